@@ -9,10 +9,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// NewCatalogue checks the graph of the operands and returns them in the order in which they are applied:
-// each after those that it requires, otherwise as they are listed. The catalogue is
-// checked whole and with each operand absent, as a spec may turn any of them off. An error is a
-// defect of the catalogue.
+// NewCatalogue returns the operands in the order in which they are applied: each after those that it requires,
+// otherwise as listed. It checks the graph as a whole and without each operand, as a spec may disable any of them. An
+// error is a defect of the catalogue.
 func NewCatalogue(operands ...Operand) (Catalogue, error) {
 	catalogue := Catalogue(operands)
 	if err := catalogue.checkNames(); err != nil {
@@ -88,7 +87,7 @@ func (c Catalogue) firstFree(placed map[Name]bool) (Operand, bool) {
 	return Operand{}, false
 }
 
-// predecessors are the operands that are applied before this one.
+// predecessors returns the operands that are applied before o.
 func (c Catalogue) predecessors(o Operand) []Name {
 	var names []Name
 	for _, r := range o.Requires {
@@ -115,8 +114,8 @@ func (c Catalogue) unplaced(placed map[Name]bool) string {
 	return strings.Join(names, ", ")
 }
 
-// Writers are the operands that can write the marker when the catalogue is what is installed, in its order;
-// the first one does.
+// Writers returns the operands that can write the marker if exactly the catalogue is installed, in its order. The first
+// one does.
 func (c Catalogue) Writers(marker labels.Marker) []Name {
 	var writers []Name
 	for _, o := range c {
@@ -132,8 +131,8 @@ func (c Catalogue) Writers(marker labels.Marker) []Name {
 	return writers
 }
 
-// Proves tells for each marker that the operand can write whether it is its writer when these
-// operands are installed.
+// Proves reports for each marker that the operand can write whether it is the writer if exactly the catalogue is
+// installed.
 func (c Catalogue) Proves(o Operand) map[labels.Marker]bool {
 	proves := map[labels.Marker]bool{}
 	for _, proof := range o.Proves {
@@ -143,8 +142,8 @@ func (c Catalogue) Proves(o Operand) map[labels.Marker]bool {
 	return proves
 }
 
-// Waits are the markers that the operand's pods wait for before their own containers run: those
-// of its node requirements that it does not prove itself.
+// Waits returns the markers that the operand's pods wait for in init containers: those of its node requirements that
+// it does not write itself.
 func (c Catalogue) Waits(o Operand) []labels.Marker {
 	var waits []labels.Marker
 	for _, r := range o.Requires {
@@ -159,11 +158,9 @@ func (c Catalogue) Waits(o Operand) []labels.Marker {
 	return waits
 }
 
-// checkStart builds the graph of what happens on a node when these operands are installed, and
-// refuses a cycle: a prover that depends on what it proves, a pod whose GPUs come from an operand that
-// waits for it, or a discovery that waits for what it leads to. That a pod with a RuntimeClass does not
-// start before its GPUs can be injected is assumed of every injected pod: one without starts, and gets no
-// further.
+// checkStart returns an error if these operands wait for each other in a cycle on a node: a writer that depends on its
+// own marker, a pod that waits for an injector which waits for it, or a discovery operand that waits for an operand on
+// GPU nodes. It assumes that no injected pod starts before the injector is ready.
 func (c Catalogue) checkStart() error {
 	after := map[string][]string{}
 	for _, o := range c {

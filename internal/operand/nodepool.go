@@ -13,21 +13,21 @@ import (
 // NodePool is a pool of spec.nodePools.
 type NodePool struct {
 	v1.NodePoolSpec
-	// Spec is what holds for its nodes.
+	// Spec is the spec that applies to its nodes.
 	Spec effective.Spec
-	// Refused tells why no node can belong to it; the others are not touched by that.
+	// Refused is the reason why no node can belong to it. It does not affect other pools.
 	Refused Decision
-	// selector has the labels of its nodeSelector; a pass compares them with those of each node.
+	// selector has the labels of its nodeSelector, as a list: each pass compares it with every node.
 	selector []selectorLabel
 }
 
-// selectorLabel is a label that a pool asks for. mustExist: that it is missing says something of the node.
+// selectorLabel is a label that a pool requires. Without mustExist, a member that loses the label stays in the pool.
 type selectorLabel struct {
 	key, value string
 	mustExist  bool
 }
 
-// NodePools are those of the spec, in their order.
+// NodePools returns the pools of spec.nodePools, in their order.
 func NodePools(spec effective.Spec) []NodePool {
 	if len(spec.NodePools) == 0 {
 		return nil
@@ -43,11 +43,12 @@ func NodePools(spec effective.Spec) []NodePool {
 	return pools
 }
 
-// checkSelector refuses a pool that asks for no label, and one all of whose nodes belong to an earlier one: each label that one asks for is asked for
-// here, too.
+// checkSelector refuses a pool without a nodeSelector, and one whose nodes all belong to an earlier pool because its
+// selector includes that of the earlier one.
 func checkSelector(pool v1.NodePoolSpec, earlier []v1.NodePoolSpec) Decision {
 	if len(pool.NodeSelector) == 0 {
-		return Refused(v1.ReasonInvalidSpec, fmt.Sprintf("spec.nodePools: %s selects no node: name labels of its nodes in nodeSelector", pool.Name))
+		return Refused(v1.ReasonInvalidSpec,
+			fmt.Sprintf("spec.nodePools: %s selects no node: name labels of its nodes in nodeSelector", pool.Name))
 	}
 	for _, before := range earlier {
 		if len(before.NodeSelector) == 0 {
@@ -60,13 +61,14 @@ func checkSelector(pool v1.NodePoolSpec, earlier []v1.NodePoolSpec) Decision {
 		case !includes(pool.NodeSelector, before.NodeSelector):
 			continue
 		}
-		return Refused(v1.ReasonInvalidSpec, fmt.Sprintf(
-			"spec.nodePools: every node that %s selects belongs to %s, which comes first: %s", pool.Name, before.Name, remedy))
+		return Refused(v1.ReasonInvalidSpec,
+			fmt.Sprintf("spec.nodePools: every node that %s selects belongs to %s, which comes first: %s",
+				pool.Name, before.Name, remedy))
 	}
 	return Installed()
 }
 
-// includes tells whether a selector asks for all that another one asks for.
+// includes reports whether a selector has all labels of another one.
 func includes(selector, of v1.NodePoolSelector) bool {
 	for key, value := range of {
 		if has, exists := selector[key]; !exists || has != value {
@@ -76,13 +78,13 @@ func includes(selector, of v1.NodePoolSelector) bool {
 	return true
 }
 
-// ForPool is the input for the nodes of a pool.
+// ForPool returns the input for the nodes of a pool.
 func (in Input) ForPool(pool NodePool) Input {
 	in.Spec, in.NodePool = pool.Spec, &pool.NodePoolSpec
 	return in
 }
 
-// forNode is the input for a node, which one of these pools may select.
+// forNode returns the input for a node, which one of the pools may select.
 func (in Input) forNode(pools []NodePool, node nodeinfo.Facts) Input {
 	if at := PoolOf(pools, node); at >= 0 {
 		return in.ForPool(pools[at])
@@ -90,7 +92,7 @@ func (in Input) forNode(pools []NodePool, node nodeinfo.Facts) Input {
 	return in
 }
 
-// PoolOf is the index of the pool that the node belongs to, the first one that selects it; -1 if none does.
+// PoolOf returns the index of the first pool that selects the node; -1 if none does.
 func PoolOf(pools []NodePool, node nodeinfo.Facts) int {
 	for i := range pools {
 		if pools[i].selects(&node) {
@@ -100,8 +102,8 @@ func PoolOf(pools []NodePool, node nodeinfo.Facts) int {
 	return -1
 }
 
-// selects tells whether the node has the labels of the pool. A label that discovery writes and that is missing says
-// nothing: discovery may be restarting, and that takes no node out of its pool.
+// selects reports whether the node has the labels of the pool. A missing discovery label does not remove a node from
+// its pool, as discovery may be restarting.
 func (p *NodePool) selects(node *nodeinfo.Facts) bool {
 	for _, label := range p.selector {
 		value, exists := node.Labels[label.key]

@@ -10,7 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Expectation tells what a node needs of an operand.
+// Expectation is what a node needs of an operand.
 type Expectation int
 
 const (
@@ -18,12 +18,12 @@ const (
 	Expected Expectation = iota
 	// HostProvides: the host has what the operand would install.
 	HostProvides
-	// OptedOut: a user keeps the operand off the node, by its label or by a nodeSelector of the spec; the
-	// stages above tell whether it is missed.
+	// OptedOut: a user keeps the operand off the node, by its label or by a nodeSelector of the spec. Later stages may
+	// still depend on it.
 	OptedOut
 	// Paused: the node's deploy label keeps the operand off it for now.
 	Paused
-	// NotPossible: the operand cannot run on this node, or not as the spec asks.
+	// NotPossible: the operand cannot run on this node, or not as specified.
 	NotPossible
 )
 
@@ -34,17 +34,17 @@ type NodeStage struct {
 	Expectation Expectation
 	// Reason and Message explain OptedOut, Paused and NotPossible.
 	Reason, Message string
-	// After is the operand that must have been ready on the node before pods of this one are made there: the one that
-	// has the container runtime inject GPUs. Empty for none.
+	// After is the injector, which must have been ready on the node before pods of this operand are created there.
+	// Empty for none.
 	After operand.Name
 }
 
-// Running is what works on a node, as far as its labels follow from it.
+// Running is the state of a node's pods that its labels depend on.
 type Running struct {
-	// Driver: a driver pod works, so that the node's pool must not change. That would delete the pod, and is the work of
-	// a driver upgrade.
+	// Driver: a driver pod is running, so the node's pool must not change. That would delete the pod, which only a driver
+	// upgrade may do.
 	Driver bool
-	// Injector: the operand that has the container runtime inject GPUs is ready.
+	// Injector: the injector is ready.
 	Injector bool
 }
 
@@ -53,24 +53,24 @@ type Node struct {
 	Facts nodeinfo.Facts
 	// NodePool is the pool of spec.nodePools that it belongs to, empty for none.
 	NodePool string
-	// Pool that its facts put it in; without a name where one is missing.
+	// Pool is the driver pool by its facts; without a name if a fact is missing.
 	Pool nodeinfo.Pool
-	// Stages from the bottom of the ladder.
+	// Stages in their order, one per operand.
 	Stages []NodeStage
-	// OtherOperands are the operands that the ladder does not depend on.
+	// OtherOperands are the operands that no stage depends on.
 	OtherOperands []NodeStage
-	// Refused tells why nothing is installed on the node, if nothing is.
+	// Refused is the reason why nothing is installed on the node, if so.
 	Refused operand.Decision
-	// Unselected tells which nodeSelector keeps the whole ladder off the node; empty if none does.
+	// Unselected describes the nodeSelector that excludes all stages from the node; empty if none does.
 	Unselected string
-	// RetainedDriver tells how the node loses the driver that it keeps though no nodeSelector asks for it; empty if
-	// there is none.
+	// RetainedDriver describes how to remove the driver that the node retains although no nodeSelector selects it; empty
+	// if there is none.
 	RetainedDriver string
-	// MissingLabels tells which discovery labels are away; empty for none.
+	// MissingLabels describes the missing discovery labels; empty for none.
 	MissingLabels string
 	// NeedsAllocatable: the kubelet must advertise GPUs.
 	NeedsAllocatable bool
-	// Spec that holds for the node.
+	// Spec that applies to the node.
 	Spec effective.Spec
 }
 
@@ -98,7 +98,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) Node {
 	return node
 }
 
-// setAfter enters what comes after the operand that has the container runtime inject GPUs.
+// setAfter sets After of the injected operands.
 func (d *Decisions) setAfter(n *Node) {
 	injector, _ := d.injectorOf(n.Stages)
 	if injector == "" {
@@ -113,18 +113,19 @@ func (d *Decisions) setAfter(n *Node) {
 	}
 }
 
-// injectorOf is the operand of the ladder that has the container runtime of the node inject GPUs; empty where the host
-// provides it, or where it cannot or shall not run. paused reports whether its deploy label keeps it off for now.
+// injectorOf returns the injector among the stages; empty if the host provides it, or if it cannot or must not run.
+// paused reports whether its deploy label keeps it off for now.
 func (d *Decisions) injectorOf(stages []NodeStage) (name operand.Name, paused bool) {
 	for _, stage := range stages {
-		if o, known := d.Catalogue.Find(stage.Operand); known && o.Injects && (stage.Expectation == Expected || stage.Expectation == Paused) {
+		if o, known := d.Catalogue.Find(stage.Operand); known && o.Injects &&
+			(stage.Expectation == Expected || stage.Expectation == Paused) {
 			return stage.Operand, stage.Expectation == Paused
 		}
 	}
 	return "", false
 }
 
-// stages are the operands of one stage that concern the node.
+// stages returns the operands of one stage that apply to the node.
 func (d *Decisions) stages(stage v1.Stage, facts nodeinfo.Facts) []NodeStage {
 	var stages []NodeStage
 	nodePool := d.poolOf(facts)
@@ -155,8 +156,8 @@ func (d *Decisions) stages(stage v1.Stage, facts nodeinfo.Facts) []NodeStage {
 	return stages
 }
 
-// servesPoolOf decides by the pool that the node belongs into. The one that it is labelled with may be
-// one that the spec asks for no longer: the node is to be moved, which is no failure.
+// servesPoolOf decides by the expected pool of the node. The spec may no longer have the pool that the node is labelled
+// with; the node is then to be moved, which is not a failure.
 func (d *Decisions) servesPoolOf(o operand.Operand, facts nodeinfo.Facts) operand.Decision {
 	if !o.PerPool {
 		return operand.Installed()
@@ -203,8 +204,8 @@ func nodeStage(o operand.Operand, decision operand.Decision, facts nodeinfo.Fact
 	return r
 }
 
-// decidingLabel is the operand whose deploy label decides whether this one runs on the node, and its
-// value: its own, or that of the operand that it follows, where that keeps both off.
+// decidingLabel returns the operand whose deploy label decides whether this one runs on the node, and the label's
+// value: the operand itself, or the one that it follows if that label keeps both off.
 func decidingLabel(o operand.Operand, facts nodeinfo.Facts) (operand.Name, string) {
 	if followed := facts.Deploy[string(o.Follows)]; followed != "" && followed != labels.True {
 		return o.Follows, followed

@@ -10,12 +10,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// NodeLabels computes the changes of the node's labels: a nil value removes the key. A node that is
-// not managed keeps none of the operator's labels; a value that somebody else wrote stays.
+// NodeLabels returns the changes of a managed node's labels: a nil value removes the key. Values that another writer
+// set stay.
 //
-// The deploy labels of operands into which GPUs are injected come once the injector is ready: before, the container
-// runtime does not know their RuntimeClass, and the kubelet tries a pod that it has failed to start again only after 10 to
-// 15 s. A label that is there stays whatever becomes of the injector.
+// The deploy labels of injected operands are added once the injector is ready: until then the container runtime has no
+// handler for their RuntimeClass, and the kubelet retries a failed pod only after 10 to 15 s. An existing label stays
+// even if the injector fails later.
 func (d *Decisions) NodeLabels(facts nodeinfo.Facts, current map[string]string, running Running) map[string]*string {
 	wanted := d.deployLabels(facts)
 	changes := d.staleDeployLabels(current, wanted)
@@ -43,12 +43,11 @@ func (d *Decisions) NodeLabels(facts nodeinfo.Facts, current map[string]string, 
 	return changes
 }
 
-// staleDeployLabels takes off the deploy labels that the operator wrote and that the node is to have no longer.
+// staleDeployLabels removes the deploy labels that the operator wrote and that the node must no longer have.
 func (d *Decisions) staleDeployLabels(current map[string]string, wanted map[string]operand.Choice) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
-		// Where an operand cannot be served, what runs of it is left alone: the fact that speaks
-		// against it may be missing for a moment only.
+		// An operand that cannot be served on the node keeps its label: a fact may be missing for a moment only.
 		if _, stays := wanted[key]; !stays && isOwnDeployLabel(d.Catalogue, key, value) {
 			changes[key] = nil
 		}
@@ -56,13 +55,13 @@ func (d *Decisions) staleDeployLabels(current map[string]string, wanted map[stri
 	return changes
 }
 
-// dueDeployLabels are the deploy labels that the node lacks and whose pods can be started there.
+// dueDeployLabels returns the missing deploy labels whose pods can be started on the node.
 func (d *Decisions) dueDeployLabels(
 	facts nodeinfo.Facts, current map[string]string, wanted map[string]operand.Choice, running Running,
 ) []string {
 	var missing []string
 	for key, choice := range wanted {
-		// Any value but an empty one is somebody's decision about this node.
+		// Another writer, or a user, has set any other value but the empty one.
 		if choice == operand.Install && current[key] == "" {
 			missing = append(missing, key)
 		}
@@ -76,8 +75,8 @@ func (d *Decisions) dueDeployLabels(
 	})
 }
 
-// awaitsInjector reports whether pods into which GPUs are injected could not be started on the node yet. While
-// k8s-driver-manager pauses the injector, it waits until no pod is there that uses the driver, so that none may be added.
+// awaitsInjector reports whether injected pods could not be started on the node yet. None may be added while
+// k8s-driver-manager pauses the injector, as it then waits until no pod uses the driver.
 func (d *Decisions) awaitsInjector(facts nodeinfo.Facts, running Running) bool {
 	for _, o := range d.Catalogue {
 		if !o.Injects {
@@ -90,8 +89,8 @@ func (d *Decisions) awaitsInjector(facts nodeinfo.Facts, running Running) bool {
 	return false
 }
 
-// variantLabels are the labels by which an operand with several DaemonSets tells their nodes apart, as far as
-// they are known and may change. A label with an empty value is to go.
+// variantLabels returns the labels by which the DaemonSets of an operand with variants select their nodes, if they are
+// known and may change. A label with an empty value is to be removed.
 func (d *Decisions) variantLabels(facts nodeinfo.Facts, hasDriverPod bool) map[string]string {
 	nodePool := d.poolOf(facts)
 	variants := d.poolLabels(nodePool)
@@ -99,7 +98,8 @@ func (d *Decisions) variantLabels(facts nodeinfo.Facts, hasDriverPod bool) map[s
 		variants[labels.Runtime] = layout.Name
 	}
 	stays := facts.Pool != "" && (hasDriverPod || d.refusesDriver(nodePool))
-	if pool, complete := facts.ExpectedPool(d.inputFor(nodePool).PoolKey()); complete && (facts.Pool == pool.Name || !stays) {
+	if pool, complete := facts.ExpectedPool(d.inputFor(nodePool).PoolKey()); complete &&
+		(facts.Pool == pool.Name || !stays) {
 		variants[labels.Pool], variants[labels.PoolKernel] = pool.Name, pool.Kernel
 		variants[labels.PoolCoreOS], variants[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
 	} else if facts.Pool != "" {
@@ -108,8 +108,8 @@ func (d *Decisions) variantLabels(facts nodeinfo.Facts, hasDriverPod bool) map[s
 	return variants
 }
 
-// addAnchors adds the anchors to the labels by which DaemonSets tell nodes apart. A node has the anchor of an operand that it
-// is to run, and of one that it keeps. Where a label that belongs to the variant is not known, the anchor stays as it is.
+// addAnchors adds the anchors of the operands that the node is to run or keeps. An anchor does not change while a label
+// of the variant is unknown.
 func (d *Decisions) addAnchors(variants map[string]string, deploy map[string]operand.Choice) {
 	for i := range d.Catalogue {
 		o := &d.Catalogue[i]
@@ -127,7 +127,7 @@ func (d *Decisions) addAnchors(variants map[string]string, deploy map[string]ope
 	}
 }
 
-// variantOf is the variant of a node with these labels among those of the operand, or false if it is not known.
+// variantOf returns the operand's variant for a node with these labels, or false if it is unknown.
 func variantOf(o *operand.Operand, variants map[string]string) (string, bool) {
 	if o.PerPool {
 		return variants[labels.Pool], variants[labels.Pool] != ""
@@ -136,12 +136,13 @@ func variantOf(o *operand.Operand, variants map[string]string) (string, bool) {
 	return operand.Variant("", variants[labels.Runtime], nodePool), variants[labels.Runtime] != "" && known
 }
 
-// defaults are the labels that the node's operands want on it and that it lacks.
+// defaults returns the default labels of the node's operands that are missing on it.
 func (d *Decisions) defaults(facts nodeinfo.Facts, current map[string]string) map[string]string {
 	wanted := map[string]string{}
 	nodePool := d.poolOf(facts)
 	for _, o := range d.Catalogue {
-		if o.Labels == nil || facts.Excluded || d.decision(&o, nodePool).Choice != operand.Install || d.serves(o, facts).Choice != operand.Install {
+		if o.Labels == nil || facts.Excluded || d.decision(&o, nodePool).Choice != operand.Install ||
+			d.serves(o, facts).Choice != operand.Install {
 			continue
 		}
 		maps.Copy(wanted, o.Labels(d.inputFor(nodePool)))
@@ -150,7 +151,7 @@ func (d *Decisions) defaults(facts nodeinfo.Facts, current map[string]string) ma
 	return wanted
 }
 
-// deployLabels are the deploy labels that a node is to have, or to keep if it has them.
+// deployLabels returns the deploy labels that a node is to have (Install), or to keep if it has them (Invalid).
 func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Choice {
 	wanted := map[string]operand.Choice{}
 	if facts.Excluded {
@@ -165,8 +166,8 @@ func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Choice
 	return wanted
 }
 
-// ReleasedLabels are the changes that take the operator's labels off a node: what it wrote, and
-// nothing that others wrote. present is the value that nvidia.com/gpu.present gets, empty for none.
+// ReleasedLabels returns the changes that remove the labels which the operator wrote, and no others. present is the new
+// value of nvidia.com/gpu.present; empty removes that label.
 func ReleasedLabels(catalogue operand.Catalogue, current map[string]string, present string) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
@@ -184,7 +185,7 @@ func ReleasedLabels(catalogue operand.Catalogue, current map[string]string, pres
 	return changes
 }
 
-// isVariantLabel tells whether nobody but the operator writes this label.
+// isVariantLabel reports whether only the operator writes this label.
 func isVariantLabel(key string) bool {
 	switch key {
 	case labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Runtime:
@@ -193,7 +194,7 @@ func isVariantLabel(key string) bool {
 	return strings.HasPrefix(key, labels.NodePoolPrefix) || strings.HasPrefix(key, labels.AnchorPrefix)
 }
 
-// isOwnDeployLabel tells whether the operator wrote this deploy label with this value.
+// isOwnDeployLabel reports whether the operator wrote this deploy label with this value.
 func isOwnDeployLabel(catalogue operand.Catalogue, key, value string) bool {
 	name, isDeploy := strings.CutPrefix(key, labels.DeployPrefix)
 	if !isDeploy || value != labels.True {

@@ -9,8 +9,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// InputFor is the input for the instances of the node pool of that name; that of nodes of no pool for an empty or
-// unknown name.
+// InputFor returns the input for the instances of the named node pool; for an empty or unknown name that of nodes of no
+// pool.
 func (p Plan) InputFor(name string) operand.Input {
 	for i := range p.NodePools {
 		if p.NodePools[i].Name == name {
@@ -20,15 +20,15 @@ func (p Plan) InputFor(name string) operand.Input {
 	return p.Input
 }
 
-// instancesInput is what was decided from for a pool, with what the instances need to know of the cluster.
+// instancesInput returns the input of a pool with the facts about the cluster that instances need.
 func (p Plan) instancesInput(pool *NodePool) operand.Input {
 	in := pool.in
 	in.Layouts, in.Optional = p.Input.Layouts, p.Input.Optional
 	return in
 }
 
-// inPools adds to a step what the pools say of its operand. Nothing in the instances for nodes of no pool depends on
-// the pools, so that one that comes or goes changes no object but its own.
+// inPools adds to a step what the pools specify for its operand. The instances for nodes of no pool do not depend on
+// pools, so that a pool which is added or removed changes only its own objects.
 func (p Plan) inPools(step Step) Step {
 	o := &step.Operand
 	if step.Action == Hold {
@@ -56,7 +56,7 @@ func (p Plan) inPools(step Step) Step {
 	return step
 }
 
-// with is the step with more instances to apply.
+// with returns the step with more instances to apply.
 func (s Step) with(more []operand.Instance) Step {
 	if s.Action == Remove {
 		s = Step{Operand: s.Operand, Action: Apply}
@@ -65,7 +65,7 @@ func (s Step) with(more []operand.Instance) Step {
 	return s
 }
 
-// collectPoolNodes finds the nodes of each pool.
+// collectPoolNodes fills poolNodes.
 func (p Plan) collectPoolNodes(nodes []nodeinfo.Facts) {
 	for _, node := range nodes {
 		if pool := p.poolOf(node); pool != nil && node.Managed() && !node.Excluded {
@@ -74,7 +74,7 @@ func (p Plan) collectPoolNodes(nodes []nodeinfo.Facts) {
 	}
 }
 
-// members are the nodes of the pool that are to run the operand.
+// members returns the nodes of the pool that are to run the operand.
 func (p Plan) members(o *operand.Operand, pool *NodePool) []nodeinfo.Facts {
 	var members []nodeinfo.Facts
 	for _, node := range p.poolNodes[pool.Name] {
@@ -85,8 +85,8 @@ func (p Plan) members(o *operand.Operand, pool *NodePool) []nodeinfo.Facts {
 	return members
 }
 
-// ofPool are the instances for the nodes of a pool. Each has the name of the pool, which nothing else ends in. The error
-// is of what Decide cannot judge: the spec together with the layouts of the nodes.
+// ofPool returns the instances for the nodes of a pool, with the pool's name as a unique suffix. It fails if the spec
+// conflicts with the layouts of the nodes, which Decide cannot check.
 func (p Plan) ofPool(o *operand.Operand, pool *NodePool, members []nodeinfo.Facts) ([]operand.Instance, error) {
 	instances, err := o.Instances(p.instancesInput(pool), nil)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p Plan) ofPool(o *operand.Operand, pool *NodePool, members []nodeinfo.Fact
 	return instances, nil
 }
 
-// drivers are the instances for all driver pools that can be served as the spec asks, and whether some cannot.
+// drivers returns the instances for all driver pools that can be served as specified, and whether some cannot.
 func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, holds bool, err error) {
 	served := map[string][]nodeinfo.Pool{}
 	for _, pool := range p.Pools {
@@ -135,7 +135,7 @@ func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, holds bo
 	return instances, holds, nil
 }
 
-// nodePoolNamed is the node pool of that name, if it says something of the operand; nil for none.
+// nodePoolNamed returns the named node pool if it overrides the operand; nil for an empty name.
 func (p Plan) nodePoolNamed(o *operand.Operand, name string) (pool *NodePool, known bool) {
 	if name == "" {
 		return nil, true

@@ -10,8 +10,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// selects tells whether the spec selects the node for the operand. A node that has the driver keeps it: a
-// label that flaps must take it from no running work, so the selector decides about nodes that have none yet.
+// selects decides whether the spec selects the node for the operand. A node retains its driver: a flapping label must
+// not remove it from running workloads, so the selector only applies to nodes without a driver.
 func (d *Decisions) selects(o operand.Operand, node nodeinfo.Facts) operand.Decision {
 	if o.Retains(node) || d.missingLabelsFor(o, node) != "" {
 		return operand.Installed()
@@ -19,8 +19,8 @@ func (d *Decisions) selects(o operand.Operand, node nodeinfo.Facts) operand.Deci
 	return d.Input.Selects(&o, node)
 }
 
-// missingLabelsFor tells which labels of discovery are away from a node that has the operand, as long as they may be back
-// in a moment: the operand stays for that time, though a selector asks for them. Empty if there are none.
+// missingLabelsFor describes the discovery labels that are temporarily missing on a node with the operand, which stays
+// meanwhile although a selector may require them. Empty if there are none.
 func (d *Decisions) missingLabelsFor(o operand.Operand, node nodeinfo.Facts) string {
 	if node.Deploy[string(o.Name)] != labels.True {
 		return ""
@@ -34,7 +34,7 @@ func (d *Decisions) missingLabelsFor(o operand.Operand, node nodeinfo.Facts) str
 	return ""
 }
 
-// MissingLabels tells which labels of discovery are away from a node that had them, in words; empty if there are none.
+// MissingLabels describes the discovery labels that are missing on a node which had them; empty if there are none.
 func (d *Decisions) MissingLabels(node nodeinfo.Facts) string {
 	if missing := node.MissingLabels(); missing != "" {
 		return missing
@@ -50,7 +50,8 @@ func (d *Decisions) MissingLabels(node nodeinfo.Facts) string {
 	return ""
 }
 
-// retainedDriver tells why a node is to lose an operand that it keeps, and how; empty if there is none.
+// retainedDriver describes how to remove an operand that the node retains although no selector selects it; empty if
+// there is none.
 func (d *Decisions) retainedDriver(node nodeinfo.Facts) string {
 	for _, o := range d.Catalogue {
 		if d.missingLabelsFor(o, node) != "" || d.decisions[o.Name].Choice != operand.Install || !o.Retains(node) ||
@@ -58,14 +59,15 @@ func (d *Decisions) retainedDriver(node nodeinfo.Facts) string {
 			continue
 		}
 		if selected := d.Input.Selects(&o, node); selected.Choice != operand.Install {
-			// The command comes first, as a long message is cut in the policy's status.
-			return fmt.Sprintf("run kubectl label node %s %s- to take the %s off: %s", node.Name, o.Name.DeployLabel(), o.Name, selected.Message)
+			// The command comes first, as a long message is truncated in the policy's status.
+			return fmt.Sprintf("run kubectl label node %s %s- to take the %s off: %s",
+				node.Name, o.Name.DeployLabel(), o.Name, selected.Message)
 		}
 	}
 	return ""
 }
 
-// driverNodes keeps, in place, the nodes that an operand which has an instance for each pool is to serve.
+// driverNodes filters, in place, the nodes that an operand with an instance per driver pool is selected for.
 func (p Plan) driverNodes(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	drivers := slices.DeleteFunc(slices.Clone(p.Catalogue), func(o operand.Operand) bool { return !o.PerPool })
 	return slices.DeleteFunc(nodes, func(node nodeinfo.Facts) bool {
@@ -78,7 +80,7 @@ func (p Plan) driverNodes(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	})
 }
 
-// notNeeded tells why no node needs the operand.
+// notNeeded returns the reason why no node needs the operand.
 func (p Plan) notNeeded(o operand.Operand, nodes []nodeinfo.Facts) (reason, message string) {
 	for _, node := range nodes {
 		if !node.Managed() || node.Excluded || p.canServe(o, node).Choice != operand.Install {
@@ -91,11 +93,13 @@ func (p Plan) notNeeded(o operand.Operand, nodes []nodeinfo.Facts) (reason, mess
 	return string(v1.OperandNotNeeded), "no node needs it"
 }
 
-// checkSelection notes where a nodeSelector keeps the whole ladder off the node, and where not even a part
-// of it makes GPUs allocatable.
+// checkSelection sets NeedsAllocatable, and Unselected if a nodeSelector excludes all stages from the node.
 func (n *Node) checkSelection() {
 	selected := func(r NodeStage) bool { return r.Reason != v1.ReasonNotSelected }
-	n.NeedsAllocatable = slices.ContainsFunc(n.Stages, func(r NodeStage) bool { return r.Stage == v1.StageDevicePlugin && selected(r) })
+	n.NeedsAllocatable = slices.ContainsFunc(
+		n.Stages,
+		func(r NodeStage) bool { return r.Stage == v1.StageDevicePlugin && selected(r) },
+	)
 	for _, r := range n.Stages {
 		switch {
 		case !selected(r):

@@ -9,30 +9,29 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// DesiredTaint is what is to become of a node's start-up taints.
+// DesiredTaint is what is to be done with a node's start-up taints.
 type DesiredTaint int
 
 const (
-	// KeepTaints: the node is on its way, and what is there stays.
+	// KeepTaints: the node is starting, and its taints stay.
 	KeepTaints DesiredTaint = iota
 	// RemoveTaints: the GPUs can be used.
 	RemoveTaints
 	// RestoreTaints: the GPUs could be used, and have failed for good.
 	RestoreTaints
-	// ReleaseTaints: the node is the operator's no more. What the operator has put there goes, and what others
-	// have is theirs.
+	// ReleaseTaints: the operator no longer manages the node. Taints that it added are removed, all others stay.
 	ReleaseTaints
 )
 
-// Taints are those of a node, and which of them the operator has put back, as KEY:EFFECT.
+// Taints of a node, and those of them that the operator has added again, as KEY:EFFECT.
 type Taints struct {
 	All      []corev1.Taint
 	Restored []string
 }
 
-// StartupTaints is what becomes of the taints of a node. What is named in no spec and was not put back by the
-// operator stays, in its place. Taints are put back where the spec says so, and only with the effect NoSchedule:
-// the others evict pods, or keep none away.
+// StartupTaints returns the new taints of a node. Taints that the spec does not name and the operator did not add stay,
+// in their place. Taints are added again if the spec requires it, and only with the effect NoSchedule: the other
+// effects evict pods, or do not keep them off.
 func StartupTaints(spec v1.NodeStartupSpec, now Taints, desired DesiredTaint) Taints {
 	var after Taints
 	for _, taint := range now.All {
@@ -41,7 +40,7 @@ func StartupTaints(spec v1.NodeStartupSpec, now Taints, desired DesiredTaint) Ta
 		case desired == RemoveTaints && (named || back), desired == ReleaseTaints && back:
 			continue
 		case back && desired != RemoveTaints && !(named && returns(spec, taint.Effect)):
-			// The spec asks for it no longer.
+			// The spec no longer requires it.
 			continue
 		case back:
 			after.Restored = append(after.Restored, taintID(taint))
@@ -55,7 +54,7 @@ func StartupTaints(spec v1.NodeStartupSpec, now Taints, desired DesiredTaint) Ta
 	return after
 }
 
-// put adds the taints that are to come back.
+// put adds the missing taints that the spec requires after a failure.
 func (t *Taints) put(spec v1.NodeStartupSpec) {
 	for _, specified := range spec.Taints {
 		taint := corev1.Taint{Key: specified.Key, Value: string(specified.Value), Effect: specified.Effect}
@@ -66,10 +65,11 @@ func (t *Taints) put(spec v1.NodeStartupSpec) {
 	}
 }
 
-// IsStartupTaint tells whether the taint is one of those of start-up.
+// IsStartupTaint reports whether the taint is one of the start-up taints.
 func IsStartupTaint(startup []v1.StartupTaint, taint corev1.Taint) bool {
 	return slices.ContainsFunc(startup, func(named v1.StartupTaint) bool {
-		return named.Key == taint.Key && named.Effect == taint.Effect && (named.Value == "" || string(named.Value) == taint.Value)
+		return named.Key == taint.Key && named.Effect == taint.Effect &&
+			(named.Value == "" || string(named.Value) == taint.Value)
 	})
 }
 
@@ -77,10 +77,10 @@ func returns(spec v1.NodeStartupSpec, effect corev1.TaintEffect) bool {
 	return spec.OnFailure == v1.OnFailureTaint && effect == corev1.TaintEffectNoSchedule
 }
 
-// taintID is what tells two taints of a node apart.
+// taintID identifies a taint of a node, as KEY:EFFECT.
 func taintID(taint corev1.Taint) string { return taint.Key + ":" + string(taint.Effect) }
 
-// TaintDifference are what tells the taints of the first list apart that the second one lacks, in words.
+// TaintDifference returns the taints of the first list that are missing in the second, as comma-separated KEY:EFFECT.
 func TaintDifference(all, without []corev1.Taint) string {
 	var names []string
 	for _, taint := range all {
