@@ -50,7 +50,7 @@ func (c Catalogue) checkNames() error {
 				return fmt.Errorf("operand %s requires %s, which is not in the catalogue", o.Name, r.On)
 			}
 			if r.Scope == Node && c.Writers(r.Marker) == nil {
-				return fmt.Errorf("operand %s waits for marker %s, which nobody writes", o.Name, r.Marker)
+				return fmt.Errorf("operand %s waits for marker %s, which no operand writes", o.Name, r.Marker)
 			}
 		}
 	}

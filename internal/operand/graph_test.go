@@ -157,7 +157,7 @@ func TestDefectiveCatalogues(t *testing.T) {
 		},
 		"a marker that nobody writes": {
 			catalogue: operand.Catalogue{{Name: "a"}, {Name: "b", Requires: requires(onNode("a", "m"))}},
-			want:      []string{"operand b waits for marker m, which nobody writes"},
+			want:      []string{"operand b waits for marker m, which no operand writes"},
 		},
 		"a prover that waits for a marker which only comes after its own": {
 			catalogue: operand.Catalogue{

@@ -54,10 +54,10 @@ func checkSelector(pool v1.NodePoolSpec, earlier []v1.NodePoolSpec) Decision {
 		if len(before.NodeSelector) == 0 {
 			continue
 		}
-		remedy := fmt.Sprintf("put %s first, or give one of the two other labels", pool.Name)
+		remedy := fmt.Sprintf("list %s first, or change one nodeSelector", pool.Name)
 		switch {
 		case maps.Equal(before.NodeSelector, pool.NodeSelector):
-			remedy = "give one of the two other labels"
+			remedy = "change one nodeSelector"
 		case !includes(pool.NodeSelector, before.NodeSelector):
 			continue
 		}

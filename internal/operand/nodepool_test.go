@@ -62,8 +62,8 @@ func TestRefusedPools(t *testing.T) {
 		"nodes of both":      {first: v1.NodePoolSelector{"a": "1"}, second: v1.NodePoolSelector{"b": "1"}},
 		"the narrower first": {first: v1.NodePoolSelector{"a": "1", "b": "1"}, second: v1.NodePoolSelector{"a": "1"}},
 		"no label":           {first: v1.NodePoolSelector{"a": "1"}, want: "spec.nodePools: b selects no node: name labels of its nodes in nodeSelector"},
-		"the same":           {v1.NodePoolSelector{"a": "1"}, v1.NodePoolSelector{"a": "1"}, every + "give one of the two other labels"},
-		"the wider first":    {v1.NodePoolSelector{"a": "1"}, v1.NodePoolSelector{"a": "1", "b": "1"}, every + "put b first, or give one of the two other labels"},
+		"the same":           {v1.NodePoolSelector{"a": "1"}, v1.NodePoolSelector{"a": "1"}, every + "change one nodeSelector"},
+		"the wider first":    {v1.NodePoolSelector{"a": "1"}, v1.NodePoolSelector{"a": "1", "b": "1"}, every + "list b first, or change one nodeSelector"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

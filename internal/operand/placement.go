@@ -35,7 +35,7 @@ func (in Input) Selects(o *Operand, node nodeinfo.Facts) Decision {
 		if value, exists := node.Labels[key]; !exists || value != string(selector[key]) {
 			return Decision{
 				Choice: Absent, Reason: v1.ReasonNotSelected,
-				Message: fmt.Sprintf("%s.nodeSelector asks for label %s=%s", field, key, selector[key]),
+				Message: fmt.Sprintf("%s.nodeSelector requires label %s=%s", field, key, selector[key]),
 			}
 		}
 	}

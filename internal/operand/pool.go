@@ -59,10 +59,10 @@ func CheckPool(f nodeinfo.Facts, key nodeinfo.PoolKey) Decision {
 	_, system := f.ExpectedPool(nodeinfo.PoolKey{})
 	switch {
 	case system && key.Kernel:
-		return Refused(v1.ReasonFactsMissing, "no discovery label for the kernel, which the precompiled driver image is chosen by")
+		return Refused(v1.ReasonFactsMissing, "no discovery label for the kernel, which selects the precompiled driver image")
 	case system:
 		return Refused(v1.ReasonFactsMissing,
-			"no discovery label for the release of Red Hat CoreOS, which the image of the driver toolkit is chosen by")
+			"no discovery label for the release of Red Hat CoreOS, which selects the image of the driver toolkit")
 	}
-	return Refused(v1.ReasonFactsMissing, "no discovery labels for the operating system, which the driver image is chosen by")
+	return Refused(v1.ReasonFactsMissing, "no discovery labels for the operating system, which select the driver image")
 }

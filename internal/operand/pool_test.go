@@ -38,9 +38,9 @@ func TestPoolKeyFollowsTheSpec(t *testing.T) {
 }
 
 func TestCheckPool(t *testing.T) {
-	const system = "no discovery labels for the operating system, which the driver image is chosen by"
-	const kernel = "no discovery label for the kernel, which the precompiled driver image is chosen by"
-	const release = "no discovery label for the release of Red Hat CoreOS, which the image of the driver toolkit is chosen by"
+	const system = "no discovery labels for the operating system, which select the driver image"
+	const kernel = "no discovery label for the kernel, which selects the precompiled driver image"
+	const release = "no discovery label for the release of Red Hat CoreOS, which selects the image of the driver toolkit"
 	known := nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64"}
 	tests := map[string]struct {
 		facts nodeinfo.Facts

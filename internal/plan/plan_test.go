@@ -361,7 +361,7 @@ func TestForNode(t *testing.T) {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSVersion = "" }),
 			want: with("driver", func(r *plan.NodeStage) {
 				r.Expectation, r.Reason = plan.NotPossible, v1.ReasonFactsMissing
-				r.Message = "no discovery labels for the operating system, which the driver image is chosen by"
+				r.Message = "no discovery labels for the operating system, which select the driver image"
 			}),
 		},
 		"a runtime that is not supported": {

@@ -60,7 +60,7 @@ func (d *Decisions) retainedDriver(node nodeinfo.Facts) string {
 		}
 		if selected := d.Input.Selects(&o, node); selected.Choice != operand.Install {
 			// The command comes first, as a long message is truncated in the policy's status.
-			return fmt.Sprintf("run kubectl label node %s %s- to take the %s off: %s",
+			return fmt.Sprintf("run kubectl label node %s %s- to remove the %s: %s",
 				node.Name, o.Name.DeployLabel(), o.Name, selected.Message)
 		}
 	}

@@ -103,7 +103,7 @@ func TestNodeRetainsItsDriver(t *testing.T) {
 				}
 			}
 			field := map[string]string{"of the driver": "spec.driver", "of all": "spec.daemonsets"}[name]
-			want := "run kubectl label node a nvidia.com/gpu.deploy.driver- to take the driver off: " + field + ".nodeSelector asks for label tier=gpu"
+			want := "run kubectl label node a nvidia.com/gpu.deploy.driver- to remove the driver: " + field + ".nodeSelector requires label tier=gpu"
 			if got := p.ForNode(facts).RetainedDriver; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
@@ -136,7 +136,7 @@ func TestNoNodeIsSelected(t *testing.T) {
 	spec := v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(tier)}}
 	want := stepSummary{
 		Action: plan.Remove, State: v1.OperandNotNeeded, Reason: "NotSelected",
-		Message: "no GPU node is selected: spec.dcgmExporter.nodeSelector asks for label tier=gpu",
+		Message: "no GPU node is selected: spec.dcgmExporter.nodeSelector requires label tier=gpu",
 	}
 	if diff := cmp.Diff(want, compute(t, spec, ubuntu("a"))["dcgm-exporter"]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -171,13 +171,13 @@ func TestStagesOfSelectedNodes(t *testing.T) {
 		"nothing": {
 			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}}, facts: ubuntu("a"),
 			optedOut:   []operand.Name{"driver", "container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm-exporter"},
-			unselected: "spec.daemonsets.nodeSelector asks for label tier=gpu",
+			unselected: "spec.daemonsets.nodeSelector requires label tier=gpu",
 		},
 		"nothing, on a node with a driver of its own": {
 			spec:       v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}},
 			facts:      changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{"driver": "pre-installed"} }),
 			optedOut:   []operand.Name{"container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm-exporter"},
-			unselected: "spec.daemonsets.nodeSelector asks for label tier=gpu",
+			unselected: "spec.daemonsets.nodeSelector requires label tier=gpu",
 		},
 		"nothing but the driver that it has": {
 			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}}, facts: hasDriver(ubuntu("a")),

@@ -36,7 +36,7 @@ func pooled(t *testing.T) *bed {
 func TestTheStatusOfNodePools(t *testing.T) {
 	const version, common = "590.44.01", "595.91.07"
 	wrong := v1.NodePoolSpec{Name: "wrong", NodeSelector: v1.NodePoolSelector{"team": "a", "zone": "1"}}
-	const hidden = "spec.nodePools: every node that wrong selects belongs to own, which comes first: put wrong first, or give one of the two other labels"
+	const hidden = "spec.nodePools: every node that wrong selects belongs to own, which comes first: list wrong first, or change one nodeSelector"
 	tests := map[string]struct {
 		change func(*bed)
 		own    v1.NodePoolStatus

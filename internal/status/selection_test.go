@@ -22,7 +22,7 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 		node.Reason, node.Message = reason, message
 		return node
 	}
-	excluded := told(ready("node-00000"), "NotSelected", "spec.daemonsets.nodeSelector asks for label tier=gpu")
+	excluded := told(ready("node-00000"), "NotSelected", "spec.daemonsets.nodeSelector requires label tier=gpu")
 	excluded.Ready, excluded.Stage, excluded.Since = false, v1.StageDiscovered, new(metav1.NewTime(now))
 	tests := map[string]struct {
 		spec    v1.ClusterPolicySpec
@@ -34,13 +34,13 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 		"the exporter": {
 			spec:   v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: tier}},
 			change: func(b *bed) { delete(b.snapshot.Pods["node-00000"], "dcgm-exporter") },
-			want:   told(ready("node-00000"), "NotSelected", "without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu"),
+			want:   told(ready("node-00000"), "NotSelected", "without dcgm-exporter: spec.dcgmExporter.nodeSelector requires label tier=gpu"),
 			ready:  "2/2", verdict: "True Reconciled",
 		},
 		"the exporter, whose pod is still there and fails": {
 			spec:   v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: tier}},
 			change: func(b *bed) { b.fail(0, "dcgm-exporter", "boom") },
-			want:   told(ready("node-00000"), "NotSelected", "without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu"),
+			want:   told(ready("node-00000"), "NotSelected", "without dcgm-exporter: spec.dcgmExporter.nodeSelector requires label tier=gpu"),
 			ready:  "2/2", verdict: "True Reconciled",
 		},
 		"the device plugin, so that there are no GPUs to allocate": {
@@ -49,14 +49,14 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 				delete(b.snapshot.Pods["node-00000"], "device-plugin")
 				delete(b.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
 			},
-			want:  told(ready("node-00000"), "NotSelected", "without device-plugin: spec.devicePlugin.nodeSelector asks for label tier=gpu"),
+			want:  told(ready("node-00000"), "NotSelected", "without device-plugin: spec.devicePlugin.nodeSelector requires label tier=gpu"),
 			ready: "2/2", verdict: "True Reconciled",
 		},
 		"the driver, which the node keeps": {
 			spec:   v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: tier}},
 			change: func(b *bed) { b.relabel(0, "nvidia.com/gpu.deploy.driver", "true") },
 			want: told(ready("node-00000"), "UpgradePending",
-				"run kubectl label node node-00000 nvidia.com/gpu.deploy.driver- to take the driver off: spec.driver.nodeSelector asks for lab..."),
+				"run kubectl label node node-00000 nvidia.com/gpu.deploy.driver- to remove the driver: spec.driver.nodeSelector requires label..."),
 			ready: "2/2", verdict: "False UpgradePending",
 		},
 		"nothing": {

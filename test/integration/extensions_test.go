@@ -59,7 +59,7 @@ func TestExtensions(t *testing.T) {
 		b.Expect(b.node("gpu-00000").Labels).NotTo(HaveKey("nvidia.com/gpu.deploy." + exporter))
 		b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).Should(ContainElement(And(
 			HaveField("Name", "gpu-00000"), HaveField("Ready", true), HaveField("Reason", v1.ReasonNotSelected),
-			HaveField("Message", "without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label example.com/tier=metrics"))))
+			HaveField("Message", "without dcgm-exporter: spec.dcgmExporter.nodeSelector requires label example.com/tier=metrics"))))
 		b.Expect(b.policy().Status.Operands).To(ContainElement(And(
 			HaveField("Name", exporter), HaveField("State", v1.OperandReady), HaveField("Desired", int32(2)))))
 	})

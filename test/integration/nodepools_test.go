@@ -132,7 +132,7 @@ func (b *bed) poolContradicts() {
 	b.Eventually(func() v1.ClusterPolicyStatus { return b.policy().Status }).Should(And(
 		HaveField("State", v1.StateNotReady),
 		HaveField("Conditions", ContainElement(And(HaveField("Type", v1.ConditionDegraded), HaveField("Reason", v1.ReasonInvalidSpec), HaveField("Message",
-			"spec.nodePools: every node that narrow selects belongs to team-a, which comes first: put narrow first, or give one of the two other labels")))),
+			"spec.nodePools: every node that narrow selects belongs to team-a, which comes first: list narrow first, or change one nodeSelector")))),
 		HaveField("NodeSummary.Ready", int32(2))))
 	b.Expect(b.written()).To(Equal(before))
 	b.respec(func(spec *v1.ClusterPolicySpec) { spec.NodePools = spec.NodePools[:1] })
