@@ -125,11 +125,11 @@ func describe(p plan.Plan, nodes []nodeinfo.Facts) string {
 		if node.NodePool != "" {
 			line("%s is in node pool %s", facts.Name, node.NodePool)
 		}
-		line("%s climbs:%s", facts.Name, stages(node.Stages))
+		line("%s, stages:%s", facts.Name, stages(node.Stages))
 		if node.NeedsAllocatable {
 			line("  GPUs must be allocatable")
 		}
-		line("  and has beside:%s", stages(node.OtherOperands))
+		line("  other operands:%s", stages(node.OtherOperands))
 	}
 	return s.String()
 }
@@ -142,7 +142,7 @@ func pools(p plan.Plan) string {
 			fmt.Fprintf(&s, "Refused, %s: %s.\n", pool.Refused.Reason, pool.Refused.Message)
 			continue
 		}
-		fmt.Fprintf(&s, "Node pool %s: its nodes get what it says.\n", pool.Name)
+		fmt.Fprintf(&s, "Node pool %s: applied to its nodes.\n", pool.Name)
 	}
 	return s.String()
 }
@@ -174,13 +174,13 @@ func why(state v1.OperandState, reason, message string) string {
 func where(instance operand.Instance) string {
 	switch {
 	case instance.NodePool != "" && instance.Layout != "":
-		return " in node pool " + instance.NodePool + " where the runtime is laid out as " + instance.Layout
+		return " in node pool " + instance.NodePool + " with runtime layout " + instance.Layout
 	case instance.NodePool != "" && instance.Pool == "":
 		return " in node pool " + instance.NodePool
 	case instance.Pool != "":
 		return " on pool " + instance.Pool
 	case instance.Layout != "":
-		return " where the runtime is laid out as " + instance.Layout
+		return " with runtime layout " + instance.Layout
 	}
 	return ""
 }
