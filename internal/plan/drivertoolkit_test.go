@@ -38,7 +38,7 @@ func TestDriverToolkitPools(t *testing.T) {
 		nodes  []nodeinfo.Facts
 		images map[string]string
 		want   map[string]string
-		holds  bool
+		hold  bool
 	}{
 		"two releases have two drivers, and other systems their own": {
 			nodes: []nodeinfo.Facts{coreOS("a", release, "", ""), coreOS("b", nextRelease, "", ""), ubuntu("c")}, images: both,
@@ -48,11 +48,11 @@ func TestDriverToolkitPools(t *testing.T) {
 		},
 		"one release has no toolkit": {
 			nodes: []nodeinfo.Facts{coreOS("a", release, "", ""), coreOS("b", "418.94.1-0", "", "")}, images: both,
-			want: map[string]string{coreOSPool + "-" + release: image}, holds: true,
+			want: map[string]string{coreOSPool + "-" + release: image}, hold: true,
 		},
 		"the toolkit of what runs is gone": {
 			nodes: []nodeinfo.Facts{coreOS("a", release, coreOSPool+"-"+release, release), ubuntu("c")},
-			want:  map[string]string{"ubuntu24.04-amd64": "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"}, holds: true,
+			want:  map[string]string{"ubuntu24.04-amd64": "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"}, hold: true,
 		},
 		"a node with another release keeps the driver of the old one": {
 			nodes: []nodeinfo.Facts{coreOS("a", nextRelease, coreOSPool+"-"+release, release)}, images: both,
@@ -61,16 +61,16 @@ func TestDriverToolkitPools(t *testing.T) {
 		"switched off: what runs is held, new nodes are served": {
 			spec:  toolkitSpec(false),
 			nodes: []nodeinfo.Facts{coreOS("a", release, coreOSPool+"-"+release, release), coreOS("b", release, "", "")}, images: both,
-			want: map[string]string{coreOSPool: image}, holds: true,
+			want: map[string]string{coreOSPool: image}, hold: true,
 		},
 		"switched on: what runs is held": {
-			nodes: []nodeinfo.Facts{coreOS("a", release, coreOSPool, "")}, images: both, want: map[string]string{}, holds: true,
+			nodes: []nodeinfo.Facts{coreOS("a", release, coreOSPool, "")}, images: both, want: map[string]string{}, hold: true,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}), nil, test.nodes)
-			expectDrivers(t, p, test.want, test.holds)
+			expectDrivers(t, p, test.want, test.hold)
 		})
 	}
 }

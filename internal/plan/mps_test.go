@@ -69,7 +69,7 @@ func TestMPSDaemonStage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
 			p := plan.Decide(all, operand.Input{Spec: effective.Of(spec)})
-			if diff := cmp.Diff(test.stage, beside(p.ForNode(test.facts), mps), ignoreAfter); diff != "" {
+			if diff := cmp.Diff(test.stage, otherOperand(p.ForNode(test.facts), mps), ignoreAfter); diff != "" {
 				t.Errorf("stage, -want +got:\n%s", diff)
 			}
 			current := map[string]string{}
@@ -86,7 +86,7 @@ func TestMPSDaemonStage(t *testing.T) {
 }
 
 // beside is the operand's stage beside the ladder; nil if the node does not need it.
-func beside(node plan.Node, name operand.Name) *plan.NodeStage {
+func otherOperand(node plan.Node, name operand.Name) *plan.NodeStage {
 	for _, stage := range node.OtherOperands {
 		if stage.Operand == name {
 			return &stage

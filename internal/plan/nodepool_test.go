@@ -169,14 +169,14 @@ func TestPoolWithMissingReference(t *testing.T) {
 	}
 	in := withPools(pool)
 	in.Namespace, in.Contents = "gpu-operator", map[operand.Reference]operand.Content{}
-	got, holds, message := instances(in)
+	got, hold, message := instances(in)
 	const missing = "node pool shared: spec.devicePlugin.config.name: there is no ConfigMap configs in namespace gpu-operator: create it"
-	if got != `Apply [""]` || !holds || message != missing {
-		t.Errorf("without the ConfigMap: %s, holds %v, %s", got, holds, message)
+	if got != `Apply [""]` || !hold || message != missing {
+		t.Errorf("without the ConfigMap: %s, hold %v, %s", got, hold, message)
 	}
 	in.Contents[operand.Reference{Kind: operand.ConfigMap, Name: "configs"}] = operand.Content{Digest: "1", Keys: []string{"four"}}
-	if got, holds, message = instances(in); got != `Apply ["" "-pool-shared"]` || holds || message != "" {
-		t.Errorf("with the ConfigMap: %s, holds %v, %s", got, holds, message)
+	if got, hold, message = instances(in); got != `Apply ["" "-pool-shared"]` || hold || message != "" {
+		t.Errorf("with the ConfigMap: %s, hold %v, %s", got, hold, message)
 	}
 }
 

@@ -86,11 +86,11 @@ func (p Plan) step(o operand.Operand, nodes []nodeinfo.Facts) Step {
 	if blocked := p.blocked(o); blocked.Choice != operand.Install {
 		return Step{Operand: o, Action: Hold, State: v1.OperandWaiting, Reason: blocked.Reason, Message: blocked.Message}
 	}
-	instances, holds, err := p.instances(o)
+	instances, hold, err := p.instances(o)
 	if err != nil {
 		return invalid(o, v1.ReasonInvalidSpec, err.Error())
 	}
-	return Step{Operand: o, Action: Apply, Instances: instances, HoldUnrendered: holds}
+	return Step{Operand: o, Action: Apply, Instances: instances, HoldUnrendered: hold}
 }
 
 // invalid returns the step for an operand that cannot be installed as specified.
@@ -98,9 +98,9 @@ func invalid(o operand.Operand, reason, message string) Step {
 	return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: reason, Message: message}
 }
 
-// instances returns the instances of an operand, except for the DaemonSets of node pools. holds reports whether some
+// instances returns the instances of an operand, except for the DaemonSets of node pools. hold reports whether some
 // nodes cannot be served as specified.
-func (p Plan) instances(o operand.Operand) (instances []operand.Instance, holds bool, err error) {
+func (p Plan) instances(o operand.Operand) (instances []operand.Instance, hold bool, err error) {
 	if o.PerPool {
 		return p.drivers(o)
 	}

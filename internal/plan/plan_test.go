@@ -260,7 +260,7 @@ func TestStepsAreInGraphOrder(t *testing.T) {
 	}
 }
 
-// The waits follow from what the spec installs, not from what the catalogue holds.
+// The waits follow from what the spec installs, not from what the catalogue hold.
 func TestWaitsFollowTheSpec(t *testing.T) {
 	tests := map[string]struct {
 		spec v1.ClusterPolicySpec

@@ -104,19 +104,19 @@ func (p Plan) ofPool(o *operand.Operand, pool *NodePool, members []nodeinfo.Fact
 }
 
 // drivers returns the instances for all driver pools that can be served as specified, and whether some cannot.
-func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, holds bool, err error) {
+func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, hold bool, err error) {
 	served := map[string][]nodeinfo.Pool{}
 	for _, pool := range p.Pools {
 		nodePool, known := p.nodePoolNamed(&o, pool.NodePool)
 		if !known || p.installable(&o, nodePool).Choice != operand.Install ||
 			servesPool(o, p.inputFor(nodePool), pool).Choice != operand.Install {
-			holds = true
+			hold = true
 			continue
 		}
 		served[pool.NodePool] = append(served[pool.NodePool], pool)
 	}
 	if instances, err = o.Instances(p.Input, served[""]); err != nil {
-		return nil, holds, err
+		return nil, hold, err
 	}
 	for i := range p.NodePools {
 		pool := &p.NodePools[i]
@@ -125,14 +125,14 @@ func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, holds bo
 		}
 		more, err := o.Instances(p.instancesInput(pool), served[pool.Name])
 		if err != nil {
-			return nil, holds, fmt.Errorf("node pool %s: %w", pool.Name, err)
+			return nil, hold, fmt.Errorf("node pool %s: %w", pool.Name, err)
 		}
 		for j := range more {
 			more[j].NodePool = pool.Name
 		}
 		instances = append(instances, more...)
 	}
-	return instances, holds, nil
+	return instances, hold, nil
 }
 
 // nodePoolNamed returns the named node pool if it overrides the operand; nil for an empty name.

@@ -36,7 +36,7 @@ func TestPrecompiledPools(t *testing.T) {
 		spec  v1.ClusterPolicySpec
 		nodes []nodeinfo.Facts
 		want  map[string]string
-		holds bool
+		hold bool
 	}{
 		"two kernels have two drivers": {
 			spec: precompiledSpec(true), nodes: []nodeinfo.Facts{inPool("a", kernel, "", ""), inPool("b", newer, "", "")},
@@ -51,22 +51,22 @@ func TestPrecompiledPools(t *testing.T) {
 		},
 		"switched on: what runs is held": {
 			spec: precompiledSpec(true), nodes: []nodeinfo.Facts{inPool("a", kernel, pool, "")},
-			want: map[string]string{}, holds: true,
+			want: map[string]string{}, hold: true,
 		},
 		"switched off: what runs is held, new nodes are served": {
 			spec: precompiledSpec(false), nodes: []nodeinfo.Facts{inPool("a", kernel, pool+"-"+kernel, kernel), inPool("b", kernel, "", "")},
-			want: map[string]string{pool: "nvcr.io/nvidia/driver:595-ubuntu24.04"}, holds: true,
+			want: map[string]string{pool: "nvcr.io/nvidia/driver:595-ubuntu24.04"}, hold: true,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			expectDrivers(t, plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}), nil, test.nodes), test.want, test.holds)
+			expectDrivers(t, plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}), nil, test.nodes), test.want, test.hold)
 		})
 	}
 }
 
-// expectDrivers fails unless the plan applies these images to the pools, and holds others or not.
-func expectDrivers(t *testing.T, p plan.Plan, want map[string]string, holds bool) {
+// expectDrivers fails unless the plan applies these images to the pools, and hold others or not.
+func expectDrivers(t *testing.T, p plan.Plan, want map[string]string, hold bool) {
 	t.Helper()
 	for _, step := range p.Steps {
 		if step.Operand.Name != "driver" {
@@ -76,8 +76,8 @@ func expectDrivers(t *testing.T, p plan.Plan, want map[string]string, holds bool
 		for _, instance := range step.Instances {
 			got[instance.Pool] = instance.Image
 		}
-		if diff := cmp.Diff(want, got); diff != "" || step.Action != plan.Apply || step.HoldUnrendered != holds {
-			t.Errorf("%s %s, holds %v, -want +got:\n%s", step.Action, step.Message, step.HoldUnrendered, diff)
+		if diff := cmp.Diff(want, got); diff != "" || step.Action != plan.Apply || step.HoldUnrendered != hold {
+			t.Errorf("%s %s, hold %v, -want +got:\n%s", step.Action, step.Message, step.HoldUnrendered, diff)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func StartupTaints(spec v1.NodeStartupSpec, now Taints, desired DesiredTaint) Ta
 		switch {
 		case desired == RemoveTaints && (named || back), desired == ReleaseTaints && back:
 			continue
-		case back && desired != RemoveTaints && !(named && returns(spec, taint.Effect)):
+		case back && desired != RemoveTaints && !(named && restored(spec, taint.Effect)):
 			// The spec no longer requires it.
 			continue
 		case back:
@@ -59,7 +59,7 @@ func (t *Taints) put(spec v1.NodeStartupSpec) {
 	for _, specified := range spec.Taints {
 		taint := corev1.Taint{Key: specified.Key, Value: string(specified.Value), Effect: specified.Effect}
 		exists := func(have corev1.Taint) bool { return taintID(have) == taintID(taint) }
-		if returns(spec, taint.Effect) && !slices.ContainsFunc(t.All, exists) {
+		if restored(spec, taint.Effect) && !slices.ContainsFunc(t.All, exists) {
 			t.All, t.Restored = append(t.All, taint), append(t.Restored, taintID(taint))
 		}
 	}
@@ -73,7 +73,7 @@ func IsStartupTaint(startup []v1.StartupTaint, taint corev1.Taint) bool {
 	})
 }
 
-func returns(spec v1.NodeStartupSpec, effect corev1.TaintEffect) bool {
+func restored(spec v1.NodeStartupSpec, effect corev1.TaintEffect) bool {
 	return spec.OnFailure == v1.OnFailureTaint && effect == corev1.TaintEffectNoSchedule
 }
 
