@@ -53,28 +53,28 @@ func TestPoolOfFacts(t *testing.T) {
 		},
 		"no ID":      {facts: nodeinfo.Facts{OSVersion: "24.04", Architecture: "amd64"}},
 		"no version": {facts: nodeinfo.Facts{OSID: "ubuntu", Architecture: "amd64"}},
-		"no architecture gives no pool, though a tag": {
+		"no architecture: a tag, but no pool": {
 			facts: nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04"}, tag: "ubuntu24.04",
 		},
-		"nothing known": {},
-		"lost discovery labels leave the node in the pool that it is labelled with": {
+		"no facts": {},
+		"missing discovery labels leave the node in the pool that it is labelled with": {
 			facts: nodeinfo.Facts{Pool: "ubuntu24.04-amd64"}, effective: ubuntu,
 		},
-		"another system leaves the node in its pool until an upgrade moves it": {
+		"another operating system leaves the node in its pool until an upgrade moves it": {
 			facts:     nodeinfo.Facts{OSID: "ubuntu", OSVersion: "26.04", Architecture: "amd64", Pool: "ubuntu24.04-amd64"},
 			tag:       "ubuntu26.04",
 			expected:  nodeinfo.Pool{Name: "ubuntu26.04-amd64", OSTag: "ubuntu26.04"},
 			effective: ubuntu,
 		},
-		"a label that names no pool is as good as none": {
+		"a label that names no pool is ignored": {
 			facts:    nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Pool: "nonsense"},
 			tag:      "ubuntu24.04",
 			expected: ubuntu, effective: ubuntu,
 		},
-		"a label that starts with the separator is as good as none": {
+		"a label that starts with the separator is ignored": {
 			facts: nodeinfo.Facts{Pool: "-amd64"},
 		},
-		"a name with hyphens is cut at the last one": {
+		"a name with hyphens is split at the last one": {
 			facts:     nodeinfo.Facts{Pool: "opensuse-leap15.6-amd64"},
 			effective: nodeinfo.Pool{Name: "opensuse-leap15.6-amd64", OSTag: "opensuse-leap15.6"},
 		},
@@ -122,7 +122,7 @@ func TestPools(t *testing.T) {
 			nodes: []nodeinfo.Facts{rhel, minor},
 			want:  []nodeinfo.Pool{{Name: "rhel9-amd64", OSTag: "rhel9", Nodes: 2}},
 		},
-		"a node that lost its discovery labels still counts": {
+		"a node whose discovery labels are missing still counts": {
 			nodes: []nodeinfo.Facts{ubuntu, lost},
 			want:  []nodeinfo.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04", Nodes: 2}},
 		},
@@ -144,10 +144,10 @@ func TestManaged(t *testing.T) {
 		facts nodeinfo.Facts
 		want  bool
 	}{
-		"a node with a GPU":                      {nodeinfo.Facts{HasGPU: true}, true},
-		"a node that once had one":               {nodeinfo.Facts{WasGPU: true}, true},
-		"a node of which nothing is known":       {nodeinfo.Facts{}, false},
-		"a node that is discovered and has none": {nodeinfo.Facts{Discovered: true}, false},
+		"a node with a GPU":                 {nodeinfo.Facts{HasGPU: true}, true},
+		"a node labelled with a GPU before": {nodeinfo.Facts{WasGPU: true}, true},
+		"a node without labels":             {nodeinfo.Facts{}, false},
+		"a discovered node without GPU":     {nodeinfo.Facts{Discovered: true}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

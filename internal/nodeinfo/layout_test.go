@@ -10,7 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// nodeTraits are what a node says of itself, as each distribution's nodes do.
+// nodeTraits are the properties of a node of some distribution.
 type nodeTraits struct {
 	runtime, version, kubelet, image string
 	labels                           []string
@@ -29,7 +29,7 @@ func (n nodeTraits) facts() nodeinfo.Facts {
 func TestExpectedLayout(t *testing.T) {
 	tests := map[string]struct {
 		nodeTraits
-		// layout is empty where there is none.
+		// layout is empty if there is none.
 		layout, config, socket string
 	}{
 		"kubeadm": {
@@ -50,7 +50,7 @@ func TestExpectedLayout(t *testing.T) {
 			},
 			"containerd", "/etc/containerd/config.toml", "/run/containerd/containerd.sock",
 		},
-		"GKE of before": {
+		"GKE before 1.33": {
 			nodeTraits{runtime: "containerd", version: "1.7.24", kubelet: "v1.32.8-gke.1134000", labels: []string{"cloud.google.com/gke-nodepool"}},
 			"containerd", "/etc/containerd/config.toml", "/run/containerd/containerd.sock",
 		},
@@ -106,12 +106,12 @@ func TestExpectedLayout(t *testing.T) {
 			nodeTraits{runtime: "containerd", version: "2.2.9", kubelet: "v1.36.1"},
 			"containerd", "/etc/containerd/config.toml", "/run/containerd/containerd.sock",
 		},
-		"a kubelet of GKE whose version says nothing": {
+		"a kubelet of GKE with an invalid version": {
 			nodeTraits{runtime: "containerd", version: "2.0.4", kubelet: "-gke.1"},
 			"containerd", "/etc/containerd/config.toml", "/run/containerd/containerd.sock",
 		},
-		"another runtime":          {nodeTraits: nodeTraits{runtime: "isulad", version: "2", kubelet: "v1.34.1"}},
-		"a node that has not said": {},
+		"another runtime":                   {nodeTraits: nodeTraits{runtime: "isulad", version: "2", kubelet: "v1.34.1"}},
+		"a node without a reported runtime": {},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -124,17 +124,17 @@ func TestExpectedLayout(t *testing.T) {
 	}
 }
 
-// The label helps a node over the moment in which its kubelet has said nothing yet, and no further.
+// The label of the layout is only used until the kubelet has reported the runtime.
 func TestEffectiveLayout(t *testing.T) {
 	tests := map[string]struct {
 		facts nodeinfo.Facts
 		want  string
 	}{
-		"the node says":               {facts: nodeinfo.Facts{Runtime: "cri-o", Layout: "k3s"}, want: "crio"},
-		"the node says nothing":       {facts: nodeinfo.Facts{Layout: "k3s"}, want: "k3s"},
-		"a label that nobody knows":   {facts: nodeinfo.Facts{Layout: "mine"}},
-		"neither":                     {},
-		"a runtime that nobody knows": {facts: nodeinfo.Facts{Runtime: "isulad", Layout: "k3s"}},
+		"a reported runtime":  {facts: nodeinfo.Facts{Runtime: "cri-o", Layout: "k3s"}, want: "crio"},
+		"no reported runtime": {facts: nodeinfo.Facts{Layout: "k3s"}, want: "k3s"},
+		"an unknown label":    {facts: nodeinfo.Facts{Layout: "mine"}},
+		"neither":             {},
+		"an unknown runtime":  {facts: nodeinfo.Facts{Runtime: "isulad", Layout: "k3s"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -31,10 +31,10 @@ func names(operands []operand.Operand) []operand.Name {
 	return result
 }
 
-// container marks operands with pods on GPU nodes.
+// container is the workload of operands with pods on GPU nodes.
 var container = []nodeinfo.Workload{nodeinfo.WorkloadContainer}
 
-// stack is a catalogue of the shape of the real one, with names that nobody else uses.
+// stack is a catalogue with the structure of the real one and names of its own.
 func stack() operand.Catalogue {
 	return operand.Catalogue{
 		{Name: "module"},
@@ -75,24 +75,24 @@ func TestCatalogueOrder(t *testing.T) {
 		catalogue operand.Catalogue
 		want      []operand.Name
 	}{
-		"nothing": {},
+		"no operands": {},
 		"a sorted catalogue keeps its order": {
 			catalogue: stack(),
 			want:      []operand.Name{"module", "classes", "runtime", "plugin", "validator"},
 		},
-		"an operand moves behind what it requires, and the others keep their order": {
+		"an operand comes after what it requires, and the others keep their order": {
 			catalogue: operand.Catalogue{
 				{Name: "c", Requires: requires(inCluster("a"))}, {Name: "b"}, {Name: "a"}, {Name: "d"},
 			},
 			want: []operand.Name{"b", "a", "c", "d"},
 		},
-		"discovery comes before what has pods on GPU nodes, and behind what it requires": {
+		"discovery comes before operands with pods on GPU nodes, and after what it requires": {
 			catalogue: operand.Catalogue{
 				{Name: "driver", Workloads: container}, {Name: "classes"}, {Name: "finder", Discovers: true, Requires: requires(inCluster("config"))}, {Name: "config"},
 			},
 			want: []operand.Name{"classes", "config", "finder", "driver"},
 		},
-		"a chain is turned around": {
+		"a chain is reversed": {
 			catalogue: operand.Catalogue{
 				{Name: "c", Requires: requires(inCluster("b"))}, {Name: "b", Requires: requires(inCluster("a"))}, {Name: "a"},
 			},
@@ -117,21 +117,21 @@ func TestDefectiveCatalogues(t *testing.T) {
 		catalogue operand.Catalogue
 		want      []string
 	}{
-		"a name that is not in the catalogue": {
+		"a required name that is not in the catalogue": {
 			catalogue: operand.Catalogue{{Name: "a", Requires: requires(inCluster("unknown"))}},
 			want:      []string{"operand a requires unknown, which is not in the catalogue"},
 		},
-		"one that follows nobody": {
+		"a followed name that is not in the catalogue": {
 			catalogue: operand.Catalogue{{Name: "a", Follows: "unknown"}},
 			want:      []string{"operand a follows unknown, which is not in the catalogue"},
 		},
-		"a discovery that requires what it leads to": {
+		"a discovery that requires an operand on GPU nodes": {
 			catalogue: operand.Catalogue{
 				{Name: "driver", Workloads: container}, {Name: "finder", Discovers: true, Requires: requires(inCluster("driver"))},
 			},
 			want: []string{"cycle", "driver, finder"},
 		},
-		"a discovery that waits on the node for what it leads to": {
+		"a discovery that waits on the node for an operand on GPU nodes": {
 			catalogue: operand.Catalogue{
 				{Name: "module"},
 				{Name: "finder", Discovers: true, Requires: requires(onNode("module", "m"))},
@@ -155,11 +155,11 @@ func TestDefectiveCatalogues(t *testing.T) {
 			catalogue: operand.Catalogue{{Name: "a", Requires: requires(inCluster("a"))}},
 			want:      []string{"cycle", "a"},
 		},
-		"a marker that nobody writes": {
+		"a marker that no operand writes": {
 			catalogue: operand.Catalogue{{Name: "a"}, {Name: "b", Requires: requires(onNode("a", "m"))}},
 			want:      []string{"operand b waits for marker m, which no operand writes"},
 		},
-		"a prover that waits for a marker which only comes after its own": {
+		"a writer that waits for a marker which is written after its own": {
 			catalogue: operand.Catalogue{
 				{Name: "a"},
 				{Name: "b", Requires: requires(onNode("a", "n")), Proves: proves(operand.Proof{Marker: "m", Of: "a"})},
@@ -170,7 +170,7 @@ func TestDefectiveCatalogues(t *testing.T) {
 			},
 			want: []string{"cycle on the node", "marker m", "marker n"},
 		},
-		"a prover of an operand that waits for this very marker": {
+		"a writer of the marker of an operand that waits for this marker": {
 			catalogue: operand.Catalogue{
 				{Name: "a"},
 				{Name: "b", Requires: requires(onNode("a", "m"))},
@@ -191,11 +191,11 @@ func TestDefectiveCatalogues(t *testing.T) {
 			},
 			want: []string{"cycle on the node", "readiness of runtime", "start of validator", "marker m"},
 		},
-		"an operand that configures the RuntimeClass which its own pods run with": {
+		"an injector with injected pods": {
 			catalogue: operand.Catalogue{{Name: "runtime", Injects: true, Injected: true}},
 			want:      []string{"cycle on the node", "readiness of runtime", "start of runtime"},
 		},
-		"a cycle that only shows when one operand is absent, as another takes over its proof": {
+		"a cycle only without one operand, whose marker another one then writes": {
 			catalogue: operand.Catalogue{
 				{Name: "module"},
 				{Name: "helper", Proves: proves(operand.Proof{Marker: "m", Of: "module"})},
@@ -216,7 +216,7 @@ func TestDefectiveCatalogues(t *testing.T) {
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q does not say %q", err, want)
+					t.Errorf("error %q does not contain %q", err, want)
 				}
 			}
 		})
@@ -233,7 +233,7 @@ func TestWaitsAndProves(t *testing.T) {
 		absent []operand.Name
 		want   map[operand.Name]markers
 	}{
-		"with all operands, the first prover writes and nobody waits for what it writes itself": {
+		"with all operands, the first writer writes, and none waits for its own marker": {
 			want: map[operand.Name]markers{
 				"module":    {Proves: none},
 				"classes":   {Proves: none},
@@ -242,7 +242,7 @@ func TestWaitsAndProves(t *testing.T) {
 				"validator": {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
 			},
 		},
-		"without the runtime, the validator takes over the proof of the module": {
+		"without the runtime, the validator writes the marker of the module": {
 			absent: []operand.Name{"runtime"},
 			want: map[operand.Name]markers{
 				"module":    {Proves: none},
@@ -251,7 +251,7 @@ func TestWaitsAndProves(t *testing.T) {
 				"validator": {Proves: map[labels.Marker]bool{"m": true, "r": true, "p": true}},
 			},
 		},
-		"without the module, its marker is proven all the same: the host brings it": {
+		"without the module, its marker is still written, as the host may provide it": {
 			absent: []operand.Name{"module"},
 			want: map[operand.Name]markers{
 				"classes":   {Proves: none},
@@ -260,7 +260,7 @@ func TestWaitsAndProves(t *testing.T) {
 				"validator": {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
 			},
 		},
-		"without the plugin, its proof is dropped and nobody waits for it": {
+		"without the plugin, its proof is dropped, and no operand waits for it": {
 			absent: []operand.Name{"plugin"},
 			want: map[operand.Name]markers{
 				"module":    {Proves: none},
@@ -269,7 +269,7 @@ func TestWaitsAndProves(t *testing.T) {
 				"validator": {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": false}},
 			},
 		},
-		"without the validator, nobody waits for what only it would write": {
+		"without the validator, no operand waits for markers that only it writes": {
 			absent: []operand.Name{"validator"},
 			want: map[operand.Name]markers{
 				"module":  {Proves: none},

@@ -29,19 +29,19 @@ func TestPoolOf(t *testing.T) {
 		node  nodeinfo.Facts
 		want  int
 	}{
-		"no pool":                      {node: nodeinfo.Facts{Labels: map[string]string{"team": "x"}}, want: -1},
-		"no label":                     {pools: two, want: -1},
-		"all labels":                   {pools: two, node: nodeinfo.Facts{Labels: map[string]string{product: "A100", "zone": "1"}}, want: 0},
-		"half of them":                 {pools: two, node: nodeinfo.Facts{Labels: map[string]string{"zone": "1"}}, want: -1},
-		"another value":                {pools: two, node: nodeinfo.Facts{Labels: map[string]string{product: "H100", "zone": "1", "team": "x"}}, want: 1},
-		"both":                         {pools: first, node: nodeinfo.Facts{Labels: map[string]string{"zone": "1", "team": "x"}}, want: 0},
-		"a label of discovery is lost": {pools: two, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"zone": "1", "team": "x"}}, want: 0},
-		"and says another value":       {pools: two, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{product: "H100", "zone": "1"}}, want: -1},
-		"it is lost where the node was in another pool": {
+		"no pool":                             {node: nodeinfo.Facts{Labels: map[string]string{"team": "x"}}, want: -1},
+		"no label":                            {pools: two, want: -1},
+		"all labels":                          {pools: two, node: nodeinfo.Facts{Labels: map[string]string{product: "A100", "zone": "1"}}, want: 0},
+		"one of two labels":                   {pools: two, node: nodeinfo.Facts{Labels: map[string]string{"zone": "1"}}, want: -1},
+		"another value":                       {pools: two, node: nodeinfo.Facts{Labels: map[string]string{product: "H100", "zone": "1", "team": "x"}}, want: 1},
+		"selected by both pools":              {pools: first, node: nodeinfo.Facts{Labels: map[string]string{"zone": "1", "team": "x"}}, want: 0},
+		"a discovery label is missing":        {pools: two, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"zone": "1", "team": "x"}}, want: 0},
+		"a discovery label has another value": {pools: two, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{product: "H100", "zone": "1"}}, want: -1},
+		"a discovery label is missing, and the node was in another pool": {
 			pools: two, node: nodeinfo.Facts{NodePool: "b", Labels: map[string]string{"zone": "1", "team": "x"}}, want: 1,
 		},
-		"a label of NFD is lost":     {pools: discovered, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"team": "x"}}, want: 0},
-		"a label of a user is taken": {pools: discovered, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{count: "true"}}, want: -1},
+		"a label of NFD is missing":    {pools: discovered, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"team": "x"}}, want: 0},
+		"a label of a user is missing": {pools: discovered, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{count: "true"}}, want: -1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestRefusedPools(t *testing.T) {
 		want          string
 	}{
 		"other nodes":        {first: v1.NodePoolSelector{"a": "1"}, second: v1.NodePoolSelector{"a": "2"}},
-		"nodes of both":      {first: v1.NodePoolSelector{"a": "1"}, second: v1.NodePoolSelector{"b": "1"}},
+		"overlapping pools":  {first: v1.NodePoolSelector{"a": "1"}, second: v1.NodePoolSelector{"b": "1"}},
 		"the narrower first": {first: v1.NodePoolSelector{"a": "1", "b": "1"}, second: v1.NodePoolSelector{"a": "1"}},
 		"no label":           {first: v1.NodePoolSelector{"a": "1"}, want: "spec.nodePools: b selects no node: name labels of its nodes in nodeSelector"},
 		"the same":           {v1.NodePoolSelector{"a": "1"}, v1.NodePoolSelector{"a": "1"}, every + "change one nodeSelector"},
@@ -72,13 +72,13 @@ func TestRefusedPools(t *testing.T) {
 				t.Errorf("got %+v, want %q", found[1].Refused, test.want)
 			}
 			if found[0].Refused.Choice != operand.Install {
-				t.Errorf("the first one is refused: %+v", found[0].Refused)
+				t.Errorf("the first pool is refused: %+v", found[0].Refused)
 			}
 		})
 	}
 }
 
-// What a pool names is looked for like what the spec names.
+// References of a pool are read like those of the rest of the spec.
 func TestUsesOfPools(t *testing.T) {
 	uses := func(in operand.Input) []operand.Use {
 		return []operand.Use{operand.ConfigMapUse("spec.devicePlugin.config.name", in.Spec.DevicePlugin.Config.Name)}
@@ -96,6 +96,6 @@ func TestUsesOfPools(t *testing.T) {
 	if got := (operand.Catalogue{}).SelectorKeys(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{
 		{Name: "a", NodeSelector: v1.NodePoolSelector{"team": "x"}},
 	}})}); !got["team"] {
-		t.Errorf("a change of label team is no news: %v", got)
+		t.Errorf("label team is not in %v", got)
 	}
 }

@@ -20,12 +20,12 @@ func TestPoolKeyFollowsTheSpec(t *testing.T) {
 		toolkit *bool
 		want    nodeinfo.PoolKey
 	}{
-		"no driver block":    {want: toolkit},
-		"nothing said":       {driver: &v1.DriverSpec{}, want: toolkit},
-		"built":              {driver: &v1.DriverSpec{UsePrecompiled: new(false)}, toolkit: new(true), want: toolkit},
-		"built by itself":    {toolkit: new(false)},
-		"precompiled":        {driver: &v1.DriverSpec{UsePrecompiled: new(true)}, want: precompiled},
-		"precompiled anyway": {driver: &v1.DriverSpec{UsePrecompiled: new(true)}, toolkit: new(true), want: precompiled},
+		"no driver block":           {want: toolkit},
+		"an empty block":            {driver: &v1.DriverSpec{}, want: toolkit},
+		"built":                     {driver: &v1.DriverSpec{UsePrecompiled: new(false)}, toolkit: new(true), want: toolkit},
+		"built without the toolkit": {toolkit: new(false)},
+		"precompiled":               {driver: &v1.DriverSpec{UsePrecompiled: new(true)}, want: precompiled},
+		"precompiled anyway":        {driver: &v1.DriverSpec{UsePrecompiled: new(true)}, toolkit: new(true), want: precompiled},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -47,15 +47,15 @@ func TestCheckPool(t *testing.T) {
 		key   nodeinfo.PoolKey
 		want  string
 	}{
-		"all facts":                            {facts: known},
-		"facts lost, but labelled with a pool": {facts: nodeinfo.Facts{Pool: "ubuntu24.04-amd64"}},
-		"no facts":                             {want: system},
-		"no facts, precompiled":                {key: precompiled, want: system},
-		"no kernel":                            {facts: known, key: precompiled, want: kernel},
-		"no release of CoreOS":                 {facts: coreOS(""), key: toolkit, want: release},
-		"no release of another system":         {facts: known, key: toolkit},
-		"no release, and no toolkit":           {facts: coreOS("")},
-		"no facts, with the toolkit":           {key: toolkit, want: system},
+		"all facts":                          {facts: known},
+		"no facts, but labelled with a pool": {facts: nodeinfo.Facts{Pool: "ubuntu24.04-amd64"}},
+		"no facts":                           {want: system},
+		"no facts, precompiled":              {key: precompiled, want: system},
+		"no kernel":                          {facts: known, key: precompiled, want: kernel},
+		"no release of CoreOS":               {facts: coreOS(""), key: toolkit, want: release},
+		"no release of another system":       {facts: known, key: toolkit},
+		"no release, and no toolkit":         {facts: coreOS("")},
+		"no facts, with the toolkit":         {key: toolkit, want: system},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestCheckPool(t *testing.T) {
 	}
 }
 
-// coreOS is a node of OpenShift up to 4.18.
+// coreOS is a node of OpenShift 4.18 or older.
 func coreOS(release string) nodeinfo.Facts {
 	return nodeinfo.Facts{HasGPU: true, OSID: "rhcos", OSVersion: "4.18", Architecture: "amd64", OSTree: release}
 }
@@ -88,15 +88,15 @@ func TestUsesDriverToolkit(t *testing.T) {
 		nodes []nodeinfo.Facts
 		want  bool
 	}{
-		"no nodes":                                {},
-		"another system":                          {nodes: []nodeinfo.Facts{ubuntu}},
-		"one of many":                             {nodes: []nodeinfo.Facts{ubuntu, coreOS(release)}, want: true},
-		"a release that is not known":             {nodes: []nodeinfo.Facts{coreOS("")}},
-		"a node without GPU, and one of nobody":   {nodes: []nodeinfo.Facts{cpuOnly, excluded}},
-		"turned off":                              {spec: off, nodes: []nodeinfo.Facts{coreOS(release)}},
-		"turned off, and it runs still":           {spec: off, nodes: []nodeinfo.Facts{inPool}, want: true},
-		"precompiled":                             {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true)}}, nodes: []nodeinfo.Facts{coreOS(release)}},
-		"a driver of the host, for all the nodes": {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: []nodeinfo.Facts{coreOS(release)}},
+		"no nodes":           {},
+		"another system":     {nodes: []nodeinfo.Facts{ubuntu}},
+		"one of many":        {nodes: []nodeinfo.Facts{ubuntu, coreOS(release)}, want: true},
+		"an unknown release": {nodes: []nodeinfo.Facts{coreOS("")}},
+		"a node without GPU, and an excluded one": {nodes: []nodeinfo.Facts{cpuOnly, excluded}},
+		"disabled":                    {spec: off, nodes: []nodeinfo.Facts{coreOS(release)}},
+		"disabled, and still running": {spec: off, nodes: []nodeinfo.Facts{inPool}, want: true},
+		"precompiled":                 {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true)}}, nodes: []nodeinfo.Facts{coreOS(release)}},
+		"drivers on the hosts":        {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: []nodeinfo.Facts{coreOS(release)}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -26,12 +26,12 @@ func TestCheckReferences(t *testing.T) {
 		contents map[operand.Reference]operand.Content
 		want     string
 	}{
-		"nobody has looked": {},
-		"all is there":      {contents: both},
-		"one is missing":    {contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"file"}}}, want: "spec.a.secret: there is no Secret keys in namespace gpus: create it"},
-		"a key is missing":  {contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"other"}}, secret: {}}, want: "spec.a.config: ConfigMap settings in namespace gpus has no key file: add it"},
-		"a priority class":  {spec: important, contents: both, want: "spec.daemonsets.priorityClassName: there is no PriorityClass important: create it"},
-		"a priority class of every cluster": {
+		"contents not read":        {},
+		"all exist":                {contents: both},
+		"an object is missing":     {contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"file"}}}, want: "spec.a.secret: there is no Secret keys in namespace gpus: create it"},
+		"a key is missing":         {contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"other"}}, secret: {}}, want: "spec.a.config: ConfigMap settings in namespace gpus has no key file: add it"},
+		"a missing priority class": {spec: important, contents: both, want: "spec.daemonsets.priorityClassName: there is no PriorityClass important: create it"},
+		"a built-in priority class": {
 			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "system-cluster-critical"}}, contents: both,
 		},
 	}
@@ -49,7 +49,7 @@ func TestCheckReferences(t *testing.T) {
 	}
 }
 
-// What nobody has looked for counts as there.
+// Without Contents every object counts as existing.
 func TestExists(t *testing.T) {
 	fence := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: "fence"}
 	other := operand.Reference{Kind: operand.ConfigMap, Name: "fence"}
@@ -57,10 +57,10 @@ func TestExists(t *testing.T) {
 		contents map[operand.Reference]operand.Content
 		want     bool
 	}{
-		"nobody has looked":         {want: true},
-		"it is there":               {contents: map[operand.Reference]operand.Content{fence: {}}, want: true},
-		"nothing is there":          {contents: map[operand.Reference]operand.Content{}},
-		"another kind by that name": {contents: map[operand.Reference]operand.Content{other: {}}},
+		"contents not read":         {want: true},
+		"it exists":                 {contents: map[operand.Reference]operand.Content{fence: {}}, want: true},
+		"no object exists":          {contents: map[operand.Reference]operand.Content{}},
+		"another kind of that name": {contents: map[operand.Reference]operand.Content{other: {}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestExists(t *testing.T) {
 	}
 }
 
-// What is in no namespace has no data: it makes no pods outdated, and is not said to be in a namespace.
+// Cluster-scoped objects have no data, so they make no pods outdated, and their message has no namespace.
 func TestReferencesInNoNamespace(t *testing.T) {
 	fence := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: "fence"}
 	fenced := &operand.Operand{References: func(operand.Input) []operand.Use {
@@ -96,10 +96,10 @@ func TestContentDigest(t *testing.T) {
 	first := digest(map[operand.Reference]operand.Content{settings: {Digest: "1"}})
 	switch {
 	case digest(nil) != "":
-		t.Error("without contents there is nothing to digest")
+		t.Error("a digest without contents")
 	case first == "" || first == digest(map[operand.Reference]operand.Content{settings: {Digest: "2"}}):
-		t.Error("other data, and the same digest")
+		t.Error("other data have the same digest")
 	case first != digest(map[operand.Reference]operand.Content{settings: {Digest: "1"}, other: {Digest: "3"}}):
-		t.Error("what is not used has a part in the digest")
+		t.Error("an unused object changes the digest")
 	}
 }

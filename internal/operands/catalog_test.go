@@ -30,7 +30,7 @@ func catalogue(t *testing.T) operand.Catalogue {
 	return all
 }
 
-// tabled are the operands that the tables of this package list.
+// tabled returns the operands that the tables of this package list.
 func tabled(t *testing.T) operand.Catalogue {
 	t.Helper()
 	all, err := scenarios.Tabled()
@@ -58,7 +58,7 @@ func TestCatalogueIsSorted(t *testing.T) {
 	}
 }
 
-// Every operand that has a DaemonSet is placed by its block of the spec, and no other one is.
+// Exactly the operands with a DaemonSet have a placement, in a block of the spec.
 func TestDaemonSetsHavePlacements(t *testing.T) {
 	g := NewWithT(t)
 	for _, o := range catalogue(t) {
@@ -95,14 +95,14 @@ func TestPlacementFields(t *testing.T) {
 	NewWithT(t).Expect(got).To(BeComparableTo(want))
 }
 
-// A spec can turn several operands off at once. Whatever is left must start on a node.
+// A spec can disable any set of operands. The others must start on a node.
 func TestEverySetOfOperandsStarts(t *testing.T) {
 	all := catalogue(t)
 	for chosen := range 1 << len(all) {
 		var installed operand.Catalogue
 		for i, o := range all {
 			if chosen&(1<<i) != 0 {
-				// What is absent cannot be required in the cluster: such an operand is held back.
+				// An operand that requires an absent one in the cluster is held, which is not the subject here.
 				o.Requires = slices.DeleteFunc(slices.Clone(o.Requires), func(r operand.Requirement) bool {
 					return r.Scope == operand.Cluster
 				})
@@ -110,13 +110,13 @@ func TestEverySetOfOperandsStarts(t *testing.T) {
 			}
 		}
 		if stuck := stuckOperand(installed); stuck != "" {
-			t.Errorf("%v: circle through %s", names(installed), stuck)
+			t.Errorf("%v: %s never starts", names(installed), stuck)
 		}
 	}
 }
 
-// stuckOperand plays the start of a node: in each round, every pod starts whose waits are over, and
-// writes its markers in order as far as it can. It returns who never starts.
+// stuckOperand simulates the start of a node: in each round, every pod starts whose waits are over, and writes its
+// markers in order as far as it can. It returns an operand that never gets ready; empty if there is none.
 func stuckOperand(installed operand.Catalogue) operand.Name {
 	written, ready := map[labels.Marker]bool{}, map[operand.Name]bool{}
 	for range 3 * len(installed) {
@@ -181,14 +181,14 @@ func TestMarkerWriters(t *testing.T) {
 				labels.MarkerCUDA: "operator-validator", labels.MarkerPlugin: "operator-validator",
 			},
 		},
-		"no driver: that of the host is proven": {
+		"no driver: the driver of the host is validated": {
 			absent: "driver",
 			want: map[labels.Marker]operand.Name{
 				labels.MarkerDriver: "container-toolkit", labels.MarkerToolkit: "operator-validator",
 				labels.MarkerCUDA: "operator-validator", labels.MarkerPlugin: "operator-validator",
 			},
 		},
-		"no device plugin: nothing to allocate, nothing to prove": {
+		"no device plugin: nothing to allocate, no marker": {
 			absent: "device-plugin",
 			want: map[labels.Marker]operand.Name{
 				labels.MarkerDriver: "container-toolkit", labels.MarkerToolkit: "operator-validator",
@@ -236,7 +236,7 @@ func TestAssetsMatchCatalogue(t *testing.T) {
 	}
 }
 
-// NVSentinel, k8s-driver-manager and people's scripts set these labels by name.
+// NVSentinel, k8s-driver-manager and scripts of users set these labels by name.
 func TestDeployLabels(t *testing.T) {
 	g := NewWithT(t)
 	var got []string
@@ -251,13 +251,13 @@ func TestDeployLabels(t *testing.T) {
 		"nvidia.com/gpu.deploy.driver", "nvidia.com/gpu.deploy.container-toolkit", "nvidia.com/gpu.deploy.device-plugin",
 		"nvidia.com/gpu.deploy.operator-validator", "nvidia.com/gpu.deploy.gpu-feature-discovery", "nvidia.com/gpu.deploy.dcgm",
 		"nvidia.com/gpu.deploy.dcgm-exporter", "nvidia.com/gpu.deploy.mig-manager", "nvidia.com/gpu.deploy.node-status-exporter",
-		// The operator's own: it follows the device plugin's, which neighbours know.
+		// The operator's own: it follows the device plugin's, which other tools use.
 		"nvidia.com/gpu.deploy.mps-control-daemon",
 	))
 }
 
-// What a GPU needs to be usable has its rung on the ladder; all else stands beside it, so that its failure
-// shows without taking the GPUs away.
+// Only the operands that a GPU needs to be usable have a stage. Failures of the others are reported, but do not make
+// the node unready.
 func TestStagesOfOperands(t *testing.T) {
 	want := map[operand.Name]v1.Stage{
 		"driver": v1.StageDriver, "container-toolkit": v1.StageToolkit,

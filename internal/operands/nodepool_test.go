@@ -10,8 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Whatever a pool says: an operand that has other instances by it than by the rest of the spec gets DaemonSets of its
-// own for the pool, and no other does.
+// Exactly the operands whose instances differ in a pool get DaemonSets of their own for it.
 func TestVariesMatchesInstances(t *testing.T) {
 	image := v1.ImageSpec{Version: "9"}
 	pools := map[string]v1.NodePoolSpec{
@@ -68,16 +67,16 @@ func TestVaries(t *testing.T) {
 		pool v1.NodePoolSpec
 		want varies
 	}{
-		"nothing": {},
+		"no fields": {},
 		"empty blocks": {pool: v1.NodePoolSpec{
 			Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{}}, Toolkit: &v1.NodePoolToolkitSpec{},
 			DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{}}, MIG: &v1.MIGSpec{},
 		}},
-		"a driver version": {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{ImageSpec: version}}, varies{Driver: true}},
-		"its modules":      {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{UsePrecompiled: new(false)}}, varies{Driver: true}},
-		"their kind":       {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleType: "open"}}, varies{Driver: true}},
-		"their parameters": {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}}, varies{Driver: true}},
-		"a toolkit":        {v1.NodePoolSpec{Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: version}}, varies{Toolkit: true}},
+		"a driver version":              {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{ImageSpec: version}}, varies{Driver: true}},
+		"precompiled modules":           {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{UsePrecompiled: new(false)}}, varies{Driver: true}},
+		"the type of its modules":       {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleType: "open"}}, varies{Driver: true}},
+		"the parameters of its modules": {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}}, varies{Driver: true}},
+		"a toolkit":                     {v1.NodePoolSpec{Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: version}}, varies{Toolkit: true}},
 		"a configuration": {
 			v1.NodePoolSpec{DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Default: "a"}}}, varies{Plugin: true},
 		},
@@ -100,7 +99,7 @@ func TestVaries(t *testing.T) {
 	}
 }
 
-// describe makes of instances what can be compared by text: what they point to stands for the pointers.
+// describe returns the compared fields of instances, without pointers.
 func describe(instances []operand.Instance) []any {
 	var all []any
 	for _, i := range instances {

@@ -13,7 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// teamA is a pool with a driver, a toolkit and a use of its GPUs of its own.
+// teamA is a pool that overrides the driver, the toolkit and the MIG strategy.
 var teamA = v1.NodePoolSpec{
 	Name: "a", NodeSelector: v1.NodePoolSelector{"team": "a"},
 	Driver:  &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}},
@@ -21,13 +21,13 @@ var teamA = v1.NodePoolSpec{
 	MIG:     &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
 }
 
-// twoRuntimes are a node of the pool and one of none, with different container runtimes.
+// twoRuntimes returns a node of no pool and one of the pool, with different container runtimes.
 func twoRuntimes() []nodeinfo.Facts {
 	crio := changed(ubuntu("plain"), func(f *nodeinfo.Facts) { f.Runtime = nodeinfo.RuntimeCRIO })
 	return []nodeinfo.Facts{crio, withLabels(ubuntu("own"), "team", "a")}
 }
 
-// Both controllers use the same decisions at once. The race detector sees any write.
+// Both controllers use the same decisions concurrently. The race detector reports any write.
 func TestDecisionsAreSafeForConcurrentUse(t *testing.T) {
 	g := NewWithT(t)
 	nodes := twoRuntimes()
@@ -56,7 +56,7 @@ func TestDecisionsAreSafeForConcurrentUse(t *testing.T) {
 	g.Expect(all).To(HaveEach(Equal(use(plan.Decide(catalogue(t), withPools(teamA))))))
 }
 
-// What depends on the cluster is in the plan, for nodes of pools, too, and never in the decisions.
+// Facts about the cluster are in the plan, also for nodes of pools, and never in the decisions.
 func TestPlanInputHasTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	in := withPools(teamA)
@@ -78,8 +78,8 @@ func TestPlanInputHasTheCluster(t *testing.T) {
 	}
 }
 
-// The spec of a pool and the runtimes of the nodes may contradict each other, which the decisions cannot see: what is
-// there of the operand stays.
+// The spec of a pool and the runtimes of the nodes may conflict, which the decisions cannot detect: what exists of the
+// operand stays.
 func TestAPoolThatContradictsTheRuntimesIsHeld(t *testing.T) {
 	picky := operand.Operand{
 		Name: "picky", Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},

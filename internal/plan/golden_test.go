@@ -17,8 +17,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 )
 
-// The plans of some clusters as a person would tell them. A change of a decision or of its words
-// shows up as a change of these files; UPDATE_GOLDEN=1 writes them.
+// The golden files show the plans of some clusters as text, with every decision and message. UPDATE_GOLDEN=1 writes
+// them.
 func TestPlanGoldens(t *testing.T) {
 	var eight, two []nodeinfo.Facts
 	for i := range 8 {
@@ -82,7 +82,7 @@ func TestPlanGoldens(t *testing.T) {
 	}
 }
 
-// withLabels is a node with these labels, each key followed by its value.
+// withLabels returns the node with these labels, each key followed by its value.
 func withLabels(facts nodeinfo.Facts, pairs ...string) nodeinfo.Facts {
 	facts.Labels = map[string]string{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -134,7 +134,7 @@ func describe(p plan.Plan, nodes []nodeinfo.Facts) string {
 	return s.String()
 }
 
-// pools are those of the spec.
+// pools describes the node pools of the spec.
 func pools(p plan.Plan) string {
 	var s strings.Builder
 	for _, pool := range p.NodePools {
@@ -170,7 +170,7 @@ func why(state v1.OperandState, reason, message string) string {
 	return fmt.Sprintf(", as it is %s (%s): %s", state, reason, message)
 }
 
-// where are the nodes of an instance, if not all of its operand's.
+// where describes the nodes of an instance, if they are not all nodes of its operand.
 func where(instance operand.Instance) string {
 	switch {
 	case instance.NodePool != "" && instance.Layout != "":
@@ -192,7 +192,7 @@ func orDash(text string) string {
 	return text
 }
 
-// golden compares with the file of that name, byte for byte.
+// golden compares with the file of that name.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".golden")

@@ -12,7 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// The node's verdict says "what runs is left alone"; taking the label away deletes the pod.
+// A refused node keeps what runs there: removing a deploy label would delete the pod.
 func TestRefusedNodeKeepsItsLabels(t *testing.T) {
 	facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Pool = "", "ubuntu24.04-amd64" })
 	if diff := cmp.Diff(map[string]*string{}, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, labelled(nil), plan.Running{Driver: true, Injector: true})); diff != "" {
@@ -20,7 +20,7 @@ func TestRefusedNodeKeepsItsLabels(t *testing.T) {
 	}
 }
 
-// An operand that is held goes on running and proving: a second writer of its marker would remove it.
+// A held operand still runs and writes its marker. A second writer would remove that marker.
 func TestHeldToolkitStillWritesItsMarker(t *testing.T) {
 	spec := v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "CONTAINERD_CONFIG", Value: "/x"}}}}}
 	p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}), nil, []nodeinfo.Facts{ubuntu("a")})
@@ -32,13 +32,13 @@ func TestHeldToolkitStillWritesItsMarker(t *testing.T) {
 			}
 		case "operator-validator":
 			if step.Proves["driver"] {
-				t.Error("the validator proves the driver beside the toolkit")
+				t.Error("the validator writes the driver marker, too")
 			}
 		}
 	}
 }
 
-// What the host provides needs no image, and so no facts to choose one by.
+// A driver of the host needs no image, and so no facts that select one.
 func TestPreInstalledDriverNeedsNoFacts(t *testing.T) {
 	facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) {
 		f.OSID, f.Pool, f.Deploy = "", "", map[string]string{"driver": "pre-installed"}

@@ -17,9 +17,8 @@ import (
 
 const mps operand.Name = "mps-control-daemon"
 
-// GPU Feature Discovery says which nodes share GPUs by MPS. The daemon holds their GPUs: whoever clears a
-// node by the label of the device plugin, as k8s-driver-manager, mig-manager and NVSentinel do, clears it
-// of the daemon, too.
+// GPU Feature Discovery reports which nodes share GPUs by MPS. The daemon uses their GPUs, so it follows the device
+// plugin's label, which k8s-driver-manager, mig-manager and NVSentinel set to drain a node.
 func TestMPSDaemonStage(t *testing.T) {
 	capable := func(deploy map[string]string) nodeinfo.Facts {
 		return changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MPSCapable, f.Deploy = "true", deploy })
@@ -38,14 +37,14 @@ func TestMPSDaemonStage(t *testing.T) {
 		"it runs there already": {
 			facts: capable(map[string]string{string(mps): "true", "device-plugin": "true"}), stage: expected,
 		},
-		"nothing is known yet": {facts: ubuntu("a")},
+		"GFD has not reported yet": {facts: ubuntu("a")},
 		"it does not share by MPS": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MPSCapable = "false" }),
 		},
 		"the label is missing for a moment, and the daemon stays": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{string(mps): "true"} }), stage: expected,
 		},
-		"it shares no longer": {
+		"it no longer shares by MPS": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) {
 				f.MPSCapable, f.Deploy = "false", map[string]string{string(mps): "true"}
 			}),

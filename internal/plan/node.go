@@ -27,7 +27,7 @@ const (
 	NotPossible
 )
 
-// NodeStage is one operand's part in the ladder of a node.
+// NodeStage is one operand's part in the stages of a node.
 type NodeStage struct {
 	Stage       v1.Stage
 	Operand     operand.Name

@@ -15,7 +15,7 @@ import (
 
 const ownLabel = "nvidia.com/gpu-operator."
 
-// allFields is a pool that says something else of all that a pool can.
+// allFields is a pool that overrides every operand that a pool can.
 var allFields = v1.NodePoolSpec{
 	Name: "a100", NodeSelector: v1.NodePoolSelector{"team": "a"},
 	Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}}, Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v2"}},
@@ -60,32 +60,32 @@ func TestNodePoolLabels(t *testing.T) {
 		hasDriverPod bool
 		want         map[string]*string
 	}{
-		"a node of no pool has no such label": {
+		"a node of no pool gets no pool label": {
 			pools: []v1.NodePoolSpec{allFields}, facts: member(func(f *nodeinfo.Facts) { f.Labels = nil }), current: labelled(nil),
 			want: map[string]*string{},
 		},
 		"a node that joins a pool before it has a driver": {
 			pools: []v1.NodePoolSpec{allFields}, facts: member(unchanged), current: labelled(nil), want: merged(own, driver),
 		},
-		"a node that has a driver keeps that": {
+		"a node that has a driver keeps it": {
 			pools: []v1.NodePoolSpec{allFields}, facts: member(unchanged), current: labelled(nil), hasDriverPod: true, want: own,
 		},
 		"a node that has all labels gets no write": {
 			pools: []v1.NodePoolSpec{allFields}, facts: member(in), current: moved, hasDriverPod: true, want: map[string]*string{},
 		},
-		"a pool that says little": {
+		"a pool that overrides no operand": {
 			pools: []v1.NodePoolSpec{{Name: "b", NodeSelector: v1.NodePoolSelector{"team": "a"}, MIG: &v1.MIGSpec{}}}, facts: member(unchanged), current: labelled(nil),
 			want: map[string]*string{ownLabel + "node-pool": set("b")},
 		},
-		"a pool that is gone, and a driver that stays": {facts: member(in), current: moved, hasDriverPod: true, want: gone},
-		"a pool that is gone, and no driver": {
+		"a removed pool, and a running driver": {facts: member(in), current: moved, hasDriverPod: true, want: gone},
+		"a removed pool, and no driver": {
 			facts: member(in), current: moved, want: merged(gone, map[string]*string{ownLabel + "pool": set("ubuntu24.04-amd64"), ownLabel + "pool-node-pool": removed, anchor + "driver": set("ubuntu24.04-amd64")}),
 		},
-		"what the pool cannot have leaves what there is": {
+		"an invalid toolkit of the pool changes nothing for the toolkit": {
 			pools: []v1.NodePoolSpec{wrongToolkit}, facts: member(unchanged), current: labelled(nil), hasDriverPod: true,
 			want: without(without(own, ownLabel+"node-pool.container-toolkit"), anchor+"container-toolkit"),
 		},
-		"a driver that cannot be takes none away": {
+		"an invalid driver of the pool removes no driver": {
 			pools: []v1.NodePoolSpec{wrongDriver}, facts: member(unchanged), current: labelled(nil), want: own,
 		},
 	}
@@ -97,7 +97,7 @@ func TestNodePoolLabels(t *testing.T) {
 			}
 		})
 	}
-	t.Run("without a policy all of them go", func(t *testing.T) {
+	t.Run("without a policy all of them are removed", func(t *testing.T) {
 		for key := range merged(own, driver) {
 			if change, found := plan.ReleasedLabels(catalogue(t), moved, "")[key]; !found || change != nil {
 				t.Errorf("%s stays", key)
@@ -122,7 +122,7 @@ func without(changes map[string]*string, key string) map[string]*string {
 	return result
 }
 
-// A driver of a pool that the spec no longer has is neither changed nor removed, and its node tells where it belongs.
+// The driver of a removed pool is neither changed nor removed, and the plan of its node has the expected pool.
 func TestDriverOfARemovedPoolStays(t *testing.T) {
 	facts := withLabels(ubuntu("a"), "team", "a")
 	facts.Pool, facts.PoolNodePool = "ubuntu24.04-amd64-a100", "a100"
@@ -147,7 +147,7 @@ func TestDriverOfARemovedPoolStays(t *testing.T) {
 	}, false)
 }
 
-// The ConfigMap that a pool alone names is missing: its nodes keep what they have, and all others go on.
+// If a ConfigMap that only a pool references is missing, its nodes keep what they have, and others are not affected.
 func TestPoolWithMissingReference(t *testing.T) {
 	pool := v1.NodePoolSpec{
 		Name: "shared", NodeSelector: v1.NodePoolSelector{"team": "a"},
@@ -180,7 +180,7 @@ func TestPoolWithMissingReference(t *testing.T) {
 	}
 }
 
-// A layout of the MIG manager is a label of the nodes of the pool, where nobody has chosen one.
+// The default MIG configuration of a pool becomes a label of its nodes, unless a user has set it.
 func TestMIGConfigOfAPool(t *testing.T) {
 	pool := v1.NodePoolSpec{Name: "a", NodeSelector: v1.NodePoolSelector{"team": "a"}, MIGManager: &v1.NodePoolMIGManagerSpec{
 		Config: &v1.NodePoolMIGConfigSpec{Default: new("all-1g.10gb")},
@@ -192,9 +192,9 @@ func TestMIGConfigOfAPool(t *testing.T) {
 		current map[string]string
 		want    *string
 	}{
-		"a node of the pool":             {facts: withLabels(capable, "team", "a"), want: set("all-1g.10gb")},
-		"whose layout a user has chosen": {facts: withLabels(capable, "team", "a"), current: map[string]string{"nvidia.com/mig.config": "all-3g.40gb"}},
-		"a node of no pool":              {facts: capable},
+		"a node of the pool":                 {facts: withLabels(capable, "team", "a"), want: set("all-1g.10gb")},
+		"one with a configuration of a user": {facts: withLabels(capable, "team", "a"), current: map[string]string{"nvidia.com/mig.config": "all-3g.40gb"}},
+		"a node of no pool":                  {facts: capable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, p.NodeLabels(test.facts, test.current, plan.Running{Injector: true})["nvidia.com/mig.config"]); diff != "" {

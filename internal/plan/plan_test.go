@@ -16,7 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 )
 
-// catalogue has the operands that the tables here list.
+// catalogue returns the operands that the tables here list.
 func catalogue(t *testing.T) operand.Catalogue {
 	t.Helper()
 	all, err := scenarios.Tabled()
@@ -26,7 +26,7 @@ func catalogue(t *testing.T) operand.Catalogue {
 	return all
 }
 
-// ubuntu is a GPU node as discovery describes it.
+// ubuntu returns the facts of a GPU node, as discovery labels it.
 func ubuntu(name string) nodeinfo.Facts { return scenarios.Ubuntu(name) }
 
 func changed(facts nodeinfo.Facts, change func(*nodeinfo.Facts)) nodeinfo.Facts {
@@ -109,7 +109,7 @@ func TestCompute(t *testing.T) {
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
 		nodes []nodeinfo.Facts
-		// contents are nil where nobody has looked for what others make.
+		// contents are nil if references have not been read.
 		contents map[operand.Reference]operand.Content
 		want     map[operand.Name]stepSummary
 	}{
@@ -120,22 +120,22 @@ func TestCompute(t *testing.T) {
 			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" })},
 			want:  with(map[operand.Name]stepSummary{"driver": {Action: plan.Apply, Instances: []string{"rhel9-amd64", "ubuntu24.04-amd64"}}}),
 		},
-		"a node whose GPUs can be partitioned gets the MIG manager": {
+		"a MIG-capable node gets the MIG manager": {
 			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.MIGCapable = "true" })},
 			want:  with(map[operand.Name]stepSummary{"mig-manager": apply}),
 		},
-		"no nodes need nothing but what costs nothing": {
+		"without nodes only operands without pods on GPU nodes are applied": {
 			want: with(noNodes),
 		},
-		"nodes without a GPU need nothing either": {
+		"the same with nodes without a GPU": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.HasGPU = false })},
 			want:  with(noNodes),
 		},
-		"excluded nodes need nothing either": {
+		"the same with excluded nodes": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Excluded = true })},
 			want:  with(noNodes),
 		},
-		"a node that lost its discovery labels still needs everything": {
+		"a node without its discovery labels still needs everything": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) {
 				f.HasGPU, f.WasGPU, f.OSID, f.OSVersion, f.Pool = false, true, "", "", "ubuntu24.04-amd64"
 			})},
@@ -145,52 +145,52 @@ func TestCompute(t *testing.T) {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "paused-for-driver-upgrade" })},
 			want:  base,
 		},
-		"unknown facts hold up the driver alone": {
+		"unknown facts affect only the driver": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSID = "" })},
 			want:  with(map[operand.Name]stepSummary{"driver": notNeeded}),
 		},
-		"a runtime that is not supported holds up the toolkit alone": {
+		"an unsupported runtime affects only the toolkit": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" })},
 			want:  with(map[operand.Name]stepSummary{"container-toolkit": notNeeded}),
 		},
-		"a node with another runtime takes nothing from the others": {
+		"a node with an unsupported runtime does not affect the others": {
 			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" })},
 			want:  base,
 		},
-		"a disabled operand is removed, and says by which field": {
+		"a disabled operand is removed, and the message names the field": {
 			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: []nodeinfo.Facts{ubuntu("a")},
 			want: with(map[operand.Name]stepSummary{"driver": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.driver.enabled is false",
 			}}),
 		},
-		"Node Feature Discovery alone: the built-in discovery is removed": {
+		"with mode nfd the built-in discovery is removed": {
 			spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}}, nodes: []nodeinfo.Facts{ubuntu("a")},
 			want: with(map[operand.Name]stepSummary{"node-discovery": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 				Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 			}}),
 		},
-		"without its fence the built-in discovery is removed, and nobody waits for it": {
+		"without its admission policy the built-in discovery is removed, and no operand waits for it": {
 			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: nothing,
 			want: with(map[operand.Name]stepSummary{"node-discovery": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonFenceMissing, Message: unfenced,
 			}}),
 		},
-		"without its fence the built-in discovery alone is refused, and what runs is left": {
+		"without its admission policy mode builtin is refused, and running pods stay": {
 			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}},
 			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: nothing,
 			want: with(map[operand.Name]stepSummary{"node-discovery": {
 				Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonFenceMissing, Message: unfenced,
 			}}),
 		},
-		"with its fence the built-in discovery runs": {
+		"with its admission policy the built-in discovery runs": {
 			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}},
 			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: map[operand.Reference]operand.Content{
 				{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}: {},
 			},
 			want: base,
 		},
-		"the NRI plugin needs no RuntimeClasses, nor does who needs GPUs": {
+		"with the NRI plugin no operand needs RuntimeClasses": {
 			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}},
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.RuntimeVersion = "2.1.4" })},
 			want: with(map[operand.Name]stepSummary{"runtime-classes": {
@@ -198,7 +198,7 @@ func TestCompute(t *testing.T) {
 				Message: "spec.cdi.nriPluginEnabled is true: pods get GPUs without a RuntimeClass",
 			}}),
 		},
-		"the NRI plugin without the toolkit holds who needs GPUs": {
+		"the NRI plugin without the toolkit holds the operands that need GPUs": {
 			spec: v1.ClusterPolicySpec{
 				CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}, Toolkit: &v1.ToolkitSpec{Enabled: new(false)},
 				GFD: &v1.GFDSpec{Enabled: new(false)},
@@ -213,7 +213,7 @@ func TestCompute(t *testing.T) {
 				"dcgm-exporter":         {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriWithoutToolkit},
 			}),
 		},
-		"a wrong image is held, and the others go on": {
+		"operands with an invalid image are held, and the others are applied": {
 			spec: v1.ClusterPolicySpec{
 				Driver: &v1.DriverSpec{ImageSpec: contradiction}, Toolkit: &v1.ToolkitSpec{ImageSpec: contradiction},
 				DevicePlugin: &v1.DevicePluginSpec{ImageSpec: contradiction}, Validator: &v1.ValidatorSpec{ImageSpec: contradiction},
@@ -260,7 +260,7 @@ func TestStepsAreInGraphOrder(t *testing.T) {
 	}
 }
 
-// The waits follow from what the spec installs, not from what the catalogue hold.
+// The waits depend on the installed operands, not on the whole catalogue.
 func TestWaitsFollowTheSpec(t *testing.T) {
 	tests := map[string]struct {
 		spec v1.ClusterPolicySpec
@@ -270,14 +270,14 @@ func TestWaitsFollowTheSpec(t *testing.T) {
 			"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
 			"dcgm-exporter": {labels.MarkerToolkit},
 		}},
-		"no toolkit: the validator proves the driver, and waits for nobody": {
+		"no toolkit: the validator writes the driver marker, and waits for none": {
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}},
 			want: map[operand.Name][]labels.Marker{
 				"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit},
 				"dcgm-exporter": {labels.MarkerToolkit},
 			},
 		},
-		"no driver: that of the host is waited for all the same": {
+		"no driver: pods still wait for the driver of the host": {
 			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
 			want: map[operand.Name][]labels.Marker{
 				"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
@@ -323,7 +323,7 @@ func TestForNode(t *testing.T) {
 		spec  v1.ClusterPolicySpec
 		facts nodeinfo.Facts
 		want  []plan.NodeStage
-		// noGPU: the kubelet need not advertise any.
+		// noGPU: the kubelet need not advertise GPUs.
 		noGPU bool
 	}{
 		"a new node needs everything": {facts: ubuntu("a"), want: expected},
@@ -331,7 +331,7 @@ func TestForNode(t *testing.T) {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"], f.Deploy["device-plugin"] = "true", "true" }),
 			want:  expected,
 		},
-		"an empty label is as good as none": {
+		"an empty label counts as none": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "" }), want: expected,
 		},
 		"a driver on the host": {
@@ -351,20 +351,20 @@ func TestForNode(t *testing.T) {
 				r.Message = `label nvidia.com/gpu.deploy.container-toolkit is "paused-for-driver-upgrade"`
 			}),
 		},
-		"a value that nobody has told us about pauses, too": {
+		"an unknown value pauses, too": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "maintenance" }),
 			want: with("driver", func(r *plan.NodeStage) {
 				r.Expectation, r.Reason, r.Message = plan.Paused, v1.ReasonOperandPaused, `label nvidia.com/gpu.deploy.driver is "maintenance"`
 			}),
 		},
-		"facts that are missing": {
+		"missing facts": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSVersion = "" }),
 			want: with("driver", func(r *plan.NodeStage) {
 				r.Expectation, r.Reason = plan.NotPossible, v1.ReasonFactsMissing
 				r.Message = "no discovery labels for the operating system, which select the driver image"
 			}),
 		},
-		"a runtime that is not supported": {
+		"an unsupported runtime": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }),
 			want: with("container-toolkit", func(r *plan.NodeStage) {
 				r.Expectation, r.Reason = plan.NotPossible, v1.ReasonNotSupportedYet
@@ -372,7 +372,7 @@ func TestForNode(t *testing.T) {
 					"install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed"
 			}),
 		},
-		"a driver that the spec turns off is no stage": {
+		"a disabled driver is no stage": {
 			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
 			facts: ubuntu("a"), want: without("driver"),
 		},
@@ -384,7 +384,7 @@ func TestForNode(t *testing.T) {
 			spec:  v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload = "vm-passthrough" }), noGPU: true,
 		},
-		"its label does not count while sandbox workloads are off": {
+		"its label is ignored while sandbox workloads are disabled": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload = "vm-passthrough" }), want: expected,
 		},
 	}
@@ -401,10 +401,10 @@ func TestForNode(t *testing.T) {
 	}
 }
 
-// ignoreAfter leaves out after which operand another one comes, which has a test of its own.
+// ignoreAfter ignores After, which has a test of its own.
 var ignoreAfter = cmpopts.IgnoreFields(plan.NodeStage{}, "After")
 
-// What the container runtime injects GPUs into comes after the toolkit, where one is expected.
+// Injected operands come after the toolkit, if the node is expected to run one.
 func TestNodeStageAfter(t *testing.T) {
 	for value, first := range map[string]operand.Name{
 		"": "container-toolkit", "true": "container-toolkit", "paused-for-driver-upgrade": "container-toolkit", "pre-installed": "", "false": "",

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// Start-up taints go when the GPUs can be used, come back only where that was asked for, and evict nobody. The
-// taints of others stay as they are, in their order.
+// Start-up taints are removed when the GPUs can be used, are added again only if the spec requires it, and evict no
+// pods. Other taints stay as they are, in their order.
 func TestStartupTaints(t *testing.T) {
 	added := metav1.Now()
 	foreign := corev1.Taint{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoSchedule}
@@ -43,7 +43,7 @@ func TestStartupTaints(t *testing.T) {
 			spec: report, now: plan.Taints{All: taints(own, foreign, evicting, unreachable, valued)}, desired: plan.RemoveTaints,
 			want: plan.Taints{All: taints(foreign, unreachable)},
 		},
-		"nothing is named": {now: plan.Taints{All: taints(own, foreign)}, desired: plan.RemoveTaints, want: plan.Taints{All: taints(own, foreign)}},
+		"no taint is named": {now: plan.Taints{All: taints(own, foreign)}, desired: plan.RemoveTaints, want: plan.Taints{All: taints(own, foreign)}},
 		"the same key with another effect is another taint": {
 			spec: v1.NodeStartupSpec{Taints: named(valued)}, now: plan.Taints{All: taints(evicting)}, desired: plan.RemoveTaints,
 			want: plan.Taints{All: taints(evicting)},
@@ -52,19 +52,19 @@ func TestStartupTaints(t *testing.T) {
 			spec: v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: "team", Value: "web", Effect: "NoSchedule"}}},
 			now:  plan.Taints{All: taints(foreign)}, desired: plan.RemoveTaints, want: plan.Taints{All: taints(foreign)},
 		},
-		"no value is any": {
+		"no value matches any": {
 			spec: v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: "team", Effect: "NoSchedule"}}},
 			now:  plan.Taints{All: taints(foreign)}, desired: plan.RemoveTaints,
 		},
-		"a failure is reported alone": {spec: report, now: plan.Taints{All: taints(foreign)}, desired: plan.RestoreTaints, want: plan.Taints{All: taints(foreign)}},
-		"a failure brings back what evicts nobody": {
+		"a failure is only reported": {spec: report, now: plan.Taints{All: taints(foreign)}, desired: plan.RestoreTaints, want: plan.Taints{All: taints(foreign)}},
+		"a failure adds taints again that evict no pods": {
 			spec: retaint, now: plan.Taints{All: taints(foreign)}, desired: plan.RestoreTaints,
 			want: plan.Taints{All: taints(foreign, own, valued), Restored: []string{valuedID, ownID}},
 		},
-		"what is there is not put back": {
+		"an existing taint is not added again": {
 			spec: retaint, now: plan.Taints{All: taints(own)}, desired: plan.RestoreTaints, want: plan.Taints{All: taints(own, valued), Restored: []string{valuedID}},
 		},
-		"a failure that goes on changes nothing": {
+		"a lasting failure changes nothing": {
 			spec: retaint, now: plan.Taints{All: taints(foreign, own, valued), Restored: []string{valuedID, ownID}}, desired: plan.RestoreTaints,
 			want: plan.Taints{All: taints(foreign, own, valued), Restored: []string{valuedID, ownID}},
 		},
@@ -75,21 +75,21 @@ func TestStartupTaints(t *testing.T) {
 			spec: retaint, now: plan.Taints{All: taints(own, foreign, valued), Restored: []string{valuedID, ownID}}, desired: plan.RemoveTaints,
 			want: plan.Taints{All: taints(foreign)},
 		},
-		"the spec says report again": {
+		"the spec is back to Report": {
 			spec: report, now: plan.Taints{All: taints(own, valued), Restored: []string{ownID}}, desired: plan.RestoreTaints, want: plan.Taints{All: taints(valued)},
 		},
-		"the spec names one of them no longer": {
+		"the spec no longer names one of them": {
 			spec: v1.NodeStartupSpec{Taints: named(own), OnFailure: v1.OnFailureTaint}, now: plan.Taints{All: taints(own, valued), Restored: []string{valuedID, ownID}},
 			want: plan.Taints{All: taints(own), Restored: []string{ownID}},
 		},
-		"the policy goes: what others put there stays": {
+		"the policy is deleted: taints of others stay": {
 			now: plan.Taints{All: taints(own, foreign, evicting), Restored: []string{ownID}}, desired: plan.ReleaseTaints,
 			want: plan.Taints{All: taints(foreign, evicting)},
 		},
 		"a node is excluded while it starts": {
 			spec: retaint, now: plan.Taints{All: taints(own, valued), Restored: []string{valuedID}}, desired: plan.ReleaseTaints, want: plan.Taints{All: taints(own)},
 		},
-		"somebody took it off": {spec: retaint, now: plan.Taints{Restored: []string{ownID}}, want: plan.Taints{}},
+		"another writer removed it": {spec: retaint, now: plan.Taints{Restored: []string{ownID}}, want: plan.Taints{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
