@@ -51,11 +51,21 @@ func TestExpectedLayout(t *testing.T) {
 			"containerd", "/etc/containerd/config.toml", "/run/containerd/containerd.sock",
 		},
 		"GKE before 1.33": {
-			nodeTraits{runtime: "containerd", version: "1.7.24", kubelet: "v1.32.8-gke.1134000", labels: []string{"cloud.google.com/gke-nodepool"}},
+			nodeTraits{
+				runtime: "containerd",
+				version: "1.7.24",
+				kubelet: "v1.32.8-gke.1134000",
+				labels:  []string{"cloud.google.com/gke-nodepool"},
+			},
 			"containerd", "/etc/containerd/config.toml", "/run/containerd/containerd.sock",
 		},
 		"GKE": {
-			nodeTraits{runtime: "containerd", version: "2.0.4", kubelet: "v1.33.4-gke.1245000", labels: []string{"cloud.google.com/gke-nodepool"}},
+			nodeTraits{
+				runtime: "containerd",
+				version: "2.0.4",
+				kubelet: "v1.33.4-gke.1245000",
+				labels:  []string{"cloud.google.com/gke-nodepool"},
+			},
 			"gke", "/etc/containerd/config.toml", "/run/containerd/containerd.sock",
 		},
 		"k3s": {
@@ -76,20 +86,35 @@ func TestExpectedLayout(t *testing.T) {
 		},
 		"MicroK8s": {
 			nodeTraits{runtime: "containerd", version: "1.6.36", kubelet: "v1.33.4", labels: []string{"microk8s.io/cluster"}},
-			"microk8s", "/var/snap/microk8s/current/args/containerd-template.toml", "/var/snap/microk8s/common/run/containerd.sock",
+			"microk8s",
+			"/var/snap/microk8s/current/args/containerd-template.toml",
+			"/var/snap/microk8s/common/run/containerd.sock",
 		},
 		"OpenShift": {
-			nodeTraits{runtime: "cri-o", version: "1.32.9-2.rhaos4.19", kubelet: "v1.32.9", labels: []string{"node.openshift.io/os_id"}},
+			nodeTraits{
+				runtime: "cri-o",
+				version: "1.32.9-2.rhaos4.19",
+				kubelet: "v1.32.9",
+				labels:  []string{"node.openshift.io/os_id"},
+			},
 			"openshift", "/etc/crio/config.toml", "",
 		},
-		"CRI-O":  {nodeTraits{runtime: "cri-o", version: "1.34.0", kubelet: "v1.34.1"}, "crio", "/etc/crio/config.toml", ""},
-		"Docker": {nodeTraits{runtime: "docker", version: "28.3.3", kubelet: "v1.34.1"}, "docker", "/etc/docker/daemon.json", "/var/run/docker.sock"},
+		"CRI-O": {nodeTraits{runtime: "cri-o", version: "1.34.0", kubelet: "v1.34.1"}, "crio", "/etc/crio/config.toml", ""},
+		"Docker": {
+			nodeTraits{runtime: "docker", version: "28.3.3", kubelet: "v1.34.1"},
+			"docker",
+			"/etc/docker/daemon.json",
+			"/var/run/docker.sock",
+		},
 		"Talos": {
 			nodeTraits{runtime: "containerd", version: "2.1.4", kubelet: "v1.34.1", image: "Talos (v1.11.2)"}, "talos", "", "",
 		},
 		"Bottlerocket": {
 			nodeTraits{
-				runtime: "containerd", version: "1.7.28+bottlerocket", kubelet: "v1.33.4-eks-e386d34", image: "Bottlerocket OS 1.47.0 (aws-k8s-1.33-nvidia)",
+				runtime: "containerd",
+				version: "1.7.28+bottlerocket",
+				kubelet: "v1.33.4-eks-e386d34",
+				image:   "Bottlerocket OS 1.47.0 (aws-k8s-1.33-nvidia)",
 			}, "bottlerocket", "", "",
 		},
 		"the engine of k3s in another distribution": {
@@ -118,7 +143,8 @@ func TestExpectedLayout(t *testing.T) {
 			g := NewWithT(t)
 			layout, known := test.facts().ExpectedLayout()
 			g.Expect(known).To(Equal(test.layout != ""))
-			g.Expect([]string{layout.Name, layout.Config, layout.Socket}).To(Equal([]string{test.layout, test.config, test.socket}))
+			g.Expect([]string{layout.Name, layout.Config, layout.Socket}).
+				To(Equal([]string{test.layout, test.config, test.socket}))
 			g.Expect(validation.IsValidLabelValue(layout.Name)).To(BeEmpty())
 		})
 	}

@@ -34,13 +34,33 @@ func TestPoolsByKernel(t *testing.T) {
 		key   nodeinfo.PoolKey
 		want  nodeinfo.Pool
 	}{
-		"the kernel is part of the name":                {ubuntu, precompiled, pool},
-		"not if the driver is built":                    {ubuntu, nodeinfo.PoolKey{}, built},
-		"a kernel too long for a label is hashed":       {in(nodeinfo.Pool{}, func(f *nodeinfo.Facts) { f.Kernel = long }), precompiled, hashed},
-		"no kernel, no pool":                            {in(nodeinfo.Pool{}, func(f *nodeinfo.Facts) { f.Kernel = "" }), precompiled, nodeinfo.Pool{}},
-		"missing facts leave the node in its pool":      {nodeinfo.Facts{Pool: pool.Name, PoolKernel: kernel}, precompiled, pool},
-		"missing facts and a hashed kernel":             {nodeinfo.Facts{Pool: hashed.Name, PoolKernel: long}, precompiled, hashed},
-		"another kernel leaves the node in its pool":    {in(pool, func(f *nodeinfo.Facts) { f.Kernel = "6.8.0-52-generic" }), precompiled, pool},
+		"the kernel is part of the name": {ubuntu, precompiled, pool},
+		"not if the driver is built":     {ubuntu, nodeinfo.PoolKey{}, built},
+		"a kernel too long for a label is hashed": {
+			in(nodeinfo.Pool{}, func(f *nodeinfo.Facts) { f.Kernel = long }),
+			precompiled,
+			hashed,
+		},
+		"no kernel, no pool": {
+			in(nodeinfo.Pool{}, func(f *nodeinfo.Facts) { f.Kernel = "" }),
+			precompiled,
+			nodeinfo.Pool{},
+		},
+		"missing facts leave the node in its pool": {
+			nodeinfo.Facts{Pool: pool.Name, PoolKernel: kernel},
+			precompiled,
+			pool,
+		},
+		"missing facts and a hashed kernel": {
+			nodeinfo.Facts{Pool: hashed.Name, PoolKernel: long},
+			precompiled,
+			hashed,
+		},
+		"another kernel leaves the node in its pool": {
+			in(pool, func(f *nodeinfo.Facts) { f.Kernel = "6.8.0-52-generic" }),
+			precompiled,
+			pool,
+		},
 		"another kernel than the hashed one":            {in(hashed, func(*nodeinfo.Facts) {}), precompiled, hashed},
 		"a switch to precompiled leaves it in its pool": {in(built, func(*nodeinfo.Facts) {}), precompiled, built},
 		"so does a switch back":                         {in(pool, func(*nodeinfo.Facts) {}), nodeinfo.PoolKey{}, pool},
@@ -115,18 +135,30 @@ func TestPoolsByReleaseOfCoreOS(t *testing.T) {
 		key   nodeinfo.PoolKey
 		want  nodeinfo.Pool
 	}{
-		"the release is part of the name":              {coreOS(release), toolkit, pool},
-		"not without the driver toolkit":               {coreOS(release), nodeinfo.PoolKey{}, plain},
-		"no release, no pool":                          {coreOS(""), toolkit, nodeinfo.Pool{}},
-		"CoreOS with the ID of RHEL":                   {newer, toolkit, nodeinfo.Pool{Name: "rhel9-arm64-9.6.20260504-0", OSTag: "rhel9", CoreOS: "9.6.20260504-0"}},
+		"the release is part of the name": {coreOS(release), toolkit, pool},
+		"not without the driver toolkit":  {coreOS(release), nodeinfo.PoolKey{}, plain},
+		"no release, no pool":             {coreOS(""), toolkit, nodeinfo.Pool{}},
+		"CoreOS with the ID of RHEL": {
+			newer,
+			toolkit,
+			nodeinfo.Pool{Name: "rhel9-arm64-9.6.20260504-0", OSTag: "rhel9", CoreOS: "9.6.20260504-0"},
+		},
 		"RHEL in image mode, which also has a release": {rhel, toolkit, nodeinfo.Pool{Name: "rhel9-arm64", OSTag: "rhel9"}},
-		"a release too long for a label":               {coreOS(long), toolkit, nodeinfo.Pool{Name: "rhcos4.18-amd64-79da5c5e1916575f", OSTag: "rhcos4.18", CoreOS: long}},
-		"another release leaves it in its pool":        {labelled(coreOS("418.94.202502000000-0"), pool), toolkit, pool},
-		"missing facts leave it in its pool":           {labelled(nodeinfo.Facts{}, pool), toolkit, pool},
-		"a switch to the toolkit does, too":            {labelled(coreOS(release), plain), toolkit, plain},
-		"so does a switch back":                        {labelled(coreOS(release), pool), nodeinfo.PoolKey{}, pool},
-		"a switch to precompiled does, too":            {labelled(coreOS(release), pool), precompiled, pool},
-		"a label without its release is ignored":       {labelled(coreOS("418.94.202502000000-0"), nodeinfo.Pool{Name: pool.Name}), nodeinfo.PoolKey{}, plain},
+		"a release too long for a label": {
+			coreOS(long),
+			toolkit,
+			nodeinfo.Pool{Name: "rhcos4.18-amd64-79da5c5e1916575f", OSTag: "rhcos4.18", CoreOS: long},
+		},
+		"another release leaves it in its pool": {labelled(coreOS("418.94.202502000000-0"), pool), toolkit, pool},
+		"missing facts leave it in its pool":    {labelled(nodeinfo.Facts{}, pool), toolkit, pool},
+		"a switch to the toolkit does, too":     {labelled(coreOS(release), plain), toolkit, plain},
+		"so does a switch back":                 {labelled(coreOS(release), pool), nodeinfo.PoolKey{}, pool},
+		"a switch to precompiled does, too":     {labelled(coreOS(release), pool), precompiled, pool},
+		"a label without its release is ignored": {
+			labelled(coreOS("418.94.202502000000-0"), nodeinfo.Pool{Name: pool.Name}),
+			nodeinfo.PoolKey{},
+			plain,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -158,7 +190,8 @@ func TestDriverPoolsOfNodePools(t *testing.T) {
 				}
 				names[pool.Name] = pool
 				moved := facts
-				moved.Pool, moved.PoolKernel, moved.PoolCoreOS, moved.PoolNodePool = pool.Name, pool.Kernel, pool.CoreOS, pool.NodePool
+				moved.Pool, moved.PoolKernel = pool.Name, pool.Kernel
+				moved.PoolCoreOS, moved.PoolNodePool = pool.CoreOS, pool.NodePool
 				moved.OSVersion = "26.04"
 				if got, _ := moved.EffectivePool(nodeinfo.PoolKey{}); got != pool {
 					t.Errorf("the labels of %+v name %+v", pool, got)

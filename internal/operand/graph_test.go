@@ -88,7 +88,10 @@ func TestCatalogueOrder(t *testing.T) {
 		},
 		"discovery comes before operands with pods on GPU nodes, and after what it requires": {
 			catalogue: operand.Catalogue{
-				{Name: "driver", Workloads: container}, {Name: "classes"}, {Name: "finder", Discovers: true, Requires: requires(inCluster("config"))}, {Name: "config"},
+				{
+					Name:      "driver",
+					Workloads: container,
+				}, {Name: "classes"}, {Name: "finder", Discovers: true, Requires: requires(inCluster("config"))}, {Name: "config"},
 			},
 			want: []operand.Name{"classes", "config", "finder", "driver"},
 		},

@@ -29,8 +29,11 @@ func TestPaths(t *testing.T) {
 		spec v1.ClusterPolicySpec
 		want operand.HostPaths
 	}{
-		"no blocks":        {want: defaults},
-		"empty blocks":     {spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{}, Toolkit: &v1.ToolkitSpec{}}, want: defaults},
+		"no blocks": {want: defaults},
+		"empty blocks": {
+			spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{}, Toolkit: &v1.ToolkitSpec{}},
+			want: defaults,
+		},
 		"the default root": {spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{RootFS: "/"}}, want: defaults},
 		"rootFS moves the root and the links to devices": {
 			spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{RootFS: "/mnt/host"}},

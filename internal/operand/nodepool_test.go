@@ -29,19 +29,51 @@ func TestPoolOf(t *testing.T) {
 		node  nodeinfo.Facts
 		want  int
 	}{
-		"no pool":                             {node: nodeinfo.Facts{Labels: map[string]string{"team": "x"}}, want: -1},
-		"no label":                            {pools: two, want: -1},
-		"all labels":                          {pools: two, node: nodeinfo.Facts{Labels: map[string]string{product: "A100", "zone": "1"}}, want: 0},
-		"one of two labels":                   {pools: two, node: nodeinfo.Facts{Labels: map[string]string{"zone": "1"}}, want: -1},
-		"another value":                       {pools: two, node: nodeinfo.Facts{Labels: map[string]string{product: "H100", "zone": "1", "team": "x"}}, want: 1},
-		"selected by both pools":              {pools: first, node: nodeinfo.Facts{Labels: map[string]string{"zone": "1", "team": "x"}}, want: 0},
-		"a discovery label is missing":        {pools: two, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"zone": "1", "team": "x"}}, want: 0},
-		"a discovery label has another value": {pools: two, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{product: "H100", "zone": "1"}}, want: -1},
+		"no pool":  {node: nodeinfo.Facts{Labels: map[string]string{"team": "x"}}, want: -1},
+		"no label": {pools: two, want: -1},
+		"all labels": {
+			pools: two,
+			node:  nodeinfo.Facts{Labels: map[string]string{product: "A100", "zone": "1"}},
+			want:  0,
+		},
+		"one of two labels": {
+			pools: two,
+			node:  nodeinfo.Facts{Labels: map[string]string{"zone": "1"}},
+			want:  -1,
+		},
+		"another value": {
+			pools: two,
+			node:  nodeinfo.Facts{Labels: map[string]string{product: "H100", "zone": "1", "team": "x"}},
+			want:  1,
+		},
+		"selected by both pools": {
+			pools: first,
+			node:  nodeinfo.Facts{Labels: map[string]string{"zone": "1", "team": "x"}},
+			want:  0,
+		},
+		"a discovery label is missing": {
+			pools: two,
+			node:  nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"zone": "1", "team": "x"}},
+			want:  0,
+		},
+		"a discovery label has another value": {
+			pools: two,
+			node:  nodeinfo.Facts{NodePool: "a", Labels: map[string]string{product: "H100", "zone": "1"}},
+			want:  -1,
+		},
 		"a discovery label is missing, and the node was in another pool": {
 			pools: two, node: nodeinfo.Facts{NodePool: "b", Labels: map[string]string{"zone": "1", "team": "x"}}, want: 1,
 		},
-		"a label of NFD is missing":    {pools: discovered, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"team": "x"}}, want: 0},
-		"a label of a user is missing": {pools: discovered, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{count: "true"}}, want: -1},
+		"a label of NFD is missing": {
+			pools: discovered,
+			node:  nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"team": "x"}},
+			want:  0,
+		},
+		"a label of a user is missing": {
+			pools: discovered,
+			node:  nodeinfo.Facts{NodePool: "a", Labels: map[string]string{count: "true"}},
+			want:  -1,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -61,14 +93,26 @@ func TestRefusedPools(t *testing.T) {
 		"other nodes":        {first: v1.NodePoolSelector{"a": "1"}, second: v1.NodePoolSelector{"a": "2"}},
 		"overlapping pools":  {first: v1.NodePoolSelector{"a": "1"}, second: v1.NodePoolSelector{"b": "1"}},
 		"the narrower first": {first: v1.NodePoolSelector{"a": "1", "b": "1"}, second: v1.NodePoolSelector{"a": "1"}},
-		"no label":           {first: v1.NodePoolSelector{"a": "1"}, want: "spec.nodePools: b selects no node: name labels of its nodes in nodeSelector"},
-		"the same":           {v1.NodePoolSelector{"a": "1"}, v1.NodePoolSelector{"a": "1"}, every + "change one nodeSelector"},
-		"the wider first":    {v1.NodePoolSelector{"a": "1"}, v1.NodePoolSelector{"a": "1", "b": "1"}, every + "list b first, or change one nodeSelector"},
+		"no label": {
+			first: v1.NodePoolSelector{"a": "1"},
+			want:  "spec.nodePools: b selects no node: name labels of its nodes in nodeSelector",
+		},
+		"the same": {
+			v1.NodePoolSelector{"a": "1"},
+			v1.NodePoolSelector{"a": "1"},
+			every + "change one nodeSelector",
+		},
+		"the wider first": {
+			v1.NodePoolSelector{"a": "1"},
+			v1.NodePoolSelector{"a": "1", "b": "1"},
+			every + "list b first, or change one nodeSelector",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			found := pools(test.first, test.second)
-			if got := found[1].Refused.Message; got != test.want || (got != "") != (found[1].Refused.Reason == v1.ReasonInvalidSpec) {
+			if got := found[1].Refused.Message; got != test.want ||
+				(got != "") != (found[1].Refused.Reason == v1.ReasonInvalidSpec) {
 				t.Errorf("got %+v, want %q", found[1].Refused, test.want)
 			}
 			if found[0].Refused.Choice != operand.Install {
@@ -84,7 +128,10 @@ func TestUsesOfPools(t *testing.T) {
 		return []operand.Use{operand.ConfigMapUse("spec.devicePlugin.config.name", in.Spec.DevicePlugin.Config.Name)}
 	}
 	config := func(name string) v1.NodePoolSpec {
-		return v1.NodePoolSpec{Name: name, DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: name}}}
+		return v1.NodePoolSpec{
+			Name:         name,
+			DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: name}},
+		}
 	}
 	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{config("a"), config("b")}})}
 	varies := func(pool v1.NodePoolSpec) bool { return pool.DevicePlugin != nil }
@@ -93,9 +140,10 @@ func TestUsesOfPools(t *testing.T) {
 	if diff := cmp.Diff(want, catalogue.Uses(in)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := (operand.Catalogue{}).SelectorKeys(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{
+	in = operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{
 		{Name: "a", NodeSelector: v1.NodePoolSelector{"team": "x"}},
-	}})}); !got["team"] {
+	}})}
+	if got := (operand.Catalogue{}).SelectorKeys(in); !got["team"] {
 		t.Errorf("label team is not in %v", got)
 	}
 }

@@ -25,7 +25,11 @@ func TestPoolKeyFollowsTheSpec(t *testing.T) {
 		"built":                     {driver: &v1.DriverSpec{UsePrecompiled: new(false)}, toolkit: new(true), want: toolkit},
 		"built without the toolkit": {toolkit: new(false)},
 		"precompiled":               {driver: &v1.DriverSpec{UsePrecompiled: new(true)}, want: precompiled},
-		"precompiled anyway":        {driver: &v1.DriverSpec{UsePrecompiled: new(true)}, toolkit: new(true), want: precompiled},
+		"precompiled anyway": {
+			driver:  &v1.DriverSpec{UsePrecompiled: new(true)},
+			toolkit: new(true),
+			want:    precompiled,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -95,8 +99,14 @@ func TestUsesDriverToolkit(t *testing.T) {
 		"a node without GPU, and an excluded one": {nodes: []nodeinfo.Facts{cpuOnly, excluded}},
 		"disabled":                    {spec: off, nodes: []nodeinfo.Facts{coreOS(release)}},
 		"disabled, and still running": {spec: off, nodes: []nodeinfo.Facts{inPool}, want: true},
-		"precompiled":                 {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true)}}, nodes: []nodeinfo.Facts{coreOS(release)}},
-		"drivers on the hosts":        {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: []nodeinfo.Facts{coreOS(release)}},
+		"precompiled": {
+			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true)}},
+			nodes: []nodeinfo.Facts{coreOS(release)},
+		},
+		"drivers on the hosts": {
+			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
+			nodes: []nodeinfo.Facts{coreOS(release)},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

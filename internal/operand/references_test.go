@@ -18,7 +18,13 @@ var usesTwo = &operand.Operand{References: func(operand.Input) []operand.Use {
 }}
 
 func TestCheckReferences(t *testing.T) {
-	settings, secret := operand.Reference{Kind: operand.ConfigMap, Name: "settings"}, operand.Reference{Kind: operand.Secret, Name: "keys"}
+	settings, secret := operand.Reference{
+		Kind: operand.ConfigMap,
+		Name: "settings",
+	}, operand.Reference{
+		Kind: operand.Secret,
+		Name: "keys",
+	}
 	both := map[operand.Reference]operand.Content{settings: {Keys: []string{"file"}}, secret: {}}
 	important := v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "important"}}
 	tests := map[string]struct {
@@ -26,18 +32,36 @@ func TestCheckReferences(t *testing.T) {
 		contents map[operand.Reference]operand.Content
 		want     string
 	}{
-		"contents not read":        {},
-		"all exist":                {contents: both},
-		"an object is missing":     {contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"file"}}}, want: "spec.a.secret: there is no Secret keys in namespace gpus: create it"},
-		"a key is missing":         {contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"other"}}, secret: {}}, want: "spec.a.config: ConfigMap settings in namespace gpus has no key file: add it"},
-		"a missing priority class": {spec: important, contents: both, want: "spec.daemonsets.priorityClassName: there is no PriorityClass important: create it"},
+		"contents not read": {},
+		"all exist":         {contents: both},
+		"an object is missing": {
+			contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"file"}}},
+			want:     "spec.a.secret: there is no Secret keys in namespace gpus: create it",
+		},
+		"a key is missing": {
+			contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"other"}}, secret: {}},
+			want:     "spec.a.config: ConfigMap settings in namespace gpus has no key file: add it",
+		},
+		"a missing priority class": {
+			spec:     important,
+			contents: both,
+			want:     "spec.daemonsets.priorityClassName: there is no PriorityClass important: create it",
+		},
 		"a built-in priority class": {
-			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "system-cluster-critical"}}, contents: both,
+			spec: v1.ClusterPolicySpec{
+				DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "system-cluster-critical"},
+			}, contents: both,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := operand.Input{Spec: effective.Of(test.spec), Namespace: "gpus", Contents: test.contents}.CheckReferences(usesTwo)
+			got := operand.Input{
+				Spec:      effective.Of(test.spec),
+				Namespace: "gpus",
+				Contents:  test.contents,
+			}.CheckReferences(
+				usesTwo,
+			)
 			want := operand.Installed()
 			if test.want != "" {
 				want = operand.Refused(v1.ReasonReferenceMissing, test.want)
@@ -77,12 +101,19 @@ func TestReferencesInNoNamespace(t *testing.T) {
 	fenced := &operand.Operand{References: func(operand.Input) []operand.Use {
 		return []operand.Use{{Field: "spec.a.mode", Reference: fence}}
 	}}
-	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{}), Namespace: "gpus", Contents: map[operand.Reference]operand.Content{fence: {Digest: "1"}}}
+	in := operand.Input{
+		Spec:      effective.Of(v1.ClusterPolicySpec{}),
+		Namespace: "gpus",
+		Contents:  map[operand.Reference]operand.Content{fence: {Digest: "1"}},
+	}
 	if got := in.ContentDigest(fenced); got != "" {
 		t.Errorf("got digest %q of an object without data", got)
 	}
 	in.Contents = map[operand.Reference]operand.Content{}
-	want := operand.Refused(v1.ReasonReferenceMissing, "spec.a.mode: there is no ValidatingAdmissionPolicyBinding fence: create it")
+	want := operand.Refused(
+		v1.ReasonReferenceMissing,
+		"spec.a.mode: there is no ValidatingAdmissionPolicyBinding fence: create it",
+	)
 	if got := in.CheckReferences(fenced); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -92,7 +123,13 @@ func TestContentDigest(t *testing.T) {
 	digest := func(contents map[operand.Reference]operand.Content) string {
 		return operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{}), Contents: contents}.ContentDigest(usesTwo)
 	}
-	settings, other := operand.Reference{Kind: operand.ConfigMap, Name: "settings"}, operand.Reference{Kind: operand.Secret, Name: "settings"}
+	settings, other := operand.Reference{
+		Kind: operand.ConfigMap,
+		Name: "settings",
+	}, operand.Reference{
+		Kind: operand.Secret,
+		Name: "settings",
+	}
 	first := digest(map[operand.Reference]operand.Content{settings: {Digest: "1"}})
 	switch {
 	case digest(nil) != "":

@@ -134,7 +134,12 @@ func stuckOperand(installed operand.Catalogue) operand.Name {
 	return ""
 }
 
-func started(installed operand.Catalogue, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
+func started(
+	installed operand.Catalogue,
+	o operand.Operand,
+	written map[labels.Marker]bool,
+	ready map[operand.Name]bool,
+) bool {
 	for _, marker := range installed.Waits(o) {
 		if !written[marker] {
 			return false
@@ -148,7 +153,12 @@ func started(installed operand.Catalogue, o operand.Operand, written map[labels.
 	return true
 }
 
-func provesAll(installed operand.Catalogue, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
+func provesAll(
+	installed operand.Catalogue,
+	o operand.Operand,
+	written map[labels.Marker]bool,
+	ready map[operand.Name]bool,
+) bool {
 	writes := installed.Proves(o)
 	for _, proof := range o.Proves {
 		if !writes[proof.Marker] {
@@ -248,9 +258,15 @@ func TestDeployLabels(t *testing.T) {
 		got = append(got, o.Name.DeployLabel())
 	}
 	g.Expect(got).To(ContainElements(
-		"nvidia.com/gpu.deploy.driver", "nvidia.com/gpu.deploy.container-toolkit", "nvidia.com/gpu.deploy.device-plugin",
-		"nvidia.com/gpu.deploy.operator-validator", "nvidia.com/gpu.deploy.gpu-feature-discovery", "nvidia.com/gpu.deploy.dcgm",
-		"nvidia.com/gpu.deploy.dcgm-exporter", "nvidia.com/gpu.deploy.mig-manager", "nvidia.com/gpu.deploy.node-status-exporter",
+		"nvidia.com/gpu.deploy.driver",
+		"nvidia.com/gpu.deploy.container-toolkit",
+		"nvidia.com/gpu.deploy.device-plugin",
+		"nvidia.com/gpu.deploy.operator-validator",
+		"nvidia.com/gpu.deploy.gpu-feature-discovery",
+		"nvidia.com/gpu.deploy.dcgm",
+		"nvidia.com/gpu.deploy.dcgm-exporter",
+		"nvidia.com/gpu.deploy.mig-manager",
+		"nvidia.com/gpu.deploy.node-status-exporter",
 		// The operator's own: it follows the device plugin's, which other tools use.
 		"nvidia.com/gpu.deploy.mps-control-daemon",
 	))

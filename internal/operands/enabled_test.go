@@ -15,7 +15,8 @@ import (
 func TestDecide(t *testing.T) {
 	const installed = "installed"
 	offByDefault := map[operand.Name]string{
-		"dcgm":                 "DisabledBySpec: spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
+		"dcgm": "DisabledBySpec: spec.dcgm.enabled is not true: " +
+			"the DCGM exporter brings an engine of its own",
 		"node-status-exporter": "DisabledBySpec: spec.nodeStatusExporter.enabled is not true",
 	}
 	all := func(change map[operand.Name]string) map[operand.Name]string {
@@ -24,7 +25,8 @@ func TestDecide(t *testing.T) {
 			want[o.Name] = installed
 		}
 		maps.Copy(want, offByDefault)
-		want["mps-control-daemon"] = "DisabledBySpec: spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS"
+		want["mps-control-daemon"] = "DisabledBySpec: spec.devicePlugin.config.name is not set: " +
+			"no configuration shares GPUs by MPS"
 		for name, text := range change {
 			want[name] = text
 		}
@@ -37,7 +39,11 @@ func TestDecide(t *testing.T) {
 		"an empty spec": {want: all(nil)},
 		"empty blocks": {
 			spec: v1.ClusterPolicySpec{
-				Driver: &v1.DriverSpec{}, Toolkit: &v1.ToolkitSpec{}, DevicePlugin: &v1.DevicePluginSpec{}, Validator: &v1.ValidatorSpec{}, CDI: &v1.CDISpec{},
+				Driver:       &v1.DriverSpec{},
+				Toolkit:      &v1.ToolkitSpec{},
+				DevicePlugin: &v1.DevicePluginSpec{},
+				Validator:    &v1.ValidatorSpec{},
+				CDI:          &v1.CDISpec{},
 			},
 			want: all(nil),
 		},
@@ -56,7 +62,8 @@ func TestDecide(t *testing.T) {
 		"false disables the device plugin": {
 			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)}},
 			want: all(map[operand.Name]string{
-				"device-plugin": "DisabledBySpec: spec.devicePlugin.enabled is false", "mps-control-daemon": "DisabledBySpec: spec.devicePlugin.enabled is false",
+				"device-plugin":      "DisabledBySpec: spec.devicePlugin.enabled is false",
+				"mps-control-daemon": "DisabledBySpec: spec.devicePlugin.enabled is false",
 			}),
 		},
 		"a configuration of the device plugin can share GPUs by MPS": {

@@ -40,7 +40,15 @@ func TestDecisionsAreSafeForConcurrentUse(t *testing.T) {
 	use := func(d *plan.Decisions) results {
 		var r results
 		for _, facts := range nodes {
-			r.node, r.labels, r.missing = d.ForNode(facts), d.NodeLabels(facts, nil, plan.Running{Injector: true}), d.MissingLabels(facts)
+			r.node, r.labels, r.missing = d.ForNode(
+				facts,
+			), d.NodeLabels(
+				facts,
+				nil,
+				plan.Running{Injector: true},
+			), d.MissingLabels(
+				facts,
+			)
 		}
 		for _, step := range plan.Compute(d, nil, nodes).Steps {
 			r.actions = append(r.actions, step.Action)
@@ -60,7 +68,11 @@ func TestDecisionsAreSafeForConcurrentUse(t *testing.T) {
 func TestPlanInputHasTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	in := withPools(teamA)
-	in.Layouts, in.Optional = []nodeinfo.Layout{{Name: "other"}}, map[operand.OptionalKind]bool{operand.PrometheusRule: true}
+	in.Layouts, in.Optional = []nodeinfo.Layout{
+		{Name: "other"},
+	}, map[operand.OptionalKind]bool{
+		operand.PrometheusRule: true,
+	}
 	optional := map[operand.OptionalKind]bool{operand.ServiceMonitor: true}
 	d := plan.Decide(catalogue(t), in)
 	p := plan.Compute(d, optional, twoRuntimes())
@@ -98,7 +110,10 @@ func TestAPoolThatContradictsTheRuntimesIsHeld(t *testing.T) {
 		instances []string
 	}{
 		"two runtimes": {nodes: twoRuntimes(), want: plan.Step{
-			Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "node pool a: one path for two runtimes",
+			Action:  plan.Hold,
+			State:   v1.OperandInvalid,
+			Reason:  v1.ReasonInvalidSpec,
+			Message: "node pool a: one path for two runtimes",
 		}},
 		"two runtimes, and no node in the pool": {
 			nodes: []nodeinfo.Facts{twoRuntimes()[0], ubuntu("b")}, want: plan.Step{Action: plan.Apply}, instances: []string{""},
@@ -116,7 +131,8 @@ func TestAPoolThatContradictsTheRuntimesIsHeld(t *testing.T) {
 				suffixes = append(suffixes, instance.Suffix)
 			}
 			g.Expect(suffixes).To(Equal(test.instances))
-			g.Expect(plan.Step{Action: got.Action, State: got.State, Reason: got.Reason, Message: got.Message}).To(Equal(test.want))
+			g.Expect(plan.Step{Action: got.Action, State: got.State, Reason: got.Reason, Message: got.Message}).
+				To(Equal(test.want))
 		})
 	}
 }

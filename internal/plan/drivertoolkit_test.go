@@ -43,7 +43,9 @@ func TestDriverToolkitPools(t *testing.T) {
 		"two releases have two drivers, and other systems their own": {
 			nodes: []nodeinfo.Facts{coreOS("a", release, "", ""), coreOS("b", nextRelease, "", ""), ubuntu("c")}, images: both,
 			want: map[string]string{
-				coreOSPool + "-" + release: image, coreOSPool + "-" + nextRelease: image, "ubuntu24.04-amd64": "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04",
+				coreOSPool + "-" + release:     image,
+				coreOSPool + "-" + nextRelease: image,
+				"ubuntu24.04-amd64":            "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04",
 			},
 		},
 		"one release has no toolkit": {
@@ -59,9 +61,10 @@ func TestDriverToolkitPools(t *testing.T) {
 			want: map[string]string{coreOSPool + "-" + release: image},
 		},
 		"disabled: running drivers are held, new nodes are served": {
-			spec:  toolkitSpec(false),
-			nodes: []nodeinfo.Facts{coreOS("a", release, coreOSPool+"-"+release, release), coreOS("b", release, "", "")}, images: both,
-			want: map[string]string{coreOSPool: image}, hold: true,
+			spec:   toolkitSpec(false),
+			nodes:  []nodeinfo.Facts{coreOS("a", release, coreOSPool+"-"+release, release), coreOS("b", release, "", "")},
+			images: both,
+			want:   map[string]string{coreOSPool: image}, hold: true,
 		},
 		"enabled: running drivers are held": {
 			nodes: []nodeinfo.Facts{coreOS("a", release, coreOSPool, "")}, images: both, want: map[string]string{}, hold: true,
@@ -69,7 +72,11 @@ func TestDriverToolkitPools(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}), nil, test.nodes)
+			p := plan.Compute(
+				plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}),
+				nil,
+				test.nodes,
+			)
 			expectDrivers(t, p, test.want, test.hold)
 		})
 	}
@@ -84,14 +91,28 @@ func TestDriverToolkitPoolLabels(t *testing.T) {
 		hasDriver bool
 		want      map[string]*string
 	}{
-		"a new node":                     {facts: coreOS("a", release, "", ""), want: map[string]*string{poolLabel: set(old), coreOSLabel: set(release)}},
-		"settled":                        {facts: coreOS("a", release, old, release), hasDriver: true},
-		"another release with a driver":  {facts: coreOS("a", nextRelease, old, release), hasDriver: true},
-		"another release without driver": {facts: coreOS("a", nextRelease, old, release), want: map[string]*string{poolLabel: set(next), coreOSLabel: set(nextRelease)}},
-		"the release's label is missing": {facts: coreOS("a", release, old, ""), hasDriver: true, want: map[string]*string{coreOSLabel: set(release)}},
-		"disabled with a driver":         {facts: coreOS("a", release, old, release), off: true, hasDriver: true},
-		"disabled without driver":        {facts: coreOS("a", release, old, release), off: true, want: map[string]*string{poolLabel: set(coreOSPool), coreOSLabel: removed}},
-		"an unknown release":             {facts: coreOS("a", "", old, release)},
+		"a new node": {
+			facts: coreOS("a", release, "", ""),
+			want:  map[string]*string{poolLabel: set(old), coreOSLabel: set(release)},
+		},
+		"settled":                       {facts: coreOS("a", release, old, release), hasDriver: true},
+		"another release with a driver": {facts: coreOS("a", nextRelease, old, release), hasDriver: true},
+		"another release without driver": {
+			facts: coreOS("a", nextRelease, old, release),
+			want:  map[string]*string{poolLabel: set(next), coreOSLabel: set(nextRelease)},
+		},
+		"the release's label is missing": {
+			facts:     coreOS("a", release, old, ""),
+			hasDriver: true,
+			want:      map[string]*string{coreOSLabel: set(release)},
+		},
+		"disabled with a driver": {facts: coreOS("a", release, old, release), off: true, hasDriver: true},
+		"disabled without driver": {
+			facts: coreOS("a", release, old, release),
+			off:   true,
+			want:  map[string]*string{poolLabel: set(coreOSPool), coreOSLabel: removed},
+		},
+		"an unknown release": {facts: coreOS("a", "", old, release)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +122,7 @@ func TestDriverToolkitPoolLabels(t *testing.T) {
 					current[key] = value
 				}
 			}
-			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(toolkitSpec(!test.off))})
+			p := decide(t, toolkitSpec(!test.off))
 			got := map[string]*string{}
 			for key, value := range p.NodeLabels(test.facts, current, plan.Running{Driver: test.hasDriver, Injector: true}) {
 				if key == poolLabel || key == coreOSLabel {

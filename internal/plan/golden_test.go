@@ -26,7 +26,10 @@ func TestPlanGoldens(t *testing.T) {
 	}
 	two = append(two, eight[:2]...)
 	for i := range 3 {
-		two = append(two, changed(ubuntu(fmt.Sprintf("rhel-%d", i+1)), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" }))
+		two = append(
+			two,
+			changed(ubuntu(fmt.Sprintf("rhel-%d", i+1)), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" }),
+		)
 	}
 	two[1] = changed(two[1], func(f *nodeinfo.Facts) {
 		f.Deploy = map[string]string{"device-plugin": "false"}
@@ -43,22 +46,40 @@ func TestPlanGoldens(t *testing.T) {
 		"driver-disabled":       {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: eight[:1]},
 		"node-pools-that-contradict": {
 			spec: v1.ClusterPolicySpec{
-				GDS: &v1.GDSSpec{Enabled: new(true)}, Toolkit: &v1.ToolkitSpec{ImageSpec: v1.ImageSpec{Image: "example.com/toolkit:1"}},
+				GDS:     &v1.GDSSpec{Enabled: new(true)},
+				Toolkit: &v1.ToolkitSpec{ImageSpec: v1.ImageSpec{Image: "example.com/toolkit:1"}},
 				NodePools: []v1.NodePoolSpec{
-					{Name: "built", NodeSelector: v1.NodePoolSelector{"team": "a"}, Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}}},
+					{
+						Name:         "built",
+						NodeSelector: v1.NodePoolSelector{"team": "a"},
+						Driver:       &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}},
+					},
 					{Name: "precompiled", NodeSelector: v1.NodePoolSelector{"team": "b"}, Driver: &v1.NodePoolDriverSpec{
 						UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "590"},
 					}},
-					{Name: "toolkit", NodeSelector: v1.NodePoolSelector{"team": "c"}, Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v2"}}},
-					{Name: "hidden", NodeSelector: v1.NodePoolSelector{"team": "a", "zone": "1"}, MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}},
+					{
+						Name:         "toolkit",
+						NodeSelector: v1.NodePoolSelector{"team": "c"},
+						Toolkit:      &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v2"}},
+					},
+					{
+						Name:         "hidden",
+						NodeSelector: v1.NodePoolSelector{"team": "a", "zone": "1"},
+						MIG:          &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
+					},
 				},
 			},
 			nodes: []nodeinfo.Facts{
-				ubuntu("plain"), withLabels(ubuntu("a"), "team", "a", "zone", "1"), withLabels(ubuntu("b"), "team", "b"), withLabels(ubuntu("c"), "team", "c"),
+				ubuntu("plain"),
+				withLabels(ubuntu("a"), "team", "a", "zone", "1"),
+				withLabels(ubuntu("b"), "team", "b"),
+				withLabels(ubuntu("c"), "team", "c"),
 			},
 		},
 		"driver-spec-contradicts": {
-			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/driver:1", Version: "2"}}},
+			spec: v1.ClusterPolicySpec{
+				Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/driver:1", Version: "2"}},
+			},
 			nodes: eight[:1],
 		},
 	}
@@ -75,7 +96,10 @@ func TestPlanGoldens(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := plan.Compute(plan.Decide(catalogue(t), operand.Input{
-				Spec: effective.Of(test.spec), Namespace: "gpu-operator", HelperImage: "example.com/gpu-operator:v1", DriverToolkit: test.toolkit,
+				Spec:          effective.Of(test.spec),
+				Namespace:     "gpu-operator",
+				HelperImage:   "example.com/gpu-operator:v1",
+				DriverToolkit: test.toolkit,
 			}), nil, test.nodes)
 			golden(t, name, describe(p, test.nodes))
 		})

@@ -6,24 +6,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
 // A refused node keeps what runs there: removing a deploy label would delete the pod.
 func TestRefusedNodeKeepsItsLabels(t *testing.T) {
 	facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Pool = "", "ubuntu24.04-amd64" })
-	if diff := cmp.Diff(map[string]*string{}, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, labelled(nil), plan.Running{Driver: true, Injector: true})); diff != "" {
+	got := decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, labelled(nil), plan.Running{Driver: true, Injector: true})
+	if diff := cmp.Diff(map[string]*string{}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
 // A held operand still runs and writes its marker. A second writer would remove that marker.
 func TestHeldToolkitStillWritesItsMarker(t *testing.T) {
-	spec := v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "CONTAINERD_CONFIG", Value: "/x"}}}}}
-	p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}), nil, []nodeinfo.Facts{ubuntu("a")})
+	spec := v1.ClusterPolicySpec{
+		Toolkit: &v1.ToolkitSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "CONTAINERD_CONFIG", Value: "/x"}}}},
+	}
+	p := plan.Compute(decide(t, spec), nil, []nodeinfo.Facts{ubuntu("a")})
 	for _, step := range p.Steps {
 		switch step.Operand.Name {
 		case "container-toolkit":
@@ -43,7 +44,7 @@ func TestPreInstalledDriverNeedsNoFacts(t *testing.T) {
 	facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) {
 		f.OSID, f.Pool, f.Deploy = "", "", map[string]string{"driver": "pre-installed"}
 	})
-	node := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(facts)
+	node := decide(t, v1.ClusterPolicySpec{}).ForNode(facts)
 	if node.Stages[0].Operand != "driver" || node.Stages[0].Expectation != plan.HostProvides {
 		t.Errorf("got %+v", node.Stages[0])
 	}

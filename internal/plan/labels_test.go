@@ -71,10 +71,12 @@ func TestNodeLabels(t *testing.T) {
 				"nvidia.com/gpu-operator.runtime": set("containerd"),
 				anchor + "driver":                 set("ubuntu24.04-amd64"), anchor + "container-toolkit": set("containerd"),
 				deploy + "driver": set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
-				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
-				deploy + "dcgm":                 set("true"),
-				deploy + "dcgm-exporter":        set("true"),
-				deploy + "node-status-exporter": set("true"),
+				deploy + "operator-validator":    set("true"),
+				deploy + "gpu-feature-discovery": set("true"),
+				deploy + "client":                set("true"),
+				deploy + "dcgm":                  set("true"),
+				deploy + "dcgm-exporter":         set("true"),
+				deploy + "node-status-exporter":  set("true"),
 			},
 		},
 		"a labelled node gets no write": {
@@ -88,8 +90,9 @@ func TestNodeLabels(t *testing.T) {
 		"pause values of other tools stay": {
 			facts: ubuntu("a"),
 			current: labelled(map[string]*string{
-				deploy + "container-toolkit": set("paused-for-driver-upgrade"), deploy + "device-plugin": set("paused-for-mig-change"),
-				deploy + "client": set("x_paused-for-driver-upgrade"),
+				deploy + "container-toolkit": set("paused-for-driver-upgrade"),
+				deploy + "device-plugin":     set("paused-for-mig-change"),
+				deploy + "client":            set("x_paused-for-driver-upgrade"),
 			}),
 			want: map[string]*string{},
 		},
@@ -102,20 +105,26 @@ func TestNodeLabels(t *testing.T) {
 			want: map[string]*string{deploy + "driver": set("true")},
 		},
 		"a removed label is added again": {
-			facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "driver": removed, "nvidia.com/gpu.present": removed}),
-			want: map[string]*string{deploy + "driver": set("true"), "nvidia.com/gpu.present": set("true")},
+			facts:   ubuntu("a"),
+			current: labelled(map[string]*string{deploy + "driver": removed, "nvidia.com/gpu.present": removed}),
+			want:    map[string]*string{deploy + "driver": set("true"), "nvidia.com/gpu.present": set("true")},
 		},
 		"an excluded node loses exactly the deploy labels that the operator wrote": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Excluded = true }),
 			current: labelled(map[string]*string{
-				deploy + "operands": set("false"), deploy + "device-plugin": set("false"), deploy + "driver": set("paused-for-driver-upgrade"),
+				deploy + "operands":      set("false"),
+				deploy + "device-plugin": set("false"),
+				deploy + "driver":        set("paused-for-driver-upgrade"),
 			}),
 			want: map[string]*string{
 				anchor + "driver": removed, anchor + "container-toolkit": removed,
-				deploy + "container-toolkit": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
-				deploy + "dcgm":                 removed,
-				deploy + "dcgm-exporter":        removed,
-				deploy + "node-status-exporter": removed,
+				deploy + "container-toolkit":     removed,
+				deploy + "operator-validator":    removed,
+				deploy + "gpu-feature-discovery": removed,
+				deploy + "client":                removed,
+				deploy + "dcgm":                  removed,
+				deploy + "dcgm-exporter":         removed,
+				deploy + "node-status-exporter":  removed,
 			},
 		},
 		"deploy labels that are not the operator's stay": {
@@ -128,21 +137,27 @@ func TestNodeLabels(t *testing.T) {
 				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
 				anchor + "driver": set("ubuntu24.04-amd64"),
 				deploy + "driver": set("true"), deploy + "device-plugin": set("true"),
-				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
-				deploy + "dcgm":                 set("true"),
-				deploy + "dcgm-exporter":        set("true"),
-				deploy + "node-status-exporter": set("true"),
+				deploy + "operator-validator":    set("true"),
+				deploy + "gpu-feature-discovery": set("true"),
+				deploy + "client":                set("true"),
+				deploy + "dcgm":                  set("true"),
+				deploy + "dcgm-exporter":         set("true"),
+				deploy + "node-status-exporter":  set("true"),
 			},
 		},
 		"without facts the node gets no pool and no driver": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSID = "" }),
 			want: map[string]*string{
 				"nvidia.com/gpu-operator.runtime": set("containerd"), anchor + "container-toolkit": set("containerd"),
-				"nvidia.com/gpu.present": set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
-				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
-				deploy + "dcgm":                 set("true"),
-				deploy + "dcgm-exporter":        set("true"),
-				deploy + "node-status-exporter": set("true"),
+				"nvidia.com/gpu.present":         set("true"),
+				deploy + "container-toolkit":     set("true"),
+				deploy + "device-plugin":         set("true"),
+				deploy + "operator-validator":    set("true"),
+				deploy + "gpu-feature-discovery": set("true"),
+				deploy + "client":                set("true"),
+				deploy + "dcgm":                  set("true"),
+				deploy + "dcgm-exporter":         set("true"),
+				deploy + "node-status-exporter":  set("true"),
 			},
 		},
 		"missing discovery labels remove nothing": {
@@ -158,41 +173,64 @@ func TestNodeLabels(t *testing.T) {
 		},
 		"the pool changes when no driver runs": {
 			facts: moved, current: labelled(nil),
-			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu26.04-amd64"), anchor + "driver": set("ubuntu26.04-amd64")},
+			want: map[string]*string{
+				"nvidia.com/gpu-operator.pool": set("ubuntu26.04-amd64"),
+				anchor + "driver":              set("ubuntu26.04-amd64"),
+			},
 		},
 		"a node with a new runtime changes its toolkit, whatever runs there": {
-			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Distribution = "cri-o", "openshift" }), current: labelled(nil), hasDriverPod: true,
-			want: map[string]*string{"nvidia.com/gpu-operator.runtime": set("openshift"), anchor + "container-toolkit": set("openshift")},
+			facts:        changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Distribution = "cri-o", "openshift" }),
+			current:      labelled(nil),
+			hasDriverPod: true,
+			want: map[string]*string{
+				"nvidia.com/gpu-operator.runtime": set("openshift"),
+				anchor + "container-toolkit":      set("openshift"),
+			},
 		},
 		"an unknown runtime changes nothing": {
-			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }), current: labelled(nil), hasDriverPod: true,
-			want: map[string]*string{},
+			facts:        changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }),
+			current:      labelled(nil),
+			hasDriverPod: true,
+			want:         map[string]*string{},
 		},
 		"a node without a reported runtime keeps its toolkit": {
-			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Layout = "", "containerd" }), current: labelled(nil), hasDriverPod: true,
-			want: map[string]*string{},
+			facts:        changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Layout = "", "containerd" }),
+			current:      labelled(nil),
+			hasDriverPod: true,
+			want:         map[string]*string{},
 		},
 		"a removed runtime label is added again": {
-			facts: ubuntu("a"), current: labelled(map[string]*string{"nvidia.com/gpu-operator.runtime": removed}), hasDriverPod: true,
-			want: map[string]*string{"nvidia.com/gpu-operator.runtime": set("containerd")},
+			facts:        ubuntu("a"),
+			current:      labelled(map[string]*string{"nvidia.com/gpu-operator.runtime": removed}),
+			hasDriverPod: true,
+			want:         map[string]*string{"nvidia.com/gpu-operator.runtime": set("containerd")},
 		},
 		"a removed pool label is added again while a driver runs": {
-			facts: ubuntu("a"), current: labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}), hasDriverPod: true,
-			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64")},
+			facts:        ubuntu("a"),
+			current:      labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}),
+			hasDriverPod: true,
+			want:         map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64")},
 		},
 		"a removed pool label is added again with the anchor's value, whatever the facts are": {
 			facts: moved, current: labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}), hasDriverPod: true,
 			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64")},
 		},
 		"removed anchors are added again": {
-			facts:   changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Pool = "ubuntu24.04-amd64" }),
-			current: labelled(map[string]*string{anchor + "driver": removed, anchor + "container-toolkit": removed}), hasDriverPod: true,
-			want: map[string]*string{anchor + "driver": set("ubuntu24.04-amd64"), anchor + "container-toolkit": set("containerd")},
+			facts:        changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Pool = "ubuntu24.04-amd64" }),
+			current:      labelled(map[string]*string{anchor + "driver": removed, anchor + "container-toolkit": removed}),
+			hasDriverPod: true,
+			want: map[string]*string{
+				anchor + "driver":            set("ubuntu24.04-amd64"),
+				anchor + "container-toolkit": set("containerd"),
+			},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(test.facts, test.current, plan.Running{Driver: test.hasDriverPod, Injector: true})
+			got := decide(
+				t,
+				v1.ClusterPolicySpec{},
+			).NodeLabels(test.facts, test.current, plan.Running{Driver: test.hasDriverPod, Injector: true})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -202,8 +240,12 @@ func TestNodeLabels(t *testing.T) {
 
 // Injected operands are labelled once the toolkit is ready, and then keep their labels.
 func TestInjectedOperandsAreLabelledAfterTheToolkit(t *testing.T) {
-	first := map[string]*string{deploy + "driver": set("true"), deploy + "container-toolkit": set("true"), deploy + "client": set("true"),
-		deploy + "node-status-exporter": set("true")}
+	first := map[string]*string{
+		deploy + "driver":               set("true"),
+		deploy + "container-toolkit":    set("true"),
+		deploy + "client":               set("true"),
+		deploy + "node-status-exporter": set("true"),
+	}
 	rest := map[string]*string{deploy + "device-plugin": set("true"), deploy + "operator-validator": set("true"),
 		deploy + "gpu-feature-discovery": set("true"), deploy + "dcgm": set("true"), deploy + "dcgm-exporter": set("true")}
 	tests := map[string]struct {
@@ -213,22 +255,36 @@ func TestInjectedOperandsAreLabelledAfterTheToolkit(t *testing.T) {
 		injector bool
 		want     map[string]*string
 	}{
-		"a new node":                      {facts: ubuntu("a"), want: first},
-		"the toolkit is ready":            {facts: ubuntu("a"), current: after(nil, first), injector: true, want: rest},
-		"the toolkit is no longer ready":  {facts: ubuntu("a"), current: labelled(nil)},
-		"a label is missing":              {facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "device-plugin": removed})},
-		"the host has the toolkit":        {facts: withToolkit("pre-installed"), current: after(nil, first), want: rest},
-		"a user keeps the toolkit off":    {facts: withToolkit("false"), current: after(nil, first), want: rest},
-		"the toolkit is paused":           {facts: withToolkit("paused-for-driver-upgrade"), current: after(nil, first)},
-		"a paused toolkit is still ready": {facts: withToolkit("paused-for-driver-upgrade"), current: after(nil, first), injector: true},
-		"the toolkit cannot be served":    {facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }), current: after(nil, first), want: rest},
+		"a new node":                     {facts: ubuntu("a"), want: first},
+		"the toolkit is ready":           {facts: ubuntu("a"), current: after(nil, first), injector: true, want: rest},
+		"the toolkit is no longer ready": {facts: ubuntu("a"), current: labelled(nil)},
+		"a label is missing": {
+			facts:   ubuntu("a"),
+			current: labelled(map[string]*string{deploy + "device-plugin": removed}),
+		},
+		"the host has the toolkit":     {facts: withToolkit("pre-installed"), current: after(nil, first), want: rest},
+		"a user keeps the toolkit off": {facts: withToolkit("false"), current: after(nil, first), want: rest},
+		"the toolkit is paused":        {facts: withToolkit("paused-for-driver-upgrade"), current: after(nil, first)},
+		"a paused toolkit is still ready": {
+			facts:    withToolkit("paused-for-driver-upgrade"),
+			current:  after(nil, first),
+			injector: true,
+		},
+		"the toolkit cannot be served": {
+			facts:   changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }),
+			current: after(nil, first),
+			want:    rest,
+		},
 		"the toolkit is disabled": {
-			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}}, facts: ubuntu("a"), current: after(nil, first), want: rest,
+			spec:    v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}},
+			facts:   ubuntu("a"),
+			current: after(nil, first),
+			want:    rest,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			decisions := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)})
+			decisions := decide(t, test.spec)
 			got := decisions.NodeLabels(test.facts, test.current, plan.Running{Injector: test.injector})
 			maps.DeleteFunc(got, func(key string, _ *string) bool { return !strings.HasPrefix(key, deploy) })
 			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -253,9 +309,11 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
-			current := after(nil, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, nil, plan.Running{Injector: true}))
+			current := after(nil, decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, nil, plan.Running{Injector: true}))
 			facts.Pool = current["nvidia.com/gpu-operator.pool"]
-			if again := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, current, plan.Running{Injector: true}); len(again) > 0 {
+			if again := decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, current, plan.Running{Injector: true}); len(
+				again,
+			) > 0 {
 				t.Errorf("the second patch is %v", again)
 			}
 		})
@@ -264,12 +322,22 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 
 // A node that becomes one for virtual machines loses exactly the labels for containers.
 func TestLabelsOfVMNodes(t *testing.T) {
-	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}})}
-	facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload, f.Pool = nodeinfo.WorkloadVMPassthrough, "ubuntu24.04-amd64" })
+	in := operand.Input{
+		Spec: effective.Of(v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}}),
+	}
+	facts := changed(
+		ubuntu("a"),
+		func(f *nodeinfo.Facts) { f.Workload, f.Pool = nodeinfo.WorkloadVMPassthrough, "ubuntu24.04-amd64" },
+	)
 	current := labelled(map[string]*string{"nvidia.com/gpu.deploy.dcgm": set("paused-for-driver-upgrade")})
-	current = after(current, plan.Decide(catalogue(t), in).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}))
+	current = after(
+		current,
+		plan.Decide(catalogue(t), in).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}),
+	)
 	want := map[string]string{
-		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.client": "true", "nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade",
+		"nvidia.com/gpu.present":       "true",
+		"nvidia.com/gpu.deploy.client": "true",
+		"nvidia.com/gpu.deploy.dcgm":   "paused-for-driver-upgrade",
 		"nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64", "nvidia.com/gpu-operator.runtime": "containerd",
 		"kubernetes.io/hostname": "a",
 	}
@@ -287,10 +355,13 @@ func TestReleasedLabels(t *testing.T) {
 	own := map[string]*string{
 		"nvidia.com/gpu-operator.runtime": removed, anchor + "driver": removed, anchor + "container-toolkit": removed,
 		"nvidia.com/gpu-operator.pool": removed, deploy + "driver": removed, deploy + "container-toolkit": removed,
-		deploy + "device-plugin": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
-		deploy + "dcgm":                 removed,
-		deploy + "dcgm-exporter":        removed,
-		deploy + "node-status-exporter": removed,
+		deploy + "device-plugin":         removed,
+		deploy + "operator-validator":    removed,
+		deploy + "gpu-feature-discovery": removed,
+		deploy + "client":                removed,
+		deploy + "dcgm":                  removed,
+		deploy + "dcgm-exporter":         removed,
+		deploy + "node-status-exporter":  removed,
 	}
 	with := func(key string, value *string) map[string]*string {
 		want := map[string]*string{key: value}

@@ -6,9 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
@@ -18,12 +16,17 @@ const (
 )
 
 // migLabels returns the changes of the MIG manager's two labels on a node with these labels.
-func migLabels(t *testing.T, spec v1.ClusterPolicySpec, facts nodeinfo.Facts, current map[string]string) map[string]*string {
+func migLabels(
+	t *testing.T,
+	spec v1.ClusterPolicySpec,
+	facts nodeinfo.Facts,
+	current map[string]string,
+) map[string]*string {
 	t.Helper()
 	if value, there := current[migManager]; there {
 		facts.Deploy = map[string]string{"mig-manager": value}
 	}
-	changes := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}).NodeLabels(facts, current, plan.Running{Injector: true})
+	changes := decide(t, spec).NodeLabels(facts, current, plan.Running{Injector: true})
 	mine := map[string]*string{}
 	for _, key := range []string{migManager, migConfig} {
 		if value, there := changes[key]; there {
@@ -66,12 +69,19 @@ func TestLabelsOfTheMIGManager(t *testing.T) {
 			spec:  v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Enabled: new(false), Config: &v1.MIGManagerConfigSpec{}}},
 			facts: capable, want: map[string]*string{migManager: set("true")},
 		},
-		"an incapable node gets neither":                      {spec: defaulted, facts: incapable, want: nothing},
-		"a node without GFD labels gets neither":              {spec: defaulted, facts: ubuntu("a"), want: nothing},
-		"without GFD's capability label, the product decides": {spec: defaulted, facts: product("NVIDIA-H100-80GB-HBM3"), want: both},
-		"another product is not capable":                      {spec: defaulted, facts: product("Tesla-T4"), want: nothing},
+		"an incapable node gets neither":         {spec: defaulted, facts: incapable, want: nothing},
+		"a node without GFD labels gets neither": {spec: defaulted, facts: ubuntu("a"), want: nothing},
+		"without GFD's capability label, the product decides": {
+			spec:  defaulted,
+			facts: product("NVIDIA-H100-80GB-HBM3"),
+			want:  both,
+		},
+		"another product is not capable": {spec: defaulted, facts: product("Tesla-T4"), want: nothing},
 		"GFD's label is missing for a while": {
-			spec: defaulted, facts: ubuntu("a"), current: map[string]string{migManager: "true", migConfig: "all-1g.10gb"}, want: nothing,
+			spec:    defaulted,
+			facts:   ubuntu("a"),
+			current: map[string]string{migManager: "true", migConfig: "all-1g.10gb"},
+			want:    nothing,
 		},
 		"GFD reports that the GPUs are not capable": {
 			spec: defaulted, facts: incapable, current: map[string]string{migManager: "true", migConfig: "all-1g.10gb"},
@@ -82,7 +92,10 @@ func TestLabelsOfTheMIGManager(t *testing.T) {
 			current: map[string]string{migManager: "true"}, want: map[string]*string{migManager: removed},
 		},
 		"values of a user stay": {
-			spec: defaulted, facts: capable, current: map[string]string{migManager: "false", migConfig: "all-1g.10gb"}, want: nothing,
+			spec:    defaulted,
+			facts:   capable,
+			current: map[string]string{migManager: "false", migConfig: "all-1g.10gb"},
+			want:    nothing,
 		},
 		"an excluded node gets neither": {
 			spec: defaulted, facts: changed(capable, func(f *nodeinfo.Facts) { f.Excluded = true }), want: nothing,
@@ -113,7 +126,10 @@ func TestAPauseForAMIGChangeIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
 			facts.Deploy = map[string]string{"mig-manager": "true"}
-			after := after(current, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}))
+			after := after(
+				current,
+				decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}),
+			)
 			for key, value := range current {
 				if value == paused && after[key] != paused {
 					t.Errorf("%s became %q", key, after[key])

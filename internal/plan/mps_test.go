@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -33,7 +32,11 @@ func TestMPSDaemonStage(t *testing.T) {
 		// label is the change of the daemon's own.
 		label map[string]*string
 	}{
-		"it shares GPUs by MPS": {facts: capable(nil), stage: expected, label: map[string]*string{mps.DeployLabel(): set("true")}},
+		"it shares GPUs by MPS": {
+			facts: capable(nil),
+			stage: expected,
+			label: map[string]*string{mps.DeployLabel(): set("true")},
+		},
 		"it runs there already": {
 			facts: capable(map[string]string{string(mps): "true", "device-plugin": "true"}), stage: expected,
 		},
@@ -42,7 +45,8 @@ func TestMPSDaemonStage(t *testing.T) {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MPSCapable = "false" }),
 		},
 		"the label is missing for a moment, and the daemon stays": {
-			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{string(mps): "true"} }), stage: expected,
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{string(mps): "true"} }),
+			stage: expected,
 		},
 		"it no longer shares by MPS": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) {
@@ -66,8 +70,7 @@ func TestMPSDaemonStage(t *testing.T) {
 	spec := v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			all := catalogue(t)
-			p := plan.Decide(all, operand.Input{Spec: effective.Of(spec)})
+			p := decide(t, spec)
 			if diff := cmp.Diff(test.stage, otherOperand(p.ForNode(test.facts), mps), ignoreAfter); diff != "" {
 				t.Errorf("stage, -want +got:\n%s", diff)
 			}

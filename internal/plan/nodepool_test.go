@@ -18,8 +18,9 @@ const ownLabel = "nvidia.com/gpu-operator."
 // allFields is a pool that overrides every operand that a pool can.
 var allFields = v1.NodePoolSpec{
 	Name: "a100", NodeSelector: v1.NodePoolSelector{"team": "a"},
-	Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}}, Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v2"}},
-	MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
+	Driver:  &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}},
+	Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v2"}},
+	MIG:     &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
 }
 
 func withPools(pools ...v1.NodePoolSpec) operand.Input {
@@ -35,11 +36,17 @@ func TestNodePoolLabels(t *testing.T) {
 	}
 	unchanged := func(*nodeinfo.Facts) {}
 	own := map[string]*string{
-		ownLabel + "node-pool": set("a100"), ownLabel + "node-pool.container-toolkit": set("a100"), ownLabel + "node-pool.device-plugin": set("a100"),
+		ownLabel + "node-pool":                       set("a100"),
+		ownLabel + "node-pool.container-toolkit":     set("a100"),
+		ownLabel + "node-pool.device-plugin":         set("a100"),
 		ownLabel + "node-pool.gpu-feature-discovery": set("a100"), ownLabel + "node-pool.mps-control-daemon": set("a100"),
 		ownLabel + "node-pool.operator-validator": set("a100"), anchor + "container-toolkit": set("containerd-a100"),
 	}
-	driver := map[string]*string{ownLabel + "pool": set("ubuntu24.04-amd64-a100"), ownLabel + "pool-node-pool": set("a100"), anchor + "driver": set("ubuntu24.04-amd64-a100")}
+	driver := map[string]*string{
+		ownLabel + "pool":           set("ubuntu24.04-amd64-a100"),
+		ownLabel + "pool-node-pool": set("a100"),
+		anchor + "driver":           set("ubuntu24.04-amd64-a100"),
+	}
 	gone := map[string]*string{}
 	for key := range own {
 		gone[key] = removed
@@ -61,8 +68,10 @@ func TestNodePoolLabels(t *testing.T) {
 		want         map[string]*string
 	}{
 		"a node of no pool gets no pool label": {
-			pools: []v1.NodePoolSpec{allFields}, facts: member(func(f *nodeinfo.Facts) { f.Labels = nil }), current: labelled(nil),
-			want: map[string]*string{},
+			pools:   []v1.NodePoolSpec{allFields},
+			facts:   member(func(f *nodeinfo.Facts) { f.Labels = nil }),
+			current: labelled(nil),
+			want:    map[string]*string{},
 		},
 		"a node that joins a pool before it has a driver": {
 			pools: []v1.NodePoolSpec{allFields}, facts: member(unchanged), current: labelled(nil), want: merged(own, driver),
@@ -71,15 +80,30 @@ func TestNodePoolLabels(t *testing.T) {
 			pools: []v1.NodePoolSpec{allFields}, facts: member(unchanged), current: labelled(nil), hasDriverPod: true, want: own,
 		},
 		"a node that has all labels gets no write": {
-			pools: []v1.NodePoolSpec{allFields}, facts: member(in), current: moved, hasDriverPod: true, want: map[string]*string{},
+			pools:        []v1.NodePoolSpec{allFields},
+			facts:        member(in),
+			current:      moved,
+			hasDriverPod: true,
+			want:         map[string]*string{},
 		},
 		"a pool that overrides no operand": {
-			pools: []v1.NodePoolSpec{{Name: "b", NodeSelector: v1.NodePoolSelector{"team": "a"}, MIG: &v1.MIGSpec{}}}, facts: member(unchanged), current: labelled(nil),
-			want: map[string]*string{ownLabel + "node-pool": set("b")},
+			pools:   []v1.NodePoolSpec{{Name: "b", NodeSelector: v1.NodePoolSelector{"team": "a"}, MIG: &v1.MIGSpec{}}},
+			facts:   member(unchanged),
+			current: labelled(nil),
+			want:    map[string]*string{ownLabel + "node-pool": set("b")},
 		},
 		"a removed pool, and a running driver": {facts: member(in), current: moved, hasDriverPod: true, want: gone},
 		"a removed pool, and no driver": {
-			facts: member(in), current: moved, want: merged(gone, map[string]*string{ownLabel + "pool": set("ubuntu24.04-amd64"), ownLabel + "pool-node-pool": removed, anchor + "driver": set("ubuntu24.04-amd64")}),
+			facts:   member(in),
+			current: moved,
+			want: merged(
+				gone,
+				map[string]*string{
+					ownLabel + "pool":           set("ubuntu24.04-amd64"),
+					ownLabel + "pool-node-pool": removed,
+					anchor + "driver":           set("ubuntu24.04-amd64"),
+				},
+			),
 		},
 		"an invalid toolkit of the pool changes nothing for the toolkit": {
 			pools: []v1.NodePoolSpec{wrongToolkit}, facts: member(unchanged), current: labelled(nil), hasDriverPod: true,
@@ -91,7 +115,8 @@ func TestNodePoolLabels(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := plan.Decide(catalogue(t), withPools(test.pools...)).NodeLabels(test.facts, test.current, plan.Running{Driver: test.hasDriverPod, Injector: true})
+			got := plan.Decide(catalogue(t), withPools(test.pools...)).
+				NodeLabels(test.facts, test.current, plan.Running{Driver: test.hasDriverPod, Injector: true})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -130,7 +155,12 @@ func TestDriverOfARemovedPoolStays(t *testing.T) {
 	onlyMIG.Driver = nil
 	for name, in := range map[string]operand.Input{"no pool": withPools(), "no driver in the pool": withPools(onlyMIG)} {
 		t.Run(name, func(t *testing.T) {
-			expectDrivers(t, plan.Compute(plan.Decide(catalogue(t), in), nil, []nodeinfo.Facts{facts}), map[string]string{}, true)
+			expectDrivers(
+				t,
+				plan.Compute(plan.Decide(catalogue(t), in), nil, []nodeinfo.Facts{facts}),
+				map[string]string{},
+				true,
+			)
 			node := plan.Decide(catalogue(t), in).ForNode(facts)
 			if node.Pool.Name != "ubuntu24.04-amd64" {
 				t.Errorf("it belongs to %+v", node.Pool)
@@ -142,9 +172,14 @@ func TestDriverOfARemovedPoolStays(t *testing.T) {
 			}
 		})
 	}
-	expectDrivers(t, plan.Compute(plan.Decide(catalogue(t), withPools(allFields)), nil, []nodeinfo.Facts{facts}), map[string]string{
-		"ubuntu24.04-amd64-a100": "nvcr.io/nvidia/driver:590.44.01-ubuntu24.04",
-	}, false)
+	expectDrivers(
+		t,
+		plan.Compute(plan.Decide(catalogue(t), withPools(allFields)), nil, []nodeinfo.Facts{facts}),
+		map[string]string{
+			"ubuntu24.04-amd64-a100": "nvcr.io/nvidia/driver:590.44.01-ubuntu24.04",
+		},
+		false,
+	)
 }
 
 // If a ConfigMap that only a pool references is missing, its nodes keep what they have, and others are not affected.
@@ -170,11 +205,15 @@ func TestPoolWithMissingReference(t *testing.T) {
 	in := withPools(pool)
 	in.Namespace, in.Contents = "gpu-operator", map[operand.Reference]operand.Content{}
 	got, hold, message := instances(in)
-	const missing = "node pool shared: spec.devicePlugin.config.name: there is no ConfigMap configs in namespace gpu-operator: create it"
+	const missing = "node pool shared: spec.devicePlugin.config.name: " +
+		"there is no ConfigMap configs in namespace gpu-operator: create it"
 	if got != `Apply [""]` || !hold || message != missing {
 		t.Errorf("without the ConfigMap: %s, hold %v, %s", got, hold, message)
 	}
-	in.Contents[operand.Reference{Kind: operand.ConfigMap, Name: "configs"}] = operand.Content{Digest: "1", Keys: []string{"four"}}
+	in.Contents[operand.Reference{Kind: operand.ConfigMap, Name: "configs"}] = operand.Content{
+		Digest: "1",
+		Keys:   []string{"four"},
+	}
 	if got, hold, message = instances(in); got != `Apply ["" "-pool-shared"]` || hold || message != "" {
 		t.Errorf("with the ConfigMap: %s, hold %v, %s", got, hold, message)
 	}
@@ -182,9 +221,13 @@ func TestPoolWithMissingReference(t *testing.T) {
 
 // The default MIG configuration of a pool becomes a label of its nodes, unless a user has set it.
 func TestMIGConfigOfAPool(t *testing.T) {
-	pool := v1.NodePoolSpec{Name: "a", NodeSelector: v1.NodePoolSelector{"team": "a"}, MIGManager: &v1.NodePoolMIGManagerSpec{
-		Config: &v1.NodePoolMIGConfigSpec{Default: new("all-1g.10gb")},
-	}}
+	pool := v1.NodePoolSpec{
+		Name:         "a",
+		NodeSelector: v1.NodePoolSelector{"team": "a"},
+		MIGManager: &v1.NodePoolMIGManagerSpec{
+			Config: &v1.NodePoolMIGConfigSpec{Default: new("all-1g.10gb")},
+		},
+	}
 	p := plan.Decide(catalogue(t), withPools(pool))
 	capable := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MIGCapable = "true" })
 	for name, test := range map[string]struct {
@@ -192,12 +235,16 @@ func TestMIGConfigOfAPool(t *testing.T) {
 		current map[string]string
 		want    *string
 	}{
-		"a node of the pool":                 {facts: withLabels(capable, "team", "a"), want: set("all-1g.10gb")},
-		"one with a configuration of a user": {facts: withLabels(capable, "team", "a"), current: map[string]string{"nvidia.com/mig.config": "all-3g.40gb"}},
-		"a node of no pool":                  {facts: capable},
+		"a node of the pool": {facts: withLabels(capable, "team", "a"), want: set("all-1g.10gb")},
+		"one with a configuration of a user": {
+			facts:   withLabels(capable, "team", "a"),
+			current: map[string]string{"nvidia.com/mig.config": "all-3g.40gb"},
+		},
+		"a node of no pool": {facts: capable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, p.NodeLabels(test.facts, test.current, plan.Running{Injector: true})["nvidia.com/mig.config"]); diff != "" {
+			got := p.NodeLabels(test.facts, test.current, plan.Running{Injector: true})["nvidia.com/mig.config"]
+			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -26,6 +26,12 @@ func catalogue(t *testing.T) operand.Catalogue {
 	return all
 }
 
+// decide returns the decisions for a spec without references.
+func decide(t *testing.T, spec v1.ClusterPolicySpec) *plan.Decisions {
+	t.Helper()
+	return plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)})
+}
+
 // ubuntu returns the facts of a GPU node, as discovery labels it.
 func ubuntu(name string) nodeinfo.Facts { return scenarios.Ubuntu(name) }
 
@@ -63,11 +69,17 @@ func computeFor(t *testing.T, in operand.Input, nodes []nodeinfo.Facts) map[oper
 const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
 	"apply config/admission, or let Node Feature Discovery label the nodes"
 
-const nriWithoutToolkit = "spec.cdi.nriPluginEnabled needs the container toolkit: remove spec.toolkit.enabled=false or spec.cdi.nriPluginEnabled"
+const nriWithoutToolkit = "spec.cdi.nriPluginEnabled needs the container toolkit: " +
+	"remove spec.toolkit.enabled=false or spec.cdi.nriPluginEnabled"
 
 func TestCompute(t *testing.T) {
 	apply := stepSummary{Action: plan.Apply, Instances: []string{""}}
-	notNeeded := stepSummary{Action: plan.Remove, State: v1.OperandNotNeeded, Reason: "NotNeeded", Message: "no node needs it"}
+	notNeeded := stepSummary{
+		Action:  plan.Remove,
+		State:   v1.OperandNotNeeded,
+		Reason:  "NotNeeded",
+		Message: "no node needs it",
+	}
 	mpsUnset := stepSummary{
 		Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 		Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
@@ -101,7 +113,10 @@ func TestCompute(t *testing.T) {
 	noNodes := map[operand.Name]stepSummary{
 		"gpu-feature-discovery": notNeeded,
 		"dcgm-exporter":         notNeeded,
-		"driver":                notNeeded, "container-toolkit": notNeeded, "device-plugin": notNeeded, "operator-validator": notNeeded,
+		"driver":                notNeeded,
+		"container-toolkit":     notNeeded,
+		"device-plugin":         notNeeded,
+		"operator-validator":    notNeeded,
 	}
 	contradiction := v1.ImageSpec{Image: "example.com/x:1", Version: "2"}
 	const contradicted = `: image "example.com/x:1" is a whole reference: remove repository and version`
@@ -117,8 +132,15 @@ func TestCompute(t *testing.T) {
 			nodes: []nodeinfo.Facts{ubuntu("a")}, want: base,
 		},
 		"nodes of two systems get two drivers": {
-			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" })},
-			want:  with(map[operand.Name]stepSummary{"driver": {Action: plan.Apply, Instances: []string{"rhel9-amd64", "ubuntu24.04-amd64"}}}),
+			nodes: []nodeinfo.Facts{
+				ubuntu("a"),
+				changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" }),
+			},
+			want: with(
+				map[operand.Name]stepSummary{
+					"driver": {Action: plan.Apply, Instances: []string{"rhel9-amd64", "ubuntu24.04-amd64"}},
+				},
+			),
 		},
 		"a MIG-capable node gets the MIG manager": {
 			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.MIGCapable = "true" })},
@@ -142,8 +164,10 @@ func TestCompute(t *testing.T) {
 			want: base,
 		},
 		"a paused node will need it again, and the DaemonSet stays": {
-			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "paused-for-driver-upgrade" })},
-			want:  base,
+			nodes: []nodeinfo.Facts{
+				changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "paused-for-driver-upgrade" }),
+			},
+			want: base,
 		},
 		"unknown facts affect only the driver": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSID = "" })},
@@ -160,11 +184,15 @@ func TestCompute(t *testing.T) {
 		"a disabled operand is removed, and the message names the field": {
 			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: []nodeinfo.Facts{ubuntu("a")},
 			want: with(map[operand.Name]stepSummary{"driver": {
-				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.driver.enabled is false",
+				Action:  plan.Remove,
+				State:   v1.OperandDisabled,
+				Reason:  v1.ReasonDisabledBySpec,
+				Message: "spec.driver.enabled is false",
 			}}),
 		},
 		"with mode nfd the built-in discovery is removed": {
-			spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}}, nodes: []nodeinfo.Facts{ubuntu("a")},
+			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}},
+			nodes: []nodeinfo.Facts{ubuntu("a")},
 			want: with(map[operand.Name]stepSummary{"node-discovery": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 				Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
@@ -205,19 +233,50 @@ func TestCompute(t *testing.T) {
 			},
 			nodes: []nodeinfo.Facts{ubuntu("a")},
 			want: with(map[operand.Name]stepSummary{
-				"runtime-classes":       {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: nriWithoutToolkit},
-				"container-toolkit":     {Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.toolkit.enabled is false"},
-				"gpu-feature-discovery": {Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.gfd.enabled is false"},
-				"device-plugin":         {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriWithoutToolkit},
-				"operator-validator":    {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriWithoutToolkit},
-				"dcgm-exporter":         {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriWithoutToolkit},
+				"runtime-classes": {
+					Action:  plan.Hold,
+					State:   v1.OperandInvalid,
+					Reason:  v1.ReasonInvalidSpec,
+					Message: nriWithoutToolkit,
+				},
+				"container-toolkit": {
+					Action:  plan.Remove,
+					State:   v1.OperandDisabled,
+					Reason:  v1.ReasonDisabledBySpec,
+					Message: "spec.toolkit.enabled is false",
+				},
+				"gpu-feature-discovery": {
+					Action:  plan.Remove,
+					State:   v1.OperandDisabled,
+					Reason:  v1.ReasonDisabledBySpec,
+					Message: "spec.gfd.enabled is false",
+				},
+				"device-plugin": {
+					Action:  plan.Hold,
+					State:   v1.OperandWaiting,
+					Reason:  v1.ReasonWaitingForOperand,
+					Message: "needs runtime-classes, which is not installed: " + nriWithoutToolkit,
+				},
+				"operator-validator": {
+					Action:  plan.Hold,
+					State:   v1.OperandWaiting,
+					Reason:  v1.ReasonWaitingForOperand,
+					Message: "needs runtime-classes, which is not installed: " + nriWithoutToolkit,
+				},
+				"dcgm-exporter": {
+					Action:  plan.Hold,
+					State:   v1.OperandWaiting,
+					Reason:  v1.ReasonWaitingForOperand,
+					Message: "needs runtime-classes, which is not installed: " + nriWithoutToolkit,
+				},
 			}),
 		},
 		"operands with an invalid image are held, and the others are applied": {
 			spec: v1.ClusterPolicySpec{
 				Driver: &v1.DriverSpec{ImageSpec: contradiction}, Toolkit: &v1.ToolkitSpec{ImageSpec: contradiction},
-				DevicePlugin: &v1.DevicePluginSpec{ImageSpec: contradiction}, Validator: &v1.ValidatorSpec{ImageSpec: contradiction},
-				GFD: &v1.GFDSpec{ImageSpec: contradiction},
+				DevicePlugin: &v1.DevicePluginSpec{ImageSpec: contradiction},
+				Validator:    &v1.ValidatorSpec{ImageSpec: contradiction},
+				GFD:          &v1.GFDSpec{ImageSpec: contradiction},
 			},
 			nodes: []nodeinfo.Facts{ubuntu("a")},
 			want: with(map[operand.Name]stepSummary{
@@ -226,12 +285,37 @@ func TestCompute(t *testing.T) {
 				"gpu-feature-discovery": {
 					Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.gfd" + contradicted,
 				},
-				"mig-manager":        notNeeded,
-				"node-discovery":     {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.validator" + contradicted},
-				"driver":             {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.driver" + contradicted},
-				"container-toolkit":  {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.toolkit" + contradicted},
-				"device-plugin":      {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.devicePlugin" + contradicted},
-				"operator-validator": {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.validator" + contradicted},
+				"mig-manager": notNeeded,
+				"node-discovery": {
+					Action:  plan.Hold,
+					State:   v1.OperandInvalid,
+					Reason:  v1.ReasonInvalidSpec,
+					Message: "spec.validator" + contradicted,
+				},
+				"driver": {
+					Action:  plan.Hold,
+					State:   v1.OperandInvalid,
+					Reason:  v1.ReasonInvalidSpec,
+					Message: "spec.driver" + contradicted,
+				},
+				"container-toolkit": {
+					Action:  plan.Hold,
+					State:   v1.OperandInvalid,
+					Reason:  v1.ReasonInvalidSpec,
+					Message: "spec.toolkit" + contradicted,
+				},
+				"device-plugin": {
+					Action:  plan.Hold,
+					State:   v1.OperandInvalid,
+					Reason:  v1.ReasonInvalidSpec,
+					Message: "spec.devicePlugin" + contradicted,
+				},
+				"operator-validator": {
+					Action:  plan.Hold,
+					State:   v1.OperandInvalid,
+					Reason:  v1.ReasonInvalidSpec,
+					Message: "spec.validator" + contradicted,
+				},
 			}),
 		},
 	}
@@ -248,7 +332,7 @@ func TestCompute(t *testing.T) {
 func TestStepsAreInGraphOrder(t *testing.T) {
 	all := catalogue(t)
 	var got []operand.Name
-	for _, step := range plan.Compute(plan.Decide(all, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}), nil, []nodeinfo.Facts{ubuntu("a")}).Steps {
+	for _, step := range plan.Compute(decide(t, v1.ClusterPolicySpec{}), nil, []nodeinfo.Facts{ubuntu("a")}).Steps {
 		got = append(got, step.Operand.Name)
 	}
 	var want []operand.Name
@@ -267,8 +351,10 @@ func TestWaitsFollowTheSpec(t *testing.T) {
 		want map[operand.Name][]labels.Marker
 	}{
 		"all operands": {want: map[operand.Name][]labels.Marker{
-			"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
-			"dcgm-exporter": {labels.MarkerToolkit},
+			"device-plugin":         {labels.MarkerToolkit},
+			"gpu-feature-discovery": {labels.MarkerToolkit},
+			"operator-validator":    {labels.MarkerDriver},
+			"dcgm-exporter":         {labels.MarkerToolkit},
 		}},
 		"no toolkit: the validator writes the driver marker, and waits for none": {
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}},
@@ -280,15 +366,17 @@ func TestWaitsFollowTheSpec(t *testing.T) {
 		"no driver: pods still wait for the driver of the host": {
 			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
 			want: map[operand.Name][]labels.Marker{
-				"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
-				"dcgm-exporter": {labels.MarkerToolkit},
+				"device-plugin":         {labels.MarkerToolkit},
+				"gpu-feature-discovery": {labels.MarkerToolkit},
+				"operator-validator":    {labels.MarkerDriver},
+				"dcgm-exporter":         {labels.MarkerToolkit},
 			},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := map[operand.Name][]labels.Marker{}
-			for _, step := range plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}), nil, []nodeinfo.Facts{ubuntu("a")}).Steps {
+			for _, step := range plan.Compute(decide(t, test.spec), nil, []nodeinfo.Facts{ubuntu("a")}).Steps {
 				if step.Action == plan.Apply && len(step.Waits) > 0 {
 					got[step.Operand.Name] = step.Waits
 				}
@@ -328,8 +416,11 @@ func TestForNode(t *testing.T) {
 	}{
 		"a new node needs everything": {facts: ubuntu("a"), want: expected},
 		"a labelled node needs everything": {
-			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"], f.Deploy["device-plugin"] = "true", "true" }),
-			want:  expected,
+			facts: changed(
+				ubuntu("a"),
+				func(f *nodeinfo.Facts) { f.Deploy["driver"], f.Deploy["device-plugin"] = "true", "true" },
+			),
+			want: expected,
 		},
 		"an empty label counts as none": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "" }), want: expected,
@@ -341,7 +432,8 @@ func TestForNode(t *testing.T) {
 		"an operand that a user keeps off": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["device-plugin"] = "false" }),
 			want: with("device-plugin", func(r *plan.NodeStage) {
-				r.Expectation, r.Reason, r.Message = plan.OptedOut, v1.ReasonOperandPaused, `label nvidia.com/gpu.deploy.device-plugin is "false"`
+				r.Expectation, r.Reason = plan.OptedOut, v1.ReasonOperandPaused
+				r.Message = `label nvidia.com/gpu.deploy.device-plugin is "false"`
 			}),
 		},
 		"an operand that k8s-driver-manager has paused": {
@@ -354,7 +446,8 @@ func TestForNode(t *testing.T) {
 		"an unknown value pauses, too": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "maintenance" }),
 			want: with("driver", func(r *plan.NodeStage) {
-				r.Expectation, r.Reason, r.Message = plan.Paused, v1.ReasonOperandPaused, `label nvidia.com/gpu.deploy.driver is "maintenance"`
+				r.Expectation, r.Reason = plan.Paused, v1.ReasonOperandPaused
+				r.Message = `label nvidia.com/gpu.deploy.driver is "maintenance"`
 			}),
 		},
 		"missing facts": {
@@ -390,9 +483,15 @@ func TestForNode(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			all := catalogue(t)
-			got := plan.Decide(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(test.facts)
-			want := plan.Node{Facts: test.facts, Refused: got.Refused, Stages: test.want, NeedsAllocatable: !test.noGPU, OtherOperands: got.OtherOperands, Spec: got.Spec}
+			got := decide(t, test.spec).ForNode(test.facts)
+			want := plan.Node{
+				Facts:            test.facts,
+				Refused:          got.Refused,
+				Stages:           test.want,
+				NeedsAllocatable: !test.noGPU,
+				OtherOperands:    got.OtherOperands,
+				Spec:             got.Spec,
+			}
 			want.Pool, _ = test.facts.ExpectedPool(nodeinfo.PoolKey{})
 			if diff := cmp.Diff(want, got, ignoreAfter); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -407,11 +506,15 @@ var ignoreAfter = cmpopts.IgnoreFields(plan.NodeStage{}, "After")
 // Injected operands come after the toolkit, if the node is expected to run one.
 func TestNodeStageAfter(t *testing.T) {
 	for value, first := range map[string]operand.Name{
-		"": "container-toolkit", "true": "container-toolkit", "paused-for-driver-upgrade": "container-toolkit", "pre-installed": "", "false": "",
+		"":                          "container-toolkit",
+		"true":                      "container-toolkit",
+		"paused-for-driver-upgrade": "container-toolkit",
+		"pre-installed":             "",
+		"false":                     "",
 	} {
 		t.Run(value, func(t *testing.T) {
 			facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{"container-toolkit": value} })
-			got := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(facts)
+			got := decide(t, v1.ClusterPolicySpec{}).ForNode(facts)
 			after := map[operand.Name]operand.Name{}
 			for _, stage := range slices.Concat(got.Stages, got.OtherOperands) {
 				after[stage.Operand] = stage.After

@@ -6,9 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
@@ -54,13 +52,14 @@ func TestPrecompiledPools(t *testing.T) {
 			want: map[string]string{}, hold: true,
 		},
 		"disabled: running drivers are held, new nodes are served": {
-			spec: precompiledSpec(false), nodes: []nodeinfo.Facts{inPool("a", kernel, pool+"-"+kernel, kernel), inPool("b", kernel, "", "")},
-			want: map[string]string{pool: "nvcr.io/nvidia/driver:595-ubuntu24.04"}, hold: true,
+			spec:  precompiledSpec(false),
+			nodes: []nodeinfo.Facts{inPool("a", kernel, pool+"-"+kernel, kernel), inPool("b", kernel, "", "")},
+			want:  map[string]string{pool: "nvcr.io/nvidia/driver:595-ubuntu24.04"}, hold: true,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			expectDrivers(t, plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}), nil, test.nodes), test.want, test.hold)
+			expectDrivers(t, plan.Compute(decide(t, test.spec), nil, test.nodes), test.want, test.hold)
 		})
 	}
 }
@@ -91,15 +90,42 @@ func TestPrecompiledPoolLabels(t *testing.T) {
 		hasDriver             bool
 		want                  map[string]*string
 	}{
-		"a new node":                    {on: true, now: kernel, want: map[string]*string{poolLabel: set(old), kernelLabel: set(kernel)}},
-		"settled":                       {on: true, pool: old, poolKernel: kernel, now: kernel, hasDriver: true},
-		"another kernel with a driver":  {on: true, pool: old, poolKernel: kernel, now: newer, hasDriver: true},
-		"another kernel without driver": {on: true, pool: old, poolKernel: kernel, now: newer, want: map[string]*string{poolLabel: set(built + "-" + newer), kernelLabel: set(newer)}},
-		"the pool's label is missing":   {on: true, poolKernel: kernel, now: newer, hasDriver: true, want: map[string]*string{poolLabel: set(built + "-" + newer), kernelLabel: set(newer)}},
-		"the kernel's label is missing": {on: true, pool: old, now: kernel, hasDriver: true, want: map[string]*string{kernelLabel: set(kernel)}},
-		"enabled with a driver":         {on: true, pool: built, now: kernel, hasDriver: true},
-		"disabled with a driver":        {pool: old, poolKernel: kernel, now: kernel, hasDriver: true},
-		"disabled without driver":       {pool: old, poolKernel: kernel, now: kernel, want: map[string]*string{poolLabel: set(built), kernelLabel: removed}},
+		"a new node": {
+			on:   true,
+			now:  kernel,
+			want: map[string]*string{poolLabel: set(old), kernelLabel: set(kernel)},
+		},
+		"settled":                      {on: true, pool: old, poolKernel: kernel, now: kernel, hasDriver: true},
+		"another kernel with a driver": {on: true, pool: old, poolKernel: kernel, now: newer, hasDriver: true},
+		"another kernel without driver": {
+			on:         true,
+			pool:       old,
+			poolKernel: kernel,
+			now:        newer,
+			want:       map[string]*string{poolLabel: set(built + "-" + newer), kernelLabel: set(newer)},
+		},
+		"the pool's label is missing": {
+			on:         true,
+			poolKernel: kernel,
+			now:        newer,
+			hasDriver:  true,
+			want:       map[string]*string{poolLabel: set(built + "-" + newer), kernelLabel: set(newer)},
+		},
+		"the kernel's label is missing": {
+			on:        true,
+			pool:      old,
+			now:       kernel,
+			hasDriver: true,
+			want:      map[string]*string{kernelLabel: set(kernel)},
+		},
+		"enabled with a driver":  {on: true, pool: built, now: kernel, hasDriver: true},
+		"disabled with a driver": {pool: old, poolKernel: kernel, now: kernel, hasDriver: true},
+		"disabled without driver": {
+			pool:       old,
+			poolKernel: kernel,
+			now:        kernel,
+			want:       map[string]*string{poolLabel: set(built), kernelLabel: removed},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -109,9 +135,10 @@ func TestPrecompiledPoolLabels(t *testing.T) {
 					current[key] = value
 				}
 			}
-			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(precompiledSpec(test.on))})
+			p := decide(t, precompiledSpec(test.on))
 			got := map[string]*string{}
-			for key, value := range p.NodeLabels(inPool("a", test.now, test.pool, test.poolKernel), current, plan.Running{Driver: test.hasDriver, Injector: true}) {
+			facts := inPool("a", test.now, test.pool, test.poolKernel)
+			for key, value := range p.NodeLabels(facts, current, plan.Running{Driver: test.hasDriver, Injector: true}) {
 				if key == poolLabel || key == kernelLabel {
 					got[key] = value
 				}
@@ -128,7 +155,8 @@ func TestPrecompiledPoolLabels(t *testing.T) {
 
 func TestReleaseTakesThePoolOff(t *testing.T) {
 	got := plan.ReleasedLabels(catalogue(t), map[string]string{poolLabel: "p", kernelLabel: "k", coreOSLabel: "r"}, "")
-	if diff := cmp.Diff(map[string]*string{poolLabel: removed, kernelLabel: removed, coreOSLabel: removed}, got); diff != "" {
+	want := map[string]*string{poolLabel: removed, kernelLabel: removed, coreOSLabel: removed}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

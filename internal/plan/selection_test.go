@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -40,23 +39,45 @@ func TestSelectedNodes(t *testing.T) {
 		// off are the operands whose labels a node with all labels loses, and a new one does not get.
 		off []operand.Name
 	}{
-		"no selector":                {facts: ubuntu("a")},
-		"an empty selector":          {spec: v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(v1.Labels{})}}, facts: ubuntu("a")},
+		"no selector": {facts: ubuntu("a")},
+		"an empty selector": {
+			spec:  v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(v1.Labels{})}},
+			facts: ubuntu("a"),
+		},
 		"the node has the label":     {spec: exporter, facts: inTier("gpu")},
 		"the node has another value": {spec: exporter, facts: inTier("test"), off: []operand.Name{"dcgm-exporter"}},
 		"the label is missing":       {spec: exporter, facts: ubuntu("a"), off: []operand.Name{"dcgm-exporter"}},
-		"one of two is missing":      {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": "gpu", "zone": "a"})}}, facts: inTier("gpu"), off: []operand.Name{"gpu-feature-discovery"}},
-		"an empty label":             {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": ""})}}, facts: inTier("")},
-		"an empty value is required": {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": ""})}}, facts: ubuntu("a"), off: []operand.Name{"gpu-feature-discovery"}},
+		"one of two is missing": {
+			spec:  v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": "gpu", "zone": "a"})}},
+			facts: inTier("gpu"),
+			off:   []operand.Name{"gpu-feature-discovery"},
+		},
+		"an empty label": {
+			spec:  v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": ""})}},
+			facts: inTier(""),
+		},
+		"an empty value is required": {
+			spec:  v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": ""})}},
+			facts: ubuntu("a"),
+			off:   []operand.Name{"gpu-feature-discovery"},
+		},
 		"the selector of all operands": {
 			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}}, facts: ubuntu("a"),
 			off: []operand.Name{
-				"driver", "container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm", "dcgm-exporter", "node-status-exporter",
+				"driver",
+				"container-toolkit",
+				"device-plugin",
+				"operator-validator",
+				"gpu-feature-discovery",
+				"dcgm",
+				"dcgm-exporter",
+				"node-status-exporter",
 			},
 		},
 		"an operand's own selector replaces that of all": {
 			spec: v1.ClusterPolicySpec{
-				DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}, DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(v1.Labels{"site": "b"})},
+				DaemonSets:   &v1.DaemonSetsSpec{NodeSelector: tier},
+				DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(v1.Labels{"site": "b"})},
 			},
 			facts: inTier("gpu"), off: []operand.Name{"dcgm-exporter"},
 		},
@@ -66,13 +87,15 @@ func TestSelectedNodes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)})
+			p := decide(t, test.spec)
 			want := labelled(nil)
 			for _, operand := range test.off {
 				delete(want, operand.DeployLabel())
 				delete(want, anchor+string(operand))
 			}
-			for was, current := range map[string]map[string]string{"new": {"kubernetes.io/hostname": "a"}, "old": labelled(nil)} {
+			for was, current := range map[string]map[string]string{
+				"new": {"kubernetes.io/hostname": "a"}, "old": labelled(nil),
+			} {
 				got := after(current, p.NodeLabels(test.facts, current, plan.Running{Injector: true}))
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("labels of the %s node, -want +got:\n%s", was, diff)
@@ -89,9 +112,8 @@ func TestNodeRetainsItsDriver(t *testing.T) {
 		"of all":        {DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := catalogue(t)
 			facts, current := hasDriver(ubuntu("a")), labelled(nil)
-			p := plan.Compute(plan.Decide(all, operand.Input{Spec: effective.Of(spec)}), nil, []nodeinfo.Facts{facts})
+			p := plan.Compute(decide(t, spec), nil, []nodeinfo.Facts{facts})
 			for _, key := range []string{deploy + "driver", "nvidia.com/gpu-operator.pool"} {
 				if change, changes := p.NodeLabels(facts, current, plan.Running{Driver: true, Injector: true})[key]; changes {
 					t.Errorf("label %s is changed to %v", key, change)
@@ -103,14 +125,16 @@ func TestNodeRetainsItsDriver(t *testing.T) {
 				}
 			}
 			field := map[string]string{"of the driver": "spec.driver", "of all": "spec.daemonsets"}[name]
-			want := "run kubectl label node a nvidia.com/gpu.deploy.driver- to remove the driver: " + field + ".nodeSelector requires label tier=gpu"
+			want := "run kubectl label node a nvidia.com/gpu.deploy.driver- to remove the driver: " +
+				field + ".nodeSelector requires label tier=gpu"
 			if got := p.ForNode(facts).RetainedDriver; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 			// After the command the label is not added again, and the message disappears.
 			released := changed(facts, func(f *nodeinfo.Facts) { f.Deploy = nil })
 			without := labelled(map[string]*string{deploy + "driver": removed})
-			if change, changes := p.NodeLabels(released, without, plan.Running{Driver: true, Injector: true})[deploy+"driver"]; changes {
+			labels := p.NodeLabels(released, without, plan.Running{Driver: true, Injector: true})
+			if change, changes := labels[deploy+"driver"]; changes {
 				t.Errorf("the label is changed to %v", *change)
 			}
 			if got := p.ForNode(released).RetainedDriver; got != "" {
@@ -125,7 +149,7 @@ func TestPoolsOfSelectedNodes(t *testing.T) {
 	older := func(f *nodeinfo.Facts) { f.OSVersion = "22.04" }
 	nodes := []nodeinfo.Facts{inTier("gpu"), changed(ubuntu("b"), older)}
 	spec := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: selecting(tier)}}
-	p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}), nil, nodes)
+	p := plan.Compute(decide(t, spec), nil, nodes)
 	if len(p.Pools) != 1 || p.Pools[0].Name != "ubuntu24.04-amd64" || p.Pools[0].Nodes != 1 {
 		t.Errorf("the pools are %+v", p.Pools)
 	}
@@ -170,24 +194,45 @@ func TestStagesOfSelectedNodes(t *testing.T) {
 		},
 		"nothing": {
 			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}}, facts: ubuntu("a"),
-			optedOut:   []operand.Name{"driver", "container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm-exporter"},
+			optedOut: []operand.Name{
+				"driver",
+				"container-toolkit",
+				"device-plugin",
+				"operator-validator",
+				"gpu-feature-discovery",
+				"dcgm-exporter",
+			},
 			unselected: "spec.daemonsets.nodeSelector requires label tier=gpu",
 		},
 		"nothing, on a node with a driver of its own": {
-			spec:       v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}},
-			facts:      changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{"driver": "pre-installed"} }),
-			optedOut:   []operand.Name{"container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm-exporter"},
+			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}},
+			facts: changed(
+				ubuntu("a"),
+				func(f *nodeinfo.Facts) { f.Deploy = map[string]string{"driver": "pre-installed"} },
+			),
+			optedOut: []operand.Name{
+				"container-toolkit",
+				"device-plugin",
+				"operator-validator",
+				"gpu-feature-discovery",
+				"dcgm-exporter",
+			},
 			unselected: "spec.daemonsets.nodeSelector requires label tier=gpu",
 		},
 		"nothing but the driver that it has": {
 			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}}, facts: hasDriver(ubuntu("a")),
-			optedOut: []operand.Name{"container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm-exporter"},
+			optedOut: []operand.Name{
+				"container-toolkit",
+				"device-plugin",
+				"operator-validator",
+				"gpu-feature-discovery",
+				"dcgm-exporter",
+			},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			all := catalogue(t)
-			node := plan.Decide(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(test.facts)
+			node := decide(t, test.spec).ForNode(test.facts)
 			var optedOut []operand.Name
 			for _, stage := range append(node.Stages, node.OtherOperands...) {
 				if stage.Expectation == plan.OptedOut && stage.Reason == "NotSelected" {
@@ -225,22 +270,33 @@ func TestSelectorsByMissingLabels(t *testing.T) {
 		facts nodeinfo.Facts
 		lost  []string
 	}{
-		"the GPU label is missing":                    {facts: missing},
-		"all labels are missing":                      {facts: changed(missing, func(f *nodeinfo.Facts) { f.Discovered, f.OSID, f.OSVersion = false, "", "" })},
+		"the GPU label is missing": {facts: missing},
+		"all labels are missing": {
+			facts: changed(missing, func(f *nodeinfo.Facts) { f.Discovered, f.OSID, f.OSVersion = false, "", "" }),
+		},
 		"the GPU label is back, and the other is not": {facts: changed(missing, func(f *nodeinfo.Facts) { f.HasGPU = true })},
 		"the label has expired": {
-			facts: changed(missing, func(f *nodeinfo.Facts) { f.HasGPU, f.SelectorLabelExpired = true, true }), lost: []string{"container-toolkit", "device-plugin"},
+			facts: changed(missing, func(f *nodeinfo.Facts) { f.HasGPU, f.SelectorLabelExpired = true, true }),
+			lost:  []string{"container-toolkit", "device-plugin"},
 		},
 		"the label has another value": {
 			facts: changed(missing, func(f *nodeinfo.Facts) { f.HasGPU, f.Labels = true, map[string]string{feature: "test"} }),
 			lost:  []string{"container-toolkit", "device-plugin"},
 		},
-		"the user excludes it": {facts: changed(missing, func(f *nodeinfo.Facts) { f.Excluded = true }), lost: []string{"container-toolkit", "device-plugin", "driver"}},
+		"the user excludes it": {
+			facts: changed(missing, func(f *nodeinfo.Facts) { f.Excluded = true }),
+			lost:  []string{"container-toolkit", "device-plugin", "driver"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)})
-			current := map[string]string{deploy + "driver": "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true", "nvidia.com/gpu.present": "true"}
+			p := decide(t, spec)
+			current := map[string]string{
+				deploy + "driver":            "true",
+				deploy + "container-toolkit": "true",
+				deploy + "device-plugin":     "true",
+				"nvidia.com/gpu.present":     "true",
+			}
 			var lost []string
 			for key, value := range p.NodeLabels(test.facts, current, plan.Running{Driver: true, Injector: true}) {
 				if name, isDeploy := strings.CutPrefix(key, deploy); isDeploy && value == nil {

@@ -16,7 +16,11 @@ import (
 func TestStartupTaints(t *testing.T) {
 	added := metav1.Now()
 	foreign := corev1.Taint{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoSchedule}
-	unreachable := corev1.Taint{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute, TimeAdded: &added}
+	unreachable := corev1.Taint{
+		Key:       "node.kubernetes.io/unreachable",
+		Effect:    corev1.TaintEffectNoExecute,
+		TimeAdded: &added,
+	}
 	own := corev1.Taint{Key: "nvidia.com/gpu-operator.not-ready", Effect: corev1.TaintEffectNoSchedule}
 	evicting := corev1.Taint{Key: "example.com/starting", Value: "now", Effect: corev1.TaintEffectNoExecute}
 	valued := corev1.Taint{Key: "example.com/starting", Value: "now", Effect: corev1.TaintEffectNoSchedule}
@@ -37,13 +41,19 @@ func TestStartupTaints(t *testing.T) {
 		desired   plan.DesiredTaint
 	}{
 		"a node that starts keeps them": {
-			spec: report, now: plan.Taints{All: taints(own, foreign, evicting)}, want: plan.Taints{All: taints(own, foreign, evicting)},
+			spec: report,
+			now:  plan.Taints{All: taints(own, foreign, evicting)},
+			want: plan.Taints{All: taints(own, foreign, evicting)},
 		},
 		"a node whose GPUs can be used loses them, and no other": {
 			spec: report, now: plan.Taints{All: taints(own, foreign, evicting, unreachable, valued)}, desired: plan.RemoveTaints,
 			want: plan.Taints{All: taints(foreign, unreachable)},
 		},
-		"no taint is named": {now: plan.Taints{All: taints(own, foreign)}, desired: plan.RemoveTaints, want: plan.Taints{All: taints(own, foreign)}},
+		"no taint is named": {
+			now:     plan.Taints{All: taints(own, foreign)},
+			desired: plan.RemoveTaints,
+			want:    plan.Taints{All: taints(own, foreign)},
+		},
 		"the same key with another effect is another taint": {
 			spec: v1.NodeStartupSpec{Taints: named(valued)}, now: plan.Taints{All: taints(evicting)}, desired: plan.RemoveTaints,
 			want: plan.Taints{All: taints(evicting)},
@@ -56,30 +66,48 @@ func TestStartupTaints(t *testing.T) {
 			spec: v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: "team", Effect: "NoSchedule"}}},
 			now:  plan.Taints{All: taints(foreign)}, desired: plan.RemoveTaints,
 		},
-		"a failure is only reported": {spec: report, now: plan.Taints{All: taints(foreign)}, desired: plan.RestoreTaints, want: plan.Taints{All: taints(foreign)}},
+		"a failure is only reported": {
+			spec:    report,
+			now:     plan.Taints{All: taints(foreign)},
+			desired: plan.RestoreTaints,
+			want:    plan.Taints{All: taints(foreign)},
+		},
 		"a failure adds taints again that evict no pods": {
 			spec: retaint, now: plan.Taints{All: taints(foreign)}, desired: plan.RestoreTaints,
 			want: plan.Taints{All: taints(foreign, own, valued), Restored: []string{valuedID, ownID}},
 		},
 		"an existing taint is not added again": {
-			spec: retaint, now: plan.Taints{All: taints(own)}, desired: plan.RestoreTaints, want: plan.Taints{All: taints(own, valued), Restored: []string{valuedID}},
+			spec:    retaint,
+			now:     plan.Taints{All: taints(own)},
+			desired: plan.RestoreTaints,
+			want:    plan.Taints{All: taints(own, valued), Restored: []string{valuedID}},
 		},
 		"a lasting failure changes nothing": {
-			spec: retaint, now: plan.Taints{All: taints(foreign, own, valued), Restored: []string{valuedID, ownID}}, desired: plan.RestoreTaints,
-			want: plan.Taints{All: taints(foreign, own, valued), Restored: []string{valuedID, ownID}},
+			spec:    retaint,
+			now:     plan.Taints{All: taints(foreign, own, valued), Restored: []string{valuedID, ownID}},
+			desired: plan.RestoreTaints,
+			want:    plan.Taints{All: taints(foreign, own, valued), Restored: []string{valuedID, ownID}},
 		},
 		"a node that recovers keeps them": {
-			spec: retaint, now: plan.Taints{All: taints(own), Restored: []string{ownID}}, want: plan.Taints{All: taints(own), Restored: []string{ownID}},
+			spec: retaint,
+			now:  plan.Taints{All: taints(own), Restored: []string{ownID}},
+			want: plan.Taints{All: taints(own), Restored: []string{ownID}},
 		},
 		"a node that has recovered loses them": {
-			spec: retaint, now: plan.Taints{All: taints(own, foreign, valued), Restored: []string{valuedID, ownID}}, desired: plan.RemoveTaints,
-			want: plan.Taints{All: taints(foreign)},
+			spec:    retaint,
+			now:     plan.Taints{All: taints(own, foreign, valued), Restored: []string{valuedID, ownID}},
+			desired: plan.RemoveTaints,
+			want:    plan.Taints{All: taints(foreign)},
 		},
 		"the spec is back to Report": {
-			spec: report, now: plan.Taints{All: taints(own, valued), Restored: []string{ownID}}, desired: plan.RestoreTaints, want: plan.Taints{All: taints(valued)},
+			spec:    report,
+			now:     plan.Taints{All: taints(own, valued), Restored: []string{ownID}},
+			desired: plan.RestoreTaints,
+			want:    plan.Taints{All: taints(valued)},
 		},
 		"the spec no longer names one of them": {
-			spec: v1.NodeStartupSpec{Taints: named(own), OnFailure: v1.OnFailureTaint}, now: plan.Taints{All: taints(own, valued), Restored: []string{valuedID, ownID}},
+			spec: v1.NodeStartupSpec{Taints: named(own), OnFailure: v1.OnFailureTaint},
+			now:  plan.Taints{All: taints(own, valued), Restored: []string{valuedID, ownID}},
 			want: plan.Taints{All: taints(own), Restored: []string{ownID}},
 		},
 		"the policy is deleted: taints of others stay": {
@@ -87,7 +115,10 @@ func TestStartupTaints(t *testing.T) {
 			want: plan.Taints{All: taints(foreign, evicting)},
 		},
 		"a node is excluded while it starts": {
-			spec: retaint, now: plan.Taints{All: taints(own, valued), Restored: []string{valuedID}}, desired: plan.ReleaseTaints, want: plan.Taints{All: taints(own)},
+			spec:    retaint,
+			now:     plan.Taints{All: taints(own, valued), Restored: []string{valuedID}},
+			desired: plan.ReleaseTaints,
+			want:    plan.Taints{All: taints(own)},
 		},
 		"another writer removed it": {spec: retaint, now: plan.Taints{Restored: []string{ownID}}, want: plan.Taints{}},
 	}
