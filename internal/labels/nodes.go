@@ -85,7 +85,7 @@ const (
 	Runtime = "nvidia.com/gpu-operator.runtime"
 	// AnchorPrefix precedes the name of an operand in the label that keeps the operand's pod on a node which has lost
 	// another label that the pod's DaemonSet selects by. The node controller writes it beside those, and takes it off
-	// with them. Its value is the kind of the node, see operand.Kind: the driver pool, or the layout of the container
+	// with them. Its value is the variant of the node (operand.Variant): the driver pool, or the layout of the container
 	// runtime. It has another prefix than those, so that who removes all labels of nvidia.com/ leaves it.
 	AnchorPrefix = "clusterpolicy.github.io/"
 	// DriverAnchor is the anchor of the driver, which has the value of Pool.
