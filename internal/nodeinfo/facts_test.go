@@ -101,7 +101,7 @@ func TestPools(t *testing.T) {
 	rhel := nodeinfo.Facts{HasGPU: true, OSID: "rhel", OSVersion: "9.4", Architecture: "amd64"}
 	minor := rhel
 	minor.OSVersion = "9.6"
-	lost := nodeinfo.Facts{WasGPU: true, Pool: "ubuntu24.04-amd64"}
+	noFacts := nodeinfo.Facts{WasGPU: true, Pool: "ubuntu24.04-amd64"}
 	unknown := nodeinfo.Facts{HasGPU: true}
 	cpuOnly := ubuntu
 	cpuOnly.HasGPU = false
@@ -123,7 +123,7 @@ func TestPools(t *testing.T) {
 			want:  []nodeinfo.Pool{{Name: "rhel9-amd64", OSTag: "rhel9", Nodes: 2}},
 		},
 		"a node whose discovery labels are missing still counts": {
-			nodes: []nodeinfo.Facts{ubuntu, lost},
+			nodes: []nodeinfo.Facts{ubuntu, noFacts},
 			want:  []nodeinfo.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04", Nodes: 2}},
 		},
 		"nodes without GPU, without facts or excluded make no pool": {

@@ -87,7 +87,7 @@ func TestMPSDaemonStage(t *testing.T) {
 	}
 }
 
-// beside is the operand's stage beside the ladder; nil if the node does not need it.
+// otherOperand returns the operand's stage among the other operands; nil if the node does not need it.
 func otherOperand(node plan.Node, name operand.Name) *plan.NodeStage {
 	for _, stage := range node.OtherOperands {
 		if stage.Operand == name {

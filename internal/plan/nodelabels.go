@@ -17,22 +17,22 @@ import (
 // handler for their RuntimeClass, and the kubelet retries a failed pod only after 10 to 15 s. An existing label stays
 // even if the injector fails later.
 func (d *Decisions) NodeLabels(facts nodeinfo.Facts, current map[string]string, running Running) map[string]*string {
-	wanted := d.deployLabels(facts)
-	changes := d.staleDeployLabels(current, wanted)
+	desired := d.deployLabels(facts)
+	changes := d.staleDeployLabels(current, desired)
 	set := func(key, value string) {
 		if current[key] != value {
 			changes[key] = &value
 		}
 	}
 	set(labels.GPUPresent, labels.True)
-	for _, key := range d.dueDeployLabels(facts, current, wanted, running) {
+	for _, key := range d.dueDeployLabels(facts, current, desired, running) {
 		set(key, labels.True)
 	}
 	for key, value := range d.defaults(facts, current) {
 		set(key, value)
 	}
 	variants := d.variantLabels(facts, running.Driver)
-	d.addAnchors(variants, wanted)
+	d.addAnchors(variants, desired)
 	for key, value := range variants {
 		if _, there := current[key]; value == "" && there {
 			changes[key] = nil
@@ -44,11 +44,11 @@ func (d *Decisions) NodeLabels(facts nodeinfo.Facts, current map[string]string, 
 }
 
 // staleDeployLabels removes the deploy labels that the operator wrote and that the node must no longer have.
-func (d *Decisions) staleDeployLabels(current map[string]string, wanted map[string]operand.Choice) map[string]*string {
+func (d *Decisions) staleDeployLabels(current map[string]string, desired map[string]operand.Choice) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
 		// An operand that cannot be served on the node keeps its label: a fact may be missing for a moment only.
-		if _, stays := wanted[key]; !stays && isOwnDeployLabel(d.Catalogue, key, value) {
+		if _, stays := desired[key]; !stays && isOwnDeployLabel(d.Catalogue, key, value) {
 			changes[key] = nil
 		}
 	}
@@ -57,10 +57,10 @@ func (d *Decisions) staleDeployLabels(current map[string]string, wanted map[stri
 
 // dueDeployLabels returns the missing deploy labels whose pods can be started on the node.
 func (d *Decisions) dueDeployLabels(
-	facts nodeinfo.Facts, current map[string]string, wanted map[string]operand.Choice, running Running,
+	facts nodeinfo.Facts, current map[string]string, desired map[string]operand.Choice, running Running,
 ) []string {
 	var missing []string
-	for key, choice := range wanted {
+	for key, choice := range desired {
 		// Another writer, or a user, has set any other value but the empty one.
 		if choice == operand.Install && current[key] == "" {
 			missing = append(missing, key)
@@ -138,32 +138,32 @@ func variantOf(o *operand.Operand, variants map[string]string) (string, bool) {
 
 // defaults returns the default labels of the node's operands that are missing on it.
 func (d *Decisions) defaults(facts nodeinfo.Facts, current map[string]string) map[string]string {
-	wanted := map[string]string{}
+	desired := map[string]string{}
 	nodePool := d.poolOf(facts)
 	for _, o := range d.Catalogue {
 		if o.Labels == nil || facts.Excluded || d.decision(&o, nodePool).Choice != operand.Install ||
 			d.serves(o, facts).Choice != operand.Install {
 			continue
 		}
-		maps.Copy(wanted, o.Labels(d.inputFor(nodePool)))
+		maps.Copy(desired, o.Labels(d.inputFor(nodePool)))
 	}
-	maps.DeleteFunc(wanted, func(key, _ string) bool { return current[key] != "" })
-	return wanted
+	maps.DeleteFunc(desired, func(key, _ string) bool { return current[key] != "" })
+	return desired
 }
 
 // deployLabels returns the deploy labels that a node is to have (Install), or to keep if it has them (Invalid).
 func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Choice {
-	wanted := map[string]operand.Choice{}
+	desired := map[string]operand.Choice{}
 	if facts.Excluded {
-		return wanted
+		return desired
 	}
 	for _, o := range d.Catalogue {
 		if choice := d.serves(o, facts).Choice; choice != operand.Absent {
-			wanted[o.Name.DeployLabel()] = choice
+			desired[o.Name.DeployLabel()] = choice
 		}
 	}
-	wanted[labels.DeployClient] = operand.Install
-	return wanted
+	desired[labels.DeployClient] = operand.Install
+	return desired
 }
 
 // ReleasedLabels returns the changes that remove the labels which the operator wrote, and no others. present is the new

@@ -100,9 +100,9 @@ func (d *Decisions) inputOf(node nodeinfo.Facts) operand.Input { return d.inputF
 // poolLabels returns the labels by which the DaemonSets of pools select their nodes. A label with an empty value is to
 // be removed. If the pool is invalid for an operand, the node keeps the label that it has.
 func (d *Decisions) poolLabels(pool *NodePool) map[string]string {
-	wanted := map[string]string{labels.NodePool: ""}
+	desired := map[string]string{labels.NodePool: ""}
 	if pool != nil {
-		wanted[labels.NodePool] = pool.Name
+		desired[labels.NodePool] = pool.Name
 	}
 	for i := range d.Catalogue {
 		o := &d.Catalogue[i]
@@ -110,12 +110,12 @@ func (d *Decisions) poolLabels(pool *NodePool) map[string]string {
 		switch {
 		case key == "":
 		case pool == nil || !o.VariesIn(pool.NodePoolSpec):
-			wanted[key] = ""
+			desired[key] = ""
 		case d.decision(o, pool).Choice != operand.Invalid:
-			wanted[key] = pool.Name
+			desired[key] = pool.Name
 		}
 	}
-	return wanted
+	return desired
 }
 
 // refusesDriver reports whether the pool specifies an invalid driver.

@@ -47,11 +47,11 @@ func TestNodePoolLabels(t *testing.T) {
 		ownLabel + "pool-node-pool": set("a100"),
 		anchor + "driver":           set("ubuntu24.04-amd64-a100"),
 	}
-	gone := map[string]*string{}
+	withoutPool := map[string]*string{}
 	for key := range own {
-		gone[key] = removed
+		withoutPool[key] = removed
 	}
-	gone[anchor+"container-toolkit"] = set("containerd")
+	withoutPool[anchor+"container-toolkit"] = set("containerd")
 	moved := after(labelled(nil), merged(own, driver))
 	in := func(facts *nodeinfo.Facts) {
 		facts.Pool, facts.PoolNodePool, facts.NodePool = "ubuntu24.04-amd64-a100", "a100", "a100"
@@ -92,12 +92,12 @@ func TestNodePoolLabels(t *testing.T) {
 			current: labelled(nil),
 			want:    map[string]*string{ownLabel + "node-pool": set("b")},
 		},
-		"a removed pool, and a running driver": {facts: member(in), current: moved, hasDriverPod: true, want: gone},
+		"a removed pool, and a running driver": {facts: member(in), current: moved, hasDriverPod: true, want: withoutPool},
 		"a removed pool, and no driver": {
 			facts:   member(in),
 			current: moved,
 			want: merged(
-				gone,
+				withoutPool,
 				map[string]*string{
 					ownLabel + "pool":           set("ubuntu24.04-amd64"),
 					ownLabel + "pool-node-pool": removed,
