@@ -92,7 +92,7 @@ func TestPlanInputHasTheCluster(t *testing.T) {
 
 // The spec of a pool and the runtimes of the nodes may conflict, which the decisions cannot detect: what exists of the
 // operand stays.
-func TestAPoolThatContradictsTheRuntimesIsHeld(t *testing.T) {
+func TestPoolInConflictWithRuntimesIsHeld(t *testing.T) {
 	picky := operand.Operand{
 		Name: "picky", Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Decide: func(operand.Input) operand.Decision { return operand.Installed() },

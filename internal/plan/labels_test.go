@@ -227,10 +227,8 @@ func TestNodeLabels(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := decide(
-				t,
-				v1.ClusterPolicySpec{},
-			).NodeLabels(test.facts, test.current, plan.Running{Driver: test.hasDriverPod, Injector: true})
+			running := plan.Running{Driver: test.hasDriverPod, Injector: true}
+			got := decide(t, v1.ClusterPolicySpec{}).NodeLabels(test.facts, test.current, running)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

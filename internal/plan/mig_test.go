@@ -111,7 +111,7 @@ func TestLabelsOfTheMIGManager(t *testing.T) {
 }
 
 // While the MIG manager changes the MIG layout, the operands that use GPUs stay paused, whatever the facts are.
-func TestAPauseForAMIGChangeIsKept(t *testing.T) {
+func TestPauseForMIGChangeStays(t *testing.T) {
 	const paused = "paused-for-mig-change"
 	current := labelled(map[string]*string{migManager: set("true")})
 	for _, name := range []string{"device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm", "nvsm", "client"} {

@@ -155,15 +155,11 @@ func TestDriverOfARemovedPoolStays(t *testing.T) {
 	onlyMIG.Driver = nil
 	for name, in := range map[string]operand.Input{"no pool": withPools(), "no driver in the pool": withPools(onlyMIG)} {
 		t.Run(name, func(t *testing.T) {
-			expectDrivers(
-				t,
-				plan.Compute(plan.Decide(catalogue(t), in), nil, []nodeinfo.Facts{facts}),
-				map[string]string{},
-				true,
-			)
-			node := plan.Decide(catalogue(t), in).ForNode(facts)
+			decisions := plan.Decide(catalogue(t), in)
+			expectDrivers(t, plan.Compute(decisions, nil, []nodeinfo.Facts{facts}), map[string]string{}, true)
+			node := decisions.ForNode(facts)
 			if node.Pool.Name != "ubuntu24.04-amd64" {
-				t.Errorf("it belongs to %+v", node.Pool)
+				t.Errorf("the expected pool is %+v", node.Pool)
 			}
 			for _, stage := range node.Stages {
 				if stage.Expectation != plan.Expected {
@@ -172,14 +168,10 @@ func TestDriverOfARemovedPoolStays(t *testing.T) {
 			}
 		})
 	}
-	expectDrivers(
-		t,
-		plan.Compute(plan.Decide(catalogue(t), withPools(allFields)), nil, []nodeinfo.Facts{facts}),
-		map[string]string{
-			"ubuntu24.04-amd64-a100": "nvcr.io/nvidia/driver:590.44.01-ubuntu24.04",
-		},
-		false,
-	)
+	p := plan.Compute(plan.Decide(catalogue(t), withPools(allFields)), nil, []nodeinfo.Facts{facts})
+	expectDrivers(t, p, map[string]string{
+		"ubuntu24.04-amd64-a100": "nvcr.io/nvidia/driver:590.44.01-ubuntu24.04",
+	}, false)
 }
 
 // If a ConfigMap that only a pool references is missing, its nodes keep what they have, and others are not affected.

@@ -153,7 +153,7 @@ func TestPrecompiledPoolLabels(t *testing.T) {
 	}
 }
 
-func TestReleaseTakesThePoolOff(t *testing.T) {
+func TestReleaseRemovesPoolLabels(t *testing.T) {
 	got := plan.ReleasedLabels(catalogue(t), map[string]string{poolLabel: "p", kernelLabel: "k", coreOSLabel: "r"}, "")
 	want := map[string]*string{poolLabel: removed, kernelLabel: removed, coreOSLabel: removed}
 	if diff := cmp.Diff(want, got); diff != "" {
