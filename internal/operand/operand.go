@@ -64,7 +64,7 @@ type Operand struct {
 	Images []image.Default
 	// Requires are the operand's edges in the graph, which must be acyclic; see NewCatalogue.
 	Requires []Requirement
-	// Proves are the proofs that the operand's pods can write.
+	// Proves are the proofs of the markers that the operand's pods can write.
 	Proves []Proof
 	// Injected operands get the GPU from the container runtime. Their pods run with the RuntimeClass, and so cannot start
 	// before the toolkit works. Without one (Input.PodRuntimeClass) they start, but get no GPU until then.

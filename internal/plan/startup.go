@@ -35,31 +35,31 @@ type Taints struct {
 func StartupTaints(spec v1.NodeStartupSpec, now Taints, desired DesiredTaint) Taints {
 	var after Taints
 	for _, taint := range now.All {
-		named, back := IsStartupTaint(spec.Taints, taint), slices.Contains(now.Restored, taintID(taint))
+		named, added := IsStartupTaint(spec.Taints, taint), slices.Contains(now.Restored, taintID(taint))
 		switch {
-		case desired == RemoveTaints && (named || back), desired == ReleaseTaints && back:
+		case desired == RemoveTaints && (named || added), desired == ReleaseTaints && added:
 			continue
-		case back && desired != RemoveTaints && !(named && restored(spec, taint.Effect)):
+		case added && desired != RemoveTaints && !(named && mustRestore(spec, taint.Effect)):
 			// The spec no longer requires it.
 			continue
-		case back:
+		case added:
 			after.Restored = append(after.Restored, taintID(taint))
 		}
 		after.All = append(after.All, taint)
 	}
 	if desired == RestoreTaints {
-		after.put(spec)
+		after.restore(spec)
 	}
 	slices.Sort(after.Restored)
 	return after
 }
 
-// put adds the missing taints that the spec requires after a failure.
-func (t *Taints) put(spec v1.NodeStartupSpec) {
+// restore adds the missing taints that the spec requires after a failure.
+func (t *Taints) restore(spec v1.NodeStartupSpec) {
 	for _, specified := range spec.Taints {
 		taint := corev1.Taint{Key: specified.Key, Value: string(specified.Value), Effect: specified.Effect}
 		exists := func(have corev1.Taint) bool { return taintID(have) == taintID(taint) }
-		if restored(spec, taint.Effect) && !slices.ContainsFunc(t.All, exists) {
+		if mustRestore(spec, taint.Effect) && !slices.ContainsFunc(t.All, exists) {
 			t.All, t.Restored = append(t.All, taint), append(t.Restored, taintID(taint))
 		}
 	}
@@ -73,7 +73,7 @@ func IsStartupTaint(startup []v1.StartupTaint, taint corev1.Taint) bool {
 	})
 }
 
-func restored(spec v1.NodeStartupSpec, effect corev1.TaintEffect) bool {
+func mustRestore(spec v1.NodeStartupSpec, effect corev1.TaintEffect) bool {
 	return spec.OnFailure == v1.OnFailureTaint && effect == corev1.TaintEffectNoSchedule
 }
 
