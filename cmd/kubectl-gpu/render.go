@@ -198,7 +198,7 @@ func aboutOperands(p plan.Plan) []string {
 		}
 	}
 	for _, pool := range p.NodePools {
-		if pool.Refused.Verdict != operand.Install {
+		if pool.Refused.Choice != operand.Install {
 			sentences = append(sentences,
 				fmt.Sprintf("node pool %s would have no effect: %s (%s)", pool.Name, pool.Refused.Message, pool.Refused.Reason))
 		}
@@ -223,11 +223,11 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 			continue
 		}
 		node := p.ForNode(facts)
-		if node.Refused.Verdict != operand.Install {
+		if node.Refused.Choice != operand.Install {
 			sentences = append(sentences, fmt.Sprintf("node %s would run nothing: %s", facts.Name, node.Refused.Message))
 			continue
 		}
-		for _, rung := range append(node.Rungs, node.Beside...) {
+		for _, rung := range append(node.Stages, node.OtherOperands...) {
 			if why := whyNot(rung); why != "" && !held[rung.Operand] {
 				sentences = append(sentences, fmt.Sprintf("node %s would not run %s: %s", facts.Name, rung.Operand, why))
 			}
@@ -237,8 +237,8 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 }
 
 // whyNot returns why an operand does not run on its node; empty if it does.
-func whyNot(rung plan.Rung) string {
-	switch rung.Need {
+func whyNot(rung plan.NodeStage) string {
+	switch rung.Expectation {
 	case plan.HostProvides:
 		return "the host provides it"
 	case plan.OptedOut, plan.Paused, plan.NotPossible:
@@ -257,7 +257,7 @@ func invalid(p plan.Plan) error {
 		}
 	}
 	for _, pool := range p.NodePools {
-		if pool.Refused.Verdict == operand.Invalid {
+		if pool.Refused.Choice == operand.Invalid {
 			names = append(names, "node pool "+pool.Name)
 		}
 	}

@@ -72,7 +72,7 @@ func Node(in Input) Assessment {
 	switch {
 	case in.Plan.Facts.Excluded:
 		assessment.NodeVerdict = excluded()
-	case in.Plan.Refused.Verdict == operand.Invalid:
+	case in.Plan.Refused.Choice == operand.Invalid:
 		assessment.NodeVerdict = refused(in.Plan.Refused)
 	case in.Plan.Unselected != "":
 		assessment.NodeVerdict = unselected(in.Plan)
@@ -88,12 +88,12 @@ func Node(in Input) Assessment {
 
 // assess is the chain of checks of a node that operands serve.
 func (a *Assessment) assess(in Input) {
-	verdict := func(rung plan.Rung) readiness.Verdict {
-		return in.Stack.awaitHandler(rung, in.Plan.Rungs, in.Pods, assessRung(rung, in))
+	verdict := func(rung plan.NodeStage) readiness.Verdict {
+		return in.Stack.awaitHandler(rung, in.Plan.Stages, in.Pods, assessRung(rung, in))
 	}
 	a.climb(in, verdict)
-	for _, rung := range in.Plan.Beside {
-		if rung.Need != plan.OptedOut && rung.Need != plan.HostProvides {
+	for _, rung := range in.Plan.OtherOperands {
+		if rung.Expectation != plan.OptedOut && rung.Expectation != plan.HostProvides {
 			a.Operands[rung.Operand] = verdict(rung)
 		}
 	}
@@ -125,20 +125,20 @@ func Undiscovered(catalogue operand.Catalogue, pods Pods, now time.Time) map[ope
 }
 
 // climb assesses the rungs of the ladder.
-func (a *Assessment) climb(in Input, verdict func(plan.Rung) readiness.Verdict) {
+func (a *Assessment) climb(in Input, verdict func(plan.NodeStage) readiness.Verdict) {
 	rungs := []readiness.Rung{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(in.Node)}}
 	optedOut, plugin := "", operand.Name("")
-	for _, rung := range in.Plan.Rungs {
+	for _, rung := range in.Plan.Stages {
 		if in.Plan.NeedsAllocatable && rung.Stage == v1.StageValidated {
 			rungs = append(rungs, allocatable(in, plugin, optedOut))
 		}
-		if rung.Need == plan.OptedOut {
+		if rung.Expectation == plan.OptedOut {
 			optedOut = rung.Message
 		} else if rung.Stage == v1.StageDevicePlugin {
 			plugin = rung.Operand
 		}
 		found := verdict(rung)
-		if rung.Need == plan.Expected || rung.Need == plan.Paused {
+		if rung.Expectation == plan.Expected || rung.Expectation == plan.Paused {
 			a.Operands[rung.Operand] = found
 		}
 		rungs = append(rungs, readiness.Rung{Stage: rung.Stage, Operand: string(rung.Operand), Verdict: found})
@@ -187,9 +187,9 @@ func allocatable(in Input, plugin operand.Name, optedOut string) readiness.Rung 
 	return rung
 }
 
-func assessRung(rung plan.Rung, in Input) readiness.Verdict {
+func assessRung(rung plan.NodeStage, in Input) readiness.Verdict {
 	pod := in.Pods[rung.Operand]
-	switch rung.Need {
+	switch rung.Expectation {
 	case plan.HostProvides, plan.OptedOut:
 		return readiness.Verdict{}
 	case plan.Paused:

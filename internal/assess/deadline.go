@@ -20,8 +20,8 @@ func (a *Assessment) checkDeadlines(in Input) {
 		since = in.Before.Since
 	}
 	if a.Ready() {
-		for _, rung := range in.Plan.Beside {
-			if verdict, expected := a.Operands[rung.Operand]; expected && rung.Need == plan.Expected {
+		for _, rung := range in.Plan.OtherOperands {
+			if verdict, expected := a.Operands[rung.Operand]; expected && rung.Expectation == plan.Expected {
 				from := times.Later(since, unready(in.Pods[rung.Operand]))
 				a.Operands[rung.Operand] = readiness.Within(in.Plan.Spec.Deadline(""), verdict, from, in.Now)
 			}
@@ -31,7 +31,7 @@ func (a *Assessment) checkDeadlines(in Input) {
 	if a.Reason == v1.ReasonOperandPaused {
 		return // Whoever has paused it decides when it goes on.
 	}
-	for _, rung := range in.Plan.Rungs {
+	for _, rung := range in.Plan.Stages {
 		if pod := in.Pods[rung.Operand]; pod != nil && rung.Stage.Before(a.Stage) {
 			since = times.Later(since, readiness.ReadySince(pod))
 		}

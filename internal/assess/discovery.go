@@ -18,10 +18,10 @@ import (
 // whether it needs them is unknown. A failure comes before it.
 func (a *Assessment) checkDiscovery(in Input) {
 	since, err := time.Parse(time.RFC3339, in.Node.Annotations[labels.DiscoveryMissingSince])
-	if err != nil || in.Plan.Missing == "" {
+	if err != nil || in.Plan.MissingLabels == "" {
 		return
 	}
-	says := fmt.Sprintf("%s since %s; %s", in.Plan.Missing, since.UTC().Format(time.RFC3339), outlook(in.Plan, in.Node, since))
+	says := fmt.Sprintf("%s since %s; %s", in.Plan.MissingLabels, since.UTC().Format(time.RFC3339), outlook(in.Plan, in.Node, since))
 	switch {
 	case a.State == readiness.Failed || a.Reason == v1.ReasonNodeNotReady:
 		// What follows the message may change with each attempt, and this does not.

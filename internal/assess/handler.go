@@ -13,9 +13,9 @@ import (
 // awaitHandler holds the stage Toolkit back where the toolkit is ready, as far as it has a probe, and the container
 // runtime makes no pods that need its handler. So a toolkit that hangs is told itself, rather than the operand
 // that cannot start for it. Where the runtime has made such a pod since the toolkit came up, the cause is another.
-func (s Stack) awaitHandler(rung plan.Rung, rungs []plan.Rung, pods Pods, verdict readiness.Verdict) readiness.Verdict {
+func (s Stack) awaitHandler(rung plan.NodeStage, rungs []plan.NodeStage, pods Pods, verdict readiness.Verdict) readiness.Verdict {
 	toolkit := pods[rung.Operand]
-	if rung.Stage != v1.StageToolkit || rung.Need != plan.Expected || toolkit == nil || verdict.State != readiness.Ready {
+	if rung.Stage != v1.StageToolkit || rung.Expectation != plan.Expected || toolkit == nil || verdict.State != readiness.Ready {
 		return verdict
 	}
 	class, up := "", readiness.ReadySince(toolkit)

@@ -14,7 +14,7 @@ import (
 )
 
 // missing reports why the node has no pod of a rung: another operand comes first, or what keeps the pod off.
-func (in Input) missing(rung plan.Rung) readiness.Verdict {
+func (in Input) missing(rung plan.NodeStage) readiness.Verdict {
 	if first := in.Pods[rung.After]; rung.After != "" && in.Node.Labels[rung.Operand.DeployLabel()] == "" &&
 		(first == nil || readiness.Pod(first, "", in.Now).State != readiness.Ready) {
 		return pending(fmt.Sprintf("waits for %s", rung.After))

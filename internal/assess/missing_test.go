@@ -38,7 +38,7 @@ func TestWhatComesAfterAnotherOperand(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := assess.Node(assess.Input{
-				Plan: plan.Node{Spec: effective.Of(v1.ClusterPolicySpec{}), Beside: []plan.Rung{{Operand: "dcgm-exporter", After: "container-toolkit"}}},
+				Plan: plan.Node{Spec: effective.Of(v1.ClusterPolicySpec{}), OtherOperands: []plan.NodeStage{{Operand: "dcgm-exporter", After: "container-toolkit"}}},
 				Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: test.labels}},
 				Pods: test.pods, Now: begin,
 			}).Operands["dcgm-exporter"]

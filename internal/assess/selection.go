@@ -21,13 +21,13 @@ func (a *Assessment) checkSelection(node plan.Node) {
 	if a.State != readiness.Ready || a.Reason != "" {
 		return
 	}
-	if node.Kept != "" {
-		a.Outdated, a.Reason, a.Message = true, v1.ReasonUpgradePending, node.Kept
+	if node.RetainedDriver != "" {
+		a.Outdated, a.Reason, a.Message = true, v1.ReasonUpgradePending, node.RetainedDriver
 		return
 	}
 	var off []string
 	why := ""
-	for _, rung := range slices.Concat(node.Rungs, node.Beside) {
+	for _, rung := range slices.Concat(node.Stages, node.OtherOperands) {
 		if rung.Reason == v1.ReasonNotSelected {
 			off, why = append(off, string(rung.Operand)), rung.Message
 		}

@@ -46,8 +46,8 @@ type Source struct {
 	Version string
 	// Decisions are nil in the zero Source, which is nothing's.
 	Decisions *plan.Decisions
-	// StayedAway is that of the facts, which time changes.
-	StayedAway bool
+	// SelectorLabelExpired is that of the facts, which time changes.
+	SelectorLabelExpired bool
 }
 
 // Labelled is a node whose labels are as they are to be.

@@ -30,7 +30,7 @@ type Fleet struct {
 	// alike are the operands of the last node on which all is well, and rungs those of the last plan: most nodes have the
 	// same, which are kept once.
 	alike map[operand.Name]readiness.Verdict
-	rungs []plan.Rung
+	rungs []plan.NodeStage
 }
 
 // New returns an empty Fleet.
@@ -111,10 +111,10 @@ func (f *Fleet) share(entry *Entry) {
 func (f *Fleet) Planned(from Source, node plan.Node) *Planned {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !slices.Equal(f.rungs, node.Rungs) {
-		f.rungs = node.Rungs
+	if !slices.Equal(f.rungs, node.Stages) {
+		f.rungs = node.Stages
 	}
-	node.Rungs = f.rungs
+	node.Stages = f.rungs
 	return &Planned{From: from, Node: node}
 }
 

@@ -8,73 +8,73 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-func TestPoolOfANode(t *testing.T) {
+func TestPoolOfFacts(t *testing.T) {
 	ubuntu := nodeinfo.Pool{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}
 	tests := map[string]struct {
 		facts     nodeinfo.Facts
 		tag       string
-		wanted    nodeinfo.Pool
+		expected  nodeinfo.Pool
 		effective nodeinfo.Pool
 	}{
 		"Ubuntu has images per minor version": {
-			facts:  nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64"},
-			tag:    "ubuntu24.04",
-			wanted: ubuntu, effective: ubuntu,
+			facts:    nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64"},
+			tag:      "ubuntu24.04",
+			expected: ubuntu, effective: ubuntu,
 		},
 		"RHEL has images per major version": {
 			facts:     nodeinfo.Facts{OSID: "rhel", OSVersion: "9.6", Architecture: "amd64"},
 			tag:       "rhel9",
-			wanted:    nodeinfo.Pool{Name: "rhel9-amd64", OSTag: "rhel9"},
+			expected:  nodeinfo.Pool{Name: "rhel9-amd64", OSTag: "rhel9"},
 			effective: nodeinfo.Pool{Name: "rhel9-amd64", OSTag: "rhel9"},
 		},
 		"Rocky has images per major version": {
 			facts:     nodeinfo.Facts{OSID: "rocky", OSVersion: "8.10", Architecture: "arm64"},
 			tag:       "rocky8",
-			wanted:    nodeinfo.Pool{Name: "rocky8-arm64", OSTag: "rocky8"},
+			expected:  nodeinfo.Pool{Name: "rocky8-arm64", OSTag: "rocky8"},
 			effective: nodeinfo.Pool{Name: "rocky8-arm64", OSTag: "rocky8"},
 		},
 		"Oracle Linux has images per major version": {
 			facts:     nodeinfo.Facts{OSID: "ol", OSVersion: "8.9", Architecture: "amd64"},
 			tag:       "ol8",
-			wanted:    nodeinfo.Pool{Name: "ol8-amd64", OSTag: "ol8"},
+			expected:  nodeinfo.Pool{Name: "ol8-amd64", OSTag: "ol8"},
 			effective: nodeinfo.Pool{Name: "ol8-amd64", OSTag: "ol8"},
 		},
 		"a major version without a minor one": {
 			facts:     nodeinfo.Facts{OSID: "rhel", OSVersion: "10", Architecture: "amd64"},
 			tag:       "rhel10",
-			wanted:    nodeinfo.Pool{Name: "rhel10-amd64", OSTag: "rhel10"},
+			expected:  nodeinfo.Pool{Name: "rhel10-amd64", OSTag: "rhel10"},
 			effective: nodeinfo.Pool{Name: "rhel10-amd64", OSTag: "rhel10"},
 		},
 		"the same system on another architecture is another pool": {
 			facts:     nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "arm64"},
 			tag:       "ubuntu24.04",
-			wanted:    nodeinfo.Pool{Name: "ubuntu24.04-arm64", OSTag: "ubuntu24.04"},
+			expected:  nodeinfo.Pool{Name: "ubuntu24.04-arm64", OSTag: "ubuntu24.04"},
 			effective: nodeinfo.Pool{Name: "ubuntu24.04-arm64", OSTag: "ubuntu24.04"},
 		},
 		"no ID":      {facts: nodeinfo.Facts{OSVersion: "24.04", Architecture: "amd64"}},
 		"no version": {facts: nodeinfo.Facts{OSID: "ubuntu", Architecture: "amd64"}},
-		"no architecture gives no pool, though a tag": {
+		"no architecture: a tag, but no pool": {
 			facts: nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04"}, tag: "ubuntu24.04",
 		},
-		"nothing known": {},
-		"lost discovery labels leave the node in the pool that it is labelled with": {
+		"no facts": {},
+		"missing discovery labels leave the node in the pool that it is labelled with": {
 			facts: nodeinfo.Facts{Pool: "ubuntu24.04-amd64"}, effective: ubuntu,
 		},
-		"another system leaves the node in its pool until an upgrade moves it": {
+		"another operating system leaves the node in its pool until an upgrade moves it": {
 			facts:     nodeinfo.Facts{OSID: "ubuntu", OSVersion: "26.04", Architecture: "amd64", Pool: "ubuntu24.04-amd64"},
 			tag:       "ubuntu26.04",
-			wanted:    nodeinfo.Pool{Name: "ubuntu26.04-amd64", OSTag: "ubuntu26.04"},
+			expected:  nodeinfo.Pool{Name: "ubuntu26.04-amd64", OSTag: "ubuntu26.04"},
 			effective: ubuntu,
 		},
-		"a label that names no pool is as good as none": {
-			facts:  nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Pool: "nonsense"},
-			tag:    "ubuntu24.04",
-			wanted: ubuntu, effective: ubuntu,
+		"a label that names no pool is ignored": {
+			facts:    nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Pool: "nonsense"},
+			tag:      "ubuntu24.04",
+			expected: ubuntu, effective: ubuntu,
 		},
-		"a label that starts with the separator is as good as none": {
+		"a label that starts with the separator is ignored": {
 			facts: nodeinfo.Facts{Pool: "-amd64"},
 		},
-		"a name with hyphens is cut at the last one": {
+		"a name with hyphens is split at the last one": {
 			facts:     nodeinfo.Facts{Pool: "opensuse-leap15.6-amd64"},
 			effective: nodeinfo.Pool{Name: "opensuse-leap15.6-amd64", OSTag: "opensuse-leap15.6"},
 		},
@@ -84,9 +84,9 @@ func TestPoolOfANode(t *testing.T) {
 			if got := test.facts.OSTag(); got != test.tag {
 				t.Errorf("OSTag %q, want %q", got, test.tag)
 			}
-			wanted, complete := test.facts.WantedPool(nodeinfo.PoolKey{})
-			if diff := cmp.Diff(test.wanted, wanted); diff != "" || complete != (test.wanted.Name != "") {
-				t.Errorf("WantedPool %v, -want +got:\n%s", complete, diff)
+			expected, complete := test.facts.ExpectedPool(nodeinfo.PoolKey{})
+			if diff := cmp.Diff(test.expected, expected); diff != "" || complete != (test.expected.Name != "") {
+				t.Errorf("ExpectedPool %v, -want +got:\n%s", complete, diff)
 			}
 			effective, complete := test.facts.EffectivePool(nodeinfo.PoolKey{})
 			if diff := cmp.Diff(test.effective, effective); diff != "" || complete != (test.effective.Name != "") {
@@ -101,7 +101,7 @@ func TestPools(t *testing.T) {
 	rhel := nodeinfo.Facts{HasGPU: true, OSID: "rhel", OSVersion: "9.4", Architecture: "amd64"}
 	minor := rhel
 	minor.OSVersion = "9.6"
-	lost := nodeinfo.Facts{WasGPU: true, Pool: "ubuntu24.04-amd64"}
+	noFacts := nodeinfo.Facts{WasGPU: true, Pool: "ubuntu24.04-amd64"}
 	unknown := nodeinfo.Facts{HasGPU: true}
 	cpuOnly := ubuntu
 	cpuOnly.HasGPU = false
@@ -122,8 +122,8 @@ func TestPools(t *testing.T) {
 			nodes: []nodeinfo.Facts{rhel, minor},
 			want:  []nodeinfo.Pool{{Name: "rhel9-amd64", OSTag: "rhel9", Nodes: 2}},
 		},
-		"a node that lost its discovery labels still counts": {
-			nodes: []nodeinfo.Facts{ubuntu, lost},
+		"a node whose discovery labels are missing still counts": {
+			nodes: []nodeinfo.Facts{ubuntu, noFacts},
 			want:  []nodeinfo.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04", Nodes: 2}},
 		},
 		"nodes without GPU, without facts or excluded make no pool": {
@@ -144,10 +144,10 @@ func TestManaged(t *testing.T) {
 		facts nodeinfo.Facts
 		want  bool
 	}{
-		"a node with a GPU":                      {nodeinfo.Facts{HasGPU: true}, true},
-		"a node that once had one":               {nodeinfo.Facts{WasGPU: true}, true},
-		"a node of which nothing is known":       {nodeinfo.Facts{}, false},
-		"a node that is discovered and has none": {nodeinfo.Facts{Discovered: true}, false},
+		"a node with a GPU":                 {nodeinfo.Facts{HasGPU: true}, true},
+		"a node labelled with a GPU before": {nodeinfo.Facts{WasGPU: true}, true},
+		"a node without labels":             {nodeinfo.Facts{}, false},
+		"a discovered node without GPU":     {nodeinfo.Facts{Discovered: true}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

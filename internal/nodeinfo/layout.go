@@ -15,32 +15,31 @@ const (
 	RuntimeDocker     = "docker"
 )
 
-// Distribution is who laid out a node's container runtime, as far as that differs from what the runtime
-// does by itself; empty for all others.
+// Distribution is the Kubernetes distribution that installed a node's container runtime, if its layout differs from the
+// runtime's defaults; empty for all others.
 type Distribution string
 
-// Layout is where a container runtime has its files on the host. The nodes of one layout share a
-// DaemonSet of the container toolkit. A path is empty where the runtime has no such file, or where it is
-// not known.
+// Layout is where a container runtime has its files on the host. The nodes of one layout share a DaemonSet of the
+// container toolkit. A path is empty if the runtime has no such file, or if it is unknown.
 type Layout struct {
-	// Name of the layout: the value of the node label that the DaemonSet selects, and the end of its name.
+	// Name of the layout: the value of the node label that the DaemonSet selects by, and the suffix of its name.
 	Name string
-	// Runtime is one of those above.
+	// Runtime is one of RuntimeContainerd, RuntimeCRIO and RuntimeDocker.
 	Runtime string
-	// Config is the file to which the toolkit adds the import of DropIn's directory, DropIn the file that it
-	// writes the runtimes to, Socket the container runtime's own.
+	// Config is the file to which the toolkit adds an import of DropIn's directory, DropIn the file to which it writes
+	// the runtimes, Socket the socket of the container runtime.
 	Config, DropIn, Socket string
-	// ConfigSource is where the toolkit reads the present configuration, and Executable the program that
-	// it asks for it, as RUNTIME_CONFIG_SOURCE and RUNTIME_EXECUTABLE_PATH. Empty for the toolkit's defaults.
+	// ConfigSource (RUNTIME_CONFIG_SOURCE) is where the toolkit reads the current configuration, and Executable
+	// (RUNTIME_EXECUTABLE_PATH) the program that prints it. Empty for the toolkit's defaults.
 	ConfigSource, Executable string
-	// HooksDir is where the runtime looks for OCI hooks.
+	// HooksDir is the runtime's directory of OCI hooks.
 	HooksDir string
-	// FindsToolkit: the distribution writes the runtime's configuration at each start, and adds the
-	// toolkit's runtimes by itself, by their default names and from their default directory.
+	// FindsToolkit: the distribution writes the runtime's configuration at each start, and adds the toolkit's runtimes
+	// itself, with their default names and from their default directory.
 	FindsToolkit bool
 }
 
-// Traits are what a Node says of the distribution that laid it out.
+// Traits are the properties of a Node that identify its distribution.
 type Traits struct {
 	// Kubelet, OSImage and RuntimeVersion are kubeletVersion, osImage and the version in
 	// containerRuntimeVersion of the node's nodeInfo.
@@ -49,7 +48,7 @@ type Traits struct {
 	Labels map[string]string
 }
 
-// DistributionOf recognises the distributions whose layouts differ. The first row that fits decides.
+// DistributionOf returns the distribution of a node, by the first row of layouts that matches; empty if none does.
 func DistributionOf(traits Traits) Distribution {
 	for _, row := range layouts {
 		if row.recognise != nil && row.recognise(traits) {
@@ -59,12 +58,11 @@ func DistributionOf(traits Traits) Distribution {
 	return ""
 }
 
-// layoutFor finds the layout of a runtime as a distribution lays it out. A distribution that does so with
-// one runtime only leaves the others as they are.
+// layoutFor returns the layout of a runtime in a distribution, or the runtime's default if the distribution has none.
 func layoutFor(distribution Distribution, runtime string) (Layout, bool) {
-	for _, wanted := range []Distribution{distribution, ""} {
+	for _, expected := range []Distribution{distribution, ""} {
 		for _, row := range layouts {
-			if row.distribution == wanted && row.Runtime == runtime {
+			if row.distribution == expected && row.Runtime == runtime {
 				return row.Layout, true
 			}
 		}
@@ -72,15 +70,14 @@ func layoutFor(distribution Distribution, runtime string) (Layout, bool) {
 	return Layout{}, false
 }
 
-// WantedLayout is the layout that the node's facts put it in, or false if its runtime is not one of
-// those that the toolkit can configure.
-func (f Facts) WantedLayout() (Layout, bool) { return layoutFor(f.Distribution, f.Runtime) }
+// ExpectedLayout returns the layout by the node's facts, or false if the toolkit cannot configure its runtime.
+func (f Facts) ExpectedLayout() (Layout, bool) { return layoutFor(f.Distribution, f.Runtime) }
 
-// EffectiveLayout is the same, and the layout that the node is labelled with as long as it does not say
-// which runtime it has.
+// EffectiveLayout returns the expected layout, or the one that the node is labelled with if the kubelet has not
+// reported the runtime yet.
 func (f Facts) EffectiveLayout() (Layout, bool) {
 	if f.Runtime != "" {
-		return f.WantedLayout()
+		return f.ExpectedLayout()
 	}
 	for _, row := range layouts {
 		if f.Layout != "" && row.Name == f.Layout {
@@ -90,7 +87,7 @@ func (f Facts) EffectiveLayout() (Layout, bool) {
 	return Layout{}, false
 }
 
-// Layouts are those of the managed nodes that operands may run on, each once, sorted by name.
+// Layouts returns the layouts of the managed nodes that operands may run on, each once, sorted by name.
 func Layouts(nodes []Facts) []Layout {
 	var found []Layout
 	for _, node := range nodes {
@@ -103,26 +100,25 @@ func Layouts(nodes []Facts) []Layout {
 	return found
 }
 
-func kubeletSays(part string) func(Traits) bool {
+func kubeletContains(part string) func(Traits) bool {
 	return func(n Traits) bool { return strings.Contains(n.Kubelet, part) }
 }
 
-func imageSays(part string) func(Traits) bool {
+func osImageStartsWith(part string) func(Traits) bool {
 	return func(n Traits) bool { return strings.HasPrefix(n.OSImage, part) }
 }
 
 func labelled(key string) func(Traits) bool {
-	return func(n Traits) bool { _, there := n.Labels[key]; return there }
+	return func(n Traits) bool { _, exists := n.Labels[key]; return exists }
 }
 
-// since recognises a kubelet of this release or a newer one.
+// since matches a kubelet of this release or a newer one.
 func since(minimum string, and func(Traits) bool) func(Traits) bool {
 	least := version.MustParseGeneric(minimum)
 	return func(n Traits) bool { return and(n) && atLeast(n.Kubelet, least) }
 }
 
-// runtimeSince recognises a container runtime of this version or a newer one, whichever runtime that is: the
-// row says which it is for.
+// runtimeSince matches a container runtime of this version or a newer one. It does not check which runtime that is.
 func runtimeSince(minimum string) func(Traits) bool {
 	least := version.MustParseGeneric(minimum)
 	return func(n Traits) bool { return atLeast(n.RuntimeVersion, least) }

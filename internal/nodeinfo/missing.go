@@ -1,8 +1,7 @@
 package nodeinfo
 
-// MissingLabels tells which discovery labels are away from a node that was found to have GPUs, in words;
-// empty if none. A restart of discovery takes them all, or brings them back one part after the other. What a
-// node has of operands stays meanwhile.
+// MissingLabels describes the discovery labels that are missing on a known GPU node; empty if none is. A restart of
+// discovery may remove them all and add them again one by one; the operands of the node stay meanwhile.
 func (f Facts) MissingLabels() string {
 	const among = " in its discovery labels"
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// Discovery may take away all labels, or a part of them, or give them other names.
+// Discovery may remove all labels or some of them, or rename them.
 func TestMissingLabels(t *testing.T) {
 	const feature = "feature.node.kubernetes.io/"
 	whole := map[string]string{
@@ -24,31 +24,59 @@ func TestMissingLabels(t *testing.T) {
 		with    map[string]string
 		want    string
 	}{
-		"all are there":              {},
-		"discovery starts anew":      {without: []string{"pci-10de.present", "kernel-version.full", "system-os_release.ID", "system-os_release.VERSION_ID"}, want: "no discovery labels"},
-		"all but the GPU":            {without: []string{"pci-10de.present"}, want: "no GPU in its discovery labels"},
-		"the GPU is said to be gone": {with: map[string]string{feature + "pci-10de.present": "false"}, want: "no GPU in its discovery labels"},
-		"one label is back, and no GPU": {
-			without: []string{"pci-10de.present", "system-os_release.ID", "system-os_release.VERSION_ID"}, want: "no GPU in its discovery labels",
+		"all labels": {},
+		"discovery restarts": {
+			without: []string{"pci-10de.present", "kernel-version.full", "system-os_release.ID", "system-os_release.VERSION_ID"},
+			want:    "no discovery labels",
 		},
-		"the GPU has a name with its class": {
+		"all but the GPU": {without: []string{"pci-10de.present"}, want: "no GPU in its discovery labels"},
+		"the GPU label is false": {
+			with: map[string]string{feature + "pci-10de.present": "false"},
+			want: "no GPU in its discovery labels",
+		},
+		"one label is back, but not that of the GPU": {
+			without: []string{
+				"pci-10de.present",
+				"system-os_release.ID",
+				"system-os_release.VERSION_ID",
+			}, want: "no GPU in its discovery labels",
+		},
+		"the GPU label has a device class": {
 			without: []string{"pci-10de.present"}, with: map[string]string{feature + "pci-0302_10de.present": "true"},
 		},
-		"the GPU has a name that nobody knows": {
-			without: []string{"pci-10de.present"}, with: map[string]string{feature + "pci-0302_10de_2330.present": "true"}, want: "no GPU in its discovery labels",
+		"the GPU label has an unknown format": {
+			without: []string{
+				"pci-10de.present",
+			}, with: map[string]string{feature + "pci-0302_10de_2330.present": "true"}, want: "no GPU in its discovery labels",
 		},
-		"the GPU without the operating system": {without: []string{"system-os_release.VERSION_ID"}, want: "no operating system in its discovery labels"},
-		"no kernel, which nothing asks for":    {without: []string{"kernel-version.full"}},
-		"no kernel, which the driver is for": {
-			without: []string{"kernel-version.full"}, with: map[string]string{"nvidia.com/gpu-operator.pool-kernel": "6.8.0-60-generic"},
+		"the GPU without the operating system": {
+			without: []string{"system-os_release.VERSION_ID"},
+			want:    "no operating system in its discovery labels",
+		},
+		"no kernel, which the pool does not have": {without: []string{"kernel-version.full"}},
+		"no kernel, which the pool has": {
+			without: []string{
+				"kernel-version.full",
+			}, with: map[string]string{"nvidia.com/gpu-operator.pool-kernel": "6.8.0-60-generic"},
 			want: "no kernel in its discovery labels",
 		},
-		"no release, which the driver is for": {
-			with: map[string]string{"nvidia.com/gpu-operator.pool-coreos": "418.94.202501221327-0"}, want: "no release of Red Hat CoreOS in its discovery labels",
+		"no release, which the pool has": {
+			with: map[string]string{
+				"nvidia.com/gpu-operator.pool-coreos": "418.94.202501221327-0",
+			}, want: "no release of Red Hat CoreOS in its discovery labels",
 		},
-		"a node that never had a driver pool": {without: []string{"system-os_release.ID"}, with: map[string]string{"nvidia.com/gpu-operator.pool": ""}},
-		"a node that was never known":         {without: []string{"pci-10de.present"}, with: map[string]string{"nvidia.com/gpu.present": ""}},
-		"a node that was given up":            {without: []string{"pci-10de.present"}, with: map[string]string{"nvidia.com/gpu.present": "false"}},
+		"a node that never had a driver pool": {
+			without: []string{"system-os_release.ID"},
+			with:    map[string]string{"nvidia.com/gpu-operator.pool": ""},
+		},
+		"a node without the label of GPU nodes": {
+			without: []string{"pci-10de.present"},
+			with:    map[string]string{"nvidia.com/gpu.present": ""},
+		},
+		"a released node": {
+			without: []string{"pci-10de.present"},
+			with:    map[string]string{"nvidia.com/gpu.present": "false"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +87,8 @@ func TestMissingLabels(t *testing.T) {
 				delete(labels, feature+key)
 			}
 			maps.Copy(labels, test.with)
-			g.Expect(observe.Facts(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}}).MissingLabels()).To(Equal(test.want))
+			g.Expect(observe.Facts(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}}).MissingLabels()).
+				To(Equal(test.want))
 		})
 	}
 }

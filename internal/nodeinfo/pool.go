@@ -10,39 +10,37 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
 )
 
-// Pool is a set of nodes that share a driver: same operating system, version and architecture, same
-// kernel where the driver's image holds modules for one kernel, and same release of Red Hat CoreOS where
-// they are built with the driver toolkit of that release.
+// Pool is a set of nodes that share a driver: same operating system, version and architecture, same kernel if the
+// driver's image has precompiled modules, and same release of Red Hat CoreOS if its driver toolkit builds them.
 type Pool struct {
 	// Name of the pool, such as ubuntu24.04-amd64 or ubuntu24.04-amd64-6.8.0-51-generic; a label value.
 	Name string
-	// OSTag is the end of the driver image's tag, such as ubuntu24.04.
+	// OSTag is the suffix of the driver image's tag, such as ubuntu24.04.
 	OSTag string
-	// Kernel that the image must be for; empty where it builds its modules on the node.
+	// Kernel of the precompiled modules in the image; empty if they are built on the node.
 	Kernel string
-	// CoreOS is the release of Red Hat CoreOS whose driver toolkit builds the modules; empty where none does.
+	// CoreOS is the release of Red Hat CoreOS whose driver toolkit builds the modules; empty if none does.
 	CoreOS string
-	// NodePool is the pool of spec.nodePools that says what driver it is; empty where that is spec.driver alone.
+	// NodePool is the pool of spec.nodePools that specifies the driver; empty if spec.driver alone does.
 	NodePool string
 	// Nodes in the pool.
 	Nodes int
 }
 
-// PoolKey tells what makes a pool.
+// PoolKey selects the facts that the nodes of a pool have in common.
 type PoolKey struct {
-	// Kernel is part of it: drivers are precompiled.
+	// Kernel: the kernel is part of the pool, as drivers are precompiled.
 	Kernel bool
-	// CoreOS: on nodes with Red Hat CoreOS its release is part of it, as the driver toolkit of OpenShift
-	// builds the drivers there.
+	// CoreOS: the release of Red Hat CoreOS is part of the pool, as OpenShift's driver toolkit builds the drivers.
 	CoreOS bool
-	// NodePool is the pool of spec.nodePools that says what driver the node gets, empty for none.
+	// NodePool is the pool of spec.nodePools that specifies the driver of the node, empty for none.
 	NodePool string
 }
 
 // majorOnly are the operating systems whose driver images are published per major version.
 var majorOnly = map[string]bool{"rhel": true, "rocky": true, "ol": true}
 
-// OSTag is the end of the tag of a driver image for the node, or empty if a fact is missing.
+// OSTag returns the suffix of the driver image's tag for the node, or empty if a fact is missing.
 func (f Facts) OSTag() string {
 	if f.OSID == "" || f.OSVersion == "" {
 		return ""
@@ -54,14 +52,14 @@ func (f Facts) OSTag() string {
 	return f.OSID + version
 }
 
-// WantedPool is the pool that the node's facts put it in, or false if a fact is missing.
-func (f Facts) WantedPool(key PoolKey) (Pool, bool) {
+// ExpectedPool returns the pool by the node's facts, or false if a fact is missing.
+func (f Facts) ExpectedPool(key PoolKey) (Pool, bool) {
 	pool, complete := f.factsPool(key)
-	// The name becomes a label value. What is none comes from labels that nobody's discovery writes.
+	// The name becomes a label value. Labels of a discovery never make it invalid, other labels may.
 	return pool, complete && len(validation.IsValidLabelValue(pool.Name)) == 0
 }
 
-// factsPool is the same whatever the name.
+// factsPool is ExpectedPool without validation of the name.
 func (f Facts) factsPool(key PoolKey) (Pool, bool) {
 	pool := Pool{OSTag: f.OSTag()}
 	byRelease := key.CoreOS && f.isCoreOS()
@@ -75,26 +73,26 @@ func (f Facts) factsPool(key PoolKey) (Pool, bool) {
 	case byRelease:
 		pool.CoreOS = f.OSTree
 	}
-	pool.Name = WithEnd(pool.OSTag+"-"+f.Architecture, endOf(pool.NodePool, pool.Kernel, pool.CoreOS))
+	pool.Name = WithSuffix(pool.OSTag+"-"+f.Architecture, poolSuffix(pool.NodePool, pool.Kernel, pool.CoreOS))
 	return pool, true
 }
 
-// isCoreOS tells whether the node runs Red Hat CoreOS. Its os-release says so up to OpenShift 4.18. From
-// 4.19 on it has the ID of Red Hat Enterprise Linux, and the name that the kubelet reports tells the two apart.
+// isCoreOS reports whether the node runs Red Hat CoreOS. Up to OpenShift 4.18 its os-release has an ID of its own. From
+// 4.19 on it has the ID of Red Hat Enterprise Linux, and only the kubelet's osImage differs.
 func (f Facts) isCoreOS() bool {
 	return f.OSID == "rhcos" || f.OSID == "rhel" && strings.HasPrefix(f.OSImage, "Red Hat Enterprise Linux CoreOS")
 }
 
-// endOf is what a pool's name has after the system and the architecture: the node pool, and the release of a
-// kernel or of CoreOS, of which a pool has one at most: a precompiled driver is not built. A node pool begins with
-// a letter and has no dot, and a release begins with a number and a dot, so that no two ends are the same.
-func endOf(nodePool, kernel, coreOS string) string {
+// poolSuffix returns what follows the system and the architecture in a pool's name: the node pool, and the release of
+// the kernel or of CoreOS, of which a pool has at most one. Suffixes are unique: the name of a node pool begins with a
+// letter and has no dot, and a release begins with a number and a dot.
+func poolSuffix(nodePool, kernel, coreOS string) string {
 	return strings.Trim(nodePool+"-"+cmp.Or(kernel, coreOS), "-")
 }
 
-// WithEnd is a name with that end, joined by a hyphen, as the value of a label. Where that is too long, a hash stands
-// for the end.
-func WithEnd(name, end string) string {
+// WithSuffix returns the name and the suffix joined by a hyphen, as a label value. If that is too long, it has a hash
+// of the suffix.
+func WithSuffix(name, end string) string {
 	if end == "" {
 		return name
 	}
@@ -104,23 +102,23 @@ func WithEnd(name, end string) string {
 	return name + "-" + digest.Of(end)
 }
 
-// EffectivePool is the pool whose driver the node has or will get: the one that it is labelled
-// with, as moving it to another is an upgrade; else the one that its facts put it in.
+// EffectivePool returns the pool whose driver the node has or will get: the one that it is labelled with, as a move to
+// another pool is an upgrade; else the expected one.
 func (f Facts) EffectivePool(key PoolKey) (Pool, bool) {
-	if wanted, complete := f.factsPool(key); complete && wanted.Name == f.Pool {
-		// The value of a label is a valid one. Most nodes have it, and validation costs more than all else here.
-		return wanted, true
+	if expected, complete := f.factsPool(key); complete && expected.Name == f.Pool {
+		// A label value is valid. This is the usual case, and validation would be the most expensive part.
+		return expected, true
 	}
 	if pool, found := f.labelledPool(); found {
 		return pool, true
 	}
-	return f.WantedPool(key)
+	return f.ExpectedPool(key)
 }
 
-// labelledPool is the pool that the node's labels name, whatever its facts are by now.
+// labelledPool returns the pool in the node's labels, whatever its current facts are.
 func (f Facts) labelledPool() (Pool, bool) {
 	name := f.Pool
-	if end := endOf(f.PoolNodePool, f.PoolKernel, f.PoolCoreOS); end != "" {
+	if end := poolSuffix(f.PoolNodePool, f.PoolKernel, f.PoolCoreOS); end != "" {
 		var found bool
 		if name, found = strings.CutSuffix(name, "-"+end); !found {
 			name, found = strings.CutSuffix(name, "-"+digest.Of(end))
@@ -130,15 +128,15 @@ func (f Facts) labelledPool() (Pool, bool) {
 		}
 	}
 	tag, architecture, found := cutLast(name, "-")
-	// The kubelet tells the architecture, and it never changes: another one shows that the label of the
-	// kernel, of the release or of the node pool is gone.
+	// The architecture is reported by the kubelet and never changes. If another one is parsed, the label of the kernel,
+	// of the release or of the node pool is missing.
 	if !found || f.Architecture != "" && architecture != f.Architecture {
 		return Pool{}, false
 	}
 	return Pool{Name: f.Pool, OSTag: tag, Kernel: f.PoolKernel, CoreOS: f.PoolCoreOS, NodePool: f.PoolNodePool}, true
 }
 
-// Pools groups the managed nodes that operands may run on, sorted by name. key tells what makes the pool of each.
+// Pools returns the pools of the managed nodes that operands may run on, sorted by name. key returns the key of a node.
 func Pools(nodes []Facts, key func(Facts) PoolKey) []Pool {
 	byName := map[string]*Pool{}
 	for _, node := range nodes {

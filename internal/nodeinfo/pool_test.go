@@ -11,7 +11,7 @@ import (
 
 var precompiled, toolkit = nodeinfo.PoolKey{Kernel: true}, nodeinfo.PoolKey{CoreOS: true}
 
-// all is the same key for each node.
+// all returns the same key for each node.
 func all(key nodeinfo.PoolKey) func(nodeinfo.Facts) nodeinfo.PoolKey {
 	return func(nodeinfo.Facts) nodeinfo.PoolKey { return key }
 }
@@ -34,25 +34,45 @@ func TestPoolsByKernel(t *testing.T) {
 		key   nodeinfo.PoolKey
 		want  nodeinfo.Pool
 	}{
-		"the kernel is part of the name":             {ubuntu, precompiled, pool},
-		"but not of a driver that is built":          {ubuntu, nodeinfo.PoolKey{}, built},
-		"a kernel too long for a label is hashed":    {in(nodeinfo.Pool{}, func(f *nodeinfo.Facts) { f.Kernel = long }), precompiled, hashed},
-		"no kernel, no pool":                         {in(nodeinfo.Pool{}, func(f *nodeinfo.Facts) { f.Kernel = "" }), precompiled, nodeinfo.Pool{}},
-		"lost facts leave the node in its pool":      {nodeinfo.Facts{Pool: pool.Name, PoolKernel: kernel}, precompiled, pool},
-		"the same of a hashed kernel":                {nodeinfo.Facts{Pool: hashed.Name, PoolKernel: long}, precompiled, hashed},
-		"another kernel leaves the node in its pool": {in(pool, func(f *nodeinfo.Facts) { f.Kernel = "6.8.0-52-generic" }), precompiled, pool},
-		"the same from a hashed kernel":              {in(hashed, func(*nodeinfo.Facts) {}), precompiled, hashed},
-		"a switch to precompiled leaves it there":    {in(built, func(*nodeinfo.Facts) {}), precompiled, built},
-		"and so does one back":                       {in(pool, func(*nodeinfo.Facts) {}), nodeinfo.PoolKey{}, pool},
+		"the kernel is part of the name": {ubuntu, precompiled, pool},
+		"not if the driver is built":     {ubuntu, nodeinfo.PoolKey{}, built},
+		"a kernel too long for a label is hashed": {
+			in(nodeinfo.Pool{}, func(f *nodeinfo.Facts) { f.Kernel = long }),
+			precompiled,
+			hashed,
+		},
+		"no kernel, no pool": {
+			in(nodeinfo.Pool{}, func(f *nodeinfo.Facts) { f.Kernel = "" }),
+			precompiled,
+			nodeinfo.Pool{},
+		},
+		"missing facts leave the node in its pool": {
+			nodeinfo.Facts{Pool: pool.Name, PoolKernel: kernel},
+			precompiled,
+			pool,
+		},
+		"missing facts and a hashed kernel": {
+			nodeinfo.Facts{Pool: hashed.Name, PoolKernel: long},
+			precompiled,
+			hashed,
+		},
+		"another kernel leaves the node in its pool": {
+			in(pool, func(f *nodeinfo.Facts) { f.Kernel = "6.8.0-52-generic" }),
+			precompiled,
+			pool,
+		},
+		"another kernel than the hashed one":            {in(hashed, func(*nodeinfo.Facts) {}), precompiled, hashed},
+		"a switch to precompiled leaves it in its pool": {in(built, func(*nodeinfo.Facts) {}), precompiled, built},
+		"so does a switch back":                         {in(pool, func(*nodeinfo.Facts) {}), nodeinfo.PoolKey{}, pool},
 		"a kernel with an architecture in its name": {
 			nodeinfo.Facts{Architecture: "amd64", Pool: "debian12-amd64-6.1.0-13-amd64", PoolKernel: "6.1.0-13-amd64"},
 			precompiled, nodeinfo.Pool{Name: "debian12-amd64-6.1.0-13-amd64", OSTag: "debian12", Kernel: "6.1.0-13-amd64"},
 		},
-		"a label without its kernel says nothing": {
+		"a label without its kernel is ignored": {
 			in(nodeinfo.Pool{Name: pool.Name}, func(f *nodeinfo.Facts) { f.Kernel = "6.8.0-52-generic" }), precompiled,
 			nodeinfo.Pool{Name: "ubuntu24.04-amd64-6.8.0-52-generic", OSTag: "ubuntu24.04", Kernel: "6.8.0-52-generic"},
 		},
-		"nor does one with the kernel of another": {nodeinfo.Facts{Pool: pool.Name, PoolKernel: "other"}, precompiled, nodeinfo.Pool{}},
+		"so is one with another kernel": {nodeinfo.Facts{Pool: pool.Name, PoolKernel: "other"}, precompiled, nodeinfo.Pool{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +88,7 @@ func TestPoolsByKernel(t *testing.T) {
 }
 
 // Nodes that differ in system, kernel or architecture never share a driver.
-func TestPoolsTellNodesApart(t *testing.T) {
+func TestPoolsSeparateNodes(t *testing.T) {
 	node := func(id, version, architecture, kernel string) nodeinfo.Facts {
 		return nodeinfo.Facts{HasGPU: true, OSID: id, OSVersion: version, Architecture: architecture, Kernel: kernel}
 	}
@@ -90,7 +110,7 @@ func TestPoolsTellNodesApart(t *testing.T) {
 	}
 }
 
-// coreOS is a node of OpenShift up to 4.18.
+// coreOS is a node of OpenShift 4.18 or older.
 func coreOS(release string) nodeinfo.Facts {
 	return nodeinfo.Facts{HasGPU: true, OSID: "rhcos", OSVersion: "4.18", Architecture: "amd64", OSTree: release}
 }
@@ -115,18 +135,30 @@ func TestPoolsByReleaseOfCoreOS(t *testing.T) {
 		key   nodeinfo.PoolKey
 		want  nodeinfo.Pool
 	}{
-		"the release is part of the name":       {coreOS(release), toolkit, pool},
-		"but not where the node builds alone":   {coreOS(release), nodeinfo.PoolKey{}, plain},
-		"no release, no pool":                   {coreOS(""), toolkit, nodeinfo.Pool{}},
-		"CoreOS with the ID of RHEL":            {newer, toolkit, nodeinfo.Pool{Name: "rhel9-arm64-9.6.20260504-0", OSTag: "rhel9", CoreOS: "9.6.20260504-0"}},
-		"RHEL of image mode, which has one too": {rhel, toolkit, nodeinfo.Pool{Name: "rhel9-arm64", OSTag: "rhel9"}},
-		"a release too long for a label":        {coreOS(long), toolkit, nodeinfo.Pool{Name: "rhcos4.18-amd64-79da5c5e1916575f", OSTag: "rhcos4.18", CoreOS: long}},
-		"another release leaves it there":       {labelled(coreOS("418.94.202502000000-0"), pool), toolkit, pool},
-		"lost facts leave it there":             {labelled(nodeinfo.Facts{}, pool), toolkit, pool},
-		"a switch to the toolkit leaves it":     {labelled(coreOS(release), plain), toolkit, plain},
-		"and so does one back":                  {labelled(coreOS(release), pool), nodeinfo.PoolKey{}, pool},
-		"a switch to precompiled leaves it":     {labelled(coreOS(release), pool), precompiled, pool},
-		"a label without its release":           {labelled(coreOS("418.94.202502000000-0"), nodeinfo.Pool{Name: pool.Name}), nodeinfo.PoolKey{}, plain},
+		"the release is part of the name": {coreOS(release), toolkit, pool},
+		"not without the driver toolkit":  {coreOS(release), nodeinfo.PoolKey{}, plain},
+		"no release, no pool":             {coreOS(""), toolkit, nodeinfo.Pool{}},
+		"CoreOS with the ID of RHEL": {
+			newer,
+			toolkit,
+			nodeinfo.Pool{Name: "rhel9-arm64-9.6.20260504-0", OSTag: "rhel9", CoreOS: "9.6.20260504-0"},
+		},
+		"RHEL in image mode, which also has a release": {rhel, toolkit, nodeinfo.Pool{Name: "rhel9-arm64", OSTag: "rhel9"}},
+		"a release too long for a label": {
+			coreOS(long),
+			toolkit,
+			nodeinfo.Pool{Name: "rhcos4.18-amd64-79da5c5e1916575f", OSTag: "rhcos4.18", CoreOS: long},
+		},
+		"another release leaves it in its pool": {labelled(coreOS("418.94.202502000000-0"), pool), toolkit, pool},
+		"missing facts leave it in its pool":    {labelled(nodeinfo.Facts{}, pool), toolkit, pool},
+		"a switch to the toolkit does, too":     {labelled(coreOS(release), plain), toolkit, plain},
+		"so does a switch back":                 {labelled(coreOS(release), pool), nodeinfo.PoolKey{}, pool},
+		"a switch to precompiled does, too":     {labelled(coreOS(release), pool), precompiled, pool},
+		"a label without its release is ignored": {
+			labelled(coreOS("418.94.202502000000-0"), nodeinfo.Pool{Name: pool.Name}),
+			nodeinfo.PoolKey{},
+			plain,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -138,8 +170,7 @@ func TestPoolsByReleaseOfCoreOS(t *testing.T) {
 	}
 }
 
-// The labels that a node gets name its driver pool again, whatever the node's facts are by then, and no two pools
-// have one name.
+// The labels of a node identify its driver pool whatever its current facts are, and no two pools have the same name.
 func TestDriverPoolsOfNodePools(t *testing.T) {
 	plain := nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Kernel: "6.8.0-51-generic"}
 	arm := plain
@@ -150,16 +181,17 @@ func TestDriverPoolsOfNodePools(t *testing.T) {
 		for _, facts := range []nodeinfo.Facts{plain, arm, release} {
 			for _, key := range []nodeinfo.PoolKey{{}, {Kernel: true}, {CoreOS: true}} {
 				key.NodePool = nodePool
-				pool, complete := facts.WantedPool(key)
+				pool, complete := facts.ExpectedPool(key)
 				if !complete {
-					continue // CoreOS tells no kernel here.
+					continue // CoreOS has no kernel here.
 				}
 				if other, taken := names[pool.Name]; taken && other != pool {
-					t.Errorf("%+v and %+v have one name", pool, other)
+					t.Errorf("%+v and %+v have the same name", pool, other)
 				}
 				names[pool.Name] = pool
 				moved := facts
-				moved.Pool, moved.PoolKernel, moved.PoolCoreOS, moved.PoolNodePool = pool.Name, pool.Kernel, pool.CoreOS, pool.NodePool
+				moved.Pool, moved.PoolKernel = pool.Name, pool.Kernel
+				moved.PoolCoreOS, moved.PoolNodePool = pool.CoreOS, pool.NodePool
 				moved.OSVersion = "26.04"
 				if got, _ := moved.EffectivePool(nodeinfo.PoolKey{}); got != pool {
 					t.Errorf("the labels of %+v name %+v", pool, got)
@@ -171,6 +203,6 @@ func TestDriverPoolsOfNodePools(t *testing.T) {
 		t.Errorf("%d pools are too few", len(names))
 	}
 	if got := names["ubuntu24.04-amd64-a100-6.8.0-51-generic"]; got.NodePool != "a100" {
-		t.Errorf("there is no pool of that name: %+v", got)
+		t.Errorf("no pool has that name: %+v", got)
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 )
 
-// Catalogue is a list of operands, sorted where NewCatalogue made it: each after those that it requires.
+// Catalogue is a list of operands. NewCatalogue sorts it: each operand comes after those that it requires.
 type Catalogue []Operand
 
-// Find returns the operand of that name.
+// Find returns the operand with the name.
 func (c Catalogue) Find(name Name) (*Operand, bool) {
 	for i := range c {
 		if c[i].Name == name {
@@ -21,7 +21,7 @@ func (c Catalogue) Find(name Name) (*Operand, bool) {
 	return nil, false
 }
 
-// Uses are those of all operands, in all node pools, each object once.
+// Uses returns the objects that any operand uses, for nodes of any node pool, each once.
 func (c Catalogue) Uses(in Input) []Reference {
 	var all []Reference
 	add := func(o *Operand, in Input) {
@@ -36,14 +36,14 @@ func (c Catalogue) Uses(in Input) []Reference {
 		add(&c[i], in)
 		for _, pool := range pools {
 			if c[i].VariesIn(pool.NodePoolSpec) {
-				add(&c[i], in.In(pool))
+				add(&c[i], in.ForPool(pool))
 			}
 		}
 	}
 	return all
 }
 
-// SelectorKeys are the keys of the labels that any nodeSelector of the spec asks for.
+// SelectorKeys returns the label keys of all nodeSelectors of the spec.
 func (c Catalogue) SelectorKeys(in Input) map[string]bool {
 	keys := map[string]bool{}
 	for key := range in.Spec.DaemonSets.NodeSelector {
@@ -62,7 +62,7 @@ func (c Catalogue) SelectorKeys(in Input) map[string]bool {
 	return keys
 }
 
-// Images are the default images of all operands, by name, each once.
+// Images returns the default images of all operands, each once, sorted by name.
 func (c Catalogue) Images() []image.Default {
 	found := map[string]image.Default{}
 	for _, o := range c {

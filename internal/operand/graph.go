@@ -9,10 +9,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// NewCatalogue checks the graph of the operands and returns them in the order in which they are applied:
-// each after those that it requires, otherwise as they are listed. The catalogue is
-// checked whole and with each operand absent, as a spec may turn any of them off. An error is a
-// defect of the catalogue.
+// NewCatalogue returns the operands in the order in which they are applied: each after those that it requires,
+// otherwise as listed. It checks the graph as a whole and without each operand, as a spec may disable any of them. An
+// error is a defect of the catalogue.
 func NewCatalogue(operands ...Operand) (Catalogue, error) {
 	catalogue := Catalogue(operands)
 	if err := catalogue.checkNames(); err != nil {
@@ -50,8 +49,8 @@ func (c Catalogue) checkNames() error {
 			if !seen[r.On] {
 				return fmt.Errorf("operand %s requires %s, which is not in the catalogue", o.Name, r.On)
 			}
-			if r.Scope == Node && c.Provers(r.Marker) == nil {
-				return fmt.Errorf("operand %s waits for marker %s, which nobody writes", o.Name, r.Marker)
+			if r.Scope == Node && c.Writers(r.Marker) == nil {
+				return fmt.Errorf("operand %s waits for marker %s, which no operand writes", o.Name, r.Marker)
 			}
 		}
 	}
@@ -64,7 +63,7 @@ func (c Catalogue) sortByRequirement() (Catalogue, error) {
 	for len(sorted) < len(c) {
 		next, found := c.firstFree(placed)
 		if !found {
-			return nil, fmt.Errorf("operands require each other in a circle: %s", c.unplaced(placed))
+			return nil, fmt.Errorf("operands require each other in a cycle: %s", c.unplaced(placed))
 		}
 		placed[next.Name] = true
 		sorted = append(sorted, next)
@@ -88,7 +87,7 @@ func (c Catalogue) firstFree(placed map[Name]bool) (Operand, bool) {
 	return Operand{}, false
 }
 
-// predecessors are the operands that are applied before this one.
+// predecessors returns the operands that are applied before o.
 func (c Catalogue) predecessors(o Operand) []Name {
 	var names []Name
 	for _, r := range o.Requires {
@@ -115,55 +114,53 @@ func (c Catalogue) unplaced(placed map[Name]bool) string {
 	return strings.Join(names, ", ")
 }
 
-// Provers are the operands that can write the marker when the catalogue is what is installed, in its order;
-// the first one does.
-func (c Catalogue) Provers(marker labels.Marker) []Name {
-	var provers []Name
+// Writers returns the operands that can write the marker if exactly the catalogue is installed, in its order. The first
+// one does.
+func (c Catalogue) Writers(marker labels.Marker) []Name {
+	var writers []Name
 	for _, o := range c {
 		for _, proof := range o.Proves {
 			if proof.Marker != marker {
 				continue
 			}
-			if _, there := c.Find(proof.Of); there || !proof.OnlyWithOperand {
-				provers = append(provers, o.Name)
+			if _, exists := c.Find(proof.Of); exists || !proof.OnlyWithOperand {
+				writers = append(writers, o.Name)
 			}
 		}
 	}
-	return provers
+	return writers
 }
 
-// Proves tells for each marker that the operand can write whether it is its writer when these
-// operands are installed.
+// Proves reports for each marker that the operand can write whether it is the writer if exactly the catalogue is
+// installed.
 func (c Catalogue) Proves(o Operand) map[labels.Marker]bool {
 	proves := map[labels.Marker]bool{}
 	for _, proof := range o.Proves {
-		provers := c.Provers(proof.Marker)
-		proves[proof.Marker] = len(provers) > 0 && provers[0] == o.Name
+		writers := c.Writers(proof.Marker)
+		proves[proof.Marker] = len(writers) > 0 && writers[0] == o.Name
 	}
 	return proves
 }
 
-// Waits are the markers that the operand's pods wait for before their own containers run: those
-// of its node requirements that it does not prove itself.
+// Waits returns the markers that the operand's pods wait for in init containers: those of its node requirements that
+// it does not write itself.
 func (c Catalogue) Waits(o Operand) []labels.Marker {
 	var waits []labels.Marker
 	for _, r := range o.Requires {
 		if r.Scope != Node {
 			continue
 		}
-		provers := c.Provers(r.Marker)
-		if len(provers) > 0 && provers[0] != o.Name {
+		writers := c.Writers(r.Marker)
+		if len(writers) > 0 && writers[0] != o.Name {
 			waits = append(waits, r.Marker)
 		}
 	}
 	return waits
 }
 
-// checkStart builds the graph of what happens on a node when these operands are installed, and
-// refuses a circle: a prover that depends on what it proves, a pod whose GPUs come from an operand that
-// waits for it, or a discovery that waits for what it leads to. That a pod with a RuntimeClass does not
-// start before its GPUs can be injected is assumed of every injected pod: one without starts, and gets no
-// further.
+// checkStart returns an error if these operands wait for each other in a cycle on a node: a writer that depends on its
+// own marker, a pod that waits for an injector which waits for it, or a discovery operand that waits for an operand on
+// GPU nodes. It assumes that no injected pod starts before the injector is ready.
 func (c Catalogue) checkStart() error {
 	after := map[string][]string{}
 	for _, o := range c {
@@ -187,26 +184,26 @@ func (c Catalogue) checkStart() error {
 			}
 			node := markerNode(proof.Marker)
 			after[node] = append(after[node], before)
-			if _, there := c.Find(proof.Of); there {
+			if _, exists := c.Find(proof.Of); exists {
 				after[node] = append(after[node], "readiness of "+string(proof.Of))
 			}
 			before = node
 		}
 		after[ready] = append(after[ready], before)
 	}
-	return findCircle(after)
+	return findCycle(after)
 }
 
 func markerNode(m labels.Marker) string { return "marker " + string(m) }
 
-func findCircle(after map[string][]string) error {
+func findCycle(after map[string][]string) error {
 	done, onPath := map[string]bool{}, map[string]bool{}
 	var path []string
 	var visit func(string) error
 	visit = func(node string) error {
 		if onPath[node] {
-			circle := path[slices.Index(path, node):]
-			return fmt.Errorf("circle on the node: %s, which waits for %s", strings.Join(circle, ", which waits for "), node)
+			cycle := path[slices.Index(path, node):]
+			return fmt.Errorf("cycle on the node: %s, which waits for %s", strings.Join(cycle, ", which waits for "), node)
 		}
 		if done[node] {
 			return nil

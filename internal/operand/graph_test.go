@@ -31,10 +31,10 @@ func names(operands []operand.Operand) []operand.Name {
 	return result
 }
 
-// container marks operands with pods on GPU nodes.
+// container is the workload of operands with pods on GPU nodes.
 var container = []nodeinfo.Workload{nodeinfo.WorkloadContainer}
 
-// stack is a catalogue of the shape of the real one, with names that nobody else uses.
+// stack is a catalogue with the structure of the real one and names of its own.
 func stack() operand.Catalogue {
 	return operand.Catalogue{
 		{Name: "module"},
@@ -49,7 +49,7 @@ func stack() operand.Catalogue {
 			Requires: requires(inCluster("classes"), onNode("runtime", "r")),
 		},
 		{
-			Name: "judge", Injected: true,
+			Name: "validator", Injected: true,
 			Requires: requires(onNode("module", "m"), onNode("runtime", "r"), onNode("plugin", "p")),
 			Proves: proves(
 				operand.Proof{Marker: "m", Of: "module"},
@@ -70,29 +70,32 @@ func without(catalogue operand.Catalogue, name operand.Name) operand.Catalogue {
 	return rest
 }
 
-func TestSortPutsEachOperandAfterThoseThatItRequires(t *testing.T) {
+func TestCatalogueOrder(t *testing.T) {
 	tests := map[string]struct {
 		catalogue operand.Catalogue
 		want      []operand.Name
 	}{
-		"nothing": {},
+		"no operands": {},
 		"a sorted catalogue keeps its order": {
 			catalogue: stack(),
-			want:      []operand.Name{"module", "classes", "runtime", "plugin", "judge"},
+			want:      []operand.Name{"module", "classes", "runtime", "plugin", "validator"},
 		},
-		"an operand moves behind what it requires, and the others keep their order": {
+		"an operand comes after what it requires, and the others keep their order": {
 			catalogue: operand.Catalogue{
 				{Name: "c", Requires: requires(inCluster("a"))}, {Name: "b"}, {Name: "a"}, {Name: "d"},
 			},
 			want: []operand.Name{"b", "a", "c", "d"},
 		},
-		"discovery comes before what has pods on GPU nodes, and behind what it requires": {
+		"discovery comes before operands with pods on GPU nodes, and after what it requires": {
 			catalogue: operand.Catalogue{
-				{Name: "driver", Workloads: container}, {Name: "classes"}, {Name: "finder", Discovers: true, Requires: requires(inCluster("config"))}, {Name: "config"},
+				{
+					Name:      "driver",
+					Workloads: container,
+				}, {Name: "classes"}, {Name: "finder", Discovers: true, Requires: requires(inCluster("config"))}, {Name: "config"},
 			},
 			want: []operand.Name{"classes", "config", "finder", "driver"},
 		},
-		"a chain is turned around": {
+		"a chain is reversed": {
 			catalogue: operand.Catalogue{
 				{Name: "c", Requires: requires(inCluster("b"))}, {Name: "b", Requires: requires(inCluster("a"))}, {Name: "a"},
 			},
@@ -112,54 +115,54 @@ func TestSortPutsEachOperandAfterThoseThatItRequires(t *testing.T) {
 	}
 }
 
-func TestSortRefusesADefectiveCatalogue(t *testing.T) {
+func TestDefectiveCatalogues(t *testing.T) {
 	tests := map[string]struct {
 		catalogue operand.Catalogue
 		want      []string
 	}{
-		"a name that is not in the catalogue": {
-			catalogue: operand.Catalogue{{Name: "a", Requires: requires(inCluster("ghost"))}},
-			want:      []string{"operand a requires ghost, which is not in the catalogue"},
+		"a required name that is not in the catalogue": {
+			catalogue: operand.Catalogue{{Name: "a", Requires: requires(inCluster("unknown"))}},
+			want:      []string{"operand a requires unknown, which is not in the catalogue"},
 		},
-		"one that follows nobody": {
-			catalogue: operand.Catalogue{{Name: "a", Follows: "ghost"}},
-			want:      []string{"operand a follows ghost, which is not in the catalogue"},
+		"a followed name that is not in the catalogue": {
+			catalogue: operand.Catalogue{{Name: "a", Follows: "unknown"}},
+			want:      []string{"operand a follows unknown, which is not in the catalogue"},
 		},
-		"a discovery that requires what it leads to": {
+		"a discovery that requires an operand on GPU nodes": {
 			catalogue: operand.Catalogue{
 				{Name: "driver", Workloads: container}, {Name: "finder", Discovers: true, Requires: requires(inCluster("driver"))},
 			},
-			want: []string{"circle", "driver, finder"},
+			want: []string{"cycle", "driver, finder"},
 		},
-		"a discovery that waits on the node for what it leads to": {
+		"a discovery that waits on the node for an operand on GPU nodes": {
 			catalogue: operand.Catalogue{
 				{Name: "module"},
 				{Name: "finder", Discovers: true, Requires: requires(onNode("module", "m"))},
 				{Name: "runtime", Workloads: container, Proves: proves(operand.Proof{Marker: "m", Of: "module"})},
 			},
-			want: []string{"circle on the node", "start of finder", "marker m", "start of runtime"},
+			want: []string{"cycle on the node", "start of finder", "marker m", "start of runtime"},
 		},
 		"a name that is in the catalogue twice": {
 			catalogue: operand.Catalogue{{Name: "a"}, {Name: "b"}, {Name: "a"}},
 			want:      []string{"operand a is in the catalogue twice"},
 		},
-		"a circle of requirements": {
+		"a cycle of requirements": {
 			catalogue: operand.Catalogue{
 				{Name: "free"},
 				{Name: "a", Requires: requires(inCluster("b"))},
 				{Name: "b", Requires: requires(inCluster("a"))},
 			},
-			want: []string{"circle", "a, b"},
+			want: []string{"cycle", "a, b"},
 		},
 		"an operand that requires itself": {
 			catalogue: operand.Catalogue{{Name: "a", Requires: requires(inCluster("a"))}},
-			want:      []string{"circle", "a"},
+			want:      []string{"cycle", "a"},
 		},
-		"a marker that nobody writes": {
+		"a marker that no operand writes": {
 			catalogue: operand.Catalogue{{Name: "a"}, {Name: "b", Requires: requires(onNode("a", "m"))}},
-			want:      []string{"operand b waits for marker m, which nobody writes"},
+			want:      []string{"operand b waits for marker m, which no operand writes"},
 		},
-		"a prover that waits for a marker which only comes after its own": {
+		"a writer that waits for a marker which is written after its own": {
 			catalogue: operand.Catalogue{
 				{Name: "a"},
 				{Name: "b", Requires: requires(onNode("a", "n")), Proves: proves(operand.Proof{Marker: "m", Of: "a"})},
@@ -168,15 +171,15 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 					Proves: proves(operand.Proof{Marker: "n", Of: "a"}),
 				},
 			},
-			want: []string{"circle on the node", "marker m", "marker n"},
+			want: []string{"cycle on the node", "marker m", "marker n"},
 		},
-		"a prover of an operand that waits for this very marker": {
+		"a writer of the marker of an operand that waits for this marker": {
 			catalogue: operand.Catalogue{
 				{Name: "a"},
 				{Name: "b", Requires: requires(onNode("a", "m"))},
 				{Name: "c", Requires: requires(inCluster("b")), Proves: proves(operand.Proof{Marker: "m", Of: "b"})},
 			},
-			want: []string{"circle on the node", "marker m", "readiness of b"},
+			want: []string{"cycle on the node", "marker m", "readiness of b"},
 		},
 		"a pod that waits for itself through the RuntimeClass": {
 			catalogue: operand.Catalogue{
@@ -185,27 +188,27 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 					Name: "runtime", Injects: true, Requires: requires(onNode("module", "m")),
 				},
 				{
-					Name: "judge", Injected: true, Requires: requires(inCluster("runtime")),
+					Name: "validator", Injected: true, Requires: requires(inCluster("runtime")),
 					Proves: proves(operand.Proof{Marker: "m", Of: "module"}),
 				},
 			},
-			want: []string{"circle on the node", "readiness of runtime", "start of judge", "marker m"},
+			want: []string{"cycle on the node", "readiness of runtime", "start of validator", "marker m"},
 		},
-		"an operand that configures the RuntimeClass which its own pods run with": {
+		"an injector with injected pods": {
 			catalogue: operand.Catalogue{{Name: "runtime", Injects: true, Injected: true}},
-			want:      []string{"circle on the node", "readiness of runtime", "start of runtime"},
+			want:      []string{"cycle on the node", "readiness of runtime", "start of runtime"},
 		},
-		"a circle that only shows when one operand is absent, as another takes over its proof": {
+		"a cycle only without one operand, whose marker another one then writes": {
 			catalogue: operand.Catalogue{
 				{Name: "module"},
 				{Name: "helper", Proves: proves(operand.Proof{Marker: "m", Of: "module"})},
 				{Name: "runtime", Injects: true, Requires: requires(onNode("module", "m"))},
 				{
-					Name: "judge", Injected: true, Requires: requires(inCluster("runtime")),
+					Name: "validator", Injected: true, Requires: requires(inCluster("runtime")),
 					Proves: proves(operand.Proof{Marker: "m", Of: "module"}),
 				},
 			},
-			want: []string{"without operand helper", "circle on the node"},
+			want: []string{"without operand helper", "cycle on the node"},
 		},
 	}
 	for name, test := range tests {
@@ -216,7 +219,7 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q does not say %q", err, want)
+					t.Errorf("error %q does not contain %q", err, want)
 				}
 			}
 		})
@@ -224,54 +227,54 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 }
 
 func TestWaitsAndProves(t *testing.T) {
-	type hand struct {
+	type markers struct {
 		Waits  []labels.Marker
 		Proves map[labels.Marker]bool
 	}
 	none := map[labels.Marker]bool{}
 	tests := map[string]struct {
 		absent []operand.Name
-		want   map[operand.Name]hand
+		want   map[operand.Name]markers
 	}{
-		"with all operands, the first prover writes and nobody waits for what it writes itself": {
-			want: map[operand.Name]hand{
-				"module":  {Proves: none},
-				"classes": {Proves: none},
-				"runtime": {Proves: map[labels.Marker]bool{"m": true}},
-				"plugin":  {Waits: []labels.Marker{"r"}, Proves: none},
-				"judge":   {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
+		"with all operands, the first writer writes, and none waits for its own marker": {
+			want: map[operand.Name]markers{
+				"module":    {Proves: none},
+				"classes":   {Proves: none},
+				"runtime":   {Proves: map[labels.Marker]bool{"m": true}},
+				"plugin":    {Waits: []labels.Marker{"r"}, Proves: none},
+				"validator": {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
 			},
 		},
-		"without the runtime, the judge takes over the proof of the module": {
+		"without the runtime, the validator writes the marker of the module": {
 			absent: []operand.Name{"runtime"},
-			want: map[operand.Name]hand{
-				"module":  {Proves: none},
-				"classes": {Proves: none},
-				"plugin":  {Waits: []labels.Marker{"r"}, Proves: none},
-				"judge":   {Proves: map[labels.Marker]bool{"m": true, "r": true, "p": true}},
+			want: map[operand.Name]markers{
+				"module":    {Proves: none},
+				"classes":   {Proves: none},
+				"plugin":    {Waits: []labels.Marker{"r"}, Proves: none},
+				"validator": {Proves: map[labels.Marker]bool{"m": true, "r": true, "p": true}},
 			},
 		},
-		"without the module, its marker is proven all the same: the host brings it": {
+		"without the module, its marker is still written, as the host may provide it": {
 			absent: []operand.Name{"module"},
-			want: map[operand.Name]hand{
-				"classes": {Proves: none},
-				"runtime": {Proves: map[labels.Marker]bool{"m": true}},
-				"plugin":  {Waits: []labels.Marker{"r"}, Proves: none},
-				"judge":   {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
+			want: map[operand.Name]markers{
+				"classes":   {Proves: none},
+				"runtime":   {Proves: map[labels.Marker]bool{"m": true}},
+				"plugin":    {Waits: []labels.Marker{"r"}, Proves: none},
+				"validator": {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
 			},
 		},
-		"without the plugin, its proof is dropped and nobody waits for it": {
+		"without the plugin, its proof is dropped, and no operand waits for it": {
 			absent: []operand.Name{"plugin"},
-			want: map[operand.Name]hand{
-				"module":  {Proves: none},
-				"classes": {Proves: none},
-				"runtime": {Proves: map[labels.Marker]bool{"m": true}},
-				"judge":   {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": false}},
+			want: map[operand.Name]markers{
+				"module":    {Proves: none},
+				"classes":   {Proves: none},
+				"runtime":   {Proves: map[labels.Marker]bool{"m": true}},
+				"validator": {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": false}},
 			},
 		},
-		"without the judge, nobody waits for what only it would write": {
-			absent: []operand.Name{"judge"},
-			want: map[operand.Name]hand{
+		"without the validator, no operand waits for markers that only it writes": {
+			absent: []operand.Name{"validator"},
+			want: map[operand.Name]markers{
 				"module":  {Proves: none},
 				"classes": {Proves: none},
 				"runtime": {Proves: map[labels.Marker]bool{"m": true}},
@@ -285,9 +288,9 @@ func TestWaitsAndProves(t *testing.T) {
 			for _, absent := range test.absent {
 				installed = without(installed, absent)
 			}
-			got := map[operand.Name]hand{}
+			got := map[operand.Name]markers{}
 			for _, o := range installed {
-				got[o.Name] = hand{installed.Waits(o), installed.Proves(o)}
+				got[o.Name] = markers{installed.Waits(o), installed.Proves(o)}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -296,9 +299,9 @@ func TestWaitsAndProves(t *testing.T) {
 	}
 }
 
-func TestProversAreGivenInGraphOrder(t *testing.T) {
-	got := stack().Provers("m")
-	if diff := cmp.Diff([]operand.Name{"runtime", "judge"}, got); diff != "" {
+func TestWritersAreInGraphOrder(t *testing.T) {
+	got := stack().Writers("m")
+	if diff := cmp.Diff([]operand.Name{"runtime", "validator"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

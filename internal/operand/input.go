@@ -9,35 +9,34 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// Input is what an operand sees: the spec, and plain facts about where the operator runs.
+// Input is what operands decide from: the spec, and facts about the cluster and the operator.
 type Input struct {
 	// Spec of the policy, with its defaults.
 	Spec effective.Spec
-	// NodePool is the pool of spec.nodePools whose nodes this is for, nil for nodes of none. Spec is then what
-	// holds for these.
+	// NodePool is the pool of spec.nodePools whose nodes this is for; nil for nodes of no pool. Spec is then the spec
+	// that applies to the pool.
 	NodePool *v1.NodePoolSpec
 	// Namespace of the operator and the operands.
 	Namespace string
-	// HelperImage is the operator's own image, which holds the on-node program.
+	// HelperImage is the operator's own image, which contains the on-node program.
 	HelperImage string
-	// Optional are the kinds that the cluster has besides those of Kubernetes.
+	// Optional are the optional kinds that the cluster serves.
 	Optional map[OptionalKind]bool
-	// Layouts of the container runtimes of the GPU nodes; empty where the plan is for one node.
+	// Layouts of the container runtimes of the GPU nodes; empty if the plan is for one node.
 	Layouts []nodeinfo.Layout
-	// Contents are what the operands' references lead to, by kind and name; what is not there does not exist.
-	// Nil where nobody has looked.
+	// Contents of the objects that operands reference, by kind and name. An object without an entry does not exist.
+	// Nil if the objects have not been read.
 	Contents map[Reference]Content
-	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS. Nil where
-	// the cluster has no ImageStream of them, or it cannot be read; unused without UsesDriverToolkit.
+	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS. Nil if the cluster has
+	// no ImageStream of them, or it cannot be read. Unused without UsesDriverToolkit.
 	DriverToolkit map[string]string
-	// AppliedSpec is what is recorded of the spec where it is applied; empty where nobody applies it.
+	// AppliedSpec identifies the applied spec, for the annotation labels.AppliedSpec; empty if none is applied.
 	AppliedSpec string
-	// OperatorMetrics is how the manager serves its own metrics.
+	// OperatorMetrics describes how the manager serves its own metrics.
 	OperatorMetrics MetricsEndpoint
 }
 
-// OptionalKind is a kind of object that another project brings to the cluster, and that operands use
-// where it is there.
+// OptionalKind is a Kubernetes kind of another project, which operands use if the cluster serves it.
 type OptionalKind string
 
 // The kinds of the Prometheus operator.
@@ -50,17 +49,17 @@ const (
 type HostPaths struct {
 	// RootFS is the root of the host.
 	RootFS string
-	// DevChar holds links to character devices.
+	// DevChar is the directory with links to character devices.
 	DevChar string
-	// DriverInstallDir is where the driver container's root file system appears.
+	// DriverInstallDir is where the root file system of the driver container is mounted.
 	DriverInstallDir string
-	// ToolkitInstallDir is where the toolkit puts its binaries.
+	// ToolkitInstallDir is where the toolkit installs its binaries.
 	ToolkitInstallDir string
-	// KubeletRootDir is the kubelet's --root-dir, without a slash at its end.
+	// KubeletRootDir is the kubelet's --root-dir, without a trailing slash.
 	KubeletRootDir string
 }
 
-// Paths are those of spec.hostPaths, and spec.toolkit.installDir.
+// Paths returns the paths of spec.hostPaths and spec.toolkit.installDir.
 func (in Input) Paths() HostPaths {
 	spec := in.Spec.HostPaths
 	paths := HostPaths{
@@ -73,41 +72,40 @@ func (in Input) Paths() HostPaths {
 	return paths
 }
 
-// OnHost is the path of a file of the host, below its root.
+// OnHost returns the path of a host file below RootFS.
 func (p HostPaths) OnHost(path string) string { return strings.TrimSuffix(p.RootFS, "/") + path }
 
-// Paused tells whether nothing may be written but status.
+// Paused reports whether only status may be written.
 func (in Input) Paused() bool { return *in.Spec.Paused }
 
-// RuntimeClass is the name of the main RuntimeClass.
+// RuntimeClass returns the name of the main RuntimeClass.
 func (in Input) RuntimeClass() string { return in.Spec.Operator.RuntimeClass }
 
-// RefreshHelpers tells whether pods may be replaced for the helper image alone.
+// RefreshHelpers reports whether a change of the helper image alone may replace pods.
 func (in Input) RefreshHelpers() bool { return *in.Spec.Operator.RefreshHelpers }
 
-// CDIEnabled tells whether GPUs are injected through the Container Device Interface.
+// CDIEnabled reports whether GPUs are injected through the Container Device Interface.
 func (in Input) CDIEnabled() bool { return *in.Spec.CDI.Enabled }
 
-// OwnToolkit tells whether the container toolkit is the operator's. Else it is the hosts', and its programs are
-// where their packages put them.
+// OwnToolkit reports whether the operator installs the container toolkit. Otherwise the hosts have it, with its
+// programs where their packages install them.
 func (in Input) OwnToolkit() bool { return *in.Spec.Toolkit.Enabled }
 
-// DCGMEnabled tells whether a stand-alone engine of DCGM runs on each node, which the DCGM exporter is
-// then to use.
+// DCGMEnabled reports whether a standalone DCGM engine runs on each node, for the DCGM exporter to use.
 func (in Input) DCGMEnabled() bool { return *in.Spec.DCGM.Enabled }
 
-// NRIEnabled tells whether GPUs are injected through the Node Resource Interface: the toolkit answers the
-// container runtime while it makes a container, and changes nothing of its configuration.
+// NRIEnabled reports whether GPUs are injected through the Node Resource Interface: the toolkit is a plugin of the
+// container runtime and does not change its configuration.
 func (in Input) NRIEnabled() bool { return in.CDIEnabled() && *in.Spec.CDI.NRIPluginEnabled }
 
-// OpenShift tells whether the GPU nodes are those of OpenShift.
+// OpenShift reports whether any GPU node is a node of OpenShift.
 func (in Input) OpenShift() bool {
 	return slices.ContainsFunc(in.Layouts, func(l nodeinfo.Layout) bool { return l.Name == nodeinfo.LayoutOpenShift })
 }
 
-// InjectsByHook tells whether an OCI hook injects GPUs into every container that asks for them: CRI-O's
-// way without CDI, which needs no RuntimeClass. Where some nodes have another runtime, all pods need the
-// RuntimeClass, so CRI-O gets its handler, too.
+// InjectsByHook reports whether an OCI hook injects GPUs into every container that requests them. CRI-O does so without
+// CDI, and needs no RuntimeClass. If some nodes have another runtime, all pods need the RuntimeClass, so CRI-O gets its
+// handler, too.
 func (in Input) InjectsByHook() bool {
 	if in.CDIEnabled() || len(in.Layouts) == 0 {
 		return false
@@ -115,7 +113,7 @@ func (in Input) InjectsByHook() bool {
 	return !slices.ContainsFunc(in.Layouts, func(l nodeinfo.Layout) bool { return l.Runtime != nodeinfo.RuntimeCRIO })
 }
 
-// PodRuntimeClass is the RuntimeClass of the pods that get GPUs, or empty if they need none.
+// PodRuntimeClass returns the RuntimeClass of the pods that get GPUs; empty if they need none.
 func (in Input) PodRuntimeClass() string {
 	if in.NRIEnabled() || in.InjectsByHook() {
 		return ""
@@ -123,6 +121,6 @@ func (in Input) PodRuntimeClass() string {
 	return in.RuntimeClass()
 }
 
-// Helper is the image of the on-node program and how it is pulled. A spec that names no part of
-// the validator's image gets the operator's own image.
+// Helper returns the image of the on-node program, with its pull policy and secrets. It is the operator's own image
+// unless spec.validator names one.
 func (in Input) Helper() v1.ImageSpec { return in.Spec.Validator.ImageSpec }

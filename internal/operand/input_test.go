@@ -29,9 +29,12 @@ func TestPaths(t *testing.T) {
 		spec v1.ClusterPolicySpec
 		want operand.HostPaths
 	}{
-		"no blocks":          {want: defaults},
-		"empty blocks":       {spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{}, Toolkit: &v1.ToolkitSpec{}}, want: defaults},
-		"the root said once": {spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{RootFS: "/"}}, want: defaults},
+		"no blocks": {want: defaults},
+		"empty blocks": {
+			spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{}, Toolkit: &v1.ToolkitSpec{}},
+			want: defaults,
+		},
+		"the default root": {spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{RootFS: "/"}}, want: defaults},
 		"rootFS moves the root and the links to devices": {
 			spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{RootFS: "/mnt/host"}},
 			want: with(func(p *operand.HostPaths) { p.RootFS, p.DevChar = "/mnt/host", "/mnt/host/dev/char" }),
@@ -48,7 +51,7 @@ func TestPaths(t *testing.T) {
 			spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{KubeletRootDir: "/data/kubelet/"}},
 			want: with(func(p *operand.HostPaths) { p.KubeletRootDir = "/data/kubelet" }),
 		},
-		"all at once": {
+		"all together": {
 			spec: v1.ClusterPolicySpec{
 				HostPaths: &v1.HostPathsSpec{RootFS: "/h", DriverInstallDir: "/d", KubeletRootDir: "/k"},
 				Toolkit:   &v1.ToolkitSpec{InstallDir: "/t"},
@@ -106,7 +109,7 @@ func TestDefaultsOfTheSpec(t *testing.T) {
 	}
 }
 
-func TestOpenShiftIsToldByItsNodes(t *testing.T) {
+func TestOpenShift(t *testing.T) {
 	g := NewWithT(t)
 	layouts := func(distribution nodeinfo.Distribution) []nodeinfo.Layout {
 		return nodeinfo.Layouts([]nodeinfo.Facts{{HasGPU: true, Runtime: "cri-o", Distribution: distribution}})

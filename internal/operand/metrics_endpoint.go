@@ -1,13 +1,13 @@
 package operand
 
-// MetricsEndpoint is how the manager serves its own metrics, as its flags say. The zero value is HTTPS with a
-// self-signed certificate, for those whose token may get /metrics.
+// MetricsEndpoint describes how the manager serves its own metrics, by its flags. The zero value is HTTPS with a
+// self-signed certificate, for clients whose token may get /metrics.
 type MetricsEndpoint struct {
-	// Plain is HTTP without a token.
+	// Plain means HTTP without authentication.
 	Plain bool
-	// Certified is a certificate that was given, for the name of the Service; not self-signed.
+	// Certified means a provided certificate for the name of the Service, not a self-signed one.
 	Certified bool
-	// CASecret is the Secret in the operator's namespace whose key ca.crt vouches for that certificate; empty for
-	// one that Prometheus trusts anyway.
+	// CASecret is the Secret in the operator's namespace whose key ca.crt has the CA of that certificate; empty for a CA
+	// that Prometheus trusts by default.
 	CASecret string
 }

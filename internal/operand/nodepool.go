@@ -13,102 +13,104 @@ import (
 // NodePool is a pool of spec.nodePools.
 type NodePool struct {
 	v1.NodePoolSpec
-	// Spec is what holds for its nodes.
+	// Spec is the spec that applies to its nodes.
 	Spec effective.Spec
-	// Refused tells why no node can belong to it; the others are not touched by that.
+	// Refused is the reason why no node can belong to it. It does not affect other pools.
 	Refused Decision
-	// asks are the labels of its nodeSelector; a pass compares them with those of each node.
-	asks []asked
+	// selector has the labels of its nodeSelector, as a list: each pass compares it with every node.
+	selector []selectorLabel
 }
 
-// asked is a label that a pool asks for. lasting: that it is missing says something of the node.
-type asked struct {
+// selectorLabel is a label that a pool requires. Without mustExist, a member that loses the label stays in the pool.
+type selectorLabel struct {
 	key, value string
-	lasting    bool
+	mustExist  bool
 }
 
-// NodePools are those of the spec, in their order.
+// NodePools returns the pools of spec.nodePools, in their order.
 func NodePools(spec effective.Spec) []NodePool {
 	if len(spec.NodePools) == 0 {
 		return nil
 	}
 	pools := make([]NodePool, 0, len(spec.NodePools))
 	for i, pool := range spec.NodePools {
-		found := NodePool{NodePoolSpec: pool, Spec: spec.ForPool(pool), Refused: hidden(pool, spec.NodePools[:i])}
+		found := NodePool{NodePoolSpec: pool, Spec: spec.ForPool(pool), Refused: checkSelector(pool, spec.NodePools[:i])}
 		for key, value := range pool.NodeSelector {
-			found.asks = append(found.asks, asked{key, string(value), !labels.IsDiscoverable(key)})
+			found.selector = append(found.selector, selectorLabel{key, string(value), !labels.IsDiscoverable(key)})
 		}
 		pools = append(pools, found)
 	}
 	return pools
 }
 
-// hidden refuses a pool that asks for no label, and one all of whose nodes belong to an earlier one: each label that one asks for is asked for
-// here, too.
-func hidden(pool v1.NodePoolSpec, earlier []v1.NodePoolSpec) Decision {
+// checkSelector refuses a pool without a nodeSelector, and one whose nodes all belong to an earlier pool because its
+// selector includes that of the earlier one.
+func checkSelector(pool v1.NodePoolSpec, earlier []v1.NodePoolSpec) Decision {
 	if len(pool.NodeSelector) == 0 {
-		return Refused(v1.ReasonInvalidSpec, fmt.Sprintf("spec.nodePools: %s selects no node: name labels of its nodes in nodeSelector", pool.Name))
+		return Refused(v1.ReasonInvalidSpec,
+			fmt.Sprintf("spec.nodePools: %s selects no node: name labels of its nodes in nodeSelector", pool.Name))
 	}
 	for _, before := range earlier {
 		if len(before.NodeSelector) == 0 {
 			continue
 		}
-		remedy := fmt.Sprintf("put %s first, or give one of the two other labels", pool.Name)
+		remedy := fmt.Sprintf("list %s first, or change one nodeSelector", pool.Name)
 		switch {
 		case maps.Equal(before.NodeSelector, pool.NodeSelector):
-			remedy = "give one of the two other labels"
-		case !asksFor(pool.NodeSelector, before.NodeSelector):
+			remedy = "change one nodeSelector"
+		case !includes(pool.NodeSelector, before.NodeSelector):
 			continue
 		}
-		return Refused(v1.ReasonInvalidSpec, fmt.Sprintf(
-			"spec.nodePools: every node that %s selects belongs to %s, which comes first: %s", pool.Name, before.Name, remedy))
+		return Refused(v1.ReasonInvalidSpec,
+			fmt.Sprintf("spec.nodePools: every node that %s selects belongs to %s, which comes first: %s",
+				pool.Name, before.Name, remedy))
 	}
 	return Installed()
 }
 
-// asksFor tells whether a selector asks for all that another one asks for.
-func asksFor(selector, of v1.NodePoolSelector) bool {
+// includes reports whether a selector has all labels of another one.
+func includes(selector, of v1.NodePoolSelector) bool {
 	for key, value := range of {
-		if has, there := selector[key]; !there || has != value {
+		if has, exists := selector[key]; !exists || has != value {
 			return false
 		}
 	}
 	return true
 }
 
-// In is the input for the nodes of a pool.
-func (in Input) In(pool NodePool) Input {
+// ForPool returns the input for the nodes of a pool.
+func (in Input) ForPool(pool NodePool) Input {
 	in.Spec, in.NodePool = pool.Spec, &pool.NodePoolSpec
 	return in
 }
 
-// of is the input for a node, which one of these pools may select.
-func (in Input) of(pools []NodePool, node nodeinfo.Facts) Input {
+// forNode returns the input for a node, which one of the pools may select.
+func (in Input) forNode(pools []NodePool, node nodeinfo.Facts) Input {
 	if at := PoolOf(pools, node); at >= 0 {
-		return in.In(pools[at])
+		return in.ForPool(pools[at])
 	}
 	return in
 }
 
-// PoolOf is the index of the pool that the node belongs to, the first one that selects it; -1 if none does.
+// PoolOf returns the index of the first pool that selects the node; -1 if none does.
 func PoolOf(pools []NodePool, node nodeinfo.Facts) int {
 	for i := range pools {
-		if pools[i].has(&node) {
+		if pools[i].selects(&node) {
 			return i
 		}
 	}
 	return -1
 }
 
-// has tells whether the node has the labels of the pool. A label that discovery writes and that is missing says
-// nothing: discovery may be restarting, and that takes no node out of its pool.
-func (p *NodePool) has(node *nodeinfo.Facts) bool {
-	for _, asked := range p.asks {
-		value, there := node.Labels[asked.key]
-		lost := !there && !asked.lasting && node.NodePool == p.Name
-		if !lost && (!there || value != asked.value) {
+// selects reports whether the node has the labels of the pool. A missing discovery label does not remove a node from
+// its pool, as discovery may be restarting.
+func (p *NodePool) selects(node *nodeinfo.Facts) bool {
+	for _, label := range p.selector {
+		value, exists := node.Labels[label.key]
+		lost := !exists && !label.mustExist && node.NodePool == p.Name
+		if !lost && (!exists || value != label.value) {
 			return false
 		}
 	}
-	return len(p.asks) > 0
+	return len(p.selector) > 0
 }

@@ -19,7 +19,7 @@ func pools(selectors ...v1.NodePoolSelector) []operand.NodePool {
 	return operand.NodePools(effective.Of(spec))
 }
 
-func TestANodeBelongsToTheFirstPoolThatSelectsIt(t *testing.T) {
+func TestPoolOf(t *testing.T) {
 	const product, count = "nvidia.com/gpu.product", "feature.node.kubernetes.io/pci-10de.present"
 	two := pools(v1.NodePoolSelector{product: "A100", "zone": "1"}, v1.NodePoolSelector{"team": "x"})
 	first := pools(v1.NodePoolSelector{"team": "x"}, v1.NodePoolSelector{"zone": "1"})
@@ -29,19 +29,51 @@ func TestANodeBelongsToTheFirstPoolThatSelectsIt(t *testing.T) {
 		node  nodeinfo.Facts
 		want  int
 	}{
-		"no pool":                      {node: nodeinfo.Facts{Labels: map[string]string{"team": "x"}}, want: -1},
-		"no label":                     {pools: two, want: -1},
-		"all labels":                   {pools: two, node: nodeinfo.Facts{Labels: map[string]string{product: "A100", "zone": "1"}}, want: 0},
-		"half of them":                 {pools: two, node: nodeinfo.Facts{Labels: map[string]string{"zone": "1"}}, want: -1},
-		"another value":                {pools: two, node: nodeinfo.Facts{Labels: map[string]string{product: "H100", "zone": "1", "team": "x"}}, want: 1},
-		"both":                         {pools: first, node: nodeinfo.Facts{Labels: map[string]string{"zone": "1", "team": "x"}}, want: 0},
-		"a label of discovery is lost": {pools: two, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"zone": "1", "team": "x"}}, want: 0},
-		"and says another value":       {pools: two, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{product: "H100", "zone": "1"}}, want: -1},
-		"it is lost where the node was in another pool": {
+		"no pool":  {node: nodeinfo.Facts{Labels: map[string]string{"team": "x"}}, want: -1},
+		"no label": {pools: two, want: -1},
+		"all labels": {
+			pools: two,
+			node:  nodeinfo.Facts{Labels: map[string]string{product: "A100", "zone": "1"}},
+			want:  0,
+		},
+		"one of two labels": {
+			pools: two,
+			node:  nodeinfo.Facts{Labels: map[string]string{"zone": "1"}},
+			want:  -1,
+		},
+		"another value": {
+			pools: two,
+			node:  nodeinfo.Facts{Labels: map[string]string{product: "H100", "zone": "1", "team": "x"}},
+			want:  1,
+		},
+		"selected by both pools": {
+			pools: first,
+			node:  nodeinfo.Facts{Labels: map[string]string{"zone": "1", "team": "x"}},
+			want:  0,
+		},
+		"a discovery label is missing": {
+			pools: two,
+			node:  nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"zone": "1", "team": "x"}},
+			want:  0,
+		},
+		"a discovery label has another value": {
+			pools: two,
+			node:  nodeinfo.Facts{NodePool: "a", Labels: map[string]string{product: "H100", "zone": "1"}},
+			want:  -1,
+		},
+		"a discovery label is missing, and the node was in another pool": {
 			pools: two, node: nodeinfo.Facts{NodePool: "b", Labels: map[string]string{"zone": "1", "team": "x"}}, want: 1,
 		},
-		"a label of NFD is lost":     {pools: discovered, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"team": "x"}}, want: 0},
-		"a label of a user is taken": {pools: discovered, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{count: "true"}}, want: -1},
+		"a label of NFD is missing": {
+			pools: discovered,
+			node:  nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"team": "x"}},
+			want:  0,
+		},
+		"a label of a user is missing": {
+			pools: discovered,
+			node:  nodeinfo.Facts{NodePool: "a", Labels: map[string]string{count: "true"}},
+			want:  -1,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,39 +84,54 @@ func TestANodeBelongsToTheFirstPoolThatSelectsIt(t *testing.T) {
 	}
 }
 
-func TestPoolsThatNoNodeCanBelongTo(t *testing.T) {
+func TestRefusedPools(t *testing.T) {
 	const every = "spec.nodePools: every node that b selects belongs to a, which comes first: "
 	tests := map[string]struct {
 		first, second v1.NodePoolSelector
 		want          string
 	}{
 		"other nodes":        {first: v1.NodePoolSelector{"a": "1"}, second: v1.NodePoolSelector{"a": "2"}},
-		"nodes of both":      {first: v1.NodePoolSelector{"a": "1"}, second: v1.NodePoolSelector{"b": "1"}},
+		"overlapping pools":  {first: v1.NodePoolSelector{"a": "1"}, second: v1.NodePoolSelector{"b": "1"}},
 		"the narrower first": {first: v1.NodePoolSelector{"a": "1", "b": "1"}, second: v1.NodePoolSelector{"a": "1"}},
-		"no label":           {first: v1.NodePoolSelector{"a": "1"}, want: "spec.nodePools: b selects no node: name labels of its nodes in nodeSelector"},
-		"the same":           {v1.NodePoolSelector{"a": "1"}, v1.NodePoolSelector{"a": "1"}, every + "give one of the two other labels"},
-		"the wider first":    {v1.NodePoolSelector{"a": "1"}, v1.NodePoolSelector{"a": "1", "b": "1"}, every + "put b first, or give one of the two other labels"},
+		"no label": {
+			first: v1.NodePoolSelector{"a": "1"},
+			want:  "spec.nodePools: b selects no node: name labels of its nodes in nodeSelector",
+		},
+		"the same": {
+			v1.NodePoolSelector{"a": "1"},
+			v1.NodePoolSelector{"a": "1"},
+			every + "change one nodeSelector",
+		},
+		"the wider first": {
+			v1.NodePoolSelector{"a": "1"},
+			v1.NodePoolSelector{"a": "1", "b": "1"},
+			every + "list b first, or change one nodeSelector",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			found := pools(test.first, test.second)
-			if got := found[1].Refused.Message; got != test.want || (got != "") != (found[1].Refused.Reason == v1.ReasonInvalidSpec) {
+			if got := found[1].Refused.Message; got != test.want ||
+				(got != "") != (found[1].Refused.Reason == v1.ReasonInvalidSpec) {
 				t.Errorf("got %+v, want %q", found[1].Refused, test.want)
 			}
-			if found[0].Refused.Verdict != operand.Install {
-				t.Errorf("the first one is refused: %+v", found[0].Refused)
+			if found[0].Refused.Choice != operand.Install {
+				t.Errorf("the first pool is refused: %+v", found[0].Refused)
 			}
 		})
 	}
 }
 
-// What a pool names is looked for like what the spec names.
-func TestTheReferencesOfPools(t *testing.T) {
+// References of a pool are read like those of the rest of the spec.
+func TestUsesOfPools(t *testing.T) {
 	uses := func(in operand.Input) []operand.Use {
 		return []operand.Use{operand.ConfigMapUse("spec.devicePlugin.config.name", in.Spec.DevicePlugin.Config.Name)}
 	}
 	config := func(name string) v1.NodePoolSpec {
-		return v1.NodePoolSpec{Name: name, DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: name}}}
+		return v1.NodePoolSpec{
+			Name:         name,
+			DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: name}},
+		}
 	}
 	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{config("a"), config("b")}})}
 	varies := func(pool v1.NodePoolSpec) bool { return pool.DevicePlugin != nil }
@@ -93,9 +140,10 @@ func TestTheReferencesOfPools(t *testing.T) {
 	if diff := cmp.Diff(want, catalogue.Uses(in)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := (operand.Catalogue{}).SelectorKeys(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{
+	in = operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{
 		{Name: "a", NodeSelector: v1.NodePoolSelector{"team": "x"}},
-	}})}); !got["team"] {
-		t.Errorf("a change of label team is no news: %v", got)
+	}})}
+	if got := (operand.Catalogue{}).SelectorKeys(in); !got["team"] {
+		t.Errorf("label team is not in %v", got)
 	}
 }

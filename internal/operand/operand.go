@@ -9,25 +9,25 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// Name of an operand: its folder in assets, the end of its deploy label, its key in status.
+// Name of an operand: its folder in assets, the suffix of its deploy label, its key in status.
 type Name string
 
-// DeployLabel is the node label that selects the nodes of the operand's DaemonSets.
+// DeployLabel returns the node label that selects the nodes of the operand's DaemonSets.
 func (n Name) DeployLabel() string { return labels.DeployPrefix + string(n) }
 
-// Scope tells where a requirement must hold.
+// Scope is where a requirement applies.
 type Scope int
 
 const (
-	// Node: the required operand works on the same node before our containers start there.
+	// Node: the required operand works on the same node before the operand's containers start there.
 	Node Scope = iota
-	// Cluster: what the required operand applies exists before this operand is applied.
+	// Cluster: the objects of the required operand exist before this operand is applied.
 	Cluster
 )
 
-// Requirement is an edge of the graph: what must be true before an operand starts.
+// Requirement is an edge of the graph: a condition for the start of an operand.
 type Requirement struct {
-	// On is the operand that comes first.
+	// On is the required operand.
 	On Name
 	// Scope of the requirement.
 	Scope Scope
@@ -35,132 +35,129 @@ type Requirement struct {
 	Marker labels.Marker
 }
 
-// Proof says that a container of an operand's pod writes a marker. Of several operands that can
-// prove the same marker, the first one in graph order that is installed is its only writer.
+// Proof declares that a container of an operand's pod writes a marker. Of several operands that can write the same
+// marker, only the first installed one in graph order does.
 type Proof struct {
 	// Marker that is written.
 	Marker labels.Marker
-	// Of is the operand that the marker speaks of.
+	// Of is the operand that the marker validates.
 	Of Name
 	// Container is the init container that writes it.
 	Container string
-	// OnlyWithOperand drops the proof where that operand is not installed. Otherwise the marker is
-	// proven all the same: the host may bring what the operand would install.
+	// OnlyWithOperand drops the proof if that operand is not installed. Otherwise the marker is still written, as the
+	// host may provide what the operand would install.
 	OnlyWithOperand bool
 }
 
-// An Operand is one part of the GPU stack. It only answers questions.
+// An Operand is one component of the GPU stack: data, and functions without side effects.
 type Operand struct {
 	// Name of the operand.
 	Name Name
-	// Workloads are the kinds of nodes that it serves. None: it has no pods on GPU nodes.
+	// Workloads of the nodes that it serves. None: it has no pods on GPU nodes.
 	Workloads []nodeinfo.Workload
-	// Discovers marks the operand that finds out which nodes have GPUs. It runs on every Linux node,
-	// and comes before all that have pods on GPU nodes: those select nodes by what it finds.
+	// Discovers marks the operand that labels the nodes with GPUs. It runs on every Linux node, and is applied before all
+	// operands with pods on GPU nodes, as their nodes are selected by its labels.
 	Discovers bool
-	// Stage of a node's ladder that is reached when the operand's pod is ready there. Empty: the GPUs
-	// can be used without it, and it is judged beside the ladder.
+	// Stage that a node has reached when the operand's pod is ready there. Empty: the GPUs can be used without the
+	// operand, and no stage depends on it.
 	Stage v1.Stage
-	// Images are what its containers run by default, that of the main container first. Those of other operands are
-	// not among them.
+	// Images are the default images of its containers, that of the main container first. Images of other operands are
+	// not included.
 	Images []image.Default
-	// Requires are the operand's edges; the whole must be acyclic, see NewCatalogue.
+	// Requires are the operand's edges in the graph, which must be acyclic; see NewCatalogue.
 	Requires []Requirement
-	// Proves are the markers that the operand's pods can write.
+	// Proves are the proofs of the markers that the operand's pods can write.
 	Proves []Proof
-	// Injected operands get the GPU from the container runtime: their pods run with the
-	// RuntimeClass, and so cannot start before the toolkit works. Where there is none (Input.PodRuntimeClass),
-	// they start, but their containers get no GPU before.
+	// Injected operands get the GPU from the container runtime. Their pods run with the RuntimeClass, and so cannot start
+	// before the toolkit works. Without one (Input.PodRuntimeClass) they start, but get no GPU until then.
 	Injected bool
-	// Follows is an operand whose deploy label keeps this one off a node, too, whenever it keeps that one
-	// off: whoever clears a node of GPU work by label knows the other name only. Empty for none.
+	// Follows is an operand whose deploy label also keeps this one off a node: tools that drain GPU work by label use
+	// only the other name. Empty for none.
 	Follows Name
-	// Injects marks the operand that has the container runtime of the node inject GPUs.
+	// Injects marks the injector: the operand that configures the container runtime of the node to inject GPUs.
 	Injects bool
-	// DaemonSet is the name of the DaemonSet of an operand that has one for each kind of node (Kind): that of the first
-	// kind which gets one, as NVIDIA's operator names it. Those of other kinds have a suffix. The nodes of such an
-	// operand have an anchor. Empty for an operand without kinds, whose manifest has the name.
+	// DaemonSet is the name of the DaemonSet of an operand that has one for each variant of nodes: that of the first
+	// variant, as NVIDIA's operator names it. The DaemonSets of other variants have a suffix. The nodes of such an
+	// operand have an anchor. Empty for an operand without variants, whose manifest has the name.
 	DaemonSet string
-	// UpdatesOnDelete operands are never rolled by their DaemonSet: a pod is replaced only when
-	// it is deleted, as replacing it disturbs the GPU work of the node.
+	// UpdatesOnDelete operands are never rolled out by their DaemonSet: a pod is replaced only when it is deleted, as
+	// replacing it disrupts the GPU workloads of the node.
 	UpdatesOnDelete bool
 
-	// Serves tells why a node of the right workload cannot be served; empty if it can. Nil
-	// serves every node.
+	// Serves decides whether a node of the right workload can be served. Nil serves every node.
 	Serves func(nodeinfo.Facts) Decision
-	// ServesNode tells the same where the spec has a say in it. Nil as with Serves.
+	// ServesNode replaces Serves if the decision depends on the spec. Nil for the others.
 	ServesNode func(Input, nodeinfo.Facts) Decision
-	// PerPool: the operand has one instance per driver pool, and serves no node whose pool is not known.
+	// PerPool: the operand has one instance per driver pool, and serves no node whose pool is unknown.
 	PerPool bool
-	// ServesPool tells why the nodes of a pool cannot be served as the spec asks; what runs there is left
-	// alone then. Nil serves every pool; only set with PerPool.
+	// ServesPool decides whether the nodes of a pool can be served as the spec requires; if not, what runs there is kept.
+	// Nil serves every pool; only set with PerPool.
 	ServesPool func(Input, nodeinfo.Pool) Decision
-	// Placement is what the spec says of where its pods go. Nil for an operand without pods.
+	// Placement returns the placement of its pods in the spec. Nil for an operand without pods.
 	Placement func(Input) Placement
-	// Wanted decides from the spec whether the operand is installed, and says why not.
-	Wanted func(Input) Decision
-	// Instances are the runs of the operand's templates: one for each kind of node. The pools are those
+	// Decide decides from the spec whether the operand is installed.
+	Decide func(Input) Decision
+	// Instances returns the renderings of the operand's templates: one for each variant of nodes. The pools are those
 	// that ServesPool serves.
 	Instances func(Input, []nodeinfo.Pool) ([]Instance, error)
-	// References are the objects of others that its pods cannot do without, by the fields of the spec that
-	// name them or need them. Nil for none.
+	// References returns the objects that the operator does not create and that its pods need, by the fields of the spec
+	// that name or need them. Nil for none.
 	References func(Input) []Use
-	// Varies tells whether a pool of spec.nodePools says something else of it, so that the nodes of that pool
-	// get DaemonSets of their own. Nil where no pool can.
+	// Varies reports whether a pool of spec.nodePools overrides a field of it, so that the nodes of that pool get
+	// DaemonSets of their own. Nil if no pool can.
 	Varies func(v1.NodePoolSpec) bool
-	// Labels are what a node that it runs on is labelled with where it has no such label yet: a
-	// default that users change on the node. Nil for none.
+	// Labels returns the default labels of the nodes that it runs on. A label that the node already has is kept. Nil for
+	// none.
 	Labels func(Input) map[string]string
 }
 
-// Verdict of a Decision.
-type Verdict int
+// Choice is the outcome of a Decision.
+type Choice int
 
 const (
 	// Install the operand.
-	Install Verdict = iota
-	// Absent: the operand is not wanted; what is there of it is removed.
+	Install Choice = iota
+	// Absent: the operand is not to be installed; what exists of it is removed.
 	Absent
-	// Invalid: the operand cannot be installed as asked; what is there of it is left alone.
+	// Invalid: the operand cannot be installed as specified; what exists of it is kept.
 	Invalid
 )
 
-// Decision is a verdict with its reason; reason and message reach the user untouched.
+// Decision is a choice with its reason. Reason and message reach the user unchanged.
 type Decision struct {
-	Verdict Verdict
+	Choice  Choice
 	Reason  string
 	Message string
-	// Moot: what an absent operand is for is not needed either, so that nothing waits for it.
-	Moot bool
+	// Unneeded: the operands that require this absent operand work without it, and do not wait for it.
+	Unneeded bool
 }
 
-// Installed is the decision to install.
+// Installed returns the decision to install.
 func Installed() Decision { return Decision{} }
 
-// Disabled is the decision for an operand that the field turns off.
+// Disabled returns the decision for an operand that the field disables.
 func Disabled(field string) Decision {
-	return Decision{Verdict: Absent, Reason: v1.ReasonDisabledBySpec, Message: field + " is false"}
+	return Decision{Choice: Absent, Reason: v1.ReasonDisabledBySpec, Message: field + " is false"}
 }
 
-// NotNeeded is the decision for an operand that the field makes needless, for itself and for those that
-// require it.
+// NotNeeded returns the decision for an operand that neither the nodes nor the operands which require it need.
 func NotNeeded(message string) Decision {
-	return Decision{Verdict: Absent, Reason: v1.ReasonDisabledBySpec, Message: message, Moot: true}
+	return Decision{Choice: Absent, Reason: v1.ReasonDisabledBySpec, Message: message, Unneeded: true}
 }
 
-// Refused is the decision for a spec or a node that cannot be served.
+// Refused returns the decision for a spec or a node that cannot be served.
 func Refused(reason, message string) Decision {
-	return Decision{Verdict: Invalid, Reason: reason, Message: message}
+	return Decision{Choice: Invalid, Reason: reason, Message: message}
 }
 
-// Instance is one run of an operand's templates.
+// Instance is one rendering of an operand's templates.
 type Instance struct {
 	// Suffix of the names of its objects; empty for an operand's only instance.
 	Suffix string
 	// Pool restricts it to the nodes of one driver pool; empty for all nodes of the operand.
 	Pool string
-	// NodePool restricts it to the nodes that get this operand from that pool of spec.nodePools; empty for those
-	// that get it from the rest of the spec.
+	// NodePool restricts it to the nodes of that pool of spec.nodePools; empty for the nodes that get the operand from
+	// the rest of the spec.
 	NodePool string
 	// Layout restricts it to the nodes whose container runtime has this layout; empty for all.
 	Layout string
@@ -170,11 +167,11 @@ type Instance struct {
 	PullSecrets []string
 	// Main is the container that Container configures.
 	Main string
-	// Container is what the spec says of the main container.
+	// Container is the spec of the main container.
 	Container v1.ContainerSpec
-	// PluginConfig has the main container read the device plugin's configuration; nil if it has none.
+	// PluginConfig is the device plugin's configuration that the main container reads; nil if it reads none.
 	PluginConfig *PluginConfig
-	// InitEnv adds to the environment of init containers, by their names.
+	// InitEnv is added to the environment of init containers, by their names.
 	InitEnv map[string][]v1.EnvVar
 	// ContainerFiles are the containers that stand in files of their own and that this instance has, in the order in
 	// which they are appended to the pod: names of files in assets/NAME/containers.
@@ -186,27 +183,26 @@ type Instance struct {
 	// Monitor is what the ServiceMonitor and the PrometheusRule of the templates have in common with all others.
 	// The zero value leaves both out.
 	Monitor Monitor
-	// Values are what the operand's templates see as .Values.
+	// Values are .Values of the operand's templates.
 	Values any
 }
 
-// PluginConfig has an instance read one of the device plugin's configurations, the one that its node
-// chooses: render adds NVIDIA's config-manager to its pods.
+// PluginConfig makes an instance read one of the device plugin's configurations, which the node selects by label:
+// render adds NVIDIA's config-manager to its pods.
 type PluginConfig struct {
-	// ConfigMap holds the configurations, one in each key.
+	// ConfigMap has the configurations, one per key.
 	ConfigMap string
-	// Default is the key for nodes that choose none; empty for an empty configuration.
+	// Default is the key for nodes that select none; empty for an empty configuration.
 	Default string
-	// Image and PullPolicy of config-manager: those of the device plugin, which holds it.
+	// Image and PullPolicy of config-manager: those of the device plugin, whose image contains it.
 	Image, PullPolicy string
-	// Process is the name that the program of the main container is started by, as config-manager finds
-	// it among the processes of the pod: its argv[0], to the letter. It gets SIGHUP when the node chooses
-	// another configuration.
+	// Process is the exact argv[0] of the main container's program, by which config-manager finds its process. It gets
+	// SIGHUP when the node selects another configuration.
 	Process string
 }
 
-// AnchorLabel is the node label that keeps the operand's pod on a node which has lost another label that its DaemonSet
-// selects by; empty for an operand whose nodes have no anchor.
+// AnchorLabel returns the node label that keeps the operand's pod on a node which has lost another label that its
+// DaemonSet selects by; empty for an operand whose nodes have no anchor.
 func (o *Operand) AnchorLabel() string {
 	if o.DaemonSet == "" {
 		return ""
@@ -214,20 +210,20 @@ func (o *Operand) AnchorLabel() string {
 	return labels.AnchorPrefix + string(o.Name)
 }
 
-// Kind is the kind of the nodes that the instance is for, among those of its operand: a label value, such as
-// ubuntu24.04-amd64 of a driver and containerd of a toolkit. Empty for an operand that has one kind.
-func (i Instance) Kind() string { return Kind(i.Pool, i.Layout, i.NodePool) }
+// Variant returns the variant of nodes that the instance is for: a label value, such as ubuntu24.04-amd64 of a driver
+// or containerd of a toolkit. Empty for an operand without variants.
+func (i Instance) Variant() string { return Variant(i.Pool, i.Layout, i.NodePool) }
 
-// Kind is the kind of nodes in a driver pool, or with a layout of the container runtime and in a pool of
-// spec.nodePools, empty for none.
-func Kind(pool, layout, nodePool string) string {
+// Variant returns the variant of the nodes in a driver pool, or else of those with a layout of the container runtime in
+// a pool of spec.nodePools, empty for no pool.
+func Variant(pool, layout, nodePool string) string {
 	if pool != "" || layout == "" {
 		return pool
 	}
-	return nodeinfo.WithEnd(layout, nodePool)
+	return nodeinfo.WithSuffix(layout, nodePool)
 }
 
-// ServesWorkload tells whether the operand has pods on nodes of this workload.
+// ServesWorkload reports whether the operand has pods on nodes of this workload.
 func (o *Operand) ServesWorkload(w nodeinfo.Workload) bool {
 	for _, served := range o.Workloads {
 		if served == w {
@@ -237,11 +233,11 @@ func (o *Operand) ServesWorkload(w nodeinfo.Workload) bool {
 	return false
 }
 
-// VariesIn tells whether the nodes of this pool get DaemonSets of their own.
+// VariesIn reports whether the nodes of this pool get DaemonSets of their own.
 func (o *Operand) VariesIn(pool v1.NodePoolSpec) bool { return o.Varies != nil && o.Varies(pool) }
 
-// NodePoolLabel is the node label by which the DaemonSets of a pool select their nodes and the common one leaves
-// them out; empty where no pool says anything of the operand, or by the label of the driver pool.
+// NodePoolLabel returns the node label by which the DaemonSets of a node pool select their nodes and the common one
+// excludes them; empty if no pool can override the operand, or if the label of the driver pool selects.
 func (o *Operand) NodePoolLabel() string {
 	if o.Varies == nil || o.PerPool {
 		return ""

@@ -10,16 +10,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// Placement is what the spec says of where the pods of one operand go, and of what they are given there.
+// Placement is the placement of one operand's pods, as the spec has it.
 type Placement struct {
 	v1.PlacementSpec
-	// Field of the spec that says so, such as spec.dcgmExporter.
+	// Field of the spec that has it, such as spec.dcgmExporter.
 	Field string
-	// Elsewhere are the containers of other operands that the same field is for.
-	Elsewhere []string
+	// OtherContainers are the containers of other operands that the same field applies to.
+	OtherContainers []string
 }
 
-// PlacementOf is what the spec says of where the operand's pods go; nothing of an operand that has none.
+// PlacementOf returns the placement of the operand's pods; the zero value for an operand without pods.
 func (in Input) PlacementOf(o *Operand) Placement {
 	if o.Placement == nil {
 		return Placement{}
@@ -27,22 +27,22 @@ func (in Input) PlacementOf(o *Operand) Placement {
 	return o.Placement(in)
 }
 
-// Selects tells whether the labels of a GPU node are those that the spec asks for: by the operand's own
-// nodeSelector, else by that of all.
+// Selects decides whether a GPU node has the labels that the operand's own nodeSelector requires, else that of
+// spec.daemonsets.
 func (in Input) Selects(o *Operand, node nodeinfo.Facts) Decision {
 	field, selector := in.nodeSelector(o)
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
-		if value, there := node.Labels[key]; !there || value != string(selector[key]) {
+		if value, exists := node.Labels[key]; !exists || value != string(selector[key]) {
 			return Decision{
-				Verdict: Absent, Reason: v1.ReasonNotSelected,
-				Message: fmt.Sprintf("%s.nodeSelector asks for label %s=%s", field, key, selector[key]),
+				Choice: Absent, Reason: v1.ReasonNotSelected,
+				Message: fmt.Sprintf("%s.nodeSelector requires label %s=%s", field, key, selector[key]),
 			}
 		}
 	}
 	return Installed()
 }
 
-// nodeSelector is that of the operand, or that of all, and the block of the spec that has it.
+// nodeSelector returns the operand's nodeSelector, else that of all operands, and the block of the spec that has it.
 func (in Input) nodeSelector(o *Operand) (field string, selector v1.Labels) {
 	if placement := in.PlacementOf(o); len(placement.NodeSelector) > 0 {
 		return placement.Field, placement.NodeSelector
@@ -50,25 +50,25 @@ func (in Input) nodeSelector(o *Operand) (field string, selector v1.Labels) {
 	return "spec.daemonsets", in.Spec.DaemonSets.NodeSelector
 }
 
-// AwaitedLabel is a label of discovery that the node lacks and that the spec asks for; empty if there is none,
-// or if the node has another value than the spec asks for.
-func (in Input) AwaitedLabel(o *Operand, node nodeinfo.Facts) string {
+// MissingSelectorLabel returns a discovery label that the nodeSelector requires and the node does not have. Empty if
+// there is none, or if the node differs from the selector in any other label.
+func (in Input) MissingSelectorLabel(o *Operand, node nodeinfo.Facts) string {
 	_, selector := in.nodeSelector(o)
-	awaited := ""
+	missing := ""
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
-		value, there := node.Labels[key]
+		value, exists := node.Labels[key]
 		switch {
-		case there && value == string(selector[key]):
-		case there || !labels.IsDiscoverable(key):
+		case exists && value == string(selector[key]):
+		case exists || !labels.IsDiscoverable(key):
 			return ""
-		case awaited == "":
-			awaited = key
+		case missing == "":
+			missing = key
 		}
 	}
-	return awaited
+	return missing
 }
 
-// priorityClass is that of the operand's pods, and the block of the spec that names it.
+// priorityClass returns the priority class of the operand's pods, and the block of the spec that names it.
 func (in Input) priorityClass(o *Operand) (field, name string) {
 	if placement := in.PlacementOf(o); placement.PriorityClassName != "" {
 		return placement.Field, placement.PriorityClassName
@@ -76,13 +76,13 @@ func (in Input) priorityClass(o *Operand) (field, name string) {
 	return "spec.daemonsets", in.Spec.DaemonSets.PriorityClassName
 }
 
-// Keeps tells whether the node has the operand already, and keeps it whatever its labels become: replacing
-// it would disturb the GPU work of the node.
-func (o *Operand) Keeps(node nodeinfo.Facts) bool {
+// Retains reports whether the node has the operand and keeps it even if no selector matches any longer: removing it
+// would disrupt the GPU workloads of the node.
+func (o *Operand) Retains(node nodeinfo.Facts) bool {
 	return o.UpdatesOnDelete && node.Deploy[string(o.Name)] != ""
 }
 
-// InvalidSpec is an error about what the spec asks for: a change of the spec mends it, and nothing else does.
+// InvalidSpec is an error that only a change of the spec can fix.
 type InvalidSpec struct{ Message string }
 
 func (e InvalidSpec) Error() string { return e.Message }

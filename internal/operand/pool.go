@@ -7,7 +7,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// PoolKey is what makes a pool by this spec.
+// PoolKey returns what nodes of one driver pool have in common, by this spec.
 func (in Input) PoolKey() nodeinfo.PoolKey {
 	precompiled := *in.Spec.Driver.UsePrecompiled
 	key := nodeinfo.PoolKey{Kernel: precompiled, CoreOS: *in.Spec.Operator.UseOCPDriverToolkit && !precompiled}
@@ -17,7 +17,7 @@ func (in Input) PoolKey() nodeinfo.PoolKey {
 	return key
 }
 
-// VariesDriver tells whether a pool says something else of what driver its nodes get.
+// VariesDriver reports whether a node pool overrides the driver of its nodes.
 func VariesDriver(pool v1.NodePoolSpec) bool {
 	driver := pool.Driver
 	return driver != nil && (VariesImage(driver.ImageSpec) || driver.UsePrecompiled != nil ||
@@ -25,13 +25,13 @@ func VariesDriver(pool v1.NodePoolSpec) bool {
 		driver.KernelModuleConfig != nil && driver.KernelModuleConfig.Name != "")
 }
 
-// VariesImage tells whether a pool names an image of its own, or another way to pull it.
+// VariesImage reports whether a node pool overrides an image, its pull policy or its pull secrets.
 func VariesImage(image v1.ImageSpec) bool {
 	return image.Repository != "" || image.Image != "" || image.Version != "" || image.ImagePullPolicy != "" ||
 		len(image.ImagePullSecrets) > 0
 }
 
-// UsesDriverToolkit tells whether the driver toolkit of OpenShift builds the driver of any of these nodes.
+// UsesDriverToolkit reports whether the driver toolkit of OpenShift builds the driver of any of these nodes.
 func (in Input) UsesDriverToolkit(nodes iter.Seq[*nodeinfo.Facts]) bool {
 	if !*in.Spec.Driver.Enabled {
 		return false
@@ -41,28 +41,28 @@ func (in Input) UsesDriverToolkit(nodes iter.Seq[*nodeinfo.Facts]) bool {
 		if f.OSTree == "" && f.PoolCoreOS == "" || !f.Managed() || f.Excluded {
 			continue
 		}
-		key := in.of(pools, *f).PoolKey()
-		wanted, _ := f.WantedPool(key)
+		key := in.forNode(pools, *f).PoolKey()
+		expected, _ := f.ExpectedPool(key)
 		effective, _ := f.EffectivePool(key)
-		if wanted.CoreOS != "" || effective.CoreOS != "" {
+		if expected.CoreOS != "" || effective.CoreOS != "" {
 			return true
 		}
 	}
 	return false
 }
 
-// HasPool refuses a node whose pool is not known: the driver's image follows from it, and a wrong
-// guess would load a foreign driver.
-func HasPool(f nodeinfo.Facts, key nodeinfo.PoolKey) Decision {
+// CheckPool refuses a node whose driver pool is unknown, as the pool determines the driver image.
+func CheckPool(f nodeinfo.Facts, key nodeinfo.PoolKey) Decision {
 	if _, complete := f.EffectivePool(key); complete {
 		return Installed()
 	}
-	_, system := f.WantedPool(nodeinfo.PoolKey{})
+	_, system := f.ExpectedPool(nodeinfo.PoolKey{})
 	switch {
 	case system && key.Kernel:
-		return Refused(v1.ReasonFactsMissing, "no discovery label for the kernel, which the precompiled driver image is chosen by")
+		return Refused(v1.ReasonFactsMissing, "no discovery label for the kernel, which selects the precompiled driver image")
 	case system:
-		return Refused(v1.ReasonFactsMissing, "no discovery label for the release of Red Hat CoreOS, which the image of the driver toolkit is chosen by")
+		return Refused(v1.ReasonFactsMissing,
+			"no discovery label for the release of Red Hat CoreOS, which selects the image of the driver toolkit")
 	}
-	return Refused(v1.ReasonFactsMissing, "no discovery labels for the operating system, which the driver image is chosen by")
+	return Refused(v1.ReasonFactsMissing, "no discovery labels for the operating system, which select the driver image")
 }

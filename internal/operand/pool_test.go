@@ -20,12 +20,16 @@ func TestPoolKeyFollowsTheSpec(t *testing.T) {
 		toolkit *bool
 		want    nodeinfo.PoolKey
 	}{
-		"no driver block":    {want: toolkit},
-		"nothing said":       {driver: &v1.DriverSpec{}, want: toolkit},
-		"built":              {driver: &v1.DriverSpec{UsePrecompiled: new(false)}, toolkit: new(true), want: toolkit},
-		"built by itself":    {toolkit: new(false)},
-		"precompiled":        {driver: &v1.DriverSpec{UsePrecompiled: new(true)}, want: precompiled},
-		"precompiled anyway": {driver: &v1.DriverSpec{UsePrecompiled: new(true)}, toolkit: new(true), want: precompiled},
+		"no driver block":           {want: toolkit},
+		"an empty block":            {driver: &v1.DriverSpec{}, want: toolkit},
+		"built":                     {driver: &v1.DriverSpec{UsePrecompiled: new(false)}, toolkit: new(true), want: toolkit},
+		"built without the toolkit": {toolkit: new(false)},
+		"precompiled":               {driver: &v1.DriverSpec{UsePrecompiled: new(true)}, want: precompiled},
+		"precompiled anyway": {
+			driver:  &v1.DriverSpec{UsePrecompiled: new(true)},
+			toolkit: new(true),
+			want:    precompiled,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -37,25 +41,25 @@ func TestPoolKeyFollowsTheSpec(t *testing.T) {
 	}
 }
 
-func TestHasPool(t *testing.T) {
-	const system = "no discovery labels for the operating system, which the driver image is chosen by"
-	const kernel = "no discovery label for the kernel, which the precompiled driver image is chosen by"
-	const release = "no discovery label for the release of Red Hat CoreOS, which the image of the driver toolkit is chosen by"
+func TestCheckPool(t *testing.T) {
+	const system = "no discovery labels for the operating system, which select the driver image"
+	const kernel = "no discovery label for the kernel, which selects the precompiled driver image"
+	const release = "no discovery label for the release of Red Hat CoreOS, which selects the image of the driver toolkit"
 	known := nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64"}
 	tests := map[string]struct {
 		facts nodeinfo.Facts
 		key   nodeinfo.PoolKey
 		want  string
 	}{
-		"all facts":                            {facts: known},
-		"facts lost, but labelled with a pool": {facts: nodeinfo.Facts{Pool: "ubuntu24.04-amd64"}},
-		"no facts":                             {want: system},
-		"no facts, precompiled":                {key: precompiled, want: system},
-		"no kernel":                            {facts: known, key: precompiled, want: kernel},
-		"no release of CoreOS":                 {facts: coreOS(""), key: toolkit, want: release},
-		"no release of another system":         {facts: known, key: toolkit},
-		"no release, and no toolkit":           {facts: coreOS("")},
-		"no facts, with the toolkit":           {key: toolkit, want: system},
+		"all facts":                          {facts: known},
+		"no facts, but labelled with a pool": {facts: nodeinfo.Facts{Pool: "ubuntu24.04-amd64"}},
+		"no facts":                           {want: system},
+		"no facts, precompiled":              {key: precompiled, want: system},
+		"no kernel":                          {facts: known, key: precompiled, want: kernel},
+		"no release of CoreOS":               {facts: coreOS(""), key: toolkit, want: release},
+		"no release of another system":       {facts: known, key: toolkit},
+		"no release, and no toolkit":         {facts: coreOS("")},
+		"no facts, with the toolkit":         {key: toolkit, want: system},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -63,19 +67,19 @@ func TestHasPool(t *testing.T) {
 			if test.want != "" {
 				want = operand.Refused(v1.ReasonFactsMissing, test.want)
 			}
-			if diff := cmp.Diff(want, operand.HasPool(test.facts, test.key)); diff != "" {
+			if diff := cmp.Diff(want, operand.CheckPool(test.facts, test.key)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
 }
 
-// coreOS is a node of OpenShift up to 4.18.
+// coreOS is a node of OpenShift 4.18 or older.
 func coreOS(release string) nodeinfo.Facts {
 	return nodeinfo.Facts{HasGPU: true, OSID: "rhcos", OSVersion: "4.18", Architecture: "amd64", OSTree: release}
 }
 
-func TestTheDriverToolkitIsUsedWhereANodeNeedsIt(t *testing.T) {
+func TestUsesDriverToolkit(t *testing.T) {
 	const release = "418.94.202501221327-0"
 	off := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: new(false)}}
 	inPool, excluded, cpuOnly := coreOS(release), coreOS(release), coreOS(release)
@@ -88,15 +92,21 @@ func TestTheDriverToolkitIsUsedWhereANodeNeedsIt(t *testing.T) {
 		nodes []nodeinfo.Facts
 		want  bool
 	}{
-		"no nodes":                                {},
-		"another system":                          {nodes: []nodeinfo.Facts{ubuntu}},
-		"one of many":                             {nodes: []nodeinfo.Facts{ubuntu, coreOS(release)}, want: true},
-		"a release that is not known":             {nodes: []nodeinfo.Facts{coreOS("")}},
-		"a node without GPU, and one of nobody":   {nodes: []nodeinfo.Facts{cpuOnly, excluded}},
-		"turned off":                              {spec: off, nodes: []nodeinfo.Facts{coreOS(release)}},
-		"turned off, and it runs still":           {spec: off, nodes: []nodeinfo.Facts{inPool}, want: true},
-		"precompiled":                             {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true)}}, nodes: []nodeinfo.Facts{coreOS(release)}},
-		"a driver of the host, for all the nodes": {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: []nodeinfo.Facts{coreOS(release)}},
+		"no nodes":           {},
+		"another system":     {nodes: []nodeinfo.Facts{ubuntu}},
+		"one of many":        {nodes: []nodeinfo.Facts{ubuntu, coreOS(release)}, want: true},
+		"an unknown release": {nodes: []nodeinfo.Facts{coreOS("")}},
+		"a node without GPU, and an excluded one": {nodes: []nodeinfo.Facts{cpuOnly, excluded}},
+		"disabled":                    {spec: off, nodes: []nodeinfo.Facts{coreOS(release)}},
+		"disabled, and still running": {spec: off, nodes: []nodeinfo.Facts{inPool}, want: true},
+		"precompiled": {
+			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true)}},
+			nodes: []nodeinfo.Facts{coreOS(release)},
+		},
+		"drivers on the hosts": {
+			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
+			nodes: []nodeinfo.Facts{coreOS(release)},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
 )
 
-// ReferenceKind is a kind of object that an operand needs and others make. Most are named by the spec.
+// ReferenceKind is the kind of an object that an operand needs and the operator does not create. Most are named by the
+// spec.
 type ReferenceKind string
 
 // The kinds in the operator's namespace.
@@ -18,13 +19,13 @@ const (
 	Secret    ReferenceKind = "Secret"
 )
 
-// The kinds that are in no namespace, and of which nothing counts but that they are there.
+// The cluster-scoped kinds. Only their existence matters.
 const (
 	PriorityClass                    ReferenceKind = "PriorityClass"
 	ValidatingAdmissionPolicyBinding ReferenceKind = "ValidatingAdmissionPolicyBinding"
 )
 
-// namespaced tells whether objects of the kind are in a namespace, and have data that pods read.
+// namespaced reports whether objects of the kind are in a namespace, and have data that pods read.
 func (k ReferenceKind) namespaced() bool { return k == ConfigMap || k == Secret }
 
 // Reference names an object.
@@ -35,7 +36,7 @@ type Reference struct {
 
 func (r Reference) String() string { return string(r.Kind) + " " + r.Name }
 
-// Use is a field of the spec by which an operand uses an object of others.
+// Use is a reference of an operand to an object that the operator does not create.
 type Use struct {
 	// Field of the spec, such as spec.driver.secretEnv.
 	Field string
@@ -44,17 +45,17 @@ type Use struct {
 	Keys []string
 }
 
-// ConfigMapUse is the use of a ConfigMap that the field names.
+// ConfigMapUse returns the use of a ConfigMap that the field names.
 func ConfigMapUse(field, name string, keys ...string) Use {
 	return Use{Field: field, Reference: Reference{ConfigMap, name}, Keys: keys}
 }
 
-// SecretUse is the use of a Secret that the field names.
+// SecretUse returns the use of a Secret that the field names.
 func SecretUse(field, name string, keys ...string) Use {
 	return Use{Field: field, Reference: Reference{Secret, name}, Keys: keys}
 }
 
-// Content is what is known of an object that a spec names.
+// Content of a referenced object.
 type Content struct {
 	// Digest of its data.
 	Digest string
@@ -62,8 +63,8 @@ type Content struct {
 	Keys []string
 }
 
-// UsesOf are the objects that pods of the operand cannot do without: its own, and those of every operand.
-// A name that is empty is not used.
+// UsesOf returns the objects that the operand's pods need: those of the operand, and those of every operand. Fields
+// with an empty name are left out.
 func (o *Operand) UsesOf(in Input) []Use {
 	var uses []Use
 	if o.References != nil {
@@ -78,54 +79,56 @@ func (o *Operand) UsesOf(in Input) []Use {
 	return slices.DeleteFunc(uses, func(u Use) bool { return u.Name == "" })
 }
 
-// caBundleField names the certificates that every container trusts.
+// caBundleField is the field with the CA certificates of every container.
 const caBundleField = "spec.global.caBundle.configMapName"
 
-// systemPriority starts the names of the priority classes that every cluster has.
+// systemPriority is the prefix of the priority classes that every cluster has.
 const systemPriority = "system-"
 
-// Exists tells whether an object of others is there. Where nobody has looked (Contents is nil), it counts as there.
+// Exists reports whether a referenced object exists. Without Contents every object counts as existing.
 func (in Input) Exists(reference Reference) bool {
-	_, there := in.Contents[reference]
-	return there || in.Contents == nil
+	_, exists := in.Contents[reference]
+	return exists || in.Contents == nil
 }
 
-// Missing refuses an operand whose pods could not start for want of what the spec names. Where nobody has
-// looked (Contents is nil), nothing is missing.
-func (in Input) Missing(o *Operand) Decision {
+// CheckReferences refuses an operand whose pods could not start because a referenced object or key is missing. Without
+// Contents nothing is missing.
+func (in Input) CheckReferences(o *Operand) Decision {
 	if in.Contents == nil {
 		return Installed()
 	}
 	for _, use := range o.UsesOf(in) {
-		content, there := in.Contents[use.Reference]
-		if !there {
-			return Refused(v1.ReasonReferenceMissing, fmt.Sprintf("%s: there is no %s%s: create it", use.Field, use.Reference, in.place(use.Kind)))
+		content, exists := in.Contents[use.Reference]
+		if !exists {
+			return Refused(v1.ReasonReferenceMissing,
+				fmt.Sprintf("%s: there is no %s%s: create it", use.Field, use.Reference, in.inNamespace(use.Kind)))
 		}
 		for _, key := range use.Keys {
 			if !slices.Contains(content.Keys, key) {
-				return Refused(v1.ReasonReferenceMissing, fmt.Sprintf("%s: %s%s has no key %s: add it", use.Field, use.Reference, in.place(use.Kind), key))
+				return Refused(v1.ReasonReferenceMissing, fmt.Sprintf("%s: %s%s has no key %s: add it",
+					use.Field, use.Reference, in.inNamespace(use.Kind), key))
 			}
 		}
 	}
 	return Installed()
 }
 
-func (in Input) place(kind ReferenceKind) string {
+func (in Input) inNamespace(kind ReferenceKind) string {
 	if !kind.namespaced() {
 		return ""
 	}
 	return " in namespace " + in.Namespace
 }
 
-// ContentDigest covers the data of all objects that pods of the operand use; empty if they use none. Pods
-// that started with other data are outdated. Certificates that all trust are left out: they are renewed often,
-// and no driver is outdated by that.
+// ContentDigest returns a digest of the data of all objects that the operand's pods use; empty if they use none. Pods
+// that started with other data are outdated. The CA bundle is left out: it is renewed often, and must not make drivers
+// outdated.
 func (in Input) ContentDigest(o *Operand) string {
 	hash := digest.New()
 	used := false
 	for _, use := range o.UsesOf(in) {
-		content, known := in.Contents[use.Reference]
-		if !use.Kind.namespaced() || use.Field == caBundleField || !known {
+		content, exists := in.Contents[use.Reference]
+		if !use.Kind.namespaced() || use.Field == caBundleField || !exists {
 			continue
 		}
 		used = true

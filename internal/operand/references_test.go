@@ -17,8 +17,14 @@ var usesTwo = &operand.Operand{References: func(operand.Input) []operand.Use {
 	}
 }}
 
-func TestMissing(t *testing.T) {
-	settings, secret := operand.Reference{Kind: operand.ConfigMap, Name: "settings"}, operand.Reference{Kind: operand.Secret, Name: "keys"}
+func TestCheckReferences(t *testing.T) {
+	settings, secret := operand.Reference{
+		Kind: operand.ConfigMap,
+		Name: "settings",
+	}, operand.Reference{
+		Kind: operand.Secret,
+		Name: "keys",
+	}
 	both := map[operand.Reference]operand.Content{settings: {Keys: []string{"file"}}, secret: {}}
 	important := v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "important"}}
 	tests := map[string]struct {
@@ -26,18 +32,36 @@ func TestMissing(t *testing.T) {
 		contents map[operand.Reference]operand.Content
 		want     string
 	}{
-		"nobody has looked": {},
-		"all is there":      {contents: both},
-		"one is missing":    {contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"file"}}}, want: "spec.a.secret: there is no Secret keys in namespace gpus: create it"},
-		"a key is missing":  {contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"other"}}, secret: {}}, want: "spec.a.config: ConfigMap settings in namespace gpus has no key file: add it"},
-		"a priority class":  {spec: important, contents: both, want: "spec.daemonsets.priorityClassName: there is no PriorityClass important: create it"},
-		"a priority class of every cluster": {
-			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "system-cluster-critical"}}, contents: both,
+		"contents not read": {},
+		"all exist":         {contents: both},
+		"an object is missing": {
+			contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"file"}}},
+			want:     "spec.a.secret: there is no Secret keys in namespace gpus: create it",
+		},
+		"a key is missing": {
+			contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"other"}}, secret: {}},
+			want:     "spec.a.config: ConfigMap settings in namespace gpus has no key file: add it",
+		},
+		"a missing priority class": {
+			spec:     important,
+			contents: both,
+			want:     "spec.daemonsets.priorityClassName: there is no PriorityClass important: create it",
+		},
+		"a built-in priority class": {
+			spec: v1.ClusterPolicySpec{
+				DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "system-cluster-critical"},
+			}, contents: both,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := operand.Input{Spec: effective.Of(test.spec), Namespace: "gpus", Contents: test.contents}.Missing(usesTwo)
+			got := operand.Input{
+				Spec:      effective.Of(test.spec),
+				Namespace: "gpus",
+				Contents:  test.contents,
+			}.CheckReferences(
+				usesTwo,
+			)
 			want := operand.Installed()
 			if test.want != "" {
 				want = operand.Refused(v1.ReasonReferenceMissing, test.want)
@@ -49,7 +73,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// What nobody has looked for counts as there.
+// Without Contents every object counts as existing.
 func TestExists(t *testing.T) {
 	fence := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: "fence"}
 	other := operand.Reference{Kind: operand.ConfigMap, Name: "fence"}
@@ -57,10 +81,10 @@ func TestExists(t *testing.T) {
 		contents map[operand.Reference]operand.Content
 		want     bool
 	}{
-		"nobody has looked":         {want: true},
-		"it is there":               {contents: map[operand.Reference]operand.Content{fence: {}}, want: true},
-		"nothing is there":          {contents: map[operand.Reference]operand.Content{}},
-		"another kind by that name": {contents: map[operand.Reference]operand.Content{other: {}}},
+		"contents not read":         {want: true},
+		"it exists":                 {contents: map[operand.Reference]operand.Content{fence: {}}, want: true},
+		"no object exists":          {contents: map[operand.Reference]operand.Content{}},
+		"another kind of that name": {contents: map[operand.Reference]operand.Content{other: {}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,19 +95,26 @@ func TestExists(t *testing.T) {
 	}
 }
 
-// What is in no namespace has no data: it makes no pods outdated, and is not said to be in a namespace.
+// Cluster-scoped objects have no data, so they make no pods outdated, and their message has no namespace.
 func TestReferencesInNoNamespace(t *testing.T) {
 	fence := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: "fence"}
 	fenced := &operand.Operand{References: func(operand.Input) []operand.Use {
 		return []operand.Use{{Field: "spec.a.mode", Reference: fence}}
 	}}
-	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{}), Namespace: "gpus", Contents: map[operand.Reference]operand.Content{fence: {Digest: "1"}}}
+	in := operand.Input{
+		Spec:      effective.Of(v1.ClusterPolicySpec{}),
+		Namespace: "gpus",
+		Contents:  map[operand.Reference]operand.Content{fence: {Digest: "1"}},
+	}
 	if got := in.ContentDigest(fenced); got != "" {
 		t.Errorf("got digest %q of an object without data", got)
 	}
 	in.Contents = map[operand.Reference]operand.Content{}
-	want := operand.Refused(v1.ReasonReferenceMissing, "spec.a.mode: there is no ValidatingAdmissionPolicyBinding fence: create it")
-	if got := in.Missing(fenced); got != want {
+	want := operand.Refused(
+		v1.ReasonReferenceMissing,
+		"spec.a.mode: there is no ValidatingAdmissionPolicyBinding fence: create it",
+	)
+	if got := in.CheckReferences(fenced); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -92,14 +123,20 @@ func TestContentDigest(t *testing.T) {
 	digest := func(contents map[operand.Reference]operand.Content) string {
 		return operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{}), Contents: contents}.ContentDigest(usesTwo)
 	}
-	settings, other := operand.Reference{Kind: operand.ConfigMap, Name: "settings"}, operand.Reference{Kind: operand.Secret, Name: "settings"}
+	settings, other := operand.Reference{
+		Kind: operand.ConfigMap,
+		Name: "settings",
+	}, operand.Reference{
+		Kind: operand.Secret,
+		Name: "settings",
+	}
 	first := digest(map[operand.Reference]operand.Content{settings: {Digest: "1"}})
 	switch {
 	case digest(nil) != "":
-		t.Error("without contents there is nothing to digest")
+		t.Error("a digest without contents")
 	case first == "" || first == digest(map[operand.Reference]operand.Content{settings: {Digest: "2"}}):
-		t.Error("other data, and the same digest")
+		t.Error("other data have the same digest")
 	case first != digest(map[operand.Reference]operand.Content{settings: {Digest: "1"}, other: {Digest: "3"}}):
-		t.Error("what is not used has a part in the digest")
+		t.Error("an unused object changes the digest")
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// WorkloadOf is the work that the node is to be served for. Without spec.sandboxWorkloads.enabled that is
-// containers, whatever the node's label; with it a label that names no workload counts as none, and the
-// default of the spec holds.
+// WorkloadOf returns the workload that the node is served for. Without spec.sandboxWorkloads.enabled it is containers,
+// whatever the node's label. With it, the default of the spec applies if the label is missing or names no workload.
 func (in Input) WorkloadOf(node nodeinfo.Facts) nodeinfo.Workload {
 	sandbox := in.Spec.SandboxWorkloads
 	if !*sandbox.Enabled {
@@ -26,24 +25,24 @@ func (in Input) WorkloadOf(node nodeinfo.Facts) nodeinfo.Workload {
 	return nodeinfo.WorkloadContainer
 }
 
-// ServesVMs tells why a node for virtual machines is not served: daemonsets.nodeSelector keeps the stack off it,
-// or that it is not supported. Every other node is served.
+// ServesVMs refuses a node for virtual machines, as they are not supported. Its decision is Absent if
+// daemonsets.nodeSelector does not select the node. Every other node is served.
 func (in Input) ServesVMs(node nodeinfo.Facts) Decision {
 	workload := in.WorkloadOf(node)
 	if workload == nodeinfo.WorkloadContainer {
 		return Installed()
 	}
-	if selected := in.Selects(&Operand{}, node); selected.Verdict != Install {
+	if selected := in.Selects(&Operand{}, node); selected.Choice != Install {
 		return selected
 	}
 	return Refused(v1.ReasonNotSupportedYet, fmt.Sprintf("workload %s is not supported yet: label the node %s=%s",
 		workload, labels.GPUWorkload, v1.WorkloadContainer))
 }
 
-// PodSecurity tells whether the operator labels its namespace for Pod Security Admission.
+// PodSecurity reports whether the operator labels its namespace for Pod Security Admission.
 func (in Input) PodSecurity() bool { return *in.Spec.PSA.Enabled }
 
-// Containers are the nodes that are served for containers.
+// Containers returns the nodes that are served for containers.
 func (in Input) Containers(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node nodeinfo.Facts) bool {
 		return in.WorkloadOf(node) != nodeinfo.WorkloadContainer

@@ -20,17 +20,28 @@ func TestWorkloadOf(t *testing.T) {
 		want    nodeinfo.Workload
 		message string
 	}{
-		"nothing said": {want: "container"},
-		"the label does not count without a spec": {label: "vm-vgpu", want: "container"},
-		"nor while sandbox workloads are off": {
-			spec: &v1.SandboxWorkloadsSpec{Enabled: new(false), DefaultWorkload: "vm-passthrough"}, label: "vm-vgpu", want: "container",
+		"no block and no label":                {want: "container"},
+		"the label is ignored without a block": {label: "vm-vgpu", want: "container"},
+		"the label is ignored while sandbox workloads are disabled": {
+			spec: &v1.SandboxWorkloadsSpec{
+				Enabled:         new(false),
+				DefaultWorkload: "vm-passthrough",
+			}, label: "vm-vgpu", want: "container",
 		},
-		"nor with an empty block":              {spec: &v1.SandboxWorkloadsSpec{DefaultWorkload: "vm-vgpu"}, want: "container"},
-		"no label and no default":              {spec: on(""), want: "container"},
-		"the label":                            {spec: on(""), label: "vm-vgpu", want: "vm-vgpu", message: refused},
-		"the label wins over the default":      {spec: on("vm-passthrough"), label: "vm-vgpu", want: "vm-vgpu", message: refused},
-		"a node is for containers by label":    {spec: on("vm-passthrough"), label: "container", want: "container"},
-		"no workload in the label is no label": {spec: on("container"), label: "vm", want: "container"},
+		"the default is ignored without enabled": {
+			spec: &v1.SandboxWorkloadsSpec{DefaultWorkload: "vm-vgpu"},
+			want: "container",
+		},
+		"no label and no default": {spec: on(""), want: "container"},
+		"the label":               {spec: on(""), label: "vm-vgpu", want: "vm-vgpu", message: refused},
+		"the label overrides the default": {
+			spec:    on("vm-passthrough"),
+			label:   "vm-vgpu",
+			want:    "vm-vgpu",
+			message: refused,
+		},
+		"a node for containers by label": {spec: on("vm-passthrough"), label: "container", want: "container"},
+		"an invalid label is ignored":    {spec: on("container"), label: "vm", want: "container"},
 		"the default": {
 			spec: on("vm-passthrough"), want: "vm-passthrough",
 			message: "workload vm-passthrough is not supported yet: " +
@@ -44,10 +55,12 @@ func TestWorkloadOf(t *testing.T) {
 			if got := in.WorkloadOf(node); got != test.want {
 				t.Errorf("the workload is %q, want %q", got, test.want)
 			}
-			if got := in.ServesVMs(node); got.Message != test.message || (got.Reason == v1.ReasonNotSupportedYet) != (test.message != "") {
+			if got := in.ServesVMs(node); got.Message != test.message ||
+				(got.Reason == v1.ReasonNotSupportedYet) != (test.message != "") {
 				t.Errorf("served: %q: %q, want %q", got.Reason, got.Message, test.message)
 			}
-			if kept := len(in.Containers([]nodeinfo.Facts{node, {Workload: "container"}})); (kept == 2) != (test.want == "container") {
+			kept := len(in.Containers([]nodeinfo.Facts{node, {Workload: "container"}}))
+			if (kept == 2) != (test.want == "container") {
 				t.Errorf("of two nodes %d are for containers", kept)
 			}
 		})

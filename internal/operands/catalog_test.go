@@ -30,7 +30,7 @@ func catalogue(t *testing.T) operand.Catalogue {
 	return all
 }
 
-// tabled are the operands that the tables of this package list.
+// tabled returns the operands that the tables of this package list.
 func tabled(t *testing.T) operand.Catalogue {
 	t.Helper()
 	all, err := scenarios.Tabled()
@@ -46,7 +46,7 @@ func names(all operand.Catalogue) []operand.Name {
 	return result
 }
 
-func TestEveryOperandComesAfterThoseThatItRequires(t *testing.T) {
+func TestCatalogueIsSorted(t *testing.T) {
 	placed := map[operand.Name]bool{}
 	for _, o := range catalogue(t) {
 		for _, r := range o.Requires {
@@ -58,8 +58,8 @@ func TestEveryOperandComesAfterThoseThatItRequires(t *testing.T) {
 	}
 }
 
-// Every operand that has a DaemonSet is placed by its block of the spec, and no other one is.
-func TestEveryDaemonSetIsPlacedByABlock(t *testing.T) {
+// Exactly the operands with a DaemonSet have a placement, in a block of the spec.
+func TestDaemonSetsHavePlacements(t *testing.T) {
 	g := NewWithT(t)
 	for _, o := range catalogue(t) {
 		text, err := fs.ReadFile(assets.FS, string(o.Name)+"/0500_daemonset.yaml")
@@ -78,7 +78,7 @@ func TestEveryDaemonSetIsPlacedByABlock(t *testing.T) {
 	}
 }
 
-func TestTheBlocksOfThePlacements(t *testing.T) {
+func TestPlacementFields(t *testing.T) {
 	want := map[operand.Name]string{
 		"node-discovery": "spec.nodeDiscovery", "driver": "spec.driver", "container-toolkit": "spec.toolkit",
 		"device-plugin": "spec.devicePlugin", "mps-control-daemon": "spec.devicePlugin",
@@ -95,29 +95,29 @@ func TestTheBlocksOfThePlacements(t *testing.T) {
 	NewWithT(t).Expect(got).To(BeComparableTo(want))
 }
 
-// A spec can turn several operands off at once. Whatever is left must start on a node.
+// A spec can disable any set of operands. The others must start on a node.
 func TestEverySetOfOperandsStarts(t *testing.T) {
 	all := catalogue(t)
 	for chosen := range 1 << len(all) {
 		var installed operand.Catalogue
 		for i, o := range all {
 			if chosen&(1<<i) != 0 {
-				// What is absent cannot be required in the cluster: such an operand is held back.
+				// An operand that requires an absent one in the cluster is held, which is not the subject here.
 				o.Requires = slices.DeleteFunc(slices.Clone(o.Requires), func(r operand.Requirement) bool {
 					return r.Scope == operand.Cluster
 				})
 				installed = append(installed, o)
 			}
 		}
-		if circle := circleOnNode(installed); circle != "" {
-			t.Errorf("%v: circle through %s", names(installed), circle)
+		if stuck := stuckOperand(installed); stuck != "" {
+			t.Errorf("%v: %s never starts", names(installed), stuck)
 		}
 	}
 }
 
-// circleOnNode plays the start of a node: in each round, every pod starts whose waits are over, and
-// writes its markers in order as far as it can. It returns who never starts.
-func circleOnNode(installed operand.Catalogue) operand.Name {
+// stuckOperand simulates the start of a node: in each round, every pod starts whose waits are over, and writes its
+// markers in order as far as it can. It returns an operand that never gets ready; empty if there is none.
+func stuckOperand(installed operand.Catalogue) operand.Name {
 	written, ready := map[labels.Marker]bool{}, map[operand.Name]bool{}
 	for range 3 * len(installed) {
 		for _, o := range installed {
@@ -134,7 +134,12 @@ func circleOnNode(installed operand.Catalogue) operand.Name {
 	return ""
 }
 
-func started(installed operand.Catalogue, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
+func started(
+	installed operand.Catalogue,
+	o operand.Operand,
+	written map[labels.Marker]bool,
+	ready map[operand.Name]bool,
+) bool {
 	for _, marker := range installed.Waits(o) {
 		if !written[marker] {
 			return false
@@ -148,13 +153,18 @@ func started(installed operand.Catalogue, o operand.Operand, written map[labels.
 	return true
 }
 
-func provesAll(installed operand.Catalogue, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
+func provesAll(
+	installed operand.Catalogue,
+	o operand.Operand,
+	written map[labels.Marker]bool,
+	ready map[operand.Name]bool,
+) bool {
 	writes := installed.Proves(o)
 	for _, proof := range o.Proves {
 		if !writes[proof.Marker] {
 			continue
 		}
-		if _, there := installed.Find(proof.Of); there && !ready[proof.Of] {
+		if _, exists := installed.Find(proof.Of); exists && !ready[proof.Of] {
 			return false
 		}
 		written[proof.Marker] = true
@@ -162,7 +172,7 @@ func provesAll(installed operand.Catalogue, o operand.Operand, written map[label
 	return true
 }
 
-func TestTheDriverIsProvenByTheToolkitElseByTheValidator(t *testing.T) {
+func TestMarkerWriters(t *testing.T) {
 	all := catalogue(t)
 	tests := map[string]struct {
 		absent operand.Name
@@ -181,14 +191,14 @@ func TestTheDriverIsProvenByTheToolkitElseByTheValidator(t *testing.T) {
 				labels.MarkerCUDA: "operator-validator", labels.MarkerPlugin: "operator-validator",
 			},
 		},
-		"no driver: that of the host is proven": {
+		"no driver: the driver of the host is validated": {
 			absent: "driver",
 			want: map[labels.Marker]operand.Name{
 				labels.MarkerDriver: "container-toolkit", labels.MarkerToolkit: "operator-validator",
 				labels.MarkerCUDA: "operator-validator", labels.MarkerPlugin: "operator-validator",
 			},
 		},
-		"no device plugin: nothing to allocate, nothing to prove": {
+		"no device plugin: nothing to allocate, no marker": {
 			absent: "device-plugin",
 			want: map[labels.Marker]operand.Name{
 				labels.MarkerDriver: "container-toolkit", labels.MarkerToolkit: "operator-validator",
@@ -217,7 +227,7 @@ func TestTheDriverIsProvenByTheToolkitElseByTheValidator(t *testing.T) {
 	}
 }
 
-func TestEveryFolderOfAssetsHasItsOperand(t *testing.T) {
+func TestAssetsMatchCatalogue(t *testing.T) {
 	entries, err := fs.ReadDir(assets.FS, ".")
 	if err != nil {
 		t.Fatal(err)
@@ -236,8 +246,8 @@ func TestEveryFolderOfAssetsHasItsOperand(t *testing.T) {
 	}
 }
 
-// NVSentinel, k8s-driver-manager and people's scripts set these labels by name.
-func TestDeployLabelsAreNVIDIAs(t *testing.T) {
+// NVSentinel, k8s-driver-manager and scripts of users set these labels by name.
+func TestDeployLabels(t *testing.T) {
 	g := NewWithT(t)
 	var got []string
 	for _, o := range catalogue(t) {
@@ -248,17 +258,23 @@ func TestDeployLabelsAreNVIDIAs(t *testing.T) {
 		got = append(got, o.Name.DeployLabel())
 	}
 	g.Expect(got).To(ContainElements(
-		"nvidia.com/gpu.deploy.driver", "nvidia.com/gpu.deploy.container-toolkit", "nvidia.com/gpu.deploy.device-plugin",
-		"nvidia.com/gpu.deploy.operator-validator", "nvidia.com/gpu.deploy.gpu-feature-discovery", "nvidia.com/gpu.deploy.dcgm",
-		"nvidia.com/gpu.deploy.dcgm-exporter", "nvidia.com/gpu.deploy.mig-manager", "nvidia.com/gpu.deploy.node-status-exporter",
-		// The operator's own: it follows the device plugin's, which neighbours know.
+		"nvidia.com/gpu.deploy.driver",
+		"nvidia.com/gpu.deploy.container-toolkit",
+		"nvidia.com/gpu.deploy.device-plugin",
+		"nvidia.com/gpu.deploy.operator-validator",
+		"nvidia.com/gpu.deploy.gpu-feature-discovery",
+		"nvidia.com/gpu.deploy.dcgm",
+		"nvidia.com/gpu.deploy.dcgm-exporter",
+		"nvidia.com/gpu.deploy.mig-manager",
+		"nvidia.com/gpu.deploy.node-status-exporter",
+		// The operator's own: it follows the device plugin's, which other tools use.
 		"nvidia.com/gpu.deploy.mps-control-daemon",
 	))
 }
 
-// What a GPU needs to be usable has its rung on the ladder; all else stands beside it, so that its failure
-// shows without taking the GPUs away.
-func TestTheLadderHasItsOperands(t *testing.T) {
+// Only the operands that a GPU needs to be usable have a stage. Failures of the others are reported, but do not make
+// the node unready.
+func TestStagesOfOperands(t *testing.T) {
 	want := map[operand.Name]v1.Stage{
 		"driver": v1.StageDriver, "container-toolkit": v1.StageToolkit,
 		"device-plugin": v1.StageDevicePlugin, "operator-validator": v1.StageValidated,

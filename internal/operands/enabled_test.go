@@ -11,20 +11,22 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// What is enabled by default is wanted unless its field is false, and says which field it is.
-func TestWanted(t *testing.T) {
-	const yes = "installed"
+// Operands are installed by default unless their field is false. The decision names the field.
+func TestDecide(t *testing.T) {
+	const installed = "installed"
 	offByDefault := map[operand.Name]string{
-		"dcgm":                 "DisabledBySpec: spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
+		"dcgm": "DisabledBySpec: spec.dcgm.enabled is not true: " +
+			"the DCGM exporter brings an engine of its own",
 		"node-status-exporter": "DisabledBySpec: spec.nodeStatusExporter.enabled is not true",
 	}
 	all := func(change map[operand.Name]string) map[operand.Name]string {
 		want := map[operand.Name]string{}
 		for _, o := range tabled(t) {
-			want[o.Name] = yes
+			want[o.Name] = installed
 		}
 		maps.Copy(want, offByDefault)
-		want["mps-control-daemon"] = "DisabledBySpec: spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS"
+		want["mps-control-daemon"] = "DisabledBySpec: spec.devicePlugin.config.name is not set: " +
+			"no configuration shares GPUs by MPS"
 		for name, text := range change {
 			want[name] = text
 		}
@@ -34,61 +36,66 @@ func TestWanted(t *testing.T) {
 		spec v1.ClusterPolicySpec
 		want map[operand.Name]string
 	}{
-		"an empty spec installs all that needs no more": {want: all(nil)},
-		"empty blocks do, too": {
+		"an empty spec": {want: all(nil)},
+		"empty blocks": {
 			spec: v1.ClusterPolicySpec{
-				Driver: &v1.DriverSpec{}, Toolkit: &v1.ToolkitSpec{}, DevicePlugin: &v1.DevicePluginSpec{}, Validator: &v1.ValidatorSpec{}, CDI: &v1.CDISpec{},
+				Driver:       &v1.DriverSpec{},
+				Toolkit:      &v1.ToolkitSpec{},
+				DevicePlugin: &v1.DevicePluginSpec{},
+				Validator:    &v1.ValidatorSpec{},
+				CDI:          &v1.CDISpec{},
 			},
 			want: all(nil),
 		},
-		"true says the same": {
+		"true is the default": {
 			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(true)}},
 			want: all(nil),
 		},
-		"false turns off the driver": {
+		"false disables the driver": {
 			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
 			want: all(map[operand.Name]string{"driver": "DisabledBySpec: spec.driver.enabled is false"}),
 		},
-		"false turns off the toolkit": {
+		"false disables the toolkit": {
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}},
 			want: all(map[operand.Name]string{"container-toolkit": "DisabledBySpec: spec.toolkit.enabled is false"}),
 		},
-		"false turns off the device plugin": {
+		"false disables the device plugin": {
 			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)}},
 			want: all(map[operand.Name]string{
-				"device-plugin": "DisabledBySpec: spec.devicePlugin.enabled is false", "mps-control-daemon": "DisabledBySpec: spec.devicePlugin.enabled is false",
+				"device-plugin":      "DisabledBySpec: spec.devicePlugin.enabled is false",
+				"mps-control-daemon": "DisabledBySpec: spec.devicePlugin.enabled is false",
 			}),
 		},
 		"a configuration of the device plugin can share GPUs by MPS": {
 			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}},
-			want: all(map[operand.Name]string{"mps-control-daemon": yes}),
+			want: all(map[operand.Name]string{"mps-control-daemon": installed}),
 		},
-		"false turns off GPU Feature Discovery": {
+		"false disables GPU Feature Discovery": {
 			spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{Enabled: new(false)}},
 			want: all(map[operand.Name]string{"gpu-feature-discovery": "DisabledBySpec: spec.gfd.enabled is false"}),
 		},
-		"false turns off the MIG manager": {
+		"false disables the MIG manager": {
 			spec: v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Enabled: new(false)}},
 			want: all(map[operand.Name]string{"mig-manager": "DisabledBySpec: spec.migManager.enabled is false"}),
 		},
-		"false turns off the DCGM exporter": {
+		"false disables the DCGM exporter": {
 			spec: v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{Enabled: new(false)}},
 			want: all(map[operand.Name]string{"dcgm-exporter": "DisabledBySpec: spec.dcgmExporter.enabled is false"}),
 		},
-		"true turns on what is off by default": {
+		"true enables what is disabled by default": {
 			spec: v1.ClusterPolicySpec{
 				DCGM: &v1.DCGMSpec{Enabled: new(true)}, NodeStatusExporter: &v1.NodeStatusExporterSpec{Enabled: new(true)},
 			},
-			want: all(map[operand.Name]string{"dcgm": yes, "node-status-exporter": yes}),
+			want: all(map[operand.Name]string{"dcgm": installed, "node-status-exporter": installed}),
 		},
-		"empty blocks turn nothing on": {
+		"empty blocks enable nothing": {
 			spec: v1.ClusterPolicySpec{
 				DCGM: &v1.DCGMSpec{}, DCGMExporter: &v1.DCGMExporterSpec{}, NodeStatusExporter: &v1.NodeStatusExporterSpec{},
 				Operator: &v1.OperatorSpec{Metrics: &v1.OperatorMetricsSpec{}},
 			},
 			want: all(nil),
 		},
-		"the NRI plugin turns off the RuntimeClasses alone": {
+		"the NRI plugin disables only the RuntimeClasses": {
 			spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}},
 			want: all(map[operand.Name]string{
 				"runtime-classes": "DisabledBySpec: spec.cdi.nriPluginEnabled is true: pods get GPUs without a RuntimeClass",
@@ -99,9 +106,9 @@ func TestWanted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := map[operand.Name]string{}
 			for _, o := range tabled(t) {
-				decision := o.Wanted(operand.Input{Spec: effective.Of(test.spec)})
-				got[o.Name] = yes
-				if decision.Verdict != operand.Install {
+				decision := o.Decide(operand.Input{Spec: effective.Of(test.spec)})
+				got[o.Name] = installed
+				if decision.Choice != operand.Install {
 					got[o.Name] = decision.Reason + ": " + decision.Message
 				}
 			}

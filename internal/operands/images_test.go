@@ -8,7 +8,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// The defaults are the published images that NVIDIA's chart of the same release names.
+// The default images are those of NVIDIA's chart of the same release.
 func TestImagesAreNVIDIAs(t *testing.T) {
 	g := NewWithT(t)
 	got := map[string]string{}

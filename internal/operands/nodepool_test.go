@@ -10,35 +10,53 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Whatever a pool says: an operand that has other instances by it than by the rest of the spec gets DaemonSets of its
-// own for the pool, and no other does.
-func TestWhatAPoolChangesVaries(t *testing.T) {
+// Exactly the operands whose instances differ in a pool get DaemonSets of their own for it.
+func TestVariesMatchesInstances(t *testing.T) {
 	image := v1.ImageSpec{Version: "9"}
-	says := map[string]v1.NodePoolSpec{
-		"driver.version":              {Driver: &v1.NodePoolDriverSpec{ImageSpec: image}},
-		"driver.repository":           {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Repository: "mirror.local"}}},
-		"driver.image":                {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Image: "other"}}},
-		"driver.imagePullPolicy":      {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{ImagePullPolicy: "Always"}}},
-		"driver.imagePullSecrets":     {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"a"}}}},
-		"driver.kernelModuleType":     {Driver: &v1.NodePoolDriverSpec{KernelModuleType: v1.KernelModuleOpen}},
-		"driver.kernelModuleConfig":   {Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}},
-		"toolkit.version":             {Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: image}},
-		"toolkit.imagePullSecrets":    {Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"a"}}}},
-		"devicePlugin.config.name":    {DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: "others"}}},
-		"devicePlugin.config.default": {DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Default: "b"}}},
-		"mig.strategy":                {MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}},
-		"migManager.config.default":   {MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{Default: new("a")}}},
+	pools := map[string]v1.NodePoolSpec{
+		"driver.version":         {Driver: &v1.NodePoolDriverSpec{ImageSpec: image}},
+		"driver.repository":      {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Repository: "mirror.local"}}},
+		"driver.image":           {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Image: "other"}}},
+		"driver.imagePullPolicy": {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{ImagePullPolicy: "Always"}}},
+		"driver.imagePullSecrets": {
+			Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"a"}}},
+		},
+		"driver.kernelModuleType": {Driver: &v1.NodePoolDriverSpec{KernelModuleType: v1.KernelModuleOpen}},
+		"driver.kernelModuleConfig": {
+			Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}},
+		},
+		"toolkit.version": {Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: image}},
+		"toolkit.imagePullSecrets": {
+			Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"a"}}},
+		},
+		"devicePlugin.config.name": {
+			DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: "others"}},
+		},
+		"devicePlugin.config.default": {
+			DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Default: "b"}},
+		},
+		"mig.strategy": {MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}},
+		"migManager.config.default": {
+			MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{Default: new("a")}},
+		},
 	}
 	driverPools := []nodeinfo.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
 	varying := map[string]bool{}
-	for field, pool := range says {
+	for field, pool := range pools {
 		t.Run(field, func(t *testing.T) {
 			pool.Name, pool.NodeSelector = "a", v1.NodePoolSelector{"team": "a"}
 			in := operand.Input{
-				Spec:    effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{pool}, DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs", Default: "a"}}}),
-				Layouts: nodeinfo.Layouts([]nodeinfo.Facts{{HasGPU: true, Runtime: nodeinfo.RuntimeContainerd}}), HelperImage: "example.com/gpu-operator:v1",
+				Spec: effective.Of(
+					v1.ClusterPolicySpec{
+						NodePools:    []v1.NodePoolSpec{pool},
+						DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs", Default: "a"}},
+					},
+				),
+				Layouts: nodeinfo.Layouts(
+					[]nodeinfo.Facts{{HasGPU: true, Runtime: nodeinfo.RuntimeContainerd}},
+				), HelperImage: "example.com/gpu-operator:v1",
 			}
-			ofPool := in.In(operand.NodePools(in.Spec)[0])
+			ofPool := in.ForPool(operand.NodePools(in.Spec)[0])
 			for _, o := range catalogue(t) {
 				common, err := o.Instances(in, driverPools)
 				if err != nil {
@@ -61,25 +79,42 @@ func TestWhatAPoolChangesVaries(t *testing.T) {
 	}
 }
 
-func TestWhatPoolsSayDifferently(t *testing.T) {
+func TestVaries(t *testing.T) {
 	type varies struct{ Driver, Toolkit, Plugin, MIG bool }
 	version := v1.ImageSpec{Version: "1"}
 	tests := map[string]struct {
 		pool v1.NodePoolSpec
 		want varies
 	}{
-		"nothing": {},
+		"no fields": {},
 		"empty blocks": {pool: v1.NodePoolSpec{
 			Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{}}, Toolkit: &v1.NodePoolToolkitSpec{},
 			DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{}}, MIG: &v1.MIGSpec{},
 		}},
-		"a driver version": {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{ImageSpec: version}}, varies{Driver: true}},
-		"its modules":      {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{UsePrecompiled: new(false)}}, varies{Driver: true}},
-		"their kind":       {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleType: "open"}}, varies{Driver: true}},
-		"their parameters": {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}}, varies{Driver: true}},
-		"a toolkit":        {v1.NodePoolSpec{Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: version}}, varies{Toolkit: true}},
+		"a driver version": {
+			v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{ImageSpec: version}},
+			varies{Driver: true},
+		},
+		"precompiled modules": {
+			v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{UsePrecompiled: new(false)}},
+			varies{Driver: true},
+		},
+		"the type of its modules": {
+			v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleType: "open"}},
+			varies{Driver: true},
+		},
+		"the parameters of its modules": {
+			v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}},
+			varies{Driver: true},
+		},
+		"a toolkit": {
+			v1.NodePoolSpec{Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: version}},
+			varies{Toolkit: true},
+		},
 		"a configuration": {
-			v1.NodePoolSpec{DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Default: "a"}}}, varies{Plugin: true},
+			v1.NodePoolSpec{
+				DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Default: "a"}},
+			}, varies{Plugin: true},
 		},
 		"a MIG strategy": {v1.NodePoolSpec{MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}}, varies{Plugin: true, MIG: true}},
 		"a layout": {pool: v1.NodePoolSpec{MIGManager: &v1.NodePoolMIGManagerSpec{
@@ -100,7 +135,7 @@ func TestWhatPoolsSayDifferently(t *testing.T) {
 	}
 }
 
-// describe returns what a pool can change in instances.
+// describe returns the compared fields of instances, without pointers.
 func describe(instances []operand.Instance) []any {
 	var all []any
 	for _, i := range instances {

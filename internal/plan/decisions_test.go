@@ -13,7 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// teamA is a pool with a driver, a toolkit and a use of its GPUs of its own.
+// teamA is a pool that overrides the driver, the toolkit and the MIG strategy.
 var teamA = v1.NodePoolSpec{
 	Name: "a", NodeSelector: v1.NodePoolSelector{"team": "a"},
 	Driver:  &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}},
@@ -21,46 +21,58 @@ var teamA = v1.NodePoolSpec{
 	MIG:     &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
 }
 
-// twoRuntimes are a node of the pool and one of none, with different container runtimes.
+// twoRuntimes returns a node of no pool and one of the pool, with different container runtimes.
 func twoRuntimes() []nodeinfo.Facts {
 	crio := changed(ubuntu("plain"), func(f *nodeinfo.Facts) { f.Runtime = nodeinfo.RuntimeCRIO })
 	return []nodeinfo.Facts{crio, withLabels(ubuntu("own"), "team", "a")}
 }
 
-// Both controllers use the same decisions at once. The race detector sees any write.
-func TestDecisionsServeSeveralAtOnce(t *testing.T) {
+// Both controllers use the same decisions concurrently. The race detector reports any write.
+func TestDecisionsAreSafeForConcurrentUse(t *testing.T) {
 	g := NewWithT(t)
 	nodes := twoRuntimes()
-	type answer struct {
+	type results struct {
 		node    plan.Node
 		labels  map[string]*string
 		missing string
 		actions []plan.Action
 	}
-	ask := func(d *plan.Decisions) answer {
-		var a answer
+	use := func(d *plan.Decisions) results {
+		var r results
 		for _, facts := range nodes {
-			a.node, a.labels, a.missing = d.ForNode(facts), d.NodeLabels(facts, nil, plan.Running{Injector: true}), d.Missing(facts)
+			r.node, r.labels, r.missing = d.ForNode(
+				facts,
+			), d.NodeLabels(
+				facts,
+				nil,
+				plan.Running{Injector: true},
+			), d.MissingLabels(
+				facts,
+			)
 		}
 		for _, step := range plan.Compute(d, nil, nodes).Steps {
-			a.actions = append(a.actions, step.Action)
+			r.actions = append(r.actions, step.Action)
 		}
-		return a
+		return r
 	}
-	shared, answers := plan.Decide(catalogue(t), withPools(teamA)), make([]answer, 8)
+	shared, all := plan.Decide(catalogue(t), withPools(teamA)), make([]results, 8)
 	var wg sync.WaitGroup
-	for i := range answers {
-		wg.Go(func() { answers[i] = ask(shared) })
+	for i := range all {
+		wg.Go(func() { all[i] = use(shared) })
 	}
 	wg.Wait()
-	g.Expect(answers).To(HaveEach(Equal(ask(plan.Decide(catalogue(t), withPools(teamA))))))
+	g.Expect(all).To(HaveEach(Equal(use(plan.Decide(catalogue(t), withPools(teamA))))))
 }
 
-// What depends on the cluster is in the plan, for nodes of pools, too, and never in the decisions.
-func TestThePlanKnowsTheCluster(t *testing.T) {
+// Facts about the cluster are in the plan, also for nodes of pools, and never in the decisions.
+func TestPlanInputHasTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	in := withPools(teamA)
-	in.Layouts, in.Optional = []nodeinfo.Layout{{Name: "other"}}, map[operand.OptionalKind]bool{operand.PrometheusRule: true}
+	in.Layouts, in.Optional = []nodeinfo.Layout{
+		{Name: "other"},
+	}, map[operand.OptionalKind]bool{
+		operand.PrometheusRule: true,
+	}
 	optional := map[operand.OptionalKind]bool{operand.ServiceMonitor: true}
 	d := plan.Decide(catalogue(t), in)
 	p := plan.Compute(d, optional, twoRuntimes())
@@ -78,12 +90,12 @@ func TestThePlanKnowsTheCluster(t *testing.T) {
 	}
 }
 
-// The spec of a pool and the runtimes of the nodes may contradict each other, which the decisions cannot see: what is
-// there of the operand stays.
-func TestAPoolThatContradictsTheRuntimesIsHeld(t *testing.T) {
+// The spec of a pool and the runtimes of the nodes may conflict, which the decisions cannot detect: what exists of the
+// operand stays.
+func TestPoolInConflictWithRuntimesIsHeld(t *testing.T) {
 	picky := operand.Operand{
 		Name: "picky", Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
-		Wanted: func(operand.Input) operand.Decision { return operand.Installed() },
+		Decide: func(operand.Input) operand.Decision { return operand.Installed() },
 		Varies: func(pool v1.NodePoolSpec) bool { return pool.Toolkit != nil },
 		Instances: func(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 			if in.NodePool != nil && len(in.Layouts) > 1 {
@@ -98,7 +110,10 @@ func TestAPoolThatContradictsTheRuntimesIsHeld(t *testing.T) {
 		instances []string
 	}{
 		"two runtimes": {nodes: twoRuntimes(), want: plan.Step{
-			Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "node pool a: one path for two runtimes",
+			Action:  plan.Hold,
+			State:   v1.OperandInvalid,
+			Reason:  v1.ReasonInvalidSpec,
+			Message: "node pool a: one path for two runtimes",
 		}},
 		"two runtimes, and no node in the pool": {
 			nodes: []nodeinfo.Facts{twoRuntimes()[0], ubuntu("b")}, want: plan.Step{Action: plan.Apply}, instances: []string{""},
@@ -116,7 +131,8 @@ func TestAPoolThatContradictsTheRuntimesIsHeld(t *testing.T) {
 				suffixes = append(suffixes, instance.Suffix)
 			}
 			g.Expect(suffixes).To(Equal(test.instances))
-			g.Expect(plan.Step{Action: got.Action, State: got.State, Reason: got.Reason, Message: got.Message}).To(Equal(test.want))
+			g.Expect(plan.Step{Action: got.Action, State: got.State, Reason: got.Reason, Message: got.Message}).
+				To(Equal(test.want))
 		})
 	}
 }

@@ -18,7 +18,7 @@ const (
 	coreOSPool  = "rhcos4.18-amd64"
 )
 
-// coreOS is a node with that release of Red Hat CoreOS, labelled with a pool.
+// coreOS returns a node with that release of Red Hat CoreOS, labelled with a pool.
 func coreOS(name, release, pool, poolRelease string) nodeinfo.Facts {
 	return changed(ubuntu(name), func(f *nodeinfo.Facts) {
 		f.OSID, f.OSVersion, f.OSTree, f.Pool, f.PoolCoreOS = "rhcos", "4.18", release, pool, poolRelease
@@ -29,7 +29,7 @@ func toolkitSpec(on bool) v1.ClusterPolicySpec {
 	return v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: &on}}
 }
 
-// A pool that OpenShift has no toolkit for holds up nobody else, and what runs of it stays.
+// A pool without a driver toolkit does not affect the others, and its running driver stays.
 func TestDriverToolkitPools(t *testing.T) {
 	both := map[string]string{release: "example.com/dtk:417", nextRelease: "example.com/dtk:418"}
 	const image = "nvcr.io/nvidia/driver:595.91.07-rhcos4.18"
@@ -38,44 +38,51 @@ func TestDriverToolkitPools(t *testing.T) {
 		nodes  []nodeinfo.Facts
 		images map[string]string
 		want   map[string]string
-		holds  bool
+		hold   bool
 	}{
 		"two releases have two drivers, and other systems their own": {
 			nodes: []nodeinfo.Facts{coreOS("a", release, "", ""), coreOS("b", nextRelease, "", ""), ubuntu("c")}, images: both,
 			want: map[string]string{
-				coreOSPool + "-" + release: image, coreOSPool + "-" + nextRelease: image, "ubuntu24.04-amd64": "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04",
+				coreOSPool + "-" + release:     image,
+				coreOSPool + "-" + nextRelease: image,
+				"ubuntu24.04-amd64":            "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04",
 			},
 		},
 		"one release has no toolkit": {
 			nodes: []nodeinfo.Facts{coreOS("a", release, "", ""), coreOS("b", "418.94.1-0", "", "")}, images: both,
-			want: map[string]string{coreOSPool + "-" + release: image}, holds: true,
+			want: map[string]string{coreOSPool + "-" + release: image}, hold: true,
 		},
-		"the toolkit of what runs is gone": {
+		"the toolkit of a running driver is missing": {
 			nodes: []nodeinfo.Facts{coreOS("a", release, coreOSPool+"-"+release, release), ubuntu("c")},
-			want:  map[string]string{"ubuntu24.04-amd64": "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"}, holds: true,
+			want:  map[string]string{"ubuntu24.04-amd64": "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"}, hold: true,
 		},
 		"a node with another release keeps the driver of the old one": {
 			nodes: []nodeinfo.Facts{coreOS("a", nextRelease, coreOSPool+"-"+release, release)}, images: both,
 			want: map[string]string{coreOSPool + "-" + release: image},
 		},
-		"switched off: what runs is held, new nodes are served": {
-			spec:  toolkitSpec(false),
-			nodes: []nodeinfo.Facts{coreOS("a", release, coreOSPool+"-"+release, release), coreOS("b", release, "", "")}, images: both,
-			want: map[string]string{coreOSPool: image}, holds: true,
+		"disabled: running drivers are held, new nodes are served": {
+			spec:   toolkitSpec(false),
+			nodes:  []nodeinfo.Facts{coreOS("a", release, coreOSPool+"-"+release, release), coreOS("b", release, "", "")},
+			images: both,
+			want:   map[string]string{coreOSPool: image}, hold: true,
 		},
-		"switched on: what runs is held": {
-			nodes: []nodeinfo.Facts{coreOS("a", release, coreOSPool, "")}, images: both, want: map[string]string{}, holds: true,
+		"enabled: running drivers are held": {
+			nodes: []nodeinfo.Facts{coreOS("a", release, coreOSPool, "")}, images: both, want: map[string]string{}, hold: true,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}), nil, test.nodes)
-			holdsDrivers(t, p, test.want, test.holds)
+			p := plan.Compute(
+				plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}),
+				nil,
+				test.nodes,
+			)
+			expectDrivers(t, p, test.want, test.hold)
 		})
 	}
 }
 
-// A node is moved to the pool of its release where no driver runs, as after the restart of an upgrade.
+// A node is moved to the pool of its release when no driver runs, as after the reboot of an upgrade.
 func TestDriverToolkitPoolLabels(t *testing.T) {
 	const old, next = coreOSPool + "-" + release, coreOSPool + "-" + nextRelease
 	tests := map[string]struct {
@@ -84,14 +91,28 @@ func TestDriverToolkitPoolLabels(t *testing.T) {
 		hasDriver bool
 		want      map[string]*string
 	}{
-		"a new node":                           {facts: coreOS("a", release, "", ""), want: map[string]*string{poolLabel: set(old), coreOSLabel: set(release)}},
-		"settled":                              {facts: coreOS("a", release, old, release), hasDriver: true},
-		"another release, and the driver runs": {facts: coreOS("a", nextRelease, old, release), hasDriver: true},
-		"another release, and the driver is gone": {facts: coreOS("a", nextRelease, old, release), want: map[string]*string{poolLabel: set(next), coreOSLabel: set(nextRelease)}},
-		"the release's label taken off":           {facts: coreOS("a", release, old, ""), hasDriver: true, want: map[string]*string{coreOSLabel: set(release)}},
-		"switched off, and the driver runs":       {facts: coreOS("a", release, old, release), off: true, hasDriver: true},
-		"switched off, and the driver is gone":    {facts: coreOS("a", release, old, release), off: true, want: map[string]*string{poolLabel: set(coreOSPool), coreOSLabel: removed}},
-		"the release is not known":                {facts: coreOS("a", "", old, release)},
+		"a new node": {
+			facts: coreOS("a", release, "", ""),
+			want:  map[string]*string{poolLabel: set(old), coreOSLabel: set(release)},
+		},
+		"settled":                       {facts: coreOS("a", release, old, release), hasDriver: true},
+		"another release with a driver": {facts: coreOS("a", nextRelease, old, release), hasDriver: true},
+		"another release without driver": {
+			facts: coreOS("a", nextRelease, old, release),
+			want:  map[string]*string{poolLabel: set(next), coreOSLabel: set(nextRelease)},
+		},
+		"the release's label is missing": {
+			facts:     coreOS("a", release, old, ""),
+			hasDriver: true,
+			want:      map[string]*string{coreOSLabel: set(release)},
+		},
+		"disabled with a driver": {facts: coreOS("a", release, old, release), off: true, hasDriver: true},
+		"disabled without driver": {
+			facts: coreOS("a", release, old, release),
+			off:   true,
+			want:  map[string]*string{poolLabel: set(coreOSPool), coreOSLabel: removed},
+		},
+		"an unknown release": {facts: coreOS("a", "", old, release)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +122,7 @@ func TestDriverToolkitPoolLabels(t *testing.T) {
 					current[key] = value
 				}
 			}
-			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(toolkitSpec(!test.off))})
+			p := decide(t, toolkitSpec(!test.off))
 			got := map[string]*string{}
 			for key, value := range p.NodeLabels(test.facts, current, plan.Running{Driver: test.hasDriver, Injector: true}) {
 				if key == poolLabel || key == coreOSLabel {

@@ -20,12 +20,12 @@ const (
 	anchor = "clusterpolicy.github.io/"
 )
 
-// set and removed are the two kinds of changes of a label.
+// set returns a label change to the value; removed is the other change.
 func set(value string) *string { return &value }
 
 var removed *string
 
-// labelled is a node that carries all of the operator's labels.
+// labelled returns the labels of a node with all labels of the operator, with a change applied.
 func labelled(change map[string]*string) map[string]string {
 	return after(map[string]string{
 		"nvidia.com/gpu.present": "true", "nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64",
@@ -40,7 +40,7 @@ func labelled(change map[string]*string) map[string]string {
 	}, change)
 }
 
-// after is what a patch makes of labels.
+// after returns the labels after a patch.
 func after(current map[string]string, changes map[string]*string) map[string]string {
 	result := map[string]string{}
 	for key, value := range current {
@@ -71,25 +71,28 @@ func TestNodeLabels(t *testing.T) {
 				"nvidia.com/gpu-operator.runtime": set("containerd"),
 				anchor + "driver":                 set("ubuntu24.04-amd64"), anchor + "container-toolkit": set("containerd"),
 				deploy + "driver": set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
-				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
-				deploy + "dcgm":                 set("true"),
-				deploy + "dcgm-exporter":        set("true"),
-				deploy + "node-status-exporter": set("true"),
+				deploy + "operator-validator":    set("true"),
+				deploy + "gpu-feature-discovery": set("true"),
+				deploy + "client":                set("true"),
+				deploy + "dcgm":                  set("true"),
+				deploy + "dcgm-exporter":         set("true"),
+				deploy + "node-status-exporter":  set("true"),
 			},
 		},
 		"a labelled node gets no write": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Pool = "ubuntu24.04-amd64" }), current: labelled(nil),
 			want: map[string]*string{},
 		},
-		"false stays": {
+		"the value false stays": {
 			facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "device-plugin": set("false")}),
 			want: map[string]*string{},
 		},
-		"the values of pausers stay": {
+		"pause values of other tools stay": {
 			facts: ubuntu("a"),
 			current: labelled(map[string]*string{
-				deploy + "container-toolkit": set("paused-for-driver-upgrade"), deploy + "device-plugin": set("paused-for-mig-change"),
-				deploy + "client": set("x_paused-for-driver-upgrade"),
+				deploy + "container-toolkit": set("paused-for-driver-upgrade"),
+				deploy + "device-plugin":     set("paused-for-mig-change"),
+				deploy + "client":            set("x_paused-for-driver-upgrade"),
 			}),
 			want: map[string]*string{},
 		},
@@ -101,25 +104,31 @@ func TestNodeLabels(t *testing.T) {
 			facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "driver": set("")}),
 			want: map[string]*string{deploy + "driver": set("true")},
 		},
-		"a label that was removed comes back": {
-			facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "driver": removed, "nvidia.com/gpu.present": removed}),
-			want: map[string]*string{deploy + "driver": set("true"), "nvidia.com/gpu.present": set("true")},
+		"a removed label is added again": {
+			facts:   ubuntu("a"),
+			current: labelled(map[string]*string{deploy + "driver": removed, "nvidia.com/gpu.present": removed}),
+			want:    map[string]*string{deploy + "driver": set("true"), "nvidia.com/gpu.present": set("true")},
 		},
-		"an excluded node loses the deploy labels that the operator wrote, and those alone": {
+		"an excluded node loses exactly the deploy labels that the operator wrote": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Excluded = true }),
 			current: labelled(map[string]*string{
-				deploy + "operands": set("false"), deploy + "device-plugin": set("false"), deploy + "driver": set("paused-for-driver-upgrade"),
+				deploy + "operands":      set("false"),
+				deploy + "device-plugin": set("false"),
+				deploy + "driver":        set("paused-for-driver-upgrade"),
 			}),
 			want: map[string]*string{
 				anchor + "driver": removed, anchor + "container-toolkit": removed,
-				deploy + "container-toolkit": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
-				deploy + "dcgm":                 removed,
-				deploy + "dcgm-exporter":        removed,
-				deploy + "node-status-exporter": removed,
+				deploy + "container-toolkit":     removed,
+				deploy + "operator-validator":    removed,
+				deploy + "gpu-feature-discovery": removed,
+				deploy + "client":                removed,
+				deploy + "dcgm":                  removed,
+				deploy + "dcgm-exporter":         removed,
+				deploy + "node-status-exporter":  removed,
 			},
 		},
 		"deploy labels that are not the operator's stay": {
-			facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "somebody-elses": set("true")}),
+			facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "another-tools": set("true")}),
 			want: map[string]*string{},
 		},
 		"an operand that cannot serve the node gets no label there": {
@@ -128,71 +137,98 @@ func TestNodeLabels(t *testing.T) {
 				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
 				anchor + "driver": set("ubuntu24.04-amd64"),
 				deploy + "driver": set("true"), deploy + "device-plugin": set("true"),
-				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
-				deploy + "dcgm":                 set("true"),
-				deploy + "dcgm-exporter":        set("true"),
-				deploy + "node-status-exporter": set("true"),
+				deploy + "operator-validator":    set("true"),
+				deploy + "gpu-feature-discovery": set("true"),
+				deploy + "client":                set("true"),
+				deploy + "dcgm":                  set("true"),
+				deploy + "dcgm-exporter":         set("true"),
+				deploy + "node-status-exporter":  set("true"),
 			},
 		},
-		"without facts there is neither pool nor driver": {
+		"without facts the node gets no pool and no driver": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSID = "" }),
 			want: map[string]*string{
 				"nvidia.com/gpu-operator.runtime": set("containerd"), anchor + "container-toolkit": set("containerd"),
-				"nvidia.com/gpu.present": set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
-				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
-				deploy + "dcgm":                 set("true"),
-				deploy + "dcgm-exporter":        set("true"),
-				deploy + "node-status-exporter": set("true"),
+				"nvidia.com/gpu.present":         set("true"),
+				deploy + "container-toolkit":     set("true"),
+				deploy + "device-plugin":         set("true"),
+				deploy + "operator-validator":    set("true"),
+				deploy + "gpu-feature-discovery": set("true"),
+				deploy + "client":                set("true"),
+				deploy + "dcgm":                  set("true"),
+				deploy + "dcgm-exporter":         set("true"),
+				deploy + "node-status-exporter":  set("true"),
 			},
 		},
-		"lost discovery labels take nothing away": {
+		"missing discovery labels remove nothing": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) {
 				f.HasGPU, f.WasGPU, f.Discovered, f.OSID, f.OSVersion, f.Pool = false, true, false, "", "", "ubuntu24.04-amd64"
 			}),
 			current: labelled(nil), hasDriverPod: true,
 			want: map[string]*string{},
 		},
-		"the pool is held while a driver runs": {
+		"the pool does not change while a driver runs": {
 			facts: moved, current: labelled(nil), hasDriverPod: true,
 			want: map[string]*string{},
 		},
-		"the pool moves when no driver runs": {
+		"the pool changes when no driver runs": {
 			facts: moved, current: labelled(nil),
-			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu26.04-amd64"), anchor + "driver": set("ubuntu26.04-amd64")},
+			want: map[string]*string{
+				"nvidia.com/gpu-operator.pool": set("ubuntu26.04-amd64"),
+				anchor + "driver":              set("ubuntu26.04-amd64"),
+			},
 		},
-		"a node that changes its runtime changes its toolkit, whatever runs there": {
-			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Distribution = "cri-o", "openshift" }), current: labelled(nil), hasDriverPod: true,
-			want: map[string]*string{"nvidia.com/gpu-operator.runtime": set("openshift"), anchor + "container-toolkit": set("openshift")},
+		"a node with a new runtime changes its toolkit, whatever runs there": {
+			facts:        changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Distribution = "cri-o", "openshift" }),
+			current:      labelled(nil),
+			hasDriverPod: true,
+			want: map[string]*string{
+				"nvidia.com/gpu-operator.runtime": set("openshift"),
+				anchor + "container-toolkit":      set("openshift"),
+			},
 		},
-		"a runtime that is not known changes nothing": {
-			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }), current: labelled(nil), hasDriverPod: true,
-			want: map[string]*string{},
+		"an unknown runtime changes nothing": {
+			facts:        changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }),
+			current:      labelled(nil),
+			hasDriverPod: true,
+			want:         map[string]*string{},
 		},
-		"a node that says nothing of its runtime keeps its toolkit": {
-			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Layout = "", "containerd" }), current: labelled(nil), hasDriverPod: true,
-			want: map[string]*string{},
+		"a node without a reported runtime keeps its toolkit": {
+			facts:        changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Layout = "", "containerd" }),
+			current:      labelled(nil),
+			hasDriverPod: true,
+			want:         map[string]*string{},
 		},
-		"the label of the runtime comes back": {
-			facts: ubuntu("a"), current: labelled(map[string]*string{"nvidia.com/gpu-operator.runtime": removed}), hasDriverPod: true,
-			want: map[string]*string{"nvidia.com/gpu-operator.runtime": set("containerd")},
+		"a removed runtime label is added again": {
+			facts:        ubuntu("a"),
+			current:      labelled(map[string]*string{"nvidia.com/gpu-operator.runtime": removed}),
+			hasDriverPod: true,
+			want:         map[string]*string{"nvidia.com/gpu-operator.runtime": set("containerd")},
 		},
-		"a pool label that was removed comes back under a running driver": {
-			facts: ubuntu("a"), current: labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}), hasDriverPod: true,
-			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64")},
+		"a removed pool label is added again while a driver runs": {
+			facts:        ubuntu("a"),
+			current:      labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}),
+			hasDriverPod: true,
+			want:         map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64")},
 		},
-		"a lost pool label comes back as the anchor has it, whatever the facts are by now": {
+		"a removed pool label is added again with the anchor's value, whatever the facts are": {
 			facts: moved, current: labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}), hasDriverPod: true,
 			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64")},
 		},
-		"lost anchors come back": {
-			facts:   changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Pool = "ubuntu24.04-amd64" }),
-			current: labelled(map[string]*string{anchor + "driver": removed, anchor + "container-toolkit": removed}), hasDriverPod: true,
-			want: map[string]*string{anchor + "driver": set("ubuntu24.04-amd64"), anchor + "container-toolkit": set("containerd")},
+		"removed anchors are added again": {
+			facts:        changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Pool = "ubuntu24.04-amd64" }),
+			current:      labelled(map[string]*string{anchor + "driver": removed, anchor + "container-toolkit": removed}),
+			hasDriverPod: true,
+			want: map[string]*string{
+				anchor + "driver":            set("ubuntu24.04-amd64"),
+				anchor + "container-toolkit": set("containerd"),
+			},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(test.facts, test.current, plan.Running{Driver: test.hasDriverPod, Injector: true})
+			running := plan.Running{Driver: test.hasDriverPod, Injector: true}
+			got := decide(t, v1.ClusterPolicySpec{}).NodeLabels(test.facts, test.current, running)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -200,10 +236,14 @@ func TestNodeLabels(t *testing.T) {
 	}
 }
 
-// What needs the handler of the container runtime is labelled once the toolkit is ready, and keeps its labels then.
-func TestLabelsComeAfterTheToolkit(t *testing.T) {
-	first := map[string]*string{deploy + "driver": set("true"), deploy + "container-toolkit": set("true"), deploy + "client": set("true"),
-		deploy + "node-status-exporter": set("true")}
+// Injected operands are labelled once the toolkit is ready, and then keep their labels.
+func TestInjectedOperandsAreLabelledAfterTheToolkit(t *testing.T) {
+	first := map[string]*string{
+		deploy + "driver":               set("true"),
+		deploy + "container-toolkit":    set("true"),
+		deploy + "client":               set("true"),
+		deploy + "node-status-exporter": set("true"),
+	}
 	rest := map[string]*string{deploy + "device-plugin": set("true"), deploy + "operator-validator": set("true"),
 		deploy + "gpu-feature-discovery": set("true"), deploy + "dcgm": set("true"), deploy + "dcgm-exporter": set("true")}
 	tests := map[string]struct {
@@ -213,22 +253,36 @@ func TestLabelsComeAfterTheToolkit(t *testing.T) {
 		injector bool
 		want     map[string]*string
 	}{
-		"a new node":                   {facts: ubuntu("a"), want: first},
-		"the toolkit is ready":         {facts: ubuntu("a"), current: after(nil, first), injector: true, want: rest},
-		"the toolkit is ready no more": {facts: ubuntu("a"), current: labelled(nil)},
-		"a label that was lost":        {facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "device-plugin": removed})},
+		"a new node":                     {facts: ubuntu("a"), want: first},
+		"the toolkit is ready":           {facts: ubuntu("a"), current: after(nil, first), injector: true, want: rest},
+		"the toolkit is no longer ready": {facts: ubuntu("a"), current: labelled(nil)},
+		"a label is missing": {
+			facts:   ubuntu("a"),
+			current: labelled(map[string]*string{deploy + "device-plugin": removed}),
+		},
 		"the host has the toolkit":     {facts: withToolkit("pre-installed"), current: after(nil, first), want: rest},
 		"a user keeps the toolkit off": {facts: withToolkit("false"), current: after(nil, first), want: rest},
 		"the toolkit is paused":        {facts: withToolkit("paused-for-driver-upgrade"), current: after(nil, first)},
-		"a paused one is ready still":  {facts: withToolkit("paused-for-driver-upgrade"), current: after(nil, first), injector: true},
-		"the toolkit cannot be served": {facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }), current: after(nil, first), want: rest},
-		"the toolkit is turned off": {
-			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}}, facts: ubuntu("a"), current: after(nil, first), want: rest,
+		"a paused toolkit is still ready": {
+			facts:    withToolkit("paused-for-driver-upgrade"),
+			current:  after(nil, first),
+			injector: true,
+		},
+		"the toolkit cannot be served": {
+			facts:   changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }),
+			current: after(nil, first),
+			want:    rest,
+		},
+		"the toolkit is disabled": {
+			spec:    v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}},
+			facts:   ubuntu("a"),
+			current: after(nil, first),
+			want:    rest,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			decisions := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)})
+			decisions := decide(t, test.spec)
 			got := decisions.NodeLabels(test.facts, test.current, plan.Running{Injector: test.injector})
 			maps.DeleteFunc(got, func(key string, _ *string) bool { return !strings.HasPrefix(key, deploy) })
 			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -238,12 +292,12 @@ func TestLabelsComeAfterTheToolkit(t *testing.T) {
 	}
 }
 
-// withToolkit is a node whose label of the toolkit has this value.
+// withToolkit returns a node whose deploy label of the toolkit has this value.
 func withToolkit(value string) nodeinfo.Facts {
 	return changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{"container-toolkit": value} })
 }
 
-// One patch is enough for a node whose toolkit is ready: what it leads to asks for no other.
+// One patch is enough for a node whose toolkit is ready: its result needs no other.
 func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 	for name, change := range map[string]func(*nodeinfo.Facts){
 		"plain":    func(*nodeinfo.Facts) {},
@@ -253,23 +307,35 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
-			current := after(nil, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, nil, plan.Running{Injector: true}))
+			current := after(nil, decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, nil, plan.Running{Injector: true}))
 			facts.Pool = current["nvidia.com/gpu-operator.pool"]
-			if again := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, current, plan.Running{Injector: true}); len(again) > 0 {
+			if again := decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, current, plan.Running{Injector: true}); len(
+				again,
+			) > 0 {
 				t.Errorf("the second patch is %v", again)
 			}
 		})
 	}
 }
 
-// A node that becomes one for virtual machines gives up what containers need, and nothing else.
-func TestLabelsOfNodesForVirtualMachines(t *testing.T) {
-	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}})}
-	facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload, f.Pool = nodeinfo.WorkloadVMPassthrough, "ubuntu24.04-amd64" })
+// A node that becomes one for virtual machines loses exactly the labels for containers.
+func TestLabelsOfVMNodes(t *testing.T) {
+	in := operand.Input{
+		Spec: effective.Of(v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}}),
+	}
+	facts := changed(
+		ubuntu("a"),
+		func(f *nodeinfo.Facts) { f.Workload, f.Pool = nodeinfo.WorkloadVMPassthrough, "ubuntu24.04-amd64" },
+	)
 	current := labelled(map[string]*string{"nvidia.com/gpu.deploy.dcgm": set("paused-for-driver-upgrade")})
-	current = after(current, plan.Decide(catalogue(t), in).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}))
+	current = after(
+		current,
+		plan.Decide(catalogue(t), in).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}),
+	)
 	want := map[string]string{
-		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.client": "true", "nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade",
+		"nvidia.com/gpu.present":       "true",
+		"nvidia.com/gpu.deploy.client": "true",
+		"nvidia.com/gpu.deploy.dcgm":   "paused-for-driver-upgrade",
 		"nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64", "nvidia.com/gpu-operator.runtime": "containerd",
 		"kubernetes.io/hostname": "a",
 	}
@@ -287,10 +353,13 @@ func TestReleasedLabels(t *testing.T) {
 	own := map[string]*string{
 		"nvidia.com/gpu-operator.runtime": removed, anchor + "driver": removed, anchor + "container-toolkit": removed,
 		"nvidia.com/gpu-operator.pool": removed, deploy + "driver": removed, deploy + "container-toolkit": removed,
-		deploy + "device-plugin": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
-		deploy + "dcgm":                 removed,
-		deploy + "dcgm-exporter":        removed,
-		deploy + "node-status-exporter": removed,
+		deploy + "device-plugin":         removed,
+		deploy + "operator-validator":    removed,
+		deploy + "gpu-feature-discovery": removed,
+		deploy + "client":                removed,
+		deploy + "dcgm":                  removed,
+		deploy + "dcgm-exporter":         removed,
+		deploy + "node-status-exporter":  removed,
 	}
 	with := func(key string, value *string) map[string]*string {
 		want := map[string]*string{key: value}
@@ -304,23 +373,23 @@ func TestReleasedLabels(t *testing.T) {
 		present string
 		want    map[string]*string
 	}{
-		"the policy is gone: all that the operator wrote goes": {
+		"the policy is deleted: all labels of the operator are removed": {
 			current: labelled(nil), want: with("nvidia.com/gpu.present", removed),
 		},
-		"the GPU is gone: neighbours are told": {
+		"the GPU is removed: gpu.present becomes false": {
 			current: labelled(nil), present: "false", want: with("nvidia.com/gpu.present", set("false")),
 		},
-		"what others wrote stays": {
+		"values of others stay": {
 			current: map[string]string{
 				deploy + "operands": "false", deploy + "driver": "pre-installed", deploy + "device-plugin": "false",
-				deploy + "client": "paused-for-driver-upgrade", deploy + "somebody-elses": "true",
+				deploy + "client": "paused-for-driver-upgrade", deploy + "another-tools": "true",
 			},
 			want: map[string]*string{},
 		},
 		"a node that was never labelled gets no write": {
 			current: map[string]string{"kubernetes.io/hostname": "a"}, present: "false", want: map[string]*string{},
 		},
-		"a node that is released already gets no write": {
+		"a released node gets no write": {
 			current: map[string]string{"nvidia.com/gpu.present": "false"}, present: "false", want: map[string]*string{},
 		},
 	}

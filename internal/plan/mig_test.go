@@ -6,9 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
@@ -17,13 +15,18 @@ const (
 	migConfig  = "nvidia.com/mig.config"
 )
 
-// migLabels are the changes of the two labels that concern the MIG manager on a node with these labels.
-func migLabels(t *testing.T, spec v1.ClusterPolicySpec, facts nodeinfo.Facts, current map[string]string) map[string]*string {
+// migLabels returns the changes of the MIG manager's two labels on a node with these labels.
+func migLabels(
+	t *testing.T,
+	spec v1.ClusterPolicySpec,
+	facts nodeinfo.Facts,
+	current map[string]string,
+) map[string]*string {
 	t.Helper()
 	if value, there := current[migManager]; there {
 		facts.Deploy = map[string]string{"mig-manager": value}
 	}
-	changes := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}).NodeLabels(facts, current, plan.Running{Injector: true})
+	changes := decide(t, spec).NodeLabels(facts, current, plan.Running{Injector: true})
 	mine := map[string]*string{}
 	for _, key := range []string{migManager, migConfig} {
 		if value, there := changes[key]; there {
@@ -62,27 +65,37 @@ func TestLabelsOfTheMIGManager(t *testing.T) {
 			spec:  v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{Default: new("")}}},
 			facts: capable, want: map[string]*string{migManager: set("true")},
 		},
-		"nor where the MIG manager is disabled; its deploy label costs nothing": {
+		"nor if the MIG manager is disabled; its deploy label has no effect": {
 			spec:  v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Enabled: new(false), Config: &v1.MIGManagerConfigSpec{}}},
 			facts: capable, want: map[string]*string{migManager: set("true")},
 		},
-		"a node that cannot gets neither":               {spec: defaulted, facts: incapable, want: nothing},
-		"a node of which nothing is known gets neither": {spec: defaulted, facts: ubuntu("a"), want: nothing},
-		"before GFD has said so, the product tells":     {spec: defaulted, facts: product("NVIDIA-H100-80GB-HBM3"), want: both},
-		"and another product does, too":                 {spec: defaulted, facts: product("Tesla-T4"), want: nothing},
-		"GFD's label vanishes for a while": {
-			spec: defaulted, facts: ubuntu("a"), current: map[string]string{migManager: "true", migConfig: "all-1g.10gb"}, want: nothing,
+		"an incapable node gets neither":         {spec: defaulted, facts: incapable, want: nothing},
+		"a node without GFD labels gets neither": {spec: defaulted, facts: ubuntu("a"), want: nothing},
+		"without GFD's capability label, the product decides": {
+			spec:  defaulted,
+			facts: product("NVIDIA-H100-80GB-HBM3"),
+			want:  both,
 		},
-		"GFD says that the GPUs cannot": {
+		"another product is not capable": {spec: defaulted, facts: product("Tesla-T4"), want: nothing},
+		"GFD's label is missing for a while": {
+			spec:    defaulted,
+			facts:   ubuntu("a"),
+			current: map[string]string{migManager: "true", migConfig: "all-1g.10gb"},
+			want:    nothing,
+		},
+		"GFD reports that the GPUs are not capable": {
 			spec: defaulted, facts: incapable, current: map[string]string{migManager: "true", migConfig: "all-1g.10gb"},
 			want: map[string]*string{migManager: removed},
 		},
-		"a host that lends its GPUs to virtual machines": {
+		"a host with the vGPU manager": {
 			spec: defaulted, facts: changed(capable, func(f *nodeinfo.Facts) { f.HostVGPU = true }),
 			current: map[string]string{migManager: "true"}, want: map[string]*string{migManager: removed},
 		},
-		"what a user wrote stays": {
-			spec: defaulted, facts: capable, current: map[string]string{migManager: "false", migConfig: "all-1g.10gb"}, want: nothing,
+		"values of a user stay": {
+			spec:    defaulted,
+			facts:   capable,
+			current: map[string]string{migManager: "false", migConfig: "all-1g.10gb"},
+			want:    nothing,
 		},
 		"an excluded node gets neither": {
 			spec: defaulted, facts: changed(capable, func(f *nodeinfo.Facts) { f.Excluded = true }), want: nothing,
@@ -97,23 +110,26 @@ func TestLabelsOfTheMIGManager(t *testing.T) {
 	}
 }
 
-// While the MIG manager changes a layout, the operands that hold GPUs stay away, whatever else is known.
-func TestAPauseForAMIGChangeIsKept(t *testing.T) {
+// While the MIG manager changes the MIG layout, the operands that use GPUs stay paused, whatever the facts are.
+func TestPauseForMIGChangeStays(t *testing.T) {
 	const paused = "paused-for-mig-change"
 	current := labelled(map[string]*string{migManager: set("true")})
 	for _, name := range []string{"device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm", "nvsm", "client"} {
 		current[deploy+name] = paused
 	}
 	for name, change := range map[string]func(*nodeinfo.Facts){
-		"while GFD says that the GPUs can":     func(f *nodeinfo.Facts) { f.MIGCapable = "true" },
-		"while GFD is paused and says nothing": func(*nodeinfo.Facts) {},
-		"when GFD says that they cannot":       func(f *nodeinfo.Facts) { f.MIGCapable = "false" },
-		"on an excluded node":                  func(f *nodeinfo.Facts) { f.Excluded = true },
+		"while GFD reports that the GPUs are capable": func(f *nodeinfo.Facts) { f.MIGCapable = "true" },
+		"while GFD is paused and reports nothing":     func(*nodeinfo.Facts) {},
+		"when GFD reports that they are not capable":  func(f *nodeinfo.Facts) { f.MIGCapable = "false" },
+		"on an excluded node":                         func(f *nodeinfo.Facts) { f.Excluded = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
 			facts.Deploy = map[string]string{"mig-manager": "true"}
-			after := after(current, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}))
+			after := after(
+				current,
+				decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}),
+			)
 			for key, value := range current {
 				if value == paused && after[key] != paused {
 					t.Errorf("%s became %q", key, after[key])

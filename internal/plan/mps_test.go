@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -17,35 +16,39 @@ import (
 
 const mps operand.Name = "mps-control-daemon"
 
-// GPU Feature Discovery says which nodes share GPUs by MPS. The daemon holds their GPUs: whoever clears a
-// node by the label of the device plugin, as k8s-driver-manager, mig-manager and NVSentinel do, clears it
-// of the daemon, too.
-func TestTheMPSDaemonOnANode(t *testing.T) {
+// GPU Feature Discovery reports which nodes share GPUs by MPS. The daemon uses their GPUs, so it follows the device
+// plugin's label, which k8s-driver-manager, mig-manager and NVSentinel set to drain a node.
+func TestMPSDaemonStage(t *testing.T) {
 	capable := func(deploy map[string]string) nodeinfo.Facts {
 		return changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MPSCapable, f.Deploy = "true", deploy })
 	}
-	expected := &plan.Rung{Operand: mps}
-	kept := func(need plan.Need, message string) *plan.Rung {
-		return &plan.Rung{Operand: mps, Need: need, Reason: v1.ReasonOperandPaused, Message: message}
+	expected := &plan.NodeStage{Operand: mps}
+	notExpected := func(need plan.Expectation, message string) *plan.NodeStage {
+		return &plan.NodeStage{Operand: mps, Expectation: need, Reason: v1.ReasonOperandPaused, Message: message}
 	}
 	tests := map[string]struct {
 		facts nodeinfo.Facts
-		rung  *plan.Rung
+		stage *plan.NodeStage
 		// label is the change of the daemon's own.
 		label map[string]*string
 	}{
-		"it shares GPUs by MPS": {facts: capable(nil), rung: expected, label: map[string]*string{mps.DeployLabel(): set("true")}},
-		"it runs there already": {
-			facts: capable(map[string]string{string(mps): "true", "device-plugin": "true"}), rung: expected,
+		"it shares GPUs by MPS": {
+			facts: capable(nil),
+			stage: expected,
+			label: map[string]*string{mps.DeployLabel(): set("true")},
 		},
-		"nothing is known yet": {facts: ubuntu("a")},
+		"it runs there already": {
+			facts: capable(map[string]string{string(mps): "true", "device-plugin": "true"}), stage: expected,
+		},
+		"GFD has not reported yet": {facts: ubuntu("a")},
 		"it does not share by MPS": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MPSCapable = "false" }),
 		},
 		"the label is missing for a moment, and the daemon stays": {
-			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{string(mps): "true"} }), rung: expected,
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{string(mps): "true"} }),
+			stage: expected,
 		},
-		"it shares no longer": {
+		"it no longer shares by MPS": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) {
 				f.MPSCapable, f.Deploy = "false", map[string]string{string(mps): "true"}
 			}),
@@ -53,24 +56,23 @@ func TestTheMPSDaemonOnANode(t *testing.T) {
 		},
 		"the device plugin is paused": {
 			facts: capable(map[string]string{string(mps): "true", "device-plugin": "paused-for-driver-upgrade"}),
-			rung:  kept(plan.Paused, `label nvidia.com/gpu.deploy.device-plugin is "paused-for-driver-upgrade"`),
+			stage: notExpected(plan.Paused, `label nvidia.com/gpu.deploy.device-plugin is "paused-for-driver-upgrade"`),
 		},
 		"the device plugin is kept off": {
 			facts: capable(map[string]string{string(mps): "true", "device-plugin": "false"}),
-			rung:  kept(plan.OptedOut, `label nvidia.com/gpu.deploy.device-plugin is "false"`),
+			stage: notExpected(plan.OptedOut, `label nvidia.com/gpu.deploy.device-plugin is "false"`),
 		},
 		"the daemon alone is kept off": {
 			facts: capable(map[string]string{string(mps): "false", "device-plugin": "true"}),
-			rung:  kept(plan.OptedOut, `label nvidia.com/gpu.deploy.mps-control-daemon is "false"`),
+			stage: notExpected(plan.OptedOut, `label nvidia.com/gpu.deploy.mps-control-daemon is "false"`),
 		},
 	}
 	spec := v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			all := catalogue(t)
-			p := plan.Decide(all, operand.Input{Spec: effective.Of(spec)})
-			if diff := cmp.Diff(test.rung, beside(p.ForNode(test.facts), mps), inAnyOrder); diff != "" {
-				t.Errorf("rung, -want +got:\n%s", diff)
+			p := decide(t, spec)
+			if diff := cmp.Diff(test.stage, otherOperand(p.ForNode(test.facts), mps), ignoreAfter); diff != "" {
+				t.Errorf("stage, -want +got:\n%s", diff)
 			}
 			current := map[string]string{}
 			for name, value := range test.facts.Deploy {
@@ -85,11 +87,11 @@ func TestTheMPSDaemonOnANode(t *testing.T) {
 	}
 }
 
-// beside is the operand's rung beside the ladder; nil if the node does not need it.
-func beside(node plan.Node, name operand.Name) *plan.Rung {
-	for _, rung := range node.Beside {
-		if rung.Operand == name {
-			return &rung
+// otherOperand returns the operand's stage among the other operands; nil if the node does not need it.
+func otherOperand(node plan.Node, name operand.Name) *plan.NodeStage {
+	for _, stage := range node.OtherOperands {
+		if stage.Operand == name {
+			return &stage
 		}
 	}
 	return nil

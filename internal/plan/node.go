@@ -10,41 +10,41 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Need tells what a node needs of an operand.
-type Need int
+// Expectation is what a node needs of an operand.
+type Expectation int
 
 const (
 	// Expected: a pod of the operand must be ready on the node.
-	Expected Need = iota
+	Expected Expectation = iota
 	// HostProvides: the host has what the operand would install.
 	HostProvides
-	// OptedOut: a user keeps the operand off the node, by its label or by a nodeSelector of the spec; the
-	// stages above tell whether it is missed.
+	// OptedOut: a user keeps the operand off the node, by its label or by a nodeSelector of the spec. Later stages may
+	// still depend on it.
 	OptedOut
 	// Paused: the node's deploy label keeps the operand off it for now.
 	Paused
-	// NotPossible: the operand cannot run on this node, or not as the spec asks.
+	// NotPossible: the operand cannot run on this node, or not as specified.
 	NotPossible
 )
 
-// Rung is one operand's part in the ladder of a node.
-type Rung struct {
-	Stage   v1.Stage
-	Operand operand.Name
-	Need    Need
+// NodeStage is one operand's part in the stages of a node.
+type NodeStage struct {
+	Stage       v1.Stage
+	Operand     operand.Name
+	Expectation Expectation
 	// Reason and Message explain OptedOut, Paused and NotPossible.
 	Reason, Message string
-	// After is the operand that must have been ready on the node before pods of this one are made there: the one that
-	// has the container runtime inject GPUs. Empty for none.
+	// After is the injector, which must have been ready on the node before pods of this operand are created there.
+	// Empty for none.
 	After operand.Name
 }
 
-// Running is what works on a node, as far as its labels follow from it.
+// Running is the state of a node's pods that its labels depend on.
 type Running struct {
-	// Driver: a driver pod works, so that the node's pool must not change. That would delete the pod, and is the work of
-	// a driver upgrade.
+	// Driver: a driver pod is running, so the node's pool must not change. That would delete the pod, which only a driver
+	// upgrade may do.
 	Driver bool
-	// Injector: the operand that has the container runtime inject GPUs is ready.
+	// Injector: the injector is ready.
 	Injector bool
 }
 
@@ -53,24 +53,24 @@ type Node struct {
 	Facts nodeinfo.Facts
 	// NodePool is the pool of spec.nodePools that it belongs to, empty for none.
 	NodePool string
-	// Pool that its facts put it in; without a name where one is missing.
+	// Pool is the driver pool by its facts; without a name if a fact is missing.
 	Pool nodeinfo.Pool
-	// Rungs from the bottom of the ladder.
-	Rungs []Rung
-	// Beside are the operands that the ladder does not depend on.
-	Beside []Rung
-	// Refused tells why nothing is installed on the node, if nothing is.
+	// Stages in their order, one per operand.
+	Stages []NodeStage
+	// OtherOperands are the operands that no stage depends on.
+	OtherOperands []NodeStage
+	// Refused is the reason why nothing is installed on the node, if so.
 	Refused operand.Decision
-	// Unselected tells which nodeSelector keeps the whole ladder off the node; empty if none does.
+	// Unselected describes the nodeSelector that excludes all stages from the node; empty if none does.
 	Unselected string
-	// Kept tells how the node loses the driver that it keeps though no nodeSelector asks for it; empty if
-	// there is none.
-	Kept string
-	// Missing tells which discovery labels are away; empty for none.
-	Missing string
+	// RetainedDriver describes how to remove the driver that the node retains although no nodeSelector selects it; empty
+	// if there is none.
+	RetainedDriver string
+	// MissingLabels describes the missing discovery labels; empty for none.
+	MissingLabels string
 	// NeedsAllocatable: the kubelet must advertise GPUs.
 	NeedsAllocatable bool
-	// Spec that holds for the node.
+	// Spec that applies to the node.
 	Spec effective.Spec
 }
 
@@ -78,91 +78,92 @@ type Node struct {
 func (d *Decisions) ForNode(facts nodeinfo.Facts) Node {
 	nodePool := d.poolOf(facts)
 	in := d.inputFor(nodePool)
-	node := Node{Facts: facts, Refused: d.Input.ServesVMs(facts), Missing: d.Missing(facts), Spec: in.Spec}
+	node := Node{Facts: facts, Refused: d.Input.ServesVMs(facts), MissingLabels: d.MissingLabels(facts), Spec: in.Spec}
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
 	}
-	if pool, complete := facts.WantedPool(in.PoolKey()); complete {
+	if pool, complete := facts.ExpectedPool(in.PoolKey()); complete {
 		node.Pool = pool
 	}
 	for _, stage := range v1.Stages() {
-		node.Rungs = append(node.Rungs, d.rungs(stage, facts)...)
+		node.Stages = append(node.Stages, d.stages(stage, facts)...)
 	}
-	node.Beside = d.rungs("", facts)
-	d.order(&node)
-	node.Kept = d.kept(facts)
-	node.judgeSelection()
+	node.OtherOperands = d.stages("", facts)
+	d.setAfter(&node)
+	node.RetainedDriver = d.retainedDriver(facts)
+	node.checkSelection()
 	if node.Refused.Reason == v1.ReasonNotSelected {
 		node.Unselected = node.Refused.Message
 	}
 	return node
 }
 
-// order enters what comes after the operand that has the container runtime inject GPUs.
-func (d *Decisions) order(n *Node) {
-	injector, _ := d.injectorOf(n.Rungs)
+// setAfter sets After of the injected operands.
+func (d *Decisions) setAfter(n *Node) {
+	injector, _ := d.injectorOf(n.Stages)
 	if injector == "" {
 		return
 	}
-	for _, rungs := range [][]Rung{n.Rungs, n.Beside} {
-		for i := range rungs {
-			if o, known := d.Catalogue.Find(rungs[i].Operand); known && o.Injected {
-				rungs[i].After = injector
+	for _, stages := range [][]NodeStage{n.Stages, n.OtherOperands} {
+		for i := range stages {
+			if o, known := d.Catalogue.Find(stages[i].Operand); known && o.Injected {
+				stages[i].After = injector
 			}
 		}
 	}
 }
 
-// injectorOf is the operand of the ladder that has the container runtime of the node inject GPUs; empty where the host
-// provides it, or where it cannot or shall not run. paused reports whether its deploy label keeps it off for now.
-func (d *Decisions) injectorOf(rungs []Rung) (name operand.Name, paused bool) {
-	for _, rung := range rungs {
-		if o, known := d.Catalogue.Find(rung.Operand); known && o.Injects && (rung.Need == Expected || rung.Need == Paused) {
-			return rung.Operand, rung.Need == Paused
+// injectorOf returns the injector among the stages; empty if the host provides it, or if it cannot or must not run.
+// paused reports whether its deploy label keeps it off for now.
+func (d *Decisions) injectorOf(stages []NodeStage) (name operand.Name, paused bool) {
+	for _, stage := range stages {
+		if o, known := d.Catalogue.Find(stage.Operand); known && o.Injects &&
+			(stage.Expectation == Expected || stage.Expectation == Paused) {
+			return stage.Operand, stage.Expectation == Paused
 		}
 	}
 	return "", false
 }
 
-// rungs are the operands of one stage that concern the node.
-func (d *Decisions) rungs(stage v1.Stage, facts nodeinfo.Facts) []Rung {
-	var rungs []Rung
+// stages returns the operands of one stage that apply to the node.
+func (d *Decisions) stages(stage v1.Stage, facts nodeinfo.Facts) []NodeStage {
+	var stages []NodeStage
 	nodePool := d.poolOf(facts)
 	for _, o := range d.Catalogue {
 		decision := d.decision(&o, nodePool)
-		if o.Stage != stage || !o.ServesWorkload(d.Input.WorkloadOf(facts)) || decision.Verdict == operand.Absent {
+		if o.Stage != stage || !o.ServesWorkload(d.Input.WorkloadOf(facts)) || decision.Choice == operand.Absent {
 			continue
 		}
 		possible := d.canServe(o, facts)
-		if possible.Verdict == operand.Absent {
+		if possible.Choice == operand.Absent {
 			continue
 		}
-		if selected := d.selects(o, facts); selected.Verdict != operand.Install {
-			rungs = append(rungs, rung(o, selected, facts))
+		if selected := d.selects(o, facts); selected.Choice != operand.Install {
+			stages = append(stages, nodeStage(o, selected, facts))
 			continue
 		}
-		if decision.Verdict == operand.Install {
-			decision = d.ready(&o, nodePool)
+		if decision.Choice == operand.Install {
+			decision = d.installable(&o, nodePool)
 		}
-		if decision.Verdict == operand.Install {
+		if decision.Choice == operand.Install {
 			decision = possible
 		}
-		if decision.Verdict == operand.Install {
+		if decision.Choice == operand.Install {
 			decision = d.servesPoolOf(o, facts)
 		}
-		rungs = append(rungs, rung(o, decision, facts))
+		stages = append(stages, nodeStage(o, decision, facts))
 	}
-	return rungs
+	return stages
 }
 
-// servesPoolOf decides by the pool that the node belongs into. The one that it is labelled with may be
-// one that the spec asks for no longer: the node is to be moved, which is no failure.
+// servesPoolOf decides by the expected pool of the node. The spec may no longer have the pool that the node is labelled
+// with; the node is then to be moved, which is not a failure.
 func (d *Decisions) servesPoolOf(o operand.Operand, facts nodeinfo.Facts) operand.Decision {
 	if !o.PerPool {
 		return operand.Installed()
 	}
 	in := d.inputOf(facts)
-	pool, complete := facts.WantedPool(in.PoolKey())
+	pool, complete := facts.ExpectedPool(in.PoolKey())
 	if !complete {
 		return operand.Installed()
 	}
@@ -177,34 +178,34 @@ func servesPool(o operand.Operand, in operand.Input, pool nodeinfo.Pool) operand
 	return o.ServesPool(in, pool)
 }
 
-func rung(o operand.Operand, decision operand.Decision, facts nodeinfo.Facts) Rung {
-	r := Rung{Stage: o.Stage, Operand: o.Name}
+func nodeStage(o operand.Operand, decision operand.Decision, facts nodeinfo.Facts) NodeStage {
+	r := NodeStage{Stage: o.Stage, Operand: o.Name}
 	name, value := decidingLabel(o, facts)
 	if value == labels.DeployPreInstalled {
-		r.Need = HostProvides
+		r.Expectation = HostProvides
 		return r
 	}
 	if decision.Reason == v1.ReasonNotSelected {
-		r.Need, r.Reason, r.Message = OptedOut, decision.Reason, decision.Message
+		r.Expectation, r.Reason, r.Message = OptedOut, decision.Reason, decision.Message
 		return r
 	}
-	if decision.Verdict != operand.Install {
-		r.Need, r.Reason, r.Message = NotPossible, decision.Reason, decision.Message
+	if decision.Choice != operand.Install {
+		r.Expectation, r.Reason, r.Message = NotPossible, decision.Reason, decision.Message
 		return r
 	}
 	if value == "" || value == labels.True {
 		return r
 	}
-	r.Need, r.Reason = Paused, v1.ReasonOperandPaused
+	r.Expectation, r.Reason = Paused, v1.ReasonOperandPaused
 	if value == labels.False {
-		r.Need = OptedOut
+		r.Expectation = OptedOut
 	}
 	r.Message = fmt.Sprintf("label %s is %q", name.DeployLabel(), value)
 	return r
 }
 
-// decidingLabel is the operand whose deploy label decides whether this one runs on the node, and its
-// value: its own, or that of the operand that it follows, where that keeps both off.
+// decidingLabel returns the operand whose deploy label decides whether this one runs on the node, and the label's
+// value: the operand itself, or the one that it follows if that label keeps both off.
 func decidingLabel(o operand.Operand, facts nodeinfo.Facts) (operand.Name, string) {
 	if followed := facts.Deploy[string(o.Follows)]; followed != "" && followed != labels.True {
 		return o.Follows, followed

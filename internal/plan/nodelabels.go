@@ -10,30 +10,30 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// NodeLabels computes the changes of the node's labels: a nil value removes the key. A node that is
-// not managed keeps none of the operator's labels; a value that somebody else wrote stays.
+// NodeLabels returns the changes of a managed node's labels: a nil value removes the key. Values that another writer
+// set stay.
 //
-// The deploy labels of operands into which GPUs are injected come once the injector is ready: before, the container
-// runtime does not know their RuntimeClass, and the kubelet tries a pod that it has failed to start again only after 10 to
-// 15 s. A label that is there stays whatever becomes of the injector.
+// The deploy labels of injected operands are added once the injector is ready: until then the container runtime has no
+// handler for their RuntimeClass, and the kubelet retries a failed pod only after 10 to 15 s. An existing label stays
+// even if the injector fails later.
 func (d *Decisions) NodeLabels(facts nodeinfo.Facts, current map[string]string, running Running) map[string]*string {
-	wanted := d.deployLabels(facts)
-	changes := d.surplus(current, wanted)
+	desired := d.deployLabels(facts)
+	changes := d.staleDeployLabels(current, desired)
 	set := func(key, value string) {
 		if current[key] != value {
 			changes[key] = &value
 		}
 	}
 	set(labels.GPUPresent, labels.True)
-	for _, key := range d.due(facts, current, wanted, running) {
+	for _, key := range d.dueDeployLabels(facts, current, desired, running) {
 		set(key, labels.True)
 	}
 	for key, value := range d.defaults(facts, current) {
 		set(key, value)
 	}
-	kinds := d.kinds(facts, running.Driver)
-	d.anchor(kinds, wanted)
-	for key, value := range kinds {
+	variants := d.variantLabels(facts, running.Driver)
+	d.addAnchors(variants, desired)
+	for key, value := range variants {
 		if _, there := current[key]; value == "" && there {
 			changes[key] = nil
 			continue
@@ -43,27 +43,26 @@ func (d *Decisions) NodeLabels(facts nodeinfo.Facts, current map[string]string, 
 	return changes
 }
 
-// surplus takes off the deploy labels that the operator wrote and that the node is to have no longer.
-func (d *Decisions) surplus(current map[string]string, wanted map[string]operand.Verdict) map[string]*string {
+// staleDeployLabels removes the deploy labels that the operator wrote and that the node must no longer have.
+func (d *Decisions) staleDeployLabels(current map[string]string, desired map[string]operand.Choice) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
-		// Where an operand cannot be served, what runs of it is left alone: the fact that speaks
-		// against it may be missing for a moment only.
-		if _, stays := wanted[key]; !stays && isOwnDeployLabel(d.Catalogue, key, value) {
+		// An operand that cannot be served on the node keeps its label: a fact may be missing for a moment only.
+		if _, stays := desired[key]; !stays && isOwnDeployLabel(d.Catalogue, key, value) {
 			changes[key] = nil
 		}
 	}
 	return changes
 }
 
-// due are the deploy labels that the node lacks and whose pods can be started there.
-func (d *Decisions) due(
-	facts nodeinfo.Facts, current map[string]string, wanted map[string]operand.Verdict, running Running,
+// dueDeployLabels returns the missing deploy labels whose pods can be started on the node.
+func (d *Decisions) dueDeployLabels(
+	facts nodeinfo.Facts, current map[string]string, desired map[string]operand.Choice, running Running,
 ) []string {
 	var missing []string
-	for key, verdict := range wanted {
-		// Any value but an empty one is somebody's decision about this node.
-		if verdict == operand.Install && current[key] == "" {
+	for key, choice := range desired {
+		// Another writer, or a user, has set any other value but the empty one.
+		if choice == operand.Install && current[key] == "" {
 			missing = append(missing, key)
 		}
 	}
@@ -76,101 +75,103 @@ func (d *Decisions) due(
 	})
 }
 
-// awaitsInjector reports whether pods into which GPUs are injected could not be started on the node yet. While
-// k8s-driver-manager pauses the injector, it waits until no pod is there that uses the driver, so that none may be added.
+// awaitsInjector reports whether injected pods could not be started on the node yet. None may be added while
+// k8s-driver-manager pauses the injector, as it then waits until no pod uses the driver.
 func (d *Decisions) awaitsInjector(facts nodeinfo.Facts, running Running) bool {
 	for _, o := range d.Catalogue {
 		if !o.Injects {
 			continue
 		}
-		if injector, paused := d.injectorOf(d.rungs(o.Stage, facts)); injector != "" && (paused || !running.Injector) {
+		if injector, paused := d.injectorOf(d.stages(o.Stage, facts)); injector != "" && (paused || !running.Injector) {
 			return true
 		}
 	}
 	return false
 }
 
-// kinds are the labels by which an operand with several DaemonSets tells their nodes apart, as far as
-// they are known and may change. A label with an empty value is to go.
-func (d *Decisions) kinds(facts nodeinfo.Facts, hasDriverPod bool) map[string]string {
+// variantLabels returns the labels by which the DaemonSets of an operand with variants select their nodes, if they are
+// known and may change. A label with an empty value is to be removed.
+func (d *Decisions) variantLabels(facts nodeinfo.Facts, hasDriverPod bool) map[string]string {
 	nodePool := d.poolOf(facts)
-	kinds := d.poolLabels(nodePool)
-	if layout, known := facts.WantedLayout(); known {
-		kinds[labels.Runtime] = layout.Name
+	variants := d.poolLabels(nodePool)
+	if layout, known := facts.ExpectedLayout(); known {
+		variants[labels.Runtime] = layout.Name
 	}
 	stays := facts.Pool != "" && (hasDriverPod || d.refusesDriver(nodePool))
-	if pool, complete := facts.WantedPool(d.inputFor(nodePool).PoolKey()); complete && (facts.Pool == pool.Name || !stays) {
-		kinds[labels.Pool], kinds[labels.PoolKernel] = pool.Name, pool.Kernel
-		kinds[labels.PoolCoreOS], kinds[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
+	if pool, complete := facts.ExpectedPool(d.inputFor(nodePool).PoolKey()); complete &&
+		(facts.Pool == pool.Name || !stays) {
+		variants[labels.Pool], variants[labels.PoolKernel] = pool.Name, pool.Kernel
+		variants[labels.PoolCoreOS], variants[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
 	} else if facts.Pool != "" {
-		kinds[labels.Pool] = facts.Pool
+		variants[labels.Pool] = facts.Pool
 	}
-	return kinds
+	return variants
 }
 
-// anchor adds the anchors to the labels by which DaemonSets tell nodes apart. A node has the anchor of an operand that it
-// is to run, and of one that it keeps. Where a label that belongs to the kind is not known, the anchor stays as it is.
-func (d *Decisions) anchor(kinds map[string]string, deploy map[string]operand.Verdict) {
+// addAnchors adds the anchors of the operands that the node is to run or keeps. An anchor does not change while a label
+// of the variant is unknown.
+func (d *Decisions) addAnchors(variants map[string]string, deploy map[string]operand.Choice) {
 	for i := range d.Catalogue {
 		o := &d.Catalogue[i]
 		key := o.AnchorLabel()
 		if key == "" {
 			continue
 		}
-		verdict, runs := deploy[o.Name.DeployLabel()]
-		switch kind, known := kindOf(o, kinds); {
+		choice, runs := deploy[o.Name.DeployLabel()]
+		switch variant, known := variantOf(o, variants); {
 		case !runs:
-			kinds[key] = ""
-		case verdict == operand.Install && known:
-			kinds[key] = kind
+			variants[key] = ""
+		case choice == operand.Install && known:
+			variants[key] = variant
 		}
 	}
 }
 
-// kindOf is the kind of a node with these labels among those of the operand, or false if it is not known.
-func kindOf(o *operand.Operand, kinds map[string]string) (string, bool) {
+// variantOf returns the operand's variant for a node with these labels, or false if it is unknown.
+func variantOf(o *operand.Operand, variants map[string]string) (string, bool) {
 	if o.PerPool {
-		return kinds[labels.Pool], kinds[labels.Pool] != ""
+		return variants[labels.Pool], variants[labels.Pool] != ""
 	}
-	nodePool, known := kinds[o.NodePoolLabel()]
-	return operand.Kind("", kinds[labels.Runtime], nodePool), kinds[labels.Runtime] != "" && known
+	nodePool, known := variants[o.NodePoolLabel()]
+	return operand.Variant("", variants[labels.Runtime], nodePool), variants[labels.Runtime] != "" && known
 }
 
-// defaults are the labels that the node's operands want on it and that it lacks.
+// defaults returns the default labels of the node's operands that are missing on it.
 func (d *Decisions) defaults(facts nodeinfo.Facts, current map[string]string) map[string]string {
-	wanted := map[string]string{}
+	desired := map[string]string{}
 	nodePool := d.poolOf(facts)
 	for _, o := range d.Catalogue {
-		if o.Labels == nil || facts.Excluded || d.decision(&o, nodePool).Verdict != operand.Install || d.serves(o, facts).Verdict != operand.Install {
+		if o.Labels == nil || facts.Excluded || d.decision(&o, nodePool).Choice != operand.Install ||
+			d.serves(o, facts).Choice != operand.Install {
 			continue
 		}
-		maps.Copy(wanted, o.Labels(d.inputFor(nodePool)))
+		maps.Copy(desired, o.Labels(d.inputFor(nodePool)))
 	}
-	maps.DeleteFunc(wanted, func(key, _ string) bool { return current[key] != "" })
-	return wanted
+	maps.DeleteFunc(desired, func(key, _ string) bool { return current[key] != "" })
+	return desired
 }
 
-// deployLabels are the deploy labels that a node is to have, or to keep if it has them.
-func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Verdict {
-	wanted := map[string]operand.Verdict{}
+// deployLabels returns the deploy labels that a node is to have (Install), or to keep if it has them (Invalid).
+func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Choice {
+	desired := map[string]operand.Choice{}
 	if facts.Excluded {
-		return wanted
+		return desired
 	}
 	for _, o := range d.Catalogue {
-		if verdict := d.serves(o, facts).Verdict; verdict != operand.Absent {
-			wanted[o.Name.DeployLabel()] = verdict
+		if choice := d.serves(o, facts).Choice; choice != operand.Absent {
+			desired[o.Name.DeployLabel()] = choice
 		}
 	}
-	wanted[labels.DeployClient] = operand.Install
-	return wanted
+	desired[labels.DeployClient] = operand.Install
+	return desired
 }
 
-// ReleasedLabels are the changes that take the operator's labels off a node: what it wrote, and
-// nothing that others wrote. present is the value that nvidia.com/gpu.present gets, empty for none.
+// ReleasedLabels returns the changes that remove the labels which the operator wrote, and no others. present is the new
+// value of nvidia.com/gpu.present; empty removes that label.
 func ReleasedLabels(catalogue operand.Catalogue, current map[string]string, present string) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
-		if isKindLabel(key) || isOwnDeployLabel(catalogue, key, value) {
+		if isVariantLabel(key) || isOwnDeployLabel(catalogue, key, value) {
 			changes[key] = nil
 		}
 	}
@@ -184,8 +185,8 @@ func ReleasedLabels(catalogue operand.Catalogue, current map[string]string, pres
 	return changes
 }
 
-// isKindLabel tells whether nobody but the operator writes this label.
-func isKindLabel(key string) bool {
+// isVariantLabel reports whether only the operator writes this label.
+func isVariantLabel(key string) bool {
 	switch key {
 	case labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Runtime:
 		return true
@@ -193,7 +194,7 @@ func isKindLabel(key string) bool {
 	return strings.HasPrefix(key, labels.NodePoolPrefix) || strings.HasPrefix(key, labels.AnchorPrefix)
 }
 
-// isOwnDeployLabel tells whether the operator wrote this deploy label with this value.
+// isOwnDeployLabel reports whether the operator wrote this deploy label with this value.
 func isOwnDeployLabel(catalogue operand.Catalogue, key, value string) bool {
 	name, isDeploy := strings.CutPrefix(key, labels.DeployPrefix)
 	if !isDeploy || value != labels.True {

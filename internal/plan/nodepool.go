@@ -10,43 +10,48 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// NodePool is what the spec decides of a pool of spec.nodePools, whichever nodes it has.
+// NodePool is what follows from the spec for a pool of spec.nodePools, independent of its nodes.
 type NodePool struct {
 	operand.NodePool
-	// Refused tells why its nodes do not get what the spec gives them, if they do not.
+	// Refused is the reason why the pool is not applied to its nodes, if so.
 	Refused operand.Decision
-	// DriverVersion is that of the driver that the spec gives the nodes, without the operating system; empty for none.
+	// DriverVersion is the version of the nodes' driver in the spec, without the operating system; empty for none.
 	DriverVersion string
 
 	in operand.Input
-	// decisions about the operands that the pool says something else of; those about the others are in Decisions.
+	// decisions about the operands that the pool overrides; those about the others are in Decisions.
 	decisions map[operand.Name]operand.Decision
 }
 
-// anySystem stands for the driver pools of a node pool where only the spec is judged: what is wrong with an image is
-// wrong with that of each system.
+// anySystem is a placeholder for the driver pools when only the spec is checked: an invalid image is invalid for every
+// operating system.
 var anySystem = []nodeinfo.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
 
-// nodePool decides from the spec alone what a pool gets of the operands that it says something else of.
+// nodePool decides from the spec alone about the operands that a pool overrides.
 func (d *Decisions) nodePool(pool operand.NodePool) NodePool {
-	found := NodePool{NodePool: pool, Refused: pool.Refused, in: d.Input.In(pool), decisions: map[operand.Name]operand.Decision{}}
+	found := NodePool{
+		NodePool:  pool,
+		Refused:   pool.Refused,
+		in:        d.Input.ForPool(pool),
+		decisions: map[operand.Name]operand.Decision{},
+	}
 	for i := range d.Catalogue {
 		o := &d.Catalogue[i]
 		if !o.VariesIn(pool.NodePoolSpec) {
 			continue
 		}
-		decision := o.Wanted(found.in)
-		if decision.Verdict == operand.Install {
-			decision = found.in.Missing(o)
+		decision := o.Decide(found.in)
+		if decision.Choice == operand.Install {
+			decision = found.in.CheckReferences(o)
 		}
-		if decision.Verdict == operand.Install {
+		if decision.Choice == operand.Install {
 			if _, err := o.Instances(found.in, anySystem); err != nil {
 				decision = operand.Refused(v1.ReasonInvalidSpec, err.Error())
 			}
 		}
-		if decision.Verdict == operand.Invalid {
+		if decision.Choice == operand.Invalid {
 			decision.Message = fmt.Sprintf("node pool %s: %s", pool.Name, decision.Message)
-			if found.Refused.Verdict == operand.Install && d.decisions[o.Name].Verdict != operand.Invalid {
+			if found.Refused.Choice == operand.Install && d.decisions[o.Name].Choice != operand.Invalid {
 				found.Refused = decision
 			}
 		}
@@ -56,8 +61,8 @@ func (d *Decisions) nodePool(pool operand.NodePool) NodePool {
 	return found
 }
 
-// driverVersion is the version of the driver that a spec gives; empty where it gives none, or an image that contradicts
-// itself, which the decision about the driver reports.
+// driverVersion returns the version of the driver in a spec; empty if it has none or an invalid image, which the
+// decision about the driver reports.
 func (d *Decisions) driverVersion(in operand.Input) string {
 	for _, o := range d.Catalogue {
 		if !o.PerPool || len(o.Images) == 0 || !*in.Spec.Driver.Enabled {
@@ -70,18 +75,18 @@ func (d *Decisions) driverVersion(in operand.Input) string {
 	return ""
 }
 
-// poolOf is the pool that the node belongs to, nil for none.
+// poolOf returns the pool that the node belongs to, nil for none.
 func (d *Decisions) poolOf(node nodeinfo.Facts) *NodePool {
 	if len(d.NodePools) == 0 {
 		return nil
 	}
-	if at := operand.PoolOf(d.selecting, node); at >= 0 {
+	if at := operand.PoolOf(d.operandPools, node); at >= 0 {
 		return &d.NodePools[at]
 	}
 	return nil
 }
 
-// inputFor is the input for the nodes of a pool, or of none.
+// inputFor returns the input for the nodes of a pool, or of none.
 func (d *Decisions) inputFor(pool *NodePool) operand.Input {
 	if pool == nil {
 		return d.Input
@@ -89,15 +94,15 @@ func (d *Decisions) inputFor(pool *NodePool) operand.Input {
 	return pool.in
 }
 
-// inputOf is the input for a node.
+// inputOf returns the input for a node.
 func (d *Decisions) inputOf(node nodeinfo.Facts) operand.Input { return d.inputFor(d.poolOf(node)) }
 
-// poolLabels are the labels by which the DaemonSets of pools find their nodes. A label with an empty value is to
-// go. Where the pool cannot have what it asks for, the node keeps what it has.
+// poolLabels returns the labels by which the DaemonSets of pools select their nodes. A label with an empty value is to
+// be removed. If the pool is invalid for an operand, the node keeps the label that it has.
 func (d *Decisions) poolLabels(pool *NodePool) map[string]string {
-	wanted := map[string]string{labels.NodePool: ""}
+	desired := map[string]string{labels.NodePool: ""}
 	if pool != nil {
-		wanted[labels.NodePool] = pool.Name
+		desired[labels.NodePool] = pool.Name
 	}
 	for i := range d.Catalogue {
 		o := &d.Catalogue[i]
@@ -105,17 +110,17 @@ func (d *Decisions) poolLabels(pool *NodePool) map[string]string {
 		switch {
 		case key == "":
 		case pool == nil || !o.VariesIn(pool.NodePoolSpec):
-			wanted[key] = ""
-		case d.decision(o, pool).Verdict != operand.Invalid:
-			wanted[key] = pool.Name
+			desired[key] = ""
+		case d.decision(o, pool).Choice != operand.Invalid:
+			desired[key] = pool.Name
 		}
 	}
-	return wanted
+	return desired
 }
 
-// refusesDriver tells whether the pool asks for a driver that cannot be.
+// refusesDriver reports whether the pool specifies an invalid driver.
 func (d *Decisions) refusesDriver(pool *NodePool) bool {
 	return pool != nil && slices.ContainsFunc(d.Catalogue, func(o operand.Operand) bool {
-		return o.PerPool && o.VariesIn(pool.NodePoolSpec) && d.decision(&o, pool).Verdict == operand.Invalid
+		return o.PerPool && o.VariesIn(pool.NodePoolSpec) && d.decision(&o, pool).Choice == operand.Invalid
 	})
 }

@@ -15,43 +15,50 @@ import (
 
 const ownLabel = "nvidia.com/gpu-operator."
 
-// everythingElse is a pool that says something else of all that a pool can.
-var everythingElse = v1.NodePoolSpec{
+// allFields is a pool that overrides every operand that a pool can.
+var allFields = v1.NodePoolSpec{
 	Name: "a100", NodeSelector: v1.NodePoolSelector{"team": "a"},
-	Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}}, Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v2"}},
-	MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
+	Driver:  &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}},
+	Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v2"}},
+	MIG:     &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
 }
 
 func withPools(pools ...v1.NodePoolSpec) operand.Input {
 	return operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: pools})}
 }
 
-func TestTheLabelsOfNodePools(t *testing.T) {
+func TestNodePoolLabels(t *testing.T) {
 	member := func(change func(*nodeinfo.Facts)) nodeinfo.Facts {
 		facts := withLabels(ubuntu("a"), "team", "a")
 		facts.Pool = "ubuntu24.04-amd64"
 		change(&facts)
 		return facts
 	}
-	asItIs := func(*nodeinfo.Facts) {}
+	unchanged := func(*nodeinfo.Facts) {}
 	own := map[string]*string{
-		ownLabel + "node-pool": set("a100"), ownLabel + "node-pool.container-toolkit": set("a100"), ownLabel + "node-pool.device-plugin": set("a100"),
+		ownLabel + "node-pool":                       set("a100"),
+		ownLabel + "node-pool.container-toolkit":     set("a100"),
+		ownLabel + "node-pool.device-plugin":         set("a100"),
 		ownLabel + "node-pool.gpu-feature-discovery": set("a100"), ownLabel + "node-pool.mps-control-daemon": set("a100"),
 		ownLabel + "node-pool.operator-validator": set("a100"), anchor + "container-toolkit": set("containerd-a100"),
 	}
-	driver := map[string]*string{ownLabel + "pool": set("ubuntu24.04-amd64-a100"), ownLabel + "pool-node-pool": set("a100"), anchor + "driver": set("ubuntu24.04-amd64-a100")}
-	gone := map[string]*string{}
-	for key := range own {
-		gone[key] = removed
+	driver := map[string]*string{
+		ownLabel + "pool":           set("ubuntu24.04-amd64-a100"),
+		ownLabel + "pool-node-pool": set("a100"),
+		anchor + "driver":           set("ubuntu24.04-amd64-a100"),
 	}
-	gone[anchor+"container-toolkit"] = set("containerd")
-	moved := after(labelled(nil), both(own, driver))
+	withoutPool := map[string]*string{}
+	for key := range own {
+		withoutPool[key] = removed
+	}
+	withoutPool[anchor+"container-toolkit"] = set("containerd")
+	moved := after(labelled(nil), merged(own, driver))
 	in := func(facts *nodeinfo.Facts) {
 		facts.Pool, facts.PoolNodePool, facts.NodePool = "ubuntu24.04-amd64-a100", "a100", "a100"
 	}
-	wrongToolkit := everythingElse
+	wrongToolkit := allFields
 	wrongToolkit.Toolkit = &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Image: "example.com/t:1", Version: "2"}}
-	wrongDriver := everythingElse
+	wrongDriver := allFields
 	wrongDriver.Driver = &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/d:1", Version: "2"}}
 	tests := map[string]struct {
 		pools        []v1.NodePoolSpec
@@ -60,45 +67,63 @@ func TestTheLabelsOfNodePools(t *testing.T) {
 		hasDriverPod bool
 		want         map[string]*string
 	}{
-		"a node of no pool has no such label": {
-			pools: []v1.NodePoolSpec{everythingElse}, facts: member(func(f *nodeinfo.Facts) { f.Labels = nil }), current: labelled(nil),
-			want: map[string]*string{},
+		"a node of no pool gets no pool label": {
+			pools:   []v1.NodePoolSpec{allFields},
+			facts:   member(func(f *nodeinfo.Facts) { f.Labels = nil }),
+			current: labelled(nil),
+			want:    map[string]*string{},
 		},
 		"a node that joins a pool before it has a driver": {
-			pools: []v1.NodePoolSpec{everythingElse}, facts: member(asItIs), current: labelled(nil), want: both(own, driver),
+			pools: []v1.NodePoolSpec{allFields}, facts: member(unchanged), current: labelled(nil), want: merged(own, driver),
 		},
-		"a node that has a driver keeps that": {
-			pools: []v1.NodePoolSpec{everythingElse}, facts: member(asItIs), current: labelled(nil), hasDriverPod: true, want: own,
+		"a node that has a driver keeps it": {
+			pools: []v1.NodePoolSpec{allFields}, facts: member(unchanged), current: labelled(nil), hasDriverPod: true, want: own,
 		},
 		"a node that has all labels gets no write": {
-			pools: []v1.NodePoolSpec{everythingElse}, facts: member(in), current: moved, hasDriverPod: true, want: map[string]*string{},
+			pools:        []v1.NodePoolSpec{allFields},
+			facts:        member(in),
+			current:      moved,
+			hasDriverPod: true,
+			want:         map[string]*string{},
 		},
-		"a pool that says little": {
-			pools: []v1.NodePoolSpec{{Name: "b", NodeSelector: v1.NodePoolSelector{"team": "a"}, MIG: &v1.MIGSpec{}}}, facts: member(asItIs), current: labelled(nil),
-			want: map[string]*string{ownLabel + "node-pool": set("b")},
+		"a pool that overrides no operand": {
+			pools:   []v1.NodePoolSpec{{Name: "b", NodeSelector: v1.NodePoolSelector{"team": "a"}, MIG: &v1.MIGSpec{}}},
+			facts:   member(unchanged),
+			current: labelled(nil),
+			want:    map[string]*string{ownLabel + "node-pool": set("b")},
 		},
-		"a pool that is gone, and a driver that stays": {facts: member(in), current: moved, hasDriverPod: true, want: gone},
-		"a pool that is gone, and no driver": {
-			facts: member(in), current: moved, want: both(gone, map[string]*string{ownLabel + "pool": set("ubuntu24.04-amd64"), ownLabel + "pool-node-pool": removed, anchor + "driver": set("ubuntu24.04-amd64")}),
+		"a removed pool, and a running driver": {facts: member(in), current: moved, hasDriverPod: true, want: withoutPool},
+		"a removed pool, and no driver": {
+			facts:   member(in),
+			current: moved,
+			want: merged(
+				withoutPool,
+				map[string]*string{
+					ownLabel + "pool":           set("ubuntu24.04-amd64"),
+					ownLabel + "pool-node-pool": removed,
+					anchor + "driver":           set("ubuntu24.04-amd64"),
+				},
+			),
 		},
-		"what the pool cannot have leaves what there is": {
-			pools: []v1.NodePoolSpec{wrongToolkit}, facts: member(asItIs), current: labelled(nil), hasDriverPod: true,
+		"an invalid toolkit of the pool changes nothing for the toolkit": {
+			pools: []v1.NodePoolSpec{wrongToolkit}, facts: member(unchanged), current: labelled(nil), hasDriverPod: true,
 			want: without(without(own, ownLabel+"node-pool.container-toolkit"), anchor+"container-toolkit"),
 		},
-		"a driver that cannot be takes none away": {
-			pools: []v1.NodePoolSpec{wrongDriver}, facts: member(asItIs), current: labelled(nil), want: own,
+		"an invalid driver of the pool removes no driver": {
+			pools: []v1.NodePoolSpec{wrongDriver}, facts: member(unchanged), current: labelled(nil), want: own,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := plan.Decide(catalogue(t), withPools(test.pools...)).NodeLabels(test.facts, test.current, plan.Running{Driver: test.hasDriverPod, Injector: true})
+			got := plan.Decide(catalogue(t), withPools(test.pools...)).
+				NodeLabels(test.facts, test.current, plan.Running{Driver: test.hasDriverPod, Injector: true})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
-	t.Run("without a policy all of them go", func(t *testing.T) {
-		for key := range both(own, driver) {
+	t.Run("without a policy all of them are removed", func(t *testing.T) {
+		for key := range merged(own, driver) {
 			if change, found := plan.ReleasedLabels(catalogue(t), moved, "")[key]; !found || change != nil {
 				t.Errorf("%s stays", key)
 			}
@@ -106,7 +131,7 @@ func TestTheLabelsOfNodePools(t *testing.T) {
 	})
 }
 
-func both(a, b map[string]*string) map[string]*string {
+func merged(a, b map[string]*string) map[string]*string {
 	result := map[string]*string{}
 	for _, changes := range []map[string]*string{a, b} {
 		for key, value := range changes {
@@ -117,38 +142,40 @@ func both(a, b map[string]*string) map[string]*string {
 }
 
 func without(changes map[string]*string, key string) map[string]*string {
-	result := both(changes, nil)
+	result := merged(changes, nil)
 	delete(result, key)
 	return result
 }
 
-// A driver of a pool that the spec no longer has is neither changed nor removed, and its node tells where it belongs.
-func TestTheDriverOfAPoolThatIsGoneStays(t *testing.T) {
+// The driver of a removed pool is neither changed nor removed, and the plan of its node has the expected pool.
+func TestDriverOfARemovedPoolStays(t *testing.T) {
 	facts := withLabels(ubuntu("a"), "team", "a")
 	facts.Pool, facts.PoolNodePool = "ubuntu24.04-amd64-a100", "a100"
-	onlyMIG := everythingElse
+	onlyMIG := allFields
 	onlyMIG.Driver = nil
 	for name, in := range map[string]operand.Input{"no pool": withPools(), "no driver in the pool": withPools(onlyMIG)} {
 		t.Run(name, func(t *testing.T) {
-			holdsDrivers(t, plan.Compute(plan.Decide(catalogue(t), in), nil, []nodeinfo.Facts{facts}), map[string]string{}, true)
-			node := plan.Decide(catalogue(t), in).ForNode(facts)
+			decisions := plan.Decide(catalogue(t), in)
+			expectDrivers(t, plan.Compute(decisions, nil, []nodeinfo.Facts{facts}), map[string]string{}, true)
+			node := decisions.ForNode(facts)
 			if node.Pool.Name != "ubuntu24.04-amd64" {
-				t.Errorf("it belongs to %+v", node.Pool)
+				t.Errorf("the expected pool is %+v", node.Pool)
 			}
-			for _, rung := range node.Rungs {
-				if rung.Need != plan.Expected {
-					t.Errorf("%+v", rung)
+			for _, stage := range node.Stages {
+				if stage.Expectation != plan.Expected {
+					t.Errorf("%+v", stage)
 				}
 			}
 		})
 	}
-	holdsDrivers(t, plan.Compute(plan.Decide(catalogue(t), withPools(everythingElse)), nil, []nodeinfo.Facts{facts}), map[string]string{
+	p := plan.Compute(plan.Decide(catalogue(t), withPools(allFields)), nil, []nodeinfo.Facts{facts})
+	expectDrivers(t, p, map[string]string{
 		"ubuntu24.04-amd64-a100": "nvcr.io/nvidia/driver:590.44.01-ubuntu24.04",
 	}, false)
 }
 
-// The ConfigMap that a pool alone names is missing: its nodes keep what they have, and all others go on.
-func TestAPoolWaitsForWhatItNames(t *testing.T) {
+// If a ConfigMap that only a pool references is missing, its nodes keep what they have, and others are not affected.
+func TestPoolWithMissingReference(t *testing.T) {
 	pool := v1.NodePoolSpec{
 		Name: "shared", NodeSelector: v1.NodePoolSelector{"team": "a"},
 		DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: "configs", Default: "four"}},
@@ -162,29 +189,37 @@ func TestAPoolWaitsForWhatItNames(t *testing.T) {
 				for _, instance := range step.Instances {
 					suffixes = append(suffixes, instance.Suffix)
 				}
-				return fmt.Sprintf("%s %q", step.Action, suffixes), step.Holds, p.NodePools[0].Refused.Message
+				return fmt.Sprintf("%s %q", step.Action, suffixes), step.HoldUnrendered, p.NodePools[0].Refused.Message
 			}
 		}
 		return "", false, ""
 	}
 	in := withPools(pool)
 	in.Namespace, in.Contents = "gpu-operator", map[operand.Reference]operand.Content{}
-	got, holds, message := instances(in)
-	const missing = "node pool shared: spec.devicePlugin.config.name: there is no ConfigMap configs in namespace gpu-operator: create it"
-	if got != `Apply [""]` || !holds || message != missing {
-		t.Errorf("without the ConfigMap: %s, holds %v, %s", got, holds, message)
+	got, hold, message := instances(in)
+	const missing = "node pool shared: spec.devicePlugin.config.name: " +
+		"there is no ConfigMap configs in namespace gpu-operator: create it"
+	if got != `Apply [""]` || !hold || message != missing {
+		t.Errorf("without the ConfigMap: %s, hold %v, %s", got, hold, message)
 	}
-	in.Contents[operand.Reference{Kind: operand.ConfigMap, Name: "configs"}] = operand.Content{Digest: "1", Keys: []string{"four"}}
-	if got, holds, message = instances(in); got != `Apply ["" "-pool-shared"]` || holds || message != "" {
-		t.Errorf("with the ConfigMap: %s, holds %v, %s", got, holds, message)
+	in.Contents[operand.Reference{Kind: operand.ConfigMap, Name: "configs"}] = operand.Content{
+		Digest: "1",
+		Keys:   []string{"four"},
+	}
+	if got, hold, message = instances(in); got != `Apply ["" "-pool-shared"]` || hold || message != "" {
+		t.Errorf("with the ConfigMap: %s, hold %v, %s", got, hold, message)
 	}
 }
 
-// A layout of the MIG manager is a label of the nodes of the pool, where nobody has chosen one.
-func TestTheLayoutOfAPool(t *testing.T) {
-	pool := v1.NodePoolSpec{Name: "a", NodeSelector: v1.NodePoolSelector{"team": "a"}, MIGManager: &v1.NodePoolMIGManagerSpec{
-		Config: &v1.NodePoolMIGConfigSpec{Default: new("all-1g.10gb")},
-	}}
+// The default MIG configuration of a pool becomes a label of its nodes, unless a user has set it.
+func TestMIGConfigOfAPool(t *testing.T) {
+	pool := v1.NodePoolSpec{
+		Name:         "a",
+		NodeSelector: v1.NodePoolSelector{"team": "a"},
+		MIGManager: &v1.NodePoolMIGManagerSpec{
+			Config: &v1.NodePoolMIGConfigSpec{Default: new("all-1g.10gb")},
+		},
+	}
 	p := plan.Decide(catalogue(t), withPools(pool))
 	capable := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MIGCapable = "true" })
 	for name, test := range map[string]struct {
@@ -192,12 +227,16 @@ func TestTheLayoutOfAPool(t *testing.T) {
 		current map[string]string
 		want    *string
 	}{
-		"a node of the pool":             {facts: withLabels(capable, "team", "a"), want: set("all-1g.10gb")},
-		"whose layout a user has chosen": {facts: withLabels(capable, "team", "a"), current: map[string]string{"nvidia.com/mig.config": "all-3g.40gb"}},
-		"a node of no pool":              {facts: capable},
+		"a node of the pool": {facts: withLabels(capable, "team", "a"), want: set("all-1g.10gb")},
+		"one with a configuration of a user": {
+			facts:   withLabels(capable, "team", "a"),
+			current: map[string]string{"nvidia.com/mig.config": "all-3g.40gb"},
+		},
+		"a node of no pool": {facts: capable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, p.NodeLabels(test.facts, test.current, plan.Running{Injector: true})["nvidia.com/mig.config"]); diff != "" {
+			got := p.NodeLabels(test.facts, test.current, plan.Running{Injector: true})["nvidia.com/mig.config"]
+			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -14,9 +14,9 @@ type Action string
 const (
 	// Apply the operand's objects.
 	Apply Action = "Apply"
-	// Remove what is there of the operand.
+	// Remove what exists of the operand.
 	Remove Action = "Remove"
-	// Hold leaves what is there of the operand alone.
+	// Hold keeps what exists of the operand as it is.
 	Hold Action = "Hold"
 )
 
@@ -24,41 +24,39 @@ const (
 type Step struct {
 	Operand operand.Operand
 	Action  Action
-	// State, Reason and Message tell the user why the step is not Apply; empty otherwise.
+	// State, Reason and Message explain to the user why the step is not Apply; empty otherwise.
 	State           v1.OperandState
 	Reason, Message string
 	// Instances to render; for Apply only.
 	Instances []operand.Instance
-	// Holds tells that some nodes cannot be served as the spec asks, so that what is there of the operand
-	// and not rendered is left alone.
-	Holds bool
+	// HoldUnrendered: some nodes cannot be served as specified, so objects of the operand that are not rendered are kept.
+	HoldUnrendered bool
 	// Waits are the markers that the operand's pods wait for.
 	Waits []labels.Marker
-	// Proves tells which markers the operand's pods write.
+	// Proves reports for each marker of the operand whether its pods write it.
 	Proves map[labels.Marker]bool
 }
 
-// Plan is the decisions and what a pass makes of them on the nodes of the cluster, in order.
-// A zero Plan has no Decisions.
+// Plan is the steps of a pass, in order, with the Decisions that they follow from. A zero Plan has no Decisions.
 type Plan struct {
 	*Decisions
 	// Input is that of Decisions, with the Layouts of these nodes and the Optional kinds of the cluster.
 	Input operand.Input
 	Steps []Step
 	Pools []nodeinfo.Pool
-	// poolNodes are the GPU nodes that belong to each pool of spec.nodePools, by its name, and may run operands.
+	// poolNodes are the GPU nodes that may run operands, by the pool of spec.nodePools that they belong to.
 	poolNodes map[string][]nodeinfo.Facts
 }
 
-// Compute plans a pass. optional are the kinds that the cluster has besides those of Kubernetes.
+// Compute plans a pass. optional are the optional kinds that the cluster serves.
 func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []nodeinfo.Facts) Plan {
 	containers := d.Input.Containers(nodes)
 	plan := Plan{Decisions: d, Input: d.Input, poolNodes: map[string][]nodeinfo.Facts{}}
 	plan.Input.Layouts, plan.Input.Optional = nodeinfo.Layouts(containers), optional
-	plan.Pools = nodeinfo.Pools(plan.withDriver(containers), func(node nodeinfo.Facts) nodeinfo.PoolKey {
+	plan.Pools = nodeinfo.Pools(plan.driverNodes(containers), func(node nodeinfo.Facts) nodeinfo.PoolKey {
 		return plan.inputOf(node).PoolKey()
 	})
-	plan.gather(nodes)
+	plan.collectPoolNodes(nodes)
 	installed := plan.installedOperands()
 	for _, o := range d.Catalogue {
 		step := plan.inPools(plan.step(o, nodes))
@@ -74,7 +72,7 @@ func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []nodei
 
 func (p Plan) step(o operand.Operand, nodes []nodeinfo.Facts) Step {
 	decision := p.decisions[o.Name]
-	switch decision.Verdict {
+	switch decision.Choice {
 	case operand.Absent:
 		return Step{Operand: o, Action: Remove, State: v1.OperandDisabled, Reason: decision.Reason, Message: decision.Message}
 	case operand.Invalid:
@@ -85,24 +83,24 @@ func (p Plan) step(o operand.Operand, nodes []nodeinfo.Facts) Step {
 		reason, message := p.notNeeded(o, nodes)
 		return Step{Operand: o, Action: Remove, State: v1.OperandNotNeeded, Reason: reason, Message: message}
 	}
-	if blocked := p.blocked(o); blocked.Verdict != operand.Install {
+	if blocked := p.blocked(o); blocked.Choice != operand.Install {
 		return Step{Operand: o, Action: Hold, State: v1.OperandWaiting, Reason: blocked.Reason, Message: blocked.Message}
 	}
-	instances, holds, err := p.instances(o)
+	instances, hold, err := p.instances(o)
 	if err != nil {
 		return invalid(o, v1.ReasonInvalidSpec, err.Error())
 	}
-	return Step{Operand: o, Action: Apply, Instances: instances, Holds: holds}
+	return Step{Operand: o, Action: Apply, Instances: instances, HoldUnrendered: hold}
 }
 
-// invalid is the step for an operand that cannot be installed as the spec asks.
+// invalid returns the step for an operand that cannot be installed as specified.
 func invalid(o operand.Operand, reason, message string) Step {
 	return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: reason, Message: message}
 }
 
-// instances are those of an operand, but for the DaemonSets that node pools have of their own. holds tells that some
-// nodes cannot be served as the spec asks.
-func (p Plan) instances(o operand.Operand) (instances []operand.Instance, holds bool, err error) {
+// instances returns the instances of an operand, except for the DaemonSets of node pools. hold reports whether some
+// nodes cannot be served as specified.
+func (p Plan) instances(o operand.Operand) (instances []operand.Instance, hold bool, err error) {
 	if o.PerPool {
 		return p.drivers(o)
 	}
@@ -110,11 +108,11 @@ func (p Plan) instances(o operand.Operand) (instances []operand.Instance, holds 
 	return instances, false, err
 }
 
-// neededBy tells whether any node is to run the operand, its deploy labels apart: a paused node
-// will need it again.
+// neededBy reports whether any node is to run the operand. Deploy labels do not count, as a paused node will run it
+// again.
 func (p Plan) neededBy(o operand.Operand, nodes []nodeinfo.Facts) bool {
 	for _, node := range nodes {
-		if node.Managed() && !node.Excluded && p.serves(o, node).Verdict == operand.Install {
+		if node.Managed() && !node.Excluded && p.serves(o, node).Choice == operand.Install {
 			return true
 		}
 	}

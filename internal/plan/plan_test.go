@@ -16,7 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 )
 
-// catalogue has the operands that the tables here list.
+// catalogue returns the operands that the tables here list.
 func catalogue(t *testing.T) operand.Catalogue {
 	t.Helper()
 	all, err := scenarios.Tabled()
@@ -26,7 +26,13 @@ func catalogue(t *testing.T) operand.Catalogue {
 	return all
 }
 
-// ubuntu is a GPU node as discovery describes it.
+// decide returns the decisions for a spec without references.
+func decide(t *testing.T, spec v1.ClusterPolicySpec) *plan.Decisions {
+	t.Helper()
+	return plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)})
+}
+
+// ubuntu returns the facts of a GPU node, as discovery labels it.
 func ubuntu(name string) nodeinfo.Facts { return scenarios.Ubuntu(name) }
 
 func changed(facts nodeinfo.Facts, change func(*nodeinfo.Facts)) nodeinfo.Facts {
@@ -34,24 +40,24 @@ func changed(facts nodeinfo.Facts, change func(*nodeinfo.Facts)) nodeinfo.Facts 
 	return facts
 }
 
-// what is a step without its instances.
-type what struct {
+// stepSummary is a step without its instances.
+type stepSummary struct {
 	Action          plan.Action
 	State           v1.OperandState
 	Reason, Message string
 	Instances       []string
 }
 
-func compute(t *testing.T, spec v1.ClusterPolicySpec, nodes ...nodeinfo.Facts) map[operand.Name]what {
+func compute(t *testing.T, spec v1.ClusterPolicySpec, nodes ...nodeinfo.Facts) map[operand.Name]stepSummary {
 	t.Helper()
 	return computeFor(t, operand.Input{Spec: effective.Of(spec), Namespace: "gpu-operator"}, nodes)
 }
 
-func computeFor(t *testing.T, in operand.Input, nodes []nodeinfo.Facts) map[operand.Name]what {
+func computeFor(t *testing.T, in operand.Input, nodes []nodeinfo.Facts) map[operand.Name]stepSummary {
 	t.Helper()
-	got := map[operand.Name]what{}
+	got := map[operand.Name]stepSummary{}
 	for _, step := range plan.Compute(plan.Decide(catalogue(t), in), nil, nodes).Steps {
-		w := what{Action: step.Action, State: step.State, Reason: step.Reason, Message: step.Message}
+		w := stepSummary{Action: step.Action, State: step.State, Reason: step.Reason, Message: step.Message}
 		for _, instance := range step.Instances {
 			w.Instances = append(w.Instances, instance.Pool)
 		}
@@ -63,17 +69,23 @@ func computeFor(t *testing.T, in operand.Input, nodes []nodeinfo.Facts) map[oper
 const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
 	"apply config/admission, or let Node Feature Discovery label the nodes"
 
-const nriAlone = "spec.cdi.nriPluginEnabled needs the container toolkit: remove spec.toolkit.enabled=false or spec.cdi.nriPluginEnabled"
+const nriWithoutToolkit = "spec.cdi.nriPluginEnabled needs the container toolkit: " +
+	"remove spec.toolkit.enabled=false or spec.cdi.nriPluginEnabled"
 
 func TestCompute(t *testing.T) {
-	apply := what{Action: plan.Apply, Instances: []string{""}}
-	notNeeded := what{Action: plan.Remove, State: v1.OperandNotNeeded, Reason: "NotNeeded", Message: "no node needs it"}
-	unshared := what{
+	apply := stepSummary{Action: plan.Apply, Instances: []string{""}}
+	notNeeded := stepSummary{
+		Action:  plan.Remove,
+		State:   v1.OperandNotNeeded,
+		Reason:  "NotNeeded",
+		Message: "no node needs it",
+	}
+	mpsUnset := stepSummary{
 		Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 		Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
 	}
-	base := map[operand.Name]what{
-		"gpu-feature-discovery": apply, "mps-control-daemon": unshared,
+	base := map[operand.Name]stepSummary{
+		"gpu-feature-discovery": apply, "mps-control-daemon": mpsUnset,
 		"driver":          {Action: plan.Apply, Instances: []string{"ubuntu24.04-amd64"}},
 		"node-discovery":  apply,
 		"runtime-classes": apply, "container-toolkit": apply, "device-plugin": apply, "operator-validator": apply,
@@ -88,8 +100,8 @@ func TestCompute(t *testing.T) {
 		},
 		"mig-manager": notNeeded,
 	}
-	with := func(change map[operand.Name]what) map[operand.Name]what {
-		want := map[operand.Name]what{}
+	with := func(change map[operand.Name]stepSummary) map[operand.Name]stepSummary {
+		want := map[operand.Name]stepSummary{}
 		for name, w := range base {
 			want[name] = w
 		}
@@ -98,10 +110,13 @@ func TestCompute(t *testing.T) {
 		}
 		return want
 	}
-	nobody := map[operand.Name]what{
+	noNodes := map[operand.Name]stepSummary{
 		"gpu-feature-discovery": notNeeded,
 		"dcgm-exporter":         notNeeded,
-		"driver":                notNeeded, "container-toolkit": notNeeded, "device-plugin": notNeeded, "operator-validator": notNeeded,
+		"driver":                notNeeded,
+		"container-toolkit":     notNeeded,
+		"device-plugin":         notNeeded,
+		"operator-validator":    notNeeded,
 	}
 	contradiction := v1.ImageSpec{Image: "example.com/x:1", Version: "2"}
 	const contradicted = `: image "example.com/x:1" is a whole reference: remove repository and version`
@@ -109,129 +124,198 @@ func TestCompute(t *testing.T) {
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
 		nodes []nodeinfo.Facts
-		// contents are nil where nobody has looked for what others make.
+		// contents are nil if references have not been read.
 		contents map[operand.Reference]operand.Content
-		want     map[operand.Name]what
+		want     map[operand.Name]stepSummary
 	}{
 		"a GPU node gets everything": {
 			nodes: []nodeinfo.Facts{ubuntu("a")}, want: base,
 		},
 		"nodes of two systems get two drivers": {
-			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" })},
-			want:  with(map[operand.Name]what{"driver": {Action: plan.Apply, Instances: []string{"rhel9-amd64", "ubuntu24.04-amd64"}}}),
+			nodes: []nodeinfo.Facts{
+				ubuntu("a"),
+				changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" }),
+			},
+			want: with(
+				map[operand.Name]stepSummary{
+					"driver": {Action: plan.Apply, Instances: []string{"rhel9-amd64", "ubuntu24.04-amd64"}},
+				},
+			),
 		},
-		"a node whose GPUs can be partitioned gets the MIG manager": {
+		"a MIG-capable node gets the MIG manager": {
 			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.MIGCapable = "true" })},
-			want:  with(map[operand.Name]what{"mig-manager": apply}),
+			want:  with(map[operand.Name]stepSummary{"mig-manager": apply}),
 		},
-		"no nodes need nothing but what costs nothing": {
-			want: with(nobody),
+		"without nodes only operands without pods on GPU nodes are applied": {
+			want: with(noNodes),
 		},
-		"nodes without a GPU need nothing either": {
+		"the same with nodes without a GPU": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.HasGPU = false })},
-			want:  with(nobody),
+			want:  with(noNodes),
 		},
-		"excluded nodes need nothing either": {
+		"the same with excluded nodes": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Excluded = true })},
-			want:  with(nobody),
+			want:  with(noNodes),
 		},
-		"a node that lost its discovery labels still needs everything": {
+		"a node without its discovery labels still needs everything": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) {
 				f.HasGPU, f.WasGPU, f.OSID, f.OSVersion, f.Pool = false, true, "", "", "ubuntu24.04-amd64"
 			})},
 			want: base,
 		},
 		"a paused node will need it again, and the DaemonSet stays": {
-			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "paused-for-driver-upgrade" })},
-			want:  base,
+			nodes: []nodeinfo.Facts{
+				changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "paused-for-driver-upgrade" }),
+			},
+			want: base,
 		},
-		"unknown facts hold up the driver alone": {
+		"unknown facts affect only the driver": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSID = "" })},
-			want:  with(map[operand.Name]what{"driver": notNeeded}),
+			want:  with(map[operand.Name]stepSummary{"driver": notNeeded}),
 		},
-		"a runtime that is not supported holds up the toolkit alone": {
+		"an unsupported runtime affects only the toolkit": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" })},
-			want:  with(map[operand.Name]what{"container-toolkit": notNeeded}),
+			want:  with(map[operand.Name]stepSummary{"container-toolkit": notNeeded}),
 		},
-		"a node with another runtime takes nothing from the others": {
+		"a node with an unsupported runtime does not affect the others": {
 			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" })},
 			want:  base,
 		},
-		"a disabled operand is removed, and says by which field": {
+		"a disabled operand is removed, and the message names the field": {
 			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: []nodeinfo.Facts{ubuntu("a")},
-			want: with(map[operand.Name]what{"driver": {
-				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.driver.enabled is false",
+			want: with(map[operand.Name]stepSummary{"driver": {
+				Action:  plan.Remove,
+				State:   v1.OperandDisabled,
+				Reason:  v1.ReasonDisabledBySpec,
+				Message: "spec.driver.enabled is false",
 			}}),
 		},
-		"Node Feature Discovery alone: the built-in discovery is removed": {
-			spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}}, nodes: []nodeinfo.Facts{ubuntu("a")},
-			want: with(map[operand.Name]what{"node-discovery": {
+		"with mode nfd the built-in discovery is removed": {
+			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}},
+			nodes: []nodeinfo.Facts{ubuntu("a")},
+			want: with(map[operand.Name]stepSummary{"node-discovery": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 				Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 			}}),
 		},
-		"without its fence the built-in discovery is removed, and nobody waits for it": {
+		"without its admission policy the built-in discovery is removed, and no operand waits for it": {
 			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: nothing,
-			want: with(map[operand.Name]what{"node-discovery": {
+			want: with(map[operand.Name]stepSummary{"node-discovery": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonAdmissionPolicyMissing, Message: unfenced,
 			}}),
 		},
-		"without its fence the built-in discovery alone is refused, and what runs is left": {
+		"without its admission policy mode builtin is refused, and running pods stay": {
 			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}},
 			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: nothing,
-			want: with(map[operand.Name]what{"node-discovery": {
+			want: with(map[operand.Name]stepSummary{"node-discovery": {
 				Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonAdmissionPolicyMissing, Message: unfenced,
 			}}),
 		},
-		"with its fence the built-in discovery runs": {
+		"with its admission policy the built-in discovery runs": {
 			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}},
 			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: map[operand.Reference]operand.Content{
 				{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}: {},
 			},
 			want: base,
 		},
-		"the NRI plugin needs no RuntimeClasses, nor does who needs GPUs": {
+		"with the NRI plugin no operand needs RuntimeClasses": {
 			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}},
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.RuntimeVersion = "2.1.4" })},
-			want: with(map[operand.Name]what{"runtime-classes": {
+			want: with(map[operand.Name]stepSummary{"runtime-classes": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 				Message: "spec.cdi.nriPluginEnabled is true: pods get GPUs without a RuntimeClass",
 			}}),
 		},
-		"the NRI plugin without the toolkit holds who needs GPUs": {
+		"the NRI plugin without the toolkit holds the operands that need GPUs": {
 			spec: v1.ClusterPolicySpec{
 				CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}, Toolkit: &v1.ToolkitSpec{Enabled: new(false)},
 				GFD: &v1.GFDSpec{Enabled: new(false)},
 			},
 			nodes: []nodeinfo.Facts{ubuntu("a")},
-			want: with(map[operand.Name]what{
-				"runtime-classes":       {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: nriAlone},
-				"container-toolkit":     {Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.toolkit.enabled is false"},
-				"gpu-feature-discovery": {Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.gfd.enabled is false"},
-				"device-plugin":         {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriAlone},
-				"operator-validator":    {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriAlone},
-				"dcgm-exporter":         {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriAlone},
+			want: with(map[operand.Name]stepSummary{
+				"runtime-classes": {
+					Action:  plan.Hold,
+					State:   v1.OperandInvalid,
+					Reason:  v1.ReasonInvalidSpec,
+					Message: nriWithoutToolkit,
+				},
+				"container-toolkit": {
+					Action:  plan.Remove,
+					State:   v1.OperandDisabled,
+					Reason:  v1.ReasonDisabledBySpec,
+					Message: "spec.toolkit.enabled is false",
+				},
+				"gpu-feature-discovery": {
+					Action:  plan.Remove,
+					State:   v1.OperandDisabled,
+					Reason:  v1.ReasonDisabledBySpec,
+					Message: "spec.gfd.enabled is false",
+				},
+				"device-plugin": {
+					Action:  plan.Hold,
+					State:   v1.OperandWaiting,
+					Reason:  v1.ReasonWaitingForOperand,
+					Message: "needs runtime-classes, which is not installed: " + nriWithoutToolkit,
+				},
+				"operator-validator": {
+					Action:  plan.Hold,
+					State:   v1.OperandWaiting,
+					Reason:  v1.ReasonWaitingForOperand,
+					Message: "needs runtime-classes, which is not installed: " + nriWithoutToolkit,
+				},
+				"dcgm-exporter": {
+					Action:  plan.Hold,
+					State:   v1.OperandWaiting,
+					Reason:  v1.ReasonWaitingForOperand,
+					Message: "needs runtime-classes, which is not installed: " + nriWithoutToolkit,
+				},
 			}),
 		},
-		"a wrong image is held, and the others go on": {
+		"operands with an invalid image are held, and the others are applied": {
 			spec: v1.ClusterPolicySpec{
 				Driver: &v1.DriverSpec{ImageSpec: contradiction}, Toolkit: &v1.ToolkitSpec{ImageSpec: contradiction},
-				DevicePlugin: &v1.DevicePluginSpec{ImageSpec: contradiction}, Validator: &v1.ValidatorSpec{ImageSpec: contradiction},
-				GFD: &v1.GFDSpec{ImageSpec: contradiction},
+				DevicePlugin: &v1.DevicePluginSpec{ImageSpec: contradiction},
+				Validator:    &v1.ValidatorSpec{ImageSpec: contradiction},
+				GFD:          &v1.GFDSpec{ImageSpec: contradiction},
 			},
 			nodes: []nodeinfo.Facts{ubuntu("a")},
-			want: with(map[operand.Name]what{
+			want: with(map[operand.Name]stepSummary{
 				"runtime-classes":    apply,
-				"mps-control-daemon": unshared,
+				"mps-control-daemon": mpsUnset,
 				"gpu-feature-discovery": {
 					Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.gfd" + contradicted,
 				},
-				"mig-manager":        notNeeded,
-				"node-discovery":     {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.validator" + contradicted},
-				"driver":             {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.driver" + contradicted},
-				"container-toolkit":  {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.toolkit" + contradicted},
-				"device-plugin":      {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.devicePlugin" + contradicted},
-				"operator-validator": {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.validator" + contradicted},
+				"mig-manager": notNeeded,
+				"node-discovery": {
+					Action:  plan.Hold,
+					State:   v1.OperandInvalid,
+					Reason:  v1.ReasonInvalidSpec,
+					Message: "spec.validator" + contradicted,
+				},
+				"driver": {
+					Action:  plan.Hold,
+					State:   v1.OperandInvalid,
+					Reason:  v1.ReasonInvalidSpec,
+					Message: "spec.driver" + contradicted,
+				},
+				"container-toolkit": {
+					Action:  plan.Hold,
+					State:   v1.OperandInvalid,
+					Reason:  v1.ReasonInvalidSpec,
+					Message: "spec.toolkit" + contradicted,
+				},
+				"device-plugin": {
+					Action:  plan.Hold,
+					State:   v1.OperandInvalid,
+					Reason:  v1.ReasonInvalidSpec,
+					Message: "spec.devicePlugin" + contradicted,
+				},
+				"operator-validator": {
+					Action:  plan.Hold,
+					State:   v1.OperandInvalid,
+					Reason:  v1.ReasonInvalidSpec,
+					Message: "spec.validator" + contradicted,
+				},
 			}),
 		},
 	}
@@ -248,7 +332,7 @@ func TestCompute(t *testing.T) {
 func TestStepsAreInGraphOrder(t *testing.T) {
 	all := catalogue(t)
 	var got []operand.Name
-	for _, step := range plan.Compute(plan.Decide(all, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}), nil, []nodeinfo.Facts{ubuntu("a")}).Steps {
+	for _, step := range plan.Compute(decide(t, v1.ClusterPolicySpec{}), nil, []nodeinfo.Facts{ubuntu("a")}).Steps {
 		got = append(got, step.Operand.Name)
 	}
 	var want []operand.Name
@@ -260,35 +344,39 @@ func TestStepsAreInGraphOrder(t *testing.T) {
 	}
 }
 
-// The waits follow from what the spec installs, not from what the catalogue holds.
+// The waits depend on the installed operands, not on the whole catalogue.
 func TestWaitsFollowTheSpec(t *testing.T) {
 	tests := map[string]struct {
 		spec v1.ClusterPolicySpec
 		want map[operand.Name][]labels.Marker
 	}{
 		"all operands": {want: map[operand.Name][]labels.Marker{
-			"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
-			"dcgm-exporter": {labels.MarkerToolkit},
+			"device-plugin":         {labels.MarkerToolkit},
+			"gpu-feature-discovery": {labels.MarkerToolkit},
+			"operator-validator":    {labels.MarkerDriver},
+			"dcgm-exporter":         {labels.MarkerToolkit},
 		}},
-		"no toolkit: the validator proves the driver, and waits for nobody": {
+		"no toolkit: the validator writes the driver marker, and waits for none": {
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}},
 			want: map[operand.Name][]labels.Marker{
 				"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit},
 				"dcgm-exporter": {labels.MarkerToolkit},
 			},
 		},
-		"no driver: that of the host is waited for all the same": {
+		"no driver: pods still wait for the driver of the host": {
 			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
 			want: map[operand.Name][]labels.Marker{
-				"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
-				"dcgm-exporter": {labels.MarkerToolkit},
+				"device-plugin":         {labels.MarkerToolkit},
+				"gpu-feature-discovery": {labels.MarkerToolkit},
+				"operator-validator":    {labels.MarkerDriver},
+				"dcgm-exporter":         {labels.MarkerToolkit},
 			},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := map[operand.Name][]labels.Marker{}
-			for _, step := range plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}), nil, []nodeinfo.Facts{ubuntu("a")}).Steps {
+			for _, step := range plan.Compute(decide(t, test.spec), nil, []nodeinfo.Facts{ubuntu("a")}).Steps {
 				if step.Action == plan.Apply && len(step.Waits) > 0 {
 					got[step.Operand.Name] = step.Waits
 				}
@@ -301,78 +389,83 @@ func TestWaitsFollowTheSpec(t *testing.T) {
 }
 
 func TestForNode(t *testing.T) {
-	expected := []plan.Rung{
+	expected := []plan.NodeStage{
 		{Stage: v1.StageDriver, Operand: "driver"},
 		{Stage: v1.StageToolkit, Operand: "container-toolkit"},
 		{Stage: v1.StageDevicePlugin, Operand: "device-plugin"},
 		{Stage: v1.StageValidated, Operand: "operator-validator"},
 	}
-	with := func(name operand.Name, change func(*plan.Rung)) []plan.Rung {
-		rungs := slices.Clone(expected)
-		for i := range rungs {
-			if rungs[i].Operand == name {
-				change(&rungs[i])
+	with := func(name operand.Name, change func(*plan.NodeStage)) []plan.NodeStage {
+		stages := slices.Clone(expected)
+		for i := range stages {
+			if stages[i].Operand == name {
+				change(&stages[i])
 			}
 		}
-		return rungs
+		return stages
 	}
-	without := func(name operand.Name) []plan.Rung {
-		return slices.DeleteFunc(slices.Clone(expected), func(r plan.Rung) bool { return r.Operand == name })
+	without := func(name operand.Name) []plan.NodeStage {
+		return slices.DeleteFunc(slices.Clone(expected), func(r plan.NodeStage) bool { return r.Operand == name })
 	}
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
 		facts nodeinfo.Facts
-		want  []plan.Rung
-		// noGPU: the kubelet need not advertise any.
+		want  []plan.NodeStage
+		// noGPU: the kubelet need not advertise GPUs.
 		noGPU bool
 	}{
 		"a new node needs everything": {facts: ubuntu("a"), want: expected},
 		"a labelled node needs everything": {
-			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"], f.Deploy["device-plugin"] = "true", "true" }),
-			want:  expected,
+			facts: changed(
+				ubuntu("a"),
+				func(f *nodeinfo.Facts) { f.Deploy["driver"], f.Deploy["device-plugin"] = "true", "true" },
+			),
+			want: expected,
 		},
-		"an empty label is as good as none": {
+		"an empty label counts as none": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "" }), want: expected,
 		},
 		"a driver on the host": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "pre-installed" }),
-			want:  with("driver", func(r *plan.Rung) { r.Need = plan.HostProvides }),
+			want:  with("driver", func(r *plan.NodeStage) { r.Expectation = plan.HostProvides }),
 		},
 		"an operand that a user keeps off": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["device-plugin"] = "false" }),
-			want: with("device-plugin", func(r *plan.Rung) {
-				r.Need, r.Reason, r.Message = plan.OptedOut, v1.ReasonOperandPaused, `label nvidia.com/gpu.deploy.device-plugin is "false"`
+			want: with("device-plugin", func(r *plan.NodeStage) {
+				r.Expectation, r.Reason = plan.OptedOut, v1.ReasonOperandPaused
+				r.Message = `label nvidia.com/gpu.deploy.device-plugin is "false"`
 			}),
 		},
 		"an operand that k8s-driver-manager has paused": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["container-toolkit"] = "paused-for-driver-upgrade" }),
-			want: with("container-toolkit", func(r *plan.Rung) {
-				r.Need, r.Reason = plan.Paused, v1.ReasonOperandPaused
+			want: with("container-toolkit", func(r *plan.NodeStage) {
+				r.Expectation, r.Reason = plan.Paused, v1.ReasonOperandPaused
 				r.Message = `label nvidia.com/gpu.deploy.container-toolkit is "paused-for-driver-upgrade"`
 			}),
 		},
-		"a value that nobody has told us about pauses, too": {
+		"an unknown value pauses, too": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "maintenance" }),
-			want: with("driver", func(r *plan.Rung) {
-				r.Need, r.Reason, r.Message = plan.Paused, v1.ReasonOperandPaused, `label nvidia.com/gpu.deploy.driver is "maintenance"`
+			want: with("driver", func(r *plan.NodeStage) {
+				r.Expectation, r.Reason = plan.Paused, v1.ReasonOperandPaused
+				r.Message = `label nvidia.com/gpu.deploy.driver is "maintenance"`
 			}),
 		},
-		"facts that are missing": {
+		"missing facts": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSVersion = "" }),
-			want: with("driver", func(r *plan.Rung) {
-				r.Need, r.Reason = plan.NotPossible, v1.ReasonFactsMissing
-				r.Message = "no discovery labels for the operating system, which the driver image is chosen by"
+			want: with("driver", func(r *plan.NodeStage) {
+				r.Expectation, r.Reason = plan.NotPossible, v1.ReasonFactsMissing
+				r.Message = "no discovery labels for the operating system, which select the driver image"
 			}),
 		},
-		"a runtime that is not supported": {
+		"an unsupported runtime": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }),
-			want: with("container-toolkit", func(r *plan.Rung) {
-				r.Need, r.Reason = plan.NotPossible, v1.ReasonNotSupportedYet
+			want: with("container-toolkit", func(r *plan.NodeStage) {
+				r.Expectation, r.Reason = plan.NotPossible, v1.ReasonNotSupportedYet
 				r.Message = `container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
 					"install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed"
 			}),
 		},
-		"a driver that the spec turns off is no rung": {
+		"a disabled driver is no stage": {
 			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
 			facts: ubuntu("a"), want: without("driver"),
 		},
@@ -384,37 +477,47 @@ func TestForNode(t *testing.T) {
 			spec:  v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload = "vm-passthrough" }), noGPU: true,
 		},
-		"its label does not count while sandbox workloads are off": {
+		"its label is ignored while sandbox workloads are disabled": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload = "vm-passthrough" }), want: expected,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			all := catalogue(t)
-			got := plan.Decide(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(test.facts)
-			want := plan.Node{Facts: test.facts, Refused: got.Refused, Rungs: test.want, NeedsAllocatable: !test.noGPU, Beside: got.Beside, Spec: got.Spec}
-			want.Pool, _ = test.facts.WantedPool(nodeinfo.PoolKey{})
-			if diff := cmp.Diff(want, got, inAnyOrder); diff != "" {
+			got := decide(t, test.spec).ForNode(test.facts)
+			want := plan.Node{
+				Facts:            test.facts,
+				Refused:          got.Refused,
+				Stages:           test.want,
+				NeedsAllocatable: !test.noGPU,
+				OtherOperands:    got.OtherOperands,
+				Spec:             got.Spec,
+			}
+			want.Pool, _ = test.facts.ExpectedPool(nodeinfo.PoolKey{})
+			if diff := cmp.Diff(want, got, ignoreAfter); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
 }
 
-// inAnyOrder leaves out after which operand another one comes, which has a test of its own.
-var inAnyOrder = cmpopts.IgnoreFields(plan.Rung{}, "After")
+// ignoreAfter ignores After, which has a test of its own.
+var ignoreAfter = cmpopts.IgnoreFields(plan.NodeStage{}, "After")
 
-// What the container runtime injects GPUs into comes after the toolkit, where one is expected.
-func TestWhatComesAfterTheToolkit(t *testing.T) {
+// Injected operands come after the toolkit, if the node is expected to run one.
+func TestNodeStageAfter(t *testing.T) {
 	for value, first := range map[string]operand.Name{
-		"": "container-toolkit", "true": "container-toolkit", "paused-for-driver-upgrade": "container-toolkit", "pre-installed": "", "false": "",
+		"":                          "container-toolkit",
+		"true":                      "container-toolkit",
+		"paused-for-driver-upgrade": "container-toolkit",
+		"pre-installed":             "",
+		"false":                     "",
 	} {
 		t.Run(value, func(t *testing.T) {
 			facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{"container-toolkit": value} })
-			got := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(facts)
+			got := decide(t, v1.ClusterPolicySpec{}).ForNode(facts)
 			after := map[operand.Name]operand.Name{}
-			for _, rung := range slices.Concat(got.Rungs, got.Beside) {
-				after[rung.Operand] = rung.After
+			for _, stage := range slices.Concat(got.Stages, got.OtherOperands) {
+				after[stage.Operand] = stage.After
 			}
 			want := map[operand.Name]operand.Name{
 				"driver": "", "container-toolkit": "", "device-plugin": first, "operator-validator": first,

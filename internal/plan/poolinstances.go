@@ -9,8 +9,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// InputFor is the input for the instances of the node pool of that name; that of nodes of no pool for an empty or
-// unknown name.
+// InputFor returns the input for the instances of the named node pool; for an empty or unknown name that of nodes of no
+// pool.
 func (p Plan) InputFor(name string) operand.Input {
 	for i := range p.NodePools {
 		if p.NodePools[i].Name == name {
@@ -20,15 +20,15 @@ func (p Plan) InputFor(name string) operand.Input {
 	return p.Input
 }
 
-// instancesInput is what was decided from for a pool, with what the instances need to know of the cluster.
+// instancesInput returns the input of a pool with the facts about the cluster that instances need.
 func (p Plan) instancesInput(pool *NodePool) operand.Input {
 	in := pool.in
 	in.Layouts, in.Optional = p.Input.Layouts, p.Input.Optional
 	return in
 }
 
-// inPools adds to a step what the pools say of its operand. Nothing in the instances for nodes of no pool depends on
-// the pools, so that one that comes or goes changes no object but its own.
+// inPools adds to a step what the pools specify for its operand. The instances for nodes of no pool do not depend on
+// pools, so that a pool which is added or removed changes only its own objects.
 func (p Plan) inPools(step Step) Step {
 	o := &step.Operand
 	if step.Action == Hold {
@@ -40,12 +40,12 @@ func (p Plan) inPools(step Step) Step {
 			continue
 		}
 		members := p.members(o, pool)
-		switch decision := p.ready(o, pool); {
-		case decision.Verdict == operand.Invalid && step.Action == Remove && len(members) > 0:
+		switch decision := p.installable(o, pool); {
+		case decision.Choice == operand.Invalid && step.Action == Remove && len(members) > 0:
 			return invalid(*o, decision.Reason, decision.Message)
-		case decision.Verdict == operand.Invalid:
-			step.Holds = true
-		case decision.Verdict == operand.Install && len(members) > 0 && !o.PerPool:
+		case decision.Choice == operand.Invalid:
+			step.HoldUnrendered = true
+		case decision.Choice == operand.Install && len(members) > 0 && !o.PerPool:
 			instances, err := p.ofPool(o, pool, members)
 			if err != nil {
 				return invalid(*o, v1.ReasonInvalidSpec, err.Error())
@@ -56,7 +56,7 @@ func (p Plan) inPools(step Step) Step {
 	return step
 }
 
-// with is the step with more instances to apply.
+// with returns the step with more instances to apply.
 func (s Step) with(more []operand.Instance) Step {
 	if s.Action == Remove {
 		s = Step{Operand: s.Operand, Action: Apply}
@@ -65,8 +65,8 @@ func (s Step) with(more []operand.Instance) Step {
 	return s
 }
 
-// gather finds the nodes of each pool.
-func (p Plan) gather(nodes []nodeinfo.Facts) {
+// collectPoolNodes fills poolNodes.
+func (p Plan) collectPoolNodes(nodes []nodeinfo.Facts) {
 	for _, node := range nodes {
 		if pool := p.poolOf(node); pool != nil && node.Managed() && !node.Excluded {
 			p.poolNodes[pool.Name] = append(p.poolNodes[pool.Name], node)
@@ -74,19 +74,19 @@ func (p Plan) gather(nodes []nodeinfo.Facts) {
 	}
 }
 
-// members are the nodes of the pool that are to run the operand.
+// members returns the nodes of the pool that are to run the operand.
 func (p Plan) members(o *operand.Operand, pool *NodePool) []nodeinfo.Facts {
 	var members []nodeinfo.Facts
 	for _, node := range p.poolNodes[pool.Name] {
-		if p.serves(*o, node).Verdict == operand.Install {
+		if p.serves(*o, node).Choice == operand.Install {
 			members = append(members, node)
 		}
 	}
 	return members
 }
 
-// ofPool are the instances for the nodes of a pool. Each has the name of the pool, which nothing else ends in. The error
-// is of what Decide cannot judge: the spec together with the layouts of the nodes.
+// ofPool returns the instances for the nodes of a pool, with the pool's name as a unique suffix. It fails if the spec
+// conflicts with the layouts of the nodes, which Decide cannot check.
 func (p Plan) ofPool(o *operand.Operand, pool *NodePool, members []nodeinfo.Facts) ([]operand.Instance, error) {
 	instances, err := o.Instances(p.instancesInput(pool), nil)
 	if err != nil {
@@ -103,20 +103,20 @@ func (p Plan) ofPool(o *operand.Operand, pool *NodePool, members []nodeinfo.Fact
 	return instances, nil
 }
 
-// drivers are the instances for all driver pools that can be served as the spec asks, and whether some cannot.
-func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, holds bool, err error) {
+// drivers returns the instances for all driver pools that can be served as specified, and whether some cannot.
+func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, hold bool, err error) {
 	served := map[string][]nodeinfo.Pool{}
 	for _, pool := range p.Pools {
-		nodePool, known := p.named(&o, pool.NodePool)
-		if !known || p.ready(&o, nodePool).Verdict != operand.Install ||
-			servesPool(o, p.inputFor(nodePool), pool).Verdict != operand.Install {
-			holds = true
+		nodePool, known := p.nodePoolNamed(&o, pool.NodePool)
+		if !known || p.installable(&o, nodePool).Choice != operand.Install ||
+			servesPool(o, p.inputFor(nodePool), pool).Choice != operand.Install {
+			hold = true
 			continue
 		}
 		served[pool.NodePool] = append(served[pool.NodePool], pool)
 	}
 	if instances, err = o.Instances(p.Input, served[""]); err != nil {
-		return nil, holds, err
+		return nil, hold, err
 	}
 	for i := range p.NodePools {
 		pool := &p.NodePools[i]
@@ -125,18 +125,18 @@ func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, holds bo
 		}
 		more, err := o.Instances(p.instancesInput(pool), served[pool.Name])
 		if err != nil {
-			return nil, holds, fmt.Errorf("node pool %s: %w", pool.Name, err)
+			return nil, hold, fmt.Errorf("node pool %s: %w", pool.Name, err)
 		}
 		for j := range more {
 			more[j].NodePool = pool.Name
 		}
 		instances = append(instances, more...)
 	}
-	return instances, holds, nil
+	return instances, hold, nil
 }
 
-// named is the node pool of that name, if it says something of the operand; nil for none.
-func (p Plan) named(o *operand.Operand, name string) (pool *NodePool, known bool) {
+// nodePoolNamed returns the named node pool if it overrides the operand; nil for an empty name.
+func (p Plan) nodePoolNamed(o *operand.Operand, name string) (pool *NodePool, known bool) {
 	if name == "" {
 		return nil, true
 	}

@@ -6,9 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
@@ -24,19 +22,19 @@ func precompiledSpec(on bool) v1.ClusterPolicySpec {
 	return v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: &on, ImageSpec: v1.ImageSpec{Version: "595"}}}
 }
 
-// inPool is a node with that kernel, labelled with a pool.
+// inPool returns a node with that kernel, labelled with a pool.
 func inPool(name, kernel, pool, poolKernel string) nodeinfo.Facts {
 	return changed(ubuntu(name), func(f *nodeinfo.Facts) { f.Kernel, f.Pool, f.PoolKernel = kernel, pool, poolKernel })
 }
 
-// A node keeps its driver until it is moved: its pool's DaemonSet is neither changed nor removed.
+// A node keeps its driver until it is moved: the DaemonSet of its pool is neither changed nor removed.
 func TestPrecompiledPools(t *testing.T) {
 	const pool = "ubuntu24.04-amd64"
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
 		nodes []nodeinfo.Facts
 		want  map[string]string
-		holds bool
+		hold  bool
 	}{
 		"two kernels have two drivers": {
 			spec: precompiledSpec(true), nodes: []nodeinfo.Facts{inPool("a", kernel, "", ""), inPool("b", newer, "", "")},
@@ -49,24 +47,25 @@ func TestPrecompiledPools(t *testing.T) {
 			spec: precompiledSpec(true), nodes: []nodeinfo.Facts{inPool("a", newer, pool+"-"+kernel, kernel)},
 			want: map[string]string{pool + "-" + kernel: "nvcr.io/nvidia/driver:595-" + kernel + "-ubuntu24.04"},
 		},
-		"switched on: what runs is held": {
+		"enabled: running drivers are held": {
 			spec: precompiledSpec(true), nodes: []nodeinfo.Facts{inPool("a", kernel, pool, "")},
-			want: map[string]string{}, holds: true,
+			want: map[string]string{}, hold: true,
 		},
-		"switched off: what runs is held, new nodes are served": {
-			spec: precompiledSpec(false), nodes: []nodeinfo.Facts{inPool("a", kernel, pool+"-"+kernel, kernel), inPool("b", kernel, "", "")},
-			want: map[string]string{pool: "nvcr.io/nvidia/driver:595-ubuntu24.04"}, holds: true,
+		"disabled: running drivers are held, new nodes are served": {
+			spec:  precompiledSpec(false),
+			nodes: []nodeinfo.Facts{inPool("a", kernel, pool+"-"+kernel, kernel), inPool("b", kernel, "", "")},
+			want:  map[string]string{pool: "nvcr.io/nvidia/driver:595-ubuntu24.04"}, hold: true,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			holdsDrivers(t, plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}), nil, test.nodes), test.want, test.holds)
+			expectDrivers(t, plan.Compute(decide(t, test.spec), nil, test.nodes), test.want, test.hold)
 		})
 	}
 }
 
-// holdsDrivers fails unless the plan applies these images to the pools, and holds others or not.
-func holdsDrivers(t *testing.T, p plan.Plan, want map[string]string, holds bool) {
+// expectDrivers fails unless the plan applies these images to the pools, and holds other pools as expected.
+func expectDrivers(t *testing.T, p plan.Plan, want map[string]string, hold bool) {
 	t.Helper()
 	for _, step := range p.Steps {
 		if step.Operand.Name != "driver" {
@@ -76,13 +75,13 @@ func holdsDrivers(t *testing.T, p plan.Plan, want map[string]string, holds bool)
 		for _, instance := range step.Instances {
 			got[instance.Pool] = instance.Image
 		}
-		if diff := cmp.Diff(want, got); diff != "" || step.Action != plan.Apply || step.Holds != holds {
-			t.Errorf("%s %s, holds %v, -want +got:\n%s", step.Action, step.Message, step.Holds, diff)
+		if diff := cmp.Diff(want, got); diff != "" || step.Action != plan.Apply || step.HoldUnrendered != hold {
+			t.Errorf("%s %s, hold %v, -want +got:\n%s", step.Action, step.Message, step.HoldUnrendered, diff)
 		}
 	}
 }
 
-// A node is moved where no driver runs, or where a person takes its label off.
+// A node is moved if no driver runs, or if a user removes its label.
 func TestPrecompiledPoolLabels(t *testing.T) {
 	const built, old = "ubuntu24.04-amd64", "ubuntu24.04-amd64-" + kernel
 	tests := map[string]struct {
@@ -91,15 +90,42 @@ func TestPrecompiledPoolLabels(t *testing.T) {
 		hasDriver             bool
 		want                  map[string]*string
 	}{
-		"a new node":                             {on: true, now: kernel, want: map[string]*string{poolLabel: set(old), kernelLabel: set(kernel)}},
-		"settled":                                {on: true, pool: old, poolKernel: kernel, now: kernel, hasDriver: true},
-		"another kernel, and the driver runs":    {on: true, pool: old, poolKernel: kernel, now: newer, hasDriver: true},
-		"another kernel, and the driver is gone": {on: true, pool: old, poolKernel: kernel, now: newer, want: map[string]*string{poolLabel: set(built + "-" + newer), kernelLabel: set(newer)}},
-		"the pool's label taken off":             {on: true, poolKernel: kernel, now: newer, hasDriver: true, want: map[string]*string{poolLabel: set(built + "-" + newer), kernelLabel: set(newer)}},
-		"the kernel's label taken off":           {on: true, pool: old, now: kernel, hasDriver: true, want: map[string]*string{kernelLabel: set(kernel)}},
-		"switched on, and the driver runs":       {on: true, pool: built, now: kernel, hasDriver: true},
-		"switched off, and the driver runs":      {pool: old, poolKernel: kernel, now: kernel, hasDriver: true},
-		"switched off, and the driver is gone":   {pool: old, poolKernel: kernel, now: kernel, want: map[string]*string{poolLabel: set(built), kernelLabel: removed}},
+		"a new node": {
+			on:   true,
+			now:  kernel,
+			want: map[string]*string{poolLabel: set(old), kernelLabel: set(kernel)},
+		},
+		"settled":                      {on: true, pool: old, poolKernel: kernel, now: kernel, hasDriver: true},
+		"another kernel with a driver": {on: true, pool: old, poolKernel: kernel, now: newer, hasDriver: true},
+		"another kernel without driver": {
+			on:         true,
+			pool:       old,
+			poolKernel: kernel,
+			now:        newer,
+			want:       map[string]*string{poolLabel: set(built + "-" + newer), kernelLabel: set(newer)},
+		},
+		"the pool's label is missing": {
+			on:         true,
+			poolKernel: kernel,
+			now:        newer,
+			hasDriver:  true,
+			want:       map[string]*string{poolLabel: set(built + "-" + newer), kernelLabel: set(newer)},
+		},
+		"the kernel's label is missing": {
+			on:        true,
+			pool:      old,
+			now:       kernel,
+			hasDriver: true,
+			want:      map[string]*string{kernelLabel: set(kernel)},
+		},
+		"enabled with a driver":  {on: true, pool: built, now: kernel, hasDriver: true},
+		"disabled with a driver": {pool: old, poolKernel: kernel, now: kernel, hasDriver: true},
+		"disabled without driver": {
+			pool:       old,
+			poolKernel: kernel,
+			now:        kernel,
+			want:       map[string]*string{poolLabel: set(built), kernelLabel: removed},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -109,9 +135,10 @@ func TestPrecompiledPoolLabels(t *testing.T) {
 					current[key] = value
 				}
 			}
-			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(precompiledSpec(test.on))})
+			p := decide(t, precompiledSpec(test.on))
 			got := map[string]*string{}
-			for key, value := range p.NodeLabels(inPool("a", test.now, test.pool, test.poolKernel), current, plan.Running{Driver: test.hasDriver, Injector: true}) {
+			facts := inPool("a", test.now, test.pool, test.poolKernel)
+			for key, value := range p.NodeLabels(facts, current, plan.Running{Driver: test.hasDriver, Injector: true}) {
 				if key == poolLabel || key == kernelLabel {
 					got[key] = value
 				}
@@ -126,9 +153,10 @@ func TestPrecompiledPoolLabels(t *testing.T) {
 	}
 }
 
-func TestReleaseTakesThePoolOff(t *testing.T) {
+func TestReleaseRemovesPoolLabels(t *testing.T) {
 	got := plan.ReleasedLabels(catalogue(t), map[string]string{poolLabel: "p", kernelLabel: "k", coreOSLabel: "r"}, "")
-	if diff := cmp.Diff(map[string]*string{poolLabel: removed, kernelLabel: removed, coreOSLabel: removed}, got); diff != "" {
+	want := map[string]*string{poolLabel: removed, kernelLabel: removed, coreOSLabel: removed}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

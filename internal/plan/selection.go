@@ -10,67 +10,69 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// selects tells whether the spec selects the node for the operand. A node that has the driver keeps it: a
-// label that flaps must take it from no running work, so the selector decides about nodes that have none yet.
+// selects decides whether the spec selects the node for the operand. A node retains its driver: a flapping label must
+// not remove it from running workloads, so the selector only applies to nodes without a driver.
 func (d *Decisions) selects(o operand.Operand, node nodeinfo.Facts) operand.Decision {
-	if o.Keeps(node) || d.awaits(o, node) != "" {
+	if o.Retains(node) || d.missingLabelsFor(o, node) != "" {
 		return operand.Installed()
 	}
 	return d.Input.Selects(&o, node)
 }
 
-// awaits tells which labels of discovery are away from a node that has the operand, as long as they may be back
-// in a moment: the operand stays for that time, though a selector asks for them. Empty if there are none.
-func (d *Decisions) awaits(o operand.Operand, node nodeinfo.Facts) string {
+// missingLabelsFor describes the discovery labels that are temporarily missing on a node with the operand, which stays
+// meanwhile although a selector may require them. Empty if there are none.
+func (d *Decisions) missingLabelsFor(o operand.Operand, node nodeinfo.Facts) string {
 	if node.Deploy[string(o.Name)] != labels.True {
 		return ""
 	}
 	if missing := node.MissingLabels(); missing != "" {
 		return missing
 	}
-	if key := d.Input.AwaitedLabel(&o, node); key != "" && !node.StayedAway {
+	if key := d.Input.MissingSelectorLabel(&o, node); key != "" && !node.SelectorLabelExpired {
 		return fmt.Sprintf("no %s for %s", key, o.Name)
 	}
 	return ""
 }
 
-// Missing tells which labels of discovery are away from a node that had them, in words; empty if there are none.
-func (d *Decisions) Missing(node nodeinfo.Facts) string {
+// MissingLabels describes the discovery labels that are missing on a node which had them; empty if there are none.
+func (d *Decisions) MissingLabels(node nodeinfo.Facts) string {
 	if missing := node.MissingLabels(); missing != "" {
 		return missing
 	}
 	for _, o := range d.Catalogue {
-		if d.decisions[o.Name].Verdict != operand.Install || node.Excluded {
+		if d.decisions[o.Name].Choice != operand.Install || node.Excluded {
 			continue
 		}
-		if missing := d.awaits(o, node); missing != "" {
+		if missing := d.missingLabelsFor(o, node); missing != "" {
 			return missing
 		}
 	}
 	return ""
 }
 
-// kept tells why a node is to lose an operand that it keeps, and how; empty if there is none.
-func (d *Decisions) kept(node nodeinfo.Facts) string {
+// retainedDriver describes how to remove an operand that the node retains although no selector selects it; empty if
+// there is none.
+func (d *Decisions) retainedDriver(node nodeinfo.Facts) string {
 	for _, o := range d.Catalogue {
-		if d.awaits(o, node) != "" || d.decisions[o.Name].Verdict != operand.Install || !o.Keeps(node) ||
+		if d.missingLabelsFor(o, node) != "" || d.decisions[o.Name].Choice != operand.Install || !o.Retains(node) ||
 			node.Deploy[string(o.Name)] != labels.True {
 			continue
 		}
-		if selected := d.Input.Selects(&o, node); selected.Verdict != operand.Install {
-			// The command comes first, as a long message is cut in the policy's status.
-			return fmt.Sprintf("run kubectl label node %s %s- to take the %s off: %s", node.Name, o.Name.DeployLabel(), o.Name, selected.Message)
+		if selected := d.Input.Selects(&o, node); selected.Choice != operand.Install {
+			// The command comes first, as a long message is truncated in the policy's status.
+			return fmt.Sprintf("run kubectl label node %s %s- to remove the %s: %s",
+				node.Name, o.Name.DeployLabel(), o.Name, selected.Message)
 		}
 	}
 	return ""
 }
 
-// withDriver keeps, in place, the nodes that an operand which has an instance for each pool is to serve.
-func (p Plan) withDriver(nodes []nodeinfo.Facts) []nodeinfo.Facts {
+// driverNodes filters, in place, the nodes that an operand with an instance per driver pool is selected for.
+func (p Plan) driverNodes(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	drivers := slices.DeleteFunc(slices.Clone(p.Catalogue), func(o operand.Operand) bool { return !o.PerPool })
 	return slices.DeleteFunc(nodes, func(node nodeinfo.Facts) bool {
 		for i := range drivers {
-			if p.selects(drivers[i], node).Verdict == operand.Install {
+			if p.selects(drivers[i], node).Choice == operand.Install {
 				return false
 			}
 		}
@@ -78,29 +80,31 @@ func (p Plan) withDriver(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	})
 }
 
-// notNeeded tells why no node needs the operand.
+// notNeeded returns the reason why no node needs the operand.
 func (p Plan) notNeeded(o operand.Operand, nodes []nodeinfo.Facts) (reason, message string) {
 	for _, node := range nodes {
-		if !node.Managed() || node.Excluded || p.canServe(o, node).Verdict != operand.Install {
+		if !node.Managed() || node.Excluded || p.canServe(o, node).Choice != operand.Install {
 			continue
 		}
-		if selected := p.selects(o, node); selected.Verdict != operand.Install {
+		if selected := p.selects(o, node); selected.Choice != operand.Install {
 			return selected.Reason, "no GPU node is selected: " + selected.Message
 		}
 	}
 	return string(v1.OperandNotNeeded), "no node needs it"
 }
 
-// judgeSelection notes where a nodeSelector keeps the whole ladder off the node, and where not even a part
-// of it makes GPUs allocatable.
-func (n *Node) judgeSelection() {
-	selected := func(r Rung) bool { return r.Reason != v1.ReasonNotSelected }
-	n.NeedsAllocatable = slices.ContainsFunc(n.Rungs, func(r Rung) bool { return r.Stage == v1.StageDevicePlugin && selected(r) })
-	for _, r := range n.Rungs {
+// checkSelection sets NeedsAllocatable, and Unselected if a nodeSelector excludes all stages from the node.
+func (n *Node) checkSelection() {
+	selected := func(r NodeStage) bool { return r.Reason != v1.ReasonNotSelected }
+	n.NeedsAllocatable = slices.ContainsFunc(
+		n.Stages,
+		func(r NodeStage) bool { return r.Stage == v1.StageDevicePlugin && selected(r) },
+	)
+	for _, r := range n.Stages {
 		switch {
 		case !selected(r):
 			n.Unselected = r.Message
-		case r.Need != HostProvides:
+		case r.Expectation != HostProvides:
 			n.Unselected = ""
 			return
 		}

@@ -8,18 +8,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// inTier is node a with the label that selectors ask for, of this value.
+// inTier returns node a with this value of the label that selectors require.
 func inTier(value string) nodeinfo.Facts {
 	return changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Labels = map[string]string{"tier": value} })
 }
 
-// hasDriver is the same node once it has its labels.
+// hasDriver returns the node with the labels of a node that has a driver.
 func hasDriver(facts nodeinfo.Facts) nodeinfo.Facts {
 	return changed(facts, func(f *nodeinfo.Facts) {
 		f.Pool = "ubuntu24.04-amd64"
@@ -31,48 +30,72 @@ func selecting(selector v1.Labels) v1.PlacementSpec { return v1.PlacementSpec{No
 
 var tier = v1.Labels{"tier": "gpu"}
 
-// A selector keeps its operand off nodes with other labels, and no other operand off any.
+// A selector keeps only its own operand off nodes with other labels.
 func TestSelectedNodes(t *testing.T) {
 	exporter := v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(tier)}}
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
 		facts nodeinfo.Facts
-		// off are the labels that a node with all labels loses, or a new one does not get.
+		// off are the operands whose labels a node with all labels loses, and a new one does not get.
 		off []operand.Name
 	}{
-		"no selector":                     {facts: ubuntu("a")},
-		"an empty selector":               {spec: v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(v1.Labels{})}}, facts: ubuntu("a")},
-		"the node has the label":          {spec: exporter, facts: inTier("gpu")},
-		"the node has another value":      {spec: exporter, facts: inTier("test"), off: []operand.Name{"dcgm-exporter"}},
-		"the node lacks the label":        {spec: exporter, facts: ubuntu("a"), off: []operand.Name{"dcgm-exporter"}},
-		"the node lacks one of two":       {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": "gpu", "zone": "a"})}}, facts: inTier("gpu"), off: []operand.Name{"gpu-feature-discovery"}},
-		"the label is there and is empty": {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": ""})}}, facts: inTier("")},
-		"an empty value is not absent":    {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": ""})}}, facts: ubuntu("a"), off: []operand.Name{"gpu-feature-discovery"}},
-		"one of all operands": {
+		"no selector": {facts: ubuntu("a")},
+		"an empty selector": {
+			spec:  v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(v1.Labels{})}},
+			facts: ubuntu("a"),
+		},
+		"the node has the label":     {spec: exporter, facts: inTier("gpu")},
+		"the node has another value": {spec: exporter, facts: inTier("test"), off: []operand.Name{"dcgm-exporter"}},
+		"the label is missing":       {spec: exporter, facts: ubuntu("a"), off: []operand.Name{"dcgm-exporter"}},
+		"one of two is missing": {
+			spec:  v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": "gpu", "zone": "a"})}},
+			facts: inTier("gpu"),
+			off:   []operand.Name{"gpu-feature-discovery"},
+		},
+		"an empty label": {
+			spec:  v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": ""})}},
+			facts: inTier(""),
+		},
+		"an empty value is required": {
+			spec:  v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": ""})}},
+			facts: ubuntu("a"),
+			off:   []operand.Name{"gpu-feature-discovery"},
+		},
+		"the selector of all operands": {
 			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}}, facts: ubuntu("a"),
 			off: []operand.Name{
-				"driver", "container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm", "dcgm-exporter", "node-status-exporter",
+				"driver",
+				"container-toolkit",
+				"device-plugin",
+				"operator-validator",
+				"gpu-feature-discovery",
+				"dcgm",
+				"dcgm-exporter",
+				"node-status-exporter",
 			},
 		},
-		"an operand's own replaces that of all": {
+		"an operand's own selector replaces that of all": {
 			spec: v1.ClusterPolicySpec{
-				DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}, DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(v1.Labels{"site": "b"})},
+				DaemonSets:   &v1.DaemonSetsSpec{NodeSelector: tier},
+				DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(v1.Labels{"site": "b"})},
 			},
 			facts: inTier("gpu"), off: []operand.Name{"dcgm-exporter"},
 		},
-		"node discovery looks at every node": {
+		"a selector of node discovery affects no label": {
 			spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{PlacementSpec: selecting(tier)}}, facts: ubuntu("a"),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)})
+			p := decide(t, test.spec)
 			want := labelled(nil)
 			for _, operand := range test.off {
 				delete(want, operand.DeployLabel())
 				delete(want, anchor+string(operand))
 			}
-			for was, current := range map[string]map[string]string{"new": {"kubernetes.io/hostname": "a"}, "old": labelled(nil)} {
+			for was, current := range map[string]map[string]string{
+				"new": {"kubernetes.io/hostname": "a"}, "old": labelled(nil),
+			} {
 				got := after(current, p.NodeLabels(test.facts, current, plan.Running{Injector: true}))
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("labels of the %s node, -want +got:\n%s", was, diff)
@@ -82,16 +105,15 @@ func TestSelectedNodes(t *testing.T) {
 	}
 }
 
-// A label that goes must take no driver off a node: the selector decides about nodes that have none yet.
-func TestANodeKeepsItsDriver(t *testing.T) {
+// A removed label must not remove the driver from a node: the selector only applies to nodes without one.
+func TestNodeRetainsItsDriver(t *testing.T) {
 	for name, spec := range map[string]v1.ClusterPolicySpec{
 		"of the driver": {Driver: &v1.DriverSpec{PlacementSpec: selecting(tier)}},
 		"of all":        {DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := catalogue(t)
 			facts, current := hasDriver(ubuntu("a")), labelled(nil)
-			p := plan.Compute(plan.Decide(all, operand.Input{Spec: effective.Of(spec)}), nil, []nodeinfo.Facts{facts})
+			p := plan.Compute(decide(t, spec), nil, []nodeinfo.Facts{facts})
 			for _, key := range []string{deploy + "driver", "nvidia.com/gpu-operator.pool"} {
 				if change, changes := p.NodeLabels(facts, current, plan.Running{Driver: true, Injector: true})[key]; changes {
 					t.Errorf("label %s is changed to %v", key, change)
@@ -103,45 +125,47 @@ func TestANodeKeepsItsDriver(t *testing.T) {
 				}
 			}
 			field := map[string]string{"of the driver": "spec.driver", "of all": "spec.daemonsets"}[name]
-			want := "run kubectl label node a nvidia.com/gpu.deploy.driver- to take the driver off: " + field + ".nodeSelector asks for label tier=gpu"
-			if got := p.ForNode(facts).Kept; got != want {
+			want := "run kubectl label node a nvidia.com/gpu.deploy.driver- to remove the driver: " +
+				field + ".nodeSelector requires label tier=gpu"
+			if got := p.ForNode(facts).RetainedDriver; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
-			// What the command does: nothing brings the label back, and the operator has nothing more to say.
-			told := changed(facts, func(f *nodeinfo.Facts) { f.Deploy = nil })
+			// After the command the label is not added again, and the message disappears.
+			released := changed(facts, func(f *nodeinfo.Facts) { f.Deploy = nil })
 			without := labelled(map[string]*string{deploy + "driver": removed})
-			if change, changes := p.NodeLabels(told, without, plan.Running{Driver: true, Injector: true})[deploy+"driver"]; changes {
+			labels := p.NodeLabels(released, without, plan.Running{Driver: true, Injector: true})
+			if change, changes := labels[deploy+"driver"]; changes {
 				t.Errorf("the label is changed to %v", *change)
 			}
-			if got := p.ForNode(told).Kept; got != "" {
-				t.Errorf("it still says %q", got)
+			if got := p.ForNode(released).RetainedDriver; got != "" {
+				t.Errorf("the message is still %q", got)
 			}
 		})
 	}
 }
 
-// Pools are those of nodes that get a driver, so that no DaemonSet is made for nodes that bring their own.
+// Only nodes that get a driver make pools, so that no DaemonSet is created for nodes with their own driver.
 func TestPoolsOfSelectedNodes(t *testing.T) {
 	older := func(f *nodeinfo.Facts) { f.OSVersion = "22.04" }
 	nodes := []nodeinfo.Facts{inTier("gpu"), changed(ubuntu("b"), older)}
 	spec := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: selecting(tier)}}
-	p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}), nil, nodes)
+	p := plan.Compute(decide(t, spec), nil, nodes)
 	if len(p.Pools) != 1 || p.Pools[0].Name != "ubuntu24.04-amd64" || p.Pools[0].Nodes != 1 {
 		t.Errorf("the pools are %+v", p.Pools)
 	}
 }
 
-// Where no node is selected, the user is told by which selector.
+// If no node is selected, the message names the selector.
 func TestNoNodeIsSelected(t *testing.T) {
 	spec := v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(tier)}}
-	want := what{
+	want := stepSummary{
 		Action: plan.Remove, State: v1.OperandNotNeeded, Reason: "NotSelected",
-		Message: "no GPU node is selected: spec.dcgmExporter.nodeSelector asks for label tier=gpu",
+		Message: "no GPU node is selected: spec.dcgmExporter.nodeSelector requires label tier=gpu",
 	}
 	if diff := cmp.Diff(want, compute(t, spec, ubuntu("a"))["dcgm-exporter"]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	// An operand that no node could run is not missed for want of a label.
+	// An operand that no node could run is not needed, whatever the selector.
 	spec = v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{PlacementSpec: selecting(tier)}}
 	want.Reason, want.Message = "NotNeeded", "no node needs it"
 	if diff := cmp.Diff(want, compute(t, spec, ubuntu("a"))["mig-manager"]); diff != "" {
@@ -149,9 +173,9 @@ func TestNoNodeIsSelected(t *testing.T) {
 	}
 }
 
-// What is not selected is left out of the ladder with the reason; without the device plugin no GPU is expected
-// to be allocatable, and a node that nothing is selected for is told apart from one that is ready.
-func TestTheLadderOfSelectedNodes(t *testing.T) {
+// Operands that are not selected are opted out with the reason. Without the device plugin no GPU must be allocatable,
+// and a node that no operand is selected for is reported as unselected, not as ready.
+func TestStagesOfSelectedNodes(t *testing.T) {
 	tests := map[string]struct {
 		spec             v1.ClusterPolicySpec
 		facts            nodeinfo.Facts
@@ -170,28 +194,49 @@ func TestTheLadderOfSelectedNodes(t *testing.T) {
 		},
 		"nothing": {
 			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}}, facts: ubuntu("a"),
-			optedOut:   []operand.Name{"driver", "container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm-exporter"},
-			unselected: "spec.daemonsets.nodeSelector asks for label tier=gpu",
+			optedOut: []operand.Name{
+				"driver",
+				"container-toolkit",
+				"device-plugin",
+				"operator-validator",
+				"gpu-feature-discovery",
+				"dcgm-exporter",
+			},
+			unselected: "spec.daemonsets.nodeSelector requires label tier=gpu",
 		},
 		"nothing, on a node with a driver of its own": {
-			spec:       v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}},
-			facts:      changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{"driver": "pre-installed"} }),
-			optedOut:   []operand.Name{"container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm-exporter"},
-			unselected: "spec.daemonsets.nodeSelector asks for label tier=gpu",
+			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}},
+			facts: changed(
+				ubuntu("a"),
+				func(f *nodeinfo.Facts) { f.Deploy = map[string]string{"driver": "pre-installed"} },
+			),
+			optedOut: []operand.Name{
+				"container-toolkit",
+				"device-plugin",
+				"operator-validator",
+				"gpu-feature-discovery",
+				"dcgm-exporter",
+			},
+			unselected: "spec.daemonsets.nodeSelector requires label tier=gpu",
 		},
 		"nothing but the driver that it has": {
 			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}}, facts: hasDriver(ubuntu("a")),
-			optedOut: []operand.Name{"container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm-exporter"},
+			optedOut: []operand.Name{
+				"container-toolkit",
+				"device-plugin",
+				"operator-validator",
+				"gpu-feature-discovery",
+				"dcgm-exporter",
+			},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			all := catalogue(t)
-			node := plan.Decide(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(test.facts)
+			node := decide(t, test.spec).ForNode(test.facts)
 			var optedOut []operand.Name
-			for _, rung := range append(node.Rungs, node.Beside...) {
-				if rung.Need == plan.OptedOut && rung.Reason == "NotSelected" {
-					optedOut = append(optedOut, rung.Operand)
+			for _, stage := range append(node.Stages, node.OtherOperands...) {
+				if stage.Expectation == plan.OptedOut && stage.Reason == "NotSelected" {
+					optedOut = append(optedOut, stage.Operand)
 				}
 			}
 			if diff := cmp.Diff(sorted(test.optedOut), sorted(optedOut)); diff != "" {
@@ -212,12 +257,12 @@ func sorted(names []operand.Name) map[operand.Name]bool {
 	return set
 }
 
-// Discovery labels that are away take no operand off a node, though a selector asks for one of them; a node
-// without the operand gets none for it.
-func TestSelectorsByLabelsThatAreAway(t *testing.T) {
+// Missing discovery labels remove no operand from a node, although a selector requires one of them. A node without the
+// operand does not get it.
+func TestSelectorsByMissingLabels(t *testing.T) {
 	const feature = "feature.node.kubernetes.io/custom-tier"
 	spec := v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{feature: "gpu"}}}
-	away := changed(ubuntu("a"), func(f *nodeinfo.Facts) {
+	missing := changed(ubuntu("a"), func(f *nodeinfo.Facts) {
 		f.HasGPU, f.WasGPU, f.Pool = false, true, "ubuntu24.04-amd64"
 		f.Deploy = map[string]string{"driver": "true", "container-toolkit": "true", "device-plugin": "true"}
 	})
@@ -225,22 +270,33 @@ func TestSelectorsByLabelsThatAreAway(t *testing.T) {
 		facts nodeinfo.Facts
 		lost  []string
 	}{
-		"the GPU is away":                       {facts: away},
-		"all labels are away":                   {facts: changed(away, func(f *nodeinfo.Facts) { f.Discovered, f.OSID, f.OSVersion = false, "", "" })},
-		"the GPU is back, and the label is not": {facts: changed(away, func(f *nodeinfo.Facts) { f.HasGPU = true })},
-		"the label has stayed away": {
-			facts: changed(away, func(f *nodeinfo.Facts) { f.HasGPU, f.StayedAway = true, true }), lost: []string{"container-toolkit", "device-plugin"},
+		"the GPU label is missing": {facts: missing},
+		"all labels are missing": {
+			facts: changed(missing, func(f *nodeinfo.Facts) { f.Discovered, f.OSID, f.OSVersion = false, "", "" }),
 		},
-		"the label has another value": {
-			facts: changed(away, func(f *nodeinfo.Facts) { f.HasGPU, f.Labels = true, map[string]string{feature: "test"} }),
+		"the GPU label is back, and the other is not": {facts: changed(missing, func(f *nodeinfo.Facts) { f.HasGPU = true })},
+		"the label has expired": {
+			facts: changed(missing, func(f *nodeinfo.Facts) { f.HasGPU, f.SelectorLabelExpired = true, true }),
 			lost:  []string{"container-toolkit", "device-plugin"},
 		},
-		"the user excludes it": {facts: changed(away, func(f *nodeinfo.Facts) { f.Excluded = true }), lost: []string{"container-toolkit", "device-plugin", "driver"}},
+		"the label has another value": {
+			facts: changed(missing, func(f *nodeinfo.Facts) { f.HasGPU, f.Labels = true, map[string]string{feature: "test"} }),
+			lost:  []string{"container-toolkit", "device-plugin"},
+		},
+		"the user excludes it": {
+			facts: changed(missing, func(f *nodeinfo.Facts) { f.Excluded = true }),
+			lost:  []string{"container-toolkit", "device-plugin", "driver"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)})
-			current := map[string]string{deploy + "driver": "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true", "nvidia.com/gpu.present": "true"}
+			p := decide(t, spec)
+			current := map[string]string{
+				deploy + "driver":            "true",
+				deploy + "container-toolkit": "true",
+				deploy + "device-plugin":     "true",
+				"nvidia.com/gpu.present":     "true",
+			}
 			var lost []string
 			for key, value := range p.NodeLabels(test.facts, current, plan.Running{Driver: true, Injector: true}) {
 				if name, isDeploy := strings.CutPrefix(key, deploy); isDeploy && value == nil {

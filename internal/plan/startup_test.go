@@ -11,12 +11,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// Start-up taints go when the GPUs can be used, come back only where that was asked for, and evict nobody. The
-// taints of others stay as they are, in their order.
+// Start-up taints are removed when the GPUs can be used, are added again only if the spec requires it, and evict no
+// pods. Other taints stay as they are, in their order.
 func TestStartupTaints(t *testing.T) {
 	added := metav1.Now()
 	foreign := corev1.Taint{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoSchedule}
-	cordon := corev1.Taint{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute, TimeAdded: &added}
+	unreachable := corev1.Taint{
+		Key:       "node.kubernetes.io/unreachable",
+		Effect:    corev1.TaintEffectNoExecute,
+		TimeAdded: &added,
+	}
 	own := corev1.Taint{Key: "nvidia.com/gpu-operator.not-ready", Effect: corev1.TaintEffectNoSchedule}
 	evicting := corev1.Taint{Key: "example.com/starting", Value: "now", Effect: corev1.TaintEffectNoExecute}
 	valued := corev1.Taint{Key: "example.com/starting", Value: "now", Effect: corev1.TaintEffectNoSchedule}
@@ -34,69 +38,96 @@ func TestStartupTaints(t *testing.T) {
 	tests := map[string]struct {
 		spec      v1.NodeStartupSpec
 		now, want plan.Taints
-		wish      plan.TaintWish
+		desired   plan.DesiredTaint
 	}{
 		"a node that starts keeps them": {
-			spec: report, now: plan.Taints{All: taints(own, foreign, evicting)}, want: plan.Taints{All: taints(own, foreign, evicting)},
+			spec: report,
+			now:  plan.Taints{All: taints(own, foreign, evicting)},
+			want: plan.Taints{All: taints(own, foreign, evicting)},
 		},
 		"a node whose GPUs can be used loses them, and no other": {
-			spec: report, now: plan.Taints{All: taints(own, foreign, evicting, cordon, valued)}, wish: plan.DropTaints,
-			want: plan.Taints{All: taints(foreign, cordon)},
+			spec: report, now: plan.Taints{All: taints(own, foreign, evicting, unreachable, valued)}, desired: plan.RemoveTaints,
+			want: plan.Taints{All: taints(foreign, unreachable)},
 		},
-		"nothing is named": {now: plan.Taints{All: taints(own, foreign)}, wish: plan.DropTaints, want: plan.Taints{All: taints(own, foreign)}},
+		"no taint is named": {
+			now:     plan.Taints{All: taints(own, foreign)},
+			desired: plan.RemoveTaints,
+			want:    plan.Taints{All: taints(own, foreign)},
+		},
 		"the same key with another effect is another taint": {
-			spec: v1.NodeStartupSpec{Taints: named(valued)}, now: plan.Taints{All: taints(evicting)}, wish: plan.DropTaints,
+			spec: v1.NodeStartupSpec{Taints: named(valued)}, now: plan.Taints{All: taints(evicting)}, desired: plan.RemoveTaints,
 			want: plan.Taints{All: taints(evicting)},
 		},
 		"another value is another taint": {
 			spec: v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: "team", Value: "web", Effect: "NoSchedule"}}},
-			now:  plan.Taints{All: taints(foreign)}, wish: plan.DropTaints, want: plan.Taints{All: taints(foreign)},
+			now:  plan.Taints{All: taints(foreign)}, desired: plan.RemoveTaints, want: plan.Taints{All: taints(foreign)},
 		},
-		"no value is any": {
+		"no value matches any": {
 			spec: v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: "team", Effect: "NoSchedule"}}},
-			now:  plan.Taints{All: taints(foreign)}, wish: plan.DropTaints,
+			now:  plan.Taints{All: taints(foreign)}, desired: plan.RemoveTaints,
 		},
-		"a failure is reported alone": {spec: report, now: plan.Taints{All: taints(foreign)}, wish: plan.PutTaints, want: plan.Taints{All: taints(foreign)}},
-		"a failure brings back what evicts nobody": {
-			spec: retaint, now: plan.Taints{All: taints(foreign)}, wish: plan.PutTaints,
-			want: plan.Taints{All: taints(foreign, own, valued), Back: []string{valuedID, ownID}},
+		"a failure is only reported": {
+			spec:    report,
+			now:     plan.Taints{All: taints(foreign)},
+			desired: plan.RestoreTaints,
+			want:    plan.Taints{All: taints(foreign)},
 		},
-		"what is there is not put back": {
-			spec: retaint, now: plan.Taints{All: taints(own)}, wish: plan.PutTaints, want: plan.Taints{All: taints(own, valued), Back: []string{valuedID}},
+		"a failure adds taints again that evict no pods": {
+			spec: retaint, now: plan.Taints{All: taints(foreign)}, desired: plan.RestoreTaints,
+			want: plan.Taints{All: taints(foreign, own, valued), Restored: []string{valuedID, ownID}},
 		},
-		"a failure that goes on changes nothing": {
-			spec: retaint, now: plan.Taints{All: taints(foreign, own, valued), Back: []string{valuedID, ownID}}, wish: plan.PutTaints,
-			want: plan.Taints{All: taints(foreign, own, valued), Back: []string{valuedID, ownID}},
+		"an existing taint is not added again": {
+			spec:    retaint,
+			now:     plan.Taints{All: taints(own)},
+			desired: plan.RestoreTaints,
+			want:    plan.Taints{All: taints(own, valued), Restored: []string{valuedID}},
+		},
+		"a lasting failure changes nothing": {
+			spec:    retaint,
+			now:     plan.Taints{All: taints(foreign, own, valued), Restored: []string{valuedID, ownID}},
+			desired: plan.RestoreTaints,
+			want:    plan.Taints{All: taints(foreign, own, valued), Restored: []string{valuedID, ownID}},
 		},
 		"a node that recovers keeps them": {
-			spec: retaint, now: plan.Taints{All: taints(own), Back: []string{ownID}}, want: plan.Taints{All: taints(own), Back: []string{ownID}},
+			spec: retaint,
+			now:  plan.Taints{All: taints(own), Restored: []string{ownID}},
+			want: plan.Taints{All: taints(own), Restored: []string{ownID}},
 		},
 		"a node that has recovered loses them": {
-			spec: retaint, now: plan.Taints{All: taints(own, foreign, valued), Back: []string{valuedID, ownID}}, wish: plan.DropTaints,
-			want: plan.Taints{All: taints(foreign)},
+			spec:    retaint,
+			now:     plan.Taints{All: taints(own, foreign, valued), Restored: []string{valuedID, ownID}},
+			desired: plan.RemoveTaints,
+			want:    plan.Taints{All: taints(foreign)},
 		},
-		"the spec says report again": {
-			spec: report, now: plan.Taints{All: taints(own, valued), Back: []string{ownID}}, wish: plan.PutTaints, want: plan.Taints{All: taints(valued)},
+		"the spec is back to Report": {
+			spec:    report,
+			now:     plan.Taints{All: taints(own, valued), Restored: []string{ownID}},
+			desired: plan.RestoreTaints,
+			want:    plan.Taints{All: taints(valued)},
 		},
-		"the spec names one of them no longer": {
-			spec: v1.NodeStartupSpec{Taints: named(own), OnFailure: v1.OnFailureTaint}, now: plan.Taints{All: taints(own, valued), Back: []string{valuedID, ownID}},
-			want: plan.Taints{All: taints(own), Back: []string{ownID}},
+		"the spec no longer names one of them": {
+			spec: v1.NodeStartupSpec{Taints: named(own), OnFailure: v1.OnFailureTaint},
+			now:  plan.Taints{All: taints(own, valued), Restored: []string{valuedID, ownID}},
+			want: plan.Taints{All: taints(own), Restored: []string{ownID}},
 		},
-		"the policy goes: what others put there stays": {
-			now: plan.Taints{All: taints(own, foreign, evicting), Back: []string{ownID}}, wish: plan.ReleaseTaints,
+		"the policy is deleted: taints of others stay": {
+			now: plan.Taints{All: taints(own, foreign, evicting), Restored: []string{ownID}}, desired: plan.ReleaseTaints,
 			want: plan.Taints{All: taints(foreign, evicting)},
 		},
 		"a node is excluded while it starts": {
-			spec: retaint, now: plan.Taints{All: taints(own, valued), Back: []string{valuedID}}, wish: plan.ReleaseTaints, want: plan.Taints{All: taints(own)},
+			spec:    retaint,
+			now:     plan.Taints{All: taints(own, valued), Restored: []string{valuedID}},
+			desired: plan.ReleaseTaints,
+			want:    plan.Taints{All: taints(own)},
 		},
-		"somebody took it off": {spec: retaint, now: plan.Taints{Back: []string{ownID}}, want: plan.Taints{}},
+		"another writer removed it": {spec: retaint, now: plan.Taints{Restored: []string{ownID}}, want: plan.Taints{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := plan.StartupTaints(test.spec, test.now, test.wish)
+			got := plan.StartupTaints(test.spec, test.now, test.desired)
 			g.Expect(got).To(Equal(test.want))
-			g.Expect(plan.StartupTaints(test.spec, got, test.wish)).To(Equal(got), "a second time changes nothing")
+			g.Expect(plan.StartupTaints(test.spec, got, test.desired)).To(Equal(got), "a second time changes nothing")
 		})
 	}
 }

@@ -364,9 +364,9 @@ func offByDefault() []operand.Name {
 	}
 	var names []operand.Name
 	for _, o := range all {
-		byDefault := o.Wanted(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})})
-		enabled := o.Wanted(operand.Input{Spec: effective.Of(specgen.AllEnabled())})
-		if byDefault.Verdict != operand.Install && enabled.Verdict == operand.Install {
+		byDefault := o.Decide(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})})
+		enabled := o.Decide(operand.Input{Spec: effective.Of(specgen.AllEnabled())})
+		if byDefault.Choice != operand.Install && enabled.Choice == operand.Install {
 			names = append(names, o.Name)
 		}
 	}

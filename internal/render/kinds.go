@@ -36,7 +36,7 @@ func identify(o *operand.Operand, instances []operand.Instance, live map[string]
 	}
 	free := isFree(o, live)
 	for _, instance := range slices.SortedFunc(slices.Values(instances), byKind) {
-		kind := instance.Kind()
+		kind := instance.Variant()
 		if _, there := found[kind]; there {
 			continue
 		}
@@ -45,14 +45,14 @@ func identify(o *operand.Operand, instances []operand.Instance, live map[string]
 			suffix = ""
 		}
 		found[kind] = identity{
-			Name: o.DaemonSet + suffix, App: nodeinfo.WithEnd(o.DaemonSet, strings.TrimPrefix(suffix, "-")),
+			Name: o.DaemonSet + suffix, App: nodeinfo.WithSuffix(o.DaemonSet, strings.TrimPrefix(suffix, "-")),
 		}
 		free = false
 	}
 	return found
 }
 
-func byKind(a, b operand.Instance) int { return strings.Compare(a.Kind(), b.Kind()) }
+func byKind(a, b operand.Instance) int { return strings.Compare(a.Variant(), b.Variant()) }
 
 // isFree reports whether no DaemonSet has the operand's name, or a selector that matches the pods of the one that will.
 // One of that name without a kind was made by another operator. Its pods may be on nodes of all kinds, so a driver,
@@ -77,12 +77,12 @@ func Unnamed(o *operand.Operand, instances []operand.Instance, live map[string]L
 	for _, l := range live {
 		known[l.Kind] = true
 	}
-	return slices.ContainsFunc(instances, func(i operand.Instance) bool { return !known[i.Kind()] })
+	return slices.ContainsFunc(instances, func(i operand.Instance) bool { return !known[i.Variant()] })
 }
 
 // kindOf is the kind of nodes that pods with these labels are for.
 func kindOf(pod map[string]string) string {
-	return operand.Kind(pod[labels.Pool], pod[labels.Runtime], pod[labels.NodePool])
+	return operand.Variant(pod[labels.Pool], pod[labels.Runtime], pod[labels.NodePool])
 }
 
 // LivePod is what render needs to know where nothing but a pod is left of a DaemonSet: the kind of its nodes, which has
@@ -112,7 +112,7 @@ func (r *renderer) anchor(ds *appsv1.DaemonSet, digest string) {
 	pod := &ds.Spec.Template.Spec
 	selection := selection{
 		anchor: corev1.NodeSelectorRequirement{
-			Key: r.step.Operand.AnchorLabel(), Operator: corev1.NodeSelectorOpIn, Values: []string{r.instance.Kind()},
+			Key: r.step.Operand.AnchorLabel(), Operator: corev1.NodeSelectorOpIn, Values: []string{r.instance.Variant()},
 		},
 		exact: pod.NodeSelector,
 	}

@@ -39,7 +39,7 @@ func knownContainers(placement operand.Placement, objects []Object) error {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	for _, wanted := range placement.ContainerResources {
-		if !slices.Contains(names, wanted.Name) && !slices.Contains(placement.Elsewhere, wanted.Name) {
+		if !slices.Contains(names, wanted.Name) && !slices.Contains(placement.OtherContainers, wanted.Name) {
 			return operand.InvalidSpec{Message: fmt.Sprintf("%s.containerResources: there is no container %s; there are %s",
 				placement.Field, wanted.Name, strings.Join(names, ", "))}
 		}

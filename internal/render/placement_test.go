@@ -245,7 +245,7 @@ func TestContainersOfTheDevicePluginsBlock(t *testing.T) {
 		}
 	}
 	plugin, _ := catalogue(t).Find("device-plugin")
-	named := slices.Clone(plugin.Placement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).Elsewhere)
+	named := slices.Clone(plugin.Placement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).OtherContainers)
 	slices.Sort(alone)
 	slices.Sort(named)
 	if diff := cmp.Diff(alone, named); diff != "" {

@@ -127,7 +127,7 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 		r := renderer{plan: p, step: step, instance: instance, owner: owner, live: live, context: context{
 			Namespace:       p.Input.Namespace,
 			Suffix:          instance.Suffix,
-			DaemonSet:       identities[instance.Kind()],
+			DaemonSet:       identities[instance.Variant()],
 			Pool:            instance.Pool,
 			RuntimeClass:    p.Input.RuntimeClass(),
 			PodRuntimeClass: p.Input.PodRuntimeClass(),

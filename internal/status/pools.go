@@ -67,7 +67,7 @@ func nodePools(in Input, nodes []node) []v1.NodePoolStatus {
 			}
 		}
 		switch {
-		case pool.Refused.Verdict != operand.Install:
+		case pool.Refused.Choice != operand.Install:
 			entry.Reason, entry.Message = pool.Refused.Reason, text.Truncate(pool.Refused.Message, maxPoolMessage)
 		case worst != nil:
 			entry.Reason = worst.Reason
@@ -100,7 +100,7 @@ func checkNodePoolReferences(in Input, _ v1.ClusterPolicyStatus) *finding {
 func refusedNodePool(in Input, referenceMissing bool) *operand.Decision {
 	for i := range in.Plan.NodePools {
 		refused := &in.Plan.NodePools[i].Refused
-		if refused.Verdict != operand.Install && (refused.Reason == v1.ReasonReferenceMissing) == referenceMissing {
+		if refused.Choice != operand.Install && (refused.Reason == v1.ReasonReferenceMissing) == referenceMissing {
 			return refused
 		}
 	}

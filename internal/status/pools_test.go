@@ -42,7 +42,7 @@ func TestNodePoolStatus(t *testing.T) {
 	const version, common = "590.44.01", "595.91.07"
 	wrong := v1.NodePoolSpec{Name: "wrong", NodeSelector: v1.NodePoolSelector{"team": "a", "zone": "1"}}
 	const hidden = "spec.nodePools: every node that wrong selects belongs to own, which comes first: " +
-		"put wrong first, or give one of the two other labels"
+		"list wrong first, or change one nodeSelector"
 	tests := map[string]struct {
 		change func(*env)
 		own    v1.NodePoolStatus

@@ -22,7 +22,7 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 		node.Reason, node.Message = reason, message
 		return node
 	}
-	excluded := withReason(ready("node-00000"), "NotSelected", "spec.daemonsets.nodeSelector asks for label tier=gpu")
+	excluded := withReason(ready("node-00000"), "NotSelected", "spec.daemonsets.nodeSelector requires label tier=gpu")
 	excluded.Ready, excluded.Stage, excluded.Since = false, v1.StageDiscovered, new(metav1.NewTime(now))
 	tests := map[string]struct {
 		spec           v1.ClusterPolicySpec
@@ -37,7 +37,7 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 			want: withReason(
 				ready("node-00000"),
 				"NotSelected",
-				"without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu",
+				"without dcgm-exporter: spec.dcgmExporter.nodeSelector requires label tier=gpu",
 			),
 			ready: "2/2", readyCondition: "True Reconciled",
 		},
@@ -47,7 +47,7 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 			want: withReason(
 				ready("node-00000"),
 				"NotSelected",
-				"without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu",
+				"without dcgm-exporter: spec.dcgmExporter.nodeSelector requires label tier=gpu",
 			),
 			ready: "2/2", readyCondition: "True Reconciled",
 		},
@@ -60,7 +60,7 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 			want: withReason(
 				ready("node-00000"),
 				"NotSelected",
-				"without device-plugin: spec.devicePlugin.nodeSelector asks for label tier=gpu",
+				"without device-plugin: spec.devicePlugin.nodeSelector requires label tier=gpu",
 			),
 			ready: "2/2", readyCondition: "True Reconciled",
 		},
@@ -70,8 +70,8 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 			want: withReason(
 				ready("node-00000"),
 				"UpgradePending",
-				"run kubectl label node node-00000 nvidia.com/gpu.deploy.driver- to take the driver off: "+
-					"spec.driver.nodeSelector asks for lab...",
+				"run kubectl label node node-00000 nvidia.com/gpu.deploy.driver- to remove the driver: "+
+					"spec.driver.nodeSelector requires label...",
 			),
 			ready: "2/2", readyCondition: "False UpgradePending",
 		},

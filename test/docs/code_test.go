@@ -96,8 +96,8 @@ func TestNamesInGoExist(t *testing.T) {
 		})).To(Succeed())
 	}
 	g.Expect(wrong(skip(pages(t), old), names.exist)).To(BeEmpty())
-	g.Expect(wrong(seeded("`plan.Decide`, `plan.Divide`, `Operand.Wanted`, `Operand.Unwanted`, `status.nodes`, "+
+	g.Expect(wrong(seeded("`plan.Decide`, `plan.Divide`, `Operand.Decide`, `Operand.Undecide`, `status.nodes`, "+
 		"`other.Name`, `scope.close`, `scope.open`"), names.exist)).To(Equal([]string{
-		"x:1: no plan.Divide in the code", "x:1: no Operand.Unwanted in the code", "x:1: no scope.open in the code",
+		"x:1: no plan.Divide in the code", "x:1: no Operand.Undecide in the code", "x:1: no scope.open in the code",
 	}))
 }

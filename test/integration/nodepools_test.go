@@ -142,8 +142,8 @@ func (e *env) poolContradicts() {
 		HaveField("State", v1.StateNotReady),
 		HaveField("Conditions", ContainElement(And(HaveField("Type", v1.ConditionDegraded),
 			HaveField("Reason", v1.ReasonInvalidSpec), HaveField("Message",
-				"spec.nodePools: every node that narrow selects belongs to team-a, which comes first: put narrow first, or give "+
-					"one of the two other labels")))),
+				"spec.nodePools: every node that narrow selects belongs to team-a, which comes first: list narrow first, or "+
+					"change one nodeSelector")))),
 		HaveField("NodeSummary.Ready", int32(2))))
 	e.Expect(e.written()).To(Equal(before))
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.NodePools = spec.NodePools[:1] })

@@ -80,7 +80,7 @@ func (e *env) createReferences(spec v1.ClusterPolicySpec) {
 	for i := range catalogue {
 		uses = append(uses, catalogue[i].UsesOf(input)...)
 		for _, pool := range operand.NodePools(input.Spec) {
-			uses = append(uses, catalogue[i].UsesOf(input.In(pool))...)
+			uses = append(uses, catalogue[i].UsesOf(input.ForPool(pool))...)
 		}
 	}
 	for _, use := range uses {

@@ -261,7 +261,7 @@ func outcome(t *testing.T, value map[string]any) string {
 	}
 	for _, facts := range machines {
 		node := computed.ForNode(facts)
-		fmt.Fprintf(&all, "%+v %+v %+v\n", node.Rungs, node.Beside, node.Refused)
+		fmt.Fprintf(&all, "%+v %+v %+v\n", node.Stages, node.OtherOperands, node.Refused)
 		labels := computed.NodeLabels(facts, nil, plan.Running{Injector: true})
 		for _, key := range slices.Sorted(maps.Keys(labels)) {
 			fmt.Fprintln(&all, facts.Name, key, *labels[key])

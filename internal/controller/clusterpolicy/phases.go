@@ -261,7 +261,7 @@ func (s *scope) countPending(ctx context.Context) {
 func (s *scope) prune(ctx context.Context) {
 	rendered := apply.Rendered{Held: map[string]bool{}}
 	for _, step := range s.planned.Steps {
-		if step.Action == plan.Hold || step.Holds || s.applied[step.Operand.Name].Err != nil {
+		if step.Action == plan.Hold || step.HoldUnrendered || s.applied[step.Operand.Name].Err != nil {
 			rendered.Held[string(step.Operand.Name)] = true
 		}
 		for _, object := range s.objects[step.Operand.Name] {

@@ -172,8 +172,8 @@ func (r *Reconciler) allPodsReady(entry *fleet.Entry) bool {
 	if err != nil {
 		return true
 	}
-	for _, rung := range entry.Planned.Node.Rungs {
-		if rung.Need != plan.Expected {
+	for _, rung := range entry.Planned.Node.Stages {
+		if rung.Expectation != plan.Expected {
 			continue
 		}
 		if pod := pods[rung.Operand]; pod == nil || readiness.Pod(pod, "", r.Clock.Now()).State != readiness.Ready {

@@ -64,7 +64,7 @@ func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) 
 func (s *scope) facts() nodeinfo.Facts {
 	if kept := s.entry.Planned; kept != nil && kept.From.Version == s.node.ResourceVersion {
 		facts := kept.Node.Facts
-		facts.StayedAway = false
+		facts.SelectorLabelExpired = false
 		return facts
 	}
 	return observe.Facts(s.node)
@@ -73,9 +73,9 @@ func (s *scope) facts() nodeinfo.Facts {
 // source identifies what the node's plan and labels are computed from.
 func (s *scope) source() fleet.Source {
 	return fleet.Source{
-		Version:    s.node.ResourceVersion,
-		Decisions:  s.basis.Decisions,
-		StayedAway: s.entry.Facts.StayedAway,
+		Version:              s.node.ResourceVersion,
+		Decisions:            s.basis.Decisions,
+		SelectorLabelExpired: s.entry.Facts.SelectorLabelExpired,
 	}
 }
 
@@ -175,7 +175,7 @@ func (s *scope) recordDiscovery(ctx context.Context) error {
 // manage reconciles a GPU node.
 func (s *scope) manage(ctx context.Context) error {
 	decisions := s.basis.Decisions
-	found := s.checkDiscovery(ctx, decisions.Input.Spec, decisions.Missing(s.entry.Facts) != "")
+	found := s.checkDiscovery(ctx, decisions.Input.Spec, decisions.MissingLabels(s.entry.Facts) != "")
 	if found.release && s.mayWrite() {
 		return s.release(ctx, labels.False)
 	}
@@ -184,7 +184,7 @@ func (s *scope) manage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.entry.Facts.StayedAway = found.overdue
+	s.entry.Facts.SelectorLabelExpired = found.overdue
 	failure := s.label(ctx, found.annotations, pods)
 	s.assess(pods)
 	if failure != nil {
@@ -225,9 +225,9 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	}
 	err := s.patchMetadata(ctx, changes, notes)
 	if s.node != read {
-		stayedAway := s.entry.Facts.StayedAway
+		stayedAway := s.entry.Facts.SelectorLabelExpired
 		s.entry.Facts = observe.Facts(s.node)
-		s.entry.Facts.StayedAway = stayedAway
+		s.entry.Facts.SelectorLabelExpired = stayedAway
 	}
 	return err
 }

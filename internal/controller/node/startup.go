@@ -26,11 +26,11 @@ func (s *scope) startup(ctx context.Context, spec v1.NodeStartupSpec) error {
 
 // taintAction returns what to do with the taints, and after how long that changes. A node whose kubelet does not
 // respond is tainted by Kubernetes itself.
-func (s *scope) taintAction(spec v1.NodeStartupSpec) (plan.TaintWish, time.Duration) {
+func (s *scope) taintAction(spec v1.NodeStartupSpec) (plan.DesiredTaint, time.Duration) {
 	verdict := &s.entry.Latest
 	switch {
 	case verdict.Usable:
-		return plan.DropTaints, 0
+		return plan.RemoveTaints, 0
 	case verdict.Excluded:
 		return plan.ReleaseTaints, 0
 	case spec.OnFailure != v1.OnFailureTaint || verdict.State != readiness.Failed || isKubeletDown(verdict.Reason):
@@ -39,7 +39,7 @@ func (s *scope) taintAction(spec v1.NodeStartupSpec) (plan.TaintWish, time.Durat
 	if left := s.Timing.Retaint - s.now.Sub(verdict.Since); left > 0 {
 		return plan.KeepTaints, left
 	}
-	return plan.PutTaints, 0
+	return plan.RestoreTaints, 0
 }
 
 // isKubeletDown reports whether a node is not ready because of its kubelet.
@@ -50,15 +50,15 @@ func isKubeletDown(reason string) bool {
 // writeTaints changes the taints of the node. The write replaces the whole list, so it fails with a conflict if the
 // node has changed since it was read. A write that the API server forbids is not an error: the assessment reports it,
 // and it is retried later.
-func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action plan.TaintWish) error {
+func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action plan.DesiredTaint) error {
 	now := plan.Taints{All: s.node.Spec.Taints}
 	recorded := s.node.Annotations[labels.StartupTaints]
 	if recorded != "" {
-		now.Back = strings.Split(recorded, ",")
+		now.Restored = strings.Split(recorded, ",")
 	}
 	after := plan.StartupTaints(spec, now, action)
-	note := strings.Join(after.Back, ",")
-	removed, added := plan.TaintNames(now.All, after.All), plan.TaintNames(after.All, now.All)
+	note := strings.Join(after.Restored, ",")
+	removed, added := plan.TaintDifference(now.All, after.All), plan.TaintDifference(after.All, now.All)
 	if removed == "" && added == "" && note == recorded || !s.mayWrite() {
 		return nil
 	}

@@ -50,15 +50,15 @@ func TestTaintAction(t *testing.T) {
 		latest    assess.Assessment
 		// since is how long the node has been ready, or not ready.
 		since time.Duration
-		wish  plan.TaintWish
+		wish  plan.DesiredTaint
 		wait  time.Duration
 	}{
-		"usable": {onFailure: v1.OnFailureTaint, latest: usable, wish: plan.DropTaints},
+		"usable": {onFailure: v1.OnFailureTaint, latest: usable, wish: plan.RemoveTaints},
 		"usable but for the taints": {
 			onFailure: v1.OnFailureTaint,
 			latest:    tainted,
 			since:     time.Hour,
-			wish:      plan.DropTaints,
+			wish:      plan.RemoveTaints,
 		},
 		"excluded": {onFailure: v1.OnFailureTaint, latest: excluded, wish: plan.ReleaseTaints},
 		"starting for long": {
@@ -78,7 +78,7 @@ func TestTaintAction(t *testing.T) {
 			onFailure: v1.OnFailureTaint,
 			latest:    failed,
 			since:     2 * time.Minute,
-			wish:      plan.PutTaints,
+			wish:      plan.RestoreTaints,
 		},
 		"the kubelet does not respond": {
 			onFailure: v1.OnFailureTaint,
@@ -174,7 +174,7 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 		return node
 	}
 	var written *corev1.Node
-	write := func(node *corev1.Node, wish plan.TaintWish) (time.Duration, error) {
+	write := func(node *corev1.Node, wish plan.DesiredTaint) (time.Duration, error) {
 		s := &scope{Reconciler: r, node: node, basis: &fleet.Basis{}, now: clock.Now()}
 		err := s.writeTaints(t.Context(), startupSpec(v1.OnFailureTaint), wish)
 		written = s.node
@@ -186,19 +186,19 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 	answer = apierrors.NewForbidden(
 		schema.GroupResource{Resource: "nodes"}, "a", errors.New("the operator may not change the taints x"),
 	)
-	g.Expect(write(read("a"), plan.DropTaints)).To(Equal(30 * time.Second))
-	g.Expect(write(read("b"), plan.DropTaints)).To(Equal(30*time.Second), "the other node waits as well")
+	g.Expect(write(read("a"), plan.RemoveTaints)).To(Equal(30 * time.Second))
+	g.Expect(write(read("b"), plan.RemoveTaints)).To(Equal(30*time.Second), "the other node waits as well")
 	g.Expect(writes).To(Equal(1))
 	clock.SetTime(now.Add(31 * time.Second))
 	answer = nil
-	g.Expect(write(read("a"), plan.DropTaints)).To(BeZero())
+	g.Expect(write(read("a"), plan.RemoveTaints)).To(BeZero())
 	g.Expect(writes).To(Equal(2))
 	g.Expect(written.Spec.Taints).To(Equal([]corev1.Taint{team}), "the scope has the written node")
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team}))
-	g.Expect(write(read("a"), plan.DropTaints)).To(BeZero())
+	g.Expect(write(read("a"), plan.RemoveTaints)).To(BeZero())
 	g.Expect(writes).To(Equal(2))
 
-	g.Expect(write(read("a"), plan.PutTaints)).To(BeZero())
+	g.Expect(write(read("a"), plan.RestoreTaints)).To(BeZero())
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team, notReady}))
 	g.Expect(read("a").Annotations).
 		To(HaveKeyWithValue(labels.StartupTaints, "nvidia.com/gpu-operator.not-ready:NoSchedule"))
@@ -209,7 +209,7 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 
 	stale := read("b")
 	stale.ResourceVersion = "1"
-	_, err := write(stale, plan.DropTaints)
+	_, err := write(stale, plan.RemoveTaints)
 	g.Expect(err).To(Satisfy(apierrors.IsConflict), "a list that has changed since is not overwritten")
 	g.Expect(read("b").Spec.Taints).To(Equal([]corev1.Taint{notReady, team}))
 }

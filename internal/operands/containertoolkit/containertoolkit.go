@@ -34,7 +34,7 @@ func Operand() operand.Operand {
 		Proves:     []operand.Proof{{Marker: labels.MarkerDriver, Of: "driver", Container: validation}},
 		ServesNode: serves,
 		Placement:  placement,
-		Wanted:     wanted,
+		Decide:     wanted,
 		Instances:  instances,
 		Varies:     varies,
 	}
@@ -83,7 +83,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	container.Env = withoutPaths(spec.Env)
 	var found []operand.Instance
 	for _, layout := range in.Layouts {
-		if reachable(in, layout).Verdict != operand.Install {
+		if reachable(in, layout).Choice != operand.Install {
 			continue
 		}
 		s := settingsOf(in, layout)

@@ -108,7 +108,7 @@ func TestWhichNodesAreServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			decision := containertoolkit.Operand().ServesNode(operand.Input{Spec: effective.Of(test.spec)}, test.facts)
 			got := ""
-			if decision.Verdict != operand.Install {
+			if decision.Choice != operand.Install {
 				got = decision.Reason + ": " + decision.Message
 			}
 			NewWithT(t).Expect(got).To(Equal(test.want))
@@ -121,8 +121,8 @@ func TestPathsThatCannotBeMounted(t *testing.T) {
 		for _, name := range []string{"CONTAINERD_CONFIG", "RUNTIME_SOCKET", "RUNTIME_DROP_IN_CONFIG", "DOCKER_SOCKET", "CRIO_CONFIG"} {
 			t.Run(name+"="+path, func(t *testing.T) {
 				g := NewWithT(t)
-				decision := containertoolkit.Operand().Wanted(operand.Input{Spec: effective.Of(toolkit(name, path))})
-				g.Expect(decision.Verdict).To(Equal(operand.Invalid))
+				decision := containertoolkit.Operand().Decide(operand.Input{Spec: effective.Of(toolkit(name, path))})
+				g.Expect(decision.Choice).To(Equal(operand.Invalid))
 				g.Expect(decision.Reason).To(Equal(v1.ReasonInvalidSpec))
 				g.Expect(decision.Message).To(Equal(
 					"spec.toolkit.env: " + name + ` is "` + path + `": give the absolute path of a file in a directory of the host`))
@@ -130,8 +130,8 @@ func TestPathsThatCannotBeMounted(t *testing.T) {
 		}
 	}
 	g := NewWithT(t)
-	decision := containertoolkit.Operand().Wanted(operand.Input{Spec: effective.Of(toolkit("CONTAINERD_CONFIG", "", "TOOLKIT_DEBUG", "x/../y"))})
-	g.Expect(decision.Verdict).To(Equal(operand.Install))
+	decision := containertoolkit.Operand().Decide(operand.Input{Spec: effective.Of(toolkit("CONTAINERD_CONFIG", "", "TOOLKIT_DEBUG", "x/../y"))})
+	g.Expect(decision.Choice).To(Equal(operand.Install))
 }
 
 // layoutsOf are the layouts of nodes with these runtimes.

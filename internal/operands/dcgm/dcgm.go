@@ -27,7 +27,7 @@ func Operand() operand.Operand {
 		Injected:  true,
 		Requires:  requirement.AfterToolkit(),
 		Placement: placement,
-		Wanted:    wanted,
+		Decide:    wanted,
 		Instances: instances,
 	}
 }
@@ -37,7 +37,7 @@ type values struct{ Image, PullPolicy string }
 func wanted(in operand.Input) operand.Decision {
 	if !in.DCGMEnabled() {
 		return operand.Decision{
-			Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
+			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 			Message: "spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
 		}
 	}

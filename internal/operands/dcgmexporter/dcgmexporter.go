@@ -31,7 +31,7 @@ func Operand() operand.Operand {
 		Injected:  true,
 		Requires:  requirement.AfterToolkit(),
 		Placement: placement,
-		Wanted:    wanted,
+		Decide:    wanted,
 		Instances: instances,
 
 		References: references,

@@ -31,7 +31,7 @@ func Operand() operand.Operand {
 		Injected:  true,
 		Requires:  requirement.AfterToolkit(),
 		Placement: pluginconfig.Placement,
-		Wanted:    wanted,
+		Decide:    wanted,
 		Instances: instances,
 		Varies:    pluginconfig.Varies,
 

@@ -23,7 +23,7 @@ func TestADriverThatIsLeftToNVIDIADriversIsRefused(t *testing.T) {
 		"no driver, whoever was to have it": {v1.DriverSpec{UseNvidiaDriverCRD: new(true), Enabled: new(false)}, operand.Disabled("spec.driver.enabled")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := driver.Operand().Wanted(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Driver: &test.spec})})
+			got := driver.Operand().Decide(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Driver: &test.spec})})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

@@ -22,7 +22,7 @@ func Operand() operand.Operand {
 		PerPool:         true,
 		ServesPool:      servesPool,
 		Placement:       placement,
-		Wanted:          wanted,
+		Decide:          wanted,
 		Instances:       instances,
 		References:      references,
 		Varies:          operand.VariesDriver,
@@ -33,10 +33,10 @@ func wanted(in operand.Input) operand.Decision {
 	if !*in.Spec.Driver.Enabled {
 		return operand.Disabled("spec.driver.enabled")
 	}
-	if refused := notDelegated(in); refused.Verdict != operand.Install {
+	if refused := notDelegated(in); refused.Choice != operand.Install {
 		return refused
 	}
-	if refused := contradictingEnv(in); refused.Verdict != operand.Install {
+	if refused := contradictingEnv(in); refused.Choice != operand.Install {
 		return refused
 	}
 	if in.PoolKey().Kernel {

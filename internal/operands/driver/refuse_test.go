@@ -90,7 +90,7 @@ func decides(t *testing.T, spec v1.ClusterPolicySpec, want string) {
 	if want != "" {
 		decision = operand.Refused(v1.ReasonInvalidSpec, want)
 	}
-	if diff := cmp.Diff(decision, driver.Operand().Wanted(operand.Input{Spec: effective.Of(spec)})); diff != "" {
+	if diff := cmp.Diff(decision, driver.Operand().Decide(operand.Input{Spec: effective.Of(spec)})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -36,7 +36,7 @@ func Operand() operand.Operand {
 		Injected:  true,
 		Requires:  requirement.AfterToolkit(),
 		Placement: placement,
-		Wanted:    wanted,
+		Decide:    wanted,
 		Instances: instances,
 		Varies:    pluginconfig.Varies,
 

@@ -34,7 +34,7 @@ func Operand() operand.Operand {
 		Requires:  requirement.AfterToolkit(),
 		Serves:    serves,
 		Placement: placement,
-		Wanted:    wanted,
+		Decide:    wanted,
 		Instances: instances,
 		Labels:    defaultLabels,
 
@@ -67,7 +67,7 @@ var capableProducts = []string{"h100", "a100", "a30"}
 // leaves their partitioning to the vGPU manager.
 func serves(facts nodeinfo.Facts) operand.Decision {
 	if facts.HostVGPU {
-		return operand.Decision{Verdict: operand.Absent}
+		return operand.Decision{Choice: operand.Absent}
 	}
 	capable := facts.MIGCapable
 	product := strings.ToLower(facts.Product)

@@ -16,7 +16,7 @@ func TestServes(t *testing.T) {
 	runs := map[string]string{"mig-manager": "true"}
 	tests := map[string]struct {
 		facts nodeinfo.Facts
-		want  operand.Verdict
+		want  operand.Choice
 	}{
 		"GFD says that it can":                {nodeinfo.Facts{MIGCapable: "true"}, operand.Install},
 		"GFD says that it cannot":             {nodeinfo.Facts{MIGCapable: "false"}, operand.Absent},
@@ -32,7 +32,7 @@ func TestServes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := migmanager.Operand().Serves(test.facts); got.Verdict != test.want {
+			if got := migmanager.Operand().Serves(test.facts); got.Choice != test.want {
 				t.Errorf("got %+v", got)
 			}
 		})

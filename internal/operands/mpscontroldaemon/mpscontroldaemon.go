@@ -34,7 +34,7 @@ func Operand() operand.Operand {
 			return capability.Decide(Name, facts.MPSCapable, facts)
 		},
 		Placement: pluginconfig.Placement,
-		Wanted:    wanted,
+		Decide:    wanted,
 		Instances: instances,
 		Varies:    pluginconfig.Varies,
 
@@ -57,7 +57,7 @@ func wanted(in operand.Input) operand.Decision {
 	}
 	if spec.Config.Name == "" {
 		return operand.Decision{
-			Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
+			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 			Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
 		}
 	}

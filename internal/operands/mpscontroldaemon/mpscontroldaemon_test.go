@@ -20,7 +20,7 @@ func input(spec v1.DevicePluginSpec) operand.Input {
 func TestWanted(t *testing.T) {
 	configs := &v1.DevicePluginConfigSpec{Name: "configs"}
 	unshared := operand.Decision{
-		Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
+		Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 		Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
 	}
 	tests := map[string]struct {
@@ -32,12 +32,12 @@ func TestWanted(t *testing.T) {
 		"a configuration": {in: input(v1.DevicePluginSpec{Config: configs})},
 		"no plugin": {
 			in:   input(v1.DevicePluginSpec{Enabled: new(false), Config: configs}),
-			want: operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: "spec.devicePlugin.enabled is false"},
+			want: operand.Decision{Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: "spec.devicePlugin.enabled is false"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, mpscontroldaemon.Operand().Wanted(test.in)); diff != "" {
+			if diff := cmp.Diff(test.want, mpscontroldaemon.Operand().Decide(test.in)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

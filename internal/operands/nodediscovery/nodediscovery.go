@@ -16,7 +16,7 @@ const Name operand.Name = "node-discovery"
 // Operand is the node discovery.
 func Operand() operand.Operand {
 	return operand.Operand{
-		Name: Name, Discovers: true, Placement: placement, Wanted: wanted, Instances: instances, References: references,
+		Name: Name, Discovers: true, Placement: placement, Decide: wanted, Instances: instances, References: references,
 	}
 }
 
@@ -33,7 +33,7 @@ func wanted(in operand.Input) operand.Decision {
 	switch {
 	case mode == v1.DiscoveryNFD:
 		return operand.Decision{
-			Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
+			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 			Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 		}
 	case in.Exists(fence):
@@ -41,7 +41,7 @@ func wanted(in operand.Input) operand.Decision {
 	case mode == v1.DiscoveryBuiltin:
 		return operand.Refused(v1.ReasonAdmissionPolicyMissing, unfenced)
 	default:
-		return operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonAdmissionPolicyMissing, Message: unfenced}
+		return operand.Decision{Choice: operand.Absent, Reason: v1.ReasonAdmissionPolicyMissing, Message: unfenced}
 	}
 }
 

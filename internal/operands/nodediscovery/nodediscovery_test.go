@@ -18,9 +18,9 @@ func TestWantedOnlyWithItsFence(t *testing.T) {
 	there, missing := map[operand.Reference]operand.Content{fence: {}}, map[operand.Reference]operand.Content{}
 	const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
 		"apply config/admission, or let Node Feature Discovery label the nodes"
-	off := operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonAdmissionPolicyMissing, Message: unfenced}
+	off := operand.Decision{Choice: operand.Absent, Reason: v1.ReasonAdmissionPolicyMissing, Message: unfenced}
 	nfd := operand.Decision{
-		Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
+		Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 		Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 	}
 	uses := []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: fence}}
@@ -45,7 +45,7 @@ func TestWantedOnlyWithItsFence(t *testing.T) {
 			spec := v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: test.mode}}
 			in := operand.Input{Spec: effective.Of(spec), Contents: test.contents}
 			o := nodediscovery.Operand()
-			if diff := cmp.Diff(test.want, o.Wanted(in)); diff != "" {
+			if diff := cmp.Diff(test.want, o.Decide(in)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			if diff := cmp.Diff(test.uses, o.References(in)); diff != "" {

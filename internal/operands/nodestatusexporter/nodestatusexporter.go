@@ -30,7 +30,7 @@ func Operand() operand.Operand {
 		Name:      Name,
 		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Placement: placement,
-		Wanted:    wanted,
+		Decide:    wanted,
 		Instances: instances,
 	}
 }
@@ -43,7 +43,7 @@ type values struct {
 func wanted(in operand.Input) operand.Decision {
 	if !*in.Spec.NodeStatusExporter.Enabled {
 		return operand.Decision{
-			Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: "spec.nodeStatusExporter.enabled is not true",
+			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: "spec.nodeStatusExporter.enabled is not true",
 		}
 	}
 	return operand.Installed()

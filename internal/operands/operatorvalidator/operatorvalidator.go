@@ -37,7 +37,7 @@ func Operand() operand.Operand {
 			{Marker: labels.MarkerPlugin, Of: "device-plugin", Container: "plugin-validation", OnlyWithOperand: true},
 		},
 		Placement: placement,
-		Wanted:    func(operand.Input) operand.Decision { return operand.Installed() },
+		Decide:    func(operand.Input) operand.Decision { return operand.Installed() },
 		Instances: instances,
 		Varies:    mig.Varies,
 	}

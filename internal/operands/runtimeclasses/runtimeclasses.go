@@ -11,7 +11,7 @@ const Name operand.Name = "runtime-classes"
 
 // Operand is the set of RuntimeClasses.
 func Operand() operand.Operand {
-	return operand.Operand{Name: Name, Wanted: wanted, Instances: instances}
+	return operand.Operand{Name: Name, Decide: wanted, Instances: instances}
 }
 
 type values struct {

@@ -73,7 +73,7 @@ func installed(op operand.Operand, overBase bool, spec string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return op.Wanted(in).Verdict == operand.Install, nil
+	return op.Decide(in).Choice == operand.Install, nil
 }
 
 // enabledBy returns whether the operand is installed by default, and the fields that turn it off, or else on.

@@ -14,5 +14,5 @@ func Decide(name operand.Name, label string, facts nodeinfo.Facts) operand.Decis
 	if label == labels.True || label == "" && facts.Deploy[string(name)] != "" {
 		return operand.Installed()
 	}
-	return operand.Decision{Verdict: operand.Absent}
+	return operand.Decision{Choice: operand.Absent}
 }

@@ -61,7 +61,7 @@ func Varies(pool v1.NodePoolSpec) bool {
 // block of the spec is for.
 func Placement(in operand.Input) operand.Placement {
 	return operand.Placement{
-		PlacementSpec: in.Spec.DevicePlugin.PlacementSpec, Field: "spec.devicePlugin", Elsewhere: pluginContainers,
+		PlacementSpec: in.Spec.DevicePlugin.PlacementSpec, Field: "spec.devicePlugin", OtherContainers: pluginContainers,
 	}
 }
 

@@ -17,16 +17,19 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 )
 
-// The plans of some clusters as a person would tell them. A change of a decision or of its words
-// shows up as a change of these files; UPDATE_GOLDEN=1 writes them.
-func TestPlansAsStories(t *testing.T) {
+// The golden files show the plans of some clusters as text, with every decision and message. UPDATE_GOLDEN=1 writes
+// them.
+func TestPlanGoldens(t *testing.T) {
 	var eight, two []nodeinfo.Facts
 	for i := range 8 {
 		eight = append(eight, ubuntu(fmt.Sprintf("node-%d", i+1)))
 	}
 	two = append(two, eight[:2]...)
 	for i := range 3 {
-		two = append(two, changed(ubuntu(fmt.Sprintf("rhel-%d", i+1)), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" }))
+		two = append(
+			two,
+			changed(ubuntu(fmt.Sprintf("rhel-%d", i+1)), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" }),
+		)
 	}
 	two[1] = changed(two[1], func(f *nodeinfo.Facts) {
 		f.Deploy = map[string]string{"device-plugin": "false"}
@@ -43,22 +46,40 @@ func TestPlansAsStories(t *testing.T) {
 		"driver-disabled":       {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: eight[:1]},
 		"node-pools-that-contradict": {
 			spec: v1.ClusterPolicySpec{
-				GDS: &v1.GDSSpec{Enabled: new(true)}, Toolkit: &v1.ToolkitSpec{ImageSpec: v1.ImageSpec{Image: "example.com/toolkit:1"}},
+				GDS:     &v1.GDSSpec{Enabled: new(true)},
+				Toolkit: &v1.ToolkitSpec{ImageSpec: v1.ImageSpec{Image: "example.com/toolkit:1"}},
 				NodePools: []v1.NodePoolSpec{
-					{Name: "built", NodeSelector: v1.NodePoolSelector{"team": "a"}, Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}}},
+					{
+						Name:         "built",
+						NodeSelector: v1.NodePoolSelector{"team": "a"},
+						Driver:       &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}},
+					},
 					{Name: "precompiled", NodeSelector: v1.NodePoolSelector{"team": "b"}, Driver: &v1.NodePoolDriverSpec{
 						UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "590"},
 					}},
-					{Name: "toolkit", NodeSelector: v1.NodePoolSelector{"team": "c"}, Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v2"}}},
-					{Name: "hidden", NodeSelector: v1.NodePoolSelector{"team": "a", "zone": "1"}, MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}},
+					{
+						Name:         "toolkit",
+						NodeSelector: v1.NodePoolSelector{"team": "c"},
+						Toolkit:      &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v2"}},
+					},
+					{
+						Name:         "hidden",
+						NodeSelector: v1.NodePoolSelector{"team": "a", "zone": "1"},
+						MIG:          &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
+					},
 				},
 			},
 			nodes: []nodeinfo.Facts{
-				ubuntu("plain"), withLabels(ubuntu("a"), "team", "a", "zone", "1"), withLabels(ubuntu("b"), "team", "b"), withLabels(ubuntu("c"), "team", "c"),
+				ubuntu("plain"),
+				withLabels(ubuntu("a"), "team", "a", "zone", "1"),
+				withLabels(ubuntu("b"), "team", "b"),
+				withLabels(ubuntu("c"), "team", "c"),
 			},
 		},
 		"driver-spec-contradicts": {
-			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/driver:1", Version: "2"}}},
+			spec: v1.ClusterPolicySpec{
+				Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/driver:1", Version: "2"}},
+			},
 			nodes: eight[:1],
 		},
 	}
@@ -75,14 +96,17 @@ func TestPlansAsStories(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := plan.Compute(plan.Decide(catalogue(t), operand.Input{
-				Spec: effective.Of(test.spec), Namespace: "gpu-operator", HelperImage: "example.com/gpu-operator:v1", DriverToolkit: test.toolkit,
+				Spec:          effective.Of(test.spec),
+				Namespace:     "gpu-operator",
+				HelperImage:   "example.com/gpu-operator:v1",
+				DriverToolkit: test.toolkit,
 			}), nil, test.nodes)
-			golden(t, name, story(p, test.nodes))
+			golden(t, name, describe(p, test.nodes))
 		})
 	}
 }
 
-// withLabels is a node with these labels, each key followed by its value.
+// withLabels returns the node with these labels, each key followed by its value.
 func withLabels(facts nodeinfo.Facts, pairs ...string) nodeinfo.Facts {
 	facts.Labels = map[string]string{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -91,74 +115,74 @@ func withLabels(facts nodeinfo.Facts, pairs ...string) nodeinfo.Facts {
 	return facts
 }
 
-func story(p plan.Plan, nodes []nodeinfo.Facts) string {
+func describe(p plan.Plan, nodes []nodeinfo.Facts) string {
 	var s strings.Builder
-	say := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
-	say("GPU nodes: %d.", len(nodes))
+	line := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
+	line("GPU nodes: %d.", len(nodes))
 	for _, pool := range p.Pools {
-		say("Pool %s has %d of them; its driver images end in %s.", pool.Name, pool.Nodes, pool.OSTag)
+		line("Pool %s has %d of them; its driver images end in %s.", pool.Name, pool.Nodes, pool.OSTag)
 	}
 	s.WriteString(pools(p))
 	for _, step := range p.Steps {
-		say("")
-		say("%s %s%s", step.Action, step.Operand.Name, why(step.State, step.Reason, step.Message))
+		line("")
+		line("%s %s%s", step.Action, step.Operand.Name, why(step.State, step.Reason, step.Message))
 		for _, instance := range step.Instances {
-			say("  %s%s", orDash(instance.Image), where(instance))
+			line("  %s%s", orDash(instance.Image), where(instance))
 		}
 		if step.Action != plan.Apply {
 			continue
 		}
 		for _, marker := range step.Waits {
-			say("  waits on its node for %s", marker.File())
+			line("  waits on its node for %s", marker.File())
 		}
 		for _, proof := range step.Operand.Proves {
 			if step.Proves[proof.Marker] {
-				say("  proves %s in container %s", proof.Marker.File(), proof.Container)
+				line("  proves %s in container %s", proof.Marker.File(), proof.Container)
 			}
 		}
 	}
 	if len(nodes) > 0 {
-		say("")
+		line("")
 	}
 	for _, facts := range nodes {
 		node := p.ForNode(facts)
 		if node.NodePool != "" {
-			say("%s is in node pool %s", facts.Name, node.NodePool)
+			line("%s is in node pool %s", facts.Name, node.NodePool)
 		}
-		say("%s climbs:%s", facts.Name, rungs(node.Rungs))
+		line("%s, stages:%s", facts.Name, stages(node.Stages))
 		if node.NeedsAllocatable {
-			say("  GPUs must be allocatable")
+			line("  GPUs must be allocatable")
 		}
-		say("  and has beside:%s", rungs(node.Beside))
+		line("  other operands:%s", stages(node.OtherOperands))
 	}
 	return s.String()
 }
 
-// pools are those of the spec.
+// pools describes the node pools of the spec.
 func pools(p plan.Plan) string {
 	var s strings.Builder
 	for _, pool := range p.NodePools {
-		if pool.Refused.Verdict != operand.Install {
+		if pool.Refused.Choice != operand.Install {
 			fmt.Fprintf(&s, "Refused, %s: %s.\n", pool.Refused.Reason, pool.Refused.Message)
 			continue
 		}
-		fmt.Fprintf(&s, "Node pool %s: its nodes get what it says.\n", pool.Name)
+		fmt.Fprintf(&s, "Node pool %s: applied to its nodes.\n", pool.Name)
 	}
 	return s.String()
 }
 
-func rungs(all []plan.Rung) string {
-	need := map[plan.Need]string{
+func stages(all []plan.NodeStage) string {
+	need := map[plan.Expectation]string{
 		plan.Expected: "", plan.HostProvides: " (the host has it)", plan.OptedOut: " (kept off: %s)",
 		plan.Paused: " (paused: %s)", plan.NotPossible: " (not possible: %s)",
 	}
 	var s strings.Builder
-	for _, rung := range all {
-		format := need[rung.Need]
+	for _, stage := range all {
+		format := need[stage.Expectation]
 		if strings.Contains(format, "%s") {
-			format = fmt.Sprintf(format, rung.Message)
+			format = fmt.Sprintf(format, stage.Message)
 		}
-		fmt.Fprintf(&s, " %s%s;", rung.Operand, format)
+		fmt.Fprintf(&s, " %s%s;", stage.Operand, format)
 	}
 	return s.String()
 }
@@ -170,17 +194,17 @@ func why(state v1.OperandState, reason, message string) string {
 	return fmt.Sprintf(", as it is %s (%s): %s", state, reason, message)
 }
 
-// where are the nodes of an instance, if not all of its operand's.
+// where describes the nodes of an instance, if they are not all nodes of its operand.
 func where(instance operand.Instance) string {
 	switch {
 	case instance.NodePool != "" && instance.Layout != "":
-		return " in node pool " + instance.NodePool + " where the runtime is laid out as " + instance.Layout
+		return " in node pool " + instance.NodePool + " with runtime layout " + instance.Layout
 	case instance.NodePool != "" && instance.Pool == "":
 		return " in node pool " + instance.NodePool
 	case instance.Pool != "":
 		return " on pool " + instance.Pool
 	case instance.Layout != "":
-		return " where the runtime is laid out as " + instance.Layout
+		return " with runtime layout " + instance.Layout
 	}
 	return ""
 }
@@ -192,7 +216,7 @@ func orDash(text string) string {
 	return text
 }
 
-// golden compares with the file of that name, byte for byte.
+// golden compares with the file of that name.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".golden")
