@@ -25,24 +25,24 @@ type Input struct {
 	Pods Pods
 	// Stack is what is known of the stack's objects, the same for all nodes.
 	Stack Stack
-	// Before is the readiness of the node by the assessment before; empty for none.
-	Before Standing
+	// Previous is the readiness of the node by the assessment before; empty for none.
+	Previous Readiness
 	// Now is the time of the assessment.
 	Now time.Time
 }
 
-// Standing is whether a node is ready, and since when. An unknown time is zero.
-type Standing struct {
+// Readiness is whether a node is ready, and since when. An unknown time is zero.
+type Readiness struct {
 	Ready bool
 	Since time.Time
 }
 
-// StandingOf returns the standing that the condition nvidia.com/GPUReady reports, the empty one for nil.
-func StandingOf(condition *corev1.NodeCondition) Standing {
+// ReadinessOf returns the standing that the condition nvidia.com/GPUReady reports, the empty one for nil.
+func ReadinessOf(condition *corev1.NodeCondition) Readiness {
 	if condition == nil {
-		return Standing{}
+		return Readiness{}
 	}
-	return Standing{Ready: condition.Status == corev1.ConditionTrue, Since: condition.LastTransitionTime.Time}
+	return Readiness{Ready: condition.Status == corev1.ConditionTrue, Since: condition.LastTransitionTime.Time}
 }
 
 // Assessment is the verdict on one node and on each operand there.
@@ -63,8 +63,8 @@ type Assessment struct {
 // Ready reports whether the node is ready.
 func (a *Assessment) Ready() bool { return a.State == readiness.Ready }
 
-// Standing of the node by this assessment.
-func (a *Assessment) Standing() Standing { return Standing{Ready: a.Ready(), Since: a.Since} }
+// Readiness of the node by this assessment.
+func (a *Assessment) Readiness() Readiness { return Readiness{Ready: a.Ready(), Since: a.Since} }
 
 // Node assesses a GPU node: what it needs by the plan, and how its pods and its kubelet are.
 func Node(in Input) Assessment {
@@ -75,26 +75,26 @@ func Node(in Input) Assessment {
 	case in.Plan.Refused.Verdict == operand.Invalid:
 		assessment.NodeVerdict = refused(in.Plan.Refused)
 	case in.Plan.Unselected != "":
-		assessment.NodeVerdict = unselected(in.Plan)
+		assessment.NodeVerdict = notSelected(in.Plan)
 	default:
 		assessment.assess(in)
 	}
 	assessment.Since, assessment.At = in.Now, in.Now
-	if in.Before.Ready == assessment.Ready() && !in.Before.Since.IsZero() {
-		assessment.Since = in.Before.Since
+	if in.Previous.Ready == assessment.Ready() && !in.Previous.Since.IsZero() {
+		assessment.Since = in.Previous.Since
 	}
 	return assessment
 }
 
 // assess is the chain of checks of a node that operands serve.
 func (a *Assessment) assess(in Input) {
-	verdict := func(rung plan.Rung) readiness.Verdict {
-		return in.Stack.awaitHandler(rung, in.Plan.Rungs, in.Pods, assessRung(rung, in))
+	verdict := func(stage plan.Rung) readiness.Verdict {
+		return in.Stack.checkRuntimeHandler(stage, in.Plan.Rungs, in.Pods, assessStage(stage, in))
 	}
-	a.climb(in, verdict)
-	for _, rung := range in.Plan.Beside {
-		if rung.Need != plan.OptedOut && rung.Need != plan.HostProvides {
-			a.Operands[rung.Operand] = verdict(rung)
+	a.assessStages(in, verdict)
+	for _, stage := range in.Plan.Beside {
+		if stage.Need != plan.OptedOut && stage.Need != plan.HostProvides {
+			a.Operands[stage.Operand] = verdict(stage)
 		}
 	}
 	a.checkTaints(in)
@@ -107,8 +107,8 @@ func (a *Assessment) assess(in Input) {
 	a.checkDiscovery(in)
 }
 
-// Undiscovered assesses the operands that discover GPUs on a node that has not been discovered yet.
-func Undiscovered(catalogue operand.Catalogue, pods Pods, now time.Time) map[operand.Name]readiness.Verdict {
+// DiscoveryOperands assesses the operands that discover GPUs on a node that has not been discovered yet.
+func DiscoveryOperands(catalogue operand.Catalogue, pods Pods, now time.Time) map[operand.Name]readiness.Verdict {
 	var found map[operand.Name]readiness.Verdict
 	for i := range catalogue {
 		name := catalogue[i].Name
@@ -124,26 +124,26 @@ func Undiscovered(catalogue operand.Catalogue, pods Pods, now time.Time) map[ope
 	return found
 }
 
-// climb assesses the rungs of the ladder.
-func (a *Assessment) climb(in Input, verdict func(plan.Rung) readiness.Verdict) {
-	rungs := []readiness.Rung{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(in.Node)}}
+// assessStages assesses the stages of the ladder.
+func (a *Assessment) assessStages(in Input, verdict func(plan.Rung) readiness.Verdict) {
+	stages := []readiness.StageVerdict{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(in.Node)}}
 	optedOut, plugin := "", operand.Name("")
-	for _, rung := range in.Plan.Rungs {
-		if in.Plan.NeedsAllocatable && rung.Stage == v1.StageValidated {
-			rungs = append(rungs, allocatable(in, plugin, optedOut))
+	for _, stage := range in.Plan.Rungs {
+		if in.Plan.NeedsAllocatable && stage.Stage == v1.StageValidated {
+			stages = append(stages, allocatable(in, plugin, optedOut))
 		}
-		if rung.Need == plan.OptedOut {
-			optedOut = rung.Message
-		} else if rung.Stage == v1.StageDevicePlugin {
-			plugin = rung.Operand
+		if stage.Need == plan.OptedOut {
+			optedOut = stage.Message
+		} else if stage.Stage == v1.StageDevicePlugin {
+			plugin = stage.Operand
 		}
-		found := verdict(rung)
-		if rung.Need == plan.Expected || rung.Need == plan.Paused {
-			a.Operands[rung.Operand] = found
+		found := verdict(stage)
+		if stage.Need == plan.Expected || stage.Need == plan.Paused {
+			a.Operands[stage.Operand] = found
 		}
-		rungs = append(rungs, readiness.Rung{Stage: rung.Stage, Operand: string(rung.Operand), Verdict: found})
+		stages = append(stages, readiness.StageVerdict{Stage: stage.Stage, Operand: string(stage.Operand), Verdict: found})
 	}
-	a.NodeVerdict = readiness.Node(rungs)
+	a.NodeVerdict = readiness.Node(stages)
 }
 
 // checkPool reports that a ready node has the driver of another pool than its own.
@@ -158,51 +158,51 @@ func (a *Assessment) checkPool(node plan.Node) {
 }
 
 func excluded() readiness.NodeVerdict {
-	return discovered(readiness.Verdict{
+	return atDiscovered(readiness.Verdict{
 		State: readiness.Progressing, Reason: v1.ReasonExcluded,
 		Message: fmt.Sprintf("label %s is %q", labels.DeployOperands, labels.False),
 	})
 }
 
 func refused(decision operand.Decision) readiness.NodeVerdict {
-	return discovered(readiness.Verdict{State: readiness.Failed, Reason: decision.Reason, Message: decision.Message})
+	return atDiscovered(readiness.Verdict{State: readiness.Failed, Reason: decision.Reason, Message: decision.Message})
 }
 
-// discovered is the verdict on a node that gets nothing beyond its discovery.
-func discovered(verdict readiness.Verdict) readiness.NodeVerdict {
+// atDiscovered is the verdict on a node that gets nothing beyond its discovery.
+func atDiscovered(verdict readiness.Verdict) readiness.NodeVerdict {
 	return readiness.NodeVerdict{Stage: v1.StageDiscovered, Verdict: verdict}
 }
 
-// allocatable is the rung that the device plugin leads to; plugin is empty where it is kept off the node.
-func allocatable(in Input, plugin operand.Name, optedOut string) readiness.Rung {
-	rung := readiness.Rung{Stage: v1.StageAllocatable, Operand: string(plugin), Verdict: readiness.Allocatable(in.Node)}
-	if rung.Verdict.State == readiness.Ready {
-		return rung
+// allocatable is the stage that the device plugin leads to; plugin is empty where it is kept off the node.
+func allocatable(in Input, plugin operand.Name, optedOut string) readiness.StageVerdict {
+	stage := readiness.StageVerdict{Stage: v1.StageAllocatable, Operand: string(plugin), Verdict: readiness.Allocatable(in.Node)}
+	if stage.Verdict.State == readiness.Ready {
+		return stage
 	}
 	if optedOut != "" {
-		rung.Verdict.Message += "; " + optedOut
+		stage.Verdict.Message += "; " + optedOut
 	} else if container := in.Stack.mainContainer(in.Pods[plugin]); container != "" {
-		rung.Verdict.Message += ": see the log of container " + container
+		stage.Verdict.Message += ": see the log of container " + container
 	}
-	return rung
+	return stage
 }
 
-func assessRung(rung plan.Rung, in Input) readiness.Verdict {
-	pod := in.Pods[rung.Operand]
-	switch rung.Need {
+func assessStage(stage plan.Rung, in Input) readiness.Verdict {
+	pod := in.Pods[stage.Operand]
+	switch stage.Need {
 	case plan.HostProvides, plan.OptedOut:
 		return readiness.Verdict{}
 	case plan.Paused:
-		return readiness.Verdict{State: readiness.Progressing, Reason: rung.Reason, Message: rung.Message}
+		return readiness.Verdict{State: readiness.Progressing, Reason: stage.Reason, Message: stage.Message}
 	case plan.NotPossible:
 		// What runs is left alone, and may well do its work.
 		if pod == nil {
-			return readiness.Verdict{State: readiness.Failed, Reason: rung.Reason, Message: rung.Message}
+			return readiness.Verdict{State: readiness.Failed, Reason: stage.Reason, Message: stage.Message}
 		}
 	case plan.Expected:
 	}
 	if pod == nil {
-		return in.missing(rung)
+		return in.missing(stage)
 	}
 	ds := daemonSetOf(pod, in.Stack.DaemonSets)
 	if ds == nil {
@@ -213,7 +213,7 @@ func assessRung(rung plan.Rung, in Input) readiness.Verdict {
 	verdict.Outdated = verdict.Outdated && ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
 	if verdict.Outdated && verdict.State == readiness.Ready {
 		verdict.Reason = v1.ReasonUpgradePending
-		verdict.Message = fmt.Sprintf("%s is outdated: kubectl -n %s delete pod %s", rung.Operand, pod.Namespace, pod.Name)
+		verdict.Message = fmt.Sprintf("%s is outdated: kubectl -n %s delete pod %s", stage.Operand, pod.Namespace, pod.Name)
 	}
 	return verdict
 }

@@ -21,17 +21,17 @@ func TestSince(t *testing.T) {
 	hourAgo := begin.Add(-time.Hour)
 	tests := map[string]struct {
 		ready  bool
-		before assess.Standing
+		before assess.Readiness
 		want   time.Time
 	}{
 		"nothing is known of a ready node":         {ready: true, want: begin},
 		"nothing is known of a node that is not":   {want: begin},
-		"ready as before":                          {ready: true, before: assess.Standing{Ready: true, Since: hourAgo}, want: hourAgo},
-		"not ready as before":                      {before: assess.Standing{Since: hourAgo}, want: hourAgo},
-		"ready now":                                {ready: true, before: assess.Standing{Since: hourAgo}, want: begin},
-		"no longer ready":                          {before: assess.Standing{Ready: true, Since: hourAgo}, want: begin},
-		"ready as before, since an unknown time":   {ready: true, before: assess.Standing{Ready: true}, want: begin},
-		"ready now, and not since an unknown time": {ready: true, before: assess.Standing{}, want: begin},
+		"ready as before":                          {ready: true, before: assess.Readiness{Ready: true, Since: hourAgo}, want: hourAgo},
+		"not ready as before":                      {before: assess.Readiness{Since: hourAgo}, want: hourAgo},
+		"ready now":                                {ready: true, before: assess.Readiness{Since: hourAgo}, want: begin},
+		"no longer ready":                          {before: assess.Readiness{Ready: true, Since: hourAgo}, want: begin},
+		"ready as before, since an unknown time":   {ready: true, before: assess.Readiness{Ready: true}, want: begin},
+		"ready now, and not since an unknown time": {ready: true, before: assess.Readiness{}, want: begin},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -43,12 +43,12 @@ func TestSince(t *testing.T) {
 					ObjectMeta: metav1.ObjectMeta{Name: "a"},
 					Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}},
 				},
-				Before: test.before, Now: begin,
+				Previous: test.before, Now: begin,
 			})
 			g.Expect(got.Ready()).To(Equal(test.ready))
 			g.Expect(got.Since).To(Equal(test.want))
 			g.Expect(got.At).To(Equal(begin))
-			g.Expect(got.Standing()).To(Equal(assess.Standing{Ready: test.ready, Since: test.want}))
+			g.Expect(got.Readiness()).To(Equal(assess.Readiness{Ready: test.ready, Since: test.want}))
 		})
 	}
 }

@@ -16,7 +16,7 @@ func (a *Assessment) Condition(node string) corev1.NodeCondition {
 	switch {
 	case !a.Ready():
 		condition.Status, condition.Reason = corev1.ConditionFalse, a.Reason
-		condition.Message = Sentence(a.Cause(node), a.Detail)
+		condition.Message = WithDetail(a.Cause(node), a.Detail)
 	case a.Outdated, a.Reason == v1.ReasonDiscoveryLabelsMissing:
 		condition.Reason = a.Reason
 		condition.Message = fmt.Sprintf("%s: GPUs can be used; %s", node, a.Message)
@@ -35,15 +35,15 @@ func (a *Assessment) Cause(node string) string {
 	return fmt.Sprintf("%s: stage %s%s: %s", node, a.Stage, by, a.Message)
 }
 
-// Covers reports whether a message that was written need not be replaced by this one, which begins with the cause and
+// MessageUpToDate reports whether a message that was written need not be replaced by this one, which begins with the cause and
 // may go on with a detail. The detail may change with each attempt of a container, or be missing after one; that is
 // not worth a write while the cause is the same. The first detail is.
-func Covers(before, cause, message string) bool {
+func MessageUpToDate(before, cause, message string) bool {
 	return before == message || strings.HasPrefix(before, cause+": ")
 }
 
-// Sentence joins a message and its detail, either of which may be empty.
-func Sentence(message, detail string) string { return strings.TrimSuffix(message+": "+detail, ": ") }
+// WithDetail joins a message and its detail, either of which may be empty.
+func WithDetail(message, detail string) string { return strings.TrimSuffix(message+": "+detail, ": ") }
 
 // GPUReadyCondition returns the condition nvidia.com/GPUReady of a node, nil if it has none.
 func GPUReadyCondition(node *corev1.Node) *corev1.NodeCondition {

@@ -22,8 +22,8 @@ func TestCovers(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := assess.Covers(test.before, test.cause, test.message); got != test.want {
-				t.Errorf("Covers(%q, %q, %q) = %t", test.before, test.cause, test.message, got)
+			if got := assess.MessageUpToDate(test.before, test.cause, test.message); got != test.want {
+				t.Errorf("MessageUpToDate(%q, %q, %q) = %t", test.before, test.cause, test.message, got)
 			}
 		})
 	}

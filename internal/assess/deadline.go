@@ -16,14 +16,14 @@ import (
 // operands beside the ladder where it is. The time counts from the assessment before, and from the pods.
 func (a *Assessment) checkDeadlines(in Input) {
 	since := in.Now
-	if in.Before.Ready == a.Ready() && !in.Before.Since.IsZero() {
-		since = in.Before.Since
+	if in.Previous.Ready == a.Ready() && !in.Previous.Since.IsZero() {
+		since = in.Previous.Since
 	}
 	if a.Ready() {
-		for _, rung := range in.Plan.Beside {
-			if verdict, expected := a.Operands[rung.Operand]; expected && rung.Need == plan.Expected {
-				from := times.Later(since, unready(in.Pods[rung.Operand]))
-				a.Operands[rung.Operand] = readiness.Within(in.Plan.Spec.Deadline(""), verdict, from, in.Now)
+		for _, stage := range in.Plan.Beside {
+			if verdict, expected := a.Operands[stage.Operand]; expected && stage.Need == plan.Expected {
+				from := times.Later(since, unreadySince(in.Pods[stage.Operand]))
+				a.Operands[stage.Operand] = readiness.ApplyDeadline(in.Plan.Spec.Deadline(""), verdict, from, in.Now)
 			}
 		}
 		return
@@ -31,19 +31,19 @@ func (a *Assessment) checkDeadlines(in Input) {
 	if a.Reason == v1.ReasonOperandPaused {
 		return // Whoever has paused it decides when it goes on.
 	}
-	for _, rung := range in.Plan.Rungs {
-		if pod := in.Pods[rung.Operand]; pod != nil && rung.Stage.Before(a.Stage) {
+	for _, stage := range in.Plan.Rungs {
+		if pod := in.Pods[stage.Operand]; pod != nil && stage.Stage.Before(a.Stage) {
 			since = times.Later(since, readiness.ReadySince(pod))
 		}
 	}
-	a.Verdict = readiness.Within(in.Plan.Spec.Deadline(a.Stage), a.Verdict, since, in.Now)
+	a.Verdict = readiness.ApplyDeadline(in.Plan.Spec.Deadline(a.Stage), a.Verdict, since, in.Now)
 	if name := operand.Name(a.Operand); name != "" {
 		a.Operands[name] = a.Verdict
 	}
 }
 
-// unready is since when a pod has not been ready, zero where there is none.
-func unready(pod *corev1.Pod) time.Time {
+// unreadySince is since when a pod has not been ready, zero where there is none.
+func unreadySince(pod *corev1.Pod) time.Time {
 	if pod == nil {
 		return time.Time{}
 	}

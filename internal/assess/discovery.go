@@ -21,7 +21,7 @@ func (a *Assessment) checkDiscovery(in Input) {
 	if err != nil || in.Plan.Missing == "" {
 		return
 	}
-	says := fmt.Sprintf("%s since %s; %s", in.Plan.Missing, since.UTC().Format(time.RFC3339), outlook(in.Plan, in.Node, since))
+	says := fmt.Sprintf("%s since %s; %s", in.Plan.Missing, since.UTC().Format(time.RFC3339), plannedRemoval(in.Plan, in.Node, since))
 	switch {
 	case a.State == readiness.Failed || a.Reason == v1.ReasonNodeNotReady:
 		// What follows the message may change with each attempt, and this does not.
@@ -40,8 +40,8 @@ func (a *Assessment) checkDiscovery(in Input) {
 	a.Reason, a.Message = v1.ReasonDiscoveryLabelsMissing, strings.TrimSuffix(says+"; "+a.Message, "; ")
 }
 
-// outlook tells what happens if the labels stay away.
-func outlook(node plan.Node, object *corev1.Node, since time.Time) string {
+// plannedRemoval tells what happens if the labels stay away.
+func plannedRemoval(node plan.Node, object *corev1.Node, since time.Time) string {
 	grace := node.Spec.NodeDiscovery.GracePeriod.Duration
 	if node.Facts.MissingLabels() == "" {
 		return "the operand goes at " + since.Add(grace).UTC().Format(time.RFC3339)

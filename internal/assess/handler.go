@@ -10,23 +10,23 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// awaitHandler holds the stage Toolkit back where the toolkit is ready, as far as it has a probe, and the container
+// checkRuntimeHandler holds the stage Toolkit back where the toolkit is ready, as far as it has a probe, and the container
 // runtime makes no pods that need its handler. So a toolkit that hangs is told itself, rather than the operand
 // that cannot start for it. Where the runtime has made such a pod since the toolkit came up, the cause is another.
-func (s Stack) awaitHandler(rung plan.Rung, rungs []plan.Rung, pods Pods, verdict readiness.Verdict) readiness.Verdict {
-	toolkit := pods[rung.Operand]
-	if rung.Stage != v1.StageToolkit || rung.Need != plan.Expected || toolkit == nil || verdict.State != readiness.Ready {
+func (s Stack) checkRuntimeHandler(stage plan.Rung, stages []plan.Rung, pods Pods, verdict readiness.Verdict) readiness.Verdict {
+	toolkit := pods[stage.Operand]
+	if stage.Stage != v1.StageToolkit || stage.Need != plan.Expected || toolkit == nil || verdict.State != readiness.Ready {
 		return verdict
 	}
 	class, up := "", readiness.ReadySince(toolkit)
-	for _, above := range rungs {
+	for _, above := range stages {
 		pod := pods[above.Operand]
 		if pod == nil || pod == toolkit {
 			continue
 		}
-		if waits := readiness.AwaitsHandler(pod); waits != "" {
+		if waits := readiness.PendingRuntimeClass(pod); waits != "" {
 			class = waits
-		} else if pod.Spec.RuntimeClassName != nil && readiness.MadeSince(pod).After(up) {
+		} else if pod.Spec.RuntimeClassName != nil && readiness.SandboxReadySince(pod).After(up) {
 			return verdict
 		}
 	}

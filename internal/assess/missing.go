@@ -13,13 +13,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// missing reports why the node has no pod of a rung: another operand comes first, or what keeps the pod off.
-func (in Input) missing(rung plan.Rung) readiness.Verdict {
-	if first := in.Pods[rung.After]; rung.After != "" && in.Node.Labels[rung.Operand.DeployLabel()] == "" &&
+// missing reports why the node has no pod of a stage: another operand comes first, or what keeps the pod off.
+func (in Input) missing(stage plan.Rung) readiness.Verdict {
+	if first := in.Pods[stage.After]; stage.After != "" && in.Node.Labels[stage.Operand.DeployLabel()] == "" &&
 		(first == nil || readiness.Pod(first, "", in.Now).State != readiness.Ready) {
-		return pending(fmt.Sprintf("waits for %s", rung.After))
+		return pending(fmt.Sprintf("waits for %s", stage.After))
 	}
-	return in.Stack.missing(rung.Operand, in.Node)
+	return in.Stack.missing(stage.Operand, in.Node)
 }
 
 // missing reports why the node has no pod of an operand that it needs: a taint, what refuses the pod, or that it
@@ -32,7 +32,7 @@ func (s Stack) missing(name operand.Name, node *corev1.Node) readiness.Verdict {
 	case ds == nil:
 		return pending(fmt.Sprintf("no DaemonSet of %s selects the node yet", name))
 	}
-	verdict := readiness.Missing(ds, node)
+	verdict := readiness.MissingPod(ds, node)
 	if failure, refused := s.CreateFailures[ds.Name]; refused && verdict.Reason == v1.ReasonPodMissing {
 		return readiness.Verdict{
 			State: readiness.Failed, Reason: failure.Reason,

@@ -24,12 +24,12 @@ func DefaultDwell() Dwell {
 // the one before as long as a change for the worse has to last.
 type Report struct {
 	Assessment
-	// worse is since when the latest assessment has been worse than the reported one; zero if it is not.
-	worse time.Time
-	// recovered is when the node last became ready that had been ready before.
-	recovered time.Time
-	// wasReady: the node has been ready before, and readyBefore: so it was by the assessment before the latest.
-	wasReady, readyBefore bool
+	// worseSince is since when the latest assessment has been worse than the reported one; zero if it is not.
+	worseSince time.Time
+	// recoveredAt is when the node last became ready that had been ready before.
+	recoveredAt time.Time
+	// wasReady: the node has been ready before, and latestReady: so it was by the assessment before the latest.
+	wasReady, latestReady bool
 }
 
 // Next returns the report that follows when the node is assessed again, and after how long it may become another one by
@@ -38,20 +38,20 @@ type Report struct {
 // down twice within a minute.
 func (r Report) Next(latest Assessment, dwell Dwell) (Report, time.Duration) {
 	now := latest.At
-	next := Report{Assessment: latest, recovered: r.recovered, wasReady: r.wasReady || latest.Ready(), readyBefore: latest.Ready()}
+	next := Report{Assessment: latest, recoveredAt: r.recoveredAt, wasReady: r.wasReady || latest.Ready(), latestReady: latest.Ready()}
 	if !r.isWorse(&latest) {
 		if r.wasReady && !r.Ready() && !r.Excluded && latest.Ready() {
-			next.recovered = now
+			next.recoveredAt = now
 		}
 		return next, 0
 	}
-	since := r.worse
+	since := r.worseSince
 	if since.IsZero() {
 		since = now
 	}
-	if left := r.holds(&latest, since, dwell) - now.Sub(since); left > 0 {
+	if left := r.dwellTime(&latest, since, dwell) - now.Sub(since); left > 0 {
 		held := r
-		held.worse, held.readyBefore = since, latest.Ready()
+		held.worseSince, held.latestReady = since, latest.Ready()
 		return held, left
 	}
 	return next, 0
@@ -75,21 +75,21 @@ func (r *Report) isWorse(latest *Assessment) bool {
 	return false
 }
 
-// holds is for how long the report stays as it is before this assessment, which is worse since then.
-func (r *Report) holds(latest *Assessment, since time.Time, dwell Dwell) time.Duration {
+// dwellTime is for how long the report stays as it is before this assessment, which is worse since then.
+func (r *Report) dwellTime(latest *Assessment, since time.Time, dwell Dwell) time.Duration {
 	switch {
-	case !latest.Ready() && !r.recovered.IsZero() && since.Sub(r.recovered) < dwell.Window:
+	case !latest.Ready() && !r.recoveredAt.IsZero() && since.Sub(r.recoveredAt) < dwell.Window:
 		return dwell.Flap
-	case latest.State == readiness.Failed || r.failsAnew(latest):
+	case latest.State == readiness.Failed || r.hasNewFailure(latest):
 		return 0
-	case latest.Stage == v1.StageAllocatable && r.readyBefore:
+	case latest.Stage == v1.StageAllocatable && r.latestReady:
 		return 0
 	}
 	return dwell.Replace
 }
 
-// failsAnew reports whether an operand has failed that had not.
-func (r *Report) failsAnew(latest *Assessment) bool {
+// hasNewFailure reports whether an operand has failed that had not.
+func (r *Report) hasNewFailure(latest *Assessment) bool {
 	for name, after := range latest.Operands {
 		if after.State == readiness.Failed && r.Operands[name].State != readiness.Failed {
 			return true

@@ -206,8 +206,8 @@ func TestReasons(t *testing.T) {
 	for reason, want := range tests {
 		t.Run(reason, func(t *testing.T) {
 			g := NewWithT(t)
-			g.Expect(assess.Passes(reason)).To(Equal(want.passes))
-			g.Expect(assess.Fails(reason)).To(Equal(want.fails))
+			g.Expect(assess.IsTransient(reason)).To(Equal(want.passes))
+			g.Expect(assess.IsFailure(reason)).To(Equal(want.fails))
 		})
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// unselected is the verdict on a node that a nodeSelector of the spec keeps free of operands.
-func unselected(node plan.Node) readiness.NodeVerdict {
-	return discovered(readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonNotSelected, Message: node.Unselected})
+// notSelected is the verdict on a node that a nodeSelector of the spec keeps free of operands.
+func notSelected(node plan.Node) readiness.NodeVerdict {
+	return atDiscovered(readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonNotSelected, Message: node.Unselected})
 }
 
 // checkSelection tells of a node that is ready what a nodeSelector keeps off it, or would but for the work
@@ -27,9 +27,9 @@ func (a *Assessment) checkSelection(node plan.Node) {
 	}
 	var off []string
 	why := ""
-	for _, rung := range slices.Concat(node.Rungs, node.Beside) {
-		if rung.Reason == v1.ReasonNotSelected {
-			off, why = append(off, string(rung.Operand)), rung.Message
+	for _, stage := range slices.Concat(node.Rungs, node.Beside) {
+		if stage.Reason == v1.ReasonNotSelected {
+			off, why = append(off, string(stage.Operand)), stage.Message
 		}
 	}
 	if len(off) > 0 {

@@ -26,9 +26,9 @@ func (a *Assessment) checkTaints(in Input) {
 		State: readiness.Progressing, Reason: v1.ReasonStartupTaint, Outdated: a.Outdated,
 		// The key and the remedy come first, as a long message is cut in the policy's status.
 		Message: fmt.Sprintf("taint %s stays: name it in the chart's nodeStartup.taints, or in ownTaints of %s; "+
-			"the GPUs can be used, and the API server lets the operator take off what is named there", strings.Join(left, ", "), fence),
+			"the GPUs can be used, and the API server lets the operator take off what is named there", strings.Join(left, ", "), nodeAdmissionPolicy),
 	}}
 }
 
-// fence is the admission policy that bounds what the operator writes on nodes.
-const fence = "ValidatingAdmissionPolicy gpu-operator-operator"
+// nodeAdmissionPolicy is the admission policy that bounds what the operator writes on nodes.
+const nodeAdmissionPolicy = "ValidatingAdmissionPolicy gpu-operator-operator"

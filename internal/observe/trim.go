@@ -106,7 +106,7 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 	if class := pod.Spec.RuntimeClassName; class != nil {
 		trimmed.Spec.RuntimeClassName = share(t, *class, func() *string { return new(*class) })
 	}
-	settled := readiness.Settled(pod)
+	settled := readiness.Stable(pod)
 	for i := range pod.Status.Conditions {
 		if condition := &pod.Status.Conditions[i]; matters(condition.Type, settled) {
 			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{

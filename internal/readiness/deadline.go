@@ -7,12 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// overdue begins the message of what has passed its deadline.
-const overdue = "for more than "
+// overduePrefix begins the message of what has passed its deadline.
+const overduePrefix = "for more than "
 
-// Within judges what is on its way since this time and has a deadline, of which 0 is none: once that has
+// ApplyDeadline judges what is on its way since this time and has a deadline, of which 0 is none: once that has
 // passed, it has failed, with the same reason. Nothing follows from a time that is not known.
-func Within(deadline time.Duration, verdict Verdict, since, now time.Time) Verdict {
+func ApplyDeadline(deadline time.Duration, verdict Verdict, since, now time.Time) Verdict {
 	if verdict.State != Progressing || deadline == 0 || since.IsZero() {
 		return verdict
 	}
@@ -24,12 +24,12 @@ func Within(deadline time.Duration, verdict Verdict, since, now time.Time) Verdi
 		return verdict
 	}
 	verdict.State, verdict.Overdue = Failed, true
-	verdict.Message = overdue + short(deadline) + ": " + verdict.Message
+	verdict.Message = overduePrefix + shortDuration(deadline) + ": " + verdict.Message
 	return verdict
 }
 
-// short is 30m for 30m0s.
-func short(d time.Duration) string {
+// shortDuration is 30m for 30m0s.
+func shortDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

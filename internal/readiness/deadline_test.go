@@ -45,7 +45,7 @@ func TestWithin(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := readiness.Within(test.deadline, test.verdict, test.since, begin.Add(test.after))
+			got := readiness.ApplyDeadline(test.deadline, test.verdict, test.since, begin.Add(test.after))
 			g.Expect(got).To(Equal(test.want))
 			g.Expect(got.Overdue).To(Equal(test.verdict.State == readiness.Progressing && got.State == readiness.Failed))
 		})

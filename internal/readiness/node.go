@@ -8,7 +8,7 @@ import (
 )
 
 // Rung is one step of a node's ladder with the verdict on it.
-type Rung struct {
+type StageVerdict struct {
 	Stage   v1.Stage
 	Operand string
 	Verdict Verdict
@@ -23,15 +23,15 @@ type NodeVerdict struct {
 	Operand string
 }
 
-// Node climbs the ladder from the bottom and stops at the first rung that does not hold.
-func Node(rungs []Rung) NodeVerdict {
+// Node climbs the ladder from the bottom and stops at the first stage that does not hold.
+func Node(stages []StageVerdict) NodeVerdict {
 	verdict := NodeVerdict{Stage: v1.StageValidated}
-	for _, rung := range rungs {
-		if rung.Verdict.State != Ready {
-			return NodeVerdict{Verdict: rung.Verdict, Stage: rung.Stage, Operand: rung.Operand}
+	for _, stage := range stages {
+		if stage.Verdict.State != Ready {
+			return NodeVerdict{Verdict: stage.Verdict, Stage: stage.Stage, Operand: stage.Operand}
 		}
-		if rung.Verdict.Outdated && !verdict.Outdated {
-			verdict.Verdict, verdict.Operand = rung.Verdict, rung.Operand
+		if stage.Verdict.Outdated && !verdict.Outdated {
+			verdict.Verdict, verdict.Operand = stage.Verdict, stage.Operand
 		}
 	}
 	return verdict

@@ -75,37 +75,37 @@ func TestNodeStopsAtTheFirstRungThatDoesNotHold(t *testing.T) {
 	failing := readiness.Verdict{State: readiness.Failed, Reason: "X", Message: "x"}
 	starting := readiness.Verdict{State: readiness.Progressing, Reason: "Y", Message: "y"}
 	outdated := readiness.Verdict{Outdated: true, Reason: "UpgradePending", Message: "z"}
-	rungs := func(driver, toolkit, validator readiness.Verdict) []readiness.Rung {
-		return []readiness.Rung{
+	stages := func(driver, toolkit, validator readiness.Verdict) []readiness.StageVerdict {
+		return []readiness.StageVerdict{
 			{Stage: v1.StageDiscovered}, {Stage: v1.StageDriver, Operand: "driver", Verdict: driver},
 			{Stage: v1.StageToolkit, Operand: "toolkit", Verdict: toolkit}, {Stage: v1.StageValidated, Operand: "validator", Verdict: validator},
 		}
 	}
 	ok := readiness.Verdict{}
 	tests := map[string]struct {
-		rungs []readiness.Rung
+		stages []readiness.StageVerdict
 		want  readiness.NodeVerdict
 	}{
-		"no rungs":   {want: readiness.NodeVerdict{Stage: v1.StageValidated}},
-		"all hold":   {rungs: rungs(ok, ok, ok), want: readiness.NodeVerdict{Stage: v1.StageValidated}},
-		"one starts": {rungs: rungs(ok, starting, ok), want: readiness.NodeVerdict{Stage: v1.StageToolkit, Operand: "toolkit", Verdict: starting}},
+		"no stages":   {want: readiness.NodeVerdict{Stage: v1.StageValidated}},
+		"all hold":   {stages: stages(ok, ok, ok), want: readiness.NodeVerdict{Stage: v1.StageValidated}},
+		"one starts": {stages: stages(ok, starting, ok), want: readiness.NodeVerdict{Stage: v1.StageToolkit, Operand: "toolkit", Verdict: starting}},
 		"the lowest counts, not the worst": {
-			rungs: rungs(starting, failing, failing), want: readiness.NodeVerdict{Stage: v1.StageDriver, Operand: "driver", Verdict: starting},
+			stages: stages(starting, failing, failing), want: readiness.NodeVerdict{Stage: v1.StageDriver, Operand: "driver", Verdict: starting},
 		},
 		"outdated is ready, and told": {
-			rungs: rungs(outdated, ok, ok), want: readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "driver", Verdict: outdated},
+			stages: stages(outdated, ok, ok), want: readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "driver", Verdict: outdated},
 		},
 		"the first that is outdated is told": {
-			rungs: rungs(ok, outdated, readiness.Verdict{Outdated: true, Reason: "later"}),
+			stages: stages(ok, outdated, readiness.Verdict{Outdated: true, Reason: "later"}),
 			want:  readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "toolkit", Verdict: outdated},
 		},
 		"what does not hold comes before what is outdated": {
-			rungs: rungs(outdated, ok, failing), want: readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "validator", Verdict: failing},
+			stages: stages(outdated, ok, failing), want: readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "validator", Verdict: failing},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, readiness.Node(test.rungs)); diff != "" {
+			if diff := cmp.Diff(test.want, readiness.Node(test.stages)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -14,7 +14,7 @@ import (
 )
 
 // daemonTolerations are what the DaemonSet controller adds to all its pods.
-var daemonTolerations = tolerated(map[string]corev1.TaintEffect{
+var daemonTolerations = tolerationsFor(map[string]corev1.TaintEffect{
 	corev1.TaintNodeNotReady:       corev1.TaintEffectNoExecute,
 	corev1.TaintNodeUnreachable:    corev1.TaintEffectNoExecute,
 	corev1.TaintNodeDiskPressure:   corev1.TaintEffectNoSchedule,
@@ -24,9 +24,9 @@ var daemonTolerations = tolerated(map[string]corev1.TaintEffect{
 })
 
 // hostTolerations are what it adds to pods in the network of the host.
-var hostTolerations = tolerated(map[string]corev1.TaintEffect{corev1.TaintNodeNetworkUnavailable: corev1.TaintEffectNoSchedule})
+var hostTolerations = tolerationsFor(map[string]corev1.TaintEffect{corev1.TaintNodeNetworkUnavailable: corev1.TaintEffectNoSchedule})
 
-func tolerated(taints map[string]corev1.TaintEffect) []corev1.Toleration {
+func tolerationsFor(taints map[string]corev1.TaintEffect) []corev1.Toleration {
 	var all []corev1.Toleration
 	for key, effect := range taints {
 		all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect})
@@ -48,15 +48,15 @@ func Selects(ds *appsv1.DaemonSet, node *corev1.Node) bool {
 	return err == nil && matches
 }
 
-// Missing tells why a DaemonSet that selects the node has no pod there, as far as the node shows: by the rules
+// MissingPod tells why a DaemonSet that selects the node has no pod there, as far as the node shows: by the rules
 // of the DaemonSet controller, a taint may keep it off. That may pass by itself, as on a node that joins. The taints of a
 // node whose kubelet does not answer, or is not ready, are told as just that: nobody should tolerate them.
-func Missing(ds *appsv1.DaemonSet, node *corev1.Node) Verdict {
+func MissingPod(ds *appsv1.DaemonSet, node *corev1.Node) Verdict {
 	taints, kubelet := node.Spec.Taints, Kubelet(node)
 	if kubelet.State != Ready {
-		taints = slices.DeleteFunc(slices.Clone(taints), isOfKubelet)
+		taints = slices.DeleteFunc(slices.Clone(taints), isKubeletTaint)
 	}
-	taint, found := untolerated(&ds.Spec.Template.Spec, taints)
+	taint, found := firstUntolerated(&ds.Spec.Template.Spec, taints)
 	switch {
 	case !found && len(taints) < len(node.Spec.Taints):
 		return progressing(kubelet.Reason, fmt.Sprintf("the node gets no pod of DaemonSet %s: %s", ds.Name, kubelet.Message))
@@ -67,13 +67,13 @@ func Missing(ds *appsv1.DaemonSet, node *corev1.Node) Verdict {
 		taint.ToString(), ds.Name))
 }
 
-// isOfKubelet reports whether a taint says that the kubelet does not answer or is not ready, and keeps pods away.
-func isOfKubelet(taint corev1.Taint) bool {
+// isKubeletTaint reports whether a taint says that the kubelet does not answer or is not ready, and keeps pods away.
+func isKubeletTaint(taint corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoSchedule && (taint.Key == corev1.TaintNodeUnreachable || taint.Key == corev1.TaintNodeNotReady)
 }
 
-// untolerated is the first taint that keeps pods away and that they do not tolerate.
-func untolerated(pod *corev1.PodSpec, taints []corev1.Taint) (corev1.Taint, bool) {
+// firstUntolerated is the first taint that keeps pods away and that they do not tolerate.
+func firstUntolerated(pod *corev1.PodSpec, taints []corev1.Taint) (corev1.Taint, bool) {
 	if len(taints) == 0 {
 		return corev1.Taint{}, false
 	}

@@ -72,7 +72,7 @@ func TestMissing(t *testing.T) {
 			}
 			node := &corev1.Node{Spec: corev1.NodeSpec{Taints: test.taints}}
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: cmp.Or(test.kubelet, corev1.ConditionTrue), Reason: "KubeletNotReady"}}
-			g.Expect(readiness.Missing(ds, node)).
+			g.Expect(readiness.MissingPod(ds, node)).
 				To(Equal(readiness.Verdict{State: readiness.Progressing, Reason: reason, Message: test.want}))
 			g.Expect(ds.Spec.Template.Spec.Tolerations).To(Equal(test.tolerations), "the object of the cache stays as it is")
 		})

@@ -45,10 +45,10 @@ var waitingFailures = map[string]string{
 	"PostStartHookError":         "PostStartHookError",
 }
 
-// proving is how long a container that has failed must run before it counts as recovered. A
+// recoveryTime is how long a container that has failed must run before it counts as recovered. A
 // container without probes is ready whenever it runs, so that one in a crash loop would be ready
 // and failed by turns.
-const proving = time.Minute
+const recoveryTime = time.Minute
 
 // Pod tells whether a pod does its work at this time, and if not, which container holds it up and
 // why. templateDigest is that of the DaemonSet's present template.
@@ -66,7 +66,7 @@ func podState(pod *corev1.Pod, now time.Time) Verdict {
 		return failed(v1.ReasonContainerFailed, text.Join("the pod failed", pod.Status.Reason, pod.Status.Message))
 	}
 	if condition := podCondition(pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionTrue {
-		return unproven(pod, now)
+		return recovering(pod, now)
 	}
 	if condition := podCondition(pod, corev1.PodScheduled); condition == nil || condition.Status != corev1.ConditionTrue {
 		return unscheduled(condition)
@@ -85,39 +85,39 @@ func podFailure(pod *corev1.Pod) (Verdict, bool) {
 			continue
 		}
 		// The others have not started; what they show is from before a reboot.
-		return containerFailure(status, lastFailure(status))
+		return containerFailure(status, lastInitFailure(status))
 	}
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
-		if verdict, fails := containerFailure(status, lastEnd(status, sandboxSince(pod))); fails && !status.Ready {
+		if verdict, fails := containerFailure(status, lastTermination(status, sandboxStart(pod))); fails && !status.Ready {
 			return verdict, true
 		}
 	}
 	return Verdict{}, false
 }
 
-// unproven finds a container of a ready pod that has failed before and has not run for long since.
-func unproven(pod *corev1.Pod, now time.Time) Verdict {
+// recovering finds a container of a ready pod that has failed before and has not run for long since.
+func recovering(pod *corev1.Pod, now time.Time) Verdict {
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
 		if status.State.Running == nil {
 			continue
 		}
-		proven := status.State.Running.StartedAt.Add(proving)
-		if ended := lastEnd(status, sandboxSince(pod)); ended != nil && now.Before(proven) {
+		recovered := status.State.Running.StartedAt.Add(recoveryTime)
+		if ended := lastTermination(status, sandboxStart(pod)); ended != nil && now.Before(recovered) {
 			verdict := crashed(status, ended)
-			verdict.Until = proven
+			verdict.Until = recovered
 			return verdict
 		}
 	}
 	return Verdict{}
 }
 
-// Settled tells whether the verdict on a pod is the same without the statuses of its containers: it is ready, and
+// Stable tells whether the verdict on a pod is the same without the statuses of its containers: it is ready, and
 // none of its containers has ever ended.
-func Settled(pod *corev1.Pod) bool {
+func Stable(pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
-		if lastEnd(&pod.Status.ContainerStatuses[i], time.Time{}) != nil {
+		if lastTermination(&pod.Status.ContainerStatuses[i], time.Time{}) != nil {
 			return false
 		}
 	}
@@ -158,10 +158,10 @@ func crashed(status *corev1.ContainerStatus, ended *corev1.ContainerStateTermina
 	return verdict
 }
 
-// lastEnd is the last end of a main container, which is a failure even with exit code 0: the
+// lastTermination is the last end of a main container, which is a failure even with exit code 0: the
 // containers of a DaemonSet are to run for ever. An end before the sandbox was made is none: a reboot
 // ends every container.
-func lastEnd(status *corev1.ContainerStatus, sandbox time.Time) *corev1.ContainerStateTerminated {
+func lastTermination(status *corev1.ContainerStatus, sandbox time.Time) *corev1.ContainerStateTerminated {
 	ended := status.State.Terminated
 	if ended == nil {
 		ended = status.LastTerminationState.Terminated
@@ -172,9 +172,9 @@ func lastEnd(status *corev1.ContainerStatus, sandbox time.Time) *corev1.Containe
 	return ended
 }
 
-// sandboxSince is since when the pod has had its present sandbox, as far as its init containers show:
+// sandboxStart is since when the pod has had its present sandbox, as far as its init containers show:
 // they run once in each.
-func sandboxSince(pod *corev1.Pod) time.Time {
+func sandboxStart(pod *corev1.Pod) time.Time {
 	var since time.Time
 	for i := range pod.Status.InitContainerStatuses {
 		started := startOf(&pod.Status.InitContainerStatuses[i].State)
@@ -185,10 +185,10 @@ func sandboxSince(pod *corev1.Pod) time.Time {
 	return since
 }
 
-// AwaitsHandler is the RuntimeClass of a pod on a node whose container runtime has made nothing of it: before the
+// PendingRuntimeClass is the RuntimeClass of a pod on a node whose container runtime has made nothing of it: before the
 // handler of the class is configured, it cannot. Empty for others, and where the kubelet does not tell:
 // PodReadyToStartContainers is there from Kubernetes 1.29 on.
-func AwaitsHandler(pod *corev1.Pod) string {
+func PendingRuntimeClass(pod *corev1.Pod) string {
 	condition := podCondition(pod, corev1.PodReadyToStartContainers)
 	if pod.Spec.RuntimeClassName == nil || pod.DeletionTimestamp != nil || condition == nil || condition.Status != corev1.ConditionFalse {
 		return ""
@@ -196,9 +196,9 @@ func AwaitsHandler(pod *corev1.Pod) string {
 	return *pod.Spec.RuntimeClassName
 }
 
-// MadeSince is since when a pod has had its present sandbox. Of one that is ready, where nobody has kept that, it is
+// SandboxReadySince is since when a pod has had its present sandbox. Of one that is ready, where nobody has kept that, it is
 // since when it is ready; zero where neither is known.
-func MadeSince(pod *corev1.Pod) time.Time {
+func SandboxReadySince(pod *corev1.Pod) time.Time {
 	if condition := podCondition(pod, corev1.PodReadyToStartContainers); condition != nil && condition.Status == corev1.ConditionTrue {
 		return condition.LastTransitionTime.Time
 	}
@@ -215,8 +215,8 @@ func startOf(state *corev1.ContainerState) time.Time {
 	return time.Time{}
 }
 
-// lastFailure is the last failure of an init container.
-func lastFailure(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+// lastInitFailure is the last failure of an init container.
+func lastInitFailure(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
 		if state.Terminated != nil && state.Terminated.ExitCode != 0 {
 			return state.Terminated
@@ -234,7 +234,7 @@ func imageOf(reason string, status *corev1.ContainerStatus) string {
 }
 
 func starting(pod *corev1.Pod) Verdict {
-	if class := AwaitsHandler(pod); class != "" {
+	if class := PendingRuntimeClass(pod); class != "" {
 		return progressing(v1.ReasonStarting, "the container runtime has not made the pod yet, with RuntimeClass "+class)
 	}
 	for i := range pod.Status.InitContainerStatuses {
@@ -243,7 +243,7 @@ func starting(pod *corev1.Pod) Verdict {
 			continue
 		}
 		if strings.HasPrefix(status.Name, labels.WaitContainer) {
-			return progressing(v1.ReasonWaitingForOperand, "waits for "+waitsFor(pod, status.Name))
+			return progressing(v1.ReasonWaitingForOperand, "waits for "+awaitedOperands(pod, status.Name))
 		}
 		return progressing(v1.ReasonStarting, "container "+status.Name+" is running")
 	}
@@ -256,7 +256,7 @@ func starting(pod *corev1.Pod) Verdict {
 	return progressing(v1.ReasonStarting, "the pod is starting")
 }
 
-func waitsFor(pod *corev1.Pod, container string) string {
+func awaitedOperands(pod *corev1.Pod, container string) string {
 	for _, c := range pod.Spec.InitContainers {
 		if c.Name != container {
 			continue

@@ -247,7 +247,7 @@ func listNodes(nodes []node, before []v1.NodeStatus) []v1.NodeStatus {
 	entries, left := make([]v1.NodeStatus, 0, min(len(nodes), maxListed)), maxListedBytes
 	for i := range nodes[:min(len(nodes), maxListed)] {
 		entry := nodeStatus(nodes[i])
-		if old := known[entry.Name]; old != nil && sameCause(old, &entry) && assess.Covers(old.Message, nodes[i].Message, entry.Message) {
+		if old := known[entry.Name]; old != nil && sameCause(old, &entry) && assess.MessageUpToDate(old.Message, nodes[i].Message, entry.Message) {
 			entry.Message = old.Message
 		}
 		if left -= encodedSize(&entry); left < 0 {

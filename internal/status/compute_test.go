@@ -200,7 +200,7 @@ func (b *bed) pass() Pass {
 	}
 	for name := range b.snapshot.Undiscovered {
 		view.Undiscovered = append(view.Undiscovered, &fleet.Entry{
-			Facts: nodeinfo.Facts{Name: name}, Discovering: assess.Undiscovered(b.catalogue, b.snapshot.Pods[name], now),
+			Facts: nodeinfo.Facts{Name: name}, Discovering: assess.DiscoveryOperands(b.catalogue, b.snapshot.Pods[name], now),
 		})
 	}
 	return Pass{
@@ -216,7 +216,7 @@ func (b *bed) input(decisions *plan.Decisions, i int) assess.Input {
 		Plan: decisions.ForNode(node.Facts), Node: node.Object, Pods: b.snapshot.Pods[node.Facts.Name],
 		Stack: assess.Stack{DaemonSets: b.snapshot.DaemonSets, CreateFailures: b.createFailures}, Now: now,
 	}
-	in.Before = assess.StandingOf(assess.GPUReadyCondition(node.Object))
+	in.Previous = assess.ReadinessOf(assess.GPUReadyCondition(node.Object))
 	return in
 }
 

@@ -48,7 +48,7 @@ func countDiscovery(pass Pass, name operand.Name) onNodes {
 	}
 	for _, entry := range pass.Fleet.Undiscovered {
 		if verdict, found := entry.Discovering[name]; found && verdict.State == readiness.Failed {
-			reason := assess.Sentence(verdict.Reason, cmp.Or(verdict.Detail, verdict.Message))
+			reason := assess.WithDetail(verdict.Reason, cmp.Or(verdict.Detail, verdict.Message))
 			fares.failed = append(fares.failed, culprit{entry.Facts.Name, reason})
 		}
 	}
@@ -84,7 +84,7 @@ func sayDetail(status v1.OperandStatus, said []culprit, before []v1.OperandStatu
 	}
 	for i := range before {
 		old := &before[i]
-		if old.Name == status.Name && old.State == status.State && assess.Covers(old.Message, status.Message, message) {
+		if old.Name == status.Name && old.State == status.State && assess.MessageUpToDate(old.Message, status.Message, message) {
 			return old.Message
 		}
 	}

@@ -16,7 +16,7 @@ func setPaused(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
 	}
 	for _, kind := range []string{v1.ConditionReady, v1.ConditionError} {
 		if condition := meta.FindStatusCondition(status.Conditions, kind); condition != nil {
-			condition.Message = text.Truncate("spec.paused is true, so nothing is changed; "+assess.Sentence(condition.Reason, condition.Message), maxConditionMessage)
+			condition.Message = text.Truncate("spec.paused is true, so nothing is changed; "+assess.WithDetail(condition.Reason, condition.Message), maxConditionMessage)
 			condition.Reason = v1.ReasonPaused
 		}
 	}

@@ -173,7 +173,7 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 		}
 		condition := assess.GPUReadyCondition(node)
 		found := assess.Node(assess.Input{
-			Plan: decisions.ForNode(facts), Node: node, Pods: pods, Stack: assess.Stack{DaemonSets: daemonSets}, Before: assess.StandingOf(condition), Now: time.Now(),
+			Plan: decisions.ForNode(facts), Node: node, Pods: pods, Stack: assess.Stack{DaemonSets: daemonSets}, Previous: assess.ReadinessOf(condition), Now: time.Now(),
 		})
 		f.rows = append(f.rows, row{name: node.Name, verdict: found.NodeVerdict, condition: condition})
 	}

@@ -109,7 +109,7 @@ func (s *scope) hadFailed(before *corev1.NodeCondition) bool {
 	if before == nil || before.Status == corev1.ConditionTrue {
 		return false
 	}
-	return assess.Fails(before.Reason) || s.entry.Writes.Failed
+	return assess.IsFailure(before.Reason) || s.entry.Writes.Failed
 }
 
 // transition distinguishes a verdict that was written from others of the node.

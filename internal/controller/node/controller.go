@@ -208,5 +208,5 @@ func (r *Reconciler) everyNode() []reconcile.Request {
 func isSame(node string, condition *corev1.NodeCondition, assessment *assess.Assessment) bool {
 	wanted := assessment.Condition(node)
 	return condition.Status == wanted.Status && condition.Reason == wanted.Reason &&
-		assess.Covers(condition.Message, assessment.Cause(node), wanted.Message)
+		assess.MessageUpToDate(condition.Message, assessment.Cause(node), wanted.Message)
 }

@@ -161,7 +161,7 @@ func (s *scope) discovering(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.entry.Discovering = assess.Undiscovered(s.Catalogue, pods, s.now)
+	s.entry.Discovering = assess.DiscoveryOperands(s.Catalogue, pods, s.now)
 	return nil
 }
 
@@ -245,7 +245,7 @@ func (s *scope) assess(pods assess.Pods) {
 	s.entry.Discovering = nil
 	s.entry.NodePool, s.entry.DriverPool = planned.NodePool, cmp.Or(s.entry.Facts.Pool, planned.Pool.Name)
 	s.entry.Latest = assess.Node(assess.Input{
-		Plan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Before: s.standing(), Now: s.now,
+		Plan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.standing(), Now: s.now,
 	})
 	var wait time.Duration
 	s.entry.Report, wait = s.entry.Report.Next(s.entry.Latest, s.Timing.Dwell)
@@ -259,15 +259,15 @@ func (s *scope) assess(pods assess.Pods) {
 
 // standing is how the node was before this assessment. After a restart the condition has it, as it was reported: a time
 // that may delay what follows from it, and never hasten it.
-func (s *scope) standing() assess.Standing {
+func (s *scope) standing() assess.Readiness {
 	if s.entry.Latest.At.IsZero() {
 		condition := assess.GPUReadyCondition(s.node)
 		if condition == nil || condition.LastTransitionTime.After(s.now) {
-			return assess.Standing{}
+			return assess.Readiness{}
 		}
-		return assess.StandingOf(condition)
+		return assess.ReadinessOf(condition)
 	}
-	return s.entry.Latest.Standing()
+	return s.entry.Latest.Readiness()
 }
 
 // discoveryTime is the longest time between a node's joining and its being found to have GPUs that counts for

@@ -81,15 +81,15 @@ func TestStanding(t *testing.T) {
 	tests := map[string]struct {
 		latest     assess.Assessment
 		conditions []corev1.NodeCondition
-		want       assess.Standing
+		want       assess.Readiness
 	}{
 		"nothing is known":              {},
-		"a condition":                   {conditions: condition(corev1.ConditionFalse, time.Hour), want: assess.Standing{Since: now.Add(-time.Hour)}},
-		"a condition that is true":      {conditions: condition(corev1.ConditionTrue, time.Hour), want: assess.Standing{Ready: true, Since: now.Add(-time.Hour)}},
+		"a condition":                   {conditions: condition(corev1.ConditionFalse, time.Hour), want: assess.Readiness{Since: now.Add(-time.Hour)}},
+		"a condition that is true":      {conditions: condition(corev1.ConditionTrue, time.Hour), want: assess.Readiness{Ready: true, Since: now.Add(-time.Hour)}},
 		"a condition of a time to come": {conditions: condition(corev1.ConditionFalse, -time.Minute)},
-		"an assessment":                 {latest: failed, want: assess.Standing{Since: now.Add(-time.Minute)}},
+		"an assessment":                 {latest: failed, want: assess.Readiness{Since: now.Add(-time.Minute)}},
 		"an assessment comes before a condition": {
-			latest: failed, conditions: condition(corev1.ConditionTrue, time.Hour), want: assess.Standing{Since: now.Add(-time.Minute)},
+			latest: failed, conditions: condition(corev1.ConditionTrue, time.Hour), want: assess.Readiness{Since: now.Add(-time.Minute)},
 		},
 	}
 	for name, test := range tests {
