@@ -18,4 +18,6 @@ func IsTransient(reason string) bool { return transientReasons.Has(reason) }
 
 // IsFailure reports whether a node that is not ready for this reason has failed, rather than to need time or to be kept from
 // being ready by a person. A node that is overdue has failed too, with the reason that it had before.
-func IsFailure(reason string) bool { return !transientReasons.Has(reason) && !intendedReasons.Has(reason) }
+func IsFailure(reason string) bool {
+	return !transientReasons.Has(reason) && !intendedReasons.Has(reason)
+}

@@ -19,9 +19,9 @@ type Basis struct {
 	Policy *v1.ClusterPolicy
 	// Decisions of its spec and what that refers to, nil where there is no policy, or it is not known what it says.
 	Decisions *plan.Decisions
-	// Kept: there are no Decisions, and nodes keep what they have all the same, as their labels select pods that run on:
+	// KeepNodes: there are no Decisions, and nodes keep what they have all the same, as their labels select pods that run on:
 	// those of DaemonSets whose policy is gone, or of a policy of which it is not known what it says.
-	Kept bool
+	KeepNodes bool
 	// Stack is what the cluster has of it.
 	Stack assess.Stack
 
@@ -29,8 +29,8 @@ type Basis struct {
 	Version uint64
 	Since   time.Time
 	// selectors are the labels that the spec selects nodes by.
-	selectors map[string]bool
-	shape     map[string]shape
+	selectors   map[string]bool
+	fingerprint map[string]fingerprint
 }
 
 // Paused reports whether no node is to be written.
@@ -39,18 +39,18 @@ func (b *Basis) Paused() bool { return b.Decisions != nil && b.Decisions.Input.P
 // Selects reports whether the spec selects nodes by this label.
 func (b *Basis) Selects(label string) bool { return b.selectors[label] }
 
-// shape is what verdicts on nodes follow from in a DaemonSet: not how its pods are.
-type shape struct {
+// fingerprint is what verdicts on nodes follow from in a DaemonSet: not how its pods are.
+type fingerprint struct {
 	uid             types.UID
 	generation      int64
 	digest, operand string
 	deleted         bool
 }
 
-func shapes(daemonSets map[string]*appsv1.DaemonSet) map[string]shape {
-	found := make(map[string]shape, len(daemonSets))
+func fingerprints(daemonSets map[string]*appsv1.DaemonSet) map[string]fingerprint {
+	found := make(map[string]fingerprint, len(daemonSets))
 	for name, ds := range daemonSets {
-		found[name] = shape{
+		found[name] = fingerprint{
 			uid: ds.UID, generation: ds.Generation, digest: ds.Annotations[labels.TemplateDigest],
 			operand: ds.Labels[labels.Operand], deleted: ds.DeletionTimestamp != nil,
 		}
@@ -60,6 +60,6 @@ func shapes(daemonSets map[string]*appsv1.DaemonSet) map[string]shape {
 
 // equals reports whether nodes are assessed alike by both.
 func (b *Basis) equals(other *Basis) bool {
-	return other != nil && b.Decisions == other.Decisions && b.Kept == other.Kept && maps.Equal(b.shape, other.shape) &&
+	return other != nil && b.Decisions == other.Decisions && b.KeepNodes == other.KeepNodes && maps.Equal(b.fingerprint, other.fingerprint) &&
 		maps.Equal(b.Stack.CreateFailures, other.Stack.CreateFailures)
 }

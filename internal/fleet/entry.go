@@ -46,12 +46,12 @@ type Source struct {
 	Version string
 	// Decisions are nil in the zero Source, which is nothing's.
 	Decisions *plan.Decisions
-	// StayedAway is that of the facts, which time changes.
-	StayedAway bool
+	// SelectorLabelExpired is that of the facts, which time changes.
+	SelectorLabelExpired bool
 }
 
-// Labelled is a node whose labels are as they are to be.
-type Labelled struct {
+// LabelSource is a node whose labels are as they are to be.
+type LabelSource struct {
 	Source
 	// Running is what worked on it.
 	Running plan.Running
@@ -62,8 +62,8 @@ type Labelled struct {
 type Writes struct {
 	// Version is the resource version that the last write led to; empty for none.
 	Version string
-	// Labelled is when no label had to be changed; empty for never.
-	Labelled Labelled
+	// LabelsFrom is when no label had to be changed; empty for never.
+	LabelsFrom LabelSource
 	// After is when the next write may be tried, and Backoff the wait after the last that failed; 0 where none did.
 	After   time.Time
 	Backoff time.Duration
@@ -83,9 +83,9 @@ type Writes struct {
 // Managed reports whether the operator manages the node.
 func (e *Entry) Managed() bool { return e.Facts.Managed() }
 
-// Shown is the verdict that the policy's status aggregates: the report, or the latest stage of a node that is not ready
+// StatusAssessment is the verdict that the policy's status aggregates: the report, or the latest stage of a node that is not ready
 // in either.
-func (e *Entry) Shown() *assess.Assessment {
+func (e *Entry) StatusAssessment() *assess.Assessment {
 	if !e.Report.Ready() && !e.Latest.Ready() {
 		return &e.Latest
 	}

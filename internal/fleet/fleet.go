@@ -27,10 +27,10 @@ type Fleet struct {
 	basis    *Basis
 	// facts are counted by factsVersion, which is another one after each change of the facts of a managed node.
 	factsVersion uint64
-	// alike are the operands of the last node on which all is well, and rungs those of the last plan: most nodes have the
+	// sharedOperands are the operands of the last node on which all is well, and sharedStages those of the last plan: most nodes have the
 	// same, which are kept once.
-	alike map[operand.Name]readiness.Verdict
-	rungs []plan.Rung
+	sharedOperands map[operand.Name]readiness.Verdict
+	sharedStages   []plan.Rung
 }
 
 // New returns an empty Fleet.
@@ -56,8 +56,8 @@ func (f *Fleet) Set(entry *Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := f.entries[entry.Facts.Name]
-	f.share(entry)
-	f.count(before, entry)
+	f.shareOperands(entry)
+	f.countStarting(before, entry)
 	f.entries[entry.Facts.Name] = entry
 	sameFacts := before != nil && before.Facts.Equal(entry.Facts)
 	if !sameFacts && (entry.Managed() || before != nil && before.Managed()) {
@@ -68,15 +68,15 @@ func (f *Fleet) Set(entry *Entry) {
 	}
 }
 
-// Forget drops the entry of a node that is gone.
-func (f *Fleet) Forget(node string) {
+// Delete drops the entry of a node that is gone.
+func (f *Fleet) Delete(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before, known := f.entries[node]
 	if !known {
 		return
 	}
-	f.count(before, nil)
+	f.countStarting(before, nil)
 	delete(f.entries, node)
 	if before.Managed() {
 		f.factsVersion++
@@ -84,7 +84,7 @@ func (f *Fleet) Forget(node string) {
 	f.changed.Notify()
 }
 
-func (f *Fleet) count(before, after *Entry) {
+func (f *Fleet) countStarting(before, after *Entry) {
 	if before != nil && before.Starting() {
 		f.starting--
 	}
@@ -93,17 +93,17 @@ func (f *Fleet) count(before, after *Entry) {
 	}
 }
 
-// share has a node on which all is well keep the same map as the one before.
-func (f *Fleet) share(entry *Entry) {
+// shareOperands has a node on which all is well keep the same map as the one before.
+func (f *Fleet) shareOperands(entry *Entry) {
 	if !entry.Latest.Ready() || entry.Basis == 0 {
 		return
 	}
-	if !maps.Equal(f.alike, entry.Latest.Operands) {
-		f.alike = entry.Latest.Operands
+	if !maps.Equal(f.sharedOperands, entry.Latest.Operands) {
+		f.sharedOperands = entry.Latest.Operands
 	}
-	entry.Latest.Operands = f.alike
-	if maps.Equal(f.alike, entry.Report.Operands) {
-		entry.Report.Operands = f.alike
+	entry.Latest.Operands = f.sharedOperands
+	if maps.Equal(f.sharedOperands, entry.Report.Operands) {
+		entry.Report.Operands = f.sharedOperands
 	}
 }
 
@@ -111,16 +111,16 @@ func (f *Fleet) share(entry *Entry) {
 func (f *Fleet) Planned(from Source, node plan.Node) *Planned {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !slices.Equal(f.rungs, node.Rungs) {
-		f.rungs = node.Rungs
+	if !slices.Equal(f.sharedStages, node.Rungs) {
+		f.sharedStages = node.Rungs
 	}
-	node.Rungs = f.rungs
+	node.Rungs = f.sharedStages
 	return &Planned{From: from, Node: node}
 }
 
 // verdictDiffers reports whether a pass finds another verdict, or the same by another basis.
 func verdictDiffers(before, after *Entry) bool {
-	shown, was := after.Shown(), before.Shown()
+	shown, was := after.StatusAssessment(), before.StatusAssessment()
 	return after.Managed() && before.Basis != after.Basis || before.WriteError != after.WriteError ||
 		before.NodePool != after.NodePool || before.DriverPool != after.DriverPool ||
 		shown.Stage != was.Stage || shown.Operand != was.Operand || !sameVerdict(shown.Verdict, was.Verdict) ||
@@ -171,7 +171,7 @@ func (f *Fleet) Hydrate(entries []*Entry) {
 // Publish has all nodes assessed by another basis, unless it assesses them like the present one, and returns the one in
 // force.
 func (f *Fleet) Publish(next Basis, now time.Time) *Basis {
-	next.shape = shapes(next.Stack.DaemonSets)
+	next.fingerprint = fingerprints(next.Stack.DaemonSets)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if next.equals(f.basis) {

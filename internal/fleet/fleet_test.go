@@ -47,8 +47,8 @@ func cpuNode(name string, discovered bool) *fleet.Entry {
 	return &fleet.Entry{Facts: nodeinfo.Facts{Name: name, Discovered: discovered}, Basis: 1}
 }
 
-// quiet takes what is in the channel of events.
-func quiet(f *fleet.Fleet) {
+// drainEvents takes what is in the channel of events.
+func drainEvents(f *fleet.Fleet) {
 	select {
 	case <-f.Changed():
 	default:
@@ -146,7 +146,7 @@ func TestSetDoesNotNotifyInVain(t *testing.T) {
 			g := NewWithT(t)
 			f := fleet.New()
 			f.Set(entries[0])
-			quiet(f)
+			drainEvents(f)
 			f.Set(entries[1])
 			g.Expect(f.Changed()).NotTo(Receive())
 		})
@@ -172,10 +172,10 @@ func TestView(t *testing.T) {
 	g.Expect(view.AnyDiscovered).To(BeTrue())
 	g.Expect(view.Facts()).To(HaveExactElements(HaveField("Name", "a"), HaveField("Name", "b"), HaveField("Name", "was")))
 	g.Expect(f.Names()).To(ConsistOf("a", "b", "was", "cpu", "unknown", "other"))
-	g.Expect(view.Behind(&fleet.Basis{Version: 1})).To(Equal(1))
-	g.Expect(view.Behind(&fleet.Basis{Version: 2})).To(Equal(2))
-	g.Expect(view.Behind(&fleet.Basis{Version: 3})).To(Equal(3), "nodes without GPUs do not count")
-	f.Forget("a")
+	g.Expect(view.StaleCount(&fleet.Basis{Version: 1})).To(Equal(1))
+	g.Expect(view.StaleCount(&fleet.Basis{Version: 2})).To(Equal(2))
+	g.Expect(view.StaleCount(&fleet.Basis{Version: 3})).To(Equal(3), "nodes without GPUs do not count")
+	f.Delete("a")
 	g.Expect(view.Nodes).To(HaveLen(3), "a view is of one moment")
 }
 
@@ -202,16 +202,16 @@ func TestFactsVersion(t *testing.T) {
 			f.Set(labelled)
 		}, want: true},
 		"a node comes": {change: func(f *fleet.Fleet) { f.Set(gpuNode("c", readiness.Ready)) }, want: true},
-		"a node goes":  {change: func(f *fleet.Fleet) { f.Forget("a") }, want: true},
+		"a node goes":  {change: func(f *fleet.Fleet) { f.Delete("a") }, want: true},
 		"one node goes, and another comes": {change: func(f *fleet.Fleet) {
-			f.Forget("a")
+			f.Delete("a")
 			f.Set(gpuNode("c", readiness.Ready))
 		}, want: true},
 		"a node is no GPU node any more":        {change: func(f *fleet.Fleet) { f.Set(cpuNode("a", true)) }, want: true},
 		"a node without GPUs comes":             {change: func(f *fleet.Fleet) { f.Set(cpuNode("d", false)) }},
 		"a node without GPUs is discovered":     {change: func(f *fleet.Fleet) { f.Set(cpuNode("cpu", true)) }},
-		"a node without GPUs goes":              {change: func(f *fleet.Fleet) { f.Forget("cpu") }},
-		"an unknown node goes":                  {change: func(f *fleet.Fleet) { f.Forget("x") }},
+		"a node without GPUs goes":              {change: func(f *fleet.Fleet) { f.Delete("cpu") }},
+		"an unknown node goes":                  {change: func(f *fleet.Fleet) { f.Delete("x") }},
 		"a node without GPUs turns out to have": {change: func(f *fleet.Fleet) { f.Set(gpuNode("cpu", readiness.Progressing)) }, want: true},
 	}
 	for name, test := range tests {
@@ -234,7 +234,7 @@ func TestHydrateReplacesNothing(t *testing.T) {
 	f := fleet.New()
 	known := gpuNode("a", readiness.Progressing)
 	f.Set(known)
-	quiet(f)
+	drainEvents(f)
 	version := f.View().FactsVersion
 	fresh := &fleet.Entry{Facts: nodeinfo.Facts{Name: "b", HasGPU: true}}
 	f.Hydrate([]*fleet.Entry{{Facts: nodeinfo.Facts{Name: "a", HasGPU: true}}, fresh})
@@ -254,15 +254,15 @@ func TestForgetEmpties(t *testing.T) {
 	}
 	g.Expect(f.Starting()).To(Equal(100))
 	for i := range 100 {
-		quiet(f)
-		f.Forget(fmt.Sprint(i))
+		drainEvents(f)
+		f.Delete(fmt.Sprint(i))
 		g.Expect(f.Changed()).To(Receive())
 	}
 	g.Expect(f.Names()).To(BeEmpty())
 	g.Expect(f.Get("1")).To(BeNil())
 	g.Expect(f.Starting()).To(BeZero())
 	g.Expect(f.View().Nodes).To(BeEmpty())
-	f.Forget("1")
+	f.Delete("1")
 	g.Expect(f.Changed()).NotTo(Receive(), "it is gone already")
 }
 
@@ -276,7 +276,7 @@ func TestStartingIsCountedRight(t *testing.T) {
 			name := fmt.Sprint(random.IntN(20))
 			switch random.IntN(8) {
 			case 0:
-				f.Forget(name)
+				f.Delete(name)
 				delete(entries, name)
 			case 1:
 				hydrated := &fleet.Entry{Facts: nodeinfo.Facts{Name: name, HasGPU: true}}
@@ -337,8 +337,8 @@ func TestShown(t *testing.T) {
 	g := NewWithT(t)
 	held := gpuNode("a", readiness.Ready)
 	held.Latest = assessed(readiness.Progressing)
-	g.Expect(held.Shown().State).To(Equal(readiness.Ready))
+	g.Expect(held.StatusAssessment().State).To(Equal(readiness.Ready))
 	further := gpuNode("a", readiness.Progressing)
 	further.Latest.Stage = v1.StageToolkit
-	g.Expect(further.Shown().Stage).To(Equal(v1.StageToolkit))
+	g.Expect(further.StatusAssessment().Stage).To(Equal(v1.StageToolkit))
 }

@@ -65,8 +65,8 @@ func (v View) EachFacts() iter.Seq[*nodeinfo.Facts] {
 	}
 }
 
-// Behind is the number of managed nodes that are not assessed by this basis yet.
-func (v View) Behind(basis *Basis) int {
+// StaleCount is the number of managed nodes that are not assessed by this basis yet.
+func (v View) StaleCount(basis *Basis) int {
 	count := 0
 	for _, entry := range v.Nodes {
 		if entry.Basis != basis.Version {

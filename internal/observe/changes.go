@@ -22,7 +22,7 @@ import (
 // nvidia.com/GPUReady where it is as written reports that the operator wrote it last.
 func NodeChanges(selects func(label string) bool, written func(node string, condition *corev1.NodeCondition) bool) predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Node) bool {
-		return relabelled(before, after) || selectedAnew(selects, before, after) ||
+		return ownLabelsChanged(before, after) || selectorLabelsChanged(selects, before, after) ||
 			!reflect.DeepEqual(before.Annotations, after.Annotations) ||
 			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 			conditionsDiffer(written, before, after) ||
@@ -39,11 +39,11 @@ func conditionsDiffer(written func(string, *corev1.NodeCondition) bool, before, 
 	if own == nil || !written(after.Name, own) {
 		return true
 	}
-	return !reflect.DeepEqual(others(before.Status.Conditions), others(after.Status.Conditions))
+	return !reflect.DeepEqual(foreignConditions(before.Status.Conditions), foreignConditions(after.Status.Conditions))
 }
 
-// others are the conditions that the operator does not write.
-func others(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+// foreignConditions are the conditions that the operator does not write.
+func foreignConditions(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	var found []corev1.NodeCondition
 	for i := range conditions {
 		if string(conditions[i].Type) != labels.ConditionGPUReady {
@@ -53,12 +53,12 @@ func others(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	return found
 }
 
-// relabelled tells whether a label has changed that the operator reads or writes itself.
-func relabelled(before, after *corev1.Node) bool {
+// ownLabelsChanged tells whether a label has changed that the operator reads or writes itself.
+func ownLabelsChanged(before, after *corev1.Node) bool {
 	if maps.Equal(before.Labels, after.Labels) {
 		return false
 	}
-	if lacksOwn(before.Labels, after.Labels) || lacksOwn(after.Labels, before.Labels) {
+	if hasOtherOwnLabel(before.Labels, after.Labels) || hasOtherOwnLabel(after.Labels, before.Labels) {
 		return true
 	}
 	old, now := Facts(before), Facts(after)
@@ -66,9 +66,9 @@ func relabelled(before, after *corev1.Node) bool {
 	return !reflect.DeepEqual(old, now)
 }
 
-// lacksOwn reports whether the other labels lack one of these that is an anchor or below nvidia.com, among which are all
+// hasOtherOwnLabel reports whether the other labels lack one of these that is an anchor or below nvidia.com, among which are all
 // that the operator writes, or have another value of it.
-func lacksOwn(all, other map[string]string) bool {
+func hasOtherOwnLabel(all, other map[string]string) bool {
 	for key, value := range all {
 		if !strings.HasPrefix(key, resourcePrefix) && !strings.HasPrefix(key, labels.AnchorPrefix) {
 			continue
@@ -80,8 +80,8 @@ func lacksOwn(all, other map[string]string) bool {
 	return false
 }
 
-// selectedAnew reports whether a label has changed that the spec selects nodes by.
-func selectedAnew(selects func(string) bool, before, after *corev1.Node) bool {
+// selectorLabelsChanged reports whether a label has changed that the spec selects nodes by.
+func selectorLabelsChanged(selects func(string) bool, before, after *corev1.Node) bool {
 	if maps.Equal(before.Labels, after.Labels) {
 		return false
 	}
@@ -110,20 +110,20 @@ func PolicyChanges() predicate.Predicate {
 func PodChanges() predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Pod) bool {
 		return before.Spec.NodeName != after.Spec.NodeName ||
-			news(verdict(before), verdict(after)) ||
+			verdictChanged(currentVerdict(before), currentVerdict(after)) ||
 			templateDigest(before) != templateDigest(after) || !reflect.DeepEqual(before.Labels, after.Labels)
 	})
 }
 
-// verdict is what matters of a pod now.
-func verdict(pod *corev1.Pod) readiness.Verdict {
+// currentVerdict is what matters of a pod now.
+func currentVerdict(pod *corev1.Pod) readiness.Verdict {
 	return readiness.Pod(pod, templateDigest(pod), time.Now())
 }
 
-// news reports whether two verdicts on a pod differ, or the later one changes by time alone and the earlier did not: its
+// verdictChanged reports whether two verdicts on a pod differ, or the later one changes by time alone and the earlier did not: its
 // node has to be assessed again then. That a container which has failed has been started once more is no news beside
 // that: the next assessment finds until when it has to run.
-func news(before, after readiness.Verdict) bool {
+func verdictChanged(before, after readiness.Verdict) bool {
 	if before.Until.IsZero() && !after.Until.IsZero() {
 		return true
 	}

@@ -24,19 +24,19 @@ import (
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=events,verbs=list
 
 const (
-	// firstLook is how long a DaemonSet must lack pods before somebody asks why: its controller takes some
+	// firstCheck is how long a DaemonSet must lack pods before somebody asks why: its controller takes some
 	// seconds where many nodes come together.
-	firstLook = 5 * time.Second
-	// firstLookPer100 comes on top for each hundred nodes, up to longestFirst in all: with the nodes it takes longer
+	firstCheck = 5 * time.Second
+	// firstCheckPer100 comes on top for each hundred nodes, up to maxFirstCheck in all: with the nodes it takes longer
 	// until the controller has made some more, and to list Events costs the API server more.
-	firstLookPer100, longestFirst = 2 * time.Second, 30 * time.Second
-	// lastLook bounds the pauses between two looks, which double.
-	lastLook = time.Hour
+	firstCheckPer100, maxFirstCheck = 2 * time.Second, 30 * time.Second
+	// maxInterval bounds the pauses between two looks, which double.
+	maxInterval = time.Hour
 	// staleAfter is how old the last attempt of the DaemonSet controller may be. It tries again after 17
 	// minutes at most.
 	staleAfter = 20 * time.Minute
-	// mostEvents is how many Events are read at once.
-	mostEvents = 200
+	// maxEvents is how many Events are read at once.
+	maxEvents = 200
 )
 
 // failedCreate is the reason of the Events that tell of a pod that could not be created.
@@ -50,13 +50,13 @@ type CreateFailures struct {
 	clock     clock.PassiveClock
 
 	// mutex guards what follows.
-	mutex sync.Mutex
-	lacks map[types.UID]*lack
-	found map[string]assess.CreateFailure
+	mutex     sync.Mutex
+	shortages map[types.UID]*shortage
+	found     map[string]assess.CreateFailure
 }
 
-// lack is of a DaemonSet that has fewer pods than it should have.
-type lack struct {
+// shortage is of a DaemonSet that has fewer pods than it should have.
+type shortage struct {
 	pods int32
 	// next is when to look, and pause how long after that again.
 	next  time.Time
@@ -65,7 +65,7 @@ type lack struct {
 
 // NewCreateFailures makes one that reads Events from the API server, not from a cache.
 func NewCreateFailures(live client.Reader, namespace string, clk clock.PassiveClock) *CreateFailures {
-	return &CreateFailures{live: live, namespace: namespace, clock: clk, lacks: map[types.UID]*lack{}, found: map[string]assess.CreateFailure{}}
+	return &CreateFailures{live: live, namespace: namespace, clock: clk, shortages: map[types.UID]*shortage{}, found: map[string]assess.CreateFailure{}}
 }
 
 // Found are the failures known so far, by the name of the DaemonSet.
@@ -75,22 +75,22 @@ func (c *CreateFailures) Found() map[string]assess.CreateFailure {
 	return c.found
 }
 
-// Look asks for the Events of DaemonSets that have lacked pods for some seconds, in one call for all of them,
-// and tells after how long to look again; zero where none lacks any.
-func (c *CreateFailures) Look(ctx context.Context, daemonSets map[string]*appsv1.DaemonSet) (time.Duration, error) {
+// Refresh asks for the Events of DaemonSets that have lacked pods for some seconds, in one call for all of them,
+// and tells after how long to look again; zero where none shortages any.
+func (c *CreateFailures) Refresh(ctx context.Context, daemonSets map[string]*appsv1.DaemonSet) (time.Duration, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	now := c.clock.Now()
-	lacking, due := c.lacking(daemonSets, now)
+	short, due := c.short(daemonSets, now)
 	found := maps.Clone(c.found)
-	maps.DeleteFunc(found, func(name string, _ assess.CreateFailure) bool { return lacking[name] == nil })
+	maps.DeleteFunc(found, func(name string, _ assess.CreateFailure) bool { return short[name] == nil })
 	var err error
 	if due {
-		err = c.read(ctx, lacking, found, now)
+		err = c.read(ctx, short, found, now)
 	}
 	c.found = found
 	var wait time.Duration
-	for _, l := range c.lacks {
+	for _, l := range c.shortages {
 		if left := l.next.Sub(now); wait == 0 || left < wait {
 			wait = left
 		}
@@ -98,35 +98,35 @@ func (c *CreateFailures) Look(ctx context.Context, daemonSets map[string]*appsv1
 	return wait, err
 }
 
-// lacking are the DaemonSets that lack pods, by name, and whether it is time to look at one of them.
-func (c *CreateFailures) lacking(daemonSets map[string]*appsv1.DaemonSet, now time.Time) (lacking map[string]*appsv1.DaemonSet, due bool) {
-	lacking, lacks := map[string]*appsv1.DaemonSet{}, map[types.UID]*lack{}
+// short are the DaemonSets that lack pods, by name, and whether it is time to look at one of them.
+func (c *CreateFailures) short(daemonSets map[string]*appsv1.DaemonSet, now time.Time) (short map[string]*appsv1.DaemonSet, due bool) {
+	short, shortages := map[string]*appsv1.DaemonSet{}, map[types.UID]*shortage{}
 	for name, ds := range daemonSets {
 		missing := ds.Status.DesiredNumberScheduled - ds.Status.CurrentNumberScheduled
 		if missing <= 0 || ds.Status.ObservedGeneration < ds.Generation || ds.DeletionTimestamp != nil {
 			continue
 		}
-		known := c.lacks[ds.UID]
+		known := c.shortages[ds.UID]
 		if known == nil || known.pods != missing {
-			first := min(firstLook+time.Duration(ds.Status.DesiredNumberScheduled/100)*firstLookPer100, longestFirst)
-			known = &lack{pods: missing, next: now.Add(first), pause: first}
+			first := min(firstCheck+time.Duration(ds.Status.DesiredNumberScheduled/100)*firstCheckPer100, maxFirstCheck)
+			known = &shortage{pods: missing, next: now.Add(first), pause: first}
 		}
-		lacking[name], lacks[ds.UID] = ds, known
+		short[name], shortages[ds.UID] = ds, known
 		due = due || !now.Before(known.next)
 	}
-	c.lacks = lacks
-	return lacking, due
+	c.shortages = shortages
+	return short, due
 }
 
 // read asks the API server and notes what it says of the DaemonSets that are due.
-func (c *CreateFailures) read(ctx context.Context, lacking map[string]*appsv1.DaemonSet, found map[string]assess.CreateFailure, now time.Time) error {
-	newest, err := c.newest(ctx, now)
-	for name, ds := range lacking {
-		l := c.lacks[ds.UID]
+func (c *CreateFailures) read(ctx context.Context, short map[string]*appsv1.DaemonSet, found map[string]assess.CreateFailure, now time.Time) error {
+	newest, err := c.newestEvents(ctx, now)
+	for name, ds := range short {
+		l := c.shortages[ds.UID]
 		if now.Before(l.next) {
 			continue
 		}
-		l.pause = min(2*l.pause, lastLook)
+		l.pause = min(2*l.pause, maxInterval)
 		l.next = now.Add(l.pause)
 		if err != nil {
 			continue
@@ -139,10 +139,10 @@ func (c *CreateFailures) read(ctx context.Context, lacking map[string]*appsv1.Da
 	return err
 }
 
-// newest is the last Event of each DaemonSet that tells of a pod that could not be created of late.
-func (c *CreateFailures) newest(ctx context.Context, now time.Time) (map[types.UID]*corev1.Event, error) {
+// newestEvents is the last Event of each DaemonSet that tells of a pod that could not be created of late.
+func (c *CreateFailures) newestEvents(ctx context.Context, now time.Time) (map[types.UID]*corev1.Event, error) {
 	events := &corev1.EventList{}
-	err := c.live.List(ctx, events, client.InNamespace(c.namespace), client.Limit(mostEvents),
+	err := c.live.List(ctx, events, client.InNamespace(c.namespace), client.Limit(maxEvents),
 		client.MatchingFields{"involvedObject.kind": "DaemonSet", "reason": failedCreate})
 	if err != nil {
 		return nil, fmt.Errorf("listing Events of DaemonSets: %w", err)
@@ -170,11 +170,11 @@ func lastSeen(event *corev1.Event) time.Time {
 	return last
 }
 
-// attempt begins what the DaemonSet controller says: the name of the pod is another one each time.
-var attempt = regexp.MustCompile(`^(\(combined from similar events\): )?Error creating: (pods "[^"]*" is forbidden: )?`)
+// eventPrefix begins what the DaemonSet controller says: the name of the pod is another one each time.
+var eventPrefix = regexp.MustCompile(`^(\(combined from similar events\): )?Error creating: (pods "[^"]*" is forbidden: )?`)
 
-// refusals tell by the API server's words who refuses a pod.
-var refusals = []struct{ words, reason string }{
+// denials tell by the API server's words who refuses a pod.
+var denials = []struct{ substring, reason string }{
 	{"exceeded quota", v1.ReasonQuotaExceeded},
 	{"failed quota", v1.ReasonQuotaExceeded},
 	{"violates PodSecurity", v1.ReasonPodSecurityDenied},
@@ -184,10 +184,10 @@ var refusals = []struct{ words, reason string }{
 }
 
 func createFailure(message string) assess.CreateFailure {
-	failure := assess.CreateFailure{Reason: v1.ReasonFailedCreate, Message: attempt.ReplaceAllString(message, "")}
-	for _, refusal := range refusals {
-		if strings.Contains(message, refusal.words) {
-			failure.Reason = refusal.reason
+	failure := assess.CreateFailure{Reason: v1.ReasonFailedCreate, Message: eventPrefix.ReplaceAllString(message, "")}
+	for _, denial := range denials {
+		if strings.Contains(message, denial.substring) {
+			failure.Reason = denial.reason
 			break
 		}
 	}

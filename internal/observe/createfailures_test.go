@@ -19,108 +19,108 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// watchtower looks for failures at an API server whose Events the test writes.
-type watchtower struct {
+// failuresEnv looks for failures at an API server whose Events the test writes.
+type failuresEnv struct {
 	*WithT
-	t        *testing.T
-	clock    *clocktesting.FakePassiveClock
-	server   client.Client
-	lists    int
-	refuses  error
-	failures *observe.CreateFailures
+	t         *testing.T
+	clock     *clocktesting.FakePassiveClock
+	server    client.Client
+	lists     int
+	listError error
+	failures  *observe.CreateFailures
 }
 
-func newWatchtower(t *testing.T) *watchtower {
+func newFailuresEnv(t *testing.T) *failuresEnv {
 	t.Helper()
-	w := &watchtower{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))}
+	e := &failuresEnv{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))}
 	field := func(read func(*corev1.Event) string) client.IndexerFunc {
 		return func(object client.Object) []string {
 			event, _ := object.(*corev1.Event)
 			return []string{read(event)}
 		}
 	}
-	w.server = fake.NewClientBuilder().
+	e.server = fake.NewClientBuilder().
 		WithIndex(&corev1.Event{}, "involvedObject.kind", field(func(e *corev1.Event) string { return e.InvolvedObject.Kind })).
 		WithIndex(&corev1.Event{}, "reason", field(func(e *corev1.Event) string { return e.Reason })).
 		WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			w.lists++
-			if w.refuses != nil {
-				return w.refuses
+			e.lists++
+			if e.listError != nil {
+				return e.listError
 			}
 			return c.List(ctx, list, options...)
 		}}).Build()
-	w.failures = observe.NewCreateFailures(w.server, "gpu-operator", w.clock)
-	return w
+	e.failures = observe.NewCreateFailures(e.server, "gpu-operator", e.clock)
+	return e
 }
 
-func (w *watchtower) after(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+func (e *failuresEnv) after(d time.Duration) { e.clock.SetTime(e.clock.Now().Add(d)) }
 
-// says has the DaemonSet controller write an Event.
-func (w *watchtower) says(name, message string, change ...func(*corev1.Event)) {
-	w.t.Helper()
+// createEvent makes the DaemonSet controller write an Event.
+func (e *failuresEnv) createEvent(name, message string, change ...func(*corev1.Event)) {
+	e.t.Helper()
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Name: name}, Reason: "FailedCreate", Message: message,
-		InvolvedObject: corev1.ObjectReference{Kind: "DaemonSet", Name: "driver", UID: "1"}, LastTimestamp: metav1.NewTime(w.clock.Now()),
+		InvolvedObject: corev1.ObjectReference{Kind: "DaemonSet", Name: "driver", UID: "1"}, LastTimestamp: metav1.NewTime(e.clock.Now()),
 	}
 	for _, c := range change {
 		c(event)
 	}
-	w.Expect(w.server.Create(w.t.Context(), event)).To(Succeed())
+	e.Expect(e.server.Create(e.t.Context(), event)).To(Succeed())
 }
 
-// look looks at one DaemonSet that has so many of ten pods.
-func (w *watchtower) look(pods int32, change ...func(*appsv1.DaemonSet)) (time.Duration, error) {
+// refresh checks at one DaemonSet that has so many of ten pods.
+func (e *failuresEnv) refresh(pods int32, change ...func(*appsv1.DaemonSet)) (time.Duration, error) {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "driver", UID: "1"}}
 	ds.Status.DesiredNumberScheduled, ds.Status.CurrentNumberScheduled = 10, pods
 	for _, c := range change {
 		c(ds)
 	}
-	return w.failures.Look(w.t.Context(), map[string]*appsv1.DaemonSet{"driver": ds})
+	return e.failures.Refresh(e.t.Context(), map[string]*appsv1.DaemonSet{"driver": ds})
 }
 
 func TestCreateFailuresAreLookedForSeldom(t *testing.T) {
-	w := newWatchtower(t)
-	w.says("a", `Error creating: pods "driver-x7k2p" is forbidden: exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9`)
-	w.Expect(w.look(10)).To(BeZero())
-	w.after(time.Hour)
-	w.Expect(w.look(10)).To(BeZero(), "nothing is missing, so nobody asks")
-	w.Expect(w.lists).To(BeZero())
+	e := newFailuresEnv(t)
+	e.createEvent("a", `Error creating: pods "driver-x7k2p" is forbidden: exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9`)
+	e.Expect(e.refresh(10)).To(BeZero())
+	e.after(time.Hour)
+	e.Expect(e.refresh(10)).To(BeZero(), "nothing is missing, so nobody asks")
+	e.Expect(e.lists).To(BeZero())
 
-	w.says("b", `Error creating: pods "driver-9m4cd" is forbidden: exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9`)
-	w.Expect(w.look(9)).To(Equal(5 * time.Second))
-	w.after(4 * time.Second)
-	w.Expect(w.look(9)).To(Equal(time.Second))
-	w.Expect(w.lists).To(BeZero(), "its controller gets some seconds")
-	w.Expect(w.failures.Found()).To(BeEmpty())
-	w.after(time.Second)
-	w.Expect(w.look(9)).To(Equal(10 * time.Second))
-	w.Expect(w.failures.Found()).To(Equal(map[string]assess.CreateFailure{"driver": {
+	e.createEvent("b", `Error creating: pods "driver-9m4cd" is forbidden: exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9`)
+	e.Expect(e.refresh(9)).To(Equal(5 * time.Second))
+	e.after(4 * time.Second)
+	e.Expect(e.refresh(9)).To(Equal(time.Second))
+	e.Expect(e.lists).To(BeZero(), "its controller gets some seconds")
+	e.Expect(e.failures.Found()).To(BeEmpty())
+	e.after(time.Second)
+	e.Expect(e.refresh(9)).To(Equal(10 * time.Second))
+	e.Expect(e.failures.Found()).To(Equal(map[string]assess.CreateFailure{"driver": {
 		Reason: "QuotaExceeded", Message: "exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9",
 	}}))
 
 	var pauses []time.Duration
 	for range 12 {
-		wait, err := w.look(9)
-		w.Expect(err).NotTo(HaveOccurred())
+		wait, err := e.refresh(9)
+		e.Expect(err).NotTo(HaveOccurred())
 		pauses = append(pauses, wait)
-		w.after(wait)
+		e.after(wait)
 	}
-	w.Expect(w.lists).To(Equal(12))
-	w.Expect(pauses[9:]).To(HaveEach(time.Hour), "at rest one list an hour")
+	e.Expect(e.lists).To(Equal(12))
+	e.Expect(pauses[9:]).To(HaveEach(time.Hour), "at rest one list an hour")
 
-	w.Expect(w.look(10)).To(BeZero())
-	w.Expect(w.failures.Found()).To(BeEmpty(), "it has its pod now")
+	e.Expect(e.refresh(10)).To(BeZero())
+	e.Expect(e.failures.Found()).To(BeEmpty(), "it has its pod now")
 }
 
 func TestCreateFailuresStartAnewWithEachLack(t *testing.T) {
-	w := newWatchtower(t)
-	w.Expect(w.look(9)).To(Equal(5 * time.Second))
-	w.after(time.Minute)
-	w.Expect(w.look(9)).To(Equal(10 * time.Second))
-	w.Expect(w.look(5)).To(Equal(5*time.Second), "more nodes have come")
-	w.Expect(w.look(5, func(ds *appsv1.DaemonSet) { ds.Generation = 2 })).To(BeZero(), "its status is of the old generation")
-	w.Expect(w.look(5, func(ds *appsv1.DaemonSet) { ds.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} })).To(BeZero())
-	w.Expect(w.lists).To(Equal(1))
+	e := newFailuresEnv(t)
+	e.Expect(e.refresh(9)).To(Equal(5 * time.Second))
+	e.after(time.Minute)
+	e.Expect(e.refresh(9)).To(Equal(10 * time.Second))
+	e.Expect(e.refresh(5)).To(Equal(5*time.Second), "more nodes have come")
+	e.Expect(e.refresh(5, func(ds *appsv1.DaemonSet) { ds.Generation = 2 })).To(BeZero(), "its status is of the old generation")
+	e.Expect(e.refresh(5, func(ds *appsv1.DaemonSet) { ds.DeletionTimestamp = &metav1.Time{Time: e.clock.Now()} })).To(BeZero())
+	e.Expect(e.lists).To(Equal(1))
 }
 
 // Where a thousand pods are to be made, some of them are missing for a while though nothing is wrong.
@@ -128,22 +128,22 @@ func TestCreateFailuresOfManyAreLookedForLater(t *testing.T) {
 	for nodes, want := range map[int32]time.Duration{
 		99: 5 * time.Second, 100: 7 * time.Second, 1000: 25 * time.Second, 5000: 30 * time.Second,
 	} {
-		w := newWatchtower(t)
+		e := newFailuresEnv(t)
 		many := func(ds *appsv1.DaemonSet) { ds.Status.DesiredNumberScheduled = nodes }
-		w.Expect(w.look(nodes-1, many)).To(Equal(want), "%d nodes", nodes)
+		e.Expect(e.refresh(nodes-1, many)).To(Equal(want), "%d nodes", nodes)
 	}
 }
 
 func TestCreateFailuresThatCannotBeRead(t *testing.T) {
-	w := newWatchtower(t)
-	w.refuses = errors.New("events is forbidden")
-	_, err := w.look(9)
-	w.Expect(err).NotTo(HaveOccurred())
-	w.after(5 * time.Second)
-	wait, err := w.look(9)
-	w.Expect(err).To(MatchError("listing Events of DaemonSets: events is forbidden"))
-	w.Expect(wait).To(Equal(10*time.Second), "it is not asked again at once")
-	w.Expect(w.failures.Found()).To(BeEmpty())
+	e := newFailuresEnv(t)
+	e.listError = errors.New("events is forbidden")
+	_, err := e.refresh(9)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.after(5 * time.Second)
+	wait, err := e.refresh(9)
+	e.Expect(err).To(MatchError("listing Events of DaemonSets: events is forbidden"))
+	e.Expect(wait).To(Equal(10*time.Second), "it is not asked again at once")
+	e.Expect(e.failures.Found()).To(BeEmpty())
 }
 
 // TestCreateFailureReasons has messages as API servers write them.
@@ -193,22 +193,22 @@ func TestCreateFailureReasons(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWatchtower(t)
-			w.says("before", "Error creating: an older cause", old)
+			e := newFailuresEnv(t)
+			e.createEvent("before", "Error creating: an older cause", old)
 			if test.change == nil {
 				test.change = func(*corev1.Event) {}
 			}
-			w.says("now", test.message, test.change)
-			_, err := w.look(9)
-			w.Expect(err).NotTo(HaveOccurred())
-			w.after(5 * time.Second)
-			_, err = w.look(9)
-			w.Expect(err).NotTo(HaveOccurred())
+			e.createEvent("now", test.message, test.change)
+			_, err := e.refresh(9)
+			e.Expect(err).NotTo(HaveOccurred())
+			e.after(5 * time.Second)
+			_, err = e.refresh(9)
+			e.Expect(err).NotTo(HaveOccurred())
 			if test.want.Reason == "" {
-				w.Expect(w.failures.Found()).To(BeEmpty())
+				e.Expect(e.failures.Found()).To(BeEmpty())
 				return
 			}
-			w.Expect(w.failures.Found()).To(HaveKeyWithValue("driver", test.want))
+			e.Expect(e.failures.Found()).To(HaveKeyWithValue("driver", test.want))
 		})
 	}
 }

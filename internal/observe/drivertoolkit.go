@@ -58,7 +58,7 @@ func (d *DriverToolkit) Events() <-chan event.GenericEvent { return d.changed.Ev
 // Images are the images of the driver toolkit by release of Red Hat CoreOS, and nil if the cluster has no such
 // ImageStream or does not serve its API. The first call starts to watch it.
 func (d *DriverToolkit) Images(ctx context.Context) (map[string]string, error) {
-	state, err := d.Follow(ctx)
+	state, err := d.EnsureWatch(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("watching ImageStream %s: %w", labels.DriverToolkitStream, err)
 	}
@@ -80,9 +80,9 @@ func (d *DriverToolkit) Images(ctx context.Context) (map[string]string, error) {
 	return DriverToolkitImages(stream), nil
 }
 
-// Forget ends the watch.
-func (d *DriverToolkit) Forget(ctx context.Context) error {
-	if err := d.Watch.Forget(ctx); err != nil {
+// StopWatch ends the watch.
+func (d *DriverToolkit) StopWatch(ctx context.Context) error {
+	if err := d.Watch.StopWatch(ctx); err != nil {
 		return fmt.Errorf("ending the watch of ImageStream %s: %w", labels.DriverToolkitStream, err)
 	}
 	return nil

@@ -33,8 +33,8 @@ type streamServer struct {
 	gone    bool
 	lists   int
 	refused []string
-	// silent holds back every answer until it is closed.
-	silent  chan struct{}
+	// blocked holds back every answer until it is closed.
+	blocked chan struct{}
 	changed chan struct{}
 }
 
@@ -60,9 +60,9 @@ func (s *streamServer) object() map[string]any {
 }
 
 func (s *streamServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if s.silent != nil {
+	if s.blocked != nil {
 		select {
-		case <-s.silent:
+		case <-s.blocked:
 		case <-r.Context().Done():
 			return
 		}
@@ -124,8 +124,8 @@ func dockerTag(name, image string) map[string]any {
 	return map[string]any{"name": name, "importPolicy": map[string]any{}, "from": map[string]any{"kind": "DockerImage", "name": image}}
 }
 
-// toolkitBed is a DriverToolkit before such a server.
-type toolkitBed struct {
+// toolkitEnv is a DriverToolkit before such a server.
+type toolkitEnv struct {
 	*WithT
 	server  *streamServer
 	mapper  *meta.DefaultRESTMapper
@@ -134,98 +134,98 @@ type toolkitBed struct {
 	events  <-chan event.GenericEvent
 }
 
-func newToolkitBed(t *testing.T, server *streamServer) toolkitBed {
+func newToolkitEnv(t *testing.T, server *streamServer) toolkitEnv {
 	t.Helper()
-	b := toolkitBed{WithT: NewWithT(t), server: server, mapper: meta.NewDefaultRESTMapper(nil), clock: testclock.NewFakeClock(time.Now())}
+	e := toolkitEnv{WithT: NewWithT(t), server: server, mapper: meta.NewDefaultRESTMapper(nil), clock: testclock.NewFakeClock(time.Now())}
 	server.changed = make(chan struct{})
 	listener := httptest.NewServer(server)
-	images, err := observe.DriverToolkitCache(&rest.Config{Host: listener.URL}, cache.Options{HTTPClient: listener.Client(), Mapper: b.mapper})
-	b.Expect(err).NotTo(HaveOccurred())
-	b.toolkit = observe.NewDriverToolkit(images, b.mapper, b.clock)
-	b.events = b.toolkit.Events()
+	images, err := observe.DriverToolkitCache(&rest.Config{Host: listener.URL}, cache.Options{HTTPClient: listener.Client(), Mapper: e.mapper})
+	e.Expect(err).NotTo(HaveOccurred())
+	e.toolkit = observe.NewDriverToolkit(images, e.mapper, e.clock)
+	e.events = e.toolkit.Events()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() { done <- images.Start(ctx) }()
-	go func() { done <- b.toolkit.Start(ctx) }()
+	go func() { done <- e.toolkit.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		b.Expect(<-done).To(Succeed())
-		b.Expect(<-done).To(Succeed())
+		e.Expect(<-done).To(Succeed())
+		e.Expect(<-done).To(Succeed())
 		listener.CloseClientConnections()
 		listener.Close()
-		b.Expect(server.refused).To(BeEmpty(), "nothing but the one object may be read")
+		e.Expect(server.refused).To(BeEmpty(), "nothing but the one object may be read")
 	})
-	return b
+	return e
 }
 
-func (b toolkitBed) serve() { b.mapper.Add(imageStreams, meta.RESTScopeNamespace) }
+func (e toolkitEnv) serve() { e.mapper.Add(imageStreams, meta.RESTScopeNamespace) }
 
 // images are what is read now; calls that fail are failures of the test.
-func (b toolkitBed) images() map[string]string {
-	images, err := b.toolkit.Images(context.Background())
-	b.Expect(err).NotTo(HaveOccurred())
+func (e toolkitEnv) images() map[string]string {
+	images, err := e.toolkit.Images(context.Background())
+	e.Expect(err).NotTo(HaveOccurred())
 	return images
 }
 
 func TestTheDriverToolkitIsFollowed(t *testing.T) {
-	b := newToolkitBed(t, &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "quay.io/dtk@sha256:1"), dockerTag("latest", "quay.io/dtk@sha256:1")}})
-	b.Expect(b.images()).To(BeNil(), "the API is not served")
-	b.serve()
-	b.Expect(b.images()).To(BeNil(), "that it is not served is believed for a moment")
-	b.Eventually(b.clock.HasWaiters).Should(BeTrue())
-	b.clock.Step(10 * time.Second)
-	b.Eventually(b.events).Should(Receive(), "the API has come")
-	b.Expect(b.images()).To(Equal(map[string]string{"418.94.1-0": "quay.io/dtk@sha256:1", "latest": "quay.io/dtk@sha256:1"}))
-	b.Eventually(b.events).Should(Receive())
+	e := newToolkitEnv(t, &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "quay.io/dtk@sha256:1"), dockerTag("latest", "quay.io/dtk@sha256:1")}})
+	e.Expect(e.images()).To(BeNil(), "the API is not served")
+	e.serve()
+	e.Expect(e.images()).To(BeNil(), "that it is not served is believed for a moment")
+	e.Eventually(e.clock.HasWaiters).Should(BeTrue())
+	e.clock.Step(10 * time.Second)
+	e.Eventually(e.events).Should(Receive(), "the API has come")
+	e.Expect(e.images()).To(Equal(map[string]string{"418.94.1-0": "quay.io/dtk@sha256:1", "latest": "quay.io/dtk@sha256:1"}))
+	e.Eventually(e.events).Should(Receive())
 
-	b.server.set(dockerTag("418.94.2-0", "quay.io/dtk@sha256:2"))
-	b.Eventually(b.events).Should(Receive())
-	b.Eventually(b.images).Should(Equal(map[string]string{"418.94.2-0": "quay.io/dtk@sha256:2"}))
+	e.server.set(dockerTag("418.94.2-0", "quay.io/dtk@sha256:2"))
+	e.Eventually(e.events).Should(Receive())
+	e.Eventually(e.images).Should(Equal(map[string]string{"418.94.2-0": "quay.io/dtk@sha256:2"}))
 
-	b.Expect(b.toolkit.Forget(t.Context())).To(Succeed())
-	b.Expect(b.toolkit.Forget(t.Context())).To(Succeed(), "a second time changes nothing")
-	b.server.set(dockerTag("418.94.3-0", "quay.io/dtk@sha256:3"))
-	b.Eventually(b.images).Should(Equal(map[string]string{"418.94.3-0": "quay.io/dtk@sha256:3"}), "it is watched anew when somebody asks")
-	b.Expect(b.server.lists).To(Equal(2), "one list for each watch")
+	e.Expect(e.toolkit.StopWatch(t.Context())).To(Succeed())
+	e.Expect(e.toolkit.StopWatch(t.Context())).To(Succeed(), "a second time changes nothing")
+	e.server.set(dockerTag("418.94.3-0", "quay.io/dtk@sha256:3"))
+	e.Eventually(e.images).Should(Equal(map[string]string{"418.94.3-0": "quay.io/dtk@sha256:3"}), "it is watched anew when somebody asks")
+	e.Expect(e.server.lists).To(Equal(2), "one list for each watch")
 }
 
 // Nodes that need it may go before the API comes.
 func TestAnAPIIsNoLongerLookedForWhenNobodyAsks(t *testing.T) {
-	b := newToolkitBed(t, &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "a")}})
-	b.Expect(b.images()).To(BeNil())
-	b.Eventually(b.clock.HasWaiters).Should(BeTrue())
-	b.Expect(b.toolkit.Forget(t.Context())).To(Succeed())
-	b.serve()
-	b.Expect(b.images()).To(HaveLen(1), "whoever asks again gets an answer at once")
+	e := newToolkitEnv(t, &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "a")}})
+	e.Expect(e.images()).To(BeNil())
+	e.Eventually(e.clock.HasWaiters).Should(BeTrue())
+	e.Expect(e.toolkit.StopWatch(t.Context())).To(Succeed())
+	e.serve()
+	e.Expect(e.images()).To(HaveLen(1), "whoever asks again gets an answer at once")
 }
 
 func TestAClusterWithoutTheImageStream(t *testing.T) {
-	b := newToolkitBed(t, &streamServer{version: 1, gone: true})
-	b.serve()
-	b.Expect(b.images()).To(BeNil())
-	b.Eventually(b.events).Should(Receive(), "that there is none must start a pass, too")
-	b.server.set(dockerTag("418.94.1-0", "a"))
-	b.Eventually(b.events).Should(Receive())
-	b.Eventually(b.images).Should(HaveLen(1))
+	e := newToolkitEnv(t, &streamServer{version: 1, gone: true})
+	e.serve()
+	e.Expect(e.images()).To(BeNil())
+	e.Eventually(e.events).Should(Receive(), "that there is none must start a pass, too")
+	e.server.set(dockerTag("418.94.1-0", "a"))
+	e.Eventually(e.events).Should(Receive())
+	e.Eventually(e.images).Should(HaveLen(1))
 }
 
 // An API server that does not answer holds up a pass for a moment only, and is heard when it does.
 func TestADriverToolkitThatCannotBeRead(t *testing.T) {
-	server := &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "a")}, silent: make(chan struct{})}
-	b := newToolkitBed(t, server)
-	b.serve()
+	server := &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "a")}, blocked: make(chan struct{})}
+	e := newToolkitEnv(t, server)
+	e.serve()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := b.toolkit.Images(ctx)
-	b.Expect(err).To(MatchError(ContainSubstring("ImageStream openshift/driver-toolkit")))
-	b.clock.Step(time.Minute)
+	_, err := e.toolkit.Images(ctx)
+	e.Expect(err).To(MatchError(ContainSubstring("ImageStream openshift/driver-toolkit")))
+	e.clock.Step(time.Minute)
 	begin := time.Now()
-	_, err = b.toolkit.Images(t.Context())
-	b.Expect(err).To(HaveOccurred())
-	b.Expect(time.Since(begin)).To(BeNumerically("<", time.Second), "only the first calls wait")
-	close(server.silent)
-	b.Eventually(b.events).WithTimeout(10 * time.Second).Should(Receive())
-	b.Expect(b.images()).To(HaveLen(1))
+	_, err = e.toolkit.Images(t.Context())
+	e.Expect(err).To(HaveOccurred())
+	e.Expect(time.Since(begin)).To(BeNumerically("<", time.Second), "only the first calls wait")
+	close(server.blocked)
+	e.Eventually(e.events).WithTimeout(10 * time.Second).Should(Receive())
+	e.Expect(e.images()).To(HaveLen(1))
 }
 
 func TestImagesOfTheDriverToolkit(t *testing.T) {

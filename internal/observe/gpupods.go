@@ -42,7 +42,7 @@ func mayUseGPU(pod *corev1.Pod, runtimeClass string) bool {
 	}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
-			if asksForGPU(containers[i].Resources.Limits) || asksForGPU(containers[i].Resources.Requests) {
+			if requestsGPU(containers[i].Resources.Limits) || requestsGPU(containers[i].Resources.Requests) {
 				return true
 			}
 		}
@@ -50,7 +50,7 @@ func mayUseGPU(pod *corev1.Pod, runtimeClass string) bool {
 	return len(pod.Spec.ResourceClaims) > 0
 }
 
-func asksForGPU(resources corev1.ResourceList) bool {
+func requestsGPU(resources corev1.ResourceList) bool {
 	for name, quantity := range resources {
 		if strings.HasPrefix(string(name), resourcePrefix) && quantity.Sign() > 0 {
 			return true

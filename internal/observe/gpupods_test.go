@@ -57,7 +57,7 @@ func TestGPUPod(t *testing.T) {
 			if pod.Namespace == "" {
 				pod.Namespace = "team"
 			}
-			live := fake.NewClientBuilder().WithIndex(&corev1.Pod{}, PodNodeField, TargetNode).WithObjects(pod).Build()
+			live := fake.NewClientBuilder().WithIndex(&corev1.Pod{}, PodNodeField, IndexPodNode).WithObjects(pod).Build()
 			want := ""
 			if test.uses {
 				want = "team/p"

@@ -286,7 +286,7 @@ func TestWhatIsReadOfAPodSurvivesTheTrim(t *testing.T) {
 	}
 	look := func(pod *corev1.Pod) view {
 		return view{
-			readiness.Pod(pod, "d", now), readiness.Pod(pod, "next", now), observe.TargetNode(pod), metav1.GetControllerOf(pod), pod.Labels,
+			readiness.Pod(pod, "d", now), readiness.Pod(pod, "next", now), observe.IndexPodNode(pod), metav1.GetControllerOf(pod), pod.Labels,
 		}
 	}
 	for _, pod := range allPods() {
@@ -527,7 +527,7 @@ func TestPodsOnNode(t *testing.T) {
 		pod("old", "gpu-operator", "a", "driver", time.Hour), pod("young", "gpu-operator", "a", "driver", time.Minute),
 		pod("staying", "gpu-operator", "a", "device-plugin", time.Hour), leaving,
 		pod("elsewhere", "default", "a", "driver", 0), pod("stranger", "gpu-operator", "a", "", 0), unplaced,
-	).WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.TargetNode).Build()
+	).WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode).Build()
 	for node, want := range map[string]map[operand.Name]string{
 		"a": {"driver": "young", "device-plugin": "staying"}, "b": {"driver": "unplaced"}, "c": {},
 	} {

@@ -24,7 +24,7 @@ func Orphans(ctx context.Context, cached, live client.Reader, namespace string, 
 	if err != nil || len(known) == 0 {
 		return nil, err
 	}
-	if slices.ContainsFunc(policies, leavesOrphans) {
+	if slices.ContainsFunc(policies, orphansDependents) {
 		return names(known, func(*appsv1.DaemonSet) bool { return true }), nil
 	}
 	if found := names(known, isOrphan); len(found) > 0 {
@@ -37,8 +37,8 @@ func Orphans(ctx context.Context, cached, live client.Reader, namespace string, 
 	return names(left, isOrphan), nil
 }
 
-// leavesOrphans reports whether a policy is being deleted with --cascade=orphan.
-func leavesOrphans(policy v1.ClusterPolicy) bool {
+// orphansDependents reports whether a policy is being deleted with --cascade=orphan.
+func orphansDependents(policy v1.ClusterPolicy) bool {
 	return policy.DeletionTimestamp != nil && slices.Contains(policy.Finalizers, metav1.FinalizerOrphanDependents)
 }
 

@@ -93,7 +93,7 @@ func TestFieldsThatTheClustersDefinitionLacks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			reader := fake.NewClientBuilder().WithScheme(definitionScheme(t)).WithObjects(ownDefinition(t, test.without...)).Build()
 			checked := observe.Schema{Cached: reader, Live: reader}
-			got, err := checked.Lacking(t.Context())
+			got, err := checked.MissingFields(t.Context())
 			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
 				t.Errorf("%v, -want +got:\n%s", err, diff)
 			}
@@ -108,7 +108,7 @@ func TestTheDefinitionIsReadWhenItChanges(t *testing.T) {
 	live := &countingReader{Reader: cluster}
 	checked := observe.Schema{Cached: cluster, Live: live}
 	for range 3 {
-		if got, err := checked.Lacking(t.Context()); err != nil || len(got) != 1 {
+		if got, err := checked.MissingFields(t.Context()); err != nil || len(got) != 1 {
 			t.Fatalf("%v, %v", got, err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestTheDefinitionIsReadWhenItChanges(t *testing.T) {
 	if err := cluster.Update(t.Context(), renewed); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := checked.Lacking(t.Context()); err != nil || len(got) != 0 || live.reads != 2 {
+	if got, err := checked.MissingFields(t.Context()); err != nil || len(got) != 0 || live.reads != 2 {
 		t.Errorf("after the cure: %v, %v, %d reads", got, err, live.reads)
 	}
 }

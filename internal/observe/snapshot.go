@@ -83,9 +83,9 @@ func PodsOnNode(ctx context.Context, reader client.Reader, namespace, node strin
 	return pods, nil
 }
 
-// HolderOf asks the API server for what has the name of a DaemonSet: the DaemonSet, else a pod that its selector would
+// ExistingDaemonSetOrPod asks the API server for what has the name of a DaemonSet: the DaemonSet, else a pod that its selector would
 // match. Both are nil where nothing has it.
-func HolderOf(ctx context.Context, live client.Reader, namespace, name string) (*appsv1.DaemonSet, *corev1.Pod, error) {
+func ExistingDaemonSetOrPod(ctx context.Context, live client.Reader, namespace, name string) (*appsv1.DaemonSet, *corev1.Pod, error) {
 	ds := &appsv1.DaemonSet{}
 	err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, ds)
 	switch {
@@ -104,9 +104,9 @@ func HolderOf(ctx context.Context, live client.Reader, namespace, name string) (
 	return nil, &pods.Items[0], nil
 }
 
-// targetNode is the node that a pod runs on, or that the DaemonSet controller has made it for: a
+// podNode is the node that a pod runs on, or that the DaemonSet controller has made it for: a
 // pod that cannot be scheduled belongs to its node all the same.
-func targetNode(pod *corev1.Pod) string {
+func podNode(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName
 	}
@@ -124,13 +124,13 @@ func targetNode(pod *corev1.Pod) string {
 	return ""
 }
 
-// TargetNode is the index function for PodNodeField.
-func TargetNode(object client.Object) []string {
+// IndexPodNode is the index function for PodNodeField.
+func IndexPodNode(object client.Object) []string {
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod {
 		return nil
 	}
-	if node := targetNode(pod); node != "" {
+	if node := podNode(pod); node != "" {
 		return []string{node}
 	}
 	return nil

@@ -102,13 +102,13 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 		},
 	}
 	// The node that the DaemonSet controller wants, for a pod that has none yet.
-	trimmed.Spec.NodeName = unique.Make(targetNode(pod)).Value()
+	trimmed.Spec.NodeName = unique.Make(podNode(pod)).Value()
 	if class := pod.Spec.RuntimeClassName; class != nil {
 		trimmed.Spec.RuntimeClassName = share(t, *class, func() *string { return new(*class) })
 	}
 	settled := readiness.Stable(pod)
 	for i := range pod.Status.Conditions {
-		if condition := &pod.Status.Conditions[i]; matters(condition.Type, settled) {
+		if condition := &pod.Status.Conditions[i]; affectsVerdict(condition.Type, settled) {
 			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{
 				Type:   corev1.PodConditionType(unique.Make(string(condition.Type)).Value()),
 				Status: corev1.ConditionStatus(unique.Make(string(condition.Status)).Value()),
@@ -129,9 +129,9 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 	return trimmed, nil
 }
 
-// matters reports whether a verdict on a pod is drawn from the condition: that it was scheduled, and when its sandbox was
+// affectsVerdict reports whether a verdict on a pod is drawn from the condition: that it was scheduled, and when its sandbox was
 // made, is of no use any more once the pod has settled.
-func matters(condition corev1.PodConditionType, settled bool) bool {
+func affectsVerdict(condition corev1.PodConditionType, settled bool) bool {
 	return condition == corev1.PodReady ||
 		!settled && (condition == corev1.PodScheduled || condition == corev1.PodReadyToStartContainers)
 }

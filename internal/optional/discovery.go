@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// answerWithin is how long Follow waits for the first answer, counted from the first call: later calls do not wait.
+	// answerWithin is how long EnsureWatch waits for the first answer, counted from the first call: later calls do not wait.
 	answerWithin = 2 * time.Second
 	// deadline of one discovery. A RESTMapper takes no context.
 	deadline = 5 * time.Second
@@ -102,11 +102,11 @@ func (d *discovery) find(ctx context.Context) State {
 	answered, left := d.answered, d.since.Add(answerWithin).Sub(d.clock.Now())
 	d.mutex.Unlock()
 	if left > 0 {
-		patience, cancel := context.WithTimeout(ctx, left)
+		waiting, cancel := context.WithTimeout(ctx, left)
 		defer cancel()
 		select {
 		case <-answered:
-		case <-patience.Done():
+		case <-waiting.Done():
 		}
 	}
 	d.mutex.Lock()
@@ -164,15 +164,15 @@ func (d *discovery) publish(request int, state State) {
 	if !d.requested || request != d.request {
 		return
 	}
-	isNews := d.state != state
+	stateChanged := d.state != state
 	d.state = state
 	select {
 	case <-d.answered:
 	default:
-		isNews = isNews && d.late
+		stateChanged = stateChanged && d.late
 		close(d.answered)
 	}
-	if isNews {
+	if stateChanged {
 		d.changed.Notify()
 	}
 }

@@ -28,11 +28,11 @@ type Options struct {
 	Clock  clock.Clock
 	// Differs reports whether an update is notified of. By default each one is.
 	Differs func(before, after any) bool
-	// Changed is notified when Follow may have another answer, when an object has changed, and once the cache has synced.
+	// Changed is notified when EnsureWatch may have another answer, when an object has changed, and once the cache has synced.
 	Changed notify.Signal
 }
 
-// Watch is a watch of an optional kind. A client calls Follow as long as it needs the kind, and Forget when it no
+// Watch is a watch of an optional kind. A client calls EnsureWatch as long as it needs the kind, and StopWatch when it no
 // longer does. A manager runs Start, which does the discovery: a failure of it is logged and retried, and holds up
 // nothing else.
 type Watch struct {
@@ -65,12 +65,12 @@ func (w *Watch) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: only a leader follows a kind.
 func (w *Watch) NeedLeaderElection() bool { return true }
 
-// Look starts the discovery that Follow waits for, and returns immediately.
-func (w *Watch) Look() { w.discovery.begin() }
+// StartDiscovery starts the discovery that EnsureWatch waits for, and returns immediately.
+func (w *Watch) StartDiscovery() { w.discovery.begin() }
 
-// Follow watches the kind if the API server serves it, and returns its state. It waits at most 2 s for the first answer
-// of discovery. Once the kind is watched, it stays Served until Forget.
-func (w *Watch) Follow(ctx context.Context) (State, error) {
+// EnsureWatch watches the kind if the API server serves it, and returns its state. It waits at most 2 s for the first answer
+// of discovery. Once the kind is watched, it stays Served until StopWatch.
+func (w *Watch) EnsureWatch(ctx context.Context) (State, error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.informer != nil {
@@ -110,8 +110,8 @@ func (w *Watch) handler() toolscache.ResourceEventHandler {
 	}
 }
 
-// Forget ends the watch and the discovery.
-func (w *Watch) Forget(ctx context.Context) error {
+// StopWatch ends the watch and the discovery.
+func (w *Watch) StopWatch(ctx context.Context) error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.informer != nil {

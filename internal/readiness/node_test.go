@@ -84,9 +84,9 @@ func TestNodeStopsAtTheFirstRungThatDoesNotHold(t *testing.T) {
 	ok := readiness.Verdict{}
 	tests := map[string]struct {
 		stages []readiness.StageVerdict
-		want  readiness.NodeVerdict
+		want   readiness.NodeVerdict
 	}{
-		"no stages":   {want: readiness.NodeVerdict{Stage: v1.StageValidated}},
+		"no stages":  {want: readiness.NodeVerdict{Stage: v1.StageValidated}},
 		"all hold":   {stages: stages(ok, ok, ok), want: readiness.NodeVerdict{Stage: v1.StageValidated}},
 		"one starts": {stages: stages(ok, starting, ok), want: readiness.NodeVerdict{Stage: v1.StageToolkit, Operand: "toolkit", Verdict: starting}},
 		"the lowest counts, not the worst": {
@@ -97,7 +97,7 @@ func TestNodeStopsAtTheFirstRungThatDoesNotHold(t *testing.T) {
 		},
 		"the first that is outdated is told": {
 			stages: stages(ok, outdated, readiness.Verdict{Outdated: true, Reason: "later"}),
-			want:  readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "toolkit", Verdict: outdated},
+			want:   readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "toolkit", Verdict: outdated},
 		},
 		"what does not hold comes before what is outdated": {
 			stages: stages(outdated, ok, failing), want: readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "validator", Verdict: failing},

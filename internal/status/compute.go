@@ -168,7 +168,7 @@ type node struct {
 func worstFirst(view fleet.View) []node {
 	nodes := make([]node, 0, len(view.Nodes))
 	for _, entry := range view.Nodes {
-		nodes = append(nodes, node{entry, entry.Shown()})
+		nodes = append(nodes, node{entry, entry.StatusAssessment()})
 	}
 	// By name they are sorted already.
 	slices.SortStableFunc(nodes, func(a, b node) int { return cmp.Compare(a.severity(), b.severity()) })
@@ -203,7 +203,7 @@ func summarise(nodes []node) *v1.NodeSummary {
 func Places(view fleet.View) map[metrics.Place]int {
 	places := map[metrics.Place]int{}
 	for _, entry := range view.Nodes {
-		if shown := entry.Shown(); !shown.Excluded {
+		if shown := entry.StatusAssessment(); !shown.Excluded {
 			places[place(shown)]++
 		}
 	}

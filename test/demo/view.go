@@ -86,7 +86,7 @@ func (v *view) listen(ctx context.Context) error {
 		default:
 		}
 	}
-	if err := v.cache.IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.TargetNode); err != nil {
+	if err := v.cache.IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode); err != nil {
 		return err
 	}
 	for _, kind := range []client.Object{&corev1.Node{}, &corev1.Pod{}, &appsv1.DaemonSet{}, &v1.ClusterPolicy{}} {

@@ -96,7 +96,7 @@ func newBed(nodes ...*corev1.Node) *bed {
 	}
 	DeferCleanup(func(ctx SpecContext) {
 		b.answers(nil)
-		Expect(toolkit.Forget(ctx)).To(Succeed())
+		Expect(toolkit.StopWatch(ctx)).To(Succeed())
 		empty(ctx)
 	})
 	return b
@@ -259,7 +259,7 @@ func (b *bed) converge(ctx context.Context) {
 		b.taken()
 		b.pass(ctx, longer)
 		policy := b.policy(ctx)
-		if len(b.writes()) == 0 && b.fleet.View().Behind(b.fleet.Basis()) == 0 && policy.Status.ObservedGeneration == policy.Generation {
+		if len(b.writes()) == 0 && b.fleet.View().StaleCount(b.fleet.Basis()) == 0 && policy.Status.ObservedGeneration == policy.Generation {
 			return
 		}
 	}

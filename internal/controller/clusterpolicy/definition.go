@@ -42,7 +42,7 @@ func (s *scope) isWhole(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	switch {
-	case len(observe.OfSpec(s.missingFields)) > 0:
+	case len(observe.SpecFields(s.missingFields)) > 0:
 		return s.survives()
 	case s.read.Digest == s.recorded.Digest, s.policy.Spec.Paused != nil && *s.policy.Spec.Paused:
 		// Of a policy that is paused nothing is applied.
@@ -53,7 +53,7 @@ func (s *scope) isWhole(ctx context.Context) (bool, error) {
 
 // survives reports whether the spec has lost nothing to the definition, and loses nothing when the policy is written.
 func (s *scope) survives() (bool, error) {
-	dropped, err := s.Schema.Drops(s.policy.Spec)
+	dropped, err := s.Schema.DroppedFields(s.policy.Spec)
 	s.dropped = dropped
 	return err == nil && len(dropped) == 0 && s.read.Digest == s.recorded.Digest, err
 }
@@ -66,7 +66,7 @@ func (s *scope) confirm(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	missing, err := s.Schema.LackingNow(ctx)
+	missing, err := s.Schema.MissingFieldsLive(ctx)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return false, err
 	}
@@ -82,7 +82,7 @@ func (s *scope) confirm(ctx context.Context) (bool, error) {
 	if s.read, err = observe.AppliedOf(policy); err != nil {
 		return false, err
 	}
-	if len(observe.OfSpec(missing)) > 0 {
+	if len(observe.SpecFields(missing)) > 0 {
 		return s.survives()
 	}
 	return s.read.Digest == s.recorded.Digest || s.lasts(), nil
@@ -107,7 +107,7 @@ func (s *scope) lasts() bool {
 // freeze has all stay as it is: nodes are assessed by what was last decided, by which those that join are served, too.
 // Where nothing was decided since the operator started, they keep what they have, and those that join are left alone.
 func (s *scope) freeze(ctx context.Context) {
-	before, next := s.Fleet.Basis(), fleet.Basis{Kept: true}
+	before, next := s.Fleet.Basis(), fleet.Basis{KeepNodes: true}
 	if before != nil && before.Decisions != nil && before.Policy.UID == s.policy.UID {
 		stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
 		next = fleet.Basis{Policy: before.Policy, Decisions: before.Decisions, Stack: stack}
@@ -119,7 +119,7 @@ func (s *scope) freeze(ctx context.Context) {
 	}
 	if now := fmt.Sprintf("%s %s", s.policy.UID, s.Schema.Version()); s.doubt.told != now {
 		s.doubt.told = now
-		message := status.Frozen(observe.OfSpec(s.missingFields), s.dropped, s.Namespace)
+		message := status.Frozen(observe.SpecFields(s.missingFields), s.dropped, s.Namespace)
 		log.FromContext(ctx).Info("Changing nothing", "policy", s.policy.Name, "reason", message, "decided", next.Decisions != nil)
 		s.Status.Froze(ctx, s.policy, message, now)
 	}

@@ -68,7 +68,7 @@ func (o *OptionalKinds) Follow(
 ) (map[operand.OptionalKind]bool, error) {
 	for _, kind := range o.watches {
 		if definitions[kind.CRD] {
-			kind.Look()
+			kind.StartDiscovery()
 		}
 	}
 	available, known := map[operand.OptionalKind]bool{}, true
@@ -90,9 +90,9 @@ func (o *OptionalKinds) Follow(
 
 func (w optionalWatch) follow(ctx context.Context, defined bool) (optional.State, error) {
 	if !defined {
-		return optional.Absent, w.Forget(ctx)
+		return optional.Absent, w.StopWatch(ctx)
 	}
-	return w.Watch.Follow(ctx)
+	return w.Watch.EnsureWatch(ctx)
 }
 
 // kinds are those that are applied and pruned.

@@ -114,7 +114,7 @@ func (s *scope) outcome() status.Pass {
 		Applied: s.applied, MissingFields: s.missingFields, Err: s.err,
 	}
 	if s.basis != nil {
-		pass.Behind = s.fleet.Behind(s.basis)
+		pass.Behind = s.fleet.StaleCount(s.basis)
 	}
 	return pass
 }

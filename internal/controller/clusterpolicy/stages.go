@@ -79,10 +79,10 @@ func (s *scope) withoutPolicy(ctx context.Context) {
 		return
 	}
 	orphaned, before := len(orphans) > 0, s.Fleet.Basis()
-	if orphaned && (before == nil || !before.Kept) {
+	if orphaned && (before == nil || !before.KeepNodes) {
 		log.FromContext(ctx).Info("There is no ClusterPolicy, and DaemonSets of one run on: nodes keep their labels until a ClusterPolicy adopts the DaemonSets or they are deleted", "daemonSets", orphans)
 	}
-	s.Fleet.Publish(fleet.Basis{Kept: orphaned}, s.now)
+	s.Fleet.Publish(fleet.Basis{KeepNodes: orphaned}, s.now)
 	if !orphaned {
 		s.fail(s.Applier.Privileged(ctx, s.Namespace, false))
 	}
@@ -93,7 +93,7 @@ func (s *scope) withoutPolicy(ctx context.Context) {
 func (s *scope) observeDefinitions(ctx context.Context) {
 	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	missing, err := s.Schema.Lacking(reading)
+	missing, err := s.Schema.MissingFields(reading)
 	s.missingFields = missing
 	s.fail(err)
 }
@@ -127,7 +127,7 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 // the drivers of these nodes only, whose verdicts report it.
 func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[string]string, error) {
 	if !input.UsesDriverToolkit(s.fleet.EachFacts()) {
-		return nil, s.DriverToolkit.Forget(ctx)
+		return nil, s.DriverToolkit.StopWatch(ctx)
 	}
 	images, err := s.DriverToolkit.Images(ctx)
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[str
 func (s *scope) createFailures(ctx context.Context) map[string]assess.CreateFailure {
 	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	wait, err := s.CreateFailures.Look(reading, s.snapshot.DaemonSets)
+	wait, err := s.CreateFailures.Refresh(reading, s.snapshot.DaemonSets)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Finding out why pods are missing")
 	}
@@ -284,7 +284,7 @@ func (s *scope) live(ctx context.Context, step plan.Step) (map[string]render.Liv
 	}
 	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	ds, pod, err := observe.HolderOf(reading, s.Live, s.Namespace, o.DaemonSet)
+	ds, pod, err := observe.ExistingDaemonSetOrPod(reading, s.Live, s.Namespace, o.DaemonSet)
 	switch {
 	case ds != nil:
 		live[o.DaemonSet] = render.LiveDaemonSet(ds)

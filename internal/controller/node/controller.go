@@ -96,7 +96,7 @@ func (r *Reconciler) Hydrate(ctx context.Context) error {
 
 // SetupWithManager registers the controller, its watches and the index of pods by node.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.TargetNode); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode); err != nil {
 		return err
 	}
 	if err := mgr.Add(manager.RunnableFunc(r.Hydrate)); err != nil {
@@ -139,7 +139,7 @@ func (r *Reconciler) batch(object client.Object) time.Duration {
 // isStep reports whether a node that is starting goes on to start whatever has happened to this pod: it does not fail,
 // others do not come after it, and it is not the last one to be ready.
 func (r *Reconciler) isStep(pod *corev1.Pod) bool {
-	nodes := observe.TargetNode(pod)
+	nodes := observe.IndexPodNode(pod)
 	if len(nodes) == 0 {
 		return false
 	}
@@ -183,7 +183,7 @@ func (r *Reconciler) isComplete(entry *fleet.Entry) bool {
 }
 
 func nodeOfPod(pod client.Object) []reconcile.Request {
-	nodes := observe.TargetNode(pod)
+	nodes := observe.IndexPodNode(pod)
 	if len(nodes) == 0 {
 		return nil
 	}

@@ -97,7 +97,7 @@ func TestJoining(t *testing.T) {
 	j.climb(a, time.Hour, "")
 	j.climb(withCondition(newcomer("restarted", 0)), time.Hour, "")
 	j.climb(newcomer("gone", 0), 10*s, v1.StageDiscovered)
-	j.reconciler.Fleet.Forget("gone")
+	j.reconciler.Fleet.Delete("gone")
 	j.climb(withCondition(newcomer("gone", 0)), time.Hour, "")
 	j.Expect(j.counted()).To(Equal(map[v1.Stage][2]float64{
 		"Discovered": {2, 1}, "Driver": {20, 1}, "Toolkit": {20, 1}, "DevicePlugin": {40, 1}, "Allocatable": {40, 1}, "Validated": {40, 1},

@@ -35,7 +35,7 @@ func TestANodeThatWorksHasOneWriteOfItsCondition(t *testing.T) {
 	entry := r.fleet.Get("a")
 	r.Expect(entry.Basis).To(Equal(uint64(1)))
 	r.Expect(entry.Facts.Pool).To(Equal("ubuntu24.04-amd64"), "as the labels have left it")
-	r.Expect(entry.Shown().Ready()).To(BeTrue())
+	r.Expect(entry.StatusAssessment().Ready()).To(BeTrue())
 	r.Expect(entry.Latest.Since).To(Equal(now.Add(time.Second)))
 	version := r.node().ResourceVersion
 	for range 3 {
@@ -130,13 +130,13 @@ func TestAReplacedPodIsReportedOnceThatHasLasted(t *testing.T) {
 	r.pod("driver", starts)
 	r.Expect(r.after(time.Minute)).To(Equal(4 * time.Second))
 	r.Expect(r.reported()).To(Equal("True GPUReady"))
-	r.Expect(r.fleet.Get("a").Shown().Ready()).To(BeTrue())
+	r.Expect(r.fleet.Get("a").StatusAssessment().Ready()).To(BeTrue())
 	r.Expect(r.fleet.Get("a").Latest.Ready()).To(BeFalse())
 	_, err := r.after(4 * time.Second)
 	r.Expect(err).NotTo(HaveOccurred())
 	r.Expect(r.reported()).To(Equal("False Starting"))
 	r.Expect(assess.GPUReadyCondition(r.node()).LastTransitionTime.Time).To(BeTemporally("==", now.Add(time.Minute)), "since the pod went")
-	r.Expect(r.fleet.Get("a").Shown().Since).To(Equal(now.Add(time.Minute)))
+	r.Expect(r.fleet.Get("a").StatusAssessment().Since).To(Equal(now.Add(time.Minute)))
 	r.works("driver")
 	r.Expect(r.after(time.Second)).To(BeZero())
 	r.Expect(r.reported()).To(Equal("True GPUReady"))
@@ -167,7 +167,7 @@ func TestANodeThatWasOverdueIsReportedWhenItIsReady(t *testing.T) {
 			r.Expect(assess.GPUReadyCondition(r.node()).Message).To(ContainSubstring("for more than 30m"))
 			r.Expect(r.eventReasons()).To(ConsistOf("Starting"))
 			if name == "after a restart" {
-				r.fleet.Forget("a")
+				r.fleet.Delete("a")
 				_, err := r.after(time.Second)
 				r.Expect(err).NotTo(HaveOccurred())
 			}
@@ -246,7 +246,7 @@ func TestAPausedPolicyWritesNothing(t *testing.T) {
 	_, err := r.after(0)
 	r.Expect(err).NotTo(HaveOccurred())
 	r.Expect(r.node().ResourceVersion).To(Equal(version))
-	r.Expect(r.fleet.Get("a").Shown().State).To(Equal(readiness.Failed), "it is assessed all the same")
+	r.Expect(r.fleet.Get("a").StatusAssessment().State).To(Equal(readiness.Failed), "it is assessed all the same")
 	r.Expect(r.eventReasons()).To(BeEmpty())
 }
 

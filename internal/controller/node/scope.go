@@ -46,7 +46,7 @@ func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) 
 	node := &corev1.Node{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
-		r.Fleet.Forget(name)
+		r.Fleet.Delete(name)
 		return nil, nil
 	}
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *scope) facts() nodeinfo.Facts {
 
 // source is what the plan for the node follows from, and its labels.
 func (s *scope) source() fleet.Source {
-	return fleet.Source{Version: s.node.ResourceVersion, Decisions: s.basis.Decisions, StayedAway: s.entry.Facts.StayedAway}
+	return fleet.Source{Version: s.node.ResourceVersion, Decisions: s.basis.Decisions, SelectorLabelExpired: s.entry.Facts.StayedAway}
 }
 
 // plan is what the decisions say about the node.
@@ -99,7 +99,7 @@ func (s *scope) reconcile(ctx context.Context) error {
 		return nil
 	case s.basis.Decisions == nil:
 		s.unassessed()
-		if s.basis.Kept || !marked(s.node) || !s.writes() {
+		if s.basis.KeepNodes || !marked(s.node) || !s.writes() {
 			return nil
 		}
 		return s.release(ctx, "")
@@ -208,13 +208,13 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	if !s.writes() {
 		return nil
 	}
-	read, now := s.node, fleet.Labelled{Source: s.source(), Running: s.running(pods)}
-	if len(notes) == 0 && s.entry.Writes.Labelled == now {
+	read, now := s.node, fleet.LabelSource{Source: s.source(), Running: s.running(pods)}
+	if len(notes) == 0 && s.entry.Writes.LabelsFrom == now {
 		return nil
 	}
 	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, now.Running)
 	if len(changes) == 0 {
-		s.entry.Writes.Labelled = now
+		s.entry.Writes.LabelsFrom = now
 	}
 	err := s.patchMetadata(ctx, changes, notes)
 	if s.node != read {

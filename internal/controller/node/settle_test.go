@@ -68,7 +68,7 @@ func TestManyNodesThatStartWriteLess(t *testing.T) {
 	s.written(true)
 	g.Expect(s.left(v1.StageToolkit)).To(Equal(100 * time.Second))
 	for i := range 101 {
-		r.Fleet.Forget(fmt.Sprint("other-", i))
+		r.Fleet.Delete(fmt.Sprint("other-", i))
 	}
 	g.Expect(s.left(v1.StageToolkit)).To(Equal(100*time.Second), "it goes on from there")
 	s.written(false)

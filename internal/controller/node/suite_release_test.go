@@ -49,7 +49,7 @@ var _ = Describe("A node whose policy is gone", func() {
 	It("keeps all that it has while DaemonSets run on without a policy", func(ctx SpecContext) {
 		f := newFailedForGood(ctx)
 		before := f.node(ctx)
-		f.fleet.Publish(fleet.Basis{Kept: true}, f.clock.Now())
+		f.fleet.Publish(fleet.Basis{KeepNodes: true}, f.clock.Now())
 		f.taken()
 		Expect(f.after(ctx, time.Second)).To(BeZero())
 		Expect(f.taken()).To(Equal([]string{getNode}))

@@ -58,7 +58,7 @@ var _ = Describe("A node that was ready", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.taken()).To(Equal([]string{getNode, listPods, patchCondition}))
 		Expect(f.reported(ctx)).To(Equal("False " + v1.ReasonNotAllocatable))
-		Expect(f.entry().Shown().Ready()).To(BeFalse(), "the policy reports the same")
+		Expect(f.entry().StatusAssessment().Ready()).To(BeFalse(), "the policy reports the same")
 	})
 
 	It("has no write when a pod is replaced within 4 s", func(ctx SpecContext) {
@@ -121,7 +121,7 @@ var _ = Describe("A node that was ready", func() {
 
 	It("has no second write for a condition that another operator process has written", func(ctx SpecContext) {
 		f := newReady(ctx)
-		f.fleet.Forget(f.name)
+		f.fleet.Delete(f.name)
 		Expect(f.after(ctx, time.Hour)).To(BeZero())
 		Expect(f.taken()).To(Equal([]string{getNode, listPods}))
 		Expect(f.entry().Latest.Since).To(BeTemporally("==", f.clock.Now().Add(-time.Hour)), "the condition has kept since when")
