@@ -7,23 +7,23 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Rung is one step of a node's ladder with the verdict on it.
+// StageVerdict is the verdict on one stage of a node, and the operand that the stage depends on.
 type StageVerdict struct {
 	Stage   v1.Stage
 	Operand string
 	Verdict Verdict
 }
 
-// NodeVerdict tells how far up the ladder a node is.
+// NodeVerdict is the verdict on a node as a whole.
 type NodeVerdict struct {
 	Verdict
-	// Stage is the first one not reached, or the last one of a ready node.
+	// Stage is the first stage that the node has not reached, or the last stage of a ready node.
 	Stage v1.Stage
-	// Operand that holds the node up; empty when it is none's fault.
+	// Operand that the verdict is about; empty if it is about none.
 	Operand string
 }
 
-// Node climbs the ladder from the bottom and stops at the first stage that does not hold.
+// Node returns the verdict of the first stage that is not ready. For a ready node it returns the first outdated one.
 func Node(stages []StageVerdict) NodeVerdict {
 	verdict := NodeVerdict{Stage: v1.StageValidated}
 	for _, stage := range stages {
@@ -37,8 +37,8 @@ func Node(stages []StageVerdict) NodeVerdict {
 	return verdict
 }
 
-// Kubelet tells whether the node's kubelet answers. Without it, what the API shows of the node's
-// pods is what was true long ago.
+// Kubelet reports whether the node is Ready. While the kubelet does not report, the statuses of the node's pods are
+// stale.
 func Kubelet(node *corev1.Node) Verdict {
 	for i := range node.Status.Conditions {
 		condition := &node.Status.Conditions[i]
@@ -57,13 +57,13 @@ func Kubelet(node *corev1.Node) Verdict {
 	return progressing(v1.ReasonNodeNotReady, "the kubelet has not reported yet")
 }
 
-// Allocatable tells whether the kubelet advertises a GPU, whole or MIG, that can be given to a pod.
+// Allocatable reports whether the node has an allocatable GPU, whole or MIG.
 func Allocatable(node *corev1.Node) Verdict {
 	if hasGPU(node.Status.Allocatable) {
 		return Verdict{}
 	}
 	if hasGPU(node.Status.Capacity) {
-		// So it is also while the device plugin starts anew.
+		// Also while the device plugin restarts.
 		return progressing(v1.ReasonNotAllocatable,
 			"the kubelet holds all of the GPUs for unhealthy")
 	}
