@@ -16,28 +16,28 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
-// Input is all that the assessment of one node follows from.
+// Input is what the assessment of one node is computed from.
 type Input struct {
-	// Plan is what the spec decides for the node.
+	// Plan for the node.
 	Plan plan.Node
-	// Node as the cache has it, and the operands' Pods there.
+	// Node as cached, and the operands' Pods there.
 	Node *corev1.Node
 	Pods Pods
-	// Stack is what is known of the stack's objects, the same for all nodes.
+	// Stack is the same for all nodes.
 	Stack Stack
-	// Previous is the readiness of the node by the assessment before; empty for none.
+	// Previous is the readiness of the node in the previous assessment; empty for none.
 	Previous Readiness
 	// Now is the time of the assessment.
 	Now time.Time
 }
 
-// Readiness is whether a node is ready, and since when. An unknown time is zero.
+// Readiness is whether a node is ready, and since when; zero if unknown.
 type Readiness struct {
 	Ready bool
 	Since time.Time
 }
 
-// ReadinessOf returns the standing that the condition nvidia.com/GPUReady reports, the empty one for nil.
+// ReadinessOf returns the readiness that the condition nvidia.com/GPUReady reports, empty for nil.
 func ReadinessOf(condition *corev1.NodeCondition) Readiness {
 	if condition == nil {
 		return Readiness{}
@@ -50,25 +50,28 @@ type Assessment struct {
 	readiness.NodeVerdict
 	// Operands that are expected on the node, each with its own verdict.
 	Operands map[operand.Name]readiness.Verdict
-	// Usable: the GPUs can be used by every pod that tolerates the taints of the node.
+	// Usable: every pod that tolerates the taints of the node can use the GPUs.
 	Usable bool
-	// Excluded: the node is kept free of operands, and is not counted.
+	// Excluded: the spec or a label keeps operands off the node, so it is not counted.
 	Excluded bool
-	// Since is since when the node has been ready, or not ready.
+	// Since is when the node became ready, or not ready.
 	Since time.Time
-	// At is when it was assessed.
+	// At is the time of the assessment.
 	At time.Time
 }
 
 // Ready reports whether the node is ready.
 func (a *Assessment) Ready() bool { return a.State == readiness.Ready }
 
-// Readiness of the node by this assessment.
+// Readiness returns the readiness of the node in this assessment.
 func (a *Assessment) Readiness() Readiness { return Readiness{Ready: a.Ready(), Since: a.Since} }
 
-// Node assesses a GPU node: what it needs by the plan, and how its pods and its kubelet are.
+// Node assesses a GPU node.
 func Node(in Input) Assessment {
-	assessment := Assessment{Operands: map[operand.Name]readiness.Verdict{}, Excluded: in.Plan.Facts.Excluded || in.Plan.Unselected != ""}
+	assessment := Assessment{
+		Operands: map[operand.Name]readiness.Verdict{},
+		Excluded: in.Plan.Facts.Excluded || in.Plan.Unselected != "",
+	}
 	switch {
 	case in.Plan.Facts.Excluded:
 		assessment.NodeVerdict = excluded()
@@ -86,7 +89,7 @@ func Node(in Input) Assessment {
 	return assessment
 }
 
-// assess is the chain of checks of a node that operands serve.
+// assess makes the checks of a node that has operands. Later checks may override earlier verdicts.
 func (a *Assessment) assess(in Input) {
 	verdict := func(stage plan.Rung) readiness.Verdict {
 		return in.Stack.checkRuntimeHandler(stage, in.Plan.Rungs, in.Pods, assessStage(stage, in))
@@ -107,7 +110,7 @@ func (a *Assessment) assess(in Input) {
 	a.checkDiscovery(in)
 }
 
-// DiscoveryOperands assesses the operands that discover GPUs on a node that has not been discovered yet.
+// DiscoveryOperands assesses the operands that discover GPUs, on a node that has no discovery labels yet.
 func DiscoveryOperands(catalogue operand.Catalogue, pods Pods, now time.Time) map[operand.Name]readiness.Verdict {
 	var found map[operand.Name]readiness.Verdict
 	for i := range catalogue {
@@ -124,7 +127,7 @@ func DiscoveryOperands(catalogue operand.Catalogue, pods Pods, now time.Time) ma
 	return found
 }
 
-// assessStages assesses the stages of the ladder.
+// assessStages assesses the stages of the node in order.
 func (a *Assessment) assessStages(in Input, verdict func(plan.Rung) readiness.Verdict) {
 	stages := []readiness.StageVerdict{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(in.Node)}}
 	optedOut, plugin := "", operand.Name("")
@@ -141,17 +144,19 @@ func (a *Assessment) assessStages(in Input, verdict func(plan.Rung) readiness.Ve
 		if stage.Need == plan.Expected || stage.Need == plan.Paused {
 			a.Operands[stage.Operand] = found
 		}
-		stages = append(stages, readiness.StageVerdict{Stage: stage.Stage, Operand: string(stage.Operand), Verdict: found})
+		stages = append(stages, readiness.StageVerdict{
+			Stage: stage.Stage, Operand: string(stage.Operand), Verdict: found,
+		})
 	}
 	a.NodeVerdict = readiness.Node(stages)
 }
 
-// checkPool reports that a ready node has the driver of another pool than its own.
+// checkPool reports a ready node as outdated if it has the driver of a pool other than its own.
 func (a *Assessment) checkPool(node plan.Node) {
 	labelled, wanted := node.Facts.Pool, node.Pool.Name
 	if wanted != "" && a.Ready() && labelled != "" && labelled != wanted {
 		a.Outdated, a.Reason = true, v1.ReasonUpgradePending
-		// The command comes first, as a long message is cut in the policy's status.
+		// The command comes first because long messages are truncated in the policy's status.
 		a.Message = fmt.Sprintf("run kubectl label node %s %s- %s- to move the driver from %s to %s",
 			node.Facts.Name, labels.Pool, labels.DriverAnchor, labelled, wanted)
 	}
@@ -168,14 +173,17 @@ func refused(decision operand.Decision) readiness.NodeVerdict {
 	return atDiscovered(readiness.Verdict{State: readiness.Failed, Reason: decision.Reason, Message: decision.Message})
 }
 
-// atDiscovered is the verdict on a node that gets nothing beyond its discovery.
+// atDiscovered returns the verdict on a node that stays at stage Discovered.
 func atDiscovered(verdict readiness.Verdict) readiness.NodeVerdict {
 	return readiness.NodeVerdict{Stage: v1.StageDiscovered, Verdict: verdict}
 }
 
-// allocatable is the stage that the device plugin leads to; plugin is empty where it is kept off the node.
+// allocatable returns the verdict on stage Allocatable. plugin is empty if the node is opted out of the device plugin;
+// optedOut is then the reason.
 func allocatable(in Input, plugin operand.Name, optedOut string) readiness.StageVerdict {
-	stage := readiness.StageVerdict{Stage: v1.StageAllocatable, Operand: string(plugin), Verdict: readiness.Allocatable(in.Node)}
+	stage := readiness.StageVerdict{
+		Stage: v1.StageAllocatable, Operand: string(plugin), Verdict: readiness.Allocatable(in.Node),
+	}
 	if stage.Verdict.State == readiness.Ready {
 		return stage
 	}
@@ -195,7 +203,7 @@ func assessStage(stage plan.Rung, in Input) readiness.Verdict {
 	case plan.Paused:
 		return readiness.Verdict{State: readiness.Progressing, Reason: stage.Reason, Message: stage.Message}
 	case plan.NotPossible:
-		// What runs is left alone, and may well do its work.
+		// A pod that runs already is not removed and may work.
 		if pod == nil {
 			return readiness.Verdict{State: readiness.Failed, Reason: stage.Reason, Message: stage.Message}
 		}
@@ -209,7 +217,7 @@ func assessStage(stage plan.Rung, in Input) readiness.Verdict {
 		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], in.Now)
 	}
 	verdict := readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], in.Now)
-	// A DaemonSet that rolls replaces outdated pods by itself.
+	// RollingUpdate replaces outdated pods without help.
 	verdict.Outdated = verdict.Outdated && ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
 	if verdict.Outdated && verdict.State == readiness.Ready {
 		verdict.Reason = v1.ReasonUpgradePending

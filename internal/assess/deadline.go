@@ -12,8 +12,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
-// checkDeadlines compares what is progressing with the deadlines of the spec: the node where it is not ready, and the
-// operands beside the ladder where it is. The time counts from the assessment before, and from the pods.
+// checkDeadlines turns what has been progressing for longer than the deadline of the spec into a failure: the node if
+// it is not ready, otherwise the operands that are part of no stage. The time counts from the previous assessment or
+// from the pods, whichever is later.
 func (a *Assessment) checkDeadlines(in Input) {
 	since := in.Now
 	if in.Previous.Ready == a.Ready() && !in.Previous.Since.IsZero() {
@@ -29,7 +30,7 @@ func (a *Assessment) checkDeadlines(in Input) {
 		return
 	}
 	if a.Reason == v1.ReasonOperandPaused {
-		return // Whoever has paused it decides when it goes on.
+		return // A paused operand has no deadline.
 	}
 	for _, stage := range in.Plan.Rungs {
 		if pod := in.Pods[stage.Operand]; pod != nil && stage.Stage.Before(a.Stage) {
@@ -42,7 +43,7 @@ func (a *Assessment) checkDeadlines(in Input) {
 	}
 }
 
-// unreadySince is since when a pod has not been ready, zero where there is none.
+// unreadySince returns since when a pod has not been ready; zero for nil.
 func unreadySince(pod *corev1.Pod) time.Time {
 	if pod == nil {
 		return time.Time{}

@@ -273,7 +273,8 @@ func TestPod(t *testing.T) {
 		},
 		"evicted by the kubelet": {
 			pod: pod(func(p *corev1.Pod) {
-				p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
+				p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted"
+				p.Status.Message = "The node was low on resource: memory."
 			}),
 			want: readiness.Verdict{
 				State:   readiness.Failed,
