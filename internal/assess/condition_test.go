@@ -17,9 +17,9 @@ func TestMessageUpToDate(t *testing.T) {
 		"no detail anymore": {written: "a: x", cause: "a", message: "a", want: true},
 		"the first detail":  {written: "a", cause: "a", message: "a: x"},
 		"a cause that is a prefix of another": {
-			written: "waits for driver,toolkit",
-			cause:   "waits for driver",
-			message: "waits for driver",
+			written: "waiting for driver,toolkit",
+			cause:   "waiting for driver",
+			message: "waiting for driver",
 		},
 		"another cause":      {written: "b: x", cause: "a", message: "a: x"},
 		"no message written": {written: "", cause: "a", message: "a"},

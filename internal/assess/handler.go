@@ -38,7 +38,7 @@ func (s Stack) checkRuntimeHandler(
 		return verdict
 	}
 	verdict.State, verdict.Reason = readiness.Progressing, v1.ReasonStarting
-	verdict.Message = fmt.Sprintf("container %s runs, but the runtime makes no pod of RuntimeClass %s yet",
+	verdict.Message = fmt.Sprintf("container %s runs, but the container runtime creates no pod of RuntimeClass %s yet",
 		s.mainContainer(toolkit), class)
 	return verdict
 }

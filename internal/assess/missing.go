@@ -17,7 +17,7 @@ import (
 func (in Input) missing(stage plan.Rung) readiness.Verdict {
 	if first := in.Pods[stage.After]; stage.After != "" && in.Node.Labels[stage.Operand.DeployLabel()] == "" &&
 		(first == nil || readiness.Pod(first, "", in.Now).State != readiness.Ready) {
-		return pending(fmt.Sprintf("waits for %s", stage.After))
+		return pending(fmt.Sprintf("waiting for %s", stage.After))
 	}
 	return in.Stack.missing(stage.Operand, in.Node)
 }
@@ -28,7 +28,7 @@ func (s Stack) missing(name operand.Name, node *corev1.Node) readiness.Verdict {
 	ds, exists := s.daemonSetFor(name, node)
 	switch {
 	case !exists:
-		return pending(fmt.Sprintf("there is no pod of %s on the node yet", name))
+		return pending(fmt.Sprintf("%s has no pod on the node yet", name))
 	case ds == nil:
 		return pending(fmt.Sprintf("no DaemonSet of %s selects the node yet", name))
 	}

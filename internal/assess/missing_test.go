@@ -17,7 +17,7 @@ import (
 // An operand without a pod waits for its predecessor while the node has no label for it and the predecessor is not
 // ready. Otherwise the missing pod itself is reported.
 func TestMissingPodOfAnOperandThatFollowsAnother(t *testing.T) {
-	const waits, missing = "waits for container-toolkit", "there is no pod of dcgm-exporter on the node yet"
+	const waiting, missing = "waiting for container-toolkit", "dcgm-exporter has no pod on the node yet"
 	pod := func(ready corev1.ConditionStatus) *corev1.Pod {
 		return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: ready},
@@ -29,10 +29,10 @@ func TestMissingPodOfAnOperandThatFollowsAnother(t *testing.T) {
 		pods   assess.Pods
 		want   string
 	}{
-		"the predecessor has no pod": {want: waits},
+		"the predecessor has no pod": {want: waiting},
 		"the predecessor is not ready": {
 			pods: assess.Pods{"container-toolkit": pod(corev1.ConditionFalse)},
-			want: waits,
+			want: waiting,
 		},
 		"the predecessor is ready": {
 			pods: assess.Pods{"container-toolkit": pod(corev1.ConditionTrue)},

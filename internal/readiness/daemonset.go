@@ -21,7 +21,7 @@ func Scheduled(scheduled, expected int) Verdict {
 // the matter of Pod.
 func DaemonSet(ds *appsv1.DaemonSet) Verdict {
 	if ds.Status.ObservedGeneration < ds.Generation {
-		return progressing(v1.ReasonRollingOut, "the DaemonSet controller has not taken up the change yet")
+		return progressing(v1.ReasonRollingOut, "the DaemonSet controller has not observed the change yet")
 	}
 	updated, desired := ds.Status.UpdatedNumberScheduled, ds.Status.DesiredNumberScheduled
 	if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType && updated < desired {

@@ -8,7 +8,7 @@ import (
 )
 
 // overduePrefix starts the message of a verdict whose deadline has passed.
-const overduePrefix = "for more than "
+const overduePrefix = "not ready after "
 
 // ApplyDeadline turns a verdict that has been progressing since the given time for longer than the deadline into a
 // failure with the same reason. Before that it sets Until to the end of the deadline. A deadline of 0 and an unknown

@@ -49,7 +49,7 @@ func Kubelet(node *corev1.Node) Verdict {
 		case corev1.ConditionTrue:
 			return Verdict{}
 		case corev1.ConditionUnknown:
-			return failed(v1.ReasonNodeUnreachable, "the kubelet does not answer")
+			return failed(v1.ReasonNodeUnreachable, "the kubelet stopped posting node status")
 		case corev1.ConditionFalse:
 			return progressing(v1.ReasonNodeNotReady, "the node is not ready: "+condition.Reason)
 		}
@@ -65,9 +65,9 @@ func Allocatable(node *corev1.Node) Verdict {
 	if hasGPU(node.Status.Capacity) {
 		// Also while the device plugin restarts.
 		return progressing(v1.ReasonNotAllocatable,
-			"the kubelet holds all of the GPUs for unhealthy")
+			"the device plugin reports all GPUs as unhealthy")
 	}
-	return progressing(v1.ReasonNotAllocatable, "the kubelet advertises no GPU that can be allocated")
+	return progressing(v1.ReasonNotAllocatable, "the node has no allocatable GPU")
 }
 
 func hasGPU(resources corev1.ResourceList) bool {

@@ -41,7 +41,7 @@ func TestDaemonSet(t *testing.T) {
 			want: readiness.Verdict{
 				State:   readiness.Progressing,
 				Reason:  "RollingOut",
-				Message: "the DaemonSet controller has not taken up the change yet",
+				Message: "the DaemonSet controller has not observed the change yet",
 			},
 		},
 		"0 of 0 is no success where 3 are expected": {
@@ -147,7 +147,7 @@ func TestKubelet(t *testing.T) {
 			want: readiness.Verdict{
 				State:   readiness.Failed,
 				Reason:  "NodeUnreachable",
-				Message: "the kubelet does not answer",
+				Message: "the kubelet stopped posting node status",
 			},
 		},
 		"not ready": {
@@ -188,10 +188,10 @@ func TestAllocatable(t *testing.T) {
 	none := readiness.Verdict{
 		State:   readiness.Progressing,
 		Reason:  "NotAllocatable",
-		Message: "the kubelet advertises no GPU that can be allocated",
+		Message: "the node has no allocatable GPU",
 	}
 	unhealthy := readiness.Verdict{State: readiness.Progressing, Reason: "NotAllocatable",
-		Message: "the kubelet holds all of the GPUs for unhealthy"}
+		Message: "the device plugin reports all GPUs as unhealthy"}
 	tests := map[string]struct {
 		resources, capacity map[corev1.ResourceName]string
 		want                readiness.Verdict

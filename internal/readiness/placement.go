@@ -62,12 +62,12 @@ func MissingPod(ds *appsv1.DaemonSet, node *corev1.Node) Verdict {
 	switch {
 	case !found && len(taints) < len(node.Spec.Taints):
 		return progressing(kubelet.Reason,
-			fmt.Sprintf("the node gets no pod of DaemonSet %s: %s", ds.Name, kubelet.Message))
+			fmt.Sprintf("DaemonSet %s creates no pod on the node: %s", ds.Name, kubelet.Message))
 	case !found:
-		return progressing(v1.ReasonPodMissing, fmt.Sprintf("DaemonSet %s has made no pod for the node yet", ds.Name))
+		return progressing(v1.ReasonPodMissing, fmt.Sprintf("DaemonSet %s has not created a pod on the node yet", ds.Name))
 	}
 	return progressing(v1.ReasonUntoleratedTaint, fmt.Sprintf(
-		"taint %s is not tolerated by DaemonSet %s, which would place a pod: see spec.daemonsets.tolerations",
+		"taint %s is not tolerated by DaemonSet %s: add a toleration to spec.daemonsets.tolerations",
 		taint.ToString(), ds.Name))
 }
 

@@ -22,10 +22,10 @@ func TestMissingPod(t *testing.T) {
 	taint := func(key, value string, effect corev1.TaintEffect) corev1.Taint {
 		return corev1.Taint{Key: key, Value: value, Effect: effect}
 	}
-	const pending = "DaemonSet driver has made no pod for the node yet"
+	const pending = "DaemonSet driver has not created a pod on the node yet"
 	untolerated := func(taint string) string {
 		return "taint " + taint +
-			" is not tolerated by DaemonSet driver, which would place a pod: see spec.daemonsets.tolerations"
+			" is not tolerated by DaemonSet driver: add a toleration to spec.daemonsets.tolerations"
 	}
 	tests := map[string]struct {
 		taints      []corev1.Taint
@@ -81,7 +81,7 @@ func TestMissingPod(t *testing.T) {
 				taint("node.kubernetes.io/not-ready", "", noSchedule),
 			},
 			kubelet: corev1.ConditionFalse,
-			want:    "the node gets no pod of DaemonSet driver: the node is not ready: KubeletNotReady",
+			want:    "DaemonSet driver creates no pod on the node: the node is not ready: KubeletNotReady",
 			reason:  "NodeNotReady",
 		},
 		"unreachable": {
@@ -91,7 +91,7 @@ func TestMissingPod(t *testing.T) {
 				taint("node.kubernetes.io/unreachable", "", noExecute),
 			},
 			kubelet: corev1.ConditionUnknown,
-			want:    "the node gets no pod of DaemonSet driver: the kubelet does not answer", reason: "NodeUnreachable",
+			want:    "DaemonSet driver creates no pod on the node: the kubelet stopped posting node status", reason: "NodeUnreachable",
 		},
 		"unreachable, and another taint not tolerated": {
 			taints: []corev1.Taint{

@@ -241,7 +241,7 @@ func imageOf(reason string, status *corev1.ContainerStatus) string {
 
 func starting(pod *corev1.Pod) Verdict {
 	if class := PendingRuntimeClass(pod); class != "" {
-		return progressing(v1.ReasonStarting, "the container runtime has not made the pod yet, with RuntimeClass "+class)
+		return progressing(v1.ReasonStarting, "the container runtime has not created the pod yet, with RuntimeClass "+class)
 	}
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
@@ -249,14 +249,14 @@ func starting(pod *corev1.Pod) Verdict {
 			continue
 		}
 		if strings.HasPrefix(status.Name, labels.WaitContainer) {
-			return progressing(v1.ReasonWaitingForOperand, "waits for "+awaitedOperands(pod, status.Name))
+			return progressing(v1.ReasonWaitingForOperand, "waiting for "+awaitedOperands(pod, status.Name))
 		}
-		return progressing(v1.ReasonStarting, "container "+status.Name+" is running")
+		return progressing(v1.ReasonStarting, "init container "+status.Name+" is running")
 	}
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
 		if status.State.Running != nil && !status.Ready {
-			return progressing(v1.ReasonStarting, "container "+status.Name+" is not ready yet")
+			return progressing(v1.ReasonStarting, "container "+status.Name+" is not ready")
 		}
 	}
 	return progressing(v1.ReasonStarting, "the pod is starting")

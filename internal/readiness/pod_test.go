@@ -140,7 +140,7 @@ func TestPod(t *testing.T) {
 			want: readiness.Verdict{
 				State:   readiness.Progressing,
 				Reason:  "WaitingForOperand",
-				Message: "waits for driver,toolkit",
+				Message: "waiting for driver,toolkit",
 			},
 		},
 		"waits for injected GPUs": {
@@ -152,7 +152,7 @@ func TestPod(t *testing.T) {
 			want: readiness.Verdict{
 				State:   readiness.Progressing,
 				Reason:  "WaitingForOperand",
-				Message: "waits for driver and the container runtime",
+				Message: "waiting for driver and the container runtime",
 			},
 		},
 		"waits without a flag": {
@@ -160,7 +160,7 @@ func TestPod(t *testing.T) {
 			want: readiness.Verdict{
 				State:   readiness.Progressing,
 				Reason:  "WaitingForOperand",
-				Message: "waits for another operand",
+				Message: "waiting for another operand",
 			},
 		},
 		"an init container runs": {
@@ -168,7 +168,7 @@ func TestPod(t *testing.T) {
 			want: readiness.Verdict{
 				State:   readiness.Progressing,
 				Reason:  "Starting",
-				Message: "container second is running",
+				Message: "init container second is running",
 			},
 		},
 		"a container runs and is not ready": {
@@ -176,7 +176,7 @@ func TestPod(t *testing.T) {
 			want: readiness.Verdict{
 				State:   readiness.Progressing,
 				Reason:  "Starting",
-				Message: "container main is not ready yet",
+				Message: "container main is not ready",
 			},
 		},
 		"an init container that has failed": {
@@ -226,7 +226,7 @@ func TestPod(t *testing.T) {
 			want: readiness.Verdict{
 				State:   readiness.Progressing,
 				Reason:  "Starting",
-				Message: "container side is not ready yet",
+				Message: "container side is not ready",
 			},
 		},
 		"an init container that succeeded after a failure is not reported": {
@@ -234,7 +234,7 @@ func TestPod(t *testing.T) {
 			want: readiness.Verdict{
 				State:   readiness.Progressing,
 				Reason:  "Starting",
-				Message: "container main is not ready yet",
+				Message: "container main is not ready",
 			},
 		},
 		"an invalid configuration": {

@@ -482,7 +482,7 @@ func TestWhatGPUsCanBeUsedWithout(t *testing.T) {
 		"it starts": {
 			nodes: 2, change: func(b *bed) { b.start(1, exporter) },
 			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandNotReady", "Progressing": "True OperandNotReady"},
-			message: "dcgm-exporter: ready on 1/2 nodes: node-00001 (container main is not ready yet)",
+			message: "dcgm-exporter: ready on 1/2 nodes: node-00001 (container main is not ready)",
 		},
 		"it fails": {
 			nodes: 2, change: func(b *bed) { b.fail(1, exporter, "boom") },
@@ -707,7 +707,7 @@ func TestNodesAreListedWorstFirst(t *testing.T) {
 		},
 		{
 			Name: "node-00001", Stage: v1.StageDriver, Pool: pool, Operand: "driver", Reason: "Starting",
-			Message: "container main is not ready yet", Since: &asOfNow,
+			Message: "container main is not ready", Since: &asOfNow,
 		},
 		{
 			Name: "node-00002", Ready: true, Stage: v1.StageValidated, Pool: pool, Operand: "driver", Reason: "UpgradePending",
@@ -902,7 +902,7 @@ func TestNodeCondition(t *testing.T) {
 		},
 		"the kubelet is silent": {
 			change: func(b *bed) { b.snapshot.Nodes[0].Object.Status.Conditions[0].Status = corev1.ConditionUnknown },
-			want:   corev1.NodeCondition{Status: "False", Reason: "NodeUnreachable", Message: "node-00000: stage Discovered: the kubelet does not answer"},
+			want:   corev1.NodeCondition{Status: "False", Reason: "NodeUnreachable", Message: "node-00000: stage Discovered: the kubelet stopped posting node status"},
 		},
 		"outdated": {
 			change: func(b *bed) { b.pod(0, "driver").Annotations[templateDigest] = "before" },
@@ -918,14 +918,14 @@ func TestNodeCondition(t *testing.T) {
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotAllocatable",
-				Message: `node-00000: stage Allocatable: the kubelet advertises no GPU that can be allocated; label nvidia.com/gpu.deploy.device-plugin is "false"`,
+				Message: `node-00000: stage Allocatable: the node has no allocatable GPU; label nvidia.com/gpu.deploy.device-plugin is "false"`,
 			},
 		},
 		"no GPU, though the plugin runs": {
 			change: func(b *bed) { delete(b.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu") },
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotAllocatable",
-				Message: "node-00000: stage Allocatable, operand device-plugin: the kubelet advertises no GPU that can be allocated",
+				Message: "node-00000: stage Allocatable, operand device-plugin: the node has no allocatable GPU",
 			},
 		},
 		"no GPU, and a container to look at": {
@@ -935,7 +935,7 @@ func TestNodeCondition(t *testing.T) {
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotAllocatable",
-				Message: "node-00000: stage Allocatable, operand device-plugin: the kubelet advertises no GPU that can be allocated: see the log of container plugin",
+				Message: "node-00000: stage Allocatable, operand device-plugin: the node has no allocatable GPU: see the log of container plugin",
 			},
 		},
 		"the toolkit hangs": {
@@ -945,7 +945,7 @@ func TestNodeCondition(t *testing.T) {
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
-				Message: "node-00000: stage Toolkit, operand container-toolkit: container toolkit-ctr runs, but the runtime makes no pod of RuntimeClass nvidia yet",
+				Message: "node-00000: stage Toolkit, operand container-toolkit: container toolkit-ctr runs, but the container runtime creates no pod of RuntimeClass nvidia yet",
 			},
 		},
 		"the handler works for another pod since the toolkit came up": {
@@ -956,7 +956,7 @@ func TestNodeCondition(t *testing.T) {
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
-				Message: "node-00000: stage DevicePlugin, operand device-plugin: the container runtime has not made the pod yet, with RuntimeClass nvidia",
+				Message: "node-00000: stage DevicePlugin, operand device-plugin: the container runtime has not created the pod yet, with RuntimeClass nvidia",
 			},
 		},
 		"it worked before the toolkit was replaced": {
@@ -967,14 +967,14 @@ func TestNodeCondition(t *testing.T) {
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
-				Message: "node-00000: stage Toolkit, operand container-toolkit: container toolkit-ctr runs, but the runtime makes no pod of RuntimeClass nvidia yet",
+				Message: "node-00000: stage Toolkit, operand container-toolkit: container toolkit-ctr runs, but the container runtime creates no pod of RuntimeClass nvidia yet",
 			},
 		},
 		"no pod yet": {
 			change: func(b *bed) { delete(b.snapshot.Pods["node-00000"], "container-toolkit") },
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "PodMissing",
-				Message: "node-00000: stage Toolkit, operand container-toolkit: DaemonSet container-toolkit has made no pod for the node yet",
+				Message: "node-00000: stage Toolkit, operand container-toolkit: DaemonSet container-toolkit has not created a pod on the node yet",
 			},
 		},
 		"paused": {

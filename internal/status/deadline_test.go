@@ -48,24 +48,24 @@ func TestDeadlines(t *testing.T) {
 		},
 		"a driver in time": {
 			change: func(b *bed) { b.start(0, "driver"); b.said(0, corev1.ConditionFalse, 29*time.Minute) },
-			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready yet"},
+			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready"},
 			left:   time.Minute,
 		},
 		"a driver that takes too long": {
 			change:  func(b *bed) { b.start(0, "driver"); b.said(0, corev1.ConditionFalse, 30*time.Minute) },
-			want:    v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "for more than 30m: container main is not ready yet"},
+			want:    v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "not ready after 30m: container main is not ready"},
 			operand: "driver",
 		},
 		"a driver that has another deadline": {
 			spec:    v1.DeadlinesSpec{Driver: "90s"},
 			change:  func(b *bed) { b.start(0, "driver"); b.said(0, corev1.ConditionFalse, 2*time.Minute) },
-			want:    v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "for more than 1m30s: container main is not ready yet"},
+			want:    v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "not ready after 1m30s: container main is not ready"},
 			operand: "driver",
 		},
 		"a driver that has none": {
 			spec:   v1.DeadlinesSpec{Driver: "0s"},
 			change: func(b *bed) { b.start(0, "driver"); b.said(0, corev1.ConditionFalse, 1000*time.Hour) },
-			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready yet"},
+			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready"},
 		},
 		"a stage begins when the one below is reached": {
 			change: func(b *bed) {
@@ -73,7 +73,7 @@ func TestDeadlines(t *testing.T) {
 				b.readySince("driver", 4*time.Minute)
 				b.said(0, corev1.ConditionFalse, 25*time.Minute)
 			},
-			want: v1.NodeStatus{Stage: v1.StageToolkit, Operand: "container-toolkit", Reason: "Starting", Message: "container main is not ready yet"},
+			want: v1.NodeStatus{Stage: v1.StageToolkit, Operand: "container-toolkit", Reason: "Starting", Message: "container main is not ready"},
 			left: 6 * time.Minute,
 		},
 		"a stage that takes too long": {
@@ -82,7 +82,7 @@ func TestDeadlines(t *testing.T) {
 				b.readySince("driver", 11*time.Minute)
 				b.said(0, corev1.ConditionFalse, 25*time.Minute)
 			},
-			want:    v1.NodeStatus{Stage: v1.StageToolkit, Operand: "container-toolkit", Reason: "Starting", Message: "for more than 10m: container main is not ready yet"},
+			want:    v1.NodeStatus{Stage: v1.StageToolkit, Operand: "container-toolkit", Reason: "Starting", Message: "not ready after 10m: container main is not ready"},
 			operand: "container-toolkit",
 		},
 		"what was ready before the node was not": {
@@ -91,7 +91,7 @@ func TestDeadlines(t *testing.T) {
 				b.readySince("driver", 99*time.Hour)
 				b.said(0, corev1.ConditionFalse, 3*time.Minute)
 			},
-			want: v1.NodeStatus{Stage: v1.StageToolkit, Operand: "container-toolkit", Reason: "Starting", Message: "container main is not ready yet"},
+			want: v1.NodeStatus{Stage: v1.StageToolkit, Operand: "container-toolkit", Reason: "Starting", Message: "container main is not ready"},
 			left: 7 * time.Minute,
 		},
 		"GPUs that cannot be allocated": {
@@ -100,7 +100,7 @@ func TestDeadlines(t *testing.T) {
 				b.readySince("device-plugin", 5*time.Minute)
 				b.said(0, corev1.ConditionFalse, 25*time.Minute)
 			},
-			want:    v1.NodeStatus{Stage: v1.StageAllocatable, Operand: "device-plugin", Reason: "NotAllocatable", Message: "for more than 5m: the kubelet advertises no GPU that can be allocated"},
+			want:    v1.NodeStatus{Stage: v1.StageAllocatable, Operand: "device-plugin", Reason: "NotAllocatable", Message: "not ready after 5m: the node has no allocatable GPU"},
 			operand: "device-plugin",
 		},
 		"GPUs that may still come": {
@@ -109,7 +109,7 @@ func TestDeadlines(t *testing.T) {
 				b.readySince("device-plugin", 4*time.Minute)
 				b.said(0, corev1.ConditionFalse, 25*time.Minute)
 			},
-			want: v1.NodeStatus{Stage: v1.StageAllocatable, Operand: "device-plugin", Reason: "NotAllocatable", Message: "the kubelet advertises no GPU that can be allocated"},
+			want: v1.NodeStatus{Stage: v1.StageAllocatable, Operand: "device-plugin", Reason: "NotAllocatable", Message: "the node has no allocatable GPU"},
 			left: time.Minute,
 		},
 		"a kubelet that is not ready": {
@@ -117,16 +117,16 @@ func TestDeadlines(t *testing.T) {
 				b.snapshot.Nodes[0].Object.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady"}
 				b.said(0, corev1.ConditionFalse, 10*time.Minute)
 			},
-			want: v1.NodeStatus{Stage: v1.StageDiscovered, Reason: "NodeNotReady", Message: "for more than 10m: the node is not ready: KubeletNotReady"},
+			want: v1.NodeStatus{Stage: v1.StageDiscovered, Reason: "NodeNotReady", Message: "not ready after 10m: the node is not ready: KubeletNotReady"},
 		},
 		"a node that has only now lost its readiness": {
 			change: func(b *bed) { b.start(0, "driver"); b.said(0, corev1.ConditionTrue, 99*time.Hour) },
-			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready yet"},
+			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready"},
 			left:   30 * time.Minute,
 		},
 		"a node that nobody has told of": {
 			change: func(b *bed) { b.start(0, "driver") },
-			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready yet"},
+			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready"},
 			left:   30 * time.Minute,
 		},
 		"a node that is paused": {
@@ -172,7 +172,7 @@ func TestDeadlines(t *testing.T) {
 			} else {
 				g.Expect(until).To(Equal(now.Add(test.left)))
 			}
-			late := test.operand != "" || strings.HasPrefix(test.want.Message, "for more than ")
+			late := test.operand != "" || strings.HasPrefix(test.want.Message, "not ready after ")
 			degraded := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}[late]
 			g.Expect(condition(status, v1.ConditionDegraded).Status).To(Equal(degraded))
 			failing := []string{}
@@ -198,13 +198,13 @@ func TestMissingPods(t *testing.T) {
 		degraded bool
 		operand  string
 	}{
-		"not made yet": {reason: "PodMissing", message: "DaemonSet driver has made no pod for the node yet", operand: "ready on 1/2 nodes"},
+		"not made yet": {reason: "PodMissing", message: "DaemonSet driver has not created a pod on the node yet", operand: "ready on 1/2 nodes"},
 		"kept off by a taint": {
 			change: func(b *bed) {
 				b.snapshot.Nodes[0].Object.Spec.Taints = []corev1.Taint{taint}
 				b.snapshot.DaemonSets["driver"].Status.DesiredNumberScheduled = 1
 			},
-			reason: "UntoleratedTaint", message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver, which would place a pod: see spec.daemonsets.tolerations",
+			reason: "UntoleratedTaint", message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver: add a toleration to spec.daemonsets.tolerations",
 			operand: "kept off 1 of 2 nodes: node-00000 (UntoleratedTaint)",
 		},
 		"refused by a quota": {
@@ -213,12 +213,12 @@ func TestMissingPods(t *testing.T) {
 		},
 		"kept off by a taint, where a quota refuses others": {
 			failures: quota, change: func(b *bed) { b.snapshot.Nodes[0].Object.Spec.Taints = []corev1.Taint{taint} },
-			reason: "UntoleratedTaint", message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver, which would place a pod: see spec.daemonsets.tolerations",
+			reason: "UntoleratedTaint", message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver: add a toleration to spec.daemonsets.tolerations",
 			operand: "ready on 1/2 nodes",
 		},
 		"a quota refuses pods of another": {
 			failures: map[string]assess.CreateFailure{"device-plugin": quota["driver"]},
-			reason:   "PodMissing", message: "DaemonSet driver has made no pod for the node yet", operand: "ready on 1/2 nodes",
+			reason:   "PodMissing", message: "DaemonSet driver has not created a pod on the node yet", operand: "ready on 1/2 nodes",
 		},
 		"not selected yet": {
 			change: func(b *bed) {
@@ -228,7 +228,7 @@ func TestMissingPods(t *testing.T) {
 		},
 		"without a DaemonSet": {
 			change: func(b *bed) { delete(b.snapshot.DaemonSets, "driver") },
-			reason: "PodMissing", message: "there is no pod of driver on the node yet", operand: "its DaemonSets are being created",
+			reason: "PodMissing", message: "driver has no pod on the node yet", operand: "its DaemonSets are being created",
 		},
 	}
 	for name, test := range tests {

@@ -18,7 +18,7 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 		since   = "1970-01-12T13:40:00Z"
 		missing = "nvidia.com/gpu-operator.discovery-missing-since"
 		lost    = "nvidia.com/gpu-operator.discovery-lost-since"
-		kept    = "nothing is taken off the node"
+		kept    = "nothing is removed"
 	)
 	without := func(b *bed, prefix string) {
 		node := b.snapshot.Nodes[0].Object
@@ -59,7 +59,7 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 				b.snapshot.Nodes[0].Object.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0")
 			},
 			stage: v1.StageDiscovered, reason: "DiscoveryLabelsMissing",
-			message: "no GPU in its discovery labels since " + since + "; operands go at 1970-01-12T13:44:00Z if no pod uses GPUs; device-pl",
+			message: "no GPU in its discovery labels since " + since + "; operand removal at 1970-01-12T13:44:00Z if no pod uses GPUs; devic",
 			verdict: "False OperandNotReady",
 		},
 		"one that a selector asks for": {
@@ -69,7 +69,7 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 				b.relabel(0, "nvidia.com/gpu.deploy.gpu-feature-discovery", "true")
 			},
 			ready: true, stage: v1.StageValidated, reason: "DiscoveryLabelsMissing", verdict: "True Reconciled",
-			message: "no feature.node.kubernetes.io/tier for gpu-feature-discovery since " + since + "; the operand goes at 1970-01-12T1",
+			message: "no feature.node.kubernetes.io/tier for gpu-feature-discovery since " + since + "; operand removal at 1970-01-12T1",
 		},
 		"an operand is on its way": {
 			change: func(b *bed) { without(b, ""); b.start(0, "container-toolkit") },

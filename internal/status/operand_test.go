@@ -31,7 +31,7 @@ func TestAnOperandBesideTheLadderFailsWithItsLastWords(t *testing.T) {
 		},
 		"nothing is left of it when it starts well": {
 			change: func() { b.start(0, "dcgm-exporter"); b.start(1, "dcgm-exporter") },
-			want:   "ready on 0/2 nodes: node-00000 (container main is not ready yet), node-00001 (container main is not ready yet)",
+			want:   "ready on 0/2 nodes: node-00000 (container main is not ready), node-00001 (container main is not ready)",
 		},
 	}
 	for name, test := range tests {

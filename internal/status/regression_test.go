@@ -16,7 +16,7 @@ func TestAStageOnItsWayIsToldAnew(t *testing.T) {
 	first := b.status()
 	b.pod(0, "driver").Status.InitContainerStatuses = nil
 	b.pod(0, "driver").Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "nvidia-driver-ctr", State: running}}
-	if got := b.status(first).Nodes[0].Message; got != "container nvidia-driver-ctr is not ready yet" {
+	if got := b.status(first).Nodes[0].Message; got != "container nvidia-driver-ctr is not ready" {
 		t.Errorf("still tells %q", got)
 	}
 }

@@ -25,11 +25,11 @@ func TestNodesWithStartupTaints(t *testing.T) {
 		"of others": {taints: []corev1.Taint{other}, usable: true, ready: true, stage: v1.StageValidated},
 		"the start-up taint": {
 			taints: []corev1.Taint{other, starting}, usable: true, stage: v1.StageValidated, reason: "StartupTaint",
-			message: "taint example.com/starting stays: name it in the chart's nodeStartup.taints, or in ownTaints of ValidatingAdmissionPolicy gpu-operator-operator; " +
-				"the GPUs can be used, and the API server lets the operator take off what is named there",
+			message: "taint example.com/starting stays: add it to the chart's nodeStartup.taints, or to ownTaints of ValidatingAdmissionPolicy gpu-operator-operator; " +
+				"the GPUs can be used, but the operator may remove only the taints listed there",
 		},
 		"the start-up taint of a node on its way": {
-			taints: []corev1.Taint{starting}, change: func(b *bed) { b.start(0, "driver") }, stage: v1.StageDriver, reason: "Starting", message: "container main is not ready yet",
+			taints: []corev1.Taint{starting}, change: func(b *bed) { b.start(0, "driver") }, stage: v1.StageDriver, reason: "Starting", message: "container main is not ready",
 		},
 		"the start-up taint of a node that fails": {
 			taints: []corev1.Taint{starting}, change: func(b *bed) { b.fail(0, "driver", "boom") }, stage: v1.StageDriver, reason: "CrashLoopBackOff",

@@ -22,7 +22,7 @@ const (
 	// overdueDeadline is how long it may take.
 	overdueDeadline = 10 * time.Second
 	// overdueCause is part of what is told.
-	overdueCause = "for more than 10s: container nvidia-device-plugin is not ready yet"
+	overdueCause = "not ready after 10s: container nvidia-device-plugin is not ready"
 	toolkitApp   = "nvidia-container-toolkit-daemonset"
 )
 

@@ -44,7 +44,7 @@ func TestDiscoveryLabelsFlap(t *testing.T) {
 		away[name] = b.takeLabels(name, discoveryPrefix)
 	}
 	b.eachSays(names, And(HaveField("Reason", "DiscoveryLabelsMissing"),
-		HaveField("Message", MatchRegexp(`: GPUs can be used; no discovery labels since 20\S+Z; nothing is taken off the node`))))
+		HaveField("Message", MatchRegexp(`: GPUs can be used; no discovery labels since 20\S+Z; nothing is removed`))))
 	b.Eventually(func(g Gomega) {
 		g.Expect(b.policy().Status.Nodes).To(HaveEach(And(HaveField("Reason", "DiscoveryLabelsMissing"), HaveField("Ready", true))))
 		g.Expect(b.policy().Status.State).To(Equal(v1.StateReady))

@@ -127,7 +127,7 @@ func TestARefusedTaintIsTold(t *testing.T) {
 	b.create(object)
 	b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).Should(ConsistOf(And(
 		HaveField("Ready", false), HaveField("Stage", v1.StageValidated), HaveField("Reason", "StartupTaint"),
-		HaveField("Message", HavePrefix("taint "+scalerTaint+" stays: name it in the chart's nodeStartup.taints")))))
+		HaveField("Message", HavePrefix("taint "+scalerTaint+" stays: add it to the chart's nodeStartup.taints")))))
 	b.Eventually(func() *corev1.NodeCondition { return nodeCondition(b.node(startingNode)) }).Should(And(
 		HaveField("Reason", "StartupTaint"), HaveField("Message", ContainSubstring("ownTaints of ValidatingAdmissionPolicy gpu-operator-operator"))))
 	b.Expect(b.taints()).To(Equal([]string{scalerTaint + ":NoSchedule"}))

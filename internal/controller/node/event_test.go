@@ -27,7 +27,7 @@ func TestNodeEvent(t *testing.T) {
 	}
 	ready := is("True", "GPUReady", "a: GPUs can be used")
 	starting := is("False", "Starting", "a: stage Driver, operand driver: the pod is starting")
-	late := is("False", "Starting", "a: stage Driver, operand driver: for more than 30m: the pod is starting")
+	late := is("False", "Starting", "a: stage Driver, operand driver: not ready after 30m: the pod is starting")
 	crashing := is("False", "CrashLoopBackOff", "a: stage Driver, operand driver: container x: CrashLoopBackOff, exit code 1")
 	tests := map[string]struct {
 		before, after *corev1.NodeCondition
@@ -51,7 +51,7 @@ func TestNodeEvent(t *testing.T) {
 		"is ready, and is outdated":     {before: ready, after: is("True", "UpgradePending", "a: GPUs can be used; x")},
 		"is excluded no longer":         {before: is("False", "Excluded", "a: label"), after: ready},
 		"is paused no longer":           {before: is("False", "OperandPaused", "a: label"), after: ready},
-		"answers again":                 {before: is("False", "NodeUnreachable", "a: stage Discovered: the kubelet does not answer"), after: ready, want: "Normal GPUReady"},
+		"answers again":                 {before: is("False", "NodeUnreachable", "a: stage Discovered: the kubelet stopped posting node status"), after: ready, want: "Normal GPUReady"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
