@@ -31,13 +31,13 @@ var (
 	monitor = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
 )
 
-// mapper answers as a test says.
+// mapper is a RESTMapper whose answer a test sets.
 type mapper struct {
 	meta.RESTMapper
 	mutex sync.Mutex
 	err   error
 	calls int
-	// blocked holds back every answer until it is closed.
+	// blocked delays every answer until it is closed.
 	blocked chan struct{}
 }
 
@@ -60,7 +60,7 @@ func (m *mapper) setError(err error) {
 	m.err = err
 }
 
-// callCount is how many calls there were.
+// callCount returns the number of calls.
 func (m *mapper) callCount() int {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -86,11 +86,11 @@ func absent() error {
 	return &meta.NoKindMatchError{GroupKind: monitor.GroupKind(), SearchedVersions: []string{"v1"}}
 }
 
-// informers counts the watches that have begun and ended.
+// informers counts the watches that were started and stopped.
 type informers struct {
 	informertest.FakeInformers
-	begun, ended int
-	informer     syncedInformer
+	started, stopped int
+	informer         syncedInformer
 }
 
 type syncedInformer struct{ *controllertest.FakeInformer }
@@ -98,12 +98,12 @@ type syncedInformer struct{ *controllertest.FakeInformer }
 func (syncedInformer) HasSynced() bool { return true }
 
 func (i *informers) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	i.begun++
+	i.started++
 	return i.informer, nil
 }
 
 func (i *informers) RemoveInformer(context.Context, client.Object) error {
-	i.ended++
+	i.stopped++
 	return nil
 }
 
@@ -172,7 +172,7 @@ func TestAKindIsWatchedWhileItIsNeeded(t *testing.T) {
 		e.Expect(e.signal.Events()).NotTo(Receive())
 		time.Sleep(10 * time.Second)
 		e.Expect(e.signal.Events()).To(Receive(), "the kind is served now")
-		e.Expect(e.informers.begun).To(BeZero())
+		e.Expect(e.informers.started).To(BeZero())
 		e.Expect(e.ensureWatch()).To(Equal(optional.Served))
 		e.Expect(e.Watching()).To(BeTrue())
 		e.Expect(e.Synced(e.ctx)).To(BeTrue())
@@ -183,13 +183,13 @@ func TestAKindIsWatchedWhileItIsNeeded(t *testing.T) {
 		time.Sleep(time.Minute)
 		e.Expect(e.ensureWatch()).To(Equal(optional.Served), "it is not discovered again")
 		e.Expect(e.signal.Events()).NotTo(Receive())
-		e.Expect(e.informers.begun).To(Equal(1))
+		e.Expect(e.informers.started).To(Equal(1))
 
 		e.Expect(e.StopWatch(e.ctx)).To(Succeed())
 		e.Expect(e.StopWatch(e.ctx)).To(Succeed(), "a second time changes nothing")
 		e.Expect(e.Watching()).To(BeFalse())
 		e.Expect(e.Synced(e.ctx)).To(BeFalse())
-		e.Expect(e.informers.ended).To(Equal(1))
+		e.Expect(e.informers.stopped).To(Equal(1))
 		e.mapper.setError(nil)
 		e.Expect(e.ensureWatch()).To(Equal(optional.Served), "the next request is answered immediately")
 	})
@@ -209,7 +209,7 @@ func TestDiscoveryBacksOff(t *testing.T) {
 	})
 }
 
-// A failure is logged once, and a pass is due when it is over.
+// A failure is logged once, and the signal is notified when it is over.
 func TestDiscoveryThatFails(t *testing.T) {
 	inBubble(t, func(e env) {
 		e.mapper.setError(errDown)
@@ -220,15 +220,15 @@ func TestDiscoveryThatFails(t *testing.T) {
 		e.Expect(e.signal.Events()).NotTo(Receive())
 		e.mapper.setError(absent())
 		time.Sleep(10 * time.Second)
-		e.Expect(e.signal.Events()).To(Receive(), "it is known now that there is no such kind")
+		e.Expect(e.signal.Events()).To(Receive(), "the kind is not served")
 		e.Expect(e.ensureWatch()).To(Equal(optional.Absent))
 		e.mapper.setError(errDown)
 		time.Sleep(10 * time.Second)
-		e.Expect(e.logged()).To(HaveLen(2), "it has failed anew")
+		e.Expect(e.logged()).To(HaveLen(2), "a failure after a success is logged")
 	})
 }
 
-// An API server that does not answer holds up the first calls for a moment, and gets no second request.
+// An API server that does not answer delays the first calls for 2 s, and gets no second request.
 func TestDiscoveryThatHangs(t *testing.T) {
 	inBubble(t, func(e env) {
 		e.mapper.block()
@@ -250,7 +250,7 @@ func TestDiscoveryThatHangs(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatComesLateIsNotified(t *testing.T) {
+func TestALateAnswerIsNotified(t *testing.T) {
 	inBubble(t, func(e env) {
 		e.mapper.block()
 		e.mapper.setError(nil)
