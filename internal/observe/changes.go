@@ -17,10 +17,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// NodeChanges lets pass the events of nodes that can change a verdict or a label. Heartbeats do not, nor do labels that
-// neither the operator reads nor, as selects reports, the spec selects nodes by; nor does the condition
-// nvidia.com/GPUReady where it is as written reports that the operator wrote it last.
-func NodeChanges(selects func(label string) bool, written func(node string, condition *corev1.NodeCondition) bool) predicate.Predicate {
+// NodeChanges passes events of nodes that can change an assessment or a label. It drops heartbeats, labels that neither
+// the operator reads nor the spec selects by (selects), and the operator's own writes of the condition
+// nvidia.com/GPUReady (written).
+func NodeChanges(
+	selects func(label string) bool, written func(node string, condition *corev1.NodeCondition) bool,
+) predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Node) bool {
 		return ownLabelsChanged(before, after) || selectorLabelsChanged(selects, before, after) ||
 			!reflect.DeepEqual(before.Annotations, after.Annotations) ||
@@ -42,7 +44,7 @@ func conditionsDiffer(written func(string, *corev1.NodeCondition) bool, before, 
 	return !reflect.DeepEqual(foreignConditions(before.Status.Conditions), foreignConditions(after.Status.Conditions))
 }
 
-// foreignConditions are the conditions that the operator does not write.
+// foreignConditions returns the conditions that the operator does not write.
 func foreignConditions(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	var found []corev1.NodeCondition
 	for i := range conditions {
@@ -53,7 +55,7 @@ func foreignConditions(conditions []corev1.NodeCondition) []corev1.NodeCondition
 	return found
 }
 
-// ownLabelsChanged tells whether a label has changed that the operator reads or writes itself.
+// ownLabelsChanged reports whether a label has changed that the operator reads or writes.
 func ownLabelsChanged(before, after *corev1.Node) bool {
 	if maps.Equal(before.Labels, after.Labels) {
 		return false
@@ -66,14 +68,14 @@ func ownLabelsChanged(before, after *corev1.Node) bool {
 	return !reflect.DeepEqual(old, now)
 }
 
-// hasOtherOwnLabel reports whether the other labels lack one of these that is an anchor or below nvidia.com, among which are all
-// that the operator writes, or have another value of it.
+// hasOtherOwnLabel reports whether a label that the operator may write (anchors and nvidia.com/) is missing from other
+// or has another value there.
 func hasOtherOwnLabel(all, other map[string]string) bool {
 	for key, value := range all {
 		if !strings.HasPrefix(key, resourcePrefix) && !strings.HasPrefix(key, labels.AnchorPrefix) {
 			continue
 		}
-		if now, there := other[key]; !there || now != value {
+		if now, exists := other[key]; !exists || now != value {
 			return true
 		}
 	}
@@ -96,17 +98,16 @@ func selectorLabelsChanged(selects func(string) bool, before, after *corev1.Node
 	return changed(before.Labels, after.Labels) || changed(after.Labels, before.Labels)
 }
 
-// PolicyChanges lets pass the events of policies that ask for something else. The spec is compared too, and
-// not its generation alone: around a change of the definition the API server may show a new generation
-// without the fields that the old definition lacked, and all of it only with the next event, such as that
-// of the status.
+// PolicyChanges passes events of policies whose spec has changed. The generation alone does not suffice: around an
+// update of the CRD, the API server may send a new generation without the fields that the old CRD did not have, and the
+// full spec only with the next event, such as a status update.
 func PolicyChanges() predicate.Predicate {
 	return onUpdate(func(before, after *v1.ClusterPolicy) bool {
 		return before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 	})
 }
 
-// PodChanges lets pass the events of pods that change the verdict on them.
+// PodChanges passes events of pods that change their verdict.
 func PodChanges() predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Pod) bool {
 		return before.Spec.NodeName != after.Spec.NodeName ||
@@ -115,14 +116,14 @@ func PodChanges() predicate.Predicate {
 	})
 }
 
-// currentVerdict is what matters of a pod now.
+// currentVerdict returns the verdict on a pod at this moment, as if its template were current.
 func currentVerdict(pod *corev1.Pod) readiness.Verdict {
 	return readiness.Pod(pod, templateDigest(pod), time.Now())
 }
 
-// verdictChanged reports whether two verdicts on a pod differ, or the later one changes by time alone and the earlier did not: its
-// node has to be assessed again then. That a container which has failed has been started once more is no news beside
-// that: the next assessment finds until when it has to run.
+// verdictChanged reports whether two verdicts on a pod differ, or only the later one has an Until, at which the node
+// must be assessed again. Another Until, as after each restart of a failing container, is not a change: the next
+// assessment finds it.
 func verdictChanged(before, after readiness.Verdict) bool {
 	if before.Until.IsZero() && !after.Until.IsZero() {
 		return true

@@ -19,7 +19,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// failuresEnv looks for failures at an API server whose Events the test writes.
+// failuresEnv is a CreateFailures with an API server whose Events a test creates.
 type failuresEnv struct {
 	*WithT
 	t         *testing.T
@@ -40,27 +40,36 @@ func newFailuresEnv(t *testing.T) *failuresEnv {
 		}
 	}
 	e.server = fake.NewClientBuilder().
-		WithIndex(&corev1.Event{}, "involvedObject.kind", field(func(e *corev1.Event) string { return e.InvolvedObject.Kind })).
+		WithIndex(
+			&corev1.Event{},
+			"involvedObject.kind",
+			field(func(e *corev1.Event) string { return e.InvolvedObject.Kind }),
+		).
 		WithIndex(&corev1.Event{}, "reason", field(func(e *corev1.Event) string { return e.Reason })).
-		WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			e.lists++
-			if e.listError != nil {
-				return e.listError
-			}
-			return c.List(ctx, list, options...)
-		}}).Build()
+		WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				e.lists++
+				if e.listError != nil {
+					return e.listError
+				}
+				return c.List(ctx, list, options...)
+			},
+		}).Build()
 	e.failures = observe.NewCreateFailures(e.server, "gpu-operator", e.clock)
 	return e
 }
 
 func (e *failuresEnv) after(d time.Duration) { e.clock.SetTime(e.clock.Now().Add(d)) }
 
-// createEvent makes the DaemonSet controller write an Event.
+// createEvent creates an Event as the DaemonSet controller does.
 func (e *failuresEnv) createEvent(name, message string, change ...func(*corev1.Event)) {
 	e.t.Helper()
 	event := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Name: name}, Reason: "FailedCreate", Message: message,
-		InvolvedObject: corev1.ObjectReference{Kind: "DaemonSet", Name: "driver", UID: "1"}, LastTimestamp: metav1.NewTime(e.clock.Now()),
+		ObjectMeta:     metav1.ObjectMeta{Namespace: "gpu-operator", Name: name},
+		Reason:         "FailedCreate",
+		Message:        message,
+		InvolvedObject: corev1.ObjectReference{Kind: "DaemonSet", Name: "driver", UID: "1"},
+		LastTimestamp:  metav1.NewTime(e.clock.Now()),
 	}
 	for _, c := range change {
 		c(event)
@@ -68,7 +77,7 @@ func (e *failuresEnv) createEvent(name, message string, change ...func(*corev1.E
 	e.Expect(e.server.Create(e.t.Context(), event)).To(Succeed())
 }
 
-// refresh checks at one DaemonSet that has so many of ten pods.
+// refresh calls Refresh with one DaemonSet that has this many of ten pods.
 func (e *failuresEnv) refresh(pods int32, change ...func(*appsv1.DaemonSet)) (time.Duration, error) {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "driver", UID: "1"}}
 	ds.Status.DesiredNumberScheduled, ds.Status.CurrentNumberScheduled = 10, pods
@@ -78,19 +87,27 @@ func (e *failuresEnv) refresh(pods int32, change ...func(*appsv1.DaemonSet)) (ti
 	return e.failures.Refresh(e.t.Context(), map[string]*appsv1.DaemonSet{"driver": ds})
 }
 
-func TestCreateFailuresAreLookedForSeldom(t *testing.T) {
+func TestCreateFailuresAreReadRarely(t *testing.T) {
 	e := newFailuresEnv(t)
-	e.createEvent("a", `Error creating: pods "driver-x7k2p" is forbidden: exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9`)
+	e.createEvent(
+		"a",
+		`Error creating: pods "driver-x7k2p" is forbidden: `+
+			`exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9`,
+	)
 	e.Expect(e.refresh(10)).To(BeZero())
 	e.after(time.Hour)
-	e.Expect(e.refresh(10)).To(BeZero(), "nothing is missing, so nobody asks")
+	e.Expect(e.refresh(10)).To(BeZero(), "no pod is missing, so no Events are listed")
 	e.Expect(e.lists).To(BeZero())
 
-	e.createEvent("b", `Error creating: pods "driver-9m4cd" is forbidden: exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9`)
+	e.createEvent(
+		"b",
+		`Error creating: pods "driver-9m4cd" is forbidden: `+
+			`exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9`,
+	)
 	e.Expect(e.refresh(9)).To(Equal(5 * time.Second))
 	e.after(4 * time.Second)
 	e.Expect(e.refresh(9)).To(Equal(time.Second))
-	e.Expect(e.lists).To(BeZero(), "its controller gets some seconds")
+	e.Expect(e.lists).To(BeZero(), "the controller gets some seconds")
 	e.Expect(e.failures.Found()).To(BeEmpty())
 	e.after(time.Second)
 	e.Expect(e.refresh(9)).To(Equal(10 * time.Second))
@@ -106,25 +123,32 @@ func TestCreateFailuresAreLookedForSeldom(t *testing.T) {
 		e.after(wait)
 	}
 	e.Expect(e.lists).To(Equal(12))
-	e.Expect(pauses[9:]).To(HaveEach(time.Hour), "at rest one list an hour")
+	e.Expect(pauses[9:]).To(HaveEach(time.Hour), "one list an hour in the end")
 
 	e.Expect(e.refresh(10)).To(BeZero())
-	e.Expect(e.failures.Found()).To(BeEmpty(), "it has its pod now")
+	e.Expect(e.failures.Found()).To(BeEmpty(), "all pods exist")
 }
 
-func TestCreateFailuresStartAnewWithEachLack(t *testing.T) {
+func TestCreateFailuresRestartWithEachShortage(t *testing.T) {
 	e := newFailuresEnv(t)
 	e.Expect(e.refresh(9)).To(Equal(5 * time.Second))
 	e.after(time.Minute)
 	e.Expect(e.refresh(9)).To(Equal(10 * time.Second))
-	e.Expect(e.refresh(5)).To(Equal(5*time.Second), "more nodes have come")
-	e.Expect(e.refresh(5, func(ds *appsv1.DaemonSet) { ds.Generation = 2 })).To(BeZero(), "its status is of the old generation")
-	e.Expect(e.refresh(5, func(ds *appsv1.DaemonSet) { ds.DeletionTimestamp = &metav1.Time{Time: e.clock.Now()} })).To(BeZero())
+	e.Expect(e.refresh(5)).To(Equal(5*time.Second), "more pods are missing")
+	e.Expect(e.refresh(5, func(ds *appsv1.DaemonSet) { ds.Generation = 2 })).To(
+		BeZero(),
+		"the status is of an older generation",
+	)
+	e.Expect(e.refresh(5, func(ds *appsv1.DaemonSet) {
+		ds.DeletionTimestamp = &metav1.Time{
+			Time: e.clock.Now(),
+		}
+	})).To(BeZero())
 	e.Expect(e.lists).To(Equal(1))
 }
 
-// Where a thousand pods are to be made, some of them are missing for a while though nothing is wrong.
-func TestCreateFailuresOfManyAreLookedForLater(t *testing.T) {
+// On large clusters it takes longer until all pods are created.
+func TestCreateFailuresOfLargeClustersAreReadLater(t *testing.T) {
 	for nodes, want := range map[int32]time.Duration{
 		99: 5 * time.Second, 100: 7 * time.Second, 1000: 25 * time.Second, 5000: 30 * time.Second,
 	} {
@@ -142,51 +166,80 @@ func TestCreateFailuresThatCannotBeRead(t *testing.T) {
 	e.after(5 * time.Second)
 	wait, err := e.refresh(9)
 	e.Expect(err).To(MatchError("listing Events of DaemonSets: events is forbidden"))
-	e.Expect(wait).To(Equal(10*time.Second), "it is not asked again at once")
+	e.Expect(wait).To(Equal(10*time.Second), "the retry has a delay")
 	e.Expect(e.failures.Found()).To(BeEmpty())
 }
 
-// TestCreateFailureReasons has messages as API servers write them.
+// The messages are those of real API servers.
 func TestCreateFailureReasons(t *testing.T) {
+	const forbidden = `Error creating: pods "driver-a" is forbidden: `
 	old := func(e *corev1.Event) { e.LastTimestamp = metav1.NewTime(e.LastTimestamp.Add(-time.Hour)) }
 	tests := map[string]struct {
 		message string
 		change  func(*corev1.Event)
 		want    assess.CreateFailure
 	}{
-		"quota that wants limits": {
-			message: `Error creating: pods "driver-a" is forbidden: failed quota: small: must specify limits.cpu for: nvidia-driver-ctr`,
-			want:    assess.CreateFailure{Reason: "QuotaExceeded", Message: "failed quota: small: must specify limits.cpu for: nvidia-driver-ctr"},
+		"a quota that requires limits": {
+			message: forbidden + `failed quota: small: must specify limits.cpu for: nvidia-driver-ctr`,
+			want: assess.CreateFailure{
+				Reason:  "QuotaExceeded",
+				Message: "failed quota: small: must specify limits.cpu for: nvidia-driver-ctr",
+			},
 		},
 		"Pod Security": {
-			message: `Error creating: pods "driver-a" is forbidden: violates PodSecurity "restricted:latest": privileged (container "nvidia-driver-ctr" must not set securityContext.privileged=true)`,
+			message: forbidden + `violates PodSecurity "restricted:latest": privileged ` +
+				`(container "nvidia-driver-ctr" must not set securityContext.privileged=true)`,
 			want: assess.CreateFailure{
-				Reason:  "PodSecurityDenied",
-				Message: `violates PodSecurity "restricted:latest": privileged (container "nvidia-driver-ctr" must not set securityContext.privileged=true)`,
+				Reason: "PodSecurityDenied",
+				Message: `violates PodSecurity "restricted:latest": privileged ` +
+					`(container "nvidia-driver-ctr" must not set securityContext.privileged=true)`,
 			},
 		},
 		"a policy": {
-			message: `Error creating: pods "driver-a" is forbidden: ValidatingAdmissionPolicy 'images' with binding 'images' denied request: not from our registry`,
-			want:    assess.CreateFailure{Reason: "AdmissionDenied", Message: "ValidatingAdmissionPolicy 'images' with binding 'images' denied request: not from our registry"},
+			message: forbidden + `ValidatingAdmissionPolicy 'images' with binding 'images' denied request: ` +
+				`not from our registry`,
+			want: assess.CreateFailure{
+				Reason:  "AdmissionDenied",
+				Message: "ValidatingAdmissionPolicy 'images' with binding 'images' denied request: not from our registry",
+			},
 		},
 		"a webhook": {
 			message: `Error creating: admission webhook "validate.kyverno.svc" denied the request: no hostPath`,
-			want:    assess.CreateFailure{Reason: "AdmissionDenied", Message: `admission webhook "validate.kyverno.svc" denied the request: no hostPath`},
+			want: assess.CreateFailure{
+				Reason:  "AdmissionDenied",
+				Message: `admission webhook "validate.kyverno.svc" denied the request: no hostPath`,
+			},
 		},
-		"a webhook that does not answer, again and again": {
-			message: `(combined from similar events): Error creating: Internal error occurred: failed calling webhook "a.b": connection refused`,
-			want:    assess.CreateFailure{Reason: "AdmissionDenied", Message: `Internal error occurred: failed calling webhook "a.b": connection refused`},
+		"a webhook that does not answer, repeatedly": {
+			message: `(combined from similar events): Error creating: Internal error occurred: ` +
+				`failed calling webhook "a.b": connection refused`,
+			want: assess.CreateFailure{
+				Reason: "AdmissionDenied",
+				Message: `Internal error occurred: ` +
+					`failed calling webhook "a.b": connection refused`,
+			},
 		},
 		"another cause": {
-			message: `Error creating: pods "driver-a" is forbidden: error looking up service account gpu-operator/nvidia-driver: serviceaccount "nvidia-driver" not found`,
-			want:    assess.CreateFailure{Reason: "FailedCreate", Message: `error looking up service account gpu-operator/nvidia-driver: serviceaccount "nvidia-driver" not found`},
+			message: forbidden + `error looking up service account gpu-operator/nvidia-driver: ` +
+				`serviceaccount "nvidia-driver" not found`,
+			want: assess.CreateFailure{
+				Reason: "FailedCreate",
+				Message: `error looking up service account gpu-operator/nvidia-driver: ` +
+					`serviceaccount "nvidia-driver" not found`,
+			},
 		},
-		"one of long ago":      {message: "Error creating: x", change: old},
-		"of another object":    {message: "Error creating: x", change: func(e *corev1.Event) { e.InvolvedObject.UID = "2" }},
-		"of another kind":      {message: "Error creating: x", change: func(e *corev1.Event) { e.InvolvedObject.Kind = "ReplicaSet" }},
-		"of another reason":    {message: "Error creating: x", change: func(e *corev1.Event) { e.Reason = "FailedDaemonPod" }},
+		"a stale Event":     {message: "Error creating: x", change: old},
+		"of another object": {message: "Error creating: x", change: func(e *corev1.Event) { e.InvolvedObject.UID = "2" }},
+		"of another kind": {
+			message: "Error creating: x",
+			change:  func(e *corev1.Event) { e.InvolvedObject.Kind = "ReplicaSet" },
+		},
+		"of another reason": {
+			message: "Error creating: x",
+			change:  func(e *corev1.Event) { e.Reason = "FailedDaemonPod" },
+		},
 		"in another namespace": {message: "Error creating: x", change: func(e *corev1.Event) { e.Namespace = "other" }},
-		"of long ago, and seen again": {message: "Error creating: x", change: func(e *corev1.Event) {
+		"a stale Event that was repeated": {message: "Error creating: x", change: func(e *corev1.Event) {
 			e.Series = &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(e.LastTimestamp.Time)}
 			old(e)
 		}, want: assess.CreateFailure{Reason: "FailedCreate", Message: "x"}},

@@ -25,7 +25,7 @@ import (
 
 var imageStreams = schema.GroupVersionKind{Group: "image.openshift.io", Version: "v1", Kind: "ImageStream"}
 
-// streamServer serves the one ImageStream, and nothing but that, as lists and watches.
+// streamServer serves lists and watches of a single ImageStream.
 type streamServer struct {
 	mutex   sync.Mutex
 	version int
@@ -33,7 +33,7 @@ type streamServer struct {
 	gone    bool
 	lists   int
 	refused []string
-	// blocked holds back every answer until it is closed.
+	// blocked delays every answer until it is closed.
 	blocked chan struct{}
 	changed chan struct{}
 }
@@ -70,13 +70,15 @@ func (s *streamServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	w.Header().Set("Content-Type", "application/json")
 	switch {
-	case r.URL.Path != "/apis/image.openshift.io/v1/namespaces/openshift/imagestreams" || query.Get("fieldSelector") != "metadata.name=driver-toolkit":
+	case r.URL.Path != "/apis/image.openshift.io/v1/namespaces/openshift/imagestreams" || query.Get(
+		"fieldSelector",
+	) != "metadata.name=driver-toolkit":
 		s.mutex.Lock()
 		s.refused = append(s.refused, r.URL.String())
 		s.mutex.Unlock()
 		w.WriteHeader(http.StatusForbidden)
 	case query.Get("sendInitialEvents") != "":
-		// A server that knows no streamed lists, as those of OpenShift may be.
+		// Like servers of OpenShift that do not support streaming lists.
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
 	case query.Get("watch") != "":
@@ -95,7 +97,10 @@ func (s *streamServer) list(w http.ResponseWriter) {
 		items = []any{}
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
-		"apiVersion": "image.openshift.io/v1", "kind": "ImageStreamList", "metadata": map[string]any{"resourceVersion": fmt.Sprint(s.version)}, "items": items,
+		"apiVersion": "image.openshift.io/v1",
+		"kind":       "ImageStreamList",
+		"metadata":   map[string]any{"resourceVersion": fmt.Sprint(s.version)},
+		"items":      items,
 	})
 }
 
@@ -121,10 +126,14 @@ func (s *streamServer) watch(w http.ResponseWriter, r *http.Request) {
 }
 
 func dockerTag(name, image string) map[string]any {
-	return map[string]any{"name": name, "importPolicy": map[string]any{}, "from": map[string]any{"kind": "DockerImage", "name": image}}
+	return map[string]any{
+		"name":         name,
+		"importPolicy": map[string]any{},
+		"from":         map[string]any{"kind": "DockerImage", "name": image},
+	}
 }
 
-// toolkitEnv is a DriverToolkit before such a server.
+// toolkitEnv is a DriverToolkit with a streamServer.
 type toolkitEnv struct {
 	*WithT
 	server  *streamServer
@@ -136,10 +145,18 @@ type toolkitEnv struct {
 
 func newToolkitEnv(t *testing.T, server *streamServer) toolkitEnv {
 	t.Helper()
-	e := toolkitEnv{WithT: NewWithT(t), server: server, mapper: meta.NewDefaultRESTMapper(nil), clock: testclock.NewFakeClock(time.Now())}
+	e := toolkitEnv{
+		WithT:  NewWithT(t),
+		server: server,
+		mapper: meta.NewDefaultRESTMapper(nil),
+		clock:  testclock.NewFakeClock(time.Now()),
+	}
 	server.changed = make(chan struct{})
 	listener := httptest.NewServer(server)
-	images, err := observe.DriverToolkitCache(&rest.Config{Host: listener.URL}, cache.Options{HTTPClient: listener.Client(), Mapper: e.mapper})
+	images, err := observe.DriverToolkitCache(&rest.Config{Host: listener.URL}, cache.Options{
+		HTTPClient: listener.Client(),
+		Mapper:     e.mapper,
+	})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.toolkit = observe.NewDriverToolkit(images, e.mapper, e.clock)
 	e.events = e.toolkit.Events()
@@ -153,29 +170,35 @@ func newToolkitEnv(t *testing.T, server *streamServer) toolkitEnv {
 		e.Expect(<-done).To(Succeed())
 		listener.CloseClientConnections()
 		listener.Close()
-		e.Expect(server.refused).To(BeEmpty(), "nothing but the one object may be read")
+		e.Expect(server.refused).To(BeEmpty(), "only the one object may be read")
 	})
 	return e
 }
 
 func (e toolkitEnv) serve() { e.mapper.Add(imageStreams, meta.RESTScopeNamespace) }
 
-// images are what is read now; calls that fail are failures of the test.
+// images returns the current images.
 func (e toolkitEnv) images() map[string]string {
 	images, err := e.toolkit.Images(context.Background())
 	e.Expect(err).NotTo(HaveOccurred())
 	return images
 }
 
-func TestTheDriverToolkitIsFollowed(t *testing.T) {
-	e := newToolkitEnv(t, &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "quay.io/dtk@sha256:1"), dockerTag("latest", "quay.io/dtk@sha256:1")}})
+func TestDriverToolkitIsWatched(t *testing.T) {
+	e := newToolkitEnv(t, &streamServer{
+		version: 1,
+		tags:    []any{dockerTag("418.94.1-0", "quay.io/dtk@sha256:1"), dockerTag("latest", "quay.io/dtk@sha256:1")},
+	})
 	e.Expect(e.images()).To(BeNil(), "the API is not served")
 	e.serve()
-	e.Expect(e.images()).To(BeNil(), "that it is not served is believed for a moment")
+	e.Expect(e.images()).To(BeNil(), "discovery is not repeated immediately")
 	e.Eventually(e.clock.HasWaiters).Should(BeTrue())
 	e.clock.Step(10 * time.Second)
-	e.Eventually(e.events).Should(Receive(), "the API has come")
-	e.Expect(e.images()).To(Equal(map[string]string{"418.94.1-0": "quay.io/dtk@sha256:1", "latest": "quay.io/dtk@sha256:1"}))
+	e.Eventually(e.events).Should(Receive(), "the API is served")
+	e.Expect(e.images()).To(Equal(map[string]string{
+		"418.94.1-0": "quay.io/dtk@sha256:1",
+		"latest":     "quay.io/dtk@sha256:1",
+	}))
 	e.Eventually(e.events).Should(Receive())
 
 	e.server.set(dockerTag("418.94.2-0", "quay.io/dtk@sha256:2"))
@@ -185,32 +208,33 @@ func TestTheDriverToolkitIsFollowed(t *testing.T) {
 	e.Expect(e.toolkit.StopWatch(t.Context())).To(Succeed())
 	e.Expect(e.toolkit.StopWatch(t.Context())).To(Succeed(), "a second time changes nothing")
 	e.server.set(dockerTag("418.94.3-0", "quay.io/dtk@sha256:3"))
-	e.Eventually(e.images).Should(Equal(map[string]string{"418.94.3-0": "quay.io/dtk@sha256:3"}), "it is watched anew when somebody asks")
+	e.Eventually(e.images).Should(Equal(map[string]string{
+		"418.94.3-0": "quay.io/dtk@sha256:3",
+	}), "Images starts the watch again")
 	e.Expect(e.server.lists).To(Equal(2), "one list for each watch")
 }
 
-// Nodes that need it may go before the API comes.
-func TestAnAPIIsNoLongerLookedForWhenNobodyAsks(t *testing.T) {
+func TestStopWatchEndsTheDiscovery(t *testing.T) {
 	e := newToolkitEnv(t, &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "a")}})
 	e.Expect(e.images()).To(BeNil())
 	e.Eventually(e.clock.HasWaiters).Should(BeTrue())
 	e.Expect(e.toolkit.StopWatch(t.Context())).To(Succeed())
 	e.serve()
-	e.Expect(e.images()).To(HaveLen(1), "whoever asks again gets an answer at once")
+	e.Expect(e.images()).To(HaveLen(1), "the next call discovers the API immediately")
 }
 
-func TestAClusterWithoutTheImageStream(t *testing.T) {
+func TestClusterWithoutTheImageStream(t *testing.T) {
 	e := newToolkitEnv(t, &streamServer{version: 1, gone: true})
 	e.serve()
 	e.Expect(e.images()).To(BeNil())
-	e.Eventually(e.events).Should(Receive(), "that there is none must start a pass, too")
+	e.Eventually(e.events).Should(Receive(), "a missing ImageStream starts a pass too")
 	e.server.set(dockerTag("418.94.1-0", "a"))
 	e.Eventually(e.events).Should(Receive())
 	e.Eventually(e.images).Should(HaveLen(1))
 }
 
-// An API server that does not answer holds up a pass for a moment only, and is heard when it does.
-func TestADriverToolkitThatCannotBeRead(t *testing.T) {
+// An API server that does not answer delays only the first calls, and its late answer sends an event.
+func TestDriverToolkitThatCannotBeRead(t *testing.T) {
 	server := &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "a")}, blocked: make(chan struct{})}
 	e := newToolkitEnv(t, server)
 	e.serve()
@@ -228,22 +252,24 @@ func TestADriverToolkitThatCannotBeRead(t *testing.T) {
 	e.Expect(e.images()).To(HaveLen(1))
 }
 
-func TestImagesOfTheDriverToolkit(t *testing.T) {
+func TestDriverToolkitImages(t *testing.T) {
 	tests := map[string]struct {
 		stream string
 		want   map[string]string
 	}{
 		"images of a registry": {
-			stream: `{spec: {tags: [{name: 9.6.1-0, from: {kind: DockerImage, name: quay.io/a}}, {name: latest, from: {kind: DockerImage, name: quay.io/b}}]}}`,
-			want:   map[string]string{"9.6.1-0": "quay.io/a", "latest": "quay.io/b"},
+			stream: `{spec: {tags: [{name: 9.6.1-0, from: {kind: DockerImage, name: quay.io/a}}, ` +
+				`{name: latest, from: {kind: DockerImage, name: quay.io/b}}]}}`,
+			want: map[string]string{"9.6.1-0": "quay.io/a", "latest": "quay.io/b"},
 		},
 		"another tag, an empty image, nothing at all": {
-			stream: `{spec: {tags: [{name: a, from: {kind: ImageStreamTag, name: b}}, {name: c, from: {kind: DockerImage}}, {name: d}, {from: {kind: DockerImage, name: e}}]}}`,
+			stream: `{spec: {tags: [{name: a, from: {kind: ImageStreamTag, name: b}}, ` +
+				`{name: c, from: {kind: DockerImage}}, {name: d}, {from: {kind: DockerImage, name: e}}]}}`,
 		},
-		"no tags":          {stream: `{spec: {}}`},
-		"no spec":          {stream: `{}`},
-		"no list of tags":  {stream: `{spec: {tags: a}}`},
-		"tags of no shape": {stream: `{spec: {tags: [a, {name: {}, from: b}]}}`},
+		"no tags":                  {stream: `{spec: {}}`},
+		"no spec":                  {stream: `{}`},
+		"tags that are not a list": {stream: `{spec: {tags: a}}`},
+		"malformed tags":           {stream: `{spec: {tags: [a, {name: {}, from: b}]}}`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
