@@ -23,7 +23,7 @@ import (
 
 // errNotRead is returned while the API is served but does not answer.
 var errNotRead = errors.New("reading ImageStream " + labels.DriverToolkitStream +
-	": the API server has not answered yet; see the log for what it says")
+	": the API server has not answered yet; see the log of the operator")
 
 // DriverToolkit watches the ImageStream of OpenShift's driver toolkit, and no other object, while its images are
 // needed. An aggregated API server of OpenShift serves the ImageStream, so it may be unavailable at any time. A manager
@@ -83,7 +83,7 @@ func (d *DriverToolkit) Images(ctx context.Context) (map[string]string, error) {
 // StopWatch stops the watch.
 func (d *DriverToolkit) StopWatch(ctx context.Context) error {
 	if err := d.Watch.StopWatch(ctx); err != nil {
-		return fmt.Errorf("ending the watch of ImageStream %s: %w", labels.DriverToolkitStream, err)
+		return fmt.Errorf("stopping the watch of ImageStream %s: %w", labels.DriverToolkitStream, err)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func Orphans(
 	}
 	current, err := DaemonSets(ctx, live, namespace)
 	if err != nil {
-		return nil, fmt.Errorf("asking whether a deleted ClusterPolicy has left DaemonSets: %w", err)
+		return nil, fmt.Errorf("listing DaemonSets that a deleted ClusterPolicy may have orphaned: %w", err)
 	}
 	return names(current, isOrphan), nil
 }

@@ -96,12 +96,12 @@ func ExistingDaemonSetOrPod(
 	case err == nil:
 		return ds, nil, nil
 	case !apierrors.IsNotFound(err):
-		return nil, nil, fmt.Errorf("asking for DaemonSet %s: %w", name, err)
+		return nil, nil, fmt.Errorf("reading DaemonSet %s: %w", name, err)
 	}
 	pods := &corev1.PodList{}
 	err = live.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{labels.App: name}, client.Limit(1))
 	if err != nil {
-		return nil, nil, fmt.Errorf("asking for pods that DaemonSet %s has left: %w", name, err)
+		return nil, nil, fmt.Errorf("listing the pods left by DaemonSet %s: %w", name, err)
 	}
 	if len(pods.Items) == 0 {
 		return nil, nil, nil

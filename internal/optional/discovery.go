@@ -193,7 +193,7 @@ func (a *attempts) next(ctx context.Context) State {
 	isAbsent := meta.IsNoMatchError(err)
 	failed := err != nil && !isAbsent && ctx.Err() == nil
 	if failed && !a.failed {
-		log.FromContext(ctx).Error(err, "Discovery of an optional kind fails and is retried", "kind", a.kind.Kind)
+		log.FromContext(ctx).Error(err, "Failed to discover an optional kind; retrying", "kind", a.kind.Kind)
 	}
 	a.failed = failed
 	switch {

@@ -89,7 +89,7 @@ func (w *Watch) EnsureWatch(ctx context.Context) (State, error) {
 	if _, err := informer.AddEventHandler(w.handler()); err != nil {
 		return Unknown, err
 	}
-	log.FromContext(ctx).Info("The cluster has an optional kind", "kind", w.discovery.kind.Kind)
+	log.FromContext(ctx).Info("Watching an optional kind", "kind", w.discovery.kind.Kind)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.informer, w.since, w.stop = informer, w.Clock.Now(), stop
 	go func() {
@@ -121,7 +121,7 @@ func (w *Watch) StopWatch(ctx context.Context) error {
 		if err := w.Cache.RemoveInformer(ctx, w.Object); err != nil {
 			return err
 		}
-		log.FromContext(ctx).Info("An optional kind is no longer watched", "kind", w.discovery.kind.Kind)
+		log.FromContext(ctx).Info("Stopped watching an optional kind", "kind", w.discovery.kind.Kind)
 		w.stop()
 		w.informer, w.stop = nil, nil
 	}

@@ -115,7 +115,8 @@ func (b *bed) undefineMonitoring() {
 			err := b.client.Get(b.t.Context(), client.ObjectKeyFromObject(definition), definition)
 			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
 		}
-		g.Expect(strings.Count(b.log(), "no longer has an optional kind")).To(Equal(strings.Count(b.log(), "The cluster has an optional kind")))
+		g.Expect(strings.Count(b.log(), "Stopped watching an optional kind")).
+			To(Equal(strings.Count(b.log(), "Watching an optional kind")))
 	}).WithTimeout(appearTime).Should(Succeed())
 	b.awaitReady(1)
 	mark, before := b.mark(), b.log()
