@@ -199,7 +199,7 @@ func TestView(t *testing.T) {
 	g.Expect(view.StaleCount(&fleet.Basis{Version: 2})).To(Equal(2))
 	g.Expect(view.StaleCount(&fleet.Basis{Version: 3})).To(Equal(3), "nodes without GPUs do not count")
 	f.Delete("a")
-	g.Expect(view.Nodes).To(HaveLen(3), "a view is of one moment")
+	g.Expect(view.Nodes).To(HaveLen(3), "a view is a snapshot")
 }
 
 // A node that was a GPU node counts as discovered, even if no node has discovery labels.

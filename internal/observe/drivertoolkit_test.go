@@ -30,7 +30,7 @@ type streamServer struct {
 	mutex   sync.Mutex
 	version int
 	tags    []any
-	gone    bool
+	missing bool
 	lists   int
 	refused []string
 	// blocked delays every answer until it is closed.
@@ -42,7 +42,7 @@ func (s *streamServer) set(tags ...any) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.version++
-	s.tags, s.gone = tags, false
+	s.tags, s.missing = tags, false
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -93,7 +93,7 @@ func (s *streamServer) list(w http.ResponseWriter) {
 	defer s.mutex.Unlock()
 	s.lists++
 	items := []any{s.object()}
-	if s.gone {
+	if s.missing {
 		items = []any{}
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
@@ -224,7 +224,7 @@ func TestStopWatchEndsTheDiscovery(t *testing.T) {
 }
 
 func TestClusterWithoutTheImageStream(t *testing.T) {
-	e := newToolkitEnv(t, &streamServer{version: 1, gone: true})
+	e := newToolkitEnv(t, &streamServer{version: 1, missing: true})
 	e.serve()
 	e.Expect(e.images()).To(BeNil())
 	e.Eventually(e.events).Should(Receive(), "a missing ImageStream starts a pass too")

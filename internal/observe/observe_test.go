@@ -65,7 +65,7 @@ func TestFacts(t *testing.T) {
 			labels: map[string]string{nfd + "pci-0300_10de.present": "true"},
 			want:   facts(discovered),
 		},
-		"a device that is gone": {
+		"a removed device": {
 			labels: map[string]string{nfd + "pci-10de.present": "false"},
 			want:   facts(func(f *nodeinfo.Facts) { f.Discovered = true }),
 		},
@@ -103,7 +103,7 @@ func TestFacts(t *testing.T) {
 				f.Deploy["driver"] = "pre-installed"
 			}),
 		},
-		"the distribution, and the label that the operator made of it": {
+		"the distribution, and the label that the operator derives from it": {
 			labels: map[string]string{"microk8s.io/cluster": "true", "nvidia.com/gpu-operator.runtime": "microk8s"},
 			want:   facts(func(f *nodeinfo.Facts) { f.Distribution, f.Layout = "microk8s", "microk8s" }),
 		},
@@ -237,7 +237,7 @@ func TestTrimKeepsWhatIsReadOfANode(t *testing.T) {
 		LostSince            string
 		Version              string
 	}
-	look := func(node *corev1.Node) view {
+	viewOf := func(node *corev1.Node) view {
 		v := view{
 			observe.Facts(node), readiness.Kubelet(node), readiness.Allocatable(node), nil,
 			node.Annotations["nvidia.com/gpu-operator.discovery-lost-since"], node.ResourceVersion,
@@ -251,7 +251,7 @@ func TestTrimKeepsWhatIsReadOfANode(t *testing.T) {
 	}
 	for _, node := range allNodes() {
 		small := trimmed(t, observe.TrimNode, node.DeepCopy())
-		if diff := cmp.Diff(look(node), look(small)); diff != "" {
+		if diff := cmp.Diff(viewOf(node), viewOf(small)); diff != "" {
 			t.Errorf("%s: -whole +trimmed:\n%s", node.Name, diff)
 		}
 		if len(small.Status.Images) > 0 || len(small.ManagedFields) > 0 || len(small.Annotations) > 1 {
@@ -362,7 +362,7 @@ func TestTrimKeepsWhatIsReadOfAPod(t *testing.T) {
 		Owner             *metav1.OwnerReference
 		Labels            map[string]string
 	}
-	look := func(pod *corev1.Pod) view {
+	viewOf := func(pod *corev1.Pod) view {
 		return view{
 			readiness.Pod(pod, "d", now),
 			readiness.Pod(pod, "next", now),
@@ -373,7 +373,7 @@ func TestTrimKeepsWhatIsReadOfAPod(t *testing.T) {
 	}
 	for _, pod := range allPods() {
 		small := trimmed(t, trimPod, pod.DeepCopy())
-		if diff := cmp.Diff(look(pod), look(small)); diff != "" {
+		if diff := cmp.Diff(viewOf(pod), viewOf(small)); diff != "" {
 			t.Errorf("%s: -whole +trimmed:\n%s", pod.Name, diff)
 		}
 		if len(small.ManagedFields) > 0 || len(small.Annotations) > 1 || len(small.Spec.Containers) > 0 {

@@ -92,9 +92,9 @@ func TestApplyDeadline(t *testing.T) {
 }
 
 func TestSince(t *testing.T) {
-	made, changed := metav1.Unix(1_000, 0), metav1.Unix(2_000, 0)
+	created, changed := metav1.Unix(1_000, 0), metav1.Unix(2_000, 0)
 	pod := func(status corev1.ConditionStatus) *corev1.Pod {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: made}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: created}}
 		if status != "" {
 			pod.Status.Conditions = []corev1.PodCondition{
 				{Type: corev1.PodReady, Status: status, LastTransitionTime: changed},
@@ -106,9 +106,9 @@ func TestSince(t *testing.T) {
 		pod            *corev1.Pod
 		ready, unready time.Time
 	}{
-		"ready":     {pod: pod(corev1.ConditionTrue), ready: changed.Time, unready: made.Time},
+		"ready":     {pod: pod(corev1.ConditionTrue), ready: changed.Time, unready: created.Time},
 		"not ready": {pod: pod(corev1.ConditionFalse), unready: changed.Time},
-		"new":       {pod: pod(""), unready: made.Time},
+		"new":       {pod: pod(""), unready: created.Time},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -91,7 +91,8 @@ func TestMissingPod(t *testing.T) {
 				taint("node.kubernetes.io/unreachable", "", noExecute),
 			},
 			kubelet: corev1.ConditionUnknown,
-			want:    "DaemonSet driver creates no pod on the node: the kubelet stopped posting node status", reason: "NodeUnreachable",
+			want:    "DaemonSet driver creates no pod on the node: the kubelet stopped posting node status",
+			reason:  "NodeUnreachable",
 		},
 		"unreachable, and another taint not tolerated": {
 			taints: []corev1.Taint{
