@@ -16,33 +16,33 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
-// Input is all that the assessment of one node follows from.
+// Input is what the assessment of one node is computed from.
 type Input struct {
-	// Plan is what the spec decides for the node.
+	// Plan for the node.
 	Plan plan.Node
-	// Node as the cache has it, and the operands' Pods there.
+	// Node as cached, and the operands' Pods there.
 	Node *corev1.Node
 	Pods Pods
-	// Stack is what is known of the stack's objects, the same for all nodes.
+	// Stack is the same for all nodes.
 	Stack Stack
-	// Before is the readiness of the node by the assessment before; empty for none.
-	Before Standing
+	// Previous is the readiness of the node in the previous assessment; empty for none.
+	Previous Readiness
 	// Now is the time of the assessment.
 	Now time.Time
 }
 
-// Standing is whether a node is ready, and since when. An unknown time is zero.
-type Standing struct {
+// Readiness is whether a node is ready, and since when; zero if unknown.
+type Readiness struct {
 	Ready bool
 	Since time.Time
 }
 
-// StandingOf returns the standing that the condition nvidia.com/GPUReady reports, the empty one for nil.
-func StandingOf(condition *corev1.NodeCondition) Standing {
+// ReadinessOf returns the readiness that the condition nvidia.com/GPUReady reports, empty for nil.
+func ReadinessOf(condition *corev1.NodeCondition) Readiness {
 	if condition == nil {
-		return Standing{}
+		return Readiness{}
 	}
-	return Standing{Ready: condition.Status == corev1.ConditionTrue, Since: condition.LastTransitionTime.Time}
+	return Readiness{Ready: condition.Status == corev1.ConditionTrue, Since: condition.LastTransitionTime.Time}
 }
 
 // Assessment is the verdict on one node and on each operand there.
@@ -50,51 +50,54 @@ type Assessment struct {
 	readiness.NodeVerdict
 	// Operands that are expected on the node, each with its own verdict.
 	Operands map[operand.Name]readiness.Verdict
-	// Usable: the GPUs can be used by every pod that tolerates the taints of the node.
+	// Usable: every pod that tolerates the taints of the node can use the GPUs.
 	Usable bool
-	// Excluded: the node is kept free of operands, and is not counted.
+	// Excluded: the spec or a label keeps operands off the node, so it is not counted.
 	Excluded bool
-	// Since is since when the node has been ready, or not ready.
+	// Since is when the node became ready, or not ready.
 	Since time.Time
-	// At is when it was assessed.
+	// At is the time of the assessment.
 	At time.Time
 }
 
 // Ready reports whether the node is ready.
 func (a *Assessment) Ready() bool { return a.State == readiness.Ready }
 
-// Standing of the node by this assessment.
-func (a *Assessment) Standing() Standing { return Standing{Ready: a.Ready(), Since: a.Since} }
+// Readiness returns the readiness of the node in this assessment.
+func (a *Assessment) Readiness() Readiness { return Readiness{Ready: a.Ready(), Since: a.Since} }
 
-// Node assesses a GPU node: what it needs by the plan, and how its pods and its kubelet are.
+// Node assesses a GPU node.
 func Node(in Input) Assessment {
-	assessment := Assessment{Operands: map[operand.Name]readiness.Verdict{}, Excluded: in.Plan.Facts.Excluded || in.Plan.Unselected != ""}
+	assessment := Assessment{
+		Operands: map[operand.Name]readiness.Verdict{},
+		Excluded: in.Plan.Facts.Excluded || in.Plan.Unselected != "",
+	}
 	switch {
 	case in.Plan.Facts.Excluded:
 		assessment.NodeVerdict = excluded()
 	case in.Plan.Refused.Choice == operand.Invalid:
 		assessment.NodeVerdict = refused(in.Plan.Refused)
 	case in.Plan.Unselected != "":
-		assessment.NodeVerdict = unselected(in.Plan)
+		assessment.NodeVerdict = notSelected(in.Plan)
 	default:
 		assessment.assess(in)
 	}
 	assessment.Since, assessment.At = in.Now, in.Now
-	if in.Before.Ready == assessment.Ready() && !in.Before.Since.IsZero() {
-		assessment.Since = in.Before.Since
+	if in.Previous.Ready == assessment.Ready() && !in.Previous.Since.IsZero() {
+		assessment.Since = in.Previous.Since
 	}
 	return assessment
 }
 
-// assess is the chain of checks of a node that operands serve.
+// assess makes the checks of a node that has operands. Later checks may override earlier verdicts.
 func (a *Assessment) assess(in Input) {
-	verdict := func(rung plan.NodeStage) readiness.Verdict {
-		return in.Stack.awaitHandler(rung, in.Plan.Stages, in.Pods, assessRung(rung, in))
+	verdict := func(stage plan.NodeStage) readiness.Verdict {
+		return in.Stack.checkRuntimeHandler(stage, in.Plan.Stages, in.Pods, assessStage(stage, in))
 	}
-	a.climb(in, verdict)
-	for _, rung := range in.Plan.OtherOperands {
-		if rung.Expectation != plan.OptedOut && rung.Expectation != plan.HostProvides {
-			a.Operands[rung.Operand] = verdict(rung)
+	a.assessStages(in, verdict)
+	for _, stage := range in.Plan.OtherOperands {
+		if stage.Expectation != plan.OptedOut && stage.Expectation != plan.HostProvides {
+			a.Operands[stage.Operand] = verdict(stage)
 		}
 	}
 	a.checkTaints(in)
@@ -107,8 +110,8 @@ func (a *Assessment) assess(in Input) {
 	a.checkDiscovery(in)
 }
 
-// Undiscovered assesses the operands that discover GPUs on a node that has not been discovered yet.
-func Undiscovered(catalogue operand.Catalogue, pods Pods, now time.Time) map[operand.Name]readiness.Verdict {
+// DiscoveryOperands assesses the operands that discover GPUs, on a node that has no discovery labels yet.
+func DiscoveryOperands(catalogue operand.Catalogue, pods Pods, now time.Time) map[operand.Name]readiness.Verdict {
 	var found map[operand.Name]readiness.Verdict
 	for i := range catalogue {
 		name := catalogue[i].Name
@@ -124,96 +127,101 @@ func Undiscovered(catalogue operand.Catalogue, pods Pods, now time.Time) map[ope
 	return found
 }
 
-// climb assesses the rungs of the ladder.
-func (a *Assessment) climb(in Input, verdict func(plan.NodeStage) readiness.Verdict) {
-	rungs := []readiness.Rung{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(in.Node)}}
+// assessStages assesses the stages of the node in order.
+func (a *Assessment) assessStages(in Input, verdict func(plan.NodeStage) readiness.Verdict) {
+	stages := []readiness.StageVerdict{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(in.Node)}}
 	optedOut, plugin := "", operand.Name("")
-	for _, rung := range in.Plan.Stages {
-		if in.Plan.NeedsAllocatable && rung.Stage == v1.StageValidated {
-			rungs = append(rungs, allocatable(in, plugin, optedOut))
+	for _, stage := range in.Plan.Stages {
+		if in.Plan.NeedsAllocatable && stage.Stage == v1.StageValidated {
+			stages = append(stages, allocatable(in, plugin, optedOut))
 		}
-		if rung.Expectation == plan.OptedOut {
-			optedOut = rung.Message
-		} else if rung.Stage == v1.StageDevicePlugin {
-			plugin = rung.Operand
+		if stage.Expectation == plan.OptedOut {
+			optedOut = stage.Message
+		} else if stage.Stage == v1.StageDevicePlugin {
+			plugin = stage.Operand
 		}
-		found := verdict(rung)
-		if rung.Expectation == plan.Expected || rung.Expectation == plan.Paused {
-			a.Operands[rung.Operand] = found
+		found := verdict(stage)
+		if stage.Expectation == plan.Expected || stage.Expectation == plan.Paused {
+			a.Operands[stage.Operand] = found
 		}
-		rungs = append(rungs, readiness.Rung{Stage: rung.Stage, Operand: string(rung.Operand), Verdict: found})
+		stages = append(stages, readiness.StageVerdict{
+			Stage: stage.Stage, Operand: string(stage.Operand), Verdict: found,
+		})
 	}
-	a.NodeVerdict = readiness.Node(rungs)
+	a.NodeVerdict = readiness.Node(stages)
 }
 
-// checkPool reports that a ready node has the driver of another pool than its own.
+// checkPool reports a ready node as outdated if it has the driver of a pool other than its own.
 func (a *Assessment) checkPool(node plan.Node) {
 	labelled, wanted := node.Facts.Pool, node.Pool.Name
 	if wanted != "" && a.Ready() && labelled != "" && labelled != wanted {
 		a.Outdated, a.Reason = true, v1.ReasonUpgradePending
-		// The command comes first, as a long message is cut in the policy's status.
+		// The command comes first because long messages are truncated in the policy's status.
 		a.Message = fmt.Sprintf("run kubectl label node %s %s- %s- to move the driver from %s to %s",
 			node.Facts.Name, labels.Pool, labels.DriverAnchor, labelled, wanted)
 	}
 }
 
 func excluded() readiness.NodeVerdict {
-	return discovered(readiness.Verdict{
+	return atDiscovered(readiness.Verdict{
 		State: readiness.Progressing, Reason: v1.ReasonExcluded,
 		Message: fmt.Sprintf("label %s is %q", labels.DeployOperands, labels.False),
 	})
 }
 
 func refused(decision operand.Decision) readiness.NodeVerdict {
-	return discovered(readiness.Verdict{State: readiness.Failed, Reason: decision.Reason, Message: decision.Message})
+	return atDiscovered(readiness.Verdict{State: readiness.Failed, Reason: decision.Reason, Message: decision.Message})
 }
 
-// discovered is the verdict on a node that gets nothing beyond its discovery.
-func discovered(verdict readiness.Verdict) readiness.NodeVerdict {
+// atDiscovered returns the verdict on a node that stays at stage Discovered.
+func atDiscovered(verdict readiness.Verdict) readiness.NodeVerdict {
 	return readiness.NodeVerdict{Stage: v1.StageDiscovered, Verdict: verdict}
 }
 
-// allocatable is the rung that the device plugin leads to; plugin is empty where it is kept off the node.
-func allocatable(in Input, plugin operand.Name, optedOut string) readiness.Rung {
-	rung := readiness.Rung{Stage: v1.StageAllocatable, Operand: string(plugin), Verdict: readiness.Allocatable(in.Node)}
-	if rung.Verdict.State == readiness.Ready {
-		return rung
+// allocatable returns the verdict on stage Allocatable. plugin is empty if the node is opted out of the device plugin;
+// optedOut is then the reason.
+func allocatable(in Input, plugin operand.Name, optedOut string) readiness.StageVerdict {
+	stage := readiness.StageVerdict{
+		Stage: v1.StageAllocatable, Operand: string(plugin), Verdict: readiness.Allocatable(in.Node),
+	}
+	if stage.Verdict.State == readiness.Ready {
+		return stage
 	}
 	if optedOut != "" {
-		rung.Verdict.Message += "; " + optedOut
+		stage.Verdict.Message += "; " + optedOut
 	} else if container := in.Stack.mainContainer(in.Pods[plugin]); container != "" {
-		rung.Verdict.Message += ": see the log of container " + container
+		stage.Verdict.Message += ": see the log of container " + container
 	}
-	return rung
+	return stage
 }
 
-func assessRung(rung plan.NodeStage, in Input) readiness.Verdict {
-	pod := in.Pods[rung.Operand]
-	switch rung.Expectation {
+func assessStage(stage plan.NodeStage, in Input) readiness.Verdict {
+	pod := in.Pods[stage.Operand]
+	switch stage.Expectation {
 	case plan.HostProvides, plan.OptedOut:
 		return readiness.Verdict{}
 	case plan.Paused:
-		return readiness.Verdict{State: readiness.Progressing, Reason: rung.Reason, Message: rung.Message}
+		return readiness.Verdict{State: readiness.Progressing, Reason: stage.Reason, Message: stage.Message}
 	case plan.NotPossible:
-		// What runs is left alone, and may well do its work.
+		// A pod that runs already is not removed and may work.
 		if pod == nil {
-			return readiness.Verdict{State: readiness.Failed, Reason: rung.Reason, Message: rung.Message}
+			return readiness.Verdict{State: readiness.Failed, Reason: stage.Reason, Message: stage.Message}
 		}
 	case plan.Expected:
 	}
 	if pod == nil {
-		return in.missing(rung)
+		return in.missing(stage)
 	}
 	ds := daemonSetOf(pod, in.Stack.DaemonSets)
 	if ds == nil {
 		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], in.Now)
 	}
 	verdict := readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], in.Now)
-	// A DaemonSet that rolls replaces outdated pods by itself.
+	// RollingUpdate replaces outdated pods without help.
 	verdict.Outdated = verdict.Outdated && ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
 	if verdict.Outdated && verdict.State == readiness.Ready {
 		verdict.Reason = v1.ReasonUpgradePending
-		verdict.Message = fmt.Sprintf("%s is outdated: kubectl -n %s delete pod %s", rung.Operand, pod.Namespace, pod.Name)
+		verdict.Message = fmt.Sprintf("%s is outdated: kubectl -n %s delete pod %s", stage.Operand, pod.Namespace, pod.Name)
 	}
 	return verdict
 }

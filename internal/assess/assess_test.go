@@ -16,39 +16,46 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// Since when a node is ready, or not, comes from the assessment before; an unknown time counts from now.
+// Since comes from the previous assessment unless the readiness has changed or the time is unknown.
 func TestSince(t *testing.T) {
 	hourAgo := begin.Add(-time.Hour)
 	tests := map[string]struct {
-		ready  bool
-		before assess.Standing
-		want   time.Time
+		ready    bool
+		previous assess.Readiness
+		want     time.Time
 	}{
-		"nothing is known of a ready node":         {ready: true, want: begin},
-		"nothing is known of a node that is not":   {want: begin},
-		"ready as before":                          {ready: true, before: assess.Standing{Ready: true, Since: hourAgo}, want: hourAgo},
-		"not ready as before":                      {before: assess.Standing{Since: hourAgo}, want: hourAgo},
-		"ready now":                                {ready: true, before: assess.Standing{Since: hourAgo}, want: begin},
-		"no longer ready":                          {before: assess.Standing{Ready: true, Since: hourAgo}, want: begin},
-		"ready as before, since an unknown time":   {ready: true, before: assess.Standing{Ready: true}, want: begin},
-		"ready now, and not since an unknown time": {ready: true, before: assess.Standing{}, want: begin},
+		"ready, no previous assessment":     {ready: true, want: begin},
+		"not ready, no previous assessment": {want: begin},
+		"still ready": {
+			ready:    true,
+			previous: assess.Readiness{Ready: true, Since: hourAgo},
+			want:     hourAgo,
+		},
+		"still not ready":                    {previous: assess.Readiness{Since: hourAgo}, want: hourAgo},
+		"ready now":                          {ready: true, previous: assess.Readiness{Since: hourAgo}, want: begin},
+		"no longer ready":                    {previous: assess.Readiness{Ready: true, Since: hourAgo}, want: begin},
+		"still ready, since an unknown time": {ready: true, previous: assess.Readiness{Ready: true}, want: begin},
+		"ready now, previously not since an unknown time": {ready: true, previous: assess.Readiness{}, want: begin},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[test.ready]
 			got := assess.Node(assess.Input{
-				Plan: plan.Decide(nil, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(nodeinfo.Facts{Name: "a", HasGPU: true}),
+				Plan: plan.Decide(nil, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(nodeinfo.Facts{
+					Name:   "a",
+					HasGPU: true,
+				}),
 				Node: &corev1.Node{
 					ObjectMeta: metav1.ObjectMeta{Name: "a"},
 					Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}},
 				},
-				Before: test.before, Now: begin,
+				Previous: test.previous, Now: begin,
 			})
 			g.Expect(got.Ready()).To(Equal(test.ready))
 			g.Expect(got.Since).To(Equal(test.want))
 			g.Expect(got.At).To(Equal(begin))
-			g.Expect(got.Standing()).To(Equal(assess.Standing{Ready: test.ready, Since: test.want}))
+			g.Expect(got.Readiness()).To(Equal(assess.Readiness{Ready: test.ready, Since: test.want}))
 		})
 	}
 }

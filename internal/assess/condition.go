@@ -10,13 +10,15 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Condition is the condition nvidia.com/GPUReady that an assessment gives the node of that name, without times.
+// Condition returns the condition nvidia.com/GPUReady of the node with this name, without times.
 func (a *Assessment) Condition(node string) corev1.NodeCondition {
-	condition := corev1.NodeCondition{Type: labels.ConditionGPUReady, Status: corev1.ConditionTrue, Reason: v1.ReasonGPUReady}
+	condition := corev1.NodeCondition{
+		Type: labels.ConditionGPUReady, Status: corev1.ConditionTrue, Reason: v1.ReasonGPUReady,
+	}
 	switch {
 	case !a.Ready():
 		condition.Status, condition.Reason = corev1.ConditionFalse, a.Reason
-		condition.Message = Sentence(a.Cause(node), a.Detail)
+		condition.Message = WithDetail(a.Cause(node), a.Detail)
 	case a.Outdated, a.Reason == v1.ReasonDiscoveryLabelsMissing:
 		condition.Reason = a.Reason
 		condition.Message = fmt.Sprintf("%s: GPUs can be used; %s", node, a.Message)
@@ -26,24 +28,25 @@ func (a *Assessment) Condition(node string) corev1.NodeCondition {
 	return condition
 }
 
-// Cause is the message of the condition of a node that is not ready, without what changes while the cause is the same.
+// Cause returns the message of the condition of a node that is not ready, without the detail. It is stable while the
+// cause is the same.
 func (a *Assessment) Cause(node string) string {
-	by := ""
+	operand := ""
 	if a.Operand != "" {
-		by = ", operand " + a.Operand
+		operand = ", operand " + a.Operand
 	}
-	return fmt.Sprintf("%s: stage %s%s: %s", node, a.Stage, by, a.Message)
+	return fmt.Sprintf("%s: stage %s%s: %s", node, a.Stage, operand, a.Message)
 }
 
-// Covers reports whether a message that was written need not be replaced by this one, which begins with the cause and
-// may go on with a detail. The detail may change with each attempt of a container, or be missing after one; that is
-// not worth a write while the cause is the same. The first detail is.
-func Covers(before, cause, message string) bool {
-	return before == message || strings.HasPrefix(before, cause+": ")
+// MessageUpToDate reports whether the written message need not be replaced by message, which is the cause with an
+// optional detail. The first detail is written. A detail that changes or disappears while the cause is the same is not,
+// because it may change with each restart of a container.
+func MessageUpToDate(written, cause, message string) bool {
+	return written == message || strings.HasPrefix(written, cause+": ")
 }
 
-// Sentence joins a message and its detail, either of which may be empty.
-func Sentence(message, detail string) string { return strings.TrimSuffix(message+": "+detail, ": ") }
+// WithDetail joins a message and its detail, either of which may be empty.
+func WithDetail(message, detail string) string { return strings.TrimSuffix(message+": "+detail, ": ") }
 
 // GPUReadyCondition returns the condition nvidia.com/GPUReady of a node, nil if it has none.
 func GPUReadyCondition(node *corev1.Node) *corev1.NodeCondition {

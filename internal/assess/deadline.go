@@ -12,38 +12,39 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
-// checkDeadlines compares what is progressing with the deadlines of the spec: the node where it is not ready, and the
-// operands beside the ladder where it is. The time counts from the assessment before, and from the pods.
+// checkDeadlines turns what has been progressing for longer than the deadline of the spec into a failure: the node if
+// it is not ready, otherwise the operands that are part of no stage. The time counts from the previous assessment or
+// from the pods, whichever is later.
 func (a *Assessment) checkDeadlines(in Input) {
 	since := in.Now
-	if in.Before.Ready == a.Ready() && !in.Before.Since.IsZero() {
-		since = in.Before.Since
+	if in.Previous.Ready == a.Ready() && !in.Previous.Since.IsZero() {
+		since = in.Previous.Since
 	}
 	if a.Ready() {
-		for _, rung := range in.Plan.OtherOperands {
-			if verdict, expected := a.Operands[rung.Operand]; expected && rung.Expectation == plan.Expected {
-				from := times.Later(since, unready(in.Pods[rung.Operand]))
-				a.Operands[rung.Operand] = readiness.Within(in.Plan.Spec.Deadline(""), verdict, from, in.Now)
+		for _, stage := range in.Plan.OtherOperands {
+			if verdict, expected := a.Operands[stage.Operand]; expected && stage.Expectation == plan.Expected {
+				from := times.Later(since, unreadySince(in.Pods[stage.Operand]))
+				a.Operands[stage.Operand] = readiness.ApplyDeadline(in.Plan.Spec.Deadline(""), verdict, from, in.Now)
 			}
 		}
 		return
 	}
 	if a.Reason == v1.ReasonOperandPaused {
-		return // Whoever has paused it decides when it goes on.
+		return // A paused operand has no deadline.
 	}
-	for _, rung := range in.Plan.Stages {
-		if pod := in.Pods[rung.Operand]; pod != nil && rung.Stage.Before(a.Stage) {
+	for _, stage := range in.Plan.Stages {
+		if pod := in.Pods[stage.Operand]; pod != nil && stage.Stage.Before(a.Stage) {
 			since = times.Later(since, readiness.ReadySince(pod))
 		}
 	}
-	a.Verdict = readiness.Within(in.Plan.Spec.Deadline(a.Stage), a.Verdict, since, in.Now)
+	a.Verdict = readiness.ApplyDeadline(in.Plan.Spec.Deadline(a.Stage), a.Verdict, since, in.Now)
 	if name := operand.Name(a.Operand); name != "" {
 		a.Operands[name] = a.Verdict
 	}
 }
 
-// unready is since when a pod has not been ready, zero where there is none.
-func unready(pod *corev1.Pod) time.Time {
+// unreadySince returns since when a pod has not been ready; zero for nil.
+func unreadySince(pod *corev1.Pod) time.Time {
 	if pod == nil {
 		return time.Time{}
 	}

@@ -13,19 +13,20 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// checkDiscovery reports since when discovery labels have been missing from the node, and what follows. A node whose
-// GPUs can be used stays ready. One that is progressing is held up by that first: what it has of operands stays, but
-// whether it needs them is unknown. A failure comes before it.
+// checkDiscovery reports since when discovery labels have been missing from the node, and when operands are removed. A
+// ready node stays ready. A progressing node is moved back to stage Discovered: its operands stay, but whether it needs
+// them is unknown. A failure takes precedence.
 func (a *Assessment) checkDiscovery(in Input) {
 	since, err := time.Parse(time.RFC3339, in.Node.Annotations[labels.DiscoveryMissingSince])
 	if err != nil || in.Plan.MissingLabels == "" {
 		return
 	}
-	says := fmt.Sprintf("%s since %s; %s", in.Plan.MissingLabels, since.UTC().Format(time.RFC3339), outlook(in.Plan, in.Node, since))
+	missing := fmt.Sprintf("%s since %s; %s", in.Plan.MissingLabels, since.UTC().Format(time.RFC3339),
+		plannedRemoval(in.Plan, in.Node, since))
 	switch {
 	case a.State == readiness.Failed || a.Reason == v1.ReasonNodeNotReady:
-		// What follows the message may change with each attempt, and this does not.
-		a.Message += " (" + says + ")"
+		// Part of the message, not of the detail, because it is stable.
+		a.Message += " (" + missing + ")"
 		return
 	case a.State == readiness.Progressing:
 		if a.Operand != "" {
@@ -33,22 +34,22 @@ func (a *Assessment) checkDiscovery(in Input) {
 		}
 		a.Stage, a.Operand = v1.StageDiscovered, ""
 	case a.Outdated:
-		// The command comes first, as a long message is cut in the policy's status.
-		a.Reason, a.Message = v1.ReasonDiscoveryLabelsMissing, a.Message+"; "+says
+		// The command comes first because long messages are truncated in the policy's status.
+		a.Reason, a.Message = v1.ReasonDiscoveryLabelsMissing, a.Message+"; "+missing
 		return
 	}
-	a.Reason, a.Message = v1.ReasonDiscoveryLabelsMissing, strings.TrimSuffix(says+"; "+a.Message, "; ")
+	a.Reason, a.Message = v1.ReasonDiscoveryLabelsMissing, strings.TrimSuffix(missing+"; "+a.Message, "; ")
 }
 
-// outlook tells what happens if the labels stay away.
-func outlook(node plan.Node, object *corev1.Node, since time.Time) string {
+// plannedRemoval returns what is removed, and when, unless the labels reappear.
+func plannedRemoval(node plan.Node, object *corev1.Node, since time.Time) string {
 	grace := node.Spec.NodeDiscovery.GracePeriod.Duration
 	if node.Facts.MissingLabels() == "" {
-		return "the operand goes at " + since.Add(grace).UTC().Format(time.RFC3339)
+		return "operand removal at " + since.Add(grace).UTC().Format(time.RFC3339)
 	}
 	lost, err := time.Parse(time.RFC3339, object.Annotations[labels.DiscoveryLostSince])
 	if err != nil {
-		return "nothing is taken off the node"
+		return "nothing is removed"
 	}
-	return fmt.Sprintf("operands go at %s if no pod uses GPUs", lost.Add(grace).UTC().Format(time.RFC3339))
+	return fmt.Sprintf("operand removal at %s if no pod uses GPUs", lost.Add(grace).UTC().Format(time.RFC3339))
 }

@@ -1,4 +1,6 @@
-// Package assess is the one place that assesses a node: a pure function of what the spec decides for it, its Node, its
-// pods, what is known of the stack, and the time. A verdict is typed; no caller reads meaning out of its sentences. Report
-// is what is reported of the assessments of one node, with changes for the worse damped.
+// Package assess owns the assessment of a node: the verdict on the node and on each operand there, and the report of
+// it, which is what the condition nvidia.com/GPUReady and the status of the policy show.
+//
+// An assessment is a pure function of the plan for the node, its Node and pods, the stack's DaemonSets, and the time.
+// Nothing else may assess nodes, and no caller may parse messages. The node controller calls it in each reconcile.
 package assess

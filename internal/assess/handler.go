@@ -10,23 +10,27 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// awaitHandler holds the stage Toolkit back where the toolkit is ready, as far as it has a probe, and the container
-// runtime makes no pods that need its handler. So a toolkit that hangs is told itself, rather than the operand
-// that cannot start for it. Where the runtime has made such a pod since the toolkit came up, the cause is another.
-func (s Stack) awaitHandler(rung plan.NodeStage, rungs []plan.NodeStage, pods Pods, verdict readiness.Verdict) readiness.Verdict {
-	toolkit := pods[rung.Operand]
-	if rung.Stage != v1.StageToolkit || rung.Expectation != plan.Expected || toolkit == nil || verdict.State != readiness.Ready {
+// checkRuntimeHandler changes the verdict on stage Toolkit to progressing while the toolkit's pod is ready but the
+// container runtime creates no pods with the toolkit's runtime handler. A toolkit that hangs is then reported itself,
+// not the operand that cannot start because of it. If the runtime has created such a pod since the toolkit became
+// ready, the cause is another one and the verdict stays.
+func (s Stack) checkRuntimeHandler(
+	stage plan.NodeStage, stages []plan.NodeStage, pods Pods, verdict readiness.Verdict,
+) readiness.Verdict {
+	toolkit := pods[stage.Operand]
+	if stage.Stage != v1.StageToolkit || stage.Expectation != plan.Expected || toolkit == nil ||
+		verdict.State != readiness.Ready {
 		return verdict
 	}
-	class, up := "", readiness.ReadySince(toolkit)
-	for _, above := range rungs {
-		pod := pods[above.Operand]
+	class, toolkitReady := "", readiness.ReadySince(toolkit)
+	for _, other := range stages {
+		pod := pods[other.Operand]
 		if pod == nil || pod == toolkit {
 			continue
 		}
-		if waits := readiness.AwaitsHandler(pod); waits != "" {
-			class = waits
-		} else if pod.Spec.RuntimeClassName != nil && readiness.MadeSince(pod).After(up) {
+		if pending := readiness.PendingRuntimeClass(pod); pending != "" {
+			class = pending
+		} else if pod.Spec.RuntimeClassName != nil && readiness.SandboxReadySince(pod).After(toolkitReady) {
 			return verdict
 		}
 	}
@@ -34,13 +38,13 @@ func (s Stack) awaitHandler(rung plan.NodeStage, rungs []plan.NodeStage, pods Po
 		return verdict
 	}
 	verdict.State, verdict.Reason = readiness.Progressing, v1.ReasonStarting
-	verdict.Message = fmt.Sprintf("container %s runs, but the runtime makes no pod of RuntimeClass %s yet",
+	verdict.Message = fmt.Sprintf("container %s runs, but the container runtime creates no pod of RuntimeClass %s yet",
 		s.mainContainer(toolkit), class)
 	return verdict
 }
 
-// mainContainer is the first container of a pod's DaemonSet, by which the manifests have what the operand is for;
-// empty where there is none. The pod itself does not tell once it works.
+// mainContainer returns the first container of a pod's DaemonSet, which in the manifests is the operand itself; empty
+// if the DaemonSet is unknown. The cached pod may have no containers.
 func (s Stack) mainContainer(pod *corev1.Pod) string {
 	if pod == nil {
 		return ""

@@ -13,27 +13,27 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// missing reports why the node has no pod of a rung: another operand comes first, or what keeps the pod off.
-func (in Input) missing(rung plan.NodeStage) readiness.Verdict {
-	if first := in.Pods[rung.After]; rung.After != "" && in.Node.Labels[rung.Operand.DeployLabel()] == "" &&
+// missing returns why the node has no pod of a stage's operand: it waits for another operand, or see Stack.missing.
+func (in Input) missing(stage plan.NodeStage) readiness.Verdict {
+	if first := in.Pods[stage.After]; stage.After != "" && in.Node.Labels[stage.Operand.DeployLabel()] == "" &&
 		(first == nil || readiness.Pod(first, "", in.Now).State != readiness.Ready) {
-		return pending(fmt.Sprintf("waits for %s", rung.After))
+		return pending(fmt.Sprintf("waiting for %s", stage.After))
 	}
-	return in.Stack.missing(rung.Operand, in.Node)
+	return in.Stack.missing(stage.Operand, in.Node)
 }
 
-// missing reports why the node has no pod of an operand that it needs: a taint, what refuses the pod, or that it
-// has not been made yet.
+// missing returns why the node has no pod of an operand that it needs: no DaemonSet, a taint, a rejected pod, or that
+// the pod is not created yet.
 func (s Stack) missing(name operand.Name, node *corev1.Node) readiness.Verdict {
 	ds, exists := s.daemonSetFor(name, node)
 	switch {
 	case !exists:
-		return pending(fmt.Sprintf("there is no pod of %s on the node yet", name))
+		return pending(fmt.Sprintf("%s has no pod on the node yet", name))
 	case ds == nil:
 		return pending(fmt.Sprintf("no DaemonSet of %s selects the node yet", name))
 	}
-	verdict := readiness.Missing(ds, node)
-	if failure, refused := s.CreateFailures[ds.Name]; refused && verdict.Reason == v1.ReasonPodMissing {
+	verdict := readiness.MissingPod(ds, node)
+	if failure, rejected := s.CreateFailures[ds.Name]; rejected && verdict.Reason == v1.ReasonPodMissing {
 		return readiness.Verdict{
 			State: readiness.Failed, Reason: failure.Reason,
 			Message: fmt.Sprintf("DaemonSet %s cannot create its pod", ds.Name), Detail: failure.Message,
@@ -46,14 +46,15 @@ func pending(message string) readiness.Verdict {
 	return readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonPodMissing, Message: message}
 }
 
-// daemonSetFor is the operand's DaemonSet that is for the node, and whether it has any.
+// daemonSetFor returns the DaemonSet of the operand that selects the node, nil for none, and whether the operand has
+// any DaemonSet.
 func (s Stack) daemonSetFor(name operand.Name, node *corev1.Node) (found *appsv1.DaemonSet, exists bool) {
 	for _, ds := range s.DaemonSets {
 		if ds.Labels[labels.Operand] != string(name) || ds.DeletionTimestamp != nil {
 			continue
 		}
 		exists = true
-		// Where two select it, the first by name is told, so that the message stays.
+		// If several select the node, the first by name keeps the message stable.
 		if readiness.Selects(ds, node) && (found == nil || ds.Name < found.Name) {
 			found = ds
 		}

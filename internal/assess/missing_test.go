@@ -14,10 +14,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// An operand without a pod waits for the one that it comes after, as long as the node has no label for it and that one is
-// not ready. Otherwise the cause is its own.
-func TestWhatComesAfterAnotherOperand(t *testing.T) {
-	const waits, missing = "waits for container-toolkit", "there is no pod of dcgm-exporter on the node yet"
+// An operand without a pod waits for its predecessor while the node has no label for it and the predecessor is not
+// ready. Otherwise the missing pod itself is reported.
+func TestMissingPodOfAnOperandThatFollowsAnother(t *testing.T) {
+	const waiting, missing = "waiting for container-toolkit", "dcgm-exporter has no pod on the node yet"
 	pod := func(ready corev1.ConditionStatus) *corev1.Pod {
 		return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: ready},
@@ -29,16 +29,29 @@ func TestWhatComesAfterAnotherOperand(t *testing.T) {
 		pods   assess.Pods
 		want   string
 	}{
-		"the first has no pod":                 {want: waits},
-		"the first is not ready":               {pods: assess.Pods{"container-toolkit": pod(corev1.ConditionFalse)}, want: waits},
-		"the first is ready":                   {pods: assess.Pods{"container-toolkit": pod(corev1.ConditionTrue)}, want: missing},
-		"the node has the label already":       {labels: labelled, want: missing},
-		"it has the label, the first is ready": {labels: labelled, pods: assess.Pods{"container-toolkit": pod(corev1.ConditionTrue)}, want: missing},
+		"the predecessor has no pod": {want: waiting},
+		"the predecessor is not ready": {
+			pods: assess.Pods{"container-toolkit": pod(corev1.ConditionFalse)},
+			want: waiting,
+		},
+		"the predecessor is ready": {
+			pods: assess.Pods{"container-toolkit": pod(corev1.ConditionTrue)},
+			want: missing,
+		},
+		"the node has the label": {labels: labelled, want: missing},
+		"the node has the label, the predecessor is ready": {
+			labels: labelled,
+			pods:   assess.Pods{"container-toolkit": pod(corev1.ConditionTrue)},
+			want:   missing,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := assess.Node(assess.Input{
-				Plan: plan.Node{Spec: effective.Of(v1.ClusterPolicySpec{}), OtherOperands: []plan.NodeStage{{Operand: "dcgm-exporter", After: "container-toolkit"}}},
+				Plan: plan.Node{
+					Spec:          effective.Of(v1.ClusterPolicySpec{}),
+					OtherOperands: []plan.NodeStage{{Operand: "dcgm-exporter", After: "container-toolkit"}},
+				},
 				Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: test.labels}},
 				Pods: test.pods, Now: begin,
 			}).Operands["dcgm-exporter"]

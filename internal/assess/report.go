@@ -7,58 +7,59 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// Dwell are the times for which a change for the worse must last before it is reported.
+// Dwell is how long a worse assessment must last before it is reported.
 type Dwell struct {
-	// Replace is that of a pod that is not ready and has not failed, as while it is replaced.
+	// Replace applies to pods that are not ready and have not failed, as while they are replaced.
 	Replace time.Duration
-	// Flap is that of a node that has become ready again less than Window ago, whatever the cause.
+	// Flap applies to a node that has recovered less than Window ago, whatever the cause.
 	Flap, Window time.Duration
 }
 
-// DefaultDwell returns the times that the operator works with.
+// DefaultDwell returns the dwell times of the operator.
 func DefaultDwell() Dwell {
 	return Dwell{Replace: 4 * time.Second, Flap: 10 * time.Second, Window: time.Minute}
 }
 
-// Report is what is reported of a node, by its condition and by the policy's status alike: the latest assessment, or
-// the one before as long as a change for the worse has to last.
+// Report is the assessment that the condition of the node and the policy's status show: the latest one, or a previous
+// one until a worse assessment has lasted for the dwell time.
 type Report struct {
 	Assessment
-	// worse is since when the latest assessment has been worse than the reported one; zero if it is not.
-	worse time.Time
-	// recovered is when the node last became ready that had been ready before.
-	recovered time.Time
-	// wasReady: the node has been ready before, and readyBefore: so it was by the assessment before the latest.
-	wasReady, readyBefore bool
+	// worseSince is since when assessments have been worse than the reported one; zero if the latest is not.
+	worseSince time.Time
+	// recoveredAt is when the node last became ready again.
+	recoveredAt time.Time
+	// wasReady: the node has been ready at some time. latestReady: it is ready in the latest assessment.
+	wasReady, latestReady bool
 }
 
-// Next returns the report that follows when the node is assessed again, and after how long it may become another one by
-// itself; 0 is never. A failure is reported at once, and so is that allocatable falls to nothing on a node whose device
-// plugin works; a pod that is merely being replaced is reported once that has lasted, and so is whatever takes the node
-// down twice within a minute.
+// Next returns the report after the latest assessment, and after how long it must be computed again; 0 for never. A
+// failure is reported immediately, and so is a loss of all allocatable GPUs while the device plugin works. A pod that
+// is not ready and has not failed, and any second outage soon after a recovery, is reported after the dwell time.
 func (r Report) Next(latest Assessment, dwell Dwell) (Report, time.Duration) {
 	now := latest.At
-	next := Report{Assessment: latest, recovered: r.recovered, wasReady: r.wasReady || latest.Ready(), readyBefore: latest.Ready()}
+	next := Report{
+		Assessment: latest, recoveredAt: r.recoveredAt, wasReady: r.wasReady || latest.Ready(), latestReady: latest.Ready(),
+	}
 	if !r.isWorse(&latest) {
 		if r.wasReady && !r.Ready() && !r.Excluded && latest.Ready() {
-			next.recovered = now
+			next.recoveredAt = now
 		}
 		return next, 0
 	}
-	since := r.worse
+	since := r.worseSince
 	if since.IsZero() {
 		since = now
 	}
-	if left := r.holds(&latest, since, dwell) - now.Sub(since); left > 0 {
-		held := r
-		held.worse, held.readyBefore = since, latest.Ready()
-		return held, left
+	if left := r.dwellTime(&latest, since, dwell) - now.Sub(since); left > 0 {
+		previous := r
+		previous.worseSince, previous.latestReady = since, latest.Ready()
+		return previous, left
 	}
 	return next, 0
 }
 
-// isWorse reports whether the node, or an operand on it, was ready and is no longer. A node that is excluded from now
-// on is not worse: that is a decision of a person.
+// isWorse reports whether the node, or an operand on it, was ready and is no longer. A newly excluded node is not
+// worse: a user has decided so.
 func (r *Report) isWorse(latest *Assessment) bool {
 	if r.At.IsZero() || !r.Ready() || latest.Excluded {
 		return false
@@ -75,21 +76,22 @@ func (r *Report) isWorse(latest *Assessment) bool {
 	return false
 }
 
-// holds is for how long the report stays as it is before this assessment, which is worse since then.
-func (r *Report) holds(latest *Assessment, since time.Time, dwell Dwell) time.Duration {
+// dwellTime returns how long assessments must be worse, as they have been since the given time, before they are
+// reported.
+func (r *Report) dwellTime(latest *Assessment, since time.Time, dwell Dwell) time.Duration {
 	switch {
-	case !latest.Ready() && !r.recovered.IsZero() && since.Sub(r.recovered) < dwell.Window:
+	case !latest.Ready() && !r.recoveredAt.IsZero() && since.Sub(r.recoveredAt) < dwell.Window:
 		return dwell.Flap
-	case latest.State == readiness.Failed || r.failsAnew(latest):
+	case latest.State == readiness.Failed || r.hasNewFailure(latest):
 		return 0
-	case latest.Stage == v1.StageAllocatable && r.readyBefore:
+	case latest.Stage == v1.StageAllocatable && r.latestReady:
 		return 0
 	}
 	return dwell.Replace
 }
 
-// failsAnew reports whether an operand has failed that had not.
-func (r *Report) failsAnew(latest *Assessment) bool {
+// hasNewFailure reports whether an operand has failed that had not failed in the report.
+func (r *Report) hasNewFailure(latest *Assessment) bool {
 	for name, after := range latest.Operands {
 		if after.State == readiness.Failed && r.Operands[name].State != readiness.Failed {
 			return true

@@ -14,25 +14,25 @@ import (
 
 var begin = time.Unix(1_000_000, 0)
 
-// exporter is an operand beside the ladder.
+// exporter is an operand that is part of no stage.
 const exporter operand.Name = "dcgm-exporter"
 
-// found is an assessment that a test has by hand: the node at this stage, and the exporter there.
-func found(state readiness.State, stage v1.Stage, reason string, beside readiness.State) assess.Assessment {
+// assessed returns the assessment of a node at this stage, with the exporter in this state.
+func assessed(state readiness.State, stage v1.Stage, reason string, exporterState readiness.State) assess.Assessment {
 	return assess.Assessment{
 		NodeVerdict: readiness.NodeVerdict{Stage: stage, Verdict: readiness.Verdict{State: state, Reason: reason}},
-		Operands:    map[operand.Name]readiness.Verdict{exporter: {State: beside}},
+		Operands:    map[operand.Name]readiness.Verdict{exporter: {State: exporterState}},
 	}
 }
 
 var (
-	works        = found(readiness.Ready, v1.StageValidated, "", readiness.Ready)
-	starts       = found(readiness.Progressing, v1.StageDriver, v1.ReasonStarting, readiness.Ready)
-	crashes      = found(readiness.Failed, v1.StageDriver, "CrashLoopBackOff", readiness.Ready)
-	gpusGone     = found(readiness.Progressing, v1.StageAllocatable, v1.ReasonNotAllocatable, readiness.Ready)
-	silent       = found(readiness.Progressing, v1.StageDiscovered, v1.ReasonNodeNotReady, readiness.Ready)
-	besideStarts = found(readiness.Ready, v1.StageValidated, "", readiness.Progressing)
-	besideFails  = found(readiness.Ready, v1.StageValidated, "", readiness.Failed)
+	ready            = assessed(readiness.Ready, v1.StageValidated, "", readiness.Ready)
+	starting         = assessed(readiness.Progressing, v1.StageDriver, v1.ReasonStarting, readiness.Ready)
+	failed           = assessed(readiness.Failed, v1.StageDriver, "CrashLoopBackOff", readiness.Ready)
+	noGPUs           = assessed(readiness.Progressing, v1.StageAllocatable, v1.ReasonNotAllocatable, readiness.Ready)
+	notReady         = assessed(readiness.Progressing, v1.StageDiscovered, v1.ReasonNodeNotReady, readiness.Ready)
+	exporterStarting = assessed(readiness.Ready, v1.StageValidated, "", readiness.Progressing)
+	exporterFailed   = assessed(readiness.Ready, v1.StageValidated, "", readiness.Failed)
 )
 
 func excludedNode() assess.Assessment {
@@ -41,106 +41,158 @@ func excludedNode() assess.Assessment {
 	}}
 }
 
-// step is one assessment at this time after the begin, and what is to be reported then.
+// step is one assessment, at this time after begin, and the report that is expected then.
 type step struct {
 	after  time.Duration
 	latest assess.Assessment
-	// want is reported; wait is after how long that may become another one by itself.
+	// wait is after how long the report must be computed again.
 	want assess.Assessment
 	wait time.Duration
 }
 
 func TestNext(t *testing.T) {
 	const s = time.Second
-	overdue := found(readiness.Failed, v1.StageDriver, v1.ReasonStarting, readiness.Ready)
+	overdue := assessed(readiness.Failed, v1.StageDriver, v1.ReasonStarting, readiness.Ready)
 	overdue.Overdue = true
-	withoutExporter := found(readiness.Ready, v1.StageValidated, "", readiness.Ready)
+	withoutExporter := assessed(readiness.Ready, v1.StageValidated, "", readiness.Ready)
 	withoutExporter.Operands = nil
-	// down is a failure that is over after ten seconds, on a node that had been ready.
-	down := []step{{after: 0, latest: works, want: works}, {after: 10 * s, latest: crashes, want: crashes}, {after: 20 * s, latest: works, want: works}}
+	// down is a failure of ten seconds on a node that was ready before.
+	down := []step{
+		{after: 0, latest: ready, want: ready},
+		{after: 10 * s, latest: failed, want: failed},
+		{after: 20 * s, latest: ready, want: ready},
+	}
 	tests := map[string][]step{
-		"the first assessment of a node that works":  {{latest: works, want: works}},
-		"the first assessment of a node that starts": {{latest: starts, want: starts}},
-		"the first assessment of one that fails":     {{latest: crashes, want: crashes}},
-		"a node that starts, with all its stages": {
-			{latest: starts, want: starts}, {after: s, latest: gpusGone, want: gpusGone}, {after: 2 * s, latest: crashes, want: crashes},
-			{after: 3 * s, latest: starts, want: starts}, {after: 4 * s, latest: works, want: works},
+		"the first assessment of a ready node":    {{latest: ready, want: ready}},
+		"the first assessment of a starting node": {{latest: starting, want: starting}},
+		"the first assessment of a failed node":   {{latest: failed, want: failed}},
+		"all stages of a starting node": {
+			{latest: starting, want: starting},
+			{after: s, latest: noGPUs, want: noGPUs},
+			{after: 2 * s, latest: failed, want: failed},
+			{after: 3 * s, latest: starting, want: starting},
+			{after: 4 * s, latest: ready, want: ready},
 		},
-		"a failure": {{latest: works, want: works}, {after: s, latest: crashes, want: crashes}},
-		"a failure by its deadline": {
-			{latest: works, want: works}, {after: s, latest: overdue, want: overdue},
+		"a failure": {{latest: ready, want: ready}, {after: s, latest: failed, want: failed}},
+		"a failure by deadline": {
+			{latest: ready, want: ready}, {after: s, latest: overdue, want: overdue},
 		},
-		"no GPU is allocatable any more": {{latest: works, want: works}, {after: s, latest: gpusGone, want: gpusGone}},
+		"no GPU is allocatable anymore": {{latest: ready, want: ready}, {after: s, latest: noGPUs, want: noGPUs}},
 		"a pod is replaced for four seconds": {
-			{latest: works, want: works}, {after: 10 * s, latest: starts, want: works, wait: 4 * s}, {after: 13 * s, latest: starts, want: works, wait: s},
-			{after: 14 * s, latest: starts, want: starts}, {after: 15 * s, latest: starts, want: starts},
+			{latest: ready, want: ready},
+			{after: 10 * s, latest: starting, want: ready, wait: 4 * s},
+			{after: 13 * s, latest: starting, want: ready, wait: s},
+			{after: 14 * s, latest: starting, want: starting},
+			{after: 15 * s, latest: starting, want: starting},
 		},
 		"a kubelet that is not ready for four seconds": {
-			{latest: works, want: works}, {after: 10 * s, latest: silent, want: works, wait: 4 * s}, {after: 14 * s, latest: silent, want: silent},
+			{latest: ready, want: ready},
+			{after: 10 * s, latest: notReady, want: ready, wait: 4 * s},
+			{after: 14 * s, latest: notReady, want: notReady},
 		},
-		"a pod is back within four seconds": {
-			{latest: works, want: works}, {after: 10 * s, latest: starts, want: works, wait: 4 * s}, {after: 13 * s, latest: works, want: works},
-			// The time counts anew, and nothing of it counts as a recovery.
-			{after: 14 * s, latest: starts, want: works, wait: 4 * s}, {after: 17 * s, latest: works, want: works},
-			{after: 18 * s, latest: crashes, want: crashes},
+		"a pod is replaced within four seconds": {
+			{latest: ready, want: ready},
+			{after: 10 * s, latest: starting, want: ready, wait: 4 * s},
+			{after: 13 * s, latest: ready, want: ready},
+			// The dwell time starts again, and the return is not a recovery.
+			{after: 14 * s, latest: starting, want: ready, wait: 4 * s},
+			{after: 17 * s, latest: ready, want: ready},
+			{after: 18 * s, latest: failed, want: failed},
 		},
 		"a pod is replaced and then fails": {
-			{latest: works, want: works}, {after: 10 * s, latest: starts, want: works, wait: 4 * s}, {after: 11 * s, latest: crashes, want: crashes},
+			{latest: ready, want: ready},
+			{after: 10 * s, latest: starting, want: ready, wait: 4 * s},
+			{after: 11 * s, latest: failed, want: failed},
 		},
-		"a pod is replaced, and the GPUs go with it": {
-			{latest: works, want: works}, {after: 10 * s, latest: starts, want: works, wait: 4 * s},
-			{after: 12 * s, latest: gpusGone, want: works, wait: 2 * s}, {after: 14 * s, latest: gpusGone, want: gpusGone},
+		"a pod is replaced, and then no GPU is allocatable": {
+			{latest: ready, want: ready}, {after: 10 * s, latest: starting, want: ready, wait: 4 * s},
+			{after: 12 * s, latest: noGPUs, want: ready, wait: 2 * s}, {after: 14 * s, latest: noGPUs, want: noGPUs},
 		},
 		"several operands are replaced, one after the other": {
-			{latest: works, want: works}, {after: 10 * s, latest: besideStarts, want: works, wait: 4 * s},
-			{after: 13 * s, latest: starts, want: works, wait: s}, {after: 14 * s, latest: starts, want: starts},
+			{latest: ready, want: ready}, {after: 10 * s, latest: exporterStarting, want: ready, wait: 4 * s},
+			{after: 13 * s, latest: starting, want: ready, wait: s}, {after: 14 * s, latest: starting, want: starting},
 		},
-		"better at once": {{latest: crashes, want: crashes}, {after: s, latest: starts, want: starts}, {after: 2 * s, latest: works, want: works}},
-		"a second failure half a minute after a recovery": append(down[:len(down):len(down)],
-			step{after: 50 * s, latest: crashes, want: works, wait: 10 * s}, step{after: 59 * s, latest: crashes, want: works, wait: s},
-			step{after: 60 * s, latest: crashes, want: crashes}),
-		"a second failure half a minute after a recovery, and over in nine seconds": append(down[:len(down):len(down)],
-			step{after: 50 * s, latest: crashes, want: works, wait: 10 * s}, step{after: 59 * s, latest: works, want: works}),
+		"improvements are reported immediately": {
+			{latest: failed, want: failed},
+			{after: s, latest: starting, want: starting},
+			{after: 2 * s, latest: ready, want: ready},
+		},
+		"a second failure half a minute after a recovery": append(
+			down[:len(down):len(down)],
+			step{after: 50 * s, latest: failed, want: ready, wait: 10 * s},
+			step{after: 59 * s, latest: failed, want: ready, wait: s},
+			step{after: 60 * s, latest: failed, want: failed},
+		),
+		"a second failure half a minute after a recovery, for nine seconds": append(down[:len(down):len(down)],
+			step{after: 50 * s, latest: failed, want: ready, wait: 10 * s}, step{after: 59 * s, latest: ready, want: ready}),
 		"no GPU is allocatable half a minute after a recovery": append(down[:len(down):len(down)],
-			step{after: 50 * s, latest: gpusGone, want: works, wait: 10 * s}, step{after: 60 * s, latest: gpusGone, want: gpusGone}),
-		"a pod is replaced half a minute after a recovery": append(down[:len(down):len(down)],
-			step{after: 50 * s, latest: starts, want: works, wait: 10 * s}, step{after: 54 * s, latest: starts, want: works, wait: 6 * s},
-			step{after: 60 * s, latest: starts, want: starts}),
+			step{after: 50 * s, latest: noGPUs, want: ready, wait: 10 * s}, step{after: 60 * s, latest: noGPUs, want: noGPUs}),
+		"a pod is replaced half a minute after a recovery": append(
+			down[:len(down):len(down)],
+			step{after: 50 * s, latest: starting, want: ready, wait: 10 * s},
+			step{after: 54 * s, latest: starting, want: ready, wait: 6 * s},
+			step{after: 60 * s, latest: starting, want: starting},
+		),
 		"a second failure a minute after a recovery": append(down[:len(down):len(down)],
-			step{after: 80 * s, latest: crashes, want: crashes}),
-		"a second failure just within a minute of a recovery lasts as long as any": append(down[:len(down):len(down)],
-			step{after: 75 * s, latest: crashes, want: works, wait: 10 * s}, step{after: 82 * s, latest: crashes, want: works, wait: 3 * s},
-			step{after: 85 * s, latest: crashes, want: crashes}),
+			step{after: 80 * s, latest: failed, want: failed}),
+		"a second failure 55 seconds after a recovery": append(
+			down[:len(down):len(down)],
+			step{after: 75 * s, latest: failed, want: ready, wait: 10 * s},
+			step{after: 82 * s, latest: failed, want: ready, wait: 3 * s},
+			step{after: 85 * s, latest: failed, want: failed},
+		),
 		"a third failure": append(down[:len(down):len(down)],
-			step{after: 50 * s, latest: crashes, want: works, wait: 10 * s}, step{after: 60 * s, latest: crashes, want: crashes},
-			step{after: 100 * s, latest: works, want: works}, step{after: 130 * s, latest: crashes, want: works, wait: 10 * s}),
-		"ready for the first time is no recovery": {
-			{latest: starts, want: starts}, {after: 10 * s, latest: works, want: works}, {after: 20 * s, latest: crashes, want: crashes},
+			step{after: 50 * s, latest: failed, want: ready, wait: 10 * s}, step{after: 60 * s, latest: failed, want: failed},
+			step{after: 100 * s, latest: ready, want: ready}, step{after: 130 * s, latest: failed, want: ready, wait: 10 * s}),
+		"the first time ready is not a recovery": {
+			{latest: starting, want: starting},
+			{after: 10 * s, latest: ready, want: ready},
+			{after: 20 * s, latest: failed, want: failed},
 		},
-		"a node is excluded": {{latest: works, want: works}, {after: s, latest: excludedNode(), want: excludedNode()}},
+		"a node is excluded": {{latest: ready, want: ready}, {after: s, latest: excludedNode(), want: excludedNode()}},
 		"a node is excluded soon after a recovery": append(down[:len(down):len(down)],
 			step{after: 50 * s, latest: excludedNode(), want: excludedNode()}),
 		"a node is excluded while a pod is replaced": {
-			{latest: works, want: works}, {after: s, latest: starts, want: works, wait: 4 * s}, {after: 2 * s, latest: excludedNode(), want: excludedNode()},
+			{latest: ready, want: ready},
+			{after: s, latest: starting, want: ready, wait: 4 * s},
+			{after: 2 * s, latest: excludedNode(), want: excludedNode()},
 		},
-		"a node is excluded no longer": {{latest: excludedNode(), want: excludedNode()}, {after: s, latest: starts, want: starts}},
-		"an operand beside the ladder is replaced": {
-			{latest: works, want: works}, {after: 10 * s, latest: besideStarts, want: works, wait: 4 * s},
-			{after: 12 * s, latest: besideStarts, want: works, wait: 2 * s}, {after: 14 * s, latest: besideStarts, want: besideStarts},
+		"a node is no longer excluded": {
+			{latest: excludedNode(), want: excludedNode()},
+			{after: s, latest: starting, want: starting},
 		},
-		"an operand beside the ladder is back within four seconds": {
-			{latest: works, want: works}, {after: 10 * s, latest: besideStarts, want: works, wait: 4 * s}, {after: 12 * s, latest: works, want: works},
-			{after: 15 * s, latest: besideStarts, want: works, wait: 4 * s},
+		"an operand outside the stages is replaced": {
+			{latest: ready, want: ready},
+			{after: 10 * s, latest: exporterStarting, want: ready, wait: 4 * s},
+			{after: 12 * s, latest: exporterStarting, want: ready, wait: 2 * s},
+			{after: 14 * s, latest: exporterStarting, want: exporterStarting},
 		},
-		"an operand beside the ladder fails": {{latest: works, want: works}, {after: s, latest: besideFails, want: besideFails}},
-		"an operand beside the ladder fails after it was replaced": {
-			{latest: works, want: works}, {after: s, latest: besideStarts, want: works, wait: 4 * s}, {after: 2 * s, latest: besideFails, want: besideFails},
+		"an operand outside the stages is replaced within four seconds": {
+			{latest: ready, want: ready},
+			{after: 10 * s, latest: exporterStarting, want: ready, wait: 4 * s},
+			{after: 12 * s, latest: ready, want: ready},
+			{after: 15 * s, latest: exporterStarting, want: ready, wait: 4 * s},
 		},
-		"an operand beside the ladder that never was ready fails": {
-			{latest: besideStarts, want: besideStarts}, {after: s, latest: besideFails, want: besideFails},
+		"an operand outside the stages fails": {
+			{latest: ready, want: ready},
+			{after: s, latest: exporterFailed, want: exporterFailed},
 		},
-		"an operand beside the ladder is no longer expected": {{latest: works, want: works}, {after: s, latest: withoutExporter, want: withoutExporter}},
-		"an operand beside the ladder is new":                {{latest: withoutExporter, want: withoutExporter}, {after: s, latest: besideStarts, want: besideStarts}},
+		"an operand outside the stages fails after it was replaced": {
+			{latest: ready, want: ready},
+			{after: s, latest: exporterStarting, want: ready, wait: 4 * s},
+			{after: 2 * s, latest: exporterFailed, want: exporterFailed},
+		},
+		"an operand outside the stages fails without having been ready": {
+			{latest: exporterStarting, want: exporterStarting}, {after: s, latest: exporterFailed, want: exporterFailed},
+		},
+		"an operand outside the stages is no longer expected": {
+			{latest: ready, want: ready},
+			{after: s, latest: withoutExporter, want: withoutExporter},
+		},
+		"an operand outside the stages is new": {
+			{latest: withoutExporter, want: withoutExporter},
+			{after: s, latest: exporterStarting, want: exporterStarting},
+		},
 	}
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -160,31 +212,31 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// The times of another Dwell hold.
-func TestNextWithOtherTimes(t *testing.T) {
+// Next applies the dwell times that it gets.
+func TestNextAppliesTheDwellTimes(t *testing.T) {
 	g := NewWithT(t)
 	dwell := assess.Dwell{Replace: time.Minute, Flap: time.Hour, Window: 24 * time.Hour}
 	at := func(latest assess.Assessment, after time.Duration) assess.Assessment {
 		latest.At = begin.Add(after)
 		return latest
 	}
-	report, _ := assess.Report{}.Next(at(works, 0), dwell)
-	held, wait := report.Next(at(starts, time.Second), dwell)
-	g.Expect(held.Ready()).To(BeTrue())
+	report, _ := assess.Report{}.Next(at(ready, 0), dwell)
+	unchanged, wait := report.Next(at(starting, time.Second), dwell)
+	g.Expect(unchanged.Ready()).To(BeTrue())
 	g.Expect(wait).To(Equal(time.Minute))
-	report, _ = report.Next(at(crashes, time.Second), dwell)
-	report, _ = report.Next(at(works, time.Minute), dwell)
-	_, wait = report.Next(at(crashes, time.Hour), dwell)
+	report, _ = report.Next(at(failed, time.Second), dwell)
+	report, _ = report.Next(at(ready, time.Minute), dwell)
+	_, wait = report.Next(at(failed, time.Hour), dwell)
 	g.Expect(wait).To(Equal(time.Hour))
 }
 
-// Next changes neither the report that it follows nor the assessment.
+// Next modifies neither the previous report nor the assessment.
 func TestNextIsPure(t *testing.T) {
 	g := NewWithT(t)
-	latest := works
+	latest := ready
 	latest.At = begin
 	report, _ := assess.Report{}.Next(latest, assess.DefaultDwell())
-	down := starts
+	down := starting
 	down.At = begin.Add(time.Minute)
 	once, wait := report.Next(down, assess.DefaultDwell())
 	again, same := report.Next(down, assess.DefaultDwell())
@@ -194,20 +246,20 @@ func TestNextIsPure(t *testing.T) {
 }
 
 func TestReasons(t *testing.T) {
-	tests := map[string]struct{ passes, fails bool }{
-		v1.ReasonStarting:     {passes: true},
-		v1.ReasonNodeNotReady: {passes: true},
+	tests := map[string]struct{ transient, failure bool }{
+		v1.ReasonStarting:     {transient: true},
+		v1.ReasonNodeNotReady: {transient: true},
 		v1.ReasonExcluded:     {},
 		v1.ReasonNotSelected:  {},
 		"OperandPaused":       {},
-		"CrashLoopBackOff":    {fails: true},
-		"NodeUnreachable":     {fails: true},
+		"CrashLoopBackOff":    {failure: true},
+		"NodeUnreachable":     {failure: true},
 	}
 	for reason, want := range tests {
 		t.Run(reason, func(t *testing.T) {
 			g := NewWithT(t)
-			g.Expect(assess.Passes(reason)).To(Equal(want.passes))
-			g.Expect(assess.Fails(reason)).To(Equal(want.fails))
+			g.Expect(assess.IsTransient(reason)).To(Equal(want.transient))
+			g.Expect(assess.IsFailure(reason)).To(Equal(want.failure))
 		})
 	}
 }

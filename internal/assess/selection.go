@@ -10,13 +10,15 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// unselected is the verdict on a node that a nodeSelector of the spec keeps free of operands.
-func unselected(node plan.Node) readiness.NodeVerdict {
-	return discovered(readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonNotSelected, Message: node.Unselected})
+// notSelected returns the verdict on a node that no nodeSelector of the spec matches.
+func notSelected(node plan.Node) readiness.NodeVerdict {
+	return atDiscovered(readiness.Verdict{
+		State: readiness.Progressing, Reason: v1.ReasonNotSelected, Message: node.Unselected,
+	})
 }
 
-// checkSelection tells of a node that is ready what a nodeSelector keeps off it, or would but for the work
-// that it has.
+// checkSelection reports, on a ready node, the operands that a nodeSelector keeps off it, or would keep off but for
+// pods that use them.
 func (a *Assessment) checkSelection(node plan.Node) {
 	if a.State != readiness.Ready || a.Reason != "" {
 		return
@@ -25,15 +27,15 @@ func (a *Assessment) checkSelection(node plan.Node) {
 		a.Outdated, a.Reason, a.Message = true, v1.ReasonUpgradePending, node.RetainedDriver
 		return
 	}
-	var off []string
-	why := ""
-	for _, rung := range slices.Concat(node.Stages, node.OtherOperands) {
-		if rung.Reason == v1.ReasonNotSelected {
-			off, why = append(off, string(rung.Operand)), rung.Message
+	var absent []string
+	cause := ""
+	for _, stage := range slices.Concat(node.Stages, node.OtherOperands) {
+		if stage.Reason == v1.ReasonNotSelected {
+			absent, cause = append(absent, string(stage.Operand)), stage.Message
 		}
 	}
-	if len(off) > 0 {
+	if len(absent) > 0 {
 		a.Reason = v1.ReasonNotSelected
-		a.Message = fmt.Sprintf("without %s: %s", strings.Join(off, ", "), why)
+		a.Message = fmt.Sprintf("without %s: %s", strings.Join(absent, ", "), cause)
 	}
 }

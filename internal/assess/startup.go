@@ -9,8 +9,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// checkTaints holds a node up whose GPUs can be used and whose start-up taints still keep pods off it. That lasts
-// for the time of one write, unless the API server refuses that.
+// checkTaints reports a node with usable GPUs as progressing while it still has start-up taints. That takes one write,
+// unless the API server rejects the write.
 func (a *Assessment) checkTaints(in Input) {
 	a.Usable = a.State == readiness.Ready
 	var left []string
@@ -24,11 +24,12 @@ func (a *Assessment) checkTaints(in Input) {
 	}
 	a.NodeVerdict = readiness.NodeVerdict{Stage: v1.StageValidated, Verdict: readiness.Verdict{
 		State: readiness.Progressing, Reason: v1.ReasonStartupTaint, Outdated: a.Outdated,
-		// The key and the remedy come first, as a long message is cut in the policy's status.
-		Message: fmt.Sprintf("taint %s stays: name it in the chart's nodeStartup.taints, or in ownTaints of %s; "+
-			"the GPUs can be used, and the API server lets the operator take off what is named there", strings.Join(left, ", "), fence),
+		// The key and the remedy come first because long messages are truncated in the policy's status.
+		Message: fmt.Sprintf("taint %s stays: add it to the chart's nodeStartup.taints, or to ownTaints of %s; "+
+			"the GPUs can be used, but the operator may remove only the taints listed there",
+			strings.Join(left, ", "), nodeAdmissionPolicy),
 	}}
 }
 
-// fence is the admission policy that bounds what the operator writes on nodes.
-const fence = "ValidatingAdmissionPolicy gpu-operator-operator"
+// nodeAdmissionPolicy is the admission policy that limits what the operator may write to nodes.
+const nodeAdmissionPolicy = "ValidatingAdmissionPolicy gpu-operator-operator"

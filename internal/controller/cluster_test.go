@@ -74,7 +74,7 @@ func (c *cluster) store(kind reflect.Type) toolscache.Indexer {
 			indexers[byNode] = func(object any) ([]string, error) {
 				pod := as[*corev1.Pod](object)
 				var keys []string
-				for _, node := range observe.TargetNode(pod) {
+				for _, node := range observe.IndexPodNode(pod) {
 					keys = append(keys, nodeKey("__all_namespaces", node), nodeKey(pod.Namespace, node))
 				}
 				return keys, nil

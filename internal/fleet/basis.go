@@ -13,44 +13,44 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// Basis is what all nodes are assessed by. It is not changed once it is published.
+// Basis is what all nodes are assessed by. It is immutable once published.
 type Basis struct {
-	// Policy in force, nil where there is none.
+	// Policy in force, nil for none.
 	Policy *v1.ClusterPolicy
-	// Decisions of its spec and what that refers to, nil where there is no policy, or it is not known what it says.
+	// Decisions of its spec; nil without a policy or while its spec is unknown.
 	Decisions *plan.Decisions
-	// Kept: there are no Decisions, and nodes keep what they have all the same, as their labels select pods that run on:
-	// those of DaemonSets whose policy is gone, or of a policy of which it is not known what it says.
-	Kept bool
-	// Stack is what the cluster has of it.
+	// KeepNodes: without Decisions, nodes keep their labels, because the labels select pods that still run: those of
+	// DaemonSets that a deleted policy has orphaned, or of a policy whose spec is unknown.
+	KeepNodes bool
+	// Stack as the cluster has it.
 	Stack assess.Stack
 
-	// Version counts what was published; Since is when this was.
+	// Version increases with each Basis that is published; Since is when this one was.
 	Version uint64
 	Since   time.Time
-	// selectors are the labels that the spec selects nodes by.
-	selectors map[string]bool
-	shape     map[string]shape
+	// selectors are the label keys in the spec's nodeSelectors.
+	selectors   map[string]bool
+	fingerprint map[string]fingerprint
 }
 
-// Paused reports whether no node is to be written.
+// Paused reports whether nodes must not be written.
 func (b *Basis) Paused() bool { return b.Decisions != nil && b.Decisions.Input.Paused() }
 
 // Selects reports whether the spec selects nodes by this label.
 func (b *Basis) Selects(label string) bool { return b.selectors[label] }
 
-// shape is what verdicts on nodes follow from in a DaemonSet: not how its pods are.
-type shape struct {
+// fingerprint has the fields of a DaemonSet that assessments depend on. Its status is not among them.
+type fingerprint struct {
 	uid             types.UID
 	generation      int64
 	digest, operand string
 	deleted         bool
 }
 
-func shapes(daemonSets map[string]*appsv1.DaemonSet) map[string]shape {
-	found := make(map[string]shape, len(daemonSets))
+func fingerprints(daemonSets map[string]*appsv1.DaemonSet) map[string]fingerprint {
+	found := make(map[string]fingerprint, len(daemonSets))
 	for name, ds := range daemonSets {
-		found[name] = shape{
+		found[name] = fingerprint{
 			uid: ds.UID, generation: ds.Generation, digest: ds.Annotations[labels.TemplateDigest],
 			operand: ds.Labels[labels.Operand], deleted: ds.DeletionTimestamp != nil,
 		}
@@ -58,8 +58,9 @@ func shapes(daemonSets map[string]*appsv1.DaemonSet) map[string]shape {
 	return found
 }
 
-// equals reports whether nodes are assessed alike by both.
+// equals reports whether both bases lead to the same assessments.
 func (b *Basis) equals(other *Basis) bool {
-	return other != nil && b.Decisions == other.Decisions && b.Kept == other.Kept && maps.Equal(b.shape, other.shape) &&
+	return other != nil && b.Decisions == other.Decisions && b.KeepNodes == other.KeepNodes &&
+		maps.Equal(b.fingerprint, other.fingerprint) &&
 		maps.Equal(b.Stack.CreateFailures, other.Stack.CreateFailures)
 }

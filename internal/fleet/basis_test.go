@@ -21,10 +21,10 @@ func decide(spec v1.ClusterPolicySpec, catalogue ...operand.Operand) *plan.Decis
 	return plan.Decide(catalogue, operand.Input{Spec: effective.Of(spec)})
 }
 
-// Nodes are assessed anew when what they are assessed by differs, and not when only counters do.
+// Nodes are assessed again when the Basis differs, and not when only statuses of DaemonSets do.
 func TestPublish(t *testing.T) {
 	decisions := decide(v1.ClusterPolicySpec{})
-	// basis is made of equal parts each time, as each pass makes them.
+	// basis returns a Basis of new objects with equal content, as a pass does.
 	basis := func() fleet.Basis {
 		return fleet.Basis{
 			Policy: &v1.ClusterPolicy{}, Decisions: decisions,
@@ -45,23 +45,38 @@ func TestPublish(t *testing.T) {
 		want   bool
 	}{
 		"nothing": {change: func(*fleet.Basis) {}},
-		"how its pods are": {change: driver(func(ds *appsv1.DaemonSet) {
+		"the status of a DaemonSet": {change: driver(func(ds *appsv1.DaemonSet) {
 			ds.ResourceVersion, ds.Status.NumberReady, ds.Status.DesiredNumberScheduled = "9", 3, 3
 		})},
-		"an annotation of others":         {change: driver(func(ds *appsv1.DaemonSet) { ds.Annotations["other"] = "x" })},
-		"other decisions, that are equal": {change: func(b *fleet.Basis) { b.Decisions = decide(v1.ClusterPolicySpec{}) }, want: true},
-		"no decisions":                    {change: func(b *fleet.Basis) { b.Decisions = nil }, want: true},
-		"a digest":                        {change: driver(func(ds *appsv1.DaemonSet) { ds.Annotations[labels.TemplateDigest] = "e" }), want: true},
-		"a generation":                    {change: driver(func(ds *appsv1.DaemonSet) { ds.Generation++ }), want: true},
-		"another of the same name":        {change: driver(func(ds *appsv1.DaemonSet) { ds.UID = "2" }), want: true},
-		"another operand's":               {change: driver(func(ds *appsv1.DaemonSet) { ds.Labels[labels.Operand] = "dcgm" }), want: true},
-		"a deletion":                      {change: driver(func(ds *appsv1.DaemonSet) { ds.DeletionTimestamp = &metav1.Time{Time: begin} }), want: true},
-		"a DaemonSet goes":                {change: func(b *fleet.Basis) { b.Stack.DaemonSets = nil }, want: true},
-		"a DaemonSet comes":               {change: func(b *fleet.Basis) { b.Stack.DaemonSets["b"] = &appsv1.DaemonSet{} }, want: true},
-		"why pods cannot be created": {change: func(b *fleet.Basis) {
+		"an annotation of others": {change: driver(func(ds *appsv1.DaemonSet) { ds.Annotations["other"] = "x" })},
+		"equal decisions of another pass": {
+			change: func(b *fleet.Basis) { b.Decisions = decide(v1.ClusterPolicySpec{}) },
+			want:   true,
+		},
+		"no decisions": {change: func(b *fleet.Basis) { b.Decisions = nil }, want: true},
+		"a digest": {
+			change: driver(func(ds *appsv1.DaemonSet) { ds.Annotations[labels.TemplateDigest] = "e" }),
+			want:   true,
+		},
+		"a generation":                       {change: driver(func(ds *appsv1.DaemonSet) { ds.Generation++ }), want: true},
+		"another DaemonSet of the same name": {change: driver(func(ds *appsv1.DaemonSet) { ds.UID = "2" }), want: true},
+		"another operand": {
+			change: driver(func(ds *appsv1.DaemonSet) { ds.Labels[labels.Operand] = "dcgm" }),
+			want:   true,
+		},
+		"a deletion": {
+			change: driver(func(ds *appsv1.DaemonSet) { ds.DeletionTimestamp = &metav1.Time{Time: begin} }),
+			want:   true,
+		},
+		"a DaemonSet is removed": {change: func(b *fleet.Basis) { b.Stack.DaemonSets = nil }, want: true},
+		"a DaemonSet is added": {
+			change: func(b *fleet.Basis) { b.Stack.DaemonSets["b"] = &appsv1.DaemonSet{} },
+			want:   true,
+		},
+		"another cause of create failures": {change: func(b *fleet.Basis) {
 			b.Stack.CreateFailures["driver"] = assess.CreateFailure{Reason: "AdmissionDenied"}
 		}, want: true},
-		"pods can be created": {change: func(b *fleet.Basis) { b.Stack.CreateFailures = nil }, want: true},
+		"create failures are resolved": {change: func(b *fleet.Basis) { b.Stack.CreateFailures = nil }, want: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,13 +97,13 @@ func TestPublish(t *testing.T) {
 			}
 			g.Expect(second).To(And(HaveField("Version", uint64(2)), HaveField("Since", begin.Add(time.Minute))))
 			g.Expect(f.Published()).To(Receive())
-			g.Expect(first.Version).To(Equal(uint64(1)), "a basis that is published is not changed")
+			g.Expect(first.Version).To(Equal(uint64(1)), "a published Basis is not modified")
 			g.Expect(f.Publish(next, begin.Add(time.Hour))).To(BeIdenticalTo(second))
 		})
 	}
 }
 
-// The labels that the spec selects nodes by are those of all its nodeSelectors.
+// Selects covers all nodeSelectors of the spec.
 func TestSelects(t *testing.T) {
 	g := NewWithT(t)
 	f := fleet.New()
@@ -96,8 +111,10 @@ func TestSelects(t *testing.T) {
 		return operand.Placement{PlacementSpec: in.Spec.DCGMExporter.PlacementSpec}
 	}, Decide: func(operand.Input) operand.Decision { return operand.Installed() }}
 	spec := v1.ClusterPolicySpec{
-		DaemonSets:   &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"example.com/pool": "gpu"}},
-		DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: v1.PlacementSpec{NodeSelector: v1.Labels{"example.com/tier": "metrics"}}},
+		DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"example.com/pool": "gpu"}},
+		DCGMExporter: &v1.DCGMExporterSpec{
+			PlacementSpec: v1.PlacementSpec{NodeSelector: v1.Labels{"example.com/tier": "metrics"}},
+		},
 	}
 	basis := f.Publish(fleet.Basis{Decisions: decide(spec, exporter)}, begin)
 	g.Expect(basis.Selects("example.com/pool")).To(BeTrue())

@@ -1,5 +1,6 @@
-// Package fleet is what the two controllers share. Its entries hold what is known of each node: its facts, the verdict on
-// it, and the version of what it was assessed by. The node controller is the only writer of entries; the pass aggregates
-// them. The Basis is what nodes are assessed by: the decisions of the spec, and the DaemonSets of the stack. The pass
-// publishes it.
+// Package fleet owns what the node controller and the pass share: an entry for each node, with its facts and
+// assessment, and the Basis that nodes are assessed by, which is the decisions of the spec and the stack's DaemonSets.
+//
+// Only the node controller writes entries; the pass aggregates them into the status of the policy. Only the pass
+// publishes a Basis. The package makes no API calls, and its content may be lost: a restart fills it from the Nodes.
 package fleet

@@ -10,72 +10,69 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// Entry is what is known of one node. It is not changed once it is set.
+// Entry is the state of one node. It is immutable once set.
 type Entry struct {
-	// Facts of the node, as they were read.
+	// Facts read from the Node.
 	Facts nodeinfo.Facts
-	// Basis is the version of what the node was assessed by; 0 where it was not assessed.
+	// Basis is the version of the Basis that the node was assessed by; 0 if it was not assessed.
 	Basis uint64
-	// Planned is what the decisions say about the node; nil where the operator does not manage it.
+	// Planned is the plan for the node; nil if the operator does not manage it.
 	Planned *Planned
-	// Latest is the verdict on the node, and Report what of it is reported. Both are empty for a node that the operator
-	// does not manage.
+	// Latest is the latest assessment, and Report the published one. Both are empty for a node that the operator does
+	// not manage.
 	Latest assess.Assessment
 	Report assess.Report
-	// Discovering are the verdicts on the operands that discover GPUs, on a node that has not been discovered yet.
+	// Discovering are the verdicts on the operands that discover GPUs, for a node that has no discovery labels yet.
 	Discovering map[operand.Name]readiness.Verdict
 	// NodePool is the pool of spec.nodePools and DriverPool the driver pool that the node belongs to; empty for none.
 	NodePool, DriverPool string
-	// WriteError is why the last write to the Node failed; empty if it did not.
+	// WriteError is the error of the last write to the Node; empty if it succeeded.
 	WriteError string
-	// Writes is what the node controller keeps for its next write.
+	// Writes is the node controller's record of its writes.
 	Writes Writes
 }
 
-// Planned is the plan for one node. It holds until the node or the decisions change, and is not changed itself.
+// Planned is the plan for one node, and what it was computed from. It is immutable.
 type Planned struct {
-	// From is what the plan was made from.
 	From Source
-	// Node is the plan.
 	Node plan.Node
 }
 
-// Source is what the plan and the labels of a node follow from: the Node that was read, and what was decided.
+// Source is what the plan and the labels of a node are computed from. The zero Source matches none.
 type Source struct {
 	// Version is the resource version of the Node.
-	Version string
-	// Decisions are nil in the zero Source, which is nothing's.
+	Version   string
 	Decisions *plan.Decisions
-	// SelectorLabelExpired is that of the facts, which time changes.
+	// SelectorLabelExpired is the fact of this name. It depends on the time, not only on the Node.
 	SelectorLabelExpired bool
 }
 
-// Labelled is a node whose labels are as they are to be.
-type Labelled struct {
+// LabelSource is what the labels of a node are computed from.
+type LabelSource struct {
 	Source
-	// Running is what worked on it.
+	// Running operands on the node.
 	Running plan.Running
 }
 
-// Writes is what the node controller keeps of its writes to one Node. All of it may be lost: that costs a write that is
-// refused, or one that comes early.
+// Writes is the node controller's record of its writes to one Node. It may be lost: that costs a rejected or an early
+// write.
 type Writes struct {
-	// Version is the resource version that the last write led to; empty for none.
+	// Version is the resource version after the last write; empty for none.
 	Version string
-	// Labelled is when no label had to be changed; empty for never.
-	Labelled Labelled
-	// After is when the next write may be tried, and Backoff the wait after the last that failed; 0 where none did.
+	// LabelsFrom is the source for which the node's labels were last found up to date; empty for none.
+	LabelsFrom LabelSource
+	// After is when the next write may be tried, and Backoff the wait after the last failed write; 0 if none failed.
 	After   time.Time
 	Backoff time.Duration
-	// Failed: the condition that the Node has is of a failure.
+	// Failed: the condition on the Node reports a failure.
 	Failed bool
 	// Stage is the stage and reason that the condition does not show yet, and StageSince since when the node has been
 	// there; empty for none.
 	Stage      string
 	StageSince time.Time
-	// Settle is how long the next stage must last before it is written; 0 for the shortest.
+	// Settle is how long the next stage must last before it is written; 0 for the minimum.
 	Settle time.Duration
-	// Joined is when the node began to join, and Reached how many stages of its joining are counted.
+	// Joined is when the node started to join, and Reached the number of stages that are counted in its join metrics.
 	Joined  time.Time
 	Reached int
 }
@@ -83,16 +80,16 @@ type Writes struct {
 // Managed reports whether the operator manages the node.
 func (e *Entry) Managed() bool { return e.Facts.Managed() }
 
-// Shown is the verdict that the policy's status aggregates: the report, or the latest stage of a node that is not ready
-// in either.
-func (e *Entry) Shown() *assess.Assessment {
+// StatusAssessment returns the assessment that the policy's status aggregates: the reported one, but the latest one of
+// a node that is ready in neither, so that its stage is current.
+func (e *Entry) StatusAssessment() *assess.Assessment {
 	if !e.Report.Ready() && !e.Latest.Ready() {
 		return &e.Latest
 	}
 	return &e.Report.Assessment
 }
 
-// Starting reports whether the node is on the way to ready.
+// Starting reports whether the node is progressing.
 func (e *Entry) Starting() bool {
 	return e.Basis != 0 && e.Latest.State == readiness.Progressing && !e.Latest.Excluded
 }

@@ -14,23 +14,23 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// Fleet is safe for use by several goroutines. It may be lost at any time: it is filled anew from the Nodes.
+// Fleet is the in-memory store of entries and of the Basis. It is safe for concurrent use.
 type Fleet struct {
-	// changed has an event when entries have changed that a pass aggregates, published when another basis is.
+	// changed has an event when entries that a pass aggregates have changed; published when a new Basis is published.
 	changed, published notify.Signal
 
 	mu       sync.RWMutex
 	entries  map[string]*Entry
 	hydrated bool
-	// starting is the number of nodes on the way to ready.
+	// starting is the number of entries that are Starting.
 	starting int
 	basis    *Basis
-	// facts are counted by factsVersion, which is another one after each change of the facts of a managed node.
+	// factsVersion increases with each change of the facts of a managed node.
 	factsVersion uint64
-	// alike are the operands of the last node on which all is well, and rungs those of the last plan: most nodes have the
-	// same, which are kept once.
-	alike map[operand.Name]readiness.Verdict
-	rungs []plan.NodeStage
+	// sharedOperands are the verdicts of the last ready node, and sharedStages the stages of the last plan. Most nodes
+	// have equal ones, which are stored once.
+	sharedOperands map[operand.Name]readiness.Verdict
+	sharedStages   []plan.NodeStage
 }
 
 // New returns an empty Fleet.
@@ -38,10 +38,10 @@ func New() *Fleet {
 	return &Fleet{changed: notify.New(), published: notify.New(), entries: map[string]*Entry{}}
 }
 
-// Changed has an event when a pass is due, for one receiver.
+// Changed returns a channel that has an event when a pass is due, for one receiver.
 func (f *Fleet) Changed() <-chan event.GenericEvent { return f.changed.Events() }
 
-// Published has an event when all nodes are to be assessed again, for one receiver.
+// Published returns a channel that has an event when all nodes must be assessed again, for one receiver.
 func (f *Fleet) Published() <-chan event.GenericEvent { return f.published.Events() }
 
 // Get returns the entry of a node, nil if there is none.
@@ -51,13 +51,13 @@ func (f *Fleet) Get(node string) *Entry {
 	return f.entries[node]
 }
 
-// Set replaces the entry of the node that its facts name.
+// Set replaces the entry of the node named by the facts.
 func (f *Fleet) Set(entry *Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := f.entries[entry.Facts.Name]
-	f.share(entry)
-	f.count(before, entry)
+	f.shareOperands(entry)
+	f.countStarting(before, entry)
 	f.entries[entry.Facts.Name] = entry
 	sameFacts := before != nil && before.Facts.Equal(entry.Facts)
 	if !sameFacts && (entry.Managed() || before != nil && before.Managed()) {
@@ -68,15 +68,15 @@ func (f *Fleet) Set(entry *Entry) {
 	}
 }
 
-// Forget drops the entry of a node that is gone.
-func (f *Fleet) Forget(node string) {
+// Delete removes the entry of a deleted node.
+func (f *Fleet) Delete(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before, known := f.entries[node]
-	if !known {
+	before, exists := f.entries[node]
+	if !exists {
 		return
 	}
-	f.count(before, nil)
+	f.countStarting(before, nil)
 	delete(f.entries, node)
 	if before.Managed() {
 		f.factsVersion++
@@ -84,7 +84,7 @@ func (f *Fleet) Forget(node string) {
 	f.changed.Notify()
 }
 
-func (f *Fleet) count(before, after *Entry) {
+func (f *Fleet) countStarting(before, after *Entry) {
 	if before != nil && before.Starting() {
 		f.starting--
 	}
@@ -93,49 +93,50 @@ func (f *Fleet) count(before, after *Entry) {
 	}
 }
 
-// share has a node on which all is well keep the same map as the one before.
-func (f *Fleet) share(entry *Entry) {
+// shareOperands makes the entry of a ready node use the map of the previous ready node if the verdicts are equal.
+func (f *Fleet) shareOperands(entry *Entry) {
 	if !entry.Latest.Ready() || entry.Basis == 0 {
 		return
 	}
-	if !maps.Equal(f.alike, entry.Latest.Operands) {
-		f.alike = entry.Latest.Operands
+	if !maps.Equal(f.sharedOperands, entry.Latest.Operands) {
+		f.sharedOperands = entry.Latest.Operands
 	}
-	entry.Latest.Operands = f.alike
-	if maps.Equal(f.alike, entry.Report.Operands) {
-		entry.Report.Operands = f.alike
+	entry.Latest.Operands = f.sharedOperands
+	if maps.Equal(f.sharedOperands, entry.Report.Operands) {
+		entry.Report.Operands = f.sharedOperands
 	}
 }
 
-// Planned returns the plan of a node, for its entry.
+// Planned returns the plan of a node for its entry, with shared stages.
 func (f *Fleet) Planned(from Source, node plan.Node) *Planned {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !slices.Equal(f.rungs, node.Stages) {
-		f.rungs = node.Stages
+	if !slices.Equal(f.sharedStages, node.Stages) {
+		f.sharedStages = node.Stages
 	}
-	node.Stages = f.rungs
+	node.Stages = f.sharedStages
 	return &Planned{From: from, Node: node}
 }
 
-// verdictDiffers reports whether a pass finds another verdict, or the same by another basis.
+// verdictDiffers reports whether a pass would aggregate something else, or the same by another Basis.
 func verdictDiffers(before, after *Entry) bool {
-	shown, was := after.Shown(), before.Shown()
+	previous, current := before.StatusAssessment(), after.StatusAssessment()
 	return after.Managed() && before.Basis != after.Basis || before.WriteError != after.WriteError ||
 		before.NodePool != after.NodePool || before.DriverPool != after.DriverPool ||
-		shown.Stage != was.Stage || shown.Operand != was.Operand || !sameVerdict(shown.Verdict, was.Verdict) ||
-		shown.Excluded != was.Excluded || !shown.Since.Equal(was.Since) ||
-		!maps.EqualFunc(shown.Operands, was.Operands, sameVerdict) || !maps.EqualFunc(before.Discovering, after.Discovering, sameVerdict)
+		current.Stage != previous.Stage || current.Operand != previous.Operand ||
+		!sameVerdict(current.Verdict, previous.Verdict) ||
+		current.Excluded != previous.Excluded || !current.Since.Equal(previous.Since) ||
+		!maps.EqualFunc(current.Operands, previous.Operands, sameVerdict) ||
+		!maps.EqualFunc(before.Discovering, after.Discovering, sameVerdict)
 }
 
-// sameVerdict reports whether two verdicts differ at most in when they change by themselves, which is the node
-// controller's alone to look after.
+// sameVerdict reports whether two verdicts are equal but for Until, which only the node controller uses.
 func sameVerdict(a, b readiness.Verdict) bool {
 	a.Until, b.Until = time.Time{}, time.Time{}
 	return a == b
 }
 
-// Starting is the number of nodes on the way to ready.
+// Starting returns the number of entries that are Starting.
 func (f *Fleet) Starting() int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -153,8 +154,8 @@ func (f *Fleet) Names() []string {
 	return names
 }
 
-// Hydrate sets entries of nodes that have none yet, and marks the fleet as complete: from now on every node that is not
-// in it has joined since.
+// Hydrate adds entries for nodes that have none yet, and marks the fleet as complete: a node without an entry has
+// joined since.
 func (f *Fleet) Hydrate(entries []*Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,10 +169,10 @@ func (f *Fleet) Hydrate(entries []*Entry) {
 	f.changed.Notify()
 }
 
-// Publish has all nodes assessed by another basis, unless it assesses them like the present one, and returns the one in
-// force.
+// Publish makes next the Basis in force, and requests that all nodes are assessed again, unless next leads to the same
+// assessments as the Basis in force. It returns the one in force.
 func (f *Fleet) Publish(next Basis, now time.Time) *Basis {
-	next.shape = shapes(next.Stack.DaemonSets)
+	next.fingerprint = fingerprints(next.Stack.DaemonSets)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if next.equals(f.basis) {
@@ -189,7 +190,7 @@ func (f *Fleet) Publish(next Basis, now time.Time) *Basis {
 	return f.basis
 }
 
-// Basis returns what nodes are assessed by, nil before anything is published.
+// Basis returns the Basis in force, nil before the first is published.
 func (f *Fleet) Basis() *Basis {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

@@ -20,7 +20,7 @@ import (
 
 var begin = time.Unix(1_000_000, 0)
 
-// assessed is an assessment of this state with the operands there.
+// assessed returns an assessment with this state of the node and of its operand.
 func assessed(state readiness.State) assess.Assessment {
 	return assess.Assessment{
 		NodeVerdict: readiness.NodeVerdict{Stage: v1.StageDriver, Verdict: readiness.Verdict{State: state}},
@@ -28,13 +28,13 @@ func assessed(state readiness.State) assess.Assessment {
 	}
 }
 
-// reported is the report of a node of which nothing was known.
+// reported returns the first report of a node.
 func reported(latest assess.Assessment) assess.Report {
 	report, _ := assess.Report{}.Next(latest, assess.DefaultDwell())
 	return report
 }
 
-// gpuNode is the entry of a GPU node in this state, by the first basis.
+// gpuNode returns the entry of a GPU node in this state, assessed by the first Basis.
 func gpuNode(name string, state readiness.State) *fleet.Entry {
 	latest := assessed(state)
 	return &fleet.Entry{
@@ -47,15 +47,15 @@ func cpuNode(name string, discovered bool) *fleet.Entry {
 	return &fleet.Entry{Facts: nodeinfo.Facts{Name: name, Discovered: discovered}, Basis: 1}
 }
 
-// quiet takes what is in the channel of events.
-func quiet(f *fleet.Fleet) {
+// drainEvents empties the channel of events.
+func drainEvents(f *fleet.Fleet) {
 	select {
 	case <-f.Changed():
 	default:
 	}
 }
 
-// A pass is due when it would find something else, and then alone.
+// A pass is due only if it would aggregate something else.
 func TestSetNotifies(t *testing.T) {
 	report := func(e *fleet.Entry, change func(*assess.Assessment)) {
 		change(&e.Latest)
@@ -81,24 +81,41 @@ func TestSetNotifies(t *testing.T) {
 		"the same time in another zone": {from: readiness.Failed, change: func(e *fleet.Entry) {
 			report(e, func(a *assess.Assessment) { a.Since = begin.UTC() })
 		}},
-		"exclusion": {change: func(e *fleet.Entry) { report(e, func(a *assess.Assessment) { a.Excluded = true }) }, want: true},
+		"exclusion": {
+			change: func(e *fleet.Entry) { report(e, func(a *assess.Assessment) { a.Excluded = true }) },
+			want:   true,
+		},
 		"an operand": {change: func(e *fleet.Entry) {
 			report(e, func(a *assess.Assessment) {
 				a.Operands = map[operand.Name]readiness.Verdict{"driver": {Outdated: true}}
 			})
 		}, want: true},
 		"what is not reported yet": {change: func(e *fleet.Entry) { e.Latest = assessed(readiness.Progressing) }},
-		"the stage of a node that is not ready, which is not reported yet": {from: readiness.Progressing, change: func(e *fleet.Entry) {
-			e.Latest.Stage = v1.StageToolkit
-		}, want: true},
+		"the stage of a node that is not ready, not reported yet": {
+			from: readiness.Progressing,
+			change: func(e *fleet.Entry) {
+				e.Latest.Stage = v1.StageToolkit
+			},
+			want: true,
+		},
 		"when it was assessed": {change: func(e *fleet.Entry) {
 			report(e, func(a *assess.Assessment) { a.At = begin.Add(time.Hour) })
 		}},
-		"that its GPUs can be used": {change: func(e *fleet.Entry) { report(e, func(a *assess.Assessment) { a.Usable = true }) }},
-		"what is kept for the next write": {change: func(e *fleet.Entry) {
-			e.Writes = fleet.Writes{Version: "7", After: begin, Stage: "Driver", StageSince: begin, Settle: time.Second, Joined: begin, Reached: 2}
+		"whether its GPUs are usable": {
+			change: func(e *fleet.Entry) { report(e, func(a *assess.Assessment) { a.Usable = true }) },
+		},
+		"the record of writes": {change: func(e *fleet.Entry) {
+			e.Writes = fleet.Writes{
+				Version:    "7",
+				After:      begin,
+				Stage:      "Driver",
+				StageSince: begin,
+				Settle:     time.Second,
+				Joined:     begin,
+				Reached:    2,
+			}
 		}},
-		"how discovery fares": {change: func(e *fleet.Entry) {
+		"the verdicts on discovery": {change: func(e *fleet.Entry) {
 			e.Discovering = map[operand.Name]readiness.Verdict{"node-discovery": {State: readiness.Failed}}
 		}, want: true},
 	}
@@ -120,18 +137,20 @@ func TestSetNotifies(t *testing.T) {
 			}
 			g.Expect(f.Get("a")).To(BeIdenticalTo(after))
 			f.Set(after)
-			g.Expect(f.Changed()).NotTo(Receive(), "the same once more")
+			g.Expect(f.Changed()).NotTo(Receive(), "the same again")
 		})
 	}
 }
 
-// What no pass reads makes none due.
-func TestSetDoesNotNotifyInVain(t *testing.T) {
+// Changes that a pass does not read do not start one.
+func TestSetIgnoresWhatPassesDoNotRead(t *testing.T) {
 	tests := map[string][2]*fleet.Entry{
-		"until when a container is on trial": {gpuNode("a", readiness.Failed), func() *fleet.Entry {
+		"until when a container must run to recover": {gpuNode("a", readiness.Failed), func() *fleet.Entry {
 			after := gpuNode("a", readiness.Failed)
 			after.Latest.Until = begin.Add(time.Minute)
-			after.Latest.Operands = map[operand.Name]readiness.Verdict{"driver": {State: readiness.Failed, Until: begin.Add(time.Minute)}}
+			after.Latest.Operands = map[operand.Name]readiness.Verdict{
+				"driver": {State: readiness.Failed, Until: begin.Add(time.Minute)},
+			}
 			after.Report = reported(after.Latest)
 			return after
 		}()},
@@ -146,7 +165,7 @@ func TestSetDoesNotNotifyInVain(t *testing.T) {
 			g := NewWithT(t)
 			f := fleet.New()
 			f.Set(entries[0])
-			quiet(f)
+			drainEvents(f)
 			f.Set(entries[1])
 			g.Expect(f.Changed()).NotTo(Receive())
 		})
@@ -156,7 +175,11 @@ func TestSetDoesNotNotifyInVain(t *testing.T) {
 func TestView(t *testing.T) {
 	g := NewWithT(t)
 	f := fleet.New()
-	g.Expect(f.View()).To(And(HaveField("Hydrated", false), HaveField("AnyDiscovered", false), HaveField("Nodes", BeEmpty())))
+	g.Expect(f.View()).To(And(
+		HaveField("Hydrated", false),
+		HaveField("AnyDiscovered", false),
+		HaveField("Nodes", BeEmpty()),
+	))
 	unknown, other := cpuNode("unknown", false), cpuNode("other", false)
 	f.Set(unknown)
 	f.Set(other)
@@ -172,21 +195,21 @@ func TestView(t *testing.T) {
 	g.Expect(view.AnyDiscovered).To(BeTrue())
 	g.Expect(view.Facts()).To(HaveExactElements(HaveField("Name", "a"), HaveField("Name", "b"), HaveField("Name", "was")))
 	g.Expect(f.Names()).To(ConsistOf("a", "b", "was", "cpu", "unknown", "other"))
-	g.Expect(view.Behind(&fleet.Basis{Version: 1})).To(Equal(1))
-	g.Expect(view.Behind(&fleet.Basis{Version: 2})).To(Equal(2))
-	g.Expect(view.Behind(&fleet.Basis{Version: 3})).To(Equal(3), "nodes without GPUs do not count")
-	f.Forget("a")
-	g.Expect(view.Nodes).To(HaveLen(3), "a view is of one moment")
+	g.Expect(view.StaleCount(&fleet.Basis{Version: 1})).To(Equal(1))
+	g.Expect(view.StaleCount(&fleet.Basis{Version: 2})).To(Equal(2))
+	g.Expect(view.StaleCount(&fleet.Basis{Version: 3})).To(Equal(3), "nodes without GPUs do not count")
+	f.Delete("a")
+	g.Expect(view.Nodes).To(HaveLen(3), "a view is a snapshot")
 }
 
-// A node that was a GPU node and shows no labels, on a fleet of nothing else, was discovered once.
-func TestAFleetThatHasLostItsLabelsWasDiscovered(t *testing.T) {
+// A node that was a GPU node counts as discovered, even if no node has discovery labels.
+func TestAFleetWithoutDiscoveryLabelsWasDiscovered(t *testing.T) {
 	f := fleet.New()
 	f.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: "a", WasGPU: true}})
 	NewWithT(t).Expect(f.View().AnyDiscovered).To(BeTrue())
 }
 
-// The facts of the managed nodes have another version after they have changed, and then alone.
+// The version of the facts changes only with the facts of managed nodes.
 func TestFactsVersion(t *testing.T) {
 	tests := map[string]struct {
 		change func(*fleet.Fleet)
@@ -201,24 +224,31 @@ func TestFactsVersion(t *testing.T) {
 			labelled.Facts.Deploy = map[string]string{"driver": "false"}
 			f.Set(labelled)
 		}, want: true},
-		"a node comes": {change: func(f *fleet.Fleet) { f.Set(gpuNode("c", readiness.Ready)) }, want: true},
-		"a node goes":  {change: func(f *fleet.Fleet) { f.Forget("a") }, want: true},
-		"one node goes, and another comes": {change: func(f *fleet.Fleet) {
-			f.Forget("a")
+		"a node is added":   {change: func(f *fleet.Fleet) { f.Set(gpuNode("c", readiness.Ready)) }, want: true},
+		"a node is deleted": {change: func(f *fleet.Fleet) { f.Delete("a") }, want: true},
+		"a node is replaced by another": {change: func(f *fleet.Fleet) {
+			f.Delete("a")
 			f.Set(gpuNode("c", readiness.Ready))
 		}, want: true},
-		"a node is no GPU node any more":        {change: func(f *fleet.Fleet) { f.Set(cpuNode("a", true)) }, want: true},
-		"a node without GPUs comes":             {change: func(f *fleet.Fleet) { f.Set(cpuNode("d", false)) }},
-		"a node without GPUs is discovered":     {change: func(f *fleet.Fleet) { f.Set(cpuNode("cpu", true)) }},
-		"a node without GPUs goes":              {change: func(f *fleet.Fleet) { f.Forget("cpu") }},
-		"an unknown node goes":                  {change: func(f *fleet.Fleet) { f.Forget("x") }},
-		"a node without GPUs turns out to have": {change: func(f *fleet.Fleet) { f.Set(gpuNode("cpu", readiness.Progressing)) }, want: true},
+		"a node is no longer a GPU node":    {change: func(f *fleet.Fleet) { f.Set(cpuNode("a", true)) }, want: true},
+		"a node without GPUs is added":      {change: func(f *fleet.Fleet) { f.Set(cpuNode("d", false)) }},
+		"a node without GPUs is discovered": {change: func(f *fleet.Fleet) { f.Set(cpuNode("cpu", true)) }},
+		"a node without GPUs is deleted":    {change: func(f *fleet.Fleet) { f.Delete("cpu") }},
+		"an unknown node is deleted":        {change: func(f *fleet.Fleet) { f.Delete("x") }},
+		"GPUs are discovered on a node": {
+			change: func(f *fleet.Fleet) { f.Set(gpuNode("cpu", readiness.Progressing)) },
+			want:   true,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			f := fleet.New()
-			for _, entry := range []*fleet.Entry{gpuNode("a", readiness.Ready), gpuNode("b", readiness.Ready), cpuNode("cpu", false)} {
+			for _, entry := range []*fleet.Entry{
+				gpuNode("a", readiness.Ready),
+				gpuNode("b", readiness.Ready),
+				cpuNode("cpu", false),
+			} {
 				f.Set(entry)
 			}
 			before := f.View().FactsVersion
@@ -232,13 +262,13 @@ func TestFactsVersion(t *testing.T) {
 func TestHydrateReplacesNothing(t *testing.T) {
 	g := NewWithT(t)
 	f := fleet.New()
-	known := gpuNode("a", readiness.Progressing)
-	f.Set(known)
-	quiet(f)
+	existing := gpuNode("a", readiness.Progressing)
+	f.Set(existing)
+	drainEvents(f)
 	version := f.View().FactsVersion
 	fresh := &fleet.Entry{Facts: nodeinfo.Facts{Name: "b", HasGPU: true}}
 	f.Hydrate([]*fleet.Entry{{Facts: nodeinfo.Facts{Name: "a", HasGPU: true}}, fresh})
-	g.Expect(f.Get("a")).To(BeIdenticalTo(known))
+	g.Expect(f.Get("a")).To(BeIdenticalTo(existing))
 	g.Expect(f.Get("b")).To(BeIdenticalTo(fresh))
 	g.Expect(f.View().Hydrated).To(BeTrue())
 	g.Expect(f.View().FactsVersion).NotTo(Equal(version))
@@ -246,7 +276,7 @@ func TestHydrateReplacesNothing(t *testing.T) {
 	g.Expect(f.Starting()).To(Equal(1))
 }
 
-func TestForgetEmpties(t *testing.T) {
+func TestDeleteRemovesEverything(t *testing.T) {
 	g := NewWithT(t)
 	f := fleet.New()
 	for i := range 100 {
@@ -254,20 +284,20 @@ func TestForgetEmpties(t *testing.T) {
 	}
 	g.Expect(f.Starting()).To(Equal(100))
 	for i := range 100 {
-		quiet(f)
-		f.Forget(fmt.Sprint(i))
+		drainEvents(f)
+		f.Delete(fmt.Sprint(i))
 		g.Expect(f.Changed()).To(Receive())
 	}
 	g.Expect(f.Names()).To(BeEmpty())
 	g.Expect(f.Get("1")).To(BeNil())
 	g.Expect(f.Starting()).To(BeZero())
 	g.Expect(f.View().Nodes).To(BeEmpty())
-	f.Forget("1")
-	g.Expect(f.Changed()).NotTo(Receive(), "it is gone already")
+	f.Delete("1")
+	g.Expect(f.Changed()).NotTo(Receive(), "it is deleted already")
 }
 
-// Whatever happens, the number of starting nodes is that of the entries.
-func TestStartingIsCountedRight(t *testing.T) {
+// The number of starting nodes matches the entries after any sequence of operations.
+func TestStartingMatchesTheEntries(t *testing.T) {
 	g := NewWithT(t)
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -276,7 +306,7 @@ func TestStartingIsCountedRight(t *testing.T) {
 			name := fmt.Sprint(random.IntN(20))
 			switch random.IntN(8) {
 			case 0:
-				f.Forget(name)
+				f.Delete(name)
 				delete(entries, name)
 			case 1:
 				hydrated := &fleet.Entry{Facts: nodeinfo.Facts{Name: name, HasGPU: true}}
@@ -304,8 +334,8 @@ func TestStartingIsCountedRight(t *testing.T) {
 	}
 }
 
-// Nodes on which all is well share the verdicts on their operands, which stay what they were.
-func TestNodesThatAreWellShareTheirOperands(t *testing.T) {
+// Ready nodes share equal maps of verdicts, which are not modified.
+func TestReadyNodesShareTheirVerdicts(t *testing.T) {
 	g := NewWithT(t)
 	at := func(m map[operand.Name]readiness.Verdict) uintptr { return reflect.ValueOf(m).Pointer() }
 	f := fleet.New()
@@ -323,22 +353,24 @@ func TestNodesThatAreWellShareTheirOperands(t *testing.T) {
 	g.Expect(at(f.Get("failing").Latest.Operands)).To(Equal(own))
 	other := gpuNode("other", readiness.Ready)
 	other.Latest.Operands = map[operand.Name]readiness.Verdict{"driver": {Outdated: true}}
-	// What is reported of it is still what was before.
+	// The report still has the previous verdict.
 	f.Set(other)
-	g.Expect(f.Get("other").Latest.Operands).To(HaveKeyWithValue(operand.Name("driver"), readiness.Verdict{Outdated: true}))
+	g.Expect(f.Get("other").Latest.Operands).To(HaveKeyWithValue(operand.Name("driver"), readiness.Verdict{
+		Outdated: true,
+	}))
 	g.Expect(f.Get("other").Report.Operands).To(HaveKeyWithValue(operand.Name("driver"), readiness.Verdict{}))
 	f.Set(gpuNode("again", readiness.Ready))
 	g.Expect(maps.Equal(f.Get("again").Latest.Operands, first.Latest.Operands)).To(BeTrue())
 	g.Expect(first.Latest.Operands).To(HaveKeyWithValue(operand.Name("driver"), readiness.Verdict{}))
 }
 
-// A node that is ready by what is reported shows that, and one that is not ready in either shows how far it is.
-func TestShown(t *testing.T) {
+// The reported assessment counts while it is ready, otherwise the latest one.
+func TestStatusAssessment(t *testing.T) {
 	g := NewWithT(t)
-	held := gpuNode("a", readiness.Ready)
-	held.Latest = assessed(readiness.Progressing)
-	g.Expect(held.Shown().State).To(Equal(readiness.Ready))
-	further := gpuNode("a", readiness.Progressing)
-	further.Latest.Stage = v1.StageToolkit
-	g.Expect(further.Shown().Stage).To(Equal(v1.StageToolkit))
+	unchanged := gpuNode("a", readiness.Ready)
+	unchanged.Latest = assessed(readiness.Progressing)
+	g.Expect(unchanged.StatusAssessment().State).To(Equal(readiness.Ready))
+	progressed := gpuNode("a", readiness.Progressing)
+	progressed.Latest.Stage = v1.StageToolkit
+	g.Expect(progressed.StatusAssessment().Stage).To(Equal(v1.StageToolkit))
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// View is what a pass sees of the fleet at one moment.
+// View is a snapshot of the fleet for a pass.
 type View struct {
 	// Hydrated: every node of the cluster has an entry.
 	Hydrated bool
 	// Nodes are the entries of the managed nodes, by name.
 	Nodes []*Entry
-	// FactsVersion is another one after each change of the facts of a managed node.
+	// FactsVersion increases with each change of the facts of a managed node.
 	FactsVersion uint64
-	// AnyDiscovered: some node has discovery labels, or once was found to have GPUs.
+	// AnyDiscovered: a node has discovery labels, or the label of an earlier discovery of GPUs.
 	AnyDiscovered bool
-	// Undiscovered are the nodes without any discovery label, of which is unknown whether they have GPUs.
+	// Undiscovered are the nodes without any discovery label, so that it is unknown whether they have GPUs.
 	Undiscovered []*Entry
 }
 
-// View returns the fleet as it is now.
+// View returns a snapshot of the fleet.
 func (f *Fleet) View() View {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -45,7 +45,7 @@ func (f *Fleet) View() View {
 
 func byName(a, b *Entry) int { return strings.Compare(a.Facts.Name, b.Facts.Name) }
 
-// Facts returns those of the managed nodes, by name.
+// Facts returns a copy of the facts of the managed nodes, by name.
 func (v View) Facts() []nodeinfo.Facts {
 	facts := make([]nodeinfo.Facts, 0, len(v.Nodes))
 	for _, entry := range v.Nodes {
@@ -54,7 +54,7 @@ func (v View) Facts() []nodeinfo.Facts {
 	return facts
 }
 
-// EachFacts yields those of the managed nodes, by name, without a copy. They are not to be changed.
+// EachFacts yields the facts of the managed nodes, by name. They are not copied and must not be modified.
 func (v View) EachFacts() iter.Seq[*nodeinfo.Facts] {
 	return func(yield func(*nodeinfo.Facts) bool) {
 		for _, entry := range v.Nodes {
@@ -65,8 +65,8 @@ func (v View) EachFacts() iter.Seq[*nodeinfo.Facts] {
 	}
 }
 
-// Behind is the number of managed nodes that are not assessed by this basis yet.
-func (v View) Behind(basis *Basis) int {
+// StaleCount returns the number of managed nodes that are not assessed by this Basis yet.
+func (v View) StaleCount(basis *Basis) int {
 	count := 0
 	for _, entry := range v.Nodes {
 		if entry.Basis != basis.Version {

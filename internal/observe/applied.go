@@ -20,19 +20,19 @@ import (
 
 // Applied identifies a spec that was applied; the zero value is none.
 type Applied struct {
-	// Generation of the policy. It counts the edits of the spec, and not what a definition drops of it.
+	// Generation of the policy. It increases with each edit of the spec, but not when an outdated CRD drops fields.
 	Generation int64
 	// Digest of the spec.
 	Digest string
 }
 
-// AppliedOf identifies the spec of a policy.
+// AppliedOf returns the identity of a policy's spec.
 func AppliedOf(policy *v1.ClusterPolicy) (Applied, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&policy.Spec)
 	if err != nil {
 		return Applied{}, fmt.Errorf("converting the spec of ClusterPolicy %s: %w", policy.Name, err)
 	}
-	// As a map, so that the order of the fields in a later release does not count.
+	// As a map, so that the order of fields in another release does not change the digest.
 	data, err := json.Marshal(content)
 	if err != nil {
 		return Applied{}, fmt.Errorf("encoding the spec of ClusterPolicy %s: %w", policy.Name, err)
@@ -40,7 +40,7 @@ func AppliedOf(policy *v1.ClusterPolicy) (Applied, error) {
 	return Applied{Generation: policy.Generation, Digest: digest.Of(data)}, nil
 }
 
-// String is the value of the annotation labels.AppliedSpec; empty for none.
+// String returns the value of the annotation labels.AppliedSpec; empty for none.
 func (a Applied) String() string {
 	if a.Digest == "" {
 		return ""
@@ -48,8 +48,9 @@ func (a Applied) String() string {
 	return fmt.Sprintf("%d-%s", a.Generation, a.Digest)
 }
 
-// LastApplied is the spec of the policy with this UID that was last applied, by what is recorded in the cluster. Of one
-// that was deleted with --cascade=orphan the digest alone counts: the generations of the next one begin with 1.
+// LastApplied returns the spec of the policy with this UID that was last applied, as recorded on a Service of the
+// stack. If the policy was deleted with --cascade=orphan, it returns only the digest, because the generations of the
+// next policy start at 1.
 func LastApplied(ctx context.Context, reader client.Reader, namespace string, policy types.UID) (Applied, error) {
 	list := &corev1.ServiceList{}
 	if err := reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {

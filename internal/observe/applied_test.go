@@ -15,22 +15,27 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// What is recorded of a spec is found again, and nothing else is taken for it.
-func TestTheSpecThatWasLastApplied(t *testing.T) {
-	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 7}, Spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(true)}}}
+// LastApplied finds what is recorded, and ignores other values of the annotation.
+func TestLastApplied(t *testing.T) {
+	policy := &v1.ClusterPolicy{
+		ObjectMeta: metav1.ObjectMeta{Generation: 7},
+		Spec:       v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(true)}},
+	}
 	applied, err := observe.AppliedOf(policy)
 	if err != nil {
 		t.Fatal(err)
 	}
 	service := func(name, owner, text string) *corev1.Service {
-		made := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "gpus", Name: name}}
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "gpus", Name: name}}
 		if text != "" {
-			made.Annotations = map[string]string{labels.AppliedSpec: text}
+			service.Annotations = map[string]string{labels.AppliedSpec: text}
 		}
 		if owner != "" {
-			made.OwnerReferences = []metav1.OwnerReference{{Kind: "ClusterPolicy", Name: "policy", UID: types.UID("u-" + owner), Controller: new(true)}}
+			service.OwnerReferences = []metav1.OwnerReference{
+				{Kind: "ClusterPolicy", Name: "policy", UID: types.UID("u-" + owner), Controller: new(true)},
+			}
 		}
-		return made
+		return service
 	}
 	other := service("exporter", "1", "")
 	tests := map[string]struct {
@@ -40,7 +45,7 @@ func TestTheSpecThatWasLastApplied(t *testing.T) {
 		"none":              {objects: []client.Object{other}},
 		"of the policy":     {objects: []client.Object{other, service("operator", "1", applied.String())}, want: applied},
 		"of another policy": {objects: []client.Object{service("operator", "2", applied.String())}},
-		"of one that is gone": {
+		"of a policy that orphaned it": {
 			objects: []client.Object{service("operator", "", applied.String())}, want: observe.Applied{Digest: applied.Digest},
 		},
 		"no digest":      {objects: []client.Object{service("operator", "1", "7-")}},

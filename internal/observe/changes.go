@@ -17,12 +17,14 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// NodeChanges lets pass the events of nodes that can change a verdict or a label. Heartbeats do not, nor do labels that
-// neither the operator reads nor, as selects reports, the spec selects nodes by; nor does the condition
-// nvidia.com/GPUReady where it is as written reports that the operator wrote it last.
-func NodeChanges(selects func(label string) bool, written func(node string, condition *corev1.NodeCondition) bool) predicate.Predicate {
+// NodeChanges passes events of nodes that can change an assessment or a label. It drops heartbeats, labels that neither
+// the operator reads nor the spec selects by (selects), and the operator's own writes of the condition
+// nvidia.com/GPUReady (written).
+func NodeChanges(
+	selects func(label string) bool, written func(node string, condition *corev1.NodeCondition) bool,
+) predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Node) bool {
-		return relabelled(before, after) || selectedAnew(selects, before, after) ||
+		return ownLabelsChanged(before, after) || selectorLabelsChanged(selects, before, after) ||
 			!reflect.DeepEqual(before.Annotations, after.Annotations) ||
 			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 			conditionsDiffer(written, before, after) ||
@@ -39,11 +41,11 @@ func conditionsDiffer(written func(string, *corev1.NodeCondition) bool, before, 
 	if own == nil || !written(after.Name, own) {
 		return true
 	}
-	return !reflect.DeepEqual(others(before.Status.Conditions), others(after.Status.Conditions))
+	return !reflect.DeepEqual(foreignConditions(before.Status.Conditions), foreignConditions(after.Status.Conditions))
 }
 
-// others are the conditions that the operator does not write.
-func others(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+// foreignConditions returns the conditions that the operator does not write.
+func foreignConditions(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	var found []corev1.NodeCondition
 	for i := range conditions {
 		if string(conditions[i].Type) != labels.ConditionGPUReady {
@@ -53,12 +55,12 @@ func others(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	return found
 }
 
-// relabelled tells whether a label has changed that the operator reads or writes itself.
-func relabelled(before, after *corev1.Node) bool {
+// ownLabelsChanged reports whether a label has changed that the operator reads or writes.
+func ownLabelsChanged(before, after *corev1.Node) bool {
 	if maps.Equal(before.Labels, after.Labels) {
 		return false
 	}
-	if lacksOwn(before.Labels, after.Labels) || lacksOwn(after.Labels, before.Labels) {
+	if hasOtherOwnLabel(before.Labels, after.Labels) || hasOtherOwnLabel(after.Labels, before.Labels) {
 		return true
 	}
 	old, now := Facts(before), Facts(after)
@@ -66,22 +68,22 @@ func relabelled(before, after *corev1.Node) bool {
 	return !reflect.DeepEqual(old, now)
 }
 
-// lacksOwn reports whether the other labels lack one of these that is an anchor or below nvidia.com, among which are all
-// that the operator writes, or have another value of it.
-func lacksOwn(all, other map[string]string) bool {
+// hasOtherOwnLabel reports whether a label that the operator may write (anchors and nvidia.com/) is missing from other
+// or has another value there.
+func hasOtherOwnLabel(all, other map[string]string) bool {
 	for key, value := range all {
 		if !strings.HasPrefix(key, resourcePrefix) && !strings.HasPrefix(key, labels.AnchorPrefix) {
 			continue
 		}
-		if now, there := other[key]; !there || now != value {
+		if now, exists := other[key]; !exists || now != value {
 			return true
 		}
 	}
 	return false
 }
 
-// selectedAnew reports whether a label has changed that the spec selects nodes by.
-func selectedAnew(selects func(string) bool, before, after *corev1.Node) bool {
+// selectorLabelsChanged reports whether a label has changed that the spec selects nodes by.
+func selectorLabelsChanged(selects func(string) bool, before, after *corev1.Node) bool {
 	if maps.Equal(before.Labels, after.Labels) {
 		return false
 	}
@@ -96,34 +98,33 @@ func selectedAnew(selects func(string) bool, before, after *corev1.Node) bool {
 	return changed(before.Labels, after.Labels) || changed(after.Labels, before.Labels)
 }
 
-// PolicyChanges lets pass the events of policies that ask for something else. The spec is compared too, and
-// not its generation alone: around a change of the definition the API server may show a new generation
-// without the fields that the old definition lacked, and all of it only with the next event, such as that
-// of the status.
+// PolicyChanges passes events of policies whose spec has changed. The generation alone does not suffice: around an
+// update of the CRD, the API server may send a new generation without the fields that the old CRD did not have, and the
+// full spec only with the next event, such as a status update.
 func PolicyChanges() predicate.Predicate {
 	return onUpdate(func(before, after *v1.ClusterPolicy) bool {
 		return before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 	})
 }
 
-// PodChanges lets pass the events of pods that change the verdict on them.
+// PodChanges passes events of pods that change their verdict.
 func PodChanges() predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Pod) bool {
 		return before.Spec.NodeName != after.Spec.NodeName ||
-			news(verdict(before), verdict(after)) ||
+			verdictChanged(currentVerdict(before), currentVerdict(after)) ||
 			templateDigest(before) != templateDigest(after) || !reflect.DeepEqual(before.Labels, after.Labels)
 	})
 }
 
-// verdict is what matters of a pod now.
-func verdict(pod *corev1.Pod) readiness.Verdict {
+// currentVerdict returns the verdict on a pod at this moment, as if its template were current.
+func currentVerdict(pod *corev1.Pod) readiness.Verdict {
 	return readiness.Pod(pod, templateDigest(pod), time.Now())
 }
 
-// news reports whether two verdicts on a pod differ, or the later one changes by time alone and the earlier did not: its
-// node has to be assessed again then. That a container which has failed has been started once more is no news beside
-// that: the next assessment finds until when it has to run.
-func news(before, after readiness.Verdict) bool {
+// verdictChanged reports whether two verdicts on a pod differ, or only the later one has an Until, at which the node
+// must be assessed again. Another Until, as after each restart of a failing container, is not a change: the next
+// assessment finds it.
+func verdictChanged(before, after readiness.Verdict) bool {
 	if before.Until.IsZero() && !after.Until.IsZero() {
 		return true
 	}

@@ -19,130 +19,137 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 )
 
-// Why pods could not be created. A list now and then, where pods are missing, in the place of a watch: at rest
-// it costs nothing, and it needs one right less.
+// Events are listed only while pods are missing. Unlike a watch, that costs nothing at rest and needs one permission
+// less.
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=events,verbs=list
 
 const (
-	// firstLook is how long a DaemonSet must lack pods before somebody asks why: its controller takes some
-	// seconds where many nodes come together.
-	firstLook = 5 * time.Second
-	// firstLookPer100 comes on top for each hundred nodes, up to longestFirst in all: with the nodes it takes longer
-	// until the controller has made some more, and to list Events costs the API server more.
-	firstLookPer100, longestFirst = 2 * time.Second, 30 * time.Second
-	// lastLook bounds the pauses between two looks, which double.
-	lastLook = time.Hour
-	// staleAfter is how old the last attempt of the DaemonSet controller may be. It tries again after 17
-	// minutes at most.
+	// firstCheck is how long pods of a DaemonSet must be missing before Events are listed: the DaemonSet controller needs
+	// some seconds when many nodes join together.
+	firstCheck = 5 * time.Second
+	// firstCheckPer100 is added for each hundred nodes, up to maxFirstCheck in total: with more nodes the controller takes
+	// longer, and listing Events costs more.
+	firstCheckPer100, maxFirstCheck = 2 * time.Second, 30 * time.Second
+	// maxInterval limits the interval between two checks, which doubles each time.
+	maxInterval = time.Hour
+	// staleAfter is the age from which Events are ignored. The DaemonSet controller retries after 17 minutes at most.
 	staleAfter = 20 * time.Minute
-	// mostEvents is how many Events are read at once.
-	mostEvents = 200
+	// maxEvents is the limit of one list.
+	maxEvents = 200
 )
 
-// failedCreate is the reason of the Events that tell of a pod that could not be created.
+// failedCreate is the reason of Events about pods that could not be created.
 const failedCreate = "FailedCreate"
 
-// CreateFailures finds out why DaemonSets lack pods, from the Events of the DaemonSet controller. What it
-// remembers may be lost at any time, and is read anew then.
+// CreateFailures finds out from Events why pods of DaemonSets are missing. Its state may be lost: it is read again
+// then.
 type CreateFailures struct {
 	live      client.Reader
 	namespace string
 	clock     clock.PassiveClock
 
 	// mutex guards what follows.
-	mutex sync.Mutex
-	lacks map[types.UID]*lack
-	found map[string]assess.CreateFailure
+	mutex     sync.Mutex
+	shortages map[types.UID]*shortage
+	found     map[string]assess.CreateFailure
 }
 
-// lack is of a DaemonSet that has fewer pods than it should have.
-type lack struct {
+// shortage is a DaemonSet with fewer pods than desired.
+type shortage struct {
+	// pods is the number of missing pods.
 	pods int32
-	// next is when to look, and pause how long after that again.
-	next  time.Time
-	pause time.Duration
+	// next is when to check, and interval how long after that to check again.
+	next     time.Time
+	interval time.Duration
 }
 
-// NewCreateFailures makes one that reads Events from the API server, not from a cache.
+// NewCreateFailures returns a CreateFailures. live must read from the API server, not from a cache.
 func NewCreateFailures(live client.Reader, namespace string, clk clock.PassiveClock) *CreateFailures {
-	return &CreateFailures{live: live, namespace: namespace, clock: clk, lacks: map[types.UID]*lack{}, found: map[string]assess.CreateFailure{}}
+	return &CreateFailures{
+		live: live, namespace: namespace, clock: clk,
+		shortages: map[types.UID]*shortage{}, found: map[string]assess.CreateFailure{},
+	}
 }
 
-// Found are the failures known so far, by the name of the DaemonSet.
+// Found returns the failures of the last Refresh, by the name of the DaemonSet.
 func (c *CreateFailures) Found() map[string]assess.CreateFailure {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.found
 }
 
-// Look asks for the Events of DaemonSets that have lacked pods for some seconds, in one call for all of them,
-// and tells after how long to look again; zero where none lacks any.
-func (c *CreateFailures) Look(ctx context.Context, daemonSets map[string]*appsv1.DaemonSet) (time.Duration, error) {
+// Refresh lists the Events of DaemonSets whose pods have been missing for some seconds, in one call for all of them. It
+// returns after how long to call it again; zero if no pods are missing.
+func (c *CreateFailures) Refresh(ctx context.Context, daemonSets map[string]*appsv1.DaemonSet) (time.Duration, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	now := c.clock.Now()
-	lacking, due := c.lacking(daemonSets, now)
+	short, due := c.short(daemonSets, now)
 	found := maps.Clone(c.found)
-	maps.DeleteFunc(found, func(name string, _ assess.CreateFailure) bool { return lacking[name] == nil })
+	maps.DeleteFunc(found, func(name string, _ assess.CreateFailure) bool { return short[name] == nil })
 	var err error
 	if due {
-		err = c.read(ctx, lacking, found, now)
+		err = c.read(ctx, short, found, now)
 	}
 	c.found = found
 	var wait time.Duration
-	for _, l := range c.lacks {
-		if left := l.next.Sub(now); wait == 0 || left < wait {
+	for _, s := range c.shortages {
+		if left := s.next.Sub(now); wait == 0 || left < wait {
 			wait = left
 		}
 	}
 	return wait, err
 }
 
-// lacking are the DaemonSets that lack pods, by name, and whether it is time to look at one of them.
-func (c *CreateFailures) lacking(daemonSets map[string]*appsv1.DaemonSet, now time.Time) (lacking map[string]*appsv1.DaemonSet, due bool) {
-	lacking, lacks := map[string]*appsv1.DaemonSet{}, map[types.UID]*lack{}
+// short returns the DaemonSets with missing pods, by name, and whether a check of one of them is due.
+func (c *CreateFailures) short(
+	daemonSets map[string]*appsv1.DaemonSet, now time.Time,
+) (short map[string]*appsv1.DaemonSet, due bool) {
+	short, shortages := map[string]*appsv1.DaemonSet{}, map[types.UID]*shortage{}
 	for name, ds := range daemonSets {
 		missing := ds.Status.DesiredNumberScheduled - ds.Status.CurrentNumberScheduled
 		if missing <= 0 || ds.Status.ObservedGeneration < ds.Generation || ds.DeletionTimestamp != nil {
 			continue
 		}
-		known := c.lacks[ds.UID]
-		if known == nil || known.pods != missing {
-			first := min(firstLook+time.Duration(ds.Status.DesiredNumberScheduled/100)*firstLookPer100, longestFirst)
-			known = &lack{pods: missing, next: now.Add(first), pause: first}
+		s := c.shortages[ds.UID]
+		if s == nil || s.pods != missing {
+			first := min(firstCheck+time.Duration(ds.Status.DesiredNumberScheduled/100)*firstCheckPer100, maxFirstCheck)
+			s = &shortage{pods: missing, next: now.Add(first), interval: first}
 		}
-		lacking[name], lacks[ds.UID] = ds, known
-		due = due || !now.Before(known.next)
+		short[name], shortages[ds.UID] = ds, s
+		due = due || !now.Before(s.next)
 	}
-	c.lacks = lacks
-	return lacking, due
+	c.shortages = shortages
+	return short, due
 }
 
-// read asks the API server and notes what it says of the DaemonSets that are due.
-func (c *CreateFailures) read(ctx context.Context, lacking map[string]*appsv1.DaemonSet, found map[string]assess.CreateFailure, now time.Time) error {
-	newest, err := c.newest(ctx, now)
-	for name, ds := range lacking {
-		l := c.lacks[ds.UID]
-		if now.Before(l.next) {
+// read lists Events and updates found for the DaemonSets whose check is due.
+func (c *CreateFailures) read(
+	ctx context.Context, short map[string]*appsv1.DaemonSet, found map[string]assess.CreateFailure, now time.Time,
+) error {
+	newest, err := c.newestEvents(ctx, now)
+	for name, ds := range short {
+		s := c.shortages[ds.UID]
+		if now.Before(s.next) {
 			continue
 		}
-		l.pause = min(2*l.pause, lastLook)
-		l.next = now.Add(l.pause)
+		s.interval = min(2*s.interval, maxInterval)
+		s.next = now.Add(s.interval)
 		if err != nil {
 			continue
 		}
 		delete(found, name)
-		if event, has := newest[ds.UID]; has {
+		if event, exists := newest[ds.UID]; exists {
 			found[name] = createFailure(event.Message)
 		}
 	}
 	return err
 }
 
-// newest is the last Event of each DaemonSet that tells of a pod that could not be created of late.
-func (c *CreateFailures) newest(ctx context.Context, now time.Time) (map[types.UID]*corev1.Event, error) {
+// newestEvents returns the newest Event of each DaemonSet about a pod that could not be created, unless it is stale.
+func (c *CreateFailures) newestEvents(ctx context.Context, now time.Time) (map[types.UID]*corev1.Event, error) {
 	events := &corev1.EventList{}
-	err := c.live.List(ctx, events, client.InNamespace(c.namespace), client.Limit(mostEvents),
+	err := c.live.List(ctx, events, client.InNamespace(c.namespace), client.Limit(maxEvents),
 		client.MatchingFields{"involvedObject.kind": "DaemonSet", "reason": failedCreate})
 	if err != nil {
 		return nil, fmt.Errorf("listing Events of DaemonSets: %w", err)
@@ -170,11 +177,13 @@ func lastSeen(event *corev1.Event) time.Time {
 	return last
 }
 
-// attempt begins what the DaemonSet controller says: the name of the pod is another one each time.
-var attempt = regexp.MustCompile(`^(\(combined from similar events\): )?Error creating: (pods "[^"]*" is forbidden: )?`)
+// eventPrefix is removed from the messages of the DaemonSet controller: it has the name of the pod, which changes with
+// each attempt.
+var eventPrefix = regexp.MustCompile(
+	`^(\(combined from similar events\): )?Error creating: (pods "[^"]*" is forbidden: )?`)
 
-// refusals tell by the API server's words who refuses a pod.
-var refusals = []struct{ words, reason string }{
+// denials map parts of the API server's messages to reasons.
+var denials = []struct{ substring, reason string }{
 	{"exceeded quota", v1.ReasonQuotaExceeded},
 	{"failed quota", v1.ReasonQuotaExceeded},
 	{"violates PodSecurity", v1.ReasonPodSecurityDenied},
@@ -184,10 +193,10 @@ var refusals = []struct{ words, reason string }{
 }
 
 func createFailure(message string) assess.CreateFailure {
-	failure := assess.CreateFailure{Reason: v1.ReasonFailedCreate, Message: attempt.ReplaceAllString(message, "")}
-	for _, refusal := range refusals {
-		if strings.Contains(message, refusal.words) {
-			failure.Reason = refusal.reason
+	failure := assess.CreateFailure{Reason: v1.ReasonFailedCreate, Message: eventPrefix.ReplaceAllString(message, "")}
+	for _, denial := range denials {
+		if strings.Contains(message, denial.substring) {
+			failure.Reason = denial.reason
 			break
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// A definition that is being deleted is as good as gone: its kind takes no objects any more.
+// While a CRD is being deleted, the API server rejects new objects of its kind.
 func TestDefinitionsThatAreBeingDeletedDoNotCount(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
@@ -21,12 +21,14 @@ func TestDefinitionsThatAreBeingDeletedDoNotCount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	there := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "servicemonitors.monitoring.coreos.com"}}
-	going := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
+	served := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "servicemonitors.monitoring.coreos.com"},
+	}
+	deleted := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
 		Name: "prometheusrules.monitoring.coreos.com", DeletionTimestamp: new(metav1.Now()),
 		Finalizers: []string{"customresourcecleanup.apiextensions.k8s.io"},
 	}}
-	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(there, going).Build()
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(served, deleted).Build()
 	snapshot, err := observe.Cluster(t.Context(), reader, "gpu-operator")
 	if err != nil {
 		t.Fatal(err)
@@ -36,8 +38,8 @@ func TestDefinitionsThatAreBeingDeletedDoNotCount(t *testing.T) {
 	}
 }
 
-// The cache holds all definitions of the cluster, most of which are large.
-func TestTrimDefinitionKeepsWhetherItIsThere(t *testing.T) {
+// The cache has all CRDs of the cluster, many of which are large.
+func TestTrimDefinitionKeepsTheIdentity(t *testing.T) {
 	now := metav1.Now()
 	whole := observe.Definition()
 	whole.ObjectMeta = metav1.ObjectMeta{

@@ -1,5 +1,7 @@
-// Package observe reads the cluster: for a pass the policies, a Snapshot of DaemonSets and definitions, and what the
-// spec refers to; for a node its facts and the operands' pods there. It trims what enters the caches, and its predicates
-// decide which events matter. Reads come from the caches, and what they return is shared with these: it must not be
-// changed. Create failures, the whole definition of ClusterPolicy and the pods that use a GPU are read from the API server.
+// Package observe owns reading the cluster: for a pass the policies, the Snapshot of DaemonSets and CRDs, and the
+// objects that the spec refers to; for a node its facts and the operands' pods. It also trims objects before they enter
+// caches, and has the predicates that decide which events matter.
+//
+// It makes no decisions and no writes. Objects come from caches and are shared: callers must not modify them. Only
+// create failures, the schema of the ClusterPolicy CRD, pods that use GPUs, and orphans are read from the API server.
 package observe

@@ -21,20 +21,20 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/optional"
 )
 
-// errNotRead is the failure of an API that is served and does not answer.
+// errNotRead is returned while the API is served but does not answer.
 var errNotRead = errors.New("reading ImageStream " + labels.DriverToolkitStream +
-	": the API server has not answered yet; see the log for what it says")
+	": the API server has not answered yet; see the log of the operator")
 
-// DriverToolkit watches the ImageStream of OpenShift's driver toolkit while its images are needed. Only that one object
-// is watched. Its API is served by a server of OpenShift beside the API server, not by a definition, so that it may be
-// missing at any time; nothing else waits for it. A manager runs its Start.
+// DriverToolkit watches the ImageStream of OpenShift's driver toolkit, and no other object, while its images are
+// needed. An aggregated API server of OpenShift serves the ImageStream, so it may be unavailable at any time. A manager
+// must run Start.
 type DriverToolkit struct {
 	*optional.Watch
 	cache   cache.Cache
 	changed notify.Signal
 }
 
-// NewDriverToolkit makes one that watches nothing yet. The cache is one of DriverToolkitCache.
+// NewDriverToolkit returns a DriverToolkit that is not started. The cache is one of DriverToolkitCache.
 func NewDriverToolkit(images cache.Cache, mapper meta.RESTMapper, clock clock.Clock) *DriverToolkit {
 	changed := notify.New()
 	return &DriverToolkit{cache: images, changed: changed, Watch: optional.New(optional.Options{
@@ -42,8 +42,8 @@ func NewDriverToolkit(images cache.Cache, mapper meta.RESTMapper, clock clock.Cl
 	})}
 }
 
-// DriverToolkitCache makes the cache for a DriverToolkit; it must be started. It is not that of the manager, as it
-// holds a single object of another namespace.
+// DriverToolkitCache returns the cache for a DriverToolkit; it must be started. It is separate from the manager's cache
+// because it has a single object of another namespace.
 func DriverToolkitCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	options.DefaultNamespaces = map[string]cache.Config{labels.DriverToolkitNamespace: {
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", labels.DriverToolkitName),
@@ -52,13 +52,13 @@ func DriverToolkitCache(config *rest.Config, options cache.Options) (cache.Cache
 	return cache.New(config, options)
 }
 
-// Events has an event when Images may have another answer, for one receiver.
+// Events returns a channel that has an event when the result of Images may have changed, for one receiver.
 func (d *DriverToolkit) Events() <-chan event.GenericEvent { return d.changed.Events() }
 
-// Images are the images of the driver toolkit by release of Red Hat CoreOS, and nil if the cluster has no such
-// ImageStream or does not serve its API. The first call starts to watch it.
+// Images returns the images of the driver toolkit by release of Red Hat CoreOS, nil if the cluster has no such
+// ImageStream or does not serve its API. The first call starts the watch.
 func (d *DriverToolkit) Images(ctx context.Context) (map[string]string, error) {
-	state, err := d.Follow(ctx)
+	state, err := d.EnsureWatch(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("watching ImageStream %s: %w", labels.DriverToolkitStream, err)
 	}
@@ -80,23 +80,22 @@ func (d *DriverToolkit) Images(ctx context.Context) (map[string]string, error) {
 	return DriverToolkitImages(stream), nil
 }
 
-// Forget ends the watch.
-func (d *DriverToolkit) Forget(ctx context.Context) error {
-	if err := d.Watch.Forget(ctx); err != nil {
-		return fmt.Errorf("ending the watch of ImageStream %s: %w", labels.DriverToolkitStream, err)
+// StopWatch stops the watch.
+func (d *DriverToolkit) StopWatch(ctx context.Context) error {
+	if err := d.Watch.StopWatch(ctx); err != nil {
+		return fmt.Errorf("stopping the watch of ImageStream %s: %w", labels.DriverToolkitStream, err)
 	}
 	return nil
 }
 
-// imagesDiffer reports whether an update of the ImageStream changes the images. OpenShift writes its status again and
-// again.
+// imagesDiffer reports whether an update of the ImageStream changes the images. OpenShift writes its status often.
 func imagesDiffer(before, after any) bool {
-	was, isBefore := before.(*unstructured.Unstructured)
-	is, isAfter := after.(*unstructured.Unstructured)
-	return !isBefore || !isAfter || !maps.Equal(DriverToolkitImages(was), DriverToolkitImages(is))
+	oldStream, isOld := before.(*unstructured.Unstructured)
+	newStream, isNew := after.(*unstructured.Unstructured)
+	return !isOld || !isNew || !maps.Equal(DriverToolkitImages(oldStream), DriverToolkitImages(newStream))
 }
 
-// imageStream is one without content. Its type is not among those of Kubernetes, and little of it is read.
+// imageStream returns an empty ImageStream.
 func imageStream() *unstructured.Unstructured {
 	stream := &unstructured.Unstructured{}
 	stream.SetAPIVersion("image.openshift.io/v1")
@@ -104,9 +103,9 @@ func imageStream() *unstructured.Unstructured {
 	return stream
 }
 
-// DriverToolkitImages reads the images from the ImageStream of the driver toolkit: spec.tags, whose names are
-// the releases of Red Hat CoreOS. A tag that does not name an image of a registry counts for nothing, as no
-// pod could have it.
+// DriverToolkitImages returns the images in spec.tags of the driver toolkit's ImageStream. The names of the tags are
+// releases of Red Hat CoreOS. Tags that do not refer to an image in a registry are ignored, because pods cannot use
+// them.
 func DriverToolkitImages(stream *unstructured.Unstructured) map[string]string {
 	images := map[string]string{}
 	for _, tag := range tagsOf(stream) {
@@ -121,7 +120,7 @@ func DriverToolkitImages(stream *unstructured.Unstructured) map[string]string {
 }
 
 func tagsOf(stream *unstructured.Unstructured) []map[string]any {
-	// Without a copy: what is in a cache may be shared. Another type than a list is as good as none.
+	// No copy: cached objects are not modified. A value that is not a list is ignored.
 	found, _, _ := unstructured.NestedFieldNoCopy(stream.Object, "spec", "tags")
 	list, _ := found.([]any)
 	var tags []map[string]any
@@ -133,7 +132,7 @@ func tagsOf(stream *unstructured.Unstructured) []map[string]any {
 	return tags
 }
 
-// trimImageStream keeps of an ImageStream where its tags point to: most of its bytes are their history.
+// trimImageStream keeps the references of an ImageStream's tags. Most of its size is their history.
 func trimImageStream(object any) (any, error) {
 	stream, isStream := object.(*unstructured.Unstructured)
 	if !isStream {

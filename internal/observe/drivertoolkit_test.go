@@ -25,16 +25,16 @@ import (
 
 var imageStreams = schema.GroupVersionKind{Group: "image.openshift.io", Version: "v1", Kind: "ImageStream"}
 
-// streamServer serves the one ImageStream, and nothing but that, as lists and watches.
+// streamServer serves lists and watches of a single ImageStream.
 type streamServer struct {
 	mutex   sync.Mutex
 	version int
 	tags    []any
-	gone    bool
+	missing bool
 	lists   int
 	refused []string
-	// silent holds back every answer until it is closed.
-	silent  chan struct{}
+	// blocked delays every answer until it is closed.
+	blocked chan struct{}
 	changed chan struct{}
 }
 
@@ -42,7 +42,7 @@ func (s *streamServer) set(tags ...any) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.version++
-	s.tags, s.gone = tags, false
+	s.tags, s.missing = tags, false
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -60,9 +60,9 @@ func (s *streamServer) object() map[string]any {
 }
 
 func (s *streamServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if s.silent != nil {
+	if s.blocked != nil {
 		select {
-		case <-s.silent:
+		case <-s.blocked:
 		case <-r.Context().Done():
 			return
 		}
@@ -70,13 +70,15 @@ func (s *streamServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	w.Header().Set("Content-Type", "application/json")
 	switch {
-	case r.URL.Path != "/apis/image.openshift.io/v1/namespaces/openshift/imagestreams" || query.Get("fieldSelector") != "metadata.name=driver-toolkit":
+	case r.URL.Path != "/apis/image.openshift.io/v1/namespaces/openshift/imagestreams" || query.Get(
+		"fieldSelector",
+	) != "metadata.name=driver-toolkit":
 		s.mutex.Lock()
 		s.refused = append(s.refused, r.URL.String())
 		s.mutex.Unlock()
 		w.WriteHeader(http.StatusForbidden)
 	case query.Get("sendInitialEvents") != "":
-		// A server that knows no streamed lists, as those of OpenShift may be.
+		// Like servers of OpenShift that do not support streaming lists.
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
 	case query.Get("watch") != "":
@@ -91,11 +93,14 @@ func (s *streamServer) list(w http.ResponseWriter) {
 	defer s.mutex.Unlock()
 	s.lists++
 	items := []any{s.object()}
-	if s.gone {
+	if s.missing {
 		items = []any{}
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
-		"apiVersion": "image.openshift.io/v1", "kind": "ImageStreamList", "metadata": map[string]any{"resourceVersion": fmt.Sprint(s.version)}, "items": items,
+		"apiVersion": "image.openshift.io/v1",
+		"kind":       "ImageStreamList",
+		"metadata":   map[string]any{"resourceVersion": fmt.Sprint(s.version)},
+		"items":      items,
 	})
 }
 
@@ -121,11 +126,15 @@ func (s *streamServer) watch(w http.ResponseWriter, r *http.Request) {
 }
 
 func dockerTag(name, image string) map[string]any {
-	return map[string]any{"name": name, "importPolicy": map[string]any{}, "from": map[string]any{"kind": "DockerImage", "name": image}}
+	return map[string]any{
+		"name":         name,
+		"importPolicy": map[string]any{},
+		"from":         map[string]any{"kind": "DockerImage", "name": image},
+	}
 }
 
-// toolkitBed is a DriverToolkit before such a server.
-type toolkitBed struct {
+// toolkitEnv is a DriverToolkit with a streamServer.
+type toolkitEnv struct {
 	*WithT
 	server  *streamServer
 	mapper  *meta.DefaultRESTMapper
@@ -134,116 +143,133 @@ type toolkitBed struct {
 	events  <-chan event.GenericEvent
 }
 
-func newToolkitBed(t *testing.T, server *streamServer) toolkitBed {
+func newToolkitEnv(t *testing.T, server *streamServer) toolkitEnv {
 	t.Helper()
-	b := toolkitBed{WithT: NewWithT(t), server: server, mapper: meta.NewDefaultRESTMapper(nil), clock: testclock.NewFakeClock(time.Now())}
+	e := toolkitEnv{
+		WithT:  NewWithT(t),
+		server: server,
+		mapper: meta.NewDefaultRESTMapper(nil),
+		clock:  testclock.NewFakeClock(time.Now()),
+	}
 	server.changed = make(chan struct{})
 	listener := httptest.NewServer(server)
-	images, err := observe.DriverToolkitCache(&rest.Config{Host: listener.URL}, cache.Options{HTTPClient: listener.Client(), Mapper: b.mapper})
-	b.Expect(err).NotTo(HaveOccurred())
-	b.toolkit = observe.NewDriverToolkit(images, b.mapper, b.clock)
-	b.events = b.toolkit.Events()
+	images, err := observe.DriverToolkitCache(&rest.Config{Host: listener.URL}, cache.Options{
+		HTTPClient: listener.Client(),
+		Mapper:     e.mapper,
+	})
+	e.Expect(err).NotTo(HaveOccurred())
+	e.toolkit = observe.NewDriverToolkit(images, e.mapper, e.clock)
+	e.events = e.toolkit.Events()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() { done <- images.Start(ctx) }()
-	go func() { done <- b.toolkit.Start(ctx) }()
+	go func() { done <- e.toolkit.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		b.Expect(<-done).To(Succeed())
-		b.Expect(<-done).To(Succeed())
+		e.Expect(<-done).To(Succeed())
+		e.Expect(<-done).To(Succeed())
 		listener.CloseClientConnections()
 		listener.Close()
-		b.Expect(server.refused).To(BeEmpty(), "nothing but the one object may be read")
+		e.Expect(server.refused).To(BeEmpty(), "only the one object may be read")
 	})
-	return b
+	return e
 }
 
-func (b toolkitBed) serve() { b.mapper.Add(imageStreams, meta.RESTScopeNamespace) }
+func (e toolkitEnv) serve() { e.mapper.Add(imageStreams, meta.RESTScopeNamespace) }
 
-// images are what is read now; calls that fail are failures of the test.
-func (b toolkitBed) images() map[string]string {
-	images, err := b.toolkit.Images(context.Background())
-	b.Expect(err).NotTo(HaveOccurred())
+// images returns the current images.
+func (e toolkitEnv) images() map[string]string {
+	images, err := e.toolkit.Images(context.Background())
+	e.Expect(err).NotTo(HaveOccurred())
 	return images
 }
 
-func TestTheDriverToolkitIsFollowed(t *testing.T) {
-	b := newToolkitBed(t, &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "quay.io/dtk@sha256:1"), dockerTag("latest", "quay.io/dtk@sha256:1")}})
-	b.Expect(b.images()).To(BeNil(), "the API is not served")
-	b.serve()
-	b.Expect(b.images()).To(BeNil(), "that it is not served is believed for a moment")
-	b.Eventually(b.clock.HasWaiters).Should(BeTrue())
-	b.clock.Step(10 * time.Second)
-	b.Eventually(b.events).Should(Receive(), "the API has come")
-	b.Expect(b.images()).To(Equal(map[string]string{"418.94.1-0": "quay.io/dtk@sha256:1", "latest": "quay.io/dtk@sha256:1"}))
-	b.Eventually(b.events).Should(Receive())
+func TestDriverToolkitIsWatched(t *testing.T) {
+	e := newToolkitEnv(t, &streamServer{
+		version: 1,
+		tags:    []any{dockerTag("418.94.1-0", "quay.io/dtk@sha256:1"), dockerTag("latest", "quay.io/dtk@sha256:1")},
+	})
+	e.Expect(e.images()).To(BeNil(), "the API is not served")
+	e.serve()
+	e.Expect(e.images()).To(BeNil(), "discovery is not repeated immediately")
+	e.Eventually(e.clock.HasWaiters).Should(BeTrue())
+	e.clock.Step(10 * time.Second)
+	e.Eventually(e.events).Should(Receive(), "the API is served")
+	e.Expect(e.images()).To(Equal(map[string]string{
+		"418.94.1-0": "quay.io/dtk@sha256:1",
+		"latest":     "quay.io/dtk@sha256:1",
+	}))
+	e.Eventually(e.events).Should(Receive())
 
-	b.server.set(dockerTag("418.94.2-0", "quay.io/dtk@sha256:2"))
-	b.Eventually(b.events).Should(Receive())
-	b.Eventually(b.images).Should(Equal(map[string]string{"418.94.2-0": "quay.io/dtk@sha256:2"}))
+	e.server.set(dockerTag("418.94.2-0", "quay.io/dtk@sha256:2"))
+	e.Eventually(e.events).Should(Receive())
+	e.Eventually(e.images).Should(Equal(map[string]string{"418.94.2-0": "quay.io/dtk@sha256:2"}))
 
-	b.Expect(b.toolkit.Forget(t.Context())).To(Succeed())
-	b.Expect(b.toolkit.Forget(t.Context())).To(Succeed(), "a second time changes nothing")
-	b.server.set(dockerTag("418.94.3-0", "quay.io/dtk@sha256:3"))
-	b.Eventually(b.images).Should(Equal(map[string]string{"418.94.3-0": "quay.io/dtk@sha256:3"}), "it is watched anew when somebody asks")
-	b.Expect(b.server.lists).To(Equal(2), "one list for each watch")
+	e.Expect(e.toolkit.StopWatch(t.Context())).To(Succeed())
+	e.Expect(e.toolkit.StopWatch(t.Context())).To(Succeed(), "a second time changes nothing")
+	e.server.set(dockerTag("418.94.3-0", "quay.io/dtk@sha256:3"))
+	e.Eventually(e.images).Should(Equal(map[string]string{
+		"418.94.3-0": "quay.io/dtk@sha256:3",
+	}), "Images starts the watch again")
+	e.Expect(e.server.lists).To(Equal(2), "one list for each watch")
 }
 
-// Nodes that need it may go before the API comes.
-func TestAnAPIIsNoLongerLookedForWhenNobodyAsks(t *testing.T) {
-	b := newToolkitBed(t, &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "a")}})
-	b.Expect(b.images()).To(BeNil())
-	b.Eventually(b.clock.HasWaiters).Should(BeTrue())
-	b.Expect(b.toolkit.Forget(t.Context())).To(Succeed())
-	b.serve()
-	b.Expect(b.images()).To(HaveLen(1), "whoever asks again gets an answer at once")
+func TestStopWatchEndsTheDiscovery(t *testing.T) {
+	e := newToolkitEnv(t, &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "a")}})
+	e.Expect(e.images()).To(BeNil())
+	e.Eventually(e.clock.HasWaiters).Should(BeTrue())
+	e.Expect(e.toolkit.StopWatch(t.Context())).To(Succeed())
+	e.serve()
+	e.Expect(e.images()).To(HaveLen(1), "the next call discovers the API immediately")
 }
 
-func TestAClusterWithoutTheImageStream(t *testing.T) {
-	b := newToolkitBed(t, &streamServer{version: 1, gone: true})
-	b.serve()
-	b.Expect(b.images()).To(BeNil())
-	b.Eventually(b.events).Should(Receive(), "that there is none must start a pass, too")
-	b.server.set(dockerTag("418.94.1-0", "a"))
-	b.Eventually(b.events).Should(Receive())
-	b.Eventually(b.images).Should(HaveLen(1))
+func TestClusterWithoutTheImageStream(t *testing.T) {
+	e := newToolkitEnv(t, &streamServer{version: 1, missing: true})
+	e.serve()
+	e.Expect(e.images()).To(BeNil())
+	e.Eventually(e.events).Should(Receive(), "a missing ImageStream starts a pass too")
+	e.server.set(dockerTag("418.94.1-0", "a"))
+	e.Eventually(e.events).Should(Receive())
+	e.Eventually(e.images).Should(HaveLen(1))
 }
 
-// An API server that does not answer holds up a pass for a moment only, and is heard when it does.
-func TestADriverToolkitThatCannotBeRead(t *testing.T) {
-	server := &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "a")}, silent: make(chan struct{})}
-	b := newToolkitBed(t, server)
-	b.serve()
+// An API server that does not answer delays only the first calls, and its late answer sends an event.
+func TestDriverToolkitThatCannotBeRead(t *testing.T) {
+	server := &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "a")}, blocked: make(chan struct{})}
+	e := newToolkitEnv(t, server)
+	e.serve()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := b.toolkit.Images(ctx)
-	b.Expect(err).To(MatchError(ContainSubstring("ImageStream openshift/driver-toolkit")))
-	b.clock.Step(time.Minute)
+	_, err := e.toolkit.Images(ctx)
+	e.Expect(err).To(MatchError(ContainSubstring("ImageStream openshift/driver-toolkit")))
+	e.clock.Step(time.Minute)
 	begin := time.Now()
-	_, err = b.toolkit.Images(t.Context())
-	b.Expect(err).To(HaveOccurred())
-	b.Expect(time.Since(begin)).To(BeNumerically("<", time.Second), "only the first calls wait")
-	close(server.silent)
-	b.Eventually(b.events).WithTimeout(10 * time.Second).Should(Receive())
-	b.Expect(b.images()).To(HaveLen(1))
+	_, err = e.toolkit.Images(t.Context())
+	e.Expect(err).To(HaveOccurred())
+	e.Expect(time.Since(begin)).To(BeNumerically("<", time.Second), "only the first calls wait")
+	close(server.blocked)
+	e.Eventually(e.events).WithTimeout(10 * time.Second).Should(Receive())
+	e.Expect(e.images()).To(HaveLen(1))
 }
 
-func TestImagesOfTheDriverToolkit(t *testing.T) {
+func TestDriverToolkitImages(t *testing.T) {
 	tests := map[string]struct {
 		stream string
 		want   map[string]string
 	}{
 		"images of a registry": {
-			stream: `{spec: {tags: [{name: 9.6.1-0, from: {kind: DockerImage, name: quay.io/a}}, {name: latest, from: {kind: DockerImage, name: quay.io/b}}]}}`,
-			want:   map[string]string{"9.6.1-0": "quay.io/a", "latest": "quay.io/b"},
+			stream: `{spec: {tags: [{name: 9.6.1-0, from: {kind: DockerImage, name: quay.io/a}}, ` +
+				`{name: latest, from: {kind: DockerImage, name: quay.io/b}}]}}`,
+			want: map[string]string{"9.6.1-0": "quay.io/a", "latest": "quay.io/b"},
 		},
 		"another tag, an empty image, nothing at all": {
-			stream: `{spec: {tags: [{name: a, from: {kind: ImageStreamTag, name: b}}, {name: c, from: {kind: DockerImage}}, {name: d}, {from: {kind: DockerImage, name: e}}]}}`,
+			stream: `{spec: {tags: [{name: a, from: {kind: ImageStreamTag, name: b}}, ` +
+				`{name: c, from: {kind: DockerImage}}, {name: d}, {from: {kind: DockerImage, name: e}}]}}`,
 		},
-		"no tags":          {stream: `{spec: {}}`},
-		"no spec":          {stream: `{}`},
-		"no list of tags":  {stream: `{spec: {tags: a}}`},
-		"tags of no shape": {stream: `{spec: {tags: [a, {name: {}, from: b}]}}`},
+		"no tags":                  {stream: `{spec: {}}`},
+		"no spec":                  {stream: `{}`},
+		"tags that are not a list": {stream: `{spec: {tags: a}}`},
+		"malformed tags":           {stream: `{spec: {tags: [a, {name: {}, from: b}]}}`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// GPUPod names a pod on the node that may use its GPUs, or returns an empty text if there is none. The pods
-// of all namespaces are read by one call to the API server, as caches hold those of the operands alone: the
-// reader must be one without a cache. runtimeClass is the main RuntimeClass of the policy.
+// GPUPod returns namespace/name of a pod on the node that may use its GPUs; empty if there is none. It lists the pods
+// of all namespaces in one call, so live must read from the API server: caches have only the operands' pods.
+// runtimeClass is the main RuntimeClass of the policy.
 func GPUPod(ctx context.Context, live client.Reader, node, namespace, runtimeClass string) (string, error) {
 	pods := &corev1.PodList{}
 	if err := live.List(ctx, pods, client.MatchingFields{PodNodeField: node}); err != nil {
@@ -31,18 +31,19 @@ func GPUPod(ctx context.Context, live client.Reader, node, namespace, runtimeCla
 	return "", nil
 }
 
-// mayUseGPU tells whether a pod that has not ended asks for GPUs: by a resource, by a claim, whose devices
-// only its driver knows, or by the RuntimeClass, with which any container may get them.
+// mayUseGPU reports whether a pod that has not terminated may use GPUs: by a resource, by a claim, whose devices are
+// unknown to the operator, or by the RuntimeClass, with which any container may get them.
 func mayUseGPU(pod *corev1.Pod, runtimeClass string) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false
 	}
-	if class := pod.Spec.RuntimeClassName; class != nil && (*class == runtimeClass || strings.HasPrefix(*class, labels.DefaultRuntimeClass)) {
+	class := pod.Spec.RuntimeClassName
+	if class != nil && (*class == runtimeClass || strings.HasPrefix(*class, labels.DefaultRuntimeClass)) {
 		return true
 	}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
-			if asksForGPU(containers[i].Resources.Limits) || asksForGPU(containers[i].Resources.Requests) {
+			if requestsGPU(containers[i].Resources.Limits) || requestsGPU(containers[i].Resources.Requests) {
 				return true
 			}
 		}
@@ -50,7 +51,7 @@ func mayUseGPU(pod *corev1.Pod, runtimeClass string) bool {
 	return len(pod.Spec.ResourceClaims) > 0
 }
 
-func asksForGPU(resources corev1.ResourceList) bool {
+func requestsGPU(resources corev1.ResourceList) bool {
 	for name, quantity := range resources {
 		if strings.HasPrefix(string(name), resourcePrefix) && quantity.Sign() > 0 {
 			return true

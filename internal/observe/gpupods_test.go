@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// Whoever may use a GPU keeps the node from being given up; who has ended, or is an operand, does not.
+// Terminated pods and operands do not count as users of a GPU.
 func TestGPUPod(t *testing.T) {
-	ask := func(name, count string) corev1.ResourceRequirements {
+	request := func(name, count string) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(count)}}
 	}
 	container := func(r corev1.ResourceRequirements) []corev1.Container {
@@ -22,29 +22,60 @@ func TestGPUPod(t *testing.T) {
 		pod  corev1.Pod
 		uses bool
 	}{
-		"a GPU":                    {pod: corev1.Pod{Spec: corev1.PodSpec{Containers: container(ask("nvidia.com/gpu", "1"))}}, uses: true},
-		"a shared GPU":             {pod: corev1.Pod{Spec: corev1.PodSpec{Containers: container(ask("nvidia.com/gpu.shared", "1"))}}, uses: true},
-		"a MIG device":             {pod: corev1.Pod{Spec: corev1.PodSpec{Containers: container(ask("nvidia.com/mig-1g.10gb", "1"))}}, uses: true},
-		"in an init container":     {pod: corev1.Pod{Spec: corev1.PodSpec{InitContainers: container(ask("nvidia.com/gpu", "1"))}}, uses: true},
-		"as a request":             {pod: corev1.Pod{Spec: corev1.PodSpec{Containers: container(corev1.ResourceRequirements{Requests: ask("nvidia.com/gpu", "1").Limits})}}, uses: true},
-		"no GPU":                   {pod: corev1.Pod{Spec: corev1.PodSpec{Containers: container(ask("nvidia.com/gpu", "0"))}}},
-		"memory":                   {pod: corev1.Pod{Spec: corev1.PodSpec{Containers: container(ask("memory", "1Gi"))}}},
-		"the GPU of somebody else": {pod: corev1.Pod{Spec: corev1.PodSpec{Containers: container(ask("amd.com/gpu", "1"))}}},
-		"the RuntimeClass":         {pod: corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: new("gpu")}}, uses: true},
-		"the one for CDI":          {pod: corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: new("nvidia-cdi")}}, uses: true},
-		"another RuntimeClass":     {pod: corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: new("gvisor")}}},
-		"a claim":                  {pod: corev1.Pod{Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}}, uses: true},
-		"it has ended": {pod: corev1.Pod{
-			Spec: corev1.PodSpec{Containers: container(ask("nvidia.com/gpu", "1"))}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded},
+		"a GPU": {
+			pod:  corev1.Pod{Spec: corev1.PodSpec{Containers: container(request("nvidia.com/gpu", "1"))}},
+			uses: true,
+		},
+		"a shared GPU": {
+			pod:  corev1.Pod{Spec: corev1.PodSpec{Containers: container(request("nvidia.com/gpu.shared", "1"))}},
+			uses: true,
+		},
+		"a MIG device": {
+			pod:  corev1.Pod{Spec: corev1.PodSpec{Containers: container(request("nvidia.com/mig-1g.10gb", "1"))}},
+			uses: true,
+		},
+		"in an init container": {
+			pod:  corev1.Pod{Spec: corev1.PodSpec{InitContainers: container(request("nvidia.com/gpu", "1"))}},
+			uses: true,
+		},
+		"as a request": {
+			pod: corev1.Pod{
+				Spec: corev1.PodSpec{
+					Containers: container(corev1.ResourceRequirements{Requests: request("nvidia.com/gpu", "1").Limits}),
+				},
+			},
+			uses: true,
+		},
+		"no GPU": {
+			pod: corev1.Pod{Spec: corev1.PodSpec{Containers: container(request("nvidia.com/gpu", "0"))}},
+		},
+		"memory": {pod: corev1.Pod{Spec: corev1.PodSpec{Containers: container(request("memory", "1Gi"))}}},
+		"a GPU of another vendor": {
+			pod: corev1.Pod{Spec: corev1.PodSpec{Containers: container(request("amd.com/gpu", "1"))}},
+		},
+		"the RuntimeClass":     {pod: corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: new("gpu")}}, uses: true},
+		"the one for CDI":      {pod: corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: new("nvidia-cdi")}}, uses: true},
+		"another RuntimeClass": {pod: corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: new("gvisor")}}},
+		"a claim": {
+			pod:  corev1.Pod{Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}},
+			uses: true,
+		},
+		"a pod that has succeeded": {pod: corev1.Pod{
+			Spec:   corev1.PodSpec{Containers: container(request("nvidia.com/gpu", "1"))},
+			Status: corev1.PodStatus{Phase: corev1.PodSucceeded},
 		}},
-		"it has failed": {pod: corev1.Pod{
-			Spec: corev1.PodSpec{Containers: container(ask("nvidia.com/gpu", "1"))}, Status: corev1.PodStatus{Phase: corev1.PodFailed},
+		"a pod that has failed": {pod: corev1.Pod{
+			Spec:   corev1.PodSpec{Containers: container(request("nvidia.com/gpu", "1"))},
+			Status: corev1.PodStatus{Phase: corev1.PodFailed},
 		}},
 		"an operand": {pod: corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Labels: map[string]string{"nvidia.com/gpu-operator.operand": "device-plugin"}},
-			Spec:       corev1.PodSpec{RuntimeClassName: new("nvidia")},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "gpu-operator",
+				Labels:    map[string]string{"nvidia.com/gpu-operator.operand": "device-plugin"},
+			},
+			Spec: corev1.PodSpec{RuntimeClassName: new("nvidia")},
 		}},
-		"one that calls itself an operand": {pod: corev1.Pod{
+		"the operand label in another namespace": {pod: corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"nvidia.com/gpu-operator.operand": "device-plugin"}},
 			Spec:       corev1.PodSpec{RuntimeClassName: new("nvidia")},
 		}, uses: true},
@@ -57,7 +88,7 @@ func TestGPUPod(t *testing.T) {
 			if pod.Namespace == "" {
 				pod.Namespace = "team"
 			}
-			live := fake.NewClientBuilder().WithIndex(&corev1.Pod{}, PodNodeField, TargetNode).WithObjects(pod).Build()
+			live := fake.NewClientBuilder().WithIndex(&corev1.Pod{}, PodNodeField, IndexPodNode).WithObjects(pod).Build()
 			want := ""
 			if test.uses {
 				want = "team/p"

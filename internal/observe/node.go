@@ -10,7 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// Facts reads from a Node what decides what it needs.
+// Facts returns the facts of a Node, which plans are computed from.
 func Facts(node *corev1.Node) nodeinfo.Facts {
 	facts := nodeinfo.Facts{
 		Name:         node.Name,

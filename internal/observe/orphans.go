@@ -13,44 +13,47 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Orphans returns the names of the DaemonSets that run on without a policy, sorted: the last one was deleted, or is being
-// deleted, with --cascade=orphan. policies are all that the cluster has, none of which is in force.
+// Orphans returns the names of the DaemonSets that keep running without a policy, sorted, because the last policy was
+// deleted, or is being deleted, with --cascade=orphan. policies are all that the cluster has; none of them is in force.
 //
-// The garbage collector takes the owner off the DaemonSets before it lets the policy go, but a cache may show the two the
-// other way round. So where the cached DaemonSets still have an owner, the API server is asked; after a deletion that
-// takes them along, they have one until they are gone.
-func Orphans(ctx context.Context, cached, live client.Reader, namespace string, policies []v1.ClusterPolicy) ([]string, error) {
-	known, err := DaemonSets(ctx, cached, namespace)
-	if err != nil || len(known) == 0 {
+// The garbage collector removes the owner reference from the DaemonSets before it deletes the policy, but a cache may
+// show this in the reverse order. So if the cached DaemonSets still have an owner, they are read from the API server.
+// With other deletions they keep the owner reference until they are deleted.
+func Orphans(
+	ctx context.Context, cached, live client.Reader, namespace string, policies []v1.ClusterPolicy,
+) ([]string, error) {
+	daemonSets, err := DaemonSets(ctx, cached, namespace)
+	if err != nil || len(daemonSets) == 0 {
 		return nil, err
 	}
-	if slices.ContainsFunc(policies, leavesOrphans) {
-		return names(known, func(*appsv1.DaemonSet) bool { return true }), nil
+	if slices.ContainsFunc(policies, orphansDependents) {
+		return names(daemonSets, func(*appsv1.DaemonSet) bool { return true }), nil
 	}
-	if found := names(known, isOrphan); len(found) > 0 {
+	if found := names(daemonSets, isOrphan); len(found) > 0 {
 		return found, nil
 	}
-	left, err := DaemonSets(ctx, live, namespace)
+	current, err := DaemonSets(ctx, live, namespace)
 	if err != nil {
-		return nil, fmt.Errorf("asking whether a deleted ClusterPolicy has left DaemonSets: %w", err)
+		return nil, fmt.Errorf("listing DaemonSets that a deleted ClusterPolicy may have orphaned: %w", err)
 	}
-	return names(left, isOrphan), nil
+	return names(current, isOrphan), nil
 }
 
-// leavesOrphans reports whether a policy is being deleted with --cascade=orphan.
-func leavesOrphans(policy v1.ClusterPolicy) bool {
+// orphansDependents reports whether a policy is being deleted with --cascade=orphan.
+func orphansDependents(policy v1.ClusterPolicy) bool {
 	return policy.DeletionTimestamp != nil && slices.Contains(policy.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
-// isOrphan reports whether the operator has made a DaemonSet whose policy is gone, so that the next one adopts it.
+// isOrphan reports whether the operator has applied the DaemonSet and its policy no longer exists, so that the next
+// policy adopts it.
 func isOrphan(ds *appsv1.DaemonSet) bool {
 	return ds.DeletionTimestamp == nil && metav1.GetControllerOf(ds) == nil && labels.IsApplied(ds)
 }
 
-func names(all map[string]*appsv1.DaemonSet, is func(*appsv1.DaemonSet) bool) []string {
+func names(all map[string]*appsv1.DaemonSet, matches func(*appsv1.DaemonSet) bool) []string {
 	var found []string
 	for name, ds := range all {
-		if is(ds) {
+		if matches(ds) {
 			found = append(found, name)
 		}
 	}

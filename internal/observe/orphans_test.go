@@ -17,9 +17,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// DaemonSets that were left without a policy are told from those that go with theirs.
+// Orphaned DaemonSets are distinguished from those that are deleted with their policy.
 func TestOrphans(t *testing.T) {
-	made := func(change func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
+	daemonSet := func(change func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "gpu-operator", Name: "driver",
 			Labels:      map[string]string{labels.ManagedBy: labels.ManagedByValue, labels.Operand: "driver"},
@@ -28,39 +28,50 @@ func TestOrphans(t *testing.T) {
 		change(ds)
 		return ds
 	}
-	orphan := made(func(*appsv1.DaemonSet) {})
-	owned := made(func(ds *appsv1.DaemonSet) {
+	orphan := daemonSet(func(*appsv1.DaemonSet) {})
+	owned := daemonSet(func(ds *appsv1.DaemonSet) {
 		ds.OwnerReferences = []metav1.OwnerReference{{Kind: "ClusterPolicy", Name: "policy", UID: "1", Controller: new(true)}}
 	})
-	goes := made(func(ds *appsv1.DaemonSet) {
+	deleting := daemonSet(func(ds *appsv1.DaemonSet) {
 		ds.DeletionTimestamp, ds.Finalizers = new(metav1.Now()), []string{"example.com/x"}
 	})
-	applied := made(func(ds *appsv1.DaemonSet) { ds.Annotations = nil })
+	notApplied := daemonSet(func(ds *appsv1.DaemonSet) { ds.Annotations = nil })
 	deleted := func(finalizer string) []v1.ClusterPolicy {
-		return []v1.ClusterPolicy{{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.Now()), Finalizers: []string{finalizer}}}}
+		return []v1.ClusterPolicy{
+			{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.Now()), Finalizers: []string{finalizer}}},
+		}
 	}
 	for name, test := range map[string]struct {
 		cached, live *appsv1.DaemonSet
 		policies     []v1.ClusterPolicy
 		want         bool
-		asked        bool
+		readsLive    bool
 	}{
-		"nothing was ever there": {},
-		"left":                   {cached: orphan, want: true},
-		"the policy is being deleted, and leaves": {cached: owned, policies: deleted(metav1.FinalizerOrphanDependents), want: true},
-		"the policy takes them along":             {cached: owned, live: owned, policies: deleted(metav1.FinalizerDeleteDependents), asked: true},
-		"the policy is gone, they follow":         {cached: owned, live: owned, asked: true},
-		"the policy is gone, they are gone, too":  {cached: owned, asked: true},
-		"the cache is late":                       {cached: owned, live: orphan, want: true, asked: true},
-		"deleted by somebody":                     {cached: goes, live: goes, asked: true},
-		"not applied by the operator":             {cached: applied, live: applied, asked: true},
+		"no DaemonSets": {},
+		"orphaned":      {cached: orphan, want: true},
+		"the policy is being deleted with orphan": {
+			cached:   owned,
+			policies: deleted(metav1.FinalizerOrphanDependents),
+			want:     true,
+		},
+		"the policy is being deleted with its dependents": {
+			cached:    owned,
+			live:      owned,
+			policies:  deleted(metav1.FinalizerDeleteDependents),
+			readsLive: true,
+		},
+		"the policy is deleted, the DaemonSets not yet": {cached: owned, live: owned, readsLive: true},
+		"the policy and the DaemonSets are deleted":     {cached: owned, readsLive: true},
+		"the cache is stale":                            {cached: owned, live: orphan, want: true, readsLive: true},
+		"deleted by a user":                             {cached: deleting, live: deleting, readsLive: true},
+		"not applied by the operator":                   {cached: notApplied, live: notApplied, readsLive: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			asked := false
+			readsLive := false
 			cached, live := fake.NewClientBuilder(), fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-					asked = true
+					readsLive = true
 					return c.List(ctx, list, options...)
 				},
 			})
@@ -77,10 +88,10 @@ func TestOrphans(t *testing.T) {
 			} else {
 				g.Expect(found).To(BeEmpty())
 			}
-			g.Expect(asked).To(Equal(test.asked))
+			g.Expect(readsLive).To(Equal(test.readsLive))
 		})
 	}
-	t.Run("no answer", func(t *testing.T) {
+	t.Run("the API server fails", func(t *testing.T) {
 		g := NewWithT(t)
 		refused := errors.New("refused")
 		live := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{

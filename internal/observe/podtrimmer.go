@@ -2,13 +2,12 @@ package observe
 
 import "sync"
 
-// sharedAtMost bounds the parts that a PodTrimmer keeps: many times those of a cluster, which has three for each
-// DaemonSet and each of its templates.
-const sharedAtMost = 512
+// maxShared limits the parts that a PodTrimmer stores. A cluster needs three for each template of each DaemonSet.
+const maxShared = 512
 
-// PodTrimmer trims pods and has them share the small parts that many have in common: the pods of a template have the
-// same operand, digest and DaemonSet. Objects in a cache are never changed, so that all may have the same part. What it
-// keeps may be lost: equal parts are then made once more.
+// PodTrimmer trims pods before they enter a cache. Pods of one template share the parts that are equal: operand, digest
+// and owner. That is safe because cached objects are never modified. The shared parts may be lost: they are built
+// again.
 type PodTrimmer struct {
 	mu     sync.Mutex
 	shared map[any]any
@@ -17,15 +16,15 @@ type PodTrimmer struct {
 // NewPodTrimmer returns a PodTrimmer for one cache.
 func NewPodTrimmer() *PodTrimmer { return &PodTrimmer{shared: map[any]any{}} }
 
-// share returns the part that is kept under the key, or builds it.
+// share returns the part that is stored under the key, or builds and stores it.
 func share[V any](t *PodTrimmer, key any, build func() V) V {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if value, known := t.shared[key].(V); known {
+	if value, exists := t.shared[key].(V); exists {
 		return value
 	}
-	if len(t.shared) >= sharedAtMost {
-		// Most are of templates that are gone.
+	if len(t.shared) >= maxShared {
+		// Most are of old templates.
 		clear(t.shared)
 	}
 	value := build()

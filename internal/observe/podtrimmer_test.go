@@ -14,7 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// podOf is a pod of the driver, made from this template by this DaemonSet.
+// podOf returns a pod of the driver from this template of this DaemonSet.
 func podOf(digest string, daemonSet types.UID) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -35,14 +35,15 @@ func trimOne(t *testing.T, trimmer *PodTrimmer, pod *corev1.Pod) *corev1.Pod {
 	return trimmed
 }
 
-// However many templates a cluster has seen, a PodTrimmer keeps no more parts than one has at a time.
+// The number of shared parts is limited, however many templates there have been.
 func TestPodTrimmerIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	trimmer, most := NewPodTrimmer(), 0
 	for i := range 10_000 {
 		digest, uid := fmt.Sprint("digest-", i), types.UID(fmt.Sprint("uid-", i))
 		trimmed := trimOne(t, trimmer, podOf(digest, uid))
-		if trimmed.Annotations[labels.TemplateDigest] != digest || trimmed.OwnerReferences[0].UID != uid || trimmed.Labels[labels.Operand] != "driver" {
+		if trimmed.Annotations[labels.TemplateDigest] != digest || trimmed.OwnerReferences[0].UID != uid ||
+			trimmed.Labels[labels.Operand] != "driver" {
 			t.Fatalf("pod %d is trimmed to %v", i, trimmed.ObjectMeta)
 		}
 		most = max(most, len(trimmer.shared))
@@ -50,7 +51,7 @@ func TestPodTrimmerIsBounded(t *testing.T) {
 	g.Expect(most).To(And(BeNumerically(">", 256), BeNumerically("<=", 512)))
 }
 
-// Pods of one template share their parts, and pods of others do not.
+// Only pods of one template share their parts.
 func TestPodsOfATemplateShareTheirParts(t *testing.T) {
 	g := NewWithT(t)
 	trimmer := NewPodTrimmer()
@@ -64,5 +65,8 @@ func TestPodsOfATemplateShareTheirParts(t *testing.T) {
 	g.Expect(at(other.Labels)).To(Equal(at(one.Labels)))
 	g.Expect(at(other.Annotations)).NotTo(Equal(at(one.Annotations)))
 	g.Expect(&other.OwnerReferences[0]).NotTo(BeIdenticalTo(&one.OwnerReferences[0]))
-	g.Expect(maps.Equal(trimOne(t, NewPodTrimmer(), podOf("a", "1")).Labels, one.Labels)).To(BeTrue(), "another cache has its own")
+	g.Expect(maps.Equal(trimOne(t, NewPodTrimmer(), podOf("a", "1")).Labels, one.Labels)).To(
+		BeTrue(),
+		"another cache has its own",
+	)
 }

@@ -24,34 +24,41 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// In the cache an object of others holds nothing but these: the digest of its data, and the keys. No
-// annotation that the API server takes begins with a slash, so that they tell what is trimmed already.
+// Annotations of trimmed objects: the digest of the data, and its keys. The API server accepts no annotation that
+// starts with a slash, so they also mark objects as trimmed.
 const (
 	contentDigest = "/digest"
 	contentKeys   = "/keys"
 )
 
-// ReferenceCache makes the cache of what operands need of others; it must be started. It is apart from that of
-// the manager, which holds what is the operator's only. Of the data it keeps a digest and the keys, so that
-// no Secret stays in memory. Of admission policies it holds the one binding that the operator may read.
+// ReferenceCache returns the cache of objects that operands refer to; it must be started. It is separate from the
+// manager's cache, which has only the operator's objects. It keeps a digest and the keys of the data, so that no Secret
+// stays in memory, and of the bindings of admission policies the one that the operator may read.
 func ReferenceCache(config *rest.Config, namespace string, options cache.Options) (cache.Cache, error) {
 	options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	options.DefaultTransform = TrimReference
 	options.ByObject = map[client.Object]cache.ByObject{
-		&admissionv1.ValidatingAdmissionPolicyBinding{}: {Field: fields.OneTermEqualSelector("metadata.name", labels.DiscoveryFence)},
+		&admissionv1.ValidatingAdmissionPolicyBinding{}: {
+			Field: fields.OneTermEqualSelector("metadata.name", labels.DiscoveryFence),
+		},
 	}
 	return cache.New(config, options)
 }
 
-// ReferenceKinds are the kinds of objects that operands may need of others.
+// ReferenceKinds returns the kinds of objects that operands may refer to.
 func ReferenceKinds() []client.Object {
 	return []client.Object{
-		&corev1.ConfigMap{}, &corev1.Secret{}, &schedulingv1.PriorityClass{}, &admissionv1.ValidatingAdmissionPolicyBinding{},
+		&corev1.ConfigMap{},
+		&corev1.Secret{},
+		&schedulingv1.PriorityClass{},
+		&admissionv1.ValidatingAdmissionPolicyBinding{},
 	}
 }
 
-// Contents reads what references lead to; what is not in the answer does not exist.
-func Contents(ctx context.Context, reader client.Reader, namespace string, references []operand.Reference) (map[operand.Reference]operand.Content, error) {
+// Contents reads the objects that the references name. Objects that do not exist are missing from the result.
+func Contents(
+	ctx context.Context, reader client.Reader, namespace string, references []operand.Reference,
+) (map[operand.Reference]operand.Content, error) {
 	contents := map[operand.Reference]operand.Content{}
 	for _, reference := range references {
 		key, object := client.ObjectKey{Namespace: namespace, Name: reference.Name}, client.Object(nil)
@@ -72,21 +79,23 @@ func Contents(ctx context.Context, reader client.Reader, namespace string, refer
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", reference, err)
 		}
-		about := object.GetAnnotations()
-		contents[reference] = operand.Content{Digest: about[contentDigest], Keys: strings.Fields(about[contentKeys])}
+		annotations := object.GetAnnotations()
+		contents[reference] = operand.Content{
+			Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys]),
+		}
 	}
 	return contents, nil
 }
 
-// ContentChanges lets pass the events by which Contents has another answer.
+// ContentChanges passes events that change the result of Contents.
 func ContentChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
 	}}
 }
 
-// TrimReference keeps of an object that operands may need a digest of its data and the keys, before it enters the
-// cache. What is there when a watch begins passes twice.
+// TrimReference keeps a digest and the keys of the data of an object that operands may refer to. It is idempotent,
+// because the initial objects of a watch are trimmed twice.
 func TrimReference(object any) (any, error) {
 	switch object := object.(type) {
 	case *corev1.ConfigMap:
@@ -107,7 +116,7 @@ func TrimReference(object any) (any, error) {
 	}
 }
 
-// describeContent puts a digest of the data and its keys in the place of the annotations, if they are not there.
+// describeContent replaces the annotations by the digest of the data and its keys, unless that is done already.
 func describeContent(meta metav1.ObjectMeta, data map[string][]byte) metav1.ObjectMeta {
 	if _, trimmed := meta.Annotations[contentDigest]; trimmed {
 		return meta
@@ -119,7 +128,7 @@ func describeContent(meta metav1.ObjectMeta, data map[string][]byte) metav1.Obje
 	}
 	return metav1.ObjectMeta{
 		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion,
-		// A key of a ConfigMap or Secret has no space in it.
+		// Keys of ConfigMaps and Secrets have no spaces.
 		Annotations: map[string]string{contentDigest: sum.String(), contentKeys: strings.Join(keys, " ")},
 	}
 }

@@ -13,33 +13,34 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
-// Schema compares the ClusterPolicy's definition in the cluster with the one that this operator was made
-// with: the API server drops fields that its definition lacks, without a word. Only the pass uses it, and
-// passes do not overlap.
+// Schema compares the ClusterPolicy CRD in the cluster with that of this operator: the API server silently drops fields
+// that are missing from the CRD. Only the pass uses it; it is not safe for concurrent use.
 type Schema struct {
-	// Cached tells cheaply whether the definition has changed, and Live reads all of it.
+	// Cached reads the resource version of the CRD, and Live the whole CRD once that has changed.
 	Cached, Live client.Reader
 
-	// looked is the resource version that the rest is about.
-	looked  string
-	lacking []string
-	// spec is the schema of the spec in the cluster's definition; nil where that lacks no field.
+	// checkedVersion is the resource version of the last check.
+	checkedVersion string
+	missing        []string
+	// spec is the schema of the spec in the cluster's CRD; nil if no field is missing.
 	spec map[string]any
-	// version is another one after each change of the definition.
+	// version changes with each change of the CRD.
 	version string
 }
 
-// Lacking are the fields of this operator's definition that the cluster's lacks, such as spec.global.
-// With an error come those that were found last.
-func (s *Schema) Lacking(ctx context.Context) ([]string, error) { return s.look(ctx, s.Cached) }
+// MissingFields returns the fields that are missing from the cluster's CRD, such as spec.global. With an error it
+// returns those of the last check.
+func (s *Schema) MissingFields(ctx context.Context) ([]string, error) { return s.check(ctx, s.Cached) }
 
-// LackingNow is Lacking of a definition that the cache may not show yet.
-func (s *Schema) LackingNow(ctx context.Context) ([]string, error) { return s.look(ctx, s.Live) }
+// MissingFieldsLive is MissingFields for a CRD that the cache may not have yet.
+func (s *Schema) MissingFieldsLive(ctx context.Context) ([]string, error) {
+	return s.check(ctx, s.Live)
+}
 
-// Drops are the fields of the spec that the cluster's definition lacks, as that was looked at last. Any write of such a
-// policy loses them, also one of its status.
-func (s *Schema) Drops(spec v1.ClusterPolicySpec) ([]string, error) {
-	if len(s.lacking) == 0 {
+// DroppedFields returns the fields of the spec that are missing from the CRD, as of the last check. Any write of the
+// policy loses them, also a write of its status.
+func (s *Schema) DroppedFields(spec v1.ClusterPolicySpec) ([]string, error) {
+	if len(s.missing) == 0 {
 		return nil, nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&spec)
@@ -49,41 +50,41 @@ func (s *Schema) Drops(spec v1.ClusterPolicySpec) ([]string, error) {
 	return crd.Dropped(s.spec, content, specField+"."), nil
 }
 
-// Version is another one after each change of the definition, as that was looked at last.
+// Version changes with each change of the CRD, as of the last check.
 func (s *Schema) Version() string { return s.version }
 
-// look compares the definition, unless the reader shows the one that was looked at last.
-func (s *Schema) look(ctx context.Context, reader client.Reader) ([]string, error) {
+// check compares the CRD, unless the reader returns the version of the last check.
+func (s *Schema) check(ctx context.Context, reader client.Reader) ([]string, error) {
 	key := client.ObjectKey{Name: crd.Name}
 	seen := Definition()
 	if err := reader.Get(ctx, key, seen, client.UnsafeDisableDeepCopy); err != nil {
-		return s.lacking, fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
+		return s.missing, fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
 	}
-	if s.looked != "" && seen.ResourceVersion == s.looked {
-		return s.lacking, nil
+	if s.checkedVersion != "" && seen.ResourceVersion == s.checkedVersion {
+		return s.missing, nil
 	}
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(seen.GroupVersionKind())
 	if err := s.Live.Get(ctx, key, live); err != nil {
-		return s.lacking, fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
+		return s.missing, fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
 	}
 	own, err := crd.Own()
 	if err != nil {
-		return s.lacking, err
+		return s.missing, err
 	}
 	schema := crd.Schema(live.Object)
-	s.lacking, s.spec = crd.Missing(own, schema), nil
-	if len(s.lacking) > 0 {
+	s.missing, s.spec = crd.Missing(own, schema), nil
+	if len(s.missing) > 0 {
 		s.spec = crd.Below(schema, specField)
 	}
-	s.looked, s.version = seen.ResourceVersion, fmt.Sprintf("%s %d", live.GetUID(), live.GetGeneration())
-	return s.lacking, nil
+	s.checkedVersion, s.version = seen.ResourceVersion, fmt.Sprintf("%s %d", live.GetUID(), live.GetGeneration())
+	return s.missing, nil
 }
 
 const specField = "spec"
 
-// OfSpec are those of the fields that a definition lacks which belong to the spec: losing one of the status harms nobody.
-func OfSpec(fields []string) []string {
+// SpecFields returns the fields that belong to the spec. The loss of a status field is harmless.
+func SpecFields(fields []string) []string {
 	var found []string
 	for _, field := range fields {
 		if field == specField || strings.HasPrefix(field, specField+".") {

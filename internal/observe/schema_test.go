@@ -26,7 +26,7 @@ func definitionScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// ownDefinition is the definition of this release, without some fields.
+// ownDefinition returns the CRD of this release, without some fields.
 func ownDefinition(t *testing.T, without ...[]string) *unstructured.Unstructured {
 	t.Helper()
 	text, err := yaml.YAMLToJSON(crd.ClusterPolicy)
@@ -74,12 +74,12 @@ func within(t *testing.T, value any, names ...string) map[string]any {
 	return found
 }
 
-func TestFieldsThatTheClustersDefinitionLacks(t *testing.T) {
+func TestMissingFields(t *testing.T) {
 	tests := map[string]struct {
 		without [][]string
 		want    []string
 	}{
-		"the same definition": {},
+		"the same CRD": {},
 		"a block, and a field of another": {
 			without: [][]string{{"spec", "gdrcopy"}, {"spec", "driver", "kernelModuleType"}},
 			want:    []string{"spec.driver.kernelModuleType", "spec.gdrcopy"},
@@ -91,9 +91,11 @@ func TestFieldsThatTheClustersDefinitionLacks(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			reader := fake.NewClientBuilder().WithScheme(definitionScheme(t)).WithObjects(ownDefinition(t, test.without...)).Build()
-			checked := observe.Schema{Cached: reader, Live: reader}
-			got, err := checked.Lacking(t.Context())
+			reader := fake.NewClientBuilder().WithScheme(definitionScheme(t)).WithObjects(
+				ownDefinition(t, test.without...),
+			).Build()
+			schema := observe.Schema{Cached: reader, Live: reader}
+			got, err := schema.MissingFields(t.Context())
 			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
 				t.Errorf("%v, -want +got:\n%s", err, diff)
 			}
@@ -101,27 +103,27 @@ func TestFieldsThatTheClustersDefinitionLacks(t *testing.T) {
 	}
 }
 
-// The definition is read once for each change of it.
-func TestTheDefinitionIsReadWhenItChanges(t *testing.T) {
+// The whole CRD is read once for each of its changes.
+func TestTheCRDIsReadWhenItChanges(t *testing.T) {
 	old := ownDefinition(t, []string{"spec", "gdrcopy"})
 	cluster := fake.NewClientBuilder().WithScheme(definitionScheme(t)).WithObjects(old).Build()
 	live := &countingReader{Reader: cluster}
-	checked := observe.Schema{Cached: cluster, Live: live}
+	schema := observe.Schema{Cached: cluster, Live: live}
 	for range 3 {
-		if got, err := checked.Lacking(t.Context()); err != nil || len(got) != 1 {
+		if got, err := schema.MissingFields(t.Context()); err != nil || len(got) != 1 {
 			t.Fatalf("%v, %v", got, err)
 		}
 	}
 	if live.reads != 1 {
-		t.Errorf("%d reads of an unchanged definition", live.reads)
+		t.Errorf("%d reads of an unchanged CRD", live.reads)
 	}
-	renewed := ownDefinition(t)
-	renewed.SetResourceVersion(old.GetResourceVersion())
-	if err := cluster.Update(t.Context(), renewed); err != nil {
+	updated := ownDefinition(t)
+	updated.SetResourceVersion(old.GetResourceVersion())
+	if err := cluster.Update(t.Context(), updated); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := checked.Lacking(t.Context()); err != nil || len(got) != 0 || live.reads != 2 {
-		t.Errorf("after the cure: %v, %v, %d reads", got, err, live.reads)
+	if got, err := schema.MissingFields(t.Context()); err != nil || len(got) != 0 || live.reads != 2 {
+		t.Errorf("after the update: %v, %v, %d reads", got, err, live.reads)
 	}
 }
 
@@ -130,7 +132,9 @@ type countingReader struct {
 	reads int
 }
 
-func (r *countingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (r *countingReader) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	r.reads++
 	return r.Reader.Get(ctx, key, object, options...)
 }

@@ -18,15 +18,15 @@ import (
 // PodNodeField indexes pods in the cache by the node that they run on.
 const PodNodeField = "spec.nodeName"
 
-// Snapshot is what a pass knows of the cluster besides its nodes.
+// Snapshot is what a pass has read, besides policies and nodes.
 type Snapshot struct {
 	// DaemonSets of the stack, by name.
 	DaemonSets map[string]*appsv1.DaemonSet
-	// Definitions are the names of the cluster's CustomResourceDefinitions, without those being deleted.
+	// Definitions are the names of the cluster's CustomResourceDefinitions, except those that are being deleted.
 	Definitions map[string]bool
 }
 
-// Cluster reads the Snapshot.
+// Cluster reads the Snapshot of the cluster.
 func Cluster(ctx context.Context, reader client.Reader, namespace string) (Snapshot, error) {
 	daemonSets, err := DaemonSets(ctx, reader, namespace)
 	if err != nil {
@@ -36,9 +36,11 @@ func Cluster(ctx context.Context, reader client.Reader, namespace string) (Snaps
 	return Snapshot{DaemonSets: daemonSets, Definitions: found}, err
 }
 
-// Definition is what is read of a CustomResourceDefinition: that it is there.
+// Definition returns the type under which CustomResourceDefinitions are cached, which is without their content.
 func Definition() *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}}
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
+	}
 }
 
 func definitions(ctx context.Context, reader client.Reader) (map[string]bool, error) {
@@ -48,7 +50,7 @@ func definitions(ctx context.Context, reader client.Reader) (map[string]bool, er
 	}
 	names := make(map[string]bool, len(list.Items))
 	for i := range list.Items {
-		// One that is being deleted refuses new objects while those that are there are removed.
+		// While a CRD is being deleted, the API server rejects new objects of its kind.
 		if list.Items[i].DeletionTimestamp == nil {
 			names[list.Items[i].Name] = true
 		}
@@ -83,20 +85,23 @@ func PodsOnNode(ctx context.Context, reader client.Reader, namespace, node strin
 	return pods, nil
 }
 
-// HolderOf asks the API server for what has the name of a DaemonSet: the DaemonSet, else a pod that its selector would
-// match. Both are nil where nothing has it.
-func HolderOf(ctx context.Context, live client.Reader, namespace, name string) (*appsv1.DaemonSet, *corev1.Pod, error) {
+// ExistingDaemonSetOrPod reads the DaemonSet with this name, or if there is none, a pod that its selector would match.
+// Both are nil if neither exists.
+func ExistingDaemonSetOrPod(
+	ctx context.Context, live client.Reader, namespace, name string,
+) (*appsv1.DaemonSet, *corev1.Pod, error) {
 	ds := &appsv1.DaemonSet{}
 	err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, ds)
 	switch {
 	case err == nil:
 		return ds, nil, nil
 	case !apierrors.IsNotFound(err):
-		return nil, nil, fmt.Errorf("asking for DaemonSet %s: %w", name, err)
+		return nil, nil, fmt.Errorf("reading DaemonSet %s: %w", name, err)
 	}
 	pods := &corev1.PodList{}
-	if err := live.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{labels.App: name}, client.Limit(1)); err != nil {
-		return nil, nil, fmt.Errorf("asking for pods that DaemonSet %s has left: %w", name, err)
+	err = live.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{labels.App: name}, client.Limit(1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing the pods left by DaemonSet %s: %w", name, err)
 	}
 	if len(pods.Items) == 0 {
 		return nil, nil, nil
@@ -104,17 +109,21 @@ func HolderOf(ctx context.Context, live client.Reader, namespace, name string) (
 	return nil, &pods.Items[0], nil
 }
 
-// targetNode is the node that a pod runs on, or that the DaemonSet controller has made it for: a
-// pod that cannot be scheduled belongs to its node all the same.
-func targetNode(pod *corev1.Pod) string {
+// podNode returns the node that a pod runs on, or for a pod that is not scheduled yet, the node that the DaemonSet
+// controller has created it for; empty for none.
+func podNode(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName
 	}
 	affinity := pod.Spec.Affinity
-	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if affinity == nil || affinity.NodeAffinity == nil {
 		return ""
 	}
-	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+	required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return ""
+	}
+	for _, term := range required.NodeSelectorTerms {
 		for _, field := range term.MatchFields {
 			if field.Key == "metadata.name" && len(field.Values) == 1 {
 				return field.Values[0]
@@ -124,20 +133,20 @@ func targetNode(pod *corev1.Pod) string {
 	return ""
 }
 
-// TargetNode is the index function for PodNodeField.
-func TargetNode(object client.Object) []string {
+// IndexPodNode is the indexer of PodNodeField: the node of a pod, as podNode returns it.
+func IndexPodNode(object client.Object) []string {
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod {
 		return nil
 	}
-	if node := targetNode(pod); node != "" {
+	if node := podNode(pod); node != "" {
 		return []string{node}
 	}
 	return nil
 }
 
-// Policies reads all policies and returns the one in force, the oldest (by name where two are of the
-// same second), or nil.
+// Policies reads all policies. It returns the one in force, which is the oldest that is not being deleted and of
+// equally old ones the first by name; nil for none.
 func Policies(ctx context.Context, reader client.Reader) (active *v1.ClusterPolicy, all []v1.ClusterPolicy, err error) {
 	list := &v1.ClusterPolicyList{}
 	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

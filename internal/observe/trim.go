@@ -12,7 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// TrimNode is TrimmedNode for a cache, which keeps other objects as they are.
+// TrimNode is TrimmedNode as the transform of a cache. It returns other objects unchanged.
 func TrimNode(object any) (any, error) {
 	if node, isNode := object.(*corev1.Node); isNode {
 		return TrimmedNode(node), nil
@@ -20,16 +20,17 @@ func TrimNode(object any) (any, error) {
 	return object, nil
 }
 
-// TrimmedNode keeps of a Node what the operator reads, before it enters the cache: most of a Node's
-// bytes are images and managed fields.
+// TrimmedNode returns a Node with only the fields that the operator reads. Most of a Node's size is images and managed
+// fields.
 func TrimmedNode(node *corev1.Node) *corev1.Node {
 	capacity, allocatable := trimResources(node.Status.Capacity), trimResources(node.Status.Allocatable)
 	if equality.Semantic.DeepEqual(capacity, allocatable) {
 		capacity = allocatable
 	}
 	trimmed := &corev1.Node{
-		ObjectMeta: trimMeta(node.ObjectMeta, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.Discovered, labels.StartupTaints),
-		// Whole, as a list of taints is written whole.
+		ObjectMeta: trimMeta(node.ObjectMeta,
+			labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.Discovered, labels.StartupTaints),
+		// Unchanged, because a write replaces the whole list of taints.
 		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
 		Status: corev1.NodeStatus{
 			NodeInfo: corev1.NodeSystemInfo{
@@ -51,7 +52,7 @@ func TrimmedNode(node *corev1.Node) *corev1.Node {
 	return trimmed
 }
 
-// resourcePrefix starts the extended resources of GPUs, and labels.
+// resourcePrefix is the prefix of GPU resources and of labels.
 const resourcePrefix = "nvidia.com/"
 
 func trimResources(resources corev1.ResourceList) corev1.ResourceList {
@@ -67,8 +68,8 @@ func trimResources(resources corev1.ResourceList) corev1.ResourceList {
 	return trimmed
 }
 
-// TrimDefinition keeps of a CustomResourceDefinition that it is there, and whether it is being deleted:
-// most of its bytes are annotations.
+// TrimDefinition keeps the identity of a CustomResourceDefinition and whether it is being deleted. Most of the size of
+// its metadata is annotations.
 func TrimDefinition(object any) (any, error) {
 	definition, isMetadata := object.(*metav1.PartialObjectMetadata)
 	if !isMetadata {
@@ -80,8 +81,8 @@ func TrimDefinition(object any) (any, error) {
 	}}, nil
 }
 
-// Pod keeps of a Pod what the operator reads, before it enters the cache. There are several pods for each node, so that
-// their size matters: what many have in common is kept once, and what no verdict needs not at all.
+// Pod is the transform of a cache of pods. It keeps only what the operator reads, and shares what many pods have in
+// common, because there are several pods for each node.
 func (t *PodTrimmer) Pod(object any) (any, error) {
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod {
@@ -89,11 +90,15 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 	}
 	trimmed := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: pod.Name, Namespace: unique.Make(pod.Namespace).Value(), UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
-			Labels:          pick(t, pod.Labels, labels.Operand),
-			Annotations:     pick(t, pod.Annotations, labels.TemplateDigest),
-			OwnerReferences: trimOwners(t, pod),
+			Name:              pod.Name,
+			Namespace:         unique.Make(pod.Namespace).Value(),
+			UID:               pod.UID,
+			ResourceVersion:   pod.ResourceVersion,
+			CreationTimestamp: pod.CreationTimestamp,
+			DeletionTimestamp: pod.DeletionTimestamp,
+			Labels:            pick(t, pod.Labels, labels.Operand),
+			Annotations:       pick(t, pod.Annotations, labels.TemplateDigest),
+			OwnerReferences:   trimOwners(t, pod),
 		},
 		Status: corev1.PodStatus{
 			Phase:   corev1.PodPhase(unique.Make(string(pod.Status.Phase)).Value()),
@@ -101,14 +106,14 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 			Message: pod.Status.Message,
 		},
 	}
-	// The node that the DaemonSet controller wants, for a pod that has none yet.
-	trimmed.Spec.NodeName = unique.Make(targetNode(pod)).Value()
+	// For a pod that is not scheduled yet, the node that the DaemonSet controller has created it for.
+	trimmed.Spec.NodeName = unique.Make(podNode(pod)).Value()
 	if class := pod.Spec.RuntimeClassName; class != nil {
 		trimmed.Spec.RuntimeClassName = share(t, *class, func() *string { return new(*class) })
 	}
-	settled := readiness.Settled(pod)
+	stable := readiness.Stable(pod)
 	for i := range pod.Status.Conditions {
-		if condition := &pod.Status.Conditions[i]; matters(condition.Type, settled) {
+		if condition := &pod.Status.Conditions[i]; affectsVerdict(condition.Type, stable) {
 			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{
 				Type:   corev1.PodConditionType(unique.Make(string(condition.Type)).Value()),
 				Status: corev1.ConditionStatus(unique.Make(string(condition.Status)).Value()),
@@ -116,7 +121,7 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 			})
 		}
 	}
-	if settled {
+	if stable {
 		return trimmed, nil
 	}
 	trimmed.Status.InitContainerStatuses = trimStatuses(pod.Status.InitContainerStatuses)
@@ -129,14 +134,14 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 	return trimmed, nil
 }
 
-// matters reports whether a verdict on a pod is drawn from the condition: that it was scheduled, and when its sandbox was
-// made, is of no use any more once the pod has settled.
-func matters(condition corev1.PodConditionType, settled bool) bool {
+// affectsVerdict reports whether the verdict on a pod depends on the condition. That of a stable pod depends on Ready
+// only.
+func affectsVerdict(condition corev1.PodConditionType, stable bool) bool {
 	return condition == corev1.PodReady ||
-		!settled && (condition == corev1.PodScheduled || condition == corev1.PodReadyToStartContainers)
+		!stable && (condition == corev1.PodScheduled || condition == corev1.PodReadyToStartContainers)
 }
 
-// trimOwners keeps which DaemonSet has made the pod.
+// trimOwners keeps the controller of the pod.
 func trimOwners(t *PodTrimmer, pod *corev1.Pod) []metav1.OwnerReference {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {
@@ -144,15 +149,16 @@ func trimOwners(t *PodTrimmer, pod *corev1.Pod) []metav1.OwnerReference {
 	}
 	return share(t, controller.UID, func() []metav1.OwnerReference {
 		return []metav1.OwnerReference{{
-			APIVersion: controller.APIVersion, Kind: controller.Kind, Name: controller.Name, UID: controller.UID, Controller: new(true),
+			APIVersion: controller.APIVersion, Kind: controller.Kind, Name: controller.Name, UID: controller.UID,
+			Controller: new(true),
 		}}
 	})
 }
 
-// pick keeps one entry of a map, nil without it.
+// pick returns a shared map with this entry of a map, nil if it has no such entry.
 func pick(t *PodTrimmer, from map[string]string, key string) map[string]string {
-	value, there := from[key]
-	if !there {
+	value, exists := from[key]
+	if !exists {
 		return nil
 	}
 	return share(t, [2]string{key, value}, func() map[string]string { return map[string]string{key: value} })
@@ -172,8 +178,8 @@ func trimMeta(meta metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
 		trimmed.Labels[unique.Make(key).Value()] = unique.Make(value).Value()
 	}
 	for _, annotation := range annotations {
-		value, there := meta.Annotations[annotation]
-		if !there {
+		value, exists := meta.Annotations[annotation]
+		if !exists {
 			continue
 		}
 		if trimmed.Annotations == nil {
@@ -199,7 +205,7 @@ func trimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return trimmed
 }
 
-// trimState leaves out what changes with every restart and decides nothing.
+// trimState drops what no verdict depends on, such as container IDs.
 func trimState(state corev1.ContainerState) corev1.ContainerState {
 	trimmed := corev1.ContainerState{Waiting: state.Waiting}
 	if state.Running != nil {

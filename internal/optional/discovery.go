@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// answerWithin is how long Follow waits for the first answer, counted from the first call: later calls do not wait.
+	// answerWithin is how long EnsureWatch waits for the first answer, counted from the first call; later calls do not
+	// wait.
 	answerWithin = 2 * time.Second
-	// deadline of one discovery. A RESTMapper takes no context.
+	// deadline of one attempt. A RESTMapper accepts no context.
 	deadline = 5 * time.Second
 	// firstRetry and lastRetry bound the back-off of discovery while the kind is not served or discovery fails.
 	firstRetry, lastRetry = 100 * time.Millisecond, 10 * time.Second
@@ -25,11 +26,11 @@ const (
 
 var errNoAnswer = errors.New("the API server has not answered yet")
 
-// State is what is known of a kind.
+// State of the discovery of a kind.
 type State int
 
 const (
-	// Unknown: discovery has failed so far, or was not answered yet.
+	// Unknown: discovery has failed or has not completed yet.
 	Unknown State = iota
 	// Absent: the API server does not serve the kind.
 	Absent
@@ -37,24 +38,24 @@ const (
 	Served
 )
 
-// discovery looks for a kind while it is requested, until the API server serves it.
+// discovery retries the discovery of a kind while it is requested and not served.
 type discovery struct {
 	kind    schema.GroupVersionKind
 	mapper  meta.RESTMapper
 	clock   clock.Clock
 	changed notify.Signal
-	// wake has an element when a request has begun or ended.
+	// wake has an element when a request starts or ends.
 	wake chan struct{}
 
 	// mutex guards what follows.
 	mutex sync.Mutex
-	// request is the number of the present request, or of the last one.
+	// request is the number of the current or last request.
 	request   int
 	requested bool
-	// since is when the present request began, and answered is closed after its first attempt.
+	// since is when the current request started; answered is closed after its first attempt.
 	since    time.Time
 	answered chan struct{}
-	// late: a caller has not waited for the first attempt.
+	// late: a call has returned before the first attempt ended.
 	late  bool
 	state State
 }
@@ -65,7 +66,7 @@ func newDiscovery(
 	return &discovery{kind: kind, mapper: mapper, clock: clk, changed: changed, wake: make(chan struct{}, 1)}
 }
 
-// begin requests the kind, unless it is requested already.
+// begin starts a request, unless there is one.
 func (d *discovery) begin() {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
@@ -78,7 +79,7 @@ func (d *discovery) begin() {
 	d.wakeUp()
 }
 
-// end drops the request.
+// end ends the request.
 func (d *discovery) end() {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
@@ -95,18 +96,18 @@ func (d *discovery) wakeUp() {
 	}
 }
 
-// find requests the kind and returns its state. It waits a moment for the first attempt.
+// find starts a request if there is none, and returns the state. It waits up to answerWithin for the first attempt.
 func (d *discovery) find(ctx context.Context) State {
 	d.begin()
 	d.mutex.Lock()
 	answered, left := d.answered, d.since.Add(answerWithin).Sub(d.clock.Now())
 	d.mutex.Unlock()
 	if left > 0 {
-		patience, cancel := context.WithTimeout(ctx, left)
+		timeout, cancel := context.WithTimeout(ctx, left)
 		defer cancel()
 		select {
 		case <-answered:
-		case <-patience.Done():
+		case <-timeout.Done():
 		}
 	}
 	d.mutex.Lock()
@@ -132,23 +133,23 @@ func (d *discovery) run(ctx context.Context) {
 		case <-d.wake:
 		}
 		retry = nil
-		present, state := d.present()
-		if present == 0 || present == request && state == Served {
+		current, state := d.current()
+		if current == 0 || current == request && state == Served {
 			continue
 		}
-		if present != request {
-			request, wait = present, firstRetry
+		if current != request {
+			request, wait = current, firstRetry
 		}
 		if state = attempts.next(ctx); state != Served {
-			// Before the answer is published, as a test may move its clock from then on.
+			// Before publish, because a test may step its clock from then on.
 			retry, wait = d.clock.After(wait), min(2*wait, lastRetry)
 		}
 		d.publish(request, state)
 	}
 }
 
-// present returns the number of the present request, 0 for none, and the state that was published for it.
-func (d *discovery) present() (int, State) {
+// current returns the number of the current request, 0 for none, and its published state.
+func (d *discovery) current() (int, State) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	if !d.requested {
@@ -157,42 +158,42 @@ func (d *discovery) present() (int, State) {
 	return d.request, d.state
 }
 
-// publish answers a request, and notifies of what its first callers have not seen.
+// publish stores the state of a request. It notifies of changes that no waiting call returns.
 func (d *discovery) publish(request int, state State) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	if !d.requested || request != d.request {
 		return
 	}
-	isNews := d.state != state
+	stateChanged := d.state != state
 	d.state = state
 	select {
 	case <-d.answered:
 	default:
-		isNews = isNews && d.late
+		stateChanged = stateChanged && d.late
 		close(d.answered)
 	}
-	if isNews {
+	if stateChanged {
 		d.changed.Notify()
 	}
 }
 
-// attempts are those of a discovery, one at a time.
+// attempts makes the attempts of a discovery, one at a time.
 type attempts struct {
 	*discovery
-	// pending has the answer to a call that has outlasted its deadline; nil for none.
+	// pending receives the result of a call that has exceeded its deadline; nil for none.
 	pending chan error
-	// failed: the last attempt did, which is logged once.
+	// failed: the last attempt failed. Only the first of several failures is logged.
 	failed bool
 }
 
-// next makes an attempt.
+// next makes one attempt.
 func (a *attempts) next(ctx context.Context) State {
 	err := a.answer(ctx)
 	isAbsent := meta.IsNoMatchError(err)
 	failed := err != nil && !isAbsent && ctx.Err() == nil
 	if failed && !a.failed {
-		log.FromContext(ctx).Error(err, "Discovery of an optional kind fails and is retried", "kind", a.kind.Kind)
+		log.FromContext(ctx).Error(err, "Failed to discover an optional kind; retrying", "kind", a.kind.Kind)
 	}
 	a.failed = failed
 	switch {
@@ -204,8 +205,8 @@ func (a *attempts) next(ctx context.Context) State {
 	return Served
 }
 
-// answer is that of the API server. A call that has no answer by its deadline goes on, and the next attempt waits for
-// the same call: calls that hang do not pile up.
+// answer returns the result of a discovery call. A call that exceeds the deadline is not repeated: the next attempt
+// waits for it, so that hanging calls do not accumulate.
 func (a *attempts) answer(ctx context.Context) error {
 	if a.pending == nil {
 		a.pending = make(chan error, 1)

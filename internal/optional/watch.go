@@ -1,4 +1,7 @@
-// Package optional watches kinds that the cluster may not serve: those of other projects and products.
+// Package optional owns watches of kinds that the cluster may not serve, such as those of other projects: it discovers
+// whether a kind is served, and watches it while the caller needs it.
+//
+// It does not read the objects. A failed discovery is logged and retried, and delays a pass by at most two seconds.
 package optional
 
 import (
@@ -18,23 +21,23 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/notify"
 )
 
-// Options are what a Watch is made of.
+// Options of a Watch.
 type Options struct {
-	// Object is an object of the kind, with its GroupVersionKind.
+	// Object of the kind, with its GroupVersionKind.
 	Object client.Object
-	// Cache has the objects once the kind is watched. Mapper finds out whether the kind is served.
+	// Cache has the objects once the kind is watched. Mapper discovers the kind.
 	Cache  cache.Cache
 	Mapper meta.RESTMapper
 	Clock  clock.Clock
-	// Differs reports whether an update is notified of. By default each one is.
+	// Differs reports whether an update is a change. By default every update is.
 	Differs func(before, after any) bool
-	// Changed is notified when Follow may have another answer, when an object has changed, and once the cache has synced.
+	// Changed is notified when the result of EnsureWatch may have changed, when an object has changed, and once the
+	// cache has synced.
 	Changed notify.Signal
 }
 
-// Watch is a watch of an optional kind. A client calls Follow as long as it needs the kind, and Forget when it no
-// longer does. A manager runs Start, which does the discovery: a failure of it is logged and retried, and holds up
-// nothing else.
+// Watch is a watch of an optional kind. A caller calls EnsureWatch while it needs the kind, and StopWatch afterwards. A
+// manager must run Start, which makes the discovery.
 type Watch struct {
 	Options
 	discovery *discovery
@@ -50,7 +53,7 @@ type Watch struct {
 
 var _ manager.LeaderElectionRunnable = (*Watch)(nil)
 
-// New returns a Watch that watches nothing yet.
+// New returns a Watch that is not started.
 func New(options Options) *Watch {
 	kind := options.Object.GetObjectKind().GroupVersionKind()
 	return &Watch{Options: options, discovery: newDiscovery(kind, options.Mapper, options.Clock, options.Changed)}
@@ -62,15 +65,15 @@ func (w *Watch) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: only a leader follows a kind.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: only a leader watches the kind.
 func (w *Watch) NeedLeaderElection() bool { return true }
 
-// Look starts the discovery that Follow waits for, and returns immediately.
-func (w *Watch) Look() { w.discovery.begin() }
+// StartDiscovery starts the discovery that EnsureWatch waits for, and returns immediately.
+func (w *Watch) StartDiscovery() { w.discovery.begin() }
 
-// Follow watches the kind if the API server serves it, and returns its state. It waits at most 2 s for the first answer
-// of discovery. Once the kind is watched, it stays Served until Forget.
-func (w *Watch) Follow(ctx context.Context) (State, error) {
+// EnsureWatch starts the watch if the API server serves the kind, and returns the state. It waits at most 2 s for the
+// first answer of discovery. Once the kind is watched, the state stays Served until StopWatch.
+func (w *Watch) EnsureWatch(ctx context.Context) (State, error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.informer != nil {
@@ -86,11 +89,11 @@ func (w *Watch) Follow(ctx context.Context) (State, error) {
 	if _, err := informer.AddEventHandler(w.handler()); err != nil {
 		return Unknown, err
 	}
-	log.FromContext(ctx).Info("The cluster has an optional kind", "kind", w.discovery.kind.Kind)
+	log.FromContext(ctx).Info("Watching an optional kind", "kind", w.discovery.kind.Kind)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.informer, w.since, w.stop = informer, w.Clock.Now(), stop
 	go func() {
-		// That there is no object is no event of one.
+		// Notify of the sync too, because a kind without objects has no events.
 		if toolscache.WaitForCacheSync(running.Done(), informer.HasSynced) {
 			w.Changed.Notify()
 		}
@@ -110,15 +113,15 @@ func (w *Watch) handler() toolscache.ResourceEventHandler {
 	}
 }
 
-// Forget ends the watch and the discovery.
-func (w *Watch) Forget(ctx context.Context) error {
+// StopWatch stops the watch and the discovery. It does nothing if there is none.
+func (w *Watch) StopWatch(ctx context.Context) error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.informer != nil {
 		if err := w.Cache.RemoveInformer(ctx, w.Object); err != nil {
 			return err
 		}
-		log.FromContext(ctx).Info("An optional kind is no longer watched", "kind", w.discovery.kind.Kind)
+		log.FromContext(ctx).Info("Stopped watching an optional kind", "kind", w.discovery.kind.Kind)
 		w.stop()
 		w.informer, w.stop = nil, nil
 	}
@@ -133,8 +136,8 @@ func (w *Watch) Watching() bool {
 	return w.informer != nil
 }
 
-// Synced reports whether the cache has all objects of a kind that is watched. It waits for that until 2 s after the
-// watch was started.
+// Synced reports whether the kind is watched and its cache has synced. It waits for the sync until 2 s after the start
+// of the watch.
 func (w *Watch) Synced(ctx context.Context) bool {
 	const step = 20 * time.Millisecond
 	w.mutex.Lock()

@@ -31,54 +31,54 @@ var (
 	monitor = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
 )
 
-// mapper answers as a test says.
+// mapper is a RESTMapper whose answer a test sets.
 type mapper struct {
 	meta.RESTMapper
 	mutex sync.Mutex
 	err   error
 	calls int
-	// silent holds back every answer until it is closed.
-	silent chan struct{}
+	// blocked delays every answer until it is closed.
+	blocked chan struct{}
 }
 
 func (m *mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	m.mutex.Lock()
 	m.calls++
-	silent := m.silent
+	blocked := m.blocked
 	m.mutex.Unlock()
-	if silent != nil {
-		<-silent
+	if blocked != nil {
+		<-blocked
 	}
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	return &meta.RESTMapping{GroupVersionKind: kind.WithVersion(versions[0])}, m.err
 }
 
-func (m *mapper) answers(err error) {
+func (m *mapper) setError(err error) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	m.err = err
 }
 
-// made is how many calls there were.
-func (m *mapper) made() int {
+// callCount returns the number of calls.
+func (m *mapper) callCount() int {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	return m.calls
 }
 
-func (m *mapper) hang() {
+func (m *mapper) block() {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	m.silent = make(chan struct{})
+	m.blocked = make(chan struct{})
 }
 
-func (m *mapper) goOn() {
+func (m *mapper) unblock() {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if m.silent != nil {
-		close(m.silent)
-		m.silent = nil
+	if m.blocked != nil {
+		close(m.blocked)
+		m.blocked = nil
 	}
 }
 
@@ -86,11 +86,11 @@ func absent() error {
 	return &meta.NoKindMatchError{GroupKind: monitor.GroupKind(), SearchedVersions: []string{"v1"}}
 }
 
-// informers counts the watches that have begun and ended.
+// informers counts the watches that were started and stopped.
 type informers struct {
 	informertest.FakeInformers
-	begun, ended int
-	informer     syncedInformer
+	started, stopped int
+	informer         syncedInformer
 }
 
 type syncedInformer struct{ *controllertest.FakeInformer }
@@ -98,17 +98,17 @@ type syncedInformer struct{ *controllertest.FakeInformer }
 func (syncedInformer) HasSynced() bool { return true }
 
 func (i *informers) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	i.begun++
+	i.started++
 	return i.informer, nil
 }
 
 func (i *informers) RemoveInformer(context.Context, client.Object) error {
-	i.ended++
+	i.stopped++
 	return nil
 }
 
-// bed is a Watch that runs in a bubble of synctest.
-type bed struct {
+// env is a Watch that runs in a bubble of synctest.
+type env struct {
 	*WithT
 	*optional.Watch
 	mapper    *mapper
@@ -118,7 +118,7 @@ type bed struct {
 	ctx       context.Context //nolint:containedctx // that of one test
 }
 
-func inBubble(t *testing.T, test func(b bed)) {
+func inBubble(t *testing.T, test func(e env)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var (
@@ -135,149 +135,149 @@ func inBubble(t *testing.T, test func(b bed)) {
 			defer mutex.Unlock()
 			return slices.Clone(logged)
 		}
-		b := bed{
+		e := env{
 			WithT: NewWithT(t), mapper: &mapper{err: absent()}, signal: notify.New(), logged: lines,
 			informers: &informers{informer: syncedInformer{&controllertest.FakeInformer{}}},
 			ctx:       log.IntoContext(t.Context(), logger),
 		}
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(monitor)
-		b.Watch = optional.New(optional.Options{
-			Object: object, Cache: b.informers, Mapper: b.mapper, Clock: clock.RealClock{}, Changed: b.signal,
+		e.Watch = optional.New(optional.Options{
+			Object: object, Cache: e.informers, Mapper: e.mapper, Clock: clock.RealClock{}, Changed: e.signal,
 			Differs: func(before, after any) bool { return before != after },
 		})
-		running, stop := context.WithCancel(b.ctx)
+		running, stop := context.WithCancel(e.ctx)
 		ended := make(chan error, 1)
-		go func() { ended <- b.Start(running) }()
-		test(b)
-		b.mapper.goOn()
+		go func() { ended <- e.Start(running) }()
+		test(e)
+		e.mapper.unblock()
 		stop()
-		b.Expect(<-ended).To(Succeed())
+		e.Expect(<-ended).To(Succeed())
 	})
 }
 
-func (b bed) follow() optional.State {
-	state, err := b.Follow(b.ctx)
-	b.Expect(err).NotTo(HaveOccurred())
+func (e env) ensureWatch() optional.State {
+	state, err := e.EnsureWatch(e.ctx)
+	e.Expect(err).NotTo(HaveOccurred())
 	return state
 }
 
 func TestAKindIsWatchedWhileItIsNeeded(t *testing.T) {
-	inBubble(t, func(b bed) {
+	inBubble(t, func(e env) {
 		time.Sleep(time.Minute)
-		b.Expect(b.mapper.made()).To(BeZero(), "nothing is discovered before Follow")
-		b.Expect(b.follow()).To(Equal(optional.Absent))
-		b.mapper.answers(nil)
-		b.Expect(b.follow()).To(Equal(optional.Absent))
-		b.Expect(b.signal.Events()).NotTo(Receive())
+		e.Expect(e.mapper.callCount()).To(BeZero(), "nothing is discovered before EnsureWatch")
+		e.Expect(e.ensureWatch()).To(Equal(optional.Absent))
+		e.mapper.setError(nil)
+		e.Expect(e.ensureWatch()).To(Equal(optional.Absent))
+		e.Expect(e.signal.Events()).NotTo(Receive())
 		time.Sleep(10 * time.Second)
-		b.Expect(b.signal.Events()).To(Receive(), "the kind is served now")
-		b.Expect(b.informers.begun).To(BeZero())
-		b.Expect(b.follow()).To(Equal(optional.Served))
-		b.Expect(b.Watching()).To(BeTrue())
-		b.Expect(b.Synced(b.ctx)).To(BeTrue())
+		e.Expect(e.signal.Events()).To(Receive(), "the kind is served now")
+		e.Expect(e.informers.started).To(BeZero())
+		e.Expect(e.ensureWatch()).To(Equal(optional.Served))
+		e.Expect(e.Watching()).To(BeTrue())
+		e.Expect(e.Synced(e.ctx)).To(BeTrue())
 		time.Sleep(time.Second)
-		b.Expect(b.signal.Events()).To(Receive(), "the cache has synced")
+		e.Expect(e.signal.Events()).To(Receive(), "the cache has synced")
 
-		b.mapper.answers(errDown)
+		e.mapper.setError(errDown)
 		time.Sleep(time.Minute)
-		b.Expect(b.follow()).To(Equal(optional.Served), "it is not discovered again")
-		b.Expect(b.signal.Events()).NotTo(Receive())
-		b.Expect(b.informers.begun).To(Equal(1))
+		e.Expect(e.ensureWatch()).To(Equal(optional.Served), "it is not discovered again")
+		e.Expect(e.signal.Events()).NotTo(Receive())
+		e.Expect(e.informers.started).To(Equal(1))
 
-		b.Expect(b.Forget(b.ctx)).To(Succeed())
-		b.Expect(b.Forget(b.ctx)).To(Succeed(), "a second time changes nothing")
-		b.Expect(b.Watching()).To(BeFalse())
-		b.Expect(b.Synced(b.ctx)).To(BeFalse())
-		b.Expect(b.informers.ended).To(Equal(1))
-		b.mapper.answers(nil)
-		b.Expect(b.follow()).To(Equal(optional.Served), "the next request is answered immediately")
+		e.Expect(e.StopWatch(e.ctx)).To(Succeed())
+		e.Expect(e.StopWatch(e.ctx)).To(Succeed(), "a second time changes nothing")
+		e.Expect(e.Watching()).To(BeFalse())
+		e.Expect(e.Synced(e.ctx)).To(BeFalse())
+		e.Expect(e.informers.stopped).To(Equal(1))
+		e.mapper.setError(nil)
+		e.Expect(e.ensureWatch()).To(Equal(optional.Served), "the next request is answered immediately")
 	})
 }
 
 func TestDiscoveryBacksOff(t *testing.T) {
-	inBubble(t, func(b bed) {
-		b.Expect(b.follow()).To(Equal(optional.Absent))
+	inBubble(t, func(e env) {
+		e.Expect(e.ensureWatch()).To(Equal(optional.Absent))
 		time.Sleep(time.Second)
-		b.Expect(b.mapper.made()).To(Equal(4), "after 0, 0.1, 0.3 and 0.7 s")
+		e.Expect(e.mapper.callCount()).To(Equal(4), "after 0, 0.1, 0.3 and 0.7 s")
 		time.Sleep(10 * time.Minute)
-		b.Expect(b.mapper.made()).To(BeNumerically("~", 67, 3), "every 10 s at last")
-		before := b.mapper.made()
-		b.Expect(b.Forget(b.ctx)).To(Succeed())
+		e.Expect(e.mapper.callCount()).To(BeNumerically("~", 67, 3), "every 10 s at last")
+		before := e.mapper.callCount()
+		e.Expect(e.StopWatch(e.ctx)).To(Succeed())
 		time.Sleep(time.Hour)
-		b.Expect(b.mapper.made()).To(Equal(before))
+		e.Expect(e.mapper.callCount()).To(Equal(before))
 	})
 }
 
-// A failure is logged once, and a pass is due when it is over.
+// A failure is logged once, and the signal is notified when it is over.
 func TestDiscoveryThatFails(t *testing.T) {
-	inBubble(t, func(b bed) {
-		b.mapper.answers(errDown)
-		b.Expect(b.follow()).To(Equal(optional.Unknown))
+	inBubble(t, func(e env) {
+		e.mapper.setError(errDown)
+		e.Expect(e.ensureWatch()).To(Equal(optional.Unknown))
 		time.Sleep(time.Minute)
-		b.Expect(b.follow()).To(Equal(optional.Unknown))
-		b.Expect(b.logged()).To(ConsistOf(And(ContainSubstring(errDown.Error()), ContainSubstring("ServiceMonitor"))))
-		b.Expect(b.signal.Events()).NotTo(Receive())
-		b.mapper.answers(absent())
+		e.Expect(e.ensureWatch()).To(Equal(optional.Unknown))
+		e.Expect(e.logged()).To(ConsistOf(And(ContainSubstring(errDown.Error()), ContainSubstring("ServiceMonitor"))))
+		e.Expect(e.signal.Events()).NotTo(Receive())
+		e.mapper.setError(absent())
 		time.Sleep(10 * time.Second)
-		b.Expect(b.signal.Events()).To(Receive(), "it is known now that there is no such kind")
-		b.Expect(b.follow()).To(Equal(optional.Absent))
-		b.mapper.answers(errDown)
+		e.Expect(e.signal.Events()).To(Receive(), "the kind is not served")
+		e.Expect(e.ensureWatch()).To(Equal(optional.Absent))
+		e.mapper.setError(errDown)
 		time.Sleep(10 * time.Second)
-		b.Expect(b.logged()).To(HaveLen(2), "it has failed anew")
+		e.Expect(e.logged()).To(HaveLen(2), "a failure after a success is logged")
 	})
 }
 
-// An API server that does not answer holds up the first calls for a moment, and gets no second request.
+// An API server that does not answer delays the first calls for 2 s, and gets no second request.
 func TestDiscoveryThatHangs(t *testing.T) {
-	inBubble(t, func(b bed) {
-		b.mapper.hang()
-		b.mapper.answers(nil)
+	inBubble(t, func(e env) {
+		e.mapper.block()
+		e.mapper.setError(nil)
 		begin := time.Now()
-		b.Look()
-		b.Expect(time.Since(begin)).To(BeZero())
-		b.Expect(b.follow()).To(Equal(optional.Unknown))
-		b.Expect(time.Since(begin)).To(Equal(2 * time.Second))
-		b.Expect(b.follow()).To(Equal(optional.Unknown))
-		b.Expect(time.Since(begin)).To(Equal(2*time.Second), "only the first calls wait")
+		e.StartDiscovery()
+		e.Expect(time.Since(begin)).To(BeZero())
+		e.Expect(e.ensureWatch()).To(Equal(optional.Unknown))
+		e.Expect(time.Since(begin)).To(Equal(2 * time.Second))
+		e.Expect(e.ensureWatch()).To(Equal(optional.Unknown))
+		e.Expect(time.Since(begin)).To(Equal(2*time.Second), "only the first calls wait")
 		time.Sleep(time.Hour)
-		b.Expect(b.mapper.made()).To(Equal(1))
-		b.Expect(b.logged()).To(ConsistOf(ContainSubstring("has not answered yet")))
-		b.mapper.goOn()
+		e.Expect(e.mapper.callCount()).To(Equal(1))
+		e.Expect(e.logged()).To(ConsistOf(ContainSubstring("has not answered yet")))
+		e.mapper.unblock()
 		time.Sleep(10 * time.Second)
-		b.Expect(b.signal.Events()).To(Receive())
-		b.Expect(b.follow()).To(Equal(optional.Served))
+		e.Expect(e.signal.Events()).To(Receive())
+		e.Expect(e.ensureWatch()).To(Equal(optional.Served))
 	})
 }
 
-func TestAnAnswerThatComesLateIsNotified(t *testing.T) {
-	inBubble(t, func(b bed) {
-		b.mapper.hang()
-		b.mapper.answers(nil)
-		b.Expect(b.follow()).To(Equal(optional.Unknown))
-		b.mapper.goOn()
+func TestALateAnswerIsNotified(t *testing.T) {
+	inBubble(t, func(e env) {
+		e.mapper.block()
+		e.mapper.setError(nil)
+		e.Expect(e.ensureWatch()).To(Equal(optional.Unknown))
+		e.mapper.unblock()
 		time.Sleep(time.Second)
-		b.Expect(b.signal.Events()).To(Receive())
-		b.Expect(b.mapper.made()).To(Equal(1))
+		e.Expect(e.signal.Events()).To(Receive())
+		e.Expect(e.mapper.callCount()).To(Equal(1))
 	})
 }
 
 func TestChangesOfObjectsAreNotified(t *testing.T) {
-	inBubble(t, func(b bed) {
-		b.mapper.answers(nil)
-		b.Expect(b.follow()).To(Equal(optional.Served))
+	inBubble(t, func(e env) {
+		e.mapper.setError(nil)
+		e.Expect(e.ensureWatch()).To(Equal(optional.Served))
 		time.Sleep(time.Second)
-		b.Expect(b.signal.Events()).To(Receive(), "the cache has synced")
+		e.Expect(e.signal.Events()).To(Receive(), "the cache has synced")
 		one, other := &corev1.Pod{}, &corev1.Pod{}
 		for name, change := range map[string]func(){
-			"an object is added":   func() { b.informers.informer.Add(one) },
-			"an object is changed": func() { b.informers.informer.Update(one, other) },
-			"an object is deleted": func() { b.informers.informer.Delete(one) },
+			"an object is added":   func() { e.informers.informer.Add(one) },
+			"an object is changed": func() { e.informers.informer.Update(one, other) },
+			"an object is deleted": func() { e.informers.informer.Delete(one) },
 		} {
 			change()
-			b.Expect(b.signal.Events()).To(Receive(), name)
+			e.Expect(e.signal.Events()).To(Receive(), name)
 		}
-		b.informers.informer.Update(one, one)
-		b.Expect(b.signal.Events()).NotTo(Receive(), "an update that changes nothing")
+		e.informers.informer.Update(one, one)
+		e.Expect(e.signal.Events()).NotTo(Receive(), "an update that changes nothing")
 	})
 }

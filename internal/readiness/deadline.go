@@ -7,12 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// overdue begins the message of what has passed its deadline.
-const overdue = "for more than "
+// overduePrefix starts the message of a verdict whose deadline has passed.
+const overduePrefix = "not ready after "
 
-// Within judges what is on its way since this time and has a deadline, of which 0 is none: once that has
-// passed, it has failed, with the same reason. Nothing follows from a time that is not known.
-func Within(deadline time.Duration, verdict Verdict, since, now time.Time) Verdict {
+// ApplyDeadline turns a verdict that has been progressing since the given time for longer than the deadline into a
+// failure with the same reason. Before that it sets Until to the end of the deadline. A deadline of 0 and an unknown
+// (zero) time change nothing.
+func ApplyDeadline(deadline time.Duration, verdict Verdict, since, now time.Time) Verdict {
 	if verdict.State != Progressing || deadline == 0 || since.IsZero() {
 		return verdict
 	}
@@ -24,12 +25,12 @@ func Within(deadline time.Duration, verdict Verdict, since, now time.Time) Verdi
 		return verdict
 	}
 	verdict.State, verdict.Overdue = Failed, true
-	verdict.Message = overdue + short(deadline) + ": " + verdict.Message
+	verdict.Message = overduePrefix + shortDuration(deadline) + ": " + verdict.Message
 	return verdict
 }
 
-// short is 30m for 30m0s.
-func short(d time.Duration) string {
+// shortDuration formats a duration without trailing zero units: 30m, not 30m0s.
+func shortDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
@@ -40,7 +41,7 @@ func short(d time.Duration) string {
 	return text
 }
 
-// ReadySince is since when a pod has been ready, zero where it is not or nobody says.
+// ReadySince returns since when the pod has been ready; zero if it is not ready or the time is unknown.
 func ReadySince(pod *corev1.Pod) time.Time {
 	if condition := podCondition(pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionTrue {
 		return condition.LastTransitionTime.Time
@@ -48,7 +49,7 @@ func ReadySince(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// UnreadySince is since when a pod has not been ready: since it was made, if it never was.
+// UnreadySince returns since when the pod has not been ready: since its creation if it never was.
 func UnreadySince(pod *corev1.Pod) time.Time {
 	condition := podCondition(pod, corev1.PodReady)
 	if condition != nil && condition.Status != corev1.ConditionTrue && !condition.LastTransitionTime.IsZero() {

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-func TestWithin(t *testing.T) {
+func TestApplyDeadline(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	starting := readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "the pod is starting"}
 	until := func(v readiness.Verdict, after time.Duration) readiness.Verdict {
@@ -28,36 +28,77 @@ func TestWithin(t *testing.T) {
 		after    time.Duration
 		want     readiness.Verdict
 	}{
-		"in time":                 {deadline: time.Minute, verdict: starting, since: begin, after: 59 * time.Second, want: until(starting, time.Minute)},
-		"at its end":              {deadline: time.Minute, verdict: starting, since: begin, after: time.Minute, want: late("for more than 1m: the pod is starting")},
-		"long after":              {deadline: time.Hour, verdict: starting, since: begin, after: 9 * time.Hour, want: late("for more than 1h: the pod is starting")},
-		"a time of several":       {deadline: 90 * time.Minute, verdict: starting, since: begin, after: 9 * time.Hour, want: late("for more than 1h30m: the pod is starting")},
-		"a time of seconds":       {deadline: 30 * time.Second, verdict: starting, since: begin, after: time.Hour, want: late("for more than 30s: the pod is starting")},
-		"no deadline":             {verdict: starting, since: begin, after: 9 * time.Hour, want: starting},
-		"nobody knows since when": {deadline: time.Minute, verdict: starting, after: 9 * time.Hour, want: starting},
-		"another look is sooner":  {deadline: time.Hour, verdict: until(starting, time.Minute), since: begin, want: until(starting, time.Minute)},
-		"ready":                   {deadline: time.Minute, since: begin, after: time.Hour},
+		"before the deadline": {
+			deadline: time.Minute,
+			verdict:  starting,
+			since:    begin,
+			after:    59 * time.Second,
+			want:     until(starting, time.Minute),
+		},
+		"at the deadline": {
+			deadline: time.Minute,
+			verdict:  starting,
+			since:    begin,
+			after:    time.Minute,
+			want:     late("not ready after 1m: the pod is starting"),
+		},
+		"long after the deadline": {
+			deadline: time.Hour,
+			verdict:  starting,
+			since:    begin,
+			after:    9 * time.Hour,
+			want:     late("not ready after 1h: the pod is starting"),
+		},
+		"hours and minutes": {
+			deadline: 90 * time.Minute,
+			verdict:  starting,
+			since:    begin,
+			after:    9 * time.Hour,
+			want:     late("not ready after 1h30m: the pod is starting"),
+		},
+		"seconds": {
+			deadline: 30 * time.Second,
+			verdict:  starting,
+			since:    begin,
+			after:    time.Hour,
+			want:     late("not ready after 30s: the pod is starting"),
+		},
+		"no deadline":   {verdict: starting, since: begin, after: 9 * time.Hour, want: starting},
+		"unknown start": {deadline: time.Minute, verdict: starting, after: 9 * time.Hour, want: starting},
+		"an earlier Until": {
+			deadline: time.Hour,
+			verdict:  until(starting, time.Minute),
+			since:    begin,
+			want:     until(starting, time.Minute),
+		},
+		"ready": {deadline: time.Minute, since: begin, after: time.Hour},
 		"failed for another reason": {
-			deadline: time.Minute, verdict: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff"}, since: begin, after: time.Hour,
-			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff"},
+			deadline: time.Minute,
+			verdict:  readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff"},
+			since:    begin,
+			after:    time.Hour,
+			want:     readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := readiness.Within(test.deadline, test.verdict, test.since, begin.Add(test.after))
+			got := readiness.ApplyDeadline(test.deadline, test.verdict, test.since, begin.Add(test.after))
 			g.Expect(got).To(Equal(test.want))
-			g.Expect(got.Overdue).To(Equal(test.verdict.State == readiness.Progressing && got.State == readiness.Failed))
+			g.Expect(got.Overdue).
+				To(Equal(test.verdict.State == readiness.Progressing && got.State == readiness.Failed))
 		})
 	}
 }
 
 func TestSince(t *testing.T) {
-	made, changed := metav1.Unix(1_000, 0), metav1.Unix(2_000, 0)
+	created, changed := metav1.Unix(1_000, 0), metav1.Unix(2_000, 0)
 	pod := func(status corev1.ConditionStatus) *corev1.Pod {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: made}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: created}}
 		if status != "" {
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: changed}}
+			pod.Status.Conditions = []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: status, LastTransitionTime: changed},
+			}
 		}
 		return pod
 	}
@@ -65,9 +106,9 @@ func TestSince(t *testing.T) {
 		pod            *corev1.Pod
 		ready, unready time.Time
 	}{
-		"ready":     {pod: pod(corev1.ConditionTrue), ready: changed.Time, unready: made.Time},
+		"ready":     {pod: pod(corev1.ConditionTrue), ready: changed.Time, unready: created.Time},
 		"not ready": {pod: pod(corev1.ConditionFalse), unready: changed.Time},
-		"made":      {pod: pod(""), unready: made.Time},
+		"new":       {pod: pod(""), unready: created.Time},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

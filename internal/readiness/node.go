@@ -7,38 +7,38 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Rung is one step of a node's ladder with the verdict on it.
-type Rung struct {
+// StageVerdict is the verdict on one stage of a node, and the operand that the stage depends on.
+type StageVerdict struct {
 	Stage   v1.Stage
 	Operand string
 	Verdict Verdict
 }
 
-// NodeVerdict tells how far up the ladder a node is.
+// NodeVerdict is the verdict on a node as a whole.
 type NodeVerdict struct {
 	Verdict
-	// Stage is the first one not reached, or the last one of a ready node.
+	// Stage is the first stage that the node has not reached, or the last stage of a ready node.
 	Stage v1.Stage
-	// Operand that holds the node up; empty when it is none's fault.
+	// Operand that the verdict is about; empty if it is about none.
 	Operand string
 }
 
-// Node climbs the ladder from the bottom and stops at the first rung that does not hold.
-func Node(rungs []Rung) NodeVerdict {
+// Node returns the verdict of the first stage that is not ready. For a ready node it returns the first outdated one.
+func Node(stages []StageVerdict) NodeVerdict {
 	verdict := NodeVerdict{Stage: v1.StageValidated}
-	for _, rung := range rungs {
-		if rung.Verdict.State != Ready {
-			return NodeVerdict{Verdict: rung.Verdict, Stage: rung.Stage, Operand: rung.Operand}
+	for _, stage := range stages {
+		if stage.Verdict.State != Ready {
+			return NodeVerdict{Verdict: stage.Verdict, Stage: stage.Stage, Operand: stage.Operand}
 		}
-		if rung.Verdict.Outdated && !verdict.Outdated {
-			verdict.Verdict, verdict.Operand = rung.Verdict, rung.Operand
+		if stage.Verdict.Outdated && !verdict.Outdated {
+			verdict.Verdict, verdict.Operand = stage.Verdict, stage.Operand
 		}
 	}
 	return verdict
 }
 
-// Kubelet tells whether the node's kubelet answers. Without it, what the API shows of the node's
-// pods is what was true long ago.
+// Kubelet reports whether the node is Ready. While the kubelet does not report, the statuses of the node's pods are
+// stale.
 func Kubelet(node *corev1.Node) Verdict {
 	for i := range node.Status.Conditions {
 		condition := &node.Status.Conditions[i]
@@ -49,7 +49,7 @@ func Kubelet(node *corev1.Node) Verdict {
 		case corev1.ConditionTrue:
 			return Verdict{}
 		case corev1.ConditionUnknown:
-			return failed(v1.ReasonNodeUnreachable, "the kubelet does not answer")
+			return failed(v1.ReasonNodeUnreachable, "the kubelet stopped posting node status")
 		case corev1.ConditionFalse:
 			return progressing(v1.ReasonNodeNotReady, "the node is not ready: "+condition.Reason)
 		}
@@ -57,17 +57,17 @@ func Kubelet(node *corev1.Node) Verdict {
 	return progressing(v1.ReasonNodeNotReady, "the kubelet has not reported yet")
 }
 
-// Allocatable tells whether the kubelet advertises a GPU, whole or MIG, that can be given to a pod.
+// Allocatable reports whether the node has an allocatable GPU, whole or MIG.
 func Allocatable(node *corev1.Node) Verdict {
 	if hasGPU(node.Status.Allocatable) {
 		return Verdict{}
 	}
 	if hasGPU(node.Status.Capacity) {
-		// So it is also while the device plugin starts anew.
+		// Also while the device plugin restarts.
 		return progressing(v1.ReasonNotAllocatable,
-			"the kubelet holds all of the GPUs for unhealthy")
+			"the device plugin reports all GPUs as unhealthy")
 	}
-	return progressing(v1.ReasonNotAllocatable, "the kubelet advertises no GPU that can be allocated")
+	return progressing(v1.ReasonNotAllocatable, "the node has no allocatable GPU")
 }
 
 func hasGPU(resources corev1.ResourceList) bool {

@@ -14,11 +14,17 @@ import (
 )
 
 func TestDaemonSet(t *testing.T) {
-	set := func(generation, observed int64, desired, updated int32, strategy appsv1.DaemonSetUpdateStrategyType) *appsv1.DaemonSet {
+	set := func(
+		generation, observed int64, desired, updated int32, strategy appsv1.DaemonSetUpdateStrategyType,
+	) *appsv1.DaemonSet {
 		return &appsv1.DaemonSet{
 			ObjectMeta: metav1.ObjectMeta{Generation: generation},
 			Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: strategy}},
-			Status:     appsv1.DaemonSetStatus{ObservedGeneration: observed, DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated},
+			Status: appsv1.DaemonSetStatus{
+				ObservedGeneration:     observed,
+				DesiredNumberScheduled: desired,
+				UpdatedNumberScheduled: updated,
+			},
 		}
 	}
 	const rolls, onDelete = appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType
@@ -27,12 +33,16 @@ func TestDaemonSet(t *testing.T) {
 		expected int
 		want     readiness.Verdict
 	}{
-		"scheduled on all nodes":       {set: set(2, 2, 3, 3, rolls), expected: 3},
-		"scheduled on more than meant": {set: set(2, 2, 4, 4, rolls), expected: 3},
-		"none expected, none there":    {set: set(1, 1, 0, 0, rolls)},
-		"not taken up yet": {
+		"scheduled on all nodes":          {set: set(2, 2, 3, 3, rolls), expected: 3},
+		"scheduled on more than expected": {set: set(2, 2, 4, 4, rolls), expected: 3},
+		"none expected, none scheduled":   {set: set(1, 1, 0, 0, rolls)},
+		"not observed yet": {
 			set: set(2, 1, 3, 3, rolls), expected: 3,
-			want: readiness.Verdict{State: readiness.Progressing, Reason: "RollingOut", Message: "the DaemonSet controller has not taken up the change yet"},
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "RollingOut",
+				Message: "the DaemonSet controller has not observed the change yet",
+			},
 		},
 		"0 of 0 is no success where 3 are expected": {
 			set: set(1, 1, 0, 0, rolls), expected: 3,
@@ -50,62 +60,76 @@ func TestDaemonSet(t *testing.T) {
 		},
 		"rolling": {
 			set: set(2, 2, 3, 1, rolls), expected: 3,
-			want: readiness.Verdict{State: readiness.Progressing, Reason: "RollingOut", Message: "updated on 1 of 3 nodes"},
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "RollingOut",
+				Message: "updated on 1 of 3 nodes",
+			},
 		},
-		"what is updated on deletion does not roll": {set: set(2, 2, 3, 1, onDelete), expected: 3},
+		"OnDelete does not roll": {set: set(2, 2, 3, 1, onDelete), expected: 3},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, judged(test.set, test.expected)); diff != "" {
+			if diff := cmp.Diff(test.want, verdictOn(test.set, test.expected)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
 }
 
-// judged is the verdict on an operand with one DaemonSet, as status puts it together.
-func judged(set *appsv1.DaemonSet, expected int) readiness.Verdict {
+// verdictOn returns the verdict on an operand with one DaemonSet, as package status computes it.
+func verdictOn(set *appsv1.DaemonSet, expected int) readiness.Verdict {
 	if verdict := readiness.DaemonSet(set); verdict.State != readiness.Ready {
 		return verdict
 	}
 	return readiness.Scheduled(int(set.Status.DesiredNumberScheduled), expected)
 }
 
-func TestNodeStopsAtTheFirstRungThatDoesNotHold(t *testing.T) {
+func TestNodeReturnsTheFirstStageThatIsNotReady(t *testing.T) {
 	failing := readiness.Verdict{State: readiness.Failed, Reason: "X", Message: "x"}
 	starting := readiness.Verdict{State: readiness.Progressing, Reason: "Y", Message: "y"}
 	outdated := readiness.Verdict{Outdated: true, Reason: "UpgradePending", Message: "z"}
-	rungs := func(driver, toolkit, validator readiness.Verdict) []readiness.Rung {
-		return []readiness.Rung{
+	stages := func(driver, toolkit, validator readiness.Verdict) []readiness.StageVerdict {
+		return []readiness.StageVerdict{
 			{Stage: v1.StageDiscovered}, {Stage: v1.StageDriver, Operand: "driver", Verdict: driver},
-			{Stage: v1.StageToolkit, Operand: "toolkit", Verdict: toolkit}, {Stage: v1.StageValidated, Operand: "validator", Verdict: validator},
+			{
+				Stage:   v1.StageToolkit,
+				Operand: "toolkit",
+				Verdict: toolkit,
+			}, {Stage: v1.StageValidated, Operand: "validator", Verdict: validator},
 		}
 	}
 	ok := readiness.Verdict{}
 	tests := map[string]struct {
-		rungs []readiness.Rung
-		want  readiness.NodeVerdict
+		stages []readiness.StageVerdict
+		want   readiness.NodeVerdict
 	}{
-		"no rungs":   {want: readiness.NodeVerdict{Stage: v1.StageValidated}},
-		"all hold":   {rungs: rungs(ok, ok, ok), want: readiness.NodeVerdict{Stage: v1.StageValidated}},
-		"one starts": {rungs: rungs(ok, starting, ok), want: readiness.NodeVerdict{Stage: v1.StageToolkit, Operand: "toolkit", Verdict: starting}},
-		"the lowest counts, not the worst": {
-			rungs: rungs(starting, failing, failing), want: readiness.NodeVerdict{Stage: v1.StageDriver, Operand: "driver", Verdict: starting},
+		"no stages": {want: readiness.NodeVerdict{Stage: v1.StageValidated}},
+		"all ready": {stages: stages(ok, ok, ok), want: readiness.NodeVerdict{Stage: v1.StageValidated}},
+		"one is starting": {
+			stages: stages(ok, starting, ok),
+			want:   readiness.NodeVerdict{Stage: v1.StageToolkit, Operand: "toolkit", Verdict: starting},
 		},
-		"outdated is ready, and told": {
-			rungs: rungs(outdated, ok, ok), want: readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "driver", Verdict: outdated},
+		"the first counts, not the worst": {
+			stages: stages(starting, failing, failing),
+			want:   readiness.NodeVerdict{Stage: v1.StageDriver, Operand: "driver", Verdict: starting},
 		},
-		"the first that is outdated is told": {
-			rungs: rungs(ok, outdated, readiness.Verdict{Outdated: true, Reason: "later"}),
-			want:  readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "toolkit", Verdict: outdated},
+		"an outdated operand is ready and reported": {
+			stages: stages(outdated, ok, ok),
+			want:   readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "driver", Verdict: outdated},
 		},
-		"what does not hold comes before what is outdated": {
-			rungs: rungs(outdated, ok, failing), want: readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "validator", Verdict: failing},
+		"the first outdated operand is reported": {
+			stages: stages(ok, outdated, readiness.Verdict{Outdated: true, Reason: "later"}),
+			want:   readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "toolkit", Verdict: outdated},
+		},
+		"a failure takes precedence over an outdated operand": {
+			stages: stages(outdated, ok, failing),
+			want:   readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "validator", Verdict: failing},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, readiness.Node(test.rungs)); diff != "" {
+			if diff := cmp.Diff(test.want, readiness.Node(test.stages)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -117,17 +141,40 @@ func TestKubelet(t *testing.T) {
 		status corev1.ConditionStatus
 		want   readiness.Verdict
 	}{
-		"ready":              {status: corev1.ConditionTrue},
-		"does not answer":    {status: corev1.ConditionUnknown, want: readiness.Verdict{State: readiness.Failed, Reason: "NodeUnreachable", Message: "the kubelet does not answer"}},
-		"says it is not":     {status: corev1.ConditionFalse, want: readiness.Verdict{State: readiness.Progressing, Reason: "NodeNotReady", Message: "the node is not ready: KubeletNotReady"}},
-		"has not spoken yet": {want: readiness.Verdict{State: readiness.Progressing, Reason: "NodeNotReady", Message: "the kubelet has not reported yet"}},
+		"ready": {status: corev1.ConditionTrue},
+		"unknown": {
+			status: corev1.ConditionUnknown,
+			want: readiness.Verdict{
+				State:   readiness.Failed,
+				Reason:  "NodeUnreachable",
+				Message: "the kubelet stopped posting node status",
+			},
+		},
+		"not ready": {
+			status: corev1.ConditionFalse,
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "NodeNotReady",
+				Message: "the node is not ready: KubeletNotReady",
+			},
+		},
+		"no condition yet": {
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "NodeNotReady",
+				Message: "the kubelet has not reported yet",
+			},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{}
 			if test.status != "" {
 				node.Status.Conditions = []corev1.NodeCondition{
-					{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue}, {Type: corev1.NodeReady, Status: test.status, Reason: "KubeletNotReady"},
+					{
+						Type:   corev1.NodeMemoryPressure,
+						Status: corev1.ConditionTrue,
+					}, {Type: corev1.NodeReady, Status: test.status, Reason: "KubeletNotReady"},
 				}
 			}
 			if diff := cmp.Diff(test.want, readiness.Kubelet(node)); diff != "" {
@@ -138,33 +185,51 @@ func TestKubelet(t *testing.T) {
 }
 
 func TestAllocatable(t *testing.T) {
-	none := readiness.Verdict{State: readiness.Progressing, Reason: "NotAllocatable", Message: "the kubelet advertises no GPU that can be allocated"}
+	none := readiness.Verdict{
+		State:   readiness.Progressing,
+		Reason:  "NotAllocatable",
+		Message: "the node has no allocatable GPU",
+	}
 	unhealthy := readiness.Verdict{State: readiness.Progressing, Reason: "NotAllocatable",
-		Message: "the kubelet holds all of the GPUs for unhealthy"}
+		Message: "the device plugin reports all GPUs as unhealthy"}
 	tests := map[string]struct {
 		resources, capacity map[corev1.ResourceName]string
 		want                readiness.Verdict
 	}{
-		"whole GPUs":                {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "8"}},
-		"shared GPUs":               {resources: map[corev1.ResourceName]string{"nvidia.com/gpu.shared": "8"}},
-		"MIG devices":               {resources: map[corev1.ResourceName]string{"nvidia.com/mig-1g.5gb": "7"}},
-		"MIG devices beside no GPU": {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": "7"}},
-		"none are left":             {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "0"}, want: none},
-		"all GPUs have become faulty": {
-			resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "0"}, capacity: map[corev1.ResourceName]string{"nvidia.com/gpu": "8"}, want: unhealthy,
+		"whole GPUs":  {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "8"}},
+		"shared GPUs": {resources: map[corev1.ResourceName]string{"nvidia.com/gpu.shared": "8"}},
+		"MIG devices": {resources: map[corev1.ResourceName]string{"nvidia.com/mig-1g.5gb": "7"}},
+		"MIG devices, no whole GPU": {
+			resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": "7"},
 		},
-		"some GPUs have become faulty": {
-			resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "3"}, capacity: map[corev1.ResourceName]string{"nvidia.com/gpu": "8"},
+		"none are allocatable": {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "0"}, want: none},
+		"all GPUs are unhealthy": {
+			resources: map[corev1.ResourceName]string{
+				"nvidia.com/gpu": "0",
+			},
+			capacity: map[corev1.ResourceName]string{"nvidia.com/gpu": "8"},
+			want:     unhealthy,
 		},
-		"nothing of NVIDIA": {resources: map[corev1.ResourceName]string{"cpu": "8", "amd.com/gpu": "8"}, want: none},
-		"a name that only looks like one": {
+		"some GPUs are unhealthy": {
+			resources: map[corev1.ResourceName]string{
+				"nvidia.com/gpu": "3",
+			},
+			capacity: map[corev1.ResourceName]string{"nvidia.com/gpu": "8"},
+		},
+		"GPUs of another vendor": {
+			resources: map[corev1.ResourceName]string{"cpu": "8", "amd.com/gpu": "8"},
+			want:      none,
+		},
+		"similar resource names": {
 			resources: map[corev1.ResourceName]string{"nvidia.com/gpumem": "8", "nvidia.com/hostdev": "1"}, want: none,
 		},
 		"nothing": {want: none},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{}, Capacity: corev1.ResourceList{}}}
+			node := &corev1.Node{
+				Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{}, Capacity: corev1.ResourceList{}},
+			}
 			for resourceName, quantity := range test.resources {
 				node.Status.Allocatable[resourceName] = resource.MustParse(quantity)
 			}

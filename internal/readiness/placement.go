@@ -13,8 +13,8 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// daemonTolerations are what the DaemonSet controller adds to all its pods.
-var daemonTolerations = tolerated(map[string]corev1.TaintEffect{
+// daemonTolerations are the tolerations that the DaemonSet controller adds to every pod.
+var daemonTolerations = tolerationsFor(map[string]corev1.TaintEffect{
 	corev1.TaintNodeNotReady:       corev1.TaintEffectNoExecute,
 	corev1.TaintNodeUnreachable:    corev1.TaintEffectNoExecute,
 	corev1.TaintNodeDiskPressure:   corev1.TaintEffectNoSchedule,
@@ -23,10 +23,12 @@ var daemonTolerations = tolerated(map[string]corev1.TaintEffect{
 	corev1.TaintNodeUnschedulable:  corev1.TaintEffectNoSchedule,
 })
 
-// hostTolerations are what it adds to pods in the network of the host.
-var hostTolerations = tolerated(map[string]corev1.TaintEffect{corev1.TaintNodeNetworkUnavailable: corev1.TaintEffectNoSchedule})
+// hostTolerations are those that it adds to pods with hostNetwork.
+var hostTolerations = tolerationsFor(map[string]corev1.TaintEffect{
+	corev1.TaintNodeNetworkUnavailable: corev1.TaintEffectNoSchedule,
+})
 
-func tolerated(taints map[string]corev1.TaintEffect) []corev1.Toleration {
+func tolerationsFor(taints map[string]corev1.TaintEffect) []corev1.Toleration {
 	var all []corev1.Toleration
 	for key, effect := range taints {
 		all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect})
@@ -34,46 +36,49 @@ func tolerated(taints map[string]corev1.TaintEffect) []corev1.Toleration {
 	return all
 }
 
-// Selects tells whether a DaemonSet is for the node by its labels, whatever its taints.
+// Selects reports whether the nodeSelector and node affinity of a DaemonSet match the node. Taints are ignored.
 func Selects(ds *appsv1.DaemonSet, node *corev1.Node) bool {
 	pod := &ds.Spec.Template.Spec
 	for key, value := range pod.NodeSelector {
-		// Most are decided here, and nothing has to be made for them.
+		// The common case, without the allocations below.
 		if node.Labels[key] != value {
 			return false
 		}
 	}
-	// What cannot be parsed selects nothing; the API server takes none.
+	// An invalid affinity matches nothing; the API server rejects it anyway.
 	matches, err := nodeaffinity.NewRequiredNodeAffinity(pod.NodeSelector, pod.Affinity).Match(node)
 	return err == nil && matches
 }
 
-// Missing tells why a DaemonSet that selects the node has no pod there, as far as the node shows: by the rules
-// of the DaemonSet controller, a taint may keep it off. That may pass by itself, as on a node that joins. The taints of a
-// node whose kubelet does not answer, or is not ready, are told as just that: nobody should tolerate them.
-func Missing(ds *appsv1.DaemonSet, node *corev1.Node) Verdict {
+// MissingPod returns why a DaemonSet that selects the node has no pod there: an untolerated taint, by the rules of the
+// DaemonSet controller, or that the pod is not created yet. Taints for a node that is not ready or unreachable are
+// reported as that state, because users should not tolerate them.
+func MissingPod(ds *appsv1.DaemonSet, node *corev1.Node) Verdict {
 	taints, kubelet := node.Spec.Taints, Kubelet(node)
 	if kubelet.State != Ready {
-		taints = slices.DeleteFunc(slices.Clone(taints), isOfKubelet)
+		taints = slices.DeleteFunc(slices.Clone(taints), isKubeletTaint)
 	}
-	taint, found := untolerated(&ds.Spec.Template.Spec, taints)
+	taint, found := firstUntolerated(&ds.Spec.Template.Spec, taints)
 	switch {
 	case !found && len(taints) < len(node.Spec.Taints):
-		return progressing(kubelet.Reason, fmt.Sprintf("the node gets no pod of DaemonSet %s: %s", ds.Name, kubelet.Message))
+		return progressing(kubelet.Reason,
+			fmt.Sprintf("DaemonSet %s creates no pod on the node: %s", ds.Name, kubelet.Message))
 	case !found:
-		return progressing(v1.ReasonPodMissing, fmt.Sprintf("DaemonSet %s has made no pod for the node yet", ds.Name))
+		return progressing(v1.ReasonPodMissing, fmt.Sprintf("DaemonSet %s has not created a pod on the node yet", ds.Name))
 	}
-	return progressing(v1.ReasonUntoleratedTaint, fmt.Sprintf("taint %s is not tolerated by DaemonSet %s, which would place a pod: see spec.daemonsets.tolerations",
+	return progressing(v1.ReasonUntoleratedTaint, fmt.Sprintf(
+		"taint %s is not tolerated by DaemonSet %s: add a toleration to spec.daemonsets.tolerations",
 		taint.ToString(), ds.Name))
 }
 
-// isOfKubelet reports whether a taint says that the kubelet does not answer or is not ready, and keeps pods away.
-func isOfKubelet(taint corev1.Taint) bool {
-	return taint.Effect == corev1.TaintEffectNoSchedule && (taint.Key == corev1.TaintNodeUnreachable || taint.Key == corev1.TaintNodeNotReady)
+// isKubeletTaint reports whether a taint prevents scheduling because the node is unreachable or not ready.
+func isKubeletTaint(taint corev1.Taint) bool {
+	return taint.Effect == corev1.TaintEffectNoSchedule &&
+		(taint.Key == corev1.TaintNodeUnreachable || taint.Key == corev1.TaintNodeNotReady)
 }
 
-// untolerated is the first taint that keeps pods away and that they do not tolerate.
-func untolerated(pod *corev1.PodSpec, taints []corev1.Taint) (corev1.Taint, bool) {
+// firstUntolerated returns the first NoSchedule or NoExecute taint that the pod does not tolerate.
+func firstUntolerated(pod *corev1.PodSpec, taints []corev1.Taint) (corev1.Taint, bool) {
 	if len(taints) == 0 {
 		return corev1.Taint{}, false
 	}

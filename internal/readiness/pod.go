@@ -14,20 +14,20 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// crashLoop and imagePull are the kubelet's words for failures that it shows in alternating guises;
-// each is reported under one name, so that a verdict does not flap with the kubelet's back-off.
+// crashLoop and imagePull are reported for all waiting reasons between which the kubelet alternates during back-off, so
+// that the verdict does not flap.
 const (
 	crashLoop = "CrashLoopBackOff"
 	imagePull = "ImagePullBackOff"
 )
 
-// outOfMemory is the kubelet's word for the end of a container that took more memory than its limit.
+// outOfMemory is the kubelet's reason for a container that exceeded its memory limit.
 const outOfMemory = "OOMKilled"
 
-// nodeCounts are the numbers in the scheduler's message.
+// nodeCounts matches the numbers in the scheduler's message.
 var nodeCounts = regexp.MustCompile(`\b[0-9]+(/[0-9]+)? `)
 
-// waitingFailures maps the kubelet's waiting reasons that are failures to the name reported.
+// waitingFailures maps the kubelet's waiting reasons that are failures to the reason that is reported.
 var waitingFailures = map[string]string{
 	crashLoop:                    crashLoop,
 	imagePull:                    imagePull,
@@ -45,13 +45,12 @@ var waitingFailures = map[string]string{
 	"PostStartHookError":         "PostStartHookError",
 }
 
-// proving is how long a container that has failed must run before it counts as recovered. A
-// container without probes is ready whenever it runs, so that one in a crash loop would be ready
-// and failed by turns.
-const proving = time.Minute
+// recoveryTime is how long a container that has failed must run before it counts as recovered. Without it, a container
+// that has no probes would alternate between ready and failed in a crash loop.
+const recoveryTime = time.Minute
 
-// Pod tells whether a pod does its work at this time, and if not, which container holds it up and
-// why. templateDigest is that of the DaemonSet's present template.
+// Pod returns the verdict on a pod at this time: whether it is ready, or which container is not and why. The pod is
+// outdated unless it has the digest of the DaemonSet's current template.
 func Pod(pod *corev1.Pod, templateDigest string, now time.Time) Verdict {
 	verdict := podState(pod, now)
 	verdict.Outdated = pod.Annotations[labels.TemplateDigest] != templateDigest
@@ -66,7 +65,7 @@ func podState(pod *corev1.Pod, now time.Time) Verdict {
 		return failed(v1.ReasonContainerFailed, text.Join("the pod failed", pod.Status.Reason, pod.Status.Message))
 	}
 	if condition := podCondition(pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionTrue {
-		return unproven(pod, now)
+		return recovering(pod, now)
 	}
 	if condition := podCondition(pod, corev1.PodScheduled); condition == nil || condition.Status != corev1.ConditionTrue {
 		return unscheduled(condition)
@@ -77,47 +76,47 @@ func podState(pod *corev1.Pod, now time.Time) Verdict {
 	return starting(pod)
 }
 
-// podFailure finds the first container that fails, in the order in which they start.
+// podFailure returns the failure of the first failing container, in the order in which they start.
 func podFailure(pod *corev1.Pod) (Verdict, bool) {
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
-		if ended := status.State.Terminated; ended != nil && ended.ExitCode == 0 {
+		if terminated := status.State.Terminated; terminated != nil && terminated.ExitCode == 0 {
 			continue
 		}
-		// The others have not started; what they show is from before a reboot.
-		return containerFailure(status, lastFailure(status))
+		// Later containers have not started; their statuses are from before a reboot.
+		return containerFailure(status, lastInitFailure(status))
 	}
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
-		if verdict, fails := containerFailure(status, lastEnd(status, sandboxSince(pod))); fails && !status.Ready {
+		if verdict, fails := containerFailure(status, lastTermination(status, sandboxStart(pod))); fails && !status.Ready {
 			return verdict, true
 		}
 	}
 	return Verdict{}, false
 }
 
-// unproven finds a container of a ready pod that has failed before and has not run for long since.
-func unproven(pod *corev1.Pod, now time.Time) Verdict {
+// recovering returns the failure of a container of a ready pod that has not run for the recovery time since.
+func recovering(pod *corev1.Pod, now time.Time) Verdict {
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
 		if status.State.Running == nil {
 			continue
 		}
-		proven := status.State.Running.StartedAt.Add(proving)
-		if ended := lastEnd(status, sandboxSince(pod)); ended != nil && now.Before(proven) {
-			verdict := crashed(status, ended)
-			verdict.Until = proven
+		recovered := status.State.Running.StartedAt.Add(recoveryTime)
+		if terminated := lastTermination(status, sandboxStart(pod)); terminated != nil && now.Before(recovered) {
+			verdict := crashed(status, terminated)
+			verdict.Until = recovered
 			return verdict
 		}
 	}
 	return Verdict{}
 }
 
-// Settled tells whether the verdict on a pod is the same without the statuses of its containers: it is ready, and
-// none of its containers has ever ended.
-func Settled(pod *corev1.Pod) bool {
+// Stable reports whether the pod is ready and none of its containers has ever terminated, so that its verdict does not
+// depend on the statuses of its containers.
+func Stable(pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
-		if lastEnd(&pod.Status.ContainerStatuses[i], time.Time{}) != nil {
+		if lastTermination(&pod.Status.ContainerStatuses[i], time.Time{}) != nil {
 			return false
 		}
 	}
@@ -127,54 +126,57 @@ func Settled(pod *corev1.Pod) bool {
 
 func unscheduled(condition *corev1.PodCondition) Verdict {
 	if condition != nil && condition.Reason == corev1.PodReasonUnschedulable {
-		// The counts of nodes change with every node that joins; the causes between them do not.
+		// The counts change with every node that joins; the causes do not.
 		return failed(corev1.PodReasonUnschedulable, nodeCounts.ReplaceAllString(condition.Message, ""))
 	}
 	return progressing(v1.ReasonPodPending, "the pod is not scheduled yet")
 }
 
-// containerFailure recognises a container that fails, also in the moments in which the kubelet has
-// just started it once more: it is failing until it is ready. ended is how it last failed, if it did.
-func containerFailure(status *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) (Verdict, bool) {
-	if ended != nil {
-		return crashed(status, ended), true
+// containerFailure reports whether a container fails. After a restart it keeps failing until it is ready. terminated is
+// its last failure; nil for none.
+func containerFailure(
+	status *corev1.ContainerStatus, terminated *corev1.ContainerStateTerminated,
+) (Verdict, bool) {
+	if terminated != nil {
+		return crashed(status, terminated), true
 	}
 	if waiting := status.State.Waiting; waiting != nil {
 		if reason, fails := waitingFailures[waiting.Reason]; fails {
-			return failed(reason, fmt.Sprintf("container %s: %s", status.Name, text.Join(reason, imageOf(reason, status)))), true
+			cause := text.Join(reason, imageOf(reason, status))
+			return failed(reason, fmt.Sprintf("container %s: %s", status.Name, cause)), true
 		}
 	}
 	return Verdict{}, false
 }
 
-func crashed(status *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) Verdict {
-	message := fmt.Sprintf("container %s: %s, exit code %d", status.Name, crashLoop, ended.ExitCode)
-	if ended.Reason == outOfMemory {
-		// A container that the kernel kills has no last words.
+func crashed(status *corev1.ContainerStatus, terminated *corev1.ContainerStateTerminated) Verdict {
+	message := fmt.Sprintf("container %s: %s, exit code %d", status.Name, crashLoop, terminated.ExitCode)
+	if terminated.Reason == outOfMemory {
+		// A killed container has no termination message.
 		message += " (" + outOfMemory + ")"
 	}
 	verdict := failed(crashLoop, message)
-	verdict.Detail = ended.Message
+	verdict.Detail = terminated.Message
 	return verdict
 }
 
-// lastEnd is the last end of a main container, which is a failure even with exit code 0: the
-// containers of a DaemonSet are to run for ever. An end before the sandbox was made is none: a reboot
-// ends every container.
-func lastEnd(status *corev1.ContainerStatus, sandbox time.Time) *corev1.ContainerStateTerminated {
-	ended := status.State.Terminated
-	if ended == nil {
-		ended = status.LastTerminationState.Terminated
+// lastTermination returns the last termination of a main container, nil for none. Exit code 0 is a failure too, because
+// containers of a DaemonSet must not exit. A termination before the current sandbox does not count: a reboot terminates
+// every container.
+func lastTermination(status *corev1.ContainerStatus, sandbox time.Time) *corev1.ContainerStateTerminated {
+	terminated := status.State.Terminated
+	if terminated == nil {
+		terminated = status.LastTerminationState.Terminated
 	}
-	if ended != nil && ended.FinishedAt.Time.Before(sandbox) {
+	if terminated != nil && terminated.FinishedAt.Time.Before(sandbox) {
 		return nil
 	}
-	return ended
+	return terminated
 }
 
-// sandboxSince is since when the pod has had its present sandbox, as far as its init containers show:
-// they run once in each.
-func sandboxSince(pod *corev1.Pod) time.Time {
+// sandboxStart returns when the first init container started in the current sandbox; zero if unknown. Init containers
+// run once in each sandbox.
+func sandboxStart(pod *corev1.Pod) time.Time {
 	var since time.Time
 	for i := range pod.Status.InitContainerStatuses {
 		started := startOf(&pod.Status.InitContainerStatuses[i].State)
@@ -185,21 +187,25 @@ func sandboxSince(pod *corev1.Pod) time.Time {
 	return since
 }
 
-// AwaitsHandler is the RuntimeClass of a pod on a node whose container runtime has made nothing of it: before the
-// handler of the class is configured, it cannot. Empty for others, and where the kubelet does not tell:
-// PodReadyToStartContainers is there from Kubernetes 1.29 on.
-func AwaitsHandler(pod *corev1.Pod) string {
+// PendingRuntimeClass returns the RuntimeClass of a pod that has no sandbox yet, as while the handler of the class is
+// not configured. It is empty for other pods, and with kubelets before Kubernetes 1.29, which do not set the condition
+// PodReadyToStartContainers.
+func PendingRuntimeClass(pod *corev1.Pod) string {
+	if pod.Spec.RuntimeClassName == nil || pod.DeletionTimestamp != nil {
+		return ""
+	}
 	condition := podCondition(pod, corev1.PodReadyToStartContainers)
-	if pod.Spec.RuntimeClassName == nil || pod.DeletionTimestamp != nil || condition == nil || condition.Status != corev1.ConditionFalse {
+	if condition == nil || condition.Status != corev1.ConditionFalse {
 		return ""
 	}
 	return *pod.Spec.RuntimeClassName
 }
 
-// MadeSince is since when a pod has had its present sandbox. Of one that is ready, where nobody has kept that, it is
-// since when it is ready; zero where neither is known.
-func MadeSince(pod *corev1.Pod) time.Time {
-	if condition := podCondition(pod, corev1.PodReadyToStartContainers); condition != nil && condition.Status == corev1.ConditionTrue {
+// SandboxReadySince returns since when the pod has had its current sandbox, or since when it has been ready if that is
+// unknown; zero if both are.
+func SandboxReadySince(pod *corev1.Pod) time.Time {
+	condition := podCondition(pod, corev1.PodReadyToStartContainers)
+	if condition != nil && condition.Status == corev1.ConditionTrue {
 		return condition.LastTransitionTime.Time
 	}
 	return ReadySince(pod)
@@ -215,8 +221,8 @@ func startOf(state *corev1.ContainerState) time.Time {
 	return time.Time{}
 }
 
-// lastFailure is the last failure of an init container.
-func lastFailure(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+// lastInitFailure returns the last termination of an init container with an exit code other than 0, nil for none.
+func lastInitFailure(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
 		if state.Terminated != nil && state.Terminated.ExitCode != 0 {
 			return state.Terminated
@@ -225,7 +231,7 @@ func lastFailure(status *corev1.ContainerStatus) *corev1.ContainerStateTerminate
 	return nil
 }
 
-// imageOf names the image of a failed pull; the kubelet's own message changes with each attempt.
+// imageOf returns the image of a failed pull. The kubelet's message is not used because it changes with each attempt.
 func imageOf(reason string, status *corev1.ContainerStatus) string {
 	if reason == imagePull || reason == "InvalidImageName" || reason == "ErrImageNeverPull" {
 		return status.Image
@@ -234,8 +240,8 @@ func imageOf(reason string, status *corev1.ContainerStatus) string {
 }
 
 func starting(pod *corev1.Pod) Verdict {
-	if class := AwaitsHandler(pod); class != "" {
-		return progressing(v1.ReasonStarting, "the container runtime has not made the pod yet, with RuntimeClass "+class)
+	if class := PendingRuntimeClass(pod); class != "" {
+		return progressing(v1.ReasonStarting, "the container runtime has not created the pod yet, with RuntimeClass "+class)
 	}
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
@@ -243,20 +249,20 @@ func starting(pod *corev1.Pod) Verdict {
 			continue
 		}
 		if strings.HasPrefix(status.Name, labels.WaitContainer) {
-			return progressing(v1.ReasonWaitingForOperand, "waits for "+waitsFor(pod, status.Name))
+			return progressing(v1.ReasonWaitingForOperand, "waiting for "+awaitedOperands(pod, status.Name))
 		}
-		return progressing(v1.ReasonStarting, "container "+status.Name+" is running")
+		return progressing(v1.ReasonStarting, "init container "+status.Name+" is running")
 	}
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
 		if status.State.Running != nil && !status.Ready {
-			return progressing(v1.ReasonStarting, "container "+status.Name+" is not ready yet")
+			return progressing(v1.ReasonStarting, "container "+status.Name+" is not ready")
 		}
 	}
 	return progressing(v1.ReasonStarting, "the pod is starting")
 }
 
-func waitsFor(pod *corev1.Pod, container string) string {
+func awaitedOperands(pod *corev1.Pod, container string) string {
 	for _, c := range pod.Spec.InitContainers {
 		if c.Name != container {
 			continue

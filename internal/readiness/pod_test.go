@@ -11,17 +11,23 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// now is when the pods are looked at.
+// now is the time at which pods are assessed.
 var now = time.Unix(1_000_000, 0)
 
-// pod is one that the scheduler has placed, with these containers.
+// pod returns a scheduled pod that is not ready, with changes.
 func pod(change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"nvidia.com/gpu-operator.template-digest": "now"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "p",
+			Annotations: map[string]string{"nvidia.com/gpu-operator.template-digest": "now"},
+		},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodPending,
 			Conditions: []corev1.PodCondition{
-				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse},
+				{
+					Type:   corev1.PodScheduled,
+					Status: corev1.ConditionTrue,
+				}, {Type: corev1.PodReady, Status: corev1.ConditionFalse},
 			},
 		},
 	}
@@ -45,7 +51,12 @@ func condition(kind corev1.PodConditionType, value corev1.ConditionStatus, reaso
 	return func(p *corev1.Pod) {
 		for i := range p.Status.Conditions {
 			if p.Status.Conditions[i].Type == kind {
-				p.Status.Conditions[i] = corev1.PodCondition{Type: kind, Status: value, Reason: reason, Message: message}
+				p.Status.Conditions[i] = corev1.PodCondition{
+					Type:    kind,
+					Status:  value,
+					Reason:  reason,
+					Message: message,
+				}
 			}
 		}
 	}
@@ -56,11 +67,19 @@ func waiting(reason, message string) corev1.ContainerState {
 }
 
 func running() corev1.ContainerState {
-	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-10 * time.Second))}}
+	return corev1.ContainerState{
+		Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-10 * time.Second))},
+	}
 }
 
 func terminated(code int32, message string) corev1.ContainerState {
-	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, FinishedAt: metav1.NewTime(now.Add(-20 * time.Second))}}
+	return corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{
+			ExitCode:   code,
+			Message:    message,
+			FinishedAt: metav1.NewTime(now.Add(-20 * time.Second)),
+		},
+	}
 }
 
 func status(name string, state corev1.ContainerState, last ...corev1.ContainerState) corev1.ContainerStatus {
@@ -84,17 +103,25 @@ func TestPod(t *testing.T) {
 		want readiness.Verdict
 	}{
 		"ready": {pod: pod(condition(corev1.PodReady, corev1.ConditionTrue, "", ""))},
-		"nothing known yet": {
-			pod:  pod(func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending} }),
-			want: readiness.Verdict{State: readiness.Progressing, Reason: "PodPending", Message: "the pod is not scheduled yet"},
+		"no status yet": {
+			pod: pod(func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending} }),
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "PodPending",
+				Message: "the pod is not scheduled yet",
+			},
 		},
 		"unschedulable": {
 			pod:  pod(condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "Insufficient memory")),
 			want: readiness.Verdict{State: readiness.Failed, Reason: "Unschedulable", Message: "Insufficient memory"},
 		},
-		"held back by a scheduling gate": {
-			pod:  pod(condition(corev1.PodScheduled, corev1.ConditionFalse, "SchedulingGated", "gated")),
-			want: readiness.Verdict{State: readiness.Progressing, Reason: "PodPending", Message: "the pod is not scheduled yet"},
+		"scheduling gate": {
+			pod: pod(condition(corev1.PodScheduled, corev1.ConditionFalse, "SchedulingGated", "gated")),
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "PodPending",
+				Message: "the pod is not scheduled yet",
+			},
 		},
 		"scheduled, no container yet": {
 			pod:  pod(),
@@ -105,72 +132,155 @@ func TestPod(t *testing.T) {
 			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "the pod is starting"},
 		},
 		"waits for another operand": {
-			pod:  pod(waitFor("wait", "--for=driver,toolkit"), withInit(status("gpu-node-wait", running())), with(status("main", waiting("PodInitializing", "")))),
-			want: readiness.Verdict{State: readiness.Progressing, Reason: "WaitingForOperand", Message: "waits for driver,toolkit"},
+			pod: pod(
+				waitFor("wait", "--for=driver,toolkit"),
+				withInit(status("gpu-node-wait", running())),
+				with(status("main", waiting("PodInitializing", ""))),
+			),
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "WaitingForOperand",
+				Message: "waiting for driver,toolkit",
+			},
 		},
-		"it waits, and GPUs are injected then": {
-			pod:  pod(waitFor("wait", "--for=driver", "--injected"), withInit(status("gpu-node-wait", running())), with(status("main", waiting("PodInitializing", "")))),
-			want: readiness.Verdict{State: readiness.Progressing, Reason: "WaitingForOperand", Message: "waits for driver and the container runtime"},
+		"waits for injected GPUs": {
+			pod: pod(
+				waitFor("wait", "--for=driver", "--injected"),
+				withInit(status("gpu-node-wait", running())),
+				with(status("main", waiting("PodInitializing", ""))),
+			),
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "WaitingForOperand",
+				Message: "waiting for driver and the container runtime",
+			},
 		},
-		"waits, without saying for whom": {
-			pod:  pod(waitFor("wait"), withInit(status("gpu-node-wait", running()))),
-			want: readiness.Verdict{State: readiness.Progressing, Reason: "WaitingForOperand", Message: "waits for another operand"},
+		"waits without a flag": {
+			pod: pod(waitFor("wait"), withInit(status("gpu-node-wait", running()))),
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "WaitingForOperand",
+				Message: "waiting for another operand",
+			},
 		},
 		"an init container runs": {
-			pod:  pod(withInit(ok, status("second", running()))),
-			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "container second is running"},
+			pod: pod(withInit(ok, status("second", running()))),
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "Starting",
+				Message: "init container second is running",
+			},
 		},
 		"a container runs and is not ready": {
-			pod:  pod(withInit(ok), with(status("main", running()))),
-			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "container main is not ready yet"},
+			pod: pod(withInit(ok), with(status("main", running()))),
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "Starting",
+				Message: "container main is not ready",
+			},
 		},
 		"an init container that has failed": {
-			pod:  pod(withInit(ok, status("second", terminated(2, "no driver"))), with(status("main", waiting("PodInitializing", "")))),
-			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container second: CrashLoopBackOff, exit code 2", Detail: "no driver"},
+			pod: pod(
+				withInit(ok, status("second", terminated(2, "no driver"))),
+				with(status("main", waiting("PodInitializing", ""))),
+			),
+			want: readiness.Verdict{
+				State:   readiness.Failed,
+				Reason:  "CrashLoopBackOff",
+				Message: "container second: CrashLoopBackOff, exit code 2",
+				Detail:  "no driver",
+			},
 		},
-		"a container that had no memory left": {
+		"a container out of memory": {
 			pod: pod(withInit(ok), with(status("main", waiting("CrashLoopBackOff", ""), corev1.ContainerState{
-				Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", FinishedAt: metav1.NewTime(now)},
+				Terminated: &corev1.ContainerStateTerminated{
+					ExitCode:   137,
+					Reason:     "OOMKilled",
+					FinishedAt: metav1.NewTime(now),
+				},
 			}))),
-			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container main: CrashLoopBackOff, exit code 137 (OOMKilled)"},
+			want: readiness.Verdict{
+				State:   readiness.Failed,
+				Reason:  "CrashLoopBackOff",
+				Message: "container main: CrashLoopBackOff, exit code 137 (OOMKilled)",
+			},
 		},
-		"the failure of an init container comes before that of a container": {
-			pod:  pod(withInit(status("init", terminated(1, ""))), with(status("main", terminated(2, "")))),
-			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container init: CrashLoopBackOff, exit code 1"},
+		"a failed init container takes precedence": {
+			pod: pod(withInit(status("init", terminated(1, ""))), with(status("main", terminated(2, "")))),
+			want: readiness.Verdict{
+				State:   readiness.Failed,
+				Reason:  "CrashLoopBackOff",
+				Message: "container init: CrashLoopBackOff, exit code 1",
+			},
 		},
-		"a container that failed once and is ready now holds up nothing": {
+		"a recovered container is not reported": {
 			pod: pod(with(
-				corev1.ContainerStatus{Name: "main", Ready: true, State: running(), LastTerminationState: terminated(1, "")}, status("side", running()),
+				corev1.ContainerStatus{
+					Name:                 "main",
+					Ready:                true,
+					State:                running(),
+					LastTerminationState: terminated(1, ""),
+				},
+				status("side", running()),
 			)),
-			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "container side is not ready yet"},
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "Starting",
+				Message: "container side is not ready",
+			},
 		},
-		"an init container that failed once and then succeeded holds up nothing": {
-			pod:  pod(withInit(status("init", terminated(0, ""), terminated(1, ""))), with(status("main", running()))),
-			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "container main is not ready yet"},
+		"an init container that succeeded after a failure is not reported": {
+			pod: pod(withInit(status("init", terminated(0, ""), terminated(1, ""))), with(status("main", running()))),
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "Starting",
+				Message: "container main is not ready",
+			},
 		},
-		"a wrong configuration": {
-			pod:  pod(with(status("main", waiting("CreateContainerConfigError", `secret "x" not found`)))),
-			want: readiness.Verdict{State: readiness.Failed, Reason: "CreateContainerConfigError", Message: "container main: CreateContainerConfigError"},
+		"an invalid configuration": {
+			pod: pod(with(status("main", waiting("CreateContainerConfigError", `secret "x" not found`)))),
+			want: readiness.Verdict{
+				State:   readiness.Failed,
+				Reason:  "CreateContainerConfigError",
+				Message: "container main: CreateContainerConfigError",
+			},
 		},
-		"an image name that is none": {
-			pod:  pod(with(status("main", waiting("InvalidImageName", "")))),
-			want: readiness.Verdict{State: readiness.Failed, Reason: "InvalidImageName", Message: "container main: InvalidImageName: example.com/main:1"},
+		"an invalid image name": {
+			pod: pod(with(status("main", waiting("InvalidImageName", "")))),
+			want: readiness.Verdict{
+				State:   readiness.Failed,
+				Reason:  "InvalidImageName",
+				Message: "container main: InvalidImageName: example.com/main:1",
+			},
 		},
 		"an image that must not be pulled": {
-			pod:  pod(with(status("main", waiting("ErrImageNeverPull", "")))),
-			want: readiness.Verdict{State: readiness.Failed, Reason: "ErrImageNeverPull", Message: "container main: ErrImageNeverPull: example.com/main:1"},
+			pod: pod(with(status("main", waiting("ErrImageNeverPull", "")))),
+			want: readiness.Verdict{
+				State:   readiness.Failed,
+				Reason:  "ErrImageNeverPull",
+				Message: "container main: ErrImageNeverPull: example.com/main:1",
+			},
 		},
-		"going away, whatever else it says": {
+		"deleted, although ready": {
 			pod: pod(condition(corev1.PodReady, corev1.ConditionTrue, "", ""), func(p *corev1.Pod) {
 				p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 			}),
-			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "the pod is being replaced"},
+			want: readiness.Verdict{
+				State:   readiness.Progressing,
+				Reason:  "Starting",
+				Message: "the pod is being replaced",
+			},
 		},
-		"evicted by its kubelet": {
+		"evicted by the kubelet": {
 			pod: pod(func(p *corev1.Pod) {
-				p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
+				p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted"
+				p.Status.Message = "The node was low on resource: memory."
 			}),
-			want: readiness.Verdict{State: readiness.Failed, Reason: "ContainerFailed", Message: "the pod failed: Evicted: The node was low on resource: memory."},
+			want: readiness.Verdict{
+				State:   readiness.Failed,
+				Reason:  "ContainerFailed",
+				Message: "the pod failed: Evicted: The node was low on resource: memory.",
+			},
 		},
 	}
 	for name, test := range tests {
@@ -186,66 +296,92 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// The kubelet shows one failure in several guises, one after the other. They are one verdict.
-func TestAFailureHasOneVerdictInAllItsGuises(t *testing.T) {
+// The kubelet shows one failure in several ways, one after the other. They give the same verdict.
+func TestAFailureHasOneVerdictInAllItsForms(t *testing.T) {
 	tests := map[string]struct {
-		guises []corev1.ContainerStatus
-		want   readiness.Verdict
+		forms []corev1.ContainerStatus
+		want  readiness.Verdict
 	}{
 		"a crash loop: ended, waiting, running once more": {
-			guises: []corev1.ContainerStatus{
+			forms: []corev1.ContainerStatus{
 				status("main", terminated(1, "boom")),
-				status("main", waiting("CrashLoopBackOff", "back-off 10s restarting failed container"), terminated(1, "boom")),
-				status("main", waiting("CrashLoopBackOff", "back-off 20s restarting failed container"), terminated(1, "boom")),
+				status(
+					"main",
+					waiting("CrashLoopBackOff", "back-off 10s restarting failed container"),
+					terminated(1, "boom"),
+				),
+				status(
+					"main",
+					waiting("CrashLoopBackOff", "back-off 20s restarting failed container"),
+					terminated(1, "boom"),
+				),
 				status("main", running(), terminated(1, "boom")),
 				status("main", waiting("ContainerCreating", ""), terminated(1, "boom")),
 			},
-			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container main: CrashLoopBackOff, exit code 1", Detail: "boom"},
+			want: readiness.Verdict{
+				State:   readiness.Failed,
+				Reason:  "CrashLoopBackOff",
+				Message: "container main: CrashLoopBackOff, exit code 1",
+				Detail:  "boom",
+			},
 		},
 		"an image that cannot be pulled": {
-			guises: []corev1.ContainerStatus{
+			forms: []corev1.ContainerStatus{
 				status("main", waiting("ErrImagePull", "rpc error: manifest unknown")),
 				status("main", waiting("ImagePullBackOff", "Back-off pulling image")),
 				status("main", waiting("RegistryUnavailable", "try again")),
 			},
-			want: readiness.Verdict{State: readiness.Failed, Reason: "ImagePullBackOff", Message: "container main: ImagePullBackOff: example.com/main:1"},
+			want: readiness.Verdict{
+				State:   readiness.Failed,
+				Reason:  "ImagePullBackOff",
+				Message: "container main: ImagePullBackOff: example.com/main:1",
+			},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			for i, guise := range test.guises {
-				if diff := cmp.Diff(test.want, readiness.Pod(pod(with(guise)), "now", now)); diff != "" {
-					t.Errorf("guise %d of a container, -want +got:\n%s", i, diff)
+			for i, form := range test.forms {
+				if diff := cmp.Diff(test.want, readiness.Pod(pod(with(form)), "now", now)); diff != "" {
+					t.Errorf("form %d of a container, -want +got:\n%s", i, diff)
 				}
-				if diff := cmp.Diff(test.want, readiness.Pod(pod(withInit(guise)), "now", now)); diff != "" {
-					t.Errorf("guise %d of an init container, -want +got:\n%s", i, diff)
+				if diff := cmp.Diff(test.want, readiness.Pod(pod(withInit(form)), "now", now)); diff != "" {
+					t.Errorf("form %d of an init container, -want +got:\n%s", i, diff)
 				}
 			}
 		})
 	}
 }
 
-// A container without probes is ready whenever it runs. After a failure it must run for a minute
-// before that is believed.
-func TestAContainerThatHasFailedProvesItself(t *testing.T) {
-	crashed := readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container main: CrashLoopBackOff, exit code 1", Detail: "boom"}
+// A container without probes is ready whenever it runs. After a failure it counts as recovered once it has run for a
+// minute.
+func TestAFailedContainerRecoversAfterAMinute(t *testing.T) {
+	crashed := readiness.Verdict{
+		State:   readiness.Failed,
+		Reason:  "CrashLoopBackOff",
+		Message: "container main: CrashLoopBackOff, exit code 1",
+		Detail:  "boom",
+	}
 	tests := map[string]struct {
 		ran  time.Duration
 		last corev1.ContainerState
 		want readiness.Verdict
 	}{
-		"it has never failed":             {ran: time.Second},
-		"it ended well a minute ago":      {ran: time.Minute, last: terminated(0, "")},
-		"it failed, and has just started": {ran: time.Second, last: terminated(1, "boom"), want: crashed},
-		"it failed, and runs for almost a minute": {
+		"never failed":               {ran: time.Second},
+		"exited with 0 a minute ago": {ran: time.Minute, last: terminated(0, "")},
+		"failed, has just started":   {ran: time.Second, last: terminated(1, "boom"), want: crashed},
+		"failed, has run for almost a minute": {
 			ran: 59 * time.Second, last: terminated(1, "boom"), want: crashed,
 		},
-		"it failed, and runs for a minute": {ran: time.Minute, last: terminated(1, "boom")},
+		"failed, has run for a minute": {ran: time.Minute, last: terminated(1, "boom")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			started := now.Add(-test.ran)
-			main := status("main", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}}, test.last)
+			main := status(
+				"main",
+				corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}},
+				test.last,
+			)
 			main.Ready = true
 			if test.want.State == readiness.Failed {
 				test.want.Until = started.Add(time.Minute)

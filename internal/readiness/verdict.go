@@ -10,28 +10,28 @@ import (
 type State int
 
 const (
-	// Ready: it does its work.
+	// Ready: the object works.
 	Ready State = iota
-	// Progressing: it is on its way.
+	// Progressing: the object is not ready yet and has not failed.
 	Progressing
-	// Failed: it will not get better by waiting, or has failed at least once since it started.
+	// Failed: waiting does not help, or a container has failed and has not recovered since.
 	Failed
 )
 
 // Verdict is a state with its cause.
 type Verdict struct {
 	State State
-	// Reason in one word; empty when ready.
+	// Reason is a CamelCase word; empty when ready.
 	Reason string
-	// Message in a sentence, stable while the cause is the same.
+	// Message is stable while the cause is the same.
 	Message string
-	// Detail is the rest of the sentence, which may change with each attempt of a container.
+	// Detail follows the message and may change with each restart of a container.
 	Detail string
-	// Overdue: it has failed because it has been progressing for longer than its deadline.
+	// Overdue: the state is Failed only because the deadline has passed.
 	Overdue bool
-	// Outdated tells that the object is older than what it was made from.
+	// Outdated: the object was created from an older template.
 	Outdated bool
-	// Until is when a verdict has to be looked at again, as it changes by time alone; zero if never.
+	// Until is when the verdict changes by time alone and must be computed again; zero if never.
 	Until time.Time
 }
 
@@ -43,5 +43,5 @@ func failed(reason, message string) Verdict {
 	return Verdict{State: Failed, Reason: reason, Message: message}
 }
 
-// Text is the whole sentence.
+// Text returns the message with its detail.
 func (v Verdict) Text() string { return text.Join(v.Message, v.Detail) }

@@ -165,7 +165,7 @@ type node struct {
 func worstFirst(view fleet.View) []node {
 	nodes := make([]node, 0, len(view.Nodes))
 	for _, entry := range view.Nodes {
-		nodes = append(nodes, node{entry, entry.Shown()})
+		nodes = append(nodes, node{entry, entry.StatusAssessment()})
 	}
 	// The view is sorted by name.
 	slices.SortStableFunc(nodes, func(a, b node) int { return cmp.Compare(a.severity(), b.severity()) })
@@ -200,7 +200,7 @@ func summarise(nodes []node) *v1.NodeSummary {
 func CountNodes(view fleet.View) map[metrics.StageState]int {
 	counts := map[metrics.StageState]int{}
 	for _, entry := range view.Nodes {
-		if shown := entry.Shown(); !shown.Excluded {
+		if shown := entry.StatusAssessment(); !shown.Excluded {
 			counts[stageState(shown)]++
 		}
 	}
@@ -245,7 +245,7 @@ func listNodes(nodes []node, before []v1.NodeStatus) []v1.NodeStatus {
 	for i := range nodes[:min(len(nodes), maxListed)] {
 		entry := nodeStatus(nodes[i])
 		old := previous[entry.Name]
-		if old != nil && sameCause(old, &entry) && assess.Covers(old.Message, nodes[i].Message, entry.Message) {
+		if old != nil && sameCause(old, &entry) && assess.MessageUpToDate(old.Message, nodes[i].Message, entry.Message) {
 			entry.Message = old.Message
 		}
 		if remaining -= encodedSize(&entry); remaining < 0 {

@@ -513,7 +513,7 @@ func TestNodesAreSortedWorstFirst(t *testing.T) {
 		},
 		{
 			Name: "node-00001", Stage: v1.StageDriver, Pool: pool, Operand: "driver", Reason: "Starting",
-			Message: "container main is not ready yet", Since: &asOfNow,
+			Message: "container main is not ready", Since: &asOfNow,
 		},
 		{
 			Name: "node-00002", Ready: true, Stage: v1.StageValidated, Pool: pool, Operand: "driver", Reason: "UpgradePending",

@@ -47,7 +47,7 @@ func TestDeadlines(t *testing.T) {
 				Stage:   v1.StageDriver,
 				Operand: "driver",
 				Reason:  "Starting",
-				Message: "for more than 30m: container main is not ready yet",
+				Message: "not ready after 30m: container main is not ready yet",
 			},
 			operand: "driver",
 		},
@@ -58,7 +58,7 @@ func TestDeadlines(t *testing.T) {
 				Stage:   v1.StageDriver,
 				Operand: "driver",
 				Reason:  "Starting",
-				Message: "for more than 1m30s: container main is not ready yet",
+				Message: "not ready after 1m30s: container main is not ready yet",
 			},
 			operand: "driver",
 		},
@@ -225,7 +225,7 @@ func TestDeadlines(t *testing.T) {
 			} else {
 				g.Expect(until).To(Equal(now.Add(test.left)))
 			}
-			late := test.operand != "" || strings.HasPrefix(test.want.Message, "for more than ")
+			late := test.operand != "" || strings.HasPrefix(test.want.Message, "not ready after ")
 			degraded := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}[late]
 			g.Expect(condition(status, v1.ConditionDegraded).Status).To(Equal(degraded))
 			failing := []string{}
@@ -253,7 +253,7 @@ func TestMissingPods(t *testing.T) {
 	}{
 		"not made yet": {
 			reason:  "PodMissing",
-			message: "DaemonSet driver has made no pod for the node yet",
+			message: "DaemonSet driver has not created a pod on the node yet",
 			operand: "ready on 1/2 nodes",
 		},
 		"kept off by a taint": {
@@ -282,7 +282,7 @@ func TestMissingPods(t *testing.T) {
 		},
 		"a quota refuses pods of another": {
 			failures: map[string]assess.CreateFailure{"device-plugin": quota["driver"]},
-			reason:   "PodMissing", message: "DaemonSet driver has made no pod for the node yet", operand: "ready on 1/2 nodes",
+			reason:   "PodMissing", message: "DaemonSet driver has not created a pod on the node yet", operand: "ready on 1/2 nodes",
 		},
 		"not selected yet": {
 			change: func(e *env) {

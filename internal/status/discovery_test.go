@@ -18,7 +18,7 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 		since   = "1970-01-12T13:40:00Z"
 		missing = "nvidia.com/gpu-operator.discovery-missing-since"
 		lost    = "nvidia.com/gpu-operator.discovery-lost-since"
-		kept    = "nothing is taken off the node"
+		kept    = "nothing is removed"
 	)
 	without := func(e *env, prefix string) {
 		node := e.snapshot.Nodes[0].Object

@@ -214,7 +214,7 @@ func (e *env) input() Input {
 	}
 	for name := range e.snapshot.Undiscovered {
 		view.Undiscovered = append(view.Undiscovered, &fleet.Entry{
-			Facts: nodeinfo.Facts{Name: name}, Discovering: assess.Undiscovered(e.catalogue, e.snapshot.Pods[name], now),
+			Facts: nodeinfo.Facts{Name: name}, Discovering: assess.DiscoveryOperands(e.catalogue, e.snapshot.Pods[name], now),
 		})
 	}
 	return Input{
@@ -230,7 +230,7 @@ func (e *env) assessInput(decisions *plan.Decisions, i int) assess.Input {
 		Plan: decisions.ForNode(node.Facts), Node: node.Object, Pods: e.snapshot.Pods[node.Facts.Name],
 		Stack: assess.Stack{DaemonSets: e.snapshot.DaemonSets, CreateFailures: e.createFailures}, Now: now,
 	}
-	in.Before = assess.StandingOf(assess.GPUReadyCondition(node.Object))
+	in.Previous = assess.ReadinessOf(assess.GPUReadyCondition(node.Object))
 	return in
 }
 

@@ -50,7 +50,7 @@ func countDiscovery(in Input, name operand.Name) operandCounts {
 	}
 	for _, entry := range in.Fleet.Undiscovered {
 		if verdict, found := entry.Discovering[name]; found && verdict.State == readiness.Failed {
-			reason := assess.Sentence(verdict.Reason, cmp.Or(verdict.Detail, verdict.Message))
+			reason := assess.WithDetail(verdict.Reason, cmp.Or(verdict.Detail, verdict.Message))
 			counts.failed = append(counts.failed, nodeReason{entry.Facts.Name, reason})
 		}
 	}
@@ -87,7 +87,7 @@ func withDetail(status v1.OperandStatus, details []nodeReason, before []v1.Opera
 	}
 	for i := range before {
 		old := &before[i]
-		if old.Name == status.Name && old.State == status.State && assess.Covers(old.Message, status.Message, message) {
+		if old.Name == status.Name && old.State == status.State && assess.MessageUpToDate(old.Message, status.Message, message) {
 			return old.Message
 		}
 	}

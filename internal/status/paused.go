@@ -17,7 +17,7 @@ func setPaused(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
 	for _, conditionType := range []string{v1.ConditionReady, v1.ConditionError} {
 		if condition := meta.FindStatusCondition(status.Conditions, conditionType); condition != nil {
 			condition.Message = text.Truncate("spec.paused is true, so the operator changes nothing; "+
-				assess.Sentence(condition.Reason, condition.Message), maxConditionMessage)
+				assess.WithDetail(condition.Reason, condition.Message), maxConditionMessage)
 			condition.Reason = v1.ReasonPaused
 		}
 	}

@@ -194,7 +194,7 @@ func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 		}
 	}
 	for i := range status.Nodes {
-		if n := &status.Nodes[i]; !n.Ready && !assess.Passes(n.Reason) {
+		if n := &status.Nodes[i]; !n.Ready && !assess.IsTransient(n.Reason) {
 			found.Insert(fmt.Sprintf("node %s %s %s %s", n.Name, n.Stage, n.Operand, cause(n.Reason, n.Message)))
 		}
 	}

@@ -86,7 +86,7 @@ func (v *view) listen(ctx context.Context) error {
 		default:
 		}
 	}
-	if err := v.cache.IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.TargetNode); err != nil {
+	if err := v.cache.IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode); err != nil {
 		return err
 	}
 	for _, kind := range []client.Object{&corev1.Node{}, &corev1.Pod{}, &appsv1.DaemonSet{}, &v1.ClusterPolicy{}} {
@@ -176,7 +176,7 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 		found := assess.Node(assess.Input{
 			Plan: decisions.ForNode(facts), Node: node, Pods: pods, Stack: assess.Stack{
 				DaemonSets: daemonSets,
-			}, Before: assess.StandingOf(condition), Now: time.Now(),
+			}, Previous: assess.ReadinessOf(condition), Now: time.Now(),
 		})
 		f.rows = append(f.rows, row{name: node.Name, verdict: found.NodeVerdict, condition: condition})
 	}

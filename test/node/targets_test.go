@@ -120,9 +120,9 @@ func isStarting(p target) []string {
 	case driverManager:
 		return []string{p.container, "is running"}
 	case devicePlugin:
-		return []string{p.container, "the kubelet holds all of the GPUs for unhealthy"}
+		return []string{p.container, "the device plugin reports all GPUs as unhealthy"}
 	}
-	return []string{p.container, "is not ready yet"}
+	return []string{p.container, "is not ready"}
 }
 
 // imageNames are the last parts of the images' names.

@@ -102,7 +102,7 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 	}
 	DeferCleanup(func(ctx SpecContext) {
 		env.onCall(nil)
-		Expect(toolkit.Forget(ctx)).To(Succeed())
+		Expect(toolkit.StopWatch(ctx)).To(Succeed())
 		cleanUp(ctx)
 	})
 	return env
@@ -268,7 +268,7 @@ func (env *testEnv) converge(ctx context.Context) {
 		env.takeCalls()
 		env.pass(ctx, statusInterval)
 		policy := env.policy(ctx)
-		if len(env.takeWrites()) == 0 && env.fleet.View().Behind(env.fleet.Basis()) == 0 &&
+		if len(env.takeWrites()) == 0 && env.fleet.View().StaleCount(env.fleet.Basis()) == 0 &&
 			policy.Status.ObservedGeneration == policy.Generation {
 			return
 		}

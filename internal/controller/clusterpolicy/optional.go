@@ -67,7 +67,7 @@ func (o *OptionalKinds) Follow(
 ) (map[operand.OptionalKind]bool, error) {
 	for _, kind := range o.watches {
 		if definitions[kind.CRD] {
-			kind.Look()
+			kind.StartDiscovery()
 		}
 	}
 	available, complete := map[operand.OptionalKind]bool{}, true
@@ -89,9 +89,9 @@ func (o *OptionalKinds) Follow(
 
 func (w optionalWatch) follow(ctx context.Context, defined bool) (optional.State, error) {
 	if !defined {
-		return optional.Absent, w.Forget(ctx)
+		return optional.Absent, w.StopWatch(ctx)
 	}
-	return w.Watch.Follow(ctx)
+	return w.Watch.EnsureWatch(ctx)
 }
 
 // managedKinds returns the kinds that the pass applies and prunes.

@@ -80,11 +80,11 @@ func (s *scope) withoutPolicy(ctx context.Context) {
 		return
 	}
 	orphaned, previous := len(orphans) > 0, s.Fleet.Basis()
-	if orphaned && (previous == nil || !previous.Kept) {
+	if orphaned && (previous == nil || !previous.KeepNodes) {
 		log.FromContext(ctx).Info("No ClusterPolicy exists, but DaemonSets of a deleted one still run: nodes keep their "+
 			"labels until a new ClusterPolicy adopts the DaemonSets or they are deleted", "daemonSets", orphans)
 	}
-	s.Fleet.Publish(fleet.Basis{Kept: orphaned}, s.now)
+	s.Fleet.Publish(fleet.Basis{KeepNodes: orphaned}, s.now)
 	if !orphaned {
 		s.fail(s.Applier.SetPodSecurity(ctx, s.Namespace, false))
 	}
@@ -95,7 +95,7 @@ func (s *scope) withoutPolicy(ctx context.Context) {
 func (s *scope) compareSchema(ctx context.Context) {
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	missing, err := s.Schema.Lacking(readCtx)
+	missing, err := s.Schema.MissingFields(readCtx)
 	s.missingFields = missing
 	s.fail(err)
 }
@@ -128,7 +128,7 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 // concerns the drivers of these nodes alone, whose verdicts report it.
 func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[string]string, error) {
 	if !input.UsesDriverToolkit(s.fleet.EachFacts()) {
-		return nil, s.DriverToolkit.Forget(ctx)
+		return nil, s.DriverToolkit.StopWatch(ctx)
 	}
 	images, err := s.DriverToolkit.Images(ctx)
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[str
 func (s *scope) createFailures(ctx context.Context) map[string]assess.CreateFailure {
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	wait, err := s.CreateFailures.Look(readCtx, s.snapshot.DaemonSets)
+	wait, err := s.CreateFailures.Refresh(readCtx, s.snapshot.DaemonSets)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Reading the Events of DaemonSets with missing pods failed")
 	}
@@ -289,7 +289,7 @@ func (s *scope) liveDaemonSets(ctx context.Context, step plan.Step) (map[string]
 	}
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	ds, pod, err := observe.HolderOf(readCtx, s.Live, s.Namespace, o.DaemonSet)
+	ds, pod, err := observe.ExistingDaemonSetOrPod(readCtx, s.Live, s.Namespace, o.DaemonSet)
 	switch {
 	case ds != nil:
 		live[o.DaemonSet] = render.LiveDaemonSet(ds)

@@ -42,7 +42,7 @@ func (s *scope) specIsComplete(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	switch {
-	case len(observe.OfSpec(s.missingFields)) > 0:
+	case len(observe.SpecFields(s.missingFields)) > 0:
 		return s.keepsAllFields()
 	case s.current.Digest == s.lastApplied.Digest, s.policy.Spec.Paused != nil && *s.policy.Spec.Paused:
 		// A paused policy is not applied.
@@ -54,7 +54,7 @@ func (s *scope) specIsComplete(ctx context.Context) (bool, error) {
 // keepsAllFields reports whether the CRD has dropped no field of the spec, and would drop none if the policy were
 // written.
 func (s *scope) keepsAllFields() (bool, error) {
-	dropped, err := s.Schema.Drops(s.policy.Spec)
+	dropped, err := s.Schema.DroppedFields(s.policy.Spec)
 	s.droppedFields = dropped
 	return err == nil && len(dropped) == 0 && s.current.Digest == s.lastApplied.Digest, err
 }
@@ -67,7 +67,7 @@ func (s *scope) confirmLive(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	missing, err := s.Schema.LackingNow(ctx)
+	missing, err := s.Schema.MissingFieldsLive(ctx)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return false, err
 	}
@@ -83,7 +83,7 @@ func (s *scope) confirmLive(ctx context.Context) (bool, error) {
 	if s.current, err = observe.AppliedOf(policy); err != nil {
 		return false, err
 	}
-	if len(observe.OfSpec(missing)) > 0 {
+	if len(observe.SpecFields(missing)) > 0 {
 		return s.keepsAllFields()
 	}
 	return s.current.Digest == s.lastApplied.Digest || s.changeIsStable(), nil
@@ -108,7 +108,7 @@ func (s *scope) changeIsStable() bool {
 // freeze publishes the last decisions again, so that nodes, including new ones, are assessed and served by them. If
 // this process has made none yet, nodes keep their labels, and new nodes are not managed.
 func (s *scope) freeze(ctx context.Context) {
-	previous, next := s.Fleet.Basis(), fleet.Basis{Kept: true}
+	previous, next := s.Fleet.Basis(), fleet.Basis{KeepNodes: true}
 	if previous != nil && previous.Decisions != nil && previous.Policy.UID == s.policy.UID {
 		stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
 		next = fleet.Basis{Policy: previous.Policy, Decisions: previous.Decisions, Stack: stack}
@@ -120,7 +120,7 @@ func (s *scope) freeze(ctx context.Context) {
 	}
 	if key := fmt.Sprintf("%s %s", s.policy.UID, s.Schema.Version()); s.schemaGuard.reported != key {
 		s.schemaGuard.reported = key
-		message := status.FrozenMessage(observe.OfSpec(s.missingFields), s.droppedFields, s.Namespace)
+		message := status.FrozenMessage(observe.SpecFields(s.missingFields), s.droppedFields, s.Namespace)
 		log.FromContext(ctx).Info("Frozen: applying no change of the ClusterPolicy", "policy", s.policy.Name,
 			"reason", message, "decided", next.Decisions != nil)
 		s.Status.RecordFrozen(ctx, s.policy, message, key)

@@ -117,7 +117,7 @@ func (s *scope) statusInput() status.Input {
 		Applied: s.applied, MissingFields: s.missingFields, Err: s.err,
 	}
 	if s.basis != nil {
-		pass.Unassessed = s.fleet.Behind(s.basis)
+		pass.Unassessed = s.fleet.StaleCount(s.basis)
 	}
 	return pass
 }

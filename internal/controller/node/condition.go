@@ -111,7 +111,7 @@ func (s *scope) hadFailed(before *corev1.NodeCondition) bool {
 	if before == nil || before.Status == corev1.ConditionTrue {
 		return false
 	}
-	return assess.Fails(before.Reason) || s.entry.Writes.Failed
+	return assess.IsFailure(before.Reason) || s.entry.Writes.Failed
 }
 
 // transition identifies a written condition among those of the node.

@@ -95,7 +95,7 @@ func (r *Reconciler) Hydrate(ctx context.Context) error {
 
 // SetupWithManager registers the controller, its watches, and the index of pods by node.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.TargetNode); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode); err != nil {
 		return err
 	}
 	if err := mgr.Add(manager.RunnableFunc(r.Hydrate)); err != nil {
@@ -140,7 +140,7 @@ func (r *Reconciler) batchDelay(object client.Object) time.Duration {
 // isIntermediate reports whether an event of the pod can only change the stage of a starting node: the pod has not
 // failed, no labels wait for it, and it is not the last pod to become ready.
 func (r *Reconciler) isIntermediate(pod *corev1.Pod) bool {
-	nodes := observe.TargetNode(pod)
+	nodes := observe.IndexPodNode(pod)
 	if len(nodes) == 0 {
 		return false
 	}
@@ -184,7 +184,7 @@ func (r *Reconciler) allPodsReady(entry *fleet.Entry) bool {
 }
 
 func nodeOfPod(pod client.Object) []reconcile.Request {
-	nodes := observe.TargetNode(pod)
+	nodes := observe.IndexPodNode(pod)
 	if len(nodes) == 0 {
 		return nil
 	}
@@ -209,5 +209,5 @@ func (r *Reconciler) allNodes() []reconcile.Request {
 func isReported(node string, condition *corev1.NodeCondition, assessment *assess.Assessment) bool {
 	wanted := assessment.Condition(node)
 	return condition.Status == wanted.Status && condition.Reason == wanted.Reason &&
-		assess.Covers(condition.Message, assessment.Cause(node), wanted.Message)
+		assess.MessageUpToDate(condition.Message, assessment.Cause(node), wanted.Message)
 }

@@ -59,7 +59,7 @@ func (r *reader) List(ctx context.Context, list client.ObjectList, options ...cl
 }
 
 func newReader(failure error, pods ...*corev1.Pod) *reader {
-	builder := fake.NewClientBuilder().WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.TargetNode)
+	builder := fake.NewClientBuilder().WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode)
 	for _, pod := range pods {
 		builder = builder.WithObjects(pod)
 	}

@@ -48,7 +48,7 @@ func newEnv(t *testing.T) *env {
 	catalogue, err := operands.Catalogue()
 	e.Expect(err).NotTo(HaveOccurred())
 	builder := fake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).
-		WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.TargetNode).
+		WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode).
 		WithObjects(&corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(now), Labels: map[string]string{
 				labels.DiscoveryPCIPresent: labels.True, labels.DiscoveryOSID: "ubuntu", labels.DiscoveryOSVersion: "24.04",

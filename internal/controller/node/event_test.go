@@ -27,7 +27,7 @@ func TestNodeEvent(t *testing.T) {
 	}
 	ready := is("True", "GPUReady", "a: GPUs can be used")
 	starting := is("False", "Starting", "a: stage Driver, operand driver: the pod is starting")
-	late := is("False", "Starting", "a: stage Driver, operand driver: for more than 30m: the pod is starting")
+	late := is("False", "Starting", "a: stage Driver, operand driver: not ready after 30m: the pod is starting")
 	crashing := is(
 		"False", "CrashLoopBackOff", "a: stage Driver, operand driver: container x: CrashLoopBackOff, exit code 1",
 	)
@@ -59,7 +59,7 @@ func TestNodeEvent(t *testing.T) {
 		"is excluded no longer":     {before: is("False", "Excluded", "a: label"), after: ready},
 		"is paused no longer":       {before: is("False", "OperandPaused", "a: label"), after: ready},
 		"answers again": {
-			before: is("False", "NodeUnreachable", "a: stage Discovered: the kubelet does not answer"),
+			before: is("False", "NodeUnreachable", "a: stage Discovered: the kubelet stopped posting node status"),
 			after:  ready,
 			want:   "Normal GPUReady",
 		},

@@ -110,7 +110,7 @@ func TestJoinSeconds(t *testing.T) {
 	j.assessAt(a, time.Hour, "")
 	j.assessAt(withCondition(joiningNode("restarted", 0)), time.Hour, "")
 	j.assessAt(joiningNode("gone", 0), 10*s, v1.StageDiscovered)
-	j.reconciler.Fleet.Forget("gone")
+	j.reconciler.Fleet.Delete("gone")
 	j.assessAt(withCondition(joiningNode("gone", 0)), time.Hour, "")
 	j.Expect(j.joinSeconds()).To(Equal(map[v1.Stage][2]float64{
 		"Discovered": {2, 1}, "Driver": {20, 1}, "Toolkit": {20, 1},

@@ -35,7 +35,7 @@ func TestWorkingNodeHasOneConditionWrite(t *testing.T) {
 	entry := e.fleet.Get("a")
 	e.Expect(entry.Basis).To(Equal(uint64(1)))
 	e.Expect(entry.Facts.Pool).To(Equal("ubuntu24.04-amd64"), "as the labels were written")
-	e.Expect(entry.Shown().Ready()).To(BeTrue())
+	e.Expect(entry.StatusAssessment().Ready()).To(BeTrue())
 	e.Expect(entry.Latest.Since).To(Equal(now.Add(time.Second)))
 	version := e.node().ResourceVersion
 	for range 3 {
@@ -131,14 +131,14 @@ func TestReplacedPodIsReportedAfterTheDwell(t *testing.T) {
 	e.setPod("driver", starts)
 	e.Expect(e.reconcileAfter(time.Minute)).To(Equal(4 * time.Second))
 	e.Expect(e.reported()).To(Equal("True GPUReady"))
-	e.Expect(e.fleet.Get("a").Shown().Ready()).To(BeTrue())
+	e.Expect(e.fleet.Get("a").StatusAssessment().Ready()).To(BeTrue())
 	e.Expect(e.fleet.Get("a").Latest.Ready()).To(BeFalse())
 	_, err := e.reconcileAfter(4 * time.Second)
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(e.reported()).To(Equal("False Starting"))
 	e.Expect(assess.GPUReadyCondition(e.node()).LastTransitionTime.Time).
 		To(BeTemporally("==", now.Add(time.Minute)), "since the pod was replaced")
-	e.Expect(e.fleet.Get("a").Shown().Since).To(Equal(now.Add(time.Minute)))
+	e.Expect(e.fleet.Get("a").StatusAssessment().Since).To(Equal(now.Add(time.Minute)))
 	e.makeReady("driver")
 	e.Expect(e.reconcileAfter(time.Second)).To(BeZero())
 	e.Expect(e.reported()).To(Equal("True GPUReady"))
@@ -154,7 +154,7 @@ func TestOverdueNodeHasAnEventWhenReady(t *testing.T) {
 			e.setPod("container-toolkit", starts)
 			_, err := e.reconcileAfter(time.Second)
 			e.Expect(err).NotTo(HaveOccurred())
-			e.Expect(assess.GPUReadyCondition(e.node()).Message).To(ContainSubstring("for more than 30m"))
+			e.Expect(assess.GPUReadyCondition(e.node()).Message).To(ContainSubstring("not ready after 30m"))
 			e.makeReady("container-toolkit")
 		},
 	} {
@@ -166,10 +166,10 @@ func TestOverdueNodeHasAnEventWhenReady(t *testing.T) {
 				_, err := e.reconcileAfter(31 * time.Minute)
 				e.Expect(err).NotTo(HaveOccurred())
 			}
-			e.Expect(assess.GPUReadyCondition(e.node()).Message).To(ContainSubstring("for more than 30m"))
+			e.Expect(assess.GPUReadyCondition(e.node()).Message).To(ContainSubstring("not ready after 30m"))
 			e.Expect(e.eventReasons()).To(ConsistOf("Starting"))
 			if name == "after a restart" {
-				e.fleet.Forget("a")
+				e.fleet.Delete("a")
 				_, err := e.reconcileAfter(time.Second)
 				e.Expect(err).NotTo(HaveOccurred())
 			}
@@ -250,7 +250,7 @@ func TestPausedPolicyWritesNothing(t *testing.T) {
 	_, err := e.reconcileAfter(0)
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(e.node().ResourceVersion).To(Equal(version))
-	e.Expect(e.fleet.Get("a").Shown().State).To(Equal(readiness.Failed), "it is still assessed")
+	e.Expect(e.fleet.Get("a").StatusAssessment().State).To(Equal(readiness.Failed), "it is still assessed")
 	e.Expect(e.eventReasons()).To(BeEmpty())
 }
 

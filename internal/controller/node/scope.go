@@ -46,7 +46,7 @@ func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) 
 	node := &corev1.Node{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
-		r.Fleet.Forget(name)
+		r.Fleet.Delete(name)
 		return nil, nil
 	}
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *scope) reconcile(ctx context.Context) error {
 		return nil
 	case s.basis.Decisions == nil:
 		s.clearAssessment()
-		if s.basis.Kept || !wasWritten(s.node) || !s.mayWrite() {
+		if s.basis.KeepNodes || !wasWritten(s.node) || !s.mayWrite() {
 			return nil
 		}
 		return s.release(ctx, "")
@@ -168,7 +168,7 @@ func (s *scope) recordDiscovery(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.entry.Discovering = assess.Undiscovered(s.Catalogue, pods, s.now)
+	s.entry.Discovering = assess.DiscoveryOperands(s.Catalogue, pods, s.now)
 	return nil
 }
 
@@ -215,13 +215,13 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	if !s.mayWrite() {
 		return nil
 	}
-	read, now := s.node, fleet.Labelled{Source: s.source(), Running: s.runningOperands(pods)}
-	if len(notes) == 0 && s.entry.Writes.Labelled == now {
+	read, now := s.node, fleet.LabelSource{Source: s.source(), Running: s.runningOperands(pods)}
+	if len(notes) == 0 && s.entry.Writes.LabelsFrom == now {
 		return nil
 	}
 	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, now.Running)
 	if len(changes) == 0 {
-		s.entry.Writes.Labelled = now
+		s.entry.Writes.LabelsFrom = now
 	}
 	err := s.patchMetadata(ctx, changes, notes)
 	if s.node != read {
@@ -252,7 +252,7 @@ func (s *scope) assess(pods assess.Pods) {
 	s.entry.Discovering = nil
 	s.entry.NodePool, s.entry.DriverPool = planned.NodePool, cmp.Or(s.entry.Facts.Pool, planned.Pool.Name)
 	s.entry.Latest = assess.Node(assess.Input{
-		Plan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Before: s.standing(), Now: s.now,
+		Plan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.standing(), Now: s.now,
 	})
 	var wait time.Duration
 	s.entry.Report, wait = s.entry.Report.Next(s.entry.Latest, s.Timing.Dwell)
@@ -266,15 +266,15 @@ func (s *scope) assess(pods assess.Pods) {
 
 // standing returns the node's state before this assessment. After a restart it is read from the condition, whose time
 // may delay what follows, never hasten it.
-func (s *scope) standing() assess.Standing {
+func (s *scope) standing() assess.Readiness {
 	if s.entry.Latest.At.IsZero() {
 		condition := assess.GPUReadyCondition(s.node)
 		if condition == nil || condition.LastTransitionTime.After(s.now) {
-			return assess.Standing{}
+			return assess.Readiness{}
 		}
-		return assess.StandingOf(condition)
+		return assess.ReadinessOf(condition)
 	}
-	return s.entry.Latest.Standing()
+	return s.entry.Latest.Readiness()
 }
 
 // maxDiscoveryTime is the longest time between the creation of a node and its discovery that counts as joining. A node

@@ -72,7 +72,7 @@ func TestStageDwellGrowsWithStartingNodes(t *testing.T) {
 	s.conditionWritten(true)
 	g.Expect(s.dwellLeftAt(v1.StageToolkit)).To(Equal(100 * time.Second))
 	for i := range 101 {
-		r.Fleet.Forget(fmt.Sprint("other-", i))
+		r.Fleet.Delete(fmt.Sprint("other-", i))
 	}
 	g.Expect(s.dwellLeftAt(v1.StageToolkit)).To(Equal(100*time.Second), "it goes on from there")
 	s.conditionWritten(false)

@@ -111,23 +111,23 @@ func TestStanding(t *testing.T) {
 	tests := map[string]struct {
 		latest     assess.Assessment
 		conditions []corev1.NodeCondition
-		want       assess.Standing
+		want       assess.Readiness
 	}{
 		"no state": {},
 		"a condition": {
 			conditions: condition(corev1.ConditionFalse, time.Hour),
-			want:       assess.Standing{Since: now.Add(-time.Hour)},
+			want:       assess.Readiness{Since: now.Add(-time.Hour)},
 		},
 		"a condition that is true": {
 			conditions: condition(corev1.ConditionTrue, time.Hour),
-			want:       assess.Standing{Ready: true, Since: now.Add(-time.Hour)},
+			want:       assess.Readiness{Ready: true, Since: now.Add(-time.Hour)},
 		},
 		"a condition with a future time": {conditions: condition(corev1.ConditionFalse, -time.Minute)},
-		"an assessment":                  {latest: failed, want: assess.Standing{Since: now.Add(-time.Minute)}},
+		"an assessment":                  {latest: failed, want: assess.Readiness{Since: now.Add(-time.Minute)}},
 		"an assessment has precedence over a condition": {
 			latest:     failed,
 			conditions: condition(corev1.ConditionTrue, time.Hour),
-			want:       assess.Standing{Since: now.Add(-time.Minute)},
+			want:       assess.Readiness{Since: now.Add(-time.Minute)},
 		},
 	}
 	for name, test := range tests {

@@ -50,7 +50,7 @@ var _ = Describe("A node whose policy is deleted", func() {
 	It("keeps everything while DaemonSets run without a policy", func(ctx SpecContext) {
 		f := newFailedForGood(ctx)
 		before := f.node(ctx)
-		f.fleet.Publish(fleet.Basis{Kept: true}, f.clock.Now())
+		f.fleet.Publish(fleet.Basis{KeepNodes: true}, f.clock.Now())
 		f.takeCalls()
 		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
 		Expect(f.takeCalls()).To(Equal([]string{getNode}))

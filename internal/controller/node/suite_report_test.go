@@ -58,7 +58,7 @@ var _ = Describe("A node that was ready", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchCondition}))
 		Expect(f.reported(ctx)).To(Equal("False " + v1.ReasonNotAllocatable))
-		Expect(f.entry().Shown().Ready()).To(BeFalse(), "the policy reports the same")
+		Expect(f.entry().StatusAssessment().Ready()).To(BeFalse(), "the policy reports the same")
 	})
 
 	It("is not written when a pod is replaced within 4 s", func(ctx SpecContext) {
@@ -130,7 +130,7 @@ var _ = Describe("A node that was ready", func() {
 
 	It("is not written again if another operator process has written the condition", func(ctx SpecContext) {
 		f := newReady(ctx)
-		f.fleet.Forget(f.name)
+		f.fleet.Delete(f.name)
 		Expect(f.reconcileAfter(ctx, time.Hour)).To(BeZero())
 		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods}))
 		Expect(f.entry().Latest.Since).
