@@ -26,8 +26,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// eachDaemonSet runs the check for every DaemonSet of every scenario.
-func eachDaemonSet(t *testing.T, check func(*testing.T, operand.Name, *appsv1.DaemonSet)) {
+// forEachDaemonSet runs the check for every DaemonSet of every scenario.
+func forEachDaemonSet(t *testing.T, check func(*testing.T, operand.Name, *appsv1.DaemonSet)) {
 	t.Helper()
 	for scenario, s := range scenarios {
 		for name, sets := range s.daemonSets(t) {
@@ -48,12 +48,12 @@ func TestEveryProofHasItsContainer(t *testing.T) {
 					continue
 				}
 				for _, proof := range step.Operand.Proves {
-					there := slices.ContainsFunc(sets[step.Operand.Name][0].Spec.Template.Spec.InitContainers, func(c corev1.Container) bool {
+					exists := slices.ContainsFunc(sets[step.Operand.Name][0].Spec.Template.Spec.InitContainers, func(c corev1.Container) bool {
 						return c.Name == proof.Container
 					})
-					if there != step.Proves[proof.Marker] {
+					if exists != step.Proves[proof.Marker] {
 						t.Errorf("%s writes marker %s: %v; its pods have container %s: %v",
-							step.Operand.Name, proof.Marker, step.Proves[proof.Marker], proof.Container, there)
+							step.Operand.Name, proof.Marker, step.Proves[proof.Marker], proof.Container, exists)
 					}
 				}
 			}
@@ -119,7 +119,7 @@ func TestTemplatesAreMostlyYAML(t *testing.T) {
 }
 
 // A manifest explains why a container has all rights, directly above the field.
-func TestEveryPrivilegedContainerSaysWhy(t *testing.T) {
+func TestEveryPrivilegedContainerIsJustified(t *testing.T) {
 	found := 0
 	for file, text := range assetFiles(t) {
 		lines := strings.Split(text, "\n")
@@ -153,7 +153,7 @@ func TestEveryServiceAccountIsInstalled(t *testing.T) {
 		}
 	}
 	used := map[string]bool{}
-	eachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
+	forEachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
 		name := ds.Spec.Template.Spec.ServiceAccountName
 		used[name] = true
@@ -197,7 +197,7 @@ func serviceAccounts(t *testing.T, file string) []string {
 var imageReference = regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})$`)
 
 func TestEveryImageResolves(t *testing.T) {
-	eachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
+	forEachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
 		for _, c := range containers(&ds.Spec.Template.Spec) {
 			if !imageReference.MatchString(c.Image) {
@@ -228,10 +228,10 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 		"mps-control-daemon":    "nvidia-device-plugin-mps-control-daemon",
 		"mig-manager":           "nvidia-mig-manager",
 	}
-	eachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
+	forEachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
 		template := ds.Spec.Template
-		hasApp(t, ds, apps[name], isAnchored(name))
+		checkAppLabel(t, ds, apps[name], selectsByAnchor(name))
 		if !strings.HasPrefix(ds.Name, apps[name]) {
 			t.Errorf("the name does not start with %s", apps[name])
 		}
@@ -245,14 +245,14 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 				t.Errorf("the selector wants %s=%s, the pods have %q", key, value, template.Labels[key])
 			}
 		}
-		if name != "node-discovery" && !isAnchored(name) && template.Spec.NodeSelector["nvidia.com/gpu.deploy."+string(name)] != "true" {
+		if name != "node-discovery" && !selectsByAnchor(name) && template.Spec.NodeSelector["nvidia.com/gpu.deploy."+string(name)] != "true" {
 			t.Errorf("the node selector is %v", template.Spec.NodeSelector)
 		}
 	})
 }
 
-// leavesOutPools reports whether the affinity requires only that the node does not get the operand from a node pool.
-func leavesOutPools(name operand.Name, affinity *corev1.NodeAffinity) bool {
+// excludesNodePools reports whether the affinity requires only that the node does not get the operand from a node pool.
+func excludesNodePools(name operand.Name, affinity *corev1.NodeAffinity) bool {
 	return cmp.Equal(affinity, &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
 			{Key: "nvidia.com/gpu-operator.node-pool." + string(name), Operator: corev1.NodeSelectorOpDoesNotExist},
@@ -263,14 +263,14 @@ func leavesOutPools(name operand.Name, affinity *corev1.NodeAffinity) bool {
 // The selector of a DaemonSet never changes, and no discovery label is in it: the DaemonSet
 // controller would delete the pods of a node that lost the label.
 func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
-	eachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
+	forEachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
 		if name == "node-discovery" {
-			runsOnEveryLinuxNode(t, ds.Spec.Template.Spec)
+			checkEveryLinuxNode(t, ds.Spec.Template.Spec)
 			return
 		}
-		if isAnchored(name) {
-			selectsByAnchor(t, name, ds.Spec.Template.Spec)
+		if selectsByAnchor(name) {
+			checkAnchorTerms(t, name, ds.Spec.Template.Spec)
 			return
 		}
 		for key := range ds.Spec.Template.Spec.NodeSelector {
@@ -278,17 +278,17 @@ func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
 				t.Errorf("selects nodes by %s", key)
 			}
 		}
-		if affinity := ds.Spec.Template.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil && !leavesOutPools(name, affinity.NodeAffinity) {
+		if affinity := ds.Spec.Template.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil && !excludesNodePools(name, affinity.NodeAffinity) {
 			t.Error("selects nodes by affinity")
 		}
 	})
 }
 
-// hasApp expects the label app on the DaemonSet and its pods. Where there is one for each kind of node, it is the name, so
+// checkAppLabel expects the label app on the DaemonSet and its pods. Where there is one for each kind of node, it is the name, so
 // that no selector of another one matches its pods.
-func hasApp(t *testing.T, ds *appsv1.DaemonSet, app string, isOfKind bool) {
+func checkAppLabel(t *testing.T, ds *appsv1.DaemonSet, app string, hasVariants bool) {
 	t.Helper()
-	if isOfKind {
+	if hasVariants {
 		app = ds.Name
 	}
 	pods := ds.Spec.Template.Labels["app"]
@@ -298,12 +298,12 @@ func hasApp(t *testing.T, ds *appsv1.DaemonSet, app string, isOfKind bool) {
 	}
 }
 
-// isAnchored reports whether the nodes of an operand have an anchor.
-func isAnchored(name operand.Name) bool { return name == "driver" || name == "container-toolkit" }
+// selectsByAnchor reports whether the nodes of an operand have an anchor.
+func selectsByAnchor(name operand.Name) bool { return name == "driver" || name == "container-toolkit" }
 
 // A node has its driver and toolkit by labels that the operator owns, too, and each term requires one of the kind: none
 // selects a node that has no label of the operator.
-func selectsByAnchor(t *testing.T, name operand.Name, pod corev1.PodSpec) {
+func checkAnchorTerms(t *testing.T, name operand.Name, pod corev1.PodSpec) {
 	t.Helper()
 	own := map[string]bool{
 		"nvidia.com/gpu.deploy." + string(name): true, "nvidia.com/gpu-operator.pool": true, "nvidia.com/gpu-operator.runtime": true,
@@ -329,7 +329,7 @@ func selectsByAnchor(t *testing.T, name operand.Name, pod corev1.PodSpec) {
 }
 
 // Whatever is tainted may have GPUs; only a user's label keeps discovery off a node.
-func runsOnEveryLinuxNode(t *testing.T, pod corev1.PodSpec) {
+func checkEveryLinuxNode(t *testing.T, pod corev1.PodSpec) {
 	t.Helper()
 	if diff := cmp.Diff(map[string]string{"kubernetes.io/os": "linux"}, pod.NodeSelector); diff != "" {
 		t.Errorf("node selector, -want +got:\n%s", diff)
@@ -409,7 +409,7 @@ func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
 }
 
 func TestNamesAreValidAndVolumesMatchMounts(t *testing.T) {
-	eachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
+	forEachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
 		if problems := validation.IsDNS1123Subdomain(ds.Name); len(problems) > 0 {
 			t.Errorf("the name: %v", problems)

@@ -122,9 +122,9 @@ func decode(document []byte) (Object, error) {
 		return nil, nil //nolint:nilnil // A document of comments alone has no object.
 	}
 	want := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
-	for _, known := range allKinds() {
-		if known.GetObjectKind().GroupVersionKind() == want {
-			object, isObject := reflect.New(reflect.TypeOf(known).Elem()).Interface().(Object)
+	for _, supported := range allKinds() {
+		if supported.GetObjectKind().GroupVersionKind() == want {
+			object, isObject := reflect.New(reflect.TypeOf(supported).Elem()).Interface().(Object)
 			if !isObject {
 				return nil, fmt.Errorf("%s is not an object of the API", want)
 			}

@@ -66,11 +66,11 @@ func (r *renderer) addContainer(pod *corev1.PodSpec, file string, at int) error 
 // addVolumes appends the volumes that the pod does not have. Another one with the name of one of these is an error.
 func addVolumes(pod *corev1.PodSpec, volumes []corev1.Volume) error {
 	for _, volume := range volumes {
-		has := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == volume.Name })
+		at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == volume.Name })
 		switch {
-		case has < 0:
+		case at < 0:
 			pod.Volumes = append(pod.Volumes, volume)
-		case !reflect.DeepEqual(pod.Volumes[has], volume):
+		case !reflect.DeepEqual(pod.Volumes[at], volume):
 			return fmt.Errorf("the pod has another volume %s", volume.Name)
 		}
 	}

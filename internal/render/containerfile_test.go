@@ -38,7 +38,7 @@ func TestAContainerFileHasTheContainerOfItsName(t *testing.T) {
 }
 
 // A name that does not exist is an error: the setting would have no effect.
-func TestWhatAnInstanceAddsIsThere(t *testing.T) {
+func TestAnInstanceAddsOnlyToWhatExists(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*operand.Instance)
 		want   string

@@ -28,7 +28,7 @@ type bareNode struct {
 
 // climb starts pods and runs their containers, in order, until nothing moves any more. It returns what
 // every pod that is not up is stuck at.
-func (n *bareNode) climb(sets []*appsv1.DaemonSet) map[string]string {
+func (n *bareNode) run(sets []*appsv1.DaemonSet) map[string]string {
 	for moved := true; moved; {
 		moved = false
 		for _, ds := range sets {
@@ -52,7 +52,7 @@ func (n *bareNode) climb(sets []*appsv1.DaemonSet) map[string]string {
 func (n *bareNode) advance(ds *appsv1.DaemonSet) (moved bool) {
 	pod := ds.Spec.Template.Spec
 	containers := slices.Concat(pod.InitContainers, pod.Containers)
-	for n.starts(pod) && n.done[ds.Name] < len(containers) && n.gets(ds, containers[n.done[ds.Name]]) && n.run(containers[n.done[ds.Name]]) {
+	for n.starts(pod) && n.done[ds.Name] < len(containers) && n.isInjected(ds, containers[n.done[ds.Name]]) && n.finish(containers[n.done[ds.Name]]) {
 		n.done[ds.Name]++
 		moved = true
 	}
@@ -71,13 +71,13 @@ func (n *bareNode) starts(pod corev1.PodSpec) bool {
 
 // gets tells whether the container is made with what it is annotated with: without the toolkit's plugin
 // the runtime makes it all the same, but without a GPU, so that it fails and is made anew.
-func (n *bareNode) gets(ds *appsv1.DaemonSet, container corev1.Container) bool {
+func (n *bareNode) isInjected(ds *appsv1.DaemonSet, container corev1.Container) bool {
 	_, annotated := ds.Spec.Template.Annotations["nvidia.cdi.k8s.io/container."+container.Name]
 	return !annotated || n.facts["handler"]
 }
 
 // run tells whether the container gets done, or gets to work, and notes what is true then.
-func (n *bareNode) run(container corev1.Container) bool {
+func (n *bareNode) finish(container corev1.Container) bool {
 	argv := slices.Concat(container.Command, container.Args)
 	if !isGPUNode(argv) {
 		n.facts["driver installed"] = n.facts["driver installed"] || container.Name == "nvidia-driver-ctr"
@@ -115,7 +115,7 @@ func (n *bareNode) markers(names string) bool {
 }
 
 // combination is a spec with some operands left to the host.
-func combination(bits int) (v1.ClusterPolicySpec, map[string]bool) {
+func specWithout(bits int) (v1.ClusterPolicySpec, map[string]bool) {
 	off := func(bit int) *bool { return new(bits&bit == 0) }
 	spec := v1.ClusterPolicySpec{
 		Driver: &v1.DriverSpec{Enabled: off(1)}, Toolkit: &v1.ToolkitSpec{Enabled: off(2)},
@@ -132,7 +132,7 @@ func combination(bits int) (v1.ClusterPolicySpec, map[string]bool) {
 // From a bare node every pod gets up and every marker is reached, whatever the spec leaves to the host.
 func TestEveryMarkerIsReachedFromABareNode(t *testing.T) {
 	for bits := range 64 {
-		spec, host := combination(bits)
+		spec, host := specWithout(bits)
 		if *spec.CDI.NRIPluginEnabled && (!*spec.CDI.Enabled || !*spec.Toolkit.Enabled) {
 			// The spec is refused.
 			continue
@@ -140,7 +140,7 @@ func TestEveryMarkerIsReachedFromABareNode(t *testing.T) {
 		t.Run(fmt.Sprintf("%05b", bits), func(t *testing.T) {
 			node := bareNode{facts: host, done: map[string]int{}}
 			nodes := []nodeinfo.Facts{runs("containerd", "")}
-			if stuck := node.climb(all(situation{spec: spec, nodes: nodes}.daemonSets(t))); len(stuck) > 0 {
+			if stuck := node.run(all(situation{spec: spec, nodes: nodes}.daemonSets(t))); len(stuck) > 0 {
 				t.Fatalf("stuck: %v; reached: %v", stuck, node.facts)
 			}
 			want := []string{"marker driver", "marker toolkit", "marker cuda"}
@@ -157,16 +157,16 @@ func TestEveryMarkerIsReachedFromABareNode(t *testing.T) {
 }
 
 // The walk notices a prover behind what it proves, wherever it is put.
-func TestTheWalkNoticesADeadlock(t *testing.T) {
+func TestTheSimulationDetectsADeadlock(t *testing.T) {
 	tests := map[string]func(sets map[operand.Name][]*appsv1.DaemonSet){
 		"the prover of the driver waits for the driver": func(sets map[operand.Name][]*appsv1.DaemonSet) {
-			waitFirst(sets["container-toolkit"][0], "driver")
+			prependWait(sets["container-toolkit"][0], "driver")
 		},
 		"the prover of the toolkit waits for the toolkit": func(sets map[operand.Name][]*appsv1.DaemonSet) {
-			waitFirst(sets["operator-validator"][0], "toolkit")
+			prependWait(sets["operator-validator"][0], "toolkit")
 		},
 		"the plugin waits for what proves it": func(sets map[operand.Name][]*appsv1.DaemonSet) {
-			waitFirst(sets["device-plugin"][0], "plugin")
+			prependWait(sets["device-plugin"][0], "plugin")
 		},
 		"the toolkit needs the RuntimeClass that it configures": func(sets map[operand.Name][]*appsv1.DaemonSet) {
 			sets["container-toolkit"][0].Spec.Template.Spec.RuntimeClassName = new("nvidia")
@@ -178,19 +178,19 @@ func TestTheWalkNoticesADeadlock(t *testing.T) {
 			sets["node-discovery"][0].Spec.Template.Spec.NodeSelector = map[string]string{"nvidia.com/gpu.deploy.node-discovery": "true"}
 		},
 	}
-	for name, spoil := range tests {
+	for name, breakManifest := range tests {
 		t.Run(name, func(t *testing.T) {
 			sets := situation{}.daemonSets(t)
-			spoil(sets)
+			breakManifest(sets)
 			node := bareNode{facts: map[string]bool{}, done: map[string]int{}}
-			if stuck := node.climb(all(sets)); len(stuck) == 0 {
+			if stuck := node.run(all(sets)); len(stuck) == 0 {
 				t.Error("got through")
 			}
 		})
 	}
 }
 
-func waitFirst(ds *appsv1.DaemonSet, marker string) {
+func prependWait(ds *appsv1.DaemonSet, marker string) {
 	pod := &ds.Spec.Template.Spec
 	pod.InitContainers = append([]corev1.Container{{
 		Name: "wait", Command: []string{"gpu-node"}, Args: []string{"wait", "--for=" + marker},

@@ -52,18 +52,18 @@ const helperImageVariable = "VALIDATOR_IMAGE"
 // LiveDaemonSet reads what render needs to know of a DaemonSet of the cluster.
 func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 	live := Live{
-		TemplateDigest:   ds.Annotations[labels.TemplateDigest],
-		HelperImage:      ds.Annotations[labels.HelperImage],
-		LeavesPools:      leavesPools(&ds.Spec.Template.Spec),
-		Unrolled:         ds.Annotations[labels.Unrolled] == labels.True,
-		Kind:             kindOf(ds.Spec.Template.Labels),
-		Anchored:         isAnchored(&ds.Spec.Template.Spec),
-		NeedsProbeScript: needsProbeScript(ds),
+		TemplateDigest:    ds.Annotations[labels.TemplateDigest],
+		HelperImage:       ds.Annotations[labels.HelperImage],
+		ExcludesNodePools: excludesNodePools(&ds.Spec.Template.Spec),
+		RolloutSuspended:  ds.Annotations[labels.Unrolled] == labels.True,
+		Variant:           variantOf(ds.Spec.Template.Labels),
+		SelectsByAnchor:   selectsByAnchor(&ds.Spec.Template.Spec),
+		NeedsProbeScript:  needsProbeScript(ds),
 	}
 	if ds.Spec.Selector != nil {
 		selected := ds.Spec.Selector.MatchLabels
 		live.App = selected[labels.App]
-		live.SelectsKind = slices.ContainsFunc(kindLabels(), func(key string) bool { return selected[key] != "" })
+		live.VariantInSelector = slices.ContainsFunc(variantLabels(), func(key string) bool { return selected[key] != "" })
 	}
 	return live
 }

@@ -23,7 +23,7 @@ const (
 
 // global gives every container of the pod what spec.global says: images from a mirror, proxies, and the
 // certificates to trust. What the spec says of a container itself has been added before, and wins.
-func (r *renderer) global(pod *corev1.PodSpec) {
+func (r *renderer) applyGlobal(pod *corev1.PodSpec) {
 	global := r.plan.Input.Spec.Global
 	env := proxyEnv(*global.Proxy)
 	bundle := global.CABundle
@@ -75,10 +75,10 @@ func addEnv(c *corev1.Container, env []corev1.EnvVar) {
 	}
 }
 
-// fromRegistry is the digest of a pod whose helper image comes from the mirror, by the digest of its template. That
+// digestWithRegistry is the digest of a pod whose helper image comes from the mirror, by the digest of its template. That
 // image is left out of the digest, so that a new release replaces no pod; where it comes from counts, or pods would go
 // on pulling it from a registry that the spec no longer names.
-func (r *renderer) fromRegistry(pod *corev1.PodSpec, template string) string {
+func (r *renderer) digestWithRegistry(pod *corev1.PodSpec, template string) string {
 	registry, found := r.plan.Input.Spec.Global.Registry, false
 	forEachContainer(pod, func(c *corev1.Container) { found = found || c.Image == r.context.Helper.Image })
 	if registry == "" || !found {

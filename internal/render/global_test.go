@@ -17,7 +17,7 @@ import (
 
 const mirror = "mirror.local:5000/proxy"
 
-var everything = v1.GlobalSpec{
+var fullGlobal = v1.GlobalSpec{
 	Registry:         mirror,
 	ImagePullSecrets: []string{"mirror-login", "a"},
 	Proxy:            &v1.ProxySpec{HTTPProxy: "http://proxy:3128", HTTPSProxy: "http://proxy:3129", NoProxy: "10.0.0.0/8,.local"},
@@ -40,10 +40,10 @@ func TestGlobalReachesEveryContainer(t *testing.T) {
 	seen, ofInit := 0, 0
 	for name, scenario := range scenarios {
 		t.Run(name, func(t *testing.T) {
-			for operand, sets := range withGlobal(scenario.situation, everything).daemonSets(t) {
+			for operand, sets := range withGlobal(scenario.situation, fullGlobal).daemonSets(t) {
 				for _, ds := range sets {
 					pod := &ds.Spec.Template.Spec
-					for _, secret := range everything.ImagePullSecrets {
+					for _, secret := range fullGlobal.ImagePullSecrets {
 						if n := countSecrets(pod, secret); n != 1 {
 							t.Errorf("%s has the pull secret %s %d times", operand, secret, n)
 						}
@@ -138,7 +138,7 @@ func variables(c corev1.Container) map[string][]string {
 
 // What status calls the image of an operand is what its pods run.
 func TestStatusNamesTheImageOfTheMirror(t *testing.T) {
-	s := withGlobal(situation{}, everything)
+	s := withGlobal(situation{}, fullGlobal)
 	running := map[string]bool{}
 	for _, sets := range s.daemonSets(t) {
 		for _, ds := range sets {
@@ -166,7 +166,7 @@ func TestStatusNamesTheImageOfTheMirror(t *testing.T) {
 
 // The pod of the workload check is made by the validator, which is told image and secrets.
 func TestTheWorkloadCheckPullsFromTheMirror(t *testing.T) {
-	s := withGlobal(situation{spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"own"}}}}}, everything)
+	s := withGlobal(situation{spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"own"}}}}}, fullGlobal)
 	for _, c := range containers(&s.daemonSet(t, "operator-validator").Spec.Template.Spec) {
 		if c.Name != "plugin-validation" {
 			continue
@@ -186,7 +186,7 @@ func TestTheWorkloadCheckPullsFromTheMirror(t *testing.T) {
 // What the spec says of one container wins over what it says of all, in whichever letters.
 func TestTheEnvironmentOfAnOperandWins(t *testing.T) {
 	own := []v1.EnvVar{{Name: "https_proxy", Value: "mine"}, {Name: "NO_PROXY", Value: ""}, {Name: "SSL_CERT_FILE", Value: "/mine"}}
-	s := withGlobal(situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: own}}}}, everything)
+	s := withGlobal(situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: own}}}}, fullGlobal)
 	for _, c := range containers(&s.daemonSet(t, "device-plugin").Spec.Template.Spec) {
 		if c.Name != "nvidia-device-plugin" {
 			checkProxy(t, c.Name, c)

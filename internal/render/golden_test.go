@@ -48,7 +48,7 @@ var scenarios = map[string]struct {
 				ContainerSpec: v1.ContainerSpec{Env: env},
 			},
 			DevicePlugin: &v1.DevicePluginSpec{
-				ImageSpec: v1.ImageSpec{Image: "registry.local:5000/plugin@sha256:" + sixtyFour},
+				ImageSpec: v1.ImageSpec{Image: "registry.local:5000/plugin@sha256:" + hexDigest},
 				ContainerSpec: v1.ContainerSpec{
 					Args: []string{"--verbose"}, Env: append(slices.Clone(env), v1.EnvVar{Name: "FAIL_ON_INIT_ERROR", Value: "false"}),
 					Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("128Mi")}},
@@ -137,7 +137,7 @@ var scenarios = map[string]struct {
 			},
 			nodes: []nodeinfo.Facts{coreOS("417.94.202503172034-0"), coreOS("418.94.202501221327-0"), node("ubuntu", "24.04")},
 			toolkit: map[string]string{
-				"417.94.202503172034-0": "quay.io/openshift-release-dev/ocp-v4.0-art-dev@sha256:" + sixtyFour,
+				"417.94.202503172034-0": "quay.io/openshift-release-dev/ocp-v4.0-art-dev@sha256:" + hexDigest,
 				"418.94.202501221327-0": "registry.local:5000/driver-toolkit:418",
 				"418.94.202502111327-0": "registry.local:5000/not-needed",
 			},
@@ -188,13 +188,13 @@ var scenarios = map[string]struct {
 		of: []operand.Name{"node-discovery", "driver", "device-plugin"},
 	},
 	"global": {
-		situation: situation{spec: v1.ClusterPolicySpec{Global: &everything}},
+		situation: situation{spec: v1.ClusterPolicySpec{Global: &fullGlobal}},
 		of:        []operand.Name{"driver", "operator-validator", "dcgm-exporter"},
 	},
 	"placement": {
 		situation: situation{spec: v1.ClusterPolicySpec{
-			DaemonSets: ofAll,
-			Driver:     &v1.DriverSpec{PlacementSpec: ofOne},
+			DaemonSets: placementOfAll,
+			Driver:     &v1.DriverSpec{PlacementSpec: placementOfOne},
 			DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: v1.PlacementSpec{
 				Annotations: v1.Annotations{"note": "one"}, Labels: v1.Labels{"team": "one"},
 				ContainerResources: bounded("gpu-node-wait", "nvidia-dcgm-exporter"),
@@ -271,9 +271,9 @@ var scenarios = map[string]struct {
 	},
 	"node-pools": {
 		situation: situation{
-			spec: v1.ClusterPolicySpec{NodePools: threePools},
+			spec: v1.ClusterPolicySpec{NodePools: differingPools},
 			nodes: []nodeinfo.Facts{
-				node("ubuntu", "24.04"), ofTeam("a", node("ubuntu", "24.04")), ofTeam("b", mpsNode()), ofTeam("c", runs("cri-o", "")),
+				node("ubuntu", "24.04"), inTeam("a", node("ubuntu", "24.04")), inTeam("b", mpsNode()), inTeam("c", runs("cri-o", "")),
 			},
 		},
 		of: []operand.Name{"driver", "container-toolkit", "device-plugin", "mps-control-daemon"},
@@ -354,7 +354,7 @@ var monitor = v1.ServiceMonitorSpec{
 	},
 }
 
-const sixtyFour = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+const hexDigest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // offByDefault are the operands that an empty spec does not install and that their own field turns on.
 func offByDefault() []operand.Name {

@@ -21,9 +21,9 @@ const (
 
 // help puts what gpu-node does for the pod before all else: the wait for what comes first, and the copy of itself for
 // containers of other images. It is one container, as the kubelet takes about a second from one to the next.
-func (r *renderer) help(pod *corev1.PodSpec) {
+func (r *renderer) addHelperContainer(pod *corev1.PodSpec) {
 	copies := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == helperVolume }) &&
-		!slices.ContainsFunc(pod.InitContainers, fillsHelperVolume)
+		!slices.ContainsFunc(pod.InitContainers, writesHelperVolume)
 	var container corev1.Container
 	switch {
 	case len(r.step.Waits) > 0:
@@ -42,8 +42,8 @@ func (r *renderer) help(pod *corev1.PodSpec) {
 	pod.InitContainers = slices.Insert(pod.InitContainers, 0, container)
 }
 
-// fillsHelperVolume reports whether a container makes the copy beside its own work.
-func fillsHelperVolume(c corev1.Container) bool {
+// writesHelperVolume reports whether a container makes the copy beside its own work.
+func writesHelperVolume(c corev1.Container) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == helperVolume && !m.ReadOnly })
 }
 

@@ -21,7 +21,7 @@ import (
 var ofRuntime = regexp.MustCompile("^(RUNTIME|CRIO|CONTAINERD|DOCKER|NRI_SOCKET|ENABLE)")
 
 // reach tells by which variables and directories of the host the toolkit reaches the container runtime.
-func reach(ds *appsv1.DaemonSet) []string {
+func runtimeAccess(ds *appsv1.DaemonSet) []string {
 	pod := ds.Spec.Template.Spec
 	at := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "nvidia-container-toolkit-ctr" })
 	var lines []string
@@ -106,7 +106,7 @@ func TestLayoutsOfTheToolkit(t *testing.T) {
 	g := NewWithT(t)
 	got := map[string][]string{}
 	for _, ds := range together.daemonSets(t)["container-toolkit"] {
-		got[layoutOf(ds)] = reach(ds)
+		got[layoutOf(ds)] = runtimeAccess(ds)
 		suffix := strings.TrimPrefix(ds.Name, "nvidia-container-toolkit-daemonset")
 		g.Expect(strings.TrimPrefix(suffix, "-")).To(Equal(strings.TrimSuffix(layoutOf(ds), "containerd")))
 	}
@@ -114,7 +114,7 @@ func TestLayoutsOfTheToolkit(t *testing.T) {
 	for _, facts := range together.nodes {
 		alone := situation{nodes: []nodeinfo.Facts{facts}}
 		for _, ds := range alone.daemonSets(t)["container-toolkit"] {
-			g.Expect(reach(ds)).To(Equal(want[layoutOf(ds)]), layoutOf(ds))
+			g.Expect(runtimeAccess(ds)).To(Equal(want[layoutOf(ds)]), layoutOf(ds))
 			g.Expect(ds.Name).To(Equal("nvidia-container-toolkit-daemonset"), "the first one, whichever it is")
 		}
 	}
@@ -131,7 +131,7 @@ func TestPathsOfTheSpec(t *testing.T) {
 	sets := scenarios["runtime-paths"].daemonSets(t)["container-toolkit"]
 	g.Expect(sets).To(HaveLen(2))
 	for _, ds := range sets {
-		g.Expect(reach(ds)).To(Equal([]string{
+		g.Expect(runtimeAccess(ds)).To(Equal([]string{
 			"RUNTIME=containerd", "CONTAINERD_RUNTIME_CLASS=nvidia",
 			"RUNTIME_CONFIG=/runtime/config-dir/main.toml", "CONTAINERD_CONFIG=/runtime/config-dir/main.toml",
 			"RUNTIME_DROP_IN_CONFIG=/runtime/config-dir.d/50-gpu.toml", "RUNTIME_DROP_IN_CONFIG_HOST_PATH=/opt/containerd/etc/d/50-gpu.toml",
@@ -151,7 +151,7 @@ func TestInjectionByNRI(t *testing.T) {
 	s := scenarios["nri"]
 	g.Expect(s.objects(t)).NotTo(HaveKey(operand.Name("runtime-classes")), "RuntimeClasses are pruned")
 	for _, ds := range s.daemonSets(t)["container-toolkit"] {
-		found := reach(ds)
+		found := runtimeAccess(ds)
 		g.Expect(found).To(ContainElements("ENABLE_NRI_PLUGIN=true", "NRI_SOCKET=/runtime/nri-sock-dir/nri.sock", "nri-socket: /var/run/nri on /runtime/nri-sock-dir"))
 		g.Expect(found).NotTo(ContainElement(Or(ContainSubstring("CONFIG="), ContainSubstring("config-dir"), ContainSubstring("/runtime/sock-dir"), ContainSubstring("hooks"))))
 	}

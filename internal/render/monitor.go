@@ -8,9 +8,9 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// isMonitored reports whether an object is rendered: a ServiceMonitor and a PrometheusRule only where the spec requests
+// isRendered reports whether an object is rendered: a ServiceMonitor and a PrometheusRule only where the spec requests
 // them and the cluster has the kind, anything else always.
-func (r *renderer) isMonitored(object Object) bool {
+func (r *renderer) isRendered(object Object) bool {
 	switch object.(type) {
 	case *monitoringv1.ServiceMonitor:
 		return r.instance.Monitor.ServiceMonitor
@@ -22,7 +22,7 @@ func (r *renderer) isMonitored(object Object) bool {
 
 // monitor adds to a ServiceMonitor or a PrometheusRule what the spec configures for it, and to a ServiceMonitor the
 // namespace of its Service.
-func (r *renderer) monitor(object Object) {
+func (r *renderer) applyMonitor(object Object) {
 	monitor := r.instance.Monitor
 	switch object := object.(type) {
 	case *monitoringv1.PrometheusRule:

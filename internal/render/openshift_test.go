@@ -36,9 +36,9 @@ func TestEveryOperandsAccountMayUseTheConstraintsOfOpenShift(t *testing.T) {
 	}
 	spec := specgen.AllEnabled()
 	spec.DevicePlugin.Config = &v1.DevicePluginConfigSpec{Name: "plugin-configs"}
-	everything := situation{spec: spec, nodes: []nodeinfo.Facts{mpsNode()}}
+	everyOperand := situation{spec: spec, nodes: []nodeinfo.Facts{mpsNode()}}
 	var used []string
-	for _, daemonSets := range everything.daemonSets(t) {
+	for _, daemonSets := range everyOperand.daemonSets(t) {
 		for _, ds := range daemonSets {
 			used = append(used, ds.Spec.Template.Spec.ServiceAccountName)
 		}

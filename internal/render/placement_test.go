@@ -19,11 +19,11 @@ import (
 )
 
 var (
-	ofAll = &v1.DaemonSetsSpec{
+	placementOfAll = &v1.DaemonSetsSpec{
 		Labels: v1.Labels{"team": "all", "site": "a"}, Annotations: v1.Annotations{"note": "all", "more": "a"},
 		Tolerations: []corev1.Toleration{{Key: "all", Operator: corev1.TolerationOpExists}}, PriorityClassName: "all",
 	}
-	ofOne = v1.PlacementSpec{
+	placementOfOne = v1.PlacementSpec{
 		Labels: v1.Labels{"team": "one", "app": "mine", "app.kubernetes.io/managed-by": "mine"}, Annotations: v1.Annotations{"note": "one"},
 		Tolerations: []corev1.Toleration{{Key: "one", Operator: corev1.TolerationOpExists}}, PriorityClassName: "one",
 	}
@@ -32,7 +32,7 @@ var (
 // placed is a spec with this placement in the block of every operand.
 func placed(placement v1.PlacementSpec) v1.ClusterPolicySpec {
 	return v1.ClusterPolicySpec{
-		DaemonSets:         ofAll.DeepCopy(),
+		DaemonSets:         placementOfAll.DeepCopy(),
 		NodeDiscovery:      &v1.NodeDiscoverySpec{PlacementSpec: placement},
 		Driver:             &v1.DriverSpec{PlacementSpec: placement},
 		Toolkit:            &v1.ToolkitSpec{PlacementSpec: placement},
@@ -50,14 +50,14 @@ func placed(placement v1.PlacementSpec) v1.ClusterPolicySpec {
 // operator sets itself is replaced by either.
 func TestPlacementOfEveryOperand(t *testing.T) {
 	before := situation{spec: placed(v1.PlacementSpec{}), nodes: []nodeinfo.Facts{mpsNode()}}.daemonSets(t)
-	after := situation{spec: placed(ofOne), nodes: []nodeinfo.Facts{mpsNode()}}.daemonSets(t)
+	after := situation{spec: placed(placementOfOne), nodes: []nodeinfo.Facts{mpsNode()}}.daemonSets(t)
 	if len(after) != 11 {
 		t.Errorf("%d operands have DaemonSets, want 11", len(after))
 	}
 	for name, sets := range after {
 		for i, ds := range sets {
 			pod := ds.Spec.Template
-			if diff := cmp.Diff(ofOne.Tolerations, pod.Spec.Tolerations); diff != "" || pod.Spec.PriorityClassName != "one" {
+			if diff := cmp.Diff(placementOfOne.Tolerations, pod.Spec.Tolerations); diff != "" || pod.Spec.PriorityClassName != "one" {
 				t.Errorf("%s: priority class %s, tolerations, -want +got:\n%s", name, pod.Spec.PriorityClassName, diff)
 			}
 			own := before[name][i]
@@ -102,10 +102,10 @@ func TestTheTemplateDigestOfAPlacement(t *testing.T) {
 		placement v1.PlacementSpec
 		changes   bool
 	}{
-		"labels":           {placement: v1.PlacementSpec{Labels: ofOne.Labels}},
-		"annotations":      {placement: v1.PlacementSpec{Annotations: ofOne.Annotations}},
+		"labels":           {placement: v1.PlacementSpec{Labels: placementOfOne.Labels}},
+		"annotations":      {placement: v1.PlacementSpec{Annotations: placementOfOne.Annotations}},
 		"a node selector":  {placement: v1.PlacementSpec{NodeSelector: v1.Labels{"a": "b"}}},
-		"tolerations":      {placement: v1.PlacementSpec{Tolerations: ofOne.Tolerations}, changes: true},
+		"tolerations":      {placement: v1.PlacementSpec{Tolerations: placementOfOne.Tolerations}, changes: true},
 		"a priority class": {placement: v1.PlacementSpec{PriorityClassName: "one"}, changes: true},
 		"resources":        {placement: v1.PlacementSpec{ContainerResources: bounded("k8s-driver-manager")}, changes: true},
 	}
@@ -232,23 +232,23 @@ func TestNodeSelectorsOfGPUNodesAreLeftToThePlan(t *testing.T) {
 // The containers that the block of the device plugin is for in other pods than its own are there.
 func TestContainersOfTheDevicePluginsBlock(t *testing.T) {
 	s := situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}}, nodes: []nodeinfo.Facts{mpsNode()}}
-	there := map[string]int{}
+	uses := map[string]int{}
 	for _, name := range []operand.Name{"device-plugin", "mps-control-daemon"} {
 		for _, c := range containers(&s.daemonSet(t, name).Spec.Template.Spec) {
-			there[c.Name]++
+			uses[c.Name]++
 		}
 	}
-	var alone []string
-	for name, count := range there {
+	var exclusive []string
+	for name, count := range uses {
 		if count == 1 {
-			alone = append(alone, name)
+			exclusive = append(exclusive, name)
 		}
 	}
 	plugin, _ := catalogue(t).Find("device-plugin")
 	named := slices.Clone(plugin.Placement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).Elsewhere)
-	slices.Sort(alone)
+	slices.Sort(exclusive)
 	slices.Sort(named)
-	if diff := cmp.Diff(alone, named); diff != "" {
+	if diff := cmp.Diff(exclusive, named); diff != "" {
 		t.Errorf("containers that only one of the two has, -want +got:\n%s", diff)
 	}
 }

@@ -19,14 +19,14 @@ const (
 	chosenVolume      = "config"
 	chosenDir         = "/config"
 	chosenFile        = "config.yaml"
-	// hangUp is the number of SIGHUP, on which the programs read their configuration anew.
-	hangUp = 1
+	// sighup is the number of SIGHUP, on which the programs read their configuration anew.
+	sighup = 1
 )
 
 // pluginConfig has the main container read the device plugin's configuration that its node chooses.
 // config-manager links it to one place before the program starts, and again whenever the node chooses
 // another; then it signals the program.
-func (r *renderer) pluginConfig(pod *corev1.PodSpec) {
+func (r *renderer) addConfigManager(pod *corev1.PodSpec) {
 	config := r.instance.PluginConfig
 	if config == nil {
 		return
@@ -37,13 +37,13 @@ func (r *renderer) pluginConfig(pod *corev1.PodSpec) {
 			reader.VolumeMounts = append(reader.VolumeMounts, configMounts()...)
 		}
 	}
-	once := configContainer(configManagerInit, config, corev1.EnvVar{Name: "ONESHOT", Value: labels.True},
+	once := configManagerContainer(configManagerInit, config, corev1.EnvVar{Name: "ONESHOT", Value: labels.True},
 		corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.False})
 	pod.InitContainers = append(pod.InitContainers, once)
 
-	watch := configContainer(configManager, config, corev1.EnvVar{Name: "ONESHOT", Value: labels.False},
+	watch := configManagerContainer(configManager, config, corev1.EnvVar{Name: "ONESHOT", Value: labels.False},
 		corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.True},
-		corev1.EnvVar{Name: "SIGNAL", Value: strconv.Itoa(hangUp)},
+		corev1.EnvVar{Name: "SIGNAL", Value: strconv.Itoa(sighup)},
 		corev1.EnvVar{Name: "PROCESS_TO_SIGNAL", Value: config.Process})
 	// It signals a process of a privileged container: AppArmor and SELinux let no confined one do that.
 	// Nothing else of such a container's rights is needed, as both run as root.
@@ -69,8 +69,8 @@ func configMounts() []corev1.VolumeMount {
 	return []corev1.VolumeMount{{Name: configsVolume, MountPath: configsDir, ReadOnly: true}, {Name: chosenVolume, MountPath: chosenDir}}
 }
 
-// configContainer runs config-manager. It is unprivileged: it calls the API and makes a link.
-func configContainer(name string, config *operand.PluginConfig, more ...corev1.EnvVar) corev1.Container {
+// configManagerContainer runs config-manager. It is unprivileged: it calls the API and makes a link.
+func configManagerContainer(name string, config *operand.PluginConfig, more ...corev1.EnvVar) corev1.Container {
 	env := []corev1.EnvVar{
 		{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
 		{Name: "NODE_LABEL", Value: labels.DevicePluginConfig},

@@ -10,8 +10,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// configured are the DaemonSets of all that reads the device plugin's configuration.
-func configured(t *testing.T) map[operand.Name]*appsv1.DaemonSet {
+// readersOfPluginConfig are the DaemonSets of all that reads the device plugin's configuration.
+func readersOfPluginConfig(t *testing.T) map[operand.Name]*appsv1.DaemonSet {
 	t.Helper()
 	sets := scenarios["shared-gpus"].daemonSets(t)
 	found := map[operand.Name]*appsv1.DaemonSet{}
@@ -27,7 +27,7 @@ func configured(t *testing.T) map[operand.Name]*appsv1.DaemonSet {
 // config-manager looks for the process whose argv[0] is what it is told, to the letter, and sees only
 // those that share its PID namespace. It fails if it finds none, and nobody reads the new configuration.
 func TestConfigManagerFindsTheProcessThatItSignals(t *testing.T) {
-	for name, ds := range configured(t) {
+	for name, ds := range readersOfPluginConfig(t) {
 		t.Run(string(name), func(t *testing.T) {
 			pod := ds.Spec.Template.Spec
 			if !pod.HostPID && (pod.ShareProcessNamespace == nil || !*pod.ShareProcessNamespace) {
@@ -49,7 +49,7 @@ func TestConfigManagerFindsTheProcessThatItSignals(t *testing.T) {
 
 // The program starts with the configuration of its node, not with that of another one.
 func TestTheConfigurationIsChosenBeforeTheProgramStarts(t *testing.T) {
-	for name, ds := range configured(t) {
+	for name, ds := range readersOfPluginConfig(t) {
 		t.Run(string(name), func(t *testing.T) {
 			pod := ds.Spec.Template.Spec
 			once := pod.InitContainers[len(pod.InitContainers)-1]
@@ -67,8 +67,8 @@ func TestTheConfigurationIsChosenBeforeTheProgramStarts(t *testing.T) {
 }
 
 // Their tokens can read nodes: without config-manager, the pods have none.
-func TestATokenIsThereForConfigManagerAlone(t *testing.T) {
-	for name, ds := range configured(t) {
+func TestOnlyConfigManagerGetsAToken(t *testing.T) {
+	for name, ds := range readersOfPluginConfig(t) {
 		if token := ds.Spec.Template.Spec.AutomountServiceAccountToken; token == nil || !*token {
 			t.Errorf("%s: config-manager has no token", name)
 		}

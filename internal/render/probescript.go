@@ -25,7 +25,7 @@ const (
 
 // withProbeScript is the pod as it was with the script. It is the same pod where that makes no difference.
 func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
-	at := slices.IndexFunc(pod.Containers, probedByHelper)
+	at := slices.IndexFunc(pod.Containers, hasProbeCommand)
 	volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == helperVolume })
 	if at < 0 || volume < 0 {
 		return pod
@@ -33,7 +33,7 @@ func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
 	pod = pod.DeepCopy()
 	container := &pod.Containers[at]
 	container.StartupProbe.Exec.Command = []string{"sh", probeScriptPath}
-	withEarlierTimes(container.StartupProbe)
+	setEarlierTimes(container.StartupProbe)
 	for i := range container.VolumeMounts {
 		if container.VolumeMounts[i].Name == helperVolume {
 			container.VolumeMounts[i] = corev1.VolumeMount{Name: probeScriptVolume, MountPath: probeScriptPath, SubPath: probeScriptFile}
@@ -52,7 +52,7 @@ func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
 	return pod
 }
 
-func probedByHelper(c corev1.Container) bool {
+func hasProbeCommand(c corev1.Container) bool {
 	if c.StartupProbe == nil || c.StartupProbe.Exec == nil || len(c.StartupProbe.Exec.Command) < 2 {
 		return false
 	}
@@ -60,9 +60,9 @@ func probedByHelper(c corev1.Container) bool {
 	return command[0] == path.Join(labels.HelperDir, path.Base(labels.HelperBinary)) && command[1] == labels.ProbeCommand
 }
 
-// withEarlierTimes gives a probe that has the default times those that were the default in older releases, which are
+// setEarlierTimes gives a probe that has the default times those that were the default in older releases, which are
 // NVIDIA's.
-func withEarlierTimes(probe *corev1.Probe) {
+func setEarlierTimes(probe *corev1.Probe) {
 	if !effective.HasDefaultTimes(v1.ProbeSpec{
 		InitialDelaySeconds: probe.InitialDelaySeconds, PeriodSeconds: probe.PeriodSeconds,
 		TimeoutSeconds: probe.TimeoutSeconds, FailureThreshold: probe.FailureThreshold,
@@ -87,13 +87,13 @@ func needsProbeScript(ds *appsv1.DaemonSet) bool {
 		return true
 	}
 	status := &ds.Status
-	replaced := status.ObservedGeneration >= ds.Generation && status.UpdatedNumberScheduled >= status.DesiredNumberScheduled &&
+	allReplaced := status.ObservedGeneration >= ds.Generation && status.UpdatedNumberScheduled >= status.DesiredNumberScheduled &&
 		status.NumberMisscheduled == 0
-	return ds.Annotations[labels.ProbeScriptMounted] == labels.True && !replaced
+	return ds.Annotations[labels.ProbeScriptMounted] == labels.True && !allReplaced
 }
 
-// keepsProbeScript reports whether the script is to stay for pods of any of these DaemonSets.
-func keepsProbeScript(live map[string]Live) bool {
+// anyNeedsProbeScript reports whether the script is to stay for pods of any of these DaemonSets.
+func anyNeedsProbeScript(live map[string]Live) bool {
 	for _, ds := range live {
 		if ds.NeedsProbeScript {
 			return true

@@ -52,8 +52,8 @@ func TestADriverWithAScriptGetsANewHelper(t *testing.T) {
 	s := situation{helper: newer, spec: v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Enabled: new(true)}}}
 	current := digest(t, s, "driver")
 	for want, live := range map[string]render.Live{
-		newer: {TemplateDigest: current, HelperImage: older, NeedsProbeScript: true, Kind: "ubuntu24.04-amd64"},
-		older: {TemplateDigest: current, HelperImage: older, Kind: "ubuntu24.04-amd64"},
+		newer: {TemplateDigest: current, HelperImage: older, NeedsProbeScript: true, Variant: "ubuntu24.04-amd64"},
+		older: {TemplateDigest: current, HelperImage: older, Variant: "ubuntu24.04-amd64"},
 	} {
 		s.live = map[string]render.Live{set: live}
 		ds := s.daemonSet(t, "driver")
@@ -92,10 +92,10 @@ func TestTheProbeScriptStaysForTheLastPod(t *testing.T) {
 			if live.NeedsProbeScript != test.want {
 				t.Fatalf("the script is needed: %v", live.NeedsProbeScript)
 			}
-			live.Kind = "ubuntu24.04-amd64"
+			live.Variant = "ubuntu24.04-amd64"
 			// Of two pools, one has pods that mount it.
 			const first, second = "nvidia-driver-daemonset-ubuntu24.04-amd64", "nvidia-driver-daemonset-rhel9.6-amd64"
-			s := situation{nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), node("rhel", "9.6")}, live: map[string]render.Live{first: live, second: {Kind: "rhel9-amd64"}}}
+			s := situation{nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), node("rhel", "9.6")}, live: map[string]render.Live{first: live, second: {Variant: "rhel9-amd64"}}}
 			scripts := 0
 			for _, object := range s.objects(t)["driver"] {
 				switch o := object.(type) {

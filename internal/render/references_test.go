@@ -16,7 +16,7 @@ import (
 
 // Whatever ConfigMap or Secret a pod cannot start without is either the operand's own object, or known as
 // one that the spec names: a policy that names a missing one says so, and a changed one is taken up.
-func TestPodsNeedNothingThatIsNotKnown(t *testing.T) {
+func TestPodsNeedOnlyDeclaredReferences(t *testing.T) {
 	all := catalogue(t)
 	found := 0
 	for name, scenario := range scenarios {

@@ -70,17 +70,17 @@ type Live struct {
 	TemplateDigest string
 	// HelperImage is the image of the on-node program that it was last applied with.
 	HelperImage string
-	// LeavesPools: it does not select the nodes that get the operand from a node pool.
-	LeavesPools bool
-	// Unrolled: its template has no significant change, and its pods are left as they are.
-	Unrolled bool
-	// Kind of the nodes that it is for, see operand.Instance; empty where the operand has one kind.
-	Kind string
-	// App is the value of labels.App in its selector, and SelectsKind reports whether labels of the kind are beside it.
-	App         string
-	SelectsKind bool
-	// Anchored: it selects nodes by their anchor.
-	Anchored bool
+	// ExcludesNodePools: it does not select the nodes that get the operand from a node pool.
+	ExcludesNodePools bool
+	// RolloutSuspended: its template has no significant change, and its pods are left as they are.
+	RolloutSuspended bool
+	// Variant of the nodes that it is for, see operand.Instance; empty where the operand has one kind.
+	Variant string
+	// App is the value of labels.App in its selector, and VariantInSelector reports whether labels of the kind are beside it.
+	App               string
+	VariantInSelector bool
+	// SelectsByAnchor: it selects nodes by their anchor.
+	SelectsByAnchor bool
 	// NeedsProbeScript: some of its pods may mount the script that older releases used as start-up probe of drivers.
 	NeedsProbeScript bool
 }
@@ -96,7 +96,7 @@ type context struct {
 	Namespace string
 	Suffix    string
 	// DaemonSet of the instance, where the operand has one for each kind of node.
-	DaemonSet    identity
+	DaemonSet    daemonSetIdentity
 	Pool         string
 	RuntimeClass string
 	// PodRuntimeClass is the RuntimeClass of pods that get GPUs, empty where they need none.
@@ -121,7 +121,7 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
 	}
-	identities := identify(&step.Operand, step.Instances, live)
+	identities := assignIdentities(&step.Operand, step.Instances, live)
 	var objects []Object
 	for _, instance := range step.Instances {
 		r := renderer{plan: p, step: step, instance: instance, owner: owner, live: live, context: context{
@@ -136,25 +136,25 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 				Image:      image.Mirror(p.Input.Spec.Global.Registry, helperImage.Image),
 				PullPolicy: string(helperSpec.ImagePullPolicy),
 			},
-			Installed:   byText(p.Installed),
-			Proves:      byText(step.Proves),
-			ProbeScript: keepsProbeScript(live),
+			Installed:   withStringKeys(p.Installed),
+			Proves:      withStringKeys(step.Proves),
+			ProbeScript: anyNeedsProbeScript(live),
 			Values:      instance.Values,
 		}}
 		rendered, err := r.objects()
 		if err != nil {
 			return nil, fmt.Errorf("rendering operand %s: %w", step.Operand.Name, err)
 		}
-		objects = appendNew(objects, rendered)
+		objects = appendDistinct(objects, rendered)
 	}
-	if err := knownContainers(p.Input.PlacementOf(&step.Operand), objects); err != nil {
+	if err := checkContainerNames(p.Input.PlacementOf(&step.Operand), objects); err != nil {
 		return nil, err
 	}
 	return objects, nil
 }
 
-// byText returns the map with string keys, which templates can look up.
-func byText[K ~string](flags map[K]bool) map[string]bool {
+// withStringKeys returns the map with string keys, which templates can look up.
+func withStringKeys[K ~string](flags map[K]bool) map[string]bool {
 	result := make(map[string]bool, len(flags))
 	for key, value := range flags {
 		result[string(key)] = value
@@ -162,16 +162,16 @@ func byText[K ~string](flags map[K]bool) map[string]bool {
 	return result
 }
 
-// appendNew appends objects, except for those that an earlier instance has rendered: instances of an operand may share
+// appendDistinct appends objects, except for those that an earlier instance has rendered: instances of an operand may share
 // objects.
-func appendNew(objects, more []Object) []Object {
+func appendDistinct(objects, more []Object) []Object {
 	for _, candidate := range more {
-		known := false
+		exists := false
 		for _, object := range objects {
-			known = known || (object.GetName() == candidate.GetName() && object.GetNamespace() == candidate.GetNamespace() &&
+			exists = exists || (object.GetName() == candidate.GetName() && object.GetNamespace() == candidate.GetNamespace() &&
 				object.GetObjectKind().GroupVersionKind() == candidate.GetObjectKind().GroupVersionKind())
 		}
-		if !known {
+		if !exists {
 			objects = append(objects, candidate)
 		}
 	}
@@ -192,10 +192,10 @@ func (r *renderer) objects() ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects = slices.DeleteFunc(objects, func(object Object) bool { return !r.isMonitored(object) })
+	objects = slices.DeleteFunc(objects, func(object Object) bool { return !r.isRendered(object) })
 	for _, object := range objects {
-		r.monitor(object)
-		r.own(object)
+		r.applyMonitor(object)
+		r.setOwner(object)
 		if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
 			if err := r.daemonSet(ds); err != nil {
 				return nil, fmt.Errorf("DaemonSet %s: %w", ds.Name, err)
@@ -207,7 +207,7 @@ func (r *renderer) objects() ([]Object, error) {
 
 // own puts the object into the operator's namespace and marks it as the operator's. It does not block the deletion of
 // its owner: nothing waits for that, and it would need rights on the policy's finalizers.
-func (r *renderer) own(object Object) {
+func (r *renderer) setOwner(object Object) {
 	if _, isClusterScoped := object.(*nodev1.RuntimeClass); !isClusterScoped {
 		object.SetNamespace(r.context.Namespace)
 	}

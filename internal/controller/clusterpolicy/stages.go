@@ -279,7 +279,7 @@ func (s *scope) live(ctx context.Context, step plan.Step) (map[string]render.Liv
 			live[name] = render.LiveDaemonSet(ds)
 		}
 	}
-	if !render.Unnamed(o, step.Instances, live) {
+	if !render.MayAssignBaseName(o, step.Instances, live) {
 		return live, nil
 	}
 	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)

@@ -13,7 +13,7 @@ import (
 )
 
 // Pods that may patch every node run only where the API server bounds what they write.
-func TestWantedOnlyWithItsFence(t *testing.T) {
+func TestInstalledOnlyWithItsAdmissionPolicy(t *testing.T) {
 	fence := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
 	there, missing := map[operand.Reference]operand.Content{fence: {}}, map[operand.Reference]operand.Content{}
 	const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +

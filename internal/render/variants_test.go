@@ -66,8 +66,8 @@ func subsets(keys []string, do func(map[string]bool)) {
 // Whichever labels a node has lost, its driver and toolkit stay as long as the anchor is there, and where the anchor alone
 // is lost. No other DaemonSet of the operand selects it then, and none does once all labels are lost.
 func TestANodeThatHasLostLabelsKeepsItsPod(t *testing.T) {
-	for operandName, sets := range mixed(threePools).daemonSets(t) {
-		if !isAnchored(operandName) {
+	for operandName, sets := range everyVariantWith(differingPools).daemonSets(t) {
+		if !selectsByAnchor(operandName) {
 			continue
 		}
 		anchor := "clusterpolicy.github.io/" + string(operandName)
@@ -91,8 +91,8 @@ func TestANodeThatHasLostLabelsKeepsItsPod(t *testing.T) {
 
 // Any other value of a label than the operator's takes the pod off: false of a user, and what pauses it.
 func TestAnotherValueTakesThePodOff(t *testing.T) {
-	for operandName, sets := range mixed(threePools).daemonSets(t) {
-		if !isAnchored(operandName) {
+	for operandName, sets := range everyVariantWith(differingPools).daemonSets(t) {
+		if !selectsByAnchor(operandName) {
 			continue
 		}
 		deploy := "nvidia.com/gpu.deploy." + string(operandName)
@@ -110,14 +110,14 @@ func TestAnotherValueTakesThePodOff(t *testing.T) {
 
 // No selector matches the pods of another DaemonSet, whichever of a cluster's kinds came first.
 func TestNoSelectorMatchesThePodsOfAnother(t *testing.T) {
-	all := mixed(threePools)
+	all := everyVariantWith(differingPools)
 	for operandName, sets := range all.daemonSets(t) {
-		if !isAnchored(operandName) {
+		if !selectsByAnchor(operandName) {
 			continue
 		}
 		for _, first := range []*appsv1.DaemonSet{sets[0], sets[len(sets)/2], sets[len(sets)-1]} {
 			s := all
-			s.live = map[string]render.Live{baseOf(operandName): {Kind: render.LiveDaemonSet(first).Kind, App: baseOf(operandName)}}
+			s.live = map[string]render.Live{baseOf(operandName): {Variant: render.LiveDaemonSet(first).Variant, App: baseOf(operandName)}}
 			named := s.daemonSets(t)[operandName]
 			for _, a := range named {
 				for _, b := range named {
@@ -136,7 +136,7 @@ func baseOf(name operand.Name) string {
 }
 
 // A DaemonSet keeps its name and its selector as long as it or a pod of it is there, whichever kinds come and go.
-func TestNamesOfKinds(t *testing.T) {
+func TestDaemonSetNamesOfVariants(t *testing.T) {
 	const (
 		plain  = "nvidia-driver-daemonset"
 		jammy  = "ubuntu22.04-amd64"
@@ -144,8 +144,8 @@ func TestNamesOfKinds(t *testing.T) {
 		legacy = plain + "-" + noble
 	)
 	node := func(version string) nodeinfo.Facts { return node("ubuntu", version) }
-	own := func(kind, app string) render.Live {
-		return render.Live{Kind: kind, App: app, TemplateDigest: "x", Anchored: true}
+	own := func(variant, app string) render.Live {
+		return render.Live{Variant: variant, App: app, TemplateDigest: "x", SelectsByAnchor: true}
 	}
 	tests := map[string]struct {
 		live  map[string]render.Live
@@ -171,15 +171,15 @@ func TestNamesOfKinds(t *testing.T) {
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
 		},
 		"a kind that comes while a pod of the first is left": {
-			live: map[string]render.Live{legacy: own(noble, legacy), plain: {Kind: "ubuntu26.04-amd64", App: plain}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
+			live: map[string]render.Live{legacy: own(noble, legacy), plain: {Variant: "ubuntu26.04-amd64", App: plain}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain + "-" + jammy: {"app": plain + "-" + jammy}},
 		},
 		"the first one comes back while a pod of it is left": {
-			live: map[string]render.Live{legacy: own(noble, legacy), plain: {Kind: jammy, App: plain}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
+			live: map[string]render.Live{legacy: own(noble, legacy), plain: {Variant: jammy, App: plain}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
 		},
 		"one of a release with the kind in each name and selector": {
-			live: map[string]render.Live{legacy: {Kind: noble, App: plain, SelectsKind: true}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
+			live: map[string]render.Live{legacy: {Variant: noble, App: plain, VariantInSelector: true}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{
 				legacy: {"app": plain, "nvidia.com/gpu-operator.pool": noble}, plain + "-" + jammy: {"app": plain + "-" + jammy},
 			},
@@ -205,7 +205,7 @@ func TestALongNameIsALabel(t *testing.T) {
 	g := NewWithT(t)
 	facts := node("ubuntu", "24.04")
 	facts.Kernel = "6.8.0-1015-azure-a-very-long-flavour-of-it"
-	live := map[string]render.Live{"nvidia-driver-daemonset": {Kind: "another", App: "nvidia-driver-daemonset"}}
+	live := map[string]render.Live{"nvidia-driver-daemonset": {Variant: "another", App: "nvidia-driver-daemonset"}}
 	precompiled := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}}}
 	ds := situation{spec: precompiled, nodes: []nodeinfo.Facts{facts}, live: live}.daemonSet(t, "driver")
 	g.Expect(ds.Name).To(HaveSuffix("a-very-long-flavour-of-it"))
@@ -219,13 +219,13 @@ func TestALongNameIsALabel(t *testing.T) {
 func TestPodsOfAReleaseWithoutAnchorsStay(t *testing.T) {
 	g := NewWithT(t)
 	live := render.LiveDaemonSet(situation{}.daemonSet(t, "container-toolkit"))
-	g.Expect(live.Anchored).To(BeTrue())
-	live.Anchored, live.SelectsKind = false, true
+	g.Expect(live.SelectsByAnchor).To(BeTrue())
+	live.SelectsByAnchor, live.VariantInSelector = false, true
 	toolkit := func(live render.Live, spec v1.ClusterPolicySpec) *appsv1.DaemonSet {
 		return situation{spec: spec, live: map[string]render.Live{"nvidia-container-toolkit-daemonset": live}}.daemonSet(t, "container-toolkit")
 	}
 	ds := toolkit(live, v1.ClusterPolicySpec{})
-	g.Expect(render.LiveDaemonSet(ds)).To(And(HaveField("Anchored", true), HaveField("Unrolled", true), HaveField("SelectsKind", true)))
+	g.Expect(render.LiveDaemonSet(ds)).To(And(HaveField("SelectsByAnchor", true), HaveField("RolloutSuspended", true), HaveField("VariantInSelector", true)))
 	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteDaemonSetStrategyType))
 	ds = toolkit(render.LiveDaemonSet(ds), v1.ClusterPolicySpec{})
 	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteDaemonSetStrategyType), "the next pass")
