@@ -76,14 +76,14 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	if err != nil {
 		return nil, fmt.Errorf("spec.toolkit: %w", err)
 	}
-	if err := ambiguous(spec.Env, in.Layouts); err != nil && !in.NRIEnabled() {
+	if err := checkAmbiguousPaths(spec.Env, in.Layouts); err != nil && !in.NRIEnabled() {
 		return nil, err
 	}
 	container := spec.ContainerSpec
 	container.Env = withoutPaths(spec.Env)
 	var found []operand.Instance
 	for _, layout := range in.Layouts {
-		if reachable(in, layout).Verdict != operand.Install {
+		if checkLayout(in, layout).Verdict != operand.Install {
 			continue
 		}
 		s := settingsOf(in, layout)

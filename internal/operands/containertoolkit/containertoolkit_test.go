@@ -24,9 +24,9 @@ var nri = v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}}
 
 func TestWhichNodesAreServed(t *testing.T) {
 	const (
-		byHand  = "install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed"
-		unknown = "NotSupportedYet: it is not known where containerd of talos has its files: name them by CONTAINERD_CONFIG and " +
-			"CONTAINERD_SOCKET in spec.toolkit.env, set spec.cdi.nriPluginEnabled, or " + byHand
+		preInstalled = "install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed"
+		unknown      = "NotSupportedYet: it is not known where containerd of talos has its files: name them by CONTAINERD_CONFIG and " +
+			"CONTAINERD_SOCKET in spec.toolkit.env, set spec.cdi.nriPluginEnabled, or " + preInstalled
 		k3sFinds = "InvalidSpec: k3s looks for the toolkit in /usr/local/nvidia and calls its runtime nvidia: " +
 			"remove spec.toolkit.installDir and spec.operator.runtimeClass, or set spec.cdi.nriPluginEnabled"
 		tooOld = "NotSupportedYet: spec.cdi.nriPluginEnabled needs containerd 1.7.30, 2.1 or newer, or CRI-O 1.34 or newer, and the node has "
@@ -51,7 +51,7 @@ func TestWhichNodesAreServed(t *testing.T) {
 		"k3s":        {facts: at("containerd", "2.1.4-k3s1", "k3s")},
 		"a runtime that is none of these": {
 			facts: at("isulad", "2", ""),
-			want:  `NotSupportedYet: container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` + byHand,
+			want:  `NotSupportedYet: container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` + preInstalled,
 		},
 		"a node that has not said": {want: "FactsMissing: the kubelet has not reported the node's container runtime yet"},
 		"a node that has not said it again": {

@@ -46,8 +46,8 @@ var (
 		envConfig, envDropIn, envDropInOnHost, envSocket,
 		"CONTAINERD_CONFIG", "CONTAINERD_SOCKET", "CRIO_CONFIG", "DOCKER_CONFIG", "DOCKER_SOCKET",
 	}
-	// anyRuntime are those that do not say which runtime they are about.
-	anyRuntime = []string{envConfig, envDropIn, envDropInOnHost, envSocket, envSource, envExecutable}
+	// commonVariables are those that do not say which runtime they are about.
+	commonVariables = []string{envConfig, envDropIn, envDropInOnHost, envSocket, envSource, envExecutable}
 )
 
 // checkPaths refuses what cannot be mounted.
@@ -63,14 +63,14 @@ func checkPaths(env []v1.EnvVar) error {
 	return nil
 }
 
-// ambiguous refuses paths that would hold for several container runtimes.
-func ambiguous(env []v1.EnvVar, layouts []nodeinfo.Layout) error {
+// checkAmbiguousPaths refuses paths that would hold for several container runtimes.
+func checkAmbiguousPaths(env []v1.EnvVar, layouts []nodeinfo.Layout) error {
 	runtimes := map[string]bool{}
 	for _, layout := range layouts {
 		runtimes[layout.Runtime] = true
 	}
 	for _, variable := range env {
-		if len(runtimes) > 1 && slices.Contains(anyRuntime, variable.Name) {
+		if len(runtimes) > 1 && slices.Contains(commonVariables, variable.Name) {
 			return fmt.Errorf("spec.toolkit.env: %s would hold for each of the container runtimes of the GPU nodes: "+
 				"use CONTAINERD_CONFIG, CONTAINERD_SOCKET, CRIO_CONFIG, DOCKER_CONFIG and DOCKER_SOCKET", variable.Name)
 		}
@@ -85,23 +85,23 @@ func withoutPaths(env []v1.EnvVar) []v1.EnvVar {
 	})
 }
 
-// pathsOf is the layout with what the spec says otherwise.
-func pathsOf(layout nodeinfo.Layout, env []v1.EnvVar) nodeinfo.Layout {
-	given := map[string]string{}
+// overridePaths is the layout with what the spec says otherwise.
+func overridePaths(layout nodeinfo.Layout, env []v1.EnvVar) nodeinfo.Layout {
+	overrides := map[string]string{}
 	for _, variable := range env {
-		given[variable.Name] = variable.Value
+		overrides[variable.Name] = variable.Value
 	}
 	names := runtimeNames[layout.Runtime]
-	layout.Config = cmp.Or(given[envConfig], given[names.config], layout.Config)
-	layout.DropIn = cmp.Or(given[envDropIn], given[envDropInOnHost], layout.DropIn)
-	layout.Socket = cmp.Or(given[envSocket], given[names.socket], layout.Socket)
-	layout.ConfigSource = cmp.Or(sources(given[envSource]), layout.ConfigSource)
-	layout.Executable = cmp.Or(given[envExecutable], layout.Executable)
+	layout.Config = cmp.Or(overrides[envConfig], overrides[names.config], layout.Config)
+	layout.DropIn = cmp.Or(overrides[envDropIn], overrides[envDropInOnHost], layout.DropIn)
+	layout.Socket = cmp.Or(overrides[envSocket], overrides[names.socket], layout.Socket)
+	layout.ConfigSource = cmp.Or(hostSources(overrides[envSource]), layout.ConfigSource)
+	layout.Executable = cmp.Or(overrides[envExecutable], layout.Executable)
 	return layout
 }
 
-// sources makes the toolkit search the files that the spec names below its mount of the host's root.
-func sources(list string) string {
+// hostSources makes the toolkit search the files that the spec names below its mount of the host's root.
+func hostSources(list string) string {
 	if list == "" {
 		return ""
 	}
@@ -134,12 +134,14 @@ type settings struct {
 	volumes []corev1.Volume
 }
 
-// set adds a variable, unless it has no name for this runtime or no value.
-func (s *settings) set(name, value string) { s.main.Env.AddIf(name != "" && value != "", name, value) }
+// setEnv adds a variable, unless it has no name for this runtime or no value.
+func (s *settings) setEnv(name, value string) {
+	s.main.Env.AddIf(name != "" && value != "", name, value)
+}
 
-// bind mounts the directory of a file of the host, and returns the path of the file in the container. create: the
+// mountDirOf mounts the directory of a file of the host, and returns the path of the file in the container. create: the
 // directory is created if it does not exist.
-func (s *settings) bind(name, file, at string, create bool) string {
+func (s *settings) mountDirOf(name, file, at string, create bool) string {
 	if file == "" {
 		return ""
 	}
@@ -155,55 +157,55 @@ func (s *settings) bind(name, file, at string, create bool) string {
 // settingsOf are the variables and mounts by which the toolkit reaches a runtime of this layout, and those of CDI.
 func settingsOf(in operand.Input, layout nodeinfo.Layout) *settings {
 	s := &settings{values: values{Layout: layout.Name, Runtime: runtimeNames[layout.Runtime].name}}
-	s.reach(in, layout)
+	s.addRuntimeAccess(in, layout)
 	if in.CDIEnabled() {
-		s.set("CDI_ENABLED", labels.True)
-		s.set("NVIDIA_RUNTIME_SET_AS_DEFAULT", labels.False)
-		s.set("NVIDIA_CONTAINER_RUNTIME_MODE", "cdi")
-		s.set("CRIO_CONFIG_MODE", "config")
+		s.setEnv("CDI_ENABLED", labels.True)
+		s.setEnv("NVIDIA_RUNTIME_SET_AS_DEFAULT", labels.False)
+		s.setEnv("NVIDIA_CONTAINER_RUNTIME_MODE", "cdi")
+		s.setEnv("CRIO_CONFIG_MODE", "config")
 	}
 	return s
 }
 
-// reach adds the variables and mounts by which the toolkit reaches the container runtime.
-func (s *settings) reach(in operand.Input, layout nodeinfo.Layout) {
+// addRuntimeAccess adds the variables and mounts by which the toolkit reaches the container runtime.
+func (s *settings) addRuntimeAccess(in operand.Input, layout nodeinfo.Layout) {
 	names := runtimeNames[layout.Runtime]
 	if layout.Runtime == nodeinfo.RuntimeContainerd {
-		s.set("CONTAINERD_RUNTIME_CLASS", in.RuntimeClass())
+		s.setEnv("CONTAINERD_RUNTIME_CLASS", in.RuntimeClass())
 	} else {
 		// What the variable above does for containerd: the handler that the RuntimeClass names.
-		s.set("NVIDIA_RUNTIME_NAME", in.RuntimeClass())
+		s.setEnv("NVIDIA_RUNTIME_NAME", in.RuntimeClass())
 	}
 	if in.NRIEnabled() {
-		s.set("ENABLE_NRI_PLUGIN", labels.True)
-		s.set("NRI_SOCKET", s.bind("nri-socket", nriSocket, nriDir, true))
+		s.setEnv("ENABLE_NRI_PLUGIN", labels.True)
+		s.setEnv("NRI_SOCKET", s.mountDirOf("nri-socket", nriSocket, nriDir, true))
 		return
 	}
-	layout = pathsOf(layout, in.Spec.Toolkit.Env)
-	config := s.bind(names.name+"-config", layout.Config, configDir, true)
-	s.set(envConfig, config)
-	s.set(names.config, config)
+	layout = overridePaths(layout, in.Spec.Toolkit.Env)
+	config := s.mountDirOf(names.name+"-config", layout.Config, configDir, true)
+	s.setEnv(envConfig, config)
+	s.setEnv(names.config, config)
 	if layout.DropIn != "" {
-		s.set(envDropIn, s.bind(names.name+"-drop-in-config", layout.DropIn, dropInDir, true))
-		s.set(envDropInOnHost, layout.DropIn)
+		s.setEnv(envDropIn, s.mountDirOf(names.name+"-drop-in-config", layout.DropIn, dropInDir, true))
+		s.setEnv(envDropInOnHost, layout.DropIn)
 	}
-	socket := s.bind(names.name+"-socket", layout.Socket, socketDir, false)
-	s.set(envSocket, socket)
-	s.set(names.socket, socket)
+	socket := s.mountDirOf(names.name+"-socket", layout.Socket, socketDir, false)
+	s.setEnv(envSocket, socket)
+	s.setEnv(names.socket, socket)
 	// Docker reads its configuration without a restart, and the socket of CRI-O is not in the pod.
 	s.Restarts = layout.Runtime == nodeinfo.RuntimeContainerd &&
-		!slices.Contains(in.Spec.Toolkit.Env, noRestartEnv) && !leavesRestart(in.Spec.Toolkit.Args)
+		!slices.Contains(in.Spec.Toolkit.Env, noRestartEnv) && !disablesRestart(in.Spec.Toolkit.Args)
 	s.Socket = socket
-	s.set(envSource, layout.ConfigSource)
-	s.set(envExecutable, layout.Executable)
+	s.setEnv(envSource, layout.ConfigSource)
+	s.setEnv(envExecutable, layout.Executable)
 	if layout.Runtime == nodeinfo.RuntimeCRIO && !in.CDIEnabled() {
-		s.set("CRIO_CONFIG_MODE", crioMode(in))
+		s.setEnv("CRIO_CONFIG_MODE", crioMode(in))
 	}
 	s.Hooks, s.HooksDir = true, layout.HooksDir
 }
 
-// leavesRestart reports whether the toolkit's arguments leave the restart of the runtime to others.
-func leavesRestart(args []string) bool {
+// disablesRestart reports whether the toolkit's arguments leave the restart of the runtime to others.
+func disablesRestart(args []string) bool {
 	for i, arg := range args {
 		if arg == strings.Join(noRestartArg, "=") || i > 0 && slices.Equal(args[i-1:i+1], noRestartArg) {
 			return true

@@ -60,7 +60,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		return nil, fmt.Errorf("spec.dcgmExporter: %w", err)
 	}
 	container := spec.ContainerSpec
-	if container.HostNetwork == nil && engineOnHost(in) {
+	if container.HostNetwork == nil && usesHostEngine(in) {
 		container.HostNetwork = new(true)
 	}
 	added, volumes := settings(in)

@@ -135,10 +135,10 @@ func callsAPI(spec *v1.DCGMExporterSpec) bool {
 		configMap != "" && configMap != "none"
 }
 
-// engineOnHost reports whether the spec points the exporter to an engine that an administrator runs on
+// usesHostEngine reports whether the spec points the exporter to an engine that an administrator runs on
 // the host: from the network of the pod it could not be reached. Beside the stand-alone engine of the
 // policy, nothing is assumed.
-func engineOnHost(in operand.Input) bool {
+func usesHostEngine(in operand.Input) bool {
 	address, set := variable(in.Spec.DCGMExporter, engineEnv)
 	if !set || in.DCGMEnabled() {
 		return false

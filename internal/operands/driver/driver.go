@@ -33,14 +33,14 @@ func wanted(in operand.Input) operand.Decision {
 	if !*in.Spec.Driver.Enabled {
 		return operand.Disabled("spec.driver.enabled")
 	}
-	if refused := notDelegated(in); refused.Verdict != operand.Install {
+	if refused := checkNVIDIADriverCRD(in); refused.Verdict != operand.Install {
 		return refused
 	}
-	if refused := contradictingEnv(in); refused.Verdict != operand.Install {
+	if refused := checkEnv(in); refused.Verdict != operand.Install {
 		return refused
 	}
 	if in.PoolKey().Kernel {
-		return precompilable(in)
+		return checkPrecompiled(in)
 	}
 	return operand.Installed()
 }

@@ -70,8 +70,8 @@ func repoConfig(in operand.Input) string { return string(in.Spec.Driver.RepoConf
 
 func certConfig(in operand.Input) string { return string(in.Spec.Driver.CertConfig.Name) }
 
-// filledDirectory is a directory of the image that gets the keys of a ConfigMap as files.
-type filledDirectory struct {
+// configMapDirectory is a directory of the image that gets the keys of a ConfigMap as files.
+type configMapDirectory struct {
 	// Volume is the directory as the driver container has it.
 	Volume string
 	// Directory in the image.
@@ -79,19 +79,19 @@ type filledDirectory struct {
 	ConfigMap string
 }
 
-// filledDirectories are those with repositories and certificates. A precompiled driver needs neither.
-func filledDirectories(in operand.Input, pool nodeinfo.Pool) []filledDirectory {
+// configMapDirectories are those with repositories and certificates. A precompiled driver needs neither.
+func configMapDirectories(in operand.Input, pool nodeinfo.Pool) []configMapDirectory {
 	system := systems[osID(pool.OSTag)]
-	var filled []filledDirectory
-	for _, candidate := range []filledDirectory{
+	var directories []configMapDirectory
+	for _, candidate := range []configMapDirectory{
 		{"repo-config", system.repositories, repoConfig(in)},
 		{"cert-config", system.certificates, certConfig(in)},
 	} {
 		if candidate.ConfigMap != "" && pool.Kernel == "" {
-			filled = append(filled, candidate)
+			directories = append(directories, candidate)
 		}
 	}
-	return filled
+	return directories
 }
 
 // hostMounts are what the driver container reads of a host with this system.

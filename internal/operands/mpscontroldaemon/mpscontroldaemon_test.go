@@ -19,7 +19,7 @@ func input(spec v1.DevicePluginSpec) operand.Input {
 
 func TestWanted(t *testing.T) {
 	configs := &v1.DevicePluginConfigSpec{Name: "configs"}
-	unshared := operand.Decision{
+	noConfig := operand.Decision{
 		Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 		Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
 	}
@@ -27,8 +27,8 @@ func TestWanted(t *testing.T) {
 		in   operand.Input
 		want operand.Decision
 	}{
-		"no block":        {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, want: unshared},
-		"no name":         {in: input(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}}), want: unshared},
+		"no block":        {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, want: noConfig},
+		"no name":         {in: input(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}}), want: noConfig},
 		"a configuration": {in: input(v1.DevicePluginSpec{Config: configs})},
 		"no plugin": {
 			in:   input(v1.DevicePluginSpec{Enabled: new(false), Config: configs}),

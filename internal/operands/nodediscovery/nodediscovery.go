@@ -22,11 +22,11 @@ func Operand() operand.Operand {
 
 type values struct{ Mode string }
 
-// fence bounds in the API server what the pods may write. RBAC cannot: it lets them patch every node. So they
+// policyBinding bounds in the API server what the pods may write. RBAC cannot: it lets them patch every node. So they
 // run nowhere without it.
-var fence = operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
+var policyBinding = operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
 
-var unfenced = fmt.Sprintf("node discovery is off as %s is missing: apply config/admission, or let Node Feature Discovery label the nodes", fence)
+var bindingMissing = fmt.Sprintf("node discovery is off as %s is missing: apply config/admission, or let Node Feature Discovery label the nodes", policyBinding)
 
 func wanted(in operand.Input) operand.Decision {
 	mode := in.Spec.NodeDiscovery.Mode
@@ -36,12 +36,12 @@ func wanted(in operand.Input) operand.Decision {
 			Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 			Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 		}
-	case in.Exists(fence):
+	case in.Exists(policyBinding):
 		return operand.Installed()
 	case mode == v1.DiscoveryBuiltin:
-		return operand.Refused(v1.ReasonFenceMissing, unfenced)
+		return operand.Refused(v1.ReasonFenceMissing, bindingMissing)
 	default:
-		return operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonFenceMissing, Message: unfenced}
+		return operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonFenceMissing, Message: bindingMissing}
 	}
 }
 
@@ -49,7 +49,7 @@ func references(in operand.Input) []operand.Use {
 	if in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
 		return nil
 	}
-	return []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: fence}}
+	return []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: policyBinding}}
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {

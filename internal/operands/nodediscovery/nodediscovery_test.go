@@ -14,16 +14,16 @@ import (
 
 // Pods that may patch every node run only where the API server bounds what they write.
 func TestInstalledOnlyWithItsAdmissionPolicy(t *testing.T) {
-	fence := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
-	there, missing := map[operand.Reference]operand.Content{fence: {}}, map[operand.Reference]operand.Content{}
-	const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+	policyBinding := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
+	exists, missing := map[operand.Reference]operand.Content{policyBinding: {}}, map[operand.Reference]operand.Content{}
+	const bindingMissing = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
 		"apply config/admission, or let Node Feature Discovery label the nodes"
-	off := operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonFenceMissing, Message: unfenced}
+	off := operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonFenceMissing, Message: bindingMissing}
 	nfd := operand.Decision{
 		Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 		Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 	}
-	uses := []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: fence}}
+	uses := []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: policyBinding}}
 	tests := map[string]struct {
 		mode     v1.DiscoveryMode
 		contents map[operand.Reference]operand.Content
@@ -31,13 +31,13 @@ func TestInstalledOnlyWithItsAdmissionPolicy(t *testing.T) {
 		uses     []operand.Use
 	}{
 		"by default, nobody has looked": {uses: uses},
-		"by default, it is there":       {contents: there, uses: uses},
+		"by default, it is there":       {contents: exists, uses: uses},
 		"by default, it is missing":     {contents: missing, want: off, uses: uses},
 		"auto, it is missing":           {mode: v1.DiscoveryAuto, contents: missing, want: off, uses: uses},
 		"builtin, nobody has looked":    {mode: v1.DiscoveryBuiltin, uses: uses},
-		"builtin, it is there":          {mode: v1.DiscoveryBuiltin, contents: there, uses: uses},
-		"builtin, it is missing":        {mode: v1.DiscoveryBuiltin, contents: missing, want: operand.Refused(v1.ReasonFenceMissing, unfenced), uses: uses},
-		"nfd, it is there":              {mode: v1.DiscoveryNFD, contents: there, want: nfd},
+		"builtin, it is there":          {mode: v1.DiscoveryBuiltin, contents: exists, uses: uses},
+		"builtin, it is missing":        {mode: v1.DiscoveryBuiltin, contents: missing, want: operand.Refused(v1.ReasonFenceMissing, bindingMissing), uses: uses},
+		"nfd, it is there":              {mode: v1.DiscoveryNFD, contents: exists, want: nfd},
 		"nfd, it is missing":            {mode: v1.DiscoveryNFD, contents: missing, want: nfd},
 	}
 	for name, test := range tests {

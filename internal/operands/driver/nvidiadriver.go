@@ -5,9 +5,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// notDelegated refuses to leave the driver to objects of the kind NVIDIADriver, which nobody here reads; the
+// checkNVIDIADriverCRD refuses to leave the driver to objects of the kind NVIDIADriver, which nobody here reads; the
 // driver that runs is left alone.
-func notDelegated(in operand.Input) operand.Decision {
+func checkNVIDIADriverCRD(in operand.Input) operand.Decision {
 	if !*in.Spec.Driver.UseNvidiaDriverCRD {
 		return operand.Installed()
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// poolDigits is how many digits of the digest of a pool's name an object's name has.
-const poolDigits = 8
+// poolDigestLength is how many digits of the digest of a pool's name an object's name has.
+const poolDigestLength = 8
 
 // objectName is the pool's name as part of an object's name: a label value may hold more. Where that
 // changes it, a hash keeps two pools apart whose names differ in nothing else.
@@ -30,7 +30,7 @@ func objectName(pool string) string {
 		name = strings.ReplaceAll(name, ".", "-")
 	}
 	if name != pool {
-		name += "-" + digest.Of(pool)[:poolDigits]
+		name += "-" + digest.Of(pool)[:poolDigestLength]
 	}
 	return name
 }

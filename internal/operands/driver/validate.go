@@ -12,18 +12,18 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// ownVariable is a variable that the operator sets by a field of the spec. One of the user that says
+// reservedVariable is a variable that the operator sets by a field of the spec. One of the user that says
 // something else would have the driver container, its sidecars and the validation work against each
 // other.
-type ownVariable struct {
+type reservedVariable struct {
 	name string
 	// field of the spec; empty where the operator alone knows the value.
 	field string
-	// agrees tells whether a value says what the field says.
-	agrees func(in operand.Input, value string) bool
+	// matches tells whether a value says what the field says.
+	matches func(in operand.Input, value string) bool
 }
 
-var ownVariables = []ownVariable{
+var reservedVariables = []reservedVariable{
 	{"KERNEL_MODULE_TYPE", "spec.driver.kernelModuleType", func(in operand.Input, value string) bool {
 		return value == string(in.Spec.Driver.KernelModuleType)
 	}},
@@ -52,8 +52,8 @@ func sameAs(field func(operand.Input) bool) func(operand.Input, string) bool {
 	}
 }
 
-// contradictingEnv refuses variables that say something else than the fields that they stand for.
-func contradictingEnv(in operand.Input) operand.Decision {
+// checkEnv refuses variables that say something else than the fields that they stand for.
+func checkEnv(in operand.Input) operand.Decision {
 	for _, list := range []struct {
 		field string
 		env   []v1.EnvVar
@@ -64,23 +64,23 @@ func contradictingEnv(in operand.Input) operand.Decision {
 		{"spec.gdrcopy.env", in.Spec.GDRCopy.Env},
 	} {
 		for _, variable := range list.env {
-			if why := contradiction(in, variable); why != "" {
-				return operand.Refused(v1.ReasonInvalidSpec, fmt.Sprintf("%s: %s %s", list.field, variable.Name, why))
+			if problem := conflict(in, variable); problem != "" {
+				return operand.Refused(v1.ReasonInvalidSpec, fmt.Sprintf("%s: %s %s", list.field, variable.Name, problem))
 			}
 		}
 	}
 	return operand.Installed()
 }
 
-func contradiction(in operand.Input, variable v1.EnvVar) string {
-	for _, own := range ownVariables {
+func conflict(in operand.Input, variable v1.EnvVar) string {
+	for _, reserved := range reservedVariables {
 		switch {
-		case own.name != variable.Name:
-		case own.field == "":
+		case reserved.name != variable.Name:
+		case reserved.field == "":
 			return "is the operator's own: remove it"
-		case !own.agrees(in, variable.Value):
+		case !reserved.matches(in, variable.Value):
 			return fmt.Sprintf("is %q, which %s contradicts: remove the variable, and set the field if that is what you want",
-				variable.Value, own.field)
+				variable.Value, reserved.field)
 		}
 	}
 	return ""
@@ -89,8 +89,8 @@ func contradiction(in operand.Input, variable v1.EnvVar) string {
 // branch is the version of a precompiled driver: its first number.
 var branch = regexp.MustCompile(`^[0-9]+$`)
 
-// precompilable tells whether there are images for each kernel of such a driver.
-func precompilable(in operand.Input) operand.Decision {
+// checkPrecompiled tells whether there are images for each kernel of such a driver.
+func checkPrecompiled(in operand.Input) operand.Decision {
 	spec := in.Spec.Driver
 	const field = "spec.driver.usePrecompiled: "
 	switch {
@@ -110,9 +110,9 @@ func precompilable(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-// noDriverToolkit refuses a pool that OpenShift has no driver toolkit for, and names what can be done. The
+// driverToolkitMissing refuses a pool that OpenShift has no driver toolkit for, and names what can be done. The
 // status of a node shows the beginning of a message, so that what is missing comes first.
-func noDriverToolkit(in operand.Input, release string) operand.Decision {
+func driverToolkitMissing(in operand.Input, release string) operand.Decision {
 	missing := fmt.Sprintf("ImageStream %s has no tag %s with an image", labels.DriverToolkitStream, release)
 	if in.DriverToolkit == nil {
 		missing = fmt.Sprintf("ImageStream %s, which is to have tag %s, is missing or cannot be read", labels.DriverToolkitStream, release)
@@ -124,18 +124,18 @@ func noDriverToolkit(in operand.Input, release string) operand.Decision {
 // servesPool refuses what the spec asks of the nodes of one pool.
 func servesPool(in operand.Input, pool nodeinfo.Pool) operand.Decision {
 	key := in.PoolKey()
-	known, isKnown := systems[osID(pool.OSTag)]
+	system, supported := systems[osID(pool.OSTag)]
 	switch {
 	// Its nodes have the driver of another spec, until they are moved.
 	case (pool.Kernel != "") != key.Kernel:
 		return operand.Refused(v1.ReasonUpgradePending, "the nodes have the driver of another value of spec.driver.usePrecompiled")
 	case key.Kernel:
 		return operand.Installed()
-	case pool.CoreOS != "" && !key.CoreOS, pool.CoreOS == "" && key.CoreOS && known.coreOS:
+	case pool.CoreOS != "" && !key.CoreOS, pool.CoreOS == "" && key.CoreOS && system.coreOS:
 		return operand.Refused(v1.ReasonUpgradePending, "the nodes have the driver of another value of spec.operator.use_ocp_driver_toolkit")
 	case pool.CoreOS != "" && in.DriverToolkit[pool.CoreOS] == "":
-		return noDriverToolkit(in, pool.CoreOS)
-	case !isKnown && (repoConfig(in) != "" || certConfig(in) != ""):
+		return driverToolkitMissing(in, pool.CoreOS)
+	case !supported && (repoConfig(in) != "" || certConfig(in) != ""):
 		return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
 			"where an image for %s has its repositories and certificates is not known: "+
 				"remove spec.driver.repoConfig and spec.driver.certConfig, and put them into an image of your own", pool.OSTag))
