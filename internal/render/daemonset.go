@@ -58,8 +58,8 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	return nil
 }
 
-// tolerateStartup lets pods be scheduled to nodes with startup taints. It comes after the stampDigest: a running pod does not
-// need these tolerations, so they must not make a driver look outdated.
+// tolerateStartup adds tolerations for the startup taints. It runs after stampDigest: a running pod does not need these
+// tolerations, so they must not make a driver look outdated.
 func (r *renderer) tolerateStartup(pod *corev1.PodSpec) {
 	toleratesAll := func(t corev1.Toleration) bool {
 		return t.Key == "" && t.Operator == corev1.TolerationOpExists && t.Effect == ""
@@ -90,8 +90,8 @@ func updateStrategy(spec effective.Spec, o operand.Operand) (appsv1.DaemonSetUpd
 	}, nil
 }
 
-// addMetadata adds the user's labels and annotations. None replaces one of the manifest: selectors and other software
-// find the pods by those.
+// addMetadata adds the user's labels and annotations. They never replace those of the manifest, on which selectors and
+// other software rely.
 func addMetadata(ds *appsv1.DaemonSet, extraLabels v1.Labels, extraAnnotations v1.Annotations) {
 	template := &ds.Spec.Template
 	for key, value := range extraLabels.Strings() {
@@ -133,7 +133,7 @@ func (r *renderer) schedule(pod *corev1.PodSpec, spec *v1.DaemonSetsSpec) {
 func (r *renderer) nodeSelector() map[string]string {
 	if r.step.Operand.Discovers {
 		selector := map[string]string{corev1.LabelOSStable: string(corev1.Linux)}
-		// Discovery runs before it is known which nodes have GPUs, so no plan selects its nodes.
+		// Discovery runs before the GPU nodes are known, so its nodes are not selected by deploy labels.
 		maps.Copy(selector, r.placement().NodeSelector.Strings())
 		return selector
 	}
@@ -153,7 +153,7 @@ func (r *renderer) nodeSelector() map[string]string {
 	return selector
 }
 
-// configure applies what the spec configures for this operand's containers.
+// applyContainerSpec applies what the spec configures for this operand's containers.
 func (r *renderer) applyContainerSpec(pod *corev1.PodSpec) {
 	spec := r.instance.Container
 	if spec.HostNetwork != nil && *spec.HostNetwork {
@@ -207,8 +207,8 @@ func mergeEnv(env []corev1.EnvVar, more []v1.EnvVar) []corev1.EnvVar {
 	return env
 }
 
-// stampDigest writes the digest of the significant part of the pod template to the DaemonSet and its pods, and keeps the live
-// helper image while nothing else changes: a new release of the operator alone replaces no pod.
+// stampDigest writes the digest of the significant part of the pod template to the DaemonSet and its pods. It keeps the
+// live helper image while nothing else changes, so that an upgrade of the operator alone replaces no pod.
 func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	helper := r.context.Helper.Image
 	insignificant, named := helper, image.Named(r.plan.Input.Helper())
@@ -223,7 +223,7 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	digest = r.digestWithRegistry(pod, digest)
 	helperImage := cmp.Or(r.helperImageToKeep(ds.Name, digest), helper)
 	forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
-		// An image that the spec names is not recorded: it is always used, even if that makes no pod outdated.
+		// An image that the spec names is not recorded: it is always used, even if no pod becomes outdated.
 		if replaceHelper(c, helper, helperImage) && !named {
 			annotate(&ds.ObjectMeta, labels.HelperImage, helperImage)
 		}
@@ -241,8 +241,8 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	return nil
 }
 
-// helperImageToKeep is the helper image that the DaemonSet was last applied with, if it stays; empty otherwise. An image that
-// the spec names is always used.
+// helperImageToKeep returns the helper image that the DaemonSet was last applied with, if it stays in use, or "". An
+// image that the spec names always takes precedence.
 func (r *renderer) helperImageToKeep(name, digest string) string {
 	input := r.plan.Input
 	live := r.live[name]

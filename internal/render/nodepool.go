@@ -10,7 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// labelNodePool sets the DaemonSet of a node pool, and its pods, apart from the others of its operand.
+// labelNodePool labels the DaemonSet of a node pool and its pods, to distinguish them from others of the operand.
 func (r *renderer) labelNodePool(ds *appsv1.DaemonSet) {
 	pool := r.instance.NodePool
 	if pool == "" {
@@ -23,12 +23,12 @@ func (r *renderer) labelNodePool(ds *appsv1.DaemonSet) {
 	}
 }
 
-// excludeNodePools has the common DaemonSet of an operand leave out the nodes that get it from a node pool. It does so
-// from the beginning, whether there are pools or not, so that a pool that comes changes nothing of it.
+// excludeNodePools makes the common DaemonSet of an operand exclude the nodes that get it from a node pool. It does so
+// even if there are no node pools, so that adding one does not change the DaemonSet.
 //
-// A DaemonSet of a release that knew no pools is left as it is while its pods are as wanted: to add this would
-// replace them all for nothing. Where a pool comes then, it is added, and the pods are left as they are until
-// something changes that matters to them.
+// The DaemonSet of a release without node pools is not changed while its template is otherwise up to date, as that
+// would replace all of its pods. Once there is a node pool, the exclusion is added, and the rollout is suspended until
+// a significant change.
 func (r *renderer) excludeNodePools(ds *appsv1.DaemonSet, digest string) {
 	key := r.step.Operand.NodePoolLabel()
 	if key == "" || r.instance.NodePool != "" {
@@ -45,7 +45,7 @@ func (r *renderer) excludeNodePools(ds *appsv1.DaemonSet, digest string) {
 	}
 }
 
-// suspendRollout leaves the pods as they are, though the template has changed: by nothing that matters to them.
+// suspendRollout keeps the running pods, though the template has an insignificant change.
 func suspendRollout(ds *appsv1.DaemonSet) {
 	if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
 		ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
@@ -53,7 +53,7 @@ func suspendRollout(ds *appsv1.DaemonSet) {
 	}
 }
 
-// hasNodePoolInstances tells whether a node pool has DaemonSets of this operand.
+// hasNodePoolInstances reports whether a node pool has DaemonSets of this operand.
 func (r *renderer) hasNodePoolInstances() bool {
 	for _, pool := range r.plan.NodePools {
 		if r.step.Operand.VariesIn(pool.NodePoolSpec) {
@@ -63,12 +63,12 @@ func (r *renderer) hasNodePoolInstances() bool {
 	return false
 }
 
-// without requires of a node that it has no such label.
+// excludeLabel excludes nodes that have the label.
 func excludeLabel(pod *corev1.PodSpec, key string) {
 	requireNodeTerms(pod, []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{isAbsent(key)}}})
 }
 
-// require requires of a node that it fits one of the terms.
+// requireNodeTerms requires that a node matches one of the terms.
 func requireNodeTerms(pod *corev1.PodSpec, terms []corev1.NodeSelectorTerm) {
 	if pod.Affinity == nil {
 		pod.Affinity = &corev1.Affinity{}
@@ -78,12 +78,12 @@ func requireNodeTerms(pod *corev1.PodSpec, terms []corev1.NodeSelectorTerm) {
 	}
 }
 
-// excludesNodePools reports whether a template has what excludeNodePools adds.
+// excludesNodePools reports whether a template has the exclusion of excludeNodePools.
 func excludesNodePools(pod *corev1.PodSpec) bool {
 	return requiresLabelPrefix(pod, labels.NodePoolPrefix)
 }
 
-// requires reports whether a template requires anything of a node's labels with the prefix, besides its nodeSelector.
+// requiresLabelPrefix reports whether the node affinity of a template has a label with the prefix.
 func requiresLabelPrefix(pod *corev1.PodSpec, prefix string) bool {
 	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false

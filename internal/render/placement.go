@@ -11,7 +11,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// resources gives single containers the resources that the spec names for them.
+// applyContainerResources sets the resources of single containers that the spec lists by name.
 func (r *renderer) applyContainerResources(pod *corev1.PodSpec) {
 	for _, spec := range r.placement().ContainerResources {
 		forEachContainer(pod, func(c *corev1.Container) {
@@ -24,8 +24,8 @@ func (r *renderer) applyContainerResources(pod *corev1.PodSpec) {
 
 func (r *renderer) placement() operand.Placement { return r.plan.Input.PlacementOf(&r.step.Operand) }
 
-// checkContainerNames refuses resources of a container that none of the operand's pods has: they would have no
-// effect without a word.
+// checkContainerNames refuses resources of a container that none of the operand's pods has: they would silently have no
+// effect.
 func checkContainerNames(placement operand.Placement, objects []Object) error {
 	var names []string
 	for _, object := range objects {

@@ -12,10 +12,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// The start-up probe of the driver container is a command of gpu-node. In older releases it was a script, which the
-// ConfigMap labels.ProbeScript held and the pods mounted. A driver is not replaced for that: its digest is that of the
-// template with the script, and the ConfigMap stays until no pod mounts it, as a node that starts again with such a pod
-// needs it.
+// The start-up probe of the driver container is a command of gpu-node. In older releases it was a script in the
+// ConfigMap labels.ProbeScript, which the pods mounted. Drivers must not be replaced because of that: their digest is
+// computed from the template with the script, and the ConfigMap stays until no pod mounts it, as such a pod needs it to
+// restart after a reboot.
 const (
 	probeScriptVolume = "driver-startup-probe-script"
 	probeScriptFile   = "startup-probe.sh"
@@ -23,7 +23,7 @@ const (
 	probeScriptMode   = 0o755
 )
 
-// withProbeScript is the pod as it was with the script. It is the same pod where that makes no difference.
+// withProbeScript returns the pod as it was with the script, or the same pod if it has no probe of gpu-node.
 func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
 	at := slices.IndexFunc(pod.Containers, hasProbeCommand)
 	volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == helperVolume })
@@ -60,8 +60,7 @@ func hasProbeCommand(c corev1.Container) bool {
 	return command[0] == path.Join(labels.HelperDir, path.Base(labels.HelperBinary)) && command[1] == labels.ProbeCommand
 }
 
-// setEarlierTimes gives a probe that has the default times those that were the default in older releases, which are
-// NVIDIA's.
+// setEarlierTimes replaces the default times of a probe by the defaults of older releases, which are NVIDIA's.
 func setEarlierTimes(probe *corev1.Probe) {
 	if !effective.HasDefaultTimes(v1.ProbeSpec{
 		InitialDelaySeconds: probe.InitialDelaySeconds, PeriodSeconds: probe.PeriodSeconds,
@@ -78,8 +77,8 @@ func mountsHelper(c corev1.Container) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == helperVolume })
 }
 
-// needsProbeScript reports whether pods mount the script: those of this template, or some that are left of one that
-// did. The DaemonSet controller counts pods of the present template; others may be of any before it.
+// needsProbeScript reports whether pods may mount the script: those of this template, or remaining pods of an earlier
+// one. The DaemonSet status counts only pods of the current template; all others may be of any earlier one.
 func needsProbeScript(ds *appsv1.DaemonSet) bool {
 	if slices.ContainsFunc(ds.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.ConfigMap != nil && v.ConfigMap.Name == labels.ProbeScript
@@ -92,7 +91,7 @@ func needsProbeScript(ds *appsv1.DaemonSet) bool {
 	return ds.Annotations[labels.ProbeScriptMounted] == labels.True && !allReplaced
 }
 
-// anyNeedsProbeScript reports whether the script is to stay for pods of any of these DaemonSets.
+// anyNeedsProbeScript reports whether pods of any of these DaemonSets may mount the script.
 func anyNeedsProbeScript(live map[string]Live) bool {
 	for _, ds := range live {
 		if ds.NeedsProbeScript {

@@ -25,7 +25,7 @@ type Object interface {
 	runtime.Object
 }
 
-// Kinds are the kinds of assets that every cluster has: they are decoded, applied, watched and pruned.
+// Kinds are the kinds of assets that every cluster serves. They are decoded, applied, watched and pruned.
 func Kinds() []Object {
 	return []Object{
 		&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}},
@@ -35,9 +35,9 @@ func Kinds() []Object {
 	}
 }
 
-// OptionalKind is a kind of assets that only some clusters have.
+// OptionalKind is a kind of assets that only some clusters serve.
 type OptionalKind struct {
-	// Kind is its key in operand.Input.Optional.
+	// Kind is the key in operand.Input.Optional.
 	Kind operand.OptionalKind
 	// CRD is the name of the CustomResourceDefinition that defines it.
 	CRD    string
@@ -55,7 +55,6 @@ func OptionalKinds() []OptionalKind {
 	}
 }
 
-// allKinds are all kinds of assets.
 func allKinds() []Object {
 	kinds := Kinds()
 	for _, optional := range OptionalKinds() {
@@ -64,24 +63,25 @@ func allKinds() []Object {
 	return kinds
 }
 
-// Live is the part of a live DaemonSet that decides what is rendered.
+// Live is the part of a live DaemonSet that rendering depends on.
 type Live struct {
-	// TemplateDigest is the digest of the significant part of its pod template.
+	// TemplateDigest is the digest of the significant part of the pod template.
 	TemplateDigest string
-	// HelperImage is the image of the on-node program that it was last applied with.
+	// HelperImage is the image of gpu-node that it was last applied with; empty if the spec named it.
 	HelperImage string
-	// ExcludesNodePools: it does not select the nodes that get the operand from a node pool.
+	// ExcludesNodePools: nodes that get the operand from a node pool are not selected.
 	ExcludesNodePools bool
-	// RolloutSuspended: its template has no significant change, and its pods are left as they are.
+	// RolloutSuspended: the template has only insignificant changes, and the running pods are kept.
 	RolloutSuspended bool
-	// Variant of the nodes that it is for, see operand.Instance; empty where the operand has one kind.
+	// Variant of the nodes that it selects, see operand.Instance; empty if the operand has only one.
 	Variant string
-	// App is the value of labels.App in its selector, and VariantInSelector reports whether labels of the kind are beside it.
+	// App is the value of labels.App in its selector.
 	App               string
+	// VariantInSelector: the selector also has labels of the variant.
 	VariantInSelector bool
-	// SelectsByAnchor: it selects nodes by their anchor.
+	// SelectsByAnchor: nodes are selected by their anchor label.
 	SelectsByAnchor bool
-	// NeedsProbeScript: some of its pods may mount the script that older releases used as start-up probe of drivers.
+	// NeedsProbeScript: pods may mount the script that older releases used as start-up probe of drivers.
 	NeedsProbeScript bool
 }
 
@@ -91,15 +91,15 @@ type Owner struct {
 	UID  string
 }
 
-// context is what a template can insert.
+// context has the values that a template can insert.
 type context struct {
 	Namespace string
 	Suffix    string
-	// DaemonSet of the instance, where the operand has one for each kind of node.
+	// DaemonSet of the instance, if the operand has one for each variant of node.
 	DaemonSet    daemonSetIdentity
 	Pool         string
 	RuntimeClass string
-	// PodRuntimeClass is the RuntimeClass of pods that get GPUs, empty where they need none.
+	// PodRuntimeClass is the RuntimeClass of pods that get GPUs; empty if they need none.
 	PodRuntimeClass string
 	Paths           operand.HostPaths
 	Helper          helper
@@ -113,8 +113,8 @@ type context struct {
 // helper is the image of the on-node program.
 type helper struct{ Image, PullPolicy string }
 
-// Step renders the objects of a step, instance by instance. live are the DaemonSets of the cluster by name. An error is
-// a defect of the assets or names the field of the spec that is wrong.
+// Step renders the objects of a step, instance by instance. live are the operand's DaemonSets in the cluster, by name.
+// An error is a defect of the assets, or names the wrong field of the spec.
 func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Object, error) {
 	helperSpec := p.Input.Helper()
 	helperImage, err := image.Helper(helperSpec, p.Input.HelperImage)
@@ -162,8 +162,7 @@ func withStringKeys[K ~string](flags map[K]bool) map[string]bool {
 	return result
 }
 
-// appendDistinct appends objects, except for those that an earlier instance has rendered: instances of an operand may share
-// objects.
+// appendDistinct appends the objects that no earlier instance has rendered: instances of an operand may share objects.
 func appendDistinct(objects, more []Object) []Object {
 	for _, candidate := range more {
 		exists := false
@@ -205,8 +204,8 @@ func (r *renderer) objects() ([]Object, error) {
 	return objects, nil
 }
 
-// own puts the object into the operator's namespace and marks it as the operator's. It does not block the deletion of
-// its owner: nothing waits for that, and it would need rights on the policy's finalizers.
+// setOwner sets namespace, labels and owner reference. The reference does not block the deletion of the policy: that
+// would need permissions on the policy's finalizers.
 func (r *renderer) setOwner(object Object) {
 	if _, isClusterScoped := object.(*nodev1.RuntimeClass); !isClusterScoped {
 		object.SetNamespace(r.context.Namespace)

@@ -13,17 +13,17 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// daemonSetIdentity is what a DaemonSet of an operand with one for each kind of node is known by. Name and App are decided once,
-// when the DaemonSet is made: the API server lets nobody change a selector.
+// daemonSetIdentity identifies the DaemonSet of one variant of nodes. It is decided when the DaemonSet is created and
+// never changes, as selectors are immutable.
 type daemonSetIdentity struct {
 	// Name of the DaemonSet, and App the value of labels.App in its selector.
 	Name, App string
 }
 
-// assignIdentities returns the identities of an operand's DaemonSets by the kinds of nodes that they are for. live are those of
-// the cluster by name; one that is there keeps its daemonSetIdentity. The name of the operand itself goes to the first kind by
-// name, where nothing in the cluster has it, and its selector is that of NVIDIA's operator: labels.App alone. So every
-// other DaemonSet has another value of that label, and no selector matches the pods of two.
+// assignIdentities returns the identities of an operand's DaemonSets by variant. live are those of the cluster by name;
+// they keep their identities. If no live DaemonSet has the base name, which is the operand's DaemonSet without a
+// suffix, the first new variant in alphabetical order gets it. As with NVIDIA's operator, selectors have only
+// labels.App. Each DaemonSet has its own value of that label, so that no selector matches the pods of another.
 func assignIdentities(o *operand.Operand, instances []operand.Instance, live map[string]Live) map[string]daemonSetIdentity {
 	if o.DaemonSet == "" {
 		return nil
@@ -54,9 +54,9 @@ func assignIdentities(o *operand.Operand, instances []operand.Instance, live map
 
 func compareVariants(a, b operand.Instance) int { return strings.Compare(a.Kind(), b.Kind()) }
 
-// baseNameAvailable reports whether no DaemonSet has the operand's name, or a selector that matches the pods of the one that will.
-// One of that name without a kind was made by another operator. Its pods may be on nodes of all kinds, so a driver,
-// which is not to leave its nodes, does not take it over.
+// baseNameAvailable reports whether no live DaemonSet has the base name, or it as the value of labels.App in its
+// selector. One with the base name and no variant was created by another operator. It may have pods on nodes of all
+// variants, so a driver DaemonSet does not adopt it: that would remove drivers from nodes.
 func baseNameAvailable(o *operand.Operand, live map[string]Live) bool {
 	for name, l := range live {
 		isForeign := name == o.DaemonSet && l.Variant == "" && !o.UpdatesOnDelete
@@ -67,8 +67,8 @@ func baseNameAvailable(o *operand.Operand, live map[string]Live) bool {
 	return true
 }
 
-// MayAssignBaseName reports whether the name of a step's operand may go to a DaemonSet that is not among these, so that it matters
-// whether pods of an earlier one are left.
+// MayAssignBaseName reports whether the base name may be assigned to a new DaemonSet. The caller then has to find out
+// whether pods of an earlier DaemonSet of that name remain, see LivePod.
 func MayAssignBaseName(o *operand.Operand, instances []operand.Instance, live map[string]Live) bool {
 	if o.DaemonSet == "" || !baseNameAvailable(o, live) {
 		return false
@@ -80,21 +80,20 @@ func MayAssignBaseName(o *operand.Operand, instances []operand.Instance, live ma
 	return slices.ContainsFunc(instances, func(i operand.Instance) bool { return !known[i.Kind()] })
 }
 
-// variantOf is the kind of nodes that pods with these labels are for.
+// variantOf returns the variant of nodes that pods with these labels are for.
 func variantOf(pod map[string]string) string {
 	return operand.Kind(pod[labels.Pool], pod[labels.Runtime], pod[labels.NodePool])
 }
 
-// LivePod is what render needs to know where nothing but a pod is left of a DaemonSet: the kind of its nodes, which has
-// that name still.
+// LivePod returns what render needs of a deleted DaemonSet of which a pod remains: its variant keeps the name.
 func LivePod(pod *corev1.Pod) Live {
 	return Live{Variant: variantOf(pod.Labels), App: pod.Labels[labels.App]}
 }
 
-// variantLabels are those that were in selectors before the value of labels.App told DaemonSets apart.
+// variantLabels are the labels that selectors had in releases in which all DaemonSets had the same value of labels.App.
 func variantLabels() []string { return []string{labels.Pool, labels.Runtime, labels.NodePool} }
 
-// keepVariantSelector keeps the selector of a DaemonSet that was made when labels of the kind were in it.
+// keepVariantSelector keeps the labels of the variant in the selector of a DaemonSet that was created with them.
 func (r *renderer) keepVariantSelector(ds *appsv1.DaemonSet) {
 	if !r.live[ds.Name].VariantInSelector {
 		return
@@ -106,8 +105,9 @@ func (r *renderer) keepVariantSelector(ds *appsv1.DaemonSet) {
 	}
 }
 
-// anchor has the DaemonSet of a kind select nodes by several terms in place of one selector, so that no node is left that
-// has lost some of its labels. A DaemonSet of a release without anchors gets them too, and its pods are left as they are.
+// selectByAnchor replaces the node selector of a variant's DaemonSet by several terms, so that a node that has lost
+// some of its labels keeps its pod. This is also applied to DaemonSets of a release without anchors; their pods are
+// kept.
 func (r *renderer) selectByAnchor(ds *appsv1.DaemonSet, digest string) {
 	pod := &ds.Spec.Template.Spec
 	nodes := nodeSelection{
@@ -127,30 +127,30 @@ func (r *renderer) selectByAnchor(ds *appsv1.DaemonSet, digest string) {
 	}
 }
 
-// nodeSelection is the choice of the nodes of a kind.
+// nodeSelection selects the nodes of a variant.
 type nodeSelection struct {
-	// anchor is the requirement of the node's anchor.
+	// anchor requires the node's anchor label.
 	anchor corev1.NodeSelectorRequirement
-	// exact are the other labels of the node.
+	// exact are the other labels that the node has.
 	exact map[string]string
-	// without is a label that the node must not have; empty for none.
+	// excluded is a label that the node must not have; empty for none.
 	excluded string
 }
 
-// terms are the ORed terms: all labels, whatever the anchor is; or the anchor, and each label as it is to be or absent. Any
-// other value of a label is somebody's decision, and takes the pod off the node. A node without any of these labels is
-// never selected.
+// terms returns the ORed terms: either all labels, with or without the anchor; or the anchor, and each label either
+// with its value or absent. Any other value of a label was set on purpose, and removes the pod from the node. A node
+// without any of these labels is never selected.
 func (s nodeSelection) terms() []corev1.NodeSelectorTerm {
 	keys := slices.Sorted(maps.Keys(s.exact))
 	all := s.term(keys, 0)
 	if s.excluded != "" {
-		// The node may be one of another kind that has lost the label that tells so.
+		// The node may be of another variant and have lost the excluded label.
 		all.MatchExpressions = append(all.MatchExpressions, isAbsent(s.anchor.Key))
 	}
 	terms := []corev1.NodeSelectorTerm{all}
 	for missing := range 1 << len(keys) {
 		if missing == 0 && s.excluded == "" {
-			continue // The first term has these nodes.
+			continue // The first term selects these nodes.
 		}
 		term := s.term(keys, missing)
 		term.MatchExpressions = append([]corev1.NodeSelectorRequirement{s.anchor}, term.MatchExpressions...)
@@ -159,7 +159,7 @@ func (s nodeSelection) terms() []corev1.NodeSelectorTerm {
 	return terms
 }
 
-// term requires all these labels, where the bit of a lost one is set that it is absent.
+// term requires all these labels. A bit that is set in missing requires the absence of that label instead.
 func (s nodeSelection) term(keys []string, missing int) corev1.NodeSelectorTerm {
 	var term corev1.NodeSelectorTerm
 	for i, key := range keys {
