@@ -48,9 +48,12 @@ func TestEveryProofHasItsContainer(t *testing.T) {
 					continue
 				}
 				for _, proof := range step.Operand.Proves {
-					exists := slices.ContainsFunc(sets[step.Operand.Name][0].Spec.Template.Spec.InitContainers, func(c corev1.Container) bool {
-						return c.Name == proof.Container
-					})
+					exists := slices.ContainsFunc(
+						sets[step.Operand.Name][0].Spec.Template.Spec.InitContainers,
+						func(c corev1.Container) bool {
+							return c.Name == proof.Container
+						},
+					)
 					if exists != step.Proves[proof.Marker] {
 						t.Errorf("%s writes marker %s: %v; its pods have container %s: %v",
 							step.Operand.Name, proof.Marker, step.Proves[proof.Marker], proof.Container, exists)
@@ -113,7 +116,14 @@ func TestTemplatesAreMostlyYAML(t *testing.T) {
 			}
 		}
 		if share := float64(actions) / float64(all); share > maxActionShare {
-			t.Errorf("%s: %d of %d lines have actions, %.0f %%, more than %.0f %%", file, actions, all, 100*share, 100*maxActionShare)
+			t.Errorf(
+				"%s: %d of %d lines have actions, %.0f %%, more than %.0f %%",
+				file,
+				actions,
+				all,
+				100*share,
+				100*maxActionShare,
+			)
 		}
 	}
 }
@@ -194,7 +204,9 @@ func serviceAccounts(t *testing.T, file string) []string {
 	}
 }
 
-var imageReference = regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})$`)
+var imageReference = regexp.MustCompile(
+	`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})$`,
+)
 
 func TestEveryImageResolves(t *testing.T) {
 	forEachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
@@ -203,7 +215,10 @@ func TestEveryImageResolves(t *testing.T) {
 			if !imageReference.MatchString(c.Image) {
 				t.Errorf("container %s has image %q", c.Name, c.Image)
 			}
-			if !slices.Contains([]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, c.ImagePullPolicy) {
+			if !slices.Contains(
+				[]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
+				c.ImagePullPolicy,
+			) {
 				t.Errorf("container %s has pull policy %q", c.Name, c.ImagePullPolicy)
 			}
 		}
@@ -236,7 +251,8 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 			t.Errorf("the name does not start with %s", apps[name])
 		}
 		for _, labels := range []map[string]string{template.Labels, ds.Labels} {
-			if labels["app.kubernetes.io/managed-by"] != "gpu-operator" || labels["nvidia.com/gpu-operator.operand"] != string(name) {
+			if labels["app.kubernetes.io/managed-by"] != "gpu-operator" ||
+				labels["nvidia.com/gpu-operator.operand"] != string(name) {
 				t.Errorf("labels are %v", labels)
 			}
 		}
@@ -245,7 +261,8 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 				t.Errorf("the selector wants %s=%s, the pods have %q", key, value, template.Labels[key])
 			}
 		}
-		if name != "node-discovery" && !selectsByAnchor(name) && template.Spec.NodeSelector["nvidia.com/gpu.deploy."+string(name)] != "true" {
+		if name != "node-discovery" && !selectsByAnchor(name) &&
+			template.Spec.NodeSelector["nvidia.com/gpu.deploy."+string(name)] != "true" {
 			t.Errorf("the node selector is %v", template.Spec.NodeSelector)
 		}
 	})
@@ -278,7 +295,8 @@ func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
 				t.Errorf("selects nodes by %s", key)
 			}
 		}
-		if affinity := ds.Spec.Template.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil && !excludesNodePools(name, affinity.NodeAffinity) {
+		if affinity := ds.Spec.Template.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil &&
+			!excludesNodePools(name, affinity.NodeAffinity) {
 			t.Error("selects nodes by affinity")
 		}
 	})
@@ -389,7 +407,15 @@ func TestTheDriverIsNeverRolledByItsDaemonSet(t *testing.T) {
 
 // A pod with a RuntimeClass cannot start before the toolkit has configured it.
 func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
-	injected := map[operand.Name]bool{"device-plugin": true, "gpu-feature-discovery": true, "mps-control-daemon": true, "operator-validator": true, "dcgm": true, "dcgm-exporter": true, "mig-manager": true}
+	injected := map[operand.Name]bool{
+		"device-plugin":         true,
+		"gpu-feature-discovery": true,
+		"mps-control-daemon":    true,
+		"operator-validator":    true,
+		"dcgm":                  true,
+		"dcgm-exporter":         true,
+		"mig-manager":           true,
+	}
 	for scenario, s := range scenarios {
 		classes := map[string]bool{}
 		for _, object := range s.objects(t)["runtime-classes"] {

@@ -98,7 +98,12 @@ func (n *bareNode) finish(container corev1.Container) bool {
 		n.facts["handler"] = n.facts["handler"] || slices.Contains(argv, "nvidia-toolkit")
 		n.facts["allocatable"] = n.facts["allocatable"] || slices.Contains(argv, "nvidia-device-plugin")
 	case "validate":
-		needs := map[string]string{"driver": "driver installed", "toolkit": "handler", "cuda": "handler", "plugin": "allocatable"}
+		needs := map[string]string{
+			"driver":  "driver installed",
+			"toolkit": "handler",
+			"cuda":    "handler",
+			"plugin":  "allocatable",
+		}
 		if !n.facts[needs[argv[2]]] {
 			return false
 		}
@@ -119,7 +124,9 @@ func specWithout(bits int) (v1.ClusterPolicySpec, map[string]bool) {
 	off := func(bit int) *bool { return new(bits&bit == 0) }
 	spec := v1.ClusterPolicySpec{
 		Driver: &v1.DriverSpec{Enabled: off(1)}, Toolkit: &v1.ToolkitSpec{Enabled: off(2)},
-		DevicePlugin: &v1.DevicePluginSpec{Enabled: off(4)}, CDI: &v1.CDISpec{Enabled: off(8), NRIPluginEnabled: new(bits&32 != 0)},
+		DevicePlugin: &v1.DevicePluginSpec{
+			Enabled: off(4),
+		}, CDI: &v1.CDISpec{Enabled: off(8), NRIPluginEnabled: new(bits&32 != 0)},
 	}
 	host := map[string]bool{"driver installed": bits&1 != 0, "handler": bits&2 != 0, "allocatable": false}
 	if bits&16 != 0 {
@@ -175,7 +182,9 @@ func TestTheSimulationDetectsADeadlock(t *testing.T) {
 			sets["container-toolkit"][0].Spec.Template.Annotations["nvidia.cdi.k8s.io/container.driver-validation"] = "management.nvidia.com/gpu=all"
 		},
 		"discovery selects nodes by what it finds": func(sets map[operand.Name][]*appsv1.DaemonSet) {
-			sets["node-discovery"][0].Spec.Template.Spec.NodeSelector = map[string]string{"nvidia.com/gpu.deploy.node-discovery": "true"}
+			sets["node-discovery"][0].Spec.Template.Spec.NodeSelector = map[string]string{
+				"nvidia.com/gpu.deploy.node-discovery": "true",
+			}
 		},
 	}
 	for name, breakManifest := range tests {

@@ -31,9 +31,21 @@ func container(t *testing.T, ds *appsv1.DaemonSet, name string) corev1.Container
 // DaemonSet or its nodes.
 func TestEachPoolHasItsDriver(t *testing.T) {
 	nodes := []nodeinfo.Facts{
-		onKernel(node("ubuntu", "24.04"), "amd64", "6.8.0-51-generic"), onKernel(node("ubuntu", "24.04"), "amd64", "6.8.0-52-generic"),
-		onKernel(node("ubuntu", "24.04"), "arm64", "6.8.0-51-generic"), onKernel(node("rhel", "9.6"), "amd64", "5.14.0-503.el9_5.x86_64"),
-		onKernel(node("rhel", "9.6"), "arm64", "5.14.0-503.el9_5.aarch64"), onKernel(node("rhel", "9.4"), "amd64", "5.14.0-503.el9_5.x86_64"),
+		onKernel(
+			node("ubuntu", "24.04"),
+			"amd64",
+			"6.8.0-51-generic",
+		), onKernel(node("ubuntu", "24.04"), "amd64", "6.8.0-52-generic"),
+		onKernel(
+			node("ubuntu", "24.04"),
+			"arm64",
+			"6.8.0-51-generic",
+		), onKernel(node("rhel", "9.6"), "amd64", "5.14.0-503.el9_5.x86_64"),
+		onKernel(
+			node("rhel", "9.6"),
+			"arm64",
+			"5.14.0-503.el9_5.aarch64",
+		), onKernel(node("rhel", "9.4"), "amd64", "5.14.0-503.el9_5.x86_64"),
 	}
 	tests := map[string]struct {
 		driver *v1.DriverSpec

@@ -20,8 +20,12 @@ const mirror = "mirror.local:5000/proxy"
 var fullGlobal = v1.GlobalSpec{
 	Registry:         mirror,
 	ImagePullSecrets: []string{"mirror-login", "a"},
-	Proxy:            &v1.ProxySpec{HTTPProxy: "http://proxy:3128", HTTPSProxy: "http://proxy:3129", NoProxy: "10.0.0.0/8,.local"},
-	CABundle:         &v1.CABundleSpec{ConfigMapName: "authorities", Key: "all.pem"},
+	Proxy: &v1.ProxySpec{
+		HTTPProxy:  "http://proxy:3128",
+		HTTPSProxy: "http://proxy:3129",
+		NoProxy:    "10.0.0.0/8,.local",
+	},
+	CABundle: &v1.CABundleSpec{ConfigMapName: "authorities", Key: "all.pem"},
 }
 
 // withGlobal is the situation with spec.global.
@@ -120,7 +124,9 @@ func checkCertificates(t *testing.T, where string, pod *corev1.PodSpec, c corev1
 		t.Fatalf("%s does not mount the certificates once, as what it cannot write and sees changes of: %+v", where, mounts)
 	}
 	want := corev1.Volume{Name: mounts[0].Name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-		LocalObjectReference: corev1.LocalObjectReference{Name: "authorities"}, Items: []corev1.KeyToPath{{Key: "all.pem", Path: "ca-bundle.crt"}},
+		LocalObjectReference: corev1.LocalObjectReference{
+			Name: "authorities",
+		}, Items: []corev1.KeyToPath{{Key: "all.pem", Path: "ca-bundle.crt"}},
 	}}}
 	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return reflect.DeepEqual(v, want) }) {
 		t.Errorf("%s: no volume of its pod is %+v", where, want)
@@ -166,7 +172,12 @@ func TestStatusNamesTheImageOfTheMirror(t *testing.T) {
 
 // The pod of the workload check is made by the validator, which is told image and secrets.
 func TestTheWorkloadCheckPullsFromTheMirror(t *testing.T) {
-	s := withGlobal(situation{spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"own"}}}}}, fullGlobal)
+	s := withGlobal(
+		situation{
+			spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"own"}}}},
+		},
+		fullGlobal,
+	)
 	for _, c := range containers(&s.daemonSet(t, "operator-validator").Spec.Template.Spec) {
 		if c.Name != "plugin-validation" {
 			continue
@@ -185,8 +196,15 @@ func TestTheWorkloadCheckPullsFromTheMirror(t *testing.T) {
 
 // What the spec says of one container wins over what it says of all, in whichever letters.
 func TestTheEnvironmentOfAnOperandWins(t *testing.T) {
-	own := []v1.EnvVar{{Name: "https_proxy", Value: "mine"}, {Name: "NO_PROXY", Value: ""}, {Name: "SSL_CERT_FILE", Value: "/mine"}}
-	s := withGlobal(situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: own}}}}, fullGlobal)
+	own := []v1.EnvVar{
+		{Name: "https_proxy", Value: "mine"},
+		{Name: "NO_PROXY", Value: ""},
+		{Name: "SSL_CERT_FILE", Value: "/mine"},
+	}
+	s := withGlobal(
+		situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: own}}}},
+		fullGlobal,
+	)
 	for _, c := range containers(&s.daemonSet(t, "device-plugin").Spec.Template.Spec) {
 		if c.Name != "nvidia-device-plugin" {
 			checkProxy(t, c.Name, c)
@@ -209,11 +227,20 @@ func TestProxies(t *testing.T) {
 		proxy v1.ProxySpec
 		want  map[string]string
 	}{
-		"none":           {},
-		"of HTTP alone":  {v1.ProxySpec{HTTPProxy: "http://p"}, map[string]string{"HTTP_PROXY": "http://p", "NO_PROXY": "$(KUBERNETES_SERVICE_HOST)"}},
-		"of HTTPS alone": {v1.ProxySpec{HTTPSProxy: "http://p"}, map[string]string{"HTTPS_PROXY": "http://p", "NO_PROXY": "$(KUBERNETES_SERVICE_HOST)"}},
+		"none": {},
+		"of HTTP alone": {
+			v1.ProxySpec{HTTPProxy: "http://p"},
+			map[string]string{"HTTP_PROXY": "http://p", "NO_PROXY": "$(KUBERNETES_SERVICE_HOST)"},
+		},
+		"of HTTPS alone": {
+			v1.ProxySpec{HTTPSProxy: "http://p"},
+			map[string]string{"HTTPS_PROXY": "http://p", "NO_PROXY": "$(KUBERNETES_SERVICE_HOST)"},
+		},
 		"a comma at the end of the exceptions": {
-			v1.ProxySpec{HTTPProxy: "http://p", NoProxy: ".svc, "}, map[string]string{"HTTP_PROXY": "http://p", "NO_PROXY": ".svc,$(KUBERNETES_SERVICE_HOST)"},
+			v1.ProxySpec{
+				HTTPProxy: "http://p",
+				NoProxy:   ".svc, ",
+			}, map[string]string{"HTTP_PROXY": "http://p", "NO_PROXY": ".svc,$(KUBERNETES_SERVICE_HOST)"},
 		},
 	}
 	for name, test := range tests {

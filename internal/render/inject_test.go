@@ -23,7 +23,10 @@ var ofRuntime = regexp.MustCompile("^(RUNTIME|CRIO|CONTAINERD|DOCKER|NRI_SOCKET|
 // reach tells by which variables and directories of the host the toolkit reaches the container runtime.
 func runtimeAccess(ds *appsv1.DaemonSet) []string {
 	pod := ds.Spec.Template.Spec
-	at := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "nvidia-container-toolkit-ctr" })
+	at := slices.IndexFunc(
+		pod.Containers,
+		func(c corev1.Container) bool { return c.Name == "nvidia-container-toolkit-ctr" },
+	)
 	var lines []string
 	for _, e := range pod.Containers[at].Env {
 		if ofRuntime.MatchString(e.Name) {
@@ -52,7 +55,9 @@ const (
 func containerdAt(config, dropIn, socketDir string, more ...string) []string {
 	return slices.Concat([]string{
 		"RUNTIME=containerd", "CONTAINERD_RUNTIME_CLASS=nvidia",
-		"RUNTIME_CONFIG=/runtime/config-dir/" + path.Base(config), "CONTAINERD_CONFIG=/runtime/config-dir/" + path.Base(config),
+		"RUNTIME_CONFIG=/runtime/config-dir/" + path.Base(
+			config,
+		), "CONTAINERD_CONFIG=/runtime/config-dir/" + path.Base(config),
 		"RUNTIME_DROP_IN_CONFIG=/runtime/config-dir.d/" + path.Base(dropIn), "RUNTIME_DROP_IN_CONFIG_HOST_PATH=" + dropIn,
 		"RUNTIME_SOCKET=/runtime/sock-dir/containerd.sock", "CONTAINERD_SOCKET=/runtime/sock-dir/containerd.sock",
 	}, more, []string{
@@ -152,8 +157,10 @@ func TestInjectionByNRI(t *testing.T) {
 	g.Expect(s.objects(t)).NotTo(HaveKey(operand.Name("runtime-classes")), "RuntimeClasses are pruned")
 	for _, ds := range s.daemonSets(t)["container-toolkit"] {
 		found := runtimeAccess(ds)
-		g.Expect(found).To(ContainElements("ENABLE_NRI_PLUGIN=true", "NRI_SOCKET=/runtime/nri-sock-dir/nri.sock", "nri-socket: /var/run/nri on /runtime/nri-sock-dir"))
-		g.Expect(found).NotTo(ContainElement(Or(ContainSubstring("CONFIG="), ContainSubstring("config-dir"), ContainSubstring("/runtime/sock-dir"), ContainSubstring("hooks"))))
+		g.Expect(found).
+			To(ContainElements("ENABLE_NRI_PLUGIN=true", "NRI_SOCKET=/runtime/nri-sock-dir/nri.sock", "nri-socket: /var/run/nri on /runtime/nri-sock-dir"))
+		g.Expect(found).
+			NotTo(ContainElement(Or(ContainSubstring("CONFIG="), ContainSubstring("config-dir"), ContainSubstring("/runtime/sock-dir"), ContainSubstring("hooks"))))
 	}
 	annotated := map[string][]string{}
 	for name, sets := range s.daemonSets(t) {
@@ -180,14 +187,17 @@ func TestEveryInjectedPodIsInjectedInOneWay(t *testing.T) {
 		situation
 		class, annotations bool
 	}{
-		"a RuntimeClass":        {class: true},
-		"NRI":                   {situation: scenarios["nri"].situation, annotations: true},
-		"a hook":                {situation: scenarios["hook"].situation},
-		"a hook of OpenShift":   {situation: situation{spec: cdiOff, nodes: []nodeinfo.Facts{runs("cri-o", "openshift")}}},
-		"CRI-O and containerd":  {situation: scenarios["hook-and-class"].situation, class: true},
-		"containerd, no CDI":    {situation: situation{spec: cdiOff}, class: true},
-		"CRI-O with CDI":        {situation: situation{nodes: []nodeinfo.Facts{runs("cri-o", "")}}, class: true},
-		"NRI takes no CDI away": {situation: situation{spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false), NRIPluginEnabled: new(true)}}}, class: true},
+		"a RuntimeClass":       {class: true},
+		"NRI":                  {situation: scenarios["nri"].situation, annotations: true},
+		"a hook":               {situation: scenarios["hook"].situation},
+		"a hook of OpenShift":  {situation: situation{spec: cdiOff, nodes: []nodeinfo.Facts{runs("cri-o", "openshift")}}},
+		"CRI-O and containerd": {situation: scenarios["hook-and-class"].situation, class: true},
+		"containerd, no CDI":   {situation: situation{spec: cdiOff}, class: true},
+		"CRI-O with CDI":       {situation: situation{nodes: []nodeinfo.Facts{runs("cri-o", "")}}, class: true},
+		"NRI takes no CDI away": {
+			situation: situation{spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false), NRIPluginEnabled: new(true)}}},
+			class:     true,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

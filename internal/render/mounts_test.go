@@ -10,7 +10,15 @@ import (
 // A container runtime mounts no directory over a file. These are the files of the operator's image, and what
 // lies in the way to them would take them away.
 func TestNothingIsMountedOverTheOperatorsPrograms(t *testing.T) {
-	files := []string{"/gpu-operator", "/usr", "/usr/bin", "/usr/bin/gpu-node", "/usr/bin/gpu-node-cuda", "/usr/bin/gpu-operator", "/usr/bin/kubectl-gpu"}
+	files := []string{
+		"/gpu-operator",
+		"/usr",
+		"/usr/bin",
+		"/usr/bin/gpu-node",
+		"/usr/bin/gpu-node-cuda",
+		"/usr/bin/gpu-operator",
+		"/usr/bin/kubectl-gpu",
+	}
 	checked := 0
 	for operand, sets := range (situation{}).daemonSets(t) {
 		for _, ds := range sets {
@@ -22,7 +30,12 @@ func TestNothingIsMountedOverTheOperatorsPrograms(t *testing.T) {
 				for _, mount := range container.VolumeMounts {
 					checked++
 					if slices.Contains(files, mount.MountPath) {
-						t.Errorf("%s: container %s mounts %s over a file of its image, or over the way to one", operand, container.Name, mount.MountPath)
+						t.Errorf(
+							"%s: container %s mounts %s over a file of its image, or over the way to one",
+							operand,
+							container.Name,
+							mount.MountPath,
+						)
 					}
 				}
 			}
@@ -40,7 +53,8 @@ func TestNodeDiscoveryMountsDirectories(t *testing.T) {
 		for _, volume := range ds.Spec.Template.Spec.Volumes {
 			switch source := volume.HostPath; {
 			case source == nil:
-			case source.Type == nil, *source.Type != corev1.HostPathDirectory && *source.Type != corev1.HostPathDirectoryOrCreate:
+			case source.Type == nil,
+				*source.Type != corev1.HostPathDirectory && *source.Type != corev1.HostPathDirectoryOrCreate:
 				t.Errorf("the volume %s mounts %s, which need not be a directory", volume.Name, source.Path)
 			}
 		}

@@ -85,7 +85,8 @@ func excludesNodePools(pod *corev1.PodSpec) bool {
 
 // requiresLabelPrefix reports whether the node affinity of a template has a label with the prefix.
 func requiresLabelPrefix(pod *corev1.PodSpec, prefix string) bool {
-	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil ||
+		pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false
 	}
 	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms

@@ -31,10 +31,18 @@ var differingPools = []v1.NodePoolSpec{
 		Name: "a100", NodeSelector: v1.NodePoolSelector{"example.com/team": "a"}, MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
 		Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590"}, KernelModuleType: v1.KernelModuleOpen},
 	},
-	{Name: "shared", NodeSelector: v1.NodePoolSelector{"example.com/team": "b"}, DevicePlugin: &v1.NodePoolDevicePluginSpec{
-		Config: &v1.NodePoolPluginConfigSpec{Name: "shares", Default: "four"},
-	}},
-	{Name: "pinned", NodeSelector: v1.NodePoolSelector{"example.com/team": "c"}, Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v1.17.8"}}},
+	{
+		Name:         "shared",
+		NodeSelector: v1.NodePoolSelector{"example.com/team": "b"},
+		DevicePlugin: &v1.NodePoolDevicePluginSpec{
+			Config: &v1.NodePoolPluginConfigSpec{Name: "shares", Default: "four"},
+		},
+	},
+	{
+		Name:         "pinned",
+		NodeSelector: v1.NodePoolSelector{"example.com/team": "c"},
+		Toolkit:      &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v1.17.8"}},
+	},
 }
 
 // nodesOfEveryVariant is a cluster with a node of each combination of operating system, kernel, architecture and container
@@ -47,7 +55,10 @@ func nodesOfEveryVariant(teams ...string) []nodeinfo.Facts {
 				for _, runtime := range []string{"containerd", "cri-o"} {
 					facts := runs(runtime, "")
 					facts.OSID, facts.OSVersion, facts.Kernel, facts.Architecture = system[0], system[1], kernel, architecture
-					facts.Name, facts.MPSCapable = strings.Join([]string{system[0], system[1], kernel, architecture, runtime}, "-"), "true"
+					facts.Name, facts.MPSCapable = strings.Join(
+						[]string{system[0], system[1], kernel, architecture, runtime},
+						"-",
+					), "true"
 					nodes = append(nodes, facts)
 					for _, team := range teams {
 						nodes = append(nodes, inTeam(team, facts))
@@ -149,8 +160,15 @@ func TestDaemonSetsOfAnOperandShareNothing(t *testing.T) {
 		}
 		for _, ds := range sets {
 			pool := ds.Labels[poolLabel]
-			if !selectsByAnchor(name) && ds.Spec.Selector.MatchLabels[poolLabel] != pool || ds.Spec.Template.Labels[poolLabel] != pool {
-				t.Errorf("%s of %s selects pods by %v, which have %v", ds.Name, name, ds.Spec.Selector.MatchLabels, ds.Spec.Template.Labels)
+			if !selectsByAnchor(name) && ds.Spec.Selector.MatchLabels[poolLabel] != pool ||
+				ds.Spec.Template.Labels[poolLabel] != pool {
+				t.Errorf(
+					"%s of %s selects pods by %v, which have %v",
+					ds.Name,
+					name,
+					ds.Spec.Selector.MatchLabels,
+					ds.Spec.Template.Labels,
+				)
 			}
 		}
 	}
@@ -208,12 +226,26 @@ func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 		now                 situation
 		excludes, suspended bool
 	}{
-		"a new cluster":                       {now: plain, excludes: true},
-		"an older release":                    {live: old, now: plain},
-		"and a pool that comes":               {live: old, now: pooled, excludes: true, suspended: true},
-		"the next pass":                       {live: render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true}, now: pooled, excludes: true, suspended: true},
-		"and the pool that goes":              {live: render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true}, now: plain, excludes: true, suspended: true},
-		"and another image":                   {live: render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true}, now: newer, excludes: true},
+		"a new cluster":         {now: plain, excludes: true},
+		"an older release":      {live: old, now: plain},
+		"and a pool that comes": {live: old, now: pooled, excludes: true, suspended: true},
+		"the next pass": {
+			live:      render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
+			now:       pooled,
+			excludes:  true,
+			suspended: true,
+		},
+		"and the pool that goes": {
+			live:      render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
+			now:       plain,
+			excludes:  true,
+			suspended: true,
+		},
+		"and another image": {
+			live:     render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
+			now:      newer,
+			excludes: true,
+		},
 		"an older release with another image": {live: old, now: newer, excludes: true},
 		"this release, and a pool that comes": {live: whole, now: pooled, excludes: true},
 		"an older release that rolls nothing": {live: old, now: onDelete, excludes: true},
@@ -244,9 +276,11 @@ func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 func TestContentsOfAPoolConcernItsOwnPods(t *testing.T) {
 	digests := func(content string) map[string]string {
 		s := situation{
-			spec:     v1.ClusterPolicySpec{NodePools: differingPools[1:2]},
-			nodes:    []nodeinfo.Facts{node("ubuntu", "24.04"), inTeam("b", node("ubuntu", "24.04"))},
-			contents: map[operand.Reference]operand.Content{{Kind: operand.ConfigMap, Name: "shares"}: {Digest: content, Keys: []string{"four"}}},
+			spec:  v1.ClusterPolicySpec{NodePools: differingPools[1:2]},
+			nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), inTeam("b", node("ubuntu", "24.04"))},
+			contents: map[operand.Reference]operand.Content{
+				{Kind: operand.ConfigMap, Name: "shares"}: {Digest: content, Keys: []string{"four"}},
+			},
 		}
 		found := map[string]string{}
 		for _, ds := range s.daemonSets(t)["device-plugin"] {

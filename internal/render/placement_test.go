@@ -24,7 +24,11 @@ var (
 		Tolerations: []corev1.Toleration{{Key: "all", Operator: corev1.TolerationOpExists}}, PriorityClassName: "all",
 	}
 	placementOfOne = v1.PlacementSpec{
-		Labels: v1.Labels{"team": "one", "app": "mine", "app.kubernetes.io/managed-by": "mine"}, Annotations: v1.Annotations{"note": "one"},
+		Labels: v1.Labels{
+			"team":                         "one",
+			"app":                          "mine",
+			"app.kubernetes.io/managed-by": "mine",
+		}, Annotations: v1.Annotations{"note": "one"},
 		Tolerations: []corev1.Toleration{{Key: "one", Operator: corev1.TolerationOpExists}}, PriorityClassName: "one",
 	}
 )
@@ -32,11 +36,14 @@ var (
 // placed is a spec with this placement in the block of every operand.
 func placed(placement v1.PlacementSpec) v1.ClusterPolicySpec {
 	return v1.ClusterPolicySpec{
-		DaemonSets:         placementOfAll.DeepCopy(),
-		NodeDiscovery:      &v1.NodeDiscoverySpec{PlacementSpec: placement},
-		Driver:             &v1.DriverSpec{PlacementSpec: placement},
-		Toolkit:            &v1.ToolkitSpec{PlacementSpec: placement},
-		DevicePlugin:       &v1.DevicePluginSpec{PlacementSpec: placement, Config: &v1.DevicePluginConfigSpec{Name: "configs"}},
+		DaemonSets:    placementOfAll.DeepCopy(),
+		NodeDiscovery: &v1.NodeDiscoverySpec{PlacementSpec: placement},
+		Driver:        &v1.DriverSpec{PlacementSpec: placement},
+		Toolkit:       &v1.ToolkitSpec{PlacementSpec: placement},
+		DevicePlugin: &v1.DevicePluginSpec{
+			PlacementSpec: placement,
+			Config:        &v1.DevicePluginConfigSpec{Name: "configs"},
+		},
 		GFD:                &v1.GFDSpec{PlacementSpec: placement},
 		DCGM:               &v1.DCGMSpec{Enabled: new(true), PlacementSpec: placement},
 		DCGMExporter:       &v1.DCGMExporterSpec{PlacementSpec: placement},
@@ -57,7 +64,8 @@ func TestPlacementOfEveryOperand(t *testing.T) {
 	for name, sets := range after {
 		for i, ds := range sets {
 			pod := ds.Spec.Template
-			if diff := cmp.Diff(placementOfOne.Tolerations, pod.Spec.Tolerations); diff != "" || pod.Spec.PriorityClassName != "one" {
+			if diff := cmp.Diff(placementOfOne.Tolerations, pod.Spec.Tolerations); diff != "" ||
+				pod.Spec.PriorityClassName != "one" {
 				t.Errorf("%s: priority class %s, tolerations, -want +got:\n%s", name, pod.Spec.PriorityClassName, diff)
 			}
 			own := before[name][i]
@@ -112,7 +120,10 @@ func TestTheTemplateDigestOfAPlacement(t *testing.T) {
 	selected := node("ubuntu", "24.04")
 	selected.Labels = map[string]string{"a": "b"}
 	render := func(placement v1.PlacementSpec) situation {
-		return situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: placement}}, nodes: []nodeinfo.Facts{selected}}
+		return situation{
+			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: placement}},
+			nodes: []nodeinfo.Facts{selected},
+		}
 	}
 	before := digest(t, render(v1.PlacementSpec{}), "driver")
 	for name, test := range tests {
@@ -128,7 +139,9 @@ func bounded(names ...string) []v1.ContainerResources {
 	var all []v1.ContainerResources
 	for _, name := range names {
 		all = append(all, v1.ContainerResources{Name: name, ResourceRequirements: v1.ResourceRequirements{
-			Limits: corev1.ResourceList{"memory": resource.MustParse("64Mi")}, Requests: corev1.ResourceList{"cpu": resource.MustParse("10m")},
+			Limits: corev1.ResourceList{
+				"memory": resource.MustParse("64Mi"),
+			}, Requests: corev1.ResourceList{"cpu": resource.MustParse("10m")},
 		}})
 	}
 	return all
@@ -141,14 +154,32 @@ func TestResourcesOfSingleContainers(t *testing.T) {
 	s := situation{
 		spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{
 			ContainerSpec: v1.ContainerSpec{Resources: &all},
-			PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("gpu-node-wait", "nvidia-device-plugin", "config-manager-init", "mps-control-daemon-mounts")},
-			Config:        &v1.DevicePluginConfigSpec{Name: "configs"},
+			PlacementSpec: v1.PlacementSpec{
+				ContainerResources: bounded(
+					"gpu-node-wait",
+					"nvidia-device-plugin",
+					"config-manager-init",
+					"mps-control-daemon-mounts",
+				),
+			},
+			Config: &v1.DevicePluginConfigSpec{Name: "configs"},
 		}},
 		nodes: []nodeinfo.Facts{mpsNode()},
 	}
 	want := map[operand.Name]map[string]string{
-		"device-plugin":      {"gpu-node-wait": "64Mi", "config-manager-init": "64Mi", "nvidia-device-plugin": "64Mi", "config-manager": ""},
-		"mps-control-daemon": {"gpu-node-wait": "64Mi", "config-manager-init": "64Mi", "mps-control-daemon-mounts": "64Mi", "mps-control-daemon-ctr": "1Gi", "config-manager": ""},
+		"device-plugin": {
+			"gpu-node-wait":        "64Mi",
+			"config-manager-init":  "64Mi",
+			"nvidia-device-plugin": "64Mi",
+			"config-manager":       "",
+		},
+		"mps-control-daemon": {
+			"gpu-node-wait":             "64Mi",
+			"config-manager-init":       "64Mi",
+			"mps-control-daemon-mounts": "64Mi",
+			"mps-control-daemon-ctr":    "1Gi",
+			"config-manager":            "",
+		},
 	}
 	for name, want := range want {
 		got := map[string]string{}
@@ -174,11 +205,17 @@ func TestResourcesOfAnUnknownContainerAreRefused(t *testing.T) {
 		want string
 	}{
 		"of the exporter": {
-			v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-dcgm-exporter", "exporter")}}},
+			v1.ClusterPolicySpec{
+				DCGMExporter: &v1.DCGMExporterSpec{
+					PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-dcgm-exporter", "exporter")},
+				},
+			},
 			"dcgm-exporter", "spec.dcgmExporter.containerResources: there is no container exporter; there are gpu-node-wait, nvidia-dcgm-exporter",
 		},
 		"of a sidecar that is not there": {
-			v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-peermem-ctr")}}},
+			v1.ClusterPolicySpec{
+				Driver: &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-peermem-ctr")}},
+			},
 			"driver", "spec.driver.containerResources: there is no container nvidia-peermem-ctr; there are gpu-node-copy, k8s-driver-manager, nvidia-driver-ctr",
 		},
 	}
@@ -231,7 +268,10 @@ func TestNodeSelectorsOfGPUNodesAreLeftToThePlan(t *testing.T) {
 
 // The containers that the block of the device plugin is for in other pods than its own are there.
 func TestContainersOfTheDevicePluginsBlock(t *testing.T) {
-	s := situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}}, nodes: []nodeinfo.Facts{mpsNode()}}
+	s := situation{
+		spec:  v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}},
+		nodes: []nodeinfo.Facts{mpsNode()},
+	}
 	uses := map[string]int{}
 	for _, name := range []operand.Name{"device-plugin", "mps-control-daemon"} {
 		for _, c := range containers(&s.daemonSet(t, name).Spec.Template.Spec) {

@@ -66,13 +66,19 @@ func (r *renderer) addConfigManager(pod *corev1.PodSpec) {
 
 // configMounts are the mounts with all configurations, and with the link to the selected one.
 func configMounts() []corev1.VolumeMount {
-	return []corev1.VolumeMount{{Name: configsVolume, MountPath: configsDir, ReadOnly: true}, {Name: chosenVolume, MountPath: chosenDir}}
+	return []corev1.VolumeMount{
+		{Name: configsVolume, MountPath: configsDir, ReadOnly: true},
+		{Name: chosenVolume, MountPath: chosenDir},
+	}
 }
 
 // configManagerContainer runs config-manager. It is unprivileged: it calls the API server and creates a link.
 func configManagerContainer(name string, config *operand.PluginConfig, more ...corev1.EnvVar) corev1.Container {
 	env := []corev1.EnvVar{
-		{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
+		{
+			Name:      "NODE_NAME",
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
+		},
 		{Name: "NODE_LABEL", Value: labels.DevicePluginConfig},
 		{Name: "CONFIG_FILE_SRCDIR", Value: configsDir},
 		{Name: "CONFIG_FILE_DST", Value: path.Join(chosenDir, chosenFile)},

@@ -53,7 +53,8 @@ func TestTheConfigurationIsChosenBeforeTheProgramStarts(t *testing.T) {
 		t.Run(string(name), func(t *testing.T) {
 			pod := ds.Spec.Template.Spec
 			once := pod.InitContainers[len(pod.InitContainers)-1]
-			if once.Name != "config-manager-init" || variable(once, "ONESHOT") != "true" || variable(once, "SEND_SIGNAL") != "false" {
+			if once.Name != "config-manager-init" || variable(once, "ONESHOT") != "true" ||
+				variable(once, "SEND_SIGNAL") != "false" {
 				t.Errorf("the last init container is %s, with %v", once.Name, once.Env)
 			}
 			file := variable(pod.Containers[0], "CONFIG_FILE")

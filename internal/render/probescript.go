@@ -36,18 +36,31 @@ func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
 	setEarlierTimes(container.StartupProbe)
 	for i := range container.VolumeMounts {
 		if container.VolumeMounts[i].Name == helperVolume {
-			container.VolumeMounts[i] = corev1.VolumeMount{Name: probeScriptVolume, MountPath: probeScriptPath, SubPath: probeScriptFile}
+			container.VolumeMounts[i] = corev1.VolumeMount{
+				Name:      probeScriptVolume,
+				MountPath: probeScriptPath,
+				SubPath:   probeScriptFile,
+			}
 		}
 	}
-	pod.Volumes = slices.Insert(pod.Volumes, volume, corev1.Volume{Name: probeScriptVolume, VolumeSource: corev1.VolumeSource{
-		ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: labels.ProbeScript}, DefaultMode: new(int32(probeScriptMode)),
-		},
-	}})
+	pod.Volumes = slices.Insert(
+		pod.Volumes,
+		volume,
+		corev1.Volume{Name: probeScriptVolume, VolumeSource: corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{
+					Name: labels.ProbeScript,
+				}, DefaultMode: new(int32(probeScriptMode)),
+			},
+		}},
+	)
 	if !slices.ContainsFunc(pod.Containers, mountsHelper) {
 		// No sidecar needs gpu-node.
 		pod.Volumes = slices.Delete(pod.Volumes, volume+1, volume+2)
-		pod.InitContainers = slices.DeleteFunc(pod.InitContainers, func(c corev1.Container) bool { return c.Name == labels.CopyContainer })
+		pod.InitContainers = slices.DeleteFunc(
+			pod.InitContainers,
+			func(c corev1.Container) bool { return c.Name == labels.CopyContainer },
+		)
 	}
 	return pod
 }
@@ -86,7 +99,8 @@ func needsProbeScript(ds *appsv1.DaemonSet) bool {
 		return true
 	}
 	status := &ds.Status
-	allReplaced := status.ObservedGeneration >= ds.Generation && status.UpdatedNumberScheduled >= status.DesiredNumberScheduled &&
+	allReplaced := status.ObservedGeneration >= ds.Generation &&
+		status.UpdatedNumberScheduled >= status.DesiredNumberScheduled &&
 		status.NumberMisscheduled == 0
 	return ds.Annotations[labels.ProbeScriptMounted] == labels.True && !allReplaced
 }

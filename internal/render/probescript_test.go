@@ -86,7 +86,10 @@ func TestTheProbeScriptStaysForTheLastPod(t *testing.T) {
 		"there are no pods":                  {annotations: left, status: appsv1.DaemonSetStatus{ObservedGeneration: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 3, Annotations: test.annotations}, Status: test.status}
+			ds := &appsv1.DaemonSet{
+				ObjectMeta: metav1.ObjectMeta{Generation: 3, Annotations: test.annotations},
+				Status:     test.status,
+			}
 			ds.Spec.Template.Spec.Volumes = test.volumes
 			live := render.LiveDaemonSet(ds)
 			if live.NeedsProbeScript != test.want {
@@ -95,7 +98,10 @@ func TestTheProbeScriptStaysForTheLastPod(t *testing.T) {
 			live.Variant = "ubuntu24.04-amd64"
 			// Of two pools, one has pods that mount it.
 			const first, second = "nvidia-driver-daemonset-ubuntu24.04-amd64", "nvidia-driver-daemonset-rhel9.6-amd64"
-			s := situation{nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), node("rhel", "9.6")}, live: map[string]render.Live{first: live, second: {Variant: "rhel9-amd64"}}}
+			s := situation{
+				nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), node("rhel", "9.6")},
+				live:  map[string]render.Live{first: live, second: {Variant: "rhel9-amd64"}},
+			}
 			scripts := 0
 			for _, object := range s.objects(t)["driver"] {
 				switch o := object.(type) {

@@ -107,12 +107,24 @@ func TestChangedContentsChangeTheirUsersOnly(t *testing.T) {
 	}
 	contents := func(shared, modules string) map[operand.Reference]operand.Content {
 		return map[operand.Reference]operand.Content{
-			{Kind: operand.ConfigMap, Name: "shared"}: {Digest: shared}, {Kind: operand.ConfigMap, Name: "modules"}: {Digest: modules},
+			{Kind: operand.ConfigMap, Name: "shared"}: {
+				Digest: shared,
+			}, {Kind: operand.ConfigMap, Name: "modules"}: {Digest: modules},
 			{Kind: operand.Secret, Name: "modules"}: {Digest: "3"},
 		}
 	}
 	changed := func(now map[operand.Reference]operand.Content) []operand.Name {
-		before, after := situation{spec: spec, contents: contents("1", "2")}.templates(t), situation{spec: spec, contents: now}.templates(t)
+		before, after := situation{
+			spec:     spec,
+			contents: contents("1", "2"),
+		}.templates(
+			t,
+		), situation{
+			spec:     spec,
+			contents: now,
+		}.templates(
+			t,
+		)
 		var names []operand.Name
 		for name, digests := range before {
 			if !slices.Equal(digests, after[name]) {
@@ -125,7 +137,10 @@ func TestChangedContentsChangeTheirUsersOnly(t *testing.T) {
 	if got := changed(contents("1", "2")); len(got) != 0 {
 		t.Errorf("the same contents change %v", got)
 	}
-	if got, want := changed(contents("9", "2")), []operand.Name{"device-plugin", "gpu-feature-discovery"}; !slices.Equal(got, want) {
+	if got, want := changed(contents("9", "2")), []operand.Name{"device-plugin", "gpu-feature-discovery"}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("another configuration of the plugin changes %v, want %v", got, want)
 	}
 	if got, want := changed(contents("1", "9")), []operand.Name{"driver"}; !slices.Equal(got, want) {

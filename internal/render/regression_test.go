@@ -53,9 +53,17 @@ func TestPathsOfTheRuntimeAreMountedOrRefused(t *testing.T) {
 }
 
 func TestAHelperThatTheSpecNamesIsUsed(t *testing.T) {
-	live := map[string]render.Live{"nvidia-operator-validator": {TemplateDigest: digest(t, situation{}, "operator-validator"), HelperImage: helper}}
-	s := situation{live: live, spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Version: "v1.0.1"}}}}
-	if got := s.daemonSet(t, "operator-validator").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(got, ":v1.0.1") {
+	live := map[string]render.Live{
+		"nvidia-operator-validator": {TemplateDigest: digest(t, situation{}, "operator-validator"), HelperImage: helper},
+	}
+	s := situation{
+		live: live,
+		spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Version: "v1.0.1"}}},
+	}
+	if got := s.daemonSet(t, "operator-validator").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(
+		got,
+		":v1.0.1",
+	) {
 		t.Errorf("still runs %s", got)
 	}
 }

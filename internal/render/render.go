@@ -76,7 +76,7 @@ type Live struct {
 	// Variant of the nodes that it selects, see operand.Instance; empty if the operand has only one.
 	Variant string
 	// App is the value of labels.App in its selector.
-	App               string
+	App string
 	// VariantInSelector: the selector also has labels of the variant.
 	VariantInSelector bool
 	// SelectsByAnchor: nodes are selected by their anchor label.

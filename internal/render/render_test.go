@@ -67,7 +67,14 @@ type situation struct {
 
 func (s situation) plan(t *testing.T) plan.Plan {
 	t.Helper()
-	in := operand.Input{Spec: effective.Of(s.spec), Namespace: "gpu-operator", HelperImage: helper, DriverToolkit: s.toolkit, Contents: s.contents, OperatorMetrics: s.endpoint}
+	in := operand.Input{
+		Spec:            effective.Of(s.spec),
+		Namespace:       "gpu-operator",
+		HelperImage:     helper,
+		DriverToolkit:   s.toolkit,
+		Contents:        s.contents,
+		OperatorMetrics: s.endpoint,
+	}
 	if s.helper != "" {
 		in.HelperImage = s.helper
 	}

@@ -20,7 +20,10 @@ func TestArgumentsOfSidecars(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ds := situation{spec: v1.ClusterPolicySpec{
-				GDS: &v1.GDSSpec{Enabled: new(true), Args: test.args}, GDRCopy: &v1.GDRCopySpec{Enabled: new(true), Args: test.args},
+				GDS: &v1.GDSSpec{
+					Enabled: new(true),
+					Args:    test.args,
+				}, GDRCopy: &v1.GDRCopySpec{Enabled: new(true), Args: test.args},
 			}}.daemonSet(t, "driver")
 			for sidecar, program := range map[string]string{"nvidia-fs-ctr": "nvidia-gds-driver", "nvidia-gdrcopy-ctr": "nvidia-gdrcopy-driver"} {
 				started := container(t, ds, sidecar)

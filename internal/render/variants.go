@@ -24,7 +24,11 @@ type daemonSetIdentity struct {
 // they keep their identities. If no live DaemonSet has the base name, which is the operand's DaemonSet without a
 // suffix, the first new variant in alphabetical order gets it. As with NVIDIA's operator, selectors have only
 // labels.App. Each DaemonSet has its own value of that label, so that no selector matches the pods of another.
-func assignIdentities(o *operand.Operand, instances []operand.Instance, live map[string]Live) map[string]daemonSetIdentity {
+func assignIdentities(
+	o *operand.Operand,
+	instances []operand.Instance,
+	live map[string]Live,
+) map[string]daemonSetIdentity {
 	if o.DaemonSet == "" {
 		return nil
 	}
@@ -163,7 +167,11 @@ func (s nodeSelection) terms() []corev1.NodeSelectorTerm {
 func (s nodeSelection) term(keys []string, missing int) corev1.NodeSelectorTerm {
 	var term corev1.NodeSelectorTerm
 	for i, key := range keys {
-		requirement := corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{s.exact[key]}}
+		requirement := corev1.NodeSelectorRequirement{
+			Key:      key,
+			Operator: corev1.NodeSelectorOpIn,
+			Values:   []string{s.exact[key]},
+		}
 		if missing&(1<<i) != 0 {
 			requirement = isAbsent(key)
 		}

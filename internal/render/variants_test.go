@@ -117,7 +117,9 @@ func TestNoSelectorMatchesThePodsOfAnother(t *testing.T) {
 		}
 		for _, first := range []*appsv1.DaemonSet{sets[0], sets[len(sets)/2], sets[len(sets)-1]} {
 			s := all
-			s.live = map[string]render.Live{baseOf(operandName): {Variant: render.LiveDaemonSet(first).Variant, App: baseOf(operandName)}}
+			s.live = map[string]render.Live{
+				baseOf(operandName): {Variant: render.LiveDaemonSet(first).Variant, App: baseOf(operandName)},
+			}
 			named := s.daemonSets(t)[operandName]
 			for _, a := range named {
 				for _, b := range named {
@@ -171,15 +173,23 @@ func TestDaemonSetNamesOfVariants(t *testing.T) {
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
 		},
 		"a kind that comes while a pod of the first is left": {
-			live: map[string]render.Live{legacy: own(noble, legacy), plain: {Variant: "ubuntu26.04-amd64", App: plain}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
+			live: map[string]render.Live{
+				legacy: own(noble, legacy),
+				plain:  {Variant: "ubuntu26.04-amd64", App: plain},
+			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain + "-" + jammy: {"app": plain + "-" + jammy}},
 		},
 		"the first one comes back while a pod of it is left": {
-			live: map[string]render.Live{legacy: own(noble, legacy), plain: {Variant: jammy, App: plain}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
+			live: map[string]render.Live{
+				legacy: own(noble, legacy),
+				plain:  {Variant: jammy, App: plain},
+			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
 		},
 		"one of a release with the kind in each name and selector": {
-			live: map[string]render.Live{legacy: {Variant: noble, App: plain, VariantInSelector: true}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
+			live: map[string]render.Live{
+				legacy: {Variant: noble, App: plain, VariantInSelector: true},
+			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{
 				legacy: {"app": plain, "nvidia.com/gpu-operator.pool": noble}, plain + "-" + jammy: {"app": plain + "-" + jammy},
 			},
@@ -206,7 +216,9 @@ func TestALongNameIsALabel(t *testing.T) {
 	facts := node("ubuntu", "24.04")
 	facts.Kernel = "6.8.0-1015-azure-a-very-long-flavour-of-it"
 	live := map[string]render.Live{"nvidia-driver-daemonset": {Variant: "another", App: "nvidia-driver-daemonset"}}
-	precompiled := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}}}
+	precompiled := v1.ClusterPolicySpec{
+		Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}},
+	}
 	ds := situation{spec: precompiled, nodes: []nodeinfo.Facts{facts}, live: live}.daemonSet(t, "driver")
 	g.Expect(ds.Name).To(HaveSuffix("a-very-long-flavour-of-it"))
 	app := ds.Spec.Template.Labels["app"]
@@ -222,14 +234,24 @@ func TestPodsOfAReleaseWithoutAnchorsStay(t *testing.T) {
 	g.Expect(live.SelectsByAnchor).To(BeTrue())
 	live.SelectsByAnchor, live.VariantInSelector = false, true
 	toolkit := func(live render.Live, spec v1.ClusterPolicySpec) *appsv1.DaemonSet {
-		return situation{spec: spec, live: map[string]render.Live{"nvidia-container-toolkit-daemonset": live}}.daemonSet(t, "container-toolkit")
+		return situation{
+			spec: spec,
+			live: map[string]render.Live{"nvidia-container-toolkit-daemonset": live},
+		}.daemonSet(
+			t,
+			"container-toolkit",
+		)
 	}
 	ds := toolkit(live, v1.ClusterPolicySpec{})
-	g.Expect(render.LiveDaemonSet(ds)).To(And(HaveField("SelectsByAnchor", true), HaveField("RolloutSuspended", true), HaveField("VariantInSelector", true)))
+	g.Expect(render.LiveDaemonSet(ds)).
+		To(And(HaveField("SelectsByAnchor", true), HaveField("RolloutSuspended", true), HaveField("VariantInSelector", true)))
 	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteDaemonSetStrategyType))
 	ds = toolkit(render.LiveDaemonSet(ds), v1.ClusterPolicySpec{})
 	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteDaemonSetStrategyType), "the next pass")
-	ds = toolkit(render.LiveDaemonSet(ds), v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}})
+	ds = toolkit(
+		render.LiveDaemonSet(ds),
+		v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}},
+	)
 	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateDaemonSetStrategyType), "another image")
 	g.Expect(ds.Annotations).NotTo(HaveKey("nvidia.com/gpu-operator.unrolled"))
 }

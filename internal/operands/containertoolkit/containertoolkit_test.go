@@ -59,11 +59,19 @@ func TestWhichNodesAreServed(t *testing.T) {
 		},
 		"paths that nobody knows": {facts: at("containerd", "2.1.4", "talos"), want: unknown},
 		"paths that the spec names": {
-			spec:  toolkit("CONTAINERD_CONFIG", "/etc/cri/conf.d/20-nvidia.part", "CONTAINERD_SOCKET", "/run/containerd/containerd.sock"),
+			spec: toolkit(
+				"CONTAINERD_CONFIG",
+				"/etc/cri/conf.d/20-nvidia.part",
+				"CONTAINERD_SOCKET",
+				"/run/containerd/containerd.sock",
+			),
 			facts: at("containerd", "2.1.4", "talos"),
 		},
 		"half of them": {
-			spec: toolkit("CONTAINERD_CONFIG", "/etc/cri/conf.d/20-nvidia.part"), facts: at("containerd", "2.1.4", "talos"), want: unknown,
+			spec: toolkit(
+				"CONTAINERD_CONFIG",
+				"/etc/cri/conf.d/20-nvidia.part",
+			), facts: at("containerd", "2.1.4", "talos"), want: unknown,
 		},
 		"paths of another runtime": {
 			spec:  toolkit("DOCKER_CONFIG", "/etc/docker/daemon.json", "DOCKER_SOCKET", "/run/docker/docker.sock"),
@@ -75,11 +83,18 @@ func TestWhichNodesAreServed(t *testing.T) {
 				"the toolkit imports into it: remove RUNTIME_CONFIG and CONTAINERD_CONFIG, or name another RUNTIME_DROP_IN_CONFIG",
 		},
 		"the same beside another drop-in": {
-			spec:  toolkit("CONTAINERD_CONFIG", "/etc/k0s/containerd.d/nvidia.toml", "RUNTIME_DROP_IN_CONFIG", "/etc/k0s/containerd.d/99-nvidia.toml"),
+			spec: toolkit(
+				"CONTAINERD_CONFIG",
+				"/etc/k0s/containerd.d/nvidia.toml",
+				"RUNTIME_DROP_IN_CONFIG",
+				"/etc/k0s/containerd.d/99-nvidia.toml",
+			),
 			facts: at("containerd", "1.7.28", "k0s"),
 		},
 		"k3s would not find the toolkit": {
-			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{InstallDir: "/opt/nvidia"}}, facts: at("containerd", "2.1.4-k3s1", "k3s"),
+			spec: v1.ClusterPolicySpec{
+				Toolkit: &v1.ToolkitSpec{InstallDir: "/opt/nvidia"},
+			}, facts: at("containerd", "2.1.4-k3s1", "k3s"),
 			want: k3sFinds,
 		},
 		"k3s would name its handler otherwise": {
@@ -89,16 +104,36 @@ func TestWhichNodesAreServed(t *testing.T) {
 			spec:  with(toolkit("CONTAINERD_CONFIG", "/var/lib/rancher/k3s/agent/etc/containerd/mine.toml"), gpuClass),
 			facts: at("containerd", "2.1.4-k3s1", "k3s"),
 		},
-		"NRI on containerd 1.7.30":            {spec: nri, facts: at("containerd", "1.7.30", "")},
-		"NRI on containerd 2.1":               {spec: nri, facts: at("containerd", "2.1.0", "")},
-		"NRI on k3s":                          {spec: with(nri, gpuClass), facts: at("containerd", "2.1.4-k3s1", "k3s")},
-		"NRI on CRI-O 1.34":                   {spec: nri, facts: at("cri-o", "1.34.0", "openshift")},
-		"NRI needs no paths":                  {spec: nri, facts: at("containerd", "2.1.4", "talos")},
-		"NRI on containerd 1.7.29":            {spec: nri, facts: at("containerd", "1.7.29", ""), want: tooOld + "containerd 1.7.29" + update},
-		"NRI on containerd 2.0":               {spec: nri, facts: at("containerd", "2.0.9", ""), want: tooOld + "containerd 2.0.9" + update},
-		"NRI on CRI-O 1.33":                   {spec: nri, facts: at("cri-o", "1.33.5", ""), want: tooOld + "cri-o 1.33.5" + update},
-		"NRI on Docker":                       {spec: nri, facts: at("docker", "28.3.3", ""), want: tooOld + "docker 28.3.3" + update},
-		"NRI on a version that is no version": {spec: nri, facts: at("containerd", "edge", ""), want: tooOld + "containerd edge" + update},
+		"NRI on containerd 1.7.30": {spec: nri, facts: at("containerd", "1.7.30", "")},
+		"NRI on containerd 2.1":    {spec: nri, facts: at("containerd", "2.1.0", "")},
+		"NRI on k3s":               {spec: with(nri, gpuClass), facts: at("containerd", "2.1.4-k3s1", "k3s")},
+		"NRI on CRI-O 1.34":        {spec: nri, facts: at("cri-o", "1.34.0", "openshift")},
+		"NRI needs no paths":       {spec: nri, facts: at("containerd", "2.1.4", "talos")},
+		"NRI on containerd 1.7.29": {
+			spec:  nri,
+			facts: at("containerd", "1.7.29", ""),
+			want:  tooOld + "containerd 1.7.29" + update,
+		},
+		"NRI on containerd 2.0": {
+			spec:  nri,
+			facts: at("containerd", "2.0.9", ""),
+			want:  tooOld + "containerd 2.0.9" + update,
+		},
+		"NRI on CRI-O 1.33": {
+			spec:  nri,
+			facts: at("cri-o", "1.33.5", ""),
+			want:  tooOld + "cri-o 1.33.5" + update,
+		},
+		"NRI on Docker": {
+			spec:  nri,
+			facts: at("docker", "28.3.3", ""),
+			want:  tooOld + "docker 28.3.3" + update,
+		},
+		"NRI on a version that is no version": {
+			spec:  nri,
+			facts: at("containerd", "edge", ""),
+			want:  tooOld + "containerd edge" + update,
+		},
 		"NRI without CDI is no NRI": {
 			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false), NRIPluginEnabled: new(true)}},
 			facts: at("containerd", "1.6.0", ""),
@@ -130,7 +165,8 @@ func TestPathsThatCannotBeMounted(t *testing.T) {
 		}
 	}
 	g := NewWithT(t)
-	decision := containertoolkit.Operand().Wanted(operand.Input{Spec: effective.Of(toolkit("CONTAINERD_CONFIG", "", "TOOLKIT_DEBUG", "x/../y"))})
+	decision := containertoolkit.Operand().
+		Wanted(operand.Input{Spec: effective.Of(toolkit("CONTAINERD_CONFIG", "", "TOOLKIT_DEBUG", "x/../y"))})
 	g.Expect(decision.Verdict).To(Equal(operand.Install))
 }
 
@@ -151,26 +187,37 @@ func TestInstancesFollowTheLayouts(t *testing.T) {
 		want    []string
 		err     string
 	}{
-		"one runtime":               {layouts: layoutsOf("containerd"), want: []string{"-containerd"}},
-		"another alone":             {layouts: layoutsOf("cri-o"), want: []string{"-crio"}},
-		"all":                       {layouts: layoutsOf("docker", "containerd", "cri-o"), want: []string{"-containerd", "-crio", "-docker"}},
+		"one runtime":   {layouts: layoutsOf("containerd"), want: []string{"-containerd"}},
+		"another alone": {layouts: layoutsOf("cri-o"), want: []string{"-crio"}},
+		"all": {
+			layouts: layoutsOf("docker", "containerd", "cri-o"),
+			want:    []string{"-containerd", "-crio", "-docker"},
+		},
 		"none that can be reached":  {layouts: talos},
 		"by NRI all can be reached": {spec: nri, layouts: talos, want: []string{"-talos"}},
 		"Docker has no NRI":         {spec: nri, layouts: layoutsOf("docker")},
-		"paths of one runtime":      {spec: toolkit("RUNTIME_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd"), want: []string{"-containerd"}},
+		"paths of one runtime": {
+			spec:    toolkit("RUNTIME_CONFIG", "/etc/a/b"),
+			layouts: layoutsOf("containerd"),
+			want:    []string{"-containerd"},
+		},
 		"paths of whichever runtime": {
 			spec: toolkit("RUNTIME_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd", "cri-o"),
 			err: "spec.toolkit.env: RUNTIME_CONFIG would hold for each of the container runtimes of the GPU nodes: " +
 				"use CONTAINERD_CONFIG, CONTAINERD_SOCKET, CRIO_CONFIG, DOCKER_CONFIG and DOCKER_SOCKET",
 		},
 		"paths of one of several": {
-			spec: toolkit("CONTAINERD_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd", "cri-o"), want: []string{"-containerd", "-crio"},
+			spec: toolkit(
+				"CONTAINERD_CONFIG",
+				"/etc/a/b",
+			), layouts: layoutsOf("containerd", "cri-o"), want: []string{"-containerd", "-crio"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			instances, err := containertoolkit.Operand().Instances(operand.Input{Spec: effective.Of(test.spec), Layouts: test.layouts}, nil)
+			instances, err := containertoolkit.Operand().
+				Instances(operand.Input{Spec: effective.Of(test.spec), Layouts: test.layouts}, nil)
 			var got []string
 			for _, instance := range instances {
 				got = append(got, instance.Suffix)

@@ -57,7 +57,11 @@ func checkPaths(env []v1.EnvVar) error {
 			continue
 		}
 		if !path.IsAbs(variable.Value) || path.Clean(variable.Value) != variable.Value || path.Dir(variable.Value) == "/" {
-			return fmt.Errorf("spec.toolkit.env: %s is %q: give the absolute path of a file in a directory of the host", variable.Name, variable.Value)
+			return fmt.Errorf(
+				"spec.toolkit.env: %s is %q: give the absolute path of a file in a directory of the host",
+				variable.Name,
+				variable.Value,
+			)
 		}
 	}
 	return nil

@@ -12,7 +12,11 @@ import (
 )
 
 // preInstalledRemedy is what people can do on a node that the toolkit's pod cannot serve.
-var preInstalledRemedy = fmt.Sprintf("install the toolkit on the node and set its label %s to %s", Name.DeployLabel(), labels.DeployPreInstalled)
+var preInstalledRemedy = fmt.Sprintf(
+	"install the toolkit on the node and set its label %s to %s",
+	Name.DeployLabel(),
+	labels.DeployPreInstalled,
+)
 
 // serves refuses a node whose container runtime the toolkit's pod would not reach, or whose
 // configuration it would write to the wrong place.
@@ -42,7 +46,10 @@ func checkLayout(in operand.Input, layout nodeinfo.Layout) operand.Decision {
 	if paths.Config == "" || paths.Socket == "" && layout.Runtime == nodeinfo.RuntimeContainerd {
 		return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
 			"it is not known where containerd of %s has its files: name them by CONTAINERD_CONFIG and CONTAINERD_SOCKET in spec.toolkit.env, "+
-				"set spec.cdi.nriPluginEnabled, or %s", layout.Name, preInstalledRemedy))
+				"set spec.cdi.nriPluginEnabled, or %s",
+			layout.Name,
+			preInstalledRemedy,
+		))
 	}
 	if paths.Config == paths.DropIn {
 		return operand.Refused(v1.ReasonInvalidSpec, fmt.Sprintf(
@@ -50,10 +57,15 @@ func checkLayout(in operand.Input, layout nodeinfo.Layout) operand.Decision {
 				"remove %s and %s, or name another %s", paths.Config, layout.Name, envConfig, runtimeNames[layout.Runtime].config, envDropIn))
 	}
 	autodetects := layout.FindsToolkit && paths.Config == layout.Config
-	if autodetects && (in.Paths().ToolkitInstallDir != labels.ToolkitInstallDir || in.RuntimeClass() != labels.DefaultRuntimeClass) {
+	if autodetects &&
+		(in.Paths().ToolkitInstallDir != labels.ToolkitInstallDir || in.RuntimeClass() != labels.DefaultRuntimeClass) {
 		return operand.Refused(v1.ReasonInvalidSpec, fmt.Sprintf(
 			"%s looks for the toolkit in %s and calls its runtime %s: remove spec.toolkit.installDir and spec.operator.runtimeClass, "+
-				"or set spec.cdi.nriPluginEnabled", layout.Name, labels.ToolkitInstallDir, labels.DefaultRuntimeClass))
+				"or set spec.cdi.nriPluginEnabled",
+			layout.Name,
+			labels.ToolkitInstallDir,
+			labels.DefaultRuntimeClass,
+		))
 	}
 	return operand.Installed()
 }

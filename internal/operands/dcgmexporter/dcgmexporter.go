@@ -46,7 +46,9 @@ func wanted(in operand.Input) operand.Decision {
 }
 
 func references(in operand.Input) []operand.Use {
-	return []operand.Use{operand.ConfigMapUse("spec.dcgmExporter.config.name", in.Spec.DCGMExporter.Config.Name, metricsKey)}
+	return []operand.Use{
+		operand.ConfigMapUse("spec.dcgmExporter.config.name", in.Spec.DCGMExporter.Config.Name, metricsKey),
+	}
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {

@@ -29,24 +29,35 @@ func TestHostNetwork(t *testing.T) {
 		dcgm      *v1.DCGMSpec
 		want      *bool
 	}{
-		"by default":                           {},
-		"as the spec says":                     {container: v1.ContainerSpec{HostNetwork: new(true)}, want: new(true)},
-		"an engine on localhost":               {container: env(engine, "localhost:5555"), want: new(true)},
-		"localhost without a port":             {container: env(engine, "localhost"), want: new(true)},
-		"127.0.0.1":                            {container: env(engine, "127.0.0.1:5555"), want: new(true)},
-		"[::1]":                                {container: env(engine, "[::1]:5555"), want: new(true)},
-		"[::1] without a port":                 {container: env(engine, "[::1]"), want: new(true)},
-		"an engine elsewhere":                  {container: env(engine, "10.0.0.7:5555")},
-		"a name that starts with localhost":    {container: env(engine, "localhost.example.com:5555")},
-		"an empty variable":                    {container: env(engine, "")},
-		"another variable":                     {container: env("X", "localhost:5555")},
-		"beside the engine of the policy":      {container: env(engine, "localhost:5555"), dcgm: &v1.DCGMSpec{Enabled: new(true)}},
-		"dcgm is off":                          {container: env(engine, "localhost:5555"), dcgm: &v1.DCGMSpec{Enabled: new(false)}, want: new(true)},
+		"by default":                        {},
+		"as the spec says":                  {container: v1.ContainerSpec{HostNetwork: new(true)}, want: new(true)},
+		"an engine on localhost":            {container: env(engine, "localhost:5555"), want: new(true)},
+		"localhost without a port":          {container: env(engine, "localhost"), want: new(true)},
+		"127.0.0.1":                         {container: env(engine, "127.0.0.1:5555"), want: new(true)},
+		"[::1]":                             {container: env(engine, "[::1]:5555"), want: new(true)},
+		"[::1] without a port":              {container: env(engine, "[::1]"), want: new(true)},
+		"an engine elsewhere":               {container: env(engine, "10.0.0.7:5555")},
+		"a name that starts with localhost": {container: env(engine, "localhost.example.com:5555")},
+		"an empty variable":                 {container: env(engine, "")},
+		"another variable":                  {container: env("X", "localhost:5555")},
+		"beside the engine of the policy": {
+			container: env(engine, "localhost:5555"),
+			dcgm:      &v1.DCGMSpec{Enabled: new(true)},
+		},
+		"dcgm is off": {
+			container: env(engine, "localhost:5555"),
+			dcgm:      &v1.DCGMSpec{Enabled: new(false)},
+			want:      new(true),
+		},
 		"what the spec says outright is final": {container: off, want: new(false)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGM: test.dcgm, DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: test.container}})}
+			in := operand.Input{
+				Spec: effective.Of(
+					v1.ClusterPolicySpec{DCGM: test.dcgm, DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: test.container}},
+				),
+			}
 			instances, err := dcgmexporter.Operand().Instances(in, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -68,14 +79,17 @@ func TestToken(t *testing.T) {
 		spec v1.DCGMExporterSpec
 		want bool
 	}{
-		"by default":               {},
-		"pod labels":               {spec: v1.DCGMExporterSpec{EnablePodLabels: new(true)}, want: true},
-		"pod UIDs":                 {spec: v1.DCGMExporterSpec{EnablePodUID: new(true)}, want: true},
-		"both are off":             {spec: v1.DCGMExporterSpec{EnablePodLabels: new(false), EnablePodUID: new(false)}},
-		"an allowlist alone":       {spec: v1.DCGMExporterSpec{PodLabelAllowlistRegex: []string{".*"}}},
-		"metrics from a ConfigMap": {spec: v1.DCGMExporterSpec{ContainerSpec: env(configMap, "gpu-operator:my-metrics")}, want: true},
-		"metrics from none":        {spec: v1.DCGMExporterSpec{ContainerSpec: env(configMap, "none")}},
-		"a mounted ConfigMap":      {spec: v1.DCGMExporterSpec{Config: &v1.DCGMExporterConfigSpec{Name: "my-metrics"}}},
+		"by default":         {},
+		"pod labels":         {spec: v1.DCGMExporterSpec{EnablePodLabels: new(true)}, want: true},
+		"pod UIDs":           {spec: v1.DCGMExporterSpec{EnablePodUID: new(true)}, want: true},
+		"both are off":       {spec: v1.DCGMExporterSpec{EnablePodLabels: new(false), EnablePodUID: new(false)}},
+		"an allowlist alone": {spec: v1.DCGMExporterSpec{PodLabelAllowlistRegex: []string{".*"}}},
+		"metrics from a ConfigMap": {
+			spec: v1.DCGMExporterSpec{ContainerSpec: env(configMap, "gpu-operator:my-metrics")},
+			want: true,
+		},
+		"metrics from none":   {spec: v1.DCGMExporterSpec{ContainerSpec: env(configMap, "none")}},
+		"a mounted ConfigMap": {spec: v1.DCGMExporterSpec{Config: &v1.DCGMExporterConfigSpec{Name: "my-metrics"}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +118,11 @@ func TestListen(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: env("DCGM_EXPORTER_LISTEN", test.listen)}})}
+			in := operand.Input{
+				Spec: effective.Of(
+					v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: env("DCGM_EXPORTER_LISTEN", test.listen)}},
+				),
+			}
 			instances, err := dcgmexporter.Operand().Instances(in, nil)
 			if text(err) != test.err {
 				t.Fatalf("got error %q, want %q", text(err), test.err)
@@ -118,7 +136,8 @@ func TestListen(t *testing.T) {
 
 func TestAWrongImageNamesItsField(t *testing.T) {
 	spec := &v1.DCGMExporterSpec{ImageSpec: v1.ImageSpec{Image: "example.com/exporter:1", Version: "2"}}
-	_, err := dcgmexporter.Operand().Instances(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGMExporter: spec})}, nil)
+	_, err := dcgmexporter.Operand().
+		Instances(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGMExporter: spec})}, nil)
 	const want = `spec.dcgmExporter: image "example.com/exporter:1" is a whole reference: remove repository and version`
 	if text(err) != want {
 		t.Errorf("got %q, want %q", text(err), want)

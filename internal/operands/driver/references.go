@@ -11,11 +11,18 @@ func references(in operand.Input) []operand.Use {
 		keys = append(keys, "client_configuration_token.tok")
 	}
 	uses := []operand.Use{
-		operand.ConfigMapUse("spec.driver.virtualTopology.config", string(spec.VirtualTopology.Config), "nvidia-topologyd.conf"),
+		operand.ConfigMapUse(
+			"spec.driver.virtualTopology.config",
+			string(spec.VirtualTopology.Config),
+			"nvidia-topologyd.conf",
+		),
 		operand.ConfigMapUse("spec.driver.kernelModuleConfig.name", string(spec.KernelModuleConfig.Name)),
 	}
 	if licensing.SecretName != "" {
-		uses = append(uses, operand.SecretUse("spec.driver.licensingConfig.secretName", string(licensing.SecretName), keys...))
+		uses = append(
+			uses,
+			operand.SecretUse("spec.driver.licensingConfig.secretName", string(licensing.SecretName), keys...),
+		)
 	} else {
 		uses = append(uses, operand.ConfigMapUse("spec.driver.licensingConfig.configMapName", string(licensing.ConfigMapName), keys...))
 	}

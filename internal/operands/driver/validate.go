@@ -103,9 +103,15 @@ func checkPrecompiled(in operand.Input) operand.Decision {
 		return operand.Refused(v1.ReasonInvalidSpec, field+fmt.Sprintf(
 			"version %q is no branch of the driver: name one, such as 595", spec.Version))
 	case gds(in):
-		return operand.Refused(v1.ReasonInvalidSpec, field+"a precompiled driver cannot have GPUDirect Storage: remove it or spec.gds.enabled")
+		return operand.Refused(
+			v1.ReasonInvalidSpec,
+			field+"a precompiled driver cannot have GPUDirect Storage: remove it or spec.gds.enabled",
+		)
 	case gdrcopy(in):
-		return operand.Refused(v1.ReasonInvalidSpec, field+"a precompiled driver cannot have GDRCopy: remove it or spec.gdrcopy.enabled")
+		return operand.Refused(
+			v1.ReasonInvalidSpec,
+			field+"a precompiled driver cannot have GDRCopy: remove it or spec.gdrcopy.enabled",
+		)
 	}
 	return operand.Installed()
 }
@@ -115,10 +121,17 @@ func checkPrecompiled(in operand.Input) operand.Decision {
 func driverToolkitMissing(in operand.Input, release string) operand.Decision {
 	missing := fmt.Sprintf("ImageStream %s has no tag %s with an image", labels.DriverToolkitStream, release)
 	if in.DriverToolkit == nil {
-		missing = fmt.Sprintf("ImageStream %s, which is to have tag %s, is missing or cannot be read", labels.DriverToolkitStream, release)
+		missing = fmt.Sprintf(
+			"ImageStream %s, which is to have tag %s, is missing or cannot be read",
+			labels.DriverToolkitStream,
+			release,
+		)
 	}
-	return operand.Refused(v1.ReasonDriverToolkitMissing, missing+": the driver of this release of Red Hat CoreOS is built with that image. "+
-		"Add the tag, or set spec.operator.use_ocp_driver_toolkit to false where the hosts are entitled to Red Hat's packages, or use spec.driver.usePrecompiled")
+	return operand.Refused(
+		v1.ReasonDriverToolkitMissing,
+		missing+": the driver of this release of Red Hat CoreOS is built with that image. "+
+			"Add the tag, or set spec.operator.use_ocp_driver_toolkit to false where the hosts are entitled to Red Hat's packages, or use spec.driver.usePrecompiled",
+	)
 }
 
 // servesPool refuses what the spec asks of the nodes of one pool.
@@ -128,11 +141,17 @@ func servesPool(in operand.Input, pool nodeinfo.Pool) operand.Decision {
 	switch {
 	// Its nodes have the driver of another spec, until they are moved.
 	case (pool.Kernel != "") != key.Kernel:
-		return operand.Refused(v1.ReasonUpgradePending, "the nodes have the driver of another value of spec.driver.usePrecompiled")
+		return operand.Refused(
+			v1.ReasonUpgradePending,
+			"the nodes have the driver of another value of spec.driver.usePrecompiled",
+		)
 	case key.Kernel:
 		return operand.Installed()
 	case pool.CoreOS != "" && !key.CoreOS, pool.CoreOS == "" && key.CoreOS && system.coreOS:
-		return operand.Refused(v1.ReasonUpgradePending, "the nodes have the driver of another value of spec.operator.use_ocp_driver_toolkit")
+		return operand.Refused(
+			v1.ReasonUpgradePending,
+			"the nodes have the driver of another value of spec.operator.use_ocp_driver_toolkit",
+		)
 	case pool.CoreOS != "" && in.DriverToolkit[pool.CoreOS] == "":
 		return driverToolkitMissing(in, pool.CoreOS)
 	case !supported && (repoConfig(in) != "" || certConfig(in) != ""):

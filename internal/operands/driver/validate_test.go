@@ -27,28 +27,54 @@ func TestVariablesThatContradictAFieldAreRefused(t *testing.T) {
 		spec v1.ClusterPolicySpec
 		want string
 	}{
-		"GPUDirect Storage": {inDriver("GDS_ENABLED", "true", as), `spec.driver.env: GDS_ENABLED is "true", which spec.gds.enabled` + remedy},
+		"GPUDirect Storage": {
+			inDriver("GDS_ENABLED", "true", as),
+			`spec.driver.env: GDS_ENABLED is "true", which spec.gds.enabled` + remedy,
+		},
 		"GPUDirect Storage is on": {spec: inDriver("GDS_ENABLED", "true", func(s *v1.ClusterPolicySpec) {
 			s.GDS = &v1.GDSSpec{Enabled: new(true)}
 		})},
 		"GPUDirect Storage is on, said to be off": {inDriver("GDS_ENABLED", "false", func(s *v1.ClusterPolicySpec) {
 			s.GDS = &v1.GDSSpec{Enabled: new(true)}
 		}), `spec.driver.env: GDS_ENABLED is "false", which spec.gds.enabled` + remedy},
-		"off, and said so":     {spec: inDriver("GDRCOPY_ENABLED", "false", as)},
-		"off, and left empty":  {spec: inDriver("GDRCOPY_ENABLED", "", as)},
-		"GDRCopy":              {inDriver("GDRCOPY_ENABLED", "1", as), `spec.driver.env: GDRCOPY_ENABLED is "1", which spec.gdrcopy.enabled` + remedy},
-		"no boolean":           {inDriver("GPU_DIRECT_RDMA_ENABLED", "yes", as), `spec.driver.env: GPU_DIRECT_RDMA_ENABLED is "yes", which spec.driver.rdma.enabled` + remedy},
-		"the module type":      {inDriver("KERNEL_MODULE_TYPE", "open", as), `spec.driver.env: KERNEL_MODULE_TYPE is "open", which spec.driver.kernelModuleType` + remedy},
-		"the same module type": {spec: inDriver("KERNEL_MODULE_TYPE", "open", func(s *v1.ClusterPolicySpec) { s.Driver.KernelModuleType = "open" })},
-		"open modules":         {inDriver("OPEN_KERNEL_MODULES_ENABLED", "true", as), `spec.driver.env: OPEN_KERNEL_MODULES_ENABLED is "true", which spec.driver.kernelModuleType` + remedy},
+		"off, and said so":    {spec: inDriver("GDRCOPY_ENABLED", "false", as)},
+		"off, and left empty": {spec: inDriver("GDRCOPY_ENABLED", "", as)},
+		"GDRCopy": {
+			inDriver("GDRCOPY_ENABLED", "1", as),
+			`spec.driver.env: GDRCOPY_ENABLED is "1", which spec.gdrcopy.enabled` + remedy,
+		},
+		"no boolean": {
+			inDriver("GPU_DIRECT_RDMA_ENABLED", "yes", as),
+			`spec.driver.env: GPU_DIRECT_RDMA_ENABLED is "yes", which spec.driver.rdma.enabled` + remedy,
+		},
+		"the module type": {
+			inDriver("KERNEL_MODULE_TYPE", "open", as),
+			`spec.driver.env: KERNEL_MODULE_TYPE is "open", which spec.driver.kernelModuleType` + remedy,
+		},
+		"the same module type": {
+			spec: inDriver("KERNEL_MODULE_TYPE", "open", func(s *v1.ClusterPolicySpec) { s.Driver.KernelModuleType = "open" }),
+		},
+		"open modules": {
+			inDriver("OPEN_KERNEL_MODULES_ENABLED", "true", as),
+			`spec.driver.env: OPEN_KERNEL_MODULES_ENABLED is "true", which spec.driver.kernelModuleType` + remedy,
+		},
 		"MOFED of the host without RDMA": {inDriver("USE_HOST_MOFED", "true", func(s *v1.ClusterPolicySpec) {
 			s.Driver.RDMA = &v1.RDMASpec{UseHostMOFED: new(true)}
 		}), `spec.driver.env: USE_HOST_MOFED is "true", which spec.driver.rdma.useHostMofed` + remedy},
-		"the operator's own":    {inDriver("POD_UID", "x", as), "spec.driver.env: POD_UID is the operator's own: remove it"},
-		"any other variable":    {spec: inDriver("HTTPS_PROXY", "http://proxy", as)},
-		"in the driver manager": {v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Manager: &v1.DriverManagerSpec{Env: with("DRIVER_CONFIG_DIGEST", "x")}}}, "spec.driver.manager.env: DRIVER_CONFIG_DIGEST is the operator's own: remove it"},
-		"in nvidia-fs":          {v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Env: with("POD_UID", "x")}}, "spec.gds.env: POD_UID is the operator's own: remove it"},
-		"in gdrcopy":            {v1.ClusterPolicySpec{GDRCopy: &v1.GDRCopySpec{Env: with("POD_UID", "x")}}, "spec.gdrcopy.env: POD_UID is the operator's own: remove it"},
+		"the operator's own": {inDriver("POD_UID", "x", as), "spec.driver.env: POD_UID is the operator's own: remove it"},
+		"any other variable": {spec: inDriver("HTTPS_PROXY", "http://proxy", as)},
+		"in the driver manager": {
+			v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Manager: &v1.DriverManagerSpec{Env: with("DRIVER_CONFIG_DIGEST", "x")}}},
+			"spec.driver.manager.env: DRIVER_CONFIG_DIGEST is the operator's own: remove it",
+		},
+		"in nvidia-fs": {
+			v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Env: with("POD_UID", "x")}},
+			"spec.gds.env: POD_UID is the operator's own: remove it",
+		},
+		"in gdrcopy": {
+			v1.ClusterPolicySpec{GDRCopy: &v1.GDRCopySpec{Env: with("POD_UID", "x")}},
+			"spec.gdrcopy.env: POD_UID is the operator's own: remove it",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { decides(t, test.spec, test.want) })
@@ -67,16 +93,32 @@ func TestWhatCannotBePrecompiledIsRefused(t *testing.T) {
 		spec v1.ClusterPolicySpec
 		want string
 	}{
-		"a branch":        {spec: precompiled(v1.ImageSpec{Version: "595"}, as)},
-		"no version":      {precompiled(v1.ImageSpec{}, as), field + "set spec.driver.version to a branch of the driver, such as 595"},
-		"a whole version": {precompiled(v1.ImageSpec{Version: "595.91.07"}, as), field + `version "595.91.07" is no branch of the driver: name one, such as 595`},
-		"a digest":        {precompiled(v1.ImageSpec{Version: "sha256:1"}, as), field + `version "sha256:1" is no branch of the driver: name one, such as 595`},
+		"a branch": {spec: precompiled(v1.ImageSpec{Version: "595"}, as)},
+		"no version": {
+			precompiled(v1.ImageSpec{}, as),
+			field + "set spec.driver.version to a branch of the driver, such as 595",
+		},
+		"a whole version": {
+			precompiled(v1.ImageSpec{Version: "595.91.07"}, as),
+			field + `version "595.91.07" is no branch of the driver: name one, such as 595`,
+		},
+		"a digest": {
+			precompiled(v1.ImageSpec{Version: "sha256:1"}, as),
+			field + `version "sha256:1" is no branch of the driver: name one, such as 595`,
+		},
 		"a whole reference": {precompiled(v1.ImageSpec{Image: "example.com/driver:1"}, as),
 			field + `image "example.com/driver:1" is one whole reference for all kernels: name repository, image and version apart`},
-		"GPUDirect Storage": {precompiled(v1.ImageSpec{Version: "595"}, func(s *v1.ClusterPolicySpec) { s.GDS = &v1.GDSSpec{Enabled: new(true)} }),
-			field + "a precompiled driver cannot have GPUDirect Storage: remove it or spec.gds.enabled"},
-		"GDRCopy": {precompiled(v1.ImageSpec{Version: "595"}, func(s *v1.ClusterPolicySpec) { s.GDRCopy = &v1.GDRCopySpec{Enabled: new(true)} }),
-			field + "a precompiled driver cannot have GDRCopy: remove it or spec.gdrcopy.enabled"},
+		"GPUDirect Storage": {
+			precompiled(v1.ImageSpec{Version: "595"}, func(s *v1.ClusterPolicySpec) { s.GDS = &v1.GDSSpec{Enabled: new(true)} }),
+			field + "a precompiled driver cannot have GPUDirect Storage: remove it or spec.gds.enabled",
+		},
+		"GDRCopy": {
+			precompiled(
+				v1.ImageSpec{Version: "595"},
+				func(s *v1.ClusterPolicySpec) { s.GDRCopy = &v1.GDRCopySpec{Enabled: new(true)} },
+			),
+			field + "a precompiled driver cannot have GDRCopy: remove it or spec.gdrcopy.enabled",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { decides(t, test.spec, test.want) })
@@ -132,12 +174,28 @@ func TestPoolsThatAreRefused(t *testing.T) {
 		},
 		"CoreOS without the toolkit":            {spec: toolkitOff, pool: nodeinfo.Pool{OSTag: "rhcos4.16"}},
 		"a pool of before the toolkit was used": {pool: nodeinfo.Pool{OSTag: "rhcos4.16"}, want: switched, images: images},
-		"a pool of when the toolkit was used":   {spec: toolkitOff, pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"}, want: switched, images: images},
-		"RHEL beside CoreOS":                    {pool: nodeinfo.Pool{OSTag: "rhel9"}},
-		"CoreOS, precompiled":                   {spec: precompiled, pool: nodeinfo.Pool{OSTag: "rhcos4.16", Kernel: "5.14"}},
-		"CoreOS of before it was precompiled":   {spec: precompiled, pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"}, want: "the nodes have the driver of another value of spec.driver.usePrecompiled"},
-		"a pool of before it was precompiled":   {spec: precompiled, pool: nodeinfo.Pool{OSTag: "rhel9"}, want: "the nodes have the driver of another value of spec.driver.usePrecompiled"},
-		"a pool of when it was precompiled":     {pool: nodeinfo.Pool{OSTag: "rhel9", Kernel: "5.14"}, want: "the nodes have the driver of another value of spec.driver.usePrecompiled"},
+		"a pool of when the toolkit was used": {
+			spec:   toolkitOff,
+			pool:   nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"},
+			want:   switched,
+			images: images,
+		},
+		"RHEL beside CoreOS":  {pool: nodeinfo.Pool{OSTag: "rhel9"}},
+		"CoreOS, precompiled": {spec: precompiled, pool: nodeinfo.Pool{OSTag: "rhcos4.16", Kernel: "5.14"}},
+		"CoreOS of before it was precompiled": {
+			spec: precompiled,
+			pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"},
+			want: "the nodes have the driver of another value of spec.driver.usePrecompiled",
+		},
+		"a pool of before it was precompiled": {
+			spec: precompiled,
+			pool: nodeinfo.Pool{OSTag: "rhel9"},
+			want: "the nodes have the driver of another value of spec.driver.usePrecompiled",
+		},
+		"a pool of when it was precompiled": {
+			pool: nodeinfo.Pool{OSTag: "rhel9", Kernel: "5.14"},
+			want: "the nodes have the driver of another value of spec.driver.usePrecompiled",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -67,12 +67,16 @@ func TestWrongImagesNameTheirField(t *testing.T) {
 		spec *v1.DriverSpec
 		want string
 	}{
-		"the driver":  {&v1.DriverSpec{ImageSpec: contradiction}, "spec.driver" + what},
-		"its manager": {&v1.DriverSpec{Manager: &v1.DriverManagerSpec{ImageSpec: contradiction}}, "spec.driver.manager" + what},
+		"the driver": {&v1.DriverSpec{ImageSpec: contradiction}, "spec.driver" + what},
+		"its manager": {
+			&v1.DriverSpec{Manager: &v1.DriverManagerSpec{ImageSpec: contradiction}},
+			"spec.driver.manager" + what,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := driver.Operand().Instances(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Driver: test.spec})}, pools)
+			_, err := driver.Operand().
+				Instances(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Driver: test.spec})}, pools)
 			if err == nil || err.Error() != test.want {
 				t.Errorf("got error %v, want %q", err, test.want)
 			}
@@ -111,11 +115,17 @@ func TestConfigDigest(t *testing.T) {
 		"GPUDirect Storage":     {v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Enabled: new(true)}}, true},
 		"GPUDirect Storage off": {v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Env: env}}, false},
 		"GDRCopy":               {v1.ClusterPolicySpec{GDRCopy: &v1.GDRCopySpec{Enabled: new(true)}}, true},
-		"the driver manager":    {of(v1.DriverSpec{Manager: &v1.DriverManagerSpec{Env: env, ImageSpec: v1.ImageSpec{Version: "v0.11.0"}}}), false},
-		"probes":                {of(v1.DriverSpec{LivenessProbe: &v1.ProbeSpec{PeriodSeconds: 9}, StartupProbe: &v1.ProbeSpec{PeriodSeconds: 9}}), false},
-		"a licence":             {of(v1.DriverSpec{LicensingConfig: &v1.DriverLicensingConfigSpec{SecretName: "a"}}), false},
-		"repositories":          {of(v1.DriverSpec{RepoConfig: &v1.DriverRepoConfigSpec{ConfigMapName: "a"}}), false},
-		"certificates":          {of(v1.DriverSpec{CertConfig: &v1.DriverCertConfigSpec{Name: "a"}}), false},
+		"the driver manager": {
+			of(v1.DriverSpec{Manager: &v1.DriverManagerSpec{Env: env, ImageSpec: v1.ImageSpec{Version: "v0.11.0"}}}),
+			false,
+		},
+		"probes": {
+			of(v1.DriverSpec{LivenessProbe: &v1.ProbeSpec{PeriodSeconds: 9}, StartupProbe: &v1.ProbeSpec{PeriodSeconds: 9}}),
+			false,
+		},
+		"a licence":    {of(v1.DriverSpec{LicensingConfig: &v1.DriverLicensingConfigSpec{SecretName: "a"}}), false},
+		"repositories": {of(v1.DriverSpec{RepoConfig: &v1.DriverRepoConfigSpec{ConfigMapName: "a"}}), false},
+		"certificates": {of(v1.DriverSpec{CertConfig: &v1.DriverCertConfigSpec{Name: "a"}}), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +144,8 @@ func TestConfigDigest(t *testing.T) {
 		})
 	}
 	with := []string{"install", "--verbose"}
-	if plain := sidecars(nil, nil); plain == sidecars(with, nil) || plain == sidecars(nil, with) || sidecars(with, nil) == sidecars(nil, with) {
+	if plain := sidecars(nil, nil); plain == sidecars(with, nil) || plain == sidecars(nil, with) ||
+		sidecars(with, nil) == sidecars(nil, with) {
 		t.Error("the arguments of the sidecars do not change the digest")
 	}
 }
@@ -175,7 +186,9 @@ func TestTheDriverToolkitDecidesWhatIsBuilt(t *testing.T) {
 	pool := nodeinfo.Pool{Name: "rhcos4.18-amd64-" + release, OSTag: "rhcos4.18", CoreOS: release}
 	values := func(image string) (operand.Instance, string) {
 		in := operand.Input{
-			Spec:          effective.Of(v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Args: []string{"init", "-x"}}}}),
+			Spec: effective.Of(
+				v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Args: []string{"init", "-x"}}}},
+			),
 			DriverToolkit: map[string]string{release: image, "other": "example.com/other"},
 		}
 		got, err := driver.Operand().Instances(in, []nodeinfo.Pool{pool})

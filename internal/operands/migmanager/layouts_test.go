@@ -43,7 +43,11 @@ var families = []family{
 	{7, 80, "1g.10gb 1g.10gb.me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"},
 	{7, 94, "1g.12gb 1g.12gb.me 1g.24gb 1g.24gb.me 2g.24gb 3g.47gb 4g.47gb 7g.94gb"},
 	{7, 96, "1g.12gb 1g.12gb.me 1g.24gb 1g.24gb.me 2g.24gb 3g.48gb 4g.48gb 7g.96gb"},
-	{4, 96, "1g.24gb 1g.24gb.gfx 1g.24gb.me 1g.24gb.me.all 1g.24gb-me 2g.48gb 2g.48gb.gfx 2g.48gb.me.all 2g.48gb-me 4g.96gb 4g.96gb.gfx"},
+	{
+		4,
+		96,
+		"1g.24gb 1g.24gb.gfx 1g.24gb.me 1g.24gb.me.all 1g.24gb-me 2g.48gb 2g.48gb.gfx 2g.48gb.me.all 2g.48gb-me 4g.96gb 4g.96gb.gfx",
+	},
 	{7, 141, "1g.18gb 1g.18gb.me 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb"},
 	{7, 144, "1g.18gb 1g.18gb.me 1g.36gb 2g.36gb 3g.72gb 4g.72gb 7g.144gb"},
 	{7, 180, "1g.23gb 1g.23gb.me 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb"},

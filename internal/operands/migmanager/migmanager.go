@@ -71,7 +71,8 @@ func serves(facts nodeinfo.Facts) operand.Decision {
 	}
 	capable := facts.MIGCapable
 	product := strings.ToLower(facts.Product)
-	if capable == "" && slices.ContainsFunc(capableProducts, func(name string) bool { return strings.Contains(product, name) }) {
+	if capable == "" &&
+		slices.ContainsFunc(capableProducts, func(name string) bool { return strings.Contains(product, name) }) {
 		capable = labels.True
 	}
 	return capability.Decide(Name, capable, facts)
@@ -99,7 +100,10 @@ func references(in operand.Input) []operand.Use {
 		uses = append(uses, operand.ConfigMapUse("spec.migManager.config.name", spec.Config.Name, "config.yaml"))
 	}
 	if spec.GPUClientsConfig.Name != effective.GPUClients {
-		uses = append(uses, operand.ConfigMapUse("spec.migManager.gpuClientsConfig.name", spec.GPUClientsConfig.Name, "clients.yaml"))
+		uses = append(
+			uses,
+			operand.ConfigMapUse("spec.migManager.gpuClientsConfig.name", spec.GPUClientsConfig.Name, "clients.yaml"),
+		)
 	}
 	return uses
 }

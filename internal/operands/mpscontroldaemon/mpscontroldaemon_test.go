@@ -31,8 +31,12 @@ func TestWanted(t *testing.T) {
 		"no name":         {in: input(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}}), want: noConfig},
 		"a configuration": {in: input(v1.DevicePluginSpec{Config: configs})},
 		"no plugin": {
-			in:   input(v1.DevicePluginSpec{Enabled: new(false), Config: configs}),
-			want: operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: "spec.devicePlugin.enabled is false"},
+			in: input(v1.DevicePluginSpec{Enabled: new(false), Config: configs}),
+			want: operand.Decision{
+				Verdict: operand.Absent,
+				Reason:  v1.ReasonDisabledBySpec,
+				Message: "spec.devicePlugin.enabled is false",
+			},
 		},
 	}
 	for name, test := range tests {
@@ -49,7 +53,9 @@ func TestTheDaemonTakesOnlyWhatIsAboutItsPods(t *testing.T) {
 	resources := &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("64Mi")}}
 	got, err := mpscontroldaemon.Operand().Instances(input(v1.DevicePluginSpec{
 		ContainerSpec: v1.ContainerSpec{
-			Args: []string{"--plugin"}, Env: []v1.EnvVar{{Name: "PLUGIN", Value: "1"}}, HostNetwork: new(true), Resources: resources,
+			Args: []string{
+				"--plugin",
+			}, Env: []v1.EnvVar{{Name: "PLUGIN", Value: "1"}}, HostNetwork: new(true), Resources: resources,
 		},
 		Config: &v1.DevicePluginConfigSpec{Name: "configs"},
 	}), nil)
@@ -62,7 +68,8 @@ func TestTheDaemonTakesOnlyWhatIsAboutItsPods(t *testing.T) {
 }
 
 func TestAWrongImageNamesItsField(t *testing.T) {
-	_, err := mpscontroldaemon.Operand().Instances(input(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "example.com/x:1", Version: "2"}}), nil)
+	_, err := mpscontroldaemon.Operand().
+		Instances(input(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "example.com/x:1", Version: "2"}}), nil)
 	const want = `spec.devicePlugin: image "example.com/x:1" is a whole reference: remove repository and version`
 	if err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %q", err, want)

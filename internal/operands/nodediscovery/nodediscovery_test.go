@@ -36,9 +36,14 @@ func TestInstalledOnlyWithItsAdmissionPolicy(t *testing.T) {
 		"auto, it is missing":           {mode: v1.DiscoveryAuto, contents: missing, want: off, uses: uses},
 		"builtin, nobody has looked":    {mode: v1.DiscoveryBuiltin, uses: uses},
 		"builtin, it is there":          {mode: v1.DiscoveryBuiltin, contents: exists, uses: uses},
-		"builtin, it is missing":        {mode: v1.DiscoveryBuiltin, contents: missing, want: operand.Refused(v1.ReasonFenceMissing, bindingMissing), uses: uses},
-		"nfd, it is there":              {mode: v1.DiscoveryNFD, contents: exists, want: nfd},
-		"nfd, it is missing":            {mode: v1.DiscoveryNFD, contents: missing, want: nfd},
+		"builtin, it is missing": {
+			mode:     v1.DiscoveryBuiltin,
+			contents: missing,
+			want:     operand.Refused(v1.ReasonFenceMissing, bindingMissing),
+			uses:     uses,
+		},
+		"nfd, it is there":   {mode: v1.DiscoveryNFD, contents: exists, want: nfd},
+		"nfd, it is missing": {mode: v1.DiscoveryNFD, contents: missing, want: nfd},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

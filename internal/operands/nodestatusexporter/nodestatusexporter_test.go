@@ -24,9 +24,23 @@ func TestImage(t *testing.T) {
 	}{
 		"that of the operator": {want: own, version: "v1"},
 		"that of all pods":     {validator: helper, want: "example.com/helper:v2", version: "v2"},
-		"its own":              {validator: helper, image: v1.ImageSpec{Image: "example.com/own:v3"}, want: "example.com/own:v3", version: "v3"},
-		"a part of its own":    {image: v1.ImageSpec{Version: "v4"}, want: "ghcr.io/clusterpolicy/gpu-operator:v4", version: "v4"},
-		"NVIDIA's operator means that of all pods": {validator: helper, image: v1.ImageSpec{Repository: "nvcr.io/nvidia", Image: "gpu-operator", Version: "v26.7.0"}, want: "example.com/helper:v2", version: "v2"},
+		"its own": {
+			validator: helper,
+			image:     v1.ImageSpec{Image: "example.com/own:v3"},
+			want:      "example.com/own:v3",
+			version:   "v3",
+		},
+		"a part of its own": {
+			image:   v1.ImageSpec{Version: "v4"},
+			want:    "ghcr.io/clusterpolicy/gpu-operator:v4",
+			version: "v4",
+		},
+		"NVIDIA's operator means that of all pods": {
+			validator: helper,
+			image:     v1.ImageSpec{Repository: "nvcr.io/nvidia", Image: "gpu-operator", Version: "v26.7.0"},
+			want:      "example.com/helper:v2",
+			version:   "v2",
+		},
 		"a contradiction": {
 			image: v1.ImageSpec{Image: "example.com/own:v3", Version: "v4"},
 			err:   `spec.nodeStatusExporter: image "example.com/own:v3" is a whole reference: remove repository and version`,
@@ -56,7 +70,11 @@ func TestPullPolicy(t *testing.T) {
 	}{
 		"the default":      {want: "IfNotPresent"},
 		"that of all pods": {all: v1.ImageSpec{ImagePullPolicy: "Always"}, want: "Always"},
-		"its own":          {all: v1.ImageSpec{ImagePullPolicy: "Always"}, own: v1.ImageSpec{ImagePullPolicy: "Never"}, want: "Never"},
+		"its own": {
+			all:  v1.ImageSpec{ImagePullPolicy: "Always"},
+			own:  v1.ImageSpec{ImagePullPolicy: "Never"},
+			want: "Never",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +121,10 @@ func TestPort(t *testing.T) {
 }
 
 func instances(validator *v1.ValidatorSpec, spec v1.NodeStatusExporterSpec) ([]operand.Instance, error) {
-	in := operand.Input{HelperImage: own, Spec: effective.Of(v1.ClusterPolicySpec{Validator: validator, NodeStatusExporter: &spec})}
+	in := operand.Input{
+		HelperImage: own,
+		Spec:        effective.Of(v1.ClusterPolicySpec{Validator: validator, NodeStatusExporter: &spec}),
+	}
 	return nodestatusexporter.Operand().Instances(in, nil)
 }
 

@@ -47,7 +47,9 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	if in.AppliedSpec != "" {
 		v.Annotations = map[string]string{labels.AppliedSpec: in.AppliedSpec}
 	}
-	return []operand.Instance{{Monitor: servicemonitor.Of(in, app, in.Spec.Operator.Metrics.ServiceMonitor), Values: v}}, nil
+	return []operand.Instance{
+		{Monitor: servicemonitor.Of(in, app, in.Spec.Operator.Metrics.ServiceMonitor), Values: v},
+	}, nil
 }
 
 func tlsOf(in operand.Input) *tlsConfig {

@@ -17,8 +17,11 @@ func TestEnv(t *testing.T) {
 		spec *v1.ValidatorSpec
 		want map[string][]v1.EnvVar
 	}{
-		"no block":    {want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil}},
-		"empty block": {spec: &v1.ValidatorSpec{}, want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil}},
+		"no block": {want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil}},
+		"empty block": {
+			spec: &v1.ValidatorSpec{},
+			want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil},
+		},
 		"one check": {
 			spec: &v1.ValidatorSpec{Driver: &v1.ValidatorComponentSpec{Env: env}},
 			want: map[string][]v1.EnvVar{"driver-validation": env, "toolkit-validation": nil},
