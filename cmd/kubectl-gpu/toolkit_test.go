@@ -36,7 +36,7 @@ func TestRenderForOpenShift(t *testing.T) {
 	}{
 		"the release has a toolkit": {stream: stream + "spec: {tags: [{name: 418.94.202501221327-0, from: {kind: DockerImage, name: quay.io/dtk}}]}", drives: true},
 		"it has none":               {stream: stream, says: "ImageStream openshift/driver-toolkit has no tag 418.94.202501221327-0 with an image"},
-		"no stream is given":        {says: "ImageStream openshift/driver-toolkit, which is to have tag 418.94.202501221327-0, is missing"},
+		"no stream is given":        {says: "ImageStream openshift/driver-toolkit, which must have tag 418.94.202501221327-0, is missing"},
 		"another kind":              {stream: "kind: Node", code: 1, says: `it holds a "Node": give the ImageStream openshift/driver-toolkit`},
 		"no YAML":                   {stream: "a: [", code: 1, says: "reading the driver toolkit"},
 	}

@@ -15,7 +15,7 @@ import (
 func TestWanted(t *testing.T) {
 	const yes = "installed"
 	offByDefault := map[operand.Name]string{
-		"dcgm":                 "DisabledBySpec: spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
+		"dcgm":                 "DisabledBySpec: spec.dcgm.enabled is not true: the DCGM exporter runs its own engine",
 		"node-status-exporter": "DisabledBySpec: spec.nodeStatusExporter.enabled is not true",
 	}
 	all := func(change map[operand.Name]string) map[operand.Name]string {

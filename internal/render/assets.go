@@ -126,10 +126,10 @@ func decode(document []byte) (Object, error) {
 		if supported.GetObjectKind().GroupVersionKind() == want {
 			object, isObject := reflect.New(reflect.TypeOf(supported).Elem()).Interface().(Object)
 			if !isObject {
-				return nil, fmt.Errorf("%s is not an object of the API", want)
+				return nil, fmt.Errorf("%s is not an API object", want)
 			}
 			return object, yaml.UnmarshalStrict(document, object)
 		}
 	}
-	return nil, fmt.Errorf("kind %s is not one that the operator applies", want)
+	return nil, fmt.Errorf("kind %s is not supported in assets", want)
 }

@@ -71,7 +71,7 @@ func addVolumes(pod *corev1.PodSpec, volumes []corev1.Volume) error {
 		case at < 0:
 			pod.Volumes = append(pod.Volumes, volume)
 		case !reflect.DeepEqual(pod.Volumes[at], volume):
-			return fmt.Errorf("the pod has another volume %s", volume.Name)
+			return fmt.Errorf("the pod has a different volume %s", volume.Name)
 		}
 	}
 	return nil
@@ -108,7 +108,7 @@ func addSettings(pod *corev1.PodSpec, additions map[string]operand.Additions) er
 	})
 	if added != len(additions) {
 		names := slices.Sorted(maps.Keys(additions))
-		return fmt.Errorf("settings of a container that the pod does not have, one of %v", names)
+		return fmt.Errorf("additions to a container that does not exist, one of %v", names)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func TestAnInstanceAddsOnlyToWhatExists(t *testing.T) {
 		},
 		"settings of a container that the pod does not have": {
 			func(i *operand.Instance) { i.Additions["none"] = operand.Additions{} },
-			"settings of a container that the pod does not have, one of [k8s-driver-manager none nvidia-driver-ctr]",
+			"additions to a container that does not exist, one of [k8s-driver-manager none nvidia-driver-ctr]",
 		},
 		"another value": {
 			func(i *operand.Instance) { i.Values = struct{}{} }, "can't evaluate field",

@@ -40,7 +40,7 @@ func checkContainerNames(placement operand.Placement, objects []Object) error {
 	names = slices.Compact(names)
 	for _, spec := range placement.ContainerResources {
 		if !slices.Contains(names, spec.Name) && !slices.Contains(placement.Elsewhere, spec.Name) {
-			return operand.InvalidSpec{Message: fmt.Sprintf("%s.containerResources: there is no container %s; there are %s",
+			return operand.InvalidSpec{Message: fmt.Sprintf("%s.containerResources: there is no container %s, only %s",
 				placement.Field, spec.Name, strings.Join(names, ", "))}
 		}
 	}

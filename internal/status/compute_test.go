@@ -153,8 +153,8 @@ func (b *bed) discovery(desired int32) {
 // unfenced is a cluster without the admission policies.
 func (b *bed) unfenced() { b.contents = map[operand.Reference]operand.Content{} }
 
-const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
-	"apply config/admission, or let Node Feature Discovery label the nodes"
+const unfenced = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+	"apply config/admission, or use Node Feature Discovery"
 
 // crashing is a pod of node discovery whose first look fails.
 var crashing = &corev1.PodStatus{
@@ -1000,7 +1000,7 @@ func TestNodeCondition(t *testing.T) {
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotSupportedYet",
 				Message: `node-00000: stage Toolkit, operand container-toolkit: container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
-					"install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed",
+					"install the toolkit on the host and set the node's label nvidia.com/gpu.deploy.container-toolkit to pre-installed",
 			},
 		},
 	}

@@ -97,8 +97,8 @@ func TestTheBundleBringsNodesToReady(t *testing.T) {
 	b.Expect(b.client.Create(t.Context(), examples(b.WithT, opened)[0])).To(Succeed())
 	b.awaitReady()
 	t.Logf("ready after %s", time.Since(begin).Round(100*time.Millisecond))
-	const without = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
-		"apply config/admission, or let Node Feature Discovery label the nodes"
+	const without = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+		"apply config/admission, or use Node Feature Discovery"
 	b.Expect(b.policy().Status.Operands).To(ContainElement(And(
 		HaveField("Name", "node-discovery"), HaveField("State", v1.OperandDisabled), HaveField("Message", without))))
 	b.Expect(b.daemonSets(in)).NotTo(ContainElement("nvidia-node-discovery"))

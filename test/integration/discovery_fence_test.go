@@ -16,8 +16,8 @@ import (
 
 const (
 	discoverySet = "DaemonSet nvidia-node-discovery"
-	unfenced     = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
-		"apply config/admission, or let Node Feature Discovery label the nodes"
+	unfenced     = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+		"apply config/admission, or use Node Feature Discovery"
 	// fenceTime is how long it may take until the operator has done what a fence that comes or goes asks for.
 	fenceTime = 5 * time.Second
 )

@@ -68,7 +68,7 @@ func TestTheDriverToolkitOfOpenShift(t *testing.T) {
 	b.run()
 	b.create(b.samplePolicy())
 	b.awaitNodes(map[string]string{"old": v1.ReasonDriverToolkitMissing, "new": v1.ReasonDriverToolkitMissing, "ubuntu": ""}, time.Minute)
-	b.Expect(b.messages()["old"]).To(HavePrefix("ImageStream openshift/driver-toolkit, which is to have tag " + oldRelease + ", is missing"))
+	b.Expect(b.messages()["old"]).To(HavePrefix("ImageStream openshift/driver-toolkit, which must have tag " + oldRelease + ", is missing"))
 	b.Expect(b.driverDaemonSets()).To(HaveLen(1), "that of Ubuntu")
 
 	begin := time.Now()

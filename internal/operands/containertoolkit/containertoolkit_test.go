@@ -24,13 +24,15 @@ var nri = v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}}
 
 func TestWhichNodesAreServed(t *testing.T) {
 	const (
-		preInstalled = "install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed"
-		unknown      = "NotSupportedYet: it is not known where containerd of talos has its files: name them by CONTAINERD_CONFIG and " +
+		preInstalled = "install the toolkit on the host and set the node's label " +
+			"nvidia.com/gpu.deploy.container-toolkit to pre-installed"
+		unknown = "NotSupportedYet: the paths of containerd's files on talos are unknown: set CONTAINERD_CONFIG and " +
 			"CONTAINERD_SOCKET in spec.toolkit.env, set spec.cdi.nriPluginEnabled, or " + preInstalled
-		k3sFinds = "InvalidSpec: k3s looks for the toolkit in /usr/local/nvidia and calls its runtime nvidia: " +
+		k3sFinds = "InvalidSpec: k3s expects the toolkit in /usr/local/nvidia and names its runtime nvidia: " +
 			"remove spec.toolkit.installDir and spec.operator.runtimeClass, or set spec.cdi.nriPluginEnabled"
-		tooOld = "NotSupportedYet: spec.cdi.nriPluginEnabled needs containerd 1.7.30, 2.1 or newer, or CRI-O 1.34 or newer, and the node has "
-		update = ": update it, or remove spec.cdi.nriPluginEnabled"
+		tooOld = "NotSupportedYet: spec.cdi.nriPluginEnabled needs containerd 1.7.30, 2.1 or newer, " +
+			"or CRI-O 1.34 or newer, but the node has "
+		update = ": update the runtime, or remove spec.cdi.nriPluginEnabled"
 	)
 	at := func(runtime, version string, distribution nodeinfo.Distribution) nodeinfo.Facts {
 		return nodeinfo.Facts{Runtime: runtime, RuntimeVersion: version, Distribution: distribution}
@@ -51,7 +53,8 @@ func TestWhichNodesAreServed(t *testing.T) {
 		"k3s":        {facts: at("containerd", "2.1.4-k3s1", "k3s")},
 		"a runtime that is none of these": {
 			facts: at("isulad", "2", ""),
-			want:  `NotSupportedYet: container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` + preInstalled,
+			want: `NotSupportedYet: container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
+				preInstalled,
 		},
 		"a node that has not said": {want: "FactsMissing: the kubelet has not reported the node's container runtime yet"},
 		"a node that has not said it again": {
@@ -79,15 +82,14 @@ func TestWhichNodesAreServed(t *testing.T) {
 		},
 		"the file that k0s has for the drop-in, as the configuration": {
 			spec: toolkit("CONTAINERD_CONFIG", "/etc/k0s/containerd.d/nvidia.toml"), facts: at("containerd", "1.7.28", "k0s"),
-			want: "InvalidSpec: spec.toolkit.env: /etc/k0s/containerd.d/nvidia.toml is both the configuration of k0s and the drop-in that " +
-				"the toolkit imports into it: remove RUNTIME_CONFIG and CONTAINERD_CONFIG, or name another RUNTIME_DROP_IN_CONFIG",
+			want: "InvalidSpec: spec.toolkit.env: /etc/k0s/containerd.d/nvidia.toml is both the configuration file of k0s " +
+				"and the drop-in file that it imports: remove RUNTIME_CONFIG and CONTAINERD_CONFIG, " +
+				"or set another RUNTIME_DROP_IN_CONFIG",
 		},
 		"the same beside another drop-in": {
 			spec: toolkit(
-				"CONTAINERD_CONFIG",
-				"/etc/k0s/containerd.d/nvidia.toml",
-				"RUNTIME_DROP_IN_CONFIG",
-				"/etc/k0s/containerd.d/99-nvidia.toml",
+				"CONTAINERD_CONFIG", "/etc/k0s/containerd.d/nvidia.toml",
+				"RUNTIME_DROP_IN_CONFIG", "/etc/k0s/containerd.d/99-nvidia.toml",
 			),
 			facts: at("containerd", "1.7.28", "k0s"),
 		},
@@ -160,7 +162,7 @@ func TestPathsThatCannotBeMounted(t *testing.T) {
 				g.Expect(decision.Verdict).To(Equal(operand.Invalid))
 				g.Expect(decision.Reason).To(Equal(v1.ReasonInvalidSpec))
 				g.Expect(decision.Message).To(Equal(
-					"spec.toolkit.env: " + name + ` is "` + path + `": give the absolute path of a file in a directory of the host`))
+					"spec.toolkit.env: " + name + ` is "` + path + `": it must be the absolute path of a file in a directory of the host`))
 			})
 		}
 	}
@@ -203,7 +205,7 @@ func TestInstancesFollowTheLayouts(t *testing.T) {
 		},
 		"paths of whichever runtime": {
 			spec: toolkit("RUNTIME_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd", "cri-o"),
-			err: "spec.toolkit.env: RUNTIME_CONFIG would hold for each of the container runtimes of the GPU nodes: " +
+			err: "spec.toolkit.env: RUNTIME_CONFIG is ambiguous, as the GPU nodes have several container runtimes: " +
 				"use CONTAINERD_CONFIG, CONTAINERD_SOCKET, CRIO_CONFIG, DOCKER_CONFIG and DOCKER_SOCKET",
 		},
 		"paths of one of several": {

@@ -57,11 +57,8 @@ func checkPaths(env []v1.EnvVar) error {
 			continue
 		}
 		if !path.IsAbs(variable.Value) || path.Clean(variable.Value) != variable.Value || path.Dir(variable.Value) == "/" {
-			return fmt.Errorf(
-				"spec.toolkit.env: %s is %q: give the absolute path of a file in a directory of the host",
-				variable.Name,
-				variable.Value,
-			)
+			return fmt.Errorf("spec.toolkit.env: %s is %q: it must be the absolute path of a file in a directory of the host",
+				variable.Name, variable.Value)
 		}
 	}
 	return nil
@@ -75,7 +72,7 @@ func checkAmbiguousPaths(env []v1.EnvVar, layouts []nodeinfo.Layout) error {
 	}
 	for _, variable := range env {
 		if len(runtimes) > 1 && slices.Contains(commonVariables, variable.Name) {
-			return fmt.Errorf("spec.toolkit.env: %s would hold for each of the container runtimes of the GPU nodes: "+
+			return fmt.Errorf("spec.toolkit.env: %s is ambiguous, as the GPU nodes have several container runtimes: "+
 				"use CONTAINERD_CONFIG, CONTAINERD_SOCKET, CRIO_CONFIG, DOCKER_CONFIG and DOCKER_SOCKET", variable.Name)
 		}
 	}

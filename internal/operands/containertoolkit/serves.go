@@ -12,11 +12,8 @@ import (
 )
 
 // preInstalledRemedy is what people can do on a node that the toolkit's pod cannot serve.
-var preInstalledRemedy = fmt.Sprintf(
-	"install the toolkit on the node and set its label %s to %s",
-	Name.DeployLabel(),
-	labels.DeployPreInstalled,
-)
+var preInstalledRemedy = fmt.Sprintf("install the toolkit on the host and set the node's label %s to %s",
+	Name.DeployLabel(), labels.DeployPreInstalled)
 
 // serves refuses a node whose container runtime the toolkit's pod would not reach, or whose
 // configuration it would write to the wrong place.
@@ -45,27 +42,22 @@ func checkLayout(in operand.Input, layout nodeinfo.Layout) operand.Decision {
 	paths := overridePaths(layout, in.Spec.Toolkit.Env)
 	if paths.Config == "" || paths.Socket == "" && layout.Runtime == nodeinfo.RuntimeContainerd {
 		return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
-			"it is not known where containerd of %s has its files: name them by CONTAINERD_CONFIG and CONTAINERD_SOCKET in spec.toolkit.env, "+
-				"set spec.cdi.nriPluginEnabled, or %s",
-			layout.Name,
-			preInstalledRemedy,
-		))
+			"the paths of containerd's files on %s are unknown: set CONTAINERD_CONFIG and CONTAINERD_SOCKET in "+
+				"spec.toolkit.env, set spec.cdi.nriPluginEnabled, or %s", layout.Name, preInstalledRemedy))
 	}
 	if paths.Config == paths.DropIn {
 		return operand.Refused(v1.ReasonInvalidSpec, fmt.Sprintf(
-			"spec.toolkit.env: %s is both the configuration of %s and the drop-in that the toolkit imports into it: "+
-				"remove %s and %s, or name another %s", paths.Config, layout.Name, envConfig, runtimeNames[layout.Runtime].config, envDropIn))
+			"spec.toolkit.env: %s is both the configuration file of %s and the drop-in file that it imports: "+
+				"remove %s and %s, or set another %s",
+			paths.Config, layout.Name, envConfig, runtimeNames[layout.Runtime].config, envDropIn))
 	}
 	autodetects := layout.FindsToolkit && paths.Config == layout.Config
 	if autodetects &&
 		(in.Paths().ToolkitInstallDir != labels.ToolkitInstallDir || in.RuntimeClass() != labels.DefaultRuntimeClass) {
 		return operand.Refused(v1.ReasonInvalidSpec, fmt.Sprintf(
-			"%s looks for the toolkit in %s and calls its runtime %s: remove spec.toolkit.installDir and spec.operator.runtimeClass, "+
-				"or set spec.cdi.nriPluginEnabled",
-			layout.Name,
-			labels.ToolkitInstallDir,
-			labels.DefaultRuntimeClass,
-		))
+			"%s expects the toolkit in %s and names its runtime %s: remove spec.toolkit.installDir and "+
+				"spec.operator.runtimeClass, or set spec.cdi.nriPluginEnabled",
+			layout.Name, labels.ToolkitInstallDir, labels.DefaultRuntimeClass))
 	}
 	return operand.Installed()
 }
@@ -90,6 +82,6 @@ func checkNRI(facts nodeinfo.Facts) operand.Decision {
 
 func nriUnsupported(runtime string) operand.Decision {
 	return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
-		"spec.cdi.nriPluginEnabled needs containerd 1.7.30, 2.1 or newer, or CRI-O 1.34 or newer, and the node has %s: "+
-			"update it, or remove spec.cdi.nriPluginEnabled", runtime))
+		"spec.cdi.nriPluginEnabled needs containerd 1.7.30, 2.1 or newer, or CRI-O 1.34 or newer, but the node has %s: "+
+			"update the runtime, or remove spec.cdi.nriPluginEnabled", runtime))
 }

@@ -38,7 +38,7 @@ func wanted(in operand.Input) operand.Decision {
 	if !in.DCGMEnabled() {
 		return operand.Decision{
 			Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
-			Message: "spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
+			Message: "spec.dcgm.enabled is not true: the DCGM exporter runs its own engine",
 		}
 	}
 	return operand.Installed()

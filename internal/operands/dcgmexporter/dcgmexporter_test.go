@@ -111,7 +111,7 @@ func TestListen(t *testing.T) {
 		"another port":             {listen: ":9500", port: 9500},
 		"an address":               {listen: "0.0.0.0:9501", port: 9501},
 		"an address of version 6":  {listen: "[::]:9502", port: 9502},
-		"no port":                  {listen: "9400", err: wrong + `"9400": write an address and a port, such as :9400`},
+		"no port":                  {listen: "9400", err: wrong + `"9400": it must be an address and a port, such as :9400`},
 		"a name":                   {listen: ":http", err: wrong + `":http": the port must be a number from 1 to 65535`},
 		"no such port":             {listen: ":65536", err: wrong + `":65536": the port must be a number from 1 to 65535`},
 		"any port":                 {listen: ":0", err: wrong + `":0": the port must be a number from 1 to 65535`},

@@ -118,7 +118,7 @@ func variable(spec *v1.DCGMExporterSpec, name string) (value string, set bool) {
 func portOf(listen string) (int, error) {
 	_, text, err := net.SplitHostPort(listen)
 	if err != nil {
-		return 0, fmt.Errorf("env: %s is %q: write an address and a port, such as %s", listenEnv, listen, defaultListen)
+		return 0, fmt.Errorf("env: %s is %q: it must be an address and a port, such as %s", listenEnv, listen, defaultListen)
 	}
 	port, err := strconv.Atoi(text)
 	if err != nil || port < 1 || port > 65535 {

@@ -12,5 +12,5 @@ func checkNVIDIADriverCRD(in operand.Input) operand.Decision {
 		return operand.Installed()
 	}
 	return operand.Refused(v1.ReasonNotSupportedYet,
-		"spec.driver.useNvidiaDriverCRD is not supported yet: remove it, and say in spec.driver what the NVIDIADriver says")
+		"spec.driver.useNvidiaDriverCRD is not supported yet: remove it, and set in spec.driver what the NVIDIADriver sets")
 }

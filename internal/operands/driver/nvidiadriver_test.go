@@ -13,7 +13,7 @@ import (
 
 func TestADriverThatIsLeftToNVIDIADriversIsRefused(t *testing.T) {
 	refused := operand.Refused(v1.ReasonNotSupportedYet,
-		"spec.driver.useNvidiaDriverCRD is not supported yet: remove it, and say in spec.driver what the NVIDIADriver says")
+		"spec.driver.useNvidiaDriverCRD is not supported yet: remove it, and set in spec.driver what the NVIDIADriver sets")
 	for name, test := range map[string]struct {
 		spec v1.DriverSpec
 		want operand.Decision

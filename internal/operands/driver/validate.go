@@ -77,9 +77,9 @@ func conflict(in operand.Input, variable v1.EnvVar) string {
 		switch {
 		case reserved.name != variable.Name:
 		case reserved.field == "":
-			return "is the operator's own: remove it"
+			return "is reserved for the operator: remove it"
 		case !reserved.matches(in, variable.Value):
-			return fmt.Sprintf("is %q, which %s contradicts: remove the variable, and set the field if that is what you want",
+			return fmt.Sprintf("is %q, which contradicts %s: remove the variable, and set the field instead",
 				variable.Value, reserved.field)
 		}
 	}
@@ -96,22 +96,18 @@ func checkPrecompiled(in operand.Input) operand.Decision {
 	switch {
 	case strings.ContainsAny(spec.Image, "/:@"):
 		return operand.Refused(v1.ReasonInvalidSpec, field+fmt.Sprintf(
-			"image %q is one whole reference for all kernels: name repository, image and version apart", spec.Image))
+			"image %q is a complete reference, but each kernel needs its own tag: set repository, image and version", spec.Image))
 	case spec.Version == "":
-		return operand.Refused(v1.ReasonInvalidSpec, field+"set spec.driver.version to a branch of the driver, such as 595")
+		return operand.Refused(v1.ReasonInvalidSpec, field+"set spec.driver.version to a driver branch, such as 595")
 	case !branch.MatchString(spec.Version):
 		return operand.Refused(v1.ReasonInvalidSpec, field+fmt.Sprintf(
-			"version %q is no branch of the driver: name one, such as 595", spec.Version))
+			"version %q is not a driver branch: set one, such as 595", spec.Version))
 	case gds(in):
-		return operand.Refused(
-			v1.ReasonInvalidSpec,
-			field+"a precompiled driver cannot have GPUDirect Storage: remove it or spec.gds.enabled",
-		)
+		return operand.Refused(v1.ReasonInvalidSpec,
+			field+"a precompiled driver cannot have GPUDirect Storage: remove it or spec.gds.enabled")
 	case gdrcopy(in):
-		return operand.Refused(
-			v1.ReasonInvalidSpec,
-			field+"a precompiled driver cannot have GDRCopy: remove it or spec.gdrcopy.enabled",
-		)
+		return operand.Refused(v1.ReasonInvalidSpec,
+			field+"a precompiled driver cannot have GDRCopy: remove it or spec.gdrcopy.enabled")
 	}
 	return operand.Installed()
 }
@@ -121,17 +117,12 @@ func checkPrecompiled(in operand.Input) operand.Decision {
 func driverToolkitMissing(in operand.Input, release string) operand.Decision {
 	missing := fmt.Sprintf("ImageStream %s has no tag %s with an image", labels.DriverToolkitStream, release)
 	if in.DriverToolkit == nil {
-		missing = fmt.Sprintf(
-			"ImageStream %s, which is to have tag %s, is missing or cannot be read",
-			labels.DriverToolkitStream,
-			release,
-		)
+		missing = fmt.Sprintf("ImageStream %s, which must have tag %s, is missing or cannot be read",
+			labels.DriverToolkitStream, release)
 	}
-	return operand.Refused(
-		v1.ReasonDriverToolkitMissing,
-		missing+": the driver of this release of Red Hat CoreOS is built with that image. "+
-			"Add the tag, or set spec.operator.use_ocp_driver_toolkit to false where the hosts are entitled to Red Hat's packages, or use spec.driver.usePrecompiled",
-	)
+	return operand.Refused(v1.ReasonDriverToolkitMissing, missing+": the driver for this release of Red Hat CoreOS is "+
+		"built with that image. Add the tag; or, if the hosts have a Red Hat subscription, set "+
+		"spec.operator.use_ocp_driver_toolkit to false; or set spec.driver.usePrecompiled")
 }
 
 // servesPool refuses what the spec asks of the nodes of one pool.
@@ -141,23 +132,19 @@ func servesPool(in operand.Input, pool nodeinfo.Pool) operand.Decision {
 	switch {
 	// Its nodes have the driver of another spec, until they are moved.
 	case (pool.Kernel != "") != key.Kernel:
-		return operand.Refused(
-			v1.ReasonUpgradePending,
-			"the nodes have the driver of another value of spec.driver.usePrecompiled",
-		)
+		return operand.Refused(v1.ReasonUpgradePending,
+			"the nodes still run a driver installed for another value of spec.driver.usePrecompiled")
 	case key.Kernel:
 		return operand.Installed()
 	case pool.CoreOS != "" && !key.CoreOS, pool.CoreOS == "" && key.CoreOS && system.coreOS:
-		return operand.Refused(
-			v1.ReasonUpgradePending,
-			"the nodes have the driver of another value of spec.operator.use_ocp_driver_toolkit",
-		)
+		return operand.Refused(v1.ReasonUpgradePending,
+			"the nodes still run a driver installed for another value of spec.operator.use_ocp_driver_toolkit")
 	case pool.CoreOS != "" && in.DriverToolkit[pool.CoreOS] == "":
 		return driverToolkitMissing(in, pool.CoreOS)
 	case !supported && (repoConfig(in) != "" || certConfig(in) != ""):
 		return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
-			"where an image for %s has its repositories and certificates is not known: "+
-				"remove spec.driver.repoConfig and spec.driver.certConfig, and put them into an image of your own", pool.OSTag))
+			"spec.driver.repoConfig and spec.driver.certConfig are not supported on %s: "+
+				"remove them, and use a driver image that contains these files", pool.OSTag))
 	}
 	return operand.Installed()
 }

@@ -22,58 +22,58 @@ func TestVariablesThatContradictAFieldAreRefused(t *testing.T) {
 		return spec
 	}
 	as := func(*v1.ClusterPolicySpec) {}
-	const remedy = " contradicts: remove the variable, and set the field if that is what you want"
+	const remedy = ": remove the variable, and set the field instead"
 	tests := map[string]struct {
 		spec v1.ClusterPolicySpec
 		want string
 	}{
 		"GPUDirect Storage": {
 			inDriver("GDS_ENABLED", "true", as),
-			`spec.driver.env: GDS_ENABLED is "true", which spec.gds.enabled` + remedy,
+			`spec.driver.env: GDS_ENABLED is "true", which contradicts spec.gds.enabled` + remedy,
 		},
 		"GPUDirect Storage is on": {spec: inDriver("GDS_ENABLED", "true", func(s *v1.ClusterPolicySpec) {
 			s.GDS = &v1.GDSSpec{Enabled: new(true)}
 		})},
 		"GPUDirect Storage is on, said to be off": {inDriver("GDS_ENABLED", "false", func(s *v1.ClusterPolicySpec) {
 			s.GDS = &v1.GDSSpec{Enabled: new(true)}
-		}), `spec.driver.env: GDS_ENABLED is "false", which spec.gds.enabled` + remedy},
+		}), `spec.driver.env: GDS_ENABLED is "false", which contradicts spec.gds.enabled` + remedy},
 		"off, and said so":    {spec: inDriver("GDRCOPY_ENABLED", "false", as)},
 		"off, and left empty": {spec: inDriver("GDRCOPY_ENABLED", "", as)},
 		"GDRCopy": {
 			inDriver("GDRCOPY_ENABLED", "1", as),
-			`spec.driver.env: GDRCOPY_ENABLED is "1", which spec.gdrcopy.enabled` + remedy,
+			`spec.driver.env: GDRCOPY_ENABLED is "1", which contradicts spec.gdrcopy.enabled` + remedy,
 		},
 		"no boolean": {
 			inDriver("GPU_DIRECT_RDMA_ENABLED", "yes", as),
-			`spec.driver.env: GPU_DIRECT_RDMA_ENABLED is "yes", which spec.driver.rdma.enabled` + remedy,
+			`spec.driver.env: GPU_DIRECT_RDMA_ENABLED is "yes", which contradicts spec.driver.rdma.enabled` + remedy,
 		},
 		"the module type": {
 			inDriver("KERNEL_MODULE_TYPE", "open", as),
-			`spec.driver.env: KERNEL_MODULE_TYPE is "open", which spec.driver.kernelModuleType` + remedy,
+			`spec.driver.env: KERNEL_MODULE_TYPE is "open", which contradicts spec.driver.kernelModuleType` + remedy,
 		},
 		"the same module type": {
 			spec: inDriver("KERNEL_MODULE_TYPE", "open", func(s *v1.ClusterPolicySpec) { s.Driver.KernelModuleType = "open" }),
 		},
 		"open modules": {
 			inDriver("OPEN_KERNEL_MODULES_ENABLED", "true", as),
-			`spec.driver.env: OPEN_KERNEL_MODULES_ENABLED is "true", which spec.driver.kernelModuleType` + remedy,
+			`spec.driver.env: OPEN_KERNEL_MODULES_ENABLED is "true", which contradicts spec.driver.kernelModuleType` + remedy,
 		},
 		"MOFED of the host without RDMA": {inDriver("USE_HOST_MOFED", "true", func(s *v1.ClusterPolicySpec) {
 			s.Driver.RDMA = &v1.RDMASpec{UseHostMOFED: new(true)}
-		}), `spec.driver.env: USE_HOST_MOFED is "true", which spec.driver.rdma.useHostMofed` + remedy},
-		"the operator's own": {inDriver("POD_UID", "x", as), "spec.driver.env: POD_UID is the operator's own: remove it"},
+		}), `spec.driver.env: USE_HOST_MOFED is "true", which contradicts spec.driver.rdma.useHostMofed` + remedy},
+		"the operator's own": {inDriver("POD_UID", "x", as), "spec.driver.env: POD_UID is reserved for the operator: remove it"},
 		"any other variable": {spec: inDriver("HTTPS_PROXY", "http://proxy", as)},
 		"in the driver manager": {
 			v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Manager: &v1.DriverManagerSpec{Env: with("DRIVER_CONFIG_DIGEST", "x")}}},
-			"spec.driver.manager.env: DRIVER_CONFIG_DIGEST is the operator's own: remove it",
+			"spec.driver.manager.env: DRIVER_CONFIG_DIGEST is reserved for the operator: remove it",
 		},
 		"in nvidia-fs": {
 			v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Env: with("POD_UID", "x")}},
-			"spec.gds.env: POD_UID is the operator's own: remove it",
+			"spec.gds.env: POD_UID is reserved for the operator: remove it",
 		},
 		"in gdrcopy": {
 			v1.ClusterPolicySpec{GDRCopy: &v1.GDRCopySpec{Env: with("POD_UID", "x")}},
-			"spec.gdrcopy.env: POD_UID is the operator's own: remove it",
+			"spec.gdrcopy.env: POD_UID is reserved for the operator: remove it",
 		},
 	}
 	for name, test := range tests {
@@ -96,18 +96,19 @@ func TestWhatCannotBePrecompiledIsRefused(t *testing.T) {
 		"a branch": {spec: precompiled(v1.ImageSpec{Version: "595"}, as)},
 		"no version": {
 			precompiled(v1.ImageSpec{}, as),
-			field + "set spec.driver.version to a branch of the driver, such as 595",
+			field + "set spec.driver.version to a driver branch, such as 595",
 		},
 		"a whole version": {
 			precompiled(v1.ImageSpec{Version: "595.91.07"}, as),
-			field + `version "595.91.07" is no branch of the driver: name one, such as 595`,
+			field + `version "595.91.07" is not a driver branch: set one, such as 595`,
 		},
 		"a digest": {
 			precompiled(v1.ImageSpec{Version: "sha256:1"}, as),
-			field + `version "sha256:1" is no branch of the driver: name one, such as 595`,
+			field + `version "sha256:1" is not a driver branch: set one, such as 595`,
 		},
 		"a whole reference": {precompiled(v1.ImageSpec{Image: "example.com/driver:1"}, as),
-			field + `image "example.com/driver:1" is one whole reference for all kernels: name repository, image and version apart`},
+			field + `image "example.com/driver:1" is a complete reference, but each kernel needs its own tag: ` +
+				"set repository, image and version"},
 		"GPUDirect Storage": {
 			precompiled(v1.ImageSpec{Version: "595"}, func(s *v1.ClusterPolicySpec) { s.GDS = &v1.GDSSpec{Enabled: new(true)} }),
 			field + "a precompiled driver cannot have GPUDirect Storage: remove it or spec.gds.enabled",
@@ -141,11 +142,12 @@ func TestPoolsThatAreRefused(t *testing.T) {
 	repositories := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{RepoConfig: &v1.DriverRepoConfigSpec{ConfigMapName: "a"}}}
 	certificates := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{CertConfig: &v1.DriverCertConfigSpec{Name: "a"}}}
 	precompiled := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true)}}
-	const unknown = "where an image for amzn2023 has its repositories and certificates is not known: " +
-		"remove spec.driver.repoConfig and spec.driver.certConfig, and put them into an image of your own"
-	const build = ": the driver of this release of Red Hat CoreOS is built with that image. Add the tag, or set " +
-		"spec.operator.use_ocp_driver_toolkit to false where the hosts are entitled to Red Hat's packages, or use spec.driver.usePrecompiled"
-	const switched = "the nodes have the driver of another value of spec.operator.use_ocp_driver_toolkit"
+	const unknown = "spec.driver.repoConfig and spec.driver.certConfig are not supported on amzn2023: " +
+		"remove them, and use a driver image that contains these files"
+	const build = ": the driver for this release of Red Hat CoreOS is built with that image. Add the tag; or, if the " +
+		"hosts have a Red Hat subscription, set spec.operator.use_ocp_driver_toolkit to false; " +
+		"or set spec.driver.usePrecompiled"
+	const switched = "the nodes still run a driver installed for another value of spec.operator.use_ocp_driver_toolkit"
 	toolkitOff := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: new(false)}}
 	images := map[string]string{"418.94.2-0": "example.com/dtk", "418.94.3-0": ""}
 	tests := map[string]struct {
@@ -170,7 +172,7 @@ func TestPoolsThatAreRefused(t *testing.T) {
 		},
 		"no stream": {
 			pool: nodeinfo.Pool{OSTag: "rhel9", CoreOS: "9.6.20260504-0"},
-			want: "ImageStream openshift/driver-toolkit, which is to have tag 9.6.20260504-0, is missing or cannot be read" + build,
+			want: "ImageStream openshift/driver-toolkit, which must have tag 9.6.20260504-0, is missing or cannot be read" + build,
 		},
 		"CoreOS without the toolkit":            {spec: toolkitOff, pool: nodeinfo.Pool{OSTag: "rhcos4.16"}},
 		"a pool of before the toolkit was used": {pool: nodeinfo.Pool{OSTag: "rhcos4.16"}, want: switched, images: images},
@@ -185,16 +187,16 @@ func TestPoolsThatAreRefused(t *testing.T) {
 		"CoreOS of before it was precompiled": {
 			spec: precompiled,
 			pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"},
-			want: "the nodes have the driver of another value of spec.driver.usePrecompiled",
+			want: "the nodes still run a driver installed for another value of spec.driver.usePrecompiled",
 		},
 		"a pool of before it was precompiled": {
 			spec: precompiled,
 			pool: nodeinfo.Pool{OSTag: "rhel9"},
-			want: "the nodes have the driver of another value of spec.driver.usePrecompiled",
+			want: "the nodes still run a driver installed for another value of spec.driver.usePrecompiled",
 		},
 		"a pool of when it was precompiled": {
 			pool: nodeinfo.Pool{OSTag: "rhel9", Kernel: "5.14"},
-			want: "the nodes have the driver of another value of spec.driver.usePrecompiled",
+			want: "the nodes still run a driver installed for another value of spec.driver.usePrecompiled",
 		},
 	}
 	for name, test := range tests {

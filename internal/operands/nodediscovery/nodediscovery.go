@@ -26,10 +26,8 @@ type values struct{ Mode string }
 // run nowhere without it.
 var policyBinding = operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
 
-var bindingMissing = fmt.Sprintf(
-	"node discovery is off as %s is missing: apply config/admission, or let Node Feature Discovery label the nodes",
-	policyBinding,
-)
+var bindingMissing = fmt.Sprintf("node discovery is disabled because %s is missing: "+
+	"apply config/admission, or use Node Feature Discovery", policyBinding)
 
 func wanted(in operand.Input) operand.Decision {
 	mode := in.Spec.NodeDiscovery.Mode

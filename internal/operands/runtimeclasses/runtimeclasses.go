@@ -24,10 +24,8 @@ func wanted(in operand.Input) operand.Decision {
 		return operand.Installed()
 	}
 	if !in.OwnToolkit() {
-		return operand.Refused(
-			v1.ReasonInvalidSpec,
-			"spec.cdi.nriPluginEnabled needs the container toolkit: remove spec.toolkit.enabled=false or spec.cdi.nriPluginEnabled",
-		)
+		return operand.Refused(v1.ReasonInvalidSpec, "spec.cdi.nriPluginEnabled needs the container toolkit: "+
+			"set spec.toolkit.enabled to true, or remove spec.cdi.nriPluginEnabled")
 	}
 	return operand.NotNeeded("spec.cdi.nriPluginEnabled is true: pods get GPUs without a RuntimeClass")
 }
