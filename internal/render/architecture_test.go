@@ -99,8 +99,8 @@ func assetFiles(t *testing.T) map[string]string {
 	return texts
 }
 
-// maxActionShare is the share of the lines of a template that may have actions. A template shows the shape of an object;
-// what depends on the spec is decided in Go, see operand.Instance.Additions.
+// maxActionShare is the share of the lines of a template that may have actions. A template shows the shape of an
+// object; what depends on the spec is decided in Go, see operand.Instance.Additions.
 const maxActionShare = 0.20
 
 func TestTemplatesAreMostlyYAML(t *testing.T) {
@@ -302,8 +302,8 @@ func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
 	})
 }
 
-// checkAppLabel expects the label app on the DaemonSet and its pods. Where there is one for each kind of node, it is the name, so
-// that no selector of another one matches its pods.
+// checkAppLabel expects the label app on the DaemonSet and its pods. Where there is one for each kind of node, it is
+// the name, so that no selector of another one matches its pods.
 func checkAppLabel(t *testing.T, ds *appsv1.DaemonSet, app string, hasVariants bool) {
 	t.Helper()
 	if hasVariants {

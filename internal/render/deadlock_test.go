@@ -19,8 +19,8 @@ import (
 // bareNode is a node on which nothing runs yet. It reads the manifests alone: what a pod of them waits
 // for, and what becomes true once it runs.
 type bareNode struct {
-	// true: "discovered", "handler" (the runtime can inject GPUs, by its own or by asking the toolkit), "driver installed", "allocatable", and
-	// each marker as "marker NAME".
+	// true: "discovered", "handler" (the runtime can inject GPUs, by its own or by asking the toolkit), "driver
+	// installed", "allocatable", and each marker as "marker NAME".
 	facts map[string]bool
 	// done counts the containers of each pod that have finished, or run.
 	done map[string]int

@@ -150,8 +150,8 @@ func TestANewReleaseKeepsTheLiveHelperImage(t *testing.T) {
 	}
 }
 
-// TestAnImageOfTheSpecIsNotKept: no driver is outdated by the helper image that the spec names, and its next pod has the
-// operator's again once the spec no longer does.
+// TestAnImageOfTheSpecIsNotKept: no driver is outdated by the helper image that the spec names, and its next pod has
+// the operator's again once the spec no longer does.
 func TestAnImageOfTheSpecIsNotKept(t *testing.T) {
 	named := v1.ClusterPolicySpec{
 		Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Repository: "example.com", Image: "helper", Version: "v3"}},

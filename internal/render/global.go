@@ -32,10 +32,8 @@ func (r *renderer) applyGlobal(pod *corev1.PodSpec) {
 		addEnv(c, env)
 		if bundle.ConfigMapName != "" {
 			addEnv(c, []corev1.EnvVar{{Name: certificatesEnv, Value: path.Join(labels.CABundleDir, labels.CABundleFile)}})
-			c.VolumeMounts = append(
-				c.VolumeMounts,
-				corev1.VolumeMount{Name: caBundleVolume, MountPath: labels.CABundleDir, ReadOnly: true},
-			)
+			mount := corev1.VolumeMount{Name: caBundleVolume, MountPath: labels.CABundleDir, ReadOnly: true}
+			c.VolumeMounts = append(c.VolumeMounts, mount)
 		}
 	})
 	if bundle.ConfigMapName != "" {

@@ -44,10 +44,9 @@ func (r *renderer) addHelperContainer(pod *corev1.PodSpec) {
 
 // writesHelperVolume reports whether a container of the manifest makes the copy.
 func writesHelperVolume(c corev1.Container) bool {
-	return slices.ContainsFunc(
-		c.VolumeMounts,
-		func(m corev1.VolumeMount) bool { return m.Name == helperVolume && !m.ReadOnly },
-	)
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == helperVolume && !m.ReadOnly
+	})
 }
 
 // waitContainer waits for the markers of the operands that the pod requires.

@@ -45,8 +45,8 @@ var differingPools = []v1.NodePoolSpec{
 	},
 }
 
-// nodesOfEveryVariant is a cluster with a node of each combination of operating system, kernel, architecture and container
-// runtime, in no team and in each of these.
+// nodesOfEveryVariant is a cluster with a node of each combination of operating system, kernel, architecture and
+// container runtime, in no team and in each of these.
 func nodesOfEveryVariant(teams ...string) []nodeinfo.Facts {
 	var nodes []nodeinfo.Facts
 	for _, system := range [][2]string{{"ubuntu", "22.04"}, {"ubuntu", "24.04"}, {"rhel", "9.6"}, {"sles", "15.7"}} {

@@ -43,24 +43,16 @@ func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
 			}
 		}
 	}
-	pod.Volumes = slices.Insert(
-		pod.Volumes,
-		volume,
-		corev1.Volume{Name: probeScriptVolume, VolumeSource: corev1.VolumeSource{
-			ConfigMap: &corev1.ConfigMapVolumeSource{
-				LocalObjectReference: corev1.LocalObjectReference{
-					Name: labels.ProbeScript,
-				}, DefaultMode: new(int32(probeScriptMode)),
-			},
-		}},
-	)
+	script := &corev1.ConfigMapVolumeSource{DefaultMode: new(int32(probeScriptMode))}
+	script.Name = labels.ProbeScript
+	pod.Volumes = slices.Insert(pod.Volumes, volume,
+		corev1.Volume{Name: probeScriptVolume, VolumeSource: corev1.VolumeSource{ConfigMap: script}})
 	if !slices.ContainsFunc(pod.Containers, mountsHelper) {
 		// No sidecar needs gpu-node.
 		pod.Volumes = slices.Delete(pod.Volumes, volume+1, volume+2)
-		pod.InitContainers = slices.DeleteFunc(
-			pod.InitContainers,
-			func(c corev1.Container) bool { return c.Name == labels.CopyContainer },
-		)
+		pod.InitContainers = slices.DeleteFunc(pod.InitContainers, func(c corev1.Container) bool {
+			return c.Name == labels.CopyContainer
+		})
 	}
 	return pod
 }

@@ -25,9 +25,7 @@ type daemonSetIdentity struct {
 // suffix, the first new variant in alphabetical order gets it. As with NVIDIA's operator, selectors have only
 // labels.App. Each DaemonSet has its own value of that label, so that no selector matches the pods of another.
 func assignIdentities(
-	o *operand.Operand,
-	instances []operand.Instance,
-	live map[string]Live,
+	o *operand.Operand, instances []operand.Instance, live map[string]Live,
 ) map[string]daemonSetIdentity {
 	if o.DaemonSet == "" {
 		return nil

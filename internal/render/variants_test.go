@@ -63,8 +63,8 @@ func subsets(keys []string, do func(map[string]bool)) {
 	}
 }
 
-// Whichever labels a node has lost, its driver and toolkit stay as long as the anchor is there, and where the anchor alone
-// is lost. No other DaemonSet of the operand selects it then, and none does once all labels are lost.
+// Whichever labels a node has lost, its driver and toolkit stay as long as the anchor is there, and where the anchor
+// alone is lost. No other DaemonSet of the operand selects it then, and none does once all labels are lost.
 func TestANodeThatHasLostLabelsKeepsItsPod(t *testing.T) {
 	for operandName, sets := range everyVariantWith(differingPools).daemonSets(t) {
 		if !selectsByAnchor(operandName) {

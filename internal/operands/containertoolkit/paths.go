@@ -15,8 +15,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// The variables by which users of NVIDIA's operator say where the files of the container runtime are on
-// the host. The pod mounts the directories, and the toolkit is told where they are in its container.
+// The variables with which users of NVIDIA's operator set the paths of the container runtime's files on the host. The
+// pod mounts the directories, and the toolkit gets the paths in its container.
 const (
 	envConfig       = "RUNTIME_CONFIG"
 	envDropIn       = "RUNTIME_DROP_IN_CONFIG"
@@ -26,14 +26,14 @@ const (
 	envExecutable   = "RUNTIME_EXECUTABLE_PATH"
 )
 
-// The variable and the argument by which the toolkit is told to leave the restart of the runtime to others.
+// The variable and the argument that make the toolkit not restart the container runtime.
 var (
 	noRestartEnv = v1.EnvVar{Name: "RUNTIME_RESTART_MODE", Value: "none"}
 	noRestartArg = []string{"--restart-mode", "none"}
 )
 
-// runtimeNames are what the toolkit calls a runtime: in RUNTIME, and in variables of this runtime alone.
-// Of those, socket is empty where the toolkit reads none.
+// runtimeNames are the toolkit's names for a runtime: the value of RUNTIME, and the variables of this runtime only.
+// socket is empty if the toolkit reads no such variable.
 var runtimeNames = map[string]struct{ name, config, socket string }{
 	nodeinfo.RuntimeContainerd: {"containerd", "CONTAINERD_CONFIG", "CONTAINERD_SOCKET"},
 	nodeinfo.RuntimeCRIO:       {"crio", "CRIO_CONFIG", ""},
@@ -41,16 +41,16 @@ var runtimeNames = map[string]struct{ name, config, socket string }{
 }
 
 var (
-	// hostFiles name a file of the host each.
+	// hostFiles are the variables with the path of a file on the host.
 	hostFiles = []string{
 		envConfig, envDropIn, envDropInOnHost, envSocket,
 		"CONTAINERD_CONFIG", "CONTAINERD_SOCKET", "CRIO_CONFIG", "DOCKER_CONFIG", "DOCKER_SOCKET",
 	}
-	// commonVariables are those that do not say which runtime they are about.
+	// commonVariables apply to any runtime.
 	commonVariables = []string{envConfig, envDropIn, envDropInOnHost, envSocket, envSource, envExecutable}
 )
 
-// checkPaths refuses what cannot be mounted.
+// checkPaths returns an error for a path that cannot be mounted.
 func checkPaths(env []v1.EnvVar) error {
 	for _, variable := range env {
 		if !slices.Contains(hostFiles, variable.Name) || variable.Value == "" {
@@ -64,7 +64,7 @@ func checkPaths(env []v1.EnvVar) error {
 	return nil
 }
 
-// checkAmbiguousPaths refuses paths that would hold for several container runtimes.
+// checkAmbiguousPaths returns an error for a path that would apply to several container runtimes.
 func checkAmbiguousPaths(env []v1.EnvVar, layouts []nodeinfo.Layout) error {
 	runtimes := map[string]bool{}
 	for _, layout := range layouts {
@@ -79,14 +79,14 @@ func checkAmbiguousPaths(env []v1.EnvVar, layouts []nodeinfo.Layout) error {
 	return nil
 }
 
-// withoutPaths are the variables that the toolkit gets as they are.
+// withoutPaths returns the variables that are passed to the toolkit unchanged.
 func withoutPaths(env []v1.EnvVar) []v1.EnvVar {
 	return slices.DeleteFunc(slices.Clone(env), func(e v1.EnvVar) bool {
 		return slices.Contains(hostFiles, e.Name) || e.Name == envSource || e.Name == envExecutable
 	})
 }
 
-// overridePaths is the layout with what the spec says otherwise.
+// overridePaths returns the layout with the paths that the spec overrides.
 func overridePaths(layout nodeinfo.Layout, env []v1.EnvVar) nodeinfo.Layout {
 	overrides := map[string]string{}
 	for _, variable := range env {
@@ -101,7 +101,7 @@ func overridePaths(layout nodeinfo.Layout, env []v1.EnvVar) nodeinfo.Layout {
 	return layout
 }
 
-// hostSources makes the toolkit search the files that the spec names below its mount of the host's root.
+// hostSources prefixes the files in a list of configuration sources with the mount path of the host's root.
 func hostSources(list string) string {
 	if list == "" {
 		return ""
@@ -127,21 +127,20 @@ const (
 	nriSocket = "/var/run/nri/nri.sock"
 )
 
-// settings are what an instance depends on: the values of its templates, the settings of the main container and its
-// volumes.
+// settings are the values of an instance's templates, the settings of its main container, and its volumes.
 type settings struct {
 	values
 	main    operand.Additions
 	volumes []corev1.Volume
 }
 
-// setEnv adds a variable, unless it has no name for this runtime or no value.
+// setEnv adds a variable, unless the runtime has no such variable or the value is empty.
 func (s *settings) setEnv(name, value string) {
 	s.main.Env.AddIf(name != "" && value != "", name, value)
 }
 
-// mountDirOf mounts the directory of a file of the host, and returns the path of the file in the container. create: the
-// directory is created if it does not exist.
+// mountDirOf mounts the directory of a file of the host, and returns the path of the file in the container, or "" if
+// there is no file. create: the kubelet creates a missing directory.
 func (s *settings) mountDirOf(name, file, at string, create bool) string {
 	if file == "" {
 		return ""
@@ -155,7 +154,8 @@ func (s *settings) mountDirOf(name, file, at string, create bool) string {
 	return path.Join(at, path.Base(file))
 }
 
-// settingsOf are the variables and mounts by which the toolkit reaches a runtime of this layout, and those of CDI.
+// settingsOf returns the variables and mounts with which the toolkit accesses a runtime of this layout, and those of
+// CDI.
 func settingsOf(in operand.Input, layout nodeinfo.Layout) *settings {
 	s := &settings{values: values{Layout: layout.Name, Runtime: runtimeNames[layout.Runtime].name}}
 	s.addRuntimeAccess(in, layout)
@@ -168,13 +168,13 @@ func settingsOf(in operand.Input, layout nodeinfo.Layout) *settings {
 	return s
 }
 
-// addRuntimeAccess adds the variables and mounts by which the toolkit reaches the container runtime.
+// addRuntimeAccess adds the variables and mounts with which the toolkit accesses the container runtime.
 func (s *settings) addRuntimeAccess(in operand.Input, layout nodeinfo.Layout) {
 	names := runtimeNames[layout.Runtime]
 	if layout.Runtime == nodeinfo.RuntimeContainerd {
 		s.setEnv("CONTAINERD_RUNTIME_CLASS", in.RuntimeClass())
 	} else {
-		// What the variable above does for containerd: the handler that the RuntimeClass names.
+		// As the variable above for containerd: the handler of the RuntimeClass.
 		s.setEnv("NVIDIA_RUNTIME_NAME", in.RuntimeClass())
 	}
 	if in.NRIEnabled() {
@@ -205,7 +205,7 @@ func (s *settings) addRuntimeAccess(in operand.Input, layout nodeinfo.Layout) {
 	s.Hooks, s.HooksDir = true, layout.HooksDir
 }
 
-// disablesRestart reports whether the toolkit's arguments leave the restart of the runtime to others.
+// disablesRestart reports whether the toolkit's arguments make it not restart the runtime.
 func disablesRestart(args []string) bool {
 	for i, arg := range args {
 		if arg == strings.Join(noRestartArg, "=") || i > 0 && slices.Equal(args[i-1:i+1], noRestartArg) {
@@ -215,7 +215,7 @@ func disablesRestart(args []string) bool {
 	return false
 }
 
-// crioMode is how CRI-O learns of the toolkit without CDI: by an OCI hook where that is enough.
+// crioMode is how the toolkit is configured in CRI-O without CDI: by an OCI hook where that is enough.
 func crioMode(in operand.Input) string {
 	if in.InjectsByHook() {
 		return "hook"

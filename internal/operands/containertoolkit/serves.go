@@ -11,12 +11,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// preInstalledRemedy is what people can do on a node that the toolkit's pod cannot serve.
+// preInstalledRemedy is the remedy for a node that the toolkit's pod does not support.
 var preInstalledRemedy = fmt.Sprintf("install the toolkit on the host and set the node's label %s to %s",
 	Name.DeployLabel(), labels.DeployPreInstalled)
 
-// serves refuses a node whose container runtime the toolkit's pod would not reach, or whose
-// configuration it would write to the wrong place.
+// serves refuses a node whose container runtime the toolkit's pod cannot access, or would configure in the wrong file.
 func serves(in operand.Input, facts nodeinfo.Facts) operand.Decision {
 	layout, supported := facts.EffectiveLayout()
 	switch {
@@ -31,7 +30,7 @@ func serves(in operand.Input, facts nodeinfo.Facts) operand.Decision {
 	return checkLayout(in, layout)
 }
 
-// checkLayout tells whether the toolkit can configure a runtime of this layout as the spec asks.
+// checkLayout decides whether the toolkit can configure a runtime of this layout as the spec requires.
 func checkLayout(in operand.Input, layout nodeinfo.Layout) operand.Decision {
 	if in.NRIEnabled() {
 		if nriReleases[layout.Runtime] == nil {
@@ -62,8 +61,8 @@ func checkLayout(in operand.Input, layout nodeinfo.Layout) operand.Decision {
 	return operand.Installed()
 }
 
-// nriReleases are the releases that answer the toolkit's NRI plugin as it needs, by runtime; NVIDIA's
-// documentation names them. A range is open at its end or ends before the next release line.
+// nriReleases are the releases that support the toolkit's NRI plugin, by runtime, as NVIDIA documents them. A range
+// without an upper bound has an empty before.
 var nriReleases = map[string][]struct{ from, before string }{
 	nodeinfo.RuntimeContainerd: {{"1.7.30", "2.0"}, {"2.1", ""}},
 	nodeinfo.RuntimeCRIO:       {{"1.34", ""}},

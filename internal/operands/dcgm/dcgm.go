@@ -18,7 +18,7 @@ var defaultImage = image.Default{
 	Name: "dcgm", Field: "dcgm", Repository: "nvcr.io/nvidia/cloud-native", Image: "dcgm", Version: "4.6.0-1-ubuntu24.04",
 }
 
-// Operand is the engine.
+// Operand is the DCGM engine.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,

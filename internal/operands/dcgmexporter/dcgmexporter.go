@@ -21,8 +21,7 @@ var defaultImage = image.Default{
 // app is the name of the DaemonSet and of the Service, and their label app.
 const app = "nvidia-dcgm-exporter"
 
-// Operand is the DCGM exporter. It does not require the stand-alone engine: where that comes later, or
-// fails, the exporter tries again until it answers.
+// Operand is the DCGM exporter. It does not require the stand-alone engine: it retries until the engine answers.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
@@ -79,7 +78,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	}}, nil
 }
 
-// placement leaves out the annotations: they are those of the pods alone, and the template inserts them.
+// placement omits the annotations: they are for the pods only, and the template inserts them.
 func placement(in operand.Input) operand.Placement {
 	placement := operand.Placement{PlacementSpec: in.Spec.DCGMExporter.PlacementSpec, Field: "spec.dcgmExporter"}
 	placement.Annotations = nil

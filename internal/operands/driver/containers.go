@@ -13,7 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// The containers of the pod. Those that stand in files of their own have the names of the files.
+// The containers of the pod. Those in separate files have the names of the files.
 const (
 	mainContainer          = "nvidia-driver-ctr"
 	peermemContainer       = "nvidia-peermem-ctr"
@@ -33,15 +33,15 @@ const (
 	tokenFile           = "client_configuration_token.tok"
 	topologyVolume      = "topology-config"
 	topologyFile        = "nvidia-topologyd.conf"
-	// filesSuffix is the end of the name of the volume with the files of a ConfigMap, which driver-files copies into the
-	// volume without it.
+	// filesSuffix is the suffix of volumes with the files of a ConfigMap. driver-files copies them to the volume of the
+	// same name without the suffix.
 	filesSuffix = "-files"
 )
 
-// gpuNodePath is the on-node program in containers of other images.
+// gpuNodePath is the path of gpu-node in containers of other images.
 var gpuNodePath = path.Join(labels.HelperDir, path.Base(labels.HelperBinary))
 
-// containers adds to an instance the optional containers of a pool, and the optional settings of all.
+// containers adds to an instance the optional containers of a pool, and the optional settings of all containers.
 func containers(in operand.Input, pool nodeinfo.Pool, v values, instance *operand.Instance) {
 	c := &podBuilder{in: in, values: v, directories: configMapDirectories(in, pool), instance: instance}
 	instance.Additions = map[string]operand.Additions{mainContainer: c.main(hostMounts(in, pool))}
@@ -60,12 +60,12 @@ func containers(in operand.Input, pool nodeinfo.Pool, v values, instance *operan
 	if v.ModuleConfig.Set || len(c.directories) > 0 {
 		c.add(filesContainer, c.files())
 	}
-	// With RDMA it waits for the network driver, which the modules are built with.
+	// With RDMA it waits for the network driver, which the modules are built against.
 	c.add(managerContainer, operand.Additions{Env: c.rdmaEnv()})
 	instance.Volumes = c.volumes(hostMounts(in, pool))
 }
 
-// podBuilder is what the optional parts of a pod are decided by.
+// podBuilder builds the optional parts of a pod.
 type podBuilder struct {
 	in          operand.Input
 	values      values
@@ -73,7 +73,7 @@ type podBuilder struct {
 	instance    *operand.Instance
 }
 
-// add appends the container of that file to the pod.
+// add appends the container in this file to the pod.
 func (c *podBuilder) add(file string, settings operand.Additions) {
 	c.instance.ContainerFiles = append(c.instance.ContainerFiles, file)
 	c.instance.Additions[file] = settings
@@ -81,7 +81,7 @@ func (c *podBuilder) add(file string, settings operand.Additions) {
 
 func (c *podBuilder) main(host []hostMount) operand.Additions {
 	spec := c.in.Spec.Driver
-	// The start-up probe writes these variables to its file, so that the validation waits for the modules.
+	// The start-up probe writes these variables to a file, from which the validation reads which modules to wait for.
 	settings := operand.Additions{
 		Env:     append(c.rdmaEnv(), c.moduleEnv()...),
 		EnvFrom: c.secretEnv(),
@@ -237,7 +237,7 @@ func volume(name string, source corev1.VolumeSource) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: source}
 }
 
-// configMapSource is a ConfigMap with these keys as files, all keys if none is given.
+// configMapSource mounts these keys of a ConfigMap as files, or all keys if none is given.
 func configMapSource(name string, keys ...string) corev1.VolumeSource {
 	source := &corev1.ConfigMapVolumeSource{Items: items(keys...)}
 	source.Name = name
@@ -252,10 +252,10 @@ func items(keys ...string) []corev1.KeyToPath {
 	return paths
 }
 
-// licence is that of a vGPU guest driver: a Secret, or a ConfigMap if there is no Secret.
+// licence is the licence of a vGPU guest driver, in a Secret or, without one, in a ConfigMap.
 type licence struct {
 	secret, configMap string
-	// token: the licence system is used.
+	// token: the NVIDIA License System is used, which needs a client token.
 	token bool
 }
 

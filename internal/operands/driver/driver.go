@@ -47,7 +47,7 @@ func wanted(in operand.Input) operand.Decision {
 
 func rdma(in operand.Input) bool { return *in.Spec.Driver.RDMA.Enabled }
 
-// hostMOFED tells whether the host brings the network driver; it matters for RDMA alone.
+// hostMOFED reports whether the host provides the network driver. It matters only with RDMA.
 func hostMOFED(in operand.Input) bool { return rdma(in) && *in.Spec.Driver.RDMA.UseHostMOFED }
 
 func gds(in operand.Input) bool { return *in.Spec.GDS.Enabled }

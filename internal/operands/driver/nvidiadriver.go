@@ -5,8 +5,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// checkNVIDIADriverCRD refuses to leave the driver to objects of the kind NVIDIADriver, which nobody here reads; the
-// driver that runs is left alone.
+// checkNVIDIADriverCRD refuses spec.driver.useNvidiaDriverCRD, as the operator does not read NVIDIADriver objects. A
+// running driver is not changed.
 func checkNVIDIADriverCRD(in operand.Input) operand.Decision {
 	if !*in.Spec.Driver.UseNvidiaDriverCRD {
 		return operand.Installed()

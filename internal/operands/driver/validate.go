@@ -12,14 +12,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// reservedVariable is a variable that the operator sets by a field of the spec. One of the user that says
-// something else would have the driver container, its sidecars and the validation work against each
-// other.
+// reservedVariable is a variable that the operator sets from a field of the spec. If a user sets another value, the
+// driver container, its sidecars and the validation contradict each other.
 type reservedVariable struct {
 	name string
-	// field of the spec; empty where the operator alone knows the value.
+	// field of the spec; empty if only the operator may set the variable.
 	field string
-	// matches tells whether a value says what the field says.
+	// matches reports whether a value agrees with the field.
 	matches func(in operand.Input, value string) bool
 }
 
@@ -38,10 +37,10 @@ var reservedVariables = []reservedVariable{
 	{name: podUIDVariable},
 }
 
-// podUIDVariable names the pod to the start-up probe and to gpu-node.
+// podUIDVariable has the pod's UID, for the start-up probe and gpu-node.
 const podUIDVariable = "POD_UID"
 
-// sameAs compares a variable with a boolean of the spec; empty counts as false.
+// sameAs compares a variable with a boolean field of the spec. An empty value means false.
 func sameAs(field func(operand.Input) bool) func(operand.Input, string) bool {
 	return func(in operand.Input, value string) bool {
 		if value == "" {
@@ -52,7 +51,7 @@ func sameAs(field func(operand.Input) bool) func(operand.Input, string) bool {
 	}
 }
 
-// checkEnv refuses variables that say something else than the fields that they stand for.
+// checkEnv refuses variables that are reserved or contradict a field of the spec.
 func checkEnv(in operand.Input) operand.Decision {
 	for _, list := range []struct {
 		field string
@@ -86,10 +85,10 @@ func conflict(in operand.Input, variable v1.EnvVar) string {
 	return ""
 }
 
-// branch is the version of a precompiled driver: its first number.
+// branch matches the version of a precompiled driver, which is the major version only.
 var branch = regexp.MustCompile(`^[0-9]+$`)
 
-// checkPrecompiled tells whether there are images for each kernel of such a driver.
+// checkPrecompiled decides whether the spec allows a precompiled driver image for each kernel.
 func checkPrecompiled(in operand.Input) operand.Decision {
 	spec := in.Spec.Driver
 	const field = "spec.driver.usePrecompiled: "
@@ -112,8 +111,8 @@ func checkPrecompiled(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-// driverToolkitMissing refuses a pool that OpenShift has no driver toolkit for, and names what can be done. The
-// status of a node shows the beginning of a message, so that what is missing comes first.
+// driverToolkitMissing refuses a pool without an image of OpenShift's driver toolkit. The message starts with what is
+// missing, as the status of a node shows only the beginning.
 func driverToolkitMissing(in operand.Input, release string) operand.Decision {
 	missing := fmt.Sprintf("ImageStream %s has no tag %s with an image", labels.DriverToolkitStream, release)
 	if in.DriverToolkit == nil {
@@ -125,12 +124,12 @@ func driverToolkitMissing(in operand.Input, release string) operand.Decision {
 		"spec.operator.use_ocp_driver_toolkit to false; or set spec.driver.usePrecompiled")
 }
 
-// servesPool refuses what the spec asks of the nodes of one pool.
+// servesPool decides whether the spec can be applied to the nodes of a pool.
 func servesPool(in operand.Input, pool nodeinfo.Pool) operand.Decision {
 	key := in.PoolKey()
 	system, supported := systems[osID(pool.OSTag)]
 	switch {
-	// Its nodes have the driver of another spec, until they are moved.
+	// The nodes keep the driver of the previous spec until they are moved to another pool.
 	case (pool.Kernel != "") != key.Kernel:
 		return operand.Refused(v1.ReasonUpgradePending,
 			"the nodes still run a driver installed for another value of spec.driver.usePrecompiled")

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// values are what the driver's templates insert.
+// values are the values that the driver's templates insert.
 type values struct {
 	Image, PullPolicy               string
 	ManagerImage, ManagerPullPolicy string
@@ -29,7 +29,7 @@ type values struct {
 	ModuleConfig moduleConfig
 }
 
-// named is an object of the user that may be there.
+// optionalName is the name of an object that the user may provide.
 type optionalName struct {
 	Set  bool
 	Name v1.ObjectName
@@ -43,16 +43,16 @@ type sidecar struct {
 	Image, PullPolicy string
 	// Command and Args of the container.
 	Command, Args []string
-	// programArgs are what the spec sets as arguments of its program; empty for the default.
+	// programArgs are the arguments of its program in the spec; empty for the default.
 	programArgs []string
 	env         []v1.EnvVar
 	pullSecrets []string
 }
 
-// driverToolkit is OpenShift's image that builds the modules in a container beside the driver's.
+// driverToolkit is OpenShift's image that builds the modules in a sidecar of the driver container.
 type driverToolkit struct {
 	Set bool
-	// Image is that of Release of Red Hat CoreOS.
+	// Image is the image for Release, a release of Red Hat CoreOS.
 	Image, Release string
 }
 
@@ -92,8 +92,8 @@ func instances(in operand.Input, pools []nodeinfo.Pool) ([]operand.Instance, err
 	return result, nil
 }
 
-// containerSpec is what the spec says of the driver container. The entrypoint for the driver toolkit takes
-// no arguments but its own.
+// containerSpec returns the spec of the driver container. The entrypoint for the driver toolkit takes no user
+// arguments.
 func containerSpec(in operand.Input, pool nodeinfo.Pool) v1.ContainerSpec {
 	container := in.Spec.Driver.ContainerSpec
 	if pool.CoreOS != "" {
@@ -110,7 +110,7 @@ func pullSecrets(lists ...[]string) []string {
 	return secrets
 }
 
-// poolValues are the values of one pool, and the version of its image.
+// poolValues returns the values of one pool, and the version of its image.
 func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 	spec := in.Spec.Driver
 	suffix := "-" + pool.OSTag
@@ -171,8 +171,8 @@ func sidecarOf(fallback image.Default, spec v1.ImageSpec, pool nodeinfo.Pool) (s
 	}, err
 }
 
-// setCommand sets the command of a sidecar. Its module is built with the sources of the driver, so gpu-node waits for the
-// driver container; with the driver toolkit, the entrypoint does.
+// setCommand sets the command of a sidecar. Its module is built with the driver's sources, so gpu-node waits for the
+// driver container; with the driver toolkit, the entrypoint waits.
 func (s *sidecar) setCommand(pool nodeinfo.Pool, program, withToolkit string, args []string) {
 	s.programArgs = args
 	if pool.CoreOS != "" {
@@ -185,7 +185,7 @@ func (s *sidecar) setCommand(pool nodeinfo.Pool, program, withToolkit string, ar
 	s.Command = slices.Concat([]string{gpuNodePath, "exec", "--driver-container", "--", program}, args)
 }
 
-// mofedSource is where the sources of the network driver are, which nvidia-peermem is built with.
+// mofedSource returns the directory with the sources of the network driver, against which nvidia-peermem is built.
 func mofedSource(in operand.Input) string {
 	if hostMOFED(in) {
 		return "/usr/src"

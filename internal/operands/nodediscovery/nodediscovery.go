@@ -13,7 +13,7 @@ import (
 // Name of the operand.
 const Name operand.Name = "node-discovery"
 
-// Operand is the node discovery.
+// Operand is node discovery.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name: Name, Discovers: true, Placement: placement, Wanted: wanted, Instances: instances, References: references,
@@ -22,8 +22,8 @@ func Operand() operand.Operand {
 
 type values struct{ Mode string }
 
-// policyBinding bounds in the API server what the pods may write. RBAC cannot: it lets them patch every node. So they
-// run nowhere without it.
+// policyBinding activates the admission policy that restricts the pods to their own node and labels. RBAC cannot do
+// that, as it lets them patch every node. So they are not installed without it.
 var policyBinding = operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
 
 var bindingMissing = fmt.Sprintf("node discovery is disabled because %s is missing: "+

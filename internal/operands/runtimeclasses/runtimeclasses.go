@@ -15,7 +15,7 @@ func Operand() operand.Operand {
 }
 
 type values struct {
-	// CDI adds classes that force CDI or the hook.
+	// CDI adds the RuntimeClasses that force CDI or the hook.
 	CDI bool
 }
 
