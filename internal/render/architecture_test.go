@@ -324,7 +324,8 @@ func selectsByAnchor(name operand.Name) bool { return name == "driver" || name =
 func checkAnchorTerms(t *testing.T, name operand.Name, pod corev1.PodSpec) {
 	t.Helper()
 	own := map[string]bool{
-		"nvidia.com/gpu.deploy." + string(name): true, "nvidia.com/gpu-operator.pool": true, "nvidia.com/gpu-operator.runtime": true,
+		"nvidia.com/gpu.deploy." + string(name): true, "nvidia.com/gpu-operator.pool": true,
+		"nvidia.com/gpu-operator.runtime":                   true,
 		"nvidia.com/gpu-operator.node-pool." + string(name): true, "clusterpolicy.github.io/" + string(name): true,
 	}
 	if len(pod.NodeSelector) > 0 {

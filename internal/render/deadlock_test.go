@@ -52,7 +52,11 @@ func (n *bareNode) run(sets []*appsv1.DaemonSet) map[string]string {
 func (n *bareNode) advance(ds *appsv1.DaemonSet) (moved bool) {
 	pod := ds.Spec.Template.Spec
 	containers := slices.Concat(pod.InitContainers, pod.Containers)
-	for n.starts(pod) && n.done[ds.Name] < len(containers) && n.isInjected(ds, containers[n.done[ds.Name]]) && n.finish(containers[n.done[ds.Name]]) {
+	for n.starts(pod) && n.done[ds.Name] < len(containers) {
+		next := containers[n.done[ds.Name]]
+		if !n.isInjected(ds, next) || !n.finish(next) {
+			break
+		}
 		n.done[ds.Name]++
 		moved = true
 	}
@@ -179,7 +183,8 @@ func TestTheSimulationDetectsADeadlock(t *testing.T) {
 			sets["container-toolkit"][0].Spec.Template.Spec.RuntimeClassName = new("nvidia")
 		},
 		"the prover of the driver gets its GPUs from the toolkit behind it": func(sets map[operand.Name][]*appsv1.DaemonSet) {
-			sets["container-toolkit"][0].Spec.Template.Annotations["nvidia.cdi.k8s.io/container.driver-validation"] = "management.nvidia.com/gpu=all"
+			annotations := sets["container-toolkit"][0].Spec.Template.Annotations
+			annotations["nvidia.cdi.k8s.io/container.driver-validation"] = "management.nvidia.com/gpu=all"
 		},
 		"discovery selects nodes by what it finds": func(sets map[operand.Name][]*appsv1.DaemonSet) {
 			sets["node-discovery"][0].Spec.Template.Spec.NodeSelector = map[string]string{

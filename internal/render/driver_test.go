@@ -69,7 +69,8 @@ func TestEachPoolHasItsDriver(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, names := map[string]string{}, map[string]bool{}
-			for _, ds := range (situation{spec: v1.ClusterPolicySpec{Driver: test.driver}, nodes: nodes}).daemonSets(t)["driver"] {
+			s := situation{spec: v1.ClusterPolicySpec{Driver: test.driver}, nodes: nodes}
+			for _, ds := range s.daemonSets(t)["driver"] {
 				pool := ds.Spec.Template.Labels["nvidia.com/gpu-operator.pool"]
 				app := ds.Spec.Template.Labels["app"]
 				if names[app] || !maps.Equal(ds.Spec.Selector.MatchLabels, map[string]string{"app": app}) {

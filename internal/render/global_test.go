@@ -98,7 +98,8 @@ func checkImages(t *testing.T, where string, c corev1.Container) {
 func checkProxy(t *testing.T, where string, c corev1.Container) {
 	t.Helper()
 	for name, want := range map[string]string{
-		"HTTP_PROXY": "http://proxy:3128", "HTTPS_PROXY": "http://proxy:3129", "NO_PROXY": "10.0.0.0/8,.local,$(KUBERNETES_SERVICE_HOST)",
+		"HTTP_PROXY": "http://proxy:3128", "HTTPS_PROXY": "http://proxy:3129",
+		"NO_PROXY": "10.0.0.0/8,.local,$(KUBERNETES_SERVICE_HOST)",
 	} {
 		for _, name := range []string{name, strings.ToLower(name)} {
 			if got := variables(c)[name]; len(got) != 1 || got[0] != want {
@@ -211,7 +212,10 @@ func TestTheEnvironmentOfAnOperandWins(t *testing.T) {
 			continue
 		}
 		env := variables(c)
-		for name, want := range map[string]string{"https_proxy": "mine", "NO_PROXY": "", "SSL_CERT_FILE": "/mine", "HTTP_PROXY": "http://proxy:3128", "http_proxy": "http://proxy:3128"} {
+		for name, want := range map[string]string{
+			"https_proxy": "mine", "NO_PROXY": "", "SSL_CERT_FILE": "/mine",
+			"HTTP_PROXY": "http://proxy:3128", "http_proxy": "http://proxy:3128",
+		} {
 			if got := env[name]; len(got) != 1 || got[0] != want {
 				t.Errorf("%s is %q, want %q once", name, got, want)
 			}
@@ -245,7 +249,8 @@ func TestProxies(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := withGlobal(situation{}, v1.GlobalSpec{Proxy: &test.proxy}).daemonSet(t, "dcgm-exporter").Spec.Template.Spec.Containers[0]
+			ds := withGlobal(situation{}, v1.GlobalSpec{Proxy: &test.proxy}).daemonSet(t, "dcgm-exporter")
+			c := ds.Spec.Template.Spec.Containers[0]
 			for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
 				want, wanted := test.want[name]
 				for _, name := range []string{name, strings.ToLower(name)} {
@@ -297,7 +302,8 @@ func TestAMirrorThatIsUsedAlreadyChangesNoDriver(t *testing.T) {
 		Manager:   &v1.DriverManagerSpec{ImageSpec: v1.ImageSpec{Repository: mirror + "/nvidia/cloud-native"}},
 	}}
 	before := digest(t, situation{spec: driver}, "driver")
-	if after := digest(t, withGlobal(situation{spec: driver}, v1.GlobalSpec{Registry: mirror}), "driver"); after != before {
+	mirrored := withGlobal(situation{spec: driver}, v1.GlobalSpec{Registry: mirror})
+	if after := digest(t, mirrored, "driver"); after != before {
 		t.Error("the digest has changed")
 	}
 	if digest(t, withGlobal(situation{}, v1.GlobalSpec{Registry: mirror}), "driver") == digest(t, situation{}, "driver") {

@@ -71,9 +71,11 @@ func containerdAt(config, dropIn, socketDir string, more ...string) []string {
 func crioWith(hooks string) []string {
 	return []string{
 		"RUNTIME=crio", "RUNTIME_CONFIG=/runtime/config-dir/config.toml", "CRIO_CONFIG=/runtime/config-dir/config.toml",
-		"RUNTIME_DROP_IN_CONFIG=/runtime/config-dir.d/99-nvidia.conf", "RUNTIME_DROP_IN_CONFIG_HOST_PATH=/etc/crio/crio.conf.d/99-nvidia.conf",
+		"RUNTIME_DROP_IN_CONFIG=/runtime/config-dir.d/99-nvidia.conf",
+		"RUNTIME_DROP_IN_CONFIG_HOST_PATH=/etc/crio/crio.conf.d/99-nvidia.conf",
 		"CRIO_CONFIG_MODE=config", hooks,
-		"crio-config: /etc/crio on /runtime/config-dir", "crio-drop-in-config: /etc/crio/crio.conf.d on /runtime/config-dir.d",
+		"crio-config: /etc/crio on /runtime/config-dir",
+		"crio-drop-in-config: /etc/crio/crio.conf.d on /runtime/config-dir.d",
 	}
 }
 
@@ -103,7 +105,8 @@ func TestLayoutsOfTheToolkit(t *testing.T) {
 		"openshift": crioWith(hooksBelowRun),
 		"docker": {
 			"RUNTIME=docker", "RUNTIME_CONFIG=/runtime/config-dir/daemon.json", "DOCKER_CONFIG=/runtime/config-dir/daemon.json",
-			"RUNTIME_SOCKET=/runtime/sock-dir/docker.sock", "DOCKER_SOCKET=/runtime/sock-dir/docker.sock", "CRIO_CONFIG_MODE=config", hooksBelowRun,
+			"RUNTIME_SOCKET=/runtime/sock-dir/docker.sock", "DOCKER_SOCKET=/runtime/sock-dir/docker.sock",
+			"CRIO_CONFIG_MODE=config", hooksBelowRun,
 			"docker-config: /etc/docker on /runtime/config-dir", "docker-socket: /var/run on /runtime/sock-dir",
 		},
 	}
@@ -139,11 +142,14 @@ func TestPathsOfTheSpec(t *testing.T) {
 		g.Expect(runtimeAccess(ds)).To(Equal([]string{
 			"RUNTIME=containerd", "CONTAINERD_RUNTIME_CLASS=nvidia",
 			"RUNTIME_CONFIG=/runtime/config-dir/main.toml", "CONTAINERD_CONFIG=/runtime/config-dir/main.toml",
-			"RUNTIME_DROP_IN_CONFIG=/runtime/config-dir.d/50-gpu.toml", "RUNTIME_DROP_IN_CONFIG_HOST_PATH=/opt/containerd/etc/d/50-gpu.toml",
+			"RUNTIME_DROP_IN_CONFIG=/runtime/config-dir.d/50-gpu.toml",
+			"RUNTIME_DROP_IN_CONFIG_HOST_PATH=/opt/containerd/etc/d/50-gpu.toml",
 			"RUNTIME_SOCKET=/runtime/sock-dir/c.sock", "CONTAINERD_SOCKET=/runtime/sock-dir/c.sock",
-			"RUNTIME_CONFIG_SOURCE=command,file=/host/opt/containerd/etc/main.toml", "RUNTIME_EXECUTABLE_PATH=/opt/containerd/bin/containerd",
+			"RUNTIME_CONFIG_SOURCE=command,file=/host/opt/containerd/etc/main.toml",
+			"RUNTIME_EXECUTABLE_PATH=/opt/containerd/bin/containerd",
 			"CRIO_CONFIG_MODE=config", hooksBelowRun,
-			"containerd-config: /opt/containerd/etc on /runtime/config-dir", "containerd-drop-in-config: /opt/containerd/etc/d on /runtime/config-dir.d",
+			"containerd-config: /opt/containerd/etc on /runtime/config-dir",
+			"containerd-drop-in-config: /opt/containerd/etc/d on /runtime/config-dir.d",
 			"containerd-socket: /opt/containerd/run on /runtime/sock-dir",
 		}))
 	}
@@ -157,10 +163,15 @@ func TestInjectionByNRI(t *testing.T) {
 	g.Expect(s.objects(t)).NotTo(HaveKey(operand.Name("runtime-classes")), "RuntimeClasses are pruned")
 	for _, ds := range s.daemonSets(t)["container-toolkit"] {
 		found := runtimeAccess(ds)
-		g.Expect(found).
-			To(ContainElements("ENABLE_NRI_PLUGIN=true", "NRI_SOCKET=/runtime/nri-sock-dir/nri.sock", "nri-socket: /var/run/nri on /runtime/nri-sock-dir"))
-		g.Expect(found).
-			NotTo(ContainElement(Or(ContainSubstring("CONFIG="), ContainSubstring("config-dir"), ContainSubstring("/runtime/sock-dir"), ContainSubstring("hooks"))))
+		g.Expect(found).To(ContainElements(
+			"ENABLE_NRI_PLUGIN=true",
+			"NRI_SOCKET=/runtime/nri-sock-dir/nri.sock",
+			"nri-socket: /var/run/nri on /runtime/nri-sock-dir",
+		))
+		g.Expect(found).NotTo(ContainElement(Or(
+			ContainSubstring("CONFIG="), ContainSubstring("config-dir"),
+			ContainSubstring("/runtime/sock-dir"), ContainSubstring("hooks"),
+		)))
 	}
 	annotated := map[string][]string{}
 	for name, sets := range s.daemonSets(t) {

@@ -28,7 +28,8 @@ func inTeam(team string, facts nodeinfo.Facts) nodeinfo.Facts {
 // differingPools say something else of the driver, the toolkit and how GPUs are offered.
 var differingPools = []v1.NodePoolSpec{
 	{
-		Name: "a100", NodeSelector: v1.NodePoolSelector{"example.com/team": "a"}, MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
+		Name: "a100", NodeSelector: v1.NodePoolSelector{"example.com/team": "a"},
+		MIG:    &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
 		Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590"}, KernelModuleType: v1.KernelModuleOpen},
 	},
 	{
@@ -102,8 +103,10 @@ func TestAClusterWithEveryVariantIsStable(t *testing.T) {
 		}
 	}
 	wanted := map[string]int{
-		`node-discovery of ""`: 1, `driver of ""`: 16, `driver of "a100"`: 16, `container-toolkit of ""`: 2, `container-toolkit of "pinned"`: 2,
-		`device-plugin of ""`: 1, `device-plugin of "a100"`: 1, `device-plugin of "shared"`: 1, `gpu-feature-discovery of ""`: 1,
+		`node-discovery of ""`: 1, `driver of ""`: 16, `driver of "a100"`: 16, `container-toolkit of ""`: 2,
+		`container-toolkit of "pinned"`: 2,
+		`device-plugin of ""`:           1, `device-plugin of "a100"`: 1, `device-plugin of "shared"`: 1,
+		`gpu-feature-discovery of ""`:     1,
 		`gpu-feature-discovery of "a100"`: 1, `gpu-feature-discovery of "shared"`: 1, `mps-control-daemon of "shared"`: 1,
 		`operator-validator of ""`: 1, `operator-validator of "a100"`: 1, `dcgm-exporter of ""`: 1, `mig-manager of ""`: 1,
 	}
@@ -196,7 +199,8 @@ func excludesLabel(ds *appsv1.DaemonSet, key string) bool {
 	if affinity == nil || affinity.NodeAffinity == nil {
 		return false
 	}
-	return affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key == key
+	terms := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	return terms[0].MatchExpressions[0].Key == key
 }
 
 // A DaemonSet of a release that knew no pools is left as it is; where a pool comes, it leaves out the pool's nodes,

@@ -210,13 +210,16 @@ func TestResourcesOfAnUnknownContainerAreRefused(t *testing.T) {
 					PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-dcgm-exporter", "exporter")},
 				},
 			},
-			"dcgm-exporter", "spec.dcgmExporter.containerResources: there is no container exporter, only gpu-node-wait, nvidia-dcgm-exporter",
+			"dcgm-exporter",
+			"spec.dcgmExporter.containerResources: there is no container exporter, only gpu-node-wait, nvidia-dcgm-exporter",
 		},
 		"of a sidecar that is not there": {
 			v1.ClusterPolicySpec{
 				Driver: &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-peermem-ctr")}},
 			},
-			"driver", "spec.driver.containerResources: there is no container nvidia-peermem-ctr, only gpu-node-copy, k8s-driver-manager, nvidia-driver-ctr",
+			"driver",
+			"spec.driver.containerResources: there is no container nvidia-peermem-ctr, " +
+				"only gpu-node-copy, k8s-driver-manager, nvidia-driver-ctr",
 		},
 	}
 	for name, test := range tests {

@@ -16,8 +16,10 @@ import (
 func TestEmptyListsMeanTheDefaults(t *testing.T) {
 	want := rendered(t, v1.ClusterPolicySpec{})
 	for _, text := range []string{
-		`{"daemonsets":{"tolerations":[]}}`, `{"daemonsets":{"labels":{},"annotations":{}}}`, `{"daemonsets":{"podSecurityContext":{}}}`,
-		`{"driver":{"env":[],"args":[],"imagePullSecrets":[]}}`, `{"devicePlugin":{"env":[],"args":[],"resources":{"limits":{}}}}`,
+		`{"daemonsets":{"tolerations":[]}}`, `{"daemonsets":{"labels":{},"annotations":{}}}`,
+		`{"daemonsets":{"podSecurityContext":{}}}`,
+		`{"driver":{"env":[],"args":[],"imagePullSecrets":[]}}`,
+		`{"devicePlugin":{"env":[],"args":[],"resources":{"limits":{}}}}`,
 	} {
 		if got := rendered(t, decodeSpec(t, text)); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s renders something else than an empty spec", text)

@@ -25,7 +25,9 @@ func TestArgumentsOfSidecars(t *testing.T) {
 					Args:    test.args,
 				}, GDRCopy: &v1.GDRCopySpec{Enabled: new(true), Args: test.args},
 			}}.daemonSet(t, "driver")
-			for sidecar, program := range map[string]string{"nvidia-fs-ctr": "nvidia-gds-driver", "nvidia-gdrcopy-ctr": "nvidia-gdrcopy-driver"} {
+			for sidecar, program := range map[string]string{
+				"nvidia-fs-ctr": "nvidia-gds-driver", "nvidia-gdrcopy-ctr": "nvidia-gdrcopy-driver",
+			} {
 				started := container(t, ds, sidecar)
 				argv := slices.Concat(started.Command, started.Args)
 				want := append([]string{"--driver-container", "--", program}, test.want...)

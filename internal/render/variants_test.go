@@ -40,7 +40,8 @@ func selected(t *testing.T, sets []*appsv1.DaemonSet, labels map[string]string) 
 // labelsOf are all labels of the operator on a node of the DaemonSet's kind, by the terms that it selects nodes by.
 func labelsOf(ds *appsv1.DaemonSet) map[string]string {
 	found := map[string]string{}
-	for _, term := range ds.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+	affinity := ds.Spec.Template.Spec.Affinity.NodeAffinity
+	for _, term := range affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		for _, e := range term.MatchExpressions {
 			if e.Operator == corev1.NodeSelectorOpIn {
 				found[e.Key] = e.Values[0]
@@ -97,7 +98,9 @@ func TestAnotherValueTakesThePodOff(t *testing.T) {
 		}
 		deploy := "nvidia.com/gpu.deploy." + string(operandName)
 		for _, ds := range sets {
-			for _, value := range []string{"false", "paused-for-driver-upgrade", "pre-installed", "true_paused-for-driver-upgrade", ""} {
+			for _, value := range []string{
+				"false", "paused-for-driver-upgrade", "pre-installed", "true_paused-for-driver-upgrade", "",
+			} {
 				labels := labelsOf(ds)
 				labels[deploy] = value
 				if got := selected(t, sets, labels); len(got) > 0 {
@@ -134,7 +137,9 @@ func TestNoSelectorMatchesThePodsOfAnother(t *testing.T) {
 }
 
 func baseOf(name operand.Name) string {
-	return map[operand.Name]string{"driver": "nvidia-driver-daemonset", "container-toolkit": "nvidia-container-toolkit-daemonset"}[name]
+	return map[operand.Name]string{
+		"driver": "nvidia-driver-daemonset", "container-toolkit": "nvidia-container-toolkit-daemonset",
+	}[name]
 }
 
 // A DaemonSet keeps its name and its selector as long as it or a pod of it is there, whichever kinds come and go.

@@ -154,15 +154,20 @@ func TestWhichNodesAreServed(t *testing.T) {
 }
 
 func TestPathsThatCannotBeMounted(t *testing.T) {
-	for _, path := range []string{"config.toml", "/config.toml", "/etc/../config.toml", "/etc/containerd/", "unix:///run/containerd.sock"} {
-		for _, name := range []string{"CONTAINERD_CONFIG", "RUNTIME_SOCKET", "RUNTIME_DROP_IN_CONFIG", "DOCKER_SOCKET", "CRIO_CONFIG"} {
+	paths := []string{
+		"config.toml", "/config.toml", "/etc/../config.toml", "/etc/containerd/", "unix:///run/containerd.sock",
+	}
+	names := []string{"CONTAINERD_CONFIG", "RUNTIME_SOCKET", "RUNTIME_DROP_IN_CONFIG", "DOCKER_SOCKET", "CRIO_CONFIG"}
+	for _, path := range paths {
+		for _, name := range names {
 			t.Run(name+"="+path, func(t *testing.T) {
 				g := NewWithT(t)
 				decision := containertoolkit.Operand().Wanted(operand.Input{Spec: effective.Of(toolkit(name, path))})
 				g.Expect(decision.Verdict).To(Equal(operand.Invalid))
 				g.Expect(decision.Reason).To(Equal(v1.ReasonInvalidSpec))
 				g.Expect(decision.Message).To(Equal(
-					"spec.toolkit.env: " + name + ` is "` + path + `": it must be the absolute path of a file in a directory of the host`))
+					"spec.toolkit.env: " + name + ` is "` + path +
+						`": it must be the absolute path of a file in a directory of the host`))
 			})
 		}
 	}
@@ -218,8 +223,8 @@ func TestInstancesFollowTheLayouts(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			instances, err := containertoolkit.Operand().
-				Instances(operand.Input{Spec: effective.Of(test.spec), Layouts: test.layouts}, nil)
+			in := operand.Input{Spec: effective.Of(test.spec), Layouts: test.layouts}
+			instances, err := containertoolkit.Operand().Instances(in, nil)
 			var got []string
 			for _, instance := range instances {
 				got = append(got, instance.Suffix)

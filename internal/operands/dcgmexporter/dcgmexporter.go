@@ -15,7 +15,8 @@ const Name operand.Name = "dcgm-exporter"
 
 // defaultImage is NVIDIA's published image, at the version that this release was made for.
 var defaultImage = image.Default{
-	Name: "dcgm-exporter", Field: "dcgmExporter", Repository: "nvcr.io/nvidia/k8s", Image: "dcgm-exporter", Version: "4.6.0-4.8.3-distroless",
+	Name: "dcgm-exporter", Field: "dcgmExporter", Repository: "nvcr.io/nvidia/k8s", Image: "dcgm-exporter",
+	Version: "4.6.0-4.8.3-distroless",
 }
 
 // app is the name of the DaemonSet and of the Service, and their label app.

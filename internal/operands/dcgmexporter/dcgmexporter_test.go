@@ -53,11 +53,9 @@ func TestHostNetwork(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := operand.Input{
-				Spec: effective.Of(
-					v1.ClusterPolicySpec{DCGM: test.dcgm, DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: test.container}},
-				),
-			}
+			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{
+				DCGM: test.dcgm, DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: test.container},
+			})}
 			instances, err := dcgmexporter.Operand().Instances(in, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -93,7 +91,8 @@ func TestToken(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := dcgmexporter.CallsAPI(effective.Of(v1.ClusterPolicySpec{DCGMExporter: &test.spec}).DCGMExporter); got != test.want {
+			spec := effective.Of(v1.ClusterPolicySpec{DCGMExporter: &test.spec})
+			if got := dcgmexporter.CallsAPI(spec.DCGMExporter); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
@@ -118,11 +117,9 @@ func TestListen(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := operand.Input{
-				Spec: effective.Of(
-					v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: env("DCGM_EXPORTER_LISTEN", test.listen)}},
-				),
-			}
+			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{
+				DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: env("DCGM_EXPORTER_LISTEN", test.listen)},
+			})}
 			instances, err := dcgmexporter.Operand().Instances(in, nil)
 			if text(err) != test.err {
 				t.Fatalf("got error %q, want %q", text(err), test.err)
@@ -136,8 +133,8 @@ func TestListen(t *testing.T) {
 
 func TestAWrongImageNamesItsField(t *testing.T) {
 	spec := &v1.DCGMExporterSpec{ImageSpec: v1.ImageSpec{Image: "example.com/exporter:1", Version: "2"}}
-	_, err := dcgmexporter.Operand().
-		Instances(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGMExporter: spec})}, nil)
+	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGMExporter: spec})}
+	_, err := dcgmexporter.Operand().Instances(in, nil)
 	const want = `spec.dcgmExporter: image "example.com/exporter:1" is a whole reference: remove repository and version`
 	if text(err) != want {
 		t.Errorf("got %q, want %q", text(err), want)

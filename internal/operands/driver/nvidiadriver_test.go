@@ -18,9 +18,11 @@ func TestADriverThatIsLeftToNVIDIADriversIsRefused(t *testing.T) {
 		spec v1.DriverSpec
 		want operand.Decision
 	}{
-		"left to them":                      {v1.DriverSpec{UseNvidiaDriverCRD: new(true)}, refused},
-		"not left to them":                  {v1.DriverSpec{UseNvidiaDriverCRD: new(false)}, operand.Installed()},
-		"no driver, whoever was to have it": {v1.DriverSpec{UseNvidiaDriverCRD: new(true), Enabled: new(false)}, operand.Disabled("spec.driver.enabled")},
+		"enabled":  {v1.DriverSpec{UseNvidiaDriverCRD: new(true)}, refused},
+		"disabled": {v1.DriverSpec{UseNvidiaDriverCRD: new(false)}, operand.Installed()},
+		"without a driver": {
+			v1.DriverSpec{UseNvidiaDriverCRD: new(true), Enabled: new(false)}, operand.Disabled("spec.driver.enabled"),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := driver.Operand().Wanted(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Driver: &test.spec})})

@@ -95,7 +95,8 @@ func checkPrecompiled(in operand.Input) operand.Decision {
 	switch {
 	case strings.ContainsAny(spec.Image, "/:@"):
 		return operand.Refused(v1.ReasonInvalidSpec, field+fmt.Sprintf(
-			"image %q is a complete reference, but each kernel needs its own tag: set repository, image and version", spec.Image))
+			"image %q is a complete reference, but each kernel needs its own tag: set repository, image and version",
+			spec.Image))
 	case spec.Version == "":
 		return operand.Refused(v1.ReasonInvalidSpec, field+"set spec.driver.version to a driver branch, such as 595")
 	case !branch.MatchString(spec.Version):

@@ -61,7 +61,10 @@ func TestVariablesThatContradictAFieldAreRefused(t *testing.T) {
 		"MOFED of the host without RDMA": {inDriver("USE_HOST_MOFED", "true", func(s *v1.ClusterPolicySpec) {
 			s.Driver.RDMA = &v1.RDMASpec{UseHostMOFED: new(true)}
 		}), `spec.driver.env: USE_HOST_MOFED is "true", which contradicts spec.driver.rdma.useHostMofed` + remedy},
-		"the operator's own": {inDriver("POD_UID", "x", as), "spec.driver.env: POD_UID is reserved for the operator: remove it"},
+		"a reserved variable": {
+			inDriver("POD_UID", "x", as),
+			"spec.driver.env: POD_UID is reserved for the operator: remove it",
+		},
 		"any other variable": {spec: inDriver("HTTPS_PROXY", "http://proxy", as)},
 		"in the driver manager": {
 			v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Manager: &v1.DriverManagerSpec{Env: with("DRIVER_CONFIG_DIGEST", "x")}}},
@@ -172,7 +175,8 @@ func TestPoolsThatAreRefused(t *testing.T) {
 		},
 		"no stream": {
 			pool: nodeinfo.Pool{OSTag: "rhel9", CoreOS: "9.6.20260504-0"},
-			want: "ImageStream openshift/driver-toolkit, which must have tag 9.6.20260504-0, is missing or cannot be read" + build,
+			want: "ImageStream openshift/driver-toolkit, which must have tag 9.6.20260504-0, is missing or cannot be read" +
+				build,
 		},
 		"CoreOS without the toolkit":            {spec: toolkitOff, pool: nodeinfo.Pool{OSTag: "rhcos4.16"}},
 		"a pool of before the toolkit was used": {pool: nodeinfo.Pool{OSTag: "rhcos4.16"}, want: switched, images: images},
@@ -201,7 +205,8 @@ func TestPoolsThatAreRefused(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := driver.Operand().ServesPool(operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}, test.pool); got.Message != test.want {
+			in := operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}
+			if got := driver.Operand().ServesPool(in, test.pool); got.Message != test.want {
 				t.Errorf("got %q", got.Message)
 			}
 		})

@@ -75,8 +75,8 @@ func TestWrongImagesNameTheirField(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := driver.Operand().
-				Instances(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Driver: test.spec})}, pools)
+			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Driver: test.spec})}
+			_, err := driver.Operand().Instances(in, pools)
 			if err == nil || err.Error() != test.want {
 				t.Errorf("got error %v, want %q", err, test.want)
 			}
@@ -186,9 +186,9 @@ func TestTheDriverToolkitDecidesWhatIsBuilt(t *testing.T) {
 	pool := nodeinfo.Pool{Name: "rhcos4.18-amd64-" + release, OSTag: "rhcos4.18", CoreOS: release}
 	values := func(image string) (operand.Instance, string) {
 		in := operand.Input{
-			Spec: effective.Of(
-				v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Args: []string{"init", "-x"}}}},
-			),
+			Spec: effective.Of(v1.ClusterPolicySpec{Driver: &v1.DriverSpec{
+				ContainerSpec: v1.ContainerSpec{Args: []string{"init", "-x"}},
+			}}),
 			DriverToolkit: map[string]string{release: image, "other": "example.com/other"},
 		}
 		got, err := driver.Operand().Instances(in, []nodeinfo.Pool{pool})

@@ -46,7 +46,8 @@ var families = []family{
 	{
 		4,
 		96,
-		"1g.24gb 1g.24gb.gfx 1g.24gb.me 1g.24gb.me.all 1g.24gb-me 2g.48gb 2g.48gb.gfx 2g.48gb.me.all 2g.48gb-me 4g.96gb 4g.96gb.gfx",
+		"1g.24gb 1g.24gb.gfx 1g.24gb.me 1g.24gb.me.all 1g.24gb-me 2g.48gb 2g.48gb.gfx 2g.48gb.me.all 2g.48gb-me " +
+			"4g.96gb 4g.96gb.gfx",
 	},
 	{7, 141, "1g.18gb 1g.18gb.me 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb"},
 	{7, 144, "1g.18gb 1g.18gb.me 1g.36gb 2g.36gb 3g.72gb 4g.72gb 7g.144gb"},
@@ -103,7 +104,8 @@ func shipped(t *testing.T) layouts {
 	var configMap struct {
 		Data map[string]string `json:"data"`
 	}
-	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), "{{ quote .Namespace }}", "n")), &configMap); err != nil {
+	manifest := strings.ReplaceAll(string(text), "{{ quote .Namespace }}", "n")
+	if err := yaml.Unmarshal([]byte(manifest), &configMap); err != nil {
 		t.Fatal(err)
 	}
 	var all layouts

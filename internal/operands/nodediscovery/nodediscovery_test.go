@@ -16,7 +16,8 @@ import (
 func TestInstalledOnlyWithItsAdmissionPolicy(t *testing.T) {
 	policyBinding := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
 	exists, missing := map[operand.Reference]operand.Content{policyBinding: {}}, map[operand.Reference]operand.Content{}
-	const bindingMissing = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+	const bindingMissing = "node discovery is disabled because " +
+		"ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
 		"apply config/admission, or use Node Feature Discovery"
 	off := operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonFenceMissing, Message: bindingMissing}
 	nfd := operand.Decision{
