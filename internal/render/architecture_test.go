@@ -64,8 +64,8 @@ func TestEveryProofHasItsContainer(t *testing.T) {
 	}
 }
 
-// The wait comes before everything else in the pod, or something would run too early; but after the copy of gpu-node,
-// which needs nothing of the stack and no other container of the pod.
+// Any container before the wait would run too early. Only the copy of gpu-node may come first: it needs neither the
+// stack nor another container of the pod.
 func TestTheWaitComesFirst(t *testing.T) {
 	for scenario, s := range scenarios {
 		p := s.plan(t)
@@ -128,7 +128,7 @@ func TestTemplatesAreMostlyYAML(t *testing.T) {
 	}
 }
 
-// A manifest explains why a container has all rights, directly above the field.
+// A comment directly above the securityContext explains why a container is privileged.
 func TestEveryPrivilegedContainerIsJustified(t *testing.T) {
 	found := 0
 	for file, text := range assetFiles(t) {
@@ -142,7 +142,7 @@ func TestEveryPrivilegedContainerIsJustified(t *testing.T) {
 				i--
 			}
 			if i == 0 || !strings.HasPrefix(strings.TrimSpace(lines[i-1]), "# ") {
-				t.Errorf("%s:%d: no comment above the securityContext says why it is privileged", file, i+1)
+				t.Errorf("%s:%d: no comment above the securityContext explains why it is privileged", file, i+1)
 			}
 		}
 	}
@@ -225,8 +225,7 @@ func TestEveryImageResolves(t *testing.T) {
 	})
 }
 
-// NVSentinel, k8s-driver-manager and dashboards find pods by these labels; others leave them blind,
-// with no error.
+// NVSentinel, k8s-driver-manager and dashboards find pods by these labels. With other labels they silently find none.
 func TestPodsCarryNVIDIAsNames(t *testing.T) {
 	apps := map[operand.Name]string{
 		"node-discovery":     "nvidia-node-discovery",
@@ -277,8 +276,8 @@ func excludesNodePools(name operand.Name, affinity *corev1.NodeAffinity) bool {
 	}})
 }
 
-// The selector of a DaemonSet never changes, and no discovery label is in it: the DaemonSet
-// controller would delete the pods of a node that lost the label.
+// The selector of a DaemonSet never changes and has no discovery label: otherwise the DaemonSet controller would delete
+// the pods of a node that loses the label.
 func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
 	forEachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
@@ -302,8 +301,8 @@ func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
 	})
 }
 
-// checkAppLabel expects the label app on the DaemonSet and its pods. Where there is one for each kind of node, it is
-// the name, so that no selector of another one matches its pods.
+// checkAppLabel expects the label app on the DaemonSet and its pods. An operand with variants has the name of the
+// DaemonSet there, so that no selector matches the pods of another DaemonSet.
 func checkAppLabel(t *testing.T, ds *appsv1.DaemonSet, app string, hasVariants bool) {
 	t.Helper()
 	if hasVariants {
@@ -319,8 +318,8 @@ func checkAppLabel(t *testing.T, ds *appsv1.DaemonSet, app string, hasVariants b
 // selectsByAnchor reports whether the nodes of an operand have an anchor.
 func selectsByAnchor(name operand.Name) bool { return name == "driver" || name == "container-toolkit" }
 
-// A node has its driver and toolkit by labels that the operator owns, too, and each term requires one of the kind: none
-// selects a node that has no label of the operator.
+// A node is selected only by labels that the operator owns, and each term requires one that identifies the variant. So
+// no term selects a node without labels of the operator.
 func checkAnchorTerms(t *testing.T, name operand.Name, pod corev1.PodSpec) {
 	t.Helper()
 	own := map[string]bool{
@@ -347,7 +346,7 @@ func checkAnchorTerms(t *testing.T, name operand.Name, pod corev1.PodSpec) {
 	}
 }
 
-// Whatever is tainted may have GPUs; only a user's label keeps discovery off a node.
+// Any tainted node may have GPUs. Only a user's label keeps discovery off a node.
 func checkEveryLinuxNode(t *testing.T, pod corev1.PodSpec) {
 	t.Helper()
 	if diff := cmp.Diff(map[string]string{"kubernetes.io/os": "linux"}, pod.NodeSelector); diff != "" {
@@ -444,7 +443,7 @@ func TestNamesAreValidAndVolumesMatchMounts(t *testing.T) {
 		volumes, mounted := map[string]bool{}, map[string]bool{}
 		for _, volume := range ds.Spec.Template.Spec.Volumes {
 			if volumes[volume.Name] {
-				t.Errorf("volume %s is there twice", volume.Name)
+				t.Errorf("volume %s is a duplicate", volume.Name)
 			}
 			volumes[volume.Name] = true
 		}
@@ -453,7 +452,7 @@ func TestNamesAreValidAndVolumesMatchMounts(t *testing.T) {
 			for _, mount := range c.VolumeMounts {
 				mounted[mount.Name] = true
 				if !volumes[mount.Name] || paths[mount.MountPath] {
-					t.Errorf("container %s: mount of %s at %s lacks its volume or is there twice", c.Name, mount.Name, mount.MountPath)
+					t.Errorf("container %s: mount of %s at %s has no volume or is a duplicate", c.Name, mount.Name, mount.MountPath)
 				}
 				paths[mount.MountPath] = true
 			}

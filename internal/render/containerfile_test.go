@@ -66,7 +66,7 @@ func TestAnInstanceAddsOnlyToWhatExists(t *testing.T) {
 	}
 }
 
-// A container file may repeat a volume of the pod, and must not mean another one.
+// A container file may repeat a volume of the pod, but not define a different one of the same name.
 func TestVolumesOfAContainerFile(t *testing.T) {
 	volume := func(name, host string) corev1.Volume {
 		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
@@ -102,7 +102,7 @@ func TestEveryContainerFileIsUsed(t *testing.T) {
 	}
 }
 
-// Settings come after those of the template, and a probe replaces that of the template.
+// Additions come after what the template has. A probe replaces the template's.
 func TestSettingsOfContainers(t *testing.T) {
 	const name = "nvidia-dcgm-exporter"
 	before := container(t, situation{}.daemonSet(t, "dcgm-exporter"), name)

@@ -16,18 +16,18 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// bareNode is a node on which nothing runs yet. It reads the manifests alone: what a pod of them waits
-// for, and what becomes true once it runs.
+// bareNode simulates a node on which nothing runs yet. It reads only the manifests: what a pod waits for, and what
+// becomes true once it runs.
 type bareNode struct {
-	// true: "discovered", "handler" (the runtime can inject GPUs, by its own or by asking the toolkit), "driver
-	// installed", "allocatable", and each marker as "marker NAME".
+	// facts that are true: "discovered", "handler" (the runtime can inject GPUs, itself or through the toolkit), "driver
+	// installed", "allocatable", and "marker NAME" for each marker.
 	facts map[string]bool
-	// done counts the containers of each pod that have finished, or run.
+	// done counts the containers of each pod that have completed or are running.
 	done map[string]int
 }
 
-// climb starts pods and runs their containers, in order, until nothing moves any more. It returns what
-// every pod that is not up is stuck at.
+// run starts pods and runs their containers in order, until nothing changes any more. It returns the container at which
+// each blocked pod is stuck.
 func (n *bareNode) run(sets []*appsv1.DaemonSet) map[string]string {
 	for moved := true; moved; {
 		moved = false
@@ -63,7 +63,7 @@ func (n *bareNode) advance(ds *appsv1.DaemonSet) (moved bool) {
 	return moved
 }
 
-// starts tells whether the node is selected and the runtime can make the pod's sandbox.
+// starts reports whether the node is selected and the runtime can create the pod's sandbox.
 func (n *bareNode) starts(pod corev1.PodSpec) bool {
 	for key := range pod.NodeSelector {
 		if strings.HasPrefix(key, "nvidia.com/") && !n.facts["discovered"] {
@@ -73,14 +73,14 @@ func (n *bareNode) starts(pod corev1.PodSpec) bool {
 	return pod.RuntimeClassName == nil || n.facts["handler"]
 }
 
-// gets tells whether the container is made with what it is annotated with: without the toolkit's plugin
-// the runtime makes it all the same, but without a GPU, so that it fails and is made anew.
+// isInjected reports whether the container gets the GPUs that its annotation requests. Without the toolkit's plugin,
+// the runtime creates it without GPUs, so that it fails and is re-created.
 func (n *bareNode) isInjected(ds *appsv1.DaemonSet, container corev1.Container) bool {
 	_, annotated := ds.Spec.Template.Annotations["nvidia.cdi.k8s.io/container."+container.Name]
 	return !annotated || n.facts["handler"]
 }
 
-// run tells whether the container gets done, or gets to work, and notes what is true then.
+// finish reports whether the container completes or runs successfully, and records the facts that become true.
 func (n *bareNode) finish(container corev1.Container) bool {
 	argv := slices.Concat(container.Command, container.Args)
 	if !isGPUNode(argv) {
@@ -116,14 +116,14 @@ func (n *bareNode) finish(container corev1.Container) bool {
 	return true
 }
 
-// isGPUNode tells whether the container runs the on-node program; some say nothing but their image.
+// isGPUNode reports whether the container runs gpu-node. Some containers have no command.
 func isGPUNode(argv []string) bool { return len(argv) > 0 && path.Base(argv[0]) == "gpu-node" }
 
 func (n *bareNode) markers(names string) bool {
 	return !slices.ContainsFunc(strings.Split(names, ","), func(name string) bool { return !n.facts["marker "+name] })
 }
 
-// combination is a spec with some operands left to the host.
+// specWithout returns a spec that leaves some operands to the host, and the facts that the host then provides.
 func specWithout(bits int) (v1.ClusterPolicySpec, map[string]bool) {
 	off := func(bit int) *bool { return new(bits&bit == 0) }
 	spec := v1.ClusterPolicySpec{
@@ -140,7 +140,7 @@ func specWithout(bits int) (v1.ClusterPolicySpec, map[string]bool) {
 	return spec, host
 }
 
-// From a bare node every pod gets up and every marker is reached, whatever the spec leaves to the host.
+// From a bare node, every pod starts and every marker is written, whatever the spec leaves to the host.
 func TestEveryMarkerIsReachedFromABareNode(t *testing.T) {
 	for bits := range 64 {
 		spec, host := specWithout(bits)
@@ -167,7 +167,7 @@ func TestEveryMarkerIsReachedFromABareNode(t *testing.T) {
 	}
 }
 
-// The walk notices a prover behind what it proves, wherever it is put.
+// The simulation detects a container that waits for its own marker, wherever it is.
 func TestTheSimulationDetectsADeadlock(t *testing.T) {
 	tests := map[string]func(sets map[operand.Name][]*appsv1.DaemonSet){
 		"the prover of the driver waits for the driver": func(sets map[operand.Name][]*appsv1.DaemonSet) {

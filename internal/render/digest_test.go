@@ -24,7 +24,7 @@ func digest(t *testing.T, s situation, name operand.Name) string {
 	return onSet
 }
 
-// The digest decides whether a driver is called outdated.
+// The digest decides whether a driver is outdated.
 func TestTheTemplateDigestCoversWhatMatters(t *testing.T) {
 	plugin := func(spec v1.DevicePluginSpec) situation {
 		return situation{spec: v1.ClusterPolicySpec{DevicePlugin: &spec}}
@@ -120,7 +120,7 @@ func TestANewReleaseKeepsTheLiveHelperImage(t *testing.T) {
 			live: map[string]render.Live{"other": {TemplateDigest: current, HelperImage: older}},
 			want: newer,
 		},
-		"the spec asks for the new helper": {
+		"the spec requests the new helper": {
 			live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: older}},
 			spec: refresh,
 			want: newer,
@@ -150,8 +150,8 @@ func TestANewReleaseKeepsTheLiveHelperImage(t *testing.T) {
 	}
 }
 
-// TestAnImageOfTheSpecIsNotKept: no driver is outdated by the helper image that the spec names, and its next pod has
-// the operator's again once the spec no longer does.
+// A helper image in the spec does not make a driver outdated. Once the spec no longer names it, the next pod uses the
+// operator's image again.
 func TestAnImageOfTheSpecIsNotKept(t *testing.T) {
 	named := v1.ClusterPolicySpec{
 		Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Repository: "example.com", Image: "helper", Version: "v3"}},
@@ -168,7 +168,7 @@ func TestAnImageOfTheSpecIsNotKept(t *testing.T) {
 	}
 }
 
-// What render reads of a live DaemonSet is what it wrote: a restarted operator rolls nothing.
+// A restarted operator reads from live DaemonSets what it has rendered, so it does not roll them.
 func TestLiveDaemonSetReadsWhatWasRendered(t *testing.T) {
 	for name, sets := range (situation{}).daemonSets(t) {
 		for _, ds := range sets {

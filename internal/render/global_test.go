@@ -28,18 +28,18 @@ var fullGlobal = v1.GlobalSpec{
 	CABundle: &v1.CABundleSpec{ConfigMapName: "authorities", Key: "all.pem"},
 }
 
-// withGlobal is the situation with spec.global.
+// withGlobal returns the situation with spec.global.
 func withGlobal(s situation, global v1.GlobalSpec) situation {
 	s.spec = *s.spec.DeepCopy()
 	s.spec.Global = &global
 	return s
 }
 
-// host finds what looks like an image of a registry in any text of a container.
+// host matches an image reference of a known registry in any text of a container.
 var host = regexp.MustCompile(`(nvcr\.io|ghcr\.io|quay\.io|docker\.io|registry\.local:5000|example\.com)/\S+`)
 
-// In every situation that is kept as files: no container, init containers included, names another registry in
-// its image, its arguments or its environment; each has the proxies and the certificates; each pod the secrets.
+// In every scenario: no container or init container has another registry in its image, arguments or environment; each
+// has the proxies and the CA bundle; each pod has the pull secrets.
 func TestGlobalReachesEveryContainer(t *testing.T) {
 	seen, ofInit := 0, 0
 	for name, scenario := range scenarios {
@@ -90,7 +90,7 @@ func checkImages(t *testing.T, where string, c corev1.Container) {
 	}
 	for _, text := range texts {
 		if found := host.FindString(text); found != "" {
-			t.Errorf("%s is told of %s", where, found)
+			t.Errorf("%s refers to %s", where, found)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func checkCertificates(t *testing.T, where string, pod *corev1.PodSpec, c corev1
 	}
 }
 
-// variables are the values that a container has by the name of their variable.
+// variables returns the values of a container's variables, by name.
 func variables(c corev1.Container) map[string][]string {
 	values := map[string][]string{}
 	for _, variable := range c.Env {
@@ -143,7 +143,7 @@ func variables(c corev1.Container) map[string][]string {
 	return values
 }
 
-// What status calls the image of an operand is what its pods run.
+// The images in the status are those that the pods run.
 func TestStatusNamesTheImageOfTheMirror(t *testing.T) {
 	s := withGlobal(situation{}, fullGlobal)
 	running := map[string]bool{}
@@ -171,7 +171,7 @@ func TestStatusNamesTheImageOfTheMirror(t *testing.T) {
 	}
 }
 
-// The pod of the workload check is made by the validator, which is told image and secrets.
+// The validator creates the pod of the workload check, so it gets image and pull secrets by its environment.
 func TestTheWorkloadCheckPullsFromTheMirror(t *testing.T) {
 	s := withGlobal(
 		situation{
@@ -195,7 +195,7 @@ func TestTheWorkloadCheckPullsFromTheMirror(t *testing.T) {
 	t.Error("there is no container plugin-validation")
 }
 
-// What the spec says of one container wins over what it says of all, in whichever letters.
+// The environment of an operand takes precedence over spec.global, in upper or lower case.
 func TestTheEnvironmentOfAnOperandWins(t *testing.T) {
 	own := []v1.EnvVar{
 		{Name: "https_proxy", Value: "mine"},
@@ -221,7 +221,7 @@ func TestTheEnvironmentOfAnOperandWins(t *testing.T) {
 			}
 		}
 		if len(env["HTTPS_PROXY"])+len(env["no_proxy"]) != 0 {
-			t.Error("the other letters of a variable of the user say something else")
+			t.Error("a variable of the user is also set in the other case")
 		}
 	}
 }
@@ -264,8 +264,8 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// A release of the operator keeps the helper image of live pods; a mirror that comes or goes does not, or they
-// would be pulled from where the spec says that they are not.
+// A new release of the operator keeps the helper image of live pods. A change of the mirror does not, or pods would be
+// pulled from a registry that the spec excludes.
 func TestAMirrorThatComesOrGoesReplacesTheHelperImage(t *testing.T) {
 	const set, newer = "nvidia-operator-validator", "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"
 	plain, mirrored := situation{helper: newer}, withGlobal(situation{helper: newer}, v1.GlobalSpec{Registry: mirror})
@@ -295,7 +295,7 @@ func TestAMirrorThatComesOrGoesReplacesTheHelperImage(t *testing.T) {
 	}
 }
 
-// A mirror of the images that run already makes no driver look outdated.
+// A mirror of the images that already run does not make a driver look outdated.
 func TestAMirrorThatIsUsedAlreadyChangesNoDriver(t *testing.T) {
 	driver := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{
 		ImageSpec: v1.ImageSpec{Repository: mirror + "/nvidia"},
@@ -307,6 +307,6 @@ func TestAMirrorThatIsUsedAlreadyChangesNoDriver(t *testing.T) {
 		t.Error("the digest has changed")
 	}
 	if digest(t, withGlobal(situation{}, v1.GlobalSpec{Registry: mirror}), "driver") == digest(t, situation{}, "driver") {
-		t.Error("the digest does not tell of another image")
+		t.Error("the digest does not change with the image")
 	}
 }

@@ -22,10 +22,10 @@ var prometheus = map[operand.OptionalKind]bool{operand.ServiceMonitor: true, ope
 
 var env = []v1.EnvVar{{Name: "EXTRA", Value: "1"}}
 
-// scenarios are the clusters whose objects are kept as files, for the operands that they change.
+// scenarios are the clusters with golden files, for the operands that they affect.
 var scenarios = map[string]struct {
 	situation
-	// of are the operands to keep, all if none.
+	// of are the operands with golden files; all if empty.
 	of []operand.Name
 }{
 	"default": {},
@@ -241,7 +241,7 @@ var scenarios = map[string]struct {
 			), runs("containerd", "k3s"), runs("containerd", "k0s"), runs("containerd", "gke"), runs("containerd", "talos"),
 			runs("containerd", "containerd-file"),
 		}},
-		// TestLayoutsOfTheToolkit shows in what the toolkit's DaemonSets differ.
+		// TestLayoutsOfTheToolkit covers the differences of the toolkit's DaemonSets.
 		of: []operand.Name{"runtime-classes"},
 	},
 	"mixed-runtimes": {
@@ -351,7 +351,7 @@ func mpsNode() nodeinfo.Facts {
 	return facts
 }
 
-// coreOS is a node of OpenShift with that release of Red Hat CoreOS.
+// coreOS is a node of OpenShift with this release of Red Hat CoreOS.
 func coreOS(release string) nodeinfo.Facts {
 	facts := runs("cri-o", "openshift")
 	facts.Name, facts.OSID, facts.OSVersion, facts.OSTree = "rhcos", "rhcos", release[:1]+"."+release[1:3], release
@@ -440,8 +440,8 @@ func offByDefault() []operand.Name {
 	return names
 }
 
-// What is applied, as files that a person can read and compare with what NVIDIA's operator applies.
-// UPDATE_GOLDEN=1 writes them.
+// Golden files of what is applied, to read and to compare with what NVIDIA's operator applies. UPDATE_GOLDEN=1 writes
+// them.
 func TestGolden(t *testing.T) {
 	kept := map[string]bool{}
 	for name, scenario := range scenarios {
@@ -467,7 +467,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// Rendering is a function: the same input gives the same bytes, or a pass would write for nothing.
+// Rendering is deterministic, or each pass would write objects without a reason.
 func TestRenderingIsTheSameEachTime(t *testing.T) {
 	scenario := scenarios["overridden"].situation
 	want := scenario.objects(t)

@@ -20,7 +20,7 @@ import (
 
 var ofRuntime = regexp.MustCompile("^(RUNTIME|CRIO|CONTAINERD|DOCKER|NRI_SOCKET|ENABLE)")
 
-// reach tells by which variables and directories of the host the toolkit reaches the container runtime.
+// runtimeAccess returns the variables and host directories with which the toolkit accesses the container runtime.
 func runtimeAccess(ds *appsv1.DaemonSet) []string {
 	pod := ds.Spec.Template.Spec
 	at := slices.IndexFunc(
@@ -51,7 +51,7 @@ const (
 	hooksOfHost   = "crio-hooks: /usr/share/containers/oci/hooks.d on /usr/share/containers/oci/hooks.d"
 )
 
-// containerdAt is what NVIDIA's operator tells the toolkit of a containerd with these files.
+// containerdAt is the access to a containerd with these files, as configured by NVIDIA's operator.
 func containerdAt(config, dropIn, socketDir string, more ...string) []string {
 	return slices.Concat([]string{
 		"RUNTIME=containerd", "CONTAINERD_RUNTIME_CLASS=nvidia",
@@ -79,7 +79,7 @@ func crioWith(hooks string) []string {
 	}
 }
 
-// Each layout has its own DaemonSet, whatever others are in the cluster, for the nodes of that layout.
+// Each layout has its own DaemonSet for its nodes, independent of the other layouts in the cluster.
 func TestLayoutsOfTheToolkit(t *testing.T) {
 	const (
 		k3s  = "/var/lib/rancher/k3s/agent/etc/containerd"
@@ -133,7 +133,7 @@ func layoutOf(ds *appsv1.DaemonSet) string {
 	return ds.Spec.Template.Labels["nvidia.com/gpu-operator.runtime"]
 }
 
-// What the spec names is mounted where the toolkit is told to look, and sources of the host are read there.
+// Paths in the spec are mounted where the toolkit looks for them, and sources are read from the host's root.
 func TestPathsOfTheSpec(t *testing.T) {
 	g := NewWithT(t)
 	sets := scenarios["runtime-paths"].daemonSets(t)["container-toolkit"]
@@ -155,8 +155,8 @@ func TestPathsOfTheSpec(t *testing.T) {
 	}
 }
 
-// With NRI the toolkit touches no file of the runtime, and no pod has a RuntimeClass; each container that
-// needs a GPU is annotated instead.
+// With NRI, the toolkit does not touch files of the runtime, and no pod has a RuntimeClass: each container that needs a
+// GPU is annotated instead.
 func TestInjectionByNRI(t *testing.T) {
 	g := NewWithT(t)
 	s := scenarios["nri"]
@@ -190,8 +190,7 @@ func TestInjectionByNRI(t *testing.T) {
 	g.Expect(annotated).NotTo(Or(HaveKey("driver"), HaveKey("container-toolkit"), HaveKey("node-discovery")))
 }
 
-// Whatever the mode, the runtime is told of each injected pod in the one way that this mode has, and of
-// no other pod.
+// In every mode, GPUs are injected in exactly one way, and only into the pods that need them.
 func TestEveryInjectedPodIsInjectedInOneWay(t *testing.T) {
 	cdiOff := v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false)}}
 	tests := map[string]struct {

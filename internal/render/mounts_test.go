@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A container runtime mounts no directory over a file. These are the files of the operator's image, and what
-// lies in the way to them would take them away.
+// A container runtime cannot mount a directory over a file. A mount on one of these files of the operator's image, or
+// on a parent directory, would hide it.
 func TestNothingIsMountedOverTheOperatorsPrograms(t *testing.T) {
 	files := []string{
 		"/gpu-operator",
@@ -46,8 +46,8 @@ func TestNothingIsMountedOverTheOperatorsPrograms(t *testing.T) {
 	}
 }
 
-// A file that is mounted by itself is that of the pod's start, though an upgrade of the host has put another
-// one into its place since; and where it is missing, the pod does not start.
+// A mounted file stays that of the pod's start even if an upgrade of the host replaces it, and if it is missing the pod
+// does not start.
 func TestNodeDiscoveryMountsDirectories(t *testing.T) {
 	for _, ds := range (situation{}).daemonSets(t)["node-discovery"] {
 		for _, volume := range ds.Spec.Template.Spec.Volumes {

@@ -18,14 +18,14 @@ import (
 
 const poolLabel = "nvidia.com/gpu-operator.node-pool"
 
-// inTeam is a node with the label that pools of these tests ask for.
+// inTeam returns the node with the label that the pools of these tests select.
 func inTeam(team string, facts nodeinfo.Facts) nodeinfo.Facts {
 	facts.Name += "-" + team
 	facts.Labels = map[string]string{"example.com/team": team}
 	return facts
 }
 
-// differingPools say something else of the driver, the toolkit and how GPUs are offered.
+// differingPools override the driver, the toolkit and how GPUs are advertised.
 var differingPools = []v1.NodePoolSpec{
 	{
 		Name: "a100", NodeSelector: v1.NodePoolSelector{"example.com/team": "a"},
@@ -91,8 +91,8 @@ func everyVariantWith(pools []v1.NodePoolSpec) situation {
 	}
 }
 
-// 4 operating systems, 2 kernels, 2 architectures and 2 runtimes in one cluster, with 3 pools: each has the objects
-// that it needs, and a pass in whatever order sees the same.
+// 4 operating systems, 2 kernels, 2 architectures and 2 runtimes in one cluster, with 3 node pools: the right objects
+// are rendered, in whatever order the nodes are listed.
 func TestAClusterWithEveryVariantIsStable(t *testing.T) {
 	s := everyVariantWith(differingPools)
 	want := byKindAndName(t, s)
@@ -121,7 +121,7 @@ func TestAClusterWithEveryVariantIsStable(t *testing.T) {
 	}
 }
 
-// A pool that comes, changes or goes touches what bears its name, and nothing else.
+// Adding, changing or removing a node pool changes only the objects with its name.
 func TestAPoolTouchesOnlyItsOwn(t *testing.T) {
 	for i, pool := range differingPools {
 		t.Run(pool.Name, func(t *testing.T) {
@@ -147,8 +147,7 @@ func TestAPoolTouchesOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// The DaemonSets of one operand share no node, whatever the node's labels, and no pod: each pod has a selector of
-// its own.
+// No node is selected by two DaemonSets of an operand, whatever its labels, and no pod matches the selectors of two.
 func TestDaemonSetsOfAnOperandShareNothing(t *testing.T) {
 	for name, sets := range everyVariantWith(differingPools).daemonSets(t) {
 		for i, a := range sets {
@@ -177,8 +176,8 @@ func TestDaemonSetsOfAnOperandShareNothing(t *testing.T) {
 	}
 }
 
-// disjoint tells whether no node can have a pod of both: one asks for another value of a label, or leaves a label out
-// that the other asks for.
+// disjoint reports whether no node can have a pod of both: one requires another value of a label, or excludes a label
+// that the other requires.
 func disjoint(a, b *appsv1.DaemonSet) bool {
 	for key, value := range a.Spec.Template.Spec.NodeSelector {
 		other, exists := b.Spec.Template.Spec.NodeSelector[key]
@@ -203,8 +202,8 @@ func excludesLabel(ds *appsv1.DaemonSet, key string) bool {
 	return terms[0].MatchExpressions[0].Key == key
 }
 
-// A DaemonSet of a release that knew no pools is left as it is; where a pool comes, it leaves out the pool's nodes,
-// and its pods stay until something changes that matters to them.
+// The DaemonSet of a release without node pools is not changed. Once there is a pool, it excludes the pool's nodes, and
+// its pods are kept until a significant change.
 func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 	const set = "nvidia-device-plugin-daemonset"
 	find := func(s situation) *appsv1.DaemonSet {
@@ -276,7 +275,7 @@ func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 	}
 }
 
-// What a pool's ConfigMap holds is a matter of the pool's pods alone.
+// The contents of a pool's ConfigMap affect only the pool's pods.
 func TestContentsOfAPoolConcernItsOwnPods(t *testing.T) {
 	digests := func(content string) map[string]string {
 		s := situation{

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
-// OpenShift refuses the pods of an account that may not use its privileged constraints.
+// OpenShift refuses pods whose ServiceAccount may not use the privileged security context constraints.
 func TestEveryOperandsAccountMayUseTheConstraintsOfOpenShift(t *testing.T) {
 	text, err := os.ReadFile("../../config/openshift/operands.yaml")
 	if err != nil {

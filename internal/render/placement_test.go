@@ -33,7 +33,7 @@ var (
 	}
 )
 
-// placed is a spec with this placement in the block of every operand.
+// placed returns a spec with this placement in the block of every operand.
 func placed(placement v1.PlacementSpec) v1.ClusterPolicySpec {
 	return v1.ClusterPolicySpec{
 		DaemonSets:    placementOfAll.DeepCopy(),
@@ -53,8 +53,7 @@ func placed(placement v1.PlacementSpec) v1.ClusterPolicySpec {
 	}
 }
 
-// What the block of an operand says of its pods wins over what daemonsets says of all; no key that the
-// operator sets itself is replaced by either.
+// The block of an operand takes precedence over spec.daemonsets. Neither replaces keys that the operator sets.
 func TestPlacementOfEveryOperand(t *testing.T) {
 	before := situation{spec: placed(v1.PlacementSpec{}), nodes: []nodeinfo.Facts{mpsNode()}}.daemonSets(t)
 	after := situation{spec: placed(placementOfOne), nodes: []nodeinfo.Facts{mpsNode()}}.daemonSets(t)
@@ -104,7 +103,7 @@ func with(all map[string]string, key, value string) map[string]string {
 	return result
 }
 
-// Labels and annotations make no driver look outdated; what pods are scheduled and bounded by does.
+// Labels and annotations do not make a driver look outdated; scheduling and resources do.
 func TestTheTemplateDigestOfAPlacement(t *testing.T) {
 	tests := map[string]struct {
 		placement v1.PlacementSpec
@@ -147,7 +146,7 @@ func bounded(names ...string) []v1.ContainerResources {
 	return all
 }
 
-// Resources of single containers replace those of all main containers, and reach the init containers that the
+// Resources of single containers replace those of all main containers, and also apply to the init containers that the
 // operator adds.
 func TestResourcesOfSingleContainers(t *testing.T) {
 	all := v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")}}
@@ -213,7 +212,7 @@ func TestResourcesOfAnUnknownContainerAreRefused(t *testing.T) {
 			"dcgm-exporter",
 			"spec.dcgmExporter.containerResources: there is no container exporter, only gpu-node-wait, nvidia-dcgm-exporter",
 		},
-		"of a sidecar that is not there": {
+		"of a sidecar that does not exist": {
 			v1.ClusterPolicySpec{
 				Driver: &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-peermem-ctr")}},
 			},
@@ -244,8 +243,8 @@ func TestResourcesOfAnUnknownContainerAreRefused(t *testing.T) {
 	}
 }
 
-// No node selector of GPU nodes comes into a DaemonSet: its controller would delete the pods of a node that
-// stops matching at once. Node discovery has nobody else who could decide.
+// A DaemonSet has no node selector of the spec: its controller would immediately delete the pods of a node that stops
+// matching. Node discovery is the exception, as the plan does not select its nodes.
 func TestNodeSelectorsOfGPUNodesAreLeftToThePlan(t *testing.T) {
 	spec := placed(v1.PlacementSpec{NodeSelector: v1.Labels{"tier": "gpu"}})
 	spec.DaemonSets.NodeSelector = v1.Labels{"pool": "gpu"}
@@ -269,7 +268,7 @@ func TestNodeSelectorsOfGPUNodesAreLeftToThePlan(t *testing.T) {
 	}
 }
 
-// The containers that the block of the device plugin is for in other pods than its own are there.
+// The containers that the device plugin's block may name in other pods exist.
 func TestContainersOfTheDevicePluginsBlock(t *testing.T) {
 	s := situation{
 		spec:  v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}},

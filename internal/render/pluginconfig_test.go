@@ -10,7 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// readersOfPluginConfig are the DaemonSets of all that reads the device plugin's configuration.
+// readersOfPluginConfig returns the DaemonSets that read the device plugin's configuration.
 func readersOfPluginConfig(t *testing.T) map[operand.Name]*appsv1.DaemonSet {
 	t.Helper()
 	sets := scenarios["shared-gpus"].daemonSets(t)
@@ -24,8 +24,8 @@ func readersOfPluginConfig(t *testing.T) map[operand.Name]*appsv1.DaemonSet {
 	return found
 }
 
-// config-manager looks for the process whose argv[0] is what it is told, to the letter, and sees only
-// those that share its PID namespace. It fails if it finds none, and nobody reads the new configuration.
+// config-manager finds the process by its exact argv[0], and only in its own PID namespace. If it finds none, it fails
+// and the new configuration is not read.
 func TestConfigManagerFindsTheProcessThatItSignals(t *testing.T) {
 	for name, ds := range readersOfPluginConfig(t) {
 		t.Run(string(name), func(t *testing.T) {
@@ -40,14 +40,14 @@ func TestConfigManagerFindsTheProcessThatItSignals(t *testing.T) {
 			if end := slices.Index(argv, "--"); end >= 0 {
 				argv = argv[end+1:] // gpu-node becomes what follows.
 			}
-			if told := variable(pod.Containers[1], "PROCESS_TO_SIGNAL"); told != argv[0] {
-				t.Errorf("config-manager looks for %q, the program is started as %q", told, argv[0])
+			if process := variable(pod.Containers[1], "PROCESS_TO_SIGNAL"); process != argv[0] {
+				t.Errorf("config-manager looks for %q, the program is started as %q", process, argv[0])
 			}
 		})
 	}
 }
 
-// The program starts with the configuration of its node, not with that of another one.
+// The program must start with the configuration of its node.
 func TestTheConfigurationIsChosenBeforeTheProgramStarts(t *testing.T) {
 	for name, ds := range readersOfPluginConfig(t) {
 		t.Run(string(name), func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestTheConfigurationIsChosenBeforeTheProgramStarts(t *testing.T) {
 	}
 }
 
-// Their tokens can read nodes: without config-manager, the pods have none.
+// The tokens can read nodes, so pods without config-manager get none.
 func TestOnlyConfigManagerGetsAToken(t *testing.T) {
 	for name, ds := range readersOfPluginConfig(t) {
 		if token := ds.Spec.Template.Spec.AutomountServiceAccountToken; token == nil || !*token {

@@ -12,8 +12,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// The digests of templates in which the start-up probe was a script from a ConfigMap: an operator that brings the
-// other probe makes no driver outdated by it.
+// Digests of templates in which the start-up probe was a script from a ConfigMap: an upgrade from such a release must
+// not make a driver outdated.
 func TestNoDriverIsOutdatedByItsProbe(t *testing.T) {
 	driver := func(spec v1.DriverSpec) situation { return situation{spec: v1.ClusterPolicySpec{Driver: &spec}} }
 	const release = "417.94.202501071621-0"
@@ -78,8 +78,8 @@ func TestNoDriverIsOutdatedByItsProbe(t *testing.T) {
 	}
 }
 
-// An older gpu-node does not know the probe, so it is not kept where drivers had a script: not with sidecars either,
-// whose pods had it.
+// An older gpu-node has no probe command, so its image is not kept for drivers that had a script, even if they have
+// sidecars.
 func TestADriverWithAScriptGetsANewHelper(t *testing.T) {
 	const older, newer = "ghcr.io/clusterpolicy/gpu-operator:v0.9.0", "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"
 	const set = "nvidia-driver-daemonset-ubuntu24.04-amd64"
@@ -97,7 +97,7 @@ func TestADriverWithAScriptGetsANewHelper(t *testing.T) {
 	}
 }
 
-// The script stays from when a template has it until all pods are of templates without.
+// The script stays until all pods are of templates without it.
 func TestTheProbeScriptStaysForTheLastPod(t *testing.T) {
 	const mounted = "nvidia.com/gpu-operator.probe-script-mounted"
 	script := []corev1.Volume{{Name: "s", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
@@ -136,7 +136,7 @@ func TestTheProbeScriptStaysForTheLastPod(t *testing.T) {
 				t.Fatalf("the script is needed: %v", live.NeedsProbeScript)
 			}
 			live.Variant = "ubuntu24.04-amd64"
-			// Of two pools, one has pods that mount it.
+			// Pods of one of two pools mount it.
 			const first, second = "nvidia-driver-daemonset-ubuntu24.04-amd64", "nvidia-driver-daemonset-rhel9.6-amd64"
 			s := situation{
 				nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), node("rhel", "9.6")},
@@ -152,7 +152,7 @@ func TestTheProbeScriptStaysForTheLastPod(t *testing.T) {
 					}
 				case *appsv1.DaemonSet:
 					if got, want := o.Annotations[mounted] == "true", test.want && o.Name == first; got != want {
-						t.Errorf("%s says that pods mount it: %v", o.Name, got)
+						t.Errorf("%s has the annotation that pods mount it: %v", o.Name, got)
 					}
 				}
 			}

@@ -51,7 +51,7 @@ func TestPathsOfTheRuntimeAreMountedOrRefused(t *testing.T) {
 			return
 		}
 	}
-	t.Error("the toolkit is told a socket that its pod does not mount")
+	t.Error("the toolkit gets the path of a socket that its pod does not mount")
 }
 
 func TestAHelperThatTheSpecNamesIsUsed(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// The arguments of a sidecar go to its program, which gpu-node starts.
+// The arguments of a sidecar are passed to its program, which gpu-node starts.
 func TestArgumentsOfSidecars(t *testing.T) {
 	for name, test := range map[string]struct {
 		args, want []string

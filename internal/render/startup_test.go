@@ -10,7 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// All pods of the stack come up on a node that starts; a driver that runs is not outdated by it.
+// All pods of the stack tolerate the startup taints, and running drivers do not become outdated by that.
 func TestStartupTaintsAreTolerated(t *testing.T) {
 	startup := &v1.NodeStartupSpec{Taints: []v1.StartupTaint{
 		{Key: "example.com/starting", Value: "now", Effect: "NoExecute"}, {Key: "nvidia.com/gpu", Effect: "NoSchedule"},

@@ -19,7 +19,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// selected are the names of the DaemonSets that select a node with these labels.
+// selected returns the names of the DaemonSets that select a node with these labels.
 func selected(t *testing.T, sets []*appsv1.DaemonSet, labels map[string]string) []string {
 	t.Helper()
 	var names []string
@@ -37,7 +37,7 @@ func selected(t *testing.T, sets []*appsv1.DaemonSet, labels map[string]string) 
 	return names
 }
 
-// labelsOf are all labels of the operator on a node of the DaemonSet's kind, by the terms that it selects nodes by.
+// labelsOf returns all labels of a node of the DaemonSet's variant, from the terms of its node affinity.
 func labelsOf(ds *appsv1.DaemonSet) map[string]string {
 	found := map[string]string{}
 	affinity := ds.Spec.Template.Spec.Affinity.NodeAffinity
@@ -64,8 +64,8 @@ func subsets(keys []string, do func(map[string]bool)) {
 	}
 }
 
-// Whichever labels a node has lost, its driver and toolkit stay as long as the anchor is there, and where the anchor
-// alone is lost. No other DaemonSet of the operand selects it then, and none does once all labels are lost.
+// A node that has lost any labels but the anchor, or only the anchor, keeps its driver and toolkit. No other DaemonSet
+// of the operand selects it then, and none does once all labels are lost.
 func TestANodeThatHasLostLabelsKeepsItsPod(t *testing.T) {
 	for operandName, sets := range everyVariantWith(differingPools).daemonSets(t) {
 		if !selectsByAnchor(operandName) {
@@ -90,7 +90,7 @@ func TestANodeThatHasLostLabelsKeepsItsPod(t *testing.T) {
 	}
 }
 
-// Any other value of a label than the operator's takes the pod off: false of a user, and what pauses it.
+// A value of the deploy label other than the operator's removes the pod: false of a user, or a paused operand.
 func TestAnotherValueTakesThePodOff(t *testing.T) {
 	for operandName, sets := range everyVariantWith(differingPools).daemonSets(t) {
 		if !selectsByAnchor(operandName) {
@@ -111,7 +111,7 @@ func TestAnotherValueTakesThePodOff(t *testing.T) {
 	}
 }
 
-// No selector matches the pods of another DaemonSet, whichever of a cluster's kinds came first.
+// No selector matches the pods of another DaemonSet, whichever variant was first.
 func TestNoSelectorMatchesThePodsOfAnother(t *testing.T) {
 	all := everyVariantWith(differingPools)
 	for operandName, sets := range all.daemonSets(t) {
@@ -142,7 +142,8 @@ func baseOf(name operand.Name) string {
 	}[name]
 }
 
-// A DaemonSet keeps its name and its selector as long as it or a pod of it is there, whichever kinds come and go.
+// A DaemonSet keeps its name and its selector until it and all of its pods are gone, whichever variants are added and
+// removed.
 func TestDaemonSetNamesOfVariants(t *testing.T) {
 	const (
 		plain  = "nvidia-driver-daemonset"
@@ -160,12 +161,12 @@ func TestDaemonSetNamesOfVariants(t *testing.T) {
 		// want are the selectors of the DaemonSets, by name.
 		want map[string]map[string]string
 	}{
-		"one kind": {nodes: []nodeinfo.Facts{node("24.04")}, want: map[string]map[string]string{plain: {"app": plain}}},
-		"two kinds at once": {
+		"one variant": {nodes: []nodeinfo.Facts{node("24.04")}, want: map[string]map[string]string{plain: {"app": plain}}},
+		"two variants together": {
 			nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want:  map[string]map[string]string{plain: {"app": plain}, legacy: {"app": legacy}},
 		},
-		"a second kind, whatever its name": {
+		"a second variant, whatever its name": {
 			live: map[string]render.Live{plain: own(noble, plain)}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{plain: {"app": plain}, plain + "-" + jammy: {"app": plain + "-" + jammy}},
 		},
@@ -173,25 +174,25 @@ func TestDaemonSetNamesOfVariants(t *testing.T) {
 			live: map[string]render.Live{legacy: own(noble, legacy)}, nodes: []nodeinfo.Facts{node("24.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}},
 		},
-		"a kind that comes after the first is gone": {
+		"a variant that is added after the first is gone": {
 			live: map[string]render.Live{legacy: own(noble, legacy)}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
 		},
-		"a kind that comes while a pod of the first is left": {
+		"a variant that is added while a pod of the first remains": {
 			live: map[string]render.Live{
 				legacy: own(noble, legacy),
 				plain:  {Variant: "ubuntu26.04-amd64", App: plain},
 			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain + "-" + jammy: {"app": plain + "-" + jammy}},
 		},
-		"the first one comes back while a pod of it is left": {
+		"the first one returns while a pod of it remains": {
 			live: map[string]render.Live{
 				legacy: own(noble, legacy),
 				plain:  {Variant: jammy, App: plain},
 			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
 		},
-		"one of a release with the kind in each name and selector": {
+		"one of a release with the variant in each name and selector": {
 			live: map[string]render.Live{
 				legacy: {Variant: noble, App: plain, VariantInSelector: true},
 			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
@@ -199,7 +200,7 @@ func TestDaemonSetNamesOfVariants(t *testing.T) {
 				legacy: {"app": plain, "nvidia.com/gpu-operator.pool": noble}, plain + "-" + jammy: {"app": plain + "-" + jammy},
 			},
 		},
-		"a driver of another operator stays alone": {
+		"a driver of another operator is not adopted": {
 			live: map[string]render.Live{plain: {App: plain}}, nodes: []nodeinfo.Facts{node("24.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}},
 		},
@@ -215,7 +216,7 @@ func TestDaemonSetNamesOfVariants(t *testing.T) {
 	}
 }
 
-// A name that is too long for a label ends in a hash there.
+// A name that is too long for a label value is shortened with a digest.
 func TestALongNameIsALabel(t *testing.T) {
 	g := NewWithT(t)
 	facts := node("ubuntu", "24.04")
@@ -232,7 +233,7 @@ func TestALongNameIsALabel(t *testing.T) {
 	g.Expect(ds.Spec.Selector.MatchLabels).To(Equal(map[string]string{"app": app}))
 }
 
-// The toolkit of a release without anchors gets them, and its pods stay until something changes that matters to them.
+// The toolkit of a release without anchors gets them, and its pods are kept until a significant change.
 func TestPodsOfAReleaseWithoutAnchorsStay(t *testing.T) {
 	g := NewWithT(t)
 	live := render.LiveDaemonSet(situation{}.daemonSet(t, "container-toolkit"))

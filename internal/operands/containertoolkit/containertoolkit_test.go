@@ -56,11 +56,11 @@ func TestWhichNodesAreServed(t *testing.T) {
 			want: `NotSupportedYet: container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
 				preInstalled,
 		},
-		"a node that has not said": {want: "FactsMissing: the kubelet has not reported the node's container runtime yet"},
-		"a node that has not said it again": {
+		"an unknown runtime": {want: "FactsMissing: the kubelet has not reported the node's container runtime yet"},
+		"an unknown runtime, with a known layout": {
 			facts: nodeinfo.Facts{Layout: "k3s"},
 		},
-		"paths that nobody knows": {facts: at("containerd", "2.1.4", "talos"), want: unknown},
+		"unknown paths": {facts: at("containerd", "2.1.4", "talos"), want: unknown},
 		"paths that the spec names": {
 			spec: toolkit(
 				"CONTAINERD_CONFIG",
@@ -177,7 +177,7 @@ func TestPathsThatCannotBeMounted(t *testing.T) {
 	g.Expect(decision.Verdict).To(Equal(operand.Install))
 }
 
-// layoutsOf are the layouts of nodes with these runtimes.
+// layoutsOf returns the layouts of nodes with these runtimes.
 func layoutsOf(runtimes ...string) []nodeinfo.Layout {
 	var nodes []nodeinfo.Facts
 	for _, runtime := range runtimes {

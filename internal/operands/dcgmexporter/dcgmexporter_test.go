@@ -19,7 +19,7 @@ func env(pairs ...string) v1.ContainerSpec {
 	return spec
 }
 
-// The exporter reaches an engine on the host only from the host's network.
+// The exporter can reach an engine on the host only from the host's network.
 func TestHostNetwork(t *testing.T) {
 	const engine = "DCGM_REMOTE_HOSTENGINE_INFO"
 	off := env(engine, "localhost:5555")
@@ -30,7 +30,7 @@ func TestHostNetwork(t *testing.T) {
 		want      *bool
 	}{
 		"by default":                        {},
-		"as the spec says":                  {container: v1.ContainerSpec{HostNetwork: new(true)}, want: new(true)},
+		"set in the spec":                   {container: v1.ContainerSpec{HostNetwork: new(true)}, want: new(true)},
 		"an engine on localhost":            {container: env(engine, "localhost:5555"), want: new(true)},
 		"localhost without a port":          {container: env(engine, "localhost"), want: new(true)},
 		"127.0.0.1":                         {container: env(engine, "127.0.0.1:5555"), want: new(true)},
@@ -49,7 +49,7 @@ func TestHostNetwork(t *testing.T) {
 			dcgm:      &v1.DCGMSpec{Enabled: new(false)},
 			want:      new(true),
 		},
-		"what the spec says outright is final": {container: off, want: new(false)},
+		"false in the spec": {container: off, want: new(false)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestHostNetwork(t *testing.T) {
 	}
 }
 
-// A token is on the node's disk, and is given only where something needs it.
+// A token is stored on the node's disk, so only a pod that needs one gets it.
 func TestToken(t *testing.T) {
 	const configMap = "DCGM_EXPORTER_CONFIGMAP_DATA"
 	tests := map[string]struct {

@@ -34,11 +34,11 @@ func TestVariablesThatContradictAFieldAreRefused(t *testing.T) {
 		"GPUDirect Storage is on": {spec: inDriver("GDS_ENABLED", "true", func(s *v1.ClusterPolicySpec) {
 			s.GDS = &v1.GDSSpec{Enabled: new(true)}
 		})},
-		"GPUDirect Storage is on, said to be off": {inDriver("GDS_ENABLED", "false", func(s *v1.ClusterPolicySpec) {
+		"GPUDirect Storage is on, with a variable that is false": {inDriver("GDS_ENABLED", "false", func(s *v1.ClusterPolicySpec) {
 			s.GDS = &v1.GDSSpec{Enabled: new(true)}
 		}), `spec.driver.env: GDS_ENABLED is "false", which contradicts spec.gds.enabled` + remedy},
-		"off, and said so":    {spec: inDriver("GDRCOPY_ENABLED", "false", as)},
-		"off, and left empty": {spec: inDriver("GDRCOPY_ENABLED", "", as)},
+		"off, with a variable that is false": {spec: inDriver("GDRCOPY_ENABLED", "false", as)},
+		"off, with an empty variable":        {spec: inDriver("GDRCOPY_ENABLED", "", as)},
 		"GDRCopy": {
 			inDriver("GDRCOPY_ENABLED", "1", as),
 			`spec.driver.env: GDRCOPY_ENABLED is "1", which contradicts spec.gdrcopy.enabled` + remedy,
@@ -129,7 +129,7 @@ func TestWhatCannotBePrecompiledIsRefused(t *testing.T) {
 	}
 }
 
-// decides compares what is decided about a spec, nothing if it can be installed.
+// decides compares the decision about a spec with the message of a refusal; empty if it is installed.
 func decides(t *testing.T, spec v1.ClusterPolicySpec, want string) {
 	t.Helper()
 	decision := operand.Decision{}
@@ -159,12 +159,12 @@ func TestPoolsThatAreRefused(t *testing.T) {
 		want   string
 		images map[string]string
 	}{
-		"repositories of a known system":    {spec: repositories, pool: nodeinfo.Pool{OSTag: "sl-micro6.0"}},
-		"repositories of an unknown system": {spec: repositories, pool: nodeinfo.Pool{OSTag: "amzn2023"}, want: unknown},
-		"certificates of an unknown system": {spec: certificates, pool: nodeinfo.Pool{OSTag: "amzn2023"}, want: unknown},
-		"an unknown system that needs none": {pool: nodeinfo.Pool{OSTag: "amzn2023"}},
-		"CoreOS":                            {pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"}, images: images},
-		"CoreOS with the ID of RHEL":        {pool: nodeinfo.Pool{OSTag: "rhel9", CoreOS: "418.94.2-0"}, images: images},
+		"repositories of a supported system": {spec: repositories, pool: nodeinfo.Pool{OSTag: "sl-micro6.0"}},
+		"repositories of an unknown system":  {spec: repositories, pool: nodeinfo.Pool{OSTag: "amzn2023"}, want: unknown},
+		"certificates of an unknown system":  {spec: certificates, pool: nodeinfo.Pool{OSTag: "amzn2023"}, want: unknown},
+		"an unknown system that needs none":  {pool: nodeinfo.Pool{OSTag: "amzn2023"}},
+		"CoreOS":                             {pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"}, images: images},
+		"CoreOS with the ID of RHEL":         {pool: nodeinfo.Pool{OSTag: "rhel9", CoreOS: "418.94.2-0"}, images: images},
 		"no tag": {
 			pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.1-0"}, images: images,
 			want: "ImageStream openshift/driver-toolkit has no tag 418.94.1-0 with an image" + build,

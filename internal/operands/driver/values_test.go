@@ -84,7 +84,7 @@ func TestWrongImagesNameTheirField(t *testing.T) {
 	}
 }
 
-// What no field says changes no digest, or every driver would be installed anew with the next release.
+// An unset field does not change the digest, or the next release would reinstall every driver.
 func TestConfigDigest(t *testing.T) {
 	digest := func(t *testing.T, spec v1.ClusterPolicySpec) string {
 		t.Helper()
@@ -98,23 +98,23 @@ func TestConfigDigest(t *testing.T) {
 	env := []v1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}}
 	const byDefault = "5c7c26a1afcf2f66"
 	if got := digest(t, v1.ClusterPolicySpec{}); got != byDefault {
-		t.Fatalf("the digest of an empty spec is %s, which installs every driver anew", got)
+		t.Fatalf("the digest of an empty spec is %s, which reinstalls every driver", got)
 	}
 	tests := map[string]struct {
 		spec    v1.ClusterPolicySpec
 		changes bool
 	}{
-		"the version":           {of(v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "580.178.04"}}), true},
-		"the module type":       {of(v1.DriverSpec{KernelModuleType: v1.KernelModuleOpen}), true},
-		"the default, told":     {of(v1.DriverSpec{KernelModuleType: v1.KernelModuleAuto}), false},
-		"the environment":       {of(v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Env: env}}), true},
-		"RDMA":                  {of(v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(true)}}), true},
-		"RDMA off":              {of(v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(false), UseHostMOFED: new(true)}}), false},
-		"module parameters":     {of(v1.DriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}), true},
-		"a secret environment":  {of(v1.DriverSpec{SecretEnv: "a"}), true},
-		"GPUDirect Storage":     {v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Enabled: new(true)}}, true},
-		"GPUDirect Storage off": {v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Env: env}}, false},
-		"GDRCopy":               {v1.ClusterPolicySpec{GDRCopy: &v1.GDRCopySpec{Enabled: new(true)}}, true},
+		"the version":                 {of(v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "580.178.04"}}), true},
+		"the module type":             {of(v1.DriverSpec{KernelModuleType: v1.KernelModuleOpen}), true},
+		"the default, set explicitly": {of(v1.DriverSpec{KernelModuleType: v1.KernelModuleAuto}), false},
+		"the environment":             {of(v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Env: env}}), true},
+		"RDMA":                        {of(v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(true)}}), true},
+		"RDMA off":                    {of(v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(false), UseHostMOFED: new(true)}}), false},
+		"module parameters":           {of(v1.DriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}), true},
+		"a secret environment":        {of(v1.DriverSpec{SecretEnv: "a"}), true},
+		"GPUDirect Storage":           {v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Enabled: new(true)}}, true},
+		"GPUDirect Storage off":       {v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Env: env}}, false},
+		"GDRCopy":                     {v1.ClusterPolicySpec{GDRCopy: &v1.GDRCopySpec{Enabled: new(true)}}, true},
 		"the driver manager": {
 			of(v1.DriverSpec{Manager: &v1.DriverManagerSpec{Env: env, ImageSpec: v1.ImageSpec{Version: "v0.11.0"}}}),
 			false,
@@ -150,7 +150,7 @@ func TestConfigDigest(t *testing.T) {
 	}
 }
 
-// Two pools never have objects of one name, whatever a label value may hold that an object's name may not.
+// Two pools never have objects of the same name, though label values allow characters that object names do not.
 func TestObjectNamesTellPoolsApart(t *testing.T) {
 	names := []string{
 		"rhel9-amd64-5.14.0-503.el9_5.x86_64", "rhel9-amd64-5.14.0-503.el9-5.x86_64", "rhel9-amd64-5.14.0-503.el9_5.x86-64",
@@ -180,7 +180,7 @@ func TestObjectNamesTellPoolsApart(t *testing.T) {
 	}
 }
 
-// Of the driver toolkit the image decides what is built; without one, nothing of it is in the digest.
+// The image of the driver toolkit determines what is built, so it is in the digest.
 func TestTheDriverToolkitDecidesWhatIsBuilt(t *testing.T) {
 	const release = "418.94.202501221327-0"
 	pool := nodeinfo.Pool{Name: "rhcos4.18-amd64-" + release, OSTag: "rhcos4.18", CoreOS: release}

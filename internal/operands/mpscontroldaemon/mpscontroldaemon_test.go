@@ -48,7 +48,7 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// The block is the plugin's: what it says of programs is about that one, what it says of pods about both.
+// The block belongs to the plugin: the daemon uses its settings of pods, but not those of programs.
 func TestTheDaemonTakesOnlyWhatIsAboutItsPods(t *testing.T) {
 	resources := &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("64Mi")}}
 	got, err := mpscontroldaemon.Operand().Instances(input(v1.DevicePluginSpec{

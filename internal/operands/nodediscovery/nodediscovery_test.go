@@ -12,7 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands/nodediscovery"
 )
 
-// Pods that may patch every node run only where the API server bounds what they write.
+// Pods that may patch every node are installed only if an admission policy restricts what they write.
 func TestInstalledOnlyWithItsAdmissionPolicy(t *testing.T) {
 	policyBinding := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
 	exists, missing := map[operand.Reference]operand.Content{policyBinding: {}}, map[operand.Reference]operand.Content{}
@@ -31,19 +31,19 @@ func TestInstalledOnlyWithItsAdmissionPolicy(t *testing.T) {
 		want     operand.Decision
 		uses     []operand.Use
 	}{
-		"by default, nobody has looked": {uses: uses},
-		"by default, it is there":       {contents: exists, uses: uses},
-		"by default, it is missing":     {contents: missing, want: off, uses: uses},
-		"auto, it is missing":           {mode: v1.DiscoveryAuto, contents: missing, want: off, uses: uses},
-		"builtin, nobody has looked":    {mode: v1.DiscoveryBuiltin, uses: uses},
-		"builtin, it is there":          {mode: v1.DiscoveryBuiltin, contents: exists, uses: uses},
+		"by default, not read yet":  {uses: uses},
+		"by default, it exists":     {contents: exists, uses: uses},
+		"by default, it is missing": {contents: missing, want: off, uses: uses},
+		"auto, it is missing":       {mode: v1.DiscoveryAuto, contents: missing, want: off, uses: uses},
+		"builtin, not read yet":     {mode: v1.DiscoveryBuiltin, uses: uses},
+		"builtin, it exists":        {mode: v1.DiscoveryBuiltin, contents: exists, uses: uses},
 		"builtin, it is missing": {
 			mode:     v1.DiscoveryBuiltin,
 			contents: missing,
 			want:     operand.Refused(v1.ReasonFenceMissing, bindingMissing),
 			uses:     uses,
 		},
-		"nfd, it is there":   {mode: v1.DiscoveryNFD, contents: exists, want: nfd},
+		"nfd, it exists":     {mode: v1.DiscoveryNFD, contents: exists, want: nfd},
 		"nfd, it is missing": {mode: v1.DiscoveryNFD, contents: missing, want: nfd},
 	}
 	for name, test := range tests {

@@ -13,7 +13,7 @@ import (
 
 const own = "ghcr.io/clusterpolicy/gpu-operator:v1"
 
-// Its program is that of all pods, unless its own block names another image.
+// The helper image is used, unless the block names another image.
 func TestImage(t *testing.T) {
 	helper := &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Image: "example.com/helper:v2", ImagePullPolicy: "Always"}}
 	tests := map[string]struct {
