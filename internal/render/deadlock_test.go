@@ -170,19 +170,19 @@ func TestEveryMarkerIsReachedFromABareNode(t *testing.T) {
 // The simulation detects a container that waits for its own marker, wherever it is.
 func TestTheSimulationDetectsADeadlock(t *testing.T) {
 	tests := map[string]func(sets map[operand.Name][]*appsv1.DaemonSet){
-		"the prover of the driver waits for the driver": func(sets map[operand.Name][]*appsv1.DaemonSet) {
+		"the driver validation waits for the driver": func(sets map[operand.Name][]*appsv1.DaemonSet) {
 			prependWait(sets["container-toolkit"][0], "driver")
 		},
-		"the prover of the toolkit waits for the toolkit": func(sets map[operand.Name][]*appsv1.DaemonSet) {
+		"the toolkit validation waits for the toolkit": func(sets map[operand.Name][]*appsv1.DaemonSet) {
 			prependWait(sets["operator-validator"][0], "toolkit")
 		},
-		"the plugin waits for what proves it": func(sets map[operand.Name][]*appsv1.DaemonSet) {
+		"the plugin waits for its own validation": func(sets map[operand.Name][]*appsv1.DaemonSet) {
 			prependWait(sets["device-plugin"][0], "plugin")
 		},
 		"the toolkit needs the RuntimeClass that it configures": func(sets map[operand.Name][]*appsv1.DaemonSet) {
 			sets["container-toolkit"][0].Spec.Template.Spec.RuntimeClassName = new("nvidia")
 		},
-		"the prover of the driver gets its GPUs from the toolkit behind it": func(sets map[operand.Name][]*appsv1.DaemonSet) {
+		"the driver validation gets its GPUs from the toolkit that starts later": func(sets map[operand.Name][]*appsv1.DaemonSet) {
 			annotations := sets["container-toolkit"][0].Spec.Template.Annotations
 			annotations["nvidia.cdi.k8s.io/container.driver-validation"] = "management.nvidia.com/gpu=all"
 		},

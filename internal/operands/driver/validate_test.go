@@ -34,7 +34,7 @@ func TestVariablesThatContradictAFieldAreRefused(t *testing.T) {
 		"GPUDirect Storage is on": {spec: inDriver("GDS_ENABLED", "true", func(s *v1.ClusterPolicySpec) {
 			s.GDS = &v1.GDSSpec{Enabled: new(true)}
 		})},
-		"GPUDirect Storage is on, with a variable that is false": {inDriver("GDS_ENABLED", "false", func(s *v1.ClusterPolicySpec) {
+		"GPUDirect Storage is on, the variable is false": {inDriver("GDS_ENABLED", "false", func(s *v1.ClusterPolicySpec) {
 			s.GDS = &v1.GDSSpec{Enabled: new(true)}
 		}), `spec.driver.env: GDS_ENABLED is "false", which contradicts spec.gds.enabled` + remedy},
 		"off, with a variable that is false": {spec: inDriver("GDRCOPY_ENABLED", "false", as)},
