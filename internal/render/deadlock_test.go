@@ -182,7 +182,7 @@ func TestTheSimulationDetectsADeadlock(t *testing.T) {
 		"the toolkit needs the RuntimeClass that it configures": func(sets map[operand.Name][]*appsv1.DaemonSet) {
 			sets["container-toolkit"][0].Spec.Template.Spec.RuntimeClassName = new("nvidia")
 		},
-		"the driver validation gets its GPUs from the toolkit that starts later": func(sets map[operand.Name][]*appsv1.DaemonSet) {
+		"the driver validation gets its GPUs from a later toolkit": func(sets map[operand.Name][]*appsv1.DaemonSet) {
 			annotations := sets["container-toolkit"][0].Spec.Template.Annotations
 			annotations["nvidia.cdi.k8s.io/container.driver-validation"] = "management.nvidia.com/gpu=all"
 		},
