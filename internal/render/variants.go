@@ -61,8 +61,8 @@ func compareVariants(a, b operand.Instance) int { return strings.Compare(a.Kind(
 // variants, so a driver DaemonSet does not adopt it: that would remove drivers from nodes.
 func baseNameAvailable(o *operand.Operand, live map[string]Live) bool {
 	for name, l := range live {
-		isForeign := name == o.DaemonSet && l.Variant == "" && !o.UpdatesOnDelete
-		if !isForeign && (name == o.DaemonSet || l.App == o.DaemonSet) {
+		adoptable := name == o.DaemonSet && l.Variant == "" && !o.UpdatesOnDelete
+		if !adoptable && (name == o.DaemonSet || l.App == o.DaemonSet) {
 			return false
 		}
 	}
