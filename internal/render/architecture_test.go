@@ -147,7 +147,7 @@ func TestEveryPrivilegedContainerIsJustified(t *testing.T) {
 		}
 	}
 	if found == 0 {
-		t.Error("found no privileged container: the check looks for the wrong thing")
+		t.Error("found no privileged container: the check is broken")
 	}
 }
 
@@ -257,7 +257,7 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 		}
 		for key, value := range ds.Spec.Selector.MatchLabels {
 			if template.Labels[key] != value {
-				t.Errorf("the selector wants %s=%s, the pods have %q", key, value, template.Labels[key])
+				t.Errorf("the selector requires %s=%s, the pods have %q", key, value, template.Labels[key])
 			}
 		}
 		if name != "node-discovery" && !selectsByAnchor(name) &&
@@ -328,7 +328,7 @@ func checkAnchorTerms(t *testing.T, name operand.Name, pod corev1.PodSpec) {
 		"nvidia.com/gpu-operator.node-pool." + string(name): true, "clusterpolicy.github.io/" + string(name): true,
 	}
 	if len(pod.NodeSelector) > 0 {
-		t.Errorf("selects nodes by %v, whichever term they fit", pod.NodeSelector)
+		t.Errorf("has a node selector besides the terms: %v", pod.NodeSelector)
 	}
 	for _, term := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		required := 0
@@ -341,7 +341,7 @@ func checkAnchorTerms(t *testing.T, name operand.Name, pod corev1.PodSpec) {
 			}
 		}
 		if required == 0 {
-			t.Errorf("a node without labels fits %+v", term)
+			t.Errorf("a node without labels matches %+v", term)
 		}
 	}
 }

@@ -18,15 +18,15 @@ import (
 func TestAContainerFileHasTheContainerOfItsName(t *testing.T) {
 	const file, wrong = "driver/containers/a.yaml", "the file must have one container, with the name of the file"
 	for name, test := range map[string]struct{ text, want string }{
-		"a container":         {"containers: [{name: a}]\nvolumes: [{name: v}]", ""},
-		"an init container":   {"initContainers: [{name: a}]", ""},
-		"an unknown field":    {"containers: [{name: a, img: x}]", `unknown field "img"`},
-		"an unknown list":     {"containers: [{name: a}]\nvolume: []", `unknown field "volume"`},
-		"a key that is twice": {"containers: [{name: a, image: x, image: y}]", `key "image" already set`},
-		"none":                {"volumes: [{name: v}]", wrong},
-		"an empty file":       {"# nothing", wrong},
-		"another name":        {"containers: [{name: b}]", wrong},
-		"two":                 {"containers: [{name: a}]\ninitContainers: [{name: a}]", wrong},
+		"a container":       {"containers: [{name: a}]\nvolumes: [{name: v}]", ""},
+		"an init container": {"initContainers: [{name: a}]", ""},
+		"an unknown field":  {"containers: [{name: a, img: x}]", `unknown field "img"`},
+		"an unknown list":   {"containers: [{name: a}]\nvolume: []", `unknown field "volume"`},
+		"a duplicate key":   {"containers: [{name: a, image: x, image: y}]", `key "image" already set`},
+		"none":              {"volumes: [{name: v}]", wrong},
+		"an empty file":     {"# nothing", wrong},
+		"another name":      {"containers: [{name: b}]", wrong},
+		"two":               {"containers: [{name: a}]\ninitContainers: [{name: a}]", wrong},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := render.DecodeContainer(file, []byte(test.text))
@@ -79,7 +79,7 @@ func TestVolumesOfAContainerFile(t *testing.T) {
 		t.Errorf("got error %v and volumes %v", err, pod.Volumes)
 	}
 	if err := render.AddVolumes(pod, []corev1.Volume{volume("a", "/other")}); err == nil {
-		t.Error("takes one volume for another")
+		t.Error("accepts a different volume of the same name")
 	}
 }
 

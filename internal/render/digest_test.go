@@ -42,7 +42,7 @@ func TestTheTemplateDigestCoversWhatMatters(t *testing.T) {
 			situation: daemonSets(v1.DaemonSetsSpec{Annotations: v1.Annotations{"a": "b"}}),
 		},
 		"the update strategy": {situation: daemonSets(v1.DaemonSetsSpec{UpdateStrategy: "OnDelete"})},
-		"how many pods may be down": {
+		"maxUnavailable": {
 			situation: daemonSets(
 				v1.DaemonSetsSpec{RollingUpdate: &v1.RollingUpdateSpec{MaxUnavailable: new(intstr.FromInt32(3))}},
 			),
@@ -125,7 +125,7 @@ func TestANewReleaseKeepsTheLiveHelperImage(t *testing.T) {
 			spec: refresh,
 			want: newer,
 		},
-		"the same helper runs, and is wanted": {
+		"the same helper runs": {
 			live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: newer}},
 			want: newer,
 		},

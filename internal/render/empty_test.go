@@ -63,7 +63,7 @@ func TestEmptyBlocksMeanTheDefaults(t *testing.T) {
 		}
 		text := "{" + strings.Join(append(empty, null...), ",") + "}"
 		if got := rendered(t, decodeSpec(t, text)); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s renders something else than an empty spec", text)
+			t.Errorf("%s renders differently from an empty spec", text)
 		}
 	}
 	// Whatever the number of blocks: each one alone, and all together.
@@ -72,12 +72,12 @@ func TestEmptyBlocksMeanTheDefaults(t *testing.T) {
 		all = append(all, `"`+key+`":{}`)
 		for _, text := range []string{`{"` + key + `":{}}`, `{"` + key + `":null}`} {
 			if got := rendered(t, decodeSpec(t, text)); !reflect.DeepEqual(got, want) {
-				t.Errorf("%s renders something else than an empty spec", text)
+				t.Errorf("%s renders differently from an empty spec", text)
 			}
 		}
 	}
 	if got := rendered(t, decodeSpec(t, "{"+strings.Join(all, ",")+"}")); !reflect.DeepEqual(got, want) {
-		t.Error("all blocks empty render something else than an empty spec")
+		t.Error("all blocks empty render differently from an empty spec")
 	}
 }
 
@@ -92,7 +92,7 @@ func TestEmptyInnerBlocksMeanTheDefaults(t *testing.T) {
 			}
 			t.Run(text, func(t *testing.T) {
 				if got := rendered(t, decodeSpec(t, text)); !reflect.DeepEqual(got, want) {
-					t.Errorf("renders something else than an empty spec")
+					t.Errorf("renders differently from an empty spec")
 				}
 			})
 		}

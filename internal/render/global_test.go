@@ -65,7 +65,7 @@ func TestGlobalReachesEveryContainer(t *testing.T) {
 		})
 	}
 	if seen < 100 || ofInit < 50 {
-		t.Errorf("looked at %d containers and %d init containers only: the walk has lost its way", seen, ofInit)
+		t.Errorf("looked at %d containers and %d init containers only: the check is broken", seen, ofInit)
 	}
 }
 
@@ -122,7 +122,7 @@ func checkCertificates(t *testing.T, where string, pod *corev1.PodSpec, c corev1
 		}
 	}
 	if len(mounts) != 1 || !mounts[0].ReadOnly || mounts[0].SubPath != "" {
-		t.Fatalf("%s does not mount the certificates once, as what it cannot write and sees changes of: %+v", where, mounts)
+		t.Fatalf("%s must mount the certificates once, read-only and without subPath: %+v", where, mounts)
 	}
 	want := corev1.Volume{Name: mounts[0].Name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{
@@ -280,8 +280,8 @@ func TestAMirrorThatComesOrGoesReplacesTheHelperImage(t *testing.T) {
 	}{
 		"a new release":                 {live(plain), plain, helper},
 		"a new release with the mirror": {live(mirrored), mirrored, mirror + "/clusterpolicy/gpu-operator:v1.0.0"},
-		"the mirror comes":              {live(plain), mirrored, mirror + "/clusterpolicy/gpu-operator:v2.0.0"},
-		"the mirror goes":               {live(mirrored), plain, newer},
+		"the mirror is added":           {live(plain), mirrored, mirror + "/clusterpolicy/gpu-operator:v2.0.0"},
+		"the mirror is removed":         {live(mirrored), plain, newer},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -204,7 +204,7 @@ func TestEveryInjectedPodIsInjectedInOneWay(t *testing.T) {
 		"CRI-O and containerd": {situation: scenarios["hook-and-class"].situation, class: true},
 		"containerd, no CDI":   {situation: situation{spec: cdiOff}, class: true},
 		"CRI-O with CDI":       {situation: situation{nodes: []nodeinfo.Facts{runs("cri-o", "")}}, class: true},
-		"NRI takes no CDI away": {
+		"NRI with CDI disabled": {
 			situation: situation{spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false), NRIPluginEnabled: new(true)}}},
 			class:     true,
 		},

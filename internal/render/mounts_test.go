@@ -55,7 +55,7 @@ func TestNodeDiscoveryMountsDirectories(t *testing.T) {
 			case source == nil:
 			case source.Type == nil,
 				*source.Type != corev1.HostPathDirectory && *source.Type != corev1.HostPathDirectoryOrCreate:
-				t.Errorf("the volume %s mounts %s, which need not be a directory", volume.Name, source.Path)
+				t.Errorf("the volume %s mounts %s, which may not be a directory", volume.Name, source.Path)
 			}
 		}
 	}

@@ -137,11 +137,11 @@ func TestAPoolTouchesOnlyItsOwn(t *testing.T) {
 					continue
 				}
 				if before[name] != object || again[name] != object {
-					t.Errorf("%s is touched:\n%s\n%s", name, cmp.Diff(before[name], object), cmp.Diff(object, again[name]))
+					t.Errorf("%s has changed:\n%s\n%s", name, cmp.Diff(before[name], object), cmp.Diff(object, again[name]))
 				}
 			}
 			if added == 0 || len(before) != len(after)-added {
-				t.Errorf("%d objects came with the pool, %d became %d", added, len(before), len(after))
+				t.Errorf("%d objects were added with the pool, the total changed from %d to %d", added, len(before), len(after))
 			}
 		})
 	}
@@ -229,39 +229,39 @@ func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 		now                 situation
 		excludes, suspended bool
 	}{
-		"a new cluster":         {now: plain, excludes: true},
-		"an older release":      {live: old, now: plain},
-		"and a pool that comes": {live: old, now: pooled, excludes: true, suspended: true},
+		"a new cluster":                   {now: plain, excludes: true},
+		"an older release":                {live: old, now: plain},
+		"an older release and a new pool": {live: old, now: pooled, excludes: true, suspended: true},
 		"the next pass": {
 			live:      render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
 			now:       pooled,
 			excludes:  true,
 			suspended: true,
 		},
-		"and the pool that goes": {
+		"the next pass, with the pool removed": {
 			live:      render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
 			now:       plain,
 			excludes:  true,
 			suspended: true,
 		},
-		"and another image": {
+		"the next pass, with another image": {
 			live:     render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
 			now:      newer,
 			excludes: true,
 		},
 		"an older release with another image": {live: old, now: newer, excludes: true},
-		"this release, and a pool that comes": {live: whole, now: pooled, excludes: true},
-		"an older release that rolls nothing": {live: old, now: onDelete, excludes: true},
+		"this release and a new pool":         {live: whole, now: pooled, excludes: true},
+		"an older release with OnDelete":      {live: old, now: onDelete, excludes: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			test.now.live = map[string]render.Live{set: test.live}
 			ds := find(test.now)
 			if got := excludesLabel(ds, poolLabel+".device-plugin"); got != test.excludes {
-				t.Errorf("leaves out nodes of pools: %v", got)
+				t.Errorf("excludes nodes of pools: %v", got)
 			}
 			if got := ds.Annotations["nvidia.com/gpu-operator.unrolled"] == "true"; got != test.suspended {
-				t.Errorf("its pods are left as they are: %v", got)
+				t.Errorf("its rollout is suspended: %v", got)
 			}
 			rolls := ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType
 			if wanted := !test.suspended && test.now.spec.DaemonSets == nil; rolls != wanted {

@@ -47,7 +47,7 @@ func TestPodsNeedOnlyDeclaredReferences(t *testing.T) {
 		}
 	}
 	if found < 20 {
-		t.Errorf("only %d references: the walk has lost its way", found)
+		t.Errorf("only %d references: the check is broken", found)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestEmptyListsMeanTheDefaults(t *testing.T) {
 		`{"devicePlugin":{"env":[],"args":[],"resources":{"limits":{}}}}`,
 	} {
 		if got := rendered(t, decodeSpec(t, text)); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s renders something else than an empty spec", text)
+			t.Errorf("%s renders differently from an empty spec", text)
 		}
 	}
 }
@@ -74,6 +74,6 @@ func TestAnEditedHelperIsNotTakenForTheLiveOne(t *testing.T) {
 	ds := situation{}.daemonSet(t, "device-plugin")
 	ds.Spec.Template.Spec.InitContainers[0].Image = "example.com/evil:1"
 	if got := render.LiveDaemonSet(ds).HelperImage; got != helper {
-		t.Errorf("takes %s for the live helper", got)
+		t.Errorf("reads %s as the live helper", got)
 	}
 }

@@ -23,13 +23,13 @@ func TestStartupTaintsAreTolerated(t *testing.T) {
 		name string
 		want []corev1.Toleration
 	}{
-		"beside the default": {name: "driver", want: []corev1.Toleration{gpu, starting}},
-		"beside those of the spec": {
+		"in addition to the default": {name: "driver", want: []corev1.Toleration{gpu, starting}},
+		"in addition to those of the spec": {
 			name: "device-plugin",
 			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{Tolerations: []corev1.Toleration{own}}},
 			want: []corev1.Toleration{own, starting, gpu},
 		},
-		"beside those of the operand": {
+		"in addition to those of the operand": {
 			name: "operator-validator",
 			spec: v1.ClusterPolicySpec{
 				Validator: &v1.ValidatorSpec{PlacementSpec: v1.PlacementSpec{Tolerations: []corev1.Toleration{own}}},
@@ -37,7 +37,7 @@ func TestStartupTaintsAreTolerated(t *testing.T) {
 			want: []corev1.Toleration{own, starting, gpu},
 		},
 		"discovery tolerates all already": {name: "node-discovery", want: []corev1.Toleration{{Operator: "Exists"}}},
-		"discovery, where it does not": {
+		"discovery with other tolerations": {
 			name: "node-discovery",
 			spec: v1.ClusterPolicySpec{
 				NodeDiscovery: &v1.NodeDiscoverySpec{PlacementSpec: v1.PlacementSpec{Tolerations: []corev1.Toleration{own}}},

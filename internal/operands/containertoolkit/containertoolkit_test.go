@@ -51,7 +51,7 @@ func TestWhichNodesAreServed(t *testing.T) {
 		"CRI-O":      {facts: at("cri-o", "1.34.0", "")},
 		"Docker":     {facts: at("docker", "28.3.3", "")},
 		"k3s":        {facts: at("containerd", "2.1.4-k3s1", "k3s")},
-		"a runtime that is none of these": {
+		"another runtime": {
 			facts: at("isulad", "2", ""),
 			want: `NotSupportedYet: container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
 				preInstalled,
@@ -70,7 +70,7 @@ func TestWhichNodesAreServed(t *testing.T) {
 			),
 			facts: at("containerd", "2.1.4", "talos"),
 		},
-		"half of them": {
+		"only one of the paths": {
 			spec: toolkit(
 				"CONTAINERD_CONFIG",
 				"/etc/cri/conf.d/20-nvidia.part",
@@ -86,7 +86,7 @@ func TestWhichNodesAreServed(t *testing.T) {
 				"and the drop-in file that it imports: remove RUNTIME_CONFIG and CONTAINERD_CONFIG, " +
 				"or set another RUNTIME_DROP_IN_CONFIG",
 		},
-		"the same beside another drop-in": {
+		"the same with another drop-in": {
 			spec: toolkit(
 				"CONTAINERD_CONFIG", "/etc/k0s/containerd.d/nvidia.toml",
 				"RUNTIME_DROP_IN_CONFIG", "/etc/k0s/containerd.d/99-nvidia.toml",
@@ -131,12 +131,12 @@ func TestWhichNodesAreServed(t *testing.T) {
 			facts: at("docker", "28.3.3", ""),
 			want:  tooOld + "docker 28.3.3" + update,
 		},
-		"NRI on a version that is no version": {
+		"NRI on an invalid version": {
 			spec:  nri,
 			facts: at("containerd", "edge", ""),
 			want:  tooOld + "containerd edge" + update,
 		},
-		"NRI without CDI is no NRI": {
+		"NRI with CDI disabled": {
 			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false), NRIPluginEnabled: new(true)}},
 			facts: at("containerd", "1.6.0", ""),
 		},
@@ -172,8 +172,8 @@ func TestPathsThatCannotBeMounted(t *testing.T) {
 		}
 	}
 	g := NewWithT(t)
-	decision := containertoolkit.Operand().
-		Wanted(operand.Input{Spec: effective.Of(toolkit("CONTAINERD_CONFIG", "", "TOOLKIT_DEBUG", "x/../y"))})
+	in := operand.Input{Spec: effective.Of(toolkit("CONTAINERD_CONFIG", "", "TOOLKIT_DEBUG", "x/../y"))}
+	decision := containertoolkit.Operand().Wanted(in)
 	g.Expect(decision.Verdict).To(Equal(operand.Install))
 }
 
@@ -200,15 +200,15 @@ func TestInstancesFollowTheLayouts(t *testing.T) {
 			layouts: layoutsOf("docker", "containerd", "cri-o"),
 			want:    []string{"-containerd", "-crio", "-docker"},
 		},
-		"none that can be reached":  {layouts: talos},
-		"by NRI all can be reached": {spec: nri, layouts: talos, want: []string{"-talos"}},
-		"Docker has no NRI":         {spec: nri, layouts: layoutsOf("docker")},
+		"none is supported":        {layouts: talos},
+		"NRI supports all layouts": {spec: nri, layouts: talos, want: []string{"-talos"}},
+		"Docker has no NRI":        {spec: nri, layouts: layoutsOf("docker")},
 		"paths of one runtime": {
 			spec:    toolkit("RUNTIME_CONFIG", "/etc/a/b"),
 			layouts: layoutsOf("containerd"),
 			want:    []string{"-containerd"},
 		},
-		"paths of whichever runtime": {
+		"paths of any runtime": {
 			spec: toolkit("RUNTIME_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd", "cri-o"),
 			err: "spec.toolkit.env: RUNTIME_CONFIG is ambiguous, as the GPU nodes have several container runtimes: " +
 				"use CONTAINERD_CONFIG, CONTAINERD_SOCKET, CRIO_CONFIG, DOCKER_CONFIG and DOCKER_SOCKET",

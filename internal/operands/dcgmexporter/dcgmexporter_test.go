@@ -40,7 +40,7 @@ func TestHostNetwork(t *testing.T) {
 		"a name that starts with localhost": {container: env(engine, "localhost.example.com:5555")},
 		"an empty variable":                 {container: env(engine, "")},
 		"another variable":                  {container: env("X", "localhost:5555")},
-		"beside the engine of the policy": {
+		"with the engine of the policy": {
 			container: env(engine, "localhost:5555"),
 			dcgm:      &v1.DCGMSpec{Enabled: new(true)},
 		},
@@ -106,14 +106,14 @@ func TestListen(t *testing.T) {
 		port   int
 		err    string
 	}{
-		"empty is as good as none": {port: 9400},
+		"empty means the default":  {port: 9400},
 		"another port":             {listen: ":9500", port: 9500},
 		"an address":               {listen: "0.0.0.0:9501", port: 9501},
-		"an address of version 6":  {listen: "[::]:9502", port: 9502},
+		"an IPv6 address":          {listen: "[::]:9502", port: 9502},
 		"no port":                  {listen: "9400", err: wrong + `"9400": it must be an address and a port, such as :9400`},
 		"a name":                   {listen: ":http", err: wrong + `":http": the port must be a number from 1 to 65535`},
-		"no such port":             {listen: ":65536", err: wrong + `":65536": the port must be a number from 1 to 65535`},
-		"any port":                 {listen: ":0", err: wrong + `":0": the port must be a number from 1 to 65535`},
+		"a port that is too large": {listen: ":65536", err: wrong + `":65536": the port must be a number from 1 to 65535`},
+		"port 0":                   {listen: ":0", err: wrong + `":0": the port must be a number from 1 to 65535`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

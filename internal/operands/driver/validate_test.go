@@ -43,7 +43,7 @@ func TestVariablesThatContradictAFieldAreRefused(t *testing.T) {
 			inDriver("GDRCOPY_ENABLED", "1", as),
 			`spec.driver.env: GDRCOPY_ENABLED is "1", which contradicts spec.gdrcopy.enabled` + remedy,
 		},
-		"no boolean": {
+		"not a boolean": {
 			inDriver("GPU_DIRECT_RDMA_ENABLED", "yes", as),
 			`spec.driver.env: GPU_DIRECT_RDMA_ENABLED is "yes", which contradicts spec.driver.rdma.enabled` + remedy,
 		},
@@ -179,8 +179,8 @@ func TestPoolsThatAreRefused(t *testing.T) {
 				build,
 		},
 		"CoreOS without the toolkit":            {spec: toolkitOff, pool: nodeinfo.Pool{OSTag: "rhcos4.16"}},
-		"a pool of before the toolkit was used": {pool: nodeinfo.Pool{OSTag: "rhcos4.16"}, want: switched, images: images},
-		"a pool of when the toolkit was used": {
+		"a pool from before the driver toolkit": {pool: nodeinfo.Pool{OSTag: "rhcos4.16"}, want: switched, images: images},
+		"a pool with the driver toolkit, now off": {
 			spec:   toolkitOff,
 			pool:   nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"},
 			want:   switched,
@@ -188,17 +188,17 @@ func TestPoolsThatAreRefused(t *testing.T) {
 		},
 		"RHEL beside CoreOS":  {pool: nodeinfo.Pool{OSTag: "rhel9"}},
 		"CoreOS, precompiled": {spec: precompiled, pool: nodeinfo.Pool{OSTag: "rhcos4.16", Kernel: "5.14"}},
-		"CoreOS of before it was precompiled": {
+		"a CoreOS pool built before usePrecompiled": {
 			spec: precompiled,
 			pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"},
 			want: "the nodes still run a driver installed for another value of spec.driver.usePrecompiled",
 		},
-		"a pool of before it was precompiled": {
+		"a pool built before usePrecompiled": {
 			spec: precompiled,
 			pool: nodeinfo.Pool{OSTag: "rhel9"},
 			want: "the nodes still run a driver installed for another value of spec.driver.usePrecompiled",
 		},
-		"a pool of when it was precompiled": {
+		"a precompiled pool after usePrecompiled": {
 			pool: nodeinfo.Pool{OSTag: "rhel9", Kernel: "5.14"},
 			want: "the nodes still run a driver installed for another value of spec.driver.usePrecompiled",
 		},

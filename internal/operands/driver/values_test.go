@@ -179,7 +179,7 @@ func TestObjectNamesTellPoolsApart(t *testing.T) {
 		seen[name] = names[i]
 	}
 	if seen["nvidia-driver-daemonset-ubuntu24.04-amd64"] != "ubuntu24.04-amd64" {
-		t.Errorf("a pool that is a name is changed: %v", seen)
+		t.Errorf("a pool name that is a valid object name is changed: %v", seen)
 	}
 }
 
@@ -202,10 +202,10 @@ func TestTheDriverToolkitDecidesWhatIsBuilt(t *testing.T) {
 	}
 	instance, digest := values("example.com/dtk@sha256:1")
 	if _, other := values("example.com/dtk@sha256:2"); other == digest {
-		t.Error("another toolkit builds other modules, and the digest is the same")
+		t.Error("the digest must change with the image of the driver toolkit")
 	}
 	if _, same := values("example.com/dtk@sha256:1"); same != digest {
-		t.Error("the digest is another each time")
+		t.Error("the digest is not deterministic")
 	}
 	if len(instance.Container.Args) > 0 {
 		t.Errorf("arguments %v would replace those of the entrypoint for the toolkit", instance.Container.Args)

@@ -65,7 +65,7 @@ func (f family) needs(t *testing.T, profile string) (compute, memory int) {
 	t.Helper()
 	parts := profilePattern.FindStringSubmatch(profile)
 	if parts == nil {
-		t.Fatalf("%q is no profile", profile)
+		t.Fatalf("%q is not a profile", profile)
 	}
 	compute, err := strconv.Atoi(parts[1])
 	if err != nil {
@@ -159,7 +159,7 @@ func TestTheLayoutsFillTheGPUs(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-what fits +what is shipped:\n%s", diff)
+		t.Errorf("-fits +shipped:\n%s", diff)
 	}
 }
 

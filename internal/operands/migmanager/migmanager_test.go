@@ -24,14 +24,14 @@ func TestServes(t *testing.T) {
 			nodeinfo.Facts{MIGCapable: "false", Product: "NVIDIA-A100-SXM4-40GB"},
 			operand.Absent,
 		},
-		"it cannot any more":      {nodeinfo.Facts{MIGCapable: "false", Deploy: deployed}, operand.Absent},
+		"not capable any more":    {nodeinfo.Facts{MIGCapable: "false", Deploy: deployed}, operand.Absent},
 		"no label":                {nodeinfo.Facts{}, operand.Absent},
 		"no label any more":       {nodeinfo.Facts{Deploy: deployed}, operand.Install},
 		"an H100 by its name":     {nodeinfo.Facts{Product: "NVIDIA-H100-80GB-HBM3"}, operand.Install},
 		"an A100 by its name":     {nodeinfo.Facts{Product: "nvidia-a100-pcie-40gb"}, operand.Install},
 		"an A30 by its name":      {nodeinfo.Facts{Product: "NVIDIA-A30"}, operand.Install},
 		"another GPU by its name": {nodeinfo.Facts{Product: "Tesla-V100"}, operand.Absent},
-		"the host lends its GPUs to machines": {
+		"a host with vGPUs": {
 			nodeinfo.Facts{MIGCapable: "true", HostVGPU: true, Deploy: deployed},
 			operand.Absent,
 		},

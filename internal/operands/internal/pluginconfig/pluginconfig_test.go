@@ -67,7 +67,7 @@ func TestPluginConfigRefusesAWrongImage(t *testing.T) {
 		}, Config: &v1.DevicePluginConfigSpec{Name: "configs"},
 	})
 	if _, err := pluginconfig.Of(in, "program"); err == nil {
-		t.Error("took an image that contradicts itself")
+		t.Error("accepted a contradictory image")
 	}
 }
 
