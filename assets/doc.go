@@ -1,13 +1,14 @@
-// Package assets holds the manifests of the operands, one folder each, as templates that only insert values:
+// Package assets has the manifests of the operands, one folder each, as templates that only insert values.
+// The files are:
 //
 //   - OPERAND/NUMBER_KIND.yaml are the objects of an operand, in the order in which they are applied.
 //   - OPERAND/containers/NAME.yaml is an optional container NAME of its DaemonSet, see containerFile in package render.
 //   - *.yaml are init containers that several operands share, in the same format: each is named after the container
 //     that operand.Proof names.
-//   - OPERAND/install.yaml is no template. It is installed with the operator: the operand's ServiceAccount and rights, so
-//     that the operator need not hold what they grant. make manifests copies it to config/rbac/operands. The
-//     ServiceAccounts have the names of NVIDIA's operator, which other software refers to; cluster-scoped names start
-//     with gpu-operator-, so that none collides with an object that NVIDIA's operator left in the cluster.
+//   - OPERAND/install.yaml is not a template. It has the operand's ServiceAccount and RBAC, which are installed with
+//     the operator, so that the operator itself does not need the permissions that they grant. make manifests copies it
+//     to config/rbac/operands. The ServiceAccounts have the names of NVIDIA's operator, to which other software refers;
+//     cluster-scoped names start with gpu-operator-, to not collide with objects left by NVIDIA's operator.
 //
 // Package render adds what all objects have in common (namespace, owner), what all DaemonSets have in common
 // (scheduling, tolerations, waits for other operands), what all ServiceMonitors have in common, and the optional
@@ -17,7 +18,7 @@ package assets
 
 import "embed"
 
-// FS holds the templates.
+// FS has the templates.
 //
 //go:embed *.yaml */[0-9]*.yaml */containers/*.yaml
 var FS embed.FS

@@ -42,7 +42,7 @@ func TestRenderForOpenShift(t *testing.T) {
 			stream: stream, err: "ImageStream openshift/driver-toolkit has no tag 418.94.202501221327-0 with an image",
 		},
 		"no stream is given": {
-			err: "ImageStream openshift/driver-toolkit, which is to have tag 418.94.202501221327-0, is missing",
+			err: "ImageStream openshift/driver-toolkit, which must have tag 418.94.202501221327-0, is missing",
 		},
 		"another kind": {stream: "kind: Node", code: 1, err: `found a "Node": give the ImageStream openshift/driver-toolkit`},
 		"no YAML":      {stream: "a: [", code: 1, err: "reading the driver toolkit"},

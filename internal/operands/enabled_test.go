@@ -16,7 +16,7 @@ func TestDecide(t *testing.T) {
 	const installed = "installed"
 	offByDefault := map[operand.Name]string{
 		"dcgm": "DisabledBySpec: spec.dcgm.enabled is not true: " +
-			"the DCGM exporter brings an engine of its own",
+			"the DCGM exporter runs its own engine",
 		"node-status-exporter": "DisabledBySpec: spec.nodeStatusExporter.enabled is not true",
 	}
 	all := func(change map[operand.Name]string) map[operand.Name]string {

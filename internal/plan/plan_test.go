@@ -66,11 +66,11 @@ func computeFor(t *testing.T, in operand.Input, nodes []nodeinfo.Facts) map[oper
 	return got
 }
 
-const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
-	"apply config/admission, or let Node Feature Discovery label the nodes"
+const unfenced = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+	"apply config/admission, or use Node Feature Discovery"
 
 const nriWithoutToolkit = "spec.cdi.nriPluginEnabled needs the container toolkit: " +
-	"remove spec.toolkit.enabled=false or spec.cdi.nriPluginEnabled"
+	"set spec.toolkit.enabled to true, or remove spec.cdi.nriPluginEnabled"
 
 func TestCompute(t *testing.T) {
 	apply := stepSummary{Action: plan.Apply, Instances: []string{""}}
@@ -92,7 +92,7 @@ func TestCompute(t *testing.T) {
 		"dcgm-exporter": apply, "operator-metrics": apply,
 		"dcgm": {
 			Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
-			Message: "spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
+			Message: "spec.dcgm.enabled is not true: the DCGM exporter runs its own engine",
 		},
 		"node-status-exporter": {
 			Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
@@ -462,7 +462,7 @@ func TestForNode(t *testing.T) {
 			want: with("container-toolkit", func(r *plan.NodeStage) {
 				r.Expectation, r.Reason = plan.NotPossible, v1.ReasonNotSupportedYet
 				r.Message = `container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
-					"install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed"
+					"install the toolkit on the host and set the node's label nvidia.com/gpu.deploy.container-toolkit to pre-installed"
 			}),
 		},
 		"a disabled driver is no stage": {

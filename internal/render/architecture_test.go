@@ -26,8 +26,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// eachDaemonSet runs the check for every DaemonSet of every scenario.
-func eachDaemonSet(t *testing.T, check func(*testing.T, operand.Name, *appsv1.DaemonSet)) {
+// forEachDaemonSet runs the check for every DaemonSet of every scenario.
+func forEachDaemonSet(t *testing.T, check func(*testing.T, operand.Name, *appsv1.DaemonSet)) {
 	t.Helper()
 	for scenario, s := range scenarios {
 		for name, sets := range s.daemonSets(t) {
@@ -48,12 +48,15 @@ func TestEveryProofHasItsContainer(t *testing.T) {
 					continue
 				}
 				for _, proof := range step.Operand.Proves {
-					there := slices.ContainsFunc(sets[step.Operand.Name][0].Spec.Template.Spec.InitContainers, func(c corev1.Container) bool {
-						return c.Name == proof.Container
-					})
-					if there != step.Proves[proof.Marker] {
+					exists := slices.ContainsFunc(
+						sets[step.Operand.Name][0].Spec.Template.Spec.InitContainers,
+						func(c corev1.Container) bool {
+							return c.Name == proof.Container
+						},
+					)
+					if exists != step.Proves[proof.Marker] {
 						t.Errorf("%s writes marker %s: %v; its pods have container %s: %v",
-							step.Operand.Name, proof.Marker, step.Proves[proof.Marker], proof.Container, there)
+							step.Operand.Name, proof.Marker, step.Proves[proof.Marker], proof.Container, exists)
 					}
 				}
 			}
@@ -61,8 +64,8 @@ func TestEveryProofHasItsContainer(t *testing.T) {
 	}
 }
 
-// The wait comes before everything else in the pod, or something would run too early; but after the copy of gpu-node,
-// which needs nothing of the stack and no other container of the pod.
+// Any container before the wait would run too early. Only the copy of gpu-node may come first: it needs neither the
+// stack nor another container of the pod.
 func TestTheWaitComesFirst(t *testing.T) {
 	for scenario, s := range scenarios {
 		p := s.plan(t)
@@ -96,8 +99,8 @@ func assetFiles(t *testing.T) map[string]string {
 	return texts
 }
 
-// maxActionShare is the share of the lines of a template that may have actions. A template shows the shape of an object;
-// what depends on the spec is decided in Go, see operand.Instance.Additions.
+// maxActionShare is the share of the lines of a template that may have actions. A template shows the shape of an
+// object; what depends on the spec is decided in Go, see operand.Instance.Additions.
 const maxActionShare = 0.20
 
 func TestTemplatesAreMostlyYAML(t *testing.T) {
@@ -113,13 +116,20 @@ func TestTemplatesAreMostlyYAML(t *testing.T) {
 			}
 		}
 		if share := float64(actions) / float64(all); share > maxActionShare {
-			t.Errorf("%s: %d of %d lines have actions, %.0f %%, more than %.0f %%", file, actions, all, 100*share, 100*maxActionShare)
+			t.Errorf(
+				"%s: %d of %d lines have actions, %.0f %%, more than %.0f %%",
+				file,
+				actions,
+				all,
+				100*share,
+				100*maxActionShare,
+			)
 		}
 	}
 }
 
-// A manifest explains why a container has all rights, directly above the field.
-func TestEveryPrivilegedContainerSaysWhy(t *testing.T) {
+// A comment directly above the securityContext explains why a container is privileged.
+func TestEveryPrivilegedContainerIsJustified(t *testing.T) {
 	found := 0
 	for file, text := range assetFiles(t) {
 		lines := strings.Split(text, "\n")
@@ -132,12 +142,12 @@ func TestEveryPrivilegedContainerSaysWhy(t *testing.T) {
 				i--
 			}
 			if i == 0 || !strings.HasPrefix(strings.TrimSpace(lines[i-1]), "# ") {
-				t.Errorf("%s:%d: no comment above the securityContext says why it is privileged", file, i+1)
+				t.Errorf("%s:%d: no comment above the securityContext explains why it is privileged", file, i+1)
 			}
 		}
 	}
 	if found == 0 {
-		t.Error("found no privileged container: the check looks for the wrong thing")
+		t.Error("found no privileged container: the check is broken")
 	}
 }
 
@@ -153,7 +163,7 @@ func TestEveryServiceAccountIsInstalled(t *testing.T) {
 		}
 	}
 	used := map[string]bool{}
-	eachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
+	forEachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
 		name := ds.Spec.Template.Spec.ServiceAccountName
 		used[name] = true
@@ -194,24 +204,28 @@ func serviceAccounts(t *testing.T, file string) []string {
 	}
 }
 
-var imageReference = regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})$`)
+var imageReference = regexp.MustCompile(
+	`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})$`,
+)
 
 func TestEveryImageResolves(t *testing.T) {
-	eachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
+	forEachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
 		for _, c := range containers(&ds.Spec.Template.Spec) {
 			if !imageReference.MatchString(c.Image) {
 				t.Errorf("container %s has image %q", c.Name, c.Image)
 			}
-			if !slices.Contains([]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, c.ImagePullPolicy) {
+			if !slices.Contains(
+				[]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
+				c.ImagePullPolicy,
+			) {
 				t.Errorf("container %s has pull policy %q", c.Name, c.ImagePullPolicy)
 			}
 		}
 	})
 }
 
-// NVSentinel, k8s-driver-manager and dashboards find pods by these labels; others leave them blind,
-// with no error.
+// NVSentinel, k8s-driver-manager and dashboards find pods by these labels. With other labels they silently find none.
 func TestPodsCarryNVIDIAsNames(t *testing.T) {
 	apps := map[operand.Name]string{
 		"node-discovery":     "nvidia-node-discovery",
@@ -228,35 +242,37 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 		"mps-control-daemon":    "nvidia-device-plugin-mps-control-daemon",
 		"mig-manager":           "nvidia-mig-manager",
 	}
-	eachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
+	forEachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
 		template := ds.Spec.Template
 		app, known := apps[name]
 		if !known {
 			app = template.Labels["app"] // NVIDIA's operator does not have it.
 		}
-		hasApp(t, ds, app, isAnchored(name))
+		checkAppLabel(t, ds, app, selectsByAnchor(name))
 		if app == "" || !strings.HasPrefix(ds.Name, app) {
 			t.Errorf("the name does not start with %q", app)
 		}
 		for _, labels := range []map[string]string{template.Labels, ds.Labels} {
-			if labels["app.kubernetes.io/managed-by"] != "gpu-operator" || labels["nvidia.com/gpu-operator.operand"] != string(name) {
+			if labels["app.kubernetes.io/managed-by"] != "gpu-operator" ||
+				labels["nvidia.com/gpu-operator.operand"] != string(name) {
 				t.Errorf("labels are %v", labels)
 			}
 		}
 		for key, value := range ds.Spec.Selector.MatchLabels {
 			if template.Labels[key] != value {
-				t.Errorf("the selector wants %s=%s, the pods have %q", key, value, template.Labels[key])
+				t.Errorf("the selector requires %s=%s, the pods have %q", key, value, template.Labels[key])
 			}
 		}
-		if name != "node-discovery" && !isAnchored(name) && template.Spec.NodeSelector["nvidia.com/gpu.deploy."+string(name)] != "true" {
+		if name != "node-discovery" && !selectsByAnchor(name) &&
+			template.Spec.NodeSelector["nvidia.com/gpu.deploy."+string(name)] != "true" {
 			t.Errorf("the node selector is %v", template.Spec.NodeSelector)
 		}
 	})
 }
 
-// leavesOutPools reports whether the affinity requires only that the node does not get the operand from a node pool.
-func leavesOutPools(name operand.Name, affinity *corev1.NodeAffinity) bool {
+// excludesNodePools reports whether the affinity requires only that the node does not get the operand from a node pool.
+func excludesNodePools(name operand.Name, affinity *corev1.NodeAffinity) bool {
 	return cmp.Equal(affinity, &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
 			{Key: "nvidia.com/gpu-operator.node-pool." + string(name), Operator: corev1.NodeSelectorOpDoesNotExist},
@@ -264,17 +280,17 @@ func leavesOutPools(name operand.Name, affinity *corev1.NodeAffinity) bool {
 	}})
 }
 
-// The selector of a DaemonSet never changes, and no discovery label is in it: the DaemonSet
-// controller would delete the pods of a node that lost the label.
+// The selector of a DaemonSet never changes and has no discovery label: otherwise the DaemonSet controller would delete
+// the pods of a node that loses the label.
 func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
-	eachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
+	forEachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
 		if name == "node-discovery" {
-			runsOnEveryLinuxNode(t, ds.Spec.Template.Spec)
+			checkEveryLinuxNode(t, ds.Spec.Template.Spec)
 			return
 		}
-		if isAnchored(name) {
-			selectsByAnchor(t, name, ds.Spec.Template.Spec)
+		if selectsByAnchor(name) {
+			checkAnchorTerms(t, name, ds.Spec.Template.Spec)
 			return
 		}
 		for key := range ds.Spec.Template.Spec.NodeSelector {
@@ -282,17 +298,18 @@ func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
 				t.Errorf("selects nodes by %s", key)
 			}
 		}
-		if affinity := ds.Spec.Template.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil && !leavesOutPools(name, affinity.NodeAffinity) {
+		if affinity := ds.Spec.Template.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil &&
+			!excludesNodePools(name, affinity.NodeAffinity) {
 			t.Error("selects nodes by affinity")
 		}
 	})
 }
 
-// hasApp expects the label app on the DaemonSet and its pods. Where there is one for each kind of node, it is the name, so
-// that no selector of another one matches its pods.
-func hasApp(t *testing.T, ds *appsv1.DaemonSet, app string, isOfKind bool) {
+// checkAppLabel expects the label app on the DaemonSet and its pods. An operand with variants has the name of the
+// DaemonSet there, so that no selector matches the pods of another DaemonSet.
+func checkAppLabel(t *testing.T, ds *appsv1.DaemonSet, app string, hasVariants bool) {
 	t.Helper()
-	if isOfKind {
+	if hasVariants {
 		app = ds.Name
 	}
 	pods := ds.Spec.Template.Labels["app"]
@@ -302,19 +319,20 @@ func hasApp(t *testing.T, ds *appsv1.DaemonSet, app string, isOfKind bool) {
 	}
 }
 
-// isAnchored reports whether the nodes of an operand have an anchor.
-func isAnchored(name operand.Name) bool { return name == "driver" || name == "container-toolkit" }
+// selectsByAnchor reports whether the nodes of an operand have an anchor.
+func selectsByAnchor(name operand.Name) bool { return name == "driver" || name == "container-toolkit" }
 
-// A node has its driver and toolkit by labels that the operator owns, too, and each term requires one of the kind: none
-// selects a node that has no label of the operator.
-func selectsByAnchor(t *testing.T, name operand.Name, pod corev1.PodSpec) {
+// A node is selected only by labels that the operator owns, and each term requires one that identifies the variant. So
+// no term selects a node without labels of the operator.
+func checkAnchorTerms(t *testing.T, name operand.Name, pod corev1.PodSpec) {
 	t.Helper()
 	own := map[string]bool{
-		"nvidia.com/gpu.deploy." + string(name): true, "nvidia.com/gpu-operator.pool": true, "nvidia.com/gpu-operator.runtime": true,
+		"nvidia.com/gpu.deploy." + string(name): true, "nvidia.com/gpu-operator.pool": true,
+		"nvidia.com/gpu-operator.runtime":                   true,
 		"nvidia.com/gpu-operator.node-pool." + string(name): true, "clusterpolicy.github.io/" + string(name): true,
 	}
 	if len(pod.NodeSelector) > 0 {
-		t.Errorf("selects nodes by %v, whichever term they fit", pod.NodeSelector)
+		t.Errorf("has a node selector besides the terms: %v", pod.NodeSelector)
 	}
 	for _, term := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		required := 0
@@ -327,13 +345,13 @@ func selectsByAnchor(t *testing.T, name operand.Name, pod corev1.PodSpec) {
 			}
 		}
 		if required == 0 {
-			t.Errorf("a node without labels fits %+v", term)
+			t.Errorf("a node without labels matches %+v", term)
 		}
 	}
 }
 
-// Whatever is tainted may have GPUs; only a user's label keeps discovery off a node.
-func runsOnEveryLinuxNode(t *testing.T, pod corev1.PodSpec) {
+// Any tainted node may have GPUs. Only a user's label keeps discovery off a node.
+func checkEveryLinuxNode(t *testing.T, pod corev1.PodSpec) {
 	t.Helper()
 	if diff := cmp.Diff(map[string]string{"kubernetes.io/os": "linux"}, pod.NodeSelector); diff != "" {
 		t.Errorf("node selector, -want +got:\n%s", diff)
@@ -433,7 +451,7 @@ func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
 }
 
 func TestNamesAreValidAndVolumesMatchMounts(t *testing.T) {
-	eachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
+	forEachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
 		if problems := validation.IsDNS1123Subdomain(ds.Name); len(problems) > 0 {
 			t.Errorf("the name: %v", problems)
@@ -441,7 +459,7 @@ func TestNamesAreValidAndVolumesMatchMounts(t *testing.T) {
 		volumes, mounted := map[string]bool{}, map[string]bool{}
 		for _, volume := range ds.Spec.Template.Spec.Volumes {
 			if volumes[volume.Name] {
-				t.Errorf("volume %s is there twice", volume.Name)
+				t.Errorf("volume %s is a duplicate", volume.Name)
 			}
 			volumes[volume.Name] = true
 		}
@@ -450,7 +468,7 @@ func TestNamesAreValidAndVolumesMatchMounts(t *testing.T) {
 			for _, mount := range c.VolumeMounts {
 				mounted[mount.Name] = true
 				if !volumes[mount.Name] || paths[mount.MountPath] {
-					t.Errorf("container %s: mount of %s at %s lacks its volume or is there twice", c.Name, mount.Name, mount.MountPath)
+					t.Errorf("container %s: mount of %s at %s has no volume or is a duplicate", c.Name, mount.Name, mount.MountPath)
 				}
 				paths[mount.MountPath] = true
 			}

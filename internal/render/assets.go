@@ -20,8 +20,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/assets"
 )
 
-// functions are what templates may call. quote makes one YAML value of any text: "1e3" stays a name, and a line break
-// in a field of the spec adds nothing to a manifest. json does the same for maps, lists and structs, as JSON is YAML.
+// functions are the template functions. quote renders any text as one YAML string: "1e3" stays a string, and a line
+// break in a field of the spec cannot inject YAML. json does the same for maps, lists and structs, as JSON is YAML.
 var functions = template.FuncMap{
 	"quote": func(value any) string { return strconv.Quote(fmt.Sprint(value)) },
 	"json": func(value any) (string, error) {
@@ -30,7 +30,7 @@ var functions = template.FuncMap{
 	},
 }
 
-// templates are all assets by path, parsed once: they are part of the program.
+// templates are all assets by path. They are embedded in the program and parsed once.
 var templates = parseAssets()
 
 func parseAssets() map[string]*template.Template {
@@ -76,7 +76,7 @@ func decodeFolder(folder string, values any) ([]Object, error) {
 	return objects, nil
 }
 
-// execute returns the text of a template with these values. A key that they do not have is an error.
+// execute returns the text of a template with these values. A missing key is an error.
 func execute(file string, values any) ([]byte, error) {
 	parsed, exists := templates[file]
 	if !exists {
@@ -119,17 +119,17 @@ func decode(document []byte) (Object, error) {
 		return nil, err
 	}
 	if kind.Kind == "" {
-		return nil, nil //nolint:nilnil // A document of comments alone has no object.
+		return nil, nil //nolint:nilnil // The document has only comments.
 	}
 	want := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
-	for _, known := range allKinds() {
-		if known.GetObjectKind().GroupVersionKind() == want {
-			object, isObject := reflect.New(reflect.TypeOf(known).Elem()).Interface().(Object)
+	for _, supported := range allKinds() {
+		if supported.GetObjectKind().GroupVersionKind() == want {
+			object, isObject := reflect.New(reflect.TypeOf(supported).Elem()).Interface().(Object)
 			if !isObject {
-				return nil, fmt.Errorf("%s is not an object of the API", want)
+				return nil, fmt.Errorf("%s is not an API object", want)
 			}
 			return object, yaml.UnmarshalStrict(document, object)
 		}
 	}
-	return nil, fmt.Errorf("kind %s is not one that the operator applies", want)
+	return nil, fmt.Errorf("kind %s is not supported in assets", want)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// BenchmarkPlanAndRender is what a pass computes for 1,000 nodes in four driver pools, and with four pools of the spec
-// that say something else of all that a pool can; its budget is 50 ms.
+// BenchmarkPlanAndRender is what a pass computes for 1,000 nodes in four driver pools, without node pools and with four
+// that override all they can. Its budget is 50 ms.
 func BenchmarkPlanAndRender(b *testing.B) {
 	var pools []v1.NodePoolSpec
 	for i := range 4 {

@@ -15,18 +15,18 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// containerFile is a container in a file of its own, with the volumes that only it needs. The file is named after the
-// container and has exactly one, of either kind. It is a template with the same context as the other assets of the
-// operand, and is decoded strictly: an unknown field or a missing key is an error.
+// containerFile is a file with one container, or one init container, and the volumes that only it needs. The file is
+// named after the container. It is a template with the same context as the other assets of the operand, and is decoded
+// strictly: an unknown field or a missing key is an error.
 type containerFile struct {
 	InitContainers []corev1.Container `json:"initContainers,omitempty"`
 	Containers     []corev1.Container `json:"containers,omitempty"`
-	// Volumes are appended to those of the pod. One that the pod has already is not added again, and must be the same.
+	// Volumes are appended to those of the pod. A volume that the pod already has must be identical.
 	Volumes []corev1.Volume `json:"volumes,omitempty"`
 }
 
-// compose adds to a pod what stands outside of its template: containers in files of their own, then the volumes and
-// the settings of containers that the instance adds. It comes before all that render adds to every pod.
+// compose adds to a pod what is not in its template: containers in separate files, then the volumes and the container
+// settings of the instance. It runs before the additions that every pod gets.
 func (r *renderer) compose(pod *corev1.PodSpec) error {
 	for _, proof := range r.step.Operand.Proves {
 		if file := proof.Container + ".yaml"; r.step.Proves[proof.Marker] && templates[file] != nil {
@@ -45,7 +45,7 @@ func (r *renderer) compose(pod *corev1.PodSpec) error {
 	return addSettings(pod, r.instance.Additions)
 }
 
-// addContainer adds the container of a file: an init container at that index, any other one at the end.
+// addContainer adds the container of a file: an init container at that index, any other container at the end.
 func (r *renderer) addContainer(pod *corev1.PodSpec, file string, at int) error {
 	text, err := execute(file, r.context)
 	if err != nil {
@@ -63,15 +63,15 @@ func (r *renderer) addContainer(pod *corev1.PodSpec, file string, at int) error 
 	return nil
 }
 
-// addVolumes appends the volumes that the pod does not have. Another one with the name of one of these is an error.
+// addVolumes appends the volumes that the pod does not have. A different volume of the same name is an error.
 func addVolumes(pod *corev1.PodSpec, volumes []corev1.Volume) error {
 	for _, volume := range volumes {
-		has := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == volume.Name })
+		at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == volume.Name })
 		switch {
-		case has < 0:
+		case at < 0:
 			pod.Volumes = append(pod.Volumes, volume)
-		case !reflect.DeepEqual(pod.Volumes[has], volume):
-			return fmt.Errorf("the pod has another volume %s", volume.Name)
+		case !reflect.DeepEqual(pod.Volumes[at], volume):
+			return fmt.Errorf("the pod has a different volume %s", volume.Name)
 		}
 	}
 	return nil
@@ -108,7 +108,7 @@ func addSettings(pod *corev1.PodSpec, additions map[string]operand.Additions) er
 	})
 	if added != len(additions) {
 		names := slices.Sorted(maps.Keys(additions))
-		return fmt.Errorf("settings of a container that the pod does not have, one of %v", names)
+		return fmt.Errorf("additions to a container that does not exist, one of %v", names)
 	}
 	return nil
 }

@@ -18,15 +18,15 @@ import (
 func TestAContainerFileHasTheContainerOfItsName(t *testing.T) {
 	const file, wrong = "driver/containers/a.yaml", "the file must have one container, with the name of the file"
 	for name, test := range map[string]struct{ text, want string }{
-		"a container":         {"containers: [{name: a}]\nvolumes: [{name: v}]", ""},
-		"an init container":   {"initContainers: [{name: a}]", ""},
-		"an unknown field":    {"containers: [{name: a, img: x}]", `unknown field "img"`},
-		"an unknown list":     {"containers: [{name: a}]\nvolume: []", `unknown field "volume"`},
-		"a key that is twice": {"containers: [{name: a, image: x, image: y}]", `key "image" already set`},
-		"none":                {"volumes: [{name: v}]", wrong},
-		"an empty file":       {"# nothing", wrong},
-		"another name":        {"containers: [{name: b}]", wrong},
-		"two":                 {"containers: [{name: a}]\ninitContainers: [{name: a}]", wrong},
+		"a container":       {"containers: [{name: a}]\nvolumes: [{name: v}]", ""},
+		"an init container": {"initContainers: [{name: a}]", ""},
+		"an unknown field":  {"containers: [{name: a, img: x}]", `unknown field "img"`},
+		"an unknown list":   {"containers: [{name: a}]\nvolume: []", `unknown field "volume"`},
+		"a duplicate key":   {"containers: [{name: a, image: x, image: y}]", `key "image" already set`},
+		"none":              {"volumes: [{name: v}]", wrong},
+		"an empty file":     {"# nothing", wrong},
+		"another name":      {"containers: [{name: b}]", wrong},
+		"two":               {"containers: [{name: a}]\ninitContainers: [{name: a}]", wrong},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := render.DecodeContainer(file, []byte(test.text))
@@ -38,7 +38,7 @@ func TestAContainerFileHasTheContainerOfItsName(t *testing.T) {
 }
 
 // A name that does not exist is an error: the setting would have no effect.
-func TestWhatAnInstanceAddsIsThere(t *testing.T) {
+func TestAnInstanceAddsOnlyToWhatExists(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*operand.Instance)
 		want   string
@@ -49,7 +49,7 @@ func TestWhatAnInstanceAddsIsThere(t *testing.T) {
 		},
 		"settings of a container that the pod does not have": {
 			func(i *operand.Instance) { i.Additions["none"] = operand.Additions{} },
-			"settings of a container that the pod does not have, one of [k8s-driver-manager none nvidia-driver-ctr]",
+			"additions to a container that does not exist, one of [k8s-driver-manager none nvidia-driver-ctr]",
 		},
 		"another value": {
 			func(i *operand.Instance) { i.Values = struct{}{} }, "can't evaluate field",
@@ -66,7 +66,7 @@ func TestWhatAnInstanceAddsIsThere(t *testing.T) {
 	}
 }
 
-// A container file may repeat a volume of the pod, and must not mean another one.
+// A container file may repeat a volume of the pod, but not define a different one of the same name.
 func TestVolumesOfAContainerFile(t *testing.T) {
 	volume := func(name, host string) corev1.Volume {
 		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
@@ -79,7 +79,7 @@ func TestVolumesOfAContainerFile(t *testing.T) {
 		t.Errorf("got error %v and volumes %v", err, pod.Volumes)
 	}
 	if err := render.AddVolumes(pod, []corev1.Volume{volume("a", "/other")}); err == nil {
-		t.Error("takes one volume for another")
+		t.Error("accepts a different volume of the same name")
 	}
 }
 
@@ -102,7 +102,7 @@ func TestEveryContainerFileIsUsed(t *testing.T) {
 	}
 }
 
-// Settings come after those of the template, and a probe replaces that of the template.
+// Additions come after what the template has. A probe replaces the template's.
 func TestSettingsOfContainers(t *testing.T) {
 	const name = "nvidia-dcgm-exporter"
 	before := container(t, situation{}.daemonSet(t, "dcgm-exporter"), name)

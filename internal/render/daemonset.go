@@ -42,29 +42,29 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	template := &ds.Spec.Template
 	template.Labels[labels.ManagedBy] = labels.ManagedByValue
 	template.Labels[labels.Operand] = string(r.step.Operand.Name)
-	r.ofPool(ds)
-	r.ofKind(ds)
+	r.labelNodePool(ds)
+	r.keepVariantSelector(ds)
 	r.schedule(&template.Spec, spec)
-	r.pluginConfig(&template.Spec)
-	r.configure(&template.Spec)
-	r.inject(template)
-	r.help(&template.Spec)
-	r.resources(&template.Spec)
-	r.global(&template.Spec)
-	if err := r.seal(ds); err != nil {
+	r.addConfigManager(&template.Spec)
+	r.applyContainerSpec(&template.Spec)
+	r.injectGPUs(template)
+	r.addHelperContainer(&template.Spec)
+	r.applyContainerResources(&template.Spec)
+	r.applyGlobal(&template.Spec)
+	if err := r.stampDigest(ds); err != nil {
 		return err
 	}
 	r.tolerateStartup(&template.Spec)
 	return nil
 }
 
-// tolerateStartup lets pods be scheduled to nodes with startup taints. It comes after the seal: a running pod does not
-// need these tolerations, so they must not make a driver look outdated.
+// tolerateStartup adds tolerations for the startup taints. It runs after stampDigest: a running pod does not need these
+// tolerations, so they must not make a driver look outdated.
 func (r *renderer) tolerateStartup(pod *corev1.PodSpec) {
-	all := func(t corev1.Toleration) bool {
+	toleratesAll := func(t corev1.Toleration) bool {
 		return t.Key == "" && t.Operator == corev1.TolerationOpExists && t.Effect == ""
 	}
-	if slices.ContainsFunc(pod.Tolerations, all) {
+	if slices.ContainsFunc(pod.Tolerations, toleratesAll) {
 		return
 	}
 	pod.Tolerations = slices.Clone(pod.Tolerations)
@@ -90,28 +90,28 @@ func updateStrategy(spec effective.Spec, o operand.Operand) (appsv1.DaemonSetUpd
 	}, nil
 }
 
-// addMetadata adds the user's labels and annotations. None replaces one of the manifest: selectors and other software
-// find the pods by those.
-func addMetadata(ds *appsv1.DaemonSet, more v1.Labels, notes v1.Annotations) {
+// addMetadata adds the user's labels and annotations. They never replace those of the manifest, on which selectors and
+// other software rely.
+func addMetadata(ds *appsv1.DaemonSet, extraLabels v1.Labels, extraAnnotations v1.Annotations) {
 	template := &ds.Spec.Template
-	for key, value := range more.Strings() {
+	for key, value := range extraLabels.Strings() {
 		if key == appLabel || key == partOfLabel {
 			continue
 		}
-		addMissing(&ds.Labels, key, value)
-		addMissing(&template.Labels, key, value)
+		setIfMissing(&ds.Labels, key, value)
+		setIfMissing(&template.Labels, key, value)
 	}
-	for key, value := range notes.Strings() {
-		addMissing(&ds.Annotations, key, value)
-		addMissing(&template.Annotations, key, value)
+	for key, value := range extraAnnotations.Strings() {
+		setIfMissing(&ds.Annotations, key, value)
+		setIfMissing(&template.Annotations, key, value)
 	}
 }
 
-func addMissing(to *map[string]string, key, value string) {
+func setIfMissing(to *map[string]string, key, value string) {
 	if *to == nil {
 		*to = map[string]string{}
 	}
-	if _, there := (*to)[key]; !there {
+	if _, exists := (*to)[key]; !exists {
 		(*to)[key] = value
 	}
 }
@@ -133,7 +133,7 @@ func (r *renderer) schedule(pod *corev1.PodSpec, spec *v1.DaemonSetsSpec) {
 func (r *renderer) nodeSelector() map[string]string {
 	if r.step.Operand.Discovers {
 		selector := map[string]string{corev1.LabelOSStable: string(corev1.Linux)}
-		// Discovery runs before it is known which nodes have GPUs, so no plan selects its nodes.
+		// Discovery runs before the GPU nodes are known, so its nodes are not selected by deploy labels.
 		maps.Copy(selector, r.placement().NodeSelector.Strings())
 		return selector
 	}
@@ -153,8 +153,8 @@ func (r *renderer) nodeSelector() map[string]string {
 	return selector
 }
 
-// configure applies what the spec configures for this operand's containers.
-func (r *renderer) configure(pod *corev1.PodSpec) {
+// applyContainerSpec applies what the spec configures for this operand's containers.
+func (r *renderer) applyContainerSpec(pod *corev1.PodSpec) {
 	spec := r.instance.Container
 	if spec.HostNetwork != nil && *spec.HostNetwork {
 		pod.HostNetwork = true
@@ -207,31 +207,31 @@ func mergeEnv(env []corev1.EnvVar, more []v1.EnvVar) []corev1.EnvVar {
 	return env
 }
 
-// seal writes the digest of the significant part of the pod template to the DaemonSet and its pods, and keeps the live
-// helper image while nothing else changes: a new release of the operator alone replaces no pod.
-func (r *renderer) seal(ds *appsv1.DaemonSet) error {
+// stampDigest writes the digest of the significant part of the pod template to the DaemonSet and its pods. It keeps the
+// live helper image while nothing else changes, so that an upgrade of the operator alone replaces no pod.
+func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	helper := r.context.Helper.Image
-	cosmetic, named := helper, image.Named(r.plan.Input.Helper())
+	insignificant, named := helper, image.Named(r.plan.Input.Helper())
 	if named {
-		cosmetic = ""
+		insignificant = ""
 	}
 	pod := withProbeScript(&ds.Spec.Template.Spec)
-	digest, err := templateDigest(pod, cosmetic, r.plan.InputFor(r.instance.NodePool).ContentDigest(&r.step.Operand))
+	digest, err := templateDigest(pod, insignificant, r.plan.InputFor(r.instance.NodePool).ContentDigest(&r.step.Operand))
 	if err != nil {
 		return err
 	}
-	digest = r.fromRegistry(pod, digest)
-	used := cmp.Or(r.keptHelper(ds.Name, digest), helper)
+	digest = r.digestWithRegistry(pod, digest)
+	helperImage := cmp.Or(r.helperImageToKeep(ds.Name, digest), helper)
 	forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
-		// An image that the spec names is not recorded: it is always used, even if that makes no pod outdated.
-		if replaceHelper(c, helper, used) && !named {
-			annotate(&ds.ObjectMeta, labels.HelperImage, used)
+		// An image that the spec names is not recorded: it is always used, even if no pod becomes outdated.
+		if replaceHelper(c, helper, helperImage) && !named {
+			annotate(&ds.ObjectMeta, labels.HelperImage, helperImage)
 		}
 	})
 	if r.step.Operand.DaemonSet == "" {
-		r.leavePools(ds, digest)
+		r.excludeNodePools(ds, digest)
 	} else {
-		r.anchor(ds, digest)
+		r.selectByAnchor(ds, digest)
 	}
 	if r.live[ds.Name].NeedsProbeScript {
 		annotate(&ds.ObjectMeta, labels.ProbeScriptMounted, labels.True)
@@ -241,9 +241,9 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	return nil
 }
 
-// keptHelper is the helper image that the DaemonSet was last applied with, if it stays; empty otherwise. An image that
-// the spec names is always used.
-func (r *renderer) keptHelper(name, digest string) string {
+// helperImageToKeep returns the helper image that the DaemonSet was last applied with, if it stays in use, or "". An
+// image that the spec names always takes precedence.
+func (r *renderer) helperImageToKeep(name, digest string) string {
 	input := r.plan.Input
 	live := r.live[name]
 	// The image of a release whose drivers had a script does not have the probe command.

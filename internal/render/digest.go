@@ -13,10 +13,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// templateDigest covers what decides how a pod works: its spec, without the helper image where that is
-// the operator's own choice, and whatever the order of the environment. Labels and annotations are
-// left out, so that cosmetic changes make no driver look outdated. contents is the digest of what the pod
-// reads from ConfigMaps and Secrets of others.
+// templateDigest covers what determines how a pod works: its spec, regardless of the order of the environment, and
+// without helperImage unless that is empty. Labels and annotations are left out, so that cosmetic changes make no
+// driver look outdated. contents is the digest of the user's ConfigMaps and Secrets that the pod reads.
 func templateDigest(pod *corev1.PodSpec, helperImage, contents string) (string, error) {
 	significant := pod.DeepCopy()
 	forEachContainer(significant, func(c *corev1.Container) {
@@ -32,8 +31,8 @@ func templateDigest(pod *corev1.PodSpec, helperImage, contents string) (string, 
 	return digest.Of(append(data, contents...)), nil
 }
 
-// replaceHelper puts another helper image in place of this one, also where the container is told it for
-// the pods that it starts. It tells whether there was one.
+// replaceHelper replaces the helper image, also in the variable that configures the pods that the container starts. It
+// reports whether the container runs that image.
 func replaceHelper(c *corev1.Container, helper, by string) (found bool) {
 	if c.Image == helper {
 		c.Image, found = by, true
@@ -46,24 +45,24 @@ func replaceHelper(c *corev1.Container, helper, by string) (found bool) {
 	return found
 }
 
-// helperImageVariable tells gpu-node the image of the pods that it starts.
+// helperImageVariable is the variable with the image of the pods that gpu-node starts.
 const helperImageVariable = "VALIDATOR_IMAGE"
 
-// LiveDaemonSet reads what render needs to know of a DaemonSet of the cluster.
+// LiveDaemonSet returns what render needs of a live DaemonSet.
 func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 	live := Live{
-		TemplateDigest:   ds.Annotations[labels.TemplateDigest],
-		HelperImage:      ds.Annotations[labels.HelperImage],
-		LeavesPools:      leavesPools(&ds.Spec.Template.Spec),
-		Unrolled:         ds.Annotations[labels.Unrolled] == labels.True,
-		Kind:             kindOf(ds.Spec.Template.Labels),
-		Anchored:         isAnchored(&ds.Spec.Template.Spec),
-		NeedsProbeScript: needsProbeScript(ds),
+		TemplateDigest:    ds.Annotations[labels.TemplateDigest],
+		HelperImage:       ds.Annotations[labels.HelperImage],
+		ExcludesNodePools: excludesNodePools(&ds.Spec.Template.Spec),
+		RolloutSuspended:  ds.Annotations[labels.Unrolled] == labels.True,
+		Variant:           variantOf(ds.Spec.Template.Labels),
+		SelectsByAnchor:   selectsByAnchor(&ds.Spec.Template.Spec),
+		NeedsProbeScript:  needsProbeScript(ds),
 	}
 	if ds.Spec.Selector != nil {
 		selected := ds.Spec.Selector.MatchLabels
 		live.App = selected[labels.App]
-		live.SelectsKind = slices.ContainsFunc(kindLabels(), func(key string) bool { return selected[key] != "" })
+		live.VariantInSelector = slices.ContainsFunc(variantLabels(), func(key string) bool { return selected[key] != "" })
 	}
 	return live
 }

@@ -24,7 +24,7 @@ func digest(t *testing.T, s situation, name operand.Name) string {
 	return onSet
 }
 
-// The digest decides whether a driver is called outdated.
+// The digest decides whether a driver is outdated.
 func TestTheTemplateDigestCoversWhatMatters(t *testing.T) {
 	plugin := func(spec v1.DevicePluginSpec) situation {
 		return situation{spec: v1.ClusterPolicySpec{DevicePlugin: &spec}}
@@ -36,20 +36,55 @@ func TestTheTemplateDigestCoversWhatMatters(t *testing.T) {
 		situation situation
 		changes   bool
 	}{
-		"a new release of the operator":         {situation: situation{helper: "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"}},
-		"labels of the user":                    {situation: daemonSets(v1.DaemonSetsSpec{Labels: v1.Labels{"a": "b"}})},
-		"annotations of the user":               {situation: daemonSets(v1.DaemonSetsSpec{Annotations: v1.Annotations{"a": "b"}})},
-		"the update strategy":                   {situation: daemonSets(v1.DaemonSetsSpec{UpdateStrategy: "OnDelete"})},
-		"how many pods may be down":             {situation: daemonSets(v1.DaemonSetsSpec{RollingUpdate: &v1.RollingUpdateSpec{MaxUnavailable: new(intstr.FromInt32(3))}})},
-		"the defaults, spelled out":             {situation: plugin(v1.DevicePluginSpec{Enabled: new(true), ImageSpec: v1.ImageSpec{Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", ImagePullPolicy: "IfNotPresent"}})},
-		"an empty security context":             {situation: daemonSets(v1.DaemonSetsSpec{PodSecurityContext: &corev1.PodSecurityContext{}})},
-		"a security context":                    {situation: daemonSets(v1.DaemonSetsSpec{PodSecurityContext: &corev1.PodSecurityContext{FSGroup: new(int64(1))}}), changes: true},
-		"the environment":                       {situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: env}}), changes: true},
-		"the image":                             {situation: plugin(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}), changes: true},
-		"the arguments":                         {situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Args: []string{"-v"}}}), changes: true},
-		"the network":                           {situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{HostNetwork: new(true)}}), changes: true},
-		"tolerations":                           {situation: daemonSets(v1.DaemonSetsSpec{Tolerations: []corev1.Toleration{{Operator: "Exists"}}}), changes: true},
-		"what another operand is configured to": {situation: situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "1"}}}}},
+		"a new release of the operator": {situation: situation{helper: "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"}},
+		"labels of the user":            {situation: daemonSets(v1.DaemonSetsSpec{Labels: v1.Labels{"a": "b"}})},
+		"annotations of the user": {
+			situation: daemonSets(v1.DaemonSetsSpec{Annotations: v1.Annotations{"a": "b"}}),
+		},
+		"the update strategy": {situation: daemonSets(v1.DaemonSetsSpec{UpdateStrategy: "OnDelete"})},
+		"maxUnavailable": {
+			situation: daemonSets(
+				v1.DaemonSetsSpec{RollingUpdate: &v1.RollingUpdateSpec{MaxUnavailable: new(intstr.FromInt32(3))}},
+			),
+		},
+		"the defaults, spelled out": {
+			situation: plugin(
+				v1.DevicePluginSpec{
+					Enabled:   new(true),
+					ImageSpec: v1.ImageSpec{Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", ImagePullPolicy: "IfNotPresent"},
+				},
+			),
+		},
+		"an empty security context": {
+			situation: daemonSets(v1.DaemonSetsSpec{PodSecurityContext: &corev1.PodSecurityContext{}}),
+		},
+		"a security context": {
+			situation: daemonSets(v1.DaemonSetsSpec{PodSecurityContext: &corev1.PodSecurityContext{FSGroup: new(int64(1))}}),
+			changes:   true,
+		},
+		"the environment": {
+			situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: env}}),
+			changes:   true,
+		},
+		"the image": {
+			situation: plugin(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}),
+			changes:   true,
+		},
+		"the arguments": {
+			situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Args: []string{"-v"}}}),
+			changes:   true,
+		},
+		"the network": {
+			situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{HostNetwork: new(true)}}),
+			changes:   true,
+		},
+		"tolerations": {
+			situation: daemonSets(v1.DaemonSetsSpec{Tolerations: []corev1.Toleration{{Operator: "Exists"}}}),
+			changes:   true,
+		},
+		"what another operand is configured to": {
+			situation: situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "1"}}}},
+		},
 	}
 	before := digest(t, situation{}, "device-plugin")
 	for name, test := range tests {
@@ -71,13 +106,29 @@ func TestANewReleaseKeepsTheLiveHelperImage(t *testing.T) {
 		spec v1.ClusterPolicySpec
 		want string
 	}{
-		"nothing runs yet":                    {want: newer},
-		"the same template runs":              {live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: older}}, want: older},
-		"another template runs":               {live: map[string]render.Live{set: {TemplateDigest: "other", HelperImage: older}}, want: newer},
-		"a template without helper runs":      {live: map[string]render.Live{set: {TemplateDigest: current}}, want: newer},
-		"only another DaemonSet runs":         {live: map[string]render.Live{"other": {TemplateDigest: current, HelperImage: older}}, want: newer},
-		"the spec asks for the new helper":    {live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: older}}, spec: refresh, want: newer},
-		"the same helper runs, and is wanted": {live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: newer}}, want: newer},
+		"nothing runs yet": {want: newer},
+		"the same template runs": {
+			live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: older}},
+			want: older,
+		},
+		"another template runs": {
+			live: map[string]render.Live{set: {TemplateDigest: "other", HelperImage: older}},
+			want: newer,
+		},
+		"a template without helper runs": {live: map[string]render.Live{set: {TemplateDigest: current}}, want: newer},
+		"only another DaemonSet runs": {
+			live: map[string]render.Live{"other": {TemplateDigest: current, HelperImage: older}},
+			want: newer,
+		},
+		"the spec requests the new helper": {
+			live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: older}},
+			spec: refresh,
+			want: newer,
+		},
+		"the same helper runs": {
+			live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: newer}},
+			want: newer,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -99,10 +150,12 @@ func TestANewReleaseKeepsTheLiveHelperImage(t *testing.T) {
 	}
 }
 
-// TestAnImageOfTheSpecIsNotKept: no driver is outdated by the helper image that the spec names, and its next pod has the
-// operator's again once the spec no longer does.
+// A helper image in the spec does not make a driver outdated. Once the spec no longer names it, the next pod uses the
+// operator's image again.
 func TestAnImageOfTheSpecIsNotKept(t *testing.T) {
-	named := v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Repository: "example.com", Image: "helper", Version: "v3"}}}
+	named := v1.ClusterPolicySpec{
+		Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Repository: "example.com", Image: "helper", Version: "v3"}},
+	}
 	for _, name := range []operand.Name{"driver", "device-plugin"} {
 		before := situation{spec: named}.daemonSet(t, name)
 		live := map[string]render.Live{before.Name: render.LiveDaemonSet(before)}
@@ -115,7 +168,7 @@ func TestAnImageOfTheSpecIsNotKept(t *testing.T) {
 	}
 }
 
-// What render reads of a live DaemonSet is what it wrote: a restarted operator rolls nothing.
+// A restarted operator reads from live DaemonSets what it has rendered, so it does not roll them.
 func TestLiveDaemonSetReadsWhatWasRendered(t *testing.T) {
 	for name, sets := range (situation{}).daemonSets(t) {
 		for _, ds := range sets {

@@ -27,13 +27,25 @@ func container(t *testing.T, ds *appsv1.DaemonSet, name string) corev1.Container
 	return all[at]
 }
 
-// Two systems, two kernels and two architectures in one cluster: each has its image, and no two share a
-// DaemonSet or its nodes.
+// Two systems, two kernels and two architectures in one cluster: each pool has its image, and no two share a DaemonSet
+// or nodes.
 func TestEachPoolHasItsDriver(t *testing.T) {
 	nodes := []nodeinfo.Facts{
-		onKernel(node("ubuntu", "24.04"), "amd64", "6.8.0-51-generic"), onKernel(node("ubuntu", "24.04"), "amd64", "6.8.0-52-generic"),
-		onKernel(node("ubuntu", "24.04"), "arm64", "6.8.0-51-generic"), onKernel(node("rhel", "9.6"), "amd64", "5.14.0-503.el9_5.x86_64"),
-		onKernel(node("rhel", "9.6"), "arm64", "5.14.0-503.el9_5.aarch64"), onKernel(node("rhel", "9.4"), "amd64", "5.14.0-503.el9_5.x86_64"),
+		onKernel(
+			node("ubuntu", "24.04"),
+			"amd64",
+			"6.8.0-51-generic",
+		), onKernel(node("ubuntu", "24.04"), "amd64", "6.8.0-52-generic"),
+		onKernel(
+			node("ubuntu", "24.04"),
+			"arm64",
+			"6.8.0-51-generic",
+		), onKernel(node("rhel", "9.6"), "amd64", "5.14.0-503.el9_5.x86_64"),
+		onKernel(
+			node("rhel", "9.6"),
+			"arm64",
+			"5.14.0-503.el9_5.aarch64",
+		), onKernel(node("rhel", "9.4"), "amd64", "5.14.0-503.el9_5.x86_64"),
 	}
 	tests := map[string]struct {
 		driver *v1.DriverSpec
@@ -57,11 +69,12 @@ func TestEachPoolHasItsDriver(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, names := map[string]string{}, map[string]bool{}
-			for _, ds := range (situation{spec: v1.ClusterPolicySpec{Driver: test.driver}, nodes: nodes}).daemonSets(t)["driver"] {
+			s := situation{spec: v1.ClusterPolicySpec{Driver: test.driver}, nodes: nodes}
+			for _, ds := range s.daemonSets(t)["driver"] {
 				pool := ds.Spec.Template.Labels["nvidia.com/gpu-operator.pool"]
 				app := ds.Spec.Template.Labels["app"]
 				if names[app] || !maps.Equal(ds.Spec.Selector.MatchLabels, map[string]string{"app": app}) {
-					t.Errorf("%s is there twice, or takes the pods of others: %v", ds.Name, ds.Spec.Selector.MatchLabels)
+					t.Errorf("%s is a duplicate, or selects the pods of others: %v", ds.Name, ds.Spec.Selector.MatchLabels)
 				}
 				names[app] = true
 				got[pool] = strings.TrimPrefix(container(t, ds, "nvidia-driver-ctr").Image, "nvcr.io/nvidia/driver:")
@@ -73,7 +86,7 @@ func TestEachPoolHasItsDriver(t *testing.T) {
 	}
 }
 
-// The script that puts the user's files beside the image's, run on a file system of its own.
+// Runs the script that adds the user's files to the image's, on a temporary file system.
 func TestDriverFilesAreFilledIn(t *testing.T) {
 	ds := scenarios["configured"].daemonSet(t, "driver")
 	root := t.TempDir()
@@ -111,7 +124,7 @@ func TestDriverFilesAreFilledIn(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if info, err := os.Stat(filepath.Join(filled, "module-config/nvidia-uvm.conf")); err != nil || !info.IsDir() {
-		t.Errorf("a missing key must be a directory, which nobody takes for a file with parameters: %v", err)
+		t.Errorf("a missing key must be a directory, which is not read as a file with parameters: %v", err)
 	}
 }
 
@@ -143,7 +156,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// A field that changes nothing would be accepted and ignored.
+// A field without an effect would be silently ignored.
 func TestEveryFieldOfTheDriverChangesThePods(t *testing.T) {
 	before := toYAML(t, situation{}.objects(t)["driver"])
 	tests := map[string]v1.ClusterPolicySpec{

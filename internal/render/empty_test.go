@@ -33,7 +33,7 @@ func decodeSpec(t *testing.T, text string) v1.ClusterPolicySpec {
 	return spec
 }
 
-// rendered is all that a spec makes, as text.
+// rendered returns the objects of a spec as JSON, by operand.
 func rendered(t *testing.T, spec v1.ClusterPolicySpec) map[operand.Name]string {
 	t.Helper()
 	texts := map[operand.Name]string{}
@@ -47,8 +47,8 @@ func rendered(t *testing.T, spec v1.ClusterPolicySpec) map[operand.Name]string {
 	return texts
 }
 
-// A block that is omitted, null or empty means the same, alone and beside others: every combination
-// renders what no spec at all does, and none panics.
+// A block that is omitted, null or empty means the same: every combination renders the same as an empty spec, and none
+// panics.
 func TestEmptyBlocksMeanTheDefaults(t *testing.T) {
 	want := rendered(t, v1.ClusterPolicySpec{})
 	keys := blocks()
@@ -63,25 +63,25 @@ func TestEmptyBlocksMeanTheDefaults(t *testing.T) {
 		}
 		text := "{" + strings.Join(append(empty, null...), ",") + "}"
 		if got := rendered(t, decodeSpec(t, text)); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s renders something else than an empty spec", text)
+			t.Errorf("%s renders differently from an empty spec", text)
 		}
 	}
-	// However many blocks there are: each one alone, and all at once.
+	// Whatever the number of blocks: each one alone, and all together.
 	all := make([]string, 0, len(keys))
 	for _, key := range keys {
 		all = append(all, `"`+key+`":{}`)
 		for _, text := range []string{`{"` + key + `":{}}`, `{"` + key + `":null}`} {
 			if got := rendered(t, decodeSpec(t, text)); !reflect.DeepEqual(got, want) {
-				t.Errorf("%s renders something else than an empty spec", text)
+				t.Errorf("%s renders differently from an empty spec", text)
 			}
 		}
 	}
 	if got := rendered(t, decodeSpec(t, "{"+strings.Join(all, ",")+"}")); !reflect.DeepEqual(got, want) {
-		t.Error("all blocks empty render something else than an empty spec")
+		t.Error("all blocks empty render differently from an empty spec")
 	}
 }
 
-// The same for the blocks within the blocks.
+// As above, for nested blocks.
 func TestEmptyInnerBlocksMeanTheDefaults(t *testing.T) {
 	want := rendered(t, v1.ClusterPolicySpec{})
 	walkBlocks(reflect.TypeFor[v1.ClusterPolicySpec](), nil, func(path []string) {
@@ -92,14 +92,14 @@ func TestEmptyInnerBlocksMeanTheDefaults(t *testing.T) {
 			}
 			t.Run(text, func(t *testing.T) {
 				if got := rendered(t, decodeSpec(t, text)); !reflect.DeepEqual(got, want) {
-					t.Errorf("renders something else than an empty spec")
+					t.Errorf("renders differently from an empty spec")
 				}
 			})
 		}
 	})
 }
 
-// walkBlocks visits the path of every pointer to a struct, inline structs looked through.
+// walkBlocks visits the path of every pointer to a struct, including those in inline structs.
 func walkBlocks(in reflect.Type, path []string, visit func([]string)) {
 	for i := range in.NumField() {
 		field := in.Field(i)

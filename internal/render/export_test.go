@@ -1,6 +1,6 @@
 package render
 
-// What tests call directly.
+// Exported for tests.
 var (
 	DecodeContainer = decodeContainer
 	AddVolumes      = addVolumes

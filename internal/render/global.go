@@ -17,13 +17,13 @@ const (
 	caBundleVolume  = "gpu-operator-ca-bundle"
 	certificatesEnv = "SSL_CERT_FILE"
 	noProxyEnv      = "NO_PROXY"
-	// apiServer is the address by which pods call the API, as the kubelet tells every container.
+	// apiServer expands to the address of the API server, which the kubelet sets in every container.
 	apiServer = "$(KUBERNETES_SERVICE_HOST)"
 )
 
-// global gives every container of the pod what spec.global says: images from a mirror, proxies, and the
-// certificates to trust. What the spec says of a container itself has been added before, and wins.
-func (r *renderer) global(pod *corev1.PodSpec) {
+// applyGlobal applies spec.global to every container: the registry mirror, the proxies and the CA bundle. What the spec
+// sets for a single container is already there and takes precedence.
+func (r *renderer) applyGlobal(pod *corev1.PodSpec) {
 	global := r.plan.Input.Spec.Global
 	env := proxyEnv(*global.Proxy)
 	bundle := global.CABundle
@@ -32,7 +32,8 @@ func (r *renderer) global(pod *corev1.PodSpec) {
 		addEnv(c, env)
 		if bundle.ConfigMapName != "" {
 			addEnv(c, []corev1.EnvVar{{Name: certificatesEnv, Value: path.Join(labels.CABundleDir, labels.CABundleFile)}})
-			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: caBundleVolume, MountPath: labels.CABundleDir, ReadOnly: true})
+			mount := corev1.VolumeMount{Name: caBundleVolume, MountPath: labels.CABundleDir, ReadOnly: true}
+			c.VolumeMounts = append(c.VolumeMounts, mount)
 		}
 	})
 	if bundle.ConfigMapName != "" {
@@ -45,9 +46,8 @@ func (r *renderer) global(pod *corev1.PodSpec) {
 	}
 }
 
-// proxyEnv are the variables of the proxies, in the capital letters that some programs read and in the
-// small ones that others do. The API server is never behind a proxy: many operands call it, by the address
-// that the kubelet gives them.
+// proxyEnv returns the proxy variables in upper and lower case, as programs read either. The API server is always
+// excluded from the proxy: many operands call it, at the address that the kubelet sets.
 func proxyEnv(proxy v1.ProxySpec) []corev1.EnvVar {
 	if proxy == (v1.ProxySpec{}) {
 		return nil
@@ -64,8 +64,8 @@ func proxyEnv(proxy v1.ProxySpec) []corev1.EnvVar {
 	return env
 }
 
-// addEnv adds variables that the container has in neither capital nor small letters: a program reads both,
-// and one of them is what the user says of this container.
+// addEnv adds the variables that the container has in neither upper nor lower case: programs read both, and the user
+// may have set one of them.
 func addEnv(c *corev1.Container, env []corev1.EnvVar) {
 	own := slices.Clone(c.Env)
 	for _, variable := range env {
@@ -75,10 +75,10 @@ func addEnv(c *corev1.Container, env []corev1.EnvVar) {
 	}
 }
 
-// fromRegistry is the digest of a pod whose helper image comes from the mirror, by the digest of its template. That
-// image is left out of the digest, so that a new release replaces no pod; where it comes from counts, or pods would go
-// on pulling it from a registry that the spec no longer names.
-func (r *renderer) fromRegistry(pod *corev1.PodSpec, template string) string {
+// digestWithRegistry adds the mirror to a template's digest if the pod has the helper image. The digest omits that
+// image, so that an upgrade replaces no pod; but a change of its registry must, or pods would keep pulling from the old
+// one.
+func (r *renderer) digestWithRegistry(pod *corev1.PodSpec, template string) string {
 	registry, found := r.plan.Input.Spec.Global.Registry, false
 	forEachContainer(pod, func(c *corev1.Container) { found = found || c.Image == r.context.Helper.Image })
 	if registry == "" || !found {

@@ -17,33 +17,37 @@ import (
 
 const mirror = "mirror.local:5000/proxy"
 
-var everything = v1.GlobalSpec{
+var fullGlobal = v1.GlobalSpec{
 	Registry:         mirror,
 	ImagePullSecrets: []string{"mirror-login", "a"},
-	Proxy:            &v1.ProxySpec{HTTPProxy: "http://proxy:3128", HTTPSProxy: "http://proxy:3129", NoProxy: "10.0.0.0/8,.local"},
-	CABundle:         &v1.CABundleSpec{ConfigMapName: "authorities", Key: "all.pem"},
+	Proxy: &v1.ProxySpec{
+		HTTPProxy:  "http://proxy:3128",
+		HTTPSProxy: "http://proxy:3129",
+		NoProxy:    "10.0.0.0/8,.local",
+	},
+	CABundle: &v1.CABundleSpec{ConfigMapName: "authorities", Key: "all.pem"},
 }
 
-// withGlobal is the situation with spec.global.
+// withGlobal returns the situation with spec.global.
 func withGlobal(s situation, global v1.GlobalSpec) situation {
 	s.spec = *s.spec.DeepCopy()
 	s.spec.Global = &global
 	return s
 }
 
-// host finds what looks like an image of a registry in any text of a container.
+// host matches an image reference of a known registry in any text of a container.
 var host = regexp.MustCompile(`(nvcr\.io|ghcr\.io|quay\.io|docker\.io|registry\.local:5000|example\.com)/\S+`)
 
-// In every situation that is kept as files: no container, init containers included, names another registry in
-// its image, its arguments or its environment; each has the proxies and the certificates; each pod the secrets.
+// In every scenario: no container or init container has another registry in its image, arguments or environment; each
+// has the proxies and the CA bundle; each pod has the pull secrets.
 func TestGlobalReachesEveryContainer(t *testing.T) {
 	seen, ofInit := 0, 0
 	for name, scenario := range scenarios {
 		t.Run(name, func(t *testing.T) {
-			for operand, sets := range withGlobal(scenario.situation, everything).daemonSets(t) {
+			for operand, sets := range withGlobal(scenario.situation, fullGlobal).daemonSets(t) {
 				for _, ds := range sets {
 					pod := &ds.Spec.Template.Spec
-					for _, secret := range everything.ImagePullSecrets {
+					for _, secret := range fullGlobal.ImagePullSecrets {
 						if n := countSecrets(pod, secret); n != 1 {
 							t.Errorf("%s has the pull secret %s %d times", operand, secret, n)
 						}
@@ -61,7 +65,7 @@ func TestGlobalReachesEveryContainer(t *testing.T) {
 		})
 	}
 	if seen < 100 || ofInit < 50 {
-		t.Errorf("looked at %d containers and %d init containers only: the walk has lost its way", seen, ofInit)
+		t.Errorf("looked at %d containers and %d init containers only: the check is broken", seen, ofInit)
 	}
 }
 
@@ -86,7 +90,7 @@ func checkImages(t *testing.T, where string, c corev1.Container) {
 	}
 	for _, text := range texts {
 		if found := host.FindString(text); found != "" {
-			t.Errorf("%s is told of %s", where, found)
+			t.Errorf("%s refers to %s", where, found)
 		}
 	}
 }
@@ -94,7 +98,8 @@ func checkImages(t *testing.T, where string, c corev1.Container) {
 func checkProxy(t *testing.T, where string, c corev1.Container) {
 	t.Helper()
 	for name, want := range map[string]string{
-		"HTTP_PROXY": "http://proxy:3128", "HTTPS_PROXY": "http://proxy:3129", "NO_PROXY": "10.0.0.0/8,.local,$(KUBERNETES_SERVICE_HOST)",
+		"HTTP_PROXY": "http://proxy:3128", "HTTPS_PROXY": "http://proxy:3129",
+		"NO_PROXY": "10.0.0.0/8,.local,$(KUBERNETES_SERVICE_HOST)",
 	} {
 		for _, name := range []string{name, strings.ToLower(name)} {
 			if got := variables(c)[name]; len(got) != 1 || got[0] != want {
@@ -117,17 +122,19 @@ func checkCertificates(t *testing.T, where string, pod *corev1.PodSpec, c corev1
 		}
 	}
 	if len(mounts) != 1 || !mounts[0].ReadOnly || mounts[0].SubPath != "" {
-		t.Fatalf("%s does not mount the certificates once, as what it cannot write and sees changes of: %+v", where, mounts)
+		t.Fatalf("%s must mount the certificates once, read-only and without subPath: %+v", where, mounts)
 	}
 	want := corev1.Volume{Name: mounts[0].Name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-		LocalObjectReference: corev1.LocalObjectReference{Name: "authorities"}, Items: []corev1.KeyToPath{{Key: "all.pem", Path: "ca-bundle.crt"}},
+		LocalObjectReference: corev1.LocalObjectReference{
+			Name: "authorities",
+		}, Items: []corev1.KeyToPath{{Key: "all.pem", Path: "ca-bundle.crt"}},
 	}}}
 	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return reflect.DeepEqual(v, want) }) {
 		t.Errorf("%s: no volume of its pod is %+v", where, want)
 	}
 }
 
-// variables are the values that a container has by the name of their variable.
+// variables returns the values of a container's variables, by name.
 func variables(c corev1.Container) map[string][]string {
 	values := map[string][]string{}
 	for _, variable := range c.Env {
@@ -136,9 +143,9 @@ func variables(c corev1.Container) map[string][]string {
 	return values
 }
 
-// What status calls the image of an operand is what its pods run.
+// The images in the status are those that the pods run.
 func TestStatusNamesTheImageOfTheMirror(t *testing.T) {
-	s := withGlobal(situation{}, everything)
+	s := withGlobal(situation{}, fullGlobal)
 	running := map[string]bool{}
 	for _, sets := range s.daemonSets(t) {
 		for _, ds := range sets {
@@ -164,9 +171,14 @@ func TestStatusNamesTheImageOfTheMirror(t *testing.T) {
 	}
 }
 
-// The pod of the workload check is made by the validator, which is told image and secrets.
+// The validator creates the pod of the workload check, so it gets image and pull secrets by its environment.
 func TestTheWorkloadCheckPullsFromTheMirror(t *testing.T) {
-	s := withGlobal(situation{spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"own"}}}}}, everything)
+	s := withGlobal(
+		situation{
+			spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"own"}}}},
+		},
+		fullGlobal,
+	)
 	for _, c := range containers(&s.daemonSet(t, "operator-validator").Spec.Template.Spec) {
 		if c.Name != "plugin-validation" {
 			continue
@@ -183,23 +195,33 @@ func TestTheWorkloadCheckPullsFromTheMirror(t *testing.T) {
 	t.Error("there is no container plugin-validation")
 }
 
-// What the spec says of one container wins over what it says of all, in whichever letters.
+// The environment of an operand takes precedence over spec.global, in upper or lower case.
 func TestTheEnvironmentOfAnOperandWins(t *testing.T) {
-	own := []v1.EnvVar{{Name: "https_proxy", Value: "mine"}, {Name: "NO_PROXY", Value: ""}, {Name: "SSL_CERT_FILE", Value: "/mine"}}
-	s := withGlobal(situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: own}}}}, everything)
+	own := []v1.EnvVar{
+		{Name: "https_proxy", Value: "mine"},
+		{Name: "NO_PROXY", Value: ""},
+		{Name: "SSL_CERT_FILE", Value: "/mine"},
+	}
+	s := withGlobal(
+		situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: own}}}},
+		fullGlobal,
+	)
 	for _, c := range containers(&s.daemonSet(t, "device-plugin").Spec.Template.Spec) {
 		if c.Name != "nvidia-device-plugin" {
 			checkProxy(t, c.Name, c)
 			continue
 		}
 		env := variables(c)
-		for name, want := range map[string]string{"https_proxy": "mine", "NO_PROXY": "", "SSL_CERT_FILE": "/mine", "HTTP_PROXY": "http://proxy:3128", "http_proxy": "http://proxy:3128"} {
+		for name, want := range map[string]string{
+			"https_proxy": "mine", "NO_PROXY": "", "SSL_CERT_FILE": "/mine",
+			"HTTP_PROXY": "http://proxy:3128", "http_proxy": "http://proxy:3128",
+		} {
 			if got := env[name]; len(got) != 1 || got[0] != want {
 				t.Errorf("%s is %q, want %q once", name, got, want)
 			}
 		}
 		if len(env["HTTPS_PROXY"])+len(env["no_proxy"]) != 0 {
-			t.Error("the other letters of a variable of the user say something else")
+			t.Error("a variable of the user is also set in the other case")
 		}
 	}
 }
@@ -209,16 +231,26 @@ func TestProxies(t *testing.T) {
 		proxy v1.ProxySpec
 		want  map[string]string
 	}{
-		"none":           {},
-		"of HTTP alone":  {v1.ProxySpec{HTTPProxy: "http://p"}, map[string]string{"HTTP_PROXY": "http://p", "NO_PROXY": "$(KUBERNETES_SERVICE_HOST)"}},
-		"of HTTPS alone": {v1.ProxySpec{HTTPSProxy: "http://p"}, map[string]string{"HTTPS_PROXY": "http://p", "NO_PROXY": "$(KUBERNETES_SERVICE_HOST)"}},
+		"none": {},
+		"of HTTP alone": {
+			v1.ProxySpec{HTTPProxy: "http://p"},
+			map[string]string{"HTTP_PROXY": "http://p", "NO_PROXY": "$(KUBERNETES_SERVICE_HOST)"},
+		},
+		"of HTTPS alone": {
+			v1.ProxySpec{HTTPSProxy: "http://p"},
+			map[string]string{"HTTPS_PROXY": "http://p", "NO_PROXY": "$(KUBERNETES_SERVICE_HOST)"},
+		},
 		"a comma at the end of the exceptions": {
-			v1.ProxySpec{HTTPProxy: "http://p", NoProxy: ".svc, "}, map[string]string{"HTTP_PROXY": "http://p", "NO_PROXY": ".svc,$(KUBERNETES_SERVICE_HOST)"},
+			v1.ProxySpec{
+				HTTPProxy: "http://p",
+				NoProxy:   ".svc, ",
+			}, map[string]string{"HTTP_PROXY": "http://p", "NO_PROXY": ".svc,$(KUBERNETES_SERVICE_HOST)"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := withGlobal(situation{}, v1.GlobalSpec{Proxy: &test.proxy}).daemonSet(t, "dcgm-exporter").Spec.Template.Spec.Containers[0]
+			ds := withGlobal(situation{}, v1.GlobalSpec{Proxy: &test.proxy}).daemonSet(t, "dcgm-exporter")
+			c := ds.Spec.Template.Spec.Containers[0]
 			for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
 				want, wanted := test.want[name]
 				for _, name := range []string{name, strings.ToLower(name)} {
@@ -232,8 +264,8 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// A release of the operator keeps the helper image of live pods; a mirror that comes or goes does not, or they
-// would be pulled from where the spec says that they are not.
+// A new release of the operator keeps the helper image of live pods. A change of the mirror does not, or pods would be
+// pulled from a registry that the spec excludes.
 func TestAMirrorThatComesOrGoesReplacesTheHelperImage(t *testing.T) {
 	const set, newer = "nvidia-operator-validator", "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"
 	plain, mirrored := situation{helper: newer}, withGlobal(situation{helper: newer}, v1.GlobalSpec{Registry: mirror})
@@ -248,8 +280,8 @@ func TestAMirrorThatComesOrGoesReplacesTheHelperImage(t *testing.T) {
 	}{
 		"a new release":                 {live(plain), plain, helper},
 		"a new release with the mirror": {live(mirrored), mirrored, mirror + "/clusterpolicy/gpu-operator:v1.0.0"},
-		"the mirror comes":              {live(plain), mirrored, mirror + "/clusterpolicy/gpu-operator:v2.0.0"},
-		"the mirror goes":               {live(mirrored), plain, newer},
+		"the mirror is added":           {live(plain), mirrored, mirror + "/clusterpolicy/gpu-operator:v2.0.0"},
+		"the mirror is removed":         {live(mirrored), plain, newer},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -263,17 +295,18 @@ func TestAMirrorThatComesOrGoesReplacesTheHelperImage(t *testing.T) {
 	}
 }
 
-// A mirror of the images that run already makes no driver look outdated.
+// A mirror of the images that already run does not make a driver look outdated.
 func TestAMirrorThatIsUsedAlreadyChangesNoDriver(t *testing.T) {
 	driver := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{
 		ImageSpec: v1.ImageSpec{Repository: mirror + "/nvidia"},
 		Manager:   &v1.DriverManagerSpec{ImageSpec: v1.ImageSpec{Repository: mirror + "/nvidia/cloud-native"}},
 	}}
 	before := digest(t, situation{spec: driver}, "driver")
-	if after := digest(t, withGlobal(situation{spec: driver}, v1.GlobalSpec{Registry: mirror}), "driver"); after != before {
+	mirrored := withGlobal(situation{spec: driver}, v1.GlobalSpec{Registry: mirror})
+	if after := digest(t, mirrored, "driver"); after != before {
 		t.Error("the digest has changed")
 	}
 	if digest(t, withGlobal(situation{}, v1.GlobalSpec{Registry: mirror}), "driver") == digest(t, situation{}, "driver") {
-		t.Error("the digest does not tell of another image")
+		t.Error("the digest does not change with the image")
 	}
 }

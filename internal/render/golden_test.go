@@ -22,10 +22,10 @@ var prometheus = map[operand.OptionalKind]bool{operand.ServiceMonitor: true, ope
 
 var env = []v1.EnvVar{{Name: "EXTRA", Value: "1"}}
 
-// scenarios are the clusters whose objects are kept as files, for the operands that they change.
+// scenarios are the clusters with golden files, for the operands that they affect.
 var scenarios = map[string]struct {
 	situation
-	// of are the operands to keep, all if none.
+	// of are the operands with golden files; all if empty.
 	of []operand.Name
 }{
 	"default": {},
@@ -38,17 +38,25 @@ var scenarios = map[string]struct {
 		situation: situation{spec: v1.ClusterPolicySpec{
 			Driver: &v1.DriverSpec{
 				KernelModuleType: v1.KernelModuleOpen,
-				ImageSpec:        v1.ImageSpec{Repository: "registry.local:5000/nvidia", Version: "580.178.04", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"a"}},
-				ContainerSpec:    v1.ContainerSpec{Args: []string{"init", "--verbose"}, Env: env, HostNetwork: new(true)},
-				StartupProbe:     &v1.ProbeSpec{FailureThreshold: 240},
-				Manager:          &v1.DriverManagerSpec{Env: []v1.EnvVar{{Name: "ENABLE_AUTO_DRAIN", Value: "true"}}, ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"a", "b"}}},
+				ImageSpec: v1.ImageSpec{
+					Repository:       "registry.local:5000/nvidia",
+					Version:          "580.178.04",
+					ImagePullPolicy:  corev1.PullAlways,
+					ImagePullSecrets: []string{"a"},
+				},
+				ContainerSpec: v1.ContainerSpec{Args: []string{"init", "--verbose"}, Env: env, HostNetwork: new(true)},
+				StartupProbe:  &v1.ProbeSpec{FailureThreshold: 240},
+				Manager: &v1.DriverManagerSpec{
+					Env:       []v1.EnvVar{{Name: "ENABLE_AUTO_DRAIN", Value: "true"}},
+					ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"a", "b"}},
+				},
 			},
 			Toolkit: &v1.ToolkitSpec{
 				InstallDir: "/opt/nvidia", ImageSpec: v1.ImageSpec{Version: "v9"},
 				ContainerSpec: v1.ContainerSpec{Env: env},
 			},
 			DevicePlugin: &v1.DevicePluginSpec{
-				ImageSpec: v1.ImageSpec{Image: "registry.local:5000/plugin@sha256:" + sixtyFour},
+				ImageSpec: v1.ImageSpec{Image: "registry.local:5000/plugin@sha256:" + hexDigest},
 				ContainerSpec: v1.ContainerSpec{
 					Args: []string{"--verbose"}, Env: append(slices.Clone(env), v1.EnvVar{Name: "FAIL_ON_INIT_ERROR", Value: "false"}),
 					Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("128Mi")}},
@@ -57,7 +65,9 @@ var scenarios = map[string]struct {
 			GFD: &v1.GFDSpec{
 				ImageSpec: v1.ImageSpec{Version: "v9", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"a"}},
 				ContainerSpec: v1.ContainerSpec{
-					Args: []string{"--no-timestamp"}, Env: append(slices.Clone(env), v1.EnvVar{Name: "GFD_SLEEP_INTERVAL", Value: "5m"}), HostNetwork: new(true),
+					Args: []string{
+						"--no-timestamp",
+					}, Env: append(slices.Clone(env), v1.EnvVar{Name: "GFD_SLEEP_INTERVAL", Value: "5m"}), HostNetwork: new(true),
 					Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("128Mi")}},
 				},
 			},
@@ -108,7 +118,9 @@ var scenarios = map[string]struct {
 	},
 	"shared-gpus-default": {
 		situation: situation{
-			spec:  v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "plugin-configs"}}},
+			spec: v1.ClusterPolicySpec{
+				DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "plugin-configs"}},
+			},
 			nodes: []nodeinfo.Facts{mpsNode()},
 		},
 		of: []operand.Name{"mps-control-daemon"},
@@ -119,9 +131,15 @@ var scenarios = map[string]struct {
 	},
 	"precompiled": {
 		situation: situation{
-			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}}},
+			spec: v1.ClusterPolicySpec{
+				Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}},
+			},
 			nodes: []nodeinfo.Facts{
-				onKernel(node("ubuntu", "24.04"), "amd64", "6.8.0-51-generic"), onKernel(node("rhel", "9.6"), "arm64", "5.14.0-503.22.1.el9_5.aarch64"),
+				onKernel(
+					node("ubuntu", "24.04"),
+					"amd64",
+					"6.8.0-51-generic",
+				), onKernel(node("rhel", "9.6"), "arm64", "5.14.0-503.22.1.el9_5.aarch64"),
 			},
 		},
 		of: []operand.Name{"driver"},
@@ -130,14 +148,16 @@ var scenarios = map[string]struct {
 		situation: situation{
 			spec: v1.ClusterPolicySpec{
 				Driver: &v1.DriverSpec{
-					RDMA:          &v1.RDMASpec{Enabled: new(true)},
-					ContainerSpec: v1.ContainerSpec{Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("8Gi")}}},
+					RDMA: &v1.RDMASpec{Enabled: new(true)},
+					ContainerSpec: v1.ContainerSpec{
+						Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("8Gi")}},
+					},
 				},
 				GDS: &v1.GDSSpec{Enabled: new(true)}, GDRCopy: &v1.GDRCopySpec{Enabled: new(true)},
 			},
 			nodes: []nodeinfo.Facts{coreOS("417.94.202503172034-0"), coreOS("418.94.202501221327-0"), node("ubuntu", "24.04")},
 			toolkit: map[string]string{
-				"417.94.202503172034-0": "quay.io/openshift-release-dev/ocp-v4.0-art-dev@sha256:" + sixtyFour,
+				"417.94.202503172034-0": "quay.io/openshift-release-dev/ocp-v4.0-art-dev@sha256:" + hexDigest,
 				"418.94.202501221327-0": "registry.local:5000/driver-toolkit:418",
 				"418.94.202502111327-0": "registry.local:5000/not-needed",
 			},
@@ -172,7 +192,14 @@ var scenarios = map[string]struct {
 		situation: situation{spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{
 			RootFS: "/mnt/host", DriverInstallDir: "/opt/driver",
 		}}},
-		of: []operand.Name{"node-discovery", "driver", "container-toolkit", "device-plugin", "operator-validator", "mig-manager"},
+		of: []operand.Name{
+			"node-discovery",
+			"driver",
+			"container-toolkit",
+			"device-plugin",
+			"operator-validator",
+			"mig-manager",
+		},
 	},
 	"daemonsets": {
 		situation: situation{spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{
@@ -188,13 +215,13 @@ var scenarios = map[string]struct {
 		of: []operand.Name{"node-discovery", "driver", "device-plugin"},
 	},
 	"global": {
-		situation: situation{spec: v1.ClusterPolicySpec{Global: &everything}},
+		situation: situation{spec: v1.ClusterPolicySpec{Global: &fullGlobal}},
 		of:        []operand.Name{"driver", "operator-validator", "dcgm-exporter"},
 	},
 	"placement": {
 		situation: situation{spec: v1.ClusterPolicySpec{
-			DaemonSets: ofAll,
-			Driver:     &v1.DriverSpec{PlacementSpec: ofOne},
+			DaemonSets: placementOfAll,
+			Driver:     &v1.DriverSpec{PlacementSpec: placementOfOne},
 			DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: v1.PlacementSpec{
 				Annotations: v1.Annotations{"note": "one"}, Labels: v1.Labels{"team": "one"},
 				ContainerResources: bounded("gpu-node-wait", "nvidia-dcgm-exporter"),
@@ -204,11 +231,17 @@ var scenarios = map[string]struct {
 	},
 	"layouts": {
 		situation: situation{nodes: []nodeinfo.Facts{
-			runs("containerd", ""), runs("cri-o", ""), runs("docker", ""), runs("containerd", "microk8s"), runs("cri-o", "openshift"),
-			runs("containerd", "rke2"), runs("containerd", "k3s"), runs("containerd", "k0s"), runs("containerd", "gke"), runs("containerd", "talos"),
+			runs(
+				"containerd",
+				"",
+			), runs("cri-o", ""), runs("docker", ""), runs("containerd", "microk8s"), runs("cri-o", "openshift"),
+			runs(
+				"containerd",
+				"rke2",
+			), runs("containerd", "k3s"), runs("containerd", "k0s"), runs("containerd", "gke"), runs("containerd", "talos"),
 			runs("containerd", "containerd-file"),
 		}},
-		// TestLayoutsOfTheToolkit shows in what the toolkit's DaemonSets differ.
+		// TestLayoutsOfTheToolkit covers the differences of the toolkit's DaemonSets.
 		of: []operand.Name{"runtime-classes"},
 	},
 	"mixed-runtimes": {
@@ -218,7 +251,10 @@ var scenarios = map[string]struct {
 	"runtime-paths": {
 		situation: situation{
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{
-				{Name: "CONTAINERD_CONFIG", Value: "/opt/containerd/etc/main.toml"}, {Name: "CONTAINERD_SOCKET", Value: "/opt/containerd/run/c.sock"},
+				{
+					Name:  "CONTAINERD_CONFIG",
+					Value: "/opt/containerd/etc/main.toml",
+				}, {Name: "CONTAINERD_SOCKET", Value: "/opt/containerd/run/c.sock"},
 				{Name: "RUNTIME_DROP_IN_CONFIG", Value: "/opt/containerd/etc/d/50-gpu.toml"},
 				{Name: "RUNTIME_CONFIG_SOURCE", Value: "command, file=/opt/containerd/etc/main.toml"},
 				{Name: "RUNTIME_EXECUTABLE_PATH", Value: "/opt/containerd/bin/containerd"}, {Name: "EXTRA", Value: "1"},
@@ -256,24 +292,40 @@ var scenarios = map[string]struct {
 		of: []operand.Name{"dcgm", "dcgm-exporter", "node-status-exporter", "operator-metrics"},
 	},
 	"metrics-openshift": {
-		situation: situation{optional: prometheus, nodes: []nodeinfo.Facts{runs("cri-o", "openshift")}, spec: v1.ClusterPolicySpec{
-			DCGMExporter: &v1.DCGMExporterSpec{ServiceMonitor: &v1.ServiceMonitorSpec{Enabled: new(true)}},
-		}},
+		situation: situation{
+			optional: prometheus,
+			nodes:    []nodeinfo.Facts{runs("cri-o", "openshift")},
+			spec: v1.ClusterPolicySpec{
+				DCGMExporter: &v1.DCGMExporterSpec{ServiceMonitor: &v1.ServiceMonitorSpec{Enabled: new(true)}},
+			},
+		},
 		of: []operand.Name{"dcgm-exporter"},
 	},
-	"metrics-overridden": {situation: situation{optional: prometheus, spec: metricsOverridden}, of: []operand.Name{"dcgm", "dcgm-exporter", "node-status-exporter", "operator-metrics"}},
+	"metrics-overridden": {
+		situation: situation{optional: prometheus, spec: metricsOverridden},
+		of:        []operand.Name{"dcgm", "dcgm-exporter", "node-status-exporter", "operator-metrics"},
+	},
 	"metrics-plain": {
-		situation: situation{optional: prometheus, endpoint: operand.MetricsEndpoint{Plain: true}}, of: []operand.Name{"operator-metrics"},
+		situation: situation{
+			optional: prometheus,
+			endpoint: operand.MetricsEndpoint{Plain: true},
+		}, of: []operand.Name{"operator-metrics"},
 	},
 	"metrics-certified": {
-		situation: situation{optional: prometheus, endpoint: operand.MetricsEndpoint{Certified: true, CASecret: "gpu-operator-metrics-tls"}},
-		of:        []operand.Name{"operator-metrics"},
+		situation: situation{
+			optional: prometheus,
+			endpoint: operand.MetricsEndpoint{Certified: true, CASecret: "gpu-operator-metrics-tls"},
+		},
+		of: []operand.Name{"operator-metrics"},
 	},
 	"node-pools": {
 		situation: situation{
-			spec: v1.ClusterPolicySpec{NodePools: threePools},
+			spec: v1.ClusterPolicySpec{NodePools: differingPools},
 			nodes: []nodeinfo.Facts{
-				node("ubuntu", "24.04"), ofTeam("a", node("ubuntu", "24.04")), ofTeam("b", mpsNode()), ofTeam("c", runs("cri-o", "")),
+				node(
+					"ubuntu",
+					"24.04",
+				), inTeam("a", node("ubuntu", "24.04")), inTeam("b", mpsNode()), inTeam("c", runs("cri-o", "")),
 			},
 		},
 		of: []operand.Name{"driver", "container-toolkit", "device-plugin", "mps-control-daemon"},
@@ -299,7 +351,7 @@ func mpsNode() nodeinfo.Facts {
 	return facts
 }
 
-// coreOS is a node of OpenShift with that release of Red Hat CoreOS.
+// coreOS is a node of OpenShift with this release of Red Hat CoreOS.
 func coreOS(release string) nodeinfo.Facts {
 	facts := runs("cri-o", "openshift")
 	facts.Name, facts.OSID, facts.OSVersion, facts.OSTree = "rhcos", "rhcos", release[:1]+"."+release[1:3], release
@@ -314,20 +366,30 @@ func onKernel(facts nodeinfo.Facts, architecture, kernel string) nodeinfo.Facts 
 // metricsOverridden changes every field of the operands that serve metrics.
 var metricsOverridden = v1.ClusterPolicySpec{
 	DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)},
-	HostPaths:    &v1.HostPathsSpec{KubeletRootDir: "/data/kubelet/", DriverInstallDir: "/opt/driver", RootFS: "/mnt/host"},
-	Operator:     &v1.OperatorSpec{Metrics: &v1.OperatorMetricsSpec{ServiceMonitor: &monitor}},
+	HostPaths: &v1.HostPathsSpec{
+		KubeletRootDir:   "/data/kubelet/",
+		DriverInstallDir: "/opt/driver",
+		RootFS:           "/mnt/host",
+	},
+	Operator: &v1.OperatorSpec{Metrics: &v1.OperatorMetricsSpec{ServiceMonitor: &monitor}},
 	DCGM: &v1.DCGMSpec{
 		Enabled: new(true), ImageSpec: v1.ImageSpec{Version: "v9", ImagePullSecrets: []string{"a"}},
 		ContainerSpec: v1.ContainerSpec{Env: env, Args: []string{"-n"}, HostNetwork: new(true)},
 	},
 	DCGMExporter: &v1.DCGMExporterSpec{
-		ImageSpec: v1.ImageSpec{Repository: "registry.local:5000/nvidia", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"a"}},
+		ImageSpec: v1.ImageSpec{
+			Repository:       "registry.local:5000/nvidia",
+			ImagePullPolicy:  corev1.PullAlways,
+			ImagePullSecrets: []string{"a"},
+		},
 		ContainerSpec: v1.ContainerSpec{
 			Env:       append(slices.Clone(env), v1.EnvVar{Name: "DCGM_EXPORTER_LISTEN", Value: ":9401"}),
 			Args:      []string{"--debug"},
 			Resources: &v1.ResourceRequirements{Requests: corev1.ResourceList{"memory": resource.MustParse("512Mi")}},
 		},
-		PlacementSpec:  v1.PlacementSpec{Annotations: v1.Annotations{"openshift.io/scc": "mine", "example.com/text": "a: \"b\"\nc"}},
+		PlacementSpec: v1.PlacementSpec{
+			Annotations: v1.Annotations{"openshift.io/scc": "mine", "example.com/text": "a: \"b\"\nc"},
+		},
 		Config:         &v1.DCGMExporterConfigSpec{Name: "my-metrics"},
 		ServiceMonitor: &monitor,
 		Service: &v1.DCGMExporterServiceSpec{
@@ -339,8 +401,13 @@ var metricsOverridden = v1.ClusterPolicySpec{
 		PodLabelAllowlistRegex: []string{"^app$", `^team\.example\.com/.*`},
 	},
 	NodeStatusExporter: &v1.NodeStatusExporterSpec{
-		Enabled: new(true), ImageSpec: v1.ImageSpec{Image: "registry.local:5000/gpu-operator:v2", ImagePullPolicy: corev1.PullAlways},
-		ContainerSpec:  v1.ContainerSpec{Env: append(slices.Clone(env), v1.EnvVar{Name: "METRICS_PORT", Value: "8010"}), HostNetwork: new(true)},
+		Enabled: new(
+			true,
+		), ImageSpec: v1.ImageSpec{Image: "registry.local:5000/gpu-operator:v2", ImagePullPolicy: corev1.PullAlways},
+		ContainerSpec: v1.ContainerSpec{
+			Env:         append(slices.Clone(env), v1.EnvVar{Name: "METRICS_PORT", Value: "8010"}),
+			HostNetwork: new(true),
+		},
 		ServiceMonitor: &monitor,
 	},
 }
@@ -354,7 +421,7 @@ var monitor = v1.ServiceMonitorSpec{
 	},
 }
 
-const sixtyFour = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+const hexDigest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // offByDefault are the operands that an empty spec does not install and that their own field turns on.
 func offByDefault() []operand.Name {
@@ -373,8 +440,8 @@ func offByDefault() []operand.Name {
 	return names
 }
 
-// What is applied, as files that a person can read and compare with what NVIDIA's operator applies.
-// UPDATE_GOLDEN=1 writes them.
+// Golden files of what is applied, to read and to compare with what NVIDIA's operator applies. UPDATE_GOLDEN=1 writes
+// them.
 func TestGolden(t *testing.T) {
 	kept := map[string]bool{}
 	for name, scenario := range scenarios {
@@ -400,7 +467,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// Rendering is a function: the same input gives the same bytes, or a pass would write for nothing.
+// Rendering is deterministic, or each pass would write objects without a reason.
 func TestRenderingIsTheSameEachTime(t *testing.T) {
 	scenario := scenarios["overridden"].situation
 	want := scenario.objects(t)

@@ -11,19 +11,19 @@ import (
 
 const (
 	markersVolume = "gpu-node-markers"
-	// helperVolume is that of pods with containers that run gpu-node from another image, and copiedDir where it is mounted
-	// for the copy.
+	// helperVolume has the copy of gpu-node for containers of other images; copiedDir is its mount path in the container
+	// that makes the copy.
 	helperVolume = "gpu-operator"
 	copiedDir    = "/copied"
-	// helperUser is that of the operator's own image, in case the spec names an image with another.
+	// helperUser is the user of the operator's own image. The spec may name an image with another user.
 	helperUser = 65532
 )
 
-// help puts what gpu-node does for the pod before all else: the wait for what comes first, and the copy of itself for
-// containers of other images. It is one container, as the kubelet takes about a second from one to the next.
-func (r *renderer) help(pod *corev1.PodSpec) {
+// addHelperContainer inserts the first init container: gpu-node waits for other operands, and copies itself for
+// containers of other images. Both are in one container, as the kubelet takes about a second per init container.
+func (r *renderer) addHelperContainer(pod *corev1.PodSpec) {
 	copies := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == helperVolume }) &&
-		!slices.ContainsFunc(pod.InitContainers, fillsHelperVolume)
+		!slices.ContainsFunc(pod.InitContainers, writesHelperVolume)
 	var container corev1.Container
 	switch {
 	case len(r.step.Waits) > 0:
@@ -42,12 +42,14 @@ func (r *renderer) help(pod *corev1.PodSpec) {
 	pod.InitContainers = slices.Insert(pod.InitContainers, 0, container)
 }
 
-// fillsHelperVolume reports whether a container makes the copy beside its own work.
-func fillsHelperVolume(c corev1.Container) bool {
-	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == helperVolume && !m.ReadOnly })
+// writesHelperVolume reports whether a container of the manifest makes the copy.
+func writesHelperVolume(c corev1.Container) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == helperVolume && !m.ReadOnly
+	})
 }
 
-// waitContainer waits for the markers of what comes first.
+// waitContainer waits for the markers of the operands that the pod requires.
 func (r *renderer) waitContainer(pod *corev1.PodSpec) corev1.Container {
 	names := make([]string, 0, len(r.step.Waits))
 	for _, marker := range r.step.Waits {
@@ -67,7 +69,7 @@ func (r *renderer) waitContainer(pod *corev1.PodSpec) corev1.Container {
 	return container
 }
 
-// helperContainer is a container of the operator's own image, without privileges and without GPUs: the runtime must not
+// helperContainer is an unprivileged container of the operator's own image. It requests no GPUs: the runtime must not
 // inject any before the stack is up.
 func (r *renderer) helperContainer(name string, args ...string) corev1.Container {
 	return corev1.Container{

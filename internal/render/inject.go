@@ -8,9 +8,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// inject has the container runtime put the GPUs into the pods of operands that need them: by the
-// RuntimeClass, or by annotations for the toolkit's NRI plugin. An OCI hook of CRI-O needs neither.
-func (r *renderer) inject(template *corev1.PodTemplateSpec) {
+// injectGPUs configures the container runtime to inject GPUs into the pods of operands that need them: by RuntimeClass,
+// or by annotations for the toolkit's NRI plugin. An OCI hook of CRI-O needs neither.
+func (r *renderer) injectGPUs(template *corev1.PodTemplateSpec) {
 	if !r.step.Operand.Injected {
 		return
 	}
@@ -21,14 +21,14 @@ func (r *renderer) inject(template *corev1.PodTemplateSpec) {
 		return
 	}
 	forEachContainer(&template.Spec, func(c *corev1.Container) {
-		if !refusesGPUs(c) {
+		if !optsOutOfGPUs(c) {
 			annotate(&template.ObjectMeta, labels.NRIContainerPrefix+c.Name, labels.ManagementGPUs)
 		}
 	})
 }
 
-// refusesGPUs tells whether the container says that it needs none, as it does to NVIDIA's runtime.
-func refusesGPUs(c *corev1.Container) bool {
+// optsOutOfGPUs reports whether the container's environment requests no GPUs, which NVIDIA's runtime reads.
+func optsOutOfGPUs(c *corev1.Container) bool {
 	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
 		return e.Name == labels.VisibleDevices && e.Value == labels.NoVisibleDevices
 	})

@@ -20,10 +20,13 @@ import (
 
 var ofRuntime = regexp.MustCompile("^(RUNTIME|CRIO|CONTAINERD|DOCKER|NRI_SOCKET|ENABLE)")
 
-// reach tells by which variables and directories of the host the toolkit reaches the container runtime.
-func reach(ds *appsv1.DaemonSet) []string {
+// runtimeAccess returns the variables and host directories with which the toolkit accesses the container runtime.
+func runtimeAccess(ds *appsv1.DaemonSet) []string {
 	pod := ds.Spec.Template.Spec
-	at := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "nvidia-container-toolkit-ctr" })
+	at := slices.IndexFunc(
+		pod.Containers,
+		func(c corev1.Container) bool { return c.Name == "nvidia-container-toolkit-ctr" },
+	)
 	var lines []string
 	for _, e := range pod.Containers[at].Env {
 		if ofRuntime.MatchString(e.Name) {
@@ -48,11 +51,13 @@ const (
 	hooksOfHost   = "crio-hooks: /usr/share/containers/oci/hooks.d on /usr/share/containers/oci/hooks.d"
 )
 
-// containerdAt is what NVIDIA's operator tells the toolkit of a containerd with these files.
+// containerdAt is the access to a containerd with these files, as configured by NVIDIA's operator.
 func containerdAt(config, dropIn, socketDir string, more ...string) []string {
 	return slices.Concat([]string{
 		"RUNTIME=containerd", "CONTAINERD_RUNTIME_CLASS=nvidia",
-		"RUNTIME_CONFIG=/runtime/config-dir/" + path.Base(config), "CONTAINERD_CONFIG=/runtime/config-dir/" + path.Base(config),
+		"RUNTIME_CONFIG=/runtime/config-dir/" + path.Base(
+			config,
+		), "CONTAINERD_CONFIG=/runtime/config-dir/" + path.Base(config),
 		"RUNTIME_DROP_IN_CONFIG=/runtime/config-dir.d/" + path.Base(dropIn), "RUNTIME_DROP_IN_CONFIG_HOST_PATH=" + dropIn,
 		"RUNTIME_SOCKET=/runtime/sock-dir/containerd.sock", "CONTAINERD_SOCKET=/runtime/sock-dir/containerd.sock",
 	}, more, []string{
@@ -66,13 +71,15 @@ func containerdAt(config, dropIn, socketDir string, more ...string) []string {
 func crioWith(hooks string) []string {
 	return []string{
 		"RUNTIME=crio", "RUNTIME_CONFIG=/runtime/config-dir/config.toml", "CRIO_CONFIG=/runtime/config-dir/config.toml",
-		"RUNTIME_DROP_IN_CONFIG=/runtime/config-dir.d/99-nvidia.conf", "RUNTIME_DROP_IN_CONFIG_HOST_PATH=/etc/crio/crio.conf.d/99-nvidia.conf",
+		"RUNTIME_DROP_IN_CONFIG=/runtime/config-dir.d/99-nvidia.conf",
+		"RUNTIME_DROP_IN_CONFIG_HOST_PATH=/etc/crio/crio.conf.d/99-nvidia.conf",
 		"CRIO_CONFIG_MODE=config", hooks,
-		"crio-config: /etc/crio on /runtime/config-dir", "crio-drop-in-config: /etc/crio/crio.conf.d on /runtime/config-dir.d",
+		"crio-config: /etc/crio on /runtime/config-dir",
+		"crio-drop-in-config: /etc/crio/crio.conf.d on /runtime/config-dir.d",
 	}
 }
 
-// Each layout has its own DaemonSet, whatever others are in the cluster, for the nodes of that layout.
+// Each layout has its own DaemonSet for its nodes, independent of the other layouts in the cluster.
 func TestLayoutsOfTheToolkit(t *testing.T) {
 	const (
 		k3s  = "/var/lib/rancher/k3s/agent/etc/containerd"
@@ -98,7 +105,8 @@ func TestLayoutsOfTheToolkit(t *testing.T) {
 		"openshift": crioWith(hooksBelowRun),
 		"docker": {
 			"RUNTIME=docker", "RUNTIME_CONFIG=/runtime/config-dir/daemon.json", "DOCKER_CONFIG=/runtime/config-dir/daemon.json",
-			"RUNTIME_SOCKET=/runtime/sock-dir/docker.sock", "DOCKER_SOCKET=/runtime/sock-dir/docker.sock", "CRIO_CONFIG_MODE=config", hooksBelowRun,
+			"RUNTIME_SOCKET=/runtime/sock-dir/docker.sock", "DOCKER_SOCKET=/runtime/sock-dir/docker.sock",
+			"CRIO_CONFIG_MODE=config", hooksBelowRun,
 			"docker-config: /etc/docker on /runtime/config-dir", "docker-socket: /var/run on /runtime/sock-dir",
 		},
 	}
@@ -106,7 +114,7 @@ func TestLayoutsOfTheToolkit(t *testing.T) {
 	g := NewWithT(t)
 	got := map[string][]string{}
 	for _, ds := range together.daemonSets(t)["container-toolkit"] {
-		got[layoutOf(ds)] = reach(ds)
+		got[layoutOf(ds)] = runtimeAccess(ds)
 		suffix := strings.TrimPrefix(ds.Name, "nvidia-container-toolkit-daemonset")
 		g.Expect(strings.TrimPrefix(suffix, "-")).To(Equal(strings.TrimSuffix(layoutOf(ds), "containerd")))
 	}
@@ -114,7 +122,7 @@ func TestLayoutsOfTheToolkit(t *testing.T) {
 	for _, facts := range together.nodes {
 		alone := situation{nodes: []nodeinfo.Facts{facts}}
 		for _, ds := range alone.daemonSets(t)["container-toolkit"] {
-			g.Expect(reach(ds)).To(Equal(want[layoutOf(ds)]), layoutOf(ds))
+			g.Expect(runtimeAccess(ds)).To(Equal(want[layoutOf(ds)]), layoutOf(ds))
 			g.Expect(ds.Name).To(Equal("nvidia-container-toolkit-daemonset"), "the first one, whichever it is")
 		}
 	}
@@ -125,35 +133,45 @@ func layoutOf(ds *appsv1.DaemonSet) string {
 	return ds.Spec.Template.Labels["nvidia.com/gpu-operator.runtime"]
 }
 
-// What the spec names is mounted where the toolkit is told to look, and sources of the host are read there.
+// Paths in the spec are mounted where the toolkit looks for them, and sources are read from the host's root.
 func TestPathsOfTheSpec(t *testing.T) {
 	g := NewWithT(t)
 	sets := scenarios["runtime-paths"].daemonSets(t)["container-toolkit"]
 	g.Expect(sets).To(HaveLen(2))
 	for _, ds := range sets {
-		g.Expect(reach(ds)).To(Equal([]string{
+		g.Expect(runtimeAccess(ds)).To(Equal([]string{
 			"RUNTIME=containerd", "CONTAINERD_RUNTIME_CLASS=nvidia",
 			"RUNTIME_CONFIG=/runtime/config-dir/main.toml", "CONTAINERD_CONFIG=/runtime/config-dir/main.toml",
-			"RUNTIME_DROP_IN_CONFIG=/runtime/config-dir.d/50-gpu.toml", "RUNTIME_DROP_IN_CONFIG_HOST_PATH=/opt/containerd/etc/d/50-gpu.toml",
+			"RUNTIME_DROP_IN_CONFIG=/runtime/config-dir.d/50-gpu.toml",
+			"RUNTIME_DROP_IN_CONFIG_HOST_PATH=/opt/containerd/etc/d/50-gpu.toml",
 			"RUNTIME_SOCKET=/runtime/sock-dir/c.sock", "CONTAINERD_SOCKET=/runtime/sock-dir/c.sock",
-			"RUNTIME_CONFIG_SOURCE=command,file=/host/opt/containerd/etc/main.toml", "RUNTIME_EXECUTABLE_PATH=/opt/containerd/bin/containerd",
+			"RUNTIME_CONFIG_SOURCE=command,file=/host/opt/containerd/etc/main.toml",
+			"RUNTIME_EXECUTABLE_PATH=/opt/containerd/bin/containerd",
 			"CRIO_CONFIG_MODE=config", hooksBelowRun,
-			"containerd-config: /opt/containerd/etc on /runtime/config-dir", "containerd-drop-in-config: /opt/containerd/etc/d on /runtime/config-dir.d",
+			"containerd-config: /opt/containerd/etc on /runtime/config-dir",
+			"containerd-drop-in-config: /opt/containerd/etc/d on /runtime/config-dir.d",
 			"containerd-socket: /opt/containerd/run on /runtime/sock-dir",
 		}))
 	}
 }
 
-// With NRI the toolkit touches no file of the runtime, and no pod has a RuntimeClass; each container that
-// needs a GPU is annotated instead.
+// With NRI, the toolkit does not touch files of the runtime, and no pod has a RuntimeClass: each container that needs a
+// GPU is annotated instead.
 func TestInjectionByNRI(t *testing.T) {
 	g := NewWithT(t)
 	s := scenarios["nri"]
 	g.Expect(s.objects(t)).NotTo(HaveKey(operand.Name("runtime-classes")), "RuntimeClasses are pruned")
 	for _, ds := range s.daemonSets(t)["container-toolkit"] {
-		found := reach(ds)
-		g.Expect(found).To(ContainElements("ENABLE_NRI_PLUGIN=true", "NRI_SOCKET=/runtime/nri-sock-dir/nri.sock", "nri-socket: /var/run/nri on /runtime/nri-sock-dir"))
-		g.Expect(found).NotTo(ContainElement(Or(ContainSubstring("CONFIG="), ContainSubstring("config-dir"), ContainSubstring("/runtime/sock-dir"), ContainSubstring("hooks"))))
+		found := runtimeAccess(ds)
+		g.Expect(found).To(ContainElements(
+			"ENABLE_NRI_PLUGIN=true",
+			"NRI_SOCKET=/runtime/nri-sock-dir/nri.sock",
+			"nri-socket: /var/run/nri on /runtime/nri-sock-dir",
+		))
+		g.Expect(found).NotTo(ContainElement(Or(
+			ContainSubstring("CONFIG="), ContainSubstring("config-dir"),
+			ContainSubstring("/runtime/sock-dir"), ContainSubstring("hooks"),
+		)))
 	}
 	annotated := map[string][]string{}
 	for name, sets := range s.daemonSets(t) {
@@ -172,22 +190,24 @@ func TestInjectionByNRI(t *testing.T) {
 	g.Expect(annotated).NotTo(Or(HaveKey("driver"), HaveKey("container-toolkit"), HaveKey("node-discovery")))
 }
 
-// Whatever the mode, the runtime is told of each injected pod in the one way that this mode has, and of
-// no other pod.
+// In every mode, GPUs are injected in exactly one way, and only into the pods that need them.
 func TestEveryInjectedPodIsInjectedInOneWay(t *testing.T) {
 	cdiOff := v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false)}}
 	tests := map[string]struct {
 		situation
 		class, annotations bool
 	}{
-		"a RuntimeClass":        {class: true},
-		"NRI":                   {situation: scenarios["nri"].situation, annotations: true},
-		"a hook":                {situation: scenarios["hook"].situation},
-		"a hook of OpenShift":   {situation: situation{spec: cdiOff, nodes: []nodeinfo.Facts{runs("cri-o", "openshift")}}},
-		"CRI-O and containerd":  {situation: scenarios["hook-and-class"].situation, class: true},
-		"containerd, no CDI":    {situation: situation{spec: cdiOff}, class: true},
-		"CRI-O with CDI":        {situation: situation{nodes: []nodeinfo.Facts{runs("cri-o", "")}}, class: true},
-		"NRI takes no CDI away": {situation: situation{spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false), NRIPluginEnabled: new(true)}}}, class: true},
+		"a RuntimeClass":       {class: true},
+		"NRI":                  {situation: scenarios["nri"].situation, annotations: true},
+		"a hook":               {situation: scenarios["hook"].situation},
+		"a hook of OpenShift":  {situation: situation{spec: cdiOff, nodes: []nodeinfo.Facts{runs("cri-o", "openshift")}}},
+		"CRI-O and containerd": {situation: scenarios["hook-and-class"].situation, class: true},
+		"containerd, no CDI":   {situation: situation{spec: cdiOff}, class: true},
+		"CRI-O with CDI":       {situation: situation{nodes: []nodeinfo.Facts{runs("cri-o", "")}}, class: true},
+		"NRI with CDI disabled": {
+			situation: situation{spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false), NRIPluginEnabled: new(true)}}},
+			class:     true,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

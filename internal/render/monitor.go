@@ -8,9 +8,9 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// isMonitored reports whether an object is rendered: a ServiceMonitor and a PrometheusRule only where the spec requests
-// them and the cluster has the kind, anything else always.
-func (r *renderer) isMonitored(object Object) bool {
+// isRendered reports whether an object is rendered: a ServiceMonitor and a PrometheusRule only if the spec requests
+// them and the cluster serves the kind, any other object always.
+func (r *renderer) isRendered(object Object) bool {
 	switch object.(type) {
 	case *monitoringv1.ServiceMonitor:
 		return r.instance.Monitor.ServiceMonitor
@@ -20,9 +20,9 @@ func (r *renderer) isMonitored(object Object) bool {
 	return true
 }
 
-// monitor adds to a ServiceMonitor or a PrometheusRule what the spec configures for it, and to a ServiceMonitor the
-// namespace of its Service.
-func (r *renderer) monitor(object Object) {
+// applyMonitor adds to a ServiceMonitor or a PrometheusRule what the spec configures for it, and to a ServiceMonitor
+// the namespace of its Service.
+func (r *renderer) applyMonitor(object Object) {
 	monitor := r.instance.Monitor
 	switch object := object.(type) {
 	case *monitoringv1.PrometheusRule:

@@ -7,10 +7,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A container runtime mounts no directory over a file. These are the files of the operator's image, and what
-// lies in the way to them would take them away.
+// A container runtime cannot mount a directory over a file. A mount on one of these files of the operator's image, or
+// on a parent directory, would hide it.
 func TestNothingIsMountedOverTheOperatorsPrograms(t *testing.T) {
-	files := []string{"/gpu-operator", "/usr", "/usr/bin", "/usr/bin/gpu-node", "/usr/bin/gpu-node-cuda", "/usr/bin/gpu-operator", "/usr/bin/kubectl-gpu"}
+	files := []string{
+		"/gpu-operator",
+		"/usr",
+		"/usr/bin",
+		"/usr/bin/gpu-node",
+		"/usr/bin/gpu-node-cuda",
+		"/usr/bin/gpu-operator",
+		"/usr/bin/kubectl-gpu",
+	}
 	checked := 0
 	for operand, sets := range (situation{}).daemonSets(t) {
 		for _, ds := range sets {
@@ -22,7 +30,12 @@ func TestNothingIsMountedOverTheOperatorsPrograms(t *testing.T) {
 				for _, mount := range container.VolumeMounts {
 					checked++
 					if slices.Contains(files, mount.MountPath) {
-						t.Errorf("%s: container %s mounts %s over a file of its image, or over the way to one", operand, container.Name, mount.MountPath)
+						t.Errorf(
+							"%s: container %s mounts %s over a file of its image, or over the way to one",
+							operand,
+							container.Name,
+							mount.MountPath,
+						)
 					}
 				}
 			}
@@ -33,15 +46,16 @@ func TestNothingIsMountedOverTheOperatorsPrograms(t *testing.T) {
 	}
 }
 
-// A file that is mounted by itself is that of the pod's start, though an upgrade of the host has put another
-// one into its place since; and where it is missing, the pod does not start.
+// A mounted file stays that of the pod's start even if an upgrade of the host replaces it, and if it is missing the pod
+// does not start.
 func TestNodeDiscoveryMountsDirectories(t *testing.T) {
 	for _, ds := range (situation{}).daemonSets(t)["node-discovery"] {
 		for _, volume := range ds.Spec.Template.Spec.Volumes {
 			switch source := volume.HostPath; {
 			case source == nil:
-			case source.Type == nil, *source.Type != corev1.HostPathDirectory && *source.Type != corev1.HostPathDirectoryOrCreate:
-				t.Errorf("the volume %s mounts %s, which need not be a directory", volume.Name, source.Path)
+			case source.Type == nil,
+				*source.Type != corev1.HostPathDirectory && *source.Type != corev1.HostPathDirectoryOrCreate:
+				t.Errorf("the volume %s mounts %s, which may not be a directory", volume.Name, source.Path)
 			}
 		}
 	}

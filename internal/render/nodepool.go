@@ -10,8 +10,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// ofPool sets the DaemonSet of a node pool, and its pods, apart from the others of its operand.
-func (r *renderer) ofPool(ds *appsv1.DaemonSet) {
+// labelNodePool labels the DaemonSet of a node pool and its pods, to distinguish them from others of the operand.
+func (r *renderer) labelNodePool(ds *appsv1.DaemonSet) {
 	pool := r.instance.NodePool
 	if pool == "" {
 		return
@@ -23,38 +23,38 @@ func (r *renderer) ofPool(ds *appsv1.DaemonSet) {
 	}
 }
 
-// leavePools has the common DaemonSet of an operand leave out the nodes that get it from a node pool. It does so
-// from the beginning, whether there are pools or not, so that a pool that comes changes nothing of it.
+// excludeNodePools makes the common DaemonSet of an operand exclude the nodes that get it from a node pool. It does so
+// even if there are no node pools, so that adding one does not change the DaemonSet.
 //
-// A DaemonSet of a release that knew no pools is left as it is while its pods are as wanted: to add this would
-// replace them all for nothing. Where a pool comes then, it is added, and the pods are left as they are until
-// something changes that matters to them.
-func (r *renderer) leavePools(ds *appsv1.DaemonSet, digest string) {
+// The DaemonSet of a release without node pools is not changed while its template is otherwise up to date, as that
+// would replace all of its pods. Once there is a node pool, the exclusion is added, and the rollout is suspended until
+// a significant change.
+func (r *renderer) excludeNodePools(ds *appsv1.DaemonSet, digest string) {
 	key := r.step.Operand.NodePoolLabel()
 	if key == "" || r.instance.NodePool != "" {
 		return
 	}
 	live := r.live[ds.Name]
-	same := live.TemplateDigest == digest
-	if same && !live.LeavesPools && !r.divided() {
+	unchanged := live.TemplateDigest == digest
+	if unchanged && !live.ExcludesNodePools && !r.hasNodePoolInstances() {
 		return
 	}
-	without(&ds.Spec.Template.Spec, key)
-	if same && (!live.LeavesPools || live.Unrolled) {
-		leavePods(ds)
+	excludeLabel(&ds.Spec.Template.Spec, key)
+	if unchanged && (!live.ExcludesNodePools || live.RolloutSuspended) {
+		suspendRollout(ds)
 	}
 }
 
-// leavePods leaves the pods as they are, though the template has changed: by nothing that matters to them.
-func leavePods(ds *appsv1.DaemonSet) {
+// suspendRollout keeps the running pods, though the template has an insignificant change.
+func suspendRollout(ds *appsv1.DaemonSet) {
 	if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
 		ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
 		annotate(&ds.ObjectMeta, labels.Unrolled, labels.True)
 	}
 }
 
-// divided tells whether a node pool has DaemonSets of this operand.
-func (r *renderer) divided() bool {
+// hasNodePoolInstances reports whether a node pool has DaemonSets of this operand.
+func (r *renderer) hasNodePoolInstances() bool {
 	for _, pool := range r.plan.NodePools {
 		if r.step.Operand.VariesIn(pool.NodePoolSpec) {
 			return true
@@ -63,13 +63,13 @@ func (r *renderer) divided() bool {
 	return false
 }
 
-// without requires of a node that it has no such label.
-func without(pod *corev1.PodSpec, key string) {
-	require(pod, []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{isAbsent(key)}}})
+// excludeLabel excludes nodes that have the label.
+func excludeLabel(pod *corev1.PodSpec, key string) {
+	requireNodeTerms(pod, []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{isAbsent(key)}}})
 }
 
-// require requires of a node that it fits one of the terms.
-func require(pod *corev1.PodSpec, terms []corev1.NodeSelectorTerm) {
+// requireNodeTerms requires that a node matches one of the terms.
+func requireNodeTerms(pod *corev1.PodSpec, terms []corev1.NodeSelectorTerm) {
 	if pod.Affinity == nil {
 		pod.Affinity = &corev1.Affinity{}
 	}
@@ -78,12 +78,15 @@ func require(pod *corev1.PodSpec, terms []corev1.NodeSelectorTerm) {
 	}
 }
 
-// leavesPools reports whether a template has what leavePools adds.
-func leavesPools(pod *corev1.PodSpec) bool { return requires(pod, labels.NodePoolPrefix) }
+// excludesNodePools reports whether a template has the exclusion of excludeNodePools.
+func excludesNodePools(pod *corev1.PodSpec) bool {
+	return requiresLabelPrefix(pod, labels.NodePoolPrefix)
+}
 
-// requires reports whether a template requires anything of a node's labels with the prefix, besides its nodeSelector.
-func requires(pod *corev1.PodSpec, prefix string) bool {
-	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+// requiresLabelPrefix reports whether the node affinity of a template has a label with the prefix.
+func requiresLabelPrefix(pod *corev1.PodSpec, prefix string) bool {
+	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil ||
+		pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false
 	}
 	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms

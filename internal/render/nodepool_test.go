@@ -18,28 +18,37 @@ import (
 
 const poolLabel = "nvidia.com/gpu-operator.node-pool"
 
-// ofTeam is a node with the label that pools of these tests ask for.
-func ofTeam(team string, facts nodeinfo.Facts) nodeinfo.Facts {
+// inTeam returns the node with the label that the pools of these tests select.
+func inTeam(team string, facts nodeinfo.Facts) nodeinfo.Facts {
 	facts.Name += "-" + team
 	facts.Labels = map[string]string{"example.com/team": team}
 	return facts
 }
 
-// threePools say something else of the driver, the toolkit and how GPUs are offered.
-var threePools = []v1.NodePoolSpec{
+// differingPools override the driver, the toolkit and how GPUs are advertised.
+var differingPools = []v1.NodePoolSpec{
 	{
-		Name: "a100", NodeSelector: v1.NodePoolSelector{"example.com/team": "a"}, MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
+		Name: "a100", NodeSelector: v1.NodePoolSelector{"example.com/team": "a"},
+		MIG:    &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
 		Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590"}, KernelModuleType: v1.KernelModuleOpen},
 	},
-	{Name: "shared", NodeSelector: v1.NodePoolSelector{"example.com/team": "b"}, DevicePlugin: &v1.NodePoolDevicePluginSpec{
-		Config: &v1.NodePoolPluginConfigSpec{Name: "shares", Default: "four"},
-	}},
-	{Name: "pinned", NodeSelector: v1.NodePoolSelector{"example.com/team": "c"}, Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v1.17.8"}}},
+	{
+		Name:         "shared",
+		NodeSelector: v1.NodePoolSelector{"example.com/team": "b"},
+		DevicePlugin: &v1.NodePoolDevicePluginSpec{
+			Config: &v1.NodePoolPluginConfigSpec{Name: "shares", Default: "four"},
+		},
+	},
+	{
+		Name:         "pinned",
+		NodeSelector: v1.NodePoolSelector{"example.com/team": "c"},
+		Toolkit:      &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v1.17.8"}},
+	},
 }
 
-// everyKind is a cluster with a node of each combination of operating system, kernel, architecture and container
-// runtime, in no team and in each of these.
-func everyKind(teams ...string) []nodeinfo.Facts {
+// nodesOfEveryVariant is a cluster with a node of each combination of operating system, kernel, architecture and
+// container runtime, in no team and in each of these.
+func nodesOfEveryVariant(teams ...string) []nodeinfo.Facts {
 	var nodes []nodeinfo.Facts
 	for _, system := range [][2]string{{"ubuntu", "22.04"}, {"ubuntu", "24.04"}, {"rhel", "9.6"}, {"sles", "15.7"}} {
 		for _, kernel := range []string{"6.8.0-51-generic", "6.8.0-60-generic"} {
@@ -47,10 +56,13 @@ func everyKind(teams ...string) []nodeinfo.Facts {
 				for _, runtime := range []string{"containerd", "cri-o"} {
 					facts := runs(runtime, "")
 					facts.OSID, facts.OSVersion, facts.Kernel, facts.Architecture = system[0], system[1], kernel, architecture
-					facts.Name, facts.MPSCapable = strings.Join([]string{system[0], system[1], kernel, architecture, runtime}, "-"), "true"
+					facts.Name, facts.MPSCapable = strings.Join(
+						[]string{system[0], system[1], kernel, architecture, runtime},
+						"-",
+					), "true"
 					nodes = append(nodes, facts)
 					for _, team := range teams {
-						nodes = append(nodes, ofTeam(team, facts))
+						nodes = append(nodes, inTeam(team, facts))
 					}
 				}
 			}
@@ -70,19 +82,19 @@ func byKindAndName(t *testing.T, s situation) map[string]string {
 	return found
 }
 
-func mixed(pools []v1.NodePoolSpec) situation {
+func everyVariantWith(pools []v1.NodePoolSpec) situation {
 	return situation{
 		spec: v1.ClusterPolicySpec{
 			Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}}, NodePools: pools,
 		},
-		nodes: everyKind("a", "b", "c"),
+		nodes: nodesOfEveryVariant("a", "b", "c"),
 	}
 }
 
-// 4 operating systems, 2 kernels, 2 architectures and 2 runtimes in one cluster, with 3 pools: each has the objects
-// that it needs, and a pass in whatever order sees the same.
-func TestAClusterOfEveryKindIsStable(t *testing.T) {
-	s := mixed(threePools)
+// 4 operating systems, 2 kernels, 2 architectures and 2 runtimes in one cluster, with 3 node pools: the right objects
+// are rendered, in whatever order the nodes are listed.
+func TestAClusterWithEveryVariantIsStable(t *testing.T) {
+	s := everyVariantWith(differingPools)
 	want := byKindAndName(t, s)
 	counts := map[string]int{}
 	for name, sets := range s.daemonSets(t) {
@@ -91,8 +103,10 @@ func TestAClusterOfEveryKindIsStable(t *testing.T) {
 		}
 	}
 	wanted := map[string]int{
-		`node-discovery of ""`: 1, `driver of ""`: 16, `driver of "a100"`: 16, `container-toolkit of ""`: 2, `container-toolkit of "pinned"`: 2,
-		`device-plugin of ""`: 1, `device-plugin of "a100"`: 1, `device-plugin of "shared"`: 1, `gpu-feature-discovery of ""`: 1,
+		`node-discovery of ""`: 1, `driver of ""`: 16, `driver of "a100"`: 16, `container-toolkit of ""`: 2,
+		`container-toolkit of "pinned"`: 2,
+		`device-plugin of ""`:           1, `device-plugin of "a100"`: 1, `device-plugin of "shared"`: 1,
+		`gpu-feature-discovery of ""`:     1,
 		`gpu-feature-discovery of "a100"`: 1, `gpu-feature-discovery of "shared"`: 1, `mps-control-daemon of "shared"`: 1,
 		`operator-validator of ""`: 1, `operator-validator of "a100"`: 1, `dcgm-exporter of ""`: 1, `mig-manager of ""`: 1,
 	}
@@ -107,82 +121,89 @@ func TestAClusterOfEveryKindIsStable(t *testing.T) {
 	}
 }
 
-// A pool that comes, changes or goes touches what bears its name, and nothing else.
+// Adding, changing or removing a node pool changes only the objects with its name.
 func TestAPoolTouchesOnlyItsOwn(t *testing.T) {
-	for i, pool := range threePools {
+	for i, pool := range differingPools {
 		t.Run(pool.Name, func(t *testing.T) {
-			others := slices.Delete(slices.Clone(threePools), i, i+1)
-			before, after := byKindAndName(t, mixed(others)), byKindAndName(t, mixed(threePools))
-			changed := slices.Clone(threePools)
+			others := slices.Delete(slices.Clone(differingPools), i, i+1)
+			before, after := byKindAndName(t, everyVariantWith(others)), byKindAndName(t, everyVariantWith(differingPools))
+			changed := slices.Clone(differingPools)
 			changed[i].Toolkit = &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v1.18.0"}}
-			again := byKindAndName(t, mixed(changed))
-			came := 0
+			again := byKindAndName(t, everyVariantWith(changed))
+			added := 0
 			for name, object := range after {
 				if strings.Contains(name, pool.Name) {
-					came++
+					added++
 					continue
 				}
 				if before[name] != object || again[name] != object {
-					t.Errorf("%s is touched:\n%s\n%s", name, cmp.Diff(before[name], object), cmp.Diff(object, again[name]))
+					t.Errorf("%s has changed:\n%s\n%s", name, cmp.Diff(before[name], object), cmp.Diff(object, again[name]))
 				}
 			}
-			if came == 0 || len(before) != len(after)-came {
-				t.Errorf("%d objects came with the pool, %d became %d", came, len(before), len(after))
+			if added == 0 || len(before) != len(after)-added {
+				t.Errorf("%d objects were added with the pool, the total changed from %d to %d", added, len(before), len(after))
 			}
 		})
 	}
 }
 
-// The DaemonSets of one operand share no node, whatever the node's labels, and no pod: each pod has a selector of
-// its own.
+// No node is selected by two DaemonSets of an operand, whatever its labels, and no pod matches the selectors of two.
 func TestDaemonSetsOfAnOperandShareNothing(t *testing.T) {
-	for name, sets := range mixed(threePools).daemonSets(t) {
+	for name, sets := range everyVariantWith(differingPools).daemonSets(t) {
 		for i, a := range sets {
 			for _, b := range sets[i+1:] {
-				if isAnchored(name) {
+				if selectsByAnchor(name) {
 					continue // See TestANodeThatHasLostLabelsKeepsItsPod.
 				}
-				if !apart(a, b) {
+				if !disjoint(a, b) {
 					t.Errorf("%s and %s select the same nodes", a.Name, b.Name)
 				}
 			}
 		}
 		for _, ds := range sets {
 			pool := ds.Labels[poolLabel]
-			if !isAnchored(name) && ds.Spec.Selector.MatchLabels[poolLabel] != pool || ds.Spec.Template.Labels[poolLabel] != pool {
-				t.Errorf("%s of %s selects pods by %v, which have %v", ds.Name, name, ds.Spec.Selector.MatchLabels, ds.Spec.Template.Labels)
+			if !selectsByAnchor(name) && ds.Spec.Selector.MatchLabels[poolLabel] != pool ||
+				ds.Spec.Template.Labels[poolLabel] != pool {
+				t.Errorf(
+					"%s of %s selects pods by %v, which have %v",
+					ds.Name,
+					name,
+					ds.Spec.Selector.MatchLabels,
+					ds.Spec.Template.Labels,
+				)
 			}
 		}
 	}
 }
 
-// apart tells whether no node can have a pod of both: one asks for another value of a label, or leaves a label out
-// that the other asks for.
-func apart(a, b *appsv1.DaemonSet) bool {
+// disjoint reports whether no node can have a pod of both: one requires another value of a label, or excludes a label
+// that the other requires.
+func disjoint(a, b *appsv1.DaemonSet) bool {
 	for key, value := range a.Spec.Template.Spec.NodeSelector {
-		other, there := b.Spec.Template.Spec.NodeSelector[key]
-		if there && other != value || leavesOut(b, key) {
+		other, exists := b.Spec.Template.Spec.NodeSelector[key]
+		if exists && other != value || excludesLabel(b, key) {
 			return true
 		}
 	}
 	for key := range b.Spec.Template.Spec.NodeSelector {
-		if leavesOut(a, key) {
+		if excludesLabel(a, key) {
 			return true
 		}
 	}
 	return false
 }
 
-func leavesOut(ds *appsv1.DaemonSet, key string) bool {
+func excludesLabel(ds *appsv1.DaemonSet, key string) bool {
 	affinity := ds.Spec.Template.Spec.Affinity
 	if affinity == nil || affinity.NodeAffinity == nil {
 		return false
 	}
-	return affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key == key
+	terms := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	return terms[0].MatchExpressions[0].Key == key
 }
 
-// A DaemonSet of a release that knew no pools is left as it is; where a pool comes, it leaves out the pool's nodes,
-// and its pods stay until something changes that matters to them.
+// The DaemonSet of a release without node pools is not changed. Once there is a pool, it excludes the pool's nodes, and
+// its pods are kept until a significant change.
 func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 	const set = "nvidia-device-plugin-daemonset"
 	find := func(s situation) *appsv1.DaemonSet {
@@ -195,58 +216,74 @@ func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 		return nil
 	}
 	plain, pooled, newer := situation{}, situation{}, situation{}
-	pooled.spec.NodePools = threePools[:1]
+	pooled.spec.NodePools = differingPools[:1]
 	newer.spec = *pooled.spec.DeepCopy()
 	newer.spec.DevicePlugin = &v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}
 	whole := render.LiveDaemonSet(find(plain))
 	old := whole
-	old.LeavesPools = false
+	old.ExcludesNodePools = false
 	onDelete := pooled
 	onDelete.spec.DaemonSets = &v1.DaemonSetsSpec{UpdateStrategy: "OnDelete"}
 	tests := map[string]struct {
-		live         render.Live
-		now          situation
-		leaves, held bool
+		live                render.Live
+		now                 situation
+		excludes, suspended bool
 	}{
-		"a new cluster":                       {now: plain, leaves: true},
-		"an older release":                    {live: old, now: plain},
-		"and a pool that comes":               {live: old, now: pooled, leaves: true, held: true},
-		"the next pass":                       {live: render.Live{TemplateDigest: whole.TemplateDigest, LeavesPools: true, Unrolled: true}, now: pooled, leaves: true, held: true},
-		"and the pool that goes":              {live: render.Live{TemplateDigest: whole.TemplateDigest, LeavesPools: true, Unrolled: true}, now: plain, leaves: true, held: true},
-		"and another image":                   {live: render.Live{TemplateDigest: whole.TemplateDigest, LeavesPools: true, Unrolled: true}, now: newer, leaves: true},
-		"an older release with another image": {live: old, now: newer, leaves: true},
-		"this release, and a pool that comes": {live: whole, now: pooled, leaves: true},
-		"an older release that rolls nothing": {live: old, now: onDelete, leaves: true},
+		"a new cluster":                   {now: plain, excludes: true},
+		"an older release":                {live: old, now: plain},
+		"an older release and a new pool": {live: old, now: pooled, excludes: true, suspended: true},
+		"the next pass": {
+			live:      render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
+			now:       pooled,
+			excludes:  true,
+			suspended: true,
+		},
+		"the next pass, with the pool removed": {
+			live:      render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
+			now:       plain,
+			excludes:  true,
+			suspended: true,
+		},
+		"the next pass, with another image": {
+			live:     render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
+			now:      newer,
+			excludes: true,
+		},
+		"an older release with another image": {live: old, now: newer, excludes: true},
+		"this release and a new pool":         {live: whole, now: pooled, excludes: true},
+		"an older release with OnDelete":      {live: old, now: onDelete, excludes: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			test.now.live = map[string]render.Live{set: test.live}
 			ds := find(test.now)
-			if got := leavesOut(ds, poolLabel+".device-plugin"); got != test.leaves {
-				t.Errorf("leaves out nodes of pools: %v", got)
+			if got := excludesLabel(ds, poolLabel+".device-plugin"); got != test.excludes {
+				t.Errorf("excludes nodes of pools: %v", got)
 			}
-			if got := ds.Annotations["nvidia.com/gpu-operator.unrolled"] == "true"; got != test.held {
-				t.Errorf("its pods are left as they are: %v", got)
+			if got := ds.Annotations["nvidia.com/gpu-operator.unrolled"] == "true"; got != test.suspended {
+				t.Errorf("its rollout is suspended: %v", got)
 			}
 			rolls := ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType
-			if wanted := !test.held && test.now.spec.DaemonSets == nil; rolls != wanted {
+			if wanted := !test.suspended && test.now.spec.DaemonSets == nil; rolls != wanted {
 				t.Errorf("rolls its pods: %v", rolls)
 			}
 			live := render.LiveDaemonSet(ds)
-			if live.LeavesPools != test.leaves || live.Unrolled != test.held {
+			if live.ExcludesNodePools != test.excludes || live.RolloutSuspended != test.suspended {
 				t.Errorf("the next pass reads %+v", live)
 			}
 		})
 	}
 }
 
-// What a pool's ConfigMap holds is a matter of the pool's pods alone.
+// The contents of a pool's ConfigMap affect only the pool's pods.
 func TestContentsOfAPoolConcernItsOwnPods(t *testing.T) {
 	digests := func(content string) map[string]string {
 		s := situation{
-			spec:     v1.ClusterPolicySpec{NodePools: threePools[1:2]},
-			nodes:    []nodeinfo.Facts{node("ubuntu", "24.04"), ofTeam("b", node("ubuntu", "24.04"))},
-			contents: map[operand.Reference]operand.Content{{Kind: operand.ConfigMap, Name: "shares"}: {Digest: content, Keys: []string{"four"}}},
+			spec:  v1.ClusterPolicySpec{NodePools: differingPools[1:2]},
+			nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), inTeam("b", node("ubuntu", "24.04"))},
+			contents: map[operand.Reference]operand.Content{
+				{Kind: operand.ConfigMap, Name: "shares"}: {Digest: content, Keys: []string{"four"}},
+			},
 		}
 		found := map[string]string{}
 		for _, ds := range s.daemonSets(t)["device-plugin"] {

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
-// OpenShift refuses the pods of an account that may not use its privileged constraints.
+// OpenShift refuses pods whose ServiceAccount may not use the privileged security context constraints.
 func TestEveryOperandsAccountMayUseTheConstraintsOfOpenShift(t *testing.T) {
 	text, err := os.ReadFile("../../config/openshift/operands.yaml")
 	if err != nil {
@@ -36,9 +36,9 @@ func TestEveryOperandsAccountMayUseTheConstraintsOfOpenShift(t *testing.T) {
 	}
 	spec := specgen.AllEnabled()
 	spec.DevicePlugin.Config = &v1.DevicePluginConfigSpec{Name: "plugin-configs"}
-	everything := situation{spec: spec, nodes: []nodeinfo.Facts{mpsNode()}}
+	everyOperand := situation{spec: spec, nodes: []nodeinfo.Facts{mpsNode()}}
 	var used []string
-	for _, daemonSets := range everything.daemonSets(t) {
+	for _, daemonSets := range everyOperand.daemonSets(t) {
 		for _, ds := range daemonSets {
 			used = append(used, ds.Spec.Template.Spec.ServiceAccountName)
 		}

@@ -11,12 +11,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// resources gives single containers the resources that the spec names for them.
-func (r *renderer) resources(pod *corev1.PodSpec) {
-	for _, wanted := range r.placement().ContainerResources {
+// applyContainerResources sets the resources of single containers that the spec lists by name.
+func (r *renderer) applyContainerResources(pod *corev1.PodSpec) {
+	for _, spec := range r.placement().ContainerResources {
 		forEachContainer(pod, func(c *corev1.Container) {
-			if c.Name == wanted.Name {
-				c.Resources = corev1.ResourceRequirements{Limits: wanted.Limits, Requests: wanted.Requests}
+			if c.Name == spec.Name {
+				c.Resources = corev1.ResourceRequirements{Limits: spec.Limits, Requests: spec.Requests}
 			}
 		})
 	}
@@ -24,9 +24,9 @@ func (r *renderer) resources(pod *corev1.PodSpec) {
 
 func (r *renderer) placement() operand.Placement { return r.plan.Input.PlacementOf(&r.step.Operand) }
 
-// knownContainers refuses resources of a container that none of the operand's pods has: they would have no
-// effect without a word.
-func knownContainers(placement operand.Placement, objects []Object) error {
+// checkContainerNames refuses resources of a container that none of the operand's pods has: they would silently have no
+// effect.
+func checkContainerNames(placement operand.Placement, objects []Object) error {
 	var names []string
 	for _, object := range objects {
 		if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
@@ -38,10 +38,10 @@ func knownContainers(placement operand.Placement, objects []Object) error {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	for _, wanted := range placement.ContainerResources {
-		if !slices.Contains(names, wanted.Name) && !slices.Contains(placement.OtherContainers, wanted.Name) {
-			return operand.InvalidSpec{Message: fmt.Sprintf("%s.containerResources: there is no container %s; there are %s",
-				placement.Field, wanted.Name, strings.Join(names, ", "))}
+	for _, spec := range placement.ContainerResources {
+		if !slices.Contains(names, spec.Name) && !slices.Contains(placement.OtherContainers, spec.Name) {
+			return operand.InvalidSpec{Message: fmt.Sprintf("%s.containerResources: there is no container %s, only %s",
+				placement.Field, spec.Name, strings.Join(names, ", "))}
 		}
 	}
 	return nil

@@ -19,24 +19,31 @@ import (
 )
 
 var (
-	ofAll = &v1.DaemonSetsSpec{
+	placementOfAll = &v1.DaemonSetsSpec{
 		Labels: v1.Labels{"team": "all", "site": "a"}, Annotations: v1.Annotations{"note": "all", "more": "a"},
 		Tolerations: []corev1.Toleration{{Key: "all", Operator: corev1.TolerationOpExists}}, PriorityClassName: "all",
 	}
-	ofOne = v1.PlacementSpec{
-		Labels: v1.Labels{"team": "one", "app": "mine", "app.kubernetes.io/managed-by": "mine"}, Annotations: v1.Annotations{"note": "one"},
+	placementOfOne = v1.PlacementSpec{
+		Labels: v1.Labels{
+			"team":                         "one",
+			"app":                          "mine",
+			"app.kubernetes.io/managed-by": "mine",
+		}, Annotations: v1.Annotations{"note": "one"},
 		Tolerations: []corev1.Toleration{{Key: "one", Operator: corev1.TolerationOpExists}}, PriorityClassName: "one",
 	}
 )
 
-// placed is a spec with this placement in the block of every operand.
+// placed returns a spec with this placement in the block of every operand.
 func placed(placement v1.PlacementSpec) v1.ClusterPolicySpec {
 	return v1.ClusterPolicySpec{
-		DaemonSets:         ofAll.DeepCopy(),
-		NodeDiscovery:      &v1.NodeDiscoverySpec{PlacementSpec: placement},
-		Driver:             &v1.DriverSpec{PlacementSpec: placement},
-		Toolkit:            &v1.ToolkitSpec{PlacementSpec: placement},
-		DevicePlugin:       &v1.DevicePluginSpec{PlacementSpec: placement, Config: &v1.DevicePluginConfigSpec{Name: "configs"}},
+		DaemonSets:    placementOfAll.DeepCopy(),
+		NodeDiscovery: &v1.NodeDiscoverySpec{PlacementSpec: placement},
+		Driver:        &v1.DriverSpec{PlacementSpec: placement},
+		Toolkit:       &v1.ToolkitSpec{PlacementSpec: placement},
+		DevicePlugin: &v1.DevicePluginSpec{
+			PlacementSpec: placement,
+			Config:        &v1.DevicePluginConfigSpec{Name: "configs"},
+		},
 		GFD:                &v1.GFDSpec{PlacementSpec: placement},
 		DCGM:               &v1.DCGMSpec{Enabled: new(true), PlacementSpec: placement},
 		DCGMExporter:       &v1.DCGMExporterSpec{PlacementSpec: placement},
@@ -46,18 +53,18 @@ func placed(placement v1.PlacementSpec) v1.ClusterPolicySpec {
 	}
 }
 
-// What the block of an operand says of its pods wins over what daemonsets says of all; no key that the
-// operator sets itself is replaced by either.
+// The block of an operand takes precedence over spec.daemonsets. Neither replaces keys that the operator sets.
 func TestPlacementOfEveryOperand(t *testing.T) {
 	before := situation{spec: placed(v1.PlacementSpec{}), nodes: []nodeinfo.Facts{mpsNode()}}.daemonSets(t)
-	after := situation{spec: placed(ofOne), nodes: []nodeinfo.Facts{mpsNode()}}.daemonSets(t)
+	after := situation{spec: placed(placementOfOne), nodes: []nodeinfo.Facts{mpsNode()}}.daemonSets(t)
 	if len(after) != 11 {
 		t.Errorf("%d operands have DaemonSets, want 11", len(after))
 	}
 	for name, sets := range after {
 		for i, ds := range sets {
 			pod := ds.Spec.Template
-			if diff := cmp.Diff(ofOne.Tolerations, pod.Spec.Tolerations); diff != "" || pod.Spec.PriorityClassName != "one" {
+			if diff := cmp.Diff(placementOfOne.Tolerations, pod.Spec.Tolerations); diff != "" ||
+				pod.Spec.PriorityClassName != "one" {
 				t.Errorf("%s: priority class %s, tolerations, -want +got:\n%s", name, pod.Spec.PriorityClassName, diff)
 			}
 			own := before[name][i]
@@ -96,23 +103,26 @@ func with(all map[string]string, key, value string) map[string]string {
 	return result
 }
 
-// Labels and annotations make no driver look outdated; what pods are scheduled and bounded by does.
+// Labels and annotations do not make a driver look outdated; scheduling and resources do.
 func TestTheTemplateDigestOfAPlacement(t *testing.T) {
 	tests := map[string]struct {
 		placement v1.PlacementSpec
 		changes   bool
 	}{
-		"labels":           {placement: v1.PlacementSpec{Labels: ofOne.Labels}},
-		"annotations":      {placement: v1.PlacementSpec{Annotations: ofOne.Annotations}},
+		"labels":           {placement: v1.PlacementSpec{Labels: placementOfOne.Labels}},
+		"annotations":      {placement: v1.PlacementSpec{Annotations: placementOfOne.Annotations}},
 		"a node selector":  {placement: v1.PlacementSpec{NodeSelector: v1.Labels{"a": "b"}}},
-		"tolerations":      {placement: v1.PlacementSpec{Tolerations: ofOne.Tolerations}, changes: true},
+		"tolerations":      {placement: v1.PlacementSpec{Tolerations: placementOfOne.Tolerations}, changes: true},
 		"a priority class": {placement: v1.PlacementSpec{PriorityClassName: "one"}, changes: true},
 		"resources":        {placement: v1.PlacementSpec{ContainerResources: bounded("k8s-driver-manager")}, changes: true},
 	}
 	selected := node("ubuntu", "24.04")
 	selected.Labels = map[string]string{"a": "b"}
 	render := func(placement v1.PlacementSpec) situation {
-		return situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: placement}}, nodes: []nodeinfo.Facts{selected}}
+		return situation{
+			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: placement}},
+			nodes: []nodeinfo.Facts{selected},
+		}
 	}
 	before := digest(t, render(v1.PlacementSpec{}), "driver")
 	for name, test := range tests {
@@ -128,27 +138,47 @@ func bounded(names ...string) []v1.ContainerResources {
 	var all []v1.ContainerResources
 	for _, name := range names {
 		all = append(all, v1.ContainerResources{Name: name, ResourceRequirements: v1.ResourceRequirements{
-			Limits: corev1.ResourceList{"memory": resource.MustParse("64Mi")}, Requests: corev1.ResourceList{"cpu": resource.MustParse("10m")},
+			Limits: corev1.ResourceList{
+				"memory": resource.MustParse("64Mi"),
+			}, Requests: corev1.ResourceList{"cpu": resource.MustParse("10m")},
 		}})
 	}
 	return all
 }
 
-// Resources of single containers replace those of all main containers, and reach the init containers that the
+// Resources of single containers replace those of all main containers, and also apply to the init containers that the
 // operator adds.
 func TestResourcesOfSingleContainers(t *testing.T) {
 	all := v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")}}
 	s := situation{
 		spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{
 			ContainerSpec: v1.ContainerSpec{Resources: &all},
-			PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("gpu-node-wait", "nvidia-device-plugin", "config-manager-init", "mps-control-daemon-mounts")},
-			Config:        &v1.DevicePluginConfigSpec{Name: "configs"},
+			PlacementSpec: v1.PlacementSpec{
+				ContainerResources: bounded(
+					"gpu-node-wait",
+					"nvidia-device-plugin",
+					"config-manager-init",
+					"mps-control-daemon-mounts",
+				),
+			},
+			Config: &v1.DevicePluginConfigSpec{Name: "configs"},
 		}},
 		nodes: []nodeinfo.Facts{mpsNode()},
 	}
 	want := map[operand.Name]map[string]string{
-		"device-plugin":      {"gpu-node-wait": "64Mi", "config-manager-init": "64Mi", "nvidia-device-plugin": "64Mi", "config-manager": ""},
-		"mps-control-daemon": {"gpu-node-wait": "64Mi", "config-manager-init": "64Mi", "mps-control-daemon-mounts": "64Mi", "mps-control-daemon-ctr": "1Gi", "config-manager": ""},
+		"device-plugin": {
+			"gpu-node-wait":        "64Mi",
+			"config-manager-init":  "64Mi",
+			"nvidia-device-plugin": "64Mi",
+			"config-manager":       "",
+		},
+		"mps-control-daemon": {
+			"gpu-node-wait":             "64Mi",
+			"config-manager-init":       "64Mi",
+			"mps-control-daemon-mounts": "64Mi",
+			"mps-control-daemon-ctr":    "1Gi",
+			"config-manager":            "",
+		},
 	}
 	for name, want := range want {
 		got := map[string]string{}
@@ -174,12 +204,21 @@ func TestResourcesOfAnUnknownContainerAreRefused(t *testing.T) {
 		want string
 	}{
 		"of the exporter": {
-			v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-dcgm-exporter", "exporter")}}},
-			"dcgm-exporter", "spec.dcgmExporter.containerResources: there is no container exporter; there are gpu-node-wait, nvidia-dcgm-exporter",
+			v1.ClusterPolicySpec{
+				DCGMExporter: &v1.DCGMExporterSpec{
+					PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-dcgm-exporter", "exporter")},
+				},
+			},
+			"dcgm-exporter",
+			"spec.dcgmExporter.containerResources: there is no container exporter, only gpu-node-wait, nvidia-dcgm-exporter",
 		},
-		"of a sidecar that is not there": {
-			v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-peermem-ctr")}}},
-			"driver", "spec.driver.containerResources: there is no container nvidia-peermem-ctr; there are gpu-node-copy, k8s-driver-manager, nvidia-driver-ctr",
+		"of a sidecar that does not exist": {
+			v1.ClusterPolicySpec{
+				Driver: &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-peermem-ctr")}},
+			},
+			"driver",
+			"spec.driver.containerResources: there is no container nvidia-peermem-ctr, " +
+				"only gpu-node-copy, k8s-driver-manager, nvidia-driver-ctr",
 		},
 	}
 	for name, test := range tests {
@@ -204,8 +243,8 @@ func TestResourcesOfAnUnknownContainerAreRefused(t *testing.T) {
 	}
 }
 
-// No node selector of GPU nodes comes into a DaemonSet: its controller would delete the pods of a node that
-// stops matching at once. Node discovery has nobody else who could decide.
+// A DaemonSet has no node selector of the spec: its controller would immediately delete the pods of a node that stops
+// matching. Node discovery is the exception, as the plan does not select its nodes.
 func TestNodeSelectorsOfGPUNodesAreLeftToThePlan(t *testing.T) {
 	spec := placed(v1.PlacementSpec{NodeSelector: v1.Labels{"tier": "gpu"}})
 	spec.DaemonSets.NodeSelector = v1.Labels{"pool": "gpu"}
@@ -229,26 +268,29 @@ func TestNodeSelectorsOfGPUNodesAreLeftToThePlan(t *testing.T) {
 	}
 }
 
-// The containers that the block of the device plugin is for in other pods than its own are there.
+// The containers that the device plugin's block may name in other pods exist.
 func TestContainersOfTheDevicePluginsBlock(t *testing.T) {
-	s := situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}}, nodes: []nodeinfo.Facts{mpsNode()}}
-	there := map[string]int{}
+	s := situation{
+		spec:  v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}},
+		nodes: []nodeinfo.Facts{mpsNode()},
+	}
+	uses := map[string]int{}
 	for _, name := range []operand.Name{"device-plugin", "mps-control-daemon"} {
 		for _, c := range containers(&s.daemonSet(t, name).Spec.Template.Spec) {
-			there[c.Name]++
+			uses[c.Name]++
 		}
 	}
-	var alone []string
-	for name, count := range there {
+	var exclusive []string
+	for name, count := range uses {
 		if count == 1 {
-			alone = append(alone, name)
+			exclusive = append(exclusive, name)
 		}
 	}
 	plugin, _ := catalogue(t).Find("device-plugin")
 	named := slices.Clone(plugin.Placement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).OtherContainers)
-	slices.Sort(alone)
+	slices.Sort(exclusive)
 	slices.Sort(named)
-	if diff := cmp.Diff(alone, named); diff != "" {
+	if diff := cmp.Diff(exclusive, named); diff != "" {
 		t.Errorf("containers that only one of the two has, -want +got:\n%s", diff)
 	}
 }

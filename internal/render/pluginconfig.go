@@ -10,7 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// What config-manager, of NVIDIA's device plugin, is told by its environment, and where.
+// Names and paths for config-manager, a sidecar from the image of NVIDIA's device plugin.
 const (
 	configManager     = "config-manager"
 	configManagerInit = "config-manager-init"
@@ -19,14 +19,14 @@ const (
 	chosenVolume      = "config"
 	chosenDir         = "/config"
 	chosenFile        = "config.yaml"
-	// hangUp is the number of SIGHUP, on which the programs read their configuration anew.
-	hangUp = 1
+	// sighup is the number of SIGHUP, on which the programs reload their configuration.
+	sighup = 1
 )
 
-// pluginConfig has the main container read the device plugin's configuration that its node chooses.
-// config-manager links it to one place before the program starts, and again whenever the node chooses
-// another; then it signals the program.
-func (r *renderer) pluginConfig(pod *corev1.PodSpec) {
+// addConfigManager makes the main container read the device plugin configuration that a label of its node selects.
+// config-manager creates a link to it before the program starts. When the label changes, it updates the link and
+// signals the program.
+func (r *renderer) addConfigManager(pod *corev1.PodSpec) {
 	config := r.instance.PluginConfig
 	if config == nil {
 		return
@@ -37,16 +37,16 @@ func (r *renderer) pluginConfig(pod *corev1.PodSpec) {
 			reader.VolumeMounts = append(reader.VolumeMounts, configMounts()...)
 		}
 	}
-	once := configContainer(configManagerInit, config, corev1.EnvVar{Name: "ONESHOT", Value: labels.True},
+	once := configManagerContainer(configManagerInit, config, corev1.EnvVar{Name: "ONESHOT", Value: labels.True},
 		corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.False})
 	pod.InitContainers = append(pod.InitContainers, once)
 
-	watch := configContainer(configManager, config, corev1.EnvVar{Name: "ONESHOT", Value: labels.False},
+	watch := configManagerContainer(configManager, config, corev1.EnvVar{Name: "ONESHOT", Value: labels.False},
 		corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.True},
-		corev1.EnvVar{Name: "SIGNAL", Value: strconv.Itoa(hangUp)},
+		corev1.EnvVar{Name: "SIGNAL", Value: strconv.Itoa(sighup)},
 		corev1.EnvVar{Name: "PROCESS_TO_SIGNAL", Value: config.Process})
-	// It signals a process of a privileged container: AppArmor and SELinux let no confined one do that.
-	// Nothing else of such a container's rights is needed, as both run as root.
+	// It signals a process of a privileged container, which AppArmor and SELinux deny to a confined one. It needs no
+	// other privileges, as both run as root.
 	watch.SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
 	watch.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: "spc_t"}
 	pod.Containers = append(pod.Containers, watch)
@@ -54,7 +54,7 @@ func (r *renderer) pluginConfig(pod *corev1.PodSpec) {
 	if !pod.HostPID {
 		pod.ShareProcessNamespace = new(true)
 	}
-	// It watches its node.
+	// config-manager watches its node.
 	pod.AutomountServiceAccountToken = new(true)
 	pod.Volumes = append(pod.Volumes,
 		corev1.Volume{Name: configsVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
@@ -64,22 +64,28 @@ func (r *renderer) pluginConfig(pod *corev1.PodSpec) {
 	)
 }
 
-// configMounts are where a container finds all configurations, and the link to the chosen one.
+// configMounts are the mounts with all configurations, and with the link to the selected one.
 func configMounts() []corev1.VolumeMount {
-	return []corev1.VolumeMount{{Name: configsVolume, MountPath: configsDir, ReadOnly: true}, {Name: chosenVolume, MountPath: chosenDir}}
+	return []corev1.VolumeMount{
+		{Name: configsVolume, MountPath: configsDir, ReadOnly: true},
+		{Name: chosenVolume, MountPath: chosenDir},
+	}
 }
 
-// configContainer runs config-manager. It is unprivileged: it calls the API and makes a link.
-func configContainer(name string, config *operand.PluginConfig, more ...corev1.EnvVar) corev1.Container {
+// configManagerContainer runs config-manager. It is unprivileged: it calls the API server and creates a link.
+func configManagerContainer(name string, config *operand.PluginConfig, more ...corev1.EnvVar) corev1.Container {
 	env := []corev1.EnvVar{
-		{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
+		{
+			Name:      "NODE_NAME",
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
+		},
 		{Name: "NODE_LABEL", Value: labels.DevicePluginConfig},
 		{Name: "CONFIG_FILE_SRCDIR", Value: configsDir},
 		{Name: "CONFIG_FILE_DST", Value: path.Join(chosenDir, chosenFile)},
 		{Name: "DEFAULT_CONFIG", Value: config.Default},
-		// A node that chooses none, where there is no default either, gets an empty configuration.
+		// Without a label and a default, a node gets an empty configuration.
 		{Name: "FALLBACK_STRATEGIES", Value: "empty"},
-		// The image asks for all GPUs.
+		// The image requests all GPUs.
 		{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"},
 	}
 	return corev1.Container{

@@ -10,8 +10,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// configured are the DaemonSets of all that reads the device plugin's configuration.
-func configured(t *testing.T) map[operand.Name]*appsv1.DaemonSet {
+// readersOfPluginConfig returns the DaemonSets that read the device plugin's configuration.
+func readersOfPluginConfig(t *testing.T) map[operand.Name]*appsv1.DaemonSet {
 	t.Helper()
 	sets := scenarios["shared-gpus"].daemonSets(t)
 	found := map[operand.Name]*appsv1.DaemonSet{}
@@ -24,10 +24,10 @@ func configured(t *testing.T) map[operand.Name]*appsv1.DaemonSet {
 	return found
 }
 
-// config-manager looks for the process whose argv[0] is what it is told, to the letter, and sees only
-// those that share its PID namespace. It fails if it finds none, and nobody reads the new configuration.
+// config-manager finds the process by its exact argv[0], and only in its own PID namespace. If it finds none, it fails
+// and the new configuration is not read.
 func TestConfigManagerFindsTheProcessThatItSignals(t *testing.T) {
-	for name, ds := range configured(t) {
+	for name, ds := range readersOfPluginConfig(t) {
 		t.Run(string(name), func(t *testing.T) {
 			pod := ds.Spec.Template.Spec
 			if !pod.HostPID && (pod.ShareProcessNamespace == nil || !*pod.ShareProcessNamespace) {
@@ -40,20 +40,21 @@ func TestConfigManagerFindsTheProcessThatItSignals(t *testing.T) {
 			if end := slices.Index(argv, "--"); end >= 0 {
 				argv = argv[end+1:] // gpu-node becomes what follows.
 			}
-			if told := variable(pod.Containers[1], "PROCESS_TO_SIGNAL"); told != argv[0] {
-				t.Errorf("config-manager looks for %q, the program is started as %q", told, argv[0])
+			if process := variable(pod.Containers[1], "PROCESS_TO_SIGNAL"); process != argv[0] {
+				t.Errorf("config-manager looks for %q, the program is started as %q", process, argv[0])
 			}
 		})
 	}
 }
 
-// The program starts with the configuration of its node, not with that of another one.
+// The program must start with the configuration of its node.
 func TestTheConfigurationIsChosenBeforeTheProgramStarts(t *testing.T) {
-	for name, ds := range configured(t) {
+	for name, ds := range readersOfPluginConfig(t) {
 		t.Run(string(name), func(t *testing.T) {
 			pod := ds.Spec.Template.Spec
 			once := pod.InitContainers[len(pod.InitContainers)-1]
-			if once.Name != "config-manager-init" || variable(once, "ONESHOT") != "true" || variable(once, "SEND_SIGNAL") != "false" {
+			if once.Name != "config-manager-init" || variable(once, "ONESHOT") != "true" ||
+				variable(once, "SEND_SIGNAL") != "false" {
 				t.Errorf("the last init container is %s, with %v", once.Name, once.Env)
 			}
 			file := variable(pod.Containers[0], "CONFIG_FILE")
@@ -66,9 +67,9 @@ func TestTheConfigurationIsChosenBeforeTheProgramStarts(t *testing.T) {
 	}
 }
 
-// Their tokens can read nodes: without config-manager, the pods have none.
-func TestATokenIsThereForConfigManagerAlone(t *testing.T) {
-	for name, ds := range configured(t) {
+// The tokens can read nodes, so pods without config-manager get none.
+func TestOnlyConfigManagerGetsAToken(t *testing.T) {
+	for name, ds := range readersOfPluginConfig(t) {
 		if token := ds.Spec.Template.Spec.AutomountServiceAccountToken; token == nil || !*token {
 			t.Errorf("%s: config-manager has no token", name)
 		}

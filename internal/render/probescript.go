@@ -12,10 +12,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// The start-up probe of the driver container is a command of gpu-node. In older releases it was a script, which the
-// ConfigMap labels.ProbeScript held and the pods mounted. A driver is not replaced for that: its digest is that of the
-// template with the script, and the ConfigMap stays until no pod mounts it, as a node that starts again with such a pod
-// needs it.
+// The start-up probe of the driver container is a command of gpu-node. In older releases it was a script in the
+// ConfigMap labels.ProbeScript, which the pods mounted. Drivers must not be replaced because of that: their digest is
+// computed from the template with the script, and the ConfigMap stays until no pod mounts it, as such a pod needs it to
+// restart after a reboot.
 const (
 	probeScriptVolume = "driver-startup-probe-script"
 	probeScriptFile   = "startup-probe.sh"
@@ -23,9 +23,9 @@ const (
 	probeScriptMode   = 0o755
 )
 
-// withProbeScript is the pod as it was with the script. It is the same pod where that makes no difference.
+// withProbeScript returns the pod as it was with the script, or the same pod if it has no probe of gpu-node.
 func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
-	at := slices.IndexFunc(pod.Containers, probedByHelper)
+	at := slices.IndexFunc(pod.Containers, hasProbeCommand)
 	volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == helperVolume })
 	if at < 0 || volume < 0 {
 		return pod
@@ -33,26 +33,31 @@ func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
 	pod = pod.DeepCopy()
 	container := &pod.Containers[at]
 	container.StartupProbe.Exec.Command = []string{"sh", probeScriptPath}
-	withEarlierTimes(container.StartupProbe)
+	setEarlierTimes(container.StartupProbe)
 	for i := range container.VolumeMounts {
 		if container.VolumeMounts[i].Name == helperVolume {
-			container.VolumeMounts[i] = corev1.VolumeMount{Name: probeScriptVolume, MountPath: probeScriptPath, SubPath: probeScriptFile}
+			container.VolumeMounts[i] = corev1.VolumeMount{
+				Name:      probeScriptVolume,
+				MountPath: probeScriptPath,
+				SubPath:   probeScriptFile,
+			}
 		}
 	}
-	pod.Volumes = slices.Insert(pod.Volumes, volume, corev1.Volume{Name: probeScriptVolume, VolumeSource: corev1.VolumeSource{
-		ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: labels.ProbeScript}, DefaultMode: new(int32(probeScriptMode)),
-		},
-	}})
+	script := &corev1.ConfigMapVolumeSource{DefaultMode: new(int32(probeScriptMode))}
+	script.Name = labels.ProbeScript
+	pod.Volumes = slices.Insert(pod.Volumes, volume,
+		corev1.Volume{Name: probeScriptVolume, VolumeSource: corev1.VolumeSource{ConfigMap: script}})
 	if !slices.ContainsFunc(pod.Containers, mountsHelper) {
 		// No sidecar needs gpu-node.
 		pod.Volumes = slices.Delete(pod.Volumes, volume+1, volume+2)
-		pod.InitContainers = slices.DeleteFunc(pod.InitContainers, func(c corev1.Container) bool { return c.Name == labels.CopyContainer })
+		pod.InitContainers = slices.DeleteFunc(pod.InitContainers, func(c corev1.Container) bool {
+			return c.Name == labels.CopyContainer
+		})
 	}
 	return pod
 }
 
-func probedByHelper(c corev1.Container) bool {
+func hasProbeCommand(c corev1.Container) bool {
 	if c.StartupProbe == nil || c.StartupProbe.Exec == nil || len(c.StartupProbe.Exec.Command) < 2 {
 		return false
 	}
@@ -60,9 +65,8 @@ func probedByHelper(c corev1.Container) bool {
 	return command[0] == path.Join(labels.HelperDir, path.Base(labels.HelperBinary)) && command[1] == labels.ProbeCommand
 }
 
-// withEarlierTimes gives a probe that has the default times those that were the default in older releases, which are
-// NVIDIA's.
-func withEarlierTimes(probe *corev1.Probe) {
+// setEarlierTimes replaces the default times of a probe by the defaults of older releases, which are NVIDIA's.
+func setEarlierTimes(probe *corev1.Probe) {
 	if !effective.HasDefaultTimes(v1.ProbeSpec{
 		InitialDelaySeconds: probe.InitialDelaySeconds, PeriodSeconds: probe.PeriodSeconds,
 		TimeoutSeconds: probe.TimeoutSeconds, FailureThreshold: probe.FailureThreshold,
@@ -78,8 +82,8 @@ func mountsHelper(c corev1.Container) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == helperVolume })
 }
 
-// needsProbeScript reports whether pods mount the script: those of this template, or some that are left of one that
-// did. The DaemonSet controller counts pods of the present template; others may be of any before it.
+// needsProbeScript reports whether pods may mount the script: those of this template, or remaining pods of an earlier
+// one. The DaemonSet status counts only pods of the current template; all others may be of any earlier one.
 func needsProbeScript(ds *appsv1.DaemonSet) bool {
 	if slices.ContainsFunc(ds.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.ConfigMap != nil && v.ConfigMap.Name == labels.ProbeScript
@@ -87,13 +91,14 @@ func needsProbeScript(ds *appsv1.DaemonSet) bool {
 		return true
 	}
 	status := &ds.Status
-	replaced := status.ObservedGeneration >= ds.Generation && status.UpdatedNumberScheduled >= status.DesiredNumberScheduled &&
+	allReplaced := status.ObservedGeneration >= ds.Generation &&
+		status.UpdatedNumberScheduled >= status.DesiredNumberScheduled &&
 		status.NumberMisscheduled == 0
-	return ds.Annotations[labels.ProbeScriptMounted] == labels.True && !replaced
+	return ds.Annotations[labels.ProbeScriptMounted] == labels.True && !allReplaced
 }
 
-// keepsProbeScript reports whether the script is to stay for pods of any of these DaemonSets.
-func keepsProbeScript(live map[string]Live) bool {
+// anyNeedsProbeScript reports whether pods of any of these DaemonSets may mount the script.
+func anyNeedsProbeScript(live map[string]Live) bool {
 	for _, ds := range live {
 		if ds.NeedsProbeScript {
 			return true

@@ -12,30 +12,63 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// The digests of templates in which the start-up probe was a script from a ConfigMap: an operator that brings the
-// other probe makes no driver outdated by it.
+// Digests of templates in which the start-up probe was a script from a ConfigMap: an upgrade from such a release must
+// not make a driver outdated.
 func TestNoDriverIsOutdatedByItsProbe(t *testing.T) {
 	driver := func(spec v1.DriverSpec) situation { return situation{spec: v1.ClusterPolicySpec{Driver: &spec}} }
+	const release = "417.94.202501071621-0"
 	for name, test := range map[string]struct {
 		situation situation
 		digest    string
 	}{
 		"by default": {situation{}, "714faad161e11ae1"},
-		"with sidecars that gpu-node starts": {situation{spec: v1.ClusterPolicySpec{
-			GDS: &v1.GDSSpec{Enabled: new(true)}, GDRCopy: &v1.GDRCopySpec{Enabled: new(true)}}}, "fd22ba4212d8a358"},
-		"with a sidecar of its own image": {driver(v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(true)}}), "9c18fd0bb272709d"},
-		"on Red Hat CoreOS": {situation{
-			spec:  v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Enabled: new(true)}},
-			nodes: []nodeinfo.Facts{coreOS("417.94.202501071621-0")}, toolkit: map[string]string{"417.94.202501071621-0": "example.com/toolkit:1"}}, "f61e00c4fa4c40c7"},
-		"with files and another probe": {driver(v1.DriverSpec{
-			RepoConfig: &v1.DriverRepoConfigSpec{ConfigMapName: "repos"}, KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "modules"},
-			StartupProbe: &v1.ProbeSpec{PeriodSeconds: 3}}), "2530cd5e1e81aca2"},
-		"from a mirror, with certificates": {situation{spec: v1.ClusterPolicySpec{
-			Global: &v1.GlobalSpec{Registry: "mirror.local", CABundle: &v1.CABundleSpec{ConfigMapName: "ca"}}}}, "18e0a297c7735941"},
-		"with sidecars from a mirror": {situation{spec: v1.ClusterPolicySpec{
-			GDS: &v1.GDSSpec{Enabled: new(true)}, Global: &v1.GlobalSpec{Registry: "mirror.local"}}}, "57c8b36e1faddaa2"},
-		"with a helper image of the user's": {situation{spec: v1.ClusterPolicySpec{
-			Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Repository: "example.com", Image: "helper", Version: "v3", ImagePullPolicy: corev1.PullAlways}}}}, "714faad161e11ae1"},
+		"with sidecars that gpu-node starts": {
+			situation{spec: v1.ClusterPolicySpec{
+				GDS:     &v1.GDSSpec{Enabled: new(true)},
+				GDRCopy: &v1.GDRCopySpec{Enabled: new(true)},
+			}},
+			"fd22ba4212d8a358",
+		},
+		"with a sidecar of its own image": {
+			driver(v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(true)}}),
+			"9c18fd0bb272709d",
+		},
+		"on Red Hat CoreOS": {
+			situation{
+				spec:    v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Enabled: new(true)}},
+				nodes:   []nodeinfo.Facts{coreOS(release)},
+				toolkit: map[string]string{release: "example.com/toolkit:1"},
+			},
+			"f61e00c4fa4c40c7",
+		},
+		"with files and another probe": {
+			driver(v1.DriverSpec{
+				RepoConfig:         &v1.DriverRepoConfigSpec{ConfigMapName: "repos"},
+				KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "modules"},
+				StartupProbe:       &v1.ProbeSpec{PeriodSeconds: 3},
+			}),
+			"2530cd5e1e81aca2",
+		},
+		"from a mirror, with certificates": {
+			situation{spec: v1.ClusterPolicySpec{Global: &v1.GlobalSpec{
+				Registry: "mirror.local",
+				CABundle: &v1.CABundleSpec{ConfigMapName: "ca"},
+			}}},
+			"18e0a297c7735941",
+		},
+		"with sidecars from a mirror": {
+			situation{spec: v1.ClusterPolicySpec{
+				GDS:    &v1.GDSSpec{Enabled: new(true)},
+				Global: &v1.GlobalSpec{Registry: "mirror.local"},
+			}},
+			"57c8b36e1faddaa2",
+		},
+		"with a helper image of the user's": {
+			situation{spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{
+				Repository: "example.com", Image: "helper", Version: "v3", ImagePullPolicy: corev1.PullAlways,
+			}}}},
+			"714faad161e11ae1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := digest(t, test.situation, "driver"); got != test.digest {
@@ -45,15 +78,16 @@ func TestNoDriverIsOutdatedByItsProbe(t *testing.T) {
 	}
 }
 
-// An older gpu-node does not know the probe, so it is not kept where drivers had a script: not with sidecars either,
-// whose pods had it.
+// An older gpu-node has no probe command, so its image is not kept for drivers that had a script, even if they have
+// sidecars.
 func TestADriverWithAScriptGetsANewHelper(t *testing.T) {
-	const older, newer, set = "ghcr.io/clusterpolicy/gpu-operator:v0.9.0", "ghcr.io/clusterpolicy/gpu-operator:v2.0.0", "nvidia-driver-daemonset-ubuntu24.04-amd64"
+	const older, newer = "ghcr.io/clusterpolicy/gpu-operator:v0.9.0", "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"
+	const set = "nvidia-driver-daemonset-ubuntu24.04-amd64"
 	s := situation{helper: newer, spec: v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Enabled: new(true)}}}
 	current := digest(t, s, "driver")
 	for want, live := range map[string]render.Live{
-		newer: {TemplateDigest: current, HelperImage: older, NeedsProbeScript: true, Kind: "ubuntu24.04-amd64"},
-		older: {TemplateDigest: current, HelperImage: older, Kind: "ubuntu24.04-amd64"},
+		newer: {TemplateDigest: current, HelperImage: older, NeedsProbeScript: true, Variant: "ubuntu24.04-amd64"},
+		older: {TemplateDigest: current, HelperImage: older, Variant: "ubuntu24.04-amd64"},
 	} {
 		s.live = map[string]render.Live{set: live}
 		ds := s.daemonSet(t, "driver")
@@ -63,39 +97,51 @@ func TestADriverWithAScriptGetsANewHelper(t *testing.T) {
 	}
 }
 
-// The script stays from when a template has it until all pods are of templates without.
+// The script stays until all pods are of templates without it.
 func TestTheProbeScriptStaysForTheLastPod(t *testing.T) {
 	const mounted = "nvidia.com/gpu-operator.probe-script-mounted"
 	script := []corev1.Volume{{Name: "s", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "nvidia-driver-startup-probe"}}}}}
 	left := map[string]string{mounted: "true"}
+	status := func(observed int64, desired, updated, misscheduled int32) appsv1.DaemonSetStatus {
+		return appsv1.DaemonSetStatus{
+			ObservedGeneration: observed, DesiredNumberScheduled: desired,
+			UpdatedNumberScheduled: updated, NumberMisscheduled: misscheduled,
+		}
+	}
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		volumes     []corev1.Volume
 		status      appsv1.DaemonSetStatus
 		want        bool
 	}{
-		"the template has it":                {volumes: script, want: true},
-		"the template has it, all are of it": {volumes: script, status: appsv1.DaemonSetStatus{ObservedGeneration: 3, DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2}, want: true},
-		"a template that never had it":       {status: appsv1.DaemonSetStatus{ObservedGeneration: 3, DesiredNumberScheduled: 2}},
-		"nothing is known of the pods yet":   {annotations: left, status: appsv1.DaemonSetStatus{ObservedGeneration: 2, DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2}, want: true},
-		"no pod is new":                      {annotations: left, status: appsv1.DaemonSetStatus{ObservedGeneration: 3, DesiredNumberScheduled: 2}, want: true},
-		"one pod is new":                     {annotations: left, status: appsv1.DaemonSetStatus{ObservedGeneration: 3, DesiredNumberScheduled: 2, UpdatedNumberScheduled: 1}, want: true},
-		"one is left on another node":        {annotations: left, status: appsv1.DaemonSetStatus{ObservedGeneration: 3, DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberMisscheduled: 1}, want: true},
-		"all pods are new":                   {annotations: left, status: appsv1.DaemonSetStatus{ObservedGeneration: 3, DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2}},
-		"there are no pods":                  {annotations: left, status: appsv1.DaemonSetStatus{ObservedGeneration: 3}},
+		"the template has it":                   {volumes: script, want: true},
+		"the template has it, all pods are new": {volumes: script, status: status(3, 2, 2, 0), want: true},
+		"a template that never had it":          {status: status(3, 2, 0, 0)},
+		"the status is outdated":                {annotations: left, status: status(2, 2, 2, 0), want: true},
+		"no pod is new":                         {annotations: left, status: status(3, 2, 0, 0), want: true},
+		"one pod is new":                        {annotations: left, status: status(3, 2, 1, 0), want: true},
+		"one old pod is on another node":        {annotations: left, status: status(3, 2, 2, 1), want: true},
+		"all pods are new":                      {annotations: left, status: status(3, 2, 2, 0)},
+		"there are no pods":                     {annotations: left, status: status(3, 0, 0, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 3, Annotations: test.annotations}, Status: test.status}
+			ds := &appsv1.DaemonSet{
+				ObjectMeta: metav1.ObjectMeta{Generation: 3, Annotations: test.annotations},
+				Status:     test.status,
+			}
 			ds.Spec.Template.Spec.Volumes = test.volumes
 			live := render.LiveDaemonSet(ds)
 			if live.NeedsProbeScript != test.want {
 				t.Fatalf("the script is needed: %v", live.NeedsProbeScript)
 			}
-			live.Kind = "ubuntu24.04-amd64"
-			// Of two pools, one has pods that mount it.
+			live.Variant = "ubuntu24.04-amd64"
+			// Pods of one of two pools mount it.
 			const first, second = "nvidia-driver-daemonset-ubuntu24.04-amd64", "nvidia-driver-daemonset-rhel9.6-amd64"
-			s := situation{nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), node("rhel", "9.6")}, live: map[string]render.Live{first: live, second: {Kind: "rhel9-amd64"}}}
+			s := situation{
+				nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), node("rhel", "9.6")},
+				live:  map[string]render.Live{first: live, second: {Variant: "rhel9-amd64"}},
+			}
 			scripts := 0
 			for _, object := range s.objects(t)["driver"] {
 				switch o := object.(type) {
@@ -106,7 +152,7 @@ func TestTheProbeScriptStaysForTheLastPod(t *testing.T) {
 					}
 				case *appsv1.DaemonSet:
 					if got, want := o.Annotations[mounted] == "true", test.want && o.Name == first; got != want {
-						t.Errorf("%s says that pods mount it: %v", o.Name, got)
+						t.Errorf("%s has the annotation that pods mount it: %v", o.Name, got)
 					}
 				}
 			}

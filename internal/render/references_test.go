@@ -14,40 +14,40 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// Whatever ConfigMap or Secret a pod cannot start without is either the operand's own object, or known as
-// one that the spec names: a policy that names a missing one says so, and a changed one is taken up.
-func TestPodsNeedNothingThatIsNotKnown(t *testing.T) {
+// A ConfigMap or Secret without which a pod cannot start is either rendered by the operand or a declared reference of
+// the spec, so that a missing one is reported and a changed one is noticed.
+func TestPodsNeedOnlyDeclaredReferences(t *testing.T) {
 	all := catalogue(t)
 	found := 0
 	for name, scenario := range scenarios {
 		p := scenario.plan(t)
 		for operandName, objects := range scenario.objects(t) {
 			o, _ := all.Find(operandName)
-			var known []operand.Reference
+			var declared []operand.Reference
 			inputs := []operand.Input{p.Input}
 			for _, pool := range p.NodePools {
 				inputs = append(inputs, p.InputFor(pool.Name))
 			}
 			for _, in := range inputs {
 				for _, use := range o.UsesOf(in) {
-					known = append(known, use.Reference)
+					declared = append(declared, use.Reference)
 				}
 			}
 			for _, object := range objects {
 				if _, isConfigMap := object.(*corev1.ConfigMap); isConfigMap {
-					known = append(known, operand.Reference{Kind: operand.ConfigMap, Name: object.GetName()})
+					declared = append(declared, operand.Reference{Kind: operand.ConfigMap, Name: object.GetName()})
 				}
 			}
 			for _, needed := range neededBy(objects) {
 				found++
-				if !slices.Contains(known, needed) {
+				if !slices.Contains(declared, needed) {
 					t.Errorf("%s: pods of %s need %s", name, operandName, needed)
 				}
 			}
 		}
 	}
 	if found < 20 {
-		t.Errorf("only %d references: the walk has lost its way", found)
+		t.Errorf("only %d references: the check is broken", found)
 	}
 }
 
@@ -63,7 +63,7 @@ func (s situation) templates(t *testing.T) map[operand.Name][]string {
 	return digests
 }
 
-// neededBy are the ConfigMaps and Secrets without which the pods of these objects do not start.
+// neededBy returns the ConfigMaps and Secrets without which the pods of these objects do not start.
 func neededBy(objects []render.Object) []operand.Reference {
 	var needed []operand.Reference
 	add := func(kind operand.ReferenceKind, name string, optional *bool) {
@@ -99,7 +99,7 @@ func neededBy(objects []render.Object) []operand.Reference {
 	return needed
 }
 
-// Other contents of what the spec names make pods outdated of the operands that use it, and of no other.
+// Changed contents of a reference make only pods of the operands that use it outdated.
 func TestChangedContentsChangeTheirUsersOnly(t *testing.T) {
 	spec := v1.ClusterPolicySpec{
 		DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "shared"}},
@@ -107,12 +107,24 @@ func TestChangedContentsChangeTheirUsersOnly(t *testing.T) {
 	}
 	contents := func(shared, modules string) map[operand.Reference]operand.Content {
 		return map[operand.Reference]operand.Content{
-			{Kind: operand.ConfigMap, Name: "shared"}: {Digest: shared}, {Kind: operand.ConfigMap, Name: "modules"}: {Digest: modules},
+			{Kind: operand.ConfigMap, Name: "shared"}: {
+				Digest: shared,
+			}, {Kind: operand.ConfigMap, Name: "modules"}: {Digest: modules},
 			{Kind: operand.Secret, Name: "modules"}: {Digest: "3"},
 		}
 	}
 	changed := func(now map[operand.Reference]operand.Content) []operand.Name {
-		before, after := situation{spec: spec, contents: contents("1", "2")}.templates(t), situation{spec: spec, contents: now}.templates(t)
+		before, after := situation{
+			spec:     spec,
+			contents: contents("1", "2"),
+		}.templates(
+			t,
+		), situation{
+			spec:     spec,
+			contents: now,
+		}.templates(
+			t,
+		)
 		var names []operand.Name
 		for name, digests := range before {
 			if !slices.Equal(digests, after[name]) {
@@ -125,7 +137,10 @@ func TestChangedContentsChangeTheirUsersOnly(t *testing.T) {
 	if got := changed(contents("1", "2")); len(got) != 0 {
 		t.Errorf("the same contents change %v", got)
 	}
-	if got, want := changed(contents("9", "2")), []operand.Name{"device-plugin", "gpu-feature-discovery"}; !slices.Equal(got, want) {
+	if got, want := changed(contents("9", "2")), []operand.Name{"device-plugin", "gpu-feature-discovery"}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("another configuration of the plugin changes %v, want %v", got, want)
 	}
 	if got, want := changed(contents("1", "9")), []operand.Name{"driver"}; !slices.Equal(got, want) {

@@ -16,11 +16,13 @@ import (
 func TestEmptyListsMeanTheDefaults(t *testing.T) {
 	want := rendered(t, v1.ClusterPolicySpec{})
 	for _, text := range []string{
-		`{"daemonsets":{"tolerations":[]}}`, `{"daemonsets":{"labels":{},"annotations":{}}}`, `{"daemonsets":{"podSecurityContext":{}}}`,
-		`{"driver":{"env":[],"args":[],"imagePullSecrets":[]}}`, `{"devicePlugin":{"env":[],"args":[],"resources":{"limits":{}}}}`,
+		`{"daemonsets":{"tolerations":[]}}`, `{"daemonsets":{"labels":{},"annotations":{}}}`,
+		`{"daemonsets":{"podSecurityContext":{}}}`,
+		`{"driver":{"env":[],"args":[],"imagePullSecrets":[]}}`,
+		`{"devicePlugin":{"env":[],"args":[],"resources":{"limits":{}}}}`,
 	} {
 		if got := rendered(t, decodeSpec(t, text)); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s renders something else than an empty spec", text)
+			t.Errorf("%s renders differently from an empty spec", text)
 		}
 	}
 }
@@ -49,13 +51,21 @@ func TestPathsOfTheRuntimeAreMountedOrRefused(t *testing.T) {
 			return
 		}
 	}
-	t.Error("the toolkit is told a socket that its pod does not mount")
+	t.Error("the toolkit gets the path of a socket that its pod does not mount")
 }
 
 func TestAHelperThatTheSpecNamesIsUsed(t *testing.T) {
-	live := map[string]render.Live{"nvidia-operator-validator": {TemplateDigest: digest(t, situation{}, "operator-validator"), HelperImage: helper}}
-	s := situation{live: live, spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Version: "v1.0.1"}}}}
-	if got := s.daemonSet(t, "operator-validator").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(got, ":v1.0.1") {
+	live := map[string]render.Live{
+		"nvidia-operator-validator": {TemplateDigest: digest(t, situation{}, "operator-validator"), HelperImage: helper},
+	}
+	s := situation{
+		live: live,
+		spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Version: "v1.0.1"}}},
+	}
+	if got := s.daemonSet(t, "operator-validator").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(
+		got,
+		":v1.0.1",
+	) {
 		t.Errorf("still runs %s", got)
 	}
 }
@@ -64,6 +74,6 @@ func TestAnEditedHelperIsNotTakenForTheLiveOne(t *testing.T) {
 	ds := situation{}.daemonSet(t, "device-plugin")
 	ds.Spec.Template.Spec.InitContainers[0].Image = "example.com/evil:1"
 	if got := render.LiveDaemonSet(ds).HelperImage; got != helper {
-		t.Errorf("takes %s for the live helper", got)
+		t.Errorf("reads %s as the live helper", got)
 	}
 }

@@ -25,7 +25,7 @@ type Object interface {
 	runtime.Object
 }
 
-// Kinds are the kinds of assets that every cluster has: they are decoded, applied, watched and pruned.
+// Kinds are the kinds of assets that every cluster serves. They are decoded, applied, watched and pruned.
 func Kinds() []Object {
 	return []Object{
 		&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}},
@@ -35,9 +35,9 @@ func Kinds() []Object {
 	}
 }
 
-// OptionalKind is a kind of assets that only some clusters have.
+// OptionalKind is a kind of assets that only some clusters serve.
 type OptionalKind struct {
-	// Kind is its key in operand.Input.Optional.
+	// Kind is the key in operand.Input.Optional.
 	Kind operand.OptionalKind
 	// CRD is the name of the CustomResourceDefinition that defines it.
 	CRD    string
@@ -55,7 +55,6 @@ func OptionalKinds() []OptionalKind {
 	}
 }
 
-// allKinds are all kinds of assets.
 func allKinds() []Object {
 	kinds := Kinds()
 	for _, optional := range OptionalKinds() {
@@ -64,24 +63,25 @@ func allKinds() []Object {
 	return kinds
 }
 
-// Live is the part of a live DaemonSet that decides what is rendered.
+// Live is the part of a live DaemonSet that rendering depends on.
 type Live struct {
-	// TemplateDigest is the digest of the significant part of its pod template.
+	// TemplateDigest is the digest of the significant part of the pod template.
 	TemplateDigest string
-	// HelperImage is the image of the on-node program that it was last applied with.
+	// HelperImage is the image of gpu-node that it was last applied with; empty if the spec named it.
 	HelperImage string
-	// LeavesPools: it does not select the nodes that get the operand from a node pool.
-	LeavesPools bool
-	// Unrolled: its template has no significant change, and its pods are left as they are.
-	Unrolled bool
-	// Kind of the nodes that it is for, see operand.Instance; empty where the operand has one kind.
-	Kind string
-	// App is the value of labels.App in its selector, and SelectsKind reports whether labels of the kind are beside it.
-	App         string
-	SelectsKind bool
-	// Anchored: it selects nodes by their anchor.
-	Anchored bool
-	// NeedsProbeScript: some of its pods may mount the script that older releases used as start-up probe of drivers.
+	// ExcludesNodePools: nodes that get the operand from a node pool are not selected.
+	ExcludesNodePools bool
+	// RolloutSuspended: the template has only insignificant changes, and the running pods are kept.
+	RolloutSuspended bool
+	// Variant of the nodes that it selects, see operand.Instance; empty if the operand has only one.
+	Variant string
+	// App is the value of labels.App in its selector.
+	App string
+	// VariantInSelector: the selector also has labels of the variant.
+	VariantInSelector bool
+	// SelectsByAnchor: nodes are selected by their anchor label.
+	SelectsByAnchor bool
+	// NeedsProbeScript: pods may mount the script that older releases used as start-up probe of drivers.
 	NeedsProbeScript bool
 }
 
@@ -91,15 +91,15 @@ type Owner struct {
 	UID  string
 }
 
-// context is what a template can insert.
+// context has the values that a template can insert.
 type context struct {
 	Namespace string
 	Suffix    string
-	// DaemonSet of the instance, where the operand has one for each kind of node.
-	DaemonSet    identity
+	// DaemonSet of the instance, if the operand has one for each variant of node.
+	DaemonSet    daemonSetIdentity
 	Pool         string
 	RuntimeClass string
-	// PodRuntimeClass is the RuntimeClass of pods that get GPUs, empty where they need none.
+	// PodRuntimeClass is the RuntimeClass of pods that get GPUs; empty if they need none.
 	PodRuntimeClass string
 	Paths           operand.HostPaths
 	Helper          helper
@@ -113,15 +113,15 @@ type context struct {
 // helper is the image of the on-node program.
 type helper struct{ Image, PullPolicy string }
 
-// Step renders the objects of a step, instance by instance. live are the DaemonSets of the cluster by name. An error is
-// a defect of the assets or names the field of the spec that is wrong.
+// Step renders the objects of a step, instance by instance. live are the operand's DaemonSets in the cluster, by name.
+// An error is a defect of the assets, or names the wrong field of the spec.
 func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Object, error) {
 	helperSpec := p.Input.Helper()
 	helperImage, err := image.Helper(helperSpec, p.Input.HelperImage)
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
 	}
-	identities := identify(&step.Operand, step.Instances, live)
+	identities := assignIdentities(&step.Operand, step.Instances, live)
 	var objects []Object
 	for _, instance := range step.Instances {
 		r := renderer{plan: p, step: step, instance: instance, owner: owner, live: live, context: context{
@@ -136,25 +136,25 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 				Image:      image.Mirror(p.Input.Spec.Global.Registry, helperImage.Image),
 				PullPolicy: string(helperSpec.ImagePullPolicy),
 			},
-			Installed:   byText(p.Installed),
-			Proves:      byText(step.Proves),
-			ProbeScript: keepsProbeScript(live),
+			Installed:   withStringKeys(p.Installed),
+			Proves:      withStringKeys(step.Proves),
+			ProbeScript: anyNeedsProbeScript(live),
 			Values:      instance.Values,
 		}}
 		rendered, err := r.objects()
 		if err != nil {
 			return nil, fmt.Errorf("rendering operand %s: %w", step.Operand.Name, err)
 		}
-		objects = appendNew(objects, rendered)
+		objects = appendDistinct(objects, rendered)
 	}
-	if err := knownContainers(p.Input.PlacementOf(&step.Operand), objects); err != nil {
+	if err := checkContainerNames(p.Input.PlacementOf(&step.Operand), objects); err != nil {
 		return nil, err
 	}
 	return objects, nil
 }
 
-// byText returns the map with string keys, which templates can look up.
-func byText[K ~string](flags map[K]bool) map[string]bool {
+// withStringKeys returns the map with string keys, which templates can look up.
+func withStringKeys[K ~string](flags map[K]bool) map[string]bool {
 	result := make(map[string]bool, len(flags))
 	for key, value := range flags {
 		result[string(key)] = value
@@ -162,16 +162,15 @@ func byText[K ~string](flags map[K]bool) map[string]bool {
 	return result
 }
 
-// appendNew appends objects, except for those that an earlier instance has rendered: instances of an operand may share
-// objects.
-func appendNew(objects, more []Object) []Object {
+// appendDistinct appends the objects that no earlier instance has rendered: instances of an operand may share objects.
+func appendDistinct(objects, more []Object) []Object {
 	for _, candidate := range more {
-		known := false
+		exists := false
 		for _, object := range objects {
-			known = known || (object.GetName() == candidate.GetName() && object.GetNamespace() == candidate.GetNamespace() &&
+			exists = exists || (object.GetName() == candidate.GetName() && object.GetNamespace() == candidate.GetNamespace() &&
 				object.GetObjectKind().GroupVersionKind() == candidate.GetObjectKind().GroupVersionKind())
 		}
-		if !known {
+		if !exists {
 			objects = append(objects, candidate)
 		}
 	}
@@ -192,10 +191,10 @@ func (r *renderer) objects() ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects = slices.DeleteFunc(objects, func(object Object) bool { return !r.isMonitored(object) })
+	objects = slices.DeleteFunc(objects, func(object Object) bool { return !r.isRendered(object) })
 	for _, object := range objects {
-		r.monitor(object)
-		r.own(object)
+		r.applyMonitor(object)
+		r.setOwner(object)
 		if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
 			if err := r.daemonSet(ds); err != nil {
 				return nil, fmt.Errorf("DaemonSet %s: %w", ds.Name, err)
@@ -205,9 +204,9 @@ func (r *renderer) objects() ([]Object, error) {
 	return objects, nil
 }
 
-// own puts the object into the operator's namespace and marks it as the operator's. It does not block the deletion of
-// its owner: nothing waits for that, and it would need rights on the policy's finalizers.
-func (r *renderer) own(object Object) {
+// setOwner sets namespace, labels and owner reference. The reference does not block the deletion of the policy: that
+// would need permissions on the policy's finalizers.
+func (r *renderer) setOwner(object Object) {
 	if _, isClusterScoped := object.(*nodev1.RuntimeClass); !isClusterScoped {
 		object.SetNamespace(r.context.Namespace)
 	}

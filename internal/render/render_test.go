@@ -33,7 +33,7 @@ func catalogue(t *testing.T) operand.Catalogue {
 	return all
 }
 
-// node is a GPU node as discovery describes it, that every operand has work on.
+// node is a discovered GPU node on which every operand is installed.
 func node(osID, osVersion string) nodeinfo.Facts {
 	return nodeinfo.Facts{
 		Name: osID, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: "containerd",
@@ -41,7 +41,7 @@ func node(osID, osVersion string) nodeinfo.Facts {
 	}
 }
 
-// runs is a GPU node with another container runtime, of a release that does all that is asked of it.
+// runs is a GPU node with another container runtime, in a release that supports everything.
 func runs(runtime string, distribution nodeinfo.Distribution) nodeinfo.Facts {
 	facts := node("ubuntu", "24.04")
 	facts.Name, facts.Runtime, facts.Distribution = runtime+string(distribution), runtime, distribution
@@ -49,17 +49,17 @@ func runs(runtime string, distribution nodeinfo.Distribution) nodeinfo.Facts {
 	return facts
 }
 
-// situation is what a rendering depends on.
+// situation is the input of a rendering.
 type situation struct {
 	spec   v1.ClusterPolicySpec
 	helper string
 	nodes  []nodeinfo.Facts
 	live   map[string]render.Live
-	// optional are the kinds that the cluster has besides those of Kubernetes.
+	// optional are the kinds of the Prometheus operator that the cluster serves.
 	optional map[operand.OptionalKind]bool
 	// toolkit are the images of OpenShift's driver toolkit.
 	toolkit map[string]string
-	// contents are those of what the spec names.
+	// contents are those of the references of the spec.
 	contents map[operand.Reference]operand.Content
 	// endpoint is that of the manager's metrics.
 	endpoint operand.MetricsEndpoint
@@ -67,7 +67,14 @@ type situation struct {
 
 func (s situation) plan(t *testing.T) plan.Plan {
 	t.Helper()
-	in := operand.Input{Spec: effective.Of(s.spec), Namespace: "gpu-operator", HelperImage: helper, DriverToolkit: s.toolkit, Contents: s.contents, OperatorMetrics: s.endpoint}
+	in := operand.Input{
+		Spec:            effective.Of(s.spec),
+		Namespace:       "gpu-operator",
+		HelperImage:     helper,
+		DriverToolkit:   s.toolkit,
+		Contents:        s.contents,
+		OperatorMetrics: s.endpoint,
+	}
 	if s.helper != "" {
 		in.HelperImage = s.helper
 	}
@@ -96,7 +103,7 @@ func (s situation) objects(t *testing.T) map[operand.Name][]render.Object {
 	return rendered
 }
 
-// daemonSets are the rendered DaemonSets by operand; of a driver, those of its pools one by one.
+// daemonSets returns the rendered DaemonSets by operand.
 func (s situation) daemonSets(t *testing.T) map[operand.Name][]*appsv1.DaemonSet {
 	t.Helper()
 	found := map[operand.Name][]*appsv1.DaemonSet{}
@@ -123,7 +130,7 @@ func containers(pod *corev1.PodSpec) []corev1.Container {
 	return append(append([]corev1.Container{}, pod.InitContainers...), pod.Containers...)
 }
 
-// golden compares with the file of that name, byte for byte.
+// golden compares the text with the golden file of this name.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)

@@ -9,7 +9,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// The arguments of a sidecar go to its program, which gpu-node starts.
+// The arguments of a sidecar are passed to its program, which gpu-node starts.
 func TestArgumentsOfSidecars(t *testing.T) {
 	for name, test := range map[string]struct {
 		args, want []string
@@ -20,9 +20,14 @@ func TestArgumentsOfSidecars(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ds := situation{spec: v1.ClusterPolicySpec{
-				GDS: &v1.GDSSpec{Enabled: new(true), Args: test.args}, GDRCopy: &v1.GDRCopySpec{Enabled: new(true), Args: test.args},
+				GDS: &v1.GDSSpec{
+					Enabled: new(true),
+					Args:    test.args,
+				}, GDRCopy: &v1.GDRCopySpec{Enabled: new(true), Args: test.args},
 			}}.daemonSet(t, "driver")
-			for sidecar, program := range map[string]string{"nvidia-fs-ctr": "nvidia-gds-driver", "nvidia-gdrcopy-ctr": "nvidia-gdrcopy-driver"} {
+			for sidecar, program := range map[string]string{
+				"nvidia-fs-ctr": "nvidia-gds-driver", "nvidia-gdrcopy-ctr": "nvidia-gdrcopy-driver",
+			} {
 				started := container(t, ds, sidecar)
 				argv := slices.Concat(started.Command, started.Args)
 				want := append([]string{"--driver-container", "--", program}, test.want...)

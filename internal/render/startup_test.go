@@ -10,7 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// All pods of the stack come up on a node that starts; a driver that runs is not outdated by it.
+// All pods of the stack tolerate the startup taints, and running drivers do not become outdated by that.
 func TestStartupTaintsAreTolerated(t *testing.T) {
 	startup := &v1.NodeStartupSpec{Taints: []v1.StartupTaint{
 		{Key: "example.com/starting", Value: "now", Effect: "NoExecute"}, {Key: "nvidia.com/gpu", Effect: "NoSchedule"},
@@ -23,11 +23,27 @@ func TestStartupTaintsAreTolerated(t *testing.T) {
 		name string
 		want []corev1.Toleration
 	}{
-		"beside the default":              {name: "driver", want: []corev1.Toleration{gpu, starting}},
-		"beside those of the spec":        {name: "device-plugin", spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{Tolerations: []corev1.Toleration{own}}}, want: []corev1.Toleration{own, starting, gpu}},
-		"beside those of the operand":     {name: "operator-validator", spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{PlacementSpec: v1.PlacementSpec{Tolerations: []corev1.Toleration{own}}}}, want: []corev1.Toleration{own, starting, gpu}},
+		"in addition to the default": {name: "driver", want: []corev1.Toleration{gpu, starting}},
+		"in addition to those of the spec": {
+			name: "device-plugin",
+			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{Tolerations: []corev1.Toleration{own}}},
+			want: []corev1.Toleration{own, starting, gpu},
+		},
+		"in addition to those of the operand": {
+			name: "operator-validator",
+			spec: v1.ClusterPolicySpec{
+				Validator: &v1.ValidatorSpec{PlacementSpec: v1.PlacementSpec{Tolerations: []corev1.Toleration{own}}},
+			},
+			want: []corev1.Toleration{own, starting, gpu},
+		},
 		"discovery tolerates all already": {name: "node-discovery", want: []corev1.Toleration{{Operator: "Exists"}}},
-		"discovery, where it does not":    {name: "node-discovery", spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{PlacementSpec: v1.PlacementSpec{Tolerations: []corev1.Toleration{own}}}}, want: []corev1.Toleration{own, starting, gpu}},
+		"discovery with other tolerations": {
+			name: "node-discovery",
+			spec: v1.ClusterPolicySpec{
+				NodeDiscovery: &v1.NodeDiscoverySpec{PlacementSpec: v1.PlacementSpec{Tolerations: []corev1.Toleration{own}}},
+			},
+			want: []corev1.Toleration{own, starting, gpu},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -241,7 +241,7 @@ func TestAuxiliaryConditions(t *testing.T) {
 				"AuxiliaryReady": "False OperandNotReady",
 				"Progressing":    "True OperandNotReady",
 			},
-			message: "dcgm-exporter: ready on 1/2 nodes: node-00001 (container main is not ready yet)",
+			message: "dcgm-exporter: ready on 1/2 nodes: node-00001 (container main is not ready)",
 		},
 		"it fails": {
 			nodes: 2, change: func(e *env) { e.failPod(1, exporter, "boom") },

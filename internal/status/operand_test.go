@@ -33,8 +33,8 @@ func TestAuxiliaryOperandMessageHasDetail(t *testing.T) {
 		},
 		"pods that start again do": {
 			change: func() { e.startPod(0, "dcgm-exporter"); e.startPod(1, "dcgm-exporter") },
-			want: "ready on 0/2 nodes: node-00000 (container main is not ready yet), " +
-				"node-00001 (container main is not ready yet)",
+			want: "ready on 0/2 nodes: node-00000 (container main is not ready), " +
+				"node-00001 (container main is not ready)",
 		},
 	}
 	for name, test := range tests {

@@ -18,7 +18,7 @@ func TestProgressMessageIsUpdated(t *testing.T) {
 	first := e.status()
 	e.pod(0, "driver").Status.InitContainerStatuses = nil
 	e.pod(0, "driver").Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "nvidia-driver-ctr", State: running}}
-	if got := e.status(first).Nodes[0].Message; got != "container nvidia-driver-ctr is not ready yet" {
+	if got := e.status(first).Nodes[0].Message; got != "container nvidia-driver-ctr is not ready" {
 		t.Errorf("the message is still %q", got)
 	}
 }

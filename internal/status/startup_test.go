@@ -34,7 +34,7 @@ func TestNodesWithStartupTaints(t *testing.T) {
 			change:  func(e *env) { e.startPod(0, "driver") },
 			stage:   v1.StageDriver,
 			reason:  "Starting",
-			message: "container main is not ready yet",
+			message: "container main is not ready",
 		},
 		"the start-up taint of a node that fails": {
 			taints:  []corev1.Taint{starting},

@@ -71,7 +71,7 @@ func TestTheDriverToolkitOfOpenShift(t *testing.T) {
 		"old": v1.ReasonDriverToolkitMissing, "new": v1.ReasonDriverToolkitMissing, "ubuntu": "",
 	}, time.Minute)
 	e.Expect(e.messages()["old"]).
-		To(HavePrefix("ImageStream openshift/driver-toolkit, which is to have tag " + oldRelease + ", is missing"))
+		To(HavePrefix("ImageStream openshift/driver-toolkit, which must have tag " + oldRelease + ", is missing"))
 	e.Expect(e.driverDaemonSets()).To(HaveLen(1), "that of Ubuntu")
 
 	begin := time.Now()

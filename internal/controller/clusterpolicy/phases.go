@@ -284,7 +284,7 @@ func (s *scope) liveDaemonSets(ctx context.Context, step plan.Step) (map[string]
 			live[name] = render.LiveDaemonSet(ds)
 		}
 	}
-	if !render.Unnamed(o, step.Instances, live) {
+	if !render.MayAssignBaseName(o, step.Instances, live) {
 		return live, nil
 	}
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)

@@ -18,7 +18,8 @@ const Name operand.Name = "container-toolkit"
 
 // defaultImage is NVIDIA's published image, at the version that this release was made for.
 var defaultImage = image.Default{
-	Name: "container-toolkit", Field: "toolkit", Repository: "nvcr.io/nvidia/k8s", Image: "container-toolkit", Version: "v1.20.0",
+	Name: "container-toolkit", Field: "toolkit", Repository: "nvcr.io/nvidia/k8s", Image: "container-toolkit",
+	Version: "v1.20.0",
 }
 
 // Operand is the container toolkit.
@@ -42,12 +43,12 @@ func Operand() operand.Operand {
 
 const (
 	mainContainer = "nvidia-container-toolkit-ctr"
-	// validation is the init container that validates the driver, and copies gpu-node for the main one.
+	// validation is the init container that validates the driver, and copies gpu-node for the main container.
 	validation = "driver-validation"
 	copiedDir  = "/copied"
 )
 
-// values are what the template inserts.
+// values are the values that the template inserts.
 type values struct {
 	Image, PullPolicy string
 	Layout            string
@@ -55,7 +56,7 @@ type values struct {
 	// Restarts: the toolkit restarts the container runtime, which listens on Socket, a path in the container.
 	Restarts bool
 	Socket   string
-	// Hooks: the toolkit may write an OCI hook, into HooksDir of the host.
+	// Hooks: the toolkit may write an OCI hook to HooksDir on the host.
 	Hooks    bool
 	HooksDir string
 }
@@ -76,14 +77,14 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	if err != nil {
 		return nil, fmt.Errorf("spec.toolkit: %w", err)
 	}
-	if err := ambiguous(spec.Env, in.Layouts); err != nil && !in.NRIEnabled() {
+	if err := checkAmbiguousPaths(spec.Env, in.Layouts); err != nil && !in.NRIEnabled() {
 		return nil, err
 	}
 	container := spec.ContainerSpec
 	container.Env = withoutPaths(spec.Env)
 	var found []operand.Instance
 	for _, layout := range in.Layouts {
-		if reachable(in, layout).Choice != operand.Install {
+		if checkLayout(in, layout).Choice != operand.Install {
 			continue
 		}
 		s := settingsOf(in, layout)
@@ -105,7 +106,8 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	return found, nil
 }
 
-// validationSettings are those of the validation of the driver. restarts: the toolkit restarts the container runtime.
+// validationSettings returns the settings of the container that validates the driver. restarts: the toolkit restarts
+// the container runtime.
 func validationSettings(restarts bool) operand.Additions {
 	settings := operand.Additions{
 		Args:   []string{labels.CopyToFlag + copiedDir},
@@ -121,7 +123,7 @@ func placement(in operand.Input) operand.Placement {
 	return operand.Placement{PlacementSpec: in.Spec.Toolkit.PlacementSpec, Field: "spec.toolkit"}
 }
 
-// varies tells whether a pool says something else of the container toolkit.
+// varies reports whether a node pool overrides the toolkit's image.
 func varies(pool v1.NodePoolSpec) bool {
 	return pool.Toolkit != nil && operand.VariesImage(pool.Toolkit.ImageSpec)
 }

@@ -24,13 +24,15 @@ var nri = v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}}
 
 func TestWhichNodesAreServed(t *testing.T) {
 	const (
-		byHand  = "install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed"
-		unknown = "NotSupportedYet: it is not known where containerd of talos has its files: name them by CONTAINERD_CONFIG and " +
-			"CONTAINERD_SOCKET in spec.toolkit.env, set spec.cdi.nriPluginEnabled, or " + byHand
-		k3sFinds = "InvalidSpec: k3s looks for the toolkit in /usr/local/nvidia and calls its runtime nvidia: " +
+		preInstalled = "install the toolkit on the host and set the node's label " +
+			"nvidia.com/gpu.deploy.container-toolkit to pre-installed"
+		unknown = "NotSupportedYet: the paths of containerd's files on talos are unknown: set CONTAINERD_CONFIG and " +
+			"CONTAINERD_SOCKET in spec.toolkit.env, set spec.cdi.nriPluginEnabled, or " + preInstalled
+		k3sFinds = "InvalidSpec: k3s expects the toolkit in /usr/local/nvidia and names its runtime nvidia: " +
 			"remove spec.toolkit.installDir and spec.operator.runtimeClass, or set spec.cdi.nriPluginEnabled"
-		tooOld = "NotSupportedYet: spec.cdi.nriPluginEnabled needs containerd 1.7.30, 2.1 or newer, or CRI-O 1.34 or newer, and the node has "
-		update = ": update it, or remove spec.cdi.nriPluginEnabled"
+		tooOld = "NotSupportedYet: spec.cdi.nriPluginEnabled needs containerd 1.7.30, 2.1 or newer, " +
+			"or CRI-O 1.34 or newer, but the node has "
+		update = ": update the runtime, or remove spec.cdi.nriPluginEnabled"
 	)
 	at := func(runtime, version string, distribution nodeinfo.Distribution) nodeinfo.Facts {
 		return nodeinfo.Facts{Runtime: runtime, RuntimeVersion: version, Distribution: distribution}
@@ -49,21 +51,30 @@ func TestWhichNodesAreServed(t *testing.T) {
 		"CRI-O":      {facts: at("cri-o", "1.34.0", "")},
 		"Docker":     {facts: at("docker", "28.3.3", "")},
 		"k3s":        {facts: at("containerd", "2.1.4-k3s1", "k3s")},
-		"a runtime that is none of these": {
+		"another runtime": {
 			facts: at("isulad", "2", ""),
-			want:  `NotSupportedYet: container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` + byHand,
+			want: `NotSupportedYet: container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
+				preInstalled,
 		},
-		"a node that has not said": {want: "FactsMissing: the kubelet has not reported the node's container runtime yet"},
-		"a node that has not said it again": {
+		"an unknown runtime": {want: "FactsMissing: the kubelet has not reported the node's container runtime yet"},
+		"an unknown runtime, with a known layout": {
 			facts: nodeinfo.Facts{Layout: "k3s"},
 		},
-		"paths that nobody knows": {facts: at("containerd", "2.1.4", "talos"), want: unknown},
+		"unknown paths": {facts: at("containerd", "2.1.4", "talos"), want: unknown},
 		"paths that the spec names": {
-			spec:  toolkit("CONTAINERD_CONFIG", "/etc/cri/conf.d/20-nvidia.part", "CONTAINERD_SOCKET", "/run/containerd/containerd.sock"),
+			spec: toolkit(
+				"CONTAINERD_CONFIG",
+				"/etc/cri/conf.d/20-nvidia.part",
+				"CONTAINERD_SOCKET",
+				"/run/containerd/containerd.sock",
+			),
 			facts: at("containerd", "2.1.4", "talos"),
 		},
-		"half of them": {
-			spec: toolkit("CONTAINERD_CONFIG", "/etc/cri/conf.d/20-nvidia.part"), facts: at("containerd", "2.1.4", "talos"), want: unknown,
+		"only one of the paths": {
+			spec: toolkit(
+				"CONTAINERD_CONFIG",
+				"/etc/cri/conf.d/20-nvidia.part",
+			), facts: at("containerd", "2.1.4", "talos"), want: unknown,
 		},
 		"paths of another runtime": {
 			spec:  toolkit("DOCKER_CONFIG", "/etc/docker/daemon.json", "DOCKER_SOCKET", "/run/docker/docker.sock"),
@@ -71,15 +82,21 @@ func TestWhichNodesAreServed(t *testing.T) {
 		},
 		"the file that k0s has for the drop-in, as the configuration": {
 			spec: toolkit("CONTAINERD_CONFIG", "/etc/k0s/containerd.d/nvidia.toml"), facts: at("containerd", "1.7.28", "k0s"),
-			want: "InvalidSpec: spec.toolkit.env: /etc/k0s/containerd.d/nvidia.toml is both the configuration of k0s and the drop-in that " +
-				"the toolkit imports into it: remove RUNTIME_CONFIG and CONTAINERD_CONFIG, or name another RUNTIME_DROP_IN_CONFIG",
+			want: "InvalidSpec: spec.toolkit.env: /etc/k0s/containerd.d/nvidia.toml is both the configuration file of k0s " +
+				"and the drop-in file that it imports: remove RUNTIME_CONFIG and CONTAINERD_CONFIG, " +
+				"or set another RUNTIME_DROP_IN_CONFIG",
 		},
-		"the same beside another drop-in": {
-			spec:  toolkit("CONTAINERD_CONFIG", "/etc/k0s/containerd.d/nvidia.toml", "RUNTIME_DROP_IN_CONFIG", "/etc/k0s/containerd.d/99-nvidia.toml"),
+		"the same with another drop-in": {
+			spec: toolkit(
+				"CONTAINERD_CONFIG", "/etc/k0s/containerd.d/nvidia.toml",
+				"RUNTIME_DROP_IN_CONFIG", "/etc/k0s/containerd.d/99-nvidia.toml",
+			),
 			facts: at("containerd", "1.7.28", "k0s"),
 		},
 		"k3s would not find the toolkit": {
-			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{InstallDir: "/opt/nvidia"}}, facts: at("containerd", "2.1.4-k3s1", "k3s"),
+			spec: v1.ClusterPolicySpec{
+				Toolkit: &v1.ToolkitSpec{InstallDir: "/opt/nvidia"},
+			}, facts: at("containerd", "2.1.4-k3s1", "k3s"),
 			want: k3sFinds,
 		},
 		"k3s would name its handler otherwise": {
@@ -89,17 +106,37 @@ func TestWhichNodesAreServed(t *testing.T) {
 			spec:  with(toolkit("CONTAINERD_CONFIG", "/var/lib/rancher/k3s/agent/etc/containerd/mine.toml"), gpuClass),
 			facts: at("containerd", "2.1.4-k3s1", "k3s"),
 		},
-		"NRI on containerd 1.7.30":            {spec: nri, facts: at("containerd", "1.7.30", "")},
-		"NRI on containerd 2.1":               {spec: nri, facts: at("containerd", "2.1.0", "")},
-		"NRI on k3s":                          {spec: with(nri, gpuClass), facts: at("containerd", "2.1.4-k3s1", "k3s")},
-		"NRI on CRI-O 1.34":                   {spec: nri, facts: at("cri-o", "1.34.0", "openshift")},
-		"NRI needs no paths":                  {spec: nri, facts: at("containerd", "2.1.4", "talos")},
-		"NRI on containerd 1.7.29":            {spec: nri, facts: at("containerd", "1.7.29", ""), want: tooOld + "containerd 1.7.29" + update},
-		"NRI on containerd 2.0":               {spec: nri, facts: at("containerd", "2.0.9", ""), want: tooOld + "containerd 2.0.9" + update},
-		"NRI on CRI-O 1.33":                   {spec: nri, facts: at("cri-o", "1.33.5", ""), want: tooOld + "cri-o 1.33.5" + update},
-		"NRI on Docker":                       {spec: nri, facts: at("docker", "28.3.3", ""), want: tooOld + "docker 28.3.3" + update},
-		"NRI on a version that is no version": {spec: nri, facts: at("containerd", "edge", ""), want: tooOld + "containerd edge" + update},
-		"NRI without CDI is no NRI": {
+		"NRI on containerd 1.7.30": {spec: nri, facts: at("containerd", "1.7.30", "")},
+		"NRI on containerd 2.1":    {spec: nri, facts: at("containerd", "2.1.0", "")},
+		"NRI on k3s":               {spec: with(nri, gpuClass), facts: at("containerd", "2.1.4-k3s1", "k3s")},
+		"NRI on CRI-O 1.34":        {spec: nri, facts: at("cri-o", "1.34.0", "openshift")},
+		"NRI needs no paths":       {spec: nri, facts: at("containerd", "2.1.4", "talos")},
+		"NRI on containerd 1.7.29": {
+			spec:  nri,
+			facts: at("containerd", "1.7.29", ""),
+			want:  tooOld + "containerd 1.7.29" + update,
+		},
+		"NRI on containerd 2.0": {
+			spec:  nri,
+			facts: at("containerd", "2.0.9", ""),
+			want:  tooOld + "containerd 2.0.9" + update,
+		},
+		"NRI on CRI-O 1.33": {
+			spec:  nri,
+			facts: at("cri-o", "1.33.5", ""),
+			want:  tooOld + "cri-o 1.33.5" + update,
+		},
+		"NRI on Docker": {
+			spec:  nri,
+			facts: at("docker", "28.3.3", ""),
+			want:  tooOld + "docker 28.3.3" + update,
+		},
+		"NRI on an invalid version": {
+			spec:  nri,
+			facts: at("containerd", "edge", ""),
+			want:  tooOld + "containerd edge" + update,
+		},
+		"NRI with CDI disabled": {
 			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false), NRIPluginEnabled: new(true)}},
 			facts: at("containerd", "1.6.0", ""),
 		},
@@ -117,24 +154,30 @@ func TestWhichNodesAreServed(t *testing.T) {
 }
 
 func TestPathsThatCannotBeMounted(t *testing.T) {
-	for _, path := range []string{"config.toml", "/config.toml", "/etc/../config.toml", "/etc/containerd/", "unix:///run/containerd.sock"} {
-		for _, name := range []string{"CONTAINERD_CONFIG", "RUNTIME_SOCKET", "RUNTIME_DROP_IN_CONFIG", "DOCKER_SOCKET", "CRIO_CONFIG"} {
+	paths := []string{
+		"config.toml", "/config.toml", "/etc/../config.toml", "/etc/containerd/", "unix:///run/containerd.sock",
+	}
+	names := []string{"CONTAINERD_CONFIG", "RUNTIME_SOCKET", "RUNTIME_DROP_IN_CONFIG", "DOCKER_SOCKET", "CRIO_CONFIG"}
+	for _, path := range paths {
+		for _, name := range names {
 			t.Run(name+"="+path, func(t *testing.T) {
 				g := NewWithT(t)
 				decision := containertoolkit.Operand().Decide(operand.Input{Spec: effective.Of(toolkit(name, path))})
 				g.Expect(decision.Choice).To(Equal(operand.Invalid))
 				g.Expect(decision.Reason).To(Equal(v1.ReasonInvalidSpec))
 				g.Expect(decision.Message).To(Equal(
-					"spec.toolkit.env: " + name + ` is "` + path + `": give the absolute path of a file in a directory of the host`))
+					"spec.toolkit.env: " + name + ` is "` + path +
+						`": it must be the absolute path of a file in a directory of the host`))
 			})
 		}
 	}
 	g := NewWithT(t)
-	decision := containertoolkit.Operand().Decide(operand.Input{Spec: effective.Of(toolkit("CONTAINERD_CONFIG", "", "TOOLKIT_DEBUG", "x/../y"))})
+	in := operand.Input{Spec: effective.Of(toolkit("CONTAINERD_CONFIG", "", "TOOLKIT_DEBUG", "x/../y"))}
+	decision := containertoolkit.Operand().Decide(in)
 	g.Expect(decision.Choice).To(Equal(operand.Install))
 }
 
-// layoutsOf are the layouts of nodes with these runtimes.
+// layoutsOf returns the layouts of nodes with these runtimes.
 func layoutsOf(runtimes ...string) []nodeinfo.Layout {
 	var nodes []nodeinfo.Facts
 	for _, runtime := range runtimes {
@@ -151,26 +194,37 @@ func TestInstancesFollowTheLayouts(t *testing.T) {
 		want    []string
 		err     string
 	}{
-		"one runtime":               {layouts: layoutsOf("containerd"), want: []string{"-containerd"}},
-		"another alone":             {layouts: layoutsOf("cri-o"), want: []string{"-crio"}},
-		"all":                       {layouts: layoutsOf("docker", "containerd", "cri-o"), want: []string{"-containerd", "-crio", "-docker"}},
-		"none that can be reached":  {layouts: talos},
-		"by NRI all can be reached": {spec: nri, layouts: talos, want: []string{"-talos"}},
-		"Docker has no NRI":         {spec: nri, layouts: layoutsOf("docker")},
-		"paths of one runtime":      {spec: toolkit("RUNTIME_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd"), want: []string{"-containerd"}},
-		"paths of whichever runtime": {
+		"one runtime":   {layouts: layoutsOf("containerd"), want: []string{"-containerd"}},
+		"another alone": {layouts: layoutsOf("cri-o"), want: []string{"-crio"}},
+		"all": {
+			layouts: layoutsOf("docker", "containerd", "cri-o"),
+			want:    []string{"-containerd", "-crio", "-docker"},
+		},
+		"none is supported":        {layouts: talos},
+		"NRI supports all layouts": {spec: nri, layouts: talos, want: []string{"-talos"}},
+		"Docker has no NRI":        {spec: nri, layouts: layoutsOf("docker")},
+		"paths of one runtime": {
+			spec:    toolkit("RUNTIME_CONFIG", "/etc/a/b"),
+			layouts: layoutsOf("containerd"),
+			want:    []string{"-containerd"},
+		},
+		"paths of any runtime": {
 			spec: toolkit("RUNTIME_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd", "cri-o"),
-			err: "spec.toolkit.env: RUNTIME_CONFIG would hold for each of the container runtimes of the GPU nodes: " +
+			err: "spec.toolkit.env: RUNTIME_CONFIG is ambiguous, as the GPU nodes have several container runtimes: " +
 				"use CONTAINERD_CONFIG, CONTAINERD_SOCKET, CRIO_CONFIG, DOCKER_CONFIG and DOCKER_SOCKET",
 		},
 		"paths of one of several": {
-			spec: toolkit("CONTAINERD_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd", "cri-o"), want: []string{"-containerd", "-crio"},
+			spec: toolkit(
+				"CONTAINERD_CONFIG",
+				"/etc/a/b",
+			), layouts: layoutsOf("containerd", "cri-o"), want: []string{"-containerd", "-crio"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			instances, err := containertoolkit.Operand().Instances(operand.Input{Spec: effective.Of(test.spec), Layouts: test.layouts}, nil)
+			in := operand.Input{Spec: effective.Of(test.spec), Layouts: test.layouts}
+			instances, err := containertoolkit.Operand().Instances(in, nil)
 			var got []string
 			for _, instance := range instances {
 				got = append(got, instance.Suffix)

@@ -15,8 +15,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// The variables by which users of NVIDIA's operator say where the files of the container runtime are on
-// the host. The pod mounts the directories, and the toolkit is told where they are in its container.
+// The variables with which users of NVIDIA's operator set the paths of the container runtime's files on the host. The
+// pod mounts the directories, and the toolkit gets the paths in its container.
 const (
 	envConfig       = "RUNTIME_CONFIG"
 	envDropIn       = "RUNTIME_DROP_IN_CONFIG"
@@ -26,14 +26,14 @@ const (
 	envExecutable   = "RUNTIME_EXECUTABLE_PATH"
 )
 
-// The variable and the argument by which the toolkit is told to leave the restart of the runtime to others.
+// The variable and the argument that make the toolkit not restart the container runtime.
 var (
 	noRestartEnv = v1.EnvVar{Name: "RUNTIME_RESTART_MODE", Value: "none"}
 	noRestartArg = []string{"--restart-mode", "none"}
 )
 
-// runtimeNames are what the toolkit calls a runtime: in RUNTIME, and in variables of this runtime alone.
-// Of those, socket is empty where the toolkit reads none.
+// runtimeNames are the toolkit's names for a runtime: the value of RUNTIME, and the variables of this runtime only.
+// socket is empty if the toolkit reads no such variable.
 var runtimeNames = map[string]struct{ name, config, socket string }{
 	nodeinfo.RuntimeContainerd: {"containerd", "CONTAINERD_CONFIG", "CONTAINERD_SOCKET"},
 	nodeinfo.RuntimeCRIO:       {"crio", "CRIO_CONFIG", ""},
@@ -41,67 +41,68 @@ var runtimeNames = map[string]struct{ name, config, socket string }{
 }
 
 var (
-	// hostFiles name a file of the host each.
+	// hostFiles are the variables with the path of a file on the host.
 	hostFiles = []string{
 		envConfig, envDropIn, envDropInOnHost, envSocket,
 		"CONTAINERD_CONFIG", "CONTAINERD_SOCKET", "CRIO_CONFIG", "DOCKER_CONFIG", "DOCKER_SOCKET",
 	}
-	// anyRuntime are those that do not say which runtime they are about.
-	anyRuntime = []string{envConfig, envDropIn, envDropInOnHost, envSocket, envSource, envExecutable}
+	// commonVariables apply to any runtime.
+	commonVariables = []string{envConfig, envDropIn, envDropInOnHost, envSocket, envSource, envExecutable}
 )
 
-// checkPaths refuses what cannot be mounted.
+// checkPaths returns an error for a path that cannot be mounted.
 func checkPaths(env []v1.EnvVar) error {
 	for _, variable := range env {
 		if !slices.Contains(hostFiles, variable.Name) || variable.Value == "" {
 			continue
 		}
 		if !path.IsAbs(variable.Value) || path.Clean(variable.Value) != variable.Value || path.Dir(variable.Value) == "/" {
-			return fmt.Errorf("spec.toolkit.env: %s is %q: give the absolute path of a file in a directory of the host", variable.Name, variable.Value)
+			return fmt.Errorf("spec.toolkit.env: %s is %q: it must be the absolute path of a file in a directory of the host",
+				variable.Name, variable.Value)
 		}
 	}
 	return nil
 }
 
-// ambiguous refuses paths that would hold for several container runtimes.
-func ambiguous(env []v1.EnvVar, layouts []nodeinfo.Layout) error {
+// checkAmbiguousPaths returns an error for a path that would apply to several container runtimes.
+func checkAmbiguousPaths(env []v1.EnvVar, layouts []nodeinfo.Layout) error {
 	runtimes := map[string]bool{}
 	for _, layout := range layouts {
 		runtimes[layout.Runtime] = true
 	}
 	for _, variable := range env {
-		if len(runtimes) > 1 && slices.Contains(anyRuntime, variable.Name) {
-			return fmt.Errorf("spec.toolkit.env: %s would hold for each of the container runtimes of the GPU nodes: "+
+		if len(runtimes) > 1 && slices.Contains(commonVariables, variable.Name) {
+			return fmt.Errorf("spec.toolkit.env: %s is ambiguous, as the GPU nodes have several container runtimes: "+
 				"use CONTAINERD_CONFIG, CONTAINERD_SOCKET, CRIO_CONFIG, DOCKER_CONFIG and DOCKER_SOCKET", variable.Name)
 		}
 	}
 	return nil
 }
 
-// withoutPaths are the variables that the toolkit gets as they are.
+// withoutPaths returns the variables that are passed to the toolkit unchanged.
 func withoutPaths(env []v1.EnvVar) []v1.EnvVar {
 	return slices.DeleteFunc(slices.Clone(env), func(e v1.EnvVar) bool {
 		return slices.Contains(hostFiles, e.Name) || e.Name == envSource || e.Name == envExecutable
 	})
 }
 
-// pathsOf is the layout with what the spec says otherwise.
-func pathsOf(layout nodeinfo.Layout, env []v1.EnvVar) nodeinfo.Layout {
-	given := map[string]string{}
+// overridePaths returns the layout with the paths that the spec overrides.
+func overridePaths(layout nodeinfo.Layout, env []v1.EnvVar) nodeinfo.Layout {
+	overrides := map[string]string{}
 	for _, variable := range env {
-		given[variable.Name] = variable.Value
+		overrides[variable.Name] = variable.Value
 	}
 	names := runtimeNames[layout.Runtime]
-	layout.Config = cmp.Or(given[envConfig], given[names.config], layout.Config)
-	layout.DropIn = cmp.Or(given[envDropIn], given[envDropInOnHost], layout.DropIn)
-	layout.Socket = cmp.Or(given[envSocket], given[names.socket], layout.Socket)
-	layout.ConfigSource = cmp.Or(sources(given[envSource]), layout.ConfigSource)
-	layout.Executable = cmp.Or(given[envExecutable], layout.Executable)
+	layout.Config = cmp.Or(overrides[envConfig], overrides[names.config], layout.Config)
+	layout.DropIn = cmp.Or(overrides[envDropIn], overrides[envDropInOnHost], layout.DropIn)
+	layout.Socket = cmp.Or(overrides[envSocket], overrides[names.socket], layout.Socket)
+	layout.ConfigSource = cmp.Or(hostSources(overrides[envSource]), layout.ConfigSource)
+	layout.Executable = cmp.Or(overrides[envExecutable], layout.Executable)
 	return layout
 }
 
-// sources makes the toolkit search the files that the spec names below its mount of the host's root.
-func sources(list string) string {
+// hostSources prefixes the files in a list of configuration sources with the mount path of the host's root.
+func hostSources(list string) string {
 	if list == "" {
 		return ""
 	}
@@ -126,20 +127,21 @@ const (
 	nriSocket = "/var/run/nri/nri.sock"
 )
 
-// settings are what an instance depends on: the values of its templates, the settings of the main container and its
-// volumes.
+// settings are the values of an instance's templates, the settings of its main container, and its volumes.
 type settings struct {
 	values
 	main    operand.Additions
 	volumes []corev1.Volume
 }
 
-// set adds a variable, unless it has no name for this runtime or no value.
-func (s *settings) set(name, value string) { s.main.Env.AddIf(name != "" && value != "", name, value) }
+// setEnv adds a variable, unless the runtime has no such variable or the value is empty.
+func (s *settings) setEnv(name, value string) {
+	s.main.Env.AddIf(name != "" && value != "", name, value)
+}
 
-// bind mounts the directory of a file of the host, and returns the path of the file in the container. create: the
-// directory is created if it does not exist.
-func (s *settings) bind(name, file, at string, create bool) string {
+// mountDirOf mounts the directory of a file of the host, and returns the path of the file in the container, or "" if
+// there is no file. create: the kubelet creates a missing directory.
+func (s *settings) mountDirOf(name, file, at string, create bool) string {
 	if file == "" {
 		return ""
 	}
@@ -152,58 +154,59 @@ func (s *settings) bind(name, file, at string, create bool) string {
 	return path.Join(at, path.Base(file))
 }
 
-// settingsOf are the variables and mounts by which the toolkit reaches a runtime of this layout, and those of CDI.
+// settingsOf returns the variables and mounts with which the toolkit accesses a runtime of this layout, and those of
+// CDI.
 func settingsOf(in operand.Input, layout nodeinfo.Layout) *settings {
 	s := &settings{values: values{Layout: layout.Name, Runtime: runtimeNames[layout.Runtime].name}}
-	s.reach(in, layout)
+	s.addRuntimeAccess(in, layout)
 	if in.CDIEnabled() {
-		s.set("CDI_ENABLED", labels.True)
-		s.set("NVIDIA_RUNTIME_SET_AS_DEFAULT", labels.False)
-		s.set("NVIDIA_CONTAINER_RUNTIME_MODE", "cdi")
-		s.set("CRIO_CONFIG_MODE", "config")
+		s.setEnv("CDI_ENABLED", labels.True)
+		s.setEnv("NVIDIA_RUNTIME_SET_AS_DEFAULT", labels.False)
+		s.setEnv("NVIDIA_CONTAINER_RUNTIME_MODE", "cdi")
+		s.setEnv("CRIO_CONFIG_MODE", "config")
 	}
 	return s
 }
 
-// reach adds the variables and mounts by which the toolkit reaches the container runtime.
-func (s *settings) reach(in operand.Input, layout nodeinfo.Layout) {
+// addRuntimeAccess adds the variables and mounts with which the toolkit accesses the container runtime.
+func (s *settings) addRuntimeAccess(in operand.Input, layout nodeinfo.Layout) {
 	names := runtimeNames[layout.Runtime]
 	if layout.Runtime == nodeinfo.RuntimeContainerd {
-		s.set("CONTAINERD_RUNTIME_CLASS", in.RuntimeClass())
+		s.setEnv("CONTAINERD_RUNTIME_CLASS", in.RuntimeClass())
 	} else {
-		// What the variable above does for containerd: the handler that the RuntimeClass names.
-		s.set("NVIDIA_RUNTIME_NAME", in.RuntimeClass())
+		// As the variable above for containerd: the handler of the RuntimeClass.
+		s.setEnv("NVIDIA_RUNTIME_NAME", in.RuntimeClass())
 	}
 	if in.NRIEnabled() {
-		s.set("ENABLE_NRI_PLUGIN", labels.True)
-		s.set("NRI_SOCKET", s.bind("nri-socket", nriSocket, nriDir, true))
+		s.setEnv("ENABLE_NRI_PLUGIN", labels.True)
+		s.setEnv("NRI_SOCKET", s.mountDirOf("nri-socket", nriSocket, nriDir, true))
 		return
 	}
-	layout = pathsOf(layout, in.Spec.Toolkit.Env)
-	config := s.bind(names.name+"-config", layout.Config, configDir, true)
-	s.set(envConfig, config)
-	s.set(names.config, config)
+	layout = overridePaths(layout, in.Spec.Toolkit.Env)
+	config := s.mountDirOf(names.name+"-config", layout.Config, configDir, true)
+	s.setEnv(envConfig, config)
+	s.setEnv(names.config, config)
 	if layout.DropIn != "" {
-		s.set(envDropIn, s.bind(names.name+"-drop-in-config", layout.DropIn, dropInDir, true))
-		s.set(envDropInOnHost, layout.DropIn)
+		s.setEnv(envDropIn, s.mountDirOf(names.name+"-drop-in-config", layout.DropIn, dropInDir, true))
+		s.setEnv(envDropInOnHost, layout.DropIn)
 	}
-	socket := s.bind(names.name+"-socket", layout.Socket, socketDir, false)
-	s.set(envSocket, socket)
-	s.set(names.socket, socket)
+	socket := s.mountDirOf(names.name+"-socket", layout.Socket, socketDir, false)
+	s.setEnv(envSocket, socket)
+	s.setEnv(names.socket, socket)
 	// Docker reads its configuration without a restart, and the socket of CRI-O is not in the pod.
 	s.Restarts = layout.Runtime == nodeinfo.RuntimeContainerd &&
-		!slices.Contains(in.Spec.Toolkit.Env, noRestartEnv) && !leavesRestart(in.Spec.Toolkit.Args)
+		!slices.Contains(in.Spec.Toolkit.Env, noRestartEnv) && !disablesRestart(in.Spec.Toolkit.Args)
 	s.Socket = socket
-	s.set(envSource, layout.ConfigSource)
-	s.set(envExecutable, layout.Executable)
+	s.setEnv(envSource, layout.ConfigSource)
+	s.setEnv(envExecutable, layout.Executable)
 	if layout.Runtime == nodeinfo.RuntimeCRIO && !in.CDIEnabled() {
-		s.set("CRIO_CONFIG_MODE", crioMode(in))
+		s.setEnv("CRIO_CONFIG_MODE", crioMode(in))
 	}
 	s.Hooks, s.HooksDir = true, layout.HooksDir
 }
 
-// leavesRestart reports whether the toolkit's arguments leave the restart of the runtime to others.
-func leavesRestart(args []string) bool {
+// disablesRestart reports whether the toolkit's arguments make it not restart the runtime.
+func disablesRestart(args []string) bool {
 	for i, arg := range args {
 		if arg == strings.Join(noRestartArg, "=") || i > 0 && slices.Equal(args[i-1:i+1], noRestartArg) {
 			return true
@@ -212,7 +215,7 @@ func leavesRestart(args []string) bool {
 	return false
 }
 
-// crioMode is how CRI-O learns of the toolkit without CDI: by an OCI hook where that is enough.
+// crioMode is how the toolkit is configured in CRI-O without CDI: by an OCI hook where that is enough.
 func crioMode(in operand.Input) string {
 	if in.InjectsByHook() {
 		return "hook"

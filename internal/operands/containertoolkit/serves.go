@@ -11,73 +11,76 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// byHand is what people can do on a node that the toolkit's pod cannot serve.
-var byHand = fmt.Sprintf("install the toolkit on the node and set its label %s to %s", Name.DeployLabel(), labels.DeployPreInstalled)
+// preInstalledRemedy is the remedy for a node that the toolkit's pod does not support.
+var preInstalledRemedy = fmt.Sprintf("install the toolkit on the host and set the node's label %s to %s",
+	Name.DeployLabel(), labels.DeployPreInstalled)
 
-// serves refuses a node whose container runtime the toolkit's pod would not reach, or whose
-// configuration it would write to the wrong place.
+// serves refuses a node whose container runtime the toolkit's pod cannot access, or would configure in the wrong file.
 func serves(in operand.Input, facts nodeinfo.Facts) operand.Decision {
-	layout, known := facts.EffectiveLayout()
+	layout, supported := facts.EffectiveLayout()
 	switch {
-	case !known && facts.Runtime == "":
+	case !supported && facts.Runtime == "":
 		return operand.Refused(v1.ReasonFactsMissing, "the kubelet has not reported the node's container runtime yet")
-	case !known:
+	case !supported:
 		return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
-			"container runtime %q is not supported, only containerd, CRI-O and Docker: %s", facts.Runtime, byHand))
+			"container runtime %q is not supported, only containerd, CRI-O and Docker: %s", facts.Runtime, preInstalledRemedy))
 	case in.NRIEnabled():
-		return answersNRI(facts)
+		return checkNRI(facts)
 	}
-	return reachable(in, layout)
+	return checkLayout(in, layout)
 }
 
-// reachable tells whether the toolkit can configure a runtime of this layout as the spec asks.
-func reachable(in operand.Input, layout nodeinfo.Layout) operand.Decision {
+// checkLayout decides whether the toolkit can configure a runtime of this layout as the spec requires.
+func checkLayout(in operand.Input, layout nodeinfo.Layout) operand.Decision {
 	if in.NRIEnabled() {
-		if nriSince[layout.Runtime] == nil {
-			return noNRI(layout.Runtime)
+		if nriReleases[layout.Runtime] == nil {
+			return nriUnsupported(layout.Runtime)
 		}
 		return operand.Installed()
 	}
-	paths := pathsOf(layout, in.Spec.Toolkit.Env)
+	paths := overridePaths(layout, in.Spec.Toolkit.Env)
 	if paths.Config == "" || paths.Socket == "" && layout.Runtime == nodeinfo.RuntimeContainerd {
 		return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
-			"it is not known where containerd of %s has its files: name them by CONTAINERD_CONFIG and CONTAINERD_SOCKET in spec.toolkit.env, "+
-				"set spec.cdi.nriPluginEnabled, or %s", layout.Name, byHand))
+			"the paths of containerd's files on %s are unknown: set CONTAINERD_CONFIG and CONTAINERD_SOCKET in "+
+				"spec.toolkit.env, set spec.cdi.nriPluginEnabled, or %s", layout.Name, preInstalledRemedy))
 	}
 	if paths.Config == paths.DropIn {
 		return operand.Refused(v1.ReasonInvalidSpec, fmt.Sprintf(
-			"spec.toolkit.env: %s is both the configuration of %s and the drop-in that the toolkit imports into it: "+
-				"remove %s and %s, or name another %s", paths.Config, layout.Name, envConfig, runtimeNames[layout.Runtime].config, envDropIn))
+			"spec.toolkit.env: %s is both the configuration file of %s and the drop-in file that it imports: "+
+				"remove %s and %s, or set another %s",
+			paths.Config, layout.Name, envConfig, runtimeNames[layout.Runtime].config, envDropIn))
 	}
-	detects := layout.FindsToolkit && paths.Config == layout.Config
-	if detects && (in.Paths().ToolkitInstallDir != labels.ToolkitInstallDir || in.RuntimeClass() != labels.DefaultRuntimeClass) {
+	autodetects := layout.FindsToolkit && paths.Config == layout.Config
+	if autodetects &&
+		(in.Paths().ToolkitInstallDir != labels.ToolkitInstallDir || in.RuntimeClass() != labels.DefaultRuntimeClass) {
 		return operand.Refused(v1.ReasonInvalidSpec, fmt.Sprintf(
-			"%s looks for the toolkit in %s and calls its runtime %s: remove spec.toolkit.installDir and spec.operator.runtimeClass, "+
-				"or set spec.cdi.nriPluginEnabled", layout.Name, labels.ToolkitInstallDir, labels.DefaultRuntimeClass))
+			"%s expects the toolkit in %s and names its runtime %s: remove spec.toolkit.installDir and "+
+				"spec.operator.runtimeClass, or set spec.cdi.nriPluginEnabled",
+			layout.Name, labels.ToolkitInstallDir, labels.DefaultRuntimeClass))
 	}
 	return operand.Installed()
 }
 
-// nriSince are the releases that answer the toolkit's NRI plugin as it needs, by runtime; NVIDIA's
-// documentation names them. A range is open at its end or ends before the next release line.
-var nriSince = map[string][]struct{ from, before string }{
+// nriReleases are the releases that support the toolkit's NRI plugin, by runtime, as NVIDIA documents them. A range
+// without an upper bound has an empty before.
+var nriReleases = map[string][]struct{ from, before string }{
 	nodeinfo.RuntimeContainerd: {{"1.7.30", "2.0"}, {"2.1", ""}},
 	nodeinfo.RuntimeCRIO:       {{"1.34", ""}},
 }
 
-func answersNRI(facts nodeinfo.Facts) operand.Decision {
-	has, err := version.ParseGeneric(facts.RuntimeVersion)
-	for _, since := range nriSince[facts.Runtime] {
-		old := err != nil || has.LessThan(version.MustParseGeneric(since.from))
-		if !old && (since.before == "" || has.LessThan(version.MustParseGeneric(since.before))) {
+func checkNRI(facts nodeinfo.Facts) operand.Decision {
+	got, err := version.ParseGeneric(facts.RuntimeVersion)
+	for _, release := range nriReleases[facts.Runtime] {
+		tooOld := err != nil || got.LessThan(version.MustParseGeneric(release.from))
+		if !tooOld && (release.before == "" || got.LessThan(version.MustParseGeneric(release.before))) {
 			return operand.Installed()
 		}
 	}
-	return noNRI(facts.Runtime + " " + facts.RuntimeVersion)
+	return nriUnsupported(facts.Runtime + " " + facts.RuntimeVersion)
 }
 
-func noNRI(has string) operand.Decision {
+func nriUnsupported(runtime string) operand.Decision {
 	return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
-		"spec.cdi.nriPluginEnabled needs containerd 1.7.30, 2.1 or newer, or CRI-O 1.34 or newer, and the node has %s: "+
-			"update it, or remove spec.cdi.nriPluginEnabled", has))
+		"spec.cdi.nriPluginEnabled needs containerd 1.7.30, 2.1 or newer, or CRI-O 1.34 or newer, but the node has %s: "+
+			"update the runtime, or remove spec.cdi.nriPluginEnabled", runtime))
 }

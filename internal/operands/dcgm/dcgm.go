@@ -18,7 +18,7 @@ var defaultImage = image.Default{
 	Name: "dcgm", Field: "dcgm", Repository: "nvcr.io/nvidia/cloud-native", Image: "dcgm", Version: "4.6.0-1-ubuntu24.04",
 }
 
-// Operand is the engine.
+// Operand is the DCGM engine.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
@@ -38,7 +38,7 @@ func wanted(in operand.Input) operand.Decision {
 	if !in.DCGMEnabled() {
 		return operand.Decision{
 			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
-			Message: "spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
+			Message: "spec.dcgm.enabled is not true: the DCGM exporter runs its own engine",
 		}
 	}
 	return operand.Installed()

@@ -1,3 +1,3 @@
-// Package dcgm is the operand that runs a stand-alone engine of the Data Center GPU Manager on each
-// node, for the DCGM exporter and for other clients there.
+// Package dcgm is the operand that runs a stand-alone engine of the Data Center GPU Manager on each node, for the DCGM
+// exporter and other clients on the node.
 package dcgm

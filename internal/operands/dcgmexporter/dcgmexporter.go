@@ -15,14 +15,14 @@ const Name operand.Name = "dcgm-exporter"
 
 // defaultImage is NVIDIA's published image, at the version that this release was made for.
 var defaultImage = image.Default{
-	Name: "dcgm-exporter", Field: "dcgmExporter", Repository: "nvcr.io/nvidia/k8s", Image: "dcgm-exporter", Version: "4.6.0-4.8.3-distroless",
+	Name: "dcgm-exporter", Field: "dcgmExporter", Repository: "nvcr.io/nvidia/k8s", Image: "dcgm-exporter",
+	Version: "4.6.0-4.8.3-distroless",
 }
 
 // app is the name of the DaemonSet and of the Service, and their label app.
 const app = "nvidia-dcgm-exporter"
 
-// Operand is the DCGM exporter. It does not require the stand-alone engine: where that comes later, or
-// fails, the exporter tries again until it answers.
+// Operand is the DCGM exporter. It does not require the stand-alone engine: it retries until the engine answers.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
@@ -46,7 +46,9 @@ func wanted(in operand.Input) operand.Decision {
 }
 
 func references(in operand.Input) []operand.Use {
-	return []operand.Use{operand.ConfigMapUse("spec.dcgmExporter.config.name", in.Spec.DCGMExporter.Config.Name, metricsKey)}
+	return []operand.Use{
+		operand.ConfigMapUse("spec.dcgmExporter.config.name", in.Spec.DCGMExporter.Config.Name, metricsKey),
+	}
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
@@ -60,7 +62,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		return nil, fmt.Errorf("spec.dcgmExporter: %w", err)
 	}
 	container := spec.ContainerSpec
-	if container.HostNetwork == nil && engineOnHost(in) {
+	if container.HostNetwork == nil && usesHostEngine(in) {
 		container.HostNetwork = new(true)
 	}
 	added, volumes := settings(in)
@@ -77,7 +79,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	}}, nil
 }
 
-// placement leaves out the annotations: they are those of the pods alone, and the template inserts them.
+// placement omits the annotations: they are for the pods only, and the template inserts them.
 func placement(in operand.Input) operand.Placement {
 	placement := operand.Placement{PlacementSpec: in.Spec.DCGMExporter.PlacementSpec, Field: "spec.dcgmExporter"}
 	placement.Annotations = nil

@@ -19,7 +19,7 @@ func env(pairs ...string) v1.ContainerSpec {
 	return spec
 }
 
-// The exporter reaches an engine on the host only from the host's network.
+// The exporter can reach an engine on the host only from the host's network.
 func TestHostNetwork(t *testing.T) {
 	const engine = "DCGM_REMOTE_HOSTENGINE_INFO"
 	off := env(engine, "localhost:5555")
@@ -29,24 +29,33 @@ func TestHostNetwork(t *testing.T) {
 		dcgm      *v1.DCGMSpec
 		want      *bool
 	}{
-		"by default":                           {},
-		"as the spec says":                     {container: v1.ContainerSpec{HostNetwork: new(true)}, want: new(true)},
-		"an engine on localhost":               {container: env(engine, "localhost:5555"), want: new(true)},
-		"localhost without a port":             {container: env(engine, "localhost"), want: new(true)},
-		"127.0.0.1":                            {container: env(engine, "127.0.0.1:5555"), want: new(true)},
-		"[::1]":                                {container: env(engine, "[::1]:5555"), want: new(true)},
-		"[::1] without a port":                 {container: env(engine, "[::1]"), want: new(true)},
-		"an engine elsewhere":                  {container: env(engine, "10.0.0.7:5555")},
-		"a name that starts with localhost":    {container: env(engine, "localhost.example.com:5555")},
-		"an empty variable":                    {container: env(engine, "")},
-		"another variable":                     {container: env("X", "localhost:5555")},
-		"beside the engine of the policy":      {container: env(engine, "localhost:5555"), dcgm: &v1.DCGMSpec{Enabled: new(true)}},
-		"dcgm is off":                          {container: env(engine, "localhost:5555"), dcgm: &v1.DCGMSpec{Enabled: new(false)}, want: new(true)},
-		"what the spec says outright is final": {container: off, want: new(false)},
+		"by default":                        {},
+		"set in the spec":                   {container: v1.ContainerSpec{HostNetwork: new(true)}, want: new(true)},
+		"an engine on localhost":            {container: env(engine, "localhost:5555"), want: new(true)},
+		"localhost without a port":          {container: env(engine, "localhost"), want: new(true)},
+		"127.0.0.1":                         {container: env(engine, "127.0.0.1:5555"), want: new(true)},
+		"[::1]":                             {container: env(engine, "[::1]:5555"), want: new(true)},
+		"[::1] without a port":              {container: env(engine, "[::1]"), want: new(true)},
+		"an engine elsewhere":               {container: env(engine, "10.0.0.7:5555")},
+		"a name that starts with localhost": {container: env(engine, "localhost.example.com:5555")},
+		"an empty variable":                 {container: env(engine, "")},
+		"another variable":                  {container: env("X", "localhost:5555")},
+		"with the engine of the policy": {
+			container: env(engine, "localhost:5555"),
+			dcgm:      &v1.DCGMSpec{Enabled: new(true)},
+		},
+		"dcgm is off": {
+			container: env(engine, "localhost:5555"),
+			dcgm:      &v1.DCGMSpec{Enabled: new(false)},
+			want:      new(true),
+		},
+		"false in the spec": {container: off, want: new(false)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGM: test.dcgm, DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: test.container}})}
+			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{
+				DCGM: test.dcgm, DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: test.container},
+			})}
 			instances, err := dcgmexporter.Operand().Instances(in, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -61,25 +70,29 @@ func TestHostNetwork(t *testing.T) {
 	}
 }
 
-// A token is on the node's disk, and is given only where something needs it.
+// A token is stored on the node's disk, so only a pod that needs one gets it.
 func TestToken(t *testing.T) {
 	const configMap = "DCGM_EXPORTER_CONFIGMAP_DATA"
 	tests := map[string]struct {
 		spec v1.DCGMExporterSpec
 		want bool
 	}{
-		"by default":               {},
-		"pod labels":               {spec: v1.DCGMExporterSpec{EnablePodLabels: new(true)}, want: true},
-		"pod UIDs":                 {spec: v1.DCGMExporterSpec{EnablePodUID: new(true)}, want: true},
-		"both are off":             {spec: v1.DCGMExporterSpec{EnablePodLabels: new(false), EnablePodUID: new(false)}},
-		"an allowlist alone":       {spec: v1.DCGMExporterSpec{PodLabelAllowlistRegex: []string{".*"}}},
-		"metrics from a ConfigMap": {spec: v1.DCGMExporterSpec{ContainerSpec: env(configMap, "gpu-operator:my-metrics")}, want: true},
-		"metrics from none":        {spec: v1.DCGMExporterSpec{ContainerSpec: env(configMap, "none")}},
-		"a mounted ConfigMap":      {spec: v1.DCGMExporterSpec{Config: &v1.DCGMExporterConfigSpec{Name: "my-metrics"}}},
+		"by default":         {},
+		"pod labels":         {spec: v1.DCGMExporterSpec{EnablePodLabels: new(true)}, want: true},
+		"pod UIDs":           {spec: v1.DCGMExporterSpec{EnablePodUID: new(true)}, want: true},
+		"both are off":       {spec: v1.DCGMExporterSpec{EnablePodLabels: new(false), EnablePodUID: new(false)}},
+		"an allowlist alone": {spec: v1.DCGMExporterSpec{PodLabelAllowlistRegex: []string{".*"}}},
+		"metrics from a ConfigMap": {
+			spec: v1.DCGMExporterSpec{ContainerSpec: env(configMap, "gpu-operator:my-metrics")},
+			want: true,
+		},
+		"metrics from none":   {spec: v1.DCGMExporterSpec{ContainerSpec: env(configMap, "none")}},
+		"a mounted ConfigMap": {spec: v1.DCGMExporterSpec{Config: &v1.DCGMExporterConfigSpec{Name: "my-metrics"}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := dcgmexporter.CallsAPI(effective.Of(v1.ClusterPolicySpec{DCGMExporter: &test.spec}).DCGMExporter); got != test.want {
+			spec := effective.Of(v1.ClusterPolicySpec{DCGMExporter: &test.spec})
+			if got := dcgmexporter.CallsAPI(spec.DCGMExporter); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
@@ -93,18 +106,20 @@ func TestListen(t *testing.T) {
 		port   int
 		err    string
 	}{
-		"empty is as good as none": {port: 9400},
+		"empty means the default":  {port: 9400},
 		"another port":             {listen: ":9500", port: 9500},
 		"an address":               {listen: "0.0.0.0:9501", port: 9501},
-		"an address of version 6":  {listen: "[::]:9502", port: 9502},
-		"no port":                  {listen: "9400", err: wrong + `"9400": write an address and a port, such as :9400`},
+		"an IPv6 address":          {listen: "[::]:9502", port: 9502},
+		"no port":                  {listen: "9400", err: wrong + `"9400": it must be an address and a port, such as :9400`},
 		"a name":                   {listen: ":http", err: wrong + `":http": the port must be a number from 1 to 65535`},
-		"no such port":             {listen: ":65536", err: wrong + `":65536": the port must be a number from 1 to 65535`},
-		"any port":                 {listen: ":0", err: wrong + `":0": the port must be a number from 1 to 65535`},
+		"a port that is too large": {listen: ":65536", err: wrong + `":65536": the port must be a number from 1 to 65535`},
+		"port 0":                   {listen: ":0", err: wrong + `":0": the port must be a number from 1 to 65535`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: env("DCGM_EXPORTER_LISTEN", test.listen)}})}
+			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{
+				DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: env("DCGM_EXPORTER_LISTEN", test.listen)},
+			})}
 			instances, err := dcgmexporter.Operand().Instances(in, nil)
 			if text(err) != test.err {
 				t.Fatalf("got error %q, want %q", text(err), test.err)
@@ -118,7 +133,8 @@ func TestListen(t *testing.T) {
 
 func TestAWrongImageNamesItsField(t *testing.T) {
 	spec := &v1.DCGMExporterSpec{ImageSpec: v1.ImageSpec{Image: "example.com/exporter:1", Version: "2"}}
-	_, err := dcgmexporter.Operand().Instances(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGMExporter: spec})}, nil)
+	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGMExporter: spec})}
+	_, err := dcgmexporter.Operand().Instances(in, nil)
 	const want = `spec.dcgmExporter: image "example.com/exporter:1" is a whole reference: remove repository and version`
 	if text(err) != want {
 		t.Errorf("got %q, want %q", text(err), want)

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Variables of the exporter that decide about its pod, too.
+// Variables of the exporter that also affect its pod.
 const (
 	listenEnv    = "DCGM_EXPORTER_LISTEN"
 	engineEnv    = "DCGM_REMOTE_HOSTENGINE_INFO"
@@ -32,7 +32,7 @@ const (
 type values struct {
 	Image, PullPolicy string
 	Annotations       map[string]string
-	// Token lets the exporter call the API.
+	// Token: the exporter's pod gets a token, as the exporter calls the API server.
 	Token   bool
 	HostPID bool
 	Listen  string
@@ -41,7 +41,7 @@ type values struct {
 	Metrics               string
 	ServiceType           corev1.ServiceType
 	InternalTrafficPolicy corev1.ServiceInternalTrafficPolicy
-	// OpenShift: rules give the metrics the names that OpenShift has for those of any accelerator.
+	// OpenShift: recording rules provide the metrics under OpenShift's names for any accelerator.
 	OpenShift bool
 }
 
@@ -62,7 +62,7 @@ func valuesOf(in operand.Input, ref image.Reference) (values, error) {
 		Listen:      listen,
 		Port:        port,
 		Metrics:     defaultMetrics,
-		// Always set, so that a value that a user removes from the spec is reverted.
+		// Always set, so that the default is restored when a user removes the value from the spec.
 		ServiceType:           spec.Service.Type,
 		InternalTrafficPolicy: *spec.Service.InternalTrafficPolicy,
 		OpenShift:             in.OpenShift(),
@@ -73,7 +73,7 @@ func valuesOf(in operand.Input, ref image.Reference) (values, error) {
 	return v, nil
 }
 
-// settings returns what depends on options of the spec: the environment, mounts and volumes.
+// settings returns the environment, mounts and volumes that depend on the spec.
 func settings(in operand.Input) (operand.Additions, []corev1.Volume) {
 	spec := in.Spec.DCGMExporter
 	jobs, jobsDir := *spec.HPCJobMapping.Enabled, spec.HPCJobMapping.Directory
@@ -104,7 +104,7 @@ func settings(in operand.Input) (operand.Additions, []corev1.Volume) {
 	return added, volumes
 }
 
-// variable is what the spec sets an environment variable to.
+// variable returns the value that the spec sets for an environment variable.
 func variable(spec *v1.DCGMExporterSpec, name string) (value string, set bool) {
 	for _, candidate := range spec.Env {
 		if candidate.Name == name {
@@ -114,11 +114,11 @@ func variable(spec *v1.DCGMExporterSpec, name string) (value string, set bool) {
 	return "", false
 }
 
-// portOf is the port of the address that the exporter listens on, which probes and Service follow.
+// portOf returns the port of the exporter's listen address. The probes and the Service use it.
 func portOf(listen string) (int, error) {
 	_, text, err := net.SplitHostPort(listen)
 	if err != nil {
-		return 0, fmt.Errorf("env: %s is %q: write an address and a port, such as %s", listenEnv, listen, defaultListen)
+		return 0, fmt.Errorf("env: %s is %q: it must be an address and a port, such as %s", listenEnv, listen, defaultListen)
 	}
 	port, err := strconv.Atoi(text)
 	if err != nil || port < 1 || port > 65535 {
@@ -131,21 +131,20 @@ func portOf(listen string) (int, error) {
 func callsAPI(spec *v1.DCGMExporterSpec) bool {
 	configMap, _ := variable(spec, configMapEnv)
 	return *spec.EnablePodLabels || *spec.EnablePodUID ||
-		// The exporter takes the word none for none.
+		// The exporter treats the value none as unset.
 		configMap != "" && configMap != "none"
 }
 
-// engineOnHost reports whether the spec points the exporter to an engine that an administrator runs on
-// the host: from the network of the pod it could not be reached. Beside the stand-alone engine of the
-// policy, nothing is assumed.
-func engineOnHost(in operand.Input) bool {
+// usesHostEngine reports whether the spec points the exporter to an engine on the host that is not the policy's. It can
+// only be reached from the host's network.
+func usesHostEngine(in operand.Input) bool {
 	address, set := variable(in.Spec.DCGMExporter, engineEnv)
 	if !set || in.DCGMEnabled() {
 		return false
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		// The port may be left out.
+		// The port is optional.
 		host = address
 	}
 	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")).IsLoopback()

@@ -18,7 +18,7 @@ const Name operand.Name = "device-plugin"
 
 const mainContainer = "nvidia-device-plugin"
 
-// program is the name that gpu-node starts the plugin by.
+// program is the command with which gpu-node starts the plugin.
 const program = "nvidia-device-plugin"
 
 // Operand is the device plugin.
@@ -43,7 +43,7 @@ type values struct {
 	Image, PullPolicy  string
 	DeviceListStrategy string
 	MPS                pluginconfig.MPSPaths
-	// Configured: a configuration may share the GPUs by the Multi-Process Service.
+	// Configured: there are configurations, which may share the GPUs by the Multi-Process Service.
 	Configured bool
 }
 
@@ -88,7 +88,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 
 // env returns the variables that depend on the spec.
 func env(in operand.Input) (env operand.Env) {
-	// Containers get the devices of these modules.
+	// Makes the plugin provide the devices of these modules to containers.
 	gds := *in.Spec.GDS.Enabled
 	env.AddIf(gds, "GDS_ENABLED", labels.True)
 	env.AddIf(gds, "MOFED_ENABLED", labels.True)

@@ -13,7 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// The containers of the pod. Those that stand in files of their own have the names of the files.
+// The containers of the pod. Those in separate files have the names of the files.
 const (
 	mainContainer          = "nvidia-driver-ctr"
 	peermemContainer       = "nvidia-peermem-ctr"
@@ -33,18 +33,18 @@ const (
 	tokenFile           = "client_configuration_token.tok"
 	topologyVolume      = "topology-config"
 	topologyFile        = "nvidia-topologyd.conf"
-	// filesSuffix is the end of the name of the volume with the files of a ConfigMap, which driver-files copies into the
-	// volume without it.
+	// filesSuffix is the suffix of volumes with the files of a ConfigMap. driver-files copies them to the volume of the
+	// same name without the suffix.
 	filesSuffix = "-files"
 )
 
-// gpuNode is the on-node program in containers of other images.
-var gpuNode = path.Join(labels.HelperDir, path.Base(labels.HelperBinary))
+// gpuNodePath is the path of gpu-node in containers of other images.
+var gpuNodePath = path.Join(labels.HelperDir, path.Base(labels.HelperBinary))
 
-// containers adds to an instance the optional containers of a pool, and the optional settings of all.
-func containers(in operand.Input, pool nodeinfo.Pool, v values, to *operand.Instance) {
-	c := &composition{in: in, values: v, filled: filledDirectories(in, pool), instance: to}
-	to.Additions = map[string]operand.Additions{mainContainer: c.main(hostMounts(in, pool))}
+// containers adds to an instance the optional containers of a pool, and the optional settings of all containers.
+func containers(in operand.Input, pool nodeinfo.Pool, v values, instance *operand.Instance) {
+	c := &podBuilder{in: in, values: v, directories: configMapDirectories(in, pool), instance: instance}
+	instance.Additions = map[string]operand.Additions{mainContainer: c.main(hostMounts(in, pool))}
 	if v.RDMA {
 		c.add(peermemContainer, c.peermem())
 	}
@@ -57,36 +57,36 @@ func containers(in operand.Input, pool nodeinfo.Pool, v values, to *operand.Inst
 	if v.DriverToolkit.Set {
 		c.add(driverToolkitContainer, operand.Additions{Env: c.moduleEnv()})
 	}
-	if v.ModuleConfig.Set || len(c.filled) > 0 {
+	if v.ModuleConfig.Set || len(c.directories) > 0 {
 		c.add(filesContainer, c.files())
 	}
-	// With RDMA it waits for the network driver, which the modules are built with.
+	// With RDMA it waits for the network driver, which the modules are built against.
 	c.add(managerContainer, operand.Additions{Env: c.rdmaEnv()})
-	to.Volumes = c.volumes(hostMounts(in, pool))
+	instance.Volumes = c.volumes(hostMounts(in, pool))
 }
 
-// composition is what the optional parts of a pod are decided by.
-type composition struct {
-	in       operand.Input
-	values   values
-	filled   []filledDirectory
-	instance *operand.Instance
+// podBuilder builds the optional parts of a pod.
+type podBuilder struct {
+	in          operand.Input
+	values      values
+	directories []configMapDirectory
+	instance    *operand.Instance
 }
 
-// add appends the container of that file to the pod.
-func (c *composition) add(file string, settings operand.Additions) {
+// add appends the container in this file to the pod.
+func (c *podBuilder) add(file string, settings operand.Additions) {
 	c.instance.ContainerFiles = append(c.instance.ContainerFiles, file)
 	c.instance.Additions[file] = settings
 }
 
-func (c *composition) main(host []hostMount) operand.Additions {
+func (c *podBuilder) main(host []hostMount) operand.Additions {
 	spec := c.in.Spec.Driver
-	// The start-up probe writes these variables to its file, so that the validation waits for the modules.
+	// The start-up probe writes these variables to a file, from which the validation reads which modules to wait for.
 	settings := operand.Additions{
 		Env:     append(c.rdmaEnv(), c.moduleEnv()...),
 		EnvFrom: c.secretEnv(),
 		StartupProbe: probe(*spec.StartupProbe,
-			gpuNode, labels.ProbeCommand, fmt.Sprintf("--within=%s", effective.DriverProbeWithin(*spec.StartupProbe))),
+			gpuNodePath, labels.ProbeCommand, fmt.Sprintf("--within=%s", effective.DriverProbeWithin(*spec.StartupProbe))),
 	}
 	if *spec.LivenessProbe != (v1.ProbeSpec{}) {
 		settings.LivenessProbe = probe(*spec.LivenessProbe, "nvidia-smi")
@@ -98,13 +98,13 @@ func (c *composition) main(host []hostMount) operand.Additions {
 	return settings
 }
 
-func (c *composition) mainMounts(host []hostMount) []corev1.VolumeMount {
+func (c *podBuilder) mainMounts(host []hostMount) []corev1.VolumeMount {
 	var mounts []corev1.VolumeMount
 	if c.values.DriverToolkit.Set {
 		mounts = append(mounts, corev1.VolumeMount{Name: driverToolkitVolume, MountPath: "/mnt/" + driverToolkitVolume})
 	}
-	for _, filled := range c.filled {
-		mounts = append(mounts, corev1.VolumeMount{Name: filled.Volume, MountPath: filled.Directory})
+	for _, dir := range c.directories {
+		mounts = append(mounts, corev1.VolumeMount{Name: dir.Volume, MountPath: dir.Directory})
 	}
 	mounts = append(mounts, c.moduleConfigMounts()...)
 	licence := licenceOf(c.in.Spec.Driver.LicensingConfig)
@@ -123,14 +123,14 @@ func (c *composition) mainMounts(host []hostMount) []corev1.VolumeMount {
 	return mounts
 }
 
-func (c *composition) peermem() operand.Additions {
+func (c *podBuilder) peermem() operand.Additions {
 	settings := operand.Additions{Mounts: c.moduleConfigMounts()}
 	settings.Env.AddIf(c.values.HostMOFED, hostMOFEDVariable, labels.True)
 	return settings
 }
 
 // module returns the settings of a sidecar that builds a kernel module.
-func (c *composition) module(s sidecar) operand.Additions {
+func (c *podBuilder) module(s sidecar) operand.Additions {
 	settings := operand.Additions{EnvFrom: c.secretEnv()}
 	for _, variable := range s.env {
 		settings.Env.Add(variable.Name, variable.Value)
@@ -139,16 +139,16 @@ func (c *composition) module(s sidecar) operand.Additions {
 }
 
 // files returns the mounts of driver-files, and its arguments: a volume and a directory of the image per ConfigMap.
-func (c *composition) files() operand.Additions {
+func (c *podBuilder) files() operand.Additions {
 	var settings operand.Additions
 	mount := func(volume string) {
 		settings.Mounts = append(settings.Mounts,
 			corev1.VolumeMount{Name: volume, MountPath: "/filled/" + volume},
 			corev1.VolumeMount{Name: volume + filesSuffix, MountPath: "/files/" + volume, ReadOnly: true})
 	}
-	for _, filled := range c.filled {
-		settings.Args = append(settings.Args, filled.Volume, filled.Directory)
-		mount(filled.Volume)
+	for _, dir := range c.directories {
+		settings.Args = append(settings.Args, dir.Volume, dir.Directory)
+		mount(dir.Volume)
 	}
 	if c.values.ModuleConfig.Set {
 		mount(moduleConfigVolume)
@@ -156,14 +156,14 @@ func (c *composition) files() operand.Additions {
 	return settings
 }
 
-func (c *composition) volumes(host []hostMount) []corev1.Volume {
+func (c *podBuilder) volumes(host []hostMount) []corev1.Volume {
 	var volumes []corev1.Volume
 	fill := func(name, configMap string) {
 		volumes = append(volumes, volume(name, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
 			volume(name+filesSuffix, configMapSource(configMap)))
 	}
-	for _, filled := range c.filled {
-		fill(filled.Volume, filled.ConfigMap)
+	for _, dir := range c.directories {
+		fill(dir.Volume, dir.ConfigMap)
 	}
 	if c.values.ModuleConfig.Set {
 		fill(moduleConfigVolume, string(c.values.ModuleConfig.Name))
@@ -182,19 +182,19 @@ func (c *composition) volumes(host []hostMount) []corev1.Volume {
 	return volumes
 }
 
-func (c *composition) rdmaEnv() (env operand.Env) {
+func (c *podBuilder) rdmaEnv() (env operand.Env) {
 	env.AddIf(c.values.RDMA, labels.RDMAEnabledKey, labels.True)
 	env.AddIf(c.values.HostMOFED, hostMOFEDVariable, labels.True)
 	return env
 }
 
-func (c *composition) moduleEnv() (env operand.Env) {
+func (c *podBuilder) moduleEnv() (env operand.Env) {
 	env.AddIf(c.values.GDS.Enabled, labels.GDSEnabledKey, labels.True)
 	env.AddIf(c.values.GDRCopy.Enabled, labels.GDRCopyEnabledKey, labels.True)
 	return env
 }
 
-func (c *composition) secretEnv() []corev1.EnvFromSource {
+func (c *podBuilder) secretEnv() []corev1.EnvFromSource {
 	if !c.values.SecretEnv.Set {
 		return nil
 	}
@@ -203,9 +203,9 @@ func (c *composition) secretEnv() []corev1.EnvFromSource {
 	return []corev1.EnvFromSource{{SecretRef: secret}}
 }
 
-func (c *composition) topology() string { return string(c.in.Spec.Driver.VirtualTopology.Config) }
+func (c *podBuilder) topology() string { return string(c.in.Spec.Driver.VirtualTopology.Config) }
 
-func (c *composition) moduleConfigMounts() []corev1.VolumeMount {
+func (c *podBuilder) moduleConfigMounts() []corev1.VolumeMount {
 	if !c.values.ModuleConfig.Set {
 		return nil
 	}
@@ -237,7 +237,7 @@ func volume(name string, source corev1.VolumeSource) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: source}
 }
 
-// configMapSource is a ConfigMap with these keys as files, all keys if none is given.
+// configMapSource mounts these keys of a ConfigMap as files, or all keys if none is given.
 func configMapSource(name string, keys ...string) corev1.VolumeSource {
 	source := &corev1.ConfigMapVolumeSource{Items: items(keys...)}
 	source.Name = name
@@ -252,10 +252,10 @@ func items(keys ...string) []corev1.KeyToPath {
 	return paths
 }
 
-// licence is that of a vGPU guest driver: a Secret, or a ConfigMap if there is no Secret.
+// licence is the licence of a vGPU guest driver, in a Secret or, without one, in a ConfigMap.
 type licence struct {
 	secret, configMap string
-	// token: the licence system is used.
+	// token: the NVIDIA License System is used, which needs a client token.
 	token bool
 }
 

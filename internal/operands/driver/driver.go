@@ -33,21 +33,21 @@ func wanted(in operand.Input) operand.Decision {
 	if !*in.Spec.Driver.Enabled {
 		return operand.Disabled("spec.driver.enabled")
 	}
-	if refused := notDelegated(in); refused.Choice != operand.Install {
+	if refused := checkNVIDIADriverCRD(in); refused.Choice != operand.Install {
 		return refused
 	}
-	if refused := contradictingEnv(in); refused.Choice != operand.Install {
+	if refused := checkEnv(in); refused.Choice != operand.Install {
 		return refused
 	}
 	if in.PoolKey().Kernel {
-		return precompilable(in)
+		return checkPrecompiled(in)
 	}
 	return operand.Installed()
 }
 
 func rdma(in operand.Input) bool { return *in.Spec.Driver.RDMA.Enabled }
 
-// hostMOFED tells whether the host brings the network driver; it matters for RDMA alone.
+// hostMOFED reports whether the host provides the network driver. It matters only with RDMA.
 func hostMOFED(in operand.Input) bool { return rdma(in) && *in.Spec.Driver.RDMA.UseHostMOFED }
 
 func gds(in operand.Input) bool { return *in.Spec.GDS.Enabled }

@@ -16,16 +16,16 @@ type hostMount struct {
 	MountPath  string
 }
 
-// system is what the driver's image of an operating system expects, by NVIDIA's gpu-driver-container.
+// system describes what the driver image for an operating system expects, see NVIDIA's gpu-driver-container.
 type system struct {
-	// repositories and certificates are the directories where its package manager has its repositories,
-	// and where certificates that it trusts are.
+	// repositories and certificates are the directories with the repositories of the package manager and with the trusted
+	// certificates.
 	repositories, certificates string
-	// subscription is by what the host may use the packages of its vendor.
+	// subscription are the files of the host's subscription, which gives access to the vendor's packages.
 	subscription []hostMount
-	// hostModules: the precompiled image of it needs the modules of the host.
+	// hostModules: the precompiled image needs the host's kernel modules.
 	hostModules bool
-	// coreOS: it is Red Hat CoreOS, whose drivers are built with the driver toolkit of OpenShift.
+	// coreOS: it is Red Hat CoreOS, whose drivers are built with OpenShift's driver toolkit.
 	coreOS bool
 }
 
@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// systems by ID of os-release.
+// systems are indexed by the ID of os-release.
 var systems = map[string]system{
 	"debian": debian, "ubuntu": debian,
 	"centos": fedora, "rocky": fedora, "ol": fedora, "rhel": redHat(false), "rhcos": redHat(true),
@@ -52,7 +52,7 @@ func redHat(coreOS bool) system {
 	redHat := fedora
 	redHat.coreOS = coreOS
 	if coreOS {
-		// CRI-O mounts the subscription of the host by itself.
+		// CRI-O mounts the host's subscription.
 		return redHat
 	}
 	redHat.subscription = []hostMount{
@@ -63,50 +63,49 @@ func redHat(coreOS bool) system {
 	return redHat
 }
 
-// osID is the operating system of a pool's images.
+// osID returns the operating system of an image tag, without its version.
 func osID(tag string) string { return strings.TrimRight(tag, "0123456789.") }
 
 func repoConfig(in operand.Input) string { return string(in.Spec.Driver.RepoConfig.ConfigMapName) }
 
 func certConfig(in operand.Input) string { return string(in.Spec.Driver.CertConfig.Name) }
 
-// filledDirectory is a directory of the image that gets the keys of a ConfigMap as files.
-type filledDirectory struct {
-	// Volume is the directory as the driver container has it.
+// configMapDirectory is a directory of the image to which the keys of a ConfigMap are added as files.
+type configMapDirectory struct {
+	// Volume with the merged directory, which the driver container mounts.
 	Volume string
 	// Directory in the image.
 	Directory string
 	ConfigMap string
 }
 
-// filledDirectories are those with repositories and certificates. A precompiled driver needs neither.
-func filledDirectories(in operand.Input, pool nodeinfo.Pool) []filledDirectory {
+// configMapDirectories returns those with repositories and certificates. A precompiled driver needs neither.
+func configMapDirectories(in operand.Input, pool nodeinfo.Pool) []configMapDirectory {
 	system := systems[osID(pool.OSTag)]
-	var filled []filledDirectory
-	for _, candidate := range []filledDirectory{
+	var directories []configMapDirectory
+	for _, candidate := range []configMapDirectory{
 		{"repo-config", system.repositories, repoConfig(in)},
 		{"cert-config", system.certificates, certConfig(in)},
 	} {
 		if candidate.ConfigMap != "" && pool.Kernel == "" {
-			filled = append(filled, candidate)
+			directories = append(directories, candidate)
 		}
 	}
-	return filled
+	return directories
 }
 
-// hostMounts are what the driver container reads of a host with this system.
+// hostMounts returns the files of the host that the driver container reads.
 func hostMounts(in operand.Input, pool nodeinfo.Pool) []hostMount {
 	system := systems[osID(pool.OSTag)]
 	switch {
 	case pool.Kernel != "" && system.hostModules:
 		return []hostMount{{"host-lib-modules", "/lib/modules", "Directory", "/run/host/lib/modules"}}
-	// The driver toolkit brings the packages, and CRI-O mounts the subscription of the host by itself.
+	// The driver toolkit has the packages, and CRI-O mounts the host's subscription.
 	case pool.Kernel != "" || pool.CoreOS != "" || repoConfig(in) != "":
 		return nil
 	}
 	return system.subscription
 }
 
-// moduleConfigFiles are the files with parameters of kernel modules that the driver container reads in
-// /drivers.
+// moduleConfigFiles are the files in /drivers from which the driver container reads parameters of kernel modules.
 var moduleConfigFiles = []string{"nvidia.conf", "nvidia-uvm.conf", "nvidia-modeset.conf", "nvidia-peermem.conf"}

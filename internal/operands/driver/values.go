@@ -11,7 +11,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// values are what the driver's templates insert.
+// values are the values that the driver's templates insert.
 type values struct {
 	Image, PullPolicy               string
 	ManagerImage, ManagerPullPolicy string
@@ -25,17 +25,17 @@ type values struct {
 	GDS, GDRCopy    sidecar
 	DriverToolkit   driverToolkit
 
-	SecretEnv    named
+	SecretEnv    optionalName
 	ModuleConfig moduleConfig
 }
 
-// named is an object of the user that may be there.
-type named struct {
+// optionalName is the name of an object that the user may provide.
+type optionalName struct {
 	Set  bool
 	Name v1.ObjectName
 }
 
-func name(name v1.ObjectName) named { return named{name != "", name} }
+func optionalNameOf(name v1.ObjectName) optionalName { return optionalName{name != "", name} }
 
 // sidecar is a container that builds and loads a kernel module beside the driver's.
 type sidecar struct {
@@ -43,21 +43,21 @@ type sidecar struct {
 	Image, PullPolicy string
 	// Command and Args of the container.
 	Command, Args []string
-	// programArgs are what the spec sets as arguments of its program; empty for the default.
+	// programArgs are the arguments of its program in the spec; empty for the default.
 	programArgs []string
 	env         []v1.EnvVar
 	pullSecrets []string
 }
 
-// driverToolkit is OpenShift's image that builds the modules in a container beside the driver's.
+// driverToolkit is OpenShift's image that builds the modules in a sidecar of the driver container.
 type driverToolkit struct {
 	Set bool
-	// Image is that of Release of Red Hat CoreOS.
+	// Image is the image for Release, a release of Red Hat CoreOS.
 	Image, Release string
 }
 
 type moduleConfig struct {
-	named
+	optionalName
 	Files []string
 }
 
@@ -92,8 +92,8 @@ func instances(in operand.Input, pools []nodeinfo.Pool) ([]operand.Instance, err
 	return result, nil
 }
 
-// containerSpec is what the spec says of the driver container. The entrypoint for the driver toolkit takes
-// no arguments but its own.
+// containerSpec returns the spec of the driver container. The entrypoint for the driver toolkit takes no user
+// arguments.
 func containerSpec(in operand.Input, pool nodeinfo.Pool) v1.ContainerSpec {
 	container := in.Spec.Driver.ContainerSpec
 	if pool.CoreOS != "" {
@@ -110,7 +110,7 @@ func pullSecrets(lists ...[]string) []string {
 	return secrets
 }
 
-// poolValues are the values of one pool, and the version of its image.
+// poolValues returns the values of one pool, and the version of its image.
 func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 	spec := in.Spec.Driver
 	suffix := "-" + pool.OSTag
@@ -130,11 +130,11 @@ func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 		RDMA:             rdma(in),
 		HostMOFED:        hostMOFED(in),
 		MOFEDSource:      mofedSource(in),
-		ModuleConfig:     moduleConfig{name(spec.KernelModuleConfig.Name), moduleConfigFiles},
+		ModuleConfig:     moduleConfig{optionalNameOf(spec.KernelModuleConfig.Name), moduleConfigFiles},
 		DriverToolkit:    driverToolkit{pool.CoreOS != "", in.DriverToolkit[pool.CoreOS], pool.CoreOS},
 	}
 	if pool.Kernel == "" {
-		v.SecretEnv = name(spec.SecretEnv)
+		v.SecretEnv = optionalNameOf(spec.SecretEnv)
 	}
 	if err := v.addSidecars(in, pool); err != nil {
 		return values{}, "", err
@@ -148,14 +148,14 @@ func (v *values) addSidecars(in operand.Input, pool nodeinfo.Pool) (err error) {
 		if v.GDS, err = sidecarOf(gdsDefault, in.Spec.GDS.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gds: %w", err)
 		}
-		v.GDS.starts(pool, "nvidia-gds-driver", "nv-fs-ctr-run-with-dtk", in.Spec.GDS.Args)
+		v.GDS.setCommand(pool, "nvidia-gds-driver", "nv-fs-ctr-run-with-dtk", in.Spec.GDS.Args)
 		v.GDS.env = in.Spec.GDS.Env
 	}
 	if gdrcopy(in) {
 		if v.GDRCopy, err = sidecarOf(gdrCopyDefault, in.Spec.GDRCopy.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gdrcopy: %w", err)
 		}
-		v.GDRCopy.starts(pool, "nvidia-gdrcopy-driver", "gdrcopy-ctr-run-with-dtk", in.Spec.GDRCopy.Args)
+		v.GDRCopy.setCommand(pool, "nvidia-gdrcopy-driver", "gdrcopy-ctr-run-with-dtk", in.Spec.GDRCopy.Args)
 		v.GDRCopy.env = in.Spec.GDRCopy.Env
 	}
 	return nil
@@ -171,9 +171,9 @@ func sidecarOf(fallback image.Default, spec v1.ImageSpec, pool nodeinfo.Pool) (s
 	}, err
 }
 
-// starts sets the command of a sidecar. Its module is built with the sources of the driver, so gpu-node waits for the
-// driver container; with the driver toolkit, the entrypoint does.
-func (s *sidecar) starts(pool nodeinfo.Pool, program, withToolkit string, args []string) {
+// setCommand sets the command of a sidecar. Its module is built with the driver's sources, so gpu-node waits for the
+// driver container; with the driver toolkit, the entrypoint waits.
+func (s *sidecar) setCommand(pool nodeinfo.Pool, program, withToolkit string, args []string) {
 	s.programArgs = args
 	if pool.CoreOS != "" {
 		s.Command, s.Args = []string{"ocp_dtk_entrypoint"}, []string{withToolkit}
@@ -182,10 +182,10 @@ func (s *sidecar) starts(pool nodeinfo.Pool, program, withToolkit string, args [
 	if len(args) == 0 {
 		args = []string{"install"}
 	}
-	s.Command = slices.Concat([]string{gpuNode, "exec", "--driver-container", "--", program}, args)
+	s.Command = slices.Concat([]string{gpuNodePath, "exec", "--driver-container", "--", program}, args)
 }
 
-// mofedSource is where the sources of the network driver are, which nvidia-peermem is built with.
+// mofedSource returns the directory with the sources of the network driver, against which nvidia-peermem is built.
 func mofedSource(in operand.Input) string {
 	if hostMOFED(in) {
 		return "/usr/src"

@@ -67,12 +67,16 @@ func TestWrongImagesNameTheirField(t *testing.T) {
 		spec *v1.DriverSpec
 		want string
 	}{
-		"the driver":  {&v1.DriverSpec{ImageSpec: contradiction}, "spec.driver" + what},
-		"its manager": {&v1.DriverSpec{Manager: &v1.DriverManagerSpec{ImageSpec: contradiction}}, "spec.driver.manager" + what},
+		"the driver": {&v1.DriverSpec{ImageSpec: contradiction}, "spec.driver" + what},
+		"its manager": {
+			&v1.DriverSpec{Manager: &v1.DriverManagerSpec{ImageSpec: contradiction}},
+			"spec.driver.manager" + what,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := driver.Operand().Instances(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Driver: test.spec})}, pools)
+			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Driver: test.spec})}
+			_, err := driver.Operand().Instances(in, pools)
 			if err == nil || err.Error() != test.want {
 				t.Errorf("got error %v, want %q", err, test.want)
 			}
@@ -80,7 +84,7 @@ func TestWrongImagesNameTheirField(t *testing.T) {
 	}
 }
 
-// What no field says changes no digest, or every driver would be installed anew with the next release.
+// An unset field does not change the digest, or the next release would reinstall every driver.
 func TestConfigDigest(t *testing.T) {
 	digest := func(t *testing.T, spec v1.ClusterPolicySpec) string {
 		t.Helper()
@@ -94,28 +98,37 @@ func TestConfigDigest(t *testing.T) {
 	env := []v1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}}
 	const byDefault = "5c7c26a1afcf2f66"
 	if got := digest(t, v1.ClusterPolicySpec{}); got != byDefault {
-		t.Fatalf("the digest of an empty spec is %s, which installs every driver anew", got)
+		t.Fatalf("the digest of an empty spec is %s, which reinstalls every driver", got)
 	}
 	tests := map[string]struct {
 		spec    v1.ClusterPolicySpec
 		changes bool
 	}{
-		"the version":           {of(v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "580.178.04"}}), true},
-		"the module type":       {of(v1.DriverSpec{KernelModuleType: v1.KernelModuleOpen}), true},
-		"the default, told":     {of(v1.DriverSpec{KernelModuleType: v1.KernelModuleAuto}), false},
-		"the environment":       {of(v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Env: env}}), true},
-		"RDMA":                  {of(v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(true)}}), true},
-		"RDMA off":              {of(v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(false), UseHostMOFED: new(true)}}), false},
+		"the version":                 {of(v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "580.178.04"}}), true},
+		"the module type":             {of(v1.DriverSpec{KernelModuleType: v1.KernelModuleOpen}), true},
+		"the default, set explicitly": {of(v1.DriverSpec{KernelModuleType: v1.KernelModuleAuto}), false},
+		"the environment":             {of(v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Env: env}}), true},
+		"RDMA":                        {of(v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(true)}}), true},
+		"RDMA off": {
+			of(v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(false), UseHostMOFED: new(true)}}),
+			false,
+		},
 		"module parameters":     {of(v1.DriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}), true},
 		"a secret environment":  {of(v1.DriverSpec{SecretEnv: "a"}), true},
 		"GPUDirect Storage":     {v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Enabled: new(true)}}, true},
 		"GPUDirect Storage off": {v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Env: env}}, false},
 		"GDRCopy":               {v1.ClusterPolicySpec{GDRCopy: &v1.GDRCopySpec{Enabled: new(true)}}, true},
-		"the driver manager":    {of(v1.DriverSpec{Manager: &v1.DriverManagerSpec{Env: env, ImageSpec: v1.ImageSpec{Version: "v0.11.0"}}}), false},
-		"probes":                {of(v1.DriverSpec{LivenessProbe: &v1.ProbeSpec{PeriodSeconds: 9}, StartupProbe: &v1.ProbeSpec{PeriodSeconds: 9}}), false},
-		"a licence":             {of(v1.DriverSpec{LicensingConfig: &v1.DriverLicensingConfigSpec{SecretName: "a"}}), false},
-		"repositories":          {of(v1.DriverSpec{RepoConfig: &v1.DriverRepoConfigSpec{ConfigMapName: "a"}}), false},
-		"certificates":          {of(v1.DriverSpec{CertConfig: &v1.DriverCertConfigSpec{Name: "a"}}), false},
+		"the driver manager": {
+			of(v1.DriverSpec{Manager: &v1.DriverManagerSpec{Env: env, ImageSpec: v1.ImageSpec{Version: "v0.11.0"}}}),
+			false,
+		},
+		"probes": {
+			of(v1.DriverSpec{LivenessProbe: &v1.ProbeSpec{PeriodSeconds: 9}, StartupProbe: &v1.ProbeSpec{PeriodSeconds: 9}}),
+			false,
+		},
+		"a licence":    {of(v1.DriverSpec{LicensingConfig: &v1.DriverLicensingConfigSpec{SecretName: "a"}}), false},
+		"repositories": {of(v1.DriverSpec{RepoConfig: &v1.DriverRepoConfigSpec{ConfigMapName: "a"}}), false},
+		"certificates": {of(v1.DriverSpec{CertConfig: &v1.DriverCertConfigSpec{Name: "a"}}), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -134,12 +147,13 @@ func TestConfigDigest(t *testing.T) {
 		})
 	}
 	with := []string{"install", "--verbose"}
-	if plain := sidecars(nil, nil); plain == sidecars(with, nil) || plain == sidecars(nil, with) || sidecars(with, nil) == sidecars(nil, with) {
+	if plain := sidecars(nil, nil); plain == sidecars(with, nil) || plain == sidecars(nil, with) ||
+		sidecars(with, nil) == sidecars(nil, with) {
 		t.Error("the arguments of the sidecars do not change the digest")
 	}
 }
 
-// Two pools never have objects of one name, whatever a label value may hold that an object's name may not.
+// Two pools never have objects of the same name, though label values allow characters that object names do not.
 func TestObjectNamesTellPoolsApart(t *testing.T) {
 	names := []string{
 		"rhel9-amd64-5.14.0-503.el9_5.x86_64", "rhel9-amd64-5.14.0-503.el9-5.x86_64", "rhel9-amd64-5.14.0-503.el9_5.x86-64",
@@ -165,17 +179,19 @@ func TestObjectNamesTellPoolsApart(t *testing.T) {
 		seen[name] = names[i]
 	}
 	if seen["nvidia-driver-daemonset-ubuntu24.04-amd64"] != "ubuntu24.04-amd64" {
-		t.Errorf("a pool that is a name is changed: %v", seen)
+		t.Errorf("a pool name that is a valid object name is changed: %v", seen)
 	}
 }
 
-// Of the driver toolkit the image decides what is built; without one, nothing of it is in the digest.
+// The image of the driver toolkit determines what is built, so it is in the digest.
 func TestTheDriverToolkitDecidesWhatIsBuilt(t *testing.T) {
 	const release = "418.94.202501221327-0"
 	pool := nodeinfo.Pool{Name: "rhcos4.18-amd64-" + release, OSTag: "rhcos4.18", CoreOS: release}
 	values := func(image string) (operand.Instance, string) {
 		in := operand.Input{
-			Spec:          effective.Of(v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Args: []string{"init", "-x"}}}}),
+			Spec: effective.Of(v1.ClusterPolicySpec{Driver: &v1.DriverSpec{
+				ContainerSpec: v1.ContainerSpec{Args: []string{"init", "-x"}},
+			}}),
 			DriverToolkit: map[string]string{release: image, "other": "example.com/other"},
 		}
 		got, err := driver.Operand().Instances(in, []nodeinfo.Pool{pool})
@@ -186,10 +202,10 @@ func TestTheDriverToolkitDecidesWhatIsBuilt(t *testing.T) {
 	}
 	instance, digest := values("example.com/dtk@sha256:1")
 	if _, other := values("example.com/dtk@sha256:2"); other == digest {
-		t.Error("another toolkit builds other modules, and the digest is the same")
+		t.Error("the digest must change with the image of the driver toolkit")
 	}
 	if _, same := values("example.com/dtk@sha256:1"); same != digest {
-		t.Error("the digest is another each time")
+		t.Error("the digest is not deterministic")
 	}
 	if len(instance.Container.Args) > 0 {
 		t.Errorf("arguments %v would replace those of the entrypoint for the toolkit", instance.Container.Args)

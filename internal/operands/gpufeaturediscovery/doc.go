@@ -1,4 +1,4 @@
-// Package gpufeaturediscovery is the operand that finds out what the GPUs of a node are: product, memory,
-// driver, whether they can be cut or shared. It leaves that in a file, which node discovery turns into
-// node labels, or in a NodeFeature, which Node Feature Discovery does.
+// Package gpufeaturediscovery is the operand that detects the properties of a node's GPUs: product, memory, driver,
+// whether they can be partitioned or shared. It writes them to a file, from which node discovery labels the node, or to
+// a NodeFeature, from which Node Feature Discovery does.
 package gpufeaturediscovery

@@ -21,10 +21,11 @@ const mainContainer = "gpu-feature-discovery"
 
 // defaultImage is NVIDIA's published image, at the version that this release was made for.
 var defaultImage = image.Default{
-	Name: "gpu-feature-discovery", Field: "gfd", Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", Version: "v0.20.0",
+	Name: "gpu-feature-discovery", Field: "gfd", Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin",
+	Version: "v0.20.0",
 }
 
-// program is the name that it is started by.
+// program is the command with which it is started.
 const program = "gpu-feature-discovery"
 
 // Operand is GPU Feature Discovery.
@@ -46,7 +47,7 @@ func Operand() operand.Operand {
 
 type values struct {
 	Image, PullPolicy string
-	// NodeFeatureAPI: the labels go into a NodeFeature instead of a file.
+	// NodeFeatureAPI: the labels are written to a NodeFeature instead of a file.
 	NodeFeatureAPI bool
 }
 
@@ -73,8 +74,8 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	}
 	nodeFeatureAPI := in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD
 	var env operand.Env
-	// Without that API it writes the file gfd into the directory that it mounts, which node discovery reads, and Node
-	// Feature Discovery where that runs. It removes the file when it ends.
+	// Without that API it writes the file gfd to the mounted directory, and removes it when it ends. Node discovery and,
+	// if it is installed, Node Feature Discovery read it.
 	env.AddIf(!nodeFeatureAPI, "USE_NODE_FEATURE_API", labels.False)
 	mig.Of(in).AddTo(&env)
 	return []operand.Instance{{

@@ -46,7 +46,9 @@ func TestWrongImagesNameTheirField(t *testing.T) {
 	}{
 		"its own": {v1.ClusterPolicySpec{GFD: &v1.GFDSpec{ImageSpec: wrong}}, "spec.gfd" + what},
 		"config-manager's": {
-			v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{ImageSpec: wrong, Config: &v1.DevicePluginConfigSpec{Name: "configs"}}},
+			v1.ClusterPolicySpec{
+				DevicePlugin: &v1.DevicePluginSpec{ImageSpec: wrong, Config: &v1.DevicePluginConfigSpec{Name: "configs"}},
+			},
 			"spec.devicePlugin" + what,
 		},
 	}

@@ -1,3 +1,3 @@
-// Package migmanager is the operand that cuts the GPUs of a node into MIG devices, as the node's label
-// nvidia.com/mig.config says.
+// Package migmanager is the operand that partitions the GPUs of a node into MIG devices, as the node's label
+// nvidia.com/mig.config requests.
 package migmanager

@@ -29,21 +29,26 @@ type (
 	}
 )
 
-// family is a size of GPU: it is cut into slices of computing, and into as many of memory, or eight where
-// there are seven.
+// family is a size of GPU: the number of compute slices, and its memory in GB. There are as many memory slices as
+// compute slices, or eight for seven.
 type family struct {
 	slices, memory int
 	names          string
 }
 
-// families are the sizes of GPUs and the profiles that users name for them.
+// families are the sizes of GPUs, with the names of the layouts that users know.
 var families = []family{
 	{4, 24, "1g.6gb 1g.6gb.me 2g.12gb 2g.12gb.me 4g.24gb"},
 	{7, 40, "1g.5gb 1g.5gb.me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb"},
 	{7, 80, "1g.10gb 1g.10gb.me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"},
 	{7, 94, "1g.12gb 1g.12gb.me 1g.24gb 1g.24gb.me 2g.24gb 3g.47gb 4g.47gb 7g.94gb"},
 	{7, 96, "1g.12gb 1g.12gb.me 1g.24gb 1g.24gb.me 2g.24gb 3g.48gb 4g.48gb 7g.96gb"},
-	{4, 96, "1g.24gb 1g.24gb.gfx 1g.24gb.me 1g.24gb.me.all 1g.24gb-me 2g.48gb 2g.48gb.gfx 2g.48gb.me.all 2g.48gb-me 4g.96gb 4g.96gb.gfx"},
+	{
+		4,
+		96,
+		"1g.24gb 1g.24gb.gfx 1g.24gb.me 1g.24gb.me.all 1g.24gb-me 2g.48gb 2g.48gb.gfx 2g.48gb.me.all 2g.48gb-me " +
+			"4g.96gb 4g.96gb.gfx",
+	},
 	{7, 141, "1g.18gb 1g.18gb.me 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb"},
 	{7, 144, "1g.18gb 1g.18gb.me 1g.36gb 2g.36gb 3g.72gb 4g.72gb 7g.144gb"},
 	{7, 180, "1g.23gb 1g.23gb.me 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb"},
@@ -55,12 +60,12 @@ var families = []family{
 
 var profilePattern = regexp.MustCompile(`^([0-9])g\.([0-9]+)gb(.*)$`)
 
-// needs are the slices of computing and of memory that one device of the profile takes.
+// needs returns the compute and memory slices of one device of the profile.
 func (f family) needs(t *testing.T, profile string) (compute, memory int) {
 	t.Helper()
 	parts := profilePattern.FindStringSubmatch(profile)
 	if parts == nil {
-		t.Fatalf("%q is no profile", profile)
+		t.Fatalf("%q is not a profile", profile)
 	}
 	compute, err := strconv.Atoi(parts[1])
 	if err != nil {
@@ -80,7 +85,7 @@ func (f family) memorySlices() int {
 	return f.slices
 }
 
-// fit is how many devices of the profile a GPU holds. Its media engines are given to one device only.
+// fit returns how many devices of the profile fit on a GPU. Only one device can have its media engines.
 func (f family) fit(t *testing.T, profile string) int {
 	t.Helper()
 	if suffix := profilePattern.FindStringSubmatch(profile)[3]; strings.HasPrefix(suffix, "+me") {
@@ -99,7 +104,8 @@ func shipped(t *testing.T) layouts {
 	var configMap struct {
 		Data map[string]string `json:"data"`
 	}
-	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), "{{ quote .Namespace }}", "n")), &configMap); err != nil {
+	manifest := strings.ReplaceAll(string(text), "{{ quote .Namespace }}", "n")
+	if err := yaml.Unmarshal([]byte(manifest), &configMap); err != nil {
 		t.Fatal(err)
 	}
 	var all layouts
@@ -109,7 +115,7 @@ func shipped(t *testing.T) layouts {
 	return all
 }
 
-// counts are the numbers of devices, by the layout and its profile.
+// counts are the numbers of devices, by layout and profile.
 type counts map[string]map[int]bool
 
 func (c counts) add(name, profile string, count int) {
@@ -120,13 +126,14 @@ func (c counts) add(name, profile string, count int) {
 	c[key][count] = true
 }
 
-// profile is what the name of a layout stands for: a plus is no part of a label's value.
+// profile returns the profile in the name of a layout. Label values cannot contain a plus sign, so names have a dot
+// instead.
 func profile(name string) string {
 	parts := profilePattern.FindStringSubmatch(name)
 	return fmt.Sprintf("%sg.%sgb%s", parts[1], parts[2], strings.Replace(parts[3], ".", "+", 1))
 }
 
-// Every name that users know is there, no other is, and each holds as many devices as a GPU has room for.
+// The layouts are exactly those that users know, and each has as many devices as fit on the GPU.
 func TestTheLayoutsFillTheGPUs(t *testing.T) {
 	want, got := counts{}, counts{}
 	for _, f := range families {
@@ -152,13 +159,13 @@ func TestTheLayoutsFillTheGPUs(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-what fits +what is shipped:\n%s", diff)
+		t.Errorf("-fits +shipped:\n%s", diff)
 	}
 }
 
 var pciPattern = regexp.MustCompile(`^0x[0-9A-F]{4}10DE$`)
 
-// Every entry says what mig-parted needs, and no GPU is meant by two entries of a layout.
+// Every entry has what mig-parted needs, and no GPU matches two entries of a layout.
 func TestTheLayoutsAreWhole(t *testing.T) {
 	for name, entries := range shipped(t).Configs {
 		seen := map[string]bool{}
@@ -171,7 +178,7 @@ func TestTheLayoutsAreWhole(t *testing.T) {
 			}
 			for _, id := range e.Filter {
 				if seen[id] || !pciPattern.MatchString(id) {
-					t.Errorf("%s: %s is no PCI device of NVIDIA, or is there twice", name, id)
+					t.Errorf("%s: %s is not a PCI device of NVIDIA, or is a duplicate", name, id)
 				}
 				seen[id] = true
 			}
@@ -179,19 +186,19 @@ func TestTheLayoutsAreWhole(t *testing.T) {
 	}
 }
 
-// The balanced layouts use every slice of computing, and no more than there are.
+// The balanced layouts use all compute slices of a GPU, and fit in its memory.
 func TestTheBalancedLayoutsFit(t *testing.T) {
 	for _, e := range shipped(t).Configs["all-balanced"] {
 		fits := false
 		for _, f := range families {
 			names := strings.Fields(f.names)
-			taken, memory, known := 0, 0, true
+			taken, memory, supported := 0, 0, true
 			for profile, count := range e.MIG {
 				compute, needed := f.needs(t, profile)
 				taken, memory = taken+count*compute, memory+count*needed
-				known = known && slices.Contains(names, profile)
+				supported = supported && slices.Contains(names, profile)
 			}
-			fits = fits || known && taken == f.slices && memory <= f.memorySlices()
+			fits = fits || supported && taken == f.slices && memory <= f.memorySlices()
 		}
 		if !fits {
 			t.Errorf("%v fits no GPU", e.MIG)

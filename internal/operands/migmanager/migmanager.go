@@ -21,7 +21,8 @@ const mainContainer = "nvidia-mig-manager"
 
 // defaultImage is NVIDIA's published image, at the version that this release was made for.
 var defaultImage = image.Default{
-	Name: "mig-manager", Field: "migManager", Repository: "nvcr.io/nvidia/cloud-native", Image: "k8s-mig-manager", Version: "v0.15.0",
+	Name: "mig-manager", Field: "migManager", Repository: "nvcr.io/nvidia/cloud-native", Image: "k8s-mig-manager",
+	Version: "v0.15.0",
 }
 
 // Operand is the MIG manager.
@@ -42,13 +43,13 @@ func Operand() operand.Operand {
 	}
 }
 
-// values are what the templates insert.
+// values are the values that the templates insert.
 type values struct {
 	Image, PullPolicy string
-	// ConfigMap holds the layouts in its key config.yaml. The MIG manager finds them in ConfigFile, by
-	// the variable ConfigVariable.
+	// ConfigMap has the layouts in its key config.yaml. They are mounted as ConfigFile, which the variable
+	// ConfigVariable names.
 	ConfigMap, ConfigFile, ConfigVariable string
-	// ClientsConfigMap holds the services in its key clients.yaml.
+	// ClientsConfigMap has the services in its key clients.yaml.
 	ClientsConfigMap string
 }
 
@@ -59,27 +60,26 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-// capableProducts are parts of the names of GPUs that support MIG; NVIDIA's operator knows these.
+// capableProducts are parts of the names of GPUs that support MIG, as in NVIDIA's operator.
 var capableProducts = []string{"h100", "a100", "a30"}
 
-// serves installs the MIG manager where GPU Feature Discovery finds that the GPUs can be partitioned. As
-// long as it has not said so, the name of the GPU tells. A host that lends its GPUs to virtual machines
-// leaves their partitioning to the vGPU manager.
+// serves installs the MIG manager where GPU Feature Discovery reports that the GPUs can be partitioned. Until it has
+// reported, the GPU's product name decides. On hosts with vGPUs, the vGPU manager partitions the GPUs.
 func serves(facts nodeinfo.Facts) operand.Decision {
 	if facts.HostVGPU {
 		return operand.Decision{Choice: operand.Absent}
 	}
 	capable := facts.MIGCapable
 	product := strings.ToLower(facts.Product)
-	if capable == "" && slices.ContainsFunc(capableProducts, func(name string) bool { return strings.Contains(product, name) }) {
+	isCapable := func(name string) bool { return strings.Contains(product, name) }
+	if capable == "" && slices.ContainsFunc(capableProducts, isCapable) {
 		capable = labels.True
 	}
 	return capability.Decide(Name, capable, facts)
 }
 
-// defaultLabels is the layout of nodes that nobody has chosen one for: the value of
-// spec.migManager.config.default. Where config is not given at all, nodes get none, as with NVIDIA's
-// operator.
+// defaultLabels returns the label with the default layout, spec.migManager.config.default. Without
+// spec.migManager.config, nodes get no default layout, as with NVIDIA's operator.
 func defaultLabels(in operand.Input) map[string]string {
 	config := in.Spec.MIGManager.Config
 	if config == nil {
@@ -91,7 +91,7 @@ func defaultLabels(in operand.Input) map[string]string {
 	return map[string]string{labels.MIGConfig: *config.Default}
 }
 
-// references are the user's ConfigMaps; the default ones are the operand's own.
+// references returns the user's ConfigMaps. The operand creates the default ones.
 func references(in operand.Input) []operand.Use {
 	spec := in.Spec.MIGManager
 	var uses []operand.Use
@@ -99,7 +99,8 @@ func references(in operand.Input) []operand.Use {
 		uses = append(uses, operand.ConfigMapUse("spec.migManager.config.name", spec.Config.Name, "config.yaml"))
 	}
 	if spec.GPUClientsConfig.Name != effective.GPUClients {
-		uses = append(uses, operand.ConfigMapUse("spec.migManager.gpuClientsConfig.name", spec.GPUClientsConfig.Name, "clients.yaml"))
+		uses = append(uses,
+			operand.ConfigMapUse("spec.migManager.gpuClientsConfig.name", spec.GPUClientsConfig.Name, "clients.yaml"))
 	}
 	return uses
 }
@@ -118,8 +119,8 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		ConfigVariable:   "DEFAULT_CONFIG_FILE",
 		ClientsConfigMap: spec.GPUClientsConfig.Name,
 	}
-	// A user's layouts are the only ones. The default ones, named or not, serve where the MIG manager
-	// cannot find out by itself what the GPUs support.
+	// A user's layouts replace all others. The MIG manager uses the default ones only if it cannot detect what the GPUs
+	// support.
 	if spec.Config != nil && spec.Config.Name != effective.MIGLayouts {
 		values.ConfigMap, values.ConfigFile, values.ConfigVariable = spec.Config.Name, "config.yaml", "CONFIG_FILE"
 	}

@@ -13,22 +13,28 @@ import (
 )
 
 func TestServes(t *testing.T) {
-	runs := map[string]string{"mig-manager": "true"}
+	deployed := map[string]string{"mig-manager": "true"}
 	tests := map[string]struct {
 		facts nodeinfo.Facts
 		want  operand.Choice
 	}{
-		"GFD says that it can":                {nodeinfo.Facts{MIGCapable: "true"}, operand.Install},
-		"GFD says that it cannot":             {nodeinfo.Facts{MIGCapable: "false"}, operand.Absent},
-		"and it knows better than the name":   {nodeinfo.Facts{MIGCapable: "false", Product: "NVIDIA-A100-SXM4-40GB"}, operand.Absent},
-		"it cannot any more":                  {nodeinfo.Facts{MIGCapable: "false", Deploy: runs}, operand.Absent},
-		"nothing is known":                    {nodeinfo.Facts{}, operand.Absent},
-		"nothing is known any more":           {nodeinfo.Facts{Deploy: runs}, operand.Install},
-		"an H100 by its name":                 {nodeinfo.Facts{Product: "NVIDIA-H100-80GB-HBM3"}, operand.Install},
-		"an A100 by its name":                 {nodeinfo.Facts{Product: "nvidia-a100-pcie-40gb"}, operand.Install},
-		"an A30 by its name":                  {nodeinfo.Facts{Product: "NVIDIA-A30"}, operand.Install},
-		"another GPU by its name":             {nodeinfo.Facts{Product: "Tesla-V100"}, operand.Absent},
-		"the host lends its GPUs to machines": {nodeinfo.Facts{MIGCapable: "true", HostVGPU: true, Deploy: runs}, operand.Absent},
+		"GFD reports capable":     {nodeinfo.Facts{MIGCapable: "true"}, operand.Install},
+		"GFD reports not capable": {nodeinfo.Facts{MIGCapable: "false"}, operand.Absent},
+		"GFD takes precedence over the name": {
+			nodeinfo.Facts{MIGCapable: "false", Product: "NVIDIA-A100-SXM4-40GB"},
+			operand.Absent,
+		},
+		"not capable any more":    {nodeinfo.Facts{MIGCapable: "false", Deploy: deployed}, operand.Absent},
+		"no label":                {nodeinfo.Facts{}, operand.Absent},
+		"no label any more":       {nodeinfo.Facts{Deploy: deployed}, operand.Install},
+		"an H100 by its name":     {nodeinfo.Facts{Product: "NVIDIA-H100-80GB-HBM3"}, operand.Install},
+		"an A100 by its name":     {nodeinfo.Facts{Product: "nvidia-a100-pcie-40gb"}, operand.Install},
+		"an A30 by its name":      {nodeinfo.Facts{Product: "NVIDIA-A30"}, operand.Install},
+		"another GPU by its name": {nodeinfo.Facts{Product: "Tesla-V100"}, operand.Absent},
+		"a host with vGPUs": {
+			nodeinfo.Facts{MIGCapable: "true", HostVGPU: true, Deploy: deployed},
+			operand.Absent,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -48,11 +54,14 @@ func TestTheDefaultLayout(t *testing.T) {
 		spec *v1.MIGManagerSpec
 		want map[string]string
 	}{
-		"no block":        {},
-		"an empty block":  {spec: &v1.MIGManagerSpec{}},
-		"no default":      {spec: config(nil), want: allDisabled},
-		"all-disabled":    {spec: config(new("all-disabled")), want: allDisabled},
-		"a layout":        {spec: config(new("all-1g.10gb")), want: map[string]string{"nvidia.com/mig.config": "all-1g.10gb"}},
+		"no block":       {},
+		"an empty block": {spec: &v1.MIGManagerSpec{}},
+		"no default":     {spec: config(nil), want: allDisabled},
+		"all-disabled":   {spec: config(new("all-disabled")), want: allDisabled},
+		"a layout": {
+			spec: config(new("all-1g.10gb")),
+			want: map[string]string{"nvidia.com/mig.config": "all-1g.10gb"},
+		},
 		"an empty string": {spec: config(new(""))},
 	}
 	for name, test := range tests {
@@ -66,7 +75,9 @@ func TestTheDefaultLayout(t *testing.T) {
 }
 
 func TestAWrongImageNamesItsField(t *testing.T) {
-	spec := v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{ImageSpec: v1.ImageSpec{Image: "example.com/m:1", Version: "2"}}}
+	spec := v1.ClusterPolicySpec{
+		MIGManager: &v1.MIGManagerSpec{ImageSpec: v1.ImageSpec{Image: "example.com/m:1", Version: "2"}},
+	}
 	_, err := migmanager.Operand().Instances(operand.Input{Spec: effective.Of(spec)}, nil)
 	const want = `spec.migManager: image "example.com/m:1" is a whole reference: remove repository and version`
 	if err == nil || err.Error() != want {

@@ -1,3 +1,3 @@
-// Package mpscontroldaemon is the operand that runs the control daemon of CUDA's Multi-Process Service on
-// the nodes whose configuration of the device plugin shares GPUs by it.
+// Package mpscontroldaemon is the operand that runs the control daemon of CUDA's Multi-Process Service (MPS) on nodes
+// whose device plugin configuration shares GPUs by MPS.
 package mpscontroldaemon

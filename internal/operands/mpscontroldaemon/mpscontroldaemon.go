@@ -17,12 +17,12 @@ const Name operand.Name = "mps-control-daemon"
 
 const mainContainer = "mps-control-daemon-ctr"
 
-// program is what it is started by. config-manager compares that with the name that it is told, to the
-// letter, in the releases up to 0.20.0 of the device plugin.
+// program is the command with which the daemon is started. config-manager of the device plugin up to 0.20.0 finds the
+// process by this exact string.
 const program = "/usr/bin/mps-control-daemon"
 
-// Operand is the control daemon of the Multi-Process Service. It is a part of the device plugin, which
-// hands its pipes to containers, and leaves a node when that is told to.
+// Operand is the MPS control daemon. It belongs to the device plugin, which passes its pipes to containers, and is
+// removed from a node together with it.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
@@ -48,8 +48,8 @@ type values struct {
 	MPS               pluginconfig.MPSPaths
 }
 
-// wanted: GPUs are shared by a configuration alone. Without one GPU Feature Discovery finds no node
-// capable, and the daemon would have nothing to do.
+// wanted requires a device plugin configuration: without one, GPUs are not shared, and GPU Feature Discovery labels no
+// node as capable.
 func wanted(in operand.Input) operand.Decision {
 	spec := in.Spec.DevicePlugin
 	if !*spec.Enabled {
@@ -81,7 +81,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		Version:     ref.Version,
 		PullSecrets: spec.ImagePullSecrets,
 		Main:        mainContainer,
-		// Arguments and environment in the spec are the plugin's, which has others.
+		// Arguments and environment in the spec are for the plugin.
 		Container:    v1.ContainerSpec{Resources: spec.Resources},
 		PluginConfig: config,
 		Additions:    map[string]operand.Additions{mainContainer: {Env: env}},

@@ -19,7 +19,7 @@ func input(spec v1.DevicePluginSpec) operand.Input {
 
 func TestWanted(t *testing.T) {
 	configs := &v1.DevicePluginConfigSpec{Name: "configs"}
-	unshared := operand.Decision{
+	noConfig := operand.Decision{
 		Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 		Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
 	}
@@ -27,12 +27,16 @@ func TestWanted(t *testing.T) {
 		in   operand.Input
 		want operand.Decision
 	}{
-		"no block":        {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, want: unshared},
-		"no name":         {in: input(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}}), want: unshared},
+		"no block":        {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, want: noConfig},
+		"no name":         {in: input(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}}), want: noConfig},
 		"a configuration": {in: input(v1.DevicePluginSpec{Config: configs})},
 		"no plugin": {
-			in:   input(v1.DevicePluginSpec{Enabled: new(false), Config: configs}),
-			want: operand.Decision{Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: "spec.devicePlugin.enabled is false"},
+			in: input(v1.DevicePluginSpec{Enabled: new(false), Config: configs}),
+			want: operand.Decision{
+				Choice: operand.Absent,
+				Reason:  v1.ReasonDisabledBySpec,
+				Message: "spec.devicePlugin.enabled is false",
+			},
 		},
 	}
 	for name, test := range tests {
@@ -44,12 +48,14 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// The block is the plugin's: what it says of programs is about that one, what it says of pods about both.
+// The block belongs to the plugin: the daemon uses its settings of pods, but not those of programs.
 func TestTheDaemonTakesOnlyWhatIsAboutItsPods(t *testing.T) {
 	resources := &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("64Mi")}}
 	got, err := mpscontroldaemon.Operand().Instances(input(v1.DevicePluginSpec{
 		ContainerSpec: v1.ContainerSpec{
-			Args: []string{"--plugin"}, Env: []v1.EnvVar{{Name: "PLUGIN", Value: "1"}}, HostNetwork: new(true), Resources: resources,
+			Args: []string{
+				"--plugin",
+			}, Env: []v1.EnvVar{{Name: "PLUGIN", Value: "1"}}, HostNetwork: new(true), Resources: resources,
 		},
 		Config: &v1.DevicePluginConfigSpec{Name: "configs"},
 	}), nil)
@@ -62,7 +68,8 @@ func TestTheDaemonTakesOnlyWhatIsAboutItsPods(t *testing.T) {
 }
 
 func TestAWrongImageNamesItsField(t *testing.T) {
-	_, err := mpscontroldaemon.Operand().Instances(input(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "example.com/x:1", Version: "2"}}), nil)
+	in := input(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "example.com/x:1", Version: "2"}})
+	_, err := mpscontroldaemon.Operand().Instances(in, nil)
 	const want = `spec.devicePlugin: image "example.com/x:1" is a whole reference: remove repository and version`
 	if err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %q", err, want)

@@ -1,5 +1,4 @@
-// Package nodediscovery is the operand that labels nodes with what they are made of: their GPUs, their
-// kernel and their operating system. It runs on every Linux node, and makes Node Feature Discovery
-// unnecessary; where that is at work, it keeps its labels. It needs the admission policy that bounds what its
-// pods may write on nodes.
+// Package nodediscovery is the operand that labels nodes with their GPUs, kernel and operating system. It runs on every
+// Linux node and replaces Node Feature Discovery; where that runs, its labels are kept. It needs the admission policy
+// that restricts what its pods may write to nodes.
 package nodediscovery

@@ -13,7 +13,7 @@ import (
 // Name of the operand.
 const Name operand.Name = "node-discovery"
 
-// Operand is the node discovery.
+// Operand is node discovery.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name: Name, Discovers: true, Placement: placement, Decide: wanted, Instances: instances, References: references,
@@ -22,11 +22,12 @@ func Operand() operand.Operand {
 
 type values struct{ Mode string }
 
-// fence bounds in the API server what the pods may write. RBAC cannot: it lets them patch every node. So they
-// run nowhere without it.
-var fence = operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
+// policyBinding activates the admission policy that restricts the pods to their own node and labels. RBAC cannot do
+// that, as it lets them patch every node. So they are not installed without it.
+var policyBinding = operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
 
-var unfenced = fmt.Sprintf("node discovery is off as %s is missing: apply config/admission, or let Node Feature Discovery label the nodes", fence)
+var bindingMissing = fmt.Sprintf("node discovery is disabled because %s is missing: "+
+	"apply config/admission, or use Node Feature Discovery", policyBinding)
 
 func wanted(in operand.Input) operand.Decision {
 	mode := in.Spec.NodeDiscovery.Mode
@@ -36,12 +37,12 @@ func wanted(in operand.Input) operand.Decision {
 			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 			Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 		}
-	case in.Exists(fence):
+	case in.Exists(policyBinding):
 		return operand.Installed()
 	case mode == v1.DiscoveryBuiltin:
-		return operand.Refused(v1.ReasonAdmissionPolicyMissing, unfenced)
+		return operand.Refused(v1.ReasonAdmissionPolicyMissing, bindingMissing)
 	default:
-		return operand.Decision{Choice: operand.Absent, Reason: v1.ReasonAdmissionPolicyMissing, Message: unfenced}
+		return operand.Decision{Choice: operand.Absent, Reason: v1.ReasonAdmissionPolicyMissing, Message: bindingMissing}
 	}
 }
 
@@ -49,7 +50,7 @@ func references(in operand.Input) []operand.Use {
 	if in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
 		return nil
 	}
-	return []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: fence}}
+	return []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: policyBinding}}
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {

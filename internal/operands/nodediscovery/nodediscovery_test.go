@@ -12,33 +12,39 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands/nodediscovery"
 )
 
-// Pods that may patch every node run only where the API server bounds what they write.
-func TestWantedOnlyWithItsFence(t *testing.T) {
-	fence := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
-	there, missing := map[operand.Reference]operand.Content{fence: {}}, map[operand.Reference]operand.Content{}
-	const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
-		"apply config/admission, or let Node Feature Discovery label the nodes"
-	off := operand.Decision{Choice: operand.Absent, Reason: v1.ReasonAdmissionPolicyMissing, Message: unfenced}
+// Pods that may patch every node are installed only if an admission policy restricts what they write.
+func TestInstalledOnlyWithItsAdmissionPolicy(t *testing.T) {
+	policyBinding := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
+	exists, missing := map[operand.Reference]operand.Content{policyBinding: {}}, map[operand.Reference]operand.Content{}
+	const bindingMissing = "node discovery is disabled because " +
+		"ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+		"apply config/admission, or use Node Feature Discovery"
+	off := operand.Decision{Choice: operand.Absent, Reason: v1.ReasonAdmissionPolicyMissing, Message: bindingMissing}
 	nfd := operand.Decision{
 		Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 		Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 	}
-	uses := []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: fence}}
+	uses := []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: policyBinding}}
 	tests := map[string]struct {
 		mode     v1.DiscoveryMode
 		contents map[operand.Reference]operand.Content
 		want     operand.Decision
 		uses     []operand.Use
 	}{
-		"by default, nobody has looked": {uses: uses},
-		"by default, it is there":       {contents: there, uses: uses},
-		"by default, it is missing":     {contents: missing, want: off, uses: uses},
-		"auto, it is missing":           {mode: v1.DiscoveryAuto, contents: missing, want: off, uses: uses},
-		"builtin, nobody has looked":    {mode: v1.DiscoveryBuiltin, uses: uses},
-		"builtin, it is there":          {mode: v1.DiscoveryBuiltin, contents: there, uses: uses},
-		"builtin, it is missing":        {mode: v1.DiscoveryBuiltin, contents: missing, want: operand.Refused(v1.ReasonAdmissionPolicyMissing, unfenced), uses: uses},
-		"nfd, it is there":              {mode: v1.DiscoveryNFD, contents: there, want: nfd},
-		"nfd, it is missing":            {mode: v1.DiscoveryNFD, contents: missing, want: nfd},
+		"by default, not read yet":  {uses: uses},
+		"by default, it exists":     {contents: exists, uses: uses},
+		"by default, it is missing": {contents: missing, want: off, uses: uses},
+		"auto, it is missing":       {mode: v1.DiscoveryAuto, contents: missing, want: off, uses: uses},
+		"builtin, not read yet":     {mode: v1.DiscoveryBuiltin, uses: uses},
+		"builtin, it exists":        {mode: v1.DiscoveryBuiltin, contents: exists, uses: uses},
+		"builtin, it is missing": {
+			mode:     v1.DiscoveryBuiltin,
+			contents: missing,
+			want:     operand.Refused(v1.ReasonAdmissionPolicyMissing, bindingMissing),
+			uses:     uses,
+		},
+		"nfd, it exists":     {mode: v1.DiscoveryNFD, contents: exists, want: nfd},
+		"nfd, it is missing": {mode: v1.DiscoveryNFD, contents: missing, want: nfd},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

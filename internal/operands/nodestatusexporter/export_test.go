@@ -2,10 +2,10 @@ package nodestatusexporter
 
 import "github.com/clusterpolicy/gpu-operator/internal/operand"
 
-// Port is what an instance listens on.
+// Port returns the port that an instance listens on.
 func Port(instance operand.Instance) int { return valuesOf(instance).Port }
 
-// PullPolicy is how the image of an instance is pulled.
+// PullPolicy returns the pull policy of an instance.
 func PullPolicy(instance operand.Instance) string { return valuesOf(instance).PullPolicy }
 
 func valuesOf(instance operand.Instance) values {

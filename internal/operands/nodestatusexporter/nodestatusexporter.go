@@ -19,12 +19,12 @@ const Name operand.Name = "node-status-exporter"
 const app = "nvidia-node-status-exporter"
 
 const (
-	// portEnv is the variable of gpu-node export that moves its port.
+	// portEnv is the variable with the port of gpu-node export.
 	portEnv     = "METRICS_PORT"
 	defaultPort = 8000
 )
 
-// Operand is the node status exporter. It waits for nothing: what is not there yet is what it tells.
+// Operand is the node status exporter. It requires nothing, as its metrics report what is not installed yet.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
@@ -74,8 +74,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	}}, nil
 }
 
-// imageOf is the image of the on-node program and how it is pulled: that of this block if it names one,
-// else that of all pods.
+// imageOf returns the image and the pull policy: those of this block if it names an image, or else the helper image.
 func imageOf(in operand.Input, spec v1.ImageSpec) (image.Reference, string, error) {
 	policy := cmp.Or(string(spec.ImagePullPolicy), string(in.Helper().ImagePullPolicy))
 	if image.Named(spec) {
@@ -92,7 +91,7 @@ func imageOf(in operand.Input, spec v1.ImageSpec) (image.Reference, string, erro
 	return ref, policy, nil
 }
 
-// portOf is the port that the program listens on, which probes and Service follow.
+// portOf returns the port that the program listens on. The probes and the Service use it.
 func portOf(env []v1.EnvVar) (int, error) {
 	for _, variable := range env {
 		if variable.Name != portEnv || variable.Value == "" {

@@ -13,7 +13,7 @@ import (
 
 const own = "ghcr.io/clusterpolicy/gpu-operator:v1"
 
-// Its program is that of all pods, unless its own block names another image.
+// The helper image is used, unless the block names another image.
 func TestImage(t *testing.T) {
 	helper := &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Image: "example.com/helper:v2", ImagePullPolicy: "Always"}}
 	tests := map[string]struct {
@@ -22,16 +22,30 @@ func TestImage(t *testing.T) {
 		want, version string
 		err           string
 	}{
-		"that of the operator": {want: own, version: "v1"},
-		"that of all pods":     {validator: helper, want: "example.com/helper:v2", version: "v2"},
-		"its own":              {validator: helper, image: v1.ImageSpec{Image: "example.com/own:v3"}, want: "example.com/own:v3", version: "v3"},
-		"a part of its own":    {image: v1.ImageSpec{Version: "v4"}, want: "ghcr.io/clusterpolicy/gpu-operator:v4", version: "v4"},
-		"NVIDIA's operator means that of all pods": {validator: helper, image: v1.ImageSpec{Repository: "nvcr.io/nvidia", Image: "gpu-operator", Version: "v26.7.0"}, want: "example.com/helper:v2", version: "v2"},
+		"the operator's image": {want: own, version: "v1"},
+		"the helper image":     {validator: helper, want: "example.com/helper:v2", version: "v2"},
+		"its own": {
+			validator: helper,
+			image:     v1.ImageSpec{Image: "example.com/own:v3"},
+			want:      "example.com/own:v3",
+			version:   "v3",
+		},
+		"only a version": {
+			image:   v1.ImageSpec{Version: "v4"},
+			want:    "ghcr.io/clusterpolicy/gpu-operator:v4",
+			version: "v4",
+		},
+		"NVIDIA's operator image means the helper image": {
+			validator: helper,
+			image:     v1.ImageSpec{Repository: "nvcr.io/nvidia", Image: "gpu-operator", Version: "v26.7.0"},
+			want:      "example.com/helper:v2",
+			version:   "v2",
+		},
 		"a contradiction": {
 			image: v1.ImageSpec{Image: "example.com/own:v3", Version: "v4"},
 			err:   `spec.nodeStatusExporter: image "example.com/own:v3" is a whole reference: remove repository and version`,
 		},
-		"a contradiction in that of all pods": {
+		"a contradiction in the helper image": {
 			validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Image: "example.com/helper:v2", Version: "v4"}},
 			err:       `spec.validator: image "example.com/helper:v2" is a whole reference: remove repository and version`,
 		},
@@ -55,8 +69,12 @@ func TestPullPolicy(t *testing.T) {
 		want     string
 	}{
 		"the default":      {want: "IfNotPresent"},
-		"that of all pods": {all: v1.ImageSpec{ImagePullPolicy: "Always"}, want: "Always"},
-		"its own":          {all: v1.ImageSpec{ImagePullPolicy: "Always"}, own: v1.ImageSpec{ImagePullPolicy: "Never"}, want: "Never"},
+		"the helper image": {all: v1.ImageSpec{ImagePullPolicy: "Always"}, want: "Always"},
+		"its own": {
+			all:  v1.ImageSpec{ImagePullPolicy: "Always"},
+			own:  v1.ImageSpec{ImagePullPolicy: "Never"},
+			want: "Never",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +98,7 @@ func TestPort(t *testing.T) {
 		"the default":    {env: []v1.EnvVar{{Name: "X", Value: "1"}}, want: 8000},
 		"an empty value": {env: []v1.EnvVar{{Name: "METRICS_PORT"}}, want: 8000},
 		"another":        {env: []v1.EnvVar{{Name: "METRICS_PORT", Value: "8010"}}, want: 8010},
-		"no number": {
+		"not a number": {
 			env: []v1.EnvVar{{Name: "METRICS_PORT", Value: ":8010"}},
 			err: `spec.nodeStatusExporter.env: METRICS_PORT is ":8010": it must be a number from 1 to 65535`,
 		},
@@ -103,7 +121,10 @@ func TestPort(t *testing.T) {
 }
 
 func instances(validator *v1.ValidatorSpec, spec v1.NodeStatusExporterSpec) ([]operand.Instance, error) {
-	in := operand.Input{HelperImage: own, Spec: effective.Of(v1.ClusterPolicySpec{Validator: validator, NodeStatusExporter: &spec})}
+	in := operand.Input{
+		HelperImage: own,
+		Spec:        effective.Of(v1.ClusterPolicySpec{Validator: validator, NodeStatusExporter: &spec}),
+	}
 	return nodestatusexporter.Operand().Instances(in, nil)
 }
 

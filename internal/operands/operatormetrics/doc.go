@@ -1,3 +1,3 @@
-// Package operatormetrics is the operand that leads Prometheus to the operator's own metrics, and that
-// alerts when the operator does not do its work. It has no pods: the Service is that of the operator's.
+// Package operatormetrics is the operand that exposes the operator's own metrics to Prometheus, with alerts for an
+// operator that does not work. It has no pods: its Service selects the operator's.
 package operatormetrics

@@ -15,7 +15,7 @@ const Name operand.Name = "operator-metrics"
 // app is the name of the Service, and the label app of the operator's own pods, see config/manager.
 const app = "gpu-operator"
 
-// Operand is the way to the operator's metrics.
+// Operand is the Service for the operator's metrics, with its ServiceMonitor and alerts.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
@@ -25,13 +25,13 @@ func Operand() operand.Operand {
 }
 
 type values struct {
-	// TLS is how Prometheus checks the certificate; nil for plain HTTP.
+	// TLS is how Prometheus verifies the certificate; nil for plain HTTP.
 	TLS *tlsConfig
 	// Annotations of the Service.
 	Annotations map[string]string
 }
 
-// tlsConfig is what the ServiceMonitor needs of the TLSConfig of the Prometheus operator.
+// tlsConfig has the fields of the Prometheus operator's TLSConfig that the ServiceMonitor needs.
 type tlsConfig struct {
 	ServerName         string    `json:"serverName,omitempty"`
 	InsecureSkipVerify bool      `json:"insecureSkipVerify,omitempty"`
@@ -47,7 +47,9 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	if in.AppliedSpec != "" {
 		v.Annotations = map[string]string{labels.AppliedSpec: in.AppliedSpec}
 	}
-	return []operand.Instance{{Monitor: servicemonitor.Of(in, app, in.Spec.Operator.Metrics.ServiceMonitor), Values: v}}, nil
+	return []operand.Instance{
+		{Monitor: servicemonitor.Of(in, app, in.Spec.Operator.Metrics.ServiceMonitor), Values: v},
+	}, nil
 }
 
 func tlsOf(in operand.Input) *tlsConfig {
@@ -55,7 +57,7 @@ func tlsOf(in operand.Input) *tlsConfig {
 	if endpoint.Plain {
 		return nil
 	}
-	// The operator makes a self-signed certificate at each start, which no client can verify.
+	// By default the operator creates a self-signed certificate at each start, which no client can verify.
 	tls := &tlsConfig{InsecureSkipVerify: !endpoint.Certified}
 	if endpoint.Certified {
 		tls.ServerName = app + "." + in.Namespace + ".svc"

@@ -45,9 +45,9 @@ func Operand() operand.Operand {
 
 type values struct {
 	mig.Values
-	// NRI: nothing keeps a container from being made before the toolkit can put GPUs into it.
+	// NRI: containers may be created before the toolkit can inject GPUs.
 	NRI bool
-	// PullSecrets of the pods that the plugin's check starts, separated by commas.
+	// PullSecrets are for the pods that the plugin check starts, separated by commas.
 	PullSecrets string
 }
 

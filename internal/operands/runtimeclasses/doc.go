@@ -1,3 +1,3 @@
-// Package runtimeclasses is the operand that creates the RuntimeClasses by which pods ask for
-// NVIDIA's runtime. It has no pods of its own.
+// Package runtimeclasses is the operand that creates the RuntimeClasses with which pods request NVIDIA's runtime. It
+// has no pods.
 package runtimeclasses

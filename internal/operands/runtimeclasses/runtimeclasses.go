@@ -15,7 +15,7 @@ func Operand() operand.Operand {
 }
 
 type values struct {
-	// CDI adds classes that force CDI or the hook.
+	// CDI adds the RuntimeClasses that force CDI or the hook.
 	CDI bool
 }
 
@@ -24,8 +24,8 @@ func wanted(in operand.Input) operand.Decision {
 		return operand.Installed()
 	}
 	if !in.OwnToolkit() {
-		return operand.Refused(v1.ReasonInvalidSpec,
-			"spec.cdi.nriPluginEnabled needs the container toolkit: remove spec.toolkit.enabled=false or spec.cdi.nriPluginEnabled")
+		return operand.Refused(v1.ReasonInvalidSpec, "spec.cdi.nriPluginEnabled needs the container toolkit: "+
+			"set spec.toolkit.enabled to true, or remove spec.cdi.nriPluginEnabled")
 	}
 	return operand.NotNeeded("spec.cdi.nriPluginEnabled is true: pods get GPUs without a RuntimeClass")
 }

@@ -1,4 +1,4 @@
-// Package capability decides which nodes get an operand that only some GPUs can be used with.
+// Package capability decides which nodes get an operand that only some GPUs support.
 package capability
 
 import (
@@ -7,9 +7,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Decide serves the nodes whose label is "true": their GPUs can do what the operand is for. A node that
-// has run the operand keeps it while the label is missing, as GPU Feature Discovery writes it again after
-// a restart.
+// Decide serves the nodes whose label is "true": their GPUs support the operand. A node that has the operand keeps it
+// while the label is missing, as GPU Feature Discovery writes the label again after a restart.
 func Decide(name operand.Name, label string, facts nodeinfo.Facts) operand.Decision {
 	if label == labels.True || label == "" && facts.Deploy[string(name)] != "" {
 		return operand.Installed()

@@ -1,4 +1,4 @@
-// Package mig holds what operands that offer or count MIG devices read from spec.mig.
+// Package mig derives from spec.mig the settings of operands that advertise or count MIG devices.
 package mig
 
 import (
@@ -6,16 +6,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Values are what templates insert where a program is told how MIG devices are offered.
+// Values are the template values that configure how MIG devices are advertised.
 type Values struct {
-	// SetMIGStrategy tells that the spec names a strategy; otherwise the program's own default holds.
+	// SetMIGStrategy: the spec sets a strategy; otherwise the default of the program applies.
 	SetMIGStrategy bool
 	MIGStrategy    string
-	// MonitorMIG: the program looks at the MIG devices of all GPUs.
+	// MonitorMIG: the program needs access to the MIG devices of all GPUs.
 	MonitorMIG bool
 }
 
-// Of is what the spec says of MIG devices.
+// Of returns the values that spec.mig sets.
 func Of(in operand.Input) Values {
 	strategy := in.Spec.MIG.Strategy
 	return Values{
@@ -24,10 +24,10 @@ func Of(in operand.Input) Values {
 	}
 }
 
-// Varies tells whether a pool says something else of what MIG devices are called.
+// Varies reports whether a node pool overrides the MIG strategy.
 func Varies(pool v1.NodePoolSpec) bool { return pool.MIG != nil && pool.MIG.Strategy != "" }
 
-// AddTo appends the variables by which the programs of the device plugin's image read the MIG strategy.
+// AddTo appends the variables from which the programs of the device plugin's image read the MIG strategy.
 func (v Values) AddTo(env *operand.Env) {
 	env.AddIf(v.SetMIGStrategy, "MIG_STRATEGY", v.MIGStrategy)
 	env.AddIf(v.MonitorMIG, "NVIDIA_MIG_MONITOR_DEVICES", "all")

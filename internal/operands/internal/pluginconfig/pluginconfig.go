@@ -1,5 +1,5 @@
-// Package pluginconfig holds what the device plugin, the daemon of the Multi-Process Service and GPU Feature Discovery
-// read from spec.devicePlugin.
+// Package pluginconfig derives from spec.devicePlugin what the device plugin, the MPS control daemon and GPU Feature
+// Discovery have in common.
 package pluginconfig
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/mig"
 )
 
-// Image is the image of the device plugin, which the daemon of the Multi-Process Service and config-manager run, too.
+// Image is the image of the device plugin, which the MPS control daemon and config-manager use too.
 func Image() image.Default {
 	return image.Default{
 		Name: "device-plugin", Field: "devicePlugin",
@@ -19,13 +19,12 @@ func Image() image.Default {
 	}
 }
 
-// Of is what the instance whose main process is started by that name is given of
-// spec.devicePlugin.config; nil where that names no ConfigMap. It fails on an image that contradicts
-// itself.
+// Of returns the configuration of an instance from spec.devicePlugin.config, or nil if that names no ConfigMap. process
+// is the command of the instance's main process. An invalid image is an error.
 func Of(in operand.Input, process string) (*operand.PluginConfig, error) {
 	spec := in.Spec.DevicePlugin
 	if spec.Config.Name == "" {
-		return nil, nil //nolint:nilnil // No configuration is what most clusters have.
+		return nil, nil //nolint:nilnil // Most clusters have no configuration.
 	}
 	ref, err := Image().Resolve(spec.ImageSpec, "")
 	if err != nil {
@@ -40,7 +39,7 @@ func Of(in operand.Input, process string) (*operand.PluginConfig, error) {
 	}, nil
 }
 
-// Uses are the uses of the ConfigMap with the device plugin's configurations.
+// Uses returns the use of the ConfigMap with the device plugin's configurations.
 func Uses(in operand.Input) []operand.Use {
 	config := in.Spec.DevicePlugin.Config
 	use := operand.ConfigMapUse("spec.devicePlugin.config.name", config.Name)
@@ -50,31 +49,29 @@ func Uses(in operand.Input) []operand.Use {
 	return []operand.Use{use}
 }
 
-// Varies tells whether a pool says something else of how GPUs are offered: the device plugin, and what reads its
-// configuration.
+// Varies reports whether a node pool overrides how GPUs are advertised: the MIG strategy or the plugin's configuration.
 func Varies(pool v1.NodePoolSpec) bool {
 	plugin := pool.DevicePlugin
 	return mig.Varies(pool) || plugin != nil && plugin.Config != nil && *plugin.Config != v1.NodePoolPluginConfigSpec{}
 }
 
-// Placement is that of the device plugin and of the daemon of the Multi-Process Service, which one
-// block of the spec is for.
+// Placement is the placement of the device plugin and of the MPS control daemon, which share a block of the spec.
 func Placement(in operand.Input) operand.Placement {
 	return operand.Placement{
 		PlacementSpec: in.Spec.DevicePlugin.PlacementSpec, Field: "spec.devicePlugin", OtherContainers: pluginContainers,
 	}
 }
 
-// pluginContainers are those that only one of the two has.
+// pluginContainers are the containers that only one of the two has.
 var pluginContainers = []string{"nvidia-device-plugin", "mps-control-daemon-mounts", "mps-control-daemon-ctr"}
 
-// MPSPaths are the directories of the Multi-Process Service on the hosts.
+// MPSPaths are the directories of the Multi-Process Service on the host.
 type MPSPaths struct {
-	// Root holds pipes and logs, SHM the shared memory.
+	// Root has the pipes and logs, SHM the shared memory.
 	Root, SHM string
 }
 
-// MPSPathsOf are those below spec.devicePlugin.mps.root.
+// MPSPathsOf returns the directories below spec.devicePlugin.mps.root.
 func MPSPathsOf(in operand.Input) MPSPaths {
 	root := in.Spec.DevicePlugin.MPS.Root
 	return MPSPaths{Root: root, SHM: path.Join(root, "shm")}

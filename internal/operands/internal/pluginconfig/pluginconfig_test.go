@@ -20,16 +20,30 @@ func TestPluginConfig(t *testing.T) {
 		in   operand.Input
 		want *operand.PluginConfig
 	}{
-		"no block":         {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}},
-		"an empty block":   {in: plugin(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{}})},
-		"a default alone":  {in: plugin(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}})},
-		"a name is enough": {in: plugin(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}), want: &operand.PluginConfig{ConfigMap: "configs", Image: "nvcr.io/nvidia/k8s-device-plugin:v0.20.0", PullPolicy: "IfNotPresent", Process: "program"}},
+		"no block":        {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}},
+		"an empty block":  {in: plugin(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{}})},
+		"a default alone": {in: plugin(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}})},
+		"a name is enough": {
+			in: plugin(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}),
+			want: &operand.PluginConfig{
+				ConfigMap:  "configs",
+				Image:      "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
+				PullPolicy: "IfNotPresent",
+				Process:    "program",
+			},
+		},
 		"config-manager runs from the plugin's image": {
 			in: plugin(v1.DevicePluginSpec{
 				ImageSpec: v1.ImageSpec{Image: "example.com/plugin:1", ImagePullPolicy: "Always"},
 				Config:    &v1.DevicePluginConfigSpec{Name: "configs", Default: "a"},
 			}),
-			want: &operand.PluginConfig{ConfigMap: "configs", Default: "a", Image: "example.com/plugin:1", PullPolicy: "Always", Process: "program"},
+			want: &operand.PluginConfig{
+				ConfigMap:  "configs",
+				Default:    "a",
+				Image:      "example.com/plugin:1",
+				PullPolicy: "Always",
+				Process:    "program",
+			},
 		},
 	}
 	for name, test := range tests {
@@ -47,10 +61,13 @@ func TestPluginConfig(t *testing.T) {
 
 func TestPluginConfigRefusesAWrongImage(t *testing.T) {
 	in := plugin(v1.DevicePluginSpec{
-		ImageSpec: v1.ImageSpec{Image: "example.com/plugin:1", Version: "2"}, Config: &v1.DevicePluginConfigSpec{Name: "configs"},
+		ImageSpec: v1.ImageSpec{
+			Image:   "example.com/plugin:1",
+			Version: "2",
+		}, Config: &v1.DevicePluginConfigSpec{Name: "configs"},
 	})
 	if _, err := pluginconfig.Of(in, "program"); err == nil {
-		t.Error("took an image that contradicts itself")
+		t.Error("accepted a contradictory image")
 	}
 }
 
@@ -59,9 +76,18 @@ func TestMPSPaths(t *testing.T) {
 		in   operand.Input
 		want pluginconfig.MPSPaths
 	}{
-		"no block":       {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, want: pluginconfig.MPSPaths{Root: "/run/nvidia/mps", SHM: "/run/nvidia/mps/shm"}},
-		"an empty block": {in: plugin(v1.DevicePluginSpec{MPS: &v1.MPSSpec{}}), want: pluginconfig.MPSPaths{Root: "/run/nvidia/mps", SHM: "/run/nvidia/mps/shm"}},
-		"a root":         {in: plugin(v1.DevicePluginSpec{MPS: &v1.MPSSpec{Root: "/var/mps/"}}), want: pluginconfig.MPSPaths{Root: "/var/mps/", SHM: "/var/mps/shm"}},
+		"no block": {
+			in:   operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})},
+			want: pluginconfig.MPSPaths{Root: "/run/nvidia/mps", SHM: "/run/nvidia/mps/shm"},
+		},
+		"an empty block": {
+			in:   plugin(v1.DevicePluginSpec{MPS: &v1.MPSSpec{}}),
+			want: pluginconfig.MPSPaths{Root: "/run/nvidia/mps", SHM: "/run/nvidia/mps/shm"},
+		},
+		"a root": {
+			in:   plugin(v1.DevicePluginSpec{MPS: &v1.MPSSpec{Root: "/var/mps/"}}),
+			want: pluginconfig.MPSPaths{Root: "/var/mps/", SHM: "/var/mps/shm"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

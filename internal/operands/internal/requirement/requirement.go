@@ -1,4 +1,4 @@
-// Package requirement holds the edges of the graph that several operands have.
+// Package requirement has the requirements that several operands share.
 package requirement
 
 import (
@@ -6,8 +6,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// AfterToolkit are the edges of an operand whose pods the container runtime gives GPUs: the RuntimeClass
-// exists, and the toolkit is proven on the node.
+// AfterToolkit returns the requirements of an operand into whose pods the container runtime injects GPUs: the
+// RuntimeClass exists, and the toolkit is validated on the node.
 func AfterToolkit() []operand.Requirement {
 	return []operand.Requirement{
 		{On: "runtime-classes", Scope: operand.Cluster},

@@ -1,4 +1,4 @@
-// Package servicemonitor decides about the ServiceMonitors of the operands that have one.
+// Package servicemonitor decides whether and how the ServiceMonitors of operands are rendered.
 package servicemonitor
 
 import (
@@ -9,9 +9,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Of decides about the ServiceMonitor of the Service with this label app, as this block of the spec
-// asks for it. Without a ServiceMonitor there is no PrometheusRule: its alerts are about what that one
-// collects.
+// Of returns the settings of the ServiceMonitor for the Service with this label app, from its block of the spec.
+// Without a ServiceMonitor there is no PrometheusRule, as its alerts use the metrics that the ServiceMonitor collects.
 func Of(in operand.Input, app string, spec *v1.ServiceMonitorSpec) operand.Monitor {
 	monitor := operand.Monitor{
 		Labels:        map[string]string{labels.App: app},

@@ -24,7 +24,10 @@ func TestMonitorNeedsTheSpecAndTheKind(t *testing.T) {
 		"enabled, and no kind for rules": {
 			kinds: map[operand.OptionalKind]bool{operand.ServiceMonitor: true}, enabled: true, want: want{monitor: true},
 		},
-		"enabled, and no kind for monitors": {kinds: map[operand.OptionalKind]bool{operand.PrometheusRule: true}, enabled: true},
+		"enabled, and no kind for monitors": {
+			kinds:   map[operand.OptionalKind]bool{operand.PrometheusRule: true},
+			enabled: true,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package validator holds what operands whose pods run checks of the validator read from spec.validator.
+// Package validator derives from spec.validator the settings of containers that run checks of the validator.
 package validator
 
 import (
@@ -6,8 +6,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Env is what spec.validator adds to the environment of the named containers, which are
-// checks of the validator wherever they run.
+// Env returns the variables that spec.validator adds to the named containers, in whichever pods they run.
 func Env(in operand.Input, containers ...string) map[string][]v1.EnvVar {
 	components := map[string]*v1.ValidatorComponentSpec{
 		"driver-validation":  in.Spec.Validator.Driver,

@@ -17,13 +17,16 @@ func TestEnv(t *testing.T) {
 		spec *v1.ValidatorSpec
 		want map[string][]v1.EnvVar
 	}{
-		"no block":    {want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil}},
-		"empty block": {spec: &v1.ValidatorSpec{}, want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil}},
+		"no block": {want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil}},
+		"empty block": {
+			spec: &v1.ValidatorSpec{},
+			want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil},
+		},
 		"one check": {
 			spec: &v1.ValidatorSpec{Driver: &v1.ValidatorComponentSpec{Env: env}},
 			want: map[string][]v1.EnvVar{"driver-validation": env, "toolkit-validation": nil},
 		},
-		"a check that this pod does not hold is left out": {
+		"a check of another pod is omitted": {
 			spec: &v1.ValidatorSpec{Plugin: &v1.ValidatorComponentSpec{Env: env}},
 			want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil},
 		},

@@ -19,7 +19,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// selected are the names of the DaemonSets that select a node with these labels.
+// selected returns the names of the DaemonSets that select a node with these labels.
 func selected(t *testing.T, sets []*appsv1.DaemonSet, labels map[string]string) []string {
 	t.Helper()
 	var names []string
@@ -37,10 +37,11 @@ func selected(t *testing.T, sets []*appsv1.DaemonSet, labels map[string]string) 
 	return names
 }
 
-// labelsOf are all labels of the operator on a node of the DaemonSet's kind, by the terms that it selects nodes by.
+// labelsOf returns all labels of a node of the DaemonSet's variant, from the terms of its node affinity.
 func labelsOf(ds *appsv1.DaemonSet) map[string]string {
 	found := map[string]string{}
-	for _, term := range ds.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+	affinity := ds.Spec.Template.Spec.Affinity.NodeAffinity
+	for _, term := range affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		for _, e := range term.MatchExpressions {
 			if e.Operator == corev1.NodeSelectorOpIn {
 				found[e.Key] = e.Values[0]
@@ -63,11 +64,11 @@ func subsets(keys []string, do func(map[string]bool)) {
 	}
 }
 
-// Whichever labels a node has lost, its driver and toolkit stay as long as the anchor is there, and where the anchor alone
-// is lost. No other DaemonSet of the operand selects it then, and none does once all labels are lost.
+// A node that has lost any labels but the anchor, or only the anchor, keeps its driver and toolkit. No other DaemonSet
+// of the operand selects it then, and none does once all labels are lost.
 func TestANodeThatHasLostLabelsKeepsItsPod(t *testing.T) {
-	for operandName, sets := range mixed(threePools).daemonSets(t) {
-		if !isAnchored(operandName) {
+	for operandName, sets := range everyVariantWith(differingPools).daemonSets(t) {
+		if !selectsByAnchor(operandName) {
 			continue
 		}
 		anchor := "clusterpolicy.github.io/" + string(operandName)
@@ -89,15 +90,17 @@ func TestANodeThatHasLostLabelsKeepsItsPod(t *testing.T) {
 	}
 }
 
-// Any other value of a label than the operator's takes the pod off: false of a user, and what pauses it.
+// A value of the deploy label other than the operator's removes the pod: false of a user, or a paused operand.
 func TestAnotherValueTakesThePodOff(t *testing.T) {
-	for operandName, sets := range mixed(threePools).daemonSets(t) {
-		if !isAnchored(operandName) {
+	for operandName, sets := range everyVariantWith(differingPools).daemonSets(t) {
+		if !selectsByAnchor(operandName) {
 			continue
 		}
 		deploy := "nvidia.com/gpu.deploy." + string(operandName)
 		for _, ds := range sets {
-			for _, value := range []string{"false", "paused-for-driver-upgrade", "pre-installed", "true_paused-for-driver-upgrade", ""} {
+			for _, value := range []string{
+				"false", "paused-for-driver-upgrade", "pre-installed", "true_paused-for-driver-upgrade", "",
+			} {
 				labels := labelsOf(ds)
 				labels[deploy] = value
 				if got := selected(t, sets, labels); len(got) > 0 {
@@ -108,16 +111,18 @@ func TestAnotherValueTakesThePodOff(t *testing.T) {
 	}
 }
 
-// No selector matches the pods of another DaemonSet, whichever of a cluster's kinds came first.
+// No selector matches the pods of another DaemonSet, whichever variant was first.
 func TestNoSelectorMatchesThePodsOfAnother(t *testing.T) {
-	all := mixed(threePools)
+	all := everyVariantWith(differingPools)
 	for operandName, sets := range all.daemonSets(t) {
-		if !isAnchored(operandName) {
+		if !selectsByAnchor(operandName) {
 			continue
 		}
 		for _, first := range []*appsv1.DaemonSet{sets[0], sets[len(sets)/2], sets[len(sets)-1]} {
 			s := all
-			s.live = map[string]render.Live{baseOf(operandName): {Kind: render.LiveDaemonSet(first).Kind, App: baseOf(operandName)}}
+			s.live = map[string]render.Live{
+				baseOf(operandName): {Variant: render.LiveDaemonSet(first).Variant, App: baseOf(operandName)},
+			}
 			named := s.daemonSets(t)[operandName]
 			for _, a := range named {
 				for _, b := range named {
@@ -132,11 +137,14 @@ func TestNoSelectorMatchesThePodsOfAnother(t *testing.T) {
 }
 
 func baseOf(name operand.Name) string {
-	return map[operand.Name]string{"driver": "nvidia-driver-daemonset", "container-toolkit": "nvidia-container-toolkit-daemonset"}[name]
+	return map[operand.Name]string{
+		"driver": "nvidia-driver-daemonset", "container-toolkit": "nvidia-container-toolkit-daemonset",
+	}[name]
 }
 
-// A DaemonSet keeps its name and its selector as long as it or a pod of it is there, whichever kinds come and go.
-func TestNamesOfKinds(t *testing.T) {
+// A DaemonSet keeps its name and its selector until it and all of its pods are gone, whichever variants are added and
+// removed.
+func TestDaemonSetNamesOfVariants(t *testing.T) {
 	const (
 		plain  = "nvidia-driver-daemonset"
 		jammy  = "ubuntu22.04-amd64"
@@ -144,8 +152,8 @@ func TestNamesOfKinds(t *testing.T) {
 		legacy = plain + "-" + noble
 	)
 	node := func(version string) nodeinfo.Facts { return node("ubuntu", version) }
-	own := func(kind, app string) render.Live {
-		return render.Live{Kind: kind, App: app, TemplateDigest: "x", Anchored: true}
+	own := func(variant, app string) render.Live {
+		return render.Live{Variant: variant, App: app, TemplateDigest: "x", SelectsByAnchor: true}
 	}
 	tests := map[string]struct {
 		live  map[string]render.Live
@@ -153,12 +161,12 @@ func TestNamesOfKinds(t *testing.T) {
 		// want are the selectors of the DaemonSets, by name.
 		want map[string]map[string]string
 	}{
-		"one kind": {nodes: []nodeinfo.Facts{node("24.04")}, want: map[string]map[string]string{plain: {"app": plain}}},
-		"two kinds at once": {
+		"one variant": {nodes: []nodeinfo.Facts{node("24.04")}, want: map[string]map[string]string{plain: {"app": plain}}},
+		"two variants together": {
 			nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want:  map[string]map[string]string{plain: {"app": plain}, legacy: {"app": legacy}},
 		},
-		"a second kind, whatever its name": {
+		"a second variant, whatever its name": {
 			live: map[string]render.Live{plain: own(noble, plain)}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{plain: {"app": plain}, plain + "-" + jammy: {"app": plain + "-" + jammy}},
 		},
@@ -166,25 +174,33 @@ func TestNamesOfKinds(t *testing.T) {
 			live: map[string]render.Live{legacy: own(noble, legacy)}, nodes: []nodeinfo.Facts{node("24.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}},
 		},
-		"a kind that comes after the first is gone": {
+		"a variant that is added after the first is gone": {
 			live: map[string]render.Live{legacy: own(noble, legacy)}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
 		},
-		"a kind that comes while a pod of the first is left": {
-			live: map[string]render.Live{legacy: own(noble, legacy), plain: {Kind: "ubuntu26.04-amd64", App: plain}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
+		"a variant that is added while a pod of the first remains": {
+			live: map[string]render.Live{
+				legacy: own(noble, legacy),
+				plain:  {Variant: "ubuntu26.04-amd64", App: plain},
+			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain + "-" + jammy: {"app": plain + "-" + jammy}},
 		},
-		"the first one comes back while a pod of it is left": {
-			live: map[string]render.Live{legacy: own(noble, legacy), plain: {Kind: jammy, App: plain}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
+		"the first one returns while a pod of it remains": {
+			live: map[string]render.Live{
+				legacy: own(noble, legacy),
+				plain:  {Variant: jammy, App: plain},
+			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
 		},
-		"one of a release with the kind in each name and selector": {
-			live: map[string]render.Live{legacy: {Kind: noble, App: plain, SelectsKind: true}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
+		"one of a release with the variant in each name and selector": {
+			live: map[string]render.Live{
+				legacy: {Variant: noble, App: plain, VariantInSelector: true},
+			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{
 				legacy: {"app": plain, "nvidia.com/gpu-operator.pool": noble}, plain + "-" + jammy: {"app": plain + "-" + jammy},
 			},
 		},
-		"a driver of another operator stays alone": {
+		"a driver of another operator is not adopted": {
 			live: map[string]render.Live{plain: {App: plain}}, nodes: []nodeinfo.Facts{node("24.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}},
 		},
@@ -200,13 +216,15 @@ func TestNamesOfKinds(t *testing.T) {
 	}
 }
 
-// A name that is too long for a label ends in a hash there.
+// A name that is too long for a label value is shortened with a digest.
 func TestALongNameIsALabel(t *testing.T) {
 	g := NewWithT(t)
 	facts := node("ubuntu", "24.04")
 	facts.Kernel = "6.8.0-1015-azure-a-very-long-flavour-of-it"
-	live := map[string]render.Live{"nvidia-driver-daemonset": {Kind: "another", App: "nvidia-driver-daemonset"}}
-	precompiled := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}}}
+	live := map[string]render.Live{"nvidia-driver-daemonset": {Variant: "another", App: "nvidia-driver-daemonset"}}
+	precompiled := v1.ClusterPolicySpec{
+		Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}},
+	}
 	ds := situation{spec: precompiled, nodes: []nodeinfo.Facts{facts}, live: live}.daemonSet(t, "driver")
 	g.Expect(ds.Name).To(HaveSuffix("a-very-long-flavour-of-it"))
 	app := ds.Spec.Template.Labels["app"]
@@ -215,21 +233,31 @@ func TestALongNameIsALabel(t *testing.T) {
 	g.Expect(ds.Spec.Selector.MatchLabels).To(Equal(map[string]string{"app": app}))
 }
 
-// The toolkit of a release without anchors gets them, and its pods stay until something changes that matters to them.
+// The toolkit of a release without anchors gets them, and its pods are kept until a significant change.
 func TestPodsOfAReleaseWithoutAnchorsStay(t *testing.T) {
 	g := NewWithT(t)
 	live := render.LiveDaemonSet(situation{}.daemonSet(t, "container-toolkit"))
-	g.Expect(live.Anchored).To(BeTrue())
-	live.Anchored, live.SelectsKind = false, true
+	g.Expect(live.SelectsByAnchor).To(BeTrue())
+	live.SelectsByAnchor, live.VariantInSelector = false, true
 	toolkit := func(live render.Live, spec v1.ClusterPolicySpec) *appsv1.DaemonSet {
-		return situation{spec: spec, live: map[string]render.Live{"nvidia-container-toolkit-daemonset": live}}.daemonSet(t, "container-toolkit")
+		return situation{
+			spec: spec,
+			live: map[string]render.Live{"nvidia-container-toolkit-daemonset": live},
+		}.daemonSet(
+			t,
+			"container-toolkit",
+		)
 	}
 	ds := toolkit(live, v1.ClusterPolicySpec{})
-	g.Expect(render.LiveDaemonSet(ds)).To(And(HaveField("Anchored", true), HaveField("Unrolled", true), HaveField("SelectsKind", true)))
+	g.Expect(render.LiveDaemonSet(ds)).
+		To(And(HaveField("SelectsByAnchor", true), HaveField("RolloutSuspended", true), HaveField("VariantInSelector", true)))
 	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteDaemonSetStrategyType))
 	ds = toolkit(render.LiveDaemonSet(ds), v1.ClusterPolicySpec{})
 	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteDaemonSetStrategyType), "the next pass")
-	ds = toolkit(render.LiveDaemonSet(ds), v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}})
+	ds = toolkit(
+		render.LiveDaemonSet(ds),
+		v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}},
+	)
 	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateDaemonSetStrategyType), "another image")
 	g.Expect(ds.Annotations).NotTo(HaveKey("nvidia.com/gpu-operator.unrolled"))
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// poolDigits is how many digits of the digest of a pool's name an object's name has.
-const poolDigits = 8
+// poolDigestLength is the number of digits of a pool name's digest in an object name.
+const poolDigestLength = 8
 
-// objectName is the pool's name as part of an object's name: a label value may hold more. Where that
-// changes it, a hash keeps two pools apart whose names differ in nothing else.
+// objectName returns the pool's name as a valid part of an object name. Label values allow more characters, so a name
+// that had to be changed gets a digest as suffix, to keep it unique.
 func objectName(pool string) string {
 	name := strings.Map(func(c rune) rune {
 		if c == '_' {
@@ -26,19 +26,18 @@ func objectName(pool string) string {
 		return c
 	}, strings.ToLower(pool))
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		// A dot beside a hyphen.
+		// A dot next to a hyphen is invalid.
 		name = strings.ReplaceAll(name, ".", "-")
 	}
 	if name != pool {
-		name += "-" + digest.Of(pool)[:poolDigits]
+		name += "-" + digest.Of(pool)[:poolDigestLength]
 	}
 	return name
 }
 
-// configDigest covers what decides which modules are built and loaded, and how. k8s-driver-manager and
-// the driver container skip the reinstallation when it is the same as that of the loaded driver, so
-// anything else in it would unload a driver for nothing. What is not set adds nothing, so that a new
-// field of the spec changes no digest.
+// configDigest covers what determines which modules are built and loaded, and how. k8s-driver-manager and the driver
+// container skip the reinstallation if it equals the digest of the loaded driver, so nothing else may be in it. Unset
+// fields add nothing, so that a new field of the spec does not change the digest.
 func configDigest(in operand.Input, v values) string {
 	spec := in.Spec.Driver
 	hash := digest.New()
@@ -63,7 +62,7 @@ func configDigest(in operand.Input, v values) string {
 		contents := in.Contents[used].Digest
 		add(contents != "", "contents", used.String(), contents)
 	}
-	// Another image has another compiler and other headers.
+	// Compiler and headers come from this image.
 	add(v.DriverToolkit.Set, "driver toolkit", v.DriverToolkit.Image)
 	return hash.String()
 }

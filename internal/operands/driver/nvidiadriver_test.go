@@ -13,14 +13,16 @@ import (
 
 func TestADriverThatIsLeftToNVIDIADriversIsRefused(t *testing.T) {
 	refused := operand.Refused(v1.ReasonNotSupportedYet,
-		"spec.driver.useNvidiaDriverCRD is not supported yet: remove it, and say in spec.driver what the NVIDIADriver says")
+		"spec.driver.useNvidiaDriverCRD is not supported yet: remove it, and set in spec.driver what the NVIDIADriver sets")
 	for name, test := range map[string]struct {
 		spec v1.DriverSpec
 		want operand.Decision
 	}{
-		"left to them":                      {v1.DriverSpec{UseNvidiaDriverCRD: new(true)}, refused},
-		"not left to them":                  {v1.DriverSpec{UseNvidiaDriverCRD: new(false)}, operand.Installed()},
-		"no driver, whoever was to have it": {v1.DriverSpec{UseNvidiaDriverCRD: new(true), Enabled: new(false)}, operand.Disabled("spec.driver.enabled")},
+		"enabled":  {v1.DriverSpec{UseNvidiaDriverCRD: new(true)}, refused},
+		"disabled": {v1.DriverSpec{UseNvidiaDriverCRD: new(false)}, operand.Installed()},
+		"without a driver": {
+			v1.DriverSpec{UseNvidiaDriverCRD: new(true), Enabled: new(false)}, operand.Disabled("spec.driver.enabled"),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := driver.Operand().Decide(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Driver: &test.spec})})
