@@ -227,9 +227,9 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 			sentences = append(sentences, fmt.Sprintf("node %s would run nothing: %s", facts.Name, node.Refused.Message))
 			continue
 		}
-		for _, rung := range append(node.Stages, node.OtherOperands...) {
-			if why := whyNot(rung); why != "" && !held[rung.Operand] {
-				sentences = append(sentences, fmt.Sprintf("node %s would not run %s: %s", facts.Name, rung.Operand, why))
+		for _, stage := range append(node.Stages, node.OtherOperands...) {
+			if why := whyNot(stage); why != "" && !held[stage.Operand] {
+				sentences = append(sentences, fmt.Sprintf("node %s would not run %s: %s", facts.Name, stage.Operand, why))
 			}
 		}
 	}
@@ -237,12 +237,12 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 }
 
 // whyNot returns why an operand does not run on its node; empty if it does.
-func whyNot(rung plan.NodeStage) string {
-	switch rung.Expectation {
+func whyNot(stage plan.NodeStage) string {
+	switch stage.Expectation {
 	case plan.HostProvides:
 		return "the host provides it"
 	case plan.OptedOut, plan.Paused, plan.NotPossible:
-		return fmt.Sprintf("%s (%s)", rung.Message, rung.Reason)
+		return fmt.Sprintf("%s (%s)", stage.Message, stage.Reason)
 	case plan.Expected:
 	}
 	return ""

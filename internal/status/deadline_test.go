@@ -96,7 +96,7 @@ func TestDeadlines(t *testing.T) {
 				Stage:   v1.StageToolkit,
 				Operand: "container-toolkit",
 				Reason:  "Starting",
-				Message: "for more than 10m: container main is not ready",
+				Message: "not ready after 10m: container main is not ready",
 			},
 			operand: "container-toolkit",
 		},
@@ -124,7 +124,7 @@ func TestDeadlines(t *testing.T) {
 				Stage:   v1.StageAllocatable,
 				Operand: "device-plugin",
 				Reason:  "NotAllocatable",
-				Message: "for more than 5m: the kubelet advertises no GPU that can be allocated",
+				Message: "not ready after 5m: the node has no allocatable GPU",
 			},
 			operand: "device-plugin",
 		},
@@ -138,7 +138,7 @@ func TestDeadlines(t *testing.T) {
 				Stage:   v1.StageAllocatable,
 				Operand: "device-plugin",
 				Reason:  "NotAllocatable",
-				Message: "the kubelet advertises no GPU that can be allocated",
+				Message: "the node has no allocatable GPU",
 			},
 			left: time.Minute,
 		},
@@ -154,7 +154,7 @@ func TestDeadlines(t *testing.T) {
 			want: v1.NodeStatus{
 				Stage:   v1.StageDiscovered,
 				Reason:  "NodeNotReady",
-				Message: "for more than 10m: the node is not ready: KubeletNotReady",
+				Message: "not ready after 10m: the node is not ready: KubeletNotReady",
 			},
 		},
 		"a node that has just become not ready": {
@@ -262,8 +262,8 @@ func TestMissingPods(t *testing.T) {
 				e.snapshot.DaemonSets["driver"].Status.DesiredNumberScheduled = 1
 			},
 			reason: "UntoleratedTaint",
-			message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver, which would place a pod: " +
-				"see spec.daemonsets.tolerations",
+			message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver: " +
+				"add a toleration to spec.daemonsets.tolerations",
 			operand: "not scheduled on 1 of 2 nodes: node-00000 (UntoleratedTaint)",
 		},
 		"refused by a quota": {
@@ -276,8 +276,8 @@ func TestMissingPods(t *testing.T) {
 		"kept off by a taint, where a quota refuses others": {
 			failures: quota, change: func(e *env) { e.snapshot.Nodes[0].Object.Spec.Taints = []corev1.Taint{taint} },
 			reason: "UntoleratedTaint",
-			message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver, which would place a pod: " +
-				"see spec.daemonsets.tolerations",
+			message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver: " +
+				"add a toleration to spec.daemonsets.tolerations",
 			operand: "ready on 1/2 nodes",
 		},
 		"a quota refuses pods of another": {
@@ -295,7 +295,7 @@ func TestMissingPods(t *testing.T) {
 		"without a DaemonSet": {
 			change:  func(e *env) { delete(e.snapshot.DaemonSets, "driver") },
 			reason:  "PodMissing",
-			message: "there is no pod of driver on the node yet",
+			message: "driver has no pod on the node yet",
 			operand: "its DaemonSets are being created",
 		},
 	}

@@ -68,7 +68,7 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 			},
 			stage: v1.StageDiscovered, reason: "DiscoveryLabelsMissing",
 			message: "no GPU in its discovery labels since " + since +
-				"; operands go at 1970-01-12T13:44:00Z if no pod uses GPUs; device-pl",
+				"; operand removal at 1970-01-12T13:44:00Z if no pod uses GPUs; devic",
 			readyCondition: "False OperandNotReady",
 		},
 		"one that a selector requires": {
@@ -83,7 +83,7 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 			},
 			ready: true, stage: v1.StageValidated, reason: "DiscoveryLabelsMissing", readyCondition: "True Reconciled",
 			message: "no feature.node.kubernetes.io/tier for gpu-feature-discovery since " + since +
-				"; the operand goes at 1970-01-12T1",
+				"; operand removal at 1970-01-12T1",
 		},
 		"an operand starts": {
 			change: func(e *env) { without(e, ""); e.startPod(0, "container-toolkit") },

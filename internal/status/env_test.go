@@ -158,9 +158,9 @@ func (e *env) addDiscoveryDaemonSet(desired int32) {
 // removeAdmissionPolicies removes the admission policies from the cluster.
 func (e *env) removeAdmissionPolicies() { e.contents = map[operand.Reference]operand.Content{} }
 
-const admissionPolicyMissing = "node discovery is off as ValidatingAdmissionPolicyBinding " +
+const admissionPolicyMissing = "node discovery is disabled because ValidatingAdmissionPolicyBinding " +
 	"gpu-operator-node-discovery is missing: " +
-	"apply config/admission, or let Node Feature Discovery label the nodes"
+	"apply config/admission, or use Node Feature Discovery"
 
 // crashing is a pod of node discovery whose init container fails.
 var crashing = &corev1.PodStatus{

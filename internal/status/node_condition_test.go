@@ -26,7 +26,7 @@ func TestNodeCondition(t *testing.T) {
 			want: corev1.NodeCondition{
 				Status:  "False",
 				Reason:  "NodeUnreachable",
-				Message: "node-00000: stage Discovered: the kubelet does not answer",
+				Message: "node-00000: stage Discovered: the kubelet stopped posting node status",
 			},
 		},
 		"outdated": {
@@ -43,7 +43,7 @@ func TestNodeCondition(t *testing.T) {
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotAllocatable",
-				Message: `node-00000: stage Allocatable: the kubelet advertises no GPU that can be allocated; label ` +
+				Message: `node-00000: stage Allocatable: the node has no allocatable GPU; label ` +
 					`nvidia.com/gpu.deploy.device-plugin is "false"`,
 			},
 		},
@@ -52,7 +52,7 @@ func TestNodeCondition(t *testing.T) {
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotAllocatable",
 				Message: "node-00000: stage Allocatable, operand device-plugin: " +
-					"the kubelet advertises no GPU that can be allocated",
+					"the node has no allocatable GPU",
 			},
 		},
 		"no GPU, and a container with a log": {
@@ -63,7 +63,7 @@ func TestNodeCondition(t *testing.T) {
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotAllocatable",
 				Message: "node-00000: stage Allocatable, operand device-plugin: " +
-					"the kubelet advertises no GPU that can be allocated: see the log of container plugin",
+					"the node has no allocatable GPU: see the log of container plugin",
 			},
 		},
 		"the toolkit hangs": {
@@ -74,7 +74,7 @@ func TestNodeCondition(t *testing.T) {
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
 				Message: "node-00000: stage Toolkit, operand container-toolkit: " +
-					"container toolkit-ctr runs, but the runtime makes no pod of RuntimeClass nvidia yet",
+					"container toolkit-ctr runs, but the container runtime creates no pod of RuntimeClass nvidia yet",
 			},
 		},
 		"the handler works for another pod since the toolkit came up": {
@@ -86,7 +86,7 @@ func TestNodeCondition(t *testing.T) {
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
 				Message: "node-00000: stage DevicePlugin, operand device-plugin: " +
-					"the container runtime has not made the pod yet, with RuntimeClass nvidia",
+					"the container runtime has not created the pod yet, with RuntimeClass nvidia",
 			},
 		},
 		"it worked before the toolkit was replaced": {
@@ -98,7 +98,7 @@ func TestNodeCondition(t *testing.T) {
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
 				Message: "node-00000: stage Toolkit, operand container-toolkit: " +
-					"container toolkit-ctr runs, but the runtime makes no pod of RuntimeClass nvidia yet",
+					"container toolkit-ctr runs, but the container runtime creates no pod of RuntimeClass nvidia yet",
 			},
 		},
 		"no pod yet": {
@@ -106,7 +106,7 @@ func TestNodeCondition(t *testing.T) {
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "PodMissing",
 				Message: "node-00000: stage Toolkit, operand container-toolkit: " +
-					"DaemonSet container-toolkit has made no pod for the node yet",
+					"DaemonSet container-toolkit has not created a pod on the node yet",
 			},
 		},
 		"paused": {
@@ -134,7 +134,8 @@ func TestNodeCondition(t *testing.T) {
 				Status: "False", Reason: "NotSupportedYet",
 				Message: `node-00000: stage Toolkit, operand container-toolkit: ` +
 					`container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
-					"install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed",
+					"install the toolkit on the host and set the node's label nvidia.com/gpu.deploy.container-toolkit to " +
+					"pre-installed",
 			},
 		},
 	}

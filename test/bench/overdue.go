@@ -22,7 +22,7 @@ const (
 	// overdueDeadline is the deadline of its stage.
 	overdueDeadline = 10 * time.Second
 	// overdueCause is part of the reported message.
-	overdueCause = "not ready after 10s: container nvidia-device-plugin is not ready yet"
+	overdueCause = "not ready after 10s: container nvidia-device-plugin is not ready"
 	toolkitApp   = "nvidia-container-toolkit-daemonset"
 )
 

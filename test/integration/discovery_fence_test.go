@@ -16,8 +16,8 @@ import (
 
 const (
 	discoverySet = "DaemonSet nvidia-node-discovery"
-	unfenced     = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
-		"apply config/admission, or let Node Feature Discovery label the nodes"
+	unfenced     = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+		"apply config/admission, or use Node Feature Discovery"
 	// fenceTime is how long the operator may take to react to a created or deleted admission policy.
 	fenceTime = 5 * time.Second
 )

@@ -121,7 +121,7 @@ func (e *env) undefineMonitoring() {
 			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
 		}
 		g.Expect(strings.Count(e.log(),
-			"An optional kind is no longer watched")).To(Equal(strings.Count(e.log(), "The cluster has an optional kind")))
+			"Stopped watching an optional kind")).To(Equal(strings.Count(e.log(), "Watching an optional kind")))
 	}).WithTimeout(appearTime).Should(Succeed())
 	e.awaitReady(1)
 	mark, before := e.mark(), e.log()

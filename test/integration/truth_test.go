@@ -28,7 +28,7 @@ func TestAnOverdueStageIsNamed(t *testing.T) {
 	object := e.samplePolicy()
 	object.Spec.Deadlines = &v1.DeadlinesSpec{DevicePlugin: v1.Deadline(deadline.String())}
 	e.create(object)
-	const cause = "not ready after 12s: container nvidia-device-plugin is not ready yet"
+	const cause = "not ready after 12s: container nvidia-device-plugin is not ready"
 	e.Eventually(func(g Gomega) {
 		status := e.policy().Status
 		g.Expect(status.NodeSummary).To(And(Not(BeNil()), HaveField("ReadyOfTotal", "7/8"), HaveField("Degraded", int32(1))))
