@@ -23,7 +23,9 @@ type Default struct {
 }
 
 // operator is the image that holds the operator and the on-node program of this release.
-var operator = Default{Name: "gpu-operator", Repository: "ghcr.io/clusterpolicy", Image: "gpu-operator", Version: version.Version}
+var operator = Default{
+	Name: "gpu-operator", Repository: "ghcr.io/clusterpolicy", Image: "gpu-operator", Version: version.Version,
+}
 
 // Operator is the image that holds the operator and the on-node program of this release.
 func Operator() Default { return operator }

@@ -12,10 +12,18 @@ import (
 
 // Defaults as operands declare them.
 var (
-	driver  = image.Default{Name: "driver", Repository: "nvcr.io/nvidia", Image: "driver", Version: "595.91.07", PerSystem: true}
-	manager = image.Default{Name: "driver-manager", Repository: "nvcr.io/nvidia/cloud-native", Image: "k8s-driver-manager", Version: "v0.12.0"}
-	toolkit = image.Default{Name: "container-toolkit", Repository: "nvcr.io/nvidia/k8s", Image: "container-toolkit", Version: "v1.20.0"}
-	plugin  = image.Default{Name: "device-plugin", Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", Version: "v0.20.0"}
+	driver = image.Default{
+		Name: "driver", Repository: "nvcr.io/nvidia", Image: "driver", Version: "595.91.07", PerSystem: true,
+	}
+	manager = image.Default{
+		Name: "driver-manager", Repository: "nvcr.io/nvidia/cloud-native", Image: "k8s-driver-manager", Version: "v0.12.0",
+	}
+	toolkit = image.Default{
+		Name: "container-toolkit", Repository: "nvcr.io/nvidia/k8s", Image: "container-toolkit", Version: "v1.20.0",
+	}
+	plugin = image.Default{
+		Name: "device-plugin", Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", Version: "v0.20.0",
+	}
 )
 
 const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -66,7 +66,8 @@ func computeFor(t *testing.T, in operand.Input, nodes []nodeinfo.Facts) map[oper
 	return got
 }
 
-const unfenced = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+const unfenced = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is " +
+	"missing: " +
 	"apply config/admission, or use Node Feature Discovery"
 
 const nriWithoutToolkit = "spec.cdi.nriPluginEnabled needs the container toolkit: " +

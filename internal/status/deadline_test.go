@@ -282,7 +282,8 @@ func TestMissingPods(t *testing.T) {
 		},
 		"a quota refuses pods of another": {
 			failures: map[string]assess.CreateFailure{"device-plugin": quota["driver"]},
-			reason:   "PodMissing", message: "DaemonSet driver has not created a pod on the node yet", operand: "ready on 1/2 nodes",
+			reason:   "PodMissing", message: "DaemonSet driver has not created a pod on the node yet",
+			operand: "ready on 1/2 nodes",
 		},
 		"not selected yet": {
 			change: func(e *env) {

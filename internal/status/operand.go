@@ -87,7 +87,9 @@ func withDetail(status v1.OperandStatus, details []nodeReason, before []v1.Opera
 	}
 	for i := range before {
 		old := &before[i]
-		if old.Name == status.Name && old.State == status.State && assess.MessageUpToDate(old.Message, status.Message, message) {
+		if old.Name == status.Name && old.State == status.State && assess.MessageUpToDate(
+			old.Message, status.Message, message,
+		) {
 			return old.Message
 		}
 	}

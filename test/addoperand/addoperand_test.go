@@ -28,8 +28,10 @@ var written = []string{
 }
 
 // generated matches the files that make writes.
-var generated = regexp.MustCompile(`^(api/v1/zz_generated\.deepcopy\.go|bundle/|config/crd/|config/helm/gpu-operator/|` +
-	`config/openshift/operands\.yaml$|config/rbac/operands/|docs/|internal/[a-z]+/testdata/.*\.golden)`)
+var generated = regexp.MustCompile(
+	`^(api/v1/zz_generated\.deepcopy\.go|bundle/|config/crd/|config/helm/gpu-operator/|` +
+		`config/openshift/operands\.yaml$|config/rbac/operands/|docs/|internal/[a-z]+/testdata/.*\.golden)`,
+)
 
 // generic are the packages whose tests every operand must pass.
 var generic = []string{
@@ -76,7 +78,9 @@ func copyOf(t *testing.T) string {
 	from, err := filepath.Abs(repo)
 	g.Expect(err).NotTo(HaveOccurred())
 	root := filepath.Join(t.TempDir(), "repo")
-	for file := range strings.SplitSeq(run(t, from, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00") {
+	for file := range strings.SplitSeq(
+		run(t, from, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00",
+	) {
 		if file == "" {
 			continue
 		}
@@ -96,7 +100,8 @@ func copyOf(t *testing.T) string {
 	}
 	run(t, root, "git", "init", "--quiet")
 	run(t, root, "git", "add", "--all")
-	run(t, root, "git", "-c", "user.name=test", "-c", "user.email=test@example.com", "commit", "--quiet", "--message=before")
+	run(t, root, "git", "-c", "user.name=test", "-c", "user.email=test@example.com", "commit", "--quiet",
+		"--message=before")
 	return root
 }
 

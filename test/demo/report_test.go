@@ -25,7 +25,13 @@ func TestReasons(t *testing.T) {
 		}},
 		Nodes: []v1.NodeStatus{
 			{Name: "gpu-00000", Ready: true, Stage: v1.StageValidated},
-			{Name: "gpu-00001", Stage: v1.StageDriver, Operand: "driver", Reason: "CrashLoopBackOff", Message: "exit code 1"},
+			{
+				Name:    "gpu-00001",
+				Stage:   v1.StageDriver,
+				Operand: "driver",
+				Reason:  "CrashLoopBackOff",
+				Message: "exit code 1",
+			},
 			{Name: "gpu-00002", Stage: v1.StageAllocatable, Reason: "NotAllocatable", Message: "no GPU"},
 		},
 	}}

@@ -99,7 +99,8 @@ func TestTheBundleMakesNodesReady(t *testing.T) {
 	e.Expect(e.client.Create(t.Context(), examples(e.WithT, opened)[0])).To(Succeed())
 	e.awaitReady()
 	t.Logf("ready after %s", time.Since(begin).Round(100*time.Millisecond))
-	const without = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+	const without = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is " +
+		"missing: " +
 		"apply config/admission, or use Node Feature Discovery"
 	e.Expect(e.policy().Status.Operands).To(ContainElement(And(
 		HaveField("Name", "node-discovery"), HaveField("State", v1.OperandDisabled), HaveField("Message", without))))

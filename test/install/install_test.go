@@ -79,8 +79,12 @@ var installs = []installCase{
 			"any": "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n",
 		}}}},
 	{name: "MPS", set: "mps.enabled=true mps.replicas=8", reads: "gpu-operator-mps"},
-	{name: "a created configuration", values: "devicePlugin: {config: {create: true, name: plugin, default: any, data: " +
-		"{any: \"version: v1\\nflags: {migStrategy: none}\\n\"}}}", reads: "plugin"},
+	{
+		name: "a created configuration",
+		values: "devicePlugin: {config: {create: true, name: plugin, default: any, data: " +
+			"{any: \"version: v1\\nflags: {migStrategy: none}\\n\"}}}",
+		reads: "plugin",
+	},
 	{
 		name:       "engine and status exporter, no feature discovery",
 		set:        "dcgm.enabled=true nodeStatusExporter.enabled=true gfd.enabled=false",
@@ -155,7 +159,11 @@ func (e *env) installReady(c installCase) {
 		}()
 		// Helm creates the Deployment after the roles: its pod never runs without them.
 		e.Eventually(func() error {
-			return e.client.Get(e.t.Context(), client.ObjectKey{Namespace: in, Name: "gpu-operator"}, &appsv1.Deployment{})
+			return e.client.Get(
+				e.t.Context(),
+				client.ObjectKey{Namespace: in, Name: "gpu-operator"},
+				&appsv1.Deployment{},
+			)
 		}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
 		e.run(in)
 		e.Eventually(installed).WithTimeout(time.Minute).Should(Receive(BeNil()))

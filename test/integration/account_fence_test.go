@@ -42,7 +42,8 @@ func (e *env) nodeWritersAreLimited() {
 	driver, _ := e.podBound(driverAccount, e.podFor(driverAccount, own))
 	for _, c := range []kubernetes.Interface{operator, migManager, driver} {
 		e.Eventually(func() error { return dryRun(e.t, c, own, nodeChange{patch: `{"metadata":{"labels":{"team":"x"}}}`}) }).
-			WithPolling(100 * time.Millisecond).Should(forbidden("may not change"))
+			WithPolling(100 * time.Millisecond).
+			Should(forbidden("may not change"))
 	}
 	e.t.Run("operator", func(t *testing.T) {
 		e.in(t).judge(operator, own, operatorChanges(e.node(own)))
@@ -63,95 +64,187 @@ func (e *env) nodeWritersAreLimited() {
 
 // operatorChanges are tried one at a time on the node after prepareNode.
 func operatorChanges(node *corev1.Node) map[string]nodeChange {
-	const ofLabels, ofAnnotations, ofTaints = "the operator may not change the labels ", "the operator may not change the annotations ", "the operator may not change the taints "
+	const ofLabels, ofAnnotations, ofTaints = "the operator may not change the labels ",
+		"the operator may not change the annotations ", "the operator may not change the taints "
 	changes := map[string]nodeChange{
-		"label gpu.present":                {patch: labelled("nvidia.com/gpu.present", "true")},
-		"remove gpu.present":               {patch: labelled("nvidia.com/gpu.present", nil)},
-		"deploy label":                     {patch: labelled("nvidia.com/gpu.deploy.driver", "true")},
-		"remove a deploy label":            {patch: labelled("nvidia.com/gpu.deploy.dcgm", nil)},
-		"pool":                             {patch: labelled("nvidia.com/gpu-operator.pool", "ubuntu24.04-amd64")},
-		"runtime":                          {patch: labelled("nvidia.com/gpu-operator.runtime", "containerd")},
-		"layout of MIG":                    {patch: labelled("nvidia.com/mig.config", "all-disabled")},
-		"own annotation":                   {patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovery-lost-since":"2026-01-01T00:00:00Z"}}}`},
-		"remove what discovery notes":      {patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovered-labels":null}}}`},
-		"remove what discovery wrote":      {patch: labelled("feature.node.kubernetes.io/cpu-noted", nil)},
-		"remove what discovery wrote too":  {patch: labelled("nvidia.com/gpu.count", nil)},
-		"cordon":                           {patch: `{"spec":{"unschedulable":true}}`},
-		"own taint":                        {patch: `{"spec":{"taints":[{"key":"foreign","effect":"NoSchedule"},{"key":"nvidia.com/gpu-operator.not-ready","effect":"NoSchedule"}]}}`},
-		"own condition":                    {status: true, patch: conditions(node, corev1.NodeCondition{Type: gpuReady, Status: corev1.ConditionTrue})},
-		"no change of the status":          {status: true, patch: conditions(node)},
-		"label of another":                 {patch: labelled("team", "x"), says: ofLabels + "team"},
-		"role":                             {patch: labelled("node-role.kubernetes.io/control-plane", ""), says: ofLabels + "node-role.kubernetes.io/control-plane"},
-		"remove a label of another":        {patch: labelled("kubernetes.io/os", nil), says: ofLabels + "kubernetes.io/os"},
-		"write what discovery writes":      {patch: labelled("nvidia.com/gpu.count", "9"), says: ofLabels + "nvidia.com/gpu.count"},
-		"remove what NFD wrote":            {patch: labelled("feature.node.kubernetes.io/pci-10de.present", nil), says: ofLabels + "feature.node"},
-		"remove what is noted, not found":  {patch: labelled("noted-team", nil), says: ofLabels + "noted-team"},
-		"remove a layout of MIG":           {patch: labelled("nvidia.com/mig.config", nil), says: ofLabels + "nvidia.com/mig.config"},
-		"state of MIG":                     {patch: labelled("nvidia.com/mig.config.state", "success"), says: ofLabels + "nvidia.com/mig.config.state"},
-		"label by way of the status":       {status: true, patch: labelled("team", "x"), says: ofLabels + "team"},
-		"annotation of another":            {patch: `{"metadata":{"annotations":{"team":"x"}}}`, says: ofAnnotations + "team"},
-		"finalizer":                        {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: "may not change finalizers or owners"},
-		"owner":                            {patch: `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"x","uid":"1"}]}}`, says: "may not change finalizers or owners"},
-		"taint of another":                 {patch: `{"spec":{"taints":[{"key":"foreign","effect":"NoSchedule"},{"key":"x","effect":"NoExecute"}]}}`, says: ofTaints + "x"},
-		"remove a taint of another":        {patch: `{"spec":{"taints":null}}`, says: ofTaints + "foreign"},
-		"change a taint of another":        {patch: `{"spec":{"taints":[{"key":"foreign","effect":"NoExecute"}]}}`, says: ofTaints + "foreign, foreign"},
-		"provider":                         {patch: `{"spec":{"providerID":"x://y"}}`, says: "the operator may not change spec.providerID"},
-		"pod network":                      {patch: `{"spec":{"podCIDR":"10.1.0.0/24","podCIDRs":["10.1.0.0/24"]}}`, says: "the operator may not change spec.podCIDR"}, // The order of several is that of a map.,
-		"capacity":                         {status: true, patch: `{"status":{"capacity":{"nvidia.com/gpu":"64"}}}`, says: "the operator may not change status.capacity"},
-		"addresses":                        {status: true, patch: `{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`, says: "the operator may not change status.addresses"},
-		"software":                         {status: true, patch: `{"status":{"nodeInfo":{"kubeletVersion":"v0"}}}`, says: "the operator may not change status.nodeInfo"},
-		"condition of another":             {status: true, patch: conditions(node, corev1.NodeCondition{Type: "Other", Status: corev1.ConditionTrue}), says: "the operator may not change the conditions Other"},
-		"remove the conditions of another": {status: true, patch: `{"status":{"conditions":null}}`, says: "the operator may not change the conditions "},
+		"label gpu.present":     {patch: labelled("nvidia.com/gpu.present", "true")},
+		"remove gpu.present":    {patch: labelled("nvidia.com/gpu.present", nil)},
+		"deploy label":          {patch: labelled("nvidia.com/gpu.deploy.driver", "true")},
+		"remove a deploy label": {patch: labelled("nvidia.com/gpu.deploy.dcgm", nil)},
+		"pool":                  {patch: labelled("nvidia.com/gpu-operator.pool", "ubuntu24.04-amd64")},
+		"runtime":               {patch: labelled("nvidia.com/gpu-operator.runtime", "containerd")},
+		"layout of MIG":         {patch: labelled("nvidia.com/mig.config", "all-disabled")},
+		"own annotation": {
+			patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovery-lost-since":"2026-01-01T00:00:00Z"}}}`,
+		},
+		"remove what discovery notes": {
+			patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovered-labels":null}}}`,
+		},
+		"remove what discovery wrote":     {patch: labelled("feature.node.kubernetes.io/cpu-noted", nil)},
+		"remove what discovery wrote too": {patch: labelled("nvidia.com/gpu.count", nil)},
+		"cordon":                          {patch: `{"spec":{"unschedulable":true}}`},
+		"own taint": {
+			patch: `{"spec":{"taints":[{"key":"foreign","effect":"NoSchedule"},{"key":"nvidia.com/gpu-operator.not-ready","effect":"NoSchedule"}]}}`,
+		},
+		"own condition": {
+			status: true, patch: conditions(node, corev1.NodeCondition{Type: gpuReady, Status: corev1.ConditionTrue}),
+		},
+		"no change of the status": {status: true, patch: conditions(node)},
+		"label of another":        {patch: labelled("team", "x"), says: ofLabels + "team"},
+		"role": {
+			patch: labelled("node-role.kubernetes.io/control-plane", ""),
+			says:  ofLabels + "node-role.kubernetes.io/control-plane",
+		},
+		"remove a label of another": {patch: labelled("kubernetes.io/os", nil), says: ofLabels + "kubernetes.io/os"},
+		"write what discovery writes": {
+			patch: labelled("nvidia.com/gpu.count", "9"), says: ofLabels + "nvidia.com/gpu.count",
+		},
+		"remove what NFD wrote": {
+			patch: labelled("feature.node.kubernetes.io/pci-10de.present", nil), says: ofLabels + "feature.node",
+		},
+		"remove what is noted, not found": {patch: labelled("noted-team", nil), says: ofLabels + "noted-team"},
+		"remove a layout of MIG": {
+			patch: labelled("nvidia.com/mig.config", nil), says: ofLabels + "nvidia.com/mig.config",
+		},
+		"state of MIG": {
+			patch: labelled("nvidia.com/mig.config.state", "success"), says: ofLabels + "nvidia.com/mig.config.state",
+		},
+		"label by way of the status": {status: true, patch: labelled("team", "x"), says: ofLabels + "team"},
+		"annotation of another": {
+			patch: `{"metadata":{"annotations":{"team":"x"}}}`, says: ofAnnotations + "team",
+		},
+		"finalizer": {
+			patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: "may not change finalizers or owners",
+		},
+		"owner": {
+			patch: `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"x","uid":"1"}]}}`,
+			says:  "may not change finalizers or owners",
+		},
+		"taint of another": {
+			patch: `{"spec":{"taints":[{"key":"foreign","effect":"NoSchedule"},{"key":"x","effect":"NoExecute"}]}}`,
+			says:  ofTaints + "x",
+		},
+		"remove a taint of another": {patch: `{"spec":{"taints":null}}`, says: ofTaints + "foreign"},
+		"change a taint of another": {
+			patch: `{"spec":{"taints":[{"key":"foreign","effect":"NoExecute"}]}}`, says: ofTaints + "foreign, foreign",
+		},
+		"provider": {
+			patch: `{"spec":{"providerID":"x://y"}}`, says: "the operator may not change spec.providerID",
+		},
+		// The order of several is that of a map.,
+		"pod network": {
+			patch: `{"spec":{"podCIDR":"10.1.0.0/24","podCIDRs":["10.1.0.0/24"]}}`,
+			says:  "the operator may not change spec.podCIDR",
+		},
+		"capacity": {
+			status: true, patch: `{"status":{"capacity":{"nvidia.com/gpu":"64"}}}`,
+			says: "the operator may not change status.capacity",
+		},
+		"addresses": {
+			status: true, patch: `{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`,
+			says: "the operator may not change status.addresses",
+		},
+		"software": {
+			status: true, patch: `{"status":{"nodeInfo":{"kubeletVersion":"v0"}}}`,
+			says: "the operator may not change status.nodeInfo",
+		},
+		"condition of another": {
+			status: true, patch: conditions(node, corev1.NodeCondition{Type: "Other", Status: corev1.ConditionTrue}),
+			says: "the operator may not change the conditions Other",
+		},
+		"remove the conditions of another": {
+			status: true, patch: `{"status":{"conditions":null}}`, says: "the operator may not change the conditions ",
+		},
 	}
 	return changes
 }
 
 func migManagerChanges() map[string]nodeChange {
-	const ofLabels, ofRest = "mig-manager may not change these labels: ", "mig-manager may change only the labels of a node"
+	const ofLabels, ofRest = "mig-manager may not change these labels: ",
+		"mig-manager may change only the labels of a node"
 	return map[string]nodeChange{
-		"state":                             {patch: labelled("nvidia.com/mig.config.state", "pending")},
-		"pause":                             {patch: labelled("nvidia.com/gpu.deploy.dcgm", "paused-for-mig-change")},
-		"resume":                            {patch: labelled("nvidia.com/gpu.deploy.device-plugin", "true")},
-		"pause what is not there":           {patch: labelled("nvidia.com/gpu.deploy.nvsm", "")},
-		"turn off":                          {patch: labelled("nvidia.com/gpu.deploy.dcgm", "false"), says: ofLabels + "nvidia.com/gpu.deploy.dcgm=false"},
-		"remove a deploy label":             {patch: labelled("nvidia.com/gpu.deploy.dcgm", nil), says: ofLabels + "nvidia.com/gpu.deploy.dcgm="},
-		"pause the driver":                  {patch: labelled("nvidia.com/gpu.deploy.driver", "paused-for-mig-change"), says: ofLabels + "nvidia.com/gpu.deploy.driver="},
-		"what GPU Feature Discovery writes": {patch: labelled("nvidia.com/mig.capable", "false"), says: ofLabels + "nvidia.com/mig.capable=false"},
-		"label of another":                  {patch: labelled("team", "x"), says: ofLabels + "team=x"},
-		"role":                              {patch: labelled("node-role.kubernetes.io/control-plane", ""), says: ofLabels + "node-role.kubernetes.io/control-plane="},
-		"annotation":                        {patch: `{"metadata":{"annotations":{"team":"x"}}}`, says: ofRest},
-		"finalizer":                         {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: ofRest},
-		"cordon":                            {patch: `{"spec":{"unschedulable":true}}`, says: ofRest},
-		"taint":                             {patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofRest},
+		"state":                   {patch: labelled("nvidia.com/mig.config.state", "pending")},
+		"pause":                   {patch: labelled("nvidia.com/gpu.deploy.dcgm", "paused-for-mig-change")},
+		"resume":                  {patch: labelled("nvidia.com/gpu.deploy.device-plugin", "true")},
+		"pause what is not there": {patch: labelled("nvidia.com/gpu.deploy.nvsm", "")},
+		"turn off": {
+			patch: labelled("nvidia.com/gpu.deploy.dcgm", "false"), says: ofLabels + "nvidia.com/gpu.deploy.dcgm=false",
+		},
+		"remove a deploy label": {
+			patch: labelled("nvidia.com/gpu.deploy.dcgm", nil), says: ofLabels + "nvidia.com/gpu.deploy.dcgm=",
+		},
+		"pause the driver": {
+			patch: labelled("nvidia.com/gpu.deploy.driver", "paused-for-mig-change"),
+			says:  ofLabels + "nvidia.com/gpu.deploy.driver=",
+		},
+		"what GPU Feature Discovery writes": {
+			patch: labelled("nvidia.com/mig.capable", "false"), says: ofLabels + "nvidia.com/mig.capable=false",
+		},
+		"label of another": {patch: labelled("team", "x"), says: ofLabels + "team=x"},
+		"role": {
+			patch: labelled("node-role.kubernetes.io/control-plane", ""),
+			says:  ofLabels + "node-role.kubernetes.io/control-plane=",
+		},
+		"annotation": {patch: `{"metadata":{"annotations":{"team":"x"}}}`, says: ofRest},
+		"finalizer":  {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: ofRest},
+		"cordon":     {patch: `{"spec":{"unschedulable":true}}`, says: ofRest},
+		"taint":      {patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofRest},
 	}
 }
 
 func driverChanges() map[string]nodeChange {
-	const ofLabels, ofAnnotations, ofSpec = "the driver may not change the labels ", "the driver may not change the annotations ", "the driver may not change spec."
+	const ofLabels, ofAnnotations, ofSpec = "the driver may not change the labels ",
+		"the driver may not change the annotations ", "the driver may not change spec."
 	return map[string]nodeChange{
-		"pause":                           {patch: labelled("nvidia.com/gpu.deploy.dcgm", "paused-for-driver-upgrade")},
-		"pause what has its own value":    {patch: labelled("nvidia.com/gpu.deploy.device-plugin", "x_paused-for-driver-upgrade")},
-		"pause what is not there":         {patch: labelled("nvidia.com/gpu.deploy.nvsm", "")},
-		"a driver of the host":            {patch: labelled("nvidia.com/gpu.deploy.driver", "pre-installed")},
-		"pause a user's":                  {patch: labelled("noted-team", "paused-for-driver-upgrade")},
-		"resume a user's":                 {patch: labelled("example.com/paused", "true")},
-		"a user's that is not there":      {patch: labelled("example.com/absent", "")},
-		"cordon":                          {patch: `{"spec":{"unschedulable":true}}`},
-		"whether it was cordoned":         {patch: `{"metadata":{"annotations":{"nvidia.com/driver-manager.node-initial-state.unschedulable":"false"}}}`},
-		"label of another":                {patch: labelled("team", "x"), says: ofLabels + "team"},
-		"value of a label of another":     {patch: labelled("noted-team", "y"), says: ofLabels + "noted-team"},
-		"remove a deploy label":           {patch: labelled("nvidia.com/gpu.deploy.dcgm", nil), says: ofLabels + "nvidia.com/gpu.deploy.dcgm"},
-		"pool":                            {patch: labelled("nvidia.com/gpu-operator.pool", "x"), says: ofLabels + "nvidia.com/gpu-operator.pool"},
-		"role":                            {patch: labelled("node-role.kubernetes.io/control-plane", ""), says: ofLabels + "node-role.kubernetes.io/control-plane"},
-		"pause what Kubernetes reads":     {patch: labelled("kubernetes.io/os", "paused-for-driver-upgrade"), says: ofLabels + "kubernetes.io/os"},
-		"annotation":                      {patch: `{"metadata":{"annotations":{"team":"x"}}}`, says: ofAnnotations + "team"},
-		"finalizer":                       {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: "may not change finalizers or owners"},
-		"taint":                           {patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofSpec + "taints"},
-		"remove the taints":               {patch: `{"spec":{"taints":null}}`, says: ofSpec + "taints"},
-		"provider":                        {patch: `{"spec":{"providerID":"x://y"}}`, says: ofSpec + "providerID"},
-		"a taint by the way of a cordon":  {patch: `{"spec":{"unschedulable":true,"taints":[]}}`, says: ofSpec + "taints"},
-		"a label by the way of a pause":   {patch: `{"metadata":{"labels":{"nvidia.com/gpu.deploy.dcgm":"paused-for-driver-upgrade","team":"x"}}}`, says: ofLabels + "team"},
-		"remove an annotation of another": {patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovered-labels":null}}}`, says: ofAnnotations + "nvidia.com/gpu-operator.discovered-labels"},
+		"pause": {patch: labelled("nvidia.com/gpu.deploy.dcgm", "paused-for-driver-upgrade")},
+		"pause what has its own value": {
+			patch: labelled("nvidia.com/gpu.deploy.device-plugin", "x_paused-for-driver-upgrade"),
+		},
+		"pause what is not there":    {patch: labelled("nvidia.com/gpu.deploy.nvsm", "")},
+		"a driver of the host":       {patch: labelled("nvidia.com/gpu.deploy.driver", "pre-installed")},
+		"pause a user's":             {patch: labelled("noted-team", "paused-for-driver-upgrade")},
+		"resume a user's":            {patch: labelled("example.com/paused", "true")},
+		"a user's that is not there": {patch: labelled("example.com/absent", "")},
+		"cordon":                     {patch: `{"spec":{"unschedulable":true}}`},
+		"whether it was cordoned": {
+			patch: `{"metadata":{"annotations":{"nvidia.com/driver-manager.node-initial-state.unschedulable":"false"}}}`,
+		},
+		"label of another":            {patch: labelled("team", "x"), says: ofLabels + "team"},
+		"value of a label of another": {patch: labelled("noted-team", "y"), says: ofLabels + "noted-team"},
+		"remove a deploy label": {
+			patch: labelled("nvidia.com/gpu.deploy.dcgm", nil), says: ofLabels + "nvidia.com/gpu.deploy.dcgm",
+		},
+		"pool": {
+			patch: labelled("nvidia.com/gpu-operator.pool", "x"), says: ofLabels + "nvidia.com/gpu-operator.pool",
+		},
+		"role": {
+			patch: labelled("node-role.kubernetes.io/control-plane", ""),
+			says:  ofLabels + "node-role.kubernetes.io/control-plane",
+		},
+		"pause what Kubernetes reads": {
+			patch: labelled("kubernetes.io/os", "paused-for-driver-upgrade"), says: ofLabels + "kubernetes.io/os",
+		},
+		"annotation": {patch: `{"metadata":{"annotations":{"team":"x"}}}`, says: ofAnnotations + "team"},
+		"finalizer": {
+			patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: "may not change finalizers or owners",
+		},
+		"taint": {
+			patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofSpec + "taints",
+		},
+		"remove the taints": {patch: `{"spec":{"taints":null}}`, says: ofSpec + "taints"},
+		"provider":          {patch: `{"spec":{"providerID":"x://y"}}`, says: ofSpec + "providerID"},
+		"a taint by the way of a cordon": {
+			patch: `{"spec":{"unschedulable":true,"taints":[]}}`,
+			says:  ofSpec + "taints",
+		},
+		"a label by the way of a pause": {
+			patch: `{"metadata":{"labels":{"nvidia.com/gpu.deploy.dcgm":"paused-for-driver-upgrade","team":"x"}}}`,
+			says:  ofLabels + "team",
+		},
+		"remove an annotation of another": {
+			patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovered-labels":null}}}`,
+			says:  ofAnnotations + "nvidia.com/gpu-operator.discovered-labels",
+		},
 	}
 }
 
@@ -170,9 +263,13 @@ func (e *env) prepareNode(name string) {
 func (e *env) allRightsOnNodes(subjects ...rbacv1.Subject) {
 	e.t.Helper()
 	all := metav1.ObjectMeta{Name: "all-nodes"}
-	e.create(&rbacv1.ClusterRole{ObjectMeta: all, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}}}})
+	e.create(&rbacv1.ClusterRole{ObjectMeta: all, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}},
+	}})
 	e.create(&rbacv1.ClusterRoleBinding{
-		ObjectMeta: all, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: all.Name}, Subjects: subjects,
+		ObjectMeta: all, RoleRef: rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: all.Name,
+		}, Subjects: subjects,
 	})
 }
 
@@ -191,11 +288,14 @@ func (e *env) judge(c kubernetes.Interface, node string, changes map[string]node
 func (e *env) neitherCreatesNorDeletes(c kubernetes.Interface, node, says string) {
 	dry := []string{metav1.DryRunAll}
 	e.t.Run("refused: create", func(t *testing.T) {
-		_, err := c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "made"}}, metav1.CreateOptions{DryRun: dry})
+		_, err := c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "made"}},
+			metav1.CreateOptions{DryRun: dry})
 		e.in(t).Expect(err).To(forbidden(says))
 	})
 	e.t.Run("refused: delete", func(t *testing.T) {
-		e.in(t).Expect(c.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{DryRun: dry})).To(forbidden(says))
+		e.in(t).
+			Expect(c.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{DryRun: dry})).
+			To(forbidden(says))
 	})
 }
 
@@ -206,7 +306,8 @@ func dryRun(t *testing.T, c kubernetes.Interface, node string, change nodeChange
 	if change.status {
 		sub = []string{"status"}
 	}
-	_, err := c.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(change.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, sub...)
+	_, err := c.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(change.patch),
+		metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, sub...)
 	return err
 }
 

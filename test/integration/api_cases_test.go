@@ -2,103 +2,368 @@ package integration
 
 // refused are specs that the API server does not store: the field that it names, and what it says.
 var refused = []struct{ name, spec, path, message string }{
-	{"kernel module type", "{driver: {kernelModuleType: closed}}", "spec.driver.kernelModuleType", `Unsupported value: "closed"`},
+	{
+		"kernel module type", "{driver: {kernelModuleType: closed}}", "spec.driver.kernelModuleType",
+		`Unsupported value: "closed"`,
+	},
 	{"pull policy", "{driver: {imagePullPolicy: Sometimes}}", "spec.driver.imagePullPolicy", ""},
-	{"pull policy of the manager", "{driver: {manager: {imagePullPolicy: always}}}", "spec.driver.manager.imagePullPolicy", ""},
+	{
+		"pull policy of the manager", "{driver: {manager: {imagePullPolicy: always}}}", "spec.driver.manager.imagePullPolicy",
+		"",
+	},
 	{"MIG strategy", "{mig: {strategy: double}}", "spec.mig.strategy", ""},
 	{"update strategy", "{daemonsets: {updateStrategy: Recreate}}", "spec.daemonsets.updateStrategy", ""},
-	{"unavailable", `{daemonsets: {rollingUpdate: {maxUnavailable: "some"}}}`, "spec.daemonsets.rollingUpdate.maxUnavailable", "must be a number, or a percentage of 1% to 100%"},
-	{"no pod may be unavailable", "{daemonsets: {rollingUpdate: {maxUnavailable: 0}}}", "spec.daemonsets.rollingUpdate.maxUnavailable", "must be above 0, or no pod can be replaced"},
-	{"no pod in a hundred may be unavailable", `{daemonsets: {rollingUpdate: {maxUnavailable: "0%"}}}`, "", "must be above 0, or no pod can be replaced"},
-	{"success threshold", "{driver: {startupProbe: {successThreshold: 2}}}", "spec.driver.startupProbe.successThreshold", "must be 1 in a start-up probe"},
+	{
+		"unavailable", `{daemonsets: {rollingUpdate: {maxUnavailable: "some"}}}`,
+		"spec.daemonsets.rollingUpdate.maxUnavailable", "must be a number, or a percentage of 1% to 100%",
+	},
+	{
+		"no pod may be unavailable", "{daemonsets: {rollingUpdate: {maxUnavailable: 0}}}",
+		"spec.daemonsets.rollingUpdate.maxUnavailable", "must be above 0, or no pod can be replaced",
+	},
+	{
+		"no pod in a hundred may be unavailable", `{daemonsets: {rollingUpdate: {maxUnavailable: "0%"}}}`, "",
+		"must be above 0, or no pod can be replaced",
+	},
+	{
+		"success threshold", "{driver: {startupProbe: {successThreshold: 2}}}", "spec.driver.startupProbe.successThreshold",
+		"must be 1 in a start-up probe",
+	},
 	{"liveness threshold", "{driver: {livenessProbe: {successThreshold: 2}}}", "", "must be 1 in a liveness probe"},
-	{"whole image beside version", `{toolkit: {image: "nvcr.io/nvidia/container-toolkit", version: v1}}`, "", "image is a full reference: remove repository and version, or set image to the name only"},
-	{"image", `{toolkit: {image: "-a"}}`, "spec.toolkit.image", "must be an image name, such as driver, or a full reference"},
-	{"repository with a scheme", `{toolkit: {repository: "https://nvcr.io/nvidia"}}`, "spec.toolkit.repository", "must be a registry and path without https:// or a trailing slash"},
-	{"repository with a slash at its end", "{vgpuManager: {repository: nvcr.io/nvidia/}}", "spec.vgpuManager.repository", ""},
+	{
+		"whole image beside version", `{toolkit: {image: "nvcr.io/nvidia/container-toolkit", version: v1}}`, "",
+		"image is a full reference: remove repository and version, or set image to the name only",
+	},
+	{
+		"image", `{toolkit: {image: "-a"}}`, "spec.toolkit.image",
+		"must be an image name, such as driver, or a full reference",
+	},
+	{
+		"repository with a scheme", `{toolkit: {repository: "https://nvcr.io/nvidia"}}`, "spec.toolkit.repository",
+		"must be a registry and path without https:// or a trailing slash",
+	},
+	{
+		"repository with a slash at its end", "{vgpuManager: {repository: nvcr.io/nvidia/}}", "spec.vgpuManager.repository",
+		"",
+	},
 	{"version", `{driver: {version: "595 "}}`, "spec.driver.version", "must be a tag, such as v1.2.3, or a digest"},
 	{"digest that is cut", `{driver: {version: "sha256:0123"}}`, "", "or a digest: sha256:..."},
-	{"pull secret", `{driver: {imagePullSecrets: [a, "b c"]}}`, "spec.driver.imagePullSecrets[1]", "must be a lowercase RFC 1123 subdomain, such as my-config"},
-	{"requests above limits", "{driver: {resources: {limits: {memory: 1Gi}, requests: {memory: 1025Mi}}}}", "spec.driver.resources", "cpu or memory requests exceed limits: lower requests or raise limits"},
-	{"requests of a number above limits", "{toolkit: {resources: {limits: {cpu: 100m}, requests: {cpu: 1}}}}", "", "cpu or memory requests exceed limits"},
-	{"name of a variable", `{driver: {env: [{name: "A=B"}]}}`, "spec.driver.env[0].name", "must be printable ASCII without '='"},
+	{
+		"pull secret", `{driver: {imagePullSecrets: [a, "b c"]}}`, "spec.driver.imagePullSecrets[1]",
+		"must be a lowercase RFC 1123 subdomain, such as my-config",
+	},
+	{
+		"requests above limits", "{driver: {resources: {limits: {memory: 1Gi}, requests: {memory: 1025Mi}}}}",
+		"spec.driver.resources", "cpu or memory requests exceed limits: lower requests or raise limits",
+	},
+	{
+		"requests of a number above limits", "{toolkit: {resources: {limits: {cpu: 100m}, requests: {cpu: 1}}}}", "",
+		"cpu or memory requests exceed limits",
+	},
+	{
+		"name of a variable", `{driver: {env: [{name: "A=B"}]}}`, "spec.driver.env[0].name",
+		"must be printable ASCII without '='",
+	},
 	{"variable without a name", `{driver: {env: [{name: ""}]}}`, "spec.driver.env[0].name", ""},
-	{"variable that is there twice", "{driver: {env: [{name: A}, {name: A}]}}", "spec.driver.env[1]", "Duplicate value"},
-	{"NRI without CDI", "{cdi: {enabled: false, nriPluginEnabled: true}}", "", "nriPluginEnabled needs CDI: remove cdi.enabled=false or nriPluginEnabled"},
-	{"NRI without the toolkit", "{cdi: {nriPluginEnabled: true}, toolkit: {enabled: false}}", "spec.cdi.nriPluginEnabled", "needs the toolkit: remove toolkit.enabled=false or cdi.nriPluginEnabled"},
-	{"relative path", "{hostPaths: {driverInstallDir: run/nvidia}}", "spec.hostPaths.driverInstallDir", "must be an absolute path, such as /opt/nvidia"},
+	{
+		"variable that is there twice",
+		"{driver: {env: [{name: A}, {name: A}]}}",
+		"spec.driver.env[1]",
+		"Duplicate value",
+	},
+	{
+		"NRI without CDI", "{cdi: {enabled: false, nriPluginEnabled: true}}", "",
+		"nriPluginEnabled needs CDI: remove cdi.enabled=false or nriPluginEnabled",
+	},
+	{
+		"NRI without the toolkit", "{cdi: {nriPluginEnabled: true}, toolkit: {enabled: false}}", "spec.cdi.nriPluginEnabled",
+		"needs the toolkit: remove toolkit.enabled=false or cdi.nriPluginEnabled",
+	},
+	{
+		"relative path", "{hostPaths: {driverInstallDir: run/nvidia}}", "spec.hostPaths.driverInstallDir",
+		"must be an absolute path, such as /opt/nvidia",
+	},
 	{"relative root", "{hostPaths: {rootFS: mnt}}", "spec.hostPaths.rootFS", "must be an absolute path, such as /"},
-	{"path that climbs", "{hostPaths: {driverInstallDir: /run/../etc}}", "", "must not contain '..': set the resolved path"},
+	{
+		"path that climbs", "{hostPaths: {driverInstallDir: /run/../etc}}", "",
+		"must not contain '..': set the resolved path",
+	},
 	{"MPS root that climbs", "{devicePlugin: {mps: {root: /run/..}}}", "spec.devicePlugin.mps.root", ""},
-	{"relative kubelet directory", "{hostPaths: {kubeletRootDir: var/lib/kubelet}}", "spec.hostPaths.kubeletRootDir", ""},
+	{
+		"relative kubelet directory",
+		"{hostPaths: {kubeletRootDir: var/lib/kubelet}}",
+		"spec.hostPaths.kubeletRootDir",
+		"",
+	},
 	{"a string where a block goes", `{driver: "yes"}`, "spec.driver", ""},
-	{"precompiled and GDS", "{driver: {usePrecompiled: true}, gds: {enabled: true}}", "spec.driver.usePrecompiled", "must not be set together with gds.enabled: remove one of them"},
-	{"precompiled and GDRCopy", "{driver: {usePrecompiled: true, enabled: true}, gdrcopy: {enabled: true}}", "", "must not be set together with gdrcopy.enabled: remove one of them"},
-	{"GDS with closed modules", "{driver: {kernelModuleType: proprietary}, gds: {enabled: true}}", "spec.driver.kernelModuleType", "nvidia-fs 2.17.5 and later (GPUDirect Storage) need the open kernel modules: set open or auto, or remove gds.enabled"},
-	{"GDS of a newer version with closed modules", `{driver: {kernelModuleType: proprietary}, gds: {enabled: true, version: "2.29.4"}}`, "", "need the open kernel modules"},
-	{"name of a pool", "{nodePools: [{name: 1st, nodeSelector: {a: b}}]}", "spec.nodePools[0].name", "must be lowercase letters, digits and '-', start with a letter"},
-	{"pools of one name", "{nodePools: [{name: a, nodeSelector: {a: b}}, {name: a, nodeSelector: {a: c}}]}", "spec.nodePools[1]", "Duplicate value"},
-	{"a pool that selects no node", "{nodePools: [{name: a, nodeSelector: {}}]}", "spec.nodePools[0]", "nodeSelector is empty and selects no node: add labels of the pool's nodes"},
-	{"a pool without a selector", "{nodePools: [{name: a}]}", "spec.nodePools[0]", "nodeSelector is empty and selects no node"},
-	{"key of a label of a pool", `{nodePools: [{name: a, nodeSelector: {"a b": c}}]}`, "spec.nodePools[0].nodeSelector", "keys must be label keys"},
-	{"value of a label of a pool", `{nodePools: [{name: a, nodeSelector: {a: "b c"}}]}`, "spec.nodePools[0].nodeSelector[a]", "must be letters and digits, with '-', '_' or '.' between them"},
-	{"too many labels of a pool", "{nodePools: [{name: a, nodeSelector: {a: a, b: a, c: a, d: a, e: a, f: a, g: a, h: a, i: a, j: a, k: a, l: a, m: a, n: a, o: a, p: a, q: a}}]}", "spec.nodePools[0].nodeSelector", "must have at most 16 items"},
-	{"precompiled in a pool and GDS", "{nodePools: [{name: a, nodeSelector: {a: b}, driver: {usePrecompiled: true}}], gds: {enabled: true}}", "spec.nodePools", "driver.usePrecompiled of a pool must not be set together with gds.enabled or gdrcopy.enabled: remove it, or remove them"},
-	{"precompiled in a pool and GDRCopy", "{nodePools: [{name: a, nodeSelector: {a: b}, driver: {usePrecompiled: true}}], gdrcopy: {enabled: true}}", "", "driver.usePrecompiled of a pool must not be set together with gds.enabled or gdrcopy.enabled"},
-	{"GDS with closed modules in a pool", "{nodePools: [{name: a, nodeSelector: {a: b}, driver: {kernelModuleType: proprietary}}], gds: {enabled: true}}", "spec.nodePools", "nvidia-fs 2.17.5 and later (GPUDirect Storage) need the open kernel modules: set driver.kernelModuleType of the pool"},
-	{"default of no ConfigMap in a pool", "{nodePools: [{name: a, nodeSelector: {a: b}, devicePlugin: {config: {default: x}}}]}", "spec.nodePools", "set devicePlugin.config.name in the pool or in the spec, or remove default"},
-	{"default MIG layout of a pool", `{nodePools: [{name: a, nodeSelector: {a: b}, migManager: {config: {default: "1g.10gb x 7"}}}]}`, "", "must be a layout name"},
-	{"no name of a ConfigMap", "{devicePlugin: {config: {name: Plugin_Config}}}", "spec.devicePlugin.config.name", "must be a lowercase RFC 1123 subdomain"},
+	{
+		"precompiled and GDS", "{driver: {usePrecompiled: true}, gds: {enabled: true}}", "spec.driver.usePrecompiled",
+		"must not be set together with gds.enabled: remove one of them",
+	},
+	{
+		"precompiled and GDRCopy", "{driver: {usePrecompiled: true, enabled: true}, gdrcopy: {enabled: true}}", "",
+		"must not be set together with gdrcopy.enabled: remove one of them",
+	},
+	{
+		"GDS with closed modules", "{driver: {kernelModuleType: proprietary}, gds: {enabled: true}}",
+		"spec.driver.kernelModuleType",
+		"nvidia-fs 2.17.5 and later (GPUDirect Storage) need the open kernel modules: set open or auto, or remove gds.enabled",
+	},
+	{
+		"GDS of a newer version with closed modules",
+		`{driver: {kernelModuleType: proprietary}, gds: {enabled: true, version: "2.29.4"}}`, "",
+		"need the open kernel modules",
+	},
+	{
+		"name of a pool", "{nodePools: [{name: 1st, nodeSelector: {a: b}}]}", "spec.nodePools[0].name",
+		"must be lowercase letters, digits and '-', start with a letter",
+	},
+	{
+		"pools of one name", "{nodePools: [{name: a, nodeSelector: {a: b}}, {name: a, nodeSelector: {a: c}}]}",
+		"spec.nodePools[1]", "Duplicate value",
+	},
+	{
+		"a pool that selects no node", "{nodePools: [{name: a, nodeSelector: {}}]}", "spec.nodePools[0]",
+		"nodeSelector is empty and selects no node: add labels of the pool's nodes",
+	},
+	{
+		"a pool without a selector", "{nodePools: [{name: a}]}", "spec.nodePools[0]",
+		"nodeSelector is empty and selects no node",
+	},
+	{
+		"key of a label of a pool", `{nodePools: [{name: a, nodeSelector: {"a b": c}}]}`, "spec.nodePools[0].nodeSelector",
+		"keys must be label keys",
+	},
+	{
+		"value of a label of a pool", `{nodePools: [{name: a, nodeSelector: {a: "b c"}}]}`,
+		"spec.nodePools[0].nodeSelector[a]", "must be letters and digits, with '-', '_' or '.' between them",
+	},
+	{
+		"too many labels of a pool",
+		"{nodePools: [{name: a, nodeSelector: {a: a, b: a, c: a, d: a, e: a, f: a, g: a, h: " +
+			"a, i: a, j: a, k: a, l: a, m: a, n: a, o: a, p: a, q: a}}]}",
+		"spec.nodePools[0].nodeSelector",
+		"must have at most 16 items",
+	},
+	{
+		"precompiled in a pool and GDS",
+		"{nodePools: [{name: a, nodeSelector: {a: b}, driver: {usePrecompiled: true}}], gds: {enabled: true}}",
+		"spec.nodePools",
+		"driver.usePrecompiled of a pool must not be set together with gds.enabled or gdrcopy.enabled: remove it, or " +
+			"remove them",
+	},
+	{
+		"precompiled in a pool and GDRCopy",
+		"{nodePools: [{name: a, nodeSelector: {a: b}, driver: {usePrecompiled: true}}], gdrcopy: {enabled: true}}", "",
+		"driver.usePrecompiled of a pool must not be set together with gds.enabled or gdrcopy.enabled",
+	},
+	{
+		"GDS with closed modules in a pool",
+		"{nodePools: [{name: a, nodeSelector: {a: b}, driver: {kernelModuleType: proprietary}}], gds: {enabled: true}}",
+		"spec.nodePools",
+		"nvidia-fs 2.17.5 and later (GPUDirect Storage) need the open kernel modules: set driver.kernelModuleType of the pool",
+	},
+	{
+		"default of no ConfigMap in a pool",
+		"{nodePools: [{name: a, nodeSelector: {a: b}, devicePlugin: {config: {default: x}}}]}", "spec.nodePools",
+		"set devicePlugin.config.name in the pool or in the spec, or remove default",
+	},
+	{
+		"default MIG layout of a pool",
+		`{nodePools: [{name: a, nodeSelector: {a: b}, migManager: {config: {default: "1g.10gb x 7"}}}]}`, "",
+		"must be a layout name",
+	},
+	{
+		"no name of a ConfigMap", "{devicePlugin: {config: {name: Plugin_Config}}}", "spec.devicePlugin.config.name",
+		"must be a lowercase RFC 1123 subdomain",
+	},
 	{"no name of a Secret", `{driver: {secretEnv: "a/b"}}`, "spec.driver.secretEnv", ""},
 	{"no name of a PriorityClass", "{daemonsets: {priorityClassName: High}}", "spec.daemonsets.priorityClassName", ""},
-	{"no name of a RuntimeClass", "{operator: {runtimeClass: nvidia.com}}", "spec.operator.runtimeClass", "must be a RuntimeClass and handler name"},
-	{"no key of a ConfigMap", `{devicePlugin: {config: {name: a, default: "a/b"}}}`, "spec.devicePlugin.config.default", "must be a ConfigMap key"},
-	{"default of no ConfigMap", "{devicePlugin: {config: {default: a}}}", "spec.devicePlugin.config.default", "is a key of the ConfigMap in name: set name, or remove default"},
-	{"default MIG layout", `{migManager: {config: {default: "1g.10gb x 7"}}}`, "spec.migManager.config.default", "must be a layout name"},
+	{
+		"no name of a RuntimeClass", "{operator: {runtimeClass: nvidia.com}}", "spec.operator.runtimeClass",
+		"must be a RuntimeClass and handler name",
+	},
+	{
+		"no key of a ConfigMap", `{devicePlugin: {config: {name: a, default: "a/b"}}}`, "spec.devicePlugin.config.default",
+		"must be a ConfigMap key",
+	},
+	{
+		"default of no ConfigMap", "{devicePlugin: {config: {default: a}}}", "spec.devicePlugin.config.default",
+		"is a key of the ConfigMap in name: set name, or remove default",
+	},
+	{
+		"default MIG layout", `{migManager: {config: {default: "1g.10gb x 7"}}}`, "spec.migManager.config.default",
+		"must be a layout name",
+	},
 	{"service type", "{dcgmExporter: {service: {type: ExternalName}}}", "spec.dcgmExporter.service.type", ""},
-	{"traffic policy", "{dcgmExporter: {service: {internalTrafficPolicy: Remote}}}", "spec.dcgmExporter.service.internalTrafficPolicy", ""},
-	{"job mapping that is not on", "{dcgmExporter: {hpcJobMapping: {directory: /jobs}}}", "spec.dcgmExporter.hpcJobMapping.directory", "has no effect without enabled: set that to true, or to false to keep this value for later"},
-	{"allow list of labels that are not on", "{dcgmExporter: {podLabelAllowlistRegex: [a]}}", "spec.dcgmExporter.podLabelAllowlistRegex", "has no effect without enablePodLabels: set that to true, or to false to keep this value for later"},
-	{"scrape interval", "{dcgmExporter: {serviceMonitor: {interval: 15 seconds}}}", "spec.dcgmExporter.serviceMonitor.interval", "must be a Prometheus duration, such as 30s or 1m30s"},
-	{"scrape time-out above the interval", "{dcgmExporter: {serviceMonitor: {interval: 15s, scrapeTimeout: 1m}}}", "spec.dcgmExporter.serviceMonitor.scrapeTimeout", "must not be longer than interval: lower it or raise interval"},
-	{"relabeling action", "{operator: {metrics: {serviceMonitor: {relabelings: [{action: rename}]}}}}", "spec.operator.metrics.serviceMonitor.relabelings[0].action", ""},
-	{"relabeling into no label", "{nodeStatusExporter: {serviceMonitor: {relabelings: [{sourceLabels: [a]}]}}}", "spec.nodeStatusExporter.serviceMonitor.relabelings[0]", "this action needs targetLabel: set it to the label to write"},
-	{"relabeling by no modulus", "{nodeStatusExporter: {serviceMonitor: {relabelings: [{action: HashMod, targetLabel: a}]}}}", "", "the action hashmod needs a modulus above 0"},
-	{"relabeling by no regular expression", "{nodeStatusExporter: {serviceMonitor: {relabelings: [{targetLabel: a, regex: '(a'}]}}}", "spec.nodeStatusExporter.serviceMonitor.relabelings[0].regex", "must be a regular expression in RE2 syntax"},
-	{"allow list with no regular expression", "{dcgmExporter: {enablePodLabels: true, podLabelAllowlistRegex: ['^a', '[b']}}", "spec.dcgmExporter.podLabelAllowlistRegex[1]", "must be a regular expression in RE2 syntax"},
-	{"deadline that is no time", "{deadlines: {driver: soon}}", "spec.deadlines.driver", "must be a duration from 1s to 168h, such as 1h30m, or 0s for no deadline"},
-	{"deadline that is too short", "{deadlines: {allocatable: 999ms}}", "spec.deadlines.allocatable", "must be a duration from 1s to 168h"},
-	{"deadline that is too long", "{deadlines: {other: 168h1s}}", "spec.deadlines.other", "must be a duration from 1s to 168h"},
-	{"deadline before its time", "{deadlines: {validated: -1m}}", "spec.deadlines.validated", "must be a duration from 1s to 168h"},
+	{
+		"traffic policy", "{dcgmExporter: {service: {internalTrafficPolicy: Remote}}}",
+		"spec.dcgmExporter.service.internalTrafficPolicy", "",
+	},
+	{
+		"job mapping that is not on", "{dcgmExporter: {hpcJobMapping: {directory: /jobs}}}",
+		"spec.dcgmExporter.hpcJobMapping.directory",
+		"has no effect without enabled: set that to true, or to false to keep this value for later",
+	},
+	{
+		"allow list of labels that are not on", "{dcgmExporter: {podLabelAllowlistRegex: [a]}}",
+		"spec.dcgmExporter.podLabelAllowlistRegex",
+		"has no effect without enablePodLabels: set that to true, or to false to keep this value for later",
+	},
+	{
+		"scrape interval", "{dcgmExporter: {serviceMonitor: {interval: 15 seconds}}}",
+		"spec.dcgmExporter.serviceMonitor.interval", "must be a Prometheus duration, such as 30s or 1m30s",
+	},
+	{
+		"scrape time-out above the interval", "{dcgmExporter: {serviceMonitor: {interval: 15s, scrapeTimeout: 1m}}}",
+		"spec.dcgmExporter.serviceMonitor.scrapeTimeout", "must not be longer than interval: lower it or raise interval",
+	},
+	{
+		"relabeling action", "{operator: {metrics: {serviceMonitor: {relabelings: [{action: rename}]}}}}",
+		"spec.operator.metrics.serviceMonitor.relabelings[0].action", "",
+	},
+	{
+		"relabeling into no label", "{nodeStatusExporter: {serviceMonitor: {relabelings: [{sourceLabels: [a]}]}}}",
+		"spec.nodeStatusExporter.serviceMonitor.relabelings[0]",
+		"this action needs targetLabel: set it to the label to write",
+	},
+	{
+		"relabeling by no modulus",
+		"{nodeStatusExporter: {serviceMonitor: {relabelings: [{action: HashMod, targetLabel: a}]}}}", "",
+		"the action hashmod needs a modulus above 0",
+	},
+	{
+		"relabeling by no regular expression",
+		"{nodeStatusExporter: {serviceMonitor: {relabelings: [{targetLabel: a, regex: '(a'}]}}}",
+		"spec.nodeStatusExporter.serviceMonitor.relabelings[0].regex", "must be a regular expression in RE2 syntax",
+	},
+	{
+		"allow list with no regular expression",
+		"{dcgmExporter: {enablePodLabels: true, podLabelAllowlistRegex: ['^a', '[b']}}",
+		"spec.dcgmExporter.podLabelAllowlistRegex[1]", "must be a regular expression in RE2 syntax",
+	},
+	{
+		"deadline that is no time", "{deadlines: {driver: soon}}", "spec.deadlines.driver",
+		"must be a duration from 1s to 168h, such as 1h30m, or 0s for no deadline",
+	},
+	{
+		"deadline that is too short", "{deadlines: {allocatable: 999ms}}", "spec.deadlines.allocatable",
+		"must be a duration from 1s to 168h",
+	},
+	{
+		"deadline that is too long", "{deadlines: {other: 168h1s}}", "spec.deadlines.other",
+		"must be a duration from 1s to 168h",
+	},
+	{
+		"deadline before its time", "{deadlines: {validated: -1m}}", "spec.deadlines.validated",
+		"must be a duration from 1s to 168h",
+	},
 	{"default runtime", "{operator: {defaultRuntime: runc}}", "spec.operator.defaultRuntime", ""},
-	{"key of a label", `{daemonsets: {labels: {"a b": c}}}`, "spec.daemonsets.labels", "keys must be label keys, such as team or example.com/team"},
-	{"value of a label", `{daemonsets: {labels: {a: "b c"}}}`, "spec.daemonsets.labels[a]", "must be letters and digits, with '-', '_' or '.' between them"},
-	{"key of an annotation", `{dcgmExporter: {annotations: {"a/b/c": d}}}`, "", "keys must be annotation keys, such as note or example.com/note"},
-	{"nodes that may be unavailable", "{driver: {upgradePolicy: {maxUnavailable: many}}}", "spec.driver.upgradePolicy.maxUnavailable", "must be a number, or a percentage of 0% to 100%"},
-	{"no node may be unavailable", `{driver: {upgradePolicy: {autoUpgrade: true, maxUnavailable: "0%"}}}`, "spec.driver.upgradePolicy.maxUnavailable", "must be above 0, or no node can be upgraded: raise it, or set autoUpgrade to false"},
-	{"fewer than no upgrades", "{driver: {upgradePolicy: {maxParallelUpgrades: -1}}}", "spec.driver.upgradePolicy.maxParallelUpgrades", ""},
-	{"time-out of a drain", "{driver: {upgradePolicy: {drain: {timeoutSeconds: -1}}}}", "spec.driver.upgradePolicy.drain.timeoutSeconds", ""},
-	{"selector of pods", `{driver: {upgradePolicy: {waitForCompletion: {podSelector: "app:training"}}}}`, "spec.driver.upgradePolicy.waitForCompletion.podSelector", "must be a label selector, such as app=training,tier notin (test)"},
+	{
+		"key of a label", `{daemonsets: {labels: {"a b": c}}}`, "spec.daemonsets.labels",
+		"keys must be label keys, such as team or example.com/team",
+	},
+	{
+		"value of a label", `{daemonsets: {labels: {a: "b c"}}}`, "spec.daemonsets.labels[a]",
+		"must be letters and digits, with '-', '_' or '.' between them",
+	},
+	{
+		"key of an annotation", `{dcgmExporter: {annotations: {"a/b/c": d}}}`, "",
+		"keys must be annotation keys, such as note or example.com/note",
+	},
+	{
+		"nodes that may be unavailable", "{driver: {upgradePolicy: {maxUnavailable: many}}}",
+		"spec.driver.upgradePolicy.maxUnavailable", "must be a number, or a percentage of 0% to 100%",
+	},
+	{
+		"no node may be unavailable", `{driver: {upgradePolicy: {autoUpgrade: true, maxUnavailable: "0%"}}}`,
+		"spec.driver.upgradePolicy.maxUnavailable",
+		"must be above 0, or no node can be upgraded: raise it, or set autoUpgrade to false",
+	},
+	{
+		"fewer than no upgrades", "{driver: {upgradePolicy: {maxParallelUpgrades: -1}}}",
+		"spec.driver.upgradePolicy.maxParallelUpgrades", "",
+	},
+	{
+		"time-out of a drain", "{driver: {upgradePolicy: {drain: {timeoutSeconds: -1}}}}",
+		"spec.driver.upgradePolicy.drain.timeoutSeconds", "",
+	},
+	{
+		"selector of pods", `{driver: {upgradePolicy: {waitForCompletion: {podSelector: "app:training"}}}}`,
+		"spec.driver.upgradePolicy.waitForCompletion.podSelector",
+		"must be a label selector, such as app=training,tier notin (test)",
+	},
 	{"workload", "{sandboxWorkloads: {defaultWorkload: vm}}", "spec.sandboxWorkloads.defaultWorkload", ""},
 	{"mode of sandbox workloads", "{sandboxWorkloads: {mode: vmware}}", "spec.sandboxWorkloads.mode", ""},
-	{"kata with the plugin of KubeVirt", "{sandboxWorkloads: {enabled: true, mode: kata}, sandboxDevicePlugin: {enabled: true}}", "spec.sandboxWorkloads.mode", "kata needs kataSandboxDevicePlugin, as sandboxDevicePlugin is for kubevirt"},
-	{"KubeVirt with the plugin of kata", "{sandboxWorkloads: {enabled: true}, kataSandboxDevicePlugin: {enabled: true}}", "spec.sandboxWorkloads.mode", "kubevirt needs sandboxDevicePlugin, as kataSandboxDevicePlugin is for kata"},
-	{"no image of the vGPU manager", "{sandboxWorkloads: {enabled: true}, vgpuManager: {enabled: true, image: vgpu-manager}}", "spec.vgpuManager", "there is no public vGPU manager image: set repository, image and version"},
+	{
+		"kata with the plugin of KubeVirt",
+		"{sandboxWorkloads: {enabled: true, mode: kata}, sandboxDevicePlugin: {enabled: true}}", "spec.sandboxWorkloads.mode",
+		"kata needs kataSandboxDevicePlugin, as sandboxDevicePlugin is for kubevirt",
+	},
+	{
+		"KubeVirt with the plugin of kata", "{sandboxWorkloads: {enabled: true}, kataSandboxDevicePlugin: {enabled: true}}",
+		"spec.sandboxWorkloads.mode", "kubevirt needs sandboxDevicePlugin, as kataSandboxDevicePlugin is for kata",
+	},
+	{
+		"no image of the vGPU manager",
+		"{sandboxWorkloads: {enabled: true}, vgpuManager: {enabled: true, image: vgpu-manager}}", "spec.vgpuManager",
+		"there is no public vGPU manager image: set repository, image and version",
+	},
 	{"mode of confidential computing", "{ccManager: {defaultMode: strict}}", "spec.ccManager.defaultMode", ""},
-	{"proxy with a space", `{global: {proxy: {httpProxy: "http://proxy.local 3128"}}}`, "spec.global.proxy.httpProxy", "must be a proxy address without spaces, such as http://proxy.local:3128"},
-	{"taint of Kubernetes", "{nodeStartup: {taints: [{key: node.kubernetes.io/not-ready, effect: NoExecute}]}}", "spec.nodeStartup.taints[0].key", "is a taint of Kubernetes or Karpenter, which they remove themselves: use another key"},
-	{"taint of Karpenter", "{nodeStartup: {taints: [{key: karpenter.sh/unregistered, effect: NoExecute}]}}", "spec.nodeStartup.taints[0].key", "is a taint of Kubernetes or Karpenter, which they remove themselves"},
-	{"no key of a taint", "{nodeStartup: {taints: [{key: a b, effect: NoSchedule}]}}", "spec.nodeStartup.taints[0].key", "must be a taint key, such as example.com/gpu-starting"},
+	{
+		"proxy with a space", `{global: {proxy: {httpProxy: "http://proxy.local 3128"}}}`, "spec.global.proxy.httpProxy",
+		"must be a proxy address without spaces, such as http://proxy.local:3128",
+	},
+	{
+		"taint of Kubernetes", "{nodeStartup: {taints: [{key: node.kubernetes.io/not-ready, effect: NoExecute}]}}",
+		"spec.nodeStartup.taints[0].key",
+		"is a taint of Kubernetes or Karpenter, which they remove themselves: use another key",
+	},
+	{
+		"taint of Karpenter", "{nodeStartup: {taints: [{key: karpenter.sh/unregistered, effect: NoExecute}]}}",
+		"spec.nodeStartup.taints[0].key", "is a taint of Kubernetes or Karpenter, which they remove themselves",
+	},
+	{
+		"no key of a taint", "{nodeStartup: {taints: [{key: a b, effect: NoSchedule}]}}", "spec.nodeStartup.taints[0].key",
+		"must be a taint key, such as example.com/gpu-starting",
+	},
 	{"taint without an effect", "{nodeStartup: {taints: [{key: a}]}}", "spec.nodeStartup.taints[0].effect", ""},
-	{"effect of a taint", "{nodeStartup: {taints: [{key: a, effect: Evict}]}}", "spec.nodeStartup.taints[0].effect", ""},
-	{"taint that is there twice", "{nodeStartup: {taints: [{key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]}}", "spec.nodeStartup.taints[1]", "Duplicate value"},
-	{"taint on failure without a taint", "{nodeStartup: {onFailure: taint}}", "spec.nodeStartup.onFailure", "taint needs a start-up taint with the effect NoSchedule: add one to taints, or set report"},
-	{"taint on failure that would evict", "{nodeStartup: {onFailure: taint, taints: [{key: a, effect: NoExecute}]}}", "spec.nodeStartup.onFailure", "taint needs a start-up taint with the effect NoSchedule"},
+	{
+		"effect of a taint",
+		"{nodeStartup: {taints: [{key: a, effect: Evict}]}}",
+		"spec.nodeStartup.taints[0].effect",
+		"",
+	},
+	{
+		"taint that is there twice",
+		"{nodeStartup: {taints: [{key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]}}",
+		"spec.nodeStartup.taints[1]", "Duplicate value",
+	},
+	{
+		"taint on failure without a taint", "{nodeStartup: {onFailure: taint}}", "spec.nodeStartup.onFailure",
+		"taint needs a start-up taint with the effect NoSchedule: add one to taints, or set report",
+	},
+	{
+		"taint on failure that would evict", "{nodeStartup: {onFailure: taint, taints: [{key: a, effect: NoExecute}]}}",
+		"spec.nodeStartup.onFailure", "taint needs a start-up taint with the effect NoSchedule",
+	},
 	{"on failure", "{nodeStartup: {onFailure: evict}}", "spec.nodeStartup.onFailure", ""},
-	{"no grace period", `{nodeDiscovery: {gracePeriod: "0s"}}`, "spec.nodeDiscovery.gracePeriod", "must be a duration from 1s to 168h, such as 10m"},
-	{"grace period of a month", "{nodeDiscovery: {gracePeriod: 720h}}", "spec.nodeDiscovery.gracePeriod", "must be a duration from 1s to 168h"},
-	{"grace period in days", "{nodeDiscovery: {gracePeriod: 1d}}", "spec.nodeDiscovery.gracePeriod", "must be a duration from 1s to 168h"},
-	{"registry of a mirror", `{global: {registry: "https://mirror.local"}}`, "spec.global.registry", "must be a registry host with a dot or a port"},
+	{
+		"no grace period", `{nodeDiscovery: {gracePeriod: "0s"}}`, "spec.nodeDiscovery.gracePeriod",
+		"must be a duration from 1s to 168h, such as 10m",
+	},
+	{
+		"grace period of a month", "{nodeDiscovery: {gracePeriod: 720h}}", "spec.nodeDiscovery.gracePeriod",
+		"must be a duration from 1s to 168h",
+	},
+	{
+		"grace period in days", "{nodeDiscovery: {gracePeriod: 1d}}", "spec.nodeDiscovery.gracePeriod",
+		"must be a duration from 1s to 168h",
+	},
+	{
+		"registry of a mirror", `{global: {registry: "https://mirror.local"}}`, "spec.global.registry",
+		"must be a registry host with a dot or a port",
+	},
 }
 
 // accepted are specs that NVIDIA's operator reconciles to ready, all of whose keys are known here.
@@ -157,21 +422,35 @@ var accepted = map[string]string{
     nodeDiscovery: {nodeSelector: {a: ""}, tolerations: [{operator: Exists}]}
     deadlines: {discovered: 1s, driver: 1h30m, toolkit: 168h, devicePlugin: 0s, allocatable: 1.5m, validated: "", other: null}
     driver: {nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}], labels: {a: b}, annotations: {a: b}, priorityClassName: gpu, containerResources: [{name: k8s-driver-manager, limits: {memory: 1Gi}, requests: {cpu: 10m}}, {name: nvidia-driver-ctr}]}`,
-	"registries of mirrors":                                 `{global: {registry: "localhost/a/"}}`,
-	"the older module, for which the closed modules do":     `{driver: {kernelModuleType: proprietary}, gds: {enabled: true, version: "2.16.1"}}`,
-	"files that are kept for later":                         `{dcgmExporter: {hpcJobMapping: {enabled: false, directory: /var/lib/jobs}, enablePodLabels: false, podLabelAllowlistRegex: [a]}}`,
-	"registries, tags and digests of all forms":             `{driver: {repository: "[fd00::1]:5000/a/b_c", version: 595.58.02-5.15.0-70-generic}, toolkit: {repository: localhost, version: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}, gfd: {image: "sub.example.com:5000/a/b:c"}, dcgm: {repository: "", version: ""}}`,
-	"resources of which some have no limit, or are equal":   `{driver: {resources: {limits: {cpu: 1, memory: 1Gi, "example.com/a": 1}, requests: {cpu: 1000m, ephemeral-storage: 1Gi}}}}`,
-	"names that only newer versions of Kubernetes take":     `{driver: {env: [{name: "a b/c"}]}}`,
-	"labels at their bounds":                                `{daemonsets: {labels: {a.b-c.example.com/A_1.b: "", x: A_1.b}, annotations: {Example.com/note: "any text: {}"}}}`,
-	"a licence as Secret and as ConfigMap: the Secret wins": `{driver: {licensingConfig: {secretName: licence, configMapName: licence}}}`,
-	"precompiled, where the driver is that of the host":     `{driver: {enabled: false, usePrecompiled: true}, gds: {enabled: true}, gdrcopy: {enabled: true}}`,
-	"precompiled, without the sidecars":                     `{driver: {usePrecompiled: true, version: "595"}, gds: {enabled: false}, gdrcopy: {}}`,
+	"registries of mirrors": `{global: {registry: "localhost/a/"}}`,
+	"the older module, for which the closed modules do": `{driver: {kernelModuleType: proprietary}, gds: {enabled: ` +
+		`true, version: "2.16.1"}}`,
+	"files that are kept for later": `{dcgmExporter: {hpcJobMapping: {enabled: false, ` +
+		`directory: /var/lib/jobs}, enablePodLabels: false, podLabelAllowlistRegex: [a]}}`,
+	"registries, tags and digests of all forms": `{driver: {repository: "[fd00::1]:5000/a/b_c", version: ` +
+		`595.58.02-5.15.0-70-generic}, toolkit: {repository: localhost, version: ` +
+		`"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}, gfd: {image: ` +
+		`"sub.example.com:5000/a/b:c"}, dcgm: {repository: "", version: ""}}`,
+	"resources of which some have no limit, or are equal": `{driver: {resources: {limits: {cpu: 1, memory: 1Gi, ` +
+		`"example.com/a": 1}, requests: {cpu: 1000m, ephemeral-storage: 1Gi}}}}`,
+	"names that only newer versions of Kubernetes take": `{driver: {env: [{name: "a b/c"}]}}`,
+	"labels at their bounds": `{daemonsets: {labels: {a.b-c.example.com/A_1.b: "", x: ` +
+		`A_1.b}, annotations: {Example.com/note: "any text: {}"}}}`,
+	"a licence as Secret and as ConfigMap: the Secret wins": `{driver: {licensingConfig: {secretName: licence, ` +
+		`configMapName: licence}}}`,
+	"precompiled, where the driver is that of the host": `{driver: {enabled: false, usePrecompiled: true}, gds: ` +
+		`{enabled: true}, gdrcopy: {enabled: true}}`,
+	"precompiled, without the sidecars": `{driver: {usePrecompiled: true, version: "595"}, gds: {enabled: false}, ` +
+		`gdrcopy: {}}`,
 	"pools with all that they can say": `{devicePlugin: {config: {name: a}}, nodePools: [{name: a-1, nodeSelector: {example.com/a: b}, driver: {version: "595", usePrecompiled: true,
       kernelModuleType: open, kernelModuleConfig: {name: a}, upgradePolicy: {autoUpgrade: true, maxUnavailable: 2}}, toolkit: {version: v1}, devicePlugin: {config: {default: x}},
       mig: {strategy: mixed}, migManager: {config: {default: all-1g.10gb}}}, {name: b, nodeSelector: {a: b}, devicePlugin: {config: {name: b, default: z}}}]}`,
-	"pools with blocks that are null":                                  "{nodePools: [{name: a, nodeSelector: {a: b}, driver: null, toolkit: null, devicePlugin: {config: null}, mig: null, migManager: {config: {}}}]}",
-	"a precompiled pool of hosts with drivers":                         "{driver: {enabled: false}, gds: {enabled: true}, nodePools: [{name: a, nodeSelector: {a: b}, driver: {usePrecompiled: true}}]}",
-	"precompiled, beside blocks that are null":                         `{driver: {usePrecompiled: true, rdma: null}, gds: null, gdrcopy: {enabled: null}}`,
-	"the network driver of the host without RDMA, which has no effect": `{driver: {rdma: {enabled: false, useHostMofed: true}}}`,
+	"pools with blocks that are null": "{nodePools: [{name: a, nodeSelector: {a: b}, " +
+		"driver: null, toolkit: null, devicePlugin: {config: null}, mig: null, migManager: {config: {}}}]}",
+	"a precompiled pool of hosts with drivers": "{driver: {enabled: false}, gds: {enabled: " +
+		"true}, nodePools: [{name: a, nodeSelector: {a: b}, driver: {usePrecompiled: true}}]}",
+	"precompiled, beside blocks that are null": `{driver: {usePrecompiled: true, rdma: null}, ` +
+		`gds: null, gdrcopy: {enabled: null}}`,
+	"the network driver of the host without RDMA, which has no effect": `{driver: {rdma: {enabled: false, useHostMofed: ` +
+		`true}}}`,
 }

@@ -44,7 +44,9 @@ func TestAPI(t *testing.T) {
 	for name, spec := range accepted {
 		t.Run("accepted: "+name, func(t *testing.T) {
 			strict := &client.CreateOptions{
-				Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}, DryRun: []string{metav1.DryRunAll},
+				Raw: &metav1.CreateOptions{
+					FieldValidation: metav1.FieldValidationStrict,
+				}, DryRun: []string{metav1.DryRunAll},
 			}
 			e.in(t).Expect(e.client.Create(t.Context(), policyOf(e, spec), strict)).To(Succeed())
 		})
@@ -116,11 +118,19 @@ func TestAPIRatchets(t *testing.T) {
 	}).Should(MatchError(ContainSubstring("must be a tag")))
 	for _, step := range []struct{ name, patch, message string }{
 		{"another block", `{"mig":{"strategy":"mixed"}}`, ""},
-		{"beside the wrong fields", `{"driver":{"kernelModuleType":"open"},"toolkit":{"env":[{"name":"A","value":"b"}]},"gds":{"env":[{"name":"A","value":"b"}]},"dcgmExporter":{"hostPID":true}}`, ""},
+		{
+			"beside the wrong fields",
+			`{"driver":{"kernelModuleType":"open"},"toolkit":{"env":[{"name":"A","value":"b"}]},"gds":{"env":[{"name":"A","value":"b"}]},"dcgmExporter":{"hostPID":true}}`,
+			"",
+		},
 		{"a wrong field by another wrong value", `{"toolkit":{"version":"c d"}}`, "must be a tag"},
 		{"another contradiction", `{"gdrcopy":{"enabled":true}}`, "must not be set together with gdrcopy.enabled"},
 		{"a wrong map grows", `{"daemonsets":{"labels":{"d":"e"}}}`, "keys must be label keys"},
-		{"put right", `{"toolkit":{"version":"v1"},"gds":{"enabled":false},"cdi":null,"daemonsets":{"labels":null},"dcgmExporter":null}`, ""},
+		{
+			"put right",
+			`{"toolkit":{"version":"v1"},"gds":{"enabled":false},"cdi":null,"daemonsets":{"labels":null},"dcgmExporter":null}`,
+			"",
+		},
 		{"wrong again", `{"gds":{"enabled":true}}`, "must not be set together with gds.enabled"},
 	} {
 		t.Run(step.name, func(t *testing.T) {

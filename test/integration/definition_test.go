@@ -67,7 +67,8 @@ func (e *env) outdatedEvents() []string {
 	list, found := &corev1.EventList{}, []string{}
 	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(corev1.NamespaceDefault))).To(Succeed())
 	for i := range list.Items {
-		if event := &list.Items[i]; event.InvolvedObject.Kind == "ClusterPolicy" && event.Type == corev1.EventTypeWarning &&
+		if event := &list.Items[i]; event.InvolvedObject.Kind == "ClusterPolicy" &&
+			event.Type == corev1.EventTypeWarning &&
 			event.Reason == v1.ConditionCRDOutdated {
 			found = append(found, event.Message)
 		}
@@ -154,8 +155,13 @@ func TestOutdatedDefinitionIsReported(t *testing.T) {
 	e.outdate("gdrcopy")
 	conditions := func() any { return e.policy().Status.Conditions }
 	e.Eventually(conditions).Should(ContainElement(And(HaveField("Type", v1.ConditionCRDOutdated),
-		HaveField("Message",
-			And(ContainSubstring("drops spec.gdrcopy from ClusterPolicies"), ContainSubstring("kubectl apply --server-side"))))))
+		HaveField(
+			"Message",
+			And(
+				ContainSubstring("drops spec.gdrcopy from ClusterPolicies"),
+				ContainSubstring("kubectl apply --server-side"),
+			),
+		))))
 	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "joins"})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.awaitReady(2)

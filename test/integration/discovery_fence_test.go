@@ -16,7 +16,8 @@ import (
 
 const (
 	discoverySet = "DaemonSet nvidia-node-discovery"
-	unfenced     = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+	unfenced     = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is " +
+		"missing: " +
 		"apply config/admission, or use Node Feature Discovery"
 	// fenceTime is how long the operator may take to react to a created or deleted admission policy.
 	fenceTime = 5 * time.Second
@@ -51,7 +52,8 @@ func TestDiscoveryNeedsItsFence(t *testing.T) {
 		e := e.in(t)
 		e.setDiscovery(v1.DiscoveryBuiltin)
 		e.awaitDiscovery(v1.OperandInvalid)
-		e.Expect(e.readiness()).To(And(HaveField("Reason", v1.ReasonAdmissionPolicyMissing), HaveField("Message", "node-discovery: "+unfenced)))
+		e.Expect(e.readiness()).To(And(HaveField("Reason", v1.ReasonAdmissionPolicyMissing),
+			HaveField("Message", "node-discovery: "+unfenced)))
 		e.Expect(e.written()).NotTo(HaveKey(discoverySet))
 		e.applyFence()
 		e.Eventually(e.written).WithTimeout(fenceTime).WithPolling(20 * time.Millisecond).Should(HaveKey(discoverySet))

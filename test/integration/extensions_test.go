@@ -135,7 +135,8 @@ func (e *env) pausedOnlyWritesStatus() {
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.Paused = new(true) })
 	e.Eventually(func() []metav1.Condition { return e.policy().Status.Conditions }).Should(ContainElement(And(
 		HaveField("Type", v1.ConditionReady), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1.ReasonPaused),
-		HaveField("Message", "spec.paused is true, so the operator changes nothing; Reconciled: 3 of 3 GPU nodes are ready"))))
+		HaveField("Message",
+			"spec.paused is true, so the operator changes nothing; Reconciled: 3 of 3 GPU nodes are ready"))))
 	mark, pods := e.mark(), e.pods()
 
 	e.respec(func(spec *v1.ClusterPolicySpec) {

@@ -107,8 +107,9 @@ func (e *env) discoveryIsLimited() {
 	allowed := map[string]any{
 		"feature.node.kubernetes.io/pci-10de.present": "true", "feature.node.kubernetes.io/kernel-version.full": nil,
 		"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8", "nvidia.com/gpu.compute.major": "9",
-		"nvidia.com/cuda.driver-version.full": "595.91.07", "nvidia.com/mig.capable": "true", "nvidia.com/mig-1g.10gb.count": "7",
-		"nvidia.com/mps.capable": "false", "nvidia.com/vgpu.present": "false", "nvidia.com/gfd.timestamp": "1",
+		"nvidia.com/cuda.driver-version.full": "595.91.07", "nvidia.com/mig.capable": "true",
+		"nvidia.com/mig-1g.10gb.count": "7",
+		"nvidia.com/mps.capable":       "false", "nvidia.com/vgpu.present": "false", "nvidia.com/gfd.timestamp": "1",
 	}
 	for key, value := range allowed {
 		t.Run("allowed: "+key, func(t *testing.T) {
@@ -116,33 +117,41 @@ func (e *env) discoveryIsLimited() {
 		})
 	}
 	t.Run("allowed: its own labels", func(t *testing.T) {
-		e.in(t).Expect(patchNode(t, bound, own, "annotations", "nvidia.com/gpu-operator.discovered-labels", "a,b")).To(Succeed())
+		e.in(t).Expect(patchNode(t, bound, own, "annotations", "nvidia.com/gpu-operator.discovered-labels",
+			"a,b")).To(Succeed())
 	})
 	foreign := []string{
-		"nvidia.com/gpu.present", "nvidia.com/gpu.deploy.driver", "nvidia.com/gpu.deploy.operands", "nvidia.com/gpu-operator.pool",
+		"nvidia.com/gpu.present", "nvidia.com/gpu.deploy.driver", "nvidia.com/gpu.deploy.operands",
+		"nvidia.com/gpu-operator.pool",
 		"nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/vgpu.config", "nvidia.com/gpu.workload.config",
 		"nvidia.com/device-plugin.config", "nvidia.com/gpu-driver-upgrade-state", "nvidia.com/cc.mode",
 		"node-role.kubernetes.io/control-plane", "kubernetes.io/os", "team",
 	}
 	for _, key := range foreign {
 		t.Run("refused: "+key, func(t *testing.T) {
-			e.in(t).Expect(patchNode(t, bound, own, "labels", key, "true")).To(forbidden("node discovery may not change the labels " + key))
+			e.in(t).Expect(patchNode(t, bound, own, "labels", key,
+				"true")).To(forbidden("node discovery may not change the labels " + key))
 		})
 	}
 	t.Run("refused: removing a label of another writer", func(t *testing.T) {
-		e.in(t).Expect(patchNode(t, bound, own, "labels", "topology.kubernetes.io/zone", nil)).To(forbidden("may not change the labels topology.kubernetes.io/zone"))
+		e.in(t).Expect(patchNode(t, bound, own, "labels", "topology.kubernetes.io/zone",
+			nil)).To(forbidden("may not change the labels topology.kubernetes.io/zone"))
 	})
 	t.Run("refused: another annotation", func(t *testing.T) {
-		e.in(t).Expect(patchNode(t, bound, own, "annotations", "team", "x")).To(forbidden("may not change the annotations team"))
+		e.in(t).Expect(patchNode(t, bound, own, "annotations", "team",
+			"x")).To(forbidden("may not change the annotations team"))
 	})
 	t.Run("refused: finalizers", func(t *testing.T) {
-		e.in(t).Expect(patch(t, bound, own, `{"metadata":{"finalizers":["example.com/x"]}}`)).To(forbidden("may change only the labels of a node"))
+		e.in(t).Expect(patch(t, bound, own,
+			`{"metadata":{"finalizers":["example.com/x"]}}`)).To(forbidden("may change only the labels of a node"))
 	})
 	t.Run("refused: taints", func(t *testing.T) {
-		e.in(t).Expect(patch(t, bound, own, `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`)).To(forbidden("may change only the labels of a node"))
+		e.in(t).Expect(patch(t, bound, own,
+			`{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`)).To(forbidden("may change only the labels of a node"))
 	})
 	t.Run("refused: cordon", func(t *testing.T) {
-		e.in(t).Expect(patch(t, bound, own, `{"spec":{"unschedulable":true}}`)).To(forbidden("may change only the labels of a node"))
+		e.in(t).Expect(patch(t, bound, own,
+			`{"spec":{"unschedulable":true}}`)).To(forbidden("may change only the labels of a node"))
 	})
 	t.Run("refused: another node", func(t *testing.T) {
 		e.in(t).Expect(patchNode(t, bound, other, "labels", "nvidia.com/gpu.count", "1")).To(
@@ -188,7 +197,8 @@ func (e *env) podBound(account string, pod *corev1.Pod) (kubernetes.Interface, s
 		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
 	}}
 	admin := kubernetes.NewForConfigOrDie(e.cluster.Config)
-	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(e.t.Context(), account, request, metav1.CreateOptions{})
+	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(e.t.Context(), account, request,
+		metav1.CreateOptions{})
 	e.Expect(err).NotTo(HaveOccurred())
 	cfg := rest.CopyConfig(e.cluster.Config)
 	cfg.BearerToken = token.Status.Token

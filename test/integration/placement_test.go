@@ -79,8 +79,9 @@ func (e *env) placementIsRefused() {
 			change(&ds.Spec.Template.Spec)
 			err := e.client.Update(e.t.Context(), ds)
 			e.Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%s of %s: %v", field, name, err)
-			e.Expect(err).To(MatchError(And(ContainSubstring(field+" of DaemonSet "+name+" may only be changed by the GPU operator"),
-				ContainSubstring("set nodeSelector or tolerations in the ClusterPolicy"))))
+			e.Expect(err).
+				To(MatchError(And(ContainSubstring(field+" of DaemonSet "+name+" may only be changed by the GPU operator"),
+					ContainSubstring("set nodeSelector or tolerations in the ClusterPolicy"))))
 		}
 		ds := e.daemonSet(name)
 		e.Expect(e.edit(ds, func() {

@@ -247,9 +247,12 @@ func (f *fence) deletes() {
 			pod: named("other", at(f.own, leftover(f.own, "1"))), refusal: "named after its own node: " + workloadName(f.own),
 		},
 		"at another node": {
-			pod: named(workloadName(f.own), at(f.other, leftover(f.other, "1"))), refusal: "which is " + f.own + ", not " + f.other,
+			pod: named(workloadName(f.own),
+				at(f.other, leftover(f.other, "1"))), refusal: "which is " + f.own + ", not " + f.other,
 		},
-		"that was bound elsewhere": {pod: at(f.other, leftover(f.own, "1")), refusal: "which is " + f.own + ", not " + f.other},
+		"that was bound elsewhere": {
+			pod: at(f.other, leftover(f.own, "1")), refusal: "which is " + f.own + ", not " + f.other,
+		},
 		"that waits for another": {
 			pod: named(workloadName(f.own), leftover(f.other, "1000")), refusal: "must require " + f.own,
 		},
@@ -264,7 +267,8 @@ func (f *fence) deletes() {
 				view.env.create(test.pod)
 				defer view.vanish(test.pod) // The next one has the same name.
 			}
-			view.Expect(f.bound.CoreV1().Pods(namespace).Delete(t.Context(), test.pod.Name, metav1.DeleteOptions{})).To(verdict)
+			view.Expect(f.bound.CoreV1().Pods(namespace).Delete(t.Context(), test.pod.Name, metav1.DeleteOptions{})).
+				To(verdict)
 		})
 	}
 }

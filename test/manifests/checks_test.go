@@ -135,7 +135,8 @@ func TestChecksFindWhatIsWeak(t *testing.T) {
 // TestKubeScoreFindsWhatIsWeak: its optional checks are enabled, and no annotation disables one.
 func TestKubeScoreFindsWhatIsWeak(t *testing.T) {
 	g := NewWithT(t)
-	pod, err := packaged.Decode(`{apiVersion: v1, kind: Pod, metadata: {name: weak, annotations: {kube-score/ignore: container-security-context-privileged}},
+	pod,
+		err := packaged.Decode(`{apiVersion: v1, kind: Pod, metadata: {name: weak, annotations: {kube-score/ignore: container-security-context-privileged}},
   spec: {containers: [{name: a, image: "a:latest", securityContext: {privileged: true}}]}}`)
 	g.Expect(err).NotTo(HaveOccurred())
 	v := byKubeScore(t, pod)
@@ -170,8 +171,10 @@ func TestEachFindingHasExactlyOneReason(t *testing.T) {
 			[]reason{privileged, root, {Checks: []string{"root"}, Of: []string{"DaemonSet/driver"}}},
 			[]string{`root has no finding that matches "DaemonSet/driver": remove it from reasons.yaml`},
 		},
-		"one without the other": {[]reason{privileged, root, {Checks: []string{"root"}, Of: []string{"*"}, With: "host-pid"}},
-			[]string{`root has no finding that matches "*": remove it from reasons.yaml`}},
+		"one without the other": {
+			[]reason{privileged, root, {Checks: []string{"root"}, Of: []string{"*"}, With: "host-pid"}},
+			[]string{`root has no finding that matches "*": remove it from reasons.yaml`},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

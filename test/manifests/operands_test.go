@@ -61,8 +61,11 @@ var clusters = map[string]scenarios.Scenario{
 		Nodes: []nodeinfo.Facts{runs(nodeinfo.RuntimeContainerd, "2.1.4", "")},
 	},
 	"the Node Resource Interface": {
-		Spec:  `{cdi: {nriPluginEnabled: true}}`,
-		Nodes: []nodeinfo.Facts{runs(nodeinfo.RuntimeContainerd, "2.1.4", ""), runs(nodeinfo.RuntimeCRIO, "1.34.1", "")},
+		Spec: `{cdi: {nriPluginEnabled: true}}`,
+		Nodes: []nodeinfo.Facts{
+			runs(nodeinfo.RuntimeContainerd, "2.1.4", ""),
+			runs(nodeinfo.RuntimeCRIO, "1.34.1", ""),
+		},
 	},
 	"no Container Device Interface": {
 		Spec:  `{cdi: {enabled: false}}`,
@@ -70,9 +73,17 @@ var clusters = map[string]scenarios.Scenario{
 	},
 	"all runtimes": {
 		Nodes: []nodeinfo.Facts{
-			runs(nodeinfo.RuntimeContainerd, "2.1.4", ""), runs(nodeinfo.RuntimeCRIO, "1.34.1", ""), runs(nodeinfo.RuntimeDocker,
+			runs(
+				nodeinfo.RuntimeContainerd,
+				"2.1.4",
+				"",
+			), runs(nodeinfo.RuntimeCRIO, "1.34.1", ""), runs(nodeinfo.RuntimeDocker,
 				"28.3.3", ""),
-			runs(nodeinfo.RuntimeContainerd, "2.1.4", "microk8s"), runs(nodeinfo.RuntimeContainerd, "2.1.5-k3s1", "rke2"),
+			runs(
+				nodeinfo.RuntimeContainerd,
+				"2.1.4",
+				"microk8s",
+			), runs(nodeinfo.RuntimeContainerd, "2.1.5-k3s1", "rke2"),
 			runs(nodeinfo.RuntimeContainerd, "2.1.4", "k0s"), runs(nodeinfo.RuntimeContainerd, "2.1.4", "gke"),
 			runs(nodeinfo.RuntimeContainerd, "2.3.0", "containerd-file"),
 		},

@@ -12,7 +12,8 @@ import (
 func Tabled() (operand.Catalogue, error) {
 	tabled := []operand.Name{
 		"node-discovery", "driver", "runtime-classes", "container-toolkit", "device-plugin", "operator-validator", "dcgm",
-		"dcgm-exporter", "node-status-exporter", "operator-metrics", "gpu-feature-discovery", "mps-control-daemon", "mig-manager",
+		"dcgm-exporter", "node-status-exporter", "operator-metrics", "gpu-feature-discovery", "mps-control-daemon",
+		"mig-manager",
 	}
 	all, err := operands.Catalogue()
 	return slices.DeleteFunc(all, func(o operand.Operand) bool { return !slices.Contains(tabled, o.Name) }), err

@@ -19,8 +19,8 @@ import (
 // foreign are the fields whose types Kubernetes defines and documents: only the fields themselves are described.
 var foreign = map[string]bool{"tolerations": true, "podSecurityContext": true, "conditions": true}
 
-// likeKubernetes are the blocks that almost every operand has and whose fields mean what they mean in a Pod. docs/api.md
-// describes these fields once.
+// likeKubernetes are the blocks that almost every operand has and whose fields mean what they mean in a Pod.
+// docs/api.md describes these fields once.
 var likeKubernetes = map[string]bool{"env": true, "resources": true, "containerResources": true}
 
 func main() {
@@ -32,7 +32,10 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 2 {
-		return fmt.Errorf("want two arguments, the file of the definition and that of its properties, got %d", len(args))
+		return fmt.Errorf(
+			"want two arguments, the file of the definition and that of its properties, got %d",
+			len(args),
+		)
 	}
 	text, err := os.ReadFile(args[0])
 	if err != nil {
@@ -69,7 +72,11 @@ func checkSize(definition map[string]any) error {
 	}
 	fmt.Printf("CRD: %d bytes of %d\n", size, crd.MaxSize)
 	if size > crd.MaxSize {
-		return fmt.Errorf("the CRD has %d bytes of JSON, at most %d are allowed: shorten first paragraphs of field comments", size, crd.MaxSize)
+		return fmt.Errorf(
+			"the CRD has %d bytes of JSON, at most %d are allowed: shorten first paragraphs of field comments",
+			size,
+			crd.MaxSize,
+		)
 	}
 	return nil
 }
@@ -125,7 +132,9 @@ var predicate = regexp.MustCompile(`^(?:(?:is|are) (an? |the |how )|([a-z]+s) )`
 func withoutName(text, name string) string {
 	first, rest, _ := strings.Cut(text, " ")
 	words := predicate.FindStringSubmatch(rest)
-	if !strings.EqualFold(first, strings.ReplaceAll(name, "_", "")) || words == nil || words[2] == "is" || words[2] == "as" {
+	if !strings.EqualFold(
+		first, strings.ReplaceAll(name, "_", ""),
+	) || words == nil || words[2] == "is" || words[2] == "as" {
 		return text
 	}
 	if words[1] != "" {

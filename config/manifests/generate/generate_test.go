@@ -123,7 +123,8 @@ func TestInvalidVersionsAreRefused(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			g := NewWithT(t)
 			out := t.TempDir()
-			g.Expect(run(root, out, release{version: version})).To(MatchError(ContainSubstring("is not a semantic version")))
+			g.Expect(run(root, out, release{version: version})).
+				To(MatchError(ContainSubstring("is not a semantic version")))
 			g.Expect(os.ReadDir(out)).To(BeEmpty())
 		})
 	}

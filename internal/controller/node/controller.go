@@ -95,7 +95,9 @@ func (r *Reconciler) Hydrate(ctx context.Context) error {
 
 // SetupWithManager registers the controller, its watches, and the index of pods by node.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(
+		ctx, &corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode,
+	); err != nil {
 		return err
 	}
 	if err := mgr.Add(manager.RunnableFunc(r.Hydrate)); err != nil {

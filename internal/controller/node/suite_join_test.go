@@ -75,7 +75,8 @@ var _ = Describe("A node that joins", func() {
 		f.publish(v1.ClusterPolicySpec{})
 		f.setPod(ctx, driver, starts)
 		Expect(f.reconcileAfter(ctx, 0)).To(Equal(10 * time.Second))
-		Expect(f.entry().StatusAssessment()).To(And(HaveField("State", readiness.Progressing), HaveField("Stage", v1.StageDriver)))
+		Expect(f.entry().StatusAssessment()).To(And(HaveField("State", readiness.Progressing),
+			HaveField("Stage", v1.StageDriver)))
 		f.setPod(ctx, driver, ready(f.clock.Now()))
 		f.setPod(ctx, toolkit, starts)
 		Expect(f.reconcileAfter(ctx, 9*time.Second)).To(Equal(10*time.Second), "another stage starts")

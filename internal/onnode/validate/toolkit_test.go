@@ -24,8 +24,8 @@ func inContainer(t *testing.T, stack fakegpu.Stack, variables map[string]string)
 	}
 }
 
-// skipWithNVML skips a test for which the dynamic loader must not find libnvidia-ml.so.1, as it does on a machine with a
-// driver.
+// skipWithNVML skips a test for which the dynamic loader must not find libnvidia-ml.so.1. On a machine with a driver it
+// does.
 func skipWithNVML(t *testing.T) {
 	t.Helper()
 	known, err := exec.CommandContext(t.Context(), "ldconfig", "-p").Output()
@@ -78,8 +78,11 @@ func TestToolkit(t *testing.T) {
 			err:       "fails with exit status 6: no GPU was injected into this container; check NVIDIA_VISIBLE_DEVICES",
 		},
 		"a GPU that is lost": {
-			variables: map[string]string{fakegpu.GPUs: "gpu gpu", fakegpu.NVML: "on=1 nvmlDeviceGetHandleByIndex_v2=15"},
-			err:       "GPU 0000:08:00.0 has fallen off the bus",
+			variables: map[string]string{
+				fakegpu.GPUs: "gpu gpu",
+				fakegpu.NVML: "on=1 nvmlDeviceGetHandleByIndex_v2=15",
+			},
+			err: "GPU 0000:08:00.0 has fallen off the bus",
 		},
 		"a lost GPU, exit 0": {
 			smi: "#!/bin/sh\necho 'Unable to determine the device handle for gpu 0000:3B:00.0: Unknown Error'\n",
@@ -89,7 +92,10 @@ func TestToolkit(t *testing.T) {
 			smi: "#!/bin/sh\necho 'No devices found.'\n",
 			err: "lists no GPU; check NVIDIA_VISIBLE_DEVICES",
 		},
-		"a GPU without a UUID": {smi: "#!/bin/sh\necho 'GPU 0: ERR!'\n", err: `lists a GPU without its UUID, "GPU 0: ERR!"`},
+		"a GPU without a UUID": {
+			smi: "#!/bin/sh\necho 'GPU 0: ERR!'\n",
+			err: `lists a GPU without its UUID, "GPU 0: ERR!"`,
+		},
 		"a crash": {
 			variables: nvml("crash:nvmlInit_v2"),
 			err:       "nvidia-smi fails with signal: segmentation fault",

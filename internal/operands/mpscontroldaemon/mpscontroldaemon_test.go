@@ -33,7 +33,7 @@ func TestWanted(t *testing.T) {
 		"no plugin": {
 			in: input(v1.DevicePluginSpec{Enabled: new(false), Config: configs}),
 			want: operand.Decision{
-				Choice: operand.Absent,
+				Choice:  operand.Absent,
 				Reason:  v1.ReasonDisabledBySpec,
 				Message: "spec.devicePlugin.enabled is false",
 			},
