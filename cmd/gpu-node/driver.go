@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/await"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
 )
@@ -94,7 +95,7 @@ var staleRuntime = validate.Companion{
 func withRuntime(check validate.Check) validate.Check {
 	return func(ctx context.Context) ([]marker.Assignment, error) {
 		found, err := check(ctx)
-		return append(found, runtimeFollows), err
+		return append(found, await.RuntimeFollows), err
 	}
 }
 
