@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/await"
-	"github.com/clusterpolicy/gpu-operator/internal/onnode/kmod"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
-	"github.com/clusterpolicy/gpu-operator/internal/onnode/restart"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/runenv"
 )
 
@@ -125,27 +122,10 @@ func (o *operand) run(argv []string) error {
 	if o.ownDriver {
 		waits = awaitDriverContainer(o.sources)
 	}
-	return o.node.runThen(waits, func(ctx context.Context) error {
-		env, err := runenv.FromMarker(runenv.Environ(os.Environ(), found), found, fromFile)
-		if err != nil {
-			return err
-		}
-		loaded := func(module string) bool { return kmod.Loaded(o.sysRoot, module) }
-		env = runenv.FromModules(env, loaded, fromKmods)
-		// The kubelet sends SIGTERM once, and a command that starts after it would run until it is killed. A signal
-		// has ended ctx or, from here on, ends this program, even as the first process of a container, since Go's
-		// own handler stays. A gap remains from the moment in which the kernel replaces the program until the command
-		// handles signals: a first process does not get them then, as in any container.
-		if cause := context.Cause(ctx); cause != nil {
-			return fmt.Errorf("%w before %s was started", cause, argv[0])
-		}
-		if o.startedFile != "" {
-			if err := restart.Note(o.startedFile); err != nil {
-				return fmt.Errorf("write the start of %s: %w", argv[0], err)
-			}
-		}
-		return runenv.Replace(argv, env)
-	})
+	start := runenv.Start{
+		Argv: argv, FromMarker: fromFile, FromModules: fromKmods, SysRoot: o.sysRoot, StartedFile: o.startedFile,
+	}
+	return o.node.runThen(waits, func(ctx context.Context) error { return start.Run(ctx, found) })
 }
 
 // knownMarkers lists the parts that can be waited for.
