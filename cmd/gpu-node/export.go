@@ -88,19 +88,9 @@ func (e *exporter) serve(ctx context.Context, stages []labels.Marker, markers ma
 	exporter := export.New(export.Options{
 		Node: e.nodeName, Markers: markers, Stages: stages, SysRoot: e.driver.SysRoot,
 		CheckDriver: e.driver.Check, DriverInterval: export.DefaultDriverInterval, DriverTimeout: export.DefaultDriverTimeout,
-		Resources: resources(e.serviceAccountDir, e.nodeName),
+		Resources: nodeapi.ResourcesReader(e.serviceAccountDir, e.nodeName),
 		Log:       log,
 	})
 	go exporter.Run(ctx)
 	return exporter.Serve(ctx, e.port)
-}
-
-// resources returns a function that reads the resources of the Node. Without the API server there are still metrics to
-// serve, so that is a failure of each read.
-func resources(serviceAccountDir, node string) func(context.Context) (nodeapi.Resources, error) {
-	client, err := nodeapi.InCluster(serviceAccountDir)
-	if err != nil {
-		return func(context.Context) (nodeapi.Resources, error) { return nodeapi.Resources{}, err }
-	}
-	return func(ctx context.Context) (nodeapi.Resources, error) { return client.Resources(ctx, node) }
 }

@@ -12,11 +12,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
 )
 
-// RuntimeFollows is in the marker of a driver whose toolkit restarts the container runtime.
-var RuntimeFollows = marker.Assignment{Key: labels.RuntimeFollowsKey, Value: labels.True}
-
 // Markers blocks until all wanted markers can be trusted or ctx ends. The error lists each that cannot. With injected,
-// it also waits until the container runtime has restarted, if the driver's marker has RuntimeFollows.
+// it also waits until the container runtime has restarted, if the driver's marker has marker.RuntimeFollows.
 func Markers(ctx context.Context, markers marker.Dir, log *slog.Logger, injected bool, wanted ...labels.Marker) error {
 	names := make([]string, 0, len(wanted))
 	for _, m := range wanted {
@@ -27,7 +24,7 @@ func Markers(ctx context.Context, markers marker.Dir, log *slog.Logger, injected
 		var reasons []string
 		for _, m := range wanted {
 			found, err := markers.Read(m)
-			if err == nil && injected && slices.Contains(found, RuntimeFollows) {
+			if err == nil && injected && slices.Contains(found, marker.RuntimeFollows) {
 				_, err = markers.Read(labels.MarkerRuntime)
 			}
 			if err != nil {
