@@ -11,6 +11,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/atomicfile"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/termination"
 )
 
 // ownBinary is this program, whatever the name under which it was started.
@@ -59,7 +60,7 @@ func holdCommand() *cobra.Command {
 		Short: "Do nothing until SIGTERM: the main container of a pod whose init containers do the work",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := untilTerminated()
+			ctx, stop := termination.Context()
 			defer stop()
 			newLog().Info("all validations of this node have succeeded")
 			<-ctx.Done()

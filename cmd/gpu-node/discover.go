@@ -11,6 +11,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/discover"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/termination"
 )
 
 // discovery has the flags of gpu-node discover.
@@ -86,7 +87,7 @@ func (d *discovery) complete(flags *pflag.FlagSet) (err error) {
 }
 
 func (d *discovery) run() error {
-	ctx, stop := untilTerminated()
+	ctx, stop := termination.Context()
 	defer stop()
 	client, err := nodeapi.InCluster(d.serviceAccountDir)
 	if err != nil {

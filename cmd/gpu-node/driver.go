@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 
@@ -9,7 +8,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
 )
 
@@ -66,8 +64,8 @@ Environment variables, overridden by the flags:
 			validation.companions = driver.Companions()
 			check := driver.Check
 			if follows {
-				validation.companions = append(validation.companions, staleRuntime)
-				check = withRuntime(check)
+				validation.companions = append(validation.companions, validate.StaleRuntime)
+				check = validate.WithRuntime(check)
 			}
 			return validation.run(labels.MarkerDriver, func() (validate.Check, error) { return check, copyTo(copies) })
 		},
@@ -82,20 +80,6 @@ Environment variables, overridden by the flags:
 			"earlier restart")
 	flags.BoolVar(&noLinks, "no-dev-char-links", false, "create no links in the host's /dev/char")
 	return command
-}
-
-// staleRuntime removes the marker runtime together with the driver's; the toolkit's probe writes it again.
-var staleRuntime = validate.Companion{
-	Marker: labels.MarkerRuntime,
-	Check:  func([]marker.Assignment) (bool, error) { return false, nil },
-}
-
-// withRuntime adds to the assignments of a check that the container runtime restarts after it.
-func withRuntime(check validate.Check) validate.Check {
-	return func(ctx context.Context) ([]marker.Assignment, error) {
-		found, err := check(ctx)
-		return append(found, runtimeFollows), err
-	}
 }
 
 // registerDriver registers the flags with the places of the driver and of the kernel's file systems.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -47,9 +46,9 @@ Environment variables, overridden by the flags:
 			if err := exporter.complete(command.Flags()); err != nil {
 				return err
 			}
-			stages, err := stagesNamed(exporter.stages)
+			stages, err := export.StagesNamed(exporter.stages)
 			if err != nil {
-				return err
+				return fmt.Errorf("%w; use --stages with some of %q", err, export.DefaultStages)
 			}
 			return exporter.node.run(func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
 				return exporter.serve(ctx, stages, markers, log)
@@ -66,7 +65,7 @@ func (e *exporter) register(flags *pflag.FlagSet) {
 	flags.StringVar(&e.serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
 		"directory of the pod's token and the API server's CA certificate")
 	flags.IntVar(&e.port, "port", export.DefaultPort, "port of /metrics and /healthz; 0 for any free port")
-	flags.StringSliceVar(&e.stages, "stages", stageNames(), "the stages that are validated on this node")
+	flags.StringSliceVar(&e.stages, "stages", export.StageNames(), "the stages that are validated on this node")
 	registerDriver(flags, &e.driver)
 }
 
@@ -89,40 +88,9 @@ func (e *exporter) serve(ctx context.Context, stages []labels.Marker, markers ma
 	exporter := export.New(export.Options{
 		Node: e.nodeName, Markers: markers, Stages: stages, SysRoot: e.driver.SysRoot,
 		CheckDriver: e.driver.Check, DriverInterval: export.DefaultDriverInterval, DriverTimeout: export.DefaultDriverTimeout,
-		Resources: resources(e.serviceAccountDir, e.nodeName),
+		Resources: nodeapi.ResourcesReader(e.serviceAccountDir, e.nodeName),
 		Log:       log,
 	})
 	go exporter.Run(ctx)
 	return exporter.Serve(ctx, e.port)
-}
-
-// resources returns a function that reads the resources of the Node. Without the API server there are still metrics to
-// serve, so that is a failure of each read.
-func resources(serviceAccountDir, node string) func(context.Context) (nodeapi.Resources, error) {
-	client, err := nodeapi.InCluster(serviceAccountDir)
-	if err != nil {
-		return func(context.Context) (nodeapi.Resources, error) { return nodeapi.Resources{}, err }
-	}
-	return func(ctx context.Context) (nodeapi.Resources, error) { return client.Resources(ctx, node) }
-}
-
-// stageNames returns the names of all stages, in their order.
-func stageNames() []string {
-	var names []string
-	for _, stage := range export.DefaultStages {
-		names = append(names, string(stage))
-	}
-	return names
-}
-
-// stagesNamed returns the stages with these names, in their order.
-func stagesNamed(names []string) ([]labels.Marker, error) {
-	for _, name := range names {
-		if !slices.Contains(stageNames(), name) {
-			return nil, fmt.Errorf("unknown stage %q; use --stages with some of %q", name, export.DefaultStages)
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(export.DefaultStages), func(stage labels.Marker) bool {
-		return !slices.Contains(names, string(stage))
-	}), nil
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"time"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/termination"
 )
 
 // node has the flags of all commands that use markers.
@@ -52,7 +51,7 @@ func (n *node) runThen(work work, last func(ctx context.Context) error) error {
 	if n.timeout < 0 {
 		return fmt.Errorf("--timeout=%s is negative; use 0s to wait without a limit", n.timeout)
 	}
-	ctx, stop := untilTerminated()
+	ctx, stop := termination.Context()
 	defer stop()
 	if n.timeout > 0 {
 		var cancel context.CancelFunc
@@ -86,22 +85,12 @@ func registerTerminationLog(flags *pflag.FlagSet, path *string) {
 		"the container's terminationMessagePath; gets the reason of a failure if it exists")
 }
 
-// fail returns err as a failure, or nil, and writes it to the termination message. It never creates that file: outside
-// a container it does not exist, and nothing would read it.
+// fail returns err as a failure, or nil, and writes it to the termination message.
 func fail(err error, terminationLog string) error {
 	if err == nil {
 		return nil
 	}
-	file, openErr := os.OpenFile(terminationLog, os.O_WRONLY|os.O_TRUNC, 0)
-	if errors.Is(openErr, fs.ErrNotExist) {
-		return failure{err}
-	}
-	writeErr := openErr
-	if openErr == nil {
-		_, writeErr = file.WriteString(err.Error() + "\n")
-		writeErr = errors.Join(writeErr, file.Close())
-	}
-	if writeErr != nil {
+	if writeErr := termination.WriteMessage(terminationLog, err); writeErr != nil {
 		newLog().Warn("the termination message cannot be written; the reason is only in this log", "error", writeErr)
 	}
 	return failure{err}

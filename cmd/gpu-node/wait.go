@@ -5,18 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/onnode/kmod"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/await"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
-	"github.com/clusterpolicy/gpu-operator/internal/onnode/restart"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/runenv"
-	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
 )
 
 func waitCommand() *cobra.Command {
@@ -46,7 +42,7 @@ driver's marker has RUNTIME_FOLLOWS=true.`,
 				if err := copyTo(copies); err != nil {
 					return err
 				}
-				return waitFor(ctx, markers, log, injected, wanted...)
+				return await.Markers(ctx, markers, log, injected, wanted...)
 			})
 		},
 	}
@@ -119,38 +115,17 @@ func (o *operand) run(argv []string) error {
 		return fmt.Errorf("--env-if-module: %w", err)
 	}
 	var found []marker.Assignment
-	var waits work = func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
-		waiter := wait.Waiter{Dir: markers.Path, What: o.marker, Log: log}
-		// The command gets the assignments that were checked: a second read could find another marker.
-		return waiter.Until(ctx, func() (err error) {
-			found, err = markers.Read(wanted)
-			return err
-		})
+	var waits work = func(ctx context.Context, markers marker.Dir, log *slog.Logger) (err error) {
+		found, err = await.Assignments(ctx, markers, log, wanted)
+		return err
 	}
 	if o.ownDriver {
 		waits = awaitDriverContainer(o.sources)
 	}
-	return o.node.runThen(waits, func(ctx context.Context) error {
-		env, err := runenv.FromMarker(runenv.Environ(os.Environ(), found), found, fromFile)
-		if err != nil {
-			return err
-		}
-		loaded := func(module string) bool { return kmod.Loaded(o.sysRoot, module) }
-		env = runenv.FromModules(env, loaded, fromKmods)
-		// The kubelet sends SIGTERM once, and a command that starts after it would run until it is killed. A signal
-		// has ended ctx or, from here on, ends this program, even as the first process of a container, since Go's
-		// own handler stays. A gap remains from the moment in which the kernel replaces the program until the command
-		// handles signals: a first process does not get them then, as in any container.
-		if cause := context.Cause(ctx); cause != nil {
-			return fmt.Errorf("%w before %s was started", cause, argv[0])
-		}
-		if o.startedFile != "" {
-			if err := restart.Note(o.startedFile); err != nil {
-				return fmt.Errorf("write the start of %s: %w", argv[0], err)
-			}
-		}
-		return runenv.Replace(argv, env)
-	})
+	start := runenv.Start{
+		Argv: argv, FromMarker: fromFile, FromModules: fromKmods, SysRoot: o.sysRoot, StartedFile: o.startedFile,
+	}
+	return o.node.runThen(waits, func(ctx context.Context) error { return start.Run(ctx, found) })
 }
 
 // knownMarkers lists the parts that can be waited for.
@@ -176,34 +151,6 @@ func markersNamed(names []string) ([]labels.Marker, error) {
 	}
 	return markers, nil
 }
-
-// waitFor blocks until all wanted markers can be trusted. The reason lists each that cannot.
-func waitFor(ctx context.Context, markers marker.Dir, log *slog.Logger, injected bool, wanted ...labels.Marker) error {
-	names := make([]string, 0, len(wanted))
-	for _, m := range wanted {
-		names = append(names, string(m))
-	}
-	waiter := wait.Waiter{Dir: markers.Path, What: strings.Join(names, ", "), Log: log}
-	return waiter.Until(ctx, func() error {
-		var reasons []string
-		for _, m := range wanted {
-			found, err := markers.Read(m)
-			if err == nil && injected && slices.Contains(found, runtimeFollows) {
-				_, err = markers.Read(labels.MarkerRuntime)
-			}
-			if err != nil {
-				reasons = append(reasons, err.Error())
-			}
-		}
-		if len(reasons) > 0 {
-			return errors.New(strings.Join(reasons, "; "))
-		}
-		return nil
-	})
-}
-
-// runtimeFollows is in the marker of a driver whose toolkit restarts the container runtime.
-var runtimeFollows = marker.Assignment{Key: labels.RuntimeFollowsKey, Value: labels.True}
 
 // mustBeGiven marks a flag as required. It panics if the command does not have the flag.
 func mustBeGiven(command *cobra.Command, flag string) {

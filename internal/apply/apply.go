@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/clusterpolicy/gpu-operator/internal/drift"
 	"github.com/clusterpolicy/gpu-operator/internal/notify"
 )
 
@@ -79,7 +80,7 @@ type Result struct {
 	// Wrote is true if the object was written, now or so recently that the cache does not show it yet.
 	Wrote bool
 	// Repair is the drift that was reverted, nil if there was none in the fields that decide on which nodes pods run.
-	Repair *Repair
+	Repair *drift.Repair
 	// Err is ErrConflict if the object is not the policy's, ErrInFlight if the API server has not answered yet, an
 	// AlteredError if the object was changed while it was written, or the error of a call.
 	Err error

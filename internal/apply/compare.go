@@ -11,15 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterpolicy/gpu-operator/internal/drift"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// compare returns the first field in which the live object differs from the intent (see diff), nil if there is none,
-// and an empty path if there is no live object.
-func compare(owner types.UID, w write, live client.Object) (path, error) {
+// compare returns the first field in which the live object differs from the intent (see drift.First), nil if there is
+// none, and an empty path if there is no live object.
+func compare(owner types.UID, w write, live client.Object) (drift.Path, error) {
 	switch {
 	case live == nil:
-		return path{}, nil
+		return drift.Path{}, nil
 	case isProvided(owner, w.intent, live):
 		return nil, nil
 	}
@@ -30,7 +31,7 @@ func compare(owner types.UID, w write, live client.Object) (path, error) {
 	if err != nil {
 		return nil, fmt.Errorf("converting live %s: %w", describe(w.intent), err)
 	}
-	return diff(w, content), nil
+	return drift.First(w.desired, content), nil
 }
 
 // read returns the live object of the intent, or nil if it does not exist. Objects from a cache must not be changed.

@@ -3,12 +3,14 @@ package apply
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/clusterpolicy/gpu-operator/internal/drift"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
@@ -104,7 +106,7 @@ func (a *Applier) writeIfDifferent(ctx context.Context, c *call, owner types.UID
 }
 
 // apply writes the object and compares the answer with it. field is the difference of the live object.
-func (a *Applier) apply(ctx context.Context, w write, live client.Object, field path) outcome {
+func (a *Applier) apply(ctx context.Context, w write, live client.Object, field drift.Path) outcome {
 	answer := w.desired.DeepCopy()
 	err := a.request(ctx, "applying "+describe(w.intent), func(ctx context.Context) error {
 		return a.client.Apply(
@@ -112,25 +114,45 @@ func (a *Applier) apply(ctx context.Context, w write, live client.Object, field 
 		)
 	})
 	managed := answer.GetManagedFields()
-	if found := additions(w, answer.Object); err == nil && live != nil && len(found) > 0 {
+	if found := drift.Additions(w.desired, answer.Object); err == nil && live != nil && len(found) > 0 {
 		answer, err = a.removeAdditions(ctx, w, answer.GetResourceVersion(), found)
 	}
 	if err != nil {
 		return outcome{Result: Result{Err: err}, attempt: w.attempt, failed: true}
 	}
 	version := answer.GetResourceVersion()
-	altered := diff(w, answer.Object)
+	altered := drift.First(w.desired, answer.Object)
 	if altered == nil && live != nil && live.GetResourceVersion() == version {
 		// The write did not change the object: it still differs.
 		altered = field
 	}
 	if altered == nil {
-		return outcome{Result: Result{Wrote: true, Repair: repairOf(w, live, field, managed)}, version: version}
+		repair := drift.RepairOf(w.desired, live, field, managed)
+		return outcome{Result: Result{Wrote: true, Repair: repair}, version: version}
 	}
 	err = &AlteredError{
 		Object:  describe(w.intent),
 		Field:   altered.String(),
-		Manager: managerOf(altered, answer.GetManagedFields()),
+		Manager: drift.ManagerOf(altered, answer.GetManagedFields()),
 	}
 	return outcome{Result: Result{Err: err}, attempt: w.attempt, failed: true, version: version}
+}
+
+// removeAdditions removes the fields from the object, guarded by its resource version, and returns the result. An apply
+// alone leaves fields that it does not own.
+func (a *Applier) removeAdditions(
+	ctx context.Context, w write, version string, found []drift.Path,
+) (*unstructured.Unstructured, error) {
+	body, err := drift.RemovalPatch(version, found)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a patch of %s: %w", describe(w.intent), err)
+	}
+	answer := &unstructured.Unstructured{}
+	answer.SetGroupVersionKind(w.desired.GroupVersionKind())
+	answer.SetNamespace(w.desired.GetNamespace())
+	answer.SetName(w.desired.GetName())
+	err = a.request(ctx, "patching "+describe(w.intent), func(ctx context.Context) error {
+		return a.client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(labels.FieldOwner))
+	})
+	return answer, err
 }

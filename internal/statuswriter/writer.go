@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/drift"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -116,7 +116,7 @@ func (w *Writer) Write(
 
 // RecordRepair records an Event about drift that the pass has repaired. A condition would no longer be true when it is
 // written.
-func (w *Writer) RecordRepair(ctx context.Context, policy *v1.ClusterPolicy, repair *apply.Repair) {
+func (w *Writer) RecordRepair(ctx context.Context, policy *v1.ClusterPolicy, repair *drift.Repair) {
 	w.events.Record(ctx, events.Event{
 		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
 		Reason: v1.ReasonPlacementRepaired, Message: repair.String(),

@@ -1,6 +1,8 @@
 package export
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -105,4 +107,25 @@ func (p *validation) after(before *validation) (time.Duration, bool) {
 		return 0, false
 	}
 	return p.at.Sub(began), true
+}
+
+// StageNames returns the names of all stages, in their order.
+func StageNames() []string {
+	var names []string
+	for _, stage := range DefaultStages {
+		names = append(names, string(stage))
+	}
+	return names
+}
+
+// StagesNamed returns the stages with these names, in their order. It fails on the name of no stage.
+func StagesNamed(names []string) ([]labels.Marker, error) {
+	for _, name := range names {
+		if !slices.Contains(StageNames(), name) {
+			return nil, fmt.Errorf("unknown stage %q", name)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(DefaultStages), func(stage labels.Marker) bool {
+		return !slices.Contains(names, string(stage))
+	}), nil
 }

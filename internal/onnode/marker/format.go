@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // Assignment is one line KEY=value of a marker.
@@ -12,6 +14,9 @@ type Assignment struct {
 	Key   string
 	Value string
 }
+
+// RuntimeFollows is in the marker of a driver whose toolkit restarts the container runtime.
+var RuntimeFollows = Assignment{Key: labels.RuntimeFollowsKey, Value: labels.True}
 
 // maxSize, in bytes, limits what is read: a marker has a few hundred.
 const maxSize = 64 << 10

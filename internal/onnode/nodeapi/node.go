@@ -73,3 +73,13 @@ func (c *Client) PatchNode(ctx context.Context, name string, changes NodeChanges
 }
 
 func nodePath(name string) string { return "/api/v1/nodes/" + url.PathEscape(name) }
+
+// ResourcesReader returns a function that reads the resources of the named Node, with a client as InCluster returns. If
+// there is none, each call fails: a caller may have other work to do.
+func ResourcesReader(serviceAccountDir, name string) func(context.Context) (Resources, error) {
+	client, err := InCluster(serviceAccountDir)
+	if err != nil {
+		return func(context.Context) (Resources, error) { return Resources{}, err }
+	}
+	return func(ctx context.Context) (Resources, error) { return client.Resources(ctx, name) }
+}

@@ -1,9 +1,10 @@
-package apply
+package drift
 
 import (
 	"strings"
 	"testing"
 
+	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
 )
 
@@ -97,6 +98,48 @@ func TestDiffSubsetOfAnEmptyIntent(t *testing.T) {
 			if diffSubset(decode(t, intent), decode(t, "{b: 1}"), "") != nil {
 				t.Error("it differs")
 			}
+		})
+	}
+}
+
+func TestDifferingField(t *testing.T) {
+	const intent = `
+metadata:
+  labels: {a: b}
+  annotations: {example.com/a: b}
+spec:
+  template:
+    spec:
+      containers:
+        - {name: first, image: x}
+        - {name: main, image: x, args: [one, two], env: [{name: A, value: "1"}], resources: {limits: {cpu: 1}}}
+      tolerations: [{key: x}, {key: y}]
+`
+	tests := map[string]struct{ old, with, want string }{
+		"a label": {"labels: {a: b}", "labels: {}", "metadata.labels.a"},
+		"a key with dots": {
+			"annotations: {example.com/a: b}",
+			"annotations: {}",
+			"metadata.annotations[example.com/a]",
+		},
+		"a container's leaf": {
+			"{name: main, image: x",
+			"{name: main, image: y",
+			"spec.template.spec.containers[main].image",
+		},
+		"a container":       {"{name: first, image: x}", "{name: another}", "spec.template.spec.containers[first]"},
+		"a variable":        {`value: "1"`, `value: "2"`, "spec.template.spec.containers[main].env[A].value"},
+		"a quantity":        {"cpu: 1", "cpu: 2", "spec.template.spec.containers[main].resources.limits.cpu"},
+		"an argument":       {"[one, two]", "[one, 2]", "spec.template.spec.containers[main].args[1]"},
+		"another length":    {"[{key: x}, {key: y}]", "[{key: x}]", "spec.template.spec.tolerations"},
+		"an element's leaf": {"{key: y}", "{key: z}", "spec.template.spec.tolerations[1].key"},
+		"the first of two":  {"{a: b}\n  annotations: {example.com/a: b}", "{}", "metadata.annotations"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			live := decode(t, replace(t, intent, test.old, test.with))
+			g.Expect(diffSubset(decode(t, intent), live, "").String()).To(Equal(test.want))
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package apply
+package drift
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // mergeKeys are the lists of a pod template that the API server merges by a key, so that other writers may add
@@ -23,10 +24,22 @@ var mergeKeys = map[string]string{
 // quantities are the fields whose leaves are compared by value: 1000m equals 1.
 var quantities = map[string]bool{"limits": true, "requests": true}
 
+// First returns the first field in which the live object differs from the intent, or has additions to a placement
+// field, or nil if there is none.
+func First(intent *unstructured.Unstructured, live map[string]any) Path {
+	if field := diffSubset(intent.Object, live, ""); field != nil {
+		return field
+	}
+	if found := Additions(intent, live); len(found) > 0 {
+		return found[0]
+	}
+	return nil
+}
+
 // diffSubset returns the path of the first leaf of the intent, in alphabetical order, that is missing or different in
 // the live object, or nil. Fields that only the live object has are ignored: they are defaults or belong to other
 // writers. field is the key of both values, empty at the root.
-func diffSubset(intent, live any, field string) path {
+func diffSubset(intent, live any, field string) Path {
 	switch want := intent.(type) {
 	case map[string]any:
 		return diffMap(want, live, field)
@@ -38,17 +51,17 @@ func diffSubset(intent, live any, field string) path {
 		if equalLeaf(want, live, field) {
 			return nil
 		}
-		return path{}
+		return Path{}
 	}
 }
 
-func diffMap(want map[string]any, live any, field string) path {
+func diffMap(want map[string]any, live any, field string) Path {
 	have, isMap := live.(map[string]any)
 	if !isMap && len(want) > 0 {
-		return path{}
+		return Path{}
 	}
 	var first string
-	var found path
+	var found Path
 	for key, value := range want {
 		if isEmpty(value) || (found != nil && key > first) {
 			continue
@@ -57,7 +70,7 @@ func diffMap(want map[string]any, live any, field string) path {
 		if quantities[field] {
 			inner = field
 		}
-		rest := path{}
+		rest := Path{}
 		if got, there := have[key]; there {
 			rest = diffSubset(value, got, inner)
 		}
@@ -68,14 +81,14 @@ func diffMap(want map[string]any, live any, field string) path {
 	return found
 }
 
-func diffList(want []any, live any, field string) path {
+func diffList(want []any, live any, field string) Path {
 	have, isList := live.([]any)
 	key, merged := mergeKeys[field]
 	if (!isList && len(want) > 0) || (!merged && len(want) != len(have)) {
-		return path{}
+		return Path{}
 	}
 	for i, element := range want {
-		at, rest := segment{text: "[" + strconv.Itoa(i) + "]"}, path{}
+		at, rest := segment{text: "[" + strconv.Itoa(i) + "]"}, Path{}
 		if !merged {
 			rest = diffSubset(element, have[i], "")
 		} else if found, there := elementWith(have, key, element); there {

@@ -1,4 +1,4 @@
-package main
+package termination
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// untilTerminated returns a context that ends with SIGTERM, which the kubelet sends, or SIGINT. Its cause names the
-// signal. After stop such a signal ends the program immediately, and each earlier one has ended the context, which stop
-// itself does not; stop may be called twice.
-func untilTerminated() (ctx context.Context, stop func()) {
+// Context returns a context that ends with SIGTERM, which the kubelet sends, or SIGINT. Its cause names the signal.
+// After stop such a signal ends the program immediately, and each earlier one has ended the context, which stop itself
+// does not; stop may be called twice.
+func Context() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	// Not signal.NotifyContext: its stop ends the context, and so hides whether a signal did.
 	signals := make(chan os.Signal, 1)

@@ -1,0 +1,21 @@
+package termination
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+)
+
+// WriteMessage writes the reason to the termination message. It never creates that file: outside a container it does
+// not exist, and nothing would read it.
+func WriteMessage(path string, reason error) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	_, err = file.WriteString(reason.Error() + "\n")
+	return errors.Join(err, file.Close())
+}
