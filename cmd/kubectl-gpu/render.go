@@ -15,6 +15,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
@@ -23,7 +24,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
@@ -136,7 +136,7 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 		return fmt.Errorf("writing the objects: %w", err)
 	}
 	for _, sentence := range slices.Concat(
-		status.FieldNotes(policy.Spec), aboutOperands(computed), aboutNodes(computed, facts),
+		fieldnotes.Of(policy.Spec), aboutOperands(computed), aboutNodes(computed, facts),
 	) {
 		fmt.Fprintln(stderr, sentence)
 	}

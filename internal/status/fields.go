@@ -1,111 +1,29 @@
 package status
 
 import (
-	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// field is a field that a condition reports while it is set.
-type field struct {
-	name  string
-	isSet func(v1.ClusterPolicySpec) bool
-	// advice is the effect, or what to use instead.
-	advice string
-}
-
-// unsupported are the fields that have no effect yet and leave the policy ready. Other unsupported fields make their
-// operand, or their nodes, Invalid.
-var unsupported = []field{
-	{"spec.driver.upgradePolicy.autoUpgrade", func(s v1.ClusterPolicySpec) bool {
-		driver := effective.Of(s).Driver
-		return *driver.Enabled && *driver.UpgradePolicy.AutoUpgrade
-	}, "drivers are not upgraded automatically; delete the driver pod of a node to upgrade it"},
-	{"spec.sandboxWorkloads.enabled", func(s v1.ClusterPolicySpec) bool {
-		return deref(deref(s.SandboxWorkloads).Enabled)
-	}, "nodes for virtual machines get no operands; nodes for containers do"},
-}
-
-// deprecated are the fields that are only accepted for old policies. As in NVIDIA's operator, all but
-// licensingConfig.configMapName have no effect.
-var deprecated = []field{
-	{"spec.operator.defaultRuntime", func(s v1.ClusterPolicySpec) bool { return deref(s.Operator).DefaultRuntime != "" },
-		"remove it, each node's runtime is detected"},
-	{"spec.operator.initContainer", func(s v1.ClusterPolicySpec) bool {
-		return isImageSet(deref(deref(s.Operator).InitContainer))
-	}, "remove it, the image is not used"},
-	{"spec.operator.labels", func(s v1.ClusterPolicySpec) bool { return len(deref(s.Operator).Labels) > 0 },
-		"label the operator's Deployment, or use spec.daemonsets.labels"},
-	{"spec.operator.annotations", func(s v1.ClusterPolicySpec) bool { return len(deref(s.Operator).Annotations) > 0 },
-		"annotate the operator's Deployment, or use spec.daemonsets.annotations"},
-	{"spec.driver.useOpenKernelModules", func(s v1.ClusterPolicySpec) bool {
-		return deref(s.Driver).UseOpenKernelModules != nil
-	}, "use spec.driver.kernelModuleType"},
-	{"spec.driver.licensingConfig.configMapName", func(s v1.ClusterPolicySpec) bool {
-		return deref(deref(s.Driver).LicensingConfig).ConfigMapName != ""
-	}, "use secretName"},
-	{"spec.dcgm.hostPort", func(s v1.ClusterPolicySpec) bool { return deref(s.DCGM).HostPort != 0 },
-		"use spec.dcgm.hostNetwork"},
-	{"spec.cdi.default", func(s v1.ClusterPolicySpec) bool { return deref(s.CDI).Default != nil },
-		"remove it, only spec.cdi.enabled has an effect"},
-	{"spec.psp", func(s v1.ClusterPolicySpec) bool { return deref(deref(s.PSP).Enabled) },
-		"use spec.psa"},
-	{"spec.kataManager", func(s v1.ClusterPolicySpec) bool { return deref(deref(s.KataManager).Enabled) },
-		"use kata-deploy of Kata Containers"},
-}
-
-// deref returns what a field of the spec points to, or the zero value if it is not set.
-func deref[T any](block *T) T {
-	if block == nil {
-		return *new(T)
-	}
-	return *block
-}
-
-func isImageSet(spec v1.ImageSpec) bool {
-	return spec.Repository != "" || spec.Image != "" || spec.Version != "" || spec.ImagePullPolicy != "" ||
-		len(spec.ImagePullSecrets) > 0
-}
-
 // setFieldConditions sets the conditions UnsupportedFields and DeprecatedFields.
 func setFieldConditions(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
-	set := func(conditionType, reason string, fields []field) {
+	set := func(conditionType, reason string, notes []string) {
 		condition := metav1.Condition{
 			Type: conditionType, Status: metav1.ConditionFalse, Reason: v1.ReasonNone,
 			ObservedGeneration: status.ObservedGeneration,
 		}
-		if message := fieldsMessage(fields, spec); message != "" {
-			condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, reason, message
+		if len(notes) > 0 {
+			condition.Status, condition.Reason = metav1.ConditionTrue, reason
+			condition.Message = text.Truncate(strings.Join(notes, "; "), maxConditionMessage)
 		}
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
-	set(v1.ConditionUnsupportedFields, v1.ReasonNotSupportedYet, unsupported)
-	set(v1.ConditionDeprecatedFields, v1.ReasonDeprecated, deprecated)
-}
-
-// FieldNotes returns a sentence for each field of the spec that has no effect yet or is deprecated.
-func FieldNotes(spec v1.ClusterPolicySpec) []string {
-	return append(notes(unsupported, spec), notes(deprecated, spec)...)
-}
-
-// fieldsMessage returns those of the fields that are set, each with its advice, in the order of the table; empty for
-// none.
-func fieldsMessage(fields []field, spec v1.ClusterPolicySpec) string {
-	return text.Truncate(strings.Join(notes(fields, spec), "; "), maxConditionMessage)
-}
-
-func notes(fields []field, spec v1.ClusterPolicySpec) []string {
-	var found []string
-	for _, field := range fields {
-		if field.isSet(spec) {
-			found = append(found, fmt.Sprintf("%s: %s", field.name, field.advice))
-		}
-	}
-	return found
+	set(v1.ConditionUnsupportedFields, v1.ReasonNotSupportedYet, fieldnotes.Unsupported(spec))
+	set(v1.ConditionDeprecatedFields, v1.ReasonDeprecated, fieldnotes.Deprecated(spec))
 }

@@ -1,7 +1,9 @@
 package status
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
 )
 
 // each sets one field alone, by its name in the condition.
@@ -32,35 +35,33 @@ var each = map[string]v1.ClusterPolicySpec{
 }
 
 func TestFieldConditions(t *testing.T) {
-	tested := 0
-	tables := map[string][]field{v1.ConditionUnsupportedFields: unsupported, v1.ConditionDeprecatedFields: deprecated}
-	for conditionType, fields := range tables {
-		for _, field := range fields {
-			t.Run(field.name, func(t *testing.T) {
-				spec, known := each[field.name]
-				if !known {
-					t.Fatal("no spec sets it")
-				}
-				e := newEnv(t, 1)
-				e.spec = spec
-				status := e.status()
-				want := field.name + ": " + field.advice
-				got := condition(status, conditionType)
-				if got.Status != "True" || got.Message != want || got.ObservedGeneration != 7 {
-					t.Errorf("%+v, want True: %s", got, want)
-				}
-				if again := e.status(status); condition(again, conditionType) != condition(status, conditionType) {
-					t.Errorf("the next pass reports %+v", condition(again, conditionType))
-				}
-				if status.State != v1.StateReady {
-					t.Errorf("the policy is not ready: %+v", ready(status))
-				}
-			})
-			tested++
-		}
+	for name, spec := range each {
+		t.Run(name, func(t *testing.T) {
+			unsupported, deprecated := fieldnotes.Unsupported(spec), fieldnotes.Deprecated(spec)
+			notes, conditionType := append(unsupported, deprecated...), v1.ConditionDeprecatedFields
+			if len(unsupported) > 0 {
+				conditionType = v1.ConditionUnsupportedFields
+			}
+			if len(notes) != 1 || !strings.HasPrefix(notes[0], name+": ") {
+				t.Fatalf("the notes are %q", notes)
+			}
+			e := newEnv(t, 1)
+			e.spec = spec
+			status := e.status()
+			got := condition(status, conditionType)
+			if got.Status != "True" || got.Message != notes[0] || got.ObservedGeneration != 7 {
+				t.Errorf("%+v, want True: %s", got, notes[0])
+			}
+			if again := e.status(status); condition(again, conditionType) != condition(status, conditionType) {
+				t.Errorf("the next pass reports %+v", condition(again, conditionType))
+			}
+			if status.State != v1.StateReady {
+				t.Errorf("the policy is not ready: %+v", ready(status))
+			}
+		})
 	}
-	if tested != len(each) {
-		t.Errorf("%d fields are reported, %d expected", tested, len(each))
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(each)), slices.Sorted(slices.Values(fieldnotes.Fields()))); diff != "" {
+		t.Errorf("-tested +reported:\n%s", diff)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // setPaused makes the conditions Ready and Error of a paused policy report that it is paused. Their status stays that
 // of the nodes and operands.
 func setPaused(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
-	if !deref(spec.Paused) {
+	if spec.Paused == nil || !*spec.Paused {
 		return
 	}
 	for _, conditionType := range []string{v1.ConditionReady, v1.ConditionError} {
