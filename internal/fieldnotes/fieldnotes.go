@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 )
 
 // field is a field that is reported while it is set.
@@ -34,7 +35,7 @@ var deprecated = []field{
 	{"spec.operator.defaultRuntime", func(s v1.ClusterPolicySpec) bool { return deref(s.Operator).DefaultRuntime != "" },
 		"remove it, each node's runtime is detected"},
 	{"spec.operator.initContainer", func(s v1.ClusterPolicySpec) bool {
-		return isImageSet(deref(deref(s.Operator).InitContainer))
+		return image.IsSet(deref(deref(s.Operator).InitContainer))
 	}, "remove it, the image is not used"},
 	{"spec.operator.labels", func(s v1.ClusterPolicySpec) bool { return len(deref(s.Operator).Labels) > 0 },
 		"label the operator's Deployment, or use spec.daemonsets.labels"},
@@ -62,11 +63,6 @@ func deref[T any](block *T) T {
 		return *new(T)
 	}
 	return *block
-}
-
-func isImageSet(spec v1.ImageSpec) bool {
-	return spec.Repository != "" || spec.Image != "" || spec.Version != "" || spec.ImagePullPolicy != "" ||
-		len(spec.ImagePullSecrets) > 0
 }
 
 // Fields returns the names of all fields that a note can be about, such as spec.dcgm.hostPort.

@@ -75,6 +75,12 @@ func versionOf(reference string) string {
 	return "latest"
 }
 
+// IsSet reports whether a spec sets any part of an image, or how it is pulled.
+func IsSet(spec v1.ImageSpec) bool {
+	return spec.Repository != "" || spec.Image != "" || spec.Version != "" || spec.ImagePullPolicy != "" ||
+		len(spec.ImagePullSecrets) > 0
+}
+
 // Named reports whether the spec of the validator names an image of the on-node program. The image of
 // NVIDIA's own operator, which its chart writes into every policy, does not count: it means the image that
 // belongs to the operator.

@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
@@ -20,15 +21,9 @@ func (in Input) PoolKey() nodeinfo.PoolKey {
 // VariesDriver reports whether a node pool overrides the driver of its nodes.
 func VariesDriver(pool v1.NodePoolSpec) bool {
 	driver := pool.Driver
-	return driver != nil && (VariesImage(driver.ImageSpec) || driver.UsePrecompiled != nil ||
+	return driver != nil && (image.IsSet(driver.ImageSpec) || driver.UsePrecompiled != nil ||
 		driver.KernelModuleType != "" ||
 		driver.KernelModuleConfig != nil && driver.KernelModuleConfig.Name != "")
-}
-
-// VariesImage reports whether a node pool overrides an image, its pull policy or its pull secrets.
-func VariesImage(image v1.ImageSpec) bool {
-	return image.Repository != "" || image.Image != "" || image.Version != "" || image.ImagePullPolicy != "" ||
-		len(image.ImagePullSecrets) > 0
 }
 
 // UsesDriverToolkit reports whether the driver toolkit of OpenShift builds the driver of any of these nodes.

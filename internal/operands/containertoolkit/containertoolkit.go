@@ -125,5 +125,5 @@ func placement(in operand.Input) operand.Placement {
 
 // varies reports whether a node pool overrides the toolkit's image.
 func varies(pool v1.NodePoolSpec) bool {
-	return pool.Toolkit != nil && operand.VariesImage(pool.Toolkit.ImageSpec)
+	return pool.Toolkit != nil && image.IsSet(pool.Toolkit.ImageSpec)
 }
