@@ -116,7 +116,7 @@ func TestRenderFailsOnAnInvalidOperand(t *testing.T) {
 	got := rendering(t, `{driver: {image: "example.com/driver:1", version: "2"}}`)
 	g.Expect(got.code).To(Equal(1))
 	g.Expect(got.errOut).To(ContainSubstring(
-		`driver would be left unchanged: spec.driver: image "example.com/driver:1" is a whole reference: remove repository ` +
+		`driver would be left unchanged: spec.driver: image "example.com/driver:1" is a full reference: remove repository ` +
 			`and version (Invalid, InvalidSpec)` + "\n"))
 	g.Expect(got.errOut).
 		To(HaveSuffix("kubectl gpu: the policy is invalid for driver: see the reasons above and change it\n"))

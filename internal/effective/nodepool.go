@@ -51,7 +51,7 @@ func driverOf(driver v1.DriverSpec, pool v1.NodePoolDriverSpec) *v1.DriverSpec {
 	return &driver
 }
 
-// imageOf is the image with the overrides of a node pool. A complete reference replaces repository and version too.
+// imageOf is the image with the overrides of a node pool. A full reference replaces repository and version too.
 func imageOf(image, pool v1.ImageSpec) v1.ImageSpec {
 	if strings.ContainsAny(pool.Image, "/:@") {
 		image.Repository, image.Version = "", ""

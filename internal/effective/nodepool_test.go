@@ -53,7 +53,7 @@ func TestForPool(t *testing.T) {
 			pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}}},
 			want: driver(func(d *v1.DriverSpec) { d.Version = "590.44.01" }),
 		},
-		"a whole reference": {
+		"a full reference": {
 			pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/driver:1"}}},
 			want: driver(func(d *v1.DriverSpec) { d.Repository, d.Image, d.Version = "", "example.com/driver:1", "" }),
 		},

@@ -44,13 +44,13 @@ type Reference struct {
 	Version string
 }
 
-// Resolve builds a reference from the spec; keys that are empty have the default. A complete reference in spec.Image is
-// used unchanged. The suffix is appended to a tag, never to a digest or a complete reference: the driver's images have
-// the operating system there. It fails for a complete reference with a repository or a version.
+// Resolve builds a reference from the spec; keys that are empty have the default. A full reference in spec.Image is
+// used unchanged. The suffix is appended to a tag, never to a digest or a full reference: the driver's images have
+// the operating system there. It fails for a full reference with a repository or a version.
 func (d Default) Resolve(spec v1.ImageSpec, suffix string) (Reference, error) {
 	if strings.ContainsAny(spec.Image, "/:@") {
 		if spec.Repository != "" || spec.Version != "" {
-			return Reference{}, fmt.Errorf("image %q is a whole reference: remove repository and version", spec.Image)
+			return Reference{}, fmt.Errorf("image %q is a full reference: remove repository and version", spec.Image)
 		}
 		return Reference{Image: spec.Image, Version: versionOf(spec.Image)}, nil
 	}
@@ -63,7 +63,7 @@ func (d Default) Resolve(spec v1.ImageSpec, suffix string) (Reference, error) {
 	return Reference{Image: name + ":" + tag, Version: tag}, nil
 }
 
-// versionOf returns the tag or digest of a complete reference; a port in the registry is no tag.
+// versionOf returns the tag or digest of a full reference; a port in the registry is no tag.
 func versionOf(reference string) string {
 	if _, digest, found := strings.Cut(reference, "@"); found {
 		return digest

@@ -78,7 +78,7 @@ func TestResolve(t *testing.T) {
 			spec: v1.ImageSpec{Version: digest},
 			want: image.Reference{Image: "nvcr.io/nvidia/driver@" + digest, Version: digest},
 		},
-		"a whole reference is used as it is, without suffix": {
+		"a full reference is used as it is, without suffix": {
 			fallback: driver, suffix: "-ubuntu24.04",
 			spec: v1.ImageSpec{Image: "example.com/drivers/driver:1"},
 			want: image.Reference{Image: "example.com/drivers/driver:1", Version: "1"},
@@ -88,17 +88,17 @@ func TestResolve(t *testing.T) {
 			spec:     v1.ImageSpec{Image: "registry.local:5000/toolkit"},
 			want:     image.Reference{Image: "registry.local:5000/toolkit", Version: "latest"},
 		},
-		"a whole reference with port and tag": {
+		"a full reference with port and tag": {
 			fallback: toolkit,
 			spec:     v1.ImageSpec{Image: "registry.local:5000/nvidia/toolkit:v9"},
 			want:     image.Reference{Image: "registry.local:5000/nvidia/toolkit:v9", Version: "v9"},
 		},
-		"a whole reference by tag and digest has the digest as its version": {
+		"a full reference by tag and digest has the digest as its version": {
 			fallback: toolkit,
 			spec:     v1.ImageSpec{Image: "registry.local:5000/toolkit:v9@" + digest},
 			want:     image.Reference{Image: "registry.local:5000/toolkit:v9@" + digest, Version: digest},
 		},
-		"a name with a tag is a whole reference": {
+		"a name with a tag is a full reference": {
 			fallback: toolkit,
 			spec:     v1.ImageSpec{Image: "toolkit:v9"},
 			want:     image.Reference{Image: "toolkit:v9", Version: "v9"},
@@ -118,16 +118,16 @@ func TestResolve(t *testing.T) {
 }
 
 func TestResolveRefuses(t *testing.T) {
-	const whole = `image "example.com/driver:1" is a whole reference: remove repository and version`
+	const whole = `image "example.com/driver:1" is a full reference: remove repository and version`
 	tests := map[string]struct {
 		fallback image.Default
 		spec     v1.ImageSpec
 		want     string
 	}{
-		"a whole reference next to a version": {
+		"a full reference next to a version": {
 			fallback: driver, spec: v1.ImageSpec{Image: "example.com/driver:1", Version: "2"}, want: whole,
 		},
-		"a whole reference next to a repository": {
+		"a full reference next to a repository": {
 			fallback: driver, spec: v1.ImageSpec{Image: "example.com/driver:1", Repository: "example.org"}, want: whole,
 		},
 	}
@@ -172,7 +172,7 @@ func TestHelper(t *testing.T) {
 			spec: v1.ImageSpec{Version: "v9"},
 			want: image.Reference{Image: "ghcr.io/clusterpolicy/gpu-operator:v9", Version: "v9"},
 		},
-		"a whole reference is used as it is": {
+		"a full reference is used as it is": {
 			spec: v1.ImageSpec{Image: "example.com/helper@" + digest},
 			want: image.Reference{Image: "example.com/helper@" + digest, Version: digest},
 		},

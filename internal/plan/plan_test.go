@@ -120,7 +120,7 @@ func TestCompute(t *testing.T) {
 		"operator-validator":    notNeeded,
 	}
 	contradiction := v1.ImageSpec{Image: "example.com/x:1", Version: "2"}
-	const contradicted = `: image "example.com/x:1" is a whole reference: remove repository and version`
+	const contradicted = `: image "example.com/x:1" is a full reference: remove repository and version`
 	nothing := map[operand.Reference]operand.Content{}
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec

@@ -134,7 +134,7 @@ func TestPolicyConditions(t *testing.T) {
 				e.applied["driver"], e.err = conflict, errors.New("timeout")
 				e.spec.DevicePlugin = &v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "a/b", Version: "1"}}
 			},
-			message: `device-plugin: spec.devicePlugin: image "a/b" is a whole reference: remove repository and version`,
+			message: `device-plugin: spec.devicePlugin: image "a/b" is a full reference: remove repository and version`,
 		},
 		"contradicting fields are invalid": {
 			nodes: 1, change: func(e *env) {

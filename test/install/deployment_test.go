@@ -61,7 +61,7 @@ var deployments = []renderCase{
 		then: imageIs("ghcr.io/clusterpolicy/gpu-operator@sha256:abc"),
 	},
 	{
-		name: "a whole reference", set: "operator.image=registry.local/op@sha256:abc",
+		name: "a full reference", set: "operator.image=registry.local/op@sha256:abc",
 		then: imageIs("registry.local/op@sha256:abc"),
 	},
 	{

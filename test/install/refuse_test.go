@@ -116,8 +116,8 @@ var refusals = []struct {
 		[]string{"operator.env: OPERATOR_IMAGE is set by the chart"},
 	},
 	{
-		"a whole reference and more", "operator.image=a/b:c,operator.version=d", "",
-		[]string{"operator.image holds a whole reference"},
+		"a full reference and more", "operator.image=a/b:c,operator.version=d", "",
+		[]string{"operator.image holds a full reference"},
 	},
 }
 

@@ -135,7 +135,7 @@ func TestAWrongImageNamesItsField(t *testing.T) {
 	spec := &v1.DCGMExporterSpec{ImageSpec: v1.ImageSpec{Image: "example.com/exporter:1", Version: "2"}}
 	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGMExporter: spec})}
 	_, err := dcgmexporter.Operand().Instances(in, nil)
-	const want = `spec.dcgmExporter: image "example.com/exporter:1" is a whole reference: remove repository and version`
+	const want = `spec.dcgmExporter: image "example.com/exporter:1" is a full reference: remove repository and version`
 	if text(err) != want {
 		t.Errorf("got %q, want %q", text(err), want)
 	}

@@ -95,7 +95,7 @@ func checkPrecompiled(in operand.Input) operand.Decision {
 	switch {
 	case strings.ContainsAny(spec.Image, "/:@"):
 		return operand.Refused(v1.ReasonInvalidSpec, field+fmt.Sprintf(
-			"image %q is a complete reference, but each kernel needs its own tag: set repository, image and version",
+			"image %q is a full reference, but each kernel needs its own tag: set repository, image and version",
 			spec.Image))
 	case spec.Version == "":
 		return operand.Refused(v1.ReasonInvalidSpec, field+"set spec.driver.version to a driver branch, such as 595")

@@ -109,8 +109,8 @@ func TestWhatCannotBePrecompiledIsRefused(t *testing.T) {
 			precompiled(v1.ImageSpec{Version: "sha256:1"}, as),
 			field + `version "sha256:1" is not a driver branch: set one, such as 595`,
 		},
-		"a whole reference": {precompiled(v1.ImageSpec{Image: "example.com/driver:1"}, as),
-			field + `image "example.com/driver:1" is a complete reference, but each kernel needs its own tag: ` +
+		"a full reference": {precompiled(v1.ImageSpec{Image: "example.com/driver:1"}, as),
+			field + `image "example.com/driver:1" is a full reference, but each kernel needs its own tag: ` +
 				"set repository, image and version"},
 		"GPUDirect Storage": {
 			precompiled(v1.ImageSpec{Version: "595"}, func(s *v1.ClusterPolicySpec) { s.GDS = &v1.GDSSpec{Enabled: new(true)} }),

@@ -39,7 +39,7 @@ func TestOneInstanceForEachPool(t *testing.T) {
 				{"-ubuntu24.04-amd64", "ubuntu24.04-amd64", "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04", "595.91.07-ubuntu24.04"},
 			},
 		},
-		"a whole reference is the same for all pools": {
+		"a full reference is the same for all pools": {
 			spec: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/driver:1"}},
 			want: []view{
 				{"-rhel9-amd64", "rhel9-amd64", "example.com/driver:1", "1"},
@@ -62,7 +62,7 @@ func TestOneInstanceForEachPool(t *testing.T) {
 
 func TestWrongImagesNameTheirField(t *testing.T) {
 	contradiction := v1.ImageSpec{Image: "example.com/driver:1", Version: "2"}
-	const what = `: image "example.com/driver:1" is a whole reference: remove repository and version`
+	const what = `: image "example.com/driver:1" is a full reference: remove repository and version`
 	tests := map[string]struct {
 		spec *v1.DriverSpec
 		want string

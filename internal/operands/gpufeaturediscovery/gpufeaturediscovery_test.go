@@ -39,7 +39,7 @@ func TestPullSecretsAreThoseOfBothImages(t *testing.T) {
 
 func TestWrongImagesNameTheirField(t *testing.T) {
 	wrong := v1.ImageSpec{Image: "example.com/x:1", Version: "2"}
-	const what = `: image "example.com/x:1" is a whole reference: remove repository and version`
+	const what = `: image "example.com/x:1" is a full reference: remove repository and version`
 	tests := map[string]struct {
 		spec v1.ClusterPolicySpec
 		want string

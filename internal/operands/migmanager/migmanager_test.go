@@ -79,7 +79,7 @@ func TestAWrongImageNamesItsField(t *testing.T) {
 		MIGManager: &v1.MIGManagerSpec{ImageSpec: v1.ImageSpec{Image: "example.com/m:1", Version: "2"}},
 	}
 	_, err := migmanager.Operand().Instances(operand.Input{Spec: effective.Of(spec)}, nil)
-	const want = `spec.migManager: image "example.com/m:1" is a whole reference: remove repository and version`
+	const want = `spec.migManager: image "example.com/m:1" is a full reference: remove repository and version`
 	if err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %q", err, want)
 	}

@@ -70,7 +70,7 @@ func TestTheDaemonTakesOnlyWhatIsAboutItsPods(t *testing.T) {
 func TestAWrongImageNamesItsField(t *testing.T) {
 	in := input(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "example.com/x:1", Version: "2"}})
 	_, err := mpscontroldaemon.Operand().Instances(in, nil)
-	const want = `spec.devicePlugin: image "example.com/x:1" is a whole reference: remove repository and version`
+	const want = `spec.devicePlugin: image "example.com/x:1" is a full reference: remove repository and version`
 	if err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %q", err, want)
 	}

@@ -43,11 +43,11 @@ func TestImage(t *testing.T) {
 		},
 		"a contradiction": {
 			image: v1.ImageSpec{Image: "example.com/own:v3", Version: "v4"},
-			err:   `spec.nodeStatusExporter: image "example.com/own:v3" is a whole reference: remove repository and version`,
+			err:   `spec.nodeStatusExporter: image "example.com/own:v3" is a full reference: remove repository and version`,
 		},
 		"a contradiction in the helper image": {
 			validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Image: "example.com/helper:v2", Version: "v4"}},
-			err:       `spec.validator: image "example.com/helper:v2" is a whole reference: remove repository and version`,
+			err:       `spec.validator: image "example.com/helper:v2" is a full reference: remove repository and version`,
 		},
 	}
 	for name, test := range tests {

@@ -67,7 +67,7 @@ registry, as for the operands. */}}
 {{- $reference := "" -}}
 {{- if regexMatch "[/:@]" $image -}}
 {{- if or $repository $version -}}
-{{- fail "operator.image holds a whole reference ('/', ':' or '@'), and repository or version is set too: set image to the name only, or remove repository and version" -}}
+{{- fail "operator.image holds a full reference ('/', ':' or '@'), and repository or version is set too: set image to the name only, or remove repository and version" -}}
 {{- end -}}
 {{- $reference = $image -}}
 {{- else -}}
