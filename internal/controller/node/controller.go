@@ -174,11 +174,11 @@ func (r *Reconciler) allPodsReady(entry *fleet.Entry) bool {
 	if err != nil {
 		return true
 	}
-	for _, rung := range entry.Planned.Node.Stages {
-		if rung.Expectation != plan.Expected {
+	for _, stage := range entry.Planned.Node.Stages {
+		if stage.Expectation != plan.Expected {
 			continue
 		}
-		if pod := pods[rung.Operand]; pod == nil || readiness.Pod(pod, "", r.Clock.Now()).State != readiness.Ready {
+		if pod := pods[stage.Operand]; pod == nil || readiness.Pod(pod, "", r.Clock.Now()).State != readiness.Ready {
 			return false
 		}
 	}
