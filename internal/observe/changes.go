@@ -72,7 +72,7 @@ func ownLabelsChanged(before, after *corev1.Node) bool {
 // or has another value there.
 func hasOtherOwnLabel(all, other map[string]string) bool {
 	for key, value := range all {
-		if !strings.HasPrefix(key, resourcePrefix) && !strings.HasPrefix(key, labels.AnchorPrefix) {
+		if !strings.HasPrefix(key, labels.VendorPrefix) && !strings.HasPrefix(key, labels.AnchorPrefix) {
 			continue
 		}
 		if now, exists := other[key]; !exists || now != value {
