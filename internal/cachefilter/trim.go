@@ -1,4 +1,4 @@
-package observe
+package cachefilter
 
 import (
 	"strings"
@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -104,7 +105,7 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 		},
 	}
 	// For a pod that is not scheduled yet, the node that the DaemonSet controller has created it for.
-	trimmed.Spec.NodeName = unique.Make(PodNode(pod)).Value()
+	trimmed.Spec.NodeName = unique.Make(observe.PodNode(pod)).Value()
 	if class := pod.Spec.RuntimeClassName; class != nil {
 		trimmed.Spec.RuntimeClassName = share(t, *class, func() *string { return new(*class) })
 	}
