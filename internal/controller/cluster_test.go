@@ -26,6 +26,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
@@ -220,7 +221,7 @@ func (c *cluster) Patch(ctx context.Context, object client.Object, patch client.
 		return err
 	}
 	after.ResourceVersion = c.next()
-	trimmed, err := observe.TrimNode(after.DeepCopy())
+	trimmed, err := cachefilter.TrimNode(after.DeepCopy())
 	if err != nil {
 		return err
 	}

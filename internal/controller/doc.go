@@ -42,7 +42,7 @@
 //	| (node.refusals)                        |                                     |                                    |
 //
 // No decision follows from other state that outlives a pass: the informers' caches, in which pods share equal parts
-// (observe.PodTrimmer); the work queues with their back-off; the number of nodes in the last pass, which sets the
+// (cachefilter.PodTrimmer); the work queues with their back-off; the number of nodes in the last pass, which sets the
 // debounce time; the rate limits of Events (events.Recorder); the last pass and the counters for Prometheus
 // (metrics.Meter); and the answers about who may read these (metricsauth).
 package controller

@@ -25,6 +25,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
@@ -45,7 +46,7 @@ var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type operator struct {
 	*cluster
 	clock *clocktesting.FakeClock
-	pods  *observe.PodTrimmer
+	pods  *cachefilter.PodTrimmer
 	fleet *fleet.Fleet
 	pass  *clusterpolicy.Reconciler
 	node  *node.Reconciler
@@ -97,7 +98,7 @@ func (o *operator) start() {
 	must(err)
 	uncached, meter := live{o}, metrics.New(o.clock)
 	recorder := events.NewRecorder(o, o.clock, meter.CountDroppedEvent)
-	o.fleet, o.pods = fleet.New(), observe.NewPodTrimmer()
+	o.fleet, o.pods = fleet.New(), cachefilter.NewPodTrimmer()
 	o.pass = clusterpolicy.New(clusterpolicy.Options{
 		Client:         o,
 		Live:           uncached,
@@ -161,7 +162,7 @@ func (o *operator) addNodes(first, count int) []string {
 		if i%4 == 0 {
 			joined.Labels[labels.DiscoveryOSVersion] = "22.04"
 		}
-		o.put(asCached(joined, &corev1.Node{}, observe.TrimNode))
+		o.put(asCached(joined, &corev1.Node{}, cachefilter.TrimNode))
 		names = append(names, joined.Name)
 	}
 	return names

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
 const (
@@ -159,12 +159,12 @@ func BenchmarkLargeCluster(b *testing.B) {
 	pods.Items[0].DeepCopyInto(pod)
 	labelled := node.DeepCopy()
 	labelled.Labels["example.com/other"] = "true"
-	nodes := observe.NodeChanges(
+	nodes := cachefilter.NodeChanges(
 		func(string) bool { return false }, func(string, *corev1.NodeCondition) bool { return true })
 	measure("event/label of others on a node", nothing, func() {
 		nodes.Update(event.UpdateEvent{ObjectOld: node, ObjectNew: labelled})
 	})
 	measure("event/pod", nothing, func() {
-		observe.PodChanges().Update(event.UpdateEvent{ObjectOld: &pods.Items[0], ObjectNew: pod})
+		cachefilter.PodChanges().Update(event.UpdateEvent{ObjectOld: &pods.Items[0], ObjectNew: pod})
 	})
 }

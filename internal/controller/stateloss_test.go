@@ -13,6 +13,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
@@ -57,7 +58,7 @@ var stateLosses = map[string]func(*operator){
 		o.node.Events = events.NewRecorder(o, o.clock, o.node.Meter.CountDroppedEvent)
 		o.pass.Status = statuswriter.New(o, o.clock, o.node.Events, o.pass.Catalogue, statuswriter.DefaultTiming())
 	},
-	"shared parts of pods": func(o *operator) { o.pods = observe.NewPodTrimmer() },
+	"shared parts of pods": func(o *operator) { o.pods = cachefilter.NewPodTrimmer() },
 	"all":                  func(o *operator) { o.start() },
 }
 

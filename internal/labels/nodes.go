@@ -126,6 +126,8 @@ const (
 	// ConditionGPUReady is the type of the condition that the node controller writes: whether the node's
 	// GPUs can be used. If not, its reason and message name the stage, the operand and the cause.
 	ConditionGPUReady = "nvidia.com/GPUReady"
+	// VendorPrefix starts the extended resources of GPUs, and NVIDIA's labels of nodes.
+	VendorPrefix = "nvidia.com/"
 	// ResourceGPU is the extended resource of whole GPUs, advertised by the device plugin.
 	ResourceGPU = "nvidia.com/gpu"
 	// ResourceMIGPrefix starts the extended resources of MIG devices (strategy mixed).

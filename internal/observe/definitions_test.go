@@ -37,22 +37,3 @@ func TestDefinitionsThatAreBeingDeletedDoNotCount(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
-
-// The cache has all CRDs of the cluster, many of which are large.
-func TestTrimDefinitionKeepsTheIdentity(t *testing.T) {
-	now := metav1.Now()
-	whole := observe.Definition()
-	whole.ObjectMeta = metav1.ObjectMeta{
-		Name: "a", UID: "u", ResourceVersion: "7", DeletionTimestamp: &now,
-		Annotations: map[string]string{"large": "text"}, Labels: map[string]string{"a": "b"},
-	}
-	want := observe.Definition()
-	want.ObjectMeta = metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7", DeletionTimestamp: &now}
-	got, err := observe.TrimDefinition(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-}

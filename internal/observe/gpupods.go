@@ -53,7 +53,7 @@ func mayUseGPU(pod *corev1.Pod, runtimeClass string) bool {
 
 func requestsGPU(resources corev1.ResourceList) bool {
 	for name, quantity := range resources {
-		if strings.HasPrefix(string(name), resourcePrefix) && quantity.Sign() > 0 {
+		if strings.HasPrefix(string(name), labels.VendorPrefix) && quantity.Sign() > 0 {
 			return true
 		}
 	}

@@ -109,9 +109,9 @@ func ExistingDaemonSetOrPod(
 	return nil, &pods.Items[0], nil
 }
 
-// podNode returns the node that a pod runs on, or for a pod that is not scheduled yet, the node that the DaemonSet
+// PodNode returns the node that a pod runs on, or for a pod that is not scheduled yet, the node that the DaemonSet
 // controller has created it for; empty for none.
-func podNode(pod *corev1.Pod) string {
+func PodNode(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName
 	}
@@ -133,13 +133,13 @@ func podNode(pod *corev1.Pod) string {
 	return ""
 }
 
-// IndexPodNode is the indexer of PodNodeField: the node of a pod, as podNode returns it.
+// IndexPodNode is the indexer of PodNodeField: the node of a pod, as PodNode returns it.
 func IndexPodNode(object client.Object) []string {
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod {
 		return nil
 	}
-	if node := podNode(pod); node != "" {
+	if node := PodNode(pod); node != "" {
 		return []string{node}
 	}
 	return nil

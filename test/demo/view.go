@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
@@ -53,8 +54,8 @@ func newView(ctx context.Context, cfg *rest.Config, catalogue operand.Catalogue)
 		Scheme:           scheme,
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:      {Transform: observe.TrimNode},
-			&corev1.Pod{}:       {Namespaces: own, Transform: observe.NewPodTrimmer().Pod},
+			&corev1.Node{}:      {Transform: cachefilter.TrimNode},
+			&corev1.Pod{}:       {Namespaces: own, Transform: cachefilter.NewPodTrimmer().Pod},
 			&appsv1.DaemonSet{}: {Namespaces: own},
 		},
 	})

@@ -36,6 +36,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
@@ -190,10 +191,10 @@ func cacheOptions(namespace string) cache.Options {
 		DefaultTransform:  cache.TransformStripManagedFields(),
 		DefaultNamespaces: map[string]cache.Config{namespace: {LabelSelector: managed}},
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:         {Transform: observe.TrimNode},
-			&corev1.Pod{}:          {Transform: observe.NewPodTrimmer().Pod},
+			&corev1.Node{}:         {Transform: cachefilter.TrimNode},
+			&corev1.Pod{}:          {Transform: cachefilter.NewPodTrimmer().Pod},
 			&nodev1.RuntimeClass{}: {Label: managed},
-			observe.Definition():   {Transform: observe.TrimDefinition},
+			observe.Definition():   {Transform: cachefilter.TrimDefinition},
 		},
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
@@ -97,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (result
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named("clusterpolicy").
 		Watches(&v1.ClusterPolicy{}, enqueueAfter(func() time.Duration { return 0 }),
-			builder.WithPredicates(observe.PolicyChanges())).
+			builder.WithPredicates(cachefilter.PolicyChanges())).
 		WatchesRawSource(source.Channel(r.Fleet.Changed(), r.debounced())).
 		WatchesRawSource(source.Channel(r.Applier.Events(), r.debounced())).
 		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), r.debounced())).

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
@@ -104,8 +105,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("node").
-		For(&corev1.Node{}, builder.WithPredicates(observe.NodeChanges(r.selects, r.isPublished))).
-		Watches(&corev1.Pod{}, requeue.EnqueueAfter(r.batchDelay, nodeOfPod), builder.WithPredicates(observe.PodChanges())).
+		For(&corev1.Node{}, builder.WithPredicates(cachefilter.NodeChanges(r.selects, r.isPublished))).
+		Watches(&corev1.Pod{}, requeue.EnqueueAfter(r.batchDelay, nodeOfPod),
+			builder.WithPredicates(cachefilter.PodChanges())).
 		WatchesRawSource(source.Channel(r.Fleet.Published(), requeue.EnqueueAll(resyncPriority, r.allNodes))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,

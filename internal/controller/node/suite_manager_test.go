@@ -20,12 +20,12 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
@@ -40,8 +40,8 @@ func newManager() manager.Manager {
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{cluster.OperatorNamespace: {}},
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Node{}: {Transform: observe.TrimNode},
-				&corev1.Pod{}:  {Transform: observe.NewPodTrimmer().Pod},
+				&corev1.Node{}: {Transform: cachefilter.TrimNode},
+				&corev1.Pod{}:  {Transform: cachefilter.NewPodTrimmer().Pod},
 			},
 		},
 	})

@@ -13,8 +13,8 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
@@ -70,7 +70,7 @@ func (s *scope) send(ctx context.Context, what string, call func(context.Context
 	if err := call(ctx, written); err != nil {
 		return fmt.Errorf("patching %s of node %s: %w", what, s.node.Name, err)
 	}
-	s.node, s.entry.Writes.Version = observe.TrimmedNode(written), written.ResourceVersion
+	s.node, s.entry.Writes.Version = cachefilter.TrimmedNode(written), written.ResourceVersion
 	return nil
 }
 

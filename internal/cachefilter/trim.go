@@ -1,4 +1,4 @@
-package observe
+package cachefilter
 
 import (
 	"strings"
@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -52,13 +53,10 @@ func TrimmedNode(node *corev1.Node) *corev1.Node {
 	return trimmed
 }
 
-// resourcePrefix is the prefix of GPU resources and of labels.
-const resourcePrefix = "nvidia.com/"
-
 func trimResources(resources corev1.ResourceList) corev1.ResourceList {
 	var trimmed corev1.ResourceList
 	for name, quantity := range resources {
-		if strings.HasPrefix(string(name), resourcePrefix) {
+		if strings.HasPrefix(string(name), labels.VendorPrefix) {
 			if trimmed == nil {
 				trimmed = corev1.ResourceList{}
 			}
@@ -107,7 +105,7 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 		},
 	}
 	// For a pod that is not scheduled yet, the node that the DaemonSet controller has created it for.
-	trimmed.Spec.NodeName = unique.Make(podNode(pod)).Value()
+	trimmed.Spec.NodeName = unique.Make(observe.PodNode(pod)).Value()
 	if class := pod.Spec.RuntimeClassName; class != nil {
 		trimmed.Spec.RuntimeClassName = share(t, *class, func() *string { return new(*class) })
 	}

@@ -1,4 +1,4 @@
-package observe
+package cachefilter
 
 import (
 	"maps"
@@ -14,6 +14,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -63,7 +64,7 @@ func ownLabelsChanged(before, after *corev1.Node) bool {
 	if hasOtherOwnLabel(before.Labels, after.Labels) || hasOtherOwnLabel(after.Labels, before.Labels) {
 		return true
 	}
-	old, now := Facts(before), Facts(after)
+	old, now := observe.Facts(before), observe.Facts(after)
 	old.Labels, now.Labels = nil, nil
 	return !reflect.DeepEqual(old, now)
 }
@@ -72,7 +73,7 @@ func ownLabelsChanged(before, after *corev1.Node) bool {
 // or has another value there.
 func hasOtherOwnLabel(all, other map[string]string) bool {
 	for key, value := range all {
-		if !strings.HasPrefix(key, resourcePrefix) && !strings.HasPrefix(key, labels.AnchorPrefix) {
+		if !strings.HasPrefix(key, labels.VendorPrefix) && !strings.HasPrefix(key, labels.AnchorPrefix) {
 			continue
 		}
 		if now, exists := other[key]; !exists || now != value {

@@ -1,0 +1,102 @@
+package observe_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+var trimmedMeta = metav1.ObjectMeta{
+	Name: "a", Namespace: "gpu-operator", UID: "u", ResourceVersion: "7",
+	Labels:      map[string]string{"nvidia.com/gpu.present": "true"},
+	Annotations: map[string]string{"digest": "of another writer", "nvidia.com/gpu-operator.template-digest": "d"},
+}
+
+// TrimReference must be idempotent: client-go trims the initial objects of a watch twice.
+func TestTrimReferenceIsIdempotent(t *testing.T) {
+	for name, object := range map[string]runtime.Object{
+		"a ConfigMap": &corev1.ConfigMap{
+			ObjectMeta: trimmedMeta,
+			Data:       map[string]string{"b": "1"},
+			BinaryData: map[string][]byte{"a": {1}},
+		},
+		"a Secret":        &corev1.Secret{ObjectMeta: trimmedMeta, Data: map[string][]byte{"a": {1}}},
+		"a PriorityClass": &schedulingv1.PriorityClass{ObjectMeta: trimmedMeta, Value: 7},
+		"a binding of an admission policy": &admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: trimmedMeta, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "a"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			once, err := observe.TrimReference(object)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(once).NotTo(Equal(object))
+			twice, err := observe.TrimReference(once)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(twice).To(Equal(once))
+		})
+	}
+}
+
+// Trimmed references keep the keys and the digest, but no data.
+func TestContentsOfTrimmedReferences(t *testing.T) {
+	g := NewWithT(t)
+	read := func(data map[string]string) operand.Content {
+		trimmed, err := observe.TrimReference(&corev1.ConfigMap{ObjectMeta: trimmedMeta, Data: data})
+		g.Expect(err).NotTo(HaveOccurred())
+		object, isObject := trimmed.(client.Object)
+		g.Expect(isObject).To(BeTrue())
+		g.Expect(object).To(HaveField("Data", BeEmpty()))
+		reader := fake.NewClientBuilder().WithObjects(object).Build()
+		reference := operand.Reference{Kind: operand.ConfigMap, Name: "a"}
+		contents, err := observe.Contents(t.Context(), reader, "gpu-operator", []operand.Reference{
+			reference,
+			{Kind: operand.Secret, Name: "a"},
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(contents).To(HaveLen(1), "there is no Secret")
+		return contents[reference]
+	}
+	first := read(map[string]string{"a": "1", "b": "2"})
+	g.Expect(first.Keys).To(Equal([]string{"a", "b"}))
+	g.Expect(read(map[string]string{"b": "2", "a": "1"})).To(Equal(first))
+	g.Expect(read(map[string]string{"a": "1", "b": "3"}).Digest).NotTo(Equal(first.Digest))
+}
+
+// Every kind that is watched can be read.
+func TestEveryKindOfReferenceIsRead(t *testing.T) {
+	g := NewWithT(t)
+	references := []operand.Reference{
+		{Kind: operand.ConfigMap, Name: "a"}, {Kind: operand.Secret, Name: "b"}, {Kind: operand.PriorityClass, Name: "c"},
+		{Kind: operand.ValidatingAdmissionPolicyBinding, Name: "d"},
+	}
+	kinds := observe.ReferenceKinds()
+	g.Expect(kinds).To(HaveLen(len(references)))
+	for i, object := range kinds {
+		object.SetName(references[i].Name)
+		if i < 2 {
+			object.SetNamespace("gpu-operator")
+		}
+	}
+	none, err := observe.Contents(t.Context(), fake.NewClientBuilder().Build(), "gpu-operator", references)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(none).To(And(BeEmpty(), Not(BeNil())), "it has been read")
+	all, err := observe.Contents(
+		t.Context(),
+		fake.NewClientBuilder().WithObjects(kinds...).Build(),
+		"gpu-operator",
+		references,
+	)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(all).To(HaveLen(len(references)))
+}
