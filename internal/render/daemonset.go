@@ -16,6 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -222,7 +223,7 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	}
 	digest = r.digestWithRegistry(pod, digest)
 	helperImage := cmp.Or(r.helperImageToKeep(ds.Name, digest), helper)
-	forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
+	manifest.ForEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
 		// An image that the spec names is not recorded: it is always used, even if no pod becomes outdated.
 		if replaceHelper(c, helper, helperImage) && !named {
 			annotate(&ds.ObjectMeta, labels.HelperImage, helperImage)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 )
 
 // templateDigest covers what determines how a pod works: its spec, regardless of the order of the environment, and
@@ -18,7 +19,7 @@ import (
 // driver look outdated. contents is the digest of the user's ConfigMaps and Secrets that the pod reads.
 func templateDigest(pod *corev1.PodSpec, helperImage, contents string) (string, error) {
 	significant := pod.DeepCopy()
-	forEachContainer(significant, func(c *corev1.Container) {
+	manifest.ForEachContainer(significant, func(c *corev1.Container) {
 		if helperImage != "" {
 			replaceHelper(c, helperImage, "helper")
 		}
@@ -65,13 +66,4 @@ func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 		live.VariantInSelector = slices.ContainsFunc(variantLabels(), func(key string) bool { return selected[key] != "" })
 	}
 	return live
-}
-
-func forEachContainer(pod *corev1.PodSpec, do func(*corev1.Container)) {
-	for i := range pod.InitContainers {
-		do(&pod.InitContainers[i])
-	}
-	for i := range pod.Containers {
-		do(&pod.Containers[i])
-	}
 }

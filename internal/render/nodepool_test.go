@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
@@ -76,7 +77,7 @@ func byKindAndName(t *testing.T, s situation) map[string]string {
 	found := map[string]string{}
 	for _, objects := range s.objects(t) {
 		for _, object := range objects {
-			found[object.GetObjectKind().GroupVersionKind().Kind+" "+object.GetName()] = toYAML(t, []render.Object{object})
+			found[object.GetObjectKind().GroupVersionKind().Kind+" "+object.GetName()] = toYAML(t, []manifest.Object{object})
 		}
 	}
 	return found

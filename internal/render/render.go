@@ -4,64 +4,18 @@ import (
 	"fmt"
 	"slices"
 
-	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
-
-// Object is a typed object of the API.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
-
-// Kinds are the kinds of assets that every cluster serves. They are decoded, applied, watched and pruned.
-func Kinds() []Object {
-	return []Object{
-		&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}},
-		&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}},
-		&nodev1.RuntimeClass{TypeMeta: metav1.TypeMeta{APIVersion: "node.k8s.io/v1", Kind: "RuntimeClass"}},
-		&appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}},
-	}
-}
-
-// OptionalKind is a kind of assets that only some clusters serve.
-type OptionalKind struct {
-	// Kind is the key in operand.Input.Optional.
-	Kind operand.OptionalKind
-	// CRD is the name of the CustomResourceDefinition that defines it.
-	CRD    string
-	Object Object
-}
-
-// OptionalKinds are those of the Prometheus operator.
-func OptionalKinds() []OptionalKind {
-	group := monitoringv1.SchemeGroupVersion.String()
-	return []OptionalKind{
-		{operand.ServiceMonitor, "servicemonitors.monitoring.coreos.com",
-			&monitoringv1.ServiceMonitor{TypeMeta: metav1.TypeMeta{APIVersion: group, Kind: string(operand.ServiceMonitor)}}},
-		{operand.PrometheusRule, "prometheusrules.monitoring.coreos.com",
-			&monitoringv1.PrometheusRule{TypeMeta: metav1.TypeMeta{APIVersion: group, Kind: string(operand.PrometheusRule)}}},
-	}
-}
-
-func allKinds() []Object {
-	kinds := Kinds()
-	for _, optional := range OptionalKinds() {
-		kinds = append(kinds, optional.Object)
-	}
-	return kinds
-}
 
 // Live is the part of a live DaemonSet that rendering depends on.
 type Live struct {
@@ -115,14 +69,14 @@ type helper struct{ Image, PullPolicy string }
 
 // Step renders the objects of a step, instance by instance. live are the operand's DaemonSets in the cluster, by name.
 // An error is a defect of the assets, or names the wrong field of the spec.
-func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Object, error) {
+func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]manifest.Object, error) {
 	helperSpec := p.Input.Helper()
 	helperImage, err := image.Helper(helperSpec, p.Input.HelperImage)
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
 	}
 	identities := assignIdentities(&step.Operand, step.Instances, live)
-	var objects []Object
+	var objects []manifest.Object
 	for _, instance := range step.Instances {
 		r := renderer{plan: p, step: step, instance: instance, owner: owner, live: live, context: context{
 			Namespace:       p.Input.Namespace,
@@ -163,7 +117,7 @@ func withStringKeys[K ~string](flags map[K]bool) map[string]bool {
 }
 
 // appendDistinct appends the objects that no earlier instance has rendered: instances of an operand may share objects.
-func appendDistinct(objects, more []Object) []Object {
+func appendDistinct(objects, more []manifest.Object) []manifest.Object {
 	for _, candidate := range more {
 		exists := false
 		for _, object := range objects {
@@ -186,12 +140,12 @@ type renderer struct {
 	context  context
 }
 
-func (r *renderer) objects() ([]Object, error) {
-	objects, err := decodeFolder(string(r.step.Operand.Name), r.context)
+func (r *renderer) objects() ([]manifest.Object, error) {
+	objects, err := manifest.DecodeFolder(string(r.step.Operand.Name), r.context)
 	if err != nil {
 		return nil, err
 	}
-	objects = slices.DeleteFunc(objects, func(object Object) bool { return !r.isRendered(object) })
+	objects = slices.DeleteFunc(objects, func(object manifest.Object) bool { return !r.isRendered(object) })
 	for _, object := range objects {
 		r.applyMonitor(object)
 		r.setOwner(object)
@@ -206,7 +160,7 @@ func (r *renderer) objects() ([]Object, error) {
 
 // setOwner sets namespace, labels and owner reference. The reference does not block the deletion of the policy: that
 // would need permissions on the policy's finalizers.
-func (r *renderer) setOwner(object Object) {
+func (r *renderer) setOwner(object manifest.Object) {
 	if _, isClusterScoped := object.(*nodev1.RuntimeClass); !isClusterScoped {
 		object.SetNamespace(r.context.Namespace)
 	}

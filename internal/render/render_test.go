@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
@@ -86,10 +87,10 @@ func (s situation) plan(t *testing.T) plan.Plan {
 }
 
 // objects renders the steps that apply something, by operand.
-func (s situation) objects(t *testing.T) map[operand.Name][]render.Object {
+func (s situation) objects(t *testing.T) map[operand.Name][]manifest.Object {
 	t.Helper()
 	p := s.plan(t)
-	rendered := map[operand.Name][]render.Object{}
+	rendered := map[operand.Name][]manifest.Object{}
 	for _, step := range p.Steps {
 		if step.Action != plan.Apply {
 			continue
@@ -148,7 +149,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func toYAML(t *testing.T, objects []render.Object) string {
+func toYAML(t *testing.T, objects []manifest.Object) string {
 	t.Helper()
 	var documents []string
 	for _, object := range objects {

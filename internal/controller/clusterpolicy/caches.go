@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
@@ -63,7 +64,7 @@ type renderCache struct {
 	step      plan.Step
 	owner     render.Owner
 	live      map[string]render.Live
-	objects   []render.Object
+	objects   []manifest.Object
 	err       error
 }
 
@@ -71,7 +72,7 @@ type renderCache struct {
 // returned until an input changes; callers must not modify them.
 func (c *caches) render(
 	p plan.Plan, step plan.Step, owner render.Owner, live map[string]render.Live,
-) ([]render.Object, error) {
+) ([]manifest.Object, error) {
 	cached, found := c.rendered[step.Operand.Name]
 	if found && cached.decisions == p.Decisions && cached.owner == owner && maps.Equal(cached.live, live) &&
 		reflect.DeepEqual(cached.input.Layouts, p.Input.Layouts) && maps.Equal(cached.input.Optional, p.Input.Optional) &&

@@ -15,6 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -187,12 +188,12 @@ func (s *scope) apply(ctx context.Context) {
 	s.fail(s.Applier.SetPodSecurity(ctx, s.Namespace, s.planned.Input.PodSecurity()))
 	s.applyObjects(ctx, isPrerequisite)
 	s.skipDependents()
-	s.applyObjects(ctx, func(object render.Object) bool { return !isPrerequisite(object) })
+	s.applyObjects(ctx, func(object manifest.Object) bool { return !isPrerequisite(object) })
 	s.prune(ctx)
 }
 
 // isPrerequisite reports whether pods refer to such an object and cannot start without it.
-func isPrerequisite(object render.Object) bool {
+func isPrerequisite(object manifest.Object) bool {
 	switch object.(type) {
 	case *corev1.ConfigMap, *nodev1.RuntimeClass:
 		return true
@@ -201,7 +202,7 @@ func isPrerequisite(object render.Object) bool {
 }
 
 // applyObjects applies the included objects of all operands in one round.
-func (s *scope) applyObjects(ctx context.Context, include func(render.Object) bool) {
+func (s *scope) applyObjects(ctx context.Context, include func(manifest.Object) bool) {
 	var objects []client.Object
 	var operands []operand.Name
 	for _, step := range s.planned.Steps {
