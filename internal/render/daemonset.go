@@ -18,6 +18,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 const (
@@ -216,8 +217,9 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	if named {
 		insignificant = ""
 	}
-	pod := withProbeScript(&ds.Spec.Template.Spec)
-	digest, err := templateDigest(pod, insignificant, r.plan.InputFor(r.instance.NodePool).ContentDigest(&r.step.Operand))
+	pod := rollout.WithProbeScript(&ds.Spec.Template.Spec)
+	contents := r.plan.InputFor(r.instance.NodePool).ContentDigest(&r.step.Operand)
+	digest, err := rollout.TemplateDigest(pod, insignificant, contents)
 	if err != nil {
 		return err
 	}
@@ -225,7 +227,7 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	helperImage := cmp.Or(r.helperImageToKeep(ds.Name, digest), helper)
 	manifest.ForEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
 		// An image that the spec names is not recorded: it is always used, even if no pod becomes outdated.
-		if replaceHelper(c, helper, helperImage) && !named {
+		if rollout.ReplaceHelper(c, helper, helperImage) && !named {
 			annotate(&ds.ObjectMeta, labels.HelperImage, helperImage)
 		}
 	})

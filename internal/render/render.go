@@ -15,29 +15,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
-
-// Live is the part of a live DaemonSet that rendering depends on.
-type Live struct {
-	// TemplateDigest is the digest of the significant part of the pod template.
-	TemplateDigest string
-	// HelperImage is the image of gpu-node that it was last applied with; empty if the spec named it.
-	HelperImage string
-	// ExcludesNodePools: nodes that get the operand from a node pool are not selected.
-	ExcludesNodePools bool
-	// RolloutSuspended: the template has only insignificant changes, and the running pods are kept.
-	RolloutSuspended bool
-	// Variant of the nodes that it selects, see operand.Instance; empty if the operand has only one.
-	Variant string
-	// App is the value of labels.App in its selector.
-	App string
-	// VariantInSelector: the selector also has labels of the variant.
-	VariantInSelector bool
-	// SelectsByAnchor: nodes are selected by their anchor label.
-	SelectsByAnchor bool
-	// NeedsProbeScript: pods may mount the script that older releases used as start-up probe of drivers.
-	NeedsProbeScript bool
-}
 
 // Owner is the policy that owns the objects.
 type Owner struct {
@@ -50,7 +29,7 @@ type context struct {
 	Namespace string
 	Suffix    string
 	// DaemonSet of the instance, if the operand has one for each variant of node.
-	DaemonSet    daemonSetIdentity
+	DaemonSet    rollout.Identity
 	Pool         string
 	RuntimeClass string
 	// PodRuntimeClass is the RuntimeClass of pods that get GPUs; empty if they need none.
@@ -69,13 +48,13 @@ type helper struct{ Image, PullPolicy string }
 
 // Step renders the objects of a step, instance by instance. live are the operand's DaemonSets in the cluster, by name.
 // An error is a defect of the assets, or names the wrong field of the spec.
-func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]manifest.Object, error) {
+func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]rollout.Live) ([]manifest.Object, error) {
 	helperSpec := p.Input.Helper()
 	helperImage, err := image.Helper(helperSpec, p.Input.HelperImage)
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
 	}
-	identities := assignIdentities(&step.Operand, step.Instances, live)
+	identities := rollout.AssignIdentities(&step.Operand, step.Instances, live)
 	var objects []manifest.Object
 	for _, instance := range step.Instances {
 		r := renderer{plan: p, step: step, instance: instance, owner: owner, live: live, context: context{
@@ -92,7 +71,7 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]man
 			},
 			Installed:   withStringKeys(p.Installed),
 			Proves:      withStringKeys(step.Proves),
-			ProbeScript: anyNeedsProbeScript(live),
+			ProbeScript: rollout.AnyNeedsProbeScript(live),
 			Values:      instance.Values,
 		}}
 		rendered, err := r.objects()
@@ -136,7 +115,7 @@ type renderer struct {
 	step     plan.Step
 	instance operand.Instance
 	owner    Owner
-	live     map[string]Live
+	live     map[string]rollout.Live
 	context  context
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 const helper = "ghcr.io/clusterpolicy/gpu-operator:v1.0.0"
@@ -55,7 +56,7 @@ type situation struct {
 	spec   v1.ClusterPolicySpec
 	helper string
 	nodes  []nodeinfo.Facts
-	live   map[string]render.Live
+	live   map[string]rollout.Live
 	// optional are the kinds of the Prometheus operator that the cluster serves.
 	optional map[operand.OptionalKind]bool
 	// toolkit are the images of OpenShift's driver toolkit.

@@ -10,6 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 // caches keep the results of a pass for the next one: most passes follow the progress of a node, which changes none of
@@ -63,7 +64,7 @@ type renderCache struct {
 	input     operand.Input
 	step      plan.Step
 	owner     render.Owner
-	live      map[string]render.Live
+	live      map[string]rollout.Live
 	objects   []manifest.Object
 	err       error
 }
@@ -71,7 +72,7 @@ type renderCache struct {
 // render returns the objects of a step of the plan, given the live DaemonSets of its operand. The same objects are
 // returned until an input changes; callers must not modify them.
 func (c *caches) render(
-	p plan.Plan, step plan.Step, owner render.Owner, live map[string]render.Live,
+	p plan.Plan, step plan.Step, owner render.Owner, live map[string]rollout.Live,
 ) ([]manifest.Object, error) {
 	cached, found := c.rendered[step.Operand.Name]
 	if found && cached.decisions == p.Decisions && cached.owner == owner && maps.Equal(cached.live, live) &&
