@@ -18,6 +18,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -145,7 +146,7 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 
 func (o renderOptions) input(policy *v1.ClusterPolicy) operand.Input {
 	optional := map[operand.OptionalKind]bool{}
-	for _, kind := range render.OptionalKinds() {
+	for _, kind := range manifest.OptionalKinds() {
 		optional[kind.Kind] = o.monitoring
 	}
 	return operand.Input{Spec: effective.Of(policy.Spec), Namespace: o.namespace, HelperImage: o.image, Optional: optional}

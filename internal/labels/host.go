@@ -27,6 +27,8 @@ const (
 	ProcStat = "/proc/stat"
 	// HelperDir is the emptyDir to which gpu-node copies itself, for containers whose images do not have it.
 	HelperDir = "/gpu-operator"
+	// HelperVolume is the name of its volume.
+	HelperVolume = "gpu-operator"
 	// ProbeCommand is the command of gpu-node that is the start-up probe of the driver container.
 	ProbeCommand = "probe"
 	// RestartedCommand is the command of gpu-node that is the start-up probe of the toolkit's container.

@@ -16,7 +16,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 const (
@@ -215,16 +217,17 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	if named {
 		insignificant = ""
 	}
-	pod := withProbeScript(&ds.Spec.Template.Spec)
-	digest, err := templateDigest(pod, insignificant, r.plan.InputFor(r.instance.NodePool).ContentDigest(&r.step.Operand))
+	pod := rollout.WithProbeScript(&ds.Spec.Template.Spec)
+	contents := r.plan.InputFor(r.instance.NodePool).ContentDigest(&r.step.Operand)
+	digest, err := rollout.TemplateDigest(pod, insignificant, contents)
 	if err != nil {
 		return err
 	}
 	digest = r.digestWithRegistry(pod, digest)
 	helperImage := cmp.Or(r.helperImageToKeep(ds.Name, digest), helper)
-	forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
+	manifest.ForEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
 		// An image that the spec names is not recorded: it is always used, even if no pod becomes outdated.
-		if replaceHelper(c, helper, helperImage) && !named {
+		if rollout.ReplaceHelper(c, helper, helperImage) && !named {
 			annotate(&ds.ObjectMeta, labels.HelperImage, helperImage)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 const digestKey = "nvidia.com/gpu-operator.template-digest"
@@ -102,31 +102,31 @@ func TestANewReleaseKeepsTheLiveHelperImage(t *testing.T) {
 	current := digest(t, situation{}, "device-plugin")
 	refresh := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{RefreshHelpers: new(true)}}
 	tests := map[string]struct {
-		live map[string]render.Live
+		live map[string]rollout.Live
 		spec v1.ClusterPolicySpec
 		want string
 	}{
 		"nothing runs yet": {want: newer},
 		"the same template runs": {
-			live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: older}},
+			live: map[string]rollout.Live{set: {TemplateDigest: current, HelperImage: older}},
 			want: older,
 		},
 		"another template runs": {
-			live: map[string]render.Live{set: {TemplateDigest: "other", HelperImage: older}},
+			live: map[string]rollout.Live{set: {TemplateDigest: "other", HelperImage: older}},
 			want: newer,
 		},
-		"a template without helper runs": {live: map[string]render.Live{set: {TemplateDigest: current}}, want: newer},
+		"a template without helper runs": {live: map[string]rollout.Live{set: {TemplateDigest: current}}, want: newer},
 		"only another DaemonSet runs": {
-			live: map[string]render.Live{"other": {TemplateDigest: current, HelperImage: older}},
+			live: map[string]rollout.Live{"other": {TemplateDigest: current, HelperImage: older}},
 			want: newer,
 		},
 		"the spec requests the new helper": {
-			live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: older}},
+			live: map[string]rollout.Live{set: {TemplateDigest: current, HelperImage: older}},
 			spec: refresh,
 			want: newer,
 		},
 		"the same helper runs": {
-			live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: newer}},
+			live: map[string]rollout.Live{set: {TemplateDigest: current, HelperImage: newer}},
 			want: newer,
 		},
 	}
@@ -158,7 +158,7 @@ func TestAnImageOfTheSpecIsNotKept(t *testing.T) {
 	}
 	for _, name := range []operand.Name{"driver", "device-plugin"} {
 		before := situation{spec: named}.daemonSet(t, name)
-		live := map[string]render.Live{before.Name: render.LiveDaemonSet(before)}
+		live := map[string]rollout.Live{before.Name: rollout.LiveDaemonSet(before)}
 		after := situation{live: live}.daemonSet(t, name)
 		for _, c := range containers(&after.Spec.Template.Spec) {
 			if strings.HasPrefix(c.Image, "example.com/") {
@@ -172,7 +172,7 @@ func TestAnImageOfTheSpecIsNotKept(t *testing.T) {
 func TestLiveDaemonSetReadsWhatWasRendered(t *testing.T) {
 	for name, sets := range (situation{}).daemonSets(t) {
 		for _, ds := range sets {
-			live := render.LiveDaemonSet(ds)
+			live := rollout.LiveDaemonSet(ds)
 			if live.TemplateDigest != ds.Annotations[digestKey] {
 				t.Errorf("%s: the digest read is %q", ds.Name, live.TemplateDigest)
 			}

@@ -7,6 +7,5 @@
 //
 // A pod is composed in this order: the DaemonSet in the operand's folder; shared init containers that write a marker
 // (assets/*.yaml); the containers in files of their own (assets/OPERAND/containers) that the instance names, with their
-// volumes; volumes and settings of containers that the instance adds. Assets are decoded strictly, and a name that does
-// not exist is an error.
+// volumes; volumes and settings of containers that the instance adds. A name that does not exist is an error.
 package render

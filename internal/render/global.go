@@ -11,6 +11,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 )
 
 const (
@@ -27,7 +28,7 @@ func (r *renderer) applyGlobal(pod *corev1.PodSpec) {
 	global := r.plan.Input.Spec.Global
 	env := proxyEnv(*global.Proxy)
 	bundle := global.CABundle
-	forEachContainer(pod, func(c *corev1.Container) {
+	manifest.ForEachContainer(pod, func(c *corev1.Container) {
 		c.Image = image.Mirror(global.Registry, c.Image)
 		addEnv(c, env)
 		if bundle.ConfigMapName != "" {
@@ -80,7 +81,7 @@ func addEnv(c *corev1.Container, env []corev1.EnvVar) {
 // one.
 func (r *renderer) digestWithRegistry(pod *corev1.PodSpec, template string) string {
 	registry, found := r.plan.Input.Spec.Global.Registry, false
-	forEachContainer(pod, func(c *corev1.Container) { found = found || c.Image == r.context.Helper.Image })
+	manifest.ForEachContainer(pod, func(c *corev1.Container) { found = found || c.Image == r.context.Helper.Image })
 	if registry == "" || !found {
 		return template
 	}

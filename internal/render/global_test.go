@@ -12,7 +12,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 const mirror = "mirror.local:5000/proxy"
@@ -269,12 +269,12 @@ func TestProxies(t *testing.T) {
 func TestAMirrorThatComesOrGoesReplacesTheHelperImage(t *testing.T) {
 	const set, newer = "nvidia-operator-validator", "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"
 	plain, mirrored := situation{helper: newer}, withGlobal(situation{helper: newer}, v1.GlobalSpec{Registry: mirror})
-	live := func(s situation) map[string]render.Live {
+	live := func(s situation) map[string]rollout.Live {
 		s.helper = helper
-		return map[string]render.Live{set: render.LiveDaemonSet(s.daemonSet(t, "operator-validator"))}
+		return map[string]rollout.Live{set: rollout.LiveDaemonSet(s.daemonSet(t, "operator-validator"))}
 	}
 	tests := map[string]struct {
-		live map[string]render.Live
+		live map[string]rollout.Live
 		next situation
 		want string
 	}{

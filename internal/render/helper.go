@@ -11,10 +11,8 @@ import (
 
 const (
 	markersVolume = "gpu-node-markers"
-	// helperVolume has the copy of gpu-node for containers of other images; copiedDir is its mount path in the container
-	// that makes the copy.
-	helperVolume = "gpu-operator"
-	copiedDir    = "/copied"
+	// copiedDir is the mount path of labels.HelperVolume in the container that makes the copy.
+	copiedDir = "/copied"
 	// helperUser is the user of the operator's own image. The spec may name an image with another user.
 	helperUser = 65532
 )
@@ -22,7 +20,7 @@ const (
 // addHelperContainer inserts the first init container: gpu-node waits for other operands, and copies itself for
 // containers of other images. Both are in one container, as the kubelet takes about a second per init container.
 func (r *renderer) addHelperContainer(pod *corev1.PodSpec) {
-	copies := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == helperVolume }) &&
+	copies := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == labels.HelperVolume }) &&
 		!slices.ContainsFunc(pod.InitContainers, writesHelperVolume)
 	var container corev1.Container
 	switch {
@@ -37,7 +35,8 @@ func (r *renderer) addHelperContainer(pod *corev1.PodSpec) {
 		return
 	}
 	if copies {
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: helperVolume, MountPath: copiedDir})
+		mount := corev1.VolumeMount{Name: labels.HelperVolume, MountPath: copiedDir}
+		container.VolumeMounts = append(container.VolumeMounts, mount)
 	}
 	pod.InitContainers = slices.Insert(pod.InitContainers, 0, container)
 }
@@ -45,7 +44,7 @@ func (r *renderer) addHelperContainer(pod *corev1.PodSpec) {
 // writesHelperVolume reports whether a container of the manifest makes the copy.
 func writesHelperVolume(c corev1.Container) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-		return m.Name == helperVolume && !m.ReadOnly
+		return m.Name == labels.HelperVolume && !m.ReadOnly
 	})
 }
 

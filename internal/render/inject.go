@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 )
 
 // injectGPUs configures the container runtime to inject GPUs into the pods of operands that need them: by RuntimeClass,
@@ -20,7 +21,7 @@ func (r *renderer) injectGPUs(template *corev1.PodTemplateSpec) {
 	if !r.plan.Input.NRIEnabled() {
 		return
 	}
-	forEachContainer(&template.Spec, func(c *corev1.Container) {
+	manifest.ForEachContainer(&template.Spec, func(c *corev1.Container) {
 		if !optsOutOfGPUs(c) {
 			annotate(&template.ObjectMeta, labels.NRIContainerPrefix+c.Name, labels.ManagementGPUs)
 		}

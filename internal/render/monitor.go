@@ -6,11 +6,12 @@ import (
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 )
 
 // isRendered reports whether an object is rendered: a ServiceMonitor and a PrometheusRule only if the spec requests
 // them and the cluster serves the kind, any other object always.
-func (r *renderer) isRendered(object Object) bool {
+func (r *renderer) isRendered(object manifest.Object) bool {
 	switch object.(type) {
 	case *monitoringv1.ServiceMonitor:
 		return r.instance.Monitor.ServiceMonitor
@@ -22,7 +23,7 @@ func (r *renderer) isRendered(object Object) bool {
 
 // applyMonitor adds to a ServiceMonitor or a PrometheusRule what the spec configures for it, and to a ServiceMonitor
 // the namespace of its Service.
-func (r *renderer) applyMonitor(object Object) {
+func (r *renderer) applyMonitor(object manifest.Object) {
 	monitor := r.instance.Monitor
 	switch object := object.(type) {
 	case *monitoringv1.PrometheusRule:

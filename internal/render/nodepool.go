@@ -1,9 +1,6 @@
 package render
 
 import (
-	"slices"
-	"strings"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -76,23 +73,4 @@ func requireNodeTerms(pod *corev1.PodSpec, terms []corev1.NodeSelectorTerm) {
 	pod.Affinity.NodeAffinity = &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
 	}
-}
-
-// excludesNodePools reports whether a template has the exclusion of excludeNodePools.
-func excludesNodePools(pod *corev1.PodSpec) bool {
-	return requiresLabelPrefix(pod, labels.NodePoolPrefix)
-}
-
-// requiresLabelPrefix reports whether the node affinity of a template has a label with the prefix.
-func requiresLabelPrefix(pod *corev1.PodSpec, prefix string) bool {
-	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil ||
-		pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return false
-	}
-	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	return slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
-		return slices.ContainsFunc(term.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool {
-			return strings.HasPrefix(e.Key, prefix)
-		})
-	})
 }

@@ -11,9 +11,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 const poolLabel = "nvidia.com/gpu-operator.node-pool"
@@ -76,7 +77,7 @@ func byKindAndName(t *testing.T, s situation) map[string]string {
 	found := map[string]string{}
 	for _, objects := range s.objects(t) {
 		for _, object := range objects {
-			found[object.GetObjectKind().GroupVersionKind().Kind+" "+object.GetName()] = toYAML(t, []render.Object{object})
+			found[object.GetObjectKind().GroupVersionKind().Kind+" "+object.GetName()] = toYAML(t, []manifest.Object{object})
 		}
 	}
 	return found
@@ -219,13 +220,13 @@ func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 	pooled.spec.NodePools = differingPools[:1]
 	newer.spec = *pooled.spec.DeepCopy()
 	newer.spec.DevicePlugin = &v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}
-	whole := render.LiveDaemonSet(find(plain))
+	whole := rollout.LiveDaemonSet(find(plain))
 	old := whole
 	old.ExcludesNodePools = false
 	onDelete := pooled
 	onDelete.spec.DaemonSets = &v1.DaemonSetsSpec{UpdateStrategy: "OnDelete"}
 	tests := map[string]struct {
-		live                render.Live
+		live                rollout.Live
 		now                 situation
 		excludes, suspended bool
 	}{
@@ -233,19 +234,19 @@ func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 		"an older release":                {live: old, now: plain},
 		"an older release and a new pool": {live: old, now: pooled, excludes: true, suspended: true},
 		"the next pass": {
-			live:      render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
+			live:      rollout.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
 			now:       pooled,
 			excludes:  true,
 			suspended: true,
 		},
 		"the next pass, with the pool removed": {
-			live:      render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
+			live:      rollout.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
 			now:       plain,
 			excludes:  true,
 			suspended: true,
 		},
 		"the next pass, with another image": {
-			live:     render.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
+			live:     rollout.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
 			now:      newer,
 			excludes: true,
 		},
@@ -255,7 +256,7 @@ func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			test.now.live = map[string]render.Live{set: test.live}
+			test.now.live = map[string]rollout.Live{set: test.live}
 			ds := find(test.now)
 			if got := excludesLabel(ds, poolLabel+".device-plugin"); got != test.excludes {
 				t.Errorf("excludes nodes of pools: %v", got)
@@ -267,7 +268,7 @@ func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 			if wanted := !test.suspended && test.now.spec.DaemonSets == nil; rolls != wanted {
 				t.Errorf("rolls its pods: %v", rolls)
 			}
-			live := render.LiveDaemonSet(ds)
+			live := rollout.LiveDaemonSet(ds)
 			if live.ExcludesNodePools != test.excludes || live.RolloutSuspended != test.suspended {
 				t.Errorf("the next pass reads %+v", live)
 			}

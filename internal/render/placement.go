@@ -8,13 +8,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 // applyContainerResources sets the resources of single containers that the spec lists by name.
 func (r *renderer) applyContainerResources(pod *corev1.PodSpec) {
 	for _, spec := range r.placement().ContainerResources {
-		forEachContainer(pod, func(c *corev1.Container) {
+		manifest.ForEachContainer(pod, func(c *corev1.Container) {
 			if c.Name == spec.Name {
 				c.Resources = corev1.ResourceRequirements{Limits: spec.Limits, Requests: spec.Requests}
 			}
@@ -26,11 +27,11 @@ func (r *renderer) placement() operand.Placement { return r.plan.Input.Placement
 
 // checkContainerNames refuses resources of a container that none of the operand's pods has: they would silently have no
 // effect.
-func checkContainerNames(placement operand.Placement, objects []Object) error {
+func checkContainerNames(placement operand.Placement, objects []manifest.Object) error {
 	var names []string
 	for _, object := range objects {
 		if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
-			forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) { names = append(names, c.Name) })
+			manifest.ForEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) { names = append(names, c.Name) })
 		}
 	}
 	if len(names) == 0 {

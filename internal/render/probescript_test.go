@@ -9,7 +9,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 // Digests of templates in which the start-up probe was a script from a ConfigMap: an upgrade from such a release must
@@ -85,11 +85,11 @@ func TestADriverWithAScriptGetsANewHelper(t *testing.T) {
 	const set = "nvidia-driver-daemonset-ubuntu24.04-amd64"
 	s := situation{helper: newer, spec: v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Enabled: new(true)}}}
 	current := digest(t, s, "driver")
-	for want, live := range map[string]render.Live{
+	for want, live := range map[string]rollout.Live{
 		newer: {TemplateDigest: current, HelperImage: older, NeedsProbeScript: true, Variant: "ubuntu24.04-amd64"},
 		older: {TemplateDigest: current, HelperImage: older, Variant: "ubuntu24.04-amd64"},
 	} {
-		s.live = map[string]render.Live{set: live}
+		s.live = map[string]rollout.Live{set: live}
 		ds := s.daemonSet(t, "driver")
 		if got := ds.Spec.Template.Spec.InitContainers[0].Image; got != want {
 			t.Errorf("%+v: gpu-node comes from %s, want %s", live, got, want)
@@ -131,7 +131,7 @@ func TestTheProbeScriptStaysForTheLastPod(t *testing.T) {
 				Status:     test.status,
 			}
 			ds.Spec.Template.Spec.Volumes = test.volumes
-			live := render.LiveDaemonSet(ds)
+			live := rollout.LiveDaemonSet(ds)
 			if live.NeedsProbeScript != test.want {
 				t.Fatalf("the script is needed: %v", live.NeedsProbeScript)
 			}
@@ -140,7 +140,7 @@ func TestTheProbeScriptStaysForTheLastPod(t *testing.T) {
 			const first, second = "nvidia-driver-daemonset-ubuntu24.04-amd64", "nvidia-driver-daemonset-rhel9.6-amd64"
 			s := situation{
 				nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), node("rhel", "9.6")},
-				live:  map[string]render.Live{first: live, second: {Variant: "rhel9-amd64"}},
+				live:  map[string]rollout.Live{first: live, second: {Variant: "rhel9-amd64"}},
 			}
 			scripts := 0
 			for _, object := range s.objects(t)["driver"] {

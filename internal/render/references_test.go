@@ -10,8 +10,8 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
 // A ConfigMap or Secret without which a pod cannot start is either rendered by the operand or a declared reference of
@@ -64,7 +64,7 @@ func (s situation) templates(t *testing.T) map[operand.Name][]string {
 }
 
 // neededBy returns the ConfigMaps and Secrets without which the pods of these objects do not start.
-func neededBy(objects []render.Object) []operand.Reference {
+func neededBy(objects []manifest.Object) []operand.Reference {
 	var needed []operand.Reference
 	add := func(kind operand.ReferenceKind, name string, optional *bool) {
 		if name != "" && !ptr.Deref(optional, false) {

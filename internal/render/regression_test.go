@@ -10,7 +10,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 func TestEmptyListsMeanTheDefaults(t *testing.T) {
@@ -55,7 +55,7 @@ func TestPathsOfTheRuntimeAreMountedOrRefused(t *testing.T) {
 }
 
 func TestAHelperThatTheSpecNamesIsUsed(t *testing.T) {
-	live := map[string]render.Live{
+	live := map[string]rollout.Live{
 		"nvidia-operator-validator": {TemplateDigest: digest(t, situation{}, "operator-validator"), HelperImage: helper},
 	}
 	s := situation{
@@ -73,7 +73,7 @@ func TestAHelperThatTheSpecNamesIsUsed(t *testing.T) {
 func TestAnEditedHelperIsNotTakenForTheLiveOne(t *testing.T) {
 	ds := situation{}.daemonSet(t, "device-plugin")
 	ds.Spec.Template.Spec.InitContainers[0].Image = "example.com/evil:1"
-	if got := render.LiveDaemonSet(ds).HelperImage; got != helper {
+	if got := rollout.LiveDaemonSet(ds).HelperImage; got != helper {
 		t.Errorf("reads %s as the live helper", got)
 	}
 }

@@ -4,86 +4,19 @@ import (
 	"fmt"
 	"slices"
 
-	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
-
-// Object is a typed object of the API.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
-
-// Kinds are the kinds of assets that every cluster serves. They are decoded, applied, watched and pruned.
-func Kinds() []Object {
-	return []Object{
-		&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}},
-		&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}},
-		&nodev1.RuntimeClass{TypeMeta: metav1.TypeMeta{APIVersion: "node.k8s.io/v1", Kind: "RuntimeClass"}},
-		&appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}},
-	}
-}
-
-// OptionalKind is a kind of assets that only some clusters serve.
-type OptionalKind struct {
-	// Kind is the key in operand.Input.Optional.
-	Kind operand.OptionalKind
-	// CRD is the name of the CustomResourceDefinition that defines it.
-	CRD    string
-	Object Object
-}
-
-// OptionalKinds are those of the Prometheus operator.
-func OptionalKinds() []OptionalKind {
-	group := monitoringv1.SchemeGroupVersion.String()
-	return []OptionalKind{
-		{operand.ServiceMonitor, "servicemonitors.monitoring.coreos.com",
-			&monitoringv1.ServiceMonitor{TypeMeta: metav1.TypeMeta{APIVersion: group, Kind: string(operand.ServiceMonitor)}}},
-		{operand.PrometheusRule, "prometheusrules.monitoring.coreos.com",
-			&monitoringv1.PrometheusRule{TypeMeta: metav1.TypeMeta{APIVersion: group, Kind: string(operand.PrometheusRule)}}},
-	}
-}
-
-func allKinds() []Object {
-	kinds := Kinds()
-	for _, optional := range OptionalKinds() {
-		kinds = append(kinds, optional.Object)
-	}
-	return kinds
-}
-
-// Live is the part of a live DaemonSet that rendering depends on.
-type Live struct {
-	// TemplateDigest is the digest of the significant part of the pod template.
-	TemplateDigest string
-	// HelperImage is the image of gpu-node that it was last applied with; empty if the spec named it.
-	HelperImage string
-	// ExcludesNodePools: nodes that get the operand from a node pool are not selected.
-	ExcludesNodePools bool
-	// RolloutSuspended: the template has only insignificant changes, and the running pods are kept.
-	RolloutSuspended bool
-	// Variant of the nodes that it selects, see operand.Instance; empty if the operand has only one.
-	Variant string
-	// App is the value of labels.App in its selector.
-	App string
-	// VariantInSelector: the selector also has labels of the variant.
-	VariantInSelector bool
-	// SelectsByAnchor: nodes are selected by their anchor label.
-	SelectsByAnchor bool
-	// NeedsProbeScript: pods may mount the script that older releases used as start-up probe of drivers.
-	NeedsProbeScript bool
-}
 
 // Owner is the policy that owns the objects.
 type Owner struct {
@@ -96,7 +29,7 @@ type context struct {
 	Namespace string
 	Suffix    string
 	// DaemonSet of the instance, if the operand has one for each variant of node.
-	DaemonSet    daemonSetIdentity
+	DaemonSet    rollout.Identity
 	Pool         string
 	RuntimeClass string
 	// PodRuntimeClass is the RuntimeClass of pods that get GPUs; empty if they need none.
@@ -115,14 +48,14 @@ type helper struct{ Image, PullPolicy string }
 
 // Step renders the objects of a step, instance by instance. live are the operand's DaemonSets in the cluster, by name.
 // An error is a defect of the assets, or names the wrong field of the spec.
-func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Object, error) {
+func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]rollout.Live) ([]manifest.Object, error) {
 	helperSpec := p.Input.Helper()
 	helperImage, err := image.Helper(helperSpec, p.Input.HelperImage)
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
 	}
-	identities := assignIdentities(&step.Operand, step.Instances, live)
-	var objects []Object
+	identities := rollout.AssignIdentities(&step.Operand, step.Instances, live)
+	var objects []manifest.Object
 	for _, instance := range step.Instances {
 		r := renderer{plan: p, step: step, instance: instance, owner: owner, live: live, context: context{
 			Namespace:       p.Input.Namespace,
@@ -138,7 +71,7 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 			},
 			Installed:   withStringKeys(p.Installed),
 			Proves:      withStringKeys(step.Proves),
-			ProbeScript: anyNeedsProbeScript(live),
+			ProbeScript: rollout.AnyNeedsProbeScript(live),
 			Values:      instance.Values,
 		}}
 		rendered, err := r.objects()
@@ -163,7 +96,7 @@ func withStringKeys[K ~string](flags map[K]bool) map[string]bool {
 }
 
 // appendDistinct appends the objects that no earlier instance has rendered: instances of an operand may share objects.
-func appendDistinct(objects, more []Object) []Object {
+func appendDistinct(objects, more []manifest.Object) []manifest.Object {
 	for _, candidate := range more {
 		exists := false
 		for _, object := range objects {
@@ -182,16 +115,16 @@ type renderer struct {
 	step     plan.Step
 	instance operand.Instance
 	owner    Owner
-	live     map[string]Live
+	live     map[string]rollout.Live
 	context  context
 }
 
-func (r *renderer) objects() ([]Object, error) {
-	objects, err := decodeFolder(string(r.step.Operand.Name), r.context)
+func (r *renderer) objects() ([]manifest.Object, error) {
+	objects, err := manifest.DecodeFolder(string(r.step.Operand.Name), r.context)
 	if err != nil {
 		return nil, err
 	}
-	objects = slices.DeleteFunc(objects, func(object Object) bool { return !r.isRendered(object) })
+	objects = slices.DeleteFunc(objects, func(object manifest.Object) bool { return !r.isRendered(object) })
 	for _, object := range objects {
 		r.applyMonitor(object)
 		r.setOwner(object)
@@ -206,7 +139,7 @@ func (r *renderer) objects() ([]Object, error) {
 
 // setOwner sets namespace, labels and owner reference. The reference does not block the deletion of the policy: that
 // would need permissions on the policy's finalizers.
-func (r *renderer) setOwner(object Object) {
+func (r *renderer) setOwner(object manifest.Object) {
 	if _, isClusterScoped := object.(*nodev1.RuntimeClass); !isClusterScoped {
 		object.SetNamespace(r.context.Namespace)
 	}

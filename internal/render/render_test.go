@@ -13,11 +13,13 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 const helper = "ghcr.io/clusterpolicy/gpu-operator:v1.0.0"
@@ -54,7 +56,7 @@ type situation struct {
 	spec   v1.ClusterPolicySpec
 	helper string
 	nodes  []nodeinfo.Facts
-	live   map[string]render.Live
+	live   map[string]rollout.Live
 	// optional are the kinds of the Prometheus operator that the cluster serves.
 	optional map[operand.OptionalKind]bool
 	// toolkit are the images of OpenShift's driver toolkit.
@@ -86,10 +88,10 @@ func (s situation) plan(t *testing.T) plan.Plan {
 }
 
 // objects renders the steps that apply something, by operand.
-func (s situation) objects(t *testing.T) map[operand.Name][]render.Object {
+func (s situation) objects(t *testing.T) map[operand.Name][]manifest.Object {
 	t.Helper()
 	p := s.plan(t)
-	rendered := map[operand.Name][]render.Object{}
+	rendered := map[operand.Name][]manifest.Object{}
 	for _, step := range p.Steps {
 		if step.Action != plan.Apply {
 			continue
@@ -148,7 +150,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func toYAML(t *testing.T, objects []render.Object) string {
+func toYAML(t *testing.T, objects []manifest.Object) string {
 	t.Helper()
 	var documents []string
 	for _, object := range objects {

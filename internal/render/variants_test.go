@@ -16,7 +16,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 // selected returns the names of the DaemonSets that select a node with these labels.
@@ -120,8 +120,8 @@ func TestNoSelectorMatchesThePodsOfAnother(t *testing.T) {
 		}
 		for _, first := range []*appsv1.DaemonSet{sets[0], sets[len(sets)/2], sets[len(sets)-1]} {
 			s := all
-			s.live = map[string]render.Live{
-				baseOf(operandName): {Variant: render.LiveDaemonSet(first).Variant, App: baseOf(operandName)},
+			s.live = map[string]rollout.Live{
+				baseOf(operandName): {Variant: rollout.LiveDaemonSet(first).Variant, App: baseOf(operandName)},
 			}
 			named := s.daemonSets(t)[operandName]
 			for _, a := range named {
@@ -152,11 +152,11 @@ func TestDaemonSetNamesOfVariants(t *testing.T) {
 		legacy = plain + "-" + noble
 	)
 	node := func(version string) nodeinfo.Facts { return node("ubuntu", version) }
-	own := func(variant, app string) render.Live {
-		return render.Live{Variant: variant, App: app, TemplateDigest: "x", SelectsByAnchor: true}
+	own := func(variant, app string) rollout.Live {
+		return rollout.Live{Variant: variant, App: app, TemplateDigest: "x", SelectsByAnchor: true}
 	}
 	tests := map[string]struct {
-		live  map[string]render.Live
+		live  map[string]rollout.Live
 		nodes []nodeinfo.Facts
 		// want are the selectors of the DaemonSets, by name.
 		want map[string]map[string]string
@@ -167,33 +167,33 @@ func TestDaemonSetNamesOfVariants(t *testing.T) {
 			want:  map[string]map[string]string{plain: {"app": plain}, legacy: {"app": legacy}},
 		},
 		"a second variant, whatever its name": {
-			live: map[string]render.Live{plain: own(noble, plain)}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
+			live: map[string]rollout.Live{plain: own(noble, plain)}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{plain: {"app": plain}, plain + "-" + jammy: {"app": plain + "-" + jammy}},
 		},
 		"the second keeps its name when the first is gone": {
-			live: map[string]render.Live{legacy: own(noble, legacy)}, nodes: []nodeinfo.Facts{node("24.04")},
+			live: map[string]rollout.Live{legacy: own(noble, legacy)}, nodes: []nodeinfo.Facts{node("24.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}},
 		},
 		"a variant that is added after the first is gone": {
-			live: map[string]render.Live{legacy: own(noble, legacy)}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
+			live: map[string]rollout.Live{legacy: own(noble, legacy)}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
 		},
 		"a variant that is added while a pod of the first remains": {
-			live: map[string]render.Live{
+			live: map[string]rollout.Live{
 				legacy: own(noble, legacy),
 				plain:  {Variant: "ubuntu26.04-amd64", App: plain},
 			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain + "-" + jammy: {"app": plain + "-" + jammy}},
 		},
 		"the first one returns while a pod of it remains": {
-			live: map[string]render.Live{
+			live: map[string]rollout.Live{
 				legacy: own(noble, legacy),
 				plain:  {Variant: jammy, App: plain},
 			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
 		},
 		"one of a release with the variant in each name and selector": {
-			live: map[string]render.Live{
+			live: map[string]rollout.Live{
 				legacy: {Variant: noble, App: plain, VariantInSelector: true},
 			}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{
@@ -201,7 +201,7 @@ func TestDaemonSetNamesOfVariants(t *testing.T) {
 			},
 		},
 		"a driver of another operator is not adopted": {
-			live: map[string]render.Live{plain: {App: plain}}, nodes: []nodeinfo.Facts{node("24.04")},
+			live: map[string]rollout.Live{plain: {App: plain}}, nodes: []nodeinfo.Facts{node("24.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}},
 		},
 	}
@@ -221,7 +221,7 @@ func TestALongNameIsALabel(t *testing.T) {
 	g := NewWithT(t)
 	facts := node("ubuntu", "24.04")
 	facts.Kernel = "6.8.0-1015-azure-a-very-long-flavour-of-it"
-	live := map[string]render.Live{"nvidia-driver-daemonset": {Variant: "another", App: "nvidia-driver-daemonset"}}
+	live := map[string]rollout.Live{"nvidia-driver-daemonset": {Variant: "another", App: "nvidia-driver-daemonset"}}
 	precompiled := v1.ClusterPolicySpec{
 		Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}},
 	}
@@ -236,26 +236,26 @@ func TestALongNameIsALabel(t *testing.T) {
 // The toolkit of a release without anchors gets them, and its pods are kept until a significant change.
 func TestPodsOfAReleaseWithoutAnchorsStay(t *testing.T) {
 	g := NewWithT(t)
-	live := render.LiveDaemonSet(situation{}.daemonSet(t, "container-toolkit"))
+	live := rollout.LiveDaemonSet(situation{}.daemonSet(t, "container-toolkit"))
 	g.Expect(live.SelectsByAnchor).To(BeTrue())
 	live.SelectsByAnchor, live.VariantInSelector = false, true
-	toolkit := func(live render.Live, spec v1.ClusterPolicySpec) *appsv1.DaemonSet {
+	toolkit := func(live rollout.Live, spec v1.ClusterPolicySpec) *appsv1.DaemonSet {
 		return situation{
 			spec: spec,
-			live: map[string]render.Live{"nvidia-container-toolkit-daemonset": live},
+			live: map[string]rollout.Live{"nvidia-container-toolkit-daemonset": live},
 		}.daemonSet(
 			t,
 			"container-toolkit",
 		)
 	}
 	ds := toolkit(live, v1.ClusterPolicySpec{})
-	g.Expect(render.LiveDaemonSet(ds)).
+	g.Expect(rollout.LiveDaemonSet(ds)).
 		To(And(HaveField("SelectsByAnchor", true), HaveField("RolloutSuspended", true), HaveField("VariantInSelector", true)))
 	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteDaemonSetStrategyType))
-	ds = toolkit(render.LiveDaemonSet(ds), v1.ClusterPolicySpec{})
+	ds = toolkit(rollout.LiveDaemonSet(ds), v1.ClusterPolicySpec{})
 	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteDaemonSetStrategyType), "the next pass")
 	ds = toolkit(
-		render.LiveDaemonSet(ds),
+		rollout.LiveDaemonSet(ds),
 		v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}},
 	)
 	g.Expect(ds.Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateDaemonSetStrategyType), "another image")

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 )
 
 // place is the location that a row checks.
@@ -34,9 +34,9 @@ var extractors = map[string]func(place) (any, error){
 	"daemonSets": func(p place) (any, error) { return len(p.daemonSets), nil },
 	"nodeLabel":  func(p place) (any, error) { return text(p.step.Operand.Labels(p.input)[p.row.Name]), nil },
 
-	"service":            object(func() render.Object { return &corev1.Service{} }),
-	"serviceMonitor":     object(func() render.Object { return &monitoringv1.ServiceMonitor{} }),
-	"runtimeClassObject": object(func() render.Object { return &nodev1.RuntimeClass{} }),
+	"service":            object(func() manifest.Object { return &corev1.Service{} }),
+	"serviceMonitor":     object(func() manifest.Object { return &monitoringv1.ServiceMonitor{} }),
+	"runtimeClassObject": object(func() manifest.Object { return &nodev1.RuntimeClass{} }),
 	"configMap":          func(p place) (any, error) { return text(p.configMap(p.row.Name)[p.row.Key]), nil },
 	"migLayouts":         migLayouts,
 	"record":             record,
@@ -140,7 +140,7 @@ func ofContainer(extract func(place, *corev1.Container) (any, error)) func(place
 }
 
 // object returns the object of that kind and name.
-func object(kind func() render.Object) func(place) (any, error) {
+func object(kind func() manifest.Object) func(place) (any, error) {
 	return func(p place) (any, error) {
 		if p.step.Action == "Hold" {
 			return nil, fmt.Errorf("the operand is held: %s", p.step.Message)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -26,7 +27,7 @@ var owner = render.Owner{Name: "cluster-policy", UID: "11111111-2222-3333-4444-5
 type rendered struct {
 	step       plan.Step
 	input      operand.Input
-	objects    []render.Object
+	objects    []manifest.Object
 	daemonSets []*appsv1.DaemonSet
 	err        error
 }

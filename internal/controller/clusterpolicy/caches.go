@@ -6,9 +6,11 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 // caches keep the results of a pass for the next one: most passes follow the progress of a node, which changes none of
@@ -62,16 +64,16 @@ type renderCache struct {
 	input     operand.Input
 	step      plan.Step
 	owner     render.Owner
-	live      map[string]render.Live
-	objects   []render.Object
+	live      map[string]rollout.Live
+	objects   []manifest.Object
 	err       error
 }
 
 // render returns the objects of a step of the plan, given the live DaemonSets of its operand. The same objects are
 // returned until an input changes; callers must not modify them.
 func (c *caches) render(
-	p plan.Plan, step plan.Step, owner render.Owner, live map[string]render.Live,
-) ([]render.Object, error) {
+	p plan.Plan, step plan.Step, owner render.Owner, live map[string]rollout.Live,
+) ([]manifest.Object, error) {
 	cached, found := c.rendered[step.Operand.Name]
 	if found && cached.decisions == p.Decisions && cached.owner == owner && maps.Equal(cached.live, live) &&
 		reflect.DeepEqual(cached.input.Layouts, p.Input.Layouts) && maps.Equal(cached.input.Optional, p.Input.Optional) &&

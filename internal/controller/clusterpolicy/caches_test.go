@@ -8,16 +8,16 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
 var _ = Describe("The caches of a pass", Ordered, ContinueOnFailure, func() {
 	var env *testEnv
 
 	// objects returns the cached objects, by operand.
-	objects := func() map[operand.Name][]render.Object {
-		found := map[operand.Name][]render.Object{}
+	objects := func() map[operand.Name][]manifest.Object {
+		found := map[operand.Name][]manifest.Object{}
 		for name, cached := range env.reconciler.caches.rendered {
 			found[name] = cached.objects
 		}

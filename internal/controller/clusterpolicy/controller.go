@@ -22,10 +22,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
@@ -104,7 +104,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), r.debounced())).
 		WatchesRawSource(source.Channel(r.OptionalKinds.Events(), r.debounced())).
 		Watches(observe.Definition(), r.debounced(), builder.WithPredicates(relevantDefinitions()))
-	for _, kind := range render.Kinds() {
+	for _, kind := range manifest.Kinds() {
 		b = b.Watches(kind, r.debounced())
 	}
 	for _, kind := range observe.ReferenceKinds() {

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/notify"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/optional"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
 // OptionalKinds watches kinds of other projects, such as ServiceMonitor, while the cluster has their CRDs.
@@ -26,14 +26,14 @@ type OptionalKinds struct {
 }
 
 type optionalWatch struct {
-	render.OptionalKind
+	manifest.OptionalKind
 	*optional.Watch
 }
 
 // NewOptionalKinds returns an OptionalKinds without watches; Follow starts them.
 func NewOptionalKinds(c cache.Cache, mapper meta.RESTMapper, clk clock.Clock) *OptionalKinds {
 	o := &OptionalKinds{changed: notify.New()}
-	for _, kind := range render.OptionalKinds() {
+	for _, kind := range manifest.OptionalKinds() {
 		o.watches = append(o.watches, optionalWatch{kind, optional.New(optional.Options{
 			Object: kind.Object, Cache: c, Mapper: mapper, Clock: clk, Changed: o.changed,
 		})})
@@ -97,10 +97,10 @@ func (w optionalWatch) follow(ctx context.Context, defined bool) (optional.State
 // managedKinds returns the kinds that the pass applies and prunes.
 func managedKinds(available map[operand.OptionalKind]bool) []client.Object {
 	var result []client.Object
-	for _, kind := range render.Kinds() {
+	for _, kind := range manifest.Kinds() {
 		result = append(result, kind)
 	}
-	for _, kind := range render.OptionalKinds() {
+	for _, kind := range manifest.OptionalKinds() {
 		if available[kind.Kind] {
 			result = append(result, kind.Object)
 		}
@@ -111,7 +111,7 @@ func managedKinds(available map[operand.OptionalKind]bool) []client.Object {
 // relevantDefinitions selects the CRDs of the optional kinds and of ClusterPolicy.
 func relevantDefinitions() predicate.Predicate {
 	wanted := map[string]bool{crd.Name: true}
-	for _, kind := range render.OptionalKinds() {
+	for _, kind := range manifest.OptionalKinds() {
 		wanted[kind.CRD] = true
 	}
 	return predicate.NewPredicateFuncs(func(object client.Object) bool { return wanted[object.GetName()] })

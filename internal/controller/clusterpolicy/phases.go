@@ -15,10 +15,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
@@ -187,12 +189,12 @@ func (s *scope) apply(ctx context.Context) {
 	s.fail(s.Applier.SetPodSecurity(ctx, s.Namespace, s.planned.Input.PodSecurity()))
 	s.applyObjects(ctx, isPrerequisite)
 	s.skipDependents()
-	s.applyObjects(ctx, func(object render.Object) bool { return !isPrerequisite(object) })
+	s.applyObjects(ctx, func(object manifest.Object) bool { return !isPrerequisite(object) })
 	s.prune(ctx)
 }
 
 // isPrerequisite reports whether pods refer to such an object and cannot start without it.
-func isPrerequisite(object render.Object) bool {
+func isPrerequisite(object manifest.Object) bool {
 	switch object.(type) {
 	case *corev1.ConfigMap, *nodev1.RuntimeClass:
 		return true
@@ -201,7 +203,7 @@ func isPrerequisite(object render.Object) bool {
 }
 
 // applyObjects applies the included objects of all operands in one round.
-func (s *scope) applyObjects(ctx context.Context, include func(render.Object) bool) {
+func (s *scope) applyObjects(ctx context.Context, include func(manifest.Object) bool) {
 	var objects []client.Object
 	var operands []operand.Name
 	for _, step := range s.planned.Steps {
@@ -276,15 +278,15 @@ func (s *scope) prune(ctx context.Context) {
 // liveDaemonSets returns the live DaemonSets of a step's operand, by name, with what rendering depends on. If a new one
 // could get the name of the operand, the API server is read: a DaemonSet that is not in the cache yet, or pods that a
 // deleted one has left, may still use the name.
-func (s *scope) liveDaemonSets(ctx context.Context, step plan.Step) (map[string]render.Live, error) {
-	live, o := map[string]render.Live{}, &step.Operand
+func (s *scope) liveDaemonSets(ctx context.Context, step plan.Step) (map[string]rollout.Live, error) {
+	live, o := map[string]rollout.Live{}, &step.Operand
 	for name, ds := range s.snapshot.DaemonSets {
 		owner := operand.Name(ds.Labels[labels.Operand])
 		if owner == o.Name || owner == "" && name == o.DaemonSet {
-			live[name] = render.LiveDaemonSet(ds)
+			live[name] = rollout.LiveDaemonSet(ds)
 		}
 	}
-	if !render.MayAssignBaseName(o, step.Instances, live) {
+	if !rollout.MayAssignBaseName(o, step.Instances, live) {
 		return live, nil
 	}
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
@@ -292,9 +294,9 @@ func (s *scope) liveDaemonSets(ctx context.Context, step plan.Step) (map[string]
 	ds, pod, err := observe.ExistingDaemonSetOrPod(readCtx, s.Live, s.Namespace, o.DaemonSet)
 	switch {
 	case ds != nil:
-		live[o.DaemonSet] = render.LiveDaemonSet(ds)
+		live[o.DaemonSet] = rollout.LiveDaemonSet(ds)
 	case pod != nil:
-		live[o.DaemonSet] = render.LivePod(pod)
+		live[o.DaemonSet] = rollout.LivePod(pod)
 	}
 	return live, err
 }

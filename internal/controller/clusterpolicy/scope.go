@@ -10,11 +10,11 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
@@ -44,7 +44,7 @@ type scope struct {
 	basis   *fleet.Basis
 	planned plan.Plan
 	// objects has the rendered objects and applied the results of applying them, by operand.
-	objects map[operand.Name][]render.Object
+	objects map[operand.Name][]manifest.Object
 	applied map[operand.Name]status.ApplyResult
 
 	// err joins the errors that concern no single operand.
@@ -56,7 +56,7 @@ type scope struct {
 func (r *Reconciler) newScope() *scope {
 	return &scope{
 		Reconciler: r, now: r.Clock.Now(),
-		objects: map[operand.Name][]render.Object{}, applied: map[operand.Name]status.ApplyResult{},
+		objects: map[operand.Name][]manifest.Object{}, applied: map[operand.Name]status.ApplyResult{},
 	}
 }
 

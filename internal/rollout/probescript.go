@@ -1,4 +1,4 @@
-package render
+package rollout
 
 import (
 	"path"
@@ -23,10 +23,10 @@ const (
 	probeScriptMode   = 0o755
 )
 
-// withProbeScript returns the pod as it was with the script, or the same pod if it has no probe of gpu-node.
-func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
+// WithProbeScript returns the pod as it was with the script, or the same pod if it has no probe of gpu-node.
+func WithProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
 	at := slices.IndexFunc(pod.Containers, hasProbeCommand)
-	volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == helperVolume })
+	volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == labels.HelperVolume })
 	if at < 0 || volume < 0 {
 		return pod
 	}
@@ -35,7 +35,7 @@ func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
 	container.StartupProbe.Exec.Command = []string{"sh", probeScriptPath}
 	setEarlierTimes(container.StartupProbe)
 	for i := range container.VolumeMounts {
-		if container.VolumeMounts[i].Name == helperVolume {
+		if container.VolumeMounts[i].Name == labels.HelperVolume {
 			container.VolumeMounts[i] = corev1.VolumeMount{
 				Name:      probeScriptVolume,
 				MountPath: probeScriptPath,
@@ -79,7 +79,7 @@ func setEarlierTimes(probe *corev1.Probe) {
 }
 
 func mountsHelper(c corev1.Container) bool {
-	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == helperVolume })
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == labels.HelperVolume })
 }
 
 // needsProbeScript reports whether pods may mount the script: those of this template, or remaining pods of an earlier
@@ -97,8 +97,8 @@ func needsProbeScript(ds *appsv1.DaemonSet) bool {
 	return ds.Annotations[labels.ProbeScriptMounted] == labels.True && !allReplaced
 }
 
-// anyNeedsProbeScript reports whether pods of any of these DaemonSets may mount the script.
-func anyNeedsProbeScript(live map[string]Live) bool {
+// AnyNeedsProbeScript reports whether pods of any of these DaemonSets may mount the script.
+func AnyNeedsProbeScript(live map[string]Live) bool {
 	for _, ds := range live {
 		if ds.NeedsProbeScript {
 			return true

@@ -1,4 +1,4 @@
-package render
+package manifest
 
 import (
 	"bufio"
@@ -51,9 +51,9 @@ func parseAssets() map[string]*template.Template {
 	return parsed
 }
 
-// decodeFolder executes the templates of an operand's folder in the order of their names and decodes every document
+// DecodeFolder executes the templates of an operand's folder in the order of their names and decodes every document
 // strictly: an unknown field is an error.
-func decodeFolder(folder string, values any) ([]Object, error) {
+func DecodeFolder(folder string, values any) ([]Object, error) {
 	files, err := fs.Glob(assets.FS, path.Join(folder, "*.yaml"))
 	if err != nil {
 		return nil, fmt.Errorf("listing assets of %s: %w", folder, err)
@@ -75,6 +75,9 @@ func decodeFolder(folder string, values any) ([]Object, error) {
 	}
 	return objects, nil
 }
+
+// Exists reports whether there is an asset with that path.
+func Exists(file string) bool { return templates[file] != nil }
 
 // execute returns the text of a template with these values. A missing key is an error.
 func execute(file string, values any) ([]byte, error) {

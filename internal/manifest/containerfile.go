@@ -1,18 +1,14 @@
-package render
+package manifest
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 // containerFile is a file with one container, or one init container, and the volumes that only it needs. The file is
@@ -25,29 +21,10 @@ type containerFile struct {
 	Volumes []corev1.Volume `json:"volumes,omitempty"`
 }
 
-// compose adds to a pod what is not in its template: containers in separate files, then the volumes and the container
-// settings of the instance. It runs before the additions that every pod gets.
-func (r *renderer) compose(pod *corev1.PodSpec) error {
-	for _, proof := range r.step.Operand.Proves {
-		if file := proof.Container + ".yaml"; r.step.Proves[proof.Marker] && templates[file] != nil {
-			if err := r.addContainer(pod, file, 0); err != nil {
-				return err
-			}
-		}
-	}
-	for _, name := range r.instance.ContainerFiles {
-		file := path.Join(string(r.step.Operand.Name), "containers", name+".yaml")
-		if err := r.addContainer(pod, file, len(pod.InitContainers)); err != nil {
-			return err
-		}
-	}
-	pod.Volumes = append(pod.Volumes, r.instance.Volumes...)
-	return addSettings(pod, r.instance.Additions)
-}
-
-// addContainer adds the container of a file: an init container at that index, any other container at the end.
-func (r *renderer) addContainer(pod *corev1.PodSpec, file string, at int) error {
-	text, err := execute(file, r.context)
+// AddContainer adds the container of a file, which is a template with these values, and its volumes to a pod: an init
+// container at that index, any other container at the end.
+func AddContainer(pod *corev1.PodSpec, file string, values any, at int) error {
+	text, err := execute(file, values)
 	if err != nil {
 		return err
 	}
@@ -89,26 +66,12 @@ func decodeContainer(file string, text []byte) (containerFile, error) {
 	return found, nil
 }
 
-// addSettings applies additions to containers by their names. A name that the pod does not have is an error.
-func addSettings(pod *corev1.PodSpec, additions map[string]operand.Additions) error {
-	added := 0
-	forEachContainer(pod, func(c *corev1.Container) {
-		more, has := additions[c.Name]
-		if !has {
-			return
-		}
-		added++
-		c.Args = append(c.Args, more.Args...)
-		c.Env = append(c.Env, more.Env...)
-		c.EnvFrom = append(c.EnvFrom, more.EnvFrom...)
-		c.VolumeMounts = append(c.VolumeMounts, more.Mounts...)
-		c.StartupProbe = cmp.Or(more.StartupProbe, c.StartupProbe)
-		c.LivenessProbe = cmp.Or(more.LivenessProbe, c.LivenessProbe)
-		c.ReadinessProbe = cmp.Or(more.ReadinessProbe, c.ReadinessProbe)
-	})
-	if added != len(additions) {
-		names := slices.Sorted(maps.Keys(additions))
-		return fmt.Errorf("additions to a container that does not exist, one of %v", names)
+// ForEachContainer calls do for each container of a pod, init containers first.
+func ForEachContainer(pod *corev1.PodSpec, do func(*corev1.Container)) {
+	for i := range pod.InitContainers {
+		do(&pod.InitContainers[i])
 	}
-	return nil
+	for i := range pod.Containers {
+		do(&pod.Containers[i])
+	}
 }

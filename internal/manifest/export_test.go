@@ -1,4 +1,4 @@
-package render
+package manifest
 
 // Exported for tests.
 var (
