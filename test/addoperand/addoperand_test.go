@@ -15,7 +15,7 @@ import (
 
 const repo = "../.."
 
-// written are the files that whoever adds an operand writes, in the four places; the fields of the spec and the
+// written are the files that a contributor writes to add an operand, in the four places; the fields of the spec and the
 // catalogue are lists, to which a line is added.
 var written = []string{
 	"api/v1/clusterpolicy_types.go",

@@ -66,7 +66,7 @@ var refused = []struct{ name, spec, path, message string }{
 	},
 	{"variable without a name", `{driver: {env: [{name: ""}]}}`, "spec.driver.env[0].name", ""},
 	{
-		"variable that is there twice",
+		"duplicate variable",
 		"{driver: {env: [{name: A}, {name: A}]}}",
 		"spec.driver.env[1]",
 		"Duplicate value",
@@ -335,7 +335,7 @@ var refused = []struct{ name, spec, path, message string }{
 		"",
 	},
 	{
-		"taint that is there twice",
+		"duplicate taint",
 		"{nodeStartup: {taints: [{key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]}}",
 		"spec.nodeStartup.taints[1]", "Duplicate value",
 	},

@@ -57,7 +57,7 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 		"address of /healthz and /readyz; 0 disables them")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
 		"reconcile only while holding the leader lease; required to run more than one replica")
-	flags.BoolVar(&o.debug, "debug", false, "log decisions too, not only changes to objects")
+	flags.BoolVar(&o.debug, "debug", false, "log at debug level")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
 	return cmd

@@ -20,8 +20,8 @@ const (
 	DefaultFailAfter      = time.Minute
 )
 
-// Check is one attempt. It returns the marker's assignments, or why the component does not work, in words that stay the
-// same while the cause is the same.
+// Check is one attempt. It returns the marker's assignments, or why the component does not work, with a message that is
+// stable for the same cause.
 type Check func(ctx context.Context) ([]marker.Assignment, error)
 
 // Companion is a marker that is validated together with the component's: removed with it, and written right before it,

@@ -62,6 +62,17 @@ func TestConstantsHaveTheirValues(t *testing.T) {
 	g.Expect(named[0].comment).To(Equal("ReasonA: like B."))
 }
 
+// TestPermissionsAreThoseOfTheManifests: by the groups and resources of Role and ClusterRole.
+func TestPermissionsAreThoseOfTheManifests(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(permissionTable(repo)).To(And(
+		ContainSubstring("| `container-toolkit` | `nvidia-container-toolkit` | none | none |"),
+		ContainSubstring("| `nvidia-node-discovery` | `nodes`: get, patch | none |"),
+		MatchRegexp("(?m)`driver` .*; `pods/eviction`: create; `resourceclaims.resource.k8s.io`: get, list; "),
+		MatchRegexp("(?m)`dcgm-exporter` .*`pods`: get, list, watch \\| `configmaps`: get, list \\|$"),
+	))
+}
+
 // TestOperandsAreEnabledByTheirFields: the fields are found by trying, not by a list.
 func TestOperandsAreEnabledByTheirFields(t *testing.T) {
 	g := NewWithT(t)

@@ -14,6 +14,7 @@ type source func(repo string) (string, error)
 var pages = map[string]map[string]source{
 	"docs/architecture/operands.md": {"catalogue": catalogueTable, "graph": catalogueGraph},
 	"docs/architecture/packages.md": {"packages": packageTable},
+	"docs/architecture/security.md": {"permissions": permissionTable},
 	"docs/architecture/status.md":   {"states": stateTables, "reasons": reasonTable},
 	"docs/troubleshooting.md":       {"reasons": reasonEntries},
 }

@@ -181,7 +181,7 @@ func reasons(repo string) ([]reason, error) {
 	return all, nil
 }
 
-// reasonEntries has an entry for each reason, by name, for whoever has met one.
+// reasonEntries has an entry for each reason, sorted by name.
 func reasonEntries(repo string) (string, error) {
 	all, err := reasons(repo)
 	if err != nil {
