@@ -307,11 +307,11 @@ func TestInvalidFlagsAreRefused(t *testing.T) {
 		wantErr string
 	}{
 		"no tag": {
-			options{rootfs: rootfs, name: "gpu-operator", out: "x"}, "--name must be that of an image with its tag",
+			options{rootfs: rootfs, name: "gpu-operator", out: "x"}, "--name must be an image with a tag",
 		},
 		"no files": {options{rootfs: "/nowhere", name: "example.com/x:1", out: "x"}, "packing --rootfs=/nowhere"},
 		"no such base": {
-			options{rootfs: rootfs, name: "example.com/x:1", out: "x", base: "A b"}, "--base must name an image",
+			options{rootfs: rootfs, name: "example.com/x:1", out: "x", base: "A b"}, "--base must be an image reference",
 		},
 		"no such out dir": {options{rootfs: rootfs, name: "example.com/x:1", out: "/nowhere/x"}, "writing --out=/nowhere/x"},
 	} {
