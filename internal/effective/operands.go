@@ -3,8 +3,6 @@ package effective
 import (
 	"reflect"
 
-	corev1 "k8s.io/api/core/v1"
-
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
@@ -29,11 +27,11 @@ func operandBlocks(spec *v1.ClusterPolicySpec) {
 		if enabled, is := part[*bool](field, "Enabled"); is {
 			option(enabled, false)
 		}
-		if image, is := part[v1.ImageSpec](field, "ImageSpec"); is && !undecided[name+".ImageSpec"] {
-			value(&image.ImagePullPolicy, corev1.PullIfNotPresent) // NVIDIA
+		if spec, is := part[v1.ImageSpec](field, "ImageSpec"); is && !undecided[name+".ImageSpec"] {
+			image(spec)
 		}
-		if container, is := part[v1.ContainerSpec](field, "ContainerSpec"); is && !undecided[name+".ContainerSpec"] {
-			option(&container.HostNetwork, false) // Kubernetes
+		if spec, is := part[v1.ContainerSpec](field, "ContainerSpec"); is && !undecided[name+".ContainerSpec"] {
+			container(spec)
 		}
 	}
 }
