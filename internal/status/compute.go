@@ -54,7 +54,8 @@ type Input struct {
 
 // ApplyResult is the result of applying an operand's objects.
 type ApplyResult struct {
-	// Wrote is true if an object was written in this pass: the observed object is out of date.
+	// Wrote is true if an object was written in this pass, so that the observed one is out of date. A DaemonSet does not
+	// count if its pods stay as they are.
 	Wrote bool
 	// Pending is the number of objects that differ from the spec and are not written because the policy is paused.
 	Pending int

@@ -26,8 +26,10 @@ var ErrPrerequisite = errors.New("an operand that it requires was not applied")
 
 // operandCounts counts the nodes that need an operand, by its state there.
 type operandCounts struct {
-	desired, ready   int
-	paused           int
+	desired, ready int
+	paused         int
+	// replacing counts the nodes whose pod is of an older template and is being replaced.
+	replacing        int
 	failed, outdated []nodeReason
 	// tainted are the nodes whose taints the DaemonSet does not tolerate, unscheduled the others for which the DaemonSet
 	// controller seems to create no pod.
@@ -117,6 +119,9 @@ func countOperand(o operand.Operand, nodes []node) operandCounts {
 		if verdict.Reason == v1.ReasonOperandPaused {
 			counts.paused++
 		}
+		if verdict.Replacing {
+			counts.replacing++
+		}
 		node := nodes[i].Facts.Name
 		switch reason := noPodReason(&nodes[i], verdict); reason {
 		case "":
@@ -197,7 +202,25 @@ func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandSta
 			"outdated on %d of %d nodes: %s; delete its pod on a node to update it there",
 			len(counts.outdated), counts.desired, joinNodes(counts.outdated))
 	}
-	return v1.OperandReady, "", ""
+	return v1.OperandReady, "", pendingRestart(in.DaemonSets, step.Operand)
+}
+
+// pendingRestart reports the pods that run as they should, but not from the current template, since nothing replaces
+// them for a change of insignificant fields; empty if there are none.
+func pendingRestart(live map[string]*appsv1.DaemonSet, o operand.Operand) string {
+	pending, scheduled := int32(0), int32(0)
+	for _, ds := range sortedDaemonSets(live, o.Name) {
+		status := &ds.Status
+		scheduled += status.DesiredNumberScheduled
+		if ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && status.ObservedGeneration >= ds.Generation {
+			pending += max(0, status.DesiredNumberScheduled-status.UpdatedNumberScheduled)
+		}
+	}
+	if pending == 0 {
+		return ""
+	}
+	return fmt.Sprintf("pods on %d of %d nodes get changed tolerations, priority, resources, registries, probes or labels "+
+		"when they are next restarted", pending, scheduled)
 }
 
 // backgroundState returns the state of an operand that does not run on GPU nodes in particular. Node discovery is
@@ -238,7 +261,9 @@ func checkDaemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, counts o
 	found, scheduled := 0, 0
 	for _, ds := range sortedDaemonSets(live, step.Operand.Name) {
 		found++
-		if verdict := readiness.DaemonSet(ds); verdict.State != readiness.Ready {
+		// If all pods work and none is outdated, only insignificant fields are rolled out.
+		inSync := counts.replacing == 0 && counts.ready == counts.desired
+		if verdict := readiness.DaemonSet(ds); verdict.State != readiness.Ready && !inSync {
 			return verdict
 		}
 		scheduled += int(ds.Status.DesiredNumberScheduled)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -215,7 +216,7 @@ func (s *scope) applyObjects(ctx context.Context, include func(manifest.Object) 
 	}
 	for i, result := range s.Applier.ApplyAll(ctx, s.policy.UID, objects) {
 		outcome := s.applied[operands[i]]
-		outcome.Wrote = outcome.Wrote || result.Wrote
+		outcome.Wrote = outcome.Wrote || result.Wrote && !s.keepsPods(objects[i])
 		if result.Repair != nil {
 			log.FromContext(ctx).Info("Repaired the placement of a DaemonSet", "object", result.Repair.Object,
 				"field", result.Repair.Field, "manager", result.Repair.Manager)
@@ -224,6 +225,15 @@ func (s *scope) applyObjects(ctx context.Context, include func(manifest.Object) 
 		outcome.Err = errors.Join(outcome.Err, result.Err)
 		s.applied[operands[i]] = outcome
 	}
+}
+
+// keepsPods reports whether the object is a DaemonSet that was read with the same template digest, so that writing it
+// makes no pod outdated.
+func (s *scope) keepsPods(object client.Object) bool {
+	live, exists := s.snapshot.DaemonSets[object.GetName()]
+	_, isDaemonSet := object.(*appsv1.DaemonSet)
+	return isDaemonSet && exists &&
+		live.Annotations[labels.TemplateDigest] == object.GetAnnotations()[labels.TemplateDigest]
 }
 
 // skipDependents skips the operands that need, anywhere in the cluster, an operand which could not be applied.
