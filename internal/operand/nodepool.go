@@ -48,7 +48,7 @@ func NodePools(spec effective.Spec) []NodePool {
 func checkSelector(pool v1.NodePoolSpec, earlier []v1.NodePoolSpec) Decision {
 	if len(pool.NodeSelector) == 0 {
 		return Refused(v1.ReasonInvalidSpec,
-			fmt.Sprintf("spec.nodePools: %s selects no node: name labels of its nodes in nodeSelector", pool.Name))
+			fmt.Sprintf("spec.nodePools: the nodeSelector of %s is empty and selects no node: add labels of its nodes", pool.Name))
 	}
 	for _, before := range earlier {
 		if len(before.NodeSelector) == 0 {
