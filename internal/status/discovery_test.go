@@ -92,7 +92,8 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 		"an operand starts": {
 			change: func(e *env) { without(e, ""); e.startPod(0, "container-toolkit") },
 			stage:  v1.StageDiscovered, reason: "DiscoveryLabelsMissing",
-			message:        "no discovery labels since " + since + "; " + kept + "; container-toolkit: container main is not ready",
+			message: "no discovery labels since " + since + "; " + kept +
+				"; container-toolkit: container main is not ready",
 			readyCondition: "False OperandNotReady",
 		},
 		"an operand has failed, which is reported first": {
