@@ -22,7 +22,7 @@ import (
 )
 
 // ErrPrerequisite means that an operand was not applied because one that it requires was not.
-var ErrPrerequisite = errors.New("an operand that it requires was not applied")
+var ErrPrerequisite = errors.New("which was not applied")
 
 // operandCounts counts the nodes that need an operand, by its state there.
 type operandCounts struct {
@@ -188,18 +188,19 @@ func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandSta
 			"no node needs it: the hosts provide it, or node labels exclude it"
 	}
 	if in.Applied[name].Wrote {
-		return v1.OperandProgressing, v1.ReasonRollingOut, "its objects were just updated"
+		return v1.OperandProgressing, v1.ReasonRollingOut,
+			"its objects were just applied: waiting for the DaemonSet controller to observe them"
 	}
 	if verdict := checkDaemonSets(in.DaemonSets, step, counts); verdict.State != readiness.Ready {
 		return v1.OperandProgressing, verdict.Reason, verdict.Message
 	}
 	if counts.ready < counts.desired {
-		message := fmt.Sprintf("ready on %s nodes: %s", ratio(counts.ready, counts.desired), joinNodes(counts.starting))
+		message := fmt.Sprintf("ready on %d of %d nodes: %s", counts.ready, counts.desired, joinNodes(counts.starting))
 		return v1.OperandProgressing, v1.ReasonOperandNotReady, strings.TrimSuffix(message, ": ")
 	}
 	if len(counts.outdated) > 0 {
 		return v1.OperandProgressing, v1.ReasonUpgradePending, fmt.Sprintf(
-			"outdated on %d of %d nodes: %s; delete its pod on a node to update it there",
+			"its pods are outdated on %d of %d nodes: %s; delete the pod of a node to replace it",
 			len(counts.outdated), counts.desired, joinNodes(counts.outdated))
 	}
 	return v1.OperandReady, "", pendingRestart(in.DaemonSets, step.Operand)
@@ -229,7 +230,8 @@ func backgroundState(in Input, o operand.Operand, counts operandCounts) (v1.Oper
 	discovering := o.Discovers && (counts.ready < counts.desired || in.Applied[o.Name].Wrote)
 	if discovering && !in.Fleet.AnyDiscovered {
 		return v1.OperandProgressing, v1.ReasonOperandNotReady,
-			fmt.Sprintf("discovery has run on %s nodes", ratio(counts.ready, counts.desired))
+			fmt.Sprintf("its pods are ready on %d of %d nodes, and no node has discovery labels yet",
+				counts.ready, counts.desired)
 	}
 	return v1.OperandReady, "", ""
 }
