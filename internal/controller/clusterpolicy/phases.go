@@ -119,7 +119,8 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	if input.DriverToolkit, err = s.driverToolkit(ctx, input); err != nil {
 		return input, err
 	}
-	input.Contents, err = observe.Contents(ctx, s.References, s.Namespace, s.Catalogue.Uses(input))
+	uses := append(s.Catalogue.Uses(input), operand.AdmissionPolicies)
+	input.Contents, err = observe.Contents(ctx, s.References, s.Namespace, uses)
 	return input, err
 }
 
