@@ -20,8 +20,8 @@ func setAdmissionPolicyMissing(status *v1.ClusterPolicyStatus, in operand.Input)
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1.ConditionAdmissionPolicyMissing, Status: metav1.ConditionTrue, Reason: v1.ReasonAdmissionPolicyMissing,
-		Message: fmt.Sprintf("%s does not exist, so RBAC alone limits what the operator and the pods of the stack may write. "+
-			"To install the admission policies, run kubectl apply -f %s",
+		Message: fmt.Sprintf("%s does not exist, so RBAC alone limits what the operator and the pods of the stack may "+
+			"write. To install the admission policies, run kubectl apply -f %s",
 			operand.AdmissionPolicies, operatorversion.AdmissionManifest(operatorversion.Version)),
 		ObservedGeneration: status.ObservedGeneration,
 	})

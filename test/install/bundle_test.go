@@ -184,7 +184,8 @@ func TestTheBundleMakesNodesReady(t *testing.T) {
 	e.Expect(e.client.Create(t.Context(), examples(e.WithT, opened)[0])).To(Succeed())
 	e.awaitReady()
 	driver := &appsv1.DaemonSet{}
-	e.Expect(e.client.Get(t.Context(), client.ObjectKey{Namespace: in, Name: "nvidia-driver-daemonset"}, driver)).To(Succeed())
+	key := client.ObjectKey{Namespace: in, Name: "nvidia-driver-daemonset"}
+	e.Expect(e.client.Get(t.Context(), key, driver)).To(Succeed())
 	e.Expect(driver.Spec.Template.Spec.Containers[0].Env).To(ContainElement(
 		corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://proxy.invalid:3128"}))
 	t.Logf("ready after %s", time.Since(begin).Round(100*time.Millisecond))
@@ -194,7 +195,8 @@ func TestTheBundleMakesNodesReady(t *testing.T) {
 	e.Expect(e.policy().Status.Operands).To(ContainElement(And(
 		HaveField("Name", "node-discovery"), HaveField("State", v1.OperandDisabled), HaveField("Message", without))))
 	e.Expect(meta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionAdmissionPolicyMissing)).To(
-		HaveField("Message", ContainSubstring("kubectl apply -f https://raw.githubusercontent.com/clusterpolicy/gpu-operator/")))
+		HaveField("Message", HaveSuffix("run kubectl apply -f "+
+			"https://raw.githubusercontent.com/clusterpolicy/gpu-operator/main/bundle/admission.yaml")))
 	e.Expect(e.daemonSets(in)).NotTo(ContainElement("nvidia-node-discovery"))
 
 	e.Expect(cluster.InstallObjects(t.Context(), e.cluster.Config, admissionManifest(e.WithT))).To(Succeed())
@@ -205,8 +207,8 @@ func TestTheBundleMakesNodesReady(t *testing.T) {
 	e.Eventually(func() *metav1.Condition {
 		return meta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionAdmissionPolicyMissing)
 	}).WithTimeout(10 * time.Second).Should(BeNil())
+	e.removeAsDocumented(in, objects)
 	e.noneForbidden(in, mark)
-	e.stop()
 }
 
 // suggestedNamespace returns the one that OpenShift's console creates.

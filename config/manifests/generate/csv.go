@@ -122,7 +122,7 @@ func annotate(root string, annotations map[string]any, p *parts, image string, r
 		annotations["createdAt"] = r.created
 	}
 	if r.version != workingTree {
-		// An edge of the upgrade graph for catalogues with any older release, also if replaces names none. The operator stores no state, so that an upgrade may skip any release.
+		// Also if replaces names none. The operator stores no state, so that an upgrade may skip any release.
 		annotations["olm.skipRange"] = "<" + r.version
 	}
 	suggested := corev1.Namespace{TypeMeta: p.namespace.TypeMeta}
