@@ -81,6 +81,13 @@ func TestPolicyConditions(t *testing.T) {
 			want:    withoutPolicies(isReady("Reconciled")),
 			message: "3 of 3 GPU nodes are ready",
 		},
+		"nodes are discovered by Node Feature Discovery, and the admission policies are missing": {
+			nodes: 3, change: func(e *env) {
+				e.removeAdmissionPolicies()
+				e.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}
+			},
+			want: withoutPolicies(isReady("Reconciled")), message: "3 of 3 GPU nodes are ready",
+		},
 		"node discovery is set to builtin, and its admission policy is missing": {
 			nodes: 3, change: func(e *env) {
 				e.removeAdmissionPolicies()

@@ -54,6 +54,9 @@ func TestTheBundleMeetsCatalogueRequirements(t *testing.T) {
 		HaveField("GetKind()", "CustomResourceDefinition"), HaveField("GetName()", csv.Spec.Definitions.Owned[0].Name))))
 	g.Expect(examples(g, opened)).To(ConsistOf(HaveField("Kind", "ClusterPolicy")))
 	container := csv.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.Containers[0]
+	// Not the namespace that the OperatorGroup selects, which may be another one in SingleNamespace.
+	g.Expect(container.Env).To(ContainElement(And(HaveField("Name", "OPERATOR_NAMESPACE"),
+		HaveField("ValueFrom.FieldRef.FieldPath", "metadata.namespace"))))
 	g.Expect(csv.Metadata.Annotations).To(HaveKeyWithValue("containerImage", container.Image))
 	g.Expect(csv.Spec.RelatedImages).To(ContainElement(HaveField("Image", container.Image)))
 }
