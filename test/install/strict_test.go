@@ -3,6 +3,8 @@ package install
 import (
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,34 +74,29 @@ func TestTheBundleIsValidByStrictSchemas(t *testing.T) {
 // olmRefuses checks that the definition refuses what OLM refuses.
 func olmRefuses(t *testing.T, strict client.Client, csv *unstructured.Unstructured) {
 	t.Helper()
-	owned := func(spec map[string]any) map[string]any {
-		return spec["customresourcedefinitions"].(map[string]any)["owned"].([]any)[0].(map[string]any)
-	}
+	const first = "customresourcedefinitions.owned.0."
 	tests := map[string]struct {
-		change func(spec map[string]any)
+		change func(spec any)
 		err    string
 	}{
 		"a resource without a name": {
-			func(spec map[string]any) { delete(owned(spec)["resources"].([]any)[0].(map[string]any), "name") },
+			func(spec any) { delete(at(spec, first+"resources.0"), "name") },
 			"spec.customresourcedefinitions.owned[0].resources[0].name: Required value",
 		},
 		"a descriptor without a path": {
-			func(spec map[string]any) { delete(owned(spec)["specDescriptors"].([]any)[0].(map[string]any), "path") },
-			"specDescriptors[0].path: Required value",
+			func(spec any) { delete(at(spec, first+"specDescriptors.0"), "path") }, "specDescriptors[0].path: Required value",
 		},
 		"no install strategy": {
-			func(spec map[string]any) { delete(spec["install"].(map[string]any), "strategy") },
-			"spec.install.strategy: Required value",
+			func(spec any) { delete(at(spec, "install"), "strategy") }, "spec.install.strategy: Required value",
 		},
 		"an icon without a type": {
-			func(spec map[string]any) { delete(spec["icon"].([]any)[0].(map[string]any), "mediatype") },
-			"spec.icon[0].mediatype: Required value",
+			func(spec any) { delete(at(spec, "icon.0"), "mediatype") }, "spec.icon[0].mediatype: Required value",
 		},
 		"an unknown field": {
-			func(spec map[string]any) { spec["channels"] = "stable" }, `unknown field "spec.channels"`,
+			func(spec any) { at(spec, "install")["channels"] = "stable" }, `unknown field "spec.install.channels"`,
 		},
 		"another type": {
-			func(spec map[string]any) { spec["keywords"] = "gpu" }, "spec.keywords in body must be of type array",
+			func(spec any) { at(spec, "provider")["name"] = int64(1) }, "spec.provider.name in body must be of type string",
 		},
 	}
 	for name, test := range tests {
@@ -107,10 +104,26 @@ func olmRefuses(t *testing.T, strict client.Client, csv *unstructured.Unstructur
 			g := NewWithT(t)
 			changed := csv.DeepCopy()
 			changed.SetName("changed")
-			test.change(changed.Object["spec"].(map[string]any))
+			test.change(changed.Object["spec"])
 			g.Expect(strict.Create(t.Context(), changed)).To(MatchError(ContainSubstring(test.err)))
 		})
 	}
+}
+
+// at returns the object at a path, such as icon.0; nil if there is none.
+func at(value any, path string) map[string]any {
+	for key := range strings.SplitSeq(path, ".") {
+		switch typed := value.(type) {
+		case map[string]any:
+			value = typed[key]
+		case []any:
+			if index, err := strconv.Atoi(key); err == nil && index < len(typed) {
+				value = typed[index]
+			}
+		}
+	}
+	object, _ := value.(map[string]any)
+	return object
 }
 
 // strictClient starts an API server, and returns a client that is refused what the server would drop.

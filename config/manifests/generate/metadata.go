@@ -73,7 +73,8 @@ stages:
 `)
 	for _, test := range [][2]string{
 		{"basic", "basic-check-spec"}, {"olm", "olm-bundle-validation"},
-		{"olm", "olm-crds-have-validation"}, {"olm", "olm-crds-have-resources"}, {"olm", "olm-spec-descriptors"}, {"olm", "olm-status-descriptors"},
+		{"olm", "olm-crds-have-validation"}, {"olm", "olm-crds-have-resources"},
+		{"olm", "olm-spec-descriptors"}, {"olm", "olm-status-descriptors"},
 	} {
 		fmt.Fprintf(text, `      - image: %s
         entrypoint: [scorecard-test, %s]
