@@ -13,14 +13,16 @@ import (
 )
 
 // TemplateDigest returns the digest of what determines how a pod works: its spec, regardless of the order of the
-// environment, and without helperImage unless that is empty. Labels and annotations are left out, so that cosmetic
-// changes make no driver look outdated. contents is the digest of the user's ConfigMaps and Secrets that the pod reads.
+// environment, and without helperImage unless that is empty. Labels, annotations and what serves only diagnosis are
+// left out, so that cosmetic changes make no driver look outdated. contents is the digest of the user's ConfigMaps and
+// Secrets that the pod reads.
 func TemplateDigest(pod *corev1.PodSpec, helperImage, contents string) (string, error) {
 	significant := pod.DeepCopy()
 	manifest.ForEachContainer(significant, func(c *corev1.Container) {
 		if helperImage != "" {
 			ReplaceHelper(c, helperImage, "helper")
 		}
+		c.TerminationMessagePolicy = ""
 		slices.SortStableFunc(c.Env, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
 	})
 	data, err := json.Marshal(significant)
