@@ -49,7 +49,7 @@ func TestDriver(t *testing.T) {
 			node: hostNode, check: gpuNode.driver, want: hostDriver,
 			given: func(n gpuNode) {
 				n.remove("host/usr/bin")
-				n.smi("host/opt/bin/nvidia-smi", 0, gpuLine(0), gpuLine(1))
+				n.smi("host/usr/libexec/nvidia/tesla/bin/nvidia-smi", 0, gpuLine(0), gpuLine(1))
 			}},
 		"takes the host's driver though a driver container is expected": {
 			node: hostNode, check: gpuNode.container, want: hostDriver},

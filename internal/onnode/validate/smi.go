@@ -17,8 +17,11 @@ import (
 
 const smi = "nvidia-smi"
 
+// bottlerocketDir is where Bottlerocket has the driver's programs.
+const bottlerocketDir = "/usr/libexec/nvidia/tesla/bin"
+
 // programDirs are where drivers install their programs, as paths below a root.
-var programDirs = []string{"/usr/bin", "/usr/sbin", "/bin", "/sbin", wslDir, "/opt/bin"}
+var programDirs = []string{"/usr/bin", "/usr/sbin", "/bin", "/sbin", wslDir, "/opt/bin", bottlerocketDir}
 
 // smiCodes has the meaning of the exit codes of nvidia-smi, with the remedy.
 var smiCodes = map[int]string{
