@@ -42,9 +42,9 @@ func (a *Assessment) checkDiscovery(in Input) {
 }
 
 // plannedRemoval returns what is removed, and when, unless the labels reappear.
-func plannedRemoval(node plan.Node, object *corev1.Node, since time.Time) string {
+func plannedRemoval(node plan.NodePlan, object *corev1.Node, since time.Time) string {
 	grace := node.Spec.NodeDiscovery.GracePeriod.Duration
-	if node.Facts.MissingLabels() == "" {
+	if node.Facts.DescribeMissingLabels() == "" {
 		return "operand removal at " + since.Add(grace).UTC().Format(time.RFC3339)
 	}
 	lost, err := time.Parse(time.RFC3339, object.Annotations[labels.DiscoveryLostSince])

@@ -15,7 +15,7 @@ import (
 // not the operand that cannot start because of it. If the runtime has created such a pod since the toolkit became
 // ready, the cause is another one and the verdict stays.
 func (s Stack) checkRuntimeHandler(
-	stage plan.NodeStage, stages []plan.NodeStage, pods Pods, verdict readiness.Verdict,
+	stage plan.OperandOnNode, stages []plan.OperandOnNode, pods Pods, verdict readiness.Verdict,
 ) readiness.Verdict {
 	toolkit := pods[stage.Operand]
 	if stage.Stage != v1.StageToolkit || stage.Expectation != plan.Expected || toolkit == nil ||

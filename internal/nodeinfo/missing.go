@@ -1,13 +1,13 @@
 package nodeinfo
 
-// MissingLabels describes the discovery labels that are missing on a known GPU node; empty if none is. A restart of
-// discovery may remove them all and add them again one by one; the operands of the node stay meanwhile.
-func (f Facts) MissingLabels() string {
+// DescribeMissingLabels describes the discovery labels that are missing on a known GPU node; empty if none is. A
+// restart of discovery may remove them all and add them again one by one; the operands of the node stay meanwhile.
+func (f Facts) DescribeMissingLabels() string {
 	const among = " in its discovery labels"
 	switch {
 	case !f.WasGPU:
 		return ""
-	case !f.Discovered:
+	case !f.HasDiscoveryLabels:
 		return "no discovery labels"
 	case !f.HasGPU:
 		return "no GPU" + among

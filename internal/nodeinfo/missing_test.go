@@ -87,7 +87,7 @@ func TestMissingLabels(t *testing.T) {
 				delete(labels, feature+key)
 			}
 			maps.Copy(labels, test.with)
-			g.Expect(observe.Facts(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}}).MissingLabels()).
+			g.Expect(observe.Facts(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}}).DescribeMissingLabels()).
 				To(Equal(test.want))
 		})
 	}

@@ -82,7 +82,7 @@ func verdictOn(set *appsv1.DaemonSet, expected int) readiness.Verdict {
 	if verdict := readiness.DaemonSet(set); verdict.State != readiness.Ready {
 		return verdict
 	}
-	return readiness.Scheduled(int(set.Status.DesiredNumberScheduled), expected)
+	return readiness.CheckScheduled(int(set.Status.DesiredNumberScheduled), expected)
 }
 
 func TestNodeReturnsTheFirstStageThatIsNotReady(t *testing.T) {

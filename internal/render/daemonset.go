@@ -227,7 +227,7 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 		insignificant = ""
 	}
 	pod := rollout.WithProbeScript(&ds.Spec.Template.Spec)
-	contents := r.plan.InputFor(r.instance.NodePool).ContentDigest(&r.step.Operand)
+	contents := r.plan.InputForNodePool(r.instance.NodePool).ContentDigest(&r.step.Operand)
 	digest, err := rollout.TemplateDigest(pod, insignificant, contents)
 	if err != nil {
 		return err

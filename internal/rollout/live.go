@@ -39,7 +39,7 @@ func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 		TemplateDigest:    ds.Annotations[labels.TemplateDigest],
 		HelperImage:       ds.Annotations[labels.HelperImage],
 		ExcludesNodePools: excludesNodePools(&ds.Spec.Template.Spec),
-		RolloutSuspended:  ds.Annotations[labels.Unrolled] == labels.True,
+		RolloutSuspended:  ds.Annotations[labels.RolloutSuspended] == labels.True,
 		Variant:           variantOf(ds.Spec.Template.Labels),
 		SelectsByAnchor:   selectsByAnchor(&ds.Spec.Template.Spec),
 		NeedsProbeScript:  needsProbeScript(ds),

@@ -171,7 +171,7 @@ func checkNodes(in Input, status v1.ClusterPolicyStatus) *finding {
 func countVMNodes(in Input) int {
 	count := 0
 	for _, entry := range in.Fleet.Nodes {
-		if !entry.Facts.Excluded && in.Plan.Input.ServesVMs(entry.Facts).Choice == operand.Invalid {
+		if !entry.Facts.Excluded && in.Plan.Input.CheckWorkloadSupported(entry.Facts).Choice == operand.Refused {
 			count++
 		}
 	}

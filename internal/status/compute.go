@@ -62,13 +62,13 @@ type ApplyResult struct {
 	Err error
 }
 
-// Failed reports whether the pass should be retried. A retry does not resolve conflicts with another owner, or objects
-// that the API server rejects as invalid.
-func (p Input) Failed() bool {
-	if p.Err != nil {
+// NeedsRetry reports whether the pass should be retried. A retry does not resolve conflicts with another owner, or
+// objects that the API server rejects as invalid.
+func (in Input) NeedsRetry() bool {
+	if in.Err != nil {
 		return true
 	}
-	for _, result := range p.Applied {
+	for _, result := range in.Applied {
 		err := result.Err
 		if err != nil && !errors.Is(err, apply.ErrConflict) && !errors.Is(err, ErrPrerequisite) && !isInvalid(err) {
 			return true
@@ -79,8 +79,8 @@ func (p Input) Failed() bool {
 
 // Conflicts reports whether an object to apply belongs to another owner. No watch event reports its deletion, as the
 // caches contain the operator's objects only.
-func (p Input) Conflicts() bool {
-	for _, result := range p.Applied {
+func (in Input) Conflicts() bool {
+	for _, result := range in.Applied {
 		if errors.Is(result.Err, apply.ErrConflict) {
 			return true
 		}

@@ -702,16 +702,16 @@ func TestInputFailed(t *testing.T) {
 	e := newEnv(t, 1)
 	e.applied["driver"] = ApplyResult{Err: fmt.Errorf("x %w", apply.ErrConflict)}
 	e.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: y", ErrPrerequisite)}
-	if e.input().Failed() {
+	if e.input().NeedsRetry() {
 		t.Error("a conflict counts as a failed call")
 	}
 	e.applied["operator-validator"] = ApplyResult{Err: errors.New("timeout")}
-	if !e.input().Failed() {
+	if !e.input().NeedsRetry() {
 		t.Error("a failed call of an operand does not count")
 	}
 	delete(e.applied, "operator-validator")
 	e.err = errors.New("pruning failed")
-	if !e.input().Failed() {
+	if !e.input().NeedsRetry() {
 		t.Error("a failed call outside the operands does not count")
 	}
 }

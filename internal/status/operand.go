@@ -248,7 +248,7 @@ func checkDaemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, counts o
 			State: readiness.Progressing, Reason: v1.ReasonRollingOut, Message: "its DaemonSets are being created",
 		}
 	}
-	verdict := readiness.Scheduled(scheduled, counts.desired-counts.paused)
+	verdict := readiness.CheckScheduled(scheduled, counts.desired-counts.paused)
 	switch {
 	case verdict.State == readiness.Ready:
 	case len(counts.unscheduled) > 0:

@@ -216,7 +216,7 @@ func TestInvalidSpecError(t *testing.T) {
 	if got.State != want.State || got.Reason != want.Reason || got.Message != want.Message {
 		t.Errorf("got %+v", got)
 	}
-	if e.input().Failed() {
+	if e.input().NeedsRetry() {
 		t.Error("the pass is retried")
 	}
 }

@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// definitionOwner owns the definition's fields. It differs from the owner of what the operator applies: this command
+	// crdOwner owns the definition's fields. It differs from the owner of what the operator applies: this command
 	// runs with its own rights.
-	definitionOwner = client.FieldOwner("gpu-operator-crds")
+	crdOwner = client.FieldOwner("gpu-operator-crds")
 	// servedWithin is how long the API server may take to serve what it has stored, usually about a second.
 	servedWithin = time.Minute
 )
@@ -78,7 +78,7 @@ func applyCRDs(ctx context.Context, config *rest.Config, existing bool, out io.W
 		return fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
 	}
 	wanted := definition.DeepCopy()
-	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(definition), definitionOwner, client.ForceOwnership)
+	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(definition), crdOwner, client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("applying CustomResourceDefinition %s: %w", crd.Name, err)
 	}

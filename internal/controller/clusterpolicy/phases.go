@@ -51,7 +51,7 @@ func (s *scope) observe(ctx context.Context) bool {
 		s.fail(err)
 		return false
 	}
-	if s.snapshot, err = observe.Cluster(ctx, s.Client, s.Namespace); err != nil {
+	if s.snapshot, err = observe.ReadSnapshot(ctx, s.Client, s.Namespace); err != nil {
 		s.fail(err)
 		return false
 	}
@@ -105,7 +105,7 @@ func (s *scope) compareSchema(ctx context.Context) {
 // input returns what decisions are computed from: the spec with its defaults, and what it refers to.
 func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	input := operand.Input{
-		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, HelperImage: s.HelperImage, OperatorMetrics: s.Metrics,
+		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, OperatorImage: s.HelperImage, OperatorMetrics: s.Metrics,
 		AppliedSpec: s.current.String(),
 	}
 	if input.Paused() {
@@ -113,7 +113,7 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 		input.AppliedSpec = s.lastApplied.String()
 	}
 	var err error
-	if s.optionalKinds, err = s.OptionalKinds.Follow(ctx, s.snapshot.Definitions); err != nil {
+	if s.optionalKinds, err = s.OptionalKinds.Follow(ctx, s.snapshot.CRDs); err != nil {
 		return input, err
 	}
 	if input.DriverToolkit, err = s.driverToolkit(ctx, input); err != nil {

@@ -17,8 +17,8 @@ import (
 type missingDiscovery struct {
 	// release: the node has lost its GPUs and is to be released.
 	release bool
-	// overdue: a label of a nodeSelector has been missing for the grace period.
-	overdue bool
+	// graceOver: a label of a nodeSelector has been missing for the grace period.
+	graceOver bool
 	// annotations are changes of the annotations that record since when labels are missing.
 	annotations map[string]*string
 	// recheckAfter is when to check again; 0 means never.
@@ -33,12 +33,12 @@ func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing
 	node, facts, now, grace := s.node, s.entry.Facts, s.now, spec.NodeDiscovery.GracePeriod.Duration
 	found := missingDiscovery{annotations: map[string]*string{}}
 	missingSince := trackSince(found.annotations, node, labels.DiscoveryMissingSince, missing, now)
-	if missing && facts.MissingLabels() == "" {
+	if missing && facts.DescribeMissingLabels() == "" {
 		// A nodeSelector of the spec requires the label.
 		found.recheckAfter = max(0, grace-now.Sub(missingSince))
-		found.overdue = found.recheckAfter == 0
+		found.graceOver = found.recheckAfter == 0
 	}
-	lost := missing && !facts.HasGPU && facts.Discovered && readiness.Allocatable(node).State != readiness.Ready
+	lost := missing && !facts.HasGPU && facts.HasDiscoveryLabels && readiness.Allocatable(node).State != readiness.Ready
 	since := trackSince(found.annotations, node, labels.DiscoveryLostSince, lost, now)
 	if !lost {
 		return found

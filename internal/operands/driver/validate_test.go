@@ -134,7 +134,7 @@ func decides(t *testing.T, spec v1.ClusterPolicySpec, want string) {
 	t.Helper()
 	decision := operand.Decision{}
 	if want != "" {
-		decision = operand.Refused(v1.ReasonInvalidSpec, want)
+		decision = operand.Refuse(v1.ReasonInvalidSpec, want)
 	}
 	if diff := cmp.Diff(decision, driver.Operand().Decide(operand.Input{Spec: effective.Of(spec)})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
