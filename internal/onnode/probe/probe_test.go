@@ -273,6 +273,14 @@ func TestNoteRuntime(t *testing.T) {
 	}
 }
 
+func TestNoteRuntimeReportsAMarkerThatCannotBeWritten(t *testing.T) {
+	g := NewWithT(t)
+	dir := marker.Dir{Path: t.TempDir(), BootID: "now"}
+	g.Expect(dir.Write(labels.MarkerDriver, nil, "")).To(Succeed())
+	g.Expect(os.Mkdir(filepath.Join(dir.Path, labels.MarkerRuntime.File()), 0o700)).To(Succeed())
+	g.Expect(probe.NoteRuntime(dir)).To(MatchError(ContainSubstring("write ")))
+}
+
 // A marker that can be trusted is kept, so that pods which wait for it are not disturbed.
 func TestNoteRuntimeKeepsAMarkerThatCanBeTrusted(t *testing.T) {
 	g := NewWithT(t)
