@@ -49,7 +49,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	r.schedule(&template.Spec, spec)
 	r.addConfigManager(&template.Spec)
 	r.applyContainerSpec(&template.Spec)
-	r.injectGPUs(template)
+	r.requestInjection(template)
 	r.addHelperContainer(&template.Spec)
 	r.applyContainerResources(&template.Spec)
 	r.applyGlobal(&template.Spec)
@@ -147,7 +147,7 @@ func (r *renderer) nodeSelector() map[string]string {
 		selector[labels.Pool] = r.instance.Pool
 	}
 	if r.instance.Layout != "" {
-		selector[labels.Runtime] = r.instance.Layout
+		selector[labels.Layout] = r.instance.Layout
 	}
 	if key := r.step.Operand.NodePoolLabel(); key != "" && r.instance.NodePool != "" {
 		selector[key] = r.instance.NodePool
@@ -187,7 +187,7 @@ func (r *renderer) applyContainerSpec(pod *corev1.PodSpec) {
 func (r *renderer) pullSecrets() []string {
 	var names []string
 	in := r.plan.Input
-	all := slices.Concat(r.instance.PullSecrets, in.Helper().ImagePullSecrets, in.Spec.Global.ImagePullSecrets)
+	all := slices.Concat(r.instance.PullSecrets, in.HelperSpec().ImagePullSecrets, in.Spec.Global.ImagePullSecrets)
 	for _, name := range all {
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
@@ -213,7 +213,7 @@ func mergeEnv(env []corev1.EnvVar, more []v1.EnvVar) []corev1.EnvVar {
 // live helper image while nothing else changes, so that an upgrade of the operator alone replaces no pod.
 func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	helper := r.context.Helper.Image
-	insignificant, named := helper, image.Named(r.plan.Input.Helper())
+	insignificant, named := helper, image.Named(r.plan.Input.HelperSpec())
 	if named {
 		insignificant = ""
 	}
@@ -250,7 +250,8 @@ func (r *renderer) helperImageToKeep(name, digest string) string {
 	input := r.plan.Input
 	live := r.live[name]
 	// The image of a release whose drivers had a script does not have the probe command.
-	if input.RefreshHelpers() || image.Named(input.Helper()) || live.TemplateDigest != digest || live.NeedsProbeScript {
+	if input.RefreshHelpers() || image.Named(input.HelperSpec()) ||
+		live.TemplateDigest != digest || live.NeedsProbeScript {
 		return ""
 	}
 	return live.HelperImage

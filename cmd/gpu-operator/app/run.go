@@ -240,7 +240,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Fleet:          known,
 			Catalogue:      catalogue,
 			Namespace:      o.namespace,
-			HelperImage:    o.image,
+			OperatorImage:  o.image,
 			Metrics:        o.metrics.endpoint(),
 			DriverToolkit:  toolkit,
 			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),
