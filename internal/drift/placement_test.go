@@ -82,13 +82,16 @@ func TestRepairOf(t *testing.T) {
 
 	repair := PlacementRepairOf(intent, live, selector, managed)
 	g.Expect(repair).To(Equal(
-		&PlacementRepair{Object: "DaemonSet a", Version: "7", Field: "spec.template.spec.nodeSelector.gpu", Manager: "other"}))
+		&PlacementRepair{
+			Object: "DaemonSet a", Version: "7", Field: "spec.template.spec.nodeSelector.gpu", Manager: "other",
+		}))
 	g.Expect(repair.String()).To(
-		HavePrefix("DaemonSet a: field manager other had changed spec.template.spec.nodeSelector.gpu, which decides"))
-	g.Expect(PlacementRepairOf(intent, live, selector, nil).String()).To(HavePrefix("DaemonSet a: another client had changed"))
+		HavePrefix("DaemonSet a: field manager other changed spec.template.spec.nodeSelector.gpu, which decides"))
+	g.Expect(PlacementRepairOf(intent, live, selector, nil).String()).To(HavePrefix("DaemonSet a: another client changed"))
 
 	g.Expect(PlacementRepairOf(intent, nil, selector, managed)).To(BeNil(), "a new object")
-	g.Expect(PlacementRepairOf(intent, live, append(podSpec(), keySegment("containers")), managed)).To(BeNil(), "another field")
+	containers := append(podSpec(), keySegment("containers"))
+	g.Expect(PlacementRepairOf(intent, live, containers, managed)).To(BeNil(), "another field")
 	live.SetAnnotations(map[string]string{labels.Digest: "e"})
 	g.Expect(PlacementRepairOf(intent, live, selector, managed)).To(BeNil(), "another intent")
 }
