@@ -49,6 +49,8 @@ type Options struct {
 	Namespace string
 	// OperatorImage is the image of the manager, which also has gpu-node.
 	OperatorImage string
+	// Proxy of the operator's own environment.
+	Proxy v1.ProxySpec
 	// Metrics is the endpoint of the manager's metrics.
 	Metrics operand.MetricsEndpoint
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
