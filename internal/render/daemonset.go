@@ -268,8 +268,8 @@ func (r *renderer) helperImageToKeep(name, digest string) string {
 	input := r.plan.Input
 	live := r.live[name]
 	// The image of a release whose drivers had a script does not have the probe command.
-	if input.RefreshHelpers() || image.Named(input.HelperSpec()) || live.TemplateDigest != digest || live.NeedsProbeScript ||
-		path.Dir(live.HelperImage) != path.Dir(r.context.Helper.Image) {
+	if input.RefreshHelpers() || image.Named(input.HelperSpec()) || live.TemplateDigest != digest ||
+		live.NeedsProbeScript || path.Dir(live.HelperImage) != path.Dir(r.context.Helper.Image) {
 		return ""
 	}
 	return live.HelperImage
