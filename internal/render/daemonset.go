@@ -54,11 +54,20 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	r.addHelperContainer(&template.Spec)
 	r.applyContainerResources(&template.Spec)
 	r.applyGlobal(&template.Spec)
+	keepLastOutput(&template.Spec)
 	if err := r.stampDigest(ds); err != nil {
 		return err
 	}
 	r.tolerateStartup(&template.Spec)
 	return nil
+}
+
+// keepLastOutput makes the kubelet report the end of the log of a container that fails without a termination message,
+// as those of other images do.
+func keepLastOutput(pod *corev1.PodSpec) {
+	manifest.ForEachContainer(pod, func(c *corev1.Container) {
+		c.TerminationMessagePolicy = cmp.Or(c.TerminationMessagePolicy, corev1.TerminationMessageFallbackToLogsOnError)
+	})
 }
 
 // tolerateStartup adds tolerations for the startup taints. It runs after stampDigest: a running pod does not need these
