@@ -90,7 +90,7 @@ func TestDriver(t *testing.T) {
 			container, err := marker.Dir{Path: p.Dir}.Container()
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(container.Ready).To(BeTrue())
-			g.Expect(container.Instance).To(Equal("pod-1"))
+			g.Expect(container.DriverInstance).To(Equal("pod-1"))
 		})
 	}
 }
