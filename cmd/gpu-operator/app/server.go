@@ -10,8 +10,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
-// logServerVersion logs if the cluster's Kubernetes version is not supported or unknown. Neither is fatal: an upgrade
-// of the cluster must not take the GPUs away.
+// logServerVersion logs if the cluster's Kubernetes version is not supported, not tested or unknown. None of these is fatal: an
+// upgrade of the cluster must not take the GPUs away.
 func logServerVersion(config *rest.Config, httpClient *http.Client, log logr.Logger) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
 	if err != nil {
@@ -29,6 +29,6 @@ func logServerVersion(config *rest.Config, httpClient *http.Client, log logr.Log
 		return
 	}
 	if sentence != "" {
-		log.Info("The Kubernetes version of the cluster is not supported", "reason", sentence)
+		log.Info("The operator has not been tested on the Kubernetes version of the cluster", "reason", sentence)
 	}
 }

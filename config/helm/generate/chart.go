@@ -7,7 +7,8 @@ import (
 )
 
 // chartYAML returns Chart.yaml. Version and appVersion are those of a working tree; helm package sets those of a
-// release.
+// release. kubeVersion has no upper bound: a cluster that is upgraded, or a client of a newer Helm, must not be locked
+// out. The notes warn instead.
 func chartYAML() []byte {
 	return fmt.Appendf(nil, `# Written by make chart.
 apiVersion: v2
@@ -17,8 +18,8 @@ type: application
 # Of a working tree; make chart-package sets those of a release.
 version: 0.0.0-dev
 appVersion: latest
-# %s to %s.
-kubeVersion: ">= %s.0-0 < %s.0-0"
+# No upper bound: the notes warn above %[2]s.
+kubeVersion: ">= %[1]s.0-0"
 home: https://github.com/clusterpolicy/gpu-operator
 sources:
   - https://github.com/clusterpolicy/gpu-operator
@@ -29,10 +30,16 @@ maintainers:
 annotations:
   artifacthub.io/license: Apache-2.0
   artifacthub.io/operator: "true"
-`, version.OldestKubernetes, version.NewestKubernetes, version.OldestKubernetes, nextMinor(version.NewestKubernetes))
+`, version.OldestKubernetes, version.NewestKubernetes)
 }
 
-// nextMinor returns the next minor release: 1.37 for 1.36.
-func nextMinor(minor string) string {
-	return fmt.Sprintf("1.%d", version.Minor(minor)+1)
+// testedTemplate returns, as named templates, the releases of Kubernetes that the notes compare the cluster with.
+func testedTemplate() []byte {
+	return fmt.Appendf([]byte(fmt.Sprintf(header, "internal/version")), `{{- define "gpu-operator.oldestKubernetes" -}}
+%s
+{{- end }}
+{{- define "gpu-operator.newestKubernetes" -}}
+%s
+{{- end }}
+`, version.OldestKubernetes, version.NewestKubernetes)
 }

@@ -68,5 +68,6 @@ func generate(root string) (map[string][]byte, error) {
 	}
 	files["crds/nvidia.com_clusterpolicies.yaml"] = crd.ClusterPolicy
 	files["Chart.yaml"] = chartYAML()
+	files["templates/_tested.tpl"] = testedTemplate()
 	return files, nil
 }
