@@ -6,10 +6,11 @@
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-# NAME:TAG of the operator's image.
-IMG     ?= ghcr.io/clusterpolicy/gpu-operator:$(VERSION)
+# NAME:TAG of the operator's image, such as registry.example.com/gpu-operator:dev. No default: a checkout has no image
+# in any registry.
+IMG     ?=
 # NAME:TAG of the bundle image for the Operator Lifecycle Manager.
-BUNDLE_IMG ?= ghcr.io/clusterpolicy/gpu-operator-bundle:$(VERSION)
+BUNDLE_IMG ?= $(image_name)-bundle:$(image_tag)
 # Namespace of the operator, for make run. Deployments take it from config/default.
 OPERATOR_NAMESPACE ?= gpu-operator
 # Additional arguments of the manager, for make run.
@@ -101,7 +102,7 @@ demo-run:
 	echo $$status > $(cache)/demo.status
 
 .PHONY: run
-run: build ## Run the manager on this machine against the cluster of the current KUBECONFIG (ARGS=...)
+run: image-name build ## Run the manager on this machine against the cluster of the current KUBECONFIG (ARGS=...)
 	OPERATOR_NAMESPACE=$(OPERATOR_NAMESPACE) OPERATOR_IMAGE=$(IMG) exec bin/gpu-operator $(ARGS)
 
 ##@ Test
@@ -256,11 +257,12 @@ ci: verify lint test test-operand test-node test-race ## What CI runs: verify, l
 ##@ Deploy
 
 .PHONY: chart-package
-chart-package: $(HELM) chart ## Package the chart of release VERSION into dist/
-	$(HELM) package config/helm/gpu-operator --version '$(VERSION:v%=%)' --app-version '$(VERSION)' --destination dist
+chart-package: image-name $(HELM) ## Package the chart of release VERSION with the image IMG into dist/
+	go run ./config/helm/generate -version '$(VERSION:v%=%)' -image '$(IMG)' -out dist/gpu-operator
+	$(HELM) package dist/gpu-operator --destination dist
 
 .PHONY: bundle-package
-bundle-package: ## Generate the bundle of release VERSION with the image IMG into dist/bundle/
+bundle-package: image-name ## Generate the bundle of release VERSION with the image IMG into dist/bundle/
 	go run ./config/manifests/generate -version '$(VERSION:v%=%)' -image '$(IMG)' -created "$$(git log -1 --format=%cI)" -out dist/bundle
 
 .PHONY: bundle-build
@@ -268,17 +270,17 @@ bundle-build: bundle-package ## Build the bundle image BUNDLE_IMG of release VER
 	$(CONTAINER_TOOL) build -f dist/bundle/bundle.Dockerfile -t $(BUNDLE_IMG) dist/bundle
 
 .PHONY: build-installer
-build-installer: deployment ## Write all manifests, with the image IMG, to dist/install.yaml
+build-installer: image-name deployment ## Write all manifests, with the image IMG, to dist/install.yaml
 	@mkdir -p dist
 	$(KUSTOMIZE) build $(cache)/deploy > dist/install.yaml
 
 .PHONY: docker-build
-docker-build: ## Build the image IMG
+docker-build: image-name ## Build the image IMG
 	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) \
 	  $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(GOPROXY),--build-arg GOPROXY=$(GOPROXY)) -t $(IMG) .
 
 .PHONY: image-tar
-image-tar: rootfs ## Write the image IMG to dist/ as an OCI archive, without a container engine (ARCH= BASE_IMAGE=)
+image-tar: image-name rootfs ## Write the image IMG to dist/ as an OCI archive, without a container engine (ARCH= BASE_IMAGE=)
 	$(image) --name=$(IMG) --base='$(BASE_IMAGE)' --revision=$(REVISION) --out=$(CURDIR)/dist/gpu-operator-$(ARCH).oci.tar
 	@echo dist/gpu-operator-$(ARCH).oci.tar
 
@@ -303,21 +305,27 @@ uninstall: $(KUSTOMIZE) ## Remove the CRD and thereby every ClusterPolicy
 	$(KUSTOMIZE) build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: deployment ## Install CRD, RBAC and the operator with the image IMG
+deploy: image-name deployment ## Install CRD, RBAC and the operator with the image IMG
 	$(KUSTOMIZE) build $(cache)/deploy | $(KUBECTL) apply -f -
 
 .PHONY: undeploy
 undeploy: deployment ## Remove what deploy installed
 	$(KUSTOMIZE) build $(cache)/deploy | $(KUBECTL) delete --ignore-not-found -f -
 
+.PHONY: image-name
+image-name:
+	@[ -n '$(IMG)' ] || { echo 'IMG is not set: name an image that the cluster can pull,' \
+	  'such as IMG=registry.example.com/gpu-operator:dev; make docker-build or make image-tar builds it' >&2; exit 2; }
+
 # config/default with the image IMG, as an overlay outside the tracked files.
 .PHONY: deployment
 deployment: $(KUSTOMIZE)
 	@mkdir -p $(cache)/deploy && cp config/manager/operator_image.yaml $(cache)/deploy/
 	@printf '%s\n' 'resources: [../../config/default]' \
-	  'images: [{name: ghcr.io/clusterpolicy/gpu-operator, newName: "$(image_name)", newTag: "$(image_tag)"}]' \
+	  $(if $(IMG),'$(image_override)') \
 	  'replacements: [{path: operator_image.yaml}]' > $(cache)/deploy/kustomization.yaml
 
+image_override = images: [{name: IMAGE-NOT-SET, newName: "$(image_name)", newTag: "$(image_tag)"}]
 image_tag  = $(lastword $(subst :, ,$(IMG)))
 image_name = $(patsubst %:$(image_tag),%,$(IMG))
 

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
@@ -36,7 +35,8 @@ func command(timing Timing) *cobra.Command {
 
 It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and reads two environment variables:
   OPERATOR_NAMESPACE  the namespace of the operator and its operands; required
-  OPERATOR_IMAGE      the operator's own image, which the helper containers of the operands use`,
+  OPERATOR_IMAGE      the operator's own image, which the helper containers of the operands use;
+                      required`,
 		Version:       version.Version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -44,9 +44,6 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.namespace = os.Getenv(envNamespace)
 			o.image = os.Getenv(envImage)
-			if o.image == "" {
-				o.image = image.Own()
-			}
 			return run(cmd.Context(), o)
 		},
 	}

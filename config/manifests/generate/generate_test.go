@@ -107,7 +107,8 @@ func TestAReleaseNamesItsImageEverywhere(t *testing.T) {
 	const csv = "manifests/gpu-operator.clusterserviceversion.yaml"
 	text := string(files[csv])
 	g.Expect(strings.Count(text, image)).To(Equal(4), "annotation, container, variable, relatedImages")
-	g.Expect(text).NotTo(ContainSubstring("ghcr.io/clusterpolicy"))
+	g.Expect(text).NotTo(ContainSubstring("IMAGE-NOT-SET"))
+	g.Expect(string(before[csv])).To(ContainSubstring("IMAGE-NOT-SET"))
 	for _, line := range []string{
 		"name: gpu-operator.v1.2.3\n", "version: 1.2.3\n", "olm.skipRange: <1.2.3\n", "createdAt: \"2026-01-02T03:04:05Z\"\n",
 	} {
@@ -128,6 +129,13 @@ func TestInvalidVersionsAreRefused(t *testing.T) {
 			g.Expect(os.ReadDir(out)).To(BeEmpty())
 		})
 	}
+}
+
+func TestAReleaseNeedsAnImage(t *testing.T) {
+	g := NewWithT(t)
+	out := t.TempDir()
+	g.Expect(run(root, out, release{version: "1.2.3"})).To(MatchError(ContainSubstring("-image is not set")))
+	g.Expect(os.ReadDir(out)).To(BeEmpty())
 }
 
 // An object that the bundle cannot carry is an error, never silently omitted.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -13,7 +14,7 @@ import (
 type release struct {
 	// version is a semantic version without the prefix v.
 	version string
-	// image of the operator; empty for that of config/manager.
+	// image of the operator; empty for the placeholder in config/manager, which only a working tree may have.
 	image string
 	// created is the release time in RFC 3339; empty for a working tree, so that its bundle does not change by time.
 	created string
@@ -25,7 +26,7 @@ const workingTree = "0.0.0-dev"
 func main() {
 	r, out := release{}, ""
 	flag.StringVar(&r.version, "version", workingTree, "semantic version of the release, without the prefix v")
-	flag.StringVar(&r.image, "image", "", "image of the operator (default that of config/manager)")
+	flag.StringVar(&r.image, "image", "", "image of the operator; required for a release")
 	flag.StringVar(&r.created, "created", "", "time of the release, in RFC 3339 (default none)")
 	flag.StringVar(&out, "out", "bundle", "folder of the bundle; its contents are replaced")
 	flag.Parse()
@@ -39,6 +40,9 @@ func main() {
 func run(root, out string, r release) error {
 	if semver.Canonical("v"+r.version) != "v"+r.version {
 		return fmt.Errorf("-version %q is not a semantic version: give one such as 1.2.3", r.version)
+	}
+	if r.version != workingTree && r.image == "" {
+		return errors.New("-image is not set: give the operator's image of the release")
 	}
 	files, err := generate(root, r)
 	if err != nil {
