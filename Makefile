@@ -23,6 +23,13 @@ RERUNS ?= 0
 CONTAINER_TOOL ?= docker
 # For the image: the architecture of image-tar and sbom, and the base image. Without one image-tar builds an
 # image without a C library; docker-build then takes the one in the Dockerfile.
+# For make release: the registry and path of images and chart, such as ghcr.io/clusterpolicy, PUSH=true to push them,
+# and the image with opm that CATALOG_BASE puts the catalogue on (default none).
+REGISTRY     ?=
+PUSH         ?=
+CATALOG_BASE ?= scratch
+# Folder of what is built.
+DIST       ?= dist
 ARCH       ?= $(shell go env GOARCH)
 BASE_IMAGE ?=
 KUBECTL        ?= kubectl
@@ -49,10 +56,13 @@ cache   := $(CURDIR)/.cache
 pinned = $(shell awk '$$1 == "$(2)" && NF > 1 { print $$2 }' $(1)/go.mod)
 
 tools_dir := test/tools
-# golangci-lint, helm and kube-score have modules of their own: otherwise the other tools would raise their many
+# golangci-lint, both releases of helm, kube-score, kubectl and the registry have modules of their own: otherwise the other tools would raise their many
 # dependencies to versions that they were never tested with.
 lint_dir  := $(tools_dir)/golangci-lint
 helm_dir  := $(tools_dir)/helm
+helm3_dir := $(tools_dir)/helm3
+registry_dir := $(tools_dir)/registry
+kubectl_dir  := $(tools_dir)/kubectl
 score_dir := $(tools_dir)/kubescore
 
 CONTROLLER_GEN := $(cache)/tools/controller-gen-$(call pinned,$(tools_dir),sigs.k8s.io/controller-tools)
@@ -60,6 +70,10 @@ CRD_REF_DOCS   := $(cache)/tools/crd-ref-docs-$(call pinned,$(tools_dir),github.
 GOTESTSUM      := $(cache)/tools/gotestsum-$(call pinned,$(tools_dir),gotest.tools/gotestsum)
 KUSTOMIZE      := $(cache)/tools/kustomize-$(call pinned,$(tools_dir),sigs.k8s.io/kustomize/kustomize/v5)
 HELM           := $(cache)/tools/helm-$(call pinned,$(helm_dir),helm.sh/helm/v4)
+HELM3          := $(cache)/tools/helm-$(call pinned,$(helm3_dir),helm.sh/helm/v3)
+# What tests push a release to and install it with.
+TEST_REGISTRY  := $(cache)/tools/registry-$(call pinned,$(registry_dir),github.com/distribution/distribution/v3)
+TEST_KUBECTL   := $(cache)/tools/kubectl-$(call pinned,$(kubectl_dir),k8s.io/kubectl)
 KUBE_SCORE     := $(cache)/tools/kube-score-$(call pinned,$(score_dir),github.com/zegl/kube-score)
 GOLANGCI_LINT  := $(cache)/tools/golangci-lint-$(call pinned,$(lint_dir),github.com/golangci/golangci-lint/v2)
 
@@ -271,8 +285,8 @@ bundle-build: bundle-package ## Build the bundle image BUNDLE_IMG of release VER
 
 .PHONY: build-installer
 build-installer: image-name deployment ## Write all manifests, with the image IMG, to dist/install.yaml
-	@mkdir -p dist
-	$(KUSTOMIZE) build $(cache)/deploy > dist/install.yaml
+	@mkdir -p $(DIST)
+	$(KUSTOMIZE) build $(cache)/deploy > $(DIST)/install.yaml
 
 .PHONY: docker-build
 docker-build: image-name ## Build the image IMG
@@ -295,6 +309,14 @@ image = cd config/image && go run . --rootfs=$(CURDIR)/dist/rootfs-$(ARCH) --arc
 rootfs:
 	@rm -rf dist/rootfs-$(ARCH)
 	GOARCH=$(ARCH) VERSION=$(VERSION) config/image/build.sh rootfs dist/rootfs-$(ARCH)
+
+.PHONY: release
+release: $(KUSTOMIZE) ## Build release VERSION for REGISTRY into dist/: images, chart, install.yaml, bundle, catalogue, SBOMs (PUSH=true)
+	@[ -n '$(REGISTRY)' ] || { echo 'REGISTRY is not set: name the registry and path that the release is pushed to,' \
+	  'such as REGISTRY=registry.example.com/gpu' >&2; exit 2; }
+	cd config/image && go run . release --root='$(CURDIR)' --out='$(abspath $(DIST))' --version='$(VERSION)' \
+	  --registry='$(REGISTRY)' --base='$(BASE_IMAGE)' --catalog-base='$(CATALOG_BASE)' --revision='$(REVISION)' \
+	  --created="$$(git log -1 --format=%cI)" --push=$(if $(filter-out false 0,$(PUSH)),true,false)
 
 .PHONY: install
 install: $(KUSTOMIZE) ## Install the CRD into the cluster of the current KUBECONFIG
@@ -331,11 +353,11 @@ image_name = $(patsubst %:$(image_tag),%,$(IMG))
 
 # --- Tools, each built once per version ----------------------------------------------------------
 
-# $(1): folder of the module, $(2): package.
+# $(1): folder of the module, $(2): package, $(3): further flags of the linker.
 define build-tool
 	@echo "Building $(notdir $@) (first time only) ..."
 	@mkdir -p $(@D)
-	@cd $(1) && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $@.building $(2)
+	@cd $(1) && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(3)' -o $@.building $(2)
 	@mv $@.building $@
 endef
 
@@ -353,6 +375,17 @@ $(KUSTOMIZE):
 
 $(HELM):
 	$(call build-tool,$(helm_dir),helm.sh/helm/v4/cmd/helm)
+
+# Helm 3 gets the release of Kubernetes that it assumes without a cluster from its own Makefile: that of client-go.
+$(HELM3):
+	$(call build-tool,$(helm3_dir),helm.sh/helm/v3/cmd/helm,$(foreach part,Major=1 Minor=$(word 2,$(subst ., \
+	  ,$(call pinned,$(helm3_dir),k8s.io/client-go))),-X helm.sh/helm/v3/pkg/chartutil.k8sVersion$(part)))
+
+$(TEST_REGISTRY):
+	$(call build-tool,$(registry_dir),github.com/distribution/distribution/v3/cmd/registry)
+
+$(TEST_KUBECTL):
+	$(call build-tool,$(kubectl_dir),.)
 
 $(KUBE_SCORE):
 	$(call build-tool,$(score_dir),github.com/zegl/kube-score/cmd/kube-score)

@@ -23,7 +23,8 @@ func OutOfRange(server string) (string, error) {
 	oldest, newest := version.MustParseGeneric(OldestKubernetes), version.MustParseGeneric(NewestKubernetes)
 	switch minor := version.MajorMinor(parsed.Major(), parsed.Minor()); {
 	case minor.LessThan(oldest):
-		return fmt.Sprintf("Kubernetes %s is not supported: upgrade the cluster to %s or newer", server, OldestKubernetes), nil
+		return fmt.Sprintf("Kubernetes %s is not supported: upgrade the cluster to %s or newer", server,
+			OldestKubernetes), nil
 	case minor.GreaterThan(newest):
 		return fmt.Sprintf("Kubernetes %s is newer than this release has been tested on, %s to %s", server, OldestKubernetes,
 			NewestKubernetes), nil

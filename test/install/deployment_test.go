@@ -204,9 +204,9 @@ func TestTheUnreleasedChartNeedsAnImage(t *testing.T) {
 			"set operator.repository and operator.version")))
 	}
 	for want, flags := range map[string]string{
-		"registry.example.com/gpu-operator:dev": "operator.repository=registry.example.com",
-		"registry.example.com/a/b:c":            "operator.repository=registry.example.com/a operator.image=b operator.version=c",
-		"registry.example.com/op:1":             "operator.image=registry.example.com/op:1",
+		"registry.local/gpu-operator:dev": "operator.repository=registry.local",
+		"registry.local/a/b:c":            "operator.repository=registry.local/a operator.image=b operator.version=c",
+		"registry.local/op:1":             "operator.image=registry.local/op:1",
 	} {
 		g := NewWithT(t)
 		text, err := unreleased(set(flags)...)

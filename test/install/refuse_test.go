@@ -162,20 +162,24 @@ func TestOlderClustersAreRefused(t *testing.T) {
 	}
 }
 
-// Without --kube-version Helm assumes the release of its own libraries.
+// Without --kube-version Helm assumes the release of its own libraries, which is newer than tested with Helm 3.
 func TestNoClusterNeedsToBeNamed(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	for _, command := range [][]string{{"template", release}, {"lint", "--strict"}} {
-		_, err := packaged.Helm(t.Context(), repo, t.TempDir(), nil, append(command, chart)...)
-		g.Expect(err).NotTo(HaveOccurred())
+	for _, helm := range []helmFunc{packaged.Helm, packaged.Helm3} {
+		for _, command := range [][]string{{"template", release}, {"lint", "--strict"}} {
+			_, err := helm(t.Context(), repo, t.TempDir(), nil, append(command, chart)...)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
 	}
 }
 
 // The notes of a newer cluster warn, and only those.
 func TestNewerClustersAreWarned(t *testing.T) {
 	t.Parallel()
-	for kubernetes, warned := range map[string]bool{"1.32.0": false, "1.36.9-eks-1": false, "1.37.0": true, "2.0.0": true} {
+	for kubernetes, warned := range map[string]bool{
+		"1.32.0": false, "1.36.9-eks-1": false, "1.37.0": true, "2.0.0": true,
+	} {
 		g, notes := NewWithT(t), notesFor(t, kubernetes)
 		g.Expect(notes).To(ContainSubstring("The GPU operator runs in namespace gpu-operator."))
 		if warned {

@@ -10,8 +10,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
-// logServerVersion logs if the cluster's Kubernetes version is not supported, not tested or unknown. None of these is fatal: an
-// upgrade of the cluster must not take the GPUs away.
+// logServerVersion logs if the cluster's Kubernetes version is not supported, not tested or unknown. None of these is
+// fatal: an upgrade of the cluster must not take the GPUs away.
 func logServerVersion(config *rest.Config, httpClient *http.Client, log logr.Logger) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
 	if err != nil {

@@ -22,6 +22,8 @@ import (
 const (
 	// packageName is the name of the operator in a catalogue.
 	packageName = "gpu-operator"
+	// channel is the only one of the package.
+	channel = "alpha"
 	// installation is the install strategy of OLM: a Deployment.
 	installation = "deployment"
 )

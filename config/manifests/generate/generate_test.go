@@ -131,6 +131,43 @@ func TestInvalidVersionsAreRefused(t *testing.T) {
 	}
 }
 
+// The catalogue leads from the package to the bundle's image, and offers the release to any older one.
+func TestTheCatalogueHasTheRelease(t *testing.T) {
+	const image, bundle = "registry.local/gpu-operator@sha256:abc", "registry.local/gpu-operator-bundle@sha256:def"
+	g := NewWithT(t)
+	r := release{version: "1.2.3", image: image, bundleImage: bundle}
+	files, err := generate(root, r)
+	g.Expect(err).NotTo(HaveOccurred())
+	blobs := map[any]map[string]any{}
+	for document := range strings.SplitSeq(string(files[catalogFile]), "---\n") {
+		blob := map[string]any{}
+		g.Expect(yaml.Unmarshal([]byte(document), &blob)).To(Succeed())
+		blobs[blob["schema"]] = blob
+	}
+	g.Expect(blobs["olm.package"]).To(And(HaveKeyWithValue("name", "gpu-operator"),
+		HaveKeyWithValue("defaultChannel", "alpha")))
+	g.Expect(blobs["olm.channel"]).To(And(HaveKeyWithValue("package", "gpu-operator"), HaveKeyWithValue("name", "alpha"),
+		HaveKeyWithValue("entries", ConsistOf(map[string]any{"name": "gpu-operator.v1.2.3", "skipRange": "<1.2.3"}))))
+	found := blobs["olm.bundle"]
+	g.Expect(found).To(And(HaveKeyWithValue("package", "gpu-operator"), HaveKeyWithValue("name", "gpu-operator.v1.2.3"),
+		HaveKeyWithValue("image", bundle),
+		HaveKeyWithValue("relatedImages", ContainElements(
+			map[string]any{"name": "gpu-operator", "image": image}, map[string]any{"name": "", "image": bundle}))))
+	g.Expect(found["properties"]).To(ConsistOf(
+		map[string]any{"type": "olm.package", "value": map[string]any{"packageName": "gpu-operator", "version": "1.2.3"}},
+		map[string]any{"type": "olm.gvk", "value": map[string]any{
+			"group": "nvidia.com", "kind": "ClusterPolicy", "version": "v1",
+		}},
+		And(HaveKeyWithValue("type", "olm.csv.metadata"), HaveKeyWithValue("value", And(
+			HaveKeyWithValue("displayName", "GPU operator"), HaveKeyWithValue("minKubeVersion", "1.32.0"),
+			HaveKey("crdDescriptions"), HaveKeyWithValue("annotations", HaveKeyWithValue("containerImage", image))))),
+	))
+
+	files, err = generate(root, release{version: workingTree})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(files).NotTo(HaveKey(catalogFile), "the bundle of a working tree is in no registry")
+}
+
 func TestAReleaseNeedsAnImage(t *testing.T) {
 	g := NewWithT(t)
 	out := t.TempDir()

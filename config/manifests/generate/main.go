@@ -18,7 +18,12 @@ type release struct {
 	image string
 	// created is the release time in RFC 3339; empty for a working tree, so that its bundle does not change by time.
 	created string
+	// bundleImage is where the bundle is pulled from, for the catalogue; empty for none.
+	bundleImage string
 }
+
+// catalogFile is the path of the catalogue beside the bundle.
+const catalogFile = "catalog.yaml"
 
 // workingTree is the version of an unreleased bundle.
 const workingTree = "0.0.0-dev"
@@ -28,6 +33,8 @@ func main() {
 	flag.StringVar(&r.version, "version", workingTree, "semantic version of the release, without the prefix v")
 	flag.StringVar(&r.image, "image", "", "image of the operator; required for a release")
 	flag.StringVar(&r.created, "created", "", "time of the release, in RFC 3339 (default none)")
+	flag.StringVar(&r.bundleImage, "bundle-image", "",
+		"image of the bundle, by digest: adds "+catalogFile+" for a catalogue (default none)")
 	flag.StringVar(&out, "out", "bundle", "folder of the bundle; its contents are replaced")
 	flag.Parse()
 	if err := run(".", out, r); err != nil {
@@ -82,6 +89,11 @@ func generate(root string, r release) (map[string][]byte, error) {
 	csv, err := clusterServiceVersion(root, parts, r)
 	if err != nil {
 		return nil, err
+	}
+	if r.bundleImage != "" {
+		if files[catalogFile], err = catalog(csv, parts, r); err != nil {
+			return nil, err
+		}
 	}
 	files["manifests/gpu-operator.clusterserviceversion.yaml"], err = marshal(csv)
 	return files, err

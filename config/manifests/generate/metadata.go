@@ -23,8 +23,8 @@ func labels() [][2]string {
 	}
 	return append(all, [][2]string{
 		{"operators.operatorframework.io.bundle.package.v1", packageName},
-		{"operators.operatorframework.io.bundle.channels.v1", "alpha"},
-		{"operators.operatorframework.io.bundle.channel.default.v1", "alpha"},
+		{"operators.operatorframework.io.bundle.channels.v1", channel},
+		{"operators.operatorframework.io.bundle.channel.default.v1", channel},
 		{"operators.operatorframework.io.test.mediatype.v1", "scorecard+v1"},
 		{"com.redhat.openshift.versions", openShift(version.OldestKubernetes) + "-" + openShift(version.NewestKubernetes)},
 	}...)
