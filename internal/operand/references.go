@@ -95,22 +95,22 @@ func (in Input) Exists(reference Reference) bool {
 // Contents nothing is missing.
 func (in Input) CheckReferences(o *Operand) Decision {
 	if in.Contents == nil {
-		return Installed()
+		return Accept()
 	}
 	for _, use := range o.UsesOf(in) {
 		content, exists := in.Contents[use.Reference]
 		if !exists {
-			return Refused(v1.ReasonReferenceMissing,
+			return Refuse(v1.ReasonReferenceMissing,
 				fmt.Sprintf("%s: there is no %s%s: create it", use.Field, use.Reference, in.inNamespace(use.Kind)))
 		}
 		for _, key := range use.Keys {
 			if !slices.Contains(content.Keys, key) {
-				return Refused(v1.ReasonReferenceMissing, fmt.Sprintf("%s: %s%s has no key %s: add it",
+				return Refuse(v1.ReasonReferenceMissing, fmt.Sprintf("%s: %s%s has no key %s: add it",
 					use.Field, use.Reference, in.inNamespace(use.Kind), key))
 			}
 		}
 	}
-	return Installed()
+	return Accept()
 }
 
 func (in Input) inNamespace(kind ReferenceKind) string {

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
@@ -74,16 +73,4 @@ func addEnv(c *corev1.Container, env []corev1.EnvVar) {
 			c.Env = append(c.Env, variable)
 		}
 	}
-}
-
-// digestWithRegistry adds the mirror to a template's digest if the pod has the helper image. The digest omits that
-// image, so that an upgrade replaces no pod; but a change of its registry must, or pods would keep pulling from the old
-// one.
-func (r *renderer) digestWithRegistry(pod *corev1.PodSpec, template string) string {
-	registry, found := r.plan.Input.Spec.Global.Registry, false
-	manifest.ForEachContainer(pod, func(c *corev1.Container) { found = found || c.Image == r.context.Helper.Image })
-	if registry == "" || !found {
-		return template
-	}
-	return digest.Of(template + " " + registry)
 }

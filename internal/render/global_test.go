@@ -295,8 +295,8 @@ func TestAMirrorThatComesOrGoesReplacesTheHelperImage(t *testing.T) {
 	}
 }
 
-// A mirror of the images that already run does not make a driver look outdated.
-func TestAMirrorThatIsUsedAlreadyChangesNoDriver(t *testing.T) {
+// A mirror does not make a driver look outdated: its image is the same.
+func TestAMirrorChangesNoDriver(t *testing.T) {
 	driver := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{
 		ImageSpec: v1.ImageSpec{Repository: mirror + "/nvidia"},
 		Manager:   &v1.DriverManagerSpec{ImageSpec: v1.ImageSpec{Repository: mirror + "/nvidia/cloud-native"}},
@@ -306,7 +306,7 @@ func TestAMirrorThatIsUsedAlreadyChangesNoDriver(t *testing.T) {
 	if after := digest(t, mirrored, "driver"); after != before {
 		t.Error("the digest has changed")
 	}
-	if digest(t, withGlobal(situation{}, v1.GlobalSpec{Registry: mirror}), "driver") == digest(t, situation{}, "driver") {
-		t.Error("the digest does not change with the image")
+	if digest(t, withGlobal(situation{}, v1.GlobalSpec{Registry: mirror}), "driver") != digest(t, situation{}, "driver") {
+		t.Error("the digest has changed with the mirror")
 	}
 }

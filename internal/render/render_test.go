@@ -38,7 +38,7 @@ func catalogue(t *testing.T) operand.Catalogue {
 // node is a discovered GPU node on which every operand is installed.
 func node(osID, osVersion string) nodeinfo.Facts {
 	return nodeinfo.Facts{
-		Name: osID, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: "containerd",
+		Name: osID, HasGPU: true, HasDiscoveryLabels: true, Workload: nodeinfo.WorkloadContainer, Runtime: "containerd",
 		OSID: osID, OSVersion: osVersion, Architecture: "amd64", MIGCapable: "true",
 	}
 }
@@ -72,13 +72,13 @@ func (s situation) plan(t *testing.T) plan.Plan {
 	in := operand.Input{
 		Spec:            effective.Of(s.spec),
 		Namespace:       "gpu-operator",
-		HelperImage:     helper,
+		OperatorImage:   helper,
 		DriverToolkit:   s.toolkit,
 		Contents:        s.contents,
 		OperatorMetrics: s.endpoint,
 	}
 	if s.helper != "" {
-		in.HelperImage = s.helper
+		in.OperatorImage = s.helper
 	}
 	nodes := s.nodes
 	if nodes == nil {

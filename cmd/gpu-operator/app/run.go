@@ -197,7 +197,7 @@ func cacheOptions(namespace string) cache.Options {
 			&corev1.Node{}:         {Transform: cachefilter.TrimNode},
 			&corev1.Pod{}:          {Transform: cachefilter.NewPodTrimmer().Pod},
 			&nodev1.RuntimeClass{}: {Label: managed},
-			observe.Definition():   {Transform: cachefilter.TrimDefinition},
+			observe.CRDMetadata():  {Transform: cachefilter.TrimCRD},
 		},
 	}
 }

@@ -19,7 +19,7 @@ func TestUnsupportedServerIsLogged(t *testing.T) {
 		"supported": {answer: `{"gitVersion": "v1.34.2+k3s1"}`, code: http.StatusOK},
 		"too old": {
 			answer: `{"gitVersion": "v1.31.4"}`, code: http.StatusOK,
-			want: `"msg"="The operator has not been tested on the Kubernetes version of the cluster" ` +
+			want: `"msg"="Continuing on a version of Kubernetes that this release has not been tested on" ` +
 				`"reason"="Kubernetes v1.31.4 is not supported: upgrade the cluster to 1.32 or newer"`,
 		},
 		"newer than tested": {
@@ -28,7 +28,7 @@ func TestUnsupportedServerIsLogged(t *testing.T) {
 		},
 		"unknown": {
 			answer: `{}`, code: http.StatusForbidden,
-			want: `"msg"="The Kubernetes version of the cluster is unknown"`,
+			want: `"msg"="Continuing without the cluster's version of Kubernetes, which could not be determined"`,
 		},
 		"no version": {
 			answer: `{"gitVersion": "mine"}`, code: http.StatusOK,

@@ -56,7 +56,7 @@ func TestRelatedImagesAreComplete(t *testing.T) {
 	g.Expect(yaml.UnmarshalStrict([]byte(`{gds: {enabled: true}, gdrcopy: {enabled: true},
 		devicePlugin: {config: {name: plugin, default: any}}, driver: {rdma: {enabled: true}}}`), &spec)).To(Succeed())
 	specgen.EnableAll(&spec)
-	input := operand.Input{Spec: effective.Of(spec), Namespace: namespace, HelperImage: own}
+	input := operand.Input{Spec: effective.Of(spec), Namespace: namespace, OperatorImage: own}
 	catalogue, err := operands.Catalogue()
 	g.Expect(err).NotTo(HaveOccurred())
 	computed := plan.Compute(plan.Decide(catalogue, input), nil,
@@ -90,7 +90,7 @@ func TestRelatedImagesAreComplete(t *testing.T) {
 // on returns a node with a GPU and this operating system.
 func on(name, system, version string) nodeinfo.Facts {
 	return nodeinfo.Facts{
-		Name: name, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeContainerd,
+		Name: name, HasGPU: true, HasDiscoveryLabels: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeContainerd,
 		OSID: system, OSVersion: version, Architecture: "amd64", MIGCapable: "true", MPSCapable: "true",
 		Deploy: map[string]string{},
 	}

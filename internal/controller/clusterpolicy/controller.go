@@ -67,7 +67,7 @@ type Options struct {
 	Timing Timing
 }
 
-// Reconciler makes the cluster follow the policy in force.
+// Reconciler makes the cluster follow the active policy.
 type Reconciler struct {
 	Options
 	caches        caches
@@ -103,7 +103,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Channel(r.Applier.Events(), r.debounced())).
 		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), r.debounced())).
 		WatchesRawSource(source.Channel(r.OptionalKinds.Events(), r.debounced())).
-		Watches(observe.Definition(), r.debounced(), builder.WithPredicates(relevantDefinitions()))
+		Watches(observe.CRDMetadata(), r.debounced(), builder.WithPredicates(relevantCRDs()))
 	for _, kind := range manifest.Kinds() {
 		b = b.Watches(kind, r.debounced())
 	}
