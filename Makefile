@@ -11,6 +11,8 @@ REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 IMG     ?=
 # NAME:TAG of the bundle image for the Operator Lifecycle Manager.
 BUNDLE_IMG ?= $(image_name)-bundle:$(image_tag)
+# The release before VERSION, which the bundle names; empty for the first one.
+REPLACES ?=
 # Namespace of the operator, for make run. Deployments take it from config/default.
 OPERATOR_NAMESPACE ?= gpu-operator
 # Additional arguments of the manager, for make run.
@@ -277,7 +279,8 @@ chart-package: image-name $(HELM) ## Package the chart of release VERSION with t
 
 .PHONY: bundle-package
 bundle-package: image-name ## Generate the bundle of release VERSION with the image IMG into dist/bundle/
-	go run ./config/manifests/generate -version '$(VERSION:v%=%)' -image '$(IMG)' -created "$$(git log -1 --format=%cI)" -out dist/bundle
+	go run ./config/manifests/generate -version '$(VERSION:v%=%)' -replaces '$(REPLACES:v%=%)' -image '$(IMG)' \
+	  -created "$$(git log -1 --format=%cI)" -out dist/bundle
 
 .PHONY: bundle-build
 bundle-build: bundle-package ## Build the bundle image BUNDLE_IMG of release VERSION
@@ -315,7 +318,7 @@ release: $(KUSTOMIZE) ## Build release VERSION for REGISTRY into dist/: images, 
 	@[ -n '$(REGISTRY)' ] || { echo 'REGISTRY is not set: name the registry and path that the release is pushed to,' \
 	  'such as REGISTRY=registry.example.com/gpu' >&2; exit 2; }
 	cd config/image && go run . release --root='$(CURDIR)' --out='$(abspath $(DIST))' --version='$(VERSION)' \
-	  --registry='$(REGISTRY)' --base='$(BASE_IMAGE)' --catalog-base='$(CATALOG_BASE)' --revision='$(REVISION)' \
+	  --registry='$(REGISTRY)' --base='$(BASE_IMAGE)' --catalog-base='$(CATALOG_BASE)' --replaces='$(REPLACES)' --revision='$(REVISION)' \
 	  --created="$$(git log -1 --format=%cI)" --push=$(if $(filter-out false 0,$(PUSH)),true,false)
 
 .PHONY: install

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -28,6 +29,10 @@ func (r *releaser) bundle(ctx context.Context) error {
 	}
 	if err := yaml.Unmarshal(text, &annotations); err != nil {
 		return fmt.Errorf("decoding the labels of the bundle: %w", err)
+	}
+	// A bundle cannot contain admission policies: administrators apply them.
+	if err := move(filepath.Join(dir, "admission.yaml"), filepath.Join(r.out, "admission.yaml")); err != nil {
+		return fmt.Errorf("taking the admission policies out of the bundle: %w", err)
 	}
 	if err := os.Remove(filepath.Join(dir, "bundle.Dockerfile")); err != nil {
 		return fmt.Errorf("leaving out the Dockerfile of the bundle: %w", err)
@@ -53,7 +58,16 @@ func (r *releaser) bundle(ctx context.Context) error {
 // generateBundle writes the bundle, and the catalogue once the bundle has an image.
 func (r *releaser) generateBundle(ctx context.Context, dir string) error {
 	return r.run(ctx, nil, "go", "run", "./config/manifests/generate", "-version", r.chartVersion(), "-image", r.image,
-		"-created", r.created, "-bundle-image", r.bundleImage, "-out", dir)
+		"-replaces", strings.TrimPrefix(r.replaces, "v"), "-created", r.created, "-bundle-image", r.bundleImage, "-out", dir)
+}
+
+// move moves a file, also to another file system.
+func move(from, to string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(to, content, 0o644), os.Remove(from))
 }
 
 // catalogLabel is the label by which OLM finds the catalogue in its image.

@@ -36,6 +36,9 @@ func (r *renderer) applyGlobal(pod *corev1.PodSpec) {
 			c.VolumeMounts = append(c.VolumeMounts, mount)
 		}
 	})
+	if *global.Proxy == (v1.ProxySpec{}) && r.step.Operand.Stage == v1.StageDriver {
+		r.applyOwnProxy(pod)
+	}
 	if bundle.ConfigMapName != "" {
 		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: caBundleVolume, VolumeSource: corev1.VolumeSource{
 			ConfigMap: &corev1.ConfigMapVolumeSource{
@@ -43,6 +46,15 @@ func (r *renderer) applyGlobal(pod *corev1.PodSpec) {
 				Items:                []corev1.KeyToPath{{Key: bundle.Key, Path: labels.CABundleFile}},
 			},
 		}})
+	}
+}
+
+// applyOwnProxy passes on the proxy of the operator's environment, which the Operator Lifecycle Manager sets to that of
+// the cluster. As with NVIDIA's operator, only the driver gets it, because it downloads packages.
+func (r *renderer) applyOwnProxy(pod *corev1.PodSpec) {
+	env := proxyEnv(r.plan.Input.Proxy)
+	for i := range pod.Containers {
+		addEnv(&pod.Containers[i], env)
 	}
 }
 

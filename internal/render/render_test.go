@@ -63,6 +63,8 @@ type situation struct {
 	toolkit map[string]string
 	// contents are those of the references of the spec.
 	contents map[operand.Reference]operand.Content
+	// proxy is that of the operator's environment.
+	proxy v1.ProxySpec
 	// endpoint is that of the manager's metrics.
 	endpoint operand.MetricsEndpoint
 }
@@ -75,6 +77,7 @@ func (s situation) plan(t *testing.T) plan.Plan {
 		OperatorImage:   helper,
 		DriverToolkit:   s.toolkit,
 		Contents:        s.contents,
+		Proxy:           s.proxy,
 		OperatorMetrics: s.endpoint,
 	}
 	if s.helper != "" {

@@ -114,6 +114,7 @@ func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 	setConditions(&status, checkAll(in, status))
 	setPaused(&status, policy.Spec)
 	setCRDOutdated(&status, in.MissingFields, in.Namespace)
+	setAdmissionPolicyMissing(&status, in.Plan.Input)
 	return status
 }
 

@@ -38,6 +38,10 @@ func TestPolicyConditions(t *testing.T) {
 			"Error":       "False " + reason,
 		}
 	}
+	withoutPolicies := func(want map[string]string) map[string]string {
+		want["AdmissionPolicyMissing"] = "True AdmissionPolicyMissing"
+		return want
+	}
 	conflict := ApplyResult{Err: fmt.Errorf("ConfigMap x: %w", apply.ErrConflict)}
 	tests := map[string]struct {
 		nodes   int
@@ -63,25 +67,34 @@ func TestPolicyConditions(t *testing.T) {
 				"install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto",
 		},
 		"node discovery is off without its admission policy": {
-			change: func(e *env) { e.removeAdmissionPolicies(); e.addUndiscovered(nil) }, want: notReady("NodeDiscoveryMissing"),
+			change:  func(e *env) { e.removeAdmissionPolicies(); e.addUndiscovered(nil) },
+			want:    withoutPolicies(notReady("NodeDiscoveryMissing")),
 			message: "no node has discovery labels, so the GPU nodes are unknown: " + admissionPolicyMissing,
 		},
 		"node discovery is off without its admission policy, in a cluster without nodes": {
-			change: func(e *env) { e.removeAdmissionPolicies() }, want: notReady("NodeDiscoveryMissing"),
+			change: func(e *env) { e.removeAdmissionPolicies() }, want: withoutPolicies(notReady("NodeDiscoveryMissing")),
 			message: "no node has discovery labels, so the GPU nodes are unknown: the cluster has no node",
 		},
 		"node discovery is off without its admission policy, and the nodes have labels": {
 			nodes:   3,
 			change:  func(e *env) { e.removeAdmissionPolicies() },
-			want:    isReady("Reconciled"),
+			want:    withoutPolicies(isReady("Reconciled")),
 			message: "3 of 3 GPU nodes are ready",
+		},
+		"nodes are discovered by Node Feature Discovery, and the admission policies are missing": {
+			nodes: 3, change: func(e *env) {
+				e.removeAdmissionPolicies()
+				e.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}
+			},
+			want: withoutPolicies(isReady("Reconciled")), message: "3 of 3 GPU nodes are ready",
 		},
 		"node discovery is set to builtin, and its admission policy is missing": {
 			nodes: 3, change: func(e *env) {
 				e.removeAdmissionPolicies()
 				e.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}
 			},
-			want: notReady("AdmissionPolicyMissing", "Degraded"), message: "node-discovery: " + admissionPolicyMissing,
+			want:    withoutPolicies(notReady("AdmissionPolicyMissing", "Degraded")),
+			message: "node-discovery: " + admissionPolicyMissing,
 		},
 		"node discovery starts": {
 			change:  func(e *env) { e.addUndiscovered(nil); e.addDiscoveryDaemonSet(2) },

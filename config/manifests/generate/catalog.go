@@ -28,26 +28,27 @@ func catalog(csv map[string]any, p *parts, r release) ([]byte, error) {
 	}
 	related, _ := spec["relatedImages"].([]relatedImage)
 	kind := p.definition.Spec
-	objects := []map[string]any{
-		{
-			"schema": "olm.package", "name": packageName, "defaultChannel": channel, "description": spec["description"],
-		},
-		{
+	channels, fallback := r.channels()
+	objects := []map[string]any{{
+		"schema": "olm.package", "name": packageName, "defaultChannel": fallback, "description": spec["description"],
+	}}
+	for _, channel := range channels {
+		objects = append(objects, map[string]any{
 			"schema": "olm.channel", "package": packageName, "name": channel,
 			"entries": []any{map[string]any{"name": metadata["name"], "skipRange": "<" + r.version}},
-		},
-		{
-			"schema": "olm.bundle", "package": packageName, "name": metadata["name"], "image": r.bundleImage,
-			"properties": []any{
-				property("olm.gvk", map[string]any{
-					"group": kind.Group, "kind": kind.Names.Kind, "version": kind.Versions[0].Name,
-				}),
-				property("olm.package", map[string]any{"packageName": packageName, "version": r.version}),
-				property("olm.csv.metadata", shown),
-			},
-			"relatedImages": append(related, relatedImage{Image: r.bundleImage}),
-		},
+		})
 	}
+	objects = append(objects, map[string]any{
+		"schema": "olm.bundle", "package": packageName, "name": metadata["name"], "image": r.bundleImage,
+		"properties": []any{
+			property("olm.gvk", map[string]any{
+				"group": kind.Group, "kind": kind.Names.Kind, "version": kind.Versions[0].Name,
+			}),
+			property("olm.package", map[string]any{"packageName": packageName, "version": r.version}),
+			property("olm.csv.metadata", shown),
+		},
+		"relatedImages": append(related, relatedImage{Image: r.bundleImage}),
+	})
 	var text bytes.Buffer
 	for _, object := range objects {
 		encoded, err := yaml.Marshal(object)

@@ -107,7 +107,7 @@ func (s *scope) compareSchema(ctx context.Context) {
 func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	input := operand.Input{
 		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, OperatorImage: s.HelperImage, OperatorMetrics: s.Metrics,
-		AppliedSpec: s.current.String(),
+		AppliedSpec: s.current.String(), Proxy: s.Proxy,
 	}
 	if input.Paused() {
 		// The current spec is not applied.
@@ -120,7 +120,8 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	if input.DriverToolkit, err = s.driverToolkit(ctx, input); err != nil {
 		return input, err
 	}
-	input.Contents, err = observe.Contents(ctx, s.References, s.Namespace, s.Catalogue.Uses(input))
+	uses := append(s.Catalogue.Uses(input), operand.AdmissionPolicies)
+	input.Contents, err = observe.Contents(ctx, s.References, s.Namespace, uses)
 	return input, err
 }
 
