@@ -101,8 +101,8 @@ func (r *published) checkFiles(again string) {
 		}
 	}
 	r.Expect(names).To(ConsistOf("SHA256SUMS", "images.txt", "install.yaml", "admission.yaml",
-		"gpu-operator-"+releaseVersion+".tgz", "gpu-operator.oci.tar", "gpu-operator-bundle.oci.tar", "gpu-operator-catalog.oci.tar",
-		"gpu-operator-amd64.cdx.json", "gpu-operator-arm64.cdx.json"))
+		"gpu-operator-"+releaseVersion+".tgz", "gpu-operator.oci.tar", "gpu-operator-bundle.oci.tar",
+		"gpu-operator-catalog.oci.tar", "gpu-operator-amd64.cdx.json", "gpu-operator-arm64.cdx.json"))
 }
 
 // checkArchitectures checks the programs in the image of each architecture, and returns the manager of this one.
