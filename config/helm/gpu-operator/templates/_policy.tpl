@@ -1,4 +1,4 @@
-{{/* The spec of the ClusterPolicy, as JSON: what the values set, and nothing else. Argument: root. */}}
+{{/* The spec of the ClusterPolicy, as JSON: what the values set, and the fields that it always has. Argument: root. */}}
 {{- define "gpu-operator.spec" -}}
 {{- $known := .Files.Get "files/keys.json" | fromJson -}}
 {{- $state := dict "unknown" list -}}
@@ -18,7 +18,20 @@
 {{- $_ := set $spec "nodeDiscovery" (set (get $spec "nodeDiscovery" | default dict) "mode" "nfd") -}}
 {{- end -}}
 {{- end -}}
+{{- include "gpu-operator.complete" (list $spec $known.always) -}}
 {{- toJson $spec -}}
+{{- end }}
+
+{{/* Adds what is missing in a block. Not merge, to which false counts as missing. Arguments: block, defaults. */}}
+{{- define "gpu-operator.complete" -}}
+{{- $block := index . 0 -}}
+{{- range $key, $default := index . 1 -}}
+{{- if not (hasKey $block $key) -}}
+{{- $_ := set $block $key $default -}}
+{{- else if and (kindIs "map" $default) (kindIs "map" (get $block $key)) -}}
+{{- include "gpu-operator.complete" (list (get $block $key) $default) -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{/* driver.upgradePolicy.gpuPodDeletion is podDeletion in the policy. Arguments: root, spec, keys. */}}
