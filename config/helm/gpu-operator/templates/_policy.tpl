@@ -18,18 +18,41 @@
 {{- $_ := set $spec "nodeDiscovery" (set (get $spec "nodeDiscovery" | default dict) "mode" "nfd") -}}
 {{- end -}}
 {{- end -}}
-{{- include "gpu-operator.complete" (list $spec $known.always) -}}
+{{- include "gpu-operator.always" (list . $spec $known.always) -}}
 {{- toJson $spec -}}
 {{- end }}
 
-{{/* Adds what is missing in a block. Not merge, to which false counts as missing. Arguments: block, defaults. */}}
+{{/* Adds the fields that the policy always has. A field that others than Helm have set in the cluster, such as by
+kubectl patch, keeps its value: the default would conflict with it. Arguments: root, spec, defaults. */}}
+{{- define "gpu-operator.always" -}}
+{{- $live := dict -}}{{- $owned := list -}}
+{{- if (index . 0).Release.IsUpgrade -}}
+{{- $live = lookup "nvidia.com/v1" "ClusterPolicy" "" "cluster-policy" -}}
+{{- range dig "metadata" "managedFields" list $live -}}
+{{- if ne .manager "helm" }}{{ $owned = append $owned (dig "f:spec" dict (.fieldsV1 | default dict)) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- include "gpu-operator.complete" (list (index . 1) (index . 2) (get $live "spec" | default dict) $owned) -}}
+{{- end }}
+
+{{/* Adds what is missing in a block. Not merge, to which false counts as missing. Arguments: block, defaults, the same
+block in the cluster, the fields of it that others have set. */}}
 {{- define "gpu-operator.complete" -}}
-{{- $block := index . 0 -}}
+{{- $block := index . 0 -}}{{- $live := index . 2 -}}{{- $owned := index . 3 -}}
 {{- range $key, $default := index . 1 -}}
+{{- $below := list -}}
+{{- range $owned -}}
+{{- if hasKey . (printf "f:%s" $key) }}{{ $below = append $below (get . (printf "f:%s" $key)) }}{{ end -}}
+{{- end -}}
+{{- if not (kindIs "map" $default) -}}
 {{- if not (hasKey $block $key) -}}
-{{- $_ := set $block $key $default -}}
-{{- else if and (kindIs "map" $default) (kindIs "map" (get $block $key)) -}}
-{{- include "gpu-operator.complete" (list (get $block $key) $default) -}}
+{{- $_ := set $block $key (ternary (get $live $key) $default (and (hasKey $live $key) (gt (len $below) 0))) -}}
+{{- end -}}
+{{- else -}}
+{{- if not (hasKey $block $key) }}{{ $_ := set $block $key dict }}{{ end -}}
+{{- if kindIs "map" (get $block $key) -}}
+{{- include "gpu-operator.complete" (list (get $block $key) $default (get $live $key | default dict) $below) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -1,0 +1,17 @@
+package dropin
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+func TestMain(m *testing.M) {
+	if err := cluster.SetParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
