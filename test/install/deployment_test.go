@@ -1,8 +1,12 @@
 package install
 
 import (
+	"os"
+	"testing"
+
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 )
 
 // imageIs checks the image of the operator, also in its variable OPERATOR_IMAGE.
@@ -170,4 +174,29 @@ var deployments = []renderCase{
 			g.Expect(find(objects, "ConfigMap", "gpu-operator-extra")).NotTo(BeNil())
 			g.Expect(find(objects, "Secret", "gpu-operator-text")).NotTo(BeNil())
 		}},
+}
+
+// TestTheOperatorIsNeverNVIDIAs renders each case of the rule that internal/image has for the validator.
+func TestTheOperatorIsNeverNVIDIAs(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	text, err := os.ReadFile(repo + "/internal/image/testdata/nvidias.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	var tests []map[string]any
+	g.Expect(yaml.Unmarshal(text, &tests)).To(Succeed())
+	g.Expect(len(tests)).To(BeNumerically(">", 15))
+	for _, test := range tests {
+		name, _ := test["name"].(string)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, _ := test["operator"].(string)
+			c := renderCase{then: imageIs(want), flags: set("mig.strategy=single")}
+			for _, key := range []string{"repository", "image", "version"} {
+				if value, isSet := test[key].(string); isSet {
+					c.flags = append(c.flags, "--set-string", "operator."+key+"="+value)
+				}
+			}
+			c.check(t)
+		})
+	}
 }

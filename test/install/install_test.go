@@ -63,7 +63,7 @@ var installs = []installCase{
 			"operator.logging.timeEncoding=epoch draDriver.version=v1 ccManager.enabled=true vgpuManager.enabled=false",
 		notes: []string{
 			"toolkit.version is 1.17.4: NVIDIA's tags begin with v, as in v1.17.4",
-			"operator.repository names the image of NVIDIA's operator: " +
+			"operator.repository, image and version name the image of NVIDIA's operator: " +
 				"ghcr.io/clusterpolicy/gpu-operator:latest is used instead",
 			"operator.cleanupCRD: helm uninstall leaves the definition", "operator.logging.timeEncoding: ", "draDriver: ",
 			"ccManager: virtual machines are not supported yet",

@@ -57,25 +57,18 @@ app.kubernetes.io/name: gpu-operator
 {{- if or (eq $level "debug") (regexMatch "^[1-9][0-9]*$" $level) $logging.develMode }}- --debug{{ end -}}
 {{- end }}
 
-{{/* The operator's image. NVIDIA's operator, in values for its chart, means this one. A mirror replaces the
-registry, as for the operands. */}}
+{{/* The operator's image. NVIDIA's operator, in values for its chart, means this one, in the same registry unless that
+is NVIDIA's. A mirror replaces the registry, as for the operands. */}}
 {{- define "gpu-operator.image" -}}
-{{- $operator := .Values.operator | default dict -}}
-{{- $repository := $operator.repository | default "" -}}
-{{- $image := $operator.image | default "" -}}
-{{- $version := $operator.version | default "" | toString -}}
-{{- $reference := "" -}}
-{{- if regexMatch "[/:@]" $image -}}
-{{- if or $repository $version -}}
-{{- fail "operator.image holds a full reference ('/', ':' or '@'), and repository or version is set too: set image to the name only, or remove repository and version" -}}
+{{- $named := include "gpu-operator.named" . | fromJson -}}
+{{- $reference := (.Values.operator | default dict).image | default "" -}}
+{{- if $named.isNvidias -}}
+{{- $_ := set $named "name" "gpu-operator" -}}{{- $_ := set $named "version" "" -}}
+{{- if $named.inNvidiasRegistry }}{{ $_ := set $named "repository" "" }}{{ end -}}
 {{- end -}}
-{{- $reference = $image -}}
-{{- else -}}
-{{- if include "gpu-operator.isNvidias" . -}}
-{{- $repository = "" }}{{ $version = "" -}}
-{{- end -}}
-{{- $version = $version | default .Chart.AppVersion -}}
-{{- $reference = printf "%s/%s%s%s" ($repository | default "ghcr.io/clusterpolicy" | trimSuffix "/") ($image | default "gpu-operator") (ternary "@" ":" (hasPrefix "sha256:" $version)) $version -}}
+{{- if or $named.isNvidias (not $named.isReference) -}}
+{{- $version := $named.version | default .Chart.AppVersion -}}
+{{- $reference = printf "%s/%s%s%s" ($named.repository | default "ghcr.io/clusterpolicy" | trimSuffix "/") ($named.name | default "gpu-operator") (ternary "@" ":" (hasPrefix "sha256:" $version)) $version -}}
 {{- end -}}
 {{- with (.Values.global | default dict).registry -}}
 {{- if not (hasPrefix (printf "%s/" .) $reference) -}}
@@ -90,10 +83,26 @@ registry, as for the operands. */}}
 {{- $reference -}}
 {{- end }}
 
-{{/* Not empty if the values set the operator's image to NVIDIA's operator. */}}
-{{- define "gpu-operator.isNvidias" -}}
+{{/* The parts of the image that the values name, as JSON, and whether it is that of NVIDIA's operator. internal/image
+has the same rule for the validator. Argument: root. */}}
+{{- define "gpu-operator.named" -}}
 {{- $operator := .Values.operator | default dict -}}
-{{- if and (eq ($operator.repository | default "") "nvcr.io/nvidia") (has ($operator.image | default "") (list "" "gpu-operator")) }}yes{{ end -}}
+{{- $repository := $operator.repository | default "" -}}
+{{- $name := $operator.image | default "" -}}
+{{- $version := $operator.version | default "" | toString -}}
+{{- $isReference := regexMatch "[/:@]" $name -}}
+{{- if $isReference -}}
+{{- if or $repository $version -}}
+{{- fail "operator.image holds a full reference ('/', ':' or '@'), and repository or version is set too: set image to the name only, or remove repository and version" -}}
+{{- end -}}
+{{- $version = regexFind "[:@][^/]*$" $name | trimPrefix ":" | trimPrefix "@" -}}
+{{- $repository = dir $name | trimPrefix "." -}}
+{{- $name = regexReplaceAll "[:@].*$" (base $name) "" -}}
+{{- end -}}
+{{- $inRegistry := regexMatch "^(nvcr|ghcr)[.]io/nvidia/" (printf "%s/" $repository) -}}
+{{- $isRelease := or (regexMatch "^v?(2[2-9]|[3-9][0-9])[.][0-9]" $version) (and (regexMatch "^v?1[.]([0-9]|1[01])[.][0-9]" $version) (regexMatch "(^|/)nvidia(/cloud-native)?$" $repository)) -}}
+{{- $isNvidias := or $inRegistry (eq $name "gpu-operator-validator") (and $isRelease (has $name (list "" "gpu-operator"))) -}}
+{{- dict "repository" $repository "name" $name "version" $version "isReference" $isReference "isNvidias" $isNvidias "inNvidiasRegistry" $inRegistry | toJson -}}
 {{- end }}
 
 {{/* Pull secrets of the operator's own pods, as a field of a pod. */}}
