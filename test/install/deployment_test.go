@@ -27,16 +27,12 @@ func imageIs(want string) func(*WithT, []*unstructured.Unstructured) {
 	}
 }
 
-// argsHave checks the flags of the operator.
-func argsHave(debug bool) func(*WithT, []*unstructured.Unstructured) {
+// argsEnd checks the last flags of the operator.
+func argsEnd(want ...any) func(*WithT, []*unstructured.Unstructured) {
 	return func(g *WithT, objects []*unstructured.Unstructured) {
-		args := manager(g, objects)["args"]
+		args, _ := manager(g, objects)["args"].([]any)
 		g.Expect(args).To(ContainElement("--leader-elect"))
-		if debug {
-			g.Expect(args).To(ContainElement("--debug"))
-			return
-		}
-		g.Expect(args).NotTo(ContainElement("--debug"))
+		g.Expect(args[3:]).To(HaveExactElements(want...))
 	}
 }
 
@@ -93,15 +89,26 @@ var deployments = []renderCase{
 			g.Expect(manager(g, objects)).To(HaveKeyWithValue("imagePullPolicy", "Always"))
 			g.Expect(field(g, find(objects, "Pod", "gpu-operator-test"), "spec", "imagePullSecrets")).To(HaveLen(2))
 		}},
-	{name: "debugging", set: "operator.logging.level=debug", then: argsHave(true)},
-	{name: "debugging by number", set: "operator.logging.level=2", then: argsHave(true)},
-	{name: "debugging as in development", set: "operator.logging.develMode=true", then: argsHave(true)},
+	{name: "debugging", set: "operator.logging.level=debug", then: argsEnd("--zap-log-level=debug")},
+	{name: "debugging by number", set: "operator.logging.level=2", then: argsEnd("--zap-log-level=2")},
+	{name: "debugging as in development", set: "operator.logging.develMode=true", then: argsEnd("--zap-devel")},
+	{name: "errors only", set: "operator.logging.level=error", then: argsEnd("--zap-log-level=error")},
 	{
 		name: "NVIDIA's logging",
 		set:  "operator.logging.timeEncoding=epoch operator.logging.level=info operator.logging.develMode=false",
-		then: argsHave(false),
+		then: argsEnd("--zap-time-encoding=epoch"),
 	},
-	{name: "level zero", set: "operator.logging.level=0", then: argsHave(false)},
+	{name: "level zero", set: "operator.logging.level=0", then: argsEnd()},
+	{
+		name: "flags", set: "operator.args[0]=--debug operator.args[1]=3 operator.logging.level=debug",
+		then: argsEnd("--zap-log-level=debug", "--debug", "3"),
+	},
+	{name: "metrics by HTTP", set: "operator.metrics.secure=false", then: func(g *WithT,
+		objects []*unstructured.Unstructured) {
+		argsEnd("--metrics-secure=false")(g, objects)
+		g.Expect(field(g, &unstructured.Unstructured{Object: pod(g, objects)}, "metadata", "annotations")).To(And(
+			HaveKeyWithValue("prometheus.io/scrape", "true"), HaveKeyWithValue("prometheus.io/port", "8080")))
+	}},
 	{name: "one pod", set: "operator.replicas=1", then: func(g *WithT, objects []*unstructured.Unstructured) {
 		g.Expect(field(g, find(objects, "Deployment", "gpu-operator"), "spec", "replicas")).To(BeEquivalentTo(1))
 	}},

@@ -49,6 +49,8 @@ type fields struct {
 	// Leaves and Blocks are the paths that the policy always has.
 	Leaves []string `json:"leaves"`
 	Blocks []string `json:"blocks"`
+	// Ignored are the paths that the chart accepts with any value, and does not write into the policy.
+	Ignored []string `json:"ignored"`
 	// Without is what happens instead, for fields that have no effect.
 	Without map[string]string `json:"without"`
 }
@@ -109,6 +111,14 @@ func (v *values) addKeys() error {
 			}
 			field.Default = value
 		}
+	}
+	for _, path := range v.fields.Ignored {
+		field := v.schema.at(path)
+		if field == nil {
+			return fmt.Errorf("fields.yaml: the policy has no field %s", path)
+		}
+		field.chart, field.Enum = true, nil
+		field.kind(field.Type[0])
 	}
 	for path, sentence := range v.fields.Without {
 		field := v.schema.at(path)

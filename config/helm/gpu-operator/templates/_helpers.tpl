@@ -1,4 +1,9 @@
-{{/* Labels of every object, in addition to app.kubernetes.io/name from config/. */}}
+{{/* The label app.kubernetes.io/name. */}}
+{{- define "gpu-operator.name" -}}
+{{ .Values.nameOverride | default "gpu-operator" | toString | trunc 63 | trimSuffix "-" | quote }}
+{{- end }}
+
+{{/* Labels of every object, in addition to app.kubernetes.io/name. */}}
 {{- define "gpu-operator.labels" -}}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -8,7 +13,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 
 {{/* All labels of an object that is not in config/. */}}
 {{- define "gpu-operator.allLabels" -}}
-app.kubernetes.io/name: gpu-operator
+app.kubernetes.io/name: {{ include "gpu-operator.name" . }}
 {{ include "gpu-operator.labels" . }}
 {{- end }}
 
@@ -47,14 +52,36 @@ app.kubernetes.io/name: gpu-operator
 {{- with ((index . 0).Values.operator | default dict).env }}{{ toYaml . }}{{ end -}}
 {{- end }}
 
-{{/* Flags of the operator from operator.logging. */}}
+{{/* Flags of the operator from operator.logging, operator.metrics and operator.args. */}}
 {{- define "gpu-operator.args" -}}
-{{- $logging := (.Values.operator | default dict).logging | default dict -}}
-{{- $level := $logging.level | default "info" | toString -}}
-{{- if not (or (has $level (list "debug" "info" "warn" "error" "dpanic" "panic" "fatal")) (regexMatch "^[0-9]+$" $level)) -}}
-{{- fail (printf "operator.logging.level is %q: set it to info or debug" $level) -}}
+{{- $operator := .Values.operator | default dict -}}
+{{- $logging := $operator.logging | default dict -}}
+{{- $level := include "gpu-operator.text" ($logging.level | default "info") | lower -}}
+{{- if not (or (has $level (list "debug" "info" "error" "panic")) (regexMatch "^[0-9]+$" $level)) -}}
+{{- fail (printf "operator.logging.level is %q: set it to error, info, debug or a number" $level) -}}
 {{- end -}}
-{{- if or (eq $level "debug") (regexMatch "^[1-9][0-9]*$" $level) $logging.develMode }}- --debug{{ end -}}
+{{- $args := list -}}
+{{- if not (has $level (list "info" "0")) }}{{ $args = append $args (printf "--zap-log-level=%s" $level) }}{{ end -}}
+{{- with $logging.timeEncoding }}{{ $args = append $args (printf "--zap-time-encoding=%s" .) }}{{ end -}}
+{{- if $logging.develMode }}{{ $args = append $args "--zap-devel" }}{{ end -}}
+{{- if include "gpu-operator.plainMetrics" . }}{{ $args = append $args "--metrics-secure=false" }}{{ end -}}
+{{- range concat $args ($operator.args | default list) }}
+- {{ include "gpu-operator.text" . | toJson }}
+{{- end }}
+{{- end }}
+
+{{/* Not empty if the operator's metrics are served over HTTP. */}}
+{{- define "gpu-operator.plainMetrics" -}}
+{{- if eq (dig "metrics" "secure" true (.Values.operator | default dict)) false }}yes{{ end -}}
+{{- end }}
+
+{{/* Annotations for a Prometheus that finds pods by them. */}}
+{{- define "gpu-operator.scrape" -}}
+{{- if include "gpu-operator.plainMetrics" . -}}
+prometheus.io/scrape: "true"
+prometheus.io/port: "8080"
+prometheus.io/path: /metrics
+{{- end -}}
 {{- end }}
 
 {{/* The operator's image. NVIDIA's operator, in values for its chart, means this one, in the same registry unless that

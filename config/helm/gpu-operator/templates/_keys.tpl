@@ -46,45 +46,52 @@ null
 {{- end -}}
 {{- end }}
 
-{{/* Fails if a value does not exist, with a suggestion. Argument: root. */}}
-{{- define "gpu-operator.refuseUnknown" -}}
+{{/* The values that do not exist, as JSON: refused are those that resemble a key beside them, and so are probably
+misspelt; noted are all others, which values for another release of NVIDIA's chart may have. Argument: root. */}}
+{{- define "gpu-operator.unknown" -}}
 {{- $known := .Files.Get "files/keys.json" | fromJson -}}
 {{- $state := dict "unknown" list -}}
 {{- $_ := include "gpu-operator.typed" (dict "value" .Values "node" $known.keys "path" "" "state" $state "policy" false) -}}
-{{- $complaints := list -}}
+{{- $refused := list -}}{{- $noted := list -}}
 {{- range $state.unknown -}}
-{{- $meant := include "gpu-operator.meant" (dict "unknown" . "paths" $known.paths) -}}
+{{- $nearest := include "gpu-operator.nearest" . -}}
+{{- if $nearest -}}
+{{- $refused = append $refused (printf "unknown value %s: did you mean %s?" .path $nearest) -}}
 {{/* A parent chart shares its block global with all charts: keys that resemble none of ours are not for us. */}}
-{{- if or (ne .block "global") (hasPrefix "did" $meant) -}}
-{{- $complaints = append $complaints (printf "unknown value %s: %s" .path $meant) -}}
+{{- else if ne .block "global" -}}
+{{- $noted = append $noted (printf "%s: unknown%s" .path (include "gpu-operator.elsewhere" (dict "unknown" . "paths" $known.paths))) -}}
 {{- end -}}
 {{- end -}}
-{{- with $complaints -}}{{- fail (join "\n" .) -}}{{- end -}}
+{{- dict "refused" $refused "noted" $noted | toJson -}}
 {{- end }}
 
-{{/* The suggestion for a key that does not exist. Arguments: unknown, paths. */}}
-{{- define "gpu-operator.meant" -}}
-{{- $key := .unknown.key -}}
-{{- $block := .unknown.block -}}
+{{/* Fails if a value is probably misspelt. Argument: root. */}}
+{{- define "gpu-operator.refuseMisspelt" -}}
+{{- with (include "gpu-operator.unknown" . | fromJson).refused -}}{{- fail (join "\n" .) -}}{{- end -}}
+{{- end }}
+
+{{/* The path of the key beside an unknown one that it resembles most; empty if there is none. Argument: unknown. */}}
+{{- define "gpu-operator.nearest" -}}
+{{- $key := .key -}}
 {{- $limit := max 2 (div (len $key) 3) -}}
 {{- $nearest := "" -}}{{- $least := add $limit 1 -}}
-{{- range .unknown.siblings -}}
+{{- range .siblings -}}
 {{- if le (max (sub (len .) (len $key)) (sub (len $key) (len .))) $limit -}}
 {{- $distance := include "gpu-operator.distance" (list $key .) | int64 -}}
 {{- if lt $distance $least }}{{ $nearest = . }}{{ $least = $distance }}{{ end -}}
 {{- end -}}
 {{- end -}}
+{{- if $nearest }}{{ ternary $nearest (printf "%s.%s" .block $nearest) (eq .block "") }}{{ end -}}
+{{- end }}
+
+{{/* Where keys with the name of an unknown one are. Arguments: unknown, paths. */}}
+{{- define "gpu-operator.elsewhere" -}}
+{{- $key := .unknown.key -}}
 {{- $elsewhere := list -}}
 {{- range .paths -}}
 {{- if eq (lower (last (splitList "." .))) (lower $key) }}{{ $elsewhere = append $elsewhere . }}{{ end -}}
 {{- end -}}
-{{- if $nearest -}}
-did you mean {{ ternary $nearest (printf "%s.%s" $block $nearest) (eq $block "") }}?
-{{- else if and $elsewhere (le (len $elsewhere) 3) -}}
-did you mean {{ join " or " $elsewhere }}?
-{{- else -}}
-{{ ternary "the chart" $block (eq $block "") }} has {{ join ", " .unknown.siblings }}
-{{- end -}}
+{{- if and $elsewhere (le (len $elsewhere) 3) }}; did you mean {{ join " or " $elsewhere }}?{{ end -}}
 {{- end }}
 
 {{/* The edit distance of two names, ignoring case. Argument: a list of the two. */}}

@@ -5,6 +5,11 @@
 {{- $spec := include "gpu-operator.typed" (dict "value" .Values "node" $known.keys "path" "" "state" $state "policy" true) | fromJson -}}
 {{- include "gpu-operator.podDeletion" (list . $spec $known) -}}
 {{- include "gpu-operator.shared" (list . $spec) -}}
+{{- include "gpu-operator.single" (list . $spec) -}}
+{{/* False is the default of NVIDIA's chart, which drops it, so that OpenShift's driver toolkit stays on. */}}
+{{- if eq (dig "operator" "use_ocp_driver_toolkit" true $spec) false -}}
+{{- $_ := unset $spec.operator "use_ocp_driver_toolkit" -}}
+{{- end -}}
 {{- with (.Values.mig | default dict).config -}}
 {{- $manager := get $spec "migManager" | default dict -}}
 {{- $config := get $manager "config" | default dict -}}
@@ -70,6 +75,15 @@ block in the cluster, the fields of it that others have set. */}}
 {{- end -}}
 {{- end }}
 
+{{/* A single configuration that the chart creates is the default: otherwise no node would use it. Arguments: root,
+spec. */}}
+{{- define "gpu-operator.single" -}}
+{{- $config := ((index . 0).Values.devicePlugin | default dict).config | default dict -}}
+{{- if and $config.create (not $config.default) (eq (len ($config.data | default dict)) 1) -}}
+{{- $_ := set (index . 1).devicePlugin.config "default" (keys $config.data | first) -}}
+{{- end -}}
+{{- end }}
+
 {{/* mps.enabled configures the device plugin to use the ConfigMap of the chart. Arguments: root, spec. */}}
 {{- define "gpu-operator.shared" -}}
 {{- $root := index . 0 -}}{{- $spec := index . 1 -}}
@@ -92,14 +106,13 @@ block in the cluster, the fields of it that others have set. */}}
 {{- end -}}
 {{- range $block, $what := dict "devicePlugin" "configurations" "migManager" "layouts" "dcgmExporter" "metrics" -}}
 {{- $config := (get $.Values $block | default dict).config | default dict -}}
-{{- if and $config.create (not $config.name) -}}
+{{- if and $config.create $config.data (not $config.name) -}}
 {{- fail (printf "%s.config.create is true without %s.config.name: set the name of the ConfigMap to create" $block $block) -}}
 {{- end -}}
-{{- if and $config.create (not $config.data) -}}
-{{- fail (printf "%s.config.create is true without %s.config.data: set the %s" $block $block $what) -}}
 {{- end -}}
-{{- if and $config.data (not $config.create) -}}
-{{- fail (printf "%s.config.data is set without %s.config.create: set create to true, or remove the %s" $block $block $what) -}}
+{{- with (.Values.devicePlugin | default dict).config -}}
+{{- if and .create (not .data) -}}
+{{- fail "devicePlugin.config.create is true without devicePlugin.config.data: set the configurations" -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
