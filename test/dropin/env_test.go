@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,8 +70,10 @@ func (e *env) tryHelm(args ...string) (string, error) {
 	e.t.Helper()
 	// The context of a test ends before its clean-up.
 	ctx := context.WithoutCancel(e.t.Context())
-	return packaged.Helm(ctx, repo, e.home, []string{"KUBECONFIG=" + e.cluster.Kubeconfig()},
-		append(args, "--namespace", namespace)...)
+	if !slices.Contains(args, "--namespace") {
+		args = append(args, "--namespace", namespace)
+	}
+	return packaged.Helm(ctx, repo, e.home, []string{"KUBECONFIG=" + e.cluster.Kubeconfig()}, args...)
 }
 
 // install installs the chart with assignments separated by spaces, and returns Helm's output. The end of the test
@@ -124,7 +127,7 @@ func find(g *WithT, objects []*unstructured.Unstructured, kind, name string) *un
 }
 
 // field returns the part of an object at a path of keys; nil if there is none.
-func field(g *WithT, object *unstructured.Unstructured, path ...string) any {
+func field(g Gomega, object *unstructured.Unstructured, path ...string) any {
 	value, _, err := unstructured.NestedFieldNoCopy(object.Object, path...)
 	g.Expect(err).NotTo(HaveOccurred())
 	return value
