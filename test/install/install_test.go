@@ -59,13 +59,13 @@ var installs = []installCase{
 	{
 		name: "versions, and what has no effect",
 		set: "driver.version=580.82.07 toolkit.version=1.17.4 devicePlugin.version=v0.17.1 " +
-			"operator.repository=nvcr.io/nvidia operator.version=v26.3.0 operator.cleanupCRD=true " +
+			"operator.repository=nvcr.io/nvidia operator.version=v26.3.0 " +
 			"operator.logging.timeEncoding=epoch draDriver.version=v1 ccManager.enabled=true vgpuManager.enabled=false",
 		notes: []string{
 			"toolkit.version is 1.17.4: NVIDIA's tags begin with v, as in v1.17.4",
 			"operator.repository, image and version name the image of NVIDIA's operator: " +
 				"ghcr.io/clusterpolicy/gpu-operator:latest is used instead",
-			"operator.cleanupCRD: helm uninstall leaves the definition", "operator.logging.timeEncoding: ", "draDriver: ",
+			"draDriver: ",
 			"ccManager: virtual machines are not supported yet",
 		},
 		silent: []string{"vgpuManager", "devicePlugin.version", "gpuCluster"},

@@ -66,7 +66,7 @@ var refusals = []struct {
 	{"an unknown mode of discovery", "nodeDiscovery.mode=manual", "", []string{"/nodeDiscovery/mode", "'builtin'"}},
 	{
 		"no key of a taint", "nodeStartup.taints[0].key=a\\'],nodeStartup.taints[0].effect=NoSchedule", "",
-		[]string{"nodeStartup.taints: \"a']\" is no key of a taint"},
+		[]string{"nodeStartup.taints[0].key is \"a']\": must be a taint key"},
 	},
 	{
 		"NVIDIADriver", "driver.nvidiaDriverCRD.enabled=true", "",

@@ -215,8 +215,12 @@ func (v *values) files() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	patterns, err := v.schema.patterns()
+	if err != nil {
+		return nil, err
+	}
 	keys, err := json.Marshal(map[string]any{
-		"keys": v.schema.keys(), "paths": v.paths(), "without": v.without(), "always": always,
+		"keys": v.schema.keys(), "paths": v.paths(), "without": v.without(), "always": always, "patterns": patterns,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the keys: %w", err)

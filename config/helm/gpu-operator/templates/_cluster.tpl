@@ -47,3 +47,14 @@ written. Without a cluster, as in helm template and GitOps, nothing is looked up
 {{- end -}}
 {{- fail $text -}}
 {{- end }}
+
+{{/* Not empty if the cluster has the definition of this release, so that the API server can check the policy. Before an
+upgrade to another definition it cannot, as new fields would be unknown. Argument: root. */}}
+{{- define "gpu-operator.canCheck" -}}
+{{- if ne (dig "deployCR" true (.Values.clusterPolicy | default dict)) false -}}
+{{- with lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "clusterpolicies.nvidia.com" -}}
+{{- $own := $.Files.Get "crds/nvidia.com_clusterpolicies.yaml" | fromYaml -}}
+{{- if eq (toJson (first .spec.versions).schema) (toJson (first $own.spec.versions).schema) }}yes{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

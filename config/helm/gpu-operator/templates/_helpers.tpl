@@ -144,15 +144,11 @@ imagePullSecrets:
 {{- end }}
 
 {{/* The keys of the taints that the operator may change, as a CEL list: those that are always allowed, and those of
-nodeStartup.taints. Arguments: root, the former. */}}
+nodeStartup.taints, which the rule of that field keeps free of quotes. Arguments: root, the former. */}}
 {{- define "gpu-operator.ownTaints" -}}
 {{- $keys := index . 1 -}}
 {{- range ((index . 0).Values.nodeStartup | default dict).taints -}}
-{{- $key := .key | default "" | toString -}}
-{{- if not (regexMatch "^[-a-zA-Z0-9_./]+$" $key) -}}
-{{- fail (printf "nodeStartup.taints: %q is no key of a taint: use a key such as example.com/gpu-starting" $key) -}}
-{{- end -}}
-{{- $keys = append $keys $key -}}
+{{- $keys = append $keys (.key | default "" | toString) -}}
 {{- end -}}
 {{- printf "['%s']" (join "', '" (uniq $keys)) | quote -}}
 {{- end }}

@@ -1,10 +1,12 @@
 {{/*
 The values with the types of the policy's fields, as JSON: a whole number becomes a string if the field is one.
-Keys that do not exist are collected in state.unknown, each with its block.
+Keys that do not exist are collected in state.unknown, each with its block, and values that a rule of the definition
+refuses in state.invalid, if state.patterns has the rules.
 Arguments: value, node (of files/keys.json), path, state, and policy to leave out the chart's own keys.
 */}}
 {{- define "gpu-operator.typed" -}}
 {{- $value := .value -}}{{- $node := .node -}}{{- $path := .path -}}{{- $state := .state -}}{{- $policy := .policy -}}
+{{- include "gpu-operator.match" . -}}
 {{- if kindIs "invalid" $value -}}
 null
 {{- else if and (hasKey $node "keys") (kindIs "map" $value) -}}
@@ -46,13 +48,34 @@ null
 {{- end -}}
 {{- end }}
 
+{{/* Collects a value that a rule of the definition refuses in state.invalid. Arguments: as for typed. */}}
+{{- define "gpu-operator.match" -}}
+{{- $state := .state -}}{{- $path := .path -}}
+{{- if hasKey $state "patterns" -}}
+{{- if and .node.matchKeys (kindIs "map" .value) -}}
+{{- $message := .node.matchKeys -}}
+{{- range $key := keys .value | sortAlpha -}}
+{{- if not (regexMatch (get $state.patterns $message) $key) -}}
+{{- $_ := set $state "invalid" (append $state.invalid (printf "%s has the key %q: %s" $path $key $message)) -}}
+{{- end -}}
+{{- end -}}
+{{- else if and .node.match (not (or (kindIs "invalid" .value) (kindIs "map" .value) (kindIs "slice" .value))) -}}
+{{- $text := include "gpu-operator.text" .value -}}
+{{- if not (regexMatch (get $state.patterns .node.match) $text) -}}
+{{- $_ := set $state "invalid" (append $state.invalid (printf "%s is %q: %s" $path $text .node.match)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{/* The values that do not exist, as JSON: refused are those that resemble a key beside them, and so are probably
-misspelt; noted are all others, which values for another release of NVIDIA's chart may have. Argument: root. */}}
+misspelt; noted are all others, which values for another release of NVIDIA's chart may have. Refused are also values that the definition refuses.
+Argument: root. */}}
 {{- define "gpu-operator.unknown" -}}
 {{- $known := .Files.Get "files/keys.json" | fromJson -}}
-{{- $state := dict "unknown" list -}}
+{{- $state := dict "unknown" list "invalid" list "patterns" $known.patterns -}}
 {{- $_ := include "gpu-operator.typed" (dict "value" .Values "node" $known.keys "path" "" "state" $state "policy" false) -}}
-{{- $refused := list -}}{{- $noted := list -}}
+{{- $refused := $state.invalid -}}{{- $noted := list -}}
 {{- range $state.unknown -}}
 {{- $nearest := include "gpu-operator.nearest" . -}}
 {{- if $nearest -}}
@@ -65,8 +88,8 @@ misspelt; noted are all others, which values for another release of NVIDIA's cha
 {{- dict "refused" $refused "noted" $noted | toJson -}}
 {{- end }}
 
-{{/* Fails if a value is probably misspelt. Argument: root. */}}
-{{- define "gpu-operator.refuseMisspelt" -}}
+{{/* Fails if a value is wrong, or probably misspelt. Argument: root. */}}
+{{- define "gpu-operator.refuseWrong" -}}
 {{- with (include "gpu-operator.unknown" . | fromJson).refused -}}{{- fail (join "\n" .) -}}{{- end -}}
 {{- end }}
 
