@@ -45,7 +45,7 @@ type DriverSpec struct {
 	StartupProbe *ProbeSpec `json:"startupProbe,omitempty"`
 	// LivenessProbe adds a liveness probe to the driver container. Default none.
 	//
-	// When it fails, the kubelet restarts the container, and running workloads lose their GPUs. Absent fields have the
+	// When it fails, the kubelet restarts the container, and running pods lose their GPUs. Absent fields have the
 	// defaults of Kubernetes.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.successThreshold) || self.successThreshold == 1",fieldPath=".successThreshold",message="must be 1 in a liveness probe"

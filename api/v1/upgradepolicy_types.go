@@ -26,7 +26,7 @@ type DriverUpgradePolicySpec struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^([0-9]+|([0-9]{1,2}|100)%)$')",message="must be a number, or a percentage of 0% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// WaitForCompletion waits for workloads on a node before its upgrade starts.
+	// WaitForCompletion waits for pods on a node before its upgrade starts.
 	// +optional
 	WaitForCompletion *WaitForCompletionSpec `json:"waitForCompletion,omitempty"`
 	// PodDeletion deletes the pods that use GPUs before the driver is replaced.
@@ -37,7 +37,7 @@ type DriverUpgradePolicySpec struct {
 	Drain *DrainSpec `json:"drain,omitempty"`
 }
 
-// WaitForCompletionSpec selects the workloads to wait for.
+// WaitForCompletionSpec selects the pods to wait for.
 type WaitForCompletionSpec struct {
 	// PodSelector is a label selector for the pods to wait for, in all namespaces. Empty (default) waits for none.
 	// +optional

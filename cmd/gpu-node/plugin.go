@@ -96,8 +96,8 @@ func (p *plugin) register(flags *pflag.FlagSet) {
 	flags.StringVar(&p.migStrategy, "mig-strategy", "",
 		"how the device plugin advertises MIG devices: none, single or mixed; if empty every GPU resource counts")
 	flags.BoolVar(&p.withWorkload, "with-workload", false, "also run a pod on one GPU")
-	flags.DurationVar(&p.workloadTimeout, "workload-timeout", validate.DefaultWorkloadTimeout,
-		"longest time of the workload pod, with a unit (4m)")
+	flags.DurationVar(&p.workloadTimeout, "workload-timeout", validate.DefaultTestPodTimeout,
+		"longest time of the test pod, with a unit (4m)")
 }
 
 // complete sets flags that are not given from the environment, and validates all.
@@ -117,7 +117,7 @@ func (p *plugin) complete(flags *pflag.FlagSet) error {
 	for _, required := range []string{"VALIDATOR_IMAGE", "POD_NAME", "POD_UID"} {
 		if os.Getenv(required) == "" {
 			return fmt.Errorf(
-				"a workload pod needs the environment variable %s; set it, or leave out --with-workload and WITH_WORKLOAD",
+				"a test pod needs the environment variable %s; set it, or leave out --with-workload and WITH_WORKLOAD",
 				required)
 		}
 	}
@@ -128,7 +128,7 @@ func (p *plugin) complete(flags *pflag.FlagSet) error {
 // cut off earlier could not report what its pod waits for.
 func (v *validation) slowDown(flags *pflag.FlagSet, workload time.Duration) error {
 	if !flags.Changed("attempt-timeout") {
-		v.attemptTimeout = workload + validate.WorkloadAttemptMargin
+		v.attemptTimeout = workload + validate.TestPodAttemptMargin
 	}
 	if v.attemptTimeout <= workload {
 		return fmt.Errorf("--attempt-timeout=%s must be above --workload-timeout=%s", v.attemptTimeout, workload)
@@ -153,15 +153,15 @@ func (p *plugin) check(strategy validate.MIGStrategy) (validate.Check, error) {
 		if err != nil {
 			return nil, fmt.Errorf("plugin cannot be validated: the namespace of this pod cannot be read: %w", err)
 		}
-		check.Workload = p.run(client, strings.TrimSpace(string(namespace)))
+		check.TestPod = p.run(client, strings.TrimSpace(string(namespace)))
 	}
 	return check.Check, nil
 }
 
-// run runs the workload that the environment describes. The names of the variables are those of NVIDIA's validator in
+// run runs the test pod that the environment describes. The names of the variables are those of NVIDIA's validator in
 // spec.validator.plugin.env.
 func (p *plugin) run(client *nodeapi.Client, namespace string) func(context.Context, string) error {
-	return validate.Workload{
+	return validate.TestPod{
 		Client: client, Node: p.nodeName, Namespace: namespace,
 		Owner: nodeapi.OwnerReference{
 			APIVersion: "v1",
@@ -173,7 +173,7 @@ func (p *plugin) run(client *nodeapi.Client, namespace string) func(context.Cont
 		PullPolicy:    os.Getenv("VALIDATOR_IMAGE_PULL_POLICY"),
 		PullSecrets:   list(os.Getenv("VALIDATOR_IMAGE_PULL_SECRETS")),
 		RuntimeClass:  os.Getenv("VALIDATOR_RUNTIME_CLASS"),
-		PriorityClass: cmp.Or(os.Getenv("VALIDATOR_PRIORITY_CLASS"), labels.WorkloadPriorityClass),
+		PriorityClass: cmp.Or(os.Getenv("VALIDATOR_PRIORITY_CLASS"), labels.TestPodPriorityClass),
 		Timeout:       p.workloadTimeout, FullAfter: validate.DefaultFullAfter, EndTimeout: validate.DefaultEndTimeout,
 		Log: newLog(),
 	}.Run

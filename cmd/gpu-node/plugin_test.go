@@ -15,7 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi/nodeapitest"
 )
 
-// pluginAPI is an API server with a Node whose GPU is allocatable and, if pods is set, with a workload pod of that
+// pluginAPI is an API server with a Node whose GPU is allocatable and, if pods is set, with a test pod of that
 // status.
 type pluginAPI struct {
 	pods    string
@@ -57,7 +57,7 @@ func pluginCommand(t *testing.T, pod pod, handler http.Handler, env ...string) *
 	return command
 }
 
-// describedPod is the environment of a workload pod.
+// describedPod is the environment of a test pod.
 var describedPod = []string{"WITH_WORKLOAD=true", "VALIDATOR_IMAGE=operator:1", "VALIDATOR_IMAGE_PULL_POLICY=Never",
 	"VALIDATOR_IMAGE_PULL_SECRETS=a,b", "VALIDATOR_RUNTIME_CLASS=nvidia", "POD_NAME=validator", "POD_UID=u-1"}
 

@@ -149,7 +149,12 @@ func (o renderOptions) input(policy *v1.ClusterPolicy) operand.Input {
 	for _, kind := range manifest.OptionalKinds() {
 		optional[kind.Kind] = o.monitoring
 	}
-	return operand.Input{Spec: effective.Of(policy.Spec), Namespace: o.namespace, HelperImage: o.image, Optional: optional}
+	return operand.Input{
+		Spec:          effective.Of(policy.Spec),
+		Namespace:     o.namespace,
+		OperatorImage: o.image,
+		Optional:      optional,
+	}
 }
 
 // objects returns the objects of all steps as YAML documents, in the order in which they are applied.
@@ -190,11 +195,13 @@ func aboutOperands(p plan.Plan) []string {
 	for _, step := range p.Steps {
 		switch step.Action {
 		case plan.Remove:
-			sentences = append(sentences, fmt.Sprintf("%s would not be installed, and removed if it is: %s (%s)",
+			sentences = append(sentences, fmt.Sprintf(
+				"%s would not be installed, and an installed one would be removed: %s (%s)",
 				step.Operand.Name, step.Message, step.State))
 		case plan.Hold:
-			sentences = append(sentences,
-				fmt.Sprintf("%s would be left unchanged: %s (%s, %s)", step.Operand.Name, step.Message, step.State, step.Reason))
+			sentences = append(sentences, fmt.Sprintf(
+				"%s would not be applied, and an installed one would stay unchanged: %s (%s, %s)",
+				step.Operand.Name, step.Message, step.State, step.Reason))
 		case plan.Apply:
 		}
 	}
@@ -220,15 +227,15 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 		}
 		if facts.Excluded {
 			sentences = append(sentences,
-				fmt.Sprintf("node %s would run nothing: label %s is %q", facts.Name, labels.DeployOperands, labels.False))
+				fmt.Sprintf("node %s would run no operand: label %s is %q", facts.Name, labels.DeployOperands, labels.False))
 			continue
 		}
 		node := p.ForNode(facts)
 		if node.Refused.Choice != operand.Install {
-			sentences = append(sentences, fmt.Sprintf("node %s would run nothing: %s", facts.Name, node.Refused.Message))
+			sentences = append(sentences, fmt.Sprintf("node %s would run no operand: %s", facts.Name, node.Refused.Message))
 			continue
 		}
-		for _, stage := range append(node.Stages, node.OtherOperands...) {
+		for _, stage := range append(node.Essential, node.Auxiliary...) {
 			if why := whyNot(stage); why != "" && !held[stage.Operand] {
 				sentences = append(sentences, fmt.Sprintf("node %s would not run %s: %s", facts.Name, stage.Operand, why))
 			}
@@ -238,11 +245,11 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 }
 
 // whyNot returns why an operand does not run on its node; empty if it does.
-func whyNot(stage plan.NodeStage) string {
+func whyNot(stage plan.OperandOnNode) string {
 	switch stage.Expectation {
 	case plan.HostProvides:
 		return "the host provides it"
-	case plan.OptedOut, plan.Paused, plan.NotPossible:
+	case plan.OptedOut, plan.PausedByLabel, plan.Refused:
 		return fmt.Sprintf("%s (%s)", stage.Message, stage.Reason)
 	case plan.Expected:
 	}
@@ -258,7 +265,7 @@ func invalid(p plan.Plan) error {
 		}
 	}
 	for _, pool := range p.NodePools {
-		if pool.Refused.Choice == operand.Invalid {
+		if pool.Refused.Choice == operand.Refused {
 			names = append(names, "node pool "+pool.Name)
 		}
 	}

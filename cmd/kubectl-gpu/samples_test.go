@@ -123,7 +123,7 @@ func TestSamplesContainTheObjectsTheyName(t *testing.T) {
 			for i := range catalogue {
 				uses := catalogue[i].UsesOf(input)
 				for _, pool := range operand.NodePools(input.Spec) {
-					uses = append(uses, catalogue[i].UsesOf(input.ForPool(pool))...)
+					uses = append(uses, catalogue[i].UsesOf(input.ForNodePool(pool))...)
 				}
 				for _, use := range uses {
 					if use.Kind == operand.ValidatingAdmissionPolicyBinding {

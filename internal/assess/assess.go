@@ -19,30 +19,30 @@ import (
 // Input is what the assessment of one node is computed from.
 type Input struct {
 	// Plan for the node.
-	Plan plan.Node
+	Plan plan.NodePlan
 	// Node as cached, and the operands' Pods there.
 	Node *corev1.Node
 	Pods Pods
 	// Stack is the same for all nodes.
 	Stack Stack
 	// Previous is the readiness of the node in the previous assessment; empty for none.
-	Previous Readiness
+	Previous ReadySince
 	// Now is the time of the assessment.
 	Now time.Time
 }
 
-// Readiness is whether a node is ready, and since when; zero if unknown.
-type Readiness struct {
+// ReadySince is whether a node is ready, and since when; zero if unknown.
+type ReadySince struct {
 	Ready bool
 	Since time.Time
 }
 
-// ReadinessOf returns the readiness that the condition nvidia.com/GPUReady reports, empty for nil.
-func ReadinessOf(condition *corev1.NodeCondition) Readiness {
+// ReadySinceOf returns the readiness that the condition nvidia.com/GPUReady reports, empty for nil.
+func ReadySinceOf(condition *corev1.NodeCondition) ReadySince {
 	if condition == nil {
-		return Readiness{}
+		return ReadySince{}
 	}
-	return Readiness{Ready: condition.Status == corev1.ConditionTrue, Since: condition.LastTransitionTime.Time}
+	return ReadySince{Ready: condition.Status == corev1.ConditionTrue, Since: condition.LastTransitionTime.Time}
 }
 
 // Assessment is the verdict on one node and on each operand there.
@@ -63,8 +63,8 @@ type Assessment struct {
 // Ready reports whether the node is ready.
 func (a *Assessment) Ready() bool { return a.State == readiness.Ready }
 
-// Readiness returns the readiness of the node in this assessment.
-func (a *Assessment) Readiness() Readiness { return Readiness{Ready: a.Ready(), Since: a.Since} }
+// ReadySince returns the readiness of the node in this assessment.
+func (a *Assessment) ReadySince() ReadySince { return ReadySince{Ready: a.Ready(), Since: a.Since} }
 
 // Node assesses a GPU node.
 func Node(in Input) Assessment {
@@ -75,7 +75,7 @@ func Node(in Input) Assessment {
 	switch {
 	case in.Plan.Facts.Excluded:
 		assessment.NodeVerdict = excluded()
-	case in.Plan.Refused.Choice == operand.Invalid:
+	case in.Plan.Refused.Choice == operand.Refused:
 		assessment.NodeVerdict = refused(in.Plan.Refused)
 	case in.Plan.Unselected != "":
 		assessment.NodeVerdict = notSelected(in.Plan)
@@ -91,11 +91,11 @@ func Node(in Input) Assessment {
 
 // assess makes the checks of a node that has operands. Later checks may override earlier verdicts.
 func (a *Assessment) assess(in Input) {
-	verdict := func(stage plan.NodeStage) readiness.Verdict {
-		return in.Stack.checkRuntimeHandler(stage, in.Plan.Stages, in.Pods, assessStage(stage, in))
+	verdict := func(stage plan.OperandOnNode) readiness.Verdict {
+		return in.Stack.checkRuntimeHandler(stage, in.Plan.Essential, in.Pods, assessStage(stage, in))
 	}
 	a.assessStages(in, verdict)
-	for _, stage := range in.Plan.OtherOperands {
+	for _, stage := range in.Plan.Auxiliary {
 		if stage.Expectation != plan.OptedOut && stage.Expectation != plan.HostProvides {
 			a.Operands[stage.Operand] = verdict(stage)
 		}
@@ -128,10 +128,10 @@ func DiscoveryOperands(catalogue operand.Catalogue, pods Pods, now time.Time) ma
 }
 
 // assessStages assesses the stages of the node in order.
-func (a *Assessment) assessStages(in Input, verdict func(plan.NodeStage) readiness.Verdict) {
+func (a *Assessment) assessStages(in Input, verdict func(plan.OperandOnNode) readiness.Verdict) {
 	stages := []readiness.StageVerdict{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(in.Node)}}
 	optedOut, plugin := "", operand.Name("")
-	for _, stage := range in.Plan.Stages {
+	for _, stage := range in.Plan.Essential {
 		if in.Plan.NeedsAllocatable && stage.Stage == v1.StageValidated {
 			stages = append(stages, allocatable(in, plugin, optedOut))
 		}
@@ -141,7 +141,7 @@ func (a *Assessment) assessStages(in Input, verdict func(plan.NodeStage) readine
 			plugin = stage.Operand
 		}
 		found := verdict(stage)
-		if stage.Expectation == plan.Expected || stage.Expectation == plan.Paused {
+		if stage.Expectation == plan.Expected || stage.Expectation == plan.PausedByLabel {
 			a.Operands[stage.Operand] = found
 		}
 		stages = append(stages, readiness.StageVerdict{
@@ -152,7 +152,7 @@ func (a *Assessment) assessStages(in Input, verdict func(plan.NodeStage) readine
 }
 
 // checkPool reports a ready node as outdated if it has the driver of a pool other than its own.
-func (a *Assessment) checkPool(node plan.Node) {
+func (a *Assessment) checkPool(node plan.NodePlan) {
 	labelled, wanted := node.Facts.Pool, node.Pool.Name
 	if wanted != "" && a.Ready() && labelled != "" && labelled != wanted {
 		a.Outdated, a.Reason = true, v1.ReasonUpgradePending
@@ -195,14 +195,14 @@ func allocatable(in Input, plugin operand.Name, optedOut string) readiness.Stage
 	return stage
 }
 
-func assessStage(stage plan.NodeStage, in Input) readiness.Verdict {
+func assessStage(stage plan.OperandOnNode, in Input) readiness.Verdict {
 	pod := in.Pods[stage.Operand]
 	switch stage.Expectation {
 	case plan.HostProvides, plan.OptedOut:
 		return readiness.Verdict{}
-	case plan.Paused:
+	case plan.PausedByLabel:
 		return readiness.Verdict{State: readiness.Progressing, Reason: stage.Reason, Message: stage.Message}
-	case plan.NotPossible:
+	case plan.Refused:
 		// A pod that runs already is not removed and may work.
 		if pod == nil {
 			return readiness.Verdict{State: readiness.Failed, Reason: stage.Reason, Message: stage.Message}
@@ -217,8 +217,9 @@ func assessStage(stage plan.NodeStage, in Input) readiness.Verdict {
 		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], in.Now)
 	}
 	verdict := readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], in.Now)
-	// RollingUpdate replaces outdated pods without help.
-	verdict.Outdated = verdict.Outdated && ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+	if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+		verdict.Outdated, verdict.Replacing = false, verdict.Outdated
+	}
 	if verdict.Outdated && verdict.State == readiness.Ready {
 		verdict.Reason = v1.ReasonUpgradePending
 		verdict.Message = fmt.Sprintf("%s is outdated: kubectl -n %s delete pod %s", stage.Operand, pod.Namespace, pod.Name)

@@ -21,21 +21,21 @@ func TestSince(t *testing.T) {
 	hourAgo := begin.Add(-time.Hour)
 	tests := map[string]struct {
 		ready    bool
-		previous assess.Readiness
+		previous assess.ReadySince
 		want     time.Time
 	}{
 		"ready, no previous assessment":     {ready: true, want: begin},
 		"not ready, no previous assessment": {want: begin},
 		"still ready": {
 			ready:    true,
-			previous: assess.Readiness{Ready: true, Since: hourAgo},
+			previous: assess.ReadySince{Ready: true, Since: hourAgo},
 			want:     hourAgo,
 		},
-		"still not ready":                    {previous: assess.Readiness{Since: hourAgo}, want: hourAgo},
-		"ready now":                          {ready: true, previous: assess.Readiness{Since: hourAgo}, want: begin},
-		"no longer ready":                    {previous: assess.Readiness{Ready: true, Since: hourAgo}, want: begin},
-		"still ready, since an unknown time": {ready: true, previous: assess.Readiness{Ready: true}, want: begin},
-		"ready now, previously not since an unknown time": {ready: true, previous: assess.Readiness{}, want: begin},
+		"still not ready":                    {previous: assess.ReadySince{Since: hourAgo}, want: hourAgo},
+		"ready now":                          {ready: true, previous: assess.ReadySince{Since: hourAgo}, want: begin},
+		"no longer ready":                    {previous: assess.ReadySince{Ready: true, Since: hourAgo}, want: begin},
+		"still ready, since an unknown time": {ready: true, previous: assess.ReadySince{Ready: true}, want: begin},
+		"ready now, previously not since an unknown time": {ready: true, previous: assess.ReadySince{}, want: begin},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestSince(t *testing.T) {
 			g.Expect(got.Ready()).To(Equal(test.ready))
 			g.Expect(got.Since).To(Equal(test.want))
 			g.Expect(got.At).To(Equal(begin))
-			g.Expect(got.Readiness()).To(Equal(assess.Readiness{Ready: test.ready, Since: test.want}))
+			g.Expect(got.ReadySince()).To(Equal(assess.ReadySince{Ready: test.ready, Since: test.want}))
 		})
 	}
 }

@@ -21,7 +21,7 @@ func (a *Assessment) checkDeadlines(in Input) {
 		since = in.Previous.Since
 	}
 	if a.Ready() {
-		for _, stage := range in.Plan.OtherOperands {
+		for _, stage := range in.Plan.Auxiliary {
 			if verdict, expected := a.Operands[stage.Operand]; expected && stage.Expectation == plan.Expected {
 				from := times.Later(since, unreadySince(in.Pods[stage.Operand]))
 				a.Operands[stage.Operand] = readiness.ApplyDeadline(in.Plan.Spec.Deadline(""), verdict, from, in.Now)
@@ -32,7 +32,7 @@ func (a *Assessment) checkDeadlines(in Input) {
 	if a.Reason == v1.ReasonOperandPaused {
 		return // A paused operand has no deadline.
 	}
-	for _, stage := range in.Plan.Stages {
+	for _, stage := range in.Plan.Essential {
 		if pod := in.Pods[stage.Operand]; pod != nil && stage.Stage.Before(a.Stage) {
 			since = times.Later(since, readiness.ReadySince(pod))
 		}

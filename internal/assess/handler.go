@@ -15,7 +15,7 @@ import (
 // not the operand that cannot start because of it. If the runtime has created such a pod since the toolkit became
 // ready, the cause is another one and the verdict stays.
 func (s Stack) checkRuntimeHandler(
-	stage plan.NodeStage, stages []plan.NodeStage, pods Pods, verdict readiness.Verdict,
+	stage plan.OperandOnNode, stages []plan.OperandOnNode, pods Pods, verdict readiness.Verdict,
 ) readiness.Verdict {
 	toolkit := pods[stage.Operand]
 	if stage.Stage != v1.StageToolkit || stage.Expectation != plan.Expected || toolkit == nil ||
@@ -38,7 +38,9 @@ func (s Stack) checkRuntimeHandler(
 		return verdict
 	}
 	verdict.State, verdict.Reason = readiness.Progressing, v1.ReasonStarting
-	verdict.Message = fmt.Sprintf("container %s runs, but the container runtime creates no pod of RuntimeClass %s yet",
+	verdict.Message = fmt.Sprintf(
+		"container %s runs, but the container runtime has created no pod with RuntimeClass %s yet: if this "+
+			"lasts, check that it was restarted with the toolkit's configuration",
 		s.mainContainer(toolkit), class)
 	return verdict
 }

@@ -14,10 +14,10 @@ import (
 )
 
 // missing returns why the node has no pod of a stage's operand: it waits for another operand, or see Stack.missing.
-func (in Input) missing(stage plan.NodeStage) readiness.Verdict {
-	if first := in.Pods[stage.After]; stage.After != "" && in.Node.Labels[stage.Operand.DeployLabel()] == "" &&
+func (in Input) missing(stage plan.OperandOnNode) readiness.Verdict {
+	if first := in.Pods[stage.Injector]; stage.Injector != "" && in.Node.Labels[stage.Operand.DeployLabel()] == "" &&
 		(first == nil || readiness.Pod(first, "", in.Now).State != readiness.Ready) {
-		return pending(fmt.Sprintf("waiting for %s", stage.After))
+		return pending(fmt.Sprintf("waiting for %s", stage.Injector))
 	}
 	return in.Stack.missing(stage.Operand, in.Node)
 }

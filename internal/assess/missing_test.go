@@ -48,9 +48,9 @@ func TestMissingPodOfAnOperandThatFollowsAnother(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := assess.Node(assess.Input{
-				Plan: plan.Node{
-					Spec:          effective.Of(v1.ClusterPolicySpec{}),
-					OtherOperands: []plan.NodeStage{{Operand: "dcgm-exporter", After: "container-toolkit"}},
+				Plan: plan.NodePlan{
+					Spec:      effective.Of(v1.ClusterPolicySpec{}),
+					Auxiliary: []plan.OperandOnNode{{Operand: "dcgm-exporter", Injector: "container-toolkit"}},
 				},
 				Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: test.labels}},
 				Pods: test.pods, Now: begin,

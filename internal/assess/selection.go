@@ -11,7 +11,7 @@ import (
 )
 
 // notSelected returns the verdict on a node that no nodeSelector of the spec matches.
-func notSelected(node plan.Node) readiness.NodeVerdict {
+func notSelected(node plan.NodePlan) readiness.NodeVerdict {
 	return atDiscovered(readiness.Verdict{
 		State: readiness.Progressing, Reason: v1.ReasonNotSelected, Message: node.Unselected,
 	})
@@ -19,7 +19,7 @@ func notSelected(node plan.Node) readiness.NodeVerdict {
 
 // checkSelection reports, on a ready node, the operands that a nodeSelector keeps off it, or would keep off but for
 // pods that use them.
-func (a *Assessment) checkSelection(node plan.Node) {
+func (a *Assessment) checkSelection(node plan.NodePlan) {
 	if a.State != readiness.Ready || a.Reason != "" {
 		return
 	}
@@ -29,13 +29,13 @@ func (a *Assessment) checkSelection(node plan.Node) {
 	}
 	var absent []string
 	cause := ""
-	for _, stage := range slices.Concat(node.Stages, node.OtherOperands) {
+	for _, stage := range slices.Concat(node.Essential, node.Auxiliary) {
 		if stage.Reason == v1.ReasonNotSelected {
 			absent, cause = append(absent, string(stage.Operand)), stage.Message
 		}
 	}
 	if len(absent) > 0 {
 		a.Reason = v1.ReasonNotSelected
-		a.Message = fmt.Sprintf("without %s: %s", strings.Join(absent, ", "), cause)
+		a.Message = fmt.Sprintf("does not run %s: %s", strings.Join(absent, ", "), cause)
 	}
 }

@@ -30,7 +30,7 @@ func TrimmedNode(node *corev1.Node) *corev1.Node {
 	}
 	trimmed := &corev1.Node{
 		ObjectMeta: trimMeta(node.ObjectMeta,
-			labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.Discovered, labels.StartupTaints),
+			labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels, labels.StartupTaints),
 		// Unchanged, because a write replaces the whole list of taints.
 		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
 		Status: corev1.NodeStatus{
@@ -66,16 +66,16 @@ func trimResources(resources corev1.ResourceList) corev1.ResourceList {
 	return trimmed
 }
 
-// TrimDefinition keeps the identity of a CustomResourceDefinition and whether it is being deleted. Most of the size of
+// TrimCRD keeps the identity of a CustomResourceDefinition and whether it is being deleted. Most of the size of
 // its metadata is annotations.
-func TrimDefinition(object any) (any, error) {
-	definition, isMetadata := object.(*metav1.PartialObjectMetadata)
+func TrimCRD(object any) (any, error) {
+	crd, isMetadata := object.(*metav1.PartialObjectMetadata)
 	if !isMetadata {
 		return object, nil
 	}
-	return &metav1.PartialObjectMetadata{TypeMeta: definition.TypeMeta, ObjectMeta: metav1.ObjectMeta{
-		Name: definition.Name, UID: definition.UID, ResourceVersion: definition.ResourceVersion,
-		DeletionTimestamp: definition.DeletionTimestamp,
+	return &metav1.PartialObjectMetadata{TypeMeta: crd.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Name: crd.Name, UID: crd.UID, ResourceVersion: crd.ResourceVersion,
+		DeletionTimestamp: crd.DeletionTimestamp,
 	}}, nil
 }
 
@@ -109,7 +109,7 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 	if class := pod.Spec.RuntimeClassName; class != nil {
 		trimmed.Spec.RuntimeClassName = share(t, *class, func() *string { return new(*class) })
 	}
-	stable := readiness.Stable(pod)
+	stable := readiness.NeverTerminated(pod)
 	for i := range pod.Status.Conditions {
 		if condition := &pod.Status.Conditions[i]; affectsVerdict(condition.Type, stable) {
 			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{

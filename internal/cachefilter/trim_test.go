@@ -51,8 +51,8 @@ func TestTrimsAreIdempotent(t *testing.T) {
 			},
 			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}}},
 		}},
-		"a definition": {
-			cachefilter.TrimDefinition,
+		"a CRD": {
+			cachefilter.TrimCRD,
 			&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "CustomResourceDefinition"}, ObjectMeta: trimmedMeta},
 		},
 	} {
@@ -417,16 +417,16 @@ func TestTrimmedPodsHaveTheSameVerdict(t *testing.T) {
 }
 
 // The cache has all CRDs of the cluster, many of which are large.
-func TestTrimDefinitionKeepsTheIdentity(t *testing.T) {
+func TestTrimCRDKeepsTheIdentity(t *testing.T) {
 	now := metav1.Now()
-	whole := observe.Definition()
+	whole := observe.CRDMetadata()
 	whole.ObjectMeta = metav1.ObjectMeta{
 		Name: "a", UID: "u", ResourceVersion: "7", DeletionTimestamp: &now,
 		Annotations: map[string]string{"large": "text"}, Labels: map[string]string{"a": "b"},
 	}
-	want := observe.Definition()
+	want := observe.CRDMetadata()
 	want.ObjectMeta = metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7", DeletionTimestamp: &now}
-	got, err := cachefilter.TrimDefinition(whole)
+	got, err := cachefilter.TrimCRD(whole)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,11 +58,13 @@ func newOperator() *operator {
 	must(clientgoscheme.AddToScheme(scheme))
 	must(v1.AddToScheme(scheme))
 	o := &operator{cluster: newCluster(scheme), clock: clocktesting.NewFakeClock(begin)}
-	definition := observe.Definition()
+	definition := observe.CRDMetadata()
 	definition.Name = crd.Name
 	o.put(definition)
 	// Required by some operands, so that all of them run.
-	fence := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: labels.DiscoveryFence}}
+	fence := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: labels.DiscoveryPolicyBinding},
+	}
 	configs := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "plugin-configs"},
 		Data:       map[string]string{"default": "version: v1"},

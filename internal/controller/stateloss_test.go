@@ -34,7 +34,7 @@ var stateLosses = map[string]func(*operator){
 		var entries []*fleet.Entry
 		for _, name := range names {
 			entry := *o.fleet.Get(name)
-			entry.Basis = 0
+			entry.BasisVersion = 0
 			entries = append(entries, &entry)
 		}
 		o.useFleet(fleet.New())

@@ -29,7 +29,7 @@ func nodeDiscovery(s *v1.NodeDiscoverySpec) {
 	value(&s.Mode, v1.DiscoveryAuto)
 	option(&s.GracePeriod, metav1.Duration{Duration: 10 * time.Minute})
 	if len(s.Tolerations) == 0 {
-		// Tainted nodes may have GPUs too, and discovery runs no workload there.
+		// Tainted nodes may have GPUs too, and discovery uses no GPU there.
 		s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 }
@@ -47,7 +47,7 @@ func daemonSets(s *v1.DaemonSetsSpec) {
 }
 
 // MaxUnavailable is how many pods of a DaemonSet may be unavailable at a time: the value of the spec, else 1, as
-// in NVIDIA's chart. For node discovery the default is 10%: its pods run on every node, and no workload depends
+// in NVIDIA's chart. For node discovery the default is 10%: its pods run on every node, and no GPU work depends
 // on them.
 func (s Spec) MaxUnavailable(discovers bool) intstr.IntOrString {
 	switch given := s.DaemonSets.RollingUpdate.MaxUnavailable; {

@@ -6,78 +6,78 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// ForPool is the spec for the nodes of a node pool: this spec with the overrides of the node pool.
-func (s Spec) ForPool(pool v1.NodePoolSpec) Spec {
-	if pool.Driver != nil {
-		s.Driver = driverOf(*s.Driver, *pool.Driver)
+// ForNodePool is the spec for the nodes of a node pool: this spec with the overrides of the node pool.
+func (s Spec) ForNodePool(nodePool v1.NodePoolSpec) Spec {
+	if nodePool.Driver != nil {
+		s.Driver = driverOf(*s.Driver, *nodePool.Driver)
 	}
-	if pool.Toolkit != nil {
+	if nodePool.Toolkit != nil {
 		own := *s.Toolkit
-		own.ImageSpec = imageOf(own.ImageSpec, pool.Toolkit.ImageSpec)
+		own.ImageSpec = imageOf(own.ImageSpec, nodePool.Toolkit.ImageSpec)
 		s.Toolkit = &own
 	}
-	if pool.DevicePlugin != nil && pool.DevicePlugin.Config != nil {
+	if nodePool.DevicePlugin != nil && nodePool.DevicePlugin.Config != nil {
 		own := *s.DevicePlugin
-		own.Config = pluginConfigOf(*own.Config, *pool.DevicePlugin.Config)
+		own.Config = pluginConfigOf(*own.Config, *nodePool.DevicePlugin.Config)
 		s.DevicePlugin = &own
 	}
-	if pool.MIG != nil && pool.MIG.Strategy != "" {
-		s.MIG = pool.MIG
+	if nodePool.MIG != nil && nodePool.MIG.Strategy != "" {
+		s.MIG = nodePool.MIG
 	}
-	if pool.MIGManager != nil && pool.MIGManager.Config != nil && pool.MIGManager.Config.Default != nil {
+	if nodePool.MIGManager != nil && nodePool.MIGManager.Config != nil && nodePool.MIGManager.Config.Default != nil {
 		own := *s.MIGManager
 		config := v1.MIGManagerConfigSpec{Name: MIGLayouts}
 		if own.Config != nil {
 			config = *own.Config
 		}
-		config.Default = pool.MIGManager.Config.Default
+		config.Default = nodePool.MIGManager.Config.Default
 		own.Config = &config
 		s.MIGManager = &own
 	}
 	return s
 }
 
-func driverOf(driver v1.DriverSpec, pool v1.NodePoolDriverSpec) *v1.DriverSpec {
-	driver.ImageSpec = imageOf(driver.ImageSpec, pool.ImageSpec)
-	if pool.UsePrecompiled != nil {
-		driver.UsePrecompiled = pool.UsePrecompiled
+func driverOf(driver v1.DriverSpec, nodePool v1.NodePoolDriverSpec) *v1.DriverSpec {
+	driver.ImageSpec = imageOf(driver.ImageSpec, nodePool.ImageSpec)
+	if nodePool.UsePrecompiled != nil {
+		driver.UsePrecompiled = nodePool.UsePrecompiled
 	}
-	if pool.KernelModuleType != "" {
-		driver.KernelModuleType = pool.KernelModuleType
+	if nodePool.KernelModuleType != "" {
+		driver.KernelModuleType = nodePool.KernelModuleType
 	}
-	if pool.KernelModuleConfig != nil && pool.KernelModuleConfig.Name != "" {
-		driver.KernelModuleConfig = pool.KernelModuleConfig
+	if nodePool.KernelModuleConfig != nil && nodePool.KernelModuleConfig.Name != "" {
+		driver.KernelModuleConfig = nodePool.KernelModuleConfig
 	}
 	return &driver
 }
 
 // imageOf is the image with the overrides of a node pool. A full reference replaces repository and version too.
-func imageOf(image, pool v1.ImageSpec) v1.ImageSpec {
-	if strings.ContainsAny(pool.Image, "/:@") {
+func imageOf(image, nodePool v1.ImageSpec) v1.ImageSpec {
+	if strings.ContainsAny(nodePool.Image, "/:@") {
 		image.Repository, image.Version = "", ""
 	}
-	override(&image.Repository, pool.Repository)
-	override(&image.Image, pool.Image)
-	override(&image.Version, pool.Version)
-	override(&image.ImagePullPolicy, pool.ImagePullPolicy)
-	if len(pool.ImagePullSecrets) > 0 {
-		image.ImagePullSecrets = pool.ImagePullSecrets
+	override(&image.Repository, nodePool.Repository)
+	override(&image.Image, nodePool.Image)
+	override(&image.Version, nodePool.Version)
+	override(&image.ImagePullPolicy, nodePool.ImagePullPolicy)
+	if len(nodePool.ImagePullSecrets) > 0 {
+		image.ImagePullSecrets = nodePool.ImagePullSecrets
 	}
 	return image
 }
 
 // pluginConfigOf drops the default of the spec with its ConfigMap: another ConfigMap has other keys.
-func pluginConfigOf(config v1.DevicePluginConfigSpec, pool v1.NodePoolPluginConfigSpec) *v1.DevicePluginConfigSpec {
-	if pool.Name != "" {
-		return &v1.DevicePluginConfigSpec{Name: pool.Name, Default: pool.Default}
+func pluginConfigOf(config v1.DevicePluginConfigSpec, nodePool v1.NodePoolPluginConfigSpec) *v1.DevicePluginConfigSpec {
+	if nodePool.Name != "" {
+		return &v1.DevicePluginConfigSpec{Name: nodePool.Name, Default: nodePool.Default}
 	}
-	override(&config.Default, pool.Default)
+	override(&config.Default, nodePool.Default)
 	return &config
 }
 
 // override sets the field to the node pool's value, unless that is empty.
-func override[T comparable](field *T, pool T) {
-	if pool != *new(T) {
-		*field = pool
+func override[T comparable](field *T, value T) {
+	if value != *new(T) {
+		*field = value
 	}
 }

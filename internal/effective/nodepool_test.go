@@ -108,7 +108,7 @@ func TestForPool(t *testing.T) {
 			test.want(&wanted)
 			spec := effective.Of(base)
 			before := *spec.DeepCopy()
-			if diff := cmp.Diff(effective.Of(wanted), spec.ForPool(test.pool)); diff != "" {
+			if diff := cmp.Diff(effective.Of(wanted), spec.ForNodePool(test.pool)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			if diff := cmp.Diff(before, spec.ClusterPolicySpec); diff != "" {

@@ -15,7 +15,7 @@ import (
 
 // Basis is what all nodes are assessed by. It is immutable once published.
 type Basis struct {
-	// Policy in force, nil for none.
+	// Policy is the active one, nil for none.
 	Policy *v1.ClusterPolicy
 	// Decisions of its spec; nil without a policy or while its spec is unknown.
 	Decisions *plan.Decisions

@@ -109,7 +109,7 @@ func TestSelects(t *testing.T) {
 	f := fleet.New()
 	exporter := operand.Operand{Name: "dcgm-exporter", Placement: func(in operand.Input) operand.Placement {
 		return operand.Placement{PlacementSpec: in.Spec.DCGMExporter.PlacementSpec}
-	}, Decide: func(operand.Input) operand.Decision { return operand.Installed() }}
+	}, Decide: func(operand.Input) operand.Decision { return operand.Accept() }}
 	spec := v1.ClusterPolicySpec{
 		DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"example.com/pool": "gpu"}},
 		DCGMExporter: &v1.DCGMExporterSpec{

@@ -14,8 +14,8 @@ import (
 type Entry struct {
 	// Facts read from the Node.
 	Facts nodeinfo.Facts
-	// Basis is the version of the Basis that the node was assessed by; 0 if it was not assessed.
-	Basis uint64
+	// BasisVersion is the version of the BasisVersion that the node was assessed by; 0 if it was not assessed.
+	BasisVersion uint64
 	// Planned is the plan for the node; nil if the operator does not manage it.
 	Planned *Planned
 	// Latest is the latest assessment, and Report the published one. Both are empty for a node that the operator does
@@ -24,7 +24,7 @@ type Entry struct {
 	Report assess.Report
 	// Discovering are the verdicts on the operands that discover GPUs, for a node that has no discovery labels yet.
 	Discovering map[operand.Name]readiness.Verdict
-	// NodePool is the pool of spec.nodePools and DriverPool the driver pool that the node belongs to; empty for none.
+	// NodePool is the node pool and DriverPool the driver pool that the node belongs to; empty for none.
 	NodePool, DriverPool string
 	// WriteError is the error of the last write to the Node; empty if it succeeded.
 	WriteError string
@@ -34,24 +34,24 @@ type Entry struct {
 
 // Planned is the plan for one node, and what it was computed from. It is immutable.
 type Planned struct {
-	From Source
-	Node plan.Node
+	Inputs PlanInputs
+	Plan   plan.NodePlan
 }
 
-// Source is what the plan and the labels of a node are computed from. The zero Source matches none.
-type Source struct {
+// PlanInputs is what the plan and the labels of a node are computed from. The zero PlanInputs matches none.
+type PlanInputs struct {
 	// Version is the resource version of the Node.
 	Version   string
 	Decisions *plan.Decisions
-	// SelectorLabelExpired is the fact of this name. It depends on the time, not only on the Node.
-	SelectorLabelExpired bool
+	// SelectorLabelGraceOver is the fact of this name. It depends on the time, not only on the Node.
+	SelectorLabelGraceOver bool
 }
 
-// LabelSource is what the labels of a node are computed from.
-type LabelSource struct {
-	Source
+// LabelInputs is what the labels of a node are computed from.
+type LabelInputs struct {
+	PlanInputs
 	// Running operands on the node.
-	Running plan.Running
+	Running plan.RunningPods
 }
 
 // Writes is the node controller's record of its writes to one Node. It may be lost: that costs a rejected or an early
@@ -59,19 +59,19 @@ type LabelSource struct {
 type Writes struct {
 	// Version is the resource version after the last write; empty for none.
 	Version string
-	// LabelsFrom is the source for which the node's labels were last found up to date; empty for none.
-	LabelsFrom LabelSource
-	// After is when the next write may be tried, and Backoff the wait after the last failed write; 0 if none failed.
-	After   time.Time
+	// LabelInputs is the source for which the node's labels were last found up to date; empty for none.
+	LabelInputs LabelInputs
+	// RetryAt is when the next write may be tried, and Backoff the wait after the last failed write; 0 if none failed.
+	RetryAt time.Time
 	Backoff time.Duration
-	// Failed: the condition on the Node reports a failure.
-	Failed bool
+	// FailureWritten: the condition on the Node reports a failure.
+	FailureWritten bool
 	// Stage is the stage and reason that the condition does not show yet, and StageSince since when the node has been
 	// there; empty for none.
 	Stage      string
 	StageSince time.Time
-	// Settle is how long the next stage must last before it is written; 0 for the minimum.
-	Settle time.Duration
+	// NextDwell is how long the next stage must last before it is written; 0 for the minimum.
+	NextDwell time.Duration
 	// Joined is when the node started to join, and Reached the number of stages that are counted in its join metrics.
 	Joined  time.Time
 	Reached int
@@ -91,5 +91,5 @@ func (e *Entry) StatusAssessment() *assess.Assessment {
 
 // Starting reports whether the node is progressing.
 func (e *Entry) Starting() bool {
-	return e.Basis != 0 && e.Latest.State == readiness.Progressing && !e.Latest.Excluded
+	return e.BasisVersion != 0 && e.Latest.State == readiness.Progressing && !e.Latest.Excluded
 }

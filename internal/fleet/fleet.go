@@ -30,7 +30,7 @@ type Fleet struct {
 	// sharedOperands are the verdicts of the last ready node, and sharedStages the stages of the last plan. Most nodes
 	// have equal ones, which are stored once.
 	sharedOperands map[operand.Name]readiness.Verdict
-	sharedStages   []plan.NodeStage
+	sharedStages   []plan.OperandOnNode
 }
 
 // New returns an empty Fleet.
@@ -95,7 +95,7 @@ func (f *Fleet) countStarting(before, after *Entry) {
 
 // shareOperands makes the entry of a ready node use the map of the previous ready node if the verdicts are equal.
 func (f *Fleet) shareOperands(entry *Entry) {
-	if !entry.Latest.Ready() || entry.Basis == 0 {
+	if !entry.Latest.Ready() || entry.BasisVersion == 0 {
 		return
 	}
 	if !maps.Equal(f.sharedOperands, entry.Latest.Operands) {
@@ -108,20 +108,20 @@ func (f *Fleet) shareOperands(entry *Entry) {
 }
 
 // Planned returns the plan of a node for its entry, with shared stages.
-func (f *Fleet) Planned(from Source, node plan.Node) *Planned {
+func (f *Fleet) Planned(from PlanInputs, node plan.NodePlan) *Planned {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !slices.Equal(f.sharedStages, node.Stages) {
-		f.sharedStages = node.Stages
+	if !slices.Equal(f.sharedStages, node.Essential) {
+		f.sharedStages = node.Essential
 	}
-	node.Stages = f.sharedStages
-	return &Planned{From: from, Node: node}
+	node.Essential = f.sharedStages
+	return &Planned{Inputs: from, Plan: node}
 }
 
 // verdictDiffers reports whether a pass would aggregate something else, or the same by another Basis.
 func verdictDiffers(before, after *Entry) bool {
 	previous, current := before.StatusAssessment(), after.StatusAssessment()
-	return after.Managed() && before.Basis != after.Basis || before.WriteError != after.WriteError ||
+	return after.Managed() && before.BasisVersion != after.BasisVersion || before.WriteError != after.WriteError ||
 		before.NodePool != after.NodePool || before.DriverPool != after.DriverPool ||
 		current.Stage != previous.Stage || current.Operand != previous.Operand ||
 		!sameVerdict(current.Verdict, previous.Verdict) ||
@@ -169,8 +169,8 @@ func (f *Fleet) Hydrate(entries []*Entry) {
 	f.changed.Notify()
 }
 
-// Publish makes next the Basis in force, and requests that all nodes are assessed again, unless next leads to the same
-// assessments as the Basis in force. It returns the one in force.
+// Publish makes next the current Basis, and requests that all nodes are assessed again, unless next leads to the same
+// assessments as the current Basis. It returns the current one.
 func (f *Fleet) Publish(next Basis, now time.Time) *Basis {
 	next.fingerprint = fingerprints(next.Stack.DaemonSets)
 	f.mu.Lock()
@@ -190,7 +190,7 @@ func (f *Fleet) Publish(next Basis, now time.Time) *Basis {
 	return f.basis
 }
 
-// Basis returns the Basis in force, nil before the first is published.
+// Basis returns the current Basis, nil before the first is published.
 func (f *Fleet) Basis() *Basis {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

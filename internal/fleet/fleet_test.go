@@ -38,13 +38,13 @@ func reported(latest assess.Assessment) assess.Report {
 func gpuNode(name string, state readiness.State) *fleet.Entry {
 	latest := assessed(state)
 	return &fleet.Entry{
-		Facts: nodeinfo.Facts{Name: name, HasGPU: true, Discovered: true, Labels: map[string]string{"a": "b"}},
-		Basis: 1, Latest: latest, Report: reported(latest),
+		Facts:        nodeinfo.Facts{Name: name, HasGPU: true, HasDiscoveryLabels: true, Labels: map[string]string{"a": "b"}},
+		BasisVersion: 1, Latest: latest, Report: reported(latest),
 	}
 }
 
 func cpuNode(name string, discovered bool) *fleet.Entry {
-	return &fleet.Entry{Facts: nodeinfo.Facts{Name: name, Discovered: discovered}, Basis: 1}
+	return &fleet.Entry{Facts: nodeinfo.Facts{Name: name, HasDiscoveryLabels: discovered}, BasisVersion: 1}
 }
 
 // drainEvents empties the channel of events.
@@ -68,7 +68,7 @@ func TestSetNotifies(t *testing.T) {
 	}{
 		"nothing":            {change: func(*fleet.Entry) {}},
 		"a label":            {change: func(e *fleet.Entry) { e.Facts.Labels = map[string]string{"a": "c"} }, want: true},
-		"another basis":      {change: func(e *fleet.Entry) { e.Basis = 2 }, want: true},
+		"another basis":      {change: func(e *fleet.Entry) { e.BasisVersion = 2 }, want: true},
 		"a failed write":     {change: func(e *fleet.Entry) { e.WriteError = "forbidden" }, want: true},
 		"a pool of the spec": {change: func(e *fleet.Entry) { e.NodePool = "h100" }, want: true},
 		"a driver pool":      {change: func(e *fleet.Entry) { e.DriverPool = "ubuntu24.04-amd64" }, want: true},
@@ -107,10 +107,10 @@ func TestSetNotifies(t *testing.T) {
 		"the record of writes": {change: func(e *fleet.Entry) {
 			e.Writes = fleet.Writes{
 				Version:    "7",
-				After:      begin,
+				RetryAt:    begin,
 				Stage:      "Driver",
 				StageSince: begin,
-				Settle:     time.Second,
+				NextDwell:  time.Second,
 				Joined:     begin,
 				Reached:    2,
 			}
@@ -156,7 +156,7 @@ func TestSetIgnoresWhatPassesDoNotRead(t *testing.T) {
 		}()},
 		"the basis of a node without GPUs": {cpuNode("a", true), func() *fleet.Entry {
 			after := cpuNode("a", true)
-			after.Basis = 2
+			after.BasisVersion = 2
 			return after
 		}()},
 	}
@@ -184,7 +184,7 @@ func TestView(t *testing.T) {
 	f.Set(unknown)
 	f.Set(other)
 	g.Expect(f.View().AnyDiscovered).To(BeFalse())
-	was := &fleet.Entry{Facts: nodeinfo.Facts{Name: "was", WasGPU: true}, Basis: 2}
+	was := &fleet.Entry{Facts: nodeinfo.Facts{Name: "was", WasGPU: true}, BasisVersion: 2}
 	a, b := gpuNode("a", readiness.Ready), gpuNode("b", readiness.Failed)
 	for _, entry := range []*fleet.Entry{b, cpuNode("cpu", true), was, a} {
 		f.Set(entry)
@@ -316,14 +316,14 @@ func TestStartingMatchesTheEntries(t *testing.T) {
 				}
 			default:
 				entry := gpuNode(name, []readiness.State{readiness.Ready, readiness.Progressing, readiness.Failed}[random.IntN(3)])
-				entry.Basis = uint64(random.IntN(3))
+				entry.BasisVersion = uint64(random.IntN(3))
 				entry.Latest.Excluded = random.IntN(4) == 0
 				f.Set(entry)
 				entries[name] = entry
 			}
 			want := 0
 			for _, entry := range entries {
-				if entry.Basis > 0 && entry.Latest.State == readiness.Progressing && !entry.Latest.Excluded {
+				if entry.BasisVersion > 0 && entry.Latest.State == readiness.Progressing && !entry.Latest.Excluded {
 					want++
 				}
 			}

@@ -31,10 +31,10 @@ func (f *Fleet) View() View {
 		if entry.Managed() {
 			view.Nodes = append(view.Nodes, entry)
 		}
-		if entry.Facts.Discovered || entry.Facts.WasGPU {
+		if entry.Facts.HasDiscoveryLabels || entry.Facts.WasGPU {
 			view.AnyDiscovered = true
 		}
-		if !entry.Facts.Discovered {
+		if !entry.Facts.HasDiscoveryLabels {
 			view.Undiscovered = append(view.Undiscovered, entry)
 		}
 	}
@@ -69,7 +69,7 @@ func (v View) EachFacts() iter.Seq[*nodeinfo.Facts] {
 func (v View) StaleCount(basis *Basis) int {
 	count := 0
 	for _, entry := range v.Nodes {
-		if entry.Basis != basis.Version {
+		if entry.BasisVersion != basis.Version {
 			count++
 		}
 	}

@@ -13,16 +13,16 @@ func TestAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 	for file, facts := range map[string][]string{
 		"node_discovery.yaml": {
 			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')",
-			"key != '" + labels.Discovered + "'",
+			"key != '" + labels.DiscoveredLabels + "'",
 		},
 		"operator.yaml": {
 			"'" + labels.GPUPresent + "'", "'" + labels.MIGConfig + "'", "key.startsWith('" + labels.DeployPrefix + "')",
 			"key.startsWith('" + prefixOf(t, labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool,
-				labels.NodePool, labels.Runtime, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.Discovered,
+				labels.NodePool, labels.Runtime, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels,
 				labels.StartupTaints) + "')",
 			"key.startsWith('" + labels.AnchorPrefix + "')",
 			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')",
-			"[?'" + labels.Discovered + "']",
+			"[?'" + labels.DiscoveredLabels + "']",
 			"type != '" + labels.ConditionGPUReady + "'", "['" + labels.TaintNotReady + "']",
 		},
 		"mig_manager.yaml": {"'" + labels.DeployPrefix + "' + name", "key.startsWith('" + labels.MIGConfig + "')"},
@@ -44,8 +44,8 @@ func TestAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 func TestDiscoveryFenceHasOneName(t *testing.T) {
 	for file, fact := range map[string]string{
 		"../../config/admission/node_discovery.yaml": "kind: ValidatingAdmissionPolicyBinding\nmetadata:\n  name: " +
-			labels.DiscoveryFence + "\nspec:\n  policyName: " + labels.DiscoveryFence + "\n",
-		"../../config/rbac/role.yaml": "  resourceNames:\n  - " + labels.DiscoveryFence +
+			labels.DiscoveryPolicyBinding + "\nspec:\n  policyName: " + labels.DiscoveryPolicyBinding + "\n",
+		"../../config/rbac/role.yaml": "  resourceNames:\n  - " + labels.DiscoveryPolicyBinding +
 			"\n  resources:\n  - validatingadmissionpolicybindings\n",
 	} {
 		text, err := os.ReadFile(file)

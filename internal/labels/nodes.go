@@ -32,9 +32,9 @@ const (
 	// NFDPrefix starts the annotations by which Node Feature Discovery marks a node that it
 	// labels.
 	NFDPrefix = "nfd.node.kubernetes.io/"
-	// Discovered is an annotation of gpu-node discover: the keys of the labels that it has written,
+	// DiscoveredLabels is an annotation of gpu-node discover: the keys of the labels that it has written,
 	// sorted, separated by commas. It removes only labels that are listed there.
-	Discovered = "nvidia.com/gpu-operator.discovered-labels"
+	DiscoveredLabels = "nvidia.com/gpu-operator.discovered-labels"
 )
 
 // Node labels and annotations of the GPU stack.
@@ -81,7 +81,7 @@ const (
 	NodePoolPrefix = NodePool + "."
 	// Runtime is written by the node controller: the layout of the node's container runtime, such as
 	// containerd (upstream paths), crio or k3s. The toolkit's DaemonSets select on it. It follows what the
-	// kubelet reports: replacing the toolkit disturbs no GPU workload.
+	// kubelet reports: replacing the toolkit disturbs no GPU work.
 	Runtime = "nvidia.com/gpu-operator.runtime"
 	// AnchorPrefix precedes the name of an operand in the label that keeps the operand's pod on a node which
 	// has lost another label that the pod's DaemonSet selects by. The node controller writes and removes it

@@ -18,12 +18,15 @@ const (
 	// TemplateDigest is an annotation of a DaemonSet and of its pods: the digest of the significant fields of
 	// the pod template. A pod whose value differs from its DaemonSet's is outdated.
 	TemplateDigest = "nvidia.com/gpu-operator.template-digest"
+	// SignificantDigest is an annotation of a DaemonSet that keeps the TemplateDigest of an earlier release: the
+	// digest of the same template as this release computes it.
+	SignificantDigest = "nvidia.com/gpu-operator.significant-digest"
 	// HelperImage is an annotation of a DaemonSet: the image of the on-node program that it was applied with.
 	// The DaemonSet keeps it until its pods change for another reason. Absent where the spec names the image.
 	HelperImage = "nvidia.com/gpu-operator.helper-image"
-	// Unrolled is an annotation of a DaemonSet whose template has changed in fields that do not matter to its
+	// RolloutSuspended is an annotation of a DaemonSet whose template has changed in fields that do not matter to its
 	// pods, which the strategy OnDelete therefore leaves running. Removed with the next significant change.
-	Unrolled = "nvidia.com/gpu-operator.unrolled"
+	RolloutSuspended = "nvidia.com/gpu-operator.unrolled"
 	// AppliedSpec is an annotation of the Service of the operator's metrics, which exists whatever the spec:
 	// the generation and the digest of the spec that was last applied. A spec that equals it has lost no
 	// field to a CRD that is older than the operator.
@@ -91,12 +94,12 @@ const (
 	NoVisibleDevices = "void"
 )
 
-// DiscoveryFence is the name of the ValidatingAdmissionPolicy that limits what the node discovery pods write
+// DiscoveryPolicyBinding is the name of the ValidatingAdmissionPolicy that limits what the node discovery pods write
 // on nodes, and of its binding, by which the operator detects that it is in force. It ships with every
 // installer except the Operator Lifecycle Manager, whose bundles cannot contain it.
-const DiscoveryFence = "gpu-operator-node-discovery"
+const DiscoveryPolicyBinding = "gpu-operator-node-discovery"
 
-// WorkloadPriorityClass is the PriorityClass of the pod that "gpu-node validate plugin --with-workload"
+// TestPodPriorityClass is the PriorityClass of the pod that "gpu-node validate plugin --with-workload"
 // starts. It ships with the installer, below every other class and with preemptionPolicy Never: the pod
 // preempts no other pod, and every other pod preempts it.
-const WorkloadPriorityClass = "gpu-operator-validation"
+const TestPodPriorityClass = "gpu-operator-validation"

@@ -13,11 +13,11 @@ type Facts struct {
 	HasGPU bool
 	// WasGPU: the operator has labelled the node as a GPU node before.
 	WasGPU bool
-	// SelectorLabelExpired: a discovery label that a nodeSelector requires has been missing for longer than the grace
+	// SelectorLabelGraceOver: a discovery label that a nodeSelector requires has been missing for longer than the grace
 	// period, so that the node counts as one without it. Set only by the node controller, for its own node.
-	SelectorLabelExpired bool
-	// Discovered: the node has any discovery label.
-	Discovered bool
+	SelectorLabelGraceOver bool
+	// HasDiscoveryLabels: the node has any discovery label.
+	HasDiscoveryLabels bool
 	// Excluded: a user keeps all operands off the node, by label.
 	Excluded bool
 	// Workload in the label of the node, empty for none; see operand.Input.WorkloadOf for the effective one.
@@ -46,8 +46,8 @@ type Facts struct {
 	// Pool is the driver pool that the node is labelled with, or that of its anchor if the label is missing. PoolKernel is
 	// the kernel of that pool and PoolCoreOS its release of Red Hat CoreOS, each empty if the pool has any.
 	Pool, PoolKernel, PoolCoreOS string
-	// PoolNodePool is the pool of spec.nodePools whose driver that pool has, empty for that of spec.driver. NodePool is
-	// the pool of spec.nodePools that the node is labelled with.
+	// PoolNodePool is the node pool whose driver that pool has, empty for that of spec.driver. NodePool is
+	// the node pool that the node is labelled with.
 	PoolNodePool, NodePool string
 	// Labels of the node, for nodeSelectors of the spec. Read-only.
 	Labels map[string]string

@@ -84,11 +84,11 @@ func TestPoolOfFacts(t *testing.T) {
 			if got := test.facts.OSTag(); got != test.tag {
 				t.Errorf("OSTag %q, want %q", got, test.tag)
 			}
-			expected, complete := test.facts.ExpectedPool(nodeinfo.PoolKey{})
+			expected, complete := test.facts.PoolByFacts(nodeinfo.PoolCriteria{})
 			if diff := cmp.Diff(test.expected, expected); diff != "" || complete != (test.expected.Name != "") {
 				t.Errorf("ExpectedPool %v, -want +got:\n%s", complete, diff)
 			}
-			effective, complete := test.facts.EffectivePool(nodeinfo.PoolKey{})
+			effective, complete := test.facts.PoolInUse(nodeinfo.PoolCriteria{})
 			if diff := cmp.Diff(test.effective, effective); diff != "" || complete != (test.effective.Name != "") {
 				t.Errorf("EffectivePool %v, -want +got:\n%s", complete, diff)
 			}
@@ -132,7 +132,7 @@ func TestPools(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, nodeinfo.Pools(test.nodes, all(nodeinfo.PoolKey{}))); diff != "" {
+			if diff := cmp.Diff(test.want, nodeinfo.Pools(test.nodes, all(nodeinfo.PoolCriteria{}))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -147,7 +147,7 @@ func TestManaged(t *testing.T) {
 		"a node with a GPU":                 {nodeinfo.Facts{HasGPU: true}, true},
 		"a node labelled with a GPU before": {nodeinfo.Facts{WasGPU: true}, true},
 		"a node without labels":             {nodeinfo.Facts{}, false},
-		"a discovered node without GPU":     {nodeinfo.Facts{Discovered: true}, false},
+		"a discovered node without GPU":     {nodeinfo.Facts{HasDiscoveryLabels: true}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

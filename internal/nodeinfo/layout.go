@@ -70,14 +70,14 @@ func layoutFor(distribution Distribution, runtime string) (Layout, bool) {
 	return Layout{}, false
 }
 
-// ExpectedLayout returns the layout by the node's facts, or false if the toolkit cannot configure its runtime.
-func (f Facts) ExpectedLayout() (Layout, bool) { return layoutFor(f.Distribution, f.Runtime) }
+// LayoutByFacts returns the layout by the node's facts, or false if the toolkit cannot configure its runtime.
+func (f Facts) LayoutByFacts() (Layout, bool) { return layoutFor(f.Distribution, f.Runtime) }
 
-// EffectiveLayout returns the expected layout, or the one that the node is labelled with if the kubelet has not
+// LayoutInUse returns the expected layout, or the one that the node is labelled with if the kubelet has not
 // reported the runtime yet.
-func (f Facts) EffectiveLayout() (Layout, bool) {
+func (f Facts) LayoutInUse() (Layout, bool) {
 	if f.Runtime != "" {
-		return f.ExpectedLayout()
+		return f.LayoutByFacts()
 	}
 	for _, row := range layouts {
 		if f.Layout != "" && row.Name == f.Layout {
@@ -91,7 +91,7 @@ func (f Facts) EffectiveLayout() (Layout, bool) {
 func Layouts(nodes []Facts) []Layout {
 	var found []Layout
 	for _, node := range nodes {
-		layout, known := node.EffectiveLayout()
+		layout, known := node.LayoutInUse()
 		if known && node.Managed() && !node.Excluded && !slices.Contains(found, layout) {
 			found = append(found, layout)
 		}

@@ -141,7 +141,7 @@ func TestExpectedLayout(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			layout, known := test.facts().ExpectedLayout()
+			layout, known := test.facts().LayoutByFacts()
 			g.Expect(known).To(Equal(test.layout != ""))
 			g.Expect([]string{layout.Name, layout.Config, layout.Socket}).
 				To(Equal([]string{test.layout, test.config, test.socket}))
@@ -165,7 +165,7 @@ func TestEffectiveLayout(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			layout, known := test.facts.EffectiveLayout()
+			layout, known := test.facts.LayoutInUse()
 			g.Expect(layout.Name).To(Equal(test.want))
 			g.Expect(known).To(Equal(test.want != ""))
 		})

@@ -21,19 +21,19 @@ type Pool struct {
 	Kernel string
 	// CoreOS is the release of Red Hat CoreOS whose driver toolkit builds the modules; empty if none does.
 	CoreOS string
-	// NodePool is the pool of spec.nodePools that specifies the driver; empty if spec.driver alone does.
+	// NodePool is the node pool that specifies the driver; empty if spec.driver alone does.
 	NodePool string
 	// Nodes in the pool.
 	Nodes int
 }
 
-// PoolKey selects the facts that the nodes of a pool have in common.
-type PoolKey struct {
+// PoolCriteria selects the facts that the nodes of a pool have in common.
+type PoolCriteria struct {
 	// Kernel: the kernel is part of the pool, as drivers are precompiled.
 	Kernel bool
 	// CoreOS: the release of Red Hat CoreOS is part of the pool, as OpenShift's driver toolkit builds the drivers.
 	CoreOS bool
-	// NodePool is the pool of spec.nodePools that specifies the driver of the node, empty for none.
+	// NodePool is the node pool that specifies the driver of the node, empty for none.
 	NodePool string
 }
 
@@ -52,15 +52,15 @@ func (f Facts) OSTag() string {
 	return f.OSID + version
 }
 
-// ExpectedPool returns the pool by the node's facts, or false if a fact is missing.
-func (f Facts) ExpectedPool(key PoolKey) (Pool, bool) {
-	pool, complete := f.factsPool(key)
+// PoolByFacts returns the pool by the node's facts, or false if a fact is missing.
+func (f Facts) PoolByFacts(key PoolCriteria) (Pool, bool) {
+	pool, complete := f.composePool(key)
 	// The name becomes a label value. Labels of a discovery never make it invalid, other labels may.
 	return pool, complete && len(validation.IsValidLabelValue(pool.Name)) == 0
 }
 
-// factsPool is ExpectedPool without validation of the name.
-func (f Facts) factsPool(key PoolKey) (Pool, bool) {
+// composePool is PoolByFacts without validation of the name.
+func (f Facts) composePool(key PoolCriteria) (Pool, bool) {
 	pool := Pool{OSTag: f.OSTag()}
 	byRelease := key.CoreOS && f.isCoreOS()
 	if pool.OSTag == "" || f.Architecture == "" || key.Kernel && f.Kernel == "" || byRelease && f.OSTree == "" {
@@ -102,21 +102,21 @@ func WithSuffix(name, end string) string {
 	return name + "-" + digest.Of(end)
 }
 
-// EffectivePool returns the pool whose driver the node has or will get: the one that it is labelled with, as a move to
+// PoolInUse returns the pool whose driver the node has or will get: the one that it is labelled with, as a move to
 // another pool is an upgrade; else the expected one.
-func (f Facts) EffectivePool(key PoolKey) (Pool, bool) {
-	if expected, complete := f.factsPool(key); complete && expected.Name == f.Pool {
+func (f Facts) PoolInUse(key PoolCriteria) (Pool, bool) {
+	if byFacts, complete := f.composePool(key); complete && byFacts.Name == f.Pool {
 		// A label value is valid. This is the usual case, and validation would be the most expensive part.
-		return expected, true
+		return byFacts, true
 	}
-	if pool, found := f.labelledPool(); found {
+	if pool, found := f.poolByLabel(); found {
 		return pool, true
 	}
-	return f.ExpectedPool(key)
+	return f.PoolByFacts(key)
 }
 
-// labelledPool returns the pool in the node's labels, whatever its current facts are.
-func (f Facts) labelledPool() (Pool, bool) {
+// poolByLabel returns the pool in the node's labels, whatever its current facts are.
+func (f Facts) poolByLabel() (Pool, bool) {
 	name := f.Pool
 	if end := poolSuffix(f.PoolNodePool, f.PoolKernel, f.PoolCoreOS); end != "" {
 		var found bool
@@ -137,13 +137,13 @@ func (f Facts) labelledPool() (Pool, bool) {
 }
 
 // Pools returns the pools of the managed nodes that operands may run on, sorted by name. key returns the key of a node.
-func Pools(nodes []Facts, key func(Facts) PoolKey) []Pool {
+func Pools(nodes []Facts, key func(Facts) PoolCriteria) []Pool {
 	byName := map[string]*Pool{}
 	for _, node := range nodes {
 		if !node.Managed() || node.Excluded {
 			continue
 		}
-		pool, complete := node.EffectivePool(key(node))
+		pool, complete := node.PoolInUse(key(node))
 		if !complete {
 			continue
 		}

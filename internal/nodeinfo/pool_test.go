@@ -9,11 +9,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-var precompiled, toolkit = nodeinfo.PoolKey{Kernel: true}, nodeinfo.PoolKey{CoreOS: true}
+var precompiled, toolkit = nodeinfo.PoolCriteria{Kernel: true}, nodeinfo.PoolCriteria{CoreOS: true}
 
 // all returns the same key for each node.
-func all(key nodeinfo.PoolKey) func(nodeinfo.Facts) nodeinfo.PoolKey {
-	return func(nodeinfo.Facts) nodeinfo.PoolKey { return key }
+func all(key nodeinfo.PoolCriteria) func(nodeinfo.Facts) nodeinfo.PoolCriteria {
+	return func(nodeinfo.Facts) nodeinfo.PoolCriteria { return key }
 }
 
 func TestPoolsByKernel(t *testing.T) {
@@ -31,11 +31,11 @@ func TestPoolsByKernel(t *testing.T) {
 	built := nodeinfo.Pool{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}
 	tests := map[string]struct {
 		facts nodeinfo.Facts
-		key   nodeinfo.PoolKey
+		key   nodeinfo.PoolCriteria
 		want  nodeinfo.Pool
 	}{
 		"the kernel is part of the name": {ubuntu, precompiled, pool},
-		"not if the driver is built":     {ubuntu, nodeinfo.PoolKey{}, built},
+		"not if the driver is built":     {ubuntu, nodeinfo.PoolCriteria{}, built},
 		"a kernel too long for a label is hashed": {
 			in(nodeinfo.Pool{}, func(f *nodeinfo.Facts) { f.Kernel = long }),
 			precompiled,
@@ -63,7 +63,7 @@ func TestPoolsByKernel(t *testing.T) {
 		},
 		"another kernel than the hashed one":            {in(hashed, func(*nodeinfo.Facts) {}), precompiled, hashed},
 		"a switch to precompiled leaves it in its pool": {in(built, func(*nodeinfo.Facts) {}), precompiled, built},
-		"so does a switch back":                         {in(pool, func(*nodeinfo.Facts) {}), nodeinfo.PoolKey{}, pool},
+		"so does a switch back":                         {in(pool, func(*nodeinfo.Facts) {}), nodeinfo.PoolCriteria{}, pool},
 		"a kernel with an architecture in its name": {
 			nodeinfo.Facts{Architecture: "amd64", Pool: "debian12-amd64-6.1.0-13-amd64", PoolKernel: "6.1.0-13-amd64"},
 			precompiled, nodeinfo.Pool{Name: "debian12-amd64-6.1.0-13-amd64", OSTag: "debian12", Kernel: "6.1.0-13-amd64"},
@@ -76,7 +76,7 @@ func TestPoolsByKernel(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, complete := test.facts.EffectivePool(test.key)
+			got, complete := test.facts.PoolInUse(test.key)
 			if diff := cmp.Diff(test.want, got); diff != "" || complete != (test.want.Name != "") {
 				t.Errorf("%v, -want +got:\n%s", complete, diff)
 			}
@@ -132,11 +132,11 @@ func TestPoolsByReleaseOfCoreOS(t *testing.T) {
 	}
 	tests := map[string]struct {
 		facts nodeinfo.Facts
-		key   nodeinfo.PoolKey
+		key   nodeinfo.PoolCriteria
 		want  nodeinfo.Pool
 	}{
 		"the release is part of the name": {coreOS(release), toolkit, pool},
-		"not without the driver toolkit":  {coreOS(release), nodeinfo.PoolKey{}, plain},
+		"not without the driver toolkit":  {coreOS(release), nodeinfo.PoolCriteria{}, plain},
 		"no release, no pool":             {coreOS(""), toolkit, nodeinfo.Pool{}},
 		"CoreOS with the ID of RHEL": {
 			newer,
@@ -152,17 +152,17 @@ func TestPoolsByReleaseOfCoreOS(t *testing.T) {
 		"another release leaves it in its pool": {labelled(coreOS("418.94.202502000000-0"), pool), toolkit, pool},
 		"missing facts leave it in its pool":    {labelled(nodeinfo.Facts{}, pool), toolkit, pool},
 		"a switch to the toolkit does, too":     {labelled(coreOS(release), plain), toolkit, plain},
-		"so does a switch back":                 {labelled(coreOS(release), pool), nodeinfo.PoolKey{}, pool},
+		"so does a switch back":                 {labelled(coreOS(release), pool), nodeinfo.PoolCriteria{}, pool},
 		"a switch to precompiled does, too":     {labelled(coreOS(release), pool), precompiled, pool},
 		"a label without its release is ignored": {
 			labelled(coreOS("418.94.202502000000-0"), nodeinfo.Pool{Name: pool.Name}),
-			nodeinfo.PoolKey{},
+			nodeinfo.PoolCriteria{},
 			plain,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, complete := test.facts.EffectivePool(test.key)
+			got, complete := test.facts.PoolInUse(test.key)
 			if diff := cmp.Diff(test.want, got); diff != "" || complete != (test.want.Name != "") {
 				t.Errorf("%v, -want +got:\n%s", complete, diff)
 			}
@@ -179,9 +179,9 @@ func TestDriverPoolsOfNodePools(t *testing.T) {
 	names := map[string]nodeinfo.Pool{}
 	for _, nodePool := range []string{"", "a100", "a100-generic", "generic", strings.Repeat("a", 40)} {
 		for _, facts := range []nodeinfo.Facts{plain, arm, release} {
-			for _, key := range []nodeinfo.PoolKey{{}, {Kernel: true}, {CoreOS: true}} {
+			for _, key := range []nodeinfo.PoolCriteria{{}, {Kernel: true}, {CoreOS: true}} {
 				key.NodePool = nodePool
-				pool, complete := facts.ExpectedPool(key)
+				pool, complete := facts.PoolByFacts(key)
 				if !complete {
 					continue // CoreOS has no kernel here.
 				}
@@ -193,7 +193,7 @@ func TestDriverPoolsOfNodePools(t *testing.T) {
 				moved.Pool, moved.PoolKernel = pool.Name, pool.Kernel
 				moved.PoolCoreOS, moved.PoolNodePool = pool.CoreOS, pool.NodePool
 				moved.OSVersion = "26.04"
-				if got, _ := moved.EffectivePool(nodeinfo.PoolKey{}); got != pool {
+				if got, _ := moved.PoolInUse(nodeinfo.PoolCriteria{}); got != pool {
 					t.Errorf("the labels of %+v name %+v", pool, got)
 				}
 			}

@@ -18,61 +18,61 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Applied identifies a spec that was applied; the zero value is none.
-type Applied struct {
+// SpecID identifies a spec that was applied; the zero value is none.
+type SpecID struct {
 	// Generation of the policy. It increases with each edit of the spec, but not when an outdated CRD drops fields.
 	Generation int64
 	// Digest of the spec.
 	Digest string
 }
 
-// AppliedOf returns the identity of a policy's spec.
-func AppliedOf(policy *v1.ClusterPolicy) (Applied, error) {
+// SpecIDOf returns the identity of a policy's spec.
+func SpecIDOf(policy *v1.ClusterPolicy) (SpecID, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&policy.Spec)
 	if err != nil {
-		return Applied{}, fmt.Errorf("converting the spec of ClusterPolicy %s: %w", policy.Name, err)
+		return SpecID{}, fmt.Errorf("converting the spec of ClusterPolicy %s: %w", policy.Name, err)
 	}
 	// As a map, so that the order of fields in another release does not change the digest.
 	data, err := json.Marshal(content)
 	if err != nil {
-		return Applied{}, fmt.Errorf("encoding the spec of ClusterPolicy %s: %w", policy.Name, err)
+		return SpecID{}, fmt.Errorf("encoding the spec of ClusterPolicy %s: %w", policy.Name, err)
 	}
-	return Applied{Generation: policy.Generation, Digest: digest.Of(data)}, nil
+	return SpecID{Generation: policy.Generation, Digest: digest.Of(data)}, nil
 }
 
 // String returns the value of the annotation labels.AppliedSpec; empty for none.
-func (a Applied) String() string {
+func (a SpecID) String() string {
 	if a.Digest == "" {
 		return ""
 	}
 	return fmt.Sprintf("%d-%s", a.Generation, a.Digest)
 }
 
-// LastApplied returns the spec of the policy with this UID that was last applied, as recorded on a Service of the
+// LastAppliedSpec returns the spec of the policy with this UID that was last applied, as recorded on a Service of the
 // stack. If the policy was deleted with --cascade=orphan, it returns only the digest, because the generations of the
 // next policy start at 1.
-func LastApplied(ctx context.Context, reader client.Reader, namespace string, policy types.UID) (Applied, error) {
+func LastAppliedSpec(ctx context.Context, reader client.Reader, namespace string, policy types.UID) (SpecID, error) {
 	list := &corev1.ServiceList{}
 	if err := reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return Applied{}, fmt.Errorf("listing Services: %w", err)
+		return SpecID{}, fmt.Errorf("listing Services: %w", err)
 	}
 	for i := range list.Items {
-		found, recorded := parseApplied(list.Items[i].Annotations[labels.AppliedSpec])
+		found, recorded := parseSpecID(list.Items[i].Annotations[labels.AppliedSpec])
 		controller := metav1.GetControllerOfNoCopy(&list.Items[i])
 		switch {
 		case !recorded:
 			continue
 		case controller == nil:
-			return Applied{Digest: found.Digest}, nil
+			return SpecID{Digest: found.Digest}, nil
 		case controller.UID == policy:
 			return found, nil
 		}
 	}
-	return Applied{}, nil
+	return SpecID{}, nil
 }
 
-func parseApplied(text string) (Applied, bool) {
+func parseSpecID(text string) (SpecID, bool) {
 	generation, sum, found := strings.Cut(text, "-")
 	number, err := strconv.ParseInt(generation, 10, 64)
-	return Applied{Generation: number, Digest: sum}, found && err == nil && sum != ""
+	return SpecID{Generation: number, Digest: sum}, found && err == nil && sum != ""
 }

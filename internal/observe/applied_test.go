@@ -15,13 +15,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// LastApplied finds what is recorded, and ignores other values of the annotation.
+// LastAppliedSpec finds what is recorded, and ignores other values of the annotation.
 func TestLastApplied(t *testing.T) {
 	policy := &v1.ClusterPolicy{
 		ObjectMeta: metav1.ObjectMeta{Generation: 7},
 		Spec:       v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(true)}},
 	}
-	applied, err := observe.AppliedOf(policy)
+	applied, err := observe.SpecIDOf(policy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +40,13 @@ func TestLastApplied(t *testing.T) {
 	other := service("exporter", "1", "")
 	tests := map[string]struct {
 		objects []client.Object
-		want    observe.Applied
+		want    observe.SpecID
 	}{
 		"none":              {objects: []client.Object{other}},
 		"of the policy":     {objects: []client.Object{other, service("operator", "1", applied.String())}, want: applied},
 		"of another policy": {objects: []client.Object{service("operator", "2", applied.String())}},
 		"of a policy that orphaned it": {
-			objects: []client.Object{service("operator", "", applied.String())}, want: observe.Applied{Digest: applied.Digest},
+			objects: []client.Object{service("operator", "", applied.String())}, want: observe.SpecID{Digest: applied.Digest},
 		},
 		"no digest":      {objects: []client.Object{service("operator", "1", "7-")}},
 		"no generation":  {objects: []client.Object{service("operator", "1", "x-"+applied.Digest)}},
@@ -59,16 +59,16 @@ func TestLastApplied(t *testing.T) {
 				t.Fatal(err)
 			}
 			reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(test.objects...).Build()
-			if got, err := observe.LastApplied(t.Context(), reader, "gpus", "u-1"); err != nil || got != test.want {
+			if got, err := observe.LastAppliedSpec(t.Context(), reader, "gpus", "u-1"); err != nil || got != test.want {
 				t.Errorf("%v, %v; want %v", got, err, test.want)
 			}
 		})
 	}
-	if text := (observe.Applied{}).String(); text != "" {
+	if text := (observe.SpecID{}).String(); text != "" {
 		t.Errorf("none is recorded as %q", text)
 	}
 	policy.Spec.Driver.Enabled = new(false)
-	if changed, err := observe.AppliedOf(policy); err != nil || changed.Digest == applied.Digest {
+	if changed, err := observe.SpecIDOf(policy); err != nil || changed.Digest == applied.Digest {
 		t.Errorf("another spec has the digest %s, %v", changed.Digest, err)
 	}
 }

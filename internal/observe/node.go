@@ -46,7 +46,7 @@ func Facts(node *corev1.Node) nodeinfo.Facts {
 	}
 	for key, value := range node.Labels {
 		if strings.HasPrefix(key, labels.DiscoveryPrefix) {
-			facts.Discovered = true
+			facts.HasDiscoveryLabels = true
 		}
 		if name, isDeploy := strings.CutPrefix(key, labels.DeployPrefix); isDeploy {
 			facts.Deploy[name] = value

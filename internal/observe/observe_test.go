@@ -41,7 +41,7 @@ func TestFacts(t *testing.T) {
 		change(&f)
 		return f
 	}
-	discovered := func(f *nodeinfo.Facts) { f.HasGPU, f.Discovered = true, true }
+	discovered := func(f *nodeinfo.Facts) { f.HasGPU, f.HasDiscoveryLabels = true, true }
 	tests := map[string]struct {
 		labels map[string]string
 		want   nodeinfo.Facts
@@ -58,11 +58,11 @@ func TestFacts(t *testing.T) {
 		},
 		"a removed device": {
 			labels: map[string]string{nfd + "pci-10de.present": "false"},
-			want:   facts(func(f *nodeinfo.Facts) { f.Discovered = true }),
+			want:   facts(func(f *nodeinfo.Facts) { f.HasDiscoveryLabels = true }),
 		},
 		"a GPU of another vendor": {
 			labels: map[string]string{nfd + "pci-1002.present": "true"},
-			want:   facts(func(f *nodeinfo.Facts) { f.Discovered = true }),
+			want:   facts(func(f *nodeinfo.Facts) { f.HasDiscoveryLabels = true }),
 		},
 		"Red Hat CoreOS in its pool": {
 			labels: map[string]string{
@@ -70,7 +70,7 @@ func TestFacts(t *testing.T) {
 				"nvidia.com/gpu-operator.pool": "rhcos4.18-amd64-418.94.1-0", "nvidia.com/gpu-operator.pool-coreos": "418.94.1-0",
 			},
 			want: facts(func(f *nodeinfo.Facts) {
-				f.Discovered, f.OSID, f.OSTree = true, "rhcos", "418.94.1-0"
+				f.HasDiscoveryLabels, f.OSID, f.OSTree = true, "rhcos", "418.94.1-0"
 				f.Pool, f.PoolCoreOS = "rhcos4.18-amd64-418.94.1-0", "418.94.1-0"
 			}),
 		},
@@ -90,7 +90,7 @@ func TestFacts(t *testing.T) {
 				"nvidia.com/gpu.deploy.driver":       "pre-installed",
 			},
 			want: facts(func(f *nodeinfo.Facts) {
-				f.Discovered, f.OSID, f.OSVersion, f.Kernel, f.Pool = true, "ubuntu", "24.04", "6.8.0", "ubuntu24.04-amd64"
+				f.HasDiscoveryLabels, f.OSID, f.OSVersion, f.Kernel, f.Pool = true, "ubuntu", "24.04", "6.8.0", "ubuntu24.04-amd64"
 				f.Deploy["driver"] = "pre-installed"
 			}),
 		},
@@ -146,10 +146,10 @@ func TestCluster(t *testing.T) {
 		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ds", Namespace: "gpu-operator"}},
 		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}},
 	).Build()
-	snapshot, err := observe.Cluster(t.Context(), c, "gpu-operator")
+	snapshot, err := observe.ReadSnapshot(t.Context(), c, "gpu-operator")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(snapshot.DaemonSets).To(And(HaveLen(1), HaveKeyWithValue("ds", HaveField("Name", "ds"))))
-	g.Expect(snapshot.Definitions).To(BeEmpty())
+	g.Expect(snapshot.CRDs).To(BeEmpty())
 }
 
 func TestPodsOnNode(t *testing.T) {
@@ -201,17 +201,17 @@ func TestErrorsStateWhatCouldNotBeRead(t *testing.T) {
 		}).Build()
 	}
 	all := func(client.ObjectList) bool { return true }
-	definitions := func(list client.ObjectList) bool {
+	crds := func(list client.ObjectList) bool {
 		_, is := list.(*metav1.PartialObjectMetadataList)
 		return is
 	}
 	tests := map[string]func() error{
 		"listing DaemonSets": func() error {
-			_, err := observe.Cluster(t.Context(), failing(all), "gpu-operator")
+			_, err := observe.ReadSnapshot(t.Context(), failing(all), "gpu-operator")
 			return err
 		},
 		"listing CustomResourceDefinitions": func() error {
-			_, err := observe.Cluster(t.Context(), failing(definitions), "gpu-operator")
+			_, err := observe.ReadSnapshot(t.Context(), failing(crds), "gpu-operator")
 			return err
 		},
 		"listing pods of node a": func() error {

@@ -14,7 +14,7 @@ import (
 )
 
 // Orphans returns the names of the DaemonSets that keep running without a policy, sorted, because the last policy was
-// deleted, or is being deleted, with --cascade=orphan. policies are all that the cluster has; none of them is in force.
+// deleted, or is being deleted, with --cascade=orphan. policies are all that the cluster has; none of them is active.
 //
 // The garbage collector removes the owner reference from the DaemonSets before it deletes the policy, but a cache may
 // show this in the reverse order. So if the cached DaemonSets still have an owner, they are read from the API server.

@@ -39,7 +39,7 @@ func ReferenceCache(config *rest.Config, namespace string, options cache.Options
 	options.DefaultTransform = TrimReference
 	options.ByObject = map[client.Object]cache.ByObject{
 		&admissionv1.ValidatingAdmissionPolicyBinding{}: {
-			Field: fields.OneTermEqualSelector("metadata.name", labels.DiscoveryFence),
+			Field: fields.OneTermEqualSelector("metadata.name", labels.DiscoveryPolicyBinding),
 		},
 	}
 	return cache.New(config, options)

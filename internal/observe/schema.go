@@ -56,7 +56,7 @@ func (s *Schema) Version() string { return s.version }
 // check compares the CRD, unless the reader returns the version of the last check.
 func (s *Schema) check(ctx context.Context, reader client.Reader) ([]string, error) {
 	key := client.ObjectKey{Name: crd.Name}
-	seen := Definition()
+	seen := CRDMetadata()
 	if err := reader.Get(ctx, key, seen, client.UnsafeDisableDeepCopy); err != nil {
 		return s.missing, fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
 	}

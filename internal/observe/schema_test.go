@@ -17,7 +17,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-func definitionScheme(t *testing.T) *runtime.Scheme {
+func crdScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
@@ -26,18 +26,18 @@ func definitionScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// ownDefinition returns the CRD of this release, without some fields.
-func ownDefinition(t *testing.T, without ...[]string) *unstructured.Unstructured {
+// ownCRD returns the CRD of this release, without some fields.
+func ownCRD(t *testing.T, without ...[]string) *unstructured.Unstructured {
 	t.Helper()
 	text, err := yaml.YAMLToJSON(crd.ClusterPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	definition := &unstructured.Unstructured{}
-	if err := json.Unmarshal(text, definition); err != nil {
+	liveCRD := &unstructured.Unstructured{}
+	if err := json.Unmarshal(text, liveCRD); err != nil {
 		t.Fatal(err)
 	}
-	versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	versions, _, err := unstructured.NestedSlice(liveCRD.Object, "spec", "versions")
 	if err != nil || len(versions) != 1 {
 		t.Fatalf("%d versions: %v", len(versions), err)
 	}
@@ -52,10 +52,10 @@ func ownDefinition(t *testing.T, without ...[]string) *unstructured.Unstructured
 		}
 		delete(within(t, inner, "properties"), path[len(path)-1])
 	}
-	if err := unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"); err != nil {
+	if err := unstructured.SetNestedSlice(liveCRD.Object, versions, "spec", "versions"); err != nil {
 		t.Fatal(err)
 	}
-	return definition
+	return liveCRD
 }
 
 func within(t *testing.T, value any, names ...string) map[string]any {
@@ -91,8 +91,8 @@ func TestMissingFields(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			reader := fake.NewClientBuilder().WithScheme(definitionScheme(t)).WithObjects(
-				ownDefinition(t, test.without...),
+			reader := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(
+				ownCRD(t, test.without...),
 			).Build()
 			schema := observe.Schema{Cached: reader, Live: reader}
 			got, err := schema.MissingFields(t.Context())
@@ -105,8 +105,8 @@ func TestMissingFields(t *testing.T) {
 
 // The whole CRD is read once for each of its changes.
 func TestTheCRDIsReadWhenItChanges(t *testing.T) {
-	old := ownDefinition(t, []string{"spec", "gdrcopy"})
-	cluster := fake.NewClientBuilder().WithScheme(definitionScheme(t)).WithObjects(old).Build()
+	old := ownCRD(t, []string{"spec", "gdrcopy"})
+	cluster := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(old).Build()
 	live := &countingReader{Reader: cluster}
 	schema := observe.Schema{Cached: cluster, Live: live}
 	for range 3 {
@@ -117,7 +117,7 @@ func TestTheCRDIsReadWhenItChanges(t *testing.T) {
 	if live.reads != 1 {
 		t.Errorf("%d reads of an unchanged CRD", live.reads)
 	}
-	updated := ownDefinition(t)
+	updated := ownCRD(t)
 	updated.SetResourceVersion(old.GetResourceVersion())
 	if err := cluster.Update(t.Context(), updated); err != nil {
 		t.Fatal(err)

@@ -22,29 +22,29 @@ const PodNodeField = "spec.nodeName"
 type Snapshot struct {
 	// DaemonSets of the stack, by name.
 	DaemonSets map[string]*appsv1.DaemonSet
-	// Definitions are the names of the cluster's CustomResourceDefinitions, except those that are being deleted.
-	Definitions map[string]bool
+	// CRDs are the names of the cluster's CustomResourceDefinitions, except those that are being deleted.
+	CRDs map[string]bool
 }
 
-// Cluster reads the Snapshot of the cluster.
-func Cluster(ctx context.Context, reader client.Reader, namespace string) (Snapshot, error) {
+// ReadSnapshot reads the Snapshot of the cluster.
+func ReadSnapshot(ctx context.Context, reader client.Reader, namespace string) (Snapshot, error) {
 	daemonSets, err := DaemonSets(ctx, reader, namespace)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	found, err := definitions(ctx, reader)
-	return Snapshot{DaemonSets: daemonSets, Definitions: found}, err
+	found, err := listCRDs(ctx, reader)
+	return Snapshot{DaemonSets: daemonSets, CRDs: found}, err
 }
 
-// Definition returns the type under which CustomResourceDefinitions are cached, which is without their content.
-func Definition() *metav1.PartialObjectMetadata {
+// CRDMetadata returns the type under which CustomResourceDefinitions are cached, which is without their content.
+func CRDMetadata() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
 	}
 }
 
-func definitions(ctx context.Context, reader client.Reader) (map[string]bool, error) {
-	list := &metav1.PartialObjectMetadataList{TypeMeta: Definition().TypeMeta}
+func listCRDs(ctx context.Context, reader client.Reader) (map[string]bool, error) {
+	list := &metav1.PartialObjectMetadataList{TypeMeta: CRDMetadata().TypeMeta}
 	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing CustomResourceDefinitions: %w", err)
 	}
@@ -145,7 +145,7 @@ func IndexPodNode(object client.Object) []string {
 	return nil
 }
 
-// Policies reads all policies. It returns the one in force, which is the oldest that is not being deleted and of
+// Policies reads all policies. It returns the active one, which is the oldest that is not being deleted and of
 // equally old ones the first by name; nil for none.
 func Policies(ctx context.Context, reader client.Reader) (active *v1.ClusterPolicy, all []v1.ClusterPolicy, err error) {
 	list := &v1.ClusterPolicyList{}

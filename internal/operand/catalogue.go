@@ -36,7 +36,7 @@ func (c Catalogue) Uses(in Input) []Reference {
 		add(&c[i], in)
 		for _, pool := range pools {
 			if c[i].VariesIn(pool.NodePoolSpec) {
-				add(&c[i], in.ForPool(pool))
+				add(&c[i], in.ForNodePool(pool))
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func (c Catalogue) checkNames() error {
 			if !seen[r.On] {
 				return fmt.Errorf("operand %s requires %s, which is not in the catalogue", o.Name, r.On)
 			}
-			if r.Scope == Node && c.Writers(r.Marker) == nil {
+			if r.Scope == Node && c.Provers(r.Marker) == nil {
 				return fmt.Errorf("operand %s waits for marker %s, which no operand writes", o.Name, r.Marker)
 			}
 		}
@@ -114,12 +114,12 @@ func (c Catalogue) unplaced(placed map[Name]bool) string {
 	return strings.Join(names, ", ")
 }
 
-// Writers returns the operands that can write the marker if exactly the catalogue is installed, in its order. The first
+// Provers returns the operands that can write the marker if exactly the catalogue is installed, in its order. The first
 // one does.
-func (c Catalogue) Writers(marker labels.Marker) []Name {
+func (c Catalogue) Provers(marker labels.Marker) []Name {
 	var writers []Name
 	for _, o := range c {
-		for _, proof := range o.Proves {
+		for _, proof := range o.Proofs {
 			if proof.Marker != marker {
 				continue
 			}
@@ -131,26 +131,26 @@ func (c Catalogue) Writers(marker labels.Marker) []Name {
 	return writers
 }
 
-// Proves reports for each marker that the operand can write whether it is the writer if exactly the catalogue is
+// WritesMarkers reports for each marker that the operand can write whether it is the writer if exactly the catalogue is
 // installed.
-func (c Catalogue) Proves(o Operand) map[labels.Marker]bool {
+func (c Catalogue) WritesMarkers(o Operand) map[labels.Marker]bool {
 	proves := map[labels.Marker]bool{}
-	for _, proof := range o.Proves {
-		writers := c.Writers(proof.Marker)
+	for _, proof := range o.Proofs {
+		writers := c.Provers(proof.Marker)
 		proves[proof.Marker] = len(writers) > 0 && writers[0] == o.Name
 	}
 	return proves
 }
 
-// Waits returns the markers that the operand's pods wait for in init containers: those of its node requirements that
-// it does not write itself.
-func (c Catalogue) Waits(o Operand) []labels.Marker {
+// AwaitedMarkers returns the markers that the operand's pods wait for in init containers: those of its node
+// requirements that it does not write itself.
+func (c Catalogue) AwaitedMarkers(o Operand) []labels.Marker {
 	var waits []labels.Marker
 	for _, r := range o.Requires {
 		if r.Scope != Node {
 			continue
 		}
-		writers := c.Writers(r.Marker)
+		writers := c.Provers(r.Marker)
 		if len(writers) > 0 && writers[0] != o.Name {
 			waits = append(waits, r.Marker)
 		}
@@ -166,19 +166,19 @@ func (c Catalogue) checkStart() error {
 	for _, o := range c {
 		start, ready := "start of "+string(o.Name), "readiness of "+string(o.Name)
 		after[ready] = append(after[ready], start)
-		for _, marker := range c.Waits(o) {
+		for _, marker := range c.AwaitedMarkers(o) {
 			after[start] = append(after[start], markerNode(marker))
 		}
 		for _, other := range c {
-			injects := o.Injected && other.Injects
+			injects := o.NeedsInjection && other.IsInjector
 			leadsTo := other.Discovers && len(o.Workloads) > 0
 			if injects || leadsTo {
 				after[start] = append(after[start], "readiness of "+string(other.Name))
 			}
 		}
 		before := start
-		proves := c.Proves(o)
-		for _, proof := range o.Proves {
+		proves := c.WritesMarkers(o)
+		for _, proof := range o.Proofs {
 			if !proves[proof.Marker] {
 				continue
 			}

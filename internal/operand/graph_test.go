@@ -40,18 +40,18 @@ func stack() operand.Catalogue {
 		{Name: "module"},
 		{Name: "classes"},
 		{
-			Name: "runtime", Injects: true,
+			Name: "runtime", IsInjector: true,
 			Requires: requires(onNode("module", "m")),
-			Proves:   proves(operand.Proof{Marker: "m", Of: "module"}),
+			Proofs:   proves(operand.Proof{Marker: "m", Of: "module"}),
 		},
 		{
-			Name: "plugin", Injected: true,
+			Name: "plugin", NeedsInjection: true,
 			Requires: requires(inCluster("classes"), onNode("runtime", "r")),
 		},
 		{
-			Name: "validator", Injected: true,
+			Name: "validator", NeedsInjection: true,
 			Requires: requires(onNode("module", "m"), onNode("runtime", "r"), onNode("plugin", "p")),
-			Proves: proves(
+			Proofs: proves(
 				operand.Proof{Marker: "m", Of: "module"},
 				operand.Proof{Marker: "r", Of: "runtime"},
 				operand.Proof{Marker: "p", Of: "plugin", OnlyWithOperand: true},
@@ -138,7 +138,7 @@ func TestDefectiveCatalogues(t *testing.T) {
 			catalogue: operand.Catalogue{
 				{Name: "module"},
 				{Name: "finder", Discovers: true, Requires: requires(onNode("module", "m"))},
-				{Name: "runtime", Workloads: container, Proves: proves(operand.Proof{Marker: "m", Of: "module"})},
+				{Name: "runtime", Workloads: container, Proofs: proves(operand.Proof{Marker: "m", Of: "module"})},
 			},
 			want: []string{"cycle on the node", "start of finder", "marker m", "start of runtime"},
 		},
@@ -165,10 +165,10 @@ func TestDefectiveCatalogues(t *testing.T) {
 		"a writer that waits for a marker which is written after its own": {
 			catalogue: operand.Catalogue{
 				{Name: "a"},
-				{Name: "b", Requires: requires(onNode("a", "n")), Proves: proves(operand.Proof{Marker: "m", Of: "a"})},
+				{Name: "b", Requires: requires(onNode("a", "n")), Proofs: proves(operand.Proof{Marker: "m", Of: "a"})},
 				{
 					Name: "c", Requires: requires(inCluster("b"), onNode("a", "m")),
-					Proves: proves(operand.Proof{Marker: "n", Of: "a"}),
+					Proofs: proves(operand.Proof{Marker: "n", Of: "a"}),
 				},
 			},
 			want: []string{"cycle on the node", "marker m", "marker n"},
@@ -177,7 +177,7 @@ func TestDefectiveCatalogues(t *testing.T) {
 			catalogue: operand.Catalogue{
 				{Name: "a"},
 				{Name: "b", Requires: requires(onNode("a", "m"))},
-				{Name: "c", Requires: requires(inCluster("b")), Proves: proves(operand.Proof{Marker: "m", Of: "b"})},
+				{Name: "c", Requires: requires(inCluster("b")), Proofs: proves(operand.Proof{Marker: "m", Of: "b"})},
 			},
 			want: []string{"cycle on the node", "marker m", "readiness of b"},
 		},
@@ -185,27 +185,27 @@ func TestDefectiveCatalogues(t *testing.T) {
 			catalogue: operand.Catalogue{
 				{Name: "module"},
 				{
-					Name: "runtime", Injects: true, Requires: requires(onNode("module", "m")),
+					Name: "runtime", IsInjector: true, Requires: requires(onNode("module", "m")),
 				},
 				{
-					Name: "validator", Injected: true, Requires: requires(inCluster("runtime")),
-					Proves: proves(operand.Proof{Marker: "m", Of: "module"}),
+					Name: "validator", NeedsInjection: true, Requires: requires(inCluster("runtime")),
+					Proofs: proves(operand.Proof{Marker: "m", Of: "module"}),
 				},
 			},
 			want: []string{"cycle on the node", "readiness of runtime", "start of validator", "marker m"},
 		},
 		"an injector with injected pods": {
-			catalogue: operand.Catalogue{{Name: "runtime", Injects: true, Injected: true}},
+			catalogue: operand.Catalogue{{Name: "runtime", IsInjector: true, NeedsInjection: true}},
 			want:      []string{"cycle on the node", "readiness of runtime", "start of runtime"},
 		},
 		"a cycle only without one operand, whose marker another one then writes": {
 			catalogue: operand.Catalogue{
 				{Name: "module"},
-				{Name: "helper", Proves: proves(operand.Proof{Marker: "m", Of: "module"})},
-				{Name: "runtime", Injects: true, Requires: requires(onNode("module", "m"))},
+				{Name: "helper", Proofs: proves(operand.Proof{Marker: "m", Of: "module"})},
+				{Name: "runtime", IsInjector: true, Requires: requires(onNode("module", "m"))},
 				{
-					Name: "validator", Injected: true, Requires: requires(inCluster("runtime")),
-					Proves: proves(operand.Proof{Marker: "m", Of: "module"}),
+					Name: "validator", NeedsInjection: true, Requires: requires(inCluster("runtime")),
+					Proofs: proves(operand.Proof{Marker: "m", Of: "module"}),
 				},
 			},
 			want: []string{"without operand helper", "cycle on the node"},
@@ -226,10 +226,10 @@ func TestDefectiveCatalogues(t *testing.T) {
 	}
 }
 
-func TestWaitsAndProves(t *testing.T) {
+func TestAwaitedAndWrittenMarkers(t *testing.T) {
 	type markers struct {
-		Waits  []labels.Marker
-		Proves map[labels.Marker]bool
+		Awaits []labels.Marker
+		Writes map[labels.Marker]bool
 	}
 	none := map[labels.Marker]bool{}
 	tests := map[string]struct {
@@ -238,47 +238,47 @@ func TestWaitsAndProves(t *testing.T) {
 	}{
 		"with all operands, the first writer writes, and none waits for its own marker": {
 			want: map[operand.Name]markers{
-				"module":    {Proves: none},
-				"classes":   {Proves: none},
-				"runtime":   {Proves: map[labels.Marker]bool{"m": true}},
-				"plugin":    {Waits: []labels.Marker{"r"}, Proves: none},
-				"validator": {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
+				"module":    {Writes: none},
+				"classes":   {Writes: none},
+				"runtime":   {Writes: map[labels.Marker]bool{"m": true}},
+				"plugin":    {Awaits: []labels.Marker{"r"}, Writes: none},
+				"validator": {Awaits: []labels.Marker{"m"}, Writes: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
 			},
 		},
 		"without the runtime, the validator writes the marker of the module": {
 			absent: []operand.Name{"runtime"},
 			want: map[operand.Name]markers{
-				"module":    {Proves: none},
-				"classes":   {Proves: none},
-				"plugin":    {Waits: []labels.Marker{"r"}, Proves: none},
-				"validator": {Proves: map[labels.Marker]bool{"m": true, "r": true, "p": true}},
+				"module":    {Writes: none},
+				"classes":   {Writes: none},
+				"plugin":    {Awaits: []labels.Marker{"r"}, Writes: none},
+				"validator": {Writes: map[labels.Marker]bool{"m": true, "r": true, "p": true}},
 			},
 		},
 		"without the module, its marker is still written, as the host may provide it": {
 			absent: []operand.Name{"module"},
 			want: map[operand.Name]markers{
-				"classes":   {Proves: none},
-				"runtime":   {Proves: map[labels.Marker]bool{"m": true}},
-				"plugin":    {Waits: []labels.Marker{"r"}, Proves: none},
-				"validator": {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
+				"classes":   {Writes: none},
+				"runtime":   {Writes: map[labels.Marker]bool{"m": true}},
+				"plugin":    {Awaits: []labels.Marker{"r"}, Writes: none},
+				"validator": {Awaits: []labels.Marker{"m"}, Writes: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
 			},
 		},
 		"without the plugin, its proof is dropped, and no operand waits for it": {
 			absent: []operand.Name{"plugin"},
 			want: map[operand.Name]markers{
-				"module":    {Proves: none},
-				"classes":   {Proves: none},
-				"runtime":   {Proves: map[labels.Marker]bool{"m": true}},
-				"validator": {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": false}},
+				"module":    {Writes: none},
+				"classes":   {Writes: none},
+				"runtime":   {Writes: map[labels.Marker]bool{"m": true}},
+				"validator": {Awaits: []labels.Marker{"m"}, Writes: map[labels.Marker]bool{"m": false, "r": true, "p": false}},
 			},
 		},
 		"without the validator, no operand waits for markers that only it writes": {
 			absent: []operand.Name{"validator"},
 			want: map[operand.Name]markers{
-				"module":  {Proves: none},
-				"classes": {Proves: none},
-				"runtime": {Proves: map[labels.Marker]bool{"m": true}},
-				"plugin":  {Proves: none},
+				"module":  {Writes: none},
+				"classes": {Writes: none},
+				"runtime": {Writes: map[labels.Marker]bool{"m": true}},
+				"plugin":  {Writes: none},
 			},
 		},
 	}
@@ -290,7 +290,7 @@ func TestWaitsAndProves(t *testing.T) {
 			}
 			got := map[operand.Name]markers{}
 			for _, o := range installed {
-				got[o.Name] = markers{installed.Waits(o), installed.Proves(o)}
+				got[o.Name] = markers{installed.AwaitedMarkers(o), installed.WritesMarkers(o)}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -300,7 +300,7 @@ func TestWaitsAndProves(t *testing.T) {
 }
 
 func TestWritersAreInGraphOrder(t *testing.T) {
-	got := stack().Writers("m")
+	got := stack().Provers("m")
 	if diff := cmp.Diff([]operand.Name{"runtime", "validator"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -13,13 +13,15 @@ import (
 type Input struct {
 	// Spec of the policy, with its defaults.
 	Spec effective.Spec
-	// NodePool is the pool of spec.nodePools whose nodes this is for; nil for nodes of no pool. Spec is then the spec
+	// NodePool is the node pool whose nodes this is for; nil for nodes of no pool. Spec is then the spec
 	// that applies to the pool.
 	NodePool *v1.NodePoolSpec
 	// Namespace of the operator and the operands.
 	Namespace string
-	// HelperImage is the operator's own image, which contains the on-node program.
-	HelperImage string
+	// OperatorImage is the operator's own image, which contains the on-node program.
+	OperatorImage string
+	// Proxy of the operator's own environment, for the driver if the spec names none.
+	Proxy v1.ProxySpec
 	// Optional are the optional kinds that the cluster serves.
 	Optional map[OptionalKind]bool
 	// Layouts of the container runtimes of the GPU nodes; empty if the plan is for one node.

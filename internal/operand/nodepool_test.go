@@ -77,7 +77,7 @@ func TestPoolOf(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := operand.PoolOf(test.pools, test.node); got != test.want {
+			if got := operand.NodePoolOf(test.pools, test.node); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
 		})
@@ -95,7 +95,7 @@ func TestRefusedPools(t *testing.T) {
 		"the narrower first": {first: v1.NodePoolSelector{"a": "1", "b": "1"}, second: v1.NodePoolSelector{"a": "1"}},
 		"no label": {
 			first: v1.NodePoolSelector{"a": "1"},
-			want:  "spec.nodePools: b selects no node: name labels of its nodes in nodeSelector",
+			want:  "spec.nodePools: the nodeSelector of b is empty and selects no node: add labels of its nodes",
 		},
 		"the same": {
 			v1.NodePoolSelector{"a": "1"},
@@ -111,12 +111,12 @@ func TestRefusedPools(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			found := pools(test.first, test.second)
-			if got := found[1].Refused.Message; got != test.want ||
-				(got != "") != (found[1].Refused.Reason == v1.ReasonInvalidSpec) {
-				t.Errorf("got %+v, want %q", found[1].Refused, test.want)
+			if got := found[1].SelectorRefused.Message; got != test.want ||
+				(got != "") != (found[1].SelectorRefused.Reason == v1.ReasonInvalidSpec) {
+				t.Errorf("got %+v, want %q", found[1].SelectorRefused, test.want)
 			}
-			if found[0].Refused.Choice != operand.Install {
-				t.Errorf("the first pool is refused: %+v", found[0].Refused)
+			if found[0].SelectorRefused.Choice != operand.Install {
+				t.Errorf("the first pool is refused: %+v", found[0].SelectorRefused)
 			}
 		})
 	}

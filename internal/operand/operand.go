@@ -66,22 +66,22 @@ type Operand struct {
 	Images []image.Default
 	// Requires are the operand's edges in the graph, which must be acyclic; see NewCatalogue.
 	Requires []Requirement
-	// Proves are the proofs of the markers that the operand's pods can write.
-	Proves []Proof
-	// Injected operands get the GPU from the container runtime. Their pods run with the RuntimeClass, and so cannot start
-	// before the toolkit works. Without one (Input.PodRuntimeClass) they start, but get no GPU until then.
-	Injected bool
+	// Proofs are the proofs of the markers that the operand's pods can write.
+	Proofs []Proof
+	// NeedsInjection operands get the GPU from the container runtime. Their pods run with the RuntimeClass, and so cannot
+	// start before the toolkit works. Without one (Input.PodRuntimeClass) they start, but get no GPU until then.
+	NeedsInjection bool
 	// Follows is an operand whose deploy label also keeps this one off a node: tools that drain GPU work by label use
 	// only the other name. Empty for none.
 	Follows Name
-	// Injects marks the injector: the operand that configures the container runtime of the node to inject GPUs.
-	Injects bool
+	// IsInjector marks the injector: the operand that configures the container runtime of the node to inject GPUs.
+	IsInjector bool
 	// DaemonSet is the name of the DaemonSet of an operand that has one for each variant of nodes: that of the first
 	// variant, as NVIDIA's operator names it. The DaemonSets of other variants have a suffix. The nodes of such an
 	// operand have an anchor. Empty for an operand without variants, whose manifest has the name.
 	DaemonSet string
 	// UpdatesOnDelete operands are never rolled out by their DaemonSet: a pod is replaced only when it is deleted, as
-	// replacing it disrupts the GPU workloads of the node.
+	// replacing it disrupts the GPU work on the node.
 	UpdatesOnDelete bool
 
 	// Serves decides whether a node of the right workload can be served. Nil serves every node.
@@ -103,7 +103,7 @@ type Operand struct {
 	// References returns the objects that the operator does not create and that its pods need, by the fields of the spec
 	// that name or need them. Nil for none.
 	References func(Input) []Use
-	// Varies reports whether a pool of spec.nodePools overrides a field of it, so that the nodes of that pool get
+	// Varies reports whether a node pool overrides a field of it, so that the nodes of that pool get
 	// DaemonSets of their own. Nil if no pool can.
 	Varies func(v1.NodePoolSpec) bool
 	// Labels returns the default labels of the nodes that it runs on. A label that the node already has is kept. Nil for
@@ -119,8 +119,8 @@ const (
 	Install Choice = iota
 	// Absent: the operand is not to be installed; what exists of it is removed.
 	Absent
-	// Invalid: the operand cannot be installed as specified; what exists of it is kept.
-	Invalid
+	// Refused: the operand cannot be installed as specified; what exists of it is kept.
+	Refused
 )
 
 // Decision is a choice with its reason. Reason and message reach the user unchanged.
@@ -128,26 +128,26 @@ type Decision struct {
 	Choice  Choice
 	Reason  string
 	Message string
-	// Unneeded: the operands that require this absent operand work without it, and do not wait for it.
-	Unneeded bool
+	// OptionalForDependents: the operands that require this absent operand work without it, and do not wait for it.
+	OptionalForDependents bool
 }
 
-// Installed returns the decision to install.
-func Installed() Decision { return Decision{} }
+// Accept returns the decision to install.
+func Accept() Decision { return Decision{} }
 
 // Disabled returns the decision for an operand that the field disables.
 func Disabled(field string) Decision {
 	return Decision{Choice: Absent, Reason: v1.ReasonDisabledBySpec, Message: field + " is false"}
 }
 
-// NotNeeded returns the decision for an operand that neither the nodes nor the operands which require it need.
-func NotNeeded(message string) Decision {
-	return Decision{Choice: Absent, Reason: v1.ReasonDisabledBySpec, Message: message, Unneeded: true}
+// Unnecessary returns the decision for an operand that neither the nodes nor the operands which require it need.
+func Unnecessary(message string) Decision {
+	return Decision{Choice: Absent, Reason: v1.ReasonDisabledBySpec, Message: message, OptionalForDependents: true}
 }
 
-// Refused returns the decision for a spec or a node that cannot be served.
-func Refused(reason, message string) Decision {
-	return Decision{Choice: Invalid, Reason: reason, Message: message}
+// Refuse returns the decision for a spec or a node that cannot be served.
+func Refuse(reason, message string) Decision {
+	return Decision{Choice: Refused, Reason: reason, Message: message}
 }
 
 // Instance is one rendering of an operand's templates.
@@ -156,7 +156,7 @@ type Instance struct {
 	Suffix string
 	// Pool restricts it to the nodes of one driver pool; empty for all nodes of the operand.
 	Pool string
-	// NodePool restricts it to the nodes of that pool of spec.nodePools; empty for the nodes that get the operand from
+	// NodePool restricts it to the nodes of that node pool; empty for the nodes that get the operand from
 	// the rest of the spec.
 	NodePool string
 	// Layout restricts it to the nodes whose container runtime has this layout; empty for all.
@@ -215,7 +215,7 @@ func (o *Operand) AnchorLabel() string {
 func (i Instance) Variant() string { return Variant(i.Pool, i.Layout, i.NodePool) }
 
 // Variant returns the variant of the nodes in a driver pool, or else of those with a layout of the container runtime in
-// a pool of spec.nodePools, empty for no pool.
+// a node pool, empty for no pool.
 func Variant(pool, layout, nodePool string) string {
 	if pool != "" || layout == "" {
 		return pool
@@ -234,7 +234,9 @@ func (o *Operand) ServesWorkload(w nodeinfo.Workload) bool {
 }
 
 // VariesIn reports whether the nodes of this pool get DaemonSets of their own.
-func (o *Operand) VariesIn(pool v1.NodePoolSpec) bool { return o.Varies != nil && o.Varies(pool) }
+func (o *Operand) VariesIn(nodePool v1.NodePoolSpec) bool {
+	return o.Varies != nil && o.Varies(nodePool)
+}
 
 // NodePoolLabel returns the node label by which the DaemonSets of a node pool select their nodes and the common one
 // excludes them; empty if no pool can override the operand, or if the label of the driver pool selects.

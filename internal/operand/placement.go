@@ -39,7 +39,7 @@ func (in Input) Selects(o *Operand, node nodeinfo.Facts) Decision {
 			}
 		}
 	}
-	return Installed()
+	return Accept()
 }
 
 // nodeSelector returns the operand's nodeSelector, else that of all operands, and the block of the spec that has it.
@@ -77,7 +77,7 @@ func (in Input) priorityClass(o *Operand) (field, name string) {
 }
 
 // Retains reports whether the node has the operand and keeps it even if no selector matches any longer: removing it
-// would disrupt the GPU workloads of the node.
+// would disrupt the GPU work on the node.
 func (o *Operand) Retains(node nodeinfo.Facts) bool {
 	return o.UpdatesOnDelete && node.Deploy[string(o.Name)] != ""
 }

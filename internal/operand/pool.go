@@ -8,10 +8,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// PoolKey returns what nodes of one driver pool have in common, by this spec.
-func (in Input) PoolKey() nodeinfo.PoolKey {
+// PoolCriteria returns what nodes of one driver pool have in common, by this spec.
+func (in Input) PoolCriteria() nodeinfo.PoolCriteria {
 	precompiled := *in.Spec.Driver.UsePrecompiled
-	key := nodeinfo.PoolKey{Kernel: precompiled, CoreOS: *in.Spec.Operator.UseOCPDriverToolkit && !precompiled}
+	key := nodeinfo.PoolCriteria{Kernel: precompiled, CoreOS: *in.Spec.Operator.UseOCPDriverToolkit && !precompiled}
 	if in.NodePool != nil && VariesDriver(*in.NodePool) {
 		key.NodePool = in.NodePool.Name
 	}
@@ -36,9 +36,9 @@ func (in Input) UsesDriverToolkit(nodes iter.Seq[*nodeinfo.Facts]) bool {
 		if f.OSTree == "" && f.PoolCoreOS == "" || !f.Managed() || f.Excluded {
 			continue
 		}
-		key := in.forNode(pools, *f).PoolKey()
-		expected, _ := f.ExpectedPool(key)
-		effective, _ := f.EffectivePool(key)
+		key := in.forNode(pools, *f).PoolCriteria()
+		expected, _ := f.PoolByFacts(key)
+		effective, _ := f.PoolInUse(key)
 		if expected.CoreOS != "" || effective.CoreOS != "" {
 			return true
 		}
@@ -47,17 +47,17 @@ func (in Input) UsesDriverToolkit(nodes iter.Seq[*nodeinfo.Facts]) bool {
 }
 
 // CheckPool refuses a node whose driver pool is unknown, as the pool determines the driver image.
-func CheckPool(f nodeinfo.Facts, key nodeinfo.PoolKey) Decision {
-	if _, complete := f.EffectivePool(key); complete {
-		return Installed()
+func CheckPool(f nodeinfo.Facts, key nodeinfo.PoolCriteria) Decision {
+	if _, complete := f.PoolInUse(key); complete {
+		return Accept()
 	}
-	_, system := f.ExpectedPool(nodeinfo.PoolKey{})
+	_, system := f.PoolByFacts(nodeinfo.PoolCriteria{})
 	switch {
 	case system && key.Kernel:
-		return Refused(v1.ReasonFactsMissing, "no discovery label for the kernel, which selects the precompiled driver image")
+		return Refuse(v1.ReasonFactsMissing, "no discovery label for the kernel, which selects the precompiled driver image")
 	case system:
-		return Refused(v1.ReasonFactsMissing,
+		return Refuse(v1.ReasonFactsMissing,
 			"no discovery label for the release of Red Hat CoreOS, which selects the image of the driver toolkit")
 	}
-	return Refused(v1.ReasonFactsMissing, "no discovery labels for the operating system, which select the driver image")
+	return Refuse(v1.ReasonFactsMissing, "no discovery labels for the operating system, which select the driver image")
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-var precompiled, toolkit = nodeinfo.PoolKey{Kernel: true}, nodeinfo.PoolKey{CoreOS: true}
+var precompiled, toolkit = nodeinfo.PoolCriteria{Kernel: true}, nodeinfo.PoolCriteria{CoreOS: true}
 
 func TestPoolKeyFollowsTheSpec(t *testing.T) {
 	tests := map[string]struct {
 		driver  *v1.DriverSpec
 		toolkit *bool
-		want    nodeinfo.PoolKey
+		want    nodeinfo.PoolCriteria
 	}{
 		"no driver block":           {want: toolkit},
 		"an empty block":            {driver: &v1.DriverSpec{}, want: toolkit},
@@ -34,7 +34,7 @@ func TestPoolKeyFollowsTheSpec(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			spec := v1.ClusterPolicySpec{Driver: test.driver, Operator: &v1.OperatorSpec{UseOCPDriverToolkit: test.toolkit}}
-			if got := (operand.Input{Spec: effective.Of(spec)}).PoolKey(); got != test.want {
+			if got := (operand.Input{Spec: effective.Of(spec)}).PoolCriteria(); got != test.want {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -48,7 +48,7 @@ func TestCheckPool(t *testing.T) {
 	known := nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64"}
 	tests := map[string]struct {
 		facts nodeinfo.Facts
-		key   nodeinfo.PoolKey
+		key   nodeinfo.PoolCriteria
 		want  string
 	}{
 		"all facts":                          {facts: known},
@@ -65,7 +65,7 @@ func TestCheckPool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := operand.Decision{}
 			if test.want != "" {
-				want = operand.Refused(v1.ReasonFactsMissing, test.want)
+				want = operand.Refuse(v1.ReasonFactsMissing, test.want)
 			}
 			if diff := cmp.Diff(want, operand.CheckPool(test.facts, test.key)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)

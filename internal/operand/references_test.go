@@ -62,9 +62,9 @@ func TestCheckReferences(t *testing.T) {
 			}.CheckReferences(
 				usesTwo,
 			)
-			want := operand.Installed()
+			want := operand.Accept()
 			if test.want != "" {
-				want = operand.Refused(v1.ReasonReferenceMissing, test.want)
+				want = operand.Refuse(v1.ReasonReferenceMissing, test.want)
 			}
 			if got != want {
 				t.Errorf("got %+v, want %+v", got, want)
@@ -110,7 +110,7 @@ func TestReferencesInNoNamespace(t *testing.T) {
 		t.Errorf("got digest %q of an object without data", got)
 	}
 	in.Contents = map[operand.Reference]operand.Content{}
-	want := operand.Refused(
+	want := operand.Refuse(
 		v1.ReasonReferenceMissing,
 		"spec.a.mode: there is no ValidatingAdmissionPolicyBinding fence: create it",
 	)

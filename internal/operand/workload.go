@@ -25,25 +25,25 @@ func (in Input) WorkloadOf(node nodeinfo.Facts) nodeinfo.Workload {
 	return nodeinfo.WorkloadContainer
 }
 
-// ServesVMs refuses a node for virtual machines, as they are not supported. Its decision is Absent if
+// CheckWorkloadSupported refuses a node for virtual machines, as they are not supported. Its decision is Absent if
 // daemonsets.nodeSelector does not select the node. Every other node is served.
-func (in Input) ServesVMs(node nodeinfo.Facts) Decision {
+func (in Input) CheckWorkloadSupported(node nodeinfo.Facts) Decision {
 	workload := in.WorkloadOf(node)
 	if workload == nodeinfo.WorkloadContainer {
-		return Installed()
+		return Accept()
 	}
 	if selected := in.Selects(&Operand{}, node); selected.Choice != Install {
 		return selected
 	}
-	return Refused(v1.ReasonNotSupportedYet, fmt.Sprintf("workload %s is not supported yet: label the node %s=%s",
+	return Refuse(v1.ReasonNotSupportedYet, fmt.Sprintf("workload %s is not supported yet: label the node %s=%s",
 		workload, labels.GPUWorkload, v1.WorkloadContainer))
 }
 
 // PodSecurity reports whether the operator labels its namespace for Pod Security Admission.
 func (in Input) PodSecurity() bool { return *in.Spec.PSA.Enabled }
 
-// Containers returns the nodes that are served for containers.
-func (in Input) Containers(nodes []nodeinfo.Facts) []nodeinfo.Facts {
+// ContainerNodes returns the nodes that are served for containers.
+func (in Input) ContainerNodes(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node nodeinfo.Facts) bool {
 		return in.WorkloadOf(node) != nodeinfo.WorkloadContainer
 	})

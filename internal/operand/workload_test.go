@@ -55,11 +55,11 @@ func TestWorkloadOf(t *testing.T) {
 			if got := in.WorkloadOf(node); got != test.want {
 				t.Errorf("the workload is %q, want %q", got, test.want)
 			}
-			if got := in.ServesVMs(node); got.Message != test.message ||
+			if got := in.CheckWorkloadSupported(node); got.Message != test.message ||
 				(got.Reason == v1.ReasonNotSupportedYet) != (test.message != "") {
 				t.Errorf("served: %q: %q, want %q", got.Reason, got.Message, test.message)
 			}
-			kept := len(in.Containers([]nodeinfo.Facts{node, {Workload: "container"}}))
+			kept := len(in.ContainerNodes([]nodeinfo.Facts{node, {Workload: "container"}}))
 			if (kept == 2) != (test.want == "container") {
 				t.Errorf("of two nodes %d are for containers", kept)
 			}

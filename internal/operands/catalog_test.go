@@ -140,13 +140,13 @@ func started(
 	written map[labels.Marker]bool,
 	ready map[operand.Name]bool,
 ) bool {
-	for _, marker := range installed.Waits(o) {
+	for _, marker := range installed.AwaitedMarkers(o) {
 		if !written[marker] {
 			return false
 		}
 	}
 	for _, other := range installed {
-		if o.Injected && other.Injects && !ready[other.Name] {
+		if o.NeedsInjection && other.IsInjector && !ready[other.Name] {
 			return false
 		}
 	}
@@ -159,8 +159,8 @@ func provesAll(
 	written map[labels.Marker]bool,
 	ready map[operand.Name]bool,
 ) bool {
-	writes := installed.Proves(o)
-	for _, proof := range o.Proves {
+	writes := installed.WritesMarkers(o)
+	for _, proof := range o.Proofs {
 		if !writes[proof.Marker] {
 			continue
 		}
@@ -211,7 +211,7 @@ func TestMarkerWriters(t *testing.T) {
 			installed := slices.DeleteFunc(slices.Clone(all), func(o operand.Operand) bool { return o.Name == test.absent })
 			got := map[labels.Marker]operand.Name{}
 			for _, o := range installed {
-				for marker, writes := range installed.Proves(o) {
+				for marker, writes := range installed.WritesMarkers(o) {
 					if writes && got[marker] != "" {
 						t.Errorf("both %s and %s write %s", got[marker], o.Name, marker)
 					}

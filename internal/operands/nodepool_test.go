@@ -54,9 +54,9 @@ func TestVariesMatchesInstances(t *testing.T) {
 				),
 				Layouts: nodeinfo.Layouts(
 					[]nodeinfo.Facts{{HasGPU: true, Runtime: nodeinfo.RuntimeContainerd}},
-				), HelperImage: "example.com/gpu-operator:v1",
+				), OperatorImage: "example.com/gpu-operator:v1",
 			}
-			ofPool := in.ForPool(operand.NodePools(in.Spec)[0])
+			ofPool := in.ForNodePool(operand.NodePools(in.Spec)[0])
 			for _, o := range catalogue(t) {
 				common, err := o.Instances(in, driverPools)
 				if err != nil {

@@ -17,11 +17,11 @@ type Decisions struct {
 	Input operand.Input
 	// NodePools are those of spec.nodePools, in their order.
 	NodePools []NodePool
-	// Installed are the operands that the spec does not disable. They include held operands, whose running pods still
+	// MayRun are the operands that the spec does not disable. They include held operands, whose running pods still
 	// write their markers.
-	Installed map[operand.Name]bool
+	MayRun    map[operand.Name]bool
 	decisions map[operand.Name]operand.Decision
-	// operandPools are NodePools, for operand.PoolOf.
+	// operandPools are NodePools, for operand.NodePoolOf.
 	operandPools []operand.NodePool
 }
 
@@ -32,29 +32,29 @@ func Decide(catalogue operand.Catalogue, in operand.Input) *Decisions {
 	d := &Decisions{
 		Catalogue:    catalogue,
 		Input:        in,
-		Installed:    map[operand.Name]bool{},
+		MayRun:       map[operand.Name]bool{},
 		decisions:    map[operand.Name]operand.Decision{},
 		operandPools: operand.NodePools(in.Spec),
 	}
 	for _, o := range catalogue {
 		decision := o.Decide(in)
 		d.decisions[o.Name] = decision
-		d.Installed[o.Name] = decision.Choice != operand.Absent
+		d.MayRun[o.Name] = decision.Choice != operand.Absent
 	}
-	for _, pool := range d.operandPools {
-		decided := d.nodePool(pool)
+	for _, nodePool := range d.operandPools {
+		decided := d.nodePool(nodePool)
 		d.NodePools = append(d.NodePools, decided)
 		for name, decision := range decided.decisions {
-			d.Installed[name] = d.Installed[name] || decision.Choice != operand.Absent
+			d.MayRun[name] = d.MayRun[name] || decision.Choice != operand.Absent
 		}
 	}
 	return d
 }
 
-func (d *Decisions) installedOperands() operand.Catalogue {
+func (d *Decisions) mayRunOperands() operand.Catalogue {
 	var installed operand.Catalogue
 	for _, o := range d.Catalogue {
-		if d.Installed[o.Name] {
+		if d.MayRun[o.Name] {
 			installed = append(installed, o)
 		}
 	}
@@ -62,70 +62,71 @@ func (d *Decisions) installedOperands() operand.Catalogue {
 }
 
 // decision returns the decision about an operand for the nodes of a pool, or of none.
-func (d *Decisions) decision(o *operand.Operand, pool *NodePool) operand.Decision {
-	if pool != nil {
-		if own, varies := pool.decisions[o.Name]; varies {
+func (d *Decisions) decision(o *operand.Operand, nodePool *NodePool) operand.Decision {
+	if nodePool != nil {
+		if own, varies := nodePool.decisions[o.Name]; varies {
 			return own
 		}
 	}
 	return d.decisions[o.Name]
 }
 
-// installable returns the decision, or a refusal if anything that the operand needs in the cluster is missing.
-func (d *Decisions) installable(o *operand.Operand, pool *NodePool) operand.Decision {
-	decision := d.decision(o, pool)
+// decisionInCluster returns the decision, or a refusal if anything that the operand needs in the cluster is missing.
+func (d *Decisions) decisionInCluster(o *operand.Operand, nodePool *NodePool) operand.Decision {
+	decision := d.decision(o, nodePool)
 	if decision.Choice != operand.Install {
 		return decision
 	}
-	if pool != nil && o.VariesIn(pool.NodePoolSpec) {
+	if nodePool != nil && o.VariesIn(nodePool.NodePoolSpec) {
 		// The references of the pool's spec exist, or the decision would have refused it.
-		return d.prerequisites(o)
+		return d.checkRequirements(o)
 	}
-	return d.blocked(*o)
+	return d.checkCluster(*o)
 }
 
-// blocked refuses an operand if anything that it needs in the cluster is missing.
-func (d *Decisions) blocked(o operand.Operand) operand.Decision {
-	if waits := d.prerequisites(&o); waits.Choice != operand.Install {
+// checkCluster refuses an operand if anything that it needs in the cluster is missing.
+func (d *Decisions) checkCluster(o operand.Operand) operand.Decision {
+	if waits := d.checkRequirements(&o); waits.Choice != operand.Install {
 		return waits
 	}
 	return d.Input.CheckReferences(&o)
 }
 
-// prerequisites refuses an operand if another one that it requires in the cluster is not installed.
-func (d *Decisions) prerequisites(o *operand.Operand) operand.Decision {
+// checkRequirements refuses an operand if another one that it requires in the cluster is not installed.
+func (d *Decisions) checkRequirements(o *operand.Operand) operand.Decision {
 	for _, r := range o.Requires {
-		if r.Scope == operand.Cluster && d.decisions[r.On].Choice != operand.Install && !d.decisions[r.On].Unneeded {
-			return operand.Refused(v1.ReasonWaitingForOperand,
+		if r.Scope == operand.Cluster && d.decisions[r.On].Choice != operand.Install &&
+			!d.decisions[r.On].OptionalForDependents {
+			return operand.Refuse(v1.ReasonWaitingForOperand,
 				fmt.Sprintf("needs %s, which is not installed: %s", r.On, d.decisions[r.On].Message))
 		}
 	}
-	return operand.Installed()
+	return operand.Accept()
 }
 
-// serves decides whether the operand is to run on the node, without regard to its deploy labels.
-func (d *Decisions) serves(o operand.Operand, node nodeinfo.Facts) operand.Decision {
-	if selected := d.selects(o, node); selected.Choice != operand.Install {
+// checkNode decides whether the operand is to run on the node, without regard to its deploy labels.
+func (d *Decisions) checkNode(o operand.Operand, node nodeinfo.Facts) operand.Decision {
+	if selected := d.checkNodeSelector(o, node); selected.Choice != operand.Install {
 		return selected
 	}
-	return d.canServe(o, node)
+	return d.checkFacts(o, node)
 }
 
-// canServe is serves without regard to nodeSelectors.
-func (d *Decisions) canServe(o operand.Operand, node nodeinfo.Facts) operand.Decision {
+// checkFacts is serves without regard to nodeSelectors.
+func (d *Decisions) checkFacts(o operand.Operand, node nodeinfo.Facts) operand.Decision {
 	if !o.ServesWorkload(d.Input.WorkloadOf(node)) {
 		return operand.Decision{Choice: operand.Absent}
 	}
 	if o.PerPool {
-		if known := operand.CheckPool(node, d.inputOf(node).PoolKey()); known.Choice != operand.Install {
+		if known := operand.CheckPool(node, d.inputForNode(node).PoolCriteria()); known.Choice != operand.Install {
 			return known
 		}
 	}
 	if o.ServesNode != nil {
-		return o.ServesNode(d.inputOf(node), node)
+		return o.ServesNode(d.inputForNode(node), node)
 	}
 	if o.Serves == nil {
-		return operand.Installed()
+		return operand.Accept()
 	}
 	return o.Serves(node)
 }

@@ -32,7 +32,7 @@ func TestDecisionsAreSafeForConcurrentUse(t *testing.T) {
 	g := NewWithT(t)
 	nodes := twoRuntimes()
 	type results struct {
-		node    plan.Node
+		node    plan.NodePlan
 		labels  map[string]*string
 		missing string
 		actions []plan.Action
@@ -45,8 +45,8 @@ func TestDecisionsAreSafeForConcurrentUse(t *testing.T) {
 			), d.NodeLabels(
 				facts,
 				nil,
-				plan.Running{Injector: true},
-			), d.MissingLabels(
+				plan.RunningPods{Injector: true},
+			), d.DescribeMissingLabels(
 				facts,
 			)
 		}
@@ -79,7 +79,7 @@ func TestPlanInputHasTheCluster(t *testing.T) {
 	g.Expect(d.Input.Layouts).To(BeEmpty())
 	g.Expect(d.Input.Optional).To(BeEmpty())
 	for pool, strategy := range map[string]v1.MIGStrategy{"": "", "a": v1.MIGStrategyMixed, "unknown": ""} {
-		got := p.InputFor(pool)
+		got := p.InputForNodePool(pool)
 		var runtimes []string
 		for _, layout := range got.Layouts {
 			runtimes = append(runtimes, layout.Runtime)
@@ -95,7 +95,7 @@ func TestPlanInputHasTheCluster(t *testing.T) {
 func TestPoolInConflictWithRuntimesIsHeld(t *testing.T) {
 	picky := operand.Operand{
 		Name: "picky", Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
-		Decide: func(operand.Input) operand.Decision { return operand.Installed() },
+		Decide: func(operand.Input) operand.Decision { return operand.Accept() },
 		Varies: func(pool v1.NodePoolSpec) bool { return pool.Toolkit != nil },
 		Instances: func(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 			if in.NodePool != nil && len(in.Layouts) > 1 {
@@ -124,7 +124,7 @@ func TestPoolInConflictWithRuntimesIsHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			d := plan.Decide(operand.Catalogue{picky}, withPools(teamA))
-			g.Expect(d.NodePools[0].Refused).To(Equal(operand.Installed()))
+			g.Expect(d.NodePools[0].Refused).To(Equal(operand.Accept()))
 			got := plan.Compute(d, nil, test.nodes).Steps[0]
 			var suffixes []string
 			for _, instance := range got.Instances {

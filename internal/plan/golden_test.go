@@ -98,7 +98,7 @@ func TestPlanGoldens(t *testing.T) {
 			p := plan.Compute(plan.Decide(catalogue(t), operand.Input{
 				Spec:          effective.Of(test.spec),
 				Namespace:     "gpu-operator",
-				HelperImage:   "example.com/gpu-operator:v1",
+				OperatorImage: "example.com/gpu-operator:v1",
 				DriverToolkit: test.toolkit,
 			}), nil, test.nodes)
 			golden(t, name, describe(p, test.nodes))
@@ -132,11 +132,11 @@ func describe(p plan.Plan, nodes []nodeinfo.Facts) string {
 		if step.Action != plan.Apply {
 			continue
 		}
-		for _, marker := range step.Waits {
+		for _, marker := range step.AwaitedMarkers {
 			line("  waits on its node for %s", marker.File())
 		}
-		for _, proof := range step.Operand.Proves {
-			if step.Proves[proof.Marker] {
+		for _, proof := range step.Operand.Proofs {
+			if step.WritesMarkers[proof.Marker] {
 				line("  proves %s in container %s", proof.Marker.File(), proof.Container)
 			}
 		}
@@ -149,11 +149,11 @@ func describe(p plan.Plan, nodes []nodeinfo.Facts) string {
 		if node.NodePool != "" {
 			line("%s is in node pool %s", facts.Name, node.NodePool)
 		}
-		line("%s, stages:%s", facts.Name, stages(node.Stages))
+		line("%s, stages:%s", facts.Name, stages(node.Essential))
 		if node.NeedsAllocatable {
 			line("  GPUs must be allocatable")
 		}
-		line("  other operands:%s", stages(node.OtherOperands))
+		line("  other operands:%s", stages(node.Auxiliary))
 	}
 	return s.String()
 }
@@ -171,10 +171,10 @@ func pools(p plan.Plan) string {
 	return s.String()
 }
 
-func stages(all []plan.NodeStage) string {
+func stages(all []plan.OperandOnNode) string {
 	need := map[plan.Expectation]string{
 		plan.Expected: "", plan.HostProvides: " (the host has it)", plan.OptedOut: " (kept off: %s)",
-		plan.Paused: " (paused: %s)", plan.NotPossible: " (not possible: %s)",
+		plan.PausedByLabel: " (paused: %s)", plan.Refused: " (not possible: %s)",
 	}
 	var s strings.Builder
 	for _, stage := range all {

@@ -13,7 +13,14 @@ import (
 // A refused node keeps what runs there: removing a deploy label would delete the pod.
 func TestRefusedNodeKeepsItsLabels(t *testing.T) {
 	facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Pool = "", "ubuntu24.04-amd64" })
-	got := decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, labelled(nil), plan.Running{Driver: true, Injector: true})
+	got := decide(
+		t,
+		v1.ClusterPolicySpec{},
+	).NodeLabels(
+		facts,
+		labelled(nil),
+		plan.RunningPods{Driver: true, Injector: true},
+	)
 	if diff := cmp.Diff(map[string]*string{}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -32,7 +39,7 @@ func TestHeldToolkitStillWritesItsMarker(t *testing.T) {
 				t.Errorf("the toolkit: %s %s", step.Action, step.Reason)
 			}
 		case "operator-validator":
-			if step.Proves["driver"] {
+			if step.WritesMarkers["driver"] {
 				t.Error("the validator writes the driver marker, too")
 			}
 		}
@@ -45,7 +52,7 @@ func TestPreInstalledDriverNeedsNoFacts(t *testing.T) {
 		f.OSID, f.Pool, f.Deploy = "", "", map[string]string{"driver": "pre-installed"}
 	})
 	node := decide(t, v1.ClusterPolicySpec{}).ForNode(facts)
-	if node.Stages[0].Operand != "driver" || node.Stages[0].Expectation != plan.HostProvides {
-		t.Errorf("got %+v", node.Stages[0])
+	if node.Essential[0].Operand != "driver" || node.Essential[0].Expectation != plan.HostProvides {
+		t.Errorf("got %+v", node.Essential[0])
 	}
 }

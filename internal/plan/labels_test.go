@@ -162,7 +162,8 @@ func TestNodeLabels(t *testing.T) {
 		},
 		"missing discovery labels remove nothing": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) {
-				f.HasGPU, f.WasGPU, f.Discovered, f.OSID, f.OSVersion, f.Pool = false, true, false, "", "", "ubuntu24.04-amd64"
+				f.HasGPU, f.WasGPU, f.HasDiscoveryLabels = false, true, false
+				f.OSID, f.OSVersion, f.Pool = "", "", "ubuntu24.04-amd64"
 			}),
 			current: labelled(nil), hasDriverPod: true,
 			want: map[string]*string{},
@@ -227,7 +228,7 @@ func TestNodeLabels(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			running := plan.Running{Driver: test.hasDriverPod, Injector: true}
+			running := plan.RunningPods{Driver: test.hasDriverPod, Injector: true}
 			got := decide(t, v1.ClusterPolicySpec{}).NodeLabels(test.facts, test.current, running)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -283,7 +284,7 @@ func TestInjectedOperandsAreLabelledAfterTheToolkit(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			decisions := decide(t, test.spec)
-			got := decisions.NodeLabels(test.facts, test.current, plan.Running{Injector: test.injector})
+			got := decisions.NodeLabels(test.facts, test.current, plan.RunningPods{Injector: test.injector})
 			maps.DeleteFunc(got, func(key string, _ *string) bool { return !strings.HasPrefix(key, deploy) })
 			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -307,9 +308,9 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
-			current := after(nil, decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, nil, plan.Running{Injector: true}))
+			current := after(nil, decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, nil, plan.RunningPods{Injector: true}))
 			facts.Pool = current["nvidia.com/gpu-operator.pool"]
-			if again := decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, current, plan.Running{Injector: true}); len(
+			if again := decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, current, plan.RunningPods{Injector: true}); len(
 				again,
 			) > 0 {
 				t.Errorf("the second patch is %v", again)
@@ -330,7 +331,7 @@ func TestLabelsOfVMNodes(t *testing.T) {
 	current := labelled(map[string]*string{"nvidia.com/gpu.deploy.dcgm": set("paused-for-driver-upgrade")})
 	current = after(
 		current,
-		plan.Decide(catalogue(t), in).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}),
+		plan.Decide(catalogue(t), in).NodeLabels(facts, current, plan.RunningPods{Driver: true, Injector: true}),
 	)
 	want := map[string]string{
 		"nvidia.com/gpu.present":       "true",

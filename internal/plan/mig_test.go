@@ -26,7 +26,7 @@ func migLabels(
 	if value, there := current[migManager]; there {
 		facts.Deploy = map[string]string{"mig-manager": value}
 	}
-	changes := decide(t, spec).NodeLabels(facts, current, plan.Running{Injector: true})
+	changes := decide(t, spec).NodeLabels(facts, current, plan.RunningPods{Injector: true})
 	mine := map[string]*string{}
 	for _, key := range []string{migManager, migConfig} {
 		if value, there := changes[key]; there {
@@ -128,7 +128,7 @@ func TestPauseForMIGChangeStays(t *testing.T) {
 			facts.Deploy = map[string]string{"mig-manager": "true"}
 			after := after(
 				current,
-				decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}),
+				decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, current, plan.RunningPods{Driver: true, Injector: true}),
 			)
 			for key, value := range current {
 				if value == paused && after[key] != paused {

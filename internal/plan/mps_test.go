@@ -22,13 +22,13 @@ func TestMPSDaemonStage(t *testing.T) {
 	capable := func(deploy map[string]string) nodeinfo.Facts {
 		return changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MPSCapable, f.Deploy = "true", deploy })
 	}
-	expected := &plan.NodeStage{Operand: mps}
-	notExpected := func(need plan.Expectation, message string) *plan.NodeStage {
-		return &plan.NodeStage{Operand: mps, Expectation: need, Reason: v1.ReasonOperandPaused, Message: message}
+	expected := &plan.OperandOnNode{Operand: mps}
+	notExpected := func(need plan.Expectation, message string) *plan.OperandOnNode {
+		return &plan.OperandOnNode{Operand: mps, Expectation: need, Reason: v1.ReasonOperandPaused, Message: message}
 	}
 	tests := map[string]struct {
 		facts nodeinfo.Facts
-		stage *plan.NodeStage
+		stage *plan.OperandOnNode
 		// label is the change of the daemon's own.
 		label map[string]*string
 	}{
@@ -56,7 +56,7 @@ func TestMPSDaemonStage(t *testing.T) {
 		},
 		"the device plugin is paused": {
 			facts: capable(map[string]string{string(mps): "true", "device-plugin": "paused-for-driver-upgrade"}),
-			stage: notExpected(plan.Paused, `label nvidia.com/gpu.deploy.device-plugin is "paused-for-driver-upgrade"`),
+			stage: notExpected(plan.PausedByLabel, `label nvidia.com/gpu.deploy.device-plugin is "paused-for-driver-upgrade"`),
 		},
 		"the device plugin is kept off": {
 			facts: capable(map[string]string{string(mps): "true", "device-plugin": "false"}),
@@ -71,14 +71,14 @@ func TestMPSDaemonStage(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := decide(t, spec)
-			if diff := cmp.Diff(test.stage, otherOperand(p.ForNode(test.facts), mps), ignoreAfter); diff != "" {
+			if diff := cmp.Diff(test.stage, otherOperand(p.ForNode(test.facts), mps), ignoreInjector); diff != "" {
 				t.Errorf("stage, -want +got:\n%s", diff)
 			}
 			current := map[string]string{}
 			for name, value := range test.facts.Deploy {
 				current[labels.DeployPrefix+name] = value
 			}
-			changes := p.NodeLabels(test.facts, current, plan.Running{Injector: true})
+			changes := p.NodeLabels(test.facts, current, plan.RunningPods{Injector: true})
 			maps.DeleteFunc(changes, func(key string, _ *string) bool { return key != mps.DeployLabel() })
 			if diff := cmp.Diff(test.label, changes, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("label, -want +got:\n%s", diff)
@@ -88,8 +88,8 @@ func TestMPSDaemonStage(t *testing.T) {
 }
 
 // otherOperand returns the operand's stage among the other operands; nil if the node does not need it.
-func otherOperand(node plan.Node, name operand.Name) *plan.NodeStage {
-	for _, stage := range node.OtherOperands {
+func otherOperand(node plan.NodePlan, name operand.Name) *plan.OperandOnNode {
+	for _, stage := range node.Auxiliary {
 		if stage.Operand == name {
 			return &stage
 		}

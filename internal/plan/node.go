@@ -21,26 +21,26 @@ const (
 	// OptedOut: a user keeps the operand off the node, by its label or by a nodeSelector of the spec. Later stages may
 	// still depend on it.
 	OptedOut
-	// Paused: the node's deploy label keeps the operand off it for now.
-	Paused
-	// NotPossible: the operand cannot run on this node, or not as specified.
-	NotPossible
+	// PausedByLabel: the node's deploy label keeps the operand off it for now.
+	PausedByLabel
+	// Refused: the operand cannot run on this node, or not as specified.
+	Refused
 )
 
-// NodeStage is one operand's part in the stages of a node.
-type NodeStage struct {
+// OperandOnNode is one operand's part in the stages of a node.
+type OperandOnNode struct {
 	Stage       v1.Stage
 	Operand     operand.Name
 	Expectation Expectation
-	// Reason and Message explain OptedOut, Paused and NotPossible.
+	// Reason and Message explain OptedOut, PausedByLabel and Refused.
 	Reason, Message string
-	// After is the injector, which must have been ready on the node before pods of this operand are created there.
+	// Injector is the injector, which must have been ready on the node before pods of this operand are created there.
 	// Empty for none.
-	After operand.Name
+	Injector operand.Name
 }
 
-// Running is the state of a node's pods that its labels depend on.
-type Running struct {
+// RunningPods is the state of a node's pods that its labels depend on.
+type RunningPods struct {
 	// Driver: a driver pod is running, so the node's pool must not change. That would delete the pod, which only a driver
 	// upgrade may do.
 	Driver bool
@@ -48,17 +48,17 @@ type Running struct {
 	Injector bool
 }
 
-// Node is the plan for one GPU node.
-type Node struct {
+// NodePlan is the plan for one GPU node.
+type NodePlan struct {
 	Facts nodeinfo.Facts
-	// NodePool is the pool of spec.nodePools that it belongs to, empty for none.
+	// NodePool is the node pool that it belongs to, empty for none.
 	NodePool string
 	// Pool is the driver pool by its facts; without a name if a fact is missing.
 	Pool nodeinfo.Pool
-	// Stages in their order, one per operand.
-	Stages []NodeStage
-	// OtherOperands are the operands that no stage depends on.
-	OtherOperands []NodeStage
+	// Essential in their order, one per operand.
+	Essential []OperandOnNode
+	// Auxiliary are the operands that no stage depends on.
+	Auxiliary []OperandOnNode
 	// Refused is the reason why nothing is installed on the node, if so.
 	Refused operand.Decision
 	// Unselected describes the nodeSelector that excludes all stages from the node; empty if none does.
@@ -75,39 +75,44 @@ type Node struct {
 }
 
 // ForNode plans one managed node.
-func (d *Decisions) ForNode(facts nodeinfo.Facts) Node {
-	nodePool := d.poolOf(facts)
-	in := d.inputFor(nodePool)
-	node := Node{Facts: facts, Refused: d.Input.ServesVMs(facts), MissingLabels: d.MissingLabels(facts), Spec: in.Spec}
+func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
+	nodePool := d.nodePoolOf(facts)
+	in := d.inputForNodePool(nodePool)
+	node := NodePlan{
+		Facts:         facts,
+		Refused:       d.Input.CheckWorkloadSupported(facts),
+		MissingLabels: d.DescribeMissingLabels(facts),
+		Spec:          in.Spec,
+	}
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
 	}
-	if pool, complete := facts.ExpectedPool(in.PoolKey()); complete {
+	if pool, complete := facts.PoolByFacts(in.PoolCriteria()); complete {
 		node.Pool = pool
 	}
 	for _, stage := range v1.Stages() {
-		node.Stages = append(node.Stages, d.stages(stage, facts)...)
+		node.Essential = append(node.Essential, d.operandsOfStage(stage, facts)...)
 	}
-	node.OtherOperands = d.stages("", facts)
-	d.setAfter(&node)
+	node.Auxiliary = d.operandsOfStage("", facts)
+	d.setInjector(&node)
 	node.RetainedDriver = d.retainedDriver(facts)
-	node.checkSelection()
+	node.evaluateSelection()
 	if node.Refused.Reason == v1.ReasonNotSelected {
 		node.Unselected = node.Refused.Message
 	}
 	return node
 }
 
-// setAfter sets After of the injected operands.
-func (d *Decisions) setAfter(n *Node) {
-	injector, _ := d.injectorOf(n.Stages)
+// setInjector sets After of the injected operands.
+func (d *Decisions) setInjector(n *NodePlan) {
+	injector, _ := d.injectorOf(n.Essential)
 	if injector == "" {
 		return
 	}
-	for _, stages := range [][]NodeStage{n.Stages, n.OtherOperands} {
+	for _, stages := range [][]OperandOnNode{n.Essential, n.Auxiliary} {
 		for i := range stages {
-			if o, known := d.Catalogue.Find(stages[i].Operand); known && o.Injected {
-				stages[i].After = injector
+			if o, known := d.Catalogue.Find(stages[i].Operand); known && o.NeedsInjection {
+				stages[i].Injector = injector
 			}
 		}
 	}
@@ -115,71 +120,71 @@ func (d *Decisions) setAfter(n *Node) {
 
 // injectorOf returns the injector among the stages; empty if the host provides it, or if it cannot or must not run.
 // paused reports whether its deploy label keeps it off for now.
-func (d *Decisions) injectorOf(stages []NodeStage) (name operand.Name, paused bool) {
+func (d *Decisions) injectorOf(stages []OperandOnNode) (name operand.Name, paused bool) {
 	for _, stage := range stages {
-		if o, known := d.Catalogue.Find(stage.Operand); known && o.Injects &&
-			(stage.Expectation == Expected || stage.Expectation == Paused) {
-			return stage.Operand, stage.Expectation == Paused
+		if o, known := d.Catalogue.Find(stage.Operand); known && o.IsInjector &&
+			(stage.Expectation == Expected || stage.Expectation == PausedByLabel) {
+			return stage.Operand, stage.Expectation == PausedByLabel
 		}
 	}
 	return "", false
 }
 
-// stages returns the operands of one stage that apply to the node.
-func (d *Decisions) stages(stage v1.Stage, facts nodeinfo.Facts) []NodeStage {
-	var stages []NodeStage
-	nodePool := d.poolOf(facts)
+// operandsOfStage returns the operands of one stage that apply to the node.
+func (d *Decisions) operandsOfStage(stage v1.Stage, facts nodeinfo.Facts) []OperandOnNode {
+	var stages []OperandOnNode
+	nodePool := d.nodePoolOf(facts)
 	for _, o := range d.Catalogue {
 		decision := d.decision(&o, nodePool)
 		if o.Stage != stage || !o.ServesWorkload(d.Input.WorkloadOf(facts)) || decision.Choice == operand.Absent {
 			continue
 		}
-		possible := d.canServe(o, facts)
+		possible := d.checkFacts(o, facts)
 		if possible.Choice == operand.Absent {
 			continue
 		}
-		if selected := d.selects(o, facts); selected.Choice != operand.Install {
-			stages = append(stages, nodeStage(o, selected, facts))
+		if selected := d.checkNodeSelector(o, facts); selected.Choice != operand.Install {
+			stages = append(stages, operandOnNode(o, selected, facts))
 			continue
 		}
 		if decision.Choice == operand.Install {
-			decision = d.installable(&o, nodePool)
+			decision = d.decisionInCluster(&o, nodePool)
 		}
 		if decision.Choice == operand.Install {
 			decision = possible
 		}
 		if decision.Choice == operand.Install {
-			decision = d.servesPoolOf(o, facts)
+			decision = d.checkExpectedPool(o, facts)
 		}
-		stages = append(stages, nodeStage(o, decision, facts))
+		stages = append(stages, operandOnNode(o, decision, facts))
 	}
 	return stages
 }
 
-// servesPoolOf decides by the expected pool of the node. The spec may no longer have the pool that the node is labelled
-// with; the node is then to be moved, which is not a failure.
-func (d *Decisions) servesPoolOf(o operand.Operand, facts nodeinfo.Facts) operand.Decision {
+// checkExpectedPool decides by the expected pool of the node. The spec may no longer have the pool that the node is
+// labelled with; the node is then to be moved, which is not a failure.
+func (d *Decisions) checkExpectedPool(o operand.Operand, facts nodeinfo.Facts) operand.Decision {
 	if !o.PerPool {
-		return operand.Installed()
+		return operand.Accept()
 	}
-	in := d.inputOf(facts)
-	pool, complete := facts.ExpectedPool(in.PoolKey())
+	in := d.inputForNode(facts)
+	pool, complete := facts.PoolByFacts(in.PoolCriteria())
 	if !complete {
-		return operand.Installed()
+		return operand.Accept()
 	}
-	return servesPool(o, in, pool)
+	return checkPool(o, in, pool)
 }
 
-// servesPool decides whether the operand can serve the nodes of a driver pool.
-func servesPool(o operand.Operand, in operand.Input, pool nodeinfo.Pool) operand.Decision {
+// checkPool decides whether the operand can serve the nodes of a driver pool.
+func checkPool(o operand.Operand, in operand.Input, pool nodeinfo.Pool) operand.Decision {
 	if o.ServesPool == nil {
-		return operand.Installed()
+		return operand.Accept()
 	}
 	return o.ServesPool(in, pool)
 }
 
-func nodeStage(o operand.Operand, decision operand.Decision, facts nodeinfo.Facts) NodeStage {
-	r := NodeStage{Stage: o.Stage, Operand: o.Name}
+func operandOnNode(o operand.Operand, decision operand.Decision, facts nodeinfo.Facts) OperandOnNode {
+	r := OperandOnNode{Stage: o.Stage, Operand: o.Name}
 	name, value := decidingLabel(o, facts)
 	if value == labels.DeployPreInstalled {
 		r.Expectation = HostProvides
@@ -190,13 +195,13 @@ func nodeStage(o operand.Operand, decision operand.Decision, facts nodeinfo.Fact
 		return r
 	}
 	if decision.Choice != operand.Install {
-		r.Expectation, r.Reason, r.Message = NotPossible, decision.Reason, decision.Message
+		r.Expectation, r.Reason, r.Message = Refused, decision.Reason, decision.Message
 		return r
 	}
 	if value == "" || value == labels.True {
 		return r
 	}
-	r.Expectation, r.Reason = Paused, v1.ReasonOperandPaused
+	r.Expectation, r.Reason = PausedByLabel, v1.ReasonOperandPaused
 	if value == labels.False {
 		r.Expectation = OptedOut
 	}

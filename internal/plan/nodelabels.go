@@ -16,7 +16,11 @@ import (
 // The deploy labels of injected operands are added once the injector is ready: until then the container runtime has no
 // handler for their RuntimeClass, and the kubelet retries a failed pod only after 10 to 15 s. An existing label stays
 // even if the injector fails later.
-func (d *Decisions) NodeLabels(facts nodeinfo.Facts, current map[string]string, running Running) map[string]*string {
+func (d *Decisions) NodeLabels(
+	facts nodeinfo.Facts,
+	current map[string]string,
+	running RunningPods,
+) map[string]*string {
 	desired := d.deployLabels(facts)
 	changes := d.staleDeployLabels(current, desired)
 	set := func(key, value string) {
@@ -57,7 +61,7 @@ func (d *Decisions) staleDeployLabels(current map[string]string, desired map[str
 
 // dueDeployLabels returns the missing deploy labels whose pods can be started on the node.
 func (d *Decisions) dueDeployLabels(
-	facts nodeinfo.Facts, current map[string]string, desired map[string]operand.Choice, running Running,
+	facts nodeinfo.Facts, current map[string]string, desired map[string]operand.Choice, running RunningPods,
 ) []string {
 	var missing []string
 	for key, choice := range desired {
@@ -71,18 +75,19 @@ func (d *Decisions) dueDeployLabels(
 	}
 	return slices.DeleteFunc(missing, func(key string) bool {
 		o, known := d.Catalogue.Find(operand.Name(strings.TrimPrefix(key, labels.DeployPrefix)))
-		return known && o.Injected
+		return known && o.NeedsInjection
 	})
 }
 
 // awaitsInjector reports whether injected pods could not be started on the node yet. None may be added while
 // k8s-driver-manager pauses the injector, as it then waits until no pod uses the driver.
-func (d *Decisions) awaitsInjector(facts nodeinfo.Facts, running Running) bool {
+func (d *Decisions) awaitsInjector(facts nodeinfo.Facts, running RunningPods) bool {
 	for _, o := range d.Catalogue {
-		if !o.Injects {
+		if !o.IsInjector {
 			continue
 		}
-		if injector, paused := d.injectorOf(d.stages(o.Stage, facts)); injector != "" && (paused || !running.Injector) {
+		if injector, paused := d.injectorOf(d.operandsOfStage(o.Stage, facts)); injector != "" &&
+			(paused || !running.Injector) {
 			return true
 		}
 	}
@@ -92,13 +97,13 @@ func (d *Decisions) awaitsInjector(facts nodeinfo.Facts, running Running) bool {
 // variantLabels returns the labels by which the DaemonSets of an operand with variants select their nodes, if they are
 // known and may change. A label with an empty value is to be removed.
 func (d *Decisions) variantLabels(facts nodeinfo.Facts, hasDriverPod bool) map[string]string {
-	nodePool := d.poolOf(facts)
-	variants := d.poolLabels(nodePool)
-	if layout, known := facts.ExpectedLayout(); known {
+	nodePool := d.nodePoolOf(facts)
+	variants := d.nodePoolLabels(nodePool)
+	if layout, known := facts.LayoutByFacts(); known {
 		variants[labels.Runtime] = layout.Name
 	}
 	stays := facts.Pool != "" && (hasDriverPod || d.refusesDriver(nodePool))
-	if pool, complete := facts.ExpectedPool(d.inputFor(nodePool).PoolKey()); complete &&
+	if pool, complete := facts.PoolByFacts(d.inputForNodePool(nodePool).PoolCriteria()); complete &&
 		(facts.Pool == pool.Name || !stays) {
 		variants[labels.Pool], variants[labels.PoolKernel] = pool.Name, pool.Kernel
 		variants[labels.PoolCoreOS], variants[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
@@ -139,13 +144,13 @@ func variantOf(o *operand.Operand, variants map[string]string) (string, bool) {
 // defaults returns the default labels of the node's operands that are missing on it.
 func (d *Decisions) defaults(facts nodeinfo.Facts, current map[string]string) map[string]string {
 	desired := map[string]string{}
-	nodePool := d.poolOf(facts)
+	nodePool := d.nodePoolOf(facts)
 	for _, o := range d.Catalogue {
 		if o.Labels == nil || facts.Excluded || d.decision(&o, nodePool).Choice != operand.Install ||
-			d.serves(o, facts).Choice != operand.Install {
+			d.checkNode(o, facts).Choice != operand.Install {
 			continue
 		}
-		maps.Copy(desired, o.Labels(d.inputFor(nodePool)))
+		maps.Copy(desired, o.Labels(d.inputForNodePool(nodePool)))
 	}
 	maps.DeleteFunc(desired, func(key, _ string) bool { return current[key] != "" })
 	return desired
@@ -158,7 +163,7 @@ func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Choice
 		return desired
 	}
 	for _, o := range d.Catalogue {
-		if choice := d.serves(o, facts).Choice; choice != operand.Absent {
+		if choice := d.checkNode(o, facts).Choice; choice != operand.Absent {
 			desired[o.Name.DeployLabel()] = choice
 		}
 	}

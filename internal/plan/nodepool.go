@@ -10,16 +10,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// NodePool is what follows from the spec for a pool of spec.nodePools, independent of its nodes.
+// NodePool is what follows from the spec for a node pool, independent of its nodes.
 type NodePool struct {
 	operand.NodePool
-	// Refused is the reason why the pool is not applied to its nodes, if so.
+	// Refused is the reason why the node pool is not applied to its nodes, if so.
 	Refused operand.Decision
 	// DriverVersion is the version of the nodes' driver in the spec, without the operating system; empty for none.
 	DriverVersion string
 
 	in operand.Input
-	// decisions about the operands that the pool overrides; those about the others are in Decisions.
+	// decisions about the operands that the node pool overrides; those about the others are in Decisions.
 	decisions map[operand.Name]operand.Decision
 }
 
@@ -27,17 +27,17 @@ type NodePool struct {
 // operating system.
 var anySystem = []nodeinfo.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
 
-// nodePool decides from the spec alone about the operands that a pool overrides.
-func (d *Decisions) nodePool(pool operand.NodePool) NodePool {
+// nodePool decides from the spec alone about the operands that a node pool overrides.
+func (d *Decisions) nodePool(nodePool operand.NodePool) NodePool {
 	found := NodePool{
-		NodePool:  pool,
-		Refused:   pool.Refused,
-		in:        d.Input.ForPool(pool),
+		NodePool:  nodePool,
+		Refused:   nodePool.SelectorRefused,
+		in:        d.Input.ForNodePool(nodePool),
 		decisions: map[operand.Name]operand.Decision{},
 	}
 	for i := range d.Catalogue {
 		o := &d.Catalogue[i]
-		if !o.VariesIn(pool.NodePoolSpec) {
+		if !o.VariesIn(nodePool.NodePoolSpec) {
 			continue
 		}
 		decision := o.Decide(found.in)
@@ -46,12 +46,12 @@ func (d *Decisions) nodePool(pool operand.NodePool) NodePool {
 		}
 		if decision.Choice == operand.Install {
 			if _, err := o.Instances(found.in, anySystem); err != nil {
-				decision = operand.Refused(v1.ReasonInvalidSpec, err.Error())
+				decision = operand.Refuse(v1.ReasonInvalidSpec, err.Error())
 			}
 		}
-		if decision.Choice == operand.Invalid {
-			decision.Message = fmt.Sprintf("node pool %s: %s", pool.Name, decision.Message)
-			if found.Refused.Choice == operand.Install && d.decisions[o.Name].Choice != operand.Invalid {
+		if decision.Choice == operand.Refused {
+			decision.Message = fmt.Sprintf("node pool %s: %s", nodePool.Name, decision.Message)
+			if found.Refused.Choice == operand.Install && d.decisions[o.Name].Choice != operand.Refused {
 				found.Refused = decision
 			}
 		}
@@ -75,52 +75,54 @@ func (d *Decisions) driverVersion(in operand.Input) string {
 	return ""
 }
 
-// poolOf returns the pool that the node belongs to, nil for none.
-func (d *Decisions) poolOf(node nodeinfo.Facts) *NodePool {
+// nodePoolOf returns the node pool that the node belongs to, nil for none.
+func (d *Decisions) nodePoolOf(node nodeinfo.Facts) *NodePool {
 	if len(d.NodePools) == 0 {
 		return nil
 	}
-	if at := operand.PoolOf(d.operandPools, node); at >= 0 {
+	if at := operand.NodePoolOf(d.operandPools, node); at >= 0 {
 		return &d.NodePools[at]
 	}
 	return nil
 }
 
-// inputFor returns the input for the nodes of a pool, or of none.
-func (d *Decisions) inputFor(pool *NodePool) operand.Input {
-	if pool == nil {
+// inputForNodePool returns the input for the nodes of a node pool, or of none.
+func (d *Decisions) inputForNodePool(nodePool *NodePool) operand.Input {
+	if nodePool == nil {
 		return d.Input
 	}
-	return pool.in
+	return nodePool.in
 }
 
-// inputOf returns the input for a node.
-func (d *Decisions) inputOf(node nodeinfo.Facts) operand.Input { return d.inputFor(d.poolOf(node)) }
+// inputForNode returns the input for a node.
+func (d *Decisions) inputForNode(node nodeinfo.Facts) operand.Input {
+	return d.inputForNodePool(d.nodePoolOf(node))
+}
 
-// poolLabels returns the labels by which the DaemonSets of pools select their nodes. A label with an empty value is to
-// be removed. If the pool is invalid for an operand, the node keeps the label that it has.
-func (d *Decisions) poolLabels(pool *NodePool) map[string]string {
+// nodePoolLabels returns the labels by which the DaemonSets of node pools select their nodes. A label with an empty
+// value is to be removed. If the node pool is invalid for an operand, the node keeps the label that it has.
+func (d *Decisions) nodePoolLabels(nodePool *NodePool) map[string]string {
 	desired := map[string]string{labels.NodePool: ""}
-	if pool != nil {
-		desired[labels.NodePool] = pool.Name
+	if nodePool != nil {
+		desired[labels.NodePool] = nodePool.Name
 	}
 	for i := range d.Catalogue {
 		o := &d.Catalogue[i]
 		key := o.NodePoolLabel()
 		switch {
 		case key == "":
-		case pool == nil || !o.VariesIn(pool.NodePoolSpec):
+		case nodePool == nil || !o.VariesIn(nodePool.NodePoolSpec):
 			desired[key] = ""
-		case d.decision(o, pool).Choice != operand.Invalid:
-			desired[key] = pool.Name
+		case d.decision(o, nodePool).Choice != operand.Refused:
+			desired[key] = nodePool.Name
 		}
 	}
 	return desired
 }
 
-// refusesDriver reports whether the pool specifies an invalid driver.
-func (d *Decisions) refusesDriver(pool *NodePool) bool {
-	return pool != nil && slices.ContainsFunc(d.Catalogue, func(o operand.Operand) bool {
-		return o.PerPool && o.VariesIn(pool.NodePoolSpec) && d.decision(&o, pool).Choice == operand.Invalid
+// refusesDriver reports whether the node pool specifies an invalid driver.
+func (d *Decisions) refusesDriver(nodePool *NodePool) bool {
+	return nodePool != nil && slices.ContainsFunc(d.Catalogue, func(o operand.Operand) bool {
+		return o.PerPool && o.VariesIn(nodePool.NodePoolSpec) && d.decision(&o, nodePool).Choice == operand.Refused
 	})
 }

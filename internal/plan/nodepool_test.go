@@ -116,7 +116,7 @@ func TestNodePoolLabels(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := plan.Decide(catalogue(t), withPools(test.pools...)).
-				NodeLabels(test.facts, test.current, plan.Running{Driver: test.hasDriverPod, Injector: true})
+				NodeLabels(test.facts, test.current, plan.RunningPods{Driver: test.hasDriverPod, Injector: true})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -161,7 +161,7 @@ func TestDriverOfARemovedPoolStays(t *testing.T) {
 			if node.Pool.Name != "ubuntu24.04-amd64" {
 				t.Errorf("the expected pool is %+v", node.Pool)
 			}
-			for _, stage := range node.Stages {
+			for _, stage := range node.Essential {
 				if stage.Expectation != plan.Expected {
 					t.Errorf("%+v", stage)
 				}
@@ -235,7 +235,7 @@ func TestMIGConfigOfAPool(t *testing.T) {
 		"a node of no pool": {facts: capable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := p.NodeLabels(test.facts, test.current, plan.Running{Injector: true})["nvidia.com/mig.config"]
+			got := p.NodeLabels(test.facts, test.current, plan.RunningPods{Injector: true})["nvidia.com/mig.config"]
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

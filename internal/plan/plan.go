@@ -31,10 +31,10 @@ type Step struct {
 	Instances []operand.Instance
 	// HoldUnrendered: some nodes cannot be served as specified, so objects of the operand that are not rendered are kept.
 	HoldUnrendered bool
-	// Waits are the markers that the operand's pods wait for.
-	Waits []labels.Marker
-	// Proves reports for each marker of the operand whether its pods write it.
-	Proves map[labels.Marker]bool
+	// AwaitedMarkers are the markers that the operand's pods wait for.
+	AwaitedMarkers []labels.Marker
+	// WritesMarkers reports for each marker of the operand whether its pods write it.
+	WritesMarkers map[labels.Marker]bool
 }
 
 // Plan is the steps of a pass, in order, with the Decisions that they follow from. A zero Plan has no Decisions.
@@ -44,27 +44,27 @@ type Plan struct {
 	Input operand.Input
 	Steps []Step
 	Pools []nodeinfo.Pool
-	// poolNodes are the GPU nodes that may run operands, by the pool of spec.nodePools that they belong to.
-	poolNodes map[string][]nodeinfo.Facts
+	// nodePoolNodes are the GPU nodes that may run operands, by the node pool that they belong to.
+	nodePoolNodes map[string][]nodeinfo.Facts
 }
 
 // Compute plans a pass. optional are the optional kinds that the cluster serves.
 func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []nodeinfo.Facts) Plan {
-	containers := d.Input.Containers(nodes)
-	plan := Plan{Decisions: d, Input: d.Input, poolNodes: map[string][]nodeinfo.Facts{}}
+	containers := d.Input.ContainerNodes(nodes)
+	plan := Plan{Decisions: d, Input: d.Input, nodePoolNodes: map[string][]nodeinfo.Facts{}}
 	plan.Input.Layouts, plan.Input.Optional = nodeinfo.Layouts(containers), optional
-	plan.Pools = nodeinfo.Pools(plan.driverNodes(containers), func(node nodeinfo.Facts) nodeinfo.PoolKey {
-		return plan.inputOf(node).PoolKey()
+	plan.Pools = nodeinfo.Pools(plan.driverNodes(containers), func(node nodeinfo.Facts) nodeinfo.PoolCriteria {
+		return plan.inputForNode(node).PoolCriteria()
 	})
-	plan.collectPoolNodes(nodes)
-	installed := plan.installedOperands()
+	plan.collectNodePoolNodes(nodes)
+	installed := plan.mayRunOperands()
 	for _, o := range d.Catalogue {
-		step := plan.inPools(plan.step(o, nodes))
+		step := plan.withNodePools(plan.step(o, nodes))
 		for i := range step.Instances {
 			step.Instances[i].Image = image.Mirror(d.Input.Spec.Global.Registry, step.Instances[i].Image)
 		}
-		step.Waits = installed.Waits(o)
-		step.Proves = installed.Proves(o)
+		step.AwaitedMarkers = installed.AwaitedMarkers(o)
+		step.WritesMarkers = installed.WritesMarkers(o)
 		plan.Steps = append(plan.Steps, step)
 	}
 	return plan
@@ -75,15 +75,15 @@ func (p Plan) step(o operand.Operand, nodes []nodeinfo.Facts) Step {
 	switch decision.Choice {
 	case operand.Absent:
 		return Step{Operand: o, Action: Remove, State: v1.OperandDisabled, Reason: decision.Reason, Message: decision.Message}
-	case operand.Invalid:
+	case operand.Refused:
 		return invalid(o, decision.Reason, decision.Message)
 	case operand.Install:
 	}
 	if len(o.Workloads) > 0 && !p.neededBy(o, nodes) {
-		reason, message := p.notNeeded(o, nodes)
+		reason, message := p.whyNotNeeded(o, nodes)
 		return Step{Operand: o, Action: Remove, State: v1.OperandNotNeeded, Reason: reason, Message: message}
 	}
-	if blocked := p.blocked(o); blocked.Choice != operand.Install {
+	if blocked := p.checkCluster(o); blocked.Choice != operand.Install {
 		return Step{Operand: o, Action: Hold, State: v1.OperandWaiting, Reason: blocked.Reason, Message: blocked.Message}
 	}
 	instances, hold, err := p.instances(o)
@@ -112,7 +112,7 @@ func (p Plan) instances(o operand.Operand) (instances []operand.Instance, hold b
 // again.
 func (p Plan) neededBy(o operand.Operand, nodes []nodeinfo.Facts) bool {
 	for _, node := range nodes {
-		if node.Managed() && !node.Excluded && p.serves(o, node).Choice == operand.Install {
+		if node.Managed() && !node.Excluded && p.checkNode(o, node).Choice == operand.Install {
 			return true
 		}
 	}

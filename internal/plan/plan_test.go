@@ -215,7 +215,7 @@ func TestCompute(t *testing.T) {
 		"with its admission policy the built-in discovery runs": {
 			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}},
 			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: map[operand.Reference]operand.Content{
-				{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}: {},
+				{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryPolicyBinding}: {},
 			},
 			want: base,
 		},
@@ -378,8 +378,8 @@ func TestWaitsFollowTheSpec(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := map[operand.Name][]labels.Marker{}
 			for _, step := range plan.Compute(decide(t, test.spec), nil, []nodeinfo.Facts{ubuntu("a")}).Steps {
-				if step.Action == plan.Apply && len(step.Waits) > 0 {
-					got[step.Operand.Name] = step.Waits
+				if step.Action == plan.Apply && len(step.AwaitedMarkers) > 0 {
+					got[step.Operand.Name] = step.AwaitedMarkers
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -390,13 +390,13 @@ func TestWaitsFollowTheSpec(t *testing.T) {
 }
 
 func TestForNode(t *testing.T) {
-	expected := []plan.NodeStage{
+	expected := []plan.OperandOnNode{
 		{Stage: v1.StageDriver, Operand: "driver"},
 		{Stage: v1.StageToolkit, Operand: "container-toolkit"},
 		{Stage: v1.StageDevicePlugin, Operand: "device-plugin"},
 		{Stage: v1.StageValidated, Operand: "operator-validator"},
 	}
-	with := func(name operand.Name, change func(*plan.NodeStage)) []plan.NodeStage {
+	with := func(name operand.Name, change func(*plan.OperandOnNode)) []plan.OperandOnNode {
 		stages := slices.Clone(expected)
 		for i := range stages {
 			if stages[i].Operand == name {
@@ -405,13 +405,13 @@ func TestForNode(t *testing.T) {
 		}
 		return stages
 	}
-	without := func(name operand.Name) []plan.NodeStage {
-		return slices.DeleteFunc(slices.Clone(expected), func(r plan.NodeStage) bool { return r.Operand == name })
+	without := func(name operand.Name) []plan.OperandOnNode {
+		return slices.DeleteFunc(slices.Clone(expected), func(r plan.OperandOnNode) bool { return r.Operand == name })
 	}
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
 		facts nodeinfo.Facts
-		want  []plan.NodeStage
+		want  []plan.OperandOnNode
 		// noGPU: the kubelet need not advertise GPUs.
 		noGPU bool
 	}{
@@ -428,40 +428,40 @@ func TestForNode(t *testing.T) {
 		},
 		"a driver on the host": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "pre-installed" }),
-			want:  with("driver", func(r *plan.NodeStage) { r.Expectation = plan.HostProvides }),
+			want:  with("driver", func(r *plan.OperandOnNode) { r.Expectation = plan.HostProvides }),
 		},
 		"an operand that a user keeps off": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["device-plugin"] = "false" }),
-			want: with("device-plugin", func(r *plan.NodeStage) {
+			want: with("device-plugin", func(r *plan.OperandOnNode) {
 				r.Expectation, r.Reason = plan.OptedOut, v1.ReasonOperandPaused
 				r.Message = `label nvidia.com/gpu.deploy.device-plugin is "false"`
 			}),
 		},
 		"an operand that k8s-driver-manager has paused": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["container-toolkit"] = "paused-for-driver-upgrade" }),
-			want: with("container-toolkit", func(r *plan.NodeStage) {
-				r.Expectation, r.Reason = plan.Paused, v1.ReasonOperandPaused
+			want: with("container-toolkit", func(r *plan.OperandOnNode) {
+				r.Expectation, r.Reason = plan.PausedByLabel, v1.ReasonOperandPaused
 				r.Message = `label nvidia.com/gpu.deploy.container-toolkit is "paused-for-driver-upgrade"`
 			}),
 		},
 		"an unknown value pauses, too": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "maintenance" }),
-			want: with("driver", func(r *plan.NodeStage) {
-				r.Expectation, r.Reason = plan.Paused, v1.ReasonOperandPaused
+			want: with("driver", func(r *plan.OperandOnNode) {
+				r.Expectation, r.Reason = plan.PausedByLabel, v1.ReasonOperandPaused
 				r.Message = `label nvidia.com/gpu.deploy.driver is "maintenance"`
 			}),
 		},
 		"missing facts": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSVersion = "" }),
-			want: with("driver", func(r *plan.NodeStage) {
-				r.Expectation, r.Reason = plan.NotPossible, v1.ReasonFactsMissing
+			want: with("driver", func(r *plan.OperandOnNode) {
+				r.Expectation, r.Reason = plan.Refused, v1.ReasonFactsMissing
 				r.Message = "no discovery labels for the operating system, which select the driver image"
 			}),
 		},
 		"an unsupported runtime": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }),
-			want: with("container-toolkit", func(r *plan.NodeStage) {
-				r.Expectation, r.Reason = plan.NotPossible, v1.ReasonNotSupportedYet
+			want: with("container-toolkit", func(r *plan.OperandOnNode) {
+				r.Expectation, r.Reason = plan.Refused, v1.ReasonNotSupportedYet
 				r.Message = `container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
 					"install the toolkit on the host and set the node's label nvidia.com/gpu.deploy.container-toolkit to pre-installed"
 			}),
@@ -485,24 +485,24 @@ func TestForNode(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := decide(t, test.spec).ForNode(test.facts)
-			want := plan.Node{
+			want := plan.NodePlan{
 				Facts:            test.facts,
 				Refused:          got.Refused,
-				Stages:           test.want,
+				Essential:        test.want,
 				NeedsAllocatable: !test.noGPU,
-				OtherOperands:    got.OtherOperands,
+				Auxiliary:        got.Auxiliary,
 				Spec:             got.Spec,
 			}
-			want.Pool, _ = test.facts.ExpectedPool(nodeinfo.PoolKey{})
-			if diff := cmp.Diff(want, got, ignoreAfter); diff != "" {
+			want.Pool, _ = test.facts.PoolByFacts(nodeinfo.PoolCriteria{})
+			if diff := cmp.Diff(want, got, ignoreInjector); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
 }
 
-// ignoreAfter ignores After, which has a test of its own.
-var ignoreAfter = cmpopts.IgnoreFields(plan.NodeStage{}, "After")
+// ignoreInjector ignores Injector, which has a test of its own.
+var ignoreInjector = cmpopts.IgnoreFields(plan.OperandOnNode{}, "Injector")
 
 // Injected operands come after the toolkit, if the node is expected to run one.
 func TestNodeStageAfter(t *testing.T) {
@@ -517,8 +517,8 @@ func TestNodeStageAfter(t *testing.T) {
 			facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{"container-toolkit": value} })
 			got := decide(t, v1.ClusterPolicySpec{}).ForNode(facts)
 			after := map[operand.Name]operand.Name{}
-			for _, stage := range slices.Concat(got.Stages, got.OtherOperands) {
-				after[stage.Operand] = stage.After
+			for _, stage := range slices.Concat(got.Essential, got.Auxiliary) {
+				after[stage.Operand] = stage.Injector
 			}
 			want := map[operand.Name]operand.Name{
 				"driver": "", "container-toolkit": "", "device-plugin": first, "operator-validator": first,

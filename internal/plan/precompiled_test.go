@@ -138,7 +138,7 @@ func TestPrecompiledPoolLabels(t *testing.T) {
 			p := decide(t, precompiledSpec(test.on))
 			got := map[string]*string{}
 			facts := inPool("a", test.now, test.pool, test.poolKernel)
-			for key, value := range p.NodeLabels(facts, current, plan.Running{Driver: test.hasDriver, Injector: true}) {
+			for key, value := range p.NodeLabels(facts, current, plan.RunningPods{Driver: test.hasDriver, Injector: true}) {
 				if key == poolLabel || key == kernelLabel {
 					got[key] = value
 				}

@@ -10,11 +10,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// selects decides whether the spec selects the node for the operand. A node retains its driver: a flapping label must
-// not remove it from running workloads, so the selector only applies to nodes without a driver.
-func (d *Decisions) selects(o operand.Operand, node nodeinfo.Facts) operand.Decision {
+// checkNodeSelector decides whether the spec checkNodeSelector the node for the operand. A node retains its driver: a
+// flapping label must not remove it from under running GPU work, so the selector only applies to nodes without a
+// driver.
+func (d *Decisions) checkNodeSelector(o operand.Operand, node nodeinfo.Facts) operand.Decision {
 	if o.Retains(node) || d.missingLabelsFor(o, node) != "" {
-		return operand.Installed()
+		return operand.Accept()
 	}
 	return d.Input.Selects(&o, node)
 }
@@ -25,18 +26,19 @@ func (d *Decisions) missingLabelsFor(o operand.Operand, node nodeinfo.Facts) str
 	if node.Deploy[string(o.Name)] != labels.True {
 		return ""
 	}
-	if missing := node.MissingLabels(); missing != "" {
+	if missing := node.DescribeMissingLabels(); missing != "" {
 		return missing
 	}
-	if key := d.Input.MissingSelectorLabel(&o, node); key != "" && !node.SelectorLabelExpired {
-		return fmt.Sprintf("no %s for %s", key, o.Name)
+	if key := d.Input.MissingSelectorLabel(&o, node); key != "" && !node.SelectorLabelGraceOver {
+		return fmt.Sprintf("no label %s, which %s requires,", key, o.Name)
 	}
 	return ""
 }
 
-// MissingLabels describes the discovery labels that are missing on a node which had them; empty if there are none.
-func (d *Decisions) MissingLabels(node nodeinfo.Facts) string {
-	if missing := node.MissingLabels(); missing != "" {
+// DescribeMissingLabels describes the discovery labels that are missing on a node which had them; empty if there are
+// none.
+func (d *Decisions) DescribeMissingLabels(node nodeinfo.Facts) string {
+	if missing := node.DescribeMissingLabels(); missing != "" {
 		return missing
 	}
 	for _, o := range d.Catalogue {
@@ -72,7 +74,7 @@ func (p Plan) driverNodes(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	drivers := slices.DeleteFunc(slices.Clone(p.Catalogue), func(o operand.Operand) bool { return !o.PerPool })
 	return slices.DeleteFunc(nodes, func(node nodeinfo.Facts) bool {
 		for i := range drivers {
-			if p.selects(drivers[i], node).Choice == operand.Install {
+			if p.checkNodeSelector(drivers[i], node).Choice == operand.Install {
 				return false
 			}
 		}
@@ -80,27 +82,27 @@ func (p Plan) driverNodes(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	})
 }
 
-// notNeeded returns the reason why no node needs the operand.
-func (p Plan) notNeeded(o operand.Operand, nodes []nodeinfo.Facts) (reason, message string) {
+// whyNotNeeded returns the reason why no node needs the operand.
+func (p Plan) whyNotNeeded(o operand.Operand, nodes []nodeinfo.Facts) (reason, message string) {
 	for _, node := range nodes {
-		if !node.Managed() || node.Excluded || p.canServe(o, node).Choice != operand.Install {
+		if !node.Managed() || node.Excluded || p.checkFacts(o, node).Choice != operand.Install {
 			continue
 		}
-		if selected := p.selects(o, node); selected.Choice != operand.Install {
+		if selected := p.checkNodeSelector(o, node); selected.Choice != operand.Install {
 			return selected.Reason, "no GPU node is selected: " + selected.Message
 		}
 	}
 	return string(v1.OperandNotNeeded), "no node needs it"
 }
 
-// checkSelection sets NeedsAllocatable, and Unselected if a nodeSelector excludes all stages from the node.
-func (n *Node) checkSelection() {
-	selected := func(r NodeStage) bool { return r.Reason != v1.ReasonNotSelected }
+// evaluateSelection sets NeedsAllocatable, and Unselected if a nodeSelector excludes all stages from the node.
+func (n *NodePlan) evaluateSelection() {
+	selected := func(r OperandOnNode) bool { return r.Reason != v1.ReasonNotSelected }
 	n.NeedsAllocatable = slices.ContainsFunc(
-		n.Stages,
-		func(r NodeStage) bool { return r.Stage == v1.StageDevicePlugin && selected(r) },
+		n.Essential,
+		func(r OperandOnNode) bool { return r.Stage == v1.StageDevicePlugin && selected(r) },
 	)
-	for _, r := range n.Stages {
+	for _, r := range n.Essential {
 		switch {
 		case !selected(r):
 			n.Unselected = r.Message

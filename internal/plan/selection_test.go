@@ -96,7 +96,7 @@ func TestSelectedNodes(t *testing.T) {
 			for was, current := range map[string]map[string]string{
 				"new": {"kubernetes.io/hostname": "a"}, "old": labelled(nil),
 			} {
-				got := after(current, p.NodeLabels(test.facts, current, plan.Running{Injector: true}))
+				got := after(current, p.NodeLabels(test.facts, current, plan.RunningPods{Injector: true}))
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("labels of the %s node, -want +got:\n%s", was, diff)
 				}
@@ -115,7 +115,7 @@ func TestNodeRetainsItsDriver(t *testing.T) {
 			facts, current := hasDriver(ubuntu("a")), labelled(nil)
 			p := plan.Compute(decide(t, spec), nil, []nodeinfo.Facts{facts})
 			for _, key := range []string{deploy + "driver", "nvidia.com/gpu-operator.pool"} {
-				if change, changes := p.NodeLabels(facts, current, plan.Running{Driver: true, Injector: true})[key]; changes {
+				if change, changes := p.NodeLabels(facts, current, plan.RunningPods{Driver: true, Injector: true})[key]; changes {
 					t.Errorf("label %s is changed to %v", key, change)
 				}
 			}
@@ -133,7 +133,7 @@ func TestNodeRetainsItsDriver(t *testing.T) {
 			// After the command the label is not added again, and the message disappears.
 			released := changed(facts, func(f *nodeinfo.Facts) { f.Deploy = nil })
 			without := labelled(map[string]*string{deploy + "driver": removed})
-			labels := p.NodeLabels(released, without, plan.Running{Driver: true, Injector: true})
+			labels := p.NodeLabels(released, without, plan.RunningPods{Driver: true, Injector: true})
 			if change, changes := labels[deploy+"driver"]; changes {
 				t.Errorf("the label is changed to %v", *change)
 			}
@@ -234,7 +234,7 @@ func TestStagesOfSelectedNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := decide(t, test.spec).ForNode(test.facts)
 			var optedOut []operand.Name
-			for _, stage := range append(node.Stages, node.OtherOperands...) {
+			for _, stage := range append(node.Essential, node.Auxiliary...) {
 				if stage.Expectation == plan.OptedOut && stage.Reason == "NotSelected" {
 					optedOut = append(optedOut, stage.Operand)
 				}
@@ -272,11 +272,11 @@ func TestSelectorsByMissingLabels(t *testing.T) {
 	}{
 		"the GPU label is missing": {facts: missing},
 		"all labels are missing": {
-			facts: changed(missing, func(f *nodeinfo.Facts) { f.Discovered, f.OSID, f.OSVersion = false, "", "" }),
+			facts: changed(missing, func(f *nodeinfo.Facts) { f.HasDiscoveryLabels, f.OSID, f.OSVersion = false, "", "" }),
 		},
 		"the GPU label is back, and the other is not": {facts: changed(missing, func(f *nodeinfo.Facts) { f.HasGPU = true })},
 		"the label has expired": {
-			facts: changed(missing, func(f *nodeinfo.Facts) { f.HasGPU, f.SelectorLabelExpired = true, true }),
+			facts: changed(missing, func(f *nodeinfo.Facts) { f.HasGPU, f.SelectorLabelGraceOver = true, true }),
 			lost:  []string{"container-toolkit", "device-plugin"},
 		},
 		"the label has another value": {
@@ -298,7 +298,7 @@ func TestSelectorsByMissingLabels(t *testing.T) {
 				"nvidia.com/gpu.present":     "true",
 			}
 			var lost []string
-			for key, value := range p.NodeLabels(test.facts, current, plan.Running{Driver: true, Injector: true}) {
+			for key, value := range p.NodeLabels(test.facts, current, plan.RunningPods{Driver: true, Injector: true}) {
 				if name, isDeploy := strings.CutPrefix(key, deploy); isDeploy && value == nil {
 					lost = append(lost, name)
 				} else if isDeploy && name != "client" {

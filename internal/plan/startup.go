@@ -9,12 +9,12 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// DesiredTaint is what is to be done with a node's start-up taints.
-type DesiredTaint int
+// TaintAction is what is to be done with a node's start-up taints.
+type TaintAction int
 
 const (
 	// KeepTaints: the node is starting, and its taints stay.
-	KeepTaints DesiredTaint = iota
+	KeepTaints TaintAction = iota
 	// RemoveTaints: the GPUs can be used.
 	RemoveTaints
 	// RestoreTaints: the GPUs could be used, and have failed for good.
@@ -32,14 +32,14 @@ type Taints struct {
 // StartupTaints returns the new taints of a node. Taints that the spec does not name and the operator did not add stay,
 // in their place. Taints are added again if the spec requires it, and only with the effect NoSchedule: the other
 // effects evict pods, or do not keep them off.
-func StartupTaints(spec v1.NodeStartupSpec, now Taints, desired DesiredTaint) Taints {
+func StartupTaints(spec v1.NodeStartupSpec, now Taints, action TaintAction) Taints {
 	var after Taints
 	for _, taint := range now.All {
 		named, added := IsStartupTaint(spec.Taints, taint), slices.Contains(now.Restored, taintID(taint))
 		switch {
-		case desired == RemoveTaints && (named || added), desired == ReleaseTaints && added:
+		case action == RemoveTaints && (named || added), action == ReleaseTaints && added:
 			continue
-		case added && desired != RemoveTaints && !(named && mustRestore(spec, taint.Effect)):
+		case added && action != RemoveTaints && !(named && mustRestore(spec, taint.Effect)):
 			// The spec no longer requires it.
 			continue
 		case added:
@@ -47,7 +47,7 @@ func StartupTaints(spec v1.NodeStartupSpec, now Taints, desired DesiredTaint) Ta
 		}
 		after.All = append(after.All, taint)
 	}
-	if desired == RestoreTaints {
+	if action == RestoreTaints {
 		after.restore(spec)
 	}
 	slices.Sort(after.Restored)

@@ -38,7 +38,7 @@ func TestStartupTaints(t *testing.T) {
 	tests := map[string]struct {
 		spec      v1.NodeStartupSpec
 		now, want plan.Taints
-		desired   plan.DesiredTaint
+		desired   plan.TaintAction
 	}{
 		"a node that starts keeps them": {
 			spec: report,

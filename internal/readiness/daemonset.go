@@ -8,9 +8,9 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// Scheduled reports whether an operand's pods are scheduled on as many nodes as expected. The cause on a single node is
-// in that node's assessment.
-func Scheduled(scheduled, expected int) Verdict {
+// CheckScheduled reports whether an operand's pods are scheduled on as many nodes as expected. The cause on a single
+// node is in that node's assessment.
+func CheckScheduled(scheduled, expected int) Verdict {
 	if scheduled < expected {
 		return progressing(v1.ReasonNotScheduled, fmt.Sprintf("scheduled on %d of %d nodes", scheduled, expected))
 	}

@@ -112,9 +112,9 @@ func recovering(pod *corev1.Pod, now time.Time) Verdict {
 	return Verdict{}
 }
 
-// Stable reports whether the pod is ready and none of its containers has ever terminated, so that its verdict does not
-// depend on the statuses of its containers.
-func Stable(pod *corev1.Pod) bool {
+// NeverTerminated reports whether the pod is ready and none of its containers has ever terminated, so that its verdict
+// does not depend on the statuses of its containers.
+func NeverTerminated(pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
 		if lastTermination(&pod.Status.ContainerStatuses[i], time.Time{}) != nil {
 			return false
@@ -241,7 +241,8 @@ func imageOf(reason string, status *corev1.ContainerStatus) string {
 
 func starting(pod *corev1.Pod) Verdict {
 	if class := PendingRuntimeClass(pod); class != "" {
-		return progressing(v1.ReasonStarting, "the container runtime has not created the pod yet, with RuntimeClass "+class)
+		return progressing(v1.ReasonStarting,
+			"the container runtime has not created the pod yet: if this lasts, check its handler of RuntimeClass "+class)
 	}
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]

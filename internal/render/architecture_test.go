@@ -47,16 +47,16 @@ func TestEveryProofHasItsContainer(t *testing.T) {
 				if step.Action != plan.Apply {
 					continue
 				}
-				for _, proof := range step.Operand.Proves {
+				for _, proof := range step.Operand.Proofs {
 					exists := slices.ContainsFunc(
 						sets[step.Operand.Name][0].Spec.Template.Spec.InitContainers,
 						func(c corev1.Container) bool {
 							return c.Name == proof.Container
 						},
 					)
-					if exists != step.Proves[proof.Marker] {
+					if exists != step.WritesMarkers[proof.Marker] {
 						t.Errorf("%s writes marker %s: %v; its pods have container %s: %v",
-							step.Operand.Name, proof.Marker, step.Proves[proof.Marker], proof.Container, exists)
+							step.Operand.Name, proof.Marker, step.WritesMarkers[proof.Marker], proof.Container, exists)
 					}
 				}
 			}
@@ -74,8 +74,8 @@ func TestTheWaitComesFirst(t *testing.T) {
 			for _, ds := range sets {
 				init := ds.Spec.Template.Spec.InitContainers
 				first := len(init) > 0 && init[0].Name == "gpu-node-wait"
-				if first != (len(p.Steps[at].Waits) > 0) {
-					t.Errorf("%s: %s waits for %v, but begins with a wait: %v", scenario, ds.Name, p.Steps[at].Waits, first)
+				if first != (len(p.Steps[at].AwaitedMarkers) > 0) {
+					t.Errorf("%s: %s waits for %v, but begins with a wait: %v", scenario, ds.Name, p.Steps[at].AwaitedMarkers, first)
 				}
 			}
 		}
@@ -413,10 +413,10 @@ func TestTheDriverIsNeverRolledByItsDaemonSet(t *testing.T) {
 func checkInjected(t *testing.T, injected map[operand.Name]bool) {
 	t.Helper()
 	for _, o := range catalogue(t) {
-		if want, known := injected[o.Name]; known && o.Injected != want {
-			t.Errorf("%s is injected: %v, want %v", o.Name, o.Injected, want)
+		if want, known := injected[o.Name]; known && o.NeedsInjection != want {
+			t.Errorf("%s is injected: %v, want %v", o.Name, o.NeedsInjection, want)
 		}
-		injected[o.Name] = o.Injected
+		injected[o.Name] = o.NeedsInjection
 	}
 }
 

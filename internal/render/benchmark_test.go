@@ -44,7 +44,7 @@ func planAndRender(b *testing.B, spec v1.ClusterPolicySpec) {
 		facts.Labels = map[string]string{"example.com/team": fmt.Sprint(i % 5)}
 		nodes = append(nodes, facts)
 	}
-	in := operand.Input{Spec: effective.Of(spec), Namespace: "gpu-operator", HelperImage: helper}
+	in := operand.Input{Spec: effective.Of(spec), Namespace: "gpu-operator", OperatorImage: helper}
 	b.ReportAllocs()
 	for b.Loop() {
 		p := plan.Compute(plan.Decide(all, in), nil, nodes)

@@ -16,8 +16,8 @@ import (
 // compose adds to a pod what is not in its template: containers in separate files, then the volumes and the container
 // settings of the instance. It runs before the additions that every pod gets.
 func (r *renderer) compose(pod *corev1.PodSpec) error {
-	for _, proof := range r.step.Operand.Proves {
-		if file := proof.Container + ".yaml"; r.step.Proves[proof.Marker] && manifest.Exists(file) {
+	for _, proof := range r.step.Operand.Proofs {
+		if file := proof.Container + ".yaml"; r.step.WritesMarkers[proof.Marker] && manifest.Exists(file) {
 			if err := manifest.AddContainer(pod, file, r.context, 0); err != nil {
 				return err
 			}

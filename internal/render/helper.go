@@ -24,7 +24,7 @@ func (r *renderer) addHelperContainer(pod *corev1.PodSpec) {
 		!slices.ContainsFunc(pod.InitContainers, writesHelperVolume)
 	var container corev1.Container
 	switch {
-	case len(r.step.Waits) > 0:
+	case len(r.step.AwaitedMarkers) > 0:
 		container = r.waitContainer(pod)
 		if copies {
 			container.Args = append(container.Args, labels.CopyToFlag+copiedDir)
@@ -50,12 +50,12 @@ func writesHelperVolume(c corev1.Container) bool {
 
 // waitContainer waits for the markers of the operands that the pod requires.
 func (r *renderer) waitContainer(pod *corev1.PodSpec) corev1.Container {
-	names := make([]string, 0, len(r.step.Waits))
-	for _, marker := range r.step.Waits {
+	names := make([]string, 0, len(r.step.AwaitedMarkers))
+	for _, marker := range r.step.AwaitedMarkers {
 		names = append(names, string(marker))
 	}
 	container := r.helperContainer(labels.WaitContainer, "wait", labels.WaitForFlag+strings.Join(names, ","))
-	if r.step.Operand.Injected && slices.Contains(r.step.Waits, labels.MarkerDriver) {
+	if r.step.Operand.NeedsInjection && slices.Contains(r.step.AwaitedMarkers, labels.MarkerDriver) {
 		container.Args = append(container.Args, labels.InjectedFlag)
 	}
 	container.VolumeMounts = []corev1.VolumeMount{{

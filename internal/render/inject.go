@@ -12,7 +12,7 @@ import (
 // injectGPUs configures the container runtime to inject GPUs into the pods of operands that need them: by RuntimeClass,
 // or by annotations for the toolkit's NRI plugin. An OCI hook of CRI-O needs neither.
 func (r *renderer) injectGPUs(template *corev1.PodTemplateSpec) {
-	if !r.step.Operand.Injected {
+	if !r.step.Operand.NeedsInjection {
 		return
 	}
 	if class := r.context.PodRuntimeClass; class != "" {

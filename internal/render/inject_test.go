@@ -213,7 +213,7 @@ func TestEveryInjectedPodIsInjectedInOneWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			injected := map[operand.Name]bool{}
 			for _, o := range catalogue(t) {
-				injected[o.Name] = o.Injected
+				injected[o.Name] = o.NeedsInjection
 			}
 			for name, sets := range test.daemonSets(t) {
 				for _, ds := range sets {

@@ -46,7 +46,7 @@ func (r *renderer) excludeNodePools(ds *appsv1.DaemonSet, digest string) {
 func suspendRollout(ds *appsv1.DaemonSet) {
 	if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
 		ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
-		annotate(&ds.ObjectMeta, labels.Unrolled, labels.True)
+		annotate(&ds.ObjectMeta, labels.RolloutSuspended, labels.True)
 	}
 }
 

@@ -24,8 +24,8 @@ type Owner struct {
 	UID  string
 }
 
-// context has the values that a template can insert.
-type context struct {
+// templateValues has the values that a template can insert.
+type templateValues struct {
 	Namespace string
 	Suffix    string
 	// DaemonSet of the instance, if the operand has one for each variant of node.
@@ -37,7 +37,7 @@ type context struct {
 	Paths           operand.HostPaths
 	Helper          helper
 	Installed       map[string]bool
-	Proves          map[string]bool
+	WritesMarkers   map[string]bool
 	// ProbeScript: pods of an older release mount the script of their start-up probe.
 	ProbeScript bool
 	Values      any
@@ -50,14 +50,14 @@ type helper struct{ Image, PullPolicy string }
 // An error is a defect of the assets, or names the wrong field of the spec.
 func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]rollout.Live) ([]manifest.Object, error) {
 	helperSpec := p.Input.Helper()
-	helperImage, err := image.Helper(helperSpec, p.Input.HelperImage)
+	helperImage, err := image.Helper(helperSpec, p.Input.OperatorImage)
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
 	}
 	identities := rollout.AssignIdentities(&step.Operand, step.Instances, live)
 	var objects []manifest.Object
 	for _, instance := range step.Instances {
-		r := renderer{plan: p, step: step, instance: instance, owner: owner, live: live, context: context{
+		r := renderer{plan: p, step: step, instance: instance, owner: owner, live: live, context: templateValues{
 			Namespace:       p.Input.Namespace,
 			Suffix:          instance.Suffix,
 			DaemonSet:       identities[instance.Variant()],
@@ -69,10 +69,10 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]rollout.Live
 				Image:      image.Mirror(p.Input.Spec.Global.Registry, helperImage.Image),
 				PullPolicy: string(helperSpec.ImagePullPolicy),
 			},
-			Installed:   withStringKeys(p.Installed),
-			Proves:      withStringKeys(step.Proves),
-			ProbeScript: rollout.AnyNeedsProbeScript(live),
-			Values:      instance.Values,
+			Installed:     withStringKeys(p.MayRun),
+			WritesMarkers: withStringKeys(step.WritesMarkers),
+			ProbeScript:   rollout.AnyNeedsProbeScript(live),
+			Values:        instance.Values,
 		}}
 		rendered, err := r.objects()
 		if err != nil {
@@ -116,7 +116,7 @@ type renderer struct {
 	instance operand.Instance
 	owner    Owner
 	live     map[string]rollout.Live
-	context  context
+	context  templateValues
 }
 
 func (r *renderer) objects() ([]manifest.Object, error) {

@@ -38,7 +38,7 @@ func catalogue(t *testing.T) operand.Catalogue {
 // node is a discovered GPU node on which every operand is installed.
 func node(osID, osVersion string) nodeinfo.Facts {
 	return nodeinfo.Facts{
-		Name: osID, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: "containerd",
+		Name: osID, HasGPU: true, HasDiscoveryLabels: true, Workload: nodeinfo.WorkloadContainer, Runtime: "containerd",
 		OSID: osID, OSVersion: osVersion, Architecture: "amd64", MIGCapable: "true",
 	}
 }
@@ -63,6 +63,8 @@ type situation struct {
 	toolkit map[string]string
 	// contents are those of the references of the spec.
 	contents map[operand.Reference]operand.Content
+	// proxy is that of the operator's environment.
+	proxy v1.ProxySpec
 	// endpoint is that of the manager's metrics.
 	endpoint operand.MetricsEndpoint
 }
@@ -72,13 +74,14 @@ func (s situation) plan(t *testing.T) plan.Plan {
 	in := operand.Input{
 		Spec:            effective.Of(s.spec),
 		Namespace:       "gpu-operator",
-		HelperImage:     helper,
+		OperatorImage:   helper,
 		DriverToolkit:   s.toolkit,
 		Contents:        s.contents,
+		Proxy:           s.proxy,
 		OperatorMetrics: s.endpoint,
 	}
 	if s.helper != "" {
-		in.HelperImage = s.helper
+		in.OperatorImage = s.helper
 	}
 	nodes := s.nodes
 	if nodes == nil {

@@ -202,10 +202,10 @@ func (e *env) input() Input {
 		facts = append(facts, node.Facts)
 	}
 	in := operand.Input{
-		Spec:        effective.Of(e.spec),
-		Namespace:   namespace,
-		HelperImage: "example.com/gpu-operator:v1",
-		Contents:    e.contents,
+		Spec:          effective.Of(e.spec),
+		Namespace:     namespace,
+		OperatorImage: "example.com/gpu-operator:v1",
+		Contents:      e.contents,
 	}
 	decisions := plan.Decide(e.catalogue, in)
 	view := fleet.View{Hydrated: true, AnyDiscovered: e.snapshot.AnyDiscovered}
@@ -230,7 +230,7 @@ func (e *env) assessInput(decisions *plan.Decisions, i int) assess.Input {
 		Plan: decisions.ForNode(node.Facts), Node: node.Object, Pods: e.snapshot.Pods[node.Facts.Name],
 		Stack: assess.Stack{DaemonSets: e.snapshot.DaemonSets, CreateFailures: e.createFailures}, Now: now,
 	}
-	in.Previous = assess.ReadinessOf(assess.GPUReadyCondition(node.Object))
+	in.Previous = assess.ReadySinceOf(assess.GPUReadyCondition(node.Object))
 	return in
 }
 
@@ -239,11 +239,11 @@ func (e *env) entry(decisions *plan.Decisions, i int) *fleet.Entry {
 	in := e.assessInput(decisions, i)
 	found := assess.Node(in)
 	entry := &fleet.Entry{
-		Facts:      in.Plan.Facts,
-		Basis:      1,
-		Latest:     found,
-		NodePool:   in.Plan.NodePool,
-		DriverPool: in.Plan.Facts.Pool,
+		Facts:        in.Plan.Facts,
+		BasisVersion: 1,
+		Latest:       found,
+		NodePool:     in.Plan.NodePool,
+		DriverPool:   in.Plan.Facts.Pool,
 	}
 	if entry.DriverPool == "" {
 		entry.DriverPool = in.Plan.Pool.Name

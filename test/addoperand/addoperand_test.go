@@ -22,7 +22,7 @@ var written = []string{
 	"api/v1/toy_types.go",
 	"assets/toy/0500_daemonset.yaml",
 	"assets/toy/install.yaml",
-	"internal/operands/catalog.go",
+	"internal/operands/catalogue.go",
 	"internal/operands/toy/doc.go",
 	"internal/operands/toy/toy.go",
 }
@@ -120,7 +120,7 @@ func addToy(t *testing.T, root string) {
 	})).To(Succeed())
 	insert(t, filepath.Join(root, "api/v1/clusterpolicy_types.go"), "\tNodeStatusExporter *NodeStatusExporterSpec ",
 		"\t// Toy configures the toy.\n\t// +optional\n\tToy *ToySpec `json:\"toy,omitempty\"`\n")
-	catalogue := filepath.Join(root, "internal/operands/catalog.go")
+	catalogue := filepath.Join(root, "internal/operands/catalogue.go")
 	const operands = "github.com/clusterpolicy/gpu-operator/internal/operands/"
 	insert(t, catalogue, "\t\""+operands+"runtimeclasses\"", "\t\""+operands+"toy\"\n")
 	insert(t, catalogue, "\t\tmigmanager.Operand(),", "\t\ttoy.Operand(),\n")

@@ -165,9 +165,9 @@ func (e *env) floorWork(ctx context.Context, name string) (floorWork, error) {
 		return floorWork{}, fmt.Errorf("read node %s: %w", name, err)
 	}
 	decisions := plan.Decide(catalogue,
-		operand.Input{Spec: effective.Of(wanted.Spec), Namespace: namespace, HelperImage: image.Own()})
+		operand.Input{Spec: effective.Of(wanted.Spec), Namespace: namespace, OperatorImage: image.Own()})
 	facts, preset := observe.Facts(node), map[string]string{}
-	for key, value := range decisions.NodeLabels(facts, node.Labels, plan.Running{Injector: true}) {
+	for key, value := range decisions.NodeLabels(facts, node.Labels, plan.RunningPods{Injector: true}) {
 		if value != nil {
 			preset[key] = *value
 		}

@@ -41,7 +41,7 @@ func (n node) facts(name string) nodeinfo.Facts {
 		return *value
 	}
 	return nodeinfo.Facts{
-		Name: name, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: cmp.Or(n.Runtime,
+		Name: name, HasGPU: true, HasDiscoveryLabels: true, Workload: nodeinfo.WorkloadContainer, Runtime: cmp.Or(n.Runtime,
 			"containerd"), RuntimeVersion: "2.1.4",
 		OSID: cmp.Or(n.OS, "ubuntu"), OSVersion: cmp.Or(n.Version, "24.04"), Architecture: cmp.Or(n.Arch, "amd64"),
 		Kernel: cmp.Or(n.Kernel, "6.8.0-60-generic"), Product: n.Product, HostVGPU: n.VGPUHost, OSTree: n.OSTree,
@@ -52,7 +52,7 @@ func (n node) facts(name string) nodeinfo.Facts {
 // render plans the scenario and renders the applied objects of the operands in the table.
 func (s scenario) render(catalogue operand.Catalogue, wanted map[operand.Name]bool) map[operand.Name]rendered {
 	input := operand.Input{
-		Spec: effective.Of(s.Spec), Namespace: namespace, HelperImage: helper, Optional: map[operand.OptionalKind]bool{},
+		Spec: effective.Of(s.Spec), Namespace: namespace, OperatorImage: helper, Optional: map[operand.OptionalKind]bool{},
 		DriverToolkit: s.DriverToolkit,
 	}
 	for _, kind := range s.Optional {

@@ -177,7 +177,7 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 		found := assess.Node(assess.Input{
 			Plan: decisions.ForNode(facts), Node: node, Pods: pods, Stack: assess.Stack{
 				DaemonSets: daemonSets,
-			}, Previous: assess.ReadinessOf(condition), Now: time.Now(),
+			}, Previous: assess.ReadySinceOf(condition), Now: time.Now(),
 		})
 		f.rows = append(f.rows, row{name: node.Name, verdict: found.NodeVerdict, condition: condition})
 	}

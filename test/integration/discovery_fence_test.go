@@ -100,7 +100,7 @@ func TestDiscoveryNeedsItsFence(t *testing.T) {
 // removeFence deletes the admission policy of node discovery, as in a cluster that never had it.
 func (e *env) removeFence() {
 	e.t.Helper()
-	e.removePolicy(labels.DiscoveryFence)
+	e.removePolicy(labels.DiscoveryPolicyBinding)
 }
 
 // applyFence follows the operator's message.

@@ -80,7 +80,7 @@ func (e *env) createReferences(spec v1.ClusterPolicySpec) {
 	for i := range catalogue {
 		uses = append(uses, catalogue[i].UsesOf(input)...)
 		for _, pool := range operand.NodePools(input.Spec) {
-			uses = append(uses, catalogue[i].UsesOf(input.ForPool(pool))...)
+			uses = append(uses, catalogue[i].UsesOf(input.ForNodePool(pool))...)
 		}
 	}
 	for _, use := range uses {

@@ -237,7 +237,7 @@ func (f *tokenFence) updateNode(c kubernetes.Interface, node string) error {
 
 func (f *tokenFence) evict(c kubernetes.Interface, node string) error {
 	return c.CoreV1().Pods(namespace).EvictV1(f.t.Context(), &policyv1.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Name: workloadName(node)}, DeleteOptions: &metav1.DeleteOptions{DryRun: dry},
+		ObjectMeta: metav1.ObjectMeta{Name: testPodName(node)}, DeleteOptions: &metav1.DeleteOptions{DryRun: dry},
 	})
 }
 
@@ -246,7 +246,7 @@ func (f *tokenFence) deletePod(c kubernetes.Interface, node string) error {
 }
 
 func (f *tokenFence) deleteWorkload(c kubernetes.Interface, node string) error {
-	return c.CoreV1().Pods(namespace).Delete(f.t.Context(), workloadName(node), metav1.DeleteOptions{DryRun: dry})
+	return c.CoreV1().Pods(namespace).Delete(f.t.Context(), testPodName(node), metav1.DeleteOptions{DryRun: dry})
 }
 
 // createWorkload creates the pod that the validator creates on its node, with the given node in its name and its

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// variation is a change of the workload pod, and the API server's message.
+// variation is a change of the test pod, and the API server's message.
 type variation struct {
 	change  func(*corev1.Pod)
 	refusal string
@@ -35,15 +35,15 @@ func foreignMetadata(own, other string) map[string]variation {
 		"only create and delete pods with the label app="
 	named := func(name string) variation {
 		return variation{
-			func(p *corev1.Pod) { p.Name = name }, "the pod that is named after its own node: " + workloadName(own),
+			func(p *corev1.Pod) { p.Name = name }, "the pod that is named after its own node: " + testPodName(own),
 		}
 	}
 	return map[string]variation{
-		"another name":         named(workloadApp),
-		"a longer name":        named(workloadName(own) + "0"),
-		"that of another node": named(workloadName(other)),
+		"another name":         named(testPodApp),
+		"a longer name":        named(testPodName(own) + "0"),
+		"that of another node": named(testPodName(other)),
 		"a name that is made": {
-			func(p *corev1.Pod) { p.Name, p.GenerateName = "", workloadApp+"-" }, "named after its own node",
+			func(p *corev1.Pod) { p.Name, p.GenerateName = "", testPodApp+"-" }, "named after its own node",
 		},
 		"no label":    {func(p *corev1.Pod) { p.Labels = nil }, labelled},
 		"another app": {func(p *corev1.Pod) { p.Labels["app"] = "nvidia-driver-daemonset" }, labelled},
@@ -200,14 +200,14 @@ func another(p *corev1.Pod) corev1.Container {
 	return container
 }
 
-// workloadName returns the name of the workload pod of a node.
-func workloadName(node string) string { return workloadApp + "-" + node }
+// testPodName returns the name of the test pod of a node.
+func testPodName(node string) string { return testPodApp + "-" + node }
 
 // leftover returns the pod that a check of this node may have left, which requests this many GPUs.
 func leftover(node, gpus string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: workloadName(node), Labels: map[string]string{"app": workloadApp},
+			Namespace: namespace, Name: testPodName(node), Labels: map[string]string{"app": testPodApp},
 		},
 		Spec: corev1.PodSpec{
 			Affinity: onNode(node),

@@ -25,10 +25,10 @@ import (
 
 const (
 	validatorAccount = "nvidia-operator-validator"
-	workloadApp      = "nvidia-device-plugin-validator"
+	testPodApp       = "nvidia-device-plugin-validator"
 )
 
-// validatorIsLimited: a pod of the validator may only create and delete the workload pods of its own node.
+// validatorIsLimited: a pod of the validator may only create and delete the test pods of its own node.
 func (e *env) validatorIsLimited(gpuNode string) {
 	f := newFence(e)
 	made := f.check(gpuNode)
@@ -112,7 +112,7 @@ func (f *fence) check(gpuNode string) *corev1.Pod {
 	followed := f.followWorkloads()
 	process, log, markers := f.start(gpuNode)
 	f.Eventually(log).WithTimeout(time.Minute).
-		Should(ContainSubstring("the earlier workload pod on node " + f.own + " has not ended 20s after its deletion"))
+		Should(ContainSubstring("the earlier test pod on node " + f.own + " has not ended 20s after its deletion"))
 	f.Expect(filepath.Join(markers, labels.MarkerPlugin.File())).NotTo(BeAnExistingFile(), log)
 	f.Expect(followed.created()).To(BeEmpty())
 
@@ -185,8 +185,8 @@ func (f *fence) creates(made *corev1.Pod) {
 		next := view.podFor(validatorAccount, f.other)
 		bound, _ := view.podBound(validatorAccount, next)
 		pod := again(made)
-		view.Expect(f.create(bound, pod)).To(forbidden("named after its own node: " + workloadName(f.other)))
-		pod.Name = workloadName(f.other)
+		view.Expect(f.create(bound, pod)).To(forbidden("named after its own node: " + testPodName(f.other)))
+		pod.Name = testPodName(f.other)
 		view.Expect(f.create(bound, pod)).To(forbidden("must require " + f.other + " by metadata.name"))
 		pod.Spec.Affinity = onNode(f.other)
 		view.Expect(f.create(bound, pod)).To(forbidden("its own pod as the only owner, which is " + next.Name))
@@ -220,9 +220,9 @@ func (f *fence) longName(made *corev1.Pod) {
 	} {
 		verdict := Succeed()
 		if !right {
-			verdict = forbidden("named after its own node: " + workloadName(node[:84]))
+			verdict = forbidden("named after its own node: " + testPodName(node[:84]))
 		}
-		pod.Name = workloadName(name)
+		pod.Name = testPodName(name)
 		f.Expect(f.create(bound, pod)).To(verdict, name)
 	}
 }
@@ -240,21 +240,21 @@ func (f *fence) deletes() {
 		"at its node":             {pod: at(f.own, leftover(f.own, "1"))},
 		"that waits for its node": {pod: leftover(f.own, "1000")},
 		"of another app": {
-			pod: unlabelled(at(f.own, leftover(f.own, "1"))), refusal: "with the label app=" + workloadApp,
+			pod: unlabelled(at(f.own, leftover(f.own, "1"))), refusal: "with the label app=" + testPodApp,
 		},
-		"of itself": {pod: f.validator, refusal: "with the label app=" + workloadApp},
+		"of itself": {pod: f.validator, refusal: "with the label app=" + testPodApp},
 		"of another name": {
-			pod: named("other", at(f.own, leftover(f.own, "1"))), refusal: "named after its own node: " + workloadName(f.own),
+			pod: named("other", at(f.own, leftover(f.own, "1"))), refusal: "named after its own node: " + testPodName(f.own),
 		},
 		"at another node": {
-			pod: named(workloadName(f.own),
+			pod: named(testPodName(f.own),
 				at(f.other, leftover(f.other, "1"))), refusal: "which is " + f.own + ", not " + f.other,
 		},
 		"that was bound elsewhere": {
 			pod: at(f.other, leftover(f.own, "1")), refusal: "which is " + f.own + ", not " + f.other,
 		},
 		"that waits for another": {
-			pod: named(workloadName(f.own), leftover(f.other, "1000")), refusal: "must require " + f.own,
+			pod: named(testPodName(f.own), leftover(f.other, "1000")), refusal: "must require " + f.own,
 		},
 		"that waits for any node": {pod: anywhere(leftover(f.own, "1000")), refusal: "must require " + f.own},
 	} {
@@ -333,7 +333,7 @@ func (e *env) workloadNames() []string {
 	e.t.Helper()
 	pods := &corev1.PodList{}
 	e.Expect(e.client.List(e.t.Context(), pods, client.InNamespace(namespace),
-		client.MatchingLabels{"app": workloadApp})).To(Succeed())
+		client.MatchingLabels{"app": testPodApp})).To(Succeed())
 	var names []string
 	for _, pod := range pods.Items {
 		names = append(names, pod.Name)

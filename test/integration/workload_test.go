@@ -76,11 +76,11 @@ func (e *realNodeEnv) freeNode(followed *workloads) {
 	e.reports(ContainSubstring("GPUs can be used"))
 	e.Expect(e.present()).To(ContainElement(labels.MarkerPlugin))
 	e.proverLogged("a pod got a GPU and computed on it")
-	e.Expect(e.host.Log(workloadApp, pluginProver)).To(ContainSubstring("the kernel ran"), "what the pod computed")
+	e.Expect(e.host.Log(testPodApp, pluginProver)).To(ContainSubstring("the kernel ran"), "what the pod computed")
 
 	e.Expect(followed.created()).To(HaveLen(1))
 	created := followed.created()[0]
-	e.Expect(created.Name).To(Equal(workloadName(realNode)))
+	e.Expect(created.Name).To(Equal(testPodName(realNode)))
 	e.Expect(created.Spec.NodeName).To(BeEmpty(), "the scheduler places it")
 	e.Expect(created.Spec.PriorityClassName).To(Equal(workloadClass))
 	e.Expect(created.Spec.Containers[0].Resources.Limits).To(HaveKeyWithValue(corev1.ResourceName("nvidia.com/gpu"),
@@ -110,7 +110,7 @@ func (e *realNodeEnv) fullNode(followed *workloads) {
 	e.awaitReady(1)
 	e.reports(ContainSubstring("GPUs can be used"))
 	e.Expect(e.present()).To(ContainElement(labels.MarkerPlugin))
-	e.proverLogged("all GPUs are in use, which shows that they can be allocated; no workload was run")
+	e.proverLogged("all GPUs are in use, which shows that they can be allocated; no test pod was run")
 
 	e.Expect(followed.created()).To(HaveLen(2))
 	last := followed.last()
@@ -169,7 +169,7 @@ type workloads struct {
 func (e *env) followWorkloads() *workloads {
 	e.t.Helper()
 	events, err := kubernetes.NewForConfigOrDie(e.cluster.Config).CoreV1().Pods(namespace).
-		Watch(e.t.Context(), metav1.ListOptions{LabelSelector: "app=" + workloadApp})
+		Watch(e.t.Context(), metav1.ListOptions{LabelSelector: "app=" + testPodApp})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.t.Cleanup(events.Stop)
 	w := &workloads{lasts: map[types.UID]*corev1.Pod{}}

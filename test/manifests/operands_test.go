@@ -112,7 +112,7 @@ func operandSources(t *testing.T) []source {
 			specgen.EnableAll(&spec)
 		}
 		input := operand.Input{
-			Spec: effective.Of(spec), Namespace: namespace, HelperImage: helper, DriverToolkit: scenario.DriverToolkit,
+			Spec: effective.Of(spec), Namespace: namespace, OperatorImage: helper, DriverToolkit: scenario.DriverToolkit,
 			Optional: map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true},
 		}
 		computed := plan.Compute(plan.Decide(catalogue, input), input.Optional, scenario.Nodes)

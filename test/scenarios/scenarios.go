@@ -30,7 +30,7 @@ func (s Scenario) PolicySpec() (v1.ClusterPolicySpec, error) {
 // Ubuntu returns a GPU node with Ubuntu.
 func Ubuntu(name string) nodeinfo.Facts {
 	return nodeinfo.Facts{
-		Name: name, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeContainerd,
+		Name: name, HasGPU: true, HasDiscoveryLabels: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeContainerd,
 		OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Deploy: map[string]string{},
 	}
 }

@@ -236,7 +236,9 @@ func outcome(t *testing.T, value map[string]any) string {
 		t.Fatal(err)
 	}
 	in := operand.Input{
-		Spec: effective.Of(specOf(t, value)), Namespace: "gpu-operator", HelperImage: "ghcr.io/clusterpolicy/gpu-operator:v1",
+		Spec: effective.Of(
+			specOf(t, value),
+		), Namespace: "gpu-operator", OperatorImage: "ghcr.io/clusterpolicy/gpu-operator:v1",
 		Optional:      map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true},
 		DriverToolkit: map[string]string{"418.94.202501221327-0": "quay.io/openshift/dtk@sha256:1"},
 	}
@@ -261,8 +263,8 @@ func outcome(t *testing.T, value map[string]any) string {
 	}
 	for _, facts := range machines {
 		node := computed.ForNode(facts)
-		fmt.Fprintf(&all, "%+v %+v %+v\n", node.Stages, node.OtherOperands, node.Refused)
-		labels := computed.NodeLabels(facts, nil, plan.Running{Injector: true})
+		fmt.Fprintf(&all, "%+v %+v %+v\n", node.Essential, node.Auxiliary, node.Refused)
+		labels := computed.NodeLabels(facts, nil, plan.RunningPods{Injector: true})
 		for _, key := range slices.Sorted(maps.Keys(labels)) {
 			fmt.Fprintln(&all, facts.Name, key, *labels[key])
 		}
@@ -275,23 +277,25 @@ func outcome(t *testing.T, value map[string]any) string {
 var machines = []nodeinfo.Facts{
 	{
 		Labels: map[string]string{"example.com/pool": "own"},
-		Name:   "ubuntu", HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer,
+		Name:   "ubuntu", HasGPU: true, HasDiscoveryLabels: true, Workload: nodeinfo.WorkloadContainer,
 		Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
 		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64", MIGCapable: "true",
 		MPSCapable: "true",
 	},
 	{
 		// This node has no workload label.
-		Name: "unlabelled", HasGPU: true, Discovered: true, Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
-		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64",
-	},
-	{
-		Name: "vm", HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadVMPassthrough,
+		Name: "unlabelled", HasGPU: true, HasDiscoveryLabels: true,
 		Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
 		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64",
 	},
 	{
-		Name: "rhcos", HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeCRIO,
+		Name: "vm", HasGPU: true, HasDiscoveryLabels: true, Workload: nodeinfo.WorkloadVMPassthrough,
+		Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
+		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64",
+	},
+	{
+		Name: "rhcos", HasGPU: true, HasDiscoveryLabels: true,
+		Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeCRIO,
 		RuntimeVersion: "1.34.1",
 		OSID:           "rhcos", OSVersion: "4.18", OSTree: "418.94.202501221327-0", Kernel: "5.14.0-427.el9.x86_64",
 		Architecture: "amd64", Distribution: "openshift",

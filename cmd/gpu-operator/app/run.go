@@ -67,6 +67,7 @@ type options struct {
 	leaderElect, debug bool
 	kubeconfig         string
 	namespace, image   string
+	proxy              v1.ProxySpec
 	timing             Timing
 }
 
@@ -194,7 +195,7 @@ func cacheOptions(namespace string) cache.Options {
 			&corev1.Node{}:         {Transform: cachefilter.TrimNode},
 			&corev1.Pod{}:          {Transform: cachefilter.NewPodTrimmer().Pod},
 			&nodev1.RuntimeClass{}: {Label: managed},
-			observe.Definition():   {Transform: cachefilter.TrimDefinition},
+			observe.CRDMetadata():  {Transform: cachefilter.TrimCRD},
 		},
 	}
 }
@@ -241,6 +242,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Catalogue:      catalogue,
 			Namespace:      o.namespace,
 			HelperImage:    o.image,
+			Proxy:          o.proxy,
 			Metrics:        o.metrics.endpoint(),
 			DriverToolkit:  toolkit,
 			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),

@@ -91,6 +91,6 @@ func (c *caches) render(
 
 // sameStep reports whether two steps of one operand render to the same objects.
 func sameStep(a, b *plan.Step) bool {
-	return reflect.DeepEqual(a.Instances, b.Instances) && reflect.DeepEqual(a.Waits, b.Waits) &&
-		maps.Equal(a.Proves, b.Proves)
+	return reflect.DeepEqual(a.Instances, b.Instances) && reflect.DeepEqual(a.AwaitedMarkers, b.AwaitedMarkers) &&
+		maps.Equal(a.WritesMarkers, b.WritesMarkers)
 }

@@ -49,6 +49,8 @@ type Options struct {
 	Namespace string
 	// HelperImage is the operator's own image, which provides gpu-node.
 	HelperImage string
+	// Proxy of the operator's own environment.
+	Proxy v1.ProxySpec
 	// Metrics is the endpoint of the manager's metrics.
 	Metrics operand.MetricsEndpoint
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
@@ -67,7 +69,7 @@ type Options struct {
 	Timing Timing
 }
 
-// Reconciler makes the cluster follow the policy in force.
+// Reconciler makes the cluster follow the active policy.
 type Reconciler struct {
 	Options
 	caches        caches
@@ -103,7 +105,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Channel(r.Applier.Events(), r.debounced())).
 		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), r.debounced())).
 		WatchesRawSource(source.Channel(r.OptionalKinds.Events(), r.debounced())).
-		Watches(observe.Definition(), r.debounced(), builder.WithPredicates(relevantDefinitions()))
+		Watches(observe.CRDMetadata(), r.debounced(), builder.WithPredicates(relevantCRDs()))
 	for _, kind := range manifest.Kinds() {
 		b = b.Watches(kind, r.debounced())
 	}

@@ -232,7 +232,9 @@ func (env *testEnv) assessNodes(ctx context.Context) {
 			Since: env.clock.Now(), At: env.clock.Now(),
 		}
 		env.fleet.Set(&fleet.Entry{
-			Facts: observe.Facts(node), Basis: basis.Version, Latest: assessed, Report: assess.Report{Assessment: assessed},
+			Facts: observe.Facts(
+				node,
+			), BasisVersion: basis.Version, Latest: assessed, Report: assess.Report{Assessment: assessed},
 		})
 	}
 }

@@ -57,22 +57,22 @@ func (o *OptionalKinds) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader runs passes.
 func (o *OptionalKinds) NeedLeaderElection() bool { return true }
 
-// Follow starts and stops watches so that exactly the kinds with a CRD in definitions are watched, and returns those
+// Follow starts and stops watches so that exactly the kinds with a CRD in crds are watched, and returns those
 // that the API server serves. It serves a kind a moment after the CRD is created.
 //
 // While discovery has no answer for one of the kinds, Follow returns none of them: objects of these kinds are not
 // pruned then, and an object of one kind may depend on another kind.
 func (o *OptionalKinds) Follow(
-	ctx context.Context, definitions map[string]bool,
+	ctx context.Context, crds map[string]bool,
 ) (map[operand.OptionalKind]bool, error) {
 	for _, kind := range o.watches {
-		if definitions[kind.CRD] {
+		if crds[kind.CRD] {
 			kind.StartDiscovery()
 		}
 	}
 	available, complete := map[operand.OptionalKind]bool{}, true
 	for _, kind := range o.watches {
-		state, err := kind.follow(ctx, definitions[kind.CRD])
+		state, err := kind.follow(ctx, crds[kind.CRD])
 		if err != nil {
 			return nil, fmt.Errorf("watching %s objects: %w", kind.Kind, err)
 		}
@@ -108,8 +108,8 @@ func managedKinds(available map[operand.OptionalKind]bool) []client.Object {
 	return result
 }
 
-// relevantDefinitions selects the CRDs of the optional kinds and of ClusterPolicy.
-func relevantDefinitions() predicate.Predicate {
+// relevantCRDs selects the CRDs of the optional kinds and of ClusterPolicy.
+func relevantCRDs() predicate.Predicate {
 	wanted := map[string]bool{crd.Name: true}
 	for _, kind := range manifest.OptionalKinds() {
 		wanted[kind.CRD] = true

@@ -25,20 +25,20 @@ type schemaGuard struct {
 	reported string
 	// current, a spec of this policy, differs from the last applied one since this time, with the same generation.
 	policy  types.UID
-	current observe.Applied
+	current observe.SpecID
 	since   time.Time
 }
 
-// specIsComplete reports whether the spec of the policy in force has all fields that the user has set. A spec that
+// specIsComplete reports whether the spec of the active policy has all fields that the user has set. A spec that
 // equals the last applied one needs no call.
 func (s *scope) specIsComplete(ctx context.Context) (bool, error) {
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	var err error
-	if s.lastApplied, err = observe.LastApplied(readCtx, s.Client, s.Namespace, s.policy.UID); err != nil {
+	if s.lastApplied, err = observe.LastAppliedSpec(readCtx, s.Client, s.Namespace, s.policy.UID); err != nil {
 		return false, err
 	}
-	if s.current, err = observe.AppliedOf(s.policy); err != nil {
+	if s.current, err = observe.SpecIDOf(s.policy); err != nil {
 		return false, err
 	}
 	switch {
@@ -80,7 +80,7 @@ func (s *scope) confirmLive(ctx context.Context) (bool, error) {
 		all[i].ManagedFields = nil // As in the cache.
 	}
 	s.policy, s.all = policy, all
-	if s.current, err = observe.AppliedOf(policy); err != nil {
+	if s.current, err = observe.SpecIDOf(policy); err != nil {
 		return false, err
 	}
 	if len(observe.SpecFields(missing)) > 0 {

@@ -29,8 +29,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// definitionWithout returns the CRD of this release without a field of the spec or, for pools, of the status.
-func definitionWithout(version, without string) *unstructured.Unstructured {
+// crdWithout returns the CRD of this release without a field of the spec or, for pools, of the status.
+func crdWithout(version, without string) *unstructured.Unstructured {
 	found := &unstructured.Unstructured{}
 	must(yaml.Unmarshal(crd.ClusterPolicy, &found.Object))
 	versions, _, err := unstructured.NestedSlice(found.Object, "spec", "versions")
@@ -79,7 +79,7 @@ func policyOf(spec v1.ClusterPolicySpec, generation int64) *v1.ClusterPolicy {
 // specRecord returns the Service that records a spec, of the first generation, as the last applied one. owner is the
 // UID of the policy, empty for none.
 func specRecord(spec v1.ClusterPolicySpec, owner types.UID) *corev1.Service {
-	applied, err := observe.AppliedOf(policyOf(spec, 1))
+	applied, err := observe.SpecIDOf(policyOf(spec, 1))
 	must(err)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: "gpu-operator", Annotations: map[string]string{labels.AppliedSpec: applied.String()},
@@ -245,10 +245,10 @@ func TestOnlyACompleteSpecIsApplied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			version := map[bool]string{true: "7", false: "8"}[test.cachedMissing == test.liveMissing]
-			cached := fakeCluster(definitionWithout("7", test.cachedMissing), test.record, test.cached)
+			cached := fakeCluster(crdWithout("7", test.cachedMissing), test.record, test.cached)
 			calls := 0
 			live := interceptor.NewClient(
-				fakeCluster(definitionWithout(version, test.liveMissing), nil, test.live),
+				fakeCluster(crdWithout(version, test.liveMissing), nil, test.live),
 				interceptor.Funcs{
 					List: func(
 						ctx context.Context, next client.WithWatch, list client.ObjectList, options ...client.ListOption,
@@ -283,7 +283,7 @@ func TestOnlyACompleteSpecIsApplied(t *testing.T) {
 // policy while the CRD had fewer fields, so that they are lost.
 func TestATruncatedSpecIsAppliedAfterTheStabilization(t *testing.T) {
 	g := NewWithT(t)
-	c := fakeCluster(definitionWithout("7", ""), specRecord(mirrorSpec(), policyUID), policyOf(truncatedSpec(), 1))
+	c := fakeCluster(crdWithout("7", ""), specRecord(mirrorSpec(), policyUID), policyOf(truncatedSpec(), 1))
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	r := New(Options{
 		Client: c, Live: c, Namespace: namespace, Schema: &observe.Schema{Cached: c, Live: c},
@@ -353,7 +353,7 @@ func (f *failingReader) Get(
 }
 
 var _ = Describe("A CRD that is older than the operator", Ordered, func() {
-	definition := func(ctx context.Context) *unstructured.Unstructured {
+	liveCRD := func(ctx context.Context) *unstructured.Unstructured {
 		found := &unstructured.Unstructured{}
 		found.SetGroupVersionKind(
 			schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
@@ -365,13 +365,13 @@ var _ = Describe("A CRD that is older than the operator", Ordered, func() {
 		const path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/"
 		patch := []byte(`[{"op":"remove","path":"` + path + `properties/` + block + `"},
 			{"op":"remove","path":"` + path + `x-kubernetes-validations"}]`)
-		Expect(admin.Patch(ctx, definition(ctx), client.RawPatch(types.JSONPatchType, patch))).To(Succeed())
+		Expect(admin.Patch(ctx, liveCRD(ctx), client.RawPatch(types.JSONPatchType, patch))).To(Succeed())
 	}
-	restoreDefinition := func(ctx context.Context) {
-		Expect(admin.Patch(ctx, definition(ctx), client.RawPatch(types.ApplyPatchType, crd.ClusterPolicy),
+	restoreCRD := func(ctx context.Context) {
+		Expect(admin.Patch(ctx, liveCRD(ctx), client.RawPatch(types.ApplyPatchType, crd.ClusterPolicy),
 			client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
 	}
-	AfterEach(func(ctx SpecContext) { restoreDefinition(ctx) })
+	AfterEach(func(ctx SpecContext) { restoreCRD(ctx) })
 
 	It("allows writes only of a policy that is complete", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
@@ -386,7 +386,7 @@ var _ = Describe("A CRD that is older than the operator", Ordered, func() {
 		Expect(env.takeWrites()).To(ConsistOf("update status ClusterPolicy policy"))
 		Expect(meta.FindStatusCondition(env.policy(ctx).Status.Conditions, v1.ConditionCRDOutdated)).NotTo(BeNil())
 
-		restoreDefinition(ctx)
+		restoreCRD(ctx)
 		env.settle(ctx)
 		Expect(getPolicy(ctx, "second").Spec.Global).To(HaveField("Registry", "mirror.example.com"))
 		Expect(getPolicy(ctx, "second").Status.State).To(Equal(v1.StateIgnored))
@@ -424,7 +424,7 @@ var _ = Describe("A CRD that is older than the operator", Ordered, func() {
 				Or(ContainSubstring("fields may have been dropped"), ContainSubstring("the next write drops them")))))),
 			"also after a restart")
 
-		restoreDefinition(ctx)
+		restoreCRD(ctx)
 		env.pass(ctx, statusInterval)
 		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil())
 		Expect(env.policy(ctx).Spec.Global).To(HaveField("Registry", "mirror.example.com"))

@@ -22,7 +22,7 @@ import (
 type scope struct {
 	*Reconciler
 	now time.Time
-	// policy is the one in force, nil if there is none. all includes it.
+	// policy is the active one, nil if there is none. all includes it.
 	policy *v1.ClusterPolicy
 	all    []v1.ClusterPolicy
 
@@ -32,7 +32,7 @@ type scope struct {
 	optionalKinds map[operand.OptionalKind]bool
 	missingFields []string
 	// lastApplied and current identify the spec that was last applied and that of the policy.
-	lastApplied, current observe.Applied
+	lastApplied, current observe.SpecID
 	// droppedFields are the fields of the spec that a write of the policy would lose.
 	droppedFields []string
 	// frozen means that the spec may be truncated: this pass applies nothing and writes no policy.
@@ -79,12 +79,12 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	if s.staleCache {
 		return s.result()
 	}
-	pass := s.statusInput()
+	in := s.statusInput()
 	if s.frozen {
-		s.Meter.ObservePass(s.frozenMetrics(pass))
+		s.Meter.ObservePass(s.frozenMetrics(in))
 		return s.result()
 	}
-	if pass.Conflicts() {
+	if in.Conflicts() {
 		s.requeueAfter(s.Timing.RetryConflict)
 	}
 	s.requeueAfter(s.Applier.RetryAfter())
@@ -93,9 +93,9 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	if len(s.missingFields) == 0 {
 		s.markOthersIgnored(ctx)
 	}
-	computed := status.Compute(s.policy, pass)
-	s.Meter.ObservePass(s.passMetrics(pass, computed, failure))
-	if left := s.statusDelay(pass); left > 0 {
+	computed := status.Compute(s.policy, in)
+	s.Meter.ObservePass(s.passMetrics(in, computed, failure))
+	if left := s.statusDelay(in); left > 0 {
 		s.requeueAfter(left)
 		return s.result()
 	}
@@ -112,20 +112,20 @@ func (s *scope) result() (reconcile.Result, error) {
 
 // statusInput returns what the status is computed from.
 func (s *scope) statusInput() status.Input {
-	pass := status.Input{
+	in := status.Input{
 		Namespace: s.Namespace, Fleet: s.fleet, DaemonSets: s.snapshot.DaemonSets, Plan: s.planned,
 		Applied: s.applied, MissingFields: s.missingFields, Err: s.err,
 	}
 	if s.basis != nil {
-		pass.Unassessed = s.fleet.StaleCount(s.basis)
+		in.Unassessed = s.fleet.StaleCount(s.basis)
 	}
-	return pass
+	return in
 }
 
 // statusDelay returns how long the status still waits for nodes to be assessed by the basis of this pass; 0 if none is
 // behind.
-func (s *scope) statusDelay(pass status.Input) time.Duration {
-	if pass.Unassessed == 0 || pass.Err != nil {
+func (s *scope) statusDelay(in status.Input) time.Duration {
+	if in.Unassessed == 0 || in.Err != nil {
 		return 0
 	}
 	return s.Timing.StatusDelay - s.now.Sub(s.basis.Since)
@@ -139,7 +139,7 @@ func (s *scope) writeStatus(ctx context.Context, policy *v1.ClusterPolicy, compu
 	return err
 }
 
-// markOthersIgnored writes the status Ignored to every policy that is not in force.
+// markOthersIgnored writes the status Ignored to every policy that is not active.
 func (s *scope) markOthersIgnored(ctx context.Context) {
 	for i := range s.all {
 		if s.all[i].UID != s.policy.UID && s.all[i].DeletionTimestamp == nil {
@@ -149,13 +149,13 @@ func (s *scope) markOthersIgnored(ctx context.Context) {
 }
 
 // passMetrics returns the metrics of a pass.
-func (s *scope) passMetrics(pass status.Input, computed v1.ClusterPolicyStatus, failure error) metrics.PassStats {
+func (s *scope) passMetrics(in status.Input, computed v1.ClusterPolicyStatus, failure error) metrics.PassStats {
 	stats := metrics.PassStats{
-		Status: &computed, Failed: failure != nil || pass.Failed(), Discovered: s.fleet.AnyDiscovered,
+		Status: &computed, Failed: failure != nil || in.NeedsRetry(), Discovered: s.fleet.AnyDiscovered,
 		MissingFields: len(s.missingFields),
 	}
-	if len(pass.Plan.Steps) > 0 {
-		input := pass.Plan.Input
+	if len(in.Plan.Steps) > 0 {
+		input := in.Plan.Input
 		stats.Nodes = status.CountNodes(s.fleet)
 		stats.DriverToolkit = input.UsesDriverToolkit(s.fleet.EachFacts())
 		stats.DriverToolkitFound = input.DriverToolkit != nil
@@ -165,12 +165,12 @@ func (s *scope) passMetrics(pass status.Input, computed v1.ClusterPolicyStatus, 
 
 // frozenMetrics returns the metrics of a frozen pass, computed from the last decisions. If there are none, they are
 // those of the policy's present status.
-func (s *scope) frozenMetrics(pass status.Input) metrics.PassStats {
+func (s *scope) frozenMetrics(in status.Input) metrics.PassStats {
 	computed := s.policy.Status
-	if len(pass.Plan.Steps) > 0 {
-		computed = status.Compute(s.policy, pass)
+	if len(in.Plan.Steps) > 0 {
+		computed = status.Compute(s.policy, in)
 	}
-	stats := s.passMetrics(pass, computed, s.err)
+	stats := s.passMetrics(in, computed, s.err)
 	stats.Frozen = s.err == nil
 	return stats
 }

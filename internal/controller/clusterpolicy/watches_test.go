@@ -258,9 +258,9 @@ func disableStatusExporter(ctx context.Context, env *testEnv) {
 func installCRD(ctx context.Context, group, kind string) {
 	GinkgoHelper()
 	plural := strings.ToLower(kind) + "s"
-	definition := newCRD(plural + "." + group)
-	definition.SetAnnotations(map[string]string{"api-approved.kubernetes.io": "unapproved, for a test"})
-	definition.Object["spec"] = map[string]any{
+	crd := newCRD(plural + "." + group)
+	crd.SetAnnotations(map[string]string{"api-approved.kubernetes.io": "unapproved, for a test"})
+	crd.Object["spec"] = map[string]any{
 		"group": group, "scope": "Namespaced",
 		"names": map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": strings.ToLower(kind)},
 		"versions": []any{map[string]any{
@@ -270,7 +270,7 @@ func installCRD(ctx context.Context, group, kind string) {
 			},
 		}},
 	}
-	Expect(admin.Create(ctx, definition)).To(Succeed())
+	Expect(admin.Create(ctx, crd)).To(Succeed())
 	Eventually(func() error {
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion(group + "/v1")
@@ -282,17 +282,17 @@ func installCRD(ctx context.Context, group, kind string) {
 
 func deleteCRD(ctx context.Context, group, kind string) {
 	GinkgoHelper()
-	definition := newCRD(strings.ToLower(kind) + "s." + group)
-	Expect(client.IgnoreNotFound(admin.Delete(ctx, definition))).To(Succeed())
+	crd := newCRD(strings.ToLower(kind) + "s." + group)
+	Expect(client.IgnoreNotFound(admin.Delete(ctx, crd))).To(Succeed())
 	Eventually(func() error {
-		return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition)
+		return admin.Get(ctx, client.ObjectKeyFromObject(crd), crd)
 	}).Should(Satisfy(apierrors.IsNotFound))
 }
 
 func newCRD(name string) *unstructured.Unstructured {
-	definition := &unstructured.Unstructured{}
-	definition.SetAPIVersion("apiextensions.k8s.io/v1")
-	definition.SetKind("CustomResourceDefinition")
-	definition.SetName(name)
-	return definition
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	crd.SetName(name)
+	return crd
 }

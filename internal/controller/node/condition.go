@@ -15,23 +15,23 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// report writes the condition nvidia.com/GPUReady if the node shows another one. Failed, ready and no longer ready are
-// written immediately; the stages of a starting node after their dwell time, so that a node which becomes ready before
-// has one write, also if a thousand nodes start.
-func (s *scope) report(ctx context.Context) error {
+// writeCondition writes the condition nvidia.com/GPUReady if the node shows another one. Failed, ready and no longer
+// ready are written immediately; the stages of a starting node after their dwell time, so that a node which becomes
+// ready before has one write, also if a thousand nodes start.
+func (s *scope) writeCondition(ctx context.Context) error {
 	writes, report := &s.entry.Writes, &s.entry.Report
 	before := assess.GPUReadyCondition(s.node)
-	if before != nil && isReported(s.node.Name, before, &report.Assessment) {
+	if before != nil && conditionShows(s.node.Name, before, &report.Assessment) {
 		writes.Stage, writes.StageSince = "", time.Time{}
 		// Also if the condition was written before a restart.
-		writes.Failed = report.State == readiness.Failed
+		writes.FailureWritten = report.State == readiness.Failed
 		return nil
 	}
 	if !s.mayWrite() {
 		return nil
 	}
-	settles := s.mustDwell(before)
-	if settles {
+	dwells := s.mustDwell(before)
+	if dwells {
 		if left := s.dwellLeft(); left > 0 {
 			s.requeueWithin(left)
 			return nil
@@ -50,8 +50,8 @@ func (s *scope) report(ctx context.Context) error {
 	if err := s.patchCondition(ctx, condition); err != nil {
 		return err
 	}
-	writes.Failed = report.State == readiness.Failed
-	s.conditionWritten(settles && before != nil && before.Status == condition.Status)
+	writes.FailureWritten = report.State == readiness.Failed
+	s.conditionWritten(dwells && before != nil && before.Status == condition.Status)
 	return nil
 }
 
@@ -75,7 +75,7 @@ func (s *scope) dwellLeft() time.Duration {
 func (s *scope) stageDwell() time.Duration {
 	t := &s.Timing
 	shortest := t.StageDwell + time.Duration(max(s.Fleet.Starting()-1, 0))*t.StageDwellPerNode
-	return min(max(s.entry.Writes.Settle, shortest), t.LongestStageDwell)
+	return min(max(s.entry.Writes.NextDwell, shortest), t.MaxStageDwell)
 }
 
 // conditionWritten resets the dwell time after a write. stage: the stage of a starting node was written; the next one
@@ -84,9 +84,9 @@ func (s *scope) conditionWritten(stage bool) {
 	writes := &s.entry.Writes
 	next := time.Duration(0)
 	if stage {
-		next = min(time.Duration(s.Timing.StageDwellFactor)*s.stageDwell(), s.Timing.LongestStageDwell)
+		next = min(time.Duration(s.Timing.StageDwellFactor)*s.stageDwell(), s.Timing.MaxStageDwell)
 	}
-	writes.Stage, writes.StageSince, writes.Settle = "", time.Time{}, next
+	writes.Stage, writes.StageSince, writes.NextDwell = "", time.Time{}, next
 }
 
 // eventFor returns the Event for a change of the condition, and whether there is one: for each failure with another
@@ -111,7 +111,7 @@ func (s *scope) hadFailed(before *corev1.NodeCondition) bool {
 	if before == nil || before.Status == corev1.ConditionTrue {
 		return false
 	}
-	return assess.IsFailure(before.Reason) || s.entry.Writes.Failed
+	return assess.IsFailure(before.Reason) || s.entry.Writes.FailureWritten
 }
 
 // transition identifies a written condition among those of the node.

@@ -76,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: r.Timing.RetryStale}, nil
 	}
 	err = s.reconcile(ctx)
-	return s.close(err)
+	return s.finish(err)
 }
 
 // Hydrate adds an entry with the facts of each node to the fleet, so that the first pass sees all nodes. It implements
@@ -106,7 +106,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("node").
 		For(&corev1.Node{}, builder.WithPredicates(cachefilter.NodeChanges(r.selects, r.isPublished))).
-		Watches(&corev1.Pod{}, requeue.EnqueueAfter(r.batchDelay, nodeOfPod),
+		Watches(&corev1.Pod{}, requeue.EnqueueAfter(r.debounceDelay, nodeOfPod),
 			builder.WithPredicates(cachefilter.PodChanges())).
 		WatchesRawSource(source.Channel(r.Fleet.Published(), requeue.EnqueueAll(resyncPriority, r.allNodes))).
 		WithOptions(controller.Options{
@@ -126,17 +126,17 @@ func (r *Reconciler) selects(label string) bool {
 // isPublished reports whether the condition equals the node's report, and no stage is waiting to be written.
 func (r *Reconciler) isPublished(node string, condition *corev1.NodeCondition) bool {
 	entry := r.Fleet.Get(node)
-	if entry == nil || entry.Basis == 0 || entry.Writes.Stage != "" {
+	if entry == nil || entry.BasisVersion == 0 || entry.Writes.Stage != "" {
 		return false
 	}
-	return isReported(node, condition, &entry.Report.Assessment)
+	return conditionShows(node, condition, &entry.Report.Assessment)
 }
 
-// batchDelay returns how long after an event of the pod its node is reconciled.
-func (r *Reconciler) batchDelay(object client.Object) time.Duration {
-	shortest := min(r.Timing.Batch+time.Duration(r.Fleet.Starting())*r.Timing.BatchPerNode, r.Timing.LongestBatch)
+// debounceDelay returns how long after an event of the pod its node is reconciled.
+func (r *Reconciler) debounceDelay(object client.Object) time.Duration {
+	shortest := min(r.Timing.Debounce+time.Duration(r.Fleet.Starting())*r.Timing.DebouncePerNode, r.Timing.MaxDebounce)
 	if pod, isPod := object.(*corev1.Pod); isPod && r.isIntermediate(pod) {
-		return max(shortest, r.Timing.IntermediateBatch)
+		return max(shortest, r.Timing.StageDebounce)
 	}
 	return shortest
 }
@@ -164,7 +164,7 @@ func (r *Reconciler) isIntermediate(pod *corev1.Pod) bool {
 // gatesLabels reports whether labels of the node are written only once this pod is ready.
 func (r *Reconciler) gatesLabels(pod *corev1.Pod) bool {
 	o, known := r.Catalogue.Find(operand.Name(pod.Labels[labels.Operand]))
-	return known && o.Injects
+	return known && o.IsInjector
 }
 
 // allPodsReady reports whether each operand that the node needs has a ready pod on it.
@@ -176,7 +176,7 @@ func (r *Reconciler) allPodsReady(entry *fleet.Entry) bool {
 	if err != nil {
 		return true
 	}
-	for _, stage := range entry.Planned.Node.Stages {
+	for _, stage := range entry.Planned.Plan.Essential {
 		if stage.Expectation != plan.Expected {
 			continue
 		}
@@ -209,8 +209,8 @@ func (r *Reconciler) allNodes() []reconcile.Request {
 	return requests
 }
 
-// isReported reports whether the condition already shows the assessment.
-func isReported(node string, condition *corev1.NodeCondition, assessment *assess.Assessment) bool {
+// conditionShows reports whether the condition already shows the assessment.
+func conditionShows(node string, condition *corev1.NodeCondition, assessment *assess.Assessment) bool {
 	wanted := assessment.Condition(node)
 	return condition.Status == wanted.Status && condition.Reason == wanted.Reason &&
 		assess.MessageUpToDate(condition.Message, assessment.Cause(node), wanted.Message)

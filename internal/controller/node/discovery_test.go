@@ -183,7 +183,7 @@ func TestMissingDiscoveryLabels(t *testing.T) {
 			has:         "all",
 			selector:    true,
 			annotations: map[string]string{missing: ago(10 * time.Minute)},
-			want:        missingDiscovery{overdue: true},
+			want:        missingDiscovery{graceOver: true},
 		},
 		"invalid times": {
 			has:         "os",
@@ -219,7 +219,7 @@ func TestMissingDiscoveryLabels(t *testing.T) {
 			if test.want.annotations == nil {
 				test.want.annotations = map[string]*string{}
 			}
-			g.Expect(at.checkDiscovery(t.Context(), effective.Of(spec), test.selector || facts.MissingLabels() != "")).
+			g.Expect(at.checkDiscovery(t.Context(), effective.Of(spec), test.selector || facts.DescribeMissingLabels() != "")).
 				To(Equal(test.want))
 			g.Expect(live.lists).To(Equal(test.lists), "pods are listed only before a release")
 		})

@@ -109,9 +109,9 @@ func newEnv(t *testing.T) *env {
 // publish publishes a Basis with the spec of the env.
 func (e *env) publish() {
 	in := operand.Input{
-		Spec:        effective.Of(e.spec),
-		Namespace:   "gpu-operator",
-		HelperImage: "example.com/gpu-operator:v1",
+		Spec:          effective.Of(e.spec),
+		Namespace:     "gpu-operator",
+		OperatorImage: "example.com/gpu-operator:v1",
 	}
 	e.fleet.Publish(
 		fleet.Basis{Policy: &v1.ClusterPolicy{Spec: e.spec}, Decisions: plan.Decide(e.reconciler.Catalogue, in)},

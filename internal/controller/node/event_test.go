@@ -71,7 +71,7 @@ func TestNodeEvent(t *testing.T) {
 				node:  &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u"}},
 				entry: *reporting(test.state),
 			}
-			s.entry.Writes.Failed = test.failed
+			s.entry.Writes.FailureWritten = test.failed
 			event, due := s.eventFor(test.before, test.after)
 			g.Expect(due).To(Equal(test.want != ""))
 			if due {

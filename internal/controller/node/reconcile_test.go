@@ -26,14 +26,14 @@ import (
 func TestWorkingNodeHasOneConditionWrite(t *testing.T) {
 	e := newEnv(t)
 	e.Expect(e.reconcileAfter(0)).To(BeZero())
-	e.Expect(e.fleet.Get("a")).To(HaveField("Basis", BeZero()), "there is no Basis")
+	e.Expect(e.fleet.Get("a")).To(HaveField("BasisVersion", BeZero()), "there is no Basis")
 	e.Expect(e.node().Labels).NotTo(HaveKey(labels.Pool))
 	e.publish()
 	e.Expect(e.reconcileAfter(time.Second)).To(BeZero())
 	e.Expect(e.reported()).To(Equal("True GPUReady"))
 	e.Expect(e.node().Labels).To(HaveKeyWithValue(labels.Pool, "ubuntu24.04-amd64"))
 	entry := e.fleet.Get("a")
-	e.Expect(entry.Basis).To(Equal(uint64(1)))
+	e.Expect(entry.BasisVersion).To(Equal(uint64(1)))
 	e.Expect(entry.Facts.Pool).To(Equal("ubuntu24.04-amd64"), "as the labels were written")
 	e.Expect(entry.StatusAssessment().Ready()).To(BeTrue())
 	e.Expect(entry.Latest.Since).To(Equal(now.Add(time.Second)))
@@ -192,7 +192,7 @@ func TestFailedWrite(t *testing.T) {
 	e.Expect(err).To(MatchError("patching labels of node a: etcd is full"))
 	entry := e.fleet.Get("a")
 	e.Expect(entry.WriteError).To(Equal("patching labels of node a: etcd is full"))
-	e.Expect(entry.Basis).To(Equal(uint64(1)), "it is still assessed")
+	e.Expect(entry.BasisVersion).To(Equal(uint64(1)), "it is still assessed")
 	e.Expect(e.reconcileAfter(400*time.Millisecond)).To(Equal(600*time.Millisecond), "an event arrives meanwhile")
 	e.Expect(e.fleet.Get("a").WriteError).NotTo(BeEmpty())
 	e.patchErr = nil
@@ -264,7 +264,7 @@ func TestNodeIsReleased(t *testing.T) {
 	e.Expect(e.reported()).To(BeEmpty())
 	e.Expect(e.node().Labels).NotTo(HaveKey(labels.Pool))
 	e.Expect(e.fleet.Get("a")).
-		To(And(HaveField("Basis", uint64(2)), HaveField("Latest", BeZero()), HaveField("Report", BeZero())))
+		To(And(HaveField("BasisVersion", uint64(2)), HaveField("Latest", BeZero()), HaveField("Report", BeZero())))
 	version := e.node().ResourceVersion
 	e.Expect(e.reconcileAfter(time.Second)).To(BeZero())
 	e.Expect(e.node().ResourceVersion).To(Equal(version))
@@ -312,7 +312,7 @@ func TestEntryRetainsNoScope(t *testing.T) {
 	for range 10 {
 		s, err := e.reconciler.newScope(t.Context(), "a")
 		e.Expect(err).NotTo(HaveOccurred())
-		_, err = s.close(s.reconcile(t.Context()))
+		_, err = s.finish(s.reconcile(t.Context()))
 		e.Expect(err).NotTo(HaveOccurred())
 		scopes = append(scopes, weak.Make(s))
 	}

@@ -62,29 +62,29 @@ func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) 
 
 // facts returns the facts of the Node, from the kept plan if the Node is the same version.
 func (s *scope) facts() nodeinfo.Facts {
-	if kept := s.entry.Planned; kept != nil && kept.From.Version == s.node.ResourceVersion {
-		facts := kept.Node.Facts
-		facts.SelectorLabelExpired = false
+	if kept := s.entry.Planned; kept != nil && kept.Inputs.Version == s.node.ResourceVersion {
+		facts := kept.Plan.Facts
+		facts.SelectorLabelGraceOver = false
 		return facts
 	}
 	return observe.Facts(s.node)
 }
 
-// source identifies what the node's plan and labels are computed from.
-func (s *scope) source() fleet.Source {
-	return fleet.Source{
-		Version:              s.node.ResourceVersion,
-		Decisions:            s.basis.Decisions,
-		SelectorLabelExpired: s.entry.Facts.SelectorLabelExpired,
+// planInputs identifies what the node's plan and labels are computed from.
+func (s *scope) planInputs() fleet.PlanInputs {
+	return fleet.PlanInputs{
+		Version:                s.node.ResourceVersion,
+		Decisions:              s.basis.Decisions,
+		SelectorLabelGraceOver: s.entry.Facts.SelectorLabelGraceOver,
 	}
 }
 
 // plan returns what the decisions mean for the node.
-func (s *scope) plan() *plan.Node {
-	if source := s.source(); s.entry.Planned == nil || s.entry.Planned.From != source {
+func (s *scope) plan() *plan.NodePlan {
+	if source := s.planInputs(); s.entry.Planned == nil || s.entry.Planned.Inputs != source {
 		s.entry.Planned = s.Fleet.Planned(source, s.basis.Decisions.ForNode(s.entry.Facts))
 	}
-	return &s.entry.Planned.Node
+	return &s.entry.Planned.Plan
 }
 
 // isStale reports whether the cache does not show the last write to the node yet.
@@ -117,8 +117,8 @@ func (s *scope) reconcile(ctx context.Context) error {
 	return s.manage(ctx)
 }
 
-// close stores the entry, also after an error, and returns the result of the reconcile.
-func (s *scope) close(err error) (reconcile.Result, error) {
+// finish stores the entry, also after an error, and returns the result of the reconcile.
+func (s *scope) finish(err error) (reconcile.Result, error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		// It was deleted meanwhile; its event follows.
@@ -126,14 +126,14 @@ func (s *scope) close(err error) (reconcile.Result, error) {
 	case apierrors.IsConflict(err):
 		// It has changed since it was read. There may be no event, if the change is trimmed from the cache. The write is not
 		// retried immediately, since several clients write to a node that joins.
-		s.entry.Writes.After = s.now.Add(s.Timing.RetryStale)
+		s.entry.Writes.RetryAt = s.now.Add(s.Timing.RetryStale)
 		s.requeueAfter, err = requeue.MinDelay(s.requeueAfter, s.Timing.RetryStale), nil
 	case err == nil && !s.inBackoff:
 		s.entry.WriteError, s.entry.Writes.Backoff = "", 0
 	case err != nil:
 		s.entry.WriteError = err.Error()
 		s.entry.Writes.Backoff = min(max(2*s.entry.Writes.Backoff, s.Timing.FirstRetry), s.Timing.LastRetry)
-		s.entry.Writes.After = s.now.Add(s.entry.Writes.Backoff)
+		s.entry.Writes.RetryAt = s.now.Add(s.entry.Writes.Backoff)
 	}
 	// A copy, so that the entry does not keep its scope, and with it the previous entry, in memory.
 	entry := s.entry
@@ -154,14 +154,14 @@ func (s *scope) requeueWithin(wait time.Duration) {
 func (s *scope) clearAssessment() {
 	writes := &s.entry.Writes
 	s.entry = fleet.Entry{
-		Facts: s.entry.Facts, Basis: s.basis.Version, WriteError: s.entry.WriteError,
-		Writes: fleet.Writes{Version: writes.Version, After: writes.After, Backoff: writes.Backoff},
+		Facts: s.entry.Facts, BasisVersion: s.basis.Version, WriteError: s.entry.WriteError,
+		Writes: fleet.Writes{Version: writes.Version, RetryAt: writes.RetryAt, Backoff: writes.Backoff},
 	}
 }
 
 // recordDiscovery enters the state of node discovery on a node that discovery has not labelled yet.
 func (s *scope) recordDiscovery(ctx context.Context) error {
-	if s.entry.Facts.Discovered {
+	if s.entry.Facts.HasDiscoveryLabels {
 		return nil
 	}
 	pods, err := observe.PodsOnNode(ctx, s.Client, s.Namespace, s.node.Name)
@@ -175,7 +175,7 @@ func (s *scope) recordDiscovery(ctx context.Context) error {
 // manage reconciles a GPU node.
 func (s *scope) manage(ctx context.Context) error {
 	decisions := s.basis.Decisions
-	found := s.checkDiscovery(ctx, decisions.Input.Spec, decisions.MissingLabels(s.entry.Facts) != "")
+	found := s.checkDiscovery(ctx, decisions.Input.Spec, decisions.DescribeMissingLabels(s.entry.Facts) != "")
 	if found.release && s.mayWrite() {
 		return s.release(ctx, labels.False)
 	}
@@ -184,7 +184,7 @@ func (s *scope) manage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.entry.Facts.SelectorLabelExpired = found.overdue
+	s.entry.Facts.SelectorLabelGraceOver = found.graceOver
 	failure := s.label(ctx, found.annotations, pods)
 	s.assess(pods)
 	if failure != nil {
@@ -193,7 +193,7 @@ func (s *scope) manage(ctx context.Context) error {
 	if err := s.startup(ctx, *decisions.Input.Spec.NodeStartup); err != nil {
 		return err
 	}
-	return s.report(ctx)
+	return s.writeCondition(ctx)
 }
 
 // mayWrite reports whether the Node may be written now.
@@ -202,7 +202,7 @@ func (s *scope) mayWrite() bool {
 		// The end of the pause publishes another Basis.
 		return false
 	}
-	if left := s.entry.Writes.After.Sub(s.now); left > 0 {
+	if left := s.entry.Writes.RetryAt.Sub(s.now); left > 0 {
 		s.inBackoff = true
 		s.requeueWithin(left)
 		return false
@@ -215,33 +215,33 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	if !s.mayWrite() {
 		return nil
 	}
-	read, now := s.node, fleet.LabelSource{Source: s.source(), Running: s.runningOperands(pods)}
-	if len(notes) == 0 && s.entry.Writes.LabelsFrom == now {
+	read, now := s.node, fleet.LabelInputs{PlanInputs: s.planInputs(), Running: s.runningOperands(pods)}
+	if len(notes) == 0 && s.entry.Writes.LabelInputs == now {
 		return nil
 	}
 	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, now.Running)
 	if len(changes) == 0 {
-		s.entry.Writes.LabelsFrom = now
+		s.entry.Writes.LabelInputs = now
 	}
 	err := s.patchMetadata(ctx, changes, notes)
 	if s.node != read {
-		stayedAway := s.entry.Facts.SelectorLabelExpired
+		graceOver := s.entry.Facts.SelectorLabelGraceOver
 		s.entry.Facts = observe.Facts(s.node)
-		s.entry.Facts.SelectorLabelExpired = stayedAway
+		s.entry.Facts.SelectorLabelGraceOver = graceOver
 	}
 	return err
 }
 
 // runningOperands reports which of the driver and the operands that inject devices have a ready pod.
-func (s *scope) runningOperands(pods assess.Pods) (running plan.Running) {
+func (s *scope) runningOperands(pods assess.Pods) (running plan.RunningPods) {
 	for i := range s.Catalogue {
 		o := &s.Catalogue[i]
 		pod := pods[o.Name]
-		if pod == nil || !o.UpdatesOnDelete && !o.Injects || readiness.Pod(pod, "", s.now).State != readiness.Ready {
+		if pod == nil || !o.UpdatesOnDelete && !o.IsInjector || readiness.Pod(pod, "", s.now).State != readiness.Ready {
 			continue
 		}
 		running.Driver = running.Driver || o.UpdatesOnDelete
-		running.Injector = running.Injector || o.Injects
+		running.Injector = running.Injector || o.IsInjector
 	}
 	return running
 }
@@ -252,7 +252,7 @@ func (s *scope) assess(pods assess.Pods) {
 	s.entry.Discovering = nil
 	s.entry.NodePool, s.entry.DriverPool = planned.NodePool, cmp.Or(s.entry.Facts.Pool, planned.Pool.Name)
 	s.entry.Latest = assess.Node(assess.Input{
-		Plan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.standing(), Now: s.now,
+		Plan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.previousReadySince(), Now: s.now,
 	})
 	var wait time.Duration
 	s.entry.Report, wait = s.entry.Report.Next(s.entry.Latest, s.Timing.Dwell)
@@ -261,20 +261,20 @@ func (s *scope) assess(pods assess.Pods) {
 		s.requeueWithin(max(until.Sub(s.now), time.Millisecond))
 	}
 	s.recordJoin()
-	s.entry.Basis = s.basis.Version
+	s.entry.BasisVersion = s.basis.Version
 }
 
-// standing returns the node's state before this assessment. After a restart it is read from the condition, whose time
-// may delay what follows, never hasten it.
-func (s *scope) standing() assess.Readiness {
+// previousReadySince returns the node's state before this assessment. After a restart it is read from the condition,
+// whose time may delay what follows, never hasten it.
+func (s *scope) previousReadySince() assess.ReadySince {
 	if s.entry.Latest.At.IsZero() {
 		condition := assess.GPUReadyCondition(s.node)
 		if condition == nil || condition.LastTransitionTime.After(s.now) {
-			return assess.Readiness{}
+			return assess.ReadySince{}
 		}
-		return assess.ReadinessOf(condition)
+		return assess.ReadySinceOf(condition)
 	}
-	return s.entry.Latest.Readiness()
+	return s.entry.Latest.ReadySince()
 }
 
 // maxDiscoveryTime is the longest time between the creation of a node and its discovery that counts as joining. A node
@@ -317,7 +317,7 @@ func wasManaged(node *corev1.Node) bool {
 
 // wasWritten reports whether the operator or its node discovery has certainly written to the node.
 func wasWritten(node *corev1.Node) bool {
-	_, isDiscovered := node.Annotations[labels.Discovered]
+	_, isDiscovered := node.Annotations[labels.DiscoveredLabels]
 	_, isTainted := node.Annotations[labels.StartupTaints]
 	return isDiscovered || isTainted || wasManaged(node)
 }

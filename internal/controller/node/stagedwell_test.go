@@ -26,9 +26,9 @@ func at(stage v1.Stage) assess.Assessment {
 func addStarting(f *fleet.Fleet, nodes int) {
 	for i := range nodes {
 		f.Set(&fleet.Entry{
-			Facts:  nodeinfo.Facts{Name: fmt.Sprint("other-", i), HasGPU: true},
-			Basis:  1,
-			Latest: at(v1.StageDriver),
+			Facts:        nodeinfo.Facts{Name: fmt.Sprint("other-", i), HasGPU: true},
+			BasisVersion: 1,
+			Latest:       at(v1.StageDriver),
 		})
 	}
 }
@@ -86,9 +86,9 @@ func TestBatchDelayGrowsWithStartingNodes(t *testing.T) {
 	g := NewWithT(t)
 	r := New(Options{Fleet: fleet.New(), Timing: DefaultTiming()})
 	pod := &corev1.Pod{}
-	g.Expect(r.batchDelay(pod)).To(Equal(100 * time.Millisecond))
+	g.Expect(r.debounceDelay(pod)).To(Equal(100 * time.Millisecond))
 	addStarting(r.Fleet, 400)
-	g.Expect(r.batchDelay(pod)).To(Equal(500 * time.Millisecond))
+	g.Expect(r.debounceDelay(pod)).To(Equal(500 * time.Millisecond))
 	addStarting(r.Fleet, 5000)
-	g.Expect(r.batchDelay(pod)).To(Equal(1500 * time.Millisecond))
+	g.Expect(r.debounceDelay(pod)).To(Equal(1500 * time.Millisecond))
 }

@@ -26,17 +26,17 @@ func (s *scope) startup(ctx context.Context, spec v1.NodeStartupSpec) error {
 
 // taintAction returns what to do with the taints, and after how long that changes. A node whose kubelet does not
 // respond is tainted by Kubernetes itself.
-func (s *scope) taintAction(spec v1.NodeStartupSpec) (plan.DesiredTaint, time.Duration) {
-	verdict := &s.entry.Latest
+func (s *scope) taintAction(spec v1.NodeStartupSpec) (plan.TaintAction, time.Duration) {
+	latest := &s.entry.Latest
 	switch {
-	case verdict.Usable:
+	case latest.Usable:
 		return plan.RemoveTaints, 0
-	case verdict.Excluded:
+	case latest.Excluded:
 		return plan.ReleaseTaints, 0
-	case spec.OnFailure != v1.OnFailureTaint || verdict.State != readiness.Failed || isKubeletDown(verdict.Reason):
+	case spec.OnFailure != v1.OnFailureTaint || latest.State != readiness.Failed || isKubeletDown(latest.Reason):
 		return plan.KeepTaints, 0
 	}
-	if left := s.Timing.Retaint - s.now.Sub(verdict.Since); left > 0 {
+	if left := s.Timing.Retaint - s.now.Sub(latest.Since); left > 0 {
 		return plan.KeepTaints, left
 	}
 	return plan.RestoreTaints, 0
@@ -50,7 +50,7 @@ func isKubeletDown(reason string) bool {
 // writeTaints changes the taints of the node. The write replaces the whole list, so it fails with a conflict if the
 // node has changed since it was read. A write that the API server forbids is not an error: the assessment reports it,
 // and it is retried later.
-func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action plan.DesiredTaint) error {
+func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action plan.TaintAction) error {
 	now := plan.Taints{All: s.node.Spec.Taints}
 	recorded := s.node.Annotations[labels.StartupTaints]
 	if recorded != "" {
@@ -71,8 +71,9 @@ func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action
 	if apierrors.IsForbidden(err) {
 		s.taintBackoff.add(change, s.Timing.RetryForbidden)
 		s.requeueWithin(s.Timing.RetryForbidden)
-		log.FromContext(ctx).Error(err, "Changing start-up taints is forbidden: add their keys to ownTaints "+
-			"of the operator's admission policy", "removed", removed, "added", added)
+		log.FromContext(ctx).Error(err, "Changing start-up taints is forbidden: add their keys to "+
+			"the chart's nodeStartup.taints, or to ownTaints of the operator's ValidatingAdmissionPolicy",
+			"removed", removed, "added", added)
 		return nil
 	}
 	if err == nil {

@@ -50,7 +50,7 @@ func TestTaintAction(t *testing.T) {
 		latest    assess.Assessment
 		// since is how long the node has been ready, or not ready.
 		since time.Duration
-		wish  plan.DesiredTaint
+		wish  plan.TaintAction
 		wait  time.Duration
 	}{
 		"usable": {onFailure: v1.OnFailureTaint, latest: usable, wish: plan.RemoveTaints},
@@ -111,23 +111,23 @@ func TestStanding(t *testing.T) {
 	tests := map[string]struct {
 		latest     assess.Assessment
 		conditions []corev1.NodeCondition
-		want       assess.Readiness
+		want       assess.ReadySince
 	}{
 		"no state": {},
 		"a condition": {
 			conditions: condition(corev1.ConditionFalse, time.Hour),
-			want:       assess.Readiness{Since: now.Add(-time.Hour)},
+			want:       assess.ReadySince{Since: now.Add(-time.Hour)},
 		},
 		"a condition that is true": {
 			conditions: condition(corev1.ConditionTrue, time.Hour),
-			want:       assess.Readiness{Ready: true, Since: now.Add(-time.Hour)},
+			want:       assess.ReadySince{Ready: true, Since: now.Add(-time.Hour)},
 		},
 		"a condition with a future time": {conditions: condition(corev1.ConditionFalse, -time.Minute)},
-		"an assessment":                  {latest: failed, want: assess.Readiness{Since: now.Add(-time.Minute)}},
+		"an assessment":                  {latest: failed, want: assess.ReadySince{Since: now.Add(-time.Minute)}},
 		"an assessment has precedence over a condition": {
 			latest:     failed,
 			conditions: condition(corev1.ConditionTrue, time.Hour),
-			want:       assess.Readiness{Since: now.Add(-time.Minute)},
+			want:       assess.ReadySince{Since: now.Add(-time.Minute)},
 		},
 	}
 	for name, test := range tests {
@@ -137,7 +137,7 @@ func TestStanding(t *testing.T) {
 				entry: fleet.Entry{Latest: test.latest},
 				now:   now,
 			}
-			NewWithT(t).Expect(s.standing()).To(Equal(test.want))
+			NewWithT(t).Expect(s.previousReadySince()).To(Equal(test.want))
 		})
 	}
 }
@@ -174,7 +174,7 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 		return node
 	}
 	var written *corev1.Node
-	write := func(node *corev1.Node, wish plan.DesiredTaint) (time.Duration, error) {
+	write := func(node *corev1.Node, wish plan.TaintAction) (time.Duration, error) {
 		s := &scope{Reconciler: r, node: node, basis: &fleet.Basis{}, now: clock.Now()}
 		err := s.writeTaints(t.Context(), startupSpec(v1.OnFailureTaint), wish)
 		written = s.node

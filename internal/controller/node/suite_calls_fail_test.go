@@ -77,9 +77,9 @@ var _ = Describe("A call that fails once", func() {
 			all := []string{getNode, listPods, patchLabels, patchCondition}
 			f.expectFailure(ctx, what, failure, all)
 			if what == listPods {
-				Expect(f.entry().Basis).To(BeZero(), "it could not be assessed")
+				Expect(f.entry().BasisVersion).To(BeZero(), "it could not be assessed")
 			} else {
-				Expect(f.entry().Basis).To(Equal(uint64(1)), "it is assessed although it was not written")
+				Expect(f.entry().BasisVersion).To(Equal(uint64(1)), "it is assessed although it was not written")
 				Expect(f.entry().Latest.Ready()).To(BeTrue())
 			}
 			Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
@@ -88,7 +88,7 @@ var _ = Describe("A call that fails once", func() {
 			Expect(f.reported(ctx)).To(Equal("True GPUReady"))
 			Expect(f.node(ctx).Labels).To(HaveKeyWithValue(labels.Pool, "ubuntu24.04-amd64"))
 			Expect(f.entry()).
-				To(And(HaveField("WriteError", BeEmpty()), HaveField("Basis", uint64(1)), HaveField("Writes.Backoff", BeZero())))
+				To(And(HaveField("WriteError", BeEmpty()), HaveField("BasisVersion", uint64(1)), HaveField("Writes.Backoff", BeZero())))
 		},
 		eachFailure(answers, listPods, patchLabels, patchCondition),
 	)

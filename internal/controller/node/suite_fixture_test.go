@@ -60,9 +60,9 @@ func newReady(ctx context.Context) *fixture {
 // basis returns the Basis for a policy with this spec.
 func basis(spec v1.ClusterPolicySpec) fleet.Basis {
 	in := operand.Input{
-		Spec:        effective.Of(spec),
-		Namespace:   cluster.OperatorNamespace,
-		HelperImage: "example.com/gpu-operator:v1",
+		Spec:          effective.Of(spec),
+		Namespace:     cluster.OperatorNamespace,
+		OperatorImage: "example.com/gpu-operator:v1",
 	}
 	return fleet.Basis{Policy: &v1.ClusterPolicy{Spec: spec}, Decisions: plan.Decide(catalogue, in)}
 }

@@ -20,7 +20,7 @@ var _ = Describe("A node that joins", func() {
 		Expect(f.reconcileAfter(ctx, 0)).To(BeZero())
 		Expect(f.takeCalls()).To(Equal([]string{getNode}))
 		Expect(f.entry()).
-			To(And(HaveField("Facts.HasGPU", true), HaveField("Basis", BeZero()), HaveField("Latest", BeZero())))
+			To(And(HaveField("Facts.HasGPU", true), HaveField("BasisVersion", BeZero()), HaveField("Latest", BeZero())))
 	})
 
 	It("has its labels in one patch and its condition in another, by one assessment", func(ctx SpecContext) {
@@ -35,7 +35,7 @@ var _ = Describe("A node that joins", func() {
 		))
 		Expect(f.reported(ctx)).To(Equal("True GPUReady"))
 		Expect(f.entry()).To(And(
-			HaveField("Basis", uint64(1)),
+			HaveField("BasisVersion", uint64(1)),
 			HaveField("Facts.Pool", "ubuntu24.04-amd64"),
 			HaveField("Latest.State", readiness.Ready),
 		))
@@ -157,7 +157,7 @@ var _ = Describe("A node that joins", func() {
 		f.publish(v1.ClusterPolicySpec{})
 		Expect(f.reconcileAfter(ctx, 0)).To(BeZero())
 		Expect(f.takeCalls()).To(Equal([]string{getNode}))
-		Expect(f.entry()).To(And(HaveField("Basis", uint64(1)), HaveField("Latest", BeZero())))
+		Expect(f.entry()).To(And(HaveField("BasisVersion", uint64(1)), HaveField("Latest", BeZero())))
 	})
 
 	It("is assessed and not written while the policy is paused", func(ctx SpecContext) {

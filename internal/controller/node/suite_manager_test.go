@@ -95,7 +95,7 @@ func (m *managedController) expectReady(ctx context.Context, nodes ...*testNode)
 	for _, one := range nodes {
 		Eventually(func() *fleet.Entry { return m.fleet.Get(one.name) }).WithContext(ctx).Should(And(
 			Not(BeNil()),
-			HaveField("Basis", m.fleet.Basis().Version),
+			HaveField("BasisVersion", m.fleet.Basis().Version),
 			HaveField("Latest.State", readiness.Ready),
 		), one.name)
 		Eventually(one.reported).WithContext(ctx).Should(Equal("True GPUReady"))
@@ -124,7 +124,7 @@ var _ = Describe("The controller in a manager", Ordered, func() {
 		inPool := func(node *corev1.Node) { node.Labels[pool] = "gpu" }
 		a, b = newTestNode(ctx, newClient(), inPool), newTestNode(ctx, newClient(), inPool)
 		timing := node.DefaultTiming()
-		timing.Batch, timing.FirstRetry, timing.RetryStale = time.Second, 10*time.Millisecond, 100*time.Millisecond
+		timing.Debounce, timing.FirstRetry, timing.RetryStale = time.Second, 10*time.Millisecond, 100*time.Millisecond
 		m = startController(timing)
 	})
 
@@ -252,7 +252,7 @@ var _ = Describe("A fleet after a start", func() {
 		Expect(f.takeCalls()).To(Equal([]string{listNodes}))
 		Expect(f.fleet.View()).To(HaveField("Hydrated", true))
 		Expect(f.entry()).To(BeIdenticalTo(before))
-		Expect(f.fleet.Get(joined.name)).To(And(HaveField("Facts.HasGPU", true), HaveField("Basis", BeZero())))
+		Expect(f.fleet.Get(joined.name)).To(And(HaveField("Facts.HasGPU", true), HaveField("BasisVersion", BeZero())))
 	})
 
 	It("is not hydrated if nodes cannot be listed", func(ctx SpecContext) {

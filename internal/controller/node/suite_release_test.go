@@ -84,7 +84,7 @@ var _ = Describe("A node whose policy is deleted", func() {
 			f := newFixture(ctx, func(node *corev1.Node) {
 				node.Labels["example.com/rack"] = "7"
 				node.Annotations = map[string]string{
-					labels.Discovered: strings.Join([]string{labels.DiscoveryOSID, "example.com/rack"}, ","),
+					labels.DiscoveredLabels: strings.Join([]string{labels.DiscoveryOSID, "example.com/rack"}, ","),
 				}
 			})
 			f.fleet.Publish(fleet.Basis{}, f.clock.Now())
@@ -94,7 +94,7 @@ var _ = Describe("A node whose policy is deleted", func() {
 				HaveKeyWithValue("example.com/rack", "7"),
 				HaveKey(labels.DiscoveryOSVersion),
 			))
-			Expect(f.node(ctx).Annotations).NotTo(HaveKey(labels.Discovered))
+			Expect(f.node(ctx).Annotations).NotTo(HaveKey(labels.DiscoveredLabels))
 		},
 	)
 

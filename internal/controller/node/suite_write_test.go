@@ -73,7 +73,7 @@ var _ = Describe("A write to a node", func() {
 		})
 		Expect(f.reconcileAfter(ctx, 0)).To(Equal(time.Second), "the API server answers with a conflict")
 		Expect(f.node(ctx).Labels).NotTo(HaveKey(labels.Pool))
-		Expect(f.entry()).To(And(HaveField("WriteError", BeEmpty()), HaveField("Basis", uint64(1))))
+		Expect(f.entry()).To(And(HaveField("WriteError", BeEmpty()), HaveField("BasisVersion", uint64(1))))
 		f.takeCalls()
 		Expect(f.reconcileAfter(ctx, 500*time.Millisecond)).To(Equal(500*time.Millisecond), "other writers may still be busy")
 		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods}))

@@ -20,23 +20,23 @@ func newTaintBackoff(c clock.PassiveClock) *taintBackoff {
 }
 
 // add holds the change back for this period.
-func (r *taintBackoff) add(change string, period time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.until[change] = r.clock.Now().Add(period)
+func (b *taintBackoff) add(change string, period time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.until[change] = b.clock.Now().Add(period)
 }
 
 // remaining returns how long the change is still held back.
-func (r *taintBackoff) remaining(change string) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.clock.Now()
-	for key, until := range r.until {
+func (b *taintBackoff) remaining(change string) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.clock.Now()
+	for key, until := range b.until {
 		if !now.Before(until) {
-			delete(r.until, key)
+			delete(b.until, key)
 		}
 	}
-	until, rejected := r.until[change]
+	until, rejected := b.until[change]
 	if !rejected {
 		return 0
 	}

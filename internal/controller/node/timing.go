@@ -8,11 +8,11 @@ import (
 
 // Timing has the delays of the Reconciler. Tests shorten them.
 type Timing struct {
-	// Batch is the delay between an event of a pod and the reconcile of its node: several pods of a starting node change
-	// each second. BatchPerNode is added for each starting node, up to LongestBatch.
-	Batch, BatchPerNode, LongestBatch time.Duration
-	// IntermediateBatch is the minimum of that delay for events that can only change the stage of a starting node.
-	IntermediateBatch time.Duration
+	// Debounce is the delay between an event of a pod and the reconcile of its node: several pods of a starting node
+	// change each second. DebouncePerNode is added for each starting node, up to MaxDebounce.
+	Debounce, DebouncePerNode, MaxDebounce time.Duration
+	// StageDebounce is the minimum of that delay for events that can only change the stage of a starting node.
+	StageDebounce time.Duration
 	// RetryStale is the delay after a conflict, or while the cache does not show the last write. Normally an event comes
 	// first.
 	RetryStale time.Duration
@@ -24,9 +24,9 @@ type Timing struct {
 	// Deadline is the timeout of one write to a Node, and of one read without a cache.
 	Deadline time.Duration
 	// StageDwell is how long the stage of a starting node must last before it is written. StageDwellPerNode is added for
-	// each other starting node, and each written stage multiplies the result by StageDwellFactor, up to LongestStageDwell.
-	StageDwell, StageDwellPerNode, LongestStageDwell time.Duration
-	StageDwellFactor                                 int
+	// each other starting node, and each written stage multiplies the result by StageDwellFactor, up to MaxStageDwell.
+	StageDwell, StageDwellPerNode, MaxStageDwell time.Duration
+	StageDwellFactor                             int
 	// Retaint is how long a node must have had no usable GPU before its start-up taints are added again: replacing a pod
 	// or restarting a driver takes less.
 	Retaint time.Duration
@@ -40,10 +40,10 @@ type Timing struct {
 // DefaultTiming returns the delays for production.
 func DefaultTiming() Timing {
 	return Timing{
-		Batch:             100 * time.Millisecond,
-		BatchPerNode:      time.Millisecond,
-		LongestBatch:      1500 * time.Millisecond,
-		IntermediateBatch: 800 * time.Millisecond,
+		Debounce:          100 * time.Millisecond,
+		DebouncePerNode:   time.Millisecond,
+		MaxDebounce:       1500 * time.Millisecond,
+		StageDebounce:     800 * time.Millisecond,
 		RetryStale:        time.Second,
 		FirstRetry:        time.Second,
 		LastRetry:         30 * time.Second,
@@ -51,7 +51,7 @@ func DefaultTiming() Timing {
 		Deadline:          3 * time.Second,
 		StageDwell:        10 * time.Second,
 		StageDwellPerNode: 150 * time.Millisecond,
-		LongestStageDwell: 160 * time.Second,
+		MaxStageDwell:     160 * time.Second,
 		StageDwellFactor:  4,
 		Retaint:           2 * time.Minute,
 		RetryBusy:         10 * time.Minute,

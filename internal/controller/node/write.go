@@ -105,11 +105,11 @@ func (s *scope) release(ctx context.Context, present string) error {
 
 // removeDiscoveryLabels removes what node discovery has written: its pods are deleted with the policy.
 func removeDiscoveryLabels(node *corev1.Node, changes, annotations map[string]*string) {
-	keys, discovered := node.Annotations[labels.Discovered]
+	keys, discovered := node.Annotations[labels.DiscoveredLabels]
 	if !discovered {
 		return
 	}
-	annotations[labels.Discovered] = nil
+	annotations[labels.DiscoveredLabels] = nil
 	for key := range strings.SplitSeq(keys, ",") {
 		// Other clients can edit the annotation: only labels that discovery may write are removed.
 		if _, there := node.Labels[key]; there && labels.IsDiscoverable(key) {

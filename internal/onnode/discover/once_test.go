@@ -74,7 +74,7 @@ func TestOnceIsIdempotent(t *testing.T) {
 	})
 	g.Expect(server.Labels()).To(Equal(want))
 	g.Expect(server.Annotations()).To(HaveKeyWithValue("a", "b"))
-	own := strings.Split(server.Annotations()[labels.Discovered], ",")
+	own := strings.Split(server.Annotations()[labels.DiscoveredLabels], ",")
 	g.Expect(own).To(HaveLen(len(want) - 1))
 	g.Expect(own).To(HaveEach(Not(Equal("a"))))
 	g.Expect(server.Patches()).To(Equal(1))
@@ -154,7 +154,7 @@ func TestOnceReportsWhyTheNodeIsNotLabelled(t *testing.T) {
 			d, _ := newDiscovery(t, newMachine(t, "6.8.0-45-generic", ubuntu), server)
 			tc.prepare(server, &d)
 			g.Expect(d.Once(t.Context())).To(MatchError(ContainSubstring(tc.err)))
-			g.Expect(server.Annotations()).NotTo(HaveKey(labels.Discovered))
+			g.Expect(server.Annotations()).NotTo(HaveKey(labels.DiscoveredLabels))
 		})
 	}
 }
@@ -176,7 +176,7 @@ func TestOnceRetriesAfterAConflict(t *testing.T) {
 	})
 	g.Expect(d.Once(t.Context())).To(Succeed())
 	g.Expect(server.Labels()).To(Equal(ubuntuLabels))
-	g.Expect(server.Annotations()[labels.Discovered]).NotTo(ContainSubstring(kernel))
+	g.Expect(server.Annotations()[labels.DiscoveredLabels]).NotTo(ContainSubstring(kernel))
 }
 
 func TestOnceWritesWhatIsKnown(t *testing.T) {
@@ -204,7 +204,7 @@ func TestNodeFeatureDiscoveryComesAndGoes(t *testing.T) {
 	for key := range byNFD {
 		list = append(list, strings.TrimPrefix(key, labels.DiscoveryPrefix))
 	}
-	own := func() string { return server.Annotations()[labels.Discovered] }
+	own := func() string { return server.Annotations()[labels.DiscoveredLabels] }
 
 	g.Expect(d.Once(t.Context())).To(Succeed())
 	g.Expect(server.Labels()).To(Equal(all))
@@ -239,7 +239,7 @@ func TestNodeFeatureDiscoveryComesAndGoes(t *testing.T) {
 	before := server.Patches()
 	g.Expect(d.Once(t.Context())).To(Succeed())
 	g.Expect(server.Patches()).To(Equal(before), "NFD lists all labels")
-	g.Expect(server.Annotations()).NotTo(HaveKey(labels.Discovered))
+	g.Expect(server.Annotations()).NotTo(HaveKey(labels.DiscoveredLabels))
 
 	// The prune job removes what NFD has written.
 	server.Write(func(nodeLabels, annotations map[string]string) {

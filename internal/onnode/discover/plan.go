@@ -41,7 +41,7 @@ func (p plan) empty() bool { return len(p.changes.Labels) == 0 && len(p.changes.
 
 // newPlan compares the Node with the facts. The plan is for this version of the Node.
 func newPlan(mode Mode, node nodeapi.NodeMetadata, facts Facts) plan {
-	before := ownLabels(node.Annotations[labels.Discovered])
+	before := ownLabels(node.Annotations[labels.DiscoveredLabels])
 	theirs := map[string]bool{}
 	if mode == ModeAuto {
 		theirs = listedByNFD(node.Annotations)
@@ -100,11 +100,11 @@ func (p *plan) remove(node nodeapi.NodeMetadata, facts Facts, theirs, before map
 func (p *plan) own(node nodeapi.NodeMetadata, own []string) {
 	slices.Sort(own)
 	list := strings.Join(own, ",")
-	switch now, found := node.Annotations[labels.Discovered]; {
+	switch now, found := node.Annotations[labels.DiscoveredLabels]; {
 	case list == "" && found:
-		p.changes.Annotations[labels.Discovered] = nil
+		p.changes.Annotations[labels.DiscoveredLabels] = nil
 	case list != now:
-		p.changes.Annotations[labels.Discovered] = &list
+		p.changes.Annotations[labels.DiscoveredLabels] = &list
 	}
 	_, timestamp := p.changes.Labels[labels.FeatureTimestamp]
 	_, found := node.Labels[labels.FeatureTimestamp]

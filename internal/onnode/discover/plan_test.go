@@ -49,7 +49,7 @@ func TestPlan(t *testing.T) {
 			wantLabels: strs{"a": "b", kernel: "6.8", present: "true"}, wantOwn: kernel + "," + present,
 		},
 		"is silent when nothing has changed": {
-			labels: strs{kernel: "6.8", present: "true"}, annotations: strs{labels.Discovered: kernel + "," + present},
+			labels: strs{kernel: "6.8", present: "true"}, annotations: strs{labels.DiscoveredLabels: kernel + "," + present},
 			facts: facts(strs{kernel: "6.8", present: "true"}), wantOwn: kernel + "," + present, silent: true,
 		},
 		"is silent on a node without facts": {labels: strs{"a": "b"}, silent: true},
@@ -62,38 +62,38 @@ func TestPlan(t *testing.T) {
 		},
 		"removes own labels that are no longer true, and no other": {
 			labels:      strs{kernel: "6.8", present: "true", threeD: "true", count: "8", "a": "b"},
-			annotations: strs{labels.Discovered: kernel + "," + present + "," + count},
+			annotations: strs{labels.DiscoveredLabels: kernel + "," + present + "," + count},
 			facts:       facts(strs{kernel: "6.8"}),
 			wantLabels:  strs{kernel: "6.8", threeD: "true", "a": "b"}, wantOwn: kernel,
 		},
 		"removes the annotation with the last own label": {
-			labels: strs{kernel: "6.8"}, annotations: strs{labels.Discovered: kernel}, wantLabels: strs{},
+			labels: strs{kernel: "6.8"}, annotations: strs{labels.DiscoveredLabels: kernel}, wantLabels: strs{},
 		},
 		"removes an own label from the list that another client has removed": {
-			annotations: strs{labels.Discovered: present}, wantLabels: strs{},
+			annotations: strs{labels.DiscoveredLabels: present}, wantLabels: strs{},
 		},
 		"removes nothing that it may not write, even if the annotation lists it": {
 			labels:      strs{"nvidia.com/gpu.deploy.driver": "false", "kubernetes.io/os": "linux"},
-			annotations: strs{labels.Discovered: "nvidia.com/gpu.deploy.driver,kubernetes.io/os,,x"},
+			annotations: strs{labels.DiscoveredLabels: "nvidia.com/gpu.deploy.driver,kubernetes.io/os,,x"},
 		},
 		"keeps own labels whose facts cannot be read": {
-			labels: strs{kernel: "6.8", present: "true"}, annotations: strs{labels.Discovered: kernel + "," + present},
+			labels: strs{kernel: "6.8", present: "true"}, annotations: strs{labels.DiscoveredLabels: kernel + "," + present},
 			facts:   Facts{Labels: strs{kernel: "6.8"}, Unknown: map[string]bool{present: true}},
 			wantOwn: kernel + "," + present, silent: true,
 		},
 		"keeps own labels of GPU Feature Discovery while its file is missing": {
-			labels: strs{present: "true", count: "8"}, annotations: strs{labels.Discovered: present + "," + count},
+			labels: strs{present: "true", count: "8"}, annotations: strs{labels.DiscoveredLabels: present + "," + count},
 			facts: Facts{KeepFeatures: true}, wantLabels: strs{count: "8"}, wantOwn: count,
 		},
 		"a new timestamp alone is not written": {
 			labels:      strs{count: "8", labels.FeatureTimestamp: "1"},
-			annotations: strs{labels.Discovered: labels.FeatureTimestamp + "," + count},
+			annotations: strs{labels.DiscoveredLabels: labels.FeatureTimestamp + "," + count},
 			facts:       facts(strs{count: "8", labels.FeatureTimestamp: "2"}),
 			wantOwn:     labels.FeatureTimestamp + "," + count, silent: true,
 		},
 		"a new timestamp is written with a change": {
 			labels:      strs{count: "8", labels.FeatureTimestamp: "1"},
-			annotations: strs{labels.Discovered: labels.FeatureTimestamp + "," + count},
+			annotations: strs{labels.DiscoveredLabels: labels.FeatureTimestamp + "," + count},
 			facts:       facts(strs{count: "7", labels.FeatureTimestamp: "2"}),
 			wantLabels:  strs{count: "7", labels.FeatureTimestamp: "2"}, wantOwn: labels.FeatureTimestamp + "," + count,
 		},
@@ -109,7 +109,7 @@ func TestPlan(t *testing.T) {
 		"NFD: labels that it lists are no longer own ones": {
 			labels: strs{kernel: "6.8", present: "true", count: "8"},
 			annotations: strs{
-				labels.Discovered:       kernel + "," + present + "," + count,
+				labels.DiscoveredLabels: kernel + "," + present + "," + count,
 				labels.NFDFeatureLabels: "cpu-model.family,kernel-version.full,pci-10de.present,nvidia.com/gpu.count",
 			},
 			facts: facts(strs{kernel: "6.8", present: "true", count: "8"}), withNFD: true,
@@ -117,7 +117,7 @@ func TestPlan(t *testing.T) {
 		"NFD: an own label that it does not list stays one, and is kept current": {
 			labels: strs{kernel: "6.8", present: "true", threeD: "true", count: "8"},
 			annotations: strs{
-				labels.Discovered:       kernel + "," + present + "," + threeD + "," + count,
+				labels.DiscoveredLabels: kernel + "," + present + "," + threeD + "," + count,
 				labels.NFDFeatureLabels: "kernel-version.full,pci-10de.present",
 			},
 			facts:      facts(strs{kernel: "6.8", present: "true", count: "7"}),
@@ -170,9 +170,9 @@ func TestPlan(t *testing.T) {
 				Labels: apply(tc.labels, got.changes.Labels), Annotations: apply(tc.annotations, got.changes.Annotations),
 			}
 			g.Expect(after.Labels).To(Equal(tc.wantLabels))
-			g.Expect(after.Annotations[labels.Discovered]).To(Equal(tc.wantOwn))
+			g.Expect(after.Annotations[labels.DiscoveredLabels]).To(Equal(tc.wantOwn))
 			if tc.wantOwn == "" {
-				g.Expect(after.Annotations).NotTo(HaveKey(labels.Discovered))
+				g.Expect(after.Annotations).NotTo(HaveKey(labels.DiscoveredLabels))
 			}
 			g.Expect(got.empty()).To(Equal(tc.silent))
 			g.Expect(got.withNFD).To(Equal(tc.withNFD))

@@ -40,7 +40,7 @@ func TestRunDetectsNodeFeatureDiscoveryAtTheResync(t *testing.T) {
 	server.Write(func(nodeLabels, annotations map[string]string) {
 		nodeLabels[kernel], annotations[labels.NFDFeatureLabels] = "5.15", "kernel-version.full"
 	})
-	g.Eventually(func() string { return server.Annotations()[labels.Discovered] }, "5s").
+	g.Eventually(func() string { return server.Annotations()[labels.DiscoveredLabels] }, "5s").
 		ShouldNot(ContainSubstring(kernel))
 	g.Expect(server.Labels()).To(HaveKeyWithValue(kernel, "5.15"))
 	g.Eventually(logged.String, "5s").Should(ContainSubstring("labels of Node Feature Discovery are stale"))

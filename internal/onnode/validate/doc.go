@@ -5,6 +5,6 @@
 // smi.go runs nvidia-smi and explains its exit codes, gpus.go parses its output, kernel.go reads sysfs and procfs,
 // devices.go checks the device nodes, devchar.go creates the links in /dev/char, container.go is about the driver
 // container and its further modules, and wsl.go about WSL. module.go, toolkit.go, cuda.go and plugin.go are the other
-// components; workload.go is the pod that plugin.go starts if configured, and outcome.go evaluates it. progress.go
+// components; testpod.go is the test pod that plugin.go starts if configured, and outcome.go evaluates it. progress.go
 // tracks since when a component is being validated.
 package validate

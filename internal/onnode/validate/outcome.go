@@ -8,7 +8,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 )
 
-// outcome is the result of a workload pod so far.
+// outcome is the result of a test pod so far.
 type outcome int
 
 const (

@@ -44,8 +44,8 @@ type Plugin struct {
 	Node     string
 	Client   *nodeapi.Client
 	Strategy MIGStrategy
-	// Workload is run once a GPU is allocatable. If nil, the kubelet's report suffices.
-	Workload func(ctx context.Context, resource string) error
+	// TestPod is run once a GPU is allocatable. If nil, the kubelet's report suffices.
+	TestPod func(ctx context.Context, resource string) error
 }
 
 // Check implements Check. It checks the allocatable resources, not the capacity: a node whose GPUs are all unhealthy
@@ -64,10 +64,10 @@ func (p Plugin) Check(ctx context.Context) ([]marker.Assignment, error) {
 		}
 		return nil, awaited
 	}
-	if p.Workload == nil {
+	if p.TestPod == nil {
 		return nil, nil
 	}
-	return nil, p.Workload(ctx, usable[0])
+	return nil, p.TestPod(ctx, usable[0])
 }
 
 // gpus returns the names of the resources that validate the plugin, MIG devices first: other pods are more likely to

@@ -98,7 +98,7 @@ func TestPluginPrefersMIGDevicesForItsWorkload(t *testing.T) {
 		`"nvidia.com/mig-1g.5gb":"7","nvidia.com/mig-2g.10gb":"0"}}}`
 	requested := ""
 	broken := errors.New("GPU 0 gives wrong numbers")
-	_, err := Plugin{Node: "node-a", Client: client(t, status), Workload: func(_ context.Context, resource string) error {
+	_, err := Plugin{Node: "node-a", Client: client(t, status), TestPod: func(_ context.Context, resource string) error {
 		requested = resource
 		return broken
 	}}.Check(t.Context())

@@ -30,12 +30,12 @@ func Operand() operand.Operand {
 		Workloads:  []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:      v1.StageToolkit,
 		DaemonSet:  "nvidia-container-toolkit-daemonset",
-		Injects:    true,
+		IsInjector: true,
 		Requires:   []operand.Requirement{{On: "driver", Scope: operand.Node, Marker: labels.MarkerDriver}},
-		Proves:     []operand.Proof{{Marker: labels.MarkerDriver, Of: "driver", Container: validation}},
+		Proofs:     []operand.Proof{{Marker: labels.MarkerDriver, Of: "driver", Container: validation}},
 		ServesNode: serves,
 		Placement:  placement,
-		Decide:     wanted,
+		Decide:     decide,
 		Instances:  instances,
 		Varies:     varies,
 	}
@@ -61,14 +61,14 @@ type values struct {
 	HooksDir string
 }
 
-func wanted(in operand.Input) operand.Decision {
+func decide(in operand.Input) operand.Decision {
 	if !*in.Spec.Toolkit.Enabled {
 		return operand.Disabled("spec.toolkit.enabled")
 	}
 	if err := checkPaths(in.Spec.Toolkit.Env); err != nil {
-		return operand.Refused(v1.ReasonInvalidSpec, err.Error())
+		return operand.Refuse(v1.ReasonInvalidSpec, err.Error())
 	}
-	return operand.Installed()
+	return operand.Accept()
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
@@ -124,6 +124,6 @@ func placement(in operand.Input) operand.Placement {
 }
 
 // varies reports whether a node pool overrides the toolkit's image.
-func varies(pool v1.NodePoolSpec) bool {
-	return pool.Toolkit != nil && image.IsSet(pool.Toolkit.ImageSpec)
+func varies(nodePool v1.NodePoolSpec) bool {
+	return nodePool.Toolkit != nil && image.IsSet(nodePool.Toolkit.ImageSpec)
 }

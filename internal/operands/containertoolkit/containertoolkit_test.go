@@ -163,7 +163,7 @@ func TestPathsThatCannotBeMounted(t *testing.T) {
 			t.Run(name+"="+path, func(t *testing.T) {
 				g := NewWithT(t)
 				decision := containertoolkit.Operand().Decide(operand.Input{Spec: effective.Of(toolkit(name, path))})
-				g.Expect(decision.Choice).To(Equal(operand.Invalid))
+				g.Expect(decision.Choice).To(Equal(operand.Refused))
 				g.Expect(decision.Reason).To(Equal(v1.ReasonInvalidSpec))
 				g.Expect(decision.Message).To(Equal(
 					"spec.toolkit.env: " + name + ` is "` + path +

@@ -21,27 +21,27 @@ var defaultImage = image.Default{
 // Operand is the DCGM engine.
 func Operand() operand.Operand {
 	return operand.Operand{
-		Name:      Name,
-		Images:    []image.Default{defaultImage},
-		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
-		Injected:  true,
-		Requires:  requirement.AfterToolkit(),
-		Placement: placement,
-		Decide:    wanted,
-		Instances: instances,
+		Name:           Name,
+		Images:         []image.Default{defaultImage},
+		Workloads:      []nodeinfo.Workload{nodeinfo.WorkloadContainer},
+		NeedsInjection: true,
+		Requires:       requirement.AfterToolkit(),
+		Placement:      placement,
+		Decide:         decide,
+		Instances:      instances,
 	}
 }
 
 type values struct{ Image, PullPolicy string }
 
-func wanted(in operand.Input) operand.Decision {
+func decide(in operand.Input) operand.Decision {
 	if !in.DCGMEnabled() {
 		return operand.Decision{
 			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 			Message: "spec.dcgm.enabled is not true: the DCGM exporter runs its own engine",
 		}
 	}
-	return operand.Installed()
+	return operand.Accept()
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {

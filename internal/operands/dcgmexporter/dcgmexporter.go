@@ -25,24 +25,24 @@ const app = "nvidia-dcgm-exporter"
 // Operand is the DCGM exporter. It does not require the stand-alone engine: it retries until the engine answers.
 func Operand() operand.Operand {
 	return operand.Operand{
-		Name:      Name,
-		Images:    []image.Default{defaultImage},
-		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
-		Injected:  true,
-		Requires:  requirement.AfterToolkit(),
-		Placement: placement,
-		Decide:    wanted,
-		Instances: instances,
+		Name:           Name,
+		Images:         []image.Default{defaultImage},
+		Workloads:      []nodeinfo.Workload{nodeinfo.WorkloadContainer},
+		NeedsInjection: true,
+		Requires:       requirement.AfterToolkit(),
+		Placement:      placement,
+		Decide:         decide,
+		Instances:      instances,
 
 		References: references,
 	}
 }
 
-func wanted(in operand.Input) operand.Decision {
+func decide(in operand.Input) operand.Decision {
 	if !*in.Spec.DCGMExporter.Enabled {
 		return operand.Disabled("spec.dcgmExporter.enabled")
 	}
-	return operand.Installed()
+	return operand.Accept()
 }
 
 func references(in operand.Input) []operand.Use {

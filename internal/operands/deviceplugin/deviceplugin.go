@@ -24,16 +24,16 @@ const program = "nvidia-device-plugin"
 // Operand is the device plugin.
 func Operand() operand.Operand {
 	return operand.Operand{
-		Name:      Name,
-		Images:    []image.Default{pluginconfig.Image()},
-		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
-		Stage:     v1.StageDevicePlugin,
-		Injected:  true,
-		Requires:  requirement.AfterToolkit(),
-		Placement: pluginconfig.Placement,
-		Decide:    wanted,
-		Instances: instances,
-		Varies:    pluginconfig.Varies,
+		Name:           Name,
+		Images:         []image.Default{pluginconfig.Image()},
+		Workloads:      []nodeinfo.Workload{nodeinfo.WorkloadContainer},
+		Stage:          v1.StageDevicePlugin,
+		NeedsInjection: true,
+		Requires:       requirement.AfterToolkit(),
+		Placement:      pluginconfig.Placement,
+		Decide:         decide,
+		Instances:      instances,
+		Varies:         pluginconfig.Varies,
 
 		References: pluginconfig.Uses,
 	}
@@ -47,11 +47,11 @@ type values struct {
 	Configured bool
 }
 
-func wanted(in operand.Input) operand.Decision {
+func decide(in operand.Input) operand.Decision {
 	if !*in.Spec.DevicePlugin.Enabled {
 		return operand.Disabled("spec.devicePlugin.enabled")
 	}
-	return operand.Installed()
+	return operand.Accept()
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {

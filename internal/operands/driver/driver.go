@@ -22,14 +22,14 @@ func Operand() operand.Operand {
 		PerPool:         true,
 		ServesPool:      servesPool,
 		Placement:       placement,
-		Decide:          wanted,
+		Decide:          decide,
 		Instances:       instances,
 		References:      references,
 		Varies:          operand.VariesDriver,
 	}
 }
 
-func wanted(in operand.Input) operand.Decision {
+func decide(in operand.Input) operand.Decision {
 	if !*in.Spec.Driver.Enabled {
 		return operand.Disabled("spec.driver.enabled")
 	}
@@ -39,10 +39,10 @@ func wanted(in operand.Input) operand.Decision {
 	if refused := checkEnv(in); refused.Choice != operand.Install {
 		return refused
 	}
-	if in.PoolKey().Kernel {
+	if in.PoolCriteria().Kernel {
 		return checkPrecompiled(in)
 	}
-	return operand.Installed()
+	return operand.Accept()
 }
 
 func rdma(in operand.Input) bool { return *in.Spec.Driver.RDMA.Enabled }

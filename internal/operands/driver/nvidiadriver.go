@@ -9,8 +9,8 @@ import (
 // running driver is not changed.
 func checkNVIDIADriverCRD(in operand.Input) operand.Decision {
 	if !*in.Spec.Driver.UseNvidiaDriverCRD {
-		return operand.Installed()
+		return operand.Accept()
 	}
-	return operand.Refused(v1.ReasonNotSupportedYet,
+	return operand.Refuse(v1.ReasonNotSupportedYet,
 		"spec.driver.useNvidiaDriverCRD is not supported yet: remove it, and set in spec.driver what the NVIDIADriver sets")
 }

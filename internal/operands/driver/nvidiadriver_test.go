@@ -12,14 +12,14 @@ import (
 )
 
 func TestADriverThatIsLeftToNVIDIADriversIsRefused(t *testing.T) {
-	refused := operand.Refused(v1.ReasonNotSupportedYet,
+	refused := operand.Refuse(v1.ReasonNotSupportedYet,
 		"spec.driver.useNvidiaDriverCRD is not supported yet: remove it, and set in spec.driver what the NVIDIADriver sets")
 	for name, test := range map[string]struct {
 		spec v1.DriverSpec
 		want operand.Decision
 	}{
 		"enabled":  {v1.DriverSpec{UseNvidiaDriverCRD: new(true)}, refused},
-		"disabled": {v1.DriverSpec{UseNvidiaDriverCRD: new(false)}, operand.Installed()},
+		"disabled": {v1.DriverSpec{UseNvidiaDriverCRD: new(false)}, operand.Accept()},
 		"without a driver": {
 			v1.DriverSpec{UseNvidiaDriverCRD: new(true), Enabled: new(false)}, operand.Disabled("spec.driver.enabled"),
 		},

@@ -22,7 +22,7 @@ func references(in operand.Input) []operand.Use {
 		uses = append(uses,
 			operand.ConfigMapUse("spec.driver.licensingConfig.configMapName", string(licensing.ConfigMapName), keys...))
 	}
-	if in.PoolKey().Kernel {
+	if in.PoolCriteria().Kernel {
 		return uses
 	}
 	// A precompiled driver builds nothing and needs none of these.

@@ -64,11 +64,11 @@ func checkEnv(in operand.Input) operand.Decision {
 	} {
 		for _, variable := range list.env {
 			if problem := conflict(in, variable); problem != "" {
-				return operand.Refused(v1.ReasonInvalidSpec, fmt.Sprintf("%s: %s %s", list.field, variable.Name, problem))
+				return operand.Refuse(v1.ReasonInvalidSpec, fmt.Sprintf("%s: %s %s", list.field, variable.Name, problem))
 			}
 		}
 	}
-	return operand.Installed()
+	return operand.Accept()
 }
 
 func conflict(in operand.Input, variable v1.EnvVar) string {
@@ -94,22 +94,22 @@ func checkPrecompiled(in operand.Input) operand.Decision {
 	const field = "spec.driver.usePrecompiled: "
 	switch {
 	case strings.ContainsAny(spec.Image, "/:@"):
-		return operand.Refused(v1.ReasonInvalidSpec, field+fmt.Sprintf(
+		return operand.Refuse(v1.ReasonInvalidSpec, field+fmt.Sprintf(
 			"image %q is a full reference, but each kernel needs its own tag: set repository, image and version",
 			spec.Image))
 	case spec.Version == "":
-		return operand.Refused(v1.ReasonInvalidSpec, field+"set spec.driver.version to a driver branch, such as 595")
+		return operand.Refuse(v1.ReasonInvalidSpec, field+"set spec.driver.version to a driver branch, such as 595")
 	case !branch.MatchString(spec.Version):
-		return operand.Refused(v1.ReasonInvalidSpec, field+fmt.Sprintf(
+		return operand.Refuse(v1.ReasonInvalidSpec, field+fmt.Sprintf(
 			"version %q is not a driver branch: set one, such as 595", spec.Version))
 	case gds(in):
-		return operand.Refused(v1.ReasonInvalidSpec,
-			field+"a precompiled driver cannot have GPUDirect Storage: remove it or spec.gds.enabled")
+		return operand.Refuse(v1.ReasonInvalidSpec,
+			field+"a precompiled driver cannot have GPUDirect Storage: remove this field or spec.gds.enabled")
 	case gdrcopy(in):
-		return operand.Refused(v1.ReasonInvalidSpec,
-			field+"a precompiled driver cannot have GDRCopy: remove it or spec.gdrcopy.enabled")
+		return operand.Refuse(v1.ReasonInvalidSpec,
+			field+"a precompiled driver cannot have GDRCopy: remove this field or spec.gdrcopy.enabled")
 	}
-	return operand.Installed()
+	return operand.Accept()
 }
 
 // driverToolkitMissing refuses a pool without an image of OpenShift's driver toolkit. The message starts with what is
@@ -120,31 +120,31 @@ func driverToolkitMissing(in operand.Input, release string) operand.Decision {
 		missing = fmt.Sprintf("ImageStream %s, which must have tag %s, is missing or cannot be read",
 			labels.DriverToolkitStream, release)
 	}
-	return operand.Refused(v1.ReasonDriverToolkitMissing, missing+": the driver for this release of Red Hat CoreOS is "+
+	return operand.Refuse(v1.ReasonDriverToolkitMissing, missing+": the driver for this release of Red Hat CoreOS is "+
 		"built with that image. Add the tag; or, if the hosts have a Red Hat subscription, set "+
 		"spec.operator.use_ocp_driver_toolkit to false; or set spec.driver.usePrecompiled")
 }
 
 // servesPool decides whether the spec can be applied to the nodes of a pool.
 func servesPool(in operand.Input, pool nodeinfo.Pool) operand.Decision {
-	key := in.PoolKey()
+	key := in.PoolCriteria()
 	system, supported := systems[osID(pool.OSTag)]
 	switch {
 	// The nodes keep the driver of the previous spec until they are moved to another pool.
 	case (pool.Kernel != "") != key.Kernel:
-		return operand.Refused(v1.ReasonUpgradePending,
+		return operand.Refuse(v1.ReasonUpgradePending,
 			"the nodes still run a driver installed for another value of spec.driver.usePrecompiled")
 	case key.Kernel:
-		return operand.Installed()
+		return operand.Accept()
 	case pool.CoreOS != "" && !key.CoreOS, pool.CoreOS == "" && key.CoreOS && system.coreOS:
-		return operand.Refused(v1.ReasonUpgradePending,
+		return operand.Refuse(v1.ReasonUpgradePending,
 			"the nodes still run a driver installed for another value of spec.operator.use_ocp_driver_toolkit")
 	case pool.CoreOS != "" && in.DriverToolkit[pool.CoreOS] == "":
 		return driverToolkitMissing(in, pool.CoreOS)
 	case !supported && (repoConfig(in) != "" || certConfig(in) != ""):
-		return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
+		return operand.Refuse(v1.ReasonNotSupportedYet, fmt.Sprintf(
 			"spec.driver.repoConfig and spec.driver.certConfig are not supported on %s: "+
 				"remove them, and use a driver image that contains these files", pool.OSTag))
 	}
-	return operand.Installed()
+	return operand.Accept()
 }

@@ -31,15 +31,15 @@ const program = "gpu-feature-discovery"
 // Operand is GPU Feature Discovery.
 func Operand() operand.Operand {
 	return operand.Operand{
-		Name:      Name,
-		Images:    []image.Default{defaultImage},
-		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
-		Injected:  true,
-		Requires:  requirement.AfterToolkit(),
-		Placement: placement,
-		Decide:    wanted,
-		Instances: instances,
-		Varies:    pluginconfig.Varies,
+		Name:           Name,
+		Images:         []image.Default{defaultImage},
+		Workloads:      []nodeinfo.Workload{nodeinfo.WorkloadContainer},
+		NeedsInjection: true,
+		Requires:       requirement.AfterToolkit(),
+		Placement:      placement,
+		Decide:         decide,
+		Instances:      instances,
+		Varies:         pluginconfig.Varies,
 
 		References: pluginconfig.Uses,
 	}
@@ -51,11 +51,11 @@ type values struct {
 	NodeFeatureAPI bool
 }
 
-func wanted(in operand.Input) operand.Decision {
+func decide(in operand.Input) operand.Decision {
 	if !*in.Spec.GFD.Enabled {
 		return operand.Disabled("spec.gfd.enabled")
 	}
-	return operand.Installed()
+	return operand.Accept()
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {

@@ -28,16 +28,16 @@ var defaultImage = image.Default{
 // Operand is the MIG manager.
 func Operand() operand.Operand {
 	return operand.Operand{
-		Name:      Name,
-		Images:    []image.Default{defaultImage},
-		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
-		Injected:  true,
-		Requires:  requirement.AfterToolkit(),
-		Serves:    serves,
-		Placement: placement,
-		Decide:    wanted,
-		Instances: instances,
-		Labels:    defaultLabels,
+		Name:           Name,
+		Images:         []image.Default{defaultImage},
+		Workloads:      []nodeinfo.Workload{nodeinfo.WorkloadContainer},
+		NeedsInjection: true,
+		Requires:       requirement.AfterToolkit(),
+		Serves:         serves,
+		Placement:      placement,
+		Decide:         decide,
+		Instances:      instances,
+		Labels:         defaultLabels,
 
 		References: references,
 	}
@@ -53,11 +53,11 @@ type values struct {
 	ClientsConfigMap string
 }
 
-func wanted(in operand.Input) operand.Decision {
+func decide(in operand.Input) operand.Decision {
 	if !*in.Spec.MIGManager.Enabled {
 		return operand.Disabled("spec.migManager.enabled")
 	}
-	return operand.Installed()
+	return operand.Accept()
 }
 
 // capableProducts are parts of the names of GPUs that support MIG, as in NVIDIA's operator.

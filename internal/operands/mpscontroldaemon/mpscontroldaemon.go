@@ -25,16 +25,16 @@ const program = "/usr/bin/mps-control-daemon"
 // removed from a node together with it.
 func Operand() operand.Operand {
 	return operand.Operand{
-		Name:      Name,
-		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
-		Injected:  true,
-		Follows:   "device-plugin",
-		Requires:  requirement.AfterToolkit(),
+		Name:           Name,
+		Workloads:      []nodeinfo.Workload{nodeinfo.WorkloadContainer},
+		NeedsInjection: true,
+		Follows:        "device-plugin",
+		Requires:       requirement.AfterToolkit(),
 		Serves: func(facts nodeinfo.Facts) operand.Decision {
 			return capability.Decide(Name, facts.MPSCapable, facts)
 		},
 		Placement: pluginconfig.Placement,
-		Decide:    wanted,
+		Decide:    decide,
 		Instances: instances,
 		Varies:    pluginconfig.Varies,
 
@@ -48,9 +48,9 @@ type values struct {
 	MPS               pluginconfig.MPSPaths
 }
 
-// wanted requires a device plugin configuration: without one, GPUs are not shared, and GPU Feature Discovery labels no
+// decide requires a device plugin configuration: without one, GPUs are not shared, and GPU Feature Discovery labels no
 // node as capable.
-func wanted(in operand.Input) operand.Decision {
+func decide(in operand.Input) operand.Decision {
 	spec := in.Spec.DevicePlugin
 	if !*spec.Enabled {
 		return operand.Disabled("spec.devicePlugin.enabled")
@@ -61,7 +61,7 @@ func wanted(in operand.Input) operand.Decision {
 			Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
 		}
 	}
-	return operand.Installed()
+	return operand.Accept()
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {

@@ -16,7 +16,7 @@ const Name operand.Name = "node-discovery"
 // Operand is node discovery.
 func Operand() operand.Operand {
 	return operand.Operand{
-		Name: Name, Discovers: true, Placement: placement, Decide: wanted, Instances: instances, References: references,
+		Name: Name, Discovers: true, Placement: placement, Decide: decide, Instances: instances, References: references,
 	}
 }
 
@@ -24,12 +24,15 @@ type values struct{ Mode string }
 
 // policyBinding activates the admission policy that restricts the pods to their own node and labels. RBAC cannot do
 // that, as it lets them patch every node. So they are not installed without it.
-var policyBinding = operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
+var policyBinding = operand.Reference{
+	Kind: operand.ValidatingAdmissionPolicyBinding,
+	Name: labels.DiscoveryPolicyBinding,
+}
 
 var bindingMissing = fmt.Sprintf("node discovery is disabled because %s is missing: "+
 	"apply config/admission, or use Node Feature Discovery", policyBinding)
 
-func wanted(in operand.Input) operand.Decision {
+func decide(in operand.Input) operand.Decision {
 	mode := in.Spec.NodeDiscovery.Mode
 	switch {
 	case mode == v1.DiscoveryNFD:
@@ -38,9 +41,9 @@ func wanted(in operand.Input) operand.Decision {
 			Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 		}
 	case in.Exists(policyBinding):
-		return operand.Installed()
+		return operand.Accept()
 	case mode == v1.DiscoveryBuiltin:
-		return operand.Refused(v1.ReasonAdmissionPolicyMissing, bindingMissing)
+		return operand.Refuse(v1.ReasonAdmissionPolicyMissing, bindingMissing)
 	default:
 		return operand.Decision{Choice: operand.Absent, Reason: v1.ReasonAdmissionPolicyMissing, Message: bindingMissing}
 	}
@@ -54,7 +57,7 @@ func references(in operand.Input) []operand.Use {
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
-	ref, err := image.Helper(in.Helper(), in.HelperImage)
+	ref, err := image.Helper(in.Helper(), in.OperatorImage)
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
 	}

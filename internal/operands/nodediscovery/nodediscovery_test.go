@@ -14,7 +14,7 @@ import (
 
 // Pods that may patch every node are installed only if an admission policy restricts what they write.
 func TestInstalledOnlyWithItsAdmissionPolicy(t *testing.T) {
-	policyBinding := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
+	policyBinding := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryPolicyBinding}
 	exists, missing := map[operand.Reference]operand.Content{policyBinding: {}}, map[operand.Reference]operand.Content{}
 	const bindingMissing = "node discovery is disabled because " +
 		"ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
@@ -40,7 +40,7 @@ func TestInstalledOnlyWithItsAdmissionPolicy(t *testing.T) {
 		"builtin, it is missing": {
 			mode:     v1.DiscoveryBuiltin,
 			contents: missing,
-			want:     operand.Refused(v1.ReasonAdmissionPolicyMissing, bindingMissing),
+			want:     operand.Refuse(v1.ReasonAdmissionPolicyMissing, bindingMissing),
 			uses:     uses,
 		},
 		"nfd, it exists":     {mode: v1.DiscoveryNFD, contents: exists, want: nfd},

@@ -30,7 +30,7 @@ func Operand() operand.Operand {
 		Name:      Name,
 		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Placement: placement,
-		Decide:    wanted,
+		Decide:    decide,
 		Instances: instances,
 	}
 }
@@ -40,13 +40,13 @@ type values struct {
 	Port              int
 }
 
-func wanted(in operand.Input) operand.Decision {
+func decide(in operand.Input) operand.Decision {
 	if !*in.Spec.NodeStatusExporter.Enabled {
 		return operand.Decision{
 			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: "spec.nodeStatusExporter.enabled is not true",
 		}
 	}
-	return operand.Installed()
+	return operand.Accept()
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
@@ -84,7 +84,7 @@ func imageOf(in operand.Input, spec v1.ImageSpec) (image.Reference, string, erro
 		}
 		return ref, policy, nil
 	}
-	ref, err := image.Helper(in.Helper(), in.HelperImage)
+	ref, err := image.Helper(in.Helper(), in.OperatorImage)
 	if err != nil {
 		return ref, "", fmt.Errorf("spec.validator: %w", err)
 	}

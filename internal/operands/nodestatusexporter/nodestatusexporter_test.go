@@ -122,8 +122,8 @@ func TestPort(t *testing.T) {
 
 func instances(validator *v1.ValidatorSpec, spec v1.NodeStatusExporterSpec) ([]operand.Instance, error) {
 	in := operand.Input{
-		HelperImage: own,
-		Spec:        effective.Of(v1.ClusterPolicySpec{Validator: validator, NodeStatusExporter: &spec}),
+		OperatorImage: own,
+		Spec:          effective.Of(v1.ClusterPolicySpec{Validator: validator, NodeStatusExporter: &spec}),
 	}
 	return nodestatusexporter.Operand().Instances(in, nil)
 }

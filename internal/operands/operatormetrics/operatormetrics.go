@@ -19,7 +19,7 @@ const app = "gpu-operator"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Decide:    func(operand.Input) operand.Decision { return operand.Installed() },
+		Decide:    func(operand.Input) operand.Decision { return operand.Accept() },
 		Instances: instances,
 	}
 }

@@ -20,24 +20,24 @@ const Name operand.Name = "operator-validator"
 // Operand is the validator.
 func Operand() operand.Operand {
 	return operand.Operand{
-		Name:      Name,
-		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
-		Stage:     v1.StageValidated,
-		Injected:  true,
+		Name:           Name,
+		Workloads:      []nodeinfo.Workload{nodeinfo.WorkloadContainer},
+		Stage:          v1.StageValidated,
+		NeedsInjection: true,
 		Requires: []operand.Requirement{
 			{On: "runtime-classes", Scope: operand.Cluster},
 			{On: "driver", Scope: operand.Node, Marker: labels.MarkerDriver},
 			{On: "container-toolkit", Scope: operand.Node, Marker: labels.MarkerToolkit},
 			{On: "device-plugin", Scope: operand.Node, Marker: labels.MarkerPlugin},
 		},
-		Proves: []operand.Proof{
+		Proofs: []operand.Proof{
 			{Marker: labels.MarkerDriver, Of: "driver", Container: "driver-validation"},
 			{Marker: labels.MarkerToolkit, Of: "container-toolkit", Container: "toolkit-validation"},
 			{Marker: labels.MarkerCUDA, Of: "container-toolkit", Container: "cuda-validation"},
 			{Marker: labels.MarkerPlugin, Of: "device-plugin", Container: "plugin-validation", OnlyWithOperand: true},
 		},
 		Placement: placement,
-		Decide:    func(operand.Input) operand.Decision { return operand.Installed() },
+		Decide:    func(operand.Input) operand.Decision { return operand.Accept() },
 		Instances: instances,
 		Varies:    mig.Varies,
 	}
@@ -53,7 +53,7 @@ type values struct {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.Validator
-	ref, err := image.Helper(spec.ImageSpec, in.HelperImage)
+	ref, err := image.Helper(spec.ImageSpec, in.OperatorImage)
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
 	}

@@ -11,7 +11,7 @@ const Name operand.Name = "runtime-classes"
 
 // Operand is the set of RuntimeClasses.
 func Operand() operand.Operand {
-	return operand.Operand{Name: Name, Decide: wanted, Instances: instances}
+	return operand.Operand{Name: Name, Decide: decide, Instances: instances}
 }
 
 type values struct {
@@ -19,15 +19,15 @@ type values struct {
 	CDI bool
 }
 
-func wanted(in operand.Input) operand.Decision {
+func decide(in operand.Input) operand.Decision {
 	if !in.NRIEnabled() {
-		return operand.Installed()
+		return operand.Accept()
 	}
 	if !in.OwnToolkit() {
-		return operand.Refused(v1.ReasonInvalidSpec, "spec.cdi.nriPluginEnabled needs the container toolkit: "+
+		return operand.Refuse(v1.ReasonInvalidSpec, "spec.cdi.nriPluginEnabled needs the container toolkit: "+
 			"set spec.toolkit.enabled to true, or remove spec.cdi.nriPluginEnabled")
 	}
-	return operand.NotNeeded("spec.cdi.nriPluginEnabled is true: pods get GPUs without a RuntimeClass")
+	return operand.Unnecessary("spec.cdi.nriPluginEnabled is true: pods get GPUs without a RuntimeClass")
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {

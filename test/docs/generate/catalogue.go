@@ -64,7 +64,7 @@ func inputOf(overBase bool, spec string) (operand.Input, error) {
 		return operand.Input{}, err
 	}
 	const helper = "ghcr.io/clusterpolicy/gpu-operator:dev"
-	return operand.Input{Spec: effective.Of(parsed), Namespace: "gpu-operator", HelperImage: helper}, nil
+	return operand.Input{Spec: effective.Of(parsed), Namespace: "gpu-operator", OperatorImage: helper}, nil
 }
 
 // installed reports whether the operand is installed by a spec.
@@ -186,7 +186,7 @@ func requires(op operand.Operand) string {
 
 func proves(op operand.Operand) string {
 	var all []string
-	for _, p := range op.Proves {
+	for _, p := range op.Proofs {
 		all = append(all, code(p.Marker.File()))
 	}
 	return strings.Join(all, ", ")

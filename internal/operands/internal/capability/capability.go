@@ -11,7 +11,7 @@ import (
 // while the label is missing, as GPU Feature Discovery writes the label again after a restart.
 func Decide(name operand.Name, label string, facts nodeinfo.Facts) operand.Decision {
 	if label == labels.True || label == "" && facts.Deploy[string(name)] != "" {
-		return operand.Installed()
+		return operand.Accept()
 	}
 	return operand.Decision{Choice: operand.Absent}
 }

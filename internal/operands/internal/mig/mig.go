@@ -25,7 +25,7 @@ func Of(in operand.Input) Values {
 }
 
 // Varies reports whether a node pool overrides the MIG strategy.
-func Varies(pool v1.NodePoolSpec) bool { return pool.MIG != nil && pool.MIG.Strategy != "" }
+func Varies(nodePool v1.NodePoolSpec) bool { return nodePool.MIG != nil && nodePool.MIG.Strategy != "" }
 
 // AddTo appends the variables from which the programs of the device plugin's image read the MIG strategy.
 func (v Values) AddTo(env *operand.Env) {

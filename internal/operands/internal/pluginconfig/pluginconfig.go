@@ -50,9 +50,9 @@ func Uses(in operand.Input) []operand.Use {
 }
 
 // Varies reports whether a node pool overrides how GPUs are advertised: the MIG strategy or the plugin's configuration.
-func Varies(pool v1.NodePoolSpec) bool {
-	plugin := pool.DevicePlugin
-	return mig.Varies(pool) || plugin != nil && plugin.Config != nil && *plugin.Config != v1.NodePoolPluginConfigSpec{}
+func Varies(nodePool v1.NodePoolSpec) bool {
+	plugin := nodePool.DevicePlugin
+	return mig.Varies(nodePool) || plugin != nil && plugin.Config != nil && *plugin.Config != v1.NodePoolPluginConfigSpec{}
 }
 
 // Placement is the placement of the device plugin and of the MPS control daemon, which share a block of the spec.

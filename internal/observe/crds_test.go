@@ -14,7 +14,7 @@ import (
 )
 
 // While a CRD is being deleted, the API server rejects new objects of its kind.
-func TestDefinitionsThatAreBeingDeletedDoNotCount(t *testing.T) {
+func TestCRDsThatAreBeingDeletedDoNotCount(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -29,11 +29,11 @@ func TestDefinitionsThatAreBeingDeletedDoNotCount(t *testing.T) {
 		Finalizers: []string{"customresourcecleanup.apiextensions.k8s.io"},
 	}}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(served, deleted).Build()
-	snapshot, err := observe.Cluster(t.Context(), reader, "gpu-operator")
+	snapshot, err := observe.ReadSnapshot(t.Context(), reader, "gpu-operator")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]bool{"servicemonitors.monitoring.coreos.com": true}, snapshot.Definitions); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"servicemonitors.monitoring.coreos.com": true}, snapshot.CRDs); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

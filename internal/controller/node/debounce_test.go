@@ -21,7 +21,7 @@ func TestPodEventsOfAStartingNodeAreBatched(t *testing.T) {
 		e.setPod(name, change)
 		pod := &corev1.Pod{}
 		e.Expect(e.client.Get(t.Context(), client.ObjectKey{Namespace: "gpu-operator", Name: name}, pod)).To(Succeed())
-		return e.reconciler.batchDelay(pod)
+		return e.reconciler.debounceDelay(pod)
 	}
 	const toolkit, plugin = "container-toolkit", "device-plugin"
 	const soon, step = 100 * time.Millisecond, 800 * time.Millisecond
@@ -64,12 +64,12 @@ func TestPlanIsCached(t *testing.T) {
 
 	node := &corev1.Node{}
 	e.Expect(e.client.Get(t.Context(), client.ObjectKey{Name: "a"}, node)).To(Succeed())
-	e.Expect(first.From.Version).To(Equal(node.ResourceVersion))
+	e.Expect(first.Inputs.Version).To(Equal(node.ResourceVersion))
 	node.Labels[labels.DeployPrefix+"dcgm-exporter"] = labels.False
 	e.Expect(e.client.Update(t.Context(), node)).To(Succeed())
 	relabelled := planned()
 	e.Expect(relabelled).NotTo(BeIdenticalTo(first))
-	e.Expect(relabelled.Node.Facts.Deploy).To(HaveKeyWithValue("dcgm-exporter", labels.False))
+	e.Expect(relabelled.Plan.Facts.Deploy).To(HaveKeyWithValue("dcgm-exporter", labels.False))
 	e.Expect(planned()).To(BeIdenticalTo(relabelled))
 
 	e.publish()

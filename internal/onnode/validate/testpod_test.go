@@ -20,7 +20,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 )
 
-// cluster is an API server for the workload pod of node-a: it stores the pod that is created, and a watch of that pod
+// cluster is an API server for the test pod of node-a: it stores the pod that is created, and a watch of that pod
 // gets the states of the test.
 type cluster struct {
 	// states are the status of the created pod, one after the other.
@@ -159,10 +159,10 @@ func (c *cluster) watchEnd(w http.ResponseWriter, r *http.Request) {
 }
 
 // workload returns a Workload in this cluster, and its log.
-func workload(t *testing.T, c *cluster) (Workload, *bytes.Buffer) {
+func workload(t *testing.T, c *cluster) (TestPod, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
-	return Workload{
+	return TestPod{
 		Client: clientOf(t, c), Node: "node-a", Namespace: "gpu-operator",
 		Owner: nodeapi.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "validator", UID: "u-1"},
 		Image: "operator:1", PullPolicy: "IfNotPresent", RuntimeClass: "nvidia", PullSecrets: []string{"a", "b"},
@@ -220,7 +220,7 @@ func TestWorkload(t *testing.T) {
 				terminated("GPU 0 computes\nGPU 1 gives wrong numbers at index 17; have the GPU serviced\n"),
 			},
 			kept: true,
-			err: "the workload pod on node node-a failed: GPU 1 gives wrong numbers at index 17; have the GPU serviced " +
+			err: "the test pod on node node-a failed: GPU 1 gives wrong numbers at index 17; have the GPU serviced " +
 				"(see the log of the pod nvidia-device-plugin-validator-node-a)"},
 		"fails with the exit code of a program without output": {
 			states: []string{terminated("")}, kept: true, err: "failed: its container ended with exit code 1 (Error) ("},
@@ -232,7 +232,7 @@ func TestWorkload(t *testing.T) {
 			kept: true,
 			err:  "failed: UnexpectedAdmissionError: Allocate failed due to device plugin GetPreferredAllocation rpc failed ("},
 		"fails if the pod is deleted": {
-			states: []string{scheduled, ""}, err: "the workload pod on node node-a was deleted before it ended"},
+			states: []string{scheduled, ""}, err: "the test pod on node node-a was deleted before it ended"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -281,7 +281,7 @@ func TestWorkloadFailsWithWhatThePodWaitsFor(t *testing.T) {
 			w, _ := workload(t, c)
 			w.Timeout = 200 * time.Millisecond
 			err := w.Run(t.Context(), "nvidia.com/gpu")
-			g.Expect(err).To(MatchError(HavePrefix("the workload pod on node node-a has not ended after 200ms: ")))
+			g.Expect(err).To(MatchError(HavePrefix("the test pod on node node-a has not ended after 200ms: ")))
 			g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
 			g.Expect(c.deleted).To(Equal([]string{"new"}))
 		})
@@ -297,7 +297,7 @@ func TestWorkloadThatIsInterruptedDeletesItsPod(t *testing.T) {
 	go func() { done <- w.Run(ctx, "nvidia.com/gpu") }()
 	g.Eventually(c.watched, "5s").Should(BeClosed())
 	cancel(errors.New("terminated signal received"))
-	g.Eventually(done, "5s").Should(Receive(MatchError("the workload pod was interrupted: terminated signal received")))
+	g.Eventually(done, "5s").Should(Receive(MatchError("the test pod was interrupted: terminated signal received")))
 	g.Expect(c.deleted).To(Equal([]string{"new"}))
 }
 
@@ -335,13 +335,13 @@ func TestWorkloadThatDoesNotEndIsAFailure(t *testing.T) {
 		state   string
 		err     string
 	}{
-		"the earlier one, which runs": {present: earlier(), state: unplaced, err: "the earlier workload pod" + remedy},
+		"the earlier one, which runs": {present: earlier(), state: unplaced, err: "the earlier test pod" + remedy},
 		"the earlier one, which is deleted": {
 			present: terminating,
 			state:   unplaced,
-			err:     "the earlier workload pod" + remedy,
+			err:     "the earlier test pod" + remedy,
 		},
-		"its own, which is preempted": {state: preempted, err: "the workload pod" + remedy},
+		"its own, which is preempted": {state: preempted, err: "the test pod" + remedy},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -360,7 +360,7 @@ func TestWorkloadThatIsInterruptedDoesNotWaitForAnEarlierPod(t *testing.T) {
 	w, _ := workload(t, &cluster{present: earlier(), ends: never})
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("terminated signal received"))
 	defer cancel()
-	g.Expect(w.Run(ctx, "nvidia.com/gpu")).To(MatchError("the workload pod was interrupted: terminated signal received"))
+	g.Expect(w.Run(ctx, "nvidia.com/gpu")).To(MatchError("the test pod was interrupted: terminated signal received"))
 }
 
 func TestWorkloadDeletesNoOtherPodWithItsName(t *testing.T) {
@@ -370,7 +370,7 @@ func TestWorkloadDeletesNoOtherPodWithItsName(t *testing.T) {
 	c := &cluster{present: foreign}
 	w, _ := workload(t, c)
 	g.Expect(w.Run(t.Context(), "nvidia.com/gpu")).To(MatchError(
-		"the pod gpu-operator/" + podName + " is not a workload pod, but has the name of the workload pod of node node-a; " +
+		"the pod gpu-operator/" + podName + " is not a test pod, but has the name of the test pod of node node-a; " +
 			"delete it"))
 	g.Expect(c.deleted).To(BeEmpty())
 }
@@ -397,7 +397,7 @@ func TestWorkloadName(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			g.Expect(workloadName(tc.node)).To(Equal(tc.name))
+			g.Expect(testPodName(tc.node)).To(Equal(tc.name))
 			g.Expect(validation.IsDNS1123Subdomain(tc.name)).To(BeEmpty())
 		})
 	}
@@ -406,7 +406,7 @@ func TestWorkloadName(t *testing.T) {
 func TestWorkloadReportsWhyItsPodCannotBeCreated(t *testing.T) {
 	g := NewWithT(t)
 	w, _ := workload(t, &cluster{refuse: "pods is forbidden: no PriorityClass with name lowest was found"})
-	const remedy = "the workload pod cannot be created in namespace gpu-operator; check that the priority class lowest " +
+	const remedy = "the test pod cannot be created in namespace gpu-operator; check that the priority class lowest " +
 		"exists, and the quotas"
 	g.Expect(w.Run(t.Context(), "nvidia.com/gpu")).To(MatchError(SatisfyAll(
 		HavePrefix(remedy), ContainSubstring("no PriorityClass with name lowest was found"),

@@ -8,11 +8,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 )
 
-// The names of the workload pod are those of NVIDIA's validator, so that tools find either.
+// The names of the test pod are those of NVIDIA's validator, so that tools find either.
 const (
-	workloadApp            = "nvidia-device-plugin-validator"
-	workloadContainer      = "plugin-validation"
-	workloadServiceAccount = "nvidia-operator-validator"
+	testPodApp            = "nvidia-device-plugin-validator"
+	testPodContainer      = "plugin-validation"
+	testPodServiceAccount = "nvidia-operator-validator"
 )
 
 const (
@@ -23,43 +23,43 @@ const (
 	hashPart = 16
 )
 
-// workloadName returns the name of the one workload pod of a node. It ends with the node's name, like those of static
+// testPodName returns the name of the one test pod of a node. It ends with the node's name, like those of static
 // pods, so that config/admission/operator_validator.yaml can limit a node to its own pod.
-func workloadName(node string) string {
+func testPodName(node string) string {
 	if len(node) > maxNodePart {
 		// No separator: either part may end or begin with a character next to which a dash is invalid.
 		hash := sha256.Sum256([]byte(node))
 		node = node[:maxNodePart-hashPart] + hex.EncodeToString(hash[:hashPart/2])
 	}
-	return workloadApp + "-" + node
+	return testPodApp + "-" + node
 }
 
-// pod returns the workload pod.
-func (w Workload) pod(resource string) nodeapi.Pod {
+// pod returns the test pod.
+func (t TestPod) pod(resource string) nodeapi.Pod {
 	var secrets []nodeapi.LocalObjectReference
-	for _, name := range w.PullSecrets {
+	for _, name := range t.PullSecrets {
 		secrets = append(secrets, nodeapi.LocalObjectReference{Name: name})
 	}
 	return nodeapi.Pod{
 		Metadata: nodeapi.PodMetadata{
-			Name:            workloadName(w.Node),
-			Labels:          map[string]string{labels.App: workloadApp},
-			OwnerReferences: []nodeapi.OwnerReference{w.Owner},
+			Name:            testPodName(t.Node),
+			Labels:          map[string]string{labels.App: testPodApp},
+			OwnerReferences: []nodeapi.OwnerReference{t.Owner},
 		},
 		Spec: nodeapi.PodSpec{
 			// A restart in the same pod would occupy the GPU while the fault lasts.
 			RestartPolicy:                 "Never",
 			TerminationGracePeriodSeconds: 1, // It has nothing to save.
-			ServiceAccountName:            workloadServiceAccount,
-			RuntimeClassName:              w.RuntimeClass,
-			PriorityClassName:             w.PriorityClass,
-			Affinity:                      nodeapi.OnNode(w.Node),
+			ServiceAccountName:            testPodServiceAccount,
+			RuntimeClassName:              t.RuntimeClass,
+			PriorityClassName:             t.PriorityClass,
+			Affinity:                      nodeapi.OnNode(t.Node),
 			Tolerations:                   []nodeapi.Toleration{{Operator: "Exists"}},
 			ImagePullSecrets:              secrets,
 			Containers: []nodeapi.Container{{
-				Name:            workloadContainer,
-				Image:           w.Image,
-				ImagePullPolicy: w.PullPolicy,
+				Name:            testPodContainer,
+				Image:           t.Image,
+				ImagePullPolicy: t.PullPolicy,
 				Command:         []string{labels.CUDABinary},
 				Resources:       nodeapi.ContainerResources{Limits: map[string]string{resource: "1"}},
 				SecurityContext: &nodeapi.SecurityContext{
