@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/internal/version"
@@ -38,6 +40,7 @@ type env struct {
 // newEnv starts an API server. Nothing acts on the objects.
 func newEnv(t *testing.T) *env {
 	t.Helper()
+	ctrl.SetLogger(logr.Discard())
 	g := NewWithT(t)
 	_, err := cluster.EnsureBinaries(t.Context(), cluster.Newest, os.Stderr)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -76,12 +79,11 @@ func (e *env) tryHelm(args ...string) (string, error) {
 	return packaged.Helm(ctx, repo, e.home, []string{"KUBECONFIG=" + e.cluster.Kubeconfig()}, args...)
 }
 
-// install installs the chart with assignments separated by spaces, and returns Helm's output. The end of the test
-// removes the release.
-func (e *env) install(set string, flags ...string) string {
+// install installs the chart with assignments separated by spaces. The end of the test removes the release.
+func (e *env) install(set string) {
 	e.t.Helper()
 	e.t.Cleanup(func() { e.helm("uninstall", release) })
-	return e.helm(append([]string{"install", release, chart, "--create-namespace"}, append(sets(set), flags...)...)...)
+	e.helm(append([]string{"install", release, chart, "--create-namespace"}, sets(set)...)...)
 }
 
 // render returns the objects of the chart with assignments separated by spaces.
@@ -122,7 +124,7 @@ func find(g *WithT, objects []*unstructured.Unstructured, kind, name string) *un
 			return o
 		}
 	}
-	g.Expect(name).To(BeEmpty(), "there is no %s of this name", kind)
+	g.Expect(objects).To(BeEmpty(), "there is no %s %s", kind, name)
 	return nil
 }
 
