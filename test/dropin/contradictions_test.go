@@ -68,14 +68,14 @@ func TestContradictionsInstallNothing(t *testing.T) {
 	e.tryAll(rows)
 
 	e.install("operator.upgradeCRD=false")
-	before := e.deployment(namespace)
+	before := e.deployment()
 	rows = nil
 	for _, c := range contradictions {
 		rows = append(rows, row{name: "upgrade, " + c.name, verdict: refused, full: c.full, check: func(e *env) {
 			e.refusedAs(c.want, append([]string{
 				"upgrade", release, chart, "--set", "operator.upgradeCRD=false,operator.replicas=1",
 			}, sets(c.set)...)...)
-			e.Expect(e.deployment(namespace)).To(Equal(before))
+			e.Expect(e.deployment()).To(Equal(before))
 			e.Expect(e.list("nvidia.com/v1 ClusterPolicy")).To(ConsistOf(policyName))
 		}})
 	}

@@ -87,12 +87,12 @@ func TestBeforeBesideAndOverNVIDIAs(t *testing.T) {
 func (e *env) overItsRelease() {
 	e.helm("install", release, e.nvidias(), "--create-namespace")
 	defer e.helm("uninstall", release)
-	before, definition := e.deployment(namespace), e.definition()
+	before, definition := e.deployment(), e.definition()
 	_, err := e.tryHelm("upgrade", release, chart)
 	e.Expect(err).To(MatchError(And(ContainSubstring("UPGRADE FAILED"),
 		ContainSubstring("Deployment gpu-operator in namespace gpu-operator is another operator"),
 		ContainSubstring("helm uninstall gpu-operator --namespace gpu-operator. Then run helm install"))))
-	e.Expect(e.deployment(namespace)).To(Equal(before), "nothing is written")
+	e.Expect(e.deployment()).To(Equal(before), "nothing is written")
 	e.Expect(e.definition()).To(Equal(definition))
 	e.Expect(e.helm("history", release)).NotTo(ContainSubstring("failed"))
 }
@@ -179,10 +179,11 @@ func (e *env) replaceDefinition() {
 	e.Expect(e.client.Update(e.t.Context(), definition, client.FieldOwner("helm"))).To(Succeed())
 }
 
-func (e *env) deployment(in string) *unstructured.Unstructured {
+func (e *env) deployment() *unstructured.Unstructured {
 	e.t.Helper()
 	deployment := decoded(e.WithT, nvidiasDeployment)
-	e.Expect(e.client.Get(e.t.Context(), client.ObjectKey{Namespace: in, Name: "gpu-operator"}, deployment)).To(Succeed())
+	e.Expect(e.client.Get(e.t.Context(), client.ObjectKey{Namespace: namespace, Name: "gpu-operator"},
+		deployment)).To(Succeed())
 	return deployment
 }
 

@@ -122,7 +122,8 @@ func sharedDefaults(deployment object) ([]byte, error) {
 		name  string
 		value any
 	}{
-		{"nodeSelector", pod["nodeSelector"]}, {"tolerations", pod["tolerations"]}, {"podSecurityContext", pod["securityContext"]},
+		{"nodeSelector", pod["nodeSelector"]}, {"tolerations", pod["tolerations"]},
+		{"podSecurityContext", pod["securityContext"]},
 		{"resources", container["resources"]}, {"containerSecurityContext", container["securityContext"]},
 	} {
 		encoded, err := json.Marshal(shared.value)

@@ -39,7 +39,8 @@ func TestTheSampleHasTheFieldsThatPatchesReplace(t *testing.T) {
 	sample := object{}
 	g.Expect(yaml.Unmarshal(text, &sample)).To(Succeed())
 	g.Expect(missing("spec", always, in(sample, "spec"))).To(BeEmpty())
-	g.Expect(missing("spec", object{"a": object{"b": true}}, object{"a": object{"b": false}})).To(Equal([]string{"spec.a.b"}))
+	g.Expect(missing("spec", object{"a": object{"b": true}}, object{"a": object{"b": false}})).
+		To(Equal([]string{"spec.a.b"}))
 }
 
 // missing returns the paths at which an object has no block, or not this value.

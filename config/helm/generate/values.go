@@ -112,6 +112,11 @@ func (v *values) addKeys() error {
 			field.Default = value
 		}
 	}
+	return v.markFields()
+}
+
+// markFields marks the policy's fields that the chart does not write, and those without effect.
+func (v *values) markFields() error {
 	for _, path := range v.fields.Ignored {
 		field := v.schema.at(path)
 		if field == nil {
