@@ -20,14 +20,7 @@ const (
 	namespace = "gpu-operator"
 )
 
-// The tests install the chart of this release, as users get it.
-const (
-	releaseVersion = "1.2.3"
-	releaseImage   = "registry.example.com/gpu/gpu-operator@" +
-		"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-)
-
-// chart is the folder of the released chart, which TestMain generates.
+// chart is the folder of a released chart, as users get it.
 var chart string
 
 // placeholder is the image in config/manager and in the bundle of a working tree.

@@ -38,7 +38,7 @@ func TestAReleaseInstallsFromItsRegistry(t *testing.T) {
 	r.make(again)
 	r.make(r.dist, "PUSH=true")
 	r.checkFiles(again)
-	index, digest := r.manifest(r.path+"/gpu-operator", "v"+releaseVersion)
+	index, digest := r.manifest(r.path+"/gpu-operator", "v"+packaged.ReleaseVersion)
 	r.image = r.host + "/" + r.path + "/gpu-operator@" + digest
 	manager := r.checkArchitectures(index)
 	r.checkBundle()
@@ -50,7 +50,7 @@ func TestAReleaseInstallsFromItsRegistry(t *testing.T) {
 			e := e.in(t)
 			defer e.uninstall(namespace)
 			_, err := helm(t.Context(), repo, e.home, []string{"KUBECONFIG=" + e.cluster.Kubeconfig()}, "install", release,
-				"oci://"+r.host+"/"+r.path+"/charts/gpu-operator", "--version", releaseVersion, "--plain-http",
+				"oci://"+r.host+"/"+r.path+"/charts/gpu-operator", "--version", packaged.ReleaseVersion, "--plain-http",
 				"--namespace", namespace, "--create-namespace")
 			e.Expect(err).NotTo(HaveOccurred())
 			e.readyWith(r.image)
@@ -71,7 +71,7 @@ type helmFunc func(ctx context.Context, repo, home string, env []string, args ..
 func (r *published) make(dist string, args ...string) {
 	r.t.Helper()
 	cmd := exec.CommandContext(r.t.Context(), "make", append([]string{
-		"-C", repo, "release", "VERSION=v" + releaseVersion, "REGISTRY=" + r.host + "/" + r.path, "DIST=" + dist,
+		"-C", repo, "release", "VERSION=v" + packaged.ReleaseVersion, "REGISTRY=" + r.host + "/" + r.path, "DIST=" + dist,
 		// The base image is in a registry that tests do not reach.
 		"BASE_IMAGE=scratch",
 	}, args...)...)
@@ -101,7 +101,7 @@ func (r *published) checkFiles(again string) {
 		}
 	}
 	r.Expect(names).To(ConsistOf("SHA256SUMS", "images.txt", "install.yaml", "admission.yaml",
-		"gpu-operator-"+releaseVersion+".tgz", "gpu-operator.oci.tar", "gpu-operator-bundle.oci.tar",
+		"gpu-operator-"+packaged.ReleaseVersion+".tgz", "gpu-operator.oci.tar", "gpu-operator-bundle.oci.tar",
 		"gpu-operator-catalog.oci.tar", "gpu-operator-amd64.cdx.json", "gpu-operator-arm64.cdx.json"))
 }
 
@@ -126,7 +126,7 @@ func (r *published) checkArchitectures(index manifest) (manager string) {
 			}
 			out, err := exec.CommandContext(r.t.Context(), path, "--version").Output()
 			r.Expect(err).NotTo(HaveOccurred())
-			r.Expect(strings.TrimSpace(string(out))).To(HaveSuffix(" version v" + releaseVersion))
+			r.Expect(strings.TrimSpace(string(out))).To(HaveSuffix(" version v" + packaged.ReleaseVersion))
 		}
 		if arch == runtime.GOARCH {
 			manager = filepath.Join(dir, "usr/bin/gpu-operator")
@@ -140,14 +140,14 @@ func (r *published) checkArchitectures(index manifest) (manager string) {
 func (r *published) checkBundle() {
 	r.t.Helper()
 	const path = "gpu-operator-bundle"
-	image, digest := r.manifest(r.path+"/"+path, "v"+releaseVersion)
+	image, digest := r.manifest(r.path+"/"+path, "v"+packaged.ReleaseVersion)
 	dir, _ := r.unpack(r.path+"/"+path, image)
 	opened, err := packaged.OpenBundle(dir)
 	r.Expect(err).NotTo(HaveOccurred())
-	r.Expect(opened.CSV.Metadata.Name).To(Equal("gpu-operator.v" + releaseVersion))
+	r.Expect(opened.CSV.Metadata.Name).To(Equal("gpu-operator.v" + packaged.ReleaseVersion))
 	r.Expect(opened.CSV.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.Containers[0].Image).To(Equal(r.image))
 
-	index, _ := r.manifest(r.path+"/gpu-operator-catalog", "v"+releaseVersion)
+	index, _ := r.manifest(r.path+"/gpu-operator-catalog", "v"+packaged.ReleaseVersion)
 	r.Expect(index.Manifests).To(HaveLen(2))
 	for _, one := range index.Manifests {
 		image, _ := r.manifest(r.path+"/gpu-operator-catalog", one.Digest)

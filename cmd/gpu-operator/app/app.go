@@ -64,7 +64,7 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.AddCommand(printCRDCommand(), applyCRDsCommand(), checkReadyCommand())
+	cmd.AddCommand(printCRDCommand(), applyCRDsCommand(), deleteCRDsCommand(), checkReadyCommand())
 	flags := cmd.Flags()
 	o.metrics.addFlags(flags)
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081",
