@@ -79,12 +79,21 @@ func Contents(
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", reference, err)
 		}
-		annotations := object.GetAnnotations()
-		contents[reference] = operand.Content{
-			Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys]),
-		}
+		contents[reference] = contentOf(object)
 	}
 	return contents, nil
+}
+
+// contentOf returns the content of a trimmed object.
+func contentOf(object client.Object) operand.Content {
+	annotations := object.GetAnnotations()
+	return operand.Content{Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys])}
+}
+
+// ConfigMapContent returns the content of a ConfigMap.
+func ConfigMapContent(configMap *corev1.ConfigMap) operand.Content {
+	trimmed, _ := TrimReference(configMap)
+	return contentOf(trimmed.(*corev1.ConfigMap))
 }
 
 // ContentChanges passes events that change the result of Contents.

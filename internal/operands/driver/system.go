@@ -70,30 +70,6 @@ func repoConfig(in operand.Input) string { return string(in.Spec.Driver.RepoConf
 
 func certConfig(in operand.Input) string { return string(in.Spec.Driver.CertConfig.Name) }
 
-// configMapDirectory is a directory of the image to which the keys of a ConfigMap are added as files.
-type configMapDirectory struct {
-	// Volume with the merged directory, which the driver container mounts.
-	Volume string
-	// Directory in the image.
-	Directory string
-	ConfigMap string
-}
-
-// configMapDirectories returns those with repositories and certificates. A precompiled driver needs neither.
-func configMapDirectories(in operand.Input, pool nodeinfo.Pool) []configMapDirectory {
-	system := systems[osID(pool.OSTag)]
-	var directories []configMapDirectory
-	for _, candidate := range []configMapDirectory{
-		{"repo-config", system.repositories, repoConfig(in)},
-		{"cert-config", system.certificates, certConfig(in)},
-	} {
-		if candidate.ConfigMap != "" && pool.Kernel == "" {
-			directories = append(directories, candidate)
-		}
-	}
-	return directories
-}
-
 // hostMounts returns the files of the host that the driver container reads.
 func hostMounts(in operand.Input, pool nodeinfo.Pool) []hostMount {
 	system := systems[osID(pool.OSTag)]
@@ -106,6 +82,3 @@ func hostMounts(in operand.Input, pool nodeinfo.Pool) []hostMount {
 	}
 	return system.subscription
 }
-
-// moduleConfigFiles are the files in /drivers from which the driver container reads parameters of kernel modules.
-var moduleConfigFiles = []string{"nvidia.conf", "nvidia-uvm.conf", "nvidia-modeset.conf", "nvidia-peermem.conf"}
