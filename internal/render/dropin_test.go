@@ -77,3 +77,70 @@ func TestEveryKeyOfTheModuleParametersIsMounted(t *testing.T) {
 		}
 	}
 }
+
+// The files of the host's subscription that the driver container mounts, by system, container runtime and spec. A strict
+// type keeps a pod from starting on a host without the file.
+func TestSubscriptionsOfHosts(t *testing.T) {
+	redHat := []string{
+		"/etc/pki/entitlement Directory", "/etc/rhsm Directory", "/etc/yum.repos.d/redhat.repo File",
+	}
+	suse := []string{"/etc/SUSEConnect FileOrCreate", "/etc/zypp/credentials.d Directory"}
+	repos := &v1.DriverSpec{RepoConfig: &v1.DriverRepoConfigSpec{ConfigMapName: "repos"}}
+	with := func(runtime string, facts nodeinfo.Facts) nodeinfo.Facts { facts.Runtime = runtime; return facts }
+	rhel, sles := node("rhel", "9.6"), node("sles", "15.6")
+	for name, test := range map[string]struct {
+		driver *v1.DriverSpec
+		nodes  []nodeinfo.Facts
+		want   []string
+	}{
+		"rhel, containerd":                  {nil, []nodeinfo.Facts{rhel}, redHat},
+		"rhel, containerd, repositories":    {repos, []nodeinfo.Facts{rhel}, nil},
+		"rhel, CRI-O":                       {nil, []nodeinfo.Facts{with("cri-o", rhel)}, nil},
+		"rhel, CRI-O beside containerd":     {nil, []nodeinfo.Facts{with("cri-o", rhel), with("containerd", rhel)}, redHat},
+		"sles":                              {nil, []nodeinfo.Facts{sles}, suse},
+		"sles, CRI-O":                       {nil, []nodeinfo.Facts{with("cri-o", sles)}, suse},
+		"sles, repositories":                {repos, []nodeinfo.Facts{sles}, suse},
+		"sl-micro, repositories, and CRI-O": {repos, []nodeinfo.Facts{with("cri-o", node("sl-micro", "6.1"))}, suse},
+		"rocky":                             {nil, []nodeinfo.Facts{node("rocky", "9.6")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := situation{spec: v1.ClusterPolicySpec{Driver: test.driver}, nodes: test.nodes}
+			pod := s.daemonSet(t, "driver").Spec.Template.Spec
+			var got []string
+			for _, mount := range container(t, s.daemonSet(t, "driver"), "nvidia-driver-ctr").VolumeMounts {
+				at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+				if strings.HasPrefix(mount.Name, "subscription-") {
+					got = append(got, pod.Volumes[at].HostPath.Path+" "+string(*pod.Volumes[at].HostPath.Type))
+				}
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "subscription-rhsm" }) !=
+				slices.Contains(got, "/etc/rhsm Directory") {
+				t.Error("the volume stays without its mount")
+			}
+		})
+	}
+}
+
+// The first node with containerd beside CRI-O makes the subscriptions mounts again, but no driver outdated. The digests
+// are those of the release before, when all of these pods mounted them, with strict types.
+func TestSubscriptionsMakeNoDriverOutdated(t *testing.T) {
+	rhel, crio := node("rhel", "9.6"), node("rhel", "9.6")
+	crio.Name, crio.Runtime = "crio", "cri-o"
+	for name, test := range map[string]struct {
+		nodes []nodeinfo.Facts
+		want  string
+	}{
+		"containerd": {[]nodeinfo.Facts{rhel}, "6104e1e07f97a4dd"},
+		"CRI-O":      {[]nodeinfo.Facts{crio}, "6104e1e07f97a4dd"},
+		"both":       {[]nodeinfo.Facts{crio, rhel}, "6104e1e07f97a4dd"},
+		"SUSE":       {[]nodeinfo.Facts{node("sles", "15.6")}, "3833d93b2c3b42a4"},
+	} {
+		if got := digest(t, situation{nodes: test.nodes}, "driver"); got != test.want {
+			t.Errorf("%s: digest %q, want %q", name, got, test.want)
+		}
+	}
+}

@@ -14,7 +14,7 @@ import (
 
 // TemplateDigest returns the digest of what determines how a pod works: its spec, regardless of the order of the
 // environment, and without helperImage unless that is empty. Labels and annotations are left out, so that cosmetic
-// changes make no driver look outdated. contents is the digest of the user's ConfigMaps and Secrets that the pod reads.
+// changes make no driver look outdated, and so is whether the kubelet creates a missing file of the host. contents is the digest of the user's ConfigMaps and Secrets that the pod reads.
 func TemplateDigest(pod *corev1.PodSpec, helperImage, contents string) (string, error) {
 	significant := pod.DeepCopy()
 	manifest.ForEachContainer(significant, func(c *corev1.Container) {
@@ -23,6 +23,11 @@ func TemplateDigest(pod *corev1.PodSpec, helperImage, contents string) (string, 
 		}
 		slices.SortStableFunc(c.Env, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
 	})
+	for _, volume := range significant.Volumes {
+		if source := volume.HostPath; source != nil && source.Type != nil && *source.Type == corev1.HostPathFileOrCreate {
+			source.Type = new(corev1.HostPathFile)
+		}
+	}
 	data, err := json.Marshal(significant)
 	if err != nil {
 		return "", fmt.Errorf("encoding the pod template: %w", err)

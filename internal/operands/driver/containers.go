@@ -57,6 +57,7 @@ func containers(in operand.Input, pool nodeinfo.Pool, v values, instance *operan
 	// With RDMA it waits for the network driver, which the modules are built against.
 	c.add(managerContainer, operand.Additions{Env: c.rdmaEnv()})
 	instance.Volumes = c.volumes(hostMounts(in, pool))
+	instance.ProvidedVolumes = providedVolumes(in, pool)
 }
 
 // podBuilder builds the optional parts of a pod.

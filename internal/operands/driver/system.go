@@ -23,6 +23,8 @@ type system struct {
 	repositories, certificates string
 	// subscription are the files of the host's subscription, which gives access to the vendor's packages.
 	subscription []hostMount
+	// keepsSubscription: the subscription is also the access to the user's repositories.
+	keepsSubscription bool
 	// hostModules: the precompiled image needs the host's kernel modules.
 	hostModules bool
 	// coreOS: it is Red Hat CoreOS, whose drivers are built with OpenShift's driver toolkit.
@@ -36,8 +38,10 @@ var (
 		repositories: "/etc/zypp/repos.d", certificates: "/etc/pki/trust/anchors", hostModules: true,
 		subscription: []hostMount{
 			{"subscription-credentials", "/etc/zypp/credentials.d", "Directory", "/etc/zypp/credentials.d"},
-			{"subscription-connect", "/etc/SUSEConnect", "File", "/etc/SUSEConnect"},
+			// A host that is not registered has no such file.
+			{"subscription-connect", "/etc/SUSEConnect", "FileOrCreate", "/etc/SUSEConnect"},
 		},
+		keepsSubscription: true,
 	}
 )
 
@@ -77,8 +81,21 @@ func hostMounts(in operand.Input, pool nodeinfo.Pool) []hostMount {
 	case pool.Kernel != "" && system.hostModules:
 		return []hostMount{{"host-lib-modules", "/lib/modules", "Directory", "/run/host/lib/modules"}}
 	// The driver toolkit has the packages, and CRI-O mounts the host's subscription.
-	case pool.Kernel != "" || pool.CoreOS != "" || repoConfig(in) != "":
+	case pool.Kernel != "" || pool.CoreOS != "" || repoConfig(in) != "" && !system.keepsSubscription:
 		return nil
 	}
 	return system.subscription
+}
+
+// providedVolumes returns the volumes of hostMounts that the container runtime of every node mounts itself: CRI-O mounts
+// the host's subscription of Red Hat, if it has one.
+func providedVolumes(in operand.Input, pool nodeinfo.Pool) []string {
+	if !in.OnlyCRIO() || osID(pool.OSTag) != "rhel" {
+		return nil
+	}
+	var names []string
+	for _, mount := range hostMounts(in, pool) {
+		names = append(names, mount.Name)
+	}
+	return names
 }
