@@ -8,12 +8,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // These tests compare with what NVIDIA's operator renders, where users or NVIDIA's images rely on it.
+
+var one = resource.MustParse("1")
 
 // mountedFiles returns the mounts of single files of a container below these directories, by path: volume and key.
 func mountedFiles(c corev1.Container, directories ...string) map[string]string {
@@ -142,5 +145,58 @@ func TestSubscriptionsMakeNoDriverOutdated(t *testing.T) {
 		if got := digest(t, situation{nodes: test.nodes}, "driver"); got != test.want {
 			t.Errorf("%s: digest %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+// The resources of an operand reach all its containers, init containers included: a ResourceQuota refuses a pod with a
+// container that has none. containerResources still replaces them.
+func TestResourcesReachEveryContainer(t *testing.T) {
+	limits := corev1.ResourceList{"memory": resource.MustParse("1Gi")}
+	of := v1.ContainerSpec{Resources: &v1.ResourceRequirements{Limits: limits, Requests: limits}}
+	spec := v1.ClusterPolicySpec{
+		NodeDiscovery: &v1.NodeDiscoverySpec{Resources: of.Resources},
+		Driver:        &v1.DriverSpec{ContainerSpec: of, RDMA: &v1.RDMASpec{Enabled: new(true)}},
+		GDS:           &v1.GDSSpec{Enabled: new(true)}, GDRCopy: &v1.GDRCopySpec{Enabled: new(true)},
+		Toolkit:      &v1.ToolkitSpec{ContainerSpec: of},
+		DevicePlugin: &v1.DevicePluginSpec{ContainerSpec: of, Config: &v1.DevicePluginConfigSpec{Name: "configs"}},
+		GFD:          &v1.GFDSpec{ContainerSpec: of}, MIGManager: &v1.MIGManagerSpec{ContainerSpec: of},
+		DCGM:               &v1.DCGMSpec{Enabled: new(true), ContainerSpec: of},
+		DCGMExporter:       &v1.DCGMExporterSpec{ContainerSpec: of},
+		NodeStatusExporter: &v1.NodeStatusExporterSpec{Enabled: new(true), ContainerSpec: of},
+		Validator: &v1.ValidatorSpec{ContainerSpec: of, PlacementSpec: v1.PlacementSpec{
+			ContainerResources: []v1.ContainerResources{{Name: "toolkit-validation"}, {
+				Name: "cuda-validation", ResourceRequirements: v1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": one}},
+			}},
+		}},
+	}
+	replaced := map[string]corev1.ResourceList{"toolkit-validation": nil, "cuda-validation": {"cpu": one}}
+	operands, init := 0, 0
+	for name, sets := range (situation{spec: spec, nodes: []nodeinfo.Facts{mpsNode()}}).daemonSets(t) {
+		operands++
+		for _, ds := range sets {
+			init += len(ds.Spec.Template.Spec.InitContainers)
+			for _, c := range containers(&ds.Spec.Template.Spec) {
+				want, isReplaced := replaced[c.Name]
+				if !isReplaced {
+					want = limits
+				}
+				if diff := cmp.Diff(want, c.Resources.Limits); diff != "" {
+					t.Errorf("%s, container %s: -want +got:\n%s", name, c.Name, diff)
+				}
+			}
+		}
+	}
+	if operands != 11 || init < 15 {
+		t.Errorf("looked at %d operands and %d init containers only: the check is broken", operands, init)
+	}
+}
+
+// Drivers of a release that gave init containers no resources do not become outdated. The digest is of that release.
+func TestResourcesOfInitContainersMakeNoDriverOutdated(t *testing.T) {
+	s := situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{
+		Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": one}},
+	}}}}
+	if got, want := digest(t, s, "driver"), "42ba35e3cbba84d9"; got != want {
+		t.Errorf("digest %q, want %q", got, want)
 	}
 }
