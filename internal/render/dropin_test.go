@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 // These tests compare with what NVIDIA's operator renders, where users or NVIDIA's images rely on it.
@@ -198,5 +199,50 @@ func TestResourcesOfInitContainersMakeNoDriverOutdated(t *testing.T) {
 	}}}}
 	if got, want := digest(t, s, "driver"), "42ba35e3cbba84d9"; got != want {
 		t.Errorf("digest %q, want %q", got, want)
+	}
+}
+
+// Without mig.strategy in the spec, the device plugin's configuration may set one: the plugin and GPU Feature Discovery
+// see the MIG devices unless the spec excludes them. The MPS daemon serves none.
+func TestMIGDevicesAreVisibleUnlessTheSpecExcludesThem(t *testing.T) {
+	for strategy, want := range map[v1.MIGStrategy]map[string]string{
+		"":                   {"nvidia-device-plugin": "all", "gpu-feature-discovery": "all"},
+		v1.MIGStrategyNone:   {},
+		v1.MIGStrategySingle: {"nvidia-device-plugin": "all", "gpu-feature-discovery": "all", "mps-control-daemon-ctr": "all"},
+	} {
+		spec := v1.ClusterPolicySpec{
+			MIG:          &v1.MIGSpec{Strategy: strategy},
+			DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}},
+		}
+		got := map[string]string{}
+		for _, sets := range (situation{spec: spec, nodes: []nodeinfo.Facts{mpsNode()}}).daemonSets(t) {
+			for _, c := range sets[0].Spec.Template.Spec.Containers {
+				for _, variable := range c.Env {
+					if variable.Name == "NVIDIA_MIG_MONITOR_DEVICES" {
+						got[c.Name] = variable.Value
+						if !*c.SecurityContext.Privileged {
+							t.Errorf("the runtime refuses the variable of %s, which is not privileged", c.Name)
+						}
+					}
+				}
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("strategy %q: -want +got:\n%s", strategy, diff)
+		}
+	}
+}
+
+// devicePlugin.hostNetwork also applies to the MPS daemon.
+func TestTheHostNetworkOfTheDevicePluginReachesTheMPSDaemon(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		s := situation{nodes: []nodeinfo.Facts{mpsNode()}, spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{
+			ContainerSpec: v1.ContainerSpec{HostNetwork: &on}, Config: &v1.DevicePluginConfigSpec{Name: "configs"},
+		}}}
+		for _, name := range []operand.Name{"device-plugin", "mps-control-daemon"} {
+			if got := s.daemonSet(t, name).Spec.Template.Spec.HostNetwork; got != on {
+				t.Errorf("%s: host network %t, want %t", name, got, on)
+			}
+		}
 	}
 }
