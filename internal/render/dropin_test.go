@@ -246,3 +246,73 @@ func TestTheHostNetworkOfTheDevicePluginReachesTheMPSDaemon(t *testing.T) {
 		}
 	}
 }
+
+// A driver on the host is below hostPaths.rootFS, as the toolkit is told through the marker of the validation.
+func TestTheValidationKnowsTheRootOfTheHost(t *testing.T) {
+	for rootFS, want := range map[string]bool{"": false, "/": false, "/mnt/host": true} {
+		s := situation{spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{RootFS: rootFS}}}
+		args := container(t, s.daemonSet(t, "container-toolkit"), "driver-validation").Args
+		if got := slices.Contains(args, "--root-fs=/mnt/host"); got != want {
+			t.Errorf("%q: %q", rootFS, args)
+		}
+	}
+}
+
+// USE_NODE_FEATURE_API in gfd.env decides where GPU Feature Discovery writes its labels, and whether it gets a token.
+func TestTheNodeFeatureAPIOfTheEnvironment(t *testing.T) {
+	for name, test := range map[string]struct {
+		mode  v1.DiscoveryMode
+		value string
+		want  bool
+	}{
+		"on":                   {v1.DiscoveryBuiltin, "true", true},
+		"on, as a number":      {v1.DiscoveryBuiltin, "1", true},
+		"off":                  {v1.DiscoveryBuiltin, "false", false},
+		"off, with mode nfd":   {v1.DiscoveryNFD, "false", false},
+		"on, with mode nfd":    {v1.DiscoveryNFD, "true", true},
+		"unset":                {v1.DiscoveryBuiltin, "", false},
+		"unset, with mode nfd": {v1.DiscoveryNFD, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: test.mode}, GFD: &v1.GFDSpec{}}
+			if test.value != "" {
+				spec.GFD.Env = []v1.EnvVar{{Name: "USE_NODE_FEATURE_API", Value: test.value}}
+			}
+			ds := situation{spec: spec}.daemonSet(t, "gpu-feature-discovery")
+			if got := *ds.Spec.Template.Spec.AutomountServiceAccountToken; got != test.want {
+				t.Errorf("token %t, want %t", got, test.want)
+			}
+			values := valuesOf(container(t, ds, "gpu-feature-discovery"), "USE_NODE_FEATURE_API")
+			if writesFile := slices.Equal(values, []string{"false"}); writesFile == test.want {
+				t.Errorf("variable %q", values)
+			}
+		})
+	}
+}
+
+// valuesOf returns the values of a variable, of which the last one counts.
+func valuesOf(c corev1.Container, name string) (values []string) {
+	for _, variable := range c.Env {
+		if variable.Name == name {
+			values = append(values, variable.Value)
+		}
+	}
+	return values
+}
+
+// The toolkit's runtime is the handler of the RuntimeClass, whatever toolkit.env says.
+func TestTheRuntimeClassOfTheOperatorTakesPrecedence(t *testing.T) {
+	for _, class := range []string{"", "gpu"} {
+		s := situation{spec: v1.ClusterPolicySpec{
+			Operator: &v1.OperatorSpec{RuntimeClass: class},
+			Toolkit: &v1.ToolkitSpec{ContainerSpec: v1.ContainerSpec{
+				Env: []v1.EnvVar{{Name: "CONTAINERD_RUNTIME_CLASS", Value: "mine"}},
+			}},
+		}}
+		toolkit := container(t, s.daemonSet(t, "container-toolkit"), "nvidia-container-toolkit-ctr")
+		want := []string{*s.daemonSet(t, "device-plugin").Spec.Template.Spec.RuntimeClassName}
+		if got := valuesOf(toolkit, "CONTAINERD_RUNTIME_CLASS"); !slices.Equal(got, want) {
+			t.Errorf("%q, but the pods have %q", got, want)
+		}
+	}
+}
