@@ -90,7 +90,6 @@ func TestSubscriptionsOfHosts(t *testing.T) {
 	}
 	suse := []string{"/etc/SUSEConnect FileOrCreate", "/etc/zypp/credentials.d Directory"}
 	repos := &v1.DriverSpec{RepoConfig: &v1.DriverRepoConfigSpec{ConfigMapName: "repos"}}
-	with := func(runtime string, facts nodeinfo.Facts) nodeinfo.Facts { facts.Runtime = runtime; return facts }
 	rhel, sles := node("rhel", "9.6"), node("sles", "15.6")
 	for name, test := range map[string]struct {
 		driver *v1.DriverSpec
@@ -99,12 +98,12 @@ func TestSubscriptionsOfHosts(t *testing.T) {
 	}{
 		"rhel, containerd":                  {nil, []nodeinfo.Facts{rhel}, redHat},
 		"rhel, containerd, repositories":    {repos, []nodeinfo.Facts{rhel}, nil},
-		"rhel, CRI-O":                       {nil, []nodeinfo.Facts{with("cri-o", rhel)}, nil},
-		"rhel, CRI-O beside containerd":     {nil, []nodeinfo.Facts{with("cri-o", rhel), with("containerd", rhel)}, redHat},
+		"rhel, CRI-O":                       {nil, []nodeinfo.Facts{withRuntime("cri-o", rhel)}, nil},
+		"rhel, CRI-O beside containerd":     {nil, []nodeinfo.Facts{withRuntime("cri-o", rhel), withRuntime("containerd", rhel)}, redHat},
 		"sles":                              {nil, []nodeinfo.Facts{sles}, suse},
-		"sles, CRI-O":                       {nil, []nodeinfo.Facts{with("cri-o", sles)}, suse},
+		"sles, CRI-O":                       {nil, []nodeinfo.Facts{withRuntime("cri-o", sles)}, suse},
 		"sles, repositories":                {repos, []nodeinfo.Facts{sles}, suse},
-		"sl-micro, repositories, and CRI-O": {repos, []nodeinfo.Facts{with("cri-o", node("sl-micro", "6.1"))}, suse},
+		"sl-micro, repositories, and CRI-O": {repos, []nodeinfo.Facts{withRuntime("cri-o", node("sl-micro", "6.1"))}, suse},
 		"rocky":                             {nil, []nodeinfo.Facts{node("rocky", "9.6")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -315,4 +314,37 @@ func TestTheRuntimeClassOfTheOperatorTakesPrecedence(t *testing.T) {
 			t.Errorf("%q, but the pods have %q", got, want)
 		}
 	}
+}
+
+// The only DaemonSet of the driver or the toolkit has the name that NVIDIA's operator gives it, whatever the system and
+// the container runtime are: scripts wait for it by this name.
+func TestTheOnlyDaemonSetHasNVIDIAsName(t *testing.T) {
+	const release = "418.94.202501221327-0"
+	for name, test := range map[string]situation{
+		"ubuntu, containerd": {},
+		"rhel, CRI-O":        {nodes: []nodeinfo.Facts{withRuntime("cri-o", node("rhel", "9.6"))}},
+		"sles, docker":       {nodes: []nodeinfo.Facts{withRuntime("docker", node("sles", "15.6"))}},
+		"k3s":                {nodes: []nodeinfo.Facts{runs("containerd", "k3s")}},
+		"rke2":               {nodes: []nodeinfo.Facts{runs("containerd", "rke2")}},
+		"microk8s":           {nodes: []nodeinfo.Facts{runs("containerd", "microk8s")}},
+		"OpenShift": {
+			nodes: []nodeinfo.Facts{coreOS(release)}, toolkit: map[string]string{release: "example.com/toolkit:1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for operandName, want := range map[operand.Name]string{
+				"driver": "nvidia-driver-daemonset", "container-toolkit": "nvidia-container-toolkit-daemonset",
+			} {
+				ds := test.daemonSet(t, operandName)
+				if ds.Name != want || ds.Spec.Selector.MatchLabels["app"] != want {
+					t.Errorf("DaemonSet %s selects %v, want %s", ds.Name, ds.Spec.Selector.MatchLabels, want)
+				}
+			}
+		})
+	}
+}
+
+func withRuntime(runtime string, facts nodeinfo.Facts) nodeinfo.Facts {
+	facts.Runtime = runtime
+	return facts
 }
