@@ -20,6 +20,8 @@ type Input struct {
 	Namespace string
 	// OperatorImage is the operator's own image, which contains the on-node program.
 	OperatorImage string
+	// Proxy of the operator's own environment, for the driver if the spec names none.
+	Proxy v1.ProxySpec
 	// Optional are the optional kinds that the cluster serves.
 	Optional map[OptionalKind]bool
 	// Layouts of the container runtimes of the GPU nodes; empty if the plan is for one node.

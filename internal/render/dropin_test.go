@@ -13,6 +13,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 // These tests compare with what NVIDIA's operator renders, where users or NVIDIA's images rely on it.
@@ -142,7 +143,7 @@ func TestSubscriptionsMakeNoDriverOutdated(t *testing.T) {
 		"both":       {[]nodeinfo.Facts{crio, rhel}, "6104e1e07f97a4dd"},
 		"SUSE":       {[]nodeinfo.Facts{node("sles", "15.6")}, "3833d93b2c3b42a4"},
 	} {
-		if got := digest(t, situation{nodes: test.nodes}, "driver"); got != test.want {
+		if got := digestAfter(t, situation{nodes: test.nodes}, test.want); got != test.want {
 			t.Errorf("%s: digest %q, want %q", name, got, test.want)
 		}
 	}
@@ -191,12 +192,23 @@ func TestResourcesReachEveryContainer(t *testing.T) {
 	}
 }
 
+// digestAfter returns the template digest of the driver in a cluster in which an earlier release had this one.
+func digestAfter(t *testing.T, s situation, earlier string) string {
+	t.Helper()
+	ds := s.daemonSet(t, "driver")
+	live := rollout.LiveDaemonSet(ds)
+	live.TemplateDigest, live.SignificantDigest = earlier, earlier
+	s.live = map[string]rollout.Live{ds.Name: live}
+	return digest(t, s, "driver")
+}
+
 // Drivers of a release that gave init containers no resources do not become outdated. The digest is of that release.
 func TestResourcesOfInitContainersMakeNoDriverOutdated(t *testing.T) {
 	s := situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{
 		Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": one}},
 	}}}}
-	if got, want := digest(t, s, "driver"), "42ba35e3cbba84d9"; got != want {
+	const want = "42ba35e3cbba84d9"
+	if got := digestAfter(t, s, want); got != want {
 		t.Errorf("digest %q, want %q", got, want)
 	}
 }

@@ -65,6 +65,8 @@ type situation struct {
 	contents map[operand.Reference]operand.Content
 	// configMaps are the keys of the user's ConfigMaps, by name. Without contents, all other references exist then.
 	configMaps map[string][]string
+	// proxy is that of the operator's environment.
+	proxy v1.ProxySpec
 	// endpoint is that of the manager's metrics.
 	endpoint operand.MetricsEndpoint
 }
@@ -77,6 +79,7 @@ func (s situation) plan(t *testing.T) plan.Plan {
 		OperatorImage:   helper,
 		DriverToolkit:   s.toolkit,
 		Contents:        s.contents,
+		Proxy:           s.proxy,
 		OperatorMetrics: s.endpoint,
 	}
 	if s.helper != "" {

@@ -67,6 +67,7 @@ type options struct {
 	leaderElect, debug bool
 	kubeconfig         string
 	namespace, image   string
+	proxy              v1.ProxySpec
 	timing             Timing
 }
 
@@ -241,6 +242,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Catalogue:      catalogue,
 			Namespace:      o.namespace,
 			HelperImage:    o.image,
+			Proxy:          o.proxy,
 			Metrics:        o.metrics.endpoint(),
 			DriverToolkit:  toolkit,
 			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),

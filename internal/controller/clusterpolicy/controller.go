@@ -49,6 +49,8 @@ type Options struct {
 	Namespace string
 	// HelperImage is the operator's own image, which provides gpu-node.
 	HelperImage string
+	// Proxy of the operator's own environment.
+	Proxy v1.ProxySpec
 	// Metrics is the endpoint of the manager's metrics.
 	Metrics operand.MetricsEndpoint
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
