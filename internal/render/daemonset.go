@@ -60,6 +60,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	r.tolerateStartup(&template.Spec)
 	r.removeProvidedVolumes(&template.Spec)
 	r.applyInitResources(&template.Spec)
+	r.mountTrustStores(&template.Spec)
 	return nil
 }
 

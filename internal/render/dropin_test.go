@@ -360,3 +360,52 @@ func withRuntime(runtime string, facts nodeinfo.Facts) nodeinfo.Facts {
 	facts.Runtime = runtime
 	return facts
 }
+
+// The bundle of spec.global.caBundle is where the package managers of the driver's containers read certificates: they
+// do not read SSL_CERT_FILE. A certificate of the user's in the same file takes precedence.
+func TestPackageManagersTrustTheCABundle(t *testing.T) {
+	const fedora, caBundle = "/etc/pki/ca-trust/extracted/pem/", "gpu-operator-ca-bundle/ca-bundle.crt"
+	spec := v1.ClusterPolicySpec{
+		Global: &v1.GlobalSpec{CABundle: &v1.CABundleSpec{ConfigMapName: "gpu-operator-trusted-ca"}},
+		GDS:    &v1.GDSSpec{Enabled: new(true)}, GDRCopy: &v1.GDRCopySpec{Enabled: new(true)},
+		Driver: &v1.DriverSpec{},
+	}
+	certified := *spec.DeepCopy()
+	certified.Driver.CertConfig = &v1.DriverCertConfigSpec{Name: "certs"}
+	for name, test := range map[string]struct {
+		spec      v1.ClusterPolicySpec
+		node      nodeinfo.Facts
+		directory string
+		want      map[string]string
+	}{
+		"rhel": {spec, node("rhel", "9.6"), fedora, map[string]string{fedora + "tls-ca-bundle.pem": caBundle}},
+		"rhel, with a file of the user's": {
+			certified, node("rhel", "9.6"), fedora,
+			map[string]string{fedora + "tls-ca-bundle.pem": "cert-config/tls-ca-bundle.pem"},
+		},
+		"ubuntu": {
+			spec, node("ubuntu", "24.04"), "/usr/local/share/ca-certificates/",
+			map[string]string{"/usr/local/share/ca-certificates/gpu-operator-ca-bundle.crt": caBundle},
+		},
+		"sles": {
+			spec, node("sles", "15.6"), "/etc/pki/trust/anchors/",
+			map[string]string{"/etc/pki/trust/anchors/gpu-operator-ca-bundle.pem": caBundle},
+		},
+		"without a bundle": {v1.ClusterPolicySpec{
+			GDS: spec.GDS, GDRCopy: spec.GDRCopy,
+		}, node("rhel", "9.6"), fedora, map[string]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := situation{
+				spec: test.spec, nodes: []nodeinfo.Facts{test.node},
+				configMaps: map[string][]string{"certs": {"tls-ca-bundle.pem"}},
+			}
+			ds := s.daemonSet(t, "driver")
+			for _, of := range []string{"nvidia-driver-ctr", "nvidia-fs-ctr", "nvidia-gdrcopy-ctr"} {
+				if diff := cmp.Diff(test.want, mountedFiles(container(t, ds, of), test.directory)); diff != "" {
+					t.Errorf("%s: -want +got:\n%s", of, diff)
+				}
+			}
+		})
+	}
+}

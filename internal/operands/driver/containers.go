@@ -58,6 +58,7 @@ func containers(in operand.Input, pool nodeinfo.Pool, v values, instance *operan
 	c.add(managerContainer, operand.Additions{Env: c.rdmaEnv()})
 	instance.Volumes = c.volumes(hostMounts(in, pool))
 	instance.ProvidedVolumes = providedVolumes(in, pool)
+	instance.TrustStores = trustStores(pool)
 }
 
 // podBuilder builds the optional parts of a pod.

@@ -58,6 +58,16 @@ func packageFiles(in operand.Input, pool nodeinfo.Pool) (files configMapFiles) {
 	return files
 }
 
+// trustStores returns the file for spec.global.caBundle in each container that installs packages.
+func trustStores(pool nodeinfo.Pool) map[string]string {
+	system := systems[osID(pool.OSTag)]
+	if pool.Kernel != "" || system.bundle == "" {
+		return nil
+	}
+	file := path.Join(system.certificates, system.bundle)
+	return map[string]string{mainContainer: file, gdsContainer: file, gdrcopyContainer: file}
+}
+
 // moduleFiles are the user's parameters of kernel modules, in files with the names of the modules. The driver container
 // reads them in this directory.
 func moduleFiles(in operand.Input) (files configMapFiles) {
