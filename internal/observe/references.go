@@ -92,8 +92,7 @@ func contentOf(object client.Object) operand.Content {
 
 // ConfigMapContent returns the content of a ConfigMap.
 func ConfigMapContent(configMap *corev1.ConfigMap) operand.Content {
-	trimmed, _ := TrimReference(configMap)
-	return contentOf(trimmed.(*corev1.ConfigMap))
+	return contentOf(trimConfigMap(configMap))
 }
 
 // ContentChanges passes events that change the result of Contents.
@@ -108,12 +107,7 @@ func ContentChanges() predicate.Predicate {
 func TrimReference(object any) (any, error) {
 	switch object := object.(type) {
 	case *corev1.ConfigMap:
-		data := map[string][]byte{}
-		for key, value := range object.Data {
-			data[key] = []byte(value)
-		}
-		maps.Copy(data, object.BinaryData)
-		return &corev1.ConfigMap{ObjectMeta: describeContent(object.ObjectMeta, data)}, nil
+		return trimConfigMap(object), nil
 	case *corev1.Secret:
 		return &corev1.Secret{ObjectMeta: describeContent(object.ObjectMeta, object.Data)}, nil
 	case *schedulingv1.PriorityClass:
@@ -123,6 +117,15 @@ func TrimReference(object any) (any, error) {
 	default:
 		return object, nil
 	}
+}
+
+func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
+	data := map[string][]byte{}
+	for key, value := range object.Data {
+		data[key] = []byte(value)
+	}
+	maps.Copy(data, object.BinaryData)
+	return &corev1.ConfigMap{ObjectMeta: describeContent(object.ObjectMeta, data)}
 }
 
 // describeContent replaces the annotations by the digest of the data and its keys, unless that is done already.
