@@ -241,7 +241,8 @@ func TestUnsupportedServerIsReported(t *testing.T) {
 	got := rendering(t, "{}", "--server-version", "v1.31.0")
 	g.Expect(got.code).To(Equal(0))
 	g.Expect(got.out).To(Equal(plain.out))
-	g.Expect(got.errOut).To(Equal("warning: Kubernetes v1.31.0 is not supported, only 1.32 to 1.36\n" + plain.errOut))
+	g.Expect(got.errOut).To(Equal(
+		"warning: Kubernetes v1.31.0 is not supported: upgrade the cluster to 1.32 or newer\n" + plain.errOut))
 }
 
 func TestWrongUsage(t *testing.T) {

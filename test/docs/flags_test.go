@@ -25,7 +25,6 @@ var foreignFlags = map[string]string{
 	"--cascade":              "of kubectl delete",
 	"--previous":             "of kubectl logs",
 	"--root-dir":             "of the kubelet",
-	"--kube-version":         "of helm template",
 	"--register-with-taints": "of the kubelet",
 	"--restart-mode":         "of nvidia-ctk-installer",
 	"--wait":                 "of helm install",

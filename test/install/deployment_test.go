@@ -1,8 +1,13 @@
 package install
 
 import (
+	"strings"
+	"testing"
+
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 // imageIs checks the image of the operator, also in its variable OPERATOR_IMAGE.
@@ -47,10 +52,22 @@ func ownTaintsAre(want string) func(*WithT, []*unstructured.Unstructured) {
 // deployments are values for the operator's Deployment.
 var deployments = []renderCase{
 	{
-		name: "the image of a release", then: imageIs("ghcr.io/clusterpolicy/gpu-operator:latest"),
+		name: "the image of a release", then: imageIs(releaseImage),
 		set: "operator.upgradeCRD=true",
 	},
-	{name: "a tag", set: "operator.version=v1.2.3", then: imageIs("ghcr.io/clusterpolicy/gpu-operator:v1.2.3")},
+	{
+		name: "a copy of it, whose digest may differ", set: "operator.repository=registry.local",
+		then: imageIs("registry.local/gpu-operator:v1.2.3"),
+	},
+	{
+		name: "the repository of the release, spelt out", set: "operator.repository=registry.example.com/gpu/",
+		then: imageIs(releaseImage),
+	},
+	{
+		name: "another image beside it", set: "operator.image=patched",
+		then: imageIs("registry.example.com/gpu/patched:v1.2.3"),
+	},
+	{name: "a tag", set: "operator.version=v1.2.2", then: imageIs("registry.example.com/gpu/gpu-operator:v1.2.2")},
 	{
 		name: "an image of a registry",
 		set:  "operator.repository=registry.local:5000/gpu operator.image=op operator.version=1",
@@ -58,7 +75,7 @@ var deployments = []renderCase{
 	},
 	{
 		name: "an image's digest", set: "operator.version=sha256:abc",
-		then: imageIs("ghcr.io/clusterpolicy/gpu-operator@sha256:abc"),
+		then: imageIs("registry.example.com/gpu/gpu-operator@sha256:abc"),
 	},
 	{
 		name: "a full reference", set: "operator.image=registry.local/op@sha256:abc",
@@ -67,15 +84,15 @@ var deployments = []renderCase{
 	{
 		name: "NVIDIA's operator",
 		set:  "operator.repository=nvcr.io/nvidia operator.image=gpu-operator operator.version=v26.3.0",
-		then: imageIs("ghcr.io/clusterpolicy/gpu-operator:latest"),
+		then: imageIs(releaseImage),
 	},
 	{
 		name: "a mirror of it", set: "global.registry=mirror.local/proxy", spec: "global: {registry: mirror.local/proxy}",
-		then: imageIs("mirror.local/proxy/clusterpolicy/gpu-operator:latest"),
+		then: imageIs(strings.Replace(releaseImage, "registry.example.com", "mirror.local/proxy", 1)),
 	},
 	{
 		name: "an image in the mirror", set: "global.registry=mirror.local operator.repository=mirror.local/gpu",
-		spec: "global: {registry: mirror.local}", then: imageIs("mirror.local/gpu/gpu-operator:latest"),
+		spec: "global: {registry: mirror.local}", then: imageIs("mirror.local/gpu/gpu-operator:v1.2.3"),
 	},
 	{
 		name: "an image of Docker's registry in the mirror", set: "global.registry=mirror.local operator.image=acme/op:1",
@@ -170,4 +187,32 @@ var deployments = []renderCase{
 			g.Expect(find(objects, "ConfigMap", "gpu-operator-extra")).NotTo(BeNil())
 			g.Expect(find(objects, "Secret", "gpu-operator-text")).NotTo(BeNil())
 		}},
+}
+
+// The chart in the repository has no image: Helm fails with the remedy, also for values of NVIDIA's chart.
+func TestTheUnreleasedChartNeedsAnImage(t *testing.T) {
+	t.Parallel()
+	unreleased := func(flags ...string) (string, error) {
+		return packaged.Helm(t.Context(), repo, t.TempDir(), nil,
+			append([]string{"template", release, repo + "/" + packaged.Chart}, flags...)...)
+	}
+	for _, flags := range [][]string{
+		nil, set("operator.version=v1"), set("operator.repository=nvcr.io/nvidia"), set("global.registry=mirror.local"),
+	} {
+		_, err := unreleased(flags...)
+		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("this chart is not released and has no image: " +
+			"set operator.repository and operator.version")))
+	}
+	for want, flags := range map[string]string{
+		"registry.local/gpu-operator:dev": "operator.repository=registry.local",
+		"registry.local/a/b:c":            "operator.repository=registry.local/a operator.image=b operator.version=c",
+		"registry.local/op:1":             "operator.image=registry.local/op:1",
+	} {
+		g := NewWithT(t)
+		text, err := unreleased(set(flags)...)
+		g.Expect(err).NotTo(HaveOccurred())
+		objects, err := packaged.Decode(text)
+		g.Expect(err).NotTo(HaveOccurred())
+		imageIs(want)(g, objects)
+	}
 }

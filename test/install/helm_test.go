@@ -15,11 +15,23 @@ import (
 
 const (
 	repo      = "../.."
-	chart     = repo + "/" + packaged.Chart
 	bundle    = repo + "/bundle"
 	release   = "gpu-operator"
 	namespace = "gpu-operator"
 )
+
+// The tests install the chart of this release, as users get it.
+const (
+	releaseVersion = "1.2.3"
+	releaseImage   = "registry.example.com/gpu/gpu-operator@" +
+		"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+)
+
+// chart is the folder of the released chart, which TestMain generates.
+var chart string
+
+// placeholder is the image in config/manager and in the bundle of a working tree.
+const placeholder = "IMAGE-NOT-SET:not-a-release-set-IMG-or-kustomize-images"
 
 // render returns what helm template prints for the flags.
 func render(t *testing.T, flags ...string) (string, error) {

@@ -49,7 +49,7 @@ var installs = []installCase{
 	}, absent: []string{"nvidia-dcgm", "nvidia-node-status-exporter"}},
 	{
 		name: "every value of NVIDIA's chart", file: nvidiasValues,
-		notes: []string{"ghcr.io/clusterpolicy/gpu-operator:latest is used instead"},
+		notes: []string{releaseImage + " is used instead"},
 	},
 	{name: "the other namespace", in: "nvidia-gpu-operator", daemonSets: []string{"nvidia-device-plugin-daemonset"}},
 	{name: "every operand named, one turned off", set: "driver.enabled=true toolkit.enabled=true " +
@@ -64,7 +64,7 @@ var installs = []installCase{
 		notes: []string{
 			"toolkit.version is 1.17.4: NVIDIA's tags begin with v, as in v1.17.4",
 			"operator.repository names the image of NVIDIA's operator: " +
-				"ghcr.io/clusterpolicy/gpu-operator:latest is used instead",
+				releaseImage + " is used instead",
 			"operator.cleanupCRD: helm uninstall leaves the definition", "operator.logging.timeEncoding: ", "draDriver: ",
 			"ccManager: virtual machines are not supported yet",
 		},

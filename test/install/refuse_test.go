@@ -1,9 +1,13 @@
 package install
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 // refusals are invalid values, each with Helm's message.
@@ -147,14 +151,67 @@ func TestUnknownValuesAreRefusedWithoutAPolicy(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("driver.verison")))
 }
 
-func TestUnsupportedClusterIsRefused(t *testing.T) {
+// The chart has no upper bound: a cluster may be upgraded, and a client of Helm may assume a newer one.
+func TestOlderClustersAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"1.31.9", "1.37.0"} {
-		_, err := render(t, "--kube-version", version)
-		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("incompatible with Kubernetes v" + version)))
-	}
-	for _, version := range []string{"1.32.0", "1.36.9", "1.34.1-eks-1234", "1.33.4+k3s1"} {
+	_, err := render(t, "--kube-version", "1.31.9")
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("incompatible with Kubernetes v1.31.9")))
+	for _, version := range []string{"1.32.0", "1.36.9", "1.34.1-eks-1234", "1.33.4+k3s1", "1.37.0-alpha.1", "1.41.0"} {
 		_, err := render(t, "--kube-version", version)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	}
+}
+
+// Without --kube-version Helm assumes the release of its own libraries, which is newer than tested with Helm 3.
+func TestNoClusterNeedsToBeNamed(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	for _, helm := range []helmFunc{packaged.Helm, packaged.Helm3} {
+		for _, command := range [][]string{{"template", release}, {"lint", "--strict"}} {
+			_, err := helm(t.Context(), repo, t.TempDir(), nil, append(command, chart)...)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	}
+}
+
+// The notes of a newer cluster warn, and only those.
+func TestNewerClustersAreWarned(t *testing.T) {
+	t.Parallel()
+	for kubernetes, warned := range map[string]bool{
+		"1.32.0": false, "1.36.9-eks-1": false, "1.37.0": true, "2.0.0": true,
+	} {
+		g, notes := NewWithT(t), notesFor(t, kubernetes)
+		g.Expect(notes).To(ContainSubstring("The GPU operator runs in namespace gpu-operator."))
+		if warned {
+			g.Expect(notes).To(ContainSubstring("Warning: Kubernetes v" + kubernetes +
+				" is newer than this release has been tested on, 1.32 to 1.36."))
+		} else {
+			g.Expect(notes).NotTo(ContainSubstring("Warning"))
+		}
+	}
+}
+
+// notesFor returns the notes of the chart for a release of Kubernetes. Helm prints notes only with a cluster, so that
+// a copy of the chart has them in a ConfigMap as well.
+func notesFor(t *testing.T, kubernetes string) string {
+	t.Helper()
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "gpu-operator")
+	g.Expect(os.CopyFS(dir, os.DirFS(chart))).To(Succeed())
+	text, err := os.ReadFile(filepath.Join(dir, "templates", "NOTES.txt"))
+	g.Expect(err).NotTo(HaveOccurred())
+	shown := `{{ define "notes" }}` + string(text) + `{{ end }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: notes}
+data: {notes: {{ include "notes" $ | quote }}}
+`
+	g.Expect(os.WriteFile(filepath.Join(dir, "templates", "notes.yaml"), []byte(shown), 0o600)).To(Succeed())
+	printed, err := packaged.Helm(t.Context(), repo, t.TempDir(), nil, "template", release, dir,
+		"--namespace", namespace, "--kube-version", kubernetes)
+	g.Expect(err).NotTo(HaveOccurred())
+	objects, err := packaged.Decode(printed)
+	g.Expect(err).NotTo(HaveOccurred())
+	notes, _ := field(g, find(objects, "ConfigMap", "notes"), "data", "notes").(string)
+	return notes
 }

@@ -15,7 +15,7 @@ const root = "../../.."
 // A stale chart would not install what the repository has.
 func TestTheChartIsUpToDate(t *testing.T) {
 	g := NewWithT(t)
-	files, err := generate(root)
+	files, err := generate(root, release{version: workingTree})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(files).To(HaveKey("values.schema.json"))
 	for name, want := range files {

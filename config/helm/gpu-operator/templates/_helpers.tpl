@@ -57,8 +57,9 @@ app.kubernetes.io/name: gpu-operator
 {{- if or (eq $level "debug") (regexMatch "^[1-9][0-9]*$" $level) $logging.develMode }}- --debug{{ end -}}
 {{- end }}
 
-{{/* The operator's image. NVIDIA's operator, in values for its chart, means this one. A mirror replaces the
-registry, as for the operands. */}}
+{{/* The operator's image: by default that of the release, by its digest. A copy in another repository need not have the
+same digest, so that it is used by its tag. NVIDIA's operator, in values for its chart, means this one. A mirror replaces
+the registry, as for the operands. */}}
 {{- define "gpu-operator.image" -}}
 {{- $operator := .Values.operator | default dict -}}
 {{- $repository := $operator.repository | default "" -}}
@@ -74,8 +75,17 @@ registry, as for the operands. */}}
 {{- if include "gpu-operator.isNvidias" . -}}
 {{- $repository = "" }}{{ $version = "" -}}
 {{- end -}}
+{{- $release := include "gpu-operator.release" . | fromJson -}}
+{{- $repository = $repository | default $release.repository | trimSuffix "/" -}}
+{{- $image = $image | default $release.image | default "gpu-operator" -}}
+{{- if not $repository -}}
+{{- fail "this chart is not released and has no image: set operator.repository and operator.version to an image that you built and pushed, such as --set operator.repository=registry.example.com,operator.version=dev; see docs/install.md" -}}
+{{- end -}}
+{{- if and (eq $repository $release.repository) (eq $image $release.image) -}}
+{{- $version = $version | default $release.version -}}
+{{- end -}}
 {{- $version = $version | default .Chart.AppVersion -}}
-{{- $reference = printf "%s/%s%s%s" ($repository | default "ghcr.io/clusterpolicy" | trimSuffix "/") ($image | default "gpu-operator") (ternary "@" ":" (hasPrefix "sha256:" $version)) $version -}}
+{{- $reference = printf "%s/%s%s%s" $repository $image (ternary "@" ":" (hasPrefix "sha256:" $version)) $version -}}
 {{- end -}}
 {{- with (.Values.global | default dict).registry -}}
 {{- if not (hasPrefix (printf "%s/" .) $reference) -}}

@@ -22,3 +22,13 @@
 {{- end -}}
 {{- end -}}
 {{- end }}
+
+{{/* A sentence if the cluster is newer than what this release has been tested on. The operator works there unless
+Kubernetes removed what it uses, so that this is no error. Argument: root. */}}
+{{- define "gpu-operator.untested" -}}
+{{- $newest := include "gpu-operator.newestKubernetes" . -}}
+{{- $cluster := .Capabilities.KubeVersion -}}
+{{- if or (gt (int $cluster.Major) 1) (gt ($cluster.Minor | trimSuffix "+" | int) (splitList "." $newest | last | int)) -}}
+Warning: Kubernetes {{ $cluster.Version }} is newer than this release has been tested on, {{ include "gpu-operator.oldestKubernetes" . }} to {{ $newest }}.
+{{- end -}}
+{{- end }}
