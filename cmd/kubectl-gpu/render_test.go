@@ -292,3 +292,14 @@ func TestMonitoringFlagEnablesThePrometheusKinds(t *testing.T) {
 		}
 	}
 }
+
+// The keys of a ConfigMap beside the policy are mounted, unless it is of another namespace.
+func TestRenderReadsConfigMapsOfThePolicysFile(t *testing.T) {
+	for namespace, mounted := range map[string]bool{"": true, "gpu-operator": true, "other": false} {
+		g := NewWithT(t)
+		got := rendering(t, "{driver: {repoConfig: {configMapName: repos}}}\n---\napiVersion: v1\nkind: ConfigMap\n"+
+			"metadata: {name: repos, namespace: '"+namespace+"'}\ndata: {mirror.list: deb}")
+		g.Expect(got.code).To(Equal(0), got.errOut)
+		g.Expect(strings.Contains(got.out, "mountPath: /etc/apt/sources.list.d/mirror.list")).To(Equal(mounted), namespace)
+	}
+}

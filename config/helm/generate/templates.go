@@ -81,7 +81,7 @@ func fileOf(o object) string {
 // openShift returns config/openshift as a template, rendered if the value platform.openshift is set.
 func openShift(root string) ([]byte, error) {
 	text := fmt.Sprintf(header, "config/openshift") + "{{- if (.Values.platform | default dict).openshift }}\n"
-	for _, name := range []string{"scc.yaml", "operands.yaml"} {
+	for _, name := range []string{"scc.yaml", "trusted_ca.yaml", "operands.yaml"} {
 		data, err := os.ReadFile(filepath.Join(root, "config/openshift", name))
 		if err != nil {
 			return nil, fmt.Errorf("reading what OpenShift needs: %w", err)
