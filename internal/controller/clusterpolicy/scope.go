@@ -27,7 +27,7 @@ type scope struct {
 	all    []v1.ClusterPolicy
 
 	// Results of observe.
-	fleet         fleet.View
+	view          fleet.View
 	snapshot      observe.Snapshot
 	optionalKinds map[operand.OptionalKind]bool
 	missingFields []string
@@ -72,7 +72,7 @@ func (s *scope) requeueAfter(wait time.Duration) {
 // concern no single operand are also returned, for the back-off of the work queue. Objects have a back-off of their
 // own.
 func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
-	if s.policy == nil || !s.fleet.Hydrated {
+	if s.policy == nil || !s.view.Hydrated {
 		s.Meter.ObservePass(metrics.PassStats{Failed: s.err != nil, MissingFields: len(s.missingFields)})
 		return s.result()
 	}
@@ -113,11 +113,11 @@ func (s *scope) result() (reconcile.Result, error) {
 // statusInput returns what the status is computed from.
 func (s *scope) statusInput() status.Input {
 	in := status.Input{
-		Namespace: s.Namespace, Fleet: s.fleet, DaemonSets: s.snapshot.DaemonSets, Plan: s.planned,
+		Namespace: s.Namespace, View: s.view, DaemonSets: s.snapshot.DaemonSets, Plan: s.planned,
 		Applied: s.applied, MissingFields: s.missingFields, Err: s.err,
 	}
 	if s.basis != nil {
-		in.Unassessed = s.fleet.StaleCount(s.basis)
+		in.Unassessed = s.view.UnassessedCount(s.basis)
 	}
 	return in
 }
@@ -151,13 +151,13 @@ func (s *scope) markOthersIgnored(ctx context.Context) {
 // passMetrics returns the metrics of a pass.
 func (s *scope) passMetrics(in status.Input, computed v1.ClusterPolicyStatus, failure error) metrics.PassStats {
 	stats := metrics.PassStats{
-		Status: &computed, Failed: failure != nil || in.NeedsRetry(), Discovered: s.fleet.AnyDiscovered,
+		Status: &computed, Failed: failure != nil || in.NeedsRetry(), Discovered: s.view.AnyDiscovered,
 		MissingFields: len(s.missingFields),
 	}
 	if len(in.Plan.Steps) > 0 {
 		input := in.Plan.Input
-		stats.Nodes = status.CountNodes(s.fleet)
-		stats.DriverToolkit = input.UsesDriverToolkit(s.fleet.EachFacts())
+		stats.Nodes = status.CountNodes(s.view)
+		stats.DriverToolkit = input.UsesDriverToolkit(s.view.EachFacts())
 		stats.DriverToolkitFound = input.DriverToolkit != nil
 	}
 	return stats
