@@ -55,9 +55,8 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 	o.metrics.addFlags(flags)
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081",
 		"address of /healthz and /readyz; 0 disables them")
-	flags.BoolVar(&o.leaderElect, "leader-elect", false,
-		"reconcile only while holding the leader lease; required to run more than one replica")
-	flags.BoolVar(&o.debug, "debug", false, "log at debug level")
+	o.election.addFlags(flags)
+	o.log.addFlags(flags)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
 	return cmd
