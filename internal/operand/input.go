@@ -27,8 +27,9 @@ type Input struct {
 	// Contents of the objects that operands reference, by kind and name. An object without an entry does not exist.
 	// Nil if the objects have not been read.
 	Contents map[Reference]Content
-	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS. Nil if the cluster has
-	// no ImageStream of them, or it cannot be read. Unused without UsesDriverToolkit.
+	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS: empty for a tag whose
+	// image pods cannot use; the key is empty for a tag without a name. Nil if the cluster has no ImageStream of them, or
+	// it cannot be read. Unused without UsesDriverToolkit.
 	DriverToolkit map[string]string
 	// AppliedSpec identifies the applied spec, for the annotation labels.AppliedSpec; empty if none is applied.
 	AppliedSpec string

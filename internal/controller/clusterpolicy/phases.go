@@ -133,7 +133,7 @@ func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[str
 		return nil, s.DriverToolkit.StopWatch(ctx)
 	}
 	images, err := s.DriverToolkit.Images(ctx)
-	if err != nil {
+	if s.driverToolkitUnread = err != nil; err != nil {
 		log.FromContext(ctx).Error(err, "Reading the driver toolkit images failed: nodes with Red Hat CoreOS get no driver")
 	}
 	return images, nil
