@@ -135,8 +135,8 @@ func TestDriverToolkit(t *testing.T) {
 		"works":           {metrics.DriverToolkit{Needed: true}, values{enabled: 1}},
 		"unknown release": {metrics.DriverToolkit{Needed: true, ReleaseUnknown: true}, values{enabled: -1, nfdTooOld: 1}},
 		"no ImageStream":  {metrics.DriverToolkit{Needed: true, StreamMissing: true}, values{enabled: -1, missing: 1}},
-		"broken":          {metrics.DriverToolkit{Needed: true, StreamBroken: true}, values{enabled: -1, broken: 1}},
-		"no tag":          {metrics.DriverToolkit{Needed: true, TagMissing: true}, values{enabled: -1, tags: 1}},
+		"broken":          {metrics.DriverToolkit{Needed: true, StreamBroken: true}, values{enabled: 1, broken: 1}},
+		"no tag":          {metrics.DriverToolkit{Needed: true, TagMissing: true}, values{enabled: 1, tags: 1}},
 		"not read":        {metrics.DriverToolkit{Needed: true, Unread: true}, values{enabled: -1}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,16 +65,17 @@ type DriverToolkit struct {
 	TagMissing bool
 	// StreamBroken: the ImageStream has a tag without a name, or one of a node's release without an image.
 	StreamBroken bool
-	// Unread: the ImageStream could not be read, so that the three fields before are unknown.
+	// Unread: the ImageStream could not be read, so that the three fields above are not known.
 	Unread bool
 }
 
-// enabled returns the value of gpu_operator_openshift_driver_toolkit_enabled.
+// enabled returns the value of gpu_operator_openshift_driver_toolkit_enabled. As in NVIDIA's operator, tags that are
+// missing or broken leave it at 1: rules combine both.
 func (d DriverToolkit) enabled() float64 {
 	switch {
 	case !d.Needed:
 		return 0
-	case d.ReleaseUnknown, d.StreamMissing, d.TagMissing, d.StreamBroken, d.Unread:
+	case d.ReleaseUnknown, d.StreamMissing, d.Unread:
 		return -1
 	}
 	return 1
@@ -137,7 +138,8 @@ var gauges = []gauge{
 		"1: some node has discovery labels, 0: no node has.",
 		func(p *PassStats) float64 { return boolValue(p.Discovered) }),
 	newScalar("openshift_driver_toolkit_enabled",
-		"1: OpenShift's driver toolkit builds the drivers of some nodes, -1: it should, and cannot, 0: it is not needed.",
+		"1: OpenShift's driver toolkit builds the drivers of some nodes, -1: it cannot, as a release or the ImageStream is "+
+			"unknown, 0: it is not needed.",
 		func(p *PassStats) float64 { return p.DriverToolkit.enabled() }),
 	newScalar("openshift_driver_toolkit_nfd_too_old",
 		"1: the driver toolkit is needed, and some node has no discovery label of its release.",
