@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
@@ -20,6 +21,8 @@ type Input struct {
 	Namespace string
 	// OperatorImage is the operator's own image, which contains the on-node program.
 	OperatorImage string
+	// Images replace default images of operands.
+	Images image.Overrides
 	// Optional are the optional kinds that the cluster serves.
 	Optional map[OptionalKind]bool
 	// Layouts of the container runtimes of the GPU nodes; empty if the plan is for one node.

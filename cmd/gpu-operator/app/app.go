@@ -34,9 +34,11 @@ func command(timing Timing) *cobra.Command {
 		Short: "Makes the GPU nodes of a cluster ready, as its ClusterPolicy specifies",
 		Long: `Makes the GPU nodes of a cluster ready, as its ClusterPolicy specifies.
 
-It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and reads two environment variables:
+It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and reads these environment variables:
   OPERATOR_NAMESPACE  the namespace of the operator and its operands; required
-  OPERATOR_IMAGE      the operator's own image, which the helper containers of the operands use`,
+  OPERATOR_IMAGE      the operator's own image, which the helper containers of the operands use
+  DRIVER_IMAGE, CONTAINER_TOOLKIT_IMAGE, DEVICE_PLUGIN_IMAGE and so on
+                      the default images of the operands; docs/install.md lists them`,
 		Version:       version.Version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,

@@ -179,8 +179,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	if err != nil {
 		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
 	}
+	overrides, ignored := overriddenImages(catalogue, ctrl.Log, os.Getenv)
 	shared := cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
-	images, err := observe.DriverToolkitCache(mgr.GetConfig(), shared)
+	toolkitImages, err := observe.DriverToolkitCache(mgr.GetConfig(), shared)
 	if err != nil {
 		return fmt.Errorf("setting up the watch of the driver toolkit: %w", err)
 	}
@@ -190,7 +191,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	}
 	c, now := mgr.GetClient(), clock.RealClock{}
 	known, recorder := fleet.New(), events.NewRecorder(c, now, meter.CountDroppedEvent)
-	toolkit := observe.NewDriverToolkit(images, mgr.GetRESTMapper(), now)
+	toolkit := observe.NewDriverToolkit(toolkitImages, mgr.GetRESTMapper(), now)
 	kinds := clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper(), now)
 	return utilerrors.NewAggregate([]error{
 		clusterpolicy.New(clusterpolicy.Options{
@@ -202,11 +203,13 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Catalogue:      catalogue,
 			Namespace:      o.namespace,
 			HelperImage:    o.image,
+			Images:         overrides,
 			Metrics:        o.metrics.endpoint(),
 			DriverToolkit:  toolkit,
 			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),
 			References:     references,
 			Schema:         &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
+			Ignored:        ignored,
 			OptionalKinds:  kinds,
 			Meter:          meter,
 			Clock:          now,
@@ -216,7 +219,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,
 			Fleet: known, Events: recorder, Meter: meter, Clock: now, Timing: o.timing.Node,
 		}).SetupWithManager(ctx, mgr),
-		mgr.Add(images),
+		mgr.Add(toolkitImages),
 		mgr.Add(references),
 		mgr.Add(toolkit),
 		mgr.Add(kinds),

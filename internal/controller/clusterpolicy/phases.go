@@ -106,7 +106,7 @@ func (s *scope) compareSchema(ctx context.Context) {
 func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	input := operand.Input{
 		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, OperatorImage: s.HelperImage, OperatorMetrics: s.Metrics,
-		AppliedSpec: s.current.String(),
+		AppliedSpec: s.current.String(), Images: s.Images,
 	}
 	if input.Paused() {
 		// The current spec is not applied.

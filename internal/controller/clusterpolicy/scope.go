@@ -116,7 +116,7 @@ func (s *scope) result() (reconcile.Result, error) {
 func (s *scope) statusInput() status.Input {
 	in := status.Input{
 		Namespace: s.Namespace, Fleet: s.fleet, DaemonSets: s.snapshot.DaemonSets, Plan: s.planned,
-		Applied: s.applied, MissingFields: s.missingFields, Err: s.err,
+		Applied: s.applied, MissingFields: s.missingFields, IgnoredVariables: s.Ignored, Err: s.err,
 	}
 	if s.basis != nil {
 		in.Unassessed = s.fleet.StaleCount(s.basis)
