@@ -10,6 +10,8 @@ REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 IMG     ?= ghcr.io/clusterpolicy/gpu-operator:$(VERSION)
 # NAME:TAG of the bundle image for the Operator Lifecycle Manager.
 BUNDLE_IMG ?= ghcr.io/clusterpolicy/gpu-operator-bundle:$(VERSION)
+# The release before VERSION, which the bundle names; empty for the first one.
+REPLACES ?=
 # Namespace of the operator, for make run. Deployments take it from config/default.
 OPERATOR_NAMESPACE ?= gpu-operator
 # Additional arguments of the manager, for make run.
@@ -261,7 +263,8 @@ chart-package: $(HELM) chart ## Package the chart of release VERSION into dist/
 
 .PHONY: bundle-package
 bundle-package: ## Generate the bundle of release VERSION with the image IMG into dist/bundle/
-	go run ./config/manifests/generate -version '$(VERSION:v%=%)' -image '$(IMG)' -created "$$(git log -1 --format=%cI)" -out dist/bundle
+	go run ./config/manifests/generate -version '$(VERSION:v%=%)' -replaces '$(REPLACES:v%=%)' -image '$(IMG)' \
+	  -created "$$(git log -1 --format=%cI)" -out dist/bundle
 
 .PHONY: bundle-build
 bundle-build: bundle-package ## Build the bundle image BUNDLE_IMG of release VERSION

@@ -17,6 +17,10 @@ const (
 	// ConditionCRDOutdated: the CustomResourceDefinition in the cluster is older than the operator, so that the API server
 	// drops fields of the spec. The condition is absent otherwise. Its reason is ReasonCRDOutdated.
 	ConditionCRDOutdated = "CRDOutdated"
+	// ConditionAdmissionPolicyMissing: the admission policies that limit what the operator and its operands may write are
+	// not installed. The condition is absent otherwise. Its reason is ReasonAdmissionPolicyMissing, and Ready does not
+	// depend on it.
+	ConditionAdmissionPolicyMissing = "AdmissionPolicyMissing"
 )
 
 // Reasons of the conditions of a ClusterPolicy. The doc comment of each reason states its meaning, then Cause and
@@ -129,12 +133,13 @@ const (
 	// Cause: a ConfigMap, Secret or other object named in the spec was not created, or was deleted.
 	// Remedy: create the object, or add the key; the message names the field, the object and the key.
 	ReasonReferenceMissing = "ReferenceMissing"
-	// ReasonAdmissionPolicyMissing: the admission policy that limits what node discovery may write to Nodes is not
-	// installed, so node discovery stays off.
-	// Cause: the ValidatingAdmissionPolicyBinding gpu-operator-node-discovery does not exist. A bundle of the Operator
-	// Lifecycle Manager cannot contain it.
-	// Remedy: apply config/admission, or install Node Feature Discovery and set spec.nodeDiscovery.mode to nfd.
-	ReasonAdmissionPolicyMissing = "AdmissionPolicyMissing"
+	// ReasonAdmissionPolicyMissing: the admission policies that limit what the operator and its operands may write are not
+	// installed, so node discovery stays off; also a reason of the condition of that name.
+	// Cause: the ValidatingAdmissionPolicyBinding gpu-operator-node-discovery, which is installed with all others, does not
+	// exist. A bundle of the Operator Lifecycle Manager cannot contain them.
+	// Remedy: run the command in the message of the condition AdmissionPolicyMissing. Without the policies, install Node
+	// Feature Discovery.
+	ReasonAdmissionPolicyMissing = ConditionAdmissionPolicyMissing
 	// ReasonRollingOut: the DaemonSet controller has not processed the operand's latest change yet.
 	// Cause: the operand's objects were created or changed a moment ago.
 	// Remedy: wait; if it lasts, check that kube-controller-manager runs.

@@ -7,7 +7,7 @@ import (
 // DCGMExporterSpec configures the DCGM exporter. Its hostNetwork is true by default if DCGM_REMOTE_HOSTENGINE_INFO in
 // env points to an engine on the host itself.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.podLabelAllowlistRegex) || self.podLabelAllowlistRegex.size() == 0 || has(self.enablePodLabels) || oldSelf.optMap(o, has(o.podLabelAllowlistRegex) && !has(o.enablePodLabels)).orValue(false)",optionalOldSelf=true,fieldPath=".podLabelAllowlistRegex",message="has no effect without enablePodLabels: set that to true, or to false to keep this value for later"
+// +kubebuilder:validation:XValidation:rule="!has(self.podLabelAllowlistRegex) || self.podLabelAllowlistRegex.size() == 0 || has(self.enablePodLabels) || oldSelf.optMap(o, has(o.podLabelAllowlistRegex) && !has(o.enablePodLabels)).orValue(false)",optionalOldSelf=true,fieldPath=".podLabelAllowlistRegex",message="has no effect while enablePodLabels is unset: set it to true, or to false to keep the value"
 type DCGMExporterSpec struct {
 	// Enabled installs the exporter, which serves GPU metrics on port 9400. Default true.
 	// +optional
@@ -75,7 +75,7 @@ type DCGMExporterServiceSpec struct {
 
 // HPCJobMappingSpec configures the job labels of metrics.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.directory) || self.directory == \"\" || has(self.enabled)",fieldPath=".directory",message="has no effect without enabled: set that to true, or to false to keep this value for later"
+// +kubebuilder:validation:XValidation:rule="!has(self.directory) || self.directory == \"\" || has(self.enabled)",fieldPath=".directory",message="has no effect while enabled is unset: set it to true, or to false to keep the value"
 type HPCJobMappingSpec struct {
 	// Enabled adds the label hpc_job to the metrics of a GPU. Default false.
 	// +optional

@@ -17,6 +17,9 @@ type GlobalSpec struct {
 	// +kubebuilder:validation:MaxItems=100
 	ImagePullSecrets []ObjectName `json:"imagePullSecrets,omitempty"`
 	// Proxy configures the HTTP proxy of the containers.
+	//
+	// Without it, the containers of the driver that download packages get the proxy of the operator's own environment,
+	// which the Operator Lifecycle Manager sets to that of the cluster.
 	// +optional
 	Proxy *ProxySpec `json:"proxy,omitempty"`
 	// CABundle names the CA certificates that the containers trust.

@@ -16,7 +16,7 @@ const (
 
 // NodeStartupSpec keeps pods off GPU nodes until their GPUs can be used.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.onFailure) || self.onFailure != 'taint' || has(self.taints) && self.taints.exists(t, t.effect == 'NoSchedule')",fieldPath=".onFailure",message="taint needs a start-up taint with the effect NoSchedule: add one to taints, or set report"
+// +kubebuilder:validation:XValidation:rule="!has(self.onFailure) || self.onFailure != 'taint' || has(self.taints) && self.taints.exists(t, t.effect == 'NoSchedule')",fieldPath=".onFailure",message="the value taint needs a taint with the effect NoSchedule in taints: add one, or set report"
 type NodeStartupSpec struct {
 	// Taints that nodes are created with. The operator removes them once the GPUs are allocatable and validated. Default
 	// none.

@@ -45,8 +45,8 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-gpu",
-		Short: "Answers questions about the GPU stack of a cluster",
-		Long: `Answers questions about the GPU stack of a cluster.
+		Short: "Show what the GPU operator would do, without a cluster",
+		Long: `Show what the GPU operator would do, without a cluster.
 
 Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usage.`,
 		Version:       version.Version,

@@ -195,11 +195,13 @@ func aboutOperands(p plan.Plan) []string {
 	for _, step := range p.Steps {
 		switch step.Action {
 		case plan.Remove:
-			sentences = append(sentences, fmt.Sprintf("%s would not be installed, and removed if it is: %s (%s)",
+			sentences = append(sentences, fmt.Sprintf(
+				"%s would not be installed, and an installed one would be removed: %s (%s)",
 				step.Operand.Name, step.Message, step.State))
 		case plan.Hold:
-			sentences = append(sentences,
-				fmt.Sprintf("%s would be left unchanged: %s (%s, %s)", step.Operand.Name, step.Message, step.State, step.Reason))
+			sentences = append(sentences, fmt.Sprintf(
+				"%s would not be applied, and an installed one would stay unchanged: %s (%s, %s)",
+				step.Operand.Name, step.Message, step.State, step.Reason))
 		case plan.Apply:
 		}
 	}
@@ -225,12 +227,12 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 		}
 		if facts.Excluded {
 			sentences = append(sentences,
-				fmt.Sprintf("node %s would run nothing: label %s is %q", facts.Name, labels.DeployOperands, labels.False))
+				fmt.Sprintf("node %s would run no operand: label %s is %q", facts.Name, labels.DeployOperands, labels.False))
 			continue
 		}
 		node := p.ForNode(facts)
 		if node.Refused.Choice != operand.Install {
-			sentences = append(sentences, fmt.Sprintf("node %s would run nothing: %s", facts.Name, node.Refused.Message))
+			sentences = append(sentences, fmt.Sprintf("node %s would run no operand: %s", facts.Name, node.Refused.Message))
 			continue
 		}
 		for _, stage := range append(node.Essential, node.Auxiliary...) {

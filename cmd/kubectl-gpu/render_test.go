@@ -88,10 +88,11 @@ func TestRenderReportsWhatDoesNotRun(t *testing.T) {
 	g.Expect(got.code).To(Equal(0))
 	g.Expect(decoded(t, got.out)).NotTo(HaveKey("DaemonSet nvidia-container-toolkit-daemonset"))
 	for _, sentence := range []string{
-		"container-toolkit would not be installed, and removed if it is: spec.toolkit.enabled is false (Disabled)",
+		"container-toolkit would not be installed, and an installed one would be removed: " +
+			"spec.toolkit.enabled is false (Disabled)",
 		"node gpu-2 would not run driver: the host provides it",
 		`node gpu-2 would not run device-plugin: label nvidia.com/gpu.deploy.device-plugin is "false" (OperandPaused)`,
-		`node gpu-3 would run nothing: label nvidia.com/gpu.deploy.operands is "false"`,
+		`node gpu-3 would run no operand: label nvidia.com/gpu.deploy.operands is "false"`,
 	} {
 		g.Expect(strings.Split(got.errOut, "\n")).To(ContainElement(sentence))
 	}
@@ -107,7 +108,7 @@ func TestRenderReportsFieldsWithoutEffect(t *testing.T) {
 	g.Expect(strings.Split(got.errOut, "\n")).To(ContainElements(
 		ContainSubstring("spec.driver.upgradePolicy.autoUpgrade: drivers are not upgraded automatically"),
 		"spec.operator.defaultRuntime: remove it, each node's runtime is detected",
-		"node gpu-1 would run nothing: workload vm-vgpu is not supported yet: label the node "+
+		"node gpu-1 would run no operand: workload vm-vgpu is not supported yet: label the node "+
 			"nvidia.com/gpu.workload.config=container"))
 }
 
@@ -116,7 +117,8 @@ func TestRenderFailsOnAnInvalidOperand(t *testing.T) {
 	got := rendering(t, `{driver: {image: "example.com/driver:1", version: "2"}}`)
 	g.Expect(got.code).To(Equal(1))
 	g.Expect(got.errOut).To(ContainSubstring(
-		`driver would be left unchanged: spec.driver: image "example.com/driver:1" is a full reference: remove repository ` +
+		`driver would not be applied, and an installed one would stay unchanged: ` +
+			`spec.driver: image "example.com/driver:1" is a full reference: remove repository ` +
 			`and version (Invalid, InvalidSpec)` + "\n"))
 	g.Expect(got.errOut).
 		To(HaveSuffix("kubectl gpu: the policy is invalid for driver: see the reasons above and change it\n"))

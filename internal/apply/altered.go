@@ -13,10 +13,10 @@ type AlteredError struct {
 }
 
 func (e *AlteredError) Error() string {
-	by := "an admission webhook or policy"
+	by := "a mutating admission webhook or policy"
 	if e.Manager != "" {
 		by = "field manager " + e.Manager
 	}
-	return e.Object + " was altered when it was applied: " + by + " changes " + e.Field +
-		"; exempt the object, or set the same value in the ClusterPolicy"
+	return by + " changes " + e.Field + " of " + e.Object + " whenever the operator applies it: " +
+		"exempt the object there, or set the same value in the ClusterPolicy"
 }

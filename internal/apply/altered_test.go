@@ -20,8 +20,8 @@ func mutateKey(value string) func(context.Context, *unstructured.Unstructured) e
 }
 
 func TestAlteredWriteIsReportedAndRetried(t *testing.T) {
-	const byPolicy = "ConfigMap a was altered when it was applied: an admission webhook or policy changes data.key" +
-		"; exempt the object, or set the same value in the ClusterPolicy"
+	const byPolicy = "a mutating admission webhook or policy changes data.key of ConfigMap a whenever the operator " +
+		"applies it: exempt the object there, or set the same value in the ClusterPolicy"
 	manager := func(o *unstructured.Unstructured) {
 		o.SetManagedFields([]metav1.ManagedFieldsEntry{
 			{Manager: "gpu-operator", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:key":{}}}`)},
@@ -34,8 +34,11 @@ func TestAlteredWriteIsReportedAndRetried(t *testing.T) {
 		manager  string
 		text     string
 	}{
-		"by a policy":  {text: byPolicy},
-		"by a manager": {answered: manager, manager: "mutator", text: "field manager mutator changes data.key; exempt"},
+		"by a policy": {text: byPolicy},
+		"by a manager": {
+			answered: manager, manager: "mutator",
+			text: "field manager mutator changes data.key of ConfigMap a",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,8 @@ var ErrConflict = errors.New("is not controlled by this ClusterPolicy")
 var ErrInFlight = errors.New("no answer from the API server")
 
 // errTerminating means that the object's owner is deleted, and the garbage collector has not removed the object yet.
-var errTerminating = errors.New("is still being deleted with an earlier ClusterPolicy")
+var errTerminating = errors.New("is still being deleted with an earlier ClusterPolicy, and is created again after " +
+	"that: if this lasts, check its metadata.finalizers and that kube-controller-manager runs")
 
 // Timing has the timeouts of an Applier and the limit of its concurrent calls. Tests shorten them.
 type Timing struct {

@@ -333,17 +333,18 @@ func TestApplyLeavesObjectsOfOthers(t *testing.T) {
 	}{
 		"made by hand": {
 			live: configMap("a", foreign), conflict: true,
-			want: "ConfigMap a exists and is not controlled by this ClusterPolicy: delete or rename it",
+			want: "ConfigMap a exists and is not controlled by this ClusterPolicy: delete it, or uninstall what created it",
 		},
 		"owned by another controller": {
 			live: configMap("a", ownedBy("other"), func(c *corev1.ConfigMap) { c.Labels = nil }), conflict: true,
-			want: "ConfigMap a exists and is not controlled by this ClusterPolicy: delete or rename it",
+			want: "ConfigMap a exists and is not controlled by this ClusterPolicy: delete it, or uninstall what created it",
 		},
 		"of a deleted policy": {
 			live: configMap(
 				"a", ownedBy("older"), func(c *corev1.ConfigMap) { c.Annotations = map[string]string{labels.Digest: "d"} },
 			),
-			want: "ConfigMap a is still being deleted with an earlier ClusterPolicy",
+			want: "ConfigMap a is still being deleted with an earlier ClusterPolicy, and is created again after that: " +
+				"if this lasts, check its metadata.finalizers and that kube-controller-manager runs",
 		},
 	}
 	for name, test := range tests {

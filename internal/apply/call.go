@@ -12,7 +12,7 @@ import (
 )
 
 // errNotStarted means that the context ended before the call was made.
-var errNotStarted = errors.New("cancelled before the call")
+var errNotStarted = errors.New("cancelled before the request was sent")
 
 // call is the work on one object: reads, comparison and write, or a deletion. Fields that change are guarded by the
 // lock of the table.
@@ -116,7 +116,7 @@ func (a *Applier) await(ctx context.Context, calls []*call) []Result {
 		}
 		result, newlyLate := a.table.resultOf(c)
 		if newlyLate && errors.Is(result.Err, ErrInFlight) {
-			log.FromContext(ctx).Info("The API server has not answered yet", "call", c.description)
+			log.FromContext(ctx).Info("The API server has not answered yet; still waiting", "call", c.description)
 		}
 		results[i] = result
 	}

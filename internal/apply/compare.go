@@ -64,6 +64,6 @@ func checkOwner(owner types.UID, live client.Object) error {
 	case controller != nil && labels.IsApplied(live):
 		return errTerminating
 	default:
-		return fmt.Errorf("exists and %w: delete or rename it", ErrConflict)
+		return fmt.Errorf("exists and %w: delete it, or uninstall what created it", ErrConflict)
 	}
 }

@@ -47,6 +47,9 @@ func configMaps(names ...string) []client.Object {
 	return objects
 }
 
+// waiting ends the error of a call without an answer.
+const waiting = "; still waiting: if this lasts, check the API server and its admission webhooks"
+
 // elapsed returns how long the function takes, by the clock of the synctest bubble.
 func elapsed(do func()) time.Duration {
 	before := time.Now()
@@ -69,13 +72,13 @@ func TestHangingCallDelaysNoOther(t *testing.T) {
 		g.Expect(elapsed(func() { results = round() })).To(Equal(1500 * time.Millisecond))
 		g.Expect(results[0]).To(Equal(Result{Wrote: true}))
 		g.Expect(results[1].Err).To(MatchError(ErrInFlight))
-		g.Expect(results[1].Err).To(MatchError("applying ConfigMap b: no answer from the API server for 2s"))
+		g.Expect(results[1].Err).To(MatchError("applying ConfigMap b: no answer from the API server for 2s" + waiting))
 		g.Expect(results[2]).To(Equal(Result{Wrote: true}))
 
 		time.Sleep(4 * time.Second)
 		g.Expect(elapsed(func() { results = round() })).To(BeZero(), "a call in flight is not waited for again")
 		g.Expect(results[0]).To(Equal(Result{}))
-		g.Expect(results[1].Err).To(MatchError("applying ConfigMap b: no answer from the API server for 6s"))
+		g.Expect(results[1].Err).To(MatchError("applying ConfigMap b: no answer from the API server for 6s" + waiting))
 		g.Expect(c.writes()).To(ConsistOf("a", "b", "c"), "no second call")
 		g.Expect(applier.RetryAfter()).To(BeZero(), "its answer causes an event")
 		g.Expect(applier.Events()).NotTo(Receive())
@@ -303,9 +306,12 @@ func TestConcurrentCallsAreBounded(t *testing.T) {
 				return ctx.Err()
 			}
 			applier := New(c, c, clock.RealClock{}, timing)
-			for _, result := range applier.ApplyAll(t.Context(), policy, configMaps(names[:10]...)) {
+			results := applier.ApplyAll(t.Context(), policy, configMaps(names[:10]...))
+			for _, result := range results {
 				g.Expect(result.Err).To(MatchError(ErrInFlight))
 			}
+			g.Expect(results).To(ContainElement(HaveField("Err", MatchError(HaveSuffix(
+				": not sent yet, as earlier calls have had no answer from the API server"+waiting)))))
 			time.Sleep(time.Second)
 			synctest.Wait()
 			g.Expect(c.writes()).To(HaveLen(8))
@@ -396,12 +402,12 @@ func TestAnAlteredWriteIsReportedBeforeTheCacheShowsIt(t *testing.T) {
 		applier := New(laggingClient{Client: server, cache: cache}, server, clock.RealClock{}, DefaultTiming())
 		for range 3 {
 			wrote, err := applyOne(applier, configMap("a"))
-			g.Expect(err).To(MatchError(ContainSubstring("was altered")))
+			g.Expect(err).To(MatchError(ContainSubstring("whenever the operator applies it")))
 			g.Expect(wrote).To(BeFalse())
 		}
 		time.Sleep(5 * time.Second)
 		_, err := applyOne(applier, configMap("a"))
-		g.Expect(err).To(MatchError(ContainSubstring("was altered")))
+		g.Expect(err).To(MatchError(ContainSubstring("whenever the operator applies it")))
 		g.Expect(server.writes()).To(HaveLen(1), "a stale copy causes no second write")
 	})
 }

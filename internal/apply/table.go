@@ -19,6 +19,9 @@ import (
 // makes a few, and not every object is in each.
 const keptRounds = 32
 
+// stillWaiting is what follows a call without an answer.
+const stillWaiting = "still waiting: if this lasts, check the API server and its admission webhooks"
+
 // table is the state kept between rounds, one record per object. Records may be lost at any time, as in a restart; the
 // comment of each field states the cost.
 type table struct {
@@ -213,10 +216,12 @@ func (t *table) resultOf(c *call) (result Result, newlyLate bool) {
 	case c.retried != nil:
 		return Result{Err: c.retried}, newlyLate
 	case c.started.IsZero():
-		return Result{Err: fmt.Errorf("%s: queued behind other calls: %w", c.description, ErrInFlight)}, newlyLate
+		return Result{Err: fmt.Errorf("%s: not sent yet, as earlier calls have had %w; %s",
+			c.description, ErrInFlight, stillWaiting)}, newlyLate
 	}
 	return Result{
-		Err: fmt.Errorf("%s: %w for %s", c.description, ErrInFlight, t.clock.Since(c.started).Round(time.Second)),
+		Err: fmt.Errorf("%s: %w for %s; %s",
+			c.description, ErrInFlight, t.clock.Since(c.started).Round(time.Second), stillWaiting),
 	}, newlyLate
 }
 

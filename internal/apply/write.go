@@ -99,7 +99,7 @@ func (a *Applier) writeIfDifferent(ctx context.Context, c *call, owner types.UID
 	found := a.apply(ctx, w, live, field)
 	altered := (*AlteredError)(nil)
 	if errors.As(found.Err, &altered) && (last == nil || last.Error() != altered.Error()) {
-		log.FromContext(ctx).Info("The object was altered when it was applied",
+		log.FromContext(ctx).Info("An admission webhook, a policy or another field manager changes an applied object",
 			"object", altered.Object, "field", altered.Field, "manager", altered.Manager)
 	}
 	return found

@@ -217,8 +217,9 @@ func assessStage(stage plan.OperandOnNode, in Input) readiness.Verdict {
 		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], in.Now)
 	}
 	verdict := readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], in.Now)
-	// RollingUpdate replaces outdated pods without help.
-	verdict.Outdated = verdict.Outdated && ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+	if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+		verdict.Outdated, verdict.Replacing = false, verdict.Outdated
+	}
 	if verdict.Outdated && verdict.State == readiness.Ready {
 		verdict.Reason = v1.ReasonUpgradePending
 		verdict.Message = fmt.Sprintf("%s is outdated: kubectl -n %s delete pod %s", stage.Operand, pod.Namespace, pod.Name)

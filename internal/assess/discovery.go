@@ -45,11 +45,11 @@ func (a *Assessment) checkDiscovery(in Input) {
 func plannedRemoval(node plan.NodePlan, object *corev1.Node, since time.Time) string {
 	grace := node.Spec.NodeDiscovery.GracePeriod.Duration
 	if node.Facts.DescribeMissingLabels() == "" {
-		return "operand removal at " + since.Add(grace).UTC().Format(time.RFC3339)
+		return "the operand is removed at " + since.Add(grace).UTC().Format(time.RFC3339)
 	}
 	lost, err := time.Parse(time.RFC3339, object.Annotations[labels.DiscoveryLostSince])
 	if err != nil {
-		return "nothing is removed"
+		return "its operands are kept"
 	}
-	return fmt.Sprintf("operand removal at %s if no pod uses GPUs", lost.Add(grace).UTC().Format(time.RFC3339))
+	return fmt.Sprintf("its operands are removed at %s if no pod uses GPUs", lost.Add(grace).UTC().Format(time.RFC3339))
 }

@@ -38,7 +38,9 @@ func (s Stack) checkRuntimeHandler(
 		return verdict
 	}
 	verdict.State, verdict.Reason = readiness.Progressing, v1.ReasonStarting
-	verdict.Message = fmt.Sprintf("container %s runs, but the container runtime creates no pod of RuntimeClass %s yet",
+	verdict.Message = fmt.Sprintf(
+		"container %s runs, but the container runtime has created no pod with RuntimeClass %s yet: if this "+
+			"lasts, check that it was restarted with the toolkit's configuration",
 		s.mainContainer(toolkit), class)
 	return verdict
 }

@@ -36,6 +36,6 @@ func (a *Assessment) checkSelection(node plan.NodePlan) {
 	}
 	if len(absent) > 0 {
 		a.Reason = v1.ReasonNotSelected
-		a.Message = fmt.Sprintf("without %s: %s", strings.Join(absent, ", "), cause)
+		a.Message = fmt.Sprintf("does not run %s: %s", strings.Join(absent, ", "), cause)
 	}
 }

@@ -25,8 +25,8 @@ func (a *Assessment) checkTaints(in Input) {
 	a.NodeVerdict = readiness.NodeVerdict{Stage: v1.StageValidated, Verdict: readiness.Verdict{
 		State: readiness.Progressing, Reason: v1.ReasonStartupTaint, Outdated: a.Outdated,
 		// The key and the remedy come first because long messages are truncated in the policy's status.
-		Message: fmt.Sprintf("taint %s stays: add it to the chart's nodeStartup.taints, or to ownTaints of %s; "+
-			"the GPUs can be used, but the operator may remove only the taints listed there",
+		Message: fmt.Sprintf("start-up taint %s is still set: add it to the chart's nodeStartup.taints, "+
+			"or to ownTaints of %s; the GPUs can be used, but the operator may remove only the taints listed there",
 			strings.Join(left, ", "), nodeAdmissionPolicy),
 	}}
 }

@@ -33,7 +33,8 @@ func (r *Repair) String() string {
 		by = "field manager " + r.Manager
 	}
 	return fmt.Sprintf(
-		"%s: %s had changed %s, which decides on which nodes its pods run; reverted: set it in the ClusterPolicy instead",
+		"%s: %s changed %s, which decides on which nodes the pods run. The operator has reverted the change: "+
+			"set nodeSelector or tolerations in the ClusterPolicy instead",
 		r.Object, by, r.Field,
 	)
 }

@@ -84,8 +84,8 @@ func TestRepairOf(t *testing.T) {
 	g.Expect(repair).To(Equal(
 		&Repair{Object: "DaemonSet a", Version: "7", Field: "spec.template.spec.nodeSelector.gpu", Manager: "other"}))
 	g.Expect(repair.String()).To(
-		HavePrefix("DaemonSet a: field manager other had changed spec.template.spec.nodeSelector.gpu, which decides"))
-	g.Expect(RepairOf(intent, live, selector, nil).String()).To(HavePrefix("DaemonSet a: another client had changed"))
+		HavePrefix("DaemonSet a: field manager other changed spec.template.spec.nodeSelector.gpu, which decides"))
+	g.Expect(RepairOf(intent, live, selector, nil).String()).To(HavePrefix("DaemonSet a: another client changed"))
 
 	g.Expect(RepairOf(intent, nil, selector, managed)).To(BeNil(), "a new object")
 	g.Expect(RepairOf(intent, live, append(podSpec(), keySegment("containers")), managed)).To(BeNil(), "another field")

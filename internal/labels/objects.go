@@ -18,6 +18,9 @@ const (
 	// TemplateDigest is an annotation of a DaemonSet and of its pods: the digest of the significant fields of
 	// the pod template. A pod whose value differs from its DaemonSet's is outdated.
 	TemplateDigest = "nvidia.com/gpu-operator.template-digest"
+	// SignificantDigest is an annotation of a DaemonSet that keeps the TemplateDigest of an earlier release: the
+	// digest of the same template as this release computes it.
+	SignificantDigest = "nvidia.com/gpu-operator.significant-digest"
 	// HelperImage is an annotation of a DaemonSet: the image of the on-node program that it was applied with.
 	// The DaemonSet keeps it until its pods change for another reason. Absent where the spec names the image.
 	HelperImage = "nvidia.com/gpu-operator.helper-image"

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNotLeader is the error of a write that was not sent.
-var ErrNotLeader = errors.New("not sent, as another operator may be the leader")
+var ErrNotLeader = errors.New("not sent, as another replica of the operator may be the leader")
 
 // Guard refuses writes that begin later than a deadline after the lease was last renewed.
 type Guard struct {
@@ -98,13 +98,14 @@ func (g *Guard) check(begin time.Time) error {
 	}
 	if !g.refuses {
 		g.refuses = true
-		g.log.Info("Refusing to write until the lease is renewed, because another operator may be the leader",
+		g.log.Info("Refusing to write until the leader lease is renewed, because another replica may be the leader",
 			"renewed", g.renewed)
 	}
 	if g.renewed.IsZero() {
-		return fmt.Errorf("%w: the lease was never taken", ErrNotLeader)
+		return fmt.Errorf("%w: this one has not acquired the leader lease yet", ErrNotLeader)
 	}
-	return fmt.Errorf("%w: the lease was last renewed at %s", ErrNotLeader, g.renewed.UTC().Format(time.RFC3339))
+	return fmt.Errorf("%w: this one last renewed the leader lease at %s",
+		ErrNotLeader, g.renewed.UTC().Format(time.RFC3339))
 }
 
 // elapsed returns the longer of two measures: the monotonic clock stops while a machine is suspended, and the

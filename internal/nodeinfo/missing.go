@@ -3,20 +3,20 @@ package nodeinfo
 // DescribeMissingLabels describes the discovery labels that are missing on a known GPU node; empty if none is. A
 // restart of discovery may remove them all and add them again one by one; the operands of the node stay meanwhile.
 func (f Facts) DescribeMissingLabels() string {
-	const among = " in its discovery labels"
+	const show = "discovery labels show "
 	switch {
 	case !f.WasGPU:
 		return ""
 	case !f.HasDiscoveryLabels:
 		return "no discovery labels"
 	case !f.HasGPU:
-		return "no GPU" + among
+		return show + "no GPU"
 	case f.Pool != "" && f.OSTag() == "":
-		return "no operating system" + among
+		return show + "no operating system"
 	case f.PoolKernel != "" && f.Kernel == "":
-		return "no kernel" + among
+		return show + "no kernel"
 	case f.PoolCoreOS != "" && f.OSTree == "":
-		return "no release of Red Hat CoreOS" + among
+		return show + "no release of Red Hat CoreOS"
 	}
 	return ""
 }

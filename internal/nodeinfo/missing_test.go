@@ -29,17 +29,17 @@ func TestMissingLabels(t *testing.T) {
 			without: []string{"pci-10de.present", "kernel-version.full", "system-os_release.ID", "system-os_release.VERSION_ID"},
 			want:    "no discovery labels",
 		},
-		"all but the GPU": {without: []string{"pci-10de.present"}, want: "no GPU in its discovery labels"},
+		"all but the GPU": {without: []string{"pci-10de.present"}, want: "discovery labels show no GPU"},
 		"the GPU label is false": {
 			with: map[string]string{feature + "pci-10de.present": "false"},
-			want: "no GPU in its discovery labels",
+			want: "discovery labels show no GPU",
 		},
 		"one label is back, but not that of the GPU": {
 			without: []string{
 				"pci-10de.present",
 				"system-os_release.ID",
 				"system-os_release.VERSION_ID",
-			}, want: "no GPU in its discovery labels",
+			}, want: "discovery labels show no GPU",
 		},
 		"the GPU label has a device class": {
 			without: []string{"pci-10de.present"}, with: map[string]string{feature + "pci-0302_10de.present": "true"},
@@ -47,23 +47,23 @@ func TestMissingLabels(t *testing.T) {
 		"the GPU label has an unknown format": {
 			without: []string{
 				"pci-10de.present",
-			}, with: map[string]string{feature + "pci-0302_10de_2330.present": "true"}, want: "no GPU in its discovery labels",
+			}, with: map[string]string{feature + "pci-0302_10de_2330.present": "true"}, want: "discovery labels show no GPU",
 		},
 		"the GPU without the operating system": {
 			without: []string{"system-os_release.VERSION_ID"},
-			want:    "no operating system in its discovery labels",
+			want:    "discovery labels show no operating system",
 		},
 		"no kernel, which the pool does not have": {without: []string{"kernel-version.full"}},
 		"no kernel, which the pool has": {
 			without: []string{
 				"kernel-version.full",
 			}, with: map[string]string{"nvidia.com/gpu-operator.pool-kernel": "6.8.0-60-generic"},
-			want: "no kernel in its discovery labels",
+			want: "discovery labels show no kernel",
 		},
 		"no release, which the pool has": {
 			with: map[string]string{
 				"nvidia.com/gpu-operator.pool-coreos": "418.94.202501221327-0",
-			}, want: "no release of Red Hat CoreOS in its discovery labels",
+			}, want: "discovery labels show no release of Red Hat CoreOS",
 		},
 		"a node that never had a driver pool": {
 			without: []string{"system-os_release.ID"},

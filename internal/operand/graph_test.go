@@ -226,10 +226,10 @@ func TestDefectiveCatalogues(t *testing.T) {
 	}
 }
 
-func TestWaitsAndProves(t *testing.T) {
+func TestAwaitedAndWrittenMarkers(t *testing.T) {
 	type markers struct {
-		AwaitedMarkers []labels.Marker
-		WritesMarkers  map[labels.Marker]bool
+		Awaits []labels.Marker
+		Writes map[labels.Marker]bool
 	}
 	none := map[labels.Marker]bool{}
 	tests := map[string]struct {
@@ -238,47 +238,47 @@ func TestWaitsAndProves(t *testing.T) {
 	}{
 		"with all operands, the first writer writes, and none waits for its own marker": {
 			want: map[operand.Name]markers{
-				"module":    {WritesMarkers: none},
-				"classes":   {WritesMarkers: none},
-				"runtime":   {WritesMarkers: map[labels.Marker]bool{"m": true}},
-				"plugin":    {AwaitedMarkers: []labels.Marker{"r"}, WritesMarkers: none},
-				"validator": {AwaitedMarkers: []labels.Marker{"m"}, WritesMarkers: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
+				"module":    {Writes: none},
+				"classes":   {Writes: none},
+				"runtime":   {Writes: map[labels.Marker]bool{"m": true}},
+				"plugin":    {Awaits: []labels.Marker{"r"}, Writes: none},
+				"validator": {Awaits: []labels.Marker{"m"}, Writes: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
 			},
 		},
 		"without the runtime, the validator writes the marker of the module": {
 			absent: []operand.Name{"runtime"},
 			want: map[operand.Name]markers{
-				"module":    {WritesMarkers: none},
-				"classes":   {WritesMarkers: none},
-				"plugin":    {AwaitedMarkers: []labels.Marker{"r"}, WritesMarkers: none},
-				"validator": {WritesMarkers: map[labels.Marker]bool{"m": true, "r": true, "p": true}},
+				"module":    {Writes: none},
+				"classes":   {Writes: none},
+				"plugin":    {Awaits: []labels.Marker{"r"}, Writes: none},
+				"validator": {Writes: map[labels.Marker]bool{"m": true, "r": true, "p": true}},
 			},
 		},
 		"without the module, its marker is still written, as the host may provide it": {
 			absent: []operand.Name{"module"},
 			want: map[operand.Name]markers{
-				"classes":   {WritesMarkers: none},
-				"runtime":   {WritesMarkers: map[labels.Marker]bool{"m": true}},
-				"plugin":    {AwaitedMarkers: []labels.Marker{"r"}, WritesMarkers: none},
-				"validator": {AwaitedMarkers: []labels.Marker{"m"}, WritesMarkers: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
+				"classes":   {Writes: none},
+				"runtime":   {Writes: map[labels.Marker]bool{"m": true}},
+				"plugin":    {Awaits: []labels.Marker{"r"}, Writes: none},
+				"validator": {Awaits: []labels.Marker{"m"}, Writes: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
 			},
 		},
 		"without the plugin, its proof is dropped, and no operand waits for it": {
 			absent: []operand.Name{"plugin"},
 			want: map[operand.Name]markers{
-				"module":    {WritesMarkers: none},
-				"classes":   {WritesMarkers: none},
-				"runtime":   {WritesMarkers: map[labels.Marker]bool{"m": true}},
-				"validator": {AwaitedMarkers: []labels.Marker{"m"}, WritesMarkers: map[labels.Marker]bool{"m": false, "r": true, "p": false}},
+				"module":    {Writes: none},
+				"classes":   {Writes: none},
+				"runtime":   {Writes: map[labels.Marker]bool{"m": true}},
+				"validator": {Awaits: []labels.Marker{"m"}, Writes: map[labels.Marker]bool{"m": false, "r": true, "p": false}},
 			},
 		},
 		"without the validator, no operand waits for markers that only it writes": {
 			absent: []operand.Name{"validator"},
 			want: map[operand.Name]markers{
-				"module":  {WritesMarkers: none},
-				"classes": {WritesMarkers: none},
-				"runtime": {WritesMarkers: map[labels.Marker]bool{"m": true}},
-				"plugin":  {WritesMarkers: none},
+				"module":  {Writes: none},
+				"classes": {Writes: none},
+				"runtime": {Writes: map[labels.Marker]bool{"m": true}},
+				"plugin":  {Writes: none},
 			},
 		},
 	}

@@ -53,7 +53,8 @@ func NodePools(spec effective.Spec) []NodePool {
 func checkSelector(nodePool v1.NodePoolSpec, earlier []v1.NodePoolSpec) Decision {
 	if len(nodePool.NodeSelector) == 0 {
 		return Refuse(v1.ReasonInvalidSpec,
-			fmt.Sprintf("spec.nodePools: %s selects no node: name labels of its nodes in nodeSelector", nodePool.Name))
+			fmt.Sprintf("spec.nodePools: the nodeSelector of %s is empty and selects no node: add labels of its nodes",
+				nodePool.Name))
 	}
 	for _, before := range earlier {
 		if len(before.NodeSelector) == 0 {

@@ -95,7 +95,7 @@ func TestRefusedPools(t *testing.T) {
 		"the narrower first": {first: v1.NodePoolSelector{"a": "1", "b": "1"}, second: v1.NodePoolSelector{"a": "1"}},
 		"no label": {
 			first: v1.NodePoolSelector{"a": "1"},
-			want:  "spec.nodePools: b selects no node: name labels of its nodes in nodeSelector",
+			want:  "spec.nodePools: the nodeSelector of b is empty and selects no node: add labels of its nodes",
 		},
 		"the same": {
 			v1.NodePoolSelector{"a": "1"},

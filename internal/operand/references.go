@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // ReferenceKind is the kind of an object that an operand needs and the operator does not create. Most are named by the
@@ -35,6 +36,10 @@ type Reference struct {
 }
 
 func (r Reference) String() string { return string(r.Kind) + " " + r.Name }
+
+// AdmissionPolicies stands for all admission policies of the installation, which are applied together: the binding of
+// the one that node discovery needs, the only one that the operator may read.
+var AdmissionPolicies = Reference{ValidatingAdmissionPolicyBinding, labels.DiscoveryPolicyBinding}
 
 // Use is a reference of an operand to an object that the operator does not create.
 type Use struct {

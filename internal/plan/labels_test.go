@@ -162,7 +162,8 @@ func TestNodeLabels(t *testing.T) {
 		},
 		"missing discovery labels remove nothing": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) {
-				f.HasGPU, f.WasGPU, f.HasDiscoveryLabels, f.OSID, f.OSVersion, f.Pool = false, true, false, "", "", "ubuntu24.04-amd64"
+				f.HasGPU, f.WasGPU, f.HasDiscoveryLabels = false, true, false
+				f.OSID, f.OSVersion, f.Pool = "", "", "ubuntu24.04-amd64"
 			}),
 			current: labelled(nil), hasDriverPod: true,
 			want: map[string]*string{},

@@ -30,7 +30,7 @@ func (d *Decisions) missingLabelsFor(o operand.Operand, node nodeinfo.Facts) str
 		return missing
 	}
 	if key := d.Input.MissingSelectorLabel(&o, node); key != "" && !node.SelectorLabelGraceOver {
-		return fmt.Sprintf("no %s for %s", key, o.Name)
+		return fmt.Sprintf("no label %s, which %s requires,", key, o.Name)
 	}
 	return ""
 }

@@ -54,7 +54,7 @@ func Kubelet(node *corev1.Node) Verdict {
 			return progressing(v1.ReasonNodeNotReady, "the node is not ready: "+condition.Reason)
 		}
 	}
-	return progressing(v1.ReasonNodeNotReady, "the kubelet has not reported yet")
+	return progressing(v1.ReasonNodeNotReady, "the kubelet has not reported the condition Ready of the node yet")
 }
 
 // Allocatable reports whether the node has an allocatable GPU, whole or MIG.
@@ -65,7 +65,7 @@ func Allocatable(node *corev1.Node) Verdict {
 	if hasGPU(node.Status.Capacity) {
 		// Also while the device plugin restarts.
 		return progressing(v1.ReasonNotAllocatable,
-			"the device plugin reports all GPUs as unhealthy")
+			"the device plugin is restarting or reports all GPUs as unhealthy")
 	}
 	return progressing(v1.ReasonNotAllocatable, "the node has no allocatable GPU")
 }

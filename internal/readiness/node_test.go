@@ -162,7 +162,7 @@ func TestKubelet(t *testing.T) {
 			want: readiness.Verdict{
 				State:   readiness.Progressing,
 				Reason:  "NodeNotReady",
-				Message: "the kubelet has not reported yet",
+				Message: "the kubelet has not reported the condition Ready of the node yet",
 			},
 		},
 	}
@@ -191,7 +191,7 @@ func TestAllocatable(t *testing.T) {
 		Message: "the node has no allocatable GPU",
 	}
 	unhealthy := readiness.Verdict{State: readiness.Progressing, Reason: "NotAllocatable",
-		Message: "the device plugin reports all GPUs as unhealthy"}
+		Message: "the device plugin is restarting or reports all GPUs as unhealthy"}
 	tests := map[string]struct {
 		resources, capacity map[corev1.ResourceName]string
 		want                readiness.Verdict

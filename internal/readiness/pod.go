@@ -241,7 +241,8 @@ func imageOf(reason string, status *corev1.ContainerStatus) string {
 
 func starting(pod *corev1.Pod) Verdict {
 	if class := PendingRuntimeClass(pod); class != "" {
-		return progressing(v1.ReasonStarting, "the container runtime has not created the pod yet, with RuntimeClass "+class)
+		return progressing(v1.ReasonStarting,
+			"the container runtime has not created the pod yet: if this lasts, check its handler of RuntimeClass "+class)
 	}
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]

@@ -31,6 +31,8 @@ type Verdict struct {
 	Overdue bool
 	// Outdated: the object was created from an older template.
 	Outdated bool
+	// Replacing: the object was created from an older template, and its controller replaces it without help.
+	Replacing bool
 	// Until is when the verdict changes by time alone and must be computed again; zero if never.
 	Until time.Time
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -212,18 +213,11 @@ func mergeEnv(env []corev1.EnvVar, more []v1.EnvVar) []corev1.EnvVar {
 // stampDigest writes the digest of the significant part of the pod template to the DaemonSet and its pods. It keeps the
 // live helper image while nothing else changes, so that an upgrade of the operator alone replaces no pod.
 func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
-	helper := r.context.Helper.Image
-	insignificant, named := helper, image.Named(r.plan.Input.Helper())
-	if named {
-		insignificant = ""
-	}
-	pod := rollout.WithProbeScript(&ds.Spec.Template.Spec)
-	contents := r.plan.InputForNodePool(r.instance.NodePool).ContentDigest(&r.step.Operand)
-	digest, err := rollout.TemplateDigest(pod, insignificant, contents)
+	digest, err := r.templateDigest(ds)
 	if err != nil {
 		return err
 	}
-	digest = r.digestWithRegistry(pod, digest)
+	helper, named := r.context.Helper.Image, image.Named(r.plan.Input.Helper())
 	helperImage := cmp.Or(r.helperImageToKeep(ds.Name, digest), helper)
 	manifest.ForEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
 		// An image that the spec names is not recorded: it is always used, even if no pod becomes outdated.
@@ -244,13 +238,38 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	return nil
 }
 
+// templateDigest returns the digest of the DaemonSet's pod template: that of the live DaemonSet if the significant part
+// is the same, though an earlier release may have computed it in another way.
+func (r *renderer) templateDigest(ds *appsv1.DaemonSet) (string, error) {
+	live, helper := r.live[ds.Name], r.plan.Input.Helper()
+	template := rollout.Template{
+		Pod: &ds.Spec.Template.Spec, Helper: r.context.Helper.Image, HelperNamed: image.Named(helper),
+		Registry: r.plan.Input.Spec.Global.Registry,
+		Contents: r.plan.InputForNodePool(r.instance.NodePool).ContentDigest(&r.step.Operand),
+	}
+	digest, err := template.Digest()
+	if err != nil || live.TemplateDigest == "" || live.TemplateDigest == digest {
+		return digest, err
+	}
+	earlier, err := template.EarlierDigest()
+	if err != nil {
+		return "", err
+	}
+	if live.SignificantDigest != digest && live.TemplateDigest != earlier {
+		return digest, nil
+	}
+	annotate(&ds.ObjectMeta, labels.SignificantDigest, digest)
+	return live.TemplateDigest, nil
+}
+
 // helperImageToKeep returns the helper image that the DaemonSet was last applied with, if it stays in use, or "". An
-// image that the spec names always takes precedence.
+// image that the spec names always takes precedence, and so does another registry: the former one may be gone.
 func (r *renderer) helperImageToKeep(name, digest string) string {
 	input := r.plan.Input
 	live := r.live[name]
 	// The image of a release whose drivers had a script does not have the probe command.
-	if input.RefreshHelpers() || image.Named(input.Helper()) || live.TemplateDigest != digest || live.NeedsProbeScript {
+	if input.RefreshHelpers() || image.Named(input.Helper()) || live.TemplateDigest != digest || live.NeedsProbeScript ||
+		path.Dir(live.HelperImage) != path.Dir(r.context.Helper.Image) {
 		return ""
 	}
 	return live.HelperImage

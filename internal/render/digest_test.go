@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -80,6 +81,25 @@ func TestTheTemplateDigestCoversWhatMatters(t *testing.T) {
 		},
 		"tolerations": {
 			situation: daemonSets(v1.DaemonSetsSpec{Tolerations: []corev1.Toleration{{Operator: "Exists"}}}),
+		},
+		"the priority class": {situation: daemonSets(v1.DaemonSetsSpec{PriorityClassName: "system-cluster-critical"})},
+		"resources": {situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{
+			Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")}},
+		}})},
+		"a pull secret": {
+			situation: plugin(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"registry"}}}),
+		},
+		"the pull policy": {
+			situation: plugin(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{ImagePullPolicy: "Always"}}),
+		},
+		"another registry with the same image": {
+			situation: plugin(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Repository: "mirror.local/nvidia"}}),
+		},
+		"a mirror of all images": {
+			situation: situation{spec: v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.local"}}},
+		},
+		"the name of the image": {
+			situation: plugin(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "k8s-device-plugin-fork"}}),
 			changes:   true,
 		},
 		"what another operand is configured to": {
@@ -93,6 +113,31 @@ func TestTheTemplateDigestCoversWhatMatters(t *testing.T) {
 				t.Errorf("the digest changes: %v, want %v", changed, test.changes)
 			}
 		})
+	}
+}
+
+// The digest of a release in which more fields were significant is kept, also over a change of insignificant fields.
+func TestDigestOfAnEarlierReleaseIsKept(t *testing.T) {
+	const earlier = "714faad161e11ae1"
+	first := situation{}.daemonSet(t, "driver")
+	live := rollout.LiveDaemonSet(first)
+	live.TemplateDigest, live.SignificantDigest = earlier, earlier
+	priority := v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "system-cluster-critical"}}
+	version := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "1"}}}
+	for _, step := range []struct {
+		name string
+		spec v1.ClusterPolicySpec
+		kept bool
+	}{
+		{"the operator is upgraded", v1.ClusterPolicySpec{}, true},
+		{"an insignificant change", priority, true},
+		{"another driver", version, false},
+	} {
+		ds := situation{spec: step.spec, live: map[string]rollout.Live{first.Name: live}}.daemonSet(t, "driver")
+		if kept := ds.Annotations[digestKey] == earlier; kept != step.kept {
+			t.Errorf("%s: the digest is kept: %v, want %v", step.name, kept, step.kept)
+		}
+		live = rollout.LiveDaemonSet(ds)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
@@ -37,6 +36,9 @@ func (r *renderer) applyGlobal(pod *corev1.PodSpec) {
 			c.VolumeMounts = append(c.VolumeMounts, mount)
 		}
 	})
+	if *global.Proxy == (v1.ProxySpec{}) && r.step.Operand.Stage == v1.StageDriver {
+		r.applyOwnProxy(pod)
+	}
 	if bundle.ConfigMapName != "" {
 		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: caBundleVolume, VolumeSource: corev1.VolumeSource{
 			ConfigMap: &corev1.ConfigMapVolumeSource{
@@ -44,6 +46,15 @@ func (r *renderer) applyGlobal(pod *corev1.PodSpec) {
 				Items:                []corev1.KeyToPath{{Key: bundle.Key, Path: labels.CABundleFile}},
 			},
 		}})
+	}
+}
+
+// applyOwnProxy passes on the proxy of the operator's environment, which the Operator Lifecycle Manager sets to that of
+// the cluster. As with NVIDIA's operator, only the driver gets it, because it downloads packages.
+func (r *renderer) applyOwnProxy(pod *corev1.PodSpec) {
+	env := proxyEnv(r.plan.Input.Proxy)
+	for i := range pod.Containers {
+		addEnv(&pod.Containers[i], env)
 	}
 }
 
@@ -74,16 +85,4 @@ func addEnv(c *corev1.Container, env []corev1.EnvVar) {
 			c.Env = append(c.Env, variable)
 		}
 	}
-}
-
-// digestWithRegistry adds the mirror to a template's digest if the pod has the helper image. The digest omits that
-// image, so that an upgrade replaces no pod; but a change of its registry must, or pods would keep pulling from the old
-// one.
-func (r *renderer) digestWithRegistry(pod *corev1.PodSpec, template string) string {
-	registry, found := r.plan.Input.Spec.Global.Registry, false
-	manifest.ForEachContainer(pod, func(c *corev1.Container) { found = found || c.Image == r.context.Helper.Image })
-	if registry == "" || !found {
-		return template
-	}
-	return digest.Of(template + " " + registry)
 }

@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"maps"
 	"path"
 	"reflect"
 	"regexp"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -226,6 +228,70 @@ func TestTheEnvironmentOfAnOperandWins(t *testing.T) {
 	}
 }
 
+// The operator's own proxy, which the Operator Lifecycle Manager sets, is for the containers of the driver alone, and
+// only while the spec names no proxy.
+func TestTheDriverGetsTheProxyOfTheOperator(t *testing.T) {
+	own := v1.ProxySpec{HTTPProxy: "http://own", HTTPSProxy: "http://own", NoProxy: ".cluster.local"}
+	mine := []v1.EnvVar{{Name: "https_proxy", Value: "mine"}}
+	sidecar := v1.ClusterPolicySpec{GDRCopy: &v1.GDRCopySpec{Enabled: new(true)}}
+	inEnv := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Env: mine}}}
+	tests := map[string]struct {
+		s    situation
+		want map[string][]string
+	}{
+		"no proxy": {want: map[string][]string{}},
+		"the operator's": {situation{spec: sidecar, proxy: own}, map[string][]string{
+			"HTTP_PROXY": {"http://own"}, "http_proxy": {"http://own"},
+			"HTTPS_PROXY": {"http://own"}, "https_proxy": {"http://own"},
+			"NO_PROXY": {".cluster.local,$(KUBERNETES_SERVICE_HOST)"},
+			"no_proxy": {".cluster.local,$(KUBERNETES_SERVICE_HOST)"},
+		}},
+		"a variable of the driver": {situation{spec: inEnv, proxy: own}, map[string][]string{
+			"HTTP_PROXY": {"http://own"}, "http_proxy": {"http://own"}, "https_proxy": {"mine"},
+			"NO_PROXY": {".cluster.local,$(KUBERNETES_SERVICE_HOST)"},
+			"no_proxy": {".cluster.local,$(KUBERNETES_SERVICE_HOST)"},
+		}},
+		"the spec's instead": {
+			withGlobal(situation{proxy: own}, v1.GlobalSpec{Proxy: &v1.ProxySpec{HTTPProxy: "http://p"}}),
+			map[string][]string{
+				"HTTP_PROXY": {"http://p"}, "http_proxy": {"http://p"},
+				"NO_PROXY": {"$(KUBERNETES_SERVICE_HOST)"}, "no_proxy": {"$(KUBERNETES_SERVICE_HOST)"},
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range test.s.daemonSet(t, "driver").Spec.Template.Spec.Containers {
+				if diff := cmp.Diff(test.want, proxies(c)); diff != "" {
+					t.Errorf("%s: -want +got:\n%s", c.Name, diff)
+				}
+			}
+		})
+	}
+	for name, sets := range (situation{spec: sidecar, proxy: own}).daemonSets(t) {
+		for _, ds := range sets {
+			pod := ds.Spec.Template.Spec
+			if name != "driver" {
+				pod.InitContainers = append(pod.InitContainers, pod.Containers...)
+			}
+			for _, c := range pod.InitContainers {
+				if found := proxies(c); len(found) > 0 {
+					t.Errorf("%s: container %s has %v", name, c.Name, found)
+				}
+			}
+		}
+	}
+}
+
+// proxies returns the variables of a container that name proxies.
+func proxies(c corev1.Container) map[string][]string {
+	found := variables(c)
+	maps.DeleteFunc(found, func(name string, _ []string) bool {
+		return !strings.HasSuffix(strings.ToLower(name), "_proxy")
+	})
+	return found
+}
+
 func TestProxies(t *testing.T) {
 	tests := map[string]struct {
 		proxy v1.ProxySpec
@@ -295,8 +361,8 @@ func TestAMirrorThatComesOrGoesReplacesTheHelperImage(t *testing.T) {
 	}
 }
 
-// A mirror of the images that already run does not make a driver look outdated.
-func TestAMirrorThatIsUsedAlreadyChangesNoDriver(t *testing.T) {
+// A mirror does not make a driver look outdated: its image is the same.
+func TestAMirrorChangesNoDriver(t *testing.T) {
 	driver := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{
 		ImageSpec: v1.ImageSpec{Repository: mirror + "/nvidia"},
 		Manager:   &v1.DriverManagerSpec{ImageSpec: v1.ImageSpec{Repository: mirror + "/nvidia/cloud-native"}},
@@ -306,7 +372,7 @@ func TestAMirrorThatIsUsedAlreadyChangesNoDriver(t *testing.T) {
 	if after := digest(t, mirrored, "driver"); after != before {
 		t.Error("the digest has changed")
 	}
-	if digest(t, withGlobal(situation{}, v1.GlobalSpec{Registry: mirror}), "driver") == digest(t, situation{}, "driver") {
-		t.Error("the digest does not change with the image")
+	if digest(t, withGlobal(situation{}, v1.GlobalSpec{Registry: mirror}), "driver") != digest(t, situation{}, "driver") {
+		t.Error("the digest has changed with the mirror")
 	}
 }

@@ -71,6 +71,11 @@ func TestNoDriverIsOutdatedByItsProbe(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			// The digests are those of releases with the script.
+			ds := test.situation.daemonSet(t, "driver")
+			live := rollout.LiveDaemonSet(ds)
+			live.TemplateDigest, live.SignificantDigest = test.digest, test.digest
+			test.situation.live = map[string]rollout.Live{ds.Name: live}
 			if got := digest(t, test.situation, "driver"); got != test.digest {
 				t.Errorf("digest %q, want %q", got, test.digest)
 			}

@@ -66,6 +66,8 @@ type situation struct {
 	toolkit map[string]string
 	// contents are those of the references of the spec.
 	contents map[operand.Reference]operand.Content
+	// proxy is that of the operator's environment.
+	proxy v1.ProxySpec
 	// endpoint is that of the manager's metrics.
 	endpoint operand.MetricsEndpoint
 }
@@ -79,6 +81,7 @@ func (s situation) plan(t *testing.T) plan.Plan {
 		Images:          s.images,
 		DriverToolkit:   s.toolkit,
 		Contents:        s.contents,
+		Proxy:           s.proxy,
 		OperatorMetrics: s.endpoint,
 	}
 	if s.helper != "" {

@@ -3,6 +3,7 @@ package rollout
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -12,22 +13,67 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 )
 
-// TemplateDigest returns the digest of what determines how a pod works: its spec, regardless of the order of the
-// environment, and without helperImage unless that is empty. Labels and annotations are left out, so that cosmetic
-// changes make no driver look outdated. contents is the digest of the user's ConfigMaps and Secrets that the pod reads.
-func TemplateDigest(pod *corev1.PodSpec, helperImage, contents string) (string, error) {
-	significant := pod.DeepCopy()
+// Template is a pod template, and what its digest depends on.
+type Template struct {
+	Pod *corev1.PodSpec
+	// Helper is the helper image in Pod. It is significant only if HelperNamed: the spec names it.
+	Helper      string
+	HelperNamed bool
+	// Registry is the mirror of all images, empty for none.
+	Registry string
+	// Contents is the digest of the user's ConfigMaps and Secrets that the pod reads.
+	Contents string
+}
+
+// Digest returns the digest of what determines how a pod works: its spec without the insignificant fields, and
+// regardless of the order of the environment. Pods that differ in insignificant fields alone are not outdated.
+//
+// Insignificant are labels and annotations, how the pod is scheduled and what it may use (tolerations, priority,
+// resources), how its images are pulled (registry, policy, secrets; the name and the version are significant), its
+// probes, and where its last message comes from.
+func (t Template) Digest() (string, error) {
+	significant := t.normalized(t.Pod)
+	significant.Tolerations, significant.ImagePullSecrets = nil, nil
+	significant.PriorityClassName, significant.Priority, significant.PreemptionPolicy = "", nil, nil
 	manifest.ForEachContainer(significant, func(c *corev1.Container) {
-		if helperImage != "" {
-			ReplaceHelper(c, helperImage, "helper")
+		c.Image, c.ImagePullPolicy = path.Base(c.Image), ""
+		c.Resources = corev1.ResourceRequirements{}
+		c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = nil, nil, nil
+	})
+	return t.digestOf(significant)
+}
+
+// EarlierDigest returns the digest as earlier releases computed it: of all fields that they set, and of the mirror if
+// the pod has the helper image. A DaemonSet that has it keeps it, as a new one would make its pods outdated.
+func (t Template) EarlierDigest() (string, error) {
+	pod, hasHelper := withProbeScript(t.Pod), false
+	manifest.ForEachContainer(pod, func(c *corev1.Container) { hasHelper = hasHelper || c.Image == t.Helper })
+	earlier, err := t.digestOf(t.normalized(pod))
+	if err != nil || t.Registry == "" || !hasHelper {
+		return earlier, err
+	}
+	return digest.Of(earlier + " " + t.Registry), nil
+}
+
+// normalized returns a copy of the pod without what no release has counted as significant.
+func (t Template) normalized(pod *corev1.PodSpec) *corev1.PodSpec {
+	pod = pod.DeepCopy()
+	manifest.ForEachContainer(pod, func(c *corev1.Container) {
+		if !t.HelperNamed {
+			ReplaceHelper(c, t.Helper, "helper")
 		}
 		slices.SortStableFunc(c.Env, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
+		c.TerminationMessagePolicy = ""
 	})
-	data, err := json.Marshal(significant)
+	return pod
+}
+
+func (t Template) digestOf(pod *corev1.PodSpec) (string, error) {
+	data, err := json.Marshal(pod)
 	if err != nil {
 		return "", fmt.Errorf("encoding the pod template: %w", err)
 	}
-	return digest.Of(append(data, contents...)), nil
+	return digest.Of(append(data, t.Contents...)), nil
 }
 
 // ReplaceHelper replaces the helper image, also in the variable that configures the pods that the container starts. It

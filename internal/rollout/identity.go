@@ -32,15 +32,15 @@ func AssignIdentities(o *operand.Operand, instances []operand.Instance, live map
 	}
 	available := baseNameAvailable(o, live)
 	for _, instance := range slices.SortedFunc(slices.Values(instances), compareVariants) {
-		kind := instance.Variant()
-		if _, exists := found[kind]; exists {
+		variant := instance.Variant()
+		if _, exists := found[variant]; exists {
 			continue
 		}
 		suffix := instance.Suffix
 		if available {
 			suffix = ""
 		}
-		found[kind] = Identity{
+		found[variant] = Identity{
 			Name: o.DaemonSet + suffix, App: nodeinfo.WithSuffix(o.DaemonSet, strings.TrimPrefix(suffix, "-")),
 		}
 		available = false

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -13,8 +14,9 @@ import (
 
 // Live is the part of a live DaemonSet that rendering depends on.
 type Live struct {
-	// TemplateDigest is the digest of the significant part of the pod template.
-	TemplateDigest string
+	// TemplateDigest is the digest of the significant part of the pod template, as the release that last changed that
+	// part computed it. SignificantDigest is that of this release.
+	TemplateDigest, SignificantDigest string
 	// HelperImage is the image of gpu-node that it was last applied with; empty if the spec named it.
 	HelperImage string
 	// ExcludesNodePools: nodes that get the operand from a node pool are not selected.
@@ -37,6 +39,7 @@ type Live struct {
 func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 	live := Live{
 		TemplateDigest:    ds.Annotations[labels.TemplateDigest],
+		SignificantDigest: cmp.Or(ds.Annotations[labels.SignificantDigest], ds.Annotations[labels.TemplateDigest]),
 		HelperImage:       ds.Annotations[labels.HelperImage],
 		ExcludesNodePools: excludesNodePools(&ds.Spec.Template.Spec),
 		RolloutSuspended:  ds.Annotations[labels.RolloutSuspended] == labels.True,

@@ -23,8 +23,8 @@ const (
 	probeScriptMode   = 0o755
 )
 
-// WithProbeScript returns the pod as it was with the script, or the same pod if it has no probe of gpu-node.
-func WithProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
+// withProbeScript returns the pod as it was with the script, or the same pod if it has no probe of gpu-node.
+func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
 	at := slices.IndexFunc(pod.Containers, hasProbeCommand)
 	volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == labels.HelperVolume })
 	if at < 0 || volume < 0 {

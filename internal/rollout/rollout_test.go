@@ -56,7 +56,7 @@ func TestTemplateDigest(t *testing.T) {
 		return &corev1.PodSpec{Containers: []corev1.Container{c}}
 	}
 	digest := func(pod *corev1.PodSpec, helperImage, contents string) string {
-		got, err := rollout.TemplateDigest(pod, helperImage, contents)
+		got, err := rollout.Template{Pod: pod, Helper: helperImage, Contents: contents}.Digest()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -93,11 +93,12 @@ func noNodesFinding(status v1.ClusterPolicyStatus) finding {
 	found := finding{ready: metav1.ConditionTrue, reason: v1.ReasonNoGPUNodes, message: "no node has a GPU"}
 	if summary.Excluded > 0 {
 		found.reason = v1.ReasonExcluded
-		by := "label " + labels.DeployOperands
+		by, remedy := fmt.Sprintf("label %s=%s", labels.DeployOperands, labels.False), "remove the label to use their GPUs"
 		if excludedBySelector(status) {
-			by += ", or by a nodeSelector of the spec: see status.nodes"
+			by += ", or by a nodeSelector of the spec"
+			remedy = "see status.nodes, and remove the label or change the nodeSelector to use their GPUs"
 		}
-		found.message = fmt.Sprintf("all %d GPU nodes are excluded by %s", summary.Excluded, by)
+		found.message = fmt.Sprintf("all %d GPU nodes are excluded by %s: %s", summary.Excluded, by, remedy)
 	}
 	return found
 }
@@ -122,7 +123,7 @@ func checkConflicts(_ Input, status v1.ClusterPolicyStatus) *finding {
 
 func checkPassError(in Input, _ v1.ClusterPolicyStatus) *finding {
 	if in.Err != nil {
-		return failure(v1.ReasonReconcileFailed, in.Err.Error())
+		return failure(v1.ReasonReconcileFailed, errorText(in.Err))
 	}
 	return nil
 }
@@ -219,7 +220,8 @@ func checkUpgrades(in Input, status v1.ClusterPolicyStatus) *finding {
 	}
 	return &finding{
 		reason: v1.ReasonUpgradePending, progressing: true,
-		message: fmt.Sprintf("%d of %d GPU nodes have an outdated driver: see status.nodes",
+		message: fmt.Sprintf(
+			"%d of %d GPU nodes have an outdated driver: see status.nodes for the command that replaces each",
 			summary.Upgrading, summary.Total),
 	}
 }

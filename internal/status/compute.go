@@ -56,7 +56,8 @@ type Input struct {
 
 // ApplyResult is the result of applying an operand's objects.
 type ApplyResult struct {
-	// Wrote is true if an object was written in this pass: the observed object is out of date.
+	// Wrote is true if an object was written in this pass, so that the observed one is out of date. A DaemonSet does not
+	// count if its pods stay as they are.
 	Wrote bool
 	// Pending is the number of objects that differ from the spec and are not written because the policy is paused.
 	Pending int
@@ -115,12 +116,14 @@ func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 	setConditions(&status, checkAll(in, status))
 	setPaused(&status, policy.Spec)
 	setCRDOutdated(&status, in.MissingFields, in.Namespace)
+	setAdmissionPolicyMissing(&status, in.Plan.Input)
 	return status
 }
 
+// errorText returns the message of a failed pass. It is never empty, also if the pass has neither a plan nor an error.
 func errorText(err error) string {
-	if err == nil {
-		return ""
+	if err == nil || err.Error() == "" {
+		return "the operator could not determine which objects to apply, and got no error: see its log"
 	}
 	return err.Error()
 }
@@ -129,13 +132,15 @@ func errorText(err error) string {
 func setAssessing(status *v1.ClusterPolicyStatus, in Input) {
 	if meta.FindStatusCondition(status.Conditions, v1.ConditionReady) == nil {
 		setConditions(status, finding{
-			ready: metav1.ConditionFalse, reason: v1.ReasonAssessing, message: "the nodes are being assessed",
+			ready: metav1.ConditionFalse, reason: v1.ReasonAssessing,
+			message: "the GPU nodes are being assessed against the current spec",
 		})
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: v1.ReasonAssessing,
 		ObservedGeneration: status.ObservedGeneration,
-		Message:            fmt.Sprintf("%d of %d GPU nodes are not assessed yet", in.Unassessed, len(in.Fleet.Nodes)),
+		Message: fmt.Sprintf("%d of %d GPU nodes are not assessed against the current spec yet",
+			in.Unassessed, len(in.Fleet.Nodes)),
 	})
 }
 
@@ -151,7 +156,7 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 	setFieldConditions(&status, policy.Spec, nil)
 	setConditions(&status, finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
-		message: "ClusterPolicy " + active + " is older and takes precedence: delete one of the two",
+		message: "ClusterPolicy " + active + " is older and takes precedence, so this one has no effect: delete one of them",
 	})
 	status.State = v1.StateIgnored
 	return status

@@ -38,6 +38,10 @@ func TestPolicyConditions(t *testing.T) {
 			"Error":       "False " + reason,
 		}
 	}
+	withoutPolicies := func(want map[string]string) map[string]string {
+		want["AdmissionPolicyMissing"] = "True AdmissionPolicyMissing"
+		return want
+	}
 	conflict := ApplyResult{Err: fmt.Errorf("ConfigMap x: %w", apply.ErrConflict)}
 	tests := map[string]struct {
 		nodes   int
@@ -63,30 +67,39 @@ func TestPolicyConditions(t *testing.T) {
 				"install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto",
 		},
 		"node discovery is off without its admission policy": {
-			change: func(e *env) { e.removeAdmissionPolicies(); e.addUndiscovered(nil) }, want: notReady("NodeDiscoveryMissing"),
+			change:  func(e *env) { e.removeAdmissionPolicies(); e.addUndiscovered(nil) },
+			want:    withoutPolicies(notReady("NodeDiscoveryMissing")),
 			message: "no node has discovery labels, so the GPU nodes are unknown: " + admissionPolicyMissing,
 		},
 		"node discovery is off without its admission policy, in a cluster without nodes": {
-			change: func(e *env) { e.removeAdmissionPolicies() }, want: notReady("NodeDiscoveryMissing"),
+			change: func(e *env) { e.removeAdmissionPolicies() }, want: withoutPolicies(notReady("NodeDiscoveryMissing")),
 			message: "no node has discovery labels, so the GPU nodes are unknown: the cluster has no node",
 		},
 		"node discovery is off without its admission policy, and the nodes have labels": {
 			nodes:   3,
 			change:  func(e *env) { e.removeAdmissionPolicies() },
-			want:    isReady("Reconciled"),
+			want:    withoutPolicies(isReady("Reconciled")),
 			message: "3 of 3 GPU nodes are ready",
+		},
+		"nodes are discovered by Node Feature Discovery, and the admission policies are missing": {
+			nodes: 3, change: func(e *env) {
+				e.removeAdmissionPolicies()
+				e.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}
+			},
+			want: withoutPolicies(isReady("Reconciled")), message: "3 of 3 GPU nodes are ready",
 		},
 		"node discovery is set to builtin, and its admission policy is missing": {
 			nodes: 3, change: func(e *env) {
 				e.removeAdmissionPolicies()
 				e.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}
 			},
-			want: notReady("AdmissionPolicyMissing", "Degraded"), message: "node-discovery: " + admissionPolicyMissing,
+			want:    withoutPolicies(notReady("AdmissionPolicyMissing", "Degraded")),
+			message: "node-discovery: " + admissionPolicyMissing,
 		},
 		"node discovery starts": {
 			change:  func(e *env) { e.addUndiscovered(nil); e.addDiscoveryDaemonSet(2) },
 			want:    notReady("OperandNotReady", "Progressing"),
-			message: "node-discovery: discovery has run on 1/2 nodes",
+			message: "node-discovery: its pods are ready on 1 of 2 nodes, and no node has discovery labels yet",
 		},
 		"node discovery runs on all nodes, and none has labels": {
 			change: func(e *env) { e.addUndiscovered(nil); e.addDiscoveryDaemonSet(1) },
@@ -149,8 +162,8 @@ func TestPolicyConditions(t *testing.T) {
 		"an outdated driver": {
 			nodes: 3, change: func(e *env) { e.pod(1, "driver").Annotations[templateDigest] = "before" },
 			want: notReady("UpgradePending", "Progressing"),
-			message: "driver: outdated on 1 of 3 nodes: node-00001 (UpgradePending); " +
-				"delete its pod on a node to update it there",
+			message: "driver: its pods are outdated on 1 of 3 nodes: node-00001 (UpgradePending); " +
+				"delete the pod of a node to replace it",
 		},
 		"a starting operand comes before an outdated one": {
 			nodes: 3, change: func(e *env) {
@@ -161,7 +174,8 @@ func TestPolicyConditions(t *testing.T) {
 		},
 		"an operand that was just updated is not ready": {
 			nodes: 3, change: func(e *env) { e.applied["device-plugin"] = ApplyResult{Wrote: true} },
-			want: notReady("OperandNotReady", "Progressing"), message: "device-plugin: its objects were just updated",
+			want:    notReady("OperandNotReady", "Progressing"),
+			message: "device-plugin: its objects were just applied: waiting for the DaemonSet controller to observe them",
 		},
 		"a missing DaemonSet": {
 			nodes: 1, change: func(e *env) { delete(e.snapshot.DaemonSets, "device-plugin") },
@@ -181,12 +195,13 @@ func TestPolicyConditions(t *testing.T) {
 		},
 		"all nodes are excluded": {
 			nodes: 1, change: func(e *env) { e.setLabel(0, "nvidia.com/gpu.deploy.operands", "false") },
-			want: isReady("Excluded"), message: "all 1 GPU nodes are excluded by label nvidia.com/gpu.deploy.operands",
+			want: isReady("Excluded"), message: "all 1 GPU nodes are excluded by label nvidia.com/gpu.deploy.operands=false: " +
+				"remove the label to use their GPUs",
 		},
 		"a node whose operating system has changed": {
 			nodes: 1, change: func(e *env) { e.setLabel(0, "feature.node.kubernetes.io/system-os_release.VERSION_ID", "26.04") },
 			want:    notReady("UpgradePending", "Progressing"),
-			message: "1 of 1 GPU nodes have an outdated driver: see status.nodes",
+			message: "1 of 1 GPU nodes have an outdated driver: see status.nodes for the command that replaces each",
 		},
 		"a disabled operand does not count": {
 			nodes: 3, change: func(e *env) { e.spec.Driver = &v1.DriverSpec{Enabled: new(false)} }, want: isReady("Reconciled"),
@@ -241,7 +256,7 @@ func TestAuxiliaryConditions(t *testing.T) {
 				"AuxiliaryReady": "False OperandNotReady",
 				"Progressing":    "True OperandNotReady",
 			},
-			message: "dcgm-exporter: ready on 1/2 nodes: node-00001 (container main is not ready)",
+			message: "dcgm-exporter: ready on 1 of 2 nodes: node-00001 (container main is not ready)",
 		},
 		"it fails": {
 			nodes: 2, change: func(e *env) { e.failPod(1, exporter, "boom") },
@@ -269,7 +284,7 @@ func TestAuxiliaryConditions(t *testing.T) {
 				"AuxiliaryReady": "False OperandNotReady",
 				"Progressing":    "True OperandNotReady",
 			},
-			message: "dcgm-exporter: its objects were just updated",
+			message: "dcgm-exporter: its objects were just applied: waiting for the DaemonSet controller to observe them",
 		},
 		"it is outdated, with update strategy OnDelete": {
 			nodes: 1, change: func(e *env) {
@@ -281,8 +296,8 @@ func TestAuxiliaryConditions(t *testing.T) {
 				"AuxiliaryReady": "False UpgradePending",
 				"Progressing":    "True UpgradePending",
 			},
-			message: "dcgm-exporter: outdated on 1 of 1 nodes: node-00000 (UpgradePending); " +
-				"delete its pod on a node to update it there",
+			message: "dcgm-exporter: its pods are outdated on 1 of 1 nodes: node-00000 (UpgradePending); " +
+				"delete the pod of a node to replace it",
 		},
 		"it cannot be applied": {
 			nodes: 1, change: func(e *env) { e.applied[exporter] = ApplyResult{Err: apply.ErrConflict} },
@@ -338,6 +353,22 @@ func TestFailedPassKeepsNodesAndOperands(t *testing.T) {
 	}
 }
 
+// A failed pass is reported with a message, whatever its error is.
+func TestFailedPassHasAMessage(t *testing.T) {
+	planned := newEnv(t, 1).input()
+	planned.Err = errors.New("")
+	for name, in := range map[string]Input{
+		"neither a plan nor an error":           {},
+		"an error without a text":               {Err: errors.New("")},
+		"a plan, and an error without any text": planned,
+	} {
+		if c := ready(Compute(&v1.ClusterPolicy{}, in)); c.Reason != "ReconcileFailed" ||
+			!strings.HasSuffix(c.Message, ": see its log") {
+			t.Errorf("%s: %s %q", name, c.Reason, c.Message)
+		}
+	}
+}
+
 // While nodes are not assessed by the decisions of the pass, the status only reports how many.
 func TestUnassessedNodes(t *testing.T) {
 	waiting := func(before v1.ClusterPolicyStatus, err error) v1.ClusterPolicyStatus {
@@ -353,7 +384,7 @@ func TestUnassessedNodes(t *testing.T) {
 		after := waiting(before, nil)
 		g.Expect(condition(after, v1.ConditionProgressing)).To(And(
 			HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "Assessing"),
-			HaveField("Message", "2 of 3 GPU nodes are not assessed yet"),
+			HaveField("Message", "2 of 3 GPU nodes are not assessed against the current spec yet"),
 		))
 		g.Expect(after.ObservedGeneration).To(Equal(int64(7)), "the current spec is not observed yet")
 		after.Conditions, before.Conditions = nil, nil
@@ -429,7 +460,7 @@ func TestOperandStates(t *testing.T) {
 				Ready:   2,
 				Version: "v0.20.0",
 				Reason:  "OperandNotReady",
-				Message: "ready on 2/3 nodes",
+				Message: "ready on 2 of 3 nodes",
 			},
 		},
 		"fails on nodes": {
@@ -460,11 +491,12 @@ func TestOperandStates(t *testing.T) {
 		},
 		"waits for one that was not applied": {
 			name: "device-plugin", change: func(e *env) {
-				e.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: runtime-classes", ErrPrerequisite)}
+				e.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf(
+					"needs runtime-classes, %w: see the message of runtime-classes in status.operands", ErrPrerequisite)}
 			},
 			want: v1.OperandStatus{
 				State: v1.OperandWaiting, Desired: 3, Ready: 3, Version: "v0.20.0", Reason: "WaitingForOperand",
-				Message: "an operand that it requires was not applied: runtime-classes",
+				Message: "needs runtime-classes, which was not applied: see the message of runtime-classes in status.operands",
 			},
 		},
 		"rolls": {
@@ -693,7 +725,8 @@ func TestIgnored(t *testing.T) {
 	if diff := cmp.Diff(want, conditions(status)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := ready(status).Message; got != "ClusterPolicy first is older and takes precedence: delete one of the two" {
+	if got := ready(status).Message; got !=
+		"ClusterPolicy first is older and takes precedence, so this one has no effect: delete one of them" {
 		t.Errorf("got %q", got)
 	}
 }

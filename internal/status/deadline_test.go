@@ -254,7 +254,7 @@ func TestMissingPods(t *testing.T) {
 		"not made yet": {
 			reason:  "PodMissing",
 			message: "DaemonSet driver has not created a pod on the node yet",
-			operand: "ready on 1/2 nodes",
+			operand: "ready on 1 of 2 nodes",
 		},
 		"kept off by a taint": {
 			change: func(e *env) {
@@ -278,12 +278,12 @@ func TestMissingPods(t *testing.T) {
 			reason: "UntoleratedTaint",
 			message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver: " +
 				"add a toleration to spec.daemonsets.tolerations",
-			operand: "ready on 1/2 nodes",
+			operand: "ready on 1 of 2 nodes",
 		},
 		"a quota refuses pods of another": {
 			failures: map[string]assess.CreateFailure{"device-plugin": quota["driver"]},
 			reason:   "PodMissing", message: "DaemonSet driver has not created a pod on the node yet",
-			operand: "ready on 1/2 nodes",
+			operand: "ready on 1 of 2 nodes",
 		},
 		"not selected yet": {
 			change: func(e *env) {
@@ -291,7 +291,7 @@ func TestMissingPods(t *testing.T) {
 					"nvidia.com/gpu.deploy.driver": "true",
 				}
 			},
-			reason: "PodMissing", message: "no DaemonSet of driver selects the node yet", operand: "ready on 1/2 nodes",
+			reason: "PodMissing", message: "no DaemonSet of driver selects the node yet", operand: "ready on 1 of 2 nodes",
 		},
 		"without a DaemonSet": {
 			change:  func(e *env) { delete(e.snapshot.DaemonSets, "driver") },

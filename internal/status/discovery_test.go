@@ -18,7 +18,7 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 		since   = "1970-01-12T13:40:00Z"
 		missing = "nvidia.com/gpu-operator.discovery-missing-since"
 		lost    = "nvidia.com/gpu-operator.discovery-lost-since"
-		kept    = "nothing is removed"
+		kept    = "its operands are kept"
 	)
 	without := func(e *env, prefix string) {
 		node := e.snapshot.Nodes[0].Object
@@ -37,7 +37,9 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 		stage           v1.Stage
 		operand         string
 		reason, message string
-		readyCondition  string
+		// full is a part of the message of the node's condition, which is not truncated.
+		full           string
+		readyCondition string
 	}{
 		"all, and the GPUs can be used": {
 			change: func(e *env) { without(e, "") }, ready: true, stage: v1.StageValidated,
@@ -48,13 +50,13 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 		"the GPU, and the kubelet has some": {
 			change: func(e *env) { without(e, "pci") }, ready: true, stage: v1.StageValidated,
 			reason:         "DiscoveryLabelsMissing",
-			message:        "no GPU in its discovery labels since " + since + "; " + kept,
+			message:        "discovery labels show no GPU since " + since + "; " + kept,
 			readyCondition: "True Reconciled",
 		},
 		"the operating system": {
 			change: func(e *env) { without(e, "system-os") }, ready: true, stage: v1.StageValidated,
 			reason:         "DiscoveryLabelsMissing",
-			message:        "no operating system in its discovery labels since " + since + "; " + kept,
+			message:        "discovery labels show no operating system since " + since + "; " + kept,
 			readyCondition: "True Reconciled",
 		},
 		"the GPU, and there is none to allocate": {
@@ -67,8 +69,9 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 				e.snapshot.Nodes[0].Object.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0")
 			},
 			stage: v1.StageDiscovered, reason: "DiscoveryLabelsMissing",
-			message: "no GPU in its discovery labels since " + since +
-				"; operand removal at 1970-01-12T13:44:00Z if no pod uses GPUs; devic",
+			message: "discovery labels show no GPU since " + since +
+				"; its operands are removed at 1970-01-12T13:44:00Z if no pod uses GPUs",
+			full:           "if no pod uses GPUs; device-plugin: the node has no allocatable GPU",
 			readyCondition: "False OperandNotReady",
 		},
 		"one that a selector requires": {
@@ -82,13 +85,15 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 				e.setLabel(0, "nvidia.com/gpu.deploy.gpu-feature-discovery", "true")
 			},
 			ready: true, stage: v1.StageValidated, reason: "DiscoveryLabelsMissing", readyCondition: "True Reconciled",
-			message: "no feature.node.kubernetes.io/tier for gpu-feature-discovery since " + since +
-				"; operand removal at 1970-01-12T1",
+			message: "no label feature.node.kubernetes.io/tier, which gpu-feature-discovery requires, since " + since +
+				"; the operand is re",
+			full: since + "; the operand is removed at 1970-01-12T13:50:00Z",
 		},
 		"an operand starts": {
 			change: func(e *env) { without(e, ""); e.startPod(0, "container-toolkit") },
 			stage:  v1.StageDiscovered, reason: "DiscoveryLabelsMissing",
-			message:        "no discovery labels since " + since + "; " + kept + "; container-toolkit: container main is not r",
+			message: "no discovery labels since " + since + "; " + kept +
+				"; container-toolkit: container main is not ready",
 			readyCondition: "False OperandNotReady",
 		},
 		"an operand has failed, which is reported first": {
@@ -105,7 +110,7 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 			},
 			ready: true, stage: v1.StageValidated, operand: "driver", reason: "DiscoveryLabelsMissing",
 			message: "driver is outdated: kubectl -n gpu-operator delete pod driver-node-00000; " +
-				"no discovery labels since 1970-01-12T13:40:00Z; not",
+				"no discovery labels since 1970-01-12T13:40:00Z; its",
 			readyCondition: "False UpgradePending",
 		},
 		"the annotation is not written yet": {
@@ -141,6 +146,7 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 			g.Expect(conditions(status)["Ready"]).To(Equal(test.readyCondition))
 			condition := e.input().Fleet.Nodes[0].Latest.Condition("node-00000")
 			g.Expect(condition.Status).To(BeEquivalentTo(map[bool]string{true: "True", false: "False"}[test.ready]))
+			g.Expect(condition.Message).To(ContainSubstring(test.full))
 			if test.reason != "" {
 				g.Expect(condition.Reason).To(Equal(test.reason))
 			}

@@ -74,7 +74,8 @@ func TestNodeCondition(t *testing.T) {
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
 				Message: "node-00000: stage Toolkit, operand container-toolkit: " +
-					"container toolkit-ctr runs, but the container runtime creates no pod of RuntimeClass nvidia yet",
+					"container toolkit-ctr runs, but the container runtime has created no pod with RuntimeClass nvidia yet: " +
+					"if this lasts, check that it was restarted with the toolkit's configuration",
 			},
 		},
 		"the handler works for another pod since the toolkit came up": {
@@ -86,7 +87,7 @@ func TestNodeCondition(t *testing.T) {
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
 				Message: "node-00000: stage DevicePlugin, operand device-plugin: " +
-					"the container runtime has not created the pod yet, with RuntimeClass nvidia",
+					"the container runtime has not created the pod yet: if this lasts, check its handler of RuntimeClass nvidia",
 			},
 		},
 		"it worked before the toolkit was replaced": {
@@ -98,7 +99,8 @@ func TestNodeCondition(t *testing.T) {
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
 				Message: "node-00000: stage Toolkit, operand container-toolkit: " +
-					"container toolkit-ctr runs, but the container runtime creates no pod of RuntimeClass nvidia yet",
+					"container toolkit-ctr runs, but the container runtime has created no pod with RuntimeClass nvidia yet: " +
+					"if this lasts, check that it was restarted with the toolkit's configuration",
 			},
 		},
 		"no pod yet": {

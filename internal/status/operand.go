@@ -22,12 +22,14 @@ import (
 )
 
 // ErrPrerequisite means that an operand was not applied because one that it requires was not.
-var ErrPrerequisite = errors.New("an operand that it requires was not applied")
+var ErrPrerequisite = errors.New("which was not applied")
 
 // operandCounts counts the nodes that need an operand, by its state there.
 type operandCounts struct {
-	desired, ready   int
-	paused           int
+	desired, ready int
+	paused         int
+	// replacing counts the nodes whose pod is of an older template and is being replaced.
+	replacing        int
 	failed, outdated []nodeReason
 	// tainted are the nodes whose taints the DaemonSet does not tolerate, unscheduled the others for which the DaemonSet
 	// controller seems to create no pod.
@@ -117,6 +119,9 @@ func countOperand(o operand.Operand, nodes []node) operandCounts {
 		if verdict.Reason == v1.ReasonOperandPaused {
 			counts.paused++
 		}
+		if verdict.Replacing {
+			counts.replacing++
+		}
 		node := nodes[i].Facts.Name
 		switch reason := noPodReason(&nodes[i], verdict); reason {
 		case "":
@@ -183,21 +188,40 @@ func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandSta
 			"no node needs it: the hosts provide it, or node labels exclude it"
 	}
 	if in.Applied[name].Wrote {
-		return v1.OperandProgressing, v1.ReasonRollingOut, "its objects were just updated"
+		return v1.OperandProgressing, v1.ReasonRollingOut,
+			"its objects were just applied: waiting for the DaemonSet controller to observe them"
 	}
 	if verdict := checkDaemonSets(in.DaemonSets, step, counts); verdict.State != readiness.Ready {
 		return v1.OperandProgressing, verdict.Reason, verdict.Message
 	}
 	if counts.ready < counts.desired {
-		message := fmt.Sprintf("ready on %s nodes: %s", ratio(counts.ready, counts.desired), joinNodes(counts.starting))
+		message := fmt.Sprintf("ready on %d of %d nodes: %s", counts.ready, counts.desired, joinNodes(counts.starting))
 		return v1.OperandProgressing, v1.ReasonOperandNotReady, strings.TrimSuffix(message, ": ")
 	}
 	if len(counts.outdated) > 0 {
 		return v1.OperandProgressing, v1.ReasonUpgradePending, fmt.Sprintf(
-			"outdated on %d of %d nodes: %s; delete its pod on a node to update it there",
+			"its pods are outdated on %d of %d nodes: %s; delete the pod of a node to replace it",
 			len(counts.outdated), counts.desired, joinNodes(counts.outdated))
 	}
-	return v1.OperandReady, "", ""
+	return v1.OperandReady, "", pendingRestart(in.DaemonSets, step.Operand)
+}
+
+// pendingRestart reports the pods that run as they should, but not from the current template, since nothing replaces
+// them for a change of insignificant fields; empty if there are none.
+func pendingRestart(live map[string]*appsv1.DaemonSet, o operand.Operand) string {
+	pending, scheduled := int32(0), int32(0)
+	for _, ds := range sortedDaemonSets(live, o.Name) {
+		status := &ds.Status
+		scheduled += status.DesiredNumberScheduled
+		if ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && status.ObservedGeneration >= ds.Generation {
+			pending += max(0, status.DesiredNumberScheduled-status.UpdatedNumberScheduled)
+		}
+	}
+	if pending == 0 {
+		return ""
+	}
+	return fmt.Sprintf("pods on %d of %d nodes get changed tolerations, priority, resources, registries, probes or labels "+
+		"when they are next restarted", pending, scheduled)
 }
 
 // backgroundState returns the state of an operand that does not run on GPU nodes in particular. Node discovery is
@@ -206,7 +230,8 @@ func backgroundState(in Input, o operand.Operand, counts operandCounts) (v1.Oper
 	discovering := o.Discovers && (counts.ready < counts.desired || in.Applied[o.Name].Wrote)
 	if discovering && !in.Fleet.AnyDiscovered {
 		return v1.OperandProgressing, v1.ReasonOperandNotReady,
-			fmt.Sprintf("discovery has run on %s nodes", ratio(counts.ready, counts.desired))
+			fmt.Sprintf("its pods are ready on %d of %d nodes, and no node has discovery labels yet",
+				counts.ready, counts.desired)
 	}
 	return v1.OperandReady, "", ""
 }
@@ -238,7 +263,9 @@ func checkDaemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, counts o
 	found, scheduled := 0, 0
 	for _, ds := range sortedDaemonSets(live, step.Operand.Name) {
 		found++
-		if verdict := readiness.DaemonSet(ds); verdict.State != readiness.Ready {
+		// If all pods work and none is outdated, only insignificant fields are rolled out.
+		inSync := counts.replacing == 0 && counts.ready == counts.desired
+		if verdict := readiness.DaemonSet(ds); verdict.State != readiness.Ready && !inSync {
 			return verdict
 		}
 		scheduled += int(ds.Status.DesiredNumberScheduled)

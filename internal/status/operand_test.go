@@ -33,7 +33,7 @@ func TestAuxiliaryOperandMessageHasDetail(t *testing.T) {
 		},
 		"pods that start again do": {
 			change: func() { e.startPod(0, "dcgm-exporter"); e.startPod(1, "dcgm-exporter") },
-			want: "ready on 0/2 nodes: node-00000 (container main is not ready), " +
+			want: "ready on 0 of 2 nodes: node-00000 (container main is not ready), " +
 				"node-00001 (container main is not ready)",
 		},
 	}

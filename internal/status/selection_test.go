@@ -37,7 +37,7 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 			want: withReason(
 				ready("node-00000"),
 				"NotSelected",
-				"without dcgm-exporter: spec.dcgmExporter.nodeSelector requires label tier=gpu",
+				"does not run dcgm-exporter: spec.dcgmExporter.nodeSelector requires label tier=gpu",
 			),
 			ready: "2/2", readyCondition: "True Reconciled",
 		},
@@ -47,7 +47,7 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 			want: withReason(
 				ready("node-00000"),
 				"NotSelected",
-				"without dcgm-exporter: spec.dcgmExporter.nodeSelector requires label tier=gpu",
+				"does not run dcgm-exporter: spec.dcgmExporter.nodeSelector requires label tier=gpu",
 			),
 			ready: "2/2", readyCondition: "True Reconciled",
 		},
@@ -60,7 +60,7 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 			want: withReason(
 				ready("node-00000"),
 				"NotSelected",
-				"without device-plugin: spec.devicePlugin.nodeSelector requires label tier=gpu",
+				"does not run device-plugin: spec.devicePlugin.nodeSelector requires label tier=gpu",
 			),
 			ready: "2/2", readyCondition: "True Reconciled",
 		},
@@ -113,8 +113,8 @@ func TestAllNodesExcludedBySelector(t *testing.T) {
 	e := newEnv(t, 2)
 	e.spec.DaemonSets = &v1.DaemonSetsSpec{NodeSelector: tier.NodeSelector}
 	status := e.status()
-	want := "all 2 GPU nodes are excluded by label nvidia.com/gpu.deploy.operands, or by a nodeSelector of the spec: " +
-		"see status.nodes"
+	want := "all 2 GPU nodes are excluded by label nvidia.com/gpu.deploy.operands=false, or by a nodeSelector of " +
+		"the spec: see status.nodes, and remove the label or change the nodeSelector to use their GPUs"
 	if got := ready(status); got.Status != "True" || got.Reason != "Excluded" || got.Message != want {
 		t.Errorf("got %s %s %q", got.Status, got.Reason, got.Message)
 	}

@@ -25,8 +25,8 @@ func TestNodesWithStartupTaints(t *testing.T) {
 		"of others": {taints: []corev1.Taint{other}, usable: true, ready: true, stage: v1.StageValidated},
 		"the start-up taint": {
 			taints: []corev1.Taint{other, starting}, usable: true, stage: v1.StageValidated, reason: "StartupTaint",
-			message: "taint example.com/starting stays: add it to the chart's nodeStartup.taints, or to ownTaints of " +
-				"ValidatingAdmissionPolicy gpu-operator-operator; " +
+			message: "start-up taint example.com/starting is still set: add it to the chart's nodeStartup.taints, " +
+				"or to ownTaints of ValidatingAdmissionPolicy gpu-operator-operator; " +
 				"the GPUs can be used, but the operator may remove only the taints listed there",
 		},
 		"the start-up taint of a node that starts": {

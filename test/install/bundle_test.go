@@ -2,6 +2,8 @@ package install
 
 import (
 	"encoding/json"
+	"encoding/xml"
+	"net/mail"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,7 +11,13 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -38,7 +46,7 @@ func TestTheBundleMeetsCatalogueRequirements(t *testing.T) {
 			modes = append(modes, mode.Type)
 		}
 	}
-	g.Expect(modes).To(ConsistOf("OwnNamespace"))
+	g.Expect(modes).To(ConsistOf("OwnNamespace", "SingleNamespace"))
 	g.Expect(csv.Spec.InstallModes).To(HaveLen(4), "OLM requires all install modes to be listed")
 	g.Expect(csv.Spec.Definitions.Owned).To(HaveLen(1))
 	g.Expect(csv.Spec.Definitions.Owned[0].Name).To(Equal("clusterpolicies.nvidia.com"))
@@ -46,8 +54,87 @@ func TestTheBundleMeetsCatalogueRequirements(t *testing.T) {
 		HaveField("GetKind()", "CustomResourceDefinition"), HaveField("GetName()", csv.Spec.Definitions.Owned[0].Name))))
 	g.Expect(examples(g, opened)).To(ConsistOf(HaveField("Kind", "ClusterPolicy")))
 	container := csv.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.Containers[0]
+	// Not the namespace that the OperatorGroup selects, which may be another one in SingleNamespace.
+	g.Expect(container.Env).To(ContainElement(And(HaveField("Name", "OPERATOR_NAMESPACE"),
+		HaveField("ValueFrom.FieldRef.FieldPath", "metadata.namespace"))))
 	g.Expect(csv.Metadata.Annotations).To(HaveKeyWithValue("containerImage", container.Image))
 	g.Expect(csv.Spec.RelatedImages).To(ContainElement(HaveField("Image", container.Image)))
+}
+
+// What consoles show of the operator: an icon, whom to contact, and a form with all blocks of the spec.
+func TestConsolesShowTheOperator(t *testing.T) {
+	g := NewWithT(t)
+	csv := serviceVersion(g, "")
+	content, err := csv.MarshalJSON()
+	g.Expect(err).NotTo(HaveOccurred())
+	shown := struct {
+		Spec struct {
+			Icon []struct {
+				Data      []byte `json:"base64data"`
+				MediaType string `json:"mediatype"`
+			} `json:"icon"`
+			Provider    struct{ Name, URL string }     `json:"provider"`
+			Maintainers []struct{ Name, Email string } `json:"maintainers"`
+			Links       []struct{ Name, URL string }   `json:"links"`
+			Keywords    []string                       `json:"keywords"`
+			Description string                         `json:"description"`
+		} `json:"spec"`
+	}{}
+	g.Expect(json.Unmarshal(content, &shown)).To(Succeed())
+	g.Expect(shown.Spec.Icon).To(HaveLen(1))
+	g.Expect(shown.Spec.Icon[0].MediaType).To(Equal("image/svg+xml"))
+	root := struct{ XMLName xml.Name }{}
+	g.Expect(xml.Unmarshal(shown.Spec.Icon[0].Data, &root)).To(Succeed())
+	g.Expect(root.XMLName.Local).To(Equal("svg"))
+	g.Expect(shown.Spec.Provider.Name).NotTo(BeEmpty())
+	g.Expect(shown.Spec.Maintainers).NotTo(BeEmpty())
+	for _, maintainer := range shown.Spec.Maintainers {
+		_, err := mail.ParseAddress(maintainer.Email)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(shown.Spec.Links).NotTo(BeEmpty())
+	for _, link := range shown.Spec.Links {
+		if page, isPage := strings.CutPrefix(link.URL, "https://github.com/clusterpolicy/gpu-operator/blob/main/"); isPage {
+			g.Expect(filepath.Join(repo, page)).To(BeARegularFile())
+		}
+	}
+	g.Expect(shown.Spec.Keywords).To(ContainElements("gpu", "nvidia"))
+	g.Expect(shown.Spec.Description).To(ContainSubstring("kubectl apply -f https://raw.githubusercontent.com/"))
+}
+
+// The form of consoles has all blocks of the spec, and only fields that the definition has.
+func TestConsolesDescribeTheFields(t *testing.T) {
+	g := NewWithT(t)
+	opened := openBundle(g)
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	for _, object := range opened.Beside {
+		if object.GetKind() == "CustomResourceDefinition" {
+			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, definition)).To(Succeed())
+		}
+	}
+	schema := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+	owned := opened.CSV.Spec.Definitions.Owned[0]
+	described := map[string]bool{}
+	for of, descriptors := range map[string][]packaged.Descriptor{
+		"spec": owned.SpecDescriptors, "status": owned.StatusDescriptors,
+	} {
+		for _, d := range descriptors {
+			field := schema.Properties[of]
+			for name := range strings.SplitSeq(d.Path, ".") {
+				g.Expect(field.Properties).To(HaveKey(name), d.Path)
+				field = field.Properties[name]
+			}
+			g.Expect(d.Description).To(Equal(field.Description), d.Path)
+			g.Expect(d.DisplayName).NotTo(BeEmpty(), d.Path)
+			g.Expect(described).NotTo(HaveKey(of + "." + d.Path))
+			described[of+"."+d.Path] = true
+		}
+	}
+	for block := range schema.Properties["spec"].Properties {
+		g.Expect(described).To(HaveKey("spec." + block))
+	}
+	g.Expect(described).To(HaveKey("status.state"))
+	g.Expect(described).To(HaveKey("status.conditions"))
 }
 
 // The labels of a bundle image match its annotations, and it contains the folders that they name.
@@ -95,24 +182,36 @@ func TestTheBundleMakesNodesReady(t *testing.T) {
 	mark, begin := e.mark(), time.Now()
 	e.Expect(e.client.Create(t.Context(), suggestedNamespace(e.WithT, opened, in))).To(Succeed())
 	e.Expect(cluster.InstallObjects(t.Context(), e.cluster.Config, objects)).To(Succeed())
-	e.run(in)
+	// The cluster has a proxy, which OLM sets in the Deployment.
+	e.run(in, "HTTPS_PROXY=http://proxy.invalid:3128", "NO_PROXY=127.0.0.1")
 	e.Expect(e.client.Create(t.Context(), examples(e.WithT, opened)[0])).To(Succeed())
 	e.awaitReady()
+	driver := &appsv1.DaemonSet{}
+	key := client.ObjectKey{Namespace: in, Name: "nvidia-driver-daemonset"}
+	e.Expect(e.client.Get(t.Context(), key, driver)).To(Succeed())
+	e.Expect(driver.Spec.Template.Spec.Containers[0].Env).To(ContainElement(
+		corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://proxy.invalid:3128"}))
 	t.Logf("ready after %s", time.Since(begin).Round(100*time.Millisecond))
 	const without = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is " +
 		"missing: " +
 		"apply config/admission, or use Node Feature Discovery"
 	e.Expect(e.policy().Status.Operands).To(ContainElement(And(
 		HaveField("Name", "node-discovery"), HaveField("State", v1.OperandDisabled), HaveField("Message", without))))
+	e.Expect(meta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionAdmissionPolicyMissing)).To(
+		HaveField("Message", HaveSuffix("run kubectl apply -f "+
+			"https://raw.githubusercontent.com/clusterpolicy/gpu-operator/main/bundle/admission.yaml")))
 	e.Expect(e.daemonSets(in)).NotTo(ContainElement("nvidia-node-discovery"))
 
-	e.Expect(cluster.Install(t.Context(), e.cluster.Config, filepath.Join(repo, "config/admission"))).To(Succeed())
+	e.Expect(cluster.InstallObjects(t.Context(), e.cluster.Config, admissionManifest(e.WithT))).To(Succeed())
 	e.Eventually(func() []string {
 		return e.daemonSets(in)
 	}).WithTimeout(10 * time.Second).Should(ContainElement("nvidia-node-discovery"))
 	e.awaitReady()
+	e.Eventually(func() *metav1.Condition {
+		return meta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionAdmissionPolicyMissing)
+	}).WithTimeout(10 * time.Second).Should(BeNil())
+	e.removeAsDocumented(in, objects)
 	e.noneForbidden(in, mark)
-	e.stop()
 }
 
 // suggestedNamespace returns the one that OpenShift's console creates.

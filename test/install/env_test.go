@@ -114,11 +114,11 @@ func (e *env) kubeconfig(in, account string) string {
 	return path
 }
 
-// run starts the operator as a process with the chart's ServiceAccount.
-func (e *env) run(in string) {
+// run starts the operator as a process with the chart's ServiceAccount, and with further variables, as NAME=value.
+func (e *env) run(in string, variables ...string) {
 	e.t.Helper()
 	operator, err := cluster.StartOperator(context.Background(), cluster.OperatorOptions{
-		Binary: e.binary, Kubeconfig: e.kubeconfig(in, "gpu-operator"), Namespace: in,
+		Binary: e.binary, Kubeconfig: e.kubeconfig(in, "gpu-operator"), Namespace: in, Env: variables,
 		LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
 	})
 	e.Expect(err).NotTo(HaveOccurred())

@@ -3,6 +3,8 @@ package install
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -56,6 +58,13 @@ func TestAllMethodsInstallTheSame(t *testing.T) {
 	objects, err := openBundle(g).Objects(namespace)
 	g.Expect(err).NotTo(HaveOccurred())
 	olms := effects(g, objects)
+	// A cluster administrator applies the rest, all but the namespace.
+	beside := effects(g, admissionManifest(g))
+	g.Expect(beside).To(HaveLen(len(notInABundle()) - 1))
+	for name, object := range beside {
+		g.Expect(notInABundle()).To(ContainElement(name))
+		g.Expect(cmp.Diff(kustomized[name], object)).To(BeEmpty(), "%s in %s", name, bundle)
+	}
 	for _, name := range notInABundle() {
 		g.Expect(kustomized).To(HaveKey(name))
 		g.Expect(olms).NotTo(HaveKey(name))
@@ -64,6 +73,15 @@ func TestAllMethodsInstallTheSame(t *testing.T) {
 	same(g, kustomized, olms, "OLM")
 	t.Logf("%d objects and permissions are equal for three methods, %d are not in the bundle", len(olms),
 		len(notInABundle()))
+}
+
+// admissionManifest returns the admission policies that are shipped beside the bundle.
+func admissionManifest(g *WithT) []*unstructured.Unstructured {
+	text, err := os.ReadFile(filepath.Join(bundle, "admission.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	objects, err := packaged.Decode(string(text))
+	g.Expect(err).NotTo(HaveOccurred())
+	return objects
 }
 
 // same compares the result of one method with that of kustomize.

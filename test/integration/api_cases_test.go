@@ -203,12 +203,12 @@ var refused = []struct{ name, spec, path, message string }{
 	{
 		"job mapping that is not on", "{dcgmExporter: {hpcJobMapping: {directory: /jobs}}}",
 		"spec.dcgmExporter.hpcJobMapping.directory",
-		"has no effect without enabled: set that to true, or to false to keep this value for later",
+		"has no effect while enabled is unset: set it to true, or to false to keep the value",
 	},
 	{
 		"allow list of labels that are not on", "{dcgmExporter: {podLabelAllowlistRegex: [a]}}",
 		"spec.dcgmExporter.podLabelAllowlistRegex",
-		"has no effect without enablePodLabels: set that to true, or to false to keep this value for later",
+		"has no effect while enablePodLabels is unset: set it to true, or to false to keep the value",
 	},
 	{
 		"scrape interval", "{dcgmExporter: {serviceMonitor: {interval: 15 seconds}}}",
@@ -341,11 +341,11 @@ var refused = []struct{ name, spec, path, message string }{
 	},
 	{
 		"taint on failure without a taint", "{nodeStartup: {onFailure: taint}}", "spec.nodeStartup.onFailure",
-		"taint needs a start-up taint with the effect NoSchedule: add one to taints, or set report",
+		"the value taint needs a taint with the effect NoSchedule in taints: add one, or set report",
 	},
 	{
 		"taint on failure that would evict", "{nodeStartup: {onFailure: taint, taints: [{key: a, effect: NoExecute}]}}",
-		"spec.nodeStartup.onFailure", "taint needs a start-up taint with the effect NoSchedule",
+		"spec.nodeStartup.onFailure", "the value taint needs a taint with the effect NoSchedule",
 	},
 	{"on failure", "{nodeStartup: {onFailure: evict}}", "spec.nodeStartup.onFailure", ""},
 	{

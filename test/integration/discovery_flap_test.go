@@ -47,7 +47,7 @@ func TestDiscoveryLabelsFlap(t *testing.T) {
 	}
 	e.eachReports(names, And(HaveField("Reason", "DiscoveryLabelsMissing"),
 		HaveField("Message",
-			MatchRegexp(`: GPUs can be used; no discovery labels since 20\S+Z; nothing is removed`))))
+			MatchRegexp(`: GPUs can be used; no discovery labels since 20\S+Z; its operands are kept`))))
 	e.Eventually(func(g Gomega) {
 		g.Expect(e.policy().Status.Nodes).To(HaveEach(And(HaveField("Reason", "DiscoveryLabelsMissing"),
 			HaveField("Ready", true))))

@@ -67,7 +67,7 @@ func TestExtensions(t *testing.T) {
 		e.Eventually(func() []v1.NodeStatus { return e.policy().Status.Nodes }).Should(ContainElement(And(
 			HaveField("Name", "gpu-00000"), HaveField("Ready", true), HaveField("Reason", v1.ReasonNotSelected),
 			HaveField("Message",
-				"without dcgm-exporter: spec.dcgmExporter.nodeSelector requires label example.com/tier=metrics"))))
+				"does not run dcgm-exporter: spec.dcgmExporter.nodeSelector requires label example.com/tier=metrics"))))
 		e.Expect(e.policy().Status.Operands).To(ContainElement(And(
 			HaveField("Name", exporter), HaveField("State", v1.OperandReady), HaveField("Desired", int32(2)))))
 	})

@@ -140,7 +140,8 @@ func TestRefusedTaintIsReported(t *testing.T) {
 	e.create(object)
 	e.Eventually(func() []v1.NodeStatus { return e.policy().Status.Nodes }).Should(ConsistOf(And(
 		HaveField("Ready", false), HaveField("Stage", v1.StageValidated), HaveField("Reason", "StartupTaint"),
-		HaveField("Message", HavePrefix("taint "+scalerTaint+" stays: add it to the chart's nodeStartup.taints")))))
+		HaveField("Message", HavePrefix(
+			"start-up taint "+scalerTaint+" is still set: add it to the chart's nodeStartup.taints")))))
 	e.Eventually(func() *corev1.NodeCondition { return nodeCondition(e.node(startingNode)) }).Should(And(
 		HaveField("Reason", "StartupTaint"), HaveField("Message",
 			ContainSubstring("ownTaints of ValidatingAdmissionPolicy gpu-operator-operator"))))

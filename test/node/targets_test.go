@@ -120,7 +120,7 @@ func isStarting(p target) []string {
 	case driverManager:
 		return []string{p.container, "is running"}
 	case devicePlugin:
-		return []string{p.container, "the device plugin reports all GPUs as unhealthy"}
+		return []string{p.container, "the device plugin is restarting or reports all GPUs as unhealthy"}
 	}
 	return []string{p.container, "is not ready"}
 }

@@ -55,6 +55,9 @@ type ServiceVersion struct {
 				Name    string `json:"name"`
 				Kind    string `json:"kind"`
 				Version string `json:"version"`
+				// SpecDescriptors and StatusDescriptors describe fields to consoles.
+				SpecDescriptors   []Descriptor `json:"specDescriptors"`
+				StatusDescriptors []Descriptor `json:"statusDescriptors"`
 			} `json:"owned"`
 		} `json:"customresourcedefinitions"`
 		RelatedImages []struct {
@@ -62,6 +65,13 @@ type ServiceVersion struct {
 			Image string `json:"image"`
 		} `json:"relatedImages"`
 	} `json:"spec"`
+}
+
+// Descriptor describes a field of a kind to consoles.
+type Descriptor struct {
+	Path        string `json:"path"`
+	DisplayName string `json:"displayName"`
+	Description string `json:"description"`
 }
 
 // AccountRules are the permissions of a ServiceAccount.

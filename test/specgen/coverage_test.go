@@ -236,7 +236,9 @@ func outcome(t *testing.T, value map[string]any) string {
 		t.Fatal(err)
 	}
 	in := operand.Input{
-		Spec: effective.Of(specOf(t, value)), Namespace: "gpu-operator", OperatorImage: "ghcr.io/clusterpolicy/gpu-operator:v1",
+		Spec: effective.Of(
+			specOf(t, value),
+		), Namespace: "gpu-operator", OperatorImage: "ghcr.io/clusterpolicy/gpu-operator:v1",
 		Optional:      map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true},
 		DriverToolkit: map[string]string{"418.94.202501221327-0": "quay.io/openshift/dtk@sha256:1"},
 	}
@@ -282,7 +284,8 @@ var machines = []nodeinfo.Facts{
 	},
 	{
 		// This node has no workload label.
-		Name: "unlabelled", HasGPU: true, HasDiscoveryLabels: true, Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
+		Name: "unlabelled", HasGPU: true, HasDiscoveryLabels: true,
+		Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
 		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64",
 	},
 	{
@@ -291,7 +294,8 @@ var machines = []nodeinfo.Facts{
 		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64",
 	},
 	{
-		Name: "rhcos", HasGPU: true, HasDiscoveryLabels: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeCRIO,
+		Name: "rhcos", HasGPU: true, HasDiscoveryLabels: true,
+		Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeCRIO,
 		RuntimeVersion: "1.34.1",
 		OSID:           "rhcos", OSVersion: "4.18", OSTree: "418.94.202501221327-0", Kernel: "5.14.0-427.el9.x86_64",
 		Architecture: "amd64", Distribution: "openshift",

@@ -8,14 +8,18 @@ import (
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
 // Environment of the manager.
 const (
-	envNamespace = "OPERATOR_NAMESPACE"
-	envImage     = "OPERATOR_IMAGE"
+	envNamespace  = "OPERATOR_NAMESPACE"
+	envImage      = "OPERATOR_IMAGE"
+	envHTTPProxy  = "HTTP_PROXY"
+	envHTTPSProxy = "HTTPS_PROXY"
+	envNoProxy    = "NO_PROXY"
 )
 
 // Main runs the command line of this process with this timing, until it is done or receives a signal. On an error it
@@ -25,6 +29,17 @@ func Main(timing Timing) {
 		fmt.Fprintln(os.Stderr, "gpu-operator:", err)
 		os.Exit(1)
 	}
+}
+
+// proxyOf returns the proxy of an environment. Without an address there is none, whatever it excludes.
+func proxyOf(getenv func(string) string) v1.ProxySpec {
+	proxy := v1.ProxySpec{
+		HTTPProxy: getenv(envHTTPProxy), HTTPSProxy: getenv(envHTTPSProxy), NoProxy: getenv(envNoProxy),
+	}
+	if proxy.HTTPProxy == "" && proxy.HTTPSProxy == "" {
+		return v1.ProxySpec{}
+	}
+	return proxy
 }
 
 func command(timing Timing) *cobra.Command {
@@ -38,7 +53,8 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
   OPERATOR_NAMESPACE  the namespace of the operator and its operands; required
   OPERATOR_IMAGE      the operator's own image, which the helper containers of the operands use
   DRIVER_IMAGE, CONTAINER_TOOLKIT_IMAGE, DEVICE_PLUGIN_IMAGE and so on
-                      the default images of the operands; docs/install.md lists them`,
+                      the default images of the operands; docs/install.md lists them
+  HTTP_PROXY, HTTPS_PROXY, NO_PROXY  also the proxy of the driver, unless spec.global.proxy names one`,
 		Version:       version.Version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -46,6 +62,7 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.namespace = os.Getenv(envNamespace)
 			o.image = os.Getenv(envImage)
+			o.proxy = proxyOf(os.Getenv)
 			if o.image == "" {
 				o.image = image.Own()
 			}

@@ -71,7 +71,8 @@ func applyCRDs(ctx context.Context, config *rest.Config, existing bool, out io.W
 	before.SetGroupVersionKind(definition.GroupVersionKind())
 	err = c.Get(ctx, client.ObjectKeyFromObject(definition), before)
 	if existing && apierrors.IsNotFound(err) {
-		fmt.Fprintf(out, "CustomResourceDefinition %s does not exist yet: the installer creates it\n", crd.Name)
+		fmt.Fprintf(out, "CustomResourceDefinition %s does not exist yet, so there is nothing to update: "+
+			"the installer creates it\n", crd.Name)
 		return nil
 	}
 	if client.IgnoreNotFound(err) != nil {
@@ -101,11 +102,12 @@ func awaitServed(ctx context.Context, config *rest.Config, definition map[string
 	err = wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, servedWithin, true, func(context.Context) (bool, error) {
 		served, err := servedSchema(disco.OpenAPIV3())
 		if apierrors.IsForbidden(err) {
-			fmt.Fprintln(out, "Not permitted to read the API server's schema: not waiting until it serves the definition")
+			fmt.Fprintln(out, "Not permitted to read the API server's OpenAPI schema: whether it serves the new definition "+
+				"yet is not checked; wait some seconds before applying a ClusterPolicy")
 			return true, nil
 		}
 		if err != nil {
-			fmt.Fprintln(out, "Reading the API server's schema:", err)
+			fmt.Fprintln(out, "Reading the API server's OpenAPI schema failed, retrying:", err)
 		}
 		return err == nil && len(crd.Missing(wanted, served)) == 0, nil
 	})
@@ -136,7 +138,7 @@ func servedSchema(published openapi.Client) (map[string]any, error) {
 		} `json:"components"`
 	}{}
 	if err := json.Unmarshal(text, &document); err != nil {
-		return nil, fmt.Errorf("decoding the API server's schemas: %w", err)
+		return nil, fmt.Errorf("decoding the API server's OpenAPI schema: %w", err)
 	}
 	return document.Components.Schemas["com.nvidia."+v1.GroupVersion.Version+"."+v1.ClusterPolicyKind.Kind], nil
 }

@@ -119,8 +119,11 @@ func notReady(name string, waited time.Duration, policy *v1.ClusterPolicy) error
 		if node.Ready || len(lines) > worstNodes {
 			continue
 		}
-		lines = append(lines,
-			fmt.Sprintf("node %s, stage %s, operand %s: %s: %s", node.Name, node.Stage, node.Operand, node.Reason, node.Message))
+		about := fmt.Sprintf("node %s, stage %s", node.Name, node.Stage)
+		if node.Operand != "" {
+			about += ", operand " + node.Operand
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s: %s", about, node.Reason, node.Message))
 	}
 	return errors.New(strings.Join(lines, "\n  "))
 }

@@ -51,6 +51,7 @@ type options struct {
 	healthAddress    string
 	kubeconfig       string
 	namespace, image string
+	proxy            v1.ProxySpec
 	timing           Timing
 }
 
@@ -204,6 +205,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Namespace:      o.namespace,
 			HelperImage:    o.image,
 			Images:         overrides,
+			Proxy:          o.proxy,
 			Metrics:        o.metrics.endpoint(),
 			DriverToolkit:  toolkit,
 			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),

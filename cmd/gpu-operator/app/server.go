@@ -10,25 +10,28 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
+const versionUnknown = "Continuing without the cluster's version of Kubernetes, which could not be determined"
+
 // logServerVersion logs if the cluster's Kubernetes version is not supported or unknown. Neither is fatal: an upgrade
 // of the cluster must not take the GPUs away.
 func logServerVersion(config *rest.Config, httpClient *http.Client, log logr.Logger) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
 	if err != nil {
-		log.Error(err, "The Kubernetes version of the cluster is unknown")
+		log.Error(err, versionUnknown)
 		return
 	}
 	server, err := client.ServerVersion()
 	if err != nil {
-		log.Error(err, "The Kubernetes version of the cluster is unknown")
+		log.Error(err, versionUnknown)
 		return
 	}
 	sentence, err := version.OutOfRange(server.GitVersion)
 	if err != nil {
-		log.Error(err, "The Kubernetes version of the cluster is unknown")
+		log.Error(err, versionUnknown)
 		return
 	}
 	if sentence != "" {
-		log.Info("The Kubernetes version of the cluster is not supported", "reason", sentence)
+		log.Info("Continuing on a version of Kubernetes that is not supported: upgrade the cluster or the operator",
+			"reason", sentence)
 	}
 }

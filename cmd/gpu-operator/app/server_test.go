@@ -19,12 +19,12 @@ func TestUnsupportedServerIsLogged(t *testing.T) {
 		"supported": {answer: `{"gitVersion": "v1.34.2+k3s1"}`, code: http.StatusOK},
 		"too old": {
 			answer: `{"gitVersion": "v1.31.4"}`, code: http.StatusOK,
-			want: `"msg"="The Kubernetes version of the cluster is not supported" "reason"="Kubernetes v1.31.4 is not ` +
-				`supported, only 1.32 to 1.36"`,
+			want: `"msg"="Continuing on a version of Kubernetes that is not supported: upgrade the cluster or ` +
+				`the operator" "reason"="Kubernetes v1.31.4 is not supported, only 1.32 to 1.36"`,
 		},
 		"unknown": {
 			answer: `{}`, code: http.StatusForbidden,
-			want: `"msg"="The Kubernetes version of the cluster is unknown"`,
+			want: `"msg"="Continuing without the cluster's version of Kubernetes, which could not be determined"`,
 		},
 		"no version": {
 			answer: `{"gitVersion": "mine"}`, code: http.StatusOK,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ const (
 	packageName = "gpu-operator"
 	// installation is the install strategy of OLM: a Deployment.
 	installation = "deployment"
+	// admissionPlaceholder in the description is the address of the manifest with the admission policies.
+	admissionPlaceholder = "ADMISSION_MANIFEST"
 )
 
 // permission is what OLM creates a ServiceAccount, its role and its binding from.
@@ -52,16 +55,13 @@ func clusterServiceVersion(root string, p *parts, r release) (map[string]any, er
 		return nil, errors.New("bases/gpu-operator.clusterserviceversion.yaml has no spec or no metadata.annotations")
 	}
 	image := setImage(&p.deployment, r.image)
-	metadata["name"] = packageName + ".v" + r.version
+	metadata["name"] = nameOf(r.version)
 	if err := annotate(root, annotations, p, image, r); err != nil {
 		return nil, err
 	}
-	owned, err := own(spec, p)
-	if err != nil {
+	if err := describe(root, spec, p, r); err != nil {
 		return nil, err
 	}
-	spec["customresourcedefinitions"] = map[string]any{"owned": []any{owned}}
-	spec["version"] = r.version
 	spec["minKubeVersion"] = version.OldestKubernetes + ".0"
 	if spec["relatedImages"], err = relatedImages(image); err != nil {
 		return nil, err
@@ -74,6 +74,36 @@ func clusterServiceVersion(root string, p *parts, r release) (map[string]any, er
 		},
 	}}
 	return base, nil
+}
+
+// nameOf returns the name of the ClusterServiceVersion of a release.
+func nameOf(release string) string { return packageName + ".v" + release }
+
+// describe adds what catalogues and consoles show of the release and of its kind.
+func describe(root string, spec map[string]any, p *parts, r release) error {
+	owned, err := own(spec, p)
+	if err != nil {
+		return err
+	}
+	spec["customresourcedefinitions"] = map[string]any{"owned": []any{owned}}
+	spec["version"] = r.version
+	spec["maturity"] = r.maturity()
+	if r.replaces != "" {
+		spec["replaces"] = nameOf(r.replaces)
+	}
+	icon, err := os.ReadFile(filepath.Join(root, "config/manifests/bases/icon.svg"))
+	if err != nil {
+		return fmt.Errorf("reading the icon: %w", err)
+	}
+	spec["icon"] = []any{map[string]any{
+		"base64data": base64.StdEncoding.EncodeToString(icon), "mediatype": "image/svg+xml",
+	}}
+	text, _ := spec["description"].(string)
+	if !strings.Contains(text, admissionPlaceholder) {
+		return fmt.Errorf("spec.description in bases/ must contain %s", admissionPlaceholder)
+	}
+	spec["description"] = strings.ReplaceAll(text, admissionPlaceholder, version.AdmissionManifest(r.version))
+	return nil
 }
 
 // annotate adds the annotations that catalogues and consoles read.
@@ -92,7 +122,7 @@ func annotate(root string, annotations map[string]any, p *parts, image string, r
 		annotations["createdAt"] = r.created
 	}
 	if r.version != workingTree {
-		// The operator stores no state, so that an upgrade may skip any release.
+		// Also if replaces names none. The operator stores no state, so that an upgrade may skip any release.
 		annotations["olm.skipRange"] = "<" + r.version
 	}
 	suggested := corev1.Namespace{TypeMeta: p.namespace.TypeMeta}
@@ -123,8 +153,14 @@ func own(spec map[string]any, p *parts) (map[string]any, error) {
 	owned["name"] = p.definition.Name
 	owned["kind"] = p.definition.Spec.Names.Kind
 	owned["version"] = served.Name
-	owned["description"] = served.Schema.OpenAPIV3Schema.Description
-	return owned, nil
+	schema := *served.Schema.OpenAPIV3Schema
+	owned["description"] = schema.Description
+	var err error
+	if owned["specDescriptors"], err = specDescriptors(schema); err != nil {
+		return nil, err
+	}
+	owned["statusDescriptors"], err = statusDescriptors(schema)
+	return owned, err
 }
 
 // permissions returns the permissions, sorted by ServiceAccount.

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,7 +101,8 @@ func on(name, system, version string) nodeinfo.Facts {
 func TestAReleaseNamesItsImageEverywhere(t *testing.T) {
 	const image = "registry.local:5000/gpu-operator@sha256:abc"
 	g := NewWithT(t)
-	files, err := generate(root, release{version: "1.2.3", image: image, created: "2026-01-02T03:04:05Z"})
+	files, err := generate(root,
+		release{version: "1.2.3", image: image, created: "2026-01-02T03:04:05Z", replaces: "1.1.4"})
 	g.Expect(err).NotTo(HaveOccurred())
 	before, err := generate(root, release{version: workingTree})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -110,12 +112,112 @@ func TestAReleaseNamesItsImageEverywhere(t *testing.T) {
 	g.Expect(text).NotTo(ContainSubstring("ghcr.io/clusterpolicy"))
 	for _, line := range []string{
 		"name: gpu-operator.v1.2.3\n", "version: 1.2.3\n", "olm.skipRange: <1.2.3\n", "createdAt: \"2026-01-02T03:04:05Z\"\n",
+		"replaces: gpu-operator.v1.1.4\n", "maturity: stable\n",
+		"kubectl apply -f https://raw.githubusercontent.com/clusterpolicy/gpu-operator/v1.2.3/bundle/admission.yaml\n",
 	} {
 		g.Expect(text).To(ContainSubstring(line))
 	}
-	delete(files, csv)
-	delete(before, csv)
-	g.Expect(files).To(Equal(before))
+	g.Expect(text).NotTo(ContainSubstring(admissionPlaceholder))
+	for name := range files {
+		if slices.Contains([]string{csv, "metadata/annotations.yaml", "bundle.Dockerfile"}, name) {
+			continue
+		}
+		g.Expect(string(files[name])).To(Equal(string(before[name])), name)
+		delete(before, name)
+	}
+	g.Expect(before).To(HaveLen(3))
+}
+
+// The channels of NVIDIA's catalogue have these names. One of a release before the first of a version would update
+// clusters to it.
+func TestChannels(t *testing.T) {
+	tests := map[string]struct{ channels, fallback, maturity string }{
+		"1.2.3":      {"stable,v1.2", "v1.2", "stable"},
+		"0.10.0":     {"stable,v0.10", "v0.10", "stable"},
+		"1.2.3-rc.1": {"alpha", "alpha", "alpha"},
+		workingTree:  {"alpha", "alpha", "alpha"},
+	}
+	for version, test := range tests {
+		t.Run(version, func(t *testing.T) {
+			g := NewWithT(t)
+			r := release{version: version}
+			for _, text := range []string{string(annotations(r)), strings.ReplaceAll(string(dockerfile(r)), "=", ": ")} {
+				g.Expect(text).To(ContainSubstring("bundle.channels.v1: " + test.channels + "\n"))
+				g.Expect(text).To(ContainSubstring("bundle.channel.default.v1: " + test.fallback + "\n"))
+			}
+			g.Expect(r.maturity()).To(Equal(test.maturity))
+		})
+	}
+}
+
+func TestReplacedReleasesAreOlder(t *testing.T) {
+	g := NewWithT(t)
+	for replaces, err := range map[string]string{
+		"1.2.3": "-replaces 1.2.3 must be older than -version 1.2.3", "1.10.0": "must be older", "v1.2.2": "is not a semantic version",
+	} {
+		g.Expect(run(root, t.TempDir(), release{version: "1.2.3", replaces: replaces})).To(MatchError(ContainSubstring(err)))
+	}
+}
+
+func TestDisplayNames(t *testing.T) {
+	g := NewWithT(t)
+	for name, want := range map[string]string{
+		"DCGMExporter": "DCGM exporter", "UseOCPDriverToolkit": "Use OCP driver toolkit", "RootFS": "Root FS", "GDRCopy": "GDRCopy",
+		"DaemonSets": "DaemonSets", "ConfigMapName": "ConfigMap name", "HTTPSProxy": "HTTPS proxy", "Enabled": "Enabled",
+		"VGPUDeviceManager": "vGPU device manager", "UseNvidiaDriverCRD": "Use NVIDIA driver CRD", "MIG": "MIG",
+	} {
+		g.Expect(displayName(name)).To(Equal(want))
+	}
+}
+
+// Each kind of field gets the widget that edits it.
+func TestWidgets(t *testing.T) {
+	g := NewWithT(t)
+	p, err := read(filepath.Join(root, "config/manifests"))
+	g.Expect(err).NotTo(HaveOccurred())
+	schema := *p.definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+	spec, err := specDescriptors(schema)
+	g.Expect(err).NotTo(HaveOccurred())
+	status, err := statusDescriptors(schema)
+	g.Expect(err).NotTo(HaveOccurred())
+	found := map[string][]string{}
+	for _, d := range spec {
+		found["spec."+d.Path] = d.XDescriptors
+	}
+	for _, d := range status {
+		found["status."+d.Path] = d.XDescriptors
+	}
+	const ui = "urn:alm:descriptor:com.tectonic.ui:"
+	for path, want := range map[string][]string{
+		"spec.driver":                                  nil,
+		"spec.driver.enabled":                          {ui + "booleanSwitch", ui + "fieldGroup:driver"},
+		"spec.driver.version":                          {ui + "text", ui + "fieldGroup:driver"},
+		"spec.driver.imagePullPolicy":                  {ui + "imagePullPolicy", ui + "fieldGroup:driver"},
+		"spec.driver.resources":                        {ui + "resourceRequirements", ui + "fieldGroup:driver"},
+		"spec.driver.rdma":                             {ui + "fieldGroup:driver"},
+		"spec.driver.rdma.enabled":                     {ui + "booleanSwitch", ui + "fieldGroup:driver"},
+		"spec.daemonsets.rollingUpdate.maxUnavailable": {ui + "text", ui + "fieldGroup:daemonsets"},
+		"spec.mig.strategy": {
+			ui + "select:none", ui + "select:single", ui + "select:mixed", ui + "fieldGroup:mig",
+		},
+		"spec.paused":              {ui + "booleanSwitch"},
+		"spec.psp":                 {ui + "hidden"},
+		"spec.cdi.default":         {ui + "hidden"},
+		"status.state":             {"urn:alm:descriptor:io.kubernetes.phase"},
+		"status.conditions":        {"urn:alm:descriptor:io.kubernetes.conditions"},
+		"status.nodeSummary.ready": {"urn:alm:descriptor:text"},
+	} {
+		g.Expect(found).To(HaveKey(path))
+		g.Expect(found[path]).To(ConsistOf(want), path)
+	}
+	for _, path := range []string{
+		"spec.driver.tolerations", "spec.psp.enabled", "spec.daemonsets.podSecurityContext.fsGroup", "status.nodes",
+	} {
+		g.Expect(found).NotTo(HaveKey(path))
+	}
+	delete(schema.Properties["spec"].Properties["driver"].Properties, "enabled")
+	_, err = specDescriptors(schema)
+	g.Expect(err).To(MatchError(ContainSubstring("does not have the field enabled of v1.DriverSpec")))
 }
 
 func TestInvalidVersionsAreRefused(t *testing.T) {

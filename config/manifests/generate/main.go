@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -17,6 +18,40 @@ type release struct {
 	image string
 	// created is the release time in RFC 3339; empty for a working tree, so that its bundle does not change by time.
 	created string
+	// replaces is the version of the release before, without the prefix v; empty for none.
+	replaces string
+}
+
+// channels returns the channels of the release and the default one. They are named as in NVIDIA's catalogue: stable,
+// and one for each minor release, which is the default. A release before the first of a version is in neither.
+func (r release) channels() (all []string, fallback string) {
+	if r.isPrerelease() {
+		return []string{"alpha"}, "alpha"
+	}
+	minor := semver.MajorMinor("v" + r.version)
+	return []string{"stable", minor}, minor
+}
+
+func (r release) maturity() string {
+	if r.isPrerelease() {
+		return "alpha"
+	}
+	return "stable"
+}
+
+func (r release) isPrerelease() bool { return semver.Prerelease("v"+r.version) != "" }
+
+// check refuses versions that OLM cannot compare.
+func (r release) check() error {
+	for flag, value := range map[string]string{"version": r.version, "replaces": cmp.Or(r.replaces, workingTree)} {
+		if semver.Canonical("v"+value) != "v"+value {
+			return fmt.Errorf("-%s %q is not a semantic version: give one such as 1.2.3", flag, value)
+		}
+	}
+	if r.replaces != "" && semver.Compare("v"+r.replaces, "v"+r.version) >= 0 {
+		return fmt.Errorf("-replaces %s must be older than -version %s", r.replaces, r.version)
+	}
+	return nil
 }
 
 // workingTree is the version of an unreleased bundle.
@@ -27,6 +62,7 @@ func main() {
 	flag.StringVar(&r.version, "version", workingTree, "semantic version of the release, without the prefix v")
 	flag.StringVar(&r.image, "image", "", "image of the operator (default that of config/manager)")
 	flag.StringVar(&r.created, "created", "", "time of the release, in RFC 3339 (default none)")
+	flag.StringVar(&r.replaces, "replaces", "", "version of the release before, without the prefix v (default none)")
 	flag.StringVar(&out, "out", "bundle", "folder of the bundle; its contents are replaced")
 	flag.Parse()
 	if err := run(".", out, r); err != nil {
@@ -37,8 +73,8 @@ func main() {
 
 // run writes the bundle of the repository in folder root.
 func run(root, out string, r release) error {
-	if semver.Canonical("v"+r.version) != "v"+r.version {
-		return fmt.Errorf("-version %q is not a semantic version: give one such as 1.2.3", r.version)
+	if err := r.check(); err != nil {
+		return err
 	}
 	files, err := generate(root, r)
 	if err != nil {
@@ -66,9 +102,12 @@ func generate(root string, r release) (map[string][]byte, error) {
 		return nil, err
 	}
 	files := map[string][]byte{
-		"metadata/annotations.yaml":   annotations(),
+		"metadata/annotations.yaml":   annotations(r),
 		"tests/scorecard/config.yaml": scorecard(),
-		"bundle.Dockerfile":           dockerfile(),
+		"bundle.Dockerfile":           dockerfile(r),
+	}
+	if files["admission.yaml"], err = admissionPolicies(parts.notCarried); err != nil {
+		return nil, err
 	}
 	for _, object := range parts.beside {
 		if files["manifests/"+fileOf(object)], err = marshal(object.Object); err != nil {

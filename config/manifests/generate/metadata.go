@@ -16,15 +16,16 @@ var folders = []struct{ label, path string }{
 }
 
 // labels returns the labels of the image, which are also in metadata/annotations.yaml.
-func labels() [][2]string {
+func labels(r release) [][2]string {
+	channels, fallback := r.channels()
 	all := [][2]string{{"operators.operatorframework.io.bundle.mediatype.v1", "registry+v1"}}
 	for _, folder := range folders {
 		all = append(all, [2]string{folder.label, folder.path})
 	}
 	return append(all, [][2]string{
 		{"operators.operatorframework.io.bundle.package.v1", packageName},
-		{"operators.operatorframework.io.bundle.channels.v1", "alpha"},
-		{"operators.operatorframework.io.bundle.channel.default.v1", "alpha"},
+		{"operators.operatorframework.io.bundle.channels.v1", strings.Join(channels, ",")},
+		{"operators.operatorframework.io.bundle.channel.default.v1", fallback},
 		{"operators.operatorframework.io.test.mediatype.v1", "scorecard+v1"},
 		{"com.redhat.openshift.versions", openShift(version.OldestKubernetes) + "-" + openShift(version.NewestKubernetes)},
 	}...)
@@ -35,18 +36,18 @@ func openShift(kubernetes string) string {
 	return fmt.Sprintf("v4.%d", version.Minor(kubernetes)-13)
 }
 
-func annotations() []byte {
+func annotations(r release) []byte {
 	text := bytes.NewBufferString("# Written by make bundle.\nannotations:\n")
-	for _, label := range labels() {
+	for _, label := range labels(r) {
 		fmt.Fprintf(text, "  %s: %s\n", label[0], label[1])
 	}
 	return text.Bytes()
 }
 
 // dockerfile returns the Dockerfile of the bundle image, which only has the bundle's files.
-func dockerfile() []byte {
+func dockerfile(r release) []byte {
 	text := bytes.NewBufferString("# Written by make bundle. Its context is this folder.\nFROM scratch\n\n")
-	for _, label := range labels() {
+	for _, label := range labels(r) {
 		fmt.Fprintf(text, "LABEL %s=%s\n", label[0], label[1])
 	}
 	text.WriteString("\n")
@@ -72,7 +73,8 @@ stages:
 `)
 	for _, test := range [][2]string{
 		{"basic", "basic-check-spec"}, {"olm", "olm-bundle-validation"},
-		{"olm", "olm-crds-have-validation"}, {"olm", "olm-crds-have-resources"}, {"olm", "olm-status-descriptors"},
+		{"olm", "olm-crds-have-validation"}, {"olm", "olm-crds-have-resources"},
+		{"olm", "olm-spec-descriptors"}, {"olm", "olm-status-descriptors"},
 	} {
 		fmt.Fprintf(text, `      - image: %s
         entrypoint: [scorecard-test, %s]

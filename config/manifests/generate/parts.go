@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,6 +29,8 @@ type parts struct {
 	inNamespace, inCluster map[string][]rbacv1.PolicyRule
 	// beside are the objects in the bundle other than the ClusterServiceVersion.
 	beside []*unstructured.Unstructured
+	// notCarried are the objects that OLM does not support in a bundle: the admission policies.
+	notCarried []*unstructured.Unstructured
 	// namespace is not in the bundle, but suggested by an annotation.
 	namespace corev1.Namespace
 }
@@ -44,7 +47,7 @@ var carried = []string{
 	"CustomResourceDefinition", "ClusterRole", "NetworkPolicy", "PodDisruptionBudget", "PriorityClass",
 }
 
-// notCarried are the kinds that the bundle omits.
+// notCarried are the kinds that the bundle omits. A cluster administrator applies them: see admissionPolicies.
 var notCarried = []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 // read builds the kustomization and groups its objects.
@@ -131,6 +134,7 @@ func (p *parts) take(object *unstructured.Unstructured, r roles) error {
 	case kind == "ServiceAccount", kind == "RoleBinding", kind == "ClusterRoleBinding", r.bound[kind+"/"+object.GetName()]:
 		return nil // OLM creates them from the permissions.
 	case slices.Contains(notCarried, kind):
+		p.notCarried = append(p.notCarried, object)
 		return nil
 	case !slices.Contains(carried, kind):
 		return fmt.Errorf("%s %s: OLM does not support this kind, or it is missing in carried", kind, object.GetName())
@@ -178,6 +182,21 @@ func into(object *unstructured.Unstructured, typed any) error {
 		return fmt.Errorf("decoding %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	return nil
+}
+
+// admissionPolicies returns the manifest with the objects that the bundle cannot contain. OLM does not read it.
+func admissionPolicies(objects []*unstructured.Unstructured) ([]byte, error) {
+	text := bytes.NewBufferString("# Written by make bundle. What a bundle cannot contain: a cluster administrator " +
+		"applies it once per release.\n")
+	for _, object := range objects {
+		content, err := yaml.Marshal(object.Object)
+		if err != nil {
+			return nil, fmt.Errorf("encoding %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		text.WriteString("---\n")
+		text.Write(content)
+	}
+	return text.Bytes(), nil
 }
 
 func marshal(value any) ([]byte, error) {

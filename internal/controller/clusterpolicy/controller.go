@@ -50,6 +50,8 @@ type Options struct {
 	Namespace string
 	// HelperImage is the operator's own image, which provides gpu-node.
 	HelperImage string
+	// Proxy of the operator's own environment.
+	Proxy v1.ProxySpec
 	// Metrics is the endpoint of the manager's metrics.
 	Metrics operand.MetricsEndpoint
 	// Images replace default images of operands.

@@ -123,7 +123,7 @@ var _ = Describe("The placement of a DaemonSet that another writer changes", fun
 			HaveField("InvolvedObject.Kind", "ClusterPolicy"),
 			HaveField(
 				"Message",
-				HavePrefix("DaemonSet "+name+": "+by+" had changed spec.template.spec."+field+", which decides"),
+				HavePrefix("DaemonSet "+name+": "+by+" changed spec.template.spec."+field+", which decides"),
 			),
 		)))
 		env.settle(ctx)

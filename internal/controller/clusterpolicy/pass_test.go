@@ -222,7 +222,8 @@ var _ = Describe("An edit of the spec", func() {
 		Expect(env.takeWrites()).To(ConsistOf("update status ClusterPolicy policy"))
 		policy := env.policy(ctx)
 		Expect(condition(policy, v1.ConditionProgressing)).To(Equal("True Assessing"))
-		Expect(message(policy, v1.ConditionProgressing)).To(Equal("2 of 2 GPU nodes are not assessed yet"))
+		Expect(message(policy, v1.ConditionProgressing)).To(
+			Equal("2 of 2 GPU nodes are not assessed against the current spec yet"))
 		Expect(condition(policy, v1.ConditionReady)).To(Equal("True Reconciled"), "the old verdicts are kept")
 		Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation - 1))
 		env.settle(ctx)

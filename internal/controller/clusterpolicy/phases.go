@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,7 +107,7 @@ func (s *scope) compareSchema(ctx context.Context) {
 func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	input := operand.Input{
 		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, OperatorImage: s.HelperImage, OperatorMetrics: s.Metrics,
-		AppliedSpec: s.current.String(), Images: s.Images,
+		AppliedSpec: s.current.String(), Images: s.Images, Proxy: s.Proxy,
 	}
 	if input.Paused() {
 		// The current spec is not applied.
@@ -119,7 +120,8 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	if input.DriverToolkit, err = s.driverToolkit(ctx, input); err != nil {
 		return input, err
 	}
-	input.Contents, err = observe.Contents(ctx, s.References, s.Namespace, s.Catalogue.Uses(input))
+	uses := append(s.Catalogue.Uses(input), operand.AdmissionPolicies)
+	input.Contents, err = observe.Contents(ctx, s.References, s.Namespace, uses)
 	return input, err
 }
 
@@ -134,7 +136,8 @@ func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[str
 	}
 	images, err := s.DriverToolkit.Images(ctx)
 	if s.driverToolkitUnread = err != nil; err != nil {
-		log.FromContext(ctx).Error(err, "Reading the driver toolkit images failed: nodes with Red Hat CoreOS get no driver")
+		log.FromContext(ctx).Error(err, "Reading the images of OpenShift's driver toolkit failed: "+
+			"no driver is installed on further nodes with Red Hat CoreOS until they can be read")
 	}
 	return images, nil
 }
@@ -145,7 +148,8 @@ func (s *scope) createFailures(ctx context.Context) map[string]assess.CreateFail
 	defer cancel()
 	wait, err := s.CreateFailures.Refresh(readCtx, s.snapshot.DaemonSets)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Reading the Events of DaemonSets with missing pods failed")
+		log.FromContext(ctx).Error(err,
+			"Reading the Events of DaemonSets failed: the status may not report why pods are missing")
 	}
 	s.requeueAfter(wait)
 	return s.CreateFailures.Found()
@@ -215,15 +219,24 @@ func (s *scope) applyObjects(ctx context.Context, include func(manifest.Object) 
 	}
 	for i, result := range s.Applier.ApplyAll(ctx, s.policy.UID, objects) {
 		outcome := s.applied[operands[i]]
-		outcome.Wrote = outcome.Wrote || result.Wrote
+		outcome.Wrote = outcome.Wrote || result.Wrote && !s.keepsPods(objects[i])
 		if result.Repair != nil {
-			log.FromContext(ctx).Info("Repaired the placement of a DaemonSet", "object", result.Repair.Object,
-				"field", result.Repair.Field, "manager", result.Repair.Manager)
+			log.FromContext(ctx).Info("Reverted a change of the fields that decide on which nodes a DaemonSet runs",
+				"object", result.Repair.Object, "field", result.Repair.Field, "manager", result.Repair.Manager)
 			s.Status.RecordRepair(ctx, s.policy, result.Repair)
 		}
 		outcome.Err = errors.Join(outcome.Err, result.Err)
 		s.applied[operands[i]] = outcome
 	}
+}
+
+// keepsPods reports whether the object is a DaemonSet that was read with the same template digest, so that writing it
+// makes no pod outdated.
+func (s *scope) keepsPods(object client.Object) bool {
+	live, exists := s.snapshot.DaemonSets[object.GetName()]
+	_, isDaemonSet := object.(*appsv1.DaemonSet)
+	return isDaemonSet && exists &&
+		live.Annotations[labels.TemplateDigest] == object.GetAnnotations()[labels.TemplateDigest]
 }
 
 // skipDependents skips the operands that need, anywhere in the cluster, an operand which could not be applied.
@@ -233,7 +246,8 @@ func (s *scope) skipDependents() {
 			if requirement.Scope == operand.Cluster && s.applied[requirement.On].Err != nil &&
 				s.applied[step.Operand.Name].Err == nil {
 				s.applied[step.Operand.Name] = status.ApplyResult{
-					Err: fmt.Errorf("%w: %s", status.ErrPrerequisite, requirement.On),
+					Err: fmt.Errorf("needs %s, %w: see the message of %[1]s in status.operands",
+						requirement.On, status.ErrPrerequisite),
 				}
 			}
 		}

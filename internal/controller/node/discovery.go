@@ -52,13 +52,24 @@ func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing
 	pod, err := observe.GPUPod(reading, s.Live, node.Name, s.Namespace, spec.Operator.RuntimeClass)
 	if err != nil || pod != "" {
 		found.recheckAfter = min(grace, s.Timing.RetryBusy)
-		log.FromContext(ctx).Info("Not releasing a node whose labels show no GPU: pods may use its GPUs",
-			"pod", pod, "error", err)
+		s.logKept(ctx, pod, err)
 		return found
 	}
-	log.FromContext(ctx).Info("Releasing a node whose labels show no GPU", "since", since)
+	log.FromContext(ctx).Info("Removing the operands of a node whose discovery labels show no GPU", "since", since)
 	found.release = true
 	return found
+}
+
+// logKept logs why the operands of a node without a GPU in its labels are kept: the pod that uses one, or the error of
+// reading the pods.
+func (s *scope) logKept(ctx context.Context, pod string, err error) {
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Keeping the operands of a node whose discovery labels show no GPU: "+
+			"its pods cannot be read, and may use GPUs")
+		return
+	}
+	log.FromContext(ctx).Info("Keeping the operands of a node whose discovery labels show no GPU: a pod uses GPUs",
+		"pod", pod)
 }
 
 // trackSince maintains the annotation that records since when something is the case, and returns that time. A missing

@@ -71,8 +71,9 @@ func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action
 	if apierrors.IsForbidden(err) {
 		s.taintBackoff.add(change, s.Timing.RetryForbidden)
 		s.requeueWithin(s.Timing.RetryForbidden)
-		log.FromContext(ctx).Error(err, "Changing start-up taints is forbidden: add their keys to ownTaints "+
-			"of the operator's admission policy", "removed", removed, "added", added)
+		log.FromContext(ctx).Error(err, "Changing start-up taints is forbidden: add their keys to "+
+			"the chart's nodeStartup.taints, or to ownTaints of the operator's ValidatingAdmissionPolicy",
+			"removed", removed, "added", added)
 		return nil
 	}
 	if err == nil {

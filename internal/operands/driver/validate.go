@@ -104,10 +104,10 @@ func checkPrecompiled(in operand.Input) operand.Decision {
 			"version %q is not a driver branch: set one, such as 595", spec.Version))
 	case gds(in):
 		return operand.Refuse(v1.ReasonInvalidSpec,
-			field+"a precompiled driver cannot have GPUDirect Storage: remove it or spec.gds.enabled")
+			field+"a precompiled driver cannot have GPUDirect Storage: remove this field or spec.gds.enabled")
 	case gdrcopy(in):
 		return operand.Refuse(v1.ReasonInvalidSpec,
-			field+"a precompiled driver cannot have GDRCopy: remove it or spec.gdrcopy.enabled")
+			field+"a precompiled driver cannot have GDRCopy: remove this field or spec.gdrcopy.enabled")
 	}
 	return operand.Accept()
 }

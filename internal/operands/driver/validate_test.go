@@ -114,14 +114,14 @@ func TestWhatCannotBePrecompiledIsRefused(t *testing.T) {
 				"set repository, image and version"},
 		"GPUDirect Storage": {
 			precompiled(v1.ImageSpec{Version: "595"}, func(s *v1.ClusterPolicySpec) { s.GDS = &v1.GDSSpec{Enabled: new(true)} }),
-			field + "a precompiled driver cannot have GPUDirect Storage: remove it or spec.gds.enabled",
+			field + "a precompiled driver cannot have GPUDirect Storage: remove this field or spec.gds.enabled",
 		},
 		"GDRCopy": {
 			precompiled(
 				v1.ImageSpec{Version: "595"},
 				func(s *v1.ClusterPolicySpec) { s.GDRCopy = &v1.GDRCopySpec{Enabled: new(true)} },
 			),
-			field + "a precompiled driver cannot have GDRCopy: remove it or spec.gdrcopy.enabled",
+			field + "a precompiled driver cannot have GDRCopy: remove this field or spec.gdrcopy.enabled",
 		},
 	}
 	for name, test := range tests {
