@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -157,6 +158,30 @@ func TestMonitorsAreLeftOut(t *testing.T) {
 			if monitor != test.monitor || rule != test.rule {
 				t.Errorf("ServiceMonitor: %v, PrometheusRule: %v; want %v, %v", monitor, rule, test.monitor, test.rule)
 			}
+		})
+	}
+}
+
+// A Prometheus without a token finds the operator's Service by its annotation, only if the metrics are plain HTTP.
+func TestOperatorServiceIsScrapedByAnnotation(t *testing.T) {
+	for name, test := range map[string]struct {
+		endpoint operand.MetricsEndpoint
+		want     string
+	}{
+		"plain":     {operand.MetricsEndpoint{Plain: true}, "true"},
+		"HTTPS":     {operand.MetricsEndpoint{}, ""},
+		"certified": {operand.MetricsEndpoint{Certified: true}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, object := range (situation{endpoint: test.endpoint}).objects(t)["operator-metrics"] {
+				if service, isService := object.(*corev1.Service); isService {
+					if got := service.Annotations["prometheus.io/scrape"]; got != test.want {
+						t.Errorf("prometheus.io/scrape is %q, want %q", got, test.want)
+					}
+					return
+				}
+			}
+			t.Error("there is no Service")
 		})
 	}
 }
