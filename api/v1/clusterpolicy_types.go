@@ -76,10 +76,10 @@ type ClusterPolicySpec struct {
 	// DaemonSets configures every DaemonSet of the stack.
 	// +optional
 	DaemonSets *DaemonSetsSpec `json:"daemonsets,omitempty"`
-	// NodePools give some GPU nodes another driver, toolkit or GPU configuration. A node belongs to the first pool that
-	// selects it.
+	// NodePools give some GPU nodes another driver, toolkit or GPU configuration. A node belongs to the first
+	// node pool that selects it.
 	//
-	// Nodes that no pool selects follow the rest of the spec.
+	// Nodes that no node pool selects follow the rest of the spec.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -11,8 +11,9 @@ const (
 	// Remedy: add the toleration to spec.daemonsets.tolerations or to the operand's tolerations, or remove the taint.
 	ReasonUntoleratedTaint = "UntoleratedTaint"
 	// ReasonQuotaExceeded: a ResourceQuota of the operator's namespace does not allow another pod.
-	// Cause: the quota is used up, or requires limits that the pods do not set.
-	// Remedy: raise or remove the ResourceQuota.
+	// Cause: the quota is used up, or requires limits that the pods do not set; or the cluster requires a quota for the
+	// priority class and there is none, as on GKE.
+	// Remedy: raise or remove the ResourceQuota, or create one for the priority class of the pods.
 	ReasonQuotaExceeded = "QuotaExceeded"
 	// ReasonPodSecurityDenied: the Pod Security level of the operator's namespace forbids the operand's pods.
 	// Cause: the namespace enforces the level baseline or restricted, and the operands need privileged.

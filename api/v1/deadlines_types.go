@@ -23,7 +23,7 @@ type DeadlinesSpec struct {
 	// Validated is how long the validator may take once the device plugin is ready. Default 15m.
 	// +optional
 	Validated Deadline `json:"validated,omitempty"`
-	// Other applies to operands outside the stages, such as dcgm-exporter, on a ready node. Default 15m.
+	// Other applies to auxiliary operands, such as dcgm-exporter, on a ready node. Default 15m.
 	// +optional
 	Other Deadline `json:"other,omitempty"`
 }

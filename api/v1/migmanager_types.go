@@ -11,12 +11,12 @@ type MIGManagerSpec struct {
 	// Config selects the MIG layouts.
 	// +optional
 	Config *MIGManagerConfigSpec `json:"config,omitempty"`
-	// GPUClientsConfig selects the host services to stop while a layout changes.
+	// GPUClientsConfig selects the host services to stop while the MIG layout changes.
 	// +optional
 	GPUClientsConfig *GPUClientsConfigSpec `json:"gpuClientsConfig,omitempty"`
 }
 
-// MIGManagerConfigSpec selects the layouts of the MIG manager.
+// MIGManagerConfigSpec selects the MIG layouts of the MIG manager.
 type MIGManagerConfigSpec struct {
 	// Name of a ConfigMap in the operator's namespace with the key config.yaml, in the format of mig-parted. Default:
 	// generated.
@@ -25,17 +25,17 @@ type MIGManagerConfigSpec struct {
 	// fails.
 	// +optional
 	Name ObjectName `json:"name,omitempty"`
-	// Default is the layout of nodes without the label nvidia.com/mig.config, such as all-1g.10gb. Empty sets no label.
-	// Default all-disabled if config is set.
+	// Default is the MIG layout of nodes without the label nvidia.com/mig.config, such as all-1g.10gb. Empty sets no
+	// label. Default all-disabled if config is set.
 	//
 	// The operator sets it as the value of that label. Without config, no node gets the label.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be a layout name, such as all-1g.10gb: letters, digits, '-', '_' and '.'"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be a MIG layout name, such as all-1g.10gb: letters, digits, '-', '_' and '.'"
 	Default *string `json:"default,omitempty"`
 }
 
-// GPUClientsConfigSpec selects what is stopped while a layout changes.
+// GPUClientsConfigSpec selects what is stopped while the MIG layout changes.
 type GPUClientsConfigSpec struct {
 	// Name of a ConfigMap in the operator's namespace with the key clients.yaml. Default default-gpu-clients.
 	//

@@ -3,16 +3,16 @@ package v1
 // NodePoolSpec gives some GPU nodes another driver, toolkit or GPU configuration. Absent fields are as in the rest of
 // the spec.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) && size(self.nodeSelector) > 0",message="nodeSelector is empty and selects no node: add labels of the pool's nodes"
+// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) && size(self.nodeSelector) > 0",message="nodeSelector is empty and selects no node: add labels of its nodes"
 type NodePoolSpec struct {
-	// Name of the pool. It is the suffix of the names of the pool's DaemonSets.
+	// Name of the node pool. It is the suffix of the names of its DaemonSets.
 	// +kubebuilder:validation:MaxLength=40
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be lowercase letters, digits and '-', start with a letter and not end with '-', such as a100"
 	Name string `json:"name"`
-	// NodeSelector selects the nodes of the pool. A node belongs to the first pool that selects it.
+	// NodeSelector selects the nodes. A node belongs to the first node pool that selects it.
 	//
-	// Use labels that a node has before it gets a driver: a node that moves to another pool keeps its driver until an
-	// administrator replaces it. A discovery label that goes missing does not move a node out of its pool.
+	// Use labels that a node has before it gets a driver: a node that moves to another node pool keeps its driver until an
+	// administrator replaces it. A discovery label that goes missing does not move a node out of its node pool.
 	// +optional
 	NodeSelector NodePoolSelector `json:"nodeSelector,omitempty"`
 	// Driver of these nodes.
@@ -32,7 +32,7 @@ type NodePoolSpec struct {
 	MIGManager *NodePoolMIGManagerSpec `json:"migManager,omitempty"`
 }
 
-// NodePoolSelector are the labels of the nodes of a pool.
+// NodePoolSelector are the labels of the nodes of a node pool.
 // +kubebuilder:validation:MaxProperties=16
 // +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9][-a-z0-9.]{0,252}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?$'))",message="keys must be label keys, such as team or example.com/team"
 type NodePoolSelector map[string]LabelValue
@@ -65,7 +65,7 @@ type NodePoolDevicePluginSpec struct {
 	Config *NodePoolPluginConfigSpec `json:"config,omitempty"`
 }
 
-// NodePoolPluginConfigSpec names the configurations of the device plugin in a pool.
+// NodePoolPluginConfigSpec names the configurations of the device plugin in a node pool.
 type NodePoolPluginConfigSpec struct {
 	// Name of a ConfigMap with a configuration in each key. Default that of spec.devicePlugin.config.
 	// +optional
@@ -83,12 +83,12 @@ type NodePoolMIGManagerSpec struct {
 	Config *NodePoolMIGConfigSpec `json:"config,omitempty"`
 }
 
-// NodePoolMIGConfigSpec selects the MIG layout of the nodes in a pool.
+// NodePoolMIGConfigSpec selects the MIG layout of the nodes in a node pool.
 type NodePoolMIGConfigSpec struct {
-	// Default is the layout of nodes without the label nvidia.com/mig.config, such as all-1g.10gb. Empty sets no label.
-	// Default that of spec.migManager.config.
+	// Default is the MIG layout of nodes without the label nvidia.com/mig.config, such as all-1g.10gb. Empty sets no
+	// label. Default that of spec.migManager.config.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be a layout name, such as all-1g.10gb: letters, digits, '-', '_' and '.'"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be a MIG layout name, such as all-1g.10gb: letters, digits, '-', '_' and '.'"
 	Default *string `json:"default,omitempty"`
 }

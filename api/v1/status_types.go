@@ -66,7 +66,7 @@ type ClusterPolicyStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Pools []PoolStatus `json:"pools,omitempty"`
-	// NodePools are the states of the pools of spec.nodePools, in the same order.
+	// NodePools are the states of spec.nodePools, in the same order.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -149,7 +149,7 @@ type NodeSummary struct {
 	ReadyOfTotal string `json:"readyOfTotal,omitempty"`
 }
 
-// Stage is a step of a node's progress.
+// Stage is a part of a node's progress.
 // +kubebuilder:validation:Enum=Discovered;Driver;Toolkit;DevicePlugin;Allocatable;Validated
 type Stage string
 
@@ -163,7 +163,7 @@ const (
 	StageValidated    Stage = "Validated"
 )
 
-// stages in the order in which a node reaches them; nothing else lists them.
+// stages in the order in which a node reaches them.
 var stages = []Stage{StageDiscovered, StageDriver, StageToolkit, StageDevicePlugin, StageAllocatable, StageValidated}
 
 // Stages returns the stages of a node in the order in which it reaches them.
@@ -207,30 +207,30 @@ type NodeStatus struct {
 
 // PoolStatus is a driver pool.
 type PoolStatus struct {
-	// Name of the pool: operating system, version, architecture, and the node pool if it has its own driver.
+	// Name of the driver pool: operating system, version, architecture, and the node pool if it has its own driver.
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
-	// NodePool is the pool of spec.nodePools that the driver is from. Absent if it is from spec.driver.
+	// NodePool is the node pool that the driver is from. Absent if it is from spec.driver.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	NodePool string `json:"nodePool,omitempty"`
-	// Nodes is the number of nodes in the pool.
+	// Nodes is the number of nodes in the driver pool.
 	Nodes int32 `json:"nodes"`
 	// Ready is the number of those nodes whose GPUs can be used.
 	// +optional
 	Ready int32 `json:"ready,omitempty"`
-	// Image of the driver in this pool.
+	// Image of the driver of this driver pool.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
 }
 
-// NodePoolStatus is a pool of spec.nodePools.
+// NodePoolStatus is a node pool of spec.nodePools.
 type NodePoolStatus struct {
-	// Name of the pool.
+	// Name of the node pool.
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Nodes is the number of GPU nodes in the pool.
+	// Nodes is the number of GPU nodes in the node pool.
 	Nodes int32 `json:"nodes"`
 	// Ready is the number of those nodes whose GPUs can be used.
 	Ready int32 `json:"ready"`
@@ -238,7 +238,7 @@ type NodePoolStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	DriverVersion string `json:"driverVersion,omitempty"`
-	// Reason why some nodes of the pool differ from the spec, in CamelCase.
+	// Reason why some nodes of the node pool differ from the spec, in CamelCase.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`

@@ -24,17 +24,17 @@ type VGPUDeviceManagerSpec struct {
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
-	// Config selects the vGPU layouts.
+	// Config selects the vGPU configurations.
 	// +optional
 	Config *VGPUDevicesConfigSpec `json:"config,omitempty"`
 }
 
-// VGPUDevicesConfigSpec selects the layouts of the vGPU device manager.
+// VGPUDevicesConfigSpec selects the vGPU configurations of the vGPU device manager.
 type VGPUDevicesConfigSpec struct {
 	// Name of a ConfigMap in the operator's namespace with the key config.yaml. Default default-vgpu-devices-config.
 	// +optional
 	Name ObjectName `json:"name,omitempty"`
-	// Default is the layout of nodes without the label nvidia.com/vgpu.config. Default "default".
+	// Default is the vGPU configuration of nodes without the label nvidia.com/vgpu.config. Default "default".
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Default string `json:"default,omitempty"`

@@ -24,7 +24,7 @@ type exporter struct {
 	nodeName          string
 	serviceAccountDir string
 	port              int
-	stages            []string
+	markers           []string
 	driver            validate.Driver
 }
 
@@ -34,7 +34,7 @@ func exportCommand() *cobra.Command {
 		Use:   "export",
 		Short: "Serve metrics of the GPU stack on this node (needs a privileged container)",
 		Long: `Serve metrics of the GPU stack on this node at /metrics until SIGTERM: those of NVIDIA's node status
-exporter, and how long each stage took. The driver is checked every minute, as validate driver does,
+exporter, and how long each validation took. The driver is checked every minute, as validate driver does,
 which needs the same mounts and privileges.
 
 Environment variables, overridden by the flags:
@@ -46,12 +46,12 @@ Environment variables, overridden by the flags:
 			if err := exporter.complete(command.Flags()); err != nil {
 				return err
 			}
-			stages, err := export.StagesNamed(exporter.stages)
+			validated, err := export.MarkersNamed(exporter.markers)
 			if err != nil {
-				return fmt.Errorf("%w; use --stages with some of %q", err, export.DefaultStages)
+				return fmt.Errorf("%w; use --markers with some of %q", err, export.DefaultMarkers)
 			}
 			return exporter.node.run(func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
-				return exporter.serve(ctx, stages, markers, log)
+				return exporter.serve(ctx, validated, markers, log)
 			})
 		},
 	}
@@ -65,7 +65,7 @@ func (e *exporter) register(flags *pflag.FlagSet) {
 	flags.StringVar(&e.serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
 		"directory of the pod's token and the API server's CA certificate")
 	flags.IntVar(&e.port, "port", export.DefaultPort, "port of /metrics and /healthz; 0 for any free port")
-	flags.StringSliceVar(&e.stages, "stages", export.StageNames(), "the stages that are validated on this node")
+	flags.StringSliceVar(&e.markers, "markers", export.MarkerNames(), "the markers that are written on this node")
 	registerDriver(flags, &e.driver)
 }
 
@@ -83,10 +83,10 @@ func (e *exporter) complete(flags *pflag.FlagSet) error {
 	return nil
 }
 
-func (e *exporter) serve(ctx context.Context, stages []labels.Marker, markers marker.Dir, log *slog.Logger) error {
+func (e *exporter) serve(ctx context.Context, validated []labels.Marker, markers marker.Dir, log *slog.Logger) error {
 	e.driver.MarkersDir, e.driver.Run = markers.Path, validate.Chroot
 	exporter := export.New(export.Options{
-		Node: e.nodeName, Markers: markers, Stages: stages, SysRoot: e.driver.SysRoot,
+		Node: e.nodeName, Markers: markers, Validated: validated, SysRoot: e.driver.SysRoot,
 		CheckDriver: e.driver.Check, DriverInterval: export.DefaultDriverInterval, DriverTimeout: export.DefaultDriverTimeout,
 		Resources: nodeapi.ResourcesReader(e.serviceAccountDir, e.nodeName),
 		Log:       log,

@@ -107,9 +107,9 @@ func TestExportUsageErrorsExitWith2(t *testing.T) {
 		"a port that is no number": {env: "METRICS_PORT=http", want: "the environment variable METRICS_PORT: "},
 		"a port that is too high":  {env: "METRICS_PORT=" + strconv.Itoa(1<<16), want: "invalid port 65536"},
 		"a port below zero":        {flags: []string{"--port=-1"}, want: "invalid port -1"},
-		"an unknown stage": {
-			flags: []string{"--stages=driver,mofed"},
-			want:  `unknown stage "mofed"; use --stages with some of ["driver" "toolkit" "cuda" "plugin"]`,
+		"an unknown marker": {
+			flags: []string{"--markers=driver,mofed"},
+			want:  `unknown marker "mofed"; use --markers with some of ["driver" "toolkit" "cuda" "plugin"]`,
 		},
 		"no node":                     {env: "NODE_NAME=", want: "no node given"},
 		"a boolean that is not one":   {env: "DRIVER_VALIDATION_SKIP_GPU_INIT=yes", want: "DRIVER_VALIDATION_SKIP_GPU_INIT"},

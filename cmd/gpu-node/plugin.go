@@ -24,7 +24,7 @@ type plugin struct {
 	serviceAccountDir string
 	migStrategy       string
 	withWorkload      bool
-	workloadTimeout   time.Duration
+	testPodTimeout    time.Duration
 }
 
 // pluginVariables are the variables of NVIDIA's validator.
@@ -38,10 +38,10 @@ var errNoNode = errors.New(
 	"no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
 
 const (
-	// workloadInterval and workloadMaxInterval are the first and the longest pause between two pods: a node that
+	// testPodInterval and testPodMaxInterval are the first and the longest pause between two test pods: a node that
 	// is broken for days must not cost the API server a pod every few seconds.
-	workloadInterval    = 30 * time.Second
-	workloadMaxInterval = 5 * time.Minute
+	testPodInterval    = 30 * time.Second
+	testPodMaxInterval = 5 * time.Minute
 )
 
 func validatePlugin() *cobra.Command {
@@ -54,14 +54,14 @@ func validatePlugin() *cobra.Command {
 		Short: "Require a GPU or MIG device that can be allocated on this node",
 		Long: `Require a GPU or MIG device that can be allocated on this node.
 
-With --with-workload a pod must also get one through the scheduler, and compute on it; a node all of whose
+With --with-workload a test pod must also get one through the scheduler, and compute on it; a node all of whose
 GPUs are in use passes. The environment describes the pod: VALIDATOR_IMAGE,
 VALIDATOR_IMAGE_PULL_POLICY, VALIDATOR_IMAGE_PULL_SECRETS (separated by commas),
 VALIDATOR_RUNTIME_CLASS and VALIDATOR_PRIORITY_CLASS. It is owned by the pod of POD_NAME and POD_UID, and
 deleted with it.
 
 With --with-workload the defaults are --interval=30s, --max-interval=5m, and an --attempt-timeout of 1m
-above --workload-timeout.
+above --test-pod-timeout.
 
 Other environment variables, overridden by the flags:
   NODE_NAME           as --node-name
@@ -77,7 +77,7 @@ Other environment variables, overridden by the flags:
 				return fmt.Errorf("--mig-strategy or MIG_STRATEGY: %w", err)
 			}
 			if plugin.withWorkload {
-				if err := validation.slowDown(command.Flags(), plugin.workloadTimeout); err != nil {
+				if err := validation.slowDown(command.Flags(), plugin.testPodTimeout); err != nil {
 					return err
 				}
 			}
@@ -95,8 +95,8 @@ func (p *plugin) register(flags *pflag.FlagSet) {
 		"directory of the pod's token and the API server's CA certificate")
 	flags.StringVar(&p.migStrategy, "mig-strategy", "",
 		"how the device plugin advertises MIG devices: none, single or mixed; if empty every GPU resource counts")
-	flags.BoolVar(&p.withWorkload, "with-workload", false, "also run a pod on one GPU")
-	flags.DurationVar(&p.workloadTimeout, "workload-timeout", validate.DefaultTestPodTimeout,
+	flags.BoolVar(&p.withWorkload, "with-workload", false, "also run a test pod on one GPU")
+	flags.DurationVar(&p.testPodTimeout, "test-pod-timeout", validate.DefaultTestPodTimeout,
 		"longest time of the test pod, with a unit (4m)")
 }
 
@@ -111,8 +111,8 @@ func (p *plugin) complete(flags *pflag.FlagSet) error {
 	if !p.withWorkload {
 		return nil
 	}
-	if p.workloadTimeout <= 0 {
-		return fmt.Errorf("--workload-timeout=%s must be above 0s", p.workloadTimeout)
+	if p.testPodTimeout <= 0 {
+		return fmt.Errorf("--test-pod-timeout=%s must be above 0s", p.testPodTimeout)
 	}
 	for _, required := range []string{"VALIDATOR_IMAGE", "POD_NAME", "POD_UID"} {
 		if os.Getenv(required) == "" {
@@ -124,20 +124,20 @@ func (p *plugin) complete(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// slowDown sets the intervals for a pod, which may take this long, rather than for reading the Node. An attempt that is
-// cut off earlier could not report what its pod waits for.
-func (v *validation) slowDown(flags *pflag.FlagSet, workload time.Duration) error {
+// slowDown sets the intervals for a test pod, which may take this long, rather than for reading the Node. An attempt
+// that is cut off earlier could not report what its pod waits for.
+func (v *validation) slowDown(flags *pflag.FlagSet, testPod time.Duration) error {
 	if !flags.Changed("attempt-timeout") {
-		v.attemptTimeout = workload + validate.TestPodAttemptMargin
+		v.attemptTimeout = testPod + validate.TestPodAttemptMargin
 	}
-	if v.attemptTimeout <= workload {
-		return fmt.Errorf("--attempt-timeout=%s must be above --workload-timeout=%s", v.attemptTimeout, workload)
+	if v.attemptTimeout <= testPod {
+		return fmt.Errorf("--attempt-timeout=%s must be above --test-pod-timeout=%s", v.attemptTimeout, testPod)
 	}
 	if !flags.Changed("max-interval") {
-		v.maxInterval = max(v.interval, workloadMaxInterval)
+		v.maxInterval = max(v.interval, testPodMaxInterval)
 	}
 	if !flags.Changed("interval") {
-		v.interval = min(workloadInterval, v.maxInterval)
+		v.interval = min(testPodInterval, v.maxInterval)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (p *plugin) run(client *nodeapi.Client, namespace string) func(context.Cont
 		PullSecrets:   list(os.Getenv("VALIDATOR_IMAGE_PULL_SECRETS")),
 		RuntimeClass:  os.Getenv("VALIDATOR_RUNTIME_CLASS"),
 		PriorityClass: cmp.Or(os.Getenv("VALIDATOR_PRIORITY_CLASS"), labels.TestPodPriorityClass),
-		Timeout:       p.workloadTimeout, FullAfter: validate.DefaultFullAfter, EndTimeout: validate.DefaultEndTimeout,
+		Timeout:       p.testPodTimeout, FullAfter: validate.DefaultFullAfter, EndTimeout: validate.DefaultEndTimeout,
 		Log: newLog(),
 	}.Run
 }

@@ -122,27 +122,27 @@ func TestValidatePluginUsageErrorsExitWith2(t *testing.T) {
 			env:  []string{"WITH_WORKLOAD=on"},
 			want: "the environment variable WITH_WORKLOAD: ",
 		},
-		"a workload without an image": {
+		"a test pod without an image": {
 			env:  []string{"WITH_WORKLOAD=true"},
 			want: "needs the environment variable VALIDATOR_IMAGE",
 		},
-		"a workload without an owner": {
+		"a test pod without an owner": {
 			env:  []string{"WITH_WORKLOAD=true", "VALIDATOR_IMAGE=a"},
 			want: "needs the environment variable POD_NAME",
 		},
-		"a workload without the owner's ID": {
+		"a test pod without the owner's ID": {
 			env:  []string{"WITH_WORKLOAD=true", "VALIDATOR_IMAGE=a", "POD_NAME=b"},
 			want: "needs the environment variable POD_UID",
 		},
-		"a workload without time": {
-			flags: []string{"--workload-timeout=0s"},
+		"a test pod without time": {
+			flags: []string{"--test-pod-timeout=0s"},
 			env:   describedPod,
-			want:  "--workload-timeout=0s must be above 0s",
+			want:  "--test-pod-timeout=0s must be above 0s",
 		},
 		"an attempt no longer than its pod": {
-			flags: []string{"--workload-timeout=10m", "--attempt-timeout=10m"},
+			flags: []string{"--test-pod-timeout=10m", "--attempt-timeout=10m"},
 			env:   describedPod,
-			want:  "--attempt-timeout=10m0s must be above --workload-timeout=10m0s",
+			want:  "--attempt-timeout=10m0s must be above --test-pod-timeout=10m0s",
 		},
 	}
 	for name, tc := range tests {

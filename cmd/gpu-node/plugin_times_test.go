@@ -17,13 +17,13 @@ func TestTimesOfAWorkload(t *testing.T) {
 	}{
 		"by default": {attempt: 5 * time.Minute, interval: 30 * time.Second, maxInterval: 5 * time.Minute},
 		"of a long one": {
-			args:        []string{"--workload-timeout=10m"},
+			args:        []string{"--test-pod-timeout=10m"},
 			attempt:     11 * time.Minute,
 			interval:    30 * time.Second,
 			maxInterval: 5 * time.Minute,
 		},
 		"of a short one": {
-			args:        []string{"--workload-timeout=10s"},
+			args:        []string{"--test-pod-timeout=10s"},
 			attempt:     70 * time.Second,
 			interval:    30 * time.Second,
 			maxInterval: 5 * time.Minute,
@@ -42,7 +42,7 @@ func TestTimesOfAWorkload(t *testing.T) {
 		},
 		"shorter than its pod": {
 			args: []string{"--attempt-timeout=1m"},
-			err:  "--attempt-timeout=1m0s must be above --workload-timeout=4m0s",
+			err:  "--attempt-timeout=1m0s must be above --test-pod-timeout=4m0s",
 		},
 	}
 	for name, tc := range tests {
@@ -56,7 +56,7 @@ func TestTimesOfAWorkload(t *testing.T) {
 			validation.register(flags)
 			plugin.register(flags)
 			g.Expect(flags.Parse(tc.args)).To(Succeed())
-			err := validation.slowDown(flags, plugin.workloadTimeout)
+			err := validation.slowDown(flags, plugin.testPodTimeout)
 			if tc.err != "" {
 				g.Expect(err).To(MatchError(tc.err))
 				return

@@ -27,7 +27,7 @@ func waitCommand() *cobra.Command {
 		Use:   "wait --for=driver,toolkit",
 		Short: "Block until parts of the stack work on this node",
 		Long: `Block until the marker of each named part exists and is neither of another boot nor of
-another instance of the driver container. A marker of NVIDIA's validator, which has neither, must be
+another driver instance. A marker of NVIDIA's validator, which has neither, must be
 newer than the boot and than the driver container.
 
 With --injected, also wait until the container runtime has restarted with the toolkit's configuration, if the
@@ -55,8 +55,8 @@ driver's marker has RUNTIME_FOLLOWS=true.`,
 	return command
 }
 
-// operand has the flags of exec, which starts one.
-type operand struct {
+// execution has the flags of exec.
+type execution struct {
 	node      node
 	marker    string
 	fromFile  []string
@@ -71,7 +71,7 @@ type operand struct {
 }
 
 func execCommand() *cobra.Command {
-	var operand operand
+	var execution execution
 	command := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND [ARG...]",
 		Short: "Wait for a part of the stack, then execute a command with its environment",
@@ -79,38 +79,38 @@ func execCommand() *cobra.Command {
 command in place of this program. The assignments override the container's own environment; the variables
 of --env-from-marker and --env-if-module do not.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, argv []string) error { return operand.run(argv) },
+		RunE: func(_ *cobra.Command, argv []string) error { return execution.run(argv) },
 	}
 	flags := command.Flags()
 	// Flags after the command belong to the command, with or without "--".
 	flags.SetInterspersed(false)
-	operand.node.register(flags)
-	flags.StringVar(&operand.marker, "marker", string(labels.MarkerDriver), "part to wait for: "+knownMarkers())
-	flags.StringArrayVar(&operand.fromFile, "env-from-marker", nil,
+	execution.node.register(flags)
+	flags.StringVar(&execution.marker, "marker", string(labels.MarkerDriver), "part to wait for: "+knownMarkers())
+	flags.StringArrayVar(&execution.fromFile, "env-from-marker", nil,
 		"VARIABLE=KEY: set the variable to the marker's value of KEY, unless the container sets it; repeatable")
-	flags.StringArrayVar(&operand.fromKmods, "env-if-module", nil,
+	flags.StringArrayVar(&execution.fromKmods, "env-if-module", nil,
 		"VARIABLE=MODULE: set the variable to true if the kernel module is loaded, unless the container sets it; repeatable")
-	flags.StringVar(&operand.sysRoot, "sys-root", "/sys", "sysfs, as mounted here")
-	flags.BoolVar(&operand.ownDriver, "driver-container", false,
+	flags.StringVar(&execution.sysRoot, "sys-root", "/sys", "sysfs, as mounted here")
+	flags.BoolVar(&execution.ownDriver, "driver-container", false,
 		"wait for the driver container of this pod, whose UID is in the environment variable "+podUIDEnv+", not for a marker")
-	flags.StringVar(&operand.sources, "driver-sources", labels.DriverSources,
+	flags.StringVar(&execution.sources, "driver-sources", labels.DriverSources,
 		"directory in the driver's root that --driver-container also waits for")
-	flags.StringVar(&operand.startedFile, startedFileFlag, "",
+	flags.StringVar(&execution.startedFile, startedFileFlag, "",
 		"file to which the start of the command is written, for gpu-node "+labels.RestartedCommand)
 	command.MarkFlagsMutuallyExclusive("marker", "driver-container")
 	return command
 }
 
-func (o *operand) run(argv []string) error {
-	wanted, err := marker.Named(o.marker)
+func (e *execution) run(argv []string) error {
+	wanted, err := marker.Named(e.marker)
 	if err != nil {
 		return err
 	}
-	fromFile, err := runenv.ParseRules(o.fromFile)
+	fromFile, err := runenv.ParseRules(e.fromFile)
 	if err != nil {
 		return fmt.Errorf("--env-from-marker: %w", err)
 	}
-	fromKmods, err := runenv.ParseRules(o.fromKmods)
+	fromKmods, err := runenv.ParseRules(e.fromKmods)
 	if err != nil {
 		return fmt.Errorf("--env-if-module: %w", err)
 	}
@@ -119,13 +119,13 @@ func (o *operand) run(argv []string) error {
 		found, err = await.Assignments(ctx, markers, log, wanted)
 		return err
 	}
-	if o.ownDriver {
-		waits = awaitDriverContainer(o.sources)
+	if e.ownDriver {
+		waits = awaitDriverContainer(e.sources)
 	}
 	start := runenv.Start{
-		Argv: argv, FromMarker: fromFile, FromModules: fromKmods, SysRoot: o.sysRoot, StartedFile: o.startedFile,
+		Argv: argv, FromMarker: fromFile, FromModules: fromKmods, SysRoot: e.sysRoot, StartedFile: e.startedFile,
 	}
-	return o.node.runThen(waits, func(ctx context.Context) error { return start.Run(ctx, found) })
+	return e.node.runThen(waits, func(ctx context.Context) error { return start.Run(ctx, found) })
 }
 
 // knownMarkers lists the parts that can be waited for.

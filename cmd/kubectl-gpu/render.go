@@ -141,7 +141,7 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 	) {
 		fmt.Fprintln(stderr, sentence)
 	}
-	return invalid(computed)
+	return refused(computed)
 }
 
 func (o renderOptions) input(policy *v1.ClusterPolicy) operand.Input {
@@ -206,9 +206,9 @@ func aboutOperands(p plan.Plan) []string {
 		}
 	}
 	for _, pool := range p.NodePools {
-		if pool.Refused.Choice != operand.Install {
+		if pool.Decision.Choice != operand.Install {
 			sentences = append(sentences,
-				fmt.Sprintf("node pool %s would have no effect: %s (%s)", pool.Name, pool.Refused.Message, pool.Refused.Reason))
+				fmt.Sprintf("node pool %s would have no effect: %s (%s)", pool.Name, pool.Decision.Message, pool.Decision.Reason))
 		}
 	}
 	return sentences
@@ -225,19 +225,19 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 		if !facts.Managed() {
 			continue
 		}
-		if facts.Excluded {
+		if facts.ExcludedByLabel {
 			sentences = append(sentences,
 				fmt.Sprintf("node %s would run no operand: label %s is %q", facts.Name, labels.DeployOperands, labels.False))
 			continue
 		}
 		node := p.ForNode(facts)
-		if node.Refused.Choice != operand.Install {
-			sentences = append(sentences, fmt.Sprintf("node %s would run no operand: %s", facts.Name, node.Refused.Message))
+		if node.Decision.Choice != operand.Install {
+			sentences = append(sentences, fmt.Sprintf("node %s would run no operand: %s", facts.Name, node.Decision.Message))
 			continue
 		}
-		for _, stage := range append(node.Essential, node.Auxiliary...) {
-			if why := whyNot(stage); why != "" && !held[stage.Operand] {
-				sentences = append(sentences, fmt.Sprintf("node %s would not run %s: %s", facts.Name, stage.Operand, why))
+		for _, onNode := range append(node.Essential, node.Auxiliary...) {
+			if why := whyNot(onNode); why != "" && !held[onNode.Operand] {
+				sentences = append(sentences, fmt.Sprintf("node %s would not run %s: %s", facts.Name, onNode.Operand, why))
 			}
 		}
 	}
@@ -245,19 +245,19 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 }
 
 // whyNot returns why an operand does not run on its node; empty if it does.
-func whyNot(stage plan.OperandOnNode) string {
-	switch stage.Expectation {
+func whyNot(onNode plan.OperandOnNode) string {
+	switch onNode.Expectation {
 	case plan.HostProvides:
 		return "the host provides it"
 	case plan.OptedOut, plan.PausedByLabel, plan.Refused:
-		return fmt.Sprintf("%s (%s)", stage.Message, stage.Reason)
+		return fmt.Sprintf("%s (%s)", onNode.Message, onNode.Reason)
 	case plan.Expected:
 	}
 	return ""
 }
 
-// invalid returns an error that names the operands which cannot be installed as the policy specifies.
-func invalid(p plan.Plan) error {
+// refused returns an error that names the operands with the state Invalid; nil if there are none.
+func refused(p plan.Plan) error {
 	var names []string
 	for _, step := range p.Steps {
 		if step.State == v1.OperandInvalid {
@@ -265,7 +265,7 @@ func invalid(p plan.Plan) error {
 		}
 	}
 	for _, pool := range p.NodePools {
-		if pool.Refused.Choice == operand.Refused {
+		if pool.Decision.Choice == operand.Refused {
 			names = append(names, "node pool "+pool.Name)
 		}
 	}

@@ -81,7 +81,7 @@ type Result struct {
 	// Wrote is true if the object was written, now or so recently that the cache does not show it yet.
 	Wrote bool
 	// Repair is the drift that was reverted, nil if there was none in the fields that decide on which nodes pods run.
-	Repair *drift.Repair
+	Repair *drift.PlacementRepair
 	// Err is ErrConflict if the object is not the policy's, ErrInFlight if the API server has not answered yet, an
 	// AlteredError if the object was changed while it was written, or the error of a call.
 	Err error
@@ -90,10 +90,10 @@ type Result struct {
 // ApplyAll applies the objects concurrently and returns their results in the same order. This is a round. It returns
 // when all calls have ended, after RoundTimeout, or when the context ends. No call starts once the context has ended.
 //
-// An object is written if the live one has another digest, differs in a leaf of the intent, or has additions in the
+// An object is written if the live one has another digest, differs in a leaf of its intent, or has additions in the
 // fields that decide on which nodes pods run. An existing object that the policy with this UID does not own is not
-// touched: ErrConflict, unless it already does what the intent is for. After a failed call or an altered write, the
-// object has no other call until its back-off is over or its intent changes; until then rounds return the recorded
+// touched: ErrConflict, unless it already does what the rendered one is for. After a failed call or an altered write,
+// the object has no other call until its back-off is over or its intent changes; until then rounds return the recorded
 // error.
 //
 // An object has at most one call in flight. A call that outlasts its round continues, even after the context has ended,
@@ -101,13 +101,13 @@ type Result struct {
 // failure, so that a webhook that keeps timing out has one stable error. A failure that arrives late is returned by the
 // next round, even if its back-off is over by then.
 //
-// The intents must not change afterwards, and must not contain an object twice.
-func (a *Applier) ApplyAll(ctx context.Context, owner types.UID, intents []client.Object) []Result {
+// The rendered objects must not change afterwards, and must not contain an object twice.
+func (a *Applier) ApplyAll(ctx context.Context, owner types.UID, rendered []client.Object) []Result {
 	a.table.sweep()
-	calls := make([]*call, len(intents))
-	for i, intent := range intents {
-		calls[i] = a.enqueue(ctx, intent, "applying "+describe(intent), func(ctx context.Context, c *call) outcome {
-			return a.sync(ctx, c, owner, intent)
+	calls := make([]*call, len(rendered))
+	for i, object := range rendered {
+		calls[i] = a.enqueue(ctx, object, "applying "+describe(object), func(ctx context.Context, c *call) outcome {
+			return a.sync(ctx, c, owner, object)
 		})
 	}
 	return a.await(ctx, calls)
@@ -115,20 +115,20 @@ func (a *Applier) ApplyAll(ctx context.Context, owner types.UID, intents []clien
 
 // Differs reports whether ApplyAll would write the object, ignoring back-off. It returns the errors that ApplyAll
 // returns before a write, and takes at most RoundTimeout.
-func (a *Applier) Differs(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
+func (a *Applier) Differs(ctx context.Context, owner types.UID, rendered client.Object) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timing.RoundTimeout)
 	defer cancel()
-	live, err := read(ctx, a.client, intent)
+	live, err := read(ctx, a.client, rendered)
 	if live == nil && err == nil {
-		live, err = read(ctx, a.live, intent)
+		live, err = read(ctx, a.live, rendered)
 	}
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("reading %s: %w", describe(intent), err)
-	case live != nil && (a.table.isStale(intent, live) || a.table.isInSync(comparisonOf(owner, intent, live))):
+		return false, fmt.Errorf("reading %s: %w", describe(rendered), err)
+	case live != nil && (a.table.isStale(rendered, live) || a.table.isInSync(comparisonOf(owner, rendered, live))):
 		return false, nil
 	}
-	w, err := newWrite(owner, intent)
+	w, err := newWrite(owner, rendered)
 	if err != nil {
 		return false, err
 	}

@@ -429,7 +429,7 @@ func TestPrune(t *testing.T) {
 			c.DeletionTimestamp, c.Finalizers = new(metav1.Now()), []string{"x/y"}
 		}),
 	)
-	rendered := Rendered{Held: map[string]bool{"device-plugin": true}}
+	rendered := Rendered{Kept: map[string]bool{"device-plugin": true}}
 	rendered.Add(configMap("wanted"))
 	if err := prune(t, c, rendered); err != nil {
 		t.Fatal(err)

@@ -21,26 +21,27 @@ func compare(owner types.UID, w write, live client.Object) (drift.Path, error) {
 	switch {
 	case live == nil:
 		return drift.Path{}, nil
-	case isProvided(owner, w.intent, live):
+	case isProvided(owner, w.rendered, live):
 		return nil, nil
 	}
 	if err := checkOwner(owner, live); err != nil {
-		return nil, fmt.Errorf("%s %w", describe(w.intent), err)
+		return nil, fmt.Errorf("%s %w", describe(w.rendered), err)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
-		return nil, fmt.Errorf("converting live %s: %w", describe(w.intent), err)
+		return nil, fmt.Errorf("converting live %s: %w", describe(w.rendered), err)
 	}
-	return drift.First(w.desired, content), nil
+	return drift.First(w.intent, content), nil
 }
 
-// read returns the live object of the intent, or nil if it does not exist. Objects from a cache must not be changed.
-func read(ctx context.Context, reader client.Reader, intent client.Object) (client.Object, error) {
-	object, isObject := reflect.New(reflect.TypeOf(intent).Elem()).Interface().(client.Object)
+// read returns the live object of a rendered one, or nil if it does not exist. Objects from a cache must not be
+// changed.
+func read(ctx context.Context, reader client.Reader, rendered client.Object) (client.Object, error) {
+	object, isObject := reflect.New(reflect.TypeOf(rendered).Elem()).Interface().(client.Object)
 	if !isObject {
-		return nil, fmt.Errorf("%T is not an API object", intent)
+		return nil, fmt.Errorf("%T is not an API object", rendered)
 	}
-	err := reader.Get(ctx, client.ObjectKeyFromObject(intent), object, client.UnsafeDisableDeepCopy)
+	err := reader.Get(ctx, client.ObjectKeyFromObject(rendered), object, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil //nolint:nilnil // No object and no error: it does not exist.
@@ -48,7 +49,7 @@ func read(ctx context.Context, reader client.Reader, intent client.Object) (clie
 		return nil, err
 	}
 	// Reads from the API server leave the TypeMeta empty.
-	object.GetObjectKind().SetGroupVersionKind(intent.GetObjectKind().GroupVersionKind())
+	object.GetObjectKind().SetGroupVersionKind(rendered.GetObjectKind().GroupVersionKind())
 	return object, nil
 }
 

@@ -27,7 +27,7 @@ func (a *Applier) SetPodSecurity(ctx context.Context, namespace string, privileg
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 	}
 	object := key(live)
-	if !privileged && a.table.isReleased(object) {
+	if !privileged && a.table.isDisowned(object) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timing.NamespaceDeadline)
@@ -37,12 +37,12 @@ func (a *Applier) SetPodSecurity(ctx context.Context, namespace string, privileg
 	err := a.live.Get(ctx, client.ObjectKeyFromObject(live), live)
 	switch {
 	case err != nil && !privileged && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
-		a.table.setReleased(object, true)
+		a.table.setDisowned(object, true)
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading Namespace %s for its Pod Security labels: %w", namespace, err)
 	case hasDesiredLabels(live, privileged):
-		a.table.setReleased(object, !privileged)
+		a.table.setDisowned(object, !privileged)
 		return nil
 	}
 	log.FromContext(ctx).Info("Changing the Pod Security labels of the namespace",
@@ -54,21 +54,21 @@ func (a *Applier) SetPodSecurity(ctx context.Context, namespace string, privileg
 	if err := relabel(ctx, live); err != nil {
 		return fmt.Errorf("applying the Pod Security labels of Namespace %s: %w", namespace, err)
 	}
-	a.table.setReleased(object, !privileged)
+	a.table.setDisowned(object, !privileged)
 	return nil
 }
 
 // addPodSecurityLabels sets the labels, and records the replaced values in an annotation.
 func (a *Applier) addPodSecurityLabels(ctx context.Context, live *metav1.PartialObjectMetadata) error {
-	intent, set := namespaceNamed(live.Name), map[string]string{}
+	object, set := namespaceNamed(live.Name), map[string]string{}
 	for _, key := range labels.PodSecurity() {
 		set[key] = labels.PodSecurityPrivileged
 	}
-	intent.SetLabels(set)
+	object.SetLabels(set)
 	if before := replacedNote(live); before != "" {
-		intent.SetAnnotations(map[string]string{labels.PodSecurityBefore: before})
+		object.SetAnnotations(map[string]string{labels.PodSecurityBefore: before})
 	}
-	return a.applyNamespace(ctx, intent)
+	return a.applyNamespace(ctx, object)
 }
 
 // removePodSecurityLabels restores the replaced values, then applies an empty object, which removes the labels that
@@ -94,18 +94,18 @@ func (a *Applier) removePodSecurityLabels(ctx context.Context, live *metav1.Part
 	return a.applyNamespace(ctx, namespaceNamed(live.Name))
 }
 
-func (a *Applier) applyNamespace(ctx context.Context, intent *unstructured.Unstructured) error {
+func (a *Applier) applyNamespace(ctx context.Context, object *unstructured.Unstructured) error {
 	return a.client.Apply(
-		ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(labels.FieldOwner), client.ForceOwnership,
+		ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(labels.FieldOwner), client.ForceOwnership,
 	)
 }
 
 func namespaceNamed(name string) *unstructured.Unstructured {
-	intent := &unstructured.Unstructured{}
-	intent.SetAPIVersion("v1")
-	intent.SetKind("Namespace")
-	intent.SetName(name)
-	return intent
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion("v1")
+	object.SetKind("Namespace")
+	object.SetName(name)
+	return object
 }
 
 // replacedNote returns the annotation with the values that the operator's labels replace: the present ones or, if

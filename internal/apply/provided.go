@@ -8,11 +8,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// isProvided reports whether an object of another owner does what the intent is for, so that it can stay: a
+// isProvided reports whether an object of another owner does what the rendered one is for, so that it can stay: a
 // RuntimeClass with the same handler that does not affect pods otherwise. k3s and RKE2 create the class nvidia. A
 // handler is immutable.
-func isProvided(owner types.UID, intent, live client.Object) bool {
-	desired, isDesired := intent.(*nodev1.RuntimeClass)
+func isProvided(owner types.UID, rendered, live client.Object) bool {
+	desired, isDesired := rendered.(*nodev1.RuntimeClass)
 	class, isClass := live.(*nodev1.RuntimeClass)
 	return isDesired && isClass && errors.Is(checkOwner(owner, live), ErrConflict) && class.DeletionTimestamp == nil &&
 		class.Handler == desired.Handler && class.Scheduling == nil && class.Overhead == nil

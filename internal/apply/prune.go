@@ -19,8 +19,8 @@ import (
 // Rendered is what a pass has rendered. Prune deletes everything else.
 type Rendered struct {
 	objects map[string]bool
-	// Held are the operands whose objects all stay.
-	Held map[string]bool
+	// Kept are the operands whose objects all stay.
+	Kept map[string]bool
 }
 
 // Add adds an object, which Prune keeps.
@@ -84,7 +84,7 @@ func (a *Applier) deleteObject(ctx context.Context, c *call, object client.Objec
 func prunable(object client.Object, owner types.UID, rendered Rendered) bool {
 	name := object.GetLabels()[labels.Operand]
 	controller := metav1.GetControllerOf(object)
-	return name != "" && !rendered.Held[name] && !rendered.objects[key(object)] &&
+	return name != "" && !rendered.Kept[name] && !rendered.objects[key(object)] &&
 		controller != nil && controller.UID == owner && object.GetDeletionTimestamp() == nil
 }
 

@@ -46,8 +46,8 @@ type record struct {
 	inSync *comparison
 	// writtenVersion is the resource version of the last write, until the cache shows it. Losing it costs one early write.
 	writtenVersion string
-	// released: the operator owns no field of the object. Losing it costs a read.
-	released bool
+	// disowned: the operator owns no field of the object. Losing it costs a read.
+	disowned bool
 }
 
 // answer is the error of a call, which rounds return until its back-off is over. One that arrives late is kept until a
@@ -97,17 +97,17 @@ func (t *table) record(key string) *record {
 	return r
 }
 
-// isReleased reports whether the operator owns no field of the object.
-func (t *table) isReleased(key string) bool {
+// isDisowned reports whether the operator owns no field of the object.
+func (t *table) isDisowned(key string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.record(key).released
+	return t.record(key).disowned
 }
 
-func (t *table) setReleased(key string, released bool) {
+func (t *table) setDisowned(key string, released bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.record(key).released = released
+	t.record(key).disowned = released
 }
 
 // enqueue returns the object's call in flight, or a new one, and reports whether it is new.
@@ -226,20 +226,20 @@ func (t *table) resultOf(c *call) (result Result, newlyLate bool) {
 }
 
 // lastError returns the recorded error of the attempt, or nil.
-func (t *table) lastError(intent client.Object, attempt string) error {
+func (t *table) lastError(rendered client.Object, attempt string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f := t.records[key(intent)].answerTo(attempt); f != nil {
+	if f := t.records[key(rendered)].answerTo(attempt); f != nil {
 		return f.err
 	}
 	return nil
 }
 
 // recordedAnswer returns the answer to the attempt that is to be returned instead of another call, or nil.
-func (t *table) recordedAnswer(intent client.Object, attempt string) *answer {
+func (t *table) recordedAnswer(rendered client.Object, attempt string) *answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	last := t.records[key(intent)].answerTo(attempt)
+	last := t.records[key(rendered)].answerTo(attempt)
 	if last == nil || (last.reported && !t.clock.Now().Before(last.retryAt)) {
 		return nil
 	}
@@ -270,10 +270,10 @@ func (t *table) retryAfter() time.Duration {
 }
 
 // isStale reports whether the cached object is older than the last write.
-func (t *table) isStale(intent, cached client.Object) bool {
+func (t *table) isStale(rendered, cached client.Object) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.records[key(intent)]
+	r := t.records[key(rendered)]
 	return r != nil && freshness.Stale(cached.GetResourceVersion(), r.writtenVersion)
 }
 
@@ -281,18 +281,18 @@ func (t *table) isStale(intent, cached client.Object) bool {
 func (t *table) isInSync(seen *comparison) bool {
 	t.mu.Lock()
 	var last *comparison
-	if r := t.records[key(seen.intent)]; r != nil {
+	if r := t.records[key(seen.rendered)]; r != nil {
 		last = r.inSync
 	}
 	t.mu.Unlock()
-	return last != nil && last.intent == seen.intent && reflect.DeepEqual(last, seen)
+	return last != nil && last.rendered == seen.rendered && reflect.DeepEqual(last, seen)
 }
 
-// comparison identifies an intent and the state of a live object that were compared. An unchanged intent is compared
+// comparison identifies a rendered object and the state of a live one that were compared. An unchanged one is compared
 // once per version of the live object.
 type comparison struct {
-	owner  types.UID
-	intent client.Object
+	owner    types.UID
+	rendered client.Object
 
 	uid types.UID
 	// generation counts changes of the spec. resourceVersion replaces it for kinds without a generation.
@@ -303,9 +303,9 @@ type comparison struct {
 	terminating         bool
 }
 
-func comparisonOf(owner types.UID, intent, live client.Object) *comparison {
+func comparisonOf(owner types.UID, rendered, live client.Object) *comparison {
 	object := &comparison{
-		owner: owner, intent: intent, uid: live.GetUID(), generation: live.GetGeneration(),
+		owner: owner, rendered: rendered, uid: live.GetUID(), generation: live.GetGeneration(),
 		labels: live.GetLabels(), annotations: live.GetAnnotations(), owners: live.GetOwnerReferences(),
 		terminating: live.GetDeletionTimestamp() != nil,
 	}

@@ -21,7 +21,7 @@ import (
 
 // recordInSync records that a round found no difference.
 func recordInSync(table *table, seen *comparison) {
-	c, _ := table.enqueue(key(seen.intent), "")
+	c, _ := table.enqueue(key(seen.rendered), "")
 	table.finish(c, outcome{inSync: seen})
 }
 

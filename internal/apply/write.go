@@ -14,46 +14,46 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// write is an intent that is about to be written.
+// write is a rendered object that is about to be written, with its intent.
 type write struct {
-	intent  client.Object
-	desired *unstructured.Unstructured
+	rendered client.Object
+	intent   *unstructured.Unstructured
 	// attempt is equal for intents with the same content and owner.
 	attempt string
 }
 
-func newWrite(owner types.UID, intent client.Object) (write, error) {
-	desired, err := Intent(intent)
+func newWrite(owner types.UID, rendered client.Object) (write, error) {
+	intent, err := Intent(rendered)
 	if err != nil {
 		return write{}, err
 	}
 	return write{
-		intent:  intent,
-		desired: desired,
-		attempt: string(owner) + " " + desired.GetAnnotations()[labels.Digest],
+		rendered: rendered,
+		intent:   intent,
+		attempt:  string(owner) + " " + intent.GetAnnotations()[labels.Digest],
 	}, nil
 }
 
-// sync compares an object with its intent and writes it if they differ.
-func (a *Applier) sync(ctx context.Context, c *call, owner types.UID, intent client.Object) outcome {
-	live, err := a.read(ctx, a.client, intent)
-	stale := live != nil && a.table.isStale(intent, live)
+// sync compares the live object with the intent and writes it if they differ.
+func (a *Applier) sync(ctx context.Context, c *call, owner types.UID, rendered client.Object) outcome {
+	live, err := a.read(ctx, a.client, rendered)
+	stale := live != nil && a.table.isStale(rendered, live)
 	if live != nil && !stale {
-		if seen := comparisonOf(owner, intent, live); a.table.isInSync(seen) {
+		if seen := comparisonOf(owner, rendered, live); a.table.isInSync(seen) {
 			return outcome{inSync: seen}
 		}
 	}
-	w, failure := newWrite(owner, intent)
+	w, failure := newWrite(owner, rendered)
 	switch {
 	case failure != nil:
 		return outcome{Result: Result{Err: failure}}
 	case stale:
 		return a.lastOutcome(w)
 	case live == nil && err == nil:
-		if recorded := a.table.recordedAnswer(intent, w.attempt); recorded != nil {
+		if recorded := a.table.recordedAnswer(rendered, w.attempt); recorded != nil {
 			return outcome{Result: Result{Err: recorded.err}, recorded: true}
 		}
-		live, err = a.read(ctx, a.live, intent)
+		live, err = a.read(ctx, a.live, rendered)
 	}
 	if err != nil {
 		return outcome{Result: Result{Err: err}, attempt: w.attempt, failed: true}
@@ -63,10 +63,10 @@ func (a *Applier) sync(ctx context.Context, c *call, owner types.UID, intent cli
 
 // read is the function read, with the deadline of a call.
 func (a *Applier) read(
-	ctx context.Context, reader client.Reader, intent client.Object,
+	ctx context.Context, reader client.Reader, rendered client.Object,
 ) (live client.Object, err error) {
-	err = a.request(ctx, "reading "+describe(intent), func(ctx context.Context) error {
-		live, err = read(ctx, reader, intent)
+	err = a.request(ctx, "reading "+describe(rendered), func(ctx context.Context) error {
+		live, err = read(ctx, reader, rendered)
 		return err
 	})
 	return live, err
@@ -74,7 +74,7 @@ func (a *Applier) read(
 
 // lastOutcome returns the outcome of the last write, while the cache does not show it yet.
 func (a *Applier) lastOutcome(w write) outcome {
-	if last := a.table.lastError(w.intent, w.attempt); last != nil {
+	if last := a.table.lastError(w.rendered, w.attempt); last != nil {
 		return outcome{Result: Result{Err: last}, recorded: true}
 	}
 	return outcome{Result: Result{Wrote: true}}
@@ -87,14 +87,14 @@ func (a *Applier) writeIfDifferent(ctx context.Context, c *call, owner types.UID
 	case err != nil:
 		return outcome{Result: Result{Err: err}, attempt: w.attempt}
 	case field == nil:
-		return outcome{inSync: comparisonOf(owner, w.intent, live), attempt: w.attempt}
+		return outcome{inSync: comparisonOf(owner, w.rendered, live), attempt: w.attempt}
 	}
-	if recorded := a.table.recordedAnswer(w.intent, w.attempt); recorded != nil && recorded.err != nil {
+	if recorded := a.table.recordedAnswer(w.rendered, w.attempt); recorded != nil && recorded.err != nil {
 		return outcome{Result: Result{Err: recorded.err}, recorded: true}
 	}
 	last := a.table.startAttempt(c, w.attempt)
 	if last == nil {
-		log.FromContext(ctx).Info("Applying object", "object", describe(w.intent))
+		log.FromContext(ctx).Info("Applying object", "object", describe(w.rendered))
 	}
 	found := a.apply(ctx, w, live, field)
 	altered := (*AlteredError)(nil)
@@ -107,31 +107,31 @@ func (a *Applier) writeIfDifferent(ctx context.Context, c *call, owner types.UID
 
 // apply writes the object and compares the answer with it. field is the difference of the live object.
 func (a *Applier) apply(ctx context.Context, w write, live client.Object, field drift.Path) outcome {
-	answer := w.desired.DeepCopy()
-	err := a.request(ctx, "applying "+describe(w.intent), func(ctx context.Context) error {
+	answer := w.intent.DeepCopy()
+	err := a.request(ctx, "applying "+describe(w.rendered), func(ctx context.Context) error {
 		return a.client.Apply(
 			ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(labels.FieldOwner), client.ForceOwnership,
 		)
 	})
 	managed := answer.GetManagedFields()
-	if found := drift.Additions(w.desired, answer.Object); err == nil && live != nil && len(found) > 0 {
+	if found := drift.Additions(w.intent, answer.Object); err == nil && live != nil && len(found) > 0 {
 		answer, err = a.removeAdditions(ctx, w, answer.GetResourceVersion(), found)
 	}
 	if err != nil {
 		return outcome{Result: Result{Err: err}, attempt: w.attempt, failed: true}
 	}
 	version := answer.GetResourceVersion()
-	altered := drift.First(w.desired, answer.Object)
+	altered := drift.First(w.intent, answer.Object)
 	if altered == nil && live != nil && live.GetResourceVersion() == version {
 		// The write did not change the object: it still differs.
 		altered = field
 	}
 	if altered == nil {
-		repair := drift.RepairOf(w.desired, live, field, managed)
+		repair := drift.PlacementRepairOf(w.intent, live, field, managed)
 		return outcome{Result: Result{Wrote: true, Repair: repair}, version: version}
 	}
 	err = &AlteredError{
-		Object:  describe(w.intent),
+		Object:  describe(w.rendered),
 		Field:   altered.String(),
 		Manager: drift.ManagerOf(altered, answer.GetManagedFields()),
 	}
@@ -145,13 +145,13 @@ func (a *Applier) removeAdditions(
 ) (*unstructured.Unstructured, error) {
 	body, err := drift.RemovalPatch(version, found)
 	if err != nil {
-		return nil, fmt.Errorf("encoding a patch of %s: %w", describe(w.intent), err)
+		return nil, fmt.Errorf("encoding a patch of %s: %w", describe(w.rendered), err)
 	}
 	answer := &unstructured.Unstructured{}
-	answer.SetGroupVersionKind(w.desired.GroupVersionKind())
-	answer.SetNamespace(w.desired.GetNamespace())
-	answer.SetName(w.desired.GetName())
-	err = a.request(ctx, "patching "+describe(w.intent), func(ctx context.Context) error {
+	answer.SetGroupVersionKind(w.intent.GroupVersionKind())
+	answer.SetNamespace(w.intent.GetNamespace())
+	answer.SetName(w.intent.GetName())
+	err = a.request(ctx, "patching "+describe(w.rendered), func(ctx context.Context) error {
 		return a.client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(labels.FieldOwner))
 	})
 	return answer, err

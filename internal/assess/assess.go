@@ -70,13 +70,13 @@ func (a *Assessment) ReadySince() ReadySince { return ReadySince{Ready: a.Ready(
 func Node(in Input) Assessment {
 	assessment := Assessment{
 		Operands: map[operand.Name]readiness.Verdict{},
-		Excluded: in.Plan.Facts.Excluded || in.Plan.Unselected != "",
+		Excluded: in.Plan.Facts.ExcludedByLabel || in.Plan.Unselected != "",
 	}
 	switch {
-	case in.Plan.Facts.Excluded:
+	case in.Plan.Facts.ExcludedByLabel:
 		assessment.NodeVerdict = excluded()
-	case in.Plan.Refused.Choice == operand.Refused:
-		assessment.NodeVerdict = refused(in.Plan.Refused)
+	case in.Plan.Decision.Choice == operand.Refused:
+		assessment.NodeVerdict = refused(in.Plan.Decision)
 	case in.Plan.Unselected != "":
 		assessment.NodeVerdict = notSelected(in.Plan)
 	default:
@@ -91,13 +91,13 @@ func Node(in Input) Assessment {
 
 // assess makes the checks of a node that has operands. Later checks may override earlier verdicts.
 func (a *Assessment) assess(in Input) {
-	verdict := func(stage plan.OperandOnNode) readiness.Verdict {
-		return in.Stack.checkRuntimeHandler(stage, in.Plan.Essential, in.Pods, assessStage(stage, in))
+	verdict := func(onNode plan.OperandOnNode) readiness.Verdict {
+		return in.Stack.checkRuntimeHandler(onNode, in.Plan.Essential, in.Pods, assessOperand(onNode, in))
 	}
-	a.assessStages(in, verdict)
-	for _, stage := range in.Plan.Auxiliary {
-		if stage.Expectation != plan.OptedOut && stage.Expectation != plan.HostProvides {
-			a.Operands[stage.Operand] = verdict(stage)
+	a.assessEssential(in, verdict)
+	for _, onNode := range in.Plan.Auxiliary {
+		if onNode.Expectation != plan.OptedOut && onNode.Expectation != plan.HostProvides {
+			a.Operands[onNode.Operand] = verdict(onNode)
 		}
 	}
 	a.checkTaints(in)
@@ -127,25 +127,25 @@ func DiscoveryOperands(catalogue operand.Catalogue, pods Pods, now time.Time) ma
 	return found
 }
 
-// assessStages assesses the stages of the node in order.
-func (a *Assessment) assessStages(in Input, verdict func(plan.OperandOnNode) readiness.Verdict) {
+// assessEssential assesses the essential operands and so the stages of the node, in order.
+func (a *Assessment) assessEssential(in Input, verdict func(plan.OperandOnNode) readiness.Verdict) {
 	stages := []readiness.StageVerdict{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(in.Node)}}
 	optedOut, plugin := "", operand.Name("")
-	for _, stage := range in.Plan.Essential {
-		if in.Plan.NeedsAllocatable && stage.Stage == v1.StageValidated {
+	for _, onNode := range in.Plan.Essential {
+		if in.Plan.NeedsAllocatable && onNode.Stage == v1.StageValidated {
 			stages = append(stages, allocatable(in, plugin, optedOut))
 		}
-		if stage.Expectation == plan.OptedOut {
-			optedOut = stage.Message
-		} else if stage.Stage == v1.StageDevicePlugin {
-			plugin = stage.Operand
+		if onNode.Expectation == plan.OptedOut {
+			optedOut = onNode.Message
+		} else if onNode.Stage == v1.StageDevicePlugin {
+			plugin = onNode.Operand
 		}
-		found := verdict(stage)
-		if stage.Expectation == plan.Expected || stage.Expectation == plan.PausedByLabel {
-			a.Operands[stage.Operand] = found
+		found := verdict(onNode)
+		if onNode.Expectation == plan.Expected || onNode.Expectation == plan.PausedByLabel {
+			a.Operands[onNode.Operand] = found
 		}
 		stages = append(stages, readiness.StageVerdict{
-			Stage: stage.Stage, Operand: string(stage.Operand), Verdict: found,
+			Stage: onNode.Stage, Operand: string(onNode.Operand), Verdict: found,
 		})
 	}
 	a.NodeVerdict = readiness.Node(stages)
@@ -195,22 +195,22 @@ func allocatable(in Input, plugin operand.Name, optedOut string) readiness.Stage
 	return stage
 }
 
-func assessStage(stage plan.OperandOnNode, in Input) readiness.Verdict {
-	pod := in.Pods[stage.Operand]
-	switch stage.Expectation {
+func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {
+	pod := in.Pods[onNode.Operand]
+	switch onNode.Expectation {
 	case plan.HostProvides, plan.OptedOut:
 		return readiness.Verdict{}
 	case plan.PausedByLabel:
-		return readiness.Verdict{State: readiness.Progressing, Reason: stage.Reason, Message: stage.Message}
+		return readiness.Verdict{State: readiness.Progressing, Reason: onNode.Reason, Message: onNode.Message}
 	case plan.Refused:
 		// A pod that runs already is not removed and may work.
 		if pod == nil {
-			return readiness.Verdict{State: readiness.Failed, Reason: stage.Reason, Message: stage.Message}
+			return readiness.Verdict{State: readiness.Failed, Reason: onNode.Reason, Message: onNode.Message}
 		}
 	case plan.Expected:
 	}
 	if pod == nil {
-		return in.missing(stage)
+		return in.missing(onNode)
 	}
 	ds := daemonSetOf(pod, in.Stack.DaemonSets)
 	if ds == nil {
@@ -222,7 +222,7 @@ func assessStage(stage plan.OperandOnNode, in Input) readiness.Verdict {
 	}
 	if verdict.Outdated && verdict.State == readiness.Ready {
 		verdict.Reason = v1.ReasonUpgradePending
-		verdict.Message = fmt.Sprintf("%s is outdated: kubectl -n %s delete pod %s", stage.Operand, pod.Namespace, pod.Name)
+		verdict.Message = fmt.Sprintf("%s is outdated: kubectl -n %s delete pod %s", onNode.Operand, pod.Namespace, pod.Name)
 	}
 	return verdict
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // checkDeadlines turns what has been progressing for longer than the deadline of the spec into a failure: the node if
-// it is not ready, otherwise the operands that are part of no stage. The time counts from the previous assessment or
+// it is not ready, otherwise the auxiliary operands. The time counts from the previous assessment or
 // from the pods, whichever is later.
 func (a *Assessment) checkDeadlines(in Input) {
 	since := in.Now
@@ -21,10 +21,10 @@ func (a *Assessment) checkDeadlines(in Input) {
 		since = in.Previous.Since
 	}
 	if a.Ready() {
-		for _, stage := range in.Plan.Auxiliary {
-			if verdict, expected := a.Operands[stage.Operand]; expected && stage.Expectation == plan.Expected {
-				from := times.Later(since, unreadySince(in.Pods[stage.Operand]))
-				a.Operands[stage.Operand] = readiness.ApplyDeadline(in.Plan.Spec.Deadline(""), verdict, from, in.Now)
+		for _, onNode := range in.Plan.Auxiliary {
+			if verdict, expected := a.Operands[onNode.Operand]; expected && onNode.Expectation == plan.Expected {
+				from := times.Later(since, unreadySince(in.Pods[onNode.Operand]))
+				a.Operands[onNode.Operand] = readiness.ApplyDeadline(in.Plan.Spec.Deadline(""), verdict, from, in.Now)
 			}
 		}
 		return
@@ -32,8 +32,8 @@ func (a *Assessment) checkDeadlines(in Input) {
 	if a.Reason == v1.ReasonOperandPaused {
 		return // A paused operand has no deadline.
 	}
-	for _, stage := range in.Plan.Essential {
-		if pod := in.Pods[stage.Operand]; pod != nil && stage.Stage.Before(a.Stage) {
+	for _, onNode := range in.Plan.Essential {
+		if pod := in.Pods[onNode.Operand]; pod != nil && onNode.Stage.Before(a.Stage) {
 			since = times.Later(since, readiness.ReadySince(pod))
 		}
 	}

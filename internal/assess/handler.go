@@ -15,15 +15,15 @@ import (
 // not the operand that cannot start because of it. If the runtime has created such a pod since the toolkit became
 // ready, the cause is another one and the verdict stays.
 func (s Stack) checkRuntimeHandler(
-	stage plan.OperandOnNode, stages []plan.OperandOnNode, pods Pods, verdict readiness.Verdict,
+	onNode plan.OperandOnNode, essential []plan.OperandOnNode, pods Pods, verdict readiness.Verdict,
 ) readiness.Verdict {
-	toolkit := pods[stage.Operand]
-	if stage.Stage != v1.StageToolkit || stage.Expectation != plan.Expected || toolkit == nil ||
+	toolkit := pods[onNode.Operand]
+	if onNode.Stage != v1.StageToolkit || onNode.Expectation != plan.Expected || toolkit == nil ||
 		verdict.State != readiness.Ready {
 		return verdict
 	}
 	class, toolkitReady := "", readiness.ReadySince(toolkit)
-	for _, other := range stages {
+	for _, other := range essential {
 		pod := pods[other.Operand]
 		if pod == nil || pod == toolkit {
 			continue

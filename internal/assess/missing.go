@@ -13,13 +13,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// missing returns why the node has no pod of a stage's operand: it waits for another operand, or see Stack.missing.
-func (in Input) missing(stage plan.OperandOnNode) readiness.Verdict {
-	if first := in.Pods[stage.Injector]; stage.Injector != "" && in.Node.Labels[stage.Operand.DeployLabel()] == "" &&
+// missing returns why the node has no pod of an operand: it waits for another operand, or see Stack.missing.
+func (in Input) missing(onNode plan.OperandOnNode) readiness.Verdict {
+	if first := in.Pods[onNode.Injector]; onNode.Injector != "" && in.Node.Labels[onNode.Operand.DeployLabel()] == "" &&
 		(first == nil || readiness.Pod(first, "", in.Now).State != readiness.Ready) {
-		return pending(fmt.Sprintf("waiting for %s", stage.Injector))
+		return pending(fmt.Sprintf("waiting for %s", onNode.Injector))
 	}
-	return in.Stack.missing(stage.Operand, in.Node)
+	return in.Stack.missing(onNode.Operand, in.Node)
 }
 
 // missing returns why the node has no pod of an operand that it needs: no DaemonSet, a taint, a rejected pod, or that

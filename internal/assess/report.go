@@ -20,8 +20,8 @@ func DefaultDwell() Dwell {
 	return Dwell{Replace: 4 * time.Second, Flap: 10 * time.Second, Window: time.Minute}
 }
 
-// Report is the assessment that the condition of the node and the policy's status show: the latest one, or a previous
-// one until a worse assessment has lasted for the dwell time.
+// Report is the assessment that the condition of the node shows: the latest one, or a previous one until a worse
+// assessment has lasted for the dwell time. The policy's status shows fleet.Entry.StatusAssessment.
 type Report struct {
 	Assessment
 	// worseSince is since when assessments have been worse than the reported one; zero if the latest is not.

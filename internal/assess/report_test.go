@@ -14,7 +14,7 @@ import (
 
 var begin = time.Unix(1_000_000, 0)
 
-// exporter is an operand that is part of no stage.
+// exporter is an auxiliary operand.
 const exporter operand.Name = "dcgm-exporter"
 
 // assessed returns the assessment of a node at this stage, with the exporter in this state.
@@ -161,35 +161,35 @@ func TestNext(t *testing.T) {
 			{latest: excludedNode(), want: excludedNode()},
 			{after: s, latest: starting, want: starting},
 		},
-		"an operand outside the stages is replaced": {
+		"an auxiliary operand is replaced": {
 			{latest: ready, want: ready},
 			{after: 10 * s, latest: exporterStarting, want: ready, wait: 4 * s},
 			{after: 12 * s, latest: exporterStarting, want: ready, wait: 2 * s},
 			{after: 14 * s, latest: exporterStarting, want: exporterStarting},
 		},
-		"an operand outside the stages is replaced within four seconds": {
+		"an auxiliary operand is replaced within four seconds": {
 			{latest: ready, want: ready},
 			{after: 10 * s, latest: exporterStarting, want: ready, wait: 4 * s},
 			{after: 12 * s, latest: ready, want: ready},
 			{after: 15 * s, latest: exporterStarting, want: ready, wait: 4 * s},
 		},
-		"an operand outside the stages fails": {
+		"an auxiliary operand fails": {
 			{latest: ready, want: ready},
 			{after: s, latest: exporterFailed, want: exporterFailed},
 		},
-		"an operand outside the stages fails after it was replaced": {
+		"an auxiliary operand fails after it was replaced": {
 			{latest: ready, want: ready},
 			{after: s, latest: exporterStarting, want: ready, wait: 4 * s},
 			{after: 2 * s, latest: exporterFailed, want: exporterFailed},
 		},
-		"an operand outside the stages fails without having been ready": {
+		"an auxiliary operand fails without having been ready": {
 			{latest: exporterStarting, want: exporterStarting}, {after: s, latest: exporterFailed, want: exporterFailed},
 		},
-		"an operand outside the stages is no longer expected": {
+		"an auxiliary operand is no longer expected": {
 			{latest: ready, want: ready},
 			{after: s, latest: withoutExporter, want: withoutExporter},
 		},
-		"an operand outside the stages is new": {
+		"an auxiliary operand is new": {
 			{latest: withoutExporter, want: withoutExporter},
 			{after: s, latest: exporterStarting, want: exporterStarting},
 		},

@@ -29,9 +29,9 @@ func (a *Assessment) checkSelection(node plan.NodePlan) {
 	}
 	var absent []string
 	cause := ""
-	for _, stage := range slices.Concat(node.Essential, node.Auxiliary) {
-		if stage.Reason == v1.ReasonNotSelected {
-			absent, cause = append(absent, string(stage.Operand)), stage.Message
+	for _, onNode := range slices.Concat(node.Essential, node.Auxiliary) {
+		if onNode.Reason == v1.ReasonNotSelected {
+			absent, cause = append(absent, string(onNode.Operand)), onNode.Message
 		}
 	}
 	if len(absent) > 0 {

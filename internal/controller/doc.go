@@ -11,7 +11,7 @@
 //	|----------------------------------------|-------------------------------------|------------------------------------|
 //	| fleet entries, one per node, each with | a reconcile of the node, or its     | an assessment of each node; dwell  |
 //	| the node's plan (fleet.Fleet)          | deletion                            | times start again; a write that is |
-//	|                                        |                                     | refused                            |
+//	|                                        |                                     | rejected                           |
 //	| basis with the decisions (fleet.Basis) | a change of spec, references,       | an assessment of each node         |
 //	|                                        | toolkit images, DaemonSets or       |                                    |
 //	|                                        | reasons of missing pods             |                                    |
@@ -38,8 +38,8 @@
 //	| (observe.Schema)                       |                                     |                                    |
 //	| watches of optional kinds              | CRDs of the cluster; nodes that     | a watch that starts again          |
 //	| (OptionalKinds, observe.DriverToolkit) | need the driver toolkit             |                                    |
-//	| refused changes of taints              | time                                | an attempt that is refused         |
-//	| (node.refusals)                        |                                     |                                    |
+//	| rejected changes of taints             | time                                | an attempt that is rejected        |
+//	| (node.taintBackoff)                    |                                     |                                    |
 //
 // No decision follows from other state that outlives a pass: the informers' caches, in which pods share equal parts
 // (cachefilter.PodTrimmer); the work queues with their back-off; the number of nodes in the last pass, which sets the

@@ -109,7 +109,7 @@ func (o *operator) start() {
 		Fleet:          o.fleet,
 		Catalogue:      catalogue,
 		Namespace:      namespace,
-		HelperImage:    "example.com/gpu-operator:v1",
+		OperatorImage:  "example.com/gpu-operator:v1",
 		DriverToolkit:  observe.NewDriverToolkit(nil, nil, o.clock),
 		CreateFailures: observe.NewCreateFailures(uncached, namespace, o.clock),
 		References:     references{reader: o},

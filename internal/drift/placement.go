@@ -19,15 +19,15 @@ var podSpecPath = []string{"spec", "template", "spec"}
 // removed, since they may empty every node; in other fields, such as containers, they stay.
 var placementFields = []string{"affinity", "nodeSelector", "tolerations"}
 
-// Repair is drift of the placement fields of an object that was reverted.
-type Repair struct {
+// PlacementRepair is drift of the placement fields of an object that was reverted.
+type PlacementRepair struct {
 	// Object is kind and name, Version the resource version with the drift.
 	Object, Version string
 	// Field is the path of the first field that differed, Manager the field manager that set it, empty if unknown.
 	Field, Manager string
 }
 
-func (r *Repair) String() string {
+func (r *PlacementRepair) String() string {
 	by := "another client"
 	if r.Manager != "" {
 		by = "field manager " + r.Manager
@@ -39,17 +39,17 @@ func (r *Repair) String() string {
 	)
 }
 
-// RepairOf returns the Repair of a live object whose intent has not changed since it was applied, or nil if field, the
-// first difference, is no placement field. managed are the managed fields after the apply: the cache may not have those
-// from before.
-func RepairOf(
+// PlacementRepairOf returns the repair of a live object whose intent has not changed since it was applied, or nil if
+// field, the first difference, is no placement field. managed are the managed fields after the apply: the cache may not
+// have those from before.
+func PlacementRepairOf(
 	intent *unstructured.Unstructured, live metav1.Object, field Path, managed []metav1.ManagedFieldsEntry,
-) *Repair {
+) *PlacementRepair {
 	if live == nil || live.GetAnnotations()[labels.Digest] != intent.GetAnnotations()[labels.Digest] ||
 		!isPlacementField(intent, field) {
 		return nil
 	}
-	return &Repair{
+	return &PlacementRepair{
 		Object: intent.GetKind() + " " + intent.GetName(), Version: live.GetResourceVersion(),
 		Field: field.String(), Manager: ManagerOf(field, append(slices.Clone(live.GetManagedFields()), managed...)),
 	}

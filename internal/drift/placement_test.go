@@ -80,17 +80,20 @@ func TestRepairOf(t *testing.T) {
 	managed := []metav1.ManagedFieldsEntry{{Manager: "other", FieldsV1: metav1.NewFieldsV1(
 		`{"f:spec":{"f:template":{"f:spec":{"f:nodeSelector":{"f:gpu":{}}}}}}`)}}
 
-	repair := RepairOf(intent, live, selector, managed)
+	repair := PlacementRepairOf(intent, live, selector, managed)
 	g.Expect(repair).To(Equal(
-		&Repair{Object: "DaemonSet a", Version: "7", Field: "spec.template.spec.nodeSelector.gpu", Manager: "other"}))
+		&PlacementRepair{
+			Object: "DaemonSet a", Version: "7", Field: "spec.template.spec.nodeSelector.gpu", Manager: "other",
+		}))
 	g.Expect(repair.String()).To(
 		HavePrefix("DaemonSet a: field manager other changed spec.template.spec.nodeSelector.gpu, which decides"))
-	g.Expect(RepairOf(intent, live, selector, nil).String()).To(HavePrefix("DaemonSet a: another client changed"))
+	g.Expect(PlacementRepairOf(intent, live, selector, nil).String()).To(HavePrefix("DaemonSet a: another client changed"))
 
-	g.Expect(RepairOf(intent, nil, selector, managed)).To(BeNil(), "a new object")
-	g.Expect(RepairOf(intent, live, append(podSpec(), keySegment("containers")), managed)).To(BeNil(), "another field")
+	g.Expect(PlacementRepairOf(intent, nil, selector, managed)).To(BeNil(), "a new object")
+	containers := append(podSpec(), keySegment("containers"))
+	g.Expect(PlacementRepairOf(intent, live, containers, managed)).To(BeNil(), "another field")
 	live.SetAnnotations(map[string]string{labels.Digest: "e"})
-	g.Expect(RepairOf(intent, live, selector, managed)).To(BeNil(), "another intent")
+	g.Expect(PlacementRepairOf(intent, live, selector, managed)).To(BeNil(), "another intent")
 }
 
 func podSpec() Path {

@@ -5,7 +5,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// The ConfigMaps that the operator installs for the MIG manager: layouts for GPUs whose profiles it cannot query,
+// The ConfigMaps that the operator installs for the MIG manager: MIG layouts for GPUs whose profiles it cannot query,
 // and the host's services that use GPUs. They have the same names in NVIDIA's operator.
 const (
 	MIGLayouts = "default-mig-parted-config"

@@ -12,7 +12,7 @@
 // A spec from Of is complete: every block is set, and every field that has one default has a value. These fields
 // have none here, and stay as the user left them:
 //
-//   - migManager.config: if it is present, nodes are labelled with a layout. What it leaves out is filled in.
+//   - migManager.config: if it is present, nodes are labelled with a MIG layout. What it leaves out is filled in.
 //   - repository, image and version of an image: internal/image fills them key by key, for each component.
 //   - Fields that fall back to another block: tolerations, nodeSelector and priorityClassName of an operand to
 //     those of daemonsets, imagePullPolicy of nodeStatusExporter to that of validator. Messages name the block
@@ -21,7 +21,7 @@
 //     engine that env names, and daemonsets.rollingUpdate.maxUnavailable, which Spec.MaxUnavailable fills in.
 //   - Fields with defaults elsewhere: resources, probes other than the start-up probe, mig.strategy, the parts of
 //     serviceMonitor that Prometheus has defaults for, ccManager.defaultMode.
-//   - nodePools: what one leaves out is as in the rest of the spec, which Spec.ForPool fills in.
+//   - nodePools: what one leaves out is as in the rest of the spec, which Spec.ForNodePool fills in.
 //   - Names of ConfigMaps, Secrets, proxies and mirrors, where empty means none.
 //   - Deprecated fields, which are ignored: operator.defaultRuntime, operator.initContainer,
 //     driver.useOpenKernelModules, dcgm.hostPort, cdi.default, psp, kataManager.

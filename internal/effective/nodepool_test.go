@@ -11,7 +11,7 @@ import (
 )
 
 // A value in a node pool means what it means in the same field of the spec, and the spec itself is unchanged.
-func TestForPool(t *testing.T) {
+func TestForNodePool(t *testing.T) {
 	base := v1.ClusterPolicySpec{
 		Driver: &v1.DriverSpec{
 			ImageSpec: v1.ImageSpec{

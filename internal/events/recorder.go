@@ -32,7 +32,7 @@ var limits = map[string]struct {
 	perSecond float32
 }{
 	"Node": {100, 0.1},
-	// Each failing operand without a stage has an Event.
+	// Each failing auxiliary operand has an Event.
 	"ClusterPolicy": {50, 0.1},
 }
 

@@ -14,7 +14,7 @@ import (
 type Entry struct {
 	// Facts read from the Node.
 	Facts nodeinfo.Facts
-	// BasisVersion is the version of the BasisVersion that the node was assessed by; 0 if it was not assessed.
+	// BasisVersion is the version of the Basis that the node was assessed by; 0 if it was not assessed.
 	BasisVersion uint64
 	// Planned is the plan for the node; nil if the operator does not manage it.
 	Planned *Planned
@@ -50,8 +50,8 @@ type PlanInputs struct {
 // LabelInputs is what the labels of a node are computed from.
 type LabelInputs struct {
 	PlanInputs
-	// Running operands on the node.
-	Running plan.RunningPods
+	// ReadyPods of the node.
+	ReadyPods plan.ReadyPods
 }
 
 // Writes is the node controller's record of its writes to one Node. It may be lost: that costs a rejected or an early
@@ -59,7 +59,7 @@ type LabelInputs struct {
 type Writes struct {
 	// Version is the resource version after the last write; empty for none.
 	Version string
-	// LabelInputs is the source for which the node's labels were last found up to date; empty for none.
+	// LabelInputs are those for which the node's labels were last found up to date; empty for none.
 	LabelInputs LabelInputs
 	// RetryAt is when the next write may be tried, and Backoff the wait after the last failed write; 0 if none failed.
 	RetryAt time.Time

@@ -27,10 +27,10 @@ type Fleet struct {
 	basis    *Basis
 	// factsVersion increases with each change of the facts of a managed node.
 	factsVersion uint64
-	// sharedOperands are the verdicts of the last ready node, and sharedStages the stages of the last plan. Most nodes
-	// have equal ones, which are stored once.
-	sharedOperands map[operand.Name]readiness.Verdict
-	sharedStages   []plan.OperandOnNode
+	// sharedOperands are the verdicts of the last ready node, and sharedEssential the essential operands of the last plan.
+	// Most nodes have equal ones, which are stored once.
+	sharedOperands  map[operand.Name]readiness.Verdict
+	sharedEssential []plan.OperandOnNode
 }
 
 // New returns an empty Fleet.
@@ -63,7 +63,7 @@ func (f *Fleet) Set(entry *Entry) {
 	if !sameFacts && (entry.Managed() || before != nil && before.Managed()) {
 		f.factsVersion++
 	}
-	if !sameFacts || verdictDiffers(before, entry) {
+	if !sameFacts || aggregateDiffers(before, entry) {
 		f.changed.Notify()
 	}
 }
@@ -107,19 +107,19 @@ func (f *Fleet) shareOperands(entry *Entry) {
 	}
 }
 
-// Planned returns the plan of a node for its entry, with shared stages.
+// Planned returns the plan of a node for its entry, with shared essential operands.
 func (f *Fleet) Planned(from PlanInputs, node plan.NodePlan) *Planned {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !slices.Equal(f.sharedStages, node.Essential) {
-		f.sharedStages = node.Essential
+	if !slices.Equal(f.sharedEssential, node.Essential) {
+		f.sharedEssential = node.Essential
 	}
-	node.Essential = f.sharedStages
+	node.Essential = f.sharedEssential
 	return &Planned{Inputs: from, Plan: node}
 }
 
-// verdictDiffers reports whether a pass would aggregate something else, or the same by another Basis.
-func verdictDiffers(before, after *Entry) bool {
+// aggregateDiffers reports whether a pass would aggregate something else, or the same by another Basis.
+func aggregateDiffers(before, after *Entry) bool {
 	previous, current := before.StatusAssessment(), after.StatusAssessment()
 	return after.Managed() && before.BasisVersion != after.BasisVersion || before.WriteError != after.WriteError ||
 		before.NodePool != after.NodePool || before.DriverPool != after.DriverPool ||

@@ -8,7 +8,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// View is a snapshot of the fleet for a pass.
+// View is what a pass sees of the fleet: the entries of managed and of undiscovered nodes, all from the same moment.
 type View struct {
 	// Hydrated: every node of the cluster has an entry.
 	Hydrated bool
@@ -22,7 +22,7 @@ type View struct {
 	Undiscovered []*Entry
 }
 
-// View returns a snapshot of the fleet.
+// View returns the current View.
 func (f *Fleet) View() View {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

@@ -18,7 +18,7 @@ func TestAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 		"operator.yaml": {
 			"'" + labels.GPUPresent + "'", "'" + labels.MIGConfig + "'", "key.startsWith('" + labels.DeployPrefix + "')",
 			"key.startsWith('" + prefixOf(t, labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool,
-				labels.NodePool, labels.Runtime, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels,
+				labels.NodePool, labels.Layout, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels,
 				labels.StartupTaints) + "')",
 			"key.startsWith('" + labels.AnchorPrefix + "')",
 			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')",

@@ -56,7 +56,8 @@ const (
 // node. "gpu-node wait --for=NAME" waits for NAME+MarkerSuffix.
 type Marker string
 
-// The markers, and what each validates. Each has one writer, which the graph of the operands names.
+// The markers, and what each validates. The provers of driver, toolkit, cuda and plugin are in the graph of the
+// operands. The others are written by the driver's validation container and by the toolkit's start-up probe.
 const (
 	// MarkerDriver: nvidia-smi works in the driver's root. A file of shell assignments, which
 	// the entrypoints of NVIDIA's operand images read.
@@ -98,7 +99,7 @@ const (
 	// DriverDaemonsReady is the content of that file once they are up.
 	DriverDaemonsReady = "Ready"
 	// DriverInstanceKey is the line in DriverContainerReady, and the assignment in a marker, that
-	// names the instance of the driver container.
+	// names the driver instance.
 	DriverInstanceKey = "DRIVER_INSTANCE"
 	// StartedAtKey is the assignment in a marker with the time (seconds since 1970) at which validation
 	// began, earlier runs that ended without success included. Read by gpu-node export.

@@ -72,17 +72,17 @@ const (
 	// driver pool uses.
 	PoolNodePool = "nvidia.com/gpu-operator.pool-node-pool"
 	// NodePool is written by the node controller: the entry of spec.nodePools that the node belongs to. Read
-	// by users, and by the operator, which keeps a node in its pool while a discovery label is missing. It is
+	// by users, and by the operator, which keeps a node in its node pool while a discovery label is missing. It is
 	// also on the DaemonSets of a node pool and on their pods, to keep their selectors disjoint.
 	NodePool = "nvidia.com/gpu-operator.node-pool"
 	// NodePoolPrefix precedes the name of an operand in the label that the node controller writes where the
 	// node pool overrides that operand's part of the spec. Its value is the node pool. The DaemonSets of the
 	// node pool select on it, and the operand's common DaemonSet excludes every node that has it.
 	NodePoolPrefix = NodePool + "."
-	// Runtime is written by the node controller: the layout of the node's container runtime, such as
+	// Layout is written by the node controller: the layout of the node's container runtime, such as
 	// containerd (upstream paths), crio or k3s. The toolkit's DaemonSets select on it. It follows what the
 	// kubelet reports: replacing the toolkit disturbs no GPU work.
-	Runtime = "nvidia.com/gpu-operator.runtime"
+	Layout = "nvidia.com/gpu-operator.runtime"
 	// AnchorPrefix precedes the name of an operand in the label that keeps the operand's pod on a node which
 	// has lost another label that the pod's DaemonSet selects by. The node controller writes and removes it
 	// together with those. Its value is the node's variant for that operand: the driver pool, or the layout

@@ -18,8 +18,8 @@ type Facts struct {
 	SelectorLabelGraceOver bool
 	// HasDiscoveryLabels: the node has any discovery label.
 	HasDiscoveryLabels bool
-	// Excluded: a user keeps all operands off the node, by label.
-	Excluded bool
+	// ExcludedByLabel: a user keeps all operands off the node, by label.
+	ExcludedByLabel bool
 	// Workload in the label of the node, empty for none; see operand.Input.WorkloadOf for the effective one.
 	Workload Workload
 	// OSID and OSVersion are ID and VERSION_ID of /etc/os-release.

@@ -106,7 +106,7 @@ func TestPools(t *testing.T) {
 	cpuOnly := ubuntu
 	cpuOnly.HasGPU = false
 	excluded := ubuntu
-	excluded.Excluded = true
+	excluded.ExcludedByLabel = true
 	tests := map[string]struct {
 		nodes []nodeinfo.Facts
 		want  []nodeinfo.Pool

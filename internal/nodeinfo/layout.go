@@ -60,9 +60,9 @@ func DistributionOf(traits Traits) Distribution {
 
 // layoutFor returns the layout of a runtime in a distribution, or the runtime's default if the distribution has none.
 func layoutFor(distribution Distribution, runtime string) (Layout, bool) {
-	for _, expected := range []Distribution{distribution, ""} {
+	for _, candidate := range []Distribution{distribution, ""} {
 		for _, row := range layouts {
-			if row.distribution == expected && row.Runtime == runtime {
+			if row.distribution == candidate && row.Runtime == runtime {
 				return row.Layout, true
 			}
 		}
@@ -73,9 +73,9 @@ func layoutFor(distribution Distribution, runtime string) (Layout, bool) {
 // LayoutByFacts returns the layout by the node's facts, or false if the toolkit cannot configure its runtime.
 func (f Facts) LayoutByFacts() (Layout, bool) { return layoutFor(f.Distribution, f.Runtime) }
 
-// LayoutInUse returns the expected layout, or the one that the node is labelled with if the kubelet has not
+// KnownLayout returns the layout by the node's facts, or the one that the node is labelled with if the kubelet has not
 // reported the runtime yet.
-func (f Facts) LayoutInUse() (Layout, bool) {
+func (f Facts) KnownLayout() (Layout, bool) {
 	if f.Runtime != "" {
 		return f.LayoutByFacts()
 	}
@@ -91,8 +91,8 @@ func (f Facts) LayoutInUse() (Layout, bool) {
 func Layouts(nodes []Facts) []Layout {
 	var found []Layout
 	for _, node := range nodes {
-		layout, known := node.LayoutInUse()
-		if known && node.Managed() && !node.Excluded && !slices.Contains(found, layout) {
+		layout, known := node.KnownLayout()
+		if known && node.Managed() && !node.ExcludedByLabel && !slices.Contains(found, layout) {
 			found = append(found, layout)
 		}
 	}

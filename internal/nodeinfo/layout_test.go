@@ -165,7 +165,7 @@ func TestEffectiveLayout(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			layout, known := test.facts.LayoutInUse()
+			layout, known := test.facts.KnownLayout()
 			g.Expect(layout.Name).To(Equal(test.want))
 			g.Expect(known).To(Equal(test.want != ""))
 		})
@@ -183,7 +183,7 @@ func TestLayouts(t *testing.T) {
 	nodes := []nodeinfo.Facts{
 		node("cri-o", plain), node("containerd", plain), node("containerd", plain), node("isulad", plain),
 		node("docker", func(f *nodeinfo.Facts) { f.HasGPU = false }),
-		node("docker", func(f *nodeinfo.Facts) { f.Excluded = true }),
+		node("docker", func(f *nodeinfo.Facts) { f.ExcludedByLabel = true }),
 	}
 	var names []string
 	for _, layout := range nodeinfo.Layouts(nodes) {

@@ -53,22 +53,22 @@ func (f Facts) OSTag() string {
 }
 
 // PoolByFacts returns the pool by the node's facts, or false if a fact is missing.
-func (f Facts) PoolByFacts(key PoolCriteria) (Pool, bool) {
-	pool, complete := f.composePool(key)
+func (f Facts) PoolByFacts(criteria PoolCriteria) (Pool, bool) {
+	pool, complete := f.composePool(criteria)
 	// The name becomes a label value. Labels of a discovery never make it invalid, other labels may.
 	return pool, complete && len(validation.IsValidLabelValue(pool.Name)) == 0
 }
 
 // composePool is PoolByFacts without validation of the name.
-func (f Facts) composePool(key PoolCriteria) (Pool, bool) {
+func (f Facts) composePool(criteria PoolCriteria) (Pool, bool) {
 	pool := Pool{OSTag: f.OSTag()}
-	byRelease := key.CoreOS && f.IsCoreOS()
-	if pool.OSTag == "" || f.Architecture == "" || key.Kernel && f.Kernel == "" || byRelease && f.OSTree == "" {
+	byRelease := criteria.CoreOS && f.IsCoreOS()
+	if pool.OSTag == "" || f.Architecture == "" || criteria.Kernel && f.Kernel == "" || byRelease && f.OSTree == "" {
 		return Pool{}, false
 	}
-	pool.NodePool = key.NodePool
+	pool.NodePool = criteria.NodePool
 	switch {
-	case key.Kernel:
+	case criteria.Kernel:
 		pool.Kernel = f.Kernel
 	case byRelease:
 		pool.CoreOS = f.OSTree
@@ -103,16 +103,16 @@ func WithSuffix(name, end string) string {
 }
 
 // PoolInUse returns the pool whose driver the node has or will get: the one that it is labelled with, as a move to
-// another pool is an upgrade; else the expected one.
-func (f Facts) PoolInUse(key PoolCriteria) (Pool, bool) {
-	if byFacts, complete := f.composePool(key); complete && byFacts.Name == f.Pool {
+// another pool is an upgrade; else the one by its facts.
+func (f Facts) PoolInUse(criteria PoolCriteria) (Pool, bool) {
+	if byFacts, complete := f.composePool(criteria); complete && byFacts.Name == f.Pool {
 		// A label value is valid. This is the usual case, and validation would be the most expensive part.
 		return byFacts, true
 	}
 	if pool, found := f.poolByLabel(); found {
 		return pool, true
 	}
-	return f.PoolByFacts(key)
+	return f.PoolByFacts(criteria)
 }
 
 // poolByLabel returns the pool in the node's labels, whatever its current facts are.
@@ -136,14 +136,15 @@ func (f Facts) poolByLabel() (Pool, bool) {
 	return Pool{Name: f.Pool, OSTag: tag, Kernel: f.PoolKernel, CoreOS: f.PoolCoreOS, NodePool: f.PoolNodePool}, true
 }
 
-// Pools returns the pools of the managed nodes that operands may run on, sorted by name. key returns the key of a node.
-func Pools(nodes []Facts, key func(Facts) PoolCriteria) []Pool {
+// Pools returns the pools of the managed nodes that operands may run on, sorted by name. criteria returns those of a
+// node.
+func Pools(nodes []Facts, criteria func(Facts) PoolCriteria) []Pool {
 	byName := map[string]*Pool{}
 	for _, node := range nodes {
-		if !node.Managed() || node.Excluded {
+		if !node.Managed() || node.ExcludedByLabel {
 			continue
 		}
-		pool, complete := node.PoolInUse(key(node))
+		pool, complete := node.PoolInUse(criteria(node))
 		if !complete {
 			continue
 		}

@@ -186,6 +186,7 @@ var eventPrefix = regexp.MustCompile(
 var denials = []struct{ substring, reason string }{
 	{"exceeded quota", v1.ReasonQuotaExceeded},
 	{"failed quota", v1.ReasonQuotaExceeded},
+	{"insufficient quota", v1.ReasonQuotaExceeded}, // None covers the pod, and the cluster requires one.
 	{"violates PodSecurity", v1.ReasonPodSecurityDenied},
 	{"ValidatingAdmissionPolicy", v1.ReasonAdmissionDenied},
 	{"admission webhook", v1.ReasonAdmissionDenied},

@@ -186,6 +186,15 @@ func TestCreateFailureReasons(t *testing.T) {
 				Message: "failed quota: small: must specify limits.cpu for: nvidia-driver-ctr",
 			},
 		},
+		"a cluster that requires a quota for the priority class": {
+			message: `Error creating: insufficient quota to match these scopes: ` +
+				`[{PriorityClass In [system-node-critical system-cluster-critical]}]`,
+			want: assess.CreateFailure{
+				Reason: "QuotaExceeded",
+				Message: "insufficient quota to match these scopes: " +
+					"[{PriorityClass In [system-node-critical system-cluster-critical]}]",
+			},
+		},
 		"Pod Security": {
 			message: forbidden + `violates PodSecurity "restricted:latest": privileged ` +
 				`(container "nvidia-driver-ctr" must not set securityContext.privileged=true)`,

@@ -104,7 +104,7 @@ func TestFacts(t *testing.T) {
 		},
 		"excluded by a user": {
 			labels: map[string]string{"nvidia.com/gpu.deploy.operands": "false"},
-			want:   facts(func(f *nodeinfo.Facts) { f.Excluded, f.Deploy["operands"] = true, "false" }),
+			want:   facts(func(f *nodeinfo.Facts) { f.ExcludedByLabel, f.Deploy["operands"] = true, "false" }),
 		},
 	}
 	for name, test := range tests {

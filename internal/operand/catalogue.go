@@ -31,12 +31,12 @@ func (c Catalogue) Uses(in Input) []Reference {
 			}
 		}
 	}
-	pools := NodePools(in.Spec)
+	nodePools := NodePools(in.Spec)
 	for i := range c {
 		add(&c[i], in)
-		for _, pool := range pools {
-			if c[i].VariesIn(pool.NodePoolSpec) {
-				add(&c[i], in.ForNodePool(pool))
+		for _, nodePool := range nodePools {
+			if c[i].VariesIn(nodePool.NodePoolSpec) {
+				add(&c[i], in.ForNodePool(nodePool))
 			}
 		}
 	}
@@ -49,8 +49,8 @@ func (c Catalogue) SelectorKeys(in Input) map[string]bool {
 	for key := range in.Spec.DaemonSets.NodeSelector {
 		keys[key] = true
 	}
-	for _, pool := range in.Spec.NodePools {
-		for key := range pool.NodeSelector {
+	for _, nodePool := range in.Spec.NodePools {
+		for key := range nodePool.NodeSelector {
 			keys[key] = true
 		}
 	}

@@ -9,10 +9,10 @@ import (
 
 // UsesDriverToolkit reports whether the driver toolkit of OpenShift builds the driver of any of these nodes.
 func (in Input) UsesDriverToolkit(nodes iter.Seq[*nodeinfo.Facts]) bool {
-	for f, key := range in.coreOSNodes(nodes) {
-		expected, _ := f.PoolByFacts(key)
-		effective, _ := f.PoolInUse(key)
-		if expected.CoreOS != "" || effective.CoreOS != "" {
+	for f, criteria := range in.coreOSNodes(nodes) {
+		byFacts, _ := f.PoolByFacts(criteria)
+		inUse, _ := f.PoolInUse(criteria)
+		if byFacts.CoreOS != "" || inUse.CoreOS != "" {
 			return true
 		}
 	}
@@ -25,12 +25,12 @@ func (in Input) coreOSNodes(nodes iter.Seq[*nodeinfo.Facts]) iter.Seq2[*nodeinfo
 		if !*in.Spec.Driver.Enabled {
 			return
 		}
-		pools := NodePools(in.Spec)
+		nodePools := NodePools(in.Spec)
 		for f := range nodes {
-			if !f.IsCoreOS() && f.PoolCoreOS == "" || !f.Managed() || f.Excluded {
+			if !f.IsCoreOS() && f.PoolCoreOS == "" || !f.Managed() || f.ExcludedByLabel {
 				continue
 			}
-			if !yield(f, in.forNode(pools, *f).PoolCriteria()) {
+			if !yield(f, in.forNode(nodePools, *f).PoolCriteria()) {
 				return
 			}
 		}
@@ -54,11 +54,11 @@ type DriverToolkitUse struct {
 // DriverToolkitUse returns what these nodes need of the driver toolkit.
 func (in Input) DriverToolkitUse(nodes iter.Seq[*nodeinfo.Facts]) DriverToolkitUse {
 	use := DriverToolkitUse{}
-	for f, key := range in.coreOSNodes(nodes) {
-		expected, _ := f.PoolByFacts(key)
-		effective, _ := f.PoolInUse(key)
-		release := cmp.Or(effective.CoreOS, expected.CoreOS)
-		if key.CoreOS && f.IsCoreOS() && f.OSTree == "" {
+	for f, criteria := range in.coreOSNodes(nodes) {
+		byFacts, _ := f.PoolByFacts(criteria)
+		inUse, _ := f.PoolInUse(criteria)
+		release := cmp.Or(inUse.CoreOS, byFacts.CoreOS)
+		if criteria.CoreOS && f.IsCoreOS() && f.OSTree == "" {
 			use.Needed, use.ReleaseUnknown = true, true
 		}
 		if release == "" {

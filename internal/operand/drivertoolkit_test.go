@@ -14,7 +14,7 @@ func TestUsesDriverToolkit(t *testing.T) {
 	off := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: new(false)}}
 	inPool, excluded, cpuOnly := coreOS(release), coreOS(release), coreOS(release)
 	inPool.Pool, inPool.PoolCoreOS = "rhcos4.18-amd64-"+release, release
-	excluded.Excluded = true
+	excluded.ExcludedByLabel = true
 	cpuOnly.HasGPU = false
 	ubuntu := nodeinfo.Facts{HasGPU: true, OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64"}
 	tests := map[string]struct {

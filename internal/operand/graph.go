@@ -50,7 +50,7 @@ func (c Catalogue) checkNames() error {
 				return fmt.Errorf("operand %s requires %s, which is not in the catalogue", o.Name, r.On)
 			}
 			if r.Scope == Node && c.Provers(r.Marker) == nil {
-				return fmt.Errorf("operand %s waits for marker %s, which no operand writes", o.Name, r.Marker)
+				return fmt.Errorf("operand %s waits for marker %s, which no operand proves", o.Name, r.Marker)
 			}
 		}
 	}
@@ -114,51 +114,51 @@ func (c Catalogue) unplaced(placed map[Name]bool) string {
 	return strings.Join(names, ", ")
 }
 
-// Provers returns the operands that can write the marker if exactly the catalogue is installed, in its order. The first
-// one does.
+// Provers returns the operands that can prove the marker if exactly the catalogue is installed, in its order. The first
+// one does: it is the prover.
 func (c Catalogue) Provers(marker labels.Marker) []Name {
-	var writers []Name
+	var provers []Name
 	for _, o := range c {
 		for _, proof := range o.Proofs {
 			if proof.Marker != marker {
 				continue
 			}
 			if _, exists := c.Find(proof.Of); exists || !proof.OnlyWithOperand {
-				writers = append(writers, o.Name)
+				provers = append(provers, o.Name)
 			}
 		}
 	}
-	return writers
+	return provers
 }
 
-// WritesMarkers reports for each marker that the operand can write whether it is the writer if exactly the catalogue is
+// WritesMarkers reports for each marker that the operand can prove whether it is the prover if exactly the catalogue is
 // installed.
 func (c Catalogue) WritesMarkers(o Operand) map[labels.Marker]bool {
 	proves := map[labels.Marker]bool{}
 	for _, proof := range o.Proofs {
-		writers := c.Provers(proof.Marker)
-		proves[proof.Marker] = len(writers) > 0 && writers[0] == o.Name
+		provers := c.Provers(proof.Marker)
+		proves[proof.Marker] = len(provers) > 0 && provers[0] == o.Name
 	}
 	return proves
 }
 
 // AwaitedMarkers returns the markers that the operand's pods wait for in init containers: those of its node
-// requirements that it does not write itself.
+// requirements that it does not prove itself.
 func (c Catalogue) AwaitedMarkers(o Operand) []labels.Marker {
 	var waits []labels.Marker
 	for _, r := range o.Requires {
 		if r.Scope != Node {
 			continue
 		}
-		writers := c.Provers(r.Marker)
-		if len(writers) > 0 && writers[0] != o.Name {
+		provers := c.Provers(r.Marker)
+		if len(provers) > 0 && provers[0] != o.Name {
 			waits = append(waits, r.Marker)
 		}
 	}
 	return waits
 }
 
-// checkStart returns an error if these operands wait for each other in a cycle on a node: a writer that depends on its
+// checkStart returns an error if these operands wait for each other in a cycle on a node: a prover that depends on its
 // own marker, a pod that waits for an injector which waits for it, or a discovery operand that waits for an operand on
 // GPU nodes. It assumes that no injected pod starts before the injector is ready.
 func (c Catalogue) checkStart() error {

@@ -14,12 +14,12 @@ import (
 type Input struct {
 	// Spec of the policy, with its defaults.
 	Spec effective.Spec
-	// NodePool is the node pool whose nodes this is for; nil for nodes of no pool. Spec is then the spec
-	// that applies to the pool.
+	// NodePool is the node pool whose nodes this is for; nil for nodes of no node pool. Spec is then the
+	// spec that applies to the node pool.
 	NodePool *v1.NodePoolSpec
 	// Namespace of the operator and the operands.
 	Namespace string
-	// OperatorImage is the operator's own image, which contains the on-node program.
+	// OperatorImage is the image of the manager, which also has gpu-node.
 	OperatorImage string
 	// Images replace default images of operands.
 	Images image.Overrides
@@ -127,6 +127,6 @@ func (in Input) PodRuntimeClass() string {
 	return in.RuntimeClass()
 }
 
-// Helper returns the image of the on-node program, with its pull policy and secrets. It is the operator's own image
-// unless spec.validator names one.
-func (in Input) Helper() v1.ImageSpec { return in.Spec.Validator.ImageSpec }
+// HelperSpec returns spec.validator's image block: that of the helper image, which is the operator image if the block
+// names none, with its pull policy and secrets.
+func (in Input) HelperSpec() v1.ImageSpec { return in.Spec.Validator.ImageSpec }

@@ -15,8 +15,8 @@ type NodePool struct {
 	v1.NodePoolSpec
 	// Spec is the spec that applies to its nodes.
 	Spec effective.Spec
-	// SelectorRefused is the reason why no node can belong to it. It does not affect other node pools.
-	SelectorRefused Decision
+	// SelectorDecision is Install, or Refused if no node can belong to it. It does not affect other node pools.
+	SelectorDecision Decision
 	// selector has the labels of its nodeSelector, as a list: each pass compares it with every node.
 	selector []selectorLabel
 }
@@ -36,9 +36,9 @@ func NodePools(spec effective.Spec) []NodePool {
 	nodePools := make([]NodePool, 0, len(spec.NodePools))
 	for i, nodePool := range spec.NodePools {
 		found := NodePool{
-			NodePoolSpec:    nodePool,
-			Spec:            spec.ForNodePool(nodePool),
-			SelectorRefused: checkSelector(nodePool, spec.NodePools[:i]),
+			NodePoolSpec:     nodePool,
+			Spec:             spec.ForNodePool(nodePool),
+			SelectorDecision: checkSelector(nodePool, spec.NodePools[:i]),
 		}
 		for key, value := range nodePool.NodeSelector {
 			found.selector = append(found.selector, selectorLabel{key, string(value), !labels.IsDiscoverable(key)})

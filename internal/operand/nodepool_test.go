@@ -111,12 +111,12 @@ func TestRefusedPools(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			found := pools(test.first, test.second)
-			if got := found[1].SelectorRefused.Message; got != test.want ||
-				(got != "") != (found[1].SelectorRefused.Reason == v1.ReasonInvalidSpec) {
-				t.Errorf("got %+v, want %q", found[1].SelectorRefused, test.want)
+			if got := found[1].SelectorDecision.Message; got != test.want ||
+				(got != "") != (found[1].SelectorDecision.Reason == v1.ReasonInvalidSpec) {
+				t.Errorf("got %+v, want %q", found[1].SelectorDecision, test.want)
 			}
-			if found[0].SelectorRefused.Choice != operand.Install {
-				t.Errorf("the first pool is refused: %+v", found[0].SelectorRefused)
+			if found[0].SelectorDecision.Choice != operand.Install {
+				t.Errorf("the first pool is refused: %+v", found[0].SelectorDecision)
 			}
 		})
 	}

@@ -58,8 +58,8 @@ type Operand struct {
 	// Discovers marks the operand that labels the nodes with GPUs. It runs on every Linux node, and is applied before all
 	// operands with pods on GPU nodes, as their nodes are selected by its labels.
 	Discovers bool
-	// Stage that a node has reached when the operand's pod is ready there. Empty: the GPUs can be used without the
-	// operand, and no stage depends on it.
+	// Stage that a node has reached when the operand's pod is ready there. Empty for auxiliary operands and for those that
+	// do not run on GPU nodes.
 	Stage v1.Stage
 	// Images are the default images of its containers, that of the main container first. Images of other operands are
 	// not included.
@@ -103,8 +103,8 @@ type Operand struct {
 	// References returns the objects that the operator does not create and that its pods need, by the fields of the spec
 	// that name or need them. Nil for none.
 	References func(Input) []Use
-	// Varies reports whether a node pool overrides a field of it, so that the nodes of that pool get
-	// DaemonSets of their own. Nil if no pool can.
+	// Varies reports whether a node pool overrides a field of it, so that its nodes get DaemonSets of their own.
+	// Nil if no node pool can.
 	Varies func(v1.NodePoolSpec) bool
 	// Labels returns the default labels of the nodes that it runs on. A label that the node already has is kept. Nil for
 	// none.
@@ -119,7 +119,7 @@ const (
 	Install Choice = iota
 	// Absent: the operand is not to be installed; what exists of it is removed.
 	Absent
-	// Refused: the operand cannot be installed as specified; what exists of it is kept.
+	// Refused: the operand cannot be installed now, or not as specified; what exists of it is kept.
 	Refused
 )
 
@@ -145,7 +145,7 @@ func Unnecessary(message string) Decision {
 	return Decision{Choice: Absent, Reason: v1.ReasonDisabledBySpec, Message: message, OptionalForDependents: true}
 }
 
-// Refuse returns the decision for a spec or a node that cannot be served.
+// Refuse returns the decision for what cannot be served now, or not as specified.
 func Refuse(reason, message string) Decision {
 	return Decision{Choice: Refused, Reason: reason, Message: message}
 }
@@ -215,7 +215,7 @@ func (o *Operand) AnchorLabel() string {
 func (i Instance) Variant() string { return Variant(i.Pool, i.Layout, i.NodePool) }
 
 // Variant returns the variant of the nodes in a driver pool, or else of those with a layout of the container runtime in
-// a node pool, empty for no pool.
+// a node pool, empty for none.
 func Variant(pool, layout, nodePool string) string {
 	if pool != "" || layout == "" {
 		return pool
@@ -233,13 +233,13 @@ func (o *Operand) ServesWorkload(w nodeinfo.Workload) bool {
 	return false
 }
 
-// VariesIn reports whether the nodes of this pool get DaemonSets of their own.
+// VariesIn reports whether the nodes of this node pool get DaemonSets of their own.
 func (o *Operand) VariesIn(nodePool v1.NodePoolSpec) bool {
 	return o.Varies != nil && o.Varies(nodePool)
 }
 
 // NodePoolLabel returns the node label by which the DaemonSets of a node pool select their nodes and the common one
-// excludes them; empty if no pool can override the operand, or if the label of the driver pool selects.
+// excludes them; empty if no node pool can override the operand, or if the label of the driver pool selects.
 func (o *Operand) NodePoolLabel() string {
 	if o.Varies == nil || o.PerPool {
 		return ""

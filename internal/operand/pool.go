@@ -9,29 +9,29 @@ import (
 // PoolCriteria returns what nodes of one driver pool have in common, by this spec.
 func (in Input) PoolCriteria() nodeinfo.PoolCriteria {
 	precompiled := *in.Spec.Driver.UsePrecompiled
-	key := nodeinfo.PoolCriteria{Kernel: precompiled, CoreOS: *in.Spec.Operator.UseOCPDriverToolkit && !precompiled}
+	criteria := nodeinfo.PoolCriteria{Kernel: precompiled, CoreOS: *in.Spec.Operator.UseOCPDriverToolkit && !precompiled}
 	if in.NodePool != nil && VariesDriver(*in.NodePool) {
-		key.NodePool = in.NodePool.Name
+		criteria.NodePool = in.NodePool.Name
 	}
-	return key
+	return criteria
 }
 
 // VariesDriver reports whether a node pool overrides the driver of its nodes.
-func VariesDriver(pool v1.NodePoolSpec) bool {
-	driver := pool.Driver
+func VariesDriver(nodePool v1.NodePoolSpec) bool {
+	driver := nodePool.Driver
 	return driver != nil && (image.IsSet(driver.ImageSpec) || driver.UsePrecompiled != nil ||
 		driver.KernelModuleType != "" ||
 		driver.KernelModuleConfig != nil && driver.KernelModuleConfig.Name != "")
 }
 
 // CheckPool refuses a node whose driver pool is unknown, as the pool determines the driver image.
-func CheckPool(f nodeinfo.Facts, key nodeinfo.PoolCriteria) Decision {
-	if _, complete := f.PoolInUse(key); complete {
+func CheckPool(f nodeinfo.Facts, criteria nodeinfo.PoolCriteria) Decision {
+	if _, complete := f.PoolInUse(criteria); complete {
 		return Accept()
 	}
 	_, system := f.PoolByFacts(nodeinfo.PoolCriteria{})
 	switch {
-	case system && key.Kernel:
+	case system && criteria.Kernel:
 		return Refuse(v1.ReasonFactsMissing, "no discovery label for the kernel, which selects the precompiled driver image")
 	case system:
 		return Refuse(v1.ReasonFactsMissing,

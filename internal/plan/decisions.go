@@ -52,16 +52,16 @@ func Decide(catalogue operand.Catalogue, in operand.Input) *Decisions {
 }
 
 func (d *Decisions) mayRunOperands() operand.Catalogue {
-	var installed operand.Catalogue
+	var mayRun operand.Catalogue
 	for _, o := range d.Catalogue {
 		if d.MayRun[o.Name] {
-			installed = append(installed, o)
+			mayRun = append(mayRun, o)
 		}
 	}
-	return installed
+	return mayRun
 }
 
-// decision returns the decision about an operand for the nodes of a pool, or of none.
+// decision returns the decision about an operand for the nodes of a node pool, or of none.
 func (d *Decisions) decision(o *operand.Operand, nodePool *NodePool) operand.Decision {
 	if nodePool != nil {
 		if own, varies := nodePool.decisions[o.Name]; varies {
@@ -78,7 +78,7 @@ func (d *Decisions) decisionInCluster(o *operand.Operand, nodePool *NodePool) op
 		return decision
 	}
 	if nodePool != nil && o.VariesIn(nodePool.NodePoolSpec) {
-		// The references of the pool's spec exist, or the decision would have refused it.
+		// The references of the node pool's spec exist, or the decision would have refused it.
 		return d.checkRequirements(o)
 	}
 	return d.checkCluster(*o)
@@ -112,7 +112,7 @@ func (d *Decisions) checkNode(o operand.Operand, node nodeinfo.Facts) operand.De
 	return d.checkFacts(o, node)
 }
 
-// checkFacts is serves without regard to nodeSelectors.
+// checkFacts is checkNode without regard to nodeSelectors.
 func (d *Decisions) checkFacts(o operand.Operand, node nodeinfo.Facts) operand.Decision {
 	if !o.ServesWorkload(d.Input.WorkloadOf(node)) {
 		return operand.Decision{Choice: operand.Absent}

@@ -45,7 +45,7 @@ func TestDecisionsAreSafeForConcurrentUse(t *testing.T) {
 			), d.NodeLabels(
 				facts,
 				nil,
-				plan.RunningPods{Injector: true},
+				plan.ReadyPods{Injector: true},
 			), d.DescribeMissingLabels(
 				facts,
 			)
@@ -124,7 +124,7 @@ func TestPoolInConflictWithRuntimesIsHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			d := plan.Decide(operand.Catalogue{picky}, withPools(teamA))
-			g.Expect(d.NodePools[0].Refused).To(Equal(operand.Accept()))
+			g.Expect(d.NodePools[0].Decision).To(Equal(operand.Accept()))
 			got := plan.Compute(d, nil, test.nodes).Steps[0]
 			var suffixes []string
 			for _, instance := range got.Instances {

@@ -124,7 +124,7 @@ func TestDriverToolkitPoolLabels(t *testing.T) {
 			}
 			p := decide(t, toolkitSpec(!test.off))
 			got := map[string]*string{}
-			for key, value := range p.NodeLabels(test.facts, current, plan.RunningPods{Driver: test.hasDriver, Injector: true}) {
+			for key, value := range p.NodeLabels(test.facts, current, plan.ReadyPods{Driver: test.hasDriver, Injector: true}) {
 				if key == poolLabel || key == coreOSLabel {
 					got[key] = value
 				}

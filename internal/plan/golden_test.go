@@ -162,8 +162,8 @@ func describe(p plan.Plan, nodes []nodeinfo.Facts) string {
 func pools(p plan.Plan) string {
 	var s strings.Builder
 	for _, pool := range p.NodePools {
-		if pool.Refused.Choice != operand.Install {
-			fmt.Fprintf(&s, "Refused, %s: %s.\n", pool.Refused.Reason, pool.Refused.Message)
+		if pool.Decision.Choice != operand.Install {
+			fmt.Fprintf(&s, "Refused, %s: %s.\n", pool.Decision.Reason, pool.Decision.Message)
 			continue
 		}
 		fmt.Fprintf(&s, "Node pool %s: applied to its nodes.\n", pool.Name)

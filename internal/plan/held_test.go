@@ -19,7 +19,7 @@ func TestRefusedNodeKeepsItsLabels(t *testing.T) {
 	).NodeLabels(
 		facts,
 		labelled(nil),
-		plan.RunningPods{Driver: true, Injector: true},
+		plan.ReadyPods{Driver: true, Injector: true},
 	)
 	if diff := cmp.Diff(map[string]*string{}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -59,10 +59,10 @@ func after(current map[string]string, changes map[string]*string) map[string]str
 func TestNodeLabels(t *testing.T) {
 	moved := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSVersion, f.Pool = "26.04", "ubuntu24.04-amd64" })
 	tests := map[string]struct {
-		facts        nodeinfo.Facts
-		current      map[string]string
-		hasDriverPod bool
-		want         map[string]*string
+		facts       nodeinfo.Facts
+		current     map[string]string
+		driverReady bool
+		want        map[string]*string
 	}{
 		"a new node gets all labels": {
 			facts: ubuntu("a"),
@@ -110,7 +110,7 @@ func TestNodeLabels(t *testing.T) {
 			want:    map[string]*string{deploy + "driver": set("true"), "nvidia.com/gpu.present": set("true")},
 		},
 		"an excluded node loses exactly the deploy labels that the operator wrote": {
-			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Excluded = true }),
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.ExcludedByLabel = true }),
 			current: labelled(map[string]*string{
 				deploy + "operands":      set("false"),
 				deploy + "device-plugin": set("false"),
@@ -165,11 +165,11 @@ func TestNodeLabels(t *testing.T) {
 				f.HasGPU, f.WasGPU, f.HasDiscoveryLabels = false, true, false
 				f.OSID, f.OSVersion, f.Pool = "", "", "ubuntu24.04-amd64"
 			}),
-			current: labelled(nil), hasDriverPod: true,
+			current: labelled(nil), driverReady: true,
 			want: map[string]*string{},
 		},
 		"the pool does not change while a driver runs": {
-			facts: moved, current: labelled(nil), hasDriverPod: true,
+			facts: moved, current: labelled(nil), driverReady: true,
 			want: map[string]*string{},
 		},
 		"the pool changes when no driver runs": {
@@ -180,46 +180,46 @@ func TestNodeLabels(t *testing.T) {
 			},
 		},
 		"a node with a new runtime changes its toolkit, whatever runs there": {
-			facts:        changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Distribution = "cri-o", "openshift" }),
-			current:      labelled(nil),
-			hasDriverPod: true,
+			facts:       changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Distribution = "cri-o", "openshift" }),
+			current:     labelled(nil),
+			driverReady: true,
 			want: map[string]*string{
 				"nvidia.com/gpu-operator.runtime": set("openshift"),
 				anchor + "container-toolkit":      set("openshift"),
 			},
 		},
 		"an unknown runtime changes nothing": {
-			facts:        changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }),
-			current:      labelled(nil),
-			hasDriverPod: true,
-			want:         map[string]*string{},
+			facts:       changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }),
+			current:     labelled(nil),
+			driverReady: true,
+			want:        map[string]*string{},
 		},
 		"a node without a reported runtime keeps its toolkit": {
-			facts:        changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Layout = "", "containerd" }),
-			current:      labelled(nil),
-			hasDriverPod: true,
-			want:         map[string]*string{},
+			facts:       changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Layout = "", "containerd" }),
+			current:     labelled(nil),
+			driverReady: true,
+			want:        map[string]*string{},
 		},
 		"a removed runtime label is added again": {
-			facts:        ubuntu("a"),
-			current:      labelled(map[string]*string{"nvidia.com/gpu-operator.runtime": removed}),
-			hasDriverPod: true,
-			want:         map[string]*string{"nvidia.com/gpu-operator.runtime": set("containerd")},
+			facts:       ubuntu("a"),
+			current:     labelled(map[string]*string{"nvidia.com/gpu-operator.runtime": removed}),
+			driverReady: true,
+			want:        map[string]*string{"nvidia.com/gpu-operator.runtime": set("containerd")},
 		},
 		"a removed pool label is added again while a driver runs": {
-			facts:        ubuntu("a"),
-			current:      labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}),
-			hasDriverPod: true,
-			want:         map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64")},
+			facts:       ubuntu("a"),
+			current:     labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}),
+			driverReady: true,
+			want:        map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64")},
 		},
 		"a removed pool label is added again with the anchor's value, whatever the facts are": {
-			facts: moved, current: labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}), hasDriverPod: true,
+			facts: moved, current: labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}), driverReady: true,
 			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64")},
 		},
 		"removed anchors are added again": {
-			facts:        changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Pool = "ubuntu24.04-amd64" }),
-			current:      labelled(map[string]*string{anchor + "driver": removed, anchor + "container-toolkit": removed}),
-			hasDriverPod: true,
+			facts:       changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Pool = "ubuntu24.04-amd64" }),
+			current:     labelled(map[string]*string{anchor + "driver": removed, anchor + "container-toolkit": removed}),
+			driverReady: true,
 			want: map[string]*string{
 				anchor + "driver":            set("ubuntu24.04-amd64"),
 				anchor + "container-toolkit": set("containerd"),
@@ -228,7 +228,7 @@ func TestNodeLabels(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			running := plan.RunningPods{Driver: test.hasDriverPod, Injector: true}
+			running := plan.ReadyPods{Driver: test.driverReady, Injector: true}
 			got := decide(t, v1.ClusterPolicySpec{}).NodeLabels(test.facts, test.current, running)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -284,7 +284,7 @@ func TestInjectedOperandsAreLabelledAfterTheToolkit(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			decisions := decide(t, test.spec)
-			got := decisions.NodeLabels(test.facts, test.current, plan.RunningPods{Injector: test.injector})
+			got := decisions.NodeLabels(test.facts, test.current, plan.ReadyPods{Injector: test.injector})
 			maps.DeleteFunc(got, func(key string, _ *string) bool { return !strings.HasPrefix(key, deploy) })
 			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -302,15 +302,15 @@ func withToolkit(value string) nodeinfo.Facts {
 func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 	for name, change := range map[string]func(*nodeinfo.Facts){
 		"plain":    func(*nodeinfo.Facts) {},
-		"excluded": func(f *nodeinfo.Facts) { f.Excluded = true },
+		"excluded": func(f *nodeinfo.Facts) { f.ExcludedByLabel = true },
 		"refused":  func(f *nodeinfo.Facts) { f.Runtime = "isulad" },
 		"unknown":  func(f *nodeinfo.Facts) { f.OSID = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
-			current := after(nil, decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, nil, plan.RunningPods{Injector: true}))
+			current := after(nil, decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, nil, plan.ReadyPods{Injector: true}))
 			facts.Pool = current["nvidia.com/gpu-operator.pool"]
-			if again := decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, current, plan.RunningPods{Injector: true}); len(
+			if again := decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, current, plan.ReadyPods{Injector: true}); len(
 				again,
 			) > 0 {
 				t.Errorf("the second patch is %v", again)
@@ -331,7 +331,7 @@ func TestLabelsOfVMNodes(t *testing.T) {
 	current := labelled(map[string]*string{"nvidia.com/gpu.deploy.dcgm": set("paused-for-driver-upgrade")})
 	current = after(
 		current,
-		plan.Decide(catalogue(t), in).NodeLabels(facts, current, plan.RunningPods{Driver: true, Injector: true}),
+		plan.Decide(catalogue(t), in).NodeLabels(facts, current, plan.ReadyPods{Driver: true, Injector: true}),
 	)
 	want := map[string]string{
 		"nvidia.com/gpu.present":       "true",

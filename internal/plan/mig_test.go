@@ -26,7 +26,7 @@ func migLabels(
 	if value, there := current[migManager]; there {
 		facts.Deploy = map[string]string{"mig-manager": value}
 	}
-	changes := decide(t, spec).NodeLabels(facts, current, plan.RunningPods{Injector: true})
+	changes := decide(t, spec).NodeLabels(facts, current, plan.ReadyPods{Injector: true})
 	mine := map[string]*string{}
 	for _, key := range []string{migManager, migConfig} {
 		if value, there := changes[key]; there {
@@ -98,7 +98,7 @@ func TestLabelsOfTheMIGManager(t *testing.T) {
 			want:    nothing,
 		},
 		"an excluded node gets neither": {
-			spec: defaulted, facts: changed(capable, func(f *nodeinfo.Facts) { f.Excluded = true }), want: nothing,
+			spec: defaulted, facts: changed(capable, func(f *nodeinfo.Facts) { f.ExcludedByLabel = true }), want: nothing,
 		},
 	}
 	for name, test := range tests {
@@ -121,14 +121,14 @@ func TestPauseForMIGChangeStays(t *testing.T) {
 		"while GFD reports that the GPUs are capable": func(f *nodeinfo.Facts) { f.MIGCapable = "true" },
 		"while GFD is paused and reports nothing":     func(*nodeinfo.Facts) {},
 		"when GFD reports that they are not capable":  func(f *nodeinfo.Facts) { f.MIGCapable = "false" },
-		"on an excluded node":                         func(f *nodeinfo.Facts) { f.Excluded = true },
+		"on an excluded node":                         func(f *nodeinfo.Facts) { f.ExcludedByLabel = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
 			facts.Deploy = map[string]string{"mig-manager": "true"}
 			after := after(
 				current,
-				decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, current, plan.RunningPods{Driver: true, Injector: true}),
+				decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, current, plan.ReadyPods{Driver: true, Injector: true}),
 			)
 			for key, value := range current {
 				if value == paused && after[key] != paused {

@@ -78,7 +78,7 @@ func TestMPSDaemonStage(t *testing.T) {
 			for name, value := range test.facts.Deploy {
 				current[labels.DeployPrefix+name] = value
 			}
-			changes := p.NodeLabels(test.facts, current, plan.RunningPods{Injector: true})
+			changes := p.NodeLabels(test.facts, current, plan.ReadyPods{Injector: true})
 			maps.DeleteFunc(changes, func(key string, _ *string) bool { return key != mps.DeployLabel() })
 			if diff := cmp.Diff(test.label, changes, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("label, -want +got:\n%s", diff)

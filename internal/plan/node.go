@@ -10,7 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Expectation is what a node needs of an operand.
+// Expectation is what is expected of one operand on a node.
 type Expectation int
 
 const (
@@ -23,12 +23,13 @@ const (
 	OptedOut
 	// PausedByLabel: the node's deploy label keeps the operand off it for now.
 	PausedByLabel
-	// Refused: the operand cannot run on this node, or not as specified.
+	// Refused: the operand cannot run on this node now, or not as specified.
 	Refused
 )
 
-// OperandOnNode is one operand's part in the stages of a node.
+// OperandOnNode is what is expected of one operand on a node.
 type OperandOnNode struct {
+	// Stage of the operand; empty for an auxiliary one.
 	Stage       v1.Stage
 	Operand     operand.Name
 	Expectation Expectation
@@ -39,9 +40,9 @@ type OperandOnNode struct {
 	Injector operand.Name
 }
 
-// RunningPods is the state of a node's pods that its labels depend on.
-type RunningPods struct {
-	// Driver: a driver pod is running, so the node's pool must not change. That would delete the pod, which only a driver
+// ReadyPods are the ready pods of a node that its labels depend on.
+type ReadyPods struct {
+	// Driver: a driver pod is ready, so the node's pool must not change. That would delete the pod, which only a driver
 	// upgrade may do.
 	Driver bool
 	// Injector: the injector is ready.
@@ -55,12 +56,12 @@ type NodePlan struct {
 	NodePool string
 	// Pool is the driver pool by its facts; without a name if a fact is missing.
 	Pool nodeinfo.Pool
-	// Essential in their order, one per operand.
+	// Essential are the essential operands that have a stage, in the order of the stages.
 	Essential []OperandOnNode
-	// Auxiliary are the operands that no stage depends on.
+	// Auxiliary are the auxiliary operands.
 	Auxiliary []OperandOnNode
-	// Refused is the reason why nothing is installed on the node, if so.
-	Refused operand.Decision
+	// Decision is Install, or Refused if nothing is installed on the node.
+	Decision operand.Decision
 	// Unselected describes the nodeSelector that excludes all stages from the node; empty if none does.
 	Unselected string
 	// RetainedDriver describes how to remove the driver that the node retains although no nodeSelector selects it; empty
@@ -80,7 +81,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	in := d.inputForNodePool(nodePool)
 	node := NodePlan{
 		Facts:         facts,
-		Refused:       d.Input.CheckWorkloadSupported(facts),
+		Decision:      d.Input.CheckWorkloadSupported(facts),
 		MissingLabels: d.DescribeMissingLabels(facts),
 		Spec:          in.Spec,
 	}
@@ -97,42 +98,42 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	d.setInjector(&node)
 	node.RetainedDriver = d.retainedDriver(facts)
 	node.evaluateSelection()
-	if node.Refused.Reason == v1.ReasonNotSelected {
-		node.Unselected = node.Refused.Message
+	if node.Decision.Reason == v1.ReasonNotSelected {
+		node.Unselected = node.Decision.Message
 	}
 	return node
 }
 
-// setInjector sets After of the injected operands.
+// setInjector sets Injector of the injected operands.
 func (d *Decisions) setInjector(n *NodePlan) {
 	injector, _ := d.injectorOf(n.Essential)
 	if injector == "" {
 		return
 	}
-	for _, stages := range [][]OperandOnNode{n.Essential, n.Auxiliary} {
-		for i := range stages {
-			if o, known := d.Catalogue.Find(stages[i].Operand); known && o.NeedsInjection {
-				stages[i].Injector = injector
+	for _, operands := range [][]OperandOnNode{n.Essential, n.Auxiliary} {
+		for i := range operands {
+			if o, known := d.Catalogue.Find(operands[i].Operand); known && o.NeedsInjection {
+				operands[i].Injector = injector
 			}
 		}
 	}
 }
 
-// injectorOf returns the injector among the stages; empty if the host provides it, or if it cannot or must not run.
+// injectorOf returns the injector among the operands; empty if the host provides it, or if it cannot or must not run.
 // paused reports whether its deploy label keeps it off for now.
-func (d *Decisions) injectorOf(stages []OperandOnNode) (name operand.Name, paused bool) {
-	for _, stage := range stages {
-		if o, known := d.Catalogue.Find(stage.Operand); known && o.IsInjector &&
-			(stage.Expectation == Expected || stage.Expectation == PausedByLabel) {
-			return stage.Operand, stage.Expectation == PausedByLabel
+func (d *Decisions) injectorOf(operands []OperandOnNode) (name operand.Name, paused bool) {
+	for _, onNode := range operands {
+		if o, known := d.Catalogue.Find(onNode.Operand); known && o.IsInjector &&
+			(onNode.Expectation == Expected || onNode.Expectation == PausedByLabel) {
+			return onNode.Operand, onNode.Expectation == PausedByLabel
 		}
 	}
 	return "", false
 }
 
-// operandsOfStage returns the operands of one stage that apply to the node.
+// operandsOfStage returns the operands of one stage that apply to the node; for an empty stage the auxiliary ones.
 func (d *Decisions) operandsOfStage(stage v1.Stage, facts nodeinfo.Facts) []OperandOnNode {
-	var stages []OperandOnNode
+	var operands []OperandOnNode
 	nodePool := d.nodePoolOf(facts)
 	for _, o := range d.Catalogue {
 		decision := d.decision(&o, nodePool)
@@ -144,7 +145,7 @@ func (d *Decisions) operandsOfStage(stage v1.Stage, facts nodeinfo.Facts) []Oper
 			continue
 		}
 		if selected := d.checkNodeSelector(o, facts); selected.Choice != operand.Install {
-			stages = append(stages, operandOnNode(o, selected, facts))
+			operands = append(operands, operandOnNode(o, selected, facts))
 			continue
 		}
 		if decision.Choice == operand.Install {
@@ -154,16 +155,16 @@ func (d *Decisions) operandsOfStage(stage v1.Stage, facts nodeinfo.Facts) []Oper
 			decision = possible
 		}
 		if decision.Choice == operand.Install {
-			decision = d.checkExpectedPool(o, facts)
+			decision = d.checkPoolByFacts(o, facts)
 		}
-		stages = append(stages, operandOnNode(o, decision, facts))
+		operands = append(operands, operandOnNode(o, decision, facts))
 	}
-	return stages
+	return operands
 }
 
-// checkExpectedPool decides by the expected pool of the node. The spec may no longer have the pool that the node is
-// labelled with; the node is then to be moved, which is not a failure.
-func (d *Decisions) checkExpectedPool(o operand.Operand, facts nodeinfo.Facts) operand.Decision {
+// checkPoolByFacts decides by the pool that follows from the node's facts. The spec may no longer have the pool that
+// the node is labelled with; the node is then to be moved, which is not a failure.
+func (d *Decisions) checkPoolByFacts(o operand.Operand, facts nodeinfo.Facts) operand.Decision {
 	if !o.PerPool {
 		return operand.Accept()
 	}

@@ -19,7 +19,7 @@ import (
 func (d *Decisions) NodeLabels(
 	facts nodeinfo.Facts,
 	current map[string]string,
-	running RunningPods,
+	ready ReadyPods,
 ) map[string]*string {
 	desired := d.deployLabels(facts)
 	changes := d.staleDeployLabels(current, desired)
@@ -29,15 +29,15 @@ func (d *Decisions) NodeLabels(
 		}
 	}
 	set(labels.GPUPresent, labels.True)
-	for _, key := range d.dueDeployLabels(facts, current, desired, running) {
+	for _, key := range d.dueDeployLabels(facts, current, desired, ready) {
 		set(key, labels.True)
 	}
 	for key, value := range d.defaults(facts, current) {
 		set(key, value)
 	}
-	variants := d.variantLabels(facts, running.Driver)
-	d.addAnchors(variants, desired)
-	for key, value := range variants {
+	placement := d.placementLabels(facts, ready.Driver)
+	d.addAnchors(placement, desired)
+	for key, value := range placement {
 		if _, there := current[key]; value == "" && there {
 			changes[key] = nil
 			continue
@@ -61,7 +61,7 @@ func (d *Decisions) staleDeployLabels(current map[string]string, desired map[str
 
 // dueDeployLabels returns the missing deploy labels whose pods can be started on the node.
 func (d *Decisions) dueDeployLabels(
-	facts nodeinfo.Facts, current map[string]string, desired map[string]operand.Choice, running RunningPods,
+	facts nodeinfo.Facts, current map[string]string, desired map[string]operand.Choice, ready ReadyPods,
 ) []string {
 	var missing []string
 	for key, choice := range desired {
@@ -70,7 +70,7 @@ func (d *Decisions) dueDeployLabels(
 			missing = append(missing, key)
 		}
 	}
-	if len(missing) == 0 || !d.awaitsInjector(facts, running) {
+	if len(missing) == 0 || !d.awaitsInjector(facts, ready) {
 		return missing
 	}
 	return slices.DeleteFunc(missing, func(key string) bool {
@@ -81,41 +81,41 @@ func (d *Decisions) dueDeployLabels(
 
 // awaitsInjector reports whether injected pods could not be started on the node yet. None may be added while
 // k8s-driver-manager pauses the injector, as it then waits until no pod uses the driver.
-func (d *Decisions) awaitsInjector(facts nodeinfo.Facts, running RunningPods) bool {
+func (d *Decisions) awaitsInjector(facts nodeinfo.Facts, ready ReadyPods) bool {
 	for _, o := range d.Catalogue {
 		if !o.IsInjector {
 			continue
 		}
 		if injector, paused := d.injectorOf(d.operandsOfStage(o.Stage, facts)); injector != "" &&
-			(paused || !running.Injector) {
+			(paused || !ready.Injector) {
 			return true
 		}
 	}
 	return false
 }
 
-// variantLabels returns the labels by which the DaemonSets of an operand with variants select their nodes, if they are
+// placementLabels returns the labels by which DaemonSets of variants and of node pools select their nodes, if they are
 // known and may change. A label with an empty value is to be removed.
-func (d *Decisions) variantLabels(facts nodeinfo.Facts, hasDriverPod bool) map[string]string {
+func (d *Decisions) placementLabels(facts nodeinfo.Facts, driverReady bool) map[string]string {
 	nodePool := d.nodePoolOf(facts)
-	variants := d.nodePoolLabels(nodePool)
+	placement := d.nodePoolLabels(nodePool)
 	if layout, known := facts.LayoutByFacts(); known {
-		variants[labels.Runtime] = layout.Name
+		placement[labels.Layout] = layout.Name
 	}
-	stays := facts.Pool != "" && (hasDriverPod || d.refusesDriver(nodePool))
+	stays := facts.Pool != "" && (driverReady || d.refusesDriver(nodePool))
 	if pool, complete := facts.PoolByFacts(d.inputForNodePool(nodePool).PoolCriteria()); complete &&
 		(facts.Pool == pool.Name || !stays) {
-		variants[labels.Pool], variants[labels.PoolKernel] = pool.Name, pool.Kernel
-		variants[labels.PoolCoreOS], variants[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
+		placement[labels.Pool], placement[labels.PoolKernel] = pool.Name, pool.Kernel
+		placement[labels.PoolCoreOS], placement[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
 	} else if facts.Pool != "" {
-		variants[labels.Pool] = facts.Pool
+		placement[labels.Pool] = facts.Pool
 	}
-	return variants
+	return placement
 }
 
 // addAnchors adds the anchors of the operands that the node is to run or keeps. An anchor does not change while a label
 // of the variant is unknown.
-func (d *Decisions) addAnchors(variants map[string]string, deploy map[string]operand.Choice) {
+func (d *Decisions) addAnchors(placement map[string]string, deploy map[string]operand.Choice) {
 	for i := range d.Catalogue {
 		o := &d.Catalogue[i]
 		key := o.AnchorLabel()
@@ -123,22 +123,22 @@ func (d *Decisions) addAnchors(variants map[string]string, deploy map[string]ope
 			continue
 		}
 		choice, runs := deploy[o.Name.DeployLabel()]
-		switch variant, known := variantOf(o, variants); {
+		switch variant, known := variantOf(o, placement); {
 		case !runs:
-			variants[key] = ""
+			placement[key] = ""
 		case choice == operand.Install && known:
-			variants[key] = variant
+			placement[key] = variant
 		}
 	}
 }
 
 // variantOf returns the operand's variant for a node with these labels, or false if it is unknown.
-func variantOf(o *operand.Operand, variants map[string]string) (string, bool) {
+func variantOf(o *operand.Operand, placement map[string]string) (string, bool) {
 	if o.PerPool {
-		return variants[labels.Pool], variants[labels.Pool] != ""
+		return placement[labels.Pool], placement[labels.Pool] != ""
 	}
-	nodePool, known := variants[o.NodePoolLabel()]
-	return operand.Variant("", variants[labels.Runtime], nodePool), variants[labels.Runtime] != "" && known
+	nodePool, known := placement[o.NodePoolLabel()]
+	return operand.Variant("", placement[labels.Layout], nodePool), placement[labels.Layout] != "" && known
 }
 
 // defaults returns the default labels of the node's operands that are missing on it.
@@ -146,7 +146,7 @@ func (d *Decisions) defaults(facts nodeinfo.Facts, current map[string]string) ma
 	desired := map[string]string{}
 	nodePool := d.nodePoolOf(facts)
 	for _, o := range d.Catalogue {
-		if o.Labels == nil || facts.Excluded || d.decision(&o, nodePool).Choice != operand.Install ||
+		if o.Labels == nil || facts.ExcludedByLabel || d.decision(&o, nodePool).Choice != operand.Install ||
 			d.checkNode(o, facts).Choice != operand.Install {
 			continue
 		}
@@ -156,10 +156,10 @@ func (d *Decisions) defaults(facts nodeinfo.Facts, current map[string]string) ma
 	return desired
 }
 
-// deployLabels returns the deploy labels that a node is to have (Install), or to keep if it has them (Invalid).
+// deployLabels returns the deploy labels that a node is to have (Install), or to keep if it has them (Refused).
 func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Choice {
 	desired := map[string]operand.Choice{}
-	if facts.Excluded {
+	if facts.ExcludedByLabel {
 		return desired
 	}
 	for _, o := range d.Catalogue {
@@ -176,7 +176,7 @@ func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Choice
 func ReleasedLabels(catalogue operand.Catalogue, current map[string]string, present string) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
-		if isVariantLabel(key) || isOwnDeployLabel(catalogue, key, value) {
+		if isOperatorLabel(key) || isOwnDeployLabel(catalogue, key, value) {
 			changes[key] = nil
 		}
 	}
@@ -190,10 +190,10 @@ func ReleasedLabels(catalogue operand.Catalogue, current map[string]string, pres
 	return changes
 }
 
-// isVariantLabel reports whether only the operator writes this label.
-func isVariantLabel(key string) bool {
+// isOperatorLabel reports whether only the operator writes this label.
+func isOperatorLabel(key string) bool {
 	switch key {
-	case labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Runtime:
+	case labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Layout:
 		return true
 	}
 	return strings.HasPrefix(key, labels.NodePoolPrefix) || strings.HasPrefix(key, labels.AnchorPrefix)

@@ -13,8 +13,8 @@ import (
 // NodePool is what follows from the spec for a node pool, independent of its nodes.
 type NodePool struct {
 	operand.NodePool
-	// Refused is the reason why the node pool is not applied to its nodes, if so.
-	Refused operand.Decision
+	// Decision is Install, or Refused if the node pool is not applied to its nodes.
+	Decision operand.Decision
 	// DriverVersion is the version of the nodes' driver in the spec, without the operating system; empty for none.
 	DriverVersion string
 
@@ -31,7 +31,7 @@ var anySystem = []nodeinfo.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"
 func (d *Decisions) nodePool(nodePool operand.NodePool) NodePool {
 	found := NodePool{
 		NodePool:  nodePool,
-		Refused:   nodePool.SelectorRefused,
+		Decision:  nodePool.SelectorDecision,
 		in:        d.Input.ForNodePool(nodePool),
 		decisions: map[operand.Name]operand.Decision{},
 	}
@@ -51,8 +51,8 @@ func (d *Decisions) nodePool(nodePool operand.NodePool) NodePool {
 		}
 		if decision.Choice == operand.Refused {
 			decision.Message = fmt.Sprintf("node pool %s: %s", nodePool.Name, decision.Message)
-			if found.Refused.Choice == operand.Install && d.decisions[o.Name].Choice != operand.Refused {
-				found.Refused = decision
+			if found.Decision.Choice == operand.Install && d.decisions[o.Name].Choice != operand.Refused {
+				found.Decision = decision
 			}
 		}
 		found.decisions[o.Name] = decision
@@ -100,7 +100,7 @@ func (d *Decisions) inputForNode(node nodeinfo.Facts) operand.Input {
 }
 
 // nodePoolLabels returns the labels by which the DaemonSets of node pools select their nodes. A label with an empty
-// value is to be removed. If the node pool is invalid for an operand, the node keeps the label that it has.
+// value is to be removed. If an operand is refused for the node pool, the node keeps the label that it has.
 func (d *Decisions) nodePoolLabels(nodePool *NodePool) map[string]string {
 	desired := map[string]string{labels.NodePool: ""}
 	if nodePool != nil {
@@ -120,7 +120,7 @@ func (d *Decisions) nodePoolLabels(nodePool *NodePool) map[string]string {
 	return desired
 }
 
-// refusesDriver reports whether the node pool specifies an invalid driver.
+// refusesDriver reports whether the driver is refused for the node pool.
 func (d *Decisions) refusesDriver(nodePool *NodePool) bool {
 	return nodePool != nil && slices.ContainsFunc(d.Catalogue, func(o operand.Operand) bool {
 		return o.PerPool && o.VariesIn(nodePool.NodePoolSpec) && d.decision(&o, nodePool).Choice == operand.Refused

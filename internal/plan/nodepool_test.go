@@ -61,11 +61,11 @@ func TestNodePoolLabels(t *testing.T) {
 	wrongDriver := allFields
 	wrongDriver.Driver = &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/d:1", Version: "2"}}
 	tests := map[string]struct {
-		pools        []v1.NodePoolSpec
-		facts        nodeinfo.Facts
-		current      map[string]string
-		hasDriverPod bool
-		want         map[string]*string
+		pools       []v1.NodePoolSpec
+		facts       nodeinfo.Facts
+		current     map[string]string
+		driverReady bool
+		want        map[string]*string
 	}{
 		"a node of no pool gets no pool label": {
 			pools:   []v1.NodePoolSpec{allFields},
@@ -77,14 +77,14 @@ func TestNodePoolLabels(t *testing.T) {
 			pools: []v1.NodePoolSpec{allFields}, facts: member(unchanged), current: labelled(nil), want: merged(own, driver),
 		},
 		"a node that has a driver keeps it": {
-			pools: []v1.NodePoolSpec{allFields}, facts: member(unchanged), current: labelled(nil), hasDriverPod: true, want: own,
+			pools: []v1.NodePoolSpec{allFields}, facts: member(unchanged), current: labelled(nil), driverReady: true, want: own,
 		},
 		"a node that has all labels gets no write": {
-			pools:        []v1.NodePoolSpec{allFields},
-			facts:        member(in),
-			current:      moved,
-			hasDriverPod: true,
-			want:         map[string]*string{},
+			pools:       []v1.NodePoolSpec{allFields},
+			facts:       member(in),
+			current:     moved,
+			driverReady: true,
+			want:        map[string]*string{},
 		},
 		"a pool that overrides no operand": {
 			pools:   []v1.NodePoolSpec{{Name: "b", NodeSelector: v1.NodePoolSelector{"team": "a"}, MIG: &v1.MIGSpec{}}},
@@ -92,7 +92,7 @@ func TestNodePoolLabels(t *testing.T) {
 			current: labelled(nil),
 			want:    map[string]*string{ownLabel + "node-pool": set("b")},
 		},
-		"a removed pool, and a running driver": {facts: member(in), current: moved, hasDriverPod: true, want: withoutPool},
+		"a removed pool, and a running driver": {facts: member(in), current: moved, driverReady: true, want: withoutPool},
 		"a removed pool, and no driver": {
 			facts:   member(in),
 			current: moved,
@@ -106,7 +106,7 @@ func TestNodePoolLabels(t *testing.T) {
 			),
 		},
 		"an invalid toolkit of the pool changes nothing for the toolkit": {
-			pools: []v1.NodePoolSpec{wrongToolkit}, facts: member(unchanged), current: labelled(nil), hasDriverPod: true,
+			pools: []v1.NodePoolSpec{wrongToolkit}, facts: member(unchanged), current: labelled(nil), driverReady: true,
 			want: without(without(own, ownLabel+"node-pool.container-toolkit"), anchor+"container-toolkit"),
 		},
 		"an invalid driver of the pool removes no driver": {
@@ -116,7 +116,7 @@ func TestNodePoolLabels(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := plan.Decide(catalogue(t), withPools(test.pools...)).
-				NodeLabels(test.facts, test.current, plan.RunningPods{Driver: test.hasDriverPod, Injector: true})
+				NodeLabels(test.facts, test.current, plan.ReadyPods{Driver: test.driverReady, Injector: true})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -189,7 +189,7 @@ func TestPoolWithMissingReference(t *testing.T) {
 				for _, instance := range step.Instances {
 					suffixes = append(suffixes, instance.Suffix)
 				}
-				return fmt.Sprintf("%s %q", step.Action, suffixes), step.HoldUnrendered, p.NodePools[0].Refused.Message
+				return fmt.Sprintf("%s %q", step.Action, suffixes), step.KeepUnrendered, p.NodePools[0].Decision.Message
 			}
 		}
 		return "", false, ""
@@ -235,7 +235,7 @@ func TestMIGConfigOfAPool(t *testing.T) {
 		"a node of no pool": {facts: capable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := p.NodeLabels(test.facts, test.current, plan.RunningPods{Injector: true})["nvidia.com/mig.config"]
+			got := p.NodeLabels(test.facts, test.current, plan.ReadyPods{Injector: true})["nvidia.com/mig.config"]
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

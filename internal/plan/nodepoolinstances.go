@@ -42,13 +42,13 @@ func (p Plan) withNodePools(step Step) Step {
 		members := p.nodePoolMembers(o, nodePool)
 		switch decision := p.decisionInCluster(o, nodePool); {
 		case decision.Choice == operand.Refused && step.Action == Remove && len(members) > 0:
-			return invalid(*o, decision.Reason, decision.Message)
+			return refusedStep(*o, decision.Reason, decision.Message)
 		case decision.Choice == operand.Refused:
-			step.HoldUnrendered = true
+			step.KeepUnrendered = true
 		case decision.Choice == operand.Install && len(members) > 0 && !o.PerPool:
 			instances, err := p.nodePoolInstances(o, nodePool, members)
 			if err != nil {
-				return invalid(*o, v1.ReasonInvalidSpec, err.Error())
+				return refusedStep(*o, v1.ReasonInvalidSpec, err.Error())
 			}
 			step = step.with(instances)
 		}
@@ -65,10 +65,10 @@ func (s Step) with(more []operand.Instance) Step {
 	return s
 }
 
-// collectNodePoolNodes fills poolNodes.
+// collectNodePoolNodes fills nodePoolNodes.
 func (p Plan) collectNodePoolNodes(nodes []nodeinfo.Facts) {
 	for _, node := range nodes {
-		if nodePool := p.nodePoolOf(node); nodePool != nil && node.Managed() && !node.Excluded {
+		if nodePool := p.nodePoolOf(node); nodePool != nil && node.Managed() && !node.ExcludedByLabel {
 			p.nodePoolNodes[nodePool.Name] = append(p.nodePoolNodes[nodePool.Name], node)
 		}
 	}
@@ -85,8 +85,9 @@ func (p Plan) nodePoolMembers(o *operand.Operand, nodePool *NodePool) []nodeinfo
 	return members
 }
 
-// nodePoolInstances returns the instances for the nodes of a node pool, with the node pool's name as a unique suffix.
-// It fails if the spec conflicts with the layouts of the nodes, which Decide cannot check.
+// nodePoolInstances returns the instances for the nodes of a node pool, with -pool- and the node pool's name as a
+// unique suffix. The suffix says -pool- for compatibility: live DaemonSets have it. It fails if the spec conflicts with
+// the layouts of the nodes, which Decide cannot check.
 func (p Plan) nodePoolInstances(
 	o *operand.Operand,
 	nodePool *NodePool,
@@ -108,19 +109,19 @@ func (p Plan) nodePoolInstances(
 }
 
 // drivers returns the instances for all driver pools that can be served as specified, and whether some cannot.
-func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, hold bool, err error) {
+func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, keep bool, err error) {
 	served := map[string][]nodeinfo.Pool{}
 	for _, pool := range p.Pools {
 		nodePool, known := p.nodePoolNamed(&o, pool.NodePool)
 		if !known || p.decisionInCluster(&o, nodePool).Choice != operand.Install ||
 			checkPool(o, p.inputForNodePool(nodePool), pool).Choice != operand.Install {
-			hold = true
+			keep = true
 			continue
 		}
 		served[pool.NodePool] = append(served[pool.NodePool], pool)
 	}
 	if instances, err = o.Instances(p.Input, served[""]); err != nil {
-		return nil, hold, err
+		return nil, keep, err
 	}
 	for i := range p.NodePools {
 		nodePool := &p.NodePools[i]
@@ -129,14 +130,14 @@ func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, hold boo
 		}
 		more, err := o.Instances(p.instancesInput(nodePool), served[nodePool.Name])
 		if err != nil {
-			return nil, hold, fmt.Errorf("node pool %s: %w", nodePool.Name, err)
+			return nil, keep, fmt.Errorf("node pool %s: %w", nodePool.Name, err)
 		}
 		for j := range more {
 			more[j].NodePool = nodePool.Name
 		}
 		instances = append(instances, more...)
 	}
-	return instances, hold, nil
+	return instances, keep, nil
 }
 
 // nodePoolNamed returns the named node pool if it overrides the operand; nil for an empty name.

@@ -29,8 +29,8 @@ type Step struct {
 	Reason, Message string
 	// Instances to render; for Apply only.
 	Instances []operand.Instance
-	// HoldUnrendered: some nodes cannot be served as specified, so objects of the operand that are not rendered are kept.
-	HoldUnrendered bool
+	// KeepUnrendered: some nodes cannot be served as specified, so objects of the operand that are not rendered are kept.
+	KeepUnrendered bool
 	// AwaitedMarkers are the markers that the operand's pods wait for.
 	AwaitedMarkers []labels.Marker
 	// WritesMarkers reports for each marker of the operand whether its pods write it.
@@ -57,14 +57,14 @@ func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []nodei
 		return plan.inputForNode(node).PoolCriteria()
 	})
 	plan.collectNodePoolNodes(nodes)
-	installed := plan.mayRunOperands()
+	mayRun := plan.mayRunOperands()
 	for _, o := range d.Catalogue {
 		step := plan.withNodePools(plan.step(o, nodes))
 		for i := range step.Instances {
 			step.Instances[i].Image = image.Mirror(d.Input.Spec.Global.Registry, step.Instances[i].Image)
 		}
-		step.AwaitedMarkers = installed.AwaitedMarkers(o)
-		step.WritesMarkers = installed.WritesMarkers(o)
+		step.AwaitedMarkers = mayRun.AwaitedMarkers(o)
+		step.WritesMarkers = mayRun.WritesMarkers(o)
 		plan.Steps = append(plan.Steps, step)
 	}
 	return plan
@@ -76,7 +76,7 @@ func (p Plan) step(o operand.Operand, nodes []nodeinfo.Facts) Step {
 	case operand.Absent:
 		return Step{Operand: o, Action: Remove, State: v1.OperandDisabled, Reason: decision.Reason, Message: decision.Message}
 	case operand.Refused:
-		return invalid(o, decision.Reason, decision.Message)
+		return refusedStep(o, decision.Reason, decision.Message)
 	case operand.Install:
 	}
 	if len(o.Workloads) > 0 && !p.neededBy(o, nodes) {
@@ -86,21 +86,21 @@ func (p Plan) step(o operand.Operand, nodes []nodeinfo.Facts) Step {
 	if blocked := p.checkCluster(o); blocked.Choice != operand.Install {
 		return Step{Operand: o, Action: Hold, State: v1.OperandWaiting, Reason: blocked.Reason, Message: blocked.Message}
 	}
-	instances, hold, err := p.instances(o)
+	instances, keep, err := p.instances(o)
 	if err != nil {
-		return invalid(o, v1.ReasonInvalidSpec, err.Error())
+		return refusedStep(o, v1.ReasonInvalidSpec, err.Error())
 	}
-	return Step{Operand: o, Action: Apply, Instances: instances, HoldUnrendered: hold}
+	return Step{Operand: o, Action: Apply, Instances: instances, KeepUnrendered: keep}
 }
 
-// invalid returns the step for an operand that cannot be installed as specified.
-func invalid(o operand.Operand, reason, message string) Step {
+// refusedStep returns the step for a refused operand.
+func refusedStep(o operand.Operand, reason, message string) Step {
 	return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: reason, Message: message}
 }
 
-// instances returns the instances of an operand, except for the DaemonSets of node pools. hold reports whether some
+// instances returns the instances of an operand, except for the DaemonSets of node pools. keep reports whether some
 // nodes cannot be served as specified.
-func (p Plan) instances(o operand.Operand) (instances []operand.Instance, hold bool, err error) {
+func (p Plan) instances(o operand.Operand) (instances []operand.Instance, keep bool, err error) {
 	if o.PerPool {
 		return p.drivers(o)
 	}
@@ -112,7 +112,7 @@ func (p Plan) instances(o operand.Operand) (instances []operand.Instance, hold b
 // again.
 func (p Plan) neededBy(o operand.Operand, nodes []nodeinfo.Facts) bool {
 	for _, node := range nodes {
-		if node.Managed() && !node.Excluded && p.checkNode(o, node).Choice == operand.Install {
+		if node.Managed() && !node.ExcludedByLabel && p.checkNode(o, node).Choice == operand.Install {
 			return true
 		}
 	}

@@ -155,7 +155,7 @@ func TestCompute(t *testing.T) {
 			want:  with(noNodes),
 		},
 		"the same with excluded nodes": {
-			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Excluded = true })},
+			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.ExcludedByLabel = true })},
 			want:  with(noNodes),
 		},
 		"a node without its discovery labels still needs everything": {
@@ -487,7 +487,7 @@ func TestForNode(t *testing.T) {
 			got := decide(t, test.spec).ForNode(test.facts)
 			want := plan.NodePlan{
 				Facts:            test.facts,
-				Refused:          got.Refused,
+				Decision:         got.Decision,
 				Essential:        test.want,
 				NeedsAllocatable: !test.noGPU,
 				Auxiliary:        got.Auxiliary,

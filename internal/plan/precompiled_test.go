@@ -75,8 +75,8 @@ func expectDrivers(t *testing.T, p plan.Plan, want map[string]string, hold bool)
 		for _, instance := range step.Instances {
 			got[instance.Pool] = instance.Image
 		}
-		if diff := cmp.Diff(want, got); diff != "" || step.Action != plan.Apply || step.HoldUnrendered != hold {
-			t.Errorf("%s %s, hold %v, -want +got:\n%s", step.Action, step.Message, step.HoldUnrendered, diff)
+		if diff := cmp.Diff(want, got); diff != "" || step.Action != plan.Apply || step.KeepUnrendered != hold {
+			t.Errorf("%s %s, hold %v, -want +got:\n%s", step.Action, step.Message, step.KeepUnrendered, diff)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func TestPrecompiledPoolLabels(t *testing.T) {
 			p := decide(t, precompiledSpec(test.on))
 			got := map[string]*string{}
 			facts := inPool("a", test.now, test.pool, test.poolKernel)
-			for key, value := range p.NodeLabels(facts, current, plan.RunningPods{Driver: test.hasDriver, Injector: true}) {
+			for key, value := range p.NodeLabels(facts, current, plan.ReadyPods{Driver: test.hasDriver, Injector: true}) {
 				if key == poolLabel || key == kernelLabel {
 					got[key] = value
 				}

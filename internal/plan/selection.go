@@ -10,7 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// checkNodeSelector decides whether the spec checkNodeSelector the node for the operand. A node retains its driver: a
+// checkNodeSelector decides whether the spec selects the node for the operand. A node retains its driver: a
 // flapping label must not remove it from under running GPU work, so the selector only applies to nodes without a
 // driver.
 func (d *Decisions) checkNodeSelector(o operand.Operand, node nodeinfo.Facts) operand.Decision {
@@ -42,7 +42,7 @@ func (d *Decisions) DescribeMissingLabels(node nodeinfo.Facts) string {
 		return missing
 	}
 	for _, o := range d.Catalogue {
-		if d.decisions[o.Name].Choice != operand.Install || node.Excluded {
+		if d.decisions[o.Name].Choice != operand.Install || node.ExcludedByLabel {
 			continue
 		}
 		if missing := d.missingLabelsFor(o, node); missing != "" {
@@ -85,7 +85,7 @@ func (p Plan) driverNodes(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 // whyNotNeeded returns the reason why no node needs the operand.
 func (p Plan) whyNotNeeded(o operand.Operand, nodes []nodeinfo.Facts) (reason, message string) {
 	for _, node := range nodes {
-		if !node.Managed() || node.Excluded || p.checkFacts(o, node).Choice != operand.Install {
+		if !node.Managed() || node.ExcludedByLabel || p.checkFacts(o, node).Choice != operand.Install {
 			continue
 		}
 		if selected := p.checkNodeSelector(o, node); selected.Choice != operand.Install {

@@ -96,7 +96,7 @@ func TestSelectedNodes(t *testing.T) {
 			for was, current := range map[string]map[string]string{
 				"new": {"kubernetes.io/hostname": "a"}, "old": labelled(nil),
 			} {
-				got := after(current, p.NodeLabels(test.facts, current, plan.RunningPods{Injector: true}))
+				got := after(current, p.NodeLabels(test.facts, current, plan.ReadyPods{Injector: true}))
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("labels of the %s node, -want +got:\n%s", was, diff)
 				}
@@ -115,7 +115,7 @@ func TestNodeRetainsItsDriver(t *testing.T) {
 			facts, current := hasDriver(ubuntu("a")), labelled(nil)
 			p := plan.Compute(decide(t, spec), nil, []nodeinfo.Facts{facts})
 			for _, key := range []string{deploy + "driver", "nvidia.com/gpu-operator.pool"} {
-				if change, changes := p.NodeLabels(facts, current, plan.RunningPods{Driver: true, Injector: true})[key]; changes {
+				if change, changes := p.NodeLabels(facts, current, plan.ReadyPods{Driver: true, Injector: true})[key]; changes {
 					t.Errorf("label %s is changed to %v", key, change)
 				}
 			}
@@ -133,7 +133,7 @@ func TestNodeRetainsItsDriver(t *testing.T) {
 			// After the command the label is not added again, and the message disappears.
 			released := changed(facts, func(f *nodeinfo.Facts) { f.Deploy = nil })
 			without := labelled(map[string]*string{deploy + "driver": removed})
-			labels := p.NodeLabels(released, without, plan.RunningPods{Driver: true, Injector: true})
+			labels := p.NodeLabels(released, without, plan.ReadyPods{Driver: true, Injector: true})
 			if change, changes := labels[deploy+"driver"]; changes {
 				t.Errorf("the label is changed to %v", *change)
 			}
@@ -284,7 +284,7 @@ func TestSelectorsByMissingLabels(t *testing.T) {
 			lost:  []string{"container-toolkit", "device-plugin"},
 		},
 		"the user excludes it": {
-			facts: changed(missing, func(f *nodeinfo.Facts) { f.Excluded = true }),
+			facts: changed(missing, func(f *nodeinfo.Facts) { f.ExcludedByLabel = true }),
 			lost:  []string{"container-toolkit", "device-plugin", "driver"},
 		},
 	}
@@ -298,7 +298,7 @@ func TestSelectorsByMissingLabels(t *testing.T) {
 				"nvidia.com/gpu.present":     "true",
 			}
 			var lost []string
-			for key, value := range p.NodeLabels(test.facts, current, plan.RunningPods{Driver: true, Injector: true}) {
+			for key, value := range p.NodeLabels(test.facts, current, plan.ReadyPods{Driver: true, Injector: true}) {
 				if name, isDeploy := strings.CutPrefix(key, deploy); isDeploy && value == nil {
 					lost = append(lost, name)
 				} else if isDeploy && name != "client" {

@@ -156,7 +156,7 @@ func crashed(status *corev1.ContainerStatus, terminated *corev1.ContainerStateTe
 		message += " (" + outOfMemory + ")"
 	}
 	verdict := failed(crashLoop, message)
-	verdict.Detail = terminated.Message
+	verdict.Detail = LastLine(terminated.Message)
 	return verdict
 }
 

@@ -50,15 +50,24 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	r.schedule(&template.Spec, spec)
 	r.addConfigManager(&template.Spec)
 	r.applyContainerSpec(&template.Spec)
-	r.injectGPUs(template)
+	r.requestInjection(template)
 	r.addHelperContainer(&template.Spec)
 	r.applyContainerResources(&template.Spec)
 	r.applyGlobal(&template.Spec)
+	keepLastOutput(&template.Spec)
 	if err := r.stampDigest(ds); err != nil {
 		return err
 	}
 	r.tolerateStartup(&template.Spec)
 	return nil
+}
+
+// keepLastOutput makes the kubelet report the end of the log of a container that fails without a termination message,
+// as those of other images do.
+func keepLastOutput(pod *corev1.PodSpec) {
+	manifest.ForEachContainer(pod, func(c *corev1.Container) {
+		c.TerminationMessagePolicy = cmp.Or(c.TerminationMessagePolicy, corev1.TerminationMessageFallbackToLogsOnError)
+	})
 }
 
 // tolerateStartup adds tolerations for the startup taints. It runs after stampDigest: a running pod does not need these
@@ -148,7 +157,7 @@ func (r *renderer) nodeSelector() map[string]string {
 		selector[labels.Pool] = r.instance.Pool
 	}
 	if r.instance.Layout != "" {
-		selector[labels.Runtime] = r.instance.Layout
+		selector[labels.Layout] = r.instance.Layout
 	}
 	if key := r.step.Operand.NodePoolLabel(); key != "" && r.instance.NodePool != "" {
 		selector[key] = r.instance.NodePool
@@ -188,7 +197,7 @@ func (r *renderer) applyContainerSpec(pod *corev1.PodSpec) {
 func (r *renderer) pullSecrets() []string {
 	var names []string
 	in := r.plan.Input
-	all := slices.Concat(r.instance.PullSecrets, in.Helper().ImagePullSecrets, in.Spec.Global.ImagePullSecrets)
+	all := slices.Concat(r.instance.PullSecrets, in.HelperSpec().ImagePullSecrets, in.Spec.Global.ImagePullSecrets)
 	for _, name := range all {
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
@@ -217,7 +226,7 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	if err != nil {
 		return err
 	}
-	helper, named := r.context.Helper.Image, image.Named(r.plan.Input.Helper())
+	helper, named := r.context.Helper.Image, image.Named(r.plan.Input.HelperSpec())
 	helperImage := cmp.Or(r.helperImageToKeep(ds.Name, digest), helper)
 	manifest.ForEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
 		// An image that the spec names is not recorded: it is always used, even if no pod becomes outdated.
@@ -241,7 +250,7 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 // templateDigest returns the digest of the DaemonSet's pod template: that of the live DaemonSet if the significant part
 // is the same, though an earlier release may have computed it in another way.
 func (r *renderer) templateDigest(ds *appsv1.DaemonSet) (string, error) {
-	live, helper := r.live[ds.Name], r.plan.Input.Helper()
+	live, helper := r.live[ds.Name], r.plan.Input.HelperSpec()
 	template := rollout.Template{
 		Pod: &ds.Spec.Template.Spec, Helper: r.context.Helper.Image, HelperNamed: image.Named(helper),
 		Registry: r.plan.Input.Spec.Global.Registry,
@@ -268,8 +277,8 @@ func (r *renderer) helperImageToKeep(name, digest string) string {
 	input := r.plan.Input
 	live := r.live[name]
 	// The image of a release whose drivers had a script does not have the probe command.
-	if input.RefreshHelpers() || image.Named(input.Helper()) || live.TemplateDigest != digest || live.NeedsProbeScript ||
-		path.Dir(live.HelperImage) != path.Dir(r.context.Helper.Image) {
+	if input.RefreshHelpers() || image.Named(input.HelperSpec()) || live.TemplateDigest != digest ||
+		live.NeedsProbeScript || path.Dir(live.HelperImage) != path.Dir(r.context.Helper.Image) {
 		return ""
 	}
 	return live.HelperImage

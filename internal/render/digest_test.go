@@ -106,6 +106,10 @@ func TestTheTemplateDigestCoversWhatMatters(t *testing.T) {
 			situation: situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "1"}}}},
 		},
 	}
+	mirrored := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Repository: "mirror.local/nvidia"}}}
+	if digest(t, situation{spec: mirrored}, "driver") != digest(t, situation{}, "driver") {
+		t.Error("the digest of the driver has changed with the registry")
+	}
 	before := digest(t, situation{}, "device-plugin")
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -173,7 +173,7 @@ func TestStatusNamesTheImageOfTheMirror(t *testing.T) {
 	}
 }
 
-// The validator creates the pod of the workload check, so it gets image and pull secrets by its environment.
+// The validator creates the test pod, so it gets image and pull secrets by its environment.
 func TestTheWorkloadCheckPullsFromTheMirror(t *testing.T) {
 	s := withGlobal(
 		situation{

@@ -13,7 +13,7 @@ const (
 	markersVolume = "gpu-node-markers"
 	// copiedDir is the mount path of labels.HelperVolume in the container that makes the copy.
 	copiedDir = "/copied"
-	// helperUser is the user of the operator's own image. The spec may name an image with another user.
+	// helperUser is the user of the operator image. The spec may name a helper image with another user.
 	helperUser = 65532
 )
 
@@ -68,7 +68,7 @@ func (r *renderer) waitContainer(pod *corev1.PodSpec) corev1.Container {
 	return container
 }
 
-// helperContainer is an unprivileged container of the operator's own image. It requests no GPUs: the runtime must not
+// helperContainer is an unprivileged container of the helper image. It requests no GPUs: the runtime must not
 // inject any before the stack is up.
 func (r *renderer) helperContainer(name string, args ...string) corev1.Container {
 	return corev1.Container{

@@ -9,9 +9,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 )
 
-// injectGPUs configures the container runtime to inject GPUs into the pods of operands that need them: by RuntimeClass,
-// or by annotations for the toolkit's NRI plugin. An OCI hook of CRI-O needs neither.
-func (r *renderer) injectGPUs(template *corev1.PodTemplateSpec) {
+// requestInjection makes the pods of operands that need GPUs request their injection: by RuntimeClass, or by
+// annotations for the toolkit's NRI plugin. An OCI hook of CRI-O needs neither.
+func (r *renderer) requestInjection(template *corev1.PodTemplateSpec) {
 	if !r.step.Operand.NeedsInjection {
 		return
 	}

@@ -9,14 +9,14 @@ import (
 
 // labelNodePool labels the DaemonSet of a node pool and its pods, to distinguish them from others of the operand.
 func (r *renderer) labelNodePool(ds *appsv1.DaemonSet) {
-	pool := r.instance.NodePool
-	if pool == "" {
+	nodePool := r.instance.NodePool
+	if nodePool == "" {
 		return
 	}
-	ds.Labels[labels.NodePool] = pool
-	ds.Spec.Template.Labels[labels.NodePool] = pool
+	ds.Labels[labels.NodePool] = nodePool
+	ds.Spec.Template.Labels[labels.NodePool] = nodePool
 	if r.step.Operand.DaemonSet == "" {
-		ds.Spec.Selector.MatchLabels[labels.NodePool] = pool
+		ds.Spec.Selector.MatchLabels[labels.NodePool] = nodePool
 	}
 }
 
@@ -52,8 +52,8 @@ func suspendRollout(ds *appsv1.DaemonSet) {
 
 // hasNodePoolInstances reports whether a node pool has DaemonSets of this operand.
 func (r *renderer) hasNodePoolInstances() bool {
-	for _, pool := range r.plan.NodePools {
-		if r.step.Operand.VariesIn(pool.NodePoolSpec) {
+	for _, nodePool := range r.plan.NodePools {
+		if r.step.Operand.VariesIn(nodePool.NodePoolSpec) {
 			return true
 		}
 	}

@@ -36,20 +36,20 @@ type templateValues struct {
 	PodRuntimeClass string
 	Paths           operand.HostPaths
 	Helper          helper
-	Installed       map[string]bool
+	MayRun          map[string]bool
 	WritesMarkers   map[string]bool
 	// ProbeScript: pods of an older release mount the script of their start-up probe.
 	ProbeScript bool
 	Values      any
 }
 
-// helper is the image of the on-node program.
+// helper is the helper image.
 type helper struct{ Image, PullPolicy string }
 
 // Step renders the objects of a step, instance by instance. live are the operand's DaemonSets in the cluster, by name.
 // An error is a defect of the assets, or names the wrong field of the spec.
 func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]rollout.Live) ([]manifest.Object, error) {
-	helperSpec := p.Input.Helper()
+	helperSpec := p.Input.HelperSpec()
 	helperImage, err := image.Helper(helperSpec, p.Input.OperatorImage)
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
@@ -69,7 +69,7 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]rollout.Live
 				Image:      image.Mirror(p.Input.Spec.Global.Registry, helperImage.Image),
 				PullPolicy: string(helperSpec.ImagePullPolicy),
 			},
-			Installed:     withStringKeys(p.MayRun),
+			MayRun:        withStringKeys(p.MayRun),
 			WritesMarkers: withStringKeys(step.WritesMarkers),
 			ProbeScript:   rollout.AnyNeedsProbeScript(live),
 			Values:        instance.Values,

@@ -57,7 +57,7 @@ func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 
 // variantOf returns the variant of nodes that pods with these labels are for.
 func variantOf(pod map[string]string) string {
-	return operand.Variant(pod[labels.Pool], pod[labels.Runtime], pod[labels.NodePool])
+	return operand.Variant(pod[labels.Pool], pod[labels.Layout], pod[labels.NodePool])
 }
 
 // LivePod returns what render needs of a deleted DaemonSet of which a pod remains: its variant keeps the name.
@@ -66,7 +66,7 @@ func LivePod(pod *corev1.Pod) Live {
 }
 
 // VariantLabels are the labels that selectors had in releases in which all DaemonSets had the same value of labels.App.
-func VariantLabels() []string { return []string{labels.Pool, labels.Runtime, labels.NodePool} }
+func VariantLabels() []string { return []string{labels.Pool, labels.Layout, labels.NodePool} }
 
 // excludesNodePools reports whether a template has the exclusion of nodes of node pools.
 func excludesNodePools(pod *corev1.PodSpec) bool {

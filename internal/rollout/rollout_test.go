@@ -65,6 +65,9 @@ func TestTemplateDigest(t *testing.T) {
 	plain := pod(func(*corev1.Container) {})
 	reordered := pod(func(c *corev1.Container) { slices.Reverse(c.Env) })
 	upgraded := pod(func(c *corev1.Container) { c.Image = "example.com/gpu-operator:v2" })
+	diagnosed := pod(func(c *corev1.Container) {
+		c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	})
 	base := digest(plain, image, "")
 	for name, test := range map[string]struct {
 		digest string
@@ -72,6 +75,7 @@ func TestTemplateDigest(t *testing.T) {
 	}{
 		"the order of the environment": {digest(reordered, image, ""), true},
 		"another helper image":         {digest(upgraded, upgraded.Containers[0].Image, ""), true},
+		"the termination messages":     {digest(diagnosed, image, ""), true},
 		"another image":                {digest(upgraded, image, ""), false},
 		"other contents":               {digest(plain, image, "x"), false},
 	} {

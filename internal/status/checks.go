@@ -172,7 +172,7 @@ func checkNodes(in Input, status v1.ClusterPolicyStatus) *finding {
 func countVMNodes(in Input) int {
 	count := 0
 	for _, entry := range in.Fleet.Nodes {
-		if !entry.Facts.Excluded && in.Plan.Input.CheckWorkloadSupported(entry.Facts).Choice == operand.Refused {
+		if !entry.Facts.ExcludedByLabel && in.Plan.Input.CheckWorkloadSupported(entry.Facts).Choice == operand.Refused {
 			count++
 		}
 	}
@@ -213,7 +213,7 @@ func checkUpgrades(in Input, status v1.ClusterPolicyStatus) *finding {
 	if pending := firstWithReason(filterOperands(in, status, isEssential), v1.ReasonUpgradePending); pending != nil {
 		return &finding{reason: v1.ReasonUpgradePending, message: operandMessage(pending), progressing: true}
 	}
-	// A node whose operating system has changed still has the driver of its old pool, where that driver is not outdated.
+	// The pods need not be outdated: a node may have the driver of its old pool, or one that it retains.
 	summary := status.NodeSummary
 	if summary.Upgrading == 0 {
 		return nil
@@ -221,7 +221,7 @@ func checkUpgrades(in Input, status v1.ClusterPolicyStatus) *finding {
 	return &finding{
 		reason: v1.ReasonUpgradePending, progressing: true,
 		message: fmt.Sprintf(
-			"%d of %d GPU nodes have an outdated driver: see status.nodes for the command that replaces each",
+			"%d of %d GPU nodes wait for their driver to be replaced or removed: see status.nodes for the command",
 			summary.Upgrading, summary.Total),
 	}
 }

@@ -162,7 +162,7 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 	return status
 }
 
-// node is an entry of the fleet with its reported assessment.
+// node is an entry of the fleet with its StatusAssessment.
 type node struct {
 	*fleet.Entry
 	*assess.Assessment

@@ -201,7 +201,7 @@ func TestPolicyConditions(t *testing.T) {
 		"a node whose operating system has changed": {
 			nodes: 1, change: func(e *env) { e.setLabel(0, "feature.node.kubernetes.io/system-os_release.VERSION_ID", "26.04") },
 			want:    notReady("UpgradePending", "Progressing"),
-			message: "1 of 1 GPU nodes have an outdated driver: see status.nodes for the command that replaces each",
+			message: "1 of 1 GPU nodes wait for their driver to be replaced or removed: see status.nodes for the command",
 		},
 		"a disabled operand does not count": {
 			nodes: 3, change: func(e *env) { e.spec.Driver = &v1.DriverSpec{Enabled: new(false)} }, want: isReady("Reconciled"),

@@ -189,7 +189,7 @@ func TestDeadlines(t *testing.T) {
 				Message: `label nvidia.com/gpu.deploy.driver is "paused-for-driver-upgrade"`,
 			},
 		},
-		"an operand without a stage": {
+		"an auxiliary operand": {
 			change: func(e *env) {
 				e.startPod(0, "gpu-feature-discovery")
 				e.setPodReadySince("gpu-feature-discovery", 15*time.Minute)
@@ -198,7 +198,7 @@ func TestDeadlines(t *testing.T) {
 			want:    v1.NodeStatus{Ready: true, Stage: v1.StageValidated},
 			operand: "gpu-feature-discovery",
 		},
-		"an operand without a stage, in time": {
+		"an auxiliary operand, in time": {
 			change: func(e *env) {
 				e.startPod(0, "gpu-feature-discovery")
 				e.setPodReadySince("gpu-feature-discovery", 99*time.Hour)

@@ -50,12 +50,12 @@ func driverPools(in Input, nodes []node) []v1.PoolStatus {
 func nodePools(in Input, nodes []node) []v1.NodePoolStatus {
 	var result []v1.NodePoolStatus
 	for i := range in.Plan.NodePools {
-		pool := &in.Plan.NodePools[i]
-		entry := v1.NodePoolStatus{Name: pool.Name, DriverVersion: text.Truncate(pool.DriverVersion, maxVersion)}
+		nodePool := &in.Plan.NodePools[i]
+		entry := v1.NodePoolStatus{Name: nodePool.Name, DriverVersion: text.Truncate(nodePool.DriverVersion, maxVersion)}
 		var worst *node
 		for j := range nodes {
 			node := &nodes[j]
-			if node.NodePool != pool.Name || node.Excluded {
+			if node.NodePool != nodePool.Name || node.Excluded {
 				continue
 			}
 			entry.Nodes++
@@ -67,8 +67,8 @@ func nodePools(in Input, nodes []node) []v1.NodePoolStatus {
 			}
 		}
 		switch {
-		case pool.Refused.Choice != operand.Install:
-			entry.Reason, entry.Message = pool.Refused.Reason, text.Truncate(pool.Refused.Message, maxPoolMessage)
+		case nodePool.Decision.Choice != operand.Install:
+			entry.Reason, entry.Message = nodePool.Decision.Reason, text.Truncate(nodePool.Decision.Message, maxPoolMessage)
 		case worst != nil:
 			entry.Reason = worst.Reason
 			entry.Message = fmt.Sprintf("%d of %d nodes are ready; %s: stage %s, %s",
@@ -79,7 +79,7 @@ func nodePools(in Input, nodes []node) []v1.NodePoolStatus {
 	return result
 }
 
-// checkNodePoolSpecs reports an invalid node pool. It blocks no other pool.
+// checkNodePoolSpecs reports a refused node pool. It blocks no other node pool.
 func checkNodePoolSpecs(in Input, _ v1.ClusterPolicyStatus) *finding {
 	if refused := refusedNodePool(in, false); refused != nil {
 		return failure(refused.Reason, refused.Message)
@@ -99,9 +99,9 @@ func checkNodePoolReferences(in Input, _ v1.ClusterPolicyStatus) *finding {
 // for any other reason.
 func refusedNodePool(in Input, referenceMissing bool) *operand.Decision {
 	for i := range in.Plan.NodePools {
-		refused := &in.Plan.NodePools[i].Refused
-		if refused.Choice != operand.Install && (refused.Reason == v1.ReasonReferenceMissing) == referenceMissing {
-			return refused
+		decision := &in.Plan.NodePools[i].Decision
+		if decision.Choice != operand.Install && (decision.Reason == v1.ReasonReferenceMissing) == referenceMissing {
+			return decision
 		}
 	}
 	return nil

@@ -79,7 +79,7 @@ func TestNodePoolStatus(t *testing.T) {
 			readyReason: v1.ReasonUpgradePending,
 		},
 		"a node is excluded": {
-			change:      func(e *env) { e.snapshot.Nodes[1].Facts.Excluded = true },
+			change:      func(e *env) { e.snapshot.Nodes[1].Facts.ExcludedByLabel = true },
 			own:         v1.NodePoolStatus{DriverVersion: version},
 			readyReason: v1.ReasonReconciled,
 		},

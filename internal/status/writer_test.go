@@ -61,7 +61,7 @@ func (f *writerFixture) read() *v1.ClusterPolicy {
 	return policy
 }
 
-// Each failing operand without a stage has one Event with node, container and cause. The first one is the policy's own.
+// Each failing auxiliary operand has one Event with node, container and cause. The first one is the policy's own.
 func TestOperandEvents(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t, 1)

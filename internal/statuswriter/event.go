@@ -37,16 +37,16 @@ func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events
 	return event, true
 }
 
-// operandEvents returns an Event for each operand without a stage that begins to fail, as no node reports it. The one
+// operandEvents returns an Event for each operand of withoutStage that begins to fail, as no node reports it. The one
 // whose message is that of the policy's own Event, policyMessage, is left out.
 func operandEvents(
-	policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus, unstaged sets.Set[string], policyMessage string,
+	policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus, withoutStage sets.Set[string], policyMessage string,
 ) []events.Event {
 	var found []events.Event
 	for i := range after.Operands {
 		current := &after.Operands[i]
 		message := fmt.Sprintf("%s: %s", current.Name, current.Message)
-		if current.State != v1.OperandDegraded || !unstaged.Has(current.Name) || message == policyMessage ||
+		if current.State != v1.OperandDegraded || !withoutStage.Has(current.Name) || message == policyMessage ||
 			wasDegraded(policy.Status, current.Name) {
 			continue
 		}

@@ -44,10 +44,10 @@ type Writer struct {
 	clock  clock.PassiveClock
 	events *events.Recorder
 	timing Timing
-	// unstaged are the operands without a stage.
-	unstaged sets.Set[string]
-	mu       sync.Mutex
-	last     map[types.UID]written
+	// withoutStage are the auxiliary operands, and those that do not run on GPU nodes: no node reports them.
+	withoutStage sets.Set[string]
+	mu           sync.Mutex
+	last         map[types.UID]written
 }
 
 // written is the last write of a policy's status.
@@ -61,18 +61,19 @@ type written struct {
 // maxRemembered bounds the policies in memory. If there are more, most of them have been deleted.
 const maxRemembered = 16
 
-// New returns a Writer, which records transitions of the policy, and of the operands in the catalogue without a stage.
+// New returns a Writer, which records transitions of the policy, and of the operands in the catalogue that no stage
+// depends on.
 func New(
 	c client.Client, clk clock.PassiveClock, recorder *events.Recorder, catalogue operand.Catalogue, timing Timing,
 ) *Writer {
-	unstaged := sets.New[string]()
+	withoutStage := sets.New[string]()
 	for i := range catalogue {
 		if catalogue[i].Stage == "" {
-			unstaged.Insert(string(catalogue[i].Name))
+			withoutStage.Insert(string(catalogue[i].Name))
 		}
 	}
 	return &Writer{
-		client: c, clock: clk, events: recorder, timing: timing, unstaged: unstaged, last: map[types.UID]written{},
+		client: c, clock: clk, events: recorder, timing: timing, withoutStage: withoutStage, last: map[types.UID]written{},
 	}
 }
 
@@ -97,7 +98,7 @@ func (w *Writer) Write(
 	if changed {
 		w.events.Record(ctx, event)
 	}
-	for _, event := range operandEvents(policy, status, w.unstaged, event.Message) {
+	for _, event := range operandEvents(policy, status, w.withoutStage, event.Message) {
 		w.events.Record(ctx, event)
 	}
 	update := policy.DeepCopy()
@@ -116,7 +117,7 @@ func (w *Writer) Write(
 
 // RecordRepair records an Event about drift that the pass has repaired. A condition would no longer be true when it is
 // written.
-func (w *Writer) RecordRepair(ctx context.Context, policy *v1.ClusterPolicy, repair *drift.Repair) {
+func (w *Writer) RecordRepair(ctx context.Context, policy *v1.ClusterPolicy, repair *drift.PlacementRepair) {
 	w.events.Record(ctx, events.Event{
 		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
 		Reason: v1.ReasonPlacementRepaired, Message: repair.String(),
@@ -189,8 +190,8 @@ func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 		}
 	}
 	for i := range status.NodePools {
-		if p := &status.NodePools[i]; p.Reason == v1.ReasonReferenceMissing {
-			found.Insert(fmt.Sprintf("pool %s %s", p.Name, cause(p.Reason, p.Message)))
+		if nodePool := &status.NodePools[i]; nodePool.Reason == v1.ReasonReferenceMissing {
+			found.Insert(fmt.Sprintf("pool %s %s", nodePool.Name, cause(nodePool.Reason, nodePool.Message)))
 		}
 	}
 	for i := range status.Nodes {

@@ -167,7 +167,7 @@ func (e *env) floorWork(ctx context.Context, name string) (floorWork, error) {
 	decisions := plan.Decide(catalogue,
 		operand.Input{Spec: effective.Of(wanted.Spec), Namespace: namespace, OperatorImage: image.Own()})
 	facts, preset := observe.Facts(node), map[string]string{}
-	for key, value := range decisions.NodeLabels(facts, node.Labels, plan.RunningPods{Injector: true}) {
+	for key, value := range decisions.NodeLabels(facts, node.Labels, plan.ReadyPods{Injector: true}) {
 		if value != nil {
 			preset[key] = *value
 		}

@@ -57,9 +57,9 @@ func TestALostLabelReloadsNoDriver(t *testing.T) {
 		"deploy label of the driver":      {deployDriver},
 		"deploy label of the toolkit":     {deployToolkit},
 		"pool":                            {labels.Pool},
-		"runtime":                         {labels.Runtime},
+		"runtime":                         {labels.Layout},
 		"both of the driver":              {deployDriver, labels.Pool},
-		"both of the toolkit":             {deployToolkit, labels.Runtime},
+		"both of the toolkit":             {deployToolkit, labels.Layout},
 		"anchors":                         {labels.DriverAnchor, toolkitAnchor},
 		"all of nvidia.com, as a replace": keysOf(whole, "nvidia.com/"),
 	}

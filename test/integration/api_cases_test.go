@@ -124,7 +124,7 @@ var refused = []struct{ name, spec, path, message string }{
 	},
 	{
 		"a pool that selects no node", "{nodePools: [{name: a, nodeSelector: {}}]}", "spec.nodePools[0]",
-		"nodeSelector is empty and selects no node: add labels of the pool's nodes",
+		"nodeSelector is empty and selects no node: add labels of its nodes",
 	},
 	{
 		"a pool without a selector", "{nodePools: [{name: a}]}", "spec.nodePools[0]",
@@ -171,7 +171,7 @@ var refused = []struct{ name, spec, path, message string }{
 	{
 		"default MIG layout of a pool",
 		`{nodePools: [{name: a, nodeSelector: {a: b}, migManager: {config: {default: "1g.10gb x 7"}}}]}`, "",
-		"must be a layout name",
+		"must be a MIG layout name",
 	},
 	{
 		"no name of a ConfigMap", "{devicePlugin: {config: {name: Plugin_Config}}}", "spec.devicePlugin.config.name",
@@ -193,7 +193,7 @@ var refused = []struct{ name, spec, path, message string }{
 	},
 	{
 		"default MIG layout", `{migManager: {config: {default: "1g.10gb x 7"}}}`, "spec.migManager.config.default",
-		"must be a layout name",
+		"must be a MIG layout name",
 	},
 	{"service type", "{dcgmExporter: {service: {type: ExternalName}}}", "spec.dcgmExporter.service.type", ""},
 	{

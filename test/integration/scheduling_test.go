@@ -6,7 +6,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +22,6 @@ func TestSchedulingEdits(t *testing.T) {
 	const nodes = 8
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: nodes, timing: simulator.DefaultTiming().Scale(0.1)})
-	e.create(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu-stack"}, Value: 1000})
 	e.run()
 	e.create(e.samplePolicy())
 	e.awaitReady(nodes)
@@ -33,7 +31,7 @@ func TestSchedulingEdits(t *testing.T) {
 		"tolerations": func(spec *v1.ClusterPolicySpec) {
 			daemonSets(spec).Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		},
-		"the priority class": func(spec *v1.ClusterPolicySpec) { daemonSets(spec).PriorityClassName = "gpu-stack" },
+		"the priority class": func(spec *v1.ClusterPolicySpec) { daemonSets(spec).PriorityClassName = "system-cluster-critical" },
 		"resources of the driver": func(spec *v1.ClusterPolicySpec) {
 			driverOf(spec).Resources = &v1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},

@@ -28,8 +28,8 @@ const (
 	reasonPullBackOff  = "ImagePullBackOff"
 )
 
-// crashMessage is the termination message of a container that crashes.
-const crashMessage = "simulated failure"
+// crashLog is the log of a container that crashes, and cleans up before it ends.
+const crashLog = "starting\n\x1b[31msimulated failure\x1b[0m\ncleaning up\n"
 
 // container is one container of a pod, as the kubelet sees it.
 type container struct {
@@ -165,7 +165,7 @@ func (c *container) runRunning(at conditions) {
 	c.due = c.end(at)
 	if reached(at.now, c.due) {
 		if at.fault == CrashLoop {
-			c.terminate(at.now, 1, reasonError, crashMessage)
+			c.terminate(at.now, 1, reasonError, c.crashMessage())
 			c.due = at.now.Add(at.timing.Crash)
 			return
 		}
@@ -173,6 +173,14 @@ func (c *container) runRunning(at conditions) {
 		return
 	}
 	c.becomeReady(at)
+}
+
+// crashMessage returns the termination message of a container that crashes and writes none itself.
+func (c *container) crashMessage() string {
+	if c.spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
+		return crashLog
+	}
+	return ""
 }
 
 // becomeReady makes a running container ready once its probes succeed.

@@ -263,8 +263,8 @@ func outcome(t *testing.T, value map[string]any) string {
 	}
 	for _, facts := range machines {
 		node := computed.ForNode(facts)
-		fmt.Fprintf(&all, "%+v %+v %+v\n", node.Essential, node.Auxiliary, node.Refused)
-		labels := computed.NodeLabels(facts, nil, plan.RunningPods{Injector: true})
+		fmt.Fprintf(&all, "%+v %+v %+v\n", node.Essential, node.Auxiliary, node.Decision)
+		labels := computed.NodeLabels(facts, nil, plan.ReadyPods{Injector: true})
 		for _, key := range slices.Sorted(maps.Keys(labels)) {
 			fmt.Fprintln(&all, facts.Name, key, *labels[key])
 		}

@@ -203,7 +203,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Fleet:          known,
 			Catalogue:      catalogue,
 			Namespace:      o.namespace,
-			HelperImage:    o.image,
+			OperatorImage:  o.image,
 			Images:         overrides,
 			Proxy:          o.proxy,
 			Metrics:        o.metrics.endpoint(),

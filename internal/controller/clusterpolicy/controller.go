@@ -48,8 +48,8 @@ type Options struct {
 	Catalogue operand.Catalogue
 	// Namespace is that of the operator and the operands.
 	Namespace string
-	// HelperImage is the operator's own image, which provides gpu-node.
-	HelperImage string
+	// OperatorImage is the image of the manager, which also has gpu-node.
+	OperatorImage string
 	// Proxy of the operator's own environment.
 	Proxy v1.ProxySpec
 	// Metrics is the endpoint of the manager's metrics.

@@ -83,7 +83,7 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 		Fleet:          env.fleet,
 		Catalogue:      catalogue,
 		Namespace:      namespace,
-		HelperImage:    "example.com/gpu-operator:v1",
+		OperatorImage:  "example.com/gpu-operator:v1",
 		DriverToolkit:  toolkit,
 		CreateFailures: observe.NewCreateFailures(live, namespace, env.clock),
 		References:     &recordingCache{references, env.callRecorder, "reference"},

@@ -106,7 +106,7 @@ func (s *scope) compareSchema(ctx context.Context) {
 // input returns what decisions are computed from: the spec with its defaults, and what it refers to.
 func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	input := operand.Input{
-		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, OperatorImage: s.HelperImage, OperatorMetrics: s.Metrics,
+		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, OperatorImage: s.OperatorImage, OperatorMetrics: s.Metrics,
 		AppliedSpec: s.current.String(), Images: s.Images, Proxy: s.Proxy,
 	}
 	if input.Paused() {
@@ -275,10 +275,10 @@ func (s *scope) countPending(ctx context.Context) {
 // prune deletes the objects that are no longer rendered. An operand that could not be decided, rendered or applied
 // keeps all of its objects.
 func (s *scope) prune(ctx context.Context) {
-	rendered := apply.Rendered{Held: map[string]bool{}}
+	rendered := apply.Rendered{Kept: map[string]bool{}}
 	for _, step := range s.planned.Steps {
-		if step.Action == plan.Hold || step.HoldUnrendered || s.applied[step.Operand.Name].Err != nil {
-			rendered.Held[string(step.Operand.Name)] = true
+		if step.Action == plan.Hold || step.KeepUnrendered || s.applied[step.Operand.Name].Err != nil {
+			rendered.Kept[string(step.Operand.Name)] = true
 		}
 		for _, object := range s.objects[step.Operand.Name] {
 			rendered.Add(object)

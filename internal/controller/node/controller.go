@@ -176,11 +176,11 @@ func (r *Reconciler) allPodsReady(entry *fleet.Entry) bool {
 	if err != nil {
 		return true
 	}
-	for _, stage := range entry.Planned.Plan.Essential {
-		if stage.Expectation != plan.Expected {
+	for _, onNode := range entry.Planned.Plan.Essential {
+		if onNode.Expectation != plan.Expected {
 			continue
 		}
-		if pod := pods[stage.Operand]; pod == nil || readiness.Pod(pod, "", r.Clock.Now()).State != readiness.Ready {
+		if pod := pods[onNode.Operand]; pod == nil || readiness.Pod(pod, "", r.Clock.Now()).State != readiness.Ready {
 			return false
 		}
 	}

@@ -215,11 +215,11 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	if !s.mayWrite() {
 		return nil
 	}
-	read, now := s.node, fleet.LabelInputs{PlanInputs: s.planInputs(), Running: s.runningOperands(pods)}
+	read, now := s.node, fleet.LabelInputs{PlanInputs: s.planInputs(), ReadyPods: s.readyPods(pods)}
 	if len(notes) == 0 && s.entry.Writes.LabelInputs == now {
 		return nil
 	}
-	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, now.Running)
+	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, now.ReadyPods)
 	if len(changes) == 0 {
 		s.entry.Writes.LabelInputs = now
 	}
@@ -232,18 +232,18 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	return err
 }
 
-// runningOperands reports which of the driver and the operands that inject devices have a ready pod.
-func (s *scope) runningOperands(pods assess.Pods) (running plan.RunningPods) {
+// readyPods reports which of the driver and the injector have a ready pod.
+func (s *scope) readyPods(pods assess.Pods) (ready plan.ReadyPods) {
 	for i := range s.Catalogue {
 		o := &s.Catalogue[i]
 		pod := pods[o.Name]
 		if pod == nil || !o.UpdatesOnDelete && !o.IsInjector || readiness.Pod(pod, "", s.now).State != readiness.Ready {
 			continue
 		}
-		running.Driver = running.Driver || o.UpdatesOnDelete
-		running.Injector = running.Injector || o.IsInjector
+		ready.Driver = ready.Driver || o.UpdatesOnDelete
+		ready.Injector = ready.Injector || o.IsInjector
 	}
-	return running
+	return ready
 }
 
 // assess is the only assessment of the node in a reconcile, made after its labels were written.

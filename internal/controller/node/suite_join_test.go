@@ -30,7 +30,7 @@ var _ = Describe("A node that joins", func() {
 		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchLabels, patchCondition}))
 		Expect(f.node(ctx).Labels).To(And(
 			HaveKeyWithValue(labels.GPUPresent, labels.True), HaveKeyWithValue(labels.DeployPrefix+driver, labels.True),
-			HaveKeyWithValue(labels.Pool, "ubuntu24.04-amd64"), HaveKeyWithValue(labels.Runtime, "containerd"),
+			HaveKeyWithValue(labels.Pool, "ubuntu24.04-amd64"), HaveKeyWithValue(labels.Layout, "containerd"),
 			HaveKeyWithValue(labels.DiscoveryOSID, "ubuntu"),
 		))
 		Expect(f.reported(ctx)).To(Equal("True GPUReady"))

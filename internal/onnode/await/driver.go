@@ -23,7 +23,7 @@ func DriverContainer(ctx context.Context, markers marker.Dir, log *slog.Logger, 
 			return err
 		case !container.Ready:
 			return fmt.Errorf("its start-up probe has not passed (%s is missing)", labels.DriverContainerReady)
-		case container.Instance != pod:
+		case container.DriverInstance != pod:
 			return fmt.Errorf("%s is of another pod", labels.DriverContainerReady)
 		}
 		if _, err := os.Stat(sources); err != nil {

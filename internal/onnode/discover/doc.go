@@ -4,16 +4,16 @@
 //
 // # What is written
 //
-// Each label is a fact that was just read on the node, so it replaces any other value of the same key. The
+// Each label is what was just found on the node, so it replaces any other value of the same key. The
 // annotation labels.Discovered lists the labels that discovery has written: its own. Only an own label is ever
-// removed, once its fact is no longer true. A label that already had the right value becomes an own one, since
+// removed, once it is no longer found. A label that already had the right value becomes an own one, since
 // discovery keeps it current from then on.
 //
-// A fact that cannot be read is not false: its label stays as it is. The labels of GPU Feature Discovery also stay
+// What cannot be read keeps its label as it is. The labels of GPU Feature Discovery also stay
 // for some minutes when its file is missing, because it removes the file whenever it ends. On a node without a GPU
 // they are removed immediately.
 //
-// The Node is read when facts change, and at each resync, and written only for a difference. A new
+// The Node is read when findings change, and at each resync, and written only for a difference. A new
 // labels.FeatureTimestamp alone is none: it is written with the next difference.
 //
 // # Together with Node Feature Discovery
@@ -22,7 +22,7 @@
 //
 //   - A label that NFD lists is NFD's, whatever its value: discovery never writes it, and no longer owns it.
 //   - The three labels that show a GPU belong together: if NFD lists one of them, discovery adds none.
-//   - All other facts, which NFD does not list, are discovery's as on any node: for example a GPU that NFD is not
+//   - All other labels, which NFD does not list, are discovery's as on any node: for example a GPU that NFD is not
 //     configured to look for, or cannot see (WSL).
 //   - An own label that NFD does not list stays an own one.
 //

@@ -25,43 +25,43 @@ type features struct {
 	missingSince time.Time
 }
 
-// add adds the labels in the file to the facts. If the file is missing, it returns how long its labels are still
+// add adds the labels in the file to the findings. If the file is missing, it returns how long its labels are still
 // kept; otherwise 0.
-func (f *features) add(facts *Facts) time.Duration {
-	if facts.NoGPU {
+func (f *features) add(findings *Findings) time.Duration {
+	if findings.NoGPU {
 		// The file, if there is one, is about GPUs that are gone.
 		f.missingSince = time.Time{}
 		return 0
 	}
 	content, err := f.read()
 	if err != nil {
-		facts.KeepFeatures = true
-		facts.Problems = append(facts.Problems, err.Error())
+		findings.KeepFeatures = true
+		findings.Problems = append(findings.Problems, err.Error())
 		return 0
 	}
 	found, ignored := parseFeatures(content)
 	if len(ignored) > 0 {
-		facts.Problems = append(facts.Problems, fmt.Sprintf(
+		findings.Problems = append(findings.Problems, fmt.Sprintf(
 			"%s has %d lines that are not labels of GPU Feature Discovery, so they are left out; one is %q",
 			f.path, len(ignored), ignored[0]))
 	}
 	// An empty file counts as missing: it is about to be written, or its writer failed.
 	if len(found) == 0 {
-		return f.missing(facts)
+		return f.missing(findings)
 	}
 	f.missingSince = time.Time{}
 	for key, value := range found {
-		facts.Labels[key] = value
+		findings.Labels[key] = value
 	}
 	return 0
 }
 
-func (f *features) missing(facts *Facts) time.Duration {
+func (f *features) missing(findings *Findings) time.Duration {
 	if f.missingSince.IsZero() {
 		f.missingSince = f.now()
 	}
 	left := f.keep - f.now().Sub(f.missingSince)
-	facts.KeepFeatures = left > 0
+	findings.KeepFeatures = left > 0
 	return max(left, 0)
 }
 

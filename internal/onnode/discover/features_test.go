@@ -130,15 +130,15 @@ func TestFeatures(t *testing.T) {
 				default:
 					g.Expect(os.WriteFile(path, []byte(step.content), 0o600)).To(Succeed())
 				}
-				facts := Facts{Labels: map[string]string{}, NoGPU: step.noGPU}
-				left := f.add(&facts)
-				g.Expect(facts.Labels).To(Equal(step.want), "step %d", i)
-				g.Expect(facts.KeepFeatures).To(Equal(step.kept), "step %d", i)
+				findings := Findings{Labels: map[string]string{}, NoGPU: step.noGPU}
+				left := f.add(&findings)
+				g.Expect(findings.Labels).To(Equal(step.want), "step %d", i)
+				g.Expect(findings.KeepFeatures).To(Equal(step.kept), "step %d", i)
 				g.Expect(left).To(Equal(step.left), "step %d", i)
 				if step.problem == "" {
-					g.Expect(facts.Problems).To(BeEmpty(), "step %d", i)
+					g.Expect(findings.Problems).To(BeEmpty(), "step %d", i)
 				} else {
-					g.Expect(facts.Problems).To(ConsistOf(ContainSubstring(step.problem)), "step %d", i)
+					g.Expect(findings.Problems).To(ConsistOf(ContainSubstring(step.problem)), "step %d", i)
 				}
 			}
 		})

@@ -30,11 +30,11 @@ type Host struct {
 	Root string
 }
 
-// Facts are what was read on a node.
-type Facts struct {
-	// Labels are the facts that are true.
+// Findings are what was found on a node.
+type Findings struct {
+	// Labels of what was found.
 	Labels map[string]string
-	// Unknown are the labels whose facts could not be read.
+	// Unknown are the labels of what could not be read.
 	Unknown map[string]bool
 	// KeepFeatures is set if the labels of GPU Feature Discovery are unknown.
 	KeepFeatures bool
@@ -47,17 +47,17 @@ type Facts struct {
 // gpuLabels show a GPU; readers treat them as equivalent.
 var gpuLabels = []string{labels.DiscoveryPCIPresent, labels.DiscoveryPCI3D, labels.DiscoveryPCIVGA}
 
-// Facts reads the facts of the node. What cannot be read is in Problems; all other facts are returned.
-func (h Host) Facts() Facts {
-	facts := Facts{Labels: map[string]string{}, Unknown: map[string]bool{}}
-	kernel := h.kernel(&facts)
-	h.devices(&facts, kernel)
-	h.operatingSystem(&facts)
-	return facts
+// Findings reads the node. What cannot be read is in Problems; all else is returned.
+func (h Host) Findings() Findings {
+	findings := Findings{Labels: map[string]string{}, Unknown: map[string]bool{}}
+	kernel := h.kernel(&findings)
+	h.devices(&findings, kernel)
+	h.operatingSystem(&findings)
+	return findings
 }
 
 // Same reports whether other has no difference that is worth a write.
-func (f Facts) Same(other Facts) bool {
+func (f Findings) Same(other Findings) bool {
 	a, b := maps.Clone(f.Labels), maps.Clone(other.Labels)
 	delete(a, labels.FeatureTimestamp)
 	delete(b, labels.FeatureTimestamp)
@@ -65,12 +65,12 @@ func (f Facts) Same(other Facts) bool {
 }
 
 // keeps reports whether the label stays as it is.
-func (f Facts) keeps(key string) bool {
+func (f Findings) keeps(key string) bool {
 	return f.Unknown[key] || f.KeepFeatures && labels.IsFeature(key)
 }
 
-// set adds a fact, unless its value is not valid in a label.
-func (f *Facts) set(key, value string) {
+// set adds a label, unless its value is not valid in a label.
+func (f *Findings) set(key, value string) {
 	if value == "" {
 		return
 	}
@@ -81,8 +81,8 @@ func (f *Facts) set(key, value string) {
 	f.Labels[key] = value
 }
 
-// unknown marks the facts as unknown, except for those that were read.
-func (f *Facts) unknown(problem error, keys ...string) {
+// unknown marks the labels as unknown, except for those that were read.
+func (f *Findings) unknown(problem error, keys ...string) {
 	f.Problems = append(f.Problems, problem.Error())
 	for _, key := range keys {
 		if _, known := f.Labels[key]; !known {
@@ -92,41 +92,41 @@ func (f *Facts) unknown(problem error, keys ...string) {
 }
 
 // kernel also returns the release of the kernel.
-func (h Host) kernel(facts *Facts) string {
+func (h Host) kernel(findings *Findings) string {
 	content, err := os.ReadFile(filepath.Join(h.ProcRoot, "sys", "kernel", "osrelease"))
 	if err != nil {
-		facts.unknown(fmt.Errorf("the kernel's release cannot be read; is procfs mounted at %s? %w", h.ProcRoot, err),
+		findings.unknown(fmt.Errorf("the kernel's release cannot be read; is procfs mounted at %s? %w", h.ProcRoot, err),
 			labels.DiscoveryKernel)
 		return ""
 	}
 	release := strings.TrimSpace(string(content))
 	// As in Node Feature Discovery: the name of a precompiled driver image contains this.
-	facts.set(labels.DiscoveryKernel, strings.Trim(forbidden.ReplaceAllString(release, "_"), "-_."))
+	findings.set(labels.DiscoveryKernel, strings.Trim(forbidden.ReplaceAllString(release, "_"), "-_."))
 	return release
 }
 
-func (h Host) devices(facts *Facts, kernel string) {
+func (h Host) devices(findings *Findings, kernel string) {
 	devices, err := pci.Devices(h.SysRoot)
 	for _, device := range devices {
 		switch {
 		case device.IsGPU() && device.Class == pci.ThreeD:
-			facts.Labels[labels.DiscoveryPCIPresent] = labels.True
-			facts.Labels[labels.DiscoveryPCI3D] = labels.True
+			findings.Labels[labels.DiscoveryPCIPresent] = labels.True
+			findings.Labels[labels.DiscoveryPCI3D] = labels.True
 		case device.IsGPU():
-			facts.Labels[labels.DiscoveryPCIPresent] = labels.True
-			facts.Labels[labels.DiscoveryPCIVGA] = labels.True
+			findings.Labels[labels.DiscoveryPCIPresent] = labels.True
+			findings.Labels[labels.DiscoveryPCIVGA] = labels.True
 		case device.IsMellanoxNIC():
-			facts.Labels[labels.DiscoveryPCIMellanox] = labels.True
+			findings.Labels[labels.DiscoveryPCIMellanox] = labels.True
 		}
 	}
 	if h.isWSL(kernel) {
-		facts.Labels[labels.DiscoveryPCIPresent] = labels.True
+		findings.Labels[labels.DiscoveryPCIPresent] = labels.True
 	}
 	if err != nil {
-		facts.unknown(err, append(gpuLabels, labels.DiscoveryPCIMellanox)...)
+		findings.unknown(err, append(gpuLabels, labels.DiscoveryPCIMellanox)...)
 	}
-	_, found := facts.Labels[labels.DiscoveryPCIPresent]
-	facts.NoGPU = !found && err == nil
+	_, found := findings.Labels[labels.DiscoveryPCIPresent]
+	findings.NoGPU = !found && err == nil
 }
 
 // isWSL reports whether the node is a Windows Subsystem for Linux with GPUs. They are not PCI devices there;
@@ -143,17 +143,17 @@ func (h Host) isWSL(kernel string) bool {
 	return false
 }
 
-func (h Host) operatingSystem(facts *Facts) {
+func (h Host) operatingSystem(findings *Findings) {
 	fields, err := osrelease.Read(h.Root)
 	version := fields[osrelease.VersionID]
-	facts.set(labels.DiscoveryOSID, fields[osrelease.ID])
-	facts.set(labels.DiscoveryOSVersion, version)
-	facts.set(labels.DiscoveryOSTree, fields[osrelease.OSTreeVersion])
+	findings.set(labels.DiscoveryOSID, fields[osrelease.ID])
+	findings.set(labels.DiscoveryOSVersion, version)
+	findings.set(labels.DiscoveryOSTree, fields[osrelease.OSTreeVersion])
 	major, minor := osrelease.SplitVersion(version)
-	facts.set(labels.DiscoveryOSVersionMajor, major)
-	facts.set(labels.DiscoveryOSVersionMinor, minor)
+	findings.set(labels.DiscoveryOSVersionMajor, major)
+	findings.set(labels.DiscoveryOSVersionMinor, minor)
 	if err != nil {
-		facts.unknown(err, labels.DiscoveryOSID, labels.DiscoveryOSVersion, labels.DiscoveryOSTree,
+		findings.unknown(err, labels.DiscoveryOSID, labels.DiscoveryOSVersion, labels.DiscoveryOSTree,
 			labels.DiscoveryOSVersionMajor, labels.DiscoveryOSVersionMinor)
 	}
 }

@@ -244,7 +244,7 @@ func TestFactsOfMachines(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := tc.machine(t).host().Facts()
+			got := tc.machine(t).host().Findings()
 			g.Expect(got.Labels).To(Equal(tc.want))
 			g.Expect(got.NoGPU).To(Equal(tc.noGPU))
 			g.Expect(got.Unknown).To(BeEmpty())
@@ -319,7 +319,7 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 			for _, key := range tc.lost {
 				delete(want, key)
 			}
-			got := m.host().Facts()
+			got := m.host().Findings()
 			g.Expect(got.Labels).To(Equal(want))
 			g.Expect(got.NoGPU).To(BeFalse(), "it is unknown")
 			unknown := map[string]bool{}
@@ -337,7 +337,7 @@ func TestFactsOfThisMachine(t *testing.T) {
 		t.Skip("needs a Linux distribution")
 	}
 	g := NewWithT(t)
-	got := Host{SysRoot: "/sys", ProcRoot: "/proc", Root: "/"}.Facts()
+	got := Host{SysRoot: "/sys", ProcRoot: "/proc", Root: "/"}.Findings()
 	g.Expect(got.Problems).To(BeEmpty())
 	g.Expect(got.Labels).To(HaveKey(labels.DiscoveryKernel))
 	g.Expect(got.Labels).To(HaveKey(labels.DiscoveryOSID))

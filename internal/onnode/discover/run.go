@@ -52,12 +52,12 @@ type Discovery struct {
 	settle, backoff time.Duration
 }
 
-// Once labels the node and returns. Facts that cannot be read are only logged; an error is one sentence about
+// Once labels the node and returns. What cannot be read is only logged; an error is one sentence about
 // the Node.
 func (d Discovery) Once(ctx context.Context) error {
 	r := newRunner(d)
-	facts, _ := r.look()
-	if err := r.write(ctx, facts); err != nil {
+	findings, _ := r.look()
+	if err := r.write(ctx, findings); err != nil {
 		return fmt.Errorf("node %s is not labelled: %w", d.Node, err)
 	}
 	return nil
@@ -85,7 +85,7 @@ func (d Discovery) Run(ctx context.Context) {
 		case <-files:
 			r.debounce(ctx)
 		}
-		timer.Reset(r.pass(ctx))
+		timer.Reset(r.round(ctx))
 	}
 }
 
@@ -94,7 +94,7 @@ type runner struct {
 	Discovery
 	features features
 
-	synced   Facts     // What the Node was last compared with.
+	synced   Findings  // What the Node was last compared with.
 	nextSync time.Time // When it is compared again, at the latest.
 	failures int       // In a row.
 
@@ -124,14 +124,14 @@ func (r *runner) debounce(ctx context.Context) {
 	}
 }
 
-// pass reads the facts, compares the Node if that is due or the facts have changed, and returns the time until
-// the next pass if nothing changes.
-func (r *runner) pass(ctx context.Context) time.Duration {
-	facts, kept := r.look()
+// round reads the node, compares the Node if that is due or the findings have changed, and returns the time until
+// the next round if nothing changes.
+func (r *runner) round(ctx context.Context) time.Duration {
+	findings, kept := r.look()
 	due := !time.Now().Before(r.nextSync)
 	// While the API server fails, changes do not make requests more frequent.
-	if due || r.failures == 0 && !facts.Same(r.synced) {
-		r.account(ctx, facts, r.write(ctx, facts))
+	if due || r.failures == 0 && !findings.Same(r.synced) {
+		r.account(ctx, findings, r.write(ctx, findings))
 	}
 	pause := time.Until(r.nextSync)
 	if kept > 0 {
@@ -140,12 +140,12 @@ func (r *runner) pass(ctx context.Context) time.Duration {
 	return max(pause, 0)
 }
 
-// look reads the facts, and logs what cannot be read when that changes. It also returns how long labels without
+// look reads the node, and logs what cannot be read when that changes. It also returns how long labels without
 // a file are still kept.
-func (r *runner) look() (Facts, time.Duration) {
-	facts := r.Host.Facts()
-	kept := r.features.add(&facts)
-	problems := strings.Join(facts.Problems, "; ")
+func (r *runner) look() (Findings, time.Duration) {
+	findings := r.Host.Findings()
+	kept := r.features.add(&findings)
+	problems := strings.Join(findings.Problems, "; ")
 	if problems != r.problems {
 		if problems == "" {
 			r.Log.Info("all facts of the node can be read again")
@@ -154,16 +154,16 @@ func (r *runner) look() (Facts, time.Duration) {
 		}
 		r.problems = problems
 	}
-	return facts, kept
+	return findings, kept
 }
 
 // account records the result of a comparison, and schedules the next.
-func (r *runner) account(ctx context.Context, facts Facts, err error) {
+func (r *runner) account(ctx context.Context, findings Findings, err error) {
 	if err == nil {
 		if r.failures > 0 {
 			r.Log.Info("the node is in sync again", "failures", r.failures)
 		}
-		r.synced, r.failures, r.reason = facts, 0, ""
+		r.synced, r.failures, r.reason = findings, 0, ""
 		r.nextSync = time.Now().Add(r.Resync - time.Duration(rand.Int64N(int64(r.Resync)/10+1)))
 		return
 	}
@@ -189,21 +189,21 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// write compares the Node with the facts and writes the difference, if there is one.
-func (r *runner) write(ctx context.Context, facts Facts) error {
+// write compares the Node with the findings and writes the difference, if there is one.
+func (r *runner) write(ctx context.Context, findings Findings) error {
 	var err error
 	for range attempts {
 		var node nodeapi.Node
 		if node, err = r.Client.Node(ctx, r.Node); err != nil {
 			return err
 		}
-		p := newPlan(r.Mode, node.Metadata, facts)
-		r.report(p)
-		if p.empty() {
+		c := newChanges(r.Mode, node.Metadata, findings)
+		r.report(c)
+		if c.empty() {
 			return nil
 		}
-		if err = r.Client.PatchNode(ctx, r.Node, p.changes); err == nil {
-			r.reportChanges(p)
+		if err = r.Client.PatchNode(ctx, r.Node, c.patch); err == nil {
+			r.reportChanges(c)
 			return nil
 		}
 		if !nodeapi.IsConflict(err) {
@@ -214,16 +214,16 @@ func (r *runner) write(ctx context.Context, facts Facts) error {
 }
 
 // report logs when Node Feature Discovery begins or ends to label the node, and its stale labels.
-func (r *runner) report(p plan) {
-	if p.withNFD != r.withNFD {
-		if p.withNFD {
+func (r *runner) report(c changes) {
+	if c.withNFD != r.withNFD {
+		if c.withNFD {
 			r.Log.Info("Node Feature Discovery labels this node, so the labels that it lists are left to it")
 		} else {
 			r.Log.Info("Node Feature Discovery no longer labels this node")
 		}
-		r.withNFD = p.withNFD
+		r.withNFD = c.withNFD
 	}
-	stale := strings.Join(p.stale, ", ")
+	stale := strings.Join(c.stale, ", ")
 	if stale != r.stale && stale != "" {
 		r.Log.Warn("labels of Node Feature Discovery are stale; if it was removed, run its prune job or set "+
 			"spec.nodeDiscovery.mode to builtin", "labels", stale)
@@ -231,10 +231,10 @@ func (r *runner) report(p plan) {
 	r.stale = stale
 }
 
-func (r *runner) reportChanges(p plan) {
+func (r *runner) reportChanges(c changes) {
 	var set, removed []string
-	for _, key := range slices.Sorted(maps.Keys(p.changes.Labels)) {
-		if value := p.changes.Labels[key]; value != nil {
+	for _, key := range slices.Sorted(maps.Keys(c.patch.Labels)) {
+		if value := c.patch.Labels[key]; value != nil {
 			set = append(set, key+"="+*value)
 		} else {
 			removed = append(removed, key)

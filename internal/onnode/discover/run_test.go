@@ -151,7 +151,7 @@ func TestRunRetriesWithoutAnAPIServer(t *testing.T) {
 	r := newRunner(d)
 	for range 5 {
 		r.nextSync = time.Time{}
-		r.pass(t.Context())
+		r.round(t.Context())
 	}
 	g.Expect(r.failures).To(Equal(5))
 	g.Expect(strings.Count(logged.String(), "level=WARN")).To(Equal(1), logged.String())
@@ -178,5 +178,5 @@ func TestRunLogsOnceWhatCannotBeRead(t *testing.T) {
 		Should(Equal(2))
 	gets := server.Gets()
 	g.Eventually(server.Gets, "5s").Should(BeNumerically(">", gets+5))
-	g.Expect(server.Labels()).To(Equal(ubuntuLabels), "labels whose facts cannot be read stay")
+	g.Expect(server.Labels()).To(Equal(ubuntuLabels), "labels whose value cannot be read stay")
 }

@@ -23,8 +23,8 @@ const (
 	DefaultDriverTimeout = 50 * time.Second
 )
 
-// DefaultStages are all stages, in the order in which a node reaches them.
-var DefaultStages = []labels.Marker{labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin}
+// DefaultMarkers are the exported markers, in the order in which they are written on a node.
+var DefaultMarkers = []labels.Marker{labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin}
 
 // Options configure an Exporter.
 type Options struct {
@@ -32,8 +32,8 @@ type Options struct {
 	Node string
 	// Markers is the directory of the markers.
 	Markers marker.Dir
-	// Stages are the stages of gpu_operator_node_stage_seconds that are validated on this node, in order.
-	Stages []labels.Marker
+	// Validated are the markers of gpu_operator_node_stage_seconds that are written on this node, in order.
+	Validated []labels.Marker
 	// SysRoot is where sysfs is mounted here.
 	SysRoot string
 	// CheckDriver is called every DriverInterval and may take DriverTimeout.
@@ -47,15 +47,15 @@ type Options struct {
 
 // Exporter is a prometheus.Collector.
 type Exporter struct {
-	options Options
-	begun   time.Time
-	stages  *stages
-	driver  *driver
-	devices *devices
-	reasons *reasons
+	options   Options
+	begun     time.Time
+	durations *durations
+	driver    *driver
+	devices   *devices
+	reasons   *reasons
 
 	metrics map[string]*prometheus.Desc
-	stage   *prometheus.Desc
+	took    *prometheus.Desc
 }
 
 // The metrics whose only label is the node.
@@ -68,7 +68,7 @@ const (
 	pciDevices        = "gpu_operator_nvidia_pci_devices_total"
 )
 
-// stageSeconds has the stage as another label.
+// stageSeconds has the name of the marker as another label, which is called stage.
 const stageSeconds = "gpu_operator_node_stage_seconds"
 
 var help = map[string]string{
@@ -94,9 +94,9 @@ func New(options Options) *Exporter {
 	begun := time.Now()
 	reasons := &reasons{log: options.Log, last: map[string]string{}}
 	e := &Exporter{
-		options: options,
-		begun:   begun,
-		stages:  newStages(options.Stages, begun),
+		options:   options,
+		begun:     begun,
+		durations: newDurations(options.Validated, begun),
 		driver: &driver{
 			check:   options.CheckDriver,
 			every:   options.DriverInterval,
@@ -111,8 +111,8 @@ func New(options Options) *Exporter {
 	for name, text := range help {
 		e.metrics[name] = prometheus.NewDesc(name, text, nil, node)
 	}
-	e.stage = prometheus.NewDesc(stageSeconds,
-		"How long a stage of this node took or, while it is not reached, has taken so far, in seconds.",
+	e.took = prometheus.NewDesc(stageSeconds,
+		"How long the validation of a part of the stack took or, while its marker is missing, has taken so far, in seconds.",
 		[]string{"stage"}, node)
 	return e
 }
@@ -125,7 +125,7 @@ func (e *Exporter) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range e.metrics {
 		descs <- desc
 	}
-	descs <- e.stage
+	descs <- e.took
 }
 
 // Collect implements prometheus.Collector. It reads the current state.
@@ -147,15 +147,15 @@ func (e *Exporter) Collect(metrics chan<- prometheus.Metric) {
 	gauge(pciDevices, e.pciGPUs())
 }
 
-// collectMarkers exports the markers and the stages.
+// collectMarkers exports the markers, and how long each validation took.
 func (e *Exporter) collectMarkers(metrics chan<- prometheus.Metric, now time.Time, gauge func(string, float64)) {
 	found := map[labels.Marker]*validation{}
-	for _, m := range DefaultStages {
+	for _, m := range DefaultMarkers {
 		found[m] = read(e.options.Markers, m)
 		gauge(readyMetric(m), number(found[m] != nil))
 	}
-	for stage, took := range e.stages.durations(found, now) {
-		metrics <- prometheus.MustNewConstMetric(e.stage, prometheus.GaugeValue, took.Seconds(), string(stage))
+	for m, duration := range e.durations.of(found, now) {
+		metrics <- prometheus.MustNewConstMetric(e.took, prometheus.GaugeValue, duration.Seconds(), string(m))
 	}
 }
 

@@ -37,7 +37,7 @@ func node(t *testing.T) Options {
 		put(t, filepath.Join(sys, "bus/pci/devices", address, "class"), class+"\n")
 	}
 	return Options{
-		Node: "node-a", Markers: marker.Dir{Path: t.TempDir(), BootID: "now"}, Stages: DefaultStages, SysRoot: sys,
+		Node: "node-a", Markers: marker.Dir{Path: t.TempDir(), BootID: "now"}, Validated: DefaultMarkers, SysRoot: sys,
 		CheckDriver:    func(context.Context) ([]marker.Assignment, error) { return nil, nil },
 		DriverInterval: time.Millisecond, DriverTimeout: time.Minute,
 		Resources: func(context.Context) (nodeapi.Resources, error) {

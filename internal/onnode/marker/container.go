@@ -20,9 +20,9 @@ import (
 type Container struct {
 	// Ready is true if the file exists.
 	Ready bool
-	// Instance names the instance of the driver container; empty where none is ready. NVIDIA's start-up probe
+	// DriverInstance is empty where no driver container is ready. NVIDIA's start-up probe
 	// writes no name. Each container writes the file again, so its modification time is the name then.
-	Instance string
+	DriverInstance string
 
 	written time.Time
 	values  map[string]string
@@ -53,11 +53,11 @@ func (d Dir) Container() (Container, error) {
 		return Container{}, fmt.Errorf("%s cannot be read, so no marker can be trusted: %w", labels.DriverContainerReady, err)
 	}
 	values := ParseContainer(content)
-	instance := values[labels.DriverInstanceKey]
-	if instance == "" {
-		instance = fmt.Sprintf("since-%d.%09d", written.Unix(), written.Nanosecond())
+	driverInstance := values[labels.DriverInstanceKey]
+	if driverInstance == "" {
+		driverInstance = fmt.Sprintf("since-%d.%09d", written.Unix(), written.Nanosecond())
 	}
-	return Container{Ready: true, Instance: instance, written: written, values: values}, nil
+	return Container{Ready: true, DriverInstance: driverInstance, written: written, values: values}, nil
 }
 
 // ParseContainer reads the content of labels.DriverContainerReady: lines "KEY: value", of which the last one of

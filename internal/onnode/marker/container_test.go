@@ -19,7 +19,7 @@ func TestContainer(t *testing.T) {
 	found, err := dir.Container()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found.Ready).To(BeTrue())
-	g.Expect(found.Instance).To(Equal("pod-1"))
+	g.Expect(found.DriverInstance).To(Equal("pod-1"))
 	g.Expect(found.Enabled("GDS_ENABLED")).To(BeTrue())
 	g.Expect(found.Enabled("GDRCOPY_ENABLED")).To(BeFalse())
 	g.Expect(found.Enabled("MISSING")).To(BeFalse())

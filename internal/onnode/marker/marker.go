@@ -116,15 +116,15 @@ func (d Dir) current(f file) error {
 }
 
 // Write writes the marker with these assignments, BOOT_ID and DRIVER_INSTANCE, atomically, with mode 0644.
-// instance is the driver instance for which the marker is true.
-func (d Dir) Write(m labels.Marker, assignments []Assignment, instance string) error {
-	return d.write(m.File(), assignments, instance)
+// driverInstance is the one for which the marker is true.
+func (d Dir) Write(m labels.Marker, assignments []Assignment, driverInstance string) error {
+	return d.write(m.File(), assignments, driverInstance)
 }
 
-func (d Dir) write(name string, assignments []Assignment, instance string) error {
+func (d Dir) write(name string, assignments []Assignment, driverInstance string) error {
 	content, err := Format(slices.Concat(assignments, []Assignment{
 		{Key: labels.BootIDKey, Value: d.BootID},
-		{Key: labels.DriverInstanceKey, Value: instance},
+		{Key: labels.DriverInstanceKey, Value: driverInstance},
 	}))
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
@@ -134,8 +134,8 @@ func (d Dir) write(name string, assignments []Assignment, instance string) error
 
 // WriteProving writes the state of a validation that ended without success, for the next run, in the form of a
 // marker.
-func (d Dir) WriteProving(m labels.Marker, assignments []Assignment, instance string) error {
-	return d.write(m.ProvingFile(), assignments, instance)
+func (d Dir) WriteProving(m labels.Marker, assignments []Assignment, driverInstance string) error {
+	return d.write(m.ProvingFile(), assignments, driverInstance)
 }
 
 // ReadProving returns what WriteProving wrote, if it was in this boot and for the current driver instance.
@@ -168,9 +168,9 @@ func (d Dir) remove(name string) error {
 	return nil
 }
 
-// DriverInstance returns the instance of the driver container that is ready now, see Container. It is empty
+// DriverInstance returns the driver instance that is ready now, see Container. It is empty
 // where none is: for a driver on the host, or one that another program's container has installed.
 func (d Dir) DriverInstance() (string, error) {
 	container, err := d.Container()
-	return container.Instance, err
+	return container.DriverInstance, err
 }

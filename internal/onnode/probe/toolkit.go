@@ -45,14 +45,14 @@ func NoteRuntime(markers marker.Dir) error {
 		// Written by an attempt whose result the kubelet has lost: its own runtime has restarted.
 		return nil
 	}
-	instance, err := markers.DriverInstance()
+	driverInstance, err := markers.DriverInstance()
 	if err != nil {
 		return err
 	}
 	if _, err := markers.Read(labels.MarkerDriver); err != nil {
 		return err
 	}
-	if err := markers.Write(labels.MarkerRuntime, nil, instance); err != nil {
+	if err := markers.Write(labels.MarkerRuntime, nil, driverInstance); err != nil {
 		return err
 	}
 	_, err = markers.Read(labels.MarkerRuntime)

@@ -94,6 +94,9 @@ func (d Driver) find(ctx context.Context) (installed, error) {
 	}
 	inContainer := d.inContainer()
 	path, inContainer.output, err = runFirst(ctx, d.Run, d.DriverRoot, smi, query...)
+	if path == "" && !d.ContainerExpected {
+		path, inContainer.output, err = runWithLoader(ctx, d.Run, d.DriverRoot, smi, query...)
+	}
 	switch {
 	case path != "" && err == nil:
 		return inContainer, d.awaitDaemons()

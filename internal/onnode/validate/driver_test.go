@@ -1,9 +1,13 @@
 package validate
 
 import (
+	"context"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -45,7 +49,7 @@ func TestDriver(t *testing.T) {
 			node: hostNode, check: gpuNode.driver, want: hostDriver,
 			given: func(n gpuNode) {
 				n.remove("host/usr/bin")
-				n.smi("host/opt/bin/nvidia-smi", 0, gpuLine(0), gpuLine(1))
+				n.smi("host/usr/libexec/nvidia/tesla/bin/nvidia-smi", 0, gpuLine(0), gpuLine(1))
 			}},
 		"takes the host's driver though a driver container is expected": {
 			node: hostNode, check: gpuNode.container, want: hostDriver},
@@ -68,6 +72,19 @@ func TestDriver(t *testing.T) {
 		"takes the driver of another program's container": {
 			node: containerNode, check: gpuNode.driver, want: containerDriver,
 			given: func(n gpuNode) { n.remove("markers/.driver-ctr-ready") }},
+		"takes a driver in a directory without a C library": {
+			node: containerNode, want: containerDriverWithoutDev,
+			given: func(n gpuNode) {
+				n.remove("markers/.driver-ctr-ready")
+				n.remove("driver")
+				n.smi("driver/bin/nvidia-smi", 0, gpuLine(0), gpuLine(1))
+				n.devices("host")
+			},
+			check: func(n gpuNode) Driver {
+				d := n.driver()
+				d.Run = withoutLibrary(n.path("driver"))
+				return d
+			}},
 		"takes a driver container whose daemons are up": {
 			node: containerNode, check: gpuNode.container, want: containerDriver,
 			given: func(n gpuNode) { n.write("markers/.driver-daemons-status", "Ready\n") }},
@@ -196,6 +213,46 @@ func TestChroot(t *testing.T) {
 	g.Expect(err).To(MatchError(syscall.EPERM))
 	g.Expect(explain(t.Context(), "nvidia-smi", nil, err)).
 		To(MatchError(ContainSubstring("the container must be privileged")))
+}
+
+// withoutLibrary is a Runner on a node whose driver root has no C library: a program there cannot be executed in a
+// chroot, only by this container's loader.
+func withoutLibrary(root string) Runner {
+	return func(ctx context.Context, in, path string, args ...string) ([]byte, error) {
+		switch {
+		case in == root:
+			return nil, fs.ErrNotExist
+		case path == "/lib64/ld-linux-x86-64.so.2" && args[0] == "--library-path" &&
+			strings.HasPrefix(args[1], root+"/lib64:"):
+			return below(ctx, "/", args[2], args[3:]...)
+		}
+		return below(ctx, in, path, args...)
+	}
+}
+
+func TestRunWithLoader(t *testing.T) {
+	g := NewWithT(t)
+	if !slices.ContainsFunc(loaders, func(path string) bool { return exists(path) }) {
+		t.Skip("this machine has no loader of the GNU C library")
+	}
+	root := t.TempDir()
+	path, _, err := runWithLoader(t.Context(), Chroot, root, smi, "-L")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(path).To(BeEmpty(), "there is no program")
+
+	echo, err := os.ReadFile("/bin/echo")
+	g.Expect(err).NotTo(HaveOccurred())
+	program(t, filepath.Join(root, "bin", smi), string(echo))
+	path, out, err := runWithLoader(t.Context(), Chroot, root, smi, "-L", "all")
+	g.Expect(err).NotTo(HaveOccurred(), string(out))
+	g.Expect(path).To(Equal("/bin/nvidia-smi"))
+	g.Expect(string(out)).To(Equal("-L all\n"))
+
+	program(t, filepath.Join(root, "bin", smi), "no program")
+	path, out, err = runWithLoader(t.Context(), Chroot, root, smi)
+	g.Expect(path).To(Equal("/bin/nvidia-smi"))
+	g.Expect(explain(t.Context(), path, out, err)).
+		To(MatchError(ContainSubstring("/bin/nvidia-smi fails with exit status")))
 }
 
 func TestNumberOf(t *testing.T) {

@@ -76,12 +76,12 @@ func (p *progress) assignments() []marker.Assignment {
 
 // save writes the file for the driver instance: a driver that becomes ready while its validation is running does not
 // restart the count. A failure is only logged, because the file is for metrics.
-func (p *progress) save(instance string) {
-	if p.saved && p.instance == instance {
+func (p *progress) save(driverInstance string) {
+	if p.saved && p.instance == driverInstance {
 		return
 	}
-	p.saved, p.instance = true, instance
-	if err := p.markers.WriteProving(p.component, p.assignments(), instance); err != nil {
+	p.saved, p.instance = true, driverInstance
+	if err := p.markers.WriteProving(p.component, p.assignments(), driverInstance); err != nil {
 		p.log.Warn("the start of this validation cannot be saved for the next run; only metrics are affected", "error", err)
 	}
 }

@@ -62,8 +62,8 @@ type Run struct {
 func (r Run) Validate(ctx context.Context) error {
 	progress := r.progress()
 	// Before the marker is removed, which has it too. If the instance is unknown, the attempt reports why.
-	if instance, err := r.Markers.DriverInstance(); err == nil {
-		progress.save(instance)
+	if driverInstance, err := r.Markers.DriverInstance(); err == nil {
+		progress.save(driverInstance)
 	}
 	if err := r.Markers.Remove(r.Component); err != nil {
 		return err

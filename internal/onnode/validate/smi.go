@@ -17,8 +17,11 @@ import (
 
 const smi = "nvidia-smi"
 
+// bottlerocketDir is where Bottlerocket has the driver's programs.
+const bottlerocketDir = "/usr/libexec/nvidia/tesla/bin"
+
 // programDirs are where drivers install their programs, as paths below a root.
-var programDirs = []string{"/usr/bin", "/usr/sbin", "/bin", "/sbin", wslDir, "/opt/bin"}
+var programDirs = []string{"/usr/bin", "/usr/sbin", "/bin", "/sbin", wslDir, "/opt/bin", bottlerocketDir}
 
 // smiCodes has the meaning of the exit codes of nvidia-smi, with the remedy.
 var smiCodes = map[int]string{
@@ -72,13 +75,47 @@ func runFirst(ctx context.Context, run Runner, root, name string, args ...string
 	return "", nil, nil
 }
 
+// loaders are the loaders of the C library of this container, by architecture.
+var loaders = []string{"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"}
+
+// libraryDirs are where drivers without a C library of their own have their libraries, as paths below a root: that of
+// Container-Optimized OS, and those of the extensions of Talos.
+var libraryDirs = []string{"/lib64", "/lib", "/glibc/usr/lib", "/glibc/lib"}
+
+// runWithLoader is runFirst for a root that has a driver's files and no C library, as the directory into which Google's
+// installer puts the driver. The program runs outside of that root, with the C library of this container.
+func runWithLoader(
+	ctx context.Context, run Runner, root, name string, args ...string,
+) (path string, out []byte, err error) {
+	var libraries []string
+	for _, dir := range libraryDirs {
+		libraries = append(libraries, filepath.Join(root, dir))
+	}
+	for _, dir := range programDirs {
+		if !hasFile(root, dir, name) {
+			continue
+		}
+		path := dir + "/" + name
+		for _, loader := range loaders {
+			out, err := run(ctx, "/", loader, slices.Concat(
+				[]string{"--library-path", strings.Join(libraries, ":"), filepath.Join(root, path)}, args)...)
+			if err == nil || !absent(err) {
+				return path, out, err
+			}
+		}
+	}
+	return "", nil, nil
+}
+
 // hasProgram reports whether root has such a program, executable or not. Some images have an empty file in place of a
 // driver's program.
 func hasProgram(root, name string) bool {
-	return slices.ContainsFunc(programDirs, func(dir string) bool {
-		info, err := os.Lstat(filepath.Join(root, dir, name))
-		return err == nil && info.Size() > 0
-	})
+	return slices.ContainsFunc(programDirs, func(dir string) bool { return hasFile(root, dir, name) })
+}
+
+func hasFile(root, dir, name string) bool {
+	info, err := os.Lstat(filepath.Join(root, dir, name))
+	return err == nil && info.Size() > 0
 }
 
 // absent reports whether there is no program to run: no file, one that is not executable, or an empty one, which some

@@ -52,37 +52,37 @@ const (
 	podName  = "nvidia-device-plugin-validator-node-a"
 )
 
-func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *cluster) ServeHTTP(p http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	switch {
 	case r.Method == http.MethodPost && r.URL.Path == podsPath:
-		c.create(w, r)
+		c.create(p, r)
 	case r.Method == http.MethodDelete && r.URL.Path == podsPath+"/"+podName:
-		c.delete(w, r)
+		c.delete(p, r)
 	case r.Method == http.MethodGet && r.URL.Path == podsPath+"/"+podName:
-		c.get(w)
+		c.get(p)
 	case r.URL.Path == podsPath && query.Get("watch") == "true" && query.Get("fieldSelector") == "metadata.name="+podName:
 		if query.Get("resourceVersion") == "7" {
-			c.watch(w, r)
+			c.watch(p, r)
 		} else {
-			c.watchEnd(w, r)
+			c.watchEnd(p, r)
 		}
 	default:
-		w.WriteHeader(http.StatusTeapot)
+		p.WriteHeader(http.StatusTeapot)
 	}
 }
 
-func (c *cluster) create(w http.ResponseWriter, r *http.Request) {
+func (c *cluster) create(p http.ResponseWriter, r *http.Request) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	switch {
 	case c.refuse != "":
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = w.Write([]byte(`{"message":"` + c.refuse + `"}`))
+		p.WriteHeader(http.StatusForbidden)
+		_, _ = p.Write([]byte(`{"message":"` + c.refuse + `"}`))
 		return
 	case c.present != nil:
-		w.WriteHeader(http.StatusConflict)
-		_, _ = w.Write(
+		p.WriteHeader(http.StatusConflict)
+		_, _ = p.Write(
 			[]byte(`{"reason":"AlreadyExists","message":"pods \"` + c.present.Metadata.Name + `\" already exists"}`))
 		return
 	}
@@ -90,10 +90,10 @@ func (c *cluster) create(w http.ResponseWriter, r *http.Request) {
 	_, _ = body.ReadFrom(r.Body)
 	c.created = body.Bytes()
 	c.present = &nodeapi.Pod{Metadata: nodeapi.PodMetadata{Name: podName, UID: "new", ResourceVersion: "7"}}
-	_ = json.NewEncoder(w).Encode(c.present)
+	_ = json.NewEncoder(p).Encode(c.present)
 }
 
-func (c *cluster) delete(w http.ResponseWriter, r *http.Request) {
+func (c *cluster) delete(p http.ResponseWriter, r *http.Request) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	var options struct {
@@ -101,13 +101,13 @@ func (c *cluster) delete(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case json.NewDecoder(r.Body).Decode(&options) != nil:
-		w.WriteHeader(http.StatusBadRequest)
+		p.WriteHeader(http.StatusBadRequest)
 		return
 	case c.present == nil:
-		w.WriteHeader(http.StatusNotFound)
+		p.WriteHeader(http.StatusNotFound)
 		return
 	case c.present.Metadata.UID != options.Preconditions.UID:
-		w.WriteHeader(http.StatusConflict)
+		p.WriteHeader(http.StatusConflict)
 		return
 	}
 	c.deleted = append(c.deleted, c.present.Metadata.UID)
@@ -115,29 +115,29 @@ func (c *cluster) delete(w http.ResponseWriter, r *http.Request) {
 	if c.ends == immediately {
 		c.present = nil
 	}
-	_, _ = w.Write([]byte("{}"))
+	_, _ = p.Write([]byte("{}"))
 }
 
-func (c *cluster) get(w http.ResponseWriter) {
+func (c *cluster) get(p http.ResponseWriter) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.present == nil {
-		w.WriteHeader(http.StatusNotFound)
+		p.WriteHeader(http.StatusNotFound)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(c.present)
+	_ = json.NewEncoder(p).Encode(c.present)
 }
 
-func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
+func (c *cluster) watch(p http.ResponseWriter, r *http.Request) {
 	for _, state := range c.states {
 		eventType, object := "MODIFIED", `{"metadata":{"name":"`+podName+`"},"status":`+state+`}`
 		if state == "" {
 			eventType, object = "DELETED", `{"metadata":{"name":"`+podName+
 				`","deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Pending"}}`
 		}
-		_, _ = w.Write([]byte(`{"type":"` + eventType + `","object":` + object + `}`))
+		_, _ = p.Write([]byte(`{"type":"` + eventType + `","object":` + object + `}`))
 	}
-	_ = http.NewResponseController(w).Flush()
+	_ = http.NewResponseController(p).Flush()
 	if c.watched != nil {
 		close(c.watched)
 	}
@@ -145,8 +145,8 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
 }
 
 // watchEnd answers the watch of a pod that was deleted.
-func (c *cluster) watchEnd(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).Flush()
+func (c *cluster) watchEnd(p http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(p).Flush()
 	if c.ends == never {
 		<-r.Context().Done()
 		return
@@ -155,11 +155,11 @@ func (c *cluster) watchEnd(w http.ResponseWriter, r *http.Request) {
 	defer c.mutex.Unlock()
 	object, _ := json.Marshal(c.present)
 	c.present = nil
-	_, _ = w.Write([]byte(`{"type":"DELETED","object":` + string(object) + `}`))
+	_, _ = p.Write([]byte(`{"type":"DELETED","object":` + string(object) + `}`))
 }
 
-// workload returns a Workload in this cluster, and its log.
-func workload(t *testing.T, c *cluster) (TestPod, *bytes.Buffer) {
+// testPod returns a TestPod in this cluster, and its log.
+func testPod(t *testing.T, c *cluster) (TestPod, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	return TestPod{
@@ -238,11 +238,11 @@ func TestWorkload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := &cluster{states: tc.states}
-			w, log := workload(t, c)
+			p, log := testPod(t, c)
 			if len(tc.states) > 1 {
-				w.FullAfter = time.Hour // A node is not full if a GPU is free soon after.
+				p.FullAfter = time.Hour // A node is not full if a GPU is free soon after.
 			}
-			err := w.Run(t.Context(), "nvidia.com/gpu")
+			err := p.Run(t.Context(), "nvidia.com/gpu")
 			if tc.err == "" {
 				g.Expect(err).NotTo(HaveOccurred())
 			} else {
@@ -278,9 +278,9 @@ func TestWorkloadFailsWithWhatThePodWaitsFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := &cluster{states: []string{tc.state}}
-			w, _ := workload(t, c)
-			w.Timeout = 200 * time.Millisecond
-			err := w.Run(t.Context(), "nvidia.com/gpu")
+			p, _ := testPod(t, c)
+			p.Timeout = 200 * time.Millisecond
+			err := p.Run(t.Context(), "nvidia.com/gpu")
 			g.Expect(err).To(MatchError(HavePrefix("the test pod on node node-a has not ended after 200ms: ")))
 			g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
 			g.Expect(c.deleted).To(Equal([]string{"new"}))
@@ -291,10 +291,10 @@ func TestWorkloadFailsWithWhatThePodWaitsFor(t *testing.T) {
 func TestWorkloadThatIsInterruptedDeletesItsPod(t *testing.T) {
 	g := NewWithT(t)
 	c := &cluster{states: []string{`{"phase":"Running"}`}, watched: make(chan struct{})}
-	w, _ := workload(t, c)
+	p, _ := testPod(t, c)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx, "nvidia.com/gpu") }()
+	go func() { done <- p.Run(ctx, "nvidia.com/gpu") }()
 	g.Eventually(c.watched, "5s").Should(BeClosed())
 	cancel(errors.New("terminated signal received"))
 	g.Eventually(done, "5s").Should(Receive(MatchError("the test pod was interrupted: terminated signal received")))
@@ -314,8 +314,8 @@ func TestWorkloadReplacesThePodOfAnEarlierAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := &cluster{states: []string{succeeded}, present: earlier(), ends: ends}
-			w, log := workload(t, c)
-			g.Expect(w.Run(t.Context(), "nvidia.com/gpu")).To(Succeed())
+			p, log := testPod(t, c)
+			g.Expect(p.Run(t.Context(), "nvidia.com/gpu")).To(Succeed())
 			g.Expect(log.String()).To(ContainSubstring("a pod got a GPU and computed on it"))
 			g.Expect(c.deleted).To(Equal([]string{"earlier", "new"}))
 		})
@@ -347,9 +347,9 @@ func TestWorkloadThatDoesNotEndIsAFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := &cluster{states: []string{tc.state}, present: tc.present, ends: never}
-			w, log := workload(t, c)
-			w.EndTimeout = 200 * time.Millisecond
-			g.Expect(w.Run(t.Context(), "nvidia.com/gpu")).To(MatchError(tc.err))
+			p, log := testPod(t, c)
+			p.EndTimeout = 200 * time.Millisecond
+			g.Expect(p.Run(t.Context(), "nvidia.com/gpu")).To(MatchError(tc.err))
 			g.Expect(log.String()).NotTo(ContainSubstring("in use"))
 		})
 	}
@@ -357,10 +357,10 @@ func TestWorkloadThatDoesNotEndIsAFailure(t *testing.T) {
 
 func TestWorkloadThatIsInterruptedDoesNotWaitForAnEarlierPod(t *testing.T) {
 	g := NewWithT(t)
-	w, _ := workload(t, &cluster{present: earlier(), ends: never})
+	p, _ := testPod(t, &cluster{present: earlier(), ends: never})
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("terminated signal received"))
 	defer cancel()
-	g.Expect(w.Run(ctx, "nvidia.com/gpu")).To(MatchError("the test pod was interrupted: terminated signal received"))
+	g.Expect(p.Run(ctx, "nvidia.com/gpu")).To(MatchError("the test pod was interrupted: terminated signal received"))
 }
 
 func TestWorkloadDeletesNoOtherPodWithItsName(t *testing.T) {
@@ -368,8 +368,8 @@ func TestWorkloadDeletesNoOtherPodWithItsName(t *testing.T) {
 	foreign := earlier()
 	foreign.Metadata.Labels = nil
 	c := &cluster{present: foreign}
-	w, _ := workload(t, c)
-	g.Expect(w.Run(t.Context(), "nvidia.com/gpu")).To(MatchError(
+	p, _ := testPod(t, c)
+	g.Expect(p.Run(t.Context(), "nvidia.com/gpu")).To(MatchError(
 		"the pod gpu-operator/" + podName + " is not a test pod, but has the name of the test pod of node node-a; " +
 			"delete it"))
 	g.Expect(c.deleted).To(BeEmpty())
@@ -405,10 +405,10 @@ func TestWorkloadName(t *testing.T) {
 
 func TestWorkloadReportsWhyItsPodCannotBeCreated(t *testing.T) {
 	g := NewWithT(t)
-	w, _ := workload(t, &cluster{refuse: "pods is forbidden: no PriorityClass with name lowest was found"})
+	p, _ := testPod(t, &cluster{refuse: "pods is forbidden: no PriorityClass with name lowest was found"})
 	const remedy = "the test pod cannot be created in namespace gpu-operator; check that the priority class lowest " +
 		"exists, and the quotas"
-	g.Expect(w.Run(t.Context(), "nvidia.com/gpu")).To(MatchError(SatisfyAll(
+	g.Expect(p.Run(t.Context(), "nvidia.com/gpu")).To(MatchError(SatisfyAll(
 		HavePrefix(remedy), ContainSubstring("no PriorityClass with name lowest was found"),
 	)))
 }
@@ -417,8 +417,8 @@ func TestWorkloadReportsWhyItsPodCannotBeCreated(t *testing.T) {
 func TestWorkloadPodIsAValidPod(t *testing.T) {
 	g := NewWithT(t)
 	c := &cluster{states: []string{succeeded}}
-	w, _ := workload(t, c)
-	g.Expect(w.Run(t.Context(), "nvidia.com/mig-1g.5gb")).To(Succeed())
+	p, _ := testPod(t, c)
+	g.Expect(p.Run(t.Context(), "nvidia.com/mig-1g.5gb")).To(Succeed())
 
 	var pod corev1.Pod
 	strict := json.NewDecoder(bytes.NewReader(c.created))

@@ -17,7 +17,7 @@ var preInstalledRemedy = fmt.Sprintf("install the toolkit on the host and set th
 
 // serves refuses a node whose container runtime the toolkit's pod cannot access, or would configure in the wrong file.
 func serves(in operand.Input, facts nodeinfo.Facts) operand.Decision {
-	layout, supported := facts.LayoutInUse()
+	layout, supported := facts.KnownLayout()
 	switch {
 	case !supported && facts.Runtime == "":
 		return operand.Refuse(v1.ReasonFactsMissing, "the kubelet has not reported the node's container runtime yet")

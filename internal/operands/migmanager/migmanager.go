@@ -46,7 +46,7 @@ func Operand() operand.Operand {
 // values are the values that the templates insert.
 type values struct {
 	Image, PullPolicy string
-	// ConfigMap has the layouts in its key config.yaml. They are mounted as ConfigFile, which the variable
+	// ConfigMap has the MIG layouts in its key config.yaml. They are mounted as ConfigFile, which the variable
 	// ConfigVariable names.
 	ConfigMap, ConfigFile, ConfigVariable string
 	// ClientsConfigMap has the services in its key clients.yaml.
@@ -78,8 +78,8 @@ func serves(facts nodeinfo.Facts) operand.Decision {
 	return capability.Decide(Name, capable, facts)
 }
 
-// defaultLabels returns the label with the default layout, spec.migManager.config.default. Without
-// spec.migManager.config, nodes get no default layout, as with NVIDIA's operator.
+// defaultLabels returns the label with the default MIG layout, spec.migManager.config.default. Without
+// spec.migManager.config, nodes get no default MIG layout, as with NVIDIA's operator.
 func defaultLabels(in operand.Input) map[string]string {
 	config := in.Spec.MIGManager.Config
 	if config == nil {
@@ -119,8 +119,8 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		ConfigVariable:   "DEFAULT_CONFIG_FILE",
 		ClientsConfigMap: spec.GPUClientsConfig.Name,
 	}
-	// A user's layouts replace all others. The MIG manager uses the default ones only if it cannot detect what the GPUs
-	// support.
+	// A user's MIG layouts replace all others. The MIG manager uses the default ones only if it cannot detect what the
+	// GPUs support.
 	if spec.Config != nil && spec.Config.Name != effective.MIGLayouts {
 		values.ConfigMap, values.ConfigFile, values.ConfigVariable = spec.Config.Name, "config.yaml", "CONFIG_FILE"
 	}

@@ -57,7 +57,7 @@ func references(in operand.Input) []operand.Use {
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
-	ref, err := image.Helper(in.Helper(), in.OperatorImage)
+	ref, err := image.Helper(in.HelperSpec(), in.OperatorImage)
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
 	}

@@ -76,7 +76,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 
 // imageOf returns the image and the pull policy: those of this block if it names an image, or else the helper image.
 func imageOf(in operand.Input, spec v1.ImageSpec) (image.Reference, string, error) {
-	policy := cmp.Or(string(spec.ImagePullPolicy), string(in.Helper().ImagePullPolicy))
+	policy := cmp.Or(string(spec.ImagePullPolicy), string(in.HelperSpec().ImagePullPolicy))
 	if image.Named(spec) {
 		ref, err := image.Operator().Resolve(spec, "")
 		if err != nil {
@@ -84,7 +84,7 @@ func imageOf(in operand.Input, spec v1.ImageSpec) (image.Reference, string, erro
 		}
 		return ref, policy, nil
 	}
-	ref, err := image.Helper(in.Helper(), in.OperatorImage)
+	ref, err := image.Helper(in.HelperSpec(), in.OperatorImage)
 	if err != nil {
 		return ref, "", fmt.Errorf("spec.validator: %w", err)
 	}

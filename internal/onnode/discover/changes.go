@@ -27,89 +27,89 @@ func ParseMode(name string) (Mode, error) {
 	return "", fmt.Errorf("unknown discovery mode %q; use %s or %s", name, ModeAuto, ModeBuiltin)
 }
 
-// plan is what to write.
-type plan struct {
-	changes nodeapi.NodeChanges
+// changes are what to write.
+type changes struct {
+	patch nodeapi.NodeChanges
 	// withNFD is set if Node Feature Discovery labels the node.
 	withNFD bool
-	// stale are the labels of Node Feature Discovery that differ from the facts, sorted.
+	// stale are the labels of Node Feature Discovery that differ from the findings, sorted.
 	stale []string
 }
 
 // empty reports whether there is nothing to write.
-func (p plan) empty() bool { return len(p.changes.Labels) == 0 && len(p.changes.Annotations) == 0 }
+func (c changes) empty() bool { return len(c.patch.Labels) == 0 && len(c.patch.Annotations) == 0 }
 
-// newPlan compares the Node with the facts. The plan is for this version of the Node.
-func newPlan(mode Mode, node nodeapi.NodeMetadata, facts Facts) plan {
+// newChanges compares the Node with the findings. The changes are for this version of the Node.
+func newChanges(mode Mode, node nodeapi.NodeMetadata, findings Findings) changes {
 	before := ownLabels(node.Annotations[labels.DiscoveredLabels])
 	theirs := map[string]bool{}
 	if mode == ModeAuto {
 		theirs = listedByNFD(node.Annotations)
 	}
-	p := plan{withNFD: len(theirs) > 0}
-	p.changes = nodeapi.NodeChanges{
+	c := changes{withNFD: len(theirs) > 0}
+	c.patch = nodeapi.NodeChanges{
 		Labels: map[string]*string{}, Annotations: map[string]*string{}, ResourceVersion: node.ResourceVersion,
 	}
-	own := p.set(node, facts, theirs, before)
-	own = append(own, p.remove(node, facts, theirs, before)...)
-	p.own(node, own)
-	return p
+	own := c.set(node, findings, theirs, before)
+	own = append(own, c.remove(node, findings, theirs, before)...)
+	c.own(node, own)
+	return c
 }
 
-// set sets the labels of the facts, and returns those that are discovery's own.
-func (p *plan) set(node nodeapi.NodeMetadata, facts Facts, theirs, before map[string]bool) (own []string) {
+// set sets the labels of the findings, and returns those that are discovery's own.
+func (c *changes) set(node nodeapi.NodeMetadata, findings Findings, theirs, before map[string]bool) (own []string) {
 	nfdLabelsGPUs := slices.ContainsFunc(gpuLabels, func(key string) bool { return theirs[key] })
-	for key, value := range facts.Labels {
+	for key, value := range findings.Labels {
 		now, found := node.Labels[key]
 		same := found && now == value
 		switch {
 		case theirs[key]:
 			// GPU Feature Discovery writes its file first, and NFD reads it later.
 			if !same && !labels.IsFeature(key) {
-				p.stale = append(p.stale, key)
+				c.stale = append(c.stale, key)
 			}
 			continue
 		case nfdLabelsGPUs && !before[key] && slices.Contains(gpuLabels, key):
 			continue
 		case !same:
-			p.changes.Labels[key] = &value
+			c.patch.Labels[key] = &value
 		}
 		own = append(own, key)
 	}
-	slices.Sort(p.stale)
+	slices.Sort(c.stale)
 	return own
 }
 
-// remove removes own labels whose facts are no longer true, and returns those that stay nevertheless.
-func (p *plan) remove(node nodeapi.NodeMetadata, facts Facts, theirs, before map[string]bool) (own []string) {
+// remove removes own labels that are no longer found, and returns those that stay nevertheless.
+func (c *changes) remove(node nodeapi.NodeMetadata, findings Findings, theirs, before map[string]bool) (own []string) {
 	for key := range before {
-		_, isTrue := facts.Labels[key]
+		_, isFound := findings.Labels[key]
 		_, found := node.Labels[key]
 		switch {
-		case isTrue || theirs[key] || !found:
-		case facts.keeps(key):
+		case isFound || theirs[key] || !found:
+		case findings.keeps(key):
 			own = append(own, key)
 		default:
-			p.changes.Labels[key] = nil
+			c.patch.Labels[key] = nil
 		}
 	}
 	return own
 }
 
 // own changes the annotation to these labels, and drops a change that is not worth a write.
-func (p *plan) own(node nodeapi.NodeMetadata, own []string) {
+func (c *changes) own(node nodeapi.NodeMetadata, own []string) {
 	slices.Sort(own)
 	list := strings.Join(own, ",")
 	switch now, found := node.Annotations[labels.DiscoveredLabels]; {
 	case list == "" && found:
-		p.changes.Annotations[labels.DiscoveredLabels] = nil
+		c.patch.Annotations[labels.DiscoveredLabels] = nil
 	case list != now:
-		p.changes.Annotations[labels.DiscoveredLabels] = &list
+		c.patch.Annotations[labels.DiscoveredLabels] = &list
 	}
-	_, timestamp := p.changes.Labels[labels.FeatureTimestamp]
+	_, timestamp := c.patch.Labels[labels.FeatureTimestamp]
 	_, found := node.Labels[labels.FeatureTimestamp]
-	if timestamp && found && len(p.changes.Labels) == 1 && len(p.changes.Annotations) == 0 {
-		clear(p.changes.Labels)
+	if timestamp && found && len(c.patch.Labels) == 1 && len(c.patch.Annotations) == 0 {
+		clear(c.patch.Labels)
 	}
 }
 

@@ -31,12 +31,12 @@ func apply(to map[string]string, changes map[string]*string) map[string]string {
 
 func TestPlan(t *testing.T) {
 	type strs = map[string]string
-	facts := func(all strs) Facts { return Facts{Labels: all} }
+	findings := func(all strs) Findings { return Findings{Labels: all} }
 	tests := map[string]struct {
 		mode        Mode // ModeAuto if empty.
 		labels      strs
 		annotations strs
-		facts       Facts
+		findings    Findings
 
 		wantLabels strs // As before if nil.
 		wantOwn    string
@@ -45,25 +45,25 @@ func TestPlan(t *testing.T) {
 		stale      []string
 	}{
 		"labels a new node": {
-			labels: strs{"a": "b"}, facts: facts(strs{kernel: "6.8", present: "true"}),
+			labels: strs{"a": "b"}, findings: findings(strs{kernel: "6.8", present: "true"}),
 			wantLabels: strs{"a": "b", kernel: "6.8", present: "true"}, wantOwn: kernel + "," + present,
 		},
 		"is silent when nothing has changed": {
 			labels: strs{kernel: "6.8", present: "true"}, annotations: strs{labels.DiscoveredLabels: kernel + "," + present},
-			facts: facts(strs{kernel: "6.8", present: "true"}), wantOwn: kernel + "," + present, silent: true,
+			findings: findings(strs{kernel: "6.8", present: "true"}), wantOwn: kernel + "," + present, silent: true,
 		},
-		"is silent on a node without facts": {labels: strs{"a": "b"}, silent: true},
+		"is silent on a node without findings": {labels: strs{"a": "b"}, silent: true},
 		"replaces another value": {
-			labels: strs{kernel: "5.15", count: "1"}, facts: facts(strs{kernel: "6.8", count: "8"}),
+			labels: strs{kernel: "5.15", count: "1"}, findings: findings(strs{kernel: "6.8", count: "8"}),
 			wantLabels: strs{kernel: "6.8", count: "8"}, wantOwn: kernel + "," + count,
 		},
 		"takes over a label with the right value": {
-			labels: strs{kernel: "6.8"}, facts: facts(strs{kernel: "6.8"}), wantOwn: kernel,
+			labels: strs{kernel: "6.8"}, findings: findings(strs{kernel: "6.8"}), wantOwn: kernel,
 		},
 		"removes own labels that are no longer true, and no other": {
 			labels:      strs{kernel: "6.8", present: "true", threeD: "true", count: "8", "a": "b"},
 			annotations: strs{labels.DiscoveredLabels: kernel + "," + present + "," + count},
-			facts:       facts(strs{kernel: "6.8"}),
+			findings:    findings(strs{kernel: "6.8"}),
 			wantLabels:  strs{kernel: "6.8", threeD: "true", "a": "b"}, wantOwn: kernel,
 		},
 		"removes the annotation with the last own label": {
@@ -76,35 +76,35 @@ func TestPlan(t *testing.T) {
 			labels:      strs{"nvidia.com/gpu.deploy.driver": "false", "kubernetes.io/os": "linux"},
 			annotations: strs{labels.DiscoveredLabels: "nvidia.com/gpu.deploy.driver,kubernetes.io/os,,x"},
 		},
-		"keeps own labels whose facts cannot be read": {
+		"keeps own labels whose value cannot be read": {
 			labels: strs{kernel: "6.8", present: "true"}, annotations: strs{labels.DiscoveredLabels: kernel + "," + present},
-			facts:   Facts{Labels: strs{kernel: "6.8"}, Unknown: map[string]bool{present: true}},
-			wantOwn: kernel + "," + present, silent: true,
+			findings: Findings{Labels: strs{kernel: "6.8"}, Unknown: map[string]bool{present: true}},
+			wantOwn:  kernel + "," + present, silent: true,
 		},
 		"keeps own labels of GPU Feature Discovery while its file is missing": {
 			labels: strs{present: "true", count: "8"}, annotations: strs{labels.DiscoveredLabels: present + "," + count},
-			facts: Facts{KeepFeatures: true}, wantLabels: strs{count: "8"}, wantOwn: count,
+			findings: Findings{KeepFeatures: true}, wantLabels: strs{count: "8"}, wantOwn: count,
 		},
 		"a new timestamp alone is not written": {
 			labels:      strs{count: "8", labels.FeatureTimestamp: "1"},
 			annotations: strs{labels.DiscoveredLabels: labels.FeatureTimestamp + "," + count},
-			facts:       facts(strs{count: "8", labels.FeatureTimestamp: "2"}),
+			findings:    findings(strs{count: "8", labels.FeatureTimestamp: "2"}),
 			wantOwn:     labels.FeatureTimestamp + "," + count, silent: true,
 		},
 		"a new timestamp is written with a change": {
 			labels:      strs{count: "8", labels.FeatureTimestamp: "1"},
 			annotations: strs{labels.DiscoveredLabels: labels.FeatureTimestamp + "," + count},
-			facts:       facts(strs{count: "7", labels.FeatureTimestamp: "2"}),
+			findings:    findings(strs{count: "7", labels.FeatureTimestamp: "2"}),
 			wantLabels:  strs{count: "7", labels.FeatureTimestamp: "2"}, wantOwn: labels.FeatureTimestamp + "," + count,
 		},
 		"the first timestamp is written": {
-			facts:      facts(strs{labels.FeatureTimestamp: "1"}),
+			findings:   findings(strs{labels.FeatureTimestamp: "1"}),
 			wantLabels: strs{labels.FeatureTimestamp: "1"}, wantOwn: labels.FeatureTimestamp,
 		},
 		"NFD: labels that it lists are left alone": {
 			labels:      strs{kernel: "6.8", present: "true"},
 			annotations: strs{labels.NFDFeatureLabels: "kernel-version.full,pci-10de.present"},
-			facts:       facts(strs{kernel: "6.8", present: "true", threeD: "true"}), silent: true, withNFD: true,
+			findings:    findings(strs{kernel: "6.8", present: "true", threeD: "true"}), silent: true, withNFD: true,
 		},
 		"NFD: labels that it lists are no longer own ones": {
 			labels: strs{kernel: "6.8", present: "true", count: "8"},
@@ -112,7 +112,7 @@ func TestPlan(t *testing.T) {
 				labels.DiscoveredLabels: kernel + "," + present + "," + count,
 				labels.NFDFeatureLabels: "cpu-model.family,kernel-version.full,pci-10de.present,nvidia.com/gpu.count",
 			},
-			facts: facts(strs{kernel: "6.8", present: "true", count: "8"}), withNFD: true,
+			findings: findings(strs{kernel: "6.8", present: "true", count: "8"}), withNFD: true,
 		},
 		"NFD: an own label that it does not list stays one, and is kept current": {
 			labels: strs{kernel: "6.8", present: "true", threeD: "true", count: "8"},
@@ -120,37 +120,37 @@ func TestPlan(t *testing.T) {
 				labels.DiscoveredLabels: kernel + "," + present + "," + threeD + "," + count,
 				labels.NFDFeatureLabels: "kernel-version.full,pci-10de.present",
 			},
-			facts:      facts(strs{kernel: "6.8", present: "true", count: "7"}),
+			findings:   findings(strs{kernel: "6.8", present: "true", count: "7"}),
 			wantLabels: strs{kernel: "6.8", present: "true", count: "7"}, wantOwn: count, withNFD: true,
 		},
 		"NFD: labels that it does not list are discovery's": {
 			labels:      strs{kernel: "6.8"},
 			annotations: strs{labels.NFDFeatureLabels: "kernel-version.full"},
-			facts:       facts(strs{kernel: "6.8", present: "true", threeD: "true", labels.DiscoveryOSTree: "418"}),
+			findings:    findings(strs{kernel: "6.8", present: "true", threeD: "true", labels.DiscoveryOSTree: "418"}),
 			wantLabels:  strs{kernel: "6.8", present: "true", threeD: "true", labels.DiscoveryOSTree: "418"},
 			wantOwn:     threeD + "," + present + "," + labels.DiscoveryOSTree, withNFD: true,
 		},
 		"NFD: a stale label of it is named, and left alone": {
 			labels:      strs{kernel: "5.15", count: "1"},
 			annotations: strs{labels.NFDFeatureLabels: "kernel-version.full,system-os_release.ID,nvidia.com/gpu.count"},
-			facts:       facts(strs{kernel: "6.8", labels.DiscoveryOSID: "ubuntu", count: "8"}), silent: true, withNFD: true,
+			findings:    findings(strs{kernel: "6.8", labels.DiscoveryOSID: "ubuntu", count: "8"}), silent: true, withNFD: true,
 			stale: []string{kernel, labels.DiscoveryOSID},
 		},
 		"NFD: a named instance counts too": {
 			labels: strs{kernel: "6.8"}, annotations: strs{"blue." + labels.NFDFeatureLabels: "kernel-version.full"},
-			facts: facts(strs{kernel: "6.8"}), silent: true, withNFD: true,
+			findings: findings(strs{kernel: "6.8"}), silent: true, withNFD: true,
 		},
 		"NFD: its other annotations, and similar ones of other programs, are ignored": {
 			annotations: strs{
 				labels.NFDPrefix + "worker.version": "v0.14", "xnfd.node.kubernetes.io/feature-labels": "kernel-version.full",
 				labels.NFDFeatureLabels: "",
 			},
-			facts: facts(strs{kernel: "6.8"}), wantLabels: strs{kernel: "6.8"}, wantOwn: kernel,
+			findings: findings(strs{kernel: "6.8"}), wantLabels: strs{kernel: "6.8"}, wantOwn: kernel,
 		},
 		"builtin ignores NFD": {
 			mode: ModeBuiltin, labels: strs{kernel: "5.15"},
 			annotations: strs{labels.NFDFeatureLabels: "kernel-version.full,pci-10de.present"},
-			facts:       facts(strs{kernel: "6.8", threeD: "true"}),
+			findings:    findings(strs{kernel: "6.8", threeD: "true"}),
 			wantLabels:  strs{kernel: "6.8", threeD: "true"}, wantOwn: kernel + "," + threeD,
 		},
 	}
@@ -162,12 +162,12 @@ func TestPlan(t *testing.T) {
 				mode = ModeAuto
 			}
 			node := nodeapi.NodeMetadata{Labels: tc.labels, Annotations: tc.annotations, ResourceVersion: "7"}
-			got := newPlan(mode, node, tc.facts)
+			got := newChanges(mode, node, tc.findings)
 			if tc.wantLabels == nil {
 				tc.wantLabels = union(tc.labels)
 			}
 			after := nodeapi.NodeMetadata{
-				Labels: apply(tc.labels, got.changes.Labels), Annotations: apply(tc.annotations, got.changes.Annotations),
+				Labels: apply(tc.labels, got.patch.Labels), Annotations: apply(tc.annotations, got.patch.Annotations),
 			}
 			g.Expect(after.Labels).To(Equal(tc.wantLabels))
 			g.Expect(after.Annotations[labels.DiscoveredLabels]).To(Equal(tc.wantOwn))
@@ -177,9 +177,9 @@ func TestPlan(t *testing.T) {
 			g.Expect(got.empty()).To(Equal(tc.silent))
 			g.Expect(got.withNFD).To(Equal(tc.withNFD))
 			g.Expect(got.stale).To(Equal(tc.stale))
-			g.Expect(got.changes.ResourceVersion).To(Equal("7"))
-			// A second plan changes nothing.
-			g.Expect(newPlan(mode, after, tc.facts).empty()).To(BeTrue())
+			g.Expect(got.patch.ResourceVersion).To(Equal("7"))
+			// A second comparison changes nothing.
+			g.Expect(newChanges(mode, after, tc.findings).empty()).To(BeTrue())
 		})
 	}
 }

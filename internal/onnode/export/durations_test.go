@@ -141,11 +141,11 @@ func TestDurations(t *testing.T) {
 	for name, looks := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			stages := newStages(DefaultStages, noon)
+			durations := newDurations(DefaultMarkers, noon)
 			for i, look := range looks {
 				got := map[labels.Marker]float64{}
-				for stage, took := range stages.durations(look.found, at(look.now)) {
-					got[stage] = took.Seconds()
+				for m, took := range durations.of(look.found, at(look.now)) {
+					got[m] = took.Seconds()
 				}
 				g.Expect(got).To(Equal(look.want), "look %d", i)
 			}
@@ -155,8 +155,8 @@ func TestDurations(t *testing.T) {
 
 func TestDurationsLeaveOutStagesThatAreNotValidatedOnTheNode(t *testing.T) {
 	g := NewWithT(t)
-	stages := newStages([]labels.Marker{labels.MarkerToolkit, labels.MarkerPlugin}, noon)
-	g.Expect(stages.durations(markers{labels.MarkerToolkit: fresh(1, 4)}, at(9))).To(Equal(map[labels.Marker]time.Duration{
+	durations := newDurations([]labels.Marker{labels.MarkerToolkit, labels.MarkerPlugin}, noon)
+	g.Expect(durations.of(markers{labels.MarkerToolkit: fresh(1, 4)}, at(9))).To(Equal(map[labels.Marker]time.Duration{
 		labels.MarkerToolkit: 3 * time.Second, labels.MarkerPlugin: 5 * time.Second}))
 }
 

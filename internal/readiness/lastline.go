@@ -1,0 +1,83 @@
+package readiness
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/clusterpolicy/gpu-operator/internal/text"
+)
+
+// maxLastLine, in bytes, limits what is shown of a termination message. It has room for a reason of gpu-node with its
+// remedy.
+const maxLastLine = 300
+
+const redacted = "[redacted]"
+
+// secretName matches a name whose value must not be shown.
+const secretName = `[\w.-]*(?:password|passwd|secret|token|credential|(?:api|access|private)[_-]?key)[\w.-]*`
+
+var (
+	// terminalCodes are colours, cursor movements and titles.
+	terminalCodes = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])`)
+	// logHeader is the time at the start of a line, in the forms of klog, logrus and ISO 8601. It differs after each
+	// restart.
+	logHeader = regexp.MustCompile(`^(?:[IWEF]\d{4} [\d:.]+ +\d+ \S+\] ` +
+		`|(?:time=)?"?\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?"?\s+)`)
+	// errorLine is a line that names an error: programs that clean up log more lines after it.
+	errorLine = regexp.MustCompile(
+		`^[EF]\d{4} |(?i:error|fail|fatal|panic|exception|cannot|could not|unable|denied|no such)`)
+	// assignmentLine is a line of a dump of the environment.
+	assignmentLine = regexp.MustCompile(`^(?:export |declare -x )?[A-Z_][A-Z0-9_]*=`)
+	// secrets are what is redacted, each with its replacement.
+	secrets = []struct {
+		pattern *regexp.Regexp
+		by      string
+	}{
+		{regexp.MustCompile(`(?i)(` + secretName + `=)(?:"[^"]*"|'[^']*'|[^\s,;&]+)`), "${1}" + redacted},
+		{regexp.MustCompile(`(?i)("` + secretName + `"\s*:\s*)(?:"[^"]*"|[^\s,}]+)`), "${1}" + redacted},
+		{regexp.MustCompile(`(?i)\b(bearer|basic) [\w.~+/=-]{16,}`), "${1} " + redacted},
+		{regexp.MustCompile(`(://)[^/\s:@]*:[^/\s@]+@`), "${1}" + redacted + "@"},
+		{regexp.MustCompile(`\beyJ[\w-]+\.[\w-]+\.[\w-]*`), redacted},
+	}
+)
+
+// LastLine returns the line of a termination message that states why the container ended: the last one that names an
+// error, or the last one. The message is what the program wrote for this purpose, or else the end of its log. Whoever
+// may read nodes and policies sees the line, not only readers of logs: values of secrets are redacted, and lines of a
+// dump of the environment are skipped.
+func LastLine(message string) string {
+	last, isError := "", false
+	for line := range strings.FieldsFuncSeq(terminalCodes.ReplaceAllString(message, ""), isLineBreak) {
+		if strings.HasPrefix(line, "goroutine ") {
+			break // The stack of a panic, whose reason is above.
+		}
+		line = strings.TrimSpace(printable(line))
+		named := errorLine.MatchString(line)
+		line = strings.TrimSpace(logHeader.ReplaceAllString(line, ""))
+		if line == "" || assignmentLine.MatchString(line) || isError && !named {
+			continue
+		}
+		last, isError = line, named
+	}
+	for _, secret := range secrets {
+		last = secret.pattern.ReplaceAllString(last, secret.by)
+	}
+	return text.Truncate(last, maxLastLine)
+}
+
+// isLineBreak includes the carriage return of progress bars.
+func isLineBreak(r rune) bool { return r == '\n' || r == '\r' }
+
+// printable drops characters that are not shown or change how others are shown, and replaces bytes that are no text.
+func printable(line string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(line, "?"))
+}
