@@ -64,7 +64,8 @@ func TestDriverToolkitUse(t *testing.T) {
 			nodes: []nodeinfo.Facts{{HasGPU: true, OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64"}},
 		},
 		"complete": {
-			nodes: one, images: map[string]string{release: "quay.io/a", "latest": ""}, want: operand.DriverToolkitUse{Needed: true},
+			nodes: one, images: map[string]string{release: "quay.io/a", "latest": ""},
+			want: operand.DriverToolkitUse{Needed: true},
 		},
 		"no ImageStream": {nodes: one, want: operand.DriverToolkitUse{Needed: true, StreamMissing: true}},
 		"no tag for one of two releases": {

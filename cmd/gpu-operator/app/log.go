@@ -27,15 +27,16 @@ func (o *logOptions) addFlags(flags *pflag.FlagSet) {
 	value := func(name string) pflag.Value { return pflag.PFlagFromGoFlag(bound.Lookup(name)).Value }
 	flags.Var(value("zap-encoder"), "zap-encoder", "format of the log: json or console (default json)")
 	flags.Var(value("zap-log-level"), "zap-log-level",
-		"lowest level that is logged: debug, info, error, panic, or a number above 0 for more than debug (default info)")
+		"lowest level that is logged: debug, info, error, panic, or a number above 0 for more than debug "+
+			"(default info)")
 	flags.Var(value("zap-stacktrace-level"), "zap-stacktrace-level",
 		"lowest level that is logged with a stack trace: info, error or panic (default panic)")
 	flags.Var(value("zap-time-encoding"), "zap-time-encoding",
 		"format of times: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano (default rfc3339)")
 }
 
-// logger returns the configured logger. By default it writes JSON lines, and only panics have stack traces: an error is enough for
-// a failed call.
+// logger returns the configured logger. By default it writes JSON lines, and only panics have stack traces: an error
+// is enough for a failed call.
 func (o *logOptions) logger() logr.Logger {
 	options := o.zap
 	if options.Level == nil && o.debug {
