@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
@@ -20,6 +21,8 @@ type Input struct {
 	Namespace string
 	// OperatorImage is the image of the manager, which also has gpu-node.
 	OperatorImage string
+	// Images replace default images of operands.
+	Images image.Overrides
 	// Proxy of the operator's own environment, for the driver if the spec names none.
 	Proxy v1.ProxySpec
 	// Optional are the optional kinds that the cluster serves.
@@ -29,8 +32,9 @@ type Input struct {
 	// Contents of the objects that operands reference, by kind and name. An object without an entry does not exist.
 	// Nil if the objects have not been read.
 	Contents map[Reference]Content
-	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS. Nil if the cluster has
-	// no ImageStream of them, or it cannot be read. Unused without UsesDriverToolkit.
+	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS: empty for a tag whose
+	// image pods cannot use; the key is empty for a tag without a name. Nil if the cluster has no ImageStream of them, or
+	// it cannot be read. Unused without UsesDriverToolkit.
 	DriverToolkit map[string]string
 	// AppliedSpec identifies the applied spec, for the annotation labels.AppliedSpec; empty if none is applied.
 	AppliedSpec string

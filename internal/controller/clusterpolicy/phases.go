@@ -107,7 +107,7 @@ func (s *scope) compareSchema(ctx context.Context) {
 func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	input := operand.Input{
 		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, OperatorImage: s.OperatorImage, OperatorMetrics: s.Metrics,
-		AppliedSpec: s.current.String(), Proxy: s.Proxy,
+		AppliedSpec: s.current.String(), Images: s.Images, Proxy: s.Proxy,
 	}
 	if input.Paused() {
 		// The current spec is not applied.
@@ -135,7 +135,7 @@ func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[str
 		return nil, s.DriverToolkit.StopWatch(ctx)
 	}
 	images, err := s.DriverToolkit.Images(ctx)
-	if err != nil {
+	if s.driverToolkitUnread = err != nil; err != nil {
 		log.FromContext(ctx).Error(err, "Reading the images of OpenShift's driver toolkit failed: "+
 			"no driver is installed on further nodes with Red Hat CoreOS until they can be read")
 	}

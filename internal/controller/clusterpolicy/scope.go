@@ -31,6 +31,8 @@ type scope struct {
 	snapshot      observe.Snapshot
 	optionalKinds map[operand.OptionalKind]bool
 	missingFields []string
+	// driverToolkitUnread means that the images of the driver toolkit are needed and could not be read.
+	driverToolkitUnread bool
 	// lastApplied and current identify the spec that was last applied and that of the policy.
 	lastApplied, current observe.SpecID
 	// droppedFields are the fields of the spec that a write of the policy would lose.
@@ -114,7 +116,7 @@ func (s *scope) result() (reconcile.Result, error) {
 func (s *scope) statusInput() status.Input {
 	in := status.Input{
 		Namespace: s.Namespace, View: s.view, DaemonSets: s.snapshot.DaemonSets, Plan: s.planned,
-		Applied: s.applied, MissingFields: s.missingFields, Err: s.err,
+		Applied: s.applied, MissingFields: s.missingFields, IgnoredVariables: s.Ignored, Err: s.err,
 	}
 	if s.basis != nil {
 		in.Unassessed = s.view.UnassessedCount(s.basis)
@@ -157,10 +159,21 @@ func (s *scope) passMetrics(in status.Input, computed v1.ClusterPolicyStatus, fa
 	if len(in.Plan.Steps) > 0 {
 		input := in.Plan.Input
 		stats.Nodes = status.CountNodes(s.view)
-		stats.DriverToolkit = input.UsesDriverToolkit(s.view.EachFacts())
-		stats.DriverToolkitFound = input.DriverToolkit != nil
+		stats.AutoUpgrade = *input.Spec.Driver.Enabled && *input.Spec.Driver.UpgradePolicy.AutoUpgrade
+		stats.DriverToolkit = s.driverToolkitMetrics(input)
 	}
 	return stats
+}
+
+// driverToolkitMetrics returns what the nodes need of the driver toolkit. What an ImageStream that was not read has is
+// unknown.
+func (s *scope) driverToolkitMetrics(input operand.Input) metrics.DriverToolkit {
+	use := input.DriverToolkitUse(s.view.EachFacts())
+	found := metrics.DriverToolkit{Needed: use.Needed, ReleaseUnknown: use.ReleaseUnknown, Unread: s.driverToolkitUnread}
+	if !found.Unread {
+		found.StreamMissing, found.TagMissing, found.StreamBroken = use.StreamMissing, use.TagMissing, use.StreamBroken
+	}
+	return found
 }
 
 // frozenMetrics returns the metrics of a frozen pass, computed from the last decisions. If there are none, they are
