@@ -139,10 +139,16 @@ func checkPoolKnown(f nodeinfo.Facts, criteria nodeinfo.PoolCriteria) operand.De
 	_, system := f.PoolByFacts(nodeinfo.PoolCriteria{})
 	switch {
 	case system && criteria.Kernel:
-		return operand.Refuse(v1.ReasonFactsMissing, "no discovery label for the kernel, which selects the precompiled driver image")
+		return operand.Refuse(
+			v1.ReasonFactsMissing,
+			"no discovery label for the kernel, which selects the precompiled driver image",
+		)
 	case system:
 		return operand.Refuse(v1.ReasonFactsMissing,
 			"no discovery label for the release of Red Hat CoreOS, which selects the image of the driver toolkit")
 	}
-	return operand.Refuse(v1.ReasonFactsMissing, "no discovery labels for the operating system, which select the driver image")
+	return operand.Refuse(
+		v1.ReasonFactsMissing,
+		"no discovery labels for the operating system, which select the driver image",
+	)
 }
