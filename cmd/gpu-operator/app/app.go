@@ -74,6 +74,8 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 		"address of /healthz and /readyz; 0 disables them")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
 		"reconcile only while holding the leader lease; required to run more than one replica")
+	flags.BoolVar(&o.takeOver, "take-over", false,
+		"work even while NVIDIA's operator runs in the cluster; by default nothing is changed until it is gone")
 	flags.BoolVar(&o.debug, "debug", false, "log at debug level")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")

@@ -46,6 +46,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/otheroperator"
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
@@ -65,6 +66,7 @@ type options struct {
 	metrics            metricsOptions
 	healthAddress      string
 	leaderElect, debug bool
+	takeOver           bool
 	kubeconfig         string
 	namespace, image   string
 	proxy              v1.ProxySpec
@@ -213,6 +215,18 @@ func checkAPI(mapper meta.RESTMapper) error {
 	return nil
 }
 
+// addOtherOperator adds to the manager what detects NVIDIA's operator, and returns it; nil with --take-over.
+func addOtherOperator(mgr manager.Manager, o options) (*otheroperator.Watcher, error) {
+	if o.takeOver {
+		return nil, nil
+	}
+	other := otheroperator.New(otheroperator.Options{
+		Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Namespace: o.namespace, OwnVariable: envImage,
+		Timing: o.timing.Other,
+	})
+	return other, mgr.Add(other)
+}
+
 // addControllers adds all controllers to the manager.
 func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Meter, o options) error {
 	catalogue, err := operands.Catalogue()
@@ -231,6 +245,10 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	c, now := mgr.GetClient(), clock.RealClock{}
 	known, recorder := fleet.New(), events.NewRecorder(c, now, meter.CountDroppedEvent)
 	toolkit := observe.NewDriverToolkit(images, mgr.GetRESTMapper(), now)
+	other, err := addOtherOperator(mgr, o)
+	if err != nil {
+		return err
+	}
 	kinds := clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper(), now)
 	return utilerrors.NewAggregate([]error{
 		clusterpolicy.New(clusterpolicy.Options{
@@ -249,6 +267,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			References:     references,
 			Schema:         &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
 			OptionalKinds:  kinds,
+			OtherOperator:  other,
 			Meter:          meter,
 			Clock:          now,
 			Timing:         o.timing.Policy,

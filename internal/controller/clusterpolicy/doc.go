@@ -5,7 +5,7 @@
 // It assesses no node, reads no pod but those that keep the name of a DaemonSet in use, and has no code for particular
 // operands. It writes only with packages apply and statuswriter.
 //
-// State between passes: caches, schemaGuard and deletedPolicy. The comment of package controller lists all state and
+// State between passes: caches, schemaGuard, deletedPolicy and the finding of NVIDIA's operator. The comment of package controller lists all state and
 // what losing it costs.
 package clusterpolicy
 
