@@ -9,7 +9,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=clusterpolicies,scope=Cluster,shortName=cp;clusterpolicy
+// +kubebuilder:resource:path=clusterpolicies,scope=Cluster,shortName=cp
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.nodeSummary.readyOfTotal`
 // +kubebuilder:printcolumn:name="Upgrading",type=integer,JSONPath=`.status.nodeSummary.upgrading`

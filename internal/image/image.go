@@ -85,8 +85,7 @@ func IsSet(spec v1.ImageSpec) bool {
 // NVIDIA's own operator, which its chart writes into every policy, does not count: it means the image that
 // belongs to the operator.
 func Named(spec v1.ImageSpec) bool {
-	if strings.HasPrefix(spec.Repository+"/"+spec.Image, "nvcr.io/nvidia/") ||
-		strings.HasPrefix(spec.Image, "nvcr.io/nvidia/") {
+	if isNvidias(spec) {
 		return false
 	}
 	return spec.Repository != "" || spec.Image != "" || spec.Version != ""

@@ -160,7 +160,7 @@ func TestDefectiveCatalogues(t *testing.T) {
 		},
 		"a marker that no operand writes": {
 			catalogue: operand.Catalogue{{Name: "a"}, {Name: "b", Requires: requires(onNode("a", "m"))}},
-			want:      []string{"operand b waits for marker m, which no operand writes"},
+			want:      []string{"operand b waits for marker m, which no operand proves"},
 		},
 		"a writer that waits for a marker which is written after its own": {
 			catalogue: operand.Catalogue{

@@ -105,15 +105,16 @@ func (in Input) OpenShift() bool {
 	return slices.ContainsFunc(in.Layouts, func(l nodeinfo.Layout) bool { return l.Name == nodeinfo.LayoutOpenShift })
 }
 
+// OnlyCRIO reports whether the container runtime of every GPU node is CRI-O.
+func (in Input) OnlyCRIO() bool {
+	other := func(l nodeinfo.Layout) bool { return l.Runtime != nodeinfo.RuntimeCRIO }
+	return len(in.Layouts) > 0 && !slices.ContainsFunc(in.Layouts, other)
+}
+
 // InjectsByHook reports whether an OCI hook injects GPUs into every container that requests them. CRI-O does so without
 // CDI, and needs no RuntimeClass. If some nodes have another runtime, all pods need the RuntimeClass, so CRI-O gets its
 // handler, too.
-func (in Input) InjectsByHook() bool {
-	if in.CDIEnabled() || len(in.Layouts) == 0 {
-		return false
-	}
-	return !slices.ContainsFunc(in.Layouts, func(l nodeinfo.Layout) bool { return l.Runtime != nodeinfo.RuntimeCRIO })
-}
+func (in Input) InjectsByHook() bool { return !in.CDIEnabled() && in.OnlyCRIO() }
 
 // PodRuntimeClass returns the RuntimeClass of the pods that get GPUs; empty if they need none.
 func (in Input) PodRuntimeClass() string {

@@ -96,6 +96,11 @@ func (in Input) Exists(reference Reference) bool {
 	return exists || in.Contents == nil
 }
 
+// KeysOf returns the keys of a ConfigMap in the operator's namespace, sorted; none if it has not been read.
+func (in Input) KeysOf(configMap string) []string {
+	return in.Contents[Reference{ConfigMap, configMap}].Keys
+}
+
 // CheckReferences refuses an operand whose pods could not start because a referenced object or key is missing. Without
 // Contents nothing is missing.
 func (in Input) CheckReferences(o *Operand) Decision {

@@ -63,6 +63,8 @@ type situation struct {
 	toolkit map[string]string
 	// contents are those of the references of the spec.
 	contents map[operand.Reference]operand.Content
+	// configMaps are the keys of the user's ConfigMaps, by name. Without contents, all other references exist then.
+	configMaps map[string][]string
 	// proxy is that of the operator's environment.
 	proxy v1.ProxySpec
 	// endpoint is that of the manager's metrics.
@@ -82,6 +84,13 @@ func (s situation) plan(t *testing.T) plan.Plan {
 	}
 	if s.helper != "" {
 		in.OperatorImage = s.helper
+	}
+	if s.configMaps != nil && s.contents == nil {
+		known := map[operand.Reference]operand.Content{}
+		for name, keys := range s.configMaps {
+			known[operand.Reference{Kind: operand.ConfigMap, Name: name}] = operand.Content{Digest: name, Keys: keys}
+		}
+		in.Contents = catalogue(t).Assume(in, known)
 	}
 	nodes := s.nodes
 	if nodes == nil {

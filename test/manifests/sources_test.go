@@ -72,6 +72,7 @@ func chart(t *testing.T, flags ...string) []*unstructured.Unstructured {
 	args := append([]string{
 		"template", "gpu-operator", repo + "/" + packaged.Chart, "--include-crds",
 		"--namespace", namespace, "--kube-version", version.OldestKubernetes + ".0",
+		"--set", "operator.repository=registry.example.com",
 	}, flags...)
 	printed, err := packaged.Helm(t.Context(), repo, t.TempDir(), nil, args...)
 	g.Expect(err).NotTo(HaveOccurred())

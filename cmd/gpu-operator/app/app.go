@@ -9,7 +9,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
@@ -51,7 +50,8 @@ func command(timing Timing) *cobra.Command {
 
 It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and reads these environment variables:
   OPERATOR_NAMESPACE  the namespace of the operator and its operands; required
-  OPERATOR_IMAGE      the operator's own image, which the helper containers of the operands use
+  OPERATOR_IMAGE      the operator's own image, which the helper containers of the operands use;
+                      required
   HTTP_PROXY, HTTPS_PROXY, NO_PROXY  also the proxy of the driver, unless spec.global.proxy names one`,
 		Version:       version.Version,
 		Args:          cobra.NoArgs,
@@ -61,13 +61,10 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 			o.namespace = os.Getenv(envNamespace)
 			o.image = os.Getenv(envImage)
 			o.proxy = proxyOf(os.Getenv)
-			if o.image == "" {
-				o.image = image.Own()
-			}
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.AddCommand(printCRDCommand(), applyCRDsCommand(), checkReadyCommand())
+	cmd.AddCommand(printCRDCommand(), applyCRDsCommand(), deleteCRDsCommand(), checkReadyCommand())
 	flags := cmd.Flags()
 	o.metrics.addFlags(flags)
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081",

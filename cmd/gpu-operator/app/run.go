@@ -80,6 +80,9 @@ func run(ctx context.Context, o options) error {
 	if o.namespace == "" {
 		return fmt.Errorf("%s is not set: set it to the namespace of the operator and its operands", envNamespace)
 	}
+	if o.image == "" {
+		return fmt.Errorf("%s is not set: set it to the image of the operator, which operands use too", envImage)
+	}
 	if err := o.metrics.check(); err != nil {
 		return err
 	}

@@ -185,6 +185,10 @@ func (s *scope) manage(ctx context.Context) error {
 		return err
 	}
 	s.entry.Facts.SelectorLabelGraceOver = found.graceOver
+	if s.node.Annotations[labels.UpgradeEnabled] == labels.True {
+		// No driver is upgraded automatically, so k8s-driver-manager has to evict the pods. NVIDIA's operator has left it.
+		found.annotations[labels.UpgradeEnabled] = nil
+	}
 	failure := s.label(ctx, found.annotations, pods)
 	s.assess(pods)
 	if failure != nil {
@@ -210,7 +214,7 @@ func (s *scope) mayWrite() bool {
 	return true
 }
 
-// label writes the node's labels and the annotations about its discovery, and updates the facts accordingly.
+// label writes the node's labels and notes, which are changes of its annotations, and updates the facts accordingly.
 func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess.Pods) error {
 	if !s.mayWrite() {
 		return nil

@@ -81,7 +81,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		return nil, err
 	}
 	container := spec.ContainerSpec
-	container.Env = withoutPaths(spec.Env)
+	container.Env = passedOn(spec.Env)
 	var found []operand.Instance
 	for _, layout := range in.Layouts {
 		if checkLayout(in, layout).Choice != operand.Install {

@@ -26,7 +26,7 @@ type values struct {
 	DriverToolkit   driverToolkit
 
 	SecretEnv    optionalName
-	ModuleConfig moduleConfig
+	ModuleConfig optionalName
 }
 
 // optionalName is the name of an object that the user may provide.
@@ -54,11 +54,6 @@ type driverToolkit struct {
 	Set bool
 	// Image is the image for Release, a release of Red Hat CoreOS.
 	Image, Release string
-}
-
-type moduleConfig struct {
-	optionalName
-	Files []string
 }
 
 func instances(in operand.Input, pools []nodeinfo.Pool) ([]operand.Instance, error) {
@@ -130,7 +125,7 @@ func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 		RDMA:             rdma(in),
 		HostMOFED:        hostMOFED(in),
 		MOFEDSource:      mofedSource(in),
-		ModuleConfig:     moduleConfig{optionalNameOf(spec.KernelModuleConfig.Name), moduleConfigFiles},
+		ModuleConfig:     optionalNameOf(spec.KernelModuleConfig.Name),
 		DriverToolkit:    driverToolkit{pool.CoreOS != "", in.DriverToolkit[pool.CoreOS], pool.CoreOS},
 	}
 	if pool.Kernel == "" {
