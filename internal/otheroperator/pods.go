@@ -108,7 +108,7 @@ func (r *running) message() string {
 		what = "Deployment " + r.deployment
 		stop = fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=0", r.namespace, r.deployment)
 	}
-	return fmt.Sprintf("%s in namespace %s runs NVIDIA's operator (image %s): this operator changes nothing, and "+
-		"continues once it is gone. To stop it and keep its operands, run %s; or start this operator with --take-over",
+	return fmt.Sprintf("%s in namespace %s runs NVIDIA's operator (image %s): this operator changes nothing until that "+
+		"is gone. Remove it as docs/migration.md describes, or stop it with %s; --take-over does not wait for that",
 		what, r.namespace, r.image, stop)
 }

@@ -143,13 +143,13 @@ func TestMessage(t *testing.T) {
 	e := newEnv(t)
 	e.Expect(e.client.Create(t.Context(), nvidiasPod(nil))).To(Succeed())
 	e.Expect(e.check().Message).To(Equal("Deployment gpu-operator in namespace nvidia runs NVIDIA's operator " +
-		"(image nvcr.io/nvidia/gpu-operator:v26.3.1): this operator changes nothing, and continues once it is gone. " +
-		"To stop it and keep its operands, run kubectl -n nvidia scale deployment gpu-operator --replicas=0; " +
-		"or start this operator with --take-over"))
+		"(image nvcr.io/nvidia/gpu-operator:v26.3.1): this operator changes nothing until that is gone. Remove it as " +
+		"docs/migration.md describes, or stop it with kubectl -n nvidia scale deployment gpu-operator --replicas=0; " +
+		"--take-over does not wait for that"))
 	e = newEnv(t)
 	e.Expect(e.client.Create(t.Context(), nvidiasPod(func(pod *corev1.Pod) { pod.OwnerReferences = nil }))).To(Succeed())
 	e.Expect(e.check().Message).To(And(HavePrefix("Pod gpu-operator-6d5f-x2k in namespace nvidia "),
-		ContainSubstring("run kubectl -n nvidia delete pod gpu-operator-6d5f-x2k;")))
+		ContainSubstring("stop it with kubectl -n nvidia delete pod gpu-operator-6d5f-x2k;")))
 }
 
 // The pod that this project ships is not taken for NVIDIA's.
@@ -163,6 +163,7 @@ func TestOwnPod(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Name: "own", Labels: own.Spec.Template.Labels},
 		Spec:       own.Spec.Template.Spec,
 	}
+	pod.Spec.Containers[0].Image = "mirror.example.com/gpu-operator:v1.0.0"
 	e.Expect(e.client.Create(t.Context(), pod)).To(Succeed())
 	e.Expect(e.check()).To(BeZero())
 	pod.Spec.Containers[0].Env = nil
