@@ -227,7 +227,8 @@ func TestStart(t *testing.T) {
 	e.Expect(e.watcher.NeedLeaderElection()).To(BeFalse())
 }
 
-func daemonSet(name, hash string) *appsv1.DaemonSet {
+// withHash returns a DaemonSet with the annotation of NVIDIA's operator; empty for none.
+func withHash(name, hash string) *appsv1.DaemonSet {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 	if hash != "" {
 		ds.Annotations = map[string]string{labels.NVIDIAHash: hash}
@@ -238,22 +239,19 @@ func daemonSet(name, hash string) *appsv1.DaemonSet {
 // An annotation of NVIDIA's operator that appears or changes while no pod of it is found counts for ten minutes. What
 // it left before does not.
 func TestWrites(t *testing.T) {
+	type sets = []*appsv1.DaemonSet
 	tests := map[string]struct {
-		before, after []*appsv1.DaemonSet
+		before, after sets
 		want          string
 	}{
 		"nothing":                  {},
-		"left behind":              {before: []*appsv1.DaemonSet{daemonSet("a", "1")}, after: []*appsv1.DaemonSet{daemonSet("a", "1")}},
-		"deleted":                  {before: []*appsv1.DaemonSet{daemonSet("a", "1")}},
-		"removed":                  {before: []*appsv1.DaemonSet{daemonSet("a", "1")}, after: []*appsv1.DaemonSet{daemonSet("a", "")}},
-		"created by this operator": {after: []*appsv1.DaemonSet{daemonSet("a", "")}},
-		"changed": {
-			before: []*appsv1.DaemonSet{daemonSet("a", "1")}, after: []*appsv1.DaemonSet{daemonSet("a", "2")}, want: "a",
-		},
-		"added": {
-			before: []*appsv1.DaemonSet{daemonSet("a", "")}, after: []*appsv1.DaemonSet{daemonSet("a", "1")}, want: "a",
-		},
-		"created": {after: []*appsv1.DaemonSet{daemonSet("a", "1")}, want: "a"},
+		"left behind":              {before: sets{withHash("a", "1")}, after: sets{withHash("a", "1")}},
+		"deleted":                  {before: sets{withHash("a", "1")}},
+		"removed":                  {before: sets{withHash("a", "1")}, after: sets{withHash("a", "")}},
+		"created by this operator": {after: sets{withHash("a", "")}},
+		"changed":                  {before: sets{withHash("a", "1")}, after: sets{withHash("a", "2")}, want: "a"},
+		"added":                    {before: sets{withHash("a", "")}, after: sets{withHash("a", "1")}, want: "a"},
+		"created":                  {after: sets{withHash("a", "1")}, want: "a"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -284,10 +282,10 @@ func TestWrites(t *testing.T) {
 func TestExpectedWrites(t *testing.T) {
 	e := newEnv(t)
 	pod := nvidiasPod(nil)
-	e.Expect(e.check(daemonSet("a", "1"))).To(BeZero())
+	e.Expect(e.check(withHash("a", "1"))).To(BeZero())
 	e.Expect(e.client.Create(t.Context(), pod)).To(Succeed())
-	e.Expect(e.after(30*time.Second, daemonSet("a", "2")).Key).To(Equal("1"))
-	e.Expect(e.after(5*time.Second, daemonSet("a", "3"), daemonSet("b", "1")).Key).To(Equal("1"))
+	e.Expect(e.after(30*time.Second, withHash("a", "2")).Key).To(Equal("1"))
+	e.Expect(e.after(5*time.Second, withHash("a", "3"), withHash("b", "1")).Key).To(Equal("1"))
 	e.Expect(e.client.Delete(t.Context(), pod)).To(Succeed())
-	e.Expect(e.after(10*time.Second, daemonSet("a", "3"), daemonSet("b", "1"))).To(BeZero())
+	e.Expect(e.after(10*time.Second, withHash("a", "3"), withHash("b", "1"))).To(BeZero())
 }

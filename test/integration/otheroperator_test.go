@@ -26,7 +26,8 @@ const noticeTime = 15 * time.Second
 // nvidiasOperator returns the Deployment of NVIDIA's chart in another namespace than the operator's.
 func nvidiasOperator() *appsv1.Deployment {
 	pods := map[string]string{
-		"app": "gpu-operator", "app.kubernetes.io/component": "gpu-operator", "nvidia.com/gpu-driver-upgrade-drain.skip": "true",
+		"app": "gpu-operator", "app.kubernetes.io/component": "gpu-operator",
+		"nvidia.com/gpu-driver-upgrade-drain.skip": "true",
 	}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "nvidia", Name: "gpu-operator", Labels: pods},
@@ -174,8 +175,9 @@ func TestTakeOverWorksBesideNVIDIAsOperator(t *testing.T) {
 	e.Expect(e.otherOperatorEvents()).To(BeEmpty())
 }
 
-// TestWritesOfNVIDIAsOperatorAreNoticed: what NVIDIA's operator has left is taken over. If its annotation on a DaemonSet
-// changes after that, it is at work although it has no pod, and nothing is written until it has been quiet for a time.
+// TestWritesOfNVIDIAsOperatorAreNoticed: what NVIDIA's operator has left is taken over. If its annotation on a
+// DaemonSet changes after that, it is at work although it has no pod, and nothing is written until it has been quiet
+// for a time.
 func TestWritesOfNVIDIAsOperatorAreNoticed(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
@@ -183,7 +185,8 @@ func TestWritesOfNVIDIAsOperatorAreNoticed(t *testing.T) {
 	e.create(e.samplePolicy())
 	e.awaitReady(1)
 	e.stop()
-	plugin := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nvidia-device-plugin-daemonset"}}
+	plugin := &appsv1.DaemonSet{}
+	plugin.Namespace, plugin.Name = namespace, "nvidia-device-plugin-daemonset"
 	// NVIDIA's operator replaces the whole metadata with its own.
 	overwrite := func(hash string) {
 		t.Helper()
