@@ -15,6 +15,8 @@ type Default struct {
 	Name string
 	// Field is the block of the spec that replaces its parts, such as driver.manager; empty for none.
 	Field string
+	// Variable of the operator's environment that replaces the default, such as DRIVER_IMAGE.
+	Variable string
 	// Repository, Image and Version are the parts that the block replaces, each on its own.
 	Repository, Image, Version string
 	// PerSystem: there is an image for each operating system of the nodes, which the end of its tag names, as it has

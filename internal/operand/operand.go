@@ -97,8 +97,8 @@ type Operand struct {
 	Placement func(Input) Placement
 	// Decide decides from the spec whether the operand is installed.
 	Decide func(Input) Decision
-	// Instances returns the renderings of the operand's templates: one for each variant of nodes. The pools are those
-	// that ServesPool serves.
+	// Instances returns the renderings of the operand's templates: one, or one for each variant of nodes. The plan adds
+	// those of node pools. The pools are those that ServesPool serves.
 	Instances func(Input, []nodeinfo.Pool) ([]Instance, error)
 	// References returns the objects that the operator does not create and that its pods need, by the fields of the spec
 	// that name or need them. Nil for none.

@@ -1,8 +1,6 @@
 package operand
 
 import (
-	"iter"
-
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
@@ -24,40 +22,4 @@ func VariesDriver(nodePool v1.NodePoolSpec) bool {
 	return driver != nil && (image.IsSet(driver.ImageSpec) || driver.UsePrecompiled != nil ||
 		driver.KernelModuleType != "" ||
 		driver.KernelModuleConfig != nil && driver.KernelModuleConfig.Name != "")
-}
-
-// UsesDriverToolkit reports whether the driver toolkit of OpenShift builds the driver of any of these nodes.
-func (in Input) UsesDriverToolkit(nodes iter.Seq[*nodeinfo.Facts]) bool {
-	if !*in.Spec.Driver.Enabled {
-		return false
-	}
-	nodePools := NodePools(in.Spec)
-	for f := range nodes {
-		if f.OSTree == "" && f.PoolCoreOS == "" || !f.Managed() || f.ExcludedByLabel {
-			continue
-		}
-		criteria := in.forNode(nodePools, *f).PoolCriteria()
-		byFacts, _ := f.PoolByFacts(criteria)
-		inUse, _ := f.PoolInUse(criteria)
-		if byFacts.CoreOS != "" || inUse.CoreOS != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// CheckPool refuses a node whose driver pool is unknown, as the pool determines the driver image.
-func CheckPool(f nodeinfo.Facts, criteria nodeinfo.PoolCriteria) Decision {
-	if _, complete := f.PoolInUse(criteria); complete {
-		return Accept()
-	}
-	_, system := f.PoolByFacts(nodeinfo.PoolCriteria{})
-	switch {
-	case system && criteria.Kernel:
-		return Refuse(v1.ReasonFactsMissing, "no discovery label for the kernel, which selects the precompiled driver image")
-	case system:
-		return Refuse(v1.ReasonFactsMissing,
-			"no discovery label for the release of Red Hat CoreOS, which selects the image of the driver toolkit")
-	}
-	return Refuse(v1.ReasonFactsMissing, "no discovery labels for the operating system, which select the driver image")
 }

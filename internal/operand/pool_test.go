@@ -1,10 +1,7 @@
 package operand_test
 
 import (
-	"iter"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
@@ -14,7 +11,7 @@ import (
 
 var precompiled, toolkit = nodeinfo.PoolCriteria{Kernel: true}, nodeinfo.PoolCriteria{CoreOS: true}
 
-func TestPoolKeyFollowsTheSpec(t *testing.T) {
+func TestPoolCriteriaFollowTheSpec(t *testing.T) {
 	tests := map[string]struct {
 		driver  *v1.DriverSpec
 		toolkit *bool
@@ -38,91 +35,5 @@ func TestPoolKeyFollowsTheSpec(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 		})
-	}
-}
-
-func TestCheckPool(t *testing.T) {
-	const system = "no discovery labels for the operating system, which select the driver image"
-	const kernel = "no discovery label for the kernel, which selects the precompiled driver image"
-	const release = "no discovery label for the release of Red Hat CoreOS, which selects the image of the driver toolkit"
-	known := nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64"}
-	tests := map[string]struct {
-		facts nodeinfo.Facts
-		key   nodeinfo.PoolCriteria
-		want  string
-	}{
-		"all facts":                          {facts: known},
-		"no facts, but labelled with a pool": {facts: nodeinfo.Facts{Pool: "ubuntu24.04-amd64"}},
-		"no facts":                           {want: system},
-		"no facts, precompiled":              {key: precompiled, want: system},
-		"no kernel":                          {facts: known, key: precompiled, want: kernel},
-		"no release of CoreOS":               {facts: coreOS(""), key: toolkit, want: release},
-		"no release of another system":       {facts: known, key: toolkit},
-		"no release, and no toolkit":         {facts: coreOS("")},
-		"no facts, with the toolkit":         {key: toolkit, want: system},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			want := operand.Decision{}
-			if test.want != "" {
-				want = operand.Refuse(v1.ReasonFactsMissing, test.want)
-			}
-			if diff := cmp.Diff(want, operand.CheckPool(test.facts, test.key)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-		})
-	}
-}
-
-// coreOS is a node of OpenShift 4.18 or older.
-func coreOS(release string) nodeinfo.Facts {
-	return nodeinfo.Facts{HasGPU: true, OSID: "rhcos", OSVersion: "4.18", Architecture: "amd64", OSTree: release}
-}
-
-func TestUsesDriverToolkit(t *testing.T) {
-	const release = "418.94.202501221327-0"
-	off := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: new(false)}}
-	inPool, excluded, cpuOnly := coreOS(release), coreOS(release), coreOS(release)
-	inPool.Pool, inPool.PoolCoreOS = "rhcos4.18-amd64-"+release, release
-	excluded.ExcludedByLabel = true
-	cpuOnly.HasGPU = false
-	ubuntu := nodeinfo.Facts{HasGPU: true, OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64"}
-	tests := map[string]struct {
-		spec  v1.ClusterPolicySpec
-		nodes []nodeinfo.Facts
-		want  bool
-	}{
-		"no nodes":           {},
-		"another system":     {nodes: []nodeinfo.Facts{ubuntu}},
-		"one of many":        {nodes: []nodeinfo.Facts{ubuntu, coreOS(release)}, want: true},
-		"an unknown release": {nodes: []nodeinfo.Facts{coreOS("")}},
-		"a node without GPU, and an excluded one": {nodes: []nodeinfo.Facts{cpuOnly, excluded}},
-		"disabled":                    {spec: off, nodes: []nodeinfo.Facts{coreOS(release)}},
-		"disabled, and still running": {spec: off, nodes: []nodeinfo.Facts{inPool}, want: true},
-		"precompiled": {
-			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true)}},
-			nodes: []nodeinfo.Facts{coreOS(release)},
-		},
-		"drivers on the hosts": {
-			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
-			nodes: []nodeinfo.Facts{coreOS(release)},
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := (operand.Input{Spec: effective.Of(test.spec)}).UsesDriverToolkit(each(test.nodes)); got != test.want {
-				t.Errorf("got %v", got)
-			}
-		})
-	}
-}
-
-func each(nodes []nodeinfo.Facts) iter.Seq[*nodeinfo.Facts] {
-	return func(yield func(*nodeinfo.Facts) bool) {
-		for i := range nodes {
-			if !yield(&nodes[i]) {
-				return
-			}
-		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -55,6 +56,8 @@ func runs(runtime string, distribution nodeinfo.Distribution) nodeinfo.Facts {
 type situation struct {
 	spec   v1.ClusterPolicySpec
 	helper string
+	// images replace default images.
+	images image.Overrides
 	nodes  []nodeinfo.Facts
 	live   map[string]rollout.Live
 	// optional are the kinds of the Prometheus operator that the cluster serves.
@@ -77,6 +80,7 @@ func (s situation) plan(t *testing.T) plan.Plan {
 		Spec:            effective.Of(s.spec),
 		Namespace:       "gpu-operator",
 		OperatorImage:   helper,
+		Images:          s.images,
 		DriverToolkit:   s.toolkit,
 		Contents:        s.contents,
 		Proxy:           s.proxy,

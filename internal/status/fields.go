@@ -11,8 +11,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// setFieldConditions sets the conditions UnsupportedFields and DeprecatedFields.
-func setFieldConditions(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
+// setFieldConditions sets the conditions UnsupportedFields, which also reports the ignored variables, and
+// DeprecatedFields.
+func setFieldConditions(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec, ignoredVariables []string) {
 	set := func(conditionType, reason string, notes []string) {
 		condition := metav1.Condition{
 			Type: conditionType, Status: metav1.ConditionFalse, Reason: v1.ReasonNone,
@@ -24,6 +25,6 @@ func setFieldConditions(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpe
 		}
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
-	set(v1.ConditionUnsupportedFields, v1.ReasonNotSupportedYet, fieldnotes.Unsupported(spec))
+	set(v1.ConditionUnsupportedFields, v1.ReasonNotSupportedYet, append(fieldnotes.Unsupported(spec), ignoredVariables...))
 	set(v1.ConditionDeprecatedFields, v1.ReasonDeprecated, fieldnotes.Deprecated(spec))
 }

@@ -37,6 +37,7 @@ func sources(t *testing.T) []source {
 		{"config/default", installed},
 		{"config/default and config/network-policy", overlay(t, "config/network-policy")},
 		{"config/default and config/openshift", overlay(t, "config/openshift")},
+		{"config/default and config/openshift-monitoring", overlay(t, "config/openshift-monitoring")},
 		{"the chart", chart(t)},
 		// Each part that is disabled by default and adds an object.
 		{"the chart, all parts", chart(t, "--values", "testdata/all-parts.yaml")},

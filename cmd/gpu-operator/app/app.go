@@ -52,6 +52,8 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
   OPERATOR_NAMESPACE  the namespace of the operator and its operands; required
   OPERATOR_IMAGE      the operator's own image, which the helper containers of the operands use;
                       required
+  DRIVER_IMAGE, CONTAINER_TOOLKIT_IMAGE, DEVICE_PLUGIN_IMAGE and so on
+                      the default images of the operands; docs/install.md lists them
   HTTP_PROXY, HTTPS_PROXY, NO_PROXY  also the proxy of the driver, unless spec.global.proxy names one`,
 		Version:       version.Version,
 		Args:          cobra.NoArgs,
@@ -69,11 +71,10 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 	o.metrics.addFlags(flags)
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081",
 		"address of /healthz and /readyz; 0 disables them")
-	flags.BoolVar(&o.leaderElect, "leader-elect", false,
-		"reconcile only while holding the leader lease; required to run more than one replica")
+	o.election.addFlags(flags)
+	o.log.addFlags(flags)
 	flags.BoolVar(&o.takeOver, "take-over", false,
 		"work even while NVIDIA's operator runs in the cluster; by default nothing is changed until it is gone")
-	flags.BoolVar(&o.debug, "debug", false, "log at debug level")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
 	return cmd

@@ -29,7 +29,7 @@ func deleteCRDsCommand() *cobra.Command {
 It needs permission to get and delete customresourcedefinitions. It exits with 0 once the definition is gone.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctrl.SetLogger(logger(false))
+			ctrl.SetLogger((&logOptions{}).logger())
 			config, err := restConfig(kubeconfig)
 			if err != nil {
 				return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/drivertoolkit"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -33,11 +34,11 @@ func (s *scope) observe(ctx context.Context) bool {
 		s.fail(err)
 		return false
 	}
-	if s.fleet = s.Fleet.View(); !s.fleet.Hydrated {
+	if s.view = s.Fleet.View(); !s.view.Hydrated {
 		// The fleet triggers a pass when it is hydrated.
 		return false
 	}
-	s.nodes.Store(int64(len(s.fleet.Nodes)))
+	s.nodes.Store(int64(len(s.view.Nodes)))
 	// Also without a policy: the first read of the CRD is slow, and should not delay a new policy.
 	s.compareSchema(ctx)
 	if s.frozen = s.freezeForOther(ctx); s.frozen {
@@ -110,7 +111,7 @@ func (s *scope) compareSchema(ctx context.Context) {
 func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	input := operand.Input{
 		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, OperatorImage: s.OperatorImage, OperatorMetrics: s.Metrics,
-		AppliedSpec: s.current.String(), Proxy: s.Proxy,
+		AppliedSpec: s.current.String(), Images: s.Images, Proxy: s.Proxy,
 	}
 	if input.Paused() {
 		// The current spec is not applied.
@@ -134,11 +135,11 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 // driverToolkit returns the images of OpenShift's driver toolkit if any node needs one. An error is only logged: it
 // concerns the drivers of these nodes alone, whose verdicts report it.
 func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[string]string, error) {
-	if !input.UsesDriverToolkit(s.fleet.EachFacts()) {
+	if !drivertoolkit.IsUsed(input, s.view.EachFacts()) {
 		return nil, s.DriverToolkit.StopWatch(ctx)
 	}
 	images, err := s.DriverToolkit.Images(ctx)
-	if err != nil {
+	if s.driverToolkitUnread = err != nil; err != nil {
 		log.FromContext(ctx).Error(err, "Reading the images of OpenShift's driver toolkit failed: "+
 			"no driver is installed on further nodes with Red Hat CoreOS until they can be read")
 	}
@@ -160,7 +161,7 @@ func (s *scope) createFailures(ctx context.Context) map[string]assess.CreateFail
 
 // plan computes the plan for the current nodes.
 func (s *scope) plan() {
-	s.planned = s.caches.compute(s.basis.Decisions, s.optionalKinds, s.fleet)
+	s.planned = s.caches.compute(s.basis.Decisions, s.optionalKinds, s.view)
 }
 
 // render renders the objects of each Apply step. A failure concerns the operand of the step alone.

@@ -25,8 +25,8 @@ const mainContainer = "gpu-feature-discovery"
 
 // defaultImage is NVIDIA's published image, at the version that this release was made for.
 var defaultImage = image.Default{
-	Name: "gpu-feature-discovery", Field: "gfd", Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin",
-	Version: "v0.20.0",
+	Name: "gpu-feature-discovery", Variable: "GFD_IMAGE", Field: "gfd",
+	Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", Version: "v0.20.0",
 }
 
 // program is the command with which it is started.
@@ -64,7 +64,7 @@ func decide(in operand.Input) operand.Decision {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.GFD
-	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
+	ref, err := in.Images.Of(defaultImage).Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.gfd: %w", err)
 	}
