@@ -25,12 +25,8 @@ const (
 )
 
 const (
-	hostMOFEDVariable   = "USE_HOST_MOFED"
 	driverToolkitVolume = "shared-nvidia-driver-toolkit"
 	moduleConfigVolume  = "module-config"
-	licenceVolume       = "licensing-config"
-	licenceFile         = "gridd.conf"
-	tokenFile           = "client_configuration_token.tok"
 	topologyVolume      = "topology-config"
 	topologyFile        = "nvidia-topologyd.conf"
 	// filesSuffix is the suffix of volumes with the files of a ConfigMap. driver-files copies them to the volume of the
@@ -107,7 +103,7 @@ func (c *podBuilder) mainMounts(host []hostMount) []corev1.VolumeMount {
 		mounts = append(mounts, corev1.VolumeMount{Name: dir.Volume, MountPath: dir.Directory})
 	}
 	mounts = append(mounts, c.moduleConfigMounts()...)
-	licence := licenceOf(c.in.Spec.Driver.LicensingConfig)
+	licence := licenceOf(c.in)
 	if licence.isSet() {
 		mounts = append(mounts, fileMount(licenceVolume, licenceFile, "/drivers/"+licenceFile))
 	}
@@ -125,7 +121,7 @@ func (c *podBuilder) mainMounts(host []hostMount) []corev1.VolumeMount {
 
 func (c *podBuilder) peermem() operand.Additions {
 	settings := operand.Additions{Mounts: c.moduleConfigMounts()}
-	settings.Env.AddIf(c.values.HostMOFED, hostMOFEDVariable, labels.True)
+	settings.Env.AddIf(c.values.HostMOFED, labels.HostMOFEDKey, labels.True)
 	return settings
 }
 
@@ -168,7 +164,7 @@ func (c *podBuilder) volumes(host []hostMount) []corev1.Volume {
 	if c.values.ModuleConfig.Set {
 		fill(moduleConfigVolume, string(c.values.ModuleConfig.Name))
 	}
-	if licence := licenceOf(c.in.Spec.Driver.LicensingConfig); licence.isSet() {
+	if licence := licenceOf(c.in); licence.isSet() {
 		volumes = append(volumes, volume(licenceVolume, licence.source()))
 	}
 	if c.topology() != "" {
@@ -184,7 +180,7 @@ func (c *podBuilder) volumes(host []hostMount) []corev1.Volume {
 
 func (c *podBuilder) rdmaEnv() (env operand.Env) {
 	env.AddIf(c.values.RDMA, labels.RDMAEnabledKey, labels.True)
-	env.AddIf(c.values.HostMOFED, hostMOFEDVariable, labels.True)
+	env.AddIf(c.values.HostMOFED, labels.HostMOFEDKey, labels.True)
 	return env
 }
 
@@ -250,33 +246,4 @@ func items(keys ...string) []corev1.KeyToPath {
 		paths = append(paths, corev1.KeyToPath{Key: key, Path: key})
 	}
 	return paths
-}
-
-// licence is the licence of a vGPU guest driver, in a Secret or, without one, in a ConfigMap.
-type licence struct {
-	secret, configMap string
-	// token: the NVIDIA License System is used, which needs a client token.
-	token bool
-}
-
-func licenceOf(spec *v1.DriverLicensingConfigSpec) licence {
-	l := licence{secret: string(spec.SecretName)}
-	if l.secret == "" {
-		l.configMap = string(spec.ConfigMapName)
-	}
-	l.token = l.isSet() && *spec.NLSEnabled
-	return l
-}
-
-func (l licence) isSet() bool { return l.secret != "" || l.configMap != "" }
-
-func (l licence) source() corev1.VolumeSource {
-	files := []string{licenceFile}
-	if l.token {
-		files = append(files, tokenFile)
-	}
-	if l.secret == "" {
-		return configMapSource(l.configMap, files...)
-	}
-	return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: l.secret, Items: items(files...)}}
 }
