@@ -6,10 +6,11 @@
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-# NAME:TAG of the operator's image.
-IMG     ?= ghcr.io/clusterpolicy/gpu-operator:$(VERSION)
+# NAME:TAG of the operator's image, such as registry.example.com/gpu-operator:dev. No default: a checkout has no image
+# in any registry.
+IMG     ?=
 # NAME:TAG of the bundle image for the Operator Lifecycle Manager.
-BUNDLE_IMG ?= ghcr.io/clusterpolicy/gpu-operator-bundle:$(VERSION)
+BUNDLE_IMG ?= $(image_name)-bundle:$(image_tag)
 # The release before VERSION, which the bundle names; empty for the first one.
 REPLACES ?=
 # Namespace of the operator, for make run. Deployments take it from config/default.
@@ -24,6 +25,13 @@ RERUNS ?= 0
 CONTAINER_TOOL ?= docker
 # For the image: the architecture of image-tar and sbom, and the base image. Without one image-tar builds an
 # image without a C library; docker-build then takes the one in the Dockerfile.
+# For make release: the registry and path of images and chart, such as ghcr.io/clusterpolicy, PUSH=true to push them,
+# and the image with opm that CATALOG_BASE puts the catalogue on (default none).
+REGISTRY     ?=
+PUSH         ?=
+CATALOG_BASE ?= scratch
+# Folder of what is built.
+DIST       ?= dist
 ARCH       ?= $(shell go env GOARCH)
 BASE_IMAGE ?=
 KUBECTL        ?= kubectl
@@ -50,10 +58,13 @@ cache   := $(CURDIR)/.cache
 pinned = $(shell awk '$$1 == "$(2)" && NF > 1 { print $$2 }' $(1)/go.mod)
 
 tools_dir := test/tools
-# golangci-lint, helm and kube-score have modules of their own: otherwise the other tools would raise their many
+# golangci-lint, both releases of helm, kube-score, kubectl and the registry have modules of their own: otherwise the other tools would raise their many
 # dependencies to versions that they were never tested with.
 lint_dir  := $(tools_dir)/golangci-lint
 helm_dir  := $(tools_dir)/helm
+helm3_dir := $(tools_dir)/helm3
+registry_dir := $(tools_dir)/registry
+kubectl_dir  := $(tools_dir)/kubectl
 score_dir := $(tools_dir)/kubescore
 
 CONTROLLER_GEN := $(cache)/tools/controller-gen-$(call pinned,$(tools_dir),sigs.k8s.io/controller-tools)
@@ -61,6 +72,10 @@ CRD_REF_DOCS   := $(cache)/tools/crd-ref-docs-$(call pinned,$(tools_dir),github.
 GOTESTSUM      := $(cache)/tools/gotestsum-$(call pinned,$(tools_dir),gotest.tools/gotestsum)
 KUSTOMIZE      := $(cache)/tools/kustomize-$(call pinned,$(tools_dir),sigs.k8s.io/kustomize/kustomize/v5)
 HELM           := $(cache)/tools/helm-$(call pinned,$(helm_dir),helm.sh/helm/v4)
+HELM3          := $(cache)/tools/helm-$(call pinned,$(helm3_dir),helm.sh/helm/v3)
+# What tests push a release to and install it with.
+TEST_REGISTRY  := $(cache)/tools/registry-$(call pinned,$(registry_dir),github.com/distribution/distribution/v3)
+TEST_KUBECTL   := $(cache)/tools/kubectl-$(call pinned,$(kubectl_dir),k8s.io/kubectl)
 KUBE_SCORE     := $(cache)/tools/kube-score-$(call pinned,$(score_dir),github.com/zegl/kube-score)
 GOLANGCI_LINT  := $(cache)/tools/golangci-lint-$(call pinned,$(lint_dir),github.com/golangci/golangci-lint/v2)
 
@@ -103,7 +118,7 @@ demo-run:
 	echo $$status > $(cache)/demo.status
 
 .PHONY: run
-run: build ## Run the manager on this machine against the cluster of the current KUBECONFIG (ARGS=...)
+run: image-name build ## Run the manager on this machine against the cluster of the current KUBECONFIG (ARGS=...)
 	OPERATOR_NAMESPACE=$(OPERATOR_NAMESPACE) OPERATOR_IMAGE=$(IMG) exec bin/gpu-operator $(ARGS)
 
 ##@ Test
@@ -258,11 +273,12 @@ ci: verify lint test test-operand test-node test-race ## What CI runs: verify, l
 ##@ Deploy
 
 .PHONY: chart-package
-chart-package: $(HELM) chart ## Package the chart of release VERSION into dist/
-	$(HELM) package config/helm/gpu-operator --version '$(VERSION:v%=%)' --app-version '$(VERSION)' --destination dist
+chart-package: image-name $(HELM) ## Package the chart of release VERSION with the image IMG into dist/
+	go run ./config/helm/generate -version '$(VERSION:v%=%)' -image '$(IMG)' -out dist/gpu-operator
+	$(HELM) package dist/gpu-operator --destination dist
 
 .PHONY: bundle-package
-bundle-package: ## Generate the bundle of release VERSION with the image IMG into dist/bundle/
+bundle-package: image-name ## Generate the bundle of release VERSION with the image IMG into dist/bundle/
 	go run ./config/manifests/generate -version '$(VERSION:v%=%)' -replaces '$(REPLACES:v%=%)' -image '$(IMG)' \
 	  -created "$$(git log -1 --format=%cI)" -out dist/bundle
 
@@ -271,17 +287,17 @@ bundle-build: bundle-package ## Build the bundle image BUNDLE_IMG of release VER
 	$(CONTAINER_TOOL) build -f dist/bundle/bundle.Dockerfile -t $(BUNDLE_IMG) dist/bundle
 
 .PHONY: build-installer
-build-installer: deployment ## Write all manifests, with the image IMG, to dist/install.yaml
-	@mkdir -p dist
-	$(KUSTOMIZE) build $(cache)/deploy > dist/install.yaml
+build-installer: image-name deployment ## Write all manifests, with the image IMG, to dist/install.yaml
+	@mkdir -p $(DIST)
+	$(KUSTOMIZE) build $(cache)/deploy > $(DIST)/install.yaml
 
 .PHONY: docker-build
-docker-build: ## Build the image IMG
+docker-build: image-name ## Build the image IMG
 	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) \
 	  $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(GOPROXY),--build-arg GOPROXY=$(GOPROXY)) -t $(IMG) .
 
 .PHONY: image-tar
-image-tar: rootfs ## Write the image IMG to dist/ as an OCI archive, without a container engine (ARCH= BASE_IMAGE=)
+image-tar: image-name rootfs ## Write the image IMG to dist/ as an OCI archive, without a container engine (ARCH= BASE_IMAGE=)
 	$(image) --name=$(IMG) --base='$(BASE_IMAGE)' --revision=$(REVISION) --out=$(CURDIR)/dist/gpu-operator-$(ARCH).oci.tar
 	@echo dist/gpu-operator-$(ARCH).oci.tar
 
@@ -297,6 +313,14 @@ rootfs:
 	@rm -rf dist/rootfs-$(ARCH)
 	GOARCH=$(ARCH) VERSION=$(VERSION) config/image/build.sh rootfs dist/rootfs-$(ARCH)
 
+.PHONY: release
+release: $(KUSTOMIZE) ## Build release VERSION for REGISTRY into dist/: images, chart, install.yaml, bundle, catalogue, SBOMs (PUSH=true)
+	@[ -n '$(REGISTRY)' ] || { echo 'REGISTRY is not set: name the registry and path that the release is pushed to,' \
+	  'such as REGISTRY=registry.example.com/gpu' >&2; exit 2; }
+	cd config/image && go run . release --root='$(CURDIR)' --out='$(abspath $(DIST))' --version='$(VERSION)' \
+	  --registry='$(REGISTRY)' --base='$(BASE_IMAGE)' --catalog-base='$(CATALOG_BASE)' --replaces='$(REPLACES)' --revision='$(REVISION)' \
+	  --created="$$(git log -1 --format=%cI)" --push=$(if $(filter-out false 0,$(PUSH)),true,false)
+
 .PHONY: install
 install: $(KUSTOMIZE) ## Install the CRD into the cluster of the current KUBECONFIG
 	$(KUSTOMIZE) build config/crd | $(KUBECTL) apply -f -
@@ -306,31 +330,37 @@ uninstall: $(KUSTOMIZE) ## Remove the CRD and thereby every ClusterPolicy
 	$(KUSTOMIZE) build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: deployment ## Install CRD, RBAC and the operator with the image IMG
+deploy: image-name deployment ## Install CRD, RBAC and the operator with the image IMG
 	$(KUSTOMIZE) build $(cache)/deploy | $(KUBECTL) apply -f -
 
 .PHONY: undeploy
 undeploy: deployment ## Remove what deploy installed
 	$(KUSTOMIZE) build $(cache)/deploy | $(KUBECTL) delete --ignore-not-found -f -
 
+.PHONY: image-name
+image-name:
+	@[ -n '$(IMG)' ] || { echo 'IMG is not set: name an image that the cluster can pull,' \
+	  'such as IMG=registry.example.com/gpu-operator:dev; make docker-build or make image-tar builds it' >&2; exit 2; }
+
 # config/default with the image IMG, as an overlay outside the tracked files.
 .PHONY: deployment
 deployment: $(KUSTOMIZE)
 	@mkdir -p $(cache)/deploy && cp config/manager/operator_image.yaml $(cache)/deploy/
 	@printf '%s\n' 'resources: [../../config/default]' \
-	  'images: [{name: ghcr.io/clusterpolicy/gpu-operator, newName: "$(image_name)", newTag: "$(image_tag)"}]' \
+	  $(if $(IMG),'$(image_override)') \
 	  'replacements: [{path: operator_image.yaml}]' > $(cache)/deploy/kustomization.yaml
 
+image_override = images: [{name: IMAGE-NOT-SET, newName: "$(image_name)", newTag: "$(image_tag)"}]
 image_tag  = $(lastword $(subst :, ,$(IMG)))
 image_name = $(patsubst %:$(image_tag),%,$(IMG))
 
 # --- Tools, each built once per version ----------------------------------------------------------
 
-# $(1): folder of the module, $(2): package.
+# $(1): folder of the module, $(2): package, $(3): further flags of the linker.
 define build-tool
 	@echo "Building $(notdir $@) (first time only) ..."
 	@mkdir -p $(@D)
-	@cd $(1) && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $@.building $(2)
+	@cd $(1) && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(3)' -o $@.building $(2)
 	@mv $@.building $@
 endef
 
@@ -348,6 +378,17 @@ $(KUSTOMIZE):
 
 $(HELM):
 	$(call build-tool,$(helm_dir),helm.sh/helm/v4/cmd/helm)
+
+# Helm 3 gets the release of Kubernetes that it assumes without a cluster from its own Makefile: that of client-go.
+$(HELM3):
+	$(call build-tool,$(helm3_dir),helm.sh/helm/v3/cmd/helm,$(foreach part,Major=1 Minor=$(word 2,$(subst ., \
+	  ,$(call pinned,$(helm3_dir),k8s.io/client-go))),-X helm.sh/helm/v3/pkg/chartutil.k8sVersion$(part)))
+
+$(TEST_REGISTRY):
+	$(call build-tool,$(registry_dir),github.com/distribution/distribution/v3/cmd/registry)
+
+$(TEST_KUBECTL):
+	$(call build-tool,$(kubectl_dir),.)
 
 $(KUBE_SCORE):
 	$(call build-tool,$(score_dir),github.com/zegl/kube-score/cmd/kube-score)

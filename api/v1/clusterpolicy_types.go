@@ -9,7 +9,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=clusterpolicies,scope=Cluster,shortName=cp;clusterpolicy
+// +kubebuilder:resource:path=clusterpolicies,scope=Cluster,shortName=cp
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.nodeSummary.readyOfTotal`
 // +kubebuilder:printcolumn:name="Upgrading",type=integer,JSONPath=`.status.nodeSummary.upgrading`
@@ -46,8 +46,8 @@ type ClusterPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="!(self.?driver.?usePrecompiled.orValue(false) && self.?driver.?enabled.orValue(true) && self.?gdrcopy.?enabled.orValue(false)) || oldSelf.optMap(o, o.?driver.?usePrecompiled.orValue(false) && o.?driver.?enabled.orValue(true) && o.?gdrcopy.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".driver.usePrecompiled",message="must not be set together with gdrcopy.enabled: remove one of them"
 // +kubebuilder:validation:XValidation:rule="!(self.?cdi.?nriPluginEnabled.orValue(false) && !self.?toolkit.?enabled.orValue(true)) || oldSelf.optMap(o, o.?cdi.?nriPluginEnabled.orValue(false) && !o.?toolkit.?enabled.orValue(true)).orValue(false)",optionalOldSelf=true,fieldPath=".cdi.nriPluginEnabled",message="needs the toolkit: remove toolkit.enabled=false or cdi.nriPluginEnabled"
 // +kubebuilder:validation:XValidation:rule="!(self.?sandboxWorkloads.?enabled.orValue(false) && self.?vgpuManager.?enabled.orValue(false) && (!has(self.vgpuManager.image) || !self.vgpuManager.image.contains('/')) && (self.?vgpuManager.?repository.orValue(\"\") == \"\" || self.?vgpuManager.?image.orValue(\"\") == \"\" || self.?vgpuManager.?version.orValue(\"\") == \"\")) || oldSelf.optMap(o, o.?sandboxWorkloads.?enabled.orValue(false) && o.?vgpuManager.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".vgpuManager",message="there is no public vGPU manager image: set repository, image and version of the image that you built"
-// +kubebuilder:validation:XValidation:rule="!(has(self.nodePools) && self.nodePools.exists(p, p.?driver.?usePrecompiled.orValue(false)) && self.?driver.?enabled.orValue(true) && (self.?gds.?enabled.orValue(false) || self.?gdrcopy.?enabled.orValue(false)))",fieldPath=".nodePools",message="driver.usePrecompiled of a pool must not be set together with gds.enabled or gdrcopy.enabled: remove it, or remove them"
-// +kubebuilder:validation:XValidation:rule="!has(self.nodePools) || self.nodePools.all(p, p.?devicePlugin.?config.?default.orValue(\"\") == \"\" || p.?devicePlugin.?config.?name.orValue(\"\") != \"\" || self.?devicePlugin.?config.?name.orValue(\"\") != \"\")",fieldPath=".nodePools",message="devicePlugin.config.default of a pool is a key of a ConfigMap: set devicePlugin.config.name in the pool or in the spec, or remove default"
+// +kubebuilder:validation:XValidation:rule="!(has(self.nodePools) && self.nodePools.exists(p, p.?driver.?usePrecompiled.orValue(false)) && self.?driver.?enabled.orValue(true) && (self.?gds.?enabled.orValue(false) || self.?gdrcopy.?enabled.orValue(false)))",fieldPath=".nodePools",message="driver.usePrecompiled of a node pool must not be set together with gds.enabled or gdrcopy.enabled: remove it, or remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodePools) || self.nodePools.all(p, p.?devicePlugin.?config.?default.orValue(\"\") == \"\" || p.?devicePlugin.?config.?name.orValue(\"\") != \"\" || self.?devicePlugin.?config.?name.orValue(\"\") != \"\")",fieldPath=".nodePools",message="devicePlugin.config.default of a pool is a key of a ConfigMap: set devicePlugin.config.name in the node pool or in the spec, or remove default"
 type ClusterPolicySpec struct {
 	// Operator configures objects that the operator creates for itself.
 	// +optional

@@ -51,7 +51,9 @@ func (s ImageSpec) IsFullReference() bool {
 
 // ContainerSpec configures the main containers of an operand.
 type ContainerSpec struct {
-	// Resources of each main container.
+	// Resources of each container.
+	//
+	// Init containers are included. containerResources replaces them for single containers.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory'].all(k, !(k in self.requests) || !(k in self.limits) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="cpu or memory requests exceed limits: lower requests or raise limits"
 	Resources *ResourceRequirements `json:"resources,omitempty"`

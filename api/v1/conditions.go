@@ -49,8 +49,9 @@ const (
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonNotSupportedYet: the spec or a node needs a feature that this version of the operator does not implement.
 	// Cause: for example nodes for virtual machines, an unknown container runtime, or a runtime too old for NRI. In the
-	// condition UnsupportedFields: a field that has no effect yet.
-	// Remedy: remove the field, or change the node's label or runtime, as the message describes.
+	// condition UnsupportedFields: a field that has no effect yet, or a variable of the operator for an image that is
+	// ignored.
+	// Remedy: remove the field or the variable, or change the node's label or runtime, as the message describes.
 	ReasonNotSupportedYet = "NotSupportedYet"
 	// ReasonConflict: an object that the operator needs to create already exists and belongs to another owner.
 	// Cause: a second installation, such as NVIDIA's operator or a manually applied manifest, uses the same object name.

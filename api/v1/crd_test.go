@@ -79,7 +79,7 @@ func TestTheCRDIsThatOfNVIDIAsOperator(t *testing.T) {
 		got.Columns = append(got.Columns, column.Name)
 	}
 	want := view{
-		"nvidia.com", "ClusterPolicy", "clusterpolicies", "Cluster", []string{"cp", "clusterpolicy"},
+		"nvidia.com", "ClusterPolicy", "clusterpolicies", "Cluster", []string{"cp"},
 		[]string{"Status", "Ready", "Upgrading", "Reason", "Age"}, true, true, true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || version.Name != "v1" || len(definition.Spec.Versions) != 1 {

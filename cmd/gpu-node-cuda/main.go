@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/cuda"
+	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
 // Exit codes.
@@ -16,7 +17,12 @@ const (
 
 func main() {
 	library := flag.String("library", cuda.Library, "the CUDA library: a soname, or the path of a file")
+	printVersion := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
+	if *printVersion {
+		fmt.Println("gpu-node-cuda version", version.Version)
+		return
+	}
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "gpu-node-cuda: it takes no arguments, but got %q (see gpu-node-cuda --help)\n", flag.Args())
 		os.Exit(exitUsage)

@@ -62,7 +62,7 @@ func holdCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			ctx, stop := termination.Context()
 			defer stop()
-			newLog().Info("all validations of this node have succeeded")
+			newLog().Info("all validations are successful")
 			<-ctx.Done()
 			return nil
 		},

@@ -85,6 +85,7 @@ Environment variables, overridden by the flags:
 // registerDriver registers the flags with the places of the driver and of the kernel's file systems.
 func registerDriver(flags *pflag.FlagSet, driver *validate.Driver) {
 	flags.StringVar(&driver.HostRoot, "host-root", labels.HostRootMount, "the host's root file system, as mounted here")
+	flags.StringVar(&driver.RootFS, "root-fs", "/", "the host's root file system, on the host")
 	flags.StringVar(&driver.DriverRoot, "driver-root", labels.DriverRoot, "the driver's root file system, as mounted here")
 	flags.StringVar(&driver.InstallDir, "driver-install-dir", labels.DriverRoot,
 		"the driver's root file system, on the host")

@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
 // Exit codes.
@@ -43,6 +45,7 @@ func rootCommand() *cobra.Command {
 		Long: `gpu-node waits for, validates and starts the parts of the GPU stack on one node.
 
 Exit codes: 0 success, 1 failure with one sentence why, 2 wrong usage.`,
+		Version: version.Version,
 		// main prints errors; the list of flags would only hide them.
 		SilenceErrors:      true,
 		SilenceUsage:       true,

@@ -264,7 +264,8 @@ func TestCopyCreatesAProgramThatRuns(t *testing.T) {
 
 func TestHoldEndsSuccessfullyAtSIGTERM(t *testing.T) {
 	g := NewWithT(t)
-	hold := startUntilLogged(t, exec.CommandContext(t.Context(), gpuNode, "hold"), "succeeded")
+	// NVIDIA's documentation checks for this line in the log of the validator.
+	hold := startUntilLogged(t, exec.CommandContext(t.Context(), gpuNode, "hold"), "all validations are successful")
 	g.Expect(hold.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	g.Expect(hold.exitCode(t)).To(Equal(0))
 }

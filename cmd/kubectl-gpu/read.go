@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -55,24 +56,39 @@ func documents(file string, in io.Reader) ([][]byte, error) {
 	}
 }
 
-// readPolicy reads the one ClusterPolicy of a file, which may hold other objects beside it, such as the ConfigMaps
-// that it names, or be what kubectl get -o yaml prints. An unknown field is an error that names it, as the API server
-// would drop it.
-func readPolicy(file string, in io.Reader) (*v1.ClusterPolicy, error) {
+// readPolicy reads the one ClusterPolicy of a file, which may also be in a List, as kubectl get prints it, and the
+// ConfigMaps beside it, which the policy may name. Other objects are ignored.
+func readPolicy(file string, in io.Reader) (*v1.ClusterPolicy, []corev1.ConfigMap, error) {
 	all, err := documents(file, in)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if all, err = withoutLists(all); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	var configMaps []corev1.ConfigMap
 	if len(all) > 1 {
+		for _, document := range all {
+			if kindOf(document) == corev1.SchemeGroupVersion.WithKind("ConfigMap") {
+				configMap := corev1.ConfigMap{}
+				if err := yaml.Unmarshal(document, &configMap); err != nil {
+					return nil, nil, err
+				}
+				configMaps = append(configMaps, configMap)
+			}
+		}
 		all = slices.DeleteFunc(all, isAnotherKind)
 	}
 	if len(all) != 1 {
-		return nil, fmt.Errorf("found %d ClusterPolicies: give exactly one", len(all))
+		return nil, nil, fmt.Errorf("found %d ClusterPolicies: give exactly one", len(all))
 	}
-	written, err := asWritten(all[0])
+	policy, err := decodePolicy(all[0])
+	return policy, configMaps, err
+}
+
+// decodePolicy decodes a ClusterPolicy. An unknown field is an error that names it, as the API server would drop it.
+func decodePolicy(document []byte) (*v1.ClusterPolicy, error) {
+	written, err := asWritten(document)
 	if err != nil {
 		return nil, err
 	}
@@ -145,9 +161,16 @@ func asWritten(document []byte) ([]byte, error) {
 
 // isAnotherKind reports whether a document is not a ClusterPolicy of any version.
 func isAnotherKind(document []byte) bool {
+	return kindOf(document).GroupKind() != v1.ClusterPolicyKind.GroupKind()
+}
+
+// kindOf returns the kind of a document; empty if it has none.
+func kindOf(document []byte) schema.GroupVersionKind {
 	var kind metav1.TypeMeta
-	err := yaml.Unmarshal(document, &kind)
-	return err != nil || kind.GroupVersionKind().GroupKind() != v1.ClusterPolicyKind.GroupKind()
+	if err := yaml.Unmarshal(document, &kind); err != nil {
+		return schema.GroupVersionKind{}
+	}
+	return kind.GroupVersionKind()
 }
 
 // readDriverToolkit reads the images of OpenShift's driver toolkit from its ImageStream; none without a file.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -49,6 +50,8 @@ func renderCommand() *cobra.Command {
 It reads the policy and the nodes from files and contacts no cluster. What would not be applied is listed
 on standard error, with one line for each operand and for each node on which an operand does not run. Unknown
 fields are an error; the API server's other checks at admission are not repeated here.
+
+ConfigMaps that the policy names may be in its file: the driver's pods mount each of their keys.
 
 The objects are those of a first installation, in a cluster that has none of them. Owner references are omitted
 if the policy has no UID. Exit codes: 0 success, 1 a file cannot be read or an operand is Invalid, 2
@@ -106,7 +109,7 @@ func (o renderOptions) checkServer(stderr io.Writer) error {
 }
 
 func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
-	policy, err := readPolicy(o.policy, in)
+	policy, configMaps, err := readPolicy(o.policy, in)
 	if err != nil {
 		return fmt.Errorf("reading the policy %s: %w", o.policy, err)
 	}
@@ -122,6 +125,7 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
 	}
+	input.Contents = o.contents(catalogue, input, configMaps)
 	facts := make([]nodeinfo.Facts, 0, len(nodes))
 	for i := range nodes {
 		facts = append(facts, observe.Facts(&nodes[i]))
@@ -137,7 +141,7 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 		return fmt.Errorf("writing the objects: %w", err)
 	}
 	for _, sentence := range slices.Concat(
-		fieldnotes.Of(policy.Spec), aboutOperands(computed), aboutNodes(computed, facts),
+		fieldnotes.Of(policy.Spec), computed.Doubtful(), aboutOperands(computed), aboutNodes(computed, facts),
 	) {
 		fmt.Fprintln(stderr, sentence)
 	}
@@ -155,6 +159,20 @@ func (o renderOptions) input(policy *v1.ClusterPolicy) operand.Input {
 		OperatorImage: o.image,
 		Optional:      optional,
 	}
+}
+
+// contents returns the contents of these ConfigMaps; all other objects that the policy names count as existing.
+func (o renderOptions) contents(
+	catalogue operand.Catalogue, input operand.Input, configMaps []corev1.ConfigMap,
+) map[operand.Reference]operand.Content {
+	known := map[operand.Reference]operand.Content{}
+	for i := range configMaps {
+		if namespace := configMaps[i].Namespace; namespace == "" || namespace == o.namespace {
+			reference := operand.Reference{Kind: operand.ConfigMap, Name: configMaps[i].Name}
+			known[reference] = observe.ConfigMapContent(&configMaps[i])
+		}
+	}
+	return catalogue.Assume(input, known)
 }
 
 // objects returns the objects of all steps as YAML documents, in the order in which they are applied.

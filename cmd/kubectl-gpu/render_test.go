@@ -241,7 +241,8 @@ func TestUnsupportedServerIsReported(t *testing.T) {
 	got := rendering(t, "{}", "--server-version", "v1.31.0")
 	g.Expect(got.code).To(Equal(0))
 	g.Expect(got.out).To(Equal(plain.out))
-	g.Expect(got.errOut).To(Equal("warning: Kubernetes v1.31.0 is not supported, only 1.32 to 1.36\n" + plain.errOut))
+	g.Expect(got.errOut).To(Equal(
+		"warning: Kubernetes v1.31.0 is not supported: upgrade the cluster to 1.32 or newer\n" + plain.errOut))
 }
 
 func TestWrongUsage(t *testing.T) {
@@ -289,5 +290,16 @@ func TestMonitoringFlagEnablesThePrometheusKinds(t *testing.T) {
 				t.Errorf("with monitoring %v, %s is printed: %v", monitoring, kind, got[kind])
 			}
 		}
+	}
+}
+
+// The keys of a ConfigMap beside the policy are mounted, unless it is of another namespace.
+func TestRenderReadsConfigMapsOfThePolicysFile(t *testing.T) {
+	for namespace, mounted := range map[string]bool{"": true, "gpu-operator": true, "other": false} {
+		g := NewWithT(t)
+		got := rendering(t, "{driver: {repoConfig: {configMapName: repos}}}\n---\napiVersion: v1\nkind: ConfigMap\n"+
+			"metadata: {name: repos, namespace: '"+namespace+"'}\ndata: {mirror.list: deb}")
+		g.Expect(got.code).To(Equal(0), got.errOut)
+		g.Expect(strings.Contains(got.out, "mountPath: /etc/apt/sources.list.d/mirror.list")).To(Equal(mounted), namespace)
 	}
 }

@@ -116,7 +116,7 @@ func TestSamplesContainTheObjectsTheyName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			file := filepath.Join(samplesDir, name+".yaml")
-			policy, err := readPolicy(file, nil)
+			policy, _, err := readPolicy(file, nil)
 			g.Expect(err).NotTo(HaveOccurred())
 			named := map[operand.Reference][]string{}
 			input := operand.Input{Spec: effective.Of(policy.Spec), Namespace: "gpu-operator"}

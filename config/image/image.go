@@ -41,6 +41,9 @@ func labels() map[string]string {
 	}
 }
 
+// noBase is the base without any files, as in a Dockerfile.
+const noBase = "scratch"
+
 type options struct {
 	rootfs, out, name, arch, version, revision, base string
 }
@@ -52,37 +55,49 @@ func write(ctx context.Context, o options) (v1.Hash, error) {
 		return v1.Hash{}, fmt.Errorf("--name must be an image with a tag, such as registry.example.com/gpu-operator:dev: %w",
 			err)
 	}
-	base, err := baseImage(ctx, o)
+	image, err := build(ctx, o)
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	files, err := archive(o.rootfs)
+	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: image, Descriptor: named(tag)})
+	if err := save(index, o.out); err != nil {
+		return v1.Hash{}, fmt.Errorf("writing --out=%s: %w", o.out, err)
+	}
+	return image.Digest()
+}
+
+// build returns the image.
+func build(ctx context.Context, o options) (v1.Image, error) {
+	base, err := baseImage(ctx, o)
 	if err != nil {
-		return v1.Hash{}, fmt.Errorf("packing --rootfs=%s: %w", o.rootfs, err)
+		return nil, err
+	}
+	image, err := appendFiles(base, o.rootfs)
+	if err != nil {
+		return nil, fmt.Errorf("packing --rootfs=%s: %w", o.rootfs, err)
+	}
+	return configure(image, o)
+}
+
+// appendFiles adds the files in a directory to an image, as one layer.
+func appendFiles(image v1.Image, dir string) (v1.Image, error) {
+	files, err := archive(dir)
+	if err != nil {
+		return nil, err
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(files)), nil
 	},
 		tarball.WithMediaType(types.OCILayer))
 	if err != nil {
-		return v1.Hash{}, fmt.Errorf("creating the layer: %w", err)
+		return nil, fmt.Errorf("creating the layer: %w", err)
 	}
-	image, err := mutate.AppendLayers(base, layer)
-	if err != nil {
-		return v1.Hash{}, fmt.Errorf("adding the layer: %w", err)
-	}
-	if image, err = configure(image, o); err != nil {
-		return v1.Hash{}, err
-	}
-	if err := save(image, tag, o.out); err != nil {
-		return v1.Hash{}, fmt.Errorf("writing --out=%s: %w", o.out, err)
-	}
-	return image.Digest()
+	return mutate.AppendLayers(image, layer)
 }
 
 // baseImage returns the named image, or an empty one without a name.
 func baseImage(ctx context.Context, o options) (v1.Image, error) {
-	if o.base == "" {
+	if o.base == "" || o.base == noBase {
 		return mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), nil
 	}
 	ref, err := name.ParseReference(o.base)
@@ -124,23 +139,23 @@ func configure(image v1.Image, o options) (v1.Image, error) {
 	return configured, nil
 }
 
-// save writes the image as an archive in the OCI layout.
-func save(image v1.Image, tag name.Tag, out string) (err error) {
+// named returns the annotations by which archives name an image.
+func named(tag name.Tag) v1.Descriptor {
+	return v1.Descriptor{Annotations: map[string]string{
+		"org.opencontainers.image.ref.name": tag.TagStr(),
+		"io.containerd.image.name":          tag.Name(),
+	}}
+}
+
+// save writes the images of an index as an archive in the OCI layout.
+func save(index v1.ImageIndex, out string) (err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(out), ".image-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	tree := filepath.Join(dir, "layout")
-	path, err := layout.Write(tree, empty.Index)
-	if err != nil {
-		return err
-	}
-	annotations := map[string]string{
-		"org.opencontainers.image.ref.name": tag.TagStr(),
-		"io.containerd.image.name":          tag.Name(),
-	}
-	if err := path.AppendImage(image, layout.WithAnnotations(annotations)); err != nil {
+	if _, err := layout.Write(tree, index); err != nil {
 		return err
 	}
 	whole, err := archive(tree)

@@ -229,10 +229,13 @@ func TestTheImageHasTheProgramsAndNoShell(t *testing.T) {
 		g.Expect(binary.Section(".interp") != nil).To(Equal(program == "gpu-node-cuda"),
 			"%s: only gpu-node-cuda needs a C library", program)
 	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(rootfs, image.config.Config.Entrypoint[0]),
-		"--version").Output()
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(out)).To(ContainSubstring("v1.2.3-test"))
+	for _, program := range []string{
+		image.config.Config.Entrypoint[0], "usr/bin/gpu-node", "usr/bin/gpu-node-cuda", "usr/bin/kubectl-gpu",
+	} {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(rootfs, program), "--version").Output()
+		g.Expect(err).NotTo(HaveOccurred(), program)
+		g.Expect(string(out)).To(HaveSuffix(" version v1.2.3-test\n"), program)
+	}
 }
 
 func TestImageRunsAsNonRoot(t *testing.T) {

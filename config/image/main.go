@@ -12,6 +12,13 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == "release" {
+		if err := releaseCommand(ctx, os.Args[2:], os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "release:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	o := options{}
 	flag.StringVar(&o.rootfs, "rootfs", "", "directory that build.sh rootfs has filled")
 	flag.StringVar(&o.out, "out", "", "file to write the image to; default: none")

@@ -18,8 +18,8 @@ import (
 
 // Input is what the assessment of one node is computed from.
 type Input struct {
-	// Plan for the node.
-	Plan plan.NodePlan
+	// NodePlan for the node.
+	NodePlan plan.NodePlan
 	// Node as cached, and the operands' Pods there.
 	Node *corev1.Node
 	Pods Pods
@@ -70,15 +70,15 @@ func (a *Assessment) ReadySince() ReadySince { return ReadySince{Ready: a.Ready(
 func Node(in Input) Assessment {
 	assessment := Assessment{
 		Operands: map[operand.Name]readiness.Verdict{},
-		Excluded: in.Plan.Facts.ExcludedByLabel || in.Plan.Unselected != "",
+		Excluded: in.NodePlan.Facts.ExcludedByLabel || in.NodePlan.Unselected != "",
 	}
 	switch {
-	case in.Plan.Facts.ExcludedByLabel:
+	case in.NodePlan.Facts.ExcludedByLabel:
 		assessment.NodeVerdict = excluded()
-	case in.Plan.Decision.Choice == operand.Refused:
-		assessment.NodeVerdict = refused(in.Plan.Decision)
-	case in.Plan.Unselected != "":
-		assessment.NodeVerdict = notSelected(in.Plan)
+	case in.NodePlan.Decision.Choice == operand.Refused:
+		assessment.NodeVerdict = refused(in.NodePlan.Decision)
+	case in.NodePlan.Unselected != "":
+		assessment.NodeVerdict = notSelected(in.NodePlan)
 	default:
 		assessment.assess(in)
 	}
@@ -92,10 +92,10 @@ func Node(in Input) Assessment {
 // assess makes the checks of a node that has operands. Later checks may override earlier verdicts.
 func (a *Assessment) assess(in Input) {
 	verdict := func(onNode plan.OperandOnNode) readiness.Verdict {
-		return in.Stack.checkRuntimeHandler(onNode, in.Plan.Essential, in.Pods, assessOperand(onNode, in))
+		return in.Stack.checkRuntimeHandler(onNode, in.NodePlan.Essential, in.Pods, assessOperand(onNode, in))
 	}
 	a.assessEssential(in, verdict)
-	for _, onNode := range in.Plan.Auxiliary {
+	for _, onNode := range in.NodePlan.Auxiliary {
 		if onNode.Expectation != plan.OptedOut && onNode.Expectation != plan.HostProvides {
 			a.Operands[onNode.Operand] = verdict(onNode)
 		}
@@ -105,8 +105,8 @@ func (a *Assessment) assess(in Input) {
 	for _, found := range a.Operands {
 		a.Until = times.Earlier(a.Until, found.Until)
 	}
-	a.checkPool(in.Plan)
-	a.checkSelection(in.Plan)
+	a.checkPool(in.NodePlan)
+	a.checkSelection(in.NodePlan)
 	a.checkDiscovery(in)
 }
 
@@ -131,8 +131,8 @@ func DiscoveryOperands(catalogue operand.Catalogue, pods Pods, now time.Time) ma
 func (a *Assessment) assessEssential(in Input, verdict func(plan.OperandOnNode) readiness.Verdict) {
 	stages := []readiness.StageVerdict{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(in.Node)}}
 	optedOut, plugin := "", operand.Name("")
-	for _, onNode := range in.Plan.Essential {
-		if in.Plan.NeedsAllocatable && onNode.Stage == v1.StageValidated {
+	for _, onNode := range in.NodePlan.Essential {
+		if in.NodePlan.NeedsAllocatable && onNode.Stage == v1.StageValidated {
 			stages = append(stages, allocatable(in, plugin, optedOut))
 		}
 		if onNode.Expectation == plan.OptedOut {
@@ -218,7 +218,7 @@ func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {
 	}
 	verdict := readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], in.Now)
 	if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
-		verdict.Outdated, verdict.Replacing = false, verdict.Outdated
+		verdict.Outdated, verdict.BeingReplaced = false, verdict.Outdated
 	}
 	if verdict.Outdated && verdict.State == readiness.Ready {
 		verdict.Reason = v1.ReasonUpgradePending

@@ -42,7 +42,7 @@ func TestSince(t *testing.T) {
 			g := NewWithT(t)
 			status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[test.ready]
 			got := assess.Node(assess.Input{
-				Plan: plan.Decide(nil, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(nodeinfo.Facts{
+				NodePlan: plan.Decide(nil, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(nodeinfo.Facts{
 					Name:   "a",
 					HasGPU: true,
 				}),

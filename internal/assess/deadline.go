@@ -21,10 +21,10 @@ func (a *Assessment) checkDeadlines(in Input) {
 		since = in.Previous.Since
 	}
 	if a.Ready() {
-		for _, onNode := range in.Plan.Auxiliary {
+		for _, onNode := range in.NodePlan.Auxiliary {
 			if verdict, expected := a.Operands[onNode.Operand]; expected && onNode.Expectation == plan.Expected {
 				from := times.Later(since, unreadySince(in.Pods[onNode.Operand]))
-				a.Operands[onNode.Operand] = readiness.ApplyDeadline(in.Plan.Spec.Deadline(""), verdict, from, in.Now)
+				a.Operands[onNode.Operand] = readiness.ApplyDeadline(in.NodePlan.Spec.Deadline(""), verdict, from, in.Now)
 			}
 		}
 		return
@@ -32,12 +32,12 @@ func (a *Assessment) checkDeadlines(in Input) {
 	if a.Reason == v1.ReasonOperandPaused {
 		return // A paused operand has no deadline.
 	}
-	for _, onNode := range in.Plan.Essential {
+	for _, onNode := range in.NodePlan.Essential {
 		if pod := in.Pods[onNode.Operand]; pod != nil && onNode.Stage.Before(a.Stage) {
 			since = times.Later(since, readiness.ReadySince(pod))
 		}
 	}
-	a.Verdict = readiness.ApplyDeadline(in.Plan.Spec.Deadline(a.Stage), a.Verdict, since, in.Now)
+	a.Verdict = readiness.ApplyDeadline(in.NodePlan.Spec.Deadline(a.Stage), a.Verdict, since, in.Now)
 	if name := operand.Name(a.Operand); name != "" {
 		a.Operands[name] = a.Verdict
 	}

@@ -18,11 +18,11 @@ import (
 // them is unknown. A failure takes precedence.
 func (a *Assessment) checkDiscovery(in Input) {
 	since, err := time.Parse(time.RFC3339, in.Node.Annotations[labels.DiscoveryMissingSince])
-	if err != nil || in.Plan.MissingLabels == "" {
+	if err != nil || in.NodePlan.MissingLabels == "" {
 		return
 	}
-	missing := fmt.Sprintf("%s since %s; %s", in.Plan.MissingLabels, since.UTC().Format(time.RFC3339),
-		plannedRemoval(in.Plan, in.Node, since))
+	missing := fmt.Sprintf("%s since %s; %s", in.NodePlan.MissingLabels, since.UTC().Format(time.RFC3339),
+		plannedRemoval(in.NodePlan, in.Node, since))
 	switch {
 	case a.State == readiness.Failed || a.Reason == v1.ReasonNodeNotReady:
 		// Part of the message, not of the detail, because it is stable.

@@ -48,7 +48,7 @@ func TestMissingPodOfAnOperandThatFollowsAnother(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := assess.Node(assess.Input{
-				Plan: plan.NodePlan{
+				NodePlan: plan.NodePlan{
 					Spec:      effective.Of(v1.ClusterPolicySpec{}),
 					Auxiliary: []plan.OperandOnNode{{Operand: "dcgm-exporter", Injector: "container-toolkit"}},
 				},

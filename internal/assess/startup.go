@@ -15,7 +15,7 @@ func (a *Assessment) checkTaints(in Input) {
 	a.Usable = a.State == readiness.Ready
 	var left []string
 	for _, taint := range in.Node.Spec.Taints {
-		if plan.IsStartupTaint(in.Plan.Spec.NodeStartup.Taints, taint) {
+		if plan.IsStartupTaint(in.NodePlan.Spec.NodeStartup.Taints, taint) {
 			left = append(left, taint.Key)
 		}
 	}

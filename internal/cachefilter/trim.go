@@ -30,7 +30,8 @@ func TrimmedNode(node *corev1.Node) *corev1.Node {
 	}
 	trimmed := &corev1.Node{
 		ObjectMeta: trimMeta(node.ObjectMeta,
-			labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels, labels.StartupTaints),
+			labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels, labels.StartupTaints,
+			labels.UpgradeEnabled),
 		// Unchanged, because a write replaces the whole list of taints.
 		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
 		Status: corev1.NodeStatus{

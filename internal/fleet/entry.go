@@ -16,10 +16,9 @@ type Entry struct {
 	Facts nodeinfo.Facts
 	// BasisVersion is the version of the Basis that the node was assessed by; 0 if it was not assessed.
 	BasisVersion uint64
-	// Planned is the plan for the node; nil if the operator does not manage it.
-	Planned *Planned
-	// Latest is the latest assessment, and Report the published one. Both are empty for a node that the operator does
-	// not manage.
+	// Planned is the plan for the node; nil if it is not managed, or the Basis has no Decisions.
+	Planned *PlannedNode
+	// Latest is the latest assessment, and Report the published one. Both are empty without a plan.
 	Latest assess.Assessment
 	Report assess.Report
 	// Discovering are the verdicts on the operands that discover GPUs, for a node that has no discovery labels yet.
@@ -32,10 +31,10 @@ type Entry struct {
 	Writes Writes
 }
 
-// Planned is the plan for one node, and what it was computed from. It is immutable.
-type Planned struct {
-	Inputs PlanInputs
-	Plan   plan.NodePlan
+// PlannedNode is the plan for one node, and what it was computed from. It is immutable.
+type PlannedNode struct {
+	Inputs   PlanInputs
+	NodePlan plan.NodePlan
 }
 
 // PlanInputs is what the plan and the labels of a node are computed from. The zero PlanInputs matches none.

@@ -107,15 +107,15 @@ func (f *Fleet) shareOperands(entry *Entry) {
 	}
 }
 
-// Planned returns the plan of a node for its entry, with shared essential operands.
-func (f *Fleet) Planned(from PlanInputs, node plan.NodePlan) *Planned {
+// PlannedNode returns the plan of a node for its entry, with shared essential operands.
+func (f *Fleet) Planned(from PlanInputs, node plan.NodePlan) *PlannedNode {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !slices.Equal(f.sharedEssential, node.Essential) {
 		f.sharedEssential = node.Essential
 	}
 	node.Essential = f.sharedEssential
-	return &Planned{Inputs: from, Plan: node}
+	return &PlannedNode{Inputs: from, NodePlan: node}
 }
 
 // aggregateDiffers reports whether a pass would aggregate something else, or the same by another Basis.

@@ -195,9 +195,9 @@ func TestView(t *testing.T) {
 	g.Expect(view.AnyDiscovered).To(BeTrue())
 	g.Expect(view.Facts()).To(HaveExactElements(HaveField("Name", "a"), HaveField("Name", "b"), HaveField("Name", "was")))
 	g.Expect(f.Names()).To(ConsistOf("a", "b", "was", "cpu", "unknown", "other"))
-	g.Expect(view.StaleCount(&fleet.Basis{Version: 1})).To(Equal(1))
-	g.Expect(view.StaleCount(&fleet.Basis{Version: 2})).To(Equal(2))
-	g.Expect(view.StaleCount(&fleet.Basis{Version: 3})).To(Equal(3), "nodes without GPUs do not count")
+	g.Expect(view.UnassessedCount(&fleet.Basis{Version: 1})).To(Equal(1))
+	g.Expect(view.UnassessedCount(&fleet.Basis{Version: 2})).To(Equal(2))
+	g.Expect(view.UnassessedCount(&fleet.Basis{Version: 3})).To(Equal(3), "nodes without GPUs do not count")
 	f.Delete("a")
 	g.Expect(view.Nodes).To(HaveLen(3), "a view is a snapshot")
 }

@@ -65,8 +65,8 @@ func (v View) EachFacts() iter.Seq[*nodeinfo.Facts] {
 	}
 }
 
-// StaleCount returns the number of managed nodes that are not assessed by this Basis yet.
-func (v View) StaleCount(basis *Basis) int {
+// UnassessedCount returns the number of managed nodes that are not assessed by this Basis yet.
+func (v View) UnassessedCount(basis *Basis) int {
 	count := 0
 	for _, entry := range v.Nodes {
 		if entry.BasisVersion != basis.Version {

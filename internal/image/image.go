@@ -15,6 +15,8 @@ type Default struct {
 	Name string
 	// Field is the block of the spec that replaces its parts, such as driver.manager; empty for none.
 	Field string
+	// Variable of the operator's environment that replaces the default, such as DRIVER_IMAGE.
+	Variable string
 	// Repository, Image and Version are the parts that the block replaces, each on its own.
 	Repository, Image, Version string
 	// PerSystem: there is an image for each operating system of the nodes, which the end of its tag names, as it has
@@ -92,8 +94,7 @@ func IsSet(spec v1.ImageSpec) bool {
 // NVIDIA's own operator, which its chart writes into every policy, does not count: it means the image that
 // belongs to the operator.
 func Named(spec v1.ImageSpec) bool {
-	if strings.HasPrefix(spec.Repository+"/"+spec.Image, "nvcr.io/nvidia/") ||
-		strings.HasPrefix(spec.Image, "nvcr.io/nvidia/") {
+	if isNvidias(spec) {
 		return false
 	}
 	return spec.Repository != "" || spec.Image != "" || spec.Version != ""

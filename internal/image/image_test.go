@@ -165,20 +165,6 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
-// The image of NVIDIA's operator, which its chart writes into every policy, has no gpu-node.
-func TestImageOfNVIDIAsOperatorMeansOurs(t *testing.T) {
-	for _, spec := range []v1.ImageSpec{
-		{Repository: "nvcr.io/nvidia", Image: "gpu-operator", Version: "v26.7.0"},
-		{Repository: "nvcr.io/nvidia/cloud-native", Image: "gpu-operator-validator", Version: "v25.3.0"},
-		{Image: "nvcr.io/nvidia/gpu-operator:v26.7.0"},
-	} {
-		got, err := image.Helper(spec, "example.com/own:v1")
-		if err != nil || got.Image != "example.com/own:v1" {
-			t.Errorf("%+v: got %s, %v", spec, got.Image, err)
-		}
-	}
-}
-
 func TestHelper(t *testing.T) {
 	const own = "registry.local:5000/gpu-operator:v1.2.3"
 	tests := map[string]struct {

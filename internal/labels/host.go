@@ -86,10 +86,10 @@ const (
 	// ReasonSuffix follows the name of a marker in the file, next to the markers, in which "gpu-node
 	// validate" reports in one sentence why it failed. Removed on success.
 	ReasonSuffix = ".reason"
-	// ProvingSuffix follows the name of a marker in the file, next to the markers, with the time at which
+	// ProgressSuffix follows the name of a marker in the file, next to the markers, with the time at which
 	// validation began, for the next run to read if this one ends without success. Written by "gpu-node
 	// validate" before it removes the marker, removed on success.
-	ProvingSuffix = ".proving"
+	ProgressSuffix = ".proving"
 	// DriverContainerReady is the file that the driver container's start-up probe writes once
 	// the modules are loaded and nvidia-smi works: lines "KEY: value".
 	DriverContainerReady = ".driver-ctr-ready"
@@ -148,5 +148,5 @@ func (m Marker) File() string { return string(m) + MarkerSuffix }
 // ReasonFile returns the name of the file in ValidationsDir that states why the marker is missing.
 func (m Marker) ReasonFile() string { return string(m) + ReasonSuffix }
 
-// ProvingFile returns the name of the file in ValidationsDir with the time at which validation began.
-func (m Marker) ProvingFile() string { return string(m) + ProvingSuffix }
+// ProgressFile returns the name of the file in ValidationsDir with the time at which validation began.
+func (m Marker) ProgressFile() string { return string(m) + ProgressSuffix }

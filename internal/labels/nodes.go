@@ -98,6 +98,9 @@ const (
 	// DiscoveryMissingSince is an annotation of the node controller: since when (RFC 3339) discovery labels
 	// that a node with GPUPresent had are missing. Shown to users; it has no other effect.
 	DiscoveryMissingSince = "nvidia.com/gpu-operator.discovery-missing-since"
+	// UpgradeEnabled is an annotation of NVIDIA's operator: "true" where it upgrades the driver and moves the pods with
+	// GPUs away first. k8s-driver-manager evicts no pods there. The node controller removes it.
+	UpgradeEnabled = "nvidia.com/gpu-driver-upgrade-enabled"
 	// StartupTaints is an annotation of the node controller: the start-up taints that it has put back on the
 	// node, as KEY:EFFECT, sorted, separated by commas. Without a policy it removes only those.
 	StartupTaints = "nvidia.com/gpu-operator.startup-taints"

@@ -64,7 +64,6 @@ func policyStatus(state v1.State) *v1.ClusterPolicyStatus {
 			{Type: "Degraded", Status: metav1.ConditionTrue},
 		},
 		Operands: []v1.OperandStatus{{Name: "driver", Desired: 12, Ready: 11}, {Name: "dcgm"}},
-		Nodes:    []v1.NodeStatus{{Name: "a", Reason: v1.ReasonDriverToolkitMissing}},
 	}
 }
 
@@ -72,7 +71,7 @@ func TestObservePass(t *testing.T) {
 	f := newFixture(t)
 	f.Expect(testutil.GatherAndCount(f.registry, "gpu_operator_gpu_nodes_total")).To(BeZero(), "before the first pass")
 	f.meter.ObservePass(metrics.PassStats{
-		Status: policyStatus(v1.StateNotReady), Discovered: true, DriverToolkit: true, DriverToolkitFound: true,
+		Status: policyStatus(v1.StateNotReady), Discovered: true, AutoUpgrade: true,
 		Nodes: map[metrics.StageState]int{
 			{Stage: v1.StageValidated, State: metrics.Ready}:     10,
 			{Stage: v1.StageDriver, State: metrics.Degraded}:     1,
@@ -110,16 +109,45 @@ func TestObservePass(t *testing.T) {
 		gpu_operator_operand_nodes_ready{operand="driver"} 11
 		`, "condition", "gpu_nodes_total", "nodes", "operand_nodes_ready")
 	for name, want := range map[string]float64{
-		"nodes_excluded":                               2,
-		"nodes_upgrades_pending":                       3,
-		"reconciliation_has_nfd_labels":                1,
-		"reconciliation_total":                         1,
-		"reconciliation_failed_total":                  0,
-		"openshift_driver_toolkit_enabled":             1,
-		"openshift_driver_toolkit_imagestream_missing": 0,
-		"openshift_driver_toolkit_rhcos_tags_missing":  1,
+		"nodes_excluded":                   2,
+		"nodes_upgrades_pending":           3,
+		"nodes_upgrades_available":         3,
+		"nodes_upgrades_in_progress":       0,
+		"nodes_upgrades_done":              0,
+		"nodes_upgrades_failed":            0,
+		"driver_auto_upgrade_enabled":      1,
+		"reconciliation_has_nfd_labels":    1,
+		"reconciliation_total":             1,
+		"reconciliation_failed_total":      0,
+		"openshift_driver_toolkit_enabled": 0,
 	} {
 		f.Expect(f.value(name)).To(Equal(want), name)
+	}
+}
+
+func TestDriverToolkit(t *testing.T) {
+	type values struct{ enabled, nfdTooOld, missing, broken, tags float64 }
+	for name, test := range map[string]struct {
+		toolkit metrics.DriverToolkit
+		want    values
+	}{
+		"not needed":      {},
+		"works":           {metrics.DriverToolkit{Needed: true}, values{enabled: 1}},
+		"unknown release": {metrics.DriverToolkit{Needed: true, ReleaseUnknown: true}, values{enabled: -1, nfdTooOld: 1}},
+		"no ImageStream":  {metrics.DriverToolkit{Needed: true, StreamMissing: true}, values{enabled: -1, missing: 1}},
+		"broken":          {metrics.DriverToolkit{Needed: true, StreamBroken: true}, values{enabled: 1, broken: 1}},
+		"no tag":          {metrics.DriverToolkit{Needed: true, TagMissing: true}, values{enabled: 1, tags: 1}},
+		"not read":        {metrics.DriverToolkit{Needed: true, Unread: true}, values{enabled: -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.meter.ObservePass(metrics.PassStats{Status: policyStatus(v1.StateReady), DriverToolkit: test.toolkit})
+			value := func(name string) float64 { return f.value("openshift_driver_toolkit_" + name) }
+			f.Expect(values{
+				value("enabled"), value("nfd_too_old"), value("imagestream_missing"), value("imagestream_broken"),
+				value("rhcos_tags_missing"),
+			}).To(Equal(test.want))
+		})
 	}
 }
 

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,9 +47,38 @@ type PassStats struct {
 	Frozen bool
 	// MissingFields is the number of fields that are missing in the CustomResourceDefinition.
 	MissingFields int
-	// DriverToolkit is true if a node needs OpenShift's driver toolkit, DriverToolkitFound if the cluster has its
-	// ImageStream.
-	DriverToolkit, DriverToolkitFound bool
+	// DriverToolkit is what the nodes need of OpenShift's driver toolkit.
+	DriverToolkit DriverToolkit
+	// AutoUpgrade is true if the spec requests that outdated drivers are replaced.
+	AutoUpgrade bool
+}
+
+// DriverToolkit describes what the nodes need of OpenShift's driver toolkit, and what of it is missing.
+type DriverToolkit struct {
+	// Needed: it builds the driver of a node.
+	Needed bool
+	// ReleaseUnknown: such a node has no discovery label of its release.
+	ReleaseUnknown bool
+	// StreamMissing: its ImageStream does not exist.
+	StreamMissing bool
+	// TagMissing: the ImageStream has no tag for the release of a node.
+	TagMissing bool
+	// StreamBroken: the ImageStream has a tag without a name, or one of a node's release without an image.
+	StreamBroken bool
+	// Unread: the ImageStream could not be read, so that the three fields above are not known.
+	Unread bool
+}
+
+// enabled returns the value of gpu_operator_openshift_driver_toolkit_enabled. As in NVIDIA's operator, tags that are
+// missing or broken leave it at 1: rules combine both.
+func (d DriverToolkit) enabled() float64 {
+	switch {
+	case !d.Needed:
+		return 0
+	case d.ReleaseUnknown, d.StreamMissing, d.Unread:
+		return -1
+	}
+	return 1
 }
 
 // reconciliationStatus returns the value of gpu_operator_reconciliation_status.
@@ -73,12 +101,6 @@ func (p *PassStats) summary() v1.NodeSummary {
 	return *p.Status.NodeSummary
 }
 
-// hasNodeWithReason reports whether a listed node has this reason.
-func (p *PassStats) hasNodeWithReason(reason string) bool {
-	return p.Status != nil &&
-		slices.ContainsFunc(p.Status.Nodes, func(n v1.NodeStatus) bool { return n.Reason == reason })
-}
-
 type emitFunc func(value float64, labels ...string)
 
 // gauge is computed from the last pass on each collection.
@@ -96,6 +118,11 @@ func newScalar(name, help string, value func(p *PassStats) float64) gauge {
 	return newGauge(name, help, func(m *Meter, emit emitFunc) { emit(value(m.last)) })
 }
 
+// notUpgraded is the help of what counts the nodes whose drivers the operator replaces.
+const notUpgraded = "Always 0: the operator replaces no driver by itself."
+
+func zero(*PassStats) float64 { return 0 }
+
 // gauges lists all metrics about the last pass. The first ones have the names of NVIDIA's operator.
 var gauges = []gauge{
 	newScalar("gpu_nodes_total",
@@ -111,22 +138,33 @@ var gauges = []gauge{
 		"1: some node has discovery labels, 0: no node has.",
 		func(p *PassStats) float64 { return boolValue(p.Discovered) }),
 	newScalar("openshift_driver_toolkit_enabled",
-		"1: drivers of some nodes are built with OpenShift's driver toolkit.",
-		func(p *PassStats) float64 { return boolValue(p.DriverToolkit) }),
+		"1: OpenShift's driver toolkit builds the drivers of some nodes, -1: it cannot, as a release or the ImageStream is "+
+			"unknown, 0: it is not needed.",
+		func(p *PassStats) float64 { return p.DriverToolkit.enabled() }),
+	newScalar("openshift_driver_toolkit_nfd_too_old",
+		"1: the driver toolkit is needed, and some node has no discovery label of its release.",
+		func(p *PassStats) float64 { return boolValue(p.DriverToolkit.ReleaseUnknown) }),
 	newScalar("openshift_driver_toolkit_imagestream_missing",
 		"1: the driver toolkit is needed, and its ImageStream does not exist.",
-		func(p *PassStats) float64 { return boolValue(p.DriverToolkit && !p.DriverToolkitFound) }),
+		func(p *PassStats) float64 { return boolValue(p.DriverToolkit.StreamMissing) }),
+	newScalar("openshift_driver_toolkit_imagestream_broken",
+		"1: the driver toolkit is needed, and its ImageStream has a tag without a name or without a usable image.",
+		func(p *PassStats) float64 { return boolValue(p.DriverToolkit.StreamBroken) }),
 	newScalar("openshift_driver_toolkit_rhcos_tags_missing",
 		"1: the ImageStream has no tag for the release of some node.",
-		func(p *PassStats) float64 {
-			return boolValue(p.DriverToolkit && p.DriverToolkitFound && p.hasNodeWithReason(v1.ReasonDriverToolkitMissing))
-		}),
+		func(p *PassStats) float64 { return boolValue(p.DriverToolkit.TagMissing) }),
 	newScalar("driver_auto_upgrade_enabled",
-		"1: outdated drivers are replaced node by node. Always 0: not supported yet.",
-		func(*PassStats) float64 { return 0 }),
+		"1: the spec requests that outdated drivers are replaced. Not supported yet: no driver is replaced by itself.",
+		func(p *PassStats) float64 { return boolValue(p.AutoUpgrade) }),
+	newScalar("nodes_upgrades_available",
+		"Nodes whose upgrade may begin: all that wait, as each waits until its pod is deleted.",
+		func(p *PassStats) float64 { return float64(p.summary().Upgrading) }),
 	newScalar("nodes_upgrades_pending",
 		"Nodes that are ready with an outdated driver, or another operand that waits for its pod to be deleted.",
 		func(p *PassStats) float64 { return float64(p.summary().Upgrading) }),
+	newScalar("nodes_upgrades_in_progress", notUpgraded, zero),
+	newScalar("nodes_upgrades_done", notUpgraded, zero),
+	newScalar("nodes_upgrades_failed", notUpgraded, zero),
 	// The following are this operator's own.
 	newGauge("nodes",
 		"GPU nodes by the first stage not reached, and state; ready nodes are at Validated.",

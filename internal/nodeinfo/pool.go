@@ -62,7 +62,7 @@ func (f Facts) PoolByFacts(criteria PoolCriteria) (Pool, bool) {
 // composePool is PoolByFacts without validation of the name.
 func (f Facts) composePool(criteria PoolCriteria) (Pool, bool) {
 	pool := Pool{OSTag: f.OSTag()}
-	byRelease := criteria.CoreOS && f.isCoreOS()
+	byRelease := criteria.CoreOS && f.IsCoreOS()
 	if pool.OSTag == "" || f.Architecture == "" || criteria.Kernel && f.Kernel == "" || byRelease && f.OSTree == "" {
 		return Pool{}, false
 	}
@@ -77,9 +77,9 @@ func (f Facts) composePool(criteria PoolCriteria) (Pool, bool) {
 	return pool, true
 }
 
-// isCoreOS reports whether the node runs Red Hat CoreOS. Up to OpenShift 4.18 its os-release has an ID of its own. From
+// IsCoreOS reports whether the node runs Red Hat CoreOS. Up to OpenShift 4.18 its os-release has an ID of its own. From
 // 4.19 on it has the ID of Red Hat Enterprise Linux, and only the kubelet's osImage differs.
-func (f Facts) isCoreOS() bool {
+func (f Facts) IsCoreOS() bool {
 	return f.OSID == "rhcos" || f.OSID == "rhel" && strings.HasPrefix(f.OSImage, "Red Hat Enterprise Linux CoreOS")
 }
 

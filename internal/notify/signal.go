@@ -1,5 +1,5 @@
-// Package notify starts reconciles for changes that are not events of a cached object, such as a new Basis. It has no
-// state beyond one pending event, and no knowledge of the receiver.
+// Package notify starts passes and reconciles for changes that are not events of a cached object, such as a new Basis.
+// It has no state beyond one pending event, and no knowledge of the receiver.
 package notify
 
 import (

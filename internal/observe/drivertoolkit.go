@@ -104,17 +104,18 @@ func imageStream() *unstructured.Unstructured {
 }
 
 // DriverToolkitImages returns the images in spec.tags of the driver toolkit's ImageStream. The names of the tags are
-// releases of Red Hat CoreOS. Tags that do not refer to an image in a registry are ignored, because pods cannot use
-// them.
+// releases of Red Hat CoreOS. The image of a tag that does not refer to one in a registry is empty, because pods cannot
+// use it.
 func DriverToolkitImages(stream *unstructured.Unstructured) map[string]string {
 	images := map[string]string{}
 	for _, tag := range tagsOf(stream) {
 		kind, _, _ := unstructured.NestedString(tag, "from", "kind")
 		image, _, _ := unstructured.NestedString(tag, "from", "name")
 		name, _, _ := unstructured.NestedString(tag, "name")
-		if kind == "DockerImage" && image != "" && name != "" {
-			images[name] = image
+		if kind != "DockerImage" || name == "" {
+			image = ""
 		}
+		images[name] = image
 	}
 	return images
 }

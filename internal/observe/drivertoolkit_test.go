@@ -264,12 +264,18 @@ func TestDriverToolkitImages(t *testing.T) {
 		},
 		"another tag, an empty image, nothing at all": {
 			stream: `{spec: {tags: [{name: a, from: {kind: ImageStreamTag, name: b}}, ` +
-				`{name: c, from: {kind: DockerImage}}, {name: d}, {from: {kind: DockerImage, name: e}}]}}`,
+				`{name: c, from: {kind: DockerImage}}, {name: d}]}}`,
+			want: map[string]string{"a": "", "c": "", "d": ""},
+		},
+		"no name": {
+			stream: `{spec: {tags: [{from: {kind: DockerImage, name: e}}]}}`, want: map[string]string{"": ""},
 		},
 		"no tags":                  {stream: `{spec: {}}`},
 		"no spec":                  {stream: `{}`},
 		"tags that are not a list": {stream: `{spec: {tags: a}}`},
-		"malformed tags":           {stream: `{spec: {tags: [a, {name: {}, from: b}]}}`},
+		"malformed tags": {
+			stream: `{spec: {tags: [a, {name: {}, from: b}]}}`, want: map[string]string{"": ""},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

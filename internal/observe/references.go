@@ -79,12 +79,20 @@ func Contents(
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", reference, err)
 		}
-		annotations := object.GetAnnotations()
-		contents[reference] = operand.Content{
-			Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys]),
-		}
+		contents[reference] = contentOf(object)
 	}
 	return contents, nil
+}
+
+// contentOf returns the content of a trimmed object.
+func contentOf(object client.Object) operand.Content {
+	annotations := object.GetAnnotations()
+	return operand.Content{Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys])}
+}
+
+// ConfigMapContent returns the content of a ConfigMap.
+func ConfigMapContent(configMap *corev1.ConfigMap) operand.Content {
+	return contentOf(trimConfigMap(configMap))
 }
 
 // ContentChanges passes events that change the result of Contents.
@@ -99,12 +107,7 @@ func ContentChanges() predicate.Predicate {
 func TrimReference(object any) (any, error) {
 	switch object := object.(type) {
 	case *corev1.ConfigMap:
-		data := map[string][]byte{}
-		for key, value := range object.Data {
-			data[key] = []byte(value)
-		}
-		maps.Copy(data, object.BinaryData)
-		return &corev1.ConfigMap{ObjectMeta: describeContent(object.ObjectMeta, data)}, nil
+		return trimConfigMap(object), nil
 	case *corev1.Secret:
 		return &corev1.Secret{ObjectMeta: describeContent(object.ObjectMeta, object.Data)}, nil
 	case *schedulingv1.PriorityClass:
@@ -114,6 +117,15 @@ func TrimReference(object any) (any, error) {
 	default:
 		return object, nil
 	}
+}
+
+func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
+	data := map[string][]byte{}
+	for key, value := range object.Data {
+		data[key] = []byte(value)
+	}
+	maps.Copy(data, object.BinaryData)
+	return &corev1.ConfigMap{ObjectMeta: describeContent(object.ObjectMeta, data)}
 }
 
 // describeContent replaces the annotations by the digest of the data and its keys, unless that is done already.

@@ -24,23 +24,43 @@ func (c Catalogue) Find(name Name) (*Operand, bool) {
 // Uses returns the objects that any operand uses, for nodes of any node pool, each once.
 func (c Catalogue) Uses(in Input) []Reference {
 	var all []Reference
-	add := func(o *Operand, in Input) {
+	c.forEachUse(in, func(use Use) {
+		if !slices.Contains(all, use.Reference) {
+			all = append(all, use.Reference)
+		}
+	})
+	return all
+}
+
+// Assume returns the contents of a cluster of which only these are known: every other object that an operand uses
+// exists, with the keys that it must have.
+func (c Catalogue) Assume(in Input, known map[Reference]Content) map[Reference]Content {
+	contents := map[Reference]Content{}
+	c.forEachUse(in, func(use Use) {
+		content := contents[use.Reference]
+		content.Assumed = true
+		content.Keys = append(content.Keys, use.Keys...)
+		contents[use.Reference] = content
+	})
+	maps.Copy(contents, known)
+	return contents
+}
+
+func (c Catalogue) forEachUse(in Input, do func(Use)) {
+	each := func(o *Operand, in Input) {
 		for _, use := range o.UsesOf(in) {
-			if !slices.Contains(all, use.Reference) {
-				all = append(all, use.Reference)
-			}
+			do(use)
 		}
 	}
 	nodePools := NodePools(in.Spec)
 	for i := range c {
-		add(&c[i], in)
+		each(&c[i], in)
 		for _, nodePool := range nodePools {
 			if c[i].VariesIn(nodePool.NodePoolSpec) {
-				add(&c[i], in.ForNodePool(nodePool))
+				each(&c[i], in.ForNodePool(nodePool))
 			}
 		}
 	}
-	return all
 }
 
 // SelectorKeys returns the label keys of all nodeSelectors of the spec.

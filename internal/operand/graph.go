@@ -49,7 +49,7 @@ func (c Catalogue) checkNames() error {
 			if !seen[r.On] {
 				return fmt.Errorf("operand %s requires %s, which is not in the catalogue", o.Name, r.On)
 			}
-			if r.Scope == Node && c.Provers(r.Marker) == nil {
+			if r.Scope == Node && c.candidates(r.Marker) == nil {
 				return fmt.Errorf("operand %s waits for marker %s, which no operand proves", o.Name, r.Marker)
 			}
 		}
@@ -114,48 +114,56 @@ func (c Catalogue) unplaced(placed map[Name]bool) string {
 	return strings.Join(names, ", ")
 }
 
-// Provers returns the operands that can prove the marker if exactly the catalogue is installed, in its order. The first
-// one does: it is the prover.
-func (c Catalogue) Provers(marker labels.Marker) []Name {
-	var provers []Name
+// Prover returns the operand that proves the marker if exactly the catalogue is installed; false if none does.
+func (c Catalogue) Prover(marker labels.Marker) (Name, bool) {
+	candidates := c.candidates(marker)
+	if len(candidates) == 0 {
+		return "", false
+	}
+	return candidates[0], true
+}
+
+// candidates returns the operands that can prove the marker if exactly the catalogue is installed, in its order. The
+// first one is the prover.
+func (c Catalogue) candidates(marker labels.Marker) []Name {
+	var names []Name
 	for _, o := range c {
 		for _, proof := range o.Proofs {
 			if proof.Marker != marker {
 				continue
 			}
 			if _, exists := c.Find(proof.Of); exists || !proof.OnlyWithOperand {
-				provers = append(provers, o.Name)
+				names = append(names, o.Name)
 			}
 		}
 	}
-	return provers
+	return names
 }
 
 // WritesMarkers reports for each marker that the operand can prove whether it is the prover if exactly the catalogue is
 // installed.
 func (c Catalogue) WritesMarkers(o Operand) map[labels.Marker]bool {
-	proves := map[labels.Marker]bool{}
+	writes := map[labels.Marker]bool{}
 	for _, proof := range o.Proofs {
-		provers := c.Provers(proof.Marker)
-		proves[proof.Marker] = len(provers) > 0 && provers[0] == o.Name
+		prover, _ := c.Prover(proof.Marker)
+		writes[proof.Marker] = prover == o.Name
 	}
-	return proves
+	return writes
 }
 
 // AwaitedMarkers returns the markers that the operand's pods wait for in init containers: those of its node
 // requirements that it does not prove itself.
 func (c Catalogue) AwaitedMarkers(o Operand) []labels.Marker {
-	var waits []labels.Marker
+	var awaited []labels.Marker
 	for _, r := range o.Requires {
 		if r.Scope != Node {
 			continue
 		}
-		provers := c.Provers(r.Marker)
-		if len(provers) > 0 && provers[0] != o.Name {
-			waits = append(waits, r.Marker)
+		if prover, exists := c.Prover(r.Marker); exists && prover != o.Name {
+			awaited = append(awaited, r.Marker)
 		}
 	}
-	return waits
+	return awaited
 }
 
 // checkStart returns an error if these operands wait for each other in a cycle on a node: a prover that depends on its

@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
@@ -20,6 +21,8 @@ type Input struct {
 	Namespace string
 	// OperatorImage is the image of the manager, which also has gpu-node.
 	OperatorImage string
+	// Images replace default images of operands.
+	Images image.Overrides
 	// Proxy of the operator's own environment, for the driver if the spec names none.
 	Proxy v1.ProxySpec
 	// Optional are the optional kinds that the cluster serves.
@@ -29,8 +32,9 @@ type Input struct {
 	// Contents of the objects that operands reference, by kind and name. An object without an entry does not exist.
 	// Nil if the objects have not been read.
 	Contents map[Reference]Content
-	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS. Nil if the cluster has
-	// no ImageStream of them, or it cannot be read. Unused without UsesDriverToolkit.
+	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS: empty for a tag whose
+	// image pods cannot use; the key is empty for a tag without a name. Nil if the cluster has no ImageStream of them, or
+	// it cannot be read. Unused without UsesDriverToolkit.
 	DriverToolkit map[string]string
 	// AppliedSpec identifies the applied spec, for the annotation labels.AppliedSpec; empty if none is applied.
 	AppliedSpec string
@@ -105,15 +109,16 @@ func (in Input) OpenShift() bool {
 	return slices.ContainsFunc(in.Layouts, func(l nodeinfo.Layout) bool { return l.Name == nodeinfo.LayoutOpenShift })
 }
 
+// OnlyCRIO reports whether the container runtime of every GPU node is CRI-O.
+func (in Input) OnlyCRIO() bool {
+	other := func(l nodeinfo.Layout) bool { return l.Runtime != nodeinfo.RuntimeCRIO }
+	return len(in.Layouts) > 0 && !slices.ContainsFunc(in.Layouts, other)
+}
+
 // InjectsByHook reports whether an OCI hook injects GPUs into every container that requests them. CRI-O does so without
 // CDI, and needs no RuntimeClass. If some nodes have another runtime, all pods need the RuntimeClass, so CRI-O gets its
 // handler, too.
-func (in Input) InjectsByHook() bool {
-	if in.CDIEnabled() || len(in.Layouts) == 0 {
-		return false
-	}
-	return !slices.ContainsFunc(in.Layouts, func(l nodeinfo.Layout) bool { return l.Runtime != nodeinfo.RuntimeCRIO })
-}
+func (in Input) InjectsByHook() bool { return !in.CDIEnabled() && in.OnlyCRIO() }
 
 // PodRuntimeClass returns the RuntimeClass of the pods that get GPUs; empty if they need none.
 func (in Input) PodRuntimeClass() string {

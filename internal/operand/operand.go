@@ -97,8 +97,8 @@ type Operand struct {
 	Placement func(Input) Placement
 	// Decide decides from the spec whether the operand is installed.
 	Decide func(Input) Decision
-	// Instances returns the renderings of the operand's templates: one for each variant of nodes. The pools are those
-	// that ServesPool serves.
+	// Instances returns the renderings of the operand's templates: one, or one for each variant of nodes. The plan adds
+	// those of node pools. The pools are those that ServesPool serves.
 	Instances func(Input, []nodeinfo.Pool) ([]Instance, error)
 	// References returns the objects that the operator does not create and that its pods need, by the fields of the spec
 	// that name or need them. Nil for none.
@@ -180,6 +180,12 @@ type Instance struct {
 	Additions map[string]Additions
 	// Volumes are appended to those of the templates.
 	Volumes []corev1.Volume
+	// ProvidedVolumes are the names of those that the container runtime mounts in any case: pods have neither them nor
+	// their mounts. The template digest has them, so that no driver becomes outdated when this list changes.
+	ProvidedVolumes []string
+	// TrustStores are files of the images, by container, as which the bundle of spec.global.caBundle is mounted for
+	// programs that do not read SSL_CERT_FILE, such as package managers.
+	TrustStores map[string]string
 	// Monitor is what the ServiceMonitor and the PrometheusRule of the templates have in common with all others.
 	// The zero value leaves both out.
 	Monitor Monitor

@@ -20,7 +20,7 @@ const (
 func (in Input) DefaultPluginConfig() (key, problem string) {
 	config := in.Spec.DevicePlugin.Config
 	content, known := in.Contents[Reference{ConfigMap, config.Name}]
-	if config.Default != "" || config.Name == "" || !known {
+	if config.Default != "" || config.Name == "" || !known || content.Assumed {
 		return config.Default, ""
 	}
 	if len(content.Keys) == 1 {

@@ -1,8 +1,6 @@
 package operand
 
 import (
-	"iter"
-
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
@@ -24,26 +22,6 @@ func VariesDriver(nodePool v1.NodePoolSpec) bool {
 	return driver != nil && (image.IsSet(driver.ImageSpec) || driver.UsePrecompiled != nil ||
 		driver.KernelModuleType != "" ||
 		driver.KernelModuleConfig != nil && driver.KernelModuleConfig.Name != "")
-}
-
-// UsesDriverToolkit reports whether the driver toolkit of OpenShift builds the driver of any of these nodes.
-func (in Input) UsesDriverToolkit(nodes iter.Seq[*nodeinfo.Facts]) bool {
-	if !*in.Spec.Driver.Enabled {
-		return false
-	}
-	nodePools := NodePools(in.Spec)
-	for f := range nodes {
-		if f.OSTree == "" && f.PoolCoreOS == "" || !f.Managed() || f.ExcludedByLabel {
-			continue
-		}
-		criteria := in.forNode(nodePools, *f).PoolCriteria()
-		byFacts, _ := f.PoolByFacts(criteria)
-		inUse, _ := f.PoolInUse(criteria)
-		if byFacts.CoreOS != "" || inUse.CoreOS != "" {
-			return true
-		}
-	}
-	return false
 }
 
 // CheckPool refuses a node whose driver pool is unknown, as the pool determines the driver image.

@@ -79,44 +79,6 @@ func coreOS(release string) nodeinfo.Facts {
 	return nodeinfo.Facts{HasGPU: true, OSID: "rhcos", OSVersion: "4.18", Architecture: "amd64", OSTree: release}
 }
 
-func TestUsesDriverToolkit(t *testing.T) {
-	const release = "418.94.202501221327-0"
-	off := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: new(false)}}
-	inPool, excluded, cpuOnly := coreOS(release), coreOS(release), coreOS(release)
-	inPool.Pool, inPool.PoolCoreOS = "rhcos4.18-amd64-"+release, release
-	excluded.ExcludedByLabel = true
-	cpuOnly.HasGPU = false
-	ubuntu := nodeinfo.Facts{HasGPU: true, OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64"}
-	tests := map[string]struct {
-		spec  v1.ClusterPolicySpec
-		nodes []nodeinfo.Facts
-		want  bool
-	}{
-		"no nodes":           {},
-		"another system":     {nodes: []nodeinfo.Facts{ubuntu}},
-		"one of many":        {nodes: []nodeinfo.Facts{ubuntu, coreOS(release)}, want: true},
-		"an unknown release": {nodes: []nodeinfo.Facts{coreOS("")}},
-		"a node without GPU, and an excluded one": {nodes: []nodeinfo.Facts{cpuOnly, excluded}},
-		"disabled":                    {spec: off, nodes: []nodeinfo.Facts{coreOS(release)}},
-		"disabled, and still running": {spec: off, nodes: []nodeinfo.Facts{inPool}, want: true},
-		"precompiled": {
-			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true)}},
-			nodes: []nodeinfo.Facts{coreOS(release)},
-		},
-		"drivers on the hosts": {
-			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
-			nodes: []nodeinfo.Facts{coreOS(release)},
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := (operand.Input{Spec: effective.Of(test.spec)}).UsesDriverToolkit(each(test.nodes)); got != test.want {
-				t.Errorf("got %v", got)
-			}
-		})
-	}
-}
-
 func each(nodes []nodeinfo.Facts) iter.Seq[*nodeinfo.Facts] {
 	return func(yield func(*nodeinfo.Facts) bool) {
 		for i := range nodes {

@@ -66,6 +66,8 @@ type Content struct {
 	Digest string
 	// Keys of its data.
 	Keys []string
+	// Assumed: the object has not been read, and may have other keys, too.
+	Assumed bool
 }
 
 // UsesOf returns the objects that the operand's pods need: those of the operand, and those of every operand with pods.
@@ -95,6 +97,11 @@ const systemPriority = "system-"
 func (in Input) Exists(reference Reference) bool {
 	_, exists := in.Contents[reference]
 	return exists || in.Contents == nil
+}
+
+// KeysOf returns the keys of a ConfigMap in the operator's namespace, sorted; none if it has not been read.
+func (in Input) KeysOf(configMap string) []string {
+	return in.Contents[Reference{ConfigMap, configMap}].Keys
 }
 
 // CheckReferences refuses an operand whose pods could not start because a referenced object or key is missing. Without

@@ -60,7 +60,8 @@ type NodePlan struct {
 	Essential []OperandOnNode
 	// Auxiliary are the auxiliary operands.
 	Auxiliary []OperandOnNode
-	// Decision is Install, or Refused if nothing is installed on the node.
+	// Decision is Install; Refused if nothing is installed on the node; or Absent if no nodeSelector selects it, and it
+	// is for virtual machines.
 	Decision operand.Decision
 	// Unselected describes the nodeSelector that excludes all stages from the node; empty if none does.
 	Unselected string

@@ -68,7 +68,7 @@ func (d *Decisions) driverVersion(in operand.Input) string {
 		if !o.PerPool || len(o.Images) == 0 || !*in.Spec.Driver.Enabled {
 			continue
 		}
-		if ref, err := o.Images[0].Resolve(in.Spec.Driver.ImageSpec, ""); err == nil {
+		if ref, err := in.Images.Of(o.Images[0]).Resolve(in.Spec.Driver.ImageSpec, ""); err == nil {
 			return ref.Version
 		}
 	}

@@ -29,10 +29,11 @@ type Verdict struct {
 	Detail string
 	// Overdue: the state is Failed only because the deadline has passed.
 	Overdue bool
-	// Outdated: the object was created from an older template.
+	// Outdated: the object was created from an older template, or it is a node with another driver than it should have,
+	// and nothing replaces it without help.
 	Outdated bool
-	// Replacing: the object was created from an older template, and its controller replaces it without help.
-	Replacing bool
+	// BeingReplaced: the object was created from an older template, and its controller replaces it.
+	BeingReplaced bool
 	// Until is when the verdict changes by time alone and must be computed again; zero if never.
 	Until time.Time
 }

@@ -59,7 +59,22 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 		return err
 	}
 	r.tolerateStartup(&template.Spec)
+	r.removeProvidedVolumes(&template.Spec)
+	r.applyInitResources(&template.Spec)
+	r.mountTrustStores(&template.Spec)
 	return nil
+}
+
+// removeProvidedVolumes removes the volumes that the container runtime mounts itself. It runs after stampDigest: a
+// running pod works with either, so the difference must not make a driver look outdated.
+func (r *renderer) removeProvidedVolumes(pod *corev1.PodSpec) {
+	provided := r.instance.ProvidedVolumes
+	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool { return slices.Contains(provided, v.Name) })
+	manifest.ForEachContainer(pod, func(c *corev1.Container) {
+		c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return slices.Contains(provided, m.Name)
+		})
+	})
 }
 
 // keepLastOutput makes the kubelet report the end of the log of a container that fails without a termination message,

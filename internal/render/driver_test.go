@@ -2,9 +2,6 @@ package render_test
 
 import (
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -86,79 +83,10 @@ func TestEachPoolHasItsDriver(t *testing.T) {
 	}
 }
 
-// Runs the script that adds the user's files to the image's, on a temporary file system.
-func TestDriverFilesAreFilledIn(t *testing.T) {
-	ds := scenarios["configured"].daemonSet(t, "driver")
-	root := t.TempDir()
-	write := func(path, content string) { t.Helper(); writeBelow(t, root, path, content) }
-	write("etc/apt/sources.list.d/ubuntu.sources", "image")
-	write("etc/apt/sources.list.d/cuda.list", "image")
-	write("files/repo-config/cuda.list", "user")
-	write("files/repo-config/mirror.list", "user")
-	write("files/cert-config/ca.crt", "user")
-	write("files/module-config/nvidia.conf", "NVreg_X=1")
-	for _, volume := range []string{"repo-config", "cert-config", "module-config"} {
-		if err := os.MkdirAll(filepath.Join(root, "filled", volume), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	files := container(t, ds, "driver-files")
-	argv := slices.Concat(files.Command, files.Args)
-	for i, arg := range argv[2:] {
-		for _, dir := range []string{"/filled/", "/files/", "/etc/", "/usr/"} {
-			arg = strings.ReplaceAll(arg, dir, root+dir)
-		}
-		argv[i+2] = arg
-	}
-	for range 2 { // A node that is booted runs it once more.
-		if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	filled := filepath.Join(root, "filled")
-	want := map[string]string{
-		"repo-config/ubuntu.sources": "image", "repo-config/cuda.list": "user", "repo-config/mirror.list": "user",
-		"cert-config/ca.crt": "user", "module-config/nvidia.conf": "NVreg_X=1",
-	}
-	if diff := cmp.Diff(want, contents(t, filled)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if info, err := os.Stat(filepath.Join(filled, "module-config/nvidia-uvm.conf")); err != nil || !info.IsDir() {
-		t.Errorf("a missing key must be a directory, which is not read as a file with parameters: %v", err)
-	}
-}
-
-func writeBelow(t *testing.T, root, path, content string) {
-	t.Helper()
-	path = filepath.Join(root, path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// contents are the files below a directory, by path.
-func contents(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	if err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		found[strings.TrimPrefix(path, dir+"/")] = string(content)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return found
-}
-
 // A field without an effect would be silently ignored.
 func TestEveryFieldOfTheDriverChangesThePods(t *testing.T) {
-	before := toYAML(t, situation{}.objects(t)["driver"])
+	keys := map[string][]string{"a": {"nvidia.conf", "gridd.conf", "nvidia-topologyd.conf"}}
+	before := toYAML(t, situation{configMaps: keys}.objects(t)["driver"])
 	tests := map[string]v1.ClusterPolicySpec{
 		"gds": {GDS: &v1.GDSSpec{Enabled: new(true)}}, "gdrcopy": {GDRCopy: &v1.GDRCopySpec{Enabled: new(true)}},
 	}
@@ -178,7 +106,7 @@ func TestEveryFieldOfTheDriverChangesThePods(t *testing.T) {
 	}
 	for name, spec := range tests {
 		t.Run(name, func(t *testing.T) {
-			if toYAML(t, situation{spec: spec}.objects(t)["driver"]) == before {
+			if toYAML(t, situation{spec: spec, configMaps: keys}.objects(t)["driver"]) == before {
 				t.Error("changes nothing")
 			}
 		})

@@ -58,6 +58,23 @@ func (r *renderer) applyOwnProxy(pod *corev1.PodSpec) {
 	}
 }
 
+// mountTrustStores mounts the CA bundle where the programs of an image read it, unless the user has mounted another file
+// there. It runs after stampDigest: no driver becomes outdated by the certificates that downloads need.
+func (r *renderer) mountTrustStores(pod *corev1.PodSpec) {
+	if r.plan.Input.Spec.Global.CABundle.ConfigMapName == "" {
+		return
+	}
+	manifest.ForEachContainer(pod, func(c *corev1.Container) {
+		file := r.instance.TrustStores[c.Name]
+		isThere := func(m corev1.VolumeMount) bool { return m.MountPath == file }
+		if file != "" && !slices.ContainsFunc(c.VolumeMounts, isThere) {
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{
+				Name: caBundleVolume, MountPath: file, SubPath: labels.CABundleFile, ReadOnly: true,
+			})
+		}
+	})
+}
+
 // proxyEnv returns the proxy variables in upper and lower case, as programs read either. The API server is always
 // excluded from the proxy: many operands call it, at the address that the kubelet sets.
 func proxyEnv(proxy v1.ProxySpec) []corev1.EnvVar {

@@ -181,7 +181,9 @@ var scenarios = map[string]struct {
 			KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "module-parameters"},
 			LivenessProbe:      &v1.ProbeSpec{PeriodSeconds: 30, TimeoutSeconds: 20},
 			ReadinessProbe:     &v1.ProbeSpec{TimeoutSeconds: 20, SuccessThreshold: 2},
-		}}},
+		}}, configMaps: map[string][]string{
+			"mirror": {"cuda.list", "mirror.list"}, "ca": {"ca.crt"}, "module-parameters": {"nvidia.conf"},
+		}},
 		of: []operand.Name{"driver"},
 	},
 	"without-cdi": {

@@ -2,12 +2,16 @@ package render
 
 import (
 	"maps"
+	"strings"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 )
+
+// runbooks has a section for each alert.
+const runbooks = "https://github.com/clusterpolicy/gpu-operator/blob/main/docs/troubleshooting.md"
 
 // isRendered reports whether an object is rendered: a ServiceMonitor and a PrometheusRule only if the spec requests
 // them and the cluster serves the kind, any other object always.
@@ -21,13 +25,14 @@ func (r *renderer) isRendered(object manifest.Object) bool {
 	return true
 }
 
-// applyMonitor adds to a ServiceMonitor or a PrometheusRule what the spec configures for it, and to a ServiceMonitor
-// the namespace of its Service.
+// applyMonitor adds to a ServiceMonitor or a PrometheusRule what the spec configures for it, to a ServiceMonitor the
+// namespace of its Service, and to alerts their runbooks.
 func (r *renderer) applyMonitor(object manifest.Object) {
 	monitor := r.instance.Monitor
 	switch object := object.(type) {
 	case *monitoringv1.PrometheusRule:
 		object.Labels = maps.Clone(monitor.Labels)
+		addRunbooks(object.Spec.Groups)
 	case *monitoringv1.ServiceMonitor:
 		object.Labels = maps.Clone(monitor.Labels)
 		object.Spec.NamespaceSelector.MatchNames = []string{r.context.Namespace}
@@ -37,6 +42,17 @@ func (r *renderer) applyMonitor(object manifest.Object) {
 			endpoint.ScrapeTimeout = monitoringv1.Duration(monitor.ScrapeTimeout)
 			endpoint.HonorLabels = monitor.HonorLabels
 			endpoint.RelabelConfigs = relabelings(monitor.Relabelings)
+		}
+	}
+}
+
+// addRunbooks adds to each alert the address of its section in the documentation.
+func addRunbooks(groups []monitoringv1.RuleGroup) {
+	for _, group := range groups {
+		for i := range group.Rules {
+			if rule := &group.Rules[i]; rule.Alert != "" {
+				rule.Annotations["runbook_url"] = runbooks + "#" + strings.ToLower(rule.Alert)
+			}
 		}
 	}
 }

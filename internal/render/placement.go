@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
@@ -20,6 +21,24 @@ func (r *renderer) applyContainerResources(pod *corev1.PodSpec) {
 				c.Resources = corev1.ResourceRequirements{Limits: spec.Limits, Requests: spec.Requests}
 			}
 		})
+	}
+}
+
+// applyInitResources gives the init containers the resources of the operand's other containers, unless the spec lists
+// them by name: a ResourceQuota admits only pods of which every container has some. It runs after stampDigest: running
+// pods have no use for them, and the digest has the resources of the other containers.
+func (r *renderer) applyInitResources(pod *corev1.PodSpec) {
+	resources := r.instance.Container.Resources
+	if resources == nil {
+		return
+	}
+	listed := r.placement().ContainerResources
+	for i := range pod.InitContainers {
+		container := &pod.InitContainers[i]
+		isListed := func(spec v1.ContainerResources) bool { return spec.Name == container.Name }
+		if !slices.ContainsFunc(listed, isListed) {
+			container.Resources = corev1.ResourceRequirements{Limits: resources.Limits, Requests: resources.Requests}
+		}
 	}
 }
 

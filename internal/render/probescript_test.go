@@ -43,11 +43,11 @@ func TestNoDriverIsOutdatedByItsProbe(t *testing.T) {
 		},
 		"with files and another probe": {
 			driver(v1.DriverSpec{
-				RepoConfig:         &v1.DriverRepoConfigSpec{ConfigMapName: "repos"},
-				KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "modules"},
-				StartupProbe:       &v1.ProbeSpec{PeriodSeconds: 3},
+				VirtualTopology: &v1.VirtualTopologyConfigSpec{Config: "topology"},
+				LicensingConfig: &v1.DriverLicensingConfigSpec{SecretName: "licence"},
+				StartupProbe:    &v1.ProbeSpec{PeriodSeconds: 3},
 			}),
-			"2530cd5e1e81aca2",
+			"c00ebf1d1398919d",
 		},
 		"from a mirror, with certificates": {
 			situation{spec: v1.ClusterPolicySpec{Global: &v1.GlobalSpec{

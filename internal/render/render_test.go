@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -55,6 +56,8 @@ func runs(runtime string, distribution nodeinfo.Distribution) nodeinfo.Facts {
 type situation struct {
 	spec   v1.ClusterPolicySpec
 	helper string
+	// images replace default images.
+	images image.Overrides
 	nodes  []nodeinfo.Facts
 	live   map[string]rollout.Live
 	// optional are the kinds of the Prometheus operator that the cluster serves.
@@ -63,6 +66,8 @@ type situation struct {
 	toolkit map[string]string
 	// contents are those of the references of the spec.
 	contents map[operand.Reference]operand.Content
+	// configMaps are the keys of the user's ConfigMaps, by name. Without contents, all other references exist then.
+	configMaps map[string][]string
 	// proxy is that of the operator's environment.
 	proxy v1.ProxySpec
 	// endpoint is that of the manager's metrics.
@@ -75,6 +80,7 @@ func (s situation) plan(t *testing.T) plan.Plan {
 		Spec:            effective.Of(s.spec),
 		Namespace:       "gpu-operator",
 		OperatorImage:   helper,
+		Images:          s.images,
 		DriverToolkit:   s.toolkit,
 		Contents:        s.contents,
 		Proxy:           s.proxy,
@@ -82,6 +88,13 @@ func (s situation) plan(t *testing.T) plan.Plan {
 	}
 	if s.helper != "" {
 		in.OperatorImage = s.helper
+	}
+	if s.configMaps != nil && s.contents == nil {
+		known := map[operand.Reference]operand.Content{}
+		for name, keys := range s.configMaps {
+			known[operand.Reference{Kind: operand.ConfigMap, Name: name}] = operand.Content{Digest: name, Keys: keys}
+		}
+		in.Contents = catalogue(t).Assume(in, known)
 	}
 	nodes := s.nodes
 	if nodes == nil {

@@ -66,6 +66,12 @@ func (t Template) normalized(pod *corev1.PodSpec) *corev1.PodSpec {
 		slices.SortStableFunc(c.Env, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
 		c.TerminationMessagePolicy = ""
 	})
+	for _, volume := range pod.Volumes {
+		// Whether the kubelet creates a missing file of the host.
+		if source := volume.HostPath; source != nil && source.Type != nil && *source.Type == corev1.HostPathFileOrCreate {
+			source.Type = new(corev1.HostPathFile)
+		}
+	}
 	return pod
 }
 

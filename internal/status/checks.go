@@ -138,7 +138,7 @@ func checkApplyErrors(_ Input, status v1.ClusterPolicyStatus) *finding {
 // checkNodeWrites reports Nodes whose labels, taints or conditions the operator could not write.
 func checkNodeWrites(in Input, _ v1.ClusterPolicyStatus) *finding {
 	first, count := "", 0
-	for _, entry := range in.Fleet.Nodes {
+	for _, entry := range in.View.Nodes {
 		if entry.WriteError == "" {
 			continue
 		}
@@ -150,7 +150,7 @@ func checkNodeWrites(in Input, _ v1.ClusterPolicyStatus) *finding {
 		return nil
 	}
 	return failure(v1.ReasonReconcileFailed,
-		fmt.Sprintf("%d of %d GPU nodes cannot be updated: %s", count, len(in.Fleet.Nodes), first))
+		fmt.Sprintf("%d of %d GPU nodes cannot be updated: %s", count, len(in.View.Nodes), first))
 }
 
 func checkNodes(in Input, status v1.ClusterPolicyStatus) *finding {
@@ -171,7 +171,7 @@ func checkNodes(in Input, status v1.ClusterPolicyStatus) *finding {
 // countVMNodes counts the nodes for virtual machines, each of which counts as degraded.
 func countVMNodes(in Input) int {
 	count := 0
-	for _, entry := range in.Fleet.Nodes {
+	for _, entry := range in.View.Nodes {
 		if !entry.Facts.ExcludedByLabel && in.Plan.Input.CheckWorkloadSupported(entry.Facts).Choice == operand.Refused {
 			count++
 		}
@@ -187,12 +187,12 @@ func checkOperands(in Input, status v1.ClusterPolicyStatus) *finding {
 }
 
 func checkDiscovery(in Input, status v1.ClusterPolicyStatus) *finding {
-	if status.NodeSummary.Total+status.NodeSummary.Excluded > 0 || in.Fleet.AnyDiscovered || isProgressing(in, status) {
+	if status.NodeSummary.Total+status.NodeSummary.Excluded > 0 || in.View.AnyDiscovered || isProgressing(in, status) {
 		return nil
 	}
 	const unknown = "no node has discovery labels, so the GPU nodes are unknown: "
 	remedy := "check the pods of DaemonSet nvidia-node-discovery"
-	if len(in.Fleet.Undiscovered) == 0 {
+	if len(in.View.Undiscovered) == 0 {
 		remedy = "the cluster has no node"
 	} else if in.Plan.Input.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
 		remedy = "install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto"

@@ -38,7 +38,7 @@ const (
 // Input is the result of a pass, as far as it got.
 type Input struct {
 	Namespace string
-	Fleet     fleet.View
+	View      fleet.View
 	// Unassessed is the number of nodes that are not assessed yet by the decisions of this pass.
 	Unassessed int
 	// DaemonSets of the stack, by name.
@@ -48,6 +48,8 @@ type Input struct {
 	Applied map[operand.Name]ApplyResult
 	// MissingFields are the fields that the CustomResourceDefinition in the cluster does not have.
 	MissingFields []string
+	// IgnoredVariables has a sentence for each variable of the operator that is set and has no effect.
+	IgnoredVariables []string
 	// Err is what stopped the pass, or failed outside the operands.
 	Err error
 }
@@ -99,13 +101,13 @@ func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 		return status
 	}
 	status.ObservedGeneration = policy.Generation
-	setFieldConditions(&status, policy.Spec, in.Plan.Doubtful())
+	setFieldConditions(&status, policy.Spec, in.IgnoredVariables, in.Plan.Doubtful())
 	if len(in.Plan.Steps) == 0 || in.Unassessed > 0 {
 		setConditions(&status, *failure(v1.ReasonReconcileFailed, errorText(in.Err)))
 		setPaused(&status, policy.Spec)
 		return status
 	}
-	nodes := worstFirst(in.Fleet)
+	nodes := worstFirst(in.View)
 	status.NodeSummary = summarise(nodes)
 	status.Nodes = listNodes(nodes, policy.Status.Nodes)
 	status.NodeSummary.Listed = int32(len(status.Nodes))
@@ -138,7 +140,7 @@ func setAssessing(status *v1.ClusterPolicyStatus, in Input) {
 		Type: v1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: v1.ReasonAssessing,
 		ObservedGeneration: status.ObservedGeneration,
 		Message: fmt.Sprintf("%d of %d GPU nodes are not assessed against the current spec yet",
-			in.Unassessed, len(in.Fleet.Nodes)),
+			in.Unassessed, len(in.View.Nodes)),
 	})
 }
 
@@ -151,7 +153,7 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 		Conditions:         policy.DeepCopy().Status.Conditions,
 	}
 	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionAuxiliaryReady)
-	setFieldConditions(&status, policy.Spec, nil)
+	setFieldConditions(&status, policy.Spec, nil, nil)
 	setConditions(&status, finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
 		message: "ClusterPolicy " + active + " is older and takes precedence, so this one has no effect: delete one of them",
@@ -248,15 +250,15 @@ func listNodes(nodes []node, before []v1.NodeStatus) []v1.NodeStatus {
 	}
 	entries, remaining := make([]v1.NodeStatus, 0, min(len(nodes), maxListed)), maxListedBytes
 	for i := range nodes[:min(len(nodes), maxListed)] {
-		entry := nodeStatus(nodes[i])
-		old := previous[entry.Name]
-		if old != nil && sameCause(old, &entry) && assess.MessageUpToDate(old.Message, nodes[i].Message, entry.Message) {
-			entry.Message = old.Message
+		listed := nodeStatus(nodes[i])
+		old := previous[listed.Name]
+		if old != nil && sameCause(old, &listed) && assess.MessageUpToDate(old.Message, nodes[i].Message, listed.Message) {
+			listed.Message = old.Message
 		}
-		if remaining -= encodedSize(&entry); remaining < 0 {
+		if remaining -= encodedSize(&listed); remaining < 0 {
 			break
 		}
-		entries = append(entries, entry)
+		entries = append(entries, listed)
 	}
 	return entries
 }

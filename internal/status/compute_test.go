@@ -415,7 +415,7 @@ func TestNodeWriteErrors(t *testing.T) {
 	e.failPod(2, "driver", "boom")
 	in := e.input()
 	for _, i := range []int{0, 1} {
-		in.Fleet.Nodes[i].WriteError = "patching labels of node " + in.Fleet.Nodes[i].Facts.Name + ": forbidden"
+		in.View.Nodes[i].WriteError = "patching labels of node " + in.View.Nodes[i].Facts.Name + ": forbidden"
 	}
 	status := Compute(newPolicy(e.spec), in)
 	g.Expect(conditions(status)).To(And(
@@ -429,7 +429,7 @@ func TestNodeWriteErrors(t *testing.T) {
 func TestAssessmentUntil(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t, 1)
-	g.Expect(e.input().Fleet.Nodes[0].Latest.Until).To(BeZero(), "all ready")
+	g.Expect(e.input().View.Nodes[0].Latest.Until).To(BeZero(), "all ready")
 	for name, ago := range map[operand.Name]time.Duration{"driver": 20 * time.Second, "dcgm-exporter": 50 * time.Second} {
 		e.pod(0, name).Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: "main", Ready: true,
@@ -439,7 +439,7 @@ func TestAssessmentUntil(t *testing.T) {
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
 		}}
 	}
-	g.Expect(e.input().Fleet.Nodes[0].Latest.Until).To(Equal(now.Add(10 * time.Second)))
+	g.Expect(e.input().View.Nodes[0].Latest.Until).To(Equal(now.Add(10 * time.Second)))
 }
 
 func TestOperandStates(t *testing.T) {

@@ -41,7 +41,7 @@ func FrozenMessage(missing, dropped []string, namespace string) string {
 		cause = fmt.Sprintf("does not have %s, which this ClusterPolicy sets: the next write drops them", joinFields(dropped))
 	}
 	return fmt.Sprintf("the CustomResourceDefinition is older than the operator and %s. "+
-		"The operator changes nothing, and does not manage nodes that join after it restarts. "+
+		"The operator changes nothing, and adds no operands to nodes that join after it restarts. "+
 		"To update the definition, %s", cause, crdUpdateCommand(namespace))
 }
 

@@ -215,7 +215,7 @@ func TestDeadlines(t *testing.T) {
 			e.spec.Deadlines = &test.spec
 			test.change(e)
 			in := e.input()
-			status, until := Compute(&v1.ClusterPolicy{Spec: e.spec}, in), in.Fleet.Nodes[0].Latest.Until
+			status, until := Compute(&v1.ClusterPolicy{Spec: e.spec}, in), in.View.Nodes[0].Latest.Until
 			got := status.Nodes[0]
 			test.want.Name, test.want.Pool = "node-00000", "ubuntu24.04-amd64"
 			got.Since = nil
@@ -320,7 +320,7 @@ func TestMissingPods(t *testing.T) {
 			if test.degraded {
 				state = metrics.Degraded
 			}
-			g.Expect(CountNodes(in.Fleet)).To(Equal(map[metrics.StageState]int{
+			g.Expect(CountNodes(in.View)).To(Equal(map[metrics.StageState]int{
 				{Stage: v1.StageDriver, State: state}: 1, {Stage: v1.StageValidated, State: metrics.Ready}: 1,
 			}))
 			g.Expect(operandOf(t, status, "driver")).To(HaveField("Message", test.operand))

@@ -218,7 +218,7 @@ func (e *env) input() Input {
 		})
 	}
 	return Input{
-		Namespace: namespace, Fleet: view, DaemonSets: e.snapshot.DaemonSets, Applied: e.applied, Err: e.err,
+		Namespace: namespace, View: view, DaemonSets: e.snapshot.DaemonSets, Applied: e.applied, Err: e.err,
 		Plan: plan.Compute(decisions, nil, facts),
 	}
 }
@@ -227,7 +227,7 @@ func (e *env) input() Input {
 func (e *env) assessInput(decisions *plan.Decisions, i int) assess.Input {
 	node := e.snapshot.Nodes[i]
 	in := assess.Input{
-		Plan: decisions.ForNode(node.Facts), Node: node.Object, Pods: e.snapshot.Pods[node.Facts.Name],
+		NodePlan: decisions.ForNode(node.Facts), Node: node.Object, Pods: e.snapshot.Pods[node.Facts.Name],
 		Stack: assess.Stack{DaemonSets: e.snapshot.DaemonSets, CreateFailures: e.createFailures}, Now: now,
 	}
 	in.Previous = assess.ReadySinceOf(assess.GPUReadyCondition(node.Object))
@@ -239,14 +239,14 @@ func (e *env) entry(decisions *plan.Decisions, i int) *fleet.Entry {
 	in := e.assessInput(decisions, i)
 	found := assess.Node(in)
 	entry := &fleet.Entry{
-		Facts:        in.Plan.Facts,
+		Facts:        in.NodePlan.Facts,
 		BasisVersion: 1,
 		Latest:       found,
-		NodePool:     in.Plan.NodePool,
-		DriverPool:   in.Plan.Facts.Pool,
+		NodePool:     in.NodePlan.NodePool,
+		DriverPool:   in.NodePlan.Facts.Pool,
 	}
 	if entry.DriverPool == "" {
-		entry.DriverPool = in.Plan.Pool.Name
+		entry.DriverPool = in.NodePlan.Pool.Name
 	}
 	entry.Report, _ = entry.Report.Next(found, assess.DefaultDwell())
 	return entry

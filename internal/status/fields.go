@@ -12,9 +12,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// setFieldConditions sets the conditions UnsupportedFields and DeprecatedFields. doubtful are the notes that do not
-// follow from the spec alone.
-func setFieldConditions(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec, doubtful []string) {
+// setFieldConditions sets the conditions UnsupportedFields, which also reports the ignored variables, and
+// DeprecatedFields. doubtful are the notes that do not follow from the spec alone.
+func setFieldConditions(
+	status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec, ignoredVariables, doubtful []string,
+) {
 	set := func(conditionType, reason string, notes []string) {
 		condition := metav1.Condition{
 			Type: conditionType, Status: metav1.ConditionFalse, Reason: v1.ReasonNone,
@@ -26,7 +28,7 @@ func setFieldConditions(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpe
 		}
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
-	unsupported, reason := fieldnotes.Unsupported(spec), v1.ReasonNotSupportedYet
+	unsupported, reason := append(fieldnotes.Unsupported(spec), ignoredVariables...), v1.ReasonNotSupportedYet
 	if len(unsupported) == 0 {
 		reason = v1.ReasonDoubtfulFields
 	}

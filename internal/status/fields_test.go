@@ -96,6 +96,24 @@ func TestFieldConditionsOfUnusedFields(t *testing.T) {
 	}
 }
 
+// Ignored variables of the operator are reported beside the fields, and leave the policy ready.
+func TestIgnoredVariables(t *testing.T) {
+	const variable = "the operator's variable DCGM_IMAGE is ignored: ..."
+	e := newEnv(t, 1)
+	e.spec = v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}}
+	in := e.input()
+	in.IgnoredVariables = []string{variable}
+	status := Compute(&v1.ClusterPolicy{Spec: e.spec}, in)
+	want := strings.Join(append(fieldnotes.Unsupported(e.spec), variable), "; ")
+	got := condition(status, v1.ConditionUnsupportedFields)
+	if got.Status != metav1.ConditionTrue || got.Reason != v1.ReasonNotSupportedYet || got.Message != want {
+		t.Errorf("%+v, want the message %q", got, want)
+	}
+	if status.State != v1.StateReady {
+		t.Errorf("the policy is not ready: %+v", ready(status))
+	}
+}
+
 // A failed pass reports the fields, too, and a long message is truncated.
 func TestFieldConditionsAfterAFailedPass(t *testing.T) {
 	e := newEnv(t, 1)

@@ -148,7 +148,7 @@ func TestNodeCondition(t *testing.T) {
 				test.change(e)
 			}
 			test.want.Type = "nvidia.com/GPUReady"
-			if diff := cmp.Diff(test.want, e.input().Fleet.Nodes[0].Latest.Condition("node-00000")); diff != "" {
+			if diff := cmp.Diff(test.want, e.input().View.Nodes[0].Latest.Condition("node-00000")); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

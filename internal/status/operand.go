@@ -50,7 +50,7 @@ func countDiscovery(in Input, name operand.Name) operandCounts {
 		counts.desired += int(ds.Status.DesiredNumberScheduled)
 		counts.ready += int(ds.Status.NumberReady)
 	}
-	for _, entry := range in.Fleet.Undiscovered {
+	for _, entry := range in.View.Undiscovered {
 		if verdict, found := entry.Discovering[name]; found && verdict.State == readiness.Failed {
 			reason := assess.WithDetail(verdict.Reason, cmp.Or(verdict.Detail, verdict.Message))
 			counts.failed = append(counts.failed, nodeReason{entry.Facts.Name, reason})
@@ -119,7 +119,7 @@ func countOperand(o operand.Operand, nodes []node) operandCounts {
 		if verdict.Reason == v1.ReasonOperandPaused {
 			counts.paused++
 		}
-		if verdict.Replacing {
+		if verdict.BeingReplaced {
 			counts.replacing++
 		}
 		node := nodes[i].Facts.Name
@@ -228,7 +228,7 @@ func pendingRestart(live map[string]*appsv1.DaemonSet, o operand.Operand) string
 // ready even while it has not labelled a new node yet, unless no node at all is discovered.
 func backgroundState(in Input, o operand.Operand, counts operandCounts) (v1.OperandState, string, string) {
 	discovering := o.Discovers && (counts.ready < counts.desired || in.Applied[o.Name].Wrote)
-	if discovering && !in.Fleet.AnyDiscovered {
+	if discovering && !in.View.AnyDiscovered {
 		return v1.OperandProgressing, v1.ReasonOperandNotReady,
 			fmt.Sprintf("its pods are ready on %d of %d nodes, and no node has discovery labels yet",
 				counts.ready, counts.desired)

@@ -12,8 +12,8 @@ import (
 const (
 	// maxPools is the limit of the API for status.pools.
 	maxPools = 64
-	// maxPoolMessage bounds the message of a node pool.
-	maxPoolMessage = 256
+	// maxNodePoolMessage bounds the message of a node pool.
+	maxNodePoolMessage = 256
 	// maxVersion bounds the version of a driver.
 	maxVersion = 256
 )
@@ -68,7 +68,7 @@ func nodePools(in Input, nodes []node) []v1.NodePoolStatus {
 		}
 		switch {
 		case nodePool.Decision.Choice != operand.Install:
-			entry.Reason, entry.Message = nodePool.Decision.Reason, text.Truncate(nodePool.Decision.Message, maxPoolMessage)
+			entry.Reason, entry.Message = nodePool.Decision.Reason, text.Truncate(nodePool.Decision.Message, maxNodePoolMessage)
 		case worst != nil:
 			entry.Reason = worst.Reason
 			entry.Message = fmt.Sprintf("%d of %d nodes are ready; %s: stage %s, %s",

@@ -59,7 +59,7 @@ func TestNodesWithStartupTaints(t *testing.T) {
 			if test.change != nil {
 				test.change(e)
 			}
-			found := e.input().Fleet.Nodes[0].Latest
+			found := e.input().View.Nodes[0].Latest
 			g.Expect(found.Usable).To(Equal(test.usable))
 			g.Expect(found.Stage).To(Equal(test.stage))
 			g.Expect(found.Reason).To(Equal(test.reason))

@@ -13,16 +13,21 @@ const (
 	NewestKubernetes = "1.36"
 )
 
-// OutOfRange returns one sentence if a cluster of this version, such as v1.34.2 or v1.34.1+k3s1, is not
-// supported, and an empty string if it is. It fails if server is not a version.
+// OutOfRange returns one sentence if a cluster of this version, such as v1.34.2 or v1.34.1+k3s1, is older than what is
+// supported or newer than what is tested, and an empty string if it is neither. It fails if server is not a version.
 func OutOfRange(server string) (string, error) {
 	parsed, err := version.ParseGeneric(server)
 	if err != nil {
 		return "", fmt.Errorf("%q is no version of Kubernetes: give one such as v%s.0", server, NewestKubernetes)
 	}
 	oldest, newest := version.MustParseGeneric(OldestKubernetes), version.MustParseGeneric(NewestKubernetes)
-	if minor := version.MajorMinor(parsed.Major(), parsed.Minor()); minor.LessThan(oldest) || minor.GreaterThan(newest) {
-		return fmt.Sprintf("Kubernetes %s is not supported, only %s to %s", server, OldestKubernetes, NewestKubernetes), nil
+	switch minor := version.MajorMinor(parsed.Major(), parsed.Minor()); {
+	case minor.LessThan(oldest):
+		return fmt.Sprintf("Kubernetes %s is not supported: upgrade the cluster to %s or newer", server,
+			OldestKubernetes), nil
+	case minor.GreaterThan(newest):
+		return fmt.Sprintf("Kubernetes %s is newer than this release has been tested on, %s to %s", server, OldestKubernetes,
+			NewestKubernetes), nil
 	}
 	return "", nil
 }

@@ -13,7 +13,8 @@ import (
 )
 
 func TestSupportedVersionsOfKubernetes(t *testing.T) {
-	const only = " is not supported, only 1.32 to 1.36"
+	const older = " is not supported: upgrade the cluster to 1.32 or newer"
+	const newer = " is newer than this release has been tested on, 1.32 to 1.36"
 	tests := map[string]struct{ message, err string }{
 		"v1.32.0":            {},
 		"v1.34.2":            {},
@@ -21,9 +22,9 @@ func TestSupportedVersionsOfKubernetes(t *testing.T) {
 		"v1.36.9":            {},
 		"v1.36.1+k3s1":       {},
 		"v1.33.4-gke.124500": {},
-		"v1.31.14":           {message: "Kubernetes v1.31.14" + only},
-		"v1.37.0-alpha.1":    {message: "Kubernetes v1.37.0-alpha.1" + only},
-		"v2.34.0":            {message: "Kubernetes v2.34.0" + only},
+		"v1.31.14":           {message: "Kubernetes v1.31.14" + older},
+		"v1.37.0-alpha.1":    {message: "Kubernetes v1.37.0-alpha.1" + newer},
+		"v2.34.0":            {message: "Kubernetes v2.34.0" + newer},
 		"":                   {err: `"" is no version of Kubernetes: give one such as v1.36.0`},
 		"newest":             {err: `"newest" is no version of Kubernetes: give one such as v1.36.0`},
 		"1":                  {err: `"1" is no version of Kubernetes: give one such as v1.36.0`},

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 )
 
 // Flags of the operator that StartOperator sets by default.
@@ -131,6 +133,7 @@ func StartOperator(ctx context.Context, opts OperatorOptions) (*Operator, error)
 		"HOME=" + os.Getenv("HOME"),
 		"KUBECONFIG=" + opts.Kubeconfig,
 		"OPERATOR_NAMESPACE=" + namespace,
+		"OPERATOR_IMAGE=" + image.Own(),
 	}, opts.Env...)
 	p, err := startProcess(cmd, logFile)
 	if err != nil {

@@ -96,9 +96,6 @@ func file(pod *corev1.PodSpec, c *corev1.Container, name string) any {
 		return nil
 	}
 	volume := source(pod, m)
-	if volume.EmptyDir != nil {
-		volume = filledFrom(pod, m.Name)
-	}
 	inVolume := path.Join(m.SubPath, strings.TrimPrefix(strings.TrimPrefix(name, m.MountPath), "/"))
 	for _, from := range projections(volume) {
 		switch {
@@ -113,25 +110,6 @@ func file(pod *corev1.PodSpec, c *corev1.Container, name string) any {
 		}
 	}
 	return nil
-}
-
-// filledFrom returns the volume from which an init container populates an emptyDir: the one that it mounts under the
-// same base name, such as /files/NAME for /filled/NAME.
-func filledFrom(pod *corev1.PodSpec, name string) corev1.VolumeSource {
-	for i := range pod.InitContainers {
-		mounts := pod.InitContainers[i].VolumeMounts
-		for j := range mounts {
-			if mounts[j].Name != name || mounts[j].ReadOnly {
-				continue
-			}
-			for k := range mounts {
-				if k != j && path.Base(mounts[k].MountPath) == path.Base(mounts[j].MountPath) {
-					return source(pod, &mounts[k])
-				}
-			}
-		}
-	}
-	return corev1.VolumeSource{}
 }
 
 // projections returns the ConfigMaps and Secrets of a volume.

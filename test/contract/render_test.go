@@ -55,6 +55,13 @@ func (s scenario) render(catalogue operand.Catalogue, wanted map[operand.Name]bo
 		Spec: effective.Of(s.Spec), Namespace: namespace, OperatorImage: helper, Optional: map[operand.OptionalKind]bool{},
 		DriverToolkit: s.DriverToolkit,
 	}
+	if s.ConfigMaps != nil {
+		known := map[operand.Reference]operand.Content{}
+		for name, keys := range s.ConfigMaps {
+			known[operand.Reference{Kind: operand.ConfigMap, Name: name}] = operand.Content{Keys: keys}
+		}
+		input.Contents = catalogue.Assume(input, known)
+	}
 	for _, kind := range s.Optional {
 		input.Optional[kind] = true
 	}

@@ -31,6 +31,8 @@ type scenario struct {
 	Nodes []node `json:"nodes"`
 	// Optional are the kinds that the cluster serves besides those of Kubernetes.
 	Optional []operand.OptionalKind `json:"optional"`
+	// ConfigMaps are the keys of the user's ConfigMaps, by name.
+	ConfigMaps map[string][]string `json:"configMaps"`
 	// DriverToolkit has the images of OpenShift's driver toolkit, by release of Red Hat CoreOS.
 	DriverToolkit map[string]string `json:"driverToolkit"`
 }

@@ -23,9 +23,9 @@ var (
 // foreignFlags are flags of other programs that the docs name without the program.
 var foreignFlags = map[string]string{
 	"--cascade":              "of kubectl delete",
+	"--force-conflicts":      "of kubectl apply and helm upgrade",
 	"--previous":             "of kubectl logs",
 	"--root-dir":             "of the kubelet",
-	"--kube-version":         "of helm template",
 	"--register-with-taints": "of the kubelet",
 	"--restart-mode":         "of nvidia-ctk-installer",
 	"--wait":                 "of helm install",

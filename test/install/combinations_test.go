@@ -90,8 +90,9 @@ var combinations = append([]renderCase{
 		values: "driver: {enabled: null, env: null}\ntoolkit: null\ngfd: {}\ncdi: {enabled: null}", spec: "gfd: {}",
 	},
 	{
-		name: "the chart's own defaults removed", values: "driver: {upgradePolicy: null}\nmig: null", spec: "driver: {}",
-		bare: true,
+		name: "the chart's own defaults removed", bare: true,
+		values: "driver: {upgradePolicy: null, licensingConfig: null}\nmig: null\ndcgmExporter: {serviceMonitor: null}\n" +
+			"migManager: null",
 	},
 	{name: "the toolkit's directory", set: "toolkit.installDir=/opt/nvidia", spec: "toolkit: {installDir: /opt/nvidia}"},
 	{name: "the toolkit on k3s", set: "toolkit.env[0].name=CONTAINERD_CONFIG " +

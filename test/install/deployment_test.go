@@ -1,8 +1,15 @@
 package install
 
 import (
+	"os"
+	"strings"
+	"testing"
+
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 // imageIs checks the image of the operator, also in its variable OPERATOR_IMAGE.
@@ -23,16 +30,12 @@ func imageIs(want string) func(*WithT, []*unstructured.Unstructured) {
 	}
 }
 
-// argsHave checks the flags of the operator.
-func argsHave(debug bool) func(*WithT, []*unstructured.Unstructured) {
+// argsEnd checks the last flags of the operator.
+func argsEnd(want ...any) func(*WithT, []*unstructured.Unstructured) {
 	return func(g *WithT, objects []*unstructured.Unstructured) {
-		args := manager(g, objects)["args"]
+		args, _ := manager(g, objects)["args"].([]any)
 		g.Expect(args).To(ContainElement("--leader-elect"))
-		if debug {
-			g.Expect(args).To(ContainElement("--debug"))
-			return
-		}
-		g.Expect(args).NotTo(ContainElement("--debug"))
+		g.Expect(args[3:]).To(HaveExactElements(want...))
 	}
 }
 
@@ -47,10 +50,22 @@ func ownTaintsAre(want string) func(*WithT, []*unstructured.Unstructured) {
 // deployments are values for the operator's Deployment.
 var deployments = []renderCase{
 	{
-		name: "the image of a release", then: imageIs("ghcr.io/clusterpolicy/gpu-operator:latest"),
+		name: "the image of a release", then: imageIs(packaged.ReleaseImage),
 		set: "operator.upgradeCRD=true",
 	},
-	{name: "a tag", set: "operator.version=v1.2.3", then: imageIs("ghcr.io/clusterpolicy/gpu-operator:v1.2.3")},
+	{
+		name: "a copy of it, whose digest may differ", set: "operator.repository=registry.local",
+		then: imageIs("registry.local/gpu-operator:v1.2.3"),
+	},
+	{
+		name: "the repository of the release, spelt out", set: "operator.repository=registry.example.com/gpu/",
+		then: imageIs(packaged.ReleaseImage),
+	},
+	{
+		name: "another image beside it", set: "operator.image=patched",
+		then: imageIs("registry.example.com/gpu/patched:v1.2.3"),
+	},
+	{name: "a tag", set: "operator.version=v1.2.2", then: imageIs("registry.example.com/gpu/gpu-operator:v1.2.2")},
 	{
 		name: "an image of a registry",
 		set:  "operator.repository=registry.local:5000/gpu operator.image=op operator.version=1",
@@ -58,7 +73,7 @@ var deployments = []renderCase{
 	},
 	{
 		name: "an image's digest", set: "operator.version=sha256:abc",
-		then: imageIs("ghcr.io/clusterpolicy/gpu-operator@sha256:abc"),
+		then: imageIs("registry.example.com/gpu/gpu-operator@sha256:abc"),
 	},
 	{
 		name: "a full reference", set: "operator.image=registry.local/op@sha256:abc",
@@ -67,15 +82,15 @@ var deployments = []renderCase{
 	{
 		name: "NVIDIA's operator",
 		set:  "operator.repository=nvcr.io/nvidia operator.image=gpu-operator operator.version=v26.3.0",
-		then: imageIs("ghcr.io/clusterpolicy/gpu-operator:latest"),
+		then: imageIs(packaged.ReleaseImage),
 	},
 	{
 		name: "a mirror of it", set: "global.registry=mirror.local/proxy", spec: "global: {registry: mirror.local/proxy}",
-		then: imageIs("mirror.local/proxy/clusterpolicy/gpu-operator:latest"),
+		then: imageIs(strings.Replace(packaged.ReleaseImage, "registry.example.com", "mirror.local/proxy", 1)),
 	},
 	{
 		name: "an image in the mirror", set: "global.registry=mirror.local operator.repository=mirror.local/gpu",
-		spec: "global: {registry: mirror.local}", then: imageIs("mirror.local/gpu/gpu-operator:latest"),
+		spec: "global: {registry: mirror.local}", then: imageIs("mirror.local/gpu/gpu-operator:v1.2.3"),
 	},
 	{
 		name: "an image of Docker's registry in the mirror", set: "global.registry=mirror.local operator.image=acme/op:1",
@@ -89,15 +104,26 @@ var deployments = []renderCase{
 			g.Expect(manager(g, objects)).To(HaveKeyWithValue("imagePullPolicy", "Always"))
 			g.Expect(field(g, find(objects, "Pod", "gpu-operator-test"), "spec", "imagePullSecrets")).To(HaveLen(2))
 		}},
-	{name: "debugging", set: "operator.logging.level=debug", then: argsHave(true)},
-	{name: "debugging by number", set: "operator.logging.level=2", then: argsHave(true)},
-	{name: "debugging as in development", set: "operator.logging.develMode=true", then: argsHave(true)},
+	{name: "debugging", set: "operator.logging.level=debug", then: argsEnd("--zap-log-level=debug")},
+	{name: "debugging by number", set: "operator.logging.level=2", then: argsEnd("--zap-log-level=2")},
+	{name: "debugging as in development", set: "operator.logging.develMode=true", then: argsEnd("--zap-devel")},
+	{name: "errors only", set: "operator.logging.level=error", then: argsEnd("--zap-log-level=error")},
 	{
 		name: "NVIDIA's logging",
 		set:  "operator.logging.timeEncoding=epoch operator.logging.level=info operator.logging.develMode=false",
-		then: argsHave(false),
+		then: argsEnd("--zap-time-encoding=epoch"),
 	},
-	{name: "level zero", set: "operator.logging.level=0", then: argsHave(false)},
+	{name: "level zero", set: "operator.logging.level=0", then: argsEnd()},
+	{
+		name: "flags", set: "operator.args[0]=--debug operator.args[1]=3 operator.logging.level=debug",
+		then: argsEnd("--zap-log-level=debug", "--debug", "3"),
+	},
+	{name: "metrics by HTTP", set: "operator.metrics.secure=false", then: func(g *WithT,
+		objects []*unstructured.Unstructured) {
+		argsEnd("--metrics-secure=false")(g, objects)
+		g.Expect(field(g, &unstructured.Unstructured{Object: pod(g, objects)}, "metadata", "annotations")).To(And(
+			HaveKeyWithValue("prometheus.io/scrape", "true"), HaveKeyWithValue("prometheus.io/port", "8080")))
+	}},
 	{name: "one pod", set: "operator.replicas=1", then: func(g *WithT, objects []*unstructured.Unstructured) {
 		g.Expect(field(g, find(objects, "Deployment", "gpu-operator"), "spec", "replicas")).To(BeEquivalentTo(1))
 	}},
@@ -170,4 +196,57 @@ var deployments = []renderCase{
 			g.Expect(find(objects, "ConfigMap", "gpu-operator-extra")).NotTo(BeNil())
 			g.Expect(find(objects, "Secret", "gpu-operator-text")).NotTo(BeNil())
 		}},
+}
+
+// The chart in the repository has no image: Helm fails with the remedy, also for values of NVIDIA's chart.
+func TestTheUnreleasedChartNeedsAnImage(t *testing.T) {
+	t.Parallel()
+	unreleased := func(flags ...string) (string, error) {
+		return packaged.Helm(t.Context(), repo, t.TempDir(), nil,
+			append([]string{"template", release, repo + "/" + packaged.Chart}, flags...)...)
+	}
+	for _, flags := range [][]string{
+		nil, set("operator.version=v1"), set("operator.repository=nvcr.io/nvidia"), set("global.registry=mirror.local"),
+	} {
+		_, err := unreleased(flags...)
+		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("this chart is not released and has no image: " +
+			"set operator.repository and operator.version")))
+	}
+	for want, flags := range map[string]string{
+		"registry.local/gpu-operator:dev": "operator.repository=registry.local",
+		"registry.local/a/b:c":            "operator.repository=registry.local/a operator.image=b operator.version=c",
+		"registry.local/op:1":             "operator.image=registry.local/op:1",
+	} {
+		g := NewWithT(t)
+		text, err := unreleased(set(flags)...)
+		g.Expect(err).NotTo(HaveOccurred())
+		objects, err := packaged.Decode(text)
+		g.Expect(err).NotTo(HaveOccurred())
+		imageIs(want)(g, objects)
+	}
+}
+
+// TestTheOperatorIsNeverNVIDIAs renders each case of the rule that internal/image has for the validator.
+func TestTheOperatorIsNeverNVIDIAs(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	text, err := os.ReadFile(repo + "/internal/image/testdata/nvidias.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	var tests []map[string]any
+	g.Expect(yaml.Unmarshal(text, &tests)).To(Succeed())
+	g.Expect(len(tests)).To(BeNumerically(">", 15))
+	for _, test := range tests {
+		name, _ := test["name"].(string)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, _ := test["operator"].(string)
+			c := renderCase{then: imageIs(want), flags: set("mig.strategy=single")}
+			for _, key := range []string{"repository", "image", "version"} {
+				if value, isSet := test[key].(string); isSet {
+					c.flags = append(c.flags, "--set-string", "operator."+key+"="+value)
+				}
+			}
+			c.check(t)
+		})
+	}
 }

@@ -36,12 +36,14 @@ var operatorBinary = sync.OnceValues(func() (string, error) {
 // env is a control plane with simulated GPU nodes and nothing installed.
 type env struct {
 	*WithT
-	t        *testing.T
-	cluster  *cluster.Cluster
-	client   client.Client
-	binary   string
-	home     string
-	operator *cluster.Operator
+	t       *testing.T
+	cluster *cluster.Cluster
+	client  client.Client
+	binary  string
+	// variables are further ones of the operator.
+	variables []string
+	home      string
+	operator  *cluster.Operator
 }
 
 func newEnv(t *testing.T, nodes int) *env {
@@ -118,7 +120,7 @@ func (e *env) kubeconfig(in, account string) string {
 func (e *env) run(in string, variables ...string) {
 	e.t.Helper()
 	operator, err := cluster.StartOperator(context.Background(), cluster.OperatorOptions{
-		Binary: e.binary, Kubeconfig: e.kubeconfig(in, "gpu-operator"), Namespace: in, Env: variables,
+		Binary: e.binary, Kubeconfig: e.kubeconfig(in, "gpu-operator"), Namespace: in, Env: append(variables, e.variables...),
 		LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
 	})
 	e.Expect(err).NotTo(HaveOccurred())

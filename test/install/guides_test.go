@@ -25,7 +25,6 @@ var guides = []renderCase{
 	},
 	{
 		name: "the default runtime of old", set: "operator.defaultRuntime=containerd",
-		spec: "operator: {defaultRuntime: containerd}",
 	},
 	{
 		name: "time-slicing from a ConfigMap", set: "devicePlugin.config.name=gpu-sharing-config",

@@ -15,11 +15,16 @@ import (
 
 const (
 	repo      = "../.."
-	chart     = repo + "/" + packaged.Chart
 	bundle    = repo + "/bundle"
 	release   = "gpu-operator"
 	namespace = "gpu-operator"
 )
+
+// chart is the folder of a released chart, as users get it.
+var chart string
+
+// placeholder is the image in config/manager and in the bundle of a working tree.
+const placeholder = "IMAGE-NOT-SET:not-a-release-set-IMG-or-kustomize-images"
 
 // render returns what helm template prints for the flags.
 func render(t *testing.T, flags ...string) (string, error) {

@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 // installCase is an installation that must become ready.
@@ -49,7 +50,7 @@ var installs = []installCase{
 	}, absent: []string{"nvidia-dcgm", "nvidia-node-status-exporter"}},
 	{
 		name: "every value of NVIDIA's chart", file: nvidiasValues,
-		notes: []string{"ghcr.io/clusterpolicy/gpu-operator:latest is used instead"},
+		notes: []string{packaged.ReleaseImage + " is used instead"},
 	},
 	{name: "the other namespace", in: "nvidia-gpu-operator", daemonSets: []string{"nvidia-device-plugin-daemonset"}},
 	{name: "every operand named, one turned off", set: "driver.enabled=true toolkit.enabled=true " +
@@ -59,13 +60,12 @@ var installs = []installCase{
 	{
 		name: "versions, and what has no effect",
 		set: "driver.version=580.82.07 toolkit.version=1.17.4 devicePlugin.version=v0.17.1 " +
-			"operator.repository=nvcr.io/nvidia operator.version=v26.3.0 operator.cleanupCRD=true " +
+			"operator.repository=nvcr.io/nvidia operator.version=v26.3.0 " +
 			"operator.logging.timeEncoding=epoch draDriver.version=v1 ccManager.enabled=true vgpuManager.enabled=false",
 		notes: []string{
 			"toolkit.version is 1.17.4: NVIDIA's tags begin with v, as in v1.17.4",
-			"operator.repository names the image of NVIDIA's operator: " +
-				"ghcr.io/clusterpolicy/gpu-operator:latest is used instead",
-			"operator.cleanupCRD: helm uninstall leaves the definition", "operator.logging.timeEncoding: ", "draDriver: ",
+			"operator.repository, image and version name the image of NVIDIA's operator: " + packaged.ReleaseImage + " is used instead",
+			"draDriver: ",
 			"ccManager: virtual machines are not supported yet",
 		},
 		silent: []string{"vgpuManager", "devicePlugin.version", "gpuCluster"},

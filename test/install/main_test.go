@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 func TestMain(m *testing.M) {
@@ -13,5 +14,5 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	os.Exit(packaged.RunWithRelease(repo, &chart, m))
 }

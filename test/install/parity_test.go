@@ -38,7 +38,7 @@ func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 	want := byName(kustomize(t))
 	delete(want, "Namespace/gpu-operator") // Helm creates it: --create-namespace.
 
-	text, err := render(t, "--include-crds")
+	text, err := render(t, "--include-crds", "--set", "operator.image="+placeholder)
 	g.Expect(err).NotTo(HaveOccurred())
 	objects, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -1,9 +1,13 @@
 package install
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 // refusals are invalid values, each with Helm's message.
@@ -21,10 +25,6 @@ var refusals = []struct {
 		[]string{"unknown value devicePlugins: did you mean devicePlugin?"},
 	},
 	{
-		"a key of another block", "toolkit.kernelModuleType=open", "",
-		[]string{"unknown value toolkit.kernelModuleType: did you mean driver.kernelModuleType?"},
-	},
-	{
 		"deep below", "driver.upgradePolicy.drain.enabled=true", "",
 		[]string{"unknown value driver.upgradePolicy.drain.enabled: did you mean driver.upgradePolicy.drain.enable?"},
 	},
@@ -32,8 +32,6 @@ var refusals = []struct {
 		"in a list", "driver.env[0].name=A,driver.env[0].vlaue=1", "",
 		[]string{"unknown value driver.env[0].vlaue: did you mean driver.env[0].value?"},
 	},
-	{"nothing like it", "mig.profiles=2", "", []string{"unknown value mig.profiles: mig has config, strategy"}},
-	{"at the top", "nothingLikeThis.at=all", "", []string{"unknown value nothingLikeThis: the chart has ccManager, "}},
 	{
 		"like a global key", "global.regsitry=a.b", "",
 		[]string{"unknown value global.regsitry: did you mean global.registry?"},
@@ -72,7 +70,7 @@ var refusals = []struct {
 	{"an unknown mode of discovery", "nodeDiscovery.mode=manual", "", []string{"/nodeDiscovery/mode", "'builtin'"}},
 	{
 		"no key of a taint", "nodeStartup.taints[0].key=a\\'],nodeStartup.taints[0].effect=NoSchedule", "",
-		[]string{"nodeStartup.taints: \"a']\" is no key of a taint"},
+		[]string{"nodeStartup.taints[0].key is \"a']\": must be a taint key"},
 	},
 	{
 		"NVIDIADriver", "driver.nvidiaDriverCRD.enabled=true", "",
@@ -83,16 +81,12 @@ var refusals = []struct {
 		[]string{"gpuCluster.deployCR is true, and there is no kind GPUCluster here"},
 	},
 	{
-		"a ConfigMap without a name", "devicePlugin.config.create=true", "",
+		"a ConfigMap without a name", "devicePlugin.config.create=true,devicePlugin.config.data.a=b", "",
 		[]string{"devicePlugin.config.create is true without devicePlugin.config.name"},
 	},
 	{
-		"a ConfigMap without data", "migManager.config.create=true,migManager.config.name=a", "",
-		[]string{"migManager.config.create is true without migManager.config.data"},
-	},
-	{
-		"data for nothing", "dcgmExporter.config.data=x", "",
-		[]string{"dcgmExporter.config.data is set without dcgmExporter.config.create"},
+		"a ConfigMap without data", "devicePlugin.config.create=true,devicePlugin.config.name=a", "",
+		[]string{"devicePlugin.config.create is true without devicePlugin.config.data"},
 	},
 	{
 		"two names of one thing",
@@ -109,7 +103,7 @@ var refusals = []struct {
 	},
 	{
 		"a level of the log", "operator.logging.level=loud", "",
-		[]string{`operator.logging.level is "loud": set it to info or debug`},
+		[]string{`operator.logging.level is "loud": set it to error, info, debug or a number`},
 	},
 	{
 		"a variable of the chart", "operator.env[0].name=OPERATOR_IMAGE", "",
@@ -140,21 +134,74 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 	}
 }
 
-// Unknown values are also refused if the chart does not create the policy.
-func TestUnknownValuesAreRefusedWithoutAPolicy(t *testing.T) {
+// Misspelt values are also refused if the chart does not create the policy.
+func TestMisspeltValuesAreRefusedWithoutAPolicy(t *testing.T) {
 	t.Parallel()
 	_, err := render(t, set("clusterPolicy.deployCR=false driver.verison=1")...)
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("driver.verison")))
 }
 
-func TestUnsupportedClusterIsRefused(t *testing.T) {
+// The chart has no upper bound: a cluster may be upgraded, and a client of Helm may assume a newer one.
+func TestOlderClustersAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"1.31.9", "1.37.0"} {
-		_, err := render(t, "--kube-version", version)
-		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("incompatible with Kubernetes v" + version)))
-	}
-	for _, version := range []string{"1.32.0", "1.36.9", "1.34.1-eks-1234", "1.33.4+k3s1"} {
+	_, err := render(t, "--kube-version", "1.31.9")
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("incompatible with Kubernetes v1.31.9")))
+	for _, version := range []string{"1.32.0", "1.36.9", "1.34.1-eks-1234", "1.33.4+k3s1", "1.37.0-alpha.1", "1.41.0"} {
 		_, err := render(t, "--kube-version", version)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	}
+}
+
+// Without --kube-version Helm assumes the release of its own libraries, which is newer than tested with Helm 3.
+func TestNoClusterNeedsToBeNamed(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	for _, helm := range []helmFunc{packaged.Helm, packaged.Helm3} {
+		for _, command := range [][]string{{"template", release}, {"lint", "--strict"}} {
+			_, err := helm(t.Context(), repo, t.TempDir(), nil, append(command, chart)...)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	}
+}
+
+// The notes of a newer cluster warn, and only those.
+func TestNewerClustersAreWarned(t *testing.T) {
+	t.Parallel()
+	for kubernetes, warned := range map[string]bool{
+		"1.32.0": false, "1.36.9-eks-1": false, "1.37.0": true, "2.0.0": true,
+	} {
+		g, notes := NewWithT(t), notesFor(t, kubernetes)
+		g.Expect(notes).To(ContainSubstring("The GPU operator runs in namespace gpu-operator."))
+		if warned {
+			g.Expect(notes).To(ContainSubstring("Warning: Kubernetes v" + kubernetes +
+				" is newer than this release has been tested on, 1.32 to 1.36."))
+		} else {
+			g.Expect(notes).NotTo(ContainSubstring("Warning"))
+		}
+	}
+}
+
+// notesFor returns the notes of the chart for a release of Kubernetes. Helm prints notes only with a cluster, so that
+// a copy of the chart has them in a ConfigMap as well.
+func notesFor(t *testing.T, kubernetes string) string {
+	t.Helper()
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "gpu-operator")
+	g.Expect(os.CopyFS(dir, os.DirFS(chart))).To(Succeed())
+	text, err := os.ReadFile(filepath.Join(dir, "templates", "NOTES.txt"))
+	g.Expect(err).NotTo(HaveOccurred())
+	shown := `{{ define "notes" }}` + string(text) + `{{ end }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: notes}
+data: {notes: {{ include "notes" $ | quote }}}
+`
+	g.Expect(os.WriteFile(filepath.Join(dir, "templates", "notes.yaml"), []byte(shown), 0o600)).To(Succeed())
+	printed, err := packaged.Helm(t.Context(), repo, t.TempDir(), nil, "template", release, dir,
+		"--namespace", namespace, "--kube-version", kubernetes)
+	g.Expect(err).NotTo(HaveOccurred())
+	objects, err := packaged.Decode(printed)
+	g.Expect(err).NotTo(HaveOccurred())
+	notes, _ := field(g, find(objects, "ConfigMap", "notes"), "data", "notes").(string)
+	return notes
 }

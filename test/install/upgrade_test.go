@@ -2,10 +2,12 @@ package install
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,7 +94,61 @@ func (e *env) upgradeUpdatesTheDefinition() {
 		e.Expect(calls.By(cluster.ServiceAccountUser(namespace, account)).Forbidden().String()).To(BeEmpty())
 	}
 	e.reuseValues()
+	e.failedHooksLeaveNothing()
 	e.commandsReportErrors()
+	e.uninstallRemovesTheDefinition()
+}
+
+// failedHooksLeaveNothing lets the hooks of an upgrade and of a test fail, as their pods never start: nothing of them
+// remains for helm uninstall, which does not remove hooks.
+func (e *env) failedHooksLeaveNothing() {
+	e.t.Helper()
+	_, err := e.tryHelm("upgrade", release, chart, "--namespace", namespace, "--reuse-values", "--timeout", "2s")
+	e.Expect(err).To(MatchError(ContainSubstring("pre-upgrade hooks failed")))
+	e.noHooks()
+	_, err = e.tryHelm("test", release, "--namespace", namespace, "--timeout", "2s")
+	e.Expect(err).To(HaveOccurred())
+	e.noHooks()
+}
+
+// noHooks waits until no object of a hook remains.
+func (e *env) noHooks() {
+	e.t.Helper()
+	for _, name := range []string{"gpu-operator-upgrade-crd", "gpu-operator-test", "gpu-operator-cleanup-crd"} {
+		key := client.ObjectKey{Namespace: namespace, Name: name}
+		for _, kind := range []string{
+			"v1 ServiceAccount", "v1 Pod", "batch/v1 Job", "rbac.authorization.k8s.io/v1 ClusterRole",
+			"rbac.authorization.k8s.io/v1 ClusterRoleBinding",
+		} {
+			object := &unstructured.Unstructured{}
+			version, kind, _ := strings.Cut(kind, " ")
+			object.SetAPIVersion(version)
+			object.SetKind(kind)
+			e.Eventually(func() bool {
+				return apierrors.IsNotFound(e.client.Get(e.t.Context(), key, object))
+			}).WithTimeout(20*time.Second).Should(BeTrue(), "%s %s", kind, name)
+		}
+	}
+}
+
+// uninstallRemovesTheDefinition removes the release, and the definition with it.
+func (e *env) uninstallRemovesTheDefinition() {
+	e.t.Helper()
+	mark := e.mark()
+	e.helm("upgrade", release, chart, "--namespace", namespace, "--set",
+		"operator.upgradeCRD=false,operator.cleanupCRD=true,operator.nodeSelector.pool=none")
+	played := e.playHook("gpu-operator-cleanup-crd")
+	_, err := e.tryHelm("uninstall", release, "--namespace", namespace, "--timeout", "30s")
+	e.Expect(played()).To(ContainSubstring("CustomResourceDefinition clusterpolicies.nvidia.com is deleted"))
+	e.Expect(err).NotTo(HaveOccurred())
+	err = e.client.Get(e.t.Context(), client.ObjectKey{Name: "clusterpolicies.nvidia.com"}, definitionObject())
+	e.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+	e.Expect(e.asAdmin("delete-crds")).To(ContainSubstring("does not exist"))
+	calls, err := e.cluster.Since(mark)
+	e.Expect(err).NotTo(HaveOccurred())
+	account := cluster.ServiceAccountUser(namespace, "gpu-operator-cleanup-crd")
+	e.Expect(calls.By(account).Forbidden().String()).To(BeEmpty())
+	e.noHooks()
 }
 
 // runPrevious runs the operator in the state after one of the previous release, for which that definition was
@@ -141,11 +197,15 @@ func previousChart(t *testing.T) string {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(yaml.Unmarshal(text, &object)).To(Succeed())
 		change(object)
-		text, err = yaml.Marshal(object)
+		text, err = json.Marshal(object) // Which is YAML, too.
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(os.WriteFile(path, text, 0o600)).To(Succeed())
 	}
 	edit("Chart.yaml", func(description map[string]any) { description["version"] = "0.0.0-alpha" })
+	edit("files/keys.json", func(keys map[string]any) {
+		always, _ := keys["always"].(map[string]any)
+		delete(always, newField)
+	})
 	edit("crds/nvidia.com_clusterpolicies.yaml",
 		func(definition map[string]any) { delete(properties(g, definition), newField) })
 	return dir
@@ -173,10 +233,15 @@ func (e *env) storedProperties() map[string]any {
 
 func (e *env) storedDefinition() *unstructured.Unstructured {
 	e.t.Helper()
+	definition := definitionObject()
+	e.Expect(e.client.Get(e.t.Context(), client.ObjectKey{Name: "clusterpolicies.nvidia.com"}, definition)).To(Succeed())
+	return definition
+}
+
+func definitionObject() *unstructured.Unstructured {
 	definition := &unstructured.Unstructured{}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")
-	e.Expect(e.client.Get(e.t.Context(), client.ObjectKey{Name: "clusterpolicies.nvidia.com"}, definition)).To(Succeed())
 	return definition
 }
 
@@ -282,9 +347,7 @@ func (e *env) commandsReportErrors() {
 
 func (e *env) deleteDefinition() {
 	e.t.Helper()
-	definition := &unstructured.Unstructured{}
-	definition.SetAPIVersion("apiextensions.k8s.io/v1")
-	definition.SetKind("CustomResourceDefinition")
+	definition := definitionObject()
 	definition.SetName("clusterpolicies.nvidia.com")
 	e.Expect(e.client.Delete(e.t.Context(), definition)).To(Succeed())
 	e.Eventually(func() bool {

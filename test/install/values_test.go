@@ -62,9 +62,7 @@ func (c renderCase) check(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(utiljson.Unmarshal(text, &want)).To(Succeed())
 		}
-		if !c.bare {
-			withChartDefaults(want)
-		}
+		want = overlay(withoutValues(g, c.bare), want)
 		g.Expect(cmp.Diff(want, find(objects, "ClusterPolicy", "cluster-policy").Object["spec"])).To(BeEmpty())
 	}
 	if c.then != nil {
@@ -72,24 +70,39 @@ func (c renderCase) check(t *testing.T) {
 	}
 }
 
-// withChartDefaults adds the chart's own defaults.
-func withChartDefaults(spec map[string]any) {
-	setDefault(spec, true, "driver", "upgradePolicy", "autoUpgrade")
-	setDefault(spec, "single", "mig", "strategy")
+// chartDefaults are the values that the chart itself sets.
+var chartDefaults = [][]string{
+	{"dcgmExporter", "serviceMonitor"}, {"driver", "licensingConfig"}, {"driver", "upgradePolicy"}, {"mig"},
 }
 
-func setDefault(in map[string]any, value any, path ...string) {
-	for _, key := range path[:len(path)-1] {
-		inner, isMap := in[key].(map[string]any)
-		if !isMap {
-			inner = map[string]any{}
-			in[key] = inner
+// withoutValues returns the spec of the policy without values; bare: also without the chart's own.
+func withoutValues(g *WithT, bare bool) map[string]any {
+	text, err := os.ReadFile("testdata/policy.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	spec := map[string]any{}
+	g.Expect(yaml.Unmarshal(text, &spec)).To(Succeed())
+	if !bare {
+		return spec
+	}
+	for _, path := range chartDefaults {
+		g.Expect(unstructured.SetNestedMap(spec, map[string]any{}, path...)).To(Succeed())
+	}
+	return overlay(spec, map[string]any{"driver": map[string]any{"upgradePolicy": map[string]any{
+		"autoUpgrade": false, "drain": map[string]any{}, "podDeletion": map[string]any{},
+		"waitForCompletion": map[string]any{},
+	}}})
+}
+
+// overlay adds a tree to another one, and returns the latter; a value of the former takes precedence.
+func overlay(below, above map[string]any) map[string]any {
+	for key, value := range above {
+		inner, isBlock := value.(map[string]any)
+		if under, both := below[key].(map[string]any); isBlock && both {
+			value = overlay(under, inner)
 		}
-		in = inner
+		below[key] = value
 	}
-	if last := path[len(path)-1]; in[last] == nil {
-		in[last] = value
-	}
+	return below
 }
 
 // field returns the part of an object at a path of keys.

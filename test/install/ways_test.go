@@ -42,7 +42,8 @@ func TestAllMethodsInstallTheSame(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	kustomized := effects(g, built)
 
-	text, err := render(t, append(set("platform.openshift=true"), "--include-crds", "--no-hooks")...)
+	flags := append(set("platform.openshift=true operator.image="+placeholder), "--include-crds", "--no-hooks")
+	text, err := render(t, flags...)
 	g.Expect(err).NotTo(HaveOccurred())
 	rendered, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -77,6 +77,13 @@ func operatorChanges(node *corev1.Node) map[string]nodeChange {
 		"own annotation": {
 			patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovery-lost-since":"2026-01-01T00:00:00Z"}}}`,
 		},
+		"remove what NVIDIA's operator left": {
+			patch: `{"metadata":{"annotations":{"nvidia.com/gpu-driver-upgrade-enabled":null}}}`,
+		},
+		"write what NVIDIA's operator left": {
+			patch: `{"metadata":{"annotations":{"nvidia.com/gpu-driver-upgrade-enabled":"false"}}}`,
+			says:  ofAnnotations + "nvidia.com/gpu-driver-upgrade-enabled",
+		},
 		"remove what discovery notes": {
 			patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovered-labels":null}}}`,
 		},
@@ -256,7 +263,7 @@ func (e *env) prepareNode(name string) {
 	    "labels": {"nvidia.com/gpu.present": "false", "nvidia.com/gpu.deploy.dcgm": "true", "nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change",
 	      "nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/gpu.count": "8", "feature.node.kubernetes.io/cpu-noted": "true", "noted-team": "x",
 	      "nvidia.com/gpu.deploy.driver": "false", "example.com/paused": "true_paused-for-driver-upgrade"},
-	    "annotations": {"nvidia.com/gpu-operator.discovered-labels": "feature.node.kubernetes.io/cpu-noted,noted-team,nvidia.com/gpu.count"}},
+	    "annotations": {"nvidia.com/gpu-driver-upgrade-enabled": "true", "nvidia.com/gpu-operator.discovered-labels": "feature.node.kubernetes.io/cpu-noted,noted-team,nvidia.com/gpu.count"}},
 	  "spec": {"taints": [{"key": "foreign", "effect": "NoSchedule"}]}}`)).To(Succeed())
 }
 

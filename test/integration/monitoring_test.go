@@ -49,7 +49,7 @@ const (
 
 // wantedMonitoring are the objects that the policy below specifies.
 var wantedMonitoring = []string{
-	"PrometheusRule gpu-operator-alerts", "PrometheusRule nvidia-node-status-exporter-alerts",
+	"PrometheusRule nvidia-gpu-operator-metrics", "PrometheusRule nvidia-node-status-exporter-alerts",
 	"ServiceMonitor gpu-operator", "ServiceMonitor nvidia-dcgm-exporter", "ServiceMonitor nvidia-node-status-exporter",
 }
 

@@ -65,7 +65,8 @@ func TestTheDriverToolkitOfOpenShift(t *testing.T) {
 		_, err := e.sim.AddNode(t.Context(), spec)
 		e.Expect(err).NotTo(HaveOccurred())
 	}
-	e.run()
+	address := freeAddress(t)
+	e.run("--metrics-bind-address="+address, "--metrics-secure=false")
 	e.create(e.samplePolicy())
 	e.awaitNodes(map[string]string{
 		"old": v1.ReasonDriverToolkitMissing, "new": v1.ReasonDriverToolkitMissing, "ubuntu": "",
@@ -73,6 +74,7 @@ func TestTheDriverToolkitOfOpenShift(t *testing.T) {
 	e.Expect(e.messages()["old"]).
 		To(HavePrefix("ImageStream openshift/driver-toolkit, which must have tag " + oldRelease + ", is missing"))
 	e.Expect(e.driverDaemonSets()).To(HaveLen(1), "that of Ubuntu")
+	e.awaitToolkitMetrics(address, toolkitMetrics{enabled: -1, streamMissing: 1})
 
 	begin := time.Now()
 	e.serveDriverToolkit(map[string]string{oldRelease: oldToolkit})
@@ -81,11 +83,15 @@ func TestTheDriverToolkitOfOpenShift(t *testing.T) {
 	e.Expect(e.messages()["new"]).
 		To(HavePrefix("ImageStream openshift/driver-toolkit has no tag " + newRelease + " with an image"))
 	e.Expect(e.condition("new")).To(ContainSubstring("spec.operator.use_ocp_driver_toolkit"))
+	e.awaitToolkitMetrics(address, toolkitMetrics{enabled: 1, tagsMissing: 1})
+	e.setToolkits(map[string]string{oldRelease: oldToolkit, newRelease: ""})
+	e.awaitToolkitMetrics(address, toolkitMetrics{enabled: 1, streamBroken: 1})
 
 	begin = time.Now()
 	e.setToolkits(map[string]string{oldRelease: oldToolkit, newRelease: newToolkit})
 	e.awaitReady(3)
 	t.Logf("a release that gets its tag is ready after %s", time.Since(begin).Round(100*time.Millisecond))
+	e.awaitToolkitMetrics(address, toolkitMetrics{enabled: 1})
 	e.Expect(e.toolkitsInUse()).To(Equal(map[string]string{oldPool: oldToolkit, newPool: newToolkit}))
 	e.Expect(e.driverOf(oldPool).Labels).To(And(
 		HaveKeyWithValue("openshift.driver-toolkit", "true"), HaveKeyWithValue("openshift.driver-toolkit.rhcos", oldRelease)))
@@ -93,6 +99,21 @@ func TestTheDriverToolkitOfOpenShift(t *testing.T) {
 	t.Run("a running driver outlives its tag", func(t *testing.T) { e.in(t).tagRemoved() })
 	t.Run("a node with another release", func(t *testing.T) { e.in(t).nodeUpgraded() })
 	t.Run("one watch of one object", func(t *testing.T) { e.in(t).watchedOnce() })
+}
+
+// toolkitMetrics are the values of the metrics gpu_operator_openshift_driver_toolkit_*.
+type toolkitMetrics struct{ enabled, streamMissing, streamBroken, tagsMissing float64 }
+
+func (e *env) awaitToolkitMetrics(address string, want toolkitMetrics) {
+	e.t.Helper()
+	const prefix = "gpu_operator_openshift_driver_toolkit_"
+	e.Eventually(func() toolkitMetrics {
+		samples := e.samples(address)
+		return toolkitMetrics{
+			samples[prefix+"enabled"], samples[prefix+"imagestream_missing"], samples[prefix+"imagestream_broken"],
+			samples[prefix+"rhcos_tags_missing"],
+		}
+	}).WithPolling(100 * time.Millisecond).Should(Equal(want))
 }
 
 // tagRemoved removes a tag. The driver that was built with it continues to run, and its DaemonSet stays.

@@ -29,7 +29,8 @@ func TestNodesBecomeReady(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t, envOptions{version: version, nodes: 3, timing: simulator.DefaultTiming().Scale(0.5), shipped: true})
-			e.run("--leader-elect")
+			// With flags that NVIDIA's installers set.
+			e.run("--leader-elect", "--leader-lease-renew-deadline=60s", "--zap-log-level=info", "--zap-time-encoding=epoch")
 			e.create(e.samplePolicy())
 			t.Logf("Kubernetes %s: ready after %s", e.cluster.Version, e.awaitReady(3))
 			for _, name := range []string{"gpu-00000", "gpu-00001", "gpu-00002"} {

@@ -25,6 +25,10 @@ func TestRefusesToStart(t *testing.T) {
 		wantErr string
 	}{
 		"no namespace": {[]string{"KUBECONFIG=" + e.kubeconfig}, "OPERATOR_NAMESPACE is not set"},
+		"no image": {
+			[]string{"OPERATOR_NAMESPACE=" + namespace, "OPERATOR_IMAGE=", "KUBECONFIG=" + e.kubeconfig},
+			"OPERATOR_IMAGE is not set",
+		},
 		"no cluster": {
 			[]string{"OPERATOR_NAMESPACE=" + namespace, "HOME=/nonexistent"}, "set --kubeconfig or KUBECONFIG",
 		},
@@ -40,7 +44,7 @@ func TestRefusesToStart(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			manager := exec.CommandContext(ctx, e.binary, "--health-probe-bind-address=0", "--metrics-bind-address=0")
-			manager.Env = c.env
+			manager.Env = append([]string{"OPERATOR_IMAGE=registry.example.com/gpu-operator:dev"}, c.env...)
 			output, err := manager.CombinedOutput()
 			e.Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}))
 			e.Expect(manager.ProcessState.ExitCode()).To(Equal(1), "%s", output)

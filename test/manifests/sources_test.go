@@ -37,6 +37,7 @@ func sources(t *testing.T) []source {
 		{"config/default", installed},
 		{"config/default and config/network-policy", overlay(t, "config/network-policy")},
 		{"config/default and config/openshift", overlay(t, "config/openshift")},
+		{"config/default and config/openshift-monitoring", overlay(t, "config/openshift-monitoring")},
 		{"the chart", chart(t)},
 		// Each part that is disabled by default and adds an object.
 		{"the chart, all parts", chart(t, "--values", "testdata/all-parts.yaml")},
@@ -72,6 +73,7 @@ func chart(t *testing.T, flags ...string) []*unstructured.Unstructured {
 	args := append([]string{
 		"template", "gpu-operator", repo + "/" + packaged.Chart, "--include-crds",
 		"--namespace", namespace, "--kube-version", version.OldestKubernetes + ".0",
+		"--set", "operator.repository=registry.example.com",
 	}, flags...)
 	printed, err := packaged.Helm(t.Context(), repo, t.TempDir(), nil, args...)
 	g.Expect(err).NotTo(HaveOccurred())

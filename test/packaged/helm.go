@@ -17,13 +17,33 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/pinned"
 )
 
-// Chart is the folder of the chart in the repository.
+// Chart is the folder of the chart in the repository, which is not released: values must set the operator's image.
 const Chart = "config/helm/gpu-operator"
+
+// ReleaseChart writes the chart of a release with this version and image to the folder out.
+func ReleaseChart(ctx context.Context, repo, out, version, image string) error {
+	cmd := exec.CommandContext(ctx, "go", "run", "./config/helm/generate",
+		"-version", version, "-image", image, "-out", out)
+	cmd.Dir = repo
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("making the chart of a release: %w\n%s", err, text)
+	}
+	return nil
+}
 
 // Helm runs the Helm that test/tools/helm of the repository pins, and returns what it prints. It ignores the user's
 // repositories and plugins: home is an empty folder. The error includes Helm's output.
 func Helm(ctx context.Context, repo, home string, env []string, args ...string) (string, error) {
-	binary, err := pinned.Tool(repo, "helm", "helm", "helm.sh/helm/v4")
+	return helm(ctx, repo, home, env, args, "helm", "helm.sh/helm/v4")
+}
+
+// Helm3 is like Helm for the Helm 3 that test/tools/helm3 pins.
+func Helm3(ctx context.Context, repo, home string, env []string, args ...string) (string, error) {
+	return helm(ctx, repo, home, env, args, "helm3", "helm.sh/helm/v3")
+}
+
+func helm(ctx context.Context, repo, home string, env, args []string, dir, module string) (string, error) {
+	binary, err := pinned.Tool(repo, dir, "helm", module)
 	if err != nil {
 		return "", err
 	}

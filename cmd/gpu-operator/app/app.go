@@ -9,7 +9,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
@@ -51,7 +50,10 @@ func command(timing Timing) *cobra.Command {
 
 It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and reads these environment variables:
   OPERATOR_NAMESPACE  the namespace of the operator and its operands; required
-  OPERATOR_IMAGE      the operator's own image, which the helper containers of the operands use
+  OPERATOR_IMAGE      the operator's own image, which the helper containers of the operands use;
+                      required
+  DRIVER_IMAGE, CONTAINER_TOOLKIT_IMAGE, DEVICE_PLUGIN_IMAGE and so on
+                      the default images of the operands; docs/install.md lists them
   HTTP_PROXY, HTTPS_PROXY, NO_PROXY  also the proxy of the driver, unless spec.global.proxy names one`,
 		Version:       version.Version,
 		Args:          cobra.NoArgs,
@@ -61,20 +63,16 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 			o.namespace = os.Getenv(envNamespace)
 			o.image = os.Getenv(envImage)
 			o.proxy = proxyOf(os.Getenv)
-			if o.image == "" {
-				o.image = image.Own()
-			}
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.AddCommand(printCRDCommand(), applyCRDsCommand(), checkReadyCommand())
+	cmd.AddCommand(printCRDCommand(), applyCRDsCommand(), deleteCRDsCommand(), checkReadyCommand())
 	flags := cmd.Flags()
 	o.metrics.addFlags(flags)
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081",
 		"address of /healthz and /readyz; 0 disables them")
-	flags.BoolVar(&o.leaderElect, "leader-elect", false,
-		"reconcile only while holding the leader lease; required to run more than one replica")
-	flags.BoolVar(&o.debug, "debug", false, "log at debug level")
+	o.election.addFlags(flags)
+	o.log.addFlags(flags)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
 	return cmd

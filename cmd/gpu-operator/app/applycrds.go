@@ -43,7 +43,7 @@ It needs permission to get and patch customresourcedefinitions, and to create th
 It exits with 0 if the definition is up to date, also if it already was.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctrl.SetLogger(logger(false))
+			ctrl.SetLogger((&logOptions{}).logger())
 			config, err := restConfig(kubeconfig)
 			if err != nil {
 				return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)

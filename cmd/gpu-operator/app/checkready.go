@@ -35,7 +35,7 @@ It needs permission to list and watch this one ClusterPolicy. It exits with 0 on
 current spec and reports it as ready, and with 1 after the timeout.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctrl.SetLogger(logger(false))
+			ctrl.SetLogger((&logOptions{}).logger())
 			config, err := restConfig(kubeconfig)
 			if err != nil {
 				return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)

@@ -8,12 +8,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"time"
 
-	"github.com/go-logr/logr"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	uberzap "go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,7 +25,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -50,35 +44,31 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
-// leaseName is also that of NVIDIA's operator, so that only one of the two is active in a namespace.
-const leaseName = "53822513.nvidia.com"
-
-// A lease is valid for leaseDuration after it was renewed. A leader that has not renewed it for renewDeadline exits,
-// and writes nothing from then on.
-const leaseDuration, renewDeadline = 15 * time.Second, 10 * time.Second
-
-// Leader election needs its lease, and records a change of leader in an Event, which the rights of package events
-// cover. No such Event repeats for the same leader, so none is ever aggregated.
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=gpu-operator,resources=leases,verbs=get;create;update
-
 type options struct {
-	metrics            metricsOptions
-	healthAddress      string
-	leaderElect, debug bool
-	kubeconfig         string
-	namespace, image   string
-	proxy              v1.ProxySpec
-	timing             Timing
+	metrics          metricsOptions
+	election         electionOptions
+	log              logOptions
+	healthAddress    string
+	kubeconfig       string
+	namespace, image string
+	proxy            v1.ProxySpec
+	timing           Timing
 }
 
 // run starts the manager and returns when it stops.
 func run(ctx context.Context, o options) error {
 	limitResources()
-	ctrl.SetLogger(logger(o.debug))
+	ctrl.SetLogger(o.log.logger())
 	if o.namespace == "" {
 		return fmt.Errorf("%s is not set: set it to the namespace of the operator and its operands", envNamespace)
 	}
+	if o.image == "" {
+		return fmt.Errorf("%s is not set: set it to the image of the operator, which operands use too", envImage)
+	}
 	if err := o.metrics.check(); err != nil {
+		return err
+	}
+	if err := o.election.complete(o.namespace); err != nil {
 		return err
 	}
 	config, err := restConfig(o.kubeconfig)
@@ -87,9 +77,8 @@ func run(ctx context.Context, o options) error {
 	}
 	meter := metrics.New(clock.RealClock{})
 	config.Wrap(meter.CountWrites)
-	if o.leaderElect {
-		config.Wrap(leadership.New(types.NamespacedName{Namespace: o.namespace, Name: leaseName}, renewDeadline,
-			clock.RealClock{}, ctrl.Log).Wrap)
+	if o.election.enabled {
+		config.Wrap(leadership.New(o.election.lease(), o.election.renewDeadline, clock.RealClock{}, ctrl.Log).Wrap)
 	}
 	mgr, err := newManager(config, o)
 	if err != nil {
@@ -124,27 +113,6 @@ func limitResources() {
 	}
 }
 
-// logger writes JSON lines. Only panics get stack traces: an error is enough for a failed call.
-func logger(debug bool) logr.Logger {
-	level := zapcore.InfoLevel
-	if debug {
-		level = zapcore.DebugLevel
-	}
-	return zap.New(zap.Level(level), zap.StacktraceLevel(zapcore.PanicLevel),
-		zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core {
-			return lazy{core}
-		})))
-}
-
-// lazy encodes a logger's values only when something is logged: controller-runtime creates a logger with values for
-// each reconcile, and most reconciles log nothing.
-type lazy struct{ zapcore.Core }
-
-// With implements zapcore.Core.
-func (l lazy) With(fields []zapcore.Field) zapcore.Core {
-	return lazy{zapcore.NewLazyWith(l.Core, fields)}
-}
-
 func restConfig(kubeconfig string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -169,19 +137,15 @@ func newManager(config *rest.Config, o options) (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ctrl.NewManager(config, ctrl.Options{
-		Scheme:                        scheme,
-		MapperProvider:                newMapper,
-		Cache:                         cacheOptions(o.namespace),
-		Metrics:                       o.metrics.server(),
-		HealthProbeBindAddress:        o.healthAddress,
-		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              leaseName,
-		LeaderElectionNamespace:       o.namespace,
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 new(leaseDuration),
-		RenewDeadline:                 new(renewDeadline),
-	})
+	options := ctrl.Options{
+		Scheme:                 scheme,
+		MapperProvider:         newMapper,
+		Cache:                  cacheOptions(o.namespace),
+		Metrics:                o.metrics.server(),
+		HealthProbeBindAddress: o.healthAddress,
+	}
+	o.election.configure(&options)
+	return ctrl.NewManager(config, options)
 }
 
 // cacheOptions keeps the caches small: only the operator's objects, only in its namespace, only the fields that are
@@ -219,8 +183,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	if err != nil {
 		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
 	}
+	overrides, ignored := overriddenImages(catalogue, ctrl.Log, os.Getenv)
 	shared := cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
-	images, err := observe.DriverToolkitCache(mgr.GetConfig(), shared)
+	toolkitImages, err := observe.DriverToolkitCache(mgr.GetConfig(), shared)
 	if err != nil {
 		return fmt.Errorf("setting up the watch of the driver toolkit: %w", err)
 	}
@@ -230,7 +195,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	}
 	c, now := mgr.GetClient(), clock.RealClock{}
 	known, recorder := fleet.New(), events.NewRecorder(c, now, meter.CountDroppedEvent)
-	toolkit := observe.NewDriverToolkit(images, mgr.GetRESTMapper(), now)
+	toolkit := observe.NewDriverToolkit(toolkitImages, mgr.GetRESTMapper(), now)
 	kinds := clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper(), now)
 	return utilerrors.NewAggregate([]error{
 		clusterpolicy.New(clusterpolicy.Options{
@@ -242,12 +207,14 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Catalogue:      catalogue,
 			Namespace:      o.namespace,
 			OperatorImage:  o.image,
+			Images:         overrides,
 			Proxy:          o.proxy,
 			Metrics:        o.metrics.endpoint(),
 			DriverToolkit:  toolkit,
 			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),
 			References:     references,
 			Schema:         &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
+			Ignored:        ignored,
 			OptionalKinds:  kinds,
 			Meter:          meter,
 			Clock:          now,
@@ -257,7 +224,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,
 			Fleet: known, Events: recorder, Meter: meter, Clock: now, Timing: o.timing.Node,
 		}).SetupWithManager(ctx, mgr),
-		mgr.Add(images),
+		mgr.Add(toolkitImages),
 		mgr.Add(references),
 		mgr.Add(toolkit),
 		mgr.Add(kinds),

@@ -12,8 +12,8 @@ import (
 
 const versionUnknown = "Continuing without the cluster's version of Kubernetes, which could not be determined"
 
-// logServerVersion logs if the cluster's Kubernetes version is not supported or unknown. Neither is fatal: an upgrade
-// of the cluster must not take the GPUs away.
+// logServerVersion logs if the cluster's Kubernetes version is not supported, not tested or unknown. None of these is
+// fatal: an upgrade of the cluster must not take the GPUs away.
 func logServerVersion(config *rest.Config, httpClient *http.Client, log logr.Logger) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
 	if err != nil {
@@ -31,7 +31,6 @@ func logServerVersion(config *rest.Config, httpClient *http.Client, log logr.Log
 		return
 	}
 	if sentence != "" {
-		log.Info("Continuing on a version of Kubernetes that is not supported: upgrade the cluster or the operator",
-			"reason", sentence)
+		log.Info("Continuing on a version of Kubernetes that this release has not been tested on", "reason", sentence)
 	}
 }

@@ -19,8 +19,12 @@ func TestUnsupportedServerIsLogged(t *testing.T) {
 		"supported": {answer: `{"gitVersion": "v1.34.2+k3s1"}`, code: http.StatusOK},
 		"too old": {
 			answer: `{"gitVersion": "v1.31.4"}`, code: http.StatusOK,
-			want: `"msg"="Continuing on a version of Kubernetes that is not supported: upgrade the cluster or ` +
-				`the operator" "reason"="Kubernetes v1.31.4 is not supported, only 1.32 to 1.36"`,
+			want: `"msg"="Continuing on a version of Kubernetes that this release has not been tested on" ` +
+				`"reason"="Kubernetes v1.31.4 is not supported: upgrade the cluster to 1.32 or newer"`,
+		},
+		"newer than tested": {
+			answer: `{"gitVersion": "v1.38.0"}`, code: http.StatusOK,
+			want: `"reason"="Kubernetes v1.38.0 is newer than this release has been tested on, 1.32 to 1.36"`,
 		},
 		"unknown": {
 			answer: `{}`, code: http.StatusForbidden,

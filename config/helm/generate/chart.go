@@ -6,33 +6,41 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
-// chartYAML returns Chart.yaml. Version and appVersion are those of a working tree; helm package sets those of a
-// release.
-func chartYAML() []byte {
+// home is the site of the project.
+const home = "https://github.com/clusterpolicy/gpu-operator"
+
+// chartYAML returns Chart.yaml. kubeVersion has no upper bound: a cluster that is upgraded, or a client of a newer
+// Helm, must not be locked out. The notes warn instead.
+func chartYAML(r release) []byte {
 	return fmt.Appendf(nil, `# Written by make chart.
 apiVersion: v2
 name: gpu-operator
 description: Makes the NVIDIA GPU nodes of a cluster ready for work, as its ClusterPolicy specifies
 type: application
-# Of a working tree; make chart-package sets those of a release.
-version: 0.0.0-dev
-appVersion: latest
-# %s to %s.
-kubeVersion: ">= %s.0-0 < %s.0-0"
-home: https://github.com/clusterpolicy/gpu-operator
+version: %[3]s
+appVersion: %[4]s
+# No upper bound: the notes warn above %[2]s.
+kubeVersion: ">= %[1]s.0-0"
+home: %[5]s
 sources:
-  - https://github.com/clusterpolicy/gpu-operator
+  - %[5]s
 keywords: [gpu, nvidia, cuda, operator]
 maintainers:
   - name: The authors of gpu-operator
-    url: https://github.com/clusterpolicy/gpu-operator
+    url: %[5]s
 annotations:
   artifacthub.io/license: Apache-2.0
   artifacthub.io/operator: "true"
-`, version.OldestKubernetes, version.NewestKubernetes, version.OldestKubernetes, nextMinor(version.NewestKubernetes))
+`, version.OldestKubernetes, version.NewestKubernetes, r.version, r.appVersion(), home)
 }
 
-// nextMinor returns the next minor release: 1.37 for 1.36.
-func nextMinor(minor string) string {
-	return fmt.Sprintf("1.%d", version.Minor(minor)+1)
+// testedTemplate returns, as named templates, the releases of Kubernetes that the notes compare the cluster with.
+func testedTemplate() []byte {
+	return fmt.Appendf(nil, header+`{{- define "gpu-operator.oldestKubernetes" -}}
+%s
+{{- end }}
+{{- define "gpu-operator.newestKubernetes" -}}
+%s
+{{- end }}
+`, "internal/version", version.OldestKubernetes, version.NewestKubernetes)
 }

@@ -35,10 +35,14 @@ func openSettings(deployment object, snippets map[string]string) error {
 	}
 	pod["zHELM-PULL-SECRETS"] = ""
 	snippets["zHELM-PULL-SECRETS"] = optional(`include "gpu-operator.pullSecrets" $`)
+	named(in(template, "metadata", "labels"))
 	for _, labels := range []object{in(deployment, "metadata", "labels"), in(template, "metadata", "labels")} {
 		openMap(labels, "labels", snippets)
 	}
-	openMap(in(template, "metadata", "annotations"), "annotations", snippets)
+	annotations := in(template, "metadata", "annotations")
+	openMap(annotations, "annotations", snippets)
+	annotations["zHELM-SCRAPE"] = ""
+	snippets["zHELM-SCRAPE"] = optional(`include "gpu-operator.scrape" $`)
 	return openContainer(container, snippets)
 }
 
@@ -118,7 +122,8 @@ func sharedDefaults(deployment object) ([]byte, error) {
 		name  string
 		value any
 	}{
-		{"tolerations", pod["tolerations"]}, {"podSecurityContext", pod["securityContext"]},
+		{"nodeSelector", pod["nodeSelector"]}, {"tolerations", pod["tolerations"]},
+		{"podSecurityContext", pod["securityContext"]},
 		{"resources", container["resources"]}, {"containerSecurityContext", container["securityContext"]},
 	} {
 		encoded, err := json.Marshal(shared.value)

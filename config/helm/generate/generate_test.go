@@ -3,11 +3,13 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
 )
 
 const root = "../../.."
@@ -15,7 +17,7 @@ const root = "../../.."
 // A stale chart would not install what the repository has.
 func TestTheChartIsUpToDate(t *testing.T) {
 	g := NewWithT(t)
-	files, err := generate(root)
+	files, err := generate(root, release{version: workingTree})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(files).To(HaveKey("values.schema.json"))
 	for name, want := range files {
@@ -23,6 +25,42 @@ func TestTheChartIsUpToDate(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(cmp.Diff(string(want), string(got))).To(BeEmpty(), "%s: run make chart", name)
 	}
+}
+
+// A JSON patch of NVIDIA's documentation works on the sample as on the policy of the chart.
+func TestTheSampleHasTheFieldsThatPatchesReplace(t *testing.T) {
+	g := NewWithT(t)
+	v, err := newValues()
+	g.Expect(err).NotTo(HaveOccurred())
+	always, err := v.always()
+	g.Expect(err).NotTo(HaveOccurred())
+	text, err := os.ReadFile(filepath.Join(root, "config/samples/clusterpolicy.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	sample := object{}
+	g.Expect(yaml.Unmarshal(text, &sample)).To(Succeed())
+	g.Expect(missing("spec", always, in(sample, "spec"))).To(BeEmpty())
+	g.Expect(missing("spec", object{"a": object{"b": true}}, object{"a": object{"b": false}})).
+		To(Equal([]string{"spec.a.b"}))
+}
+
+// missing returns the paths at which an object has no block, or not this value.
+func missing(path string, want, got any) []string {
+	block, isBlock := want.(object)
+	if !isBlock {
+		if !reflect.DeepEqual(want, got) {
+			return []string{path}
+		}
+		return nil
+	}
+	there, isBlock := got.(object)
+	if !isBlock {
+		return []string{path}
+	}
+	var paths []string
+	for key, value := range block {
+		paths = append(paths, missing(path+"."+key, value, there[key])...)
+	}
+	return paths
 }
 
 // Objects of config/ become templates: values set the opened fields, and all others are unchanged.

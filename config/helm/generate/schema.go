@@ -51,6 +51,8 @@ type schema struct {
 	quantity bool
 	// without is what happens instead, if the key has no effect.
 	without string
+	// rules are those of the definition that need no other field.
+	rules []rule
 }
 
 // kind sets the type. A string may also be an integer, which --set driver.version=595 gives.
@@ -80,6 +82,7 @@ func fromDefinition(from *apiextensionsv1.JSONSchemaProps) *schema {
 		MinLength: from.MinLength, MaxLength: from.MaxLength, Pattern: from.Pattern,
 		MaxItems: from.MaxItems, MaxProperties: from.MaxProperties, Required: from.Required,
 	}
+	s.rules = rulesOf(from)
 	if from.XIntOrString {
 		s.Type, s.quantity = []string{typeString, typeNumber, typeNull}, true
 		return s
@@ -178,6 +181,13 @@ func (s *schema) keys() map[string]any {
 	node := map[string]any{}
 	if s.chart {
 		node["chart"] = true
+	}
+	for _, r := range s.rules {
+		key := "match"
+		if r.ofKeys {
+			key = "matchKeys"
+		}
+		node[key] = r.message
 	}
 	switch {
 	case len(s.Properties) > 0:

@@ -20,6 +20,9 @@ const (
 	tokenPrefix    = "zHELM-"
 	tokenNamespace = tokenPrefix + "NAMESPACE"
 	tokenLabels    = tokenPrefix + "LABELS"
+	tokenName      = tokenPrefix + "NAME"
+
+	nameLabel = "app.kubernetes.io/name"
 )
 
 const fileDeployment = "deployment.yaml"
@@ -78,7 +81,7 @@ func fileOf(o object) string {
 // openShift returns config/openshift as a template, rendered if the value platform.openshift is set.
 func openShift(root string) ([]byte, error) {
 	text := fmt.Sprintf(header, "config/openshift") + "{{- if (.Values.platform | default dict).openshift }}\n"
-	for _, name := range []string{"scc.yaml", "operands.yaml"} {
+	for _, name := range []string{"scc.yaml", "trusted_ca.yaml", "operands.yaml"} {
 		data, err := os.ReadFile(filepath.Join(root, "config/openshift", name))
 		if err != nil {
 			return nil, fmt.Errorf("reading what OpenShift needs: %w", err)
@@ -101,7 +104,9 @@ func openShift(root string) ([]byte, error) {
 // template returns an object as the text of a template.
 func template(o object) (string, error) {
 	inNamespace(o)
-	in(o, "metadata", "labels")[tokenLabels] = ""
+	labels := in(o, "metadata", "labels")
+	labels[tokenLabels] = ""
+	named(labels)
 	snippets := map[string]string{}
 	if o["kind"] == "Deployment" {
 		if err := openSettings(o, snippets); err != nil {
@@ -116,6 +121,13 @@ func template(o object) (string, error) {
 		return "", fmt.Errorf("encoding %v %v: %w", o["kind"], in(o, "metadata")["name"], err)
 	}
 	return fill(string(text), snippets), nil
+}
+
+// named lets a value replace the name in labels. No selector uses it.
+func named(labels object) {
+	if _, there := labels[nameLabel]; there {
+		labels[nameLabel] = tokenName
+	}
 }
 
 // inNamespace replaces every name of the operator's namespace by its placeholder.
@@ -141,6 +153,7 @@ var labelsLine = regexp.MustCompile(`(?m)^( *)` + tokenLabels + `: ""$`)
 func fill(text string, snippets map[string]string) string {
 	text = strings.ReplaceAll(text, "{{", `{{ "{{" }}`)
 	text = strings.ReplaceAll(text, tokenNamespace, "{{ .Release.Namespace | quote }}")
+	text = strings.ReplaceAll(text, tokenName, `{{ include "gpu-operator.name" $ }}`)
 	text = labelsLine.ReplaceAllStringFunc(text, func(line string) string {
 		indent := strings.Index(line, tokenLabels)
 		return fmt.Sprintf(`%s{{- include "gpu-operator.labels" $ | nindent %d }}`, line[:indent], indent)

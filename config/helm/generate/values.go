@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -45,6 +46,11 @@ type chartKey struct {
 type fields struct {
 	// Chart are the defaults that the chart itself sets.
 	Chart map[string]any `json:"chart"`
+	// Leaves and Blocks are the paths that the policy always has.
+	Leaves []string `json:"leaves"`
+	Blocks []string `json:"blocks"`
+	// Ignored are the paths that the chart accepts with any value, and does not write into the policy.
+	Ignored []string `json:"ignored"`
 	// Without is what happens instead, for fields that have no effect.
 	Without map[string]string `json:"without"`
 }
@@ -54,6 +60,8 @@ type values struct {
 	keys   []chartKey
 	fields fields
 	schema *schema
+	// operators are the operator's defaults by path.
+	operators map[string]any
 }
 
 func newValues() (*values, error) {
@@ -91,11 +99,11 @@ func (v *values) addKeys() error {
 	if err := v.setImages(); err != nil {
 		return err
 	}
-	operators, err := operatorDefaults()
-	if err != nil {
+	var err error
+	if v.operators, err = operatorDefaults(); err != nil {
 		return err
 	}
-	for _, defaults := range []map[string]any{operators, v.fields.Chart} {
+	for _, defaults := range []map[string]any{v.operators, v.fields.Chart} {
 		for path, value := range defaults {
 			field := v.schema.at(path)
 			if field == nil {
@@ -103,6 +111,19 @@ func (v *values) addKeys() error {
 			}
 			field.Default = value
 		}
+	}
+	return v.markFields()
+}
+
+// markFields marks the policy's fields that the chart does not write, and those without effect.
+func (v *values) markFields() error {
+	for _, path := range v.fields.Ignored {
+		field := v.schema.at(path)
+		if field == nil {
+			return fmt.Errorf("fields.yaml: the policy has no field %s", path)
+		}
+		field.chart, field.Enum = true, nil
+		field.kind(field.Type[0])
 	}
 	for path, sentence := range v.fields.Without {
 		field := v.schema.at(path)
@@ -116,7 +137,9 @@ func (v *values) addKeys() error {
 
 // operatorDefaults returns the defaults of the policy's fields, by path.
 func operatorDefaults() (map[string]any, error) {
-	spec := effective.Of(v1.ClusterPolicySpec{})
+	// The presence of this block has a meaning, so it has its own defaults.
+	layouts := &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{}}
+	spec := effective.Of(v1.ClusterPolicySpec{MIGManager: layouts})
 	text, err := json.Marshal(spec.ClusterPolicySpec)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the defaults: %w", err)
@@ -193,7 +216,17 @@ func (v *values) files() (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the schema: %w", err)
 	}
-	keys, err := json.Marshal(map[string]any{"keys": v.schema.keys(), "paths": v.paths(), "without": v.without()})
+	always, err := v.always()
+	if err != nil {
+		return nil, err
+	}
+	patterns, err := v.schema.patterns()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := json.Marshal(map[string]any{
+		"keys": v.schema.keys(), "paths": v.paths(), "without": v.without(), "always": always, "patterns": patterns,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the keys: %w", err)
 	}
@@ -208,6 +241,25 @@ func (v *values) files() (map[string][]byte, error) {
 		"values.yaml":        documented,
 		"README.md":          readme,
 	}, err
+}
+
+// always returns what the policy always has: the operator's default of each leaf, and empty blocks.
+func (v *values) always() (object, error) {
+	tree := object{}
+	for _, path := range slices.Concat(v.fields.Blocks, v.fields.Leaves) {
+		field := v.schema.at(path)
+		if field == nil {
+			return nil, fmt.Errorf("fields.yaml: the policy has no field %s", path)
+		}
+		keys := strings.Split(path, ".")
+		above := in(tree, keys[:len(keys)-1]...)
+		if slices.Contains(v.fields.Blocks, path) {
+			in(above, keys[len(keys)-1])
+			continue
+		}
+		above[keys[len(keys)-1]] = cmp.Or(v.operators[path], (&schema{Type: field.Type}).fallback())
+	}
+	return tree, nil
 }
 
 // paths returns the paths of all keys except lists and maps of arbitrary keys, sorted.

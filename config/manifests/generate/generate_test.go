@@ -109,7 +109,8 @@ func TestAReleaseNamesItsImageEverywhere(t *testing.T) {
 	const csv = "manifests/gpu-operator.clusterserviceversion.yaml"
 	text := string(files[csv])
 	g.Expect(strings.Count(text, image)).To(Equal(4), "annotation, container, variable, relatedImages")
-	g.Expect(text).NotTo(ContainSubstring("ghcr.io/clusterpolicy"))
+	g.Expect(text).NotTo(ContainSubstring("IMAGE-NOT-SET"))
+	g.Expect(string(before[csv])).To(ContainSubstring("IMAGE-NOT-SET"))
 	for _, line := range []string{
 		"name: gpu-operator.v1.2.3\n", "version: 1.2.3\n", "olm.skipRange: <1.2.3\n", "createdAt: \"2026-01-02T03:04:05Z\"\n",
 		"replaces: gpu-operator.v1.1.4\n", "maturity: stable\n",
@@ -230,6 +231,54 @@ func TestInvalidVersionsAreRefused(t *testing.T) {
 			g.Expect(os.ReadDir(out)).To(BeEmpty())
 		})
 	}
+}
+
+// The catalogue leads from the package to the bundle's image, and offers the release to any older one.
+func TestTheCatalogueHasTheRelease(t *testing.T) {
+	const image, bundle = "registry.local/gpu-operator@sha256:abc", "registry.local/gpu-operator-bundle@sha256:def"
+	g := NewWithT(t)
+	r := release{version: "1.2.3", image: image, bundleImage: bundle}
+	files, err := generate(root, r)
+	g.Expect(err).NotTo(HaveOccurred())
+	blobs, channels := map[any]map[string]any{}, []any{}
+	for document := range strings.SplitSeq(string(files[catalogFile]), "---\n") {
+		blob := map[string]any{}
+		g.Expect(yaml.Unmarshal([]byte(document), &blob)).To(Succeed())
+		blobs[blob["schema"]] = blob
+		if blob["schema"] == "olm.channel" {
+			channels = append(channels, blob["name"])
+		}
+	}
+	g.Expect(blobs["olm.package"]).To(And(HaveKeyWithValue("name", "gpu-operator"),
+		HaveKeyWithValue("defaultChannel", "v1.2")))
+	g.Expect(channels).To(ConsistOf("stable", "v1.2"))
+	g.Expect(blobs["olm.channel"]).To(And(HaveKeyWithValue("package", "gpu-operator"),
+		HaveKeyWithValue("entries", ConsistOf(map[string]any{"name": "gpu-operator.v1.2.3", "skipRange": "<1.2.3"}))))
+	found := blobs["olm.bundle"]
+	g.Expect(found).To(And(HaveKeyWithValue("package", "gpu-operator"), HaveKeyWithValue("name", "gpu-operator.v1.2.3"),
+		HaveKeyWithValue("image", bundle),
+		HaveKeyWithValue("relatedImages", ContainElements(
+			map[string]any{"name": "gpu-operator", "image": image}, map[string]any{"name": "", "image": bundle}))))
+	g.Expect(found["properties"]).To(ConsistOf(
+		map[string]any{"type": "olm.package", "value": map[string]any{"packageName": "gpu-operator", "version": "1.2.3"}},
+		map[string]any{"type": "olm.gvk", "value": map[string]any{
+			"group": "nvidia.com", "kind": "ClusterPolicy", "version": "v1",
+		}},
+		And(HaveKeyWithValue("type", "olm.csv.metadata"), HaveKeyWithValue("value", And(
+			HaveKeyWithValue("displayName", "GPU operator"), HaveKeyWithValue("minKubeVersion", "1.32.0"),
+			HaveKey("crdDescriptions"), HaveKeyWithValue("annotations", HaveKeyWithValue("containerImage", image))))),
+	))
+
+	files, err = generate(root, release{version: workingTree})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(files).NotTo(HaveKey(catalogFile), "the bundle of a working tree is in no registry")
+}
+
+func TestAReleaseNeedsAnImage(t *testing.T) {
+	g := NewWithT(t)
+	out := t.TempDir()
+	g.Expect(run(root, out, release{version: "1.2.3"})).To(MatchError(ContainSubstring("-image is not set")))
+	g.Expect(os.ReadDir(out)).To(BeEmpty())
 }
 
 // An object that the bundle cannot carry is an error, never silently omitted.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -14,10 +15,12 @@ import (
 type release struct {
 	// version is a semantic version without the prefix v.
 	version string
-	// image of the operator; empty for that of config/manager.
+	// image of the operator; empty for the placeholder in config/manager, which only a working tree may have.
 	image string
 	// created is the release time in RFC 3339; empty for a working tree, so that its bundle does not change by time.
 	created string
+	// bundleImage is where the bundle is pulled from, for the catalogue; empty for none.
+	bundleImage string
 	// replaces is the version of the release before, without the prefix v; empty for none.
 	replaces string
 }
@@ -54,14 +57,19 @@ func (r release) check() error {
 	return nil
 }
 
+// catalogFile is the path of the catalogue beside the bundle.
+const catalogFile = "catalog.yaml"
+
 // workingTree is the version of an unreleased bundle.
 const workingTree = "0.0.0-dev"
 
 func main() {
 	r, out := release{}, ""
 	flag.StringVar(&r.version, "version", workingTree, "semantic version of the release, without the prefix v")
-	flag.StringVar(&r.image, "image", "", "image of the operator (default that of config/manager)")
+	flag.StringVar(&r.image, "image", "", "image of the operator; required for a release")
 	flag.StringVar(&r.created, "created", "", "time of the release, in RFC 3339 (default none)")
+	flag.StringVar(&r.bundleImage, "bundle-image", "",
+		"image of the bundle, by digest: adds "+catalogFile+" for a catalogue (default none)")
 	flag.StringVar(&r.replaces, "replaces", "", "version of the release before, without the prefix v (default none)")
 	flag.StringVar(&out, "out", "bundle", "folder of the bundle; its contents are replaced")
 	flag.Parse()
@@ -75,6 +83,9 @@ func main() {
 func run(root, out string, r release) error {
 	if err := r.check(); err != nil {
 		return err
+	}
+	if r.version != workingTree && r.image == "" {
+		return errors.New("-image is not set: give the operator's image of the release")
 	}
 	files, err := generate(root, r)
 	if err != nil {
@@ -117,6 +128,11 @@ func generate(root string, r release) (map[string][]byte, error) {
 	csv, err := clusterServiceVersion(root, parts, r)
 	if err != nil {
 		return nil, err
+	}
+	if r.bundleImage != "" {
+		if files[catalogFile], err = catalog(csv, parts, r); err != nil {
+			return nil, err
+		}
 	}
 	files["manifests/gpu-operator.clusterserviceversion.yaml"], err = marshal(csv)
 	return files, err

@@ -44,7 +44,7 @@ type roles struct {
 // carried are the kinds in config/ that OLM supports in a bundle (operator-framework/operator-registry,
 // pkg/lib/bundle/supported_resources.go). NetworkPolicy was added last, in 2025.
 var carried = []string{
-	"CustomResourceDefinition", "ClusterRole", "NetworkPolicy", "PodDisruptionBudget", "PriorityClass",
+	"CustomResourceDefinition", "ClusterRole", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PriorityClass",
 }
 
 // notCarried are the kinds that the bundle omits. A cluster administrator applies them: see admissionPolicies.

@@ -87,12 +87,12 @@ var _ = Describe("A mutating admission policy that changes a DaemonSet", func() 
 		env := newEnv(gpuNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		env.settle(ctx)
-		wanted := image(ctx)
+		wanted := pluginImage(ctx)
 		end := installMutatingPolicy(ctx)
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
 		env.pass(ctx, statusInterval)
 		Expect(env.takeWrites()).To(Equal([]string{"apply DaemonSet " + pluginName}))
-		Expect(image(ctx)).To(Equal(mutatedImage))
+		Expect(pluginImage(ctx)).To(Equal(mutatedImage))
 		Expect(env.reportStatus(ctx)).To(Equal(time.Second), "the back-off of the object")
 		policy := env.policy(ctx)
 		Expect(condition(policy, v1.ConditionReady)).To(Equal("False Altered"))
@@ -113,7 +113,7 @@ var _ = Describe("A mutating admission policy that changes a DaemonSet", func() 
 		end(ctx)
 		Expect(env.reconciler.Applier.RetryAfter()).To(BeNumerically("<=", 30*time.Second))
 		env.pass(ctx, env.reconciler.Applier.RetryAfter())
-		Expect(image(ctx)).To(Equal(wanted))
+		Expect(pluginImage(ctx)).To(Equal(wanted))
 		env.settle(ctx)
 	})
 })
@@ -124,7 +124,7 @@ func (env *testEnv) useDefaultApplyTiming() {
 	env.reconciler.Applier = apply.New(options.Client, env.client("live", false), env.clock, apply.DefaultTiming())
 }
 
-func image(ctx context.Context) string {
+func pluginImage(ctx context.Context) string {
 	GinkgoHelper()
 	return daemonSet(ctx, pluginName).Spec.Template.Spec.Containers[0].Image
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
@@ -53,6 +54,10 @@ type Options struct {
 	Proxy v1.ProxySpec
 	// Metrics is the endpoint of the manager's metrics.
 	Metrics operand.MetricsEndpoint
+	// Images replace default images of operands.
+	Images image.Overrides
+	// Ignored has a sentence for each variable of the operator that should replace an image and does not.
+	Ignored []string
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
 	// CreateFailures finds the reasons why pods of DaemonSets are missing.

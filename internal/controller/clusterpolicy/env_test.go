@@ -270,7 +270,7 @@ func (env *testEnv) converge(ctx context.Context) {
 		env.takeCalls()
 		env.pass(ctx, statusInterval)
 		policy := env.policy(ctx)
-		if len(env.takeWrites()) == 0 && env.fleet.View().StaleCount(env.fleet.Basis()) == 0 &&
+		if len(env.takeWrites()) == 0 && env.fleet.View().UnassessedCount(env.fleet.Basis()) == 0 &&
 			policy.Status.ObservedGeneration == policy.Generation {
 			return
 		}

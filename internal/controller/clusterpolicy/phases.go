@@ -33,11 +33,11 @@ func (s *scope) observe(ctx context.Context) bool {
 		s.fail(err)
 		return false
 	}
-	if s.fleet = s.Fleet.View(); !s.fleet.Hydrated {
+	if s.view = s.Fleet.View(); !s.view.Hydrated {
 		// The fleet triggers a pass when it is hydrated.
 		return false
 	}
-	s.nodes.Store(int64(len(s.fleet.Nodes)))
+	s.nodes.Store(int64(len(s.view.Nodes)))
 	// Also without a policy: the first read of the CRD is slow, and should not delay a new policy.
 	s.compareSchema(ctx)
 	if s.policy == nil {
@@ -107,7 +107,7 @@ func (s *scope) compareSchema(ctx context.Context) {
 func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	input := operand.Input{
 		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, OperatorImage: s.OperatorImage, OperatorMetrics: s.Metrics,
-		AppliedSpec: s.current.String(), Proxy: s.Proxy,
+		AppliedSpec: s.current.String(), Images: s.Images, Proxy: s.Proxy,
 	}
 	if input.Paused() {
 		// The current spec is not applied.
@@ -131,11 +131,11 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 // driverToolkit returns the images of OpenShift's driver toolkit if any node needs one. An error is only logged: it
 // concerns the drivers of these nodes alone, whose verdicts report it.
 func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[string]string, error) {
-	if !input.UsesDriverToolkit(s.fleet.EachFacts()) {
+	if !input.UsesDriverToolkit(s.view.EachFacts()) {
 		return nil, s.DriverToolkit.StopWatch(ctx)
 	}
 	images, err := s.DriverToolkit.Images(ctx)
-	if err != nil {
+	if s.driverToolkitUnread = err != nil; err != nil {
 		log.FromContext(ctx).Error(err, "Reading the images of OpenShift's driver toolkit failed: "+
 			"no driver is installed on further nodes with Red Hat CoreOS until they can be read")
 	}
@@ -157,7 +157,7 @@ func (s *scope) createFailures(ctx context.Context) map[string]assess.CreateFail
 
 // plan computes the plan for the current nodes.
 func (s *scope) plan() {
-	s.planned = s.caches.compute(s.basis.Decisions, s.optionalKinds, s.fleet)
+	s.planned = s.caches.compute(s.basis.Decisions, s.optionalKinds, s.view)
 }
 
 // render renders the objects of each Apply step. A failure concerns the operand of the step alone.

@@ -106,13 +106,13 @@ func (s *scope) changeIsStable() bool {
 }
 
 // freeze publishes the last decisions again, so that nodes, including new ones, are assessed and served by them. If
-// this process has made none yet, nodes keep their labels, and new nodes are not managed.
+// this process has made none yet, nodes keep their labels, and new nodes get none.
 func (s *scope) freeze(ctx context.Context) {
 	previous, next := s.Fleet.Basis(), fleet.Basis{KeepNodes: true}
 	if previous != nil && previous.Decisions != nil && previous.Policy.UID == s.policy.UID {
 		stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
 		next = fleet.Basis{Policy: previous.Policy, Decisions: previous.Decisions, Stack: stack}
-		s.planned = s.caches.compute(next.Decisions, s.caches.plan.optionalKinds, s.fleet)
+		s.planned = s.caches.compute(next.Decisions, s.caches.plan.optionalKinds, s.view)
 	}
 	s.basis = s.Fleet.Publish(next, s.now)
 	if len(s.missingFields) == 0 {

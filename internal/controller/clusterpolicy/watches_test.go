@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	monitorName, ruleName = "gpu-operator", "gpu-operator-alerts"
+	monitorName, ruleName = "gpu-operator", "nvidia-gpu-operator-metrics"
 	release               = "418.94.202501221327-0"
 )
 

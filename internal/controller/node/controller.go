@@ -176,7 +176,7 @@ func (r *Reconciler) allPodsReady(entry *fleet.Entry) bool {
 	if err != nil {
 		return true
 	}
-	for _, onNode := range entry.Planned.Plan.Essential {
+	for _, onNode := range entry.Planned.NodePlan.Essential {
 		if onNode.Expectation != plan.Expected {
 			continue
 		}

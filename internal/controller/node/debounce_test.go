@@ -51,7 +51,7 @@ func TestPodEventsOfAStartingNodeAreBatched(t *testing.T) {
 func TestPlanIsCached(t *testing.T) {
 	e := newEnv(t)
 	e.publish()
-	planned := func() *fleet.Planned {
+	planned := func() *fleet.PlannedNode {
 		t.Helper()
 		_, err := e.reconcileAfter(time.Second)
 		e.Expect(err).NotTo(HaveOccurred())
@@ -69,7 +69,7 @@ func TestPlanIsCached(t *testing.T) {
 	e.Expect(e.client.Update(t.Context(), node)).To(Succeed())
 	relabelled := planned()
 	e.Expect(relabelled).NotTo(BeIdenticalTo(first))
-	e.Expect(relabelled.Plan.Facts.Deploy).To(HaveKeyWithValue("dcgm-exporter", labels.False))
+	e.Expect(relabelled.NodePlan.Facts.Deploy).To(HaveKeyWithValue("dcgm-exporter", labels.False))
 	e.Expect(planned()).To(BeIdenticalTo(relabelled))
 
 	e.publish()

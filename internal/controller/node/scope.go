@@ -63,7 +63,7 @@ func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) 
 // facts returns the facts of the Node, from the kept plan if the Node is the same version.
 func (s *scope) facts() nodeinfo.Facts {
 	if kept := s.entry.Planned; kept != nil && kept.Inputs.Version == s.node.ResourceVersion {
-		facts := kept.Plan.Facts
+		facts := kept.NodePlan.Facts
 		facts.SelectorLabelGraceOver = false
 		return facts
 	}
@@ -79,12 +79,12 @@ func (s *scope) planInputs() fleet.PlanInputs {
 	}
 }
 
-// plan returns what the decisions mean for the node.
-func (s *scope) plan() *plan.NodePlan {
+// nodePlan returns what the decisions mean for the node.
+func (s *scope) nodePlan() *plan.NodePlan {
 	if source := s.planInputs(); s.entry.Planned == nil || s.entry.Planned.Inputs != source {
 		s.entry.Planned = s.Fleet.Planned(source, s.basis.Decisions.ForNode(s.entry.Facts))
 	}
-	return &s.entry.Planned.Plan
+	return &s.entry.Planned.NodePlan
 }
 
 // isStale reports whether the cache does not show the last write to the node yet.
@@ -149,8 +149,8 @@ func (s *scope) requeueWithin(wait time.Duration) {
 	s.requeueAfter = requeue.MinDelay(s.requeueAfter, wait)
 }
 
-// clearAssessment drops the assessment of a node that is not managed. The back-off stays, as releasing the node may
-// fail, too.
+// clearAssessment drops the assessment of a node that is not assessed any more. The back-off stays, as releasing the
+// node may fail, too.
 func (s *scope) clearAssessment() {
 	writes := &s.entry.Writes
 	s.entry = fleet.Entry{
@@ -185,6 +185,10 @@ func (s *scope) manage(ctx context.Context) error {
 		return err
 	}
 	s.entry.Facts.SelectorLabelGraceOver = found.graceOver
+	if s.node.Annotations[labels.UpgradeEnabled] == labels.True {
+		// No driver is upgraded automatically, so k8s-driver-manager has to evict the pods. NVIDIA's operator has left it.
+		found.annotations[labels.UpgradeEnabled] = nil
+	}
 	failure := s.label(ctx, found.annotations, pods)
 	s.assess(pods)
 	if failure != nil {
@@ -210,7 +214,7 @@ func (s *scope) mayWrite() bool {
 	return true
 }
 
-// label writes the node's labels and the annotations about its discovery, and updates the facts accordingly.
+// label writes the node's labels and notes, which are changes of its annotations, and updates the facts accordingly.
 func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess.Pods) error {
 	if !s.mayWrite() {
 		return nil
@@ -248,11 +252,11 @@ func (s *scope) readyPods(pods assess.Pods) (ready plan.ReadyPods) {
 
 // assess is the only assessment of the node in a reconcile, made after its labels were written.
 func (s *scope) assess(pods assess.Pods) {
-	planned := s.plan()
+	planned := s.nodePlan()
 	s.entry.Discovering = nil
 	s.entry.NodePool, s.entry.DriverPool = planned.NodePool, cmp.Or(s.entry.Facts.Pool, planned.Pool.Name)
 	s.entry.Latest = assess.Node(assess.Input{
-		Plan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.previousReadySince(), Now: s.now,
+		NodePlan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.previousReadySince(), Now: s.now,
 	})
 	var wait time.Duration
 	s.entry.Report, wait = s.entry.Report.Next(s.entry.Latest, s.Timing.Dwell)

@@ -1,5 +1,5 @@
-// Package requeue has the event handlers and helpers by which both controllers schedule their next reconcile. It must
-// not read or write objects.
+// Package requeue has the event handlers and helpers by which both controllers schedule their next pass or reconcile.
+// It must not read or write objects.
 package requeue
 
 import "time"

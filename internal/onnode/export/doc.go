@@ -36,7 +36,7 @@
 // take a week. So a marker with RENEWED replaces one that was valid, and its value counts from the start of this
 // validation. Until it is written, the value counts from the scrape that first missed it; an exporter that was started
 // in between has not seen it, and counts from the previous marker. A validation that fails or is killed leaves its
-// start, and whether there was a valid marker, to the next one, in labels.ProvingSuffix: the value counts from the
+// start, and whether there was a valid marker, to the next one, in labels.ProgressSuffix: the value counts from the
 // start of the first of them, in the same boot and with the same driver. A marker that is older than the previous one,
 // as the toolkit's after only the driver was validated again, has no value until it is validated again itself: its
 // duration is unknown. No value is ever negative, even if the clock is set back.

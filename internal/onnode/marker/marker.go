@@ -132,23 +132,23 @@ func (d Dir) write(name string, assignments []Assignment, driverInstance string)
 	return atomicfile.Write(filepath.Join(d.Path, name), 0o644, bytes.NewReader(content))
 }
 
-// WriteProving writes the state of a validation that ended without success, for the next run, in the form of a
+// WriteProgress writes the state of a validation that has not succeeded yet, for the next run, in the form of a
 // marker.
-func (d Dir) WriteProving(m labels.Marker, assignments []Assignment, driverInstance string) error {
-	return d.write(m.ProvingFile(), assignments, driverInstance)
+func (d Dir) WriteProgress(m labels.Marker, assignments []Assignment, driverInstance string) error {
+	return d.write(m.ProgressFile(), assignments, driverInstance)
 }
 
-// ReadProving returns what WriteProving wrote, if it was in this boot and for the current driver instance.
-func (d Dir) ReadProving(m labels.Marker) ([]Assignment, error) {
-	found, err := d.parse(m.ProvingFile())
+// ReadProgress returns what WriteProgress wrote, if it was in this boot and for the current driver instance.
+func (d Dir) ReadProgress(m labels.Marker) ([]Assignment, error) {
+	found, err := d.parse(m.ProgressFile())
 	if err != nil {
 		return nil, err
 	}
 	return found.assignments, d.current(found)
 }
 
-// RemoveProving removes what WriteProving wrote; it may be missing.
-func (d Dir) RemoveProving(m labels.Marker) error { return d.remove(m.ProvingFile()) }
+// RemoveProgress removes what WriteProgress wrote; it may be missing.
+func (d Dir) RemoveProgress(m labels.Marker) error { return d.remove(m.ProgressFile()) }
 
 // Remove removes the marker; it may be missing.
 func (d Dir) Remove(m labels.Marker) error { return d.remove(m.File()) }

@@ -1,7 +1,7 @@
 // Package validate validates a part of the GPU stack on this node, with retries, and then writes the marker for which
 // the containers of other operands wait. It is the only writer of the markers in labels.ValidationsDir.
 //
-// run.go is the loop that all components share. A driver is validated in steps: driver.go finds it and has the steps,
+// run.go is the loop that all components share. A driver is validated in parts: driver.go finds it and has the order,
 // smi.go runs nvidia-smi and explains its exit codes, gpus.go parses its output, kernel.go reads sysfs and procfs,
 // devices.go checks the device nodes, devchar.go creates the links in /dev/char, container.go is about the driver
 // container and its further modules, and wsl.go about WSL. module.go, toolkit.go, cuda.go and plugin.go are the other

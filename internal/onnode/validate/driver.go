@@ -18,6 +18,8 @@ import (
 type Driver struct {
 	// HostRoot is where the host's root file system is mounted here.
 	HostRoot string
+	// RootFS is HostRoot on the host; / if empty.
+	RootFS string
 	// DriverRoot is where the driver container's root file system is mounted here, InstallDir where it is on
 	// the host.
 	DriverRoot, InstallDir string
@@ -78,7 +80,9 @@ func (d Driver) find(ctx context.Context) (installed, error) {
 	if d.SkipGPUInit {
 		query = []string{"--version"}
 	}
-	onHost := installed{onHost: true, root: d.HostRoot, dev: d.HostRoot, devOnHost: "/", devMount: labels.HostRootMount}
+	onHost := installed{
+		onHost: true, root: d.HostRoot, dev: d.HostRoot, devOnHost: d.rootFS(), devMount: labels.HostRootMount,
+	}
 	path, out, err := runFirst(ctx, d.Run, d.HostRoot, smi, query...)
 	switch {
 	case path != "" && err == nil:
@@ -123,7 +127,7 @@ func (d Driver) find(ctx context.Context) (installed, error) {
 func (d Driver) inContainer() installed {
 	found := installed{root: d.DriverRoot, dev: d.DriverRoot, devOnHost: d.InstallDir, devMount: labels.DriverRootMount}
 	if info, err := os.Stat(filepath.Join(d.DriverRoot, "dev")); err != nil || !info.IsDir() {
-		found.dev, found.devOnHost, found.devMount = d.HostRoot, "/", labels.HostRootMount
+		found.dev, found.devOnHost, found.devMount = d.HostRoot, d.rootFS(), labels.HostRootMount
 	}
 	return found
 }
@@ -194,9 +198,11 @@ func (d Driver) kernel() kernel {
 	return kernel{sys: cmp.Or(d.SysRoot, "/sys"), proc: cmp.Or(d.ProcRoot, "/proc")}
 }
 
+func (d Driver) rootFS() string { return cmp.Or(d.RootFS, "/") }
+
 // assignments returns what the entrypoints of NVIDIA's images read.
 func (d Driver) assignments(found installed) []marker.Assignment {
-	root, mount := "/", labels.HostRootMount
+	root, mount := d.rootFS(), labels.HostRootMount
 	if !found.onHost {
 		root, mount = d.InstallDir, labels.DriverRootMount
 	}

@@ -45,6 +45,13 @@ func TestDriver(t *testing.T) {
 		also  []string
 	}{
 		"takes the host's driver": {node: hostNode, check: gpuNode.driver, want: hostDriver},
+		"takes the host's driver from another root": {
+			node: hostNode, check: func(n gpuNode) Driver { d := n.driver(); d.RootFS = "/mnt/host"; return d },
+			want: []marker.Assignment{
+				{Key: "IS_HOST_DRIVER", Value: "true"},
+				{Key: "NVIDIA_DRIVER_ROOT", Value: "/mnt/host"}, {Key: "DRIVER_ROOT_CTR_PATH", Value: "/host"},
+				{Key: "NVIDIA_DEV_ROOT", Value: "/mnt/host"}, {Key: "DEV_ROOT_CTR_PATH", Value: "/host"},
+			}},
 		"takes the host's driver from the last directory too": {
 			node: hostNode, check: gpuNode.driver, want: hostDriver,
 			given: func(n gpuNode) {

@@ -33,7 +33,7 @@ func (r Run) progress() *progress {
 		p.renewed = true
 		return p
 	}
-	left, err := r.Markers.ReadProving(r.Component)
+	left, err := r.Markers.ReadProgress(r.Component)
 	if err != nil {
 		return p
 	}
@@ -81,14 +81,14 @@ func (p *progress) save(driverInstance string) {
 		return
 	}
 	p.saved, p.instance = true, driverInstance
-	if err := p.markers.WriteProving(p.component, p.assignments(), driverInstance); err != nil {
+	if err := p.markers.WriteProgress(p.component, p.assignments(), driverInstance); err != nil {
 		p.log.Warn("the start of this validation cannot be saved for the next run; only metrics are affected", "error", err)
 	}
 }
 
 // end removes the file, once the marker has the same assignments.
 func (p *progress) end() {
-	if err := p.markers.RemoveProving(p.component); err != nil {
+	if err := p.markers.RemoveProgress(p.component); err != nil {
 		p.log.Warn("a file that is no longer needed cannot be removed", "error", err)
 	}
 }

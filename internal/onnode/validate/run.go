@@ -57,7 +57,7 @@ type Run struct {
 // Validate removes the component's marker, so that a marker of an earlier run cannot hide a failure, and those of its
 // companions, and repeats the check until it succeeds; then it writes the marker, last. It fails when ctx ends, after
 // FailAfter, or when a file cannot be written; the error is one sentence with the cause and the remedy, and is also
-// written to the component's reason file. The start is left to the next run in labels.ProvingSuffix, removed on
+// written to the component's reason file. The start is left to the next run in labels.ProgressSuffix, removed on
 // success.
 func (r Run) Validate(ctx context.Context) error {
 	progress := r.progress()

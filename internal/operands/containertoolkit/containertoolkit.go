@@ -18,8 +18,8 @@ const Name operand.Name = "container-toolkit"
 
 // defaultImage is NVIDIA's published image, at the version that this release was made for.
 var defaultImage = image.Default{
-	Name: "container-toolkit", Field: "toolkit", Repository: "nvcr.io/nvidia/k8s", Image: "container-toolkit",
-	Version: "v1.20.0",
+	Name: "container-toolkit", Variable: "CONTAINER_TOOLKIT_IMAGE", Field: "toolkit",
+	Repository: "nvcr.io/nvidia/k8s", Image: "container-toolkit", Version: "v1.20.0",
 }
 
 // Operand is the container toolkit.
@@ -73,7 +73,7 @@ func decide(in operand.Input) operand.Decision {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.Toolkit
-	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
+	ref, err := in.Images.Of(defaultImage).Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.toolkit: %w", err)
 	}
@@ -81,7 +81,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		return nil, err
 	}
 	container := spec.ContainerSpec
-	container.Env = withoutPaths(spec.Env)
+	container.Env = passedOn(spec.Env)
 	var found []operand.Instance
 	for _, layout := range in.Layouts {
 		if checkLayout(in, layout).Choice != operand.Install {

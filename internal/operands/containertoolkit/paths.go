@@ -26,6 +26,9 @@ const (
 	envExecutable   = "RUNTIME_EXECUTABLE_PATH"
 )
 
+// envHandler is the name of the runtime that the toolkit adds to containerd.
+const envHandler = "CONTAINERD_RUNTIME_CLASS"
+
 // The variable and the argument that make the toolkit not restart the container runtime.
 var (
 	noRestartEnv = v1.EnvVar{Name: "RUNTIME_RESTART_MODE", Value: "none"}
@@ -79,10 +82,11 @@ func checkAmbiguousPaths(env []v1.EnvVar, layouts []nodeinfo.Layout) error {
 	return nil
 }
 
-// withoutPaths returns the variables that are passed to the toolkit unchanged.
-func withoutPaths(env []v1.EnvVar) []v1.EnvVar {
+// passedOn returns the variables that are passed to the toolkit unchanged. As with NVIDIA's operator, the name of
+// containerd's runtime is not among them: it is the handler of the RuntimeClass.
+func passedOn(env []v1.EnvVar) []v1.EnvVar {
 	return slices.DeleteFunc(slices.Clone(env), func(e v1.EnvVar) bool {
-		return slices.Contains(hostFiles, e.Name) || e.Name == envSource || e.Name == envExecutable
+		return slices.Contains(hostFiles, e.Name) || slices.Contains([]string{envSource, envExecutable, envHandler}, e.Name)
 	})
 }
 
@@ -172,7 +176,7 @@ func settingsOf(in operand.Input, layout nodeinfo.Layout) *settings {
 func (s *settings) addRuntimeAccess(in operand.Input, layout nodeinfo.Layout) {
 	names := runtimeNames[layout.Runtime]
 	if layout.Runtime == nodeinfo.RuntimeContainerd {
-		s.setEnv("CONTAINERD_RUNTIME_CLASS", in.RuntimeClass())
+		s.setEnv(envHandler, in.RuntimeClass())
 	} else {
 		// As the variable above for containerd: the handler of the RuntimeClass.
 		s.setEnv("NVIDIA_RUNTIME_NAME", in.RuntimeClass())

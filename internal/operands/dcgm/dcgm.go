@@ -15,7 +15,8 @@ const Name operand.Name = "dcgm"
 
 // defaultImage is NVIDIA's published image, at the version that this release was made for.
 var defaultImage = image.Default{
-	Name: "dcgm", Field: "dcgm", Repository: "nvcr.io/nvidia/cloud-native", Image: "dcgm", Version: "4.6.0-1-ubuntu24.04",
+	Name: "dcgm", Variable: "DCGM_IMAGE", Field: "dcgm",
+	Repository: "nvcr.io/nvidia/cloud-native", Image: "dcgm", Version: "4.6.0-1-ubuntu24.04",
 }
 
 // Operand is the DCGM engine.
@@ -46,7 +47,7 @@ func decide(in operand.Input) operand.Decision {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DCGM
-	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
+	ref, err := in.Images.Of(defaultImage).Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.dcgm: %w", err)
 	}

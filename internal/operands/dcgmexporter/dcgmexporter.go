@@ -15,8 +15,8 @@ const Name operand.Name = "dcgm-exporter"
 
 // defaultImage is NVIDIA's published image, at the version that this release was made for.
 var defaultImage = image.Default{
-	Name: "dcgm-exporter", Field: "dcgmExporter", Repository: "nvcr.io/nvidia/k8s", Image: "dcgm-exporter",
-	Version: "4.6.0-4.8.3-distroless",
+	Name: "dcgm-exporter", Variable: "DCGM_EXPORTER_IMAGE", Field: "dcgmExporter",
+	Repository: "nvcr.io/nvidia/k8s", Image: "dcgm-exporter", Version: "4.6.0-4.8.3-distroless",
 }
 
 // app is the name of the DaemonSet and of the Service, and their label app.
@@ -53,7 +53,7 @@ func references(in operand.Input) []operand.Use {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DCGMExporter
-	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
+	ref, err := in.Images.Of(defaultImage).Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.dcgmExporter: %w", err)
 	}

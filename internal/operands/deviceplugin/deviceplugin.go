@@ -56,7 +56,7 @@ func decide(in operand.Input) operand.Decision {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DevicePlugin
-	ref, err := pluginconfig.Image().Resolve(spec.ImageSpec, "")
+	ref, err := in.Images.Of(pluginconfig.Image()).Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}

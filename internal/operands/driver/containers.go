@@ -20,18 +20,13 @@ const (
 	gdsContainer           = "nvidia-fs-ctr"
 	gdrcopyContainer       = "nvidia-gdrcopy-ctr"
 	driverToolkitContainer = "openshift-driver-toolkit-ctr"
-	filesContainer         = "driver-files"
 	managerContainer       = "k8s-driver-manager"
 )
 
 const (
 	driverToolkitVolume = "shared-nvidia-driver-toolkit"
-	moduleConfigVolume  = "module-config"
 	topologyVolume      = "topology-config"
 	topologyFile        = "nvidia-topologyd.conf"
-	// filesSuffix is the suffix of volumes with the files of a ConfigMap. driver-files copies them to the volume of the
-	// same name without the suffix.
-	filesSuffix = "-files"
 )
 
 // gpuNodePath is the path of gpu-node in containers of other images.
@@ -39,7 +34,9 @@ var gpuNodePath = path.Join(labels.HelperDir, path.Base(labels.HelperBinary))
 
 // containers adds to an instance the optional containers of a pool, and the optional settings of all containers.
 func containers(in operand.Input, pool nodeinfo.Pool, v values, instance *operand.Instance) {
-	c := &podBuilder{in: in, values: v, directories: configMapDirectories(in, pool), instance: instance}
+	c := &podBuilder{
+		in: in, values: v, packages: packageFiles(in, pool), modules: moduleFiles(in), instance: instance,
+	}
 	instance.Additions = map[string]operand.Additions{mainContainer: c.main(hostMounts(in, pool))}
 	if v.RDMA {
 		c.add(peermemContainer, c.peermem())
@@ -53,20 +50,21 @@ func containers(in operand.Input, pool nodeinfo.Pool, v values, instance *operan
 	if v.DriverToolkit.Set {
 		c.add(driverToolkitContainer, operand.Additions{Env: c.moduleEnv()})
 	}
-	if v.ModuleConfig.Set || len(c.directories) > 0 {
-		c.add(filesContainer, c.files())
-	}
 	// With RDMA it waits for the network driver, which the modules are built against.
 	c.add(managerContainer, operand.Additions{Env: c.rdmaEnv()})
 	instance.Volumes = c.volumes(hostMounts(in, pool))
+	instance.ProvidedVolumes = providedVolumes(in, pool)
+	instance.TrustStores = trustStores(pool)
 }
 
 // podBuilder builds the optional parts of a pod.
 type podBuilder struct {
-	in          operand.Input
-	values      values
-	directories []configMapDirectory
-	instance    *operand.Instance
+	in     operand.Input
+	values values
+	// packages are the files for the package manager, for each container that installs packages; modules those with
+	// parameters of kernel modules.
+	packages, modules configMapFiles
+	instance          *operand.Instance
 }
 
 // add appends the container in this file to the pod.
@@ -99,10 +97,8 @@ func (c *podBuilder) mainMounts(host []hostMount) []corev1.VolumeMount {
 	if c.values.DriverToolkit.Set {
 		mounts = append(mounts, corev1.VolumeMount{Name: driverToolkitVolume, MountPath: "/mnt/" + driverToolkitVolume})
 	}
-	for _, dir := range c.directories {
-		mounts = append(mounts, corev1.VolumeMount{Name: dir.Volume, MountPath: dir.Directory})
-	}
-	mounts = append(mounts, c.moduleConfigMounts()...)
+	mounts = append(mounts, c.packages.mounts()...)
+	mounts = append(mounts, c.modules.mounts()...)
 	licence := licenceOf(c.in)
 	if licence.isSet() {
 		mounts = append(mounts, fileMount(licenceVolume, licenceFile, "/drivers/"+licenceFile))
@@ -120,50 +116,22 @@ func (c *podBuilder) mainMounts(host []hostMount) []corev1.VolumeMount {
 }
 
 func (c *podBuilder) peermem() operand.Additions {
-	settings := operand.Additions{Mounts: c.moduleConfigMounts()}
+	settings := operand.Additions{Mounts: c.modules.mounts()}
 	settings.Env.AddIf(c.values.HostMOFED, labels.HostMOFEDKey, labels.True)
 	return settings
 }
 
 // module returns the settings of a sidecar that builds a kernel module.
 func (c *podBuilder) module(s sidecar) operand.Additions {
-	settings := operand.Additions{EnvFrom: c.secretEnv()}
+	settings := operand.Additions{EnvFrom: c.secretEnv(), Mounts: c.packages.mounts()}
 	for _, variable := range s.env {
 		settings.Env.Add(variable.Name, variable.Value)
 	}
 	return settings
 }
 
-// files returns the mounts of driver-files, and its arguments: a volume and a directory of the image per ConfigMap.
-func (c *podBuilder) files() operand.Additions {
-	var settings operand.Additions
-	mount := func(volume string) {
-		settings.Mounts = append(settings.Mounts,
-			corev1.VolumeMount{Name: volume, MountPath: "/filled/" + volume},
-			corev1.VolumeMount{Name: volume + filesSuffix, MountPath: "/files/" + volume, ReadOnly: true})
-	}
-	for _, dir := range c.directories {
-		settings.Args = append(settings.Args, dir.Volume, dir.Directory)
-		mount(dir.Volume)
-	}
-	if c.values.ModuleConfig.Set {
-		mount(moduleConfigVolume)
-	}
-	return settings
-}
-
 func (c *podBuilder) volumes(host []hostMount) []corev1.Volume {
-	var volumes []corev1.Volume
-	fill := func(name, configMap string) {
-		volumes = append(volumes, volume(name, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
-			volume(name+filesSuffix, configMapSource(configMap)))
-	}
-	for _, dir := range c.directories {
-		fill(dir.Volume, dir.ConfigMap)
-	}
-	if c.values.ModuleConfig.Set {
-		fill(moduleConfigVolume, string(c.values.ModuleConfig.Name))
-	}
+	volumes := append(c.packages.volumes(), c.modules.volumes()...)
 	if licence := licenceOf(c.in); licence.isSet() {
 		volumes = append(volumes, volume(licenceVolume, licence.source()))
 	}
@@ -200,17 +168,6 @@ func (c *podBuilder) secretEnv() []corev1.EnvFromSource {
 }
 
 func (c *podBuilder) topology() string { return string(c.in.Spec.Driver.VirtualTopology.Config) }
-
-func (c *podBuilder) moduleConfigMounts() []corev1.VolumeMount {
-	if !c.values.ModuleConfig.Set {
-		return nil
-	}
-	var mounts []corev1.VolumeMount
-	for _, file := range moduleConfigFiles {
-		mounts = append(mounts, fileMount(moduleConfigVolume, file, "/drivers/"+file))
-	}
-	return mounts
-}
 
 // probe runs a command with the times of the spec.
 func probe(spec v1.ProbeSpec, command ...string) *corev1.Probe {

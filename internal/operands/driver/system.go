@@ -21,8 +21,12 @@ type system struct {
 	// repositories and certificates are the directories with the repositories of the package manager and with the trusted
 	// certificates.
 	repositories, certificates string
+	// bundle is the file in certificates that may have many of them.
+	bundle string
 	// subscription are the files of the host's subscription, which gives access to the vendor's packages.
 	subscription []hostMount
+	// keepsSubscription: the subscription is also the access to the user's repositories.
+	keepsSubscription bool
 	// hostModules: the precompiled image needs the host's kernel modules.
 	hostModules bool
 	// coreOS: it is Red Hat CoreOS, whose drivers are built with OpenShift's driver toolkit.
@@ -30,14 +34,19 @@ type system struct {
 }
 
 var (
-	debian = system{repositories: "/etc/apt/sources.list.d", certificates: "/usr/local/share/ca-certificates"}
-	fedora = system{repositories: "/etc/yum.repos.d", certificates: "/etc/pki/ca-trust/extracted/pem"}
-	suse   = system{
-		repositories: "/etc/zypp/repos.d", certificates: "/etc/pki/trust/anchors", hostModules: true,
+	debian = system{repositories: "/etc/apt/sources.list.d", certificates: "/usr/local/share/ca-certificates",
+		bundle: "gpu-operator-ca-bundle.crt"}
+	fedora = system{repositories: "/etc/yum.repos.d", certificates: "/etc/pki/ca-trust/extracted/pem",
+		bundle: "tls-ca-bundle.pem"}
+	suse = system{
+		repositories: "/etc/zypp/repos.d", certificates: "/etc/pki/trust/anchors",
+		bundle: "gpu-operator-ca-bundle.pem", hostModules: true,
 		subscription: []hostMount{
 			{"subscription-credentials", "/etc/zypp/credentials.d", "Directory", "/etc/zypp/credentials.d"},
-			{"subscription-connect", "/etc/SUSEConnect", "File", "/etc/SUSEConnect"},
+			// A host that is not registered has no such file.
+			{"subscription-connect", "/etc/SUSEConnect", "FileOrCreate", "/etc/SUSEConnect"},
 		},
+		keepsSubscription: true,
 	}
 )
 
@@ -70,30 +79,6 @@ func repoConfig(in operand.Input) string { return string(in.Spec.Driver.RepoConf
 
 func certConfig(in operand.Input) string { return string(in.Spec.Driver.CertConfig.Name) }
 
-// configMapDirectory is a directory of the image to which the keys of a ConfigMap are added as files.
-type configMapDirectory struct {
-	// Volume with the merged directory, which the driver container mounts.
-	Volume string
-	// Directory in the image.
-	Directory string
-	ConfigMap string
-}
-
-// configMapDirectories returns those with repositories and certificates. A precompiled driver needs neither.
-func configMapDirectories(in operand.Input, pool nodeinfo.Pool) []configMapDirectory {
-	system := systems[osID(pool.OSTag)]
-	var directories []configMapDirectory
-	for _, candidate := range []configMapDirectory{
-		{"repo-config", system.repositories, repoConfig(in)},
-		{"cert-config", system.certificates, certConfig(in)},
-	} {
-		if candidate.ConfigMap != "" && pool.Kernel == "" {
-			directories = append(directories, candidate)
-		}
-	}
-	return directories
-}
-
 // hostMounts returns the files of the host that the driver container reads.
 func hostMounts(in operand.Input, pool nodeinfo.Pool) []hostMount {
 	system := systems[osID(pool.OSTag)]
@@ -101,11 +86,21 @@ func hostMounts(in operand.Input, pool nodeinfo.Pool) []hostMount {
 	case pool.Kernel != "" && system.hostModules:
 		return []hostMount{{"host-lib-modules", "/lib/modules", "Directory", "/run/host/lib/modules"}}
 	// The driver toolkit has the packages, and CRI-O mounts the host's subscription.
-	case pool.Kernel != "" || pool.CoreOS != "" || repoConfig(in) != "":
+	case pool.Kernel != "" || pool.CoreOS != "" || repoConfig(in) != "" && !system.keepsSubscription:
 		return nil
 	}
 	return system.subscription
 }
 
-// moduleConfigFiles are the files in /drivers from which the driver container reads parameters of kernel modules.
-var moduleConfigFiles = []string{"nvidia.conf", "nvidia-uvm.conf", "nvidia-modeset.conf", "nvidia-peermem.conf"}
+// providedVolumes returns the volumes of hostMounts that the container runtime of every node mounts itself: CRI-O mounts
+// the host's subscription of Red Hat, if it has one.
+func providedVolumes(in operand.Input, pool nodeinfo.Pool) []string {
+	if !in.OnlyCRIO() || osID(pool.OSTag) != "rhel" {
+		return nil
+	}
+	var names []string
+	for _, mount := range hostMounts(in, pool) {
+		names = append(names, mount.Name)
+	}
+	return names
+}

@@ -26,7 +26,7 @@ type values struct {
 	DriverToolkit   driverToolkit
 
 	SecretEnv    optionalName
-	ModuleConfig moduleConfig
+	ModuleConfig optionalName
 }
 
 // optionalName is the name of an object that the user may provide.
@@ -56,14 +56,9 @@ type driverToolkit struct {
 	Image, Release string
 }
 
-type moduleConfig struct {
-	optionalName
-	Files []string
-}
-
 func instances(in operand.Input, pools []nodeinfo.Pool) ([]operand.Instance, error) {
 	manager := in.Spec.Driver.Manager
-	managerImage, err := managerDefault.Resolve(manager.ImageSpec, "")
+	managerImage, err := in.Images.Of(managerDefault).Resolve(manager.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.driver.manager: %w", err)
 	}
@@ -117,7 +112,7 @@ func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 	if pool.Kernel != "" {
 		suffix = "-" + pool.Kernel + suffix
 	}
-	driverImage, err := driverDefault.Resolve(spec.ImageSpec, suffix)
+	driverImage, err := in.Images.Of(driverDefault).Resolve(spec.ImageSpec, suffix)
 	if err != nil {
 		return values{}, "", fmt.Errorf("spec.driver: %w", err)
 	}
@@ -130,7 +125,7 @@ func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 		RDMA:             rdma(in),
 		HostMOFED:        hostMOFED(in),
 		MOFEDSource:      mofedSource(in),
-		ModuleConfig:     moduleConfig{optionalNameOf(spec.KernelModuleConfig.Name), moduleConfigFiles},
+		ModuleConfig:     optionalNameOf(spec.KernelModuleConfig.Name),
 		DriverToolkit:    driverToolkit{pool.CoreOS != "", in.DriverToolkit[pool.CoreOS], pool.CoreOS},
 	}
 	if pool.Kernel == "" {
@@ -145,14 +140,14 @@ func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 
 func (v *values) addSidecars(in operand.Input, pool nodeinfo.Pool) (err error) {
 	if gds(in) {
-		if v.GDS, err = sidecarOf(gdsDefault, in.Spec.GDS.ImageSpec, pool); err != nil {
+		if v.GDS, err = sidecarOf(in.Images.Of(gdsDefault), in.Spec.GDS.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gds: %w", err)
 		}
 		v.GDS.setCommand(pool, "nvidia-gds-driver", "nv-fs-ctr-run-with-dtk", in.Spec.GDS.Args)
 		v.GDS.env = in.Spec.GDS.Env
 	}
 	if gdrcopy(in) {
-		if v.GDRCopy, err = sidecarOf(gdrCopyDefault, in.Spec.GDRCopy.ImageSpec, pool); err != nil {
+		if v.GDRCopy, err = sidecarOf(in.Images.Of(gdrCopyDefault), in.Spec.GDRCopy.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gdrcopy: %w", err)
 		}
 		v.GDRCopy.setCommand(pool, "nvidia-gdrcopy-driver", "gdrcopy-ctr-run-with-dtk", in.Spec.GDRCopy.Args)

@@ -3,6 +3,7 @@ package gpufeaturediscovery
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
@@ -17,12 +18,15 @@ import (
 // Name of the operand.
 const Name operand.Name = "gpu-feature-discovery"
 
+// envNodeFeatureAPI is the variable with which it writes its labels to a NodeFeature or, if false, to a file.
+const envNodeFeatureAPI = "USE_NODE_FEATURE_API"
+
 const mainContainer = "gpu-feature-discovery"
 
 // defaultImage is NVIDIA's published image, at the version that this release was made for.
 var defaultImage = image.Default{
-	Name: "gpu-feature-discovery", Field: "gfd", Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin",
-	Version: "v0.20.0",
+	Name: "gpu-feature-discovery", Variable: "GFD_IMAGE", Field: "gfd",
+	Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", Version: "v0.20.0",
 }
 
 // program is the command with which it is started.
@@ -60,7 +64,7 @@ func decide(in operand.Input) operand.Decision {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.GFD
-	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
+	ref, err := in.Images.Of(defaultImage).Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.gfd: %w", err)
 	}
@@ -72,11 +76,11 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	if config != nil {
 		secrets = slices.Concat(secrets, in.Spec.DevicePlugin.ImagePullSecrets)
 	}
-	nodeFeatureAPI := in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD
+	nodeFeatureAPI := usesNodeFeatureAPI(in)
 	var env operand.Env
 	// Without that API it writes the file gfd to the mounted directory, and removes it when it ends. Node discovery and,
 	// if it is installed, Node Feature Discovery read it.
-	env.AddIf(!nodeFeatureAPI, "USE_NODE_FEATURE_API", labels.False)
+	env.AddIf(!nodeFeatureAPI, envNodeFeatureAPI, labels.False)
 	mig.Of(in).AddTo(&env)
 	return []operand.Instance{{
 		Image:        ref.Image,
@@ -92,6 +96,18 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 			NodeFeatureAPI: nodeFeatureAPI,
 		},
 	}}, nil
+}
+
+// usesNodeFeatureAPI reports whether the labels are written to a NodeFeature: with spec.nodeDiscovery.mode nfd, unless
+// the environment in the spec decides.
+func usesNodeFeatureAPI(in operand.Input) bool {
+	uses := in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD
+	for _, variable := range in.Spec.GFD.Env {
+		if set, err := strconv.ParseBool(variable.Value); err == nil && variable.Name == envNodeFeatureAPI {
+			uses = set
+		}
+	}
+	return uses
 }
 
 func placement(in operand.Input) operand.Placement {

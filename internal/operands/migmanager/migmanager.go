@@ -21,8 +21,8 @@ const mainContainer = "nvidia-mig-manager"
 
 // defaultImage is NVIDIA's published image, at the version that this release was made for.
 var defaultImage = image.Default{
-	Name: "mig-manager", Field: "migManager", Repository: "nvcr.io/nvidia/cloud-native", Image: "k8s-mig-manager",
-	Version: "v0.15.0",
+	Name: "mig-manager", Variable: "MIG_MANAGER_IMAGE", Field: "migManager",
+	Repository: "nvcr.io/nvidia/cloud-native", Image: "k8s-mig-manager", Version: "v0.15.0",
 }
 
 // Operand is the MIG manager.
@@ -107,7 +107,7 @@ func references(in operand.Input) []operand.Use {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.MIGManager
-	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
+	ref, err := in.Images.Of(defaultImage).Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.migManager: %w", err)
 	}

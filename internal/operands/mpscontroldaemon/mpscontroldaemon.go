@@ -66,7 +66,7 @@ func decide(in operand.Input) operand.Decision {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DevicePlugin
-	ref, err := pluginconfig.Image().Resolve(spec.ImageSpec, "")
+	ref, err := in.Images.Of(pluginconfig.Image()).Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
@@ -75,14 +75,17 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
 	var env operand.Env
-	mig.Of(in).AddTo(&env)
+	devices := mig.Of(in)
+	// It serves no MIG devices. Without a strategy in the spec it gets none, as NVIDIA's does.
+	devices.MonitorMIG = devices.MonitorMIG && devices.SetMIGStrategy
+	devices.AddTo(&env)
 	return []operand.Instance{{
 		Image:       ref.Image,
 		Version:     ref.Version,
 		PullSecrets: spec.ImagePullSecrets,
 		Main:        mainContainer,
 		// Arguments and environment in the spec are for the plugin.
-		Container:    v1.ContainerSpec{Resources: spec.Resources},
+		Container:    v1.ContainerSpec{Resources: spec.Resources, HostNetwork: spec.HostNetwork},
 		PluginConfig: config,
 		Additions:    map[string]operand.Additions{mainContainer: {Env: env}},
 		Values: values{

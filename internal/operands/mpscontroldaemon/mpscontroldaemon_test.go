@@ -62,7 +62,7 @@ func TestTheDaemonTakesOnlyWhatIsAboutItsPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(v1.ContainerSpec{Resources: resources}, got[0].Container); diff != "" {
+	if diff := cmp.Diff(v1.ContainerSpec{Resources: resources, HostNetwork: new(true)}, got[0].Container); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -15,6 +15,9 @@ const Name operand.Name = "operator-metrics"
 // app is the name of the Service, and the label app of the operator's own pods, see config/manager.
 const app = "gpu-operator"
 
+// scrape is the annotation of Services that Prometheus scrapes by a common scrape configuration.
+const scrape = "prometheus.io/scrape"
+
 // Operand is the Service for the operator's metrics, with its ServiceMonitor and alerts.
 func Operand() operand.Operand {
 	return operand.Operand{
@@ -43,9 +46,13 @@ type caSource struct {
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
-	v := values{TLS: tlsOf(in)}
+	v := values{TLS: tlsOf(in), Annotations: map[string]string{}}
 	if in.AppliedSpec != "" {
-		v.Annotations = map[string]string{labels.AppliedSpec: in.AppliedSpec}
+		v.Annotations[labels.AppliedSpec] = in.AppliedSpec
+	}
+	if in.OperatorMetrics.Plain {
+		// A Prometheus that scrapes annotated Services uses plain HTTP and has no token.
+		v.Annotations[scrape] = "true"
 	}
 	return []operand.Instance{
 		{Monitor: servicemonitor.Of(in, app, in.Spec.Operator.Metrics.ServiceMonitor), Values: v},

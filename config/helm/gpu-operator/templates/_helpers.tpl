@@ -1,4 +1,9 @@
-{{/* Labels of every object, in addition to app.kubernetes.io/name from config/. */}}
+{{/* The label app.kubernetes.io/name. */}}
+{{- define "gpu-operator.name" -}}
+{{ .Values.nameOverride | default "gpu-operator" | toString | trunc 63 | trimSuffix "-" | quote }}
+{{- end }}
+
+{{/* Labels of every object, in addition to app.kubernetes.io/name. */}}
 {{- define "gpu-operator.labels" -}}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -8,7 +13,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 
 {{/* All labels of an object that is not in config/. */}}
 {{- define "gpu-operator.allLabels" -}}
-app.kubernetes.io/name: gpu-operator
+app.kubernetes.io/name: {{ include "gpu-operator.name" . }}
 {{ include "gpu-operator.labels" . }}
 {{- end }}
 
@@ -47,35 +52,61 @@ app.kubernetes.io/name: gpu-operator
 {{- with ((index . 0).Values.operator | default dict).env }}{{ toYaml . }}{{ end -}}
 {{- end }}
 
-{{/* Flags of the operator from operator.logging. */}}
+{{/* Flags of the operator from operator.logging, operator.metrics and operator.args. */}}
 {{- define "gpu-operator.args" -}}
-{{- $logging := (.Values.operator | default dict).logging | default dict -}}
-{{- $level := $logging.level | default "info" | toString -}}
-{{- if not (or (has $level (list "debug" "info" "warn" "error" "dpanic" "panic" "fatal")) (regexMatch "^[0-9]+$" $level)) -}}
-{{- fail (printf "operator.logging.level is %q: set it to info or debug" $level) -}}
+{{- $operator := .Values.operator | default dict -}}
+{{- $logging := $operator.logging | default dict -}}
+{{- $level := include "gpu-operator.text" ($logging.level | default "info") | lower -}}
+{{- if not (or (has $level (list "debug" "info" "error" "panic")) (regexMatch "^[0-9]+$" $level)) -}}
+{{- fail (printf "operator.logging.level is %q: set it to error, info, debug or a number" $level) -}}
 {{- end -}}
-{{- if or (eq $level "debug") (regexMatch "^[1-9][0-9]*$" $level) $logging.develMode }}- --debug{{ end -}}
+{{- $args := list -}}
+{{- if not (has $level (list "info" "0")) }}{{ $args = append $args (printf "--zap-log-level=%s" $level) }}{{ end -}}
+{{- with $logging.timeEncoding }}{{ $args = append $args (printf "--zap-time-encoding=%s" .) }}{{ end -}}
+{{- if $logging.develMode }}{{ $args = append $args "--zap-devel" }}{{ end -}}
+{{- if include "gpu-operator.plainMetrics" . }}{{ $args = append $args "--metrics-secure=false" }}{{ end -}}
+{{- range concat $args ($operator.args | default list) }}
+- {{ include "gpu-operator.text" . | toJson }}
+{{- end }}
 {{- end }}
 
-{{/* The operator's image. NVIDIA's operator, in values for its chart, means this one. A mirror replaces the
-registry, as for the operands. */}}
-{{- define "gpu-operator.image" -}}
-{{- $operator := .Values.operator | default dict -}}
-{{- $repository := $operator.repository | default "" -}}
-{{- $image := $operator.image | default "" -}}
-{{- $version := $operator.version | default "" | toString -}}
-{{- $reference := "" -}}
-{{- if regexMatch "[/:@]" $image -}}
-{{- if or $repository $version -}}
-{{- fail "operator.image holds a full reference ('/', ':' or '@'), and repository or version is set too: set image to the name only, or remove repository and version" -}}
+{{/* Not empty if the operator's metrics are served over HTTP. */}}
+{{- define "gpu-operator.plainMetrics" -}}
+{{- if eq (dig "metrics" "secure" true (.Values.operator | default dict)) false }}yes{{ end -}}
+{{- end }}
+
+{{/* Annotations for a Prometheus that finds pods by them. */}}
+{{- define "gpu-operator.scrape" -}}
+{{- if include "gpu-operator.plainMetrics" . -}}
+prometheus.io/scrape: "true"
+prometheus.io/port: "8080"
+prometheus.io/path: /metrics
 {{- end -}}
-{{- $reference = $image -}}
-{{- else -}}
-{{- if include "gpu-operator.isNvidias" . -}}
-{{- $repository = "" }}{{ $version = "" -}}
+{{- end }}
+
+{{/* The operator's image: by default that of the release, by its digest. A copy in another repository need not have the
+same digest, so that it is used by its tag. NVIDIA's operator, in values for its chart, means this one, in the same
+registry unless that is NVIDIA's. A mirror replaces the registry, as for the operands. */}}
+{{- define "gpu-operator.image" -}}
+{{- $named := include "gpu-operator.named" . | fromJson -}}
+{{- $reference := (.Values.operator | default dict).image | default "" -}}
+{{- if $named.isNvidias -}}
+{{- $_ := set $named "name" "" -}}{{- $_ := set $named "version" "" -}}
+{{- if $named.inNvidiasRegistry }}{{ $_ := set $named "repository" "" }}{{ end -}}
+{{- end -}}
+{{- if or $named.isNvidias (not $named.isReference) -}}
+{{- $release := include "gpu-operator.release" . | fromJson -}}
+{{- $repository := $named.repository | default $release.repository | trimSuffix "/" -}}
+{{- $image := $named.name | default $release.image | default "gpu-operator" -}}
+{{- $version := $named.version -}}
+{{- if not $repository -}}
+{{- fail "this chart is not released and has no image: set operator.repository and operator.version to an image that you built and pushed, such as --set operator.repository=registry.example.com,operator.version=dev; see docs/install.md" -}}
+{{- end -}}
+{{- if and (eq $repository $release.repository) (eq $image $release.image) -}}
+{{- $version = $version | default $release.version -}}
 {{- end -}}
 {{- $version = $version | default .Chart.AppVersion -}}
-{{- $reference = printf "%s/%s%s%s" ($repository | default "ghcr.io/clusterpolicy" | trimSuffix "/") ($image | default "gpu-operator") (ternary "@" ":" (hasPrefix "sha256:" $version)) $version -}}
+{{- $reference = printf "%s/%s%s%s" $repository $image (ternary "@" ":" (hasPrefix "sha256:" $version)) $version -}}
 {{- end -}}
 {{- with (.Values.global | default dict).registry -}}
 {{- if not (hasPrefix (printf "%s/" .) $reference) -}}
@@ -90,10 +121,26 @@ registry, as for the operands. */}}
 {{- $reference -}}
 {{- end }}
 
-{{/* Not empty if the values set the operator's image to NVIDIA's operator. */}}
-{{- define "gpu-operator.isNvidias" -}}
+{{/* The parts of the image that the values name, as JSON, and whether it is that of NVIDIA's operator. internal/image
+has the same rule for the validator. Argument: root. */}}
+{{- define "gpu-operator.named" -}}
 {{- $operator := .Values.operator | default dict -}}
-{{- if and (eq ($operator.repository | default "") "nvcr.io/nvidia") (has ($operator.image | default "") (list "" "gpu-operator")) }}yes{{ end -}}
+{{- $repository := $operator.repository | default "" -}}
+{{- $name := $operator.image | default "" -}}
+{{- $version := $operator.version | default "" | toString -}}
+{{- $isReference := regexMatch "[/:@]" $name -}}
+{{- if $isReference -}}
+{{- if or $repository $version -}}
+{{- fail "operator.image holds a full reference ('/', ':' or '@'), and repository or version is set too: set image to the name only, or remove repository and version" -}}
+{{- end -}}
+{{- $version = regexFind "[:@][^/]*$" $name | trimPrefix ":" | trimPrefix "@" -}}
+{{- $repository = dir $name | trimPrefix "." -}}
+{{- $name = regexReplaceAll "[:@].*$" (base $name) "" -}}
+{{- end -}}
+{{- $inRegistry := regexMatch "^(nvcr|ghcr)[.]io/nvidia/" (printf "%s/" $repository) -}}
+{{- $isRelease := or (regexMatch "^v?(2[2-9]|[3-9][0-9])[.][0-9]" $version) (and (regexMatch "^v?1[.]([0-9]|1[01])[.][0-9]" $version) (regexMatch "(^|/)nvidia(/cloud-native)?$" $repository)) -}}
+{{- $isNvidias := or $inRegistry (eq $name "gpu-operator-validator") (and $isRelease (has $name (list "" "gpu-operator"))) -}}
+{{- dict "repository" $repository "name" $name "version" $version "isReference" $isReference "isNvidias" $isNvidias "inNvidiasRegistry" $inRegistry | toJson -}}
 {{- end }}
 
 {{/* Pull secrets of the operator's own pods, as a field of a pod. */}}
@@ -108,15 +155,11 @@ imagePullSecrets:
 {{- end }}
 
 {{/* The keys of the taints that the operator may change, as a CEL list: those that are always allowed, and those of
-nodeStartup.taints. Arguments: root, the former. */}}
+nodeStartup.taints, which the rule of that field keeps free of quotes. Arguments: root, the former. */}}
 {{- define "gpu-operator.ownTaints" -}}
 {{- $keys := index . 1 -}}
 {{- range ((index . 0).Values.nodeStartup | default dict).taints -}}
-{{- $key := .key | default "" | toString -}}
-{{- if not (regexMatch "^[-a-zA-Z0-9_./]+$" $key) -}}
-{{- fail (printf "nodeStartup.taints: %q is no key of a taint: use a key such as example.com/gpu-starting" $key) -}}
-{{- end -}}
-{{- $keys = append $keys $key -}}
+{{- $keys = append $keys (.key | default "" | toString) -}}
 {{- end -}}
 {{- printf "['%s']" (join "', '" (uniq $keys)) | quote -}}
 {{- end }}

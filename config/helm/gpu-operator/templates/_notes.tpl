@@ -21,4 +21,30 @@
   {{ $block }}.version is {{ $version }}: NVIDIA's tags begin with v, as in v{{ $version }}
 {{- end -}}
 {{- end -}}
+{{- range $block := list "devicePlugin" "migManager" "dcgmExporter" -}}
+{{- $config := (get $.Values $block | default dict).config | default dict -}}
+{{- if and $config.data (not $config.create) }}
+  {{ $block }}.config.data: not used, as {{ $block }}.config.create is not true
+{{- else if and $config.create (not $config.data) }}
+  {{ $block }}.config.create: no ConfigMap is created, as {{ $block }}.config.data is empty
+{{- end -}}
+{{- end -}}
+{{- with (.Values.devicePlugin | default dict).config -}}
+{{- if and .name (not .default) (ne (len (.data | default dict)) 1) }}
+  devicePlugin.config.default is not set: only nodes with the label nvidia.com/device-plugin.config use a configuration of {{ .name }}. To use one on all others, set its key
+{{- end -}}
+{{- end -}}
+{{- if and (eq (dig "use_ocp_driver_toolkit" true (.Values.operator | default dict)) false) (or (dig "openshift" false (.Values.platform | default dict)) (.Capabilities.APIVersions.Has "security.openshift.io/v1")) }}
+  operator.use_ocp_driver_toolkit: false has no effect, as with NVIDIA's chart. To build drivers without OpenShift's driver toolkit, set it in the ClusterPolicy with kubectl patch
+{{- end -}}
+{{- end }}
+
+{{/* A sentence if the cluster is newer than what this release has been tested on. The operator works there unless
+Kubernetes removed what it uses, so that this is no error. Argument: root. */}}
+{{- define "gpu-operator.untested" -}}
+{{- $newest := include "gpu-operator.newestKubernetes" . -}}
+{{- $cluster := .Capabilities.KubeVersion -}}
+{{- if or (gt (int $cluster.Major) 1) (gt ($cluster.Minor | trimSuffix "+" | int) (splitList "." $newest | last | int)) -}}
+Warning: Kubernetes {{ $cluster.Version }} is newer than this release has been tested on, {{ include "gpu-operator.oldestKubernetes" . }} to {{ $newest }}.
+{{- end -}}
 {{- end }}

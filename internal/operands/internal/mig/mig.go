@@ -15,12 +15,13 @@ type Values struct {
 	MonitorMIG bool
 }
 
-// Of returns the values that spec.mig sets.
+// Of returns the values that spec.mig sets. Without a strategy there, the program may read one from the configuration of
+// its node, so it gets the MIG devices too.
 func Of(in operand.Input) Values {
 	strategy := in.Spec.MIG.Strategy
 	return Values{
 		SetMIGStrategy: strategy != "", MIGStrategy: string(strategy),
-		MonitorMIG: strategy != "" && strategy != v1.MIGStrategyNone,
+		MonitorMIG: strategy != v1.MIGStrategyNone,
 	}
 }
 

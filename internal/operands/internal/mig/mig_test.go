@@ -16,8 +16,8 @@ func TestOf(t *testing.T) {
 		spec *v1.MIGSpec
 		want mig.Values
 	}{
-		"no block":    {},
-		"empty block": {spec: &v1.MIGSpec{}},
+		"no block":    {want: mig.Values{MonitorMIG: true}},
+		"empty block": {spec: &v1.MIGSpec{}, want: mig.Values{MonitorMIG: true}},
 		"none": {
 			spec: &v1.MIGSpec{Strategy: v1.MIGStrategyNone}, want: mig.Values{SetMIGStrategy: true, MIGStrategy: "none"},
 		},

@@ -14,7 +14,7 @@ import (
 // Image is the image of the device plugin, which the MPS control daemon and config-manager use too.
 func Image() image.Default {
 	return image.Default{
-		Name: "device-plugin", Field: "devicePlugin",
+		Name: "device-plugin", Variable: "DEVICE_PLUGIN_IMAGE", Field: "devicePlugin",
 		Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", Version: "v0.20.0",
 	}
 }
@@ -26,7 +26,7 @@ func Of(in operand.Input, process string) (*operand.PluginConfig, error) {
 	if spec.Config.Name == "" {
 		return nil, nil //nolint:nilnil // Most clusters have no configuration.
 	}
-	ref, err := Image().Resolve(spec.ImageSpec, "")
+	ref, err := in.Images.Of(Image()).Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,71 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterpolicy/gpu-operator/config/crd"
+)
+
+// deleteCRDsCommand removes the definition from the cluster, and all policies with it. The chart runs it after helm
+// uninstall if its values request it.
+func deleteCRDsCommand() *cobra.Command {
+	kubeconfig, timeout := "", time.Duration(0)
+	cmd := &cobra.Command{
+		Use:   "delete-crds",
+		Short: "Delete the CustomResourceDefinition, and all ClusterPolicies with it",
+		Long: `Delete the CustomResourceDefinition, and all ClusterPolicies with it.
+
+It needs permission to get and delete customresourcedefinitions. It exits with 0 once the definition is gone.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctrl.SetLogger((&logOptions{}).logger())
+			config, err := restConfig(kubeconfig)
+			if err != nil {
+				return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)
+			}
+			return deleteCRDs(cmd.Context(), config, timeout, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait until the definition is gone")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
+		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
+	return cmd
+}
+
+func deleteCRDs(ctx context.Context, config *rest.Config, timeout time.Duration, out io.Writer) error {
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	definition := &unstructured.Unstructured{}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	definition.SetName(crd.Name)
+	if err := c.Delete(ctx, definition); apierrors.IsNotFound(err) {
+		fmt.Fprintf(out, "CustomResourceDefinition %s does not exist\n", crd.Name)
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("deleting CustomResourceDefinition %s: %w", crd.Name, err)
+	}
+	gone := func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(definition), definition)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, timeout, true, gone); err != nil {
+		return fmt.Errorf("CustomResourceDefinition %s still exists after %s: %w: check the finalizers of its "+
+			"ClusterPolicies", crd.Name, timeout, err)
+	}
+	fmt.Fprintf(out, "CustomResourceDefinition %s is deleted\n", crd.Name)
+	return nil
+}

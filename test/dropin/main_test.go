@@ -1,0 +1,21 @@
+package dropin
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
+)
+
+// chart is the folder of a released chart.
+var chart string
+
+func TestMain(m *testing.M) {
+	if err := cluster.SetParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(packaged.RunWithRelease(repo, &chart, m))
+}
