@@ -128,18 +128,18 @@ var refused = []struct{ name, spec, path, message string }{
 		"precompiled in a pool and GDS",
 		"{nodePools: [{name: a, nodeSelector: {a: b}, driver: {usePrecompiled: true}}], gds: {enabled: true}}",
 		"spec.nodePools",
-		"driver.usePrecompiled of a pool must not be set together with gds.enabled or gdrcopy.enabled: remove it, or " +
+		"driver.usePrecompiled of a node pool must not be set together with gds.enabled or gdrcopy.enabled: remove it, or " +
 			"remove them",
 	},
 	{
 		"precompiled in a pool and GDRCopy",
 		"{nodePools: [{name: a, nodeSelector: {a: b}, driver: {usePrecompiled: true}}], gdrcopy: {enabled: true}}", "",
-		"driver.usePrecompiled of a pool must not be set together with gds.enabled or gdrcopy.enabled",
+		"driver.usePrecompiled of a node pool must not be set together with gds.enabled or gdrcopy.enabled",
 	},
 	{
 		"default of no ConfigMap in a pool",
 		"{nodePools: [{name: a, nodeSelector: {a: b}, devicePlugin: {config: {default: x}}}]}", "spec.nodePools",
-		"set devicePlugin.config.name in the pool or in the spec, or remove default",
+		"set devicePlugin.config.name in the node pool or in the spec, or remove default",
 	},
 	{
 		"default MIG layout of a pool",
@@ -231,12 +231,26 @@ var refused = []struct{ name, spec, path, message string }{
 	},
 	{
 		"nodes that may be unavailable", "{driver: {upgradePolicy: {maxUnavailable: many}}}",
-		"spec.driver.upgradePolicy.maxUnavailable", "must be a number, or a percentage of 0% to 100%",
+		"spec.driver.upgradePolicy.maxUnavailable", "must be a number or a percentage, such as 25%",
 	},
 	{
-		"no node may be unavailable", `{driver: {upgradePolicy: {autoUpgrade: true, maxUnavailable: "0%"}}}`,
-		"spec.driver.upgradePolicy.maxUnavailable",
-		"must be above 0, or no node can be upgraded: raise it, or set autoUpgrade to false",
+		"operator of a toleration", "{driver: {tolerations: [{key: a}, {key: b, operator: Exist}]}}",
+		"spec.driver.tolerations[1].operator", `Unsupported value: "Exist"`,
+	},
+	{
+		"effect of a toleration", "{daemonsets: {tolerations: [{operator: Exists, effect: NoStart}]}}",
+		"spec.daemonsets.tolerations[0].effect", `Unsupported value: "NoStart"`,
+	},
+	{
+		"key of a toleration", `{nodeDiscovery: {tolerations: [{key: "a b", operator: Exists}]}}`,
+		"spec.nodeDiscovery.tolerations[0].key", "",
+	},
+	{
+		"value of a toleration", `{gfd: {tolerations: [{key: a, value: "b c"}]}}`, "spec.gfd.tolerations[0].value", "",
+	},
+	{
+		"toleration without a key", "{gfd: {tolerations: [{effect: NoSchedule}]}}", "spec.gfd.tolerations[0].operator",
+		"must be Exists if key is empty",
 	},
 	{
 		"fewer than no upgrades", "{driver: {upgradePolicy: {maxParallelUpgrades: -1}}}",
