@@ -107,7 +107,7 @@ func (f *Fleet) shareOperands(entry *Entry) {
 	}
 }
 
-// PlannedNode returns the plan of a node for its entry, with shared essential operands.
+// Planned returns the plan of a node for its entry, with shared essential operands.
 func (f *Fleet) Planned(from PlanInputs, node plan.NodePlan) *PlannedNode {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -29,5 +29,5 @@ func (e *Env) AddIf(condition bool, name, value string) {
 // AddCDIHook appends the variable with the path of the hook that CDI specifications name, where the operator installs
 // the toolkit: its image has the hook.
 func (e *Env) AddCDIHook(in Input) {
-	e.AddIf(in.OwnToolkit(), "NVIDIA_CDI_HOOK_PATH", in.Paths().ToolkitInstallDir+"/toolkit/nvidia-cdi-hook")
+	e.AddIf(in.OwnToolkit(), "NVIDIA_CDI_HOOK_PATH", in.Spec.Paths().ToolkitInstallDir+"/toolkit/nvidia-cdi-hook")
 }

@@ -2,7 +2,6 @@ package operand
 
 import (
 	"slices"
-	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
@@ -34,7 +33,7 @@ type Input struct {
 	Contents map[Reference]Content
 	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS: empty for a tag whose
 	// image pods cannot use; the key is empty for a tag without a name. Nil if the cluster has no ImageStream of them, or
-	// it cannot be read. Unused without UsesDriverToolkit.
+	// it cannot be read. Unused if no node needs it.
 	DriverToolkit map[string]string
 	// AppliedSpec identifies the applied spec, for the annotation labels.AppliedSpec; empty if none is applied.
 	AppliedSpec string
@@ -50,36 +49,6 @@ const (
 	ServiceMonitor OptionalKind = "ServiceMonitor"
 	PrometheusRule OptionalKind = "PrometheusRule"
 )
-
-// HostPaths are the directories on the hosts.
-type HostPaths struct {
-	// RootFS is the root of the host.
-	RootFS string
-	// DevChar is the directory with links to character devices.
-	DevChar string
-	// DriverInstallDir is where the root file system of the driver container is mounted.
-	DriverInstallDir string
-	// ToolkitInstallDir is where the toolkit installs its binaries.
-	ToolkitInstallDir string
-	// KubeletRootDir is the kubelet's --root-dir, without a trailing slash.
-	KubeletRootDir string
-}
-
-// Paths returns the paths of spec.hostPaths and spec.toolkit.installDir.
-func (in Input) Paths() HostPaths {
-	spec := in.Spec.HostPaths
-	paths := HostPaths{
-		RootFS:            spec.RootFS,
-		DriverInstallDir:  spec.DriverInstallDir,
-		ToolkitInstallDir: in.Spec.Toolkit.InstallDir,
-		KubeletRootDir:    strings.TrimRight(spec.KubeletRootDir, "/"),
-	}
-	paths.DevChar = paths.OnHost("/dev/char")
-	return paths
-}
-
-// OnHost returns the path of a host file below RootFS.
-func (p HostPaths) OnHost(path string) string { return strings.TrimSuffix(p.RootFS, "/") + path }
 
 // Paused reports whether only status may be written.
 func (in Input) Paused() bool { return *in.Spec.Paused }

@@ -90,8 +90,8 @@ func (in Input) ForNodePool(nodePool NodePool) Input {
 	return in
 }
 
-// forNode returns the input for a node, which one of the node pools may select.
-func (in Input) forNode(nodePools []NodePool, node nodeinfo.Facts) Input {
+// ForNode returns the input for a node, which one of the node pools may select.
+func (in Input) ForNode(nodePools []NodePool, node nodeinfo.Facts) Input {
 	if at := NodePoolOf(nodePools, node); at >= 0 {
 		return in.ForNodePool(nodePools[at])
 	}

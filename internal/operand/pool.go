@@ -23,19 +23,3 @@ func VariesDriver(nodePool v1.NodePoolSpec) bool {
 		driver.KernelModuleType != "" ||
 		driver.KernelModuleConfig != nil && driver.KernelModuleConfig.Name != "")
 }
-
-// CheckPool refuses a node whose driver pool is unknown, as the pool determines the driver image.
-func CheckPool(f nodeinfo.Facts, criteria nodeinfo.PoolCriteria) Decision {
-	if _, complete := f.PoolInUse(criteria); complete {
-		return Accept()
-	}
-	_, system := f.PoolByFacts(nodeinfo.PoolCriteria{})
-	switch {
-	case system && criteria.Kernel:
-		return Refuse(v1.ReasonFactsMissing, "no discovery label for the kernel, which selects the precompiled driver image")
-	case system:
-		return Refuse(v1.ReasonFactsMissing,
-			"no discovery label for the release of Red Hat CoreOS, which selects the image of the driver toolkit")
-	}
-	return Refuse(v1.ReasonFactsMissing, "no discovery labels for the operating system, which select the driver image")
-}

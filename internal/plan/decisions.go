@@ -118,7 +118,7 @@ func (d *Decisions) checkFacts(o operand.Operand, node nodeinfo.Facts) operand.D
 		return operand.Decision{Choice: operand.Absent}
 	}
 	if o.PerPool {
-		if known := operand.CheckPool(node, d.inputForNode(node).PoolCriteria()); known.Choice != operand.Install {
+		if known := checkPoolKnown(node, d.inputForNode(node).PoolCriteria()); known.Choice != operand.Install {
 			return known
 		}
 	}
@@ -129,4 +129,26 @@ func (d *Decisions) checkFacts(o operand.Operand, node nodeinfo.Facts) operand.D
 		return operand.Accept()
 	}
 	return o.Serves(node)
+}
+
+// checkPoolKnown refuses a node whose driver pool is unknown, as the pool determines the driver image.
+func checkPoolKnown(f nodeinfo.Facts, criteria nodeinfo.PoolCriteria) operand.Decision {
+	if _, complete := f.PoolInUse(criteria); complete {
+		return operand.Accept()
+	}
+	_, system := f.PoolByFacts(nodeinfo.PoolCriteria{})
+	switch {
+	case system && criteria.Kernel:
+		return operand.Refuse(
+			v1.ReasonFactsMissing,
+			"no discovery label for the kernel, which selects the precompiled driver image",
+		)
+	case system:
+		return operand.Refuse(v1.ReasonFactsMissing,
+			"no discovery label for the release of Red Hat CoreOS, which selects the image of the driver toolkit")
+	}
+	return operand.Refuse(
+		v1.ReasonFactsMissing,
+		"no discovery labels for the operating system, which select the driver image",
+	)
 }

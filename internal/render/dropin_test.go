@@ -83,8 +83,8 @@ func TestEveryKeyOfTheModuleParametersIsMounted(t *testing.T) {
 	}
 }
 
-// The files of the host's subscription that the driver container mounts, by system, container runtime and spec. A strict
-// type keeps a pod from starting on a host without the file.
+// The files of the host's subscription that the driver container mounts, by system, container runtime and spec. A
+// strict type keeps a pod from starting on a host without the file.
 func TestSubscriptionsOfHosts(t *testing.T) {
 	redHat := []string{
 		"/etc/pki/entitlement Directory", "/etc/rhsm Directory", "/etc/yum.repos.d/redhat.repo File",
@@ -97,10 +97,12 @@ func TestSubscriptionsOfHosts(t *testing.T) {
 		nodes  []nodeinfo.Facts
 		want   []string
 	}{
-		"rhel, containerd":                  {nil, []nodeinfo.Facts{rhel}, redHat},
-		"rhel, containerd, repositories":    {repos, []nodeinfo.Facts{rhel}, nil},
-		"rhel, CRI-O":                       {nil, []nodeinfo.Facts{withRuntime("cri-o", rhel)}, nil},
-		"rhel, CRI-O beside containerd":     {nil, []nodeinfo.Facts{withRuntime("cri-o", rhel), withRuntime("containerd", rhel)}, redHat},
+		"rhel, containerd":               {nil, []nodeinfo.Facts{rhel}, redHat},
+		"rhel, containerd, repositories": {repos, []nodeinfo.Facts{rhel}, nil},
+		"rhel, CRI-O":                    {nil, []nodeinfo.Facts{withRuntime("cri-o", rhel)}, nil},
+		"rhel, CRI-O beside containerd": {
+			nil, []nodeinfo.Facts{withRuntime("cri-o", rhel), withRuntime("containerd", rhel)}, redHat,
+		},
 		"sles":                              {nil, []nodeinfo.Facts{sles}, suse},
 		"sles, CRI-O":                       {nil, []nodeinfo.Facts{withRuntime("cri-o", sles)}, suse},
 		"sles, repositories":                {repos, []nodeinfo.Facts{sles}, suse},
@@ -217,9 +219,11 @@ func TestResourcesOfInitContainersMakeNoDriverOutdated(t *testing.T) {
 // see the MIG devices unless the spec excludes them. The MPS daemon serves none.
 func TestMIGDevicesAreVisibleUnlessTheSpecExcludesThem(t *testing.T) {
 	for strategy, want := range map[v1.MIGStrategy]map[string]string{
-		"":                   {"nvidia-device-plugin": "all", "gpu-feature-discovery": "all"},
-		v1.MIGStrategyNone:   {},
-		v1.MIGStrategySingle: {"nvidia-device-plugin": "all", "gpu-feature-discovery": "all", "mps-control-daemon-ctr": "all"},
+		"":                 {"nvidia-device-plugin": "all", "gpu-feature-discovery": "all"},
+		v1.MIGStrategyNone: {},
+		v1.MIGStrategySingle: {
+			"nvidia-device-plugin": "all", "gpu-feature-discovery": "all", "mps-control-daemon-ctr": "all",
+		},
 	} {
 		spec := v1.ClusterPolicySpec{
 			MIG:          &v1.MIGSpec{Strategy: strategy},

@@ -58,8 +58,8 @@ func (r *renderer) applyOwnProxy(pod *corev1.PodSpec) {
 	}
 }
 
-// mountTrustStores mounts the CA bundle where the programs of an image read it, unless the user has mounted another file
-// there. It runs after stampDigest: no driver becomes outdated by the certificates that downloads need.
+// mountTrustStores mounts the CA bundle where the programs of an image read it, unless the user has mounted another
+// file there. It runs after stampDigest: no driver becomes outdated by the certificates that downloads need.
 func (r *renderer) mountTrustStores(pod *corev1.PodSpec) {
 	if r.plan.Input.Spec.Global.CABundle.ConfigMapName == "" {
 		return

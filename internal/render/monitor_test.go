@@ -84,7 +84,10 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 		if rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
 			t.Errorf("%s: labels %v, annotations %v", name, rule.Labels, rule.Annotations)
 		}
-		if want := "/blob/main/" + page + "#" + strings.ToLower(name); !strings.HasSuffix(rule.Annotations["runbook_url"], want) {
+		if want := "/blob/main/" + page + "#" + strings.ToLower(name); !strings.HasSuffix(
+			rule.Annotations["runbook_url"],
+			want,
+		) {
 			t.Errorf("%s: runbook %q, want one that ends with %q", name, rule.Annotations["runbook_url"], want)
 		}
 		if !strings.Contains(string(text), "\n### "+name+"\n") {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
@@ -34,7 +35,7 @@ type templateValues struct {
 	RuntimeClass string
 	// PodRuntimeClass is the RuntimeClass of pods that get GPUs; empty if they need none.
 	PodRuntimeClass string
-	Paths           operand.HostPaths
+	Paths           effective.HostPaths
 	Helper          helper
 	MayRun          map[string]bool
 	WritesMarkers   map[string]bool
@@ -64,7 +65,7 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]rollout.Live
 			Pool:            instance.Pool,
 			RuntimeClass:    p.Input.RuntimeClass(),
 			PodRuntimeClass: p.Input.PodRuntimeClass(),
-			Paths:           p.Input.Paths(),
+			Paths:           p.Input.Spec.Paths(),
 			Helper: helper{
 				Image:      image.Mirror(p.Input.Spec.Global.Registry, helperImage.Image),
 				PullPolicy: string(helperSpec.ImagePullPolicy),

@@ -108,47 +108,48 @@ func version(instances []operand.Instance) string {
 	return text.Truncate(strings.Join(versions, ", "), 256)
 }
 
+// countOperand counts the nodes on which the operand is expected.
 func countOperand(o operand.Operand, nodes []node) operandCounts {
 	counts := operandCounts{}
 	for i := range nodes {
-		verdict, expected := nodes[i].Operands[o.Name]
-		if !expected {
-			continue
-		}
-		counts.desired++
-		if verdict.Reason == v1.ReasonOperandPaused {
-			counts.paused++
-		}
-		if verdict.BeingReplaced {
-			counts.replacing++
-		}
-		node := nodes[i].Facts.Name
-		switch reason := noPodReason(&nodes[i], verdict); reason {
-		case "":
-		case v1.ReasonUntoleratedTaint:
-			counts.tainted = append(counts.tainted, nodeReason{node, reason})
-		default:
-			counts.unscheduled = append(counts.unscheduled, nodeReason{node, reason})
-		}
-		switch {
-		case verdict.State == readiness.Failed:
-			reason := verdict.Reason
-			if o.Stage == "" {
-				// The status of the node does not report operands without a stage.
-				reason = verdict.Message
-				counts.details = append(counts.details, nodeReason{node, verdict.Detail})
-			}
-			counts.failed = append(counts.failed, nodeReason{node, reason})
-		case verdict.State == readiness.Progressing && o.Stage == "":
-			counts.starting = append(counts.starting, nodeReason{node, verdict.Message})
-		case verdict.State == readiness.Ready:
-			counts.ready++
-			if verdict.Outdated {
-				counts.outdated = append(counts.outdated, nodeReason{node, verdict.Reason})
-			}
+		if verdict, expected := nodes[i].Operands[o.Name]; expected {
+			counts.desired++
+			counts.add(&nodes[i], verdict, o.Stage != "")
 		}
 	}
 	return counts
+}
+
+// add counts a node with this verdict on an operand. The status of a node reports only operands that have a stage.
+func (c *operandCounts) add(n *node, verdict readiness.Verdict, hasStage bool) {
+	name := n.Facts.Name
+	if verdict.Reason == v1.ReasonOperandPaused {
+		c.paused++
+	}
+	if verdict.BeingReplaced {
+		c.replacing++
+	}
+	switch reason := noPodReason(n, verdict); reason {
+	case "":
+	case v1.ReasonUntoleratedTaint:
+		c.tainted = append(c.tainted, nodeReason{name, reason})
+	default:
+		c.unscheduled = append(c.unscheduled, nodeReason{name, reason})
+	}
+	switch {
+	case verdict.State == readiness.Failed && hasStage:
+		c.failed = append(c.failed, nodeReason{name, verdict.Reason})
+	case verdict.State == readiness.Failed:
+		c.failed = append(c.failed, nodeReason{name, verdict.Message})
+		c.details = append(c.details, nodeReason{name, verdict.Detail})
+	case verdict.State == readiness.Progressing && !hasStage:
+		c.starting = append(c.starting, nodeReason{name, verdict.Message})
+	case verdict.State == readiness.Ready:
+		c.ready++
+		if verdict.Outdated {
+			c.outdated = append(c.outdated, nodeReason{name, verdict.Reason})
+		}
+	}
 }
 
 // noPodReason returns why the DaemonSet controller may create no pod of an operand with this verdict on the node; empty
@@ -220,8 +221,12 @@ func pendingRestart(live map[string]*appsv1.DaemonSet, o operand.Operand) string
 	if pending == 0 {
 		return ""
 	}
-	return fmt.Sprintf("pods on %d of %d nodes get changed tolerations, priority, resources, registries, probes or labels "+
-		"when they are next restarted", pending, scheduled)
+	return fmt.Sprintf(
+		"pods on %d of %d nodes get changed tolerations, priority, resources, registries, probes or labels "+
+			"when they are next restarted",
+		pending,
+		scheduled,
+	)
 }
 
 // backgroundState returns the state of an operand that does not run on GPU nodes in particular. Node discovery is

@@ -17,7 +17,8 @@ import (
 var (
 	flagName = regexp.MustCompile(`(?:^|[\s\["'(|=])(--[a-z][a-z0-9-]+)`)
 	// others are the programs of others, whose flags are not checked.
-	others = regexp.MustCompile(`(?:^|[\s;&|(])(?:kubectl|helm|docker|podman|oc|ctr|crictl|git|kustomize|argocd|flux|az|eksctl|gcloud)\b`)
+	others = regexp.MustCompile(`(?:^|[\s;&|(])` +
+		`(?:kubectl|helm|docker|podman|oc|ctr|crictl|git|kustomize|argocd|flux|az|eksctl|gcloud)\b`)
 )
 
 // foreignFlags are flags of other programs that the docs name without the program.

@@ -29,7 +29,10 @@ func TestVariablesForImages(t *testing.T) {
 	e.stop()
 	e.runWithVariables("DRIVER_IMAGE="+driver, "DEVICE_PLUGIN_IMAGE="+plugin+":v0.19.0",
 		"DCGM_EXPORTER_IMAGE=mirror.local/nvidia/dcgm:4", "VALIDATOR_IMAGE=nvcr.io/nvidia/gpu-operator:v26.7.0")
-	e.awaitNodes(map[string]string{"gpu-00000": v1.ReasonUpgradePending, "gpu-00001": v1.ReasonUpgradePending}, time.Minute)
+	e.awaitNodes(
+		map[string]string{"gpu-00000": v1.ReasonUpgradePending, "gpu-00001": v1.ReasonUpgradePending},
+		time.Minute,
+	)
 	e.Eventually(e.imagesInUse).Should(And(
 		HaveKeyWithValue("driver", driver), HaveKeyWithValue("device-plugin", plugin+":v0.19.0"),
 		HaveKeyWithValue("dcgm-exporter", HavePrefix("nvcr.io/nvidia/k8s/dcgm-exporter:")),

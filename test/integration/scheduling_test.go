@@ -31,7 +31,9 @@ func TestSchedulingEdits(t *testing.T) {
 		"tolerations": func(spec *v1.ClusterPolicySpec) {
 			daemonSets(spec).Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		},
-		"the priority class": func(spec *v1.ClusterPolicySpec) { daemonSets(spec).PriorityClassName = "system-cluster-critical" },
+		"the priority class": func(spec *v1.ClusterPolicySpec) {
+			daemonSets(spec).PriorityClassName = "system-cluster-critical"
+		},
 		"resources of the driver": func(spec *v1.ClusterPolicySpec) {
 			driverOf(spec).Resources = &v1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},

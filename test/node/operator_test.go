@@ -89,8 +89,9 @@ func (b *env) overlay() string {
 	relative, err := filepath.Rel(dir, filepath.Join(shipped, "default"))
 	b.Expect(err).NotTo(HaveOccurred())
 	overlay := fmt.Sprintf(
-		"resources: [%q]\nimages: [{name: IMAGE-NOT-SET, newName: %s, newTag: %s}]\nreplacements: [{path: operator_image.yaml}]\n", relative,
-		operatorImage, operatorTag)
+		"resources: [%q]\nimages: [{name: IMAGE-NOT-SET, newName: %s, newTag: %s}]\n"+
+			"replacements: [{path: operator_image.yaml}]\n", relative, operatorImage, operatorTag,
+	)
 	b.Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600)).To(Succeed())
 	return dir
 }

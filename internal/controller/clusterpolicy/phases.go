@@ -13,6 +13,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/drivertoolkit"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -131,7 +132,7 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 // driverToolkit returns the images of OpenShift's driver toolkit if any node needs one. An error is only logged: it
 // concerns the drivers of these nodes alone, whose verdicts report it.
 func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[string]string, error) {
-	if !input.UsesDriverToolkit(s.view.EachFacts()) {
+	if !drivertoolkit.IsUsed(input, s.view.EachFacts()) {
 		return nil, s.DriverToolkit.StopWatch(ctx)
 	}
 	images, err := s.DriverToolkit.Images(ctx)

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
+	"github.com/clusterpolicy/gpu-operator/internal/drivertoolkit"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
@@ -168,7 +169,7 @@ func (s *scope) passMetrics(in status.Input, computed v1.ClusterPolicyStatus, fa
 // driverToolkitMetrics returns what the nodes need of the driver toolkit. What an ImageStream that was not read has is
 // unknown.
 func (s *scope) driverToolkitMetrics(input operand.Input) metrics.DriverToolkit {
-	use := input.DriverToolkitUse(s.view.EachFacts())
+	use := drivertoolkit.UseOf(input, s.view.EachFacts())
 	found := metrics.DriverToolkit{Needed: use.Needed, ReleaseUnknown: use.ReleaseUnknown, Unread: s.driverToolkitUnread}
 	if !found.Unread {
 		found.StreamMissing, found.TagMissing, found.StreamBroken = use.StreamMissing, use.TagMissing, use.StreamBroken

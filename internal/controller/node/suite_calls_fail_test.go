@@ -88,7 +88,13 @@ var _ = Describe("A call that fails once", func() {
 			Expect(f.reported(ctx)).To(Equal("True GPUReady"))
 			Expect(f.node(ctx).Labels).To(HaveKeyWithValue(labels.Pool, "ubuntu24.04-amd64"))
 			Expect(f.entry()).
-				To(And(HaveField("WriteError", BeEmpty()), HaveField("BasisVersion", uint64(1)), HaveField("Writes.Backoff", BeZero())))
+				To(
+					And(
+						HaveField("WriteError", BeEmpty()),
+						HaveField("BasisVersion", uint64(1)),
+						HaveField("Writes.Backoff", BeZero()),
+					),
+				)
 		},
 		eachFailure(answers, listPods, patchLabels, patchCondition),
 	)

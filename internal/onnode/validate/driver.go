@@ -96,11 +96,17 @@ func (d Driver) find(ctx context.Context) (installed, error) {
 	case path != "":
 		return installed{}, fmt.Errorf("%s driver does not work: %w", onHost.whose(), explain(ctx, path, out, err))
 	}
+	return d.findInContainer(ctx, query)
+}
+
+// findInContainer returns the driver in the driver container, or that of a host which has it in the same directory.
+func (d Driver) findInContainer(ctx context.Context, query []string) (installed, error) {
 	inContainer := d.inContainer()
-	path, inContainer.output, err = runFirst(ctx, d.Run, d.DriverRoot, smi, query...)
+	path, out, err := runFirst(ctx, d.Run, d.DriverRoot, smi, query...)
 	if path == "" && !d.ContainerExpected {
-		path, inContainer.output, err = runWithLoader(ctx, d.Run, d.DriverRoot, smi, query...)
+		path, out, err = runWithLoader(ctx, d.Run, d.DriverRoot, query...)
 	}
+	inContainer.output = out
 	switch {
 	case path != "" && err == nil:
 		return inContainer, d.awaitDaemons()

@@ -82,20 +82,21 @@ var loaders = []string{"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.
 // Container-Optimized OS, and those of the extensions of Talos.
 var libraryDirs = []string{"/lib64", "/lib", "/glibc/usr/lib", "/glibc/lib"}
 
-// runWithLoader is runFirst for a root that has a driver's files and no C library, as the directory into which Google's
-// installer puts the driver. The program runs outside of that root, with the C library of this container.
+// runWithLoader runs nvidia-smi like runFirst, for a root that has a driver's files and no C library, as the directory
+// into which Google's installer puts the driver. The program runs outside of that root, with the C library of this
+// container.
 func runWithLoader(
-	ctx context.Context, run Runner, root, name string, args ...string,
+	ctx context.Context, run Runner, root string, args ...string,
 ) (path string, out []byte, err error) {
 	var libraries []string
 	for _, dir := range libraryDirs {
 		libraries = append(libraries, filepath.Join(root, dir))
 	}
 	for _, dir := range programDirs {
-		if !hasFile(root, dir, name) {
+		if !hasFile(root, dir, smi) {
 			continue
 		}
-		path := dir + "/" + name
+		path := dir + "/" + smi
 		for _, loader := range loaders {
 			out, err := run(ctx, "/", loader, slices.Concat(
 				[]string{"--library-path", strings.Join(libraries, ":"), filepath.Join(root, path)}, args)...)

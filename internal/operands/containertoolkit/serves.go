@@ -52,7 +52,7 @@ func checkLayout(in operand.Input, layout nodeinfo.Layout) operand.Decision {
 	}
 	autodetects := layout.FindsToolkit && paths.Config == layout.Config
 	if autodetects &&
-		(in.Paths().ToolkitInstallDir != labels.ToolkitInstallDir || in.RuntimeClass() != labels.DefaultRuntimeClass) {
+		(in.Spec.Paths().ToolkitInstallDir != labels.ToolkitInstallDir || in.RuntimeClass() != labels.DefaultRuntimeClass) {
 		return operand.Refuse(v1.ReasonInvalidSpec, fmt.Sprintf(
 			"%s expects the toolkit in %s and names its runtime %s: remove spec.toolkit.installDir and "+
 				"spec.operator.runtimeClass, or set spec.cdi.nriPluginEnabled",

@@ -92,8 +92,8 @@ func hostMounts(in operand.Input, pool nodeinfo.Pool) []hostMount {
 	return system.subscription
 }
 
-// providedVolumes returns the volumes of hostMounts that the container runtime of every node mounts itself: CRI-O mounts
-// the host's subscription of Red Hat, if it has one.
+// providedVolumes returns the volumes of hostMounts that the container runtime of every node mounts itself: CRI-O
+// mounts the host's subscription of Red Hat, if it has one.
 func providedVolumes(in operand.Input, pool nodeinfo.Pool) []string {
 	if !in.OnlyCRIO() || osID(pool.OSTag) != "rhel" {
 		return nil

@@ -15,8 +15,8 @@ type Values struct {
 	MonitorMIG bool
 }
 
-// Of returns the values that spec.mig sets. Without a strategy there, the program may read one from the configuration of
-// its node, so it gets the MIG devices too.
+// Of returns the values that spec.mig sets. Without a strategy there, the program may read one from the configuration
+// of its node, so it gets the MIG devices too.
 func Of(in operand.Input) Values {
 	strategy := in.Spec.MIG.Strategy
 	return Values{

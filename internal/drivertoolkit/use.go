@@ -1,15 +1,16 @@
-package operand
+package drivertoolkit
 
 import (
 	"cmp"
 	"iter"
 
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// UsesDriverToolkit reports whether the driver toolkit of OpenShift builds the driver of any of these nodes.
-func (in Input) UsesDriverToolkit(nodes iter.Seq[*nodeinfo.Facts]) bool {
-	for f, criteria := range in.coreOSNodes(nodes) {
+// IsUsed reports whether the driver toolkit of OpenShift builds the driver of any of these nodes.
+func IsUsed(in operand.Input, nodes iter.Seq[*nodeinfo.Facts]) bool {
+	for f, criteria := range coreOSNodes(in, nodes) {
 		byFacts, _ := f.PoolByFacts(criteria)
 		inUse, _ := f.PoolInUse(criteria)
 		if byFacts.CoreOS != "" || inUse.CoreOS != "" {
@@ -20,25 +21,27 @@ func (in Input) UsesDriverToolkit(nodes iter.Seq[*nodeinfo.Facts]) bool {
 }
 
 // coreOSNodes yields the nodes that have, or had, Red Hat CoreOS and get a driver, with the criteria of their pool.
-func (in Input) coreOSNodes(nodes iter.Seq[*nodeinfo.Facts]) iter.Seq2[*nodeinfo.Facts, nodeinfo.PoolCriteria] {
+func coreOSNodes(
+	in operand.Input, nodes iter.Seq[*nodeinfo.Facts],
+) iter.Seq2[*nodeinfo.Facts, nodeinfo.PoolCriteria] {
 	return func(yield func(*nodeinfo.Facts, nodeinfo.PoolCriteria) bool) {
 		if !*in.Spec.Driver.Enabled {
 			return
 		}
-		nodePools := NodePools(in.Spec)
+		nodePools := operand.NodePools(in.Spec)
 		for f := range nodes {
 			if !f.IsCoreOS() && f.PoolCoreOS == "" || !f.Managed() || f.ExcludedByLabel {
 				continue
 			}
-			if !yield(f, in.forNode(nodePools, *f).PoolCriteria()) {
+			if !yield(f, in.ForNode(nodePools, *f).PoolCriteria()) {
 				return
 			}
 		}
 	}
 }
 
-// DriverToolkitUse describes what the nodes need of OpenShift's driver toolkit, and what of it is missing.
-type DriverToolkitUse struct {
+// Use describes what the nodes need of OpenShift's driver toolkit, and what of it is missing.
+type Use struct {
 	// Needed: it builds the driver of a node.
 	Needed bool
 	// ReleaseUnknown: a node for which it builds the driver has no discovery label of its release.
@@ -51,10 +54,10 @@ type DriverToolkitUse struct {
 	StreamBroken bool
 }
 
-// DriverToolkitUse returns what these nodes need of the driver toolkit.
-func (in Input) DriverToolkitUse(nodes iter.Seq[*nodeinfo.Facts]) DriverToolkitUse {
-	use := DriverToolkitUse{}
-	for f, criteria := range in.coreOSNodes(nodes) {
+// UseOf returns what these nodes need of the driver toolkit.
+func UseOf(in operand.Input, nodes iter.Seq[*nodeinfo.Facts]) Use {
+	use := Use{}
+	for f, criteria := range coreOSNodes(in, nodes) {
 		byFacts, _ := f.PoolByFacts(criteria)
 		inUse, _ := f.PoolInUse(criteria)
 		release := cmp.Or(inUse.CoreOS, byFacts.CoreOS)

@@ -1,15 +1,17 @@
-package operand_test
+package drivertoolkit_test
 
 import (
+	"iter"
 	"testing"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/drivertoolkit"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-func TestUsesDriverToolkit(t *testing.T) {
+func TestIsUsed(t *testing.T) {
 	const release = "418.94.202501221327-0"
 	off := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: new(false)}}
 	inPool, excluded, cpuOnly := coreOS(release), coreOS(release), coreOS(release)
@@ -40,14 +42,14 @@ func TestUsesDriverToolkit(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := (operand.Input{Spec: effective.Of(test.spec)}).UsesDriverToolkit(each(test.nodes)); got != test.want {
+			if got := drivertoolkit.IsUsed(operand.Input{Spec: effective.Of(test.spec)}, each(test.nodes)); got != test.want {
 				t.Errorf("got %v", got)
 			}
 		})
 	}
 }
 
-func TestDriverToolkitUse(t *testing.T) {
+func TestUseOf(t *testing.T) {
 	const release, other = "418.94.202501221327-0", "419.96.202601010000-0"
 	off := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: new(false)}}
 	unknownInPool := coreOS("")
@@ -57,7 +59,7 @@ func TestDriverToolkitUse(t *testing.T) {
 		spec   v1.ClusterPolicySpec
 		images map[string]string
 		nodes  []nodeinfo.Facts
-		want   operand.DriverToolkitUse
+		want   drivertoolkit.Use
 	}{
 		"no nodes": {},
 		"another system, and no ImageStream": {
@@ -65,35 +67,50 @@ func TestDriverToolkitUse(t *testing.T) {
 		},
 		"complete": {
 			nodes: one, images: map[string]string{release: "quay.io/a", "latest": ""},
-			want: operand.DriverToolkitUse{Needed: true},
+			want: drivertoolkit.Use{Needed: true},
 		},
-		"no ImageStream": {nodes: one, want: operand.DriverToolkitUse{Needed: true, StreamMissing: true}},
+		"no ImageStream": {nodes: one, want: drivertoolkit.Use{Needed: true, StreamMissing: true}},
 		"no tag for one of two releases": {
 			nodes: []nodeinfo.Facts{coreOS(release), coreOS(other)}, images: map[string]string{other: "quay.io/a"},
-			want: operand.DriverToolkitUse{Needed: true, TagMissing: true},
+			want: drivertoolkit.Use{Needed: true, TagMissing: true},
 		},
 		"a tag without an image": {
-			nodes: one, images: map[string]string{release: ""}, want: operand.DriverToolkitUse{Needed: true, StreamBroken: true},
+			nodes: one, images: map[string]string{release: ""}, want: drivertoolkit.Use{Needed: true, StreamBroken: true},
 		},
 		"a tag without a name": {
 			nodes: one, images: map[string]string{release: "quay.io/a", "": ""},
-			want: operand.DriverToolkitUse{Needed: true, StreamBroken: true},
+			want: drivertoolkit.Use{Needed: true, StreamBroken: true},
 		},
 		"an unknown release": {
-			nodes: []nodeinfo.Facts{coreOS("")}, want: operand.DriverToolkitUse{Needed: true, ReleaseUnknown: true},
+			nodes: []nodeinfo.Facts{coreOS("")}, want: drivertoolkit.Use{Needed: true, ReleaseUnknown: true},
 		},
 		"an unknown release of a node that has a driver": {
 			nodes: []nodeinfo.Facts{unknownInPool}, images: map[string]string{release: "quay.io/a"},
-			want: operand.DriverToolkitUse{Needed: true, ReleaseUnknown: true},
+			want: drivertoolkit.Use{Needed: true, ReleaseUnknown: true},
 		},
 		"turned off": {spec: off, nodes: []nodeinfo.Facts{coreOS(release), coreOS("")}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}
-			if got := in.DriverToolkitUse(each(test.nodes)); got != test.want {
+			if got := drivertoolkit.UseOf(in, each(test.nodes)); got != test.want {
 				t.Errorf("got %+v", got)
 			}
 		})
+	}
+}
+
+// coreOS is a node of OpenShift 4.18 or older.
+func coreOS(release string) nodeinfo.Facts {
+	return nodeinfo.Facts{HasGPU: true, OSID: "rhcos", OSVersion: "4.18", Architecture: "amd64", OSTree: release}
+}
+
+func each(nodes []nodeinfo.Facts) iter.Seq[*nodeinfo.Facts] {
+	return func(yield func(*nodeinfo.Facts) bool) {
+		for i := range nodes {
+			if !yield(&nodes[i]) {
+				return
+			}
+		}
 	}
 }
