@@ -19,7 +19,8 @@ type DaemonSetsSpec struct {
 	// Node discovery ignores this field: it tolerates every taint, unless nodeDiscovery.tolerations is set.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:XValidation:rule="(has(self.key) && self.key != \"\") || (has(self.operator) && self.operator == 'Exists')",fieldPath=".operator",message="must be Exists if key is empty"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 	// NodeSelector selects the GPU nodes that get the stack. Default all.
 	//
@@ -45,11 +46,11 @@ type DaemonSetsSpec struct {
 type RollingUpdateSpec struct {
 	// MaxUnavailable is how many pods may be unavailable at a time: a number, or a percentage from 1% to 100%. Default 1.
 	//
-	// The default for node discovery, which runs on every node, is 10%.
+	// Empty means the default. The default for node discovery, which runs on every node, is 10%.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]+|([0-9]{1,2}|100)%)$')",message="must be a number, or a percentage of 1% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]+|([0-9]{1,2}|100)%)?$')",message="must be a number, or a percentage of 1% to 100%"
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : !self.matches('^0+%?$')",message="must be above 0, or no pod can be replaced"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
@@ -96,7 +97,7 @@ type HostPathsSpec struct {
 	// RootFS is the root of the host's file system, as the kubelet sees it. Default /.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(/([^.].*)?)?$')",message="must be an absolute path, such as /"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/.*)?$')",message="must be an absolute path, such as /"
 	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..': set the resolved path"
 	RootFS string `json:"rootFS,omitempty"`
 	// DriverInstallDir is the path of the driver's root file system on the host. Default /run/nvidia/driver.

@@ -1,13 +1,15 @@
 package v1
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
 // ImageSpec names a container image. Each field that is absent gets the operator's default. image alone may also be a
-// full reference.
+// full reference, to which the driver and its sidecars append the operating system, unless it has a digest.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.image) || !self.image.matches('[/:@]') || self.?repository.orValue(\"\") == \"\" && self.?version.orValue(\"\") == \"\"",message="image is a full reference: remove repository and version, or set image to the name only"
+// +kubebuilder:validation:XValidation:rule="!has(self.image) || !self.image.matches('[/:@]') || (self.?repository.orValue(\"\") == \"\" ? self.?version.orValue(\"\") == \"\" : !self.image.matches('[:@]'))",message="image is a full reference: remove repository and version, or set image to the name only"
 type ImageSpec struct {
 	// Repository is the registry and path, such as nvcr.io/nvidia.
 	// +optional
@@ -16,24 +18,35 @@ type ImageSpec struct {
 	Repository string `json:"repository,omitempty"`
 	// Image is the image name, or a full reference.
 	//
-	// With a full reference, repository and version must be absent.
+	// With a full reference, repository and version must be absent. With a repository, a name may have slashes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9[][]a-zA-Z0-9._/:@-]*)?$')",message="must be an image name, such as driver, or a full reference"
 	Image string `json:"image,omitempty"`
 	// Version is a tag, or a digest (sha256:...).
+	//
+	// A tag may be followed by @ and a digest, which is then the one that is pulled.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(sha256:[0-9a-f]{64}|[a-zA-Z0-9_][-a-zA-Z0-9_.]{0,127})?$')",message="must be a tag, such as v1.2.3, or a digest: sha256:..."
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(sha256:[0-9a-f]{64}|[a-zA-Z0-9_][-a-zA-Z0-9_.]{0,127}(@sha256:[0-9a-f]{64})?)?$')",message="must be a tag, such as v1.2.3, or a digest: sha256:..."
 	Version string `json:"version,omitempty"`
 	// ImagePullPolicy defaults to IfNotPresent.
+	//
+	// It is Always, Never or IfNotPresent. Any other value means IfNotPresent, and is reported.
 	// +optional
-	// +kubebuilder:validation:Enum="";Always;Never;IfNotPresent
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
 	// ImagePullSecrets names Secrets in the operator's namespace.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
 	ImagePullSecrets []ObjectName `json:"imagePullSecrets,omitempty"`
+}
+
+// IsFullReference reports whether Image alone names the image, with its registry, tag or digest. A name with slashes
+// next to a repository is a part of the path.
+func (s ImageSpec) IsFullReference() bool {
+	return strings.ContainsAny(s.Image, ":@") || s.Repository == "" && strings.Contains(s.Image, "/")
 }
 
 // ContainerSpec configures the main containers of an operand.
@@ -46,14 +59,15 @@ type ContainerSpec struct {
 	Resources *ResourceRequirements `json:"resources,omitempty"`
 	// Args replaces the arguments of the main container.
 	// +optional
-	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:items:MaxLength=4096
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=131072
 	Args []string `json:"args,omitempty"`
 	// Env adds or overrides variables of the main container.
+	//
+	// If a name occurs several times, the last value is used, and the status reports it.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
 	Env []EnvVar `json:"env,omitempty"`
 	// HostNetwork runs the pods in the host network. Default false.
 	// +optional
@@ -78,7 +92,7 @@ type EnvVar struct {
 	Name EnvName `json:"name"`
 	// Value of the variable.
 	// +optional
-	// +kubebuilder:validation:MaxLength=32768
+	// +kubebuilder:validation:MaxLength=131072
 	Value string `json:"value,omitempty"`
 }
 

@@ -6,8 +6,6 @@ import (
 
 // DCGMExporterSpec configures the DCGM exporter. Its hostNetwork is true by default if DCGM_REMOTE_HOSTENGINE_INFO in
 // env points to an engine on the host itself.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.podLabelAllowlistRegex) || self.podLabelAllowlistRegex.size() == 0 || has(self.enablePodLabels) || oldSelf.optMap(o, has(o.podLabelAllowlistRegex) && !has(o.enablePodLabels)).orValue(false)",optionalOldSelf=true,fieldPath=".podLabelAllowlistRegex",message="has no effect while enablePodLabels is unset: set it to true, or to false to keep the value"
 type DCGMExporterSpec struct {
 	// Enabled installs the exporter, which serves GPU metrics on port 9400. Default true.
 	// +optional
@@ -43,7 +41,8 @@ type DCGMExporterSpec struct {
 	// PodLabelAllowlistRegex limits enablePodLabels to label keys that match one of these regular expressions. Default
 	// all.
 	//
-	// An expression that contains a comma counts as two.
+	// An expression that contains a comma counts as two. It has no effect without enablePodLabels, which is reported if
+	// that is unset.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -74,8 +73,6 @@ type DCGMExporterServiceSpec struct {
 }
 
 // HPCJobMappingSpec configures the job labels of metrics.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.directory) || self.directory == \"\" || has(self.enabled)",fieldPath=".directory",message="has no effect while enabled is unset: set it to true, or to false to keep the value"
 type HPCJobMappingSpec struct {
 	// Enabled adds the label hpc_job to the metrics of a GPU. Default false.
 	// +optional
@@ -83,7 +80,7 @@ type HPCJobMappingSpec struct {
 	// Directory on the host with the job files. Default /var/lib/dcgm-exporter/job-mapping.
 	//
 	// The workload manager writes one file for each GPU, named by its index, with one job per line. The directory is
-	// created if it does not exist.
+	// created if it does not exist. It has no effect without enabled, which is reported if that is unset.
 	// +optional
 	Directory HostPath `json:"directory,omitempty"`
 }

@@ -20,16 +20,16 @@ type DevicePluginSpec struct {
 }
 
 // DevicePluginConfigSpec names the configurations of the device plugin.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.default) || self.default == \"\" || (has(self.name) && self.name != \"\")",fieldPath=".default",message="is a key of the ConfigMap in name: set name, or remove default"
 type DevicePluginConfigSpec struct {
 	// Name of a ConfigMap in the operator's namespace with a configuration in each key. Default none: flags and env only.
 	//
 	// config-manager selects the key by the node label nvidia.com/device-plugin.config.
 	// +optional
 	Name ObjectName `json:"name,omitempty"`
-	// Default is the key for nodes without the label nvidia.com/device-plugin.config. Default none: an empty
-	// configuration.
+	// Default is the key for nodes without the label nvidia.com/device-plugin.config. Default: the only key, or default,
+	// or any.
+	//
+	// Without such a key these nodes get an empty configuration, which is reported. It has no effect without name.
 	// +optional
 	Default DataKey `json:"default,omitempty"`
 }

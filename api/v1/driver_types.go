@@ -29,6 +29,8 @@ type DriverSpec struct {
 	// +optional
 	UsePrecompiled *bool `json:"usePrecompiled,omitempty"`
 	// KernelModuleType is auto, open or proprietary. Default auto: the driver decides by GPU and branch.
+	//
+	// If it is unset, KERNEL_MODULE_TYPE or OPEN_KERNEL_MODULES_ENABLED in env sets it.
 	// +optional
 	KernelModuleType KernelModuleType `json:"kernelModuleType,omitempty"`
 	// UseOpenKernelModules is deprecated and has no effect: use kernelModuleType.
@@ -94,20 +96,21 @@ type DriverManagerSpec struct {
 	ImageSpec `json:",inline"`
 	// Env adds or overrides variables of the driver manager.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
 	Env []EnvVar `json:"env,omitempty"`
 }
 
 // RDMASpec configures GPUDirect RDMA.
 type RDMASpec struct {
 	// Enabled loads nvidia-peermem in a sidecar of the driver. Default false.
+	//
+	// If it is unset, GPU_DIRECT_RDMA_ENABLED in driver.env sets it.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 	// UseHostMOFED uses the host's network driver instead of the Network Operator's container. Default false.
 	//
-	// It has no effect without rdma.enabled.
+	// It has no effect without rdma.enabled. If it is unset, USE_HOST_MOFED in driver.env sets it.
 	// +optional
 	UseHostMOFED *bool `json:"useHostMofed,omitempty"`
 }
@@ -145,7 +148,7 @@ type DriverLicensingConfigSpec struct {
 	// It is a ConfigMap with the same keys, read if secretName is empty.
 	// +optional
 	ConfigMapName ObjectName `json:"configMapName,omitempty"`
-	// NLSEnabled also mounts the token of the NVIDIA License System. Default false.
+	// NLSEnabled also mounts the token of the NVIDIA License System. Default: true if the Secret has its key.
 	// +optional
 	NLSEnabled *bool `json:"nlsEnabled,omitempty"`
 }

@@ -12,13 +12,12 @@ type GDRCopySpec struct {
 	//
 	// It has no effect with OpenShift's driver toolkit, nor in NVIDIA's operator.
 	// +optional
-	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:items:MaxLength=4096
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=131072
 	Args []string `json:"args,omitempty"`
 	// Env adds or overrides variables of gdrdrv.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
 	Env []EnvVar `json:"env,omitempty"`
 }

@@ -13,12 +13,12 @@ type DataKey = string
 
 // PodSelector is a label selector for pods in the syntax of kubectl --selector, or empty.
 // +kubebuilder:validation:MaxLength=4096
-// +kubebuilder:validation:XValidation:rule="self.matches('^[-a-zA-Z0-9_./=!, ()]*$')",message="must be a label selector, such as app=training,tier notin (test)"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[-a-zA-Z0-9_./=!<>, ()]*$')",message="must be a label selector, such as app=training,tier notin (test)"
 type PodSelector = string
 
-// TimeoutSeconds is a timeout in seconds, at most one week. 0 means no timeout.
+// TimeoutSeconds is a timeout in seconds. 0 means no timeout.
 // +kubebuilder:validation:Minimum=0
-// +kubebuilder:validation:Maximum=604800
+// +kubebuilder:validation:Maximum=2147483647
 type TimeoutSeconds = int32
 
 // EnvName is the name of an environment variable, with the characters that Kubernetes accepts.
@@ -29,6 +29,6 @@ type EnvName = string
 
 // HostPath is an absolute path on the host, or empty.
 // +kubebuilder:validation:MaxLength=1024
-// +kubebuilder:validation:XValidation:rule="self.matches('^(/[^.].*)?$')",message="must be an absolute path, such as /opt/nvidia"
+// +kubebuilder:validation:XValidation:rule="self.matches('^(/.*[^/.].*)?$')",message="must be an absolute path, such as /opt/nvidia"
 // +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..': set the resolved path"
 type HostPath = string

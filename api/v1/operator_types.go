@@ -22,7 +22,7 @@ type OperatorSpec struct {
 	UseOCPDriverToolkit *bool `json:"use_ocp_driver_toolkit,omitempty"`
 	// DefaultRuntime is deprecated and has no effect: the runtime of each node is read from its Node.
 	// +optional
-	// +kubebuilder:validation:Enum="";docker;crio;containerd
+	// +kubebuilder:validation:MaxLength=64
 	DefaultRuntime string `json:"defaultRuntime,omitempty"`
 	// InitContainer is deprecated and has no effect: no init container needs a CUDA image.
 	// +optional

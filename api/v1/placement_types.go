@@ -9,7 +9,8 @@ type PlacementSpec struct {
 	// Tolerations replaces daemonsets.tolerations.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:XValidation:rule="(has(self.key) && self.key != \"\") || (has(self.operator) && self.operator == 'Exists')",fieldPath=".operator",message="must be Exists if key is empty"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 	// NodeSelector selects the GPU nodes for this operand. It replaces daemonsets.nodeSelector.
 	//

@@ -5,8 +5,6 @@ import (
 )
 
 // DriverUpgradePolicySpec configures how outdated drivers are replaced.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.autoUpgrade) || !self.autoUpgrade || !has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable != 0 : !self.maxUnavailable.matches('^0+%?$'))",fieldPath=".maxUnavailable",message="must be above 0, or no node can be upgraded: raise it, or set autoUpgrade to false"
 type DriverUpgradePolicySpec struct {
 	// AutoUpgrade replaces outdated drivers node by node. Not supported yet. Default false.
 	//
@@ -16,15 +14,16 @@ type DriverUpgradePolicySpec struct {
 	// MaxParallelUpgrades is how many nodes are upgraded at a time; 0 means no limit. Default 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=10000
+	// +kubebuilder:validation:Maximum=2147483647
 	MaxParallelUpgrades *int32 `json:"maxParallelUpgrades,omitempty"`
 	// MaxUnavailable is how many nodes may be unavailable when an upgrade starts: a number or a percentage. Default 25%.
 	//
-	// A node is unavailable while it is cordoned or not ready. A percentage is of the nodes with a driver, rounded up.
+	// A node is unavailable while it is cordoned or not ready. A percentage is of the nodes with a driver, rounded up. 0
+	// allows no upgrade, which is reported if autoUpgrade is true.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^([0-9]+|([0-9]{1,2}|100)%)$')",message="must be a number, or a percentage of 0% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[0-9]+%?$')",message="must be a number or a percentage, such as 25%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// WaitForCompletion waits for pods on a node before its upgrade starts.
 	// +optional

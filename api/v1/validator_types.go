@@ -41,8 +41,7 @@ type ValidatorComponentSpec struct {
 	// FAIL_AFTER is how long its attempts may fail before the container ends and the reason is shown, such as 30s. The
 	// default is 1m, and 0s means never. The time during which another operand is not ready does not count.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
 	Env []EnvVar `json:"env,omitempty"`
 }

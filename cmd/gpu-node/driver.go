@@ -102,7 +102,7 @@ func validateMOFED() *cobra.Command {
 		validation validation
 		mofed      validate.MOFED
 	)
-	env := variables{"rdma": labels.RDMAEnabledKey, "host-mofed": "USE_HOST_MOFED"}
+	env := variables{"rdma": labels.RDMAEnabledKey, "host-mofed": labels.HostMOFEDKey}
 	command := &cobra.Command{
 		Use:   "mofed",
 		Short: "Validate the Mellanox driver of the host or of NVIDIA's network operator",
@@ -111,7 +111,7 @@ enabled, or the node has no Mellanox network adapter, it is not needed, and this
 
 Environment variables, overridden by the flags:
   ` + labels.RDMAEnabledKey + `=true  as --rdma
-  USE_HOST_MOFED=true           as --host-mofed`,
+  ` + labels.HostMOFEDKey + `=true           as --host-mofed`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := env.apply(command.Flags()); err != nil {

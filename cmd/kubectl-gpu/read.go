@@ -56,11 +56,14 @@ func documents(file string, in io.Reader) ([][]byte, error) {
 	}
 }
 
-// readPolicy reads the one ClusterPolicy of a file, and the ConfigMaps beside it, which the policy may name. Other
-// objects are ignored.
+// readPolicy reads the one ClusterPolicy of a file, which may also be in a List, as kubectl get prints it, and the
+// ConfigMaps beside it, which the policy may name. Other objects are ignored.
 func readPolicy(file string, in io.Reader) (*v1.ClusterPolicy, []corev1.ConfigMap, error) {
 	all, err := documents(file, in)
 	if err != nil {
+		return nil, nil, err
+	}
+	if all, err = withoutLists(all); err != nil {
 		return nil, nil, err
 	}
 	var configMaps []corev1.ConfigMap
@@ -85,13 +88,17 @@ func readPolicy(file string, in io.Reader) (*v1.ClusterPolicy, []corev1.ConfigMa
 
 // decodePolicy decodes a ClusterPolicy. An unknown field is an error that names it, as the API server would drop it.
 func decodePolicy(document []byte) (*v1.ClusterPolicy, error) {
+	written, err := asWritten(document)
+	if err != nil {
+		return nil, err
+	}
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme,
 		json.SerializerOptions{Yaml: true, Strict: true})
-	object, kind, err := decoder.Decode(document, nil, nil)
+	object, kind, err := decoder.Decode(written, nil, nil)
 	if runtime.IsNotRegisteredError(err) {
 		return nil, fmt.Errorf("found a %s of %s: give a %s of %s", kind.Kind, kind.GroupVersion(), v1.ClusterPolicyKind.Kind,
 			v1.GroupVersion)
@@ -104,6 +111,52 @@ func decodePolicy(document []byte) (*v1.ClusterPolicy, error) {
 		return nil, fmt.Errorf("found a %s: give a %s", kind.Kind, v1.ClusterPolicyKind.Kind)
 	}
 	return policy, nil
+}
+
+// withoutLists replaces each list by its items.
+func withoutLists(all [][]byte) ([][]byte, error) {
+	var found [][]byte
+	for _, document := range all {
+		var content struct {
+			metav1.TypeMeta `json:",inline"`
+			Items           []runtime.RawExtension `json:"items"`
+		}
+		// An error of another kind is reported where the document is decoded.
+		if err := yaml.Unmarshal(document, &content); err != nil || !isList(content.TypeMeta) {
+			found = append(found, document)
+			continue
+		}
+		if _, err := yaml.YAMLToJSONStrict(document); err != nil {
+			return nil, err
+		}
+		for _, item := range content.Items {
+			found = append(found, item.Raw)
+		}
+	}
+	return found, nil
+}
+
+func isList(kind metav1.TypeMeta) bool {
+	return kind.APIVersion == "v1" && kind.Kind == "List" ||
+		kind.APIVersion == v1.GroupVersion.String() && kind.Kind == v1.ClusterPolicyKind.Kind+"List"
+}
+
+// asWritten drops from an object what its author does not write: the status, which another release or NVIDIA's operator
+// may have written, and the managed fields.
+func asWritten(document []byte) ([]byte, error) {
+	text, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return nil, err
+	}
+	object := map[string]any{}
+	if err := yaml.Unmarshal(text, &object); err != nil {
+		return nil, err
+	}
+	delete(object, "status")
+	if metadata, isMap := object["metadata"].(map[string]any); isMap {
+		delete(metadata, "managedFields")
+	}
+	return yaml.Marshal(object)
 }
 
 // isAnotherKind reports whether a document is not a ClusterPolicy of any version.

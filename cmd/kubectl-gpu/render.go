@@ -141,7 +141,7 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 		return fmt.Errorf("writing the objects: %w", err)
 	}
 	for _, sentence := range slices.Concat(
-		fieldnotes.Of(policy.Spec), aboutOperands(computed), aboutNodes(computed, facts),
+		fieldnotes.Of(policy.Spec), computed.Doubtful(), aboutOperands(computed), aboutNodes(computed, facts),
 	) {
 		fmt.Fprintln(stderr, sentence)
 	}

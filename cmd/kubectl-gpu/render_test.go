@@ -112,6 +112,25 @@ func TestRenderReportsFieldsWithoutEffect(t *testing.T) {
 			"nvidia.com/gpu.workload.config=container"))
 }
 
+// kubectl get cp -o yaml prints a list, with the status and the managed fields.
+func TestPoliciesInAllFormsOfKubectl(t *testing.T) {
+	const policy = `{apiVersion: nvidia.com/v1, kind: ClusterPolicy, metadata: {name: cluster-policy, managedFields: [
+		{manager: helm, operation: Update, apiVersion: nvidia.com/v1, fieldsType: FieldsV1, fieldsV1: {"f:spec": {".": {}}}}]},
+		spec: {driver: {version: "580.1"}}, status: {state: ready, namespace: gpu-operator, ofAnotherRelease: true}}`
+	for name, text := range map[string]string{
+		"one":                 policy,
+		"a List":              "{apiVersion: v1, kind: List, metadata: {resourceVersion: ''}, items: [" + policy + "]}",
+		"a ClusterPolicyList": "{apiVersion: nvidia.com/v1, kind: ClusterPolicyList, items: [" + policy + "]}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := kubectlGPU(text, "render", "-f", "-", "--nodes", "testdata/nodes.yaml")
+			g.Expect(got.code).To(Equal(0), got.errOut)
+			g.Expect(got.out).To(ContainSubstring("image: nvcr.io/nvidia/driver:580.1-"))
+		})
+	}
+}
+
 func TestRenderFailsOnAnInvalidOperand(t *testing.T) {
 	g := NewWithT(t)
 	got := rendering(t, `{driver: {image: "example.com/driver:1", version: "2"}}`)
@@ -209,9 +228,18 @@ func TestInvalidPolicyFilesAreRefused(t *testing.T) {
 		"another version": {
 			"apiVersion: nvidia.com/v2\nkind: ClusterPolicy\n", "found a ClusterPolicy of nvidia.com/v2",
 		},
-		"a list of the kind": {
-			"apiVersion: nvidia.com/v1\nkind: ClusterPolicyList\nitems: []\n", "found a ClusterPolicyList: give a ClusterPolicy",
+		"an empty list": {
+			"apiVersion: nvidia.com/v1\nkind: ClusterPolicyList\nitems: []\n", "found 0 ClusterPolicies: give exactly one",
 		},
+		"a list of two policies": {
+			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: nvidia.com/v1, kind: ClusterPolicy}\n" +
+				"- {apiVersion: nvidia.com/v1, kind: ClusterPolicy}\n", "found 2 ClusterPolicies: give exactly one",
+		},
+		"an unknown field in a list": {
+			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: nvidia.com/v1, kind: ClusterPolicy, spec: {drivers: {}}}\n",
+			`unknown field "spec.drivers"`,
+		},
+		"a key twice": {head + "spec: {driver: {}, driver: {}}\n", `key "driver" already set`},
 		"no kind":              {"a: b\n", "'Kind' is missing"},
 		"nothing":              {"# nothing\n", "found 0 ClusterPolicies: give exactly one"},
 		"more than one policy": {head + "---\n" + head, "found 2 ClusterPolicies: give exactly one"},

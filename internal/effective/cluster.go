@@ -51,7 +51,7 @@ func daemonSets(s *v1.DaemonSetsSpec) {
 // on them.
 func (s Spec) MaxUnavailable(discovers bool) intstr.IntOrString {
 	switch given := s.DaemonSets.RollingUpdate.MaxUnavailable; {
-	case given != nil:
+	case given != nil && given.String() != "":
 		// The field is a string in many policies; "1" means the number.
 		return intstr.Parse(given.String())
 	case discovers:

@@ -33,7 +33,8 @@ var without = map[string]string{
 	"PlacementSpec.priorityClassName":    "that of daemonsets",
 	"dcgmExporter.hostNetwork":           "the engine that env names decides",
 	"RollingUpdateSpec.maxUnavailable":   "the operand decides, see Spec.MaxUnavailable",
-	"DevicePluginConfigSpec.default":     "an empty configuration",
+	"DevicePluginConfigSpec.default":     "the keys of the ConfigMap decide, see operand.Input.DefaultPluginConfig",
+	"driver.licensingConfig.nlsEnabled":  "the keys of the Secret decide",
 	"DaemonSetsSpec.nodeSelector":        "all nodes",
 	"nodePools":                          "what a node pool leaves out is as in the rest of the spec",
 

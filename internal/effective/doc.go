@@ -6,6 +6,9 @@
 // operator treats an absent field; where its chart sets another value, the comment has it. Own: a field or a
 // choice of this operator.
 //
+// What NVIDIA's operator accepts in several forms gets one: see normalise. Variables in driver.env set some fields of
+// the driver that are left out: see variables.
+//
 // operandBlocks fills in what the blocks of all operands have in common, also for an operand that no function here
 // has a table for: that one is off by default.
 //
@@ -21,10 +24,12 @@
 //     engine that env names, and daemonsets.rollingUpdate.maxUnavailable, which Spec.MaxUnavailable fills in.
 //   - Fields with defaults elsewhere: resources, probes other than the start-up probe, mig.strategy, the parts of
 //     serviceMonitor that Prometheus has defaults for, ccManager.defaultMode.
+//   - Fields for which the keys of a referenced object decide: driver.licensingConfig.nlsEnabled, and
+//     devicePlugin.config.default.
 //   - nodePools: what one leaves out is as in the rest of the spec, which Spec.ForNodePool fills in.
 //   - Names of ConfigMaps, Secrets, proxies and mirrors, where empty means none.
 //   - Deprecated fields, which are ignored: operator.defaultRuntime, operator.initContainer,
 //     driver.useOpenKernelModules, dcgm.hostPort, cdi.default, psp, kataManager.
 //
-// Variables in env are no fields: their defaults are documented with the operand.
+// Other variables in env are no fields: their defaults are documented with the operand.
 package effective

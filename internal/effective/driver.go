@@ -2,30 +2,60 @@ package effective
 
 import (
 	"cmp"
+	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 func driver(s *v1.DriverSpec) {
-	option(&s.Enabled, true)                        // NVIDIA
-	option(&s.UseNvidiaDriverCRD, false)            // NVIDIA
-	option(&s.UsePrecompiled, false)                // NVIDIA
+	option(&s.Enabled, true)             // NVIDIA
+	option(&s.UseNvidiaDriverCRD, false) // NVIDIA
+	option(&s.UsePrecompiled, false)     // NVIDIA
+	variables(s)
 	value(&s.KernelModuleType, v1.KernelModuleAuto) // NVIDIA
 	startupProbe(block(&s.StartupProbe))
-	block(&s.LivenessProbe)                              // empty means no probe
-	block(&s.ReadinessProbe)                             // empty means no probe
-	option(&block(&s.RDMA).Enabled, false)               // NVIDIA
-	option(&s.RDMA.UseHostMOFED, false)                  // NVIDIA
-	option(&block(&s.LicensingConfig).NLSEnabled, false) // NVIDIA; its chart has true
+	block(&s.LivenessProbe)                // empty means no probe
+	block(&s.ReadinessProbe)               // empty means no probe
+	option(&block(&s.RDMA).Enabled, false) // NVIDIA
+	option(&s.RDMA.UseHostMOFED, false)    // NVIDIA
+	block(&s.LicensingConfig)              // nlsEnabled: what the Secret has decides
 	block(&s.RepoConfig)
 	block(&s.CertConfig)
 	block(&s.VirtualTopology)
 	block(&s.KernelModuleConfig)
 	image(&block(&s.Manager).ImageSpec)
 	upgradePolicy(block(&s.UpgradePolicy))
+}
+
+// variables sets fields that the policy leaves out from variables in driver.env that mean the same: in NVIDIA's
+// operator these reach the driver container, which acts on them.
+func variables(s *v1.DriverSpec) {
+	rdma := block(&s.RDMA)
+	for _, variable := range s.Env {
+		set, err := strconv.ParseBool(variable.Value)
+		switch {
+		case variable.Name == labels.KernelModuleTypeKey && isModuleType(variable.Value):
+			value(&s.KernelModuleType, v1.KernelModuleType(variable.Value))
+		case err != nil || !set:
+		case variable.Name == labels.OpenModulesKey:
+			value(&s.KernelModuleType, v1.KernelModuleOpen)
+		case variable.Name == labels.RDMAEnabledKey:
+			option(&rdma.Enabled, true)
+		case variable.Name == labels.HostMOFEDKey:
+			option(&rdma.UseHostMOFED, true)
+		}
+	}
+}
+
+func isModuleType(value string) bool {
+	return slices.Contains([]v1.KernelModuleType{
+		v1.KernelModuleAuto, v1.KernelModuleOpen, v1.KernelModuleProprietary,
+	}, v1.KernelModuleType(value))
 }
 
 // driverStartupSeconds is how long a driver may take to build and load its modules, as with NVIDIA's probe.

@@ -1,8 +1,6 @@
 package effective
 
 import (
-	"strings"
-
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
@@ -53,7 +51,7 @@ func driverOf(driver v1.DriverSpec, nodePool v1.NodePoolDriverSpec) *v1.DriverSp
 
 // imageOf is the image with the overrides of a node pool. A full reference replaces repository and version too.
 func imageOf(image, nodePool v1.ImageSpec) v1.ImageSpec {
-	if strings.ContainsAny(nodePool.Image, "/:@") {
+	if nodePool.IsFullReference() {
 		image.Repository, image.Version = "", ""
 	}
 	override(&image.Repository, nodePool.Repository)

@@ -10,6 +10,7 @@ type Spec struct{ v1.ClusterPolicySpec }
 // for migManager.config. What the user has set is kept, even where it contradicts itself.
 func Of(spec v1.ClusterPolicySpec) Spec {
 	s := spec.DeepCopy()
+	normalise(s)
 	option(&s.Paused, false) // own
 	operator(block(&s.Operator))
 	global(block(&s.Global))

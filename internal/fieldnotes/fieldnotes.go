@@ -65,17 +65,20 @@ func deref[T any](block *T) T {
 	return *block
 }
 
-// Fields returns the names of all fields that a note can be about, such as spec.dcgm.hostPort.
+// Fields returns the names of the fields that a note can be about, such as spec.dcgm.hostPort, except for those that
+// many blocks have.
 func Fields() []string {
 	var names []string
-	for _, field := range slices.Concat(unsupported, deprecated) {
+	for _, field := range slices.Concat(unsupported, doubtful, deprecated) {
 		names = append(names, field.name)
 	}
 	return names
 }
 
-// Of returns a sentence for each field of the spec that has no effect yet or is deprecated.
-func Of(spec v1.ClusterPolicySpec) []string { return append(Unsupported(spec), Deprecated(spec)...) }
+// Of returns a sentence for each field of the spec that has no effect yet, is doubtful or deprecated.
+func Of(spec v1.ClusterPolicySpec) []string {
+	return slices.Concat(Unsupported(spec), Doubtful(spec), Deprecated(spec))
+}
 
 // Unsupported returns a sentence for each field that is set and has no effect yet, in a fixed order.
 func Unsupported(spec v1.ClusterPolicySpec) []string { return notes(unsupported, spec) }

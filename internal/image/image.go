@@ -46,20 +46,27 @@ type Reference struct {
 	Version string
 }
 
-// Resolve builds a reference from the spec; keys that are empty have the default. A full reference in spec.Image is
-// used unchanged. The suffix is appended to a tag, never to a digest or a full reference: the driver's images have
-// the operating system there. It fails for a full reference with a repository or a version.
+// Resolve builds a reference from the spec; keys that are empty have the default. The driver's images have the operating
+// system at the end of their tag: the suffix is appended, also to a full reference that does not end with it, but never
+// to a digest. It fails for a full reference with a repository or a version.
 func (d Default) Resolve(spec v1.ImageSpec, suffix string) (Reference, error) {
-	if strings.ContainsAny(spec.Image, "/:@") {
+	if spec.IsFullReference() {
 		if spec.Repository != "" || spec.Version != "" {
 			return Reference{}, fmt.Errorf("image %q is a full reference: remove repository and version", spec.Image)
 		}
-		return Reference{Image: spec.Image, Version: versionOf(spec.Image)}, nil
+		reference := spec.Image
+		if !strings.Contains(reference, "@") && !strings.HasSuffix(reference, suffix) {
+			reference += suffix
+		}
+		return Reference{Image: reference, Version: versionOf(reference)}, nil
 	}
 	name := strings.TrimSuffix(cmp.Or(spec.Repository, d.Repository), "/") + "/" + cmp.Or(spec.Image, d.Image)
 	version := cmp.Or(spec.Version, d.Version)
 	if strings.HasPrefix(version, digestPrefix) {
 		return Reference{Image: name + "@" + version, Version: version}, nil
+	}
+	if _, digest, pinned := strings.Cut(version, "@"); pinned {
+		return Reference{Image: name + ":" + version, Version: digest}, nil
 	}
 	tag := version + suffix
 	return Reference{Image: name + ":" + tag, Version: tag}, nil

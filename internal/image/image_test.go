@@ -78,10 +78,30 @@ func TestResolve(t *testing.T) {
 			spec: v1.ImageSpec{Version: digest},
 			want: image.Reference{Image: "nvcr.io/nvidia/driver@" + digest, Version: digest},
 		},
-		"a full reference is used as it is, without suffix": {
+		"the suffix follows a full reference": {
 			fallback: driver, suffix: "-ubuntu24.04",
 			spec: v1.ImageSpec{Image: "example.com/drivers/driver:1"},
-			want: image.Reference{Image: "example.com/drivers/driver:1", Version: "1"},
+			want: image.Reference{Image: "example.com/drivers/driver:1-ubuntu24.04", Version: "1-ubuntu24.04"},
+		},
+		"a full reference that ends with the suffix": {
+			fallback: driver, suffix: "-ubuntu24.04",
+			spec: v1.ImageSpec{Image: "example.com/drivers/driver:1-ubuntu24.04"},
+			want: image.Reference{Image: "example.com/drivers/driver:1-ubuntu24.04", Version: "1-ubuntu24.04"},
+		},
+		"a full reference by digest takes no suffix": {
+			fallback: driver, suffix: "-ubuntu24.04",
+			spec: v1.ImageSpec{Image: "example.com/driver:1@" + digest},
+			want: image.Reference{Image: "example.com/driver:1@" + digest, Version: digest},
+		},
+		"a tag with a digest takes no suffix": {
+			fallback: driver, suffix: "-ubuntu24.04",
+			spec: v1.ImageSpec{Version: "595.91.07@" + digest},
+			want: image.Reference{Image: "nvcr.io/nvidia/driver:595.91.07@" + digest, Version: digest},
+		},
+		"a name with a path below its repository": {
+			fallback: driver, suffix: "-ubuntu24.04",
+			spec: v1.ImageSpec{Repository: "nvcr.io", Image: "nvidia/driver", Version: "580.1"},
+			want: image.Reference{Image: "nvcr.io/nvidia/driver:580.1-ubuntu24.04", Version: "580.1-ubuntu24.04"},
 		},
 		"the port of a registry is no tag": {
 			fallback: toolkit,
@@ -126,6 +146,10 @@ func TestResolveRefuses(t *testing.T) {
 	}{
 		"a full reference next to a version": {
 			fallback: driver, spec: v1.ImageSpec{Image: "example.com/driver:1", Version: "2"}, want: whole,
+		},
+		"a name with a path next to a version alone": {
+			fallback: driver, spec: v1.ImageSpec{Image: "example.com/driver", Version: "2"},
+			want: `image "example.com/driver" is a full reference: remove repository and version`,
 		},
 		"a full reference next to a repository": {
 			fallback: driver, spec: v1.ImageSpec{Image: "example.com/driver:1", Repository: "example.org"}, want: whole,

@@ -121,6 +121,14 @@ const (
 	BootIDKey = "BOOT_ID"
 )
 
+// The variables of the driver container that select its kernel modules, besides those above.
+const (
+	KernelModuleTypeKey = "KERNEL_MODULE_TYPE"
+	OpenModulesKey      = "OPEN_KERNEL_MODULES_ENABLED"
+	// HostMOFEDKey is "true" where the host provides the network driver for GPUDirect RDMA.
+	HostMOFEDKey = "USE_HOST_MOFED"
+)
+
 // The assignments in the driver's marker, as the entrypoints of NVIDIA's operand images read
 // them. Written by gpu-node validate driver.
 const (

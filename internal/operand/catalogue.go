@@ -38,6 +38,7 @@ func (c Catalogue) Assume(in Input, known map[Reference]Content) map[Reference]C
 	contents := map[Reference]Content{}
 	c.forEachUse(in, func(use Use) {
 		content := contents[use.Reference]
+		content.Assumed = true
 		content.Keys = append(content.Keys, use.Keys...)
 		contents[use.Reference] = content
 	})

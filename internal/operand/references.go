@@ -66,19 +66,22 @@ type Content struct {
 	Digest string
 	// Keys of its data.
 	Keys []string
+	// Assumed: the object has not been read, and may have other keys, too.
+	Assumed bool
 }
 
-// UsesOf returns the objects that the operand's pods need: those of the operand, and those of every operand. Fields
-// with an empty name are left out.
+// UsesOf returns the objects that the operand's pods need: those of the operand, and those of every operand with pods.
+// Fields with an empty name are left out.
 func (o *Operand) UsesOf(in Input) []Use {
 	var uses []Use
 	if o.References != nil {
 		uses = o.References(in)
 	}
-	if field, class := in.priorityClass(o); !strings.HasPrefix(class, systemPriority) {
-		uses = append(uses, Use{Field: field + ".priorityClassName", Reference: Reference{PriorityClass, class}})
-	}
-	if bundle := in.Spec.Global.CABundle; o.Placement != nil {
+	if o.Placement != nil {
+		if field, class := in.priorityClass(o); !strings.HasPrefix(class, systemPriority) {
+			uses = append(uses, Use{Field: field + ".priorityClassName", Reference: Reference{PriorityClass, class}})
+		}
+		bundle := in.Spec.Global.CABundle
 		uses = append(uses, ConfigMapUse(caBundleField, bundle.ConfigMapName, bundle.Key))
 	}
 	return slices.DeleteFunc(uses, func(u Use) bool { return u.Name == "" })

@@ -8,14 +8,30 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// usesTwo is an operand that needs a ConfigMap with a key and a Secret.
-var usesTwo = &operand.Operand{References: func(operand.Input) []operand.Use {
+// usesTwo is an operand with pods that need a ConfigMap with a key and a Secret.
+var usesTwo = &operand.Operand{Placement: noPlacement, References: func(operand.Input) []operand.Use {
 	return []operand.Use{
 		operand.ConfigMapUse("spec.a.config", "settings", "file"),
 		operand.SecretUse("spec.a.secret", "keys"),
 		operand.ConfigMapUse("spec.a.unset", ""),
 	}
 }}
+
+func noPlacement(operand.Input) operand.Placement { return operand.Placement{} }
+
+// A missing priority class holds up the operands with pods, and no other, such as the RuntimeClasses.
+func TestAnOperandWithoutPodsNeedsNoPriorityClass(t *testing.T) {
+	in := operand.Input{
+		Spec:     effective.Of(v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "missing"}}),
+		Contents: map[operand.Reference]operand.Content{},
+	}
+	if got := in.CheckReferences(&operand.Operand{}); got != operand.Accept() {
+		t.Errorf("without pods: %+v", got)
+	}
+	if got := in.CheckReferences(&operand.Operand{Placement: noPlacement}); got.Choice != operand.Refused {
+		t.Errorf("with pods: %+v", got)
+	}
+}
 
 func TestCheckReferences(t *testing.T) {
 	settings, secret := operand.Reference{

@@ -44,7 +44,7 @@ func TestNoDriverIsOutdatedByItsProbe(t *testing.T) {
 		"with files and another probe": {
 			driver(v1.DriverSpec{
 				VirtualTopology: &v1.VirtualTopologyConfigSpec{Config: "topology"},
-				LicensingConfig: &v1.DriverLicensingConfigSpec{SecretName: "licence"},
+				LicensingConfig: &v1.DriverLicensingConfigSpec{SecretName: "licence", NLSEnabled: new(false)},
 				StartupProbe:    &v1.ProbeSpec{PeriodSeconds: 3},
 			}),
 			"c00ebf1d1398919d",

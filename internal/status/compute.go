@@ -102,7 +102,7 @@ func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 		return status
 	}
 	status.ObservedGeneration = policy.Generation
-	setFieldConditions(&status, policy.Spec, in.IgnoredVariables)
+	setFieldConditions(&status, policy.Spec, in.IgnoredVariables, in.Plan.Doubtful())
 	if len(in.Plan.Steps) == 0 || in.Unassessed > 0 {
 		setConditions(&status, *failure(v1.ReasonReconcileFailed, errorText(in.Err)))
 		setPaused(&status, policy.Spec)
@@ -155,7 +155,7 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 	}
 	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionAuxiliaryReady)
 	clearOtherOperator(&status)
-	setFieldConditions(&status, policy.Spec, nil)
+	setFieldConditions(&status, policy.Spec, nil, nil)
 	setConditions(&status, finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
 		message: "ClusterPolicy " + active + " is older and takes precedence, so this one has no effect: delete one of them",

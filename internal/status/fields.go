@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,8 +13,10 @@ import (
 )
 
 // setFieldConditions sets the conditions UnsupportedFields, which also reports the ignored variables, and
-// DeprecatedFields.
-func setFieldConditions(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec, ignoredVariables []string) {
+// DeprecatedFields. doubtful are the notes that do not follow from the spec alone.
+func setFieldConditions(
+	status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec, ignoredVariables, doubtful []string,
+) {
 	set := func(conditionType, reason string, notes []string) {
 		condition := metav1.Condition{
 			Type: conditionType, Status: metav1.ConditionFalse, Reason: v1.ReasonNone,
@@ -25,6 +28,10 @@ func setFieldConditions(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpe
 		}
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
-	set(v1.ConditionUnsupportedFields, v1.ReasonNotSupportedYet, append(fieldnotes.Unsupported(spec), ignoredVariables...))
+	unsupported, reason := append(fieldnotes.Unsupported(spec), ignoredVariables...), v1.ReasonNotSupportedYet
+	if len(unsupported) == 0 {
+		reason = v1.ReasonDoubtfulFields
+	}
+	set(v1.ConditionUnsupportedFields, reason, slices.Concat(unsupported, fieldnotes.Doubtful(spec), doubtful))
 	set(v1.ConditionDeprecatedFields, v1.ReasonDeprecated, fieldnotes.Deprecated(spec))
 }

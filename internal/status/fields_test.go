@@ -8,10 +8,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
 // each sets one field alone, by its name in the condition.
@@ -19,6 +23,21 @@ var each = map[string]v1.ClusterPolicySpec{
 	"spec.driver.upgradePolicy.autoUpgrade": {
 		Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(true)}},
 	},
+	"spec.devicePlugin.config.default": {
+		DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}},
+	},
+	"spec.dcgmExporter.podLabelAllowlistRegex": {
+		DCGMExporter: &v1.DCGMExporterSpec{PodLabelAllowlistRegex: []string{"a"}},
+	},
+	"spec.dcgmExporter.hpcJobMapping.directory": {
+		DCGMExporter: &v1.DCGMExporterSpec{HPCJobMapping: &v1.HPCJobMappingSpec{Directory: "/jobs"}},
+	},
+	"spec.driver.kernelModuleType": {
+		Driver: &v1.DriverSpec{KernelModuleType: v1.KernelModuleProprietary}, GDS: &v1.GDSSpec{Enabled: new(true)},
+	},
+	"spec.driver.upgradePolicy.maxUnavailable": {Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{
+		AutoUpgrade: new(true), MaxUnavailable: new(intstr.FromString("0%")),
+	}}},
 	"spec.sandboxWorkloads.enabled":    {SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
 	"spec.operator.defaultRuntime":     {Operator: &v1.OperatorSpec{DefaultRuntime: "docker"}},
 	"spec.operator.initContainer":      {Operator: &v1.OperatorSpec{InitContainer: &v1.ImageSpec{Version: "v1"}}},
@@ -37,20 +56,18 @@ var each = map[string]v1.ClusterPolicySpec{
 func TestFieldConditions(t *testing.T) {
 	for name, spec := range each {
 		t.Run(name, func(t *testing.T) {
-			unsupported, deprecated := fieldnotes.Unsupported(spec), fieldnotes.Deprecated(spec)
-			notes, conditionType := append(unsupported, deprecated...), v1.ConditionDeprecatedFields
-			if len(unsupported) > 0 {
-				conditionType = v1.ConditionUnsupportedFields
-			}
-			if len(notes) != 1 || !strings.HasPrefix(notes[0], name+": ") {
+			conditionType, reason, notes := conditionOf(spec)
+			// Where no upgrade is possible, upgrades must be on, which is reported, too.
+			if !slices.ContainsFunc(notes, func(note string) bool { return strings.HasPrefix(note, name+": ") }) {
 				t.Fatalf("the notes are %q", notes)
 			}
 			e := newEnv(t, 1)
 			e.spec = spec
 			status := e.status()
 			got := condition(status, conditionType)
-			if got.Status != "True" || got.Message != notes[0] || got.ObservedGeneration != 7 {
-				t.Errorf("%+v, want True: %s", got, notes[0])
+			want := strings.Join(notes, "; ")
+			if got.Status != "True" || got.Reason != reason || got.Message != want || got.ObservedGeneration != 7 {
+				t.Errorf("%+v, want True: %s", got, want)
 			}
 			if again := e.status(status); condition(again, conditionType) != condition(status, conditionType) {
 				t.Errorf("the next pass reports %+v", condition(again, conditionType))
@@ -62,6 +79,47 @@ func TestFieldConditions(t *testing.T) {
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(each)), slices.Sorted(slices.Values(fieldnotes.Fields()))); diff != "" {
 		t.Errorf("-tested +reported:\n%s", diff)
+	}
+}
+
+// conditionOf returns the condition that reports the only noted field of a spec.
+func conditionOf(spec v1.ClusterPolicySpec) (conditionType, reason string, notes []string) {
+	unsupported, doubtful := fieldnotes.Unsupported(spec), fieldnotes.Doubtful(spec)
+	switch {
+	case len(unsupported) > 0:
+		return v1.ConditionUnsupportedFields, v1.ReasonNotSupportedYet, append(unsupported, doubtful...)
+	case len(doubtful) > 0:
+		return v1.ConditionUnsupportedFields, v1.ReasonDoubtfulFields, doubtful
+	}
+	return v1.ConditionDeprecatedFields, v1.ReasonDeprecated, fieldnotes.Deprecated(spec)
+}
+
+// A ConfigMap with several configurations and no default is reported, also that of a node pool.
+func TestNoDefaultAmongSeveralConfigurations(t *testing.T) {
+	pool := v1.NodePoolSpec{
+		Name: "a", NodeSelector: v1.NodePoolSelector{"team": "a"},
+		DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: "other"}},
+	}
+	spec := v1.ClusterPolicySpec{
+		NodePools:    []v1.NodePoolSpec{pool},
+		DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "shared"}},
+	}
+	contents := map[operand.Reference]operand.Content{
+		{Kind: operand.ConfigMap, Name: "shared"}: {Keys: []string{"a", "b", "c"}},
+		{Kind: operand.ConfigMap, Name: "other"}:  {Keys: []string{"a", "b"}},
+	}
+	decisions := plan.Decide(nil, operand.Input{Spec: effective.Of(spec), Contents: contents})
+	status := Compute(&v1.ClusterPolicy{Spec: spec}, Input{Plan: plan.Plan{Decisions: decisions}})
+	got := condition(status, v1.ConditionUnsupportedFields)
+	const unset = "spec.devicePlugin.config.default: is not set, and none of the "
+	if got.Status != "True" || got.Reason != v1.ReasonDoubtfulFields ||
+		!strings.HasPrefix(got.Message, unset+"3 keys of ConfigMap shared") ||
+		!strings.Contains(got.Message, "; node pool a: "+unset+"2 keys of ConfigMap other") {
+		t.Errorf("%+v", got)
+	}
+	spec.DevicePlugin.Enabled = new(false)
+	if notes := plan.Decide(nil, operand.Input{Spec: effective.Of(spec), Contents: contents}).Doubtful(); notes != nil {
+		t.Errorf("without the device plugin: %q", notes)
 	}
 }
 

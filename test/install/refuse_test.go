@@ -50,8 +50,8 @@ var refusals = []struct {
 	{"an unknown MIG strategy", "mig.strategy=dual", "", []string{"/mig/strategy", "'none', 'single', 'mixed'"}},
 	{"an unknown kind of modules", "driver.kernelModuleType=closed", "", []string{"/driver/kernelModuleType", "'open'"}},
 	{
-		"an unknown policy of pulls", "dcgm.imagePullPolicy=Sometimes", "",
-		[]string{"/dcgm/imagePullPolicy", "'IfNotPresent'"},
+		"a toleration with an unknown operator", "driver.tolerations[0].operator=Exist", "",
+		[]string{"/driver/tolerations/0/operator", "'Exists'"},
 	},
 	{
 		"an unknown policy of pulls for the operator", "operator.imagePullPolicy=Sometimes", "",

@@ -23,6 +23,7 @@ var examples = []struct {
 	{"additionalLabels", []any{map[string]any{"release": "prometheus"}}},
 	{"containerResources[].name", []any{}},
 	{"env[].name", []any{"EXAMPLE", "A.b-c_1"}},
+	{"imagePullPolicy", []any{"Always", "Never", "IfNotPresent"}},
 	{"imagePullSecrets", []any{[]any{"registry"}, []any{"registry", "mirror"}}},
 	{"repository", []any{"registry.example.com/nvidia", "registry.example.com:5000/a/b"}},
 	{"global.registry", []any{"mirror.example.com:5000", "mirror.example.com/proxy"}},

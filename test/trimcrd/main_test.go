@@ -39,7 +39,7 @@ spec:
                 amount: {x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}
           tolerations:
             description: Tolerations of the pods.
-            items: {properties: {key: {description: Key is of Kubernetes.}}}
+            items: {properties: {operator: {description: Operator is of Kubernetes., type: string}}}
 `
 	const want = `
 description: First paragraph in two lines.
@@ -57,7 +57,7 @@ properties:
         amount: {x-kubernetes-int-or-string: true}
   tolerations:
     description: Tolerations of the pods.
-    items: {properties: {key: {}}}
+    items: {properties: {operator: {type: string, enum: ["", Exists, Equal, Lt, Gt]}}}
 `
 	g := NewWithT(t)
 	file, properties := filepath.Join(t.TempDir(), "crd.yaml"), filepath.Join(t.TempDir(), "properties.json")
@@ -70,7 +70,7 @@ properties:
 	schema, err := yaml.Marshal(crd.Schema(trimmed))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(schema)).To(MatchYAML(want))
-	g.Expect(os.ReadFile(properties)).To(ContainSubstring(`"tolerations":{"items":{"properties":{"key":{}}}}`))
+	g.Expect(os.ReadFile(properties)).To(ContainSubstring(`"tolerations":{"items":{"properties":{"operator":{}}}}`))
 }
 
 func TestATooLargeDefinitionFails(t *testing.T) {

@@ -24,11 +24,7 @@ const (
 )
 
 const (
-	hostMOFEDVariable   = "USE_HOST_MOFED"
 	driverToolkitVolume = "shared-nvidia-driver-toolkit"
-	licenceVolume       = "licensing-config"
-	licenceFile         = "gridd.conf"
-	tokenFile           = "client_configuration_token.tok"
 	topologyVolume      = "topology-config"
 	topologyFile        = "nvidia-topologyd.conf"
 )
@@ -103,7 +99,7 @@ func (c *podBuilder) mainMounts(host []hostMount) []corev1.VolumeMount {
 	}
 	mounts = append(mounts, c.packages.mounts()...)
 	mounts = append(mounts, c.modules.mounts()...)
-	licence := licenceOf(c.in.Spec.Driver.LicensingConfig)
+	licence := licenceOf(c.in)
 	if licence.isSet() {
 		mounts = append(mounts, fileMount(licenceVolume, licenceFile, "/drivers/"+licenceFile))
 	}
@@ -121,7 +117,7 @@ func (c *podBuilder) mainMounts(host []hostMount) []corev1.VolumeMount {
 
 func (c *podBuilder) peermem() operand.Additions {
 	settings := operand.Additions{Mounts: c.modules.mounts()}
-	settings.Env.AddIf(c.values.HostMOFED, hostMOFEDVariable, labels.True)
+	settings.Env.AddIf(c.values.HostMOFED, labels.HostMOFEDKey, labels.True)
 	return settings
 }
 
@@ -136,7 +132,7 @@ func (c *podBuilder) module(s sidecar) operand.Additions {
 
 func (c *podBuilder) volumes(host []hostMount) []corev1.Volume {
 	volumes := append(c.packages.volumes(), c.modules.volumes()...)
-	if licence := licenceOf(c.in.Spec.Driver.LicensingConfig); licence.isSet() {
+	if licence := licenceOf(c.in); licence.isSet() {
 		volumes = append(volumes, volume(licenceVolume, licence.source()))
 	}
 	if c.topology() != "" {
@@ -152,7 +148,7 @@ func (c *podBuilder) volumes(host []hostMount) []corev1.Volume {
 
 func (c *podBuilder) rdmaEnv() (env operand.Env) {
 	env.AddIf(c.values.RDMA, labels.RDMAEnabledKey, labels.True)
-	env.AddIf(c.values.HostMOFED, hostMOFEDVariable, labels.True)
+	env.AddIf(c.values.HostMOFED, labels.HostMOFEDKey, labels.True)
 	return env
 }
 
@@ -207,33 +203,4 @@ func items(keys ...string) []corev1.KeyToPath {
 		paths = append(paths, corev1.KeyToPath{Key: key, Path: key})
 	}
 	return paths
-}
-
-// licence is the licence of a vGPU guest driver, in a Secret or, without one, in a ConfigMap.
-type licence struct {
-	secret, configMap string
-	// token: the NVIDIA License System is used, which needs a client token.
-	token bool
-}
-
-func licenceOf(spec *v1.DriverLicensingConfigSpec) licence {
-	l := licence{secret: string(spec.SecretName)}
-	if l.secret == "" {
-		l.configMap = string(spec.ConfigMapName)
-	}
-	l.token = l.isSet() && *spec.NLSEnabled
-	return l
-}
-
-func (l licence) isSet() bool { return l.secret != "" || l.configMap != "" }
-
-func (l licence) source() corev1.VolumeSource {
-	files := []string{licenceFile}
-	if l.token {
-		files = append(files, tokenFile)
-	}
-	if l.secret == "" {
-		return configMapSource(l.configMap, files...)
-	}
-	return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: l.secret, Items: items(files...)}}
 }

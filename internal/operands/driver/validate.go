@@ -23,14 +23,17 @@ type reservedVariable struct {
 }
 
 var reservedVariables = []reservedVariable{
-	{"KERNEL_MODULE_TYPE", "spec.driver.kernelModuleType", func(in operand.Input, value string) bool {
+	{labels.KernelModuleTypeKey, "spec.driver.kernelModuleType", func(in operand.Input, value string) bool {
 		return value == string(in.Spec.Driver.KernelModuleType)
 	}},
-	{"OPEN_KERNEL_MODULES_ENABLED", "spec.driver.kernelModuleType", sameAs(func(in operand.Input) bool {
+	{labels.OpenModulesKey, "spec.driver.kernelModuleType", sameAs(func(in operand.Input) bool {
 		return in.Spec.Driver.KernelModuleType == v1.KernelModuleOpen
 	})},
 	{labels.RDMAEnabledKey, "spec.driver.rdma.enabled", sameAs(rdma)},
-	{hostMOFEDVariable, "spec.driver.rdma.useHostMofed", sameAs(hostMOFED)},
+	{labels.HostMOFEDKey, "spec.driver.rdma.useHostMofed", func(in operand.Input, value string) bool {
+		// Without RDMA, nothing reads it.
+		return !rdma(in) || sameAs(hostMOFED)(in, value)
+	}},
 	{labels.GDSEnabledKey, "spec.gds.enabled", sameAs(gds)},
 	{labels.GDRCopyEnabledKey, "spec.gdrcopy.enabled", sameAs(gdrcopy)},
 	{name: "DRIVER_CONFIG_DIGEST"},
@@ -93,21 +96,22 @@ func checkPrecompiled(in operand.Input) operand.Decision {
 	spec := in.Spec.Driver
 	const field = "spec.driver.usePrecompiled: "
 	switch {
-	case strings.ContainsAny(spec.Image, "/:@"):
-		return operand.Refuse(v1.ReasonInvalidSpec, field+fmt.Sprintf(
-			"image %q is a full reference, but each kernel needs its own tag: set repository, image and version",
-			spec.Image))
-	case spec.Version == "":
-		return operand.Refuse(v1.ReasonInvalidSpec, field+"set spec.driver.version to a driver branch, such as 595")
-	case !branch.MatchString(spec.Version):
-		return operand.Refuse(v1.ReasonInvalidSpec, field+fmt.Sprintf(
-			"version %q is not a driver branch: set one, such as 595", spec.Version))
 	case gds(in):
 		return operand.Refuse(v1.ReasonInvalidSpec,
 			field+"a precompiled driver cannot have GPUDirect Storage: remove this field or spec.gds.enabled")
 	case gdrcopy(in):
 		return operand.Refuse(v1.ReasonInvalidSpec,
 			field+"a precompiled driver cannot have GDRCopy: remove this field or spec.gdrcopy.enabled")
+	case strings.Contains(spec.Image, "@"):
+		return operand.Refuse(v1.ReasonInvalidSpec, field+fmt.Sprintf(
+			"image %q has a digest, but each kernel needs its own image: remove the digest", spec.Image))
+	case spec.IsFullReference():
+		// The kernel is appended to it.
+	case spec.Version == "":
+		return operand.Refuse(v1.ReasonInvalidSpec, field+"set spec.driver.version to a driver branch, such as 595")
+	case !branch.MatchString(spec.Version):
+		return operand.Refuse(v1.ReasonInvalidSpec, field+fmt.Sprintf(
+			"version %q is not a driver branch: set one, such as 595", spec.Version))
 	}
 	return operand.Accept()
 }

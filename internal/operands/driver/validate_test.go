@@ -47,19 +47,38 @@ func TestVariablesThatContradictAFieldAreRefused(t *testing.T) {
 			inDriver("GPU_DIRECT_RDMA_ENABLED", "yes", as),
 			`spec.driver.env: GPU_DIRECT_RDMA_ENABLED is "yes", which contradicts spec.driver.rdma.enabled` + remedy,
 		},
-		"the module type": {
-			inDriver("KERNEL_MODULE_TYPE", "open", as),
+		"the module type, whose field is unset": {spec: inDriver("KERNEL_MODULE_TYPE", "open", as)},
+		"another module type": {
+			inDriver("KERNEL_MODULE_TYPE", "open", func(s *v1.ClusterPolicySpec) { s.Driver.KernelModuleType = "auto" }),
 			`spec.driver.env: KERNEL_MODULE_TYPE is "open", which contradicts spec.driver.kernelModuleType` + remedy,
 		},
+		"an unknown module type": {
+			inDriver("KERNEL_MODULE_TYPE", "closed", as),
+			`spec.driver.env: KERNEL_MODULE_TYPE is "closed", which contradicts spec.driver.kernelModuleType` + remedy,
+		},
+		"RDMA, whose field is unset": {spec: inDriver("GPU_DIRECT_RDMA_ENABLED", "true", as)},
+		"RDMA, which is off": {
+			inDriver("GPU_DIRECT_RDMA_ENABLED", "true", func(s *v1.ClusterPolicySpec) {
+				s.Driver.RDMA = &v1.RDMASpec{Enabled: new(false)}
+			}),
+			`spec.driver.env: GPU_DIRECT_RDMA_ENABLED is "true", which contradicts spec.driver.rdma.enabled` + remedy,
+		},
+		"another value before it": {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{
+			Env: []v1.EnvVar{{Name: "GDS_ENABLED", Value: "true"}, {Name: "GDS_ENABLED", Value: "false"}},
+		}}}},
 		"the same module type": {
 			spec: inDriver("KERNEL_MODULE_TYPE", "open", func(s *v1.ClusterPolicySpec) { s.Driver.KernelModuleType = "open" }),
 		},
+		"open modules, whose field is unset": {spec: inDriver("OPEN_KERNEL_MODULES_ENABLED", "true", as)},
 		"open modules": {
-			inDriver("OPEN_KERNEL_MODULES_ENABLED", "true", as),
+			inDriver("OPEN_KERNEL_MODULES_ENABLED", "true", func(s *v1.ClusterPolicySpec) {
+				s.Driver.KernelModuleType = "proprietary"
+			}),
 			`spec.driver.env: OPEN_KERNEL_MODULES_ENABLED is "true", which contradicts spec.driver.kernelModuleType` + remedy,
 		},
-		"MOFED of the host without RDMA": {inDriver("USE_HOST_MOFED", "true", func(s *v1.ClusterPolicySpec) {
-			s.Driver.RDMA = &v1.RDMASpec{UseHostMOFED: new(true)}
+		"MOFED of the host without RDMA, where nothing reads it": {spec: inDriver("USE_HOST_MOFED", "true", as)},
+		"MOFED of the host, which is off": {inDriver("USE_HOST_MOFED", "true", func(s *v1.ClusterPolicySpec) {
+			s.Driver.RDMA = &v1.RDMASpec{Enabled: new(true), UseHostMOFED: new(false)}
 		}), `spec.driver.env: USE_HOST_MOFED is "true", which contradicts spec.driver.rdma.useHostMofed` + remedy},
 		"a reserved variable": {
 			inDriver("POD_UID", "x", as),
@@ -109,9 +128,17 @@ func TestWhatCannotBePrecompiledIsRefused(t *testing.T) {
 			precompiled(v1.ImageSpec{Version: "sha256:1"}, as),
 			field + `version "sha256:1" is not a driver branch: set one, such as 595`,
 		},
-		"a full reference": {precompiled(v1.ImageSpec{Image: "example.com/driver:1"}, as),
-			field + `image "example.com/driver:1" is a full reference, but each kernel needs its own tag: ` +
-				"set repository, image and version"},
+		"a full reference": {spec: precompiled(v1.ImageSpec{Image: "example.com/driver:595"}, as)},
+		"a full reference by digest": {
+			precompiled(v1.ImageSpec{Image: "example.com/driver@sha256:1"}, as),
+			field + `image "example.com/driver@sha256:1" has a digest, but each kernel needs its own image: remove the digest`,
+		},
+		"a full reference and GPUDirect Storage": {
+			precompiled(v1.ImageSpec{Image: "example.com/driver:595"}, func(s *v1.ClusterPolicySpec) {
+				s.GDS = &v1.GDSSpec{Enabled: new(true)}
+			}),
+			field + "a precompiled driver cannot have GPUDirect Storage: remove this field or spec.gds.enabled",
+		},
 		"GPUDirect Storage": {
 			precompiled(v1.ImageSpec{Version: "595"}, func(s *v1.ClusterPolicySpec) { s.GDS = &v1.GDSSpec{Enabled: new(true)} }),
 			field + "a precompiled driver cannot have GPUDirect Storage: remove this field or spec.gds.enabled",

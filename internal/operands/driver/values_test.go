@@ -39,11 +39,11 @@ func TestOneInstanceForEachPool(t *testing.T) {
 				{"-ubuntu24.04-amd64", "ubuntu24.04-amd64", "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04", "595.91.07-ubuntu24.04"},
 			},
 		},
-		"a full reference is the same for all pools": {
+		"a full reference carries the operating system, too": {
 			spec: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/driver:1"}},
 			want: []view{
-				{"-rhel9-amd64", "rhel9-amd64", "example.com/driver:1", "1"},
-				{"-ubuntu24.04-amd64", "ubuntu24.04-amd64", "example.com/driver:1", "1"},
+				{"-rhel9-amd64", "rhel9-amd64", "example.com/driver:1-rhel9", "1-rhel9"},
+				{"-ubuntu24.04-amd64", "ubuntu24.04-amd64", "example.com/driver:1-ubuntu24.04", "1-ubuntu24.04"},
 			},
 		},
 	}

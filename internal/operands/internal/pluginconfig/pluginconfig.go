@@ -30,9 +30,10 @@ func Of(in operand.Input, process string) (*operand.PluginConfig, error) {
 	if err != nil {
 		return nil, err
 	}
+	key, _ := in.DefaultPluginConfig()
 	return &operand.PluginConfig{
 		ConfigMap:  spec.Config.Name,
-		Default:    spec.Config.Default,
+		Default:    key,
 		Image:      ref.Image,
 		PullPolicy: string(spec.ImagePullPolicy),
 		Process:    process,

@@ -1,0 +1,78 @@
+package fieldnotes
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+)
+
+// doubtful are the fields that NVIDIA's operator accepts, and whose value has no effect or may not be what its author
+// intended.
+var doubtful = []field{
+	{"spec.devicePlugin.config.default", func(s v1.ClusterPolicySpec) bool {
+		config := deref(deref(s.DevicePlugin).Config)
+		return config.Default != "" && config.Name == ""
+	}, "has no effect, as it is a key of the ConfigMap in name: set name"},
+	{"spec.dcgmExporter.podLabelAllowlistRegex", func(s v1.ClusterPolicySpec) bool {
+		exporter := deref(s.DCGMExporter)
+		return len(exporter.PodLabelAllowlistRegex) > 0 && exporter.EnablePodLabels == nil
+	}, "has no effect while enablePodLabels is unset: set it to true, or to false to keep the value"},
+	{"spec.dcgmExporter.hpcJobMapping.directory", func(s v1.ClusterPolicySpec) bool {
+		mapping := deref(deref(s.DCGMExporter).HPCJobMapping)
+		return mapping.Directory != "" && mapping.Enabled == nil
+	}, "has no effect while enabled is unset: set it to true, or to false to keep the value"},
+	{"spec.driver.kernelModuleType", hasGDSWithProprietaryModules,
+		"nvidia-fs 2.17.5 and later (GPUDirect Storage) load with the open kernel modules only: set open or auto, or remove " +
+			"spec.gds.enabled"},
+	{"spec.driver.upgradePolicy.maxUnavailable", func(s v1.ClusterPolicySpec) bool {
+		policy := effective.Of(s).Driver.UpgradePolicy
+		most, err := intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(policy.MaxUnavailable.String())), 100, true)
+		return *policy.AutoUpgrade && err == nil && most == 0
+	}, "is 0, so that no node can be upgraded: raise it, or set autoUpgrade to false"},
+}
+
+// needsOpenModules matches the versions of nvidia-fs that load with the open kernel modules only.
+var needsOpenModules = regexp.MustCompile(`^v?2[.](17[.]([5-9]|[1-9][0-9])|1[89]|[2-9][0-9])`)
+
+// hasGDSWithProprietaryModules reports whether GPUDirect Storage is to be loaded beside proprietary modules, in any node
+// pool. The version in a full reference is unknown.
+func hasGDSWithProprietaryModules(s v1.ClusterPolicySpec) bool {
+	spec := effective.Of(s)
+	gds := spec.GDS
+	if !*spec.Driver.Enabled || !*gds.Enabled || gds.IsFullReference() ||
+		gds.Version != "" && !needsOpenModules.MatchString(gds.Version) {
+		return false
+	}
+	return spec.Driver.KernelModuleType == v1.KernelModuleProprietary ||
+		slices.ContainsFunc(spec.NodePools, func(nodePool v1.NodePoolSpec) bool {
+			return deref(nodePool.Driver).KernelModuleType == v1.KernelModuleProprietary
+		})
+}
+
+// Doubtful returns a sentence for each value that has no effect, or that the operator does not take literally, in a
+// fixed order.
+func Doubtful(spec v1.ClusterPolicySpec) []string {
+	found := notes(doubtful, spec)
+	effective.ForEachImage(&spec, func(block string, image *v1.ImageSpec) {
+		if !effective.IsPullPolicy(image.ImagePullPolicy) {
+			found = append(found, fmt.Sprintf("%s.imagePullPolicy: %q is unknown and means %s: set %s, %s or %s", block,
+				image.ImagePullPolicy, corev1.PullIfNotPresent, corev1.PullAlways, corev1.PullNever, corev1.PullIfNotPresent))
+		}
+	})
+	effective.ForEachEnv(&spec, func(list string, env *[]v1.EnvVar) {
+		seen := map[v1.EnvName]int{}
+		for _, variable := range *env {
+			if seen[variable.Name]++; seen[variable.Name] == 2 {
+				found = append(found, fmt.Sprintf("%s: %s occurs several times, and the last value is used: remove the others",
+					list, variable.Name))
+			}
+		}
+	})
+	return found
+}

@@ -1,0 +1,37 @@
+package operand
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// anyPluginConfig and defaultPluginConfig are the keys that NVIDIA's documentation gives to the configuration for all
+// nodes.
+const (
+	defaultPluginConfig = "default"
+	anyPluginConfig     = "any"
+)
+
+// DefaultPluginConfig returns the key of the device plugin's configuration for nodes that select none by their label:
+// that of the spec, else the only key of the ConfigMap, else default or any. If none of these exists it is empty, and
+// problem describes what that means for the nodes.
+func (in Input) DefaultPluginConfig() (key, problem string) {
+	config := in.Spec.DevicePlugin.Config
+	content, known := in.Contents[Reference{ConfigMap, config.Name}]
+	if config.Default != "" || config.Name == "" || !known || content.Assumed {
+		return config.Default, ""
+	}
+	if len(content.Keys) == 1 {
+		return content.Keys[0], ""
+	}
+	for _, key := range []string{defaultPluginConfig, anyPluginConfig} {
+		if slices.Contains(content.Keys, key) {
+			return key, ""
+		}
+	}
+	return "", fmt.Sprintf("spec.devicePlugin.config.default: is not set, and none of the %d keys of ConfigMap %s is %s "+
+		"or %s: nodes without the label %s get an empty configuration. Set it to one of the keys",
+		len(content.Keys), config.Name, defaultPluginConfig, anyPluginConfig, labels.DevicePluginConfig)
+}
