@@ -40,8 +40,8 @@ var doubtful = []field{
 // needsOpenModules matches the versions of nvidia-fs that load with the open kernel modules only.
 var needsOpenModules = regexp.MustCompile(`^v?2[.](17[.]([5-9]|[1-9][0-9])|1[89]|[2-9][0-9])`)
 
-// hasGDSWithProprietaryModules reports whether GPUDirect Storage is to be loaded beside proprietary modules, in any node
-// pool. The version in a full reference is unknown.
+// hasGDSWithProprietaryModules reports whether GPUDirect Storage is to be loaded beside proprietary modules, in any
+// node pool. The version in a full reference is unknown.
 func hasGDSWithProprietaryModules(s v1.ClusterPolicySpec) bool {
 	spec := effective.Of(s)
 	gds := spec.GDS
