@@ -34,6 +34,10 @@
 //	| a version of a policy that the API     | time; another version               | objects that the garbage collector |
 //	| server does not have                   |                                     | deletes again                      |
 //	| (clusterpolicy.deletedPolicy)          |                                     |                                    |
+//	| what was reported about NVIDIA's       | another finding; its end            | a repeated log line                |
+//	| operator (clusterpolicy.Reconciler)    |                                     |                                    |
+//	| its pod that was last found, and its   | a list of pods; DaemonSets          | a list of pods; an earlier write   |
+//	| annotations (otheroperator.Watcher)    |                                     | of it without a pod does not count |
 //	| fields that the CRD does not have      | resource version of the CRD         | a read of the CRD                  |
 //	| (observe.Schema)                       |                                     |                                    |
 //	| watches of optional kinds              | CRDs of the cluster; nodes that     | a watch that starts again          |

@@ -34,6 +34,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/otheroperator"
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
@@ -115,6 +116,7 @@ func (o *operator) start() {
 		References:     references{reader: o},
 		Schema:         &observe.Schema{Cached: o, Live: uncached},
 		OptionalKinds:  clusterpolicy.NewOptionalKinds(nil, nil, o.clock),
+		OtherOperator:  newOtherOperator(o),
 		Meter:          meter,
 		Clock:          o.clock,
 		Timing:         clusterpolicy.DefaultTiming(),
@@ -124,6 +126,13 @@ func (o *operator) start() {
 		Events: recorder, Meter: meter, Clock: o.clock, Timing: node.DefaultTiming(),
 	})
 	must(o.node.Hydrate(context.Background()))
+}
+
+func newOtherOperator(o *operator) *otheroperator.Watcher {
+	return otheroperator.New(otheroperator.Options{
+		Live: live{o}, Clock: o.clock, Namespace: namespace, OwnVariable: "OPERATOR_IMAGE",
+		Timing: otheroperator.DefaultTiming(),
+	})
 }
 
 // reconcileAll runs a pass.

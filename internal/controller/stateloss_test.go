@@ -53,7 +53,8 @@ var stateLosses = map[string]func(*operator){
 		o.pass.OptionalKinds = clusterpolicy.NewOptionalKinds(nil, nil, o.clock)
 		o.pass.DriverToolkit = observe.NewDriverToolkit(nil, nil, o.clock)
 	},
-	"refused taints": func(o *operator) { o.node = node.New(o.node.Options) },
+	"the other operator": func(o *operator) { o.pass.OtherOperator = newOtherOperator(o) },
+	"refused taints":     func(o *operator) { o.node = node.New(o.node.Options) },
 	"event limits": func(o *operator) {
 		o.node.Events = events.NewRecorder(o, o.clock, o.node.Meter.CountDroppedEvent)
 		o.pass.Status = statuswriter.New(o, o.clock, o.node.Events, o.pass.Catalogue, statuswriter.DefaultTiming())

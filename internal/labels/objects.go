@@ -11,6 +11,11 @@ const (
 	ManagedBy = "app.kubernetes.io/managed-by"
 	// ManagedByValue is the value of ManagedBy.
 	ManagedByValue = "gpu-operator"
+	// Component is set on the pods of this operator and of NVIDIA's, by which that one is found.
+	Component = "app.kubernetes.io/component"
+	// NVIDIAHash is an annotation of objects that NVIDIA's operator has applied: the digest of the object. Written by
+	// NVIDIA's operator alone, and left on objects that are taken over from it.
+	NVIDIAHash = "nvidia.com/last-applied-hash"
 	// Operand is the name of the operand that an object belongs to. Pruning lists objects by it.
 	Operand = "nvidia.com/gpu-operator.operand"
 	// Digest is an annotation: the digest of the object that was last applied.

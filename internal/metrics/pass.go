@@ -43,7 +43,8 @@ type PassStats struct {
 	Failed bool
 	// Discovered is true if some node has discovery labels.
 	Discovered bool
-	// Frozen is true if the operator changes nothing, as the CustomResourceDefinition does not have all fields.
+	// Frozen is true if the operator changes nothing: the CustomResourceDefinition does not have all fields, or NVIDIA's
+	// operator is at work.
 	Frozen bool
 	// MissingFields is the number of fields that are missing in the CustomResourceDefinition.
 	MissingFields int
@@ -176,7 +177,8 @@ var gauges = []gauge{
 		"Fields of this operator that are missing in the CustomResourceDefinition of ClusterPolicy in the cluster.",
 		func(p *PassStats) float64 { return float64(p.MissingFields) }),
 	newScalar("frozen",
-		"1: the operator changes nothing, as the CustomResourceDefinition of ClusterPolicy does not have all fields.",
+		"1: the operator changes nothing, as the CustomResourceDefinition of ClusterPolicy does not have all fields, "+
+			"or NVIDIA's operator is at work.",
 		func(p *PassStats) float64 { return boolValue(p.Frozen) }),
 	newGauge("operand_nodes_desired",
 		"Nodes that need the operand.",

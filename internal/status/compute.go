@@ -96,6 +96,7 @@ func (in Input) Conflicts() bool {
 func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 	status := *policy.Status.DeepCopy()
 	status.Namespace = in.Namespace
+	clearOtherOperator(&status)
 	if in.Err == nil && in.Unassessed > 0 {
 		setAssessing(&status, in)
 		return status
@@ -153,6 +154,7 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 		Conditions:         policy.DeepCopy().Status.Conditions,
 	}
 	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionAuxiliaryReady)
+	clearOtherOperator(&status)
 	setFieldConditions(&status, policy.Spec, nil, nil)
 	setConditions(&status, finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,

@@ -67,10 +67,10 @@ func wasDegraded(status v1.ClusterPolicyStatus, name string) bool {
 
 // RecordFrozen records an Event that the operator changes nothing for a policy, whose status stays as it is. since must
 // differ each time that this begins.
-func (w *Writer) RecordFrozen(ctx context.Context, policy *v1.ClusterPolicy, message, since string) {
+func (w *Writer) RecordFrozen(ctx context.Context, policy *v1.ClusterPolicy, reason, message, since string) {
 	w.events.Record(ctx, events.Event{
 		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
-		Reason: v1.ConditionCRDOutdated, Message: message, Transition: since,
+		Reason: reason, Message: message, Transition: since,
 	})
 }
 

@@ -216,7 +216,7 @@ func conditionTypes() []string {
 	return []string{
 		v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded, v1.ConditionError,
 		v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields, v1.ConditionCRDOutdated,
-		v1.ConditionAdmissionPolicyMissing,
+		v1.ConditionAdmissionPolicyMissing, v1.ConditionOtherOperatorRunning,
 	}
 }
 

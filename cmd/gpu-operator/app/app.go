@@ -73,6 +73,8 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 		"address of /healthz and /readyz; 0 disables them")
 	o.election.addFlags(flags)
 	o.log.addFlags(flags)
+	flags.BoolVar(&o.takeOver, "take-over", false,
+		"work even while NVIDIA's operator runs in the cluster; by default nothing is changed until it is gone")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
 	return cmd

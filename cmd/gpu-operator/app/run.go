@@ -40,6 +40,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/otheroperator"
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
@@ -49,6 +50,7 @@ type options struct {
 	election         electionOptions
 	log              logOptions
 	healthAddress    string
+	takeOver         bool
 	kubeconfig       string
 	namespace, image string
 	proxy            v1.ProxySpec
@@ -177,6 +179,18 @@ func checkAPI(mapper meta.RESTMapper) error {
 	return nil
 }
 
+// addOtherOperator adds to the manager what detects NVIDIA's operator, and returns it; nil with --take-over.
+func addOtherOperator(mgr manager.Manager, o options) (*otheroperator.Watcher, error) {
+	if o.takeOver {
+		return nil, nil
+	}
+	other := otheroperator.New(otheroperator.Options{
+		Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Namespace: o.namespace, OwnVariable: envImage,
+		Timing: o.timing.Other,
+	})
+	return other, mgr.Add(other)
+}
+
 // addControllers adds all controllers to the manager.
 func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Meter, o options) error {
 	catalogue, err := operands.Catalogue()
@@ -196,6 +210,10 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	c, now := mgr.GetClient(), clock.RealClock{}
 	known, recorder := fleet.New(), events.NewRecorder(c, now, meter.CountDroppedEvent)
 	toolkit := observe.NewDriverToolkit(toolkitImages, mgr.GetRESTMapper(), now)
+	other, err := addOtherOperator(mgr, o)
+	if err != nil {
+		return err
+	}
 	kinds := clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper(), now)
 	return utilerrors.NewAggregate([]error{
 		clusterpolicy.New(clusterpolicy.Options{
@@ -216,6 +234,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Schema:         &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
 			Ignored:        ignored,
 			OptionalKinds:  kinds,
+			OtherOperator:  other,
 			Meter:          meter,
 			Clock:          now,
 			Timing:         o.timing.Policy,

@@ -27,6 +27,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/otheroperator"
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
@@ -68,6 +69,8 @@ type Options struct {
 	Schema *observe.Schema
 	// OptionalKinds watches kinds whose CRDs other projects install.
 	OptionalKinds *OptionalKinds
+	// OtherOperator detects NVIDIA's operator, beside which nothing is written; nil not to wait for its end.
+	OtherOperator *otheroperator.Watcher
 	// Meter takes the numbers for Prometheus.
 	Meter  *metrics.Meter
 	Clock  clock.PassiveClock
@@ -80,6 +83,8 @@ type Reconciler struct {
 	caches        caches
 	schemaGuard   schemaGuard
 	deletedPolicy deletedPolicy
+	// otherOperator identifies the last report that NVIDIA's operator is at work; empty while it is not.
+	otherOperator string
 	// nodes is the number of nodes in the last pass.
 	nodes atomic.Int64
 }
@@ -111,6 +116,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), r.debounced())).
 		WatchesRawSource(source.Channel(r.OptionalKinds.Events(), r.debounced())).
 		Watches(observe.CRDMetadata(), r.debounced(), builder.WithPredicates(relevantCRDs()))
+	if r.OtherOperator != nil {
+		b = b.WatchesRawSource(source.Channel(r.OtherOperator.Events(), r.debounced()))
+	}
 	for _, kind := range manifest.Kinds() {
 		b = b.Watches(kind, r.debounced())
 	}

@@ -5,8 +5,8 @@
 // It assesses no node, reads no pod but those that keep the name of a DaemonSet in use, and has no code for particular
 // operands. It writes only with packages apply and statuswriter.
 //
-// State between passes: caches, schemaGuard and deletedPolicy. The comment of package controller lists all state and
-// what losing it costs.
+// State between passes: caches, schemaGuard, deletedPolicy and the finding of NVIDIA's operator. The comment of package
+// controller lists all state and what losing it costs.
 package clusterpolicy
 
 // Permissions of the pass. Server-side apply needs the verbs create and patch; get is for objects that are not in the

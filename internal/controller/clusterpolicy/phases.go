@@ -41,6 +41,9 @@ func (s *scope) observe(ctx context.Context) bool {
 	s.nodes.Store(int64(len(s.view.Nodes)))
 	// Also without a policy: the first read of the CRD is slow, and should not delay a new policy.
 	s.compareSchema(ctx)
+	if s.frozen = s.freezeForOther(ctx); s.frozen {
+		return false
+	}
 	if s.policy == nil {
 		s.withoutPolicy(ctx)
 		return false

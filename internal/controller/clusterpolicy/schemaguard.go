@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
@@ -123,7 +124,7 @@ func (s *scope) freeze(ctx context.Context) {
 		message := status.FrozenMessage(observe.SpecFields(s.missingFields), s.droppedFields, s.Namespace)
 		log.FromContext(ctx).Info("Frozen: applying no change of the ClusterPolicy", "policy", s.policy.Name,
 			"reason", message, "decided", next.Decisions != nil)
-		s.Status.RecordFrozen(ctx, s.policy, message, key)
+		s.Status.RecordFrozen(ctx, s.policy, v1.ReasonCRDOutdated, message, key)
 	}
 }
 

@@ -38,7 +38,8 @@ type scope struct {
 	lastApplied, current observe.SpecID
 	// droppedFields are the fields of the spec that a write of the policy would lose.
 	droppedFields []string
-	// frozen means that the spec may be truncated: this pass applies nothing and writes no policy.
+	// frozen means that the spec may be truncated, or that NVIDIA's operator is at work: this pass applies nothing and
+	// writes no policy, but for a condition about that operator.
 	frozen bool
 	// staleCache means that the policy may have been deleted: this pass does nothing and reports nothing.
 	staleCache bool
@@ -76,7 +77,9 @@ func (s *scope) requeueAfter(wait time.Duration) {
 // own.
 func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	if s.policy == nil || !s.view.Hydrated {
-		s.Meter.ObservePass(metrics.PassStats{Failed: s.err != nil, MissingFields: len(s.missingFields)})
+		s.Meter.ObservePass(metrics.PassStats{
+			Failed: s.err != nil, MissingFields: len(s.missingFields), Frozen: s.frozen && s.err == nil,
+		})
 		return s.result()
 	}
 	if s.staleCache {

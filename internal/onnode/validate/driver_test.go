@@ -243,20 +243,20 @@ func TestRunWithLoader(t *testing.T) {
 		t.Skip("this machine has no loader of the GNU C library")
 	}
 	root := t.TempDir()
-	path, _, err := runWithLoader(t.Context(), Chroot, root, smi, "-L")
+	path, _, err := runWithLoader(t.Context(), Chroot, root, "-L")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(path).To(BeEmpty(), "there is no program")
 
 	echo, err := os.ReadFile("/bin/echo")
 	g.Expect(err).NotTo(HaveOccurred())
 	program(t, filepath.Join(root, "bin", smi), string(echo))
-	path, out, err := runWithLoader(t.Context(), Chroot, root, smi, "-L", "all")
+	path, out, err := runWithLoader(t.Context(), Chroot, root, "-L", "all")
 	g.Expect(err).NotTo(HaveOccurred(), string(out))
 	g.Expect(path).To(Equal("/bin/nvidia-smi"))
 	g.Expect(string(out)).To(Equal("-L all\n"))
 
 	program(t, filepath.Join(root, "bin", smi), "no program")
-	path, out, err = runWithLoader(t.Context(), Chroot, root, smi)
+	path, out, err = runWithLoader(t.Context(), Chroot, root)
 	g.Expect(path).To(Equal("/bin/nvidia-smi"))
 	g.Expect(explain(t.Context(), path, out, err)).
 		To(MatchError(ContainSubstring("/bin/nvidia-smi fails with exit status")))

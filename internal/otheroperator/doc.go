@@ -1,0 +1,9 @@
+// Package otheroperator detects NVIDIA's operator at work in the cluster, beside which this one must not write: by its
+// pods in any namespace, and by what it writes on DaemonSets.
+//
+// It decides nothing but that: the pass holds all writes while a Watcher has a Finding.
+package otheroperator
+
+// Its pods are listed, not watched: the right to list pods of all namespaces exists for other purposes, and a watch
+// would need a further one.
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list
