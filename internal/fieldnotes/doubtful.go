@@ -28,8 +28,8 @@ var doubtful = []field{
 		return mapping.Directory != "" && mapping.Enabled == nil
 	}, "has no effect while enabled is unset: set it to true, or to false to keep the value"},
 	{"spec.driver.kernelModuleType", hasGDSWithProprietaryModules,
-		"nvidia-fs 2.17.5 and later (GPUDirect Storage) load with the open kernel modules only: set open or auto, or remove " +
-			"spec.gds.enabled"},
+		"nvidia-fs 2.17.5 and later (GPUDirect Storage) load with the open kernel modules only: set open or auto, or " +
+			"remove spec.gds.enabled"},
 	{"spec.driver.upgradePolicy.maxUnavailable", func(s v1.ClusterPolicySpec) bool {
 		policy := effective.Of(s).Driver.UpgradePolicy
 		most, err := intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(policy.MaxUnavailable.String())), 100, true)
