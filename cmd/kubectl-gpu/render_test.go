@@ -115,7 +115,8 @@ func TestRenderReportsFieldsWithoutEffect(t *testing.T) {
 // kubectl get cp -o yaml prints a list, with the status and the managed fields.
 func TestPoliciesInAllFormsOfKubectl(t *testing.T) {
 	const policy = `{apiVersion: nvidia.com/v1, kind: ClusterPolicy, metadata: {name: cluster-policy, managedFields: [
-		{manager: helm, operation: Update, apiVersion: nvidia.com/v1, fieldsType: FieldsV1, fieldsV1: {"f:spec": {".": {}}}}]},
+		{manager: helm, operation: Update, apiVersion: nvidia.com/v1, fieldsType: FieldsV1,
+		fieldsV1: {"f:spec": {".": {}}}}]},
 		spec: {driver: {version: "580.1"}}, status: {state: ready, namespace: gpu-operator, ofAnotherRelease: true}}`
 	for name, text := range map[string]string{
 		"one":                 policy,
@@ -239,7 +240,7 @@ func TestInvalidPolicyFilesAreRefused(t *testing.T) {
 			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: nvidia.com/v1, kind: ClusterPolicy, spec: {drivers: {}}}\n",
 			`unknown field "spec.drivers"`,
 		},
-		"a key twice": {head + "spec: {driver: {}, driver: {}}\n", `key "driver" already set`},
+		"a key twice":          {head + "spec: {driver: {}, driver: {}}\n", `key "driver" already set`},
 		"no kind":              {"a: b\n", "'Kind' is missing"},
 		"nothing":              {"# nothing\n", "found 0 ClusterPolicies: give exactly one"},
 		"more than one policy": {head + "---\n" + head, "found 2 ClusterPolicies: give exactly one"},

@@ -28,8 +28,8 @@ var doubtful = []field{
 		return mapping.Directory != "" && mapping.Enabled == nil
 	}, "has no effect while enabled is unset: set it to true, or to false to keep the value"},
 	{"spec.driver.kernelModuleType", hasGDSWithProprietaryModules,
-		"nvidia-fs 2.17.5 and later (GPUDirect Storage) load with the open kernel modules only: set open or auto, or remove " +
-			"spec.gds.enabled"},
+		"nvidia-fs 2.17.5 and later (GPUDirect Storage) load with the open kernel modules only: set open or auto, or " +
+			"remove spec.gds.enabled"},
 	{"spec.driver.upgradePolicy.maxUnavailable", func(s v1.ClusterPolicySpec) bool {
 		policy := effective.Of(s).Driver.UpgradePolicy
 		most, err := intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(policy.MaxUnavailable.String())), 100, true)
@@ -40,8 +40,8 @@ var doubtful = []field{
 // needsOpenModules matches the versions of nvidia-fs that load with the open kernel modules only.
 var needsOpenModules = regexp.MustCompile(`^v?2[.](17[.]([5-9]|[1-9][0-9])|1[89]|[2-9][0-9])`)
 
-// hasGDSWithProprietaryModules reports whether GPUDirect Storage is to be loaded beside proprietary modules, in any node
-// pool. The version in a full reference is unknown.
+// hasGDSWithProprietaryModules reports whether GPUDirect Storage is to be loaded beside proprietary modules, in any
+// node pool. The version in a full reference is unknown.
 func hasGDSWithProprietaryModules(s v1.ClusterPolicySpec) bool {
 	spec := effective.Of(s)
 	gds := spec.GDS

@@ -46,9 +46,9 @@ type Reference struct {
 	Version string
 }
 
-// Resolve builds a reference from the spec; keys that are empty have the default. The driver's images have the operating
-// system at the end of their tag: the suffix is appended, also to a full reference that does not end with it, but never
-// to a digest. It fails for a full reference with a repository or a version.
+// Resolve builds a reference from the spec; keys that are empty have the default. The driver's images have the
+// operating system at the end of their tag: the suffix is appended, also to a full reference that does not end with
+// it, but never to a digest. It fails for a full reference with a repository or a version.
 func (d Default) Resolve(spec v1.ImageSpec, suffix string) (Reference, error) {
 	if spec.IsFullReference() {
 		if spec.Repository != "" || spec.Version != "" {

@@ -39,7 +39,8 @@ func TestVariables(t *testing.T) {
 			want: "mirror.local/my-driver:580.1-rhel9",
 		},
 		"the reference of the spec": {
-			value: "mirror.local/driver:580.1", spec: v1.ImageSpec{Image: "example.com/driver:1"}, want: "example.com/driver:1",
+			value: "mirror.local/driver:580.1", spec: v1.ImageSpec{Image: "example.com/driver:1"},
+			want: "example.com/driver:1-rhel9",
 		},
 	}
 	for name, test := range tests {
