@@ -106,11 +106,11 @@ const (
 	// Remedy: apply the CRD of this version with kubectl apply --server-side --force-conflicts. Apply the ClusterPolicy
 	// again if a client has written it meanwhile.
 	ReasonCRDOutdated = ConditionCRDOutdated
-	// ReasonOtherOperatorRunning: NVIDIA's operator is at work in the cluster, so that this one changes nothing. It is also
-	// a reason of an Event, and of Ready while no operator has set that yet.
-	// Cause: this operator was installed before NVIDIA's was removed, or NVIDIA's was installed later.
-	// Remedy: remove NVIDIA's operator as docs/migration.md describes, or scale its Deployment, which the message names,
-	// to 0. This operator then continues by itself. With the flag --take-over it does not wait.
+	// ReasonOtherOperatorRunning: NVIDIA's operator is at work in the cluster, so that this one changes nothing. It is
+	// also a reason of an Event, and of Ready while no operator has set that yet. Cause: this operator was installed
+	// before NVIDIA's was removed, or NVIDIA's was installed later. Remedy: remove NVIDIA's operator as docs/migration.md
+	// describes, or scale its Deployment, which the message names, to 0. This operator then continues by itself. With the
+	// flag --take-over it does not wait.
 	ReasonOtherOperatorRunning = ConditionOtherOperatorRunning
 	// ReasonNone: the condition is False, and there is nothing to report.
 	// Cause: normal operation.

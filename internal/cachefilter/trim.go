@@ -213,7 +213,7 @@ func trimState(state corev1.ContainerState) corev1.ContainerState {
 	if state.Terminated != nil {
 		trimmed.Terminated = &corev1.ContainerStateTerminated{
 			ExitCode: state.Terminated.ExitCode, Reason: state.Terminated.Reason,
-			Message: readiness.LastLine(state.Terminated.Message),
+			Message:   readiness.LastLine(state.Terminated.Message),
 			StartedAt: state.Terminated.StartedAt, FinishedAt: state.Terminated.FinishedAt,
 		}
 	}

@@ -242,6 +242,13 @@ func outcome(t *testing.T, value map[string]any) string {
 		Optional:      map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true},
 		DriverToolkit: map[string]string{"418.94.202501221327-0": "quay.io/openshift/dtk@sha256:1"},
 	}
+	in.Contents = catalogue.Assume(in, nil)
+	for reference, content := range in.Contents {
+		if len(content.Keys) == 0 {
+			// Its keys become files, whatever they are.
+			in.Contents[reference] = operand.Content{Keys: []string{"file"}, Digest: "1"}
+		}
+	}
 	computed := plan.Compute(plan.Decide(catalogue, in), in.Optional, machines)
 	var all strings.Builder
 	for _, step := range computed.Steps {
