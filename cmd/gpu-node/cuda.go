@@ -8,10 +8,8 @@ import (
 )
 
 func validateCUDA() *cobra.Command {
-	var (
-		validation validation
-		cuda       = validate.CUDA{Log: newLog()}
-	)
+	var validation validation
+	cuda := validate.CUDA{Log: newLog()}
 	command := &cobra.Command{
 		Use:   "cuda",
 		Short: "Run a kernel on every GPU that the container runtime injects into this container",

@@ -13,9 +13,8 @@ import (
 // podUIDEnv is the UID of the pod that this runs in. The start-up probe of the driver container writes the same.
 const podUIDEnv = "POD_UID"
 
-// errNoPod is the failure of exec --driver-container outside such a pod.
-var errNoPod = errors.New(
-	"the environment variable " + podUIDEnv + " is not set; set it from the field metadata.uid of the pod")
+var errNoPod = errors.New("the environment variable " + podUIDEnv + " is not set; " +
+	"set it from the field metadata.uid of the pod")
 
 // awaitDriverContainer waits for the driver container of this pod.
 func awaitDriverContainer(sources string) work {

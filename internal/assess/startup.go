@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
 )
 
 // checkTaints reports a node with usable GPUs as progressing while it still has start-up taints. That takes one write,
@@ -15,7 +15,7 @@ func (a *Assessment) checkTaints(in Input) {
 	a.Usable = a.State == readiness.Ready
 	var left []string
 	for _, taint := range in.Node.Spec.Taints {
-		if plan.IsStartupTaint(in.NodePlan.Spec.NodeStartup.Taints, taint) {
+		if startuptaint.Is(in.NodePlan.Spec.NodeStartup.Taints, taint) {
 			left = append(left, taint.Key)
 		}
 	}

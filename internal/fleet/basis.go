@@ -10,6 +10,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
@@ -63,4 +64,23 @@ func (b *Basis) equals(other *Basis) bool {
 	return other != nil && b.Decisions == other.Decisions && b.KeepNodes == other.KeepNodes &&
 		maps.Equal(b.fingerprint, other.fingerprint) &&
 		maps.Equal(b.Stack.CreateFailures, other.Stack.CreateFailures)
+}
+
+// selectorKeys returns the label keys of all nodeSelectors of the spec.
+func selectorKeys(catalogue operand.Catalogue, in operand.Input) map[string]bool {
+	keys := map[string]bool{}
+	for key := range in.Spec.DaemonSets.NodeSelector {
+		keys[key] = true
+	}
+	for _, nodePool := range in.Spec.NodePools {
+		for key := range nodePool.NodeSelector {
+			keys[key] = true
+		}
+	}
+	for i := range catalogue {
+		for key := range in.PlacementOf(&catalogue[i]).NodeSelector {
+			keys[key] = true
+		}
+	}
+	return keys
 }

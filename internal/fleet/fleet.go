@@ -183,7 +183,7 @@ func (f *Fleet) Publish(next Basis, now time.Time) *Basis {
 		next.Version = f.basis.Version + 1
 	}
 	if d := next.Decisions; d != nil {
-		next.selectors = d.Catalogue.SelectorKeys(d.Input)
+		next.selectors = selectorKeys(d.Catalogue, d.Input)
 	}
 	f.basis = &next
 	f.published.Notify()

@@ -63,25 +63,6 @@ func (c Catalogue) forEachUse(in Input, do func(Use)) {
 	}
 }
 
-// SelectorKeys returns the label keys of all nodeSelectors of the spec.
-func (c Catalogue) SelectorKeys(in Input) map[string]bool {
-	keys := map[string]bool{}
-	for key := range in.Spec.DaemonSets.NodeSelector {
-		keys[key] = true
-	}
-	for _, nodePool := range in.Spec.NodePools {
-		for key := range nodePool.NodeSelector {
-			keys[key] = true
-		}
-	}
-	for i := range c {
-		for key := range in.PlacementOf(&c[i]).NodeSelector {
-			keys[key] = true
-		}
-	}
-	return keys
-}
-
 // Images returns the default images of all operands, each once, sorted by name.
 func (c Catalogue) Images() []image.Default {
 	found := map[string]image.Default{}

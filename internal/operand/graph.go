@@ -49,7 +49,7 @@ func (c Catalogue) checkNames() error {
 			if !seen[r.On] {
 				return fmt.Errorf("operand %s requires %s, which is not in the catalogue", o.Name, r.On)
 			}
-			if r.Scope == Node && c.candidates(r.Marker) == nil {
+			if _, exists := c.Prover(r.Marker); r.Scope == Node && !exists {
 				return fmt.Errorf("operand %s waits for marker %s, which no operand proves", o.Name, r.Marker)
 			}
 		}
@@ -114,30 +114,20 @@ func (c Catalogue) unplaced(placed map[Name]bool) string {
 	return strings.Join(names, ", ")
 }
 
-// Prover returns the operand that proves the marker if exactly the catalogue is installed; false if none does.
+// Prover returns the operand that proves the marker if exactly the catalogue is installed: the first one that can, in
+// its order. It returns false if none can.
 func (c Catalogue) Prover(marker labels.Marker) (Name, bool) {
-	candidates := c.candidates(marker)
-	if len(candidates) == 0 {
-		return "", false
-	}
-	return candidates[0], true
-}
-
-// candidates returns the operands that can prove the marker if exactly the catalogue is installed, in its order. The
-// first one is the prover.
-func (c Catalogue) candidates(marker labels.Marker) []Name {
-	var names []Name
 	for _, o := range c {
 		for _, proof := range o.Proofs {
 			if proof.Marker != marker {
 				continue
 			}
 			if _, exists := c.Find(proof.Of); exists || !proof.OnlyWithOperand {
-				names = append(names, o.Name)
+				return o.Name, true
 			}
 		}
 	}
-	return names
+	return "", false
 }
 
 // WritesMarkers reports for each marker that the operand can prove whether it is the prover if exactly the catalogue is

@@ -140,10 +140,4 @@ func TestUsesOfPools(t *testing.T) {
 	if diff := cmp.Diff(want, catalogue.Uses(in)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	in = operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{
-		{Name: "a", NodeSelector: v1.NodePoolSelector{"team": "x"}},
-	}})}
-	if got := (operand.Catalogue{}).SelectorKeys(in); !got["team"] {
-		t.Errorf("label team is not in %v", got)
-	}
 }

@@ -3,16 +3,13 @@ package operand
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// anyPluginConfig and defaultPluginConfig are the keys that NVIDIA's documentation gives to the configuration for all
-// nodes.
-const (
-	defaultPluginConfig = "default"
-	anyPluginConfig     = "any"
-)
+// commonPluginConfigs are the keys that NVIDIA's documentation gives to the configuration for all nodes.
+var commonPluginConfigs = []string{"default", "any"}
 
 // DefaultPluginConfig returns the key of the device plugin's configuration for nodes that select none by their label:
 // that of the spec, else the only key of the ConfigMap, else default or any. If none of these exists it is empty, and
@@ -26,12 +23,12 @@ func (in Input) DefaultPluginConfig() (key, problem string) {
 	if len(content.Keys) == 1 {
 		return content.Keys[0], ""
 	}
-	for _, key := range []string{defaultPluginConfig, anyPluginConfig} {
+	for _, key := range commonPluginConfigs {
 		if slices.Contains(content.Keys, key) {
 			return key, ""
 		}
 	}
-	return "", fmt.Sprintf("spec.devicePlugin.config.default: is not set, and none of the %d keys of ConfigMap %s is %s "+
-		"or %s: nodes without the label %s get an empty configuration. Set it to one of the keys",
-		len(content.Keys), config.Name, defaultPluginConfig, anyPluginConfig, labels.DevicePluginConfig)
+	return "", fmt.Sprintf("spec.devicePlugin.config.default: is not set, and none of the %d keys of ConfigMap %s is %s: "+
+		"nodes without the label %s get an empty configuration. Set it to one of the keys",
+		len(content.Keys), config.Name, strings.Join(commonPluginConfigs, " or "), labels.DevicePluginConfig)
 }

@@ -2,6 +2,7 @@ package readiness
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -11,6 +12,10 @@ import (
 // maxLastLine, in bytes, limits what is shown of a termination message. It has room for a reason of gpu-node with its
 // remedy.
 const maxLastLine = 300
+
+// maxSearched, in bytes, limits what is searched of a line, so that its cost has a bound. A secret that is cut off there
+// is redacted, too.
+const maxSearched = 2 * maxLastLine
 
 const redacted = "[redacted]"
 
@@ -24,9 +29,8 @@ var (
 	// restart.
 	logHeader = regexp.MustCompile(`^(?:[IWEF]\d{4} [\d:.]+ +\d+ \S+\] ` +
 		`|(?:time=)?"?\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?"?\s+)`)
-	// errorLine is a line that names an error: programs that clean up log more lines after it.
-	errorLine = regexp.MustCompile(
-		`^[EF]\d{4} |(?i:error|fail|fatal|panic|exception|cannot|could not|unable|denied|no such)`)
+	// klogError is the start of a line that klog writes about an error.
+	klogError = regexp.MustCompile(`^[EF]\d{4} `)
 	// assignmentLine is a line of a dump of the environment.
 	assignmentLine = regexp.MustCompile(`^(?:export |declare -x )?[A-Z_][A-Z0-9_]*=`)
 	// secrets are what is redacted, each with its replacement.
@@ -42,28 +46,54 @@ var (
 	}
 )
 
+var (
+	// errorWords are in lines that name an error: programs that clean up log more lines after it.
+	errorWords = []string{
+		"error", "fail", "fatal", "panic", "exception", "cannot", "could not", "unable", "denied", "no such",
+	}
+	// secretWords are in every line that one of secrets matches. Looking for them costs a fraction.
+	secretWords = []string{"passw", "secret", "token", "credential", "key", "bearer", "basic", "://", "eyj"}
+)
+
 // LastLine returns the line of a termination message that states why the container ended: the last one that names an
 // error, or the last one. The message is what the program wrote for this purpose, or else the end of its log. Whoever
 // may read nodes and policies sees the line, not only readers of logs: values of secrets are redacted, and lines of a
 // dump of the environment are skipped.
 func LastLine(message string) string {
 	last, isError := "", false
-	for line := range strings.FieldsFuncSeq(terminalCodes.ReplaceAllString(message, ""), isLineBreak) {
+	if strings.ContainsRune(message, '\x1b') {
+		message = terminalCodes.ReplaceAllString(message, "")
+	}
+	for line := range strings.FieldsFuncSeq(message, isLineBreak) {
 		if strings.HasPrefix(line, "goroutine ") {
 			break // The stack of a panic, whose reason is above.
 		}
-		line = strings.TrimSpace(printable(line))
-		named := errorLine.MatchString(line)
+		line = text.Truncate(strings.TrimSpace(printable(line)), maxSearched)
+		named := klogError.MatchString(line) || hasAny(line, errorWords)
 		line = strings.TrimSpace(logHeader.ReplaceAllString(line, ""))
 		if line == "" || assignmentLine.MatchString(line) || isError && !named {
 			continue
 		}
 		last, isError = line, named
 	}
-	for _, secret := range secrets {
-		last = secret.pattern.ReplaceAllString(last, secret.by)
+	return text.Truncate(redact(last), maxLastLine)
+}
+
+// redact replaces the values of secrets in a line.
+func redact(line string) string {
+	if !hasAny(line, secretWords) {
+		return line
 	}
-	return text.Truncate(last, maxLastLine)
+	for _, secret := range secrets {
+		line = secret.pattern.ReplaceAllString(line, secret.by)
+	}
+	return line
+}
+
+// hasAny reports whether the line has one of the words, in upper or lower case.
+func hasAny(line string, words []string) bool {
+	line = strings.ToLower(line)
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) })
 }
 
 // isLineBreak includes the carriage return of progress bars.

@@ -15,6 +15,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/conditions"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -30,9 +31,8 @@ const (
 	// unless JSON escapes many of the characters.
 	maxListedBytes = 40 << 10
 	// The longest messages, in bytes.
-	maxMessage          = 128
-	maxOperandMessage   = 1024
-	maxConditionMessage = 1024
+	maxMessage        = 128
+	maxOperandMessage = 1024
 )
 
 // Input is the result of a pass, as far as it got.
@@ -96,13 +96,13 @@ func (in Input) Conflicts() bool {
 func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 	status := *policy.Status.DeepCopy()
 	status.Namespace = in.Namespace
-	clearOtherOperator(&status)
+	conditions.ClearOtherOperator(&status)
 	if in.Err == nil && in.Unassessed > 0 {
 		setAssessing(&status, in)
 		return status
 	}
 	status.ObservedGeneration = policy.Generation
-	setFieldConditions(&status, policy.Spec, in.IgnoredVariables, in.Plan.Doubtful())
+	conditions.SetFieldNotes(&status, policy.Spec, in.IgnoredVariables, in.Plan.Doubtful())
 	if len(in.Plan.Steps) == 0 || in.Unassessed > 0 {
 		setConditions(&status, *failure(v1.ReasonReconcileFailed, errorText(in.Err)))
 		setPaused(&status, policy.Spec)
@@ -116,8 +116,8 @@ func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 	status.Pools, status.NodePools = driverPools(in, nodes), nodePools(in, nodes)
 	setConditions(&status, checkAll(in, status))
 	setPaused(&status, policy.Spec)
-	setCRDOutdated(&status, in.MissingFields, in.Namespace)
-	setAdmissionPolicyMissing(&status, in.Plan.Input)
+	conditions.SetCRDOutdated(&status, in.MissingFields, in.Namespace)
+	conditions.SetAdmissionPolicyMissing(&status, in.Plan.Input)
 	return status
 }
 
@@ -154,8 +154,8 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 		Conditions:         policy.DeepCopy().Status.Conditions,
 	}
 	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionAuxiliaryReady)
-	clearOtherOperator(&status)
-	setFieldConditions(&status, policy.Spec, nil, nil)
+	conditions.ClearOtherOperator(&status)
+	conditions.SetFieldNotes(&status, policy.Spec, nil, nil)
 	setConditions(&status, finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
 		message: "ClusterPolicy " + active + " is older and takes precedence, so this one has no effect: delete one of them",
@@ -300,7 +300,7 @@ func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 	}
 	set := func(conditionType string, value metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: conditionType, Status: value, Reason: reason, Message: text.Truncate(message, maxConditionMessage),
+			Type: conditionType, Status: value, Reason: reason, Message: text.Truncate(message, conditions.MaxMessage),
 			ObservedGeneration: status.ObservedGeneration,
 		})
 	}

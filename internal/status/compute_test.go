@@ -214,7 +214,7 @@ func TestPolicyConditions(t *testing.T) {
 				test.change(e)
 			}
 			status := e.status()
-			if diff := cmp.Diff(test.want, conditions(status)); diff != "" {
+			if diff := cmp.Diff(test.want, conditionsOf(status)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			if got := ready(status).Message; test.message != "" && got != test.message {
@@ -321,7 +321,7 @@ func TestAuxiliaryConditions(t *testing.T) {
 					test.want[conditionType] = "False None"
 				}
 			}
-			got := conditions(status)
+			got := conditionsOf(status)
 			auxiliary := condition(status, "AuxiliaryReady")
 			got["AuxiliaryReady"] = string(auxiliary.Status) + " " + auxiliary.Reason
 			delete(got, "Error")
@@ -393,7 +393,7 @@ func TestUnassessedNodes(t *testing.T) {
 	t.Run("as the first", func(t *testing.T) {
 		g := NewWithT(t)
 		after := waiting(v1.ClusterPolicyStatus{}, nil)
-		g.Expect(conditions(after)).To(Equal(map[string]string{
+		g.Expect(conditionsOf(after)).To(Equal(map[string]string{
 			"Ready": "False Assessing", "Progressing": "True Assessing", "Degraded": "False None", "Error": "True Assessing",
 		}))
 		g.Expect(after.State).To(Equal(v1.StateNotReady))
@@ -403,7 +403,7 @@ func TestUnassessedNodes(t *testing.T) {
 		g := NewWithT(t)
 		before := newEnv(t, 3).status()
 		after := waiting(before, errors.New("listing DaemonSets: timeout"))
-		g.Expect(conditions(after)).To(HaveKeyWithValue("Ready", "False ReconcileFailed"))
+		g.Expect(conditionsOf(after)).To(HaveKeyWithValue("Ready", "False ReconcileFailed"))
 		g.Expect(after.Nodes).To(Equal(before.Nodes))
 	})
 }
@@ -418,7 +418,7 @@ func TestNodeWriteErrors(t *testing.T) {
 		in.View.Nodes[i].WriteError = "patching labels of node " + in.View.Nodes[i].Facts.Name + ": forbidden"
 	}
 	status := Compute(newPolicy(e.spec), in)
-	g.Expect(conditions(status)).To(And(
+	g.Expect(conditionsOf(status)).To(And(
 		HaveKeyWithValue("Ready", "False ReconcileFailed"), HaveKeyWithValue("Degraded", "True ReconcileFailed"),
 	))
 	g.Expect(ready(status).Message).To(Equal(
@@ -722,7 +722,7 @@ func TestIgnored(t *testing.T) {
 		"Degraded":    "False None",
 		"Error":       "True Ignored",
 	}
-	if diff := cmp.Diff(want, conditions(status)); diff != "" {
+	if diff := cmp.Diff(want, conditionsOf(status)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if got := ready(status).Message; got !=

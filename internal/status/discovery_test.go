@@ -143,7 +143,7 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 				g.Expect(entry.Message).To(BeEmpty())
 			}
 			g.Expect(entry.Message).To(HavePrefix(test.message))
-			g.Expect(conditions(status)["Ready"]).To(Equal(test.readyCondition))
+			g.Expect(conditionsOf(status)["Ready"]).To(Equal(test.readyCondition))
 			condition := e.input().View.Nodes[0].Latest.Condition("node-00000")
 			g.Expect(condition.Status).To(BeEquivalentTo(map[bool]string{true: "True", false: "False"}[test.ready]))
 			g.Expect(condition.Message).To(ContainSubstring(test.full))

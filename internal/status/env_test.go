@@ -264,9 +264,9 @@ func (e *env) status(before ...v1.ClusterPolicyStatus) v1.ClusterPolicyStatus {
 	return Compute(policy, e.input())
 }
 
-// conditions returns the status and reason of each condition, without those about fields of the spec, and without
+// conditionsOf returns the status and reason of each condition, without those about fields of the spec, and without
 // AuxiliaryReady if it is True.
-func conditions(status v1.ClusterPolicyStatus) map[string]string {
+func conditionsOf(status v1.ClusterPolicyStatus) map[string]string {
 	found := map[string]string{}
 	for _, c := range status.Conditions {
 		found[c.Type] = string(c.Status) + " " + c.Reason
@@ -304,9 +304,9 @@ func operandOf(t *testing.T, status v1.ClusterPolicyStatus, name operand.Name) v
 }
 
 // withValue sets the value of one of the conditions.
-func withValue(conditions map[string]string, conditionType, value string) map[string]string {
-	conditions[conditionType] = value
-	return conditions
+func withValue(all map[string]string, conditionType, value string) map[string]string {
+	all[conditionType] = value
+	return all
 }
 
 // setGPUReady sets the condition GPUReady of a node, with a transition that long ago.

@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/conditions"
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
@@ -17,7 +18,7 @@ func setPaused(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
 	for _, conditionType := range []string{v1.ConditionReady, v1.ConditionError} {
 		if condition := meta.FindStatusCondition(status.Conditions, conditionType); condition != nil {
 			condition.Message = text.Truncate("spec.paused is true, so the operator changes nothing; "+
-				assess.WithDetail(condition.Reason, condition.Message), maxConditionMessage)
+				assess.WithDetail(condition.Reason, condition.Message), conditions.MaxMessage)
 			condition.Reason = v1.ReasonPaused
 		}
 	}

@@ -101,9 +101,9 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if status.NodeSummary.ReadyOfTotal != test.ready || conditions(status)["Ready"] != test.readyCondition {
+			if status.NodeSummary.ReadyOfTotal != test.ready || conditionsOf(status)["Ready"] != test.readyCondition {
 				t.Errorf("%s nodes are ready, Ready is %s: %s", status.NodeSummary.ReadyOfTotal,
-					conditions(status)["Ready"], condition(status, "Ready").Message)
+					conditionsOf(status)["Ready"], condition(status, "Ready").Message)
 			}
 		})
 	}
@@ -185,7 +185,7 @@ func TestPausedPolicy(t *testing.T) {
 				test.change(e)
 			}
 			status := e.status()
-			if diff := cmp.Diff(test.conditions, conditions(status)); diff != "" || status.State != test.state {
+			if diff := cmp.Diff(test.conditions, conditionsOf(status)); diff != "" || status.State != test.state {
 				t.Errorf("state %s, conditions -want +got:\n%s", status.State, diff)
 			}
 			if got := ready(status).Message; got != test.message {

@@ -6,10 +6,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/conditions"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/otheroperator"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
 // freezeForOther reports whether this pass and the nodes must not be written, because NVIDIA's operator is at work or
@@ -60,7 +60,7 @@ func (s *scope) reportOther(ctx context.Context, found *otheroperator.Finding) {
 		s.Status.RecordFrozen(ctx, s.policy, v1.ReasonOtherOperatorRunning, found.Message, key)
 	}
 	if s.mayWritePolicy(ctx) {
-		s.noteDeleted(s.writeStatus(ctx, s.policy, status.OtherOperatorRunning(s.policy, found.Message)))
+		s.noteDeleted(s.writeStatus(ctx, s.policy, conditions.OtherOperatorRunning(s.policy, found.Message)))
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/conditions"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
 // If the ClusterPolicy CRD is older than the operator, the API server drops the fields that the CRD does not define:
@@ -121,7 +121,7 @@ func (s *scope) freeze(ctx context.Context) {
 	}
 	if key := fmt.Sprintf("%s %s", s.policy.UID, s.Schema.Version()); s.schemaGuard.reported != key {
 		s.schemaGuard.reported = key
-		message := status.FrozenMessage(observe.SpecFields(s.missingFields), s.droppedFields, s.Namespace)
+		message := conditions.FrozenMessage(observe.SpecFields(s.missingFields), s.droppedFields, s.Namespace)
 		log.FromContext(ctx).Info("Frozen: applying no change of the ClusterPolicy", "policy", s.policy.Name,
 			"reason", message, "decided", next.Decisions != nil)
 		s.Status.RecordFrozen(ctx, s.policy, v1.ReasonCRDOutdated, message, key)

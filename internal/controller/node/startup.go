@@ -13,8 +13,8 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
 )
 
 // startup updates the start-up taints of the node according to its assessment, in one write or none.
@@ -26,20 +26,20 @@ func (s *scope) startup(ctx context.Context, spec v1.NodeStartupSpec) error {
 
 // taintAction returns what to do with the taints, and after how long that changes. A node whose kubelet does not
 // respond is tainted by Kubernetes itself.
-func (s *scope) taintAction(spec v1.NodeStartupSpec) (plan.TaintAction, time.Duration) {
+func (s *scope) taintAction(spec v1.NodeStartupSpec) (startuptaint.Action, time.Duration) {
 	latest := &s.entry.Latest
 	switch {
 	case latest.Usable:
-		return plan.RemoveTaints, 0
+		return startuptaint.Remove, 0
 	case latest.Excluded:
-		return plan.ReleaseTaints, 0
+		return startuptaint.Release, 0
 	case spec.OnFailure != v1.OnFailureTaint || latest.State != readiness.Failed || isKubeletDown(latest.Reason):
-		return plan.KeepTaints, 0
+		return startuptaint.Keep, 0
 	}
 	if left := s.Timing.Retaint - s.now.Sub(latest.Since); left > 0 {
-		return plan.KeepTaints, left
+		return startuptaint.Keep, left
 	}
-	return plan.RestoreTaints, 0
+	return startuptaint.Restore, 0
 }
 
 // isKubeletDown reports whether a node is not ready because of its kubelet.
@@ -50,15 +50,15 @@ func isKubeletDown(reason string) bool {
 // writeTaints changes the taints of the node. The write replaces the whole list, so it fails with a conflict if the
 // node has changed since it was read. A write that the API server forbids is not an error: the assessment reports it,
 // and it is retried later.
-func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action plan.TaintAction) error {
-	now := plan.Taints{All: s.node.Spec.Taints}
+func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action startuptaint.Action) error {
+	now := startuptaint.Taints{All: s.node.Spec.Taints}
 	recorded := s.node.Annotations[labels.StartupTaints]
 	if recorded != "" {
 		now.Restored = strings.Split(recorded, ",")
 	}
-	after := plan.StartupTaints(spec, now, action)
+	after := startuptaint.Next(spec, now, action)
 	note := strings.Join(after.Restored, ",")
-	removed, added := plan.TaintDifference(now.All, after.All), plan.TaintDifference(after.All, now.All)
+	removed, added := startuptaint.Difference(now.All, after.All), startuptaint.Difference(after.All, now.All)
 	if removed == "" && added == "" && note == recorded || !s.mayWrite() {
 		return nil
 	}

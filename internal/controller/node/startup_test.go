@@ -20,8 +20,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
 )
 
 var notReady = corev1.Taint{Key: labels.TaintNotReady, Effect: corev1.TaintEffectNoSchedule}
@@ -50,17 +50,17 @@ func TestTaintAction(t *testing.T) {
 		latest    assess.Assessment
 		// since is how long the node has been ready, or not ready.
 		since time.Duration
-		wish  plan.TaintAction
+		wish  startuptaint.Action
 		wait  time.Duration
 	}{
-		"usable": {onFailure: v1.OnFailureTaint, latest: usable, wish: plan.RemoveTaints},
+		"usable": {onFailure: v1.OnFailureTaint, latest: usable, wish: startuptaint.Remove},
 		"usable but for the taints": {
 			onFailure: v1.OnFailureTaint,
 			latest:    tainted,
 			since:     time.Hour,
-			wish:      plan.RemoveTaints,
+			wish:      startuptaint.Remove,
 		},
-		"excluded": {onFailure: v1.OnFailureTaint, latest: excluded, wish: plan.ReleaseTaints},
+		"excluded": {onFailure: v1.OnFailureTaint, latest: excluded, wish: startuptaint.Release},
 		"starting for long": {
 			onFailure: v1.OnFailureTaint,
 			latest:    verdict(readiness.Progressing, v1.ReasonStarting),
@@ -78,7 +78,7 @@ func TestTaintAction(t *testing.T) {
 			onFailure: v1.OnFailureTaint,
 			latest:    failed,
 			since:     2 * time.Minute,
-			wish:      plan.RestoreTaints,
+			wish:      startuptaint.Restore,
 		},
 		"the kubelet does not respond": {
 			onFailure: v1.OnFailureTaint,
@@ -174,42 +174,42 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 		return node
 	}
 	var written *corev1.Node
-	write := func(node *corev1.Node, wish plan.TaintAction) (time.Duration, error) {
+	write := func(node *corev1.Node, wish startuptaint.Action) (time.Duration, error) {
 		s := &scope{Reconciler: r, node: node, basis: &fleet.Basis{}, now: clock.Now()}
 		err := s.writeTaints(t.Context(), startupSpec(v1.OnFailureTaint), wish)
 		written = s.node
 		return s.requeueAfter, err
 	}
 
-	g.Expect(write(read("a"), plan.KeepTaints)).To(BeZero())
+	g.Expect(write(read("a"), startuptaint.Keep)).To(BeZero())
 	g.Expect(writes).To(BeZero(), "there is no change")
 	answer = apierrors.NewForbidden(
 		schema.GroupResource{Resource: "nodes"}, "a", errors.New("the operator may not change the taints x"),
 	)
-	g.Expect(write(read("a"), plan.RemoveTaints)).To(Equal(30 * time.Second))
-	g.Expect(write(read("b"), plan.RemoveTaints)).To(Equal(30*time.Second), "the other node waits as well")
+	g.Expect(write(read("a"), startuptaint.Remove)).To(Equal(30 * time.Second))
+	g.Expect(write(read("b"), startuptaint.Remove)).To(Equal(30*time.Second), "the other node waits as well")
 	g.Expect(writes).To(Equal(1))
 	clock.SetTime(now.Add(31 * time.Second))
 	answer = nil
-	g.Expect(write(read("a"), plan.RemoveTaints)).To(BeZero())
+	g.Expect(write(read("a"), startuptaint.Remove)).To(BeZero())
 	g.Expect(writes).To(Equal(2))
 	g.Expect(written.Spec.Taints).To(Equal([]corev1.Taint{team}), "the scope has the written node")
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team}))
-	g.Expect(write(read("a"), plan.RemoveTaints)).To(BeZero())
+	g.Expect(write(read("a"), startuptaint.Remove)).To(BeZero())
 	g.Expect(writes).To(Equal(2))
 
-	g.Expect(write(read("a"), plan.RestoreTaints)).To(BeZero())
+	g.Expect(write(read("a"), startuptaint.Restore)).To(BeZero())
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team, notReady}))
 	g.Expect(read("a").Annotations).
 		To(HaveKeyWithValue(labels.StartupTaints, "nvidia.com/gpu-operator.not-ready:NoSchedule"))
 	g.Expect(wasWritten(read("a"))).To(BeTrue(), "it is recognised without a policy")
-	g.Expect(write(read("a"), plan.ReleaseTaints)).To(BeZero())
+	g.Expect(write(read("a"), startuptaint.Release)).To(BeZero())
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team}))
 	g.Expect(read("a").Annotations).NotTo(HaveKey(labels.StartupTaints))
 
 	stale := read("b")
 	stale.ResourceVersion = "1"
-	_, err := write(stale, plan.RemoveTaints)
+	_, err := write(stale, startuptaint.Remove)
 	g.Expect(err).To(Satisfy(apierrors.IsConflict), "a list that has changed since is not overwritten")
 	g.Expect(read("b").Spec.Taints).To(Equal([]corev1.Taint{notReady, team}))
 }

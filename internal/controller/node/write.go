@@ -16,6 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
 )
 
 // patchMetadata writes changes of labels and annotations in one call; nil removes a key. It fails with a conflict if
@@ -100,7 +101,7 @@ func (s *scope) release(ctx context.Context, present string) error {
 			return err
 		}
 	}
-	return s.writeTaints(ctx, v1.NodeStartupSpec{}, plan.ReleaseTaints)
+	return s.writeTaints(ctx, v1.NodeStartupSpec{}, startuptaint.Release)
 }
 
 // removeDiscoveryLabels removes what node discovery has written: its pods are deleted with the policy.

@@ -1,4 +1,4 @@
-package status
+package conditions
 
 import (
 	"fmt"
@@ -14,9 +14,9 @@ import (
 // maxNamedFields is how many of the missing fields a message names.
 const maxNamedFields = 5
 
-// setCRDOutdated sets the condition CRDOutdated if fields are missing in the CustomResourceDefinition in the cluster:
+// SetCRDOutdated sets the condition CRDOutdated if fields are missing in the CustomResourceDefinition in the cluster:
 // the API server drops them silently. It removes the condition if none are.
-func setCRDOutdated(status *v1.ClusterPolicyStatus, missing []string, namespace string) {
+func SetCRDOutdated(status *v1.ClusterPolicyStatus, missing []string, namespace string) {
 	if len(missing) == 0 {
 		meta.RemoveStatusCondition(&status.Conditions, v1.ConditionCRDOutdated)
 		return
@@ -26,7 +26,7 @@ func setCRDOutdated(status *v1.ClusterPolicyStatus, missing []string, namespace 
 		Message: text.Truncate(fmt.Sprintf(
 			"the CustomResourceDefinition is older than the operator: the API server drops %s from ClusterPolicies, "+
 				"and the operator applies no edit of them. To update it, %s, then set the dropped fields again",
-			joinFields(missing), crdUpdateCommand(namespace)), maxConditionMessage),
+			joinFields(missing), crdUpdateCommand(namespace)), MaxMessage),
 		ObservedGeneration: status.ObservedGeneration,
 	})
 }

@@ -1,4 +1,4 @@
-package plan
+package startuptaint
 
 import (
 	"slices"
@@ -9,18 +9,18 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// TaintAction is what is to be done with a node's start-up taints.
-type TaintAction int
+// Action is what is to be done with a node's start-up taints.
+type Action int
 
 const (
-	// KeepTaints: the node is starting, and its taints stay.
-	KeepTaints TaintAction = iota
-	// RemoveTaints: the GPUs can be used.
-	RemoveTaints
-	// RestoreTaints: the GPUs could be used, and have failed for good.
-	RestoreTaints
-	// ReleaseTaints: the operator no longer manages the node. Taints that it added are removed, all others stay.
-	ReleaseTaints
+	// Keep: the node is starting, and its taints stay.
+	Keep Action = iota
+	// Remove: the GPUs can be used.
+	Remove
+	// Restore: the GPUs could be used, and have failed for good.
+	Restore
+	// Release: the operator no longer manages the node. Taints that it added are removed, all others stay.
+	Release
 )
 
 // Taints of a node, and those of them that the operator has added again, as KEY:EFFECT.
@@ -29,17 +29,17 @@ type Taints struct {
 	Restored []string
 }
 
-// StartupTaints returns the new taints of a node. Taints that the spec does not name and the operator did not add stay,
+// Next returns the new taints of a node. Taints that the spec does not name and the operator did not add stay,
 // in their place. Taints are added again if the spec requires it, and only with the effect NoSchedule: the other
 // effects evict pods, or do not keep them off.
-func StartupTaints(spec v1.NodeStartupSpec, now Taints, action TaintAction) Taints {
+func Next(spec v1.NodeStartupSpec, now Taints, action Action) Taints {
 	var after Taints
 	for _, taint := range now.All {
-		named, added := IsStartupTaint(spec.Taints, taint), slices.Contains(now.Restored, taintID(taint))
+		named, added := Is(spec.Taints, taint), slices.Contains(now.Restored, taintID(taint))
 		switch {
-		case action == RemoveTaints && (named || added), action == ReleaseTaints && added:
+		case action == Remove && (named || added), action == Release && added:
 			continue
-		case added && action != RemoveTaints && !(named && mustRestore(spec, taint.Effect)):
+		case added && action != Remove && !(named && mustRestore(spec, taint.Effect)):
 			// The spec no longer requires it.
 			continue
 		case added:
@@ -47,7 +47,7 @@ func StartupTaints(spec v1.NodeStartupSpec, now Taints, action TaintAction) Tain
 		}
 		after.All = append(after.All, taint)
 	}
-	if action == RestoreTaints {
+	if action == Restore {
 		after.restore(spec)
 	}
 	slices.Sort(after.Restored)
@@ -65,8 +65,8 @@ func (t *Taints) restore(spec v1.NodeStartupSpec) {
 	}
 }
 
-// IsStartupTaint reports whether the taint is one of the start-up taints.
-func IsStartupTaint(startup []v1.StartupTaint, taint corev1.Taint) bool {
+// Is reports whether the taint is one of the start-up taints.
+func Is(startup []v1.StartupTaint, taint corev1.Taint) bool {
 	return slices.ContainsFunc(startup, func(named v1.StartupTaint) bool {
 		return named.Key == taint.Key && named.Effect == taint.Effect &&
 			(named.Value == "" || string(named.Value) == taint.Value)
@@ -80,8 +80,8 @@ func mustRestore(spec v1.NodeStartupSpec, effect corev1.TaintEffect) bool {
 // taintID identifies a taint of a node, as KEY:EFFECT.
 func taintID(taint corev1.Taint) string { return taint.Key + ":" + string(taint.Effect) }
 
-// TaintDifference returns the taints of the first list that are missing in the second, as comma-separated KEY:EFFECT.
-func TaintDifference(all, without []corev1.Taint) string {
+// Difference returns the taints of the first list that are missing in the second, as comma-separated KEY:EFFECT.
+func Difference(all, without []corev1.Taint) string {
 	var names []string
 	for _, taint := range all {
 		if !slices.ContainsFunc(without, func(other corev1.Taint) bool { return taintID(other) == taintID(taint) }) {

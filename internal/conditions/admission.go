@@ -1,4 +1,4 @@
-package status
+package conditions
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	operatorversion "github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
-// setAdmissionPolicyMissing sets the condition AdmissionPolicyMissing if the admission policies are not installed, and
+// SetAdmissionPolicyMissing sets the condition AdmissionPolicyMissing if the admission policies are not installed, and
 // removes it otherwise. The operator cannot install them: with that right it could also remove its own limits.
-func setAdmissionPolicyMissing(status *v1.ClusterPolicyStatus, in operand.Input) {
+func SetAdmissionPolicyMissing(status *v1.ClusterPolicyStatus, in operand.Input) {
 	if in.Exists(operand.AdmissionPolicies) {
 		meta.RemoveStatusCondition(&status.Conditions, v1.ConditionAdmissionPolicyMissing)
 		return

@@ -1,4 +1,4 @@
-package status
+package conditions
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,7 +16,7 @@ func OtherOperatorRunning(policy *v1.ClusterPolicy, message string) v1.ClusterPo
 	set := func(conditionType string, value metav1.ConditionStatus) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 			Type: conditionType, Status: value, Reason: v1.ReasonOtherOperatorRunning,
-			Message: text.Truncate(message, maxConditionMessage), ObservedGeneration: policy.Generation,
+			Message: text.Truncate(message, MaxMessage), ObservedGeneration: policy.Generation,
 		})
 	}
 	set(v1.ConditionOtherOperatorRunning, metav1.ConditionTrue)
@@ -31,8 +31,8 @@ func OtherOperatorRunning(policy *v1.ClusterPolicy, message string) v1.ClusterPo
 	return status
 }
 
-// clearOtherOperator removes what OtherOperatorRunning has set, except the state, which another status replaces.
-func clearOtherOperator(status *v1.ClusterPolicyStatus) {
+// ClearOtherOperator removes what OtherOperatorRunning has set, except the state, which another status replaces.
+func ClearOtherOperator(status *v1.ClusterPolicyStatus) {
 	for _, conditionType := range []string{v1.ConditionOtherOperatorRunning, v1.ConditionReady, v1.ConditionError} {
 		condition := meta.FindStatusCondition(status.Conditions, conditionType)
 		if condition != nil && condition.Reason == v1.ReasonOtherOperatorRunning {

@@ -1,4 +1,4 @@
-package status
+package conditions
 
 import (
 	"slices"
@@ -12,9 +12,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// setFieldConditions sets the conditions UnsupportedFields, which also reports the ignored variables, and
+// SetFieldNotes sets the conditions UnsupportedFields, which also reports the ignored variables, and
 // DeprecatedFields. doubtful are the notes that do not follow from the spec alone.
-func setFieldConditions(
+func SetFieldNotes(
 	status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec, ignoredVariables, doubtful []string,
 ) {
 	set := func(conditionType, reason string, notes []string) {
@@ -24,7 +24,7 @@ func setFieldConditions(
 		}
 		if len(notes) > 0 {
 			condition.Status, condition.Reason = metav1.ConditionTrue, reason
-			condition.Message = text.Truncate(strings.Join(notes, "; "), maxConditionMessage)
+			condition.Message = text.Truncate(strings.Join(notes, "; "), MaxMessage)
 		}
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}

@@ -1,4 +1,4 @@
-package status
+package conditions
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 
 func TestCRDOutdated(t *testing.T) {
 	status := v1.ClusterPolicyStatus{}
-	setCRDOutdated(&status, []string{"spec.a", "spec.b", "spec.c", "spec.d", "spec.e", "spec.f", "spec.g"}, "gpus")
+	SetCRDOutdated(&status, []string{"spec.a", "spec.b", "spec.c", "spec.d", "spec.e", "spec.f", "spec.g"}, "gpus")
 	condition := meta.FindStatusCondition(status.Conditions, "CRDOutdated")
 	if condition == nil || condition.Status != "True" {
 		t.Fatalf("conditions: %v", status.Conditions)
@@ -25,7 +25,7 @@ func TestCRDOutdated(t *testing.T) {
 			t.Errorf("%q does not contain %q", condition.Message, part)
 		}
 	}
-	setCRDOutdated(&status, nil, "gpus")
+	SetCRDOutdated(&status, nil, "gpus")
 	if len(status.Conditions) != 0 {
 		t.Errorf("no field is missing, and the conditions are %v", status.Conditions)
 	}

@@ -1,0 +1,3 @@
+// Package startuptaint computes the start-up taints of a node: which are removed once its GPUs can be used, and which
+// are added again after a failure. It is pure.
+package startuptaint
