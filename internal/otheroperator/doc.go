@@ -4,6 +4,4 @@
 // It decides nothing but that: the pass holds all writes while a Watcher has a Finding.
 package otheroperator
 
-// Its pods are listed, not watched: the right to list pods of all namespaces exists for other purposes, and a watch
-// would need a further one.
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch

@@ -35,11 +35,12 @@ type running struct {
 	namespace, pod, deployment, image string
 }
 
-// list returns a pod that runs NVIDIA's operator, the first by namespace and name; nil for none.
-func (w *Watcher) list(ctx context.Context) (*running, error) {
+// list returns a pod that runs NVIDIA's operator, the first by namespace and name; nil for none. version is the resource
+// version of the list.
+func (w *Watcher) list(ctx context.Context) (found *running, version string, err error) {
 	pods := &corev1.PodList{}
 	if err := w.Live.List(ctx, pods, selector(), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing pods to find NVIDIA's operator: %w", err)
+		return nil, "", fmt.Errorf("listing pods to find NVIDIA's operator: %w", err)
 	}
 	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
@@ -49,11 +50,11 @@ func (w *Watcher) list(ctx context.Context) (*running, error) {
 			if image, found := w.imageOf(pod); found {
 				return &running{
 					uid: pod.UID, namespace: pod.Namespace, pod: pod.Name, deployment: deploymentOf(pod), image: image,
-				}, nil
+				}, pods.ResourceVersion, nil
 			}
 		}
 	}
-	return nil, nil
+	return nil, pods.ResourceVersion, nil
 }
 
 // mayWork reports whether containers of the pod run or will run. Those of a deleted pod are killed when its grace

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -18,7 +21,8 @@ import (
 
 // Timing has the intervals of a Watcher; tests shorten them.
 type Timing struct {
-	// Interval is the time between two lists of pods, and FoundInterval that while NVIDIA's operator is found.
+	// Interval is the time before pods are listed again after a watch of them has failed, and FoundInterval that between
+	// two lists while NVIDIA's operator is found.
 	Interval, FoundInterval time.Duration
 	// Gone is how long no pod must be found before NVIDIA's operator counts as gone: a Deployment replaces its pods.
 	Gone time.Duration
@@ -41,6 +45,8 @@ type Options struct {
 	// Live reads from the API server.
 	Live  client.Reader
 	Clock clock.Clock
+	// Watch watches objects of the API server. Only Start uses it.
+	Watch func(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error)
 	// Namespace is that of this operator.
 	Namespace string
 	// OwnVariable is an environment variable that containers of this operator have, and those of NVIDIA's do not.
@@ -68,6 +74,8 @@ type Watcher struct {
 	listing sync.Mutex
 	mu      sync.Mutex
 	listed  bool
+	// version is the resource version of the last list, from which pods are watched.
+	version string
 	// found is the pod that was last found, nil for none, and seen when that was.
 	found *running
 	seen  time.Time
@@ -87,25 +95,71 @@ func (w *Watcher) Events() <-chan event.GenericEvent { return w.changed.Events()
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (w *Watcher) NeedLeaderElection() bool { return false }
 
-// Start lists pods until the context ends. It implements manager.Runnable.
+// Start lists pods, and again after each change of them, until the context ends. It implements manager.Runnable.
 func (w *Watcher) Start(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := w.refresh(ctx)
+		w.logFailure(ctx, err)
+		if err != nil || w.isFound() {
+			// Its pods count for some time after their end, which is no event.
+			w.sleep(ctx, w.Timing.FoundInterval)
+		} else if !w.awaitChange(ctx) {
+			w.sleep(ctx, w.Timing.Interval)
+		}
+	}
+	return nil
+}
+
+// awaitChange watches pods until one changes, or the watch must begin with a list again. It reports whether to list
+// immediately. At rest the watch costs nothing: the API server ends it now and then, and it is resumed.
+func (w *Watcher) awaitChange(ctx context.Context) bool {
+	w.mu.Lock()
+	since := w.version
+	w.mu.Unlock()
 	for {
-		w.logFailure(ctx, w.refresh(ctx))
+		began := w.Clock.Now()
+		pods, err := w.Watch(ctx, &corev1.PodList{}, selector(),
+			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: since, AllowWatchBookmarks: true}})
+		if err != nil {
+			return false
+		}
+		next, changed := nextEvent(ctx, pods, since)
+		pods.Stop()
+		if changed || ctx.Err() != nil || w.Clock.Since(began) < time.Second {
+			return changed
+		}
+		since = next
+	}
+}
+
+// nextEvent waits for the first event other than bookmarks, or the end of the watch, and reports whether there was one:
+// an error is an event, too, as pods must be listed again. version is that from which the watch can be resumed.
+func nextEvent(ctx context.Context, pods watch.Interface, since string) (version string, changed bool) {
+	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-w.Clock.After(w.interval()):
+			return since, false
+		case event, open := <-pods.ResultChan():
+			bookmark, isPod := event.Object.(*corev1.Pod)
+			if !open || event.Type != watch.Bookmark || !isPod {
+				return since, open
+			}
+			since = bookmark.ResourceVersion
 		}
 	}
 }
 
-func (w *Watcher) interval() time.Duration {
+func (w *Watcher) sleep(ctx context.Context, period time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-w.Clock.After(period):
+	}
+}
+
+func (w *Watcher) isFound() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.found != nil || !w.listed {
-		return w.Timing.FoundInterval
-	}
-	return w.Timing.Interval
+	return w.found != nil
 }
 
 // logFailure logs the first of several failures. What was found last counts meanwhile.
@@ -158,14 +212,14 @@ func (w *Watcher) refresh(ctx context.Context) error {
 	defer w.listing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, w.Timing.Deadline)
 	defer cancel()
-	found, err := w.list(ctx)
+	found, version, err := w.list(ctx)
 	if err != nil {
 		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before, now := w.found, w.Clock.Now()
-	w.listed = true
+	w.listed, w.version = true, version
 	switch {
 	case found != nil:
 		w.found, w.seen = found, now

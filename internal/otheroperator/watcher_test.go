@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -29,11 +31,13 @@ const ownVariable = "OPERATOR_IMAGE"
 type env struct {
 	*WithT
 	t       *testing.T
-	client  client.Client
+	client  client.WithWatch
 	clock   *clocktesting.FakeClock
 	watcher *Watcher
 	// listErr is the API server's answer to lists; nil to answer them.
-	listErr error
+	listErr        error
+	watchErr       error
+	lists, watches atomic.Int32
 }
 
 func newEnv(t *testing.T, objects ...client.Object) *env {
@@ -44,11 +48,12 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 			if e.listErr != nil {
 				return e.listErr
 			}
+			e.lists.Add(1)
 			return c.List(ctx, list, options...)
 		},
 	}).Build()
 	e.watcher = New(Options{
-		Live: e.client, Clock: e.clock, Namespace: "gpu-operator", OwnVariable: ownVariable, Timing: DefaultTiming(),
+		Live: e.client, Watch: e.watch, Clock: e.clock, Namespace: "gpu-operator", OwnVariable: ownVariable, Timing: DefaultTiming(),
 	})
 	return e
 }
@@ -178,16 +183,13 @@ func TestOwnPod(t *testing.T) {
 // NVIDIA's operator is gone once no pod was found for a time: a Deployment replaces its pods.
 func TestGone(t *testing.T) {
 	e := newEnv(t)
-	e.Expect(e.watcher.interval()).To(Equal(5*time.Second), "nothing is known yet")
 	e.Expect(e.check()).To(BeZero())
 	e.Expect(e.watcher.Events()).NotTo(Receive())
-	e.Expect(e.watcher.interval()).To(Equal(30 * time.Second))
 	pod := nvidiasPod(nil)
 	e.Expect(e.client.Create(t.Context(), pod)).To(Succeed())
 	e.Expect(e.check()).To(BeZero(), "pods are not listed again")
 	e.Expect(e.after(30 * time.Second).Key).To(Equal("1"))
 	e.Expect(e.watcher.Events()).To(Receive())
-	e.Expect(e.watcher.interval()).To(Equal(5 * time.Second))
 	e.Expect(e.client.Delete(t.Context(), pod)).To(Succeed())
 	e.Expect(e.after(5 * time.Second).Key).To(Equal("1"))
 	e.Expect(e.client.Create(t.Context(), nvidiasPod(func(pod *corev1.Pod) { pod.UID = "9" }))).To(Succeed())
@@ -215,20 +217,49 @@ func TestFailedLists(t *testing.T) {
 	e.Expect(e.check()).NotTo(BeZero())
 }
 
-// Start lists pods again and again.
+// watch counts the watches.
+func (e *env) watch(
+	ctx context.Context, list client.ObjectList, options ...client.ListOption,
+) (watch.Interface, error) {
+	if e.watchErr != nil {
+		return nil, e.watchErr
+	}
+	defer e.watches.Add(1)
+	return e.client.Watch(ctx, list, options...)
+}
+
+// Start lists pods when one changes, and only then.
 func TestStart(t *testing.T) {
 	e := newEnv(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- e.watcher.Start(ctx) }()
-	e.Eventually(e.clock.HasWaiters).Should(BeTrue())
+	e.Eventually(e.watches.Load).Should(BeEquivalentTo(1))
+	e.clock.Step(time.Hour)
+	e.Expect(e.lists.Load()).To(BeEquivalentTo(1), "at rest")
 	e.Expect(e.client.Create(t.Context(), nvidiasPod(nil))).To(Succeed())
-	e.clock.Step(30 * time.Second)
 	e.Eventually(e.watcher.Events()).Should(Receive())
 	e.Expect(e.check()).NotTo(BeZero())
+	e.Eventually(e.clock.HasWaiters).Should(BeTrue(), "it lists again after a time")
 	cancel()
 	e.Eventually(done).Should(Receive(BeNil()))
 	e.Expect(e.watcher.NeedLeaderElection()).To(BeFalse())
+}
+
+// A watch that fails is not retried in a loop.
+func TestFailedWatch(t *testing.T) {
+	e := newEnv(t)
+	e.watchErr = errors.New("injected")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- e.watcher.Start(ctx) }()
+	e.Eventually(e.clock.HasWaiters).Should(BeTrue())
+	e.Expect(e.lists.Load()).To(BeEquivalentTo(1))
+	e.Expect(e.client.Create(t.Context(), nvidiasPod(nil))).To(Succeed())
+	e.clock.Step(30 * time.Second)
+	e.Eventually(e.watcher.Events()).Should(Receive())
+	cancel()
+	e.Eventually(done).Should(Receive(BeNil()))
 }
 
 // withHash returns a DaemonSet with the annotation of NVIDIA's operator; empty for none.

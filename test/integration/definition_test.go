@@ -152,13 +152,13 @@ func TestOutdatedDefinitionIsReported(t *testing.T) {
 	e.awaitReady(1)
 	e.settled()
 	mark := e.mark()
-	e.outdate("gdrcopy")
+	e.outdate("global")
 	conditions := func() any { return e.policy().Status.Conditions }
 	e.Eventually(conditions).Should(ContainElement(And(HaveField("Type", v1.ConditionCRDOutdated),
 		HaveField(
 			"Message",
 			And(
-				ContainSubstring("drops spec.gdrcopy from ClusterPolicies"),
+				ContainSubstring("drops spec.global from ClusterPolicies"),
 				ContainSubstring("kubectl apply --server-side"),
 			),
 		))))

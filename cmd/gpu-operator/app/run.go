@@ -184,8 +184,14 @@ func addOtherOperator(mgr manager.Manager, o options) (*otheroperator.Watcher, e
 	if o.takeOver {
 		return nil, nil
 	}
+	live, err := client.NewWithWatch(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the watch for NVIDIA's operator: %w", err)
+	}
 	other := otheroperator.New(otheroperator.Options{
-		Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Namespace: o.namespace, OwnVariable: envImage,
+		Live: live, Watch: live.Watch, Clock: clock.RealClock{}, Namespace: o.namespace, OwnVariable: envImage,
 		Timing: o.timing.Other,
 	})
 	return other, mgr.Add(other)
