@@ -35,8 +35,8 @@ type running struct {
 	namespace, pod, deployment, image string
 }
 
-// list returns a pod that runs NVIDIA's operator, the first by namespace and name; nil for none. version is the resource
-// version of the list.
+// list returns a pod that runs NVIDIA's operator, the first by namespace and name; nil for none. version is the
+// resource version of the list.
 func (w *Watcher) list(ctx context.Context) (found *running, version string, err error) {
 	pods := &corev1.PodList{}
 	if err := w.Live.List(ctx, pods, selector(), client.UnsafeDisableDeepCopy); err != nil {

@@ -53,7 +53,8 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 		},
 	}).Build()
 	e.watcher = New(Options{
-		Live: e.client, Watch: e.watch, Clock: e.clock, Namespace: "gpu-operator", OwnVariable: ownVariable, Timing: DefaultTiming(),
+		Live: e.client, Watch: e.watch, Clock: e.clock, Namespace: "gpu-operator", OwnVariable: ownVariable,
+		Timing: DefaultTiming(),
 	})
 	return e
 }

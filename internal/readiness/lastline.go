@@ -13,8 +13,8 @@ import (
 // remedy.
 const maxLastLine = 300
 
-// maxSearched, in bytes, limits what is searched of a line, so that its cost has a bound. A secret that is cut off there
-// is redacted, too.
+// maxSearched, in bytes, limits what is searched of a line, so that its cost has a bound. A secret that is cut off
+// there is redacted, too.
 const maxSearched = 2 * maxLastLine
 
 const redacted = "[redacted]"

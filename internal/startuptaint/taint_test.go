@@ -46,8 +46,9 @@ func TestStartupTaints(t *testing.T) {
 			want: startuptaint.Taints{All: taints(own, foreign, evicting)},
 		},
 		"a node whose GPUs can be used loses them, and no other": {
-			spec: report, now: startuptaint.Taints{All: taints(own, foreign, evicting, unreachable, valued)}, desired: startuptaint.Remove,
-			want: startuptaint.Taints{All: taints(foreign, unreachable)},
+			spec: report, now: startuptaint.Taints{All: taints(own, foreign, evicting, unreachable, valued)},
+			desired: startuptaint.Remove,
+			want:    startuptaint.Taints{All: taints(foreign, unreachable)},
 		},
 		"no taint is named": {
 			now:     startuptaint.Taints{All: taints(own, foreign)},
@@ -55,12 +56,16 @@ func TestStartupTaints(t *testing.T) {
 			want:    startuptaint.Taints{All: taints(own, foreign)},
 		},
 		"the same key with another effect is another taint": {
-			spec: v1.NodeStartupSpec{Taints: named(valued)}, now: startuptaint.Taints{All: taints(evicting)}, desired: startuptaint.Remove,
+			spec: v1.NodeStartupSpec{
+				Taints: named(valued),
+			}, now: startuptaint.Taints{All: taints(evicting)}, desired: startuptaint.Remove,
 			want: startuptaint.Taints{All: taints(evicting)},
 		},
 		"another value is another taint": {
 			spec: v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: "team", Value: "web", Effect: "NoSchedule"}}},
-			now:  startuptaint.Taints{All: taints(foreign)}, desired: startuptaint.Remove, want: startuptaint.Taints{All: taints(foreign)},
+			now: startuptaint.Taints{
+				All: taints(foreign),
+			}, desired: startuptaint.Remove, want: startuptaint.Taints{All: taints(foreign)},
 		},
 		"no value matches any": {
 			spec: v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: "team", Effect: "NoSchedule"}}},
@@ -111,7 +116,10 @@ func TestStartupTaints(t *testing.T) {
 			want: startuptaint.Taints{All: taints(own), Restored: []string{ownID}},
 		},
 		"the policy is deleted: taints of others stay": {
-			now: startuptaint.Taints{All: taints(own, foreign, evicting), Restored: []string{ownID}}, desired: startuptaint.Release,
+			now: startuptaint.Taints{
+				All:      taints(own, foreign, evicting),
+				Restored: []string{ownID},
+			}, desired: startuptaint.Release,
 			want: startuptaint.Taints{All: taints(foreign, evicting)},
 		},
 		"a node is excluded while it starts": {
@@ -120,7 +128,11 @@ func TestStartupTaints(t *testing.T) {
 			desired: startuptaint.Release,
 			want:    startuptaint.Taints{All: taints(own)},
 		},
-		"another writer removed it": {spec: retaint, now: startuptaint.Taints{Restored: []string{ownID}}, want: startuptaint.Taints{}},
+		"another writer removed it": {
+			spec: retaint,
+			now:  startuptaint.Taints{Restored: []string{ownID}},
+			want: startuptaint.Taints{},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
