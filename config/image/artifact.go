@@ -179,7 +179,7 @@ func checkTag(a artifact, flags []remote.Option) error {
 	found, err := remote.Head(name.Reference(a.tag), flags...)
 	if refused := (&transport.Error{}); errors.As(err, &refused) && slices.Contains(
 		[]int{http.StatusNotFound, http.StatusForbidden, http.StatusUnauthorized}, refused.StatusCode) {
-		// Some registries deny that a repository exists to whoever has not written it yet; the push fails if it must.
+		// Some registries deny that a repository exists until a client has written it; the push fails if it must.
 		return nil
 	}
 	if err != nil {

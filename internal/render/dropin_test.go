@@ -262,7 +262,7 @@ func TestTheHostNetworkOfTheDevicePluginReachesTheMPSDaemon(t *testing.T) {
 	}
 }
 
-// A driver on the host is below hostPaths.rootFS, as the toolkit is told through the marker of the validation.
+// A driver on the host is below hostPaths.rootFS, which the toolkit reads from the marker of the validation.
 func TestTheValidationKnowsTheRootOfTheHost(t *testing.T) {
 	for rootFS, want := range map[string]bool{"": false, "/": false, "/mnt/host": true} {
 		s := situation{spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{RootFS: rootFS}}}

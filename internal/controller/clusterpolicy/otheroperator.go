@@ -64,8 +64,8 @@ func (s *scope) reportOther(ctx context.Context, found *otheroperator.Finding) {
 	}
 }
 
-// mayWritePolicy reports whether a write of the policy loses no fields. The CRD is read from the API server: whoever
-// installs NVIDIA's operator may have just replaced it.
+// mayWritePolicy reports whether a write of the policy loses no fields. The CRD is read from the API server: an
+// installation of NVIDIA's operator may have just replaced it.
 func (s *scope) mayWritePolicy(ctx context.Context) bool {
 	if len(s.missingFields) > 0 || s.policyIsDeleted() {
 		return false

@@ -5,7 +5,6 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
@@ -22,15 +21,10 @@ func Operand() operand.Operand {
 
 type values struct{ Mode string }
 
-// policyBinding activates the admission policy that restricts the pods to their own node and labels. RBAC cannot do
-// that, as it lets them patch every node. So they are not installed without it.
-var policyBinding = operand.Reference{
-	Kind: operand.ValidatingAdmissionPolicyBinding,
-	Name: labels.DiscoveryPolicyBinding,
-}
-
+// bindingMissing: RBAC lets the pods patch every node, so they are not installed without the admission policy that
+// restricts them to their own node and labels.
 var bindingMissing = fmt.Sprintf("node discovery is disabled because %s is missing: "+
-	"apply config/admission, or use Node Feature Discovery", policyBinding)
+	"apply config/admission, or use Node Feature Discovery", operand.AdmissionPolicies)
 
 func decide(in operand.Input) operand.Decision {
 	mode := in.Spec.NodeDiscovery.Mode
@@ -40,7 +34,7 @@ func decide(in operand.Input) operand.Decision {
 			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 			Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 		}
-	case in.Exists(policyBinding):
+	case in.Exists(operand.AdmissionPolicies):
 		return operand.Accept()
 	case mode == v1.DiscoveryBuiltin:
 		return operand.Refuse(v1.ReasonAdmissionPolicyMissing, bindingMissing)
@@ -53,7 +47,7 @@ func references(in operand.Input) []operand.Use {
 	if in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
 		return nil
 	}
-	return []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: policyBinding}}
+	return []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: operand.AdmissionPolicies}}
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
