@@ -43,3 +43,30 @@ func TestAToolIsTheOneThatIsPinned(t *testing.T) {
 		})
 	}
 }
+
+// TestAToolIsBuiltOnce asks for a tool from several goroutines, as parallel tests do in a fresh clone.
+func TestAToolIsBuiltOnce(t *testing.T) {
+	g := NewWithT(t)
+	repo := t.TempDir()
+	g.Expect(os.MkdirAll(filepath.Join(repo, "test/tools/a"), 0o700)).To(Succeed())
+	for path, text := range map[string]string{
+		"test/tools/a/go.mod": "module example.com/a\n\nrequire example.com/tool v1.2.3\n",
+		"Makefile":            "%/tool-v1.2.3:\n\t@echo built >> builds\n\t@sleep 0.2\n\t@touch $@\n",
+	} {
+		g.Expect(os.WriteFile(filepath.Join(repo, path), []byte(text), 0o600)).To(Succeed())
+	}
+	errs := make(chan error)
+	const callers = 4
+	for range callers {
+		go func() {
+			_, err := pinned.Tool(repo, "a", "tool", "example.com/tool")
+			errs <- err
+		}()
+	}
+	for range callers {
+		g.Expect(<-errs).NotTo(HaveOccurred())
+	}
+	builds, err := os.ReadFile(filepath.Join(repo, "builds"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(builds)).To(Equal("built\n"))
+}
