@@ -7,6 +7,8 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 // contradictions are values that contradict each other or cannot work, each with what the message names.
@@ -59,7 +61,7 @@ func TestContradictionsInstallNothing(t *testing.T) {
 	var rows []row
 	for _, c := range contradictions {
 		rows = append(rows, row{name: "install, " + c.name, verdict: refused, full: c.full, check: func(e *env) {
-			e.refusedAs(c.want, append([]string{"install", release, chart, "--create-namespace"}, sets(c.set)...)...)
+			e.refusedAs(c.want, append([]string{"install", release, chart, "--create-namespace"}, packaged.Sets(c.set)...)...)
 			e.nothingInstalled()
 			_, err := e.tryHelm("uninstall", release)
 			e.Expect(err != nil).To(Equal(c.atOnce), "a release is recorded unless the chart itself finds it")
@@ -74,7 +76,7 @@ func TestContradictionsInstallNothing(t *testing.T) {
 		rows = append(rows, row{name: "upgrade, " + c.name, verdict: refused, full: c.full, check: func(e *env) {
 			e.refusedAs(c.want, append([]string{
 				"upgrade", release, chart, "--set", "operator.upgradeCRD=false,operator.replicas=1",
-			}, sets(c.set)...)...)
+			}, packaged.Sets(c.set)...)...)
 			e.Expect(e.deployment()).To(Equal(before))
 			e.Expect(e.list("nvidia.com/v1 ClusterPolicy")).To(ConsistOf(policyName))
 		}})

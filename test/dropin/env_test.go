@@ -4,8 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +31,8 @@ type env struct {
 	t       *testing.T
 	cluster *cluster.Cluster
 	client  client.Client
-	home    string
+	// tool is the user's Helm.
+	tool packaged.Client
 }
 
 // newEnv starts an API server. Nothing acts on the objects.
@@ -50,7 +49,9 @@ func newEnv(t *testing.T) *env {
 	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
 	admin, err := client.New(c.Config, client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
-	return &env{WithT: g, t: t, cluster: c, client: admin, home: t.TempDir()}
+	return &env{WithT: g, t: t, cluster: c, client: admin, tool: packaged.Client{
+		Repo: repo, Home: t.TempDir(), Kubeconfig: c.Kubeconfig(), Namespace: namespace,
+	}}
 }
 
 // in returns the env for a subtest: a failure there ends the subtest.
@@ -71,18 +72,14 @@ func (e *env) helm(args ...string) string {
 func (e *env) tryHelm(args ...string) (string, error) {
 	e.t.Helper()
 	// The context of a test ends before its clean-up.
-	ctx := context.WithoutCancel(e.t.Context())
-	if !slices.Contains(args, "--namespace") {
-		args = append(args, "--namespace", namespace)
-	}
-	return packaged.Helm(ctx, repo, e.home, []string{"KUBECONFIG=" + e.cluster.Kubeconfig()}, args...)
+	return e.tool.Run(context.WithoutCancel(e.t.Context()), args...)
 }
 
 // install installs the chart with assignments separated by spaces. The end of the test removes the release.
 func (e *env) install(set string) {
 	e.t.Helper()
 	e.t.Cleanup(func() { e.helm("uninstall", release) })
-	e.helm(append([]string{"install", release, chart, "--create-namespace"}, sets(set)...)...)
+	e.helm(append([]string{"install", release, chart, "--create-namespace"}, packaged.Sets(set)...)...)
 }
 
 // render returns the objects of the chart with assignments separated by spaces.
@@ -92,20 +89,11 @@ func render(t *testing.T, set string, flags ...string) []*unstructured.Unstructu
 	args := []string{
 		"template", release, chart, "--namespace", namespace, "--kube-version", version.NewestKubernetes + ".0",
 	}
-	text, err := packaged.Helm(t.Context(), repo, t.TempDir(), nil, append(args, append(sets(set), flags...)...)...)
+	text, err := packaged.Helm(t.Context(), repo, t.TempDir(), nil, append(args, append(packaged.Sets(set), flags...)...)...)
 	g.Expect(err).NotTo(HaveOccurred())
 	objects, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())
 	return objects
-}
-
-// sets returns Helm flags for assignments separated by spaces.
-func sets(assignments string) []string {
-	var flags []string
-	for assignment := range strings.FieldsSeq(assignments) {
-		flags = append(flags, "--set", assignment)
-	}
-	return flags
 }
 
 // valuesFile returns the flag for a file with these values.

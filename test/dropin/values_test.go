@@ -7,6 +7,8 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 // line is a line of values of NVIDIA's users.
@@ -190,7 +192,7 @@ func TestValues(t *testing.T) {
 
 func (e *env) installLine(l line) {
 	e.t.Helper()
-	flags := sets(l.set)
+	flags := packaged.Sets(l.set)
 	if l.values != "" {
 		flags = append(flags, e.valuesFile(l.values)...)
 	}

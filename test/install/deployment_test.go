@@ -206,7 +206,7 @@ func TestTheUnreleasedChartNeedsAnImage(t *testing.T) {
 			append([]string{"template", release, repo + "/" + packaged.Chart}, flags...)...)
 	}
 	for _, flags := range [][]string{
-		nil, set("operator.version=v1"), set("operator.repository=nvcr.io/nvidia"), set("global.registry=mirror.local"),
+		nil, packaged.Sets("operator.version=v1"), packaged.Sets("operator.repository=nvcr.io/nvidia"), packaged.Sets("global.registry=mirror.local"),
 	} {
 		_, err := unreleased(flags...)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("this chart is not released and has no image: " +
@@ -218,7 +218,7 @@ func TestTheUnreleasedChartNeedsAnImage(t *testing.T) {
 		"registry.local/op:1":             "operator.image=registry.local/op:1",
 	} {
 		g := NewWithT(t)
-		text, err := unreleased(set(flags)...)
+		text, err := unreleased(packaged.Sets(flags)...)
 		g.Expect(err).NotTo(HaveOccurred())
 		objects, err := packaged.Decode(text)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -240,7 +240,7 @@ func TestTheOperatorIsNeverNVIDIAs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want, _ := test["operator"].(string)
-			c := renderCase{then: imageIs(want), flags: set("mig.strategy=single")}
+			c := renderCase{then: imageIs(want), flags: packaged.Sets("mig.strategy=single")}
 			for _, key := range []string{"repository", "image", "version"} {
 				if value, isSet := test[key].(string); isSet {
 					c.flags = append(c.flags, "--set-string", "operator."+key+"="+value)

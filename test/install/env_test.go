@@ -40,9 +40,10 @@ type env struct {
 	cluster *cluster.Cluster
 	client  client.Client
 	binary  string
+	// tool is the user's Helm.
+	tool packaged.Client
 	// variables are further ones of the operator.
 	variables []string
-	home      string
 	operator  *cluster.Operator
 }
 
@@ -80,7 +81,9 @@ func newEnvOn(t *testing.T, version string, nodes int) *env {
 	}
 	admin, err := client.New(c.Config, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
-	e := &env{WithT: g, t: t, cluster: c, client: admin, binary: binary, home: t.TempDir()}
+	e := &env{WithT: g, t: t, cluster: c, client: admin, binary: binary, tool: packaged.Client{
+		Repo: repo, Home: t.TempDir(), Kubeconfig: c.Kubeconfig(), Namespace: namespace,
+	}}
 	t.Cleanup(e.stop)
 	return e
 }
@@ -102,7 +105,7 @@ func (e *env) helm(args ...string) string {
 
 func (e *env) tryHelm(args ...string) (string, error) {
 	e.t.Helper()
-	return packaged.Helm(e.t.Context(), repo, e.home, []string{"KUBECONFIG=" + e.cluster.Kubeconfig()}, args...)
+	return e.tool.Run(e.t.Context(), args...)
 }
 
 // kubeconfig returns one with the permissions of an account in the namespace, once the account exists.

@@ -1,7 +1,6 @@
 package install
 
 import (
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -33,15 +32,6 @@ func render(t *testing.T, flags ...string) (string, error) {
 		"template", release, chart, "--namespace", namespace, "--kube-version", version.NewestKubernetes + ".0",
 	}, flags...)
 	return packaged.Helm(t.Context(), repo, t.TempDir(), nil, args...)
-}
-
-// set returns Helm flags for assignments separated by spaces.
-func set(assignments string) []string {
-	var flags []string
-	for assignment := range strings.FieldsSeq(assignments) {
-		flags = append(flags, "--set", assignment)
-	}
-	return flags
 }
 
 // find returns the object of this kind and name; nil if there is none.

@@ -58,7 +58,7 @@ func TestTheNamespaceIsThatOfTheRelease(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	text, err := render(t,
-		append(set("platform.openshift=true mps.enabled=true"), "--namespace", "nvidia-gpu-operator")...)
+		append(packaged.Sets("platform.openshift=true mps.enabled=true"), "--namespace", "nvidia-gpu-operator")...)
 	g.Expect(err).NotTo(HaveOccurred())
 	objects, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -136,7 +136,7 @@ func TestOpenShiftValueEqualsTheComponent(t *testing.T) {
 		want = append(want, objects...)
 	}
 
-	text, err := render(t, set("platform.openshift=true")...)
+	text, err := render(t, packaged.Sets("platform.openshift=true")...)
 	g.Expect(err).NotTo(HaveOccurred())
 	objects, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -157,7 +157,7 @@ func TestOpenShiftValueEqualsTheComponent(t *testing.T) {
 func TestRenderingIsDeterministic(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	flags := set("driver.version=1 daemonsets.labels.a=b daemonsets.labels.c=d operator.env[0].name=A " +
+	flags := packaged.Sets("driver.version=1 daemonsets.labels.a=b daemonsets.labels.c=d operator.env[0].name=A " +
 		"operator.labels.x=y operator.labels.z=w operator.annotations.m=n mps.enabled=true")
 	first, err := render(t, flags...)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -137,7 +137,7 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 // Misspelt values are also refused if the chart does not create the policy.
 func TestMisspeltValuesAreRefusedWithoutAPolicy(t *testing.T) {
 	t.Parallel()
-	_, err := render(t, set("clusterPolicy.deployCR=false driver.verison=1")...)
+	_, err := render(t, packaged.Sets("clusterPolicy.deployCR=false driver.verison=1")...)
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("driver.verison")))
 }
 
@@ -156,7 +156,7 @@ func TestOlderClustersAreRefused(t *testing.T) {
 func TestNoClusterNeedsToBeNamed(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	for _, helm := range []helmFunc{packaged.Helm, packaged.Helm3} {
+	for _, helm := range []packaged.HelmFunc{packaged.Helm, packaged.Helm3} {
 		for _, command := range [][]string{{"template", release}, {"lint", "--strict"}} {
 			_, err := helm(t.Context(), repo, t.TempDir(), nil, append(command, chart)...)
 			g.Expect(err).NotTo(HaveOccurred())

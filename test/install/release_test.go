@@ -1,7 +1,6 @@
 package install
 
 import (
-	"context"
 	"crypto/sha256"
 	"debug/elf"
 	"fmt"
@@ -45,14 +44,14 @@ func TestAReleaseInstallsFromItsRegistry(t *testing.T) {
 
 	e := newEnv(t, 2)
 	e.binary, e.variables = manager, []string{"OPERATOR_IMAGE=" + r.image}
-	for name, helm := range map[string]helmFunc{"Helm 4": packaged.Helm, "Helm 3": packaged.Helm3} {
+	for name, helm := range map[string]packaged.HelmFunc{"Helm 4": packaged.Helm, "Helm 3": packaged.Helm3} {
 		t.Run(name, func(t *testing.T) {
 			e := e.in(t)
+			e.tool.Release = helm
 			defer e.uninstall(namespace)
-			_, err := helm(t.Context(), repo, e.home, []string{"KUBECONFIG=" + e.cluster.Kubeconfig()}, "install", release,
+			e.helm("install", release,
 				"oci://"+r.host+"/"+r.path+"/charts/gpu-operator", "--version", packaged.ReleaseVersion, "--plain-http",
-				"--namespace", namespace, "--create-namespace")
-			e.Expect(err).NotTo(HaveOccurred())
+				"--create-namespace")
 			e.readyWith(r.image)
 		})
 	}
@@ -64,8 +63,6 @@ func TestAReleaseInstallsFromItsRegistry(t *testing.T) {
 		e.stop()
 	})
 }
-
-type helmFunc func(ctx context.Context, repo, home string, env []string, args ...string) (string, error)
 
 // make runs make release.
 func (r *published) make(dist string, args ...string) {
@@ -188,7 +185,7 @@ func (e *env) kubectl(args ...string) {
 	binary, err := pinned.Tool(repo, "kubectl", "kubectl", "k8s.io/kubectl")
 	e.Expect(err).NotTo(HaveOccurred())
 	cmd := exec.CommandContext(e.t.Context(), binary, args...)
-	cmd.Env = []string{"KUBECONFIG=" + e.cluster.Kubeconfig(), "HOME=" + e.home}
+	cmd.Env = []string{"KUBECONFIG=" + e.cluster.Kubeconfig(), "HOME=" + e.tool.Home}
 	out, err := cmd.CombinedOutput()
 	e.Expect(err).NotTo(HaveOccurred(), "%s", out)
 }

@@ -287,7 +287,7 @@ func (e *env) play(ctx context.Context, app string) (string, error) {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, e.binary, pod.Spec.Containers[0].Args...)
-	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + e.home}
+	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + e.tool.Home}
 	output, failed := cmd.CombinedOutput()
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodSucceeded
@@ -359,7 +359,7 @@ func (e *env) deleteDefinition() {
 func (e *env) asAdmin(args ...string) string {
 	e.t.Helper()
 	cmd := exec.CommandContext(e.t.Context(), e.binary, args...)
-	cmd.Env = []string{"KUBECONFIG=" + e.cluster.Kubeconfig(), "HOME=" + e.home}
+	cmd.Env = []string{"KUBECONFIG=" + e.cluster.Kubeconfig(), "HOME=" + e.tool.Home}
 	output, err := cmd.CombinedOutput()
 	e.Expect(err).NotTo(HaveOccurred(), "%s", output)
 	return string(output)
@@ -369,7 +369,7 @@ func (e *env) asAdmin(args ...string) string {
 func (e *env) refused(account string, args ...string) string {
 	e.t.Helper()
 	cmd := exec.CommandContext(e.t.Context(), e.binary, args...)
-	cmd.Env = []string{"KUBECONFIG=" + e.kubeconfig(namespace, account), "HOME=" + e.home}
+	cmd.Env = []string{"KUBECONFIG=" + e.kubeconfig(namespace, account), "HOME=" + e.tool.Home}
 	output, err := cmd.CombinedOutput()
 	e.Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}), "%s", output)
 	e.Expect(cmd.ProcessState.ExitCode()).To(Equal(1))

@@ -42,7 +42,7 @@ func TestAllMethodsInstallTheSame(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	kustomized := effects(g, built)
 
-	flags := append(set("platform.openshift=true operator.image="+placeholder), "--include-crds", "--no-hooks")
+	flags := append(packaged.Sets("platform.openshift=true operator.image="+placeholder), "--include-crds", "--no-hooks")
 	text, err := render(t, flags...)
 	g.Expect(err).NotTo(HaveOccurred())
 	rendered, err := packaged.Decode(text)

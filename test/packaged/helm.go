@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,6 +30,39 @@ func ReleaseChart(ctx context.Context, repo, out, version, image string) error {
 		return fmt.Errorf("making the chart of a release: %w\n%s", err, text)
 	}
 	return nil
+}
+
+// HelmFunc runs a release of Helm: Helm or Helm3.
+type HelmFunc func(ctx context.Context, repo, home string, env []string, args ...string) (string, error)
+
+// Client runs Helm with all permissions of a kubeconfig.
+type Client struct {
+	Repo, Home, Kubeconfig string
+	// Namespace is used unless the arguments name one.
+	Namespace string
+	// Release is the release of Helm; nil means Helm.
+	Release HelmFunc
+}
+
+// Run returns what Helm prints.
+func (c Client) Run(ctx context.Context, args ...string) (string, error) {
+	if !slices.Contains(args, "--namespace") {
+		args = append(slices.Clone(args), "--namespace", c.Namespace)
+	}
+	run := c.Release
+	if run == nil {
+		run = Helm
+	}
+	return run(ctx, c.Repo, c.Home, []string{"KUBECONFIG=" + c.Kubeconfig}, args...)
+}
+
+// Sets returns Helm's flags for assignments separated by spaces.
+func Sets(assignments string) []string {
+	var flags []string
+	for assignment := range strings.FieldsSeq(assignments) {
+		flags = append(flags, "--set", assignment)
+	}
+	return flags
 }
 
 // Helm runs the Helm that test/tools/helm of the repository pins, and returns what it prints. It ignores the user's
