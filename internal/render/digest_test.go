@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
@@ -229,5 +230,46 @@ func TestLiveDaemonSetReadsWhatWasRendered(t *testing.T) {
 				t.Errorf("%s of %s: the helper read is %q, want %q", ds.Name, name, live.HelperImage, helper)
 			}
 		}
+	}
+}
+
+// The first node with containerd beside CRI-O makes the subscriptions mounts again, but no driver outdated. The digests
+// are those of the release before, when all of these pods mounted them, with strict types.
+func TestSubscriptionsMakeNoDriverOutdated(t *testing.T) {
+	rhel, crio := node("rhel", "9.6"), node("rhel", "9.6")
+	crio.Name, crio.Runtime = "crio", "cri-o"
+	for name, test := range map[string]struct {
+		nodes []nodeinfo.Facts
+		want  string
+	}{
+		"containerd": {[]nodeinfo.Facts{rhel}, "6104e1e07f97a4dd"},
+		"CRI-O":      {[]nodeinfo.Facts{crio}, "6104e1e07f97a4dd"},
+		"both":       {[]nodeinfo.Facts{crio, rhel}, "6104e1e07f97a4dd"},
+		"SUSE":       {[]nodeinfo.Facts{node("sles", "15.6")}, "3833d93b2c3b42a4"},
+	} {
+		if got := digestAfter(t, situation{nodes: test.nodes}, test.want); got != test.want {
+			t.Errorf("%s: digest %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// digestAfter returns the template digest of the driver in a cluster in which an earlier release had this one.
+func digestAfter(t *testing.T, s situation, earlier string) string {
+	t.Helper()
+	ds := s.daemonSet(t, "driver")
+	live := rollout.LiveDaemonSet(ds)
+	live.TemplateDigest, live.SignificantDigest = earlier, earlier
+	s.live = map[string]rollout.Live{ds.Name: live}
+	return digest(t, s, "driver")
+}
+
+// Drivers of a release that gave init containers no resources do not become outdated. The digest is of that release.
+func TestResourcesOfInitContainersMakeNoDriverOutdated(t *testing.T) {
+	s := situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{
+		Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}},
+	}}}}
+	const want = "42ba35e3cbba84d9"
+	if got := digestAfter(t, s, want); got != want {
+		t.Errorf("digest %q, want %q", got, want)
 	}
 }

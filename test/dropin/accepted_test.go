@@ -2,12 +2,12 @@ package dropin
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,16 +15,8 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
-	"github.com/clusterpolicy/gpu-operator/internal/apply"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
-	operandrender "github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
 const sha = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -221,7 +213,7 @@ func TestPoliciesOfNVIDIAsUsersAreAccepted(t *testing.T) {
 			e.Expect(notes).To(ContainElement(c.note))
 		}})
 	}
-	e.tryAll(rows)
+	e.tryAll(policyLines, rows)
 }
 
 // installCRD installs the definition alone, and waits until the API server serves it.
@@ -240,41 +232,22 @@ func policies() *unstructured.UnstructuredList {
 }
 
 // rendered returns the objects for a policy in a cluster with one node, and what the status reports about its fields.
-// No operand may be refused. The referenced objects have these keys.
+// The ConfigMap shared and the Secret licence have these keys.
 func rendered(e *env, spec v1.ClusterPolicySpec, keys []string) (objects string, notes []string) {
 	e.t.Helper()
-	catalogue, err := operands.Catalogue()
-	e.Expect(err).NotTo(HaveOccurred())
-	in := operand.Input{Spec: effective.Of(spec), Namespace: namespace, OperatorImage: "example.com/operator:1"}
-	in.Contents = catalogue.Assume(in, map[operand.Reference]operand.Content{
-		{Kind: operand.ConfigMap, Name: "shared"}: {Digest: "1", Keys: keys},
-		{Kind: operand.Secret, Name: "licence"}:   {Digest: "1", Keys: keys},
-	})
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu", Labels: map[string]string{
-		"feature.node.kubernetes.io/pci-10de.present":             labels.True,
-		"feature.node.kubernetes.io/system-os_release.ID":         "ubuntu",
-		"feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04",
-		"feature.node.kubernetes.io/kernel-version.full":          "6.8.0-60-generic",
-		corev1.LabelArchStable:                                    "amd64", corev1.LabelOSStable: "linux",
-	}}}
-	node.Status.NodeInfo.ContainerRuntimeVersion, node.Status.NodeInfo.Architecture = "containerd://2.1.0", "amd64"
-	p := plan.Compute(plan.Decide(catalogue, in), nil, []nodeinfo.Facts{observe.Facts(node)})
+	node := gpuNode("ubuntu", "24.04")
+	node.MIGCapable = "" // A default configuration is of the device plugin then.
+	s := situation{
+		spec: spec, nodes: []nodeinfo.Facts{node}, keys: map[string][]string{"shared": keys, "licence": keys},
+	}
+	intents := s.intents(e)
 	var text strings.Builder
-	for _, step := range p.Steps {
-		e.Expect(step.State).NotTo(BeElementOf(v1.OperandInvalid, v1.OperandWaiting),
-			"%s: %s", step.Operand.Name, step.Message)
-		if step.Action != plan.Apply {
-			continue
-		}
-		list, err := operandrender.Step(p, step, operandrender.Owner{Name: policyName}, nil)
-		e.Expect(err).NotTo(HaveOccurred())
-		for _, object := range list {
-			intent, err := apply.Intent(object)
-			e.Expect(err).NotTo(HaveOccurred())
+	for _, name := range slices.Sorted(maps.Keys(intents)) {
+		for _, intent := range intents[name] {
 			content, err := yaml.Marshal(intent.Object)
 			e.Expect(err).NotTo(HaveOccurred())
 			text.Write(content)
 		}
 	}
-	return text.String(), slices.Concat(fieldnotes.Of(spec), p.Doubtful())
+	return text.String(), slices.Concat(fieldnotes.Of(spec), s.plan(e).Doubtful())
 }

@@ -60,28 +60,34 @@ func TestContradictionsInstallNothing(t *testing.T) {
 	e := newEnv(t)
 	var rows []row
 	for _, c := range contradictions {
-		rows = append(rows, row{name: "install, " + c.name, verdict: refused, full: c.full, check: func(e *env) {
+		check := func(e *env) {
 			e.refusedAs(c.want, append([]string{"install", release, chart, "--create-namespace"}, packaged.Sets(c.set)...)...)
 			e.nothingInstalled()
 			_, err := e.tryHelm("uninstall", release)
 			e.Expect(err != nil).To(Equal(c.atOnce), "a release is recorded unless the chart itself finds it")
-		}})
+		}
+		rows = append(rows, row{
+			name: "install, " + c.name, verdict: refused, because: failsThere, full: c.full, check: check,
+		})
 	}
-	e.tryAll(rows)
+	e.tryAll(policyLines, rows)
 
 	e.install("operator.upgradeCRD=false")
 	before := e.deployment()
 	rows = nil
 	for _, c := range contradictions {
-		rows = append(rows, row{name: "upgrade, " + c.name, verdict: refused, full: c.full, check: func(e *env) {
+		check := func(e *env) {
 			e.refusedAs(c.want, append([]string{
 				"upgrade", release, chart, "--set", "operator.upgradeCRD=false,operator.replicas=1",
 			}, packaged.Sets(c.set)...)...)
 			e.Expect(e.deployment()).To(Equal(before))
 			e.Expect(e.list("nvidia.com/v1 ClusterPolicy")).To(ConsistOf(policyName))
-		}})
+		}
+		rows = append(rows, row{
+			name: "upgrade, " + c.name, verdict: refused, because: failsThere, full: c.full, check: check,
+		})
 	}
-	e.tryAll(rows)
+	e.tryAll(policyLines, rows)
 	e.helm("upgrade", release, chart, "--set", "operator.upgradeCRD=false,operator.replicas=1")
 	e.Expect(e.list("nvidia.com/v1 ClusterPolicy")).To(ConsistOf(policyName))
 }

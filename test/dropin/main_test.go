@@ -17,5 +17,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(packaged.RunWithRelease(repo, &chart, m))
+	code := packaged.RunWithRelease(repo, &chart, m)
+	if err := total.print(os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
 }

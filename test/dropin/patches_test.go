@@ -77,7 +77,7 @@ func TestPatches(t *testing.T) {
 			})
 		}
 	}
-	e.tryAll(rows)
+	e.tryAll(patchLines, rows)
 }
 
 // patch applies a JSON patch without storing the result, and checks the value at its path. A strict implementation of

@@ -15,6 +15,7 @@ import (
 type line struct {
 	name    string
 	verdict verdict
+	because excuse
 	// set has assignments separated by spaces, values is a file.
 	set, values string
 	// spec is a part of the policy: dotted paths with their values, nil for none.
@@ -109,7 +110,7 @@ var lines = []line{
 		notes: []string{"nothingLikeThis: unknown\n", "mig.profiles: unknown\n"},
 	},
 	{
-		name: "a misspelt key", verdict: refused, set: "driver.verison=580.82.07",
+		name: "a misspelt key", verdict: refused, because: misspelt, set: "driver.verison=580.82.07",
 		notes: []string{"unknown value driver.verison: did you mean driver.version?"},
 	},
 	{
@@ -183,11 +184,11 @@ func TestValues(t *testing.T) {
 	var rows []row
 	for _, l := range lines {
 		rows = append(rows, row{
-			name: l.name, verdict: l.verdict, full: l.full,
+			name: l.name, verdict: l.verdict, because: l.because, full: l.full,
 			check: func(e *env) { e.installLine(l) },
 		})
 	}
-	e.tryAll(rows)
+	e.tryAll(valueLines, rows)
 }
 
 func (e *env) installLine(l line) {
