@@ -124,10 +124,7 @@ func (e *env) afterItsOperator() {
 	e.replaceDefinition()
 	e.refusedInstall("CustomResourceDefinition clusterpolicies.nvidia.com is that of another operator",
 		"kubectl apply --server-side --force-conflicts -f CHART/crds/")
-	text, err := os.ReadFile(chart + "/crds/nvidia.com_clusterpolicies.yaml")
-	e.Expect(err).NotTo(HaveOccurred())
-	e.Expect(e.client.Apply(e.t.Context(), client.ApplyConfigurationFromUnstructured(decoded(e.WithT, string(text))),
-		client.FieldOwner("kubectl"), client.ForceOwnership)).To(Succeed())
+	e.applyDefinition()
 	e.namesAreAccepted()
 	e.helm("install", release, chart, "--skip-crds")
 	e.helm("uninstall", release)

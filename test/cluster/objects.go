@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// derived are the kinds that record what happens, or what the API server derives from other objects.
+var derived = []string{"events", "leases", "componentstatuses", "apiservices", "endpoints", "endpointslices"}
+
+// Objects returns all objects of all kinds that the API server lists, except what only follows from others, such as
+// Events, Leases and endpoints.
+func Objects(ctx context.Context, cfg *rest.Config) ([]*unstructured.Unstructured, error) {
+	plain, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	discovered, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	lists, err := discovered.ServerPreferredResources()
+	if err != nil {
+		return nil, fmt.Errorf("listing the kinds: %w", err)
+	}
+	var found []*unstructured.Unstructured
+	for _, list := range lists {
+		for _, resource := range list.APIResources {
+			if !slices.Contains(resource.Verbs, "list") || strings.Contains(resource.Name, "/") ||
+				slices.Contains(derived, resource.Name) {
+				continue
+			}
+			version, err := schema.ParseGroupVersion(list.GroupVersion)
+			if err != nil {
+				return nil, fmt.Errorf("reading the kinds: %w", err)
+			}
+			items, err := plain.Resource(version.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})
+			if apierrors.IsNotFound(err) {
+				continue // The definition has just been deleted.
+			}
+			if err != nil {
+				return nil, fmt.Errorf("listing %s: %w", resource.Name, err)
+			}
+			for i := range items.Items {
+				found = append(found, &items.Items[i])
+			}
+		}
+	}
+	return found, nil
+}
