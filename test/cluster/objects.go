@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,38 +20,49 @@ var derived = []string{"events", "leases", "componentstatuses", "apiservices", "
 // Objects returns all objects of all kinds that the API server lists, except what only follows from others, such as
 // Events, Leases and endpoints.
 func Objects(ctx context.Context, cfg *rest.Config) ([]*unstructured.Unstructured, error) {
+	resources, err := listed(cfg)
+	if err != nil {
+		return nil, err
+	}
 	plain, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	discovered, err := discovery.NewDiscoveryClientForConfig(cfg)
+	var found []*unstructured.Unstructured
+	for _, resource := range resources {
+		items, err := plain.Resource(resource).List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			continue // The definition has just been deleted.
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", resource.Resource, err)
+		}
+		for i := range items.Items {
+			found = append(found, &items.Items[i])
+		}
+	}
+	return found, nil
+}
+
+// listed returns the kinds of Objects.
+func listed(cfg *rest.Config) ([]schema.GroupVersionResource, error) {
+	server, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	lists, err := discovered.ServerPreferredResources()
+	lists, err := server.ServerPreferredResources()
 	if err != nil {
 		return nil, fmt.Errorf("listing the kinds: %w", err)
 	}
-	var found []*unstructured.Unstructured
+	var found []schema.GroupVersionResource
 	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, fmt.Errorf("listing the kinds: %w", err)
+		}
 		for _, resource := range list.APIResources {
-			if !slices.Contains(resource.Verbs, "list") || strings.Contains(resource.Name, "/") ||
-				slices.Contains(derived, resource.Name) {
-				continue
-			}
-			version, err := schema.ParseGroupVersion(list.GroupVersion)
-			if err != nil {
-				return nil, fmt.Errorf("reading the kinds: %w", err)
-			}
-			items, err := plain.Resource(version.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})
-			if apierrors.IsNotFound(err) {
-				continue // The definition has just been deleted.
-			}
-			if err != nil {
-				return nil, fmt.Errorf("listing %s: %w", resource.Name, err)
-			}
-			for i := range items.Items {
-				found = append(found, &items.Items[i])
+			if slices.Contains(resource.Verbs, "list") && !slices.Contains(derived, resource.Name) {
+				found = append(found, version.WithResource(resource.Name))
 			}
 		}
 	}

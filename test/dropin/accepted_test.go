@@ -17,6 +17,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
 const sha = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -35,6 +36,28 @@ var accepted = []struct {
 		name: "a name with slashes below its repository",
 		spec: `{driver: {repository: nvcr.io, image: nvidia/driver, version: "580.1"}}`,
 		has:  "image: nvcr.io/nvidia/driver:580.1-ubuntu24.04",
+	},
+	{
+		name: "a mirror for the validator", spec: "{validator: {repository: mirror.local/nvidia}}",
+		has: "image: mirror.local/nvidia/gpu-operator:" + version.Version,
+	},
+	{
+		name: "a mirror of NVIDIA's validator", hasNot: "mirror.local", usual: true,
+		spec: "{validator: {repository: mirror.local/nvidia, version: v26.7.0}}",
+	},
+	{
+		name: "a mirror of its earlier image", hasNot: "mirror.local", usual: true,
+		spec: "{validator: {repository: mirror.local/cloud-native, image: gpu-operator-validator, version: v25.3.0}}",
+	},
+	{
+		name: "NVIDIA's other registry", spec: "{validator: {repository: ghcr.io/nvidia}}", hasNot: "ghcr.io/nvidia",
+		usual: true,
+	},
+	{
+		name:   "a mirror of NVIDIA's status exporter",
+		spec:   "{nodeStatusExporter: {enabled: true, repository: mirror.local/nvidia, version: v26.7.0}}",
+		has:    "name: nvidia-node-status-exporter",
+		hasNot: "mirror.local",
 	},
 	{
 		name: "a tag with a digest", spec: `{toolkit: {version: "v1.20.0@` + sha + `"}}`,

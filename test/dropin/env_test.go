@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -89,7 +90,8 @@ func render(t *testing.T, set string, flags ...string) []*unstructured.Unstructu
 	args := []string{
 		"template", release, chart, "--namespace", namespace, "--kube-version", version.NewestKubernetes + ".0",
 	}
-	text, err := packaged.Helm(t.Context(), repo, t.TempDir(), nil, append(args, append(packaged.Sets(set), flags...)...)...)
+	args = slices.Concat(args, packaged.Sets(set), flags)
+	text, err := packaged.Helm(t.Context(), repo, t.TempDir(), nil, args...)
 	g.Expect(err).NotTo(HaveOccurred())
 	objects, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -76,10 +76,16 @@ func TestBeforeBesideAndOverNVIDIAs(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.tryAll(besideLines, []row{
-		{name: "over its release", verdict: refused, because: besideAnother, check: (*env).overItsRelease},
-		{name: "beside its operator", verdict: refused, because: besideAnother, check: (*env).besideItsOperator},
-		{name: "beside its operator of OLM", verdict: refused, because: besideAnother, check: (*env).besideItsBundle, full: true},
-		{name: "after its operator, as its definition stays", verdict: refused, because: besideAnother, check: (*env).afterItsOperator},
+		{name: "over its release", verdict: refused, because: twoOperators, check: (*env).overItsRelease},
+		{name: "beside its operator", verdict: refused, because: twoOperators, check: (*env).besideItsOperator},
+		{
+			name: "beside its operator of OLM", verdict: refused, because: twoOperators,
+			check: (*env).besideItsBundle, full: true,
+		},
+		{
+			name: "after its operator, as its definition stays", verdict: refused, because: twoOperators,
+			check: (*env).afterItsOperator,
+		},
 		{name: "over its definition", verdict: honoured, check: (*env).overItsDefinition},
 	})
 }

@@ -3,6 +3,8 @@ package dropin
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"text/tabwriter"
 )
@@ -25,24 +27,33 @@ var groups = []group{patchLines, valueLines, policyLines, renderingLines, nameLi
 // counts are the rows whose check passed, by verdict, and all others.
 type counts struct {
 	honoured, ignored, refused int
+	// excuses of the refused rows.
+	excuses map[excuse]int
 	// failed rows have another verdict than in the table; those of all that are not tried need TEST_FULL=1.
 	failed, all int
 }
 
-func (c *counts) add(v verdict) {
-	switch v {
+func (c *counts) add(r row) {
+	switch r.verdict {
 	case honoured:
 		c.honoured++
 	case ignored:
 		c.ignored++
 	case refused:
 		c.refused++
+		c.excuses[r.because]++
 	}
 }
 
 func (c counts) plus(d counts) counts {
+	excuses := map[excuse]int{}
+	for _, some := range []map[excuse]int{c.excuses, d.excuses} {
+		for name, count := range some {
+			excuses[name] += count
+		}
+	}
 	return counts{
-		honoured: c.honoured + d.honoured, ignored: c.ignored + d.ignored, refused: c.refused + d.refused,
+		excuses: excuses, honoured: c.honoured + d.honoured, ignored: c.ignored + d.ignored, refused: c.refused + d.refused,
 		failed: c.failed + d.failed, all: c.all + d.all,
 	}
 }
@@ -73,7 +84,13 @@ func (s *sum) print(out io.Writer) error {
 		s.of[of].print(w, string(of))
 	}
 	all.print(w, "total")
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(all.excuses)) {
+		fmt.Fprintf(out, "refused, as it %s: %d\n", name, all.excuses[name])
+	}
+	return nil
 }
 
 func (c counts) print(w io.Writer, name string) {

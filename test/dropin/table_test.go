@@ -27,14 +27,14 @@ const (
 	failsThere excuse = "fails with NVIDIA's operator later"
 	// misspelt: with NVIDIA's operator it has none of the effect that it is set for, silently.
 	misspelt excuse = "is misspelt"
-	// besideAnother: it is not about this operator's input, but about two operators for one kind.
-	besideAnother excuse = "is about two operators"
+	// twoOperators: it is not about this operator's input, but about two operators for one kind.
+	twoOperators excuse = "is about two operators"
 	// notSupported: the operator reports it as not supported yet.
-	notSupported excuse = v1.ReasonNotSupportedYet
+	notSupported excuse = "is " + v1.ReasonNotSupportedYet
 )
 
 // excuses are those that a row may have.
-var excuses = map[excuse]bool{failsThere: true, misspelt: true, besideAnother: true, notSupported: true}
+var excuses = map[excuse]bool{failsThere: true, misspelt: true, twoOperators: true, notSupported: true}
 
 // row is one line of NVIDIA's users. Each group of lines has a file with a table of rows.
 type row struct {
@@ -51,7 +51,7 @@ type row struct {
 // tryAll runs the rows of a table, and adds them to the sum of this run.
 func (e *env) tryAll(of group, rows []row) {
 	e.t.Helper()
-	found := counts{}
+	found := counts{excuses: map[excuse]int{}}
 	for _, r := range rows {
 		if (r.verdict == refused) != excuses[r.because] {
 			e.t.Errorf("%s is %s, with the excuse %q: refused rows have one of the known excuses, and no others have one",
@@ -61,7 +61,7 @@ func (e *env) tryAll(of group, rows []row) {
 		switch {
 		case r.full && !cluster.FullCampaigns():
 		case e.t.Run(r.name, func(t *testing.T) { r.check(e.in(t)) }):
-			found.add(r.verdict)
+			found.add(r)
 		default:
 			found.failed++
 		}

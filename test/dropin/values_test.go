@@ -114,6 +114,10 @@ var lines = []line{
 		notes: []string{"unknown value driver.verison: did you mean driver.version?"},
 	},
 	{
+		name: "NVIDIADriver", verdict: refused, because: notSupported, set: "driver.nvidiaDriverCRD.enabled=true",
+		notes: []string{"driver.nvidiaDriverCRD.enabled is true, and there is no kind NVIDIADriver here"},
+	},
+	{
 		name: "metrics without create", verdict: ignored, set: "dcgmExporter.config.data=x",
 		notes: []string{"dcgmExporter.config.data: not used, as dcgmExporter.config.create is not true"},
 	},

@@ -37,12 +37,13 @@ nodeStatusExporter: {enabled: true}
 driver: {rdma: {enabled: true}}
 `
 
-// TestAnAirGappedCluster installs with a mirror for each repository of the chart, in a path of its own: the nodes become
-// ready, every container uses the path of its block, and no object names another registry.
+// TestAnAirGappedCluster installs with a mirror for each repository of the chart, in a path of its own: the nodes
+// become ready, every container uses the path of its block, and no object names another registry.
 func TestAnAirGappedCluster(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, 3)
-	capable := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"nvidia.com/mig.capable": "true"}}}`))
+	capable := client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata": {"labels": {"nvidia.com/mig.capable": "true"}}}`))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-00000"}}
 	e.Expect(e.client.Patch(t.Context(), node, capable)).To(Succeed(), "the MIG manager runs there only")
 	before := map[string]bool{}
@@ -180,7 +181,8 @@ var reference = regexp.MustCompile(
 	`(?:[a-z0-9-]+\.)+[a-z0-9-]+(?::[0-9]+)?/[a-z0-9][a-z0-9._/-]*(?::[A-Za-z0-9_][A-Za-z0-9_.-]*|@sha256:[0-9a-f]{64})`)
 
 // registries must not occur in any form: those of the defaults and of the release, and public ones.
-var registries = regexp.MustCompile(`(?:nvcr\.io|ghcr\.io|docker\.io|quay\.io|registry\.k8s\.io|registry\.example\.com)\S*`)
+var registries = regexp.MustCompile(
+	`(?:nvcr\.io|ghcr\.io|docker\.io|quay\.io|registry\.k8s\.io|registry\.example\.com)\S*`)
 
 // foreignReferences returns what an object names in other registries than the mirror.
 func foreignReferences(object *unstructured.Unstructured) (found []string) {

@@ -206,7 +206,8 @@ func TestTheUnreleasedChartNeedsAnImage(t *testing.T) {
 			append([]string{"template", release, repo + "/" + packaged.Chart}, flags...)...)
 	}
 	for _, flags := range [][]string{
-		nil, packaged.Sets("operator.version=v1"), packaged.Sets("operator.repository=nvcr.io/nvidia"), packaged.Sets("global.registry=mirror.local"),
+		nil, packaged.Sets("operator.version=v1"), packaged.Sets("operator.repository=nvcr.io/nvidia"),
+		packaged.Sets("global.registry=mirror.local"),
 	} {
 		_, err := unreleased(flags...)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("this chart is not released and has no image: " +
