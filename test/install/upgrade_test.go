@@ -69,7 +69,9 @@ func (e *env) upgradeUpdatesTheDefinition() {
 	e.stop()
 	e.run(namespace)
 	e.awaitReady()
-	e.Expect(e.daemonSets(namespace)).To(ContainElement("nvidia-node-status-exporter"), "the field works")
+	// The status may still be that of the previous operator, which was ready with the same generation.
+	e.Eventually(func() []string { return e.daemonSets(namespace) }).WithTimeout(20*time.Second).Should(
+		ContainElement("nvidia-node-status-exporter"), "the field works")
 	e.Eventually(func() any {
 		return apimeta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionCRDOutdated)
 	}).WithTimeout(20 * time.Second).Should(BeNil())
