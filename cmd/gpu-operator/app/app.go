@@ -75,7 +75,6 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 	o.log.addFlags(flags)
 	flags.BoolVar(&o.takeOver, "take-over", false,
 		"work even while NVIDIA's operator runs in the cluster; by default nothing is changed until it is gone")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "",
-		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
+	addKubeconfig(flags, &o.kubeconfig)
 	return cmd
 }
