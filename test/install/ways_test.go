@@ -138,8 +138,8 @@ func boundRights(g *WithT, objects []*unstructured.Unstructured) (map[string]any
 		g.Expect(roles).To(HaveKey(role))
 		bound[role] = true
 		for _, subject := range binding.Subjects {
-			g.Expect(subject.Namespace).To(Equal(namespace))
-			name := fmt.Sprintf("permissions of %s by %s", subject.Name, object.GetKind())
+			g.Expect(subject.Namespace).To(BeElementOf(namespace, "openshift-monitoring"))
+			name := fmt.Sprintf("permissions of %s/%s by %s", subject.Namespace, subject.Name, object.GetKind())
 			before, _ := found[name].([]string)
 			found[name] = slices.Sorted(maps.Keys(rights(before, roles[role])))
 		}

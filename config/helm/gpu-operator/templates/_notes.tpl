@@ -48,3 +48,15 @@ Kubernetes removed what it uses, so that this is no error. Argument: root. */}}
 Warning: Kubernetes {{ $cluster.Version }} is newer than this release has been tested on, {{ include "gpu-operator.oldestKubernetes" . }} to {{ $newest }}.
 {{- end -}}
 {{- end }}
+
+{{/* A sentence if OpenShift's cluster monitoring does not scrape the namespace, which Helm does not install and so cannot
+label. Argument: root. */}}
+{{- define "gpu-operator.unmonitored" -}}
+{{- if dig "openshift" false (.Values.platform | default dict) -}}
+{{- $namespace := lookup "v1" "Namespace" "" .Release.Namespace | default dict -}}
+{{- if ne (dig "metadata" "labels" "openshift.io/cluster-monitoring" "" $namespace) "true" -}}
+OpenShift's cluster monitoring scrapes only labelled namespaces. Unless user workload monitoring scrapes this one:
+  oc label namespace {{ .Release.Namespace }} openshift.io/cluster-monitoring=true
+{{- end -}}
+{{- end -}}
+{{- end }}
