@@ -118,6 +118,11 @@ var deployments = []renderCase{
 		name: "flags", set: "operator.args[0]=--debug operator.args[1]=3 operator.logging.level=debug",
 		then: argsEnd("--zap-log-level=debug", "--debug", "3"),
 	},
+	{
+		name: "beside NVIDIA's operator", set: "operator.takeOver=true operator.args[0]=--debug",
+		then: argsEnd("--take-over", "--debug"),
+	},
+	{name: "not beside NVIDIA's operator", set: "operator.takeOver=false", then: argsEnd()},
 	{name: "metrics by HTTP", set: "operator.metrics.secure=false", then: func(g *WithT,
 		objects []*unstructured.Unstructured) {
 		argsEnd("--metrics-secure=false")(g, objects)
