@@ -131,8 +131,9 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
 	}
-	input, ignored := o.input(policy), []string(nil)
-	input.Images, ignored = image.FromVariables(catalogue.Images(), o.env.get)
+	input := o.input(policy)
+	images, ignored := image.FromVariables(catalogue.Images(), o.env.get)
+	input.Images = images
 	if input.DriverToolkit, err = readDriverToolkit(o.toolkit); err != nil {
 		return fmt.Errorf("reading the driver toolkit %s: %w", o.toolkit, err)
 	}

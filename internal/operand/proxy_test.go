@@ -24,7 +24,8 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(operand.ProxyFromVariables(func(name string) string { return test.env[name] })).To(Equal(test.want))
+			got := operand.ProxyFromVariables(func(name string) string { return test.env[name] })
+			NewWithT(t).Expect(got).To(Equal(test.want))
 		})
 	}
 }

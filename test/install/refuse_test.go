@@ -191,8 +191,8 @@ func TestTheNotesNameTheLabelForOpenShiftsMonitoring(t *testing.T) {
 	g.Expect(notesFor(t, version.NewestKubernetes+".0")).NotTo(ContainSubstring("oc label"))
 }
 
-// notesFor returns the notes of the chart for a release of Kubernetes and flags of Helm. Helm prints notes only with a cluster, so that
-// a copy of the chart has them in a ConfigMap as well.
+// notesFor returns the notes of the chart for a release of Kubernetes and flags of Helm. Helm prints notes only with a
+// cluster, so that a copy of the chart has them in a ConfigMap as well.
 func notesFor(t *testing.T, kubernetes string, flags ...string) string {
 	t.Helper()
 	g := NewWithT(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
-// A Deployment gpu-operator that is not this one's stops the installation. With operator.takeOver it does so only in the
+// A Deployment gpu-operator of another operator stops the installation. With operator.takeOver it does so only in the
 // namespace of the release, where Helm would have to overwrite it.
 func TestTakeOverInstallsBesideAnotherOperator(t *testing.T) {
 	t.Parallel()

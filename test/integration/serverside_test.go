@@ -29,8 +29,8 @@ func TestListsOfVariablesHaveOneOwner(t *testing.T) {
 	e.Expect(apply("platform-team", first)).To(Succeed())
 	err := apply("gpu-team", `{driver: {env: [{name: B, value: "2"}]}}`)
 	e.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
-	e.Expect(err).To(MatchError(And(ContainSubstring(`conflict with "platform-team"`), ContainSubstring(".spec.driver.env"),
-		Not(ContainSubstring("toolkit")))))
+	e.Expect(err).To(MatchError(And(ContainSubstring(`conflict with "platform-team"`),
+		ContainSubstring(".spec.driver.env"), Not(ContainSubstring("toolkit")))))
 	e.Expect(apply("gpu-team", `{driver: {env: [{name: B, value: "2"}]}}`, client.ForceOwnership)).To(Succeed())
 	e.Expect(e.policy().Spec.Driver.Env).To(Equal([]v1.EnvVar{{Name: "B", Value: "2"}}))
 	e.Expect(e.policy().Spec.Toolkit.Env).To(Equal([]v1.EnvVar{{Name: "A", Value: "1"}}), "other lists keep their owner")

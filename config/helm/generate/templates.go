@@ -83,10 +83,11 @@ func fileOf(o object) string {
 	return "operands.yaml"
 }
 
-// openShift returns openShiftFiles as a template, rendered if the value platform.openshift is set. Helm does not install
-// the namespace: the notes have the command that gives it the label of config/openshift-monitoring.
+// openShift returns openShiftFiles as a template, rendered if the value platform.openshift is set. Helm does not
+// install the namespace: the notes have the command that gives it the label of config/openshift-monitoring.
 func openShift(root string) ([]byte, error) {
-	text := fmt.Sprintf(header, "config/openshift and config/openshift-monitoring") + "{{- if (.Values.platform | default dict).openshift }}\n"
+	text := fmt.Sprintf(header, "config/openshift and config/openshift-monitoring") +
+		"{{- if (.Values.platform | default dict).openshift }}\n"
 	for _, name := range openShiftFiles {
 		data, err := os.ReadFile(filepath.Join(root, "config", name))
 		if err != nil {
