@@ -9,7 +9,7 @@ LABEL operators.operatorframework.io.bundle.package.v1=gpu-operator
 LABEL operators.operatorframework.io.bundle.channels.v1=alpha
 LABEL operators.operatorframework.io.bundle.channel.default.v1=alpha
 LABEL operators.operatorframework.io.test.mediatype.v1=scorecard+v1
-LABEL com.redhat.openshift.versions=v4.19-v4.23
+LABEL com.redhat.openshift.versions=v4.19
 
 COPY manifests /manifests/
 COPY metadata /metadata/

@@ -36,12 +36,14 @@ type renderOptions struct {
 	// server is the version of the cluster's Kubernetes, empty if not given.
 	server     string
 	monitoring bool
+	// env are variables of the operator that replace default images, or name its proxy.
+	env environment
 	// toolkit is the file with the ImageStream of OpenShift's driver toolkit, empty if not given.
 	toolkit string
 }
 
 func renderCommand() *cobra.Command {
-	o := renderOptions{}
+	o, env := renderOptions{}, []string(nil)
 	command := &cobra.Command{
 		Use:   "render -f POLICY --nodes NODES",
 		Short: "Print what the operator would apply for a policy and these nodes, without a cluster",
@@ -51,19 +53,25 @@ It reads the policy and the nodes from files and contacts no cluster. What would
 on standard error, with one line for each operand and for each node on which an operand does not run. Unknown
 fields are an error; the API server's other checks at admission are not repeated here.
 
-ConfigMaps that the policy names may be in its file: the driver's pods mount each of their keys.
+ConfigMaps that the policy names may be in its file: the driver's pods mount each of their keys. If the operator
+has variables for default images or for its proxy, repeat them with --env.
 
 The objects are those of a first installation, in a cluster that has none of them. Owner references are omitted
 if the policy has no UID. Exit codes: 0 success, 1 a file cannot be read or an operand is Invalid, 2
 wrong usage.`,
 		Example: `  kubectl get nodes -o yaml > nodes.yaml
-  kubectl gpu render -f policy.yaml --nodes nodes.yaml > objects.yaml`,
+  kubectl gpu render -f policy.yaml --nodes nodes.yaml > objects.yaml
+  kubectl gpu render -f policy.yaml --nodes nodes.yaml --env HTTPS_PROXY=http://proxy.example.com`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.policy == stdin && o.nodes == stdin {
 				return errors.New("the policy and the nodes cannot both come from standard input: give one of them as a file")
 			}
 			if err := o.checkServer(cmd.ErrOrStderr()); err != nil {
+				return err
+			}
+			var err error
+			if o.env, err = environmentOf(env); err != nil {
 				return err
 			}
 			if err := o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil {
@@ -78,6 +86,8 @@ wrong usage.`,
 		"file with the Nodes, as kubectl get nodes -o yaml prints them; - reads standard input")
 	flags.StringVarP(&o.namespace, "namespace", "n", "gpu-operator", "namespace of the operator and its operands")
 	flags.StringVar(&o.image, "image", image.Own(), "image of the operator")
+	flags.StringArrayVar(&env, "env", nil,
+		"variable of the operator, as NAME=VALUE, such as DRIVER_IMAGE=... or HTTPS_PROXY=...; may be repeated")
 	flags.BoolVar(&o.monitoring, "monitoring", false, "the cluster serves the kinds of the Prometheus operator")
 	flags.StringVar(&o.server, "server-version", "", fmt.Sprintf(
 		"version of the cluster's Kubernetes, such as v%s.0, to warn if it is not supported; it does not change the objects",
@@ -117,13 +127,15 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("reading the nodes %s: %w", o.nodes, err)
 	}
-	input := o.input(policy)
-	if input.DriverToolkit, err = readDriverToolkit(o.toolkit); err != nil {
-		return fmt.Errorf("reading the driver toolkit %s: %w", o.toolkit, err)
-	}
 	catalogue, err := operands.Catalogue()
 	if err != nil {
 		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
+	}
+	input := o.input(policy)
+	images, ignored := image.FromVariables(catalogue.Images(), o.env.get)
+	input.Images = images
+	if input.DriverToolkit, err = readDriverToolkit(o.toolkit); err != nil {
+		return fmt.Errorf("reading the driver toolkit %s: %w", o.toolkit, err)
 	}
 	input.Contents = o.contents(catalogue, input, configMaps)
 	facts := make([]nodeinfo.Facts, 0, len(nodes))
@@ -141,7 +153,7 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 		return fmt.Errorf("writing the objects: %w", err)
 	}
 	for _, sentence := range slices.Concat(
-		fieldnotes.Of(policy.Spec), computed.Doubtful(), aboutOperands(computed), aboutNodes(computed, facts),
+		fieldnotes.Of(policy.Spec), ignored, computed.Doubtful(), aboutOperands(computed), aboutNodes(computed, facts),
 	) {
 		fmt.Fprintln(stderr, sentence)
 	}
@@ -157,6 +169,7 @@ func (o renderOptions) input(policy *v1.ClusterPolicy) operand.Input {
 		Spec:          effective.Of(policy.Spec),
 		Namespace:     o.namespace,
 		OperatorImage: o.image,
+		Proxy:         operand.ProxyFromVariables(o.env.get),
 		Optional:      optional,
 	}
 }

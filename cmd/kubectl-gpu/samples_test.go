@@ -66,7 +66,7 @@ var samples = map[string]struct{ has, hasNot string }{
 	"clusterpolicy-host-driver":        {hasNot: "name: nvidia-driver-daemonset"},
 	"clusterpolicy-host-toolkit":       {hasNot: "name: nvidia-container-toolkit-daemonset"},
 	"clusterpolicy-mig-mixed":          {has: "name: mig-layouts"},
-	"clusterpolicy-node-pools":         {has: "nvcr.io/nvidia/driver:590.44.01-ubuntu24.04"},
+	"clusterpolicy-node-pools":         {has: "nvcr.io/nvidia/driver:610.57.04-ubuntu24.04"},
 	"clusterpolicy-openshift":          {has: "name: nvidia-dcgm\n"},
 	"clusterpolicy-precompiled-driver": {has: "nvcr.io/nvidia/driver:595-6.8.0-60-generic-ubuntu24.04"},
 	"clusterpolicy-private-registry":   {has: "registry.example.com/nvidia/driver:", hasNot: "nvcr.io/"},

@@ -103,6 +103,9 @@ type Operand struct {
 	// References returns the objects that the operator does not create and that its pods need, by the fields of the spec
 	// that name or need them. Nil for none.
 	References func(Input) []Use
+	// Doubtful returns a sentence for each field of the spec that may not mean what its author intended, because of the
+	// objects that References returns. Nil for none.
+	Doubtful func(Input) []string
 	// Varies reports whether a node pool overrides a field of it, so that its nodes get DaemonSets of their own.
 	// Nil if no node pool can.
 	Varies func(v1.NodePoolSpec) bool

@@ -62,7 +62,7 @@ var lines = []line{
 	{
 		name: "a ConfigMap of the plugin without a default", verdict: honoured, full: true,
 		set:   "devicePlugin.config.name=gpu-sharing-config",
-		notes: []string{"devicePlugin.config.default is not set: only nodes with the label nvidia.com/device-plugin.config"},
+		notes: []string{"config.default is not set: the operator uses the only key of ConfigMap gpu-sharing-config"},
 		spec:  map[string]any{"devicePlugin.config.name": "gpu-sharing-config", "devicePlugin.config.default": nil},
 	},
 	{

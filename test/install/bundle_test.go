@@ -87,10 +87,12 @@ func TestConsolesShowTheOperator(t *testing.T) {
 	g.Expect(xml.Unmarshal(shown.Spec.Icon[0].Data, &root)).To(Succeed())
 	g.Expect(root.XMLName.Local).To(Equal("svg"))
 	g.Expect(shown.Spec.Provider.Name).NotTo(BeEmpty())
-	g.Expect(shown.Spec.Maintainers).NotTo(BeEmpty())
+	g.Expect(shown.Spec.Provider.URL).To(HavePrefix("https://"))
+	g.Expect(csv.GetAnnotations()).To(HaveKeyWithValue("support", HaveSuffix("/issues")))
 	for _, maintainer := range shown.Spec.Maintainers {
 		_, err := mail.ParseAddress(maintainer.Email)
 		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(maintainer.Email).NotTo(ContainSubstring("noreply"), "an address that is not read helps no user")
 	}
 	g.Expect(shown.Spec.Links).NotTo(BeEmpty())
 	for _, link := range shown.Spec.Links {
@@ -150,6 +152,8 @@ func TestTheImageOfTheBundleHasItsParts(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(annotations.Annotations).To(HaveKeyWithValue("operators.operatorframework.io.bundle.package.v1",
 		"gpu-operator"))
+	// The release with Kubernetes 1.32, and later ones.
+	g.Expect(annotations.Annotations).To(HaveKeyWithValue("com.redhat.openshift.versions", "v4.19"))
 	for key, value := range annotations.Annotations {
 		g.Expect(string(dockerfile)).To(ContainSubstring("LABEL " + key + "=" + value + "\n"))
 		if strings.HasSuffix(value, "/") {

@@ -118,6 +118,11 @@ var deployments = []renderCase{
 		name: "flags", set: "operator.args[0]=--debug operator.args[1]=3 operator.logging.level=debug",
 		then: argsEnd("--zap-log-level=debug", "--debug", "3"),
 	},
+	{
+		name: "beside NVIDIA's operator", set: "operator.takeOver=true operator.args[0]=--debug",
+		then: argsEnd("--take-over", "--debug"),
+	},
+	{name: "not beside NVIDIA's operator", set: "operator.takeOver=false", then: argsEnd()},
 	{name: "metrics by HTTP", set: "operator.metrics.secure=false", then: func(g *WithT,
 		objects []*unstructured.Unstructured) {
 		argsEnd("--metrics-secure=false")(g, objects)
@@ -206,8 +211,7 @@ func TestTheUnreleasedChartNeedsAnImage(t *testing.T) {
 			append([]string{"template", release, repo + "/" + packaged.Chart}, flags...)...)
 	}
 	for _, flags := range [][]string{
-		nil, packaged.Sets("operator.version=v1"), packaged.Sets("operator.repository=nvcr.io/nvidia"),
-		packaged.Sets("global.registry=mirror.local"),
+		nil, set("operator.version=v1"), set("operator.repository=nvcr.io/nvidia"), set("global.registry=mirror.local"),
 	} {
 		_, err := unreleased(flags...)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("this chart is not released and has no image: " +
@@ -219,7 +223,7 @@ func TestTheUnreleasedChartNeedsAnImage(t *testing.T) {
 		"registry.local/op:1":             "operator.image=registry.local/op:1",
 	} {
 		g := NewWithT(t)
-		text, err := unreleased(packaged.Sets(flags)...)
+		text, err := unreleased(set(flags)...)
 		g.Expect(err).NotTo(HaveOccurred())
 		objects, err := packaged.Decode(text)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -241,7 +245,7 @@ func TestTheOperatorIsNeverNVIDIAs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want, _ := test["operator"].(string)
-			c := renderCase{then: imageIs(want), flags: packaged.Sets("mig.strategy=single")}
+			c := renderCase{then: imageIs(want), flags: set("mig.strategy=single")}
 			for _, key := range []string{"repository", "image", "version"} {
 				if value, isSet := test[key].(string); isSet {
 					c.flags = append(c.flags, "--set-string", "operator."+key+"="+value)

@@ -34,6 +34,9 @@ func render(t *testing.T, flags ...string) (string, error) {
 	return packaged.Helm(t.Context(), repo, t.TempDir(), nil, args...)
 }
 
+// set is short, as tables use it.
+var set = packaged.Sets
+
 // find returns the object of this kind and name; nil if there is none.
 func find(objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
 	for _, o := range objects {

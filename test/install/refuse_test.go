@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/clusterpolicy/gpu-operator/internal/version"
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
@@ -137,7 +138,7 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 // Misspelt values are also refused if the chart does not create the policy.
 func TestMisspeltValuesAreRefusedWithoutAPolicy(t *testing.T) {
 	t.Parallel()
-	_, err := render(t, packaged.Sets("clusterPolicy.deployCR=false driver.verison=1")...)
+	_, err := render(t, set("clusterPolicy.deployCR=false driver.verison=1")...)
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("driver.verison")))
 }
 
@@ -181,9 +182,18 @@ func TestNewerClustersAreWarned(t *testing.T) {
 	}
 }
 
-// notesFor returns the notes of the chart for a release of Kubernetes. Helm prints notes only with a cluster, so that
-// a copy of the chart has them in a ConfigMap as well.
-func notesFor(t *testing.T, kubernetes string) string {
+// Helm does not install the namespace, so that the notes have the command for its label.
+func TestTheNotesNameTheLabelForOpenShiftsMonitoring(t *testing.T) {
+	t.Parallel()
+	const command = "oc label namespace gpu-operator openshift.io/cluster-monitoring=true"
+	g := NewWithT(t)
+	g.Expect(notesFor(t, version.NewestKubernetes+".0", set("platform.openshift=true")...)).To(ContainSubstring(command))
+	g.Expect(notesFor(t, version.NewestKubernetes+".0")).NotTo(ContainSubstring("oc label"))
+}
+
+// notesFor returns the notes of the chart for a release of Kubernetes and flags of Helm. Helm prints notes only with a
+// cluster, so that a copy of the chart has them in a ConfigMap as well.
+func notesFor(t *testing.T, kubernetes string, flags ...string) string {
 	t.Helper()
 	g := NewWithT(t)
 	dir := filepath.Join(t.TempDir(), "gpu-operator")
@@ -197,8 +207,8 @@ metadata: {name: notes}
 data: {notes: {{ include "notes" $ | quote }}}
 `
 	g.Expect(os.WriteFile(filepath.Join(dir, "templates", "notes.yaml"), []byte(shown), 0o600)).To(Succeed())
-	printed, err := packaged.Helm(t.Context(), repo, t.TempDir(), nil, "template", release, dir,
-		"--namespace", namespace, "--kube-version", kubernetes)
+	args := append([]string{"template", release, dir, "--namespace", namespace, "--kube-version", kubernetes}, flags...)
+	printed, err := packaged.Helm(t.Context(), repo, t.TempDir(), nil, args...)
 	g.Expect(err).NotTo(HaveOccurred())
 	objects, err := packaged.Decode(printed)
 	g.Expect(err).NotTo(HaveOccurred())

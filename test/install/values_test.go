@@ -35,7 +35,7 @@ type renderCase struct {
 // flagsOf returns the Helm flags for a case.
 func (c renderCase) flagsOf(t *testing.T) []string {
 	t.Helper()
-	flags := append(packaged.Sets(c.set), c.flags...)
+	flags := append(set(c.set), c.flags...)
 	if c.values == "" {
 		return flags
 	}

@@ -42,7 +42,7 @@ func TestAllMethodsInstallTheSame(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	kustomized := effects(g, built)
 
-	flags := append(packaged.Sets("platform.openshift=true operator.image="+placeholder), "--include-crds", "--no-hooks")
+	flags := append(set("platform.openshift=true operator.image="+placeholder), "--include-crds", "--no-hooks")
 	text, err := render(t, flags...)
 	g.Expect(err).NotTo(HaveOccurred())
 	rendered, err := packaged.Decode(text)
@@ -138,8 +138,8 @@ func boundRights(g *WithT, objects []*unstructured.Unstructured) (map[string]any
 		g.Expect(roles).To(HaveKey(role))
 		bound[role] = true
 		for _, subject := range binding.Subjects {
-			g.Expect(subject.Namespace).To(Equal(namespace))
-			name := fmt.Sprintf("permissions of %s by %s", subject.Name, object.GetKind())
+			g.Expect(subject.Namespace).To(BeElementOf(namespace, "openshift-monitoring"))
+			name := fmt.Sprintf("permissions of %s/%s by %s", subject.Namespace, subject.Name, object.GetKind())
 			before, _ := found[name].([]string)
 			found[name] = slices.Sorted(maps.Keys(rights(before, roles[role])))
 		}

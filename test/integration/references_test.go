@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -82,4 +83,33 @@ func (e *env) awaitWaiting(name, message string) {
 	e.Eventually(func() []v1.OperandStatus { return e.policy().Status.Operands }).WithPolling(200 * time.Millisecond).
 		Should(ContainElement(And(HaveField("Name", name), HaveField("State", v1.OperandWaiting),
 			HaveField("Message", message))))
+}
+
+// TestALicenceBesideAKeyOfItsName: the API server refuses a DaemonSet that mounts two files at one path. The licence is
+// mounted, the other keys of the ConfigMap too, and the policy reports the key that is not.
+func TestALicenceBesideAKeyOfItsName(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	e.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "licence", Namespace: namespace},
+		StringData: map[string]string{"gridd.conf": "FeatureType=1"},
+	})
+	e.create(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "parameters", Namespace: namespace},
+		Data:       map[string]string{"gridd.conf": "FeatureType=2", "nvidia.conf": "NVreg_Dummy=1"},
+	})
+	e.run()
+	object := e.samplePolicy()
+	object.Spec.Driver.LicensingConfig = &v1.DriverLicensingConfigSpec{SecretName: "licence"}
+	object.Spec.Driver.KernelModuleConfig = &v1.KernelModuleConfigSpec{Name: "parameters"}
+	e.create(object)
+	e.awaitReady(1)
+	mounts := e.daemonSet("nvidia-driver-daemonset").Spec.Template.Spec.Containers[0].VolumeMounts
+	e.Expect(mounts).To(ContainElements(
+		And(HaveField("MountPath", "/drivers/gridd.conf"), HaveField("Name", "licensing-config")),
+		And(HaveField("MountPath", "/drivers/nvidia.conf"), HaveField("Name", "module-config"))))
+	reported := meta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionUnsupportedFields)
+	e.Expect(reported).NotTo(BeNil())
+	e.Expect(reported.Message).To(ContainSubstring("key gridd.conf of ConfigMap parameters is not mounted, as " +
+		"spec.driver.licensingConfig.secretName has the same file"))
 }

@@ -20,11 +20,14 @@ var weakPods = map[string][]string{
 	"drop-net-raw-capability": {
 		`{containers: [{name: a}]}`, `{initContainers: [{name: a, securityContext: {capabilities: {drop: [CHOWN]}}}]}`,
 	},
-	"env-var-secret":               {`{containers: [{name: a, env: [{name: ADMIN_PASSWORD, value: x}]}]}`},
-	"host-ipc":                     {`{hostIPC: true}`},
-	"host-network":                 {`{hostNetwork: true}`},
-	"host-pid":                     {`{hostPID: true}`},
-	"host-port":                    {`{containers: [{name: a, ports: [{containerPort: 8080, hostPort: 8080}]}]}`},
+	"env-var-secret": {`{containers: [{name: a, env: [{name: ADMIN_PASSWORD, value: x}]}]}`},
+	"host-ipc":       {`{hostIPC: true}`},
+	"host-network":   {`{hostNetwork: true}`},
+	"host-pid":       {`{hostPID: true}`},
+	"host-port":      {`{containers: [{name: a, ports: [{containerPort: 8080, hostPort: 8080}]}]}`},
+	"lost-last-output": {
+		`{containers: [{name: a}]}`, `{initContainers: [{name: a, terminationMessagePolicy: File}]}`,
+	},
 	"non-existent-service-account": {`{serviceAccountName: nobody}`},
 	"privilege-escalation": {
 		`{containers: [{name: a}]}`, `{containers: [{name: a, securityContext: {allowPrivilegeEscalation: true}}]}`,

@@ -13,8 +13,8 @@ import (
 )
 
 // podChecks are those of kube-linter that kube-score does not have, by kube-linter's names, except matters of taste.
-// added-capabilities, host-port, unset-seccomp-profile, which includes init containers, and untagged-image, which
-// supports registries with ports, are not kube-linter's.
+// added-capabilities, host-port, lost-last-output, unset-seccomp-profile, which includes init containers, and
+// untagged-image, which supports registries with ports, are not kube-linter's.
 var podChecks = map[string]check[workload]{
 	"added-capabilities": ofUnprivileged(func(s *corev1.SecurityContext) bool {
 		return s.Capabilities != nil && len(s.Capabilities.Add) > 0
@@ -30,6 +30,9 @@ var podChecks = map[string]check[workload]{
 	"host-network":               ofPod(func(p *corev1.PodSpec) bool { return p.HostNetwork }),
 	"host-pid":                   ofPod(func(p *corev1.PodSpec) bool { return p.HostPID }),
 	"host-port":                  ofPorts(func(p corev1.ContainerPort) bool { return p.HostPort != 0 }),
+	"lost-last-output": ofContainers(func(_ *corev1.PodSpec, c *corev1.Container) bool {
+		return c.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError
+	}),
 	"mismatching-selector": func(_ *cluster, w workload) []string {
 		return wholeIf(w.selector != nil && !w.selectsItself())
 	},

@@ -78,5 +78,5 @@ func TestATooLargeDefinitionFails(t *testing.T) {
 	g := NewWithT(t)
 	sized := func(size int) map[string]any { return map[string]any{"a": strings.Repeat("b", size-len(`{"a":""}`))} }
 	g.Expect(checkSize(sized(crd.MaxSize))).To(Succeed())
-	g.Expect(checkSize(sized(crd.MaxSize + 1))).To(MatchError(ContainSubstring(strconv.Itoa(crd.MaxSize+1)+" bytes")))
+	g.Expect(checkSize(sized(crd.MaxSize + 1))).To(MatchError(ContainSubstring(strconv.Itoa(crd.MaxSize+1) + " bytes")))
 }

@@ -8,17 +8,14 @@ import (
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
-// Environment of the manager.
+// Environment of the manager, beside the images and operand.ProxyVariables.
 const (
-	envNamespace  = "OPERATOR_NAMESPACE"
-	envImage      = "OPERATOR_IMAGE"
-	envHTTPProxy  = "HTTP_PROXY"
-	envHTTPSProxy = "HTTPS_PROXY"
-	envNoProxy    = "NO_PROXY"
+	envNamespace = "OPERATOR_NAMESPACE"
+	envImage     = "OPERATOR_IMAGE"
 )
 
 // Main runs the command line of this process with this timing, until it is done or receives a signal. On an error it
@@ -28,17 +25,6 @@ func Main(timing Timing) {
 		fmt.Fprintln(os.Stderr, "gpu-operator:", err)
 		os.Exit(1)
 	}
-}
-
-// proxyOf returns the proxy of an environment. Without an address there is none, whatever it excludes.
-func proxyOf(getenv func(string) string) v1.ProxySpec {
-	proxy := v1.ProxySpec{
-		HTTPProxy: getenv(envHTTPProxy), HTTPSProxy: getenv(envHTTPSProxy), NoProxy: getenv(envNoProxy),
-	}
-	if proxy.HTTPProxy == "" && proxy.HTTPSProxy == "" {
-		return v1.ProxySpec{}
-	}
-	return proxy
 }
 
 func command(timing Timing) *cobra.Command {
@@ -62,7 +48,7 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.namespace = os.Getenv(envNamespace)
 			o.image = os.Getenv(envImage)
-			o.proxy = proxyOf(os.Getenv)
+			o.proxy = operand.ProxyFromVariables(os.Getenv)
 			return run(cmd.Context(), o)
 		},
 	}
@@ -75,7 +61,6 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 	o.log.addFlags(flags)
 	flags.BoolVar(&o.takeOver, "take-over", false,
 		"work even while NVIDIA's operator runs in the cluster; by default nothing is changed until it is gone")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "",
-		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
+	addKubeconfig(flags, &o.kubeconfig)
 	return cmd
 }

@@ -46,15 +46,14 @@ It exits with 0 if the definition is up to date, also if it already was.`,
 			ctrl.SetLogger((&logOptions{}).logger())
 			config, err := restConfig(kubeconfig)
 			if err != nil {
-				return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)
+				return err
 			}
 			return applyCRDs(cmd.Context(), config, existing, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&existing, "existing", false,
 		"do nothing if the definition does not exist yet: the installer creates it")
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
-		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
+	addKubeconfig(cmd.Flags(), &kubeconfig)
 	return cmd
 }
 

@@ -38,7 +38,7 @@ current spec and reports it as ready, and with 1 after the timeout.`,
 			ctrl.SetLogger((&logOptions{}).logger())
 			config, err := restConfig(kubeconfig)
 			if err != nil {
-				return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)
+				return err
 			}
 			name := "cluster-policy"
 			if len(args) > 0 {
@@ -48,8 +48,7 @@ current spec and reports it as ready, and with 1 after the timeout.`,
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
-		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
+	addKubeconfig(cmd.Flags(), &kubeconfig)
 	return cmd
 }
 

@@ -32,14 +32,13 @@ It needs permission to get and delete customresourcedefinitions. It exits with 0
 			ctrl.SetLogger((&logOptions{}).logger())
 			config, err := restConfig(kubeconfig)
 			if err != nil {
-				return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)
+				return err
 			}
 			return deleteCRDs(cmd.Context(), config, timeout, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait until the definition is gone")
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
-		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
+	addKubeconfig(cmd.Flags(), &kubeconfig)
 	return cmd
 }
 

@@ -20,7 +20,6 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -75,7 +74,7 @@ func run(ctx context.Context, o options) error {
 	}
 	config, err := restConfig(o.kubeconfig)
 	if err != nil {
-		return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)
+		return err
 	}
 	meter := metrics.New(clock.RealClock{})
 	config.Wrap(meter.CountWrites)
@@ -113,20 +112,6 @@ func limitResources() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-}
-
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, err
-	}
-	// API Priority and Fairness limits the operator on the server; a client-side limit would only delay a thousand
-	// nodes.
-	config.QPS = -1
-	config.UserAgent = "gpu-operator/" + version.Version
-	return config, nil
 }
 
 func newManager(config *rest.Config, o options) (manager.Manager, error) {

@@ -125,6 +125,7 @@ func sharedDefaults(deployment object) ([]byte, error) {
 		{"nodeSelector", pod["nodeSelector"]}, {"tolerations", pod["tolerations"]},
 		{"podSecurityContext", pod["securityContext"]},
 		{"resources", container["resources"]}, {"containerSecurityContext", container["securityContext"]},
+		{"terminationMessagePolicy", container["terminationMessagePolicy"]},
 	} {
 		encoded, err := json.Marshal(shared.value)
 		if err != nil {

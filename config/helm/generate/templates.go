@@ -30,7 +30,12 @@ const fileDeployment = "deployment.yaml"
 // object is an object of config/, as decoded YAML.
 type object = map[string]any
 
-// templates returns the templates made from the objects of config/default and from config/openshift, by file name.
+// openShiftFiles are the manifests below config/ that the value platform.openshift adds.
+var openShiftFiles = []string{
+	"openshift/scc.yaml", "openshift/trusted_ca.yaml", "openshift/operands.yaml", "openshift-monitoring/rbac.yaml",
+}
+
+// templates returns the templates made from the objects of config/default and of openShiftFiles, by file name.
 func templates(root string, objects []object) (map[string][]byte, error) {
 	var err error
 	files, written := map[string]*bytes.Buffer{}, map[string][]byte{}
@@ -78,18 +83,20 @@ func fileOf(o object) string {
 	return "operands.yaml"
 }
 
-// openShift returns config/openshift as a template, rendered if the value platform.openshift is set.
+// openShift returns openShiftFiles as a template, rendered if the value platform.openshift is set. Helm does not
+// install the namespace: the notes have the command that gives it the label of config/openshift-monitoring.
 func openShift(root string) ([]byte, error) {
-	text := fmt.Sprintf(header, "config/openshift") + "{{- if (.Values.platform | default dict).openshift }}\n"
-	for _, name := range []string{"scc.yaml", "trusted_ca.yaml", "operands.yaml"} {
-		data, err := os.ReadFile(filepath.Join(root, "config/openshift", name))
+	text := fmt.Sprintf(header, "config/openshift and config/openshift-monitoring") +
+		"{{- if (.Values.platform | default dict).openshift }}\n"
+	for _, name := range openShiftFiles {
+		data, err := os.ReadFile(filepath.Join(root, "config", name))
 		if err != nil {
 			return nil, fmt.Errorf("reading what OpenShift needs: %w", err)
 		}
 		for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
 			o := object{}
 			if err := utilyaml.Unmarshal(document, &o); err != nil {
-				return nil, fmt.Errorf("decoding config/openshift/%s: %w", name, err)
+				return nil, fmt.Errorf("decoding config/%s: %w", name, err)
 			}
 			one, err := template(o)
 			if err != nil {

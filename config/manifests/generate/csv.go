@@ -127,9 +127,7 @@ func annotate(root string, annotations map[string]any, p *parts, image string, r
 	}
 	suggested := corev1.Namespace{TypeMeta: p.namespace.TypeMeta}
 	suggested.Name, _ = annotations["operatorframework.io/suggested-namespace"].(string)
-	suggested.Labels = maps.Clone(p.namespace.Labels)
-	// OpenShift's own monitoring looks only there.
-	suggested.Labels["openshift.io/cluster-monitoring"] = "true"
+	suggested.Labels = p.namespace.Labels
 	template, err := json.Marshal(map[string]any{
 		"apiVersion": suggested.APIVersion, "kind": suggested.Kind,
 		"metadata": map[string]any{"name": suggested.Name, "labels": suggested.Labels},

@@ -311,6 +311,18 @@ func TestUnsupportedObjectsAreRefused(t *testing.T) {
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: binding}, roleRef: {kind: ClusterRole, name: role, apiGroup: rbac.authorization.k8s.io}, subjects: [{kind: Group, name: admins, apiGroup: rbac.authorization.k8s.io}]}`,
 			err: "subject Group admins is not a ServiceAccount in namespace gpu-operator",
 		},
+		"an account of another namespace for the whole cluster": {
+			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: role}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: binding}, roleRef: {kind: ClusterRole, name: role, apiGroup: rbac.authorization.k8s.io}, subjects: [{kind: ServiceAccount, name: prometheus, namespace: monitoring}]}`,
+			err: "subject ServiceAccount prometheus is not a ServiceAccount in namespace gpu-operator",
+		},
+		"accounts of two namespaces": {
+			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: role, namespace: gpu-operator}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: binding, namespace: gpu-operator}, roleRef: {kind: Role, name: role, apiGroup: rbac.authorization.k8s.io}, subjects: [{kind: ServiceAccount, name: own, namespace: gpu-operator}, {kind: ServiceAccount, name: prometheus, namespace: monitoring}]}`,
+			err: "subject ServiceAccount prometheus is not a ServiceAccount in namespace gpu-operator",
+		},
 		"an unknown field": {
 			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: role}, rule: []}`,
 			err:     `decoding ClusterRole role: strict decoding error: unknown field "rule"`,

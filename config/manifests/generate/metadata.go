@@ -27,11 +27,12 @@ func labels(r release) [][2]string {
 		{"operators.operatorframework.io.bundle.channels.v1", strings.Join(channels, ",")},
 		{"operators.operatorframework.io.bundle.channel.default.v1", fallback},
 		{"operators.operatorframework.io.test.mediatype.v1", "scorecard+v1"},
-		{"com.redhat.openshift.versions", openShift(version.OldestKubernetes) + "-" + openShift(version.NewestKubernetes)},
+		// This release and later ones. Which one will have the newest Kubernetes is known only when it is out.
+		{"com.redhat.openshift.versions", openShift(version.OldestKubernetes)},
 	}...)
 }
 
-// openShift returns the release of OpenShift with a minor release of Kubernetes: 4.19 has 1.32, 4.20 has 1.33.
+// openShift returns the release of OpenShift that has a minor release of Kubernetes: 4.19 has 1.32, 4.20 has 1.33.
 func openShift(kubernetes string) string {
 	return fmt.Sprintf("v4.%d", version.Minor(kubernetes)-13)
 }

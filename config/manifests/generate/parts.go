@@ -45,6 +45,7 @@ type roles struct {
 // pkg/lib/bundle/supported_resources.go). NetworkPolicy was added last, in 2025.
 var carried = []string{
 	"CustomResourceDefinition", "ClusterRole", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PriorityClass",
+	"Role", "RoleBinding",
 }
 
 // notCarried are the kinds that the bundle omits. A cluster administrator applies them: see admissionPolicies.
@@ -93,7 +94,8 @@ func (r roles) collect(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// permit adds the permissions of a binding to each of its ServiceAccounts.
+// permit adds the permissions of a binding to each of its ServiceAccounts. A RoleBinding for accounts of another
+// namespace is in the bundle as it is, and so is its role.
 func (p *parts) permit(object *unstructured.Unstructured, r roles) error {
 	to := p.inCluster
 	switch object.GetKind() {
@@ -112,14 +114,38 @@ func (p *parts) permit(object *unstructured.Unstructured, r roles) error {
 	if !there {
 		return fmt.Errorf("%s %s binds %s, which is not in the kustomization", object.GetKind(), object.GetName(), role)
 	}
+	if object.GetKind() == "RoleBinding" && ofAnotherNamespace(binding.Subjects) {
+		return p.carry(object)
+	}
 	r.bound[role] = true
 	for _, subject := range binding.Subjects {
 		if subject.Kind != rbacv1.ServiceAccountKind || subject.Namespace != namespace {
-			return fmt.Errorf("%s %s: subject %s %s is not a ServiceAccount in namespace %s, and OLM supports no other",
+			return fmt.Errorf("%s %s: subject %s %s is not a ServiceAccount in namespace %s: give it a RoleBinding of its own",
 				object.GetKind(), object.GetName(), subject.Kind, subject.Name, namespace)
 		}
 		to[subject.Name] = append(to[subject.Name], rules...)
 	}
+	return nil
+}
+
+// ofAnotherNamespace reports whether a binding is only for ServiceAccounts that others create.
+func ofAnotherNamespace(subjects []rbacv1.Subject) bool {
+	for _, subject := range subjects {
+		if subject.Kind != rbacv1.ServiceAccountKind || subject.Namespace == namespace {
+			return false
+		}
+	}
+	return len(subjects) > 0
+}
+
+// carry adds an object to the bundle beside the ClusterServiceVersion. OLM creates it in the Subscription's namespace.
+func (p *parts) carry(object *unstructured.Unstructured) error {
+	if !slices.Contains(carried, object.GetKind()) {
+		return fmt.Errorf("%s %s: OLM does not support this kind, or it is missing in carried", object.GetKind(),
+			object.GetName())
+	}
+	object.SetNamespace("")
+	p.beside = append(p.beside, object)
 	return nil
 }
 
@@ -132,21 +158,16 @@ func (p *parts) take(object *unstructured.Unstructured, r roles) error {
 	case kind == "Namespace":
 		return into(object, &p.namespace)
 	case kind == "ServiceAccount", kind == "RoleBinding", kind == "ClusterRoleBinding", r.bound[kind+"/"+object.GetName()]:
-		return nil // OLM creates them from the permissions.
+		return nil // OLM creates them from the permissions; permit has carried the others.
 	case slices.Contains(notCarried, kind):
 		p.notCarried = append(p.notCarried, object)
 		return nil
-	case !slices.Contains(carried, kind):
-		return fmt.Errorf("%s %s: OLM does not support this kind, or it is missing in carried", kind, object.GetName())
-	}
-	if kind == "CustomResourceDefinition" {
+	case kind == "CustomResourceDefinition":
 		if err := into(object, &p.definition); err != nil {
 			return err
 		}
 	}
-	object.SetNamespace("")
-	p.beside = append(p.beside, object)
-	return nil
+	return p.carry(object)
 }
 
 // check refuses what would be silently omitted: OLM only creates ServiceAccounts that have a permission.

@@ -99,13 +99,7 @@ func (c *podBuilder) mainMounts(host []hostMount) []corev1.VolumeMount {
 	}
 	mounts = append(mounts, c.packages.mounts()...)
 	mounts = append(mounts, c.modules.mounts()...)
-	licence := licenceOf(c.in)
-	if licence.isSet() {
-		mounts = append(mounts, fileMount(licenceVolume, licenceFile, "/drivers/"+licenceFile))
-	}
-	if licence.token {
-		mounts = append(mounts, fileMount(licenceVolume, tokenFile, "/drivers/ClientConfigToken/"+tokenFile))
-	}
+	mounts = append(mounts, licenceOf(c.in).mounts()...)
 	if c.topology() != "" {
 		mounts = append(mounts, fileMount(topologyVolume, topologyFile, "/etc/nvidia/"+topologyFile))
 	}

@@ -25,6 +25,7 @@ func Operand() operand.Operand {
 		Decide:          decide,
 		Instances:       instances,
 		References:      references,
+		Doubtful:        doubtful,
 		Varies:          operand.VariesDriver,
 	}
 }

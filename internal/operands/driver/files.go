@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"fmt"
 	"path"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,9 +23,9 @@ type configMapDirectory struct {
 	Keys      []string
 }
 
-// add appends a ConfigMap that has keys, unless no directory is known for them.
-func (f *configMapFiles) add(in operand.Input, volume, directory, configMap string) {
-	if keys := in.KeysOf(configMap); directory != "" && len(keys) > 0 {
+// add appends a ConfigMap with these keys, unless there are none or no directory is known for them.
+func (f *configMapFiles) add(volume, directory, configMap string, keys []string) {
+	if directory != "" && len(keys) > 0 {
 		*f = append(*f, configMapDirectory{volume, directory, configMap, keys})
 	}
 }
@@ -53,8 +54,8 @@ func packageFiles(in operand.Input, pool nodeinfo.Pool) (files configMapFiles) {
 		return nil
 	}
 	system := systems[osID(pool.OSTag)]
-	files.add(in, "repo-config", system.repositories, repoConfig(in))
-	files.add(in, "cert-config", system.certificates, certConfig(in))
+	files.add("repo-config", system.repositories, repoConfig(in), in.KeysOf(repoConfig(in)))
+	files.add("cert-config", system.certificates, certConfig(in), in.KeysOf(certConfig(in)))
 	return files
 }
 
@@ -68,9 +69,37 @@ func trustStores(pool nodeinfo.Pool) map[string]string {
 	return map[string]string{mainContainer: file, gdsContainer: file, gdrcopyContainer: file}
 }
 
-// moduleFiles are the user's parameters of kernel modules, in files with the names of the modules. The driver container
-// reads them in this directory.
+// driverFiles is the directory of the image in which the driver container reads parameters of modules and the licence.
+const driverFiles = "/drivers"
+
+// moduleFiles are the user's parameters of kernel modules, in files with the names of the modules. They do not hide the
+// licence, whose field is for that file only: the API server refuses pods with two files of one path.
 func moduleFiles(in operand.Input) (files configMapFiles) {
-	files.add(in, "module-config", "/drivers", string(in.Spec.Driver.KernelModuleConfig.Name))
+	keys, _ := moduleKeys(in)
+	files.add("module-config", driverFiles, string(in.Spec.Driver.KernelModuleConfig.Name), keys)
 	return files
+}
+
+// moduleKeys returns the keys of spec.driver.kernelModuleConfig that are mounted, and those that the licence hides.
+func moduleKeys(in operand.Input) (mounted, hidden []string) {
+	licence := licenceOf(in)
+	for _, key := range in.KeysOf(string(in.Spec.Driver.KernelModuleConfig.Name)) {
+		if licence.takes(key) {
+			hidden = append(hidden, key)
+			continue
+		}
+		mounted = append(mounted, key)
+	}
+	return mounted, hidden
+}
+
+// doubtful reports the keys that the licence hides.
+func doubtful(in operand.Input) []string {
+	var notes []string
+	_, hidden := moduleKeys(in)
+	for _, key := range hidden {
+		notes = append(notes, fmt.Sprintf("spec.driver.kernelModuleConfig.name: key %s of ConfigMap %s is not mounted, as "+
+			"%s has the same file: remove the key", key, in.Spec.Driver.KernelModuleConfig.Name, licenceOf(in).Field))
+	}
+	return notes
 }

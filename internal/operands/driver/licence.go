@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,9 +10,10 @@ import (
 )
 
 const (
-	licenceVolume = "licensing-config"
-	licenceFile   = "gridd.conf"
-	tokenFile     = "client_configuration_token.tok"
+	licenceVolume  = "licensing-config"
+	licenceFile    = "gridd.conf"
+	tokenDirectory = "ClientConfigToken"
+	tokenFile      = "client_configuration_token.tok"
 )
 
 // licence is the licence of a vGPU guest driver, in a Secret or, without one, in a ConfigMap.
@@ -43,6 +45,23 @@ func licenceOf(in operand.Input) licence {
 }
 
 func (l licence) isSet() bool { return l.Name != "" }
+
+// mounts are those of the driver container.
+func (l licence) mounts() []corev1.VolumeMount {
+	var mounts []corev1.VolumeMount
+	if l.isSet() {
+		mounts = append(mounts, fileMount(licenceVolume, licenceFile, path.Join(driverFiles, licenceFile)))
+	}
+	if l.token {
+		mounts = append(mounts, fileMount(licenceVolume, tokenFile, path.Join(driverFiles, tokenDirectory, tokenFile)))
+	}
+	return mounts
+}
+
+// takes reports whether the licence has this name in driverFiles.
+func (l licence) takes(name string) bool {
+	return l.isSet() && name == licenceFile || l.token && name == tokenDirectory
+}
 
 func (l licence) source() corev1.VolumeSource {
 	if l.Kind == operand.ConfigMap {

@@ -1,5 +1,6 @@
 {{/* Fails if the cluster has another operator for the same kind, or its CustomResourceDefinition, before anything is
-written. Without a cluster, as in helm template and GitOps, nothing is looked up. Argument: root. */}}
+written. With operator.takeOver the other operator may be in another namespace. Without a cluster, as in helm template and
+GitOps, nothing is looked up. Argument: root. */}}
 {{- define "gpu-operator.refuseOthers" -}}
 {{- $definition := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "clusterpolicies.nvidia.com" -}}
 {{- if $definition -}}
@@ -8,9 +9,14 @@ written. Without a cluster, as in helm template and GitOps, nothing is looked up
 {{- $namespaces = append $namespaces . -}}
 {{- end -}}
 {{- $own := "" -}}
+{{- $takeOver := (.Values.operator | default dict).takeOver -}}
 {{- range uniq $namespaces -}}
 {{- with lookup "apps/v1" "Deployment" . "gpu-operator" -}}
-{{- if include "gpu-operator.isOwn" . }}{{ $own = "yes" }}{{ else }}{{ include "gpu-operator.refuseOther" (list . $) }}{{ end -}}
+{{- if include "gpu-operator.isOwn" . -}}
+{{- $own = "yes" -}}
+{{- else if not (and $takeOver (ne .metadata.namespace $.Release.Namespace)) -}}
+{{- include "gpu-operator.refuseOther" (list . $) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if not (or $own (include "gpu-operator.isOwnDefinition" $definition)) -}}

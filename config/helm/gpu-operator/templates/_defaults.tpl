@@ -14,3 +14,6 @@
 {{- define "gpu-operator.default.containerSecurityContext" -}}
 {"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]},"readOnlyRootFilesystem":true}
 {{- end }}
+{{- define "gpu-operator.default.terminationMessagePolicy" -}}
+"FallbackToLogsOnError"
+{{- end }}

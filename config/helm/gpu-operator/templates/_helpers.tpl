@@ -52,7 +52,7 @@ app.kubernetes.io/name: {{ include "gpu-operator.name" . }}
 {{- with ((index . 0).Values.operator | default dict).env }}{{ toYaml . }}{{ end -}}
 {{- end }}
 
-{{/* Flags of the operator from operator.logging, operator.metrics and operator.args. */}}
+{{/* Flags of the operator from operator.logging, operator.metrics, operator.takeOver and operator.args. */}}
 {{- define "gpu-operator.args" -}}
 {{- $operator := .Values.operator | default dict -}}
 {{- $logging := $operator.logging | default dict -}}
@@ -65,6 +65,7 @@ app.kubernetes.io/name: {{ include "gpu-operator.name" . }}
 {{- with $logging.timeEncoding }}{{ $args = append $args (printf "--zap-time-encoding=%s" .) }}{{ end -}}
 {{- if $logging.develMode }}{{ $args = append $args "--zap-devel" }}{{ end -}}
 {{- if include "gpu-operator.plainMetrics" . }}{{ $args = append $args "--metrics-secure=false" }}{{ end -}}
+{{- if $operator.takeOver }}{{ $args = append $args "--take-over" }}{{ end -}}
 {{- range concat $args ($operator.args | default list) }}
 - {{ include "gpu-operator.text" . | toJson }}
 {{- end }}

@@ -24,4 +24,5 @@ image: {{ include "gpu-operator.image" . | quote }}
 {{- end }}
 resources: {{ include "gpu-operator.setting" (list . "resources" (include "gpu-operator.default.resources" .)) }}
 securityContext: {{ include "gpu-operator.default.containerSecurityContext" . }}
+terminationMessagePolicy: {{ include "gpu-operator.default.terminationMessagePolicy" . }}
 {{- end }}

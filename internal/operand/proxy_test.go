@@ -1,4 +1,4 @@
-package app
+package operand_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 func TestProxyOfTheEnvironment(t *testing.T) {
@@ -23,7 +24,8 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(proxyOf(func(name string) string { return test.env[name] })).To(Equal(test.want))
+			got := operand.ProxyFromVariables(func(name string) string { return test.env[name] })
+			NewWithT(t).Expect(got).To(Equal(test.want))
 		})
 	}
 }
