@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -177,9 +178,12 @@ func (e *env) refusedInstall(parts ...string) {
 // replaceDefinition makes the definition NVIDIA's, as its chart leaves it behind.
 func (e *env) replaceDefinition() {
 	e.t.Helper()
-	definition, live := decoded(e.WithT, nvidiasDefinition), e.definition()
-	definition.SetResourceVersion(live.GetResourceVersion())
-	e.Expect(e.client.Update(e.t.Context(), definition, client.FieldOwner("helm"))).To(Succeed())
+	definition := decoded(e.WithT, nvidiasDefinition)
+	// The API server writes its status.
+	e.Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		definition.SetResourceVersion(e.definition().GetResourceVersion())
+		return e.client.Update(e.t.Context(), definition, client.FieldOwner("helm"))
+	})).To(Succeed())
 }
 
 func (e *env) deployment() *unstructured.Unstructured {

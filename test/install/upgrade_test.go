@@ -17,6 +17,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -160,9 +161,12 @@ func (e *env) runPrevious() {
 	e.asAdmin("apply-crds")
 	e.run(namespace)
 	e.awaitReady()
-	definition := e.storedDefinition()
-	delete(properties(e.WithT, definition.Object), newField)
-	e.Expect(e.client.Update(e.t.Context(), definition)).To(Succeed())
+	// The API server writes its status.
+	e.Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		definition := e.storedDefinition()
+		delete(properties(e.WithT, definition.Object), newField)
+		return e.client.Update(e.t.Context(), definition)
+	})).To(Succeed())
 	e.Eventually(func() any {
 		return apimeta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionCRDOutdated)
 	}).WithTimeout(20 * time.Second).ShouldNot(BeNil())

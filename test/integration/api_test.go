@@ -103,9 +103,7 @@ func TestAPIRatchets(t *testing.T) {
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")
 	definition.SetName(crd.Name)
-	e.Expect(e.client.Get(t.Context(), client.ObjectKeyFromObject(definition), definition)).To(Succeed())
-	withoutRules(definition.Object)
-	e.Expect(e.client.Update(t.Context(), definition)).To(Succeed())
+	e.Expect(e.edit(definition, func() { withoutRules(definition.Object) })).To(Succeed())
 	const stored = `{driver: {usePrecompiled: true, version: "595"}, gds: {enabled: true}, toolkit: {version: "a b", env: [{name: A}]},
 		cdi: {enabled: false, nriPluginEnabled: true}, daemonsets: {labels: {"a b": c}}, dcgmExporter: {hpcJobMapping: {directory: /a}, podLabelAllowlistRegex: [a]}}`
 	e.Eventually(func() error { return e.client.Create(t.Context(), policyOf(e, stored)) }).Should(Succeed())

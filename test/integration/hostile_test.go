@@ -201,8 +201,7 @@ func TestAWebhookThatChangesObjectsBack(t *testing.T) {
 	mark := e.mark()
 	for i := range events {
 		ds := e.daemonSet(driverName)
-		ds.Labels["team"] = fmt.Sprint(i)
-		e.Expect(e.client.Update(t.Context(), ds)).To(Succeed())
+		e.Expect(e.edit(ds, func() { ds.Labels["team"] = fmt.Sprint(i) })).To(Succeed())
 		time.Sleep(lasting / events) // The duration of the events; this is not a wait for a condition.
 	}
 	tries := len(e.operatorCalls(mark).Writes().Of("daemonsets"))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -167,16 +168,21 @@ func (e *env) fenceHolds() error {
 // ownTaints lets the operator change these taints in the admission policy, as the chart does.
 func (e *env) ownTaints(keys ...string) {
 	e.t.Helper()
-	policies := kubernetes.NewForConfigOrDie(e.cluster.Config).AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	policy, err := policies.Get(e.t.Context(), "gpu-operator-operator", metav1.GetOptions{})
-	e.Expect(err).NotTo(HaveOccurred())
 	list := ""
 	for _, key := range keys {
 		list += fmt.Sprintf(", '%s'", key)
 	}
-	policy.Spec.Variables[0] = admissionv1.Variable{Name: "ownTaints", Expression: "[" + list[2:] + "]"}
-	_, err = policies.Update(e.t.Context(), policy, metav1.UpdateOptions{})
-	e.Expect(err).NotTo(HaveOccurred())
+	policies := kubernetes.NewForConfigOrDie(e.cluster.Config).AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	// The controller-manager writes its status after the type check.
+	e.Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		policy, err := policies.Get(e.t.Context(), "gpu-operator-operator", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		policy.Spec.Variables[0] = admissionv1.Variable{Name: "ownTaints", Expression: "[" + list[2:] + "]"}
+		_, err = policies.Update(e.t.Context(), policy, metav1.UpdateOptions{})
+		return err
+	})).To(Succeed())
 }
 
 // taints returns those of the starting node, as KEY:EFFECT, without those of Kubernetes itself.
