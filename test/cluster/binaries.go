@@ -9,7 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
+
+	"github.com/clusterpolicy/gpu-operator/test/filelock"
 )
 
 // EnsureBinaries returns the folder with the programs of one Kubernetes release, and builds those that are missing or
@@ -36,7 +37,7 @@ func ensure(ctx context.Context, dir string, tools []tool, progress io.Writer) e
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make cache: %w", err)
 	}
-	unlock, err := lockFile(filepath.Join(filepath.Dir(dir), "lock"))
+	unlock, err := filelock.Lock(filepath.Join(filepath.Dir(dir), "lock"))
 	if err != nil {
 		return err
 	}
@@ -98,17 +99,4 @@ func goBuild(ctx context.Context, dir, output, ldflags, pkg string, env ...strin
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, stderr.Bytes())
 	}
 	return nil
-}
-
-// lockFile takes an exclusive lock that the kernel releases when this process dies.
-func lockFile(path string) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
-	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { file.Close() }, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/test/filelock"
 )
 
 // Flags of the operator that StartOperator sets by default.
@@ -65,10 +66,7 @@ func buildOwn(ctx context.Context, name, module, pkg string, progress io.Writer,
 		return "", err
 	}
 	bin := filepath.Join(root, ".cache", "bin")
-	if err := os.MkdirAll(bin, 0o755); err != nil {
-		return "", fmt.Errorf("make cache: %w", err)
-	}
-	unlock, err := lockFile(filepath.Join(bin, "lock"))
+	unlock, err := filelock.Lock(filepath.Join(bin, "lock"))
 	if err != nil {
 		return "", err
 	}

@@ -7,9 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/mod/modfile"
+
+	"github.com/clusterpolicy/gpu-operator/test/filelock"
 )
 
 // Tool returns the path of a tool, in the version that test/tools/DIR/go.mod of the repository repo requires of a
@@ -24,7 +25,8 @@ func Tool(repo, dir, program, module string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding the repository %s: %w", repo, err)
 	}
-	unlock, err := lock(filepath.Dir(binary))
+	// Two builds of the same tool would remove each other's files.
+	unlock, err := filelock.Lock(filepath.Join(filepath.Dir(binary), "lock"))
 	if err != nil {
 		return "", err
 	}
@@ -38,22 +40,6 @@ func Tool(repo, dir, program, module string) (string, error) {
 		return "", fmt.Errorf("building %s by make: %w", program, err)
 	}
 	return binary, nil
-}
-
-// lock waits until no other test builds a tool: two builds of the same tool would remove each other's files.
-func lock(dir string) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("making the folder of the tools: %w", err)
-	}
-	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("locking the folder of the tools: %w", err)
-	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, errors.Join(fmt.Errorf("locking %s: %w", file.Name(), err), file.Close())
-	}
-	// Closing releases the lock.
-	return func() { _ = file.Close() }, nil
 }
 
 // versionOf returns the version of a module that a go.mod requires.
