@@ -98,9 +98,27 @@ const (
 	// DiscoveryMissingSince is an annotation of the node controller: since when (RFC 3339) discovery labels
 	// that a node with GPUPresent had are missing. Shown to users; it has no other effect.
 	DiscoveryMissingSince = "nvidia.com/gpu-operator.discovery-missing-since"
-	// UpgradeEnabled is an annotation of NVIDIA's operator: "true" where it upgrades the driver and moves the pods with
-	// GPUs away first. k8s-driver-manager evicts no pods there. The node controller removes it.
+	// UpgradeEnabled is an annotation: "true" where the operator installs the driver, and so moves the pods with GPUs away
+	// before it replaces the driver. Written by the node controller, and by NVIDIA's operator. k8s-driver-manager evicts no
+	// pods there.
 	UpgradeEnabled = "nvidia.com/gpu-driver-upgrade-enabled"
+	// UpgradeState is the state of the node's driver upgrade, see package upgrade. Written by the upgrade controller, and
+	// by NVIDIA's operator. Read by dashboards and scripts.
+	UpgradeState = "nvidia.com/gpu-driver-upgrade-state"
+	// UpgradeRecord is an annotation of the upgrade controller: what it has to know of the node's upgrade, in JSON.
+	UpgradeRecord = "nvidia.com/gpu-operator.driver-upgrade"
+	// UpgradeSkip is set by users to "true" to exclude the node from upgrades.
+	UpgradeSkip = "nvidia.com/gpu-driver-upgrade.skip"
+	// UpgradeRequested is an annotation that users set to "true" to upgrade the node now. The upgrade controller removes
+	// it when the upgrade begins.
+	UpgradeRequested = "nvidia.com/gpu-driver-upgrade-requested"
+	// UpgradeInitialCordon is an annotation, "true" while a node is upgraded that was cordoned before. Written by the
+	// upgrade controller, and by NVIDIA's operator.
+	UpgradeInitialCordon = "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable"
+	// DrainSkip is a label of pods that no drain evicts.
+	DrainSkip = "nvidia.com/gpu-driver-upgrade-drain.skip"
+	// UpgradeSlots is the ConfigMap in the operator's namespace with the nodes that may be upgraded.
+	UpgradeSlots = "gpu-operator-driver-upgrades"
 	// StartupTaints is an annotation of the node controller: the start-up taints that it has put back on the
 	// node, as KEY:EFFECT, sorted, separated by commas. Without a policy it removes only those.
 	StartupTaints = "nvidia.com/gpu-operator.startup-taints"

@@ -1,0 +1,66 @@
+package v1
+
+// Reasons of a node's driver upgrade, in status.nodes[].upgrade. A driver or a validator that is not ready has the
+// reason of its pod instead.
+const (
+	// ReasonUpgradeManual: the driver is outdated, and upgrades are not automatic.
+	// Cause: autoUpgrade is false, or the upgradePolicy is absent.
+	// Remedy: annotate the node with nvidia.com/gpu-driver-upgrade-requested=true, or set autoUpgrade to true.
+	ReasonUpgradeManual = "UpgradeManual"
+	// ReasonUpgradePaused: no upgrade starts, because paused is true in the upgradePolicy.
+	// Cause: a user has set it.
+	// Remedy: remove it.
+	ReasonUpgradePaused = "UpgradePaused"
+	// ReasonUpgradeSkipped: the node is excluded from upgrades.
+	// Cause: it has the label nvidia.com/gpu-driver-upgrade.skip=true.
+	// Remedy: remove the label.
+	ReasonUpgradeSkipped = "UpgradeSkipped"
+	// ReasonUpgradeQueued: as many nodes as maxParallelUpgrades allows are being upgraded.
+	// Cause: normal operation.
+	// Remedy: wait, or raise maxParallelUpgrades.
+	ReasonUpgradeQueued = "UpgradeQueued"
+	// ReasonUpgradeBudget: as many nodes as maxUnavailable allows are unavailable.
+	// Cause: nodes are cordoned, not ready or being upgraded; the message names some.
+	// Remedy: repair or uncordon them, or raise maxUnavailable.
+	ReasonUpgradeBudget = "UpgradeBudget"
+	// ReasonUpgradeNodeNotReady: the kubelet of the node does not report.
+	// Cause: the machine is down or has lost its network.
+	// Remedy: repair the node. The upgrade then continues.
+	ReasonUpgradeNodeNotReady = "UpgradeNodeNotReady"
+	// ReasonUpgradePulling: the images of the new driver are being pulled; the GPUs are in use.
+	// Cause: normal operation.
+	// Remedy: wait. Set pullImages to false to skip this step.
+	ReasonUpgradePulling = "UpgradePulling"
+	// ReasonUpgradePullFailed: an image of the new driver cannot be pulled; nothing was evicted.
+	// Cause: the tag does not exist for the node's system or kernel, or the registry rejects the pull.
+	// Remedy: correct the version, the repository or the pull secret that the message names.
+	ReasonUpgradePullFailed = "UpgradePullFailed"
+	// ReasonUpgradeWaitingForJobs: the node is cordoned and waits for pods that waitForCompletion selects.
+	// Cause: the pods that the message names still run.
+	// Remedy: wait, or delete the pods.
+	ReasonUpgradeWaitingForJobs = "UpgradeWaitingForJobs"
+	// ReasonUpgradeEvicting: pods with GPUs are being evicted and have not ended yet.
+	// Cause: normal operation; a pod may take as long as its grace period.
+	// Remedy: wait.
+	ReasonUpgradeEvicting = "UpgradeEvicting"
+	// ReasonUpgradeBlocked: a pod with GPUs cannot be evicted.
+	// Cause: the PodDisruptionBudget that the message names allows no disruption, or podDeletion does not permit it.
+	// Remedy: make room for the pod elsewhere, delete it, or set what the message names.
+	ReasonUpgradeBlocked = "UpgradeBlocked"
+	// ReasonUpgradeRestarting: the old driver pod ends, or the new one starts.
+	// Cause: normal operation.
+	// Remedy: wait.
+	ReasonUpgradeRestarting = "UpgradeRestarting"
+	// ReasonUpgradeValidating: the new driver is ready, and its validation has not passed yet.
+	// Cause: normal operation.
+	// Remedy: wait; if it does not end, see the log of the validator's pod on the node.
+	ReasonUpgradeValidating = "UpgradeValidating"
+	// ReasonUpgradeUncordoned: another client has uncordoned the node during its upgrade, so the upgrade has ended.
+	// Cause: kubectl uncordon, or another controller.
+	// Remedy: annotate the node with nvidia.com/gpu-driver-upgrade-requested=true to try again.
+	ReasonUpgradeUncordoned = "UpgradeUncordoned"
+	// ReasonUpgradeUnknownState: the node has an upgrade state that this operator does not know, so nothing is done.
+	// Cause: another client has written the label nvidia.com/gpu-driver-upgrade-state, or the record of the upgrade.
+	// Remedy: remove the label, and the annotation nvidia.com/gpu-operator.driver-upgrade.
+	ReasonUpgradeUnknownState = "UpgradeUnknownState"
+)

@@ -1,0 +1,8 @@
+// Package upgrade plans driver upgrades. It is pure: nodes, their pods, the policies, the granted slots and the time in;
+// the next steps and a report out. Package controller/upgrade reads the input and carries out the steps.
+//
+// The state of an upgrade is on its Node: the label of NVIDIA's operator, and the Record in an annotation. Each
+// transition is one patch of the Node with the preconditions UID and resourceVersion. Slots limit how many nodes are
+// upgraded at a time; they are granted through one ConfigMap with a resourceVersion precondition, before the patch that
+// uses the slot. So a crash between two writes, and a second manager, can neither exceed the limits nor lose a node.
+package upgrade

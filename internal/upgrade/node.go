@@ -1,0 +1,89 @@
+package upgrade
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Node is what is known of one GPU node. Group names the Policy that applies to it.
+type Node struct {
+	Name  string
+	UID   types.UID
+	Group string
+
+	// State in the label; any other text for one that is unknown. Record is nil if there is none; Unreadable is then why
+	// an annotation cannot be decoded.
+	State      State
+	Record     *Record
+	Unreadable string
+	// InitiallyCordoned: NVIDIA's operator has recorded that the node was cordoned before its upgrade.
+	InitiallyCordoned bool
+	// Requested and Skip are the annotation and the label by which users request an upgrade, and exclude the node.
+	Requested, Skip bool
+
+	// Unschedulable: the node is cordoned. KubeletReady: its condition Ready is True. GPUReady: its GPUs can be used.
+	Unschedulable, KubeletReady, GPUReady bool
+	// BootID changes with each boot.
+	BootID string
+
+	// Installs: the operator installs the driver on the node. If not, an upgrade there ends.
+	Installs bool
+	// Target is the digest of the template of the DaemonSet that the node's driver comes from; empty while unknown.
+	Target string
+	// MoveTo is the driver pool that the node has to move to; empty for none. Its driver is then outdated.
+	MoveTo string
+	// Driver is the node's driver pod; nil for none.
+	Driver *Pod
+	// Validator is the validator's pod; nil for none. ValidatorWanted: one is expected on the node.
+	Validator       *Pod
+	ValidatorWanted bool
+	// Pull is the pod that pulls the images of the new driver; nil for none.
+	Pull *Pod
+	// Workload are the pods of users, read from the API server in this pass; nil if they were not read, see NeedsWorkload.
+	Workload *Workload
+}
+
+// Pod is a pod of an operand.
+type Pod struct {
+	Name    string
+	UID     types.UID
+	Created time.Time
+	// Digest of the template that it was created from.
+	Digest string
+	// Ready; or Reason and Message why it is not, Failed if waiting does not help.
+	Ready, Failed   bool
+	Reason, Message string
+	// Ending: it is being deleted.
+	Ending bool
+	// Unloading: its first container, k8s-driver-manager, has not finished, so that an earlier driver may be loaded.
+	Unloading bool
+}
+
+// Workload are the pods of users on a node that have not ended.
+type Workload struct {
+	// Users are the pods that hold GPUs.
+	Users []WorkloadPod
+	// Jobs are the pods that waitForCompletion selects.
+	Jobs []WorkloadPod
+	// Others are the further pods that a drain evicts.
+	Others []WorkloadPod
+}
+
+// WorkloadPod is a pod of a user.
+type WorkloadPod struct {
+	Namespace, Name string
+	UID             types.UID
+	// Ending: it is being deleted.
+	Ending bool
+	// Blocked is why it is not evicted, such as "has no controller: set podDeletion.force"; empty if it may be. The answer
+	// of the API server to the last attempt counts: "PDB team-a/web allows 0 disruptions".
+	Blocked string
+	// Forbidden: the policy forbids its eviction, so that it is not tried.
+	Forbidden bool
+}
+
+// NeedsWorkload reports whether the next step of the node depends on its Workload.
+func (n *Node) NeedsWorkload() bool {
+	panic("not written yet")
+}

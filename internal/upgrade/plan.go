@@ -1,0 +1,116 @@
+package upgrade
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Cluster is the input of a plan.
+type Cluster struct {
+	Now time.Time
+	// Nodes of all groups, by name.
+	Nodes []Node
+	// Policies by group. A node whose group has none is upgraded only if it is in progress.
+	Policies map[string]Policy
+	// Slots as last read.
+	Slots Slots
+}
+
+// Slot is the right to upgrade a node in one round.
+type Slot struct {
+	UID   types.UID `json:"uid"`
+	Round int64     `json:"round"`
+}
+
+// Slots are the granted slots by node.
+type Slots map[string]Slot
+
+// Plan is what has to be done now.
+type Plan struct {
+	// Slots that have to be written first; nil if they are as they should be. Steps that depend on them are in the next
+	// plan.
+	Slots Slots
+	// Steps, at most one for each node.
+	Steps []Step
+	// Report of all nodes.
+	Report Report
+	// Until is when the plan changes by time alone; zero if never.
+	Until time.Time
+}
+
+// Action is the kind of a Step.
+type Action string
+
+// The actions.
+const (
+	// ActionPatch: patch the Node with Step.Patch.
+	ActionPatch Action = "patch"
+	// ActionPull and ActionEndPull: create and delete the pod that pulls the images of the new driver.
+	ActionPull    Action = "pull"
+	ActionEndPull Action = "end-pull"
+	// ActionEvict: evict Step.Pods through the eviction API.
+	ActionEvict Action = "evict"
+	// ActionDeleteDriver and ActionDeleteValidator: delete Step.Pods, one pod of the operator, with its UID.
+	ActionDeleteDriver    Action = "delete-driver"
+	ActionDeleteValidator Action = "delete-validator"
+)
+
+// Step is one step of one node.
+type Step struct {
+	Node   string
+	Action Action
+	// Patch for ActionPatch.
+	Patch *Patch
+	// Pods for the other actions.
+	Pods []WorkloadPod
+	// Why the step is due, one sentence for the log.
+	Why string
+}
+
+// Patch is the one patch of a transition.
+type Patch struct {
+	// State of the label; StateNone removes it.
+	State State
+	// Record of the annotation; nil removes it.
+	Record *Record
+	// Unschedulable is set if not nil.
+	Unschedulable *bool
+	// EndRequest removes the annotation by which a user requested the upgrade.
+	EndRequest bool
+	// RememberCordon sets the annotation of NVIDIA's operator for a node that was cordoned before; ForgetCordon removes it.
+	RememberCordon, ForgetCordon bool
+	// ReleasePool removes the labels that keep the node in its driver pool, so that it moves to another one.
+	ReleasePool bool
+	// Event is what users are told; empty for none. Warning is its type.
+	Event   string
+	Warning bool
+}
+
+// Report is the state of all upgrades.
+type Report struct {
+	// Nodes whose driver is outdated or being upgraded, or whose upgrade has failed, by name of the node.
+	Nodes map[string]Progress
+	// Pending nodes wait for their upgrade, InProgress are being upgraded, Failed have failed. Held are those of the
+	// pending and in-progress ones that something keeps from going on. Done are upgraded to the current target.
+	Pending, InProgress, Done, Failed, Held int
+	// Target is the digest that most outdated nodes have to reach; empty if no node is outdated.
+	Target string
+	// Remaining is the estimate of how long the pending and in-progress nodes take; 0 if unknown.
+	Remaining time.Duration
+}
+
+// Progress is the upgrade of one node.
+type Progress struct {
+	State State
+	// Since is when it entered the state; zero if unknown.
+	Since time.Time
+	// Held: something keeps the node from going on. Reason, of package api/v1, and Message explain the state.
+	Held            bool
+	Reason, Message string
+}
+
+// Plan returns the next steps. It does not modify the cluster.
+func (c *Cluster) Plan() Plan {
+	panic("not written yet")
+}

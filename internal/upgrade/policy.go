@@ -1,0 +1,29 @@
+package upgrade
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Policy is the effective upgradePolicy of a group of nodes: that of spec.driver, or that of a node pool.
+type Policy struct {
+	// Auto: outdated drivers are upgraded without a request. Paused: no upgrade starts; running ones continue.
+	Auto, Paused bool
+	// MaxParallel is how many nodes are upgraded at a time; 0 means no limit.
+	MaxParallel int
+	// MaxUnavailable is how many nodes of the group may be unavailable; a percentage is rounded up.
+	MaxUnavailable intstr.IntOrString
+	// PullImages: the images of the new driver are pulled before the node is cordoned.
+	PullImages bool
+	// WaitsForJobs: waitForCompletion selects pods. JobsTimeout limits that wait; 0 means no limit.
+	WaitsForJobs bool
+	JobsTimeout  time.Duration
+	// PodDeletionTimeout and DrainTimeout limit these states; 0 means no limit. Drains: drain is enabled.
+	PodDeletionTimeout, DrainTimeout time.Duration
+	Drains                           bool
+	// PullTimeout, DriverTimeout and ValidationTimeout limit the pull of images, StatePodRestart and StateValidation.
+	PullTimeout, DriverTimeout, ValidationTimeout time.Duration
+	// RetryAfter is how long after a failure a node is tried again.
+	RetryAfter time.Duration
+}
