@@ -4,15 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/clusterpolicy/gpu-operator/internal/preview"
 )
-
-// exitUpgrades is the exit code of plan if drivers would be upgraded, with --detailed-exitcode.
-const exitUpgrades = 3
 
 // planOptions are the flags of plan.
 type planOptions struct {
@@ -58,7 +56,7 @@ upgraded.`,
 				return failure{err}
 			}
 			if o.detailedExit && found.Upgrades.Happen() {
-				return upgradesHappen{}
+				return errUpgradesHappen
 			}
 			return nil
 		},
@@ -100,5 +98,11 @@ func (o planOptions) run(cmd *cobra.Command) (*preview.Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	return found, printPreview(cmd.OutOrStdout(), found, o.output)
+	if err := printPreview(cmd.OutOrStdout(), found, o.output); err != nil {
+		return nil, err
+	}
+	if len(found.Invalid) > 0 {
+		return nil, fmt.Errorf("the policy is invalid for %s: see the notes and change it", strings.Join(found.Invalid, ", "))
+	}
+	return found, nil
 }

@@ -79,7 +79,11 @@ func writeObjects(text *strings.Builder, p *preview.Preview) error {
 		if object == "" {
 			object = "operand " + c.Operand
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\n", c.Action, object, explained(c))
+		row := fmt.Sprintf("  %s\t%s", c.Action, object)
+		if text := explained(c); text != "" {
+			row += "\t" + text
+		}
+		fmt.Fprintln(table, row)
 	}
 	return table.Flush()
 }
@@ -118,7 +122,7 @@ func writeUpgrades(text *strings.Builder, u *preview.Upgrades) {
 		fmt.Fprintf(text, "  Round %d\n", round)
 		for i := range u.Nodes {
 			if node := &u.Nodes[i]; node.Round == round {
-				writeNode(text, node)
+				writeNode(text, "    ", node)
 			}
 		}
 	}
@@ -128,25 +132,28 @@ func writeUpgrades(text *strings.Builder, u *preview.Upgrades) {
 	fmt.Fprintf(text, "Held: %s with an outdated driver.\n", count(u.Held(), "node"))
 	for i := range u.Nodes {
 		if node := &u.Nodes[i]; node.Round == 0 {
-			writeNode(text, node)
+			writeNode(text, "  ", node)
 		}
 	}
 }
 
-func writeNode(text *strings.Builder, node *preview.NodeUpgrade) {
-	fmt.Fprintf(text, "    %s", node.Name)
+func writeNode(text *strings.Builder, indent string, node *preview.NodeUpgrade) {
+	text.WriteString(indent + node.Name)
 	if node.Reason != "" {
 		fmt.Fprintf(text, ": %s", strings.TrimSuffix(node.Reason+": "+node.Message, ": "))
 	}
+	if node.Cordoned {
+		text.WriteString(" (cordoned by others, and stays so)")
+	}
 	text.WriteString("\n")
 	for _, pod := range node.Jobs {
-		fmt.Fprintf(text, "      waits for  %s\n", pod)
+		fmt.Fprintf(text, "%s  waits for %s\n", indent, pod)
 	}
 	for _, pod := range node.Evicted {
-		fmt.Fprintf(text, "      evicts     %s\n", pod)
+		fmt.Fprintf(text, "%s  evicts %s\n", indent, pod)
 	}
 	for _, pod := range node.Blocked {
-		fmt.Fprintf(text, "      blocked    %s\n", pod.Message)
+		fmt.Fprintf(text, "%s  blocked: %s\n", indent, pod.Message)
 	}
 }
 

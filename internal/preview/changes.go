@@ -3,6 +3,7 @@ package preview
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 // Action is what happens to an object.
@@ -150,8 +152,7 @@ func differenceOf(rendered, live manifest.Object) (difference, error) {
 	if err != nil {
 		return difference{}, fmt.Errorf("converting %s: %w", live.GetName(), err)
 	}
-	withoutDigests(intent.Object, "metadata", "annotations")
-	withoutDigests(intent.Object, "spec", "template", "metadata", "annotations")
+	withoutDigests(intent)
 	found := difference{field: drift.First(intent, content).String()}
 	template, exists, err := unstructured.NestedFieldNoCopy(intent.Object, "spec", "template")
 	if exists && err == nil {
@@ -161,14 +162,40 @@ func differenceOf(rendered, live manifest.Object) (difference, error) {
 	return found, nil
 }
 
-// withoutDigests removes the digests from the annotations at the path.
-func withoutDigests(object map[string]any, path ...string) {
-	annotations, _, _ := unstructured.NestedFieldNoCopy(object, path...)
-	if all, isMap := annotations.(map[string]any); isMap {
-		for _, key := range []string{labels.Digest, labels.TemplateDigest, labels.SignificantDigest} {
-			delete(all, key)
+// withoutDigests removes what changes with any other field, and so explains nothing.
+func withoutDigests(intent *unstructured.Unstructured) {
+	at := func(path ...string) any {
+		found, _, _ := unstructured.NestedFieldNoCopy(intent.Object, path...)
+		return found
+	}
+	for _, annotations := range []any{
+		at("metadata", "annotations"), at("spec", "template", "metadata", "annotations"),
+	} {
+		if all, isMap := annotations.(map[string]any); isMap {
+			for _, key := range []string{labels.Digest, labels.TemplateDigest, labels.SignificantDigest} {
+				delete(all, key)
+			}
 		}
 	}
+	for _, kind := range []string{"initContainers", "containers"} {
+		containers, _ := at("spec", "template", "spec", kind).([]any)
+		for _, container := range containers {
+			withoutConfigDigest(container)
+		}
+	}
+}
+
+// withoutConfigDigest removes the digest from the environment of a container.
+func withoutConfigDigest(container any) {
+	fields, isMap := container.(map[string]any)
+	env, isList := fields["env"].([]any)
+	if !isMap || !isList {
+		return
+	}
+	fields["env"] = slices.DeleteFunc(env, func(variable any) bool {
+		entry, isEntry := variable.(map[string]any)
+		return isEntry && entry["name"] == rollout.ConfigDigestVariable
+	})
 }
 
 // effectOf returns what the change of an object means for the pods of its DaemonSet.

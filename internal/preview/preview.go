@@ -23,6 +23,8 @@ type Preview struct {
 	Policy string `json:"policy"`
 	// Paused: spec.paused is true, so that the operator would only report.
 	Paused bool `json:"paused"`
+	// Invalid are the operands and node pools that the operator would refuse. Notes have the reasons.
+	Invalid []string `json:"invalid,omitempty"`
 	// Notes are sentences about the spec: fields without effect, doubtful values, operands that are not installed.
 	Notes []string `json:"notes"`
 	// Objects that would be written or deleted, in the order of the pass. Unchanged counts the others.
@@ -79,7 +81,7 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 	computed := plan.Compute(plan.Decide(catalogue, in), in.Optional, facts)
 	changes := changesOf(c, computed, edit.Policy)
 	preview := &Preview{
-		Policy: edit.Policy.Name, Paused: in.Paused(),
+		Policy: edit.Policy.Name, Paused: in.Paused(), Invalid: invalid(computed),
 		Notes:   slices.Concat(fieldnotes.Of(edit.Policy.Spec), computed.Doubtful(), notes(computed), unread(assumed)),
 		Objects: changes.changed, Unchanged: changes.unchanged,
 	}
@@ -103,6 +105,22 @@ func notes(p plan.Plan) []string {
 		}
 	}
 	return sentences
+}
+
+// invalid returns the operands with the state Invalid, and the node pools that are refused.
+func invalid(p plan.Plan) []string {
+	var names []string
+	for _, step := range p.Steps {
+		if step.State == v1.OperandInvalid {
+			names = append(names, string(step.Operand.Name))
+		}
+	}
+	for _, pool := range p.NodePools {
+		if pool.Decision.Choice == operand.Refused {
+			names = append(names, "node pool "+pool.Name)
+		}
+	}
+	return names
 }
 
 // unread returns a sentence for each object whose content is not known.
