@@ -55,7 +55,7 @@ upgraded.`,
 			if err != nil {
 				return failure{err}
 			}
-			if o.detailedExit && found.Upgrades.Happen() {
+			if o.detailedExit && found.Disturbs() {
 				return errUpgradesHappen
 			}
 			return nil

@@ -139,11 +139,11 @@ func writeUpgrades(text *strings.Builder, u *preview.Upgrades) {
 
 func writeNode(text *strings.Builder, indent string, node *preview.NodeUpgrade) {
 	text.WriteString(indent + node.Name)
-	if node.Reason != "" {
-		fmt.Fprintf(text, ": %s", strings.TrimSuffix(node.Reason+": "+node.Message, ": "))
-	}
 	if node.Cordoned {
 		text.WriteString(" (cordoned by others, and stays so)")
+	}
+	if node.Reason != "" {
+		fmt.Fprintf(text, ": %s", strings.TrimSuffix(node.Reason+": "+node.Message, ": "))
 	}
 	text.WriteString("\n")
 	for _, pod := range node.Jobs {

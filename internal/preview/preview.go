@@ -34,6 +34,9 @@ type Preview struct {
 	Upgrades Upgrades `json:"upgrades"`
 }
 
+// Disturbs reports whether nodes would be upgraded.
+func (p *Preview) Disturbs() bool { return !p.Paused && p.Upgrades.Happen() }
+
 // Edit is the edit of which a Preview is computed.
 type Edit struct {
 	Policy *v1.ClusterPolicy
