@@ -213,8 +213,8 @@ func (o planOptions) readCluster(ctx context.Context, edit preview.Edit) (*previ
 	return &reader.cluster, nil
 }
 
-// readReferences reads the objects that the policy refers to, except for ConfigMaps, and the images of OpenShift's driver
-// toolkit if there are nodes with Red Hat CoreOS.
+// readReferences reads the objects that the policy refers to, except for ConfigMaps, and the images of OpenShift's
+// driver toolkit if there are nodes with Red Hat CoreOS.
 func (o planOptions) readReferences(ctx context.Context, reader *clusterReader, edit preview.Edit) error {
 	references, err := preview.References(&reader.cluster, edit)
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 
 const policyHead = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: cluster-policy, uid: policy}\n"
 
-// installed writes a file with the objects of a small cluster in which the spec is installed and all pods are ready.
-// replaced are pairs of texts in that file.
-func installed(t *testing.T, spec string, replaced ...string) string {
+// installed writes a file with the objects of a small cluster in which installedSpec is installed and all pods are
+// ready. replaced are pairs of texts in that file.
+func installed(t *testing.T, replaced ...string) string {
 	t.Helper()
 	g := NewWithT(t)
 	const objects = "testdata/plan-objects.yaml"
@@ -39,7 +39,7 @@ func installed(t *testing.T, spec string, replaced ...string) string {
 	written, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": onlyNodes})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.WriteFile(nodes, written, 0o600)).To(Succeed())
-	policy := policyHead + "spec: " + spec + "\n"
+	policy := policyHead + "spec: " + installedSpec + "\n"
 	rendered := kubectlGPU(policy, "render", "-f", "-", "--nodes", nodes)
 	g.Expect(rendered.code).To(Equal(0), rendered.errOut)
 	all := policy + "status: {namespace: gpu-operator}\n---\n" + string(text)
@@ -133,11 +133,12 @@ func TestPlans(t *testing.T) {
 			daemonsets: {priorityClassName: high}}`},
 		"exporter-disabled": {to: `{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true}},
 			dcgmExporter: {enabled: false}}`},
-		"a-secret-is-not-exported": {to: `{driver: {version: "580.1", secretEnv: token, upgradePolicy: {autoUpgrade: true}}}`},
+		"a-secret-is-not-exported": {to: `{driver: {version: "580.1", secretEnv: token,
+			upgradePolicy: {autoUpgrade: true}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := kubectlGPU(edit(test.to), "plan", "-f", "-", "--against", installed(t, installedSpec, test.replaced...))
+			got := kubectlGPU(edit(test.to), "plan", "-f", "-", "--against", installed(t, test.replaced...))
 			g.Expect(got.code).To(Equal(0), got.errOut)
 			g.Expect(got.errOut).To(BeEmpty())
 			file := filepath.Join("testdata", "plans", name+".txt")
@@ -154,7 +155,7 @@ func TestPlans(t *testing.T) {
 func TestPlanOfAnInvalidPolicyFails(t *testing.T) {
 	g := NewWithT(t)
 	got := kubectlGPU(edit(`{driver: {image: "example.com/driver:1", version: "2"}}`), "plan", "-f", "-", "--against",
-		installed(t, installedSpec))
+		installed(t))
 	g.Expect(got.code).To(Equal(1))
 	g.Expect(got.out).To(ContainSubstring("  driver would stay unchanged: spec.driver: image "))
 	g.Expect(got.errOut).To(Equal("kubectl gpu: the policy is invalid for driver: see the notes and change it\n"))
@@ -162,7 +163,7 @@ func TestPlanOfAnInvalidPolicyFails(t *testing.T) {
 
 func TestPlanInOtherFormats(t *testing.T) {
 	g := NewWithT(t)
-	file := installed(t, installedSpec)
+	file := installed(t)
 	var plans []preview.Preview
 	for _, format := range []string{"json", "yaml"} {
 		got := kubectlGPU(edit(upgradedSpec), "plan", "-f", "-", "--against", file, "-o", format)
@@ -182,7 +183,7 @@ func TestPlanInOtherFormats(t *testing.T) {
 }
 
 func TestDetailedExitCodeOfPlan(t *testing.T) {
-	file := installed(t, installedSpec)
+	file := installed(t)
 	for spec, code := range map[string]int{
 		installedSpec: 0, upgradedSpec: 3, `{driver: {version: "580.2"}}`: 0,
 		`{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true, paused: true}}}`: 0,
@@ -197,7 +198,7 @@ func TestDetailedExitCodeOfPlan(t *testing.T) {
 }
 
 func TestWrongUsageOfPlan(t *testing.T) {
-	file := installed(t, installedSpec)
+	file := installed(t)
 	for name, test := range map[string]struct {
 		policy string
 		args   []string
@@ -238,12 +239,12 @@ func TestWrongUsageOfPlan(t *testing.T) {
 	}
 }
 
-// TestPlanReadsTheClusterWithKubectl runs a stand-in for kubectl, which prints the objects of a file. Tests on a control
-// plane run kubectl itself.
+// TestPlanReadsTheClusterWithKubectl runs a stand-in for kubectl, which prints the objects of a file: a machine that
+// runs the tests need not have kubectl.
 func TestPlanReadsTheClusterWithKubectl(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
-	file, calls := installed(t, installedSpec), filepath.Join(dir, "calls")
+	file, calls := installed(t), filepath.Join(dir, "calls")
 	all, err := documents(file, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	var items []any
@@ -276,7 +277,8 @@ func TestPlanReadsTheClusterWithKubectl(t *testing.T) {
 		g.Expect(call).To(HavePrefix("get --kubeconfig=k --context=c "), "nothing is written")
 	}
 
-	g.Expect(os.WriteFile(filepath.Join(dir, "kubectl"), []byte("#!/bin/sh\necho Forbidden >&2; exit 1\n"), 0o700)).To(Succeed())
+	script = "#!/bin/sh\necho Forbidden >&2; exit 1\n"
+	g.Expect(os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o700)).To(Succeed())
 	got = kubectlGPU(edit(upgradedSpec), "plan", "-f", "-")
 	g.Expect(got.code).To(Equal(1))
 	g.Expect(got.errOut).To(ContainSubstring("kubectl get nodes,"))

@@ -28,8 +28,8 @@ type Cluster struct {
 	// Objects in any order, with their kind set. Those of other kinds and of other namespaces are ignored, except pods and
 	// PodDisruptionBudgets, which are read of all namespaces.
 	Objects []manifest.Object
-	// Read are the kinds of which Objects has all. An object of another kind counts as existing if the policy refers to it,
-	// and is otherwise not compared.
+	// Read are the kinds of which Objects has all. An object of another kind counts as existing if the policy refers to
+	// it, and is otherwise not compared.
 	Read map[string]bool
 	// CRDs are the names of the CustomResourceDefinitions of optional kinds; nil if they were not read.
 	CRDs map[string]bool
@@ -74,8 +74,8 @@ func (c *Cluster) daemonSets() map[string]*appsv1.DaemonSet {
 	return byName
 }
 
-// live returns the live DaemonSets of an operand, as the pass finds them: the name of a deleted DaemonSet is in use while
-// pods of it remain.
+// live returns the live DaemonSets of an operand, as the pass finds them: the name of a deleted DaemonSet is in use
+// while pods of it remain.
 func (c *Cluster) live(o *operand.Operand, instances []operand.Instance) map[string]rollout.Live {
 	live := rollout.LiveDaemonSets(o, c.daemonSets())
 	if !rollout.MayAssignBaseName(o, instances, live) {
@@ -144,22 +144,7 @@ func (c *Cluster) driverToolkit() map[string]string {
 func (c *Cluster) contents(
 	catalogue operand.Catalogue, in operand.Input, more []corev1.ConfigMap,
 ) (contents map[operand.Reference]operand.Content, assumed []operand.Reference) {
-	known := map[operand.Reference]operand.Content{}
-	for _, object := range c.Objects {
-		if namespace := object.GetNamespace(); namespace != "" && namespace != c.Namespace {
-			continue
-		}
-		switch object := object.(type) {
-		case *corev1.ConfigMap:
-			known[operand.Reference{Kind: operand.ConfigMap, Name: object.Name}] = observe.ConfigMapContent(object)
-		case *corev1.Secret:
-			known[operand.Reference{Kind: operand.Secret, Name: object.Name}] = observe.SecretContent(object)
-		case *schedulingv1.PriorityClass:
-			known[operand.Reference{Kind: operand.PriorityClass, Name: object.Name}] = operand.Content{}
-		case *admissionv1.ValidatingAdmissionPolicyBinding:
-			known[operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: object.Name}] = operand.Content{}
-		}
-	}
+	known := c.known()
 	for i := range more {
 		if namespace := more[i].Namespace; namespace == "" || namespace == c.Namespace {
 			known[operand.Reference{Kind: operand.ConfigMap, Name: more[i].Name}] = observe.ConfigMapContent(&more[i])
@@ -177,6 +162,27 @@ func (c *Cluster) contents(
 	}
 	slices.SortFunc(assumed, func(a, b operand.Reference) int { return strings.Compare(a.String(), b.String()) })
 	return contents, assumed
+}
+
+// known returns the content of the objects that a policy may refer to.
+func (c *Cluster) known() map[operand.Reference]operand.Content {
+	known := map[operand.Reference]operand.Content{}
+	for _, object := range c.Objects {
+		if namespace := object.GetNamespace(); namespace != "" && namespace != c.Namespace {
+			continue
+		}
+		switch object := object.(type) {
+		case *corev1.ConfigMap:
+			known[operand.Reference{Kind: operand.ConfigMap, Name: object.Name}] = observe.ConfigMapContent(object)
+		case *corev1.Secret:
+			known[operand.Reference{Kind: operand.Secret, Name: object.Name}] = observe.SecretContent(object)
+		case *schedulingv1.PriorityClass:
+			known[operand.Reference{Kind: operand.PriorityClass, Name: object.Name}] = operand.Content{}
+		case *admissionv1.ValidatingAdmissionPolicyBinding:
+			known[operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: object.Name}] = operand.Content{}
+		}
+	}
+	return known
 }
 
 // operator is the operator's own container; nil if the cluster has none, or it was not read.

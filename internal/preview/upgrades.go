@@ -35,8 +35,8 @@ type NodeUpgrade struct {
 	Message string `json:"message,omitempty"`
 	// Cordoned: others have cordoned the node, which stays so.
 	Cordoned bool `json:"cordoned,omitempty"`
-	// Evicted are the pods with GPUs, as namespace/name. Blocked are those of them that cannot be evicted now, and Jobs the
-	// pods that are waited for first.
+	// Evicted are the pods with GPUs, as namespace/name. Blocked are those of them that cannot be evicted now, and Jobs
+	// the pods that are waited for first.
 	Evicted []string  `json:"evicted,omitempty"`
 	Blocked []Blocked `json:"blocked,omitempty"`
 	Jobs    []string  `json:"jobs,omitempty"`
