@@ -49,10 +49,10 @@ func (f *fixture) expectEnd(ctx context.Context) {
 var _ = Describe("A call that fails once", func() {
 	for what, answer := range answers {
 		for _, kind := range []string{
-			patchNode, createSlots, updateSlots, deleteSlots, createPull, deletePull, deleteDriver, deleteValidator, evictPod,
+			patchNode, createSlots, patchSlots, deleteSlots, createPull, deletePull, deleteDriver, deleteValidator, evictPod,
 			createEvent, readSlots, readPods,
 		} {
-			if kind == updateSlots {
+			if kind == patchSlots {
 				continue // Two nodes in turn: see the next spec.
 			}
 			It(fmt.Sprintf("%s: %s", kind, what), func(ctx SpecContext) {
@@ -63,13 +63,13 @@ var _ = Describe("A call that fails once", func() {
 				f.expectEnd(ctx)
 			})
 		}
-		It("update slots: "+what, func(ctx SpecContext) {
+		It("patch slots: "+what, func(ctx SpecContext) {
 			spec := automatic()
 			spec.Driver.UpgradePolicy.MaxParallelUpgrades = new(int32(0))
 			f := newFakeFixture(ctx, spec, "a", "b")
 			f.addUser(ctx, "train", "a", 8)
 			f.addUser(ctx, "web", "b", 0)
-			f.failNext(updateSlots, answer)
+			f.failNext(patchSlots, answer)
 			f.upgraded(ctx, "new")
 			Expect(f.failedAll()).To(BeTrue(), "the call was made")
 			f.expectEnd(ctx)
