@@ -19,16 +19,30 @@ type setting struct {
 	unavailable         int32
 	pulls, jobs, drains bool
 	// broken: the new driver has failed on the first node, and then the target is edited.
-	broken               bool
-	depth, faults        int
-	fullDepth, fullFault int
+	broken bool
+	// depth is how many events are explored from each state of an upgrade, and faults how many of them may be faults; the
+	// others are for TEST_FULL=1.
+	depth, faults         int
+	fullDepth, fullFaults int
 }
 
 var settings = []setting{
-	{name: "one at a time, with a pull", parallel: 1, unavailable: 1, pulls: true, depth: 8, faults: 1, fullDepth: 12, fullFault: 2},
-	{name: "two at a time, with jobs and drain", parallel: 2, unavailable: 2, jobs: true, drains: true, depth: 8, faults: 1, fullDepth: 12, fullFault: 2},
-	{name: "one at a time, two faults", parallel: 1, unavailable: 1, depth: 4, faults: 2, fullDepth: 8, fullFault: 3},
-	{name: "after a failed driver", parallel: 1, unavailable: 1, broken: true, depth: 5, faults: 2, fullDepth: 8, fullFault: 3},
+	{
+		name: "one at a time, with a pull", parallel: 1, unavailable: 1, pulls: true,
+		depth: 8, faults: 1, fullDepth: 12, fullFaults: 2,
+	},
+	{
+		name: "after a failed driver", parallel: 1, unavailable: 1, broken: true,
+		depth: 5, faults: 2, fullDepth: 12, fullFaults: 2,
+	},
+	{
+		name: "two at a time, with jobs and drain", parallel: 2, unavailable: 2, jobs: true, drains: true,
+		depth: 8, faults: 1, fullDepth: 12, fullFaults: 2,
+	},
+	{
+		name: "one at a time, two faults", parallel: 1, unavailable: 1,
+		depth: 4, faults: 2, fullDepth: 6, fullFaults: 3,
+	},
 }
 
 // root is the state in which the driver of all nodes has just been edited.
@@ -100,7 +114,7 @@ func TestModel(t *testing.T) {
 		t.Run(setting.name, func(t *testing.T) {
 			depth, faults := setting.depth, setting.faults
 			if os.Getenv("TEST_FULL") != "" {
-				depth, faults = setting.fullDepth, setting.fullFault
+				depth, faults = setting.fullDepth, setting.fullFaults
 			}
 			start := time.Now()
 			e, err := setting.explore(shipped, depth, faults)

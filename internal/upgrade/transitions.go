@@ -40,6 +40,7 @@ func Transitions() []Transition {
 		{StateValidation, StateFailed, "timeout"},
 		{StateFailed, StateRequired, "request, another target, or retry"},
 		{StateFailed, StateDone, "driver validated after all: uncordon"},
+		{StateDrain, StatePodDeletion, "left by NVIDIA's operator"},
 		{StateCordon, StatePodDeletion, "left by NVIDIA's operator"},
 		{StateUncordon, StateValidation, "left by NVIDIA's operator"},
 		{StateUncordon, StatePodRestart, "left by NVIDIA's operator, driver outdated"},
