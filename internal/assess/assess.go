@@ -221,6 +221,9 @@ func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {
 		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], in.Now)
 	}
 	verdict := readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], in.Now)
+	if onNode.Stage == v1.StageDriver {
+		verdict = explainKernel(verdict, in.NodePlan)
+	}
 	if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
 		verdict.Outdated, verdict.BeingReplaced = false, verdict.Outdated
 	}
