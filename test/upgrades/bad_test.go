@@ -1,0 +1,108 @@
+package upgrades
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+// quickDeadlines are those of the driver and the validation.
+func quickDeadlines(u *v1.DriverUpgradePolicySpec) {
+	seconds := v1.TimeoutSeconds(5)
+	u.Timeouts = &v1.UpgradeTimeoutsSpec{
+		ImagePullSeconds: &seconds, DriverSeconds: &seconds, ValidationSeconds: &seconds,
+	}
+}
+
+// TestBadDriver: a driver that does not work harms no more nodes than the budget allows, and correcting it repairs them.
+func TestBadDriver(t *testing.T) {
+	t.Parallel()
+	const nodes = 5
+	e := newEnv(t, envOptions{nodes: nodes, policy: func(u *v1.DriverUpgradePolicySpec) {
+		budget(2, "2")(u)
+		quickDeadlines(u)
+	}})
+	t.Run("a driver that crashes", func(t *testing.T) { e.in(t).crashing(nodes) })
+	t.Run("a validation that fails and is repaired", func(t *testing.T) { e.in(t).invalid(nodes) })
+	t.Run("an image that one node cannot pull", func(t *testing.T) { e.in(t).unpullable(nodes) })
+	e.writesNothing()
+}
+
+// breakDriver makes the next driver pods of all nodes crash, or heals them.
+func (e *env) everyDriver(nodes int, set func(operand, node string)) {
+	for _, name := range nodeNames(nodes) {
+		set("driver", name)
+	}
+}
+
+func (e *env) crashing(nodes int) {
+	since := e.watch.now()
+	e.install(after)
+	// Only new containers crash: those that run are broken once they are replaced.
+	e.Eventually(func() []string { return e.watch.most(since) }).WithTimeout(upgradeTime).ShouldNot(BeEmpty())
+	e.everyDriver(nodes, func(operand, node string) {
+		if !e.watch.driver(node).ready {
+			e.sim.Break(operand, node, simulator.CrashLoop)
+		}
+	})
+	e.Eventually(func() []string { return e.inState(stateFailed, nodes) }).WithTimeout(upgradeTime).Should(HaveLen(2))
+	e.atRest()
+	failed := e.inState(stateFailed, nodes)
+	e.Expect(failed).To(HaveLen(2), "no further node is harmed")
+	e.Expect(e.watch.most(since)).To(HaveLen(2))
+	e.awaitProgress(failed[0], stateFailed, "CrashLoopBackOff")
+	e.everyDriver(nodes, e.sim.Heal)
+	e.install(later)
+	e.awaitUpgraded(later, nodeNames(nodes)...)
+	e.Expect(e.watch.most(since)).To(HaveLen(2))
+}
+
+func (e *env) inState(state string, nodes int) []string {
+	var names []string
+	for _, name := range nodeNames(nodes) {
+		if e.watch.node(name).state == state {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// invalid makes the validator of two nodes not ready until their upgrades have failed.
+func (e *env) invalid(nodes int) {
+	e.atRest()
+	since := e.watch.now()
+	for _, name := range nodeNames(nodes) {
+		e.sim.Break("operator-validator", name, simulator.CrashLoop)
+	}
+	e.install(before)
+	e.Eventually(func() []string { return e.inState(stateFailed, nodes) }).WithTimeout(upgradeTime).ShouldNot(BeEmpty())
+	e.Expect(len(e.watch.most(since))).To(BeNumerically("<=", nodes))
+	for _, name := range e.inState(stateFailed, nodes) {
+		e.Expect(e.watch.node(name).cordoned).To(BeTrue(), "%s has a driver that is not validated", name)
+	}
+	for _, name := range nodeNames(nodes) {
+		e.sim.Heal("operator-validator", name)
+	}
+	e.awaitUpgraded(before, nodeNames(nodes)...)
+}
+
+func (e *env) unpullable(nodes int) {
+	e.atRest()
+	bad := nodeName(0)
+	e.deploy(workload{name: "user", node: bad, gpus: "1"}, 1)
+	since, mark := e.watch.now(), e.mark()
+	e.sim.Break("driver", bad, simulator.ImagePull)
+	e.install(after)
+	e.awaitUpgraded(after, nodeNames(nodes)[1:]...)
+	e.awaitProgress(bad, "held=true", "UpgradePullFailed")
+	e.Expect(e.watch.cordons(since)).NotTo(HaveKey(bad), "a node that cannot pull the image is not cordoned")
+	e.Expect(e.evictions(mark)).To(BeEmpty())
+	e.Expect(e.watch.driver(bad).runs(before)).To(BeTrue())
+	e.sim.Heal("driver", bad)
+	e.annotate(bad, requestKey, "true")
+	e.awaitUpgraded(after, bad)
+	e.Expect(e.evictions(mark)).To(HaveLen(1))
+}
