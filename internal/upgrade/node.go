@@ -83,7 +83,66 @@ type WorkloadPod struct {
 	Forbidden bool
 }
 
-// NeedsWorkload reports whether the next step of the node depends on its Workload.
+// NeedsWorkload reports whether the next step of the node may depend on its Workload. In StateRequired it does only if
+// the node also has a slot, see Slots.Valid.
 func (n *Node) NeedsWorkload() bool {
-	panic("not written yet")
+	record := n.ownRecord()
+	if record == nil || !n.Installs || !n.KubeletReady {
+		return false
+	}
+	switch record.State {
+	case StateRequired, StateWaitForJobs, StatePodDeletion, StateDrain:
+		return true
+	case StatePodRestart:
+		return n.Driver != nil && !n.Driver.Ending && (n.stale() || n.Driver.Unloading)
+	default:
+		return false
+	}
+}
+
+// ownRecord is the record of this node; nil if there is none, or one that was copied from a deleted Node.
+func (n *Node) ownRecord() *Record {
+	if n.Record == nil || n.Record.UID != n.UID {
+		return nil
+	}
+	return n.Record
+}
+
+// outdated reports whether the driver pod was created from another template than the node needs.
+func (n *Node) outdated() bool {
+	if n.MoveTo != "" {
+		return true
+	}
+	return n.Target != "" && n.Driver != nil && n.Driver.Digest != n.Target
+}
+
+// stale reports whether the driver pod has to be replaced in the round of the record. It needs a driver pod.
+func (n *Node) stale() bool {
+	if n.outdated() {
+		return true
+	}
+	record := n.ownRecord()
+	return record != nil && (record.Requested || record.Moves) && n.Driver.UID == record.DriverPod
+}
+
+// inSync reports whether the driver pod is the one that the node needs, though it may not be ready.
+func (n *Node) inSync() bool {
+	return n.Target != "" && n.Driver != nil && !n.Driver.Ending && !n.stale()
+}
+
+// cordonedByOthers reports whether the node is cordoned, and not by this operator.
+func (n *Node) cordonedByOthers() bool {
+	record := n.ownRecord()
+	return n.Unschedulable && (record == nil || !record.Cordoned)
+}
+
+// brokenByDriver reports whether the node's GPUs cannot be used because of its driver. An upgrade of such a node makes
+// nothing worse.
+func (n *Node) brokenByDriver() bool {
+	return n.KubeletReady && !n.GPUReady && n.Driver != nil && !n.Driver.Ready && !n.cordonedByOthers()
+}
+
+// unavailable reports whether the GPUs of the node cannot be used by new pods.
+func (n *Node) unavailable() bool {
+	return n.Unschedulable || !n.KubeletReady || !n.GPUReady
 }

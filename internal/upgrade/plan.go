@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -112,5 +113,29 @@ type Progress struct {
 
 // Plan returns the next steps. It does not modify the cluster.
 func (c *Cluster) Plan() Plan {
-	panic("not written yet")
+	turns := make([]turn, len(c.Nodes))
+	for i := range c.Nodes {
+		turns[i] = c.visit(&c.Nodes[i]).turn()
+	}
+	slots := c.grant(turns)
+	plan := Plan{Report: c.report(turns)}
+	if !maps.Equal(slots, c.Slots) {
+		plan.Slots = slots
+	}
+	for i := range turns {
+		if step := turns[i].step; step != nil {
+			step.Node = c.Nodes[i].Name
+			plan.Steps = append(plan.Steps, *step)
+		}
+		plan.Until = earliest(plan.Until, turns[i].until)
+	}
+	return plan
+}
+
+// earliest is the earlier one of two times, of which zero is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }

@@ -66,16 +66,20 @@ type Record struct {
 	// Target is the digest of the pod template that the round installs, and Driver that of the driver pod which it found.
 	Target string `json:"target,omitempty"`
 	Driver string `json:"driver,omitempty"`
+	// DriverPod is the UID of that driver pod: a pod with another one was created in this round.
+	DriverPod types.UID `json:"driverPod,omitempty"`
+	// Moves: the round moves the node to another driver pool, so its driver pod is replaced whatever its digest.
+	Moves bool `json:"moves,omitempty"`
 	// Requested: a user requested this round, so it is due though the driver is up to date or upgrades are not automatic.
 	Requested bool `json:"requested,omitempty"`
 	// Cordoned: this operator has cordoned the node, so it also uncordons it.
 	Cordoned bool `json:"cordoned,omitempty"`
-	// Restarted: the old driver pod was deleted in this round, so the node has no working driver until the new one is
-	// ready.
+	// Restarted: the old driver pod was deleted, in this round or in the failed one before it, so the node has no working
+	// driver until the new one is validated.
 	Restarted bool `json:"restarted,omitempty"`
 	// BootID of the Node when the round began. A driver pod that starts after a reboot needs no eviction.
 	BootID string `json:"bootID,omitempty"`
-	// Reason, of package api/v1, and Message explain StateFailed.
+	// Reason, of package api/v1, and Message explain StateFailed, or why a round in StateRequired has to wait for RetryAt.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	// RetryAt is when a failed round is tried again; zero for never by time.

@@ -1,0 +1,94 @@
+package upgrade
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// notReady is the message of a node whose kubelet does not report.
+const notReady = "the node's condition Ready is not True"
+
+// remaining says whether pods use the GPUs of a node.
+type remaining int
+
+const (
+	unknown remaining = iota
+	some
+	none
+)
+
+// unready is the turn of a node whose pods are not known, because its kubelet does not report or they were not read.
+func (v *visit) unready() turn {
+	if !v.node.KubeletReady {
+		return v.hold(v1.ReasonUpgradeNodeNotReady, notReady)
+	}
+	return v.wait(stateReason(v.state), "the pods on the node are not read yet")
+}
+
+// evict evicts the pods that use GPUs, and with all the further ones that a drain evicts.
+func (v *visit) evict(all bool) (turn, remaining) {
+	workload := v.node.Workload
+	if !v.node.KubeletReady || workload == nil {
+		return v.unready(), unknown
+	}
+	if len(workload.Users) == 0 {
+		return turn{}, none
+	}
+	pods := workload.Users
+	if all {
+		pods = append(append([]WorkloadPod{}, pods...), workload.Others...)
+	}
+	waiting := v.evicting(pods)
+	var due []WorkloadPod
+	for _, pod := range pods {
+		if !pod.Ending && !pod.Forbidden {
+			due = append(due, pod)
+		}
+	}
+	if len(due) > 0 {
+		waiting.step = &Step{Action: ActionEvict, Pods: due, Why: "they use the GPUs"}
+		if all {
+			waiting.step.Why = "the node is drained"
+		}
+	}
+	return waiting, some
+}
+
+// evicting names the first pod that cannot be evicted, or those that are ending.
+func (v *visit) evicting(pods []WorkloadPod) turn {
+	for _, pod := range pods {
+		switch name := "pod " + pod.Namespace + "/" + pod.Name; {
+		case pod.Blocked == "" || pod.Ending:
+		case pod.Forbidden:
+			return v.hold(v1.ReasonUpgradeBlocked, name+" "+pod.Blocked)
+		default:
+			return v.hold(v1.ReasonUpgradeBlocked, pod.Blocked+": "+name)
+		}
+	}
+	return v.wait(v1.ReasonUpgradeEvicting, "waits for the end of "+listPods(pods))
+}
+
+// listed is how many names a message has at most.
+const listed = 3
+
+// listPods names the first of the pods.
+func listPods(pods []WorkloadPod) string {
+	names := make([]string, len(pods))
+	for i, pod := range pods {
+		names[i] = pod.Namespace + "/" + pod.Name
+	}
+	if len(pods) == 1 {
+		return "pod " + names[0]
+	}
+	return fmt.Sprintf("%d pods: %s", len(pods), list(names))
+}
+
+// list joins the first names.
+func list(names []string) string {
+	if len(names) > listed {
+		return strings.Join(names[:listed], ", ") + " and more"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,270 @@
+package upgrade
+
+import (
+	"fmt"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// idle is a node whose driver was up to date when it was last looked at.
+func (v *visit) idle() turn {
+	n := v.node
+	switch {
+	case n.Target == "" || !v.governed:
+		return turn{}
+	case n.Requested:
+		return v.begin(true, "an upgrade was requested")
+	case n.outdated():
+		return v.begin(false, "the driver is outdated")
+	case n.State != StateNone && n.State != StateDone && n.inSync() && n.Driver.Ready:
+		return v.done("the driver is up to date")
+	}
+	return turn{}
+}
+
+// waitForJobs is a cordoned node on which jobs still run.
+func (v *visit) waitForJobs() turn {
+	if t, ended := v.cutShort(); ended {
+		return t
+	}
+	n := v.node
+	if n.KubeletReady && n.Workload != nil && len(n.Workload.Jobs) == 0 {
+		return v.emptied("no job runs any more")
+	}
+	waiting := v.unready()
+	if n.KubeletReady && n.Workload != nil {
+		waiting = v.wait(v1.ReasonUpgradeWaitingForJobs, "waits for "+listPods(n.Workload.Jobs))
+	}
+	return v.by(v.policy.JobsTimeout, waiting, func() turn {
+		t, _ := v.enter(StatePodDeletion, "waitForCompletion.timeoutSeconds has passed")
+		return t
+	})
+}
+
+// emptied is the patch of a node that waits for jobs no more.
+func (v *visit) emptied(why string) turn {
+	if len(v.node.Workload.Users) > 0 {
+		t, _ := v.enter(StatePodDeletion, why)
+		return t
+	}
+	return v.restart(why + "; no pod uses the GPUs")
+}
+
+// restart is the patch with which the driver pod may be replaced.
+func (v *visit) restart(why string) turn {
+	t, patch := v.enter(StatePodRestart, why)
+	patch.ReleasePool = v.node.MoveTo != ""
+	patch.Record.Moves = v.record.Moves || patch.ReleasePool
+	return t
+}
+
+// podDeletion is a cordoned node whose GPU users are evicted.
+func (v *visit) podDeletion() turn {
+	if t, ended := v.cutShort(); ended {
+		return t
+	}
+	waiting, users := v.evict(false)
+	if users == none {
+		return v.restart("no pod uses the GPUs any more")
+	}
+	return v.by(v.policy.PodDeletionTimeout, waiting, func() turn {
+		if !v.policy.Drains {
+			return v.fail(timeoutReason(waiting), "podDeletion.timeoutSeconds has passed: "+waiting.progress.Message)
+		}
+		t, _ := v.enter(StateDrain, "podDeletion.timeoutSeconds has passed: "+waiting.progress.Message)
+		return t
+	})
+}
+
+// drain is a cordoned node whose pods are all evicted. What ends it is that no pod uses the GPUs.
+func (v *visit) drain() turn {
+	if t, ended := v.cutShort(); ended {
+		return t
+	}
+	waiting, users := v.evict(true)
+	if users == none {
+		return v.restart("no pod uses the GPUs any more")
+	}
+	return v.by(v.policy.DrainTimeout, waiting, func() turn {
+		return v.fail(timeoutReason(waiting), "drain.timeoutSeconds has passed: "+waiting.progress.Message)
+	})
+}
+
+// timeoutReason is the reason of a failure from the turn that took too long.
+func timeoutReason(waiting turn) string { return waiting.progress.Reason }
+
+// cutShort returns what ends the upgrade of a node whose driver was not replaced yet, or lets it go on to the driver.
+func (v *visit) cutShort() (turn, bool) {
+	n := v.node
+	switch {
+	case !n.Unschedulable:
+		return v.fail(v1.ReasonUpgradeUncordoned, "another client has uncordoned the node"), true
+	case n.Skip:
+		t, patch := v.yield("the node is excluded by a label")
+		if !v.record.Restarted {
+			v.end(patch)
+		}
+		return t, true
+	case n.inSync() && n.Driver.Ready && n.Driver.UID == v.record.DriverPod && !v.record.Restarted:
+		return v.done("the driver is up to date again"), true
+	case n.inSync() && !n.Driver.Unloading && n.Driver.UID != v.record.DriverPod:
+		return v.restart(fmt.Sprintf("driver pod %s was replaced outside the upgrade", n.Driver.Name)), true
+	}
+	return turn{}, false
+}
+
+// podRestart is a cordoned node whose driver pod is replaced.
+func (v *visit) podRestart() turn {
+	n := v.node
+	if n.Target != "" && v.record.Target != n.Target {
+		t, patch := v.enter(StatePodRestart, "the driver has another target")
+		patch.Record.Since = v.now
+		return t
+	}
+	if n.KubeletReady && n.inSync() && n.Driver.Ready {
+		return v.driverReady()
+	}
+	if !v.restarted() {
+		if t, ended := v.cutShort(); ended {
+			return t
+		}
+	}
+	waiting := v.replaceDriver()
+	if waiting.step != nil && waiting.step.Action != ActionEvict {
+		return waiting
+	}
+	return v.by(v.policy.DriverTimeout, waiting, func() turn {
+		return v.fail(timeoutReason(waiting), "the driver is not ready in time: "+waiting.progress.Message)
+	})
+}
+
+// driverReady is a node in StatePodRestart whose driver pod is the right one, and ready.
+func (v *visit) driverReady() turn {
+	if !v.restarted() {
+		return v.done("the driver is up to date again")
+	}
+	if _, validated := v.validate(); validated {
+		return v.done("the new driver is validated")
+	}
+	t, patch := v.enter(StateValidation, "the new driver is ready")
+	patch.Record.Restarted = true
+	return t
+}
+
+// replaceDriver waits until the right driver pod is ready, and deletes another one once no pod uses the GPUs.
+func (v *visit) replaceDriver() turn {
+	n := v.node
+	switch {
+	case !n.KubeletReady:
+		return v.unready()
+	case n.Target == "" || n.Driver == nil:
+		return v.wait(v1.ReasonUpgradeRestarting, "the new driver pod is not created yet")
+	case n.Driver.Ending:
+		return v.wait(v1.ReasonUpgradeRestarting, "driver pod "+n.Driver.Name+" is ending")
+	case !n.stale() && !n.Driver.Unloading:
+		return v.awaitDriver()
+	case !n.Unschedulable:
+		return v.fail(v1.ReasonUpgradeUncordoned, "another client has uncordoned the node")
+	}
+	waiting, users := v.evict(false)
+	switch {
+	case users != none:
+		return waiting
+	case !n.stale():
+		return v.awaitDriver()
+	case n.MoveTo != "":
+		return v.restart("the node moves to driver pool " + n.MoveTo)
+	default:
+		return v.act(ActionDeleteDriver, n.Driver, "no pod uses the GPUs, so the driver can be replaced")
+	}
+}
+
+// awaitDriver waits for the driver pod, with its own reason.
+func (v *visit) awaitDriver() turn {
+	driver := v.node.Driver
+	if driver.Reason == "" {
+		return v.wait(v1.ReasonUpgradeRestarting, "driver pod "+driver.Name+" starts")
+	}
+	return turn{progress: v.progress(driver.Reason, driver.Message, driver.Failed)}
+}
+
+// validation is a cordoned node with the new driver, which the validator checks.
+func (v *visit) validation() turn {
+	n := v.node
+	stale := n.Driver != nil && !n.Driver.Ending && n.Target != "" && n.stale()
+	if stale || n.Target != "" && v.record.Target != n.Target {
+		t, patch := v.enter(StatePodRestart, "the driver has another target")
+		patch.Record.Restarted = true
+		return t
+	}
+	waiting, validated := v.validate()
+	if validated {
+		return v.done("the new driver is validated")
+	}
+	if waiting.step != nil {
+		return waiting
+	}
+	return v.by(v.policy.ValidationTimeout, waiting, func() turn {
+		return v.fail(timeoutReason(waiting), "the driver is not validated in time: "+waiting.progress.Message)
+	})
+}
+
+// validate reports whether the validator has passed with the driver pod that runs now, and what the node does until
+// then. A validator pod that is older than the driver pod has checked the old driver, so it is deleted.
+func (v *visit) validate() (turn, bool) {
+	n := v.node
+	switch {
+	case !n.KubeletReady:
+		return v.unready(), false
+	case !n.inSync():
+		return v.wait(v1.ReasonUpgradeRestarting, "the driver pod is being replaced"), false
+	case !n.Driver.Ready:
+		return v.awaitDriver(), false
+	case !n.ValidatorWanted:
+		return turn{}, true
+	case n.Validator == nil:
+		return v.wait(v1.ReasonUpgradeValidating, "the node has no validator pod yet"), false
+	case n.Validator.Ending:
+		return v.wait(v1.ReasonUpgradeValidating, "validator pod "+n.Validator.Name+" is ending"), false
+	case !n.Validator.Created.After(n.Driver.Created):
+		return v.act(ActionDeleteValidator, n.Validator, "it was created before the new driver pod"), false
+	case n.Validator.Ready:
+		return turn{}, true
+	case n.Validator.Reason != "":
+		return turn{progress: v.progress(n.Validator.Reason, n.Validator.Message, n.Validator.Failed)}, false
+	default:
+		return v.wait(v1.ReasonUpgradeValidating, "validator pod "+n.Validator.Name+" has not passed yet"), false
+	}
+}
+
+// failed is a node whose round has failed. It recovers by itself, or a new round begins.
+func (v *visit) failed() turn {
+	n := v.node
+	retry := !v.record.RetryAt.IsZero() && !v.now.Before(v.record.RetryAt)
+	switch {
+	case n.Requested || n.State == StateRequired:
+		return v.begin(true, "a new attempt was requested")
+	case n.inSync() && n.Driver.Ready:
+		return v.recover()
+	case n.outdated() && n.Target != v.record.Target:
+		return v.begin(v.record.Requested, "the driver has another target")
+	case retry:
+		return v.begin(v.record.Requested, "the next attempt is due")
+	}
+	waiting := v.wait(v.record.Reason, v.record.Message)
+	waiting.until = v.record.RetryAt
+	return waiting
+}
+
+// recover ends a failed round whose driver is ready after all.
+func (v *visit) recover() turn {
+	if !v.record.Restarted {
+		return v.done("the driver is up to date")
+	}
+	waiting, validated := v.validate()
+	if validated {
+		return v.done("the new driver is validated after all")
+	}
+	waiting.progress = v.progress(v.record.Reason, v.record.Message, false)
+	return waiting
+}

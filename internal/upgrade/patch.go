@@ -1,0 +1,145 @@
+package upgrade
+
+import (
+	"time"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
+)
+
+// enter is the patch to a state of the round. why is also the event for users.
+func (v *visit) enter(state State, why string) (turn, *Patch) {
+	record := v.record
+	record.UID = v.node.UID
+	if state != v.state {
+		record.Since = v.now
+	}
+	record.State = state
+	if v.node.Target != "" {
+		record.Target = v.node.Target
+	}
+	patch := &Patch{
+		State: v.label(&record), Record: &record, EndRequest: v.node.Requested, Event: text.Truncate(why, maxMessage),
+	}
+	return turn{
+		step:     &Step{Action: ActionPatch, Patch: patch, Why: why},
+		progress: v.progress(stateReason(v.state), "", false),
+	}, patch
+}
+
+// begin is the patch with which a new round begins. The cordon of a failed round stays with the node.
+func (v *visit) begin(requested bool, why string) turn {
+	t, patch := v.enter(StateRequired, why)
+	patch.Record = &Record{
+		UID: v.node.UID, Round: v.record.Round + 1, State: StateRequired, Since: v.now, Target: v.node.Target,
+		Requested: requested, Cordoned: v.record.Cordoned, Restarted: v.record.Restarted, BootID: v.node.BootID,
+	}
+	if driver := v.node.Driver; driver != nil {
+		patch.Record.Driver, patch.Record.DriverPod = driver.Digest, driver.UID
+	}
+	patch.State = v.label(patch.Record)
+	return t
+}
+
+// label is the label of a node with the record. Without automatic upgrades, nodes that wait for a request and those
+// that are upgraded have none.
+func (v *visit) label(record *Record) State {
+	if v.policy.Auto || record.State == StateFailed || record.State.InProgress() {
+		return record.State
+	}
+	if record.State == StateRequired && record.Requested {
+		return record.State
+	}
+	return StateNone
+}
+
+// yield gives back the slot of a node that has not left StateRequired: the slot is valid for the round only. It is not
+// just removed, since another manager may be about to use it; its patch then fails, as the Node has changed.
+func (v *visit) yield(why string) (turn, *Patch) {
+	t, patch := v.enter(StateRequired, why)
+	patch.Record.Round++
+	patch.Record.Started = time.Time{}
+	patch.State = v.label(patch.Record)
+	return t, patch
+}
+
+// start is the patch that cordons the node and begins its upgrade.
+func (v *visit) start(state State, why string) turn {
+	t, patch := v.enter(state, why)
+	record := patch.Record
+	record.Started, record.Reason, record.Message, record.RetryAt = v.now, "", "", time.Time{}
+	record.Moves = v.node.MoveTo != ""
+	record.BootID = v.node.BootID
+	if driver := v.node.Driver; driver != nil && v.node.stale() {
+		record.Driver, record.DriverPod = driver.Digest, driver.UID
+	}
+	if v.node.Unschedulable {
+		patch.RememberCordon = !record.Cordoned
+	} else {
+		record.Cordoned, patch.Unschedulable = true, new(true)
+	}
+	patch.ReleasePool = state == StatePodRestart && v.node.MoveTo != ""
+	return t
+}
+
+// end makes a patch the last one of the round: the node is uncordoned if this operator has cordoned it.
+func (v *visit) end(patch *Patch) {
+	patch.ForgetCordon = true
+	if v.record.Cordoned {
+		if v.node.Unschedulable {
+			patch.Unschedulable = new(false)
+		}
+		if patch.Record != nil {
+			patch.Record.Cordoned = false
+		}
+	}
+}
+
+// done is the patch to StateDone. Without automatic upgrades it removes the label, as for nodes that were never
+// upgraded.
+func (v *visit) done(why string) turn {
+	t, patch := v.enter(StateDone, why)
+	record := patch.Record
+	record.Requested, record.Moves, record.Restarted = false, false, false
+	record.Driver, record.DriverPod = "", ""
+	record.Reason, record.Message, record.RetryAt = "", "", time.Time{}
+	v.end(patch)
+	return t
+}
+
+// fail is the patch to StateFailed. A node whose old driver still works is uncordoned, and tried again after
+// Policy.RetryAfter; one whose driver was replaced stays cordoned until the driver is validated.
+func (v *visit) fail(reason, message string) turn {
+	t, patch := v.enter(StateFailed, message)
+	patch.Warning = true
+	record := patch.Record
+	record.Reason, record.Message = reason, text.Truncate(message, maxMessage)
+	record.Restarted = v.restarted()
+	if record.Restarted {
+		return t
+	}
+	v.end(patch)
+	if reason != v1.ReasonUpgradeUncordoned && v.policy.RetryAfter > 0 {
+		record.RetryAt = v.now.Add(v.policy.RetryAfter)
+	}
+	return t
+}
+
+// leave ends the upgrade of a node that the operator does not install the driver on any more.
+func (v *visit) leave() turn {
+	if !v.own {
+		return turn{}
+	}
+	t, patch := v.enter(StateNone, "the operator does not install the driver on the node any more")
+	patch.State, patch.Record = StateNone, nil
+	v.end(patch)
+	return t
+}
+
+// forgetCordon records that another client has uncordoned the node: a cordon that follows is not this operator's.
+func (v *visit) forgetCordon() turn {
+	t, patch := v.enter(v.state, "another client has uncordoned the node")
+	patch.Record.Cordoned, patch.Record.Target = false, v.record.Target
+	patch.Event, patch.EndRequest = "", false
+	return t
+}

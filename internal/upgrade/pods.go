@@ -1,0 +1,135 @@
+package upgrade
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// PodRules are which pods may be evicted.
+type PodRules struct {
+	// Force: also pods without a controller, which nothing creates again.
+	Force bool
+	// DeleteEmptyDir: also pods with an emptyDir, whose content is lost.
+	DeleteEmptyDir bool
+}
+
+// PodPolicy is what the upgradePolicy says of pods.
+type PodPolicy struct {
+	// Namespace of the operator, whose operands are never evicted.
+	Namespace string
+	// Jobs selects the pods that are waited for; nil for none.
+	Jobs k8slabels.Selector
+	// PodDeletion are the rules for pods with GPUs.
+	PodDeletion PodRules
+	// Draining: the node is in StateDrain, so Drain applies too, to the pods that DrainSelector selects; nil for all.
+	Draining      bool
+	Drain         PodRules
+	DrainSelector k8slabels.Selector
+}
+
+// ClassifyPods returns the pods of users among those of a node. isGPUClaim reports whether a resource claim is one for
+// GPUs; for a claim that cannot be read it has to be true. Pods of DaemonSets and mirror pods are left out, since an
+// eviction does not end them. A pod that holds GPUs counts though it may not be evicted.
+func ClassifyPods(pods []corev1.Pod, policy PodPolicy, isGPUClaim func(namespace, claim string) bool) Workload {
+	workload := Workload{}
+	for i := range pods {
+		pod := &pods[i]
+		if !policy.isWorkload(pod) {
+			continue
+		}
+		found := WorkloadPod{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Ending: pod.DeletionTimestamp != nil,
+		}
+		if policy.Jobs != nil && policy.Jobs.Matches(k8slabels.Set(pod.Labels)) {
+			workload.Jobs = append(workload.Jobs, found)
+		}
+		drained := policy.drains(pod)
+		switch {
+		case usesGPUs(pod, isGPUClaim):
+			found.Blocked = policy.PodDeletion.forbid(pod, "podDeletion")
+			if found.Blocked != "" && policy.Draining && drained {
+				found.Blocked = policy.Drain.forbid(pod, "drain")
+			}
+			found.Forbidden = found.Blocked != ""
+			workload.Users = append(workload.Users, found)
+		case drained:
+			found.Blocked = policy.Drain.forbid(pod, "drain")
+			found.Forbidden = found.Blocked != ""
+			workload.Others = append(workload.Others, found)
+		}
+	}
+	return workload
+}
+
+// isWorkload reports whether the pod is a user's and may have to be evicted.
+func (p *PodPolicy) isWorkload(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return false
+	}
+	if _, operand := pod.Labels[labels.Operand]; operand && pod.Namespace == p.Namespace {
+		return false
+	}
+	owner := metav1.GetControllerOf(pod)
+	return owner == nil || owner.Kind != "DaemonSet"
+}
+
+// drains reports whether a drain evicts the pod.
+func (p *PodPolicy) drains(pod *corev1.Pod) bool {
+	if pod.Labels[labels.DrainSkip] == labels.True {
+		return false
+	}
+	return p.DrainSelector == nil || p.DrainSelector.Matches(k8slabels.Set(pod.Labels))
+}
+
+// forbid returns why the rules do not permit the eviction; empty if they do. block is their name in the upgradePolicy.
+func (r PodRules) forbid(pod *corev1.Pod, block string) string {
+	if !r.Force && metav1.GetControllerOf(pod) == nil {
+		return "has no controller: set " + block + ".force"
+	}
+	if r.DeleteEmptyDir {
+		return ""
+	}
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].EmptyDir != nil {
+			return "has an emptyDir: set " + block + ".deleteEmptyDir"
+		}
+	}
+	return ""
+}
+
+// usesGPUs reports whether a container of the pod has GPUs, or the pod has a claim for some.
+func usesGPUs(pod *corev1.Pod, isGPUClaim func(namespace, claim string) bool) bool {
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if hasGPUs(containers[i].Resources.Limits) || hasGPUs(containers[i].Resources.Requests) {
+				return true
+			}
+		}
+	}
+	for _, status := range pod.Status.ResourceClaimStatuses {
+		if status.ResourceClaimName != nil && isGPUClaim(pod.Namespace, *status.ResourceClaimName) {
+			return true
+		}
+	}
+	for _, claim := range pod.Spec.ResourceClaims {
+		if claim.ResourceClaimName != nil && isGPUClaim(pod.Namespace, *claim.ResourceClaimName) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasGPUs(resources corev1.ResourceList) bool {
+	for name, quantity := range resources {
+		if labels.IsGPUResource(string(name)) && quantity.Sign() > 0 {
+			return true
+		}
+	}
+	return false
+}

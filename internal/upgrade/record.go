@@ -1,0 +1,59 @@
+package upgrade
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// DecodeRecord decodes the annotation labels.UpgradeRecord. It fails if the text is not a Record, or has a state that
+// this operator does not write.
+func DecodeRecord(annotation string) (*Record, error) {
+	record := &Record{}
+	if err := json.Unmarshal([]byte(annotation), record); err != nil {
+		return nil, fmt.Errorf("decoding the record: %w", err)
+	}
+	switch record.State {
+	case StateRequired, StateWaitForJobs, StatePodDeletion, StateDrain, StatePodRestart, StateValidation, StateDone,
+		StateFailed:
+		return record, nil
+	default:
+		return nil, fmt.Errorf("unknown state %q", record.State)
+	}
+}
+
+// Encode returns the text of the annotation.
+func (r *Record) Encode() string { return encode(r) }
+
+// DecodeSlots decodes the data of the ConfigMap labels.UpgradeSlots. It also returns the keys whose value cannot be
+// read; they are not granted.
+func DecodeSlots(data map[string]string) (Slots, []string) {
+	slots := Slots{}
+	var unreadable []string
+	for _, node := range sortedKeys(data) {
+		var slot Slot
+		if err := json.Unmarshal([]byte(data[node]), &slot); err != nil || slot.UID == "" {
+			unreadable = append(unreadable, node)
+			continue
+		}
+		slots[node] = slot
+	}
+	return slots, unreadable
+}
+
+// Encode returns the data of the ConfigMap.
+func (s Slots) Encode() map[string]string {
+	data := make(map[string]string, len(s))
+	for node, slot := range s {
+		data[node] = encode(slot)
+	}
+	return data
+}
+
+// encode returns the JSON of a value that always has one.
+func encode(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("encoding %T: %v", value, err))
+	}
+	return string(text)
+}

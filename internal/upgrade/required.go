@@ -1,0 +1,175 @@
+package upgrade
+
+import (
+	"cmp"
+	"time"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// required is a node that waits for its upgrade, with its GPUs in use.
+func (v *visit) required() turn {
+	n := v.node
+	switch {
+	case n.Requested:
+		return v.request("an upgrade was requested")
+	case v.reloads():
+		t := v.request("driver pod " + n.Driver.Name + " was deleted and waits for the GPUs")
+		t.step.Patch.Record.DriverPod = ""
+		return t
+	case v.record.Reason != "" && n.Target != "" && v.record.Target != n.Target:
+		t, patch := v.enter(StateRequired, "the driver has another target")
+		patch.Record.Reason, patch.Record.Message, patch.Record.RetryAt = "", "", time.Time{}
+		return t
+	case n.inSync():
+		return v.replaced()
+	}
+	if reason, message := v.parked(); reason != "" {
+		return v.park(reason, message)
+	}
+	if n.State != v.label(&v.record) {
+		t, patch := v.enter(StateRequired, "upgradePolicy.autoUpgrade has changed")
+		patch.Event = ""
+		return t
+	}
+	return v.candidate()
+}
+
+// request is the patch that makes the round one that a user has requested.
+func (v *visit) request(why string) turn {
+	t, patch := v.enter(StateRequired, why)
+	record := patch.Record
+	record.Requested = true
+	record.Reason, record.Message, record.RetryAt = "", "", time.Time{}
+	patch.State = v.label(record)
+	return t
+}
+
+// reloads reports whether a user has deleted the outdated driver pod, and the new one waits to unload the old driver.
+// After a reboot no driver is loaded.
+func (v *visit) reloads() bool {
+	n := v.node
+	return !v.record.Requested && n.inSync() && !n.Driver.Ready && n.Driver.Unloading && n.BootID == v.record.BootID
+}
+
+// replaced is a node whose driver pod is the right one. Unless a user has requested the upgrade, no pod is evicted.
+func (v *visit) replaced() turn {
+	n := v.node
+	switch {
+	case v.record.Requested && n.Driver.Unloading:
+		if reason, message := v.parked(); reason != "" {
+			return v.park(reason, message)
+		}
+		return v.candidate()
+	case !n.Driver.Ready:
+		return v.awaitDriver()
+	case !v.record.Restarted:
+		return v.done("the driver pod was replaced outside an upgrade")
+	}
+	waiting, validated := v.validate()
+	if validated {
+		return v.done("the driver pod was replaced outside an upgrade")
+	}
+	return waiting
+}
+
+// parked returns why the node cannot be upgraded however many slots are free; the reason is empty if it can.
+func (v *visit) parked() (reason, message string) {
+	n := v.node
+	switch {
+	case n.Skip:
+		return v1.ReasonUpgradeSkipped, "the label " + labels.UpgradeSkip + " excludes the node"
+	case !v.policy.Auto && !v.record.Requested:
+		return v1.ReasonUpgradeManual, "autoUpgrade is false: annotate the node with " + labels.UpgradeRequested + "=true"
+	case !n.KubeletReady:
+		return v1.ReasonUpgradeNodeNotReady, notReady
+	case v.record.Reason != "" && (v.record.RetryAt.IsZero() || v.now.Before(v.record.RetryAt)):
+		return v.record.Reason, v.record.Message
+	case v.policy.Paused && !v.slot:
+		return v1.ReasonUpgradePaused, "upgradePolicy.paused is true"
+	}
+	return "", ""
+}
+
+// park holds the node. It gives back its slot, as nothing has begun.
+func (v *visit) park(reason, message string) turn {
+	if v.slot {
+		t, patch := v.yield("the node gives back its slot: " + message)
+		patch.Event = ""
+		return t
+	}
+	held := v.hold(reason, message)
+	if v.record.Reason == reason {
+		held.until = v.record.RetryAt
+	}
+	return held
+}
+
+// candidate is a node that may be upgraded, once it has a slot.
+func (v *visit) candidate() turn {
+	n := v.node
+	switch {
+	case n.Driver == nil || n.Driver.Ending || n.Target == "":
+		return v.wait(v1.ReasonUpgradeRestarting, "the driver pod is being replaced outside an upgrade")
+	case !v.slot:
+		return turn{wants: true, progress: v.progress(v1.ReasonUpgradeQueued, "", false)}
+	case v.pulls():
+		if t, pulled := v.pull(); !pulled {
+			return t
+		}
+	}
+	if n.Workload == nil {
+		return v.wait(v1.ReasonUpgradePulling, "the pods on the node are not read yet")
+	}
+	switch {
+	case v.policy.WaitsForJobs && len(n.Workload.Jobs) > 0:
+		return v.start(StateWaitForJobs, "the node is cordoned for the upgrade; jobs run")
+	case len(n.Workload.Users) > 0:
+		return v.start(StatePodDeletion, "the node is cordoned for the upgrade")
+	default:
+		return v.start(StatePodRestart, "the node is cordoned for the upgrade; no pod uses the GPUs")
+	}
+}
+
+// pulls reports whether the images of the new driver have to be on the node before its upgrade starts.
+func (v *visit) pulls() bool {
+	return v.own && v.state == StateRequired && v.slot && v.policy.PullImages && v.record.Reason == "" && v.node.outdated()
+}
+
+// pull pulls the images of the new driver, and reports whether they are there.
+func (v *visit) pull() (turn, bool) {
+	n := v.node
+	switch {
+	case n.Pull == nil:
+		return v.act(ActionPull, nil, "the images of the new driver are pulled before the node is cordoned"), false
+	case n.Pull.Ending:
+		return v.wait(v1.ReasonUpgradePulling, "pull pod "+n.Pull.Name+" is ending"), false
+	case n.MoveTo == "" && n.Pull.Digest != n.Target:
+		return v.act(ActionEndPull, n.Pull, "the driver has another target"), false
+	case n.Pull.Ready:
+		return turn{}, true
+	case n.Pull.Failed:
+		return v.pullFailed(n.Pull.Message), false
+	}
+	waiting := v.wait(v1.ReasonUpgradePulling, "pull pod "+n.Pull.Name+" pulls the images of the new driver")
+	if v.policy.PullTimeout == 0 {
+		return waiting, false
+	}
+	waiting.until = n.Pull.Created.Add(v.policy.PullTimeout)
+	if !v.now.Before(waiting.until) {
+		return v.pullFailed(cmp.Or(n.Pull.Message, "the images are not pulled in time")), false
+	}
+	return waiting, false
+}
+
+// pullFailed ends the round. Nothing was evicted, and the next round begins after Policy.RetryAfter.
+func (v *visit) pullFailed(message string) turn {
+	t, patch := v.yield("the images of the new driver cannot be pulled: " + message)
+	patch.Warning = true
+	patch.Record.Reason, patch.Record.Message = v1.ReasonUpgradePullFailed, message
+	if v.policy.RetryAfter > 0 {
+		patch.Record.RetryAt = v.now.Add(v.policy.RetryAfter)
+	}
+	return t
+}

@@ -1,0 +1,182 @@
+package upgrade
+
+import (
+	"time"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
+)
+
+// maxMessage is the limit of a message in bytes.
+const maxMessage = 128
+
+// visit plans one node.
+type visit struct {
+	node *Node
+	// record of the node; the zero Record if it has none, and own is false.
+	record Record
+	own    bool
+	// state that the node is in.
+	state State
+	// policy of the node; governed is false if it has none.
+	policy   Policy
+	governed bool
+	// slot: the node may be upgraded in this round.
+	slot bool
+	now  time.Time
+}
+
+// turn is what a visit results in.
+type turn struct {
+	// step is nil if the node waits.
+	step *Step
+	// progress is nil if there is nothing to report.
+	progress *Progress
+	// until is when the turn changes by time alone; zero if never.
+	until time.Time
+	// wants: the node waits for a slot.
+	wants bool
+}
+
+func (c *Cluster) visit(n *Node) *visit {
+	v := &visit{node: n, now: c.Now, state: n.State, slot: c.Slots.Valid(n)}
+	v.policy, v.governed = c.Policies[n.Group]
+	if record := n.ownRecord(); record != nil {
+		v.record, v.own = *record, true
+		v.state = effectiveState(n.State, record.State)
+	}
+	return v
+}
+
+// effectiveState is the state of a node with a label and a record, which this operator writes together. The record
+// counts: a user may have edited the label. An idle node is adopted if its label has a state that is not idle.
+func effectiveState(label, record State) State {
+	if record.InProgress() || label.idle() {
+		return record
+	}
+	return label
+}
+
+// idle reports whether no upgrade is under way in the state. The label of such a node may have any of these states.
+func (s State) idle() bool {
+	switch s {
+	case StateNone, StateRequired, StateDone, StateFailed:
+		return true
+	default:
+		return false
+	}
+}
+
+// turn returns what the node does now.
+func (v *visit) turn() turn {
+	n := v.node
+	switch {
+	case n.Unreadable != "":
+		return v.hold(v1.ReasonUpgradeUnknownState, "annotation "+labels.UpgradeRecord+": "+n.Unreadable)
+	case n.Pull != nil && !n.Pull.Ending && !v.pulls():
+		return v.act(ActionEndPull, n.Pull, "its images are not pulled in advance any more")
+	case !n.Installs:
+		return v.leave()
+	case !v.own || !v.record.State.InProgress() && !v.state.idle():
+		return v.foreign()
+	case v.record.Cordoned && !n.Unschedulable && v.keepsGoing():
+		return v.forgetCordon()
+	}
+	return v.next()
+}
+
+// next returns what a node with a record does.
+func (v *visit) next() turn {
+	switch v.state {
+	case StateRequired:
+		return v.required()
+	case StateWaitForJobs:
+		return v.waitForJobs()
+	case StatePodDeletion:
+		return v.podDeletion()
+	case StateDrain:
+		return v.drain()
+	case StatePodRestart:
+		return v.podRestart()
+	case StateValidation:
+		return v.validation()
+	case StateFailed:
+		return v.failed()
+	default:
+		return v.idle()
+	}
+}
+
+// wait is a turn without a step.
+func (v *visit) wait(reason, message string) turn {
+	return turn{progress: v.progress(reason, message, false)}
+}
+
+// hold is a turn without a step, of a node that does not go on by itself.
+func (v *visit) hold(reason, message string) turn {
+	return turn{progress: v.progress(reason, message, true)}
+}
+
+func (v *visit) progress(reason, message string, held bool) *Progress {
+	return &Progress{
+		State: v.state, Since: v.record.Since, Held: held, Reason: reason, Message: text.Truncate(message, maxMessage),
+	}
+}
+
+// act is a turn with a step on a pod of the operator, or on none.
+func (v *visit) act(action Action, pod *Pod, why string) turn {
+	step := &Step{Action: action, Why: why}
+	if pod != nil {
+		step.Pods = []WorkloadPod{{Name: pod.Name, UID: pod.UID}}
+	}
+	return turn{step: step, progress: v.progress(stateReason(v.state), "", false)}
+}
+
+// stateReason is the reason of a node that is in the state and goes on.
+func stateReason(state State) string {
+	switch state {
+	case StateRequired:
+		return v1.ReasonUpgradePulling
+	case StateWaitForJobs:
+		return v1.ReasonUpgradeWaitingForJobs
+	case StatePodDeletion, StateDrain:
+		return v1.ReasonUpgradeEvicting
+	case StatePodRestart:
+		return v1.ReasonUpgradeRestarting
+	case StateValidation:
+		return v1.ReasonUpgradeValidating
+	default:
+		return ""
+	}
+}
+
+// by is the turn, or once the limit of the state has passed, that of expired. 0 means no limit.
+func (v *visit) by(limit time.Duration, waiting turn, expired func() turn) turn {
+	if limit == 0 {
+		return waiting
+	}
+	deadline := v.record.Since.Add(limit)
+	if !v.now.Before(deadline) {
+		return expired()
+	}
+	waiting.until = earliest(waiting.until, deadline)
+	return waiting
+}
+
+// restarted reports whether the node has no working driver until its new one is validated.
+func (v *visit) restarted() bool {
+	if v.record.Restarted {
+		return true
+	}
+	if v.state != StatePodRestart && v.state != StateValidation {
+		return false
+	}
+	driver := v.node.Driver
+	return driver == nil || driver.Ending || driver.UID != v.record.DriverPod
+}
+
+// keepsGoing reports whether the state does not end when another client uncordons the node.
+func (v *visit) keepsGoing() bool {
+	return v.state == StateRequired || v.state == StateFailed || v.restarted()
+}
