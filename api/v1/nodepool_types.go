@@ -11,8 +11,8 @@ type NodePoolSpec struct {
 	Name string `json:"name"`
 	// NodeSelector selects the nodes. A node belongs to the first node pool that selects it.
 	//
-	// Use labels that a node has before it gets a driver: a node that moves to another node pool keeps its driver until an
-	// administrator replaces it. A discovery label that goes missing does not move a node out of its node pool.
+	// Use labels that a node has before it gets a driver: a node that moves to another node pool keeps its driver until its
+	// driver is upgraded. A discovery label that goes missing does not move a node out of its node pool.
 	// +optional
 	NodeSelector NodePoolSelector `json:"nodeSelector,omitempty"`
 	// Driver of these nodes.
@@ -50,6 +50,9 @@ type NodePoolDriverSpec struct {
 	// KernelModuleConfig names parameters of the kernel modules. Default that of spec.driver.
 	// +optional
 	KernelModuleConfig *KernelModuleConfigSpec `json:"kernelModuleConfig,omitempty"`
+	// UpgradePolicy of these nodes. Default that of spec.driver.
+	// +optional
+	UpgradePolicy *NodePoolUpgradePolicySpec `json:"upgradePolicy,omitempty"`
 }
 
 // NodePoolToolkitSpec overrides spec.toolkit, field by field.

@@ -64,3 +64,6 @@ const (
 	// Remedy: remove the label, and the annotation nvidia.com/gpu-operator.driver-upgrade.
 	ReasonUpgradeUnknownState = "UpgradeUnknownState"
 )
+
+// EventDriverUpgrade is the reason of the Events on a node about its driver upgrade.
+const EventDriverUpgrade = "GPUDriverUpgrade"

@@ -227,6 +227,12 @@ func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {
 	return verdict
 }
 
+// IsCurrent reports whether a pod has the current template of its DaemonSet.
+func (s Stack) IsCurrent(pod *corev1.Pod) bool {
+	ds := daemonSetOf(pod, s.DaemonSets)
+	return ds != nil && pod.Annotations[labels.TemplateDigest] == ds.Annotations[labels.TemplateDigest]
+}
+
 func daemonSetOf(pod *corev1.Pod, daemonSets map[string]*appsv1.DaemonSet) *appsv1.DaemonSet {
 	if controller := metav1.GetControllerOf(pod); controller != nil {
 		return daemonSets[controller.Name]

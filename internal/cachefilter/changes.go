@@ -3,11 +3,13 @@ package cachefilter
 import (
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -115,6 +117,44 @@ func PodChanges() predicate.Predicate {
 			verdictChanged(currentVerdict(before), currentVerdict(after)) ||
 			templateDigest(before) != templateDigest(after) || !reflect.DeepEqual(before.Labels, after.Labels)
 	})
+}
+
+// UpgradeNodeChanges passes events of nodes that can change the plan of driver upgrades by themselves. What they change
+// by an assessment is an event of the fleet.
+func UpgradeNodeChanges() predicate.Predicate {
+	return onUpdate(func(before, after *corev1.Node) bool {
+		return before.Spec.Unschedulable != after.Spec.Unschedulable ||
+			before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
+			readiness.Kubelet(before).State != readiness.Kubelet(after).State ||
+			upgradeKeysChanged(before, after)
+	})
+}
+
+func upgradeKeysChanged(before, after *corev1.Node) bool {
+	differ := func(keys []string, one, other map[string]string) bool {
+		return slices.ContainsFunc(keys, func(key string) bool {
+			was, had := one[key]
+			is, has := other[key]
+			return had != has || was != is
+		})
+	}
+	return differ([]string{labels.UpgradeState, labels.UpgradeSkip, labels.Pool, labels.DriverAnchor},
+		before.Labels, after.Labels) ||
+		differ([]string{labels.UpgradeRecord, labels.UpgradeRequested, labels.UpgradeInitialCordon},
+			before.Annotations, after.Annotations)
+}
+
+// UpgradePodChanges passes events of pods that can change the plan of driver upgrades: those for which isOperand
+// returns true for the name of the operand, and those that pull images.
+func UpgradePodChanges(isOperand func(name string) bool) predicate.Predicate {
+	concerns := predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return isOperand(object.GetLabels()[labels.Operand]) || object.GetLabels()[labels.DriverPull] != ""
+	})
+	return predicate.And(concerns, onUpdate(func(before, after *corev1.Pod) bool {
+		now := time.Now()
+		return observe.PodNode(before) != observe.PodNode(after) ||
+			observe.UpgradePod(before, now) != observe.UpgradePod(after, now)
+	}))
 }
 
 // currentVerdict returns the verdict on a pod at this moment, as if its template were current.

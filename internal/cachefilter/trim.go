@@ -31,11 +31,12 @@ func TrimmedNode(node *corev1.Node) *corev1.Node {
 	trimmed := &corev1.Node{
 		ObjectMeta: trimMeta(node.ObjectMeta,
 			labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels, labels.StartupTaints,
-			labels.UpgradeEnabled),
-		// Unchanged, because a write replaces the whole list of taints.
-		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
+			labels.UpgradeEnabled, labels.UpgradeRecord, labels.UpgradeRequested, labels.UpgradeInitialCordon),
+		// The taints are unchanged, because a write replaces the whole list.
+		Spec: corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
 		Status: corev1.NodeStatus{
 			NodeInfo: corev1.NodeSystemInfo{
+				BootID:                  node.Status.NodeInfo.BootID,
 				Architecture:            node.Status.NodeInfo.Architecture,
 				ContainerRuntimeVersion: node.Status.NodeInfo.ContainerRuntimeVersion,
 				KubeletVersion:          node.Status.NodeInfo.KubeletVersion,
@@ -95,7 +96,7 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 			ResourceVersion:   pod.ResourceVersion,
 			CreationTimestamp: pod.CreationTimestamp,
 			DeletionTimestamp: pod.DeletionTimestamp,
-			Labels:            pick(t, pod.Labels, labels.Operand),
+			Labels:            podLabels(t, pod),
 			Annotations:       pick(t, pod.Annotations, labels.TemplateDigest),
 			OwnerReferences:   trimOwners(t, pod),
 		},
@@ -152,6 +153,14 @@ func trimOwners(t *PodTrimmer, pod *corev1.Pod) []metav1.OwnerReference {
 			Controller: new(true),
 		}}
 	})
+}
+
+// podLabels keeps the label of operands' pods, or that of pods which pull the images of a driver.
+func podLabels(t *PodTrimmer, pod *corev1.Pod) map[string]string {
+	if of := pick(t, pod.Labels, labels.Operand); of != nil {
+		return of
+	}
+	return pick(t, pod.Labels, labels.DriverPull)
 }
 
 // pick returns a shared map with this entry of a map, nil if it has no such entry.

@@ -129,6 +129,9 @@ func haveSameTimes(a, b v1.ProbeSpec) bool {
 // NVIDIA's operator upgrades nothing automatically either.
 func upgradePolicy(s *v1.DriverUpgradePolicySpec) {
 	option(&s.AutoUpgrade, false) // NVIDIA's chart has true
+	option(&s.Paused, false)      // own
+	option(&s.PullImages, true)   // own
+	timeouts(block(&s.Timeouts))
 	option(&s.MaxParallelUpgrades, 1)
 	option(&s.MaxUnavailable, intstr.FromString("25%"))
 	option(&block(&s.WaitForCompletion).TimeoutSeconds, 0)
@@ -141,6 +144,13 @@ func upgradePolicy(s *v1.DriverUpgradePolicySpec) {
 	option(&drain.Force, false)
 	option(&drain.TimeoutSeconds, 300)
 	option(&drain.DeleteEmptyDir, false)
+}
+
+// timeouts are a block of this operator only. A driver may build its modules for as long as its start-up probe allows.
+func timeouts(s *v1.UpgradeTimeoutsSpec) {
+	option(&s.ImagePullSeconds, 600)
+	option(&s.DriverSeconds, 1800)
+	option(&s.ValidationSeconds, 600)
 }
 
 func gds(s *v1.GDSSpec) {

@@ -46,7 +46,19 @@ func driverOf(driver v1.DriverSpec, nodePool v1.NodePoolDriverSpec) *v1.DriverSp
 	if nodePool.KernelModuleConfig != nil && nodePool.KernelModuleConfig.Name != "" {
 		driver.KernelModuleConfig = nodePool.KernelModuleConfig
 	}
+	if nodePool.UpgradePolicy != nil {
+		driver.UpgradePolicy = upgradePolicyOf(*driver.UpgradePolicy, *nodePool.UpgradePolicy)
+	}
 	return &driver
+}
+
+func upgradePolicyOf(policy v1.DriverUpgradePolicySpec, nodePool v1.NodePoolUpgradePolicySpec,
+) *v1.DriverUpgradePolicySpec {
+	override(&policy.AutoUpgrade, nodePool.AutoUpgrade)
+	override(&policy.Paused, nodePool.Paused)
+	override(&policy.MaxParallelUpgrades, nodePool.MaxParallelUpgrades)
+	override(&policy.MaxUnavailable, nodePool.MaxUnavailable)
+	return &policy
 }
 
 // imageOf is the image with the overrides of a node pool. A full reference replaces repository and version too.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
@@ -76,6 +77,21 @@ func TestForNodePool(t *testing.T) {
 				d.UsePrecompiled, d.KernelModuleType = new(true), v1.KernelModuleOpen
 				d.KernelModuleConfig = &v1.KernelModuleConfigSpec{Name: "modules"}
 			}),
+		},
+		"upgrades": {
+			pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{UpgradePolicy: &v1.NodePoolUpgradePolicySpec{
+				AutoUpgrade: new(true), Paused: new(true), MaxUnavailable: new(intstr.FromInt32(2)),
+			}}},
+			want: driver(func(d *v1.DriverSpec) {
+				d.UpgradePolicy.AutoUpgrade, d.UpgradePolicy.Paused = new(true), new(true)
+				d.UpgradePolicy.MaxUnavailable = new(intstr.FromInt32(2))
+			}),
+		},
+		"upgrades, one after another though the spec has no limit": {
+			pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{
+				UpgradePolicy: &v1.NodePoolUpgradePolicySpec{MaxParallelUpgrades: new(int32(1))},
+			}},
+			want: driver(func(d *v1.DriverSpec) { d.UpgradePolicy.MaxParallelUpgrades = new(int32(1)) }),
 		},
 		"another configuration of the same ConfigMap": {
 			pool: config("", "shared"), want: func(s *v1.ClusterPolicySpec) { s.DevicePlugin.Config.Default = "shared" },

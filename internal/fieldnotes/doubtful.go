@@ -31,10 +31,21 @@ var doubtful = []field{
 		"nvidia-fs 2.17.5 and later (GPUDirect Storage) load with the open kernel modules only: set open or auto, or " +
 			"remove spec.gds.enabled"},
 	{"spec.driver.upgradePolicy.maxUnavailable", func(s v1.ClusterPolicySpec) bool {
-		policy := effective.Of(s).Driver.UpgradePolicy
-		most, err := intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(policy.MaxUnavailable.String())), 100, true)
-		return *policy.AutoUpgrade && err == nil && most == 0
+		return allowsNoUpgrade(effective.Of(s).Driver.UpgradePolicy)
 	}, "is 0, so that no node can be upgraded: raise it, or set autoUpgrade to false"},
+	{"spec.nodePools[].driver.upgradePolicy", func(s v1.ClusterPolicySpec) bool {
+		spec := effective.Of(s)
+		return slices.ContainsFunc(spec.NodePools, func(nodePool v1.NodePoolSpec) bool {
+			return deref(nodePool.Driver).UpgradePolicy != nil &&
+				allowsNoUpgrade(spec.ForNodePool(nodePool).Driver.UpgradePolicy)
+		})
+	}, "maxUnavailable is 0, so that no node of the node pool can be upgraded: raise it, or set autoUpgrade to false"},
+}
+
+// allowsNoUpgrade reports whether upgrades are automatic and maxUnavailable, 0 or negative, allows none.
+func allowsNoUpgrade(policy *v1.DriverUpgradePolicySpec) bool {
+	most, err := intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(policy.MaxUnavailable.String())), 100, true)
+	return *policy.AutoUpgrade && err == nil && most <= 0
 }
 
 // needsOpenModules matches the versions of nvidia-fs that load with the open kernel modules only.

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 )
 
@@ -20,10 +19,6 @@ type field struct {
 // unsupported are the fields that have no effect yet and leave the policy ready. Other unsupported fields make their
 // operand, or their nodes, Invalid.
 var unsupported = []field{
-	{"spec.driver.upgradePolicy.autoUpgrade", func(s v1.ClusterPolicySpec) bool {
-		driver := effective.Of(s).Driver
-		return *driver.Enabled && *driver.UpgradePolicy.AutoUpgrade
-	}, "drivers are not upgraded automatically; delete the driver pod of a node to upgrade it"},
 	{"spec.sandboxWorkloads.enabled", func(s v1.ClusterPolicySpec) bool {
 		return deref(deref(s.SandboxWorkloads).Enabled)
 	}, "nodes for virtual machines get no operands; nodes for containers do"},

@@ -12,6 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 // Fleet is the in-memory store of entries and of the Basis. It is safe for concurrent use.
@@ -27,6 +28,8 @@ type Fleet struct {
 	basis    *Basis
 	// factsVersion increases with each change of the facts of a managed node.
 	factsVersion uint64
+	// upgrades is the latest report of driver upgrades; nil before the first.
+	upgrades *upgrade.Report
 	// sharedOperands are the verdicts of the last ready node, and sharedEssential the essential operands of the last plan.
 	// Most nodes have equal ones, which are stored once.
 	sharedOperands  map[operand.Name]readiness.Verdict

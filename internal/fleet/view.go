@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 // View is what a pass sees of the fleet: the entries of managed and of undiscovered nodes, all from the same moment.
@@ -20,13 +21,17 @@ type View struct {
 	AnyDiscovered bool
 	// Undiscovered are the nodes without any discovery label, so that it is unknown whether they have GPUs.
 	Undiscovered []*Entry
+	// Upgrades is the latest report of driver upgrades; nil before the first. It must not be modified.
+	Upgrades *upgrade.Report
 }
 
 // View returns the current View.
 func (f *Fleet) View() View {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	view := View{Hydrated: f.hydrated, FactsVersion: f.factsVersion, Nodes: make([]*Entry, 0, len(f.entries))}
+	view := View{
+		Hydrated: f.hydrated, FactsVersion: f.factsVersion, Nodes: make([]*Entry, 0, len(f.entries)), Upgrades: f.upgrades,
+	}
 	for _, entry := range f.entries {
 		if entry.Managed() {
 			view.Nodes = append(view.Nodes, entry)

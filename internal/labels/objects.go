@@ -42,6 +42,11 @@ const (
 	// ProbeScriptMounted is an annotation of a driver's DaemonSet with pods of an earlier template, which
 	// mount ProbeScript.
 	ProbeScriptMounted = "nvidia.com/gpu-operator.probe-script-mounted"
+	// DriverPull is the label of the pods that only pull the images of a new driver on a node, "true". It is what the
+	// upgrade controller finds them by.
+	DriverPull = "nvidia.com/gpu-operator.driver-pull"
+	// DriverManagerContainer is the init container of driver pods that unloads an earlier driver.
+	DriverManagerContainer = "k8s-driver-manager"
 	// FieldOwner is the field manager of every server-side apply.
 	FieldOwner = "gpu-operator"
 	// WaitContainer is the init container that render generates from the graph's edges.

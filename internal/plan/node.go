@@ -45,6 +45,8 @@ type ReadyPods struct {
 	// Driver: a driver pod is ready, so the node's pool must not change. That would delete the pod, which only a driver
 	// upgrade may do.
 	Driver bool
+	// CurrentDriver: that pod also has the current template of its DaemonSet.
+	CurrentDriver bool
 	// Injector: the injector is ready.
 	Injector bool
 }
@@ -103,6 +105,17 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 		node.Unselected = node.Decision.Message
 	}
 	return node
+}
+
+// Driver returns what is expected of the driver on the node: the operand whose pods are replaced only when they are
+// deleted. It returns false if the driver does not apply to the node.
+func (d *Decisions) Driver(node *NodePlan) (OperandOnNode, bool) {
+	for _, onNode := range node.Essential {
+		if o, known := d.Catalogue.Find(onNode.Operand); known && o.UpdatesOnDelete {
+			return onNode, true
+		}
+	}
+	return OperandOnNode{}, false
 }
 
 // setInjector sets Injector of the injected operands.

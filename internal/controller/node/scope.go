@@ -185,10 +185,6 @@ func (s *scope) manage(ctx context.Context) error {
 		return err
 	}
 	s.entry.Facts.SelectorLabelGraceOver = found.graceOver
-	if s.node.Annotations[labels.UpgradeEnabled] == labels.True {
-		// No driver is upgraded automatically, so k8s-driver-manager has to evict the pods. NVIDIA's operator has left it.
-		found.annotations[labels.UpgradeEnabled] = nil
-	}
 	failure := s.label(ctx, found.annotations, pods)
 	s.assess(pods)
 	if failure != nil {
@@ -214,7 +210,8 @@ func (s *scope) mayWrite() bool {
 	return true
 }
 
-// label writes the node's labels and notes, which are changes of its annotations, and updates the facts accordingly.
+// label writes the node's labels and annotations, and updates the facts accordingly. notes are changes of annotations
+// that are due already.
 func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess.Pods) error {
 	if !s.mayWrite() {
 		return nil
@@ -224,7 +221,8 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 		return nil
 	}
 	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, now.ReadyPods)
-	if len(changes) == 0 {
+	s.markUpgrades(now.ReadyPods, changes, notes)
+	if len(changes) == 0 && len(notes) == 0 {
 		s.entry.Writes.LabelInputs = now
 	}
 	err := s.patchMetadata(ctx, changes, notes)
@@ -244,7 +242,9 @@ func (s *scope) readyPods(pods assess.Pods) (ready plan.ReadyPods) {
 		if pod == nil || !o.UpdatesOnDelete && !o.IsInjector || readiness.Pod(pod, "", s.now).State != readiness.Ready {
 			continue
 		}
-		ready.Driver = ready.Driver || o.UpdatesOnDelete
+		if o.UpdatesOnDelete {
+			ready.Driver, ready.CurrentDriver = true, s.basis.Stack.IsCurrent(pod)
+		}
 		ready.Injector = ready.Injector || o.IsInjector
 	}
 	return ready

@@ -75,7 +75,8 @@ func (s *scope) send(ctx context.Context, what string, call func(context.Context
 	return nil
 }
 
-// release removes what the operator wrote on the node: labels, annotations, condition and taints. present is the value
+// release removes what the operator wrote on the node: labels, annotations, condition and taints, but not what the
+// upgrade controller wrote, which may have to uncordon the node first. present is the value
 // of nvidia.com/gpu.present for a node that has lost its GPUs; empty if the policy is deleted, which removes
 // everything. Start-up taints come last, since that may be forbidden.
 func (s *scope) release(ctx context.Context, present string) error {
@@ -89,6 +90,9 @@ func (s *scope) release(ctx context.Context, present string) error {
 	if _, recorded := s.node.Annotations[labels.DiscoveryLostSince]; recorded && present == "" {
 		// Until then it marks the label as the operator's.
 		annotations[labels.DiscoveryLostSince] = nil
+	}
+	if _, enabled := s.node.Annotations[labels.UpgradeEnabled]; enabled {
+		annotations[labels.UpgradeEnabled] = nil
 	}
 	if present == "" {
 		removeDiscoveryLabels(s.node, changes, annotations)

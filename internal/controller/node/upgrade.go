@@ -1,0 +1,56 @@
+package node
+
+import (
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+)
+
+// markUpgrades adds what the node controller writes for driver upgrades to the changes of labels and annotations: the
+// annotation by which k8s-driver-manager evicts no pods, wherever the operator installs the driver, and the label of a
+// driver that is up to date. The rest is the upgrade controller's.
+func (s *scope) markUpgrades(ready plan.ReadyPods, labelChanges, annotationChanges map[string]*string) {
+	driver, applies := s.basis.Decisions.Driver(s.nodePlan())
+	installs := applies && (driver.Expectation == plan.Expected || driver.Expectation == plan.PausedByLabel)
+	value, enabled := s.node.Annotations[labels.UpgradeEnabled]
+	switch {
+	case installs && value != labels.True:
+		annotationChanges[labels.UpgradeEnabled] = new(labels.True)
+	case enabled && !installs && !keepsDriver(applies, driver):
+		annotationChanges[labels.UpgradeEnabled] = nil
+	}
+	if installs {
+		s.markUpToDate(ready, labelChanges)
+	}
+}
+
+// keepsDriver reports whether a driver that was installed stays although it cannot be installed now.
+func keepsDriver(applies bool, driver plan.OperandOnNode) bool {
+	return applies && driver.Expectation == plan.Refused
+}
+
+// markUpToDate writes the label upgrade-done on a node without an upgrade. It waits for the injector, so that a node
+// that joins gets it together with the labels that are due then. Without automatic upgrades the label has no meaning.
+func (s *scope) markUpToDate(ready plan.ReadyPods, changes map[string]*string) {
+	state, labelled := s.node.Labels[labels.UpgradeState]
+	_, recorded := s.node.Annotations[labels.UpgradeRecord]
+	switch auto := *s.nodePlan().Spec.Driver.UpgradePolicy.AutoUpgrade; {
+	case auto && !labelled && !recorded && ready.CurrentDriver && s.hasInjector(ready):
+		changes[labels.UpgradeState] = new(string(upgrade.StateDone))
+	case !auto && state == string(upgrade.StateDone):
+		changes[labels.UpgradeState] = nil
+	}
+}
+
+// hasInjector reports whether the injector is ready, or none is expected on the node.
+func (s *scope) hasInjector(ready plan.ReadyPods) bool {
+	if ready.Injector {
+		return true
+	}
+	for _, onNode := range s.nodePlan().Essential {
+		if o, known := s.Catalogue.Find(onNode.Operand); known && o.IsInjector && onNode.Expectation == plan.Expected {
+			return false
+		}
+	}
+	return true
+}

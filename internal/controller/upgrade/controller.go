@@ -1,0 +1,113 @@
+package upgrade
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// workers is the number of nodes that are read or changed at a time, so that a slow call for one does not delay others.
+const workers = 8
+
+// allNodes is the only key of the work queue: the budget concerns all nodes.
+var allNodes = reconcile.Request{NamespacedName: client.ObjectKey{Name: "nodes"}}
+
+// Options configure a Reconciler.
+type Options struct {
+	// Client reads from the caches and writes; Live reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	// Catalogue is the sorted list of operands.
+	Catalogue operand.Catalogue
+	// Namespace is that of the operator and the operands.
+	Namespace string
+	// Fleet has the Basis and the assessments of the nodes. Each pass publishes its report there.
+	Fleet *fleet.Fleet
+	// Events records transitions of nodes.
+	Events *events.Recorder
+	Clock  clock.PassiveClock
+	Timing Timing
+}
+
+// Reconciler upgrades the drivers of all nodes.
+type Reconciler struct {
+	Options
+	memory memory
+}
+
+// New returns a Reconciler.
+func New(options Options) *Reconciler { return &Reconciler{Options: options, memory: newMemory()} }
+
+// Reconcile runs one pass: observe, plan, grant slots, carry out the steps, publish the report.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	s := r.newScope()
+	if !s.isDue() {
+		return s.result()
+	}
+	if err := s.observe(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	s.planned = s.cluster.Plan()
+	if !s.basis.Paused() {
+		if err := s.writeSlots(ctx); err != nil {
+			return s.afterSlots(err)
+		}
+		s.carryOut(ctx)
+	}
+	s.publish()
+	return s.result()
+}
+
+// SetupWithManager registers the controller and its watches. The node controller registers the index of pods by node.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	isOperand := func(name string) bool { return r.isDriver(name) || r.isValidator(name) }
+	return ctrl.NewControllerManagedBy(mgr).Named("upgrade").
+		Watches(&corev1.Node{}, r.debounced(), builder.WithPredicates(cachefilter.UpgradeNodeChanges())).
+		Watches(&corev1.Pod{}, r.debounced(), builder.WithPredicates(cachefilter.UpgradePodChanges(isOperand))).
+		WatchesRawSource(source.Channel(r.Fleet.Assessed(), r.debounced())).
+		WithOptions(controller.Options{
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+				r.Timing.FirstRetry, r.Timing.LastRetry,
+			),
+		}).Complete(r)
+}
+
+// debounced enqueues a pass for any event, after the debounce time.
+func (r *Reconciler) debounced() handler.EventHandler {
+	return requeue.EnqueueAfter(
+		func(client.Object) time.Duration {
+			t := &r.Timing
+			return min(t.Debounce+time.Duration(r.Fleet.Starting())*t.DebouncePerNode, t.MaxDebounce)
+		},
+		func(client.Object) []reconcile.Request { return []reconcile.Request{allNodes} },
+	)
+}
+
+// isDriver reports whether the operand is the driver.
+func (r *Reconciler) isDriver(name string) bool {
+	o, known := r.Catalogue.Find(operand.Name(name))
+	return known && o.UpdatesOnDelete
+}
+
+// isValidator reports whether the operand is the validator.
+func (r *Reconciler) isValidator(name string) bool {
+	o, known := r.Catalogue.Find(operand.Name(name))
+	return known && o.Stage == v1.StageValidated
+}

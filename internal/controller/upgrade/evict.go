@@ -1,0 +1,102 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+)
+
+// budgetName matches the name of the PodDisruptionBudget in the cause of a rejected eviction.
+var budgetName = regexp.MustCompile(`disruption budget (\S+)`)
+
+// severalBudgets is part of the answer of the API server for a pod with more than one PodDisruptionBudget.
+const severalBudgets = "more than one PodDisruptionBudget"
+
+// maxRejection is the longest part of another answer of the API server that is reported.
+const maxRejection = 80
+
+// evict evicts the pods of a step that are not in their back-off. A rejected eviction is remembered for the next plans.
+func (s *scope) evict(ctx context.Context, step *upgrade.Step) {
+	for i := range step.Pods {
+		pod := &step.Pods[i]
+		if left := s.memory.rejection(pod.UID).until.Sub(s.now); left > 0 {
+			s.requeueAfterLocked(left)
+			continue
+		}
+		evicted := s.call(ctx, step.Node, fmt.Sprintf("evicting pod %s/%s", pod.Namespace, pod.Name),
+			func(ctx context.Context) error { return s.sendEviction(ctx, pod) })
+		if evicted {
+			log.FromContext(ctx).V(1).Info("Requested an eviction", "node", step.Node, "namespace", pod.Namespace,
+				"pod", pod.Name)
+		}
+	}
+}
+
+// sendEviction evicts a pod. That the API server rejects the eviction is not an error: it may be allowed later.
+func (s *scope) sendEviction(ctx context.Context, pod *upgrade.WorkloadPod) error {
+	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	err := s.Client.SubResource("eviction").Create(ctx, object, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+	})
+	reason, rejected := rejectionReason(pod, err)
+	if !rejected {
+		if err == nil {
+			s.memory.evicted(pod.UID)
+		}
+		return err
+	}
+	s.memory.reject(pod.UID, reason, s.now, &s.Timing)
+	s.requeueAfterLocked(s.memory.rejection(pod.UID).wait)
+	return nil
+}
+
+// rejectionReason returns why the API server does not evict a pod now, and whether the error means that: a disruption
+// budget, several of them, or an admission webhook, but no failure of the server.
+func rejectionReason(pod *upgrade.WorkloadPod, err error) (reason string, rejected bool) {
+	status := apierrors.APIStatus(nil)
+	switch {
+	case err == nil || !errors.As(err, &status):
+		return "", false
+	case apierrors.IsTooManyRequests(err):
+		return tooManyRequests(pod, status.Status().Details)
+	case strings.Contains(status.Status().Message, severalBudgets):
+		return "several PDBs select it, which the eviction API does not support", true
+	case status.Status().Code == http.StatusForbidden || status.Status().Code == http.StatusBadRequest:
+		return "eviction rejected: " + text.Truncate(status.Status().Message, maxRejection), true
+	}
+	return "", false
+}
+
+// tooManyRequests returns why a pod is not evicted, from the details of an answer 429. Without the cause of a disruption
+// budget the server is overloaded.
+func tooManyRequests(pod *upgrade.WorkloadPod, details *metav1.StatusDetails) (reason string, rejected bool) {
+	if details == nil {
+		return "", false
+	}
+	for _, cause := range details.Causes {
+		if cause.Type != policyv1.DisruptionBudgetCause {
+			continue
+		}
+		budget := "a PDB"
+		if name := budgetName.FindStringSubmatch(cause.Message); name != nil {
+			budget = fmt.Sprintf("PDB %s/%s", pod.Namespace, strings.TrimSuffix(name[1], "."))
+		}
+		return budget + " allows 0 disruptions", true
+	}
+	return "", false
+}
+
+var _ client.SubResourceWriter = client.SubResourceClient(nil)

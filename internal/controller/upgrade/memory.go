@@ -1,0 +1,122 @@
+package upgrade
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+)
+
+// memory is what one pass leaves to the next. All of it may be lost: that costs an early attempt or a rejected write.
+type memory struct {
+	mu *sync.Mutex
+	// versions are the resource versions after the last writes to Nodes, until the cache shows them.
+	versions map[string]string
+	// failures are the nodes for which a call has failed.
+	failures map[string]backoff
+	// rejected are the pods whose eviction the API server has rejected.
+	rejected map[types.UID]rejection
+	// mayHaveSlots: the ConfigMap has slots, or has not been read yet.
+	mayHaveSlots bool
+	// waited is the number of pods that nodes wait for, and poll the delay before they are read again.
+	waited int
+	poll   time.Duration
+}
+
+// backoff is the delay before calls for a node are made again.
+type backoff struct {
+	until time.Time
+	wait  time.Duration
+}
+
+// rejection is why a pod is not evicted, and when that is tried again.
+type rejection struct {
+	backoff
+	reason string
+}
+
+func newMemory() memory {
+	return memory{
+		mu: &sync.Mutex{}, mayHaveSlots: true,
+		versions: map[string]string{}, failures: map[string]backoff{}, rejected: map[types.UID]rejection{},
+	}
+}
+
+// next returns the back-off after another failure.
+func (b backoff) next(now time.Time, first, last time.Duration) backoff {
+	wait := min(max(2*b.wait, first), last)
+	return backoff{until: now.Add(wait), wait: wait}
+}
+
+// wrote remembers the version of a Node after a write.
+func (m *memory) wrote(node, version string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.versions[node] = version
+}
+
+// noteCall remembers whether the calls for a node have succeeded, and returns the delay before the next attempt; 0 if
+// they have.
+func (m *memory) noteCall(node string, err error, now time.Time, t *Timing) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil {
+		delete(m.failures, node)
+		return 0
+	}
+	m.failures[node] = m.failures[node].next(now, t.FirstRetry, t.LastRetry)
+	return m.failures[node].wait
+}
+
+// remaining returns how long no calls for a node may be made.
+func (m *memory) remaining(node string, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(0, m.failures[node].until.Sub(now))
+}
+
+// reject remembers that the API server has rejected the eviction of a pod.
+func (m *memory) reject(pod types.UID, reason string, now time.Time, t *Timing) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rejected[pod] = rejection{m.rejected[pod].next(now, t.FirstEviction, t.LastEviction), reason}
+}
+
+// evicted forgets the rejections of a pod.
+func (m *memory) evicted(pod types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.rejected, pod)
+}
+
+// rejection returns why the eviction of a pod was rejected; empty if it was not.
+func (m *memory) rejection(pod types.UID) rejection {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rejected[pod]
+}
+
+// prune forgets nodes and pods that do not exist any more, or that no node waits for.
+func (m *memory) prune(nodes map[string]bool, pods map[types.UID]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.versions, func(node, _ string) bool { return !nodes[node] })
+	maps.DeleteFunc(m.failures, func(node string, _ backoff) bool { return !nodes[node] })
+	maps.DeleteFunc(m.rejected, func(pod types.UID, _ rejection) bool { return !pods[pod] })
+}
+
+// nextPoll returns the delay before pods that nodes wait for are read again. It grows while their number stays the
+// same.
+func (m *memory) nextPoll(waited int, t *Timing) time.Duration {
+	if waited != m.waited {
+		m.poll = 0
+	}
+	m.waited, m.poll = waited, min(max(2*m.poll, t.FirstPoll), t.LastPoll)
+	return m.poll
+}
+
+// countPods returns the number of pods in the workload.
+func countPods(w *upgrade.Workload) int { return len(w.Users) + len(w.Jobs) + len(w.Others) }

@@ -1,0 +1,159 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+)
+
+// scope is one pass.
+type scope struct {
+	*Reconciler
+	now   time.Time
+	view  fleet.View
+	basis *fleet.Basis
+
+	// The cluster as observed. observed has what steps need of its nodes, by name.
+	cluster  upgrade.Cluster
+	observed map[string]*observed
+	// slots is the live ConfigMap; nil if there is none, or if it was not read because no node needs it.
+	slots     *corev1.ConfigMap
+	slotsRead bool
+
+	planned upgrade.Plan
+	// requeueDelay is the time until the next pass without an event; 0 for none.
+	requeueDelay time.Duration
+}
+
+// observed is what was read of one node.
+type observed struct {
+	// node as cached.
+	node *corev1.Node
+	// daemonSet is the one that the node's new driver comes from; nil for none.
+	daemonSet *appsv1.DaemonSet
+	// hold: its state may be outdated, so no step is carried out.
+	hold bool
+}
+
+func (r *Reconciler) newScope() *scope {
+	return &scope{
+		Reconciler: r, now: r.Clock.Now(), view: r.Fleet.View(), basis: r.Fleet.Basis(), observed: map[string]*observed{},
+	}
+}
+
+// isDue reports whether the cluster is known well enough to be observed: it is not before the first pass of the policy
+// and while NVIDIA's operator is at work, nor for some time after a new Basis, until it has assessed all nodes.
+func (s *scope) isDue() bool {
+	switch {
+	case !s.view.Hydrated || s.basis == nil:
+		return false
+	case s.basis.Decisions == nil:
+		return !s.basis.KeepNodes
+	}
+	left := s.Timing.Assessment - s.now.Sub(s.basis.Since)
+	if left > 0 && s.view.UnassessedCount(s.basis) > 0 {
+		s.requeueAfter(left)
+		return false
+	}
+	return true
+}
+
+// observe reads the cluster.
+func (s *scope) observe(ctx context.Context) error {
+	s.cluster = upgrade.Cluster{Now: s.now, Policies: s.policies()}
+	if err := s.observeNodes(ctx); err != nil {
+		return err
+	}
+	if err := s.readSlots(ctx); err != nil {
+		return err
+	}
+	s.readWorkloads(ctx)
+	return nil
+}
+
+// requeueAfter schedules the next pass after this time at the latest; 0 is ignored.
+func (s *scope) requeueAfter(wait time.Duration) {
+	s.requeueDelay = requeue.MinDelay(s.requeueDelay, wait)
+}
+
+// publish stores the report, for the status of the policy and for metrics.
+func (s *scope) publish() {
+	if s.basis.Decisions == nil {
+		s.Fleet.SetUpgrades(nil)
+		return
+	}
+	s.Fleet.SetUpgrades(&s.planned.Report)
+}
+
+func (s *scope) result() (reconcile.Result, error) {
+	if until := s.planned.Until; !until.IsZero() {
+		s.requeueAfter(max(until.Sub(s.now), time.Millisecond))
+	}
+	return reconcile.Result{RequeueAfter: s.requeueDelay}, nil
+}
+
+// afterSlots returns the result of a pass whose slots could not be written: no step may be carried out. After a conflict
+// it is repeated, since another manager has granted slots.
+func (s *scope) afterSlots(err error) (reconcile.Result, error) {
+	s.publish()
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+		s.requeueAfter(s.Timing.RetryStale)
+		return s.result()
+	}
+	return reconcile.Result{}, err
+}
+
+// call makes one call for a node, with the deadline, and returns whether it has succeeded. An error concerns the node
+// alone: it delays the next calls for it. A conflict is none: the node or the pod has changed since it was read.
+func (s *scope) call(ctx context.Context, node, what string, do func(context.Context) error) bool {
+	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	err := do(ctx)
+	switch {
+	case err == nil || apierrors.IsNotFound(err):
+		s.memory.noteCall(node, nil, s.now, &s.Timing)
+		return err == nil
+	case apierrors.IsConflict(err):
+		s.requeueAfterLocked(s.Timing.RetryStale)
+		return false
+	}
+	wait := s.memory.noteCall(node, err, s.now, &s.Timing)
+	s.requeueAfterLocked(wait)
+	log.FromContext(ctx).Error(fmt.Errorf("%s of node %s: %w", what, node, err),
+		"The driver upgrade of a node has to wait", "node", node, "retryAfter", wait)
+	return false
+}
+
+// requeueAfterLocked is requeueAfter for calls that run at the same time.
+func (s *scope) requeueAfterLocked(wait time.Duration) {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	s.requeueAfter(wait)
+}
+
+// forget drops what was remembered of nodes and pods that no longer matter.
+func (s *scope) forget(pods map[types.UID]bool) {
+	nodes := make(map[string]bool, len(s.observed))
+	for name := range s.observed {
+		nodes[name] = true
+	}
+	s.memory.prune(nodes, pods)
+}
+
+// keyOf is the key of an object in the operator's namespace.
+func (s *scope) keyOf(name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: s.Namespace, Name: name}
+}

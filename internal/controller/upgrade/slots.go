@@ -1,0 +1,91 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+)
+
+// readSlots reads the ConfigMap with the slots from the API server, unless there can be none and no node needs one.
+func (s *scope) readSlots(ctx context.Context) error {
+	s.cluster.Slots = upgrade.Slots{}
+	if !s.memory.mayHaveSlots && !s.needsSlots() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	object := &corev1.ConfigMap{}
+	err := s.Live.Get(ctx, s.keyOf(labels.UpgradeSlots), object)
+	if apierrors.IsNotFound(err) {
+		s.memory.mayHaveSlots = false
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading ConfigMap %s, which has the nodes that may be upgraded: %w", labels.UpgradeSlots, err)
+	}
+	slots, unreadable := upgrade.DecodeSlots(object.Data)
+	if len(unreadable) > 0 {
+		log.FromContext(ctx).Info("Ignoring entries of the ConfigMap with the nodes that may be upgraded: they are not "+
+			"in JSON, and are removed with the next change", "configMap", object.Name, "keys", strings.Join(unreadable, ", "))
+	}
+	s.slots, s.cluster.Slots, s.memory.mayHaveSlots = object, slots, true
+	return nil
+}
+
+// needsSlots reports whether a node may get a slot, or has one.
+func (s *scope) needsSlots() bool {
+	for i := range s.cluster.Nodes {
+		if record := s.cluster.Nodes[i].Record; record != nil && record.State != upgrade.StateDone {
+			return true
+		}
+	}
+	return false
+}
+
+// writeSlots writes the slots of the plan, if they have to be. The write fails if another manager has changed them since
+// they were read. Without slots there is no ConfigMap.
+func (s *scope) writeSlots(ctx context.Context) error {
+	if s.planned.Slots == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	if err := s.sendSlots(ctx, s.planned.Slots.Encode()); err != nil {
+		return fmt.Errorf("writing ConfigMap %s, which has the nodes that may be upgraded: %w", labels.UpgradeSlots, err)
+	}
+	s.memory.mayHaveSlots = len(s.planned.Slots) > 0
+	// The steps of nodes that have got a slot are in the next plan. The ConfigMap causes no event here.
+	s.requeueAfter(s.Timing.Debounce)
+	return nil
+}
+
+func (s *scope) sendSlots(ctx context.Context, data map[string]string) error {
+	switch {
+	case s.slots == nil && len(data) == 0:
+		return nil
+	case s.slots == nil:
+		return s.Client.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: s.Namespace, Name: labels.UpgradeSlots,
+				Labels: map[string]string{labels.ManagedBy: labels.ManagedByValue},
+			},
+			Data: data,
+		})
+	case len(data) == 0:
+		return s.Client.Delete(ctx, s.slots, client.Preconditions{
+			UID: &s.slots.UID, ResourceVersion: &s.slots.ResourceVersion,
+		})
+	}
+	after := s.slots.DeepCopy()
+	after.Data = data
+	return s.Client.Update(ctx, after)
+}

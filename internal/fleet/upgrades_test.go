@@ -1,0 +1,75 @@
+package fleet_test
+
+import (
+	"testing"
+	"time"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+)
+
+// A pass is due when a report of upgrades differs, but not for a new estimate of the remaining time alone.
+func TestSetUpgrades(t *testing.T) {
+	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	report := func(change func(*upgrade.Report)) *upgrade.Report {
+		made := &upgrade.Report{
+			Nodes: map[string]upgrade.Progress{
+				"a": {State: upgrade.StateValidation, Since: since, Reason: v1.ReasonUpgradeValidating},
+			},
+			InProgress: 1, Done: 2, Remaining: time.Minute,
+		}
+		change(made)
+		return made
+	}
+	unchanged := func(*upgrade.Report) {}
+	progress := func(change func(*upgrade.Progress)) func(*upgrade.Report) {
+		return func(r *upgrade.Report) {
+			node := r.Nodes["a"]
+			change(&node)
+			r.Nodes["a"] = node
+		}
+	}
+	tests := map[string]struct {
+		before, after *upgrade.Report
+		due           bool
+	}{
+		"the first report": {after: report(unchanged), due: true},
+		"an equal one":     {before: report(unchanged), after: report(unchanged)},
+		"another estimate": {
+			before: report(unchanged), after: report(func(r *upgrade.Report) { r.Remaining = time.Second }),
+		},
+		"the same time in another location": {before: report(unchanged), after: report(progress(func(p *upgrade.Progress) {
+			p.Since = since.In(time.FixedZone("east", 3600))
+		}))},
+		"another count": {
+			before: report(unchanged), after: report(func(r *upgrade.Report) { r.Done = 3 }), due: true,
+		},
+		"another message": {
+			before: report(unchanged), due: true,
+			after: report(progress(func(p *upgrade.Progress) { p.Message = "x" })),
+		},
+		"another time": {
+			before: report(unchanged), due: true,
+			after: report(progress(func(p *upgrade.Progress) { p.Since = since.Add(time.Second) })),
+		},
+		"another node": {
+			before: report(unchanged), due: true,
+			after: report(func(r *upgrade.Report) { r.Nodes = map[string]upgrade.Progress{"b": r.Nodes["a"]} }),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := fleet.New()
+			f.SetUpgrades(test.before)
+			drainEvents(f)
+			f.SetUpgrades(test.after)
+			if due := len(f.Changed()) > 0; due != test.due {
+				t.Errorf("a pass is due: %t, want %t", due, test.due)
+			}
+			if f.View().Upgrades != test.after {
+				t.Error("the view has another report")
+			}
+		})
+	}
+}

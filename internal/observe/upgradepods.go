@@ -1,0 +1,84 @@
+package observe
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+)
+
+// UpgradePod returns what the planner of driver upgrades has to know of a pod of the stack at this time.
+func UpgradePod(pod *corev1.Pod, now time.Time) upgrade.Pod {
+	found := upgrade.Pod{
+		Name: pod.Name, UID: pod.UID, Created: pod.CreationTimestamp.Time,
+		Digest: pod.Annotations[labels.TemplateDigest],
+		Ending: pod.DeletionTimestamp != nil,
+	}
+	if pod.Labels[labels.DriverPull] != "" {
+		addPulled(&found, pod)
+		return found
+	}
+	verdict := readiness.Pod(pod, found.Digest, now)
+	found.Ready, found.Failed = verdict.State == readiness.Ready, verdict.State == readiness.Failed
+	if !found.Ready {
+		found.Reason, found.Message = verdict.Reason, verdict.Message
+		found.Unloading = isUnloading(pod)
+	}
+	return found
+}
+
+// isUnloading reports whether k8s-driver-manager has not finished in the pod, which is not ready.
+func isUnloading(pod *corev1.Pod) bool {
+	for i := range pod.Status.InitContainerStatuses {
+		if status := &pod.Status.InitContainerStatuses[i]; status.Name == labels.DriverManagerContainer {
+			return status.State.Terminated == nil || status.State.Terminated.ExitCode != 0
+		}
+	}
+	// The kubelet has not started the pod yet.
+	return true
+}
+
+// pullFailures are the kubelet's waiting reasons of a container whose image cannot be pulled.
+var pullFailures = map[string]bool{
+	"ErrImagePull": true, "ImagePullBackOff": true, "ErrImageNeverPull": true, "InvalidImageName": true,
+	"RegistryUnavailable": true, "SignatureValidationFailed": true, "ImageInspectError": true,
+}
+
+// addPulled sets whether all images of a pod that only pulls them are on the node. Whether a container then starts does
+// not matter: its command need not exist in the image.
+func addPulled(found *upgrade.Pod, pod *corev1.Pod) {
+	statuses := pod.Status.ContainerStatuses
+	found.Ready = len(statuses) > 0 || podIsReady(pod)
+	for i := range statuses {
+		waiting := statuses[i].State.Waiting
+		switch {
+		case waiting == nil && (statuses[i].State.Running != nil || statuses[i].State.Terminated != nil):
+		case waiting == nil || waiting.Reason == "ContainerCreating" || waiting.Reason == "PodInitializing" ||
+			waiting.Reason == "":
+			found.Ready = false
+		case pullFailures[waiting.Reason]:
+			found.Ready, found.Failed, found.Reason = false, true, waiting.Reason
+			found.Message = text.Join(fmt.Sprintf("image %s", statuses[i].Image), waiting.Message)
+			return
+		}
+	}
+	if pod.Status.Phase == corev1.PodFailed && len(statuses) == 0 {
+		// The kubelet has rejected it.
+		found.Failed, found.Reason = true, pod.Status.Reason
+		found.Message = text.Join("the pod that pulls the images failed", pod.Status.Reason, pod.Status.Message)
+	}
+}
+
+func podIsReady(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
