@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
@@ -32,7 +35,7 @@ func TestCrashes(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: crashNodes, scale: 0.1, policy: budget(3, "3"), stopped: true})
 	for _, name := range nodeNames(crashNodes) {
-		e.deployLater(workload{name: "user-" + name, node: name, gpus: "1"})
+		e.deployLater(workload{name: "user-" + name, node: name, gpus: "1"}, 1)
 	}
 	proxy, url := e.front()
 	r := &restarted{env: e, url: url}
@@ -108,9 +111,23 @@ func (e *env) upgradeEnd(version string) []string {
 	}
 	e.Expect(len(e.watch.most(since))).To(BeNumerically("<=", 3), "the budget")
 	status := e.policy().Status
-	return append(ends, fmt.Sprintf("%d pods evicted, policy %s, done %d, pending %d, failed %d, slots %s",
+	return append(ends, fmt.Sprintf("%d pods evicted, policy %s, done %d, pending %d, failed %d, pods without a controller: %s",
 		len(distinct(e.evictions(mark))), status.State, status.Upgrade.Done, status.Upgrade.Pending, status.Upgrade.Failed,
 		strings.Join(e.strayPods(), " ")))
+}
+
+// strayPods returns the operator's pods that no DaemonSet controls, such as those that pull images.
+func (e *env) strayPods() []string {
+	e.t.Helper()
+	pods := &corev1.PodList{}
+	e.Expect(e.quiet.List(e.t.Context(), pods, client.InNamespace(namespace))).To(Succeed())
+	var stray []string
+	for i := range pods.Items {
+		if owner := metav1.GetControllerOf(&pods.Items[i]); owner == nil || owner.Kind != "DaemonSet" {
+			stray = append(stray, pods.Items[i].Name)
+		}
+	}
+	return stray
 }
 
 func keys(all map[string]string) string {

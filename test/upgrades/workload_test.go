@@ -65,6 +65,13 @@ func (e *env) create(object client.Object) {
 // deploy creates pods of a ReplicaSet, so that evicted ones are replaced, and waits until they run.
 func (e *env) deploy(w workload, replicas int32) {
 	e.t.Helper()
+	e.deployLater(w, replicas)
+	e.awaitRunning(w.name, int(replicas))
+}
+
+// deployLater is deploy without waiting.
+func (e *env) deployLater(w workload, replicas int32) {
+	e.t.Helper()
 	pod := w.pod()
 	e.create(&appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: w.name},
@@ -75,7 +82,6 @@ func (e *env) deploy(w workload, replicas int32) {
 			},
 		},
 	})
-	e.awaitRunning(w.name, int(replicas))
 }
 
 // deployEverywhere creates a DaemonSet.
