@@ -27,10 +27,10 @@ func (e *env) cosmetic(nodes int) {
 	since, mark := e.watch.now(), e.mark()
 	e.edit(func(s *v1.ClusterPolicySpec) {
 		s.DaemonSets.PriorityClassName = "system-cluster-critical"
-		s.DaemonSets.Labels = map[string]string{"team": "hpc"}
-		s.DaemonSets.Tolerations = append(s.DaemonSets.Tolerations, v1.Toleration(corev1.Toleration{
+		s.DaemonSets.Labels = v1.Labels{"team": "hpc"}
+		s.DaemonSets.Tolerations = append(s.DaemonSets.Tolerations, corev1.Toleration{
 			Key: "example.com/key", Operator: corev1.TolerationOpExists,
-		}))
+		})
 	})
 	e.awaitReady(nodes)
 	e.atRest()

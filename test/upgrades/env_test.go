@@ -166,7 +166,7 @@ func (e *env) createPolicy(o envOptions) {
 	policy := &v1.ClusterPolicy{}
 	e.Expect(yaml.UnmarshalStrict(text, policy)).To(Succeed())
 	no := false
-	policy.Spec.DCGMExporter.Enabled, policy.Spec.GPUFeatureDiscovery.Enabled = &no, &no
+	policy.Spec.DCGMExporter.Enabled, policy.Spec.GFD.Enabled = &no, &no
 	policy.Spec.MIGManager.Enabled = &no
 	policy.Spec.Driver.Version = before
 	upgrade := &v1.DriverUpgradePolicySpec{AutoUpgrade: pointer(true)}
