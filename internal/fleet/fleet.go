@@ -19,6 +19,8 @@ import (
 type Fleet struct {
 	// changed has an event when entries that a pass aggregates have changed; published when a new Basis is published.
 	changed, published notify.Signal
+	// assessed has an event when a plan of driver upgrades may change with the entries.
+	assessed notify.Signal
 
 	mu       sync.RWMutex
 	entries  map[string]*Entry
@@ -38,7 +40,7 @@ type Fleet struct {
 
 // New returns an empty Fleet.
 func New() *Fleet {
-	return &Fleet{changed: notify.New(), published: notify.New(), entries: map[string]*Entry{}}
+	return &Fleet{changed: notify.New(), published: notify.New(), assessed: notify.New(), entries: map[string]*Entry{}}
 }
 
 // Changed returns a channel that has an event when a pass is due, for one receiver.
@@ -46,6 +48,16 @@ func (f *Fleet) Changed() <-chan event.GenericEvent { return f.changed.Events() 
 
 // Published returns a channel that has an event when all nodes must be assessed again, for one receiver.
 func (f *Fleet) Published() <-chan event.GenericEvent { return f.published.Events() }
+
+// Assessed returns a channel that has an event when upgrades must be planned again because of entries or a new Basis,
+// for one receiver.
+func (f *Fleet) Assessed() <-chan event.GenericEvent { return f.assessed.Events() }
+
+// notifyChanged requests a pass and a plan of driver upgrades.
+func (f *Fleet) notifyChanged() {
+	f.changed.Notify()
+	f.assessed.Notify()
+}
 
 // Get returns the entry of a node, nil if there is none.
 func (f *Fleet) Get(node string) *Entry {
@@ -67,7 +79,9 @@ func (f *Fleet) Set(entry *Entry) {
 		f.factsVersion++
 	}
 	if !sameFacts || aggregateDiffers(before, entry) {
-		f.changed.Notify()
+		f.notifyChanged()
+	} else if before.Latest.Usable != entry.Latest.Usable {
+		f.assessed.Notify()
 	}
 }
 
@@ -84,7 +98,7 @@ func (f *Fleet) Delete(node string) {
 	if before.Managed() {
 		f.factsVersion++
 	}
-	f.changed.Notify()
+	f.notifyChanged()
 }
 
 func (f *Fleet) countStarting(before, after *Entry) {
@@ -169,7 +183,7 @@ func (f *Fleet) Hydrate(entries []*Entry) {
 	}
 	f.hydrated = true
 	f.factsVersion++
-	f.changed.Notify()
+	f.notifyChanged()
 }
 
 // Publish makes next the current Basis, and requests that all nodes are assessed again, unless next leads to the same
@@ -190,6 +204,7 @@ func (f *Fleet) Publish(next Basis, now time.Time) *Basis {
 	}
 	f.basis = &next
 	f.published.Notify()
+	f.assessed.Notify()
 	return f.basis
 }
 

@@ -60,19 +60,15 @@ var grants = map[string][]grant{
 		{inCluster, "nodes", "get", driverManager, "its node as it is", "operands 7.3"},
 		{
 			inCluster, "nodes", "patch", driverManager,
-			"pauses other operands by their deploy labels, restores them, and cordons", "operands 7.3",
+			"pauses other operands by their deploy labels, and restores them", "operands 7.3",
 		},
 		{
 			inCluster, "pods", "get list watch", driverManager, "the pods on its node that use GPUs, until they are gone",
 			"operands 1.1, 7.3",
 		},
-		{inCluster, "pods/eviction", "create", driverManager, "evicts them where the policy allows it", "operands 1.1, 7.3"},
 		{
 			inCluster, "resource.k8s.io/resourceclaims", "get list", driverManager, "pods that hold GPUs through claims",
 			"operands 1.1, 7.3",
-		},
-		{
-			inCluster, "apps/daemonsets", "get", driverManager, "spares the pods of DaemonSets that still exist", "operands 1.1",
 		},
 	},
 	"nvidia-gpu-feature-discovery": {

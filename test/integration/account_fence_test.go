@@ -62,6 +62,11 @@ func (e *env) nodeWritersAreLimited() {
 	})
 }
 
+const (
+	skipUpgrade   = "nvidia.com/gpu-driver-upgrade.skip"
+	initialCordon = "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable"
+)
+
 // operatorChanges are tried one at a time on the node after prepareNode.
 func operatorChanges(node *corev1.Node) map[string]nodeChange {
 	const ofLabels, ofAnnotations, ofTaints = "the operator may not change the labels ",
@@ -77,12 +82,22 @@ func operatorChanges(node *corev1.Node) map[string]nodeChange {
 		"own annotation": {
 			patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovery-lost-since":"2026-01-01T00:00:00Z"}}}`,
 		},
-		"remove what NVIDIA's operator left": {
+		"upgrades are ours": {
+			patch: `{"metadata":{"annotations":{"nvidia.com/gpu-driver-upgrade-enabled":"false"}}}`,
+		},
+		"upgrades are not ours": {
 			patch: `{"metadata":{"annotations":{"nvidia.com/gpu-driver-upgrade-enabled":null}}}`,
 		},
-		"write what NVIDIA's operator left": {
-			patch: `{"metadata":{"annotations":{"nvidia.com/gpu-driver-upgrade-enabled":"false"}}}`,
-			says:  ofAnnotations + "nvidia.com/gpu-driver-upgrade-enabled",
+		"state of an upgrade":        {patch: labelled("nvidia.com/gpu-driver-upgrade-state", "upgrade-done")},
+		"remove that state":          {patch: labelled("nvidia.com/gpu-driver-upgrade-state", nil)},
+		"exclusion from upgrades":    {patch: labelled(skipUpgrade, "x"), says: ofLabels + skipUpgrade},
+		"remove such an exclusion":   {patch: labelled(skipUpgrade, nil), says: ofLabels + skipUpgrade},
+		"end the request of a user":  {patch: annotated("nvidia.com/gpu-driver-upgrade-requested", nil)},
+		"forget an earlier cordon":   {patch: annotated(initialCordon, nil)},
+		"remember an earlier cordon": {patch: annotated(initialCordon, "false")},
+		"request an upgrade": {
+			patch: annotated("nvidia.com/gpu-driver-upgrade-requested", "false"),
+			says:  ofAnnotations + "nvidia.com/gpu-driver-upgrade-requested",
 		},
 		"remove what discovery notes": {
 			patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovered-labels":null}}}`,
@@ -262,9 +277,17 @@ func (e *env) prepareNode(name string) {
 	  "metadata": {
 	    "labels": {"nvidia.com/gpu.present": "false", "nvidia.com/gpu.deploy.dcgm": "true", "nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change",
 	      "nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/gpu.count": "8", "feature.node.kubernetes.io/cpu-noted": "true", "noted-team": "x",
-	      "nvidia.com/gpu.deploy.driver": "false", "example.com/paused": "true_paused-for-driver-upgrade"},
-	    "annotations": {"nvidia.com/gpu-driver-upgrade-enabled": "true", "nvidia.com/gpu-operator.discovered-labels": "feature.node.kubernetes.io/cpu-noted,noted-team,nvidia.com/gpu.count"}},
+	      "nvidia.com/gpu.deploy.driver": "false", "example.com/paused": "true_paused-for-driver-upgrade",
+	      "nvidia.com/gpu-driver-upgrade-state": "upgrade-required", "nvidia.com/gpu-driver-upgrade.skip": "true"},
+	    "annotations": {"nvidia.com/gpu-driver-upgrade-enabled": "true", "nvidia.com/gpu-driver-upgrade-requested": "true",
+	      "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable": "true", "nvidia.com/gpu-operator.discovered-labels": "feature.node.kubernetes.io/cpu-noted,noted-team,nvidia.com/gpu.count"}},
 	  "spec": {"taints": [{"key": "foreign", "effect": "NoSchedule"}]}}`)).To(Succeed())
+}
+
+// annotated returns a patch that sets an annotation, or removes it if the value is nil.
+func annotated(key string, value any) string {
+	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+	return string(body)
 }
 
 func (e *env) allRightsOnNodes(subjects ...rbacv1.Subject) {

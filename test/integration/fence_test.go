@@ -59,6 +59,7 @@ func (e *env) rightsEnd() {
 		{driverAccount, "patch", "nodes", "status"},
 		{driverAccount, "update", "nodes", ""},
 		{driverAccount, "delete", "pods", ""},
+		{driverAccount, "create", "pods", "eviction"},
 		{driverAccount, "patch", "configmaps", ""},
 		{validatorAccount, "patch", "pods", "status"},
 		{validatorAccount, "update", "pods", "status"},

@@ -11,7 +11,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,7 +48,6 @@ func tokenRights() []tokenRight {
 			account: driverAccount, verb: "patch", resource: "nodes", refusal: ofDriver,
 			try: patching(`{"spec":{"unschedulable":true}}`),
 		},
-		{account: driverAccount, verb: "create", resource: "pods/eviction", try: (*tokenFence).evict},
 		{
 			account: gfdAccount, verb: "create", resource: "nfd.k8s-sigs.io/nodefeatures",
 			refusal: "may only write the NodeFeature of the node", try: (*tokenFence).createFeature,
@@ -233,12 +231,6 @@ func (f *tokenFence) updateNode(c kubernetes.Interface, node string) error {
 	object.Labels["nvidia.com/mig.config.state"] = "failed"
 	_, err = c.CoreV1().Nodes().Update(f.t.Context(), object, metav1.UpdateOptions{DryRun: dry})
 	return err
-}
-
-func (f *tokenFence) evict(c kubernetes.Interface, node string) error {
-	return c.CoreV1().Pods(namespace).EvictV1(f.t.Context(), &policyv1.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Name: testPodName(node)}, DeleteOptions: &metav1.DeleteOptions{DryRun: dry},
-	})
 }
 
 func (f *tokenFence) deletePod(c kubernetes.Interface, node string) error {

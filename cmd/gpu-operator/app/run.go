@@ -14,6 +14,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
@@ -32,6 +34,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -118,7 +121,7 @@ func newManager(config *rest.Config, o options) (manager.Manager, error) {
 	scheme := k8sruntime.NewScheme()
 	err := utilerrors.NewAggregate([]error{
 		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme),
-		admissionv1.AddToScheme(scheme), v1.AddToScheme(scheme),
+		admissionv1.AddToScheme(scheme), v1.AddToScheme(scheme), policyv1.AddToScheme(scheme), resourcev1.AddToScheme(scheme),
 		monitoringv1.AddToScheme(scheme),
 	})
 	if err != nil {
@@ -234,6 +237,10 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,
 			Fleet: known, Events: recorder, Meter: meter, Clock: now, Timing: o.timing.Node,
 		}).SetupWithManager(ctx, mgr),
+		upgrade.New(upgrade.Options{
+			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,
+			Fleet: known, Events: recorder, Clock: now, Timing: o.timing.Upgrade,
+		}).SetupWithManager(mgr),
 		mgr.Add(toolkitImages),
 		mgr.Add(references),
 		mgr.Add(toolkit),

@@ -4,26 +4,29 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
 	"github.com/clusterpolicy/gpu-operator/internal/otheroperator"
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
 // Timing is the timing of all controllers of the manager, and of the check for NVIDIA's operator.
 type Timing struct {
-	Apply  apply.Timing
-	Status statuswriter.Timing
-	Policy clusterpolicy.Timing
-	Node   node.Timing
-	Other  otheroperator.Timing
+	Apply   apply.Timing
+	Status  statuswriter.Timing
+	Policy  clusterpolicy.Timing
+	Node    node.Timing
+	Upgrade upgrade.Timing
+	Other   otheroperator.Timing
 }
 
 // DefaultTiming returns the timing for production.
 func DefaultTiming() Timing {
 	return Timing{
-		Apply:  apply.DefaultTiming(),
-		Status: statuswriter.DefaultTiming(),
-		Policy: clusterpolicy.DefaultTiming(),
-		Node:   node.DefaultTiming(),
-		Other:  otheroperator.DefaultTiming(),
+		Apply:   apply.DefaultTiming(),
+		Status:  statuswriter.DefaultTiming(),
+		Policy:  clusterpolicy.DefaultTiming(),
+		Node:    node.DefaultTiming(),
+		Upgrade: upgrade.DefaultTiming(),
+		Other:   otheroperator.DefaultTiming(),
 	}
 }

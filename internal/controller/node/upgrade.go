@@ -12,15 +12,26 @@ import (
 func (s *scope) markUpgrades(ready plan.ReadyPods, labelChanges, annotationChanges map[string]*string) {
 	driver, applies := s.basis.Decisions.Driver(s.nodePlan())
 	installs := applies && (driver.Expectation == plan.Expected || driver.Expectation == plan.PausedByLabel)
-	value, enabled := s.node.Annotations[labels.UpgradeEnabled]
 	switch {
-	case installs && value != labels.True:
+	case installs && s.node.Annotations[labels.UpgradeEnabled] != labels.True:
 		annotationChanges[labels.UpgradeEnabled] = new(labels.True)
-	case enabled && !installs && !keepsDriver(applies, driver):
-		annotationChanges[labels.UpgradeEnabled] = nil
+	case !installs && !keepsDriver(applies, driver):
+		s.unmarkUpgrades(labelChanges, annotationChanges)
 	}
 	if installs {
 		s.markUpToDate(ready, labelChanges)
+	}
+}
+
+// unmarkUpgrades removes what markUpgrades has written. The label of a node with a record is the upgrade controller's:
+// the node may have to be uncordoned first.
+func (s *scope) unmarkUpgrades(labelChanges, annotationChanges map[string]*string) {
+	if _, enabled := s.node.Annotations[labels.UpgradeEnabled]; enabled {
+		annotationChanges[labels.UpgradeEnabled] = nil
+	}
+	_, recorded := s.node.Annotations[labels.UpgradeRecord]
+	if !recorded && s.node.Labels[labels.UpgradeState] == string(upgrade.StateDone) {
+		labelChanges[labels.UpgradeState] = nil
 	}
 }
 

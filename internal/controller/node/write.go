@@ -91,9 +91,7 @@ func (s *scope) release(ctx context.Context, present string) error {
 		// Until then it marks the label as the operator's.
 		annotations[labels.DiscoveryLostSince] = nil
 	}
-	if _, enabled := s.node.Annotations[labels.UpgradeEnabled]; enabled {
-		annotations[labels.UpgradeEnabled] = nil
-	}
+	s.unmarkUpgrades(changes, annotations)
 	if present == "" {
 		removeDiscoveryLabels(s.node, changes, annotations)
 	}

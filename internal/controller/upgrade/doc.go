@@ -15,6 +15,9 @@ package upgrade
 // Pods of users are only evicted, so that disruption budgets hold.
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 
+// The devices of pods with resource claims; other claims than those for GPUs do not matter.
+// +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceclaims,verbs=get
+
 // Pods that pull images, and outdated pods of drivers and of the validator.
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=pods,verbs=create;delete
 

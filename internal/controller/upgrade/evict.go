@@ -99,4 +99,3 @@ func tooManyRequests(pod *upgrade.WorkloadPod, details *metav1.StatusDetails) (r
 	return "", false
 }
 
-var _ client.SubResourceWriter = client.SubResourceClient(nil)

@@ -1,0 +1,181 @@
+package upgrade_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// The calls that change something, and the reads without a cache.
+const (
+	patchNode       = "patch node"
+	createSlots     = "create slots"
+	updateSlots     = "update slots"
+	deleteSlots     = "delete slots"
+	createPull      = "create pull pod"
+	deletePull      = "delete pull pod"
+	deleteDriver    = "delete driver pod"
+	deleteValidator = "delete validator pod"
+	evictPod        = "evict pod"
+	createEvent     = "create event"
+	readSlots       = "read slots"
+	readPods        = "read pods"
+)
+
+// errCrash is what all calls of a manager return that has crashed.
+var errCrash = errors.New("the manager has crashed")
+
+// calls records the calls of one manager, and lets some fail.
+type calls struct {
+	mu sync.Mutex
+	// made are the writes in order, without Events.
+	made []string
+	// failures are the errors that the next call of a kind fails with.
+	failures map[string]error
+	// crashAt is the number of the write, from 1, at which the manager crashes; 0 for never. The write is made if
+	// crashAfter.
+	crashAt    int
+	crashAfter bool
+	crashed    bool
+	// afterWrite runs after each successful write.
+	afterWrite func(context.Context, string)
+}
+
+func newCalls() *calls { return &calls{failures: map[string]error{}} }
+
+// do makes a call of this kind.
+func (c *calls) do(ctx context.Context, what string, call func() error) error {
+	c.mu.Lock()
+	failure := c.failures[what]
+	delete(c.failures, what)
+	isWrite := what != readSlots && what != readPods && what != createEvent
+	if isWrite && failure == nil && !c.crashed {
+		c.made = append(c.made, what)
+	}
+	crashesNow := isWrite && !c.crashed && len(c.made) == c.crashAt
+	wasCrashed := c.crashed
+	c.crashed = c.crashed || crashesNow
+	c.mu.Unlock()
+	if wasCrashed || crashesNow && !c.crashAfter {
+		return errCrash
+	}
+	if failure != nil {
+		return failure
+	}
+	if err := call(); err != nil {
+		return err
+	}
+	if isWrite && c.afterWrite != nil {
+		c.afterWrite(ctx, what)
+	}
+	if crashesNow {
+		return errCrash
+	}
+	return nil
+}
+
+// failNext makes the next call of this kind fail.
+func (c *calls) failNext(what string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failures[what] = err
+}
+
+// failedAll reports whether each planned failure has happened.
+func (c *calls) failedAll() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.failures) == 0
+}
+
+// takeWrites returns the kinds of writes since it was last called.
+func (c *calls) takeWrites() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	made := c.made
+	c.made = nil
+	return made
+}
+
+// count returns how many writes of this kind were made.
+func (c *calls) count(what string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, made := range c.made {
+		if made == what {
+			n++
+		}
+	}
+	return n
+}
+
+// kindOf is the kind of a call with this verb for the object.
+func kindOf(verb string, object client.Object) string {
+	switch of := object.(type) {
+	case *corev1.Event:
+		return createEvent
+	case *corev1.ConfigMap:
+		return verb + " slots"
+	case *corev1.Node:
+		return verb + " node"
+	case *corev1.Pod:
+		switch of.Name[:min(len(of.Name), 6)] {
+		case "gpu-op":
+			return verb + " pull pod"
+		case driver:
+			return verb + " driver pod"
+		}
+		return verb + " validator pod"
+	}
+	return fmt.Sprintf("%s %T", verb, object)
+}
+
+// wrap returns a client whose calls are these.
+func (c *calls) wrap(base client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(base, interceptor.Funcs{
+		Get: func(
+			ctx context.Context, base client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+		) error {
+			if key.Name != labels.UpgradeSlots {
+				return base.Get(ctx, key, object, options...)
+			}
+			return c.do(ctx, readSlots, func() error { return base.Get(ctx, key, object, options...) })
+		},
+		List: func(ctx context.Context, base client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			selected := client.ListOptions{}
+			selected.ApplyOptions(options)
+			if selected.FieldSelector == nil {
+				return base.List(ctx, list, options...)
+			}
+			return c.do(ctx, readPods, func() error { return base.List(ctx, list, options...) })
+		},
+		Create: func(ctx context.Context, base client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			return c.do(ctx, kindOf("create", object), func() error { return base.Create(ctx, object, options...) })
+		},
+		Update: func(ctx context.Context, base client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			return c.do(ctx, kindOf("update", object), func() error { return base.Update(ctx, object, options...) })
+		},
+		Delete: func(ctx context.Context, base client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			return c.do(ctx, kindOf("delete", object), func() error { return base.Delete(ctx, object, options...) })
+		},
+		Patch: func(
+			ctx context.Context, base client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+		) error {
+			return c.do(ctx, kindOf("patch", object), func() error { return base.Patch(ctx, object, patch, options...) })
+		},
+		SubResourceCreate: func(
+			ctx context.Context, base client.Client, sub string, object, body client.Object,
+			options ...client.SubResourceCreateOption,
+		) error {
+			return c.do(ctx, evictPod, func() error { return base.SubResource(sub).Create(ctx, object, body, options...) })
+		},
+	})
+}

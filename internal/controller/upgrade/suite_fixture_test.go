@@ -1,0 +1,322 @@
+package upgrade_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+const (
+	driver    = "driver"
+	validator = "operator-validator"
+	pool      = "ubuntu24.04-amd64"
+	users     = "default"
+)
+
+// fixture is a fleet whose driver is upgraded, and the clock that the spec advances.
+type fixture struct {
+	client client.WithWatch
+	clock  *clocktesting.FakePassiveClock
+	fleet  *fleet.Fleet
+	spec   v1.ClusterPolicySpec
+	// target is the digest of the driver's template.
+	target string
+	nodes  []string
+	*manager
+}
+
+// manager is one manager of the fixture's fleet.
+type manager struct {
+	*calls
+	reconciler *upgrade.Reconciler
+}
+
+// automatic is a spec with automatic upgrades, one node at a time.
+func automatic() v1.ClusterPolicySpec {
+	return v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{
+		AutoUpgrade: new(true), PodDeletion: &v1.PodDeletionSpec{Force: new(true)},
+	}}}
+}
+
+// newFixture returns a fleet of nodes whose driver is up to date.
+func newFixture(ctx context.Context, spec v1.ClusterPolicySpec, nodes ...string) *fixture {
+	GinkgoHelper()
+	direct, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	f := &fixture{
+		client: direct, fleet: fleet.New(), spec: spec, target: "old", nodes: nodes,
+		clock: clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second).Add(time.Hour)),
+	}
+	DeferCleanup(f.remove)
+	f.manager = f.newManager()
+	f.fleet.Hydrate(nil)
+	for _, name := range nodes {
+		f.addNode(ctx, name)
+	}
+	f.play(ctx)
+	return f
+}
+
+// newManager returns another manager of the fleet.
+func (f *fixture) newManager() *manager {
+	recorded := newCalls()
+	c := recorded.wrap(f.client)
+	return &manager{calls: recorded, reconciler: upgrade.New(upgrade.Options{
+		Client: c, Live: c, Catalogue: catalogue, Namespace: cluster.OperatorNamespace, Fleet: f.fleet, Clock: f.clock,
+		Events: events.NewRecorder(c, f.clock, func(string) {}), Timing: upgrade.DefaultTiming(),
+	})}
+}
+
+func (f *fixture) addNode(ctx context.Context, name string) {
+	GinkgoHelper()
+	gpus := corev1.ResourceList{labels.ResourceGPU: resource.MustParse("8")}
+	Expect(f.client.Create(ctx, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			labels.DiscoveryPCIPresent: labels.True, labels.DiscoveryOSID: "ubuntu", labels.DiscoveryOSVersion: "24.04",
+			labels.Pool: pool, labels.DriverAnchor: pool, labels.DeployPrefix + driver: labels.True,
+		}},
+	})).To(Succeed())
+	f.updateStatus(ctx, name, func(status *corev1.NodeStatus) {
+		status.NodeInfo = corev1.NodeSystemInfo{
+			Architecture: "amd64", ContainerRuntimeVersion: "containerd://2.2.1", BootID: "boot",
+		}
+		status.Capacity, status.Allocatable = gpus, gpus
+		status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	})
+}
+
+// daemonSet is that of the driver.
+func (f *fixture) daemonSet() *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "nvidia-driver-daemonset", UID: "daemonset", Labels: map[string]string{labels.Operand: driver},
+			Annotations: map[string]string{labels.TemplateDigest: f.target},
+		},
+		Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Pool: pool}},
+			Spec: corev1.PodSpec{
+				ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}},
+				InitContainers:   []corev1.Container{{Name: "k8s-driver-manager", Image: "example.com/manager:1"}},
+				Containers: []corev1.Container{
+					{Name: "nvidia-driver-ctr", Image: "example.com/driver:" + f.target, ImagePullPolicy: corev1.PullIfNotPresent},
+					{Name: "nvidia-peermem-ctr", Image: "example.com/driver:" + f.target},
+				},
+			},
+		}},
+	}
+}
+
+// basis returns the Basis of the spec.
+func (f *fixture) basis() fleet.Basis {
+	in := operand.Input{
+		Spec: effective.Of(f.spec), Namespace: cluster.OperatorNamespace, OperatorImage: "example.com/gpu-operator:v1",
+	}
+	ds := f.daemonSet()
+	return fleet.Basis{
+		Policy: &v1.ClusterPolicy{Spec: f.spec}, Decisions: plan.Decide(catalogue, in),
+		Stack: assess.Stack{DaemonSets: map[string]*appsv1.DaemonSet{ds.Name: ds}},
+	}
+}
+
+// play plays the controllers of DaemonSets and nodes, and the kubelets, until they have nothing to do, and assesses all
+// nodes.
+func (f *fixture) play(ctx context.Context) {
+	GinkgoHelper()
+	f.endPods(ctx)
+	basis := f.fleet.Publish(f.basis(), f.clock.Now())
+	for _, name := range f.nodes {
+		node := f.node(ctx, name)
+		// The validator starts after the driver, and creation times are in seconds.
+		f.runPod(ctx, driver, name, f.target)
+		f.runPod(ctx, validator, name, "validator")
+		f.finishPull(ctx, name)
+		facts := observe.Facts(node)
+		entry := &fleet.Entry{Facts: facts, BasisVersion: basis.Version, Planned: &fleet.PlannedNode{}}
+		if basis.Decisions != nil {
+			entry.Planned.NodePlan = basis.Decisions.ForNode(facts)
+		}
+		entry.Latest.Usable = true
+		f.fleet.Set(entry)
+	}
+}
+
+// runPod creates a ready pod of the operand on the node, unless there is one.
+func (f *fixture) runPod(ctx context.Context, name, node, digest string) {
+	GinkgoHelper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name + "-" + node, Namespace: cluster.OperatorNamespace,
+			Labels:      map[string]string{labels.Operand: name, labels.ManagedBy: labels.ManagedByValue},
+			Annotations: map[string]string{labels.TemplateDigest: digest},
+		},
+		Spec: podSpec(node, nil),
+	}
+	if err := f.client.Create(ctx, pod); err != nil {
+		Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
+		return
+	}
+	f.setReady(ctx, pod)
+}
+
+func podSpec(node string, resources corev1.ResourceList) corev1.PodSpec {
+	return corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
+		Name: "main", Image: "example.com/main", Resources: corev1.ResourceRequirements{Limits: resources},
+	}}}
+}
+
+func (f *fixture) setReady(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue},
+	}}
+	Expect(f.client.Status().Update(ctx, pod)).To(Succeed())
+}
+
+// endPods removes the pods that are being deleted.
+func (f *fixture) endPods(ctx context.Context) {
+	GinkgoHelper()
+	pods := &corev1.PodList{}
+	Expect(f.client.List(ctx, pods)).To(Succeed())
+	for i := range pods.Items {
+		if pods.Items[i].DeletionTimestamp != nil {
+			f.deletePod(ctx, &pods.Items[i])
+		}
+	}
+}
+
+func (f *fixture) deletePod(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(f.client.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
+}
+
+// finishPull sets the status of the pod that pulls images on the node, if there is one: the images are there, and no
+// container has started.
+func (f *fixture) finishPull(ctx context.Context, node string) {
+	GinkgoHelper()
+	if pod := f.pullPod(ctx, node); pod != nil && pod.DeletionTimestamp == nil {
+		f.setPull(ctx, pod, corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: 128, Reason: "StartError"},
+		})
+	}
+}
+
+func (f *fixture) setPull(ctx context.Context, pod *corev1.Pod, state corev1.ContainerState) {
+	GinkgoHelper()
+	pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodPending, nil
+	for i := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: pod.Spec.Containers[i].Name, Image: pod.Spec.Containers[i].Image, State: state,
+		})
+	}
+	Expect(f.client.Status().Update(ctx, pod)).To(Succeed())
+}
+
+// pullPod returns the pod that pulls images on the node; nil for none.
+func (f *fixture) pullPod(ctx context.Context, node string) *corev1.Pod {
+	GinkgoHelper()
+	pod := &corev1.Pod{}
+	key := client.ObjectKey{Namespace: cluster.OperatorNamespace, Name: upgrade.PullPodName(node)}
+	err := f.client.Get(ctx, key, pod)
+	Expect(client.IgnoreNotFound(err)).To(Succeed())
+	if err != nil {
+		return nil
+	}
+	return pod
+}
+
+// addUser creates a running pod of a user on the node, with this number of GPUs.
+func (f *fixture) addUser(ctx context.Context, name, node string, gpus int) {
+	GinkgoHelper()
+	var resources corev1.ResourceList
+	if gpus > 0 {
+		resources = corev1.ResourceList{labels.ResourceGPU: resource.MustParse(fmt.Sprint(gpus))}
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: users, Labels: map[string]string{"app": name}},
+		Spec:       podSpec(node, resources),
+	}
+	Expect(f.client.Create(ctx, pod)).To(Succeed())
+	f.setReady(ctx, pod)
+}
+
+// userPods returns the names of the users' pods.
+func (f *fixture) userPods(ctx context.Context) []string {
+	GinkgoHelper()
+	pods, names := &corev1.PodList{}, []string{}
+	Expect(f.client.List(ctx, pods, client.InNamespace(users))).To(Succeed())
+	for i := range pods.Items {
+		names = append(names, pods.Items[i].Name)
+	}
+	return names
+}
+
+func (f *fixture) node(ctx context.Context, name string) *corev1.Node {
+	GinkgoHelper()
+	node := &corev1.Node{}
+	Expect(f.client.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+	return node
+}
+
+func (f *fixture) update(ctx context.Context, name string, change func(*corev1.Node)) {
+	GinkgoHelper()
+	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		node := f.node(ctx, name)
+		change(node)
+		return f.client.Update(ctx, node)
+	})).To(Succeed())
+}
+
+func (f *fixture) updateStatus(ctx context.Context, name string, change func(*corev1.NodeStatus)) {
+	GinkgoHelper()
+	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		node := f.node(ctx, name)
+		change(&node.Status)
+		return f.client.Status().Update(ctx, node)
+	})).To(Succeed())
+}
+
+// pass runs one pass after this time, of the given manager.
+func (f *fixture) pass(ctx context.Context, m *manager, after time.Duration) (time.Duration, error) {
+	f.clock.SetTime(f.clock.Now().Add(after))
+	result, err := m.reconciler.Reconcile(ctx, ctrl.Request{})
+	return result.RequeueAfter, err
+}
+
+// remove deletes everything of the fixture.
+func (f *fixture) remove(ctx context.Context) {
+	GinkgoHelper()
+	for _, name := range f.nodes {
+		Expect(client.IgnoreNotFound(f.client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))).
+			To(Succeed())
+	}
+	for _, namespace := range []string{users, cluster.OperatorNamespace} {
+		Expect(f.client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace),
+			client.GracePeriodSeconds(0))).To(Succeed())
+	}
+	Expect(client.IgnoreNotFound(f.client.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: cluster.OperatorNamespace, Name: labels.UpgradeSlots,
+	}}))).To(Succeed())
+}

@@ -1,0 +1,141 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+)
+
+// readWorkloads reads the pods of users on the nodes whose next step depends on them, from the API server: they are in
+// no cache. It schedules the next read, since they cause no events here.
+func (s *scope) readWorkloads(ctx context.Context) {
+	var reads errgroup.Group
+	reads.SetLimit(workers)
+	for i := range s.cluster.Nodes {
+		node := &s.cluster.Nodes[i]
+		if !s.needsWorkload(node) {
+			continue
+		}
+		reads.Go(func() error {
+			s.call(ctx, node.Name, "reading the pods", func(ctx context.Context) (err error) {
+				node.Workload, err = s.workloadOf(ctx, node)
+				return err
+			})
+			return nil
+		})
+	}
+	_ = reads.Wait()
+	waited, pods := 0, map[types.UID]bool{}
+	for i := range s.cluster.Nodes {
+		node := &s.cluster.Nodes[i]
+		if node.Workload == nil {
+			continue
+		}
+		waited += countPods(node.Workload)
+		for _, found := range [][]upgrade.WorkloadPod{node.Workload.Users, node.Workload.Others} {
+			s.addRejections(found, pods)
+		}
+	}
+	if waited > 0 {
+		s.requeueAfter(s.memory.nextPoll(waited, &s.Timing))
+	}
+	s.forget(pods)
+}
+
+// needsWorkload reports whether the next step of the node depends on the pods of users, and may be carried out.
+func (s *scope) needsWorkload(node *upgrade.Node) bool {
+	if s.observed[node.Name].hold || s.basis.Decisions == nil || !node.NeedsWorkload() {
+		return false
+	}
+	return node.Record.State != upgrade.StateRequired || s.cluster.Slots.Valid(node)
+}
+
+// addRejections adds to pods why the API server has rejected their last eviction, and adds them to those that exist.
+func (s *scope) addRejections(pods []upgrade.WorkloadPod, exist map[types.UID]bool) {
+	for i := range pods {
+		exist[pods[i].UID] = true
+		if pods[i].Blocked == "" {
+			pods[i].Blocked = s.memory.rejection(pods[i].UID).reason
+		}
+	}
+}
+
+// workloadOf reads the pods of users on a node.
+func (s *scope) workloadOf(ctx context.Context, node *upgrade.Node) (*upgrade.Workload, error) {
+	entry := s.Fleet.Get(node.Name)
+	if entry == nil || entry.Planned == nil {
+		return nil, nil
+	}
+	rules, err := s.podPolicy(*entry.Planned.NodePlan.Spec.Driver.UpgradePolicy)
+	if err != nil {
+		return nil, err
+	}
+	rules.Draining = node.Record.State == upgrade.StateDrain
+	pods := &corev1.PodList{}
+	if err := s.Live.List(ctx, pods, client.MatchingFields{observe.PodNodeField: node.Name}); err != nil {
+		return nil, err
+	}
+	return new(upgrade.ClassifyPods(pods.Items, rules, s.isGPUClaim(ctx))), nil
+}
+
+// podPolicy returns which pods may be evicted by an upgradePolicy that has its defaults.
+func (s *scope) podPolicy(spec v1.DriverUpgradePolicySpec) (upgrade.PodPolicy, error) {
+	rules := upgrade.PodPolicy{
+		Namespace:   s.Namespace,
+		PodDeletion: upgrade.PodRules{Force: *spec.PodDeletion.Force, DeleteEmptyDir: *spec.PodDeletion.DeleteEmptyDir},
+		Drain:       upgrade.PodRules{Force: *spec.Drain.Force, DeleteEmptyDir: *spec.Drain.DeleteEmptyDir},
+	}
+	var err error
+	if rules.Jobs, err = parse(spec.WaitForCompletion.PodSelector); err != nil {
+		return rules, fmt.Errorf("correct upgradePolicy.waitForCompletion.podSelector: %w", err)
+	}
+	if rules.DrainSelector, err = parse(spec.Drain.PodSelector); err != nil {
+		return rules, fmt.Errorf("correct upgradePolicy.drain.podSelector: %w", err)
+	}
+	return rules, nil
+}
+
+// parse parses a label selector; it returns nil if the text is empty.
+func parse(selector string) (k8slabels.Selector, error) {
+	if selector == "" {
+		return nil, nil
+	}
+	return k8slabels.Parse(selector)
+}
+
+// driverSuffix ends the names of NVIDIA's drivers for dynamic resource allocation, such as gpu.nvidia.com.
+const driverSuffix = ".nvidia.com"
+
+// isGPUClaim returns a function that reports whether a claim has devices of NVIDIA. A claim that cannot be read counts
+// as one, and so does each where the API server does not serve resource.k8s.io/v1.
+func (s *scope) isGPUClaim(ctx context.Context) func(namespace, name string) bool {
+	return func(namespace, name string) bool {
+		claim := &resourcev1.ResourceClaim{}
+		if err := s.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, claim); err != nil {
+			log.FromContext(ctx).V(1).Info("A resource claim cannot be read, so it counts as one for GPUs",
+				"namespace", namespace, "claim", name, "error", err.Error())
+			return true
+		}
+		if claim.Status.Allocation == nil {
+			return true
+		}
+		for i := range claim.Status.Allocation.Devices.Results {
+			if strings.HasSuffix(claim.Status.Allocation.Devices.Results[i].Driver, driverSuffix) {
+				return true
+			}
+		}
+		return false
+	}
+}
