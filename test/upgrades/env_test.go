@@ -42,7 +42,7 @@ const (
 // Timeouts for one step and for a whole upgrade, on a busy machine. A test about the speed of something measures it.
 const (
 	eventually  = 30 * time.Second
-	readyTime   = 3 * time.Minute
+	readyTime   = 90 * time.Second
 	upgradeTime = 2 * time.Minute
 	// idle is how long the operator must write nothing to be at rest: longer than the delay of its counters.
 	idle = 4 * time.Second
