@@ -88,10 +88,15 @@ const (
 	// Remedy: wait; the message names the nodes. Once the deadline in spec.deadlines has passed, the node is degraded.
 	ReasonOperandNotReady = "OperandNotReady"
 	// ReasonUpgradePending: pods of an operand are outdated and wait to be replaced; the GPUs of their nodes can be used.
-	// Cause: the spec changed, but pods with the update strategy OnDelete, such as the driver's, are replaced only when
-	// they are deleted.
-	// Remedy: drain the node and delete its outdated pod, as the message describes, one node at a time.
+	// Cause: the spec or the kernel of nodes changed, and a driver is replaced only when no pod uses the GPUs of its node.
+	// Remedy: none with autoUpgrade in spec.driver.upgradePolicy: the message names what an upgrade waits for. Without it,
+	// annotate each node as the message describes. See docs/driver-upgrades.md.
 	ReasonUpgradePending = "UpgradePending"
+	// ReasonUpgradeFailed: the driver upgrade of at least one node has failed.
+	// Cause: a deadline of spec.driver.upgradePolicy has passed; the message names the first node and what it waited for.
+	// Remedy: remove that cause. A node that has kept its driver is tried again later, or at once with the annotation
+	// nvidia.com/gpu-driver-upgrade-requested=true; one that stays cordoned recovers when its new driver is ready.
+	ReasonUpgradeFailed = "UpgradeFailed"
 	// ReasonPaused: spec.paused is true, so that the operator writes nothing but status. Ready still shows the real state.
 	// Cause: spec.paused is set.
 	// Remedy: remove spec.paused to continue.
@@ -197,6 +202,11 @@ const (
 	// upgrade or a MIG reconfiguration.
 	// Remedy: wait for the component that paused it, or set the label to true.
 	ReasonOperandPaused = "OperandPaused"
+	// ReasonUpgrading: the driver of the node is being upgraded, so that its GPUs cannot be used; the message has the state
+	// of the upgrade. No deadline of spec.deadlines applies.
+	// Cause: normal operation.
+	// Remedy: wait; the deadlines are those of spec.driver.upgradePolicy.
+	ReasonUpgrading = "Upgrading"
 	// ReasonPodMissing: the node has no pod of an operand that it needs.
 	// Cause: the pod has not been created yet, or another operand must be ready first.
 	// Remedy: wait; if it lasts, read the Events of the DaemonSet that the message names.

@@ -29,6 +29,21 @@ const (
 	ReasonFailedCreate = "FailedCreate"
 )
 
+// Reasons of a driver that does not fit the kernel of its node, such as after an update of the kernel.
+const (
+	// ReasonKernelHeadersMissing: the driver container finds no headers for the kernel of the node, so that it cannot build
+	// its modules.
+	// Cause: the package repositories that it uses do not have the headers of this kernel, or cannot be reached.
+	// Remedy: name repositories that have them in spec.driver.repoConfig, boot a kernel that they are for, or set
+	// spec.driver.usePrecompiled.
+	ReasonKernelHeadersMissing = "KernelHeadersMissing"
+	// ReasonKernelModuleRejected: the kernel of the node does not load a module of the driver.
+	// Cause: Secure Boot is on, and the module is not signed with a key that the machine trusts.
+	// Remedy: use an image with signed modules and spec.driver.usePrecompiled, install the driver on the hosts, or turn
+	// Secure Boot off.
+	ReasonKernelModuleRejected = "KernelModuleRejected"
+)
+
 // Reasons that the scheduler and the kubelet set, and that the operator reports unchanged.
 const (
 	// ReasonUnschedulable: the scheduler finds no place for the operand's pod on its node.

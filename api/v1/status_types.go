@@ -52,6 +52,9 @@ type ClusterPolicyStatus struct {
 	// NodeSummary counts the GPU nodes.
 	// +optional
 	NodeSummary *NodeSummary `json:"nodeSummary,omitempty"`
+	// Upgrade is the state of the driver upgrades. Absent if no driver has been outdated.
+	// +optional
+	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
 	// Nodes is the readiness of the GPU nodes, worst first, at most 100.
 	//
 	// The Node condition nvidia.com/GPUReady has the complete message.
@@ -136,9 +139,7 @@ type NodeSummary struct {
 	Progressing int32 `json:"progressing"`
 	// Degraded nodes, on which something failed.
 	Degraded int32 `json:"degraded"`
-	// Upgrading nodes, which are ready with an outdated driver.
-	//
-	// The same applies to another operand that is replaced only when its pod is deleted.
+	// Upgrading nodes, whose driver is outdated or is being upgraded.
 	Upgrading int32 `json:"upgrading"`
 	// Excluded nodes, which have the label nvidia.com/gpu.deploy.operands=false or are not selected.
 	Excluded int32 `json:"excluded"`
@@ -203,6 +204,9 @@ type NodeStatus struct {
 	// Since when the node has not been ready.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// Upgrade of the node's driver, if it is outdated, is being upgraded, or its upgrade has failed.
+	// +optional
+	Upgrade *NodeUpgradeStatus `json:"upgrade,omitempty"`
 }
 
 // PoolStatus is a driver pool.

@@ -102,11 +102,11 @@ func TestRenderReportsWhatDoesNotRun(t *testing.T) {
 
 func TestRenderReportsFieldsWithoutEffect(t *testing.T) {
 	g := NewWithT(t)
-	got := rendering(t, "{driver: {upgradePolicy: {autoUpgrade: true}}, operator: {defaultRuntime: docker}, "+
+	got := rendering(t, "{driver: {upgradePolicy: {autoUpgrade: true, maxUnavailable: 0}}, operator: {defaultRuntime: docker}, "+
 		"sandboxWorkloads: {enabled: true, defaultWorkload: vm-vgpu}}")
 	g.Expect(got.code).To(Equal(0))
 	g.Expect(strings.Split(got.errOut, "\n")).To(ContainElements(
-		ContainSubstring("spec.driver.upgradePolicy.autoUpgrade: drivers are not upgraded automatically"),
+		ContainSubstring("spec.driver.upgradePolicy.maxUnavailable: is 0, so that no node can be upgraded"),
 		"spec.operator.defaultRuntime: remove it, each node's runtime is detected",
 		"node gpu-1 would run no operand: workload vm-vgpu is not supported yet: label the node "+
 			"nvidia.com/gpu.workload.config=container"))

@@ -101,12 +101,18 @@ func (a *Assessment) assess(in Input) {
 		}
 	}
 	a.checkTaints(in)
-	a.checkDeadlines(in)
+	record := upgradeRecord(in.Node)
+	if record != nil && record.State.InProgress() {
+		a.checkRunningUpgrade(record.State)
+	} else {
+		a.checkDeadlines(in)
+	}
 	for _, found := range a.Operands {
 		a.Until = times.Earlier(a.Until, found.Until)
 	}
 	a.checkPool(in.NodePlan)
 	a.checkSelection(in.NodePlan)
+	a.checkFailedUpgrade(record)
 	a.checkDiscovery(in)
 }
 
@@ -156,9 +162,7 @@ func (a *Assessment) checkPool(node plan.NodePlan) {
 	labelled, wanted := node.Facts.Pool, node.Pool.Name
 	if wanted != "" && a.Ready() && labelled != "" && labelled != wanted {
 		a.Outdated, a.Reason = true, v1.ReasonUpgradePending
-		// The command comes first because long messages are truncated in the policy's status.
-		a.Message = fmt.Sprintf("run kubectl label node %s %s- %s- to move the driver from %s to %s",
-			node.Facts.Name, labels.Pool, labels.DriverAnchor, labelled, wanted)
+		a.Message = fmt.Sprintf("%s; it moves from %s to %s", pendingUpgrade(node), labelled, wanted)
 	}
 }
 
@@ -217,12 +221,14 @@ func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {
 		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], in.Now)
 	}
 	verdict := readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], in.Now)
+	if onNode.Stage == v1.StageDriver {
+		verdict = explainKernel(verdict, in.NodePlan)
+	}
 	if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
 		verdict.Outdated, verdict.BeingReplaced = false, verdict.Outdated
 	}
 	if verdict.Outdated && verdict.State == readiness.Ready {
-		verdict.Reason = v1.ReasonUpgradePending
-		verdict.Message = fmt.Sprintf("%s is outdated: kubectl -n %s delete pod %s", onNode.Operand, pod.Namespace, pod.Name)
+		verdict.Reason, verdict.Message = v1.ReasonUpgradePending, outdatedMessage(in.NodePlan, onNode, pod)
 	}
 	return verdict
 }

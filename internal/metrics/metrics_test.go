@@ -72,6 +72,7 @@ func TestObservePass(t *testing.T) {
 	f.Expect(testutil.GatherAndCount(f.registry, "gpu_operator_gpu_nodes_total")).To(BeZero(), "before the first pass")
 	f.meter.ObservePass(metrics.PassStats{
 		Status: policyStatus(v1.StateNotReady), Discovered: true, AutoUpgrade: true,
+		Upgrades: metrics.Upgrades{Pending: 3, InProgress: 4, Done: 5, Failed: 6, Available: 2, Held: 1},
 		Nodes: map[metrics.StageState]int{
 			{Stage: v1.StageValidated, State: metrics.Ready}:     10,
 			{Stage: v1.StageDriver, State: metrics.Degraded}:     1,
@@ -111,10 +112,11 @@ func TestObservePass(t *testing.T) {
 	for name, want := range map[string]float64{
 		"nodes_excluded":                   2,
 		"nodes_upgrades_pending":           3,
-		"nodes_upgrades_available":         3,
-		"nodes_upgrades_in_progress":       0,
-		"nodes_upgrades_done":              0,
-		"nodes_upgrades_failed":            0,
+		"nodes_upgrades_available":         2,
+		"nodes_upgrades_in_progress":       4,
+		"nodes_upgrades_done":              5,
+		"nodes_upgrades_failed":            6,
+		"nodes_upgrades_held":              1,
 		"driver_auto_upgrade_enabled":      1,
 		"reconciliation_has_nfd_labels":    1,
 		"reconciliation_total":             1,

@@ -52,6 +52,18 @@ type PassStats struct {
 	DriverToolkit DriverToolkit
 	// AutoUpgrade is true if the spec requests that outdated drivers are replaced.
 	AutoUpgrade bool
+	// Upgrades counts the driver upgrades.
+	Upgrades Upgrades
+}
+
+// Upgrades counts the nodes by the state of their driver upgrade.
+type Upgrades struct {
+	Pending, InProgress, Done, Failed int
+	// Available nodes are pending, and nothing keeps their upgrade from starting.
+	Available int
+	// Held nodes are those whose upgrade does not go on without help: no user has excluded or paused it, and it does not
+	// only wait for other nodes.
+	Held int
 }
 
 // DriverToolkit describes what the nodes need of OpenShift's driver toolkit, and what of it is missing.
@@ -119,11 +131,6 @@ func newScalar(name, help string, value func(p *PassStats) float64) gauge {
 	return newGauge(name, help, func(m *Meter, emit emitFunc) { emit(value(m.last)) })
 }
 
-// notUpgraded is the help of what counts the nodes whose drivers the operator replaces.
-const notUpgraded = "Always 0: the operator replaces no driver by itself."
-
-func zero(*PassStats) float64 { return 0 }
-
 // gauges lists all metrics about the last pass. The first ones have the names of NVIDIA's operator.
 var gauges = []gauge{
 	newScalar("gpu_nodes_total",
@@ -155,18 +162,28 @@ var gauges = []gauge{
 		"1: the ImageStream has no tag for the release of some node.",
 		func(p *PassStats) float64 { return boolValue(p.DriverToolkit.TagMissing) }),
 	newScalar("driver_auto_upgrade_enabled",
-		"1: the spec requests that outdated drivers are replaced. Not supported yet: no driver is replaced by itself.",
+		"1: the spec requests that outdated drivers are replaced without a request.",
 		func(p *PassStats) float64 { return boolValue(p.AutoUpgrade) }),
 	newScalar("nodes_upgrades_available",
-		"Nodes whose upgrade may begin: all that wait, as each waits until its pod is deleted.",
-		func(p *PassStats) float64 { return float64(p.summary().Upgrading) }),
+		"Nodes that wait for a driver upgrade that nothing keeps from starting.",
+		func(p *PassStats) float64 { return float64(p.Upgrades.Available) }),
 	newScalar("nodes_upgrades_pending",
-		"Nodes that are ready with an outdated driver, or another operand that waits for its pod to be deleted.",
-		func(p *PassStats) float64 { return float64(p.summary().Upgrading) }),
-	newScalar("nodes_upgrades_in_progress", notUpgraded, zero),
-	newScalar("nodes_upgrades_done", notUpgraded, zero),
-	newScalar("nodes_upgrades_failed", notUpgraded, zero),
+		"Nodes that wait for a driver upgrade.",
+		func(p *PassStats) float64 { return float64(p.Upgrades.Pending) }),
+	newScalar("nodes_upgrades_in_progress",
+		"Nodes whose driver is being upgraded.",
+		func(p *PassStats) float64 { return float64(p.Upgrades.InProgress) }),
+	newScalar("nodes_upgrades_done",
+		"Nodes whose driver is upgraded to the current one.",
+		func(p *PassStats) float64 { return float64(p.Upgrades.Done) }),
+	newScalar("nodes_upgrades_failed",
+		"Nodes whose driver upgrade has failed.",
+		func(p *PassStats) float64 { return float64(p.Upgrades.Failed) }),
 	// The following are this operator's own.
+	newScalar("nodes_upgrades_held",
+		"Nodes whose driver upgrade does not go on without help. Upgrades that are paused, excluded or manual, and those "+
+			"that wait for other nodes, do not count.",
+		func(p *PassStats) float64 { return float64(p.Upgrades.Held) }),
 	newGauge("nodes",
 		"GPU nodes by the first stage not reached, and state; ready nodes are at Validated.",
 		emitNodes, "stage", "state"),

@@ -25,6 +25,7 @@ var nvidiasAlerts = map[string]time.Duration{
 	"GPUOperatorOpenshiftDriverToolkitEnabledImageStreamBroken":  30 * time.Minute,
 	"GPUOperatorOpenshiftDriverToolkitEnabledImageTagsMissing":   30 * time.Minute,
 	"GPUOperatorDriverAutoUpgradeFailures":                       30 * time.Minute,
+	"GPUDriverUpgradeStuck":                                      30 * time.Minute,
 	"GPUOperatorNodeDeploymentFailed":                            30 * time.Minute,
 	"GPUOperatorNodeDeploymentDriverFailed":                      30 * time.Minute,
 	"GPUOperatorNodeDeploymentToolkitFailed":                     30 * time.Minute,

@@ -18,8 +18,8 @@ type finding struct {
 	reason, message string
 	degraded        bool
 	progressing     bool
-	// waitingFor is the message of the condition Progressing where message is about a failure.
-	waitingFor string
+	// waitingFor and waitingReason are those of the condition Progressing where message is about a failure.
+	waitingFor, waitingReason string
 	// auxiliary is the finding about the auxiliary operands; nil if unknown.
 	auxiliary *finding
 }
@@ -29,7 +29,7 @@ type finding struct {
 func (f finding) forProgressing() finding {
 	switch {
 	case f.progressing && f.degraded:
-		return finding{progressing: true, reason: v1.ReasonOperandNotReady, message: f.waitingFor}
+		return finding{progressing: true, reason: f.waitingReason, message: f.waitingFor}
 	case !f.progressing && f.auxiliary != nil:
 		return *f.auxiliary
 	}
@@ -52,12 +52,14 @@ var checks = []func(Input, v1.ClusterPolicyStatus) *finding{
 	checkPassError,          // the API server did not answer
 	checkApplyErrors,        // an object could not be written
 	checkNodeWrites,         // a Node could not be written
+	checkFailedUpgrades,     // GPUs that cannot be used, for a cause of their own
 	checkNodes,              // GPUs that cannot be used
 	checkOperands,           // failing DaemonSets of essential operands
 	checkDiscovery,          // the GPU nodes are unknown
+	checkRunningUpgrades,    // becomes ready by itself
 	checkProgress,           // becomes ready by itself
 	checkNodePoolReferences, // a user must create what a node pool refers to
-	checkUpgrades,           // a user must delete pods
+	checkUpgrades,           // drivers that are replaced later
 }
 
 // checkAll returns the finding about the policy, with that about the auxiliary operands.
@@ -73,7 +75,10 @@ func checkEssential(in Input, status v1.ClusterPolicyStatus) finding {
 		if found := check(in, status); found != nil {
 			found.ready = metav1.ConditionFalse
 			found.progressing = found.progressing || isProgressing(in, status)
-			found.waitingFor = progressMessage(in, status)
+			found.waitingFor, found.waitingReason = progressMessage(in, status), v1.ReasonOperandNotReady
+			if found.waitingFor == "" {
+				found.waitingFor, found.waitingReason = upgradeMessage(status, countUpgrades(in.nodes)), v1.ReasonUpgradePending
+			}
 			return *found
 		}
 	}
@@ -207,23 +212,6 @@ func checkProgress(in Input, status v1.ClusterPolicyStatus) *finding {
 		return nil
 	}
 	return &finding{reason: v1.ReasonOperandNotReady, message: progressMessage(in, status)}
-}
-
-func checkUpgrades(in Input, status v1.ClusterPolicyStatus) *finding {
-	if pending := firstWithReason(filterOperands(in, status, isEssential), v1.ReasonUpgradePending); pending != nil {
-		return &finding{reason: v1.ReasonUpgradePending, message: operandMessage(pending), progressing: true}
-	}
-	// The pods need not be outdated: a node may have the driver of its old pool, or one that it retains.
-	summary := status.NodeSummary
-	if summary.Upgrading == 0 {
-		return nil
-	}
-	return &finding{
-		reason: v1.ReasonUpgradePending, progressing: true,
-		message: fmt.Sprintf(
-			"%d of %d GPU nodes wait for their driver to be replaced or removed: see status.nodes for the command",
-			summary.Upgrading, summary.Total),
-	}
 }
 
 func isProgressing(in Input, status v1.ClusterPolicyStatus) bool {

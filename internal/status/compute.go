@@ -22,6 +22,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 const (
@@ -52,6 +53,9 @@ type Input struct {
 	IgnoredVariables []string
 	// Err is what stopped the pass, or failed outside the operands.
 	Err error
+
+	// nodes of the View by severity, for the checks.
+	nodes []node
 }
 
 // ApplyResult is the result of applying an operand's objects.
@@ -109,6 +113,8 @@ func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 		return status
 	}
 	nodes := worstFirst(in.View)
+	in.nodes = nodes
+	status.Upgrade = upgradeStatus(in, policy.Status.Upgrade)
 	status.NodeSummary = summarise(nodes)
 	status.Nodes = listNodes(nodes, policy.Status.Nodes)
 	status.NodeSummary.Listed = int32(len(status.Nodes))
@@ -164,17 +170,18 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 	return status
 }
 
-// node is an entry of the fleet with its StatusAssessment.
+// node is an entry of the fleet with its StatusAssessment, and the upgrade of its driver.
 type node struct {
 	*fleet.Entry
 	*assess.Assessment
+	upgrade upgrade.Progress
 }
 
 // worstFirst returns the nodes by severity, then by name.
 func worstFirst(view fleet.View) []node {
 	nodes := make([]node, 0, len(view.Nodes))
 	for _, entry := range view.Nodes {
-		nodes = append(nodes, node{entry, entry.StatusAssessment()})
+		nodes = append(nodes, node{entry, entry.StatusAssessment(), upgradeOf(&view, entry)})
 	}
 	// The view is sorted by name.
 	slices.SortStableFunc(nodes, func(a, b node) int { return cmp.Compare(a.severity(), b.severity()) })
@@ -197,7 +204,7 @@ func summarise(nodes []node) *v1.NodeSummary {
 		case readiness.Failed:
 			summary.Degraded++
 		}
-		if node.Outdated {
+		if node.isUpgrading() {
 			summary.Upgrading++
 		}
 	}
@@ -233,13 +240,17 @@ func (n node) severity() int {
 	case n.State == readiness.Failed:
 		return 0
 	case n.Excluded:
-		return 3
+		return 5
 	case n.State == readiness.Progressing:
 		return 1
-	case n.Outdated, n.Reason == v1.ReasonDiscoveryLabelsMissing:
+	case n.upgrade.State == upgrade.StateFailed:
 		return 2
-	default:
+	case n.upgrade.State.InProgress():
+		return 3
+	case n.isUpgrading(), n.Reason == v1.ReasonDiscoveryLabelsMissing:
 		return 4
+	default:
+		return 6
 	}
 }
 
@@ -281,6 +292,7 @@ func nodeStatus(n node) v1.NodeStatus {
 		Operand: n.Operand,
 		Reason:  n.Reason,
 		Message: text.Truncate(n.Text(), maxMessage),
+		Upgrade: nodeUpgrade(n.upgrade),
 	}
 	if !entry.Ready {
 		entry.Since = new(metav1.NewTime(n.Since.Truncate(time.Second)))

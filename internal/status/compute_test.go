@@ -21,23 +21,6 @@ import (
 )
 
 func TestPolicyConditions(t *testing.T) {
-	notReady := func(reason string, flags ...string) map[string]string {
-		want := map[string]string{
-			"Ready": "False " + reason, "Progressing": "False None", "Degraded": "False None", "Error": "True " + reason,
-		}
-		for _, flag := range flags {
-			want[flag] = "True " + reason
-		}
-		return want
-	}
-	isReady := func(reason string) map[string]string {
-		return map[string]string{
-			"Ready":       "True " + reason,
-			"Progressing": "False None",
-			"Degraded":    "False None",
-			"Error":       "False " + reason,
-		}
-	}
 	withoutPolicies := func(want map[string]string) map[string]string {
 		want["AdmissionPolicyMissing"] = "True AdmissionPolicyMissing"
 		return want
@@ -162,8 +145,8 @@ func TestPolicyConditions(t *testing.T) {
 		"an outdated driver": {
 			nodes: 3, change: func(e *env) { e.pod(1, "driver").Annotations[templateDigest] = "before" },
 			want: notReady("UpgradePending", "Progressing"),
-			message: "driver: its pods are outdated on 1 of 3 nodes: node-00001 (UpgradePending); " +
-				"delete the pod of a node to replace it",
+			message: "1 of 3 GPU nodes wait for a driver upgrade, 0 in progress; node-00001: driver is outdated: " +
+				"kubectl annotate node node-00001 nvidia.com/gpu-driver-upgrade-requested=true",
 		},
 		"a starting operand comes before an outdated one": {
 			nodes: 3, change: func(e *env) {
@@ -200,8 +183,10 @@ func TestPolicyConditions(t *testing.T) {
 		},
 		"a node whose operating system has changed": {
 			nodes: 1, change: func(e *env) { e.setLabel(0, "feature.node.kubernetes.io/system-os_release.VERSION_ID", "26.04") },
-			want:    notReady("UpgradePending", "Progressing"),
-			message: "1 of 1 GPU nodes wait for their driver to be replaced or removed: see status.nodes for the command",
+			want: notReady("UpgradePending", "Progressing"),
+			message: "1 of 1 GPU nodes wait for a driver upgrade, 0 in progress; node-00000: driver is outdated: " +
+				"kubectl annotate node node-00000 nvidia.com/gpu-driver-upgrade-requested=true; " +
+				"it moves from ubuntu24.04-amd64 to ubuntu26.04-amd64",
 		},
 		"a disabled operand does not count": {
 			nodes: 3, change: func(e *env) { e.spec.Driver = &v1.DriverSpec{Enabled: new(false)} }, want: isReady("Reconciled"),
@@ -331,7 +316,7 @@ func TestAuxiliaryConditions(t *testing.T) {
 			if auxiliary.Message != test.message {
 				t.Errorf("message\n %q, want\n %q", auxiliary.Message, test.message)
 			}
-			if isReady := status.State == v1.StateReady; isReady != strings.HasPrefix(test.want["Ready"], "True") {
+			if is := status.State == v1.StateReady; is != strings.HasPrefix(test.want["Ready"], "True") {
 				t.Errorf("state %s", status.State)
 			}
 		})
@@ -549,7 +534,7 @@ func TestNodesAreSortedWorstFirst(t *testing.T) {
 		},
 		{
 			Name: "node-00002", Ready: true, Stage: v1.StageValidated, Pool: pool, Operand: "driver", Reason: "UpgradePending",
-			Message: "driver is outdated: kubectl -n gpu-operator delete pod driver-node-00002",
+			Message: "driver is outdated: kubectl annotate node node-00002 nvidia.com/gpu-driver-upgrade-requested=true",
 		},
 		{
 			Name: "node-00004", Stage: v1.StageDiscovered, Pool: pool, Reason: "Excluded",

@@ -109,8 +109,8 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 				e.pod(0, "driver").Annotations[templateDigest] = "before"
 			},
 			ready: true, stage: v1.StageValidated, operand: "driver", reason: "DiscoveryLabelsMissing",
-			message: "driver is outdated: kubectl -n gpu-operator delete pod driver-node-00000; " +
-				"no discovery labels since 1970-01-12T13:40:00Z; its",
+			message: "driver is outdated: kubectl annotate node node-00000 nvidia.com/gpu-driver-upgrade-requested=true; " +
+				"no discovery labels since",
 			readyCondition: "False UpgradePending",
 		},
 		"the annotation is not written yet": {

@@ -21,6 +21,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 var now = time.Unix(1_000_000, 0)
@@ -56,7 +57,9 @@ type env struct {
 	// contents of the referenced objects; nil if they were not read.
 	contents       map[operand.Reference]operand.Content
 	createFailures map[string]assess.CreateFailure
-	err            error
+	// upgrades is the report of driver upgrades; nil before the first.
+	upgrades *upgrade.Report
+	err      error
 }
 
 // newEnv returns a cluster of GPU nodes on which all operands are ready.
@@ -208,7 +211,7 @@ func (e *env) input() Input {
 		Contents:      e.contents,
 	}
 	decisions := plan.Decide(e.catalogue, in)
-	view := fleet.View{Hydrated: true, AnyDiscovered: e.snapshot.AnyDiscovered}
+	view := fleet.View{Hydrated: true, AnyDiscovered: e.snapshot.AnyDiscovered, Upgrades: e.upgrades}
 	for i := range e.snapshot.Nodes {
 		view.Nodes = append(view.Nodes, e.entry(decisions, i))
 	}
@@ -277,6 +280,27 @@ func conditionsOf(status v1.ClusterPolicyStatus) map[string]string {
 		delete(found, v1.ConditionAuxiliaryReady)
 	}
 	return found
+}
+
+// notReady are the conditions of a policy that is not ready for this reason; the flags are True.
+func notReady(reason string, flags ...string) map[string]string {
+	want := map[string]string{
+		"Ready": "False " + reason, "Progressing": "False None", "Degraded": "False None", "Error": "True " + reason,
+	}
+	for _, flag := range flags {
+		want[flag] = "True " + reason
+	}
+	return want
+}
+
+// isReady are the conditions of a ready policy.
+func isReady(reason string) map[string]string {
+	return map[string]string{
+		"Ready":       "True " + reason,
+		"Progressing": "False None",
+		"Degraded":    "False None",
+		"Error":       "False " + reason,
+	}
 }
 
 func ready(status v1.ClusterPolicyStatus) metav1.Condition {

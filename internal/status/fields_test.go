@@ -20,9 +20,6 @@ import (
 
 // each sets one field alone, by its name in the condition.
 var each = map[string]v1.ClusterPolicySpec{
-	"spec.driver.upgradePolicy.autoUpgrade": {
-		Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(true)}},
-	},
 	"spec.devicePlugin.config.default": {
 		DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}},
 	},
@@ -37,6 +34,12 @@ var each = map[string]v1.ClusterPolicySpec{
 	},
 	"spec.driver.upgradePolicy.maxUnavailable": {Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{
 		AutoUpgrade: new(true), MaxUnavailable: new(intstr.FromString("0%")),
+	}}},
+	"spec.nodePools[].driver.upgradePolicy": {NodePools: []v1.NodePoolSpec{{
+		Name: "team", NodeSelector: v1.NodePoolSelector{"team": "a"},
+		Driver: &v1.NodePoolDriverSpec{UpgradePolicy: &v1.NodePoolUpgradePolicySpec{
+			AutoUpgrade: new(true), MaxUnavailable: new(intstr.FromInt32(-1)),
+		}},
 	}}},
 	"spec.sandboxWorkloads.enabled":    {SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
 	"spec.operator.defaultRuntime":     {Operator: &v1.OperatorSpec{DefaultRuntime: "docker"}},

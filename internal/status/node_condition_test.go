@@ -33,7 +33,8 @@ func TestNodeCondition(t *testing.T) {
 			change: func(e *env) { e.pod(0, "driver").Annotations[templateDigest] = "before" },
 			want: corev1.NodeCondition{
 				Status: "True", Reason: "UpgradePending",
-				Message: "node-00000: GPUs can be used; driver is outdated: kubectl -n gpu-operator delete pod driver-node-00000",
+				Message: "node-00000: GPUs can be used; driver is outdated: kubectl annotate node node-00000 " +
+					"nvidia.com/gpu-driver-upgrade-requested=true",
 			},
 		},
 		"no GPU, as the device plugin is excluded": {

@@ -201,10 +201,21 @@ func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandSta
 	}
 	if len(counts.outdated) > 0 {
 		return v1.OperandProgressing, v1.ReasonUpgradePending, fmt.Sprintf(
-			"its pods are outdated on %d of %d nodes: %s; delete the pod of a node to replace it",
-			len(counts.outdated), counts.desired, joinNodes(counts.outdated))
+			"its pods are outdated on %d of %d nodes: %s; %s",
+			len(counts.outdated), counts.desired, joinNodes(counts.outdated), replacement(in, step.Operand))
 	}
 	return v1.OperandReady, "", pendingRestart(in.DaemonSets, step.Operand)
+}
+
+// replacement describes how outdated pods of an operand are replaced.
+func replacement(in Input, o operand.Operand) string {
+	switch {
+	case !o.PerPool:
+		return "delete the pod of a node to replace it"
+	case *in.Plan.Input.Spec.Driver.UpgradePolicy.AutoUpgrade:
+		return "their upgrade is pending"
+	}
+	return fmt.Sprintf("annotate a node with %s=%s to upgrade it", labels.UpgradeRequested, labels.True)
 }
 
 // pendingRestart reports the pods that run as they should, but not from the current template, since nothing replaces

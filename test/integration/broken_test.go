@@ -154,7 +154,7 @@ func TestChangedDriverWaitsForTheAdministrator(t *testing.T) {
 		g.Expect(status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"),
 			HaveField("Reason", v1.ReasonUpgradePending))))
 		g.Expect(status.NodeSummary).To(And(HaveField("Upgrading", int32(1)), HaveField("ReadyOfTotal", "1/1")))
-		g.Expect(status.Nodes[0].Message).To(ContainSubstring("kubectl -n gpu-operator delete pod " + before.Name))
+		g.Expect(status.Nodes[0].Message).To(ContainSubstring("kubectl annotate node gpu-00000 " + labels.UpgradeRequested + "=true"))
 	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 	e.Expect(nodeCondition(e.node("gpu-00000"))).To(HaveField("Status", corev1.ConditionTrue))
 	e.Expect(e.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))
@@ -165,7 +165,7 @@ func TestChangedDriverWaitsForTheAdministrator(t *testing.T) {
 }
 
 // TestChangedOSIsHeldAndReported: a node whose operating system has changed keeps its driver, is reported as
-// outdated, and moves to its new pool by the reported command.
+// outdated, and moves to its new pool when an administrator takes it out of the old one.
 func TestChangedOSIsHeldAndReported(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
@@ -177,7 +177,7 @@ func TestChangedOSIsHeldAndReported(t *testing.T) {
 	e.Eventually(func() []v1.NodeStatus { return e.policy().Status.Nodes }).
 		Should(ContainElement(And(HaveField("Reason", v1.ReasonUpgradePending),
 			HaveField("Message",
-				ContainSubstring("kubectl label node gpu-00000 nvidia.com/gpu-operator.pool- clusterpolicy.github.io/driver- ")))))
+				ContainSubstring("kubectl annotate node gpu-00000 "+labels.UpgradeRequested+"=true; it moves from ubuntu24.04")))))
 	e.Expect(e.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))
 	e.moveDriver("gpu-00000")
 	e.Eventually(func() string { return e.node("gpu-00000").Labels["nvidia.com/gpu-operator.pool"] }).
@@ -186,7 +186,7 @@ func TestChangedOSIsHeldAndReported(t *testing.T) {
 	e.Expect(e.podOn("nvidia-driver-daemonset", "gpu-00000").Spec.Containers[0].Image).To(HaveSuffix("-ubuntu26.04"))
 }
 
-// moveDriver follows the message of a node whose driver is that of another pool.
+// moveDriver takes a node out of its driver pool by hand, without an upgrade.
 func (e *env) moveDriver(node string) {
 	e.t.Helper()
 	patch := client.RawPatch(types.MergePatchType,

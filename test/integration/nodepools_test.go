@@ -86,8 +86,8 @@ func (e *env) poolComes(whole map[string]writtenObject, driver types.UID) {
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.NodePools = []v1.NodePoolSpec{teamA()} })
 	e.awaitNodes(map[string]string{"plain": "", "member": v1.ReasonUpgradePending}, 30*time.Second)
 	e.Expect(e.messages()["member"]).
-		To(HavePrefix("run kubectl label node member " + labels.Pool + "- " + labels.DriverAnchor + "- "))
-	e.Expect(e.condition("member")).To(HaveSuffix("to move the driver from " + commonDriver + " to " + teamDriver))
+		To(HavePrefix("driver is outdated: kubectl annotate node member " + labels.UpgradeRequested + "=true; "))
+	e.Expect(e.condition("member")).To(HaveSuffix("; it moves from " + commonDriver + " to " + teamDriver))
 	e.Expect(e.podOn("nvidia-driver-daemonset", "member").UID).To(Equal(driver))
 	for app, image := range map[string]string{
 		"nvidia-container-toolkit-daemonset": ":v1.19.0", "nvidia-device-plugin-daemonset": "", "gpu-feature-discovery": "",
@@ -104,7 +104,7 @@ func (e *env) poolComes(whole map[string]writtenObject, driver types.UID) {
 			v1.ReasonUpgradePending))))
 }
 
-// driverMoves follows the node's message.
+// driverMoves takes the node out of its driver pool.
 func (e *env) driverMoves(pool, version string) {
 	e.moveDriver("member")
 	e.Eventually(func() map[string]string { return e.node("member").Labels }).Should(HaveKeyWithValue(labels.Pool, pool))

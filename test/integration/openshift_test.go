@@ -138,7 +138,7 @@ func (e *env) nodeUpgraded() {
 	})).To(Succeed())
 	e.awaitNodes(map[string]string{"old": v1.ReasonUpgradePending, "new": "", "ubuntu": ""}, 20*time.Second)
 	e.Expect(e.messages()["old"]).
-		To(HavePrefix("run kubectl label node old " + labels.Pool + "- " + labels.DriverAnchor + "- "))
+		To(HavePrefix("driver is outdated: kubectl annotate node old " + labels.UpgradeRequested + "=true; "))
 	e.Expect(e.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, oldPool),
 		HaveKeyWithValue(labels.PoolCoreOS, oldRelease)))
 

@@ -134,15 +134,15 @@ func servesPool(in operand.Input, pool nodeinfo.Pool) operand.Decision {
 	key := in.PoolCriteria()
 	system, supported := systems[osID(pool.OSTag)]
 	switch {
-	// The nodes keep the driver of the previous spec until they are moved to another pool.
+	// The nodes keep the driver of the previous spec until it is upgraded, which moves them to another pool.
 	case (pool.Kernel != "") != key.Kernel:
 		return operand.Refuse(v1.ReasonUpgradePending,
-			"the nodes still run a driver installed for another value of spec.driver.usePrecompiled")
+			"the nodes still run a driver installed for another value of spec.driver.usePrecompiled, until it is upgraded")
 	case key.Kernel:
 		return operand.Accept()
 	case pool.CoreOS != "" && !key.CoreOS, pool.CoreOS == "" && key.CoreOS && system.coreOS:
 		return operand.Refuse(v1.ReasonUpgradePending,
-			"the nodes still run a driver installed for another value of spec.operator.use_ocp_driver_toolkit")
+			"the nodes still run a driver installed for another value of spec.operator.use_ocp_driver_toolkit, until it is upgraded")
 	case pool.CoreOS != "" && in.DriverToolkit[pool.CoreOS] == "":
 		return driverToolkitMissing(in, pool.CoreOS)
 	case !supported && (repoConfig(in) != "" || certConfig(in) != ""):

@@ -177,7 +177,8 @@ func TestPoolsThatAreRefused(t *testing.T) {
 	const build = ": the driver for this release of Red Hat CoreOS is built with that image. Add the tag; or, if the " +
 		"hosts have a Red Hat subscription, set spec.operator.use_ocp_driver_toolkit to false; " +
 		"or set spec.driver.usePrecompiled"
-	const switched = "the nodes still run a driver installed for another value of spec.operator.use_ocp_driver_toolkit"
+	const switched = "the nodes still run a driver installed for another value of spec.operator.use_ocp_driver_toolkit, " +
+		"until it is upgraded"
 	toolkitOff := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: new(false)}}
 	images := map[string]string{"418.94.2-0": "example.com/dtk", "418.94.3-0": ""}
 	tests := map[string]struct {
@@ -218,16 +219,16 @@ func TestPoolsThatAreRefused(t *testing.T) {
 		"a CoreOS pool built before usePrecompiled": {
 			spec: precompiled,
 			pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"},
-			want: "the nodes still run a driver installed for another value of spec.driver.usePrecompiled",
+			want: "the nodes still run a driver installed for another value of spec.driver.usePrecompiled, until it is upgraded",
 		},
 		"a pool built before usePrecompiled": {
 			spec: precompiled,
 			pool: nodeinfo.Pool{OSTag: "rhel9"},
-			want: "the nodes still run a driver installed for another value of spec.driver.usePrecompiled",
+			want: "the nodes still run a driver installed for another value of spec.driver.usePrecompiled, until it is upgraded",
 		},
 		"a precompiled pool after usePrecompiled": {
 			pool: nodeinfo.Pool{OSTag: "rhel9", Kernel: "5.14"},
-			want: "the nodes still run a driver installed for another value of spec.driver.usePrecompiled",
+			want: "the nodes still run a driver installed for another value of spec.driver.usePrecompiled, until it is upgraded",
 		},
 	}
 	for name, test := range tests {
