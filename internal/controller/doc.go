@@ -1,11 +1,12 @@
-// Package controller has no code: its folders are the controllers, and its tests run both of them without a control
-// plane.
+// Package controller has no code: its folders are the controllers, and its tests run those of the policy and of nodes
+// without a control plane.
 //
 // # State
 //
 // This table lists all state that one pass, or one reconcile of a node, leaves to the next. Each row may be lost at any
 // time, as in a restart; the last column is the cost. TestInMemoryStateMayBeLost discards each row. No state of deleted
-// nodes is kept: TestNodeChurn.
+// nodes is kept: TestNodeChurn. The state of driver upgrades is on the Nodes and in one ConfigMap; the specs of package
+// upgrade lose its rows at each write.
 //
 //	| state                                  | replaced by                         | cost of losing it                  |
 //	|----------------------------------------|-------------------------------------|------------------------------------|
@@ -44,6 +45,13 @@
 //	| (OptionalKinds, observe.DriverToolkit) | need the driver toolkit             |                                    |
 //	| rejected changes of taints             | time                                | an attempt that is rejected        |
 //	| (node.taintBackoff)                    |                                     |                                    |
+//	| versions of nodes after driver         | the cached node; its deletion       | a write that is rejected           |
+//	| upgrades wrote them (upgrade.memory)   |                                     |                                    |
+//	| back-offs of nodes and of evictions    | a call that succeeds; time; the end | an early attempt; the reason of a  |
+//	| that failed (upgrade.memory)           | of the node or the pod              | blocked pod is missing until then  |
+//	| that no slots are granted, and how     | a slot; another number of pods      | a read of the slots; an early read |
+//	| long pods are not read again           |                                     | of pods                            |
+//	| (upgrade.memory)                       |                                     |                                    |
 //
 // No decision follows from other state that outlives a pass: the informers' caches, in which pods share equal parts
 // (cachefilter.PodTrimmer); the work queues with their back-off; the number of nodes in the last pass, which sets the

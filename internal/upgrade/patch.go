@@ -101,7 +101,7 @@ func (v *visit) done(why string) turn {
 	t, patch := v.enter(StateDone, why)
 	record := patch.Record
 	record.Requested, record.Moves, record.Restarted = false, false, false
-	record.Driver, record.DriverPod = "", ""
+	record.Driver, record.DriverPod, record.BootID = "", "", v.node.BootID
 	record.Reason, record.Message, record.RetryAt = "", "", time.Time{}
 	v.end(patch)
 	return t

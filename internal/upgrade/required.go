@@ -15,7 +15,7 @@ func (v *visit) required() turn {
 	case n.Requested:
 		return v.request("an upgrade was requested")
 	case v.reloads():
-		t := v.request("driver pod " + n.Driver.Name + " was deleted and waits for the GPUs")
+		t := v.request(v.reloading())
 		t.step.Patch.Record.DriverPod = ""
 		return t
 	case v.record.Reason != "" && n.Target != "" && v.record.Target != n.Target:
@@ -51,6 +51,10 @@ func (v *visit) request(why string) turn {
 func (v *visit) reloads() bool {
 	n := v.node
 	return !v.record.Requested && n.inSync() && !n.Driver.Ready && n.Driver.Unloading && n.BootID == v.record.BootID
+}
+
+func (v *visit) reloading() string {
+	return "the driver pod was deleted, and pod " + v.node.Driver.Name + " waits for the GPUs"
 }
 
 // replaced is a node whose driver pod is the right one. Unless a user has requested the upgrade, no pod is evicted.

@@ -52,6 +52,9 @@ var operatorUser = cluster.ServiceAccountUser(namespace, account)
 
 // quickOperator is the operator with the faster timing, built once for all tests.
 var quickOperator = sync.OnceValues(func() (string, error) {
+	if *flagOperator != "" {
+		return *flagOperator, nil
+	}
 	return cluster.BuildFastOperator(context.Background(), os.Stderr)
 })
 

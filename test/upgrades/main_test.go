@@ -14,8 +14,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// flagSeed follows the package: go test ./test/upgrades -run TestCrashes -upgrades.seed=7.
-var flagSeed = flag.Int64("upgrades.seed", 0, "seed that selects the sample of crashes (default random)")
+// Flags follow the package: go test ./test/upgrades -run TestCrashes -upgrades.seed=7.
+var (
+	flagSeed     = flag.Int64("upgrades.seed", 0, "seed that selects the sample of crashes (default random)")
+	flagOperator = flag.String("upgrades.operator", "", "path of the operator's binary (default test/operator)")
+)
 
 // full reports whether the campaigns are to be complete.
 func full() bool { return os.Getenv("TEST_FULL") != "" }

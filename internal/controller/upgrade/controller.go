@@ -64,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := s.observe(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	s.planned = s.cluster.Plan()
+	s.plan()
 	if !s.basis.Paused() {
 		if err := s.writeSlots(ctx); err != nil {
 			return s.afterSlots(err)

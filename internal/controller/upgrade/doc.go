@@ -22,4 +22,4 @@ package upgrade
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=pods,verbs=create;delete
 
 // The slots.
-// +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=configmaps,verbs=get;create;update;delete
+// +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=configmaps,verbs=get;create;patch;delete

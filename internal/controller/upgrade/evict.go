@@ -98,4 +98,3 @@ func tooManyRequests(pod *upgrade.WorkloadPod, details *metav1.StatusDetails) (r
 	}
 	return "", false
 }
-

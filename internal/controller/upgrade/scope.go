@@ -3,16 +3,16 @@ package upgrade
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
@@ -82,6 +82,15 @@ func (s *scope) observe(ctx context.Context) error {
 	}
 	s.readWorkloads(ctx)
 	return nil
+}
+
+// plan plans the next steps. Without a policy, the slots end with the last record: no node can need them.
+func (s *scope) plan() {
+	s.planned = s.cluster.Plan()
+	hasRecord := func(node upgrade.Node) bool { return node.Record != nil }
+	if s.basis.Decisions == nil && len(s.cluster.Slots) > 0 && !slices.ContainsFunc(s.cluster.Nodes, hasRecord) {
+		s.planned.Slots = upgrade.Slots{}
+	}
 }
 
 // requeueAfter schedules the next pass after this time at the latest; 0 is ignored.

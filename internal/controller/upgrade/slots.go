@@ -85,7 +85,8 @@ func (s *scope) sendSlots(ctx context.Context, data map[string]string) error {
 			UID: &s.slots.UID, ResourceVersion: &s.slots.ResourceVersion,
 		})
 	}
+	// A merge patch needs no right but the one to apply ConfigMaps.
 	after := s.slots.DeepCopy()
 	after.Data = data
-	return s.Client.Update(ctx, after)
+	return s.Client.Patch(ctx, after, client.MergeFromWithOptions(s.slots, client.MergeFromWithOptimisticLock{}))
 }

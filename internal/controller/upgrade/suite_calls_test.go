@@ -17,7 +17,7 @@ import (
 const (
 	patchNode       = "patch node"
 	createSlots     = "create slots"
-	updateSlots     = "update slots"
+	patchSlots     = "patch slots"
 	deleteSlots     = "delete slots"
 	createPull      = "create pull pod"
 	deletePull      = "delete pull pod"
@@ -159,9 +159,6 @@ func (c *calls) wrap(base client.WithWatch) client.WithWatch {
 		},
 		Create: func(ctx context.Context, base client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			return c.do(ctx, kindOf("create", object), func() error { return base.Create(ctx, object, options...) })
-		},
-		Update: func(ctx context.Context, base client.WithWatch, object client.Object, options ...client.UpdateOption) error {
-			return c.do(ctx, kindOf("update", object), func() error { return base.Update(ctx, object, options...) })
 		},
 		Delete: func(ctx context.Context, base client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 			return c.do(ctx, kindOf("delete", object), func() error { return base.Delete(ctx, object, options...) })

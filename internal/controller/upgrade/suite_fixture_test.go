@@ -11,10 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
@@ -66,6 +69,30 @@ func newFixture(ctx context.Context, spec v1.ClusterPolicySpec, nodes ...string)
 	GinkgoHelper()
 	direct, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
+	return newFixtureOn(ctx, direct, spec, nodes...)
+}
+
+// newFakeFixture is newFixture on a fake API server, for upgrades that are repeated many times. It checks resource
+// versions, and its creation times are those of the fixture's clock.
+func newFakeFixture(ctx context.Context, spec v1.ClusterPolicySpec, nodes ...string) *fixture {
+	GinkgoHelper()
+	created := 0
+	return newFixtureOn(ctx, fake.NewClientBuilder().WithScheme(scheme).
+		WithStatusSubresource(&corev1.Node{}, &corev1.Pod{}).
+		WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode).
+		WithInterceptorFuncs(interceptor.Funcs{Create: func(
+			ctx context.Context, base client.WithWatch, object client.Object, options ...client.CreateOption,
+		) error {
+			created++
+			object.SetUID(types.UID(fmt.Sprint("uid-", created)))
+			return base.Create(ctx, object, options...)
+		}}).Build(), spec, nodes...)
+}
+
+func newFixtureOn(
+	ctx context.Context, direct client.WithWatch, spec v1.ClusterPolicySpec, nodes ...string,
+) *fixture {
+	GinkgoHelper()
 	f := &fixture{
 		client: direct, fleet: fleet.New(), spec: spec, target: "old", nodes: nodes,
 		clock: clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second).Add(time.Hour)),
@@ -149,9 +176,8 @@ func (f *fixture) play(ctx context.Context) {
 	basis := f.fleet.Publish(f.basis(), f.clock.Now())
 	for _, name := range f.nodes {
 		node := f.node(ctx, name)
-		// The validator starts after the driver, and creation times are in seconds.
-		f.runPod(ctx, driver, name, f.target)
 		f.runPod(ctx, validator, name, "validator")
+		f.runPod(ctx, driver, name, f.target)
 		f.finishPull(ctx, name)
 		facts := observe.Facts(node)
 		entry := &fleet.Entry{Facts: facts, BasisVersion: basis.Version, Planned: &fleet.PlannedNode{}}
@@ -171,6 +197,8 @@ func (f *fixture) runPod(ctx context.Context, name, node, digest string) {
 			Name: name + "-" + node, Namespace: cluster.OperatorNamespace,
 			Labels:      map[string]string{labels.Operand: name, labels.ManagedBy: labels.ManagedByValue},
 			Annotations: map[string]string{labels.TemplateDigest: digest},
+			// The API server sets its own time.
+			CreationTimestamp: metav1.NewTime(f.clock.Now()),
 		},
 		Spec: podSpec(node, nil),
 	}

@@ -1,0 +1,133 @@
+package upgrade_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// halfway returns a node that is cordoned and waits for the end of a pod with GPUs.
+func halfway(ctx context.Context) *fixture {
+	GinkgoHelper()
+	f := newFixture(ctx, automatic(), "a")
+	f.addUser(ctx, "train", "a", 8)
+	f.addBudget(ctx, "train", "train", 0)
+	f.target = "new"
+	f.until(ctx, "a pod-deletion-required: UpgradeBlocked "+
+		"PDB default/train allows 0 disruptions: pod default/train (held)")
+	f.takeWrites()
+	return f
+}
+
+// expectNoWrites runs some passes that must write nothing.
+func (f *fixture) expectNoWrites(ctx context.Context) {
+	GinkgoHelper()
+	for range 5 {
+		_, err := f.pass(ctx, f.manager, 10*time.Second)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	Expect(f.takeWrites()).To(BeEmpty())
+}
+
+var _ = Describe("Nothing is written", func() {
+	It("while the policy is paused, and the upgrade continues afterwards", func(ctx SpecContext) {
+		f := halfway(ctx)
+		f.spec.Paused = new(true)
+		f.play(ctx)
+		f.expectNoWrites(ctx)
+		f.spec.Paused = nil
+		f.allow(ctx, "train", 1)
+		f.upgraded(ctx, "new")
+	})
+
+	It("while NVIDIA's operator is at work", func(ctx SpecContext) {
+		f := halfway(ctx)
+		f.fleet.Publish(fleet.Basis{KeepNodes: true}, f.clock.Now())
+		f.expectNoWrites(ctx)
+	})
+
+	It("to a node that is not assessed by the current Basis", func(ctx SpecContext) {
+		f := halfway(ctx)
+		f.target = "newer"
+		f.fleet.Publish(f.basis(), f.clock.Now())
+		wait, err := f.pass(ctx, f.manager, time.Second)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(wait).To(BeNumerically("<=", 10*time.Second), "it waits for the assessment")
+		f.expectNoWrites(ctx)
+	})
+
+	It("before the fleet has all nodes", func(ctx SpecContext) {
+		f := halfway(ctx)
+		f.fleet = fleet.New()
+		f.manager = f.newManager()
+		f.fleet.Publish(f.basis(), f.clock.Now())
+		f.expectNoWrites(ctx)
+	})
+})
+
+var _ = Describe("A node that is cordoned", func() {
+	It("by this operator is uncordoned when the policy is deleted", func(ctx SpecContext) {
+		f := halfway(ctx)
+		f.fleet.Publish(fleet.Basis{}, f.clock.Now())
+		for range 3 {
+			_, err := f.pass(ctx, f.manager, time.Second)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		node := f.node(ctx, "a")
+		Expect(node.Spec.Unschedulable).To(BeFalse())
+		Expect(node.Labels).NotTo(HaveKey(labels.UpgradeState))
+		Expect(node.Annotations).NotTo(HaveKey(labels.UpgradeRecord))
+		Expect(f.takeWrites()).To(ConsistOf(patchNode, deleteSlots))
+		Expect(f.fleet.View().Upgrades).To(BeNil())
+	})
+
+	It("by a user stays cordoned", func(ctx SpecContext) {
+		spec := automatic()
+		spec.Driver.UpgradePolicy.MaxUnavailable = new(intstr.FromString("50%"))
+		f := newFixture(ctx, spec, "a", "b", "c", "d")
+		f.update(ctx, "b", func(node *corev1.Node) { node.Spec.Unschedulable = true })
+		f.target = "new"
+		done := func() bool {
+			for _, name := range f.nodes {
+				if f.node(ctx, name).Labels[labels.UpgradeState] != "upgrade-done" {
+					return false
+				}
+			}
+			return true
+		}
+		for i := 0; i < maxPasses && !done(); i++ {
+			f.play(ctx)
+			_, err := f.pass(ctx, f.manager, time.Second)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Expect(done()).To(BeTrue(), f.reported())
+		Expect(f.node(ctx, "b").Spec.Unschedulable).To(BeTrue())
+		Expect(f.cordoned(ctx)).To(Equal(1))
+		Expect(f.node(ctx, "b").Annotations).NotTo(HaveKey(labels.UpgradeInitialCordon))
+	})
+})
+
+var _ = Describe("The Events of a node", func() {
+	It("name the transitions, each once", func(ctx SpecContext) {
+		f := newFixture(ctx, automatic(), "a")
+		f.upgraded(ctx, "new")
+		list := &corev1.EventList{}
+		Expect(f.client.List(ctx, list)).To(Succeed())
+		messages := []string{}
+		for i := range list.Items {
+			if list.Items[i].InvolvedObject.UID == f.node(ctx, "a").UID {
+				Expect(list.Items[i].Reason).To(Equal("GPUDriverUpgrade"))
+				messages = append(messages, list.Items[i].Message)
+			}
+		}
+		Expect(messages).To(ContainElements(ContainSubstring("cordoned for the upgrade"),
+			ContainSubstring("the new driver is validated")))
+	})
+})

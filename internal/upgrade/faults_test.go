@@ -1,0 +1,105 @@
+package upgrade
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// fault is something that disturbs an upgrade: a failure, or a person.
+type fault struct {
+	what   string
+	global bool
+	due    func(s *state, i int) bool
+	happen func(s *state, i int)
+}
+
+func always(*state, int) bool { return true }
+
+// onNode is a fault of one node.
+func onNode(what string, due func(*machine) bool, happen func(*machine)) fault {
+	return fault{what: what,
+		due:    func(s *state, i int) bool { return due(&s.machines[i]) },
+		happen: func(s *state, i int) { happen(&s.machines[i]) }}
+}
+
+// edit is an edit of the policy.
+func edit(what string, change func(*Policy)) fault {
+	return fault{what: what, global: true, due: always, happen: func(s *state, _ int) {
+		s.setPolicy(change)
+		s.peak = max(s.peak, s.policy().MaxParallel)
+	}}
+}
+
+// retarget is an edit of the driver.
+func retarget(what, from, to string) fault {
+	return fault{what: what, global: true,
+		due: func(s *state, _ int) bool { return s.machines[0].Target == from },
+		happen: func(s *state, _ int) {
+			for i := range s.machines {
+				s.machines[i].Target = to
+			}
+		}}
+}
+
+// changed is the pod with a change.
+func changed(p *Pod, change func(*Pod)) *Pod {
+	c := *p
+	change(&c)
+	return &c
+}
+
+// faults are all that the model tries.
+var faults = []fault{
+	onNode("an admin cordons", func(m *machine) bool { return !m.Unschedulable }, func(m *machine) {
+		m.Unschedulable = true
+		// Who has cordoned a node cannot be seen if it was uncordoned and cordoned before the planner looked.
+		m.foreign = m.Record == nil || !m.Record.Cordoned
+	}),
+	onNode("an admin uncordons", func(m *machine) bool { return m.Unschedulable }, func(m *machine) {
+		m.Unschedulable, m.foreign = false, false
+	}),
+	onNode("the node dies", func(m *machine) bool { return m.KubeletReady }, func(m *machine) { m.KubeletReady = false }),
+	onNode("the node returns, rebooted", func(m *machine) bool { return !m.KubeletReady }, func(m *machine) {
+		m.KubeletReady, m.BootID = true, m.BootID+"'"
+		if m.Driver != nil {
+			m.Driver = changed(m.Driver, func(p *Pod) { p.Ready = false })
+		}
+	}),
+	onNode("the driver pod fails", func(m *machine) bool { return m.Driver != nil && !m.Driver.Failed }, func(m *machine) {
+		m.Driver = changed(m.Driver, func(p *Pod) { p.Ready, p.Failed, p.Reason = false, true, "ContainerCrashed" })
+	}),
+	onNode("the driver pod recovers", func(m *machine) bool { return m.Driver != nil && m.Driver.Failed }, func(m *machine) {
+		m.Driver = changed(m.Driver, func(p *Pod) { p.Failed, p.Reason = false, "" })
+	}),
+	onNode("a user deletes the driver pod", func(m *machine) bool { return m.Driver != nil }, func(m *machine) { m.Driver = nil }),
+	onNode("the validator fails", func(m *machine) bool { return m.Validator != nil && !m.Validator.Failed }, func(m *machine) {
+		m.Validator = changed(m.Validator, func(p *Pod) { p.Ready, p.Failed, p.Reason = false, true, "ContainerCrashed" })
+	}),
+	onNode("the validator pod is lost", func(m *machine) bool { return m.Validator != nil }, func(m *machine) { m.Validator = nil }),
+	onNode("the pull fails", func(m *machine) bool { return m.Pull != nil && !m.Pull.Failed }, func(m *machine) {
+		m.Pull = changed(m.Pull, func(p *Pod) { p.Ready, p.Failed, p.Message = false, true, "not found" })
+	}),
+	onNode("a pod with GPUs arrives", func(m *machine) bool { return len(m.pods) < 2 }, func(m *machine) {
+		p := pod{user: true}
+		p.Name, p.UID = "late", "late"
+		m.pods = append(slices.Clone(m.pods), p)
+	}),
+	onNode("a PDB protects the pods", func(m *machine) bool { return len(m.pods) > 0 && m.pods[0].Blocked == "" }, func(m *machine) {
+		m.pods = slices.Clone(m.pods)
+		m.pods[0].Blocked = "PDB team-a/web allows 0 disruptions"
+	}),
+	onNode("the pods end", func(m *machine) bool { return len(m.pods) > 0 }, func(m *machine) { m.pods = nil }),
+	onNode("a user excludes the node", func(m *machine) bool { return !m.Skip }, func(m *machine) { m.Skip = true }),
+	onNode("a user includes the node", func(m *machine) bool { return m.Skip }, func(m *machine) { m.Skip = false }),
+	onNode("a user requests the upgrade", func(m *machine) bool { return !m.Requested }, func(m *machine) { m.Requested = true }),
+	retarget("the driver has a newer target", "b", "c"),
+	retarget("the driver has its old target", "b", "a"),
+	edit("a user pauses or continues", func(p *Policy) { p.Paused = !p.Paused }),
+	edit("a user switches autoUpgrade", func(p *Policy) { p.Auto = !p.Auto }),
+	edit("maxParallelUpgrades 1 or 2", func(p *Policy) { p.MaxParallel = 3 - p.MaxParallel }),
+	edit("maxUnavailable 1 or 2", func(p *Policy) { p.MaxUnavailable = intstr.FromInt32(3 - p.MaxUnavailable.IntVal) }),
+	{what: "the slots are lost", global: true, due: func(s *state, _ int) bool { return len(s.slots) > 0 },
+		happen: func(s *state, _ int) { s.slots, s.lost = Slots{}, true }},
+	{what: "the deadlines pass", global: true, due: always, happen: func(s *state, _ int) { s.now = s.now.Add(limit) }},
+}

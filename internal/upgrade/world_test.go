@@ -1,0 +1,334 @@
+package upgrade
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// pod is a pod of a user in the world.
+type pod struct {
+	WorkloadPod
+	// user: it has GPUs; job: waitForCompletion selects it. Another one only leaves in a drain.
+	user, job bool
+}
+
+// machine is a node of the world: what the planner sees, its pods, and what is only known here.
+type machine struct {
+	Node
+	pods []pod
+	// pool that the node moves to once it is released, with this target.
+	poolTarget string
+	// foreign: somebody else's cordon. replaced: the operator has deleted a driver pod, and none was validated since.
+	// started is the last round that has started. gone: the Node is deleted.
+	foreign, replaced, gone bool
+	started                 int64
+	// version of the Node.
+	version int
+}
+
+// world is a cluster that carries out what the planner wants, and in which things happen. Its values are never
+// modified in place, so that a copy of the struct and of the machines is independent.
+type world struct {
+	now      time.Time
+	machines []machine
+	policies map[string]Policy
+	slots    Slots
+	// uids counts the created objects, and orders them.
+	uids int
+	// What the world does to new pods.
+	driversFail, pullsFail, pullsHang, validatorsFail, validatorsMissing, podsStay bool
+	// lost: the slots were deleted at some time.
+	lost bool
+}
+
+func (w *world) clone() *world {
+	c := *w
+	c.machines = slices.Clone(w.machines)
+	return &c
+}
+
+func (w *world) created() (types.UID, time.Time) {
+	w.uids++
+	return types.UID(fmt.Sprintf("uid-%d", w.uids)), epoch.Add(time.Duration(w.uids) * time.Nanosecond)
+}
+
+var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// newMachine is a node with a validated driver.
+func (w *world) newMachine(name, digest string) machine {
+	uid, _ := w.created()
+	driver, driverCreated := w.created()
+	validator, validatorCreated := w.created()
+	return machine{Node: Node{
+		Name: name, UID: uid, KubeletReady: true, BootID: "boot-1", Installs: true, Target: digest, ValidatorWanted: true,
+		Driver:    &Pod{Name: "driver-" + name, UID: driver, Created: driverCreated, Digest: digest, Ready: true},
+		Validator: &Pod{Name: "validator-" + name, UID: validator, Created: validatorCreated, Ready: true},
+	}}
+}
+
+// cluster is what the planner sees. The pods of users are read where it needs them.
+func (w *world) cluster() *Cluster {
+	c := &Cluster{Now: w.now, Policies: w.policies, Slots: w.slots, Nodes: make([]Node, 0, len(w.machines))}
+	for i := range w.machines {
+		m := &w.machines[i]
+		if m.gone {
+			continue
+		}
+		n := m.Node
+		n.GPUReady = n.KubeletReady && n.Driver != nil && n.Driver.Ready
+		if n.NeedsWorkload() && (n.upgrading() || w.slots.Valid(&n)) {
+			n.Workload = m.workload()
+		}
+		c.Nodes = append(c.Nodes, n)
+	}
+	return c
+}
+
+func (m *machine) workload() *Workload {
+	workload := &Workload{}
+	for _, p := range m.pods {
+		if p.job {
+			workload.Jobs = append(workload.Jobs, p.WorkloadPod)
+		}
+		if p.user {
+			workload.Users = append(workload.Users, p.WorkloadPod)
+		} else {
+			workload.Others = append(workload.Others, p.WorkloadPod)
+		}
+	}
+	return workload
+}
+
+func (m *machine) users() int { return len(m.workload().Users) }
+
+func (w *world) machine(name string) *machine {
+	for i := range w.machines {
+		if w.machines[i].Name == name {
+			return &w.machines[i]
+		}
+	}
+	panic("no node " + name)
+}
+
+// apply carries out a step, and returns an error if it breaks a rule that every step has to keep.
+func (w *world) apply(step *Step) error {
+	m := w.machine(step.Node)
+	switch step.Action {
+	case ActionPatch:
+		return w.patch(m, step.Patch)
+	case ActionPull:
+		uid, _ := w.created()
+		m.Pull = &Pod{Name: "pull-" + m.Name, UID: uid, Created: w.now, Digest: m.Target}
+	case ActionEndPull:
+		m.Pull = nil
+	case ActionEvict:
+		return w.evict(m, step.Pods)
+	case ActionDeleteDriver:
+		return w.deleteDriver(m, step.Pods[0].UID)
+	case ActionDeleteValidator:
+		if m.Validator != nil && m.Validator.UID == step.Pods[0].UID {
+			m.Validator = nil
+		}
+	default:
+		return fmt.Errorf("unknown action %q", step.Action)
+	}
+	return nil
+}
+
+func (w *world) patch(m *machine, patch *Patch) error {
+	before := m.Record
+	wasInProgress := before != nil && before.UID == m.UID && before.State.InProgress()
+	starts := patch.Record != nil && patch.Record.State.InProgress() && !wasInProgress && !m.State.InProgress()
+	if starts {
+		switch {
+		case !w.slots.Valid(&m.Node) && !w.lost:
+			return errors.New("an upgrade starts without a slot")
+		case patch.Record.Round <= m.started:
+			return errors.New("a round starts twice")
+		case patch.Unschedulable == nil && !m.Unschedulable:
+			return errors.New("an upgrade starts without a cordon")
+		}
+		m.started = patch.Record.Round
+	}
+	if u := patch.Unschedulable; u != nil && !*u {
+		if m.foreign {
+			return errors.New("the cordon of another client is undone")
+		}
+		if m.replaced && m.Installs && !m.validated() {
+			return errors.New("the node is uncordoned before its new driver is validated")
+		}
+	}
+	if m.validated() {
+		m.replaced = false
+	}
+	m.version++
+	m.State, m.Record = patch.State, patch.Record
+	if u := patch.Unschedulable; u != nil {
+		m.Unschedulable = *u
+	}
+	if patch.EndRequest {
+		m.Requested = false
+	}
+	if patch.RememberCordon {
+		m.InitiallyCordoned = true
+	}
+	if patch.ForgetCordon {
+		m.InitiallyCordoned = false
+	}
+	if patch.ReleasePool {
+		if m.users() > 0 {
+			return errors.New("the driver pool is left while pods use the GPUs")
+		}
+		m.Target, m.MoveTo, m.Driver, m.replaced = m.poolTarget, "", nil, true
+	}
+	return nil
+}
+
+// validated reports whether the validator has passed with the driver pod.
+func (m *machine) validated() bool {
+	return m.Driver != nil && m.Driver.Ready && m.Validator != nil && m.Validator.Ready &&
+		m.Validator.Created.After(m.Driver.Created)
+}
+
+func (w *world) evict(m *machine, pods []WorkloadPod) error {
+	switch {
+	case m.Record == nil || !m.Record.State.InProgress() || m.Record.UID != m.UID:
+		return errors.New("pods are evicted outside an upgrade")
+	case !m.Unschedulable:
+		return errors.New("pods are evicted from a node that is not cordoned")
+	}
+	kept := []pod{}
+	for _, p := range m.pods {
+		evicted := slices.ContainsFunc(pods, func(e WorkloadPod) bool { return e.UID == p.UID })
+		switch {
+		case !evicted:
+		case p.Forbidden:
+			return errors.New("a pod is evicted that the policy forbids to evict")
+		case !p.user && m.Record.State != StateDrain:
+			return errors.New("a pod without GPUs is evicted")
+		case p.Blocked == "" && m.KubeletReady:
+			p.Ending = true
+		}
+		kept = append(kept, p)
+	}
+	m.pods = kept
+	return nil
+}
+
+func (w *world) deleteDriver(m *machine, uid types.UID) error {
+	switch {
+	case m.Driver == nil || m.Driver.UID != uid:
+		return nil
+	case m.users() > 0:
+		return errors.New("the driver pod is deleted while pods use the GPUs")
+	case !m.Unschedulable:
+		return errors.New("the driver pod is deleted on a node that is not cordoned")
+	case m.Record == nil || m.Record.State != StatePodRestart:
+		return errors.New("the driver pod is deleted outside an upgrade")
+	}
+	m.Driver, m.replaced = nil, true
+	return nil
+}
+
+// happening is something that Kubernetes and the operands do by themselves.
+type happening struct {
+	node int
+	what string
+}
+
+// next returns what happens by itself.
+func (w *world) next() []happening {
+	var all []happening
+	for i := range w.machines {
+		m := &w.machines[i]
+		if m.gone || !m.KubeletReady {
+			continue
+		}
+		add := func(due bool, what string) {
+			if due {
+				all = append(all, happening{i, what})
+			}
+		}
+		driver := m.Driver
+		add(driver == nil && m.Installs && m.Target != "", "driver created")
+		add(driver != nil && driver.Ending, "driver ends")
+		add(driver != nil && !driver.Ending && !driver.Ready && !driver.Failed && !(driver.Unloading && m.users() > 0),
+			"driver ready")
+		running := driver != nil && driver.Ready
+		add(m.Validator == nil && running && !w.validatorsMissing, "validator created")
+		add(m.Validator != nil && !m.Validator.Ready && !m.Validator.Failed && running, "validator passes")
+		add(m.Pull != nil && !m.Pull.Ready && !m.Pull.Failed && !w.pullsHang, "pulled")
+		add(!w.podsStay && slices.ContainsFunc(m.pods, func(p pod) bool { return p.Ending }), "pods end")
+	}
+	return all
+}
+
+// happen lets one of them happen.
+func (w *world) happen(h happening) {
+	m := &w.machines[h.node]
+	switch h.what {
+	case "driver created":
+		uid, created := w.created()
+		m.Driver = &Pod{Name: "driver-" + m.Name, UID: uid, Created: created, Digest: m.Target, Unloading: true}
+	case "driver ends":
+		m.Driver = nil
+	case "driver ready":
+		changed := *m.Driver
+		changed.Unloading = false
+		if w.driversFail {
+			changed.Failed, changed.Reason, changed.Message = true, "ContainerCrashed", "container nvidia-driver-ctr: exit code 1"
+		} else {
+			changed.Ready = true
+		}
+		m.Driver = &changed
+	case "validator created":
+		uid, created := w.created()
+		m.Validator = &Pod{Name: "validator-" + m.Name, UID: uid, Created: created}
+	case "validator passes":
+		changed := *m.Validator
+		if w.validatorsFail {
+			changed.Failed, changed.Reason, changed.Message = true, "ContainerCrashed", "cuda-validation: no device found"
+		} else {
+			changed.Ready = true
+		}
+		m.Validator = &changed
+	case "pulled":
+		changed := *m.Pull
+		if w.pullsFail {
+			changed.Failed, changed.Message = true, "image driver:"+m.Target+" was not found"
+		} else {
+			changed.Ready = true
+		}
+		m.Pull = &changed
+	case "pods end":
+		m.pods = slices.DeleteFunc(slices.Clone(m.pods), func(p pod) bool { return p.Ending })
+	}
+}
+
+// String shows the world, for messages.
+func (w *world) String() string {
+	var out strings.Builder
+	for i := range w.machines {
+		m := &w.machines[i]
+		fmt.Fprintf(&out, "  %s: label=%q cordoned=%t foreign=%t kubelet=%t requested=%t skip=%t pods=%v\n", m.Name, m.State,
+			m.Unschedulable, m.foreign, m.KubeletReady, m.Requested, m.Skip, m.pods)
+		for _, p := range []*Pod{m.Driver, m.Validator, m.Pull} {
+			if p != nil {
+				fmt.Fprintf(&out, "    %s %s %s ready=%t failed=%t ending=%t unloading=%t\n", p.Name, p.UID, p.Digest, p.Ready,
+					p.Failed, p.Ending, p.Unloading)
+			}
+		}
+		if m.Record != nil {
+			fmt.Fprintf(&out, "    %s\n", m.Record.Encode())
+		}
+	}
+	policy := w.policies[modelGroup]
+	fmt.Fprintf(&out, "  now=%s slots=%v auto=%t paused=%t parallel=%d unavailable=%s\n", w.now.Sub(epoch), w.slots, policy.Auto,
+		policy.Paused, policy.MaxParallel, policy.MaxUnavailable.String())
+	return out.String()
+}
