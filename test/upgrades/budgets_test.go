@@ -21,11 +21,11 @@ const maxNodeWrites = 10
 // TestBudgets upgrades fleets with several budgets: never are more nodes unavailable than allowed, each node is
 // written and restarted as often as necessary, and the budget is used.
 func TestBudgets(t *testing.T) {
+	if !full() {
+		t.Parallel()
+	}
 	for _, nodes := range fleets(t) {
 		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
-			if nodes == 6 {
-				t.Parallel()
-			}
 			e := newEnv(t, envOptions{nodes: nodes, scale: 0.5, policy: func(u *v1.DriverUpgradePolicySpec) {
 				u.AutoUpgrade = pointer(false)
 			}})
@@ -81,7 +81,7 @@ func (e *env) alone(version string) time.Duration {
 	e.install(version)
 	e.awaitProgress(nodeName(0), "UpgradeManual")
 	e.annotate(nodeName(0), requestKey, "true")
-	e.awaitUpgraded(version, nodeName(0))
+	e.manuallyUpgraded(version, nodeName(0))
 	e.Expect(e.watch.cordons(since)).To(Equal(map[string]int{nodeName(0): 1}), "only the requested node")
 	alone := e.watch.span(since)
 	e.t.Logf("one node alone: %s from cordon to uncordon", alone.Round(time.Millisecond))

@@ -71,13 +71,15 @@ func TestManual(t *testing.T) {
 	e.Expect(e.policy().Status.Upgrade.Pending).To(BeNumerically("==", nodes))
 
 	e.annotate(nodeName(0), requestKey, "true")
-	e.manuallyUpgraded(nodeName(0))
+	e.manuallyUpgraded(after, nodeName(0))
 	e.Expect(e.watch.node(nodeName(0)).annotations).NotTo(HaveKey(requestKey), "the request is served")
 	e.Expect(e.evictions(mark)).To(HaveLen(1))
+	e.awaitRunning("user-"+nodeName(0), 1)
 
 	e.removeDriver(nodeName(1))
-	e.manuallyUpgraded(nodeName(1))
+	e.manuallyUpgraded(after, nodeName(1))
 	e.Expect(e.evictions(mark)).To(HaveLen(2))
+	e.awaitRunning("user-"+nodeName(1), 1)
 	e.Expect(e.watch.cordons(since)).To(Equal(map[string]int{nodeName(0): 1, nodeName(1): 1}))
 	e.Expect(e.watch.driver(nodeName(2)).runs(before)).To(BeTrue(), "its upgrade was not requested")
 	e.awaitRunning("user-"+nodeName(2), 1)
@@ -85,12 +87,11 @@ func TestManual(t *testing.T) {
 }
 
 // manuallyUpgraded waits until the node has the new driver and is usable; its label is optional.
-func (e *env) manuallyUpgraded(name string) {
+func (e *env) manuallyUpgraded(version, name string) {
 	e.t.Helper()
 	e.Eventually(func() podVersion { return e.watch.driver(name) }).WithTimeout(upgradeTime).Should(
-		WithTransform(func(p podVersion) bool { return p.runs(after) }, BeTrue()), "%s: %s", name, e.progress(name))
+		WithTransform(func(p podVersion) bool { return p.runs(version) }, BeTrue()), "%s: %s", name, e.progress(name))
 	e.Eventually(func() nodeVersion { return e.watch.node(name) }).WithTimeout(upgradeTime).Should(And(
 		HaveField("cordoned", BeFalse()), HaveField("gpuReady", BeTrue()), HaveField("state", BeElementOf("", stateDone)),
 	), "%s: %s", name, e.progress(name))
-	e.awaitRunning("user-"+name, 1)
 }
