@@ -58,7 +58,10 @@ func obstacles() []obstacle {
 				e.protect("second-"+node, "protected-"+node)
 			},
 			words: []string{"UpgradeBlocked", "default/protected-node-1"},
-			clear: func(e *env, node string) { e.remove(budgetOf("second-" + node)) },
+			clear: func(e *env, node string) {
+				e.remove(budgetOf("first-" + node))
+				e.remove(budgetOf("second-" + node))
+			},
 		},
 		{
 			name:  "a pod without a controller",
@@ -87,7 +90,7 @@ func obstacles() []obstacle {
 			place: func(e *env, node string) {
 				e.deployEverywhere(workload{name: "agent-" + node, node: node, gpus: "1"})
 			},
-			words: []string{"default/agent-node-4"},
+			words: []string{"UpgradeBlocked", "default/agent-node-4", "its DaemonSet starts it again"},
 			clear: func(e *env, node string) { e.remove(daemonSetOf("agent-" + node)) },
 		},
 		{

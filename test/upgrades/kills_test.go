@@ -1,6 +1,7 @@
 package upgrades
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -32,8 +33,10 @@ func TestKilledDrivers(t *testing.T) {
 			e.removeDriver(nodeName(i))
 		}
 		for name, uid := range killed {
-			e.Eventually(func() podVersion { return e.watch.driver(name) }).Should(And(
-				HaveField("uid", Not(Equal(uid))), HaveField("ready", BeTrue())), "driver of %s", name)
+			e.Eventually(func() bool {
+				driver := e.watch.driver(name)
+				return driver.uid != uid && driver.ready
+			}).Should(BeTrue(), "%s must get a new driver pod", name)
 		}
 	}
 	e.awaitReady(nodes)
@@ -89,9 +92,12 @@ func TestManual(t *testing.T) {
 // manuallyUpgraded waits until the node has the new driver and is usable; its label is optional.
 func (e *env) manuallyUpgraded(version, name string) {
 	e.t.Helper()
-	e.Eventually(func() podVersion { return e.watch.driver(name) }).WithTimeout(upgradeTime).Should(
-		WithTransform(func(p podVersion) bool { return p.runs(version) }, BeTrue()), "%s: %s", name, e.progress(name))
-	e.Eventually(func() nodeVersion { return e.watch.node(name) }).WithTimeout(upgradeTime).Should(And(
-		HaveField("cordoned", BeFalse()), HaveField("gpuReady", BeTrue()), HaveField("state", BeElementOf("", stateDone)),
-	), "%s: %s", name, e.progress(name))
+	e.Eventually(func() string {
+		node, driver := e.watch.node(name), e.watch.driver(name)
+		if driver.runs(version) && !node.cordoned && node.gpuReady && (node.state == "" || node.state == stateDone) {
+			return ""
+		}
+		return fmt.Sprintf("driver %s ready %t, state %q, cordoned %t, GPUReady %t: %s", driver.image, driver.ready,
+			node.state, node.cordoned, node.gpuReady, e.progress(name))
+	}).WithTimeout(upgradeTime).Should(BeEmpty(), name)
 }
