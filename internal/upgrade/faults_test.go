@@ -77,9 +77,6 @@ var faults = []fault{
 		m.Validator = changed(m.Validator, func(p *Pod) { p.Ready, p.Failed, p.Reason = false, true, "ContainerCrashed" })
 	}),
 	onNode("the validator pod is lost", func(m *machine) bool { return m.Validator != nil }, func(m *machine) { m.Validator = nil }),
-	onNode("the pull fails", func(m *machine) bool { return m.Pull != nil && !m.Pull.Failed }, func(m *machine) {
-		m.Pull = changed(m.Pull, func(p *Pod) { p.Ready, p.Failed, p.Message = false, true, "not found" })
-	}),
 	onNode("a pod with GPUs arrives", func(m *machine) bool { return len(m.pods) < 2 }, func(m *machine) {
 		p := pod{user: true}
 		p.Name, p.UID = "late", "late"
@@ -99,6 +96,8 @@ var faults = []fault{
 	edit("a user switches autoUpgrade", func(p *Policy) { p.Auto = !p.Auto }),
 	edit("maxParallelUpgrades 1 or 2", func(p *Policy) { p.MaxParallel = 3 - p.MaxParallel }),
 	edit("maxUnavailable 1 or 2", func(p *Policy) { p.MaxUnavailable = intstr.FromInt32(3 - p.MaxUnavailable.IntVal) }),
+	{what: "the registry fails", global: true, due: func(s *state, _ int) bool { return !s.pullsFail && s.policy().PullImages },
+		happen: func(s *state, _ int) { s.pullsFail = true }},
 	{what: "the slots are lost", global: true, due: func(s *state, _ int) bool { return len(s.slots) > 0 },
 		happen: func(s *state, _ int) { s.slots, s.lost = Slots{}, true }},
 	{what: "the deadlines pass", global: true, due: always, happen: func(s *state, _ int) { s.now = s.now.Add(limit) }},

@@ -78,7 +78,8 @@ func (s *state) key() string {
 	}
 	slices.Sort(machines)
 	p := s.policy()
-	return fmt.Sprint(machines, p.Auto, p.Paused, p.MaxParallel, p.MaxUnavailable.IntVal, s.lost, s.peak, s.secondSlots())
+	return fmt.Sprint(machines, p.Auto, p.Paused, p.MaxParallel, p.MaxUnavailable.IntVal, s.lost, s.peak, s.pullsFail,
+		s.secondSlots())
 }
 
 // secondSlots is the slots that the second manager may still write, without names.
@@ -380,10 +381,7 @@ func (e *explorer) observe(s *state, step *Step) {
 
 // transition returns the states before and after a patch, as the drawing has them.
 func transition(n *Node, patch *Patch) (from, to State) {
-	from = n.State
-	if record := n.ownRecord(); record != nil {
-		from = effectiveState(n.State, record.State)
-	}
+	from = n.currentState()
 	if patch.Record != nil {
 		to = patch.Record.State
 	}
@@ -528,8 +526,8 @@ func effective(s *state, steps []Step) []*Step {
 	var all []*Step
 	for i := range steps {
 		step := &steps[i]
-		refused := func(p WorkloadPod) bool { return p.Blocked != "" }
-		if step.Action == ActionEvict && (!s.machine(step.Node).KubeletReady || !slices.ContainsFunc(step.Pods, func(p WorkloadPod) bool { return !refused(p) })) {
+		admitted := slices.IndexFunc(step.Pods, func(p WorkloadPod) bool { return p.Blocked == "" })
+		if step.Action == ActionEvict && admitted < 0 {
 			continue
 		}
 		all = append(all, step)
@@ -545,6 +543,13 @@ func (e *explorer) atRest(s *state) error {
 		named := progress.Held || progress.State == StateFailed || queued || !plan.Until.IsZero()
 		if progress.Reason == "" || !named {
 			return fmt.Errorf("%s rests without a named hold: %+v", name, progress)
+		}
+		if progress.State.InProgress() && plan.Until.IsZero() {
+			return fmt.Errorf("%s has no deadline: %+v", name, progress)
+		}
+		if r := s.machine(name).Record; progress.State == StateFailed && !r.Restarted && plan.Until.IsZero() &&
+			r.Reason != v1.ReasonUpgradeUncordoned {
+			return fmt.Errorf("%s is never tried again: %+v", name, progress)
 		}
 	}
 	return nil
@@ -567,6 +572,7 @@ func (e *explorer) cured(s *state) error {
 		if s.done() {
 			return nil
 		}
+		s.pullsFail = false
 		for i := range s.machines {
 			s.machines[i].cure()
 		}
