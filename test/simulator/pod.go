@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -120,7 +121,7 @@ func (p *pod) advance(ctx context.Context, now time.Time, n *node) {
 		case p.pulls:
 			at.fault = n.pullFault(c.spec.Image)
 		case i == 0:
-			at.fault = fault
+			at.fault = cmp.Or(fault, n.sim.faults.ofImage(c.spec.Image))
 		}
 		c.run(at)
 	}

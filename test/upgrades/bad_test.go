@@ -1,6 +1,7 @@
 package upgrades
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -31,33 +32,20 @@ func TestBadDriver(t *testing.T) {
 	e.writesNothing()
 }
 
-// breakDriver makes the next driver pods of all nodes crash, or heals them.
-func (e *env) everyDriver(nodes int, set func(operand, node string)) {
-	for _, name := range nodeNames(nodes) {
-		set("driver", name)
-	}
-}
-
 func (e *env) crashing(nodes int) {
 	since := e.watch.now()
+	image := strings.Replace(e.watch.driver(nodeName(0)).image, before, after, 1)
+	e.sim.BreakImage(image, simulator.CrashLoop)
 	e.install(after)
-	// Only new containers crash: those that run are broken once they are replaced.
-	e.Eventually(func() []string { return e.watch.most(since) }).WithTimeout(upgradeTime).ShouldNot(BeEmpty())
-	e.everyDriver(nodes, func(operand, node string) {
-		if !e.watch.driver(node).ready {
-			e.sim.Break(operand, node, simulator.CrashLoop)
-		}
-	})
 	e.Eventually(func() []string { return e.inState(stateFailed, nodes) }).WithTimeout(upgradeTime).Should(HaveLen(2))
+	e.awaitProgress(e.inState(stateFailed, nodes)[0], stateFailed, "nvidia-driver-ctr")
 	e.atRest()
-	failed := e.inState(stateFailed, nodes)
-	e.Expect(failed).To(HaveLen(2), "no further node is harmed")
-	e.Expect(e.watch.most(since)).To(HaveLen(2))
-	e.awaitProgress(failed[0], stateFailed, "CrashLoopBackOff")
-	e.everyDriver(nodes, e.sim.Heal)
+	e.Expect(e.inState(stateFailed, nodes)).To(HaveLen(2), "no further node is harmed")
+	e.Expect(e.watch.most(since)).To(HaveLen(2), "the budget")
 	e.install(later)
 	e.awaitUpgraded(later, nodeNames(nodes)...)
-	e.Expect(e.watch.most(since)).To(HaveLen(2))
+	e.Expect(e.watch.most(since)).To(HaveLen(2), "the budget")
+	e.Expect(e.watch.driver(nodeName(0)).image).NotTo(Equal(image))
 }
 
 func (e *env) inState(state string, nodes int) []string {
@@ -70,16 +58,18 @@ func (e *env) inState(state string, nodes int) []string {
 	return names
 }
 
-// invalid makes the validator of two nodes not ready until their upgrades have failed.
+// invalid makes the validators of new drivers not ready until upgrades have failed.
 func (e *env) invalid(nodes int) {
 	e.atRest()
 	since := e.watch.now()
 	for _, name := range nodeNames(nodes) {
-		e.sim.Break("operator-validator", name, simulator.CrashLoop)
+		// It affects only validators of new drivers.
+		e.sim.Break("operator-validator", name, simulator.ImagePull)
 	}
 	e.install(before)
 	e.Eventually(func() []string { return e.inState(stateFailed, nodes) }).WithTimeout(upgradeTime).ShouldNot(BeEmpty())
-	e.Expect(len(e.watch.most(since))).To(BeNumerically("<=", nodes))
+	e.atRest()
+	e.Expect(e.watch.most(since)).To(HaveLen(2), "the budget")
 	for _, name := range e.inState(stateFailed, nodes) {
 		e.Expect(e.watch.node(name).cordoned).To(BeTrue(), "%s has a driver that is not validated", name)
 	}

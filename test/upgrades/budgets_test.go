@@ -26,7 +26,7 @@ func TestBudgets(t *testing.T) {
 	}
 	for _, nodes := range fleets(t) {
 		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
-			e := newEnv(t, envOptions{nodes: nodes, scale: 0.5, policy: func(u *v1.DriverUpgradePolicySpec) {
+			e := newEnv(t, envOptions{nodes: nodes, scale: 1, policy: func(u *v1.DriverUpgradePolicySpec) {
 				u.AutoUpgrade = pointer(false)
 			}})
 			version := versions()

@@ -201,7 +201,7 @@ func (e *env) finish() {
 		e.Expect(err).NotTo(HaveOccurred())
 		e.Expect(string(log)).NotTo(Or(ContainSubstring("panic"), ContainSubstring("DATA RACE")))
 		if e.t.Failed() {
-			e.t.Logf("the end of %s:\n%s", path, tail(string(log), 15))
+			e.t.Logf("the end of %s:\n%s", path, tail(string(log), *flagLines))
 			e.t.Logf("the nodes' versions:\n%s", e.watch.story())
 		}
 	}

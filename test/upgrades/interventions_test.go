@@ -3,12 +3,14 @@ package upgrades
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 const (
@@ -152,14 +154,19 @@ func (e *env) allow(node string) {
 	e.remove(budgetOf("hold-" + node))
 }
 
-// kubelet sets the node's condition Ready.
+// kubelet sets the node's condition Ready. kwok keeps only nodes with its annotation ready.
 func (e *env) kubelet(name string, status corev1.ConditionStatus) {
 	e.t.Helper()
+	if status == corev1.ConditionFalse {
+		e.annotate(name, cluster.SimulatedNodeAnnotation, "none")
+	}
 	node := &corev1.Node{}
 	e.Expect(e.client.Get(e.t.Context(), client.ObjectKey{Name: name}, node)).To(Succeed())
-	e.Expect(e.client.Status().Patch(e.t.Context(), node, client.RawPatch(client.StrategicMergeFrom(node).Type(),
-		fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q,"lastHeartbeatTime":%q}]}}`, status,
-			time.Now().UTC().Format(time.RFC3339))))).To(Succeed())
+	e.Expect(e.client.Status().Patch(e.t.Context(), node, client.RawPatch(types.StrategicMergePatchType,
+		fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, status)))).To(Succeed())
+	if status == corev1.ConditionTrue {
+		e.annotate(name, cluster.SimulatedNodeAnnotation, cluster.SimulatedNodeValue)
+	}
 }
 
 // TestSkippedBefore: a node with the label for skipping is not touched until the label is removed.

@@ -17,6 +17,7 @@ import (
 // Flags follow the package: go test ./test/upgrades -run TestCrashes -upgrades.seed=7.
 var (
 	flagSeed     = flag.Int64("upgrades.seed", 0, "seed that selects the sample of crashes (default random)")
+	flagLines    = flag.Int("upgrades.lines", 15, "lines of the operator's log that a failed test prints")
 	flagOperator = flag.String("upgrades.operator", "", "path of the operator's binary (default test/operator)")
 )
 
