@@ -77,7 +77,7 @@ func TestNodesWhoseDriverIsUpgraded(t *testing.T) {
 		"it only waits": {
 			driver: readiness.Failed, label: upgrade.StateRequired,
 			record: upgrade.Record{UID: "u", State: upgrade.StateRequired},
-			want: want{state: readiness.Failed, reason: v1.ReasonCrashLoopBackOff, message: crashed},
+			want:   want{state: readiness.Failed, reason: v1.ReasonCrashLoopBackOff, message: crashed},
 		},
 		"the record is of a deleted node of this name": {
 			driver: readiness.Progressing, label: upgrade.StatePodRestart,

@@ -75,8 +75,8 @@ func TestUpgradesOfAPolicy(t *testing.T) {
 			message: "2 of 4 GPU nodes wait for a driver upgrade, 0 in progress",
 		},
 		"one is upgraded, its GPUs still in use": {
-			change:  func(e *env) { e.setUpgrades(1, map[int]upgrade.Progress{1: blocked, 2: queued, 3: queued}) },
-			want:    upgrading,
+			change: func(e *env) { e.setUpgrades(1, map[int]upgrade.Progress{1: blocked, 2: queued, 3: queued}) },
+			want:   upgrading,
 			message: "2 of 4 GPU nodes wait for a driver upgrade, 1 in progress; node-00001 (UpgradeBlocked): " +
 				blocked.Message,
 		},
