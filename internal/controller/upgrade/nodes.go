@@ -31,8 +31,8 @@ type nodePods struct {
 	pull     *corev1.Pod
 }
 
-// observeNodes adds the nodes to the cluster: those that the operator manages, and those that still have the state of an
-// upgrade.
+// observeNodes adds the nodes to the cluster: those that the operator manages, and those that still have the state of
+// an upgrade.
 func (s *scope) observeNodes(ctx context.Context) error {
 	nodes := &corev1.NodeList{}
 	if err := s.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -184,8 +184,8 @@ func (s *scope) addPlanned(node *upgrade.Node, of *observed, entry *fleet.Entry,
 	}
 }
 
-// driverDaemonSet returns the DaemonSet of a driver pool; if there is none, the one that selects the node. It returns nil
-// if there is neither.
+// driverDaemonSet returns the DaemonSet of a driver pool; if there is none, the one that selects the node. It returns
+// nil if there is neither.
 func (s *scope) driverDaemonSet(driver operand.Name, node *corev1.Node, pool string) *appsv1.DaemonSet {
 	var selecting *appsv1.DaemonSet
 	for _, ds := range s.basis.Stack.DaemonSets {
