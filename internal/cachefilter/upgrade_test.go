@@ -112,7 +112,9 @@ func TestUpgradePodChanges(t *testing.T) {
 	driver := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{labels.Operand: "driver"}},
 		Spec:       corev1.PodSpec{NodeName: "a"},
-		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}},
+		Status: corev1.PodStatus{
+			Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}},
+		},
 	}
 	unloaded := func(p *corev1.Pod) {
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{
@@ -137,7 +139,9 @@ func TestUpgradePodChanges(t *testing.T) {
 		},
 		"nothing that is read": {before: driver, change: func(p *corev1.Pod) { p.Status.HostIP = "192.0.2.1" }},
 		"an image is pulled": {before: pullPod(), change: func(p *corev1.Pod) {
-			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ExitCode: 1},
+			}
 		}, want: true},
 		"an image cannot be pulled": {before: pullPod(), change: func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}
