@@ -75,9 +75,12 @@ func TestUpgradeNodeChanges(t *testing.T) {
 		change func(*corev1.Node)
 		want   bool
 	}{
-		"a cordon":             {change: func(n *corev1.Node) { n.Spec.Unschedulable = false }, want: true},
-		"a reboot":             {change: func(n *corev1.Node) { n.Status.NodeInfo.BootID = "next" }, want: true},
-		"the kubelet is down":  {change: func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, want: true},
+		"a cordon": {change: func(n *corev1.Node) { n.Spec.Unschedulable = false }, want: true},
+		"a reboot": {change: func(n *corev1.Node) { n.Status.NodeInfo.BootID = "next" }, want: true},
+		"the kubelet is down": {
+			change: func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown },
+			want:   true,
+		},
 		"another state":        {change: func(n *corev1.Node) { n.Labels[labels.UpgradeState] = "upgrade-done" }, want: true},
 		"no state":             {change: func(n *corev1.Node) { delete(n.Labels, labels.UpgradeState) }, want: true},
 		"an exclusion":         {change: func(n *corev1.Node) { n.Labels[labels.UpgradeSkip] = labels.True }, want: true},
@@ -109,7 +112,9 @@ func TestUpgradePodChanges(t *testing.T) {
 	driver := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{labels.Operand: "driver"}},
 		Spec:       corev1.PodSpec{NodeName: "a"},
-		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}},
+		Status: corev1.PodStatus{
+			Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}},
+		},
 	}
 	unloaded := func(p *corev1.Pod) {
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{
@@ -121,12 +126,22 @@ func TestUpgradePodChanges(t *testing.T) {
 		change func(*corev1.Pod)
 		want   bool
 	}{
-		"the driver manager has finished":   {before: driver, change: unloaded, want: true},
-		"the driver pod is being deleted":   {before: driver, change: func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }, want: true},
-		"the driver pod has another reason": {before: driver, change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, want: true},
-		"nothing that is read":              {before: driver, change: func(p *corev1.Pod) { p.Status.HostIP = "192.0.2.1" }},
+		"the driver manager has finished": {before: driver, change: unloaded, want: true},
+		"the driver pod is being deleted": {
+			before: driver,
+			change: func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) },
+			want:   true,
+		},
+		"the driver pod has another reason": {
+			before: driver,
+			change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },
+			want:   true,
+		},
+		"nothing that is read": {before: driver, change: func(p *corev1.Pod) { p.Status.HostIP = "192.0.2.1" }},
 		"an image is pulled": {before: pullPod(), change: func(p *corev1.Pod) {
-			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ExitCode: 1},
+			}
 		}, want: true},
 		"an image cannot be pulled": {before: pullPod(), change: func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}

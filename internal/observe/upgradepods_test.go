@@ -36,18 +36,44 @@ func TestPulledImages(t *testing.T) {
 		states []corev1.ContainerState
 		want   upgrade.Pod
 	}{
-		"the kubelet has not begun":          {want: upgrade.Pod{}},
-		"both are being pulled":              {states: []corev1.ContainerState{waiting("ContainerCreating"), waiting("ContainerCreating")}},
-		"one is being pulled":                {states: []corev1.ContainerState{ended(0), waiting("ContainerCreating")}},
-		"one has no state yet":               {states: []corev1.ContainerState{ended(0), {}}},
-		"both commands have ended":           {states: []corev1.ContainerState{ended(0), ended(0)}, want: upgrade.Pod{Ready: true}},
-		"a command does not exist":           {states: []corev1.ContainerState{ended(128), waiting("CreateContainerError")}, want: upgrade.Pod{Ready: true}},
-		"an image needs root":                {states: []corev1.ContainerState{waiting("CreateContainerConfigError"), running()}, want: upgrade.Pod{Ready: true}},
-		"the tag does not exist":             {states: []corev1.ContainerState{ended(0), waiting("ErrImagePull")}, want: failed("ErrImagePull")},
-		"the kubelet waits":                  {states: []corev1.ContainerState{waiting("ContainerCreating"), waiting("ImagePullBackOff")}, want: failed("ImagePullBackOff")},
-		"the reference is wrong":             {states: []corev1.ContainerState{ended(0), waiting("InvalidImageName")}, want: failed("InvalidImageName")},
-		"the image must be there and is not": {states: []corev1.ContainerState{ended(0), waiting("ErrImageNeverPull")}, want: failed("ErrImageNeverPull")},
-		"the signature is rejected":          {states: []corev1.ContainerState{ended(0), waiting("SignatureValidationFailed")}, want: failed("SignatureValidationFailed")},
+		"the kubelet has not begun": {want: upgrade.Pod{}},
+		"both are being pulled": {
+			states: []corev1.ContainerState{waiting("ContainerCreating"), waiting("ContainerCreating")},
+		},
+		"one is being pulled":  {states: []corev1.ContainerState{ended(0), waiting("ContainerCreating")}},
+		"one has no state yet": {states: []corev1.ContainerState{ended(0), {}}},
+		"both commands have ended": {
+			states: []corev1.ContainerState{ended(0), ended(0)},
+			want:   upgrade.Pod{Ready: true},
+		},
+		"a command does not exist": {
+			states: []corev1.ContainerState{ended(128), waiting("CreateContainerError")},
+			want:   upgrade.Pod{Ready: true},
+		},
+		"an image needs root": {
+			states: []corev1.ContainerState{waiting("CreateContainerConfigError"), running()},
+			want:   upgrade.Pod{Ready: true},
+		},
+		"the tag does not exist": {
+			states: []corev1.ContainerState{ended(0), waiting("ErrImagePull")},
+			want:   failed("ErrImagePull"),
+		},
+		"the kubelet waits": {
+			states: []corev1.ContainerState{waiting("ContainerCreating"), waiting("ImagePullBackOff")},
+			want:   failed("ImagePullBackOff"),
+		},
+		"the reference is wrong": {
+			states: []corev1.ContainerState{ended(0), waiting("InvalidImageName")},
+			want:   failed("InvalidImageName"),
+		},
+		"the image must be there and is not": {
+			states: []corev1.ContainerState{ended(0), waiting("ErrImageNeverPull")},
+			want:   failed("ErrImageNeverPull"),
+		},
+		"the signature is rejected": {
+			states: []corev1.ContainerState{ended(0), waiting("SignatureValidationFailed")},
+			want:   failed("SignatureValidationFailed"),
+		},
 		"the node has no room for more pods": {
 			status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfpods", Message: "110 of 110"},
 			want: upgrade.Pod{

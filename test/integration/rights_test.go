@@ -60,15 +60,16 @@ func TestEachRightIsNeeded(t *testing.T) {
 	e.Eventually(func() (page, error) { return scrape(unverified(), "https://"+address, token) }).
 		Should(HaveField("Code", http.StatusForbidden))
 
+	e.beginUpgrade()
+	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).WithTimeout(time.Minute).
+		ShouldNot(ContainElement(BeElementOf(upgradeRights)))
+	e.awaitReady(2)
+
 	e.refusePods()
 	e.deletePod("nvidia-device-plugin-daemonset", "gpu-00000")
 	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).
 		ShouldNot(ContainElement("events list"))
 	e.admitPods()
-
-	e.beginUpgrade()
-	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).
-		ShouldNot(ContainElement(BeElementOf(upgradeRights)))
 
 	e.change(shrunk)
 	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).

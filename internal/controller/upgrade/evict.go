@@ -80,8 +80,8 @@ func rejectionReason(pod *upgrade.WorkloadPod, err error) (reason string, reject
 	return "", false
 }
 
-// tooManyRequests returns why a pod is not evicted, from the details of an answer 429. Without the cause of a disruption
-// budget the server is overloaded.
+// tooManyRequests returns why a pod is not evicted, from the details of an answer 429. Without the cause of a
+// disruption budget the server is overloaded.
 func tooManyRequests(pod *upgrade.WorkloadPod, details *metav1.StatusDetails) (reason string, rejected bool) {
 	if details == nil {
 		return "", false

@@ -27,8 +27,8 @@ type nodePods struct {
 	pull     *corev1.Pod
 }
 
-// observeNodes adds the nodes to the cluster: those that the operator manages, and those that still have the state of an
-// upgrade.
+// observeNodes adds the nodes to the cluster: those that the operator manages, and those that still have the state of
+// an upgrade.
 func (s *scope) observeNodes(ctx context.Context) error {
 	nodes := &corev1.NodeList{}
 	if err := s.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {

@@ -114,8 +114,8 @@ func (s *scope) result() (reconcile.Result, error) {
 	return reconcile.Result{RequeueAfter: s.requeueDelay}, nil
 }
 
-// afterSlots returns the result of a pass whose slots could not be written: no step may be carried out. After a conflict
-// it is repeated, since another manager has granted slots.
+// afterSlots returns the result of a pass whose slots could not be written: no step may be carried out. After a
+// conflict it is repeated, since another manager has granted slots.
 func (s *scope) afterSlots(err error) (reconcile.Result, error) {
 	s.publish()
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {

@@ -51,8 +51,8 @@ func (s *scope) needsSlots() bool {
 	return false
 }
 
-// writeSlots writes the slots of the plan, if they have to be. The write fails if another manager has changed them since
-// they were read. Without slots there is no ConfigMap.
+// writeSlots writes the slots of the plan, if they have to be. The write fails if another manager has changed them
+// since they were read. Without slots there is no ConfigMap.
 func (s *scope) writeSlots(ctx context.Context) error {
 	if s.planned.Slots == nil {
 		return nil

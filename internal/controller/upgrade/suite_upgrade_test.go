@@ -37,7 +37,7 @@ func (f *fixture) upgraded(ctx context.Context, target string) {
 	Fail("not upgraded; the report is " + f.reported())
 }
 
-// isUpgraded reports whether all nodes have the target, nothing is left of the upgrade, and the last pass wrote nothing.
+// isUpgraded reports whether all nodes have the target, and nothing is left of the upgrade.
 func (f *fixture) isUpgraded(ctx context.Context) bool {
 	GinkgoHelper()
 	for _, name := range f.nodes {
