@@ -162,7 +162,7 @@ func (s *scope) addPlanned(node *upgrade.Node, of *observed, entry *fleet.Entry,
 	}
 	node.ValidatorWanted = s.expectsValidator(planned)
 	driver, applies := decisions.Driver(planned)
-	if !applies {
+	if !applies || entry.Facts.ExcludedByLabel {
 		return
 	}
 	switch driver.Expectation {
