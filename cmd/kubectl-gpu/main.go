@@ -15,7 +15,12 @@ import (
 const (
 	exitFailure = 1
 	exitUsage   = 2
+	// exitUpgrades is that of plan with --detailed-exitcode, if drivers would be upgraded.
+	exitUpgrades = 3
 )
+
+// errUpgradesHappen makes the plugin exit with exitUpgrades. It is not printed.
+var errUpgradesHappen = errors.New("drivers would be upgraded")
 
 // failure is the error of a command whose usage was correct.
 type failure struct{ error }
@@ -34,6 +39,9 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	if err == nil {
 		return 0
 	}
+	if errors.Is(err, errUpgradesHappen) {
+		return exitUpgrades
+	}
 	if errors.As(err, &failure{}) {
 		fmt.Fprintln(errOut, "kubectl gpu:", err)
 		return exitFailure
@@ -45,8 +53,8 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-gpu",
-		Short: "Show what the GPU operator would do, without a cluster",
-		Long: `Show what the GPU operator would do, without a cluster.
+		Short: "Show what the GPU operator would do, without changing anything",
+		Long: `Show what the GPU operator would do, without changing anything.
 
 Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usage.`,
 		Version:       version.Version,
@@ -56,6 +64,6 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 		// kubectl only completes its own commands by script.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(renderCommand())
+	root.AddCommand(renderCommand(), planCommand())
 	return root
 }

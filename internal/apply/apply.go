@@ -128,10 +128,6 @@ func (a *Applier) Differs(ctx context.Context, owner types.UID, rendered client.
 	case live != nil && (a.table.isStale(rendered, live) || a.table.isInSync(comparisonOf(owner, rendered, live))):
 		return false, nil
 	}
-	w, err := newWrite(owner, rendered)
-	if err != nil {
-		return false, err
-	}
-	field, err := compare(owner, w, live)
+	field, err := Compare(owner, rendered, live)
 	return field != nil, err
 }

@@ -15,6 +15,17 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
+// Compare returns the first field in which a live object differs from the rendered one: nil if ApplyAll would not write
+// it, and an empty path if live is nil. It returns the errors that ApplyAll returns before a write. Both objects are of
+// the same type.
+func Compare(owner types.UID, rendered, live client.Object) (drift.Path, error) {
+	w, err := newWrite(owner, rendered)
+	if err != nil {
+		return nil, err
+	}
+	return compare(owner, w, live)
+}
+
 // compare returns the first field in which the live object differs from the intent (see drift.First), nil if there is
 // none, and an empty path if there is no live object.
 func compare(owner types.UID, w write, live client.Object) (drift.Path, error) {

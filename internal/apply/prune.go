@@ -47,7 +47,7 @@ func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Obj
 			continue
 		}
 		for _, object := range objects {
-			if !prunable(object, owner, rendered) {
+			if !rendered.Prunes(owner, object) {
 				continue
 			}
 			work := func(ctx context.Context, c *call) outcome { return a.deleteObject(ctx, c, object) }
@@ -81,10 +81,11 @@ func (a *Applier) deleteObject(ctx context.Context, c *call, object client.Objec
 	return outcome{deleted: true}
 }
 
-func prunable(object client.Object, owner types.UID, rendered Rendered) bool {
+// Prunes reports whether Prune deletes the object, which has its kind set, for the policy with this UID.
+func (r *Rendered) Prunes(owner types.UID, object client.Object) bool {
 	name := object.GetLabels()[labels.Operand]
 	controller := metav1.GetControllerOf(object)
-	return name != "" && !rendered.Kept[name] && !rendered.objects[key(object)] &&
+	return name != "" && !r.Kept[name] && !r.objects[key(object)] &&
 		controller != nil && controller.UID == owner && object.GetDeletionTimestamp() == nil
 }
 

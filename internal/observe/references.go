@@ -95,6 +95,9 @@ func ConfigMapContent(configMap *corev1.ConfigMap) operand.Content {
 	return contentOf(trimConfigMap(configMap))
 }
 
+// SecretContent returns the content of a Secret.
+func SecretContent(secret *corev1.Secret) operand.Content { return contentOf(trimSecret(secret)) }
+
 // ContentChanges passes events that change the result of Contents.
 func ContentChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -109,7 +112,7 @@ func TrimReference(object any) (any, error) {
 	case *corev1.ConfigMap:
 		return trimConfigMap(object), nil
 	case *corev1.Secret:
-		return &corev1.Secret{ObjectMeta: describeContent(object.ObjectMeta, object.Data)}, nil
+		return trimSecret(object), nil
 	case *schedulingv1.PriorityClass:
 		return &schedulingv1.PriorityClass{ObjectMeta: describeContent(object.ObjectMeta, nil)}, nil
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
@@ -126,6 +129,10 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 	}
 	maps.Copy(data, object.BinaryData)
 	return &corev1.ConfigMap{ObjectMeta: describeContent(object.ObjectMeta, data)}
+}
+
+func trimSecret(object *corev1.Secret) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: describeContent(object.ObjectMeta, object.Data)}
 }
 
 // describeContent replaces the annotations by the digest of the data and its keys, unless that is done already.

@@ -152,13 +152,22 @@ func Policies(ctx context.Context, reader client.Reader) (active *v1.ClusterPoli
 	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("listing ClusterPolicies: %w", err)
 	}
+	pointers := make([]*v1.ClusterPolicy, 0, len(list.Items))
 	for i := range list.Items {
-		candidate := &list.Items[i]
+		pointers = append(pointers, &list.Items[i])
+	}
+	return Active(pointers), list.Items, nil
+}
+
+// Active returns the active one of all policies, see Policies; nil for none.
+func Active(all []*v1.ClusterPolicy) *v1.ClusterPolicy {
+	var active *v1.ClusterPolicy
+	for _, candidate := range all {
 		if candidate.DeletionTimestamp == nil && (active == nil || older(candidate, active)) {
 			active = candidate
 		}
 	}
-	return active, list.Items, nil
+	return active
 }
 
 func older(a, b *v1.ClusterPolicy) bool {

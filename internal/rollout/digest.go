@@ -39,7 +39,7 @@ func (t Template) Digest() (string, error) {
 		c.Image, c.ImagePullPolicy = path.Base(c.Image), ""
 		c.Resources = corev1.ResourceRequirements{}
 		c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = nil, nil, nil
-		c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == configDigestVariable })
+		c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == ConfigDigestVariable })
 	})
 	return t.digestOf(significant)
 }
@@ -97,9 +97,9 @@ func ReplaceHelper(c *corev1.Container, helper, by string) (found bool) {
 	return found
 }
 
-// configDigestVariable is the variable by which k8s-driver-manager detects a changed driver. Its value is a digest of
+// ConfigDigestVariable is the variable by which k8s-driver-manager detects a changed driver. Its value is a digest of
 // what the template and Contents have as well, but with the registry of the image.
-const configDigestVariable = "DRIVER_CONFIG_DIGEST"
+const ConfigDigestVariable = "DRIVER_CONFIG_DIGEST"
 
 // helperImageVariable is the variable with the image of the pods that gpu-node starts.
 const helperImageVariable = "VALIDATOR_IMAGE"

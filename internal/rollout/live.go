@@ -55,6 +55,19 @@ func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 	return live
 }
 
+// LiveDaemonSets returns the live DaemonSets of an operand out of all of the namespace, by name. One without the label
+// of an operand counts if it has the operand's name.
+func LiveDaemonSets(o *operand.Operand, all map[string]*appsv1.DaemonSet) map[string]Live {
+	live := map[string]Live{}
+	for name, ds := range all {
+		owner := operand.Name(ds.Labels[labels.Operand])
+		if owner == o.Name || owner == "" && name == o.DaemonSet {
+			live[name] = LiveDaemonSet(ds)
+		}
+	}
+	return live
+}
+
 // variantOf returns the variant of nodes that pods with these labels are for.
 func variantOf(pod map[string]string) string {
 	return operand.Variant(pod[labels.Pool], pod[labels.Layout], pod[labels.NodePool])

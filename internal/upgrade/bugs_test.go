@@ -85,10 +85,11 @@ var bugs = []bug{
 	{"it does not record that another client has uncordoned", func(c *Cluster) Plan {
 		plan := c.Plan()
 		plan.Steps = slices.DeleteFunc(plan.Steps, func(step Step) bool {
-			return step.Patch != nil && step.Patch.Record != nil && step.Patch.Event == "" && step.Patch.Record.State != StateRequired
+			p := step.Patch
+			return p != nil && p.Record != nil && p.Event == "" && p.Record.State != StateRequired
 		})
 		return plan
-	}, "rests without a named hold"},
+	}, "has no deadline"},
 	{"it does not cordon", steps(func(_ *Node, s *Step) {
 		if s.Patch != nil && s.Patch.Unschedulable != nil && *s.Patch.Unschedulable {
 			s.Patch.Unschedulable = nil
@@ -168,7 +169,8 @@ var bugs = []bug{
 		for i := range plan.Steps {
 			p := plan.Steps[i].Patch
 			n := c.node(plan.Steps[i].Node)
-			if p != nil && p.Record != nil && n.Record != nil && n.Record.State == StateRequired && p.Record.Round > n.Record.Round {
+			waits := n.Record != nil && n.Record.State == StateRequired
+			if waits && p != nil && p.Record != nil && p.Record.Round > n.Record.Round {
 				record := *p.Record
 				record.Round = n.Record.Round
 				p.Record = &record
@@ -203,7 +205,9 @@ var bugs = []bug{
 		running.Policies = map[string]Policy{modelGroup: policy}
 		return running.Plan()
 	}, "which the policy or a label forbids"},
-	{"it ignores that a node is excluded", sees(func(_ *Cluster, n *Node) { n.Skip = false }), "which the policy or a label forbids"},
+	{"it ignores that a node is excluded", sees(func(_ *Cluster, n *Node) {
+		n.Skip = false
+	}), "which the policy or a label forbids"},
 	{"it never tries again", patches(StateFailed, func(_ *Node, p *Patch) {
 		p.Record.RetryAt = time.Time{}
 	}), "is never tried again"},

@@ -52,7 +52,9 @@ func TestASlotCountsUntilItsRoundHasEnded(t *testing.T) {
 		{"in progress", Node{Name: "gpu-1", UID: "u", Record: &Record{UID: "u", Round: 2, State: StateDrain}}, true},
 		{"done", Node{Name: "gpu-1", UID: "u", Record: &Record{UID: "u", Round: 2, State: StateDone}}, false},
 		{"failed", Node{Name: "gpu-1", UID: "u", Record: &Record{UID: "u", Round: 2, State: StateFailed}}, false},
-		{"of an earlier round", Node{Name: "gpu-1", UID: "u", Record: &Record{UID: "u", Round: 3, State: StateRequired}}, false},
+		{"of an earlier round", Node{
+			Name: "gpu-1", UID: "u", Record: &Record{UID: "u", Round: 3, State: StateRequired},
+		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) { NewWithT(t).Expect(slots.Valid(&c.node)).To(Equal(c.valid)) })
 	}
@@ -83,18 +85,22 @@ func TestNodesAreUpgradedInOrder(t *testing.T) {
 // Two of six nodes have taken ten minutes each. The others take two rounds of two nodes.
 func TestTheReportEstimatesWhatRemains(t *testing.T) {
 	g := NewWithT(t)
-	c := Cluster{Now: epoch, Policies: map[string]Policy{"": {Auto: true, MaxParallel: 2, MaxUnavailable: intstr.FromString("50%")}}}
+	policy := Policy{Auto: true, MaxParallel: 2, MaxUnavailable: intstr.FromString("50%")}
+	c := Cluster{Now: epoch, Policies: map[string]Policy{"": policy}}
 	for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		n := Node{Name: name, UID: "u", Installs: true, KubeletReady: true, GPUReady: true, Target: "v2",
-			Driver: &Pod{Digest: "v1", Ready: true}, Record: &Record{UID: "u", Round: 1, State: StateRequired}, State: StateRequired}
+			Driver: &Pod{Digest: "v1", Ready: true}, State: StateRequired,
+			Record: &Record{UID: "u", Round: 1, State: StateRequired}}
 		if i < 2 {
 			n.Driver.Digest, n.State = "v2", StateDone
-			n.Record = &Record{UID: "u", Round: 1, State: StateDone, Target: "v2", Started: epoch, Since: epoch.Add(10 * time.Minute)}
+			n.Record = &Record{UID: "u", Round: 1, State: StateDone, Target: "v2", Started: epoch}
+			n.Record.Since = epoch.Add(10 * time.Minute)
 		}
 		c.Nodes = append(c.Nodes, n)
 	}
 	report := c.Plan().Report
 	g.Expect(report.Remaining).To(Equal(20 * time.Minute))
-	g.Expect([]int{report.Pending, report.InProgress, report.Done, report.Failed, report.Held}).To(Equal([]int{4, 0, 2, 0, 0}))
+	counts := []int{report.Pending, report.InProgress, report.Done, report.Failed, report.Held}
+	g.Expect(counts).To(Equal([]int{4, 0, 2, 0, 0}))
 	g.Expect(report.Target).To(Equal("v2"))
 }

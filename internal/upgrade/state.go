@@ -25,8 +25,9 @@ const (
 	StatePodDeletion State = "pod-deletion-required"
 	// StateDrain: all pods are evicted, since the eviction of those with GPUs took too long.
 	StateDrain State = "drain-required"
-	// StateNodeMaintenance and StatePostMaintenance belong to a mode that NVIDIA's operator does not offer.
+	// StateNodeMaintenance belongs to a mode that NVIDIA's operator does not offer.
 	StateNodeMaintenance State = "node-maintenance-required"
+	// StatePostMaintenance belongs to the same mode.
 	StatePostMaintenance State = "post-maintenance-required"
 	// StatePodRestart: the old driver pod is deleted, and the new one starts.
 	StatePodRestart State = "pod-restart-required"
@@ -36,7 +37,7 @@ const (
 	StateUncordon State = "uncordon-required"
 	// StateDone: the driver is up to date.
 	StateDone State = "upgrade-done"
-	// StateFailed: a deadline has passed. Record.Reason and Message have the cause.
+	// StateFailed: a deadline has passed. The reason and the message in the record have the cause.
 	StateFailed State = "upgrade-failed"
 )
 
@@ -51,8 +52,8 @@ func (s State) InProgress() bool {
 	return false
 }
 
-// Record is what the annotation labels.UpgradeRecord of a Node has beside the State. It is written with the State in one
-// patch.
+// Record is what the annotation labels.UpgradeRecord of a Node has beside the State. It is written with the State in
+// one patch.
 type Record struct {
 	// UID of the Node. A record with another one was copied from a deleted Node and is ignored.
 	UID types.UID `json:"uid"`

@@ -69,7 +69,8 @@ type teller struct {
 func newTeller(t *testing.T) *teller {
 	t.Helper()
 	w := &world{now: epoch, slots: Slots{}, policies: map[string]Policy{}}
-	return &teller{t: t, state: &state{world: w, peak: 1000}, target: "v1", said: map[string]string{}, e: newExplorer(shipped, 0)}
+	s := &state{world: w, peak: 1000}
+	return &teller{t: t, state: s, target: "v1", said: map[string]string{}, e: newExplorer(shipped, 0)}
 }
 
 func (s *teller) tell(text string) string {
@@ -166,41 +167,28 @@ func (s *teller) edit(words []string) {
 
 func (s *teller) field(p *Policy, key, value string) {
 	s.t.Helper()
-	number, _ := strconv.Atoi(value)
-	duration, _ := time.ParseDuration(value)
-	on := value == "true"
-	switch key {
-	case "auto":
-		p.Auto = on
-	case "paused":
-		p.Paused = on
-	case "maxParallel":
-		p.MaxParallel = number
-	case "maxUnavailable":
+	flags := map[string]*bool{
+		"auto": &p.Auto, "paused": &p.Paused, "pull": &p.PullImages, "jobs": &p.WaitsForJobs, "drain": &p.Drains,
+	}
+	durations := map[string]*time.Duration{
+		"jobsTimeout": &p.JobsTimeout, "podDeletionTimeout": &p.PodDeletionTimeout, "drainTimeout": &p.DrainTimeout,
+		"pullTimeout": &p.PullTimeout, "driverTimeout": &p.DriverTimeout, "validationTimeout": &p.ValidationTimeout,
+		"retryAfter": &p.RetryAfter,
+	}
+	var err error
+	switch {
+	case flags[key] != nil:
+		*flags[key] = value == "true"
+	case durations[key] != nil:
+		*durations[key], err = time.ParseDuration(value)
+	case key == "maxParallel":
+		p.MaxParallel, err = strconv.Atoi(value)
+	case key == "maxUnavailable":
 		p.MaxUnavailable = intstr.Parse(value)
-	case "pull":
-		p.PullImages = on
-	case "jobs":
-		p.WaitsForJobs = on
-	case "drain":
-		p.Drains = on
-	case "jobsTimeout":
-		p.JobsTimeout = duration
-	case "podDeletionTimeout":
-		p.PodDeletionTimeout = duration
-	case "drainTimeout":
-		p.DrainTimeout = duration
-	case "pullTimeout":
-		p.PullTimeout = duration
-	case "driverTimeout":
-		p.DriverTimeout = duration
-	case "validationTimeout":
-		p.ValidationTimeout = duration
-	case "retryAfter":
-		p.RetryAfter = duration
 	default:
 		s.t.Fatalf("no field %s", key)
 	}
+	NewWithT(s.t).Expect(err).NotTo(HaveOccurred())
 }
 
 // addPod adds a pod: NODE NAMESPACE/NAME KIND, and why it is blocked or forbidden.
@@ -233,51 +221,52 @@ func (s *teller) setting(words []string) {
 func (s *teller) onNode(verb string, words []string) {
 	s.t.Helper()
 	m := s.machine(words[0])
-	switch verb {
-	case "cordon":
+	if verb == "added-again" {
+		m.UID, _ = s.created()
+		m.Unschedulable, m.started = false, 0
+		return
+	}
+	happen, found := onMachine[verb]
+	if !found {
+		s.t.Fatalf("no command %s", verb)
+	}
+	happen(m, words[1:])
+}
+
+// onMachine are the commands that change one node.
+var onMachine = map[string]func(m *machine, words []string){
+	"cordon": func(m *machine, _ []string) {
 		m.Unschedulable, m.foreign = true, m.Record == nil || !m.Record.Cordoned
-	case "uncordon":
-		m.Unschedulable, m.foreign = false, false
-	case "dies", "returns":
-		m.KubeletReady = verb == "returns"
-	case "reboots":
-		m.BootID += "'"
-		m.Driver = nil
-	case "breaks":
+	},
+	"cordoned-by-nvidia": func(m *machine, _ []string) { m.Unschedulable = true },
+	"uncordon":           func(m *machine, _ []string) { m.Unschedulable, m.foreign = false, false },
+	"dies":               func(m *machine, _ []string) { m.KubeletReady = false },
+	"returns":            func(m *machine, _ []string) { m.KubeletReady = true },
+	"reboots":            func(m *machine, _ []string) { m.BootID, m.Driver = m.BootID+"'", nil },
+	"breaks": func(m *machine, _ []string) {
 		m.Driver = changed(m.Driver, func(p *Pod) { p.Ready, p.Failed, p.Reason = false, true, "ContainerCrashed" })
-	case "recovers":
+	},
+	"recovers": func(m *machine, _ []string) {
 		m.Driver = changed(m.Driver, func(p *Pod) { p.Failed, p.Reason, p.Message = false, "", "" })
-	case "revalidates":
+	},
+	"revalidates": func(m *machine, _ []string) {
 		m.Validator = changed(m.Validator, func(p *Pod) { p.Failed, p.Reason, p.Message = false, "", "" })
-	case "delete-driver":
-		m.Driver = nil
-	case "delete-pods":
-		m.pods = nil
-	case "unblock":
+	},
+	"delete-driver": func(m *machine, _ []string) { m.Driver = nil },
+	"delete-pods":   func(m *machine, _ []string) { m.pods = nil },
+	"unblock": func(m *machine, _ []string) {
 		m.pods = slices.Clone(m.pods)
 		for i := range m.pods {
 			m.pods[i].Blocked, m.pods[i].Forbidden = "", false
 		}
-	case "skip", "unskip":
-		m.Skip = verb == "skip"
-	case "request":
-		m.Requested = true
-	case "label":
-		m.State = State(words[1])
-	case "initially-cordoned":
-		m.InitiallyCordoned = true
-	case "loses-gpus":
-		m.Installs = false
-	case "moves":
-		m.MoveTo, m.poolTarget = words[1], words[2]
-	case "added-again":
-		m.UID, _ = s.created()
-		m.Unschedulable, m.started = false, 0
-	case "cordoned-by-nvidia":
-		m.Unschedulable = true
-	default:
-		s.t.Fatalf("no command %s", verb)
-	}
+	},
+	"skip":               func(m *machine, _ []string) { m.Skip = true },
+	"unskip":             func(m *machine, _ []string) { m.Skip = false },
+	"request":            func(m *machine, _ []string) { m.Requested = true },
+	"label":              func(m *machine, words []string) { m.State = State(words[0]) },
+	"initially-cordoned": func(m *machine, _ []string) { m.InitiallyCordoned = true },
+	"loses-gpus":         func(m *machine, _ []string) { m.Installs = false },
+	"moves":              func(m *machine, words []string) { m.MoveTo, m.poolTarget = words[0], words[1] },
 }
 
 // run carries out plans until nothing changes, or until a node is in the state: "until NODE STATE".
@@ -304,7 +293,7 @@ func (s *teller) step() bool {
 		s.say("slots: %s", cmp.Or(strings.Join(sortedKeys(s.slots), ", "), "none"))
 		return true
 	}
-	if steps := effective(s.state, plan.Steps); len(steps) > 0 {
+	if steps := effective(plan.Steps); len(steps) > 0 {
 		s.tellStep(steps[0])
 		s.e.observe(s.state, steps[0])
 		if err := s.apply(steps[0]); err != nil {
@@ -374,7 +363,8 @@ func (s *teller) changes() {
 			if progress.Held {
 				held = "held, "
 			}
-			line = fmt.Sprintf("= %s: %s, %s%s: %s", name, idleAsDone(progress.State), held, progress.Reason, progress.Message)
+			line = fmt.Sprintf("= %s: %s, %s%s: %s", name, idleAsDone(progress.State), held, progress.Reason,
+				progress.Message)
 		}
 		if line != "" && line != s.said[name] {
 			s.say("%s", line)

@@ -35,7 +35,7 @@ const missedTime = 30 * time.Second
 // sampleRights are the permissions that are removed without TEST_FULL=1: each is noticed in a different way.
 var sampleRights = []string{
 	"image.openshift.io/imagestreams list", "nodes/status patch", "apps/daemonsets create", "configmaps delete",
-	"authentication.k8s.io/tokenreviews create",
+	"authentication.k8s.io/tokenreviews create", "pods/eviction create",
 }
 
 // eachIsMissed removes the permissions from the installed roles one by one, and expects that a new operator is then
@@ -115,6 +115,14 @@ func (r right) isNeededFor() gomegatypes.GomegaMatcher {
 // provocation is repeated until the missing permission is noticed. Most are noticed at the start.
 func (e *env) provocation(r right, address, token string) func() {
 	switch {
+	case slices.Contains(upgradeRights, r.String()):
+		begun := false
+		return func() {
+			if !begun && e.policy().Status.State == v1.StateReady {
+				e.beginUpgrade()
+				begun = true
+			}
+		}
 	case r.verb == "delete":
 		done := false
 		return func() {

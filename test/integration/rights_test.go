@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -65,6 +66,10 @@ func TestEachRightIsNeeded(t *testing.T) {
 		ShouldNot(ContainElement("events list"))
 	e.admitPods()
 
+	e.beginUpgrade()
+	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).
+		ShouldNot(ContainElement(BeElementOf(upgradeRights)))
+
 	e.change(shrunk)
 	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).
 		Should(HaveEach(Or(HaveSuffix(" watch"), HaveSuffix(" list"))))
@@ -96,6 +101,37 @@ func (e *env) refusePods() {
 	e.Eventually(func() (corev1.ResourceList, error) {
 		return quota.Status.Used, e.client.Get(e.t.Context(), client.ObjectKeyFromObject(quota), quota)
 	}).ShouldNot(BeEmpty())
+}
+
+// upgradeRights are the permissions that only driver upgrades need.
+var upgradeRights = []string{
+	"pods/eviction create", "resource.k8s.io/resourceclaims get", "pods create", "pods delete",
+}
+
+// beginUpgrade gives the drivers another version, and a node a pod of a user with a resource claim.
+func (e *env) beginUpgrade() {
+	e.t.Helper()
+	const user, name = "default", "claimant"
+	for _, object := range []client.Object{
+		&resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: user, Name: name},
+			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
+				{Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu.nvidia.com"}},
+			}}},
+		},
+		&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: user, Name: name},
+			Spec: corev1.PodSpec{
+				NodeName:       "gpu-00000",
+				ResourceClaims: []corev1.PodResourceClaim{{Name: "one", ResourceClaimName: new(name)}},
+				Containers:     []corev1.Container{{Name: "main", Image: "example.com/x:1"}},
+			},
+		},
+	} {
+		e.Expect(client.IgnoreAlreadyExists(e.client.Create(e.t.Context(), object))).To(Succeed())
+	}
+	e.change(`{"driver": {"version": "580.82.07",
+		"upgradePolicy": {"autoUpgrade": true, "podDeletion": {"force": true}}}}`)
 }
 
 func (e *env) admitPods() {

@@ -297,13 +297,8 @@ func (s *scope) prune(ctx context.Context) {
 // could get the name of the operand, the API server is read: a DaemonSet that is not in the cache yet, or pods that a
 // deleted one has left, may still use the name.
 func (s *scope) liveDaemonSets(ctx context.Context, step plan.Step) (map[string]rollout.Live, error) {
-	live, o := map[string]rollout.Live{}, &step.Operand
-	for name, ds := range s.snapshot.DaemonSets {
-		owner := operand.Name(ds.Labels[labels.Operand])
-		if owner == o.Name || owner == "" && name == o.DaemonSet {
-			live[name] = rollout.LiveDaemonSet(ds)
-		}
-	}
+	o := &step.Operand
+	live := rollout.LiveDaemonSets(o, s.snapshot.DaemonSets)
 	if !rollout.MayAssignBaseName(o, step.Instances, live) {
 		return live, nil
 	}

@@ -42,25 +42,6 @@ var _ = Describe("A node that joins", func() {
 		Expect(f.events(ctx)).To(BeEmpty())
 	})
 
-	It("loses the annotation by which the driver manager evicts no pods, with its labels", func(ctx SpecContext) {
-		f := newFixture(ctx)
-		f.update(ctx, func(node *corev1.Node) {
-			node.Annotations = map[string]string{labels.UpgradeEnabled: labels.True, "team": "ml"}
-		})
-		f.publish(v1.ClusterPolicySpec{})
-		Expect(f.reconcileAfter(ctx, 0)).To(BeZero())
-		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchLabels, patchCondition}))
-		Expect(f.node(ctx).Annotations).To(And(Not(HaveKey(labels.UpgradeEnabled)), HaveKeyWithValue("team", "ml")))
-	})
-
-	It("loses that annotation also later, in one patch", func(ctx SpecContext) {
-		f := newReady(ctx)
-		f.update(ctx, func(node *corev1.Node) { node.Annotations = map[string]string{labels.UpgradeEnabled: labels.True} })
-		Expect(f.reconcileAfter(ctx, time.Minute)).To(BeZero())
-		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchLabels}))
-		Expect(f.node(ctx).Annotations).NotTo(HaveKey(labels.UpgradeEnabled))
-	})
-
 	It("has the labels of operands after the toolkit once that is ready, and keeps them", func(ctx SpecContext) {
 		const after = labels.DeployPrefix + "device-plugin"
 		f := newFixture(ctx)

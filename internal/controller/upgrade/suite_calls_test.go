@@ -17,7 +17,7 @@ import (
 const (
 	patchNode       = "patch node"
 	createSlots     = "create slots"
-	patchSlots     = "patch slots"
+	patchSlots      = "patch slots"
 	deleteSlots     = "delete slots"
 	createPull      = "create pull pod"
 	deletePull      = "delete pull pod"

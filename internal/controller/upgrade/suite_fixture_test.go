@@ -95,7 +95,7 @@ func newFixtureOn(
 	GinkgoHelper()
 	f := &fixture{
 		client: direct, fleet: fleet.New(), spec: spec, target: "old", nodes: nodes,
-		clock: clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second).Add(time.Hour)),
+		clock: clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second).Add(time.Second)),
 	}
 	DeferCleanup(f.remove)
 	f.manager = f.newManager()

@@ -25,7 +25,19 @@ type constant struct {
 
 // apiConstants returns the string constants of api/v1, in the order of the files and of their lines.
 func apiConstants(repo string) ([]constant, error) {
-	files, err := filepath.Glob(filepath.Join(repo, "api", "v1", "*.go"))
+	all, err := constantsIn(filepath.Join(repo, "api", "v1"))
+	if err != nil {
+		return nil, err
+	}
+	if all, err = resolve(all); err != nil {
+		return nil, err
+	}
+	return withValues(all), nil
+}
+
+// constantsIn returns the string constants of the package in a directory, in the order of the files and of their lines.
+func constantsIn(directory string) ([]constant, error) {
+	files, err := filepath.Glob(filepath.Join(directory, "*.go"))
 	if err != nil {
 		return nil, err
 	}
@@ -44,10 +56,7 @@ func apiConstants(repo string) ([]constant, error) {
 			}
 		}
 	}
-	if all, err = resolve(all); err != nil {
-		return nil, err
-	}
-	return withValues(all), nil
+	return all, nil
 }
 
 var goName = regexp.MustCompile(`\b(Reason|Condition|State|Operand|Stage)[A-Z]\w*`)

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/preview"
+)
+
+// defaultNamespace is that of the operator, if neither a flag nor the status of a policy names it.
+const defaultNamespace = "gpu-operator"
+
+// kubectl runs kubectl, so that plan reaches the cluster as its user does.
+type kubectl struct{ kubeconfig, context string }
+
+// get runs kubectl get with these arguments and returns its output as JSON; empty for nothing.
+func (k kubectl) get(ctx context.Context, args ...string) ([]byte, error) {
+	all := []string{"get"}
+	if k.kubeconfig != "" {
+		all = append(all, "--kubeconfig="+k.kubeconfig)
+	}
+	if k.context != "" {
+		all = append(all, "--context="+k.context)
+	}
+	all = append(append(all, args...), "--ignore-not-found", "-o", "json")
+	command := exec.CommandContext(ctx, "kubectl", all...)
+	var out, errOut bytes.Buffer
+	command.Stdout, command.Stderr = &out, &errOut
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("kubectl %s: %w: %s", strings.Join(all, " "), err, strings.TrimSpace(errOut.String()))
+	}
+	return out.Bytes(), nil
+}
+
+// clusterReader collects objects.
+type clusterReader struct {
+	scheme  *runtime.Scheme
+	cluster preview.Cluster
+}
+
+func newClusterReader() (*clusterReader, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, nodev1.AddToScheme, policyv1.AddToScheme, schedulingv1.AddToScheme,
+		admissionv1.AddToScheme, monitoringv1.AddToScheme, v1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return &clusterReader{scheme: scheme, cluster: preview.Cluster{Read: map[string]bool{}}}, nil
+}
+
+// add takes up the objects of a document, which may be a list. Kinds that no preview depends on are ignored, and so are
+// unknown fields: another release may have written them.
+func (r *clusterReader) add(document []byte) error {
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(document, &object.Object); err != nil {
+		return err
+	}
+	if !object.IsList() {
+		return r.addObject(object)
+	}
+	return object.EachListItem(func(item runtime.Object) error {
+		one, isObject := item.(*unstructured.Unstructured)
+		if !isObject {
+			return fmt.Errorf("found a %T in a list", item)
+		}
+		if one.GetKind() == "" { // Items of a list of one kind.
+			one.SetAPIVersion(object.GetAPIVersion())
+			one.SetKind(strings.TrimSuffix(object.GetKind(), "List"))
+		}
+		return r.addObject(one)
+	})
+}
+
+func (r *clusterReader) addObject(object *unstructured.Unstructured) error {
+	kind := object.GroupVersionKind()
+	switch {
+	case kind.Kind == "CustomResourceDefinition":
+		if r.cluster.CRDs == nil {
+			r.cluster.CRDs = map[string]bool{}
+		}
+		r.cluster.CRDs[object.GetName()] = true
+		return nil
+	case kind.Kind == "ImageStream":
+		r.cluster.Objects = append(r.cluster.Objects, object)
+		return nil
+	case !r.scheme.Recognizes(kind):
+		return nil
+	}
+	typed, err := r.scheme.New(kind)
+	if err != nil {
+		return err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+		return fmt.Errorf("%s %s: %w", kind.Kind, object.GetName(), err)
+	}
+	known, isObject := typed.(manifest.Object)
+	if !isObject {
+		return nil
+	}
+	r.cluster.Objects = append(r.cluster.Objects, known)
+	r.cluster.Read[kind.Kind] = true
+	return nil
+}
+
+// finish returns the cluster, with the namespace of the operator.
+func (r *clusterReader) finish(namespace string) *preview.Cluster {
+	r.cluster.Namespace = cmp.Or(namespace, r.namespaceInStatus(), defaultNamespace)
+	return &r.cluster
+}
+
+func (r *clusterReader) namespaceInStatus() string {
+	for _, object := range r.cluster.Objects {
+		if policy, isPolicy := object.(*v1.ClusterPolicy); isPolicy && policy.Status.Namespace != "" {
+			return policy.Status.Namespace
+		}
+	}
+	return ""
+}
+
+// readFile reads the objects of a cluster from a file.
+func (o planOptions) readFile(in io.Reader) (*preview.Cluster, error) {
+	all, err := documents(o.against, in)
+	if err != nil {
+		return nil, fmt.Errorf("reading the objects %s: %w", o.against, err)
+	}
+	reader, err := newClusterReader()
+	if err != nil {
+		return nil, err
+	}
+	for _, document := range all {
+		if err := reader.add(document); err != nil {
+			return nil, fmt.Errorf("reading the objects %s: %w", o.against, err)
+		}
+	}
+	for _, kind := range []string{"Node", "Pod", "DaemonSet"} {
+		if !reader.cluster.Read[kind] {
+			return nil, fmt.Errorf("reading the objects %s: %w", o.against, errNoKind(kind))
+		}
+	}
+	return reader.finish(o.namespace), nil
+}
+
+// errNoKind is the error for a file without any object of a kind that a plan depends on.
+func errNoKind(kind string) error {
+	return errors.New("it has no " + kind + ": export the objects as kubectl gpu plan --help shows")
+}
+
+// readCluster reads a cluster with kubectl.
+func (o planOptions) readCluster(ctx context.Context, edit preview.Edit) (*preview.Cluster, error) {
+	reader, err := newClusterReader()
+	if err != nil {
+		return nil, err
+	}
+	crds := []string{"customresourcedefinitions.apiextensions.k8s.io"}
+	for _, kind := range manifest.OptionalKinds() {
+		crds = append(crds, kind.CRD)
+	}
+	reader.cluster.CRDs = map[string]bool{}
+	for _, args := range [][]string{
+		{"nodes,runtimeclasses.node.k8s.io,clusterpolicies.nvidia.com"},
+		{"pods,poddisruptionbudgets.policy", "--all-namespaces"},
+		crds,
+	} {
+		if err := o.read(ctx, reader, args...); err != nil {
+			return nil, err
+		}
+	}
+	reader.finish(o.namespace)
+	namespaced := "daemonsets.apps,deployments.apps,services,configmaps"
+	for crd := range reader.cluster.CRDs {
+		namespaced += "," + crd
+	}
+	if err := o.read(ctx, reader, namespaced, "--namespace="+reader.cluster.Namespace); err != nil {
+		return nil, err
+	}
+	for _, kind := range []string{
+		"Node", "RuntimeClass", "ClusterPolicy", "Pod", "PodDisruptionBudget", "DaemonSet", "Deployment", "Service",
+		"ConfigMap", string(operand.Secret), string(operand.PriorityClass), string(operand.ValidatingAdmissionPolicyBinding),
+	} {
+		reader.cluster.Read[kind] = true
+	}
+	for _, kind := range manifest.OptionalKinds() {
+		reader.cluster.Read[string(kind.Kind)] = reader.cluster.CRDs[kind.CRD]
+	}
+	if err := o.readReferences(ctx, reader, edit); err != nil {
+		return nil, err
+	}
+	return &reader.cluster, nil
+}
+
+// readReferences reads the objects that the policy refers to, except for ConfigMaps, and the images of OpenShift's
+// driver toolkit if there are nodes with Red Hat CoreOS.
+func (o planOptions) readReferences(ctx context.Context, reader *clusterReader, edit preview.Edit) error {
+	references, err := preview.References(&reader.cluster, edit)
+	if err != nil {
+		return err
+	}
+	named := map[operand.ReferenceKind][]string{}
+	for _, reference := range references {
+		if reference.Kind != operand.ConfigMap {
+			named[reference.Kind] = append(named[reference.Kind], reference.Name)
+		}
+	}
+	for kind, names := range named {
+		args := append([]string{strings.ToLower(string(kind)), "--namespace=" + reader.cluster.Namespace}, names...)
+		if err := o.read(ctx, reader, args...); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(reader.cluster.Objects, isCoreOS) {
+		return nil
+	}
+	return o.read(ctx, reader, "imagestreams.image.openshift.io", labels.DriverToolkitName,
+		"--namespace="+labels.DriverToolkitNamespace)
+}
+
+// isCoreOS reports whether an object is a node with Red Hat CoreOS.
+func isCoreOS(object manifest.Object) bool {
+	node, isNode := object.(*corev1.Node)
+	return isNode && node.Labels[labels.DiscoveryOSTree] != ""
+}
+
+// read takes up what kubectl get prints.
+func (o planOptions) read(ctx context.Context, reader *clusterReader, args ...string) error {
+	text, err := o.kubectl.get(ctx, args...)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil
+	}
+	if err := reader.add(text); err != nil {
+		return fmt.Errorf("reading what kubectl get %s printed: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}

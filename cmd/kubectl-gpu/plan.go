@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterpolicy/gpu-operator/internal/preview"
+)
+
+// planOptions are the flags of plan.
+type planOptions struct {
+	policy, against   string
+	namespace, output string
+	detailedExit      bool
+	kubectl           kubectl
+}
+
+func planCommand() *cobra.Command {
+	o := planOptions{}
+	command := &cobra.Command{
+		Use:   "plan -f POLICY",
+		Short: "Print what an edit of the policy would change, and which nodes would be upgraded, without writing",
+		Long: `Print what the operator would do if the ClusterPolicy in a file replaced the one in the cluster: which objects
+change, which pods are replaced, which nodes get another driver, in which order, and which pods on them would be evicted
+or block the upgrade. Nothing is written.
+
+The file has the complete spec: a field that it does not have counts as removed. ConfigMaps beside the policy count as
+applied with it. The API server's checks at admission are not repeated; kubectl apply --dry-run=server makes them.
+
+The cluster is read with kubectl, which needs the right to list Nodes, ClusterPolicies, RuntimeClasses, Pods and
+PodDisruptionBudgets, to list DaemonSets, Deployments, Services and ConfigMaps in the operator's namespace, and to get
+the Secrets and PriorityClasses that the policy names. --against reads the objects from a file instead.
+
+The order of the nodes is that of the operator, with the budget of the policy. Other nodes that become unavailable
+meanwhile delay it. Exit codes: 0 success, 1 failure, 2 wrong usage, and with --detailed-exitcode 3 if drivers would be
+upgraded.`,
+		Example: `  kubectl gpu plan -f policy.yaml
+  kubectl get nodes,clusterpolicies,runtimeclasses,pods,pdb,daemonsets,deployments,services,configmaps -A \
+    -o yaml > cluster.yaml
+  kubectl gpu plan -f policy.yaml --against cluster.yaml -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.policy == stdin && o.against == stdin {
+				return errors.New("the policy and the objects cannot both come from standard input: give one of them as a file")
+			}
+			if !slices.Contains(formats, o.output) {
+				return fmt.Errorf("--output %s: give one of %v", o.output, formats)
+			}
+			found, err := o.run(cmd)
+			if err != nil {
+				return failure{err}
+			}
+			if o.detailedExit && found.Disturbs() {
+				return errUpgradesHappen
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringVarP(&o.policy, "filename", "f", "", "file with the ClusterPolicy; - reads standard input")
+	flags.StringVar(&o.against, "against", "",
+		"file with objects of a cluster, as kubectl get -o yaml prints them, which are read instead of a cluster; - reads "+
+			"standard input")
+	flags.StringVarP(&o.namespace, "namespace", "n", "",
+		"namespace of the operator (default: the one in the status of the policy, or gpu-operator)")
+	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, json or yaml")
+	flags.BoolVar(&o.detailedExit, "detailed-exitcode", false,
+		fmt.Sprintf("exit with %d if drivers would be upgraded", exitUpgrades))
+	flags.StringVar(&o.kubectl.kubeconfig, "kubeconfig", "", "kubeconfig that kubectl uses")
+	flags.StringVar(&o.kubectl.context, "context", "", "context that kubectl uses")
+	if err := command.MarkFlagRequired("filename"); err != nil {
+		panic(err) // The flag is defined above.
+	}
+	return command
+}
+
+func (o planOptions) run(cmd *cobra.Command) (*preview.Preview, error) {
+	policy, configMaps, err := readPolicy(o.policy, cmd.InOrStdin())
+	if err != nil {
+		return nil, fmt.Errorf("reading the policy %s: %w", o.policy, err)
+	}
+	edit := preview.Edit{Policy: policy, ConfigMaps: configMaps}
+	var cluster *preview.Cluster
+	if o.against != "" {
+		cluster, err = o.readFile(cmd.InOrStdin())
+	} else {
+		cluster, err = o.readCluster(cmd.Context(), edit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	found, err := preview.Of(cluster, edit, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := printPreview(cmd.OutOrStdout(), found, o.output); err != nil {
+		return nil, err
+	}
+	if len(found.Invalid) > 0 {
+		return nil, fmt.Errorf("the policy is invalid for %s: see the notes and change it", strings.Join(found.Invalid, ", "))
+	}
+	return found, nil
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/preview"
+)
+
+const policyHead = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: cluster-policy, uid: policy}\n"
+
+// installed writes a file with the objects of a small cluster in which installedSpec is installed and all pods are
+// ready. replaced are pairs of texts in that file.
+func installed(t *testing.T, replaced ...string) string {
+	t.Helper()
+	g := NewWithT(t)
+	const objects = "testdata/plan-objects.yaml"
+	nodes := filepath.Join(t.TempDir(), "nodes.yaml")
+	text, err := os.ReadFile(objects)
+	g.Expect(err).NotTo(HaveOccurred())
+	list := struct{ Items []map[string]any }{}
+	g.Expect(yaml.Unmarshal(text, &list)).To(Succeed())
+	var onlyNodes []map[string]any
+	for _, item := range list.Items {
+		if item["kind"] == "Node" {
+			onlyNodes = append(onlyNodes, item)
+		}
+	}
+	written, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": onlyNodes})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(nodes, written, 0o600)).To(Succeed())
+	policy := policyHead + "spec: " + installedSpec + "\n"
+	rendered := kubectlGPU(policy, "render", "-f", "-", "--nodes", nodes)
+	g.Expect(rendered.code).To(Equal(0), rendered.errOut)
+	text = bytes.ReplaceAll(text, []byte("OWN-IMAGE"), []byte(image.Own()))
+	all := policy + "status: {namespace: gpu-operator}\n---\n" + string(text)
+	for document := range strings.SplitSeq(strings.TrimPrefix(rendered.out, "---\n"), "\n---\n") {
+		if kindOf([]byte(document)).Kind == "DaemonSet" {
+			document = withPods(g, document)
+		}
+		all += "\n---\n" + document
+	}
+	for i := 0; i < len(replaced); i += 2 {
+		g.Expect(all).To(ContainSubstring(replaced[i]))
+	}
+	file := filepath.Join(t.TempDir(), "cluster.yaml")
+	g.Expect(os.WriteFile(file, []byte(strings.NewReplacer(replaced...).Replace(all)), 0o600)).To(Succeed())
+	return file
+}
+
+// withPods returns a DaemonSet with its status, and for a driver's the ready pods of the four GPU nodes.
+func withPods(g *WithT, document string) string {
+	ds := appsv1.DaemonSet{}
+	g.Expect(yaml.Unmarshal([]byte(document), &ds)).To(Succeed())
+	ds.Status.CurrentNumberScheduled = 4
+	all := []any{ds}
+	for _, node := range []string{"gpu-1", "gpu-2", "gpu-3", "gpu-4"} {
+		if ds.Labels[labels.Operand] != "driver" {
+			break
+		}
+		pod := corev1.Pod{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: ds.Spec.Template.ObjectMeta, Spec: *ds.Spec.Template.Spec.DeepCopy(),
+		}
+		pod.Namespace, pod.Name, pod.Spec.NodeName = ds.Namespace, ds.Name+"-"+node, node
+		pod.Status = corev1.PodStatus{
+			Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		}
+		all = append(all, pod)
+	}
+	var text strings.Builder
+	for _, object := range all {
+		content, err := yaml.Marshal(object)
+		g.Expect(err).NotTo(HaveOccurred())
+		text.WriteString("---\n" + string(content))
+	}
+	return text.String()
+}
+
+// edit is a ClusterPolicy with a spec, as a user writes it.
+func edit(spec string) string {
+	return strings.Replace(policyHead, ", uid: policy", "", 1) + "spec: " + spec + "\n"
+}
+
+const (
+	installedSpec = `{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true}}}`
+	upgradedSpec  = `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true}}}`
+)
+
+// TestPlans compares the output with golden files, which show each case to readers. UPDATE_GOLDEN=1 writes them.
+func TestPlans(t *testing.T) {
+	for name, test := range map[string]struct {
+		to       string
+		replaced []string
+	}{
+		"nothing-changes": {to: installedSpec},
+		"another-driver":  {to: upgradedSpec},
+		"two-at-a-time-with-force": {to: `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true,
+			maxParallelUpgrades: 2, maxUnavailable: 3, podDeletion: {force: true, deleteEmptyDir: true}}}}`},
+		"jobs": {to: `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true, maxUnavailable: 2,
+			waitForCompletion: {podSelector: app=web}}}}`},
+		"node-pool-with-its-own-budget": {to: `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true}},
+			nodePools: [{name: rear, nodeSelector: {zone: rear}, driver: {upgradePolicy: {maxUnavailable: 1}}}]}`},
+		"upgrades-by-hand": {to: `{driver: {version: "580.2"}}`},
+		"one-node-is-requested": {to: `{driver: {version: "580.2", upgradePolicy: {maxUnavailable: 2}}}`, replaced: []string{
+			"metadata: &gpu", "metadata: &gpu\n      annotations: {nvidia.com/gpu-driver-upgrade-requested: \"true\"}",
+			"metadata: {<<: *gpu,", "metadata: {<<: *gpu, annotations: {},",
+		}},
+		"an-upgrade-runs": {to: upgradedSpec, replaced: []string{
+			"metadata: &gpu", "metadata: &gpu\n      annotations: {nvidia.com/gpu-operator.driver-upgrade: " +
+				`'{"uid":"node-1","round":1,"state":"pod-deletion-required","cordoned":true}'}`,
+			"metadata: {<<: *gpu,", "metadata: {<<: *gpu, annotations: {},",
+			"spec: {unschedulable: true}", "spec: {}",
+		}},
+		"a-record-is-unreadable": {to: upgradedSpec, replaced: []string{
+			"metadata: &gpu", "metadata: &gpu\n      annotations: {nvidia.com/gpu-operator.driver-upgrade: what}",
+			"metadata: {<<: *gpu,", "metadata: {<<: *gpu, annotations: {},",
+			"spec: {unschedulable: true}", "spec: {}",
+		}},
+		"no-operator":       {to: installedSpec, replaced: []string{"{app.kubernetes.io/component: gpu-operator}", "{}"}},
+		"paused":            {to: `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true, paused: true}}}`},
+		"the-policy-pauses": {to: `{paused: true, driver: {version: "580.2", upgradePolicy: {autoUpgrade: true}}}`},
+		"budget-too-small":  {to: `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true, maxUnavailable: 0}}}`},
+		"scheduling-only": {to: `{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true}},
+			daemonsets: {priorityClassName: high}}`},
+		"exporter-disabled": {to: `{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true}},
+			dcgmExporter: {enabled: false}}`},
+		"a-secret-is-not-exported": {to: `{driver: {version: "580.1", secretEnv: token,
+			upgradePolicy: {autoUpgrade: true}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := kubectlGPU(edit(test.to), "plan", "-f", "-", "--against", installed(t, test.replaced...))
+			g.Expect(got.code).To(Equal(0), got.errOut)
+			g.Expect(got.errOut).To(BeEmpty())
+			file := filepath.Join("testdata", "plans", name+".txt")
+			if os.Getenv("UPDATE_GOLDEN") != "" {
+				g.Expect(os.WriteFile(file, []byte(got.out), 0o644)).To(Succeed())
+			}
+			want, err := os.ReadFile(file)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got.out).To(Equal(string(want)))
+		})
+	}
+}
+
+func TestPlanOfAnInvalidPolicyFails(t *testing.T) {
+	g := NewWithT(t)
+	got := kubectlGPU(edit(`{driver: {image: "example.com/driver:1", version: "2"}}`), "plan", "-f", "-", "--against",
+		installed(t))
+	g.Expect(got.code).To(Equal(1))
+	g.Expect(got.out).To(ContainSubstring("  driver would stay unchanged: spec.driver: image "))
+	g.Expect(got.errOut).To(Equal("kubectl gpu: the policy is invalid for driver: see the notes and change it\n"))
+}
+
+func TestPlanInOtherFormats(t *testing.T) {
+	g := NewWithT(t)
+	file := installed(t)
+	var plans []preview.Preview
+	for _, format := range []string{"json", "yaml"} {
+		got := kubectlGPU(edit(upgradedSpec), "plan", "-f", "-", "--against", file, "-o", format)
+		g.Expect(got.code).To(Equal(0), got.errOut)
+		found := preview.Preview{}
+		g.Expect(yaml.UnmarshalStrict([]byte(got.out), &found)).To(Succeed())
+		g.Expect(json.Valid([]byte(got.out))).To(Equal(format == "json"))
+		plans = append(plans, found)
+	}
+	g.Expect(plans[0]).To(Equal(plans[1]))
+	g.Expect(plans[0].Objects).To(HaveExactElements(preview.Change{
+		Action: preview.Update, Operand: "driver", Kind: "DaemonSet", Name: "nvidia-driver-daemonset",
+		Field: "spec.template.spec.containers[nvidia-driver-ctr].image", Pods: preview.PodsOutdated, Running: 4,
+	}))
+	g.Expect(plans[0].Upgrades.Nodes[0].Name).To(Equal("gpu-4"))
+	g.Expect(plans[0].Upgrades.Nodes[0].Blocked).To(HaveLen(1))
+}
+
+func TestDetailedExitCodeOfPlan(t *testing.T) {
+	file := installed(t)
+	for spec, code := range map[string]int{
+		installedSpec: 0, upgradedSpec: 3, `{driver: {version: "580.2"}}`: 0,
+		`{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true, paused: true}}}`: 0,
+		`{paused: true, driver: {version: "580.2", upgradePolicy: {autoUpgrade: true}}}`: 0,
+	} {
+		g := NewWithT(t)
+		got := kubectlGPU(edit(spec), "plan", "-f", "-", "--against", file, "--detailed-exitcode")
+		g.Expect(got.code).To(Equal(code), spec+got.errOut)
+		g.Expect(got.errOut).To(BeEmpty())
+		g.Expect(got.out).NotTo(BeEmpty())
+	}
+}
+
+func TestWrongUsageOfPlan(t *testing.T) {
+	file := installed(t)
+	for name, test := range map[string]struct {
+		policy string
+		args   []string
+		code   int
+		err    string
+	}{
+		"no policy": {args: nil, code: 2, err: `required flag(s) "filename" not set`},
+		"both from one pipe": {
+			args: []string{"-f", "-", "--against", "-"}, code: 2, err: "cannot both come from standard input",
+		},
+		"an unknown format": {
+			args: []string{"-f", "-", "-o", "wide"}, code: 2, err: "--output wide: give one of [text json yaml]",
+		},
+		"an unknown field": {
+			policy: edit("{drivers: {}}"), args: []string{"-f", "-", "--against", file}, code: 1,
+			err: `reading the policy -: strict decoding error: unknown field "spec.drivers"`,
+		},
+		"a second policy": {
+			policy: strings.Replace(edit("{}"), "cluster-policy", "other", 1), args: []string{"-f", "-", "--against", file},
+			code: 1, err: "cluster-policy is the active ClusterPolicy, and a second one has no effect: give that one",
+		},
+		"no objects": {
+			policy: edit("{}"), args: []string{"-f", "-", "--against", "testdata/policy.yaml"}, code: 1,
+			err: "it has no Node: export the objects as kubectl gpu plan --help shows",
+		},
+		"no such file": {
+			policy: edit("{}"), args: []string{"-f", "-", "--against", "missing.yaml"}, code: 1,
+			err: "reading the objects missing.yaml: open missing.yaml",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := kubectlGPU(test.policy, append([]string{"plan"}, test.args...)...)
+			g.Expect(got.code).To(Equal(test.code), got.errOut)
+			g.Expect(got.errOut).To(ContainSubstring(test.err))
+			g.Expect(got.out).To(BeEmpty())
+		})
+	}
+}
+
+// TestPlanReadsTheClusterWithKubectl runs a stand-in for kubectl, which prints the objects of a file: a machine that
+// runs the tests need not have kubectl.
+func TestPlanReadsTheClusterWithKubectl(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	file, calls := installed(t), filepath.Join(dir, "calls")
+	all, err := documents(file, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	var items []any
+	for _, document := range all {
+		item := map[string]any{}
+		g.Expect(yaml.Unmarshal(document, &item)).To(Succeed())
+		if inList, isList := item["items"].([]any); isList {
+			items = append(items, inList...)
+			continue
+		}
+		items = append(items, item)
+	}
+	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(dir, "list.json"), list, 0o600)).To(Succeed())
+	const binding = `{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", ` +
+		`"metadata": {"name": "` + labels.DiscoveryPolicyBinding + `"}}`
+	script := "#!/bin/sh\necho \"$@\" >> " + calls + "\ncase $4 in nodes*) cat " + dir + "/list.json;; " +
+		"validatingadmissionpolicybinding) echo '" + binding + "';; esac\n"
+	g.Expect(os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o700)).To(Succeed())
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	got := kubectlGPU(edit(upgradedSpec), "plan", "-f", "-", "--kubeconfig", "k", "--context", "c")
+	g.Expect(got.code).To(Equal(0), got.errOut)
+	want, err := os.ReadFile("testdata/plans/another-driver.txt")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.out).To(Equal(string(want)))
+	text, err := os.ReadFile(calls)
+	g.Expect(err).NotTo(HaveOccurred())
+	for call := range strings.Lines(string(text)) {
+		g.Expect(call).To(HavePrefix("get --kubeconfig=k --context=c "), "nothing is written")
+	}
+
+	script = "#!/bin/sh\necho Forbidden >&2; exit 1\n"
+	g.Expect(os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o700)).To(Succeed())
+	got = kubectlGPU(edit(upgradedSpec), "plan", "-f", "-")
+	g.Expect(got.code).To(Equal(1))
+	g.Expect(got.errOut).To(ContainSubstring("kubectl get nodes,"))
+	g.Expect(got.errOut).To(HaveSuffix("exit status 1: Forbidden\n"))
+}

@@ -1,0 +1,245 @@
+package preview
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/drift"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
+)
+
+// Action is what happens to an object.
+type Action string
+
+// The actions.
+const (
+	Create Action = "create"
+	Update Action = "update"
+	Delete Action = "delete"
+	// Refuse: the object cannot be written, or its operand not rendered; Change.Message says why.
+	Refuse Action = "refuse"
+)
+
+// Effect is what a changed DaemonSet means for its pods.
+type Effect string
+
+// The effects.
+const (
+	// PodsStay: the template has no significant change.
+	PodsStay Effect = "stay"
+	// PodsRoll: the DaemonSet controller replaces the pods.
+	PodsRoll Effect = "replaced"
+	// PodsOutdated: the pods are replaced by driver upgrades, or when they are deleted.
+	PodsOutdated Effect = "outdated"
+)
+
+// Change is one object that would be written or deleted.
+type Change struct {
+	Action  Action `json:"action"`
+	Operand string `json:"operand"`
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`
+	// Field is the first one that differs, for Update.
+	Field string `json:"field,omitempty"`
+	// Pods is the effect on the pods of a live DaemonSet, and Running how many it has.
+	Pods    Effect `json:"pods,omitempty"`
+	Running int32  `json:"running,omitempty"`
+	// Message explains Refuse.
+	Message string `json:"message,omitempty"`
+}
+
+// changes are all changes of objects.
+type changes struct {
+	changed   []Change
+	unchanged int
+	// daemonSets are those that are rendered, by name.
+	daemonSets map[string]*appsv1.DaemonSet
+}
+
+// changesOf compares what the pass would render with the live objects.
+func changesOf(c *Cluster, p plan.Plan, policy *v1.ClusterPolicy) changes {
+	uid := ownerUID(c.active())
+	owner := render.Owner{Name: policy.Name, UID: string(uid)}
+	found := changes{changed: []Change{}, daemonSets: map[string]*appsv1.DaemonSet{}}
+	rendered := apply.Rendered{Kept: map[string]bool{}}
+	for _, step := range p.Steps {
+		if step.Action == plan.Hold || step.KeepUnrendered {
+			rendered.Kept[string(step.Operand.Name)] = true
+		}
+		if step.Action != plan.Apply {
+			continue
+		}
+		objects, err := render.Step(p, step, owner, c.live(&step.Operand, step.Instances))
+		if err != nil {
+			rendered.Kept[string(step.Operand.Name)] = true
+			found.changed = append(found.changed, Change{
+				Action: Refuse, Operand: string(step.Operand.Name), Message: err.Error(),
+			})
+			continue
+		}
+		for _, object := range objects {
+			rendered.Add(object)
+			found.compare(c, object)
+		}
+	}
+	found.prune(c, &rendered)
+	return found
+}
+
+// compare adds the change of one rendered object.
+func (f *changes) compare(c *Cluster, object manifest.Object) {
+	if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
+		f.daemonSets[ds.Name] = ds
+	}
+	kind := object.GetObjectKind().GroupVersionKind().Kind
+	if !c.Read[kind] {
+		return
+	}
+	change := Change{
+		Action: Update, Operand: object.GetLabels()[labels.Operand], Kind: kind, Name: object.GetName(),
+	}
+	live := c.find(object)
+	if live == nil {
+		change.Action = Create
+		f.changed = append(f.changed, change)
+		return
+	}
+	field, err := apply.Compare(ownerUID(c.active()), object, live)
+	if err == nil && field == nil {
+		f.unchanged++
+		return
+	}
+	found := difference{}
+	if err == nil {
+		found, err = differenceOf(object, live)
+	}
+	if err != nil {
+		change.Action, change.Message = Refuse, err.Error()
+		f.changed = append(f.changed, change)
+		return
+	}
+	change.Field = cmp.Or(found.field, "fields that are no longer set")
+	change.Pods, change.Running = effectOf(object, live, found)
+	f.changed = append(f.changed, change)
+}
+
+// difference is in what a rendered object differs from the live one.
+type difference struct {
+	// field is the first one that differs and is no digest; empty if only fields that are no longer set differ.
+	field string
+	// template: it is in a pod template.
+	template bool
+}
+
+// differenceOf finds the difference of an object that would be written.
+func differenceOf(rendered, live manifest.Object) (difference, error) {
+	intent, err := apply.Intent(rendered)
+	if err != nil {
+		return difference{}, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return difference{}, fmt.Errorf("converting %s: %w", live.GetName(), err)
+	}
+	withoutDigests(intent)
+	found := difference{field: drift.First(intent, content).String()}
+	template, exists, err := unstructured.NestedFieldNoCopy(intent.Object, "spec", "template")
+	if exists && err == nil {
+		part := map[string]any{"spec": map[string]any{"template": template}}
+		found.template = drift.First(&unstructured.Unstructured{Object: part}, content) != nil
+	}
+	return found, nil
+}
+
+// withoutDigests removes what changes with any other field, and so explains nothing.
+func withoutDigests(intent *unstructured.Unstructured) {
+	at := func(path ...string) any {
+		found, _, _ := unstructured.NestedFieldNoCopy(intent.Object, path...)
+		return found
+	}
+	for _, annotations := range []any{
+		at("metadata", "annotations"), at("spec", "template", "metadata", "annotations"),
+	} {
+		if all, isMap := annotations.(map[string]any); isMap {
+			for _, key := range []string{labels.Digest, labels.TemplateDigest, labels.SignificantDigest, labels.HelperImage} {
+				delete(all, key)
+			}
+		}
+	}
+	for _, kind := range []string{"initContainers", "containers"} {
+		containers, _ := at("spec", "template", "spec", kind).([]any)
+		for _, container := range containers {
+			withoutConfigDigest(container)
+		}
+	}
+}
+
+// withoutConfigDigest removes the digest from the environment of a container.
+func withoutConfigDigest(container any) {
+	fields, isMap := container.(map[string]any)
+	env, isList := fields["env"].([]any)
+	if !isMap || !isList {
+		return
+	}
+	fields["env"] = slices.DeleteFunc(env, func(variable any) bool {
+		entry, isEntry := variable.(map[string]any)
+		return isEntry && entry["name"] == rollout.ConfigDigestVariable
+	})
+}
+
+// effectOf returns what the change of an object means for the pods of its DaemonSet.
+func effectOf(rendered, live manifest.Object, d difference) (Effect, int32) {
+	ds, isDaemonSet := rendered.(*appsv1.DaemonSet)
+	before, wasDaemonSet := live.(*appsv1.DaemonSet)
+	if !isDaemonSet || !wasDaemonSet {
+		return "", 0
+	}
+	significant := ds.Annotations[labels.TemplateDigest] != before.Annotations[labels.TemplateDigest]
+	running := before.Status.CurrentNumberScheduled
+	switch {
+	case ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && significant:
+		return PodsOutdated, running
+	case ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
+		return PodsStay, running
+	case significant || d.template || d.field == "":
+		// The DaemonSet controller compares all of the template.
+		return PodsRoll, running
+	}
+	return PodsStay, running
+}
+
+// prune adds the objects that would be deleted.
+func (f *changes) prune(c *Cluster, rendered *apply.Rendered) {
+	uid := ownerUID(c.active())
+	kinds := map[string]bool{}
+	for _, kind := range manifest.Kinds() {
+		kinds[kind.GetObjectKind().GroupVersionKind().Kind] = true
+	}
+	for kind, served := range c.optional() {
+		kinds[string(kind)] = served
+	}
+	for _, object := range c.Objects {
+		kind := object.GetObjectKind().GroupVersionKind().Kind
+		if !kinds[kind] || !rendered.Prunes(uid, object) {
+			continue
+		}
+		change := Change{
+			Action: Delete, Operand: object.GetLabels()[labels.Operand], Kind: kind, Name: object.GetName(),
+		}
+		if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
+			change.Running = ds.Status.CurrentNumberScheduled
+		}
+		f.changed = append(f.changed, change)
+	}
+}

@@ -1,0 +1,252 @@
+package preview
+
+import (
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
+)
+
+// Cluster is the part of a cluster that a preview depends on.
+type Cluster struct {
+	// Namespace of the operator and its operands.
+	Namespace string
+	// Objects in any order, with their kind set. Those of other kinds and of other namespaces are ignored, except pods and
+	// PodDisruptionBudgets, which are read of all namespaces.
+	Objects []manifest.Object
+	// Read are the kinds of which Objects has all. An object of another kind counts as existing if the policy refers to
+	// it, and is otherwise not compared.
+	Read map[string]bool
+	// CRDs are the names of the CustomResourceDefinitions of optional kinds; nil if they were not read.
+	CRDs map[string]bool
+}
+
+// of returns the objects of a type in the order of the cluster.
+func of[T manifest.Object](c *Cluster) []T {
+	var found []T
+	for _, object := range c.Objects {
+		if typed, isOne := object.(T); isOne {
+			found = append(found, typed)
+		}
+	}
+	return found
+}
+
+// inNamespace returns the objects of a type in the operator's namespace.
+func inNamespace[T manifest.Object](c *Cluster) []T {
+	return slices.DeleteFunc(of[T](c), func(object T) bool { return object.GetNamespace() != c.Namespace })
+}
+
+// find returns the live object of a rendered one; nil if there is none.
+func (c *Cluster) find(rendered manifest.Object) manifest.Object {
+	kind := rendered.GetObjectKind().GroupVersionKind()
+	for _, object := range c.Objects {
+		if object.GetName() == rendered.GetName() && object.GetNamespace() == rendered.GetNamespace() &&
+			object.GetObjectKind().GroupVersionKind() == kind {
+			return object
+		}
+	}
+	return nil
+}
+
+// daemonSets returns the DaemonSets of the stack, by name.
+func (c *Cluster) daemonSets() map[string]*appsv1.DaemonSet {
+	byName := map[string]*appsv1.DaemonSet{}
+	for _, ds := range inNamespace[*appsv1.DaemonSet](c) {
+		if ds.Labels[labels.ManagedBy] == labels.ManagedByValue {
+			byName[ds.Name] = ds
+		}
+	}
+	return byName
+}
+
+// live returns the live DaemonSets of an operand, as the pass finds them: the name of a deleted DaemonSet is in use
+// while pods of it remain.
+func (c *Cluster) live(o *operand.Operand, instances []operand.Instance) map[string]rollout.Live {
+	live := rollout.LiveDaemonSets(o, c.daemonSets())
+	if !rollout.MayAssignBaseName(o, instances, live) {
+		return live
+	}
+	for _, ds := range inNamespace[*appsv1.DaemonSet](c) {
+		if ds.Name == o.DaemonSet {
+			live[ds.Name] = rollout.LiveDaemonSet(ds)
+			return live
+		}
+	}
+	for _, pod := range inNamespace[*corev1.Pod](c) {
+		if pod.Labels[labels.App] == o.DaemonSet {
+			live[o.DaemonSet] = rollout.LivePod(pod)
+			break
+		}
+	}
+	return live
+}
+
+// active returns the policy that the operator applies; nil for none.
+func (c *Cluster) active() *v1.ClusterPolicy { return observe.Active(of[*v1.ClusterPolicy](c)) }
+
+// facts of the nodes, sorted by name.
+func (c *Cluster) facts() []nodeinfo.Facts {
+	var facts []nodeinfo.Facts
+	for _, node := range of[*corev1.Node](c) {
+		facts = append(facts, observe.Facts(node))
+	}
+	slices.SortFunc(facts, func(a, b nodeinfo.Facts) int { return strings.Compare(a.Name, b.Name) })
+	return facts
+}
+
+// appliedSpec returns the annotation of the spec that was last applied, so that it does not count as a change.
+func (c *Cluster) appliedSpec() string {
+	for _, service := range inNamespace[*corev1.Service](c) {
+		if applied := service.Annotations[labels.AppliedSpec]; applied != "" {
+			return applied
+		}
+	}
+	return ""
+}
+
+// optional returns the optional kinds that the cluster serves.
+func (c *Cluster) optional() map[operand.OptionalKind]bool {
+	served := map[operand.OptionalKind]bool{}
+	for _, kind := range manifest.OptionalKinds() {
+		served[kind.Kind] = c.CRDs[kind.CRD] || c.CRDs == nil && c.Read[string(kind.Kind)]
+	}
+	return served
+}
+
+// driverToolkit returns the images of OpenShift's driver toolkit; nil if the cluster has none.
+func (c *Cluster) driverToolkit() map[string]string {
+	for _, object := range of[*unstructured.Unstructured](c) {
+		if object.GetKind() == "ImageStream" && object.GetNamespace() == labels.DriverToolkitNamespace &&
+			object.GetName() == labels.DriverToolkitName {
+			return observe.DriverToolkitImages(object)
+		}
+	}
+	return nil
+}
+
+// contents returns the content of the objects that the policy refers to. assumed are those that were not read, which
+// count as existing.
+func (c *Cluster) contents(
+	catalogue operand.Catalogue, in operand.Input, more []corev1.ConfigMap,
+) (contents map[operand.Reference]operand.Content, assumed []operand.Reference) {
+	known := c.known()
+	for i := range more {
+		if namespace := more[i].Namespace; namespace == "" || namespace == c.Namespace {
+			known[operand.Reference{Kind: operand.ConfigMap, Name: more[i].Name}] = observe.ConfigMapContent(&more[i])
+		}
+	}
+	contents = catalogue.Assume(in, known)
+	for reference, content := range contents {
+		switch {
+		case !content.Assumed:
+		case c.Read[string(reference.Kind)]:
+			delete(contents, reference)
+		default:
+			assumed = append(assumed, reference)
+		}
+	}
+	slices.SortFunc(assumed, func(a, b operand.Reference) int { return strings.Compare(a.String(), b.String()) })
+	return contents, assumed
+}
+
+// known returns the content of the objects that a policy may refer to.
+func (c *Cluster) known() map[operand.Reference]operand.Content {
+	known := map[operand.Reference]operand.Content{}
+	for _, object := range c.Objects {
+		if namespace := object.GetNamespace(); namespace != "" && namespace != c.Namespace {
+			continue
+		}
+		switch object := object.(type) {
+		case *corev1.ConfigMap:
+			known[operand.Reference{Kind: operand.ConfigMap, Name: object.Name}] = observe.ConfigMapContent(object)
+		case *corev1.Secret:
+			known[operand.Reference{Kind: operand.Secret, Name: object.Name}] = observe.SecretContent(object)
+		case *schedulingv1.PriorityClass:
+			known[operand.Reference{Kind: operand.PriorityClass, Name: object.Name}] = operand.Content{}
+		case *admissionv1.ValidatingAdmissionPolicyBinding:
+			known[operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: object.Name}] = operand.Content{}
+		}
+	}
+	return known
+}
+
+// operator is the operator's own container; nil if the cluster has none, or it was not read.
+func (c *Cluster) operator() *corev1.Container {
+	for _, deployment := range inNamespace[*appsv1.Deployment](c) {
+		template := &deployment.Spec.Template
+		if template.Labels[labels.Component] != labels.ManagedByValue || len(template.Spec.Containers) == 0 {
+			continue
+		}
+		return &template.Spec.Containers[0]
+	}
+	return nil
+}
+
+// variables returns the operator's variables.
+func variables(container *corev1.Container) func(string) string {
+	return func(name string) string {
+		if container == nil {
+			return ""
+		}
+		for _, variable := range container.Env {
+			if variable.Name == name {
+				return variable.Value
+			}
+		}
+		return ""
+	}
+}
+
+// operatorImage returns the image that the operator uses for its helpers.
+func operatorImage(container *corev1.Container) string {
+	if container == nil {
+		return image.Own()
+	}
+	if named := variables(container)("OPERATOR_IMAGE"); named != "" {
+		return named
+	}
+	return container.Image
+}
+
+// metricsEndpoint returns how the operator serves its metrics, by its flags.
+func metricsEndpoint(container *corev1.Container) operand.MetricsEndpoint {
+	endpoint := operand.MetricsEndpoint{}
+	if container == nil {
+		return endpoint
+	}
+	for _, argument := range container.Args {
+		name, value, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
+		switch name {
+		case "metrics-secure":
+			endpoint.Plain = value == labels.False
+		case "metrics-cert-dir":
+			endpoint.Certified = value != ""
+		case "metrics-ca-secret":
+			endpoint.CASecret = value
+		}
+	}
+	return endpoint
+}
+
+// ownerUID is the UID of the policy in the cluster, which owns the objects of the stack; empty for none.
+func ownerUID(policy *v1.ClusterPolicy) types.UID {
+	if policy == nil {
+		return ""
+	}
+	return policy.UID
+}

@@ -1,0 +1,149 @@
+package preview
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+// Preview is what the operator would do with a policy. Its JSON is the output of kubectl gpu plan -o json.
+type Preview struct {
+	// Policy is the name of the ClusterPolicy.
+	Policy string `json:"policy"`
+	// Paused: spec.paused is true, so that the operator would only report.
+	Paused bool `json:"paused"`
+	// Invalid are the operands and node pools that the operator would refuse. Notes have the reasons.
+	Invalid []string `json:"invalid,omitempty"`
+	// Notes are sentences about the spec: fields without effect, doubtful values, operands that are not installed.
+	Notes []string `json:"notes"`
+	// Objects that would be written or deleted, in the order of the pass. Unchanged counts the others.
+	Objects   []Change `json:"objects"`
+	Unchanged int      `json:"unchanged"`
+	// Upgrades of drivers.
+	Upgrades Upgrades `json:"upgrades"`
+}
+
+// Disturbs reports whether nodes would be upgraded.
+func (p *Preview) Disturbs() bool { return !p.Paused && p.Upgrades.Happen() }
+
+// Edit is the edit of which a Preview is computed.
+type Edit struct {
+	Policy *v1.ClusterPolicy
+	// ConfigMaps replace those of the cluster with the same name, as they are applied together with the policy.
+	ConfigMaps []corev1.ConfigMap
+}
+
+// input returns what the pass would decide from. assumed are the objects that count as existing.
+func (c *Cluster) input(catalogue operand.Catalogue, edit Edit) (in operand.Input, assumed []operand.Reference) {
+	container := c.operator()
+	in = operand.Input{
+		Spec: effective.Of(edit.Policy.Spec), Namespace: c.Namespace, OperatorImage: operatorImage(container),
+		Proxy: operand.ProxyFromVariables(variables(container)), AppliedSpec: c.appliedSpec(),
+		OperatorMetrics: metricsEndpoint(container), DriverToolkit: c.driverToolkit(), Optional: c.optional(),
+	}
+	in.Images, _ = image.FromVariables(catalogue.Images(), variables(container))
+	in.Contents, assumed = c.contents(catalogue, in, edit.ConfigMaps)
+	return in, assumed
+}
+
+// References returns the objects that the policy refers to.
+func References(c *Cluster, edit Edit) ([]operand.Reference, error) {
+	catalogue, err := operands.Catalogue()
+	if err != nil {
+		return nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
+	}
+	in, _ := c.input(catalogue, edit)
+	return catalogue.Uses(in), nil
+}
+
+// errInactive: the operator applies another policy.
+var errInactive = errors.New("is the active ClusterPolicy, and a second one has no effect: give that one")
+
+// Of computes the Preview of an edit. It fails if the operator would not apply the policy, or cannot render it.
+func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
+	if active := c.active(); active != nil && active.Name != edit.Policy.Name {
+		return nil, fmt.Errorf("%s %w", active.Name, errInactive)
+	}
+	catalogue, err := operands.Catalogue()
+	if err != nil {
+		return nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
+	}
+	in, assumed := c.input(catalogue, edit)
+	facts := c.facts()
+	computed := plan.Compute(plan.Decide(catalogue, in), in.Optional, facts)
+	changes := changesOf(c, computed, edit.Policy)
+	preview := &Preview{
+		Policy: edit.Policy.Name, Paused: in.Paused(), Invalid: invalid(computed),
+		Notes: slices.Concat(fieldnotes.Of(edit.Policy.Spec), computed.Doubtful(), notes(computed), unread(assumed),
+			c.withoutOperator()),
+		Objects: changes.changed, Unchanged: changes.unchanged,
+	}
+	preview.Upgrades, err = upgradesOf(c, computed, changes.daemonSets, now)
+	return preview, err
+}
+
+// notes returns a sentence for each operand that is held, and for each node pool that is refused, with the reason.
+func notes(p plan.Plan) []string {
+	var sentences []string
+	for _, step := range p.Steps {
+		if step.Action == plan.Hold {
+			sentences = append(sentences, fmt.Sprintf("%s would stay unchanged: %s (%s)", step.Operand.Name, step.Message,
+				step.Reason))
+		}
+	}
+	for _, pool := range p.NodePools {
+		if pool.Decision.Choice != operand.Install {
+			sentences = append(sentences,
+				fmt.Sprintf("node pool %s would have no effect: %s (%s)", pool.Name, pool.Decision.Message, pool.Decision.Reason))
+		}
+	}
+	return sentences
+}
+
+// invalid returns the operands with the state Invalid, and the node pools that are refused.
+func invalid(p plan.Plan) []string {
+	var names []string
+	for _, step := range p.Steps {
+		if step.State == v1.OperandInvalid {
+			names = append(names, string(step.Operand.Name))
+		}
+	}
+	for _, pool := range p.NodePools {
+		if pool.Decision.Choice == operand.Refused {
+			names = append(names, "node pool "+pool.Name)
+		}
+	}
+	return names
+}
+
+// withoutOperator returns a sentence if the operator's images and flags are not known.
+func (c *Cluster) withoutOperator() []string {
+	if c.operator() != nil {
+		return nil
+	}
+	return []string{"namespace " + c.Namespace + " has no Deployment of the operator: its images, variables and flags " +
+		"count as the defaults of this plugin's release"}
+}
+
+// unread returns a sentence for each object whose content is not known.
+func unread(references []operand.Reference) []string {
+	var sentences []string
+	for _, reference := range references {
+		if reference.Kind == operand.ConfigMap || reference.Kind == operand.Secret {
+			sentences = append(sentences, fmt.Sprintf(
+				"%s is not among the objects: the pods that read it appear changed; add it for an exact result", reference))
+		}
+	}
+	return sentences
+}
