@@ -45,7 +45,7 @@ func (e *env) crashing(nodes int) {
 	e.install(later)
 	e.awaitUpgraded(later, nodeNames(nodes)...)
 	e.Expect(e.watch.most(since)).To(HaveLen(2), "the budget")
-	e.Expect(e.watch.driver(nodeName(0)).image).NotTo(Equal(image))
+	e.sim.BreakImage(image, "")
 }
 
 // failed returns the nodes whose upgrade has failed.
