@@ -34,7 +34,9 @@ func inInit(p *corev1.Pod) {
 	p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, []corev1.Container{{Name: "main"}}
 }
 
-func forClients(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{labels.DeployClient: labels.True} }
+func forClients(p *corev1.Pod) {
+	p.Spec.NodeSelector = map[string]string{labels.DeployClient: labels.True}
+}
 
 func ownedBy(kind string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.OwnerReferences[0].Kind = kind }
