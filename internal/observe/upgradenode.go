@@ -79,7 +79,7 @@ func (of *UpgradeFacts) addPlanned(node *upgrade.Node) *appsv1.DaemonSet {
 		return onNode.Stage == v1.StageValidated && onNode.Expectation == plan.Expected
 	})
 	driver, applies := of.Decisions.Driver(of.Planned)
-	if !applies {
+	if !applies || of.Node.Labels[labels.DeployOperands] == labels.False {
 		return nil
 	}
 	switch driver.Expectation {
