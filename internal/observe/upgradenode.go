@@ -3,6 +3,7 @@ package observe
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,7 +29,8 @@ type UpgradeFacts struct {
 	Planned   *plan.NodePlan
 	// DaemonSets of the stack by name.
 	DaemonSets map[string]*appsv1.DaemonSet
-	// Pods of operands on the node, and Pull, the pod that pulls images; nil for none.
+	// Pods of operands on the node: of the driver and of the validator, and where the driver is being replaced of all. Pull
+	// is the pod that pulls images; nil for none.
 	Pods assess.Pods
 	Pull *corev1.Pod
 	// GPUReady: the GPUs of the node can be used.
@@ -84,15 +86,22 @@ func (of *UpgradeFacts) addPlanned(node *upgrade.Node) *appsv1.DaemonSet {
 	return ds
 }
 
-// addPods adds the pods of the driver and of the validator, and whether a validator is expected.
+// addPods adds the pods of the driver, of the validator and of other operands that need the driver, and whether a
+// validator is expected.
 func (of *UpgradeFacts) addPods(node *upgrade.Node) {
-	for name, pod := range of.Pods {
-		o, known := of.Decisions.Catalogue.Find(name)
+	catalogue := of.Decisions.Catalogue
+	dependants := catalogue.NodeDependants(func(o *operand.Operand) bool { return o.UpdatesOnDelete })
+	for _, name := range slices.Sorted(maps.Keys(of.Pods)) {
+		pod := of.Pods[name]
+		o, known := catalogue.Find(name)
 		switch {
 		case known && o.UpdatesOnDelete:
 			node.Driver = of.pod(pod)
 		case known && o.Stage == v1.StageValidated:
 			node.Validator = of.pod(pod)
+		}
+		if dependants[name] {
+			node.Dependants = append(node.Dependants, *of.pod(pod))
 		}
 	}
 	node.ValidatorWanted = slices.ContainsFunc(of.Planned.Essential, func(onNode plan.OperandOnNode) bool {

@@ -141,6 +141,20 @@ func (c Catalogue) WritesMarkers(o Operand) map[labels.Marker]bool {
 	return writes
 }
 
+// NodeDependants returns the operands whose pods need one of these operands on their node, directly or through others.
+func (c Catalogue) NodeDependants(of func(*Operand) bool) map[Name]bool {
+	found := map[Name]bool{}
+	for i := range c {
+		for _, r := range c[i].Requires {
+			on, exists := c.Find(r.On)
+			if r.Scope == Node && exists && (of(on) || found[r.On]) {
+				found[c[i].Name] = true
+			}
+		}
+	}
+	return found
+}
+
 // AwaitedMarkers returns the markers that the operand's pods wait for in init containers: those of its node
 // requirements that it does not prove itself.
 func (c Catalogue) AwaitedMarkers(o Operand) []labels.Marker {

@@ -102,7 +102,7 @@ var bugs = []bug{
 		if n.Validator != nil && n.Driver != nil {
 			validator := *n.Validator
 			validator.Created = n.Driver.Created.Add(time.Second)
-			n.Validator = &validator
+			n.Validator, n.Dependants = &validator, nil
 		}
 	}), "uncordoned before its new driver is validated"},
 	{"it uncordons when the new driver fails", patches(StateFailed, func(_ *Node, p *Patch) {

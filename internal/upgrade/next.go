@@ -215,7 +215,8 @@ func (v *visit) validation() turn {
 }
 
 // validate reports whether the validator has passed with the driver pod that runs now, and what the node does until
-// then. A validator pod that is older than the driver pod has checked the old driver, so it is deleted.
+// then. Pods that are older than the driver pod work with the old driver, or have checked it, so they are deleted. Where
+// k8s-driver-manager has replaced the modules, there are none.
 func (v *visit) validate() (turn, bool) {
 	n := v.node
 	switch {
@@ -225,6 +226,8 @@ func (v *visit) validate() (turn, bool) {
 		return v.wait(v1.ReasonUpgradeRestarting, "the driver pod is being replaced"), false
 	case !n.Driver.Ready:
 		return v.awaitDriver(), false
+	case len(n.olderThanDriver()) > 0:
+		return v.deleteDependants(), false
 	case !n.ValidatorWanted:
 		return turn{}, true
 	case n.Validator == nil:
@@ -232,7 +235,7 @@ func (v *visit) validate() (turn, bool) {
 	case n.Validator.Ending:
 		return v.wait(v1.ReasonUpgradeValidating, "validator pod "+n.Validator.Name+" is ending"), false
 	case !n.Validator.Created.After(n.Driver.Created):
-		return v.act(ActionDeleteValidator, n.Validator, "it was created before the new driver pod"), false
+		return v.wait(v1.ReasonUpgradeValidating, "validator pod "+n.Validator.Name+" is being replaced"), false
 	case n.Validator.Ready:
 		return turn{}, true
 	case n.Validator.Reason != "":
@@ -240,6 +243,14 @@ func (v *visit) validate() (turn, bool) {
 	default:
 		return v.wait(v1.ReasonUpgradeValidating, "validator pod "+n.Validator.Name+" has not passed yet"), false
 	}
+}
+
+// deleteDependants deletes the pods that are older than the driver pod.
+func (v *visit) deleteDependants() turn {
+	older := v.node.olderThanDriver()
+	t := v.act(ActionDeleteDependants, nil, "pods are older than the new driver pod")
+	t.step.Pods = older
+	return t
 }
 
 // failed is a node whose round has failed. It recovers by itself, or a new round begins.

@@ -38,6 +38,9 @@ type Node struct {
 	// Validator is the validator's pod; nil for none. ValidatorWanted: one is expected on the node.
 	Validator       *Pod
 	ValidatorWanted bool
+	// Dependants are the pods of operands that need the driver on the node, the validator's among them. They are set at
+	// least where the driver is being replaced.
+	Dependants []Pod
 	// Pull is the pod that pulls the images of the new driver; nil for none.
 	Pull *Pod
 	// Workload are the pods of users, read from the API server in this pass; nil if they were not read, see NeedsWorkload.
@@ -128,6 +131,18 @@ func (n *Node) stale() bool {
 // inSync reports whether the driver pod is the one that the node needs, though it may not be ready.
 func (n *Node) inSync() bool {
 	return n.Target != "" && n.Driver != nil && !n.Driver.Ending && !n.stale()
+}
+
+// olderThanDriver returns the dependants that were created before the driver pod, or in the same second, and are not
+// being deleted. It needs a driver pod.
+func (n *Node) olderThanDriver() []WorkloadPod {
+	var older []WorkloadPod
+	for i := range n.Dependants {
+		if pod := &n.Dependants[i]; !pod.Ending && !pod.Created.After(n.Driver.Created) {
+			older = append(older, WorkloadPod{Name: pod.Name, UID: pod.UID})
+		}
+	}
+	return older
 }
 
 // cordonedByOthers reports whether the node is cordoned, and not by this operator.

@@ -52,9 +52,9 @@ const (
 	ActionEndPull Action = "end-pull"
 	// ActionEvict: evict Step.Pods through the eviction API.
 	ActionEvict Action = "evict"
-	// ActionDeleteDriver and ActionDeleteValidator: delete Step.Pods, one pod of the operator, with its UID.
-	ActionDeleteDriver    Action = "delete-driver"
-	ActionDeleteValidator Action = "delete-validator"
+	// ActionDeleteDriver and ActionDeleteDependants: delete Step.Pods, which are pods of the operator, with their UIDs.
+	ActionDeleteDriver     Action = "delete-driver"
+	ActionDeleteDependants Action = "delete-dependants"
 )
 
 // Step is one step of one node.

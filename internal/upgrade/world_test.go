@@ -81,6 +81,9 @@ func (w *world) cluster() *Cluster {
 		}
 		n := m.Node
 		n.GPUReady = n.KubeletReady && n.Driver != nil && n.Driver.Ready
+		if n.Validator != nil {
+			n.Dependants = []Pod{*n.Validator}
+		}
 		if n.NeedsWorkload() && (n.upgrading() || w.slots.Valid(&n)) {
 			n.Workload = m.workload()
 		}
@@ -130,7 +133,7 @@ func (w *world) apply(step *Step) error {
 		return w.evict(m, step.Pods)
 	case ActionDeleteDriver:
 		return w.deleteDriver(m, step.Pods[0].UID)
-	case ActionDeleteValidator:
+	case ActionDeleteDependants:
 		if m.Validator != nil && m.Validator.UID == step.Pods[0].UID {
 			m.Validator = nil
 		}

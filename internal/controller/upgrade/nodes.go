@@ -45,7 +45,9 @@ func (s *scope) observeNodes(ctx context.Context) error {
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		if entry := entries[node.Name]; entry != nil || hasUpgrade(node) {
-			s.addNode(node, entry, pods[node.Name])
+			if err := s.addNode(ctx, node, entry, pods[node.Name]); err != nil {
+				return err
+			}
 		}
 	}
 	slices.SortFunc(s.cluster.Nodes, func(a, b upgrade.Node) int { return strings.Compare(a.Name, b.Name) })
@@ -100,7 +102,15 @@ func addPod(found map[string]nodePods, pod *corev1.Pod) {
 }
 
 // addNode adds a node to the cluster. entry is nil for one that the operator does not manage.
-func (s *scope) addNode(object *corev1.Node, entry *fleet.Entry, pods nodePods) {
+func (s *scope) addNode(ctx context.Context, object *corev1.Node, entry *fleet.Entry, pods nodePods) error {
+	state := upgrade.State(object.Labels[labels.UpgradeState])
+	if state.InProgress() || state == upgrade.StateFailed {
+		all, err := observe.PodsOnNode(ctx, s.Client, s.Namespace, object.Name)
+		if err != nil {
+			return fmt.Errorf("listing the operands' pods on node %s: %w", object.Name, err)
+		}
+		pods.operands = all
+	}
 	of := &observed{node: object, hold: s.mustHold(object, entry)}
 	s.observed[object.Name] = of
 	facts := &observe.UpgradeFacts{Node: object, Pods: pods.operands, Pull: pods.pull, Now: s.now}
@@ -112,6 +122,7 @@ func (s *scope) addNode(object *corev1.Node, entry *fleet.Entry, pods nodePods) 
 	node, daemonSet := observe.UpgradeNode(facts)
 	of.daemonSet = daemonSet
 	s.cluster.Nodes = append(s.cluster.Nodes, node)
+	return nil
 }
 
 // mustHold reports whether no step may be carried out for a node now: it is not assessed by the current Basis, or the

@@ -44,7 +44,7 @@ func (s *scope) carryOutStep(ctx context.Context, of *observed, step *upgrade.St
 		s.pull(ctx, of, step)
 	case upgrade.ActionEvict:
 		s.evict(ctx, step)
-	case upgrade.ActionEndPull, upgrade.ActionDeleteDriver, upgrade.ActionDeleteValidator:
+	case upgrade.ActionEndPull, upgrade.ActionDeleteDriver, upgrade.ActionDeleteDependants:
 		s.deletePods(ctx, step)
 	}
 }
