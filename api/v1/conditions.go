@@ -202,8 +202,8 @@ const (
 	// upgrade or a MIG reconfiguration.
 	// Remedy: wait for the component that paused it, or set the label to true.
 	ReasonOperandPaused = "OperandPaused"
-	// ReasonUpgrading: the driver of the node is being upgraded, so that its GPUs cannot be used; the message has the state
-	// of the upgrade. No deadline of spec.deadlines applies.
+	// ReasonUpgrading: the driver of the node is being upgraded, so that its GPUs cannot be used; the message has the
+	// state of the upgrade. No deadline of spec.deadlines applies.
 	// Cause: normal operation.
 	// Remedy: wait; the deadlines are those of spec.driver.upgradePolicy.
 	ReasonUpgrading = "Upgrading"

@@ -31,8 +31,8 @@ const (
 
 // Reasons of a driver that does not fit the kernel of its node, such as after an update of the kernel.
 const (
-	// ReasonKernelHeadersMissing: the driver container finds no headers for the kernel of the node, so that it cannot build
-	// its modules.
+	// ReasonKernelHeadersMissing: the driver container finds no headers for the kernel of the node, so that it cannot
+	// build its modules.
 	// Cause: the package repositories that it uses do not have the headers of this kernel, or cannot be reached.
 	// Remedy: name repositories that have them in spec.driver.repoConfig, boot a kernel that they are for, or set
 	// spec.driver.usePrecompiled.

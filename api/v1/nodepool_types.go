@@ -11,8 +11,8 @@ type NodePoolSpec struct {
 	Name string `json:"name"`
 	// NodeSelector selects the nodes. A node belongs to the first node pool that selects it.
 	//
-	// Use labels that a node has before it gets a driver: a node that moves to another node pool keeps its driver until its
-	// driver is upgraded. A discovery label that goes missing does not move a node out of its node pool.
+	// Use labels that a node has before it gets a driver: a node that moves to another node pool keeps its driver until
+	// that is upgraded. A discovery label that goes missing does not move a node out of its node pool.
 	// +optional
 	NodeSelector NodePoolSelector `json:"nodeSelector,omitempty"`
 	// Driver of these nodes.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/preview"
 )
@@ -42,6 +44,7 @@ func installed(t *testing.T, replaced ...string) string {
 	policy := policyHead + "spec: " + installedSpec + "\n"
 	rendered := kubectlGPU(policy, "render", "-f", "-", "--nodes", nodes)
 	g.Expect(rendered.code).To(Equal(0), rendered.errOut)
+	text = bytes.ReplaceAll(text, []byte("OWN-IMAGE"), []byte(image.Own()))
 	all := policy + "status: {namespace: gpu-operator}\n---\n" + string(text)
 	for document := range strings.SplitSeq(strings.TrimPrefix(rendered.out, "---\n"), "\n---\n") {
 		if kindOf([]byte(document)).Kind == "DaemonSet" {
@@ -126,6 +129,7 @@ func TestPlans(t *testing.T) {
 			"metadata: {<<: *gpu,", "metadata: {<<: *gpu, annotations: {},",
 			"spec: {unschedulable: true}", "spec: {}",
 		}},
+		"no-operator":       {to: installedSpec, replaced: []string{"{app.kubernetes.io/component: gpu-operator}", "{}"}},
 		"paused":            {to: `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true, paused: true}}}`},
 		"the-policy-pauses": {to: `{paused: true, driver: {version: "580.2", upgradePolicy: {autoUpgrade: true}}}`},
 		"budget-too-small":  {to: `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true, maxUnavailable: 0}}}`},

@@ -102,7 +102,8 @@ func TestRenderReportsWhatDoesNotRun(t *testing.T) {
 
 func TestRenderReportsFieldsWithoutEffect(t *testing.T) {
 	g := NewWithT(t)
-	got := rendering(t, "{driver: {upgradePolicy: {autoUpgrade: true, maxUnavailable: 0}}, operator: {defaultRuntime: docker}, "+
+	got := rendering(t, "{driver: {upgradePolicy: {autoUpgrade: true, maxUnavailable: 0}}, "+
+		"operator: {defaultRuntime: docker}, "+
 		"sandboxWorkloads: {enabled: true, defaultWorkload: vm-vgpu}}")
 	g.Expect(got.code).To(Equal(0))
 	g.Expect(strings.Split(got.errOut, "\n")).To(ContainElements(

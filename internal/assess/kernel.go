@@ -11,8 +11,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// The last lines of NVIDIA's driver container, in lower case, on a node with a kernel that the driver does not fit: of its
-// own script, of apt and dnf, and of modprobe, which prints the errors ENOKEY and EKEYREJECTED of the kernel.
+// The last lines of NVIDIA's driver container, in lower case, on a node with a kernel that the driver does not fit: of
+// its own script, of apt and dnf, and of modprobe, which prints the errors ENOKEY and EKEYREJECTED of the kernel.
 var (
 	headersMissing = regexp.MustCompile(
 		`could not resolve linux kernel version|unable to (?:locate|find)\b.*\bkernel-(?:headers|devel|core)` +

@@ -31,7 +31,7 @@ func TestDriversThatDoNotFitTheKernel(t *testing.T) {
 		reason, message string
 	}{
 		"the script finds no kernel package": {
-			output: "Resolving Linux kernel version...\nCould not resolve Linux kernel version\nStopping NVIDIA persistence daemon...",
+			output: "Resolving Linux kernel version...\nCould not resolve Linux kernel version\nStopping NVIDIA daemon...",
 			reason: v1.ReasonKernelHeadersMissing, message: headers,
 		},
 		"apt has no headers": {
@@ -58,7 +58,8 @@ func TestDriversThatDoNotFitTheKernel(t *testing.T) {
 			output: "E: Unable to locate package nvidia-fabricmanager-595", reason: "CrashLoopBackOff", message: other,
 		},
 		"another operand": {
-			operand: "container-toolkit", output: "Could not resolve Linux kernel version", reason: "CrashLoopBackOff", message: other,
+			operand: "container-toolkit", output: "Could not resolve Linux kernel version", reason: "CrashLoopBackOff",
+			message: other,
 		},
 	}
 	for name, test := range tests {

@@ -57,7 +57,9 @@ func TestNodesWhoseDriverIsUpgraded(t *testing.T) {
 		change func(*corev1.Node)
 		want   want
 	}{
-		"its driver works": {label: upgrade.StatePodDeletion, record: upgrade.Record{UID: "u", State: upgrade.StatePodDeletion}},
+		"its driver works": {
+			label: upgrade.StatePodDeletion, record: upgrade.Record{UID: "u", State: upgrade.StatePodDeletion},
+		},
 		"its driver starts, for longer than spec.deadlines allow": {
 			driver: readiness.Progressing, label: upgrade.StatePodRestart, record: restarting, want: progress,
 		},
@@ -73,8 +75,9 @@ func TestNodesWhoseDriverIsUpgraded(t *testing.T) {
 			},
 		},
 		"it only waits": {
-			driver: readiness.Failed, label: upgrade.StateRequired, record: upgrade.Record{UID: "u", State: upgrade.StateRequired},
-			want: want{state: readiness.Failed, reason: v1.ReasonCrashLoopBackOff, message: crashed},
+			driver: readiness.Failed, label: upgrade.StateRequired,
+			record: upgrade.Record{UID: "u", State: upgrade.StateRequired},
+			want:   want{state: readiness.Failed, reason: v1.ReasonCrashLoopBackOff, message: crashed},
 		},
 		"the record is of a deleted node of this name": {
 			driver: readiness.Progressing, label: upgrade.StatePodRestart,

@@ -7,8 +7,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
-// SetUpgrades replaces the report of driver upgrades, which must not be modified afterwards. A pass is due if it differs
-// in more than the estimate of the remaining time, which changes all the time.
+// SetUpgrades replaces the report of driver upgrades, which must not be modified afterwards. A pass is due if it
+// differs in more than the estimate of the remaining time, which changes all the time.
 func (f *Fleet) SetUpgrades(report *upgrade.Report) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

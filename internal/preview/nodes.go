@@ -1,7 +1,6 @@
 package preview
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -9,14 +8,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
-	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
@@ -66,64 +62,13 @@ func (o *observer) nodes() []planned {
 	return found
 }
 
-// node returns one node. A record that cannot be read is reported by the planner.
+// node returns one node.
 func (o *observer) node(object *corev1.Node, nodePlan plan.NodePlan) planned {
-	node := upgrade.Node{
-		Name: object.Name, UID: object.UID, Group: groupOf(o.plan.Input.Spec, nodePlan.NodePool),
-		State:             upgrade.State(object.Labels[labels.UpgradeState]),
-		InitiallyCordoned: object.Annotations[labels.UpgradeInitialCordon] == labels.True,
-		Requested:         object.Annotations[labels.UpgradeRequested] == labels.True,
-		Skip:              object.Labels[labels.UpgradeSkip] == labels.True,
-		Unschedulable:     object.Spec.Unschedulable,
-		KubeletReady:      readiness.Kubelet(object).State == readiness.Ready,
-		GPUReady:          isGPUReady(object),
-		BootID:            object.Status.NodeInfo.BootID,
-	}
-	if text, recorded := object.Annotations[labels.UpgradeRecord]; recorded {
-		record, err := upgrade.DecodeRecord(text)
-		if node.Record = record; err != nil {
-			node.Unreadable = err.Error()
-		}
-	}
-	driver, applies := o.plan.Driver(&nodePlan)
-	if !applies {
-		return planned{node, nodePlan.Spec}
-	}
-	if pod := o.operands[object.Name][driver.Operand]; pod != nil {
-		node.Driver = new(observe.UpgradePod(pod, o.now))
-	}
-	switch driver.Expectation {
-	case plan.Expected, plan.PausedByLabel:
-		node.Installs = true
-	case plan.Refused:
-		node.Installs = node.Driver != nil || node.Record != nil && node.Record.State.InProgress()
-	case plan.HostProvides, plan.OptedOut:
-	}
-	labelled, wanted := cmp.Or(object.Labels[labels.Pool], object.Labels[labels.DriverAnchor]), nodePlan.Pool.Name
-	if driver.Expectation != plan.Refused && labelled != "" && wanted != "" && wanted != labelled {
-		node.MoveTo = wanted
-	}
-	if ds := o.daemonSet(driver.Operand, object, cmp.Or(node.MoveTo, labelled, wanted)); ds != nil {
-		node.Target = ds.Annotations[labels.TemplateDigest]
-	}
+	node, _ := observe.UpgradeNode(&observe.UpgradeFacts{
+		Node: object, Decisions: o.plan.Decisions, Planned: &nodePlan, DaemonSets: o.daemonSets,
+		Pods: o.operands[object.Name], GPUReady: isGPUReady(object), Now: o.now,
+	})
 	return planned{node, nodePlan.Spec}
-}
-
-// daemonSet returns the DaemonSet of a driver pool; if there is none, the one that selects the node.
-func (o *observer) daemonSet(driver operand.Name, node *corev1.Node, pool string) *appsv1.DaemonSet {
-	var selecting *appsv1.DaemonSet
-	for _, ds := range o.daemonSets {
-		if ds.Labels[labels.Operand] != string(driver) || ds.DeletionTimestamp != nil {
-			continue
-		}
-		switch of := ds.Spec.Template.Labels[labels.Pool]; {
-		case of != "" && of == pool:
-			return ds
-		case of == "" && readiness.Selects(ds, node):
-			selecting = ds
-		}
-	}
-	return selecting
 }
 
 // isGPUReady reports whether the GPUs of a node can be used.
@@ -134,16 +79,4 @@ func isGPUReady(node *corev1.Node) bool {
 		}
 	}
 	return false
-}
-
-// groupOf returns the group of the nodes of a node pool: that of the node pool if it has an upgradePolicy of its own,
-// else the common one, which is empty.
-func groupOf(spec effective.Spec, nodePool string) string {
-	has := slices.ContainsFunc(spec.NodePools, func(pool v1.NodePoolSpec) bool {
-		return pool.Name == nodePool && pool.Driver != nil && pool.Driver.UpgradePolicy != nil
-	})
-	if has {
-		return nodePool
-	}
-	return ""
 }

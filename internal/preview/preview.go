@@ -85,7 +85,8 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 	changes := changesOf(c, computed, edit.Policy)
 	preview := &Preview{
 		Policy: edit.Policy.Name, Paused: in.Paused(), Invalid: invalid(computed),
-		Notes:   slices.Concat(fieldnotes.Of(edit.Policy.Spec), computed.Doubtful(), notes(computed), unread(assumed)),
+		Notes: slices.Concat(fieldnotes.Of(edit.Policy.Spec), computed.Doubtful(), notes(computed), unread(assumed),
+			c.withoutOperator()),
 		Objects: changes.changed, Unchanged: changes.unchanged,
 	}
 	preview.Upgrades, err = upgradesOf(c, computed, changes.daemonSets, now)
@@ -124,6 +125,15 @@ func invalid(p plan.Plan) []string {
 		}
 	}
 	return names
+}
+
+// withoutOperator returns a sentence if the operator's images and flags are not known.
+func (c *Cluster) withoutOperator() []string {
+	if c.operator() != nil {
+		return nil
+	}
+	return []string{"namespace " + c.Namespace + " has no Deployment of the operator: its images, variables and flags " +
+		"count as the defaults of this plugin's release"}
 }
 
 // unread returns a sentence for each object whose content is not known.

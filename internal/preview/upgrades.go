@@ -118,7 +118,7 @@ func compareRounds(a, b NodeUpgrade) int {
 
 // addPods adds the pods of users that the upgrade of the node concerns.
 func (o *observer) addPods(node *NodeUpgrade, spec *v1.DriverUpgradePolicySpec) error {
-	policy, err := podPolicy(o.cluster.Namespace, spec)
+	policy, err := observe.UpgradePodPolicy(o.cluster.Namespace, spec)
 	if err != nil {
 		return err
 	}
@@ -145,27 +145,6 @@ func (o *observer) addPods(node *NodeUpgrade, spec *v1.DriverUpgradePolicySpec) 
 		node.Jobs = append(node.Jobs, job.Namespace+"/"+job.Name)
 	}
 	return nil
-}
-
-// podPolicy returns what an upgradePolicy says of pods.
-func podPolicy(namespace string, spec *v1.DriverUpgradePolicySpec) (upgrade.PodPolicy, error) {
-	policy := upgrade.PodPolicy{
-		Namespace:   namespace,
-		PodDeletion: upgrade.PodRules{Force: *spec.PodDeletion.Force, DeleteEmptyDir: *spec.PodDeletion.DeleteEmptyDir},
-		Drain:       upgrade.PodRules{Force: *spec.Drain.Force, DeleteEmptyDir: *spec.Drain.DeleteEmptyDir},
-	}
-	var err error
-	if text := string(spec.WaitForCompletion.PodSelector); text != "" {
-		if policy.Jobs, err = k8slabels.Parse(text); err != nil {
-			return policy, fmt.Errorf("spec.driver.upgradePolicy.waitForCompletion.podSelector: %w", err)
-		}
-	}
-	if text := string(spec.Drain.PodSelector); text != "" {
-		if policy.DrainSelector, err = k8slabels.Parse(text); err != nil {
-			return policy, fmt.Errorf("spec.driver.upgradePolicy.drain.podSelector: %w", err)
-		}
-	}
-	return policy, nil
 }
 
 // blockingBudget returns namespace/name of a PodDisruptionBudget that now forbids to evict the pod, by the rules of the

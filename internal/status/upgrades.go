@@ -42,8 +42,8 @@ func upgradeOf(view *fleet.View, entry *fleet.Entry) upgrade.Progress {
 	return upgrade.Progress{}
 }
 
-// upgradeStatus returns the state of all upgrades; nil if none is known. Before the first report it is the previous one,
-// and so is the estimate if nothing else has changed. The last target remains when all nodes have it.
+// upgradeStatus returns the state of all upgrades; nil if none is known. Before the first report it is the previous
+// one, and so is the estimate if nothing else has changed. The last target remains when all nodes have it.
 func upgradeStatus(in Input, before *v1.UpgradeStatus) *v1.UpgradeStatus {
 	report := in.View.Upgrades
 	if report == nil {
@@ -105,7 +105,8 @@ func firstProblem(report *upgrade.Report) string {
 		return ""
 	}
 	node := report.Nodes[name]
-	return strings.TrimSuffix(fmt.Sprintf("%s (%s): %s", name, cmp.Or(node.Reason, string(node.State)), node.Message), ": ")
+	reason := cmp.Or(node.Reason, string(node.State))
+	return strings.TrimSuffix(fmt.Sprintf("%s (%s): %s", name, reason, node.Message), ": ")
 }
 
 // problemRank returns how much the state of a node's upgrade explains why upgrades do not go on; 0 if it does not.
@@ -227,8 +228,8 @@ func upgradeFinding(status v1.ClusterPolicyStatus, counts upgradeCounts) *findin
 	}
 }
 
-// upgradeMessage counts the nodes that wait for an upgrade or are being upgraded, and names what keeps one from going on;
-// it is empty if there are no such nodes.
+// upgradeMessage counts the nodes that wait for an upgrade or are being upgraded, and names what keeps one from going
+// on; it is empty if there are no such nodes.
 func upgradeMessage(status v1.ClusterPolicyStatus, counts upgradeCounts) string {
 	message := ""
 	switch {

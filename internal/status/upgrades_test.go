@@ -17,7 +17,7 @@ import (
 
 var (
 	waits     = upgrade.Progress{State: upgrade.StateRequired}
-	queued    = upgrade.Progress{State: upgrade.StateRequired, Held: true, Reason: v1.ReasonUpgradeQueued, Message: "1 of 1"}
+	queued    = upgrade.Progress{State: upgrade.StateRequired, Held: true, Reason: v1.ReasonUpgradeQueued, Message: "q"}
 	manual    = upgrade.Progress{State: upgrade.StateRequired, Held: true, Reason: v1.ReasonUpgradeManual, Message: "m"}
 	overspent = upgrade.Progress{State: upgrade.StateRequired, Held: true, Reason: v1.ReasonUpgradeBudget, Message: "b"}
 	restarts  = upgrade.Progress{State: upgrade.StatePodRestart, Since: now, Reason: v1.ReasonUpgradeRestarting}
@@ -75,9 +75,10 @@ func TestUpgradesOfAPolicy(t *testing.T) {
 			message: "2 of 4 GPU nodes wait for a driver upgrade, 0 in progress",
 		},
 		"one is upgraded, its GPUs still in use": {
-			change:  func(e *env) { e.setUpgrades(1, map[int]upgrade.Progress{1: blocked, 2: queued, 3: queued}) },
-			want:    upgrading,
-			message: "2 of 4 GPU nodes wait for a driver upgrade, 1 in progress; node-00001 (UpgradeBlocked): " + blocked.Message,
+			change: func(e *env) { e.setUpgrades(1, map[int]upgrade.Progress{1: blocked, 2: queued, 3: queued}) },
+			want:   upgrading,
+			message: "2 of 4 GPU nodes wait for a driver upgrade, 1 in progress; node-00001 (UpgradeBlocked): " +
+				blocked.Message,
 		},
 		"one is upgraded, and is not ready": {
 			change: func(e *env) {
@@ -128,7 +129,8 @@ func TestUpgradesOfAPolicy(t *testing.T) {
 				e.failPod(2, "driver", "")
 				e.setUpgrades(2, map[int]upgrade.Progress{1: broken})
 			},
-			want: notReady("OperandFailed", "Degraded"), message: "1 of 4 GPU nodes have failed: node-00002 (Driver: CrashLoopBackOff)",
+			want:    notReady("OperandFailed", "Degraded"),
+			message: "1 of 4 GPU nodes have failed: node-00002 (Driver: CrashLoopBackOff)",
 		},
 	}
 	for name, test := range tests {
@@ -166,7 +168,9 @@ func TestUpgradeStatus(t *testing.T) {
 	for _, node := range before.Nodes {
 		order = append(order, node.Name)
 	}
-	g.Expect(order).To(HaveExactElements("node-00005", "node-00003", "node-00002", "node-00004", "node-00000", "node-00001"))
+	g.Expect(order).To(Equal([]string{
+		"node-00005", "node-00003", "node-00002", "node-00004", "node-00000", "node-00001",
+	}))
 	g.Expect(before.Nodes[1].Upgrade).To(Equal(&v1.NodeUpgradeStatus{
 		State: "pod-deletion-required", Since: since, Held: true, Reason: v1.ReasonUpgradeBlocked, Message: blocked.Message,
 	}))

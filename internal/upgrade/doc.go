@@ -1,5 +1,5 @@
-// Package upgrade plans driver upgrades. It is pure: nodes, their pods, the policies, the granted slots and the time in;
-// the next steps and a report out. Package controller/upgrade reads the input and carries out the steps.
+// Package upgrade plans driver upgrades. It is pure: nodes, their pods, the policies, the granted slots and the time
+// in; the next steps and a report out. Package controller/upgrade reads the input and carries out the steps.
 //
 // The state of an upgrade is on its Node: the label of NVIDIA's operator, and the Record in an annotation. Each
 // transition is one patch of the Node with the preconditions UID and resourceVersion. Slots limit how many nodes are

@@ -1,10 +1,13 @@
 package upgrade
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -12,17 +15,34 @@ import (
 type setting struct {
 	name string
 	// parallel and unavailable are the budget; pulls, jobs and drains switch these steps on.
-	parallel             int
-	unavailable          int32
-	pulls, jobs, drains  bool
-	depth, faults        int
-	fullDepth, fullFault int
+	parallel            int
+	unavailable         int32
+	pulls, jobs, drains bool
+	// broken: the new driver has failed on the first node, and then the target is edited.
+	broken bool
+	// depth is how many events are explored from each state of an upgrade, and faults how many of them may be faults; the
+	// others are for TEST_FULL=1.
+	depth, faults         int
+	fullDepth, fullFaults int
 }
 
 var settings = []setting{
-	{name: "one at a time, with a pull", parallel: 1, unavailable: 1, pulls: true, depth: 8, faults: 1, fullDepth: 12, fullFault: 2},
-	{name: "two at a time, with jobs and drain", parallel: 2, unavailable: 2, jobs: true, drains: true, depth: 8, faults: 1, fullDepth: 12, fullFault: 2},
-	{name: "one at a time, two faults", parallel: 1, unavailable: 1, depth: 4, faults: 2, fullDepth: 8, fullFault: 3},
+	{
+		name: "one at a time, with a pull", parallel: 1, unavailable: 1, pulls: true,
+		depth: 8, faults: 1, fullDepth: 12, fullFaults: 2,
+	},
+	{
+		name: "after a failed driver", parallel: 1, unavailable: 1, broken: true,
+		depth: 5, faults: 2, fullDepth: 12, fullFaults: 2,
+	},
+	{
+		name: "two at a time, with jobs and drain", parallel: 2, unavailable: 2, jobs: true, drains: true,
+		depth: 8, faults: 1, fullDepth: 12, fullFaults: 2,
+	},
+	{
+		name: "one at a time, two faults", parallel: 1, unavailable: 1,
+		depth: 4, faults: 2, fullDepth: 6, fullFaults: 3,
+	},
 }
 
 // root is the state in which the driver of all nodes has just been edited.
@@ -47,8 +67,23 @@ func (c *setting) root() *state {
 // roots are all states of an upgrade without faults: what is explored starts from each of them.
 func (c *setting) roots(e *explorer) ([]*state, error) {
 	s := c.root()
+	if c.broken {
+		s.driversFail = true
+		for range 100 {
+			if moved, err := e.move(s); err != nil || !moved && s.machines[0].State == StateFailed {
+				break
+			} else if !moved {
+				s.now = s.now.Add(limit)
+			}
+		}
+		s.driversFail = false
+		retarget("", "b", "c").happen(s, 0)
+	}
 	all := []*state{s}
 	for !s.done() {
+		if len(all) == 300 {
+			return nil, fmt.Errorf("without any fault the nodes are not done\n%s", s)
+		}
 		next := s.clone()
 		moved, err := e.move(next)
 		if err != nil {
@@ -71,12 +106,15 @@ func (c *setting) explore(plan planner, depth, faults int) (*explorer, error) {
 	return e, e.run(roots, depth)
 }
 
+// TestModel also compares the transitions that it observes, and those of the stories, with the table that the page is
+// drawn from.
 func TestModel(t *testing.T) {
+	observed, explored := toldTransitions(t), 0
 	for _, setting := range settings {
 		t.Run(setting.name, func(t *testing.T) {
 			depth, faults := setting.depth, setting.faults
 			if os.Getenv("TEST_FULL") != "" {
-				depth, faults = setting.fullDepth, setting.fullFault
+				depth, faults = setting.fullDepth, setting.fullFaults
 			}
 			start := time.Now()
 			e, err := setting.explore(shipped, depth, faults)
@@ -85,6 +123,21 @@ func TestModel(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			maps.Copy(observed, e.transitions)
+			explored++
 		})
 	}
+	if explored < len(settings) {
+		return // go test -run has selected some
+	}
+	var table, seen [][2]State
+	for _, transition := range Transitions() {
+		table = append(table, [2]State{transition.From, transition.To})
+	}
+	for transition := range observed {
+		if transition[0] != transition[1] {
+			seen = append(seen, transition)
+		}
+	}
+	NewWithT(t).Expect(seen).To(ConsistOf(table))
 }

@@ -69,36 +69,48 @@ var faults = []fault{
 	onNode("the driver pod fails", func(m *machine) bool { return m.Driver != nil && !m.Driver.Failed }, func(m *machine) {
 		m.Driver = changed(m.Driver, func(p *Pod) { p.Ready, p.Failed, p.Reason = false, true, "ContainerCrashed" })
 	}),
-	onNode("the driver pod recovers", func(m *machine) bool { return m.Driver != nil && m.Driver.Failed }, func(m *machine) {
-		m.Driver = changed(m.Driver, func(p *Pod) { p.Failed, p.Reason = false, "" })
-	}),
-	onNode("a user deletes the driver pod", func(m *machine) bool { return m.Driver != nil }, func(m *machine) { m.Driver = nil }),
-	onNode("the validator fails", func(m *machine) bool { return m.Validator != nil && !m.Validator.Failed }, func(m *machine) {
-		m.Validator = changed(m.Validator, func(p *Pod) { p.Ready, p.Failed, p.Reason = false, true, "ContainerCrashed" })
-	}),
-	onNode("the validator pod is lost", func(m *machine) bool { return m.Validator != nil }, func(m *machine) { m.Validator = nil }),
-	onNode("the pull fails", func(m *machine) bool { return m.Pull != nil && !m.Pull.Failed }, func(m *machine) {
-		m.Pull = changed(m.Pull, func(p *Pod) { p.Ready, p.Failed, p.Message = false, true, "not found" })
-	}),
+	onNode("the driver pod recovers",
+		func(m *machine) bool { return m.Driver != nil && m.Driver.Failed },
+		func(m *machine) {
+			m.Driver = changed(m.Driver, func(p *Pod) { p.Failed, p.Reason = false, "" })
+		}),
+	onNode("a user deletes the driver pod",
+		func(m *machine) bool { return m.Driver != nil },
+		func(m *machine) { m.Driver = nil }),
+	onNode("the validator fails",
+		func(m *machine) bool { return m.Validator != nil && !m.Validator.Failed },
+		func(m *machine) {
+			m.Validator = changed(m.Validator, func(p *Pod) { p.Ready, p.Failed, p.Reason = false, true, "ContainerCrashed" })
+		}),
+	onNode("the validator pod is lost",
+		func(m *machine) bool { return m.Validator != nil },
+		func(m *machine) { m.Validator = nil }),
 	onNode("a pod with GPUs arrives", func(m *machine) bool { return len(m.pods) < 2 }, func(m *machine) {
 		p := pod{user: true}
 		p.Name, p.UID = "late", "late"
 		m.pods = append(slices.Clone(m.pods), p)
 	}),
-	onNode("a PDB protects the pods", func(m *machine) bool { return len(m.pods) > 0 && m.pods[0].Blocked == "" }, func(m *machine) {
-		m.pods = slices.Clone(m.pods)
-		m.pods[0].Blocked = "PDB team-a/web allows 0 disruptions"
-	}),
+	onNode("a PDB protects the pods",
+		func(m *machine) bool { return len(m.pods) > 0 && m.pods[0].Blocked == "" },
+		func(m *machine) {
+			m.pods = slices.Clone(m.pods)
+			m.pods[0].Blocked = "PDB team-a/web allows 0 disruptions"
+		}),
 	onNode("the pods end", func(m *machine) bool { return len(m.pods) > 0 }, func(m *machine) { m.pods = nil }),
 	onNode("a user excludes the node", func(m *machine) bool { return !m.Skip }, func(m *machine) { m.Skip = true }),
 	onNode("a user includes the node", func(m *machine) bool { return m.Skip }, func(m *machine) { m.Skip = false }),
-	onNode("a user requests the upgrade", func(m *machine) bool { return !m.Requested }, func(m *machine) { m.Requested = true }),
+	onNode("a user requests the upgrade",
+		func(m *machine) bool { return !m.Requested },
+		func(m *machine) { m.Requested = true }),
 	retarget("the driver has a newer target", "b", "c"),
 	retarget("the driver has its old target", "b", "a"),
 	edit("a user pauses or continues", func(p *Policy) { p.Paused = !p.Paused }),
 	edit("a user switches autoUpgrade", func(p *Policy) { p.Auto = !p.Auto }),
 	edit("maxParallelUpgrades 1 or 2", func(p *Policy) { p.MaxParallel = 3 - p.MaxParallel }),
 	edit("maxUnavailable 1 or 2", func(p *Policy) { p.MaxUnavailable = intstr.FromInt32(3 - p.MaxUnavailable.IntVal) }),
+	{what: "the registry fails", global: true,
+		due:    func(s *state, _ int) bool { return !s.pullsFail && s.policy().PullImages },
+		happen: func(s *state, _ int) { s.pullsFail = true }},
 	{what: "the slots are lost", global: true, due: func(s *state, _ int) bool { return len(s.slots) > 0 },
 		happen: func(s *state, _ int) { s.slots, s.lost = Slots{}, true }},
 	{what: "the deadlines pass", global: true, due: always, happen: func(s *state, _ int) { s.now = s.now.Add(limit) }},

@@ -31,7 +31,7 @@ func (v *visit) adopt(state State) turn {
 	t, patch := v.enter(state, "an upgrade by another operator is continued")
 	patch.Record = &Record{
 		UID: n.UID, Round: v.record.Round + 1, State: state, Since: v.now, Started: v.now, Target: n.Target,
-		Cordoned: !n.InitiallyCordoned, BootID: n.BootID,
+		Cordoned: !n.InitiallyCordoned && (n.Unschedulable || v.state == StateCordon), BootID: n.BootID,
 	}
 	patch.State = state
 	if n.Driver != nil && n.stale() {

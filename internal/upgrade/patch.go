@@ -63,9 +63,13 @@ func (v *visit) yield(why string) (turn, *Patch) {
 	return t, patch
 }
 
-// start is the patch that cordons the node and begins its upgrade.
-func (v *visit) start(state State, why string) turn {
-	t, patch := v.enter(state, why)
+// start is the patch that cordons the node and begins its upgrade. pods says which pods are on it.
+func (v *visit) start(state State, pods string) turn {
+	why := "the node is cordoned for its upgrade"
+	if v.node.Unschedulable {
+		why = "the upgrade begins; the node is cordoned already"
+	}
+	t, patch := v.enter(state, why+pods)
 	record := patch.Record
 	record.Started, record.Reason, record.Message, record.RetryAt = v.now, "", "", time.Time{}
 	record.Moves = v.node.MoveTo != ""

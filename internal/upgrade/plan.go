@@ -79,7 +79,8 @@ type Patch struct {
 	Unschedulable *bool
 	// EndRequest removes the annotation by which a user requested the upgrade.
 	EndRequest bool
-	// RememberCordon sets the annotation of NVIDIA's operator for a node that was cordoned before; ForgetCordon removes it.
+	// RememberCordon sets the annotation of NVIDIA's operator for a node that was cordoned before; ForgetCordon removes
+	// it.
 	RememberCordon, ForgetCordon bool
 	// ReleasePool removes the labels that keep the node in its driver pool, so that it moves to another one.
 	ReleasePool bool

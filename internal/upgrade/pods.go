@@ -31,8 +31,9 @@ type PodPolicy struct {
 }
 
 // ClassifyPods returns the pods of users among those of a node. isGPUClaim reports whether a resource claim is one for
-// GPUs; for a claim that cannot be read it has to be true. Pods of DaemonSets and mirror pods are left out, since an
-// eviction does not end them. A pod that holds GPUs counts though it may not be evicted.
+// GPUs; for a claim that cannot be read it has to be true. Mirror pods are left out, and pods of DaemonSets without a GPU,
+// since an eviction does not end them. A pod that holds GPUs counts though it may not be evicted: the driver cannot be
+// unloaded while it runs.
 func ClassifyPods(pods []corev1.Pod, policy PodPolicy, isGPUClaim func(namespace, claim string) bool) Workload {
 	workload := Workload{}
 	for i := range pods {
@@ -42,6 +43,13 @@ func ClassifyPods(pods []corev1.Pod, policy PodPolicy, isGPUClaim func(namespace
 		}
 		found := WorkloadPod{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Ending: pod.DeletionTimestamp != nil,
+		}
+		if startsAgain(pod) {
+			if usesGPUs(pod, isGPUClaim) && pod.Spec.NodeSelector[labels.DeployClient] == "" {
+				found.Blocked, found.Forbidden = "its DaemonSet starts it again: take it off the node", true
+				workload.Users = append(workload.Users, found)
+			}
+			continue
 		}
 		if policy.Jobs != nil && policy.Jobs.Matches(k8slabels.Set(pod.Labels)) {
 			workload.Jobs = append(workload.Jobs, found)
@@ -72,11 +80,15 @@ func (p *PodPolicy) isWorkload(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
 	}
-	if _, operand := pod.Labels[labels.Operand]; operand && pod.Namespace == p.Namespace {
-		return false
-	}
+	_, operand := pod.Labels[labels.Operand]
+	return !operand || pod.Namespace != p.Namespace
+}
+
+// startsAgain reports whether the pod is of a DaemonSet, which also runs its pods on cordoned nodes. Those that select
+// nodes by labels.DeployClient are taken off by k8s-driver-manager.
+func startsAgain(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
-	return owner == nil || owner.Kind != "DaemonSet"
+	return owner != nil && owner.Kind == "DaemonSet"
 }
 
 // drains reports whether a drain evicts the pod.

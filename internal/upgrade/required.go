@@ -128,11 +128,11 @@ func (v *visit) candidate() turn {
 	}
 	switch {
 	case v.policy.WaitsForJobs && len(n.Workload.Jobs) > 0:
-		return v.start(StateWaitForJobs, "the node is cordoned for the upgrade; jobs run")
+		return v.start(StateWaitForJobs, "; jobs run")
 	case len(n.Workload.Users) > 0:
-		return v.start(StatePodDeletion, "the node is cordoned for the upgrade")
+		return v.start(StatePodDeletion, "")
 	default:
-		return v.start(StatePodRestart, "the node is cordoned for the upgrade; no pod uses the GPUs")
+		return v.start(StatePodRestart, "; no pod uses the GPUs")
 	}
 }
 

@@ -31,12 +31,7 @@ func (s Slots) Valid(n *Node) bool {
 }
 
 // upgrading reports whether an upgrade has begun on the node, by this operator or by NVIDIA's.
-func (n *Node) upgrading() bool {
-	if record := n.ownRecord(); record != nil {
-		return effectiveState(n.State, record.State).InProgress()
-	}
-	return n.State.InProgress()
-}
+func (n *Node) upgrading() bool { return n.currentState().InProgress() }
 
 // budget is what the slots of one group may be.
 type budget struct {

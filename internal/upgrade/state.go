@@ -52,8 +52,8 @@ func (s State) InProgress() bool {
 	return false
 }
 
-// Record is what the annotation labels.UpgradeRecord of a Node has beside the State. It is written with the State in one
-// patch.
+// Record is what the annotation labels.UpgradeRecord of a Node has beside the State. It is written with the State in
+// one patch.
 type Record struct {
 	// UID of the Node. A record with another one was copied from a deleted Node and is ignored.
 	UID types.UID `json:"uid"`

@@ -40,13 +40,25 @@ type turn struct {
 }
 
 func (c *Cluster) visit(n *Node) *visit {
-	v := &visit{node: n, now: c.Now, state: n.State, slot: c.Slots.Valid(n)}
+	v := &visit{node: n, now: c.Now, state: n.currentState(), slot: c.Slots.Valid(n)}
 	v.policy, v.governed = c.Policies[n.Group]
 	if record := n.ownRecord(); record != nil {
 		v.record, v.own = *record, true
-		v.state = effectiveState(n.State, record.State)
 	}
 	return v
+}
+
+// currentState is the state of the node from its label and its record. A label beside the record of a deleted Node was
+// copied with it.
+func (n *Node) currentState() State {
+	switch record := n.ownRecord(); {
+	case record != nil:
+		return effectiveState(n.State, record.State)
+	case n.Record != nil:
+		return StateNone
+	default:
+		return n.State
+	}
 }
 
 // effectiveState is the state of a node with a label and a record, which this operator writes together. The record

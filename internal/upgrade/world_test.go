@@ -141,31 +141,46 @@ func (w *world) apply(step *Step) error {
 }
 
 func (w *world) patch(m *machine, patch *Patch) error {
-	before := m.Record
-	wasInProgress := before != nil && before.UID == m.UID && before.State.InProgress()
-	starts := patch.Record != nil && patch.Record.State.InProgress() && !wasInProgress && !m.State.InProgress()
-	if starts {
-		switch {
-		case !w.slots.Valid(&m.Node) && !w.lost:
-			return errors.New("an upgrade starts without a slot")
-		case patch.Record.Round <= m.started:
-			return errors.New("a round starts twice")
-		case patch.Unschedulable == nil && !m.Unschedulable:
-			return errors.New("an upgrade starts without a cordon")
-		}
-		m.started = patch.Record.Round
+	if err := w.checkStart(m, patch); err != nil {
+		return err
 	}
 	if u := patch.Unschedulable; u != nil && !*u {
-		if m.foreign {
+		switch {
+		case m.foreign:
 			return errors.New("the cordon of another client is undone")
-		}
-		if m.replaced && m.Installs && !m.validated() {
+		case m.replaced && m.Installs && !m.validated():
 			return errors.New("the node is uncordoned before its new driver is validated")
 		}
 	}
-	if m.validated() {
-		m.replaced = false
+	m.write(patch)
+	if patch.ReleasePool {
+		if m.users() > 0 {
+			return errors.New("the driver pool is left while pods use the GPUs")
+		}
+		m.Target, m.MoveTo, m.Driver, m.replaced = m.poolTarget, "", nil, true
 	}
+	return nil
+}
+
+// checkStart checks a patch with which an upgrade starts.
+func (w *world) checkStart(m *machine, patch *Patch) error {
+	if patch.Record == nil || !patch.Record.State.InProgress() || m.upgrading() {
+		return nil
+	}
+	switch {
+	case !w.slots.Valid(&m.Node) && !w.lost:
+		return errors.New("an upgrade starts without a slot")
+	case patch.Record.Round <= m.started:
+		return errors.New("a round starts twice")
+	case patch.Unschedulable == nil && !m.Unschedulable:
+		return errors.New("an upgrade starts without a cordon")
+	}
+	m.started = patch.Record.Round
+	return nil
+}
+
+// write changes the Node.
+func (m *machine) write(patch *Patch) {
 	m.version++
 	m.State, m.Record = patch.State, patch.Record
 	if u := patch.Unschedulable; u != nil {
@@ -180,13 +195,6 @@ func (w *world) patch(m *machine, patch *Patch) error {
 	if patch.ForgetCordon {
 		m.InitiallyCordoned = false
 	}
-	if patch.ReleasePool {
-		if m.users() > 0 {
-			return errors.New("the driver pool is left while pods use the GPUs")
-		}
-		m.Target, m.MoveTo, m.Driver, m.replaced = m.poolTarget, "", nil, true
-	}
-	return nil
 }
 
 // validated reports whether the validator has passed with the driver pod.
@@ -249,23 +257,51 @@ func (w *world) next() []happening {
 		if m.gone || !m.KubeletReady {
 			continue
 		}
-		add := func(due bool, what string) {
-			if due {
+		for _, what := range []string{m.nextOfDriver(), w.nextOfValidator(m), w.nextOfPods(m)} {
+			if what != "" {
 				all = append(all, happening{i, what})
 			}
 		}
-		driver := m.Driver
-		add(driver == nil && m.Installs && m.Target != "", "driver created")
-		add(driver != nil && driver.Ending, "driver ends")
-		add(driver != nil && !driver.Ending && !driver.Ready && !driver.Failed && !(driver.Unloading && m.users() > 0),
-			"driver ready")
-		running := driver != nil && driver.Ready
-		add(m.Validator == nil && running && !w.validatorsMissing, "validator created")
-		add(m.Validator != nil && !m.Validator.Ready && !m.Validator.Failed && running, "validator passes")
-		add(m.Pull != nil && !m.Pull.Ready && !m.Pull.Failed && !w.pullsHang, "pulled")
-		add(!w.podsStay && slices.ContainsFunc(m.pods, func(p pod) bool { return p.Ending }), "pods end")
 	}
 	return all
+}
+
+// waits reports whether the pod is neither ready nor failed.
+func (p *Pod) waits() bool { return p != nil && !p.Ready && !p.Failed }
+
+func (m *machine) nextOfDriver() string {
+	switch driver := m.Driver; {
+	case driver == nil && m.Installs && m.Target != "":
+		return "driver created"
+	case driver != nil && driver.Ending:
+		return "driver ends"
+	case driver.waits() && !(driver.Unloading && m.users() > 0):
+		return "driver ready"
+	default:
+		return ""
+	}
+}
+
+func (w *world) nextOfValidator(m *machine) string {
+	switch running := m.Driver != nil && m.Driver.Ready; {
+	case running && m.Validator == nil && !w.validatorsMissing:
+		return "validator created"
+	case running && m.Validator.waits():
+		return "validator passes"
+	default:
+		return ""
+	}
+}
+
+func (w *world) nextOfPods(m *machine) string {
+	switch {
+	case m.Pull.waits() && !w.pullsHang:
+		return "pulled"
+	case !w.podsStay && slices.ContainsFunc(m.pods, func(p pod) bool { return p.Ending }):
+		return "pods end"
+	default:
+		return ""
+	}
 }
 
 // happen lets one of them happen.
@@ -281,7 +317,8 @@ func (w *world) happen(h happening) {
 		changed := *m.Driver
 		changed.Unloading = false
 		if w.driversFail {
-			changed.Failed, changed.Reason, changed.Message = true, "ContainerCrashed", "container nvidia-driver-ctr: exit code 1"
+			changed.Failed, changed.Reason = true, "ContainerCrashed"
+			changed.Message = "container nvidia-driver-ctr: exit code 1"
 		} else {
 			changed.Ready = true
 		}
@@ -328,7 +365,7 @@ func (w *world) String() string {
 		}
 	}
 	policy := w.policies[modelGroup]
-	fmt.Fprintf(&out, "  now=%s slots=%v auto=%t paused=%t parallel=%d unavailable=%s\n", w.now.Sub(epoch), w.slots, policy.Auto,
-		policy.Paused, policy.MaxParallel, policy.MaxUnavailable.String())
+	fmt.Fprintf(&out, "  now=%s slots=%v auto=%t paused=%t parallel=%d unavailable=%s\n", w.now.Sub(epoch), w.slots,
+		policy.Auto, policy.Paused, policy.MaxParallel, policy.MaxUnavailable.String())
 	return out.String()
 }

@@ -154,7 +154,8 @@ func TestChangedDriverWaitsForTheAdministrator(t *testing.T) {
 		g.Expect(status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"),
 			HaveField("Reason", v1.ReasonUpgradePending))))
 		g.Expect(status.NodeSummary).To(And(HaveField("Upgrading", int32(1)), HaveField("ReadyOfTotal", "1/1")))
-		g.Expect(status.Nodes[0].Message).To(ContainSubstring("kubectl annotate node gpu-00000 " + labels.UpgradeRequested + "=true"))
+		g.Expect(status.Nodes[0].Message).
+			To(ContainSubstring("kubectl annotate node gpu-00000 " + labels.UpgradeRequested + "=true"))
 	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 	e.Expect(nodeCondition(e.node("gpu-00000"))).To(HaveField("Status", corev1.ConditionTrue))
 	e.Expect(e.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))

@@ -20,6 +20,9 @@ func quick() app.Timing {
 	timing.Node.LastRetry = 5 * time.Second
 	timing.Node.StageDwell = 2 * time.Second
 	timing.Node.Retaint = 15 * time.Second
+	timing.Upgrade.LastRetry = 5 * time.Second
+	timing.Upgrade.FirstEviction, timing.Upgrade.LastEviction = time.Second, 2*time.Second
+	timing.Upgrade.FirstPoll, timing.Upgrade.LastPoll = 500*time.Millisecond, 2*time.Second
 	timing.Other.Interval, timing.Other.FoundInterval = time.Second, 500*time.Millisecond
 	timing.Other.Gone, timing.Other.Quiet = 2*time.Second, 10*time.Second
 	return timing

@@ -83,6 +83,10 @@ func (c *container) runInit(at conditions) bool {
 		c.runProcess(at)
 		return c.done()
 	}
+	if c.program.manager && at.node.playsManager() {
+		c.runManager(at)
+		return c.done()
+	}
 	if c.phase == waiting {
 		c.start(at.now)
 	}

@@ -35,6 +35,16 @@ const (
 	deployPaused = "paused-for-driver-upgrade"
 )
 
+// Contract of k8s-driver-manager with the operator.
+const (
+	// digestVariable of the driver container changes with what it would install.
+	digestVariable = "DRIVER_CONFIG_DIGEST"
+	// upgradeEnabled is the annotation of nodes where the operator evicts pods, so that k8s-driver-manager does not.
+	upgradeEnabled = "nvidia.com/gpu-driver-upgrade-enabled"
+	// vendorPrefix starts the resources of GPUs.
+	vendorPrefix = "nvidia.com/"
+)
+
 // pausedOperands are those whose pods k8s-driver-manager evicts from the node before it unloads a driver.
 var pausedOperands = []string{
 	"operator-validator", "container-toolkit", "device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm",
@@ -78,4 +88,6 @@ const (
 	// ExitAfterAnnotation makes a pod that does not restart succeed after this duration. Without it, such a pod runs
 	// until it is deleted.
 	ExitAfterAnnotation = annotationPrefix + "exit-after"
+	// IgnoresTermAnnotation, if "true", makes a deleted pod take its whole grace period.
+	IgnoresTermAnnotation = annotationPrefix + "ignores-sigterm"
 )

@@ -10,6 +10,9 @@
 // .driver-ctr-ready; k8s-driver-manager pauses the operands before a loaded driver is replaced.
 // test/simulator/standin replaces the programs that gpu-node executes. A fault on such a container ends its process.
 //
+// With Options.Modules other nodes remember the loaded driver, too: it survives its pod, and k8s-driver-manager keeps an
+// equal one, and replaces another one only once no pod uses the GPUs. Simulator.Reboot loses it.
+//
 // It is driven by watches and timers, writes one status for each transition and nothing without a change. The state
 // of a node is owned by the worker that has the node's queue key, so it needs no locks. The exit of a process is an
 // event for that queue. The state is not persisted: a simulator must live as long as its nodes.

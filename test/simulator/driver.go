@@ -47,12 +47,9 @@ func (n *node) driverFails() bool {
 	return n.sim.faults.of(n.name, []string{driverOperand}) == DriverFails
 }
 
-// awaitsPods reports whether k8s-driver-manager has to wait: it only replaces a loaded driver once no pod of the
-// stack uses it.
-func (n *node) awaitsPods(p program) bool {
-	if !p.manager || n.host == nil || !n.host.ModulesLoaded() {
-		return false
-	}
+// hasPausedPods reports whether pods of operands that k8s-driver-manager pauses are on the node: it only replaces a
+// loaded driver once there are none.
+func (n *node) hasPausedPods() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(n.pods)), func(p *pod) bool {
 		return slices.ContainsFunc(p.operands, func(operand string) bool { return slices.Contains(pausedOperands, operand) })
 	})
@@ -65,7 +62,7 @@ func (n *node) pauses() bool {
 			continue
 		}
 		for _, c := range p.inits {
-			if c.program.manager && c.phase == running && n.host != nil && n.host.ModulesLoaded() {
+			if c.program.manager && c.phase == running && n.replaces(p) {
 				return true
 			}
 		}
@@ -75,7 +72,7 @@ func (n *node) pauses() bool {
 
 // writePause pauses or resumes the operands by their deploy labels.
 func (n *node) writePause(ctx context.Context) error {
-	if n.host == nil {
+	if n.host == nil && !n.sim.modules {
 		return nil
 	}
 	from, to := deployPaused, deployTrue

@@ -1,6 +1,10 @@
 package simulator
 
-import "sync"
+import (
+	"maps"
+	"slices"
+	"sync"
+)
 
 // Mode is a way in which an operand's main container fails.
 type Mode string
@@ -29,6 +33,8 @@ type place struct {
 type faults struct {
 	lock  sync.Mutex
 	modes map[place]Mode
+	// images are the modes of containers by their images.
+	images map[string]Mode
 }
 
 func (f *faults) set(at place, mode Mode) {
@@ -56,6 +62,33 @@ func (f *faults) of(node string, operands []string) Mode {
 		}
 	}
 	return ""
+}
+
+// ofImage returns the fault of an image.
+func (f *faults) ofImage(image string) Mode {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return f.images[image]
+}
+
+// BreakImage injects a fault into the containers of an image, on all nodes; an empty mode removes it.
+func (s *Simulator) BreakImage(image string, mode Mode) {
+	s.faults.lock.Lock()
+	if s.faults.images == nil {
+		s.faults.images = map[string]Mode{}
+	}
+	s.faults.images[image] = mode
+	s.faults.lock.Unlock()
+	for _, name := range s.nodeNames() {
+		s.queue.Add(name)
+	}
+}
+
+// nodeNames returns the names of the nodes that the simulator has seen.
+func (s *Simulator) nodeNames() []string {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return slices.Collect(maps.Keys(s.nodes))
 }
 
 // Break injects a fault into the first main container of an operand's present and future pods on a node. The operand

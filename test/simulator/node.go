@@ -33,6 +33,10 @@ type node struct {
 	pods map[types.UID]*pod
 	// markers maps each marker to the driver instance for which it was written.
 	markers map[string]string
+	// boot is the boot ID, and loaded the digest of the driver whose modules are loaded; only with Options.Modules.
+	boot, loaded string
+	// unwanted are the pods that k8s-driver-manager evicts.
+	unwanted []*pod
 	// advertised is the number of allocatable GPUs in the API; negative: none was ever written.
 	advertised int64
 }
@@ -41,6 +45,7 @@ func (s *Simulator) newNode(object *corev1.Node) *node {
 	n := &node{
 		sim: s, name: object.Name, uid: object.UID, object: object,
 		pods: map[types.UID]*pod{}, markers: map[string]string{}, advertised: -1,
+		boot: object.Status.NodeInfo.BootID,
 	}
 	if quantity, ok := object.Status.Allocatable[resourceGPU]; ok {
 		n.advertised = quantity.Value()
@@ -101,10 +106,15 @@ func (n *node) clear(p *pod) error {
 
 func (n *node) terminationTime(p *pod) time.Duration {
 	ending := n.sim.dice.vary(n.sim.timing.Terminate, n.name, p.app, "terminate")
-	if grace := p.object.DeletionGracePeriodSeconds; grace != nil {
-		ending = min(ending, time.Duration(*grace)*time.Second)
+	grace := p.object.DeletionGracePeriodSeconds
+	switch {
+	case grace == nil:
+		return ending
+	case p.object.Annotations[IgnoresTermAnnotation] == "true":
+		return time.Duration(*grace) * time.Second
+	default:
+		return min(ending, time.Duration(*grace)*time.Second)
 	}
-	return ending
 }
 
 // advance advances all pods until nothing changes: one pod's progress may be what another waits for.
@@ -114,13 +124,14 @@ func (n *node) advance(ctx context.Context, now time.Time) {
 		for _, p := range n.pods {
 			p.advance(ctx, now, n)
 		}
+		n.load()
 		after = n.facts()
 	}
 }
 
 // facts returns everything that a pod may wait for.
 func (n *node) facts() string {
-	facts := n.driverInstance() + strconv.FormatBool(n.handlerInstalled())
+	facts := n.driverInstance() + n.loaded + strconv.FormatBool(n.handlerInstalled())
 	for _, marker := range []string{markerDriver, markerToolkit, markerPlugin} {
 		facts += strconv.FormatBool(n.proven(marker))
 	}
@@ -194,7 +205,7 @@ func (n *node) initDuration(p program) time.Duration {
 // allocatable returns the number of GPUs that the device plugin advertises; negative: nothing to report.
 func (n *node) allocatable() int64 {
 	switch {
-	case n.runs(appPlugin) && n.driverInstance() != "" && n.gpus > 0:
+	case n.runs(appPlugin) && (n.driverInstance() != "" || n.loaded != "") && n.gpus > 0:
 		return n.gpus
 	case n.advertised >= 0:
 		return 0

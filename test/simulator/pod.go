@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ type pod struct {
 	// handled: the pod needs the runtime handler that the toolkit installs.
 	handled bool
 	ip      string
+	// pulls: the operator created the pod to pull the images of a driver.
+	pulls bool
 
 	created time.Time
 	// sandbox: the sandbox exists, containers can be created.
@@ -75,6 +78,7 @@ func newPod(object *corev1.Pod, now time.Time, ip string) *pod {
 	}
 	p.inits = newContainers(object.Spec.InitContainers, reason, now)
 	p.mains = newContainers(object.Spec.Containers, reason, now)
+	p.pulls = pullsDriver(object)
 	return p
 }
 
@@ -113,8 +117,11 @@ func (p *pod) advance(ctx context.Context, now time.Time, n *node) {
 	for i, c := range p.mains {
 		at.duration = n.sim.dice.vary(n.sim.timing.ready(p.app), n.name, p.app, c.spec.Name)
 		at.fault = ""
-		if i == 0 {
-			at.fault = fault
+		switch {
+		case p.pulls:
+			at.fault = n.pullFault(c.spec.Image)
+		case i == 0:
+			at.fault = cmp.Or(fault, n.sim.faults.ofImage(c.spec.Image))
 		}
 		c.run(at)
 	}
@@ -124,6 +131,9 @@ func (p *pod) advance(ctx context.Context, now time.Time, n *node) {
 func (p *pod) exitAfter() time.Duration {
 	if p.object.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return 0
+	}
+	if p.pulls {
+		return time.Nanosecond
 	}
 	// A malformed value is ignored: the pod keeps running, which a test notices.
 	after, _ := time.ParseDuration(p.object.Annotations[ExitAfterAnnotation])

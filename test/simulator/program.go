@@ -101,7 +101,7 @@ func flagValues(args []string, name string) []string {
 // blocked reports whether the program has to wait for something on its node.
 func (p program) blocked(n *node) bool {
 	if p.manager {
-		return n.awaitsPods(p)
+		return n.host != nil && n.host.ModulesLoaded() && n.hasPausedPods()
 	}
 	if p.afterDriver && n.driverInstance() == "" {
 		return true

@@ -37,6 +37,9 @@ type Options struct {
 	Seed int64
 	// Workers is how many nodes are processed concurrently; the default is 16.
 	Workers int
+	// Modules makes nodes without processes remember the loaded driver, and play k8s-driver-manager: an equal driver is
+	// kept, and another one is replaced only once nothing uses the GPUs.
+	Modules bool
 	// Programs let nodes run processes, see NodeSpec.Processes; without them no node does.
 	Programs host.Programs
 	// Dir is the directory for the machines of such nodes, which is kept. The default is a temporary directory that is
@@ -56,6 +59,8 @@ type Simulator struct {
 	// serial numbers the nodes that were added, addresses the pods.
 	serial, addresses atomic.Int64
 
+	// modules: nodes without processes play k8s-driver-manager.
+	modules bool
 	// programs are the executables for nodes that run processes; noProcesses is why none can.
 	programs    host.Programs
 	noProcesses error
@@ -90,7 +95,7 @@ func New(opts Options) (*Simulator, error) {
 		return nil, fmt.Errorf("read the server's version: %w", err)
 	}
 	s := &Simulator{
-		client: client, timing: DefaultTiming(), workers: defaultWorkers,
+		client: client, timing: DefaultTiming(), workers: defaultWorkers, modules: opts.Modules,
 		kubelet: version.GitVersion, nodes: map[string]*node{},
 		// After an outage of the API server a node must not back off for minutes.
 		queue: workqueue.NewTypedRateLimitingQueue(
@@ -215,6 +220,7 @@ func (s *Simulator) process(ctx context.Context, name string) error {
 	if err := n.observe(now, pods); err != nil {
 		return err
 	}
+	n.noticeReboot(now)
 	for again := true; again; {
 		n.advance(ctx, now)
 		if err := n.syncDriver(); err != nil {

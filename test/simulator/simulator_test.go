@@ -46,6 +46,8 @@ func TestSimulator(t *testing.T) {
 	t.Run("order", func(t *testing.T) { checkOrder(t, e) })
 	t.Run("crash loop", func(t *testing.T) { checkCrashLoop(t, e) })
 	t.Run("device plugin", func(t *testing.T) { checkDevicePlugin(t, e) })
+	t.Run("modules", func(t *testing.T) { checkModules(t, e) })
+	t.Run("pulls", func(t *testing.T) { checkPulls(t, e) })
 	t.Run("quiet", func(t *testing.T) { checkQuiet(t, e) })
 }
 
@@ -69,7 +71,7 @@ func newEnv(t *testing.T) env {
 		t.Fatal(err)
 	}
 	timing := simulator.DefaultTiming().Scale(0.5)
-	s, err := simulator.New(simulator.Options{Config: c.SimulatorConfig, Timing: &timing})
+	s, err := simulator.New(simulator.Options{Config: c.SimulatorConfig, Timing: &timing, Modules: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (n *node) write(ctx context.Context, now time.Time) (nodeChanged bool, err 
 	if err := errors.Join(failures...); err != nil {
 		return false, err
 	}
-	if err := errors.Join(n.writeDiscovery(ctx), n.writePause(ctx)); err != nil {
+	if err := errors.Join(n.writeDiscovery(ctx), n.writePause(ctx), n.writeEvictions(ctx)); err != nil {
 		return false, err
 	}
 	return n.writeAllocatable(ctx)
@@ -58,6 +58,14 @@ func (n *node) writePod(ctx context.Context, p *pod, now time.Time) error {
 		p.report = due
 		return nil
 	}
+	if err := n.patchStatus(ctx, p, status); err != nil {
+		return err
+	}
+	p.written, p.writtenAt = status, now
+	return nil
+}
+
+func (n *node) patchStatus(ctx context.Context, p *pod, status *corev1.PodStatus) error {
 	patch, err := json.Marshal(map[string]any{
 		// With the UID the patch cannot apply to a later pod of the same name.
 		"metadata": map[string]any{"uid": p.uid},
@@ -71,12 +79,30 @@ func (n *node) writePod(ctx context.Context, p *pod, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("write status of pod %s/%s: %w", p.object.Namespace, p.object.Name, err)
 	}
-	p.written, p.writtenAt = status, now
 	return nil
+}
+
+// writeEnded reports that the containers of a deleted pod have ended.
+func (n *node) writeEnded(ctx context.Context, p *pod) error {
+	now := time.Now()
+	for _, c := range p.mains {
+		if c.phase == running {
+			c.terminate(now, exitTerminated, reasonError, "")
+		}
+	}
+	status := p.status(now, n.ip)
+	status.Phase = corev1.PodFailed
+	return n.patchStatus(ctx, p, status)
 }
 
 // deletePod removes a pod that has terminated.
 func (n *node) deletePod(ctx context.Context, p *pod) error {
+	if len(p.object.Finalizers) > 0 {
+		// It stays in the API after its containers have ended.
+		if err := n.writeEnded(ctx, p); err != nil {
+			return err
+		}
+	}
 	err := n.sim.client.CoreV1().Pods(p.object.Namespace).Delete(ctx, p.object.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64),
 		Preconditions:      &metav1.Preconditions{UID: &p.uid},

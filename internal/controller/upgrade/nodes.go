@@ -1,7 +1,6 @@
 package upgrade
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,9 +18,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
-	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
@@ -105,27 +101,16 @@ func addPod(found map[string]nodePods, pod *corev1.Pod) {
 
 // addNode adds a node to the cluster. entry is nil for one that the operator does not manage.
 func (s *scope) addNode(object *corev1.Node, entry *fleet.Entry, pods nodePods) {
-	node := upgrade.Node{
-		Name: object.Name, UID: object.UID, State: upgrade.State(object.Labels[labels.UpgradeState]),
-		InitiallyCordoned: object.Annotations[labels.UpgradeInitialCordon] == labels.True,
-		Requested:         object.Annotations[labels.UpgradeRequested] == labels.True,
-		Skip:              object.Labels[labels.UpgradeSkip] == labels.True,
-		Unschedulable:     object.Spec.Unschedulable,
-		KubeletReady:      readiness.Kubelet(object).State == readiness.Ready,
-		BootID:            object.Status.NodeInfo.BootID,
-		Pull:              s.podOf(pods.pull),
-	}
-	if text, recorded := object.Annotations[labels.UpgradeRecord]; recorded {
-		record, err := upgrade.DecodeRecord(text)
-		if node.Record = record; err != nil {
-			node.Unreadable = err.Error()
-		}
-	}
 	of := &observed{node: object, hold: s.mustHold(object, entry)}
 	s.observed[object.Name] = of
+	facts := &observe.UpgradeFacts{Node: object, Pods: pods.operands, Pull: pods.pull, Now: s.now}
 	if entry != nil && entry.Planned != nil && s.basis.Decisions != nil {
-		s.addPlanned(&node, of, entry, pods.operands)
+		facts.Decisions, facts.Planned = s.basis.Decisions, &entry.Planned.NodePlan
+		facts.DaemonSets = s.basis.Stack.DaemonSets
+		facts.GPUReady = entry.BasisVersion != 0 && entry.Latest.Usable
 	}
+	node, daemonSet := observe.UpgradeNode(facts)
+	of.daemonSet = daemonSet
 	s.cluster.Nodes = append(s.cluster.Nodes, node)
 }
 
@@ -147,88 +132,6 @@ func (s *scope) mustHold(object *corev1.Node, entry *fleet.Entry) bool {
 	return false
 }
 
-// addPlanned adds what follows from the plan for the node.
-func (s *scope) addPlanned(node *upgrade.Node, of *observed, entry *fleet.Entry, pods assess.Pods) {
-	decisions, planned := s.basis.Decisions, &entry.Planned.NodePlan
-	node.Group = s.groupOf(planned.NodePool)
-	node.GPUReady = entry.BasisVersion != 0 && entry.Latest.Usable
-	for name, pod := range pods {
-		switch {
-		case s.isDriver(string(name)):
-			node.Driver = s.podOf(pod)
-		case s.isValidator(string(name)):
-			node.Validator = s.podOf(pod)
-		}
-	}
-	node.ValidatorWanted = s.expectsValidator(planned)
-	driver, applies := decisions.Driver(planned)
-	if !applies {
-		return
-	}
-	switch driver.Expectation {
-	case plan.Expected, plan.PausedByLabel:
-		node.Installs = true
-	case plan.Refused:
-		// What is installed stays, and its upgrade does not end because of an error in the spec.
-		node.Installs = node.Driver != nil || node.Record != nil && node.Record.State.InProgress()
-	case plan.HostProvides, plan.OptedOut:
-	}
-	labelled := cmp.Or(of.node.Labels[labels.Pool], of.node.Labels[labels.DriverAnchor])
-	wanted := planned.Pool.Name
-	if driver.Expectation != plan.Refused && labelled != "" && wanted != "" && wanted != labelled {
-		node.MoveTo = wanted
-	}
-	of.daemonSet = s.driverDaemonSet(driver.Operand, of.node, cmp.Or(node.MoveTo, labelled, wanted))
-	if of.daemonSet != nil {
-		node.Target = of.daemonSet.Annotations[labels.TemplateDigest]
-	}
-}
-
-// driverDaemonSet returns the DaemonSet of a driver pool; if there is none, the one that selects the node. It returns
-// nil if there is neither.
-func (s *scope) driverDaemonSet(driver operand.Name, node *corev1.Node, pool string) *appsv1.DaemonSet {
-	var selecting *appsv1.DaemonSet
-	for _, ds := range s.basis.Stack.DaemonSets {
-		if ds.Labels[labels.Operand] != string(driver) || ds.DeletionTimestamp != nil {
-			continue
-		}
-		switch of := ds.Spec.Template.Labels[labels.Pool]; {
-		case of != "" && of == pool:
-			return ds
-		case of == "" && readiness.Selects(ds, node):
-			selecting = ds
-		}
-	}
-	return selecting
-}
-
-// expectsValidator reports whether the validator is to run on the node.
-func (s *scope) expectsValidator(planned *plan.NodePlan) bool {
-	return slices.ContainsFunc(planned.Essential, func(onNode plan.OperandOnNode) bool {
-		return s.isValidator(string(onNode.Operand)) && onNode.Expectation == plan.Expected
-	})
-}
-
-// podOf returns what the planner has to know of a pod, nil for nil.
-func (s *scope) podOf(pod *corev1.Pod) *upgrade.Pod {
-	if pod == nil {
-		return nil
-	}
-	return new(observe.UpgradePod(pod, s.now))
-}
-
-// groupOf returns the group of the nodes of a node pool: that of the node pool if it has an upgradePolicy of its own,
-// else the common one, which is empty.
-func (s *scope) groupOf(nodePool string) string {
-	for i := range s.basis.Decisions.Input.Spec.NodePools {
-		pool := &s.basis.Decisions.Input.Spec.NodePools[i]
-		if pool.Name == nodePool && pool.Driver != nil && pool.Driver.UpgradePolicy != nil {
-			return nodePool
-		}
-	}
-	return ""
-}
-
 // policies returns the upgrade policies by group.
 func (s *scope) policies() map[string]upgrade.Policy {
 	policies := map[string]upgrade.Policy{}
@@ -241,7 +144,7 @@ func (s *scope) policies() map[string]upgrade.Policy {
 			continue
 		}
 		planned := &entry.Planned.NodePlan
-		group := s.groupOf(planned.NodePool)
+		group := observe.UpgradeGroup(s.basis.Decisions.Input.Spec, planned.NodePool)
 		if _, known := policies[group]; !known && entry.BasisVersion == s.basis.Version {
 			policies[group] = observe.UpgradePolicy(*planned.Spec.Driver.UpgradePolicy, s.Timing.RetryFailed)
 		}

@@ -2,18 +2,15 @@ package upgrade
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
@@ -78,7 +75,7 @@ func (s *scope) workloadOf(ctx context.Context, node *upgrade.Node) (*upgrade.Wo
 	if entry == nil || entry.Planned == nil {
 		return nil, nil
 	}
-	rules, err := s.podPolicy(*entry.Planned.NodePlan.Spec.Driver.UpgradePolicy)
+	rules, err := observe.UpgradePodPolicy(s.Namespace, entry.Planned.NodePlan.Spec.Driver.UpgradePolicy)
 	if err != nil {
 		return nil, err
 	}
@@ -88,31 +85,6 @@ func (s *scope) workloadOf(ctx context.Context, node *upgrade.Node) (*upgrade.Wo
 		return nil, err
 	}
 	return new(upgrade.ClassifyPods(pods.Items, rules, s.isGPUClaim(ctx))), nil
-}
-
-// podPolicy returns which pods may be evicted by an upgradePolicy that has its defaults.
-func (s *scope) podPolicy(spec v1.DriverUpgradePolicySpec) (upgrade.PodPolicy, error) {
-	rules := upgrade.PodPolicy{
-		Namespace:   s.Namespace,
-		PodDeletion: upgrade.PodRules{Force: *spec.PodDeletion.Force, DeleteEmptyDir: *spec.PodDeletion.DeleteEmptyDir},
-		Drain:       upgrade.PodRules{Force: *spec.Drain.Force, DeleteEmptyDir: *spec.Drain.DeleteEmptyDir},
-	}
-	var err error
-	if rules.Jobs, err = parse(spec.WaitForCompletion.PodSelector); err != nil {
-		return rules, fmt.Errorf("correct upgradePolicy.waitForCompletion.podSelector: %w", err)
-	}
-	if rules.DrainSelector, err = parse(spec.Drain.PodSelector); err != nil {
-		return rules, fmt.Errorf("correct upgradePolicy.drain.podSelector: %w", err)
-	}
-	return rules, nil
-}
-
-// parse parses a label selector; it returns nil if the text is empty.
-func parse(selector string) (k8slabels.Selector, error) {
-	if selector == "" {
-		return nil, nil
-	}
-	return k8slabels.Parse(selector)
 }
 
 // driverSuffix ends the names of NVIDIA's drivers for dynamic resource allocation, such as gpu.nvidia.com.

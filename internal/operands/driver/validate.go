@@ -142,7 +142,8 @@ func servesPool(in operand.Input, pool nodeinfo.Pool) operand.Decision {
 		return operand.Accept()
 	case pool.CoreOS != "" && !key.CoreOS, pool.CoreOS == "" && key.CoreOS && system.coreOS:
 		return operand.Refuse(v1.ReasonUpgradePending,
-			"the nodes still run a driver installed for another value of spec.operator.use_ocp_driver_toolkit, until it is upgraded")
+			"the nodes still run a driver installed for another value of spec.operator.use_ocp_driver_toolkit, "+
+				"until it is upgraded")
 	case pool.CoreOS != "" && in.DriverToolkit[pool.CoreOS] == "":
 		return driverToolkitMissing(in, pool.CoreOS)
 	case !supported && (repoConfig(in) != "" || certConfig(in) != ""):

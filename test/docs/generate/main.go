@@ -16,8 +16,10 @@ var pages = map[string]map[string]source{
 	"docs/architecture/packages.md": {"packages": packageTable},
 	"docs/architecture/security.md": {"permissions": permissionTable},
 	"docs/architecture/status.md":   {"states": stateTables, "reasons": reasonTable},
-	"docs/driver-upgrades.md":       {"upgrade-states": upgradeStateTable, "upgrade-reasons": upgradeReasonTable},
-	"docs/troubleshooting.md":       {"reasons": reasonEntries},
+	"docs/driver-upgrades.md": {
+		"upgrade-drawing": upgradeDrawing, "upgrade-states": upgradeStateTable, "upgrade-reasons": upgradeReasonTable,
+	},
+	"docs/troubleshooting.md": {"reasons": reasonEntries},
 }
 
 func main() {

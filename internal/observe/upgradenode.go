@@ -1,0 +1,171 @@
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+)
+
+// UpgradeFacts are what the planner's view of a node follows from.
+type UpgradeFacts struct {
+	Node *corev1.Node
+	// Decisions and Planned are nil for a node that the operator does not manage.
+	Decisions *plan.Decisions
+	Planned   *plan.NodePlan
+	// DaemonSets of the stack by name.
+	DaemonSets map[string]*appsv1.DaemonSet
+	// Pods of operands on the node, and Pull, the pod that pulls images; nil for none.
+	Pods assess.Pods
+	Pull *corev1.Pod
+	// GPUReady: the GPUs of the node can be used.
+	GPUReady bool
+	Now      time.Time
+}
+
+// UpgradeNode returns what the planner of driver upgrades has to know of a node, and the DaemonSet that its new driver
+// comes from; nil for none.
+func UpgradeNode(of *UpgradeFacts) (upgrade.Node, *appsv1.DaemonSet) {
+	object := of.Node
+	node := upgrade.Node{
+		Name: object.Name, UID: object.UID, State: upgrade.State(object.Labels[labels.UpgradeState]),
+		InitiallyCordoned: object.Annotations[labels.UpgradeInitialCordon] == labels.True,
+		Requested:         object.Annotations[labels.UpgradeRequested] == labels.True,
+		Skip:              object.Labels[labels.UpgradeSkip] == labels.True,
+		Unschedulable:     object.Spec.Unschedulable,
+		KubeletReady:      readiness.Kubelet(object).State == readiness.Ready,
+		BootID:            object.Status.NodeInfo.BootID,
+		Pull:              of.pod(of.Pull),
+	}
+	if text, recorded := object.Annotations[labels.UpgradeRecord]; recorded {
+		record, err := upgrade.DecodeRecord(text)
+		if node.Record = record; err != nil {
+			node.Unreadable = err.Error()
+		}
+	}
+	if of.Decisions == nil || of.Planned == nil {
+		return node, nil
+	}
+	return node, of.addPlanned(&node)
+}
+
+// addPlanned adds what follows from the plan for the node, and returns the DaemonSet of its driver.
+func (of *UpgradeFacts) addPlanned(node *upgrade.Node) *appsv1.DaemonSet {
+	node.Group = UpgradeGroup(of.Decisions.Input.Spec, of.Planned.NodePool)
+	node.GPUReady = of.GPUReady
+	for name, pod := range of.Pods {
+		o, known := of.Decisions.Catalogue.Find(name)
+		switch {
+		case known && o.UpdatesOnDelete:
+			node.Driver = of.pod(pod)
+		case known && o.Stage == v1.StageValidated:
+			node.Validator = of.pod(pod)
+		}
+	}
+	node.ValidatorWanted = slices.ContainsFunc(of.Planned.Essential, func(onNode plan.OperandOnNode) bool {
+		return onNode.Stage == v1.StageValidated && onNode.Expectation == plan.Expected
+	})
+	driver, applies := of.Decisions.Driver(of.Planned)
+	if !applies {
+		return nil
+	}
+	switch driver.Expectation {
+	case plan.Expected, plan.PausedByLabel:
+		node.Installs = true
+	case plan.Refused:
+		// What is installed stays, and its upgrade does not end because of an error in the spec.
+		node.Installs = node.Driver != nil || node.Record != nil && node.Record.State.InProgress()
+	case plan.HostProvides, plan.OptedOut:
+	}
+	labelled := cmp.Or(of.Node.Labels[labels.Pool], of.Node.Labels[labels.DriverAnchor])
+	wanted := of.Planned.Pool.Name
+	if driver.Expectation != plan.Refused && labelled != "" && wanted != "" && wanted != labelled {
+		node.MoveTo = wanted
+	}
+	ds := of.driverDaemonSet(driver.Operand, cmp.Or(node.MoveTo, labelled, wanted))
+	if ds == nil && node.MoveTo != "" {
+		// The DaemonSet of a driver pool is created once a node is in the pool.
+		ds = of.driverDaemonSet(driver.Operand, labelled)
+	}
+	if ds != nil {
+		node.Target = ds.Annotations[labels.TemplateDigest]
+	}
+	return ds
+}
+
+// driverDaemonSet returns the DaemonSet of a driver pool; if there is none, the one that selects the node. It returns
+// nil if there is neither.
+func (of *UpgradeFacts) driverDaemonSet(driver operand.Name, pool string) *appsv1.DaemonSet {
+	var selecting *appsv1.DaemonSet
+	for _, ds := range of.DaemonSets {
+		if ds.Labels[labels.Operand] != string(driver) || ds.DeletionTimestamp != nil {
+			continue
+		}
+		switch in := ds.Spec.Template.Labels[labels.Pool]; {
+		case in != "" && in == pool:
+			return ds
+		case in == "" && readiness.Selects(ds, of.Node):
+			selecting = ds
+		}
+	}
+	return selecting
+}
+
+// pod returns what the planner has to know of a pod, nil for nil.
+func (of *UpgradeFacts) pod(pod *corev1.Pod) *upgrade.Pod {
+	if pod == nil {
+		return nil
+	}
+	return new(UpgradePod(pod, of.Now))
+}
+
+// UpgradeGroup returns the group of the nodes of a node pool: that of the node pool if it has an upgradePolicy of its
+// own, else the common one, which is empty.
+func UpgradeGroup(spec effective.Spec, nodePool string) string {
+	for i := range spec.NodePools {
+		pool := &spec.NodePools[i]
+		if pool.Name == nodePool && pool.Driver != nil && pool.Driver.UpgradePolicy != nil {
+			return nodePool
+		}
+	}
+	return ""
+}
+
+// UpgradePodPolicy returns which pods may be evicted by an upgradePolicy that has its defaults. It fails if a label
+// selector is wrong.
+func UpgradePodPolicy(namespace string, spec *v1.DriverUpgradePolicySpec) (upgrade.PodPolicy, error) {
+	policy := upgrade.PodPolicy{
+		Namespace:   namespace,
+		PodDeletion: upgrade.PodRules{Force: *spec.PodDeletion.Force, DeleteEmptyDir: *spec.PodDeletion.DeleteEmptyDir},
+		Drain:       upgrade.PodRules{Force: *spec.Drain.Force, DeleteEmptyDir: *spec.Drain.DeleteEmptyDir},
+	}
+	var err error
+	if policy.Jobs, err = parseSelector(spec.WaitForCompletion.PodSelector); err != nil {
+		return policy, fmt.Errorf("correct upgradePolicy.waitForCompletion.podSelector: %w", err)
+	}
+	if policy.DrainSelector, err = parseSelector(spec.Drain.PodSelector); err != nil {
+		return policy, fmt.Errorf("correct upgradePolicy.drain.podSelector: %w", err)
+	}
+	return policy, nil
+}
+
+// parseSelector parses a label selector; it returns nil if the text is empty.
+func parseSelector(selector v1.PodSelector) (k8slabels.Selector, error) {
+	if selector == "" {
+		return nil, nil //nolint:nilnil // No selector and no error: nothing is selected.
+	}
+	return k8slabels.Parse(selector)
+}

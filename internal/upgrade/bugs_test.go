@@ -1,0 +1,242 @@
+package upgrade
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// bug is a planner with a mistake that the model has to notice, and what it then reports.
+type bug struct {
+	name   string
+	plan   planner
+	report string
+}
+
+// steps changes each step of the shipped planner.
+func steps(change func(n *Node, step *Step)) planner {
+	return func(c *Cluster) Plan {
+		plan := c.Plan()
+		for i := range plan.Steps {
+			change(c.node(plan.Steps[i].Node), &plan.Steps[i])
+		}
+		return plan
+	}
+}
+
+// patches changes each patch of the shipped planner that leads to a state.
+func patches(to State, change func(n *Node, patch *Patch)) planner {
+	return steps(func(n *Node, step *Step) {
+		if step.Patch != nil && step.Patch.Record != nil && step.Patch.Record.State == to {
+			record := *step.Patch.Record
+			step.Patch.Record = &record
+			change(n, step.Patch)
+		}
+	})
+}
+
+// sees changes what the shipped planner sees of each node.
+func sees(change func(c *Cluster, n *Node)) planner {
+	return func(c *Cluster) Plan {
+		seen := *c
+		seen.Nodes = append([]Node{}, c.Nodes...)
+		for i := range seen.Nodes {
+			change(c, &seen.Nodes[i])
+		}
+		return seen.Plan()
+	}
+}
+
+func (c *Cluster) node(name string) *Node {
+	for i := range c.Nodes {
+		if c.Nodes[i].Name == name {
+			return &c.Nodes[i]
+		}
+	}
+	panic("no node " + name)
+}
+
+// record changes the record that the planner sees, if it is in one of the states.
+func record(n *Node, change func(*Record), states ...State) {
+	for _, state := range states {
+		if n.Record != nil && n.Record.State == state {
+			r := *n.Record
+			change(&r)
+			n.Record = &r
+			return
+		}
+	}
+}
+
+var bugs = []bug{
+	{"it uncordons whoever has cordoned", patches(StateDone, func(n *Node, p *Patch) {
+		if n.Unschedulable {
+			p.Unschedulable = new(false)
+		}
+	}), "the cordon of another client is undone"},
+	{"it takes a cordon that it finds for its own", patches(StatePodDeletion, func(_ *Node, p *Patch) {
+		p.Record.Cordoned = true
+	}), "the cordon of another client is undone"},
+	{"it forgets that it has cordoned", patches(StatePodRestart, func(_ *Node, p *Patch) {
+		p.Record.Cordoned = false
+	}), "the nodes are not done"},
+	{"it does not record that another client has uncordoned", func(c *Cluster) Plan {
+		plan := c.Plan()
+		plan.Steps = slices.DeleteFunc(plan.Steps, func(step Step) bool {
+			p := step.Patch
+			return p != nil && p.Record != nil && p.Event == "" && p.Record.State != StateRequired
+		})
+		return plan
+	}, "has no deadline"},
+	{"it does not cordon", steps(func(_ *Node, s *Step) {
+		if s.Patch != nil && s.Patch.Unschedulable != nil && *s.Patch.Unschedulable {
+			s.Patch.Unschedulable = nil
+		}
+	}), "an upgrade starts without a cordon"},
+	{"it uncordons when the driver is ready", patches(StateValidation, func(_ *Node, p *Patch) {
+		p.Unschedulable = new(false)
+	}), "uncordoned before its new driver is validated"},
+	{"it takes the validation of the old driver", sees(func(_ *Cluster, n *Node) {
+		if n.Validator != nil && n.Driver != nil {
+			validator := *n.Validator
+			validator.Created = n.Driver.Created.Add(time.Second)
+			n.Validator = &validator
+		}
+	}), "uncordoned before its new driver is validated"},
+	{"it uncordons when the new driver fails", patches(StateFailed, func(_ *Node, p *Patch) {
+		p.Unschedulable = new(false)
+	}), "uncordoned before its new driver is validated"},
+	{"it forgets in the next round that the driver was replaced", sees(func(_ *Cluster, n *Node) {
+		record(n, func(r *Record) { r.Restarted = false }, StateRequired, StatePodDeletion)
+	}), "uncordoned before its new driver is validated"},
+	{"it deletes the driver pod with GPU users", sees(func(_ *Cluster, n *Node) {
+		if n.Workload != nil && n.Record.State == StatePodRestart {
+			n.Workload = &Workload{}
+		}
+	}), "the driver pod is deleted while pods use the GPUs"},
+	{"it evicts before it cordons", func(c *Cluster) Plan {
+		plan := c.Plan()
+		for i := range plan.Steps {
+			n := c.node(plan.Steps[i].Node)
+			if p := plan.Steps[i].Patch; p != nil && p.State == StatePodDeletion && n.Workload != nil {
+				plan.Steps[i] = Step{Node: n.Name, Action: ActionEvict, Pods: n.Workload.Users}
+			}
+		}
+		return plan
+	}, "pods are evicted outside an upgrade"},
+	{"it evicts after an uncordon", sees(func(_ *Cluster, n *Node) {
+		if n.Record != nil && n.Record.State == StatePodDeletion {
+			n.Unschedulable = true
+		}
+	}), "pods are evicted from a node that is not cordoned"},
+	{"it gives each waiting node a slot", func(c *Cluster) Plan {
+		plan := c.Plan()
+		slots := maps.Clone(plan.Slots)
+		if slots == nil {
+			slots = maps.Clone(c.Slots)
+		}
+		for i := range c.Nodes {
+			if n := &c.Nodes[i]; n.Record != nil && n.Record.State == StateRequired && !c.Slots.Valid(n) {
+				slots[n.Name] = Slot{UID: n.UID, Round: n.Record.Round}
+			}
+		}
+		if !maps.Equal(slots, c.Slots) {
+			plan.Slots = slots
+		}
+		return plan
+	}, "gets a slot"},
+	{"it counts only its own nodes as unavailable", sees(func(_ *Cluster, n *Node) {
+		n.GPUReady = n.KubeletReady
+		if record := n.ownRecord(); record == nil || !record.State.InProgress() {
+			n.Unschedulable = false
+		}
+	}), "gets a slot beyond maxUnavailable"},
+	{"it drops the slot before the node is validated", func(c *Cluster) Plan {
+		plan := c.Plan()
+		for i := range c.Nodes {
+			if n := &c.Nodes[i]; n.Record != nil && n.Record.State == StateValidation && c.Slots[n.Name].UID != "" {
+				slots := maps.Clone(c.Slots)
+				delete(slots, n.Name)
+				plan.Slots = slots
+			}
+		}
+		return plan
+	}, "is taken away"},
+	{"it gives a slot back without a new round", func(c *Cluster) Plan {
+		plan := c.Plan()
+		for i := range plan.Steps {
+			p := plan.Steps[i].Patch
+			n := c.node(plan.Steps[i].Node)
+			waits := n.Record != nil && n.Record.State == StateRequired
+			if waits && p != nil && p.Record != nil && p.Record.Round > n.Record.Round {
+				record := *p.Record
+				record.Round = n.Record.Round
+				p.Record = &record
+			}
+		}
+		return plan
+	}, "do not come to rest"},
+	{"it tries a failed round again in the same round", patches(StateRequired, func(n *Node, p *Patch) {
+		if n.Record != nil && n.Record.State == StateFailed {
+			p.Record.Round = n.Record.Round
+		}
+	}), "a round starts twice"},
+	{"it pulls again at once after a failed pull", patches(StateRequired, func(_ *Node, p *Patch) {
+		p.Record.Reason = ""
+	}), "do not come to rest"},
+	{"it does not end the request", steps(func(_ *Node, s *Step) {
+		if s.Patch != nil {
+			s.Patch.EndRequest = false
+		}
+	}), "do not come to rest"},
+	{"it waits for the driver without a deadline", func(c *Cluster) Plan {
+		endless := *c
+		policy := c.Policies[modelGroup]
+		policy.DriverTimeout = 0
+		endless.Policies = map[string]Policy{modelGroup: policy}
+		return endless.Plan()
+	}, "has no deadline"},
+	{"it starts while paused", func(c *Cluster) Plan {
+		running := *c
+		policy := c.Policies[modelGroup]
+		policy.Paused = false
+		running.Policies = map[string]Policy{modelGroup: policy}
+		return running.Plan()
+	}, "which the policy or a label forbids"},
+	{"it ignores that a node is excluded", sees(func(_ *Cluster, n *Node) {
+		n.Skip = false
+	}), "which the policy or a label forbids"},
+	{"it never tries again", patches(StateFailed, func(_ *Node, p *Patch) {
+		p.Record.RetryAt = time.Time{}
+	}), "is never tried again"},
+	{"it stays in pod-restart-required with the pod of an earlier target", sees(func(_ *Cluster, n *Node) {
+		if n.Record != nil && n.Record.State == StatePodRestart && n.Driver != nil && n.Driver.UID != n.Record.DriverPod {
+			driver := *n.Driver
+			driver.Digest = n.Target
+			n.Driver = &driver
+		}
+	}), "do not come to rest"},
+}
+
+func TestModelNoticesBugs(t *testing.T) {
+	for _, bug := range bugs {
+		t.Run(bug.name, func(t *testing.T) {
+			for _, setting := range settings {
+				e, err := setting.explore(bug.plan, setting.depth, setting.faults)
+				if err == nil {
+					t.Logf("%s: not noticed in %d states", setting.name, len(e.distinct))
+					continue
+				}
+				first, _, _ := strings.Cut(err.Error(), "\n")
+				if !strings.Contains(err.Error(), bug.report) {
+					t.Fatalf("noticed for another reason: %v", err)
+				}
+				t.Logf("%s, %d states: %s", setting.name, len(e.distinct), first)
+				return
+			}
+			t.Error("the model does not notice it")
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package upgrade
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// userPod is a running pod of a ReplicaSet with an extended resource; none if it is empty.
+func userPod(name, requested string, changes ...func(*corev1.Pod)) corev1.Pod {
+	p := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name, OwnerReferences: []metav1.OwnerReference{{
+			Kind: "ReplicaSet", Name: "web", Controller: new(true),
+		}}},
+		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	if requested != "" {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(requested): resource.MustParse("1")}
+	}
+	for _, change := range changes {
+		change(&p)
+	}
+	return p
+}
+
+func inInit(p *corev1.Pod) {
+	p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, []corev1.Container{{Name: "main"}}
+}
+
+func ownedBy(kind string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.OwnerReferences[0].Kind = kind }
+}
+
+func bare(p *corev1.Pod) { p.OwnerReferences = nil }
+
+func withEmptyDir(p *corev1.Pod) {
+	p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+}
+
+func ended(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
+
+func labelled(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels = map[string]string{key: value} }
+}
+
+func claims(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("template")}}
+		p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: &name}}
+	}
+}
+
+func TestPodsAreClassified(t *testing.T) {
+	const gpu = "nvidia.com/gpu"
+	lenient := PodRules{Force: true, DeleteEmptyDir: true}
+	operand := func(p *corev1.Pod) { p.Namespace = "gpu-operator"; labelled(labels.Operand, "dcgm")(p) }
+	mirror := func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
+	for _, c := range []struct {
+		name   string
+		pod    corev1.Pod
+		policy PodPolicy
+		// is the list that the pod is in: users, others, or none. blocked is why it is not evicted.
+		is, blocked string
+	}{
+		{name: "a pod without GPUs", pod: userPod("a", ""), is: "others"},
+		{name: "a pod with a CPU limit", pod: userPod("a", "cpu"), is: "others"},
+		{name: "a whole GPU", pod: userPod("a", gpu), is: "users"},
+		{name: "a shared GPU", pod: userPod("a", gpu+".shared"), is: "users"},
+		{name: "a MIG device", pod: userPod("a", "nvidia.com/mig-1g.10gb"), is: "users"},
+		{name: "another resource of the vendor", pod: userPod("a", "nvidia.com/hostdev"), is: "others"},
+		{name: "an init container", pod: userPod("a", gpu, inInit), is: "users"},
+		{name: "a claim for GPUs", pod: userPod("a", "", claims("gpu-claim")), is: "users"},
+		{name: "another claim", pod: userPod("a", "", claims("nic-claim")), is: "others"},
+		{name: "a pod that has ended", pod: userPod("a", gpu, ended), is: "none"},
+		{name: "a pod of a DaemonSet", pod: userPod("a", gpu, ownedBy("DaemonSet")), is: "none"},
+		{name: "a mirror pod", pod: userPod("a", gpu, mirror), is: "none"},
+		{name: "an operand", pod: userPod("a", gpu, operand), is: "none"},
+		{name: "its label elsewhere", pod: userPod("a", gpu, labelled(labels.Operand, "dcgm")), is: "users"},
+		{name: "no controller", pod: userPod("a", gpu, bare), is: "users",
+			blocked: "has no controller: set podDeletion.force"},
+		{name: "no controller, forced", pod: userPod("a", gpu, bare), policy: PodPolicy{PodDeletion: lenient}, is: "users"},
+		{name: "an emptyDir", pod: userPod("a", gpu, withEmptyDir), is: "users",
+			blocked: "has an emptyDir: set podDeletion.deleteEmptyDir"},
+		{name: "an emptyDir, deleted", pod: userPod("a", gpu, withEmptyDir), is: "users",
+			policy: PodPolicy{PodDeletion: lenient}},
+		{name: "a drain permits more", pod: userPod("a", gpu, bare), is: "users",
+			policy: PodPolicy{Draining: true, Drain: lenient}},
+		{name: "a drain permits no more", pod: userPod("a", gpu, bare), policy: PodPolicy{Draining: true}, is: "users",
+			blocked: "has no controller: set drain.force"},
+		{name: "only while it drains", pod: userPod("a", gpu, bare), policy: PodPolicy{Drain: lenient}, is: "users",
+			blocked: "has no controller: set podDeletion.force"},
+		{name: "no drain evicts it", pod: userPod("a", "", labelled(labels.DrainSkip, "true")), is: "none"},
+		{name: "no drain evicts it, but it has GPUs", pod: userPod("a", gpu, bare, labelled(labels.DrainSkip, "true")),
+			policy: PodPolicy{Draining: true, Drain: lenient}, is: "users", blocked: "has no controller: set podDeletion.force"},
+		{name: "not selected by the drain", pod: userPod("a", ""),
+			policy: PodPolicy{DrainSelector: k8slabels.SelectorFromSet(k8slabels.Set{"x": "y"})}, is: "none"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := NewWithT(t)
+			c.policy.Namespace = "gpu-operator"
+			isGPUClaim := func(_, claim string) bool { return claim == "gpu-claim" }
+			got := ClassifyPods([]corev1.Pod{c.pod}, c.policy, isGPUClaim)
+			lists := map[string][]WorkloadPod{"users": got.Users, "others": got.Others}
+			for name, list := range lists {
+				if name != c.is {
+					g.Expect(list).To(BeEmpty(), name)
+					continue
+				}
+				g.Expect(list).To(ConsistOf(WorkloadPod{
+					Namespace: c.pod.Namespace, Name: "a", Blocked: c.blocked, Forbidden: c.blocked != "",
+				}))
+			}
+			g.Expect(got.Jobs).To(BeEmpty())
+		})
+	}
+}
+
+func TestJobsAreSelected(t *testing.T) {
+	g := NewWithT(t)
+	policy := PodPolicy{Jobs: k8slabels.SelectorFromSet(k8slabels.Set{"kind": "train"})}
+	ending := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }
+	pods := []corev1.Pod{
+		userPod("a", "", labelled("kind", "train")), userPod("b", "nvidia.com/gpu", labelled("kind", "train"), ending),
+		userPod("c", "nvidia.com/gpu"),
+	}
+	got := ClassifyPods(pods, policy, nil)
+	g.Expect(got.Jobs).To(ConsistOf(HaveField("Name", "a"), And(HaveField("Name", "b"), HaveField("Ending", true))))
+	g.Expect(got.Users).To(ConsistOf(HaveField("Name", "b"), HaveField("Name", "c")))
+}

@@ -1,0 +1,36 @@
+package upgrades
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// Flags follow the package: go test ./test/upgrades -run TestCrashes -upgrades.seed=7.
+var (
+	flagSeed     = flag.Int64("upgrades.seed", 0, "seed that selects the sample of crashes (default random)")
+	flagLines    = flag.Int("upgrades.lines", 15, "lines of the operator's log that a failed test prints")
+	flagOperator = flag.String("upgrades.operator", "", "path of the operator's binary (default test/operator)")
+)
+
+// full reports whether the campaigns are to be complete.
+func full() bool { return os.Getenv("TEST_FULL") != "" }
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	gomega.SetDefaultEventuallyTimeout(eventually)
+	gomega.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	if err := cluster.SetParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
