@@ -98,9 +98,9 @@ const (
 	// DiscoveryMissingSince is an annotation of the node controller: since when (RFC 3339) discovery labels
 	// that a node with GPUPresent had are missing. Shown to users; it has no other effect.
 	DiscoveryMissingSince = "nvidia.com/gpu-operator.discovery-missing-since"
-	// UpgradeEnabled is an annotation: "true" where the operator installs the driver, and so moves the pods with GPUs away
-	// before it replaces the driver. Written by the node controller, and by NVIDIA's operator. k8s-driver-manager evicts no
-	// pods there.
+	// UpgradeEnabled is an annotation: "true" where the operator installs the driver, and so moves the pods with GPUs
+	// away before it replaces the driver. Written by the node controller, and by NVIDIA's operator. k8s-driver-manager
+	// evicts no pods there.
 	UpgradeEnabled = "nvidia.com/gpu-driver-upgrade-enabled"
 	// UpgradeState is the state of the node's driver upgrade, see package upgrade. Written by the upgrade controller, and
 	// by NVIDIA's operator. Read by dashboards and scripts.

@@ -66,30 +66,12 @@ func UpgradeNode(of *UpgradeFacts) (upgrade.Node, *appsv1.DaemonSet) {
 func (of *UpgradeFacts) addPlanned(node *upgrade.Node) *appsv1.DaemonSet {
 	node.Group = UpgradeGroup(of.Decisions.Input.Spec, of.Planned.NodePool)
 	node.GPUReady = of.GPUReady
-	for name, pod := range of.Pods {
-		o, known := of.Decisions.Catalogue.Find(name)
-		switch {
-		case known && o.UpdatesOnDelete:
-			node.Driver = of.pod(pod)
-		case known && o.Stage == v1.StageValidated:
-			node.Validator = of.pod(pod)
-		}
-	}
-	node.ValidatorWanted = slices.ContainsFunc(of.Planned.Essential, func(onNode plan.OperandOnNode) bool {
-		return onNode.Stage == v1.StageValidated && onNode.Expectation == plan.Expected
-	})
+	of.addPods(node)
 	driver, applies := of.Decisions.Driver(of.Planned)
-	if !applies {
+	if !applies || of.Node.Labels[labels.DeployOperands] == labels.False {
 		return nil
 	}
-	switch driver.Expectation {
-	case plan.Expected, plan.PausedByLabel:
-		node.Installs = true
-	case plan.Refused:
-		// What is installed stays, and its upgrade does not end because of an error in the spec.
-		node.Installs = node.Driver != nil || node.Record != nil && node.Record.State.InProgress()
-	case plan.HostProvides, plan.OptedOut:
-	}
+	node.Installs = installs(driver.Expectation, node)
 	labelled := cmp.Or(of.Node.Labels[labels.Pool], of.Node.Labels[labels.DriverAnchor])
 	wanted := of.Planned.Pool.Name
 	if driver.Expectation != plan.Refused && labelled != "" && wanted != "" && wanted != labelled {
@@ -104,6 +86,35 @@ func (of *UpgradeFacts) addPlanned(node *upgrade.Node) *appsv1.DaemonSet {
 		node.Target = ds.Annotations[labels.TemplateDigest]
 	}
 	return ds
+}
+
+// addPods adds the pods of the driver and of the validator, and whether a validator is expected.
+func (of *UpgradeFacts) addPods(node *upgrade.Node) {
+	for name, pod := range of.Pods {
+		o, known := of.Decisions.Catalogue.Find(name)
+		switch {
+		case known && o.UpdatesOnDelete:
+			node.Driver = of.pod(pod)
+		case known && o.Stage == v1.StageValidated:
+			node.Validator = of.pod(pod)
+		}
+	}
+	node.ValidatorWanted = slices.ContainsFunc(of.Planned.Essential, func(onNode plan.OperandOnNode) bool {
+		return onNode.Stage == v1.StageValidated && onNode.Expectation == plan.Expected
+	})
+}
+
+// installs reports whether the operator installs the driver on the node. With a spec that is refused, an installed
+// driver stays, and its upgrade does not end because of the error.
+func installs(driver plan.Expectation, node *upgrade.Node) bool {
+	switch driver {
+	case plan.Expected, plan.PausedByLabel:
+		return true
+	case plan.Refused:
+		return node.Driver != nil || node.Record != nil && node.Record.State.InProgress()
+	case plan.HostProvides, plan.OptedOut:
+	}
+	return false
 }
 
 // driverDaemonSet returns the DaemonSet of a driver pool; if there is none, the one that selects the node. It returns

@@ -56,22 +56,26 @@ func addPulled(found *upgrade.Pod, pod *corev1.Pod) {
 	found.Ready = len(statuses) > 0 || podIsReady(pod)
 	for i := range statuses {
 		waiting := statuses[i].State.Waiting
-		switch {
-		case waiting == nil && (statuses[i].State.Running != nil || statuses[i].State.Terminated != nil):
-		case waiting == nil || waiting.Reason == "ContainerCreating" || waiting.Reason == "PodInitializing" ||
-			waiting.Reason == "":
-			found.Ready = false
-		case pullFailures[waiting.Reason]:
+		if waiting != nil && pullFailures[waiting.Reason] {
 			found.Ready, found.Failed, found.Reason = false, true, waiting.Reason
 			found.Message = text.Join(fmt.Sprintf("image %s", statuses[i].Image), waiting.Message)
 			return
 		}
+		found.Ready = found.Ready && isPulled(&statuses[i].State)
 	}
 	if pod.Status.Phase == corev1.PodFailed && len(statuses) == 0 {
 		// The kubelet has rejected it.
 		found.Failed, found.Reason = true, pod.Status.Reason
 		found.Message = text.Join("the pod that pulls the images failed", pod.Status.Reason, pod.Status.Message)
 	}
+}
+
+// isPulled reports whether the container has got beyond the pull of its image, whatever became of its command.
+func isPulled(state *corev1.ContainerState) bool {
+	if waiting := state.Waiting; waiting != nil {
+		return waiting.Reason != "" && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing"
+	}
+	return state.Running != nil || state.Terminated != nil
 }
 
 func podIsReady(pod *corev1.Pod) bool {

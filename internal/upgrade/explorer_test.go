@@ -277,18 +277,17 @@ func (s *state) checkGrant(slots Slots) error {
 		m := &s.machines[i]
 		_, granted := slots[m.Name]
 		held := s.slots.Valid(&m.Node) || m.upgrading()
-		ready := m.KubeletReady && m.Driver != nil && m.Driver.Ready
 		switch {
 		case held && !granted:
 			return fmt.Errorf("the slot of %s is taken away", m.Name)
 		case held:
 			holders[m.Name], unavailable[m.Name] = true, true
-		case granted && m.KubeletReady && m.Driver.waitsOrFailed() && !m.foreign:
+		case granted && m.isBroken():
 			broken = append(broken, m)
 		case granted:
 			others = append(others, m)
 		}
-		if m.Unschedulable || !ready {
+		if m.Unschedulable || !m.isReady() {
 			unavailable[m.Name] = true
 		}
 	}
@@ -300,6 +299,12 @@ func (s *state) checkGrant(slots Slots) error {
 	}
 	return nil
 }
+
+// isReady reports whether the driver of the machine works; isBroken whether it is the driver that keeps the machine from
+// working.
+func (m *machine) isReady() bool { return m.KubeletReady && m.Driver != nil && m.Driver.Ready }
+
+func (m *machine) isBroken() bool { return m.KubeletReady && m.Driver.waitsOrFailed() && !m.foreign }
 
 func (p *Pod) waitsOrFailed() bool { return p != nil && !p.Ready }
 

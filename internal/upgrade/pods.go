@@ -31,45 +31,48 @@ type PodPolicy struct {
 }
 
 // ClassifyPods returns the pods of users among those of a node. isGPUClaim reports whether a resource claim is one for
-// GPUs; for a claim that cannot be read it has to be true. Mirror pods are left out, and pods of DaemonSets without a GPU,
-// since an eviction does not end them. A pod that holds GPUs counts though it may not be evicted: the driver cannot be
-// unloaded while it runs.
+// GPUs; for a claim that cannot be read it has to be true. Mirror pods are left out, and pods of DaemonSets without a
+// GPU, since an eviction does not end them. A pod that holds GPUs counts though it may not be evicted: the driver cannot
+// be unloaded while it runs.
 func ClassifyPods(pods []corev1.Pod, policy PodPolicy, isGPUClaim func(namespace, claim string) bool) Workload {
 	workload := Workload{}
 	for i := range pods {
-		pod := &pods[i]
-		if !policy.isWorkload(pod) {
-			continue
-		}
-		found := WorkloadPod{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Ending: pod.DeletionTimestamp != nil,
-		}
-		if startsAgain(pod) {
-			if usesGPUs(pod, isGPUClaim) && pod.Spec.NodeSelector[labels.DeployClient] == "" {
-				found.Blocked, found.Forbidden = "its DaemonSet starts it again: take it off the node", true
-				workload.Users = append(workload.Users, found)
-			}
-			continue
-		}
-		if policy.Jobs != nil && policy.Jobs.Matches(k8slabels.Set(pod.Labels)) {
-			workload.Jobs = append(workload.Jobs, found)
-		}
-		drained := policy.drains(pod)
-		switch {
-		case usesGPUs(pod, isGPUClaim):
-			found.Blocked = policy.PodDeletion.forbid(pod, "podDeletion")
-			if found.Blocked != "" && policy.Draining && drained {
-				found.Blocked = policy.Drain.forbid(pod, "drain")
-			}
-			found.Forbidden = found.Blocked != ""
-			workload.Users = append(workload.Users, found)
-		case drained:
-			found.Blocked = policy.Drain.forbid(pod, "drain")
-			found.Forbidden = found.Blocked != ""
-			workload.Others = append(workload.Others, found)
+		if pod := &pods[i]; policy.isWorkload(pod) {
+			policy.classify(pod, usesGPUs(pod, isGPUClaim), &workload)
 		}
 	}
 	return workload
+}
+
+// classify adds a pod of a user to the workload.
+func (p *PodPolicy) classify(pod *corev1.Pod, usesGPUs bool, workload *Workload) {
+	found := WorkloadPod{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Ending: pod.DeletionTimestamp != nil,
+	}
+	if startsAgain(pod) {
+		if usesGPUs && pod.Spec.NodeSelector[labels.DeployClient] == "" {
+			found.Blocked, found.Forbidden = "its DaemonSet starts it again: take it off the node", true
+			workload.Users = append(workload.Users, found)
+		}
+		return
+	}
+	if p.Jobs != nil && p.Jobs.Matches(k8slabels.Set(pod.Labels)) {
+		workload.Jobs = append(workload.Jobs, found)
+	}
+	drained := p.drains(pod)
+	switch {
+	case usesGPUs:
+		found.Blocked = p.PodDeletion.forbid(pod, "podDeletion")
+		if found.Blocked != "" && p.Draining && drained {
+			found.Blocked = p.Drain.forbid(pod, "drain")
+		}
+		found.Forbidden = found.Blocked != ""
+		workload.Users = append(workload.Users, found)
+	case drained:
+		found.Blocked = p.Drain.forbid(pod, "drain")
+		found.Forbidden = found.Blocked != ""
+		workload.Others = append(workload.Others, found)
+	}
 }
 
 // isWorkload reports whether the pod is a user's and may have to be evicted.

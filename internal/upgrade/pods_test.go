@@ -34,6 +34,10 @@ func inInit(p *corev1.Pod) {
 	p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, []corev1.Container{{Name: "main"}}
 }
 
+func forClients(p *corev1.Pod) {
+	p.Spec.NodeSelector = map[string]string{labels.DeployClient: labels.True}
+}
+
 func ownedBy(kind string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.OwnerReferences[0].Kind = kind }
 }
@@ -79,7 +83,11 @@ func TestPodsAreClassified(t *testing.T) {
 		{name: "a claim for GPUs", pod: userPod("a", "", claims("gpu-claim")), is: "users"},
 		{name: "another claim", pod: userPod("a", "", claims("nic-claim")), is: "others"},
 		{name: "a pod that has ended", pod: userPod("a", gpu, ended), is: "none"},
-		{name: "a pod of a DaemonSet", pod: userPod("a", gpu, ownedBy("DaemonSet")), is: "none"},
+		{name: "a pod of a DaemonSet", pod: userPod("a", gpu, ownedBy("DaemonSet")), is: "users",
+			blocked: "its DaemonSet starts it again: take it off the node"},
+		{name: "a pod of a DaemonSet without a GPU", pod: userPod("a", "", ownedBy("DaemonSet")), is: "none"},
+		{name: "a pod of a DaemonSet that k8s-driver-manager pauses", is: "none",
+			pod: userPod("a", gpu, ownedBy("DaemonSet"), forClients)},
 		{name: "a mirror pod", pod: userPod("a", gpu, mirror), is: "none"},
 		{name: "an operand", pod: userPod("a", gpu, operand), is: "none"},
 		{name: "its label elsewhere", pod: userPod("a", gpu, labelled(labels.Operand, "dcgm")), is: "users"},

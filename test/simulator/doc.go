@@ -10,7 +10,7 @@
 // .driver-ctr-ready; k8s-driver-manager pauses the operands before a loaded driver is replaced.
 // test/simulator/standin replaces the programs that gpu-node executes. A fault on such a container ends its process.
 //
-// With Options.Modules other nodes remember the loaded driver, too: it survives its pod, and k8s-driver-manager keeps an
+// With Options.Modules other nodes remember the loaded driver, too: it survives its pod. k8s-driver-manager keeps an
 // equal one, and replaces another one only once no pod uses the GPUs. Simulator.Reboot loses it.
 //
 // It is driven by watches and timers, writes one status for each transition and nothing without a change. The state

@@ -59,7 +59,8 @@ func checkModules(t *testing.T, e env) {
 	m.remove(t, "other")
 	m.driver(t, "evicting", "3")
 	m.awaitReady(t, "evicting")
-	if _, err := e.client.CoreV1().Pods(cluster.OperatorNamespace).Get(t.Context(), user, metav1.GetOptions{}); err == nil {
+	pods := e.client.CoreV1().Pods(cluster.OperatorNamespace)
+	if _, err := pods.Get(t.Context(), user, metav1.GetOptions{}); err == nil {
 		t.Error("without the annotation k8s-driver-manager must have evicted the pod with a GPU")
 	}
 	m.awaitPod(t, "the paused operands to be back", func(pod *corev1.Pod) bool {

@@ -111,7 +111,7 @@ func (e *env) upgradeEnd(version string) []string {
 	}
 	e.Expect(len(e.watch.most(since))).To(BeNumerically("<=", 3), "the budget")
 	status := e.policy().Status
-	return append(ends, fmt.Sprintf("%d pods evicted, policy %s, done %d, pending %d, failed %d, pods without a controller: %s",
+	return append(ends, fmt.Sprintf("%d pods evicted, policy %s, done %d, pending %d, failed %d, pods left: %s",
 		len(distinct(e.evictions(mark))), status.State, status.Upgrade.Done, status.Upgrade.Pending, status.Upgrade.Failed,
 		strings.Join(e.strayPods(), " ")))
 }

@@ -34,7 +34,7 @@ type obstacle struct {
 	name string
 	// place puts it on the node.
 	place func(e *env, node string)
-	// words are in the status of the node while it is blocked; none if it is only slow.
+	// words are in the status of the node while it is blocked or slow; none if that is too short.
 	words []string
 	// clear removes the obstacle.
 	clear func(e *env, node string)
@@ -96,7 +96,7 @@ func obstacles() []obstacle {
 		{
 			name: "a pod that ignores SIGTERM",
 			place: func(e *env, node string) {
-				e.deploy(workload{name: "deaf-" + node, node: node, gpus: "1", change: ignoringTerm(8)}, 1)
+				e.deploy(workload{name: "deaf-" + node, node: node, gpus: "1", change: ignoringTerm(15)}, 1)
 			},
 			words: []string{"UpgradeEvicting", "default/deaf-node-5"},
 		},
@@ -136,13 +136,13 @@ func TestObstacles(t *testing.T) {
 	}
 	mark := e.mark()
 	e.install(after)
+	for i, o := range all {
+		e.awaitProgress(nodeName(i), o.words...)
+	}
 	e.awaitUpgraded(after, free)
 	for i, o := range all {
 		t.Run(o.name, func(t *testing.T) {
 			e := e.in(t)
-			if len(o.words) > 0 {
-				e.awaitProgress(nodeName(i), o.words...)
-			}
 			if o.clear != nil {
 				e.Expect(e.watch.driver(nodeName(i)).runs(before)).To(BeTrue(), "the driver stays while a pod uses it")
 				o.clear(e, nodeName(i))

@@ -19,9 +19,9 @@ type managers struct {
 }
 
 // start starts an operator as a process with its own ServiceAccount.
-func (e *env) start() *cluster.Operator {
+func (e *env) start() {
 	e.t.Helper()
-	return e.startAt("")
+	e.startAt("")
 }
 
 // startAt starts an operator that uses another server as the API server.

@@ -127,7 +127,7 @@ func (e *env) running(name string) []string {
 }
 
 // protect creates a PodDisruptionBudget that allows no disruption of a workload.
-func (e *env) protect(name, app string) *policyv1.PodDisruptionBudget {
+func (e *env) protect(name, app string) {
 	e.t.Helper()
 	none := intstr.FromInt32(0)
 	pdb := &policyv1.PodDisruptionBudget{
@@ -141,7 +141,6 @@ func (e *env) protect(name, app string) *policyv1.PodDisruptionBudget {
 		e.Expect(e.quiet.Get(e.t.Context(), client.ObjectKeyFromObject(pdb), pdb)).To(Succeed())
 		return pdb.Status.ObservedGeneration
 	}).Should(BeNumerically(">", 0), "the disruption controller must have seen %s", name)
-	return pdb
 }
 
 // remove deletes an object of a user.

@@ -68,7 +68,7 @@ func TestPermissionsAreThoseOfTheManifests(t *testing.T) {
 	g.Expect(permissionTable(repo)).To(And(
 		ContainSubstring("| `container-toolkit` | `nvidia-container-toolkit` | none | none |"),
 		ContainSubstring("| `nvidia-node-discovery` | `nodes`: get, patch | none |"),
-		MatchRegexp("(?m)`driver` .*; `pods`: get, list, watch; `resourceclaims.resource.k8s.io`: get, list; "),
+		MatchRegexp("(?m)`driver` .*; `pods`: get, list, watch; `resourceclaims.resource.k8s.io`: get, list \\| none"),
 		MatchRegexp("(?m)`dcgm-exporter` .*`pods`: get, list, watch \\| `configmaps`: get, list \\|$"),
 	))
 }
