@@ -44,7 +44,7 @@ var _ = Describe("Nothing is written", func() {
 		f.expectNoWrites(ctx)
 		f.spec.Paused = nil
 		f.allow(ctx, "train", 1)
-		f.upgraded(ctx, "new")
+		f.upgraded(ctx)
 	})
 
 	It("while NVIDIA's operator is at work", func(ctx SpecContext) {
@@ -140,7 +140,7 @@ var _ = Describe("A node that needs the driver of another pool", func() {
 var _ = Describe("The Events of a node", func() {
 	It("name the transitions, each once", func(ctx SpecContext) {
 		f := newFixture(ctx, automatic(), "a")
-		f.upgraded(ctx, "new")
+		f.upgraded(ctx)
 		list := &corev1.EventList{}
 		Expect(f.client.List(ctx, list)).To(Succeed())
 		messages := []string{}
