@@ -80,6 +80,10 @@ func (of *UpgradeFacts) addPlanned(node *upgrade.Node) *appsv1.DaemonSet {
 		node.MoveTo = wanted
 	}
 	ds := of.driverDaemonSet(driver.Operand, cmp.Or(node.MoveTo, labelled, wanted))
+	if ds == nil && node.MoveTo != "" {
+		// The DaemonSet of a driver pool is created once a node is in the pool.
+		ds = of.driverDaemonSet(driver.Operand, labelled)
+	}
 	if ds != nil {
 		node.Target = ds.Annotations[labels.TemplateDigest]
 	}

@@ -23,12 +23,12 @@ func upgrading(auto bool) v1.ClusterPolicySpec {
 	}
 }
 
-// publishDriver publishes a Basis with a driver whose template has this digest.
-func (f *fixture) publishDriver(spec v1.ClusterPolicySpec, digest string) {
+// publishDriver publishes a Basis with a driver whose template has the digest "current".
+func (f *fixture) publishDriver(spec v1.ClusterPolicySpec) {
 	next := basis(spec)
 	next.Stack = assess.Stack{DaemonSets: map[string]*appsv1.DaemonSet{"drivers": {ObjectMeta: metav1.ObjectMeta{
 		Name: "drivers", UID: "drivers", Labels: map[string]string{labels.Operand: driver},
-		Annotations: map[string]string{labels.TemplateDigest: digest},
+		Annotations: map[string]string{labels.TemplateDigest: "current"},
 	}}}}
 	f.fleet.Publish(next, f.clock.Now())
 }
@@ -60,13 +60,13 @@ var _ = Describe("A node whose driver the operator installs", func() {
 	It("is up to date by its label, which it gets in the same patch", func(ctx SpecContext) {
 		f := newFixture(ctx)
 		f.ownDriver(ctx, "current")
-		f.publishDriver(upgrading(true), "current")
+		f.publishDriver(upgrading(true))
 		Expect(f.reconcileAfter(ctx, 0)).To(BeZero())
 		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchLabels, patchCondition}))
 		Expect(f.node(ctx).Labels).To(done)
 		Expect(f.reconcileAfter(ctx, time.Minute)).To(BeZero())
 		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods}))
-		f.publishDriver(upgrading(false), "current")
+		f.publishDriver(upgrading(false))
 		Expect(f.reconcileAfter(ctx, time.Minute)).To(BeZero())
 		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchLabels}))
 		Expect(f.node(ctx).Labels).NotTo(HaveKey(labels.UpgradeState), "without automatic upgrades")
@@ -76,7 +76,7 @@ var _ = Describe("A node whose driver the operator installs", func() {
 		f := newFixture(ctx)
 		f.ownDriver(ctx, "current")
 		change(ctx, f)
-		f.publishDriver(upgrading(true), "current")
+		f.publishDriver(upgrading(true))
 		_, err := f.reconcileAfter(ctx, 0)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.node(ctx).Labels).NotTo(done)
@@ -97,7 +97,7 @@ var _ = Describe("A node whose driver the operator installs", func() {
 	DescribeTable("loses both", func(ctx SpecContext, end func(*fixture)) {
 		f := newFixture(ctx)
 		f.ownDriver(ctx, "current")
-		f.publishDriver(upgrading(true), "current")
+		f.publishDriver(upgrading(true))
 		Expect(f.reconcileAfter(ctx, 0)).To(BeZero())
 		Expect(f.node(ctx).Labels).To(done)
 		end(f)

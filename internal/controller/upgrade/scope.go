@@ -30,8 +30,7 @@ type scope struct {
 	cluster  upgrade.Cluster
 	observed map[string]*observed
 	// slots is the live ConfigMap; nil if there is none, or if it was not read because no node needs it.
-	slots     *corev1.ConfigMap
-	slotsRead bool
+	slots *corev1.ConfigMap
 
 	planned upgrade.Plan
 	// requeueDelay is the time until the next pass without an event; 0 for none.

@@ -50,35 +50,46 @@ type calls struct {
 
 func newCalls() *calls { return &calls{failures: map[string]error{}} }
 
+// isWrite reports whether calls of this kind are counted as writes.
+func isWrite(what string) bool { return what != readSlots && what != readPods && what != createEvent }
+
 // do makes a call of this kind.
 func (c *calls) do(ctx context.Context, what string, call func() error) error {
-	c.mu.Lock()
-	failure := c.failures[what]
-	delete(c.failures, what)
-	isWrite := what != readSlots && what != readPods && what != createEvent
-	if isWrite && failure == nil && !c.crashed {
-		c.made = append(c.made, what)
-	}
-	crashesNow := isWrite && !c.crashed && len(c.made) == c.crashAt
-	wasCrashed := c.crashed
-	c.crashed = c.crashed || crashesNow
-	c.mu.Unlock()
-	if wasCrashed || crashesNow && !c.crashAfter {
-		return errCrash
-	}
-	if failure != nil {
-		return failure
+	before, after := c.fate(what)
+	if before != nil {
+		return before
 	}
 	if err := call(); err != nil {
 		return err
 	}
-	if isWrite && c.afterWrite != nil {
+	if isWrite(what) && c.afterWrite != nil {
 		c.afterWrite(ctx, what)
 	}
-	if crashesNow {
-		return errCrash
+	return after
+}
+
+// fate records a call, and returns the error that it fails with before or after it is made.
+func (c *calls) fate(what string) (before, after error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.crashed {
+		return errCrash, nil
 	}
-	return nil
+	if failure := c.failures[what]; failure != nil {
+		delete(c.failures, what)
+		return failure, nil
+	}
+	if !isWrite(what) {
+		return nil, nil
+	}
+	c.made = append(c.made, what)
+	if c.crashed = len(c.made) == c.crashAt; !c.crashed {
+		return nil, nil
+	}
+	if c.crashAfter {
+		return nil, errCrash
+	}
+	return errCrash, nil
 }
 
 // failNext makes the next call of this kind fail.

@@ -58,7 +58,7 @@ var _ = Describe("A call that fails once", func() {
 			It(fmt.Sprintf("%s: %s", kind, what), func(ctx SpecContext) {
 				f := newLoaded(ctx)
 				f.failNext(kind, answer)
-				f.upgraded(ctx, "new")
+				f.upgraded(ctx)
 				Expect(f.failedAll()).To(BeTrue(), "the call was made")
 				f.expectEnd(ctx)
 			})
@@ -70,7 +70,7 @@ var _ = Describe("A call that fails once", func() {
 			f.addUser(ctx, "train", "a", 8)
 			f.addUser(ctx, "web", "b", 0)
 			f.failNext(patchSlots, answer)
-			f.upgraded(ctx, "new")
+			f.upgraded(ctx)
 			Expect(f.failedAll()).To(BeTrue(), "the call was made")
 			f.expectEnd(ctx)
 		})
@@ -80,7 +80,7 @@ var _ = Describe("A call that fails once", func() {
 var _ = Describe("A manager that crashes", func() {
 	It("at any write, before or after it: another one completes the upgrade", func(ctx SpecContext) {
 		f := newLoaded(ctx)
-		f.upgraded(ctx, "new")
+		f.upgraded(ctx)
 		f.expectEnd(ctx)
 		writes := len(f.takeWrites())
 		Expect(writes).To(BeNumerically(">", 15))
@@ -90,7 +90,7 @@ var _ = Describe("A manager that crashes", func() {
 				f := newLoaded(ctx)
 				first := f.manager
 				f.crashAt, f.crashAfter = at, after
-				f.upgraded(ctx, "new")
+				f.upgraded(ctx)
 				Expect(first.crashed).To(BeTrue())
 				f.expectEnd(ctx)
 			}
@@ -145,7 +145,7 @@ var _ = Describe("A node", func() {
 		Expect(f.client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})).To(Succeed())
 		f.addNode(ctx, "a")
 		f.update(ctx, "a", func(node *corev1.Node) { node.Annotations = map[string]string{labels.UpgradeRecord: recorded} })
-		f.upgraded(ctx, "new")
+		f.upgraded(ctx)
 		Expect(f.node(ctx, "a").Annotations[labels.UpgradeRecord]).To(ContainSubstring(string(f.node(ctx, "a").UID)))
 	})
 })

@@ -44,7 +44,7 @@ var _ = Describe("Nothing is written", func() {
 		f.expectNoWrites(ctx)
 		f.spec.Paused = nil
 		f.allow(ctx, "train", 1)
-		f.upgraded(ctx, "new")
+		f.upgraded(ctx)
 	})
 
 	It("while NVIDIA's operator is at work", func(ctx SpecContext) {
@@ -114,10 +114,33 @@ var _ = Describe("A node that is cordoned", func() {
 	})
 })
 
+var _ = Describe("A node that needs the driver of another pool", func() {
+	It("leaves its pool without GPU users, though the other pool has no DaemonSet yet", func(ctx SpecContext) {
+		f := newFixture(ctx, automatic(), "a")
+		f.addUser(ctx, "train", "a", 8)
+		f.update(ctx, "a", func(node *corev1.Node) { node.Labels[labels.DiscoveryOSVersion] = "26.04" })
+		left := func() bool {
+			_, pooled := f.node(ctx, "a").Labels[labels.Pool]
+			_, anchored := f.node(ctx, "a").Labels[labels.DriverAnchor]
+			return !pooled && !anchored
+		}
+		for i := 0; i < maxPasses && !left(); i++ {
+			Expect(f.node(ctx, "a").Labels[labels.Pool] == pool || f.cordoned(ctx) == 1).To(BeTrue())
+			f.play(ctx)
+			_, err := f.pass(ctx, f.manager, time.Second)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Expect(left()).To(BeTrue(), f.reported())
+		Expect(f.userPods(ctx)).To(BeEmpty())
+		Expect(f.node(ctx, "a").Labels).To(HaveKeyWithValue(labels.UpgradeState, "pod-restart-required"))
+		Expect(f.count(deleteDriver)).To(BeZero(), "the DaemonSet controller deletes the driver pod")
+	})
+})
+
 var _ = Describe("The Events of a node", func() {
 	It("name the transitions, each once", func(ctx SpecContext) {
 		f := newFixture(ctx, automatic(), "a")
-		f.upgraded(ctx, "new")
+		f.upgraded(ctx)
 		list := &corev1.EventList{}
 		Expect(f.client.List(ctx, list)).To(Succeed())
 		messages := []string{}
@@ -127,7 +150,7 @@ var _ = Describe("The Events of a node", func() {
 				messages = append(messages, list.Items[i].Message)
 			}
 		}
-		Expect(messages).To(ContainElements(ContainSubstring("cordoned for the upgrade"),
+		Expect(messages).To(ContainElements(ContainSubstring("cordoned for its upgrade"),
 			ContainSubstring("the new driver is validated")))
 	})
 })

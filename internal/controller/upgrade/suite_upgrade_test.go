@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -17,10 +18,10 @@ import (
 // maxPasses is more than any upgrade in these specs needs.
 const maxPasses = 200
 
-// upgraded sets a new target and runs passes until all nodes are upgraded.
-func (f *fixture) upgraded(ctx context.Context, target string) {
+// upgraded sets the target "new" and runs passes until all nodes are upgraded.
+func (f *fixture) upgraded(ctx context.Context) {
 	GinkgoHelper()
-	f.target = target
+	f.target = "new"
 	for range maxPasses {
 		f.play(ctx)
 		_, err := f.pass(ctx, f.manager, time.Second)
@@ -28,7 +29,7 @@ func (f *fixture) upgraded(ctx context.Context, target string) {
 			// Another process continues.
 			f.manager = f.newManager()
 		} else if err != nil {
-			Expect(apierrors.ReasonForError(err)).NotTo(Equal("Unknown"), "%v", err)
+			Expect(apierrors.ReasonForError(err)).NotTo(Equal(metav1.StatusReasonUnknown), "%v", err)
 		}
 		if f.isUpgraded(ctx) {
 			return
@@ -75,7 +76,7 @@ var _ = Describe("An upgrade of three nodes", func() {
 		f.addUser(ctx, "web", "a", 0)
 		most := 0
 		f.afterWrite = func(ctx context.Context, _ string) { most = max(most, f.cordoned(ctx)) }
-		f.upgraded(ctx, "new")
+		f.upgraded(ctx)
 		Expect(most).To(Equal(1))
 		Expect(f.userPods(ctx)).To(ConsistOf("web"))
 		Expect(f.count(evictPod)).To(Equal(2))

@@ -76,7 +76,7 @@ var _ = Describe("A pod with GPUs", func() {
 		Expect(attempts).To(And(BeNumerically(">=", 2), BeNumerically("<=", 6)), "the back-off is 5 to 30 s")
 		Expect(f.userPods(ctx)).To(ConsistOf("web-0"))
 		f.allow(ctx, "web", 1)
-		f.upgraded(ctx, "new")
+		f.upgraded(ctx)
 		Expect(f.userPods(ctx)).To(BeEmpty())
 	})
 
@@ -107,15 +107,15 @@ var _ = Describe("A pod with GPUs", func() {
 		Expect(waits[5]).To(Equal(15 * time.Second))
 	})
 
-	DescribeTable("by a claim", func(ctx SpecContext, device string, evicted bool) {
+	DescribeTable("by a claim", func(ctx SpecContext, device string, evictions int) {
 		f := newFixture(ctx, automatic(), "a")
 		f.addClaimant(ctx, "claims", "a", device)
-		f.upgraded(ctx, "new")
-		Expect(f.count(evictPod) == 1).To(Equal(evicted))
+		f.upgraded(ctx)
+		Expect(f.count(evictPod)).To(Equal(evictions))
 	},
-		Entry("for a GPU is evicted", "gpu.nvidia.com", true),
-		Entry("for a network device is not", "dra.net", false),
-		Entry("that is not allocated is evicted", "", true),
+		Entry("for a GPU is evicted", "gpu.nvidia.com", 1),
+		Entry("for a network device is not", "dra.net", 0),
+		Entry("that is not allocated is evicted", "", 1),
 	)
 })
 
