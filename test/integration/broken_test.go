@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -195,6 +196,14 @@ func (e *env) moveDriver(node string) {
 	e.Expect(e.client.Patch(e.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, patch)).To(Succeed())
 }
 
+// requestUpgrade requests the upgrade of a node's driver, as the reported command does.
+func (e *env) requestUpgrade(node string) {
+	e.t.Helper()
+	patch := client.RawPatch(types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, labels.UpgradeRequested))
+	e.Expect(e.client.Patch(e.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, patch)).To(Succeed())
+}
+
 // TestPrecompiledDriversRollOutNodeByNode: spec.driver.usePrecompiled is enabled while drivers run. None of them is
 // replaced and their DaemonSet is not written; a joining node gets the driver for its kernel, and an existing node
 // gets it by the reported command.
@@ -216,14 +225,14 @@ func TestPrecompiledDriversRollOutNodeByNode(t *testing.T) {
 		status := e.policy().Status
 		g.Expect(status.NodeSummary).To(And(HaveField("Upgrading", int32(1)), HaveField("ReadyOfTotal", "2/2")))
 		g.Expect(status.Nodes[0].Message).
-			To(ContainSubstring("kubectl label node gpu-00000 nvidia.com/gpu-operator.pool- clusterpolicy.github.io/driver- "))
+			To(ContainSubstring("kubectl annotate node gpu-00000 " + labels.UpgradeRequested + "=true"))
 	}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
 	e.Expect(e.podOn("nvidia-driver-daemonset",
 		joined).Spec.Containers[0].Image).To(HaveSuffix("/driver:595-6.8.0-71-generic-ubuntu24.04"))
 	e.Expect(e.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", pod.UID))
 	e.Expect(e.written()).To(HaveKeyWithValue(built, before))
-	e.moveDriver("gpu-00000")
-	e.Eventually(func() *corev1.Pod { return e.podOn("nvidia-driver-daemonset", "gpu-00000") }).
+	e.requestUpgrade("gpu-00000")
+	e.Eventually(func() *corev1.Pod { return e.podOn("nvidia-driver-daemonset", "gpu-00000") }).WithTimeout(time.Minute).
 		Should(And(Not(BeNil()), HaveField("Spec.Containers",
 			ContainElement(HaveField("Image", HaveSuffix("/driver:595-6.8.0-60-generic-ubuntu24.04"))))))
 	e.awaitReady(2)

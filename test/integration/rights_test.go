@@ -63,6 +63,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 	e.beginUpgrade()
 	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).WithTimeout(time.Minute).
 		ShouldNot(ContainElement(BeElementOf(upgradeRights)))
+	e.awaitReady(2)
 
 	e.refusePods()
 	e.deletePod("nvidia-device-plugin-daemonset", "gpu-00000")
