@@ -29,8 +29,8 @@ type UpgradeFacts struct {
 	Planned   *plan.NodePlan
 	// DaemonSets of the stack by name.
 	DaemonSets map[string]*appsv1.DaemonSet
-	// Pods of operands on the node: of the driver and of the validator, and where the driver is being replaced of all. Pull
-	// is the pod that pulls images; nil for none.
+	// Pods of operands on the node: of the driver and of the validator, and where the driver is being replaced of all.
+	// Pull is the pod that pulls images; nil for none.
 	Pods assess.Pods
 	Pull *corev1.Pod
 	// GPUReady: the GPUs of the node can be used.

@@ -291,6 +291,11 @@ func (s *state) checkGrant(slots Slots) error {
 			unavailable[m.Name] = true
 		}
 	}
+	return s.checkNew(broken, others, holders, unavailable)
+}
+
+// checkNew checks new slots: first those of nodes with a broken driver, then the others.
+func (s *state) checkNew(broken, others []*machine, holders, unavailable map[string]bool) error {
 	for _, m := range append(broken, others...) {
 		holders[m.Name], unavailable[m.Name] = true, true
 		if err := s.checkSlot(m, len(holders), len(unavailable), slices.Contains(broken, m)); err != nil {
@@ -300,8 +305,8 @@ func (s *state) checkGrant(slots Slots) error {
 	return nil
 }
 
-// isReady reports whether the driver of the machine works; isBroken whether it is the driver that keeps the machine from
-// working.
+// isReady reports whether the driver of the machine works; isBroken whether it is the driver that keeps the machine
+// from working.
 func (m *machine) isReady() bool { return m.KubeletReady && m.Driver != nil && m.Driver.Ready }
 
 func (m *machine) isBroken() bool { return m.KubeletReady && m.Driver.waitsOrFailed() && !m.foreign }

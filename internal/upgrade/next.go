@@ -215,8 +215,8 @@ func (v *visit) validation() turn {
 }
 
 // validate reports whether the validator has passed with the driver pod that runs now, and what the node does until
-// then. Pods that are older than the driver pod work with the old driver, or have checked it, so they are deleted. Where
-// k8s-driver-manager has replaced the modules, there are none.
+// then. Pods that are older than the driver pod work with the old driver, or have checked it, so they are deleted.
+// Where k8s-driver-manager has replaced the modules, there are none.
 func (v *visit) validate() (turn, bool) {
 	n := v.node
 	switch {

@@ -32,8 +32,8 @@ type PodPolicy struct {
 
 // ClassifyPods returns the pods of users among those of a node. isGPUClaim reports whether a resource claim is one for
 // GPUs; for a claim that cannot be read it has to be true. Mirror pods are left out, and pods of DaemonSets without a
-// GPU, since an eviction does not end them. A pod that holds GPUs counts though it may not be evicted: the driver cannot
-// be unloaded while it runs.
+// GPU, since an eviction does not end them. A pod that holds GPUs counts though it may not be evicted: the driver
+// cannot be unloaded while it runs.
 func ClassifyPods(pods []corev1.Pod, policy PodPolicy, isGPUClaim func(namespace, claim string) bool) Workload {
 	workload := Workload{}
 	for i := range pods {

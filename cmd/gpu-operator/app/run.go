@@ -201,8 +201,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	if err != nil {
 		return fmt.Errorf("setting up the watch of referenced ConfigMaps and Secrets: %w", err)
 	}
-	c, now := mgr.GetClient(), clock.RealClock{}
-	known, recorder := fleet.New(), events.NewRecorder(c, now, meter.CountDroppedEvent)
+	c, now, known := mgr.GetClient(), clock.RealClock{}, fleet.New()
+	recorder := events.NewRecorder(c, now, meter.CountDroppedEvent)
 	toolkit := observe.NewDriverToolkit(toolkitImages, mgr.GetRESTMapper(), now)
 	other, err := addOtherOperator(mgr, o)
 	if err != nil {
@@ -211,8 +211,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	kinds := clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper(), now)
 	return utilerrors.NewAggregate([]error{
 		clusterpolicy.New(clusterpolicy.Options{
-			Client:         c,
-			Live:           mgr.GetAPIReader(),
+			Client: c, Live: mgr.GetAPIReader(),
 			Applier:        apply.New(c, mgr.GetAPIReader(), now, o.timing.Apply),
 			Status:         statuswriter.New(c, now, recorder, catalogue, o.timing.Status),
 			Fleet:          known,
