@@ -114,6 +114,7 @@ func TestFromNothingToValidated(t *testing.T) {
 	t.Run("failures are reported", func(t *testing.T) { b.in(t).checkFailures(sampleRounds()) })
 	t.Run("a restart of the node", func(t *testing.T) { b.in(t).checkRestart() })
 	t.Run("a replaced driver", func(t *testing.T) { b.in(t).checkReplacedDriver() })
+	t.Run("an upgraded driver", func(t *testing.T) { b.in(t).checkUpgrade() })
 	t.Run("shared GPUs", func(t *testing.T) { b.in(t).checkSharing() })
 	t.Run("partitioned GPUs", func(t *testing.T) { b.in(t).checkPartitions() })
 }

@@ -24,13 +24,14 @@ func (e *env) start() {
 	e.startAt("")
 }
 
-// startAt starts an operator that uses another server as the API server.
-func (e *env) startAt(server string) *cluster.Operator {
+// startAt starts an operator that uses another server as the API server, with further variables.
+func (e *env) startAt(server string, variables ...string) *cluster.Operator {
 	e.t.Helper()
 	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(e.t.Context(), namespace, account, server)
 	e.Expect(err).NotTo(HaveOccurred())
 	operator, err := cluster.StartOperator(context.Background(), cluster.OperatorOptions{
 		Binary: e.binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(filepath.Dir(kubeconfig), "operator.log"),
+		Env: variables,
 	})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.managers.running = append(e.managers.running, operator)
