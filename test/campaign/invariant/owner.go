@@ -178,7 +178,8 @@ func foreignKey(write fault.Record) string {
 		}
 	}
 	for key := range patch.Metadata.Annotations {
-		if !strings.HasPrefix(key, "nvidia.com/gpu-operator.") && !strings.HasPrefix(key, labels.NFDPrefix) {
+		if !strings.HasPrefix(key, "nvidia.com/gpu-operator.") && !strings.HasPrefix(key, labels.NFDPrefix) &&
+			key != labels.UpgradeEnabled {
 			return "the annotation " + key
 		}
 	}
