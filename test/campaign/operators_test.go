@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
 	"github.com/clusterpolicy/gpu-operator/test/campaign/invariant"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
@@ -124,6 +126,15 @@ func (o *operator) terminate() error {
 	var err error
 	o.end(func(p *cluster.Operator) { err = p.Stop() })
 	return err
+}
+
+// awaitStart waits until the operator has been started and was ready once more than before.
+func (o *operator) awaitStart(ctx context.Context, before int) error {
+	return wait.PollUntilContextTimeout(ctx, restartPause, convergeTime, true, func(context.Context) (bool, error) {
+		o.lock.Lock()
+		defer o.lock.Unlock()
+		return o.starts > before && o.process != nil, nil
+	})
 }
 
 func (o *operator) end(how func(*cluster.Operator)) {

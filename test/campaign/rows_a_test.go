@@ -190,13 +190,15 @@ func lostAnswers(ctx context.Context, c *campaign) ([]point, error) {
 	return points, nil
 }
 
-// release restarts the operator as another release, with another helper image.
-var release = Actor{Does: func(_ context.Context, r *run) error {
+// release restarts the operator as another release, with another helper image, and waits until that is ready: on a
+// busy machine the run might end before.
+var release = Actor{Does: func(ctx context.Context, r *run) error {
 	o := r.operators[0]
 	o.lock.Lock()
 	o.options.Env = []string{"OPERATOR_IMAGE=example.com/gpu-operator:next"}
+	starts := o.starts
 	o.lock.Unlock()
-	return o.terminate()
+	return errors.Join(o.terminate(), o.awaitStart(ctx, starts))
 }}
 
 // noNewGeneration fails for a DaemonSet that was changed after its creation.

@@ -63,6 +63,7 @@ func fieldsOf(object client.Object) (map[string]any, error) {
 		metadata["managedFields"] = owned(object)
 		dropGeneration(metadata)
 	}
+	dropUpgrades(fields)
 	if node, is := object.(*corev1.Node); is {
 		fields["status"] = map[string]any{
 			"allocatable": node.Status.Allocatable[labels.ResourceGPU], "gpuReady": conditionOf(node),
@@ -86,15 +87,53 @@ func dropGeneration(metadata map[string]any) {
 	delete(annotations, labels.Digest)
 }
 
+// dropUpgrades removes what is left of upgrades that are done: the record of a node, and their number in the status of
+// the policy. It depends on what happened before, and nothing else does.
+func dropUpgrades(fields map[string]any) {
+	if metadata, is := fields["metadata"].(map[string]any); is {
+		if annotations, is := metadata["annotations"].(map[string]any); is {
+			record, _ := annotations[labels.UpgradeRecord].(string)
+			if strings.Contains(record, `"state":"upgrade-done"`) {
+				delete(annotations, labels.UpgradeRecord)
+			}
+		}
+	}
+	status, is := fields["status"].(map[string]any)
+	if !is {
+		return
+	}
+	upgrade, is := status["upgrade"].(map[string]any)
+	if is && upgrade["pending"] == 0.0 && upgrade["inProgress"] == 0.0 && upgrade["failed"] == 0.0 {
+		delete(status, "upgrade")
+	}
+}
+
 // owned returns the fields of an object that the operator has written.
 func owned(object client.Object) map[string]any {
 	fields := map[string]any{}
 	for _, entry := range object.GetManagedFields() {
 		if entry.Manager == labels.FieldOwner && entry.FieldsV1 != nil {
-			fields[string(entry.Operation)+" "+entry.Subresource] = entry.FieldsV1.GetRawString()
+			fields[string(entry.Operation)+" "+entry.Subresource] = withoutUpgrades(entry.FieldsV1.GetRawString())
 		}
 	}
 	return fields
+}
+
+// withoutUpgrades returns a set of fields without those that dropUpgrades removes.
+func withoutUpgrades(set string) string {
+	fields := map[string]map[string]any{}
+	if json.Unmarshal([]byte(set), &fields) != nil {
+		return set
+	}
+	delete(fields["f:status"], "f:upgrade")
+	if annotations, is := fields["f:metadata"]["f:annotations"].(map[string]any); is {
+		delete(annotations, "f:"+labels.UpgradeRecord)
+	}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return set
+	}
+	return string(text)
 }
 
 func conditionOf(node *corev1.Node) string {
