@@ -44,8 +44,9 @@ type calls struct {
 	crashAt    int
 	crashAfter bool
 	crashed    bool
-	// afterWrite runs after each successful write.
+	// afterWrite runs after each successful write, one at a time.
 	afterWrite func(context.Context, string)
+	watching   sync.Mutex
 }
 
 func newCalls() *calls { return &calls{failures: map[string]error{}} }
@@ -63,6 +64,8 @@ func (c *calls) do(ctx context.Context, what string, call func() error) error {
 		return err
 	}
 	if isWrite(what) && c.afterWrite != nil {
+		c.watching.Lock()
+		defer c.watching.Unlock()
 		c.afterWrite(ctx, what)
 	}
 	return after

@@ -3,6 +3,7 @@ package upgrade_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -76,15 +77,14 @@ func newFixture(ctx context.Context, spec v1.ClusterPolicySpec, nodes ...string)
 // versions, and its creation times are those of the fixture's clock.
 func newFakeFixture(ctx context.Context, spec v1.ClusterPolicySpec, nodes ...string) *fixture {
 	GinkgoHelper()
-	created := 0
+	var created atomic.Int64
 	return newFixtureOn(ctx, fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&corev1.Node{}, &corev1.Pod{}).
 		WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode).
 		WithInterceptorFuncs(interceptor.Funcs{Create: func(
 			ctx context.Context, base client.WithWatch, object client.Object, options ...client.CreateOption,
 		) error {
-			created++
-			object.SetUID(types.UID(fmt.Sprint("uid-", created)))
+			object.SetUID(types.UID(fmt.Sprint("uid-", created.Add(1))))
 			return base.Create(ctx, object, options...)
 		}}).Build(), spec, nodes...)
 }
