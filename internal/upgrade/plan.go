@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
 // Cluster is the input of a plan.
@@ -84,7 +86,7 @@ type Patch struct {
 	RememberCordon, ForgetCordon bool
 	// ReleasePool removes the labels that keep the node in its driver pool, so that it moves to another one.
 	ReleasePool bool
-	// Event is what users are told; empty for none. Warning is its type.
+	// Event is the message of an Event on the Node; empty for none. Warning: it is a warning.
 	Event   string
 	Warning bool
 }
@@ -128,15 +130,7 @@ func (c *Cluster) Plan() Plan {
 			step.Node = c.Nodes[i].Name
 			plan.Steps = append(plan.Steps, *step)
 		}
-		plan.Until = earliest(plan.Until, turns[i].until)
+		plan.Until = times.Earlier(plan.Until, turns[i].until)
 	}
 	return plan
-}
-
-// earliest is the earlier one of two times, of which zero is none.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -6,6 +6,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
 // maxMessage is the limit of a message in bytes.
@@ -172,7 +173,7 @@ func (v *visit) by(limit time.Duration, waiting turn, expired func() turn) turn 
 	if !v.now.Before(deadline) {
 		return expired()
 	}
-	waiting.until = earliest(waiting.until, deadline)
+	waiting.until = times.Earlier(waiting.until, deadline)
 	return waiting
 }
 
