@@ -89,7 +89,7 @@ func effective(steps []Step) []*Step {
 	return all
 }
 
-// atRest checks that each node which is not done has a reason, and either waits for somebody, or for a time.
+// atRest checks that each node which is not done has a reason, and either waits for a user, or for a time.
 func (e *explorer) atRest(s *state) error {
 	plan := e.plan(s.cluster())
 	for name, progress := range plan.Report.Nodes {
