@@ -23,7 +23,8 @@ type machine struct {
 	pods []pod
 	// pool that the node moves to once it is released, with this target.
 	poolTarget string
-	// foreign: the cordon of another client. replaced: the operator has deleted a driver pod, and none was validated since.
+	// foreign: the cordon of another client. replaced: the operator has deleted a driver pod, and none was validated
+	// since.
 	// started is the last round that has started. gone: the Node is deleted.
 	foreign, replaced, gone bool
 	started                 int64
