@@ -119,6 +119,9 @@ const (
 	DrainSkip = "nvidia.com/gpu-driver-upgrade-drain.skip"
 	// UpgradeSlots is the ConfigMap in the operator's namespace with the nodes that may be upgraded.
 	UpgradeSlots = "gpu-operator-driver-upgrades"
+	// Cleanup is written by the node controller while the stack is removed: "true" once the stack has no pod on the node
+	// any more. The DaemonSet that cleans up the host selects on it.
+	Cleanup = "nvidia.com/gpu-operator.cleanup"
 	// StartupTaints is an annotation of the node controller: the start-up taints that it has put back on the
 	// node, as KEY:EFFECT, sorted, separated by commas. Without a policy it removes only those.
 	StartupTaints = "nvidia.com/gpu-operator.startup-taints"

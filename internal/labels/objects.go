@@ -47,6 +47,9 @@ const (
 	DriverPull = "nvidia.com/gpu-operator.driver-pull"
 	// DriverManagerContainer is the init container of driver pods that unloads an earlier driver.
 	DriverManagerContainer = "k8s-driver-manager"
+	// RemovalFinalizer is the finalizer of the active ClusterPolicy. The operator removes it once the stack is gone from
+	// all nodes.
+	RemovalFinalizer = "nvidia.com/gpu-operator.removal"
 	// FieldOwner is the field manager of every server-side apply.
 	FieldOwner = "gpu-operator"
 	// WaitContainer is the init container that render generates from the graph's edges.

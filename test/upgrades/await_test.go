@@ -61,23 +61,41 @@ func (e *env) writesNothing() {
 // ready, the label says so, the GPUs can be used, and the node is schedulable.
 func (e *env) awaitUpgraded(version string, nodes ...string) {
 	e.t.Helper()
-	e.Eventually(func() []string { return e.notUpgraded(version, nodes) }).WithTimeout(upgradeTime).Should(BeEmpty())
+	e.awaitUpgradedIn(upgradeTime, version, nodes...)
+}
+
+// awaitUpgradedIn is awaitUpgraded with another timeout, for fleets that are upgraded in many rounds.
+func (e *env) awaitUpgradedIn(timeout time.Duration, version string, nodes ...string) {
+	e.t.Helper()
+	e.Eventually(func() []string { return e.notUpgraded(version, nodes) }).WithTimeout(timeout).
+		WithPolling(100 * time.Millisecond).Should(BeEmpty())
 }
 
 func (e *env) notUpgraded(version string, nodes []string) []string {
 	var left []string
 	for _, name := range nodes {
 		node, driver := e.watch.node(name), e.watch.driver(name)
-		switch {
-		case !driver.runs(version):
-			left = append(left, fmt.Sprintf("%s: driver %s ready %t, state %s: %s", name, driver.image, driver.ready,
-				node.state, e.progress(name)))
-		case node.state != stateDone, node.cordoned, !node.gpuReady:
-			left = append(left, fmt.Sprintf("%s: state %s, cordoned %t, GPUReady %t: %s", name, node.state, node.cordoned,
-				node.gpuReady, e.progress(name)))
+		if !driver.runs(version) || node.state != stateDone || node.cordoned || !node.gpuReady {
+			left = append(left, fmt.Sprintf("%s: driver %s ready %t, state %s, cordoned %t, GPUReady %t", name, driver.image,
+				driver.ready, node.state, node.cordoned, node.gpuReady))
 		}
 	}
+	if len(left) > 0 {
+		left = append(left, e.progresses(nodes)...)
+	}
 	return left
+}
+
+// progresses describes the upgrades that the policy's status lists.
+func (e *env) progresses(nodes []string) []string {
+	var all []string
+	for _, n := range e.policy().Status.Nodes {
+		if n.Upgrade != nil && slices.Contains(nodes, n.Name) {
+			all = append(all, fmt.Sprintf("%s: %s held=%t %s: %s", n.Name, n.Upgrade.State, n.Upgrade.Held, n.Upgrade.Reason,
+				n.Upgrade.Message))
+		}
+	}
+	return all
 }
 
 // awaitState waits until the node is in the state.

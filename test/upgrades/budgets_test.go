@@ -101,9 +101,10 @@ func (e *env) upgradesWithin(
 		s.Driver.Version, s.Driver.UpgradePolicy.AutoUpgrade = version, pointer(true)
 		set(s.Driver.UpgradePolicy)
 	})
-	e.awaitUpgraded(version, nodeNames(nodes)...)
 	rounds := (nodes + limit - 1) / limit
-	took, allowed := e.watch.span(since), time.Duration(slack*float64(rounds)*float64(alone))
+	allowed := time.Duration(slack * float64(rounds) * float64(alone))
+	e.awaitUpgradedIn(upgradeTime+allowed, version, nodeNames(nodes)...)
+	took := e.watch.span(since)
 	most := e.watch.most(since)
 	e.t.Logf("%d nodes, at most %d unavailable: %d were; %s of at most %s", nodes, limit, len(most),
 		took.Round(time.Millisecond), allowed.Round(time.Millisecond))
