@@ -8,8 +8,8 @@ import (
 )
 
 // UpgradePolicy returns an upgradePolicy that has its defaults, as the planner of driver upgrades reads it. A failed
-// upgrade is tried again after retryAfter.
-func UpgradePolicy(spec v1.DriverUpgradePolicySpec, retryAfter time.Duration) upgrade.Policy {
+// upgrade is tried again after retryAfter at first, and after maxRetryAfter at last.
+func UpgradePolicy(spec v1.DriverUpgradePolicySpec, retryAfter, maxRetryAfter time.Duration) upgrade.Policy {
 	return upgrade.Policy{
 		Auto:               *spec.AutoUpgrade,
 		Paused:             *spec.Paused,
@@ -25,6 +25,7 @@ func UpgradePolicy(spec v1.DriverUpgradePolicySpec, retryAfter time.Duration) up
 		DriverTimeout:      seconds(spec.Timeouts.DriverSeconds),
 		ValidationTimeout:  seconds(spec.Timeouts.ValidationSeconds),
 		RetryAfter:         retryAfter,
+		MaxRetryAfter:      maxRetryAfter,
 	}
 }
 

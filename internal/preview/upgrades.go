@@ -79,11 +79,11 @@ func upgradesOf(c *Cluster, p plan.Plan, rendered map[string]*appsv1.DaemonSet, 
 	o.observe()
 	nodes := o.nodes()
 	simulated := simulation{cluster: upgrade.Cluster{
-		Now: now, Policies: map[string]upgrade.Policy{"": observe.UpgradePolicy(*p.Input.Spec.Driver.UpgradePolicy, 0)},
+		Now: now, Policies: map[string]upgrade.Policy{"": observe.UpgradePolicy(*p.Input.Spec.Driver.UpgradePolicy, 0, 0)},
 		Slots: c.slots(),
 	}}
 	for i := range nodes {
-		simulated.cluster.Policies[nodes[i].Group] = observe.UpgradePolicy(*nodes[i].spec.Driver.UpgradePolicy, 0)
+		simulated.cluster.Policies[nodes[i].Group] = observe.UpgradePolicy(*nodes[i].spec.Driver.UpgradePolicy, 0, 0)
 		simulated.cluster.Nodes = append(simulated.cluster.Nodes, nodes[i].Node)
 	}
 	simulated.run()

@@ -59,7 +59,7 @@ func (c *setting) root() *state {
 	w.policies = map[string]Policy{modelGroup: {
 		Auto: true, MaxParallel: c.parallel, MaxUnavailable: intstr.FromInt32(c.unavailable), PullImages: c.pulls,
 		WaitsForJobs: c.jobs, Drains: c.drains, JobsTimeout: limit, PodDeletionTimeout: limit, DrainTimeout: limit,
-		PullTimeout: limit, DriverTimeout: limit, ValidationTimeout: limit, RetryAfter: limit,
+		PullTimeout: limit, DriverTimeout: limit, ValidationTimeout: limit, RetryAfter: limit, MaxRetryAfter: limit,
 	}}
 	return &state{world: w, peak: c.parallel}
 }

@@ -265,7 +265,7 @@ func (v *visit) failed() turn {
 	case n.outdated() && n.Target != v.record.Target:
 		return v.begin(v.record.Requested, "the driver has another target")
 	case retry:
-		return v.begin(v.record.Requested, "the next attempt is due")
+		return v.again()
 	}
 	waiting := v.wait(v.record.Reason, v.record.Message)
 	waiting.until = v.record.RetryAt

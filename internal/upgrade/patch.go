@@ -41,6 +41,13 @@ func (v *visit) begin(requested bool, why string) turn {
 	return t
 }
 
+// again is the patch with which the next round for the same target begins, after a failed one.
+func (v *visit) again() turn {
+	t := v.begin(v.record.Requested, "the next attempt is due")
+	t.step.Patch.Record.Failures = v.record.Failures
+	return t
+}
+
 // label is the label of a node with the record. Without automatic upgrades, nodes that wait for a request and those
 // that are upgraded have none.
 func (v *visit) label(record *Record) State {
@@ -106,13 +113,13 @@ func (v *visit) done(why string) turn {
 	record := patch.Record
 	record.Requested, record.Moves, record.Restarted = false, false, false
 	record.Driver, record.DriverPod, record.BootID = "", "", v.node.BootID
-	record.Reason, record.Message, record.RetryAt = "", "", time.Time{}
+	record.clearFailure()
 	v.end(patch)
 	return t
 }
 
-// fail is the patch to StateFailed. A node whose old driver still works is uncordoned, and tried again after
-// Policy.RetryAfter; one whose driver was replaced stays cordoned until the driver is validated.
+// fail is the patch to StateFailed. A node whose old driver still works is uncordoned, and tried again later;
+// one whose driver was replaced stays cordoned until the driver is validated.
 func (v *visit) fail(reason, message string) turn {
 	t, patch := v.enter(StateFailed, message)
 	patch.Warning = true
@@ -123,10 +130,18 @@ func (v *visit) fail(reason, message string) turn {
 		return t
 	}
 	v.end(patch)
-	if reason != v1.ReasonUpgradeUncordoned && v.policy.RetryAfter > 0 {
-		record.RetryAt = v.now.Add(v.policy.RetryAfter)
+	if reason != v1.ReasonUpgradeUncordoned {
+		v.retryLater(record)
 	}
 	return t
+}
+
+// retryLater counts a failure with which the node has kept its driver, and schedules the next attempt.
+func (v *visit) retryLater(record *Record) {
+	record.Failures++
+	if delay := v.policy.retryAfter(record.Failures); delay > 0 {
+		record.RetryAt = v.now.Add(delay)
+	}
 }
 
 // leave ends the upgrade of a node that the operator does not install the driver on any more.

@@ -24,6 +24,19 @@ type Policy struct {
 	Drains                           bool
 	// PullTimeout, DriverTimeout and ValidationTimeout limit the pull of images, StatePodRestart and StateValidation.
 	PullTimeout, DriverTimeout, ValidationTimeout time.Duration
-	// RetryAfter is how long after a failure a node is tried again.
-	RetryAfter time.Duration
+	// RetryAfter is how long after its first failure a node is tried again. It doubles with each further failure for the
+	// same target, up to MaxRetryAfter: each attempt cordons the node for a while.
+	RetryAfter, MaxRetryAfter time.Duration
+}
+
+// retryAfter returns the delay after this many failures in a row; 0 means no retry.
+func (p *Policy) retryAfter(failures int) time.Duration {
+	delay := p.RetryAfter
+	for range failures - 1 {
+		if delay >= p.MaxRetryAfter {
+			break
+		}
+		delay = min(2*delay, p.MaxRetryAfter)
+	}
+	return delay
 }

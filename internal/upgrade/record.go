@@ -3,6 +3,7 @@ package upgrade
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // DecodeRecord decodes the annotation labels.UpgradeRecord. It fails if the text is not a Record, or has a state that
@@ -19,6 +20,11 @@ func DecodeRecord(annotation string) (*Record, error) {
 	default:
 		return nil, fmt.Errorf("unknown state %q", record.State)
 	}
+}
+
+// clearFailure forgets the failures of earlier rounds, since the next attempt differs from them.
+func (r *Record) clearFailure() {
+	r.Reason, r.Message, r.RetryAt, r.Failures = "", "", time.Time{}, 0
 }
 
 // Encode returns the text of the annotation.

@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"cmp"
-	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -20,7 +19,7 @@ func (v *visit) required() turn {
 		return t
 	case v.record.Reason != "" && n.Target != "" && v.record.Target != n.Target:
 		t, patch := v.enter(StateRequired, "the driver has another target")
-		patch.Record.Reason, patch.Record.Message, patch.Record.RetryAt = "", "", time.Time{}
+		patch.Record.clearFailure()
 		return t
 	case n.inSync():
 		return v.replaced()
@@ -41,7 +40,7 @@ func (v *visit) request(why string) turn {
 	t, patch := v.enter(StateRequired, why)
 	record := patch.Record
 	record.Requested = true
-	record.Reason, record.Message, record.RetryAt = "", "", time.Time{}
+	record.clearFailure()
 	patch.State = v.label(record)
 	return t
 }
@@ -167,13 +166,11 @@ func (v *visit) pull() (turn, bool) {
 	return waiting, false
 }
 
-// pullFailed ends the round. Nothing was evicted, and the next round begins after Policy.RetryAfter.
+// pullFailed ends the round. Nothing was evicted, and the next round begins later.
 func (v *visit) pullFailed(message string) turn {
 	t, patch := v.yield("the images of the new driver cannot be pulled: " + message)
 	patch.Warning = true
 	patch.Record.Reason, patch.Record.Message = v1.ReasonUpgradePullFailed, message
-	if v.policy.RetryAfter > 0 {
-		patch.Record.RetryAt = v.now.Add(v.policy.RetryAfter)
-	}
+	v.retryLater(patch.Record)
 	return t
 }

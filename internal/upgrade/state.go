@@ -83,6 +83,8 @@ type Record struct {
 	// Reason, of package api/v1, and Message explain StateFailed, or why a round in StateRequired has to wait for RetryAt.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Failures is how many rounds in a row have failed for Target while the old driver worked.
+	Failures int `json:"failures,omitempty"`
 	// RetryAt is when a failed round is tried again; zero for never by time.
 	RetryAt time.Time `json:"retryAt,omitzero"`
 }

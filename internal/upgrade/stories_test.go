@@ -173,7 +173,7 @@ func (s *teller) field(p *Policy, key, value string) {
 	durations := map[string]*time.Duration{
 		"jobsTimeout": &p.JobsTimeout, "podDeletionTimeout": &p.PodDeletionTimeout, "drainTimeout": &p.DrainTimeout,
 		"pullTimeout": &p.PullTimeout, "driverTimeout": &p.DriverTimeout, "validationTimeout": &p.ValidationTimeout,
-		"retryAfter": &p.RetryAfter,
+		"retryAfter": &p.RetryAfter, "maxRetryAfter": &p.MaxRetryAfter,
 	}
 	var err error
 	switch {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
@@ -149,7 +150,10 @@ func (s *scope) policies() map[string]upgrade.Policy {
 	if s.basis.Decisions == nil {
 		return policies
 	}
-	policies[""] = observe.UpgradePolicy(*s.basis.Decisions.Input.Spec.Driver.UpgradePolicy, s.Timing.RetryFailed)
+	add := func(group string, spec *v1.DriverUpgradePolicySpec) {
+		policies[group] = observe.UpgradePolicy(*spec, s.Timing.FirstRetryFailed, s.Timing.LastRetryFailed)
+	}
+	add("", s.basis.Decisions.Input.Spec.Driver.UpgradePolicy)
 	for _, entry := range s.view.Nodes {
 		if entry.Planned == nil {
 			continue
@@ -157,7 +161,7 @@ func (s *scope) policies() map[string]upgrade.Policy {
 		planned := &entry.Planned.NodePlan
 		group := observe.UpgradeGroup(s.basis.Decisions.Input.Spec, planned.NodePool)
 		if _, known := policies[group]; !known && entry.BasisVersion == s.basis.Version {
-			policies[group] = observe.UpgradePolicy(*planned.Spec.Driver.UpgradePolicy, s.Timing.RetryFailed)
+			add(group, planned.Spec.Driver.UpgradePolicy)
 		}
 	}
 	return policies

@@ -21,25 +21,27 @@ type Timing struct {
 	FirstPoll, LastPoll time.Duration
 	// Deadline is the timeout of one call.
 	Deadline time.Duration
-	// RetryFailed is how long after a failed upgrade a node is tried again.
-	RetryFailed time.Duration
+	// FirstRetryFailed and LastRetryFailed bound the back-off of a node whose upgrade has failed while its old driver
+	// worked.
+	FirstRetryFailed, LastRetryFailed time.Duration
 }
 
 // DefaultTiming returns the delays for production.
 func DefaultTiming() Timing {
 	return Timing{
-		Debounce:        200 * time.Millisecond,
-		DebouncePerNode: 2 * time.Millisecond,
-		MaxDebounce:     3 * time.Second,
-		Assessment:      10 * time.Second,
-		RetryStale:      time.Second,
-		FirstRetry:      time.Second,
-		LastRetry:       30 * time.Second,
-		FirstEviction:   5 * time.Second,
-		LastEviction:    30 * time.Second,
-		FirstPoll:       2 * time.Second,
-		LastPoll:        15 * time.Second,
-		Deadline:        5 * time.Second,
-		RetryFailed:     10 * time.Minute,
+		Debounce:         200 * time.Millisecond,
+		DebouncePerNode:  2 * time.Millisecond,
+		MaxDebounce:      3 * time.Second,
+		Assessment:       10 * time.Second,
+		RetryStale:       time.Second,
+		FirstRetry:       time.Second,
+		LastRetry:        30 * time.Second,
+		FirstEviction:    5 * time.Second,
+		LastEviction:     30 * time.Second,
+		FirstPoll:        2 * time.Second,
+		LastPoll:         15 * time.Second,
+		Deadline:         5 * time.Second,
+		FirstRetryFailed: 10 * time.Minute,
+		LastRetryFailed:  3 * time.Hour,
 	}
 }
