@@ -140,6 +140,9 @@ func (s *state) podKeys(b *keyText, m *machine) {
 		b.word(p.Digest)
 		b.flag(p.Ready, p.Failed, p.Ending, p.Unloading)
 	}
+	if m.Driver != nil && m.Driver.Unloading {
+		b.flag(s.now.Sub(m.Driver.Created) >= limit)
+	}
 	if m.Driver != nil && m.Validator != nil {
 		b.flag(m.Validator.Created.After(m.Driver.Created))
 	}

@@ -46,10 +46,24 @@ func (v *visit) request(why string) turn {
 }
 
 // reloads reports whether a user has deleted the outdated driver pod, and the new one waits to unload the old driver.
-// After a reboot no driver is loaded.
+// After a reboot no driver is loaded, unless the pod was deleted later: one that waits for as long as a driver may take
+// to start was.
 func (v *visit) reloads() bool {
 	n := v.node
-	return !v.record.Requested && n.inSync() && !n.Driver.Ready && n.Driver.Unloading && n.BootID == v.record.BootID
+	if v.record.Requested || !n.inSync() || n.Driver.Ready || !n.Driver.Unloading {
+		return false
+	}
+	limit := v.policy.DriverTimeout
+	return n.BootID == v.record.BootID || limit > 0 && !v.now.Before(n.Driver.Created.Add(limit))
+}
+
+// starting is a node whose driver pod is the right one and not ready.
+func (v *visit) starting() turn {
+	waiting := v.awaitDriver()
+	if v.node.Driver.Unloading && v.policy.DriverTimeout > 0 {
+		waiting.until = v.node.Driver.Created.Add(v.policy.DriverTimeout)
+	}
+	return waiting
 }
 
 func (v *visit) reloading() string {
@@ -66,7 +80,7 @@ func (v *visit) replaced() turn {
 		}
 		return v.candidate()
 	case !n.Driver.Ready:
-		return v.awaitDriver()
+		return v.starting()
 	case !v.record.Restarted:
 		return v.done("the driver pod was replaced outside an upgrade")
 	}

@@ -15,8 +15,8 @@ import (
 // steps are the states of an upgrade in which a user may intervene.
 var steps = []string{stateRequired, stateEviction, stateRestart, stateValidation}
 
-// TestEachStep: a user cordons a node, uncordons it, or deletes and adds it again, in each step of its upgrade. A cordon
-// of the user stays, an uncordon is not undone, and a new node begins anew.
+// TestEachStep: a user cordons a node, uncordons it, or deletes and adds it again, in each step of its upgrade. What a
+// user has cordoned stays cordoned, an uncordon is not undone, and a new node begins anew.
 func TestEachStep(t *testing.T) {
 	t.Parallel()
 	actions := map[string]func(e *env, node, step string){
