@@ -14,6 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/removal"
@@ -44,7 +45,7 @@ func (s *scope) remove(ctx context.Context) error {
 // removalNode reads what the next step depends on.
 func (s *scope) removalNode(ctx context.Context) (*removal.Node, error) {
 	node := &removal.Node{
-		Catalogue: s.Catalogue, Labels: s.node.Labels, Written: wasWritten(s.node), Marked: isMarked(s.node),
+		Catalogue: s.Catalogue, Labels: s.node.Labels, Written: nodemarks.WasWritten(s.node), Marked: nodemarks.IsMarked(s.node),
 		Upgrading: hasUpgrade(s.node), Excluded: s.entry.Facts.ExcludedByLabel, Kubelet: kubeletOf(s.node),
 		Force: s.basis.Removal.Force, Now: s.now, Patience: s.Timing.RemovalPatience,
 	}
@@ -63,13 +64,6 @@ func (s *scope) removalNode(ctx context.Context) (*removal.Node, error) {
 		node.Users, err = observe.GPUPods(reading, s.Live, s.node.Name, s.Namespace, s.basis.Removal.RuntimeClass)
 	}
 	return node, err
-}
-
-// isMarked reports whether the node has labels or annotations which show that pods of the stack may have run on it.
-func isMarked(node *corev1.Node) bool {
-	_, discovered := node.Annotations[labels.DiscoveredLabels]
-	return discovered || node.Labels[labels.Pool] != "" || node.Labels[labels.Layout] != "" ||
-		node.Labels[labels.Cleanup] != ""
 }
 
 // kubeletOf returns the state of the node's kubelet.
@@ -175,9 +169,9 @@ func (s *scope) releaseRemoved(ctx context.Context, step removal.Step) error {
 	if err := s.deleteCondition(ctx); err != nil {
 		return err
 	}
-	changes, annotations := s.releaseChanges("")
-	dropUpgrade(s.node, changes, annotations)
-	return s.patchMetadata(ctx, changes, annotations)
+	changes := nodemarks.Released(s.Catalogue, s.node, "")
+	changes.DropUpgrade(s.node)
+	return s.patchMetadata(ctx, changes.Labels, changes.Annotations)
 }
 
 // recordRemovalEvent records a warning on the node, once for each policy.
