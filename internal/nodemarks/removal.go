@@ -74,8 +74,8 @@ func (r *Removal) removeTaints() {
 
 func isOwnTaint(taint corev1.Taint) bool { return taint.Key == labels.TaintNotReady }
 
-// NodePatch returns the merge patch of the Node; nil if it has nothing to remove. It fails if the Node has changed since
-// it was read, or was replaced by another one.
+// NodePatch returns the merge patch of the Node; nil if it has nothing to remove. It fails if the Node has changed
+// since it was read, or was replaced by another one.
 func (r *Removal) NodePatch() map[string]any {
 	if !r.changesNode() {
 		return nil

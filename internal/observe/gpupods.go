@@ -26,7 +26,7 @@ func GPUPods(ctx context.Context, live client.Reader, node, namespace, runtimeCl
 		if _, isOperand := pod.Labels[labels.Operand]; isOperand && pod.Namespace == namespace {
 			continue
 		}
-		if mayUseGPU(pod, runtimeClass) {
+		if MayUseGPU(pod, runtimeClass) {
 			names = append(names, pod.Namespace+"/"+pod.Name)
 		}
 	}
@@ -34,9 +34,9 @@ func GPUPods(ctx context.Context, live client.Reader, node, namespace, runtimeCl
 	return names, nil
 }
 
-// mayUseGPU reports whether a pod that has not terminated may use GPUs: by a resource, by a claim, whose devices are
+// MayUseGPU reports whether a pod that has not terminated may use GPUs: by a resource, by a claim, whose devices are
 // unknown to the operator, or by the RuntimeClass, with which any container may get them.
-func mayUseGPU(pod *corev1.Pod, runtimeClass string) bool {
+func MayUseGPU(pod *corev1.Pod, runtimeClass string) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false
 	}
