@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
@@ -89,22 +91,55 @@ func TestCleanupFinishesWithoutTheOperator(t *testing.T) {
 func TestCleanupRemovesAPolicyThatNobodyDeleted(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, 2)
-	e.helm("install", release, chart, "--create-namespace", "--set", "operator.replicas=0")
+	e.helm("install", release, chart, "--create-namespace", "--set", "operator.replicas=0,psa.enabled=true")
 	e.run(namespace)
 	e.awaitReady()
+	e.Expect(e.podSecurity()).To(HaveLen(3))
 	e.stop()
 	daemonSets := e.daemonSets(namespace)
 	policy := e.policy()
 	policy.Finalizers = nil
 	e.Expect(e.client.Update(e.t.Context(), policy)).To(Succeed())
-	// The definition of another operator may have gone with the policy.
 	e.cleansUp(daemonSets)
+	e.Expect(e.podSecurity()).To(BeEmpty())
 	e.helm("uninstall", release, "--no-hooks")
 	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).
 		Should(ConsistOf("CustomResourceDefinition/clusterpolicies.nvidia.com"))
 	e.deleteDefinition()
 	out, err := e.kubectlGPU("", "cleanup")
 	e.Expect(err).NotTo(HaveOccurred(), out)
+}
+
+// podSecurity returns the labels of the namespace for Pod Security Admission.
+func (e *env) podSecurity() map[string]string {
+	e.t.Helper()
+	own := &corev1.Namespace{}
+	e.Expect(e.client.Get(e.t.Context(), client.ObjectKey{Name: namespace}, own)).To(Succeed())
+	found := maps.Clone(own.Labels)
+	maps.DeleteFunc(found, func(key, _ string) bool { return !strings.HasPrefix(key, "pod-security.kubernetes.io/") })
+	return found
+}
+
+// TestCleanupAfterTheNamespaceIsDeleted deletes the namespace with the operator and all operands in it.
+func TestCleanupAfterTheNamespaceIsDeleted(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, 2)
+	e.helm("install", release, chart, "--create-namespace", "--set", "operator.replicas=0,psa.enabled=true")
+	e.run(namespace)
+	e.awaitReady()
+	e.hold()
+	e.stop()
+	e.kubectl("delete", "namespace", namespace)
+	e.Expect(e.policy().DeletionTimestamp).To(BeNil())
+	e.Expect(e.markedNodes()).NotTo(BeEmpty())
+	out, err := e.kubectlGPU("", "cleanup", "--yes")
+	e.Expect(err).NotTo(HaveOccurred(), out)
+	e.Expect(out).To(HaveSuffix("Nothing of the GPU stack is left in the cluster.\n"))
+	e.Expect(e.policy()).To(BeNil())
+	e.Expect(e.markedNodes()).To(BeEmpty())
+	runtimeClasses := &nodev1.RuntimeClassList{}
+	e.Expect(e.client.List(t.Context(), runtimeClasses)).To(Succeed())
+	e.Expect(runtimeClasses.Items).To(BeEmpty())
 }
 
 // refusesCleanup tries all that cleanup refuses: nothing changes.
