@@ -90,7 +90,7 @@ func (o *cleanupOptions) patch(ctx context.Context, content map[string]any, args
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
-	_, err = o.kubectl.run(ctx, nil, append(append([]string{"patch"}, args...), "--patch="+string(text))...)
+	_, err = o.kubectl.run(ctx, nil, "patch", append(args, "--patch="+string(text))...)
 	if answered(err, "NotFound") {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (o *cleanupOptions) deleteObjects(
 ) error {
 	for begin := 0; begin < len(objects); {
 		first, end := objects[begin], begin
-		args := []string{"delete", first.Resource}
+		args := []string{first.Resource}
 		for end < len(objects) && objects[end].Resource == first.Resource && objects[end].Namespace == first.Namespace {
 			fmt.Fprintf(out, "Deleting %s\n", objects[end])
 			args = append(args, objects[end].Name)
@@ -132,7 +132,7 @@ func (o *cleanupOptions) deleteObjects(
 		if first.Namespace != "" {
 			args = append(args, "--namespace="+first.Namespace)
 		}
-		if _, err := o.kubectl.run(ctx, nil, append(append(args, "--ignore-not-found"), flags...)...); err != nil {
+		if _, err := o.kubectl.run(ctx, nil, "delete", append(append(args, "--ignore-not-found"), flags...)...); err != nil {
 			return err
 		}
 	}

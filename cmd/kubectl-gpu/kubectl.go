@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -26,23 +27,23 @@ func answered(err error, reason string) bool {
 
 // get runs kubectl get with these arguments and returns its output as JSON; empty for nothing.
 func (k kubectl) get(ctx context.Context, args ...string) ([]byte, error) {
-	all := append([]string{"get"}, args...)
-	return k.run(ctx, nil, append(all, "--ignore-not-found", "-o", "json")...)
+	return k.run(ctx, nil, "get", append(slices.Clone(args), "--ignore-not-found", "-o", "json")...)
 }
 
-// run runs kubectl with these arguments and standard input, and returns its output.
-func (k kubectl) run(ctx context.Context, in []byte, args ...string) ([]byte, error) {
-	all := append([]string{}, args...)
+// run runs a command of kubectl with these arguments and standard input, and returns its output.
+func (k kubectl) run(ctx context.Context, in []byte, command string, args ...string) ([]byte, error) {
+	all := []string{command}
 	if k.kubeconfig != "" {
 		all = append(all, "--kubeconfig="+k.kubeconfig)
 	}
 	if k.context != "" {
 		all = append(all, "--context="+k.context)
 	}
-	command := exec.CommandContext(ctx, "kubectl", all...)
+	all = append(all, args...)
+	cmd := exec.CommandContext(ctx, "kubectl", all...)
 	var out, errOut bytes.Buffer
-	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(in), &out, &errOut
-	if err := command.Run(); err != nil {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &errOut
+	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("kubectl %s: %w: %s", strings.Join(all, " "), err, strings.TrimSpace(errOut.String()))
 	}
 	return out.Bytes(), nil
