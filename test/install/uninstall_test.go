@@ -105,3 +105,38 @@ func (e *env) report(status metav1.ConditionStatus, reason, message string) {
 	policy.Status.State = v1.StateNotReady
 	e.Expect(e.client.Status().Patch(e.t.Context(), policy, client.MergeFrom(before))).To(Succeed())
 }
+
+// TestHelmUninstallLeavesNothing uninstalls while the operator runs, as users do; and without the hook and the
+// operator, after which a second installation finishes the removal.
+func TestHelmUninstallLeavesNothing(t *testing.T) {
+	t.Parallel()
+	begin, e := time.Now(), newEnv(t, 2)
+	before, err := e.markedNodes()
+	e.Expect(err).NotTo(HaveOccurred())
+	install := []string{"install", release, chart, "--create-namespace", "--set", "operator.nodeSelector.pool=none"}
+	e.helm(install...)
+	e.run(namespace)
+	e.awaitReady()
+	played := e.playHook("gpu-operator-uninstall")
+	e.helm("uninstall", release, "--timeout", "1m")
+	e.Expect(played()).To(HaveSuffix("ClusterPolicy cluster-policy is gone\nNo ClusterPolicy is left\n"))
+	e.Expect(e.markedNodes()).To(ConsistOf(before))
+	e.stop()
+	onlyTheDefinition := ConsistOf("CustomResourceDefinition/clusterpolicies.nvidia.com")
+	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).Should(onlyTheDefinition)
+
+	e.helm(install...)
+	e.run(namespace)
+	e.awaitReady()
+	e.stop()
+	e.helm("uninstall", release, "--no-hooks")
+	e.Expect(e.policy()).To(HaveField("DeletionTimestamp", Not(BeNil())))
+	e.helm(append(install, "--set", "clusterPolicy.deployCR=false")...)
+	e.run(namespace)
+	e.Eventually(e.policy).WithTimeout(time.Minute).Should(BeNil())
+	e.Expect(e.markedNodes()).To(ConsistOf(before))
+	e.stop()
+	e.helm("uninstall", release, "--timeout", "10s") // Without the policy in the values there is no hook.
+	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).Should(onlyTheDefinition)
+	t.Logf("in %s", time.Since(begin).Round(100*time.Millisecond))
+}

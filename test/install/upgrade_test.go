@@ -357,6 +357,10 @@ func (e *env) commandsReportErrors() {
 
 func (e *env) deleteDefinition() {
 	e.t.Helper()
+	if policy := e.policy(); policy != nil {
+		e.Expect(e.client.Delete(e.t.Context(), policy)).To(Succeed())
+		e.abandon()
+	}
 	definition := definitionObject()
 	definition.SetName("clusterpolicies.nvidia.com")
 	e.Expect(e.client.Delete(e.t.Context(), definition)).To(Succeed())

@@ -45,7 +45,8 @@ func (s *scope) remove(ctx context.Context) error {
 // removalNode reads what the next step depends on.
 func (s *scope) removalNode(ctx context.Context) (*removal.Node, error) {
 	node := &removal.Node{
-		Catalogue: s.Catalogue, Labels: s.node.Labels, Written: nodemarks.WasWritten(s.node), Marked: nodemarks.IsMarked(s.node),
+		Catalogue: s.Catalogue, Labels: s.node.Labels,
+		Written: nodemarks.WasWritten(s.node), Marked: nodemarks.IsMarked(s.node),
 		Upgrading: hasUpgrade(s.node), Excluded: s.entry.Facts.ExcludedByLabel, Kubelet: kubeletOf(s.node),
 		Force: s.basis.Removal.Force, Now: s.now, Patience: s.Timing.RemovalPatience,
 	}
