@@ -231,7 +231,7 @@ bundle: ## Generate the bundle for the Operator Lifecycle Manager, bundle/
 
 .PHONY: golden
 golden: ## Update the golden files of the tests
-	UPDATE_GOLDEN=1 go test -short -count=1 ./internal/plan ./internal/render
+	UPDATE_GOLDEN=1 go test -short -count=1 ./internal/plan ./internal/removal ./internal/render
 
 .PHONY: fmt
 fmt: ## Format the Go code
@@ -334,7 +334,12 @@ deploy: image-name deployment ## Install CRD, RBAC and the operator with the ima
 	$(KUSTOMIZE) build $(cache)/deploy | $(KUBECTL) apply -f -
 
 .PHONY: undeploy
-undeploy: deployment ## Remove what deploy installed
+undeploy: deployment ## Delete all ClusterPolicies, wait until the stack is gone, and remove what deploy installed (TIMEOUT=5m)
+	@if $(KUBECTL) get customresourcedefinition clusterpolicies.nvidia.com >/dev/null 2>&1; then \
+	  $(KUBECTL) delete clusterpolicies.nvidia.com --all --timeout=$(or $(TIMEOUT),5m) || { \
+	    echo 'ClusterPolicies are left: kubectl get clusterpolicies shows what they wait for. Repeat the command, or finish' \
+	      'without the operator: kubectl gpu cleanup' >&2; exit 1; }; \
+	fi
 	$(KUSTOMIZE) build $(cache)/deploy | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: image-name

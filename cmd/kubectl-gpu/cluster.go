@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -31,28 +30,6 @@ import (
 
 // defaultNamespace is that of the operator, if neither a flag nor the status of a policy names it.
 const defaultNamespace = "gpu-operator"
-
-// kubectl runs kubectl, so that plan reaches the cluster as its user does.
-type kubectl struct{ kubeconfig, context string }
-
-// get runs kubectl get with these arguments and returns its output as JSON; empty for nothing.
-func (k kubectl) get(ctx context.Context, args ...string) ([]byte, error) {
-	all := []string{"get"}
-	if k.kubeconfig != "" {
-		all = append(all, "--kubeconfig="+k.kubeconfig)
-	}
-	if k.context != "" {
-		all = append(all, "--context="+k.context)
-	}
-	all = append(append(all, args...), "--ignore-not-found", "-o", "json")
-	command := exec.CommandContext(ctx, "kubectl", all...)
-	var out, errOut bytes.Buffer
-	command.Stdout, command.Stderr = &out, &errOut
-	if err := command.Run(); err != nil {
-		return nil, fmt.Errorf("kubectl %s: %w: %s", strings.Join(all, " "), err, strings.TrimSpace(errOut.String()))
-	}
-	return out.Bytes(), nil
-}
 
 // clusterReader collects objects.
 type clusterReader struct {

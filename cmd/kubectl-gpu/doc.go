@@ -1,3 +1,4 @@
 // Command kubectl-gpu is a plugin of kubectl: it answers questions about the GPU stack, without a cluster where that is
-// possible. It reaches a cluster only by running kubectl, so that it needs no other configuration, and writes nothing.
+// possible, and removes the stack where the operator is gone. It reaches a cluster only by running kubectl, so that it
+// needs no other configuration, and only cleanup writes.
 package main

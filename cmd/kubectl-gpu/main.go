@@ -53,8 +53,8 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-gpu",
-		Short: "Show what the GPU operator would do, without changing anything",
-		Long: `Show what the GPU operator would do, without changing anything.
+		Short: "Show what the GPU operator would do, and clean up where it is gone",
+		Long: `Show what the GPU operator would do, without changing anything; cleanup alone changes the cluster.
 
 Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usage.`,
 		Version:       version.Version,
@@ -64,6 +64,6 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 		// kubectl only completes its own commands by script.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(renderCommand(), planCommand())
+	root.AddCommand(renderCommand(), planCommand(), cleanupCommand())
 	return root
 }

@@ -71,8 +71,7 @@ upgraded.`,
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, json or yaml")
 	flags.BoolVar(&o.detailedExit, "detailed-exitcode", false,
 		fmt.Sprintf("exit with %d if drivers would be upgraded", exitUpgrades))
-	flags.StringVar(&o.kubectl.kubeconfig, "kubeconfig", "", "kubeconfig that kubectl uses")
-	flags.StringVar(&o.kubectl.context, "context", "", "context that kubectl uses")
+	o.kubectl.addFlags(flags)
 	if err := command.MarkFlagRequired("filename"); err != nil {
 		panic(err) // The flag is defined above.
 	}

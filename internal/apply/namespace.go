@@ -74,13 +74,7 @@ func (a *Applier) addPodSecurityLabels(ctx context.Context, live *metav1.Partial
 // removePodSecurityLabels restores the replaced values, then applies an empty object, which removes the labels that
 // only the operator's field manager owns. The restored values are written by a patch, not an apply, so they stay.
 func (a *Applier) removePodSecurityLabels(ctx context.Context, live *metav1.PartialObjectMetadata) error {
-	before := map[string]string{}
-	for key, value := range replacedLabels(live) {
-		if live.Labels[key] == labels.PodSecurityPrivileged {
-			before[key] = value
-		}
-	}
-	if len(before) > 0 {
+	if before := RestoredPodSecurity(live); len(before) > 0 {
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": before}})
 		if err != nil {
 			return err
@@ -140,7 +134,7 @@ func hasDesiredLabels(live *metav1.PartialObjectMetadata, privileged bool) bool 
 	if privileged {
 		return isPrivileged(live)
 	}
-	return !ownsLabels(live)
+	return !OwnsPodSecurity(live)
 }
 
 func isPrivileged(namespace *metav1.PartialObjectMetadata) bool {
@@ -152,9 +146,21 @@ func isPrivileged(namespace *metav1.PartialObjectMetadata) bool {
 	return true
 }
 
-// ownsLabels reports whether the operator's field manager owns one of the labels, or the annotation with the replaced
-// values.
-func ownsLabels(namespace *metav1.PartialObjectMetadata) bool {
+// RestoredPodSecurity returns the values that the Pod Security labels of a namespace get back when the operator removes
+// its own.
+func RestoredPodSecurity(live *metav1.PartialObjectMetadata) map[string]string {
+	before := map[string]string{}
+	for key, value := range replacedLabels(live) {
+		if live.Labels[key] == labels.PodSecurityPrivileged {
+			before[key] = value
+		}
+	}
+	return before
+}
+
+// OwnsPodSecurity reports whether the operator's field manager owns one of the labels, or the annotation with the
+// replaced values.
+func OwnsPodSecurity(namespace *metav1.PartialObjectMetadata) bool {
 	for _, entry := range namespace.ManagedFields {
 		if entry.Manager != labels.FieldOwner || entry.Operation != metav1.ManagedFieldsOperationApply ||
 			entry.FieldsV1 == nil {

@@ -13,6 +13,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// LeaseName is also that of NVIDIA's operator, so that only one of the two is active in a namespace.
+const LeaseName = "53822513.nvidia.com"
+
 // ErrNotLeader is the error of a write that was not sent.
 var ErrNotLeader = errors.New("not sent, as another replica of the operator may be the leader")
 

@@ -42,6 +42,11 @@ func buildManager(ctx context.Context, name, pkg string, progress io.Writer) (st
 	return buildOwn(ctx, name, "", pkg, progress)
 }
 
+// BuildPlugin compiles the plugin of kubectl into the cache and returns the path of the binary.
+func BuildPlugin(ctx context.Context, progress io.Writer) (string, error) {
+	return buildOwn(ctx, "kubectl-gpu", "", "./cmd/kubectl-gpu", progress)
+}
+
 // BuildNodePrograms compiles cmd/gpu-node and the stand-in for the programs of NVIDIA's images into the cache, for
 // simulated nodes that run processes, and returns the paths of the binaries.
 func BuildNodePrograms(ctx context.Context, progress io.Writer) (gpuNode, standIn string, err error) {

@@ -25,6 +25,7 @@ var (
 var foreignFlags = map[string]string{
 	"--cascade":              "of kubectl delete",
 	"--force-conflicts":      "of kubectl apply and helm upgrade",
+	"--no-hooks":             "of helm uninstall",
 	"--reset-values":         "of helm upgrade",
 	"--previous":             "of kubectl logs",
 	"--root-dir":             "of the kubelet",

@@ -79,7 +79,7 @@ func (e *env) tryHelm(args ...string) (string, error) {
 // install installs the chart with assignments separated by spaces. The end of the test removes the release.
 func (e *env) install(set string) {
 	e.t.Helper()
-	e.t.Cleanup(func() { e.helm("uninstall", release) })
+	e.t.Cleanup(func() { e.helm("uninstall", release, "--no-hooks") })
 	e.helm(append([]string{"install", release, chart, "--create-namespace"}, packaged.Sets(set)...)...)
 }
 

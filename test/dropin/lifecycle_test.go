@@ -53,8 +53,11 @@ func TestEachStepOfHelmIsWhole(t *testing.T) {
 	for name, helm := range map[string]struct {
 		release packaged.HelmFunc
 		begin   []step
+		// unready is what it prints of a hook that has not ended.
+		unready string
 	}{
-		"Helm 3": {packaged.Helm3, beginByHelm3()}, "Helm 4": {packaged.Helm, beginByHelm4()},
+		"Helm 3": {packaged.Helm3, beginByHelm3(), "timed out waiting for the condition"},
+		"Helm 4": {packaged.Helm, beginByHelm4(), "resource Job/gpu-operator/gpu-operator-uninstall not ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +70,7 @@ func TestEachStepOfHelmIsWhole(t *testing.T) {
 			l.before = l.objects()
 			// As Helm 3 created it, whose chart is removed.
 			e.Expect(e.client.Create(t.Context(), decoded(e.WithT, nvidiasDefinition), client.FieldOwner("helm"))).To(Succeed())
-			for _, s := range slices.Concat(helm.begin, refusedInstalls(), upgrades(), removals()) {
+			for _, s := range slices.Concat(helm.begin, refusedInstalls(), upgrades(), removals(helm.unready)) {
 				if s.full && !cluster.FullCampaigns() {
 					continue
 				}
@@ -195,7 +198,8 @@ func beginByHelm4() []step {
 		name: "install over NVIDIA's definition", args: []string{"install", release, chart, "--force-conflicts"},
 		then: gfdIs(true),
 	}, {
-		name: "uninstall", args: []string{"uninstall", release}, then: onlyTheDefinition,
+		name: "uninstall", args: []string{"uninstall", release}, meanwhile: completes(uninstallHook),
+		then: onlyTheDefinition,
 	}}
 }
 
@@ -219,9 +223,10 @@ func refusedInstalls() []step {
 	}, {
 		name: "upgrade after a refused install",
 		args: []string{"upgrade", "--install", "--reset-values", release, chart}, full: true,
-		meanwhile: (*life).completeUpgradeHook, then: gfdIs(true),
+		meanwhile: completes(upgradeHook), then: gfdIs(true),
 	}, {
-		name: "uninstall after a refused install", args: []string{"uninstall", release}, then: onlyTheDefinition,
+		name: "uninstall after a refused install", args: []string{"uninstall", release},
+		meanwhile: completes(uninstallHook), then: onlyTheDefinition,
 	}, {
 		name: "install", args: []string{"install", release, chart}, then: gfdIs(true),
 	}}
@@ -236,7 +241,7 @@ func upgrades() []step {
 		name: "upgrade, with a hook that fails", args: append(slices.Clone(change), "--timeout", "1s"),
 		stops: []string{"UPGRADE FAILED"}, documented: "pre-upgrade hooks failed",
 	}, {
-		name: "upgrade again", args: change, meanwhile: (*life).completeUpgradeHook, then: gfdIs(false),
+		name: "upgrade again", args: change, meanwhile: completes(upgradeHook), then: gfdIs(false),
 	}, {
 		name: "roll back to the first revision", args: []string{"rollback", release, "1"}, then: gfdIs(true),
 	}, {
@@ -245,14 +250,18 @@ func upgrades() []step {
 	}}
 }
 
-func removals() []step {
+func removals(unready string) []step {
 	return []step{{
 		name:      "upgrade, to remove the definition too",
 		args:      []string{"upgrade", release, chart, "--reset-values", "--set", "operator.cleanupCRD=true"},
-		meanwhile: (*life).completeUpgradeHook, then: gfdIs(true),
+		meanwhile: completes(upgradeHook), then: gfdIs(true),
 	}, {
 		name: "uninstall, with a hook that fails", args: []string{"uninstall", release, "--timeout", "1s"},
-		stops: []string{"Error: "}, documented: "uninstallation completed with 1 error(s)", then: onlyTheDefinition,
+		stops: []string{"Error: "}, documented: unready,
+	}, {
+		name: "uninstall again, with a hook that fails later", args: []string{"uninstall", release, "--timeout", "5s"},
+		meanwhile: completes(uninstallHook),
+		stops:     []string{"Error: "}, documented: "uninstallation completed with 1 error(s)", then: onlyTheDefinition,
 		next: func(l *life) {
 			l.Expect(l.helm("list", "--short")).To(BeEmpty())
 			l.Expect(l.client.Delete(l.t.Context(), decoded(l.WithT, nvidiasDefinition))).To(Succeed())
@@ -270,29 +279,37 @@ func (e *env) applyDefinition() {
 		client.FieldOwner("kubectl"), client.ForceOwnership)).To(Succeed())
 }
 
-// completeUpgradeHook simulates the Job of the hook, which nothing runs here, until done is called. The definition is
-// the chart's already.
-func (l *life) completeUpgradeHook() (done func()) {
-	ctx, cancel := context.WithCancel(l.t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		job := &batchv1.Job{}
-		for ctx.Err() == nil {
-			if l.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "gpu-operator-upgrade-crd"}, job) == nil {
-				if complete(job); l.client.Status().Update(ctx, job) == nil {
-					return
+// The Jobs of hooks.
+const (
+	upgradeHook   = "gpu-operator-upgrade-crd"
+	uninstallHook = "gpu-operator-uninstall"
+)
+
+// completes simulates the Job of a hook, which nothing runs here, until done is called. The definition is the chart's
+// already, and no operator has installed anything for the policy.
+func completes(hook string) func(*life) (done func()) {
+	return func(l *life) func() {
+		ctx, cancel := context.WithCancel(l.t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			job := &batchv1.Job{}
+			for ctx.Err() == nil {
+				if l.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: hook}, job) == nil {
+					if complete(job); l.client.Status().Update(ctx, job) == nil {
+						return
+					}
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(50 * time.Millisecond):
 				}
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
-			}
+		}()
+		return func() {
+			cancel()
+			<-ended
 		}
-	}()
-	return func() {
-		cancel()
-		<-ended
 	}
 }
 

@@ -134,7 +134,7 @@ func (e *env) afterItsOperator() {
 	e.applyDefinition()
 	e.namesAreAccepted()
 	e.helm("install", release, chart, "--skip-crds")
-	e.helm("uninstall", release)
+	e.helm("uninstall", release, "--no-hooks")
 }
 
 // overItsDefinition installs with Helm 4, which replaces an existing definition only on request if Helm 3 made it.
@@ -144,7 +144,7 @@ func (e *env) overItsDefinition() {
 	e.Expect(err).To(MatchError(ContainSubstring("failed to install CRD")))
 	e.Expect(err).To(MatchError(ContainSubstring("conflict")))
 	e.helm("install", release, chart, "--force-conflicts")
-	e.helm("uninstall", release)
+	e.helm("uninstall", release, "--no-hooks")
 	e.namesAreAccepted()
 }
 

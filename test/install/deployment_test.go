@@ -18,7 +18,9 @@ func imageIs(want string) func(*WithT, []*unstructured.Unstructured) {
 		container := manager(g, objects)
 		g.Expect(container).To(HaveKeyWithValue("image", want))
 		g.Expect(container["env"]).To(ContainElement(map[string]any{"name": "OPERATOR_IMAGE", "value": want}))
-		for _, kind := range []string{"Job/gpu-operator-upgrade-crd", "Pod/gpu-operator-test"} {
+		for _, kind := range []string{
+			"Job/gpu-operator-upgrade-crd", "Job/gpu-operator-uninstall", "Pod/gpu-operator-test",
+		} {
 			hook := byName(objects)[kind]
 			path := []string{"spec", "containers"}
 			if hook.GetKind() == "Job" {

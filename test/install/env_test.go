@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,7 +76,7 @@ func newEnvOn(t *testing.T, version string, nodes int) *env {
 	g.Expect(err).NotTo(HaveOccurred())
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, nodev1.AddToScheme, v1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, nodev1.AddToScheme, coordinationv1.AddToScheme, v1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}
@@ -202,8 +203,8 @@ func (e *env) pods() map[string]types.UID {
 func (e *env) uninstall(in string) {
 	e.t.Helper()
 	e.stop()
-	e.helm("uninstall", release, "--namespace", in)
-	e.Expect(e.policy()).To(BeNil())
+	e.helm("uninstall", release, "--namespace", in, "--no-hooks")
+	e.abandon()
 	ctx := e.t.Context()
 	owned := client.HasLabels{"nvidia.com/gpu-operator.operand"}
 	for _, kind := range []client.Object{&appsv1.DaemonSet{}, &corev1.ConfigMap{}, &corev1.Service{}} {
@@ -220,6 +221,20 @@ func (e *env) uninstall(in string) {
 		err := e.client.List(ctx, pods, client.InNamespace(in))
 		return len(pods.Items), err
 	}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(BeZero())
+}
+
+// abandon takes the finalizer off a policy that no operator removes any more.
+func (e *env) abandon() {
+	e.t.Helper()
+	policy := e.policy()
+	if policy == nil {
+		return
+	}
+	e.Expect(policy.DeletionTimestamp).NotTo(BeNil())
+	before := policy.DeepCopy()
+	policy.Finalizers = nil
+	e.Expect(client.IgnoreNotFound(e.client.Patch(e.t.Context(), policy, client.MergeFrom(before)))).To(Succeed())
+	e.Expect(e.policy()).To(BeNil())
 }
 
 // release removes the labels of nvidia.com and the condition from a node.

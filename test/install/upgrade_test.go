@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -117,7 +118,9 @@ func (e *env) failedHooksLeaveNothing() {
 // noHooks waits until no object of a hook remains.
 func (e *env) noHooks() {
 	e.t.Helper()
-	for _, name := range []string{"gpu-operator-upgrade-crd", "gpu-operator-test", "gpu-operator-cleanup-crd"} {
+	for _, name := range []string{
+		"gpu-operator-upgrade-crd", "gpu-operator-test", "gpu-operator-uninstall", "gpu-operator-cleanup-crd",
+	} {
 		key := client.ObjectKey{Namespace: namespace, Name: name}
 		for _, kind := range []string{
 			"v1 ServiceAccount", "v1 Pod", "batch/v1 Job", "rbac.authorization.k8s.io/v1 ClusterRole",
@@ -140,8 +143,9 @@ func (e *env) uninstallRemovesTheDefinition() {
 	mark := e.mark()
 	e.helm("upgrade", release, chart, "--namespace", namespace, "--set",
 		"operator.upgradeCRD=false,operator.cleanupCRD=true,operator.nodeSelector.pool=none")
-	played := e.playHook("gpu-operator-cleanup-crd")
+	removed, played := e.playHook("gpu-operator-uninstall"), e.playHook("gpu-operator-cleanup-crd")
 	_, err := e.tryHelm("uninstall", release, "--namespace", namespace, "--timeout", "30s")
+	e.Expect(removed()).To(HaveSuffix("ClusterPolicy cluster-policy is gone\nNo ClusterPolicy is left\n"))
 	e.Expect(played()).To(ContainSubstring("CustomResourceDefinition clusterpolicies.nvidia.com is deleted"))
 	e.Expect(err).NotTo(HaveOccurred())
 	err = e.client.Get(e.t.Context(), client.ObjectKey{Name: "clusterpolicies.nvidia.com"}, definitionObject())
@@ -353,6 +357,10 @@ func (e *env) commandsReportErrors() {
 
 func (e *env) deleteDefinition() {
 	e.t.Helper()
+	if policy := e.policy(); policy != nil {
+		e.Expect(e.client.Delete(e.t.Context(), policy)).To(Succeed())
+		e.abandon()
+	}
 	definition := definitionObject()
 	definition.SetName("clusterpolicies.nvidia.com")
 	e.Expect(e.client.Delete(e.t.Context(), definition)).To(Succeed())
@@ -364,20 +372,26 @@ func (e *env) deleteDefinition() {
 // asAdmin returns the output of the operator's program with all permissions.
 func (e *env) asAdmin(args ...string) string {
 	e.t.Helper()
+	output, err := e.program(e.cluster.Kubeconfig(), args...)
+	e.Expect(err).NotTo(HaveOccurred(), output)
+	return output
+}
+
+// program returns the output of the operator's program with the permissions of a kubeconfig.
+func (e *env) program(kubeconfig string, args ...string) (string, error) {
+	e.t.Helper()
 	cmd := exec.CommandContext(e.t.Context(), e.binary, args...)
-	cmd.Env = []string{"KUBECONFIG=" + e.cluster.Kubeconfig(), "HOME=" + e.tool.Home}
+	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + e.tool.Home}
 	output, err := cmd.CombinedOutput()
-	e.Expect(err).NotTo(HaveOccurred(), "%s", output)
-	return string(output)
+	return string(output), err
 }
 
 // refused returns the error of the operator's program with the permissions of an account.
 func (e *env) refused(account string, args ...string) string {
 	e.t.Helper()
-	cmd := exec.CommandContext(e.t.Context(), e.binary, args...)
-	cmd.Env = []string{"KUBECONFIG=" + e.kubeconfig(namespace, account), "HOME=" + e.tool.Home}
-	output, err := cmd.CombinedOutput()
-	e.Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}), "%s", output)
-	e.Expect(cmd.ProcessState.ExitCode()).To(Equal(1))
-	return string(output)
+	output, err := e.program(e.kubeconfig(namespace, account), args...)
+	ended := &exec.ExitError{}
+	e.Expect(errors.As(err, &ended)).To(BeTrue(), output)
+	e.Expect(ended.ExitCode()).To(Equal(1))
+	return output
 }

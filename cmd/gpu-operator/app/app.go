@@ -52,7 +52,7 @@ It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and 
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.AddCommand(printCRDCommand(), applyCRDsCommand(), deleteCRDsCommand(), checkReadyCommand())
+	cmd.AddCommand(printCRDCommand(), applyCRDsCommand(), deleteCRDsCommand(), checkReadyCommand(), uninstallCommand())
 	flags := cmd.Flags()
 	o.metrics.addFlags(flags)
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081",

@@ -7,10 +7,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-)
 
-// leaseName is also that of NVIDIA's operator, so that only one of the two is active in a namespace.
-const leaseName = "53822513.nvidia.com"
+	"github.com/clusterpolicy/gpu-operator/internal/leadership"
+)
 
 // A leader that has not renewed its lease for the renew deadline exits, and writes nothing from then on. The lease is
 // valid for leaseMargin longer, so that no other replica leads by then. The leader renews every retryPeriod.
@@ -63,13 +62,13 @@ func (o *electionOptions) complete(operatorNamespace string) error {
 }
 
 func (o *electionOptions) lease() types.NamespacedName {
-	return types.NamespacedName{Namespace: o.namespace, Name: leaseName}
+	return types.NamespacedName{Namespace: o.namespace, Name: leadership.LeaseName}
 }
 
 // configure sets the options of the manager.
 func (o *electionOptions) configure(options *ctrl.Options) {
 	options.LeaderElection = o.enabled
-	options.LeaderElectionID = leaseName
+	options.LeaderElectionID = leadership.LeaseName
 	options.LeaderElectionNamespace = o.namespace
 	options.LeaderElectionReleaseOnCancel = true
 	options.LeaseDuration = new(o.renewDeadline + leaseMargin)

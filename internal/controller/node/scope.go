@@ -18,6 +18,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
@@ -101,9 +102,11 @@ func (s *scope) reconcile(ctx context.Context) error {
 	switch {
 	case s.basis == nil:
 		return nil
+	case s.basis.Removal != nil:
+		return s.remove(ctx)
 	case s.basis.Decisions == nil:
 		s.clearAssessment()
-		if s.basis.KeepNodes || !wasWritten(s.node) || !s.mayWrite() {
+		if s.basis.KeepNodes || !nodemarks.WasWritten(s.node) || !s.mayWrite() {
 			return nil
 		}
 		return s.release(ctx, "")
@@ -174,6 +177,7 @@ func (s *scope) recordDiscovery(ctx context.Context) error {
 
 // manage reconciles a GPU node.
 func (s *scope) manage(ctx context.Context) error {
+	s.entry.Removal = nil
 	decisions := s.basis.Decisions
 	found := s.checkDiscovery(ctx, decisions.Input.Spec, decisions.DescribeMissingLabels(s.entry.Facts) != "")
 	if found.release && s.mayWrite() {
@@ -309,21 +313,6 @@ func (s *scope) recordJoin() {
 	if s.entry.Latest.Ready() {
 		writes.Joined, writes.Reached = time.Time{}, 0
 	}
-}
-
-// wasManaged reports whether the operator has certainly managed the node. Labels such as nvidia.com/gpu.present alone
-// may be an administrator's.
-func wasManaged(node *corev1.Node) bool {
-	_, hasPool := node.Labels[labels.Pool]
-	_, isLost := node.Annotations[labels.DiscoveryLostSince]
-	return hasPool || isLost || assess.GPUReadyCondition(node) != nil
-}
-
-// wasWritten reports whether the operator or its node discovery has certainly written to the node.
-func wasWritten(node *corev1.Node) bool {
-	_, isDiscovered := node.Annotations[labels.DiscoveredLabels]
-	_, isTainted := node.Annotations[labels.StartupTaints]
-	return isDiscovered || isTainted || wasManaged(node)
 }
 
 // isPartlyReleased reports whether a node that is not managed still has the operator's condition or taints: releasing

@@ -20,6 +20,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
 )
@@ -202,7 +203,7 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team, notReady}))
 	g.Expect(read("a").Annotations).
 		To(HaveKeyWithValue(labels.StartupTaints, "nvidia.com/gpu-operator.not-ready:NoSchedule"))
-	g.Expect(wasWritten(read("a"))).To(BeTrue(), "it is recognised without a policy")
+	g.Expect(nodemarks.WasWritten(read("a"))).To(BeTrue(), "it is recognised without a policy")
 	g.Expect(write(read("a"), startuptaint.Release)).To(BeZero())
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team}))
 	g.Expect(read("a").Annotations).NotTo(HaveKey(labels.StartupTaints))

@@ -1,7 +1,10 @@
 package node
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
@@ -16,23 +19,18 @@ func (s *scope) markUpgrades(ready plan.ReadyPods, labelChanges, annotationChang
 	case installs && s.node.Annotations[labels.UpgradeEnabled] != labels.True:
 		annotationChanges[labels.UpgradeEnabled] = new(labels.True)
 	case !installs && !keepsDriver(applies, driver):
-		s.unmarkUpgrades(labelChanges, annotationChanges)
+		nodemarks.Metadata{Labels: labelChanges, Annotations: annotationChanges}.UnmarkUpgrades(s.node)
 	}
 	if installs {
 		s.markUpToDate(ready, labelChanges)
 	}
 }
 
-// unmarkUpgrades removes what markUpgrades has written. The label of a node with a record is the upgrade controller's:
-// the node may have to be uncordoned first.
-func (s *scope) unmarkUpgrades(labelChanges, annotationChanges map[string]*string) {
-	if _, enabled := s.node.Annotations[labels.UpgradeEnabled]; enabled {
-		annotationChanges[labels.UpgradeEnabled] = nil
-	}
-	_, recorded := s.node.Annotations[labels.UpgradeRecord]
-	if !recorded && s.node.Labels[labels.UpgradeState] == string(upgrade.StateDone) {
-		labelChanges[labels.UpgradeState] = nil
-	}
+// hasUpgrade reports whether the upgrade controller has a record on the node. Without a policy it ends the upgrade,
+// which may uncordon the node, and removes the record.
+func hasUpgrade(node *corev1.Node) bool {
+	record, err := upgrade.DecodeRecord(node.Annotations[labels.UpgradeRecord])
+	return err == nil && record != nil && record.UID == node.UID
 }
 
 // keepsDriver reports whether a driver that was installed stays although it cannot be installed now.

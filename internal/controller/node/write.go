@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
 	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
 )
 
@@ -80,43 +79,20 @@ func (s *scope) send(ctx context.Context, what string, call func(context.Context
 // of nvidia.com/gpu.present for a node that has lost its GPUs; empty if the policy is deleted, which removes
 // everything. Start-up taints come last, since that may be forbidden.
 func (s *scope) release(ctx context.Context, present string) error {
-	annotations, changes := map[string]*string{}, map[string]*string{}
-	if wasManaged(s.node) {
-		changes = plan.ReleasedLabels(s.Catalogue, s.node.Labels, present)
-	}
-	if _, recorded := s.node.Annotations[labels.DiscoveryMissingSince]; recorded {
-		annotations[labels.DiscoveryMissingSince] = nil
-	}
-	if _, recorded := s.node.Annotations[labels.DiscoveryLostSince]; recorded && present == "" {
-		// Until then it marks the label as the operator's.
-		annotations[labels.DiscoveryLostSince] = nil
-	}
-	s.unmarkUpgrades(changes, annotations)
-	if present == "" {
-		removeDiscoveryLabels(s.node, changes, annotations)
-	}
-	if err := s.patchMetadata(ctx, changes, annotations); err != nil {
+	changes := nodemarks.Released(s.Catalogue, s.node, present)
+	if err := s.patchMetadata(ctx, changes.Labels, changes.Annotations); err != nil {
 		return err
 	}
-	if assess.GPUReadyCondition(s.node) != nil {
-		if err := s.patchCondition(ctx, map[string]string{"type": labels.ConditionGPUReady, "$patch": "delete"}); err != nil {
-			return err
-		}
+	if err := s.deleteCondition(ctx); err != nil {
+		return err
 	}
 	return s.writeTaints(ctx, v1.NodeStartupSpec{}, startuptaint.Release)
 }
 
-// removeDiscoveryLabels removes what node discovery has written: its pods are deleted with the policy.
-func removeDiscoveryLabels(node *corev1.Node, changes, annotations map[string]*string) {
-	keys, discovered := node.Annotations[labels.DiscoveredLabels]
-	if !discovered {
-		return
+// deleteCondition deletes the condition nvidia.com/GPUReady, if there is one.
+func (s *scope) deleteCondition(ctx context.Context) error {
+	if assess.GPUReadyCondition(s.node) == nil {
+		return nil
 	}
-	annotations[labels.DiscoveredLabels] = nil
-	for key := range strings.SplitSeq(keys, ",") {
-		// Other clients can edit the annotation: only labels that discovery may write are removed.
-		if _, there := node.Labels[key]; there && labels.IsDiscoverable(key) {
-			changes[key] = nil
-		}
-	}
+	return s.patchCondition(ctx, map[string]string{"type": labels.ConditionGPUReady, "$patch": "delete"})
 }

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/leadership"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
+)
+
+// readCluster reads what the plan of a cleanup depends on.
+func (o *cleanupOptions) readCluster(ctx context.Context) (*cleanup.Cluster, error) {
+	cluster := &cleanup.Cluster{Now: time.Now()}
+	kinds, err := o.appliedKinds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	everywhere := "--all-namespaces"
+	applied := []string{strings.Join(kinds.applied, ","), everywhere, "--selector=" + labels.ManagedBy + "=" +
+		labels.ManagedByValue}
+	for _, one := range []struct {
+		args []string
+		into func(*unstructured.Unstructured) error
+	}{
+		{applied, keep(&cluster.Objects)},
+		{[]string{"nodes"}, decode(&cluster.Nodes)},
+		{[]string{"pods", everywhere}, decode(&cluster.Pods)},
+		{[]string{"namespaces", "--show-managed-fields"}, decode(&cluster.Namespaces)},
+		{[]string{"leases.coordination.k8s.io", everywhere, "--field-selector=metadata.name=" + leadership.LeaseName},
+			decode(&cluster.Leases)},
+	} {
+		if err := o.each(ctx, one.into, one.args...); err != nil {
+			return nil, err
+		}
+	}
+	if !kinds.policies {
+		return cluster, nil
+	}
+	return cluster, o.each(ctx, keep(&cluster.Policies), crd.Name)
+}
+
+// kindsInCluster are the kinds of applied objects that the cluster serves, and whether it serves ClusterPolicies.
+type kindsInCluster struct {
+	applied  []string
+	policies bool
+}
+
+func (o *cleanupOptions) appliedKinds(ctx context.Context) (kindsInCluster, error) {
+	found := kindsInCluster{}
+	for _, kind := range manifest.Kinds() {
+		found.applied = append(found.applied, cleanup.Resource(kind.GetObjectKind().GroupVersionKind()))
+	}
+	names := []string{"customresourcedefinitions.apiextensions.k8s.io", crd.Name}
+	for _, kind := range manifest.OptionalKinds() {
+		names = append(names, kind.CRD)
+	}
+	err := o.each(ctx, func(definition *unstructured.Unstructured) error {
+		if definition.GetName() == crd.Name {
+			found.policies = true
+			return nil
+		}
+		found.applied = append(found.applied, definition.GetName())
+		return nil
+	}, names...)
+	return found, err
+}
+
+// each calls a function for each object that kubectl get prints.
+func (o *cleanupOptions) each(ctx context.Context, into func(*unstructured.Unstructured) error, args ...string) error {
+	text, err := o.kubectl.get(ctx, args...)
+	if err != nil || len(bytes.TrimSpace(text)) == 0 {
+		return err
+	}
+	object := &unstructured.Unstructured{}
+	if err = json.Unmarshal(text, &object.Object); err == nil {
+		if !object.IsList() {
+			err = into(object)
+		} else {
+			err = object.EachListItem(func(item runtime.Object) error {
+				one, isObject := item.(*unstructured.Unstructured)
+				if !isObject {
+					return fmt.Errorf("found a %T in a list", item)
+				}
+				return into(one)
+			})
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("reading what kubectl get %s printed: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// keep adds objects to a list.
+func keep(list *[]*unstructured.Unstructured) func(*unstructured.Unstructured) error {
+	return func(object *unstructured.Unstructured) error {
+		*list = append(*list, object)
+		return nil
+	}
+}
+
+// decode adds objects to a list of their type.
+func decode[T corev1.Node | corev1.Pod | coordinationv1.Lease | metav1.PartialObjectMetadata](
+	list *[]T,
+) func(*unstructured.Unstructured) error {
+	return func(object *unstructured.Unstructured) error {
+		var one T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &one); err != nil {
+			return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		*list = append(*list, one)
+		return nil
+	}
+}

@@ -1,0 +1,102 @@
+package nodemarks
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+)
+
+// Metadata are changes of the labels and annotations of a Node; nil removes a key.
+type Metadata struct {
+	Labels, Annotations map[string]*string
+}
+
+// WasManaged reports whether the operator has certainly managed the node. Labels such as nvidia.com/gpu.present alone
+// may be an administrator's.
+func WasManaged(node *corev1.Node) bool {
+	_, hasPool := node.Labels[labels.Pool]
+	_, isLost := node.Annotations[labels.DiscoveryLostSince]
+	return hasPool || isLost || assess.GPUReadyCondition(node) != nil
+}
+
+// WasWritten reports whether the operator or its node discovery has certainly written to the node.
+func WasWritten(node *corev1.Node) bool {
+	_, isDiscovered := node.Annotations[labels.DiscoveredLabels]
+	_, isTainted := node.Annotations[labels.StartupTaints]
+	return isDiscovered || isTainted || WasManaged(node) || IsMarked(node)
+}
+
+// IsMarked reports whether the node has labels or annotations which show that pods of the stack may have run on it.
+func IsMarked(node *corev1.Node) bool {
+	_, discovered := node.Annotations[labels.DiscoveredLabels]
+	return discovered || node.Labels[labels.Pool] != "" || node.Labels[labels.Layout] != "" ||
+		node.Labels[labels.Cleanup] != ""
+}
+
+// Released returns the changes that release a node, but for what the upgrade controller wrote: it may have to uncordon
+// the node first. present is the value of nvidia.com/gpu.present for a node that has lost its GPUs; empty if the policy
+// is deleted, which removes everything.
+func Released(catalogue operand.Catalogue, node *corev1.Node, present string) Metadata {
+	changes := Metadata{Labels: map[string]*string{}, Annotations: map[string]*string{}}
+	if WasManaged(node) || IsMarked(node) {
+		changes.Labels = plan.ReleasedLabels(catalogue, node.Labels, present)
+	}
+	changes.forget(node, labels.DiscoveryMissingSince)
+	if present == "" {
+		// Until then it marks the label as the operator's.
+		changes.forget(node, labels.DiscoveryLostSince)
+	}
+	changes.UnmarkUpgrades(node)
+	if present == "" {
+		changes.removeDiscoveryLabels(node)
+	}
+	return changes
+}
+
+// UnmarkUpgrades adds the removal of what the node controller has written for driver upgrades. The label of a node with
+// a record is the upgrade controller's: the node may have to be uncordoned first.
+func (m Metadata) UnmarkUpgrades(node *corev1.Node) {
+	m.forget(node, labels.UpgradeEnabled)
+	_, recorded := node.Annotations[labels.UpgradeRecord]
+	if !recorded && node.Labels[labels.UpgradeState] == string(upgrade.StateDone) {
+		m.Labels[labels.UpgradeState] = nil
+	}
+}
+
+// DropUpgrade adds the removal of what is left of driver upgrades when the stack is removed: the state that NVIDIA's
+// operator or a user has set, and a record that the upgrade controller ignores.
+func (m Metadata) DropUpgrade(node *corev1.Node) {
+	if _, there := node.Labels[labels.UpgradeState]; there {
+		m.Labels[labels.UpgradeState] = nil
+	}
+	m.forget(node, labels.UpgradeRecord)
+	m.forget(node, labels.UpgradeInitialCordon)
+}
+
+// removeDiscoveryLabels adds the removal of what node discovery has written: its pods are deleted with the policy.
+func (m Metadata) removeDiscoveryLabels(node *corev1.Node) {
+	keys, discovered := node.Annotations[labels.DiscoveredLabels]
+	if !discovered {
+		return
+	}
+	m.Annotations[labels.DiscoveredLabels] = nil
+	for key := range strings.SplitSeq(keys, ",") {
+		// Other clients can edit the annotation: only labels that discovery may write are removed.
+		if _, there := node.Labels[key]; there && labels.IsDiscoverable(key) {
+			m.Labels[key] = nil
+		}
+	}
+}
+
+// forget adds the removal of an annotation, if the node has it.
+func (m Metadata) forget(node *corev1.Node, key string) {
+	if _, there := node.Annotations[key]; there {
+		m.Annotations[key] = nil
+	}
+}

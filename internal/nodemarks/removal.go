@@ -1,0 +1,110 @@
+package nodemarks
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
+)
+
+// Removal removes all that the operator has written on one Node.
+type Removal struct {
+	Metadata
+	// Taints are those that are removed, and kept all others.
+	Taints, kept []corev1.Taint
+	// Uncordon: the operator has cordoned the node for a driver upgrade, and it is still cordoned.
+	Uncordon bool
+	// Condition: the node has the condition nvidia.com/GPUReady.
+	Condition bool
+	node      *corev1.Node
+}
+
+// Remove returns what removes all that the operator has written on the node: also the state of a driver upgrade, which
+// ends, and the start-up taint that nobody but the operator would remove.
+func Remove(catalogue operand.Catalogue, node *corev1.Node) *Removal {
+	r := &Removal{
+		Metadata: Released(catalogue, node, ""), Condition: assess.GPUReadyCondition(node) != nil, node: node,
+	}
+	r.endUpgrade()
+	r.removeTaints()
+	return r
+}
+
+// IsEmpty reports whether the operator has written nothing on the node.
+func (r *Removal) IsEmpty() bool { return !r.changesNode() && !r.Condition }
+
+func (r *Removal) changesNode() bool {
+	return len(r.Labels) > 0 || len(r.Annotations) > 0 || len(r.Taints) > 0 || r.Uncordon
+}
+
+// endUpgrade adds the removal of the state of a driver upgrade. The cordon is the operator's only by the record of this
+// Node: another one was copied from a deleted Node.
+func (r *Removal) endUpgrade() {
+	recorded, exists := r.node.Annotations[labels.UpgradeRecord]
+	if !exists && !WasWritten(r.node) {
+		return
+	}
+	r.DropUpgrade(r.node)
+	record, err := upgrade.DecodeRecord(recorded)
+	r.Uncordon = err == nil && record.UID == r.node.UID && record.Cordoned && r.node.Spec.Unschedulable
+}
+
+// removeTaints adds the removal of the taints that the operator has added, and of its own start-up taint, whoever added
+// it. Other start-up taints of the policy are those of node groups.
+func (r *Removal) removeTaints() {
+	now := startuptaint.Taints{All: r.node.Spec.Taints}
+	if recorded := r.node.Annotations[labels.StartupTaints]; recorded != "" {
+		now.Restored = strings.Split(recorded, ",")
+	}
+	r.forget(r.node, labels.StartupTaints)
+	r.kept = slices.DeleteFunc(startuptaint.Next(v1.NodeStartupSpec{}, now, startuptaint.Release).All, isOwnTaint)
+	for _, taint := range r.node.Spec.Taints {
+		if !slices.Contains(r.kept, taint) {
+			r.Taints = append(r.Taints, taint)
+		}
+	}
+}
+
+func isOwnTaint(taint corev1.Taint) bool { return taint.Key == labels.TaintNotReady }
+
+// NodePatch returns the merge patch of the Node; nil if it has nothing to remove. It fails if the Node has changed
+// since it was read, or was replaced by another one.
+func (r *Removal) NodePatch() map[string]any {
+	if !r.changesNode() {
+		return nil
+	}
+	metadata := map[string]any{"uid": r.node.UID, "resourceVersion": r.node.ResourceVersion}
+	if len(r.Labels) > 0 {
+		metadata["labels"] = r.Labels
+	}
+	if len(r.Annotations) > 0 {
+		metadata["annotations"] = r.Annotations
+	}
+	patch, spec := map[string]any{"metadata": metadata}, map[string]any{}
+	if len(r.Taints) > 0 {
+		spec["taints"] = append([]corev1.Taint{}, r.kept...)
+	}
+	if r.Uncordon {
+		spec["unschedulable"] = nil
+	}
+	if len(spec) > 0 {
+		patch["spec"] = spec
+	}
+	return patch
+}
+
+// StatusPatch returns the strategic merge patch of the Node's status; nil if it has nothing to remove.
+func (r *Removal) StatusPatch() map[string]any {
+	if !r.Condition {
+		return nil
+	}
+	condition := map[string]string{"type": labels.ConditionGPUReady, "$patch": "delete"}
+	return map[string]any{"status": map[string]any{"conditions": []any{condition}}}
+}

@@ -1,0 +1,176 @@
+package nodemarks_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+)
+
+// upgraded is a node in the middle of a driver upgrade, with marks of all kinds, and values of other writers beside
+// each of them.
+const upgraded = `
+metadata:
+  name: gpu-1
+  uid: one
+  resourceVersion: "7"
+  labels:
+    kubernetes.io/hostname: gpu-1
+    feature.node.kubernetes.io/pci-10de.present: "true"
+    feature.node.kubernetes.io/kernel-version.full: 6.8.0
+    nvidia.com/gpu.product: H100
+    nvidia.com/gpu.present: "true"
+    nvidia.com/gpu.deploy.driver: paused-by-hand
+    nvidia.com/gpu.deploy.device-plugin: "true"
+    nvidia.com/gpu.deploy.other: "true"
+    nvidia.com/gpu-operator.pool: ubuntu24.04-amd64
+    nvidia.com/gpu-operator.runtime: containerd
+    clusterpolicy.github.io/driver: ubuntu24.04-amd64
+    nvidia.com/gpu-driver-upgrade-state: drain-required
+    nvidia.com/gpu-driver-upgrade.skip: "true"
+  annotations:
+    example.com/owner: team-a
+    nvidia.com/gpu-operator.discovered-labels: feature.node.kubernetes.io/kernel-version.full,kubernetes.io/hostname
+    nvidia.com/gpu-operator.startup-taints: example.com/starting:NoSchedule
+    nvidia.com/gpu-operator.driver-upgrade: '{"uid":"one","round":1,"state":"drain-required","cordoned":true}'
+    nvidia.com/gpu-driver-upgrade-enabled: "true"
+spec:
+  unschedulable: true
+  taints:
+  - {key: example.com/starting, effect: NoSchedule}
+  - {key: example.com/starting, effect: NoExecute}
+  - {key: nvidia.com/gpu-operator.not-ready, effect: NoExecute}
+  - {key: nvidia.com/gpu, effect: NoSchedule}
+status:
+  conditions:
+  - {type: Ready, status: "True"}
+  - {type: nvidia.com/GPUReady, status: "False"}
+`
+
+// restored is what is left of it.
+const restored = `
+metadata:
+  name: gpu-1
+  uid: one
+  resourceVersion: "7"
+  labels:
+    kubernetes.io/hostname: gpu-1
+    feature.node.kubernetes.io/pci-10de.present: "true"
+    nvidia.com/gpu.product: H100
+    nvidia.com/gpu.deploy.driver: paused-by-hand
+    nvidia.com/gpu.deploy.other: "true"
+    nvidia.com/gpu-driver-upgrade.skip: "true"
+  annotations:
+    example.com/owner: team-a
+spec:
+  taints:
+  - {key: example.com/starting, effect: NoExecute}
+  - {key: nvidia.com/gpu, effect: NoSchedule}
+status:
+  conditions:
+  - {type: Ready, status: "True"}
+  - {type: nvidia.com/GPUReady, status: "False"}
+`
+
+func decoded(t *testing.T, text string) *corev1.Node {
+	t.Helper()
+	node := &corev1.Node{}
+	NewWithT(t).Expect(yaml.UnmarshalStrict([]byte(text), node)).To(Succeed())
+	return node
+}
+
+func remove(t *testing.T, node *corev1.Node) *nodemarks.Removal {
+	t.Helper()
+	catalogue, err := operands.Catalogue()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return nodemarks.Remove(catalogue, node)
+}
+
+// merge applies a merge patch as RFC 7396 defines it.
+func merge(into, patch map[string]any) map[string]any {
+	for key, change := range patch {
+		changed, isMap := change.(map[string]any)
+		inner, _ := into[key].(map[string]any)
+		switch {
+		case change == nil:
+			delete(into, key)
+		case isMap && inner != nil:
+			into[key] = merge(inner, changed)
+		default:
+			into[key] = change
+		}
+	}
+	return into
+}
+
+func TestRemoveLeavesWhatOthersWrote(t *testing.T) {
+	g := NewWithT(t)
+	node := decoded(t, upgraded)
+	removal := remove(t, node)
+	g.Expect(node).To(Equal(decoded(t, upgraded)), "the node may be that of a cache")
+	g.Expect(removal.IsEmpty()).To(BeFalse())
+	g.Expect(removal.StatusPatch()).To(HaveKey("status"))
+
+	patch, err := json.Marshal(removal.NodePatch())
+	g.Expect(err).NotTo(HaveOccurred())
+	before, changes := map[string]any{}, map[string]any{}
+	g.Expect(yaml.Unmarshal([]byte(upgraded), &before)).To(Succeed())
+	g.Expect(json.Unmarshal(patch, &changes)).To(Succeed())
+	after, err := json.Marshal(merge(before, changes))
+	g.Expect(err).NotTo(HaveOccurred())
+	got := decoded(t, string(after))
+	g.Expect(got).To(Equal(decoded(t, restored)))
+
+	got.Status.Conditions = got.Status.Conditions[:1]
+	again := remove(t, got)
+	g.Expect(again.IsEmpty()).To(BeTrue(), "%v", again)
+	g.Expect(again.NodePatch()).To(BeNil())
+	g.Expect(again.StatusPatch()).To(BeNil())
+}
+
+// Only the operator's own cordon is lifted: by a readable record of this very Node.
+func TestACordonOfOthersStays(t *testing.T) {
+	for name, record := range map[string]string{
+		"cordoned before the upgrade": `{"uid":"one","round":1,"state":"drain-required"}`,
+		"copied from another Node":    `{"uid":"two","round":1,"state":"drain-required","cordoned":true}`,
+		"of a later release":          `{"uid":"one","round":1,"state":"resting","cordoned":true}`,
+		"not a record":                `cordoned`,
+		"none":                        "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, node := NewWithT(t), decoded(t, upgraded)
+			const key = "nvidia.com/gpu-operator.driver-upgrade"
+			node.Annotations[key] = record
+			if record == "" {
+				delete(node.Annotations, key)
+			}
+			removal := remove(t, node)
+			g.Expect(removal.Uncordon).To(BeFalse())
+			g.Expect(removal.NodePatch()["spec"]).NotTo(HaveKey("unschedulable"))
+			if record != "" {
+				g.Expect(removal.Annotations).To(HaveKeyWithValue(key, BeNil()))
+			}
+		})
+	}
+}
+
+// Values that an administrator or NVIDIA's operator has set on a node that this operator never managed are not its.
+func TestANodeOfOthersIsNotTouched(t *testing.T) {
+	removal := remove(t, decoded(t, `
+metadata:
+  labels:
+    nvidia.com/gpu.present: "true"
+    nvidia.com/gpu.deploy.device-plugin: "true"
+    nvidia.com/gpu-driver-upgrade-state: upgrade-failed
+  annotations: {nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable: "true"}
+spec:
+  unschedulable: true
+  taints: [{key: nvidia.com/gpu, effect: NoSchedule}]
+`))
+	NewWithT(t).Expect(removal.IsEmpty()).To(BeTrue(), "%v", removal)
+}

@@ -1,0 +1,142 @@
+package install
+
+import (
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// TestUninstallWaitsForThePolicies runs gpu-operator uninstall, as the hook of the chart does, without the operator:
+// the test plays what that reports.
+func TestUninstallWaitsForThePolicies(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, 0)
+	e.Expect(e.asAdmin("uninstall")).To(Equal(
+		"There is no CustomResourceDefinition clusterpolicies.nvidia.com, and so no ClusterPolicy\n"))
+	e.helm("install", release, chart, "--create-namespace", "--set", "operator.replicas=0")
+	e.hold()
+	second := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "second"}}
+	e.Expect(e.client.Create(t.Context(), second)).To(Succeed())
+
+	e.Expect(e.refused("nvidia-driver", "uninstall")).To(And(
+		HavePrefix("gpu-operator: listing ClusterPolicies: "), ContainSubstring("forbidden")))
+	e.Expect(e.policy().DeletionTimestamp).To(BeNil())
+
+	mark, played := e.mark(), e.playHook("gpu-operator-uninstall")
+	removed := make(chan error, 1)
+	go func() {
+		_, err := e.tryHelm("uninstall", release, "--timeout", "1m")
+		removed <- err
+	}()
+	e.Eventually(func() any { return e.policy().DeletionTimestamp }).WithTimeout(time.Minute).ShouldNot(BeNil())
+	e.report(metav1.ConditionFalse, "Removing", "removing the stack: 2 of 3 nodes left")
+	e.report(metav1.ConditionFalse, "Removing", "removing the stack: 1 of 3 nodes left")
+	e.Consistently(removed).WithTimeout(time.Second).ShouldNot(Receive(), "the operator stays until the policy is gone")
+	e.abandon()
+	e.Eventually(removed).WithTimeout(time.Minute).Should(Receive(BeNil()))
+	e.Expect(played()).To(And(
+		HavePrefix("Deleting ClusterPolicy cluster-policy\nDeleting ClusterPolicy second\n"),
+		ContainSubstring("ClusterPolicy cluster-policy: waiting for the operator to begin\n"),
+		ContainSubstring("ClusterPolicy cluster-policy: Removing: removing the stack: 1 of 3 nodes left\n"),
+		ContainSubstring("ClusterPolicy second is gone\n"),
+		HaveSuffix("ClusterPolicy cluster-policy is gone\nNo ClusterPolicy is left\n"),
+	))
+	calls, err := e.cluster.Since(mark)
+	e.Expect(err).NotTo(HaveOccurred())
+	hook := calls.By(cluster.ServiceAccountUser(namespace, "gpu-operator-uninstall"))
+	e.Expect(hook.Of("clusterpolicies").String()).NotTo(BeEmpty())
+	e.Expect(hook.Forbidden().String()).To(BeEmpty())
+	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).
+		Should(ConsistOf("CustomResourceDefinition/clusterpolicies.nvidia.com"))
+	e.noHooks()
+	e.uninstallSaysWhatIsLeft()
+}
+
+// uninstallSaysWhatIsLeft lets the removal last longer than the timeout.
+func (e *env) uninstallSaysWhatIsLeft() {
+	e.t.Helper()
+	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{
+		Name: "cluster-policy", Finalizers: []string{removalFinalizer, "example.com/audit"},
+	}}
+	e.Expect(e.client.Create(e.t.Context(), policy)).To(Succeed())
+	uninstall := func() string {
+		e.t.Helper()
+		out, err := e.program(e.cluster.Kubeconfig(), "uninstall", "--timeout=1s")
+		e.Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}), out)
+		return out
+	}
+	const still = "ClusterPolicy cluster-policy still exists after 1s: "
+	e.Expect(uninstall()).To(ContainSubstring(still + "waiting for the operator to begin; " +
+		"it also has the finalizers of others: example.com/audit\n" +
+		"  check that the operator's pod is running, or finish without it: kubectl gpu cleanup\n"))
+	e.report(metav1.ConditionFalse, "Removing", "removing the stack: 1 of 3 nodes left; node-b: held by team-a/train-0")
+	e.Expect(uninstall()).To(And(
+		ContainSubstring(still+"Removing: removing the stack: 1 of 3 nodes left; node-b: held by team-a/train-0; "),
+		ContainSubstring("\n  the operator goes on: repeat the command to wait for the end, or finish without the operator: "+
+			"kubectl gpu cleanup\n"),
+	))
+	// Cleanup takes its own finalizer off, and names the other one.
+	out, err := e.kubectlGPU("", "cleanup", "--yes")
+	e.Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}), out)
+	e.Expect(out).To(And(ContainSubstring("this is left"),
+		ContainSubstring("cluster-policy (terminating), which then waits for the finalizers of others: example.com/audit")))
+	e.Expect(slices.Contains(e.policy().Finalizers, removalFinalizer)).To(BeFalse())
+	e.abandon()
+	e.Expect(e.asAdmin("uninstall")).To(Equal("No ClusterPolicy is left\n"))
+}
+
+// report plays the operator, which reports on the policy.
+func (e *env) report(status metav1.ConditionStatus, reason, message string) {
+	e.t.Helper()
+	policy := e.policy()
+	before := policy.DeepCopy()
+	meta.SetStatusCondition(&policy.Status.Conditions, metav1.Condition{
+		Type: v1.ConditionReady, Status: status, Reason: reason, Message: message,
+	})
+	policy.Status.State = v1.StateNotReady
+	e.Expect(e.client.Status().Patch(e.t.Context(), policy, client.MergeFrom(before))).To(Succeed())
+}
+
+// TestHelmUninstallLeavesNothing uninstalls while the operator runs, as users do; and without the hook and the
+// operator, after which a second installation finishes the removal.
+func TestHelmUninstallLeavesNothing(t *testing.T) {
+	t.Parallel()
+	begin, e := time.Now(), newEnv(t, 2)
+	before, err := e.markedNodes()
+	e.Expect(err).NotTo(HaveOccurred())
+	install := []string{"install", release, chart, "--create-namespace", "--set", "operator.nodeSelector.pool=none"}
+	e.helm(install...)
+	e.run(namespace)
+	e.awaitReady()
+	played := e.playHook("gpu-operator-uninstall")
+	e.helm("uninstall", release, "--timeout", "1m")
+	e.Expect(played()).To(HaveSuffix("ClusterPolicy cluster-policy is gone\nNo ClusterPolicy is left\n"))
+	e.Expect(e.markedNodes()).To(ConsistOf(before))
+	e.stop()
+	onlyTheDefinition := ConsistOf("CustomResourceDefinition/clusterpolicies.nvidia.com")
+	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).Should(onlyTheDefinition)
+
+	e.helm(install...)
+	e.run(namespace)
+	e.awaitReady()
+	e.stop()
+	e.helm("uninstall", release, "--no-hooks")
+	e.Expect(e.policy()).To(HaveField("DeletionTimestamp", Not(BeNil())))
+	e.helm(append(install, "--set", "clusterPolicy.deployCR=false")...)
+	e.run(namespace)
+	e.Eventually(e.policy).WithTimeout(time.Minute).Should(BeNil())
+	e.Expect(e.markedNodes()).To(ConsistOf(before))
+	e.stop()
+	e.helm("uninstall", release, "--timeout", "10s") // Without the policy in the values there is no hook.
+	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).Should(onlyTheDefinition)
+	t.Logf("in %s", time.Since(begin).Round(100*time.Millisecond))
+}
