@@ -34,8 +34,8 @@ func cleanupCommand() *cobra.Command {
 		Use:   "cleanup",
 		Short: "Remove what the stack has left on the host, once none of its pods is there any more",
 		Long: `Remove what the stack has left on the host: markers, device specifications, sockets, the toolkit's programs,
-directories. Only what the stack makes is removed, and nothing that is used or mounted. No pod of the stack may be on the
-node. The host's root must be mounted with its /proc.
+directories. Only what the stack makes is removed, and nothing that is used or mounted. No pod of the stack may be on
+the node. The host's root must be mounted with its /proc.
 
 What is used is tried again for --patience. Then this succeeds, and writes one line for each thing that stays, with the
 reason, to the log and to the termination message. Kernel modules are listed there, and never unloaded. It fails if
@@ -47,12 +47,14 @@ something could not be removed; a further run continues.`,
 	registerTerminationLog(flags, &c.terminationLog)
 	flags.StringVar(&c.HostRoot, "host-root", labels.HostRootMount, "the host's root file system, as mounted here")
 	flags.StringVar(&c.RootFS, "root-fs", "/", "the root file system of the operating system, on the host")
-	flags.StringVar(&c.DriverInstallDir, "driver-install-dir", labels.DriverRoot, "the driver's root file system, on the host")
+	flags.StringVar(&c.DriverInstallDir, "driver-install-dir", labels.DriverRoot,
+		"the driver's root file system, on the host")
 	flags.StringVar(&c.ToolkitInstallDir, "toolkit-install-dir", labels.ToolkitInstallDir,
 		"where the toolkit has installed its programs, on the host")
 	flags.StringVar(&c.MPSRoot, "mps-root", labels.MPSRoot, "directory of the Multi-Process Service, on the host")
 	flags.StringArrayVar(&c.RuntimeFiles, "runtime-file", nil,
-		"configuration file of the container runtime on the host to which the toolkit has written, besides the usual ones; repeatable")
+		"configuration file of the container runtime on the host that the toolkit has changed, besides the usual ones; "+
+			"repeatable")
 	flags.StringVar(&c.MountInfo, "mount-info", "/proc/self/mountinfo", "file with the mounts of this program")
 	flags.DurationVar(&c.patience, "patience", time.Minute, "how long to try again what is used")
 	flags.DurationVar(&c.interval, "interval", 2*time.Second, "time between tries")

@@ -51,7 +51,8 @@ Exit codes: 0 success, 1 failure with one sentence why, 2 wrong usage.`,
 		SilenceUsage:       true,
 		DisableSuggestions: true, // The error is one line.
 		CompletionOptions:  cobra.CompletionOptions{DisableDefaultCmd: true},
-		RunE:               requireSubcommand("wait, exec, validate, discover, export, probe, restarted, copy, hold or cleanup"),
+		RunE: requireSubcommand(
+			"wait, exec, validate, discover, export, probe, restarted, copy, hold or cleanup"),
 	}
 	root.AddCommand(waitCommand(), execCommand(), validateCommand(), discoverCommand(), exportCommand(),
 		probeCommand(), restartedCommand(), copyCommand(), holdCommand(), cleanupCommand())

@@ -90,7 +90,7 @@ func served(f found) bool {
 	// The path of a socket is limited to some 100 characters.
 	connection, err := net.Dial("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), f.name))
 	if err == nil {
-		connection.Close()
+		_ = connection.Close()
 	}
 	return !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist)
 }

@@ -12,8 +12,8 @@ import (
 type kind int
 
 const (
-	// file is any file but a directory; of a symbolic link the link itself.
-	file kind = iota
+	// anyFile is a file of any type but a directory, and of a symbolic link the link itself.
+	anyFile kind = iota
 	// socket is a socket that nobody serves.
 	socket
 	// link is a symbolic link.
@@ -56,7 +56,8 @@ func list(o Options) []entry {
 			by: kubelet}})
 }
 
-// cdiEntries are the specifications of the Container Device Interface. Those of the host's own toolkit have other names.
+// cdiEntries are the specifications of the Container Device Interface. Those of the host's own toolkit have other
+// names.
 func cdiEntries() []entry {
 	var all []entry
 	for _, dir := range []string{"/var/run", "/etc"} {

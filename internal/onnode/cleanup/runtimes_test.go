@@ -42,8 +42,9 @@ func TestTheContainerRuntimesConfiguration(t *testing.T) {
 			file: "etc/containerd/conf.d/99-nvidia.toml", content: "default_runtime_name = \"nvidia\"\n" + names,
 			left: ContainElement(HaveField("Why", ContainSubstring("makes the toolkit's runtime the default")))},
 		"a default runtime of Docker": {
-			file: "etc/docker/daemon.json", content: `{"default-runtime": "nvidia", "runtimes":{"nvidia":{"path":"/` + program + `"}}}`,
-			left: ContainElement(HaveField("Why", ContainSubstring("by /etc/docker/daemon.json")))},
+			file:    "etc/docker/daemon.json",
+			content: `{"default-runtime": "nvidia", "runtimes":{"nvidia":{"path":"/` + program + `"}}}`,
+			left:    ContainElement(HaveField("Why", ContainSubstring("by /etc/docker/daemon.json")))},
 		"the usual default runtime": {
 			file: "etc/containerd/conf.d/99-nvidia.toml", content: "default_runtime_name = \"runc\"\n" + names,
 			fileRemoved: true, toolkitRemoved: true, left: BeEmpty()},
@@ -85,7 +86,8 @@ func TestAllLayoutsAreKnown(t *testing.T) {
 	traits := []nodeinfo.Traits{
 		{}, {Kubelet: "v1.34.1+k3s1"}, {Kubelet: "v1.34.1+rke2r1"}, {Kubelet: "v1.34.1+k0s"}, {Kubelet: "v1.34.1-gke.1"},
 		{OSImage: "Talos (v1)"}, {OSImage: "Bottlerocket OS"}, {RuntimeVersion: "2.3.0"},
-		{Labels: map[string]string{"microk8s.io/cluster": "true"}}, {Labels: map[string]string{"node.openshift.io/os_id": "rhcos"}},
+		{Labels: map[string]string{"microk8s.io/cluster": "true"}},
+		{Labels: map[string]string{"node.openshift.io/os_id": "rhcos"}},
 	}
 	names := map[string]bool{}
 	for _, traits := range traits {

@@ -25,7 +25,7 @@ type tree struct {
 func newTree(t *testing.T) *tree {
 	t.Helper()
 	host := &tree{T: t, root: t.TempDir()}
-	host.mount("/", "8:1", "/")
+	host.mount("/", "8:1")
 	host.write("proc/modules", "ext4 100 1 - Live 0x0\n")
 	host.process("1", "systemd", "22 1 8:1 / / rw - ext4 /dev/sda rw\n")
 	return host
@@ -82,9 +82,9 @@ func (h *tree) process(id, name, mounts string) {
 	h.write("proc/"+id+"/mountinfo", mounts)
 }
 
-// mount adds a mount of the host: root of a file system, at a path of the host.
-func (h *tree) mount(at, device, root string) {
-	h.mounts = append(h.mounts, "22 1 "+device+" "+root+" "+filepath.Join(h.root, at)+" rw - ext4 /dev/sda rw")
+// mount mounts a file system at a path of the host.
+func (h *tree) mount(at, device string) {
+	h.mounts = append(h.mounts, "22 1 "+device+" / "+filepath.Join(h.root, at)+" rw - ext4 /dev/sda rw")
 }
 
 func (h *tree) options() cleanup.Options {

@@ -60,7 +60,7 @@ func Run(o Options) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("open the host's root; mount it at %s: %w", o.HostRoot, err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	text, err := os.ReadFile(o.MountInfo)
 	if err != nil {
 		return Report{}, fmt.Errorf("find what is mounted: %w", err)
@@ -81,7 +81,7 @@ func (r *run) clean(e entry) {
 		r.failed(e.base, err)
 		return
 	}
-	defer base.Close()
+	defer func() { _ = base.Close() }()
 	r.visit(e, base, at, strings.Split(e.name, "/"))
 }
 
@@ -138,7 +138,7 @@ func (r *run) enter(f found, patterns []string) {
 		r.failed(f.path, err)
 		return
 	}
-	defer sub.Close()
+	defer func() { _ = sub.Close() }()
 	// A link may have been put in its place.
 	if opened, err := sub.Stat("."); err != nil || !os.SameFile(opened, f.info) {
 		r.failed(f.path, errors.Join(err, errReplaced))
@@ -207,13 +207,13 @@ func (r *run) judge(f found) verdict {
 		return mountedHere
 	case kind == directory || kind == sharedDirectory:
 		return r.judgeDirectory(f)
-	case mode.IsDir():
+	case kind == anyFile && mode.IsDir():
 		return verdict{why: "it is a directory, which the stack does not make"}
-	case kind == link && mode&fs.ModeSymlink == 0:
+	case kind == link && mode.Type() != fs.ModeSymlink:
 		return verdict{foreign: true} // A device of the host.
-	case kind == socket && mode&fs.ModeSocket == 0:
+	case kind == socket && mode.Type() != fs.ModeSocket:
 		return verdict{why: "it is not a socket"}
-	case mode&fs.ModeSocket != 0 && served(f):
+	case mode.Type() == fs.ModeSocket && served(f):
 		return verdict{why: "a program serves this socket", busy: true}
 	}
 	return verdict{}
@@ -231,7 +231,7 @@ func (r *run) judgeDirectory(f found) verdict {
 	if err != nil {
 		return verdict{why: err.Error()}
 	}
-	defer sub.Close()
+	defer func() { _ = sub.Close() }()
 	names, err := matching(sub, "*")
 	if err != nil {
 		return verdict{why: err.Error()}
