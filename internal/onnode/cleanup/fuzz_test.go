@@ -21,7 +21,7 @@ var mayGo = regexp.MustCompile(`^(` + strings.Join([]string{
 	`usr/local/nvidia(/toolkit(/.*)?)?`, `etc/containerd(/conf\.d(/99-nvidia\.toml)?)?`,
 	`etc/crio(/crio\.conf\.d(/99-nvidia\.conf)?)?`, `etc/docker`,
 	`etc/kubernetes(/node-feature-discovery(/features\.d(/gfd(-tmp(/gfd-[^/]*)?)?)?)?)?`,
-	`var/lib/kubelet/device-plugins/nvidia-[^/]*\.sock`, `dev/char/\d+:\d+`,
+	`var/lib/kubelet/device-plugins/nvidia-[^/]*\.sock`, `dev/char/\d+:\d+`, `dev/log`,
 }, "|") + `)$`)
 
 // Names of which hosts are made: of the stack's list, near it, and neither.
@@ -31,13 +31,13 @@ var (
 		"etc/cdi",
 		"run/nvidia/driver/lib/firmware/nvidia/1", "usr/local/nvidia", "usr/local/nvidia/toolkit", "usr/local", "etc",
 		"usr/local/nvidia/toolkit/.config/nvidia-container-runtime", "etc/containerd/conf.d", "etc/kubernetes",
-		"etc/kubernetes/node-feature-discovery/features.d", "var/lib/kubelet/device-plugins", "dev/char", "run", "home",
+		"etc/kubernetes/node-feature-discovery/features.d", "var/lib/kubelet/device-plugins", "dev/char", "run", "home", "dev",
 		"run/nvidia-fabricmanager", "run/mellanox/drivers", "var/lib/kubelet",
 	}
 	names = []string{
 		"driver-ready", "cuda.reason", "toolkit.pid", "nvidia-ctk", "config.toml", "99-nvidia.toml", "gfd", "a.bin", "x",
 		"management.nvidia.com-gpu.yaml", "nvidia.yaml", "nvidia-gpu.sock", "kubelet.sock", "195:0", "1:3", ".ready", "notes",
-		"nvidia-driver.state", "libnvidia-container.so.1", "..data", "[a]", "nvidia", "toolkit", "*",
+		"nvidia-driver.state", "libnvidia-container.so.1", "..data", "[a]", "nvidia", "toolkit", "*", "log",
 	}
 	contents = []string{"", "kind: management.nvidia.com/gpu", dropIn, "nvidia.com/gpu.count=1", "secret"}
 	targets  = []string{"../nvidia0", "/etc", "/home", "../../..", ".", "/run/nvidia/driver/dev/nvidia0", "x", "/"}

@@ -81,6 +81,8 @@ func deviceEntries(o Options) []entry {
 		{base: "/var/lib/kubelet/device-plugins", name: "nvidia-*.sock", kind: socket, by: plugin},
 		{base: devChar, name: "*:*", kind: link, by: validator, keep: linkInUse},
 		{base: devChar, name: ".nvidia-*:*", kind: link, by: validator, keep: linkInUse},
+		// The driver mounts the socket of the system's log; where there is none, the runtime makes a directory.
+		{base: "/dev", name: "log", kind: sharedDirectory, by: kubelet},
 	}
 }
 

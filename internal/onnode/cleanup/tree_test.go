@@ -173,6 +173,7 @@ func (h *tree) stack() {
 	h.dir("run/nvidia/mps/shm")
 	for _, dir := range []string{
 		"run/nvidia-fabricmanager", "run/nvidia-topologyd", "run/mellanox/drivers/usr/src", "run/containers/oci/hooks.d",
+		"dev/log",
 	} {
 		h.dir(dir)
 	}
