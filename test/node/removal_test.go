@@ -19,10 +19,14 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 )
 
-const cleanupName = "nvidia-gpu-cleanup"
+const (
+	cleanupName = "nvidia-gpu-cleanup"
+	workName    = "work-with-handler"
+)
 
 // TestTheMachineIsAsBeforeTheStack runs the whole stack, deletes it, and cleans up: files, sockets, mounts, processes
-// and the configuration of the container runtime are those of before.
+// and the configuration of the container runtime are those of before. A container that the toolkit's runtime has
+// created keeps the programs that it needs to be stopped.
 func TestTheMachineIsAsBeforeTheStack(t *testing.T) {
 	b := newEnv(t)
 	b.loadNVIDIA()
@@ -43,12 +47,16 @@ func TestTheMachineIsAsBeforeTheStack(t *testing.T) {
 	b.Expect(with.Files).To(And(HaveKey("/usr/local/nvidia/toolkit/nvidia-ctk"), HaveKey("/run/nvidia/validations"),
 		HaveKey("/var/lib/kubelet/device-plugins/nvidia-gpu.sock"), HaveKey("/dev/char/195:0")))
 
+	b.runWithHandler()
 	begin = time.Now()
 	b.deleteStack()
 	t.Logf("the stack was gone after %s; it has left %s", since(begin), b.difference(before))
 	b.Expect(b.difference(before)).NotTo(BeEmpty(), "there is something to clean up")
+	b.checkCleanup(MatchRegexp(`(?m)^/usr/local/nvidia/toolkit/nvidia-container-runtime, made by the container toolkit: ` +
+		`container [0-9a-f]{64} was created with it$`))
+	b.endWork()
 	begin = time.Now()
-	b.checkCleanup()
+	b.checkCleanup(Or(BeEmpty(), HavePrefix("kernel modules")))
 	t.Logf("the machine was clean after %s", since(begin))
 	// The processes of a container's runtime end a moment after it.
 	b.Eventually(func() string { return b.difference(before) }, "30s", "500ms").Should(BeEmpty())
@@ -72,9 +80,39 @@ func (b *env) deleteStack() {
 	}, "2m", "100ms").Should(Succeed(), b.describe)
 }
 
-// checkCleanup runs the DaemonSet that cleans up until its pod is ready, and deletes it. It may have reported nothing
-// but modules.
-func (b *env) checkCleanup() {
+// runWithHandler runs a pod of a user with the toolkit's handler.
+func (b *env) runWithHandler() {
+	b.t.Helper()
+	b.load(played("example.com/work:1", "pause"))
+	pods := b.client.CoreV1().Pods(metav1.NamespaceDefault)
+	_, err := pods.Create(b.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: workName},
+		Spec: corev1.PodSpec{
+			RuntimeClassName: new("nvidia"),
+			Containers:       []corev1.Container{{Name: "work", Image: "example.com/work:1"}},
+		},
+	}, metav1.CreateOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Eventually(func(g Gomega) {
+		pod, err := pods.Get(b.t.Context(), workName, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), "%+v", pod.Status)
+	}, "30s", "50ms").Should(Succeed())
+}
+
+// endWork deletes that pod, and returns once the kubelet has stopped its containers.
+func (b *env) endWork() {
+	b.t.Helper()
+	pods := b.client.CoreV1().Pods(metav1.NamespaceDefault)
+	b.Expect(pods.Delete(b.t.Context(), workName, metav1.DeleteOptions{})).To(Succeed())
+	b.Eventually(func(g Gomega) {
+		_, err := pods.Get(b.t.Context(), workName, metav1.GetOptions{})
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+	}, "1m", "100ms").Should(Succeed())
+}
+
+// checkCleanup runs the DaemonSet that cleans up until its pod is ready, checks what it reports, and deletes it.
+func (b *env) checkCleanup(reported OmegaMatcher) {
 	b.t.Helper()
 	sets := b.client.AppsV1().DaemonSets(namespace)
 	_, err := sets.Create(b.t.Context(), b.cleanupDaemonSet(), metav1.CreateOptions{})
@@ -96,7 +134,7 @@ func (b *env) checkCleanup() {
 		b.Expect(status.RestartCount).To(BeZero())
 		b.Expect(status.State.Terminated).NotTo(BeNil())
 		b.t.Logf("%s says %q", status.Name, status.State.Terminated.Message)
-		b.Expect(status.State.Terminated.Message).To(Or(BeEmpty(), HavePrefix("kernel modules")))
+		b.Expect(status.State.Terminated.Message).To(reported)
 	}
 	b.Expect(sets.Delete(b.t.Context(), cleanupName, metav1.DeleteOptions{
 		PropagationPolicy: new(metav1.DeletePropagationForeground)})).To(Succeed())
@@ -121,6 +159,8 @@ func (b *env) cleanupDaemonSet() *appsv1.DaemonSet {
 	set, isSet := objects[0].(*appsv1.DaemonSet)
 	b.Expect(isSet).To(BeTrue(), fmt.Sprintf("%T", objects[0]))
 	set.Namespace = namespace
+	cleanup := &set.Spec.Template.Spec.InitContainers[0]
+	cleanup.Args = append(cleanup.Args, "--patience=1s")
 	set.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: machineName}
 	return set
 }
