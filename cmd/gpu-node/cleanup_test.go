@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -112,7 +113,8 @@ func TestCleanupFailsWithTheReason(t *testing.T) {
 	t.Run("with a message that the kubelet reports as a whole", func(t *testing.T) {
 		g, host := NewWithT(t), newUsedHost(t)
 		for i := range 100 {
-			host.write(t, "var/lib/kubelet/device-plugins/nvidia-"+strings.Repeat("x", i)+".sock", "")
+			host.write(t, fmt.Sprintf("usr/local/nvidia/toolkit/%d-%s/x", i, strings.Repeat("x", 80)), "")
+			host.write(t, fmt.Sprintf("run/nvidia/mps/nvidia.com/gpu-%d/%d-%s", i, i, strings.Repeat("x", 80)), "")
 		}
 		command, termination := host.cleanup(t)
 		g.Expect(command.Run()).To(Succeed())

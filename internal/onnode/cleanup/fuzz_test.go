@@ -31,7 +31,8 @@ var (
 		"etc/cdi",
 		"run/nvidia/driver/lib/firmware/nvidia/1", "usr/local/nvidia", "usr/local/nvidia/toolkit", "usr/local", "etc",
 		"usr/local/nvidia/toolkit/.config/nvidia-container-runtime", "etc/containerd/conf.d", "etc/kubernetes",
-		"etc/kubernetes/node-feature-discovery/features.d", "var/lib/kubelet/device-plugins", "dev/char", "run", "home", "dev",
+		"etc/kubernetes/node-feature-discovery/features.d", "var/lib/kubelet/device-plugins", "dev/char", "run", "home",
+		"dev",
 		"run/nvidia-fabricmanager", "run/mellanox/drivers", "var/lib/kubelet",
 	}
 	names = []string{

@@ -2,6 +2,7 @@ package cleanup
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
@@ -91,13 +92,14 @@ func (m *mounts) readUsers() error {
 		return err
 	}
 	used := map[mount]string{}
-	seen := map[string]bool{}
+	seen := map[[sha256.Size]byte]bool{}
 	for _, process := range processes {
 		text := m.host.readFile(path.Join("proc", process, "mountinfo"))
-		if seen[string(text)] {
+		digest := sha256.Sum256(text)
+		if seen[digest] {
 			continue // Of the same mount namespace, or it has ended.
 		}
-		seen[string(text)] = true
+		seen[digest] = true
 		for _, mounted := range mountsIn(string(text)) {
 			used[mount{device: mounted.device, root: mounted.root}] = process
 		}

@@ -35,13 +35,10 @@ func (r Report) Busy() []Left {
 	return slices.DeleteFunc(slices.Clone(r.Left), func(l Left) bool { return !l.Busy })
 }
 
-// Text returns one line for each thing that stays, and one for the modules, within a number of bytes; empty if nothing
-// stays.
+// Text returns one line for each reason that something stays, and one for the modules, within a number of bytes; empty
+// if nothing stays.
 func (r Report) Text(limit int) string {
-	var lines []string
-	for _, left := range r.Left {
-		lines = append(lines, left.String())
-	}
+	lines := linesOf(r.Left)
 	if len(r.Modules) > 0 {
 		lines = append(lines, modulesLine(r.Modules))
 	}
@@ -51,4 +48,19 @@ func (r Report) Text(limit int) string {
 		text = strings.Join(append(slices.Clone(lines[:shown]), more), "\n")
 	}
 	return text
+}
+
+// linesOf returns a line for each reason, with the first path that stays for it and the number of the others.
+func linesOf(all []Left) []string {
+	var lines []string
+	for len(all) > 0 {
+		first := all[0]
+		count := len(all)
+		all = slices.DeleteFunc(slices.Clone(all), func(l Left) bool { return l.By == first.By && l.Why == first.Why })
+		if more := count - len(all) - 1; more > 0 {
+			first.Path = fmt.Sprintf("%s and %d more", first.Path, more)
+		}
+		lines = append(lines, first.String())
+	}
+	return lines
 }
