@@ -231,7 +231,7 @@ bundle: ## Generate the bundle for the Operator Lifecycle Manager, bundle/
 
 .PHONY: golden
 golden: ## Update the golden files of the tests
-	UPDATE_GOLDEN=1 go test -short -count=1 ./internal/plan ./internal/render
+	UPDATE_GOLDEN=1 go test -short -count=1 ./internal/plan ./internal/removal ./internal/render
 
 .PHONY: fmt
 fmt: ## Format the Go code

@@ -72,6 +72,9 @@ type ClusterPolicySpec struct {
 	// DaemonSets configures every DaemonSet of the stack.
 	// +optional
 	DaemonSets *DaemonSetsSpec `json:"daemonsets,omitempty"`
+	// Removal configures how the stack is taken off the nodes once the policy is deleted.
+	// +optional
+	Removal *RemovalSpec `json:"removal,omitempty"`
 	// NodePools give some GPU nodes another driver, toolkit or GPU configuration. A node belongs to the first
 	// node pool that selects it.
 	//

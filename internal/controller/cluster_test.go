@@ -195,9 +195,14 @@ func (c *cluster) Delete(ctx context.Context, object client.Object, _ ...client.
 	return client.IgnoreNotFound(c.Client.Delete(ctx, object))
 }
 
-// Patch implements client.Writer. Only Nodes are patched.
+// Patch implements client.Writer. Only Nodes are patched, and the finalizers of a ClusterPolicy, which has the change
+// already.
 func (c *cluster) Patch(ctx context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
 	c.count("patch")
+	if policy, is := object.(*v1.ClusterPolicy); is {
+		policy.ResourceVersion = c.next()
+		return c.storeOf(policy).Update(policy.DeepCopy())
+	}
 	before := &corev1.Node{}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(object), before); err != nil {
 		return err

@@ -35,6 +35,8 @@
 //	| a version of a policy that the API     | time; another version               | objects that the garbage collector |
 //	| server does not have                   |                                     | deletes again                      |
 //	| (clusterpolicy.deletedPolicy)          |                                     |                                    |
+//	| the finalizer that was added           | another policy                      | a patch that is rejected           |
+//	| (clusterpolicy.addedFinalizer)         |                                     |                                    |
 //	| what was reported about NVIDIA's       | another finding; its end            | a repeated log line                |
 //	| operator (clusterpolicy.Reconciler)    |                                     |                                    |
 //	| its pod that was last found, and its   | a list of pods; DaemonSets          | a list of pods; an earlier write   |

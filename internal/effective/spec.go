@@ -17,6 +17,7 @@ func Of(spec v1.ClusterPolicySpec) Spec {
 	nodeDiscovery(block(&s.NodeDiscovery))
 	deadlines(block(&s.Deadlines))
 	value(&block(&s.NodeStartup).OnFailure, v1.OnFailureReport) // own
+	option(&block(&s.Removal).Force, false)                     // own
 	daemonSets(block(&s.DaemonSets))
 	hostPaths(block(&s.HostPaths))
 	cdi(block(&s.CDI))

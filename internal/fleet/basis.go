@@ -23,6 +23,8 @@ type Basis struct {
 	// KeepNodes: without Decisions, nodes keep their labels, because the labels select pods that still run: those of
 	// DaemonSets that a deleted policy has orphaned, or of a policy whose spec is unknown.
 	KeepNodes bool
+	// Removal is how the stack is removed from the nodes; nil unless the policy is deleted. There are no Decisions then.
+	Removal *Removal
 	// Stack as the cluster has it.
 	Stack assess.Stack
 
@@ -62,6 +64,7 @@ func fingerprints(daemonSets map[string]*appsv1.DaemonSet) map[string]fingerprin
 // equals reports whether both bases lead to the same assessments.
 func (b *Basis) equals(other *Basis) bool {
 	return other != nil && b.Decisions == other.Decisions && b.KeepNodes == other.KeepNodes &&
+		b.Removal.equals(other.Removal) &&
 		maps.Equal(b.fingerprint, other.fingerprint) &&
 		maps.Equal(b.Stack.CreateFailures, other.Stack.CreateFailures)
 }

@@ -25,6 +25,8 @@ type Entry struct {
 	Discovering map[operand.Name]readiness.Verdict
 	// NodePool is the node pool and DriverPool the driver pool that the node belongs to; empty for none.
 	NodePool, DriverPool string
+	// Removal is how far the removal of the stack has got on the node; nil unless it was assessed by a Basis with one.
+	Removal *NodeRemoval
 	// WriteError is the error of the last write to the Node; empty if it succeeded.
 	WriteError string
 	// Writes is the node controller's record of its writes.

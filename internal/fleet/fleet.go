@@ -138,13 +138,18 @@ func (f *Fleet) Planned(from PlanInputs, node plan.NodePlan) *PlannedNode {
 // aggregateDiffers reports whether a pass would aggregate something else, or the same by another Basis.
 func aggregateDiffers(before, after *Entry) bool {
 	previous, current := before.StatusAssessment(), after.StatusAssessment()
-	return after.Managed() && before.BasisVersion != after.BasisVersion || before.WriteError != after.WriteError ||
-		before.NodePool != after.NodePool || before.DriverPool != after.DriverPool ||
+	return before.WriteError != after.WriteError || assessedAgain(before, after) ||
+		before.Removal.differs(after.Removal) || before.NodePool != after.NodePool || before.DriverPool != after.DriverPool ||
 		current.Stage != previous.Stage || current.Operand != previous.Operand ||
 		!sameVerdict(current.Verdict, previous.Verdict) ||
 		current.Excluded != previous.Excluded || !current.Since.Equal(previous.Since) ||
 		!maps.EqualFunc(current.Operands, previous.Operands, sameVerdict) ||
 		!maps.EqualFunc(before.Discovering, after.Discovering, sameVerdict)
+}
+
+// assessedAgain reports whether a node that a pass aggregates was assessed by another Basis.
+func assessedAgain(before, after *Entry) bool {
+	return before.BasisVersion != after.BasisVersion && (after.Managed() || after.Removal != nil)
 }
 
 // sameVerdict reports whether two verdicts are equal but for Until, which only the node controller uses.

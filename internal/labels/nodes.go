@@ -58,6 +58,8 @@ const (
 	// DeployPreInstalled is the value that k8s-driver-manager gives to the driver's deploy label
 	// when it finds a driver on the host.
 	DeployPreInstalled = "pre-installed"
+	// DeployPausedPrefix starts the values that k8s-driver-manager and mig-manager give to deploy labels while they work.
+	DeployPausedPrefix = "paused-for-"
 	// Pool is written by the node controller: the driver pool of the node, such as
 	// ubuntu24.04-amd64. The driver's DaemonSets select on it, never on discovery labels, so
 	// that a lost discovery label removes no driver pod.

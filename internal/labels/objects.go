@@ -50,6 +50,9 @@ const (
 	// RemovalFinalizer is the finalizer of the active ClusterPolicy. The operator removes it once the stack is gone from
 	// all nodes.
 	RemovalFinalizer = "nvidia.com/gpu-operator.removal"
+	// CleanupOperand is the value of Operand on the DaemonSet that cleans up the hosts while the stack is removed, and on
+	// its pods. It is no operand of the catalogue.
+	CleanupOperand = "node-cleanup"
 	// FieldOwner is the field manager of every server-side apply.
 	FieldOwner = "gpu-operator"
 	// WaitContainer is the init container that render generates from the graph's edges.

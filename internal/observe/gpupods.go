@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,24 +12,26 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// GPUPod returns namespace/name of a pod on the node that may use its GPUs; empty if there is none. It lists the pods
-// of all namespaces in one call, so live must read from the API server: caches have only the operands' pods.
-// runtimeClass is the main RuntimeClass of the policy.
-func GPUPod(ctx context.Context, live client.Reader, node, namespace, runtimeClass string) (string, error) {
+// GPUPods returns namespace/name of the pods on the node that may use its GPUs, sorted. It lists the pods of all
+// namespaces in one call, so live must read from the API server: caches have only the operands' pods. runtimeClass is
+// the main RuntimeClass of the policy.
+func GPUPods(ctx context.Context, live client.Reader, node, namespace, runtimeClass string) ([]string, error) {
 	pods := &corev1.PodList{}
 	if err := live.List(ctx, pods, client.MatchingFields{PodNodeField: node}); err != nil {
-		return "", fmt.Errorf("listing the pods of node %s: %w", node, err)
+		return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
 	}
+	var names []string
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if _, isOperand := pod.Labels[labels.Operand]; isOperand && pod.Namespace == namespace {
 			continue
 		}
 		if mayUseGPU(pod, runtimeClass) {
-			return pod.Namespace + "/" + pod.Name, nil
+			names = append(names, pod.Namespace+"/"+pod.Name)
 		}
 	}
-	return "", nil
+	slices.Sort(names)
+	return names, nil
 }
 
 // mayUseGPU reports whether a pod that has not terminated may use GPUs: by a resource, by a claim, whose devices are

@@ -11,7 +11,7 @@ import (
 )
 
 // Terminated pods and operands do not count as users of a GPU.
-func TestGPUPod(t *testing.T) {
+func TestGPUPods(t *testing.T) {
 	request := func(name, count string) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(count)}}
 	}
@@ -89,12 +89,12 @@ func TestGPUPod(t *testing.T) {
 				pod.Namespace = "team"
 			}
 			live := fake.NewClientBuilder().WithIndex(&corev1.Pod{}, PodNodeField, IndexPodNode).WithObjects(pod).Build()
-			want := ""
+			want := BeEmpty()
 			if test.uses {
-				want = "team/p"
+				want = Equal([]string{"team/p"})
 			}
-			g.Expect(GPUPod(t.Context(), live, "a", "gpu-operator", "gpu")).To(Equal(want))
-			g.Expect(GPUPod(t.Context(), live, "b", "gpu-operator", "gpu")).To(BeEmpty(), "it runs elsewhere")
+			g.Expect(GPUPods(t.Context(), live, "a", "gpu-operator", "gpu")).To(want)
+			g.Expect(GPUPods(t.Context(), live, "b", "gpu-operator", "gpu")).To(BeEmpty(), "it runs elsewhere")
 		})
 	}
 }

@@ -3,6 +3,8 @@ package observe
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,8 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/removal"
 )
 
 // PodNodeField indexes pods in the cache by the node that they run on.
@@ -83,6 +87,30 @@ func PodsOnNode(ctx context.Context, reader client.Reader, namespace, node strin
 		pods.Add(&list.Items[i])
 	}
 	return pods, nil
+}
+
+// StackOnNode reads the pods of the stack on one node, sorted by name: those of operands, those that pull images of
+// drivers, and the youngest of those that clean up the host, which is nil if there is none.
+func StackOnNode(
+	ctx context.Context, reader client.Reader, namespace, node string,
+) (pods []removal.Pod, cleaner *corev1.Pod, err error) {
+	list := &corev1.PodList{}
+	if err := reader.List(ctx, list, client.InNamespace(namespace),
+		client.MatchingFields{PodNodeField: node}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("listing pods of node %s: %w", node, err)
+	}
+	cleaners := assess.Pods{}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		switch name := pod.Labels[labels.Operand]; {
+		case name == labels.CleanupOperand:
+			cleaners.Add(pod)
+		case name != "" || pod.Labels[labels.DriverPull] != "":
+			pods = append(pods, removal.Pod{Name: pod.Name, Operand: operand.Name(name)})
+		}
+	}
+	slices.SortFunc(pods, func(a, b removal.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return pods, cleaners[labels.CleanupOperand], nil
 }
 
 // ExistingDaemonSetOrPod reads the DaemonSet with this name, or if there is none, a pod that its selector would match.
@@ -175,4 +203,22 @@ func older(a, b *v1.ClusterPolicy) bool {
 		return a.Name < b.Name
 	}
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+// Removed returns the policy whose stack has to be removed: the oldest that is being deleted and has the operator's
+// finalizer; nil for none. all have no active one.
+func Removed(all []v1.ClusterPolicy) *v1.ClusterPolicy {
+	var removed *v1.ClusterPolicy
+	for i := range all {
+		if candidate := &all[i]; candidate.DeletionTimestamp != nil && HasFinalizer(candidate) &&
+			(removed == nil || older(candidate, removed)) {
+			removed = candidate
+		}
+	}
+	return removed
+}
+
+// HasFinalizer reports whether the policy has the operator's finalizer.
+func HasFinalizer(policy *v1.ClusterPolicy) bool {
+	return slices.Contains(policy.Finalizers, labels.RemovalFinalizer)
 }

@@ -21,6 +21,23 @@ func (c Catalogue) Find(name Name) (*Operand, bool) {
 	return nil, false
 }
 
+// RuntimeFiles returns the configuration files of container runtimes that the spec names, for nodes of any node pool,
+// sorted, each once.
+func (c Catalogue) RuntimeFiles(in Input) []string {
+	var files []string
+	for i := range c {
+		if c[i].RuntimeFiles == nil {
+			continue
+		}
+		files = append(files, c[i].RuntimeFiles(in)...)
+		for _, nodePool := range NodePools(in.Spec) {
+			files = append(files, c[i].RuntimeFiles(in.ForNodePool(nodePool))...)
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
 // Uses returns the objects that any operand uses, for nodes of any node pool, each once.
 func (c Catalogue) Uses(in Input) []Reference {
 	var all []Reference

@@ -109,6 +109,9 @@ type Operand struct {
 	// Varies reports whether a node pool overrides a field of it, so that its nodes get DaemonSets of their own.
 	// Nil if no node pool can.
 	Varies func(v1.NodePoolSpec) bool
+	// RuntimeFiles returns the paths on the host of the container runtime's configuration files that the spec names and
+	// the operand writes. Nil for none.
+	RuntimeFiles func(Input) []string
 	// Labels returns the default labels of the nodes that it runs on. A label that the node already has is kept. Nil for
 	// none.
 	Labels func(Input) map[string]string

@@ -382,10 +382,23 @@ func TestReleasedLabels(t *testing.T) {
 		},
 		"values of others stay": {
 			current: map[string]string{
-				deploy + "operands": "false", deploy + "driver": "pre-installed", deploy + "device-plugin": "false",
-				deploy + "client": "paused-for-driver-upgrade", deploy + "another-tools": "true",
+				deploy + "operands": "false", deploy + "driver": "mine", deploy + "device-plugin": "false",
+				deploy + "another-tools": "true", deploy + "others": "paused-for-driver-upgrade",
 			},
 			want: map[string]*string{},
+		},
+		"values that operands have written are removed with the policy": {
+			current: map[string]string{
+				deploy + "driver": "pre-installed", deploy + "client": "paused-for-driver-upgrade",
+				deploy + "device-plugin": "paused-for-mig-change", "nvidia.com/gpu-operator.cleanup": "true",
+			},
+			want: map[string]*string{
+				deploy + "driver": removed, deploy + "client": removed, deploy + "device-plugin": removed,
+				"nvidia.com/gpu-operator.cleanup": removed,
+			},
+		},
+		"a node that has lost its GPU keeps the values that operands have written": {
+			current: map[string]string{deploy + "driver": "pre-installed"}, present: "false", want: map[string]*string{},
 		},
 		"a node that was never labelled gets no write": {
 			current: map[string]string{"kubernetes.io/hostname": "a"}, present: "false", want: map[string]*string{},

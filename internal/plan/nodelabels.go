@@ -29,6 +29,10 @@ func (d *Decisions) NodeLabels(
 		}
 	}
 	set(labels.GPUPresent, labels.True)
+	if _, removed := current[labels.Cleanup]; removed {
+		// Another policy has been deleted, whose stack was being removed from the node.
+		changes[labels.Cleanup] = nil
+	}
 	for _, key := range d.dueDeployLabels(facts, current, desired, ready) {
 		set(key, labels.True)
 	}
@@ -171,12 +175,26 @@ func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Choice
 	return desired
 }
 
+// SelectingLabels returns those of a node's labels by which pods of the operand are on it: its deploy label, if the
+// operator wrote it, and its anchor.
+func SelectingLabels(o *operand.Operand, current map[string]string) []string {
+	var keys []string
+	if current[o.Name.DeployLabel()] == labels.True {
+		keys = append(keys, o.Name.DeployLabel())
+	}
+	if _, anchored := current[o.AnchorLabel()]; anchored {
+		keys = append(keys, o.AnchorLabel())
+	}
+	return keys
+}
+
 // ReleasedLabels returns the changes that remove the labels which the operator wrote, and no others. present is the new
 // value of nvidia.com/gpu.present; empty removes that label.
 func ReleasedLabels(catalogue operand.Catalogue, current map[string]string, present string) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
-		if isOperatorLabel(key) || isOwnDeployLabel(catalogue, key, value) {
+		if isOperatorLabel(key) || isOwnDeployLabel(catalogue, key, value) ||
+			present == "" && isPausedDeployLabel(catalogue, key, value) {
 			changes[key] = nil
 		}
 	}
@@ -193,10 +211,18 @@ func ReleasedLabels(catalogue operand.Catalogue, current map[string]string, pres
 // isOperatorLabel reports whether only the operator writes this label.
 func isOperatorLabel(key string) bool {
 	switch key {
-	case labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Layout:
+	case labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Layout,
+		labels.Cleanup:
 		return true
 	}
 	return strings.HasPrefix(key, labels.NodePoolPrefix) || strings.HasPrefix(key, labels.AnchorPrefix)
+}
+
+// isPausedDeployLabel reports whether an operand of the stack has given a deploy label this value, for as long as it
+// works on the node.
+func isPausedDeployLabel(catalogue operand.Catalogue, key, value string) bool {
+	return (strings.HasPrefix(value, labels.DeployPausedPrefix) || value == labels.DeployPreInstalled) &&
+		isOwnDeployLabel(catalogue, key, labels.True)
 }
 
 // isOwnDeployLabel reports whether the operator wrote this deploy label with this value.

@@ -47,13 +47,24 @@ type templateValues struct {
 // helper is the helper image.
 type helper struct{ Image, PullPolicy string }
 
+// helperOf returns the helper image of the spec.
+func helperOf(in operand.Input) (helper, error) {
+	spec := in.HelperSpec()
+	found, err := image.Helper(spec, in.OperatorImage)
+	if err != nil {
+		return helper{}, fmt.Errorf("spec.validator: %w", err)
+	}
+	return helper{
+		Image: image.Mirror(in.Spec.Global.Registry, found.Image), PullPolicy: string(spec.ImagePullPolicy),
+	}, nil
+}
+
 // Step renders the objects of a step, instance by instance. live are the operand's DaemonSets in the cluster, by name.
 // An error is a defect of the assets, or names the wrong field of the spec.
 func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]rollout.Live) ([]manifest.Object, error) {
-	helperSpec := p.Input.HelperSpec()
-	helperImage, err := image.Helper(helperSpec, p.Input.OperatorImage)
+	helper, err := helperOf(p.Input)
 	if err != nil {
-		return nil, fmt.Errorf("spec.validator: %w", err)
+		return nil, err
 	}
 	identities := rollout.AssignIdentities(&step.Operand, step.Instances, live)
 	var objects []manifest.Object
@@ -66,14 +77,11 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]rollout.Live
 			RuntimeClass:    p.Input.RuntimeClass(),
 			PodRuntimeClass: p.Input.PodRuntimeClass(),
 			Paths:           p.Input.Spec.Paths(),
-			Helper: helper{
-				Image:      image.Mirror(p.Input.Spec.Global.Registry, helperImage.Image),
-				PullPolicy: string(helperSpec.ImagePullPolicy),
-			},
-			MayRun:        withStringKeys(p.MayRun),
-			WritesMarkers: withStringKeys(step.WritesMarkers),
-			ProbeScript:   rollout.AnyNeedsProbeScript(live),
-			Values:        instance.Values,
+			Helper:          helper,
+			MayRun:          withStringKeys(p.MayRun),
+			WritesMarkers:   withStringKeys(step.WritesMarkers),
+			ProbeScript:     rollout.AnyNeedsProbeScript(live),
+			Values:          instance.Values,
 		}}
 		rendered, err := r.objects()
 		if err != nil {

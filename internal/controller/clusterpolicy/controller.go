@@ -83,6 +83,8 @@ type Reconciler struct {
 	caches        caches
 	schemaGuard   schemaGuard
 	deletedPolicy deletedPolicy
+	// addedFinalizer is the last finalizer that was added, until the cache shows it.
+	addedFinalizer addedFinalizer
 	// otherOperator identifies the last report that NVIDIA's operator is at work; empty while it is not.
 	otherOperator string
 	// nodes is the number of nodes in the last pass.
@@ -92,12 +94,17 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(options Options) *Reconciler { return &Reconciler{Options: options} }
 
-// Reconcile runs one pass: observe, plan, render, apply, status. close writes the status on every path, also after a
+// Reconcile runs one pass: observe, plan, render, apply, status; or for a deleted policy observe, remove, status. close
+// writes the status on every path, also after a
 // failure.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (result reconcile.Result, err error) {
 	s := r.newScope()
 	defer func() { result, err = s.close(ctx) }()
 	if !s.observe(ctx) {
+		return
+	}
+	if s.removing {
+		s.remove(ctx)
 		return
 	}
 	s.plan()

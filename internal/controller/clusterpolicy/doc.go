@@ -10,8 +10,9 @@
 package clusterpolicy
 
 // Permissions of the pass. Server-side apply needs the verbs create and patch; get is for objects that are not in the
-// cache. In a Role, the resource namespaces is the namespace of the Role alone.
-// +kubebuilder:rbac:groups=nvidia.com,resources=clusterpolicies,verbs=list;watch
+// cache. The verb patch of policies is for the finalizer. In a Role, the resource namespaces is the namespace of the
+// Role alone.
+// +kubebuilder:rbac:groups=nvidia.com,resources=clusterpolicies,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=nvidia.com,resources=clusterpolicies/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch;create;patch;delete

@@ -3,6 +3,7 @@ package clusterpolicy
 import (
 	"context"
 	"fmt"
+	"k8s.io/apimachinery/pkg/types"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -154,7 +155,7 @@ func migNode(name string) *corev1.Node {
 // cleanUp deletes the policies and all objects of the Reconciler.
 func cleanUp(ctx context.Context) {
 	GinkgoHelper()
-	Expect(admin.DeleteAllOf(ctx, &v1.ClusterPolicy{})).To(Succeed())
+	deletePolicies(ctx)
 	removeStack(ctx)
 	home := &corev1.Namespace{}
 	Expect(admin.Get(ctx, client.ObjectKey{Name: namespace}, home)).To(Succeed())
@@ -171,6 +172,24 @@ func removeStack(ctx context.Context) {
 	for _, kind := range []client.Object{&appsv1.DaemonSet{}, &corev1.ConfigMap{}, &corev1.Service{}, &corev1.Event{}} {
 		Expect(admin.DeleteAllOf(ctx, kind, client.InNamespace(namespace))).To(Succeed())
 	}
+}
+
+// deletePolicies deletes all policies without waiting until their stack is removed.
+func deletePolicies(ctx context.Context) {
+	GinkgoHelper()
+	policies := &v1.ClusterPolicyList{}
+	Expect(admin.List(ctx, policies)).To(Succeed())
+	for i := range policies.Items {
+		forgetPolicy(ctx, &policies.Items[i])
+	}
+}
+
+// forgetPolicy deletes a policy as if the operator had removed its stack.
+func forgetPolicy(ctx context.Context, policy *v1.ClusterPolicy) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(admin.Delete(ctx, policy))).To(Succeed())
+	finalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	Expect(client.IgnoreNotFound(admin.Patch(ctx, policy, finalizers))).To(Succeed())
 }
 
 // createPolicy creates a policy with this spec.

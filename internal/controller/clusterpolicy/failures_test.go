@@ -259,7 +259,7 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 	It("while the labels of the namespace are removed is returned, without a policy", func(ctx SpecContext) {
 		enablePodSecurity(ctx, env)
 		env.settle(ctx)
-		Expect(admin.Delete(ctx, env.policy(ctx))).To(Succeed())
+		forgetPolicy(ctx, env.policy(ctx))
 		env.failOnce("live get Namespace", 1)
 		_, err := env.reconcileAfter(ctx, 0)
 		Expect(err).To(MatchError(errInjected))

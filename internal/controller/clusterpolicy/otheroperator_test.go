@@ -92,7 +92,7 @@ var _ = Describe("NVIDIA's operator", func() {
 	It("leaves nodes and namespace alone without a policy", func(ctx SpecContext) {
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
 		env.settle(ctx)
-		Expect(admin.Delete(ctx, env.policy(ctx))).To(Succeed())
+		forgetPolicy(ctx, env.policy(ctx))
 		removeStack(ctx)
 		create(ctx)
 		watch()

@@ -29,7 +29,7 @@ var _ = Describe("A pass without a policy", func() {
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
 		env.settle(ctx)
 		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(labels.PodSecurity()[0], labels.PodSecurityPrivileged))
-		Expect(admin.Delete(ctx, env.policy(ctx))).To(Succeed())
+		forgetPolicy(ctx, env.policy(ctx))
 		env.pass(ctx, time.Second)
 		Expect(env.takeWrites()).To(ConsistOf("apply Namespace " + namespace))
 		Expect(namespaceLabels(ctx)).NotTo(HaveKey(labels.PodSecurity()[0]))
@@ -50,7 +50,7 @@ var _ = Describe("A pass without a policy", func() {
 		env.settle(ctx)
 		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(enforce, labels.PodSecurityPrivileged))
 
-		Expect(admin.Delete(ctx, env.policy(ctx))).To(Succeed())
+		forgetPolicy(ctx, env.policy(ctx))
 		failed := env.failOnce("patch Namespace", 1)
 		_, err := env.reconcileAfter(ctx, time.Second)
 		Expect(failed().name).To(Equal(namespace))
@@ -79,7 +79,7 @@ var _ = Describe("A pass without a policy", func() {
 		env.pass(ctx, time.Second)
 		Expect(env.fleet.Basis()).To(HaveField("KeepNodes", true))
 		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(labels.PodSecurity()[0], labels.PodSecurityPrivileged))
-		Expect(env.takeWrites()).To(BeEmpty())
+		Expect(env.takeWrites()).To(ConsistOf("patch ClusterPolicy policy"), "its finalizer")
 
 		removeStack(ctx)
 		env.pass(ctx, time.Second)
@@ -92,7 +92,7 @@ var _ = Describe("A pass without a policy", func() {
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		env.settle(ctx)
 		before := env.fleet.Basis()
-		Expect(admin.Delete(ctx, env.policy(ctx))).To(Succeed())
+		forgetPolicy(ctx, env.policy(ctx))
 		env.onCall(func(_ context.Context, c call) error {
 			if c.op == "live list DaemonSet" {
 				return errInjected
@@ -145,7 +145,9 @@ var _ = Describe("A new policy", func() {
 		})
 		Expect(env.pass(ctx, 0)).To(Equal(2 * time.Second))
 		var first, second []string
-		for _, write := range env.takeWrites() {
+		writes := env.takeWrites()
+		Expect(writes[0]).To(Equal("patch ClusterPolicy policy"), "its finalizer")
+		for _, write := range writes[1:] {
 			Expect(write).To(HavePrefix("apply "))
 			if strings.HasPrefix(write, "apply DaemonSet ") || strings.HasPrefix(write, "apply Service ") {
 				second = append(second, write)
@@ -281,7 +283,8 @@ var _ = Describe("A second policy", func() {
 		Expect(admin.Delete(ctx, env.policy(ctx))).To(Succeed())
 		env.pass(ctx, statusInterval)
 		Expect(env.fleet.Basis().Policy.Name).To(Equal("second"))
-		Expect(env.takeWrites()).To(BeEmpty(), "the first policy still owns the objects")
+		Expect(env.takeWrites()).To(ConsistOf("patch ClusterPolicy policy", "patch ClusterPolicy second"),
+			"the finalizers: the first policy still owns the objects")
 		env.assessNodes(ctx)
 		Expect(env.pass(ctx, 0)).To(BeZero(), "deletions of the objects are events")
 		Expect(message(getPolicy(ctx, "second"), v1.ConditionReady)).To(

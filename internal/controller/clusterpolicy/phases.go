@@ -34,6 +34,10 @@ func (s *scope) observe(ctx context.Context) bool {
 		s.fail(err)
 		return false
 	}
+	if s.policy == nil {
+		s.policy = observe.Removed(s.all)
+		s.removing = s.policy != nil
+	}
 	if s.view = s.Fleet.View(); !s.view.Hydrated {
 		// The fleet triggers a pass when it is hydrated.
 		return false
@@ -51,6 +55,11 @@ func (s *scope) observe(ctx context.Context) bool {
 	if s.staleCache = s.policyIsDeleted(); s.staleCache {
 		return false
 	}
+	return s.removing || s.observeSpec(ctx)
+}
+
+// observeSpec reads what the active policy depends on, and publishes the basis. It reports whether the pass continues.
+func (s *scope) observeSpec(ctx context.Context) bool {
 	complete, err := s.specIsComplete(ctx)
 	if s.frozen = !complete; err != nil {
 		s.fail(err)
@@ -109,10 +118,8 @@ func (s *scope) compareSchema(ctx context.Context) {
 
 // input returns what decisions are computed from: the spec with its defaults, and what it refers to.
 func (s *scope) input(ctx context.Context) (operand.Input, error) {
-	input := operand.Input{
-		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, OperatorImage: s.OperatorImage, OperatorMetrics: s.Metrics,
-		AppliedSpec: s.current.String(), Images: s.Images, Proxy: s.Proxy,
-	}
+	input := s.specInput()
+	input.AppliedSpec = s.current.String()
 	if input.Paused() {
 		// The current spec is not applied.
 		input.AppliedSpec = s.lastApplied.String()
@@ -127,6 +134,14 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	uses := append(s.Catalogue.Uses(input), operand.AdmissionPolicies)
 	input.Contents, err = observe.Contents(ctx, s.References, s.Namespace, uses)
 	return input, err
+}
+
+// specInput returns the part of the input that follows from the spec and the operator's options.
+func (s *scope) specInput() operand.Input {
+	return operand.Input{
+		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, OperatorImage: s.OperatorImage, OperatorMetrics: s.Metrics,
+		Images: s.Images, Proxy: s.Proxy,
+	}
 }
 
 // A ClusterRole, because a Role could not be installed in clusters without this namespace, which only OpenShift has.
@@ -190,8 +205,12 @@ func (s *scope) render(ctx context.Context) {
 // apply writes the objects in two rounds, so that what pods refer to exists before the DaemonSets, and then prunes.
 // If the policy is paused, it only counts the objects that it would write.
 func (s *scope) apply(ctx context.Context) {
+	s.dropFinalizers(ctx)
 	if s.planned.Input.Paused() {
 		s.countPending(ctx)
+		return
+	}
+	if !s.addFinalizer(ctx) {
 		return
 	}
 	s.fail(s.Applier.SetPodSecurity(ctx, s.Namespace, s.planned.Input.PodSecurity()))

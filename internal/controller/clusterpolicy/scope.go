@@ -23,7 +23,7 @@ import (
 type scope struct {
 	*Reconciler
 	now time.Time
-	// policy is the active one, nil if there is none. all includes it.
+	// policy is the active one, else the one that is being removed, nil if there is none. all includes it.
 	policy *v1.ClusterPolicy
 	all    []v1.ClusterPolicy
 
@@ -41,6 +41,11 @@ type scope struct {
 	// frozen means that the spec may be truncated, or that NVIDIA's operator is at work: this pass applies nothing and
 	// writes no policy, but for a condition about that operator.
 	frozen bool
+	// removing means that the policy is being deleted and its stack has to be removed first; removed that this is done.
+	// left are the nodes that still have something of it, and unseen the number of those that were not looked at yet.
+	removing, removed bool
+	left              []*fleet.Entry
+	unseen            int
 	// staleCache means that the policy may have been deleted: this pass does nothing and reports nothing.
 	staleCache bool
 
@@ -84,6 +89,9 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	}
 	if s.staleCache {
 		return s.result()
+	}
+	if s.removing && !s.frozen {
+		return s.closeRemoval(ctx)
 	}
 	in := s.statusInput()
 	if s.frozen {

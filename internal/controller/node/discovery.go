@@ -49,10 +49,10 @@ func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing
 	}
 	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	pod, err := observe.GPUPod(reading, s.Live, node.Name, s.Namespace, spec.Operator.RuntimeClass)
-	if err != nil || pod != "" {
+	pods, err := observe.GPUPods(reading, s.Live, node.Name, s.Namespace, spec.Operator.RuntimeClass)
+	if err != nil || len(pods) > 0 {
 		found.recheckAfter = min(grace, s.Timing.RetryBusy)
-		s.logKept(ctx, pod, err)
+		s.logKept(ctx, pods, err)
 		return found
 	}
 	log.FromContext(ctx).Info("Removing the operands of a node whose discovery labels show no GPU", "since", since)
@@ -60,16 +60,16 @@ func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing
 	return found
 }
 
-// logKept logs why the operands of a node without a GPU in its labels are kept: the pod that uses one, or the error of
+// logKept logs why the operands of a node without a GPU in its labels are kept: the pods that use one, or the error of
 // reading the pods.
-func (s *scope) logKept(ctx context.Context, pod string, err error) {
+func (s *scope) logKept(ctx context.Context, pods []string, err error) {
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Keeping the operands of a node whose discovery labels show no GPU: "+
 			"its pods cannot be read, and may use GPUs")
 		return
 	}
 	log.FromContext(ctx).Info("Keeping the operands of a node whose discovery labels show no GPU: a pod uses GPUs",
-		"pod", pod)
+		"pod", pods[0])
 }
 
 // trackSince maintains the annotation that records since when something is the case, and returns that time. A missing

@@ -101,6 +101,8 @@ func (s *scope) reconcile(ctx context.Context) error {
 	switch {
 	case s.basis == nil:
 		return nil
+	case s.basis.Removal != nil:
+		return s.remove(ctx)
 	case s.basis.Decisions == nil:
 		s.clearAssessment()
 		if s.basis.KeepNodes || !wasWritten(s.node) || !s.mayWrite() {
@@ -174,6 +176,7 @@ func (s *scope) recordDiscovery(ctx context.Context) error {
 
 // manage reconciles a GPU node.
 func (s *scope) manage(ctx context.Context) error {
+	s.entry.Removal = nil
 	decisions := s.basis.Decisions
 	found := s.checkDiscovery(ctx, decisions.Input.Spec, decisions.DescribeMissingLabels(s.entry.Facts) != "")
 	if found.release && s.mayWrite() {
@@ -323,7 +326,7 @@ func wasManaged(node *corev1.Node) bool {
 func wasWritten(node *corev1.Node) bool {
 	_, isDiscovered := node.Annotations[labels.DiscoveredLabels]
 	_, isTainted := node.Annotations[labels.StartupTaints]
-	return isDiscovered || isTainted || wasManaged(node)
+	return isDiscovered || isTainted || wasManaged(node) || isMarked(node)
 }
 
 // isPartlyReleased reports whether a node that is not managed still has the operator's condition or taints: releasing

@@ -33,6 +33,11 @@ type Timing struct {
 	// RetryBusy is the longest delay before checking again whether pods use the GPUs of a node that is about to be
 	// released: their end causes no event.
 	RetryBusy time.Duration
+	// RetryHeld and MaxRetryHeld bound the delay before checking again whether pods hold the stack of a deleted policy on
+	// a node. It grows with the time that they have done so.
+	RetryHeld, MaxRetryHeld time.Duration
+	// RemovalPatience is how long the removal of the stack waits for a node whose kubelet does not work.
+	RemovalPatience time.Duration
 	// Dwell is how long a worse assessment must last before it is reported.
 	Dwell assess.Dwell
 }
@@ -55,6 +60,9 @@ func DefaultTiming() Timing {
 		StageDwellFactor:  4,
 		Retaint:           2 * time.Minute,
 		RetryBusy:         10 * time.Minute,
+		RetryHeld:         2 * time.Second,
+		MaxRetryHeld:      30 * time.Second,
+		RemovalPatience:   5 * time.Minute,
 		Dwell:             assess.DefaultDwell(),
 	}
 }

@@ -1,6 +1,8 @@
 package node
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
@@ -32,6 +34,26 @@ func (s *scope) unmarkUpgrades(labelChanges, annotationChanges map[string]*strin
 	_, recorded := s.node.Annotations[labels.UpgradeRecord]
 	if !recorded && s.node.Labels[labels.UpgradeState] == string(upgrade.StateDone) {
 		labelChanges[labels.UpgradeState] = nil
+	}
+}
+
+// hasUpgrade reports whether the upgrade controller has a record on the node. Without a policy it ends the upgrade,
+// which may uncordon the node, and removes the record.
+func hasUpgrade(node *corev1.Node) bool {
+	record, err := upgrade.DecodeRecord(node.Annotations[labels.UpgradeRecord])
+	return err == nil && record != nil && record.UID == node.UID
+}
+
+// dropUpgrade removes what is left of driver upgrades when the stack is removed: the state that NVIDIA's operator or a
+// user has set, and a record that the upgrade controller ignores.
+func dropUpgrade(node *corev1.Node, labelChanges, annotationChanges map[string]*string) {
+	if _, there := node.Labels[labels.UpgradeState]; there {
+		labelChanges[labels.UpgradeState] = nil
+	}
+	for _, key := range []string{labels.UpgradeRecord, labels.UpgradeInitialCordon} {
+		if _, there := node.Annotations[key]; there {
+			annotationChanges[key] = nil
+		}
 	}
 }
 

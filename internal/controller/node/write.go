@@ -80,8 +80,20 @@ func (s *scope) send(ctx context.Context, what string, call func(context.Context
 // of nvidia.com/gpu.present for a node that has lost its GPUs; empty if the policy is deleted, which removes
 // everything. Start-up taints come last, since that may be forbidden.
 func (s *scope) release(ctx context.Context, present string) error {
-	annotations, changes := map[string]*string{}, map[string]*string{}
-	if wasManaged(s.node) {
+	changes, annotations := s.releaseChanges(present)
+	if err := s.patchMetadata(ctx, changes, annotations); err != nil {
+		return err
+	}
+	if err := s.deleteCondition(ctx); err != nil {
+		return err
+	}
+	return s.writeTaints(ctx, v1.NodeStartupSpec{}, startuptaint.Release)
+}
+
+// releaseChanges returns the changes of labels and annotations of release.
+func (s *scope) releaseChanges(present string) (changes, annotations map[string]*string) {
+	annotations, changes = map[string]*string{}, map[string]*string{}
+	if wasManaged(s.node) || isMarked(s.node) {
 		changes = plan.ReleasedLabels(s.Catalogue, s.node.Labels, present)
 	}
 	if _, recorded := s.node.Annotations[labels.DiscoveryMissingSince]; recorded {
@@ -95,15 +107,15 @@ func (s *scope) release(ctx context.Context, present string) error {
 	if present == "" {
 		removeDiscoveryLabels(s.node, changes, annotations)
 	}
-	if err := s.patchMetadata(ctx, changes, annotations); err != nil {
-		return err
+	return changes, annotations
+}
+
+// deleteCondition deletes the condition nvidia.com/GPUReady, if there is one.
+func (s *scope) deleteCondition(ctx context.Context) error {
+	if assess.GPUReadyCondition(s.node) == nil {
+		return nil
 	}
-	if assess.GPUReadyCondition(s.node) != nil {
-		if err := s.patchCondition(ctx, map[string]string{"type": labels.ConditionGPUReady, "$patch": "delete"}); err != nil {
-			return err
-		}
-	}
-	return s.writeTaints(ctx, v1.NodeStartupSpec{}, startuptaint.Release)
+	return s.patchCondition(ctx, map[string]string{"type": labels.ConditionGPUReady, "$patch": "delete"})
 }
 
 // removeDiscoveryLabels removes what node discovery has written: its pods are deleted with the policy.

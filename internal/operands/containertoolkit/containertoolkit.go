@@ -38,6 +38,8 @@ func Operand() operand.Operand {
 		Decide:     decide,
 		Instances:  instances,
 		Varies:     varies,
+
+		RuntimeFiles: runtimeFiles,
 	}
 }
 

@@ -53,6 +53,20 @@ var (
 	commonVariables = []string{envConfig, envDropIn, envDropInOnHost, envSocket, envSource, envExecutable}
 )
 
+// runtimeFiles returns the configuration files that the spec names. A path in the container does not count.
+func runtimeFiles(in operand.Input) []string {
+	var files []string
+	for _, variable := range in.Spec.Toolkit.Env {
+		switch variable.Name {
+		case envConfig, envDropInOnHost, "CONTAINERD_CONFIG", "CRIO_CONFIG", "DOCKER_CONFIG":
+			if variable.Value != "" {
+				files = append(files, variable.Value)
+			}
+		}
+	}
+	return files
+}
+
 // checkPaths returns an error for a path that cannot be mounted.
 func checkPaths(env []v1.EnvVar) error {
 	for _, variable := range env {

@@ -1,0 +1,190 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/removal"
+	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
+)
+
+// remove takes the next step to remove the stack of a deleted policy from the node: one patch, or none.
+func (s *scope) remove(ctx context.Context) error {
+	before := s.entry.Removal
+	s.clearAssessment()
+	// Until the node has been read: it does not count as done.
+	s.entry.Removal = &fleet.NodeRemoval{Step: removal.Step{Action: removal.Wait, Message: "the node is being read"}}
+	if before != nil {
+		s.entry.Removal = before
+	}
+	node, err := s.removalNode(ctx)
+	if err != nil {
+		return err
+	}
+	step := node.Next()
+	s.recordRemoval(step, before)
+	if !s.mayWrite() {
+		return nil
+	}
+	return s.carryOut(ctx, step)
+}
+
+// removalNode reads what the next step depends on.
+func (s *scope) removalNode(ctx context.Context) (*removal.Node, error) {
+	node := &removal.Node{
+		Catalogue: s.Catalogue, Labels: s.node.Labels, Written: wasWritten(s.node), Marked: isMarked(s.node),
+		Upgrading: hasUpgrade(s.node), Excluded: s.entry.Facts.ExcludedByLabel, Kubelet: kubeletOf(s.node),
+		Force: s.basis.Removal.Force, Now: s.now, Patience: s.Timing.RemovalPatience,
+	}
+	pods, cleaner, err := observe.StackOnNode(ctx, s.Client, s.Namespace, s.node.Name)
+	if err != nil {
+		return nil, err
+	}
+	node.Pods, node.Cleaner = pods, cleanerOf(cleaner, s.now)
+	if cleaner != nil && !node.Written {
+		// It ends after the release.
+		node.Pods = append(node.Pods, removal.Pod{Name: cleaner.Name})
+	}
+	if node.NeedsUsers() {
+		reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+		defer cancel()
+		node.Users, err = observe.GPUPods(reading, s.Live, s.node.Name, s.Namespace, s.basis.Removal.RuntimeClass)
+	}
+	return node, err
+}
+
+// isMarked reports whether the node has labels or annotations which show that pods of the stack may have run on it.
+func isMarked(node *corev1.Node) bool {
+	_, discovered := node.Annotations[labels.DiscoveredLabels]
+	return discovered || node.Labels[labels.Pool] != "" || node.Labels[labels.Layout] != "" ||
+		node.Labels[labels.Cleanup] != ""
+}
+
+// kubeletOf returns the state of the node's kubelet.
+func kubeletOf(node *corev1.Node) removal.Kubelet {
+	for i := range node.Status.Conditions {
+		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
+			return removal.Kubelet{
+				Ready:       condition.Status == corev1.ConditionTrue,
+				Unreachable: condition.Status == corev1.ConditionUnknown,
+				Since:       condition.LastTransitionTime.Time,
+			}
+		}
+	}
+	return removal.Kubelet{Since: node.CreationTimestamp.Time}
+}
+
+// cleanerOf returns the state of the pod that cleans up, nil for none.
+func cleanerOf(pod *corev1.Pod, now time.Time) removal.Cleaner {
+	if pod == nil || pod.DeletionTimestamp != nil {
+		return removal.Cleaner{}
+	}
+	verdict := readiness.Pod(pod, "", now)
+	return removal.Cleaner{
+		Done: verdict.State == readiness.Ready, Failed: verdict.State == readiness.Failed, Message: verdict.Text(),
+	}
+}
+
+// recordRemoval enters the step, and schedules the next reconcile if time alone changes it.
+func (s *scope) recordRemoval(step removal.Step, before *fleet.NodeRemoval) {
+	next := &fleet.NodeRemoval{Step: step}
+	if step.Action == removal.Hold {
+		next.HeldSince = s.now
+		if before != nil && !before.HeldSince.IsZero() {
+			next.HeldSince = before.HeldSince
+		}
+		// The end of the pods is no event here.
+		s.requeueWithin(min(max(s.now.Sub(next.HeldSince)/2, s.Timing.RetryHeld), s.Timing.MaxRetryHeld))
+	}
+	if !step.Until.IsZero() {
+		s.requeueWithin(max(step.Until.Sub(s.now), time.Millisecond))
+	}
+	s.entry.Removal = next
+}
+
+// carryOut writes what the step needs.
+func (s *scope) carryOut(ctx context.Context, step removal.Step) error {
+	switch step.Action {
+	case removal.Hold:
+		return s.reportRemoval(ctx, step)
+	case removal.TakeOff, removal.Clean:
+		if err := s.reportRemoval(ctx, step); err != nil {
+			return err
+		}
+		log.FromContext(ctx).Info("Removing the stack from the node", "step", step.Action)
+		return s.patchMetadata(ctx, step.Labels, nil)
+	case removal.Release:
+		return s.releaseRemoved(ctx, step)
+	case removal.Done, removal.Wait:
+	}
+	return nil
+}
+
+// reportRemoval writes the condition nvidia.com/GPUReady of a node that has one. A held node keeps its status, as its
+// stack still works.
+func (s *scope) reportRemoval(ctx context.Context, step removal.Step) error {
+	before := assess.GPUReadyCondition(s.node)
+	if before == nil {
+		return nil
+	}
+	after := corev1.NodeCondition{
+		Type: labels.ConditionGPUReady, Status: corev1.ConditionFalse, Reason: step.Reason(),
+		Message: s.node.Name + ": the ClusterPolicy is deleted, and the stack is being removed from the node",
+	}
+	if step.Action == removal.Hold {
+		after.Status = before.Status
+		after.Message = fmt.Sprintf("%s: the ClusterPolicy is deleted, and the stack stays because its GPUs are in use: %s; "+
+			"end these pods, or set spec.removal.force", s.node.Name, step.Message)
+	}
+	if before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
+		return nil
+	}
+	after.LastHeartbeatTime, after.LastTransitionTime = metav1.NewTime(s.now), before.LastTransitionTime
+	if before.Status != after.Status {
+		after.LastTransitionTime = after.LastHeartbeatTime
+	}
+	if step.Action == removal.Hold && before.Reason != after.Reason {
+		s.recordRemovalEvent(ctx, after.Reason, after.Message)
+	}
+	return s.patchCondition(ctx, after)
+}
+
+// releaseRemoved removes everything that the operator has written on the node. The labels come last: while they are
+// there, the release is repeated.
+func (s *scope) releaseRemoved(ctx context.Context, step removal.Step) error {
+	if step.Message != "" {
+		s.recordRemovalEvent(ctx, v1.ReasonNotCleanedUp, fmt.Sprintf("%s: released without cleaning up its host, as %s: "+
+			"the driver's kernel modules, files under /run/nvidia and /usr/local/nvidia, and the configuration of the "+
+			"container runtime may be left", s.node.Name, step.Message))
+	}
+	if err := s.writeTaints(ctx, v1.NodeStartupSpec{}, startuptaint.Release); err != nil {
+		return err
+	}
+	if err := s.deleteCondition(ctx); err != nil {
+		return err
+	}
+	changes, annotations := s.releaseChanges("")
+	dropUpgrade(s.node, changes, annotations)
+	return s.patchMetadata(ctx, changes, annotations)
+}
+
+// recordRemovalEvent records a warning on the node, once for each policy.
+func (s *scope) recordRemovalEvent(ctx context.Context, reason, message string) {
+	s.Events.Record(ctx, events.Event{
+		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID},
+		Type:      corev1.EventTypeWarning, Reason: reason, Message: message,
+		Transition: "removal of policy " + string(s.basis.Policy.UID),
+	})
+}

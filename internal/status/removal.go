@@ -1,0 +1,110 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/conditions"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/removal"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
+)
+
+// maxNamedLeft is how many nodes the message of a policy that is being removed names.
+const maxNamedLeft = 3
+
+// Removal is the result of a pass that removes the stack of a deleted policy.
+type Removal struct {
+	Namespace string
+	// Left are the nodes that have something of the stack left, by name.
+	Left []*fleet.Entry
+	// Err is what failed.
+	Err error
+}
+
+// Removing returns the status of a policy whose stack is being removed.
+func Removing(policy *v1.ClusterPolicy, in Removal) v1.ClusterPolicyStatus {
+	status := v1.ClusterPolicyStatus{
+		Namespace: in.Namespace, ObservedGeneration: policy.Generation, Conditions: policy.DeepCopy().Status.Conditions,
+	}
+	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionAuxiliaryReady)
+	conditions.ClearOtherOperator(&status)
+	total := int32(len(in.Left))
+	if before := policy.Status.NodeSummary; before != nil {
+		total = max(total, before.Total)
+	}
+	left := heldFirst(in.Left)
+	status.NodeSummary = &v1.NodeSummary{Total: total, Progressing: int32(len(left)), ReadyOfTotal: ratio(0, int(total))}
+	for _, entry := range left[:min(len(left), maxListed)] {
+		status.Nodes = append(status.Nodes, removingNode(entry))
+	}
+	status.NodeSummary.Listed = int32(len(status.Nodes))
+	setConditions(&status, removalFinding(in, left, int(total)))
+	return status
+}
+
+// heldFirst returns the nodes with those first that do not go on by themselves: failed, held, then all others.
+func heldFirst(entries []*fleet.Entry) []*fleet.Entry {
+	var failed, held, others []*fleet.Entry
+	for _, entry := range entries {
+		switch {
+		case entry.Removal != nil && entry.Removal.Step.Failed, entry.WriteError != "":
+			failed = append(failed, entry)
+		case entry.Removal != nil && entry.Removal.Step.Action == removal.Hold:
+			held = append(held, entry)
+		default:
+			others = append(others, entry)
+		}
+	}
+	return append(append(failed, held...), others...)
+}
+
+func removingNode(entry *fleet.Entry) v1.NodeStatus {
+	node := v1.NodeStatus{
+		Name: entry.Facts.Name, Stage: v1.StageDiscovered, Pool: entry.Facts.Pool, Reason: v1.ReasonRemoving,
+	}
+	if entry.Removal != nil {
+		node.Reason = entry.Removal.Step.Reason()
+	}
+	node.Message = text.Truncate(removalMessage(entry), maxMessage)
+	return node
+}
+
+// removalMessage returns what the node waits for.
+func removalMessage(entry *fleet.Entry) string {
+	switch {
+	case entry.WriteError != "":
+		return entry.WriteError
+	case entry.Removal != nil:
+		return entry.Removal.Step.Message
+	}
+	return ""
+}
+
+// removalFinding returns what the conditions report.
+func removalFinding(in Removal, left []*fleet.Entry, total int) finding {
+	found := finding{ready: metav1.ConditionFalse, reason: v1.ReasonRemoving, progressing: true}
+	switch {
+	case in.Err != nil:
+		found.message = "removing the stack: " + errorText(in.Err)
+		return found
+	case len(left) == 0:
+		found.message = "removing the stack: no node is left, and its objects are being deleted"
+		return found
+	}
+	parts := []string{fmt.Sprintf("removing the stack: %d of %d nodes left", len(left), total)}
+	for _, entry := range left[:min(len(left), maxNamedLeft)] {
+		if message := removalMessage(entry); message != "" {
+			parts = append(parts, entry.Facts.Name+": "+message)
+		}
+	}
+	if more := len(left) - maxNamedLeft; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	found.message = strings.Join(parts, "; ")
+	return found
+}
