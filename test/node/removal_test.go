@@ -3,33 +3,31 @@
 package node_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/manifest"
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
 const (
-	cleanupName = "nvidia-gpu-cleanup"
-	workName    = "work-with-handler"
+	cleanupApp = "nvidia-gpu-cleanup"
+	workName   = "work-with-handler"
 )
 
-// TestTheMachineIsAsBeforeTheStack runs the whole stack, deletes it, and cleans up: files, sockets, mounts, processes
-// and the configuration of the container runtime are those of before. A container that the toolkit's runtime has
-// created keeps the programs that it needs to be stopped.
+// TestTheMachineIsAsBeforeTheStack runs the whole stack and deletes its policy: then files, sockets, mounts, processes,
+// the configuration of the container runtime and the Node's labels and taints are those of before. A pod of a user
+// holds the node until the removal is forced. Then its container, which the toolkit's runtime has created, keeps the
+// programs that it needs to be stopped.
 func TestTheMachineIsAsBeforeTheStack(t *testing.T) {
 	b := newEnv(t)
 	b.loadNVIDIA()
+	b.load(played("example.com/work:1", "pause"))
 	b.deployOperator(privileged)
 	var before snapshot
 	b.Eventually(func(g Gomega) {
@@ -46,45 +44,26 @@ func TestTheMachineIsAsBeforeTheStack(t *testing.T) {
 	b.Expect(with.Mounts).To(HaveKey("/run/nvidia/driver"))
 	b.Expect(with.Files).To(And(HaveKey("/usr/local/nvidia/toolkit/nvidia-ctk"), HaveKey("/run/nvidia/validations"),
 		HaveKey("/var/lib/kubelet/device-plugins/nvidia-gpu.sock"), HaveKey("/dev/char/195:0")))
-
 	b.runWithHandler()
-	begin = time.Now()
-	b.deleteStack()
-	t.Logf("the stack was gone after %s; it has left %s", since(begin), b.difference(before))
-	b.Expect(b.difference(before)).NotTo(BeEmpty(), "there is something to clean up")
-	b.checkCleanup(MatchRegexp(`^/usr/local/nvidia/toolkit/nvidia-cdi-hook and 3 more, made by the container toolkit: ` +
-		`container [0-9a-f]{64} was created with it\n?$`))
-	b.endWork()
-	begin = time.Now()
-	b.checkCleanup(Or(BeEmpty(), HavePrefix("kernel modules")))
-	t.Logf("the machine was clean after %s", since(begin))
-	// The processes of a container's runtime end a moment after it.
-	b.Eventually(func() string { return b.difference(before) }, "30s", "500ms").Should(BeEmpty())
-}
 
-// difference returns how the machine differs from a snapshot.
-func (b *env) difference(before snapshot) string { return cmp.Diff(before, b.takeSnapshot(b)) }
-
-// deleteStack deletes the policy, and returns once none of its pods is on the machine.
-func (b *env) deleteStack() {
-	b.t.Helper()
-	b.Expect(b.client.CoreV1().RESTClient().Delete().AbsPath(policyPath, policyName).Do(b.t.Context()).Error()).
-		To(Succeed())
+	begin = time.Now()
+	b.Expect(b.client.CoreV1().RESTClient().Delete().AbsPath(policyPath, policyName).Do(t.Context()).Error()).To(Succeed())
 	b.Eventually(func(g Gomega) {
-		pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{LabelSelector: labels.Operand})
-		g.Expect(err).NotTo(HaveOccurred())
-		names := make([]string, 0, len(pods.Items))
-		for i := range pods.Items {
-			names = append(names, pods.Items[i].Name)
-		}
-		g.Expect(names).To(BeEmpty())
-	}, "2m", "100ms").Should(Succeed(), b.describe)
+		g.Expect(b.gpuReady(g)).To(And(HaveField("Reason", v1.ReasonRemovalHeld),
+			HaveField("Message", ContainSubstring(workName))))
+	}, "30s", "100ms").Should(Succeed(), b.describe)
+	b.patchPolicy(map[string]any{"spec": map[string]any{"removal": map[string]any{"force": true}}})
+	b.awaitCleanup(begin)
+	b.checkHandlerKept()
+	b.endWork()
+	b.awaitRemoved(begin)
+	// The processes of a container's runtime end a moment after it.
+	b.Eventually(func() string { return cmp.Diff(before, b.takeSnapshot(b)) }, "30s", "500ms").Should(BeEmpty())
 }
 
-// runWithHandler runs a pod of a user with the toolkit's handler.
+// runWithHandler runs a pod of a user with the toolkit's handler, and without a GPU.
 func (b *env) runWithHandler() {
 	b.t.Helper()
-	b.load(played("example.com/work:1", "pause"))
 	pods := b.client.CoreV1().Pods(metav1.NamespaceDefault)
 	_, err := pods.Create(b.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: workName},
@@ -112,57 +91,49 @@ func (b *env) endWork() {
 	}, "1m", "100ms").Should(Succeed())
 }
 
-// checkCleanup runs the DaemonSet that cleans up until its pod is ready, checks what it reports, and deletes it.
-func (b *env) checkCleanup(reported OmegaMatcher) {
-	b.t.Helper()
-	sets := b.client.AppsV1().DaemonSets(namespace)
-	_, err := sets.Create(b.t.Context(), b.cleanupDaemonSet(), metav1.CreateOptions{})
-	b.Expect(err).NotTo(HaveOccurred())
-	pods := func(g Gomega) []corev1.Pod {
-		found, err := b.client.CoreV1().Pods(namespace).
-			List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + cleanupName})
-		g.Expect(err).NotTo(HaveOccurred())
-		return found.Items
-	}
-	var pod corev1.Pod
-	b.Eventually(func(g Gomega) {
-		found := pods(g)
-		g.Expect(found).To(HaveLen(1))
-		pod = found[0]
-		g.Expect(pod.Status.Conditions).To(ContainElement(And(
-			HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))), "%+v", pod.Status)
-	}, "2m", "100ms").Should(Succeed(), b.describe)
-	for _, status := range pod.Status.InitContainerStatuses {
-		b.Expect(status.RestartCount).To(BeZero())
-		b.Expect(status.State.Terminated).NotTo(BeNil())
-		b.t.Logf("%s says %q", status.Name, status.State.Terminated.Message)
-		b.Expect(status.State.Terminated.Message).To(reported)
-	}
-	b.Expect(sets.Delete(b.t.Context(), cleanupName, metav1.DeleteOptions{
-		PropagationPolicy: new(metav1.DeletePropagationForeground)})).To(Succeed())
-	b.Eventually(func(g Gomega) {
-		_, err := sets.Get(b.t.Context(), cleanupName, metav1.GetOptions{})
-		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
-		g.Expect(pods(g)).To(BeEmpty())
-	}, "1m", "100ms").Should(Succeed())
+// cleanupPods are the pods that clean up.
+func (b *env) cleanupPods(g Gomega) []corev1.Pod {
+	found, err := b.client.CoreV1().Pods(namespace).
+		List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + cleanupApp})
+	g.Expect(err).NotTo(HaveOccurred())
+	return found.Items
 }
 
-// cleanupDaemonSet is the asset with the defaults of the spec, on the machine.
-func (b *env) cleanupDaemonSet() *appsv1.DaemonSet {
+// awaitCleanup waits until the clean-up works, which is when no other pod of the stack is on the machine.
+func (b *env) awaitCleanup(begin time.Time) {
 	b.t.Helper()
-	spec := effective.Of(samplePolicy().Spec)
-	objects, err := manifest.DecodeFolder("node-cleanup", map[string]any{
-		"Helper": map[string]string{"Image": operatorImage + ":" + operatorTag, "PullPolicy": "IfNotPresent"},
-		"Paths":  spec.Paths(),
-		"Values": map[string]any{"MPSRoot": spec.DevicePlugin.MPS.Root, "RuntimeFiles": []string{}},
-	})
-	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(objects).To(HaveLen(1))
-	set, isSet := objects[0].(*appsv1.DaemonSet)
-	b.Expect(isSet).To(BeTrue(), fmt.Sprintf("%T", objects[0]))
-	set.Namespace = namespace
-	cleanup := &set.Spec.Template.Spec.InitContainers[0]
-	cleanup.Args = append(cleanup.Args, "--patience=1s")
-	set.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: machineName}
-	return set
+	b.Eventually(func(g Gomega) {
+		found := b.cleanupPods(g)
+		g.Expect(found).To(HaveLen(1))
+		g.Expect(found[0].Status.InitContainerStatuses).To(HaveEach(HaveField("State.Running", Not(BeNil()))))
+	}, "2m", "50ms").Should(Succeed(), b.describe)
+	b.t.Logf("the clean-up began after %s", since(begin))
+	for _, pod := range b.pods() {
+		b.Expect(pod.Labels["app"]).To(BeElementOf(cleanupApp, account))
+	}
+}
+
+// checkHandlerKept waits until the clean-up waits for the container of the user, and checks that it has left what stops
+// that container.
+func (b *env) checkHandlerKept() {
+	b.t.Helper()
+	b.Eventually(func(g Gomega) {
+		log, err := b.client.CoreV1().Pods(namespace).GetLogs(b.cleanupPods(g)[0].Name,
+			&corev1.PodLogOptions{Container: "gpu-node-cleanup"}).DoRaw(b.t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(log)).To(MatchRegexp(`msg=waiting .*container [0-9a-f]{64} was created with it`))
+	}, "30s", "200ms").Should(Succeed(), b.describe)
+	b.Expect(b.machine.Running("/usr/local/nvidia/toolkit/nvidia-container-runtime")).To(BeAnExistingFile())
+	b.Expect(b.machine.Running("/run/nvidia/validations")).NotTo(BeADirectory())
+}
+
+// awaitRemoved waits until the policy and all pods of the stack are gone.
+func (b *env) awaitRemoved(begin time.Time) {
+	b.t.Helper()
+	b.Eventually(func(g Gomega) {
+		_, err := b.policy()
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+		g.Expect(b.pods()).To(HaveEach(HaveField("Labels", HaveKeyWithValue("app", account))))
+	}, "2m", "100ms").Should(Succeed(), b.describe)
+	b.t.Logf("the policy was gone after %s", since(begin))
 }

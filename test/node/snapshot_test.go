@@ -12,15 +12,19 @@ import (
 	"strings"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // snapshot is what is on the machine: files (sockets among them) and mounts by their paths, programs that run with how
-// many times, and the handlers that the container runtime has loaded, as the kubelet reports them.
+// many times, the handlers that the container runtime has loaded, as the kubelet reports them, and what the Node has.
 type snapshot struct {
 	Files, Mounts map[string]string
 	Processes     map[string]int
 	Handlers      []string
+	Labels        map[string]string
+	Taints        []corev1.Taint
+	Conditions    int
 }
 
 // excluded are the paths of which a snapshot has neither files nor mounts.
@@ -88,6 +92,7 @@ func (b *env) takeSnapshot(g Gomega) snapshot {
 		taken.Handlers = append(taken.Handlers, handler.Name)
 	}
 	slices.Sort(taken.Handlers)
+	taken.Labels, taken.Taints, taken.Conditions = object.Labels, object.Spec.Taints, len(object.Status.Conditions)
 	return taken
 }
 
