@@ -55,16 +55,19 @@ func copySelf(dir string) error {
 }
 
 func holdCommand() *cobra.Command {
-	return &cobra.Command{
+	var message string
+	command := &cobra.Command{
 		Use:   "hold",
 		Short: "Do nothing until SIGTERM: the main container of a pod whose init containers do the work",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			ctx, stop := termination.Context()
 			defer stop()
-			newLog().Info("all validations are successful")
+			newLog().Info(message)
 			<-ctx.Done()
 			return nil
 		},
 	}
+	command.Flags().StringVar(&message, "message", "all validations are successful", "what to log first")
+	return command
 }

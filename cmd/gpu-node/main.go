@@ -41,8 +41,8 @@ func run(args []string) int {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gpu-node",
-		Short: "Waits for, validates and starts the parts of the GPU stack on one node",
-		Long: `gpu-node waits for, validates and starts the parts of the GPU stack on one node.
+		Short: "Waits for, validates, starts and removes the parts of the GPU stack on one node",
+		Long: `gpu-node waits for, validates, starts and removes the parts of the GPU stack on one node.
 
 Exit codes: 0 success, 1 failure with one sentence why, 2 wrong usage.`,
 		Version: version.Version,
@@ -51,10 +51,11 @@ Exit codes: 0 success, 1 failure with one sentence why, 2 wrong usage.`,
 		SilenceUsage:       true,
 		DisableSuggestions: true, // The error is one line.
 		CompletionOptions:  cobra.CompletionOptions{DisableDefaultCmd: true},
-		RunE:               requireSubcommand("wait, exec, validate, discover, export, probe, restarted, copy or hold"),
+		RunE: requireSubcommand(
+			"wait, exec, validate, discover, export, probe, restarted, copy, hold or cleanup"),
 	}
 	root.AddCommand(waitCommand(), execCommand(), validateCommand(), discoverCommand(), exportCommand(),
-		probeCommand(), restartedCommand(), copyCommand(), holdCommand())
+		probeCommand(), restartedCommand(), copyCommand(), holdCommand(), cleanupCommand())
 	return root
 }
 

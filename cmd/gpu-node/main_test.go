@@ -145,7 +145,9 @@ func TestUsageErrorsExitWith2(t *testing.T) {
 		"an unknown validation":         {args: []string{"validate", "gpu"}, want: `unknown command "gpu"`},
 		"an interval of nothing":        {args: []string{"validate", "toolkit", "--interval=0s"}, want: "must be above 0s"},
 		"a plugin check without a node": {args: []string{"validate", "plugin"}, want: "NODE_NAME"},
-		"a copy to nowhere":             {args: []string{"copy"}, want: "accepts 1 arg(s)"},
+		"a cleanup of a relative directory": {
+			args: []string{"cleanup", "--mps-root=mps"}, want: "--mps-root=mps: it must be an absolute path"},
+		"a copy to nowhere": {args: []string{"copy"}, want: "accepts 1 arg(s)"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -48,12 +48,11 @@ func (b *env) policy() (*v1.ClusterPolicy, error) {
 	return policy, json.Unmarshal(content, policy)
 }
 
-// stages follows the node's condition until it is true, and returns when it first reported each stage.
-func (b *env) stages(begin time.Time, within time.Duration) map[string]time.Duration {
+// stages follows the node's condition until it is true.
+func (b *env) stages(begin time.Time, within time.Duration) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), within)
 	defer cancel()
-	seen := map[string]time.Duration{}
 	watch, err := b.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + machineName})
 	b.Expect(err).NotTo(HaveOccurred())
 	defer watch.Stop()
@@ -71,16 +70,11 @@ func (b *env) stages(begin time.Time, within time.Duration) map[string]time.Dura
 				b.t.Logf("%8s %s %s: %s", since(begin), condition.Status, condition.Reason, condition.Message)
 			}
 			if last = condition; condition.Status == corev1.ConditionTrue {
-				seen[condition.Reason] = since(begin)
-				return seen
-			}
-			if _, known := seen[condition.Reason]; !known {
-				seen[condition.Reason] = since(begin)
+				return
 			}
 		}
 	}
 	b.t.Fatalf("the node is not ready for GPUs after %s: %s: %s\n%s", within, last.Reason, last.Message, b.describe())
-	return nil
 }
 
 // TestFromNothingToValidated runs the rendered manifests, unchanged, on a real kubelet, and again after a restart of
