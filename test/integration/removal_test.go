@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -39,6 +40,106 @@ func TestRemoval(t *testing.T) {
 		e.Expect(order).To(ContainElements("driver", "container-toolkit", "device-plugin", "dcgm-exporter", "node-cleanup"))
 		e.Expect(order[len(order)-3:]).To(Equal([]string{"container-toolkit", "driver", "node-cleanup"}), "on %s", node)
 	}
+}
+
+// TestRemovalIsHeld: a node whose GPUs are in use keeps its whole stack, and is reported with the pods' names, until they
+// have ended; other nodes do not wait for it.
+func TestRemovalIsHeld(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
+	e.run()
+	e.create(e.samplePolicy())
+	e.awaitReady(2)
+	user := e.runGPUPod("training", "gpu-00001")
+	e.Expect(e.client.Delete(t.Context(), e.policy())).To(Succeed())
+	e.Eventually(e.policy).WithPolling(200 * time.Millisecond).Should(And(
+		HaveField("Status.Conditions", ContainElement(And(HaveField("Type", v1.ConditionReady),
+			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", "Removing"),
+			HaveField("Message", "removing the stack: 1 of 2 nodes left; gpu-00001: held by default/training")))),
+		HaveField("Status.Nodes", ConsistOf(And(HaveField("Name", "gpu-00001"), HaveField("Reason", "RemovalHeld"),
+			HaveField("Message", "held by default/training")))),
+	))
+	held := e.node("gpu-00001")
+	e.Expect(nodeCondition(held)).To(And(HaveField("Status", corev1.ConditionTrue), HaveField("Reason", "RemovalHeld"),
+		HaveField("Message", ContainSubstring("default/training"))))
+	e.Expect(held.Labels).To(And(HaveKeyWithValue("nvidia.com/gpu.deploy.driver", "true"),
+		HaveKeyWithValue("nvidia.com/gpu.deploy.dcgm-exporter", "true")), "nothing is taken off")
+	e.quietSince("while a pod holds a node", e.mark(), 3*time.Second)
+	e.stop()
+	e.run()
+	e.quietSince("after a restart of the operator", e.mark(), 3*time.Second)
+	e.Expect(e.podOn("nvidia-dcgm-exporter", "gpu-00001")).NotTo(BeNil())
+	e.Expect(e.client.Delete(t.Context(), user)).To(Succeed())
+	e.awaitNoPolicy()
+	e.expectNothingLeft("gpu-00000", "gpu-00001")
+}
+
+// TestForcedRemoval: with spec.removal.force, which can be set later, a node in use loses its stack. Its pods are not
+// evicted.
+func TestForcedRemoval(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	e.run()
+	e.create(e.samplePolicy())
+	e.awaitReady(1)
+	user := e.runGPUPod("training", "gpu-00000")
+	e.Expect(e.client.Delete(t.Context(), e.policy())).To(Succeed())
+	e.Eventually(func() *corev1.NodeCondition { return nodeCondition(e.node("gpu-00000")) }).
+		Should(HaveField("Reason", "RemovalHeld"))
+	e.respec(func(spec *v1.ClusterPolicySpec) { spec.Removal = &v1.RemovalSpec{Force: new(true)} })
+	e.awaitNoPolicy()
+	e.expectNothingLeft("gpu-00000")
+	e.Expect(e.client.Get(t.Context(), client.ObjectKeyFromObject(user), user)).To(Succeed())
+	e.Expect(user.DeletionTimestamp).To(BeNil())
+}
+
+// TestRemovalDuringAnInstallation: a policy is deleted while its nodes start, one of which cannot, and while the
+// operator is killed again and again.
+func TestRemovalDuringAnInstallation(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, envOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.3)})
+	e.sim.Break("driver", "gpu-00002", simulator.CrashLoop)
+	e.run()
+	e.create(e.samplePolicy())
+	e.Eventually(func() string { return e.node("gpu-00002").Labels["nvidia.com/gpu.deploy.driver"] }).
+		WithPolling(50 * time.Millisecond).Should(Equal("true"))
+	e.Expect(e.client.Delete(t.Context(), e.policy())).To(Succeed())
+	for _, gone := range []string{"", "device-plugin", "container-toolkit", "driver"} {
+		e.Eventually(func() map[string]string { return e.node("gpu-00000").Labels }).WithPolling(20 * time.Millisecond).
+			ShouldNot(HaveKey("nvidia.com/gpu.deploy." + gone))
+		e.process.Kill()
+		e.run()
+	}
+	e.awaitNoPolicy()
+	e.expectNothingLeft("gpu-00000", "gpu-00001", "gpu-00002")
+}
+
+// TestRemovalDoesNotWaitForADeletedNode: a node that is deleted while it is held has nothing left.
+func TestRemovalDoesNotWaitForADeletedNode(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
+	e.run()
+	e.create(e.samplePolicy())
+	e.awaitReady(2)
+	e.runGPUPod("training", "gpu-00001")
+	e.Expect(e.client.Delete(t.Context(), e.policy())).To(Succeed())
+	e.Eventually(func() *corev1.NodeCondition { return nodeCondition(e.node("gpu-00001")) }).
+		Should(HaveField("Reason", "RemovalHeld"))
+	e.Expect(e.client.Delete(t.Context(), e.node("gpu-00001"))).To(Succeed())
+	e.awaitNoPolicy()
+	e.expectNothingLeft("gpu-00000")
+}
+
+// runGPUPod starts a pod with a GPU on the node.
+func (e *env) runGPUPod(name, node string) *corev1.Pod {
+	e.t.Helper()
+	user := gpuPod(name, node)
+	e.create(user)
+	e.Eventually(func() corev1.PodPhase {
+		e.Expect(e.client.Get(e.t.Context(), client.ObjectKeyFromObject(user), user)).To(Succeed())
+		return user.Status.Phase
+	}).Should(Equal(corev1.PodRunning))
+	return user
 }
 
 // expectNothingLeft expects that neither the nodes nor the namespace have anything of the stack.

@@ -162,11 +162,10 @@ func TestOrphansAreAdopted(t *testing.T) {
 		client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 	e.Eventually(func() []metav1.OwnerReference { return e.daemonSet(driverName).OwnerReferences }).
 		WithTimeout(garbageTime).WithPolling(time.Second).Should(BeEmpty())
-	// The garbage collector removes the policy's finalizer once it has processed all kinds.
-	e.Eventually(func() error {
-		return e.client.Create(t.Context(), e.samplePolicy())
-	}).WithTimeout(garbageTime).Should(Succeed())
+	// The garbage collector removes its finalizer once it has processed all kinds, and the operator its own once it runs.
 	e.run()
+	e.awaitNoPolicy()
+	e.create(e.samplePolicy())
 	e.awaitReady(1)
 	e.Expect(e.daemonSet(driverName).OwnerReferences).To(HaveLen(1))
 	e.Expect(e.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))

@@ -20,6 +20,8 @@ func quick() app.Timing {
 	timing.Node.LastRetry = 5 * time.Second
 	timing.Node.StageDwell = 2 * time.Second
 	timing.Node.Retaint = 15 * time.Second
+	timing.Node.RetryHeld, timing.Node.MaxRetryHeld = 500*time.Millisecond, 2*time.Second
+	timing.Node.RemovalPatience = 10 * time.Second
 	timing.Upgrade.LastRetry = 5 * time.Second
 	timing.Upgrade.FirstEviction, timing.Upgrade.LastEviction = time.Second, 2*time.Second
 	timing.Upgrade.FirstPoll, timing.Upgrade.LastPoll = 500*time.Millisecond, 2*time.Second

@@ -2,12 +2,14 @@ package clusterpolicy
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -115,8 +117,13 @@ func orphanDaemonSets(ctx context.Context) {
 		ds.OwnerReferences = nil
 		Expect(admin.Update(ctx, ds)).To(Succeed())
 	}
-	policy := getPolicy(ctx, "policy")
-	policy.Finalizers = nil
+	policy := &v1.ClusterPolicy{}
+	if err := admin.Get(ctx, client.ObjectKey{Name: "policy"}, policy); apierrors.IsNotFound(err) {
+		return
+	}
+	policy.Finalizers = slices.DeleteFunc(policy.Finalizers, func(finalizer string) bool {
+		return finalizer == metav1.FinalizerOrphanDependents
+	})
 	Expect(admin.Update(ctx, policy)).To(Succeed())
 }
 
@@ -137,7 +144,10 @@ var _ = Describe("A new policy", func() {
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
 		uid := env.policy(ctx).UID
 		env.onCall(func(_ context.Context, c call) error {
-			if c.isWrite() {
+			if c.op == "patch ClusterPolicy" {
+				defer GinkgoRecover()
+				Expect(env.fleet.Basis()).To(BeNil(), "the finalizer is added before nodes are written")
+			} else if c.isWrite() {
 				defer GinkgoRecover()
 				Expect(env.fleet.Basis()).To(HaveField("Policy.UID", uid), "%s", c)
 			}

@@ -79,6 +79,10 @@ func (s *scope) observeSpec(ctx context.Context) bool {
 		s.fail(err)
 		return false
 	}
+	// Before the basis is published, as nodes are written by it.
+	if !input.Paused() && !s.addFinalizer(ctx) {
+		return false
+	}
 	decisions := decide(s.Fleet.Basis(), s.Catalogue, s.policy.Spec, input)
 	stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
 	s.basis = s.Fleet.Publish(fleet.Basis{Policy: s.policy, Decisions: decisions, Stack: stack}, s.now)
@@ -208,9 +212,6 @@ func (s *scope) apply(ctx context.Context) {
 	s.dropFinalizers(ctx)
 	if s.planned.Input.Paused() {
 		s.countPending(ctx)
-		return
-	}
-	if !s.addFinalizer(ctx) {
 		return
 	}
 	s.fail(s.Applier.SetPodSecurity(ctx, s.Namespace, s.planned.Input.PodSecurity()))
