@@ -277,7 +277,7 @@ func againAtOnce(ctx context.Context, r *run) error {
 	if err := r.quiet.Delete(ctx, policy, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		return err
 	}
-	return r.awaitWithin(ctx, eventually, "the policy to be re-created", func() error {
+	return r.awaitWithin(ctx, convergeTime, "the policy to be removed and re-created", func() error {
 		again, err := samplePolicy()
 		if err != nil {
 			return err
