@@ -35,8 +35,12 @@ func WasWritten(node *corev1.Node) bool {
 // IsMarked reports whether the node has labels or annotations which show that pods of the stack may have run on it.
 func IsMarked(node *corev1.Node) bool {
 	_, discovered := node.Annotations[labels.DiscoveredLabels]
-	return discovered || node.Labels[labels.Pool] != "" || node.Labels[labels.Layout] != "" ||
-		node.Labels[labels.Cleanup] != ""
+	return discovered || hadOperands(node)
+}
+
+// hadOperands reports whether the node has labels that only the operator writes, on nodes with operands.
+func hadOperands(node *corev1.Node) bool {
+	return node.Labels[labels.Pool] != "" || node.Labels[labels.Layout] != "" || node.Labels[labels.Cleanup] != ""
 }
 
 // Released returns the changes that release a node, but for what the upgrade controller wrote: it may have to uncordon
@@ -44,7 +48,7 @@ func IsMarked(node *corev1.Node) bool {
 // is deleted, which removes everything.
 func Released(catalogue operand.Catalogue, node *corev1.Node, present string) Metadata {
 	changes := Metadata{Labels: map[string]*string{}, Annotations: map[string]*string{}}
-	if WasManaged(node) || IsMarked(node) {
+	if WasManaged(node) || hadOperands(node) {
 		changes.Labels = plan.ReleasedLabels(catalogue, node.Labels, present)
 	}
 	changes.forget(node, labels.DiscoveryMissingSince)
