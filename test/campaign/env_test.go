@@ -271,7 +271,7 @@ func (e *env) deleteAll(ctx context.Context) error {
 	now := client.GracePeriodSeconds(0)
 	return await(ctx, "the cluster to be empty", func() error {
 		err := errors.Join(
-			e.quiet.DeleteAllOf(ctx, &v1.ClusterPolicy{}),
+			e.deletePolicies(ctx),
 			e.quiet.DeleteAllOf(ctx, &appsv1.DaemonSet{}, client.InNamespace(namespace)),
 			e.quiet.DeleteAllOf(ctx, &corev1.Node{}),
 			e.quiet.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), now),
@@ -291,6 +291,22 @@ func (e *env) deleteAll(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// deletePolicies deletes all policies, without an operator that would remove their finalizers.
+func (e *env) deletePolicies(ctx context.Context) error {
+	policies := &v1.ClusterPolicyList{}
+	if err := e.quiet.List(ctx, policies); err != nil {
+		return err
+	}
+	var failures []error
+	finalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	for i := range policies.Items {
+		failures = append(failures,
+			client.IgnoreNotFound(e.quiet.Delete(ctx, &policies.Items[i])),
+			client.IgnoreNotFound(e.quiet.Patch(ctx, &policies.Items[i], finalizers)))
+	}
+	return errors.Join(failures...)
 }
 
 // leftovers returns all nodes and pods, and the objects that a policy controls.

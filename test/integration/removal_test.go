@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,8 +43,8 @@ func TestRemoval(t *testing.T) {
 	}
 }
 
-// TestRemovalIsHeld: a node whose GPUs are in use keeps its whole stack, and is reported with the pods' names, until they
-// have ended; other nodes do not wait for it.
+// TestRemovalIsHeld: a node whose GPUs are in use keeps its whole stack until the pods have ended, and is reported with
+// their names; other nodes do not wait for it.
 func TestRemovalIsHeld(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
@@ -168,6 +169,14 @@ func (e *env) expectNothingLeft(nodes ...string) {
 		}
 		return left
 	}).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+}
+
+// dropFinalizers lets a deleted policy go although no operator has removed its stack.
+func (e *env) dropFinalizers() {
+	e.t.Helper()
+	object := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}}
+	finalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	e.Expect(client.IgnoreNotFound(e.client.Patch(e.t.Context(), object, finalizers))).To(Succeed())
 }
 
 // podDeletions are the operands of the pods that have been deleted, by node, in order.

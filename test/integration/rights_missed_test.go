@@ -232,6 +232,7 @@ func (e *env) blank() {
 	e.admitPods()
 	e.Expect(client.IgnoreNotFound(e.client.Delete(ctx,
 		&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}}))).To(Succeed())
+	e.dropFinalizers()
 	owned := client.HasLabels{labels.Operand}
 	for _, kind := range []client.Object{
 		&appsv1.DaemonSet{}, &corev1.ConfigMap{}, &corev1.Service{}, monitoringObject("ServiceMonitor",

@@ -143,6 +143,7 @@ func (e *env) empty() {
 	e.t.Helper()
 	ctx := e.t.Context()
 	e.Expect(e.client.Delete(ctx, e.policy())).To(Succeed())
+	e.dropFinalizers()
 	owned := client.HasLabels{"nvidia.com/gpu-operator.operand"}
 	for _, kind := range []client.Object{&appsv1.DaemonSet{}, &corev1.ConfigMap{}} {
 		e.Expect(e.client.DeleteAllOf(ctx, kind, client.InNamespace(namespace), owned)).To(Succeed())

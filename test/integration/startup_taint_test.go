@@ -100,6 +100,8 @@ func TestStartupTaintsKeepPodsOff(t *testing.T) {
 		func(t *testing.T) { e.in(t).failsPermanently(user) })
 	t.Run("the taint that the operator restored is removed with the policy", func(t *testing.T) {
 		e := e.in(t)
+		// The user's pod uses the GPUs of the node.
+		e.respec(func(spec *v1.ClusterPolicySpec) { spec.Removal = &v1.RemovalSpec{Force: new(true)} })
 		e.Expect(e.client.Delete(t.Context(), e.policy())).To(Succeed())
 		e.Eventually(e.taints).Should(Equal([]string{"team:PreferNoSchedule"}))
 		e.Eventually(func() map[string]string { return e.node(startingNode).Annotations }).
