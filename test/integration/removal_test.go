@@ -43,8 +43,8 @@ func TestRemoval(t *testing.T) {
 	}
 }
 
-// TestRemovalIsHeld: a node whose GPUs are in use keeps its whole stack, and is reported with the pods' names, until they
-// have ended; other nodes do not wait for it.
+// TestRemovalIsHeld: a node whose GPUs are in use keeps its whole stack until the pods have ended, and is reported with
+// their names; other nodes do not wait for it.
 func TestRemovalIsHeld(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
