@@ -57,6 +57,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(stop)
 	admin, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
+	// An API server that has just got a CRD may list its group without the kind.
+	Eventually(func() error { return admin.List(ctx, &v1.ClusterPolicyList{}) }).Should(Succeed())
 
 	options := cache.Options{Scheme: scheme, Mapper: mapper()}
 	references, err = observe.ReferenceCache(config, namespace, options)
