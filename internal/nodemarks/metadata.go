@@ -35,21 +35,24 @@ func WasWritten(node *corev1.Node) bool {
 // IsMarked reports whether the node has labels or annotations which show that pods of the stack may have run on it.
 func IsMarked(node *corev1.Node) bool {
 	_, discovered := node.Annotations[labels.DiscoveredLabels]
-	return discovered || hadOperands(node)
+	return discovered || node.Labels[labels.Pool] != "" || node.Labels[labels.Layout] != "" ||
+		node.Labels[labels.Cleanup] != ""
 }
 
-// hadOperands reports whether the node has labels that only the operator writes, on nodes with operands.
-func hadOperands(node *corev1.Node) bool {
-	return node.Labels[labels.Pool] != "" || node.Labels[labels.Layout] != "" || node.Labels[labels.Cleanup] != ""
-}
+// HadOperands reports whether the operator has certainly given the node operands. On another one, labels such as
+// nvidia.com/gpu.deploy.driver are an administrator's.
+func HadOperands(node *corev1.Node) bool { return WasManaged(node) || node.Labels[labels.Layout] != "" }
 
 // Released returns the changes that release a node, but for what the upgrade controller wrote: it may have to uncordon
 // the node first. present is the value of nvidia.com/gpu.present for a node that has lost its GPUs; empty if the policy
 // is deleted, which removes everything.
 func Released(catalogue operand.Catalogue, node *corev1.Node, present string) Metadata {
 	changes := Metadata{Labels: map[string]*string{}, Annotations: map[string]*string{}}
-	if WasManaged(node) || hadOperands(node) {
+	if HadOperands(node) {
 		changes.Labels = plan.ReleasedLabels(catalogue, node.Labels, present)
+	}
+	if _, cleaned := node.Labels[labels.Cleanup]; cleaned {
+		changes.Labels[labels.Cleanup] = nil
 	}
 	changes.forget(node, labels.DiscoveryMissingSince)
 	if present == "" {

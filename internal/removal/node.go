@@ -18,6 +18,8 @@ type Node struct {
 	// Marked: labels or annotations among them show that pods of the stack may have run on it. Only a Release removes the
 	// last of these.
 	Written, Marked bool
+	// Managed: the operator has given the node operands. On another one, labels that select operands are not its own.
+	Managed bool
 	// Upgrading: the node still has the state of a driver upgrade, which the upgrade controller removes.
 	Upgrading bool
 	// Excluded: a user keeps all operands off the node, so that nothing of them can be on its host.
@@ -93,6 +95,9 @@ func (n *Node) hasStack() bool {
 // takeOff returns the changes of labels that remove the operands which nothing on the node needs any more.
 func (n *Node) takeOff() map[string]*string {
 	changes := map[string]*string{}
+	if !n.Managed {
+		return changes
+	}
 	for i := range n.Catalogue {
 		o := &n.Catalogue[i]
 		if keys := plan.SelectingLabels(o, n.Labels); len(keys) > 0 && !n.isNeeded(o) {

@@ -35,7 +35,7 @@ func runningNode(t *testing.T) *removal.Node {
 		t.Fatal(err)
 	}
 	node := &removal.Node{
-		Catalogue: catalogue, Written: true, Marked: true, Kubelet: removal.Kubelet{Ready: true},
+		Catalogue: catalogue, Written: true, Marked: true, Managed: true, Kubelet: removal.Kubelet{Ready: true},
 		Now: now, Patience: patience,
 		Labels: map[string]string{
 			"nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64", "nvidia.com/gpu.present": "true", deploy + "client": "true",

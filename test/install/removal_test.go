@@ -25,6 +25,7 @@ func (e *env) removeAsDocumented(in string, objects []*unstructured.Unstructured
 	e.Expect(e.client.Delete(e.t.Context(), e.policy())).To(Succeed())
 	e.Eventually(func() []string { return e.daemonSets(in) }).WithTimeout(time.Minute).Should(BeEmpty())
 	e.Eventually(e.markedNodes).WithTimeout(time.Minute).Should(BeEmpty())
+	e.Eventually(e.policy).WithTimeout(time.Minute).Should(BeNil(), "the operator removes its finalizer last")
 	e.stop()
 	kept := admissionManifest(e.WithT)
 	for _, object := range objects {

@@ -176,13 +176,13 @@ func (e *env) runPrevious() {
 	}).WithTimeout(20 * time.Second).ShouldNot(BeNil())
 }
 
-// reuseValues upgrades the driver as in guides: earlier values stay, and no driver is replaced automatically.
+// reuseValues changes the driver as in guides: earlier values stay, and without autoUpgrade no driver is replaced.
 func (e *env) reuseValues() {
 	e.t.Helper()
 	before := e.pods()
 	played := e.playHook("gpu-operator-upgrade-crd")
 	e.helm("upgrade", release, chart, "--namespace", namespace, "--reuse-values", "--set", "driver.version=580.82.07",
-		"--timeout", "30s")
+		"--set", "driver.upgradePolicy.autoUpgrade=false", "--timeout", "30s")
 	e.Expect(played()).To(ContainSubstring("is up to date"))
 	spec := e.policy().Spec
 	e.Expect(spec.Driver).To(HaveField("Version", "580.82.07"))

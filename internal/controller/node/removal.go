@@ -47,6 +47,7 @@ func (s *scope) removalNode(ctx context.Context) (*removal.Node, error) {
 	node := &removal.Node{
 		Catalogue: s.Catalogue, Labels: s.node.Labels,
 		Written: nodemarks.WasWritten(s.node), Marked: nodemarks.IsMarked(s.node),
+		Managed:   nodemarks.HadOperands(s.node),
 		Upgrading: hasUpgrade(s.node), Excluded: s.entry.Facts.ExcludedByLabel, Kubelet: kubeletOf(s.node),
 		Force: s.basis.Removal.Force, Now: s.now, Patience: s.Timing.RemovalPatience,
 	}
