@@ -60,10 +60,12 @@ func (e *env) at(node, step string) nodeVersion {
 	return at
 }
 
-// cordonedAt cordons a node again, so that its cordon is the user's if it is not the operator's already.
+// cordonedAt cordons a node, if the upgrade has not done so already: a second cordon would change nothing.
 func (e *env) cordonedAt(node, step string) {
 	at := e.at(node, step)
-	e.cordon(node, true)
+	if !at.cordoned {
+		e.cordon(node, true)
+	}
 	e.pass(node, step)
 	e.Eventually(func() bool { return e.watch.driver(node).runs(after) }).WithTimeout(upgradeTime).Should(BeTrue())
 	e.awaitState(node, stateDone)
