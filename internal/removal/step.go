@@ -79,8 +79,8 @@ func (n *Node) next() Step {
 		return Step{Action: Release, Message: "the kubelet has not been ready since " + since}
 	case len(takeOff) > 0:
 		return Step{Action: TakeOff, Labels: takeOff, Message: "operands are being removed"}
-	case len(n.Pods) > 0:
-		return Step{Action: Wait, Message: "waits until these pods have ended: " + named(n.endingPods())}
+	case len(n.waitedFor()) > 0:
+		return Step{Action: Wait, Message: "waits until these pods have ended: " + named(podNames(n.endingPods()))}
 	case n.Upgrading:
 		return Step{Action: Wait, Message: "waits until its driver upgrade has ended"}
 	}
@@ -89,7 +89,7 @@ func (n *Node) next() Step {
 
 // isDone reports whether nothing is left on the node. The pods of a kubelet that does not work cannot end.
 func (n *Node) isDone() bool {
-	return !n.Written && !n.Upgrading && (len(n.Pods) == 0 || n.isLost())
+	return !n.Written && !n.Upgrading && (len(n.waitedFor()) == 0 || n.isLost())
 }
 
 // cleanUp returns the next step of a node without pods of the stack.
@@ -107,13 +107,10 @@ func (n *Node) cleanUp() Step {
 	return Step{Action: Wait, Failed: n.Cleaner.Failed, Message: message}
 }
 
-// endingPods returns the names of the pods that no label keeps on the node.
-func (n *Node) endingPods() []string {
-	var names []string
-	for _, pod := range n.Pods {
-		if o, known := n.Catalogue.Find(pod.Operand); !known || len(plan.SelectingLabels(o, n.Labels)) == 0 {
-			names = append(names, pod.Name)
-		}
+func podNames(pods []Pod) []string {
+	names := make([]string, 0, len(pods))
+	for _, pod := range pods {
+		names = append(names, pod.Name)
 	}
 	return names
 }
