@@ -59,6 +59,7 @@ var shownBy = map[string]string{
 	"deadlines":                 "TestDeadlines",
 	"nodeDiscovery.gracePeriod": "TestMissingDiscoveryLabels",
 	"nodeStartup.onFailure":     "TestStartupTaints",
+	"removal.force":             "TestForcedRemoval",
 }
 
 // shownByEnd are those covered for all blocks together, by path suffix.
