@@ -65,7 +65,10 @@ func (s *scope) removeFromNodes(ctx context.Context) bool {
 	if s.left, s.unseen = s.Fleet.Removing(); len(s.left) == 0 {
 		return true
 	}
-	s.applyCleanup(ctx, input)
+	if len(s.left) > s.unseen {
+		// Not for nodes that were not looked at: after a restart, what cleans up may have been deleted already.
+		s.applyCleanup(ctx, input)
+	}
 	s.fail(s.pruneAll(ctx, s.keptWhileRemoving()))
 	return false
 }
