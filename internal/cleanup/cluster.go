@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/leadership"
@@ -33,7 +34,7 @@ type Cluster struct {
 func (c *Cluster) operators() []string {
 	var found []string
 	for i := range c.Pods {
-		if pod := &c.Pods[i]; pod.Labels[labels.Component] == labels.ManagedByValue && isReady(pod) {
+		if pod := &c.Pods[i]; pod.Labels[labels.Component] == labels.ManagedByValue && observe.PodIsReady(pod) {
 			found = append(found, "pod "+nameOf(pod))
 		}
 	}
@@ -48,24 +49,10 @@ func (c *Cluster) operators() []string {
 
 func (c *Cluster) isHeld(lease *coordinationv1.Lease) bool {
 	spec := &lease.Spec
-	if valueOf(spec.HolderIdentity) == "" || spec.RenewTime == nil {
+	if ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil {
 		return false
 	}
-	return c.Now.Before(spec.RenewTime.Add(time.Duration(valueOf(spec.LeaseDurationSeconds)) * time.Second))
-}
-
-// valueOf returns what a pointer points to; the zero value for nil.
-func valueOf[T any](pointer *T) (value T) {
-	if pointer != nil {
-		value = *pointer
-	}
-	return value
-}
-
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
-		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
-	})
+	return c.Now.Before(spec.RenewTime.Add(time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second))
 }
 
 // busyNodes returns the nodes with marks or pods of the stack where other pods may use GPUs.

@@ -27,9 +27,8 @@ func WasManaged(node *corev1.Node) bool {
 
 // WasWritten reports whether the operator or its node discovery has certainly written to the node.
 func WasWritten(node *corev1.Node) bool {
-	_, isDiscovered := node.Annotations[labels.DiscoveredLabels]
 	_, isTainted := node.Annotations[labels.StartupTaints]
-	return isDiscovered || isTainted || WasManaged(node) || IsMarked(node)
+	return isTainted || WasManaged(node) || IsMarked(node)
 }
 
 // IsMarked reports whether the node has labels or annotations which show that pods of the stack may have run on it.

@@ -27,7 +27,7 @@ type Removal struct {
 }
 
 // Remove returns what removes all that the operator has written on the node: also the state of a driver upgrade, which
-// ends, and the start-up taint that nobody but the operator would remove.
+// ends, and the start-up taint that only the operator removes.
 func Remove(catalogue operand.Catalogue, node *corev1.Node) *Removal {
 	r := &Removal{
 		Metadata: Released(catalogue, node, ""), Condition: assess.GPUReadyCondition(node) != nil, node: node,
@@ -56,8 +56,8 @@ func (r *Removal) endUpgrade() {
 	r.Uncordon = err == nil && record.UID == r.node.UID && record.Cordoned && r.node.Spec.Unschedulable
 }
 
-// removeTaints adds the removal of the taints that the operator has added, and of its own start-up taint, whoever added
-// it. Other start-up taints of the policy are those of node groups.
+// removeTaints adds the removal of the taints that the operator has added, and of its own start-up taint, which a
+// kubelet may have registered. Other start-up taints of the policy are those of node groups.
 func (r *Removal) removeTaints() {
 	now := startuptaint.Taints{All: r.node.Spec.Taints}
 	if recorded := r.node.Annotations[labels.StartupTaints]; recorded != "" {
@@ -105,6 +105,10 @@ func (r *Removal) StatusPatch() map[string]any {
 	if !r.Condition {
 		return nil
 	}
-	condition := map[string]string{"type": labels.ConditionGPUReady, "$patch": "delete"}
-	return map[string]any{"status": map[string]any{"conditions": []any{condition}}}
+	return map[string]any{"status": map[string]any{"conditions": []any{DeletedCondition()}}}
+}
+
+// DeletedCondition returns the entry of a strategic merge patch that deletes the condition nvidia.com/GPUReady.
+func DeletedCondition() map[string]string {
+	return map[string]string{"type": labels.ConditionGPUReady, "$patch": "delete"}
 }

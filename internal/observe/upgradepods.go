@@ -53,7 +53,7 @@ var pullFailures = map[string]bool{
 // not matter: its command need not exist in the image.
 func addPulled(found *upgrade.Pod, pod *corev1.Pod) {
 	statuses := pod.Status.ContainerStatuses
-	found.Ready = len(statuses) > 0 || podIsReady(pod)
+	found.Ready = len(statuses) > 0 || PodIsReady(pod)
 	for i := range statuses {
 		waiting := statuses[i].State.Waiting
 		if waiting != nil && pullFailures[waiting.Reason] {
@@ -78,7 +78,8 @@ func isPulled(state *corev1.ContainerState) bool {
 	return state.Running != nil || state.Terminated != nil
 }
 
-func podIsReady(pod *corev1.Pod) bool {
+// PodIsReady reports whether the condition Ready of a pod is True.
+func PodIsReady(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady {
 			return condition.Status == corev1.ConditionTrue

@@ -156,7 +156,7 @@ func (c *Cluster) blockingBudget(pod *corev1.Pod) string {
 	for _, budget := range of[*policyv1.PodDisruptionBudget](c) {
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 		if err != nil || budget.Namespace != pod.Namespace || !selector.Matches(k8slabels.Set(pod.Labels)) ||
-			budget.Status.DisruptionsAllowed > 0 || allowsUnready(budget) && !isReady(pod) {
+			budget.Status.DisruptionsAllowed > 0 || allowsUnready(budget) && !observe.PodIsReady(pod) {
 			continue
 		}
 		return budget.Namespace + "/" + budget.Name
@@ -170,12 +170,6 @@ func allowsUnready(budget *policyv1.PodDisruptionBudget) bool {
 		return true
 	}
 	return budget.Status.DesiredHealthy > 0 && budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy
-}
-
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // newPod is the UID of the driver pods that a simulation creates.

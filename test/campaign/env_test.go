@@ -300,11 +300,10 @@ func (e *env) deletePolicies(ctx context.Context) error {
 		return err
 	}
 	var failures []error
-	finalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	for i := range policies.Items {
 		failures = append(failures,
 			client.IgnoreNotFound(e.quiet.Delete(ctx, &policies.Items[i])),
-			client.IgnoreNotFound(e.quiet.Patch(ctx, &policies.Items[i], finalizers)))
+			cluster.DropFinalizers(ctx, e.quiet, &policies.Items[i]))
 	}
 	return errors.Join(failures...)
 }

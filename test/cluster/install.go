@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -105,4 +106,10 @@ func isEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 	})
+}
+
+// DropFinalizers removes all finalizers of an object, which may be gone: those of an operator that does not run.
+func DropFinalizers(ctx context.Context, c client.Client, object client.Object) error {
+	none := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	return client.IgnoreNotFound(c.Patch(ctx, object, none))
 }

@@ -231,9 +231,7 @@ func (e *env) abandon() {
 		return
 	}
 	e.Expect(policy.DeletionTimestamp).NotTo(BeNil())
-	before := policy.DeepCopy()
-	policy.Finalizers = nil
-	e.Expect(client.IgnoreNotFound(e.client.Patch(e.t.Context(), policy, client.MergeFrom(before)))).To(Succeed())
+	e.Expect(cluster.DropFinalizers(e.t.Context(), e.client, policy)).To(Succeed())
 	e.Expect(e.policy()).To(BeNil())
 }
 

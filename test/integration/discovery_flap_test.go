@@ -91,12 +91,7 @@ func TestGPUDisappears(t *testing.T) {
 	object.Spec.NodeDiscovery = &v1.NodeDiscoverySpec{GracePeriod: &metav1.Duration{Duration: grace}}
 	e.create(object)
 	e.awaitReady(2)
-	user := gpuPod("training", node)
-	e.create(user)
-	e.Eventually(func() corev1.PodPhase {
-		e.Expect(e.client.Get(t.Context(), client.ObjectKeyFromObject(user), user)).To(Succeed())
-		return user.Status.Phase
-	}).Should(Equal(corev1.PodRunning))
+	user := e.runGPUPod(node)
 
 	driver := e.podOn("nvidia-driver-daemonset", node)
 	gone := client.RawPatch(types.MergePatchType,
@@ -144,6 +139,18 @@ func gpuPod(name, node string) *corev1.Pod {
 		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 	}
 	return pod
+}
+
+// runGPUPod starts a pod with a GPU on the node.
+func (e *env) runGPUPod(node string) *corev1.Pod {
+	e.t.Helper()
+	user := gpuPod("training", node)
+	e.create(user)
+	e.Eventually(func() corev1.PodPhase {
+		e.Expect(e.client.Get(e.t.Context(), client.ObjectKeyFromObject(user), user)).To(Succeed())
+		return user.Status.Phase
+	}).Should(Equal(corev1.PodRunning))
+	return user
 }
 
 // takeLabels removes the labels with this prefix from a node, and returns them.

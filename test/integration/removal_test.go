@@ -10,12 +10,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -51,7 +51,7 @@ func TestRemovalIsHeld(t *testing.T) {
 	e.run()
 	e.create(e.samplePolicy())
 	e.awaitReady(2)
-	user := e.runGPUPod("training", "gpu-00001")
+	user := e.runGPUPod("gpu-00001")
 	e.Expect(e.client.Delete(t.Context(), e.policy())).To(Succeed())
 	e.Eventually(e.policy).WithPolling(200 * time.Millisecond).Should(And(
 		HaveField("Status.Conditions", ContainElement(And(HaveField("Type", v1.ConditionReady),
@@ -83,7 +83,7 @@ func TestForcedRemoval(t *testing.T) {
 	e.run()
 	e.create(e.samplePolicy())
 	e.awaitReady(1)
-	user := e.runGPUPod("training", "gpu-00000")
+	user := e.runGPUPod("gpu-00000")
 	e.Expect(e.client.Delete(t.Context(), e.policy())).To(Succeed())
 	e.Eventually(func() *corev1.NodeCondition { return nodeCondition(e.node("gpu-00000")) }).
 		Should(HaveField("Reason", "RemovalHeld"))
@@ -122,25 +122,13 @@ func TestRemovalDoesNotWaitForADeletedNode(t *testing.T) {
 	e.run()
 	e.create(e.samplePolicy())
 	e.awaitReady(2)
-	e.runGPUPod("training", "gpu-00001")
+	e.runGPUPod("gpu-00001")
 	e.Expect(e.client.Delete(t.Context(), e.policy())).To(Succeed())
 	e.Eventually(func() *corev1.NodeCondition { return nodeCondition(e.node("gpu-00001")) }).
 		Should(HaveField("Reason", "RemovalHeld"))
 	e.Expect(e.client.Delete(t.Context(), e.node("gpu-00001"))).To(Succeed())
 	e.awaitNoPolicy()
 	e.expectNothingLeft("gpu-00000")
-}
-
-// runGPUPod starts a pod with a GPU on the node.
-func (e *env) runGPUPod(name, node string) *corev1.Pod {
-	e.t.Helper()
-	user := gpuPod(name, node)
-	e.create(user)
-	e.Eventually(func() corev1.PodPhase {
-		e.Expect(e.client.Get(e.t.Context(), client.ObjectKeyFromObject(user), user)).To(Succeed())
-		return user.Status.Phase
-	}).Should(Equal(corev1.PodRunning))
-	return user
 }
 
 // expectNothingLeft expects that neither the nodes nor the namespace have anything of the stack.
@@ -175,8 +163,7 @@ func (e *env) expectNothingLeft(nodes ...string) {
 func (e *env) dropFinalizers() {
 	e.t.Helper()
 	object := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}}
-	finalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	e.Expect(client.IgnoreNotFound(e.client.Patch(e.t.Context(), object, finalizers))).To(Succeed())
+	e.Expect(cluster.DropFinalizers(e.t.Context(), e.client, object)).To(Succeed())
 }
 
 // podDeletions are the operands of the pods that have been deleted, by node, in order.

@@ -91,8 +91,7 @@ func (e *env) progresses(nodes []string) []string {
 	var all []string
 	for _, n := range e.policy().Status.Nodes {
 		if n.Upgrade != nil && slices.Contains(nodes, n.Name) {
-			all = append(all, fmt.Sprintf("%s: %s held=%t %s: %s", n.Name, n.Upgrade.State, n.Upgrade.Held, n.Upgrade.Reason,
-				n.Upgrade.Message))
+			all = append(all, n.Name+": "+described(n.Upgrade))
 		}
 	}
 	return all
@@ -112,7 +111,10 @@ func (e *env) progress(name string) string {
 	if i < 0 || status.Nodes[i].Upgrade == nil {
 		return "none"
 	}
-	u := status.Nodes[i].Upgrade
+	return described(status.Nodes[i].Upgrade)
+}
+
+func described(u *v1.NodeUpgradeStatus) string {
 	return fmt.Sprintf("%s held=%t %s: %s", u.State, u.Held, u.Reason, u.Message)
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -53,13 +52,9 @@ current spec and reports it as ready, and with 1 after the timeout.`,
 }
 
 func checkReady(ctx context.Context, config *rest.Config, name string, timeout time.Duration, out io.Writer) error {
-	scheme := runtime.NewScheme()
-	if err := v1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("registering ClusterPolicy: %w", err)
-	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	c, err := policyClient(config)
 	if err != nil {
-		return fmt.Errorf("connecting to %s: %w", config.Host, err)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

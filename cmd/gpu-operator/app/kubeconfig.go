@@ -4,9 +4,12 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
@@ -31,4 +34,17 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	config.QPS = -1
 	config.UserAgent = "gpu-operator/" + version.Version
 	return config, nil
+}
+
+// policyClient returns a client that reads, watches and writes ClusterPolicies.
+func policyClient(config *rest.Config) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering ClusterPolicy: %w", err)
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	return c, nil
 }

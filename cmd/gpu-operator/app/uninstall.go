@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -67,13 +66,9 @@ type uninstallation struct {
 }
 
 func uninstall(ctx context.Context, config *rest.Config, timeout time.Duration, out io.Writer) error {
-	scheme := runtime.NewScheme()
-	if err := v1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("registering ClusterPolicy: %w", err)
-	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	c, err := policyClient(config)
 	if err != nil {
-		return fmt.Errorf("connecting to %s: %w", config.Host, err)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

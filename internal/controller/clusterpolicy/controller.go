@@ -95,8 +95,7 @@ type Reconciler struct {
 func New(options Options) *Reconciler { return &Reconciler{Options: options} }
 
 // Reconcile runs one pass: observe, plan, render, apply, status; or for a deleted policy observe, remove, status. close
-// writes the status on every path, also after a
-// failure.
+// writes the status on every path, also after a failure.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (result reconcile.Result, err error) {
 	s := r.newScope()
 	defer func() { result, err = s.close(ctx) }()

@@ -3,7 +3,6 @@ package clusterpolicy
 import (
 	"context"
 	"fmt"
-	"k8s.io/apimachinery/pkg/types"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -30,6 +29,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // Names of objects that the operator installs.
@@ -188,8 +188,7 @@ func deletePolicies(ctx context.Context) {
 func forgetPolicy(ctx context.Context, policy *v1.ClusterPolicy) {
 	GinkgoHelper()
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, policy))).To(Succeed())
-	finalizers := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	Expect(client.IgnoreNotFound(admin.Patch(ctx, policy, finalizers))).To(Succeed())
+	Expect(cluster.DropFinalizers(ctx, admin, policy)).To(Succeed())
 }
 
 // createPolicy creates a policy with this spec.

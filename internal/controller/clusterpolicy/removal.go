@@ -104,7 +104,6 @@ func (s *scope) keptWhileRemoving() apply.Rendered {
 // deleteStack deletes all objects that were applied for the policy, and reports whether they are gone.
 func (s *scope) deleteStack(ctx context.Context) bool {
 	slots := &corev1.ConfigMap{}
-	slots.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: labels.UpgradeSlots}, slots)
 	if err == nil {
 		slots.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))

@@ -25,10 +25,10 @@ import (
 func (s *scope) remove(ctx context.Context) error {
 	before := s.entry.Removal
 	s.clearAssessment()
-	// Until the node has been read: it does not count as done.
-	s.entry.Removal = &fleet.NodeRemoval{Step: removal.Step{Action: removal.Wait, Message: "the node is being read"}}
-	if before != nil {
-		s.entry.Removal = before
+	s.entry.Removal = before
+	if before == nil {
+		// Until the node has been read: it does not count as done.
+		s.entry.Removal = &fleet.NodeRemoval{Step: removal.Step{Action: removal.Wait, Message: "the node is being read"}}
 	}
 	node, err := s.removalNode(ctx)
 	if err != nil {

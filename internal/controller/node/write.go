@@ -13,7 +13,6 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
 	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
 )
@@ -94,5 +93,5 @@ func (s *scope) deleteCondition(ctx context.Context) error {
 	if assess.GPUReadyCondition(s.node) == nil {
 		return nil
 	}
-	return s.patchCondition(ctx, map[string]string{"type": labels.ConditionGPUReady, "$patch": "delete"})
+	return s.patchCondition(ctx, nodemarks.DeletedCondition())
 }

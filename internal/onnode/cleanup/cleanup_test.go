@@ -283,7 +283,7 @@ func TestErrors(t *testing.T) {
 		g.Expect(report.Removed).To(ContainElement("/run/nvidia/validations/driver-ready"))
 		g.Expect(report.Removed).NotTo(ContainElement("/run/nvidia/validations"))
 		g.Expect(report.Left).To(ContainElement(And(HaveField("Path", "/run/nvidia/validations"),
-			HaveField("Why", ContainSubstring("it cannot be told whether a container uses it")))))
+			HaveField("Why", ContainSubstring("it is unknown whether a container uses it")))))
 	})
 	t.Run("one that cannot be removed does not hold up the others", func(t *testing.T) {
 		if os.Geteuid() == 0 {

@@ -59,7 +59,7 @@ func locked(_ *run, f found) verdict {
 		return verdict{why: f.entry.by + " still runs: it holds the lock", busy: true}
 	}
 	if err != nil {
-		return verdict{why: "it cannot be told whether it is locked: " + err.Error()}
+		return verdict{why: "it is unknown whether it is locked: " + err.Error()}
 	}
 	return verdict{}
 }

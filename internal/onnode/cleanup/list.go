@@ -14,7 +14,7 @@ type kind int
 const (
 	// anyFile is a file of any type but a directory, and of a symbolic link the link itself.
 	anyFile kind = iota
-	// socket is a socket that nobody serves.
+	// socket is a socket that no program serves.
 	socket
 	// link is a symbolic link.
 	link

@@ -97,7 +97,7 @@ func (r *run) findUser(programs string) verdict {
 		// The file runtime has the path of the runtime's program.
 		files, err := fs.Glob(r.host.root.FS(), strings.TrimPrefix(dir, "/")+"/io.containerd.runtime.v2.task/*/*/runtime")
 		if err != nil {
-			return verdict{why: "it cannot be told whether containers use it: " + err.Error()}
+			return verdict{why: "it is unknown whether containers use it: " + err.Error()}
 		}
 		for _, file := range files {
 			if bytes.Contains(r.host.readFile(file), []byte(programs)) {
@@ -107,7 +107,7 @@ func (r *run) findUser(programs string) verdict {
 	}
 	processes, err := r.host.processes()
 	if err != nil {
-		return verdict{why: "it cannot be told whether it is used: " + err.Error()}
+		return verdict{why: "it is unknown whether it is used: " + err.Error()}
 	}
 	for _, process := range processes {
 		// CRI-O starts a process for each container with the path of the runtime's program among its arguments.

@@ -248,7 +248,7 @@ func (r *run) judgeDirectory(f found) verdict {
 	}
 	user, err := r.mounts.user(f.path)
 	if err != nil {
-		return verdict{why: "it cannot be told whether a container uses it: " + err.Error(), foreign: shared}
+		return verdict{why: "it is unknown whether a container uses it: " + err.Error(), foreign: shared}
 	}
 	if user != "" {
 		return verdict{why: user + " has it mounted", busy: true, foreign: shared}

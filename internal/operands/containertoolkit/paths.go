@@ -55,13 +55,14 @@ var (
 
 // runtimeFiles returns the configuration files that the spec names. A path in the container does not count.
 func runtimeFiles(in operand.Input) []string {
+	names := []string{envConfig, envDropInOnHost}
+	for _, runtime := range runtimeNames {
+		names = append(names, runtime.config)
+	}
 	var files []string
 	for _, variable := range in.Spec.Toolkit.Env {
-		switch variable.Name {
-		case envConfig, envDropInOnHost, "CONTAINERD_CONFIG", "CRIO_CONFIG", "DOCKER_CONFIG":
-			if variable.Value != "" {
-				files = append(files, variable.Value)
-			}
+		if variable.Value != "" && slices.Contains(names, variable.Name) {
+			files = append(files, variable.Value)
 		}
 	}
 	return files
