@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
@@ -12,7 +15,11 @@ import (
 // chart is the folder of a released chart.
 var chart string
 
+// eventually is how long what happens by itself may take on a busy machine.
+const eventually = 30 * time.Second
+
 func TestMain(m *testing.M) {
+	gomega.SetDefaultEventuallyTimeout(eventually)
 	if err := cluster.SetParallel(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
