@@ -57,7 +57,6 @@ func TestCrashes(t *testing.T) {
 				t.Skip("passed before, with this operator")
 			}
 			e := e.in(t)
-			e.atRest()
 			remove, struck := proxy.Add(fault.Rule{
 				Match: fault.Match{Verbs: fault.Writes()}, Phase: c.phase, From: c.nth, Count: 1,
 				Action: fault.Action{Call: r.kill, Drop: true},

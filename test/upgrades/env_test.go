@@ -193,6 +193,7 @@ func budget(parallel int32, unavailable string) func(*v1.DriverUpgradePolicySpec
 // finish ends the operators and checks what applies to every test: the watcher's rules hold, no request was denied, and
 // there was no panic and no data race.
 func (e *env) finish() {
+	defer e.explain()
 	e.managers.stop(e)
 	e.Expect(e.watch.broken()).To(BeEmpty(), "the rules of the watcher")
 	e.Expect(e.calls(0).Forbidden().String()).To(BeEmpty(), "the shipped permissions must suffice")
@@ -200,11 +201,19 @@ func (e *env) finish() {
 		log, err := os.ReadFile(path)
 		e.Expect(err).NotTo(HaveOccurred())
 		e.Expect(string(log)).NotTo(Or(ContainSubstring("panic"), ContainSubstring("DATA RACE")))
-		if e.t.Failed() {
-			e.t.Logf("the end of %s:\n%s", path, tail(string(log), *flagLines))
-			e.t.Logf("the nodes' versions:\n%s", e.watch.story())
-		}
 	}
+}
+
+// explain prints what the operators and the nodes did, if the test has failed.
+func (e *env) explain() {
+	if !e.t.Failed() {
+		return
+	}
+	for _, path := range e.managers.logs {
+		log, err := os.ReadFile(path)
+		e.t.Logf("the end of %s (%v):\n%s", path, err, tail(string(log), *flagLines))
+	}
+	e.t.Logf("the nodes' versions:\n%s", e.watch.story())
 }
 
 func tail(text string, lines int) string {

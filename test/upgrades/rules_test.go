@@ -1,6 +1,7 @@
 package upgrades
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -113,16 +114,24 @@ func (w *watcher) broken() []string {
 		if foreign[c.uid] {
 			found = append(found, fmt.Sprintf("%d: a cordon of %s by a user was undone", c.version, c.name))
 		}
-		if c.state == stateDone && !w.validated(c) {
-			found = append(found, fmt.Sprintf("%d: %s was uncordoned before validation had passed", c.version, c.name))
+		if c.state != stateDone {
+			continue
+		}
+		if driver, validator := w.podsAt(c); !validated(driver, validator) {
+			found = append(found, fmt.Sprintf("%d: %s was uncordoned before validation had passed: driver %s, validator %s",
+				c.version, c.name, driver, validator))
 		}
 	}
 	return found
 }
 
-// validated reports whether a validator that is not older than the driver was ready at the version of the node.
-func (w *watcher) validated(at change) bool {
-	var driver, validator podVersion
+// validated reports whether driver and validator are ready, and the validator is not older than the driver.
+func validated(driver, validator podVersion) bool {
+	return driver.ready && validator.ready && !validator.created.Before(driver.created)
+}
+
+// podsAt returns the driver and the validator at the version of the node.
+func (w *watcher) podsAt(at change) (driver, validator podVersion) {
 	for _, pod := range w.pods {
 		if pod.node != at.name || pod.version > at.version {
 			continue
@@ -138,25 +147,44 @@ func (w *watcher) validated(at change) bool {
 			*current = podVersion{}
 		}
 	}
-	return driver.ready && validator.ready && !validator.created.Before(driver.created)
+	return driver, validator
 }
 
-// story describes what happened to cordons and states of the nodes.
+// story describes what happened to cordons and states of the nodes, and to their drivers and validators.
 func (w *watcher) story() string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	var text strings.Builder
+	type line struct {
+		version int64
+		text    string
+	}
+	var lines []line
 	previous := map[string]string{}
+	add := func(key string, version int64, seen time.Time, text, detail string) {
+		if previous[key] != text {
+			lines = append(lines, line{version, fmt.Sprintf("%s %7d %s %s\n", seen.Format("05.000"), version, text, detail)})
+		}
+		previous[key] = text
+	}
 	for _, node := range w.nodes {
-		line := fmt.Sprintf("%s state=%q cordoned=%t GPUReady=%t", node.name, node.state, node.cordoned, node.gpuReady)
+		text := fmt.Sprintf("%s state=%q cordoned=%t Ready=%t GPUReady=%t", node.name, node.state, node.cordoned,
+			node.kubeletReady, node.gpuReady)
 		if node.deleted {
-			line = node.name + " deleted"
+			text = node.name + " deleted"
 		}
-		if previous[node.name] == line {
-			continue
+		add(node.name, node.version, node.seen, text, node.annotations[recordKey])
+	}
+	for _, pod := range w.pods {
+		text := fmt.Sprintf("%s pod %s ready=%t ending=%t", pod.node, pod.name, pod.ready, pod.ending)
+		if pod.deleted {
+			text = fmt.Sprintf("%s pod %s deleted", pod.node, pod.name)
 		}
-		previous[node.name] = line
-		fmt.Fprintf(&text, "%s %7d %s %s\n", node.seen.Format("05.000"), node.version, line, node.annotations[recordKey])
+		add(pod.uid, pod.version, pod.seen, text, "")
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.version, b.version) })
+	var text strings.Builder
+	for _, line := range lines {
+		text.WriteString(line.text)
 	}
 	return text.String()
 }

@@ -42,8 +42,8 @@ type nodeVersion struct {
 	name    string
 	uid     string
 	deleted bool
-	// cordoned, and gpuReady by the node's condition.
-	cordoned, gpuReady bool
+	// cordoned; kubeletReady and gpuReady by the node's conditions.
+	cordoned, kubeletReady, gpuReady bool
 	// unavailable: it is cordoned, or its GPUs cannot be used any more.
 	unavailable bool
 	state       string
@@ -54,6 +54,7 @@ type nodeVersion struct {
 // podVersion is one version of a pod of the stack.
 type podVersion struct {
 	version int64
+	seen    time.Time
 	name    string
 	node    string
 	uid     string
@@ -61,7 +62,15 @@ type podVersion struct {
 	image   string
 	created time.Time
 	deleted bool
-	ready   bool
+	// ending: it is being deleted. ready: its condition Ready is True, and it is not ending.
+	ending, ready bool
+}
+
+func (p podVersion) String() string {
+	if p.name == "" {
+		return "missing"
+	}
+	return fmt.Sprintf("%s at version %d (ready=%t, created %s)", p.name, p.version, p.ready, p.created.Format(time.TimeOnly))
 }
 
 // runs reports whether it is a ready driver of this version.
@@ -152,7 +161,10 @@ func (w *watcher) seeNode(node *corev1.Node, deleted bool) {
 		labels: node.Labels, annotations: node.Annotations,
 	}
 	for _, condition := range node.Status.Conditions {
-		if condition.Type == gpuReady {
+		switch condition.Type {
+		case corev1.NodeReady:
+			seen.kubeletReady = condition.Status == corev1.ConditionTrue
+		case gpuReady:
 			seen.gpuReady = condition.Status == corev1.ConditionTrue
 		}
 	}
@@ -168,9 +180,9 @@ func (w *watcher) seeNode(node *corev1.Node, deleted bool) {
 
 func (w *watcher) seePod(pod *corev1.Pod, deleted bool) {
 	seen := podVersion{
-		version: number(pod.ResourceVersion), name: pod.Name, node: pod.Spec.NodeName, uid: string(pod.UID),
-		image: pod.Spec.Containers[0].Image, created: pod.CreationTimestamp.Time, deleted: deleted,
-		app: pod.Labels["app"],
+		version: number(pod.ResourceVersion), seen: time.Now(), name: pod.Name, node: pod.Spec.NodeName,
+		uid: string(pod.UID), image: pod.Spec.Containers[0].Image, created: pod.CreationTimestamp.Time, deleted: deleted,
+		ending: pod.DeletionTimestamp != nil, app: pod.Labels["app"],
 	}
 	if strings.HasPrefix(seen.app, driverApp) {
 		seen.app = driverApp
@@ -180,7 +192,7 @@ func (w *watcher) seePod(pod *corev1.Pod, deleted bool) {
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady {
-			seen.ready = condition.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil
+			seen.ready = condition.Status == corev1.ConditionTrue && !seen.ending
 		}
 	}
 	w.lock.Lock()
