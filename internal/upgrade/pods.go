@@ -31,7 +31,7 @@ type PodPolicy struct {
 }
 
 // ClassifyPods returns the pods of users among those of a node. isGPUClaim reports whether a resource claim is one for
-// GPUs; for a claim that cannot be read it has to be true. Mirror pods are left out, and pods of DaemonSets without a
+// GPUs; for a claim that cannot be read it has to be true. Static pods and pods of DaemonSets are left out if they have no
 // GPU, since an eviction does not end them. A pod that holds GPUs counts though it may not be evicted: the driver
 // cannot be unloaded while it runs.
 func ClassifyPods(pods []corev1.Pod, policy PodPolicy, isGPUClaim func(namespace, claim string) bool) Workload {
@@ -49,9 +49,9 @@ func (p *PodPolicy) classify(pod *corev1.Pod, usesGPUs bool, workload *Workload)
 	found := WorkloadPod{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Ending: pod.DeletionTimestamp != nil,
 	}
-	if startsAgain(pod) {
+	if why := startsAgain(pod); why != "" {
 		if usesGPUs && pod.Spec.NodeSelector[labels.DeployClient] == "" {
-			found.Blocked, found.Forbidden = "its DaemonSet starts it again: take it off the node", true
+			found.Blocked, found.Forbidden = why, true
 			workload.Users = append(workload.Users, found)
 		}
 		return
@@ -80,18 +80,21 @@ func (p *PodPolicy) isWorkload(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false
 	}
-	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		return false
-	}
 	_, operand := pod.Labels[labels.Operand]
 	return !operand || pod.Namespace != p.Namespace
 }
 
-// startsAgain reports whether the pod is of a DaemonSet, which also runs its pods on cordoned nodes. Those that select
-// nodes by labels.DeployClient are taken off by k8s-driver-manager.
-func startsAgain(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.Kind == "DaemonSet"
+// startsAgain returns why the node would start the pod again if it was evicted; empty if it would not. It is a static
+// pod, or one of a DaemonSet, which also runs its pods on cordoned nodes. Those that select nodes by labels.DeployClient
+// are taken off by k8s-driver-manager.
+func startsAgain(pod *corev1.Pod) string {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return "is a static pod: remove its manifest from the node"
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
+		return "its DaemonSet starts it again: take it off the node"
+	}
+	return ""
 }
 
 // drains reports whether a drain evicts the pod.

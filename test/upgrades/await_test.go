@@ -18,6 +18,7 @@ const (
 	stateRequired   = "upgrade-required"
 	stateWait       = "wait-for-jobs-required"
 	stateEviction   = "pod-deletion-required"
+	stateDrain      = "drain-required"
 	stateRestart    = "pod-restart-required"
 	stateValidation = "validation-required"
 	stateDone       = "upgrade-done"
@@ -95,6 +96,15 @@ func (e *env) progresses(nodes []string) []string {
 		}
 	}
 	return all
+}
+
+// pending returns how many nodes wait for an upgrade, by the policy's status.
+func (e *env) pending() int32 {
+	upgrade := e.policy().Status.Upgrade
+	if upgrade == nil {
+		return 0
+	}
+	return upgrade.Pending
 }
 
 // awaitState waits until the node is in the state.

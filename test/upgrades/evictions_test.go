@@ -112,13 +112,27 @@ func obstacles() []obstacle {
 		{
 			name: "a job that is waited for",
 			place: func(e *env, node string) {
-				e.run(workload{name: "job-" + node, node: node, change: func(pod *corev1.Pod) {
-					pod.Labels["wait"] = "true"
-				}})
+				e.run(workload{name: "job-" + node, node: node, change: labelled("wait", "true")})
 			},
 			words: []string{"UpgradeWaitingForJobs", "default/job-node-7"},
 			clear: func(e *env, node string) { e.remove(podOf("job-" + node)) },
 		},
+		{
+			name: "a static pod with a GPU",
+			place: func(e *env, node string) {
+				e.run(workload{name: "static-" + node, node: node, gpus: "1", change: mirrors(node)})
+			},
+			words: []string{"UpgradeBlocked", "default/static-node-8", "static pod"},
+			clear: func(e *env, node string) { e.remove(podOf("static-" + node)) },
+		},
+	}
+}
+
+// mirrors makes a pod the mirror of a static pod of the node.
+func mirrors(node string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Annotations[corev1.MirrorPodAnnotationKey] = "digest"
+		pod.Spec.NodeName = node
 	}
 }
 

@@ -2,7 +2,9 @@ package upgrades
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -10,12 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 const (
-	skipLabel    = "nvidia.com/gpu-driver-upgrade.skip"
-	presentLabel = "feature.node.kubernetes.io/pci-10de.present"
+	skipLabel = "nvidia.com/gpu-driver-upgrade.skip"
+	// discoveryPrefix is that of the labels by which node discovery shows PCI devices.
+	discoveryPrefix = "feature.node.kubernetes.io/pci-"
+	// gpusAnnotation is how many GPUs the simulator gives to a node.
+	gpusAnnotation = "simulator.gpu-operator/gpus"
 )
 
 // intervention is what a user does to a node while its upgrade waits for a pod with a GPU.
@@ -115,6 +121,27 @@ func interventions() []intervention {
 				e.Expect(e.watch.node(node).annotations).NotTo(HaveKey(recordKey))
 			},
 		},
+		{
+			name: "a node that loses its GPUs ends its upgrade",
+			then: (*env).loseGPUs,
+			end: func(e *env, node string) {
+				e.Eventually(func() map[string]string { return e.watch.node(node).labels }).WithTimeout(upgradeTime).Should(And(
+					HaveKeyWithValue("nvidia.com/gpu.present", "false"), Not(HaveKey(stateLabel))))
+				e.Expect(e.watch.node(node).cordoned).To(BeFalse(), "a cordon of ours is undone")
+				e.Expect(e.watch.node(node).annotations).NotTo(HaveKey(recordKey))
+			},
+		},
+	}
+}
+
+// loseGPUs removes the GPUs of a node, and with them its discovery labels.
+func (e *env) loseGPUs(node string) {
+	e.t.Helper()
+	e.annotate(node, gpusAnnotation, "0")
+	for key := range e.watch.node(node).labels {
+		if strings.HasPrefix(key, discoveryPrefix) {
+			e.label(node, key, "")
+		}
 	}
 }
 
@@ -131,6 +158,9 @@ func TestInterventions(t *testing.T) {
 			in.first(e, nodeName(i))
 		}
 	}
+	e.edit(func(s *v1.ClusterPolicySpec) {
+		s.NodeDiscovery = &v1.NodeDiscoverySpec{GracePeriod: &metav1.Duration{Duration: 3 * time.Second}}
+	})
 	e.install(after)
 	e.awaitUpgraded(after, nodeName(len(all)))
 	for i, in := range all {

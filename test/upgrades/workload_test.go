@@ -56,6 +56,11 @@ func ignoringTerm(seconds int64) func(*corev1.Pod) {
 	}
 }
 
+// labelled adds a label to a pod.
+func labelled(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Labels[key] = value }
+}
+
 // create creates an object of a user.
 func (e *env) create(object client.Object) {
 	e.t.Helper()
