@@ -4,6 +4,12 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
 // TestReleases: releases of the operator, each with an image of its own and another default version of the driver, take
@@ -37,4 +43,66 @@ func TestReleases(t *testing.T) {
 	}
 	e.Expect(left).To(Equal(users), "the pods with GPUs keep running")
 	e.writesNothing()
+}
+
+// TestReleaseWithOtherDefaults: a release with another default image of an operand replaces its pods one by one. One with
+// another default driver waits for a user without automatic upgrades, and upgrades node by node with them.
+func TestReleaseWithOtherDefaults(t *testing.T) {
+	t.Parallel()
+	const nodes = 3
+	e := newEnv(t, envOptions{nodes: nodes, stopped: true, policy: func(u *v1.DriverUpgradePolicySpec) {
+		budget(1, "1")(u)
+		u.AutoUpgrade = pointer(false)
+	}})
+	start := func(driver, plugin string) {
+		e.startAt("", "DRIVER_IMAGE=nvcr.io/nvidia/driver:"+driver,
+			"DEVICE_PLUGIN_IMAGE=nvcr.io/nvidia/k8s-device-plugin:"+plugin)
+	}
+	e.edit(func(s *v1.ClusterPolicySpec) { s.Driver.Version = "" })
+	start(before, "v0.18.0")
+	e.awaitReady(nodes)
+	e.atRest()
+	mark, since := e.mark(), e.watch.now()
+
+	e.managers.stop(e)
+	start(after, "v0.19.0")
+	e.Eventually(e.pending).WithTimeout(readyTime).Should(BeEquivalentTo(nodes))
+	e.Eventually(func() []string { return e.imagesOf(pluginApp) }).WithTimeout(readyTime).Should(
+		And(HaveLen(nodes), HaveEach(HaveSuffix(":v0.19.0"))))
+	e.atRest()
+	e.Expect(apimeta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionReady)).To(And(
+		HaveField("Reason", v1.ReasonUpgradePending), HaveField("Message", ContainSubstring("autoUpgrade is false"))))
+	e.Expect(e.watch.ready()).To(HaveLen(nodes), "the GPUs of all nodes can still be used")
+	e.undisturbed(since)
+	e.Expect(e.deletions(mark, "nvidia")).To(BeEmpty(), "the DaemonSet controller replaces the plugin's pods")
+	e.Expect(e.updateLimit(pluginApp)).To(Equal(1))
+
+	e.upgradePolicy(func(u *v1.DriverUpgradePolicySpec) { u.AutoUpgrade = pointer(true) })
+	e.awaitUpgraded(after, nodeNames(nodes)...)
+	e.Expect(len(e.watch.most(since))).To(Equal(1), "the budget")
+	e.writesNothing()
+}
+
+const pluginApp = "nvidia-device-plugin-daemonset"
+
+// imagesOf returns the images of the first containers of the pods of an app.
+func (e *env) imagesOf(app string) []string {
+	e.t.Helper()
+	pods := &corev1.PodList{}
+	e.Expect(e.quiet.List(e.t.Context(), pods, client.InNamespace(namespace), client.MatchingLabels{"app": app})).To(
+		Succeed())
+	var images []string
+	for i := range pods.Items {
+		images = append(images, pods.Items[i].Spec.Containers[0].Image)
+	}
+	return images
+}
+
+// updateLimit returns how many pods of a DaemonSet an update makes unavailable at a time.
+func (e *env) updateLimit(name string) int {
+	e.t.Helper()
+	ds := &appsv1.DaemonSet{}
+	e.Expect(e.quiet.Get(e.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, ds)).To(Succeed())
+	e.Expect(ds.Spec.UpdateStrategy.RollingUpdate).NotTo(BeNil())
+	return ds.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.IntValue()
 }
