@@ -135,3 +135,8 @@ func (e *env) objects() *unstructured.UnstructuredList {
 	}
 	return all
 }
+
+func distinct(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
