@@ -31,8 +31,8 @@ type PodPolicy struct {
 }
 
 // ClassifyPods returns the pods of users among those of a node. isGPUClaim reports whether a resource claim is one for
-// GPUs; for a claim that cannot be read it has to be true. Static pods and pods of DaemonSets are left out if they have no
-// GPU, since an eviction does not end them. A pod that holds GPUs counts though it may not be evicted: the driver
+// GPUs; for a claim that cannot be read it has to be true. Static pods and pods of DaemonSets are left out if they have
+// no GPU, since an eviction does not end them. A pod that holds GPUs counts though it may not be evicted: the driver
 // cannot be unloaded while it runs.
 func ClassifyPods(pods []corev1.Pod, policy PodPolicy, isGPUClaim func(namespace, claim string) bool) Workload {
 	workload := Workload{}
@@ -85,8 +85,8 @@ func (p *PodPolicy) isWorkload(pod *corev1.Pod) bool {
 }
 
 // startsAgain returns why the node would start the pod again if it was evicted; empty if it would not. It is a static
-// pod, or one of a DaemonSet, which also runs its pods on cordoned nodes. Those that select nodes by labels.DeployClient
-// are taken off by k8s-driver-manager.
+// pod, or one of a DaemonSet, which also runs its pods on cordoned nodes. Those that select nodes by
+// labels.DeployClient are taken off by k8s-driver-manager.
 func startsAgain(pod *corev1.Pod) string {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return "is a static pod: remove its manifest from the node"

@@ -34,8 +34,8 @@ type ourRelease struct {
 
 func (r ourRelease) image() string { return "registry.example.com/gpu/gpu-operator:v" + r.version }
 
-// TestUpgradesOfTheOperator installs an earlier release, upgrades to each later one and to this one, and goes back again,
-// by Helm, kubectl and the steps of OLM. The policy is the same, so no operand's pod is replaced.
+// TestUpgradesOfTheOperator installs an earlier release, upgrades to each later one and to this one, and goes back
+// again, by Helm, kubectl and the steps of OLM. The policy is the same, so no operand's pod is replaced.
 func TestUpgradesOfTheOperator(t *testing.T) {
 	t.Parallel()
 	releases := ourReleases(t)

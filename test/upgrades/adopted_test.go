@@ -24,8 +24,8 @@ type left struct {
 	replaced bool
 }
 
-// TestAdoptedUpgrades: upgrades that another operator has begun are completed from each of its states. Nodes that it has
-// cordoned become schedulable, and those that a user had cordoned stay so. A node in an unknown state is left alone.
+// TestAdoptedUpgrades: upgrades that another operator has begun are completed from each of its states. Nodes that it
+// has cordoned become schedulable, and those that a user had cordoned stay so. A node in an unknown state is left alone.
 func TestAdoptedUpgrades(t *testing.T) {
 	t.Parallel()
 	all := []left{

@@ -45,8 +45,8 @@ func TestReleases(t *testing.T) {
 	e.writesNothing()
 }
 
-// TestReleaseWithOtherDefaults: a release with another default image of an operand replaces its pods one by one. One with
-// another default driver waits for a user without automatic upgrades, and upgrades node by node with them.
+// TestReleaseWithOtherDefaults: a release with another default image of an operand replaces its pods one by one. One
+// with another default driver waits for a user without automatic upgrades, and upgrades node by node with them.
 func TestReleaseWithOtherDefaults(t *testing.T) {
 	t.Parallel()
 	const nodes = 3
@@ -79,7 +79,7 @@ func TestReleaseWithOtherDefaults(t *testing.T) {
 
 	e.upgradePolicy(func(u *v1.DriverUpgradePolicySpec) { u.AutoUpgrade = pointer(true) })
 	e.awaitUpgraded(after, nodeNames(nodes)...)
-	e.Expect(len(e.watch.most(since))).To(Equal(1), "the budget")
+	e.Expect(e.watch.most(since)).To(HaveLen(1), "the budget")
 	e.writesNothing()
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 // TestRemovalDuringAnUpgrade: a policy is deleted while one node waits for a pod with a GPU, on another the new driver
-// fails, on the next its validation, one waits for its turn, and one was cordoned by a user. The first one is held until
-// the pod has ended. Nothing of the stack and of the upgrade is left, and only the user's cordon is.
+// fails, on the next its validation, one waits for its turn, and one was cordoned by a user. The first one is held
+// until the pod has ended. Nothing of the stack and of the upgrade is left, and only the user's cordon is.
 func TestRemovalDuringAnUpgrade(t *testing.T) {
 	t.Parallel()
 	const nodes = 5

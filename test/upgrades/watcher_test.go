@@ -70,7 +70,8 @@ func (p podVersion) String() string {
 	if p.name == "" {
 		return "missing"
 	}
-	return fmt.Sprintf("%s at version %d (ready=%t, created %s)", p.name, p.version, p.ready, p.created.Format(time.TimeOnly))
+	return fmt.Sprintf("%s at version %d (ready=%t, created %s)", p.name, p.version, p.ready,
+		p.created.Format(time.TimeOnly))
 }
 
 // runs reports whether it is a ready driver of this version.
