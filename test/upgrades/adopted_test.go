@@ -25,7 +25,8 @@ type left struct {
 }
 
 // TestAdoptedUpgrades: upgrades that another operator has begun are completed from each of its states. Nodes that it
-// has cordoned become schedulable, and those that a user had cordoned stay so. A node in an unknown state is left alone.
+// has cordoned become schedulable, and those that a user had cordoned stay so. A node in an unknown state is left
+// alone.
 func TestAdoptedUpgrades(t *testing.T) {
 	t.Parallel()
 	all := []left{
