@@ -34,6 +34,15 @@ func newWrite(owner types.UID, rendered client.Object) (write, error) {
 	}, nil
 }
 
+// target returns an object with the kind and the name of the intent alone, for a patch.
+func (w *write) target() *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(w.intent.GroupVersionKind())
+	object.SetNamespace(w.intent.GetNamespace())
+	object.SetName(w.intent.GetName())
+	return object
+}
+
 // sync compares the live object with the intent and writes it if they differ.
 func (a *Applier) sync(ctx context.Context, c *call, owner types.UID, rendered client.Object) outcome {
 	live, err := a.read(ctx, a.client, rendered)
@@ -107,6 +116,9 @@ func (a *Applier) writeIfDifferent(ctx context.Context, c *call, owner types.UID
 
 // apply writes the object and compares the answer with it. field is the difference of the live object.
 func (a *Applier) apply(ctx context.Context, w write, live client.Object, field drift.Path) outcome {
+	if err := a.takeOver(ctx, w, live); err != nil {
+		return outcome{Result: Result{Err: err}, attempt: w.attempt, failed: true}
+	}
 	answer := w.intent.DeepCopy()
 	err := a.request(ctx, "applying "+describe(w.rendered), func(ctx context.Context) error {
 		return a.client.Apply(
@@ -147,10 +159,7 @@ func (a *Applier) removeAdditions(
 	if err != nil {
 		return nil, fmt.Errorf("encoding a patch of %s: %w", describe(w.rendered), err)
 	}
-	answer := &unstructured.Unstructured{}
-	answer.SetGroupVersionKind(w.intent.GroupVersionKind())
-	answer.SetNamespace(w.intent.GetNamespace())
-	answer.SetName(w.intent.GetName())
+	answer := w.target()
 	err = a.request(ctx, "patching "+describe(w.rendered), func(ctx context.Context) error {
 		return a.client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(labels.FieldOwner))
 	})

@@ -13,8 +13,8 @@ const (
 	ManagedByValue = "gpu-operator"
 	// Component is set on the pods of this operator and of NVIDIA's, by which that one is found.
 	Component = "app.kubernetes.io/component"
-	// NVIDIAHash is an annotation of objects that NVIDIA's operator has applied: the digest of the object. Written by
-	// NVIDIA's operator alone, and left on objects that are taken over from it.
+	// NVIDIAHash is an annotation of objects that NVIDIA's operator has written: the digest of the object. It is removed
+	// when an object is taken over from it.
 	NVIDIAHash = "nvidia.com/last-applied-hash"
 	// Operand is the name of the operand that an object belongs to. Pruning lists objects by it.
 	Operand = "nvidia.com/gpu-operator.operand"
@@ -55,6 +55,9 @@ const (
 	CleanupOperand = "node-cleanup"
 	// FieldOwner is the field manager of every server-side apply.
 	FieldOwner = "gpu-operator"
+	// NVIDIAFieldManager is the field manager of the updates of NVIDIA's operator, which client-go takes from the name
+	// of its program.
+	NVIDIAFieldManager = "gpu-operator"
 	// WaitContainer is the init container that render generates from the graph's edges.
 	WaitContainer = "gpu-node-wait"
 	// CopyContainer is the init container that copies gpu-node into a pod that waits for nothing.
