@@ -108,9 +108,17 @@ func (of *UpgradeFacts) addPods(node *upgrade.Node) {
 			node.Dependants = append(node.Dependants, *of.pod(pod))
 		}
 	}
-	node.ValidatorWanted = slices.ContainsFunc(of.Planned.Essential, func(onNode plan.OperandOnNode) bool {
-		return onNode.Stage == v1.StageValidated && onNode.Expectation == plan.Expected
-	})
+	for i := range of.Planned.Essential {
+		onNode := &of.Planned.Essential[i]
+		switch {
+		case onNode.Stage != v1.StageValidated:
+		case onNode.Expectation == plan.Expected:
+			node.ValidatorWanted = true
+		case onNode.Expectation == plan.PausedByLabel:
+			// By k8s-driver-manager while it replaces a driver, and by the MIG manager.
+			node.ValidatorWanted, node.ValidatorPaused = true, onNode.Message
+		}
+	}
 }
 
 // installs reports whether the operator installs the driver on the node. With a spec that is refused, an installed

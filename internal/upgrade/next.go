@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -231,7 +232,8 @@ func (v *visit) validate() (turn, bool) {
 	case !n.ValidatorWanted:
 		return turn{}, true
 	case n.Validator == nil:
-		return v.wait(v1.ReasonUpgradeValidating, "the node has no validator pod yet"), false
+		why := cmp.Or(n.ValidatorPaused, "the node has no validator pod yet")
+		return v.wait(v1.ReasonUpgradeValidating, why), false
 	case n.Validator.Ending:
 		return v.wait(v1.ReasonUpgradeValidating, "validator pod "+n.Validator.Name+" is ending"), false
 	case !n.Validator.Created.After(n.Driver.Created):

@@ -35,9 +35,11 @@ type Node struct {
 	MoveTo string
 	// Driver is the node's driver pod; nil for none.
 	Driver *Pod
-	// Validator is the validator's pod; nil for none. ValidatorWanted: one is expected on the node.
+	// Validator is the validator's pod; nil for none. ValidatorWanted: one is expected on the node, now or later.
+	// ValidatorPaused is what keeps it off for now; empty if nothing does.
 	Validator       *Pod
 	ValidatorWanted bool
+	ValidatorPaused string
 	// Dependants are the pods of operands that need the driver on the node, the validator's among them. They are set at
 	// least where the driver is being replaced.
 	Dependants []Pod

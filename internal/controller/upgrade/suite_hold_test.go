@@ -7,10 +7,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // halfway returns a node that is cordoned and waits for the end of a pod with GPUs.
@@ -111,6 +113,28 @@ var _ = Describe("A node that is cordoned", func() {
 		Expect(f.node(ctx, "b").Spec.Unschedulable).To(BeTrue())
 		Expect(f.cordoned(ctx)).To(Equal(1))
 		Expect(f.node(ctx, "b").Annotations).NotTo(HaveKey(labels.UpgradeInitialCordon))
+	})
+})
+
+var _ = Describe("A node whose validator k8s-driver-manager has paused", func() {
+	It("stays cordoned until the validator has passed", func(ctx SpecContext) {
+		f := newFakeFixture(ctx, automatic(), "a")
+		deploy := labels.DeployPrefix + validator
+		f.update(ctx, "a", func(node *corev1.Node) { node.Labels[deploy] = "paused-for-driver-upgrade" })
+		f.target = "new"
+		for range maxPasses / 4 {
+			f.play(ctx)
+			f.deletePod(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: cluster.OperatorNamespace, Name: validator + "-a",
+			}})
+			_, err := f.pass(ctx, f.manager, time.Second)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Expect(f.node(ctx, "a").Labels).To(HaveKeyWithValue(labels.UpgradeState, "validation-required"), f.reported())
+		Expect(f.node(ctx, "a").Spec.Unschedulable).To(BeTrue())
+		Expect(f.reported()).To(ContainSubstring("label " + deploy + ` is "paused-for-driver-upgrade"`))
+		f.update(ctx, "a", func(node *corev1.Node) { node.Labels[deploy] = labels.True })
+		f.upgraded(ctx)
 	})
 })
 
