@@ -65,10 +65,8 @@ func missing(dir string, tools []tool) []tool {
 	return missing
 }
 
-// build compiles one tool under a temporary name and renames it, so that a cancelled build leaves no partial tool.
+// build compiles one tool.
 func (t tool) build(ctx context.Context, dir string) error {
-	temp := filepath.Join(dir, "."+t.name+".building")
-	defer func() { _ = os.Remove(temp) }()
 	var env []string
 	if t.environment != nil {
 		var err error
@@ -76,18 +74,15 @@ func (t tool) build(ctx context.Context, dir string) error {
 			return fmt.Errorf("prepare to build %s: %w", t.name, err)
 		}
 	}
-	if err := goBuild(ctx, t.dir, temp, t.versionFlags(), t.pkg, env...); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, filepath.Join(dir, t.name)); err != nil {
-		return fmt.Errorf("keep %s: %w", t.name, err)
-	}
-	return nil
+	return goBuild(ctx, t.dir, filepath.Join(dir, t.name), t.versionFlags(), t.pkg, env...)
 }
 
-// goBuild builds one program in the module that dir belongs to, without cgo unless env enables it.
+// goBuild builds one program in the module that dir belongs to, without cgo unless env enables it. It compiles under a
+// temporary name and renames: a cancelled build leaves no partial program, and another process may run the old one.
 func goBuild(ctx context.Context, dir, output, ldflags, pkg string, env ...string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", ldflags, "-o", output, pkg)
+	temp := filepath.Join(filepath.Dir(output), "."+filepath.Base(output)+".building")
+	defer func() { _ = os.Remove(temp) }()
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", ldflags, "-o", temp, pkg)
 	cmd.Dir = dir
 	// Only the module pins versions: ignore a workspace and flags meant for another module. Without version control
 	// data, which Git refuses for another user's checkout.
@@ -97,6 +92,9 @@ func goBuild(ctx context.Context, dir, output, ldflags, pkg string, env ...strin
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, stderr.Bytes())
+	}
+	if err := os.Rename(temp, output); err != nil {
+		return fmt.Errorf("keep %s: %w", filepath.Base(output), err)
 	}
 	return nil
 }

@@ -42,12 +42,8 @@ func Earlier(ctx context.Context, commit string, progress io.Writer) (*EarlierRe
 		return nil, err
 	}
 	fmt.Fprintf(progress, "building gpu-operator of %s ...\n", commit)
-	temp := release.Operator + ".building"
-	if err := goBuild(ctx, release.Dir, temp, "-s -w", "./cmd/gpu-operator"); err != nil {
+	if err := goBuild(ctx, release.Dir, release.Operator, "-s -w", "./cmd/gpu-operator"); err != nil {
 		return nil, err
-	}
-	if err := os.Rename(temp, release.Operator); err != nil {
-		return nil, fmt.Errorf("keep the operator of %s: %w", commit, err)
 	}
 	return release, nil
 }

@@ -78,14 +78,8 @@ func buildOwn(ctx context.Context, name, module, pkg string, progress io.Writer,
 	defer unlock()
 	path := filepath.Join(bin, name)
 	fmt.Fprintf(progress, "building %s ...\n", name)
-	temp := filepath.Join(bin, "."+name+".building")
-	defer func() { _ = os.Remove(temp) }()
-	if err := goBuild(ctx, filepath.Join(root, module), temp, "-s -w", pkg, env...); err != nil {
+	if err := goBuild(ctx, filepath.Join(root, module), path, "-s -w", pkg, env...); err != nil {
 		return "", err
-	}
-	// Rename instead of overwriting: another process may be running the old binary.
-	if err := os.Rename(temp, path); err != nil {
-		return "", fmt.Errorf("keep %s: %w", name, err)
 	}
 	return path, nil
 }

@@ -254,11 +254,16 @@ func (e *env) release(node *corev1.Node) {
 // daemonSets returns the names of the DaemonSets in the namespace.
 func (e *env) daemonSets(in string) []string {
 	e.t.Helper()
-	list := &appsv1.DaemonSetList{}
-	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(in))).To(Succeed())
 	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
+	for _, ds := range e.daemonSetsOf(in) {
+		names = append(names, ds.Name)
 	}
 	return names
+}
+
+func (e *env) daemonSetsOf(in string) []appsv1.DaemonSet {
+	e.t.Helper()
+	list := &appsv1.DaemonSetList{}
+	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(in))).To(Succeed())
+	return list.Items
 }

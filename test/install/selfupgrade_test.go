@@ -107,20 +107,9 @@ func (e *env) upDown(releases []ourRelease, install func(*env, ourRelease, bool)
 // hasPassed changes a field that no object depends on, and waits until the running operator has reported that.
 func (e *env) hasPassed(parallel int32) {
 	e.t.Helper()
-	e.edit(func(spec *v1.ClusterPolicySpec) {
-		spec.Driver.UpgradePolicy.MaxParallelUpgrades = &parallel
-	})
+	e.Expect(e.client.Patch(e.t.Context(), e.policy(), client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
+		`{"spec":{"driver":{"upgradePolicy":{"maxParallelUpgrades":%d}}}}`, parallel)))).To(Succeed())
 	e.awaitReady()
-}
-
-// edit changes the policy.
-func (e *env) edit(change func(*v1.ClusterPolicySpec)) {
-	e.t.Helper()
-	e.Eventually(func() error {
-		policy := e.policy()
-		change(&policy.Spec)
-		return e.client.Update(e.t.Context(), policy)
-	}).WithTimeout(20 * time.Second).Should(Succeed())
 }
 
 // rolledOut waits until all DaemonSets have been rolled out as they are, and returns their names.
@@ -142,13 +131,6 @@ func (e *env) rolledOut() []string {
 		return left
 	}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(BeEmpty())
 	return names
-}
-
-func (e *env) daemonSetsOf(in string) []appsv1.DaemonSet {
-	e.t.Helper()
-	list := &appsv1.DaemonSetList{}
-	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(in))).To(Succeed())
-	return list.Items
 }
 
 // helmRelease installs or upgrades the chart of a release, whose hook applies the definition.

@@ -5,9 +5,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
@@ -77,11 +74,8 @@ func (e *env) leave(name string, was left) {
 	if was.before {
 		annotations = fmt.Sprintf(`{%q:null,%q:"true"}`, recordKey, initialCordonKey)
 	}
-	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q},"annotations":%s},"spec":{"unschedulable":%t}}`,
-		stateLabel, was.state, annotations, was.cordoned)
-	node := &corev1.Node{}
-	node.Name = name
-	e.Expect(e.client.Patch(e.t.Context(), node, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	e.mergeNode(name, fmt.Sprintf(`{"metadata":{"labels":{%q:%q},"annotations":%s},"spec":{"unschedulable":%t}}`,
+		stateLabel, was.state, annotations, was.cordoned))
 	if !was.replaced {
 		return
 	}

@@ -96,7 +96,7 @@ func crashes(t *testing.T, writes int64) []crash {
 // upgradeEnd upgrades all nodes and returns their end.
 func (e *env) upgradeEnd(version string) []string {
 	e.t.Helper()
-	since, users := e.watch.now(), e.users()
+	since, users := e.watch.now(), e.users(crashNodes)
 	e.install(version)
 	e.awaitUpgraded(version, nodeNames(crashNodes)...)
 	e.atRest()
@@ -111,20 +111,11 @@ func (e *env) upgradeEnd(version string) []string {
 	e.Expect(len(e.watch.most(since))).To(BeNumerically("<=", 3), "the budget")
 	status := e.policy().Status
 	// The audit log does not tell whether an eviction has succeeded whose caller was killed.
-	evicted := slices.DeleteFunc(users, func(uid string) bool { return slices.Contains(e.users(), uid) })
+	left := e.users(crashNodes)
+	evicted := slices.DeleteFunc(users, func(uid string) bool { return slices.Contains(left, uid) })
 	return append(ends, fmt.Sprintf("%d pods evicted, policy %s, done %d, pending %d, failed %d, pods left: %s",
 		len(evicted), status.State, status.Upgrade.Done, status.Upgrade.Pending, status.Upgrade.Failed,
 		strings.Join(e.strayPods(), " ")))
-}
-
-// users returns the UIDs of the running pods with GPUs.
-func (e *env) users() []string {
-	e.t.Helper()
-	var all []string
-	for _, name := range nodeNames(crashNodes) {
-		all = append(all, e.running("user-"+name)...)
-	}
-	return all
 }
 
 // strayPods returns the operator's pods that no DaemonSet controls, such as those that pull images.

@@ -246,13 +246,19 @@ func (e *env) upgradePolicy(change func(*v1.DriverUpgradePolicySpec)) {
 	e.edit(func(s *v1.ClusterPolicySpec) { change(s.Driver.UpgradePolicy) })
 }
 
-// patchNode patches a node as an administrator, and returns the version of the node that this makes.
+// patchNode patches a node as an administrator.
 func (e *env) patchNode(name, patch string) {
+	e.t.Helper()
+	e.watch.isForeign(e.mergeNode(name, patch))
+}
+
+// mergeNode patches a node, and returns the version of the node that this makes.
+func (e *env) mergeNode(name, patch string) string {
 	e.t.Helper()
 	node := &corev1.Node{}
 	node.Name = name
 	e.Expect(e.client.Patch(e.t.Context(), node, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
-	e.watch.isForeign(node.ResourceVersion)
+	return node.ResourceVersion
 }
 
 // cordon cordons or uncordons a node as an administrator.

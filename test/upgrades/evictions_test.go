@@ -174,12 +174,9 @@ func TestObstacles(t *testing.T) {
 // podNames returns the pods of a workload.
 func (e *env) podNames(app string) []string {
 	e.t.Helper()
-	pods := &corev1.PodList{}
-	e.Expect(e.quiet.List(e.t.Context(), pods, client.InNamespace(tenant), client.MatchingLabels{"app": app})).To(
-		Succeed())
 	var names []string
-	for i := range pods.Items {
-		names = append(names, pods.Items[i].Name)
+	for _, pod := range e.podsOf(tenant, app) {
+		names = append(names, pod.Name)
 	}
 	return names
 }

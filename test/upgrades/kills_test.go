@@ -20,11 +20,10 @@ func TestKilledDrivers(t *testing.T) {
 		kills = 100
 	}
 	e := newEnv(t, envOptions{nodes: nodes, policy: budget(1, "1")})
-	var users []string
 	for _, name := range nodeNames(nodes) {
 		e.deploy(workload{name: "user-" + name, node: name, gpus: "8"}, 1)
-		users = append(users, e.running("user-"+name)...)
 	}
+	users := e.users(nodes)
 	mark, since := e.mark(), e.watch.now()
 	for range kills / nodes {
 		killed := map[string]string{}
@@ -43,11 +42,7 @@ func TestKilledDrivers(t *testing.T) {
 	e.Expect(e.evictions(mark)).To(BeEmpty())
 	e.Expect(e.watch.changes(since)).To(BeEmpty(), "cordons and uncordons")
 	e.Expect(e.deletions(mark, driverApp)).To(BeEmpty())
-	var left []string
-	for _, name := range nodeNames(nodes) {
-		left = append(left, e.running("user-"+name)...)
-	}
-	e.Expect(left).To(Equal(users), "the pods with GPUs keep running")
+	e.Expect(e.users(nodes)).To(Equal(users), "the pods with GPUs keep running")
 	e.writesNothing()
 }
 

@@ -5,7 +5,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,11 +17,10 @@ func TestReleases(t *testing.T) {
 	t.Parallel()
 	const nodes = 3
 	e := newEnv(t, envOptions{nodes: nodes, policy: budget(0, "100%")})
-	var users []string
 	for _, name := range nodeNames(nodes) {
 		e.deploy(workload{name: "user-" + name, node: name, gpus: "8"}, 1)
-		users = append(users, e.running("user-"+name)...)
 	}
+	users := e.users(nodes)
 	mark, since := e.mark(), e.watch.now()
 	for _, release := range []struct{ image, driver string }{
 		{"registry.example.com/gpu-operator:v1.1.0", after},
@@ -37,11 +35,7 @@ func TestReleases(t *testing.T) {
 	}
 	e.Expect(e.evictions(mark)).To(BeEmpty())
 	e.Expect(e.deletions(mark, driverApp)).To(BeEmpty())
-	var left []string
-	for _, name := range nodeNames(nodes) {
-		left = append(left, e.running("user-"+name)...)
-	}
-	e.Expect(left).To(Equal(users), "the pods with GPUs keep running")
+	e.Expect(e.users(nodes)).To(Equal(users), "the pods with GPUs keep running")
 	e.writesNothing()
 }
 
@@ -88,12 +82,9 @@ const pluginApp = "nvidia-device-plugin-daemonset"
 // imagesOf returns the images of the first containers of the pods of an app.
 func (e *env) imagesOf(app string) []string {
 	e.t.Helper()
-	pods := &corev1.PodList{}
-	e.Expect(e.quiet.List(e.t.Context(), pods, client.InNamespace(namespace), client.MatchingLabels{"app": app})).To(
-		Succeed())
 	var images []string
-	for i := range pods.Items {
-		images = append(images, pods.Items[i].Spec.Containers[0].Image)
+	for _, pod := range e.podsOf(namespace, app) {
+		images = append(images, pod.Spec.Containers[0].Image)
 	}
 	return images
 }

@@ -8,6 +8,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -77,30 +79,17 @@ func ownKeys(node nodeVersion) []string {
 func (e *env) stackObjects() []string {
 	e.t.Helper()
 	var found []string
-	for _, list := range []client.ObjectList{&appsv1.DaemonSetList{}, &corev1.ConfigMapList{}, &corev1.PodList{}} {
+	for kind, list := range map[string]client.ObjectList{
+		"DaemonSet": &appsv1.DaemonSetList{}, "ConfigMap": &corev1.ConfigMapList{}, "Pod": &corev1.PodList{},
+	} {
 		e.Expect(e.quiet.List(e.t.Context(), list, client.InNamespace(namespace))).To(Succeed())
-		found = append(found, names(list)...)
-	}
-	return found
-}
-
-func names(list client.ObjectList) []string {
-	var found []string
-	switch list := list.(type) {
-	case *appsv1.DaemonSetList:
-		for i := range list.Items {
-			found = append(found, "DaemonSet "+list.Items[i].Name)
-		}
-	case *corev1.ConfigMapList:
-		for i := range list.Items {
-			if list.Items[i].Name != "kube-root-ca.crt" {
-				found = append(found, "ConfigMap "+list.Items[i].Name)
+		e.Expect(apimeta.EachListItem(list, func(item runtime.Object) error {
+			object, err := apimeta.Accessor(item)
+			if err == nil && object.GetName() != "kube-root-ca.crt" {
+				found = append(found, kind+" "+object.GetName())
 			}
-		}
-	case *corev1.PodList:
-		for i := range list.Items {
-			found = append(found, "Pod "+list.Items[i].Name)
-		}
+			return err
+		})).To(Succeed())
 	}
 	return found
 }

@@ -118,17 +118,32 @@ func (e *env) awaitRunning(name string, pods int) {
 // running returns the UIDs of the running pods of a workload, sorted.
 func (e *env) running(name string) []string {
 	e.t.Helper()
-	pods := &corev1.PodList{}
-	e.Expect(e.quiet.List(e.t.Context(), pods, client.InNamespace(tenant), client.MatchingLabels{"app": name})).To(
-		Succeed())
 	var found []string
-	for i := range pods.Items {
-		if pods.Items[i].Status.Phase == corev1.PodRunning && pods.Items[i].DeletionTimestamp == nil {
-			found = append(found, string(pods.Items[i].UID))
+	for _, pod := range e.podsOf(tenant, name) {
+		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+			found = append(found, string(pod.UID))
 		}
 	}
 	slices.Sort(found)
 	return found
+}
+
+// users returns the UIDs of the running pods of the workloads user-NODE of the first nodes.
+func (e *env) users(nodes int) []string {
+	e.t.Helper()
+	var all []string
+	for _, name := range nodeNames(nodes) {
+		all = append(all, e.running("user-"+name)...)
+	}
+	return all
+}
+
+// podsOf returns the pods with the label app=NAME in a namespace.
+func (e *env) podsOf(in, app string) []corev1.Pod {
+	e.t.Helper()
+	pods := &corev1.PodList{}
+	e.Expect(e.quiet.List(e.t.Context(), pods, client.InNamespace(in), client.MatchingLabels{"app": app})).To(Succeed())
+	return pods.Items
 }
 
 // protect creates a PodDisruptionBudget that allows no disruption of a workload.
