@@ -29,14 +29,16 @@ func withSeccomp(ctx context.Context, dir string) ([]string, error) {
 		return nil, fmt.Errorf("the package %s has no libseccomp.a at the expected path: %w", seccompPackage,
 			errors.Join(err, os.ErrNotExist))
 	}
-	// This script replaces pkg-config for this one library, as the machine may not have it.
-	script := fmt.Sprintf("#!/bin/sh\ncase $1 in --cflags) echo '-I%s';; --libs) echo '-L%s -l:libseccomp.a';; esac\n",
-		filepath.Join(unpacked, "usr", "include"), filepath.Dir(libraries[0]))
+	// This script replaces pkg-config for this one library, as the machine may not have it. The folders are variables
+	// of the build, as the Go command's cache key has those and not what pkg-config prints: another clone of this
+	// repository would otherwise link with the folders of the first.
 	program := filepath.Join(unpacked, "pkg-config")
+	script := "#!/bin/sh\ncase $1 in --libs) echo -l:libseccomp.a;; esac\n"
 	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 		return nil, err
 	}
-	return append(env, "PKG_CONFIG="+program), nil
+	return append(env, "PKG_CONFIG="+program,
+		"CGO_CFLAGS=-O2 -I"+filepath.Join(unpacked, "usr", "include"), "CGO_LDFLAGS=-O2 -L"+filepath.Dir(libraries[0])), nil
 }
 
 // unpackDebian unpacks a package into dir without installing it. The package lists are fetched into dir if the system
