@@ -139,6 +139,11 @@ const (
 	// MIGConfig is the name of the MIG layout requested for the node. Written by users, and by the operator
 	// where it is absent; read by mig-manager.
 	MIGConfig = "nvidia.com/mig.config"
+	// MIGConfigState is the outcome of that request: pending, rebooting, success or failed. Written by mig-manager.
+	MIGConfigState = "nvidia.com/mig.config.state"
+	// MIGConfigWritten is an annotation: the value of MIGConfig that the operator has written. While they are equal,
+	// the label is the operator's; otherwise a user has set it.
+	MIGConfigWritten = "nvidia.com/gpu-operator.mig-config"
 	// MIGAllDisabled is the value of MIGConfig that leaves every GPU whole.
 	MIGAllDisabled = "all-disabled"
 	// True is the value of a label that is set.

@@ -61,6 +61,7 @@ func Released(catalogue operand.Catalogue, node *corev1.Node, present string) Me
 	changes.UnmarkUpgrades(node)
 	if present == "" {
 		changes.removeDiscoveryLabels(node)
+		changes.removeMIGLayout(node)
 	}
 	return changes
 }
@@ -98,6 +99,26 @@ func (m Metadata) removeDiscoveryLabels(node *corev1.Node) {
 			m.Labels[key] = nil
 		}
 	}
+}
+
+// RecordMIGLayout adds the annotation by which the MIG layout that the changes set is known as the operator's.
+func (m Metadata) RecordMIGLayout() {
+	if layout := m.Labels[labels.MIGConfig]; layout != nil {
+		m.Annotations[labels.MIGConfigWritten] = layout
+	}
+}
+
+// removeMIGLayout adds the removal of the MIG layout that the operator has requested. One that a user has set stays. The
+// outcome that the MIG manager has reported goes in either case: the manager is removed, and nobody updates it.
+func (m Metadata) removeMIGLayout(node *corev1.Node) {
+	written, recorded := node.Annotations[labels.MIGConfigWritten]
+	if layout, there := node.Labels[labels.MIGConfig]; there && recorded && layout == written {
+		m.Labels[labels.MIGConfig] = nil
+	}
+	if _, there := node.Labels[labels.MIGConfigState]; there && HadOperands(node) {
+		m.Labels[labels.MIGConfigState] = nil
+	}
+	m.forget(node, labels.MIGConfigWritten)
 }
 
 // forget adds the removal of an annotation, if the node has it.

@@ -33,8 +33,11 @@ metadata:
     clusterpolicy.github.io/driver: ubuntu24.04-amd64
     nvidia.com/gpu-driver-upgrade-state: drain-required
     nvidia.com/gpu-driver-upgrade.skip: "true"
+    nvidia.com/mig.config: all-disabled
+    nvidia.com/mig.config.state: success
   annotations:
     example.com/owner: team-a
+    nvidia.com/gpu-operator.mig-config: all-disabled
     nvidia.com/gpu-operator.discovered-labels: feature.node.kubernetes.io/kernel-version.full,kubernetes.io/hostname
     nvidia.com/gpu-operator.startup-taints: example.com/starting:NoSchedule
     nvidia.com/gpu-operator.driver-upgrade: '{"uid":"one","round":1,"state":"drain-required","cordoned":true}'

@@ -183,7 +183,7 @@ func TestTheBundleMakesNodesReady(t *testing.T) {
 	opened := openBundle(e.WithT)
 	objects, err := opened.Objects(in)
 	e.Expect(err).NotTo(HaveOccurred())
-	mark, begin := e.mark(), time.Now()
+	mark, begin, before := e.mark(), time.Now(), e.snapshot()
 	e.Expect(e.client.Create(t.Context(), suggestedNamespace(e.WithT, opened, in))).To(Succeed())
 	e.Expect(cluster.InstallObjects(t.Context(), e.cluster.Config, objects)).To(Succeed())
 	// The cluster has a proxy, which OLM sets in the Deployment.
@@ -215,6 +215,7 @@ func TestTheBundleMakesNodesReady(t *testing.T) {
 		return meta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionAdmissionPolicyMissing)
 	}).WithTimeout(10 * time.Second).Should(BeNil())
 	e.removeAsDocumented(in, objects)
+	e.awaitSnapshot(before)
 	e.noneForbidden(in, mark)
 }
 

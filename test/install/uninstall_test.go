@@ -1,14 +1,19 @@
 package install
 
 import (
+	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -111,16 +116,24 @@ func (e *env) report(status metav1.ConditionStatus, reason, message string) {
 func TestHelmUninstallLeavesNothing(t *testing.T) {
 	t.Parallel()
 	begin, e := time.Now(), newEnv(t, 2)
-	before, err := e.markedNodes()
+	for _, name := range []string{"gpu-00000", "gpu-00001"} {
+		e.labelNode(name, "nvidia.com/mig.capable", "true")
+	}
+	before := e.snapshot()
+	marks, err := e.markedNodes()
 	e.Expect(err).NotTo(HaveOccurred())
 	install := []string{"install", release, chart, "--create-namespace", "--set", "operator.nodeSelector.pool=none"}
 	e.helm(install...)
 	e.run(namespace)
 	e.awaitReady()
+	e.Expect(e.node("gpu-00000").Labels).To(HaveKeyWithValue("nvidia.com/mig.config", "all-disabled"))
+	e.labelNode("gpu-00001", "nvidia.com/mig.config", "all-1g.10gb")
 	played := e.playHook("gpu-operator-uninstall")
 	e.helm("uninstall", release, "--timeout", "1m")
+	e.Expect(e.node("gpu-00001").Labels).To(HaveKeyWithValue("nvidia.com/mig.config", "all-1g.10gb"), "a user's")
+	e.labelNode("gpu-00001", "nvidia.com/mig.config", nil)
 	e.Expect(played()).To(HaveSuffix("ClusterPolicy cluster-policy is gone\nNo ClusterPolicy is left\n"))
-	e.Expect(e.markedNodes()).To(ConsistOf(before))
+	e.Expect(e.markedNodes()).To(ConsistOf(marks))
 	e.stop()
 	onlyTheDefinition := ConsistOf("CustomResourceDefinition/clusterpolicies.nvidia.com")
 	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).Should(onlyTheDefinition)
@@ -134,9 +147,52 @@ func TestHelmUninstallLeavesNothing(t *testing.T) {
 	e.helm(append(install, "--set", "clusterPolicy.deployCR=false")...)
 	e.run(namespace)
 	e.Eventually(e.policy).WithTimeout(time.Minute).Should(BeNil())
-	e.Expect(e.markedNodes()).To(ConsistOf(before))
+	e.Expect(e.markedNodes()).To(ConsistOf(marks))
 	e.stop()
 	e.helm("uninstall", release, "--timeout", "10s") // Without the policy in the values there is no hook.
 	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).Should(onlyTheDefinition)
+	// The commands that docs/install.md names after it.
+	e.kubectl("delete", "crd", "clusterpolicies.nvidia.com")
+	e.kubectl("delete", "namespace", namespace)
+	e.awaitSnapshot(before)
 	t.Logf("in %s", time.Since(begin).Round(100*time.Millisecond))
+}
+
+// TestUndeployLeavesNothing installs and removes by make deploy and make undeploy, as README and docs/install.md do.
+func TestUndeployLeavesNothing(t *testing.T) {
+	t.Parallel()
+	begin, e := time.Now(), newEnv(t, 2)
+	before := e.snapshot()
+	e.make("deploy", "IMG=registry.example.com/gpu-operator:v1.2.3")
+	e.run(namespace)
+	e.kubectl("apply", "-f", filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
+	e.awaitReady()
+	e.make("undeploy")
+	e.stop()
+	e.awaitSnapshot(before)
+	t.Logf("in %s", time.Since(begin).Round(100*time.Millisecond))
+}
+
+func (e *env) node(name string) *corev1.Node {
+	e.t.Helper()
+	node := &corev1.Node{}
+	e.Expect(e.client.Get(e.t.Context(), client.ObjectKey{Name: name}, node)).To(Succeed())
+	return node
+}
+
+// labelNode sets a label of a node; nil removes it.
+func (e *env) labelNode(name, key string, value any) {
+	e.t.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}})
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(e.client.Patch(e.t.Context(), e.node(name), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+}
+
+// make runs a target of the Makefile on the cluster.
+func (e *env) make(target string, args ...string) {
+	e.t.Helper()
+	cmd := exec.CommandContext(e.t.Context(), "make", append([]string{"-C", repo, target}, args...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.cluster.Kubeconfig())
+	out, err := cmd.CombinedOutput()
+	e.Expect(err).NotTo(HaveOccurred(), "%s", out)
 }

@@ -79,6 +79,7 @@ func operatorChanges(node *corev1.Node) map[string]nodeChange {
 		"pool":                  {patch: labelled("nvidia.com/gpu-operator.pool", "ubuntu24.04-amd64")},
 		"runtime":               {patch: labelled("nvidia.com/gpu-operator.runtime", "containerd")},
 		"layout of MIG":         {patch: labelled("nvidia.com/mig.config", "all-disabled")},
+		"forget MIG's outcome":  {patch: labelled("nvidia.com/mig.config.state", nil)},
 		"own annotation": {
 			patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovery-lost-since":"2026-01-01T00:00:00Z"}}}`,
 		},
@@ -276,7 +277,7 @@ func (e *env) prepareNode(name string) {
 	e.Expect(patch(e.t, kubernetes.NewForConfigOrDie(e.cluster.Config), name, `{
 	  "metadata": {
 	    "labels": {"nvidia.com/gpu.present": "false", "nvidia.com/gpu.deploy.dcgm": "true", "nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change",
-	      "nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/gpu.count": "8", "feature.node.kubernetes.io/cpu-noted": "true", "noted-team": "x",
+	      "nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/mig.config.state": "failed", "nvidia.com/gpu.count": "8", "feature.node.kubernetes.io/cpu-noted": "true", "noted-team": "x",
 	      "nvidia.com/gpu.deploy.driver": "false", "example.com/paused": "true_paused-for-driver-upgrade",
 	      "nvidia.com/gpu-driver-upgrade-state": "upgrade-required", "nvidia.com/gpu-driver-upgrade.skip": "true"},
 	    "annotations": {"nvidia.com/gpu-driver-upgrade-enabled": "true", "nvidia.com/gpu-driver-upgrade-requested": "true",

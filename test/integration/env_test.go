@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -258,11 +259,11 @@ func (e *env) awaitReady(nodes int) time.Duration {
 	e.Eventually(func(g Gomega) {
 		object := &v1.ClusterPolicy{}
 		g.Expect(e.client.Get(e.t.Context(), client.ObjectKey{Name: policy}, object)).To(Succeed())
-		g.Expect(object.Status.State).To(Equal(v1.StateReady), "%s", summary(object))
+		g.Expect(object.Status.State).To(Equal(v1.StateReady), e.describe(object))
 		g.Expect(object.Status.ObservedGeneration).To(Equal(object.Generation))
 		g.Expect(object.Status.NodeSummary.ReadyOfTotal).To(Equal(fmt.Sprintf("%d/%d", nodes, nodes)))
-		g.Expect(meta.IsStatusConditionTrue(object.Status.Conditions, v1.ConditionAuxiliaryReady)).To(BeTrue(), "%s",
-			summary(object))
+		g.Expect(meta.IsStatusConditionTrue(object.Status.Conditions, v1.ConditionAuxiliaryReady)).To(BeTrue(),
+			e.describe(object))
 	}).WithTimeout(readyTime).WithPolling(100 * time.Millisecond).Should(Succeed())
 	took := time.Since(begin)
 	e.Eventually(e.nodesWithReadyCondition).WithTimeout(conditionLag).WithPolling(50*time.Millisecond).Should(Equal(nodes),
@@ -281,6 +282,33 @@ func (e *env) nodesWithReadyCondition() (int, error) {
 		}
 	}
 	return ready, err
+}
+
+// describe returns a function that prints the policy's status, the nodes' metadata and the pods on them, for a failure.
+func (e *env) describe(object *v1.ClusterPolicy) func() string {
+	return func() string {
+		nodes, pods := &corev1.NodeList{}, &corev1.PodList{}
+		if err := errors.Join(e.client.List(e.t.Context(), nodes),
+			e.client.List(e.t.Context(), pods, client.InNamespace(namespace))); err != nil {
+			return err.Error()
+		}
+		text := &strings.Builder{}
+		fmt.Fprintln(text, summary(object))
+		if len(nodes.Items) > 3 {
+			nodes.Items = nodes.Items[:3]
+		}
+		for i := range nodes.Items {
+			node := &nodes.Items[i]
+			fmt.Fprintf(text, "Node %s: labels %v, annotations %v\n", node.Name, node.Labels, node.Annotations)
+			for j := range pods.Items {
+				if pod := &pods.Items[j]; pod.Spec.NodeName == node.Name {
+					fmt.Fprintf(text, "Pod %s: %s, deleted %v, owners %v, labels %v\n", pod.Name, pod.Status.Phase,
+						pod.DeletionTimestamp, pod.OwnerReferences, pod.Labels)
+				}
+			}
+		}
+		return text.String()
+	}
 }
 
 func summary(object *v1.ClusterPolicy) string {

@@ -17,6 +17,7 @@ import (
 func TestForegroundDeletionIsRefused(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	before := e.snapshot()
 	e.run()
 	e.create(e.samplePolicy())
 	e.awaitReady(1)
@@ -32,5 +33,5 @@ func TestForegroundDeletionIsRefused(t *testing.T) {
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.Removal = &v1.RemovalSpec{Force: new(true)} })
 	e.Expect(e.client.Delete(t.Context(), e.policy(), foreground)).To(Succeed())
 	e.awaitNoPolicy()
-	e.expectNothingLeft("gpu-00000")
+	e.awaitSnapshot(before)
 }

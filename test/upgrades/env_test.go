@@ -68,6 +68,8 @@ type env struct {
 	client, quiet client.Client
 	watch         *watcher
 	binary        string
+	// before is the whole cluster before the policy was created, if a snapshot was asked for.
+	before map[string]string
 	// managers are the running operators.
 	managers *managers
 }
@@ -81,6 +83,8 @@ type envOptions struct {
 	policy func(*v1.DriverUpgradePolicySpec)
 	// stopped starts no operator.
 	stopped bool
+	// snapshot records the whole cluster before the policy is created.
+	snapshot bool
 }
 
 // in returns the env for a subtest: a failure there ends the subtest.
@@ -113,6 +117,10 @@ func newEnv(t *testing.T, o envOptions) *env {
 	e.quiet, err = client.New(c.SimulatorConfig, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
 	e.startSimulator(o)
+	if o.snapshot {
+		e.before, err = cluster.StableSnapshot(t.Context(), c.SimulatorConfig)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
 	e.watch = newWatcher(t, c.SimulatorConfig)
 	t.Cleanup(e.finish)
 	if !o.stopped {

@@ -226,6 +226,7 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	}
 	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, now.ReadyPods)
 	s.markUpgrades(now.ReadyPods, changes, notes)
+	nodemarks.Metadata{Labels: changes, Annotations: notes}.RecordMIGLayout()
 	if len(changes) == 0 && len(notes) == 0 {
 		s.entry.Writes.LabelInputs = now
 	}
