@@ -108,8 +108,8 @@ func (m Metadata) RecordMIGLayout() {
 	}
 }
 
-// removeMIGLayout adds the removal of the MIG layout that the operator has requested. One that a user has set stays.
-// The outcome that the MIG manager has reported goes in either case: the manager is removed, and nobody updates it.
+// removeMIGLayout adds the removal of the MIG layout that the operator has requested; one that a user has set stays.
+// The state of the layout is removed in both cases, because the MIG manager, which writes it, is removed too.
 func (m Metadata) removeMIGLayout(node *corev1.Node) {
 	written, recorded := node.Annotations[labels.MIGConfigWritten]
 	if layout, there := node.Labels[labels.MIGConfig]; there && recorded && layout == written {

@@ -162,6 +162,23 @@ func TestACordonOfOthersStays(t *testing.T) {
 	}
 }
 
+// A MIG layout that differs from the one that the operator has written is a user's.
+func TestAMIGLayoutOfAUserStays(t *testing.T) {
+	for name, written := range map[string]string{"never written": "", "changed since": "all-1g.5gb"} {
+		t.Run(name, func(t *testing.T) {
+			g, node := NewWithT(t), decoded(t, upgraded)
+			const key = "nvidia.com/gpu-operator.mig-config"
+			node.Annotations[key] = written
+			if written == "" {
+				delete(node.Annotations, key)
+			}
+			removal := remove(t, node)
+			g.Expect(removal.Labels).NotTo(HaveKey("nvidia.com/mig.config"))
+			g.Expect(removal.Labels).To(HaveKeyWithValue("nvidia.com/mig.config.state", BeNil()))
+		})
+	}
+}
+
 // Values that an administrator or NVIDIA's operator has set on a node that this operator never managed are not its.
 func TestANodeOfOthersIsNotTouched(t *testing.T) {
 	removal := remove(t, decoded(t, `

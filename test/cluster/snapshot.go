@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,10 +70,29 @@ func Snapshot(ctx context.Context, cfg *rest.Config) (map[string]string, error) 
 	return found, nil
 }
 
-// AwaitSnapshot waits until the whole cluster is as it was, at most 3 minutes: the garbage collector deletes some
-// objects later than what these depend on, and the pods of a deleted node after 40 to 60 s. The error has the
-// differences that are left, - before and + now.
-func AwaitSnapshot(ctx context.Context, cfg *rest.Config, before map[string]string) error {
+// Restored takes a StableSnapshot, and returns a function that fails the test unless the whole cluster is soon as it
+// was then: at most 3 minutes later, as the garbage collector deletes some objects after what these depend on, and the
+// pods of a deleted node after 40 to 60 s. It leaves out the objects that it is called with, such as "Node /gpu-0".
+func Restored(tb testing.TB, cfg *rest.Config) func(except ...string) {
+	tb.Helper()
+	before, err := StableSnapshot(tb.Context(), cfg)
+	if err != nil {
+		tb.Fatalf("taking a snapshot of the cluster: %v", err)
+	}
+	return func(except ...string) {
+		tb.Helper()
+		for _, name := range except {
+			delete(before, name)
+		}
+		if err := awaitSnapshot(tb.Context(), cfg, before); err != nil {
+			tb.Fatal(err)
+		}
+		tb.Logf("%d objects are as before", len(before))
+	}
+}
+
+// awaitSnapshot waits until the cluster is as it was. The error has the differences that are left, - before and + now.
+func awaitSnapshot(ctx context.Context, cfg *rest.Config, before map[string]string) error {
 	diff := ""
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 3*time.Minute, true,
 		func(ctx context.Context) (bool, error) {

@@ -183,7 +183,8 @@ func TestTheBundleMakesNodesReady(t *testing.T) {
 	opened := openBundle(e.WithT)
 	objects, err := opened.Objects(in)
 	e.Expect(err).NotTo(HaveOccurred())
-	mark, begin, before := e.mark(), time.Now(), e.snapshot()
+	restored := cluster.Restored(t, e.cluster.Config)
+	mark, begin := e.mark(), time.Now()
 	e.Expect(e.client.Create(t.Context(), suggestedNamespace(e.WithT, opened, in))).To(Succeed())
 	e.Expect(cluster.InstallObjects(t.Context(), e.cluster.Config, objects)).To(Succeed())
 	// The cluster has a proxy, which OLM sets in the Deployment.
@@ -215,7 +216,7 @@ func TestTheBundleMakesNodesReady(t *testing.T) {
 		return meta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionAdmissionPolicyMissing)
 	}).WithTimeout(10 * time.Second).Should(BeNil())
 	e.removeAsDocumented(in, objects)
-	e.awaitSnapshot(before)
+	restored()
 	e.noneForbidden(in, mark)
 }
 

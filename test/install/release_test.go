@@ -67,13 +67,11 @@ func TestAReleaseInstallsFromItsRegistry(t *testing.T) {
 // make runs make release.
 func (r *published) make(dist string, args ...string) {
 	r.t.Helper()
-	cmd := exec.CommandContext(r.t.Context(), "make", append([]string{
-		"-C", repo, "release", "VERSION=v" + packaged.ReleaseVersion, "REGISTRY=" + r.host + "/" + r.path, "DIST=" + dist,
+	runMake(r.t.Context(), r.WithT, nil, append([]string{
+		"release", "VERSION=v" + packaged.ReleaseVersion, "REGISTRY=" + r.host + "/" + r.path, "DIST=" + dist,
 		// The base image is in a registry that tests do not reach.
 		"BASE_IMAGE=scratch",
 	}, args...)...)
-	out, err := cmd.CombinedOutput()
-	r.Expect(err).NotTo(HaveOccurred(), "%s", out)
 }
 
 // checkFiles checks that both releases have the same files, and the checksums of all.

@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // keptByOLM are the objects that remain when OLM has removed the operator: docs/install.md deletes them.
@@ -44,21 +42,6 @@ func (e *env) removeAsDocumented(in string, objects []*unstructured.Unstructured
 	}
 	e.Eventually(e.ownObjects).WithTimeout(time.Minute).Should(BeEmpty())
 	e.kubectl("delete", "namespace", in)
-}
-
-// snapshot returns the state of the whole cluster once nothing changes.
-func (e *env) snapshot() map[string]string {
-	e.t.Helper()
-	found, err := cluster.StableSnapshot(e.t.Context(), e.cluster.Config)
-	e.Expect(err).NotTo(HaveOccurred())
-	return found
-}
-
-// awaitSnapshot waits until the whole cluster is as it was.
-func (e *env) awaitSnapshot(before map[string]string) {
-	e.t.Helper()
-	e.Expect(cluster.AwaitSnapshot(e.t.Context(), e.cluster.Config, before)).To(Succeed())
-	e.t.Logf("%d objects are as before", len(before))
 }
 
 // markedNodes returns the labels, annotations, taints and conditions of the operator on nodes.

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -119,7 +120,7 @@ func TestHelmUninstallLeavesNothing(t *testing.T) {
 	for _, name := range []string{"gpu-00000", "gpu-00001"} {
 		e.labelNode(name, "nvidia.com/mig.capable", "true")
 	}
-	before := e.snapshot()
+	restored := cluster.Restored(t, e.cluster.Config)
 	marks, err := e.markedNodes()
 	e.Expect(err).NotTo(HaveOccurred())
 	install := []string{"install", release, chart, "--create-namespace", "--set", "operator.nodeSelector.pool=none"}
@@ -154,7 +155,7 @@ func TestHelmUninstallLeavesNothing(t *testing.T) {
 	// The commands that docs/install.md names after it.
 	e.kubectl("delete", "crd", "clusterpolicies.nvidia.com")
 	e.kubectl("delete", "namespace", namespace)
-	e.awaitSnapshot(before)
+	restored()
 	t.Logf("in %s", time.Since(begin).Round(100*time.Millisecond))
 }
 
@@ -162,14 +163,14 @@ func TestHelmUninstallLeavesNothing(t *testing.T) {
 func TestUndeployLeavesNothing(t *testing.T) {
 	t.Parallel()
 	begin, e := time.Now(), newEnv(t, 2)
-	before := e.snapshot()
+	restored := cluster.Restored(t, e.cluster.Config)
 	e.make("deploy", "IMG=registry.example.com/gpu-operator:v1.2.3")
 	e.run(namespace)
 	e.kubectl("apply", "-f", filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
 	e.awaitReady()
 	e.make("undeploy")
 	e.stop()
-	e.awaitSnapshot(before)
+	restored()
 	t.Logf("in %s", time.Since(begin).Round(100*time.Millisecond))
 }
 
@@ -189,10 +190,15 @@ func (e *env) labelNode(name, key string, value any) {
 }
 
 // make runs a target of the Makefile on the cluster.
-func (e *env) make(target string, args ...string) {
+func (e *env) make(args ...string) {
 	e.t.Helper()
-	cmd := exec.CommandContext(e.t.Context(), "make", append([]string{"-C", repo, target}, args...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.cluster.Kubeconfig())
+	runMake(e.t.Context(), e.WithT, []string{"KUBECONFIG=" + e.cluster.Kubeconfig()}, args...)
+}
+
+// runMake runs make with these variables beside those of the test.
+func runMake(ctx context.Context, g *WithT, variables []string, args ...string) {
+	cmd := exec.CommandContext(ctx, "make", append([]string{"-C", repo}, args...)...)
+	cmd.Env = append(os.Environ(), variables...)
 	out, err := cmd.CombinedOutput()
-	e.Expect(err).NotTo(HaveOccurred(), "%s", out)
+	g.Expect(err).NotTo(HaveOccurred(), "%s", out)
 }

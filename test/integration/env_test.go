@@ -294,10 +294,7 @@ func (e *env) describe(object *v1.ClusterPolicy) func() string {
 		}
 		text := &strings.Builder{}
 		fmt.Fprintln(text, summary(object))
-		if len(nodes.Items) > 3 {
-			nodes.Items = nodes.Items[:3]
-		}
-		for i := range nodes.Items {
+		for i := range nodes.Items[:min(len(nodes.Items), 3)] {
 			node := &nodes.Items[i]
 			fmt.Fprintf(text, "Node %s: labels %v, annotations %v\n", node.Name, node.Labels, node.Annotations)
 			for j := range pods.Items {

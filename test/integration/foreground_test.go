@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestForegroundDeletionIsRefused(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
-	before := e.snapshot()
+	restored := cluster.Restored(t, e.cluster.Config)
 	e.run()
 	e.create(e.samplePolicy())
 	e.awaitReady(1)
@@ -33,5 +34,6 @@ func TestForegroundDeletionIsRefused(t *testing.T) {
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.Removal = &v1.RemovalSpec{Force: new(true)} })
 	e.Expect(e.client.Delete(t.Context(), e.policy(), foreground)).To(Succeed())
 	e.awaitNoPolicy()
-	e.awaitSnapshot(before)
+	e.expectNothingLeft("gpu-00000")
+	restored()
 }

@@ -1,14 +1,13 @@
 package integration
 
 import (
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -27,7 +26,7 @@ const removalFinalizer = "nvidia.com/gpu-operator.removal"
 func TestRemoval(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
-	before := e.snapshot()
+	restored := cluster.Restored(t, e.cluster.Config)
 	e.run()
 	e.create(e.samplePolicy())
 	e.awaitReady(2)
@@ -37,7 +36,8 @@ func TestRemoval(t *testing.T) {
 	e.Expect(e.client.Delete(t.Context(), e.policy())).To(Succeed())
 	e.awaitNoPolicy()
 	t.Logf("writes: %s", e.operatorCalls(mark).Writes())
-	e.awaitSnapshot(before)
+	e.expectNothingLeft("gpu-00000", "gpu-00001")
+	restored()
 	for _, node := range []string{"gpu-00000", "gpu-00001"} {
 		order := watched.on(node)
 		e.Expect(order).To(ContainElements("driver", "container-toolkit", "device-plugin", "dcgm-exporter", "node-cleanup"))
@@ -50,7 +50,7 @@ func TestRemoval(t *testing.T) {
 func TestRemovalIsHeld(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
-	before := e.snapshot()
+	restored := cluster.Restored(t, e.cluster.Config)
 	e.run()
 	e.create(e.samplePolicy())
 	e.awaitReady(2)
@@ -75,7 +75,8 @@ func TestRemovalIsHeld(t *testing.T) {
 	e.Expect(e.podOn("nvidia-dcgm-exporter", "gpu-00001")).NotTo(BeNil())
 	e.Expect(e.client.Delete(t.Context(), user)).To(Succeed())
 	e.awaitNoPolicy()
-	e.awaitSnapshot(before)
+	e.expectNothingLeft("gpu-00000", "gpu-00001")
+	restored()
 }
 
 // TestForcedRemoval: with spec.removal.force, which can be set later, a node in use loses its stack. Its pods are not
@@ -83,7 +84,7 @@ func TestRemovalIsHeld(t *testing.T) {
 func TestForcedRemoval(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
-	before := e.snapshot()
+	restored := cluster.Restored(t, e.cluster.Config)
 	e.run()
 	e.create(e.samplePolicy())
 	e.awaitReady(1)
@@ -93,10 +94,11 @@ func TestForcedRemoval(t *testing.T) {
 		Should(HaveField("Reason", "RemovalHeld"))
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.Removal = &v1.RemovalSpec{Force: new(true)} })
 	e.awaitNoPolicy()
+	e.expectNothingLeft("gpu-00000")
 	e.Expect(e.client.Get(t.Context(), client.ObjectKeyFromObject(user), user)).To(Succeed())
 	e.Expect(user.DeletionTimestamp).To(BeNil())
 	e.Expect(e.client.Delete(t.Context(), user)).To(Succeed())
-	e.awaitSnapshot(before)
+	restored()
 }
 
 // TestRemovalDuringAnInstallation: a policy is deleted while its nodes start, one of which cannot, and while the
@@ -105,7 +107,7 @@ func TestRemovalDuringAnInstallation(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.3)})
 	e.sim.Break("driver", "gpu-00002", simulator.CrashLoop)
-	before := e.snapshot()
+	restored := cluster.Restored(t, e.cluster.Config)
 	e.run()
 	e.create(e.samplePolicy())
 	e.Eventually(func() string { return e.node("gpu-00002").Labels["nvidia.com/gpu.deploy.driver"] }).
@@ -118,14 +120,15 @@ func TestRemovalDuringAnInstallation(t *testing.T) {
 		e.run()
 	}
 	e.awaitNoPolicy()
-	e.awaitSnapshot(before)
+	e.expectNothingLeft("gpu-00000", "gpu-00001", "gpu-00002")
+	restored()
 }
 
 // TestRemovalDoesNotWaitForADeletedNode: a node that is deleted while it is held has nothing left.
 func TestRemovalDoesNotWaitForADeletedNode(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
-	before := e.snapshot()
+	restored := cluster.Restored(t, e.cluster.Config)
 	e.run()
 	e.create(e.samplePolicy())
 	e.awaitReady(2)
@@ -135,23 +138,36 @@ func TestRemovalDoesNotWaitForADeletedNode(t *testing.T) {
 		Should(HaveField("Reason", "RemovalHeld"))
 	e.Expect(e.client.Delete(t.Context(), e.node("gpu-00001"))).To(Succeed())
 	e.awaitNoPolicy()
-	maps.DeleteFunc(before, func(object, _ string) bool { return strings.HasSuffix(object, "/gpu-00001") })
-	e.awaitSnapshot(before)
+	e.expectNothingLeft("gpu-00000")
+	restored("Node /gpu-00001")
 }
 
-// snapshot returns the state of the whole cluster once nothing changes.
-func (e *env) snapshot() map[string]string {
+// expectNothingLeft expects that neither the nodes nor the namespace have anything of the stack.
+func (e *env) expectNothingLeft(nodes ...string) {
 	e.t.Helper()
-	found, err := cluster.StableSnapshot(e.t.Context(), e.cluster.Config)
-	e.Expect(err).NotTo(HaveOccurred())
-	return found
-}
-
-// awaitSnapshot waits until the whole cluster is as it was.
-func (e *env) awaitSnapshot(before map[string]string) {
-	e.t.Helper()
-	e.Expect(cluster.AwaitSnapshot(e.t.Context(), e.cluster.Config, before)).To(Succeed())
-	e.t.Logf("%d objects are as before", len(before))
+	for _, name := range nodes {
+		node := e.node(name)
+		own := Or(HavePrefix("nvidia.com/gpu-operator."), HavePrefix("nvidia.com/gpu.deploy."),
+			HavePrefix("clusterpolicy.github.io/"), HavePrefix("nvidia.com/gpu.present"),
+			HavePrefix("nvidia.com/gpu-driver-upgrade"))
+		e.Expect(node.Labels).NotTo(HaveKey(own), name)
+		e.Expect(node.Annotations).NotTo(HaveKey(own), name)
+		e.Expect(nodeCondition(node)).To(BeNil(), name)
+	}
+	daemonSets, pods := &appsv1.DaemonSetList{}, &corev1.PodList{}
+	e.Expect(e.client.List(e.t.Context(), daemonSets, client.InNamespace(namespace))).To(Succeed())
+	e.Expect(daemonSets.Items).To(BeEmpty())
+	e.Eventually(func() (left []string) {
+		e.Expect(e.client.List(e.t.Context(), pods, client.InNamespace(namespace),
+			client.HasLabels{"nvidia.com/gpu-operator.operand"})).To(Succeed())
+		for i := range pods.Items {
+			// Those of a deleted node end later, by another controller.
+			if pod := &pods.Items[i]; slices.Contains(nodes, pod.Spec.NodeName) {
+				left = append(left, pod.Name)
+			}
+		}
+		return left
+	}).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 }
 
 // dropFinalizers lets a deleted policy go although no operator has removed its stack.

@@ -68,8 +68,8 @@ type env struct {
 	client, quiet client.Client
 	watch         *watcher
 	binary        string
-	// before is the whole cluster before the policy was created, if a snapshot was asked for.
-	before map[string]string
+	// restored checks that the whole cluster is as before the policy was created, if options ask for a snapshot.
+	restored func(except ...string)
 	// managers are the running operators.
 	managers *managers
 }
@@ -118,8 +118,7 @@ func newEnv(t *testing.T, o envOptions) *env {
 	g.Expect(err).NotTo(HaveOccurred())
 	e.startSimulator(o)
 	if o.snapshot {
-		e.before, err = cluster.StableSnapshot(t.Context(), c.SimulatorConfig)
-		g.Expect(err).NotTo(HaveOccurred())
+		e.restored = cluster.Restored(t, c.SimulatorConfig)
 	}
 	e.watch = newWatcher(t, c.SimulatorConfig)
 	t.Cleanup(e.finish)
