@@ -37,6 +37,9 @@ func TestRemoval(t *testing.T) {
 	mark := e.mark()
 	e.Expect(e.client.Delete(t.Context(), e.policy())).To(Succeed())
 	e.awaitNoPolicy()
+	e.Expect(e.eventsAbout("ClusterPolicy", policy)).To(ContainElement(And(HaveField("Reason", "Removing"),
+		HaveField("Message", ContainSubstring("If the operator is gone before, install it again, or remove the rest: "+
+			"kubectl gpu cleanup")))), "what ends the removal without the operator")
 	t.Logf("writes: %s", e.operatorCalls(mark).Writes())
 	e.expectNothingLeft("gpu-00000", "gpu-00001")
 	restored()
