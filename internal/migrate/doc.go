@@ -1,3 +1,3 @@
-// Package migrate is pure: what a migration from NVIDIA's operator would change in a cluster, and the steps of it that
-// no installer takes. Command kubectl gpu migrate reads the cluster, prints the Report and carries out the steps.
+// Package migrate has what is known of the objects that NVIDIA's operator leaves on a cluster, and decides what becomes
+// of them: which driver pods are as this operator would start them, and which objects nothing uses any more. It is pure.
 package migrate

@@ -25,7 +25,7 @@ import (
 const (
 	onDelete    = "OnDelete"
 	appLabel    = labels.App
-	partOfLabel = "app.kubernetes.io/part-of"
+	partOfLabel = labels.PartOf
 )
 
 // daemonSet composes the pod, then adds what all DaemonSets have in common and what the spec configures for this one.
@@ -47,6 +47,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	template.Labels[labels.Operand] = string(r.step.Operand.Name)
 	r.labelNodePool(ds)
 	r.keepVariantSelector(ds)
+	r.keepPartOf(ds)
 	r.schedule(&template.Spec, spec)
 	r.addConfigManager(&template.Spec)
 	r.applyContainerSpec(&template.Spec)

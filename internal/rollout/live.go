@@ -29,6 +29,8 @@ type Live struct {
 	App string
 	// VariantInSelector: the selector also has labels of the variant.
 	VariantInSelector bool
+	// PartOfInSelector is the value of labels.PartOf in its selector; empty if the selector has none.
+	PartOfInSelector string
 	// SelectsByAnchor: nodes are selected by their anchor label.
 	SelectsByAnchor bool
 	// NeedsProbeScript: pods may mount the script that older releases used as start-up probe of drivers.
@@ -50,6 +52,7 @@ func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 	if ds.Spec.Selector != nil {
 		selected := ds.Spec.Selector.MatchLabels
 		live.App = selected[labels.App]
+		live.PartOfInSelector = selected[labels.PartOf]
 		live.VariantInSelector = slices.ContainsFunc(VariantLabels(), func(key string) bool { return selected[key] != "" })
 	}
 	return live

@@ -1,4 +1,4 @@
-package migrate
+package migration
 
 import (
 	"slices"
@@ -114,8 +114,7 @@ func (c *Cluster) disown() []Step {
 	return steps
 }
 
-// Finish returns the steps after this operator has taken over, in order. withDiscovery: Node Feature Discovery of
-// NVIDIA's chart is not removed by these steps, but handed over, and its objects are not released.
+// Finish returns the steps after this operator has taken over, in order. Node Feature Discovery of NVIDIA's chart stays.
 func (c *Cluster) Finish() []Step {
 	steps := c.disown()
 	releases := c.releases()
@@ -124,7 +123,9 @@ func (c *Cluster) Finish() []Step {
 		case isDiscovery(object):
 		case slices.Contains(leftoverKinds, object.GetKind()) && isTheirs(object) && !isShipped(object):
 			steps = append(steps, step(ActionDelete, object))
-		case slices.Contains(releases, releaseOf(object)) && isObsolete(object):
+		case slices.Contains(releases, recordOf(object)):
+			steps = append(steps, step(ActionDelete, object))
+		case slices.Contains(releases, releaseOf(object)) && slices.Contains(leftoverKinds, object.GetKind()):
 			steps = append(steps, step(ActionDelete, object))
 		case object.GetAnnotations()[ResourcePolicy] == Keep && object.GetKind() != "CustomResourceDefinition":
 			steps = append(steps, step(ActionRelease, object))
@@ -133,9 +134,13 @@ func (c *Cluster) Finish() []Step {
 	return steps
 }
 
-// isObsolete reports whether an object of a release of NVIDIA's chart serves nobody once its operator is gone.
-func isObsolete(object *unstructured.Unstructured) bool {
-	return object.GetKind() == "Secret" || slices.Contains(leftoverKinds, object.GetKind())
+// recordOf returns the release of which a Secret is Helm's record; the zero value for none. Helm 3 and 4 would delete
+// what the record names, whoever has taken it over since.
+func recordOf(object *unstructured.Unstructured) Release {
+	if object.GetKind() != "Secret" || object.GetLabels()["owner"] != "helm" {
+		return Release{}
+	}
+	return Release{Name: object.GetLabels()["name"], Namespace: object.GetNamespace()}
 }
 
 // sorted returns all objects in the order of kinds, namespaces and names.
