@@ -159,3 +159,23 @@ func described(objects []*unstructured.Unstructured) []cleanup.Object {
 	})
 	return names
 }
+
+// Namespace returns that of NVIDIA's operator; empty if it is not found.
+func (c *Cluster) Namespace() string {
+	theirs, _ := c.deployments()
+	if len(theirs) == 0 {
+		return ""
+	}
+	return theirs[0].GetNamespace()
+}
+
+// ActivePolicy returns the oldest policy, which is the active one; nil for none.
+func (c *Cluster) ActivePolicy() *unstructured.Unstructured {
+	policies := c.ofKind(kindPolicy)
+	if len(policies) == 0 {
+		return nil
+	}
+	return slices.MinFunc(policies, func(a, b *unstructured.Unstructured) int {
+		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
+	})
+}
