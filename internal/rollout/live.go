@@ -59,12 +59,13 @@ func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 }
 
 // LiveDaemonSets returns the live DaemonSets of an operand out of all of the namespace, by name. One without the label
-// of an operand counts if it has the operand's name.
+// of an operand, which NVIDIA's operator has created, counts if it has the operand's name, or if the operand has no
+// variants, whose names would be assigned.
 func LiveDaemonSets(o *operand.Operand, all map[string]*appsv1.DaemonSet) map[string]Live {
 	live := map[string]Live{}
 	for name, ds := range all {
 		owner := operand.Name(ds.Labels[labels.Operand])
-		if owner == o.Name || owner == "" && name == o.DaemonSet {
+		if owner == o.Name || owner == "" && (o.DaemonSet == "" || name == o.DaemonSet) {
 			live[name] = LiveDaemonSet(ds)
 		}
 	}
