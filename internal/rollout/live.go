@@ -79,7 +79,9 @@ func variantOf(pod map[string]string) string {
 
 // LivePod returns what render needs of a deleted DaemonSet of which a pod remains: its variant keeps the name.
 func LivePod(pod *corev1.Pod) Live {
-	return Live{Variant: variantOf(pod.Labels), App: pod.Labels[labels.App]}
+	return Live{
+		Variant: variantOf(pod.Labels), App: pod.Labels[labels.App], NeedsProbeScript: mountsProbeScript(&pod.Spec),
+	}
 }
 
 // VariantLabels are the labels that selectors had in releases in which all DaemonSets had the same value of labels.App.
