@@ -38,7 +38,9 @@ func LeftClusterRoles() []string {
 
 // LeftAccounts are the ServiceAccounts of NVIDIA's operator. Those that the installer ships are taken over by it, and
 // keep an owner reference to the policy unless that is removed: the garbage collector would delete them with it.
-func LeftAccounts() []string { return append(LeftRoles(), "nvidia-dcgm", "nvidia-node-status-exporter") }
+func LeftAccounts() []string {
+	return append(LeftRoles(), "nvidia-dcgm", "nvidia-node-status-exporter")
+}
 
 // IsNVIDIAs reports whether NVIDIA's operator has written the object last for the policy with this UID: it belongs to
 // the policy, and has nothing of what this operator writes on its own objects.

@@ -255,7 +255,8 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	} else {
 		r.selectByAnchor(ds, digest)
 	}
-	if r.live[ds.Name].NeedsProbeScript {
+	// A new DaemonSet may get pods of an earlier one.
+	if live, exists := r.live[ds.Name]; live.NeedsProbeScript || !exists && rollout.AnyNeedsProbeScript(r.live) {
 		annotate(&ds.ObjectMeta, labels.ProbeScriptMounted, labels.True)
 	}
 	annotate(&ds.ObjectMeta, labels.TemplateDigest, digest)

@@ -88,6 +88,8 @@ func (e *env) nothingLeft() {
 		}
 		return left
 	}).Should(BeEmpty())
+	script := client.ObjectKey{Namespace: namespace, Name: probeScript}
+	e.Expect(e.client.Get(e.t.Context(), script, &corev1.ConfigMap{})).To(Succeed(), "the running drivers mount it")
 }
 
 func (e *env) writesNothing() {

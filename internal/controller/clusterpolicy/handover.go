@@ -132,7 +132,9 @@ type move struct {
 }
 
 // leaves reports whether the pod gets another value of the label in the selector of its DaemonSet.
-func (m *move) leaves() bool { return m.pod.Labels[labels.App] != m.to.Spec.Template.Labels[labels.App] }
+func (m *move) leaves() bool {
+	return m.pod.Labels[labels.App] != m.to.Spec.Template.Labels[labels.App]
+}
 
 // annotations are those that mark the pod as up to date, if it has installed what the DaemonSet installs.
 func (m *move) annotations() map[string]string {

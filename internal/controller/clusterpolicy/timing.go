@@ -34,7 +34,7 @@ func DefaultTiming() Timing {
 		FirstRetry: 100 * time.Millisecond, LastRetry: 30 * time.Second, RetryConflict: 30 * time.Second,
 		StatusDelay: 2 * time.Second, SpecStabilization: 10 * time.Second, RetryDeleted: 5 * time.Second,
 		RetryHandOver: time.Second,
-		Deadline: 3 * time.Second,
+		Deadline:      3 * time.Second,
 	}
 }
 
