@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clusterpolicy/gpu-operator/internal/migration"
+	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
 )
 
 // errBlocked makes the plugin exit with exitBlocked. It is not printed.
@@ -89,7 +89,7 @@ func (o *migrateOptions) run(cmd *cobra.Command) error {
 	if err := o.preview(ctx, facts); err != nil {
 		return err
 	}
-	report := migration.Of(facts)
+	report := migrationsteps.Of(facts)
 	if o.check {
 		if err := printReport(out, report, o.output); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (o *migrateOptions) run(cmd *cobra.Command) error {
 }
 
 // carryOut takes steps, after it has printed them.
-func (o *migrateOptions) carryOut(cmd *cobra.Command, steps []migration.Step) error {
+func (o *migrateOptions) carryOut(cmd *cobra.Command, steps []migrationsteps.Step) error {
 	out := cmd.OutOrStdout()
 	if len(steps) == 0 {
 		fmt.Fprintln(out, "Nothing is left to do.")
@@ -131,7 +131,7 @@ func (o *migrateOptions) carryOut(cmd *cobra.Command, steps []migration.Step) er
 }
 
 // take takes one step.
-func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migration.Step) error {
+func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migrationsteps.Step) error {
 	target := []string{step.Resource, step.Name}
 	if step.Namespace != "" {
 		target = append(target, "--namespace="+step.Namespace)
@@ -141,19 +141,19 @@ func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migratio
 	}
 	annotate := func(value any) error {
 		return patch(map[string]any{"metadata": map[string]any{
-			"annotations": map[string]any{migration.ResourcePolicy: value},
+			"annotations": map[string]any{migrationsteps.ResourcePolicy: value},
 		}})
 	}
 	switch step.Action {
-	case migration.ActionKeep:
-		return annotate(migration.Keep)
-	case migration.ActionRelease:
+	case migrationsteps.ActionKeep:
+		return annotate(migrationsteps.Keep)
+	case migrationsteps.ActionRelease:
 		return annotate(nil)
-	case migration.ActionDisown:
+	case migrationsteps.ActionDisown:
 		return patch(map[string]any{"metadata": map[string]any{
 			"ownerReferences": step.Owners, "resourceVersion": step.ResourceVersion,
 		}})
-	case migration.ActionStop:
+	case migrationsteps.ActionStop:
 		if err := patch(map[string]any{"spec": map[string]any{"replicas": 0}}); err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migratio
 }
 
 // awaitEnd waits until no pod of a Deployment is left.
-func (o *migrateOptions) awaitEnd(ctx context.Context, step *migration.Step) error {
+func (o *migrateOptions) awaitEnd(ctx context.Context, step *migrationsteps.Step) error {
 	if step.Selector == "" {
 		return errors.New("the Deployment has no selector")
 	}

@@ -7,22 +7,24 @@ import (
 	"strings"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
-	"github.com/clusterpolicy/gpu-operator/internal/migration"
+	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
 )
 
 // stepTexts are what steps do.
-var stepTexts = map[migration.Action]string{
-	migration.ActionKeep:    "keep %s when Helm upgrades its release",
-	migration.ActionRelease: "no longer keep %s when Helm upgrades its release",
-	migration.ActionStop:    "stop %s and wait until its pods have ended",
-	migration.ActionDisown:  "make %s independent of the ClusterPolicy",
-	migration.ActionDelete:  "delete %s",
+var stepTexts = map[migrationsteps.Action]string{
+	migrationsteps.ActionKeep:    "keep %s when Helm upgrades its release",
+	migrationsteps.ActionRelease: "no longer keep %s when Helm upgrades its release",
+	migrationsteps.ActionStop:    "stop %s and wait until its pods have ended",
+	migrationsteps.ActionDisown:  "make %s independent of the ClusterPolicy",
+	migrationsteps.ActionDelete:  "delete %s",
 }
 
-func stepText(step *migration.Step) string { return fmt.Sprintf(stepTexts[step.Action], step.Object) }
+func stepText(step *migrationsteps.Step) string {
+	return fmt.Sprintf(stepTexts[step.Action], step.Object)
+}
 
 // printReport prints a report in a format.
-func printReport(out io.Writer, report *migration.Report, format string) error {
+func printReport(out io.Writer, report *migrationsteps.Report, format string) error {
 	text := []byte(reportText(report))
 	if format == formatJSON {
 		var err error
@@ -38,7 +40,7 @@ func printReport(out io.Writer, report *migration.Report, format string) error {
 }
 
 // reportText returns a report as people read it.
-func reportText(r *migration.Report) string {
+func reportText(r *migrationsteps.Report) string {
 	var text strings.Builder
 	if len(r.Operators) == 0 {
 		text.WriteString("NVIDIA's operator has no Deployment in the cluster.\n")
@@ -54,8 +56,8 @@ func reportText(r *migration.Report) string {
 	}
 	fmt.Fprintf(&text, "ClusterPolicy: %s, %s\n", r.Policy, count(r.Nodes, "GPU node"))
 	list(&text, "NVIDIADriver objects", r.Drivers, func(name string) string { return name })
-	list(&text, "Blocked", r.Blockers, func(b migration.Blocker) string { return b.Cause + ": " + b.Remedy })
-	step := func(s migration.Step) string { return stepText(&s) }
+	list(&text, "Blocked", r.Blockers, func(b migrationsteps.Blocker) string { return b.Cause + ": " + b.Remedy })
+	step := func(s migrationsteps.Step) string { return stepText(&s) }
 	list(&text, "Before the installation, kubectl gpu migrate would", r.Stop, step)
 	list(&text, "Pods of operands", r.Operands, operandText)
 	list(&text, "Notes on the policy", r.Notes, func(note string) string { return note })
@@ -64,7 +66,7 @@ func reportText(r *migration.Report) string {
 	return text.String()
 }
 
-func operandText(o migration.Operand) string {
+func operandText(o migrationsteps.Operand) string {
 	line := fmt.Sprintf("%s: %s %s", o.DaemonSet, count(int(o.Pods), "pod"), o.Effect)
 	if o.Because != "" {
 		line += " (" + o.Because + ")"

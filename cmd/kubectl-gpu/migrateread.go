@@ -11,7 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
-	"github.com/clusterpolicy/gpu-operator/internal/migration"
+	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
 	"github.com/clusterpolicy/gpu-operator/internal/preview"
 )
 
@@ -23,8 +23,8 @@ const (
 )
 
 // read reads what a migration depends on.
-func (o *migrateOptions) read(ctx context.Context) (*migration.Facts, error) {
-	facts := &migration.Facts{}
+func (o *migrateOptions) read(ctx context.Context) (*migrationsteps.Facts, error) {
+	facts := &migrationsteps.Facts{}
 	add := keep(&facts.Objects)
 	definitions := []string{crd.Name, "nvidiadrivers.nvidia.com"}
 	var kinds []string
@@ -48,7 +48,7 @@ func (o *migrateOptions) read(ctx context.Context) (*migration.Facts, error) {
 }
 
 // preview adds what this operator would do with the live policy.
-func (o *migrateOptions) preview(ctx context.Context, facts *migration.Facts) error {
+func (o *migrateOptions) preview(ctx context.Context, facts *migrationsteps.Facts) error {
 	live := facts.ActivePolicy()
 	if live == nil {
 		return nil

@@ -18,30 +18,6 @@ func LeftConfigMaps() []string {
 	}
 }
 
-// LeftRoles are the Roles and RoleBindings, each with the name of its account, that NVIDIA's operator has created and
-// this one has no use for, unless its installer has taken them over. The operator has no right to delete them.
-func LeftRoles() []string {
-	return []string{
-		"nvidia-container-toolkit", "nvidia-dcgm-exporter", "nvidia-device-plugin",
-		"nvidia-device-plugin-mps-control-daemon", "nvidia-driver", "nvidia-gpu-feature-discovery", "nvidia-mig-manager",
-		"nvidia-operator-validator",
-	}
-}
-
-// LeftClusterRoles are the same for ClusterRoles and ClusterRoleBindings.
-func LeftClusterRoles() []string {
-	return []string{
-		"nvidia-device-plugin", "nvidia-device-plugin-mps-control-daemon", "nvidia-driver", "nvidia-gpu-feature-discovery",
-		"nvidia-mig-manager", "nvidia-operator-validator",
-	}
-}
-
-// LeftAccounts are the ServiceAccounts of NVIDIA's operator. Those that the installer ships are taken over by it, and
-// keep an owner reference to the policy unless that is removed: the garbage collector would delete them with it.
-func LeftAccounts() []string {
-	return append(LeftRoles(), "nvidia-dcgm", "nvidia-node-status-exporter")
-}
-
 // IsNVIDIAs reports whether NVIDIA's operator has written the object last for the policy with this UID: it belongs to
 // the policy, and has nothing of what this operator writes on its own objects.
 func IsNVIDIAs(owner types.UID, object client.Object) bool {

@@ -37,7 +37,7 @@ type daemonSet struct {
 func daemonSets() []daemonSet {
 	return []daemonSet{
 		{
-			name: driverName, operand: "driver", account: "nvidia-driver", inits: []string{"k8s-driver-manager"},
+			name: DriverName, operand: "driver", account: "nvidia-driver", inits: []string{"k8s-driver-manager"},
 			main: driverCtr, plain: true,
 		},
 		{
@@ -99,7 +99,7 @@ func (p *Player) daemonSet(d daemonSet) *appsv1.DaemonSet {
 			},
 		},
 	}
-	if d.name == driverName {
+	if d.name == DriverName {
 		p.completeDriver(ds)
 	}
 	return ds

@@ -49,7 +49,7 @@ type env struct {
 	cluster  *cluster.Cluster
 	client   client.Client
 	theirs   *Player
-	watch    *watcher
+	watch    *Watcher
 	operator *cluster.Operator
 }
 
@@ -85,7 +85,7 @@ func newEnv(t *testing.T, versions ...string) *env {
 	g.Expect(e.theirs.Reconcile(t.Context(), e.policy())).To(Succeed())
 	e.awaitPods(false)
 	e.deployTenants()
-	e.watch = newWatcher(t, c.SimulatorConfig)
+	e.watch = NewWatcher(t, c.SimulatorConfig)
 	t.Cleanup(e.finish)
 	return e
 }
@@ -170,7 +170,7 @@ func (e *env) awaitPods(ours bool) {
 		for i := range list.Items {
 			ds := &list.Items[i]
 			status := ds.Status
-			isDriver := strings.HasPrefix(ds.Name, driverName)
+			isDriver := strings.HasPrefix(ds.Name, DriverName)
 			if _, applied := ds.Annotations["nvidia.com/gpu-operator.digest"]; applied != ours {
 				return fmt.Sprintf("%s is of the other operator", ds.Name)
 			}

@@ -37,11 +37,11 @@ func TestInPlace(t *testing.T) {
 // time.
 func (e *env) undisturbed() {
 	e.t.Helper()
-	e.Expect(e.watch.err).NotTo(HaveOccurred())
-	for app, fewest := range e.watch.apps() {
-		ended := e.watch.endedOn(app)
+	e.Expect(e.watch.Err()).NotTo(HaveOccurred())
+	for app, fewest := range e.watch.Apps() {
+		ended := e.watch.EndedOn(app)
 		e.t.Logf("%s: never fewer than %d ready, ended %v", app, fewest, ended)
-		if app == driverName || app == tenantApp {
+		if app == DriverName || app == tenantApp {
 			e.Expect(ended).To(BeEmpty(), app)
 			e.Expect(fewest).To(Equal(nodes), app)
 			continue

@@ -26,8 +26,8 @@ const (
 	chartVersion   = "gpu-operator-v1.0.0-devel"
 	operatorImage  = "nvcr.io/nvidia/gpu-operator:v26.7.0"
 	deployPrefix   = "nvidia.com/gpu.deploy."
-	// driverName is the name of the driver's DaemonSet, and the app of its pods.
-	driverName = "nvidia-driver-daemonset"
+	// DriverName is the name of the driver's DaemonSet, and the app of its pods.
+	DriverName = "nvidia-driver-daemonset"
 )
 
 // Player plays NVIDIA's operator: it writes the same objects, labels and annotations under the same names, as the same
@@ -181,7 +181,7 @@ func (p *Player) configMaps() []client.Object {
 		"default-gpu-clients": "", "default-mig-parted-config": "",
 		"nvidia-container-toolkit-entrypoint": "nvidia-container-toolkit-daemonset",
 		"nvidia-device-plugin-entrypoint":     "nvidia-device-plugin-daemonset",
-		"nvidia-driver-startup-probe":         driverName,
+		"nvidia-driver-startup-probe":         DriverName,
 		"nvidia-mig-manager-entrypoint":       "nvidia-mig-manager",
 	} {
 		object := &corev1.ConfigMap{

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// watcher follows all pods from its start on, and shares no code with the operator.
-type watcher struct {
+// Watcher follows all pods from its start on, and shares no code with the operator.
+type Watcher struct {
 	lock sync.Mutex
 	// latest has the pods that exist, by UID.
 	latest map[string]*corev1.Pod
@@ -28,10 +28,10 @@ type watcher struct {
 	err    error
 }
 
-// newWatcher starts with the pods that exist.
-func newWatcher(t *testing.T, config *rest.Config) *watcher {
+// NewWatcher starts a Watcher with the pods that exist. It ends with the test.
+func NewWatcher(t *testing.T, config *rest.Config) *Watcher {
 	t.Helper()
-	w := &watcher{latest: map[string]*corev1.Pod{}, ended: map[string]*corev1.Pod{}, fewest: map[string]int{}}
+	w := &Watcher{latest: map[string]*corev1.Pod{}, ended: map[string]*corev1.Pod{}, fewest: map[string]int{}}
 	pods := kubernetes.NewForConfigOrDie(config).CoreV1().Pods("")
 	list, err := pods.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -51,7 +51,7 @@ func newWatcher(t *testing.T, config *rest.Config) *watcher {
 }
 
 // follow watches from a version on. A watch that the API server closes continues where it was, so nothing is missed.
-func (w *watcher) follow(
+func (w *Watcher) follow(
 	ctx context.Context, version string, start func(context.Context, metav1.ListOptions) (watch.Interface, error),
 ) {
 	for ctx.Err() == nil {
@@ -73,7 +73,7 @@ func (w *watcher) follow(
 	}
 }
 
-func (w *watcher) fail(ctx context.Context, err error) {
+func (w *Watcher) fail(ctx context.Context, err error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if ctx.Err() == nil {
@@ -81,7 +81,7 @@ func (w *watcher) fail(ctx context.Context, err error) {
 	}
 }
 
-func (w *watcher) see(pod *corev1.Pod, deleted bool) {
+func (w *Watcher) see(pod *corev1.Pod, deleted bool) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	uid := string(pod.UID)
@@ -99,7 +99,7 @@ func (w *watcher) see(pod *corev1.Pod, deleted bool) {
 }
 
 // readyByApp counts the pods that are ready and not ending.
-func (w *watcher) readyByApp() map[string]int {
+func (w *Watcher) readyByApp() map[string]int {
 	ready := map[string]int{}
 	for _, pod := range w.latest {
 		if pod.DeletionTimestamp == nil && isReady(pod) {
@@ -109,12 +109,19 @@ func (w *watcher) readyByApp() map[string]int {
 	return ready
 }
 
+// Err returns why pods may have been missed; nil if none were.
+func (w *Watcher) Err() error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.err
+}
+
 // appOf returns the app of a pod, the same one for all drivers.
 func appOf(pod *corev1.Pod) string {
-	if app := pod.Labels["app"]; !strings.HasPrefix(app, driverName) {
+	if app := pod.Labels["app"]; !strings.HasPrefix(app, DriverName) {
 		return app
 	}
-	return driverName
+	return DriverName
 }
 
 func isReady(pod *corev1.Pod) bool {
@@ -123,8 +130,8 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// endedOn returns how many pods of an app have ended on each node.
-func (w *watcher) endedOn(app string) map[string]int {
+// EndedOn returns how many pods of an app have ended on each node. All drivers have the app DriverName.
+func (w *Watcher) EndedOn(app string) map[string]int {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	found := map[string]int{}
@@ -136,8 +143,8 @@ func (w *watcher) endedOn(app string) map[string]int {
 	return found
 }
 
-// apps returns the apps of all pods at the start, and how few pods of each were ready at any time since.
-func (w *watcher) apps() map[string]int {
+// Apps returns the apps of all pods at the start, and how few pods of each were ready at any time since.
+func (w *Watcher) Apps() map[string]int {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	found := map[string]int{}
