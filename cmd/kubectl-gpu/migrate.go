@@ -139,16 +139,18 @@ func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migratio
 	patch := func(content map[string]any) error {
 		return o.kubectl.patch(ctx, content, append(target, "--type=merge")...)
 	}
-	annotate := func(value any) error {
-		return patch(map[string]any{"metadata": map[string]any{
-			"annotations": map[string]any{migrationsteps.ResourcePolicy: value},
-		}})
+	annotate := func(values map[string]any) error {
+		return patch(map[string]any{"metadata": map[string]any{"annotations": values}})
 	}
 	switch step.Action {
 	case migrationsteps.ActionKeep:
-		return annotate(migrationsteps.Keep)
+		return annotate(map[string]any{migrationsteps.ResourcePolicy: migrationsteps.Keep})
 	case migrationsteps.ActionRelease:
-		return annotate(nil)
+		removed := map[string]any{}
+		for _, key := range step.Annotations {
+			removed[key] = nil
+		}
+		return annotate(removed)
 	case migrationsteps.ActionDisown:
 		return patch(map[string]any{"metadata": map[string]any{
 			"ownerReferences": step.Owners, "resourceVersion": step.ResourceVersion,

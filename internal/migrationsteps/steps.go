@@ -14,7 +14,8 @@ type Action string
 
 // The actions.
 const (
-	// ActionKeep annotates an object, so that helm upgrade does not delete it, and ActionRelease removes that annotation.
+	// ActionKeep annotates an object, so that helm upgrade does not delete it. ActionRelease removes that annotation, and
+	// those that name a release which is not this operator's.
 	ActionKeep    Action = "keep"
 	ActionRelease Action = "release"
 	// ActionStop scales a Deployment to 0 and waits until its pods have ended.
@@ -33,20 +34,24 @@ type Step struct {
 	Owners []metav1.OwnerReference `json:"-"`
 	// Selector selects the pods that ActionStop waits for.
 	Selector string `json:"-"`
+	// Annotations are those that ActionRelease removes.
+	Annotations []string `json:"-"`
 }
 
-// shipped are the accounts and roles of operands that the installers of this operator have under the same name as
-// NVIDIA's operator makes them: they become the installer's.
+// shipped are the accounts and roles that the installers of this operator have under the same name as NVIDIA's chart or
+// operator: they become the installer's.
 var shipped = map[string][]string{
 	"ServiceAccount": {
-		"nvidia-container-toolkit", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia-device-plugin", "nvidia-driver",
+		operatorName, "nvidia-container-toolkit", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia-device-plugin", "nvidia-driver",
 		"nvidia-gpu-feature-discovery", "nvidia-mig-manager", "nvidia-node-status-exporter", "nvidia-operator-validator",
 	},
 	"Role": {
-		"nvidia-dcgm-exporter", "nvidia-gpu-feature-discovery", "nvidia-mig-manager", "nvidia-operator-validator",
+		operatorName, "nvidia-dcgm-exporter", "nvidia-gpu-feature-discovery", "nvidia-mig-manager",
+		"nvidia-operator-validator",
 	},
 	"RoleBinding": {
-		"nvidia-dcgm-exporter", "nvidia-gpu-feature-discovery", "nvidia-mig-manager", "nvidia-operator-validator",
+		operatorName, "nvidia-dcgm-exporter", "nvidia-gpu-feature-discovery", "nvidia-mig-manager",
+		"nvidia-operator-validator",
 	},
 }
 
@@ -119,19 +124,26 @@ func (c *Cluster) Finish() []Step {
 	steps := c.disown()
 	releases := c.releases()
 	for _, object := range c.sorted() {
+		others := slices.Contains(releases, releaseOf(object))
 		switch {
 		case isDiscovery(object):
-		case slices.Contains(leftoverKinds, object.GetKind()) && isTheirs(object) && !isShipped(object):
+		case slices.Contains(releases, recordOf(object)), isLeft(object, others):
 			steps = append(steps, step(ActionDelete, object))
-		case slices.Contains(releases, recordOf(object)):
-			steps = append(steps, step(ActionDelete, object))
-		case slices.Contains(releases, releaseOf(object)) && slices.Contains(leftoverKinds, object.GetKind()):
-			steps = append(steps, step(ActionDelete, object))
-		case object.GetAnnotations()[ResourcePolicy] == Keep && object.GetKind() != "CustomResourceDefinition":
-			steps = append(steps, step(ActionRelease, object))
+		case others, object.GetAnnotations()[ResourcePolicy] == Keep && releaseOf(object) != (Release{}):
+			release := step(ActionRelease, object)
+			release.Annotations = []string{ResourcePolicy}
+			if others {
+				release.Annotations = append(release.Annotations, releaseName, releaseNamespace)
+			}
+			steps = append(steps, release)
 		}
 	}
 	return steps
+}
+
+// isLeft reports whether an object is an account or a role of NVIDIA's operator, or of its release, that nobody uses.
+func isLeft(object *unstructured.Unstructured, ofRelease bool) bool {
+	return slices.Contains(leftoverKinds, object.GetKind()) && (ofRelease || isTheirs(object)) && !isShipped(object)
 }
 
 // recordOf returns the release of which a Secret is Helm's record; the zero value for none. Helm 3 and 4 would delete

@@ -2,16 +2,14 @@ package migrationsteps
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
+	"github.com/clusterpolicy/gpu-operator/config"
 	"github.com/clusterpolicy/gpu-operator/internal/preview"
 )
 
@@ -103,6 +101,7 @@ func TestFinish(t *testing.T) {
 		object("ServiceAccount", "nvidia-driver", ""), object("Role", "nvidia-driver", "owned"),
 		object("ClusterRole", "nvidia-driver", "owned"), object("ClusterRole", "of-others", ""),
 		object("ServiceAccount", "nvidia-device-plugin-mps-control-daemon", "owned"), record("theirs"), record("ours"),
+		object("ServiceAccount", "gpu-operator", "kept"), object("ServiceAccount", "upgrade-crd", "kept"),
 	}}
 	g.Expect(c.FinishRefusal()).To(ContainSubstring("is not installed"))
 	c.Objects = append(c.Objects, deployment(OwnVariable), object("DaemonSet", "nvidia-dcgm", "owned"))
@@ -112,8 +111,10 @@ func TestFinish(t *testing.T) {
 	g.Expect(texts(c.Finish())).To(Equal([]string{
 		"release ClusterPolicy cluster-policy", "delete ClusterRole nvidia-driver", "delete Role nvidia/nvidia-driver",
 		"delete Secret nvidia/sh.helm.release.v1.theirs.v1",
-		"delete ServiceAccount nvidia/nvidia-device-plugin-mps-control-daemon",
+		"release ServiceAccount nvidia/gpu-operator",
+		"delete ServiceAccount nvidia/nvidia-device-plugin-mps-control-daemon", "delete ServiceAccount nvidia/upgrade-crd",
 	}))
+	g.Expect(c.Finish()[0].Annotations).To(ConsistOf(ResourcePolicy, releaseName, releaseNamespace))
 	g.Expect(texts(c.Stop())).To(BeEmpty())
 }
 
@@ -140,21 +141,17 @@ func TestReport(t *testing.T) {
 	g.Expect(r.Blockers[0].Remedy).To(HavePrefix("kubectl delete subscription,clusterserviceversion"))
 }
 
-// The manifests of the operands are the truth about what the installers have.
+// The manifests are the truth about what the installers have. NVIDIA's operator has none of the names that begin with
+// gpu-operator-, and no discovery.
 func TestShippedIsWhatTheInstallersHave(t *testing.T) {
 	g := NewWithT(t)
-	files, err := filepath.Glob("../../config/rbac/operands/*.yaml")
+	objects, err := config.Build("../../config/default")
 	g.Expect(err).NotTo(HaveOccurred())
 	found := map[string][]string{}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		g.Expect(err).NotTo(HaveOccurred())
-		for document := range strings.SplitSeq(string(text), "\n---\n") {
-			o := &unstructured.Unstructured{}
-			g.Expect(yaml.Unmarshal([]byte(document), &o.Object)).To(Succeed())
-			if name := o.GetName(); shipped[o.GetKind()] != nil && name != "nvidia-node-discovery" {
-				found[o.GetKind()] = append(found[o.GetKind()], name)
-			}
+	for _, o := range objects {
+		name := o.GetName()
+		if shipped[o.GetKind()] != nil && name != "nvidia-node-discovery" && !strings.HasPrefix(name, "gpu-operator-") {
+			found[o.GetKind()] = append(found[o.GetKind()], name)
 		}
 	}
 	for kind, names := range shipped {
