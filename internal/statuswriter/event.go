@@ -74,6 +74,17 @@ func (w *Writer) RecordFrozen(ctx context.Context, policy *v1.ClusterPolicy, rea
 	})
 }
 
+// RecordRemoval records an Event that the removal of the stack of a deleted policy begins, which also says how it ends
+// where the operator is removed meanwhile: then nothing else would.
+func (w *Writer) RecordRemoval(ctx context.Context, policy *v1.ClusterPolicy) {
+	w.events.Record(ctx, events.Event{
+		Regarding: policyReference(policy), Type: corev1.EventTypeNormal, Reason: v1.ReasonRemoving,
+		Message: "the stack is being removed from all nodes: keep the operator until this policy is gone. If the operator " +
+			"is gone before, install it again, or remove the rest: kubectl gpu cleanup",
+		Transition: "removal",
+	})
+}
+
 func policyReference(policy *v1.ClusterPolicy) corev1.ObjectReference {
 	return corev1.ObjectReference{
 		APIVersion: v1.GroupVersion.String(), Kind: v1.ClusterPolicyKind.Kind, Name: policy.Name, UID: policy.UID,

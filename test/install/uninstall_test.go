@@ -160,6 +160,7 @@ func TestHelmUninstallLeavesNothing(t *testing.T) {
 }
 
 // TestUndeployLeavesNothing installs and removes by make deploy and make undeploy, as README and docs/install.md do.
+// Meanwhile the policy is replaced by force: it is deleted, with its stack, and then created again.
 func TestUndeployLeavesNothing(t *testing.T) {
 	t.Parallel()
 	begin, e := time.Now(), newEnv(t, 2)
@@ -168,6 +169,13 @@ func TestUndeployLeavesNothing(t *testing.T) {
 	e.run(namespace)
 	e.kubectl("apply", "-f", filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
 	e.awaitReady()
+	replaced, pods := e.policy().UID, e.pods()
+	e.kubectl("replace", "--force", "--timeout=1m", "-f", filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
+	e.Expect(e.policy().UID).NotTo(Equal(replaced))
+	e.awaitReady()
+	for name := range e.pods() {
+		e.Expect(pods).NotTo(HaveKey(name), "the stack was removed first")
+	}
 	e.make("undeploy")
 	e.stop()
 	restored()

@@ -59,6 +59,9 @@ func (s *scope) removeFromNodes(ctx context.Context) bool {
 		return false
 	}
 	input := s.specInput()
+	if previous := s.Fleet.Basis(); previous == nil || previous.Removal == nil {
+		s.Status.RecordRemoval(ctx, s.policy)
+	}
 	s.basis = s.Fleet.Publish(fleet.Basis{Policy: s.policy, Removal: &fleet.Removal{
 		Force: *input.Spec.Removal.Force, RuntimeClass: input.RuntimeClass(),
 	}}, s.now)
