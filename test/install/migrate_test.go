@@ -92,7 +92,7 @@ func TestMigrateOverTheRelease(t *testing.T) {
 	t.Parallel()
 	migrate(t, migrationWay{
 		install: func(e *env) {
-			e.helm("upgrade", release, chart, "--no-hooks", "--take-ownership", "--set",
+			e.helm("upgrade", release, chart, "--no-hooks", "--take-ownership", "--force-conflicts", "--set",
 				"clusterPolicy.deployCR=false,operator.nodeSelector.pool=none")
 		},
 		remove: (*env).removeByHelm,
