@@ -87,7 +87,7 @@ func (o *cleanupOptions) run(cmd *cobra.Command) error {
 		return nil
 	}
 	if !o.yes {
-		if err := confirm(cmd.InOrStdin(), out); err != nil {
+		if err := confirm(cmd.InOrStdin(), out, "Remove all of this?"); err != nil {
 			return err
 		}
 	}
@@ -147,8 +147,8 @@ func refusalOf(plan *cleanup.Plan) string {
 }
 
 // confirm asks whether to go on.
-func confirm(in io.Reader, out io.Writer) error {
-	fmt.Fprint(out, "Remove all of this? [y/N]: ")
+func confirm(in io.Reader, out io.Writer, question string) error {
+	fmt.Fprint(out, question+" [y/N]: ")
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	fmt.Fprintln(out)
 	switch strings.ToLower(strings.TrimSpace(answer)) {

@@ -86,7 +86,7 @@ func TestConfirm(t *testing.T) {
 		"y\n": "", "Yes\n": "", "y": "", "\n": "not confirmed", "no\n": "not confirmed", "": "add --yes",
 	} {
 		g, out := NewWithT(t), &bytes.Buffer{}
-		err := confirm(strings.NewReader(answer), out)
+		err := confirm(strings.NewReader(answer), out, "Remove all of this?")
 		g.Expect(out.String()).To(HavePrefix("Remove all of this? [y/N]: "))
 		if want == "" {
 			g.Expect(err).NotTo(HaveOccurred(), "%q", answer)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
@@ -42,14 +42,14 @@ func (o *cleanupOptions) readCluster(ctx context.Context) (*cleanup.Cluster, err
 		{[]string{"leases.coordination.k8s.io", everywhere, "--field-selector=metadata.name=" + leadership.LeaseName},
 			decode(&cluster.Leases)},
 	} {
-		if err := o.each(ctx, one.into, one.args...); err != nil {
+		if err := o.kubectl.each(ctx, one.into, one.args...); err != nil {
 			return nil, err
 		}
 	}
 	if !kinds.policies {
 		return cluster, nil
 	}
-	return cluster, o.each(ctx, keep(&cluster.Policies), crd.Name)
+	return cluster, o.kubectl.each(ctx, keep(&cluster.Policies), crd.Name)
 }
 
 // kindsInCluster are the kinds of applied objects that the cluster serves, and whether it serves ClusterPolicies.
@@ -67,7 +67,7 @@ func (o *cleanupOptions) appliedKinds(ctx context.Context) (kindsInCluster, erro
 	for _, kind := range manifest.OptionalKinds() {
 		names = append(names, kind.CRD)
 	}
-	err := o.each(ctx, func(definition *unstructured.Unstructured) error {
+	err := o.kubectl.each(ctx, func(definition *unstructured.Unstructured) error {
 		if definition.GetName() == crd.Name {
 			found.policies = true
 			return nil
@@ -79,8 +79,8 @@ func (o *cleanupOptions) appliedKinds(ctx context.Context) (kindsInCluster, erro
 }
 
 // each calls a function for each object that kubectl get prints.
-func (o *cleanupOptions) each(ctx context.Context, into func(*unstructured.Unstructured) error, args ...string) error {
-	text, err := o.kubectl.get(ctx, args...)
+func (k kubectl) each(ctx context.Context, into func(*unstructured.Unstructured) error, args ...string) error {
+	text, err := k.get(ctx, args...)
 	if err != nil || len(bytes.TrimSpace(text)) == 0 {
 		return err
 	}

@@ -81,16 +81,16 @@ func (o *cleanupOptions) setFinalizers(
 	if resourceVersion != "" {
 		metadata["resourceVersion"] = resourceVersion
 	}
-	return o.patch(ctx, map[string]any{"metadata": metadata}, crd.Name, policy.Name, "--type=merge")
+	return o.kubectl.patch(ctx, map[string]any{"metadata": metadata}, crd.Name, policy.Name, "--type=merge")
 }
 
 // patch patches an object that args name, unless it is gone.
-func (o *cleanupOptions) patch(ctx context.Context, content map[string]any, args ...string) error {
+func (k kubectl) patch(ctx context.Context, content map[string]any, args ...string) error {
 	text, err := json.Marshal(content)
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
-	_, err = o.kubectl.run(ctx, nil, "patch", append(args, "--patch="+string(text))...)
+	_, err = k.run(ctx, nil, "patch", append(args, "--patch="+string(text))...)
 	if answered(err, "NotFound") {
 		return nil
 	}
@@ -172,12 +172,12 @@ func (o *cleanupOptions) releaseNodes(ctx context.Context, out io.Writer, nodes 
 // command is interrupted.
 func (o *cleanupOptions) releaseNode(ctx context.Context, node *cleanup.Node) error {
 	if content := node.Removal.NodePatch(); content != nil {
-		if err := o.patch(ctx, content, "node", node.Name, "--type=merge"); err != nil {
+		if err := o.kubectl.patch(ctx, content, "node", node.Name, "--type=merge"); err != nil {
 			return err
 		}
 	}
 	if content := node.Removal.StatusPatch(); content != nil {
-		return o.patch(ctx, content, "node", node.Name, "--subresource=status", "--type=strategic")
+		return o.kubectl.patch(ctx, content, "node", node.Name, "--subresource=status", "--type=strategic")
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (o *cleanupOptions) resetNamespace(ctx context.Context, out io.Writer, name
 	fmt.Fprintf(out, "Resetting the Pod Security labels of namespace %s\n", namespace.Name)
 	if len(namespace.Restored) > 0 {
 		content := map[string]any{"metadata": map[string]any{"labels": namespace.Restored}}
-		if err := o.patch(ctx, content, "namespace", namespace.Name, "--type=merge"); err != nil {
+		if err := o.kubectl.patch(ctx, content, "namespace", namespace.Name, "--type=merge"); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,8 @@ import (
 const (
 	exitFailure = 1
 	exitUsage   = 2
+	// exitBlocked is that of migrate with --check, if something blocks the migration.
+	exitBlocked = 2
 	// exitUpgrades is that of plan with --detailed-exitcode, if drivers would be upgraded.
 	exitUpgrades = 3
 )
@@ -42,6 +44,9 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	if errors.Is(err, errUpgradesHappen) {
 		return exitUpgrades
 	}
+	if errors.Is(err, errBlocked) {
+		return exitBlocked
+	}
 	if errors.As(err, &failure{}) {
 		fmt.Fprintln(errOut, "kubectl gpu:", err)
 		return exitFailure
@@ -53,8 +58,9 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-gpu",
-		Short: "Show what the GPU operator would do, and clean up where it is gone",
-		Long: `Show what the GPU operator would do, without changing anything; cleanup alone changes the cluster.
+		Short: "Show what the GPU operator would do, clean up where it is gone, and migrate from NVIDIA's",
+		Long: `Show what the GPU operator would do, without changing anything; only cleanup and migrate change the
+cluster.
 
 Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usage.`,
 		Version:       version.Version,
@@ -64,6 +70,6 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 		// kubectl only completes its own commands by script.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(renderCommand(), planCommand(), cleanupCommand())
+	root.AddCommand(renderCommand(), planCommand(), cleanupCommand(), migrateCommand())
 	return root
 }

@@ -15,9 +15,10 @@ import (
 // takeOver makes the fields of a live object that NVIDIA's operator has written those of this operator's applies. The
 // next apply then removes what its intent does not have, such as NVIDIA's containers and variables; it would keep the
 // fields of another manager. Nothing but metadata.managedFields changes, so no pod is replaced for it. It does nothing
-// with objects that NVIDIA's operator has not written.
+// with objects that NVIDIA's operator has not written: it has left its digest on them, or this operator has never
+// applied them.
 func (a *Applier) takeOver(ctx context.Context, w write, live client.Object) error {
-	if live == nil || live.GetAnnotations()[labels.NVIDIAHash] == "" {
+	if live == nil || live.GetAnnotations()[labels.NVIDIAHash] == "" && labels.IsApplied(live) {
 		return nil
 	}
 	// Caches have no managed fields.

@@ -90,7 +90,7 @@ func Of(cluster *Cluster, catalogue operand.Catalogue) *Plan {
 		for _, owner := range object.GetOwnerReferences() {
 			owners[string(owner.UID)] = true
 		}
-		described := describe(object)
+		described := Describe(object)
 		if object.GetKind() != "DaemonSet" {
 			p.Others = append(p.Others, described)
 			continue
@@ -116,7 +116,8 @@ func isOfStack(object *unstructured.Unstructured) bool {
 		object.GetLabels()[labels.ManagedBy] == labels.ManagedByValue
 }
 
-func describe(object *unstructured.Unstructured) Object {
+// Describe returns the name of an object, as kubectl takes it.
+func Describe(object *unstructured.Unstructured) Object {
 	kind := object.GroupVersionKind()
 	return Object{Kind: kind.Kind, Resource: Resource(kind), Namespace: object.GetNamespace(), Name: object.GetName()}
 }

@@ -35,6 +35,8 @@
 //	| a version of a policy that the API     | time; another version               | objects that the garbage collector |
 //	| server does not have                   |                                     | deletes again                      |
 //	| (clusterpolicy.deletedPolicy)          |                                     |                                    |
+//	| that nothing of NVIDIA's operator is   | a DaemonSet of it, or a rollout     | a list of ConfigMaps               |
+//	| left (clusterpolicy.leftPruned)        |                                     |                                    |
 //	| the finalizer that was added           | another policy                      | a patch that is rejected           |
 //	| (clusterpolicy.addedFinalizer)         |                                     |                                    |
 //	| what was reported about NVIDIA's       | another finding; its end            | a repeated log line                |

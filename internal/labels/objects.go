@@ -11,8 +11,12 @@ const (
 	ManagedBy = "app.kubernetes.io/managed-by"
 	// ManagedByValue is the value of ManagedBy.
 	ManagedByValue = "gpu-operator"
+	// PartOf is in the selector of some DaemonSets of NVIDIA's operator, beside App. They keep it when they are taken over.
+	PartOf = "app.kubernetes.io/part-of"
 	// Component is set on the pods of this operator and of NVIDIA's, by which that one is found.
 	Component = "app.kubernetes.io/component"
+	// DriverComponent is the value of Component of all driver pods, of this operator and of NVIDIA's.
+	DriverComponent = "nvidia-driver"
 	// NVIDIAHash is an annotation of objects that NVIDIA's operator has written: the digest of the object. It is removed
 	// when an object is taken over from it.
 	NVIDIAHash = "nvidia.com/last-applied-hash"

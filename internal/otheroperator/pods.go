@@ -110,6 +110,7 @@ func (r *running) message() string {
 		stop = fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=0", r.namespace, r.deployment)
 	}
 	return fmt.Sprintf("%s in namespace %s runs NVIDIA's operator (image %s): this operator changes nothing until that "+
-		"is gone. Remove it as docs/migration.md describes, or stop it with %s; --take-over does not wait for that",
+		"is gone. Migrate with kubectl gpu migrate, as docs/migration.md describes, or stop it with %s; --take-over does "+
+		"not wait for that",
 		what, r.namespace, r.image, stop)
 }

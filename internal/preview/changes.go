@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/drift"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/migrate"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 	"github.com/clusterpolicy/gpu-operator/internal/rollout"
@@ -147,7 +149,8 @@ func (f *changes) compare(c *Cluster, object manifest.Object) {
 
 // difference is in what a rendered object differs from the live one.
 type difference struct {
-	// field is the first one that differs and is no digest; empty if only fields that are no longer set differ.
+	// field is the first one that differs and is no digest, of the pod template rather than of the metadata; empty if only
+	// fields that are no longer set differ.
 	field string
 	// template: it is in a pod template.
 	template bool
@@ -168,7 +171,11 @@ func differenceOf(rendered, live manifest.Object) (difference, error) {
 	template, exists, err := unstructured.NestedFieldNoCopy(intent.Object, "spec", "template")
 	if exists && err == nil {
 		part := map[string]any{"spec": map[string]any{"template": template}}
-		found.template = drift.First(&unstructured.Unstructured{Object: part}, content) != nil
+		first := drift.First(&unstructured.Unstructured{Object: part}, content)
+		found.template = first != nil
+		if found.template && strings.HasPrefix(found.field, "metadata.") {
+			found.field = first.String()
+		}
 	}
 	return found, nil
 }
@@ -217,6 +224,9 @@ func effectOf(rendered, live manifest.Object, d difference) (Effect, int32) {
 		return "", 0
 	}
 	significant := ds.Annotations[labels.TemplateDigest] != before.Annotations[labels.TemplateDigest]
+	if before.Annotations[labels.NVIDIAHash] != "" {
+		significant = !migrate.SameDriver(&before.Spec.Template.Spec, &ds.Spec.Template.Spec)
+	}
 	running := before.Status.CurrentNumberScheduled
 	switch {
 	case ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && significant:

@@ -25,7 +25,7 @@ import (
 const (
 	onDelete    = "OnDelete"
 	appLabel    = labels.App
-	partOfLabel = "app.kubernetes.io/part-of"
+	partOfLabel = labels.PartOf
 )
 
 // daemonSet composes the pod, then adds what all DaemonSets have in common and what the spec configures for this one.
@@ -47,6 +47,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	template.Labels[labels.Operand] = string(r.step.Operand.Name)
 	r.labelNodePool(ds)
 	r.keepVariantSelector(ds)
+	r.keepPartOf(ds)
 	r.schedule(&template.Spec, spec)
 	r.addConfigManager(&template.Spec)
 	r.applyContainerSpec(&template.Spec)
@@ -254,7 +255,8 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	} else {
 		r.selectByAnchor(ds, digest)
 	}
-	if r.live[ds.Name].NeedsProbeScript {
+	// A new DaemonSet may get pods of an earlier one.
+	if live, exists := r.live[ds.Name]; live.NeedsProbeScript || !exists && rollout.AnyNeedsProbeScript(r.live) {
 		annotate(&ds.ObjectMeta, labels.ProbeScriptMounted, labels.True)
 	}
 	annotate(&ds.ObjectMeta, labels.TemplateDigest, digest)

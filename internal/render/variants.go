@@ -22,6 +22,15 @@ func (r *renderer) keepVariantSelector(ds *appsv1.DaemonSet) {
 	}
 }
 
+// keepPartOf keeps the second label in the selector of a DaemonSet that NVIDIA's operator has created with it: selectors
+// cannot be changed, and a new DaemonSet would end all pods at once.
+func (r *renderer) keepPartOf(ds *appsv1.DaemonSet) {
+	if value := r.live[ds.Name].PartOfInSelector; value != "" {
+		ds.Spec.Selector.MatchLabels[partOfLabel] = value
+		ds.Spec.Template.Labels[partOfLabel] = value
+	}
+}
+
 // selectByAnchor replaces the node selector of a variant's DaemonSet by several terms, so that a node that has lost
 // some of its labels keeps its pod. This is also applied to DaemonSets of a release without anchors; their pods are
 // kept.

@@ -200,9 +200,9 @@ func TestDaemonSetNamesOfVariants(t *testing.T) {
 				legacy: {"app": plain, "nvidia.com/gpu-operator.pool": noble}, plain + "-" + jammy: {"app": plain + "-" + jammy},
 			},
 		},
-		"a driver of another operator is not adopted": {
+		"a driver of NVIDIA's operator is adopted": {
 			live: map[string]rollout.Live{plain: {App: plain}}, nodes: []nodeinfo.Facts{node("24.04")},
-			want: map[string]map[string]string{legacy: {"app": legacy}},
+			want: map[string]map[string]string{plain: {"app": plain}},
 		},
 	}
 	for name, test := range tests {

@@ -51,11 +51,11 @@ func AssignIdentities(o *operand.Operand, instances []operand.Instance, live map
 func compareVariants(a, b operand.Instance) int { return strings.Compare(a.Variant(), b.Variant()) }
 
 // baseNameAvailable reports whether no live DaemonSet has the base name, or it as the value of labels.App in its
-// selector. One with the base name and no variant was created by another operator. It may have pods on nodes of all
-// variants, so a driver DaemonSet does not adopt it: that would remove drivers from nodes.
+// selector. One with the base name and no variant was created by NVIDIA's operator: the first variant adopts it. It may
+// have pods on nodes of all variants, which are handed over before (see the controller of ClusterPolicies).
 func baseNameAvailable(o *operand.Operand, live map[string]Live) bool {
 	for name, l := range live {
-		adoptable := name == o.DaemonSet && l.Variant == "" && !o.UpdatesOnDelete
+		adoptable := name == o.DaemonSet && l.Variant == ""
 		if !adoptable && (name == o.DaemonSet || l.App == o.DaemonSet) {
 			return false
 		}

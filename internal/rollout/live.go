@@ -29,6 +29,8 @@ type Live struct {
 	App string
 	// VariantInSelector: the selector also has labels of the variant.
 	VariantInSelector bool
+	// PartOfInSelector is the value of labels.PartOf in its selector; empty if the selector has none.
+	PartOfInSelector string
 	// SelectsByAnchor: nodes are selected by their anchor label.
 	SelectsByAnchor bool
 	// NeedsProbeScript: pods may mount the script that older releases used as start-up probe of drivers.
@@ -50,18 +52,20 @@ func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 	if ds.Spec.Selector != nil {
 		selected := ds.Spec.Selector.MatchLabels
 		live.App = selected[labels.App]
+		live.PartOfInSelector = selected[labels.PartOf]
 		live.VariantInSelector = slices.ContainsFunc(VariantLabels(), func(key string) bool { return selected[key] != "" })
 	}
 	return live
 }
 
 // LiveDaemonSets returns the live DaemonSets of an operand out of all of the namespace, by name. One without the label
-// of an operand counts if it has the operand's name.
+// of an operand, which NVIDIA's operator has created, counts if it has the operand's name, or if the operand has no
+// variants, whose names would be assigned.
 func LiveDaemonSets(o *operand.Operand, all map[string]*appsv1.DaemonSet) map[string]Live {
 	live := map[string]Live{}
 	for name, ds := range all {
 		owner := operand.Name(ds.Labels[labels.Operand])
-		if owner == o.Name || owner == "" && name == o.DaemonSet {
+		if owner == o.Name || owner == "" && (o.DaemonSet == "" || name == o.DaemonSet) {
 			live[name] = LiveDaemonSet(ds)
 		}
 	}
@@ -75,7 +79,9 @@ func variantOf(pod map[string]string) string {
 
 // LivePod returns what render needs of a deleted DaemonSet of which a pod remains: its variant keeps the name.
 func LivePod(pod *corev1.Pod) Live {
-	return Live{Variant: variantOf(pod.Labels), App: pod.Labels[labels.App]}
+	return Live{
+		Variant: variantOf(pod.Labels), App: pod.Labels[labels.App], NeedsProbeScript: mountsProbeScript(&pod.Spec),
+	}
 }
 
 // VariantLabels are the labels that selectors had in releases in which all DaemonSets had the same value of labels.App.

@@ -85,9 +85,7 @@ func mountsHelper(c corev1.Container) bool {
 // needsProbeScript reports whether pods may mount the script: those of this template, or remaining pods of an earlier
 // one. The DaemonSet status counts only pods of the current template; all others may be of any earlier one.
 func needsProbeScript(ds *appsv1.DaemonSet) bool {
-	if slices.ContainsFunc(ds.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.ConfigMap != nil && v.ConfigMap.Name == labels.ProbeScript
-	}) {
+	if mountsProbeScript(&ds.Spec.Template.Spec) {
 		return true
 	}
 	status := &ds.Status
@@ -95,6 +93,12 @@ func needsProbeScript(ds *appsv1.DaemonSet) bool {
 		status.UpdatedNumberScheduled >= status.DesiredNumberScheduled &&
 		status.NumberMisscheduled == 0
 	return ds.Annotations[labels.ProbeScriptMounted] == labels.True && !allReplaced
+}
+
+func mountsProbeScript(pod *corev1.PodSpec) bool {
+	return slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return v.ConfigMap != nil && v.ConfigMap.Name == labels.ProbeScript
+	})
 }
 
 // AnyNeedsProbeScript reports whether pods of any of these DaemonSets may mount the script.

@@ -83,6 +83,8 @@ type Reconciler struct {
 	caches        caches
 	schemaGuard   schemaGuard
 	deletedPolicy deletedPolicy
+	// leftPruned: nothing is left of NVIDIA's operator that is to be deleted. If it is lost, ConfigMaps are listed once.
+	leftPruned bool
 	// addedFinalizer is the last finalizer that was added, until the cache shows it.
 	addedFinalizer addedFinalizer
 	// otherOperator identifies the last report that NVIDIA's operator is at work; empty while it is not.

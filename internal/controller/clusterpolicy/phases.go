@@ -217,8 +217,10 @@ func (s *scope) apply(ctx context.Context) {
 	s.fail(s.Applier.SetPodSecurity(ctx, s.Namespace, s.planned.Input.PodSecurity()))
 	s.applyObjects(ctx, isPrerequisite)
 	s.skipDependents()
+	s.takeOver(ctx)
 	s.applyObjects(ctx, func(object manifest.Object) bool { return !isPrerequisite(object) })
 	s.prune(ctx)
+	s.pruneLeft(ctx)
 }
 
 // isPrerequisite reports whether pods refer to such an object and cannot start without it.

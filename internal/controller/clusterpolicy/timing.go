@@ -21,6 +21,8 @@ type Timing struct {
 	SpecStabilization time.Duration
 	// RetryDeleted is how long passes do nothing for a policy that is in the cache, but not in the API server.
 	RetryDeleted time.Duration
+	// RetryHandOver is how long a pass waits that cannot take over the pods of NVIDIA's operator yet.
+	RetryHandOver time.Duration
 	// Deadline bounds the reads of a pass that may bypass the cache.
 	Deadline time.Duration
 }
@@ -31,7 +33,8 @@ func DefaultTiming() Timing {
 		Debounce: 200 * time.Millisecond, DebouncePerNode: time.Millisecond, MaxDebounce: 1500 * time.Millisecond,
 		FirstRetry: 100 * time.Millisecond, LastRetry: 30 * time.Second, RetryConflict: 30 * time.Second,
 		StatusDelay: 2 * time.Second, SpecStabilization: 10 * time.Second, RetryDeleted: 5 * time.Second,
-		Deadline: 3 * time.Second,
+		RetryHandOver: time.Second,
+		Deadline:      3 * time.Second,
 	}
 }
 

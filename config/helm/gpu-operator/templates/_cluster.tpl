@@ -47,7 +47,7 @@ GitOps, nothing is looked up. Argument: root. */}}
 {{- else if dig "labels" "olm.owner" "" $metadata -}}
 {{- $remedy = printf "kubectl delete subscription,clusterserviceversion --all --namespace %s, if nothing else is installed there" $metadata.namespace -}}
 {{- end -}}
-{{- $text := printf "Deployment gpu-operator in namespace %s is another operator for the kind ClusterPolicy, and two would work against each other: remove it, its ClusterPolicy and its operands first, as docs/migration.md describes: %s" $metadata.namespace $remedy -}}
+{{- $text := printf "Deployment gpu-operator in namespace %s is another operator for the kind ClusterPolicy, and two would work against each other: migrate from it with kubectl gpu migrate, as docs/migration.md describes, which keeps its operands running; or remove it, its ClusterPolicy and its operands first: %s" $metadata.namespace $remedy -}}
 {{- if and $root.Release.IsUpgrade (eq $release $root.Release.Name) -}}
 {{- $text = printf "%s. Then run helm install instead of helm upgrade" $text -}}
 {{- end -}}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
+)
+
+// errBlocked makes the plugin exit with exitBlocked. It is not printed.
+var errBlocked = errors.New("the migration is blocked")
+
+// migrateOptions are the flags of migrate.
+type migrateOptions struct {
+	check, finish, yes bool
+	output             string
+	timeout            time.Duration
+	kubectl            kubectl
+}
+
+func migrateCommand() *cobra.Command {
+	o := migrateOptions{}
+	command := &cobra.Command{
+		Use:   "migrate",
+		Short: "Stop NVIDIA's operator so that this one can take over, and remove its leftovers afterwards",
+		Long: `Take the steps of a migration from NVIDIA's operator that no installer takes. docs/migration.md has all steps.
+
+--check prints what a migration would change, and changes nothing: pods of operands that are replaced or kept, fields
+of the policy with another meaning, objects that are removed, and what blocks the migration, with the remedy.
+
+Without it, the command annotates what the Helm release of NVIDIA's chart owns, so that helm upgrade does not delete it,
+scales the Deployment of NVIDIA's operator to 0, waits until its pods have ended, deletes it, and removes the owner
+references to the policy from accounts and roles that the installer takes over. Operands and GPU work continue.
+
+--finish, after this operator is installed and has taken over, removes roles and accounts that nobody uses any more, the
+annotation, and Helm's record of a release of NVIDIA's chart under another name. Node Feature Discovery stays.
+
+Each step can be repeated. Exit codes: 0 success and nothing blocks, 1 failure, 2 wrong usage, or with --check a migration
+that is blocked.
+
+It runs kubectl, which needs the right to list what is named above, Nodes, Pods, ClusterPolicies and the objects of the
+stack, and to change these objects.`,
+		Example: `  kubectl gpu migrate --check
+  kubectl gpu migrate --yes
+  kubectl gpu migrate --finish --yes`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.check && o.finish {
+				return errors.New("--check and --finish cannot be used together: give one")
+			}
+			if o.output != formatText && o.output != formatJSON {
+				return fmt.Errorf("--output %s: give text or json", o.output)
+			}
+			if err := o.run(cmd); err != nil && !errors.Is(err, errBlocked) {
+				return failure{err}
+			} else if err != nil {
+				return err
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.BoolVar(&o.check, "check", false, "only print what a migration would change")
+	flags.BoolVar(&o.finish, "finish", false, "remove what is left of NVIDIA's operator after this one has taken over")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
+	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output of --check: text or json")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait until the pods of NVIDIA's operator have ended")
+	o.kubectl.addFlags(flags)
+	return command
+}
+
+func (o *migrateOptions) run(cmd *cobra.Command) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	facts, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	if o.finish {
+		if refusal := facts.FinishRefusal(); refusal != "" {
+			return errors.New(refusal)
+		}
+		return o.carryOut(cmd, facts.Finish())
+	}
+	if err := o.preview(ctx, facts); err != nil {
+		return err
+	}
+	report := migrationsteps.Of(facts)
+	if o.check {
+		if err := printReport(out, report, o.output); err != nil {
+			return err
+		}
+		if len(report.Blockers) > 0 {
+			return errBlocked
+		}
+		return nil
+	}
+	if len(report.Blockers) > 0 {
+		blocker := report.Blockers[0]
+		return fmt.Errorf("%s: %s; nothing was changed", blocker.Cause, blocker.Remedy)
+	}
+	return o.carryOut(cmd, report.Stop)
+}
+
+// carryOut takes steps, after it has printed them.
+func (o *migrateOptions) carryOut(cmd *cobra.Command, steps []migrationsteps.Step) error {
+	out := cmd.OutOrStdout()
+	if len(steps) == 0 {
+		fmt.Fprintln(out, "Nothing is left to do.")
+		return nil
+	}
+	for i := range steps {
+		fmt.Fprintln(out, stepText(&steps[i]))
+	}
+	if !o.yes {
+		if err := confirm(cmd.InOrStdin(), out, "Do all of this?"); err != nil {
+			return err
+		}
+	}
+	for i := range steps {
+		if err := o.take(cmd.Context(), out, &steps[i]); err != nil {
+			return fmt.Errorf("%s: %w: repeat the command to continue", stepText(&steps[i]), err)
+		}
+	}
+	fmt.Fprintln(out, "Done.")
+	return nil
+}
+
+// take takes one step.
+func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migrationsteps.Step) error {
+	target := []string{step.Resource, step.Name}
+	if step.Namespace != "" {
+		target = append(target, "--namespace="+step.Namespace)
+	}
+	patch := func(content map[string]any) error {
+		return o.kubectl.patch(ctx, content, append(target, "--type=merge")...)
+	}
+	annotate := func(values map[string]any) error {
+		return patch(map[string]any{"metadata": map[string]any{"annotations": values}})
+	}
+	switch step.Action {
+	case migrationsteps.ActionKeep:
+		return annotate(map[string]any{migrationsteps.ResourcePolicy: migrationsteps.Keep})
+	case migrationsteps.ActionRelease:
+		removed := map[string]any{}
+		for _, key := range step.Annotations {
+			removed[key] = nil
+		}
+		return annotate(removed)
+	case migrationsteps.ActionDisown:
+		return patch(map[string]any{"metadata": map[string]any{
+			"ownerReferences": step.Owners, "resourceVersion": step.ResourceVersion,
+		}})
+	case migrationsteps.ActionStop:
+		if err := patch(map[string]any{"spec": map[string]any{"replicas": 0}}); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "Waiting until the pods of %s have ended\n", step.Object)
+		return o.awaitEnd(ctx, step)
+	default:
+		_, err := o.kubectl.run(ctx, nil, "delete", append(target, "--ignore-not-found")...)
+		return err
+	}
+}
+
+// awaitEnd waits until no pod of a Deployment is left.
+func (o *migrateOptions) awaitEnd(ctx context.Context, step *migrationsteps.Step) error {
+	if step.Selector == "" {
+		return errors.New("the Deployment has no selector")
+	}
+	_, err := o.kubectl.run(ctx, nil, "wait", "--for=delete", "pods", "--selector="+step.Selector,
+		"--namespace="+step.Namespace, "--timeout="+o.timeout.String())
+	return err
+}

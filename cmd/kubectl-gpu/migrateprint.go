@@ -1,0 +1,86 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
+	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
+)
+
+// stepTexts are what steps do.
+var stepTexts = map[migrationsteps.Action]string{
+	migrationsteps.ActionKeep:    "keep %s when Helm upgrades its release",
+	migrationsteps.ActionRelease: "no longer keep %s when Helm upgrades its release",
+	migrationsteps.ActionStop:    "stop %s and wait until its pods have ended",
+	migrationsteps.ActionDisown:  "make %s independent of the ClusterPolicy",
+	migrationsteps.ActionDelete:  "delete %s",
+}
+
+func stepText(step *migrationsteps.Step) string {
+	return fmt.Sprintf(stepTexts[step.Action], step.Object)
+}
+
+// printReport prints a report in a format.
+func printReport(out io.Writer, report *migrationsteps.Report, format string) error {
+	text := []byte(reportText(report))
+	if format == formatJSON {
+		var err error
+		if text, err = json.MarshalIndent(report, "", "  "); err != nil {
+			return fmt.Errorf("encoding the report: %w", err)
+		}
+		text = append(text, '\n')
+	}
+	if _, err := out.Write(text); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return nil
+}
+
+// reportText returns a report as people read it.
+func reportText(r *migrationsteps.Report) string {
+	var text strings.Builder
+	if len(r.Operators) == 0 {
+		text.WriteString("NVIDIA's operator has no Deployment in the cluster.\n")
+	}
+	for i := range r.Operators {
+		o := &r.Operators[i]
+		fmt.Fprintf(&text, "NVIDIA's operator: Deployment %s in namespace %s, image %s, installed with %s", o.Deployment,
+			o.Namespace, o.Image, o.Way)
+		if o.Release != nil {
+			fmt.Fprintf(&text, " as release %s", o.Release.Name)
+		}
+		text.WriteString("\n")
+	}
+	fmt.Fprintf(&text, "ClusterPolicy: %s, %s\n", r.Policy, count(r.Nodes, "GPU node"))
+	list(&text, "NVIDIADriver objects", r.Drivers, func(name string) string { return name })
+	list(&text, "Blocked", r.Blockers, func(b migrationsteps.Blocker) string { return b.Cause + ": " + b.Remedy })
+	step := func(s migrationsteps.Step) string { return stepText(&s) }
+	list(&text, "Before the installation, kubectl gpu migrate would", r.Stop, step)
+	list(&text, "Pods of operands", r.Operands, operandText)
+	list(&text, "Notes on the policy", r.Notes, func(note string) string { return note })
+	list(&text, "Afterwards, kubectl gpu migrate --finish would", r.Finish, step)
+	list(&text, "These objects of Node Feature Discovery stay", r.Discovery, cleanup.Object.String)
+	return text.String()
+}
+
+func operandText(o migrationsteps.Operand) string {
+	line := fmt.Sprintf("%s: %s %s", o.DaemonSet, count(int(o.Pods), "pod"), o.Effect)
+	if o.Because != "" {
+		line += " (" + o.Because + ")"
+	}
+	return line
+}
+
+// list writes a heading and a line for each item, unless there is none.
+func list[T any](text *strings.Builder, heading string, items []T, line func(T) string) {
+	if len(items) == 0 {
+		return
+	}
+	fmt.Fprintf(text, "%s:\n", heading)
+	for _, item := range items {
+		fmt.Fprintf(text, "  %s\n", line(item))
+	}
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
+	"github.com/clusterpolicy/gpu-operator/internal/preview"
+)
+
+// The kinds that a migration reads besides those that exist only with their CRD.
+const (
+	migrationKinds = "serviceaccounts,roles.rbac.authorization.k8s.io,rolebindings.rbac.authorization.k8s.io," +
+		"configmaps,services,deployments.apps,daemonsets.apps"
+	migrationClusterKinds = "nodes,clusterroles.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io"
+)
+
+// read reads what a migration depends on.
+func (o *migrateOptions) read(ctx context.Context) (*migrationsteps.Facts, error) {
+	facts := &migrationsteps.Facts{}
+	add := keep(&facts.Objects)
+	definitions := []string{crd.Name, "nvidiadrivers.nvidia.com"}
+	var kinds []string
+	err := o.kubectl.each(ctx, func(definition *unstructured.Unstructured) error {
+		kinds = append(kinds, definition.GetName())
+		return nil
+	}, append([]string{"customresourcedefinitions.apiextensions.k8s.io"}, definitions...)...)
+	if err != nil {
+		return nil, err
+	}
+	for _, args := range [][]string{
+		{strings.Join(append(kinds, migrationClusterKinds), ",")},
+		{migrationKinds, "--all-namespaces"},
+		{"secrets", "--all-namespaces", "--selector=owner=helm"},
+	} {
+		if err := o.kubectl.each(ctx, add, args...); err != nil {
+			return nil, err
+		}
+	}
+	return facts, nil
+}
+
+// preview adds what this operator would do with the live policy.
+func (o *migrateOptions) preview(ctx context.Context, facts *migrationsteps.Facts) error {
+	live := facts.ActivePolicy()
+	if live == nil {
+		return nil
+	}
+	policy := &v1.ClusterPolicy{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, policy); err != nil {
+		facts.Unreadable = "the ClusterPolicy cannot be read: " + err.Error()
+		return nil
+	}
+	edit := preview.Edit{Policy: policy}
+	reading := planOptions{kubectl: o.kubectl, namespace: cmp.Or(policy.Status.Namespace, facts.Namespace())}
+	cluster, err := reading.readCluster(ctx, edit)
+	if err != nil {
+		return err
+	}
+	found, err := preview.Of(cluster, edit, time.Now())
+	if err != nil {
+		facts.Unreadable = "the ClusterPolicy cannot be applied: " + err.Error()
+		return nil
+	}
+	facts.Preview = found
+	return nil
+}

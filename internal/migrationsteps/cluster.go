@@ -1,0 +1,181 @@
+package migrationsteps
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// Annotations and labels of Helm and of the Operator Lifecycle Manager.
+const (
+	releaseName      = "meta.helm.sh/release-name"
+	releaseNamespace = "meta.helm.sh/release-namespace"
+	// ResourcePolicy with the value Keep makes helm upgrade leave an object that the new chart does not have.
+	ResourcePolicy = "helm.sh/resource-policy"
+	Keep           = "keep"
+	olmOwner       = "olm.owner"
+)
+
+const (
+	kindPolicy     = "ClusterPolicy"
+	kindDaemonSet  = "DaemonSet"
+	kindDeployment = "Deployment"
+	// discoveryName is the label app.kubernetes.io/name of Node Feature Discovery in NVIDIA's chart.
+	discoveryName = "node-feature-discovery"
+	nameLabel     = "app.kubernetes.io/name"
+	operatorName  = "gpu-operator"
+	// OwnVariable is an environment variable that this operator's container has, and NVIDIA's does not.
+	OwnVariable = "OPERATOR_IMAGE"
+)
+
+// Cluster has the objects of a cluster that a migration depends on, of any kind and in any order.
+type Cluster struct{ Objects []*unstructured.Unstructured }
+
+// Release is a release of Helm.
+type Release struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+}
+
+// releaseOf returns the release that owns an object; the zero value for none.
+func releaseOf(object *unstructured.Unstructured) Release {
+	annotations := object.GetAnnotations()
+	if annotations[releaseName] == "" {
+		return Release{}
+	}
+	return Release{Name: annotations[releaseName], Namespace: annotations[releaseNamespace]}
+}
+
+// ofKind returns the objects of a kind.
+func (c *Cluster) ofKind(kind string) []*unstructured.Unstructured {
+	var found []*unstructured.Unstructured
+	for _, object := range c.Objects {
+		if object.GetKind() == kind {
+			found = append(found, object)
+		}
+	}
+	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	return found
+}
+
+// container returns the container of a Deployment that runs an operator for ClusterPolicies, and whether it is this
+// one; nil if it has none.
+func container(deployment *unstructured.Unstructured) (found map[string]any, own bool) {
+	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	for _, entry := range containers {
+		fields, isMap := entry.(map[string]any)
+		image, _ := fields["image"].(string)
+		if !isMap || deployment.GetName() != operatorName && baseName(image) != operatorName {
+			continue
+		}
+		variables, _ := fields["env"].([]any)
+		return fields, slices.ContainsFunc(variables, func(variable any) bool {
+			named, _ := variable.(map[string]any)
+			return named["name"] == OwnVariable
+		})
+	}
+	return nil, false
+}
+
+// baseName returns the last part of an image's name, without tag and digest.
+func baseName(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	base, _, _ := strings.Cut(path.Base(image), ":")
+	return base
+}
+
+// deployments returns those of NVIDIA's operator, and those of this one.
+func (c *Cluster) deployments() (theirs, own []*unstructured.Unstructured) {
+	for _, deployment := range c.ofKind(kindDeployment) {
+		switch found, isOwn := container(deployment); {
+		case found == nil || isDiscovery(deployment):
+		case isOwn:
+			own = append(own, deployment)
+		default:
+			theirs = append(theirs, deployment)
+		}
+	}
+	return theirs, own
+}
+
+// isDiscovery reports whether an object belongs to the Node Feature Discovery of NVIDIA's chart.
+func isDiscovery(object *unstructured.Unstructured) bool {
+	return object.GetLabels()[nameLabel] == discoveryName
+}
+
+// isTheirs reports whether NVIDIA's operator has made an object: a ClusterPolicy owns it, and this operator has not
+// taken it over.
+func isTheirs(object *unstructured.Unstructured) bool {
+	return len(ownersLeft(object)) < len(object.GetOwnerReferences()) && !labels.IsApplied(object)
+}
+
+// releases returns the releases of Helm that NVIDIA's operator, its policies and its discovery are from, without that
+// of this operator.
+func (c *Cluster) releases() []Release {
+	theirs, own := c.deployments()
+	found := map[Release]bool{}
+	for _, objects := range [][]*unstructured.Unstructured{theirs, c.ofKind(kindPolicy), c.Objects} {
+		for _, object := range objects {
+			if object.GetAnnotations()[ResourcePolicy] == Keep || object.GetKind() == kindPolicy ||
+				slices.Contains(theirs, object) {
+				found[releaseOf(object)] = true
+			}
+		}
+	}
+	delete(found, Release{})
+	for _, deployment := range own {
+		delete(found, releaseOf(deployment))
+	}
+	return sortedReleases(found)
+}
+
+func sortedReleases(found map[Release]bool) []Release {
+	releases := make([]Release, 0, len(found))
+	for release := range found {
+		releases = append(releases, release)
+	}
+	slices.SortFunc(releases, func(a, b Release) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return releases
+}
+
+// described returns the names of objects, in the order of kinds, namespaces and names.
+func described(objects []*unstructured.Unstructured) []cleanup.Object {
+	var names []cleanup.Object
+	for _, object := range objects {
+		names = append(names, cleanup.Describe(object))
+	}
+	slices.SortFunc(names, func(a, b cleanup.Object) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return names
+}
+
+// Namespace returns that of NVIDIA's operator; empty if it is not found.
+func (c *Cluster) Namespace() string {
+	theirs, _ := c.deployments()
+	if len(theirs) == 0 {
+		return ""
+	}
+	return theirs[0].GetNamespace()
+}
+
+// ActivePolicy returns the oldest policy, which is the active one; nil for none.
+func (c *Cluster) ActivePolicy() *unstructured.Unstructured {
+	policies := c.ofKind(kindPolicy)
+	if len(policies) == 0 {
+		return nil
+	}
+	return slices.MinFunc(policies, func(a, b *unstructured.Unstructured) int {
+		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
+	})
+}

@@ -1,0 +1,161 @@
+package migrationsteps
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterpolicy/gpu-operator/config"
+	"github.com/clusterpolicy/gpu-operator/internal/preview"
+)
+
+// object returns an object of NVIDIA's release, or one that its operator owns.
+func object(kind, name, flags string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": versions[kind], "kind": kind}}
+	o.SetName(name)
+	if !strings.HasPrefix(kind, "Cluster") {
+		o.SetNamespace("nvidia")
+	}
+	if strings.Contains(flags, "helm") {
+		o.SetAnnotations(map[string]string{releaseName: "theirs", releaseNamespace: "nvidia"})
+	}
+	if strings.Contains(flags, "kept") {
+		o.SetAnnotations(map[string]string{releaseName: "theirs", releaseNamespace: "nvidia", ResourcePolicy: Keep})
+	}
+	if strings.Contains(flags, "nfd") {
+		o.SetLabels(map[string]string{"app.kubernetes.io/name": "node-feature-discovery"})
+	}
+	if strings.Contains(flags, "owned") {
+		err := unstructured.SetNestedSlice(o.Object, []any{map[string]any{
+			"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "cluster-policy", "uid": "one",
+		}}, "metadata", "ownerReferences")
+		if err != nil {
+			panic(err)
+		}
+	}
+	return o
+}
+
+var versions = map[string]string{
+	"Deployment": "apps/v1", "DaemonSet": "apps/v1", "ServiceAccount": "v1", "Secret": "v1",
+	"Role": "rbac.authorization.k8s.io/v1", "ClusterRole": "rbac.authorization.k8s.io/v1", "ClusterPolicy": "nvidia.com/v1",
+}
+
+// deployment returns one of an operator.
+func deployment(variable string) *unstructured.Unstructured {
+	d := object("Deployment", "gpu-operator", "helm")
+	text := `{"selector":{"matchLabels":{"app":"gpu-operator","app.kubernetes.io/component":"gpu-operator"}},
+		"template":{"spec":{"containers":[{"name":"gpu-operator","image":"nvcr.io/nvidia/gpu-operator:v26.7.0",
+		"env":[{"name":"` + variable + `","value":"x"}]}]}}}`
+	spec := map[string]any{}
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		panic(err)
+	}
+	d.Object["spec"] = spec
+	if variable == OwnVariable {
+		d.SetAnnotations(map[string]string{releaseName: "ours", releaseNamespace: "nvidia"})
+	}
+	return d
+}
+
+func record(name string) *unstructured.Unstructured {
+	secret := object("Secret", "sh.helm.release.v1."+name+".v1", "")
+	secret.SetLabels(map[string]string{"owner": "helm", "name": name})
+	return secret
+}
+
+func texts(steps []Step) []string {
+	var found []string
+	for _, step := range steps {
+		found = append(found, string(step.Action)+" "+step.Object.String())
+	}
+	return found
+}
+
+func TestStop(t *testing.T) {
+	g := NewWithT(t)
+	c := Cluster{Objects: []*unstructured.Unstructured{
+		deployment("DRIVER_IMAGE"), object("ClusterPolicy", "cluster-policy", "kept"),
+		object("ServiceAccount", "gpu-operator", "helm"), object("DaemonSet", "nfd-worker", "helm nfd"),
+		object("ServiceAccount", "nvidia-driver", "owned"), object("Role", "nvidia-driver", "owned"),
+		object("ServiceAccount", "of-others", ""),
+	}}
+	steps := c.Stop()
+	g.Expect(texts(steps)).To(Equal([]string{
+		"keep DaemonSet nvidia/nfd-worker", "keep Deployment nvidia/gpu-operator", "keep ServiceAccount nvidia/gpu-operator",
+		"stop Deployment nvidia/gpu-operator", "delete Deployment nvidia/gpu-operator",
+		"disown ServiceAccount nvidia/nvidia-driver",
+	}))
+	g.Expect(steps[3].Selector).To(Equal("app=gpu-operator,app.kubernetes.io/component=gpu-operator"))
+	g.Expect(c.FinishRefusal()).To(ContainSubstring("still runs NVIDIA's operator"))
+}
+
+func TestFinish(t *testing.T) {
+	g := NewWithT(t)
+	c := Cluster{Objects: []*unstructured.Unstructured{
+		object("ClusterPolicy", "cluster-policy", "kept"), object("DaemonSet", "nfd-worker", "kept nfd"),
+		object("ServiceAccount", "nvidia-driver", ""), object("Role", "nvidia-driver", "owned"),
+		object("ClusterRole", "nvidia-driver", "owned"), object("ClusterRole", "of-others", ""),
+		object("ServiceAccount", "nvidia-device-plugin-mps-control-daemon", "owned"), record("theirs"), record("ours"),
+		object("ServiceAccount", "gpu-operator", "kept"), object("ServiceAccount", "upgrade-crd", "kept"),
+	}}
+	g.Expect(c.FinishRefusal()).To(ContainSubstring("is not installed"))
+	c.Objects = append(c.Objects, deployment(OwnVariable), object("DaemonSet", "nvidia-dcgm", "owned"))
+	g.Expect(c.FinishRefusal()).To(ContainSubstring("has not taken over nvidia-dcgm yet"))
+	c.Objects = c.Objects[:len(c.Objects)-1]
+	g.Expect(c.FinishRefusal()).To(BeEmpty())
+	g.Expect(texts(c.Finish())).To(Equal([]string{
+		"release ClusterPolicy cluster-policy", "delete ClusterRole nvidia-driver", "delete Role nvidia/nvidia-driver",
+		"delete Secret nvidia/sh.helm.release.v1.theirs.v1",
+		"release ServiceAccount nvidia/gpu-operator",
+		"delete ServiceAccount nvidia/nvidia-device-plugin-mps-control-daemon", "delete ServiceAccount nvidia/upgrade-crd",
+	}))
+	g.Expect(c.Finish()[0].Annotations).To(ConsistOf(ResourcePolicy, releaseName, releaseNamespace))
+	g.Expect(texts(c.Stop())).To(BeEmpty())
+}
+
+func TestReport(t *testing.T) {
+	g := NewWithT(t)
+	byOLM := deployment("DRIVER_IMAGE")
+	byOLM.SetAnnotations(nil)
+	byOLM.SetLabels(map[string]string{"olm.owner": "gpu-operator-certified.v26.7.0"})
+	facts := &Facts{Preview: &preview.Preview{Policy: "cluster-policy", Objects: []preview.Change{
+		{Action: preview.Update, Kind: "DaemonSet", Name: "nvidia-dcgm", Pods: preview.PodsRoll, Field: "spec"},
+		{Action: preview.Update, Kind: "DaemonSet", Name: "nvidia-driver-daemonset", Pods: preview.PodsStay},
+	}}}
+	facts.Objects = []*unstructured.Unstructured{
+		byOLM, object("DaemonSet", "nvidia-dcgm", "owned"), object("DaemonSet", "nvidia-driver-daemonset", "owned"),
+	}
+	r := Of(facts)
+	g.Expect(r.Operators).To(HaveLen(1))
+	g.Expect(r.Operators[0].Way).To(Equal(WayOLM))
+	g.Expect(r.Operands).To(Equal([]Operand{
+		{DaemonSet: "nvidia-dcgm", Effect: EffectReplaced, Because: "spec"},
+		{DaemonSet: "nvidia-driver-daemonset", Effect: EffectKept},
+	}))
+	g.Expect(r.Blockers).To(HaveLen(1))
+	g.Expect(r.Blockers[0].Remedy).To(HavePrefix("kubectl delete subscription,clusterserviceversion"))
+}
+
+// The manifests are the truth about what the installers have. NVIDIA's operator has none of the names that begin with
+// gpu-operator-, and no discovery.
+func TestShippedIsWhatTheInstallersHave(t *testing.T) {
+	g := NewWithT(t)
+	objects, err := config.Build("../../config/default")
+	g.Expect(err).NotTo(HaveOccurred())
+	found := map[string][]string{}
+	for _, o := range objects {
+		name := o.GetName()
+		if shipped[o.GetKind()] != nil && name != "nvidia-node-discovery" && !strings.HasPrefix(name, "gpu-operator-") {
+			found[o.GetKind()] = append(found[o.GetKind()], name)
+		}
+	}
+	for kind, names := range shipped {
+		slices.Sort(found[kind])
+		g.Expect(found[kind]).To(Equal(names), kind)
+	}
+}

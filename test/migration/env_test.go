@@ -1,0 +1,253 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+const (
+	namespace     = cluster.OperatorNamespace
+	account       = "gpu-operator"
+	repo          = "../.."
+	tenantApp     = "training"
+	nodes         = 8
+	driverVersion = "580.95.05"
+	readyTime     = 4 * time.Minute
+	// idle is how long the operator must write nothing to be at rest.
+	idle = 4 * time.Second
+)
+
+var quickOperator = sync.OnceValues(func() (string, error) {
+	return cluster.BuildFastOperator(context.Background(), os.Stderr)
+})
+
+// env is a control plane with GPU nodes on which NVIDIA's operator has run, with a GPU pod on each.
+type env struct {
+	*WithT
+	t        *testing.T
+	cluster  *cluster.Cluster
+	client   client.Client
+	theirs   *Player
+	watch    *Watcher
+	operator *cluster.Operator
+}
+
+// newEnv starts the cluster with nodes of these operating systems in turn, such as ubuntu 24.04, and awaits that
+// NVIDIA's stack runs.
+func newEnv(t *testing.T, versions ...string) *env {
+	t.Helper()
+	g := NewWithT(t)
+	_, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr)
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c, err := cluster.Start(ctx, cluster.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1.AddToScheme(scheme))
+	e := &env{WithT: g, t: t, cluster: c}
+	e.client, err = client.New(c.SimulatorConfig, client.Options{Scheme: scheme})
+	g.Expect(err).NotTo(HaveOccurred())
+	e.simulate(versions)
+	// The CRD of NVIDIA's operator has fewer fields. What counts here is that it and the namespace exist.
+	objects, err := cluster.Render(filepath.Join(repo, "config/default"))
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, object := range objects {
+		if kind := object.GetKind(); kind == "CustomResourceDefinition" || kind == "Namespace" {
+			g.Expect(cluster.InstallObjects(ctx, c.SimulatorConfig, append(objects[:0:0], object))).To(Succeed())
+		}
+	}
+	e.createPolicy()
+	e.theirs = NewPlayer(e.client, namespace, "nvcr.io/nvidia/driver:"+driverVersion+"-ubuntu24.04")
+	g.Expect(e.theirs.Reconcile(t.Context(), e.policy())).To(Succeed())
+	e.awaitPods(false)
+	e.deployTenants()
+	e.watch = NewWatcher(t, c.SimulatorConfig)
+	t.Cleanup(e.finish)
+	return e
+}
+
+func (e *env) simulate(versions []string) {
+	e.t.Helper()
+	timing := simulator.DefaultTiming().Scale(0.1)
+	sim, err := simulator.New(simulator.Options{Config: e.cluster.SimulatorConfig, Timing: &timing, Modules: true})
+	e.Expect(err).NotTo(HaveOccurred())
+	e.t.Cleanup(sim.Stop)
+	e.Expect(sim.Start(e.t.Context())).To(Succeed())
+	for i := range nodes {
+		_, err := sim.AddNode(e.t.Context(), simulator.NodeSpec{
+			Name: fmt.Sprintf("node-%d", i), OSVersion: versions[i%len(versions)],
+		})
+		e.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// createPolicy creates the sample policy with the driver of NVIDIA's stack.
+func (e *env) createPolicy() {
+	e.t.Helper()
+	text, err := os.ReadFile(filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
+	e.Expect(err).NotTo(HaveOccurred())
+	policy := &v1.ClusterPolicy{}
+	e.Expect(yaml.UnmarshalStrict(text, policy)).To(Succeed())
+	policy.Spec.Driver.Repository, policy.Spec.Driver.Image = "nvcr.io/nvidia", "driver"
+	policy.Spec.Driver.Version = driverVersion
+	e.Expect(e.client.Create(e.t.Context(), policy)).To(Succeed())
+}
+
+func (e *env) policy() *v1.ClusterPolicy {
+	e.t.Helper()
+	policy := &v1.ClusterPolicy{}
+	e.Expect(e.client.Get(e.t.Context(), client.ObjectKey{Name: "cluster-policy"}, policy)).To(Succeed())
+	return policy
+}
+
+// deployTenants runs a pod with a GPU on each node.
+func (e *env) deployTenants() {
+	e.t.Helper()
+	labels := map[string]string{"app": tenantApp}
+	e.Expect(e.client.Create(e.t.Context(), &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: tenantApp},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "main", Image: "example.com/training",
+					Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+						"nvidia.com/gpu": resource.MustParse("1"),
+					}},
+				}}},
+			},
+		},
+	})).To(Succeed())
+	e.Eventually(func() int { return len(e.pods("default", true)) }).Should(Equal(nodes), "GPU pods")
+}
+
+// pods returns the pods of a namespace, all or the ready ones.
+func (e *env) pods(in string, ready bool) []corev1.Pod {
+	e.t.Helper()
+	list := &corev1.PodList{}
+	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(in))).To(Succeed())
+	var found []corev1.Pod
+	for _, pod := range list.Items {
+		if !ready || isReady(&pod) && pod.DeletionTimestamp == nil {
+			found = append(found, pod)
+		}
+	}
+	return found
+}
+
+// awaitPods waits until all DaemonSets have updated and ready pods on all of their nodes. Drivers need not be updated.
+func (e *env) awaitPods(ours bool) {
+	e.t.Helper()
+	e.Eventually(func() string {
+		list := &appsv1.DaemonSetList{}
+		e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace))).To(Succeed())
+		drivers := 0
+		for i := range list.Items {
+			ds := &list.Items[i]
+			status := ds.Status
+			isDriver := strings.HasPrefix(ds.Name, DriverName)
+			if _, applied := ds.Annotations["nvidia.com/gpu-operator.digest"]; applied != ours {
+				return fmt.Sprintf("%s is of the other operator", ds.Name)
+			}
+			if status.ObservedGeneration != ds.Generation || status.NumberReady != status.DesiredNumberScheduled ||
+				!isDriver && status.UpdatedNumberScheduled != status.DesiredNumberScheduled {
+				return fmt.Sprintf("%s: %+v", ds.Name, status)
+			}
+			if isDriver {
+				drivers += int(status.NumberReady)
+			}
+		}
+		if drivers != nodes {
+			return fmt.Sprintf("%d drivers in %d DaemonSets", drivers, len(list.Items))
+		}
+		return ""
+	}).Should(BeEmpty())
+}
+
+// install installs this operator as kubectl does, without starting it.
+func (e *env) install() {
+	e.t.Helper()
+	e.Expect(cluster.Install(e.t.Context(), e.cluster.SimulatorConfig, filepath.Join(repo, "config/default"))).To(Succeed())
+}
+
+// start starts this operator.
+func (e *env) start() {
+	e.t.Helper()
+	binary, err := quickOperator()
+	e.Expect(err).NotTo(HaveOccurred())
+	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(e.t.Context(), namespace, account, "")
+	e.Expect(err).NotTo(HaveOccurred())
+	e.operator, err = cluster.StartOperator(e.t.Context(), cluster.OperatorOptions{
+		Binary: binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
+	})
+	e.Expect(err).NotTo(HaveOccurred())
+}
+
+// awaitReady waits until the policy is ready and nothing is to be done any more.
+func (e *env) awaitReady() {
+	e.t.Helper()
+	e.Eventually(func() string {
+		status := e.policy().Status
+		if status.NodeSummary == nil {
+			return "no summary"
+		}
+		return fmt.Sprintf("%s %d/%d", status.State, status.NodeSummary.Ready, status.NodeSummary.Total)
+	}).Should(Equal(fmt.Sprintf("ready %d/%d", nodes, nodes)))
+}
+
+// calls returns this operator's writes since the mark.
+func (e *env) calls(mark cluster.Mark) cluster.Calls {
+	e.t.Helper()
+	calls, err := e.cluster.Since(mark)
+	e.Expect(err).NotTo(HaveOccurred())
+	return calls.By(cluster.ServiceAccountUser(namespace, account))
+}
+
+func (e *env) mark() cluster.Mark {
+	e.t.Helper()
+	mark, err := e.cluster.Mark()
+	e.Expect(err).NotTo(HaveOccurred())
+	return mark
+}
+
+// finish ends the operator, and prints its log if the test has failed.
+func (e *env) finish() {
+	if e.operator == nil {
+		return
+	}
+	e.operator.Kill()
+	e.Expect(e.calls(0).Forbidden().String()).To(BeEmpty(), "the shipped permissions must suffice")
+	if log, err := os.ReadFile(e.operator.LogFile); e.t.Failed() {
+		e.t.Logf("the operator's log (%v):\n%s", err, log)
+		list := &corev1.PodList{}
+		_ = e.client.List(context.Background(), list, client.InNamespace(namespace))
+		for _, pod := range list.Items {
+			e.t.Logf("%s %s %v %s", pod.Name, pod.Spec.NodeName, isReady(&pod), pod.Status.Phase)
+		}
+	}
+}

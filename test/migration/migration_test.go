@@ -1,0 +1,102 @@
+package migration
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestInPlace: this operator takes over what NVIDIA's has left, while everything runs.
+func TestInPlace(t *testing.T) {
+	for name, versions := range map[string][]string{
+		"one operating system": {"24.04"}, "two operating systems": {"24.04", "22.04"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t, versions...)
+			begin := time.Now()
+			e.install()
+			e.start()
+			e.awaitPods(true)
+			e.awaitReady()
+			t.Logf("taken over after %s", time.Since(begin).Round(time.Second))
+			e.undisturbed()
+			e.ours()
+			e.nothingLeft()
+			e.writesNothing()
+		})
+	}
+}
+
+// undisturbed: no driver and no GPU pod has ended, and of every other operand at most one pod on each node, one at a
+// time.
+func (e *env) undisturbed() {
+	e.t.Helper()
+	e.Expect(e.watch.Err()).NotTo(HaveOccurred())
+	for app, fewest := range e.watch.Apps() {
+		ended := e.watch.EndedOn(app)
+		e.t.Logf("%s: never fewer than %d ready, ended %v", app, fewest, ended)
+		if app == DriverName || app == tenantApp {
+			e.Expect(ended).To(BeEmpty(), app)
+			e.Expect(fewest).To(Equal(nodes), app)
+			continue
+		}
+		e.Expect(fewest).To(BeNumerically(">=", nodes-1), app)
+		for node, times := range ended {
+			e.Expect(times).To(BeNumerically("<=", 1), "%s on %s", app, node)
+		}
+	}
+}
+
+// ours: nothing in a DaemonSet is NVIDIA's, nor does another manager own a field of it.
+func (e *env) ours() {
+	e.t.Helper()
+	list := &appsv1.DaemonSetList{}
+	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace))).To(Succeed())
+	for i := range list.Items {
+		ds := &list.Items[i]
+		e.Expect(ds.Annotations).NotTo(HaveKey(hashAnnotation), ds.Name)
+		e.Expect(ds.Labels).NotTo(HaveKey("helm.sh/chart"), ds.Name)
+		e.Expect(ds.Spec.Template.Labels).NotTo(HaveKey("helm.sh/chart"), ds.Name)
+		for _, container := range ds.Spec.Template.Spec.Containers {
+			e.Expect(container.Env).NotTo(ContainElement(HaveField("Name", "THEIRS")), ds.Name)
+		}
+		for _, entry := range ds.ManagedFields {
+			if entry.Subresource == "" {
+				e.Expect(entry.Operation).To(Equal(metav1.ManagedFieldsOperationApply), "%s: %s", ds.Name, entry.Manager)
+			}
+		}
+	}
+}
+
+// nothingLeft: no ConfigMap of NVIDIA's operator is left, but the script that the running drivers mount.
+func (e *env) nothingLeft() {
+	e.t.Helper()
+	e.Eventually(func() []string {
+		list := &corev1.ConfigMapList{}
+		e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace))).To(Succeed())
+		var left []string
+		for i := range list.Items {
+			if _, theirs := list.Items[i].Data["theirs"]; theirs {
+				left = append(left, list.Items[i].Name)
+			}
+		}
+		return left
+	}).Should(BeEmpty())
+	script := client.ObjectKey{Namespace: namespace, Name: probeScript}
+	e.Expect(e.client.Get(e.t.Context(), script, &corev1.ConfigMap{})).To(Succeed(), "the running drivers mount it")
+}
+
+func (e *env) writesNothing() {
+	e.t.Helper()
+	e.Eventually(func() int {
+		mark := e.mark()
+		time.Sleep(idle)
+		return len(e.calls(mark).Writes())
+	}).Should(BeZero())
+}
