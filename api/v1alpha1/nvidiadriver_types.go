@@ -39,6 +39,7 @@ type NVIDIADriverList struct {
 
 // DriverType is the kind of driver.
 // +kubebuilder:validation:Enum=gpu;vgpu;vgpu-host-manager
+// +kubebuilder:validation:MaxLength=32
 type DriverType string
 
 // The driver types.
@@ -55,7 +56,7 @@ const (
 // NVIDIADriver, whatever spec.driver of the ClusterPolicy says.
 //
 // +kubebuilder:validation:XValidation:rule="!self.?default.orValue(false) || !has(self.nodeSelector) || size(self.nodeSelector) == 0",fieldPath=".nodeSelector",message="must not be set if default is true: remove one of them"
-// +kubebuilder:validation:XValidation:rule="self.?driverType.orValue('gpu') == oldSelf.?driverType.orValue('gpu')",fieldPath=".driverType",message="is immutable: create another NVIDIADriver"
+// +kubebuilder:validation:XValidation:rule="has(self.driverType) ? (has(oldSelf.driverType) ? self.driverType == oldSelf.driverType : self.driverType == 'gpu') : (!has(oldSelf.driverType) || oldSelf.driverType == 'gpu')",fieldPath=".driverType",message="is immutable: create another NVIDIADriver"
 // +kubebuilder:validation:XValidation:rule="!has(self.usePrecompiled) || !has(oldSelf.usePrecompiled) || self.usePrecompiled == oldSelf.usePrecompiled",fieldPath=".usePrecompiled",message="is immutable: create another NVIDIADriver"
 // +kubebuilder:validation:XValidation:rule="!(self.?usePrecompiled.orValue(false) && self.?gds.?enabled.orValue(false)) || oldSelf.optMap(o, o.?usePrecompiled.orValue(false) && o.?gds.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".usePrecompiled",message="must not be set together with gds.enabled: remove one of them"
 // +kubebuilder:validation:XValidation:rule="!(self.?usePrecompiled.orValue(false) && self.?gdrcopy.?enabled.orValue(false)) || oldSelf.optMap(o, o.?usePrecompiled.orValue(false) && o.?gdrcopy.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".usePrecompiled",message="must not be set together with gdrcopy.enabled: remove one of them"

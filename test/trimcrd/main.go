@@ -23,7 +23,10 @@ var foreign = map[string]bool{
 
 // likeKubernetes are the blocks that almost every operand has and whose fields mean what they mean in a Pod.
 // docs/api.md describes these fields once.
-var likeKubernetes = map[string]bool{"env": true, "resources": true, "containerResources": true}
+var likeKubernetes = map[string]bool{
+	"env": true, "resources": true, "containerResources": true,
+	"startupProbe": true, "livenessProbe": true, "readinessProbe": true,
+}
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -49,6 +52,7 @@ func run(args []string) error {
 		return fmt.Errorf("reading %s: %w", args[0], err)
 	}
 	trim(schema)
+	usePatterns(driverOfNodePools(schema))
 	trimmed, err := yaml.Marshal(definition)
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", args[0], err)
