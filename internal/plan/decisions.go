@@ -21,6 +21,8 @@ type Decisions struct {
 	// write their markers.
 	MayRun    map[operand.Name]bool
 	decisions map[operand.Name]operand.Decision
+	// driverObjects are those of NVIDIADriver objects, in the order of Input.NVIDIADrivers, if the spec uses them.
+	driverObjects []NodePool
 	// operandPools are NodePools, for operand.NodePoolOf.
 	operandPools []operand.NodePool
 }
@@ -46,6 +48,11 @@ func Decide(catalogue operand.Catalogue, in operand.Input) *Decisions {
 		d.NodePools = append(d.NodePools, decided)
 		for name, decision := range decided.decisions {
 			d.MayRun[name] = d.MayRun[name] || decision.Choice != operand.Absent
+		}
+	}
+	if in.UsesNVIDIADrivers() {
+		for _, pool := range in.DriverPools() {
+			d.driverObjects = append(d.driverObjects, d.driverPool(pool))
 		}
 	}
 	return d
@@ -118,7 +125,10 @@ func (d *Decisions) checkFacts(o operand.Operand, node nodeinfo.Facts) operand.D
 		return operand.Decision{Choice: operand.Absent}
 	}
 	if o.PerPool {
-		if known := checkPoolKnown(node, d.inputForNode(node).PoolCriteria()); known.Choice != operand.Install {
+		if owned := d.checkDriverOwner(node); owned.Choice != operand.Install {
+			return owned
+		}
+		if known := checkPoolKnown(node, d.driverInput(node).PoolCriteria()); known.Choice != operand.Install {
 			return known
 		}
 	}

@@ -81,12 +81,15 @@ type NodePlan struct {
 // ForNode plans one managed node.
 func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	nodePool := d.nodePoolOf(facts)
-	in := d.inputForNodePool(nodePool)
+	in := d.driverInput(facts)
 	node := NodePlan{
 		Facts:         facts,
 		Decision:      d.Input.CheckWorkloadSupported(facts),
 		MissingLabels: d.DescribeMissingLabels(facts),
-		Spec:          in.Spec,
+		Spec:          d.inputForNodePool(nodePool).Spec,
+	}
+	if d.Input.UsesNVIDIADrivers() {
+		node.Spec.Driver, node.Spec.GDS, node.Spec.GDRCopy = in.Spec.Driver, in.Spec.GDS, in.Spec.GDRCopy
 	}
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
@@ -148,8 +151,8 @@ func (d *Decisions) injectorOf(operands []OperandOnNode) (name operand.Name, pau
 // operandsOfStage returns the operands of one stage that apply to the node; for an empty stage the auxiliary ones.
 func (d *Decisions) operandsOfStage(stage v1.Stage, facts nodeinfo.Facts) []OperandOnNode {
 	var operands []OperandOnNode
-	nodePool := d.nodePoolOf(facts)
 	for _, o := range d.Catalogue {
+		nodePool := d.poolOf(&o, facts)
 		decision := d.decision(&o, nodePool)
 		if o.Stage != stage || !o.ServesWorkload(d.Input.WorkloadOf(facts)) || decision.Choice == operand.Absent {
 			continue
@@ -182,7 +185,7 @@ func (d *Decisions) checkPoolByFacts(o operand.Operand, facts nodeinfo.Facts) op
 	if !o.PerPool {
 		return operand.Accept()
 	}
-	in := d.inputForNode(facts)
+	in := d.driverInput(facts)
 	pool, complete := facts.PoolByFacts(in.PoolCriteria())
 	if !complete {
 		return operand.Accept()

@@ -269,7 +269,7 @@ func (r *renderer) templateDigest(ds *appsv1.DaemonSet) (string, error) {
 	template := rollout.Template{
 		Pod: &ds.Spec.Template.Spec, Helper: r.context.Helper.Image, HelperNamed: image.Named(helper),
 		Registry: r.plan.Input.Spec.Global.Registry,
-		Contents: r.plan.InputForNodePool(r.instance.NodePool).ContentDigest(&r.step.Operand),
+		Contents: r.plan.InputForNodePool(&r.step.Operand, r.instance.NodePool).ContentDigest(&r.step.Operand),
 	}
 	digest, err := template.Digest()
 	if err != nil || live.TemplateDigest == "" || live.TemplateDigest == digest {

@@ -1,0 +1,107 @@
+package operand
+
+import (
+	"reflect"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+)
+
+// maxNodePoolName is the limit of the API for names of node pools.
+const maxNodePoolName = 40
+
+// NVIDIADriver is the driver that an NVIDIADriver object declares.
+type NVIDIADriver struct {
+	// Name of the object.
+	Name string
+	// Default makes it the driver of the GPU nodes that no other object selects.
+	Default bool
+	// NodeSelector selects the nodes. Empty selects all GPU nodes, unless Default.
+	NodeSelector v1.NodePoolSelector
+	// Spec is that of the policy with the driver of the object.
+	Spec effective.Spec
+	// Refused is why the object cannot be used, independent of nodes; Accept otherwise.
+	Refused Decision
+}
+
+// UsesNVIDIADrivers reports whether NVIDIADriver objects declare the drivers.
+func (in Input) UsesNVIDIADrivers() bool { return *in.Spec.Driver.UseNvidiaDriverCRD }
+
+// DriverPools returns a node pool for each NVIDIADriver object, in their order. One whose driver equals that of the
+// spec overrides nothing, so that a DaemonSet which runs already keeps its pods.
+func (in Input) DriverPools() []NodePool {
+	pools := make([]NodePool, 0, len(in.NVIDIADrivers))
+	for _, driver := range in.NVIDIADrivers {
+		pool := NodePool{
+			NodePoolSpec:     v1.NodePoolSpec{Name: nodePoolName(driver.Name)},
+			Spec:             driver.Spec,
+			SelectorDecision: driver.Refused,
+		}
+		if !sameDriver(in.Spec, driver.Spec) {
+			own := driver.Spec.Driver
+			pool.Driver = &v1.NodePoolDriverSpec{UsePrecompiled: own.UsePrecompiled, ImageSpec: own.ImageSpec}
+		}
+		pools = append(pools, pool)
+	}
+	return pools
+}
+
+// nodePoolName returns the name of the node pool of an NVIDIADriver object, whose own name may be longer, have dots or
+// start with a digit.
+func nodePoolName(name string) string {
+	valid := len(name) <= maxNodePoolName && name[0] >= 'a' && name[0] <= 'z'
+	for _, char := range name {
+		valid = valid && char != '.'
+	}
+	if valid {
+		return name
+	}
+	return "driver-" + digest.Of(name)
+}
+
+// sameDriver reports whether two specs lead to the same driver pods. How a driver is upgraded changes no pod.
+func sameDriver(a, b effective.Spec) bool {
+	return reflect.DeepEqual(withoutUpgradePolicy(a.Driver), withoutUpgradePolicy(b.Driver)) &&
+		reflect.DeepEqual(a.GDS, b.GDS) && reflect.DeepEqual(a.GDRCopy, b.GDRCopy) &&
+		reflect.DeepEqual(a.DaemonSets, b.DaemonSets)
+}
+
+func withoutUpgradePolicy(driver *v1.DriverSpec) v1.DriverSpec {
+	own := *driver
+	own.UpgradePolicy = nil
+	return own
+}
+
+// NVIDIADriversOf returns the indexes of the objects whose driver the node is to get: one if all is well, none if no
+// object selects the node, or those that conflict.
+func NVIDIADriversOf(drivers []NVIDIADriver, node nodeinfo.Facts) []int {
+	var selecting, defaults []int
+	for i := range drivers {
+		switch {
+		case drivers[i].Default:
+			defaults = append(defaults, i)
+		case drivers[i].selects(node):
+			selecting = append(selecting, i)
+		}
+	}
+	if len(selecting) == 0 {
+		return defaults
+	}
+	return selecting
+}
+
+// selects reports whether the node has the labels of the nodeSelector. A missing discovery label does not take the
+// driver from a node, as discovery may be restarting.
+func (d *NVIDIADriver) selects(node nodeinfo.Facts) bool {
+	for key, want := range d.NodeSelector {
+		value, exists := node.Labels[key]
+		lost := !exists && labels.IsDiscoverable(key) && node.Labels[labels.DriverOwner] == d.Name
+		if !lost && (!exists || value != string(want)) {
+			return false
+		}
+	}
+	return true
+}
