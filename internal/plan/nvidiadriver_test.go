@@ -163,3 +163,29 @@ func TestNodePoolAndNVIDIADriver(t *testing.T) {
 		}
 	}
 }
+
+// The nodeSelector of spec.driver does not apply to the drivers of NVIDIADriver objects.
+func TestSelectorOfTheSpecDoesNotApplyToNVIDIADrivers(t *testing.T) {
+	in := withDrivers(object("a", "a", "1"))
+	driver := in.Spec.Driver.DeepCopy()
+	driver.NodeSelector = v1.Labels{"team": "other"}
+	in.Spec.Driver = driver
+	decisions := plan.Decide(catalogue(t), in)
+	node := decisions.ForNode(withLabels(ubuntu("n"), "team", "a"))
+	if onNode, applies := decisions.Driver(&node); !applies || onNode.Expectation != plan.Expected {
+		t.Errorf("the driver is %+v", onNode)
+	}
+}
+
+// A driver that no object declares must not appear in spec.nodePools beside NVIDIADriver objects.
+func TestDriverOfANodePoolExcludesNVIDIADrivers(t *testing.T) {
+	in := withDrivers(object("a", "a", "1"))
+	in.Spec.NodePools = []v1.NodePoolSpec{allFields}
+	const want = "spec.nodePools: a100 has a driver, which excludes spec.driver.useNvidiaDriverCRD: remove one of them"
+	for _, step := range plan.Compute(plan.Decide(catalogue(t), in), nil, []nodeinfo.Facts{ubuntu("n")}).Steps {
+		if step.Operand.Name == "driver" &&
+			(step.Action != plan.Hold || step.Reason != v1.ReasonInvalidSpec || step.Message != want) {
+			t.Errorf("%s %s: %s", step.Action, step.Reason, step.Message)
+		}
+	}
+}
