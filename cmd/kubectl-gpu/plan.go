@@ -23,11 +23,15 @@ type planOptions struct {
 func planCommand() *cobra.Command {
 	o := planOptions{}
 	command := &cobra.Command{
-		Use:   "plan -f POLICY",
+		Use:   "plan [-f POLICY]",
 		Short: "Print what an edit of the policy would change, and which nodes would be upgraded, without writing",
 		Long: `Print what the operator would do if the ClusterPolicy in a file replaced the one in the cluster: which objects
 change, which pods are replaced, which nodes get another driver, in which order, and which pods on them would be evicted
 or block the upgrade. Nothing is written.
+
+Without a file, the policy is the one in the cluster. The default images are those of this plugin's release: a plugin of
+a newer release shows which images change, which pods are replaced and which drivers are upgraded when the operator is
+upgraded to it.
 
 The file has the complete spec: a field that it does not have counts as removed. ConfigMaps beside the policy count as
 applied with it. The API server's checks at admission are not repeated; kubectl apply --dry-run=server makes them.
@@ -42,7 +46,8 @@ upgraded.`,
 		Example: `  kubectl gpu plan -f policy.yaml
   kubectl get nodes,clusterpolicies,runtimeclasses,pods,pdb,daemonsets,deployments,services,configmaps -A \
     -o yaml > cluster.yaml
-  kubectl gpu plan -f policy.yaml --against cluster.yaml -o json`,
+  kubectl gpu plan -f policy.yaml --against cluster.yaml -o json
+  kubectl gpu plan # before an upgrade of the operator, with the plugin of the new release`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.policy == stdin && o.against == stdin {
@@ -62,7 +67,8 @@ upgraded.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVarP(&o.policy, "filename", "f", "", "file with the ClusterPolicy; - reads standard input")
+	flags.StringVarP(&o.policy, "filename", "f", "", "file with the ClusterPolicy; - reads standard input (default: "+
+		"the one in the cluster)")
 	flags.StringVar(&o.against, "against", "",
 		"file with objects of a cluster, as kubectl get -o yaml prints them, which are read instead of a cluster; - reads "+
 			"standard input")
@@ -72,18 +78,16 @@ upgraded.`,
 	flags.BoolVar(&o.detailedExit, "detailed-exitcode", false,
 		fmt.Sprintf("exit with %d if drivers would be upgraded", exitUpgrades))
 	o.kubectl.addFlags(flags)
-	if err := command.MarkFlagRequired("filename"); err != nil {
-		panic(err) // The flag is defined above.
-	}
 	return command
 }
 
 func (o planOptions) run(cmd *cobra.Command) (*preview.Preview, error) {
-	policy, configMaps, err := readPolicy(o.policy, cmd.InOrStdin())
-	if err != nil {
-		return nil, fmt.Errorf("reading the policy %s: %w", o.policy, err)
+	edit, err := preview.Edit{}, error(nil)
+	if o.policy != "" {
+		if edit.Policy, edit.ConfigMaps, err = readPolicy(o.policy, cmd.InOrStdin()); err != nil {
+			return nil, fmt.Errorf("reading the policy %s: %w", o.policy, err)
+		}
 	}
-	edit := preview.Edit{Policy: policy, ConfigMaps: configMaps}
 	var cluster *preview.Cluster
 	if o.against != "" {
 		cluster, err = o.readFile(cmd.InOrStdin())

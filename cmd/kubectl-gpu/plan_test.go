@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -25,6 +26,12 @@ const policyHead = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {n
 // ready. replaced are pairs of texts in that file.
 func installed(t *testing.T, replaced ...string) string {
 	t.Helper()
+	return installedBy(t, nil, installedSpec, replaced...)
+}
+
+// installedBy is installed by a release with the default images of these variables, and with another spec.
+func installedBy(t *testing.T, variables []string, spec string, replaced ...string) string {
+	t.Helper()
 	g := NewWithT(t)
 	const objects = "testdata/plan-objects.yaml"
 	nodes := filepath.Join(t.TempDir(), "nodes.yaml")
@@ -41,8 +48,12 @@ func installed(t *testing.T, replaced ...string) string {
 	written, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": onlyNodes})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.WriteFile(nodes, written, 0o600)).To(Succeed())
-	policy := policyHead + "spec: " + installedSpec + "\n"
-	rendered := kubectlGPU(policy, "render", "-f", "-", "--nodes", nodes)
+	policy := policyHead + "spec: " + spec + "\n"
+	args := []string{"render", "-f", "-", "--nodes", nodes}
+	for _, variable := range variables {
+		args = append(args, "--env", variable)
+	}
+	rendered := kubectlGPU(policy, args...)
 	g.Expect(rendered.code).To(Equal(0), rendered.errOut)
 	text = bytes.ReplaceAll(text, []byte("OWN-IMAGE"), []byte(image.Own()))
 	all := policy + "status: {namespace: gpu-operator}\n---\n" + string(text)
@@ -181,9 +192,33 @@ func TestPlanInOtherFormats(t *testing.T) {
 	g.Expect(plans[0].Objects).To(HaveExactElements(preview.Change{
 		Action: preview.Update, Operand: "driver", Kind: "DaemonSet", Name: "nvidia-driver-daemonset",
 		Field: "spec.template.spec.containers[nvidia-driver-ctr].image", Pods: preview.PodsOutdated, Running: 4,
+		Images: []preview.ImageChange{{
+			Container: "nvidia-driver-ctr", Before: "nvcr.io/nvidia/driver:580.1-ubuntu24.04",
+			After: "nvcr.io/nvidia/driver:580.2-ubuntu24.04",
+		}},
 	}))
 	g.Expect(plans[0].Upgrades.Nodes[0].Name).To(Equal("gpu-4"))
 	g.Expect(plans[0].Upgrades.Nodes[0].Blocked).To(HaveLen(1))
+}
+
+// TestPlanOfANewRelease plans for the policy in the cluster, where a release of the operator with other default images
+// has installed the stack: one operand is rolled out, and the driver is not upgraded by itself.
+func TestPlanOfANewRelease(t *testing.T) {
+	g := NewWithT(t)
+	const oldDriver, oldPlugin = "nvcr.io/nvidia/driver:570.1.1", "nvcr.io/nvidia/k8s-device-plugin:v0.0.1"
+	file := installedBy(t, []string{"DRIVER_IMAGE=" + oldDriver, "DEVICE_PLUGIN_IMAGE=" + oldPlugin},
+		`{driver: {upgradePolicy: {autoUpgrade: false}}}`)
+	got := kubectlGPU("", "plan", "--against", file, "--detailed-exitcode")
+	g.Expect(got.code).To(Equal(0), got.errOut)
+	const image = `nvcr\.io/nvidia/`
+	g.Expect(got.out).To(And(
+		MatchRegexp(`DaemonSet nvidia-device-plugin-daemonset .* \(%s -> `+image+
+			`k8s-device-plugin:v\S+\); 4 pods replaced\n`, regexp.QuoteMeta(oldPlugin)),
+		MatchRegexp(`DaemonSet nvidia-driver-daemonset .* \(%s-ubuntu24.04 -> `+image+
+			`driver:\S+-ubuntu24.04\); 4 pods outdated, see the upgrades\n`, regexp.QuoteMeta(oldDriver)),
+		ContainSubstring("Held: 4 nodes with an outdated driver"), ContainSubstring("autoUpgrade is false"),
+	))
+	g.Expect(got.out).NotTo(ContainSubstring("Round"))
 }
 
 func TestDetailedExitCodeOfPlan(t *testing.T) {
@@ -209,7 +244,9 @@ func TestWrongUsageOfPlan(t *testing.T) {
 		code   int
 		err    string
 	}{
-		"no policy": {args: nil, code: 2, err: `required flag(s) "filename" not set`},
+		"no policy": {
+			args: []string{"-f", "-", "--against", file}, code: 1, err: "reading the policy -: found 0 ClusterPolicies",
+		},
 		"both from one pipe": {
 			args: []string{"-f", "-", "--against", "-"}, code: 2, err: "cannot both come from standard input",
 		},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -98,7 +99,7 @@ func explained(c *preview.Change) string {
 	case c.Action != preview.Update:
 		return ""
 	}
-	text := c.Field
+	text := c.Field + explainedImages(c.Images)
 	switch c.Pods {
 	case preview.PodsStay:
 		text += "; the pods stay"
@@ -108,6 +109,20 @@ func explained(c *preview.Change) string {
 		text += fmt.Sprintf("; %s outdated, see the upgrades", count(int(c.Running), "pod"))
 	}
 	return text
+}
+
+// explainedImages returns each change of an image once.
+func explainedImages(changes []preview.ImageChange) string {
+	var found []string
+	for _, c := range changes {
+		if change := c.Before + " -> " + c.After; !slices.Contains(found, change) {
+			found = append(found, change)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(found, ", ") + ")"
 }
 
 func writeUpgrades(text *strings.Builder, u *preview.Upgrades) {

@@ -1,6 +1,8 @@
 package effective
 
 import (
+	"maps"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
@@ -8,6 +10,7 @@ import (
 func (s Spec) ForNodePool(nodePool v1.NodePoolSpec) Spec {
 	if nodePool.Driver != nil {
 		s.Driver = driverOf(*s.Driver, *nodePool.Driver)
+		s.GDS, s.GDRCopy = gdsOf(s.GDS, nodePool.Driver.GDS), gdrcopyOf(s.GDRCopy, nodePool.Driver.GDRCopy)
 	}
 	if nodePool.Toolkit != nil {
 		own := *s.Toolkit
@@ -36,20 +39,125 @@ func (s Spec) ForNodePool(nodePool v1.NodePoolSpec) Spec {
 }
 
 func driverOf(driver v1.DriverSpec, nodePool v1.NodePoolDriverSpec) *v1.DriverSpec {
+	nodePool = withVariables(nodePool)
 	driver.ImageSpec = imageOf(driver.ImageSpec, nodePool.ImageSpec)
-	if nodePool.UsePrecompiled != nil {
-		driver.UsePrecompiled = nodePool.UsePrecompiled
+	override(&driver.UsePrecompiled, nodePool.UsePrecompiled)
+	override(&driver.KernelModuleType, nodePool.KernelModuleType)
+	override(&driver.SecretEnv, nodePool.SecretEnv)
+	driver.StartupProbe, driver.LivenessProbe, driver.ReadinessProbe = probesOf(driver, nodePool)
+	if nodePool.RDMA != nil {
+		own := *driver.RDMA
+		override(&own.Enabled, nodePool.RDMA.Enabled)
+		override(&own.UseHostMOFED, nodePool.RDMA.UseHostMOFED)
+		driver.RDMA = &own
 	}
-	if nodePool.KernelModuleType != "" {
-		driver.KernelModuleType = nodePool.KernelModuleType
-	}
-	if nodePool.KernelModuleConfig != nil && nodePool.KernelModuleConfig.Name != "" {
-		driver.KernelModuleConfig = nodePool.KernelModuleConfig
+	if nodePool.Manager != nil {
+		own := *driver.Manager
+		own.ImageSpec = imageOf(own.ImageSpec, nodePool.Manager.ImageSpec)
+		overrideList(&own.Env, nodePool.Manager.Env)
+		driver.Manager = &own
 	}
 	if nodePool.UpgradePolicy != nil {
 		driver.UpgradePolicy = upgradePolicyOf(*driver.UpgradePolicy, *nodePool.UpgradePolicy)
 	}
+	overridePods(&driver, nodePool)
+	overrideObjects(&driver, nodePool)
 	return &driver
+}
+
+// withVariables returns the driver of a node pool with the fields that its own variables set.
+func withVariables(nodePool v1.NodePoolDriverSpec) v1.NodePoolDriverSpec {
+	if len(nodePool.Env) == 0 {
+		return nodePool
+	}
+	named := v1.DriverSpec{KernelModuleType: nodePool.KernelModuleType, RDMA: nodePool.RDMA.DeepCopy()}
+	named.Env = nodePool.Env
+	variables(&named)
+	nodePool.KernelModuleType, nodePool.RDMA = named.KernelModuleType, named.RDMA
+	return nodePool
+}
+
+// probesOf returns the probes of the driver container. A probe of the node pool replaces that of the spec, as its
+// numbers belong together.
+func probesOf(driver v1.DriverSpec, nodePool v1.NodePoolDriverSpec) (startup, liveness, readiness *v1.ProbeSpec) {
+	startup, liveness, readiness = driver.StartupProbe, driver.LivenessProbe, driver.ReadinessProbe
+	if nodePool.StartupProbe != nil && *nodePool.StartupProbe != (v1.ProbeSpec{}) {
+		startup = nodePool.StartupProbe.DeepCopy()
+		startupProbe(startup)
+	}
+	if nodePool.LivenessProbe != nil && *nodePool.LivenessProbe != (v1.ProbeSpec{}) {
+		liveness = nodePool.LivenessProbe
+	}
+	if nodePool.ReadinessProbe != nil && *nodePool.ReadinessProbe != (v1.ProbeSpec{}) {
+		readiness = nodePool.ReadinessProbe
+	}
+	return startup, liveness, readiness
+}
+
+// overridePods overrides what all containers of an operand and their placement have.
+func overridePods(driver *v1.DriverSpec, nodePool v1.NodePoolDriverSpec) {
+	override(&driver.Resources, nodePool.Resources)
+	override(&driver.HostNetwork, nodePool.HostNetwork)
+	override(&driver.PriorityClassName, nodePool.PriorityClassName)
+	overrideList(&driver.Args, nodePool.Args)
+	overrideList(&driver.Env, nodePool.Env)
+	overrideList(&driver.Tolerations, nodePool.Tolerations)
+	driver.Labels = added(driver.Labels, nodePool.Labels)
+	driver.Annotations = added(driver.Annotations, nodePool.Annotations)
+}
+
+// overrideObjects overrides the names of ConfigMaps and Secrets.
+func overrideObjects(driver *v1.DriverSpec, nodePool v1.NodePoolDriverSpec) {
+	if own := nodePool.RepoConfig; own != nil && own.ConfigMapName != "" {
+		driver.RepoConfig = own
+	}
+	if own := nodePool.CertConfig; own != nil && own.Name != "" {
+		driver.CertConfig = own
+	}
+	if own := nodePool.VirtualTopology; own != nil && own.Config != "" {
+		driver.VirtualTopology = own
+	}
+	if own := nodePool.KernelModuleConfig; own != nil && own.Name != "" {
+		driver.KernelModuleConfig = own
+	}
+	driver.LicensingConfig = licensingOf(*driver.LicensingConfig, nodePool.LicensingConfig)
+}
+
+// licensingOf drops the object of the spec where the node pool names another one, of either kind.
+func licensingOf(licence v1.DriverLicensingConfigSpec, nodePool *v1.DriverLicensingConfigSpec,
+) *v1.DriverLicensingConfigSpec {
+	if nodePool == nil {
+		return &licence
+	}
+	if nodePool.SecretName != "" || nodePool.ConfigMapName != "" {
+		licence.SecretName, licence.ConfigMapName = nodePool.SecretName, nodePool.ConfigMapName
+	}
+	override(&licence.NLSEnabled, nodePool.NLSEnabled)
+	return &licence
+}
+
+func gdsOf(spec *v1.GDSSpec, nodePool *v1.NodePoolModuleSpec) *v1.GDSSpec {
+	if nodePool == nil {
+		return spec
+	}
+	own := *spec
+	own.ImageSpec = imageOf(own.ImageSpec, nodePool.ImageSpec)
+	override(&own.Enabled, nodePool.Enabled)
+	overrideList(&own.Args, nodePool.Args)
+	overrideList(&own.Env, nodePool.Env)
+	return &own
+}
+
+func gdrcopyOf(spec *v1.GDRCopySpec, nodePool *v1.NodePoolModuleSpec) *v1.GDRCopySpec {
+	if nodePool == nil {
+		return spec
+	}
+	own := *spec
+	own.ImageSpec = imageOf(own.ImageSpec, nodePool.ImageSpec)
+	override(&own.Enabled, nodePool.Enabled)
+	overrideList(&own.Args, nodePool.Args)
+	overrideList(&own.Env, nodePool.Env)
+	return &own
 }
 
 func upgradePolicyOf(policy v1.DriverUpgradePolicySpec, nodePool v1.NodePoolUpgradePolicySpec,
@@ -58,6 +166,36 @@ func upgradePolicyOf(policy v1.DriverUpgradePolicySpec, nodePool v1.NodePoolUpgr
 	override(&policy.Paused, nodePool.Paused)
 	override(&policy.MaxParallelUpgrades, nodePool.MaxParallelUpgrades)
 	override(&policy.MaxUnavailable, nodePool.MaxUnavailable)
+	override(&policy.PullImages, nodePool.PullImages)
+	if own := nodePool.Timeouts; own != nil {
+		merged := *policy.Timeouts
+		override(&merged.ImagePullSeconds, own.ImagePullSeconds)
+		override(&merged.DriverSeconds, own.DriverSeconds)
+		override(&merged.ValidationSeconds, own.ValidationSeconds)
+		policy.Timeouts = &merged
+	}
+	if own := nodePool.WaitForCompletion; own != nil {
+		merged := *policy.WaitForCompletion
+		override(&merged.PodSelector, own.PodSelector)
+		override(&merged.TimeoutSeconds, own.TimeoutSeconds)
+		policy.WaitForCompletion = &merged
+	}
+	if own := nodePool.PodDeletion; own != nil {
+		merged := *policy.PodDeletion
+		override(&merged.Force, own.Force)
+		override(&merged.TimeoutSeconds, own.TimeoutSeconds)
+		override(&merged.DeleteEmptyDir, own.DeleteEmptyDir)
+		policy.PodDeletion = &merged
+	}
+	if own := nodePool.Drain; own != nil {
+		merged := *policy.Drain
+		override(&merged.Enable, own.Enable)
+		override(&merged.Force, own.Force)
+		override(&merged.PodSelector, own.PodSelector)
+		override(&merged.TimeoutSeconds, own.TimeoutSeconds)
+		override(&merged.DeleteEmptyDir, own.DeleteEmptyDir)
+		policy.Drain = &merged
+	}
 	return &policy
 }
 
@@ -90,4 +228,22 @@ func override[T comparable](field *T, value T) {
 	if value != *new(T) {
 		*field = value
 	}
+}
+
+// overrideList sets the list to that of the node pool, unless that is empty.
+func overrideList[T any](field *[]T, value []T) {
+	if len(value) > 0 {
+		*field = value
+	}
+}
+
+// added returns the entries of both maps; those of the node pool take precedence.
+func added[M ~map[string]V, V any](base, nodePool M) M {
+	if len(nodePool) == 0 {
+		return base
+	}
+	merged := make(M, len(base)+len(nodePool))
+	maps.Copy(merged, base)
+	maps.Copy(merged, nodePool)
+	return merged
 }

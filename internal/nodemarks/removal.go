@@ -64,7 +64,7 @@ func (r *Removal) removeTaints() {
 		now.Restored = strings.Split(recorded, ",")
 	}
 	r.forget(r.node, labels.StartupTaints)
-	r.kept = slices.DeleteFunc(startuptaint.Next(v1.NodeStartupSpec{}, now, startuptaint.Release).All, isOwnTaint)
+	r.kept = startuptaint.Next(OwnTaints(), now, startuptaint.Remove).All
 	for _, taint := range r.node.Spec.Taints {
 		if !slices.Contains(r.kept, taint) {
 			r.Taints = append(r.Taints, taint)
@@ -72,7 +72,16 @@ func (r *Removal) removeTaints() {
 	}
 }
 
-func isOwnTaint(taint corev1.Taint) bool { return taint.Key == labels.TaintNotReady }
+// OwnTaints specifies the operator's own start-up taint with all its effects. No other component removes it.
+func OwnTaints() v1.NodeStartupSpec {
+	var own v1.NodeStartupSpec
+	for _, effect := range []corev1.TaintEffect{
+		corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute,
+	} {
+		own.Taints = append(own.Taints, v1.StartupTaint{Key: labels.TaintNotReady, Effect: effect})
+	}
+	return own
+}
 
 // NodePatch returns the merge patch of the Node; nil if it has nothing to remove. It fails if the Node has changed
 // since it was read, or was replaced by another one.

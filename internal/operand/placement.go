@@ -1,6 +1,8 @@
 package operand
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +17,8 @@ type Placement struct {
 	v1.PlacementSpec
 	// Field of the spec that has it, such as spec.dcgmExporter.
 	Field string
+	// PodSecurityContext replaces daemonsets.podSecurityContext, unless it is nil.
+	PodSecurityContext *corev1.PodSecurityContext
 	// OtherContainers are the containers of other operands that the same field applies to.
 	OtherContainers []string
 }

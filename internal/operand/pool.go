@@ -1,8 +1,9 @@
 package operand
 
 import (
+	"reflect"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
@@ -16,10 +17,32 @@ func (in Input) PoolCriteria() nodeinfo.PoolCriteria {
 	return criteria
 }
 
-// VariesDriver reports whether a node pool overrides the driver of its nodes.
+// VariesDriver reports whether a node pool overrides the driver of its nodes. Another upgradePolicy alone does not: it
+// needs no DaemonSet of its own.
 func VariesDriver(nodePool v1.NodePoolSpec) bool {
-	driver := nodePool.Driver
-	return driver != nil && (image.IsSet(driver.ImageSpec) || driver.UsePrecompiled != nil ||
-		driver.KernelModuleType != "" ||
-		driver.KernelModuleConfig != nil && driver.KernelModuleConfig.Name != "")
+	if nodePool.Driver == nil {
+		return false
+	}
+	driver := *nodePool.Driver
+	driver.UpgradePolicy = nil
+	return isSet(reflect.ValueOf(driver))
+}
+
+// isSet reports whether a block of the spec has a field that is set. An empty block, list or text is not.
+func isSet(value reflect.Value) bool {
+	switch value.Kind() {
+	case reflect.Pointer:
+		return !value.IsNil() && (value.Elem().Kind() != reflect.Struct || isSet(value.Elem()))
+	case reflect.Slice, reflect.Map:
+		return value.Len() > 0
+	case reflect.Struct:
+		for _, field := range value.Fields() {
+			if isSet(field) {
+				return true
+			}
+		}
+		return false
+	default:
+		return !value.IsZero()
+	}
 }

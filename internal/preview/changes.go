@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -52,11 +53,20 @@ type Change struct {
 	Name    string `json:"name"`
 	// Field is the first one that differs, for Update.
 	Field string `json:"field,omitempty"`
+	// Images are those of its containers that differ, for Update of a DaemonSet.
+	Images []ImageChange `json:"images,omitempty"`
 	// Pods is the effect on the pods of a live DaemonSet, and Running how many it has.
 	Pods    Effect `json:"pods,omitempty"`
 	Running int32  `json:"running,omitempty"`
 	// Message explains Refuse.
 	Message string `json:"message,omitempty"`
+}
+
+// ImageChange is a container with another image than before.
+type ImageChange struct {
+	Container string `json:"container"`
+	Before    string `json:"before"`
+	After     string `json:"after"`
 }
 
 // changes are all changes of objects.
@@ -131,6 +141,7 @@ func (f *changes) compare(c *Cluster, object manifest.Object) {
 	}
 	change.Field = cmp.Or(found.field, "fields that are no longer set")
 	change.Pods, change.Running = effectOf(object, live, found)
+	change.Images = imageChanges(object, live)
 	f.changed = append(f.changed, change)
 }
 
@@ -217,6 +228,31 @@ func effectOf(rendered, live manifest.Object, d difference) (Effect, int32) {
 		return PodsRoll, running
 	}
 	return PodsStay, running
+}
+
+// imageChanges returns the containers of a DaemonSet that get another image.
+func imageChanges(rendered, live manifest.Object) []ImageChange {
+	after, isDaemonSet := rendered.(*appsv1.DaemonSet)
+	before, wasDaemonSet := live.(*appsv1.DaemonSet)
+	if !isDaemonSet || !wasDaemonSet {
+		return nil
+	}
+	images := map[string]string{}
+	for _, container := range containersOf(before) {
+		images[container.Name] = container.Image
+	}
+	var found []ImageChange
+	for _, container := range containersOf(after) {
+		if image, existed := images[container.Name]; existed && image != container.Image {
+			found = append(found, ImageChange{Container: container.Name, Before: image, After: container.Image})
+		}
+	}
+	return found
+}
+
+func containersOf(ds *appsv1.DaemonSet) []corev1.Container {
+	spec := &ds.Spec.Template.Spec
+	return slices.Concat(spec.InitContainers, spec.Containers)
 }
 
 // prune adds the objects that would be deleted.

@@ -39,6 +39,7 @@ func (p *Preview) Disturbs() bool { return !p.Paused && p.Upgrades.Happen() }
 
 // Edit is the edit of which a Preview is computed.
 type Edit struct {
+	// Policy is nil for the one in the cluster: then only another release of the operator changes anything.
 	Policy *v1.ClusterPolicy
 	// ConfigMaps replace those of the cluster with the same name, as they are applied together with the policy.
 	ConfigMaps []corev1.ConfigMap
@@ -63,8 +64,25 @@ func References(c *Cluster, edit Edit) ([]operand.Reference, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
 	}
+	if edit, err = c.complete(edit); err != nil {
+		return nil, err
+	}
 	in, _ := c.input(catalogue, edit)
 	return catalogue.Uses(in), nil
+}
+
+// errNoPolicy: there is no policy to plan for.
+var errNoPolicy = errors.New("the cluster has no ClusterPolicy: give one by --filename")
+
+// complete returns the edit with a policy.
+func (c *Cluster) complete(edit Edit) (Edit, error) {
+	if edit.Policy == nil {
+		edit.Policy = c.active()
+	}
+	if edit.Policy == nil {
+		return edit, errNoPolicy
+	}
+	return edit, nil
 }
 
 // errInactive: the operator applies another policy.
@@ -72,6 +90,10 @@ var errInactive = errors.New("is the active ClusterPolicy, and a second one has 
 
 // Of computes the Preview of an edit. It fails if the operator would not apply the policy, or cannot render it.
 func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
+	edit, err := c.complete(edit)
+	if err != nil {
+		return nil, err
+	}
 	if active := c.active(); active != nil && active.Name != edit.Policy.Name {
 		return nil, fmt.Errorf("%s %w", active.Name, errInactive)
 	}

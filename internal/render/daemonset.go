@@ -152,8 +152,9 @@ func (r *renderer) schedule(pod *corev1.PodSpec, spec *v1.DaemonSetsSpec) {
 		pod.Tolerations = placement.Tolerations
 	}
 	// An empty block means the same as no block, and must not make pods look outdated.
-	if !equality.Semantic.DeepEqual(*spec.PodSecurityContext, corev1.PodSecurityContext{}) {
-		pod.SecurityContext = spec.PodSecurityContext
+	context := cmp.Or(placement.PodSecurityContext, spec.PodSecurityContext)
+	if !equality.Semantic.DeepEqual(*context, corev1.PodSecurityContext{}) {
+		pod.SecurityContext = context
 	}
 }
 

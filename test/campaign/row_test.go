@@ -25,6 +25,8 @@ type row struct {
 	elsewhere string
 	// sample is how many of its points make test runs, if it selects this row.
 	sample int
+	// always: make test selects this row whatever the seed.
+	always bool
 	// points returns where and when the fault is injected, which may depend on an undisturbed run.
 	points func(context.Context, *campaign) ([]point, error)
 }
@@ -243,7 +245,9 @@ func sampledRows(seed int64) []row {
 	}
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return all[:*flagRows]
+	selected := slices.DeleteFunc(slices.Clone(all), func(r row) bool { return !r.always })
+	others := slices.DeleteFunc(all, func(r row) bool { return r.always })
+	return append(selected, others[:max(0, *flagRows-len(selected))]...)
 }
 
 // chosen returns the points to run: those selected by the flag, all of them, or a sample by seed.

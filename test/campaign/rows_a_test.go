@@ -47,9 +47,13 @@ func crashRows() []row {
 			points: partialApplies(),
 		},
 		{id: "A6", what: "the response to each type of write is lost", sample: 1, points: lostAnswers},
-		{id: "A7", what: "SIGKILL at each write of the teardown", sample: 1,
+		{id: "A7", what: "SIGKILL at each write of the teardown: the cluster is as before the policy", sample: 1, always: true,
 			points: func(ctx context.Context, c *campaign) ([]point, error) {
-				return atEachWrite(ctx, c, remove, Ready, allPhases)
+				points, err := atEachWrite(ctx, c, remove, Ready, allPhases)
+				for i := range points {
+					points[i].restores = true
+				}
+				return points, err
 			}},
 		// The status has the version of the release, and the pods keep their helper.
 		{id: "A8", what: "the operator of another release takes over: no pod is deleted", sample: 1, points: fixed(

@@ -54,6 +54,8 @@ type options struct {
 	seedsGo bool
 	// patience extends the timeout for the end, if not only the operator has to recover.
 	patience time.Duration
+	// restores: in the end the whole cluster is as it was before the operators started.
+	restores bool
 	// only are the nodes that may be written after the injection of the faults.
 	only []string
 	// during is checked while the faults last, and after once the cluster is at rest.
@@ -70,6 +72,8 @@ type run struct {
 	watcher   *history.Watcher
 	mark      cluster.Mark
 
+	// before is a snapshot of the cluster before the operators started, if it has to be so again.
+	before map[string]string
 	// versions are the resourceVersions of the past moments.
 	versions map[Moment]string
 
@@ -136,6 +140,11 @@ func (r *run) prepare(ctx context.Context, binary string) error {
 		}
 	}
 	var err error
+	if r.restores {
+		if r.before, err = cluster.StableSnapshot(ctx, r.cluster.SimulatorConfig); err != nil {
+			return fmt.Errorf("taking a snapshot of the cluster: %w", err)
+		}
+	}
 	if r.watcher, err = history.Start(ctx, r.quiet); err != nil {
 		return err
 	}
@@ -207,6 +216,11 @@ func (r *run) goOn(ctx context.Context, res *result) string {
 	res.recovery = time.Since(over)
 	if err := r.settle(ctx); err != nil {
 		return "L3 " + err.Error()
+	}
+	if r.before != nil {
+		if err := cluster.AwaitSnapshot(ctx, r.cluster.SimulatorConfig, r.before); err != nil {
+			return "L6 " + err.Error()
+		}
 	}
 	return r.check(ctx, r.after)
 }

@@ -84,15 +84,16 @@ func Restored(tb testing.TB, cfg *rest.Config) func(except ...string) {
 		for _, name := range except {
 			delete(before, name)
 		}
-		if err := awaitSnapshot(tb.Context(), cfg, before); err != nil {
+		if err := AwaitSnapshot(tb.Context(), cfg, before); err != nil {
 			tb.Fatal(err)
 		}
 		tb.Logf("%d objects are as before", len(before))
 	}
 }
 
-// awaitSnapshot waits until the cluster is as it was. The error has the differences that are left, - before and + now.
-func awaitSnapshot(ctx context.Context, cfg *rest.Config, before map[string]string) error {
+// AwaitSnapshot waits until the cluster is as it was in a Snapshot, for at most 3 minutes. The error has the differences
+// that are left, - before and + now.
+func AwaitSnapshot(ctx context.Context, cfg *rest.Config, before map[string]string) error {
 	diff := ""
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 3*time.Minute, true,
 		func(ctx context.Context) (bool, error) {

@@ -95,7 +95,7 @@ func (r *published) checkFiles(again string) {
 			r.Expect(sums(r.dist)).To(ContainSubstring(fmt.Sprintf("%x  %s\n", sha256.Sum256(content), entry.Name())))
 		}
 	}
-	r.Expect(names).To(ConsistOf("SHA256SUMS", "images.txt", "install.yaml", "admission.yaml",
+	r.Expect(names).To(ConsistOf("SHA256SUMS", "images.txt", "RELEASE_NOTES.md", "install.yaml", "admission.yaml",
 		"gpu-operator-"+packaged.ReleaseVersion+".tgz", "gpu-operator.oci.tar", "gpu-operator-bundle.oci.tar",
 		"gpu-operator-catalog.oci.tar", "gpu-operator-amd64.cdx.json", "gpu-operator-arm64.cdx.json"))
 }

@@ -91,7 +91,7 @@ func TestGPUDisappears(t *testing.T) {
 	object.Spec.NodeDiscovery = &v1.NodeDiscoverySpec{GracePeriod: &metav1.Duration{Duration: grace}}
 	e.create(object)
 	e.awaitReady(2)
-	user := e.runGPUPod(node)
+	user := e.runGPUPod("training", node)
 
 	driver := e.podOn("nvidia-driver-daemonset", node)
 	gone := client.RawPatch(types.MergePatchType,
@@ -142,9 +142,9 @@ func gpuPod(name, node string) *corev1.Pod {
 }
 
 // runGPUPod starts a pod with a GPU on the node.
-func (e *env) runGPUPod(node string) *corev1.Pod {
+func (e *env) runGPUPod(name, node string) *corev1.Pod {
 	e.t.Helper()
-	user := gpuPod("training", node)
+	user := gpuPod(name, node)
 	e.create(user)
 	e.Eventually(func() corev1.PodPhase {
 		e.Expect(e.client.Get(e.t.Context(), client.ObjectKeyFromObject(user), user)).To(Succeed())
@@ -173,7 +173,13 @@ func (e *env) takeLabels(name, prefix string) map[string]string {
 
 func (e *env) putLabels(name string, labels map[string]string) {
 	e.t.Helper()
-	patch := mustJSON(map[string]any{"metadata": map[string]any{"labels": labels}})
+	e.patchNode(name, map[string]any{"labels": labels})
+}
+
+// patchNode merges into the metadata of a node.
+func (e *env) patchNode(name string, metadata map[string]any) {
+	e.t.Helper()
+	patch := mustJSON(map[string]any{"metadata": metadata})
 	e.Expect(e.client.Patch(e.t.Context(), e.node(name),
 		client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }

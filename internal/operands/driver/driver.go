@@ -56,5 +56,9 @@ func gds(in operand.Input) bool { return *in.Spec.GDS.Enabled }
 func gdrcopy(in operand.Input) bool { return *in.Spec.GDRCopy.Enabled }
 
 func placement(in operand.Input) operand.Placement {
-	return operand.Placement{PlacementSpec: in.Spec.Driver.PlacementSpec, Field: "spec.driver"}
+	placement := operand.Placement{PlacementSpec: in.Spec.Driver.PlacementSpec, Field: "spec.driver"}
+	if in.NodePool != nil && in.NodePool.Driver != nil {
+		placement.PodSecurityContext = in.NodePool.Driver.PodSecurityContext
+	}
+	return placement
 }
