@@ -34,6 +34,8 @@ type Input struct {
 	// NVIDIADrivers are the drivers of NVIDIADriver objects, sorted by name, if the spec uses them. Nil if they have not been
 	// read.
 	NVIDIADrivers []NVIDIADriver
+	// NVIDIADriversUnread says why they have not been read, and what to do; empty if it is unknown.
+	NVIDIADriversUnread string
 	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS: empty for a tag whose
 	// image pods cannot use; the key is empty for a tag without a name. Nil if the cluster has no ImageStream of them, or
 	// it cannot be read. Unused if no node needs it.

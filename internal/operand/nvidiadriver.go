@@ -3,6 +3,8 @@ package operand
 import (
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
@@ -23,6 +25,8 @@ type NVIDIADriver struct {
 	NodeSelector v1.NodePoolSelector
 	// Spec is that of the policy with the driver of the object.
 	Spec effective.Spec
+	// PodSecurityContext of its pods; nil for that of spec.daemonsets.
+	PodSecurityContext *corev1.PodSecurityContext
 	// Refused is why the object cannot be used, independent of nodes; Accept otherwise.
 	Refused Decision
 }
@@ -40,9 +44,11 @@ func (in Input) DriverPools() []NodePool {
 			Spec:             driver.Spec,
 			SelectorDecision: driver.Refused,
 		}
-		if !sameDriver(in.Spec, driver.Spec) {
+		if driver.PodSecurityContext != nil || !sameDriver(in.Spec, driver.Spec) {
 			own := driver.Spec.Driver
-			pool.Driver = &v1.NodePoolDriverSpec{UsePrecompiled: own.UsePrecompiled, ImageSpec: own.ImageSpec}
+			pool.Driver = &v1.NodePoolDriverSpec{
+				UsePrecompiled: own.UsePrecompiled, ImageSpec: own.ImageSpec, PodSecurityContext: driver.PodSecurityContext,
+			}
 		}
 		pools = append(pools, pool)
 	}
@@ -64,14 +70,23 @@ func nodePoolName(name string) string {
 
 // sameDriver reports whether two specs lead to the same driver pods. How a driver is upgraded changes no pod.
 func sameDriver(a, b effective.Spec) bool {
-	return reflect.DeepEqual(withoutUpgradePolicy(a.Driver), withoutUpgradePolicy(b.Driver)) &&
+	return reflect.DeepEqual(ofPods(a), ofPods(b)) &&
 		reflect.DeepEqual(a.GDS, b.GDS) && reflect.DeepEqual(a.GDRCopy, b.GDRCopy) &&
-		reflect.DeepEqual(a.DaemonSets, b.DaemonSets)
+		reflect.DeepEqual(a.DaemonSets.Labels, b.DaemonSets.Labels) &&
+		reflect.DeepEqual(a.DaemonSets.Annotations, b.DaemonSets.Annotations) &&
+		reflect.DeepEqual(a.DaemonSets.PodSecurityContext, b.DaemonSets.PodSecurityContext)
 }
 
-func withoutUpgradePolicy(driver *v1.DriverSpec) v1.DriverSpec {
-	own := *driver
-	own.UpgradePolicy = nil
+// ofPods returns the driver as its pods have it: with what they fall back to, and without what does not change them.
+func ofPods(spec effective.Spec) v1.DriverSpec {
+	own := *spec.Driver
+	own.UpgradePolicy, own.NodeSelector, own.UseNvidiaDriverCRD = nil, nil, nil
+	if len(own.Tolerations) == 0 {
+		own.Tolerations = spec.DaemonSets.Tolerations
+	}
+	if own.PriorityClassName == "" {
+		own.PriorityClassName = spec.DaemonSets.PriorityClassName
+	}
 	return own
 }
 

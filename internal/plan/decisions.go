@@ -51,8 +51,8 @@ func Decide(catalogue operand.Catalogue, in operand.Input) *Decisions {
 		}
 	}
 	if in.UsesNVIDIADrivers() {
-		for _, pool := range in.DriverPools() {
-			d.driverObjects = append(d.driverObjects, d.driverPool(pool))
+		for i, pool := range in.DriverPools() {
+			d.driverObjects = append(d.driverObjects, d.driverPool(in.NVIDIADrivers[i].Name, pool))
 		}
 	}
 	return d
@@ -95,6 +95,10 @@ func (d *Decisions) decisionInCluster(o *operand.Operand, nodePool *NodePool) op
 func (d *Decisions) checkCluster(o operand.Operand) operand.Decision {
 	if waits := d.checkRequirements(&o); waits.Choice != operand.Install {
 		return waits
+	}
+	if o.PerPool && d.Input.UsesNVIDIADrivers() {
+		// Each object is refused on its own if a reference of it is missing.
+		return operand.Accept()
 	}
 	return d.Input.CheckReferences(&o)
 }

@@ -56,6 +56,8 @@ type NodePlan struct {
 	Facts nodeinfo.Facts
 	// NodePool is the node pool that it belongs to, empty for none.
 	NodePool string
+	// DriverOwner is the NVIDIADriver object that declares its driver, empty for none.
+	DriverOwner string
 	// Pool is the driver pool by its facts; without a name if a fact is missing.
 	Pool nodeinfo.Pool
 	// Essential are the essential operands that have a stage, in the order of the stages.
@@ -91,6 +93,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	if d.Input.UsesNVIDIADrivers() {
 		node.Spec.Driver, node.Spec.GDS, node.Spec.GDRCopy = in.Spec.Driver, in.Spec.GDS, in.Spec.GDRCopy
 	}
+	node.DriverOwner = d.ownerOf(facts)
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
 	}

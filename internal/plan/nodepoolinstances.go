@@ -143,11 +143,11 @@ func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, keep boo
 }
 
 // nodePoolNamed returns the named node pool if it overrides the operand; nil for an empty name. If NVIDIADriver
-// objects declare the drivers, one of them must have the driver of the spec for that.
+// objects declare the drivers, one that is not refused must have the driver of the spec for that.
 func (p Plan) nodePoolNamed(o *operand.Operand, name string) (nodePool *NodePool, known bool) {
 	if name == "" {
 		return nil, !p.Input.UsesNVIDIADrivers() || slices.ContainsFunc(p.driverObjects, func(driver NodePool) bool {
-			return !o.VariesIn(driver.NodePoolSpec)
+			return driver.Decision.Choice != operand.Refused && !o.VariesIn(driver.NodePoolSpec)
 		})
 	}
 	pools := p.poolsOf(o)

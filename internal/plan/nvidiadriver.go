@@ -9,8 +9,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// driverPool decides about the driver of an NVIDIADriver object.
-func (d *Decisions) driverPool(pool operand.NodePool) NodePool {
+// driverPool decides about the driver of the named NVIDIADriver object.
+func (d *Decisions) driverPool(object string, pool operand.NodePool) NodePool {
 	found := NodePool{
 		NodePool:  pool,
 		Decision:  pool.SelectorDecision,
@@ -27,7 +27,7 @@ func (d *Decisions) driverPool(pool operand.NodePool) NodePool {
 			decision = d.decideOwn(o, found.in)
 		}
 		if decision.Choice == operand.Refused {
-			decision.Message = fmt.Sprintf("NVIDIADriver %s: %s", pool.Name, decision.Message)
+			decision.Message = fmt.Sprintf("NVIDIADriver %s: %s", object, decision.Message)
 			found.Decision = decision
 		}
 		found.decisions[o.Name] = decision
@@ -61,6 +61,27 @@ func (d *Decisions) driverOf(node nodeinfo.Facts) *NodePool {
 	return nil
 }
 
+// ownerOf returns the name of the NVIDIADriver object whose driver the node gets; empty if there is none.
+func (d *Decisions) ownerOf(node nodeinfo.Facts) string {
+	if !d.Input.UsesNVIDIADrivers() {
+		return ""
+	}
+	if found := operand.NVIDIADriversOf(d.Input.NVIDIADrivers, node); len(found) == 1 {
+		return d.Input.NVIDIADrivers[found[0]].Name
+	}
+	return ""
+}
+
+// RefusedDriver returns the decision about the driver of an NVIDIADriver object: Refused if it is not installed.
+func (d *Decisions) RefusedDriver(object string) operand.Decision {
+	for i := range d.driverObjects {
+		if d.Input.NVIDIADrivers[i].Name == object {
+			return d.driverObjects[i].Decision
+		}
+	}
+	return operand.Accept()
+}
+
 // driverInput returns the input for the driver of a node.
 func (d *Decisions) driverInput(node nodeinfo.Facts) operand.Input {
 	if d.Input.UsesNVIDIADrivers() {
@@ -69,8 +90,8 @@ func (d *Decisions) driverInput(node nodeinfo.Facts) operand.Input {
 	return d.inputForNode(node)
 }
 
-// checkDriverOwner refuses the driver on a node that no NVIDIADriver object selects, or several do. The node keeps the
-// driver that it has.
+// checkDriverOwner refuses the driver on a node that no NVIDIADriver object selects, or several do, or one that cannot
+// be used. The node keeps the driver that it has.
 func (d *Decisions) checkDriverOwner(node nodeinfo.Facts) operand.Decision {
 	if !d.Input.UsesNVIDIADrivers() {
 		return operand.Accept()
@@ -80,6 +101,9 @@ func (d *Decisions) checkDriverOwner(node nodeinfo.Facts) operand.Decision {
 		return operand.Refuse(v1.ReasonNoNVIDIADriver,
 			"no NVIDIADriver selects the node: change a nodeSelector, or create one with default: true")
 	case 1:
+		if decision := d.driverObjects[found[0]].Decision; decision.Choice == operand.Refused {
+			return decision
+		}
 		return operand.Accept()
 	default:
 		return operand.Refuse(v1.ReasonConflictingNodeSelector,
@@ -93,6 +117,9 @@ func (d *Decisions) checkDriverOwner(node nodeinfo.Facts) operand.Decision {
 func (d *Decisions) ownerLabel(node nodeinfo.Facts) map[string]string {
 	owner := ""
 	if d.Input.UsesNVIDIADrivers() {
+		if d.Input.NVIDIADrivers == nil {
+			return nil
+		}
 		switch found := operand.NVIDIADriversOf(d.Input.NVIDIADrivers, node); len(found) {
 		case 0:
 		case 1:

@@ -83,7 +83,7 @@ func (p Plan) driverNodes(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	drivers := slices.DeleteFunc(slices.Clone(p.Catalogue), func(o operand.Operand) bool { return !o.PerPool })
 	return slices.DeleteFunc(nodes, func(node nodeinfo.Facts) bool {
 		for i := range drivers {
-			// A node without a driver gets none while no NVIDIADriver object, or several, select it.
+			// A node without a driver gets none while no NVIDIADriver object that can be used, or several, select it.
 			owned := node.Pool != "" || p.checkDriverOwner(node).Choice == operand.Install
 			if owned && p.checkNodeSelector(drivers[i], node).Choice == operand.Install {
 				return false

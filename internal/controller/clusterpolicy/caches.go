@@ -30,6 +30,7 @@ func decide(
 		basis.Decisions.Input.AppliedSpec != input.AppliedSpec ||
 		!reflect.DeepEqual(basis.Decisions.Input.Contents, input.Contents) ||
 		!reflect.DeepEqual(basis.Decisions.Input.NVIDIADrivers, input.NVIDIADrivers) ||
+		basis.Decisions.Input.NVIDIADriversUnread != input.NVIDIADriversUnread ||
 		!reflect.DeepEqual(basis.Decisions.Input.DriverToolkit, input.DriverToolkit) {
 		return plan.Decide(catalogue, input)
 	}

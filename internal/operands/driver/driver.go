@@ -37,6 +37,10 @@ func decide(in operand.Input) operand.Decision {
 	if refused := checkNVIDIADriverCRD(in); refused.Choice != operand.Install {
 		return refused
 	}
+	if in.UsesNVIDIADrivers() && in.NodePool == nil {
+		// Only the drivers of the objects are installed.
+		return operand.Accept()
+	}
 	if refused := checkEnv(in); refused.Choice != operand.Install {
 		return refused
 	}

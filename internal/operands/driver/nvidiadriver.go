@@ -13,6 +13,10 @@ func checkNVIDIADriverCRD(in operand.Input) operand.Decision {
 	if !in.UsesNVIDIADrivers() {
 		return operand.Accept()
 	}
+	if in.NVIDIADriversUnread != "" {
+		return operand.Refuse(v1.ReasonInvalidSpec,
+			"spec.driver.useNvidiaDriverCRD: "+in.NVIDIADriversUnread+", or set it to false")
+	}
 	if in.NVIDIADrivers == nil {
 		return operand.Refuse(v1.ReasonNotSupportedYet,
 			"spec.driver.useNvidiaDriverCRD is not supported yet: remove it, and set in spec.driver what the NVIDIADriver sets")
