@@ -46,14 +46,20 @@ func Pool(driver v1alpha1.NVIDIADriver) (v1.NodePoolSpec, []Problem) {
 	if pool.Repository == "" && pool.Image == defaultImage {
 		pool.Image = ""
 	}
+	addModules(pool, spec)
+	addObjects(pool, spec)
+	addLicence(pool, spec.LicensingConfig)
+	return v1.NodePoolSpec{Name: driver.Name, NodeSelector: selector, Driver: pool}, problems(spec)
+}
+
+// addModules adds the sidecars with GPUDirect modules.
+func addModules(pool *v1.NodePoolDriverSpec, spec *v1alpha1.NVIDIADriverSpec) {
 	if gds := spec.GDS; gds != nil {
 		pool.GDS = &v1.NodePoolModuleSpec{Enabled: gds.Enabled, ImageSpec: gds.ImageSpec, Args: gds.Args, Env: gds.Env}
 	}
 	if gdr := spec.GDRCopy; gdr != nil {
 		pool.GDRCopy = &v1.NodePoolModuleSpec{Enabled: gdr.Enabled, ImageSpec: gdr.ImageSpec, Args: gdr.Args, Env: gdr.Env}
 	}
-	addObjects(pool, spec)
-	return v1.NodePoolSpec{Name: driver.Name, NodeSelector: selector, Driver: pool}, problems(spec)
 }
 
 // addObjects adds the names of ConfigMaps and Secrets, whose keys differ from those of a ClusterPolicy.
@@ -70,13 +76,18 @@ func addObjects(pool *v1.NodePoolDriverSpec, spec *v1alpha1.NVIDIADriverSpec) {
 	if spec.KernelModuleConfig != nil {
 		pool.KernelModuleConfig = &v1.KernelModuleConfigSpec{Name: spec.KernelModuleConfig.Name}
 	}
-	if licence := spec.LicensingConfig; licence != nil {
-		pool.LicensingConfig = &v1.DriverLicensingConfigSpec{
-			SecretName: licence.SecretName, ConfigMapName: licence.Name, NLSEnabled: licence.NLSEnabled,
-		}
-		if licence.NLSEnabled == nil {
-			pool.LicensingConfig.NLSEnabled = new(true)
-		}
+}
+
+// addLicence has the default of NVIDIADriver: the token is mounted.
+func addLicence(pool *v1.NodePoolDriverSpec, licence *v1alpha1.LicensingConfigSpec) {
+	if licence == nil {
+		return
+	}
+	pool.LicensingConfig = &v1.DriverLicensingConfigSpec{
+		SecretName: licence.SecretName, ConfigMapName: licence.Name, NLSEnabled: licence.NLSEnabled,
+	}
+	if licence.NLSEnabled == nil {
+		pool.LicensingConfig.NLSEnabled = new(true)
 	}
 }
 
