@@ -45,18 +45,14 @@ func driverOf(driver v1.DriverSpec, nodePool v1.NodePoolDriverSpec) *v1.DriverSp
 	override(&driver.KernelModuleType, nodePool.KernelModuleType)
 	override(&driver.SecretEnv, nodePool.SecretEnv)
 	driver.StartupProbe, driver.LivenessProbe, driver.ReadinessProbe = probesOf(driver, nodePool)
-	if nodePool.RDMA != nil {
-		own := *driver.RDMA
-		override(&own.Enabled, nodePool.RDMA.Enabled)
-		override(&own.UseHostMOFED, nodePool.RDMA.UseHostMOFED)
-		driver.RDMA = &own
-	}
-	if nodePool.Manager != nil {
-		own := *driver.Manager
-		own.ImageSpec = imageOf(own.ImageSpec, nodePool.Manager.ImageSpec)
-		overrideList(&own.Env, nodePool.Manager.Env)
-		driver.Manager = &own
-	}
+	overrideBlock(&driver.RDMA, nodePool.RDMA, func(own *v1.RDMASpec, rdma v1.RDMASpec) {
+		override(&own.Enabled, rdma.Enabled)
+		override(&own.UseHostMOFED, rdma.UseHostMOFED)
+	})
+	overrideBlock(&driver.Manager, nodePool.Manager, func(own *v1.DriverManagerSpec, manager v1.DriverManagerSpec) {
+		own.ImageSpec = imageOf(own.ImageSpec, manager.ImageSpec)
+		overrideList(&own.Env, manager.Env)
+	})
 	if nodePool.UpgradePolicy != nil {
 		driver.UpgradePolicy = upgradePolicyOf(*driver.UpgradePolicy, *nodePool.UpgradePolicy)
 	}
@@ -108,19 +104,19 @@ func overridePods(driver *v1.DriverSpec, nodePool v1.NodePoolDriverSpec) {
 
 // overrideObjects overrides the names of ConfigMaps and Secrets.
 func overrideObjects(driver *v1.DriverSpec, nodePool v1.NodePoolDriverSpec) {
-	if own := nodePool.RepoConfig; own != nil && own.ConfigMapName != "" {
-		driver.RepoConfig = own
-	}
-	if own := nodePool.CertConfig; own != nil && own.Name != "" {
-		driver.CertConfig = own
-	}
-	if own := nodePool.VirtualTopology; own != nil && own.Config != "" {
-		driver.VirtualTopology = own
-	}
-	if own := nodePool.KernelModuleConfig; own != nil && own.Name != "" {
-		driver.KernelModuleConfig = own
-	}
+	overrideNamed(&driver.RepoConfig, nodePool.RepoConfig)
+	overrideNamed(&driver.CertConfig, nodePool.CertConfig)
+	overrideNamed(&driver.VirtualTopology, nodePool.VirtualTopology)
+	overrideNamed(&driver.KernelModuleConfig, nodePool.KernelModuleConfig)
 	driver.LicensingConfig = licensingOf(*driver.LicensingConfig, nodePool.LicensingConfig)
+}
+
+// overrideNamed replaces a block that names an object, unless that of the node pool is empty.
+func overrideNamed[T comparable](block **T, nodePool *T) {
+	var empty T
+	if nodePool != nil && *nodePool != empty {
+		*block = nodePool
+	}
 }
 
 // licensingOf drops the object of the spec where the node pool names another one, of either kind.
@@ -167,35 +163,28 @@ func upgradePolicyOf(policy v1.DriverUpgradePolicySpec, nodePool v1.NodePoolUpgr
 	override(&policy.MaxParallelUpgrades, nodePool.MaxParallelUpgrades)
 	override(&policy.MaxUnavailable, nodePool.MaxUnavailable)
 	override(&policy.PullImages, nodePool.PullImages)
-	if own := nodePool.Timeouts; own != nil {
-		merged := *policy.Timeouts
-		override(&merged.ImagePullSeconds, own.ImagePullSeconds)
-		override(&merged.DriverSeconds, own.DriverSeconds)
-		override(&merged.ValidationSeconds, own.ValidationSeconds)
-		policy.Timeouts = &merged
-	}
-	if own := nodePool.WaitForCompletion; own != nil {
-		merged := *policy.WaitForCompletion
-		override(&merged.PodSelector, own.PodSelector)
-		override(&merged.TimeoutSeconds, own.TimeoutSeconds)
-		policy.WaitForCompletion = &merged
-	}
-	if own := nodePool.PodDeletion; own != nil {
-		merged := *policy.PodDeletion
-		override(&merged.Force, own.Force)
-		override(&merged.TimeoutSeconds, own.TimeoutSeconds)
-		override(&merged.DeleteEmptyDir, own.DeleteEmptyDir)
-		policy.PodDeletion = &merged
-	}
-	if own := nodePool.Drain; own != nil {
-		merged := *policy.Drain
-		override(&merged.Enable, own.Enable)
-		override(&merged.Force, own.Force)
-		override(&merged.PodSelector, own.PodSelector)
-		override(&merged.TimeoutSeconds, own.TimeoutSeconds)
-		override(&merged.DeleteEmptyDir, own.DeleteEmptyDir)
-		policy.Drain = &merged
-	}
+	overrideBlock(&policy.Timeouts, nodePool.Timeouts, func(own *v1.UpgradeTimeoutsSpec, timeouts v1.UpgradeTimeoutsSpec) {
+		override(&own.ImagePullSeconds, timeouts.ImagePullSeconds)
+		override(&own.DriverSeconds, timeouts.DriverSeconds)
+		override(&own.ValidationSeconds, timeouts.ValidationSeconds)
+	})
+	overrideBlock(&policy.WaitForCompletion, nodePool.WaitForCompletion,
+		func(own *v1.WaitForCompletionSpec, wait v1.WaitForCompletionSpec) {
+			override(&own.PodSelector, wait.PodSelector)
+			override(&own.TimeoutSeconds, wait.TimeoutSeconds)
+		})
+	overrideBlock(&policy.PodDeletion, nodePool.PodDeletion, func(own *v1.PodDeletionSpec, deletion v1.PodDeletionSpec) {
+		override(&own.Force, deletion.Force)
+		override(&own.TimeoutSeconds, deletion.TimeoutSeconds)
+		override(&own.DeleteEmptyDir, deletion.DeleteEmptyDir)
+	})
+	overrideBlock(&policy.Drain, nodePool.Drain, func(own *v1.DrainSpec, drain v1.DrainSpec) {
+		override(&own.Enable, drain.Enable)
+		override(&own.Force, drain.Force)
+		override(&own.PodSelector, drain.PodSelector)
+		override(&own.TimeoutSeconds, drain.TimeoutSeconds)
+		override(&own.DeleteEmptyDir, drain.DeleteEmptyDir)
+	})
 	return &policy
 }
 
@@ -228,6 +217,16 @@ func override[T comparable](field *T, value T) {
 	if value != *new(T) {
 		*field = value
 	}
+}
+
+// overrideBlock replaces the block by a copy with the fields that are set in the node pool's.
+func overrideBlock[T any](block **T, nodePool *T, fields func(own *T, nodePool T)) {
+	if nodePool == nil {
+		return
+	}
+	own := **block
+	fields(&own, *nodePool)
+	*block = &own
 }
 
 // overrideList sets the list to that of the node pool, unless that is empty.

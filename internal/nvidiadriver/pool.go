@@ -20,40 +20,40 @@ type Problem struct {
 	Refused bool
 }
 
+// gpuToleration is the toleration that the pods of every object have.
+var gpuToleration = corev1.Toleration{
+	Key: labels.TaintGPU, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+}
+
 // defaultImage is the image that NVIDIA's schema writes into objects without one.
 const defaultImage = "nvcr.io/nvidia/driver"
 
-// Pool returns the driver and its nodes as a node pool with the name of the object. What the object leaves out has the
+// Pool returns the driver and its nodes as a node pool, see PoolName. What the object leaves out has the
 // defaults of NVIDIADriver, provided that spec.driver, spec.gds, spec.gdrcopy and spec.daemonsets of the policy below
 // it are empty. An object without a nodeSelector, such as the default one, selects all GPU nodes, so it must be last.
 func Pool(driver v1alpha1.NVIDIADriver) (v1.NodePoolSpec, []Problem) {
 	spec := driver.Spec.DeepCopy()
 	selector := spec.NodeSelector
 	if len(selector) == 0 {
-		selector = v1.NodePoolSelector{labels.GPUPresent: labels.True}
+		selector = gpuNodes
 	}
 	pool := &v1.NodePoolDriverSpec{
 		UsePrecompiled: spec.UsePrecompiled, KernelModuleType: spec.KernelModuleType,
 		StartupProbe: spec.StartupProbe, LivenessProbe: spec.LivenessProbe, ReadinessProbe: spec.ReadinessProbe,
 		RDMA: spec.RDMA, ImageSpec: spec.ImageSpec,
+		GDS: (*v1.NodePoolModuleSpec)(spec.GDS), GDRCopy: (*v1.NodePoolModuleSpec)(spec.GDRCopy),
 		Resources: spec.Resources, Args: spec.Args, Env: spec.Env, HostNetwork: spec.HostNetwork,
 		Labels: spec.Labels, Annotations: spec.Annotations, PriorityClassName: spec.PriorityClassName,
 		PodSecurityContext: spec.PodSecurityContext, Manager: spec.Manager, SecretEnv: spec.SecretEnv,
-		UpgradePolicy: upgradePolicy(spec.UpgradePolicy), Tolerations: append([]corev1.Toleration{{
-			Key: labels.TaintGPU, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
-		}}, spec.Tolerations...),
+		UpgradePolicy: upgradePolicy(spec.UpgradePolicy),
+		Tolerations:   append([]corev1.Toleration{gpuToleration}, spec.Tolerations...),
 	}
 	if pool.Repository == "" && pool.Image == defaultImage {
 		pool.Image = ""
 	}
-	if gds := spec.GDS; gds != nil {
-		pool.GDS = &v1.NodePoolModuleSpec{Enabled: gds.Enabled, ImageSpec: gds.ImageSpec, Args: gds.Args, Env: gds.Env}
-	}
-	if gdr := spec.GDRCopy; gdr != nil {
-		pool.GDRCopy = &v1.NodePoolModuleSpec{Enabled: gdr.Enabled, ImageSpec: gdr.ImageSpec, Args: gdr.Args, Env: gdr.Env}
-	}
 	addObjects(pool, spec)
-	return v1.NodePoolSpec{Name: driver.Name, NodeSelector: selector, Driver: pool}, problems(spec)
+	addLicence(pool, spec.LicensingConfig)
+	return v1.NodePoolSpec{Name: PoolName(driver.Name), NodeSelector: selector, Driver: pool}, problems(spec)
 }
 
 // addObjects adds the names of ConfigMaps and Secrets, whose keys differ from those of a ClusterPolicy.
@@ -70,30 +70,31 @@ func addObjects(pool *v1.NodePoolDriverSpec, spec *v1alpha1.NVIDIADriverSpec) {
 	if spec.KernelModuleConfig != nil {
 		pool.KernelModuleConfig = &v1.KernelModuleConfigSpec{Name: spec.KernelModuleConfig.Name}
 	}
-	if licence := spec.LicensingConfig; licence != nil {
-		pool.LicensingConfig = &v1.DriverLicensingConfigSpec{
-			SecretName: licence.SecretName, ConfigMapName: licence.Name, NLSEnabled: licence.NLSEnabled,
-		}
-		if licence.NLSEnabled == nil {
-			pool.LicensingConfig.NLSEnabled = new(true)
-		}
+}
+
+// addLicence has the default of NVIDIADriver: the token is mounted.
+func addLicence(pool *v1.NodePoolDriverSpec, licence *v1alpha1.LicensingConfigSpec) {
+	if licence == nil {
+		return
+	}
+	pool.LicensingConfig = &v1.DriverLicensingConfigSpec{
+		SecretName: licence.SecretName, ConfigMapName: licence.Name, NLSEnabled: licence.NLSEnabled,
+	}
+	if licence.NLSEnabled == nil {
+		pool.LicensingConfig.NLSEnabled = new(true)
 	}
 }
 
 // upgradePolicy has the default of NVIDIADriver: drivers are upgraded automatically.
 func upgradePolicy(spec *v1.DriverUpgradePolicySpec) *v1.NodePoolUpgradePolicySpec {
-	if spec == nil {
-		return &v1.NodePoolUpgradePolicySpec{AutoUpgrade: new(true)}
-	}
-	pool := &v1.NodePoolUpgradePolicySpec{
-		AutoUpgrade: spec.AutoUpgrade, Paused: spec.Paused, MaxParallelUpgrades: spec.MaxParallelUpgrades,
-		MaxUnavailable: spec.MaxUnavailable, PullImages: spec.PullImages, Timeouts: spec.Timeouts,
-		WaitForCompletion: spec.WaitForCompletion, PodDeletion: spec.PodDeletion, Drain: spec.Drain,
+	pool := v1.NodePoolUpgradePolicySpec{}
+	if spec != nil {
+		pool = v1.NodePoolUpgradePolicySpec(*spec)
 	}
 	if pool.AutoUpgrade == nil {
 		pool.AutoUpgrade = new(true)
 	}
-	return pool
+	return &pool
 }
 
 func problems(spec *v1alpha1.NVIDIADriverSpec) (found []Problem) {

@@ -1,11 +1,11 @@
 package operand
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	"fmt"
 	"maps"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"

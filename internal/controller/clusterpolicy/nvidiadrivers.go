@@ -25,7 +25,7 @@ func (s *scope) readDrivers(ctx context.Context, input *operand.Input) error {
 	case unread != "":
 		input.NVIDIADriversUnread = unread
 	default:
-		input.NVIDIADrivers = nvidiadriver.Drivers(s.policy.Spec, objects)
+		input.NVIDIADrivers = nvidiadriver.Declared(s.policy.Spec, objects)
 	}
 	return nil
 }
