@@ -35,7 +35,7 @@ func Declared(policy v1.ClusterPolicySpec, objects []v1alpha1.NVIDIADriver) []op
 func declared(base effective.Spec, object v1alpha1.NVIDIADriver) operand.NVIDIADriver {
 	pool, problems := Pool(object)
 	driver := operand.NVIDIADriver{
-		Name: object.Name, Default: object.Spec.Default, NodeSelector: object.Spec.NodeSelector,
+		Name: object.Name, Pool: pool.Name, Default: object.Spec.Default, NodeSelector: object.Spec.NodeSelector,
 		Spec: base.ForNodePool(pool), PodSecurityContext: object.Spec.PodSecurityContext, Refused: operand.Accept(),
 	}
 	own := *driver.Spec.Driver

@@ -1,24 +1,21 @@
 package operand
 
 import (
-	"reflect"
-
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// maxNodePoolName is the limit of the API for names of node pools.
-const maxNodePoolName = 40
-
 // NVIDIADriver is the driver that an NVIDIADriver object declares.
 type NVIDIADriver struct {
 	// Name of the object.
 	Name string
+	// Pool is the name of its node pool, which may differ.
+	Pool string
 	// Default makes it the driver of the GPU nodes that no other object selects.
 	Default bool
 	// NodeSelector selects the nodes. Empty selects all GPU nodes, unless Default.
@@ -40,7 +37,7 @@ func (in Input) DriverPools() []NodePool {
 	pools := make([]NodePool, 0, len(in.NVIDIADrivers))
 	for _, driver := range in.NVIDIADrivers {
 		pool := NodePool{
-			NodePoolSpec:     v1.NodePoolSpec{Name: nodePoolName(driver.Name)},
+			NodePoolSpec:     v1.NodePoolSpec{Name: driver.Pool},
 			Spec:             driver.Spec,
 			SelectorDecision: driver.Refused,
 		}
@@ -55,26 +52,13 @@ func (in Input) DriverPools() []NodePool {
 	return pools
 }
 
-// nodePoolName returns the name of the node pool of an NVIDIADriver object, whose own name may be longer, have dots or
-// start with a digit.
-func nodePoolName(name string) string {
-	valid := len(name) <= maxNodePoolName && name[0] >= 'a' && name[0] <= 'z'
-	for _, char := range name {
-		valid = valid && char != '.'
-	}
-	if valid {
-		return name
-	}
-	return "driver-" + digest.Of(name)
-}
-
 // sameDriver reports whether two specs lead to the same driver pods. How a driver is upgraded changes no pod.
 func sameDriver(a, b effective.Spec) bool {
-	return reflect.DeepEqual(ofPods(a), ofPods(b)) &&
-		reflect.DeepEqual(a.GDS, b.GDS) && reflect.DeepEqual(a.GDRCopy, b.GDRCopy) &&
-		reflect.DeepEqual(a.DaemonSets.Labels, b.DaemonSets.Labels) &&
-		reflect.DeepEqual(a.DaemonSets.Annotations, b.DaemonSets.Annotations) &&
-		reflect.DeepEqual(a.DaemonSets.PodSecurityContext, b.DaemonSets.PodSecurityContext)
+	return equality.Semantic.DeepEqual(ofPods(a), ofPods(b)) &&
+		equality.Semantic.DeepEqual(a.GDS, b.GDS) && equality.Semantic.DeepEqual(a.GDRCopy, b.GDRCopy) &&
+		equality.Semantic.DeepEqual(a.DaemonSets.Labels, b.DaemonSets.Labels) &&
+		equality.Semantic.DeepEqual(a.DaemonSets.Annotations, b.DaemonSets.Annotations) &&
+		equality.Semantic.DeepEqual(a.DaemonSets.PodSecurityContext, b.DaemonSets.PodSecurityContext)
 }
 
 // ofPods returns the driver as its pods have it: with what they fall back to, and without what does not change them.

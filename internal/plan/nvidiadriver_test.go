@@ -28,13 +28,13 @@ func driverSpec(version string) effective.Spec {
 // object returns an NVIDIADriver object that selects the nodes of a team.
 func object(name, team, version string) operand.NVIDIADriver {
 	return operand.NVIDIADriver{
-		Name: name, NodeSelector: v1.NodePoolSelector{"team": v1.LabelValue(team)},
+		Name: name, Pool: name, NodeSelector: v1.NodePoolSelector{"team": v1.LabelValue(team)},
 		Spec: driverSpec(version), Refused: operand.Accept(),
 	}
 }
 
 func fallback(name, version string) operand.NVIDIADriver {
-	return operand.NVIDIADriver{Name: name, Default: true, Spec: driverSpec(version), Refused: operand.Accept()}
+	return operand.NVIDIADriver{Name: name, Pool: name, Default: true, Spec: driverSpec(version), Refused: operand.Accept()}
 }
 
 func TestNodeOfNVIDIADrivers(t *testing.T) {
