@@ -208,10 +208,11 @@ generate: $(CONTROLLER_GEN) ## Generate the DeepCopy methods of the API types
 	$(CONTROLLER_GEN) object paths=./api/...
 
 .PHONY: manifests
-manifests: $(CONTROLLER_GEN) ## Generate the CRD and the operator's roles from the markers in the code
+manifests: $(CONTROLLER_GEN) ## Generate the CRDs and the operator's roles from the markers in the code
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
 	@test -e config/crd/properties.json || echo "{}" > config/crd/properties.json
 	go run ./test/trimcrd config/crd/bases/nvidia.com_clusterpolicies.yaml config/crd/properties.json
+	go run ./test/trimcrd config/crd/bases/nvidia.com_nvidiadrivers.yaml
 	$(CONTROLLER_GEN) rbac:roleName=gpu-operator paths='./internal/...;./cmd/...' output:rbac:dir=config/rbac
 	go run ./config/rbac/generate
 

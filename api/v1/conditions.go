@@ -197,6 +197,14 @@ const (
 	// node pool.
 	// Remedy: none if intended; otherwise label the node, or change the nodeSelector.
 	ReasonNotSelected = "NotSelected"
+	// ReasonNoNVIDIADriver: no NVIDIADriver object selects the node, which gets no driver; it keeps the one that it has.
+	// Cause: spec.driver.useNvidiaDriverCRD is true, and the node does not have the labels of any nodeSelector.
+	// Remedy: change a nodeSelector, label the node, or create an NVIDIADriver with default: true.
+	ReasonNoNVIDIADriver = "NoNVIDIADriver"
+	// ReasonConflictingNodeSelector: several NVIDIADriver objects select the node, which keeps the driver that it has.
+	// Cause: two nodeSelectors match the labels of the node, or two objects are the default.
+	// Remedy: change one of the nodeSelectors so that one object selects the node.
+	ReasonConflictingNodeSelector = "ConflictingNodeSelector"
 	// ReasonOperandPaused: an operand is paused on the node; no deadline applies.
 	// Cause: a label nvidia.com/gpu.deploy.OPERAND of the node has a value other than true, for example during a driver
 	// upgrade or a MIG reconfiguration.

@@ -89,7 +89,7 @@ func TestTheCRDIsThatOfNVIDIAsOperator(t *testing.T) {
 
 // ofKubernetes are the fields whose types Kubernetes defines, with its bounds.
 var ofKubernetes = []string{
-	".spec.*.tolerations", ".spec.daemonsets.podSecurityContext", ".status.conditions",
+	".spec.*.tolerations", ".spec.*.podSecurityContext", ".status.conditions",
 	".limits", ".requests",
 }
 

@@ -30,7 +30,7 @@ func eachField(t *testing.T, visit func(path, name string, field *apiextensionsv
 
 // likeKubernetes matches the fields of blocks that almost every operand has. They mean what they mean in a Pod, and
 // docs/api.md describes them.
-var likeKubernetes = regexp.MustCompile(`\.(env|containerResources)\[\]\.|\.resources\.(limits|requests)$`)
+var likeKubernetes = regexp.MustCompile(`\.(env|containerResources)\[\]\.|\.resources\.(limits|requests)$|Probe\.`)
 
 // kubectl explain shows the description of a field. A longer text would make the definition too large for kubectl
 // apply.

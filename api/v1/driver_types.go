@@ -16,7 +16,7 @@ type DriverSpec struct {
 	// Enabled installs the driver as a container. If false, the hosts must provide it. Default true.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// UseNvidiaDriverCRD leaves the driver to NVIDIADriver objects. Not supported yet. Default false.
+	// UseNvidiaDriverCRD leaves the driver to NVIDIADriver objects. Default false.
 	//
 	// If true, the operand is Invalid with the reason NotSupportedYet, and running drivers are left as they are.
 	// +optional

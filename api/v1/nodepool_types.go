@@ -1,5 +1,9 @@
 package v1
 
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
 // NodePoolSpec gives some GPU nodes another driver, toolkit or GPU configuration. Absent fields are as in the rest of
 // the spec.
 //
@@ -37,22 +41,111 @@ type NodePoolSpec struct {
 // +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9][-a-z0-9.]{0,252}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?$'))",message="keys must be label keys, such as team or example.com/team"
 type NodePoolSelector map[string]LabelValue
 
-// NodePoolDriverSpec overrides spec.driver, field by field.
+// NodePoolDriverSpec overrides spec.driver, field by field. A list that is not empty replaces that of spec.driver; labels
+// and annotations are added to it.
 type NodePoolDriverSpec struct {
-	// A full reference in image replaces repository, image and version of spec.driver together.
-	ImageSpec `json:",inline"`
 	// UsePrecompiled uses an image with kernel modules for the kernel of each node. Default that of spec.driver.
 	// +optional
 	UsePrecompiled *bool `json:"usePrecompiled,omitempty"`
 	// KernelModuleType is auto, open or proprietary. Default that of spec.driver.
 	// +optional
 	KernelModuleType KernelModuleType `json:"kernelModuleType,omitempty"`
-	// KernelModuleConfig names parameters of the kernel modules. Default that of spec.driver.
+	// StartupProbe of the driver container.
 	// +optional
-	KernelModuleConfig *KernelModuleConfigSpec `json:"kernelModuleConfig,omitempty"`
+	StartupProbe *ProbeSpec `json:"startupProbe,omitempty"`
+	// LivenessProbe of the driver container.
+	// +optional
+	LivenessProbe *ProbeSpec `json:"livenessProbe,omitempty"`
+	// ReadinessProbe of the driver container.
+	// +optional
+	ReadinessProbe *ProbeSpec `json:"readinessProbe,omitempty"`
+	// RDMA configures GPUDirect RDMA.
+	// +optional
+	RDMA *RDMASpec `json:"rdma,omitempty"`
+	// GDS overrides spec.gds.
+	// +optional
+	GDS *NodePoolModuleSpec `json:"gds,omitempty"`
+	// GDRCopy overrides spec.gdrcopy.
+	// +optional
+	GDRCopy *NodePoolModuleSpec `json:"gdrcopy,omitempty"`
+	// A full reference in image replaces repository, image and version of spec.driver together.
+	ImageSpec `json:",inline"`
+	// Resources of each container.
+	// +optional
+	Resources *ResourceRequirements `json:"resources,omitempty"`
+	// Args replaces the arguments of the driver container.
+	// +optional
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=131072
+	Args []string `json:"args,omitempty"`
+	// Env replaces driver.env.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	Env []EnvVar `json:"env,omitempty"`
+	// HostNetwork runs the pods in the host network.
+	// +optional
+	HostNetwork *bool `json:"hostNetwork,omitempty"`
+	// Tolerations replaces driver.tolerations.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// Labels adds to or overrides driver.labels.
+	// +optional
+	Labels Labels `json:"labels,omitempty"`
+	// Annotations adds to or overrides driver.annotations.
+	// +optional
+	Annotations Annotations `json:"annotations,omitempty"`
+	// PriorityClassName of the pods.
+	// +optional
+	PriorityClassName ObjectName `json:"priorityClassName,omitempty"`
+	// PodSecurityContext replaces daemonsets.podSecurityContext.
+	// +optional
+	PodSecurityContext *corev1.PodSecurityContext `json:"podSecurityContext,omitempty"`
 	// UpgradePolicy of these nodes. Default that of spec.driver.
 	// +optional
 	UpgradePolicy *NodePoolUpgradePolicySpec `json:"upgradePolicy,omitempty"`
+	// Manager configures the init container that unloads an old driver.
+	// +optional
+	Manager *DriverManagerSpec `json:"manager,omitempty"`
+	// RepoConfig names package repositories.
+	// +optional
+	RepoConfig *DriverRepoConfigSpec `json:"repoConfig,omitempty"`
+	// CertConfig names certificates.
+	// +optional
+	CertConfig *DriverCertConfigSpec `json:"certConfig,omitempty"`
+	// LicensingConfig names the license of a vGPU guest driver.
+	// +optional
+	LicensingConfig *DriverLicensingConfigSpec `json:"licensingConfig,omitempty"`
+	// VirtualTopology configures nvidia-topologyd.
+	// +optional
+	VirtualTopology *VirtualTopologyConfigSpec `json:"virtualTopology,omitempty"`
+	// KernelModuleConfig names parameters of the kernel modules. Default that of spec.driver.
+	// +optional
+	KernelModuleConfig *KernelModuleConfigSpec `json:"kernelModuleConfig,omitempty"`
+	// SecretEnv is a Secret with environment variables for the driver container.
+	// +optional
+	SecretEnv ObjectName `json:"secretEnv,omitempty"`
+}
+
+// NodePoolModuleSpec overrides spec.gds or spec.gdrcopy, field by field.
+type NodePoolModuleSpec struct {
+	// Enabled runs the sidecar of the driver. It excludes usePrecompiled.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// A full reference in image replaces repository, image and version of the spec together.
+	ImageSpec `json:",inline"`
+	// Args replaces the arguments of the program.
+	// +optional
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=131072
+	Args []string `json:"args,omitempty"`
+	// Env replaces that of the spec.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	Env []EnvVar `json:"env,omitempty"`
 }
 
 // NodePoolToolkitSpec overrides spec.toolkit, field by field.

@@ -70,6 +70,21 @@ type NodePoolUpgradePolicySpec struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^[0-9]+%?$`
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// PullImages pulls the images of the new driver before a node is cordoned.
+	// +optional
+	PullImages *bool `json:"pullImages,omitempty"`
+	// Timeouts limit the steps of an upgrade.
+	// +optional
+	Timeouts *UpgradeTimeoutsSpec `json:"timeouts,omitempty"`
+	// WaitForCompletion waits for pods on a cordoned node.
+	// +optional
+	WaitForCompletion *WaitForCompletionSpec `json:"waitForCompletion,omitempty"`
+	// PodDeletion evicts the pods that use GPUs.
+	// +optional
+	PodDeletion *PodDeletionSpec `json:"podDeletion,omitempty"`
+	// Drain evicts the other pods of a node too.
+	// +optional
+	Drain *DrainSpec `json:"drain,omitempty"`
 }
 
 // UpgradeTimeoutsSpec limits steps of the upgrade of a node.

@@ -1,5 +1,5 @@
-// Package crd contains the CustomResourceDefinition of this release, for programs that install it or compare it with
-// that of the cluster.
+// Package crd contains the CustomResourceDefinitions of this release, for programs that install them or compare them with
+// those of the cluster.
 package crd
 
 import (
@@ -8,13 +8,21 @@ import (
 	"fmt"
 )
 
-// Name of the definition.
-const Name = "clusterpolicies.nvidia.com"
+// The names of the definitions.
+const (
+	Name             = "clusterpolicies.nvidia.com"
+	NVIDIADriverName = "nvidiadrivers.nvidia.com"
+)
 
 // ClusterPolicy is the definition of the kind ClusterPolicy in YAML. make manifests generates it.
 //
 //go:embed bases/nvidia.com_clusterpolicies.yaml
 var ClusterPolicy []byte
+
+// NVIDIADriver is the definition of the kind NVIDIADriver in YAML. make manifests generates it.
+//
+//go:embed bases/nvidia.com_nvidiadrivers.yaml
+var NVIDIADriver []byte
 
 // properties are those of the version v1 of ClusterPolicy in JSON. They are a tenth of the definition, which needs much
 // memory when it is decoded. make manifests generates them.

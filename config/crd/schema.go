@@ -6,12 +6,15 @@ import (
 )
 
 // Schema returns the schema of the version v1 in a definition, without copying it; nil if there is none.
-func Schema(definition map[string]any) map[string]any {
+func Schema(definition map[string]any) map[string]any { return SchemaOf(definition, "v1") }
+
+// SchemaOf is Schema of any version.
+func SchemaOf(definition map[string]any, name string) map[string]any {
 	// A malformed definition has no versions, so that all properties are missing.
 	versions, _ := below(definition, "spec")["versions"].([]any)
 	for _, candidate := range versions {
 		version, isMap := candidate.(map[string]any)
-		if isMap && version["name"] == "v1" {
+		if isMap && version["name"] == name {
 			return below(below(version, "schema"), "openAPIV3Schema")
 		}
 	}

@@ -116,6 +116,7 @@ func (o *operator) start() {
 		References:     references{reader: o},
 		Schema:         &observe.Schema{Cached: o, Live: uncached},
 		OptionalKinds:  clusterpolicy.NewOptionalKinds(nil, nil, o.clock),
+		NVIDIADrivers:  observe.NewNVIDIADrivers(nil, nil, o.clock),
 		OtherOperator:  newOtherOperator(o),
 		Meter:          meter,
 		Clock:          o.clock,

@@ -52,18 +52,21 @@ func allowsNoUpgrade(policy *v1.DriverUpgradePolicySpec) bool {
 var needsOpenModules = regexp.MustCompile(`^v?2[.](17[.]([5-9]|[1-9][0-9])|1[89]|[2-9][0-9])`)
 
 // hasGDSWithProprietaryModules reports whether GPUDirect Storage is to be loaded beside proprietary modules, in any
-// node pool. The version in a full reference is unknown.
+// node pool.
 func hasGDSWithProprietaryModules(s v1.ClusterPolicySpec) bool {
 	spec := effective.Of(s)
-	gds := spec.GDS
-	if !*spec.Driver.Enabled || !*gds.Enabled || gds.IsFullReference() ||
-		gds.Version != "" && !needsOpenModules.MatchString(gds.Version) {
-		return false
-	}
-	return spec.Driver.KernelModuleType == v1.KernelModuleProprietary ||
+	return loadsGDSWithProprietaryModules(spec) ||
 		slices.ContainsFunc(spec.NodePools, func(nodePool v1.NodePoolSpec) bool {
-			return deref(nodePool.Driver).KernelModuleType == v1.KernelModuleProprietary
+			return loadsGDSWithProprietaryModules(spec.ForNodePool(nodePool))
 		})
+}
+
+// loadsGDSWithProprietaryModules is about one spec. The version in a full reference is unknown.
+func loadsGDSWithProprietaryModules(spec effective.Spec) bool {
+	gds := spec.GDS
+	return *spec.Driver.Enabled && *gds.Enabled && !gds.IsFullReference() &&
+		(gds.Version == "" || needsOpenModules.MatchString(gds.Version)) &&
+		spec.Driver.KernelModuleType == v1.KernelModuleProprietary
 }
 
 // Doubtful returns a sentence for each value that has no effect, or that the operator does not take literally, in a

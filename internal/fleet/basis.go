@@ -69,7 +69,7 @@ func (b *Basis) equals(other *Basis) bool {
 		maps.Equal(b.Stack.CreateFailures, other.Stack.CreateFailures)
 }
 
-// selectorKeys returns the label keys of all nodeSelectors of the spec.
+// selectorKeys returns the label keys of all nodeSelectors of the spec and of NVIDIADriver objects.
 func selectorKeys(catalogue operand.Catalogue, in operand.Input) map[string]bool {
 	keys := map[string]bool{}
 	for key := range in.Spec.DaemonSets.NodeSelector {
@@ -77,6 +77,11 @@ func selectorKeys(catalogue operand.Catalogue, in operand.Input) map[string]bool
 	}
 	for _, nodePool := range in.Spec.NodePools {
 		for key := range nodePool.NodeSelector {
+			keys[key] = true
+		}
+	}
+	for _, driver := range in.NVIDIADrivers {
+		for key := range driver.NodeSelector {
 			keys[key] = true
 		}
 	}

@@ -73,6 +73,8 @@ const (
 	// PoolNodePool is written together with Pool: the entry of spec.nodePools whose driver settings the
 	// driver pool uses.
 	PoolNodePool = "nvidia.com/gpu-operator.pool-node-pool"
+	// DriverOwner is written by the node controller: the NVIDIADriver object whose driver the node gets. Read by users.
+	DriverOwner = "nvidia.com/gpu-operator.driver.owner"
 	// NodePool is written by the node controller: the entry of spec.nodePools that the node belongs to. Read
 	// by users, and by the operator, which keeps a node in its node pool while a discovery label is missing. It is
 	// also on the DaemonSets of a node pool and on their pods, to keep their selectors disjoint.

@@ -66,7 +66,7 @@ func UpgradeNode(of *UpgradeFacts) (upgrade.Node, *appsv1.DaemonSet) {
 
 // addPlanned adds what follows from the plan for the node, and returns the DaemonSet of its driver.
 func (of *UpgradeFacts) addPlanned(node *upgrade.Node) *appsv1.DaemonSet {
-	node.Group = UpgradeGroup(of.Decisions.Input.Spec, of.Planned.NodePool)
+	node.Group = UpgradeGroup(of.Decisions.Input.Spec, of.Planned)
 	node.GPUReady = of.GPUReady
 	of.addPods(node)
 	driver, applies := of.Decisions.Driver(of.Planned)
@@ -160,13 +160,16 @@ func (of *UpgradeFacts) pod(pod *corev1.Pod) *upgrade.Pod {
 	return new(UpgradePod(pod, of.Now))
 }
 
-// UpgradeGroup returns the group of the nodes of a node pool: that of the node pool if it has an upgradePolicy of its
-// own, else the common one, which is empty.
-func UpgradeGroup(spec effective.Spec, nodePool string) string {
+// UpgradeGroup returns the group of a node: that of its NVIDIADriver object, or of its node pool if it has an
+// upgradePolicy of its own, else the common one, which is empty.
+func UpgradeGroup(spec effective.Spec, node *plan.NodePlan) string {
+	if node.DriverOwner != "" {
+		return "NVIDIADriver " + node.DriverOwner
+	}
 	for i := range spec.NodePools {
 		pool := &spec.NodePools[i]
-		if pool.Name == nodePool && pool.Driver != nil && pool.Driver.UpgradePolicy != nil {
-			return nodePool
+		if pool.Name == node.NodePool && pool.Driver != nil && pool.Driver.UpgradePolicy != nil {
+			return pool.Name
 		}
 	}
 	return ""

@@ -69,9 +69,14 @@ func (c Catalogue) forEachUse(in Input, do func(Use)) {
 			do(use)
 		}
 	}
-	nodePools := NodePools(in.Spec)
+	nodePools, drivers := NodePools(in.Spec), in.DriverPools()
 	for i := range c {
 		each(&c[i], in)
+		for _, driver := range drivers {
+			if c[i].PerPool {
+				each(&c[i], in.ForNodePool(driver))
+			}
+		}
 		for _, nodePool := range nodePools {
 			if c[i].VariesIn(nodePool.NodePoolSpec) {
 				each(&c[i], in.ForNodePool(nodePool))

@@ -31,6 +31,11 @@ type Input struct {
 	// Contents of the objects that operands reference, by kind and name. An object without an entry does not exist.
 	// Nil if the objects have not been read.
 	Contents map[Reference]Content
+	// NVIDIADrivers are the drivers of NVIDIADriver objects, sorted by name, if the spec uses them. Nil if they have not been
+	// read.
+	NVIDIADrivers []NVIDIADriver
+	// NVIDIADriversUnread says why they have not been read, and what to do; empty if it is unknown.
+	NVIDIADriversUnread string
 	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS: empty for a tag whose
 	// image pods cannot use; the key is empty for a tag without a name. Nil if the cluster has no ImageStream of them, or
 	// it cannot be read. Unused if no node needs it.

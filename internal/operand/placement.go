@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
@@ -15,6 +17,8 @@ type Placement struct {
 	v1.PlacementSpec
 	// Field of the spec that has it, such as spec.dcgmExporter.
 	Field string
+	// PodSecurityContext replaces daemonsets.podSecurityContext, unless it is nil.
+	PodSecurityContext *corev1.PodSecurityContext
 	// OtherContainers are the containers of other operands that the same field applies to.
 	OtherContainers []string
 }

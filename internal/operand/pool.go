@@ -1,8 +1,10 @@
 package operand
 
 import (
+	"reflect"
+	"strings"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
@@ -16,10 +18,74 @@ func (in Input) PoolCriteria() nodeinfo.PoolCriteria {
 	return criteria
 }
 
-// VariesDriver reports whether a node pool overrides the driver of its nodes.
+// VariesDriver reports whether a node pool overrides the driver of its nodes. Another upgradePolicy alone does not: it
+// needs no DaemonSet of its own.
 func VariesDriver(nodePool v1.NodePoolSpec) bool {
-	driver := nodePool.Driver
-	return driver != nil && (image.IsSet(driver.ImageSpec) || driver.UsePrecompiled != nil ||
-		driver.KernelModuleType != "" ||
-		driver.KernelModuleConfig != nil && driver.KernelModuleConfig.Name != "")
+	if nodePool.Driver == nil {
+		return false
+	}
+	driver := *nodePool.Driver
+	driver.UpgradePolicy = nil
+	return isSet(reflect.ValueOf(driver))
+}
+
+// Field returns the path of a field of the driver or its modules, such as spec.driver.env: as given, or that of the node
+// pool if it overrides the field.
+func (in Input) Field(path string) string {
+	if in.NodePool == nil || in.NodePool.Driver == nil {
+		return path
+	}
+	own := strings.TrimPrefix(strings.TrimPrefix(path, "spec."), "driver.")
+	if !isSetAt(reflect.ValueOf(*in.NodePool.Driver), strings.Split(own, ".")) {
+		return path
+	}
+	return "spec.nodePools[].driver." + own
+}
+
+// ImageField is Field of a block whose repository, image and version name an image.
+func (in Input) ImageField(block string) string {
+	for _, key := range []string{".repository", ".image", ".version"} {
+		if field := in.Field(block + key); field != block+key {
+			return strings.TrimSuffix(field, key)
+		}
+	}
+	return block
+}
+
+// isSetAt reports whether the field at a path of JSON names is set.
+func isSetAt(value reflect.Value, path []string) bool {
+	if len(path) == 0 {
+		return isSet(value)
+	}
+	if value.Kind() == reflect.Pointer {
+		value = value.Elem()
+	}
+	if value.Kind() != reflect.Struct {
+		return false
+	}
+	for _, field := range reflect.VisibleFields(value.Type()) {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name == path[0] {
+			return isSetAt(value.FieldByIndex(field.Index), path[1:])
+		}
+	}
+	return false
+}
+
+// isSet reports whether a block of the spec has a field that is set. An empty block, list or text is not.
+func isSet(value reflect.Value) bool {
+	switch value.Kind() {
+	case reflect.Pointer:
+		return !value.IsNil() && (value.Elem().Kind() != reflect.Struct || isSet(value.Elem()))
+	case reflect.Slice, reflect.Map:
+		return value.Len() > 0
+	case reflect.Struct:
+		for _, field := range value.Fields() {
+			if isSet(field) {
+				return true
+			}
+		}
+		return false
+	default:
+		return !value.IsZero()
+	}
 }

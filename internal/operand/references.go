@@ -79,7 +79,7 @@ func (o *Operand) UsesOf(in Input) []Use {
 	}
 	if o.Placement != nil {
 		if field, class := in.priorityClass(o); !strings.HasPrefix(class, systemPriority) {
-			uses = append(uses, Use{Field: field + ".priorityClassName", Reference: Reference{PriorityClass, class}})
+			uses = append(uses, Use{Field: in.Field(field + ".priorityClassName"), Reference: Reference{PriorityClass, class}})
 		}
 		bundle := in.Spec.Global.CABundle
 		uses = append(uses, ConfigMapUse(caBundleField, bundle.ConfigMapName, bundle.Key))

@@ -21,6 +21,8 @@ type Decisions struct {
 	// write their markers.
 	MayRun    map[operand.Name]bool
 	decisions map[operand.Name]operand.Decision
+	// driverObjects are those of NVIDIADriver objects, in the order of Input.NVIDIADrivers, if the spec uses them.
+	driverObjects []NodePool
 	// operandPools are NodePools, for operand.NodePoolOf.
 	operandPools []operand.NodePool
 }
@@ -46,6 +48,11 @@ func Decide(catalogue operand.Catalogue, in operand.Input) *Decisions {
 		d.NodePools = append(d.NodePools, decided)
 		for name, decision := range decided.decisions {
 			d.MayRun[name] = d.MayRun[name] || decision.Choice != operand.Absent
+		}
+	}
+	if in.UsesNVIDIADrivers() {
+		for i, pool := range in.DriverPools() {
+			d.driverObjects = append(d.driverObjects, d.driverPool(in.NVIDIADrivers[i].Name, pool))
 		}
 	}
 	return d
@@ -89,6 +96,10 @@ func (d *Decisions) checkCluster(o operand.Operand) operand.Decision {
 	if waits := d.checkRequirements(&o); waits.Choice != operand.Install {
 		return waits
 	}
+	if o.PerPool && d.Input.UsesNVIDIADrivers() {
+		// Each object is refused on its own if a reference of it is missing.
+		return operand.Accept()
+	}
 	return d.Input.CheckReferences(&o)
 }
 
@@ -118,7 +129,10 @@ func (d *Decisions) checkFacts(o operand.Operand, node nodeinfo.Facts) operand.D
 		return operand.Decision{Choice: operand.Absent}
 	}
 	if o.PerPool {
-		if known := checkPoolKnown(node, d.inputForNode(node).PoolCriteria()); known.Choice != operand.Install {
+		if owned := d.checkDriverOwner(node); owned.Choice != operand.Install {
+			return owned
+		}
+		if known := checkPoolKnown(node, d.driverInput(node).PoolCriteria()); known.Choice != operand.Install {
 			return known
 		}
 	}

@@ -79,7 +79,7 @@ func TestPlanInputHasTheCluster(t *testing.T) {
 	g.Expect(d.Input.Layouts).To(BeEmpty())
 	g.Expect(d.Input.Optional).To(BeEmpty())
 	for pool, strategy := range map[string]v1.MIGStrategy{"": "", "a": v1.MIGStrategyMixed, "unknown": ""} {
-		got := p.InputForNodePool(pool)
+		got := p.InputForNodePool(&d.Catalogue[0], pool)
 		var runtimes []string
 		for _, layout := range got.Layouts {
 			runtimes = append(runtimes, layout.Runtime)

@@ -56,6 +56,8 @@ type NodePlan struct {
 	Facts nodeinfo.Facts
 	// NodePool is the node pool that it belongs to, empty for none.
 	NodePool string
+	// DriverOwner is the NVIDIADriver object that declares its driver, empty for none.
+	DriverOwner string
 	// Pool is the driver pool by its facts; without a name if a fact is missing.
 	Pool nodeinfo.Pool
 	// Essential are the essential operands that have a stage, in the order of the stages.
@@ -81,13 +83,17 @@ type NodePlan struct {
 // ForNode plans one managed node.
 func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	nodePool := d.nodePoolOf(facts)
-	in := d.inputForNodePool(nodePool)
+	in := d.driverInput(facts)
 	node := NodePlan{
 		Facts:         facts,
 		Decision:      d.Input.CheckWorkloadSupported(facts),
 		MissingLabels: d.DescribeMissingLabels(facts),
-		Spec:          in.Spec,
+		Spec:          d.inputForNodePool(nodePool).Spec,
 	}
+	if d.Input.UsesNVIDIADrivers() {
+		node.Spec.Driver, node.Spec.GDS, node.Spec.GDRCopy = in.Spec.Driver, in.Spec.GDS, in.Spec.GDRCopy
+	}
+	node.DriverOwner = d.ownerOf(facts)
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
 	}
@@ -148,8 +154,8 @@ func (d *Decisions) injectorOf(operands []OperandOnNode) (name operand.Name, pau
 // operandsOfStage returns the operands of one stage that apply to the node; for an empty stage the auxiliary ones.
 func (d *Decisions) operandsOfStage(stage v1.Stage, facts nodeinfo.Facts) []OperandOnNode {
 	var operands []OperandOnNode
-	nodePool := d.nodePoolOf(facts)
 	for _, o := range d.Catalogue {
+		nodePool := d.poolOf(&o, facts)
 		decision := d.decision(&o, nodePool)
 		if o.Stage != stage || !o.ServesWorkload(d.Input.WorkloadOf(facts)) || decision.Choice == operand.Absent {
 			continue
@@ -182,7 +188,7 @@ func (d *Decisions) checkPoolByFacts(o operand.Operand, facts nodeinfo.Facts) op
 	if !o.PerPool {
 		return operand.Accept()
 	}
-	in := d.inputForNode(facts)
+	in := d.driverInput(facts)
 	pool, complete := facts.PoolByFacts(in.PoolCriteria())
 	if !complete {
 		return operand.Accept()

@@ -103,11 +103,12 @@ func (d *Decisions) awaitsInjector(facts nodeinfo.Facts, ready ReadyPods) bool {
 func (d *Decisions) placementLabels(facts nodeinfo.Facts, driverReady bool) map[string]string {
 	nodePool := d.nodePoolOf(facts)
 	placement := d.nodePoolLabels(nodePool)
+	maps.Copy(placement, d.ownerLabel(facts))
 	if layout, known := facts.LayoutByFacts(); known {
 		placement[labels.Layout] = layout.Name
 	}
-	stays := facts.Pool != "" && (driverReady || d.refusesDriver(nodePool))
-	if pool, complete := facts.PoolByFacts(d.inputForNodePool(nodePool).PoolCriteria()); complete &&
+	stays := facts.Pool != "" && (driverReady || d.refusesDriver(facts))
+	if pool, complete := facts.PoolByFacts(d.driverInput(facts).PoolCriteria()); complete &&
 		(facts.Pool == pool.Name || !stays) {
 		placement[labels.Pool], placement[labels.PoolKernel] = pool.Name, pool.Kernel
 		placement[labels.PoolCoreOS], placement[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
@@ -212,7 +213,7 @@ func ReleasedLabels(catalogue operand.Catalogue, current map[string]string, pres
 func isOperatorLabel(key string) bool {
 	switch key {
 	case labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Layout,
-		labels.Cleanup:
+		labels.Cleanup, labels.DriverOwner:
 		return true
 	}
 	return strings.HasPrefix(key, labels.NodePoolPrefix) || strings.HasPrefix(key, labels.AnchorPrefix)

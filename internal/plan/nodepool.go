@@ -40,15 +40,7 @@ func (d *Decisions) nodePool(nodePool operand.NodePool) NodePool {
 		if !o.VariesIn(nodePool.NodePoolSpec) {
 			continue
 		}
-		decision := o.Decide(found.in)
-		if decision.Choice == operand.Install {
-			decision = found.in.CheckReferences(o)
-		}
-		if decision.Choice == operand.Install {
-			if _, err := o.Instances(found.in, anySystem); err != nil {
-				decision = operand.Refuse(v1.ReasonInvalidSpec, err.Error())
-			}
-		}
+		decision := d.decideOwn(o, found.in)
 		if decision.Choice == operand.Refused {
 			decision.Message = fmt.Sprintf("node pool %s: %s", nodePool.Name, decision.Message)
 			if found.Decision.Choice == operand.Install && d.decisions[o.Name].Choice != operand.Refused {
@@ -59,6 +51,20 @@ func (d *Decisions) nodePool(nodePool operand.NodePool) NodePool {
 	}
 	found.DriverVersion = d.driverVersion(found.in)
 	return found
+}
+
+// decideOwn decides about an operand that a node pool overrides, given the input of the node pool.
+func (d *Decisions) decideOwn(o *operand.Operand, in operand.Input) operand.Decision {
+	decision := o.Decide(in)
+	if decision.Choice == operand.Install {
+		decision = in.CheckReferences(o)
+	}
+	if decision.Choice == operand.Install {
+		if _, err := o.Instances(in, anySystem); err != nil {
+			decision = operand.Refuse(v1.ReasonInvalidSpec, err.Error())
+		}
+	}
+	return decision
 }
 
 // driverVersion returns the version of the driver in a spec; empty if it has none or an invalid image, which the
@@ -120,8 +126,14 @@ func (d *Decisions) nodePoolLabels(nodePool *NodePool) map[string]string {
 	return desired
 }
 
-// refusesDriver reports whether the driver is refused for the node pool.
-func (d *Decisions) refusesDriver(nodePool *NodePool) bool {
+// refusesDriver reports whether the driver is refused for the node: by its node pool or by an NVIDIADriver object, or
+// because no such object or several select the node.
+func (d *Decisions) refusesDriver(node nodeinfo.Facts) bool {
+	if d.Input.UsesNVIDIADrivers() {
+		owner := d.driverOf(node)
+		return owner == nil || owner.Decision.Choice == operand.Refused
+	}
+	nodePool := d.nodePoolOf(node)
 	return nodePool != nil && slices.ContainsFunc(d.Catalogue, func(o operand.Operand) bool {
 		return o.PerPool && o.VariesIn(nodePool.NodePoolSpec) && d.decision(&o, nodePool).Choice == operand.Refused
 	})

@@ -9,12 +9,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// InputForNodePool returns the input for the instances of the named node pool; for an empty or unknown name that of
+// InputForNodePool returns the input for an operand's instances of the named node pool; for an empty or unknown name that of
 // nodes of no node pool.
-func (p Plan) InputForNodePool(name string) operand.Input {
-	for i := range p.NodePools {
-		if p.NodePools[i].Name == name {
-			return p.instancesInput(&p.NodePools[i])
+func (p Plan) InputForNodePool(o *operand.Operand, name string) operand.Input {
+	pools := p.poolsOf(o)
+	for i := range pools {
+		if pools[i].Name == name {
+			return p.instancesInput(&pools[i])
 		}
 	}
 	return p.Input
@@ -123,8 +124,9 @@ func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, keep boo
 	if instances, err = o.Instances(p.Input, served[""]); err != nil {
 		return nil, keep, err
 	}
-	for i := range p.NodePools {
-		nodePool := &p.NodePools[i]
+	pools := p.poolsOf(&o)
+	for i := range pools {
+		nodePool := &pools[i]
 		if len(served[nodePool.Name]) == 0 {
 			continue
 		}
@@ -140,14 +142,18 @@ func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, keep boo
 	return instances, keep, nil
 }
 
-// nodePoolNamed returns the named node pool if it overrides the operand; nil for an empty name.
+// nodePoolNamed returns the named node pool if it overrides the operand; nil for an empty name. If NVIDIADriver
+// objects declare the drivers, one that is not refused must have the driver of the spec for that.
 func (p Plan) nodePoolNamed(o *operand.Operand, name string) (nodePool *NodePool, known bool) {
 	if name == "" {
-		return nil, true
+		return nil, !p.Input.UsesNVIDIADrivers() || slices.ContainsFunc(p.driverObjects, func(driver NodePool) bool {
+			return driver.Decision.Choice != operand.Refused && !o.VariesIn(driver.NodePoolSpec)
+		})
 	}
-	for i := range p.NodePools {
-		if p.NodePools[i].Name == name && o.VariesIn(p.NodePools[i].NodePoolSpec) {
-			return &p.NodePools[i], true
+	pools := p.poolsOf(o)
+	for i := range pools {
+		if pools[i].Name == name && o.VariesIn(pools[i].NodePoolSpec) {
+			return &pools[i], true
 		}
 	}
 	return nil, false

@@ -54,7 +54,7 @@ func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []nodei
 	plan := Plan{Decisions: d, Input: d.Input, nodePoolNodes: map[string][]nodeinfo.Facts{}}
 	plan.Input.Layouts, plan.Input.Optional = nodeinfo.Layouts(containers), optional
 	plan.Pools = nodeinfo.Pools(plan.driverNodes(containers), func(node nodeinfo.Facts) nodeinfo.PoolCriteria {
-		return plan.inputForNode(node).PoolCriteria()
+		return plan.driverInput(node).PoolCriteria()
 	})
 	plan.collectNodePoolNodes(nodes)
 	mayRun := plan.mayRunOperands()
@@ -112,9 +112,16 @@ func (p Plan) instances(o operand.Operand) (instances []operand.Instance, keep b
 // again.
 func (p Plan) neededBy(o operand.Operand, nodes []nodeinfo.Facts) bool {
 	for _, node := range nodes {
-		if node.Managed() && !node.ExcludedByLabel && p.checkNode(o, node).Choice == operand.Install {
+		if node.Managed() && !node.ExcludedByLabel && p.needs(o, node) {
 			return true
 		}
 	}
 	return false
+}
+
+// needs reports whether the node is to run the operand, or keeps its driver while NVIDIADriver objects decide for none.
+func (p Plan) needs(o operand.Operand, node nodeinfo.Facts) bool {
+	choice := p.checkNode(o, node).Choice
+	return choice == operand.Install ||
+		choice == operand.Refused && o.PerPool && p.Input.UsesNVIDIADrivers() && o.Retains(node)
 }

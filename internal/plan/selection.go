@@ -17,7 +17,16 @@ func (d *Decisions) checkNodeSelector(o operand.Operand, node nodeinfo.Facts) op
 	if o.Retains(node) || d.missingLabelsFor(o, node) != "" {
 		return operand.Accept()
 	}
-	return d.Input.Selects(&o, node)
+	return d.selectorInput(&o, node).Selects(&o, node)
+}
+
+// selectorInput returns the input whose nodeSelectors apply to the operand: not that of spec.driver if an NVIDIADriver
+// object declares the driver of the node.
+func (d *Decisions) selectorInput(o *operand.Operand, node nodeinfo.Facts) operand.Input {
+	if o.PerPool && d.Input.UsesNVIDIADrivers() {
+		return d.driverInput(node)
+	}
+	return d.Input
 }
 
 // missingLabelsFor describes the discovery labels that are temporarily missing on a node with the operand, which stays
@@ -29,7 +38,7 @@ func (d *Decisions) missingLabelsFor(o operand.Operand, node nodeinfo.Facts) str
 	if missing := node.DescribeMissingLabels(); missing != "" {
 		return missing
 	}
-	if key := d.Input.MissingSelectorLabel(&o, node); key != "" && !node.SelectorLabelGraceOver {
+	if key := d.selectorInput(&o, node).MissingSelectorLabel(&o, node); key != "" && !node.SelectorLabelGraceOver {
 		return fmt.Sprintf("no label %s, which %s requires,", key, o.Name)
 	}
 	return ""
@@ -60,7 +69,7 @@ func (d *Decisions) retainedDriver(node nodeinfo.Facts) string {
 			node.Deploy[string(o.Name)] != labels.True {
 			continue
 		}
-		if selected := d.Input.Selects(&o, node); selected.Choice != operand.Install {
+		if selected := d.selectorInput(&o, node).Selects(&o, node); selected.Choice != operand.Install {
 			// The command comes first, as a long message is truncated in the policy's status.
 			return fmt.Sprintf("run kubectl label node %s %s- to remove the %s: %s",
 				node.Name, o.Name.DeployLabel(), o.Name, selected.Message)
@@ -74,7 +83,9 @@ func (p Plan) driverNodes(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	drivers := slices.DeleteFunc(slices.Clone(p.Catalogue), func(o operand.Operand) bool { return !o.PerPool })
 	return slices.DeleteFunc(nodes, func(node nodeinfo.Facts) bool {
 		for i := range drivers {
-			if p.checkNodeSelector(drivers[i], node).Choice == operand.Install {
+			// A node without a driver gets none while no NVIDIADriver object that can be used, or several, select it.
+			owned := node.Pool != "" || p.checkDriverOwner(node).Choice == operand.Install
+			if owned && p.checkNodeSelector(drivers[i], node).Choice == operand.Install {
 				return false
 			}
 		}

@@ -153,8 +153,9 @@ func (r *renderer) schedule(pod *corev1.PodSpec, spec *v1.DaemonSetsSpec) {
 		pod.Tolerations = placement.Tolerations
 	}
 	// An empty block means the same as no block, and must not make pods look outdated.
-	if !equality.Semantic.DeepEqual(*spec.PodSecurityContext, corev1.PodSecurityContext{}) {
-		pod.SecurityContext = spec.PodSecurityContext
+	context := cmp.Or(placement.PodSecurityContext, spec.PodSecurityContext)
+	if !equality.Semantic.DeepEqual(*context, corev1.PodSecurityContext{}) {
+		pod.SecurityContext = context
 	}
 }
 
@@ -271,7 +272,7 @@ func (r *renderer) templateDigest(ds *appsv1.DaemonSet) (string, error) {
 	template := rollout.Template{
 		Pod: &ds.Spec.Template.Spec, Helper: r.context.Helper.Image, HelperNamed: image.Named(helper),
 		Registry: r.plan.Input.Spec.Global.Registry,
-		Contents: r.plan.InputForNodePool(r.instance.NodePool).ContentDigest(&r.step.Operand),
+		Contents: r.plan.InputForNodePool(&r.step.Operand, r.instance.NodePool).ContentDigest(&r.step.Operand),
 	}
 	digest, err := template.Digest()
 	if err != nil || live.TemplateDigest == "" || live.TemplateDigest == digest {

@@ -42,7 +42,10 @@ func (r *renderer) applyInitResources(pod *corev1.PodSpec) {
 	}
 }
 
-func (r *renderer) placement() operand.Placement { return r.plan.Input.PlacementOf(&r.step.Operand) }
+// placement is that of the operand's pods, on the nodes of the instance's node pool.
+func (r *renderer) placement() operand.Placement {
+	return r.plan.InputForNodePool(&r.step.Operand, r.instance.NodePool).PlacementOf(&r.step.Operand)
+}
 
 // checkContainerNames refuses resources of a container that none of the operand's pods has: they would silently have no
 // effect.

@@ -26,7 +26,7 @@ func TestPodsNeedOnlyDeclaredReferences(t *testing.T) {
 			var declared []operand.Reference
 			inputs := []operand.Input{p.Input}
 			for _, pool := range p.NodePools {
-				inputs = append(inputs, p.InputForNodePool(pool.Name))
+				inputs = append(inputs, p.InputForNodePool(o, pool.Name))
 			}
 			for _, in := range inputs {
 				for _, use := range o.UsesOf(in) {

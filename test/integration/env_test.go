@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
@@ -142,7 +143,7 @@ func newEnv(t *testing.T, o envOptions) *env {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, nodev1.AddToScheme,
-		resourcev1.AddToScheme, v1.AddToScheme,
+		resourcev1.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

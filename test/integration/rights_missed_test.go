@@ -123,6 +123,11 @@ func (e *env) provocation(r right, address, token string) func() {
 				begun = true
 			}
 		}
+	case r.String() == "nvidia.com/nvidiadrivers/status patch":
+		return sync.OnceFunc(func() {
+			object := nvidiaDriver("unused", "")
+			e.Expect(e.edit(object, func() { object.Spec.Version += "1" })).To(Succeed())
+		})
 	case r.verb == "delete":
 		done := false
 		return func() {

@@ -36,10 +36,15 @@ func (f Field) String() string {
 // Name returns the last name in the path.
 func (f Field) Name() string { return f.Path[len(f.Path)-1] }
 
-// Fields returns all fields of the spec, sorted by path.
-func Fields() ([]Field, error) {
+// Fields returns all fields of the spec of ClusterPolicy, sorted by path.
+func Fields() ([]Field, error) { return fieldsOf(crd.ClusterPolicy) }
+
+// DriverFields returns all fields of the spec of NVIDIADriver, sorted by path.
+func DriverFields() ([]Field, error) { return fieldsOf(crd.NVIDIADriver) }
+
+func fieldsOf(text []byte) ([]Field, error) {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(crd.ClusterPolicy, definition); err != nil {
+	if err := yaml.UnmarshalStrict(text, definition); err != nil {
 		return nil, fmt.Errorf("decoding the definition: %w", err)
 	}
 	spec := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
@@ -49,7 +54,7 @@ func Fields() ([]Field, error) {
 }
 
 // whole are the fields whose types Kubernetes defines; they are leaves.
-var whole = []string{"tolerations", "podSecurityContext", "taints"}
+var whole = []string{"tolerations", "podSecurityContext", "nodeAffinity", "taints"}
 
 func walk(path []string, schema *apiextensionsv1.JSONSchemaProps) []Field {
 	if len(path) > 0 && slices.Contains(whole, path[len(path)-1]) {

@@ -17,11 +17,16 @@ import (
 )
 
 // foreign are the fields whose types Kubernetes defines and documents: only the fields themselves are described.
-var foreign = map[string]bool{"tolerations": true, "podSecurityContext": true, "conditions": true}
+var foreign = map[string]bool{
+	"tolerations": true, "podSecurityContext": true, "nodeAffinity": true, "conditions": true,
+}
 
 // likeKubernetes are the blocks that almost every operand has and whose fields mean what they mean in a Pod.
 // docs/api.md describes these fields once.
-var likeKubernetes = map[string]bool{"env": true, "resources": true, "containerResources": true}
+var likeKubernetes = map[string]bool{
+	"env": true, "resources": true, "containerResources": true,
+	"startupProbe": true, "livenessProbe": true, "readinessProbe": true,
+}
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -31,11 +36,8 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 2 {
-		return fmt.Errorf(
-			"want two arguments, the file of the definition and that of its properties, got %d",
-			len(args),
-		)
+	if len(args) != 1 && len(args) != 2 {
+		return fmt.Errorf("want the file of the definition and, if needed, that of its properties, got %d", len(args))
 	}
 	text, err := os.ReadFile(args[0])
 	if err != nil {
@@ -45,8 +47,12 @@ func run(args []string) error {
 	if err := yaml.Unmarshal(text, &definition); err != nil {
 		return fmt.Errorf("decoding %s: %w", args[0], err)
 	}
-	schema := crd.Schema(definition)
+	schema, err := schemaOf(definition)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", args[0], err)
+	}
 	trim(schema)
+	usePatterns(driverOfNodePools(schema))
 	trimmed, err := yaml.Marshal(definition)
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", args[0], err)
@@ -55,14 +61,28 @@ func run(args []string) error {
 	if err := os.WriteFile(args[0], append([]byte("---\n"), trimmed...), readable); err != nil {
 		return err
 	}
-	properties, err := json.Marshal(crd.Properties(schema))
-	if err != nil {
-		return fmt.Errorf("encoding the properties of %s: %w", args[0], err)
-	}
-	if err := os.WriteFile(args[1], append(properties, '\n'), readable); err != nil {
-		return err
+	if len(args) > 1 {
+		properties, err := json.Marshal(crd.Properties(schema))
+		if err != nil {
+			return fmt.Errorf("encoding the properties of %s: %w", args[0], err)
+		}
+		if err := os.WriteFile(args[1], append(properties, '\n'), readable); err != nil {
+			return err
+		}
 	}
 	return checkSize(definition)
+}
+
+// schemaOf is the schema of the only version of a definition.
+func schemaOf(definition map[string]any) (map[string]any, error) {
+	spec, _ := definition["spec"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	if len(versions) != 1 {
+		return nil, fmt.Errorf("want one version, got %d", len(versions))
+	}
+	version, _ := versions[0].(map[string]any)
+	name, _ := version["name"].(string)
+	return crd.SchemaOf(definition, name), nil
 }
 
 func checkSize(definition map[string]any) error {

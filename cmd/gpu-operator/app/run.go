@@ -30,6 +30,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
@@ -122,7 +123,7 @@ func newManager(config *rest.Config, o options) (manager.Manager, error) {
 	err := utilerrors.NewAggregate([]error{
 		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme),
 		admissionv1.AddToScheme(scheme), v1.AddToScheme(scheme), policyv1.AddToScheme(scheme), resourcev1.AddToScheme(scheme),
-		monitoringv1.AddToScheme(scheme),
+		monitoringv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
 	})
 	if err != nil {
 		return nil, err
@@ -208,6 +209,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	if err != nil {
 		return err
 	}
+	drivers := observe.NewNVIDIADrivers(mgr.GetCache(), mgr.GetRESTMapper(), now)
 	kinds := clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper(), now)
 	return utilerrors.NewAggregate([]error{
 		clusterpolicy.New(clusterpolicy.Options{
@@ -227,6 +229,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Schema:         &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
 			Ignored:        ignored,
 			OptionalKinds:  kinds,
+			NVIDIADrivers:  drivers,
+			DriverStatus:   statuswriter.NewDriverWriter(c, now, o.timing.Status),
 			OtherOperator:  other,
 			Meter:          meter,
 			Clock:          now,
@@ -244,6 +248,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 		mgr.Add(references),
 		mgr.Add(toolkit),
 		mgr.Add(kinds),
+		mgr.Add(drivers),
 		mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("caches", cachesSynced(mgr)),
 	})

@@ -88,6 +88,7 @@ func generate(root string, r release) (map[string][]byte, error) {
 		files["templates/"+name] = content
 	}
 	files["crds/nvidia.com_clusterpolicies.yaml"] = crd.ClusterPolicy
+	files["crds/nvidia.com_nvidiadrivers.yaml"] = crd.NVIDIADriver
 	files["README.md"] = r.readme(files["README.md"])
 	files["Chart.yaml"] = chartYAML(r)
 	files["templates/_tested.tpl"] = testedTemplate()

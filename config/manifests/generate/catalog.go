@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 )
@@ -27,7 +29,6 @@ func catalog(csv map[string]any, p *parts, r release) ([]byte, error) {
 		}
 	}
 	related, _ := spec["relatedImages"].([]relatedImage)
-	kind := p.definition.Spec
 	channels, fallback := r.channels()
 	objects := []map[string]any{{
 		"schema": "olm.package", "name": packageName, "defaultChannel": fallback, "description": spec["description"],
@@ -40,13 +41,9 @@ func catalog(csv map[string]any, p *parts, r release) ([]byte, error) {
 	}
 	objects = append(objects, map[string]any{
 		"schema": "olm.bundle", "package": packageName, "name": metadata["name"], "image": r.bundleImage,
-		"properties": []any{
-			property("olm.gvk", map[string]any{
-				"group": kind.Group, "kind": kind.Names.Kind, "version": kind.Versions[0].Name,
-			}),
+		"properties": append(kinds(p),
 			property("olm.package", map[string]any{"packageName": packageName, "version": r.version}),
-			property("olm.csv.metadata", shown),
-		},
+			property("olm.csv.metadata", shown)),
 		"relatedImages": append(related, relatedImage{Image: r.bundleImage}),
 	})
 	var text bytes.Buffer
@@ -59,6 +56,18 @@ func catalog(csv map[string]any, p *parts, r release) ([]byte, error) {
 		text.Write(encoded)
 	}
 	return text.Bytes(), nil
+}
+
+// kinds are the properties with the kinds that the release has, sorted.
+func kinds(p *parts) []any {
+	var all []any
+	for _, name := range slices.Sorted(maps.Keys(p.definitions)) {
+		kind := p.definitions[name].Spec
+		all = append(all, property("olm.gvk", map[string]any{
+			"group": kind.Group, "kind": name, "version": kind.Versions[0].Name,
+		}))
+	}
+	return all
 }
 
 func property(kind string, value any) map[string]any {

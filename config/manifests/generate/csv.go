@@ -79,13 +79,13 @@ func clusterServiceVersion(root string, p *parts, r release) (map[string]any, er
 // nameOf returns the name of the ClusterServiceVersion of a release.
 func nameOf(release string) string { return packageName + ".v" + release }
 
-// describe adds what catalogues and consoles show of the release and of its kind.
+// describe adds what catalogues and consoles show of the release and of its kinds.
 func describe(root string, spec map[string]any, p *parts, r release) error {
 	owned, err := own(spec, p)
 	if err != nil {
 		return err
 	}
-	spec["customresourcedefinitions"] = map[string]any{"owned": []any{owned}}
+	spec["customresourcedefinitions"] = map[string]any{"owned": owned}
 	spec["version"] = r.version
 	spec["maturity"] = r.maturity()
 	if r.replaces != "" {
@@ -108,11 +108,15 @@ func describe(root string, spec map[string]any, p *parts, r release) error {
 
 // annotate adds the annotations that catalogues and consoles read.
 func annotate(root string, annotations map[string]any, p *parts, image string, r release) error {
-	example, err := readYAML(filepath.Join(root, "config/samples/clusterpolicy.yaml"))
-	if err != nil {
-		return err
+	var samples []any
+	for _, name := range []string{"clusterpolicy.yaml", "nvidiadriver.yaml"} {
+		sample, err := readYAML(filepath.Join(root, "config/samples", name))
+		if err != nil {
+			return err
+		}
+		samples = append(samples, sample)
 	}
-	examples, err := indented([]any{example})
+	examples, err := indented(samples)
 	if err != nil {
 		return err
 	}
@@ -139,26 +143,39 @@ func annotate(root string, annotations map[string]any, p *parts, image string, r
 	return nil
 }
 
-// own describes the kind, with the texts of bases/.
-func own(spec map[string]any, p *parts) (map[string]any, error) {
+// own describes the kinds, with the texts of bases/.
+func own(spec map[string]any, p *parts) ([]any, error) {
 	words, _ := spec["customresourcedefinitions"].(map[string]any)
 	list, _ := words["owned"].([]any)
-	if len(list) != 1 || len(p.definition.Spec.Versions) != 1 {
-		return nil, errors.New("the definition must have exactly one version, and bases/ the texts for it")
+	if len(list) != len(p.definitions) {
+		return nil, fmt.Errorf("bases/ must have the texts for %d kinds, got %d", len(p.definitions), len(list))
 	}
-	owned, _ := list[0].(map[string]any)
-	served := p.definition.Spec.Versions[0]
-	owned["name"] = p.definition.Name
-	owned["kind"] = p.definition.Spec.Names.Kind
+	for _, one := range list {
+		owned, _ := one.(map[string]any)
+		if err := ownKind(owned, p); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// ownKind completes the texts of a kind.
+func ownKind(owned map[string]any, p *parts) (err error) {
+	kind, _ := owned["kind"].(string)
+	definition := p.definitions[kind]
+	if len(definition.Spec.Versions) != 1 {
+		return fmt.Errorf("the definition of kind %q, which bases/ has texts for, must have exactly one version", kind)
+	}
+	served := definition.Spec.Versions[0]
+	owned["name"] = definition.Name
 	owned["version"] = served.Name
 	schema := *served.Schema.OpenAPIV3Schema
 	owned["description"] = schema.Description
-	var err error
-	if owned["specDescriptors"], err = specDescriptors(schema); err != nil {
-		return nil, err
+	if owned["specDescriptors"], err = specDescriptors(kind, schema); err != nil {
+		return err
 	}
-	owned["statusDescriptors"], err = statusDescriptors(schema)
-	return owned, err
+	owned["statusDescriptors"], err = statusDescriptors(kind, schema)
+	return err
 }
 
 // permissions returns the permissions, sorted by ServiceAccount.

@@ -10,9 +10,10 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 )
 
-// descriptor describes a field of the kind to consoles, which show its name, its description and a widget for it.
+// descriptor describes a field of a kind to consoles, which show its name, its description and a widget for it.
 type descriptor struct {
 	Path         string   `json:"path"`
 	DisplayName  string   `json:"displayName"`
@@ -42,17 +43,25 @@ type form struct {
 	list     []descriptor
 }
 
-// specDescriptors describes all blocks of the spec, and the fields in them that have a widget.
-func specDescriptors(schema apiextensionsv1.JSONSchemaProps) ([]descriptor, error) {
+// types are those of the spec and the status of each kind.
+var types = map[string]struct{ spec, status reflect.Type }{
+	v1.ClusterPolicyKind.Kind: {reflect.TypeFor[v1.ClusterPolicySpec](), reflect.TypeFor[v1.ClusterPolicyStatus]()},
+	v1alpha1.NVIDIADriverKind.Kind: {
+		reflect.TypeFor[v1alpha1.NVIDIADriverSpec](), reflect.TypeFor[v1alpha1.NVIDIADriverStatus](),
+	},
+}
+
+// specDescriptors describes all blocks of the spec of a kind, and the fields in them that have a widget.
+func specDescriptors(kind string, schema apiextensionsv1.JSONSchemaProps) ([]descriptor, error) {
 	f := form{widget: specWidget, sections: true}
-	err := f.walk(reflect.TypeFor[v1.ClusterPolicySpec](), schema.Properties["spec"], nil)
+	err := f.walk(types[kind].spec, schema.Properties["spec"], nil)
 	return f.list, err
 }
 
 // statusDescriptors describes the fields of the status other than lists, of which consoles show the conditions alone.
-func statusDescriptors(schema apiextensionsv1.JSONSchemaProps) ([]descriptor, error) {
+func statusDescriptors(kind string, schema apiextensionsv1.JSONSchemaProps) ([]descriptor, error) {
 	f := form{widget: statusWidget}
-	err := f.walk(reflect.TypeFor[v1.ClusterPolicyStatus](), schema.Properties["status"], nil)
+	err := f.walk(types[kind].status, schema.Properties["status"], nil)
 	return f.list, err
 }
 

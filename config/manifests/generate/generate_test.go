@@ -176,10 +176,10 @@ func TestWidgets(t *testing.T) {
 	g := NewWithT(t)
 	p, err := read(filepath.Join(root, "config/manifests"))
 	g.Expect(err).NotTo(HaveOccurred())
-	schema := *p.definition.Spec.Versions[0].Schema.OpenAPIV3Schema
-	spec, err := specDescriptors(schema)
+	schema := *p.definitions["ClusterPolicy"].Spec.Versions[0].Schema.OpenAPIV3Schema
+	spec, err := specDescriptors("ClusterPolicy", schema)
 	g.Expect(err).NotTo(HaveOccurred())
-	status, err := statusDescriptors(schema)
+	status, err := statusDescriptors("ClusterPolicy", schema)
 	g.Expect(err).NotTo(HaveOccurred())
 	found := map[string][]string{}
 	for _, d := range spec {
@@ -217,7 +217,7 @@ func TestWidgets(t *testing.T) {
 		g.Expect(found).NotTo(HaveKey(path))
 	}
 	delete(schema.Properties["spec"].Properties["driver"].Properties, "enabled")
-	_, err = specDescriptors(schema)
+	_, err = specDescriptors("ClusterPolicy", schema)
 	g.Expect(err).To(MatchError(ContainSubstring("does not have the field enabled of v1.DriverSpec")))
 }
 
@@ -263,6 +263,9 @@ func TestTheCatalogueHasTheRelease(t *testing.T) {
 		map[string]any{"type": "olm.package", "value": map[string]any{"packageName": "gpu-operator", "version": "1.2.3"}},
 		map[string]any{"type": "olm.gvk", "value": map[string]any{
 			"group": "nvidia.com", "kind": "ClusterPolicy", "version": "v1",
+		}},
+		map[string]any{"type": "olm.gvk", "value": map[string]any{
+			"group": "nvidia.com", "kind": "NVIDIADriver", "version": "v1alpha1",
 		}},
 		And(HaveKeyWithValue("type", "olm.csv.metadata"), HaveKeyWithValue("value", And(
 			HaveKeyWithValue("displayName", "GPU operator"), HaveKeyWithValue("minKubeVersion", "1.32.0"),

@@ -24,7 +24,8 @@ const namespace = "gpu-operator"
 // parts are the objects of an installation, grouped as in a bundle.
 type parts struct {
 	deployment appsv1.Deployment
-	definition apiextensionsv1.CustomResourceDefinition
+	// definitions by kind.
+	definitions map[string]apiextensionsv1.CustomResourceDefinition
 	// permissions by ServiceAccount: within the namespace, and in the whole cluster.
 	inNamespace, inCluster map[string][]rbacv1.PolicyRule
 	// beside are the objects in the bundle other than the ClusterServiceVersion.
@@ -57,7 +58,10 @@ func read(dir string) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{inNamespace: map[string][]rbacv1.PolicyRule{}, inCluster: map[string][]rbacv1.PolicyRule{}}
+	p := &parts{
+		definitions: map[string]apiextensionsv1.CustomResourceDefinition{},
+		inNamespace: map[string][]rbacv1.PolicyRule{}, inCluster: map[string][]rbacv1.PolicyRule{},
+	}
 	r := roles{rules: map[string][]rbacv1.PolicyRule{}, bound: map[string]bool{}}
 	for _, object := range objects {
 		if err := r.collect(object); err != nil {
@@ -163,17 +167,19 @@ func (p *parts) take(object *unstructured.Unstructured, r roles) error {
 		p.notCarried = append(p.notCarried, object)
 		return nil
 	case kind == "CustomResourceDefinition":
-		if err := into(object, &p.definition); err != nil {
+		definition := apiextensionsv1.CustomResourceDefinition{}
+		if err := into(object, &definition); err != nil {
 			return err
 		}
+		p.definitions[definition.Spec.Names.Kind] = definition
 	}
 	return p.carry(object)
 }
 
 // check refuses what would be silently omitted: OLM only creates ServiceAccounts that have a permission.
 func (p *parts) check(accounts map[string]bool) error {
-	if p.deployment.Name == "" || p.definition.Name == "" || p.namespace.Name == "" {
-		return errors.New("the kustomization must have a Deployment, a CustomResourceDefinition and a Namespace")
+	if p.deployment.Name == "" || len(p.definitions) == 0 || p.namespace.Name == "" {
+		return errors.New("the kustomization must have a Deployment, CustomResourceDefinitions and a Namespace")
 	}
 	for account := range accounts {
 		if p.inNamespace[account] == nil && p.inCluster[account] == nil {

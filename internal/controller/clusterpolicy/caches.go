@@ -29,6 +29,8 @@ func decide(
 	if basis == nil || basis.Decisions == nil || !reflect.DeepEqual(basis.Policy.Spec, spec) ||
 		basis.Decisions.Input.AppliedSpec != input.AppliedSpec ||
 		!reflect.DeepEqual(basis.Decisions.Input.Contents, input.Contents) ||
+		!reflect.DeepEqual(basis.Decisions.Input.NVIDIADrivers, input.NVIDIADrivers) ||
+		basis.Decisions.Input.NVIDIADriversUnread != input.NVIDIADriversUnread ||
 		!reflect.DeepEqual(basis.Decisions.Input.DriverToolkit, input.DriverToolkit) {
 		return plan.Decide(catalogue, input)
 	}

@@ -69,6 +69,10 @@ type Options struct {
 	Schema *observe.Schema
 	// OptionalKinds watches kinds whose CRDs other projects install.
 	OptionalKinds *OptionalKinds
+	// NVIDIADrivers reads the NVIDIADriver objects.
+	NVIDIADrivers *observe.NVIDIADrivers
+	// DriverStatus writes their status.
+	DriverStatus *statuswriter.DriverWriter
 	// OtherOperator detects NVIDIA's operator, beside which nothing is written; nil not to wait for its end.
 	OtherOperator *otheroperator.Watcher
 	// Meter takes the numbers for Prometheus.
@@ -123,6 +127,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Channel(r.Applier.Events(), r.debounced())).
 		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), r.debounced())).
 		WatchesRawSource(source.Channel(r.OptionalKinds.Events(), r.debounced())).
+		WatchesRawSource(source.Channel(r.NVIDIADrivers.Events(), r.debounced())).
 		Watches(observe.CRDMetadata(), r.debounced(), builder.WithPredicates(relevantCRDs()))
 	if r.OtherOperator != nil {
 		b = b.WatchesRawSource(source.Channel(r.OtherOperator.Events(), r.debounced()))

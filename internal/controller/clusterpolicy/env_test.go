@@ -72,6 +72,8 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 	mapper.calls = env.callRecorder
 	toolkit := observe.NewDriverToolkit(&recordingCache{images, env.callRecorder, "image"}, mapper, env.clock)
 	start(toolkit)
+	drivers := observe.NewNVIDIADrivers(kindsCache, mapper, env.clock)
+	start(drivers)
 	timing := apply.DefaultTiming()
 	// The machine that runs the suite may be slow.
 	timing.RoundTimeout = time.Minute
@@ -90,6 +92,8 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 		References:     &recordingCache{references, env.callRecorder, "reference"},
 		Schema:         &observe.Schema{Cached: c, Live: live},
 		OptionalKinds:  env.newOptionalKinds(),
+		NVIDIADrivers:  drivers,
+		DriverStatus:   statuswriter.NewDriverWriter(c, env.clock, statuswriter.DefaultTiming()),
 		Meter:          metrics.New(env.clock),
 		Clock:          env.clock,
 		Timing:         DefaultTiming(),
@@ -104,6 +108,7 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 	DeferCleanup(func(ctx SpecContext) {
 		env.onCall(nil)
 		Expect(toolkit.StopWatch(ctx)).To(Succeed())
+		Expect(drivers.StopWatch(ctx)).To(Succeed())
 		cleanUp(ctx)
 	})
 	return env

@@ -108,9 +108,9 @@ func managedKinds(available map[operand.OptionalKind]bool) []client.Object {
 	return result
 }
 
-// relevantCRDs selects the CRDs of the optional kinds and of ClusterPolicy.
+// relevantCRDs selects the CRDs of the optional kinds, of NVIDIADriver and of ClusterPolicy.
 func relevantCRDs() predicate.Predicate {
-	wanted := map[string]bool{crd.Name: true}
+	wanted := map[string]bool{crd.Name: true, crd.NVIDIADriverName: true}
 	for _, kind := range manifest.OptionalKinds() {
 		wanted[kind.CRD] = true
 	}

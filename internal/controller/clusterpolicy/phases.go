@@ -105,6 +105,7 @@ func (s *scope) withoutPolicy(ctx context.Context) {
 			"labels until a new ClusterPolicy adopts the DaemonSets or they are deleted", "daemonSets", orphans)
 	}
 	s.Fleet.Publish(fleet.Basis{KeepNodes: orphaned}, s.now)
+	s.disableDrivers(ctx)
 	if !orphaned {
 		s.fail(s.Applier.SetPodSecurity(ctx, s.Namespace, false))
 	}
@@ -130,6 +131,9 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	}
 	var err error
 	if s.optionalKinds, err = s.OptionalKinds.Follow(ctx, s.snapshot.CRDs); err != nil {
+		return input, err
+	}
+	if err = s.readDrivers(ctx, &input); err != nil {
 		return input, err
 	}
 	if input.DriverToolkit, err = s.driverToolkit(ctx, input); err != nil {

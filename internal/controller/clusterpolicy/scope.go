@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/drivertoolkit"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
@@ -31,6 +32,8 @@ type scope struct {
 	view          fleet.View
 	snapshot      observe.Snapshot
 	optionalKinds map[operand.OptionalKind]bool
+	// drivers are the NVIDIADriver objects, used or not.
+	drivers       []v1alpha1.NVIDIADriver
 	missingFields []string
 	// driverToolkitUnread means that the images of the driver toolkit are needed and could not be read.
 	driverToolkitUnread bool
@@ -114,6 +117,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 		return s.result()
 	}
 	s.noteDeleted(s.writeStatus(ctx, s.policy, computed))
+	s.writeDrivers(ctx)
 	return s.result()
 }
 

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
@@ -47,7 +48,7 @@ func TestClusterPolicy(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	ctrl.SetLogger(logr.Discard())
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, v1.AddToScheme, monitoringv1.AddToScheme,
+		clientgoscheme.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme, monitoringv1.AddToScheme,
 	} {
 		Expect(add(scheme)).To(Succeed())
 	}

@@ -159,7 +159,7 @@ func (s *scope) policies() map[string]upgrade.Policy {
 			continue
 		}
 		planned := &entry.Planned.NodePlan
-		group := observe.UpgradeGroup(s.basis.Decisions.Input.Spec, planned.NodePool)
+		group := observe.UpgradeGroup(s.basis.Decisions.Input.Spec, planned)
 		if _, known := policies[group]; !known && entry.BasisVersion == s.basis.Version {
 			add(group, planned.Spec.Driver.UpgradePolicy)
 		}

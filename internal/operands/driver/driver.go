@@ -37,7 +37,14 @@ func decide(in operand.Input) operand.Decision {
 	if refused := checkNVIDIADriverCRD(in); refused.Choice != operand.Install {
 		return refused
 	}
+	if in.UsesNVIDIADrivers() && in.NodePool == nil {
+		// Only the drivers of the objects are installed.
+		return operand.Accept()
+	}
 	if refused := checkEnv(in); refused.Choice != operand.Install {
+		return refused
+	}
+	if refused := checkNodePool(in); refused.Choice != operand.Install {
 		return refused
 	}
 	if in.PoolCriteria().Kernel {
@@ -56,5 +63,9 @@ func gds(in operand.Input) bool { return *in.Spec.GDS.Enabled }
 func gdrcopy(in operand.Input) bool { return *in.Spec.GDRCopy.Enabled }
 
 func placement(in operand.Input) operand.Placement {
-	return operand.Placement{PlacementSpec: in.Spec.Driver.PlacementSpec, Field: "spec.driver"}
+	placement := operand.Placement{PlacementSpec: in.Spec.Driver.PlacementSpec, Field: "spec.driver"}
+	if in.NodePool != nil && in.NodePool.Driver != nil {
+		placement.PodSecurityContext = in.NodePool.Driver.PodSecurityContext
+	}
+	return placement
 }

@@ -27,9 +27,9 @@ type licence struct {
 // licences of an older licence server have none. If the objects have not been read, it is used.
 func licenceOf(in operand.Input) licence {
 	spec := in.Spec.Driver.LicensingConfig
-	l := licence{Use: operand.SecretUse("spec.driver.licensingConfig.secretName", spec.SecretName, licenceFile)}
+	l := licence{Use: operand.SecretUse(in.Field("spec.driver.licensingConfig.secretName"), spec.SecretName, licenceFile)}
 	if spec.SecretName == "" {
-		l.Use = operand.ConfigMapUse("spec.driver.licensingConfig.configMapName", spec.ConfigMapName, licenceFile)
+		l.Use = operand.ConfigMapUse(in.Field("spec.driver.licensingConfig.configMapName"), spec.ConfigMapName, licenceFile)
 	}
 	switch content, exists := in.Contents[l.Reference]; {
 	case !l.isSet():

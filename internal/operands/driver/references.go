@@ -6,9 +6,9 @@ import "github.com/clusterpolicy/gpu-operator/internal/operand"
 func references(in operand.Input) []operand.Use {
 	spec := in.Spec.Driver
 	uses := []operand.Use{
-		operand.ConfigMapUse("spec.driver.virtualTopology.config",
+		operand.ConfigMapUse(in.Field("spec.driver.virtualTopology.config"),
 			string(spec.VirtualTopology.Config), "nvidia-topologyd.conf"),
-		operand.ConfigMapUse("spec.driver.kernelModuleConfig.name", string(spec.KernelModuleConfig.Name)),
+		operand.ConfigMapUse(in.Field("spec.driver.kernelModuleConfig.name"), string(spec.KernelModuleConfig.Name)),
 		licenceOf(in).Use,
 	}
 	if in.PoolCriteria().Kernel {
@@ -16,7 +16,7 @@ func references(in operand.Input) []operand.Use {
 	}
 	// A precompiled driver builds nothing and needs none of these.
 	return append(uses,
-		operand.ConfigMapUse("spec.driver.repoConfig.configMapName", repoConfig(in)),
-		operand.ConfigMapUse("spec.driver.certConfig.name", certConfig(in)),
-		operand.SecretUse("spec.driver.secretEnv", string(spec.SecretEnv)))
+		operand.ConfigMapUse(in.Field("spec.driver.repoConfig.configMapName"), repoConfig(in)),
+		operand.ConfigMapUse(in.Field("spec.driver.certConfig.name"), certConfig(in)),
+		operand.SecretUse(in.Field("spec.driver.secretEnv"), string(spec.SecretEnv)))
 }

@@ -67,7 +67,8 @@ func checkEnv(in operand.Input) operand.Decision {
 	} {
 		for _, variable := range list.env {
 			if problem := conflict(in, variable); problem != "" {
-				return operand.Refuse(v1.ReasonInvalidSpec, fmt.Sprintf("%s: %s %s", list.field, variable.Name, problem))
+				return operand.Refuse(v1.ReasonInvalidSpec, fmt.Sprintf("%s: %s %s", in.Field(list.field), variable.Name,
+					problem))
 			}
 		}
 	}
@@ -82,7 +83,7 @@ func conflict(in operand.Input, variable v1.EnvVar) string {
 			return "is reserved for the operator: remove it"
 		case !reserved.matches(in, variable.Value):
 			return fmt.Sprintf("is %q, which contradicts %s: remove the variable, and set the field instead",
-				variable.Value, reserved.field)
+				variable.Value, in.Field(reserved.field))
 		}
 	}
 	return ""
@@ -94,24 +95,23 @@ var branch = regexp.MustCompile(`^[0-9]+$`)
 // checkPrecompiled decides whether the spec allows a precompiled driver image for each kernel.
 func checkPrecompiled(in operand.Input) operand.Decision {
 	spec := in.Spec.Driver
-	const field = "spec.driver.usePrecompiled: "
+	problem := ""
 	switch {
 	case gds(in):
-		return operand.Refuse(v1.ReasonInvalidSpec,
-			field+"a precompiled driver cannot have GPUDirect Storage: remove this field or spec.gds.enabled")
+		problem = "a precompiled driver cannot have GPUDirect Storage: remove this field or " + in.Field("spec.gds.enabled")
 	case gdrcopy(in):
-		return operand.Refuse(v1.ReasonInvalidSpec,
-			field+"a precompiled driver cannot have GDRCopy: remove this field or spec.gdrcopy.enabled")
+		problem = "a precompiled driver cannot have GDRCopy: remove this field or " + in.Field("spec.gdrcopy.enabled")
 	case strings.Contains(spec.Image, "@"):
-		return operand.Refuse(v1.ReasonInvalidSpec, field+fmt.Sprintf(
-			"image %q has a digest, but each kernel needs its own image: remove the digest", spec.Image))
+		problem = fmt.Sprintf("image %q has a digest, but each kernel needs its own image: remove the digest", spec.Image)
 	case spec.IsFullReference():
 		// The kernel is appended to it.
 	case spec.Version == "":
-		return operand.Refuse(v1.ReasonInvalidSpec, field+"set spec.driver.version to a driver branch, such as 595")
+		problem = "set " + in.Field("spec.driver.version") + " to a driver branch, such as 595"
 	case !branch.MatchString(spec.Version):
-		return operand.Refuse(v1.ReasonInvalidSpec, field+fmt.Sprintf(
-			"version %q is not a driver branch: set one, such as 595", spec.Version))
+		problem = fmt.Sprintf("version %q is not a driver branch: set one, such as 595", spec.Version)
+	}
+	if problem != "" {
+		return operand.Refuse(v1.ReasonInvalidSpec, in.Field("spec.driver.usePrecompiled")+": "+problem)
 	}
 	return operand.Accept()
 }
@@ -137,7 +137,8 @@ func servesPool(in operand.Input, pool nodeinfo.Pool) operand.Decision {
 	// The nodes keep the driver of the previous spec until it is upgraded, which moves them to another pool.
 	case (pool.Kernel != "") != key.Kernel:
 		return operand.Refuse(v1.ReasonUpgradePending,
-			"the nodes still run a driver installed for another value of spec.driver.usePrecompiled, until it is upgraded")
+			"the nodes still run a driver installed for another value of "+in.Field("spec.driver.usePrecompiled")+
+				", until it is upgraded")
 	case key.Kernel:
 		return operand.Accept()
 	case pool.CoreOS != "" && !key.CoreOS, pool.CoreOS == "" && key.CoreOS && system.coreOS:
@@ -148,8 +149,8 @@ func servesPool(in operand.Input, pool nodeinfo.Pool) operand.Decision {
 		return driverToolkitMissing(in, pool.CoreOS)
 	case !supported && (repoConfig(in) != "" || certConfig(in) != ""):
 		return operand.Refuse(v1.ReasonNotSupportedYet, fmt.Sprintf(
-			"spec.driver.repoConfig and spec.driver.certConfig are not supported on %s: "+
-				"remove them, and use a driver image that contains these files", pool.OSTag))
+			"%s and %s are not supported on %s: remove them, and use a driver image that contains these files",
+			in.Field("spec.driver.repoConfig"), in.Field("spec.driver.certConfig"), pool.OSTag))
 	}
 	return operand.Accept()
 }

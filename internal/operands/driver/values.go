@@ -60,7 +60,7 @@ func instances(in operand.Input, pools []nodeinfo.Pool) ([]operand.Instance, err
 	manager := in.Spec.Driver.Manager
 	managerImage, err := in.Images.Of(managerDefault).Resolve(manager.ImageSpec, "")
 	if err != nil {
-		return nil, fmt.Errorf("spec.driver.manager: %w", err)
+		return nil, fmt.Errorf("%s: %w", in.ImageField("spec.driver.manager"), err)
 	}
 	var result []operand.Instance
 	for _, pool := range pools {
@@ -114,7 +114,7 @@ func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 	}
 	driverImage, err := in.Images.Of(driverDefault).Resolve(spec.ImageSpec, suffix)
 	if err != nil {
-		return values{}, "", fmt.Errorf("spec.driver: %w", err)
+		return values{}, "", fmt.Errorf("%s: %w", in.ImageField("spec.driver"), err)
 	}
 	v := values{
 		Image:            driverImage.Image,
@@ -141,14 +141,14 @@ func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 func (v *values) addSidecars(in operand.Input, pool nodeinfo.Pool) (err error) {
 	if gds(in) {
 		if v.GDS, err = sidecarOf(in.Images.Of(gdsDefault), in.Spec.GDS.ImageSpec, pool); err != nil {
-			return fmt.Errorf("spec.gds: %w", err)
+			return fmt.Errorf("%s: %w", in.ImageField("spec.gds"), err)
 		}
 		v.GDS.setCommand(pool, "nvidia-gds-driver", "nv-fs-ctr-run-with-dtk", in.Spec.GDS.Args)
 		v.GDS.env = in.Spec.GDS.Env
 	}
 	if gdrcopy(in) {
 		if v.GDRCopy, err = sidecarOf(in.Images.Of(gdrCopyDefault), in.Spec.GDRCopy.ImageSpec, pool); err != nil {
-			return fmt.Errorf("spec.gdrcopy: %w", err)
+			return fmt.Errorf("%s: %w", in.ImageField("spec.gdrcopy"), err)
 		}
 		v.GDRCopy.setCommand(pool, "nvidia-gdrcopy-driver", "gdrcopy-ctr-run-with-dtk", in.Spec.GDRCopy.Args)
 		v.GDRCopy.env = in.Spec.GDRCopy.Env

@@ -1,0 +1,58 @@
+package clusterpolicy
+
+import (
+	"context"
+
+	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/status"
+)
+
+// +kubebuilder:rbac:groups=nvidia.com,resources=nvidiadrivers,verbs=list;watch
+// +kubebuilder:rbac:groups=nvidia.com,resources=nvidiadrivers/status,verbs=patch
+
+// readDrivers reads the NVIDIADriver objects, which have a status also where they are not used, and adds them to the
+// input if they declare the drivers.
+func (s *scope) readDrivers(ctx context.Context, input *operand.Input) error {
+	objects, unread, err := s.NVIDIADrivers.Read(ctx, s.snapshot.CRDs)
+	if err != nil {
+		return err
+	}
+	s.drivers = objects
+	switch {
+	case !input.UsesNVIDIADrivers():
+	case unread != "":
+		input.NVIDIADriversUnread = unread
+	default:
+		input.NVIDIADrivers = nvidiadriver.Declared(s.policy.Spec, objects)
+	}
+	return nil
+}
+
+// disableDrivers writes the status of the NVIDIADriver objects while no policy uses them.
+func (s *scope) disableDrivers(ctx context.Context) {
+	snapshot, err := observe.ReadSnapshot(ctx, s.Client, s.Namespace)
+	if err == nil {
+		s.drivers, _, err = s.NVIDIADrivers.Read(ctx, snapshot.CRDs)
+	}
+	s.fail(err)
+	s.writeDrivers(ctx)
+}
+
+// writeDrivers writes the status of the NVIDIADriver objects. A failure concerns one of them alone.
+func (s *scope) writeDrivers(ctx context.Context) {
+	in := status.DriverInput{Namespace: s.Namespace, View: s.view}
+	if s.basis != nil {
+		in.Decisions = s.basis.Decisions
+	}
+	for i := range s.drivers {
+		object := &s.drivers[i]
+		if object.DeletionTimestamp != nil {
+			continue
+		}
+		wait, err := s.DriverStatus.Write(ctx, object, status.NVIDIADriver(object, in))
+		s.requeueAfter(wait)
+		s.fail(err)
+	}
+}

@@ -1,0 +1,196 @@
+package nvidiadriver_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
+)
+
+func driverNamed(t *testing.T, name string, spec map[string]any) v1alpha1.NVIDIADriver {
+	t.Helper()
+	driver := v1alpha1.NVIDIADriver{}
+	driver.Name = name
+	text, err := json.Marshal(spec)
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, &driver.Spec)
+	}
+	if err != nil {
+		t.Fatalf("%v: %v", spec, err)
+	}
+	return driver
+}
+
+func driverFields(t *testing.T) []specgen.Field {
+	t.Helper()
+	fields, err := specgen.DriverFields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fields
+}
+
+// fields that a node pool does not have, and why.
+var withoutEffect = map[string]string{
+	"default":              "the order of the node pools expresses it",
+	"driverType":           "gpu and vgpu differ in their images only",
+	"nodeAffinity":         "a problem reports it",
+	"useOpenKernelModules": "a problem reports it",
+}
+
+// Each field of an object is in its node pool, or is listed.
+func TestEveryFieldIsInTheNodePool(t *testing.T) {
+	empty, _ := nvidiadriver.Pool(driverNamed(t, "a", nil))
+	covered := 0
+	for _, field := range driverFields(t) {
+		differs := false
+		for _, value := range field.Values() {
+			pool, _ := nvidiadriver.Pool(driverNamed(t, "a", field.Spec(value)))
+			differs = differs || !reflect.DeepEqual(pool, empty)
+		}
+		if _, listed := withoutEffect[field.String()]; differs == listed {
+			t.Errorf("%s is in the node pool: %v, and listed: %v", field, differs, listed)
+		}
+		covered++
+	}
+	const least = 80
+	if covered < least {
+		t.Errorf("%d fields only", covered)
+	}
+}
+
+// An object that is converted into a node pool and back describes the same driver.
+func TestRoundTrip(t *testing.T) {
+	fields := driverFields(t)
+	for seed := range uint64(300) {
+		random := specgen.Random(rand.New(rand.NewPCG(seed, 1)), fields)
+		delete(random, "driverType")
+		original := driverNamed(t, "a", random)
+		pool, _ := nvidiadriver.Pool(original)
+		policy := v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{pool}}
+		back := nvidiadriver.Drivers(policy)
+		again, problems := nvidiadriver.Pool(back[0])
+		if len(problems) > 0 || again.Name != pool.Name {
+			t.Errorf("seed %d: %v %s", seed, problems, again.Name)
+		}
+		if diff := cmp.Diff(pool.NodeSelector, again.NodeSelector); diff != "" {
+			t.Errorf("seed %d: the nodes differ: -want +got:\n%s", seed, diff)
+		}
+		if diff := cmp.Diff(pool.Driver.PodSecurityContext, again.Driver.PodSecurityContext); diff != "" {
+			t.Errorf("seed %d: the security contexts differ: -want +got:\n%s", seed, diff)
+		}
+		base := effective.Of(v1.ClusterPolicySpec{})
+		if diff := cmp.Diff(base.ForNodePool(pool), base.ForNodePool(again)); diff != "" {
+			t.Errorf("seed %d: the drivers differ: -want +got:\n%s", seed, diff)
+		}
+	}
+}
+
+// An object without fields becomes an object without fields.
+func TestDefaultsAreNotWritten(t *testing.T) {
+	pool, _ := nvidiadriver.Pool(driverNamed(t, "a", nil))
+	got := nvidiadriver.Drivers(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{pool}})
+	want := driverNamed(t, "a", map[string]any{"default": true})
+	want.SetGroupVersionKind(v1alpha1.NVIDIADriverKind)
+	if diff := cmp.Diff([]v1alpha1.NVIDIADriver{want}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestDriversOfAPolicy(t *testing.T) {
+	policy := func(text string) (spec v1.ClusterPolicySpec) {
+		if err := yaml.UnmarshalStrict([]byte(text), &spec); err != nil {
+			t.Fatal(err)
+		}
+		return spec
+	}
+	tests := map[string]struct{ policy, want string }{
+		"no driver": {"driver: {enabled: false}", ""},
+		"spec.driver, which has no automatic upgrades by default": {
+			"driver: {version: '595', usePrecompiled: true}",
+			"cluster.default: {default: true, usePrecompiled: true, version: '595', upgradePolicy: no}",
+		},
+		"the placement of all DaemonSets": {
+			`{driver: {upgradePolicy: {autoUpgrade: true}, labels: {a: b}},
+			daemonsets: {labels: {c: d}, tolerations: [{key: x, operator: Exists}], nodeSelector: {team: a}}}`,
+			"cluster.default: {nodeSelector: {team: a}, labels: {a: b, c: d}, tolerations: [{key: x, operator: Exists}]}",
+		},
+		"node pools": {
+			`{driver: {upgradePolicy: {autoUpgrade: true}, version: "1"}, gds: {enabled: true}, nodePools: [
+			{name: a, nodeSelector: {team: a}, driver: {version: "2", gds: {enabled: false}}},
+			{name: b, nodeSelector: {team: b}}, {name: c, nodeSelector: {team: c}, driver: {kernelModuleType: open}}]}`,
+			`a: {nodeSelector: {team: a}, version: "2"}
+c: {nodeSelector: {team: c}, version: "1", kernelModuleType: open, gds: yes}
+cluster.default: {default: true, version: "1", gds: yes}`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]any{}
+			for _, driver := range nvidiadriver.Drivers(policy(test.policy)) {
+				got[driver.Name] = summary(t, driver)
+			}
+			want := map[string]any{}
+			if err := yaml.Unmarshal([]byte(test.want), &want); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// summary returns the fields of an object, with the value of enabled for GDS and of autoUpgrade for the upgrades.
+func summary(t *testing.T, driver v1alpha1.NVIDIADriver) map[string]any {
+	t.Helper()
+	text, err := json.Marshal(driver.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		t.Fatal(err)
+	}
+	if driver.Spec.GDS != nil {
+		fields["gds"] = *driver.Spec.GDS.Enabled
+	}
+	if driver.Spec.UpgradePolicy != nil {
+		fields["upgradePolicy"] = *driver.Spec.UpgradePolicy.AutoUpgrade
+	}
+	return fields
+}
+
+// Any name of an object becomes a valid name of a node pool, and different names stay different.
+func TestPoolNames(t *testing.T) {
+	long := strings.Repeat("a", 300)
+	seen := map[string]string{}
+	for object, want := range map[string]string{
+		"default": "default", "a": "a", "h100-2": "h100-2", long[:40]: long[:40],
+		long[:41]: "*", long[:42]: "*", long[:253]: "*", "a.b": "*", "a-b": "a-b", "a..b": "*", "1": "*", "1a": "*",
+		"4.5": "*", "driver-1": "driver-1", "9" + long[:100]: "*", strings.Repeat("a.", 100) + "a": "*",
+	} {
+		got := nvidiadriver.PoolName(object)
+		if want != "*" && got != want {
+			t.Errorf("%s: got %s, want %s", object, got, want)
+		}
+		if len(got) > 40 || strings.Trim(got, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" ||
+			strings.Trim(got, "-") != got || got[0] < 'a' || got[0] > 'z' {
+			t.Errorf("%s: %s is not the name of a node pool", object, got)
+		}
+		if other, taken := seen[got]; taken {
+			t.Errorf("%s and %s both become %s", object, other, got)
+		}
+		seen[got] = object
+	}
+}

@@ -1,0 +1,106 @@
+package operand
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+)
+
+// NVIDIADriver is the driver that an NVIDIADriver object declares.
+type NVIDIADriver struct {
+	// Name of the object.
+	Name string
+	// Pool is the name of its node pool, which may differ.
+	Pool string
+	// Default makes it the driver of the GPU nodes that no other object selects.
+	Default bool
+	// NodeSelector selects the nodes. Empty selects all GPU nodes, unless Default.
+	NodeSelector v1.NodePoolSelector
+	// Spec is that of the policy with the driver of the object.
+	Spec effective.Spec
+	// PodSecurityContext of its pods; nil for that of spec.daemonsets.
+	PodSecurityContext *corev1.PodSecurityContext
+	// Refused is why the object cannot be used, independent of nodes; Accept otherwise.
+	Refused Decision
+}
+
+// UsesNVIDIADrivers reports whether NVIDIADriver objects declare the drivers.
+func (in Input) UsesNVIDIADrivers() bool { return *in.Spec.Driver.UseNvidiaDriverCRD }
+
+// DriverPools returns a node pool for each NVIDIADriver object, in their order. One whose driver equals that of the
+// spec overrides nothing, so that a DaemonSet which runs already keeps its pods.
+func (in Input) DriverPools() []NodePool {
+	pools := make([]NodePool, 0, len(in.NVIDIADrivers))
+	for _, driver := range in.NVIDIADrivers {
+		pool := NodePool{
+			NodePoolSpec:     v1.NodePoolSpec{Name: driver.Pool},
+			Spec:             driver.Spec,
+			SelectorDecision: driver.Refused,
+		}
+		if driver.PodSecurityContext != nil || !sameDriver(in.Spec, driver.Spec) {
+			own := driver.Spec.Driver
+			pool.Driver = &v1.NodePoolDriverSpec{
+				UsePrecompiled: own.UsePrecompiled, ImageSpec: own.ImageSpec, PodSecurityContext: driver.PodSecurityContext,
+			}
+		}
+		pools = append(pools, pool)
+	}
+	return pools
+}
+
+// sameDriver reports whether two specs lead to the same driver pods. How a driver is upgraded changes no pod.
+func sameDriver(a, b effective.Spec) bool {
+	return equality.Semantic.DeepEqual(ofPods(a), ofPods(b)) &&
+		equality.Semantic.DeepEqual(a.GDS, b.GDS) && equality.Semantic.DeepEqual(a.GDRCopy, b.GDRCopy) &&
+		equality.Semantic.DeepEqual(a.DaemonSets.Labels, b.DaemonSets.Labels) &&
+		equality.Semantic.DeepEqual(a.DaemonSets.Annotations, b.DaemonSets.Annotations) &&
+		equality.Semantic.DeepEqual(a.DaemonSets.PodSecurityContext, b.DaemonSets.PodSecurityContext)
+}
+
+// ofPods returns the driver as its pods have it: with what they fall back to, and without what does not change them.
+func ofPods(spec effective.Spec) v1.DriverSpec {
+	own := *spec.Driver
+	own.UpgradePolicy, own.NodeSelector, own.UseNvidiaDriverCRD = nil, nil, nil
+	if len(own.Tolerations) == 0 {
+		own.Tolerations = spec.DaemonSets.Tolerations
+	}
+	if own.PriorityClassName == "" {
+		own.PriorityClassName = spec.DaemonSets.PriorityClassName
+	}
+	return own
+}
+
+// NVIDIADriversOf returns the indexes of the objects whose driver the node is to get: one if all is well, none if no
+// object selects the node, or those that conflict.
+func NVIDIADriversOf(drivers []NVIDIADriver, node nodeinfo.Facts) []int {
+	var selecting, defaults []int
+	for i := range drivers {
+		switch {
+		case drivers[i].Default:
+			defaults = append(defaults, i)
+		case drivers[i].selects(node):
+			selecting = append(selecting, i)
+		}
+	}
+	if len(selecting) == 0 {
+		return defaults
+	}
+	return selecting
+}
+
+// selects reports whether the node has the labels of the nodeSelector. A missing discovery label does not take the
+// driver from a node, as discovery may be restarting.
+func (d *NVIDIADriver) selects(node nodeinfo.Facts) bool {
+	for key, want := range d.NodeSelector {
+		value, exists := node.Labels[key]
+		lost := !exists && labels.IsDiscoverable(key) && node.Labels[labels.DriverOwner] == d.Name
+		if !lost && (!exists || value != string(want)) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,117 @@
+package status
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+func TestNVIDIADriver(t *testing.T) {
+	all := v1alpha1.NVIDIADriverSpec{}
+	inTeam := v1alpha1.NVIDIADriverSpec{NodeSelector: v1.NodePoolSelector{"team": "a"}}
+	for name, test := range map[string]struct {
+		spec   v1alpha1.NVIDIADriverSpec
+		others map[string]v1alpha1.NVIDIADriverSpec
+		change func(*env)
+		// want is the state, and the status, reason and message of the condition Ready.
+		want string
+	}{
+		"ready": {
+			spec: all, want: "ready True Reconciled: the driver is ready on 2 of 2 nodes",
+		},
+		"a driver starts": {
+			spec: all, change: func(e *env) { e.startPod(1, "driver") },
+			want: "notReady False Starting: the driver is ready on 1 of 2 nodes; node-00001: driver",
+		},
+		"another operand fails": {
+			spec: all, change: func(e *env) { e.failPod(1, "device-plugin", "no GPU") },
+			want: "ready True Reconciled: the driver is ready on 2 of 2 nodes",
+		},
+		"no node": {spec: inTeam, want: "ready True NoGPUNodes: no GPU node is selected"},
+		"a conflict": {
+			spec: all, others: map[string]v1alpha1.NVIDIADriverSpec{"a": all},
+			want: "notReady False ConflictingNodeSelector: " +
+				"NVIDIADrivers a and under-test select node node-00000: change one nodeSelector",
+		},
+		"others conflict": {
+			spec: inTeam, others: map[string]v1alpha1.NVIDIADriverSpec{"a": all, "b": all},
+			want: "ready True NoGPUNodes: no GPU node is selected",
+		},
+		"two defaults": {
+			spec:   v1alpha1.NVIDIADriverSpec{Default: true},
+			others: map[string]v1alpha1.NVIDIADriverSpec{"z": {Default: true}},
+			want: "notReady False ConflictingNodeSelector: " +
+				"NVIDIADrivers under-test and z select node node-00000: change one nodeSelector",
+		},
+		"a type that is not supported": {
+			spec: v1alpha1.NVIDIADriverSpec{DriverType: v1alpha1.DriverTypeVGPUHostManager},
+			want: "notReady False NotSupportedYet: NVIDIADriver under-test: spec.driverType: " +
+				"vgpu-host-manager is not supported yet: remove the object, or set gpu or vgpu in another one",
+		},
+		"a field without effect": {
+			spec: v1alpha1.NVIDIADriverSpec{NodeAffinity: &corev1.NodeAffinity{}},
+			want: "ready True Reconciled: the driver is ready on 2 of 2 nodes; " +
+				"spec.nodeAffinity has no effect, as in NVIDIA's operator: use nodeSelector",
+		},
+		"the policy does not use the objects": {
+			spec: all, change: func(e *env) { e.spec.Driver.UseNvidiaDriverCRD = nil }, want: "disabled False Reconciled: " +
+				"no ClusterPolicy uses NVIDIADrivers: " +
+				"set spec.driver.enabled and spec.driver.useNvidiaDriverCRD of the active one",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t, 2)
+			e.spec.Driver = &v1.DriverSpec{UseNvidiaDriverCRD: new(true)}
+			if test.change != nil {
+				test.change(e)
+			}
+			object := driverObject("under-test", test.spec)
+			objects := []v1alpha1.NVIDIADriver{object}
+			for other, spec := range test.others {
+				objects = append(objects, driverObject(other, spec))
+			}
+			status := NVIDIADriver(&object, e.driverInput(objects))
+			ready, failed := status.Conditions[0], status.Conditions[1]
+			got := string(status.State) + " " + string(ready.Status) + " " + ready.Reason + ": " + ready.Message
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if ready.Type != "Ready" || failed.Type != "Error" || ready.Status == failed.Status ||
+				ready.Reason != failed.Reason || ready.Message != failed.Message {
+				t.Errorf("the condition Error is not the inverse of Ready: %+v", status.Conditions)
+			}
+			object.Status = status
+			if diff := cmp.Diff(status, NVIDIADriver(&object, e.driverInput(objects))); diff != "" {
+				t.Errorf("the next pass changes the status:\n%s", diff)
+			}
+		})
+	}
+}
+
+func driverObject(name string, spec v1alpha1.NVIDIADriverSpec) v1alpha1.NVIDIADriver {
+	return v1alpha1.NVIDIADriver{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: spec}
+}
+
+// driverInput returns the input for these objects.
+func (e *env) driverInput(objects []v1alpha1.NVIDIADriver) DriverInput {
+	decisions := plan.Decide(e.catalogue, operand.Input{
+		Spec: effective.Of(e.spec), Namespace: namespace, NVIDIADrivers: nvidiadriver.Declared(e.spec, objects),
+	})
+	in := DriverInput{Namespace: namespace, Decisions: decisions}
+	for i := range e.snapshot.Nodes {
+		entry := e.entry(decisions, i)
+		entry.Planned = &fleet.PlannedNode{NodePlan: decisions.ForNode(entry.Facts)}
+		in.View.Nodes = append(in.View.Nodes, entry)
+	}
+	return in
+}

@@ -1,0 +1,70 @@
+package statuswriter
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
+)
+
+// The status is written when it has changed, a change of messages alone less often, and not from a stale cache.
+func TestDriverWriter(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	stored := &v1alpha1.NVIDIADriver{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}
+	writes := 0
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).WithStatusSubresource(stored).
+		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string,
+			object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+		) error {
+			writes++
+			return c.SubResource(sub).Patch(ctx, object, patch, options...)
+		}}).Build()
+	clock := clocktesting.NewFakeClock(now)
+	w := NewDriverWriter(c, clock, DefaultTiming())
+	read := func() *v1alpha1.NVIDIADriver {
+		object := &v1alpha1.NVIDIADriver{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, object); err != nil {
+			t.Fatal(err)
+		}
+		return object
+	}
+	write := func(step string, object *v1alpha1.NVIDIADriver, state v1alpha1.State, message string, delay time.Duration,
+		wantWrites int,
+	) {
+		t.Helper()
+		wait, err := w.Write(t.Context(), object, v1alpha1.NVIDIADriverStatus{State: state, Conditions: []metav1.Condition{
+			{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Reconciled", Message: message},
+		}})
+		if err != nil || wait != delay || writes != wantWrites {
+			t.Errorf("%s: wait %s, %d writes, error %v", step, wait, writes, err)
+		}
+	}
+	first := read()
+	write("first", first, v1alpha1.StateReady, "1 of 2", 0, 1)
+	write("the cache is stale", first, v1alpha1.StateReady, "2 of 2", time.Second, 1)
+	write("no change", read(), v1alpha1.StateReady, "1 of 2", 0, 1)
+	write("another message", read(), v1alpha1.StateReady, "2 of 2", 10*time.Second, 1)
+	write("another state", read(), v1alpha1.StateNotReady, "1 of 2", time.Second, 1)
+	clock.Step(time.Second)
+	write("another state later", read(), v1alpha1.StateNotReady, "1 of 2", 0, 2)
+	if got := read().Status.State; got != v1alpha1.StateNotReady {
+		t.Errorf("the state is %s", got)
+	}
+	clock.Step(time.Second)
+	if err := c.Delete(t.Context(), read()); err != nil {
+		t.Fatal(err)
+	}
+	write("a deleted object", &v1alpha1.NVIDIADriver{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "2"}},
+		v1alpha1.StateReady, "", 0, 3)
+}
