@@ -31,7 +31,8 @@ var poolContexts = map[string]string{
 }
 
 // TestEachDriverFieldOfANodePoolChangesItsDriverOnly: a field of nodePools[].driver changes the DaemonSet of the node
-// pool, and no other DaemonSet; a value that is refused removes it from the plan. Fields of upgradePolicy change no DaemonSet, but the upgrade policy of the node pool.
+// pool, and no other DaemonSet; a value that is refused removes it from the plan. Fields of upgradePolicy change no
+// DaemonSet, but the upgrade policy of the node pool.
 func TestEachDriverFieldOfANodePoolChangesItsDriverOnly(t *testing.T) {
 	const prefix = "nodePools[].driver."
 	checked := 0

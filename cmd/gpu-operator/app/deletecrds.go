@@ -17,8 +17,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
-// deleteCRDsCommand removes the definitions from the cluster, and all objects of their kinds with them. The chart runs it after helm
-// uninstall if its values request it.
+// deleteCRDsCommand removes the definitions from the cluster, and all objects of their kinds with them. The chart runs
+// it after helm uninstall if its values request it.
 func deleteCRDsCommand() *cobra.Command {
 	kubeconfig, timeout := "", time.Duration(0)
 	cmd := &cobra.Command{
