@@ -1,5 +1,5 @@
-// Package crd contains the CustomResourceDefinitions of this release, for programs that install them or compare them with
-// those of the cluster.
+// Package crd contains the CustomResourceDefinitions of this release, for programs that install them or compare them
+// with those of the cluster.
 package crd
 
 import (

@@ -19,12 +19,14 @@ func TestStorageWithProprietaryModules(t *testing.T) {
 		spec     string
 		doubtful bool
 	}{
-		"spec":                    {"{gds: {enabled: true}, driver: {kernelModuleType: proprietary}}", true},
-		"old nvidia-fs":           {"{gds: {enabled: true, version: 2.17.3}, driver: {" + proprietary + "}}", false},
-		"modules of a node pool":  {"{gds: {enabled: true}, " + pool + "{kernelModuleType: proprietary}}]}", true},
-		"both of a node pool":     {"{" + pool + "{kernelModuleType: proprietary, gds: {enabled: true}}}]}", true},
-		"storage of a node pool":  {"{driver: {kernelModuleType: proprietary}, " + pool + "{gds: {enabled: true}}}]}", true},
-		"off in the node pool":    {"{gds: {enabled: true}, " + pool + "{" + proprietary + ", gds: {enabled: false}}}]}", false},
+		"spec":                   {"{gds: {enabled: true}, driver: {kernelModuleType: proprietary}}", true},
+		"old nvidia-fs":          {"{gds: {enabled: true, version: 2.17.3}, driver: {" + proprietary + "}}", false},
+		"modules of a node pool": {"{gds: {enabled: true}, " + pool + "{kernelModuleType: proprietary}}]}", true},
+		"both of a node pool":    {"{" + pool + "{kernelModuleType: proprietary, gds: {enabled: true}}}]}", true},
+		"storage of a node pool": {"{driver: {kernelModuleType: proprietary}, " + pool + "{gds: {enabled: true}}}]}", true},
+		"an old one in the pool": {
+			"{" + pool + "{" + proprietary + ", gds: {enabled: true, version: 2.16.1}}}]}", false,
+		},
 		"an old one in the pool":  {"{" + pool + "{" + proprietary + ", gds: {enabled: true, version: 2.16.1}}}]}", false},
 		"open in the node pool":   {"{" + pool + "{kernelModuleType: open, gds: {enabled: true}}}]}", false},
 		"proprietary without GDS": {"{" + pool + "{kernelModuleType: proprietary}}]}", false},
