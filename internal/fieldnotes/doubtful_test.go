@@ -24,8 +24,8 @@ func TestStorageWithProprietaryModules(t *testing.T) {
 		"modules of a node pool": {"{gds: {enabled: true}, " + pool + "{kernelModuleType: proprietary}}]}", true},
 		"both of a node pool":    {"{" + pool + "{kernelModuleType: proprietary, gds: {enabled: true}}}]}", true},
 		"storage of a node pool": {"{driver: {kernelModuleType: proprietary}, " + pool + "{gds: {enabled: true}}}]}", true},
-		"an old one in the pool": {
-			"{" + pool + "{" + proprietary + ", gds: {enabled: true, version: 2.16.1}}}]}", false,
+		"off in the node pool": {
+			"{gds: {enabled: true}, " + pool + "{" + proprietary + ", gds: {enabled: false}}}]}", false,
 		},
 		"an old one in the pool":  {"{" + pool + "{" + proprietary + ", gds: {enabled: true, version: 2.16.1}}}]}", false},
 		"open in the node pool":   {"{" + pool + "{kernelModuleType: open, gds: {enabled: true}}}]}", false},
