@@ -52,10 +52,8 @@ func TestEachDriverFieldOfANodePoolChangesItsDriverOnly(t *testing.T) {
 func checkDriverField(t *testing.T, field specgen.Field, name string) {
 	t.Helper()
 	base := decoded(t, ownDriver)
-	for path, context := range poolContexts {
-		if name == path || strings.HasPrefix(name, path+".") {
-			base = inPool(base, decoded(t, context))
-		}
+	if context, found := within(name, poolContexts); found {
+		base = inPool(base, decoded(t, context))
 	}
 	before, changed := daemonSets(t, base), false
 	if len(before.own) == 0 || len(before.others) == 0 {
@@ -67,10 +65,14 @@ func checkDriverField(t *testing.T, field specgen.Field, name string) {
 		after := daemonSets(t, spec)
 		otherDriver := !maps.Equal(before.own, after.own)
 		otherPolicy := !reflect.DeepEqual(upgradePolicy(t, base), upgradePolicy(t, spec))
-		if otherDriver && ofUpgrades || otherPolicy && !ofUpgrades || !maps.Equal(before.others, after.others) {
+		wanted, unwanted := otherDriver, otherPolicy
+		if ofUpgrades {
+			wanted, unwanted = otherPolicy, otherDriver
+		}
+		if unwanted || !maps.Equal(before.others, after.others) {
 			t.Errorf("%s: %v changes more than it should", field, value)
 		}
-		changed = changed || otherDriver || otherPolicy
+		changed = changed || wanted
 	}
 	if !changed {
 		t.Errorf("%s changes nothing", field)
