@@ -20,10 +20,10 @@ const DefaultName = "cluster.default"
 // gpuNodes selects all GPU nodes: the node pool of an object without a nodeSelector.
 var gpuNodes = v1.NodePoolSelector{labels.GPUPresent: labels.True}
 
-// Drivers returns the objects that describe the drivers of a policy, in the order of its node pools; none if its driver
-// is disabled. The last one is the default: it has spec.driver, or what the first node pool of all GPU nodes has. Fields
-// that are only in the policy, such as containerResources, are lost. Objects must not select the same node, so the
-// selectors of the node pools must not overlap.
+// Drivers returns the objects that describe the drivers of a policy, in the order of its node pools; none if its
+// driver is disabled. The last one is the default: it has spec.driver, or what the first node pool of all GPU nodes
+// has. Fields that are only in the policy, such as containerResources, are lost. Objects must not select the same
+// node, so the selectors of the node pools must not overlap.
 func Drivers(policy v1.ClusterPolicySpec) []v1alpha1.NVIDIADriver {
 	spec := effective.Of(policy)
 	if !*spec.Driver.Enabled {

@@ -17,10 +17,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
-func driverNamed(t *testing.T, name string, spec map[string]any) v1alpha1.NVIDIADriver {
+// driverOf returns the object with the name a.
+func driverOf(t *testing.T, spec map[string]any) v1alpha1.NVIDIADriver {
 	t.Helper()
 	driver := v1alpha1.NVIDIADriver{}
-	driver.Name = name
+	driver.Name = "a"
 	text, err := json.Marshal(spec)
 	if err == nil {
 		err = yaml.UnmarshalStrict(text, &driver.Spec)
@@ -40,7 +41,7 @@ func driverFields(t *testing.T) []specgen.Field {
 	return fields
 }
 
-// fields that a node pool does not have, and why.
+// withoutEffect are the fields that a node pool does not have, and why.
 var withoutEffect = map[string]string{
 	"default":              "the order of the node pools expresses it",
 	"driverType":           "gpu and vgpu differ in their images only",
@@ -50,12 +51,12 @@ var withoutEffect = map[string]string{
 
 // Each field of an object is in its node pool, or is listed.
 func TestEveryFieldIsInTheNodePool(t *testing.T) {
-	empty, _ := nvidiadriver.Pool(driverNamed(t, "a", nil))
+	empty, _ := nvidiadriver.Pool(driverOf(t, nil))
 	covered := 0
 	for _, field := range driverFields(t) {
 		differs := false
 		for _, value := range field.Values() {
-			pool, _ := nvidiadriver.Pool(driverNamed(t, "a", field.Spec(value)))
+			pool, _ := nvidiadriver.Pool(driverOf(t, field.Spec(value)))
 			differs = differs || !reflect.DeepEqual(pool, empty)
 		}
 		if _, listed := withoutEffect[field.String()]; differs == listed {
@@ -75,7 +76,7 @@ func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(300) {
 		random := specgen.Random(rand.New(rand.NewPCG(seed, 1)), fields)
 		delete(random, "driverType")
-		original := driverNamed(t, "a", random)
+		original := driverOf(t, random)
 		pool, _ := nvidiadriver.Pool(original)
 		policy := v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{pool}}
 		back := nvidiadriver.Drivers(policy)
@@ -98,9 +99,9 @@ func TestRoundTrip(t *testing.T) {
 
 // An object without fields becomes an object without fields.
 func TestDefaultsAreNotWritten(t *testing.T) {
-	pool, _ := nvidiadriver.Pool(driverNamed(t, "a", nil))
+	pool, _ := nvidiadriver.Pool(driverOf(t, nil))
 	got := nvidiadriver.Drivers(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{pool}})
-	want := driverNamed(t, "a", map[string]any{"default": true})
+	want := driverOf(t, map[string]any{"default": true})
 	want.SetGroupVersionKind(v1alpha1.NVIDIADriverKind)
 	if diff := cmp.Diff([]v1alpha1.NVIDIADriver{want}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -29,8 +29,8 @@ func VariesDriver(nodePool v1.NodePoolSpec) bool {
 	return isSet(reflect.ValueOf(driver))
 }
 
-// Field returns the path of a field of the driver or its modules, such as spec.driver.env: as given, or that of the node
-// pool if it overrides the field.
+// Field returns the path of a field of the driver or its modules, such as spec.driver.env: as given, or that of the
+// node pool if it overrides the field.
 func (in Input) Field(path string) string {
 	if in.NodePool == nil || in.NodePool.Driver == nil {
 		return path

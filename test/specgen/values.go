@@ -14,9 +14,11 @@ var examples = []struct {
 	{"tolerations", []any{[]any{map[string]any{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}}}},
 	{"podSecurityContext", []any{map[string]any{"runAsUser": int64(1000), "fsGroup": int64(2000)}}},
 	{"nodeAffinity", []any{map[string]any{
-		"preferredDuringSchedulingIgnoredDuringExecution": []any{map[string]any{"weight": int64(1), "preference": map[string]any{
-			"matchExpressions": []any{map[string]any{"key": "team", "operator": "Exists"}},
-		}}},
+		"preferredDuringSchedulingIgnoredDuringExecution": []any{map[string]any{
+			"weight": int64(1), "preference": map[string]any{
+				"matchExpressions": []any{map[string]any{"key": "team", "operator": "Exists"}},
+			},
+		}},
 	}}},
 	{"limits", []any{map[string]any{"memory": "512Mi"}}},
 	{"requests", []any{map[string]any{"cpu": "10m"}}},

@@ -9,8 +9,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// checkNodePool refuses values of a node pool that the API server refuses in spec.driver. In a list of node pools, their
-// rules would exceed the cost that it allows.
+// checkNodePool refuses values of a node pool that the API server refuses in spec.driver. In a list of node pools,
+// their rules would exceed the cost that it allows.
 func checkNodePool(in operand.Input) operand.Decision {
 	if in.NodePool == nil || in.NodePool.Driver == nil {
 		return operand.Accept()
