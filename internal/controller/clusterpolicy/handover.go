@@ -2,6 +2,7 @@ package clusterpolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -31,6 +32,9 @@ func (s *scope) takeOver(ctx context.Context) {
 		ready, err := s.handOver(ctx, o, rendered)
 		if err != nil {
 			s.applied[o.Name] = status.ApplyResult{Err: err}
+		}
+		if !errors.Is(err, status.ErrNotTakenOver) {
+			s.fail(err) // No event follows.
 		}
 		s.replaceDaemonSets(o.Name, ready)
 	}
