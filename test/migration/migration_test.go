@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/migrate"
 )
 
@@ -29,7 +30,12 @@ func TestInPlace(t *testing.T) {
 			e.install()
 			e.start()
 			e.awaitPods(true)
-			e.awaitReady()
+			state := v1.StateReady
+			if len(versions) > 1 {
+				// The image of NVIDIA's driver is for one operating system.
+				state = v1.StateNotReady
+			}
+			e.awaitReady(state)
 			t.Logf("taken over after %s", time.Since(begin).Round(time.Second))
 			e.undisturbed()
 			e.ours()
