@@ -70,8 +70,10 @@ func (s *scope) handOver(
 ) ([]*appsv1.DaemonSet, error) {
 	base := s.snapshot.DaemonSets[o.DaemonSet]
 	theirs := base != nil && migrate.IsNVIDIAs(s.policy.UID, base)
-	if node := s.nodeWithoutAnchor(o); theirs && node != "" {
-		return nil, notTakenOver(o, "node %s has no discovery labels from which its variant follows", node)
+	if theirs {
+		if node := s.nodeWithoutAnchor(o); node != "" {
+			return nil, notTakenOver(o, "node %s has no discovery labels from which its variant follows", node)
+		}
 	}
 	if !o.UpdatesOnDelete {
 		return rendered, nil
