@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -84,7 +85,14 @@ func newEnv(t *testing.T, versions ...string) *env {
 		}
 	}
 	e.createPolicy()
-	e.theirs = NewPlayer(e.client, namespace, "nvcr.io/nvidia/driver:"+driverVersion+"-ubuntu24.04")
+	// The account of NVIDIA's operator has the same name.
+	as := rest.CopyConfig(c.SimulatorConfig)
+	as.Impersonate = rest.ImpersonationConfig{
+		UserName: cluster.ServiceAccountUser(namespace, account), Groups: []string{"system:masters"},
+	}
+	theirs, err := client.New(as, client.Options{Scheme: scheme})
+	g.Expect(err).NotTo(HaveOccurred())
+	e.theirs = NewPlayer(theirs, namespace, "nvcr.io/nvidia/driver:"+driverVersion+"-ubuntu24.04")
 	g.Expect(e.theirs.Reconcile(t.Context(), e.policy())).To(Succeed())
 	e.awaitPods(false)
 	e.deployTenants()
