@@ -12,7 +12,8 @@ import (
 )
 
 func TestNodesThatAreKept(t *testing.T) {
-	const deploy, anchor, id = "nvidia.com/gpu.deploy.driver", "anchor/driver", "feature.node.kubernetes.io/system-os_release."
+	const deploy, anchor = "nvidia.com/gpu.deploy.driver", "anchor/driver"
+	const id = "feature.node.kubernetes.io/system-os_release."
 	ds := &appsv1.DaemonSet{}
 	required := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 		MatchExpressions: []corev1.NodeSelectorRequirement{

@@ -206,7 +206,8 @@ func (e *env) awaitPods(ours bool) {
 // install installs this operator as kubectl does, without starting it.
 func (e *env) install() {
 	e.t.Helper()
-	e.Expect(cluster.Install(e.t.Context(), e.cluster.SimulatorConfig, filepath.Join(repo, "config/default"))).To(Succeed())
+	err := cluster.Install(e.t.Context(), e.cluster.SimulatorConfig, filepath.Join(repo, "config/default"))
+	e.Expect(err).NotTo(HaveOccurred())
 }
 
 // start starts this operator.

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +22,8 @@ import (
 )
 
 // takeOver prepares the DaemonSets that NVIDIA's operator has left and that select fewer nodes from now on. Until
-// nothing can be lost by applying an operand's DaemonSets, they are left out of this pass, and the status has the reason.
+// nothing can be lost by applying an operand's DaemonSets, they are left out of this pass, and the status has the
+// reason.
 func (s *scope) takeOver(ctx context.Context) {
 	for _, step := range s.planned.Steps {
 		o := &step.Operand
@@ -132,10 +134,10 @@ func (s *scope) mayHaveTheirPods(ctx context.Context, rendered []*appsv1.DaemonS
 }
 
 // handOverPods gives the pods of NVIDIA's driver the labels of the DaemonSets that serve their nodes from now on, and
-// returns all driver pods. It must not happen that a pod belongs to no DaemonSet while one selects its node, which would
-// create a second pod, or that a pod matches a DaemonSet which does not select its node, which would adopt and delete
-// it. So if the pods get several DaemonSets, NVIDIA's is deleted first, without its pods; then they are labelled; then
-// the DaemonSets are created, each of which selects the nodes of its pods.
+// returns all driver pods. It must not happen that a pod belongs to no DaemonSet while one selects its node, which
+// would create a second pod, or that a pod matches a DaemonSet which does not select its node, which would adopt and
+// delete it. So if the pods get several DaemonSets, NVIDIA's is deleted first, without its pods; then they are
+// labelled; then the DaemonSets are created, each of which selects the nodes of its pods.
 func (s *scope) handOverPods(
 	ctx context.Context, o *operand.Operand, rendered []*appsv1.DaemonSet,
 ) ([]corev1.Pod, error) {
@@ -213,12 +215,13 @@ func (s *scope) systemsOf(pool string) (ids, versions []string) {
 func (s *scope) orphanPods(ctx context.Context, o *operand.Operand) error {
 	ds := &appsv1.DaemonSet{}
 	err := s.Live.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: o.DaemonSet}, ds)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return fmt.Errorf("reading DaemonSet %s: %w", o.DaemonSet, err)
-	case err != nil:
+	if apierrors.IsNotFound(err) {
 		return nil
-	case ds.DeletionTimestamp == nil && migrate.IsNVIDIAs(s.policy.UID, ds):
+	}
+	if err != nil {
+		return fmt.Errorf("reading DaemonSet %s: %w", o.DaemonSet, err)
+	}
+	if ds.DeletionTimestamp == nil && migrate.IsNVIDIAs(s.policy.UID, ds) {
 		if err := s.Applier.DeleteOnly(ctx, ds); err != nil {
 			return err
 		}
@@ -327,9 +330,14 @@ func (s *scope) isTakenOver(ctx context.Context) bool {
 			left.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
 			s.fail(s.Applier.Delete(ctx, left))
 		}
-		rolled := ds.Status.ObservedGeneration == ds.Generation &&
-			ds.Status.UpdatedNumberScheduled >= ds.Status.DesiredNumberScheduled
-		done = done && !theirs && (rolled || ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType)
+		done = done && !theirs && isReplaced(ds)
 	}
 	return done && len(rendered) > 0
+}
+
+// isReplaced reports whether all pods are of the current template, or only end when they are deleted.
+func isReplaced(ds *appsv1.DaemonSet) bool {
+	return ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType ||
+		ds.Status.ObservedGeneration == ds.Generation &&
+			ds.Status.UpdatedNumberScheduled >= ds.Status.DesiredNumberScheduled
 }

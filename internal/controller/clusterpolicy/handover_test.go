@@ -26,10 +26,10 @@ var _ = Describe("The driver of NVIDIA's operator", func() {
 		entry.Facts = observe.Facts(node)
 		env.fleet.Set(&entry)
 	}
-	// selected are the terms by which a DaemonSet selects nodes.
-	selected := func(ctx context.Context, name string) []corev1.NodeSelectorTerm {
+	// selected are the terms by which the DaemonSet selects nodes.
+	selected := func(ctx context.Context) []corev1.NodeSelectorTerm {
 		GinkgoHelper()
-		affinity := daemonSet(ctx, name).Spec.Template.Spec.Affinity
+		affinity := daemonSet(ctx, driverName).Spec.Template.Spec.Affinity
 		return affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	}
 
@@ -38,7 +38,7 @@ var _ = Describe("The driver of NVIDIA's operator", func() {
 		env = newEnv(migNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		env.settle(ctx)
-		ours := selected(ctx, driverName)
+		ours := selected(ctx)
 		label(deploy, labels.True)
 		ds := daemonSet(ctx, driverName)
 		ds.Annotations = nil
@@ -54,10 +54,10 @@ var _ = Describe("The driver of NVIDIA's operator", func() {
 
 		label(anchor, "ubuntu24.04-amd64")
 		env.pass(ctx, statusInterval)
-		Expect(selected(ctx, driverName)).To(HaveLen(len(ours)+1), "also nodes without an anchor")
+		Expect(selected(ctx)).To(HaveLen(len(ours)+1), "also nodes without an anchor")
 		env.pass(ctx, statusInterval)
-		Expect(selected(ctx, driverName)).To(HaveLen(len(ours)+1), "until the DaemonSet controller follows")
+		Expect(selected(ctx)).To(HaveLen(len(ours)+1), "until the DaemonSet controller follows")
 		env.settle(ctx)
-		Expect(selected(ctx, driverName)).To(Equal(ours))
+		Expect(selected(ctx)).To(Equal(ours))
 	})
 })
