@@ -40,7 +40,7 @@ func TestUninstallWaitsForThePolicies(t *testing.T) {
 	mark, played := e.mark(), e.playHook("gpu-operator-uninstall")
 	removed := make(chan error, 1)
 	go func() {
-		_, err := e.tryHelm("uninstall", release, "--timeout", "1m")
+		_, err := e.tryHelm("uninstall", release, "--timeout", "3m")
 		removed <- err
 	}()
 	e.Eventually(func() any { return e.policy().DeletionTimestamp }).WithTimeout(time.Minute).ShouldNot(BeNil())
@@ -130,7 +130,7 @@ func TestHelmUninstallLeavesNothing(t *testing.T) {
 	e.Expect(e.node("gpu-00000").Labels).To(HaveKeyWithValue("nvidia.com/mig.config", "all-disabled"))
 	e.labelNode("gpu-00001", "nvidia.com/mig.config", "all-1g.10gb")
 	played := e.playHook("gpu-operator-uninstall")
-	e.helm("uninstall", release, "--timeout", "1m")
+	e.helm("uninstall", release, "--timeout", "3m")
 	e.Expect(e.node("gpu-00001").Labels).To(HaveKeyWithValue("nvidia.com/mig.config", "all-1g.10gb"), "a user's")
 	e.labelNode("gpu-00001", "nvidia.com/mig.config", nil)
 	e.Expect(played()).To(HaveSuffix("ClusterPolicy cluster-policy is gone\nNo ClusterPolicy is left\n"))
@@ -170,7 +170,7 @@ func TestUndeployLeavesNothing(t *testing.T) {
 	e.kubectl("apply", "-f", filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
 	e.awaitReady()
 	replaced, pods := e.policy().UID, e.pods()
-	e.kubectl("replace", "--force", "--timeout=1m", "-f", filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
+	e.kubectl("replace", "--force", "--timeout=3m", "-f", filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
 	e.Expect(e.policy().UID).NotTo(Equal(replaced))
 	e.awaitReady()
 	for name := range e.pods() {
