@@ -11,7 +11,8 @@ const (
 	ManagedBy = "app.kubernetes.io/managed-by"
 	// ManagedByValue is the value of ManagedBy.
 	ManagedByValue = "gpu-operator"
-	// PartOf is in the selector of some DaemonSets of NVIDIA's operator, beside App. They keep it when they are taken over.
+	// PartOf is in the selector of some DaemonSets of NVIDIA's operator, beside App. They keep it when they are taken
+	// over.
 	PartOf = "app.kubernetes.io/part-of"
 	// Component is set on the pods of this operator and of NVIDIA's, by which that one is found.
 	Component = "app.kubernetes.io/component"

@@ -140,7 +140,8 @@ func ExistingDaemonSetOrPod(
 // DriverPods reads the driver pods of this operator and of NVIDIA's from the API server.
 func DriverPods(ctx context.Context, live client.Reader, namespace string) ([]corev1.Pod, error) {
 	pods := &corev1.PodList{}
-	err := live.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{labels.Component: labels.DriverComponent})
+	drivers := client.MatchingLabels{labels.Component: labels.DriverComponent}
+	err := live.List(ctx, pods, client.InNamespace(namespace), drivers)
 	if err != nil {
 		return nil, fmt.Errorf("listing the driver pods: %w", err)
 	}

@@ -22,8 +22,8 @@ func (r *renderer) keepVariantSelector(ds *appsv1.DaemonSet) {
 	}
 }
 
-// keepPartOf keeps the second label in the selector of a DaemonSet that NVIDIA's operator has created with it: selectors
-// cannot be changed, and a new DaemonSet would end all pods at once.
+// keepPartOf keeps the second label in the selector of a DaemonSet that NVIDIA's operator has created with it:
+// selectors cannot be changed, and a new DaemonSet would end all pods at once.
 func (r *renderer) keepPartOf(ds *appsv1.DaemonSet) {
 	if value := r.live[ds.Name].PartOfInSelector; value != "" {
 		ds.Spec.Selector.MatchLabels[partOfLabel] = value

@@ -47,7 +47,8 @@ func crashRows() []row {
 			points: partialApplies(),
 		},
 		{id: "A6", what: "the response to each type of write is lost", sample: 1, points: lostAnswers},
-		{id: "A7", what: "SIGKILL at each write of the teardown: the cluster is as before the policy", sample: 1, always: true,
+		{id: "A7", what: "SIGKILL at each write of the teardown: the cluster is as before the policy", sample: 1,
+			always: true,
 			points: func(ctx context.Context, c *campaign) ([]point, error) {
 				points, err := atEachWrite(ctx, c, remove, Ready, allPhases)
 				for i := range points {

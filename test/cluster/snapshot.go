@@ -91,8 +91,8 @@ func Restored(tb testing.TB, cfg *rest.Config) func(except ...string) {
 	}
 }
 
-// AwaitSnapshot waits until the cluster is as it was in a Snapshot, for at most 3 minutes. The error has the differences
-// that are left, - before and + now.
+// AwaitSnapshot waits until the cluster is as it was in a Snapshot, for at most 3 minutes. The error has the
+// differences that are left, - before and + now.
 func AwaitSnapshot(ctx context.Context, cfg *rest.Config, before map[string]string) error {
 	diff := ""
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 3*time.Minute, true,

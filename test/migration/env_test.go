@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -51,6 +53,8 @@ type env struct {
 	theirs   *Player
 	watch    *Watcher
 	operator *cluster.Operator
+	// running: the operator has not been ended.
+	running bool
 }
 
 // newEnv starts the cluster with nodes of these operating systems in turn, such as ubuntu 24.04, and awaits that
@@ -81,7 +85,14 @@ func newEnv(t *testing.T, versions ...string) *env {
 		}
 	}
 	e.createPolicy()
-	e.theirs = NewPlayer(e.client, namespace, "nvcr.io/nvidia/driver:"+driverVersion+"-ubuntu24.04")
+	// The account of NVIDIA's operator has the same name.
+	as := rest.CopyConfig(c.SimulatorConfig)
+	as.Impersonate = rest.ImpersonationConfig{
+		UserName: cluster.ServiceAccountUser(namespace, account), Groups: []string{"system:masters"},
+	}
+	theirs, err := client.New(as, client.Options{Scheme: scheme})
+	g.Expect(err).NotTo(HaveOccurred())
+	e.theirs = NewPlayer(theirs, namespace, "nvcr.io/nvidia/driver:"+driverVersion+"-ubuntu24.04")
 	g.Expect(e.theirs.Reconcile(t.Context(), e.policy())).To(Succeed())
 	e.awaitPods(false)
 	e.deployTenants()
@@ -171,6 +182,9 @@ func (e *env) awaitPods(ours bool) {
 			ds := &list.Items[i]
 			status := ds.Status
 			isDriver := strings.HasPrefix(ds.Name, DriverName)
+			if !ours && !slices.ContainsFunc(daemonSets(), func(d daemonSet) bool { return d.name == ds.Name }) {
+				continue
+			}
 			if _, applied := ds.Annotations["nvidia.com/gpu-operator.digest"]; applied != ours {
 				return fmt.Sprintf("%s is of the other operator", ds.Name)
 			}
@@ -192,7 +206,8 @@ func (e *env) awaitPods(ours bool) {
 // install installs this operator as kubectl does, without starting it.
 func (e *env) install() {
 	e.t.Helper()
-	e.Expect(cluster.Install(e.t.Context(), e.cluster.SimulatorConfig, filepath.Join(repo, "config/default"))).To(Succeed())
+	err := cluster.Install(e.t.Context(), e.cluster.SimulatorConfig, filepath.Join(repo, "config/default"))
+	e.Expect(err).NotTo(HaveOccurred())
 }
 
 // start starts this operator.
@@ -206,10 +221,19 @@ func (e *env) start() {
 		Binary: binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
 	})
 	e.Expect(err).NotTo(HaveOccurred())
+	e.running = true
 }
 
-// awaitReady waits until the policy is ready and nothing is to be done any more.
-func (e *env) awaitReady() {
+// stop ends this operator.
+func (e *env) stop() {
+	if e.running {
+		e.operator.Kill()
+	}
+	e.running = false
+}
+
+// awaitReady waits until the policy has this state and GPUs can be used on all nodes.
+func (e *env) awaitReady(state v1.State) {
 	e.t.Helper()
 	e.Eventually(func() string {
 		status := e.policy().Status
@@ -217,7 +241,7 @@ func (e *env) awaitReady() {
 			return "no summary"
 		}
 		return fmt.Sprintf("%s %d/%d", status.State, status.NodeSummary.Ready, status.NodeSummary.Total)
-	}).Should(Equal(fmt.Sprintf("ready %d/%d", nodes, nodes)))
+	}).Should(Equal(fmt.Sprintf("%s %d/%d", state, nodes, nodes)))
 }
 
 // calls returns this operator's writes since the mark.
@@ -240,7 +264,7 @@ func (e *env) finish() {
 	if e.operator == nil {
 		return
 	}
-	e.operator.Kill()
+	e.stop()
 	e.Expect(e.calls(0).Forbidden().String()).To(BeEmpty(), "the shipped permissions must suffice")
 	if log, err := os.ReadFile(e.operator.LogFile); e.t.Failed() {
 		e.t.Logf("the operator's log (%v):\n%s", err, log)

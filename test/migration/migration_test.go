@@ -7,11 +7,18 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/migrate"
 )
 
-// TestInPlace: this operator takes over what NVIDIA's has left, while everything runs.
+// TestInPlace: this operator takes over what NVIDIA's has left, while everything runs. With one operating system,
+// NVIDIA's then takes it over again.
 func TestInPlace(t *testing.T) {
 	for name, versions := range map[string][]string{
 		"one operating system": {"24.04"}, "two operating systems": {"24.04", "22.04"},
@@ -23,12 +30,21 @@ func TestInPlace(t *testing.T) {
 			e.install()
 			e.start()
 			e.awaitPods(true)
-			e.awaitReady()
+			state := v1.StateReady
+			if len(versions) > 1 {
+				// The image of NVIDIA's driver is for one operating system.
+				state = v1.StateNotReady
+			}
+			e.awaitReady(state)
 			t.Logf("taken over after %s", time.Since(begin).Round(time.Second))
 			e.undisturbed()
 			e.ours()
 			e.nothingLeft()
+			e.rolesLeft()
 			e.writesNothing()
+			if len(versions) == 1 {
+				e.back()
+			}
 		})
 	}
 }
@@ -90,6 +106,42 @@ func (e *env) nothingLeft() {
 	}).Should(BeEmpty())
 	script := client.ObjectKey{Namespace: namespace, Name: probeScript}
 	e.Expect(e.client.Get(e.t.Context(), script, &corev1.ConfigMap{})).To(Succeed(), "the running drivers mount it")
+}
+
+// rolesLeft: what is left of NVIDIA's rights is what is documented, so that it can be deleted by name.
+func (e *env) rolesLeft() {
+	e.t.Helper()
+	for _, test := range []struct {
+		list client.ObjectList
+		want []string
+	}{
+		{&rbacv1.RoleList{}, migrate.LeftRoles()},
+		{&rbacv1.RoleBindingList{}, migrate.LeftRoles()},
+		{&rbacv1.ClusterRoleList{}, migrate.LeftClusterRoles()},
+		{&rbacv1.ClusterRoleBindingList{}, migrate.LeftClusterRoles()},
+		{&corev1.ServiceAccountList{}, migrate.LeftAccounts()},
+	} {
+		e.Expect(e.client.List(e.t.Context(), test.list)).To(Succeed())
+		e.Expect(apimeta.EachListItem(test.list, func(object runtime.Object) error {
+			found, err := apimeta.Accessor(object)
+			if err == nil && len(found.GetOwnerReferences()) > 0 {
+				e.Expect(test.want).To(ContainElement(found.GetName()), "%T", object)
+			}
+			return err
+		})).To(Succeed())
+	}
+}
+
+// back: NVIDIA's operator takes over what this one has left, while everything runs.
+func (e *env) back() {
+	e.t.Helper()
+	e.stop()
+	e.watch = newWatcher(e.t, e.cluster.SimulatorConfig)
+	begin := time.Now()
+	e.Expect(e.theirs.Reconcile(e.t.Context(), e.policy())).To(Succeed())
+	e.awaitPods(false)
+	e.t.Logf("taken back after %s", time.Since(begin).Round(time.Second))
+	e.undisturbed()
 }
 
 func (e *env) writesNothing() {
