@@ -153,6 +153,10 @@ const (
 	// bundle of the Operator Lifecycle Manager cannot contain them. Remedy: run the command in the message of the
 	// condition AdmissionPolicyMissing. Without the policies, install Node Feature Discovery.
 	ReasonAdmissionPolicyMissing = ConditionAdmissionPolicyMissing
+	// ReasonNotTakenOver: the driver or the toolkit of NVIDIA's operator still runs as it is, and is not updated.
+	// Cause: a node that runs it has no discovery labels, so it is unknown which driver or toolkit it needs.
+	// Remedy: restore the discovery labels of the node that the message names.
+	ReasonNotTakenOver = "NotTakenOver"
 	// ReasonRollingOut: the DaemonSet controller has not processed the operand's latest change yet.
 	// Cause: the operand's objects were created or changed a moment ago.
 	// Remedy: wait; if it lasts, check that kube-controller-manager runs.

@@ -69,15 +69,16 @@ type ApplyResult struct {
 	Err error
 }
 
-// NeedsRetry reports whether the pass should be retried. A retry does not resolve conflicts with another owner, or
-// objects that the API server rejects as invalid.
+// NeedsRetry reports whether the pass should be retried. A retry does not resolve conflicts with another owner,
+// objects that the API server rejects as invalid, or what nodes have to change before an operand is taken over.
 func (in Input) NeedsRetry() bool {
 	if in.Err != nil {
 		return true
 	}
 	for _, result := range in.Applied {
 		err := result.Err
-		if err != nil && !errors.Is(err, apply.ErrConflict) && !errors.Is(err, ErrPrerequisite) && !isInvalid(err) {
+		if err != nil && !errors.Is(err, apply.ErrConflict) && !errors.Is(err, ErrPrerequisite) &&
+			!errors.Is(err, ErrNotTakenOver) && !isInvalid(err) {
 			return true
 		}
 	}

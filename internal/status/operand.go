@@ -24,6 +24,9 @@ import (
 // ErrPrerequisite means that an operand was not applied because one that it requires was not.
 var ErrPrerequisite = errors.New("which was not applied")
 
+// ErrNotTakenOver means that what NVIDIA's operator has left of an operand cannot be taken over yet.
+var ErrNotTakenOver = errors.New("not taken over")
+
 // operandCounts counts the nodes that need an operand, by its state there.
 type operandCounts struct {
 	desired, ready int
@@ -259,6 +262,8 @@ func applyErrorState(err error) (v1.OperandState, string) {
 		return v1.OperandConflict, v1.ReasonConflict
 	case isInvalid(err):
 		return v1.OperandInvalid, v1.ReasonInvalidSpec
+	case errors.Is(err, ErrNotTakenOver):
+		return v1.OperandWaiting, v1.ReasonNotTakenOver
 	case errors.Is(err, ErrPrerequisite):
 		return v1.OperandWaiting, v1.ReasonWaitingForOperand
 	case errors.As(err, new(*apply.AlteredError)):

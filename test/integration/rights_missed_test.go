@@ -35,7 +35,7 @@ const missedTime = 30 * time.Second
 // sampleRights are the permissions that are removed without TEST_FULL=1: each is noticed in a different way.
 var sampleRights = []string{
 	"image.openshift.io/imagestreams list", "nodes/status patch", "apps/daemonsets create", "configmaps delete",
-	"authentication.k8s.io/tokenreviews create", "pods/eviction create",
+	"authentication.k8s.io/tokenreviews create", "pods/eviction create", takeOverRight,
 }
 
 // eachIsMissed removes the permissions from the installed roles one by one, and expects that a new operator is then
@@ -121,6 +121,14 @@ func (e *env) provocation(r right, address, token string) func() {
 			if !begun && e.policy().Status.State == v1.StateReady {
 				e.beginUpgrade()
 				begun = true
+			}
+		}
+	case r.String() == takeOverRight:
+		done := false
+		return func() {
+			if !done && e.policy().Status.State == v1.StateReady {
+				e.disownDriver()
+				done = true
 			}
 		}
 	case r.verb == "delete":

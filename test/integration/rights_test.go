@@ -19,6 +19,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/set"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,6 +60,10 @@ func TestEachRightIsNeeded(t *testing.T) {
 	token := e.tokenOf("anybody")
 	e.Eventually(func() (page, error) { return scrape(unverified(), "https://"+address, token) }).
 		Should(HaveField("Code", http.StatusForbidden))
+
+	e.disownDriver()
+	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).
+		ShouldNot(ContainElement(takeOverRight))
 
 	e.beginUpgrade()
 	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).WithTimeout(time.Minute).
@@ -133,6 +138,26 @@ func (e *env) beginUpgrade() {
 	}
 	e.change(`{"driver": {"version": "580.82.07",
 		"upgradePolicy": {"autoUpgrade": true, "podDeletion": {"force": true}}}}`)
+}
+
+// takeOverRight is the permission that only pods of NVIDIA's operator need.
+const takeOverRight = "pods patch"
+
+// disownDriver makes the driver pods of a DaemonSet look as if NVIDIA's operator had created them.
+func (e *env) disownDriver() {
+	e.t.Helper()
+	const driver = "nvidia-driver-daemonset"
+	pods := &corev1.PodList{}
+	e.Expect(e.client.List(
+		e.t.Context(), pods, client.InNamespace(namespace), client.MatchingLabels{labels.App: driver},
+	)).To(Succeed())
+	e.Expect(pods.Items).NotTo(BeEmpty())
+	theirs := []byte(`{"metadata": {"labels": {"` + labels.Operand + `": null, "controller-revision-hash": null}}}`)
+	for i := range pods.Items {
+		e.Expect(e.client.Patch(
+			e.t.Context(), &pods.Items[i], client.RawPatch(types.MergePatchType, theirs),
+		)).To(Succeed())
+	}
 }
 
 func (e *env) admitPods() {

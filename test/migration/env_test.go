@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +52,8 @@ type env struct {
 	theirs   *Player
 	watch    *Watcher
 	operator *cluster.Operator
+	// running: the operator has not been ended.
+	running bool
 }
 
 // newEnv starts the cluster with nodes of these operating systems in turn, such as ubuntu 24.04, and awaits that
@@ -171,6 +174,9 @@ func (e *env) awaitPods(ours bool) {
 			ds := &list.Items[i]
 			status := ds.Status
 			isDriver := strings.HasPrefix(ds.Name, DriverName)
+			if !ours && !slices.ContainsFunc(daemonSets(), func(d daemonSet) bool { return d.name == ds.Name }) {
+				continue
+			}
 			if _, applied := ds.Annotations["nvidia.com/gpu-operator.digest"]; applied != ours {
 				return fmt.Sprintf("%s is of the other operator", ds.Name)
 			}
@@ -206,6 +212,15 @@ func (e *env) start() {
 		Binary: binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
 	})
 	e.Expect(err).NotTo(HaveOccurred())
+	e.running = true
+}
+
+// stop ends this operator.
+func (e *env) stop() {
+	if e.running {
+		e.operator.Kill()
+	}
+	e.running = false
 }
 
 // awaitReady waits until the policy is ready and nothing is to be done any more.
@@ -240,7 +255,7 @@ func (e *env) finish() {
 	if e.operator == nil {
 		return
 	}
-	e.operator.Kill()
+	e.stop()
 	e.Expect(e.calls(0).Forbidden().String()).To(BeEmpty(), "the shipped permissions must suffice")
 	if log, err := os.ReadFile(e.operator.LogFile); e.t.Failed() {
 		e.t.Logf("the operator's log (%v):\n%s", err, log)

@@ -94,6 +94,7 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Entry(nil, "live get Namespace", 1, enablePodSecurity),
 		Entry(nil, "apply Namespace", 1, enablePodSecurity),
 		Entry(nil, "cached list ConfigMap", 1, noPreparation),
+		Entry(nil, "live list ConfigMap", 1, func(_ context.Context, env *testEnv) { env.reconciler.leftPruned = false }),
 		Entry("cached list Service, while pruning", "cached list Service", 2, noPreparation),
 		Entry(nil, "cached list RuntimeClass", 1, noPreparation),
 		Entry("cached list DaemonSet, while pruning", "cached list DaemonSet", 2, noPreparation),
@@ -226,6 +227,18 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Entry(nil, "live get DaemonSet"),
 		Entry(nil, "live list Pod"),
 	)
+
+	It("while pods are listed that another operator may have created keeps the driver", func(ctx SpecContext) {
+		ds := daemonSet(ctx, driverName)
+		ds.Status.UpdatedNumberScheduled = 0
+		ds.Status.CurrentNumberScheduled = 1
+		Expect(admin.Status().Update(ctx, ds)).To(Succeed())
+		env.failOnce("cached list Pod", 1)
+		_, err := env.reconcileAfter(ctx, statusInterval)
+		Expect(err).To(MatchError(errInjected), "so that it is retried")
+		Expect(daemonSet(ctx, driverName)).NotTo(BeNil())
+		env.settle(ctx)
+	})
 
 	It("while a placement is repaired is retried", func(ctx SpecContext) {
 		preferences := func() []corev1.PreferredSchedulingTerm {

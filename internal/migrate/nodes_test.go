@@ -1,0 +1,59 @@
+package migrate_test
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/clusterpolicy/gpu-operator/internal/migrate"
+)
+
+func TestNodesThatAreKept(t *testing.T) {
+	const deploy, anchor, id = "nvidia.com/gpu.deploy.driver", "anchor/driver", "feature.node.kubernetes.io/system-os_release."
+	ds := &appsv1.DaemonSet{}
+	required := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: anchor, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}},
+			{Key: "nvidia.com/gpu-operator.pool", Operator: corev1.NodeSelectorOpDoesNotExist},
+		},
+	}}}
+	ds.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: required,
+	}}
+	nodes := migrate.Nodes{Deploy: deploy, Anchor: anchor, OSIDs: []string{"ubuntu"}, OSVersions: []string{"24.04"}}
+	if nodes.AreKeptBy(ds) || nodes.AreKeptBy(&appsv1.DaemonSet{}) {
+		t.Error("kept without the term")
+	}
+	nodes.Keep(ds)
+	if !nodes.AreKeptBy(ds) {
+		t.Error("not kept with the term")
+	}
+	selector, err := nodeaffinity.NewNodeSelector(required)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		labels map[string]string
+		want   bool
+	}{
+		"as NVIDIA's operator labels it": {
+			map[string]string{deploy: "true", id + "ID": "ubuntu", id + "VERSION_ID": "24.04"}, true,
+		},
+		"of another operating system": {
+			map[string]string{deploy: "true", id + "ID": "ubuntu", id + "VERSION_ID": "22.04"}, false,
+		},
+		"without the driver": {map[string]string{deploy: "false", id + "ID": "ubuntu", id + "VERSION_ID": "24.04"}, false},
+		"with its anchor":    {map[string]string{anchor: "a"}, true},
+		"of another variant": {
+			map[string]string{deploy: "true", id + "ID": "ubuntu", id + "VERSION_ID": "24.04", anchor: "b"}, false,
+		},
+	} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: test.labels}}
+		if got := selector.Match(node); got != test.want {
+			t.Errorf("%s: selected %t", name, got)
+		}
+	}
+}
