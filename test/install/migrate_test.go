@@ -282,7 +282,8 @@ func (e *env) leftovers() ([]string, error) {
 		name, annotations := object.GetKind()+" "+object.GetName(), object.GetAnnotations()
 		ofPolicy := len(object.GetOwnerReferences()) > 0 && object.GetOwnerReferences()[0].Kind == "ClusterPolicy"
 		isDiscovery := object.GetLabels()["app.kubernetes.io/name"] == "node-feature-discovery"
-		if ofPolicy && annotations["nvidia.com/gpu-operator.digest"] == "" && name != "ConfigMap nvidia-driver-startup-probe" ||
+		isMounted := name == "ConfigMap nvidia-driver-startup-probe"
+		if ofPolicy && annotations["nvidia.com/gpu-operator.digest"] == "" && !isMounted ||
 			!isDiscovery && annotations["helm.sh/resource-policy"] != "" {
 			left = append(left, name)
 		}
