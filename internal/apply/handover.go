@@ -16,8 +16,16 @@ import (
 // The pods of NVIDIA's operator get the labels by which the DaemonSets of this operator select them.
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=pods,verbs=patch
 
-// Relabel adds labels and annotations to a pod, if it still is the one that was read.
-func (a *Applier) Relabel(ctx context.Context, pod client.Object, added, annotations map[string]string) error {
+// templateGeneration is a label of DaemonSet pods, by which the DaemonSet controller finds those that are up to date.
+const templateGeneration = "pod-template-generation"
+
+// Relabel adds labels and annotations to a pod, if it still is the one that was read. It removes the generation of the
+// pod's template: that of a new DaemonSet may be equal, and the pod would count as one that the DaemonSet has created.
+func (a *Applier) Relabel(ctx context.Context, pod client.Object, labelled, annotations map[string]string) error {
+	added := map[string]any{templateGeneration: nil}
+	for key, value := range labelled {
+		added[key] = value
+	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": pod.GetUID(), "labels": added, "annotations": annotations,
 	}})

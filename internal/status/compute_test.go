@@ -720,6 +720,7 @@ func TestInputFailed(t *testing.T) {
 	e := newEnv(t, 1)
 	e.applied["driver"] = ApplyResult{Err: fmt.Errorf("x %w", apply.ErrConflict)}
 	e.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: y", ErrPrerequisite)}
+	e.applied["container-toolkit"] = ApplyResult{Err: fmt.Errorf("%w: z", ErrNotTakenOver)}
 	if e.input().NeedsRetry() {
 		t.Error("a conflict counts as a failed call")
 	}

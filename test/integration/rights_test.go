@@ -152,7 +152,8 @@ func (e *env) disownDriver() {
 		e.t.Context(), pods, client.InNamespace(namespace), client.MatchingLabels{labels.App: driver},
 	)).To(Succeed())
 	e.Expect(pods.Items).NotTo(BeEmpty())
-	theirs := []byte(`{"metadata": {"labels": {"` + labels.Operand + `": null, "controller-revision-hash": null}}}`)
+	theirs := []byte(`{"metadata": {"labels": {"` + labels.Operand + `": null,
+		"controller-revision-hash": null, "pod-template-generation": null}}}`)
 	for i := range pods.Items {
 		e.Expect(e.client.Patch(
 			e.t.Context(), &pods.Items[i], client.RawPatch(types.MergePatchType, theirs),

@@ -223,8 +223,8 @@ func (e *env) stop() {
 	e.running = false
 }
 
-// awaitReady waits until the policy is ready and nothing is to be done any more.
-func (e *env) awaitReady() {
+// awaitReady waits until the policy has this state and GPUs can be used on all nodes.
+func (e *env) awaitReady(state v1.State) {
 	e.t.Helper()
 	e.Eventually(func() string {
 		status := e.policy().Status
@@ -232,7 +232,7 @@ func (e *env) awaitReady() {
 			return "no summary"
 		}
 		return fmt.Sprintf("%s %d/%d", status.State, status.NodeSummary.Ready, status.NodeSummary.Total)
-	}).Should(Equal(fmt.Sprintf("ready %d/%d", nodes, nodes)))
+	}).Should(Equal(fmt.Sprintf("%s %d/%d", state, nodes, nodes)))
 }
 
 // calls returns this operator's writes since the mark.

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
 // TestInPlace: this operator takes over what NVIDIA's has left, while everything runs. With one operating system,
@@ -24,7 +26,12 @@ func TestInPlace(t *testing.T) {
 			e.install()
 			e.start()
 			e.awaitPods(true)
-			e.awaitReady()
+			state := v1.StateReady
+			if len(versions) > 1 {
+				// The image of NVIDIA's driver is for one operating system.
+				state = v1.StateNotReady
+			}
+			e.awaitReady(state)
 			t.Logf("taken over after %s", time.Since(begin).Round(time.Second))
 			e.undisturbed()
 			e.ours()
