@@ -231,7 +231,8 @@ func (e *env) checks(byOLM bool) {
 	e.Expect(json.Unmarshal([]byte(out), &report)).To(Succeed(), out)
 	e.Expect(report).To(And(HaveKeyWithValue("policy", "cluster-policy"), HaveKeyWithValue("blockers", BeEmpty())), out)
 	e.Expect(report["operands"]).To(And(
-		ContainElement(And(HaveKeyWithValue("daemonSet", migration.DriverName), HaveKeyWithValue("effect", "kept"))),
+		ContainElement(And(HaveKeyWithValue("daemonSet", migration.DriverName), HaveKeyWithValue("effect", "kept"),
+			HaveKeyWithValue("pods", float64(migratedNodes)))),
 		ContainElement(And(HaveKeyWithValue("daemonSet", "nvidia-device-plugin-daemonset"),
 			HaveKeyWithValue("effect", "replaced once"))),
 	), out)
