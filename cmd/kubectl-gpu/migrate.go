@@ -40,8 +40,8 @@ references to the policy from accounts and roles that the installer takes over. 
 --finish, after this operator is installed and has taken over, removes roles and accounts that nobody uses any more, the
 annotation, and Helm's record of a release of NVIDIA's chart under another name. Node Feature Discovery stays.
 
-Each step can be repeated. Exit codes: 0 success and nothing blocks, 1 failure, 2 wrong usage, or with --check a migration
-that is blocked.
+Each step can be repeated. Exit codes: 0 success and nothing blocks, 1 failure, 2 wrong usage, or with --check a
+migration that is blocked.
 
 It runs kubectl, which needs the right to list what is named above, Nodes, Pods, ClusterPolicies and the objects of the
 stack, and to change these objects.`,
@@ -69,7 +69,8 @@ stack, and to change these objects.`,
 	flags.BoolVar(&o.finish, "finish", false, "remove what is left of NVIDIA's operator after this one has taken over")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output of --check: text or json")
-	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait until the pods of NVIDIA's operator have ended")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute,
+		"how long to wait until the pods of NVIDIA's operator have ended")
 	o.kubectl.addFlags(flags)
 	return command
 }

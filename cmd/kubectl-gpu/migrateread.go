@@ -54,8 +54,8 @@ func (o *migrateOptions) preview(ctx context.Context, facts *migrationsteps.Fact
 		return nil
 	}
 	policy := &v1.ClusterPolicy{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, policy); err != nil {
-		facts.Unreadable = "the ClusterPolicy cannot be read: " + err.Error()
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, policy)
+	if facts.Unreadable = complaint("read", err); facts.Unreadable != "" {
 		return nil
 	}
 	edit := preview.Edit{Policy: policy}
@@ -64,11 +64,15 @@ func (o *migrateOptions) preview(ctx context.Context, facts *migrationsteps.Fact
 	if err != nil {
 		return err
 	}
-	found, err := preview.Of(cluster, edit, time.Now())
-	if err != nil {
-		facts.Unreadable = "the ClusterPolicy cannot be applied: " + err.Error()
-		return nil
-	}
-	facts.Preview = found
+	facts.Preview, err = preview.Of(cluster, edit, time.Now())
+	facts.Unreadable = complaint("applied", err)
 	return nil
+}
+
+// complaint says that the policy cannot be read or applied, and why; empty without an error.
+func complaint(what string, err error) string {
+	if err == nil {
+		return ""
+	}
+	return "the ClusterPolicy cannot be " + what + ": " + err.Error()
 }

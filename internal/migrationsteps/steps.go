@@ -42,8 +42,9 @@ type Step struct {
 // operator: they become the installer's.
 var shipped = map[string][]string{
 	"ServiceAccount": {
-		operatorName, "nvidia-container-toolkit", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia-device-plugin", "nvidia-driver",
-		"nvidia-gpu-feature-discovery", "nvidia-mig-manager", "nvidia-node-status-exporter", "nvidia-operator-validator",
+		operatorName, "nvidia-container-toolkit", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia-device-plugin",
+		"nvidia-driver", "nvidia-gpu-feature-discovery", "nvidia-mig-manager", "nvidia-node-status-exporter",
+		"nvidia-operator-validator",
 	},
 	"Role": {
 		operatorName, "nvidia-dcgm-exporter", "nvidia-gpu-feature-discovery", "nvidia-mig-manager",
@@ -119,7 +120,8 @@ func (c *Cluster) disown() []Step {
 	return steps
 }
 
-// Finish returns the steps after this operator has taken over, in order. Node Feature Discovery of NVIDIA's chart stays.
+// Finish returns the steps after this operator has taken over, in order. Node Feature Discovery of NVIDIA's chart
+// stays.
 func (c *Cluster) Finish() []Step {
 	steps := c.disown()
 	releases := c.releases()

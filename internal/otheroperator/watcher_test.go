@@ -154,8 +154,8 @@ func TestMessage(t *testing.T) {
 	e.Expect(e.client.Create(t.Context(), nvidiasPod(nil))).To(Succeed())
 	e.Expect(e.check().Message).To(Equal("Deployment gpu-operator in namespace nvidia runs NVIDIA's operator " +
 		"(image nvcr.io/nvidia/gpu-operator:v26.3.1): this operator changes nothing until that is gone. Migrate with " +
-		"kubectl gpu migrate, as docs/migration.md describes, or stop it with kubectl -n nvidia scale deployment gpu-operator --replicas=0; " +
-		"--take-over does not wait for that"))
+		"kubectl gpu migrate, as docs/migration.md describes, or stop it with " +
+		"kubectl -n nvidia scale deployment gpu-operator --replicas=0; --take-over does not wait for that"))
 	e = newEnv(t)
 	e.Expect(e.client.Create(t.Context(), nvidiasPod(func(pod *corev1.Pod) { pod.OwnerReferences = nil }))).To(Succeed())
 	e.Expect(e.check().Message).To(And(HavePrefix("Pod gpu-operator-6d5f-x2k in namespace nvidia "),

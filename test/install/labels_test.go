@@ -35,6 +35,9 @@ func (e *env) watchLabels() func() []string {
 		var lost []string
 		for event := range watch.ResultChan() {
 			node, isNode := event.Object.(*corev1.Node)
+			if !isNode && ctx.Err() != nil {
+				break
+			}
 			if !isNode {
 				lost = append(lost, fmt.Sprintf("watch: %v", event.Object))
 				continue

@@ -231,7 +231,8 @@ func (e *env) checks(byOLM bool) {
 	e.Expect(json.Unmarshal([]byte(out), &report)).To(Succeed(), out)
 	e.Expect(report).To(And(HaveKeyWithValue("policy", "cluster-policy"), HaveKeyWithValue("blockers", BeEmpty())), out)
 	e.Expect(report["operands"]).To(And(
-		ContainElement(And(HaveKeyWithValue("daemonSet", migration.DriverName), HaveKeyWithValue("effect", "kept"))),
+		ContainElement(And(HaveKeyWithValue("daemonSet", migration.DriverName), HaveKeyWithValue("effect", "kept"),
+			HaveKeyWithValue("pods", float64(migratedNodes)))),
 		ContainElement(And(HaveKeyWithValue("daemonSet", "nvidia-device-plugin-daemonset"),
 			HaveKeyWithValue("effect", "replaced once"))),
 	), out)
@@ -282,7 +283,8 @@ func (e *env) leftovers() ([]string, error) {
 		name, annotations := object.GetKind()+" "+object.GetName(), object.GetAnnotations()
 		ofPolicy := len(object.GetOwnerReferences()) > 0 && object.GetOwnerReferences()[0].Kind == "ClusterPolicy"
 		isDiscovery := object.GetLabels()["app.kubernetes.io/name"] == "node-feature-discovery"
-		if ofPolicy && annotations["nvidia.com/gpu-operator.digest"] == "" && name != "ConfigMap nvidia-driver-startup-probe" ||
+		isMounted := name == "ConfigMap nvidia-driver-startup-probe"
+		if ofPolicy && annotations["nvidia.com/gpu-operator.digest"] == "" && !isMounted ||
 			!isDiscovery && annotations["helm.sh/resource-policy"] != "" {
 			left = append(left, name)
 		}

@@ -7,14 +7,10 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/migrate"
 )
 
 // TestInPlace: this operator takes over what NVIDIA's has left, while everything runs. With one operating system,
@@ -40,7 +36,6 @@ func TestInPlace(t *testing.T) {
 			e.undisturbed()
 			e.ours()
 			e.nothingLeft()
-			e.rolesLeft()
 			e.writesNothing()
 			if len(versions) == 1 {
 				e.back()
@@ -108,35 +103,11 @@ func (e *env) nothingLeft() {
 	e.Expect(e.client.Get(e.t.Context(), script, &corev1.ConfigMap{})).To(Succeed(), "the running drivers mount it")
 }
 
-// rolesLeft: what is left of NVIDIA's rights is what is documented, so that it can be deleted by name.
-func (e *env) rolesLeft() {
-	e.t.Helper()
-	for _, test := range []struct {
-		list client.ObjectList
-		want []string
-	}{
-		{&rbacv1.RoleList{}, migrate.LeftRoles()},
-		{&rbacv1.RoleBindingList{}, migrate.LeftRoles()},
-		{&rbacv1.ClusterRoleList{}, migrate.LeftClusterRoles()},
-		{&rbacv1.ClusterRoleBindingList{}, migrate.LeftClusterRoles()},
-		{&corev1.ServiceAccountList{}, migrate.LeftAccounts()},
-	} {
-		e.Expect(e.client.List(e.t.Context(), test.list)).To(Succeed())
-		e.Expect(apimeta.EachListItem(test.list, func(object runtime.Object) error {
-			found, err := apimeta.Accessor(object)
-			if err == nil && len(found.GetOwnerReferences()) > 0 {
-				e.Expect(test.want).To(ContainElement(found.GetName()), "%T", object)
-			}
-			return err
-		})).To(Succeed())
-	}
-}
-
 // back: NVIDIA's operator takes over what this one has left, while everything runs.
 func (e *env) back() {
 	e.t.Helper()
 	e.stop()
-	e.watch = newWatcher(e.t, e.cluster.SimulatorConfig)
+	e.watch = NewWatcher(e.t, e.cluster.SimulatorConfig)
 	begin := time.Now()
 	e.Expect(e.theirs.Reconcile(e.t.Context(), e.policy())).To(Succeed())
 	e.awaitPods(false)
