@@ -31,7 +31,7 @@ func TestNVIDIADriver(t *testing.T) {
 		},
 		"a driver starts": {
 			spec: all, change: func(e *env) { e.startPod(1, "driver") },
-			want: "notReady False Starting: the driver is ready on 1 of 2 nodes; node-00001: driver",
+			want: "notReady False Starting: the driver is ready on 1 of 2 nodes; node-00001: container main is not ready",
 		},
 		"another operand fails": {
 			spec: all, change: func(e *env) { e.failPod(1, "device-plugin", "no GPU") },
