@@ -323,15 +323,15 @@ release: $(KUSTOMIZE) ## Build release VERSION for REGISTRY into dist/: images, 
 	  --created="$$(git log -1 --format=%cI)" --push=$(if $(filter-out false 0,$(PUSH)),true,false)
 
 .PHONY: install
-install: $(KUSTOMIZE) ## Install the CRD into the cluster of the current KUBECONFIG
+install: $(KUSTOMIZE) ## Install the CRDs into the cluster of the current KUBECONFIG
 	$(KUSTOMIZE) build config/crd | $(KUBECTL) apply -f -
 
 .PHONY: uninstall
-uninstall: $(KUSTOMIZE) ## Remove the CRD and thereby every ClusterPolicy
+uninstall: $(KUSTOMIZE) ## Remove the CRDs and thereby every ClusterPolicy and NVIDIADriver
 	$(KUSTOMIZE) build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: image-name deployment ## Install CRD, RBAC and the operator with the image IMG
+deploy: image-name deployment ## Install CRDs, RBAC and the operator with the image IMG
 	$(KUSTOMIZE) build $(cache)/deploy | $(KUBECTL) apply -f -
 
 .PHONY: undeploy

@@ -6,6 +6,11 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 )
 
 // The names of the definitions.
@@ -23,6 +28,23 @@ var ClusterPolicy []byte
 //
 //go:embed bases/nvidia.com_nvidiadrivers.yaml
 var NVIDIADriver []byte
+
+// Definition is a CustomResourceDefinition of this release.
+type Definition struct {
+	// Name of the object.
+	Name string
+	// Text is the object in YAML.
+	Text []byte
+	// Kind that it defines.
+	Kind schema.GroupVersionKind
+}
+
+// All returns the definitions. ClusterPolicy is the first one.
+func All() []Definition {
+	return []Definition{
+		{Name, ClusterPolicy, v1.ClusterPolicyKind}, {NVIDIADriverName, NVIDIADriver, v1alpha1.NVIDIADriverKind},
+	}
+}
 
 // properties are those of the version v1 of ClusterPolicy in JSON. They are a tenth of the definition, which needs much
 // memory when it is decoded. make manifests generates them.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
@@ -48,11 +49,14 @@ func TestTheBundleMeetsCatalogueRequirements(t *testing.T) {
 	}
 	g.Expect(modes).To(ConsistOf("OwnNamespace", "SingleNamespace"))
 	g.Expect(csv.Spec.InstallModes).To(HaveLen(4), "OLM requires all install modes to be listed")
-	g.Expect(csv.Spec.Definitions.Owned).To(HaveLen(1))
-	g.Expect(csv.Spec.Definitions.Owned[0].Name).To(Equal("clusterpolicies.nvidia.com"))
-	g.Expect(opened.Beside).To(ContainElement(And(
-		HaveField("GetKind()", "CustomResourceDefinition"), HaveField("GetName()", csv.Spec.Definitions.Owned[0].Name))))
-	g.Expect(examples(g, opened)).To(ConsistOf(HaveField("Kind", "ClusterPolicy")))
+	g.Expect(csv.Spec.Definitions.Owned).To(HaveExactElements(
+		HaveField("Name", "clusterpolicies.nvidia.com"), HaveField("Name", "nvidiadrivers.nvidia.com")))
+	for _, owned := range csv.Spec.Definitions.Owned {
+		g.Expect(opened.Beside).To(ContainElement(And(
+			HaveField("GetKind()", "CustomResourceDefinition"), HaveField("GetName()", owned.Name))))
+	}
+	policy, driver := examples(g, opened)
+	g.Expect([]string{policy.Kind, driver.Kind}).To(Equal([]string{"ClusterPolicy", "NVIDIADriver"}))
 	container := csv.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.Containers[0]
 	// Not the namespace that the OperatorGroup selects, which may be another one in SingleNamespace.
 	g.Expect(container.Env).To(ContainElement(And(HaveField("Name", "OPERATOR_NAMESPACE"),
@@ -108,14 +112,21 @@ func TestConsolesShowTheOperator(t *testing.T) {
 func TestConsolesDescribeTheFields(t *testing.T) {
 	g := NewWithT(t)
 	opened := openBundle(g)
-	definition := &apiextensionsv1.CustomResourceDefinition{}
+	schemas := map[string]*apiextensionsv1.JSONSchemaProps{}
 	for _, object := range opened.Beside {
 		if object.GetKind() == "CustomResourceDefinition" {
+			definition := &apiextensionsv1.CustomResourceDefinition{}
 			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, definition)).To(Succeed())
+			schemas[definition.Name] = definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 		}
 	}
-	schema := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
-	owned := opened.CSV.Spec.Definitions.Owned[0]
+	g.Expect(opened.CSV.Spec.Definitions.Owned).To(HaveLen(len(schemas)))
+	for _, owned := range opened.CSV.Spec.Definitions.Owned {
+		consolesDescribe(g, owned, schemas[owned.Name])
+	}
+}
+
+func consolesDescribe(g *WithT, owned packaged.OwnedDefinition, schema *apiextensionsv1.JSONSchemaProps) {
 	described := map[string]bool{}
 	for of, descriptors := range map[string][]packaged.Descriptor{
 		"spec": owned.SpecDescriptors, "status": owned.StatusDescriptors,
@@ -164,12 +175,12 @@ func TestTheImageOfTheBundleHasItsParts(t *testing.T) {
 }
 
 // examples returns the policies that consoles offer to create.
-func examples(g *WithT, opened *packaged.Bundle) []*v1.ClusterPolicy {
-	var policies []*v1.ClusterPolicy
+func examples(g *WithT, opened *packaged.Bundle) (*v1.ClusterPolicy, *v1alpha1.NVIDIADriver) {
+	policy, driver := &v1.ClusterPolicy{}, &v1alpha1.NVIDIADriver{}
 	decoder := json.NewDecoder(strings.NewReader(opened.CSV.Metadata.Annotations["alm-examples"]))
 	decoder.DisallowUnknownFields()
-	g.Expect(decoder.Decode(&policies)).To(Succeed())
-	return policies
+	g.Expect(decoder.Decode(&[]any{policy, driver})).To(Succeed())
+	return policy, driver
 }
 
 // TestTheBundleMakesNodesReady simulates OLM: it creates the objects of the bundle, and runs the operator with only
@@ -189,7 +200,8 @@ func TestTheBundleMakesNodesReady(t *testing.T) {
 	e.Expect(cluster.InstallObjects(t.Context(), e.cluster.Config, objects)).To(Succeed())
 	// The cluster has a proxy, which OLM sets in the Deployment.
 	e.run(in, "HTTPS_PROXY=http://proxy.invalid:3128", "NO_PROXY=127.0.0.1")
-	e.Expect(e.client.Create(t.Context(), examples(e.WithT, opened)[0])).To(Succeed())
+	example, _ := examples(e.WithT, opened)
+	e.Expect(e.client.Create(t.Context(), example)).To(Succeed())
 	e.awaitReady()
 	driver := &appsv1.DaemonSet{}
 	key := client.ObjectKey{Namespace: in, Name: "nvidia-driver-daemonset"}

@@ -104,7 +104,7 @@ func TestCleanupRemovesAPolicyThatNobodyDeleted(t *testing.T) {
 	e.Expect(e.podSecurity()).To(BeEmpty())
 	e.helm("uninstall", release, "--no-hooks")
 	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).
-		Should(ConsistOf("CustomResourceDefinition/clusterpolicies.nvidia.com"))
+		Should(onlyDefinitions())
 	e.deleteDefinition()
 	out, err := e.kubectlGPU("", "cleanup")
 	e.Expect(err).NotTo(HaveOccurred(), out)

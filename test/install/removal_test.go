@@ -7,6 +7,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,8 +15,14 @@ import (
 
 // keptByOLM are the objects that remain when OLM has removed the operator: docs/install.md deletes them.
 var keptByOLM = []string{
-	"CustomResourceDefinition/clusterpolicies.nvidia.com", "PriorityClass/gpu-operator-validation",
-	"ClusterRole/gpu-operator-metrics-reader",
+	"CustomResourceDefinition/clusterpolicies.nvidia.com", "CustomResourceDefinition/nvidiadrivers.nvidia.com",
+	"PriorityClass/gpu-operator-validation", "ClusterRole/gpu-operator-metrics-reader",
+}
+
+// onlyDefinitions matches the objects that Helm keeps.
+func onlyDefinitions() types.GomegaMatcher {
+	return ConsistOf("CustomResourceDefinition/clusterpolicies.nvidia.com",
+		"CustomResourceDefinition/nvidiadrivers.nvidia.com")
 }
 
 // removeAsDocumented removes the policy, then what OLM deletes with the ClusterServiceVersion, then what OLM keeps, and

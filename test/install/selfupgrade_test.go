@@ -174,7 +174,8 @@ func (e *env) olmRelease(r ourRelease, first bool) {
 	}
 	e.Expect(cluster.InstallObjects(e.t.Context(), e.cluster.Config, objects)).To(Succeed())
 	if first {
-		e.createUpgraded(examples(e.WithT, opened)[0])
+		example, _ := examples(e.WithT, opened)
+		e.createUpgraded(example)
 	}
 }
 

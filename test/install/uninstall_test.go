@@ -62,7 +62,7 @@ func TestUninstallWaitsForThePolicies(t *testing.T) {
 	e.Expect(hook.Of("clusterpolicies").String()).NotTo(BeEmpty())
 	e.Expect(hook.Forbidden().String()).To(BeEmpty())
 	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).
-		Should(ConsistOf("CustomResourceDefinition/clusterpolicies.nvidia.com"))
+		Should(onlyDefinitions())
 	e.noHooks()
 	e.uninstallSaysWhatIsLeft()
 }
@@ -136,8 +136,7 @@ func TestHelmUninstallLeavesNothing(t *testing.T) {
 	e.Expect(played()).To(HaveSuffix("ClusterPolicy cluster-policy is gone\nNo ClusterPolicy is left\n"))
 	e.Expect(e.markedNodes()).To(ConsistOf(marks))
 	e.stop()
-	onlyTheDefinition := ConsistOf("CustomResourceDefinition/clusterpolicies.nvidia.com")
-	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).Should(onlyTheDefinition)
+	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).Should(onlyDefinitions())
 
 	e.helm(install...)
 	e.run(namespace)
@@ -151,9 +150,9 @@ func TestHelmUninstallLeavesNothing(t *testing.T) {
 	e.Expect(e.markedNodes()).To(ConsistOf(marks))
 	e.stop()
 	e.helm("uninstall", release, "--timeout", "10s") // Without the policy in the values there is no hook.
-	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).Should(onlyTheDefinition)
+	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).Should(onlyDefinitions())
 	// The commands that docs/install.md names after it.
-	e.kubectl("delete", "crd", "clusterpolicies.nvidia.com")
+	e.kubectl("delete", "crd", "clusterpolicies.nvidia.com", "nvidiadrivers.nvidia.com")
 	e.kubectl("delete", "namespace", namespace)
 	restored()
 	t.Logf("in %s", time.Since(begin).Round(100*time.Millisecond))

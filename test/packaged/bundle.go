@@ -51,20 +51,23 @@ type ServiceVersion struct {
 			} `json:"spec"`
 		} `json:"install"`
 		Definitions struct {
-			Owned []struct {
-				Name    string `json:"name"`
-				Kind    string `json:"kind"`
-				Version string `json:"version"`
-				// SpecDescriptors and StatusDescriptors describe fields to consoles.
-				SpecDescriptors   []Descriptor `json:"specDescriptors"`
-				StatusDescriptors []Descriptor `json:"statusDescriptors"`
-			} `json:"owned"`
+			Owned []OwnedDefinition `json:"owned"`
 		} `json:"customresourcedefinitions"`
 		RelatedImages []struct {
 			Name  string `json:"name"`
 			Image string `json:"image"`
 		} `json:"relatedImages"`
 	} `json:"spec"`
+}
+
+// OwnedDefinition is a kind of the operator.
+type OwnedDefinition struct {
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`
+	Version string `json:"version"`
+	// SpecDescriptors and StatusDescriptors describe fields to consoles.
+	SpecDescriptors   []Descriptor `json:"specDescriptors"`
+	StatusDescriptors []Descriptor `json:"statusDescriptors"`
 }
 
 // Descriptor describes a field of a kind to consoles.

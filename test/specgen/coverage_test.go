@@ -232,25 +232,7 @@ func decodeSpec(value map[string]any) (v1.ClusterPolicySpec, error) {
 // outcome returns everything that a spec results in for a cluster that needs every operand.
 func outcome(t *testing.T, value map[string]any) string {
 	t.Helper()
-	catalogue, err := operands.Catalogue()
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := operand.Input{
-		Spec: effective.Of(
-			specOf(t, value),
-		), Namespace: "gpu-operator", OperatorImage: "ghcr.io/clusterpolicy/gpu-operator:v1",
-		Optional:      map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true},
-		DriverToolkit: map[string]string{"418.94.202501221327-0": "quay.io/openshift/dtk@sha256:1"},
-	}
-	in.Contents = catalogue.Assume(in, nil)
-	for reference, content := range in.Contents {
-		if len(content.Keys) == 0 {
-			// Its keys become files, whatever they are.
-			in.Contents[reference] = operand.Content{Keys: []string{"file"}, Digest: "1"}
-		}
-	}
-	computed := plan.Compute(plan.Decide(catalogue, in), in.Optional, machines)
+	computed := planned(t, value)
 	var all strings.Builder
 	for _, step := range computed.Steps {
 		fmt.Fprintln(&all, step.Operand.Name, step.Action, step.State, step.Reason, step.Message)
@@ -280,7 +262,31 @@ func outcome(t *testing.T, value map[string]any) string {
 	return all.String()
 }
 
-// machines returns nodes that need every operand: two operating systems, one of them with a driver built by
+// planned returns the plan of a spec for a cluster that needs every operand and has all objects that are named.
+func planned(t *testing.T, value map[string]any) plan.Plan {
+	t.Helper()
+	catalogue, err := operands.Catalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := operand.Input{
+		Spec: effective.Of(
+			specOf(t, value),
+		), Namespace: "gpu-operator", OperatorImage: "ghcr.io/clusterpolicy/gpu-operator:v1",
+		Optional:      map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true},
+		DriverToolkit: map[string]string{"418.94.202501221327-0": "quay.io/openshift/dtk@sha256:1"},
+	}
+	in.Contents = catalogue.Assume(in, nil)
+	for reference, content := range in.Contents {
+		if len(content.Keys) == 0 {
+			// Its keys become files, whatever they are.
+			in.Contents[reference] = operand.Content{Keys: []string{"file"}, Digest: "1"}
+		}
+	}
+	return plan.Compute(plan.Decide(catalogue, in), in.Optional, machines)
+}
+
+// machines are nodes that need every operand: two operating systems, one of them with a driver built by
 // OpenShift's driver toolkit.
 var machines = []nodeinfo.Facts{
 	{

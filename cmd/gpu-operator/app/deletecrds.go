@@ -17,16 +17,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
-// deleteCRDsCommand removes the definition from the cluster, and all policies with it. The chart runs it after helm
+// deleteCRDsCommand removes the definitions from the cluster, and all objects of their kinds with them. The chart runs it after helm
 // uninstall if its values request it.
 func deleteCRDsCommand() *cobra.Command {
 	kubeconfig, timeout := "", time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "delete-crds",
-		Short: "Delete the CustomResourceDefinition, and all ClusterPolicies with it",
-		Long: `Delete the CustomResourceDefinition, and all ClusterPolicies with it.
+		Short: "Delete the CustomResourceDefinitions, and all ClusterPolicies and NVIDIADrivers with them",
+		Long: `Delete the CustomResourceDefinitions, and all ClusterPolicies and NVIDIADrivers with them.
 
-It needs permission to get and delete customresourcedefinitions. It exits with 0 once the definition is gone.`,
+It needs permission to get and delete customresourcedefinitions. It exits with 0 once the definitions are gone.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctrl.SetLogger((&logOptions{}).logger())
@@ -37,7 +37,7 @@ It needs permission to get and delete customresourcedefinitions. It exits with 0
 			return deleteCRDs(cmd.Context(), config, timeout, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait until the definition is gone")
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait until each definition is gone")
 	addKubeconfig(cmd.Flags(), &kubeconfig)
 	return cmd
 }
@@ -47,15 +47,26 @@ func deleteCRDs(ctx context.Context, config *rest.Config, timeout time.Duration,
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
+	for _, definition := range crd.All() {
+		if err := deleteCRD(ctx, c, definition, timeout, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func deleteCRD(
+	ctx context.Context, c client.Client, own crd.Definition, timeout time.Duration, out io.Writer,
+) error {
 	definition := &unstructured.Unstructured{}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")
-	definition.SetName(crd.Name)
+	definition.SetName(own.Name)
 	if err := c.Delete(ctx, definition); apierrors.IsNotFound(err) {
-		fmt.Fprintf(out, "CustomResourceDefinition %s does not exist\n", crd.Name)
+		fmt.Fprintf(out, "CustomResourceDefinition %s does not exist\n", own.Name)
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("deleting CustomResourceDefinition %s: %w", crd.Name, err)
+		return fmt.Errorf("deleting CustomResourceDefinition %s: %w", own.Name, err)
 	}
 	gone := func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(definition), definition)
@@ -63,8 +74,8 @@ func deleteCRDs(ctx context.Context, config *rest.Config, timeout time.Duration,
 	}
 	if err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, timeout, true, gone); err != nil {
 		return fmt.Errorf("CustomResourceDefinition %s still exists after %s: %w: check the finalizers of its "+
-			"ClusterPolicies", crd.Name, timeout, err)
+			"objects", own.Name, timeout, err)
 	}
-	fmt.Fprintf(out, "CustomResourceDefinition %s is deleted\n", crd.Name)
+	fmt.Fprintf(out, "CustomResourceDefinition %s is deleted\n", own.Name)
 	return nil
 }

@@ -8,18 +8,20 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
-// printCRDCommand prints the definition that the operator needs, so that a cluster can get the one that matches the
+// printCRDCommand prints the definitions that the operator needs, so that a cluster can get those that match the
 // running image.
 func printCRDCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "print-crd",
-		Short: "Print the CustomResourceDefinition of this release",
+		Short: "Print the CustomResourceDefinitions of this release",
 		Example: "  kubectl -n gpu-operator exec deploy/gpu-operator -- /gpu-operator print-crd | kubectl apply " +
 			"--server-side --force-conflicts -f -",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := cmd.OutOrStdout().Write(crd.ClusterPolicy); err != nil {
-				return fmt.Errorf("printing the definition: %w", err)
+			for _, definition := range crd.All() {
+				if _, err := cmd.OutOrStdout().Write(definition.Text); err != nil {
+					return fmt.Errorf("printing the definition %s: %w", definition.Name, err)
+				}
 			}
 			return nil
 		},

@@ -1,0 +1,133 @@
+package specgen_test
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
+)
+
+// ownDriver is a node pool that has a driver of its own. All its modules are enabled, so that their fields have an
+// effect.
+const ownDriver = `{nodePools: [{name: own, nodeSelector: {example.com/pool: own}, driver: {
+	secretEnv: other, gds: {enabled: true}, gdrcopy: {enabled: true}}}]}`
+
+// poolContexts are the further fields of the node pool's driver that a field needs, by path.
+var poolContexts = map[string]string{
+	"rdma.useHostMofed":          `{rdma: {enabled: true}}`,
+	"licensingConfig.nlsEnabled": `{licensingConfig: {secretName: licence}}`,
+	"usePrecompiled":             `{version: "595", gds: {enabled: false}, gdrcopy: {enabled: false}}`,
+	"livenessProbe":              `{livenessProbe: {periodSeconds: 30}}`,
+	"readinessProbe":             `{readinessProbe: {periodSeconds: 30}}`,
+}
+
+// TestEachDriverFieldOfANodePoolChangesItsDriverOnly: a field of nodePools[].driver changes the DaemonSet of the node
+// pool, and no other DaemonSet; a value that is refused removes it from the plan. Fields of upgradePolicy change no DaemonSet, but the upgrade policy of the node pool.
+func TestEachDriverFieldOfANodePoolChangesItsDriverOnly(t *testing.T) {
+	const prefix = "nodePools[].driver."
+	checked := 0
+	for _, field := range fields(t) {
+		name, isDriver := strings.CutPrefix(field.String(), prefix)
+		if !isDriver {
+			continue
+		}
+		checked++
+		base := decoded(t, ownDriver)
+		for path, context := range poolContexts {
+			if name == path || strings.HasPrefix(name, path+".") {
+				base = inPool(base, decoded(t, context))
+			}
+		}
+		before, changed := daemonSets(t, base), false
+		if len(before.own) == 0 || len(before.others) == 0 {
+			t.Fatalf("%v: %d DaemonSets of the node pool, %d others", base, len(before.own), len(before.others))
+		}
+		for _, value := range field.Values() {
+			spec := inPool(base, driverOf(field.Spec(value)))
+			after := daemonSets(t, spec)
+			if strings.HasPrefix(name, "upgradePolicy.") {
+				changed = changed || !reflect.DeepEqual(upgradePolicy(t, base), upgradePolicy(t, spec))
+				if !maps.Equal(before.own, after.own) {
+					t.Errorf("%s: %v changes the driver of the node pool", field, value)
+				}
+			} else {
+				changed = changed || !maps.Equal(before.own, after.own)
+			}
+			if !maps.Equal(before.others, after.others) {
+				t.Errorf("%s: %v changes other DaemonSets", field, value)
+			}
+		}
+		if !changed {
+			t.Errorf("%s changes nothing", field)
+		}
+	}
+	const least = 70
+	if checked < least {
+		t.Errorf("checked %d fields only", checked)
+	}
+	t.Logf("checked %d fields", checked)
+}
+
+// driverOf returns the driver of the only node pool.
+func driverOf(spec map[string]any) map[string]any {
+	pools, _ := spec["nodePools"].([]any)
+	pool, _ := pools[0].(map[string]any)
+	driver, _ := pool["driver"].(map[string]any)
+	return driver
+}
+
+// inPool merges fields into the driver of the only node pool.
+func inPool(spec, driver map[string]any) map[string]any {
+	pools, _ := spec["nodePools"].([]any)
+	pool, _ := pools[0].(map[string]any)
+	return map[string]any{"nodePools": []any{specgen.Merge(pool, map[string]any{"driver": driver})}}
+}
+
+func upgradePolicy(t *testing.T, value map[string]any) any {
+	t.Helper()
+	spec := effective.Of(specOf(t, value))
+	return spec.ForNodePool(spec.NodePools[0]).Driver.UpgradePolicy
+}
+
+// rendered are DaemonSets as JSON, by name: the driver of the node pool, and all others.
+type rendered struct{ own, others map[string]string }
+
+func daemonSets(t *testing.T, value map[string]any) rendered {
+	t.Helper()
+	computed := planned(t, value)
+	found := rendered{map[string]string{}, map[string]string{}}
+	for _, step := range computed.Steps {
+		if step.Action != plan.Apply {
+			continue
+		}
+		objects, err := render.Step(computed, step, render.Owner{Name: "cluster-policy", UID: "1"}, nil)
+		if err != nil {
+			t.Fatalf("%v: %v", value, err)
+		}
+		for _, object := range objects {
+			ds, isDaemonSet := object.(*appsv1.DaemonSet)
+			if !isDaemonSet {
+				continue
+			}
+			text, err := json.Marshal(ds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if step.Operand.Name == "driver" && ds.Labels[labels.NodePool] == "own" {
+				found.own[ds.Name] = string(text)
+			} else {
+				found.others[ds.Name] = string(text)
+			}
+		}
+	}
+	return found
+}
