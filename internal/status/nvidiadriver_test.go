@@ -115,3 +115,20 @@ func (e *env) driverInput(objects []v1alpha1.NVIDIADriver) DriverInput {
 	}
 	return in
 }
+
+// A node whose driver no object declares, or several, keeps it and stays ready, with the reason.
+func TestNodeThatKeepsItsDriver(t *testing.T) {
+	e := newEnv(t, 1)
+	e.spec.Driver = &v1.DriverSpec{UseNvidiaDriverCRD: new(true)}
+	for reason, objects := range map[string][]v1alpha1.NVIDIADriver{
+		v1.ReasonNoNVIDIADriver: {},
+		v1.ReasonConflictingNodeSelector: {
+			driverObject("a", v1alpha1.NVIDIADriverSpec{}), driverObject("b", v1alpha1.NVIDIADriverSpec{}),
+		},
+		"": {driverObject("a", v1alpha1.NVIDIADriverSpec{})},
+	} {
+		if got := e.driverInput(objects).View.Nodes[0].Latest; !got.Ready() || got.Reason != reason {
+			t.Errorf("%q: ready %t, reason %q, message %q", reason, got.Ready(), got.Reason, got.Message)
+		}
+	}
+}
