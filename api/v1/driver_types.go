@@ -18,7 +18,7 @@ type DriverSpec struct {
 	Enabled *bool `json:"enabled,omitempty"`
 	// UseNvidiaDriverCRD leaves the driver to NVIDIADriver objects. Default false.
 	//
-	// If true, the operand is Invalid with the reason NotSupportedYet, and running drivers are left as they are.
+	// If true, nothing of spec.driver but enabled applies, and the node pools must have no driver.
 	// +optional
 	UseNvidiaDriverCRD *bool `json:"useNvidiaDriverCRD,omitempty"`
 	// UsePrecompiled uses an image with kernel modules for each kernel; version is then a driver branch, such as 595.

@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
+	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -41,7 +43,7 @@ func newClusterReader() (*clusterReader, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, appsv1.AddToScheme, nodev1.AddToScheme, policyv1.AddToScheme, schedulingv1.AddToScheme,
-		admissionv1.AddToScheme, monitoringv1.AddToScheme, v1.AddToScheme,
+		admissionv1.AddToScheme, monitoringv1.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -153,7 +155,7 @@ func (o planOptions) readCluster(ctx context.Context, edit preview.Edit) (*previ
 	if err != nil {
 		return nil, err
 	}
-	crds := []string{"customresourcedefinitions.apiextensions.k8s.io"}
+	crds := []string{"customresourcedefinitions.apiextensions.k8s.io", crd.NVIDIADriverName}
 	for _, kind := range manifest.OptionalKinds() {
 		crds = append(crds, kind.CRD)
 	}
@@ -169,8 +171,8 @@ func (o planOptions) readCluster(ctx context.Context, edit preview.Edit) (*previ
 	}
 	reader.finish(o.namespace)
 	namespaced := "daemonsets.apps,deployments.apps,services,configmaps"
-	for crd := range reader.cluster.CRDs {
-		namespaced += "," + crd
+	for definition := range reader.cluster.CRDs {
+		namespaced += "," + definition
 	}
 	if err := o.read(ctx, reader, namespaced, "--namespace="+reader.cluster.Namespace); err != nil {
 		return nil, err
@@ -181,6 +183,7 @@ func (o planOptions) readCluster(ctx context.Context, edit preview.Edit) (*previ
 	} {
 		reader.cluster.Read[kind] = true
 	}
+	reader.cluster.Read[v1alpha1.NVIDIADriverKind.Kind] = reader.cluster.CRDs[crd.NVIDIADriverName]
 	for _, kind := range manifest.OptionalKinds() {
 		reader.cluster.Read[string(kind.Kind)] = reader.cluster.CRDs[kind.CRD]
 	}

@@ -18,7 +18,7 @@ func notSelected(node plan.NodePlan) readiness.NodeVerdict {
 }
 
 // checkSelection reports, on a ready node, the operands that a nodeSelector keeps off it, or would keep off but for
-// pods that use them.
+// pods that use them, and a driver that no NVIDIADriver object, or several, declare.
 func (a *Assessment) checkSelection(node plan.NodePlan) {
 	if a.State != readiness.Ready || a.Reason != "" {
 		return
@@ -26,6 +26,12 @@ func (a *Assessment) checkSelection(node plan.NodePlan) {
 	if node.RetainedDriver != "" {
 		a.Outdated, a.Reason, a.Message = true, v1.ReasonUpgradePending, node.RetainedDriver
 		return
+	}
+	for _, onNode := range node.Essential {
+		if onNode.Reason == v1.ReasonNoNVIDIADriver || onNode.Reason == v1.ReasonConflictingNodeSelector {
+			a.Reason, a.Message = onNode.Reason, "keeps its driver: "+onNode.Message
+			return
+		}
 	}
 	var absent []string
 	cause := ""

@@ -24,7 +24,7 @@
 //	|                                        | of the live object; 32 rounds or    | Namespace, and an early retry of   |
 //	|                                        | prunes without the object           | each failing object                |
 //	| last writes of statuses                | each write; more than 16 policies   | an early write of the counters     |
-//	| (statuswriter.Writer)                  |                                     |                                    |
+//	| (statuswriter.Writer, DriverWriter)    |                                     |                                    |
 //	| reasons of missing pods, and the time  | numbers of missing pods, by         | a list of Events some seconds      |
 //	| of the next list                       | DaemonSet UID; time                 | later, and no reason until then    |
 //	| (observe.CreateFailures)               |                                     |                                    |
@@ -46,7 +46,8 @@
 //	| fields that the CRD does not have      | resource version of the CRD         | a read of the CRD                  |
 //	| (observe.Schema)                       |                                     |                                    |
 //	| watches of optional kinds              | CRDs of the cluster; nodes that     | a watch that starts again          |
-//	| (OptionalKinds, observe.DriverToolkit) | need the driver toolkit             |                                    |
+//	| (OptionalKinds, observe.DriverToolkit, | need the driver toolkit             |                                    |
+//	| observe.NVIDIADrivers)                 |                                     |                                    |
 //	| rejected changes of taints             | time                                | an attempt that is rejected        |
 //	| (node.taintBackoff)                    |                                     |                                    |
 //	| versions of nodes after driver         | the cached node; its deletion       | a write that is rejected           |

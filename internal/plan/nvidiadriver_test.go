@@ -189,3 +189,29 @@ func TestDriverOfANodePoolExcludesNVIDIADrivers(t *testing.T) {
 		}
 	}
 }
+
+// An object that is refused gives new nodes no driver, also if its driver equals that of the spec, whose DaemonSet other
+// nodes have.
+func TestRefusedNVIDIADriver(t *testing.T) {
+	refused := object("a", "a", "")
+	refused.Refused = operand.Refuse(v1.ReasonNotSupportedYet, "driverType vgpu-host-manager is not supported yet")
+	decisions := plan.Decide(catalogue(t), withDrivers(refused, object("b", "b", "")))
+	changes := decisions.NodeLabels(withLabels(ubuntu("n"), "team", "a"), map[string]string{}, plan.ReadyPods{})
+	if _, labelled := changes["nvidia.com/gpu.deploy.driver"]; labelled {
+		t.Error("a node of a refused object gets a driver")
+	}
+	nodes := []nodeinfo.Facts{withLabels(ubuntu("n"), "team", "a"), withLabels(ubuntu("m"), "team", "b")}
+	expectDrivers(t, plan.Compute(decisions, nil, nodes),
+		map[string]string{"ubuntu24.04-amd64": "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"}, false)
+}
+
+// What spec.driver has does not hold the drivers of objects: neither a missing Secret nor a wrong variable.
+func TestSpecOfTheDriverDoesNotHoldNVIDIADrivers(t *testing.T) {
+	in := withDrivers(object("a", "a", "1"))
+	in.Contents = map[operand.Reference]operand.Content{}
+	own := in.Spec.Driver.DeepCopy()
+	own.SecretEnv, own.UsePrecompiled = "missing", new(true)
+	in.Spec.Driver = own
+	expectDrivers(t, plan.Compute(plan.Decide(catalogue(t), in), nil, []nodeinfo.Facts{withLabels(ubuntu("n"), "team", "a")}),
+		map[string]string{"ubuntu24.04-amd64-a": "nvcr.io/nvidia/driver:1-ubuntu24.04"}, false)
+}

@@ -12,10 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/rollout"
@@ -72,6 +74,19 @@ func (c *Cluster) daemonSets() map[string]*appsv1.DaemonSet {
 		}
 	}
 	return byName
+}
+
+// nvidiaDrivers returns the drivers that NVIDIADriver objects declare; nil if the objects were not read.
+func (c *Cluster) nvidiaDrivers(policy v1.ClusterPolicySpec) []operand.NVIDIADriver {
+	found := of[*v1alpha1.NVIDIADriver](c)
+	if len(found) == 0 && !c.Read[v1alpha1.NVIDIADriverKind.Kind] {
+		return nil
+	}
+	objects := make([]v1alpha1.NVIDIADriver, 0, len(found))
+	for _, object := range found {
+		objects = append(objects, *object)
+	}
+	return nvidiadriver.Declared(policy, objects)
 }
 
 // live returns the live DaemonSets of an operand, as the pass finds them: the name of a deleted DaemonSet is in use

@@ -54,6 +54,9 @@ func (c *Cluster) input(catalogue operand.Catalogue, edit Edit) (in operand.Inpu
 		OperatorMetrics: metricsEndpoint(container), DriverToolkit: c.driverToolkit(), Optional: c.optional(),
 	}
 	in.Images, _ = image.FromVariables(catalogue.Images(), variables(container))
+	if in.UsesNVIDIADrivers() {
+		in.NVIDIADrivers = c.nvidiaDrivers(edit.Policy.Spec)
+	}
 	in.Contents, assumed = c.contents(catalogue, in, edit.ConfigMaps)
 	return in, assumed
 }

@@ -31,7 +31,7 @@ func TestNVIDIADriver(t *testing.T) {
 		},
 		"a driver starts": {
 			spec: all, change: func(e *env) { e.startPod(1, "driver") },
-			want: "notReady False Starting: the driver is ready on 1 of 2 nodes; node-00001: driver",
+			want: "notReady False Starting: the driver is ready on 1 of 2 nodes; node-00001: container main is not ready",
 		},
 		"another operand fails": {
 			spec: all, change: func(e *env) { e.failPod(1, "device-plugin", "no GPU") },
@@ -114,4 +114,21 @@ func (e *env) driverInput(objects []v1alpha1.NVIDIADriver) DriverInput {
 		in.View.Nodes = append(in.View.Nodes, entry)
 	}
 	return in
+}
+
+// A node whose driver no object declares, or several, keeps it and stays ready, with the reason.
+func TestNodeThatKeepsItsDriver(t *testing.T) {
+	e := newEnv(t, 1)
+	e.spec.Driver = &v1.DriverSpec{UseNvidiaDriverCRD: new(true)}
+	for reason, objects := range map[string][]v1alpha1.NVIDIADriver{
+		v1.ReasonNoNVIDIADriver: {},
+		v1.ReasonConflictingNodeSelector: {
+			driverObject("a", v1alpha1.NVIDIADriverSpec{}), driverObject("b", v1alpha1.NVIDIADriverSpec{}),
+		},
+		"": {driverObject("a", v1alpha1.NVIDIADriverSpec{})},
+	} {
+		if got := e.driverInput(objects).View.Nodes[0].Latest; !got.Ready() || got.Reason != reason {
+			t.Errorf("%q: ready %t, reason %q, message %q", reason, got.Ready(), got.Reason, got.Message)
+		}
+	}
 }

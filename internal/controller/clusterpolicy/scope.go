@@ -117,7 +117,9 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 		return s.result()
 	}
 	s.noteDeleted(s.writeStatus(ctx, s.policy, computed))
-	s.writeDrivers(ctx)
+	if s.basis != nil && in.Unassessed == 0 {
+		s.writeDrivers(ctx)
+	}
 	return s.result()
 }
 

@@ -19,7 +19,7 @@ func checkNVIDIADriverCRD(in operand.Input) operand.Decision {
 	}
 	if in.NVIDIADrivers == nil {
 		return operand.Refuse(v1.ReasonNotSupportedYet,
-			"spec.driver.useNvidiaDriverCRD is not supported yet: remove it, and set in spec.driver what the NVIDIADriver sets")
+			"spec.driver.useNvidiaDriverCRD: NVIDIADriver objects are only read by the operator: see their status")
 	}
 	for _, nodePool := range in.Spec.NodePools {
 		if operand.VariesDriver(nodePool) {

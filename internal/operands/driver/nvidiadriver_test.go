@@ -13,7 +13,7 @@ import (
 
 func TestADriverThatIsLeftToNVIDIADriversIsRefused(t *testing.T) {
 	refused := operand.Refuse(v1.ReasonNotSupportedYet,
-		"spec.driver.useNvidiaDriverCRD is not supported yet: remove it, and set in spec.driver what the NVIDIADriver sets")
+		"spec.driver.useNvidiaDriverCRD: NVIDIADriver objects are only read by the operator: see their status")
 	for name, test := range map[string]struct {
 		spec v1.DriverSpec
 		want operand.Decision
@@ -30,5 +30,17 @@ func TestADriverThatIsLeftToNVIDIADriversIsRefused(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestNVIDIADriversThatCannotBeRead(t *testing.T) {
+	got := driver.Operand().Decide(operand.Input{
+		Spec:                effective.Of(v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UseNvidiaDriverCRD: new(true)}}),
+		NVIDIADriversUnread: "the cluster has no CRD nvidiadrivers.nvidia.com: install it",
+	})
+	want := operand.Refuse(v1.ReasonInvalidSpec, "spec.driver.useNvidiaDriverCRD: "+
+		"the cluster has no CRD nvidiadrivers.nvidia.com: install it, or set it to false")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
