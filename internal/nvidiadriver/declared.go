@@ -12,8 +12,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Declared returns the drivers that the objects declare, sorted by name; never nil. Each has the spec of the policy, but
-// inherits nothing of spec.driver, spec.gds, spec.gdrcopy and spec.daemonsets, except whether drivers are enabled.
+// Declared returns the drivers that the objects declare, sorted by name; never nil. Each has the spec of the policy,
+// but inherits nothing of spec.driver, spec.gds, spec.gdrcopy and spec.daemonsets, except whether drivers are enabled.
 func Declared(policy v1.ClusterPolicySpec, objects []v1alpha1.NVIDIADriver) []operand.NVIDIADriver {
 	below := policy
 	below.Driver = &v1.DriverSpec{UseNvidiaDriverCRD: new(true)}

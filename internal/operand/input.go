@@ -31,8 +31,8 @@ type Input struct {
 	// Contents of the objects that operands reference, by kind and name. An object without an entry does not exist.
 	// Nil if the objects have not been read.
 	Contents map[Reference]Content
-	// NVIDIADrivers are the drivers of NVIDIADriver objects, sorted by name, if the spec uses them. Nil if they have not been
-	// read.
+	// NVIDIADrivers are the drivers of NVIDIADriver objects, sorted by name, if the spec uses them. Nil if they have not
+	// been read.
 	NVIDIADrivers []NVIDIADriver
 	// NVIDIADriversUnread says why they have not been read, and what to do; empty if it is unknown.
 	NVIDIADriversUnread string

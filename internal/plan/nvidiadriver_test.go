@@ -33,8 +33,10 @@ func object(name, team, version string) operand.NVIDIADriver {
 	}
 }
 
-func fallback(name, version string) operand.NVIDIADriver {
-	return operand.NVIDIADriver{Name: name, Pool: name, Default: true, Spec: driverSpec(version), Refused: operand.Accept()}
+func fallback(name string) operand.NVIDIADriver {
+	return operand.NVIDIADriver{
+		Name: name, Pool: name, Default: true, Spec: driverSpec("590.44.01"), Refused: operand.Accept(),
+	}
 }
 
 func TestNodeOfNVIDIADrivers(t *testing.T) {
@@ -58,11 +60,11 @@ func TestNodeOfNVIDIADrivers(t *testing.T) {
 			drivers: []operand.NVIDIADriver{object("a", "a", "")}, pool: "ubuntu24.04-amd64", owner: set("a"),
 		},
 		"the default serves what no other selects": {
-			drivers: []operand.NVIDIADriver{object("b", "b", version), fallback("rest", version)},
+			drivers: []operand.NVIDIADriver{object("b", "b", version), fallback("rest")},
 			pool:    "ubuntu24.04-amd64-rest", owner: set("rest"),
 		},
 		"the default does not conflict with others": {
-			drivers: []operand.NVIDIADriver{object("a", "a", version), fallback("rest", version)},
+			drivers: []operand.NVIDIADriver{object("a", "a", version), fallback("rest")},
 			pool:    "ubuntu24.04-amd64-a", owner: set("a"),
 		},
 		"an empty nodeSelector selects every node": {
@@ -83,7 +85,7 @@ func TestNodeOfNVIDIADrivers(t *testing.T) {
 			message: "NVIDIADrivers a and b select the node: change one nodeSelector",
 		},
 		"two defaults": {
-			drivers: []operand.NVIDIADriver{fallback("x", version), fallback("y", version)},
+			drivers: []operand.NVIDIADriver{fallback("x"), fallback("y")},
 			reason:  v1.ReasonConflictingNodeSelector,
 			message: "NVIDIADrivers x and y select the node: change one nodeSelector",
 		},
@@ -139,7 +141,8 @@ func TestDriverOfANodeWithoutNVIDIADriverStays(t *testing.T) {
 
 // Objects that another pool's nodes have are served, although other nodes conflict.
 func TestConflictHoldsUpNoOtherNode(t *testing.T) {
-	decisions := plan.Decide(catalogue(t), withDrivers(object("a", "a", "1"), object("b", "a", "1"), object("c", "c", "2")))
+	in := withDrivers(object("a", "a", "1"), object("b", "a", "1"), object("c", "c", "2"))
+	decisions := plan.Decide(catalogue(t), in)
 	nodes := []nodeinfo.Facts{withLabels(ubuntu("n"), "team", "a"), withLabels(ubuntu("m"), "team", "c")}
 	expectDrivers(t, plan.Compute(decisions, nil, nodes),
 		map[string]string{"ubuntu24.04-amd64-c": "nvcr.io/nvidia/driver:2-ubuntu24.04"}, false)
@@ -190,8 +193,8 @@ func TestDriverOfANodePoolExcludesNVIDIADrivers(t *testing.T) {
 	}
 }
 
-// An object that is refused gives new nodes no driver, also if its driver equals that of the spec, whose DaemonSet other
-// nodes have.
+// An object that is refused gives new nodes no driver, also if its driver equals that of the spec, whose DaemonSet
+// other nodes have.
 func TestRefusedNVIDIADriver(t *testing.T) {
 	refused := object("a", "a", "")
 	refused.Refused = operand.Refuse(v1.ReasonNotSupportedYet, "driverType vgpu-host-manager is not supported yet")
@@ -212,6 +215,7 @@ func TestSpecOfTheDriverDoesNotHoldNVIDIADrivers(t *testing.T) {
 	own := in.Spec.Driver.DeepCopy()
 	own.SecretEnv, own.UsePrecompiled = "missing", new(true)
 	in.Spec.Driver = own
-	expectDrivers(t, plan.Compute(plan.Decide(catalogue(t), in), nil, []nodeinfo.Facts{withLabels(ubuntu("n"), "team", "a")}),
+	nodes := []nodeinfo.Facts{withLabels(ubuntu("n"), "team", "a")}
+	expectDrivers(t, plan.Compute(plan.Decide(catalogue(t), in), nil, nodes),
 		map[string]string{"ubuntu24.04-amd64-a": "nvcr.io/nvidia/driver:1-ubuntu24.04"}, false)
 }

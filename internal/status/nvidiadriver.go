@@ -113,7 +113,8 @@ func driverProgress(object string, in DriverInput) driverFinding {
 		case driverIsReady(in.Decisions, &entry.Planned.NodePlan, shown):
 			ready++
 		case worst == "":
-			worst, reason = fmt.Sprintf("; %s: %s", entry.Facts.Name, shown.Text()), cmp.Or(shown.Reason, v1.ReasonOperandNotReady)
+			worst = fmt.Sprintf("; %s: %s", entry.Facts.Name, shown.Text())
+			reason = cmp.Or(shown.Reason, v1.ReasonOperandNotReady)
 		}
 	}
 	switch {

@@ -25,8 +25,8 @@ func nvidiaDriver(name, system string) *v1alpha1.NVIDIADriver {
 	}
 }
 
-// TestNVIDIADrivers: drivers move from spec.driver to NVIDIADriver objects and back, on two operating systems. No pod of
-// a driver is replaced meanwhile, not by a conflict or a deleted object either.
+// TestNVIDIADrivers: drivers move from spec.driver to NVIDIADriver objects and back, on two operating systems. No pod
+// of a driver is replaced meanwhile, not by a conflict or a deleted object either.
 func TestNVIDIADrivers(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{timing: simulator.DefaultTiming().Scale(0.1)})

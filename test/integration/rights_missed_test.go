@@ -116,26 +116,14 @@ func (r right) isNeededFor() gomegatypes.GomegaMatcher {
 func (e *env) provocation(r right, address, token string) func() {
 	switch {
 	case slices.Contains(upgradeRights, r.String()):
-		begun := false
-		return func() {
-			if !begun && e.policy().Status.State == v1.StateReady {
-				e.beginUpgrade()
-				begun = true
-			}
-		}
+		return e.onceReady(e.beginUpgrade)
 	case r.String() == "nvidia.com/nvidiadrivers/status patch":
 		return sync.OnceFunc(func() {
 			object := nvidiaDriver("unused", "")
 			e.Expect(e.edit(object, func() { object.Spec.Version += "1" })).To(Succeed())
 		})
 	case r.String() == takeOverRight:
-		done := false
-		return func() {
-			if !done && e.policy().Status.State == v1.StateReady {
-				e.disownDriver()
-				done = true
-			}
-		}
+		return e.onceReady(e.disownDriver)
 	case r.verb == "delete":
 		done := false
 		return func() {
@@ -150,6 +138,17 @@ func (e *env) provocation(r right, address, token string) func() {
 		return func() { _, _ = scrape(unverified(), "https://"+address, token) } // Refused, or not served yet.
 	default:
 		return func() {}
+	}
+}
+
+// onceReady returns a function that runs do once, as soon as the policy is ready.
+func (e *env) onceReady(do func()) func() {
+	done := false
+	return func() {
+		if !done && e.policy().Status.State == v1.StateReady {
+			do()
+			done = true
+		}
 	}
 }
 

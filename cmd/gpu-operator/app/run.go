@@ -186,6 +186,19 @@ func addOtherOperator(mgr manager.Manager, o options) (*otheroperator.Watcher, e
 	return other, mgr.Add(other)
 }
 
+// ownCaches returns the caches beside the manager's: that of the driver toolkit, which is in a namespace of OpenShift,
+// and that of the ConfigMaps and Secrets that the spec refers to.
+func ownCaches(mgr manager.Manager, namespace string) (toolkitImages, references cache.Cache, err error) {
+	shared := cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
+	if toolkitImages, err = observe.DriverToolkitCache(mgr.GetConfig(), shared); err != nil {
+		return nil, nil, fmt.Errorf("setting up the watch of the driver toolkit: %w", err)
+	}
+	if references, err = observe.ReferenceCache(mgr.GetConfig(), namespace, shared); err != nil {
+		return nil, nil, fmt.Errorf("setting up the watch of referenced ConfigMaps and Secrets: %w", err)
+	}
+	return toolkitImages, references, nil
+}
+
 // addControllers adds all controllers to the manager.
 func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Meter, o options) error {
 	catalogue, err := operands.Catalogue()
@@ -193,14 +206,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
 	}
 	overrides, ignored := overriddenImages(catalogue, ctrl.Log, os.Getenv)
-	shared := cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
-	toolkitImages, err := observe.DriverToolkitCache(mgr.GetConfig(), shared)
+	toolkitImages, references, err := ownCaches(mgr, o.namespace)
 	if err != nil {
-		return fmt.Errorf("setting up the watch of the driver toolkit: %w", err)
-	}
-	references, err := observe.ReferenceCache(mgr.GetConfig(), o.namespace, shared)
-	if err != nil {
-		return fmt.Errorf("setting up the watch of referenced ConfigMaps and Secrets: %w", err)
+		return err
 	}
 	c, now, known := mgr.GetClient(), clock.RealClock{}, fleet.New()
 	recorder := events.NewRecorder(c, now, meter.CountDroppedEvent)

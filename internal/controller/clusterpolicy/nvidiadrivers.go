@@ -40,6 +40,13 @@ func (s *scope) disableDrivers(ctx context.Context) {
 	s.writeDrivers(ctx)
 }
 
+// reportDrivers writes the status of the NVIDIADriver objects once all nodes are assessed by the basis of this pass.
+func (s *scope) reportDrivers(ctx context.Context, in status.Input) {
+	if s.basis != nil && in.Unassessed == 0 {
+		s.writeDrivers(ctx)
+	}
+}
+
 // writeDrivers writes the status of the NVIDIADriver objects. A failure concerns one of them alone.
 func (s *scope) writeDrivers(ctx context.Context) {
 	in := status.DriverInput{Namespace: s.Namespace, View: s.view}

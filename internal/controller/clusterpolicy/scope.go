@@ -117,9 +117,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 		return s.result()
 	}
 	s.noteDeleted(s.writeStatus(ctx, s.policy, computed))
-	if s.basis != nil && in.Unassessed == 0 {
-		s.writeDrivers(ctx)
-	}
+	s.reportDrivers(ctx, in)
 	return s.result()
 }
 
