@@ -54,6 +54,8 @@ var shipped = map[string][]string{
 		operatorName, "nvidia-dcgm-exporter", "nvidia-gpu-feature-discovery", "nvidia-mig-manager",
 		"nvidia-operator-validator",
 	},
+	"ClusterRole":        {operatorName},
+	"ClusterRoleBinding": {operatorName},
 }
 
 // leftoverKinds are the kinds of which the operator removes nothing of NVIDIA's, as it has no right to.
