@@ -9,8 +9,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// InputForNodePool returns the input for an operand's instances of the named node pool; for an empty or unknown name that
-// of nodes of no node pool.
+// InputForNodePool returns the input for an operand's instances of the named node pool; for an empty or unknown name
+// that of nodes of no node pool.
 func (p Plan) InputForNodePool(o *operand.Operand, name string) operand.Input {
 	pools := p.poolsOf(o)
 	for i := range pools {

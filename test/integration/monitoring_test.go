@@ -120,8 +120,8 @@ func (e *env) undefineMonitoring() {
 			err := e.client.Get(e.t.Context(), client.ObjectKeyFromObject(definition), definition)
 			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
 		}
-		g.Expect(strings.Count(e.log(),
-			"Stopped watching an optional kind")).To(Equal(strings.Count(e.log(), "Watching an optional kind")))
+		g.Expect(e.monitoringLogs("Stopped watching an optional kind")).To(
+			Equal(e.monitoringLogs("Watching an optional kind")))
 	}).WithTimeout(appearTime).Should(Succeed())
 	e.awaitReady(1)
 	mark, before := e.mark(), e.log()
@@ -129,6 +129,18 @@ func (e *env) undefineMonitoring() {
 		return append(errorsIn(strings.TrimPrefix(e.log(), before)), monitoringCalls(e, mark)...)
 	}).WithTimeout(quietTime).WithPolling(time.Second).Should(BeEmpty())
 	e.awaitReady(1)
+}
+
+// monitoringLogs counts the entries of the operator's log with a message about a kind of the Prometheus operator.
+func (e *env) monitoringLogs(message string) int {
+	count := 0
+	for line := range strings.Lines(e.log()) {
+		isMonitoring := strings.Contains(line, `"ServiceMonitor"`) || strings.Contains(line, `"PrometheusRule"`)
+		if isMonitoring && strings.Contains(line, message) {
+			count++
+		}
+	}
+	return count
 }
 
 // monitoringCalls returns the operator's requests since the mark for kinds of the Prometheus operator.

@@ -38,7 +38,8 @@ var _ = Describe("A pass without a policy", func() {
 		removeStack(ctx)
 		env.pass(ctx, time.Second)
 		Expect(env.takeCalls()).To(ConsistOf(call{op: "cached list ClusterPolicy"}, call{op: "cached list DaemonSet"},
-			call{op: "cached get CustomResourceDefinition", name: "clusterpolicies.nvidia.com"}), "only the caches are read")
+			call{op: "cached get CustomResourceDefinition", name: "clusterpolicies.nvidia.com"},
+			call{op: "cached list DaemonSet"}, call{op: "cached list CustomResourceDefinition"}), "only the caches are read")
 	})
 
 	It("restores the labels of the namespace that an administrator had set", func(ctx SpecContext) {
