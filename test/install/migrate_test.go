@@ -2,6 +2,7 @@ package install
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -119,6 +120,11 @@ func TestMigrateWithOLM(t *testing.T) {
 			for _, some := range [][]*unstructured.Unstructured{objects, admissionManifest(e.WithT)} {
 				e.Expect(cluster.InstallObjects(e.t.Context(), e.cluster.Config, some)).To(Succeed())
 			}
+			for _, object := range objects {
+				if object.GetKind() == "Deployment" {
+					e.Expect(e.client.Create(e.t.Context(), object.DeepCopy())).To(Succeed())
+				}
+			}
 		},
 		remove: func(e *env) { e.removeAsDocumented(namespace, objects) },
 	})
@@ -150,6 +156,10 @@ func migrate(t *testing.T, way migrationWay) {
 	e.Eventually(e.leftovers).WithTimeout(time.Minute).Should(BeEmpty())
 	e.awaitReady()
 	e.deleteDiscovery()
+	for i := range migratedNodes {
+		// The label of NVIDIA's operator looks like that of a user. docs/migration.md describes this step.
+		e.labelNode(fmt.Sprintf("gpu-%05d", i), "nvidia.com/mig.config", nil)
+	}
 	way.remove(e)
 	restored()
 }

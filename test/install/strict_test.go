@@ -68,7 +68,7 @@ func TestTheBundleIsValidByStrictSchemas(t *testing.T) {
 			return strict.Create(t.Context(), object.DeepCopy())
 		}).WithTimeout(20*time.Second).Should(Succeed(), "%s %s", object.GetKind(), object.GetName())
 	}
-	g.Expect(definition).To(Equal(1))
+	g.Expect(definition).To(Equal(2))
 }
 
 // olmRefuses checks that the definition refuses what OLM refuses.
