@@ -32,7 +32,8 @@ func (r *releaser) notes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text := section(string(changelog), r.chartVersion()) + "\n" + imageNotes(before, defaultImages(string(page)), r.replaces)
+	text := section(string(changelog), r.chartVersion()) + "\n" +
+		imageNotes(before, defaultImages(string(page)), r.replaces)
 	if err := os.WriteFile(filepath.Join(r.out, notesFile), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("writing the notes: %w", err)
 	}
@@ -103,9 +104,9 @@ func imageNotes(before, now []defaultImage, replaces string) string {
 		fmt.Fprintf(&text, "The same as of %s.\n", replaces)
 		return text.String()
 	}
-	text.WriteString("Where the policy names no image, the pods of these are replaced within `maxUnavailable`. Another driver " +
-		"is a driver upgrade under `upgradePolicy`: without `autoUpgrade` it waits, and is reported. `kubectl gpu plan` of " +
-		"this release shows both for a cluster before the upgrade.\n\n")
+	text.WriteString("Where the policy names no image, the pods of these are replaced within `maxUnavailable`. Another " +
+		"driver is a driver upgrade under `upgradePolicy`: without `autoUpgrade` it waits, and is reported. " +
+		"`kubectl gpu plan` of this release shows both for a cluster before the upgrade.\n\n")
 	fmt.Fprintf(&text, "| image | %s | now |\n|---|---|---|\n%s", replaces, rows)
 	return text.String()
 }

@@ -56,7 +56,8 @@ func TestReleaseNotes(t *testing.T) {
 		HaveSuffix("| image | v1.1.0 | now |\n|---|---|---|\n| driver | `r.io/driver:1-OS` | `r.io/driver:2-OS` |\n"+
 			"| new | none | `r.io/new:1` |\n| old | `r.io/old:1` | none |\n"),
 	))
-	const all = "| image | default |\n|---|---|\n| dcgm | `r.io/dcgm:1` |\n| driver | `r.io/driver:2-OS` |\n| new | `r.io/new:1` |\n"
+	const all = "| image | default |\n|---|---|\n| dcgm | `r.io/dcgm:1` |\n" +
+		"| driver | `r.io/driver:2-OS` |\n| new | `r.io/new:1` |\n"
 	g.Expect(notes("v1.3.0", "")).To(Equal("See docs/CHANGELOG.md.\n\n### Default images\n\n" + all))
 	g.Expect(notes("v1.3.0", "v1.0.0")).To(HaveSuffix(all), "a release that had no such page")
 	_, err := notes("v1.3.0", "v0.9.0")

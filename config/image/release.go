@@ -43,7 +43,8 @@ func releaseCommand(ctx context.Context, args []string, progress io.Writer) erro
 	flags.StringVar(&o.registry, "registry", "", "registry and path of the images and the chart")
 	flags.StringVar(&o.base, "base", "", "image to put the programs on; scratch for none (default that of the Dockerfile)")
 	flags.StringVar(&o.catalogBase, "catalog-base", noBase, "image with opm to put the catalogue on; scratch for none")
-	flags.StringVar(&o.replaces, "replaces", "", "version of the release before, for the bundle and the notes (default none)")
+	flags.StringVar(&o.replaces, "replaces", "",
+		"version of the release before, for the bundle and the notes (default none)")
 	flags.StringVar(&o.out, "out", "../../dist", "folder of the release; one in it is replaced")
 	flags.BoolVar(&o.push, "push", false, "push the images and the chart")
 	if err := flags.Parse(args); err != nil {

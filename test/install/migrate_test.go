@@ -126,7 +126,12 @@ func TestMigrateWithOLM(t *testing.T) {
 				}
 			}
 		},
-		remove: func(e *env) { e.removeAsDocumented(namespace, objects) },
+		remove: func(e *env) {
+			// docs/migration.md describes this step.
+			e.kubectl("delete", "role,rolebinding", "--namespace", namespace, "nvidia-dcgm-exporter",
+				"nvidia-gpu-feature-discovery", "nvidia-mig-manager", "nvidia-operator-validator")
+			e.removeAsDocumented(namespace, objects)
+		},
 	})
 }
 
