@@ -220,14 +220,14 @@ func rolling(unavailable string) map[string]any {
 	return map[string]any{"daemonsets": map[string]any{"rollingUpdate": map[string]any{"maxUnavailable": unavailable}}}
 }
 
-// invalidAndBack requests a feature that does not exist yet.
+// invalidAndBack sets a variable of the driver that the operator reserves.
 func invalidAndBack(ctx context.Context, r *run) error {
 	policy, err := r.policy(ctx)
 	if err != nil {
 		return err
 	}
 	invalid := policy.DeepCopy()
-	invalid.Spec.Driver.UseNvidiaDriverCRD = new(true)
+	invalid.Spec.Driver.Env = append(invalid.Spec.Driver.Env, v1.EnvVar{Name: "POD_UID", Value: "a"})
 	if err := respec(ctx, r, func(spec *v1.ClusterPolicySpec) { invalid.Spec.DeepCopyInto(spec) }); err != nil {
 		return err
 	}

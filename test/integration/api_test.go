@@ -80,7 +80,8 @@ func TestAPI(t *testing.T) {
 	}
 	for spec, reason := range map[string]string{
 		"{driver: {env: [{name: POD_UID, value: a}]}}": v1.ReasonInvalidSpec,
-		"{driver: {useNvidiaDriverCRD: true}}":         v1.ReasonNotSupportedYet,
+		"{driver: {useNvidiaDriverCRD: true}, nodePools: [{name: a, nodeSelector: {a: b}, " +
+			"driver: {version: v1}}]}": v1.ReasonInvalidSpec,
 	} {
 		t.Run("an invalid operand is reported, and its pods stay: "+spec, func(t *testing.T) {
 			e := e.in(t)
