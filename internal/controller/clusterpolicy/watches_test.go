@@ -296,3 +296,20 @@ func newCRD(name string) *unstructured.Unstructured {
 	crd.SetName(name)
 	return crd
 }
+
+var _ = Describe("NVIDIADriver objects", func() {
+	It("are read once the API server has answered that it serves them", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		read := func() []operand.NVIDIADriver { return env.fleet.Basis().Decisions.Input.NVIDIADrivers }
+		failed := env.failOnce("map NVIDIADriver", 1)
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UseNvidiaDriverCRD: new(true)}})
+		env.pass(ctx, statusInterval)
+		Expect(failed().op).To(Equal("map NVIDIADriver"))
+		Expect(read()).To(BeNil())
+		Eventually(func() []operand.NVIDIADriver {
+			env.clock.Step(time.Second)
+			env.pass(ctx, 0)
+			return read()
+		}).ShouldNot(BeNil())
+	})
+})
