@@ -68,8 +68,10 @@ func TestEachStepOfHelmIsWhole(t *testing.T) {
 			l := &life{env: e}
 			l.Eventually(l.objects).Should(HaveKey("Service/default/kubernetes"), "the API server makes it after its start")
 			l.before = l.objects()
-			// As Helm 3 created it, whose chart is removed.
-			e.Expect(e.client.Create(t.Context(), decoded(e.WithT, nvidiasDefinition), client.FieldOwner("helm"))).To(Succeed())
+			// As Helm 3 created them, whose chart is removed.
+			for _, definition := range []string{nvidiasDefinition, e.driverDefinition()} {
+				e.Expect(e.client.Create(t.Context(), decoded(e.WithT, definition), client.FieldOwner("helm"))).To(Succeed())
+			}
 			for _, s := range slices.Concat(helm.begin, refusedInstalls(), upgrades(), removals(helm.unready)) {
 				if s.full && !cluster.FullCampaigns() {
 					continue
@@ -119,7 +121,10 @@ func (l *life) stopped(s step, err error) {
 	l.Expect(string(guide)).To(ContainSubstring("`" + s.documented))
 }
 
-const definitionKey = "CustomResourceDefinition//clusterpolicies.nvidia.com"
+const (
+	definitionKey       = "CustomResourceDefinition//clusterpolicies.nvidia.com"
+	driverDefinitionKey = "CustomResourceDefinition//nvidiadrivers.nvidia.com"
+)
 
 func keyOf(object *unstructured.Unstructured) string {
 	return object.GetKind() + "/" + object.GetNamespace() + "/" + object.GetName()
@@ -150,18 +155,18 @@ func (l *life) objects() map[string]string {
 	return found
 }
 
-// onlyTheDefinition: Helm keeps it.
-func onlyTheDefinition(l *life) {
+// onlyTheDefinitions: Helm keeps them.
+func onlyTheDefinitions(l *life) {
 	l.t.Helper()
-	l.Expect(slices.Collect(maps.Keys(l.objects()))).To(ConsistOf(definitionKey))
+	l.Expect(slices.Collect(maps.Keys(l.objects()))).To(ConsistOf(definitionKey, driverDefinitionKey))
 }
 
-// theManifest: each object of the release exists, the definition, and nothing else.
+// theManifest: each object of the release exists, the definitions, and nothing else.
 func theManifest(l *life) {
 	l.t.Helper()
 	objects, err := packaged.Decode(l.helm("get", "manifest", release))
 	l.Expect(err).NotTo(HaveOccurred())
-	want := []string{definitionKey}
+	want := []string{definitionKey, driverDefinitionKey}
 	for _, object := range objects {
 		want = append(want, keyOf(object))
 	}
@@ -199,7 +204,7 @@ func beginByHelm4() []step {
 		then: gfdIs(true),
 	}, {
 		name: "uninstall", args: []string{"uninstall", release}, meanwhile: completes(uninstallHook),
-		then: onlyTheDefinition,
+		then: onlyTheDefinitions,
 	}}
 }
 
@@ -226,7 +231,7 @@ func refusedInstalls() []step {
 		meanwhile: completes(upgradeHook), then: gfdIs(true),
 	}, {
 		name: "uninstall after a refused install", args: []string{"uninstall", release},
-		meanwhile: completes(uninstallHook), then: onlyTheDefinition,
+		meanwhile: completes(uninstallHook), then: onlyTheDefinitions,
 	}, {
 		name: "install", args: []string{"install", release, chart}, then: gfdIs(true),
 	}}
@@ -261,13 +266,23 @@ func removals(unready string) []step {
 	}, {
 		name: "uninstall again, with a hook that fails later", args: []string{"uninstall", release, "--timeout", "5s"},
 		meanwhile: completes(uninstallHook),
-		stops:     []string{"Error: "}, documented: "uninstallation completed with 1 error(s)", then: onlyTheDefinition,
+		stops:     []string{"Error: "}, documented: "uninstallation completed with 1 error(s)", then: onlyTheDefinitions,
 		next: func(l *life) {
 			l.Expect(l.helm("list", "--short")).To(BeEmpty())
-			l.Expect(l.client.Delete(l.t.Context(), decoded(l.WithT, nvidiasDefinition))).To(Succeed())
+			for _, definition := range []string{nvidiasDefinition, l.driverDefinition()} {
+				l.Expect(l.client.Delete(l.t.Context(), decoded(l.WithT, definition))).To(Succeed())
+			}
 			l.Eventually(l.objects).WithTimeout(10 * time.Second).Should(BeEmpty())
 		},
 	}}
+}
+
+// driverDefinition returns the definition of NVIDIADriver, which is in both charts.
+func (e *env) driverDefinition() string {
+	e.t.Helper()
+	text, err := os.ReadFile(chart + "/crds/nvidia.com_nvidiadrivers.yaml")
+	e.Expect(err).NotTo(HaveOccurred())
+	return string(text)
 }
 
 // applyDefinition applies the definition in the chart as kubectl apply --server-side --force-conflicts does.

@@ -162,7 +162,12 @@ func (e *env) clientSide(object *unstructured.Unstructured) string {
 	original, err := json.Marshal(object.Object)
 	e.Expect(err).NotTo(HaveOccurred())
 	created := object.DeepCopy()
-	created.SetAnnotations(map[string]string{lastApplied: string(original)})
+	annotations := created.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[lastApplied] = string(original)
+	created.SetAnnotations(annotations)
 	modified, err := json.Marshal(created.Object)
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(e.client.Create(e.t.Context(), created)).To(Succeed())
