@@ -37,7 +37,7 @@ Without it, the command annotates what the Helm release of NVIDIA's chart owns, 
 scales the Deployment of NVIDIA's operator to 0, waits until its pods have ended, deletes it, and removes the owner
 references to the policy from accounts and roles that the installer takes over. Operands and GPU work continue.
 
---finish, after this operator is installed and has taken over, removes roles and accounts that nobody uses any more, the
+--finish, after this operator is installed and has taken over, removes roles and accounts that are no longer used, the
 annotation, and Helm's record of a release of NVIDIA's chart under another name. Node Feature Discovery stays.
 
 Each step can be repeated. Exit codes: 0 success and nothing blocks, 1 failure, 2 wrong usage, or with --check a

@@ -197,7 +197,8 @@ func (r *Report) addBlockers(f *Facts) {
 	}
 	for _, policy := range policies {
 		if policy.GetDeletionTimestamp() != nil {
-			block("ClusterPolicy "+policy.GetName()+" is being deleted", "let NVIDIA's operator end that, and install anew")
+			block("ClusterPolicy "+policy.GetName()+" is being deleted",
+				"wait until NVIDIA's operator has deleted it, then install this one as on a new cluster")
 		}
 	}
 	for i := range r.Operators {

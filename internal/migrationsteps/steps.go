@@ -145,13 +145,13 @@ func (c *Cluster) Finish() []Step {
 	return steps
 }
 
-// isLeft reports whether an object is an account or a role of NVIDIA's operator, or of its release, that nobody uses.
+// isLeft reports whether an object is an account or a role of NVIDIA's operator, or of its release, that is not used.
 func isLeft(object *unstructured.Unstructured, ofRelease bool) bool {
 	return slices.Contains(leftoverKinds, object.GetKind()) && (ofRelease || isTheirs(object)) && !isShipped(object)
 }
 
 // recordOf returns the release of which a Secret is Helm's record; the zero value for none. Helm 3 and 4 would delete
-// what the record names, whoever has taken it over since.
+// what the record names, also if another owner has taken it over since.
 func recordOf(object *unstructured.Unstructured) Release {
 	if object.GetKind() != "Secret" || object.GetLabels()["owner"] != "helm" {
 		return Release{}
