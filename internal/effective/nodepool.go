@@ -137,10 +137,7 @@ func gdsOf(spec *v1.GDSSpec, nodePool *v1.NodePoolModuleSpec) *v1.GDSSpec {
 		return spec
 	}
 	own := *spec
-	own.ImageSpec = imageOf(own.ImageSpec, nodePool.ImageSpec)
-	override(&own.Enabled, nodePool.Enabled)
-	overrideList(&own.Args, nodePool.Args)
-	overrideList(&own.Env, nodePool.Env)
+	overrideModule(&own.ImageSpec, &own.Enabled, &own.Args, &own.Env, *nodePool)
 	return &own
 }
 
@@ -149,11 +146,18 @@ func gdrcopyOf(spec *v1.GDRCopySpec, nodePool *v1.NodePoolModuleSpec) *v1.GDRCop
 		return spec
 	}
 	own := *spec
-	own.ImageSpec = imageOf(own.ImageSpec, nodePool.ImageSpec)
-	override(&own.Enabled, nodePool.Enabled)
-	overrideList(&own.Args, nodePool.Args)
-	overrideList(&own.Env, nodePool.Env)
+	overrideModule(&own.ImageSpec, &own.Enabled, &own.Args, &own.Env, *nodePool)
 	return &own
+}
+
+// overrideModule overrides what the sidecars with modules have in common.
+func overrideModule(
+	image *v1.ImageSpec, enabled **bool, args *[]string, env *[]v1.EnvVar, nodePool v1.NodePoolModuleSpec,
+) {
+	*image = imageOf(*image, nodePool.ImageSpec)
+	override(enabled, nodePool.Enabled)
+	overrideList(args, nodePool.Args)
+	overrideList(env, nodePool.Env)
 }
 
 func upgradePolicyOf(policy v1.DriverUpgradePolicySpec, nodePool v1.NodePoolUpgradePolicySpec,
