@@ -100,7 +100,7 @@ const (
 	// OperandError: a call to the API failed and is retried.
 	OperandError OperandState = "Error"
 	// OperandWaiting: an operand that it requires is not installed or was not applied, or an object that its spec
-	// refers to does not exist.
+	// refers to does not exist, or NVIDIADriver objects declare no driver for some nodes.
 	OperandWaiting OperandState = "Waiting"
 )
 

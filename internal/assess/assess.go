@@ -147,7 +147,7 @@ func (a *Assessment) assessEssential(in Input, verdict func(plan.OperandOnNode) 
 			plugin = onNode.Operand
 		}
 		found := verdict(onNode)
-		if onNode.Expectation == plan.Expected || onNode.Expectation == plan.PausedByLabel {
+		if onNode.Expectation == plan.Expected || onNode.Expectation == plan.PausedByLabel || onNode.Undeclared() {
 			a.Operands[onNode.Operand] = found
 		}
 		stages = append(stages, readiness.StageVerdict{
@@ -229,6 +229,10 @@ func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {
 	}
 	if verdict.Outdated && verdict.State == readiness.Ready {
 		verdict.Reason, verdict.Message = v1.ReasonUpgradePending, outdatedMessage(in.NodePlan, onNode, pod)
+	}
+	if onNode.Undeclared() && verdict.State == readiness.Ready {
+		// Nothing replaces it meanwhile, outdated or not.
+		verdict.Outdated, verdict.Reason, verdict.Message = false, onNode.Reason, onNode.Message
 	}
 	return verdict
 }

@@ -74,6 +74,16 @@ func driverState(object *v1alpha1.NVIDIADriver, in DriverInput) driverFinding {
 	return driverProgress(object.Name, in)
 }
 
+// checkUndeclared reports drivers that run although NVIDIADriver objects do not declare them.
+func checkUndeclared(_ Input, status v1.ClusterPolicyStatus) *finding {
+	for i := range status.Operands {
+		if o := &status.Operands[i]; o.State == v1.OperandWaiting && plan.IsUndeclared(o.Reason) {
+			return &finding{reason: o.Reason, message: operandMessage(o)}
+		}
+	}
+	return nil
+}
+
 // driverConflict describes the first node that the object and another one select; empty if there is none.
 func driverConflict(object string, in DriverInput) string {
 	drivers := in.Decisions.Input.NVIDIADrivers

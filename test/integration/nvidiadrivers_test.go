@@ -42,6 +42,9 @@ func TestNVIDIADrivers(t *testing.T) {
 	before, daemonSets := e.podsOf("driver"), e.written()
 	e.Expect(before).To(HaveLen(2))
 
+	t.Run("no object", func(t *testing.T) { e.in(t).noDriverIsDeclared() })
+	e.Expect(e.podsOf("driver")).To(Equal(before), "driver pods without an object")
+
 	e.create(nvidiaDriver("on-ubuntu", "ubuntu"))
 	e.create(nvidiaDriver("on-rocky", "rocky"))
 	e.awaitDriver("on-ubuntu", v1alpha1.StateDisabled, v1.ReasonReconciled, HavePrefix("no ClusterPolicy uses"))
@@ -129,5 +132,19 @@ func (e *env) driverIsUpgraded() {
 	e.Expect(e.edit(object, func() { object.Spec.Version = "" })).To(Succeed())
 	e.Eventually(func() map[string]string { return e.node("ubuntu").Labels }).WithTimeout(readyTime).
 		Should(HaveKeyWithValue(labels.Pool, commonDriver))
+	e.awaitReady(2)
+}
+
+// noDriverIsDeclared: without any object the pods of the drivers run on, and the policy says so.
+func (e *env) noDriverIsDeclared() {
+	e.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver.UseNvidiaDriverCRD = new(true) })
+	e.Eventually(func() []v1.OperandStatus { return e.policy().Status.Operands }).WithTimeout(readyTime).
+		Should(ContainElement(And(HaveField("Name", "driver"), HaveField("State", v1.OperandWaiting),
+			HaveField("Reason", v1.ReasonNoNVIDIADriver), HaveField("Desired", int32(2)), HaveField("Ready", int32(2)),
+			HaveField("Message", HavePrefix("its pods stay as they are on 2 of 2 nodes: rocky (NoNVIDIADriver)")))))
+	e.Eventually(func() []metav1.Condition { return e.policy().Status.Conditions }).WithTimeout(readyTime).
+		Should(ContainElement(And(HaveField("Type", v1.ConditionReady), HaveField("Status", metav1.ConditionFalse),
+			HaveField("Reason", v1.ReasonNoNVIDIADriver))))
+	e.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver.UseNvidiaDriverCRD = nil })
 	e.awaitReady(2)
 }
