@@ -41,7 +41,7 @@ func (in Input) DriverPools() []NodePool {
 			Spec:             driver.Spec,
 			SelectorDecision: driver.Refused,
 		}
-		if driver.PodSecurityContext != nil || !sameDriver(in.Spec, driver.Spec) {
+		if driver.PodSecurityContext != nil || !SameDriver(in.Spec, driver.Spec) {
 			own := driver.Spec.Driver
 			pool.Driver = &v1.NodePoolDriverSpec{
 				UsePrecompiled: own.UsePrecompiled, ImageSpec: own.ImageSpec, PodSecurityContext: driver.PodSecurityContext,
@@ -52,26 +52,33 @@ func (in Input) DriverPools() []NodePool {
 	return pools
 }
 
-// sameDriver reports whether two specs lead to the same driver pods. How a driver is upgraded changes no pod.
-func sameDriver(a, b effective.Spec) bool {
-	return equality.Semantic.DeepEqual(ofPods(a), ofPods(b)) &&
-		equality.Semantic.DeepEqual(a.GDS, b.GDS) && equality.Semantic.DeepEqual(a.GDRCopy, b.GDRCopy) &&
-		equality.Semantic.DeepEqual(a.DaemonSets.Labels, b.DaemonSets.Labels) &&
-		equality.Semantic.DeepEqual(a.DaemonSets.Annotations, b.DaemonSets.Annotations) &&
-		equality.Semantic.DeepEqual(a.DaemonSets.PodSecurityContext, b.DaemonSets.PodSecurityContext)
+// SameDriver reports whether two specs lead to the same driver pods. How a driver is upgraded changes no pod.
+func SameDriver(a, b effective.Spec) bool {
+	return equality.Semantic.DeepEqual(DriverPodsOf(a), DriverPodsOf(b))
 }
 
-// ofPods returns the driver as its pods have it: with what they fall back to, and without what does not change them.
-func ofPods(spec effective.Spec) v1.DriverSpec {
-	own := *spec.Driver
+// DriverPods is what decides about the driver pods of a spec, at its paths in a ClusterPolicy.
+type DriverPods struct {
+	Driver     v1.DriverSpec     `json:"driver"`
+	GDS        *v1.GDSSpec       `json:"gds"`
+	GDRCopy    *v1.GDRCopySpec   `json:"gdrcopy"`
+	DaemonSets v1.DaemonSetsSpec `json:"daemonsets"`
+}
+
+// DriverPodsOf returns what decides about the driver pods of a spec: with what the driver falls back to, and without
+// what changes no pod.
+func DriverPodsOf(spec effective.Spec) DriverPods {
+	own, all := *spec.Driver, spec.DaemonSets
 	own.UpgradePolicy, own.NodeSelector, own.UseNvidiaDriverCRD = nil, nil, nil
 	if len(own.Tolerations) == 0 {
-		own.Tolerations = spec.DaemonSets.Tolerations
+		own.Tolerations = all.Tolerations
 	}
 	if own.PriorityClassName == "" {
-		own.PriorityClassName = spec.DaemonSets.PriorityClassName
+		own.PriorityClassName = all.PriorityClassName
 	}
-	return own
+	return DriverPods{Driver: own, GDS: spec.GDS, GDRCopy: spec.GDRCopy, DaemonSets: v1.DaemonSetsSpec{
+		Labels: all.Labels, Annotations: all.Annotations, PodSecurityContext: all.PodSecurityContext,
+	}}
 }
 
 // NVIDIADriversOf returns the indexes of the objects whose driver the node is to get: one if all is well, none if no
