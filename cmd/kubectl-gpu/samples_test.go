@@ -116,8 +116,9 @@ func TestSamplesContainTheObjectsTheyName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			file := filepath.Join(samplesDir, name+".yaml")
-			policy, _, err := readPolicy(file, nil)
+			read, err := readPolicy(file, nil)
 			g.Expect(err).NotTo(HaveOccurred())
+			policy := read.Policy
 			named := map[operand.Reference][]string{}
 			input := operand.Input{Spec: effective.Of(policy.Spec), Namespace: "gpu-operator"}
 			for i := range catalogue {

@@ -47,6 +47,11 @@ func inOrder(objects []v1alpha1.NVIDIADriver) []v1alpha1.NVIDIADriver {
 
 func isOfAll(object *v1alpha1.NVIDIADriver) bool { return len(object.Spec.NodeSelector) == 0 }
 
+// SelectAll reports whether the objects select every GPU node.
+func SelectAll(objects []v1alpha1.NVIDIADriver) bool {
+	return slices.ContainsFunc(objects, func(object v1alpha1.NVIDIADriver) bool { return isOfAll(&object) })
+}
+
 // checkUsed fails if the policy does not use NVIDIADriver objects.
 func checkUsed(policy *v1.ClusterPolicy) error {
 	if !*effective.Of(policy.Spec).Driver.UseNvidiaDriverCRD {
@@ -133,7 +138,11 @@ func withNodePools(
 	base := effective.Of(*spec)
 	names := map[string]string{}
 	for i := range objects {
-		if err := addPool(converted, poolAbove(base, objects[i], declared[objects[i].Name]), &objects[i], names); err != nil {
+		// Only nodes that have the driver of the policy now have it as nodes of a node pool without an own driver.
+		object := declared[objects[i].Name]
+		shared := object.Driver.PodSecurityContext == nil && operand.SameDriver(effective.Of(policy.Spec), object.Spec)
+		pool := poolAbove(base, objects[i], object, shared)
+		if err := addPool(converted, pool, &objects[i], names); err != nil {
 			return nil, err
 		}
 	}
@@ -143,12 +152,14 @@ func withNodePools(
 	return converted, nil
 }
 
-// poolAbove returns the node pool of an object above a spec. One whose driver equals that of the spec does not override
-// it, so that its DaemonSet stays.
-func poolAbove(base effective.Spec, object v1alpha1.NVIDIADriver, declared operand.NVIDIADriver) v1.NodePoolSpec {
+// poolAbove returns the node pool of an object above a spec. One that shares the driver of the spec does not override it,
+// so that its DaemonSet stays.
+func poolAbove(
+	base effective.Spec, object v1alpha1.NVIDIADriver, declared operand.NVIDIADriver, shared bool,
+) v1.NodePoolSpec {
 	pool, _ := Pool(object)
 	own := pool.Driver
-	if declared.PodSecurityContext == nil && operand.SameDriver(base, declared.Spec) {
+	if shared && operand.SameDriver(base, declared.Spec) {
 		pool.Driver = &v1.NodePoolDriverSpec{UpgradePolicy: own.UpgradePolicy}
 		if reflect.DeepEqual(base.Driver.UpgradePolicy, declared.Spec.Driver.UpgradePolicy) {
 			pool.Driver = nil
@@ -200,7 +211,7 @@ func checkPools(
 		}
 		object := declared[name]
 		for _, path := range differences(
-			driverOf(object.Spec, object.PodSecurityContext), driverOf(base.ForNodePool(pool), securityContext(pool)),
+			driverOf(object.Spec, object.Driver.PodSecurityContext), driverOf(base.ForNodePool(pool), securityContext(pool)),
 		) {
 			found = append(found, refuse(policy, path, fmt.Sprintf(
 				"differs for NVIDIADriver %s, and a node pool cannot have another value: remove it", name)))

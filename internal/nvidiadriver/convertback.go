@@ -74,7 +74,7 @@ func checkObjects(policy *v1.ClusterPolicy, spec effective.Spec, declared map[st
 	var found []error
 	seen := map[string]bool{}
 	check := func(object operand.NVIDIADriver, want operand.DriverPods) {
-		for _, path := range differences(want, driverOf(object.Spec, object.PodSecurityContext)) {
+		for _, path := range differences(want, driverOf(object.Spec, object.Driver.PodSecurityContext)) {
 			if !seen[path] {
 				found = append(found, refuse(policy, path, fmt.Sprintf(
 					"is no field of NVIDIADriver, and its value would be lost for %s: remove it", object.Name)))

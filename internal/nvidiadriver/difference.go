@@ -60,10 +60,10 @@ func differences(a, b operand.DriverPods) []string {
 	return paths
 }
 
-// tree returns the fields of a driver. Empty fields are absent.
-func tree(driver operand.DriverPods) map[string]any {
+// tree returns the fields of a part of an object. Empty fields are absent.
+func tree[T any](part T) map[string]any {
 	// Only values that JSON cannot express are errors.
-	fields, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&driver)
+	fields, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&part)
 	return fields
 }
 

@@ -1,7 +1,6 @@
 package operand
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -22,8 +21,8 @@ type NVIDIADriver struct {
 	NodeSelector v1.NodePoolSelector
 	// Spec is that of the policy with the driver of the object.
 	Spec effective.Spec
-	// PodSecurityContext of its pods; nil for that of spec.daemonsets.
-	PodSecurityContext *corev1.PodSecurityContext
+	// Driver has the fields of the object, as those of a node pool.
+	Driver v1.NodePoolDriverSpec
 	// Refused is why the object cannot be used, independent of nodes; Accept otherwise.
 	Refused Decision
 }
@@ -40,12 +39,10 @@ func (in Input) DriverPools() []NodePool {
 			NodePoolSpec:     v1.NodePoolSpec{Name: driver.Pool},
 			Spec:             driver.Spec,
 			SelectorDecision: driver.Refused,
+			OfNVIDIADriver:   true,
 		}
-		if driver.PodSecurityContext != nil || !SameDriver(in.Spec, driver.Spec) {
-			own := driver.Spec.Driver
-			pool.Driver = &v1.NodePoolDriverSpec{
-				UsePrecompiled: own.UsePrecompiled, ImageSpec: own.ImageSpec, PodSecurityContext: driver.PodSecurityContext,
-			}
+		if driver.Driver.PodSecurityContext != nil || !SameDriver(in.Spec, driver.Spec) {
+			pool.Driver = &driver.Driver
 		}
 		pools = append(pools, pool)
 	}
