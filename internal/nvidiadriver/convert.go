@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
@@ -140,7 +141,7 @@ func withNodePools(
 	for i := range objects {
 		// Only nodes that have the driver of the policy now have it as nodes of a node pool without an own driver.
 		object := declared[objects[i].Name]
-		shared := object.Driver.PodSecurityContext == nil && operand.SameDriver(effective.Of(policy.Spec), object.Spec)
+		shared := object.SameDriver(effective.Of(policy.Spec))
 		pool := poolAbove(base, objects[i], object, shared)
 		if err := addPool(converted, pool, &objects[i], names); err != nil {
 			return nil, err
@@ -159,7 +160,7 @@ func poolAbove(
 ) v1.NodePoolSpec {
 	pool, _ := Pool(object)
 	own := pool.Driver
-	if shared && operand.SameDriver(base, declared.Spec) {
+	if shared && declared.SameDriver(base) {
 		pool.Driver = &v1.NodePoolDriverSpec{UpgradePolicy: own.UpgradePolicy}
 		if reflect.DeepEqual(base.Driver.UpgradePolicy, declared.Spec.Driver.UpgradePolicy) {
 			pool.Driver = nil
@@ -213,7 +214,7 @@ func checkPools(
 		for _, path := range differences(
 			driverOf(object.Spec, object.Driver.PodSecurityContext), driverOf(base.ForNodePool(pool), securityContext(pool)),
 		) {
-			found = append(found, refuse(policy, path, fmt.Sprintf(
+			found = append(found, refuse(policy, inherited(path, base), fmt.Sprintf(
 				"differs for NVIDIADriver %s, and a node pool cannot have another value: remove it", name)))
 		}
 	}
@@ -222,6 +223,27 @@ func checkPools(
 			"applies to the drivers of node pools, and not to those of NVIDIADrivers: remove it"))
 	}
 	return errors.Join(found...)
+}
+
+// inherited returns the path of a label or annotation in spec.daemonsets if the driver has it from there.
+func inherited(path string, base effective.Spec) string {
+	for _, from := range []struct {
+		block string
+		keys  map[string]bool
+	}{{"labels", keysOf(base.DaemonSets.Labels)}, {"annotations", keysOf(base.DaemonSets.Annotations)}} {
+		if key, is := strings.CutPrefix(path, "spec.driver."+from.block+"."); is && from.keys[key] {
+			return "spec.daemonsets." + from.block + "." + key
+		}
+	}
+	return path
+}
+
+func keysOf[M ~map[string]V, V any](from M) map[string]bool {
+	keys := map[string]bool{}
+	for key := range from {
+		keys[key] = true
+	}
+	return keys
 }
 
 func declaredByName(policy v1.ClusterPolicySpec, objects []v1alpha1.NVIDIADriver) map[string]operand.NVIDIADriver {

@@ -17,11 +17,8 @@ import (
 // driverOf returns the driver of a spec as its nodes get it, with its upgrades. Its pods have their own security context
 // unless that is nil.
 func driverOf(spec effective.Spec, own *corev1.PodSecurityContext) operand.DriverPods {
-	found := operand.DriverPodsOf(spec)
+	found := operand.DriverPodsOf(spec, own)
 	found.Driver.UpgradePolicy = spec.Driver.UpgradePolicy
-	if own != nil {
-		found.DaemonSets.PodSecurityContext = own
-	}
 	return found
 }
 

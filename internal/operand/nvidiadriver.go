@@ -1,6 +1,10 @@
 package operand
 
 import (
+	"cmp"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -41,7 +45,7 @@ func (in Input) DriverPools() []NodePool {
 			SelectorDecision: driver.Refused,
 			OfNVIDIADriver:   true,
 		}
-		if driver.Driver.PodSecurityContext != nil || !SameDriver(in.Spec, driver.Spec) {
+		if !driver.SameDriver(in.Spec) {
 			pool.Driver = &driver.Driver
 		}
 		pools = append(pools, pool)
@@ -49,9 +53,9 @@ func (in Input) DriverPools() []NodePool {
 	return pools
 }
 
-// SameDriver reports whether two specs lead to the same driver pods. How a driver is upgraded changes no pod.
-func SameDriver(a, b effective.Spec) bool {
-	return equality.Semantic.DeepEqual(DriverPodsOf(a), DriverPodsOf(b))
+// SameDriver reports whether an object leads to the same driver pods as a spec. How a driver is upgraded changes no pod.
+func (d *NVIDIADriver) SameDriver(spec effective.Spec) bool {
+	return equality.Semantic.DeepEqual(DriverPodsOf(spec, nil), DriverPodsOf(d.Spec, d.Driver.PodSecurityContext))
 }
 
 // DriverPods is what decides about the driver pods of a spec, at its paths in a ClusterPolicy.
@@ -62,20 +66,27 @@ type DriverPods struct {
 	DaemonSets v1.DaemonSetsSpec `json:"daemonsets"`
 }
 
-// DriverPodsOf returns what decides about the driver pods of a spec: with what the driver falls back to, and without
-// what changes no pod.
-func DriverPodsOf(spec effective.Spec) DriverPods {
-	own, all := *spec.Driver, spec.DaemonSets
-	own.UpgradePolicy, own.NodeSelector, own.UseNvidiaDriverCRD = nil, nil, nil
-	if len(own.Tolerations) == 0 {
-		own.Tolerations = all.Tolerations
+// DriverPodsOf returns what decides about the driver pods of a spec: with what the driver gets from spec.daemonsets, and
+// without what changes no pod. The security context of the pods is that of spec.daemonsets if own is nil.
+func DriverPodsOf(spec effective.Spec, own *corev1.PodSecurityContext) DriverPods {
+	driver, all := *spec.Driver, spec.DaemonSets
+	driver.UpgradePolicy, driver.NodeSelector, driver.UseNvidiaDriverCRD = nil, nil, nil
+	if len(driver.Tolerations) == 0 {
+		driver.Tolerations = all.Tolerations
 	}
-	if own.PriorityClassName == "" {
-		own.PriorityClassName = all.PriorityClassName
-	}
-	return DriverPods{Driver: own, GDS: spec.GDS, GDRCopy: spec.GDRCopy, DaemonSets: v1.DaemonSetsSpec{
-		Labels: all.Labels, Annotations: all.Annotations, PodSecurityContext: all.PodSecurityContext,
-	}}
+	driver.PriorityClassName = cmp.Or(driver.PriorityClassName, all.PriorityClassName)
+	driver.Labels = merged(all.Labels, driver.Labels)
+	driver.Annotations = merged(all.Annotations, driver.Annotations)
+	pods := DriverPods{Driver: driver, GDS: spec.GDS, GDRCopy: spec.GDRCopy}
+	pods.DaemonSets.PodSecurityContext = cmp.Or(own, all.PodSecurityContext)
+	return pods
+}
+
+func merged[M ~map[string]V, V any](all, own M) M {
+	both := M{}
+	maps.Copy(both, all)
+	maps.Copy(both, own)
+	return both
 }
 
 // NVIDIADriversOf returns the indexes of the objects whose driver the node is to get: one if all is well, none if no
