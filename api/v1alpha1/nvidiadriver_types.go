@@ -194,27 +194,27 @@ type LicensingConfigSpec struct {
 	NLSEnabled *bool `json:"nlsEnabled,omitempty"`
 }
 
-// State is the overall state of the object, as in NVIDIA's operator.
+// DriverState is the overall state of the object, as in NVIDIA's operator.
 // +kubebuilder:validation:Enum=ignored;ready;notReady;disabled
-type State string
+type DriverState string
 
 // The states of an NVIDIADriver.
 const (
 	// StateIgnored: the object is not used.
-	StateIgnored State = "ignored"
+	StateIgnored DriverState = "ignored"
 	// StateReady: its driver is ready on every node that it selects.
-	StateReady State = "ready"
+	StateReady DriverState = "ready"
 	// StateNotReady: the conditions show what is missing.
-	StateNotReady State = "notReady"
+	StateNotReady DriverState = "notReady"
 	// StateDisabled: the active ClusterPolicy does not use NVIDIADriver objects.
-	StateDisabled State = "disabled"
+	StateDisabled DriverState = "disabled"
 )
 
 // NVIDIADriverStatus is the observed state.
 type NVIDIADriverStatus struct {
 	// State is ready, notReady, disabled or ignored.
 	// +optional
-	State State `json:"state,omitempty"`
+	State DriverState `json:"state,omitempty"`
 	// Namespace of the operator and the driver.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63

@@ -32,7 +32,7 @@ type DriverInput struct {
 
 // driverFinding is the state of an NVIDIADriver object, with its cause.
 type driverFinding struct {
-	state           v1alpha1.State
+	state           v1alpha1.DriverState
 	reason, message string
 }
 

@@ -12,7 +12,6 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
 const osLabel = "feature.node.kubernetes.io/system-os_release.ID"
@@ -29,13 +28,7 @@ func nvidiaDriver(name, system string) *v1alpha1.NVIDIADriver {
 // of a driver is replaced meanwhile, not by a conflict or a deleted object either.
 func TestNVIDIADrivers(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, envOptions{timing: simulator.DefaultTiming().Scale(0.1)})
-	for _, spec := range []simulator.NodeSpec{
-		{Name: "ubuntu"}, {Name: "rocky", OS: "rocky", OSVersion: "9.6", Kernel: "5.14.0-570.el9.x86_64"},
-	} {
-		_, err := e.sim.AddNode(t.Context(), spec)
-		e.Expect(err).NotTo(HaveOccurred())
-	}
+	e := twoSystems(t)
 	e.run()
 	e.create(e.samplePolicy())
 	e.awaitReady(2)
@@ -75,7 +68,7 @@ func TestNVIDIADrivers(t *testing.T) {
 }
 
 // awaitDriver waits for the state of an object, and for its conditions, with this reason and message.
-func (e *env) awaitDriver(name string, state v1alpha1.State, reason string, message gomegatypes.GomegaMatcher) {
+func (e *env) awaitDriver(name string, state v1alpha1.DriverState, reason string, message gomegatypes.GomegaMatcher) {
 	e.t.Helper()
 	ready, failed := metav1.ConditionFalse, metav1.ConditionTrue
 	if state == v1alpha1.StateReady {

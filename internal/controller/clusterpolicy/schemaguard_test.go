@@ -260,7 +260,7 @@ func TestOnlyACompleteSpecIsApplied(t *testing.T) {
 			)
 			reader := &failingReader{Reader: cached}
 			r := New(Options{
-				Client: cached, Live: live, Namespace: namespace, Schema: &observe.Schema{Cached: cached, Live: reader},
+				Client: cached, Live: live, Namespace: namespace, Schema: &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: cached, Live: reader},
 				Clock: clocktesting.NewFakePassiveClock(time.Now()), Timing: DefaultTiming(),
 			})
 			s := r.newScope()
@@ -286,7 +286,7 @@ func TestATruncatedSpecIsAppliedAfterTheStabilization(t *testing.T) {
 	c := fakeCluster(crdWithout("7", ""), specRecord(mirrorSpec(), policyUID), policyOf(truncatedSpec(), 1))
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	r := New(Options{
-		Client: c, Live: c, Namespace: namespace, Schema: &observe.Schema{Cached: c, Live: c},
+		Client: c, Live: c, Namespace: namespace, Schema: &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: c, Live: c},
 		Clock: clock, Timing: DefaultTiming(),
 	})
 	pass := func() (bool, time.Duration) {
