@@ -70,7 +70,7 @@ type DriverPods struct {
 // without what changes no pod. The security context of the pods is that of spec.daemonsets if own is nil.
 func DriverPodsOf(spec effective.Spec, own *corev1.PodSecurityContext) DriverPods {
 	driver, all := *spec.Driver, spec.DaemonSets
-	driver.UpgradePolicy, driver.NodeSelector, driver.UseNvidiaDriverCRD = nil, nil, nil
+	driver.UpgradePolicy, driver.NodeSelector, driver.UseNvidiaDriverCRD, driver.UseOpenKernelModules = nil, nil, nil, nil
 	if len(driver.Tolerations) == 0 {
 		driver.Tolerations = all.Tolerations
 	}
