@@ -159,10 +159,9 @@ func (a *Assessment) assessEssential(in Input, verdict func(plan.OperandOnNode) 
 
 // checkPool reports a ready node as outdated if it has the driver of a pool other than its own.
 func (a *Assessment) checkPool(node plan.NodePlan) {
-	labelled, wanted := node.Facts.Pool, node.Pool.Name
-	if wanted != "" && a.Ready() && labelled != "" && labelled != wanted {
+	if a.Ready() && node.Moves() {
 		a.Outdated, a.Reason = true, v1.ReasonUpgradePending
-		a.Message = fmt.Sprintf("%s; it moves from %s to %s", pendingUpgrade(node), labelled, wanted)
+		a.Message = fmt.Sprintf("%s; it moves from %s to %s", pendingUpgrade(node), node.Facts.Pool, node.Pool.Name)
 	}
 }
 

@@ -89,6 +89,11 @@ type NodePlan struct {
 	Spec effective.Spec
 }
 
+// Moves reports whether the node has the driver of a pool other than its own.
+func (n *NodePlan) Moves() bool {
+	return n.Pool.Name != "" && n.Facts.Pool != "" && n.Facts.Pool != n.Pool.Name
+}
+
 // ForNode plans one managed node.
 func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	nodePool := d.nodePoolOf(facts)

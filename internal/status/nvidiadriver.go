@@ -141,6 +141,6 @@ func driverProgress(object string, in DriverInput) driverFinding {
 // driverIsReady reports whether a node has reached a stage after the driver's, and its driver is not outdated.
 func driverIsReady(decisions *plan.Decisions, node *plan.NodePlan, shown *assess.Assessment) bool {
 	driver, _ := decisions.Driver(node)
-	outdated := shown.Outdated && shown.Operand == string(driver.Operand)
+	outdated := node.Moves() || shown.Outdated && shown.Operand == string(driver.Operand)
 	return !outdated && (shown.State == readiness.Ready || v1.StageDriver.Before(shown.Stage))
 }

@@ -38,6 +38,11 @@ func TestNVIDIADriver(t *testing.T) {
 			spec: all, change: func(e *env) { e.failPod(1, "device-plugin", "no GPU") },
 			want: "ready True Reconciled: the driver is ready on 2 of 2 nodes",
 		},
+		"another driver than that of the nodes": {
+			spec: v1alpha1.NVIDIADriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}},
+			want: "notReady False UpgradePending: the driver is ready on 0 of 2 nodes; node-00000: " +
+				"driver is outdated: its upgrade is pending; it moves from ubuntu24.04-amd64 to ubuntu24.04-amd64-under-test",
+		},
 		"no node": {spec: inTeam, want: "ready True NoGPUNodes: no GPU node is selected"},
 		"a conflict": {
 			spec: all, others: map[string]v1alpha1.NVIDIADriverSpec{"a": all},

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -105,6 +106,14 @@ func TestTheDefaultNVIDIADriverHasTheDriverOfThePolicy(t *testing.T) {
 		policy, object := policyOf(g, objects), objectOf(g, find(objects, "NVIDIADriver", "default"))
 		declared := nvidiadriver.Declared(policy.Spec, []v1alpha1.NVIDIADriver{object})[0]
 		want, got := effective.Of(policy.Spec), declared.Spec
+		// An NVIDIADriver adds to this toleration, and a policy replaces it.
+		gpu := corev1.Toleration{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+		if own := &want.Driver.Tolerations; len(*own) == 0 {
+			*own = want.DaemonSets.Tolerations
+		}
+		if !slices.Contains(want.Driver.Tolerations, gpu) {
+			want.Driver.Tolerations = append([]corev1.Toleration{gpu}, want.Driver.Tolerations...)
+		}
 		pods := operand.DriverPodsOf(got, object.Spec.PodSecurityContext)
 		g.Expect(cmp.Diff(operand.DriverPodsOf(want, nil), pods, cmpopts.EquateEmpty())).To(BeEmpty(), "seed %d: %s", seed, text)
 		g.Expect(cmp.Diff(want.Driver.UpgradePolicy, got.Driver.UpgradePolicy, cmpopts.EquateEmpty())).
