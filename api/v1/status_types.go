@@ -35,9 +35,9 @@ type ClusterPolicyStatus struct {
 	// Conditions are Ready, AuxiliaryReady, Progressing, Degraded and Error.
 	//
 	// AuxiliaryReady is about operands that are not needed to use GPUs, such as the exporters. Error is the inverse of
-	// Ready, for tools written for NVIDIA's operator. UnsupportedFields and DeprecatedFields list such fields of the spec,
-	// CRDOutdated appears if the CRD is older than the operator, AdmissionPolicyMissing if the admission policies are not
-	// installed, and OtherOperatorRunning while NVIDIA's operator is at work.
+	// Ready, for tools written for NVIDIA's operator. UnsupportedFields and DeprecatedFields list such fields of the
+	// spec, CRDOutdated appears if the CRD is older than the operator, AdmissionPolicyMissing if the admission policies
+	// are not installed, and OtherOperatorRunning while NVIDIA's operator is at work.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -84,8 +84,8 @@ type NVIDIADriverSpec struct {
 	// KernelModuleType is auto, open or proprietary. Default auto: the driver decides by GPU and branch.
 	// +optional
 	KernelModuleType v1.KernelModuleType `json:"kernelModuleType,omitempty"`
-	// StartupProbe overrides the start-up probe of the driver container. By default the driver has 21 minutes to build and
-	// load.
+	// StartupProbe overrides the start-up probe of the driver container. By default the driver has 21 minutes to build
+	// and load.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.successThreshold) || self.successThreshold == 1",fieldPath=".successThreshold",message="must be 1 in a start-up probe"
 	StartupProbe *v1.ProbeSpec `json:"startupProbe,omitempty"`
@@ -132,7 +132,8 @@ type NVIDIADriverSpec struct {
 	KernelModuleConfig *ConfigMapSpec `json:"kernelModuleConfig,omitempty"`
 	// SecretEnv is a Secret with environment variables for the driver container, such as UBUNTU_PRO_TOKEN. Default none.
 	//
-	// Each key is a variable. The sidecars nvidia-fs and gdrcopy get them, too. The Secret is in the operator's namespace.
+	// Each key is a variable. The sidecars nvidia-fs and gdrcopy get them, too. The Secret is in the operator's
+	// namespace.
 	// +optional
 	SecretEnv v1.ObjectName `json:"secretEnv,omitempty"`
 	// UpgradePolicy configures how outdated drivers are replaced. autoUpgrade is true by default here.

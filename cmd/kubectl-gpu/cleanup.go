@@ -47,8 +47,8 @@ the stack nevertheless: these pods lose their GPUs, and are not evicted. Files o
 their pods do not remove themselves stay on the hosts.
 
 It runs kubectl, which needs the right to list all that is named above, to patch Nodes and their status, Namespaces
-and ClusterPolicies, and to delete ClusterPolicies, NVIDIADrivers, DaemonSets, Services, ConfigMaps and RuntimeClasses, and where
-they exist ServiceMonitors and PrometheusRules.`,
+and ClusterPolicies, and to delete ClusterPolicies, NVIDIADrivers, DaemonSets, Services, ConfigMaps and RuntimeClasses,
+and where they exist ServiceMonitors and PrometheusRules.`,
 		Example: `  kubectl gpu cleanup --dry-run
   kubectl gpu cleanup --yes`,
 		Args: cobra.NoArgs,

@@ -59,7 +59,8 @@ func (o *cleanupOptions) readCluster(ctx context.Context) (*cleanup.Cluster, err
 	return cluster, nil
 }
 
-// kindsInCluster are the kinds of applied objects that the cluster serves, and the operator's own, by their definitions.
+// kindsInCluster are the kinds of applied objects that the cluster serves, and the operator's own, by their
+// definitions.
 type kindsInCluster struct {
 	applied []string
 	own     map[string]bool

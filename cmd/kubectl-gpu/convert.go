@@ -121,7 +121,8 @@ func convertToNodePools(from *policyFile, out, stderr io.Writer) error {
 		return err
 	}
 	if !nvidiadriver.SelectAll(from.Drivers) {
-		fmt.Fprintln(stderr, "GPU nodes that no NVIDIADriver selects would get spec.driver of the policy: see kubectl gpu plan")
+		fmt.Fprintln(stderr,
+			"GPU nodes that no NVIDIADriver selects would get spec.driver of the policy: see kubectl gpu plan")
 	}
 	return printObjects(out, policy)
 }

@@ -37,7 +37,8 @@ func renderedDrivers(t *testing.T, file string) map[string]any {
 	nodes := filepath.Join(t.TempDir(), "nodes.yaml")
 	text := strings.NewReplacer(
 		"STATUS", "status: {nodeInfo: {architecture: amd64, containerRuntimeVersion: 'containerd://2.2.1'}}",
-		"LABELS", "feature.node.kubernetes.io/pci-10de.present: 'true', feature.node.kubernetes.io/system-os_release.ID: ubuntu, "+
+		"LABELS", "feature.node.kubernetes.io/pci-10de.present: 'true', "+
+			"feature.node.kubernetes.io/system-os_release.ID: ubuntu, "+
 			"feature.node.kubernetes.io/system-os_release.VERSION_ID: '24.04', "+
 			"feature.node.kubernetes.io/kernel-version.full: 6.8.0-60-generic, nvidia.com/gpu.present: 'true'",
 	).Replace(teams)
@@ -194,8 +195,8 @@ func TestConvertRefuses(t *testing.T) {
 			document("NVIDIADriver", "a", "{}"), []string{"--to", "node-pools"}, 1, "give a ClusterPolicy of nvidia.com/v1",
 		},
 		"an unknown field": {
-			uses + document("NVIDIADriver", "a", "{versoin: '1'}"), []string{"--to", "node-pools"}, 1,
-			`reading -: NVIDIADriver a: strict decoding error: unknown field "spec.versoin"`,
+			uses + document("NVIDIADriver", "a", "{driverVersion: '1'}"), []string{"--to", "node-pools"}, 1,
+			`reading -: NVIDIADriver a: strict decoding error: unknown field "spec.driverVersion"`,
 		},
 		"an object twice": {
 			uses + document("NVIDIADriver", "a", "{}") + document("NVIDIADriver", "a", "{}"), []string{"--to", "node-pools"}, 1,

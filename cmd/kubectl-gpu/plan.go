@@ -34,7 +34,8 @@ a newer release shows which images change, which pods are replaced and which dri
 upgraded to it.
 
 The file has the complete spec: a field that it does not have counts as removed. ConfigMaps and NVIDIADrivers
-beside the policy count as applied with it. The API server's checks at admission are not repeated; kubectl apply --dry-run=server makes them.
+beside the policy count as applied with it. The API server's checks at admission are not repeated; kubectl apply
+--dry-run=server makes them.
 
 The cluster is read with kubectl, which needs the right to list Nodes, ClusterPolicies, RuntimeClasses, Pods and
 PodDisruptionBudgets, to list DaemonSets, Deployments, Services and ConfigMaps in the operator's namespace, and to get

@@ -156,7 +156,8 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 		return fmt.Errorf("writing the objects: %w", err)
 	}
 	for _, sentence := range slices.Concat(
-		fieldnotes.Of(policy.Spec), aboutDrivers(file.Drivers, input), ignored, computed.Doubtful(), aboutOperands(computed), aboutNodes(computed, facts),
+		fieldnotes.Of(policy.Spec), aboutDrivers(file.Drivers, input), ignored, computed.Doubtful(),
+		aboutOperands(computed), aboutNodes(computed, facts),
 	) {
 		fmt.Fprintln(stderr, sentence)
 	}
@@ -226,7 +227,8 @@ func objects(p plan.Plan, policy *v1.ClusterPolicy) ([]byte, error) {
 	return printed.Bytes(), nil
 }
 
-// aboutDrivers returns a line for each field of NVIDIADriver objects without effect, or for all of them if they have none.
+// aboutDrivers returns a line for each field of NVIDIADriver objects without effect, or for all of them if they have
+// none.
 func aboutDrivers(drivers []v1alpha1.NVIDIADriver, in operand.Input) []string {
 	if len(drivers) > 0 && !in.UsesNVIDIADrivers() {
 		return []string{"the NVIDIADrivers would have no effect: spec.driver.useNvidiaDriverCRD is not true"}

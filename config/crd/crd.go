@@ -37,8 +37,8 @@ type Definition struct {
 	Text []byte
 	// Kind that it defines.
 	Kind schema.GroupVersionKind
-	// properties are those of its version, in JSON. They are a tenth of the definition, which needs much memory when it is
-	// decoded. make manifests generates them.
+	// properties are those of its version, in JSON. They are a tenth of the definition, which needs much memory when it
+	// is decoded. make manifests generates them.
 	properties []byte
 }
 

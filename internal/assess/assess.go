@@ -229,8 +229,13 @@ func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {
 	if verdict.Outdated && verdict.State == readiness.Ready {
 		verdict.Reason, verdict.Message = v1.ReasonUpgradePending, outdatedMessage(in.NodePlan, onNode, pod)
 	}
+	return explainUndeclared(verdict, onNode)
+}
+
+// explainUndeclared gives the verdict on a ready driver the reason why it stays as it is, if NVIDIADriver objects
+// declare none: nothing replaces it meanwhile, outdated or not.
+func explainUndeclared(verdict readiness.Verdict, onNode plan.OperandOnNode) readiness.Verdict {
 	if onNode.Undeclared() && verdict.State == readiness.Ready {
-		// Nothing replaces it meanwhile, outdated or not.
 		verdict.Outdated, verdict.Reason, verdict.Message = false, onNode.Reason, onNode.Message
 	}
 	return verdict

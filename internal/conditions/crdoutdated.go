@@ -14,8 +14,8 @@ import (
 // maxNamedFields is how many of the missing fields a message names.
 const maxNamedFields = 5
 
-// SetCRDOutdated sets the condition CRDOutdated if fields are missing in the CustomResourceDefinition of ClusterPolicy or
-// of NVIDIADriver in the cluster: the API server drops them silently. It removes the condition if none are.
+// SetCRDOutdated sets the condition CRDOutdated if fields are missing in the CustomResourceDefinition of ClusterPolicy
+// or of NVIDIADriver in the cluster: the API server drops them silently. It removes the condition if none are.
 func SetCRDOutdated(status *v1.ClusterPolicyStatus, ofPolicies, ofDrivers []string, namespace string) {
 	var dropped []string
 	if len(ofPolicies) > 0 {

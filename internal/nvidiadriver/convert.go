@@ -77,28 +77,40 @@ func checkFields(objects []v1alpha1.NVIDIADriver) error {
 func checkSelectors(policy *v1.ClusterPolicy, objects []v1alpha1.NVIDIADriver) error {
 	var found []error
 	for i := range objects {
-		object := &objects[i]
 		for j := range objects[:i] {
-			before := &objects[j]
-			if !object.Spec.Default && (includes(object, before) || includes(before, object)) ||
-				object.Spec.Default && before.Spec.Default {
-				found = append(found, refuse(object, "spec.nodeSelector",
-					fmt.Sprintf("selects nodes of NVIDIADriver %s too: change one of them", before.Name)))
+			if conflict(&objects[i], &objects[j]) {
+				found = append(found, refuse(&objects[i], "spec.nodeSelector",
+					fmt.Sprintf("selects nodes of NVIDIADriver %s too: change one of them", objects[j].Name)))
 			}
 		}
-		for j, pool := range policy.Spec.NodePools {
-			if !isOfAll(object) && !maps.Equal(pool.NodeSelector, object.Spec.NodeSelector) &&
-				!areDisjoint(pool.NodeSelector, object.Spec.NodeSelector) {
-				found = append(found, refuse(policy, fmt.Sprintf("spec.nodePools[%d].nodeSelector", j), fmt.Sprintf(
-					"may select nodes of NVIDIADriver %s, and a node has one node pool only: give it the same labels, "+
-						"or another value of one of them", object.Name)))
-			}
-		}
+		found = append(found, checkOwnPools(policy, &objects[i]))
 	}
 	for i, pool := range policy.Spec.NodePools {
 		if pool.Driver != nil {
 			found = append(found, refuse(policy, fmt.Sprintf("spec.nodePools[%d].driver", i),
 				"excludes spec.driver.useNvidiaDriverCRD: remove it"))
+		}
+	}
+	return errors.Join(found...)
+}
+
+// conflict reports whether every node of one object belongs to the other one, too.
+func conflict(one, other *v1alpha1.NVIDIADriver) bool {
+	if one.Spec.Default || other.Spec.Default {
+		return one.Spec.Default && other.Spec.Default
+	}
+	return includes(one, other) || includes(other, one)
+}
+
+// checkOwnPools fails if a node of an object may belong to a node pool that the policy has already.
+func checkOwnPools(policy *v1.ClusterPolicy, object *v1alpha1.NVIDIADriver) error {
+	var found []error
+	for i, pool := range policy.Spec.NodePools {
+		if !isOfAll(object) && !maps.Equal(pool.NodeSelector, object.Spec.NodeSelector) &&
+			!areDisjoint(pool.NodeSelector, object.Spec.NodeSelector) {
+			found = append(found, refuse(policy, fmt.Sprintf("spec.nodePools[%d].nodeSelector", i), fmt.Sprintf(
+				"may select nodes of NVIDIADriver %s, and a node has one node pool only: give it the same labels, "+
+					"or another value of one of them", object.Name)))
 		}
 	}
 	return errors.Join(found...)
@@ -153,8 +165,8 @@ func withNodePools(
 	return converted, nil
 }
 
-// poolAbove returns the node pool of an object above a spec. One that shares the driver of the spec does not override it,
-// so that its DaemonSet stays.
+// poolAbove returns the node pool of an object above a spec. One that shares the driver of the spec does not override
+// it, so that its DaemonSet stays.
 func poolAbove(
 	base effective.Spec, object v1alpha1.NVIDIADriver, declared operand.NVIDIADriver, shared bool,
 ) v1.NodePoolSpec {

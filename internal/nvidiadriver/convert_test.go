@@ -161,7 +161,8 @@ func TestWhatIsNoNodePool(t *testing.T) {
 				"pool only: give it the same labels, or another value of one of them",
 		},
 		"a node pool with a driver": {
-			uses + ", nodePools: [{name: t, nodeSelector: {team: b}, driver: {version: '1'}}]}", "{a: {nodeSelector: {team: a}}}",
+			uses + ", nodePools: [{name: t, nodeSelector: {team: b}, driver: {version: '1'}}]}",
+			"{a: {nodeSelector: {team: a}}}",
 			"ClusterPolicy p: spec.nodePools[0].driver excludes spec.driver.useNvidiaDriverCRD: remove it",
 		},
 		"a name that is taken": {

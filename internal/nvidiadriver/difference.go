@@ -14,8 +14,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// driverOf returns the driver of a spec as its nodes get it, with its upgrades. Its pods have their own security context
-// unless that is nil.
+// driverOf returns the driver of a spec as its nodes get it, with its upgrades. Its pods have their own security
+// context unless that is nil.
 func driverOf(spec effective.Spec, own *corev1.PodSecurityContext) operand.DriverPods {
 	found := operand.DriverPodsOf(spec, own)
 	found.Driver.UpgradePolicy = spec.Driver.UpgradePolicy

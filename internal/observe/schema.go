@@ -13,8 +13,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
-// Schema compares a CRD in the cluster with that of this operator: the API server silently drops fields that are missing
-// from the CRD. Only the pass uses it; it is not safe for concurrent use.
+// Schema compares a CRD in the cluster with that of this operator: the API server silently drops fields that are
+// missing from the CRD. Only the pass uses it; it is not safe for concurrent use.
 type Schema struct {
 	// Definition is the CRD of this operator.
 	Definition crd.Definition

@@ -53,7 +53,8 @@ func (in Input) DriverPools() []NodePool {
 	return pools
 }
 
-// SameDriver reports whether an object leads to the same driver pods as a spec. How a driver is upgraded changes no pod.
+// SameDriver reports whether an object leads to the same driver pods as a spec. How a driver is upgraded changes no
+// pod.
 func (d *NVIDIADriver) SameDriver(spec effective.Spec) bool {
 	return equality.Semantic.DeepEqual(DriverPodsOf(spec, nil), DriverPodsOf(d.Spec, d.Driver.PodSecurityContext))
 }
@@ -66,8 +67,8 @@ type DriverPods struct {
 	DaemonSets v1.DaemonSetsSpec `json:"daemonsets"`
 }
 
-// DriverPodsOf returns what decides about the driver pods of a spec: with what the driver gets from spec.daemonsets, and
-// without what changes no pod. The security context of the pods is that of spec.daemonsets if own is nil.
+// DriverPodsOf returns what decides about the driver pods of a spec: with what the driver gets from spec.daemonsets,
+// and without what changes no pod. The security context of the pods is that of spec.daemonsets if own is nil.
 func DriverPodsOf(spec effective.Spec, own *corev1.PodSecurityContext) DriverPods {
 	driver, all := *spec.Driver, spec.DaemonSets
 	driver.UpgradePolicy, driver.NodeSelector, driver.UseNvidiaDriverCRD, driver.UseOpenKernelModules = nil, nil, nil, nil

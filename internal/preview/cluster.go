@@ -27,8 +27,8 @@ import (
 type Cluster struct {
 	// Namespace of the operator and its operands.
 	Namespace string
-	// Objects in any order, with their kind set. Those of other kinds and of other namespaces are ignored, except pods and
-	// PodDisruptionBudgets, which are read of all namespaces.
+	// Objects in any order, with their kind set. Those of other kinds and of other namespaces are ignored, except pods
+	// and PodDisruptionBudgets, which are read of all namespaces.
 	Objects []manifest.Object
 	// Read are the kinds of which Objects has all. An object of another kind counts as existing if the policy refers to
 	// it, and is otherwise not compared.

@@ -121,8 +121,8 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 	return preview, err
 }
 
-// notes returns a sentence for each operand that is held, and for each node pool and NVIDIADriver object that is refused,
-// with the reason.
+// notes returns a sentence for each operand that is held, and for each node pool and NVIDIADriver object that is
+// refused, with the reason.
 func notes(p plan.Plan) []string {
 	var sentences []string
 	for _, step := range p.Steps {

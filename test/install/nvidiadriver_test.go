@@ -107,7 +107,9 @@ func TestTheDefaultNVIDIADriverHasTheDriverOfThePolicy(t *testing.T) {
 		declared := nvidiadriver.Declared(policy.Spec, []v1alpha1.NVIDIADriver{object})[0]
 		want, got := effective.Of(policy.Spec), declared.Spec
 		// An NVIDIADriver adds to this toleration, and a policy replaces it.
-		gpu := corev1.Toleration{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+		gpu := corev1.Toleration{
+			Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+		}
 		if own := &want.Driver.Tolerations; len(*own) == 0 {
 			*own = want.DaemonSets.Tolerations
 		}
@@ -115,7 +117,8 @@ func TestTheDefaultNVIDIADriverHasTheDriverOfThePolicy(t *testing.T) {
 			want.Driver.Tolerations = append([]corev1.Toleration{gpu}, want.Driver.Tolerations...)
 		}
 		pods := operand.DriverPodsOf(got, object.Spec.PodSecurityContext)
-		g.Expect(cmp.Diff(operand.DriverPodsOf(want, nil), pods, cmpopts.EquateEmpty())).To(BeEmpty(), "seed %d: %s", seed, text)
+		g.Expect(cmp.Diff(operand.DriverPodsOf(want, nil), pods, cmpopts.EquateEmpty())).
+			To(BeEmpty(), "seed %d: %s", seed, text)
 		g.Expect(cmp.Diff(want.Driver.UpgradePolicy, got.Driver.UpgradePolicy, cmpopts.EquateEmpty())).
 			To(BeEmpty(), "seed %d: %s", seed, text)
 	}

@@ -88,7 +88,8 @@ func TestTheDefinitionOfNVIDIADriverComesAndGoes(t *testing.T) {
 	e := twoSystems(t)
 	e.Expect(e.client.Delete(t.Context(), driverDefinition())).To(Succeed())
 	e.Eventually(func() bool {
-		return apierrors.IsNotFound(e.client.Get(t.Context(), client.ObjectKeyFromObject(driverDefinition()), driverDefinition()))
+		live := driverDefinition()
+		return apierrors.IsNotFound(e.client.Get(t.Context(), client.ObjectKeyFromObject(live), live))
 	}).Should(BeTrue())
 	e.run()
 	e.create(e.samplePolicy())
@@ -100,7 +101,8 @@ func TestTheDefinitionOfNVIDIADriverComesAndGoes(t *testing.T) {
 	e.Expect(e.podsOf("driver")).To(Equal(before), "without a definition")
 
 	e.renewDrivers()
-	e.Eventually(func() error { return e.client.Create(t.Context(), nvidiaDriver("on-ubuntu", "ubuntu")) }).Should(Succeed())
+	e.Eventually(func() error { return e.client.Create(t.Context(), nvidiaDriver("on-ubuntu", "ubuntu")) }).
+		Should(Succeed())
 	e.create(nvidiaDriver("on-rocky", "rocky"))
 	e.awaitDriver("on-rocky", v1alpha1.StateReady, v1.ReasonReconciled, Equal("the driver is ready on 1 of 1 nodes"))
 	e.awaitReady(2)

@@ -48,8 +48,8 @@ var sampleMachines = map[string][]simulator.NodeSpec{
 	"clusterpolicy-time-slicing":       {{}, {Labels: map[string]string{labels.DevicePluginConfig: "exclusive"}}},
 }
 
-// sampledSamples are those of the short tier: one with a further object, one whose nodes already have a part of the stack,
-// and one with NVIDIADrivers.
+// sampledSamples are those of the short tier: one with a further object, one whose nodes already have a part of the
+// stack, and one with NVIDIADrivers.
 var sampledSamples = []string{"clusterpolicy-host-driver", "clusterpolicy-mig-mixed", "clusterpolicy-nvidiadrivers"}
 
 // TestSamples applies each file of config/samples as kubectl does, with strict field validation, and expects its

@@ -38,8 +38,8 @@ func (s *scope) readDrivers(ctx context.Context, input *operand.Input) error {
 	return nil
 }
 
-// compareDriverSchema finds the fields that the cluster's NVIDIADriver CRD does not have. If the spec lacks any, the API
-// server may have dropped fields of the objects, so that they must not be used: unread says that, and what to do.
+// compareDriverSchema finds the fields that the cluster's NVIDIADriver CRD does not have. If the spec lacks any, the
+// API server may have dropped fields of the objects, so that they must not be used: unread says that, and what to do.
 func (s *scope) compareDriverSchema(ctx context.Context) (unread string, err error) {
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()

@@ -166,7 +166,8 @@ func TestMayWritePolicy(t *testing.T) {
 			cached := fakeCluster(crdWithout("7", test.cachedMissing), nil, policyOf(truncatedSpec(), 1))
 			reader := &failingReader{Reader: cached}
 			r := New(Options{
-				Schema: &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: cached, Live: reader}, Clock: clocktesting.NewFakePassiveClock(time.Now()),
+				Schema: &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: cached, Live: reader},
+				Clock:  clocktesting.NewFakePassiveClock(time.Now()),
 				Timing: DefaultTiming(),
 			})
 			s := r.newScope()

@@ -88,7 +88,8 @@ func (s *scope) requeueAfter(wait time.Duration) {
 func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	if s.policy == nil || !s.view.Hydrated {
 		s.Meter.ObservePass(metrics.PassStats{
-			Failed: s.err != nil, MissingFields: len(s.missingFields) + len(s.missingDriverFields), Frozen: s.frozen && s.err == nil,
+			Failed: s.err != nil, MissingFields: len(s.missingFields) + len(s.missingDriverFields),
+			Frozen: s.frozen && s.err == nil,
 		})
 		return s.result()
 	}
