@@ -56,7 +56,8 @@ on standard error, with one line for each operand and for each node on which an 
 fields are an error; the API server's other checks at admission are not repeated here.
 
 ConfigMaps that the policy names may be in its file: the driver's pods mount each of their keys. So must be the
-NVIDIADrivers if the policy uses them (spec.driver.useNvidiaDriverCRD). If the operator has variables for default images or for its proxy, repeat them with --env.
+NVIDIADrivers if the policy uses them (spec.driver.useNvidiaDriverCRD). If the operator has variables for default
+images or for its proxy, repeat them with --env.
 
 The objects are those of a first installation, in a cluster that has none of them. Owner references are omitted
 if the policy has no UID. Exit codes: 0 success, 1 a file cannot be read or an operand is Invalid, 2
