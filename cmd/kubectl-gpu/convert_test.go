@@ -18,7 +18,8 @@ import (
 
 // teams are nodes of two teams.
 const teams = `
-{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: a, labels: {team: a, LABELS}}, STATUS},
+{apiVersion: v1, kind: List, items: [
+{apiVersion: v1, kind: Node, metadata: {name: a, labels: {team: a, LABELS}}, STATUS},
 {apiVersion: v1, kind: Node, metadata: {name: b, labels: {team: b, LABELS}}, STATUS}]}
 `
 
@@ -254,7 +255,8 @@ func TestRenderReadsNVIDIADrivers(t *testing.T) {
 		document("NVIDIADriver", "other", "{nodeAffinity: {}, nodeSelector: {team: d}}"),
 		"render", "-f", "-", "--nodes", "testdata/nodes.yaml")
 	g.Expect(got.code).To(Equal(1))
-	g.Expect(got.errOut).To(ContainSubstring("NVIDIADriver hosts: spec.driverType: vgpu-host-manager is not supported yet"))
+	g.Expect(got.errOut).
+		To(ContainSubstring("NVIDIADriver hosts: spec.driverType: vgpu-host-manager is not supported yet"))
 	g.Expect(got.errOut).To(ContainSubstring("NVIDIADriver other: spec.nodeAffinity has no effect"))
 	g.Expect(got.errOut).To(ContainSubstring("the policy is invalid for NVIDIADriver hosts: "))
 
