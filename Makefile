@@ -210,15 +210,16 @@ generate: $(CONTROLLER_GEN) ## Generate the DeepCopy methods of the API types
 .PHONY: manifests
 manifests: $(CONTROLLER_GEN) ## Generate the CRDs and the operator's roles from the markers in the code
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
-	@test -e config/crd/properties.json || echo "{}" > config/crd/properties.json
+	@for file in properties nvidiadriver-properties; do \
+	  test -e config/crd/$$file.json || echo "{}" > config/crd/$$file.json; done
 	go run ./test/trimcrd config/crd/bases/nvidia.com_clusterpolicies.yaml config/crd/properties.json
-	go run ./test/trimcrd config/crd/bases/nvidia.com_nvidiadrivers.yaml
+	go run ./test/trimcrd config/crd/bases/nvidia.com_nvidiadrivers.yaml config/crd/nvidiadriver-properties.json
 	$(CONTROLLER_GEN) rbac:roleName=gpu-operator paths='./internal/...;./cmd/...' output:rbac:dir=config/rbac
 	go run ./config/rbac/generate
 
 .PHONY: docs
 docs: $(CRD_REF_DOCS) ## Generate the API reference docs/api.md and the tables of the other pages
-	@$(CRD_REF_DOCS) --log-level=ERROR --source-path=./api/v1 --max-depth=20 --renderer=markdown --output-path=docs/api.md \
+	@$(CRD_REF_DOCS) --log-level=ERROR --source-path=./api --max-depth=20 --renderer=markdown --output-path=docs/api.md \
 	  --config=$(tools_dir)/apidocs/config.yaml --templates-dir=$(tools_dir)/apidocs
 	@go run ./test/docs/generate
 

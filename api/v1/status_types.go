@@ -35,9 +35,9 @@ type ClusterPolicyStatus struct {
 	// Conditions are Ready, AuxiliaryReady, Progressing, Degraded and Error.
 	//
 	// AuxiliaryReady is about operands that are not needed to use GPUs, such as the exporters. Error is the inverse of
-	// Ready, for tools written for NVIDIA's operator. UnsupportedFields and DeprecatedFields list such fields of the spec,
-	// CRDOutdated appears if the CRD is older than the operator, AdmissionPolicyMissing if the admission policies are not
-	// installed, and OtherOperatorRunning while NVIDIA's operator is at work.
+	// Ready, for tools written for NVIDIA's operator. UnsupportedFields and DeprecatedFields list such fields of the
+	// spec, CRDOutdated appears if the CRD is older than the operator, AdmissionPolicyMissing if the admission policies
+	// are not installed, and OtherOperatorRunning while NVIDIA's operator is at work.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -100,7 +100,7 @@ const (
 	// OperandError: a call to the API failed and is retried.
 	OperandError OperandState = "Error"
 	// OperandWaiting: an operand that it requires is not installed or was not applied, or an object that its spec
-	// refers to does not exist.
+	// refers to does not exist, or NVIDIADriver objects declare no driver for some nodes.
 	OperandWaiting OperandState = "Waiting"
 )
 

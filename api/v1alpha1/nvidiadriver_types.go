@@ -84,8 +84,8 @@ type NVIDIADriverSpec struct {
 	// KernelModuleType is auto, open or proprietary. Default auto: the driver decides by GPU and branch.
 	// +optional
 	KernelModuleType v1.KernelModuleType `json:"kernelModuleType,omitempty"`
-	// StartupProbe overrides the start-up probe of the driver container. By default the driver has 21 minutes to build and
-	// load.
+	// StartupProbe overrides the start-up probe of the driver container. By default the driver has 21 minutes to build
+	// and load.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.successThreshold) || self.successThreshold == 1",fieldPath=".successThreshold",message="must be 1 in a start-up probe"
 	StartupProbe *v1.ProbeSpec `json:"startupProbe,omitempty"`
@@ -132,7 +132,8 @@ type NVIDIADriverSpec struct {
 	KernelModuleConfig *ConfigMapSpec `json:"kernelModuleConfig,omitempty"`
 	// SecretEnv is a Secret with environment variables for the driver container, such as UBUNTU_PRO_TOKEN. Default none.
 	//
-	// Each key is a variable. The sidecars nvidia-fs and gdrcopy get them, too. The Secret is in the operator's namespace.
+	// Each key is a variable. The sidecars nvidia-fs and gdrcopy get them, too. The Secret is in the operator's
+	// namespace.
 	// +optional
 	SecretEnv v1.ObjectName `json:"secretEnv,omitempty"`
 	// UpgradePolicy configures how outdated drivers are replaced. autoUpgrade is true by default here.
@@ -194,27 +195,27 @@ type LicensingConfigSpec struct {
 	NLSEnabled *bool `json:"nlsEnabled,omitempty"`
 }
 
-// State is the overall state of the object, as in NVIDIA's operator.
+// DriverState is the overall state of the object, as in NVIDIA's operator.
 // +kubebuilder:validation:Enum=ignored;ready;notReady;disabled
-type State string
+type DriverState string
 
 // The states of an NVIDIADriver.
 const (
 	// StateIgnored: the object is not used.
-	StateIgnored State = "ignored"
+	StateIgnored DriverState = "ignored"
 	// StateReady: its driver is ready on every node that it selects.
-	StateReady State = "ready"
+	StateReady DriverState = "ready"
 	// StateNotReady: the conditions show what is missing.
-	StateNotReady State = "notReady"
+	StateNotReady DriverState = "notReady"
 	// StateDisabled: the active ClusterPolicy does not use NVIDIADriver objects.
-	StateDisabled State = "disabled"
+	StateDisabled DriverState = "disabled"
 )
 
 // NVIDIADriverStatus is the observed state.
 type NVIDIADriverStatus struct {
 	// State is ready, notReady, disabled or ignored.
 	// +optional
-	State State `json:"state,omitempty"`
+	State DriverState `json:"state,omitempty"`
 	// Namespace of the operator and the driver.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63

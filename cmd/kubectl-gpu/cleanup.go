@@ -37,18 +37,18 @@ cluster where the operator is gone, or does not start any more, and left a Clust
 operands, or labels and conditions of nodes. Where the operator runs, delete the ClusterPolicy instead: it does the
 same, and cleans up the nodes' hosts.
 
-It deletes the ClusterPolicies, then the operands, each after those that need it, then the other objects of the stack.
-It removes from nodes the labels, annotations, taints and the condition of the operator, and the cordon of a driver
-upgrade, and takes the finalizer off the ClusterPolicies last. What others have written stays. It prints first what it
-will do, and can be repeated.
+It deletes the ClusterPolicies, then the operands, each after those that need it, then the other objects of the stack
+and all NVIDIADrivers. It removes from nodes the labels, annotations, taints and the condition of the operator, and the
+cordon of a driver upgrade, and takes the finalizer off the ClusterPolicies last. What others have written stays. It
+prints first what it will do, and can be repeated.
 
 It does nothing while an operator runs or while pods use GPUs of the nodes concerned, which it names. --force removes
 the stack nevertheless: these pods lose their GPUs, and are not evicted. Files of the driver and of the toolkit that
 their pods do not remove themselves stay on the hosts.
 
 It runs kubectl, which needs the right to list all that is named above, to patch Nodes and their status, Namespaces
-and ClusterPolicies, and to delete ClusterPolicies, DaemonSets, Services, ConfigMaps and RuntimeClasses, and where
-they exist ServiceMonitors and PrometheusRules.`,
+and ClusterPolicies, and to delete ClusterPolicies, NVIDIADrivers, DaemonSets, Services, ConfigMaps and RuntimeClasses,
+and where they exist ServiceMonitors and PrometheusRules.`,
 		Example: `  kubectl gpu cleanup --dry-run
   kubectl gpu cleanup --yes`,
 		Args: cobra.NoArgs,

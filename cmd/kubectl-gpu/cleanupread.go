@@ -46,30 +46,38 @@ func (o *cleanupOptions) readCluster(ctx context.Context) (*cleanup.Cluster, err
 			return nil, err
 		}
 	}
-	if !kinds.policies {
-		return cluster, nil
+	for name, into := range map[string]*[]*unstructured.Unstructured{
+		crd.Name: &cluster.Policies, crd.NVIDIADriverName: &cluster.Drivers,
+	} {
+		if !kinds.own[name] {
+			continue
+		}
+		if err := o.kubectl.each(ctx, keep(into), name); err != nil {
+			return nil, err
+		}
 	}
-	return cluster, o.kubectl.each(ctx, keep(&cluster.Policies), crd.Name)
+	return cluster, nil
 }
 
-// kindsInCluster are the kinds of applied objects that the cluster serves, and whether it serves ClusterPolicies.
+// kindsInCluster are the kinds of applied objects that the cluster serves, and the operator's own, by their
+// definitions.
 type kindsInCluster struct {
-	applied  []string
-	policies bool
+	applied []string
+	own     map[string]bool
 }
 
 func (o *cleanupOptions) appliedKinds(ctx context.Context) (kindsInCluster, error) {
-	found := kindsInCluster{}
+	found := kindsInCluster{own: map[string]bool{}}
 	for _, kind := range manifest.Kinds() {
 		found.applied = append(found.applied, cleanup.Resource(kind.GetObjectKind().GroupVersionKind()))
 	}
-	names := []string{"customresourcedefinitions.apiextensions.k8s.io", crd.Name}
+	names := []string{"customresourcedefinitions.apiextensions.k8s.io", crd.Name, crd.NVIDIADriverName}
 	for _, kind := range manifest.OptionalKinds() {
 		names = append(names, kind.CRD)
 	}
 	err := o.kubectl.each(ctx, func(definition *unstructured.Unstructured) error {
-		if definition.GetName() == crd.Name {
-			found.policies = true
+		if name := definition.GetName(); name == crd.Name || name == crd.NVIDIADriverName {
+			found.own[name] = true
 			return nil
 		}
 		found.applied = append(found.applied, definition.GetName())

@@ -59,8 +59,8 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-gpu",
 		Short: "Show what the GPU operator would do, clean up where it is gone, and migrate from NVIDIA's",
-		Long: `Show what the GPU operator would do, without changing anything; only cleanup and migrate change the
-cluster.
+		Long: `Show what the GPU operator would do, and convert its objects, without changing anything; only cleanup and
+migrate change the cluster.
 
 Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usage.`,
 		Version:       version.Version,
@@ -70,6 +70,6 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 		// kubectl only completes its own commands by script.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(renderCommand(), planCommand(), cleanupCommand(), migrateCommand())
+	root.AddCommand(renderCommand(), planCommand(), convertCommand(), cleanupCommand(), migrateCommand())
 	return root
 }

@@ -33,8 +33,9 @@ Without a file, the policy is the one in the cluster. The default images are tho
 a newer release shows which images change, which pods are replaced and which drivers are upgraded when the operator is
 upgraded to it.
 
-The file has the complete spec: a field that it does not have counts as removed. ConfigMaps beside the policy count as
-applied with it. The API server's checks at admission are not repeated; kubectl apply --dry-run=server makes them.
+The file has the complete spec: a field that it does not have counts as removed. ConfigMaps and NVIDIADrivers
+beside the policy count as applied with it. The API server's checks at admission are not repeated; kubectl apply
+--dry-run=server makes them.
 
 The cluster is read with kubectl, which needs the right to list Nodes, ClusterPolicies, RuntimeClasses, Pods and
 PodDisruptionBudgets, to list DaemonSets, Deployments, Services and ConfigMaps in the operator's namespace, and to get
@@ -82,13 +83,16 @@ upgraded.`,
 }
 
 func (o planOptions) run(cmd *cobra.Command) (*preview.Preview, error) {
-	edit, err := preview.Edit{}, error(nil)
+	edit := preview.Edit{}
 	if o.policy != "" {
-		if edit.Policy, edit.ConfigMaps, err = readPolicy(o.policy, cmd.InOrStdin()); err != nil {
+		file, err := readPolicy(o.policy, cmd.InOrStdin())
+		if err != nil {
 			return nil, fmt.Errorf("reading the policy %s: %w", o.policy, err)
 		}
+		edit = preview.Edit{Policy: file.Policy, ConfigMaps: file.ConfigMaps, Drivers: file.Drivers}
 	}
 	var cluster *preview.Cluster
+	var err error
 	if o.against != "" {
 		cluster, err = o.readFile(cmd.InOrStdin())
 	} else {

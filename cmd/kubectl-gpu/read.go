@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
@@ -56,61 +57,93 @@ func documents(file string, in io.Reader) ([][]byte, error) {
 	}
 }
 
-// readPolicy reads the one ClusterPolicy of a file, which may also be in a List, as kubectl get prints it, and the
-// ConfigMaps beside it, which the policy may name. Other objects are ignored.
-func readPolicy(file string, in io.Reader) (*v1.ClusterPolicy, []corev1.ConfigMap, error) {
+// policyFile has the objects of a file with a policy.
+type policyFile struct {
+	Policy *v1.ClusterPolicy
+	// ConfigMaps and Drivers are those beside the policy: it may name the former, and use the latter.
+	ConfigMaps []corev1.ConfigMap
+	Drivers    []v1alpha1.NVIDIADriver
+}
+
+// readPolicy reads a file with one ClusterPolicy, which may also be in a List, as kubectl get prints it. Objects of
+// other kinds are ignored.
+func readPolicy(file string, in io.Reader) (*policyFile, error) {
 	all, err := documents(file, in)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if all, err = withoutLists(all); err != nil {
-		return nil, nil, err
+	return decodeFile(all)
+}
+
+func decodeFile(all [][]byte) (*policyFile, error) {
+	all, err := withoutLists(all)
+	if err != nil {
+		return nil, err
 	}
-	var configMaps []corev1.ConfigMap
+	found := &policyFile{}
 	if len(all) > 1 {
 		for _, document := range all {
-			if kindOf(document) == corev1.SchemeGroupVersion.WithKind("ConfigMap") {
-				configMap := corev1.ConfigMap{}
-				if err := yaml.Unmarshal(document, &configMap); err != nil {
-					return nil, nil, err
-				}
-				configMaps = append(configMaps, configMap)
+			if err := found.add(document); err != nil {
+				return nil, err
 			}
 		}
 		all = slices.DeleteFunc(all, isAnotherKind)
 	}
 	if len(all) != 1 {
-		return nil, nil, fmt.Errorf("found %d ClusterPolicies: give exactly one", len(all))
+		return nil, fmt.Errorf("found %d ClusterPolicies: give exactly one", len(all))
 	}
-	policy, err := decodePolicy(all[0])
-	return policy, configMaps, err
+	found.Policy, err = decodeStrictly[*v1.ClusterPolicy](all[0], v1.ClusterPolicyKind)
+	return found, err
 }
 
-// decodePolicy decodes a ClusterPolicy. An unknown field is an error that names it, as the API server would drop it.
-func decodePolicy(document []byte) (*v1.ClusterPolicy, error) {
+// add takes up a document, unless it is of another kind than ConfigMap and NVIDIADriver.
+func (f *policyFile) add(document []byte) error {
+	switch kindOf(document) {
+	case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
+		configMap := corev1.ConfigMap{}
+		if err := yaml.Unmarshal(document, &configMap); err != nil {
+			return err
+		}
+		f.ConfigMaps = append(f.ConfigMaps, configMap)
+	case v1alpha1.NVIDIADriverKind:
+		driver, err := decodeStrictly[*v1alpha1.NVIDIADriver](document, v1alpha1.NVIDIADriverKind)
+		if err != nil {
+			return fmt.Errorf("NVIDIADriver %s: %w", nameOf(document), err)
+		}
+		same := func(other v1alpha1.NVIDIADriver) bool { return other.Name == driver.Name }
+		if driver.Name == "" || slices.ContainsFunc(f.Drivers, same) {
+			return fmt.Errorf("there are two NVIDIADrivers %q, or it has no metadata.name: change one name", driver.Name)
+		}
+		f.Drivers = append(f.Drivers, *driver)
+	}
+	return nil
+}
+
+// decodeStrictly decodes an object of a kind, whose type is T. An unknown field is an error that names it, as the API
+// server would drop it.
+func decodeStrictly[T runtime.Object](document []byte, want schema.GroupVersionKind) (decoded T, err error) {
 	written, err := asWritten(document)
 	if err != nil {
-		return nil, err
+		return decoded, err
 	}
 	scheme := runtime.NewScheme()
-	if err := v1.AddToScheme(scheme); err != nil {
-		return nil, err
+	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return decoded, err
+		}
 	}
 	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme,
 		json.SerializerOptions{Yaml: true, Strict: true})
 	object, kind, err := decoder.Decode(written, nil, nil)
-	if runtime.IsNotRegisteredError(err) {
-		return nil, fmt.Errorf("found a %s of %s: give a %s of %s", kind.Kind, kind.GroupVersion(), v1.ClusterPolicyKind.Kind,
-			v1.GroupVersion)
+	if err != nil && !runtime.IsNotRegisteredError(err) {
+		return decoded, err
 	}
-	if err != nil {
-		return nil, err
+	typed, is := object.(T)
+	if !is {
+		return decoded, fmt.Errorf("found a %s of %s: give a %s of %s", kind.Kind, kind.GroupVersion(), want.Kind,
+			want.GroupVersion())
 	}
-	policy, isPolicy := object.(*v1.ClusterPolicy)
-	if !isPolicy {
-		return nil, fmt.Errorf("found a %s: give a %s", kind.Kind, v1.ClusterPolicyKind.Kind)
-	}
-	return policy, nil
+	return typed, nil
 }
 
 // withoutLists replaces each list by its items.
@@ -138,7 +171,8 @@ func withoutLists(all [][]byte) ([][]byte, error) {
 
 func isList(kind metav1.TypeMeta) bool {
 	return kind.APIVersion == "v1" && kind.Kind == "List" ||
-		kind.APIVersion == v1.GroupVersion.String() && kind.Kind == v1.ClusterPolicyKind.Kind+"List"
+		kind.APIVersion == v1.GroupVersion.String() && kind.Kind == v1.ClusterPolicyKind.Kind+"List" ||
+		kind.APIVersion == v1alpha1.GroupVersion.String() && kind.Kind == v1alpha1.NVIDIADriverKind.Kind+"List"
 }
 
 // asWritten drops from an object what its author does not write: the status, which another release or NVIDIA's operator
@@ -171,6 +205,15 @@ func kindOf(document []byte) schema.GroupVersionKind {
 		return schema.GroupVersionKind{}
 	}
 	return kind.GroupVersionKind()
+}
+
+// nameOf returns the name of the object in a document; empty if it has none.
+func nameOf(document []byte) string {
+	var object metav1.PartialObjectMetadata
+	if err := yaml.Unmarshal(document, &object); err != nil {
+		return ""
+	}
+	return object.Name
 }
 
 // readDriverToolkit reads the images of OpenShift's driver toolkit from its ImageStream; none without a file.

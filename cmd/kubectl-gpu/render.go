@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
@@ -21,6 +22,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
@@ -53,8 +55,9 @@ It reads the policy and the nodes from files and contacts no cluster. What would
 on standard error, with one line for each operand and for each node on which an operand does not run. Unknown
 fields are an error; the API server's other checks at admission are not repeated here.
 
-ConfigMaps that the policy names may be in its file: the driver's pods mount each of their keys. If the operator
-has variables for default images or for its proxy, repeat them with --env.
+ConfigMaps that the policy names may be in its file: the driver's pods mount each of their keys. So must be the
+NVIDIADrivers if the policy uses them (spec.driver.useNvidiaDriverCRD). If the operator has variables for default
+images or for its proxy, repeat them with --env.
 
 The objects are those of a first installation, in a cluster that has none of them. Owner references are omitted
 if the policy has no UID. Exit codes: 0 success, 1 a file cannot be read or an operand is Invalid, 2
@@ -119,7 +122,7 @@ func (o renderOptions) checkServer(stderr io.Writer) error {
 }
 
 func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
-	policy, configMaps, err := readPolicy(o.policy, in)
+	file, err := readPolicy(o.policy, in)
 	if err != nil {
 		return fmt.Errorf("reading the policy %s: %w", o.policy, err)
 	}
@@ -131,13 +134,14 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
 	}
-	input := o.input(policy)
+	policy := file.Policy
+	input := o.input(file)
 	images, ignored := image.FromVariables(catalogue.Images(), o.env.get)
 	input.Images = images
 	if input.DriverToolkit, err = readDriverToolkit(o.toolkit); err != nil {
 		return fmt.Errorf("reading the driver toolkit %s: %w", o.toolkit, err)
 	}
-	input.Contents = o.contents(catalogue, input, configMaps)
+	input.Contents = o.contents(catalogue, input, file.ConfigMaps)
 	facts := make([]nodeinfo.Facts, 0, len(nodes))
 	for i := range nodes {
 		facts = append(facts, observe.Facts(&nodes[i]))
@@ -153,25 +157,30 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 		return fmt.Errorf("writing the objects: %w", err)
 	}
 	for _, sentence := range slices.Concat(
-		fieldnotes.Of(policy.Spec), ignored, computed.Doubtful(), aboutOperands(computed), aboutNodes(computed, facts),
+		fieldnotes.Of(policy.Spec), aboutDrivers(file.Drivers, input), ignored, computed.Doubtful(),
+		aboutOperands(computed), aboutNodes(computed, facts),
 	) {
 		fmt.Fprintln(stderr, sentence)
 	}
 	return refused(computed)
 }
 
-func (o renderOptions) input(policy *v1.ClusterPolicy) operand.Input {
+func (o renderOptions) input(file *policyFile) operand.Input {
 	optional := map[operand.OptionalKind]bool{}
 	for _, kind := range manifest.OptionalKinds() {
 		optional[kind.Kind] = o.monitoring
 	}
-	return operand.Input{
-		Spec:          effective.Of(policy.Spec),
+	in := operand.Input{
+		Spec:          effective.Of(file.Policy.Spec),
 		Namespace:     o.namespace,
 		OperatorImage: o.image,
 		Proxy:         operand.ProxyFromVariables(o.env.get),
 		Optional:      optional,
 	}
+	if in.UsesNVIDIADrivers() && len(file.Drivers) > 0 {
+		in.NVIDIADrivers = nvidiadriver.Declared(file.Policy.Spec, file.Drivers)
+	}
+	return in
 }
 
 // contents returns the contents of these ConfigMaps; all other objects that the policy names count as existing.
@@ -219,8 +228,23 @@ func objects(p plan.Plan, policy *v1.ClusterPolicy) ([]byte, error) {
 	return printed.Bytes(), nil
 }
 
-// aboutOperands returns a line for each operand that would not be applied and each node pool that is refused, with
-// the reason.
+// aboutDrivers returns a line for each field of NVIDIADriver objects without effect, or for all of them if they have
+// none.
+func aboutDrivers(drivers []v1alpha1.NVIDIADriver, in operand.Input) []string {
+	if len(drivers) > 0 && !in.UsesNVIDIADrivers() {
+		return []string{"the NVIDIADrivers would have no effect: spec.driver.useNvidiaDriverCRD is not true"}
+	}
+	var sentences []string
+	for _, driver := range drivers {
+		for _, note := range nvidiadriver.Notes(driver) {
+			sentences = append(sentences, fmt.Sprintf("NVIDIADriver %s: %s", driver.Name, note))
+		}
+	}
+	return sentences
+}
+
+// aboutOperands returns a line for each operand that would not be applied and each node pool and NVIDIADriver that is
+// refused, with the reason.
 func aboutOperands(p plan.Plan) []string {
 	var sentences []string
 	for _, step := range p.Steps {
@@ -241,6 +265,9 @@ func aboutOperands(p plan.Plan) []string {
 			sentences = append(sentences,
 				fmt.Sprintf("node pool %s would have no effect: %s (%s)", pool.Name, pool.Decision.Message, pool.Decision.Reason))
 		}
+	}
+	for _, driver := range p.RefusedDrivers() {
+		sentences = append(sentences, fmt.Sprintf("%s (%s)", driver.Decision.Message, driver.Decision.Reason))
 	}
 	return sentences
 }
@@ -299,6 +326,9 @@ func refused(p plan.Plan) error {
 		if pool.Decision.Choice == operand.Refused {
 			names = append(names, "node pool "+pool.Name)
 		}
+	}
+	for _, driver := range p.RefusedDrivers() {
+		names = append(names, "NVIDIADriver "+driver.Name)
 	}
 	if len(names) > 0 {
 		return fmt.Errorf("the policy is invalid for %s: see the reasons above and change it", strings.Join(names, ", "))

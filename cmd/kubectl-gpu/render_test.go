@@ -314,7 +314,7 @@ func TestWrongUsage(t *testing.T) {
 
 func TestMonitoringFlagEnablesThePrometheusKinds(t *testing.T) {
 	for _, monitoring := range []bool{true, false} {
-		got := renderOptions{monitoring: monitoring}.input(&v1.ClusterPolicy{}).Optional
+		got := renderOptions{monitoring: monitoring}.input(&policyFile{Policy: &v1.ClusterPolicy{}}).Optional
 		for _, kind := range []operand.OptionalKind{operand.ServiceMonitor, operand.PrometheusRule} {
 			if got[kind] != monitoring {
 				t.Errorf("with monitoring %v, %s is printed: %v", monitoring, kind, got[kind])

@@ -37,27 +37,36 @@ type Definition struct {
 	Text []byte
 	// Kind that it defines.
 	Kind schema.GroupVersionKind
+	// properties are those of its version, in JSON. They are a tenth of the definition, which needs much memory when it
+	// is decoded. make manifests generates them.
+	properties []byte
 }
+
+//go:embed properties.json
+var policyProperties []byte
+
+//go:embed nvidiadriver-properties.json
+var driverProperties []byte
 
 // All returns the definitions. ClusterPolicy is the first one.
-func All() []Definition {
-	return []Definition{
-		{Name, ClusterPolicy, v1.ClusterPolicyKind}, {NVIDIADriverName, NVIDIADriver, v1alpha1.NVIDIADriverKind},
-	}
+func All() []Definition { return []Definition{OfClusterPolicy(), OfNVIDIADriver()} }
+
+// OfClusterPolicy returns the definition of the kind ClusterPolicy.
+func OfClusterPolicy() Definition {
+	return Definition{Name, ClusterPolicy, v1.ClusterPolicyKind, policyProperties}
 }
 
-// properties are those of the version v1 of ClusterPolicy in JSON. They are a tenth of the definition, which needs much
-// memory when it is decoded. make manifests generates them.
-//
-//go:embed properties.json
-var properties []byte
+// OfNVIDIADriver returns the definition of the kind NVIDIADriver.
+func OfNVIDIADriver() Definition {
+	return Definition{NVIDIADriverName, NVIDIADriver, v1alpha1.NVIDIADriverKind, driverProperties}
+}
 
-// Own returns the schema of the version v1 of this release as far as Missing compares it. It fails if the program was
-// built with a broken file.
-func Own() (map[string]any, error) {
+// Own returns the schema of this release as far as Missing compares it. It fails if the program was built with a broken
+// file.
+func (d Definition) Own() (map[string]any, error) {
 	own := map[string]any{}
-	if err := json.Unmarshal(properties, &own); err != nil {
-		return nil, fmt.Errorf("decoding the properties of ClusterPolicy: %w", err)
+	if err := json.Unmarshal(d.properties, &own); err != nil {
+		return nil, fmt.Errorf("decoding the properties of %s: %w", d.Kind.Kind, err)
 	}
 	return own, nil
 }

@@ -147,7 +147,7 @@ func (a *Assessment) assessEssential(in Input, verdict func(plan.OperandOnNode) 
 			plugin = onNode.Operand
 		}
 		found := verdict(onNode)
-		if onNode.Expectation == plan.Expected || onNode.Expectation == plan.PausedByLabel {
+		if onNode.Expectation == plan.Expected || onNode.Expectation == plan.PausedByLabel || onNode.Undeclared() {
 			a.Operands[onNode.Operand] = found
 		}
 		stages = append(stages, readiness.StageVerdict{
@@ -159,10 +159,9 @@ func (a *Assessment) assessEssential(in Input, verdict func(plan.OperandOnNode) 
 
 // checkPool reports a ready node as outdated if it has the driver of a pool other than its own.
 func (a *Assessment) checkPool(node plan.NodePlan) {
-	labelled, wanted := node.Facts.Pool, node.Pool.Name
-	if wanted != "" && a.Ready() && labelled != "" && labelled != wanted {
+	if a.Ready() && node.Moves() {
 		a.Outdated, a.Reason = true, v1.ReasonUpgradePending
-		a.Message = fmt.Sprintf("%s; it moves from %s to %s", pendingUpgrade(node), labelled, wanted)
+		a.Message = fmt.Sprintf("%s; it moves from %s to %s", pendingUpgrade(node), node.Facts.Pool, node.Pool.Name)
 	}
 }
 
@@ -229,6 +228,15 @@ func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {
 	}
 	if verdict.Outdated && verdict.State == readiness.Ready {
 		verdict.Reason, verdict.Message = v1.ReasonUpgradePending, outdatedMessage(in.NodePlan, onNode, pod)
+	}
+	return explainUndeclared(verdict, onNode)
+}
+
+// explainUndeclared gives the verdict on a ready driver the reason why it stays as it is, if NVIDIADriver objects
+// declare none: nothing replaces it meanwhile, outdated or not.
+func explainUndeclared(verdict readiness.Verdict, onNode plan.OperandOnNode) readiness.Verdict {
+	if onNode.Undeclared() && verdict.State == readiness.Ready {
+		verdict.Outdated, verdict.Reason, verdict.Message = false, onNode.Reason, onNode.Message
 	}
 	return verdict
 }

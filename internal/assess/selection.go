@@ -28,7 +28,7 @@ func (a *Assessment) checkSelection(node plan.NodePlan) {
 		return
 	}
 	for _, onNode := range node.Essential {
-		if onNode.Reason == v1.ReasonNoNVIDIADriver || onNode.Reason == v1.ReasonConflictingNodeSelector {
+		if onNode.Undeclared() {
 			a.Reason, a.Message = onNode.Reason, "keeps its driver: "+onNode.Message
 			return
 		}

@@ -20,6 +20,8 @@ import (
 // Cluster has the objects of a cluster that a plan depends on.
 type Cluster struct {
 	Policies []*unstructured.Unstructured
+	// Drivers are the NVIDIADriver objects, which only a policy uses.
+	Drivers []*unstructured.Unstructured
 	// Objects are those of the kinds that the operator applies. Others' are ignored.
 	Objects    []*unstructured.Unstructured
 	Nodes      []corev1.Node

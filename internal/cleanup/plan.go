@@ -99,6 +99,9 @@ func Of(cluster *Cluster, catalogue operand.Catalogue) *Plan {
 		group := removalGroup(catalogue, operand.Name(object.GetLabels()[labels.Operand]))
 		groups[group] = append(groups[group], described)
 	}
+	for _, driver := range cluster.Drivers {
+		p.Others = append(p.Others, Describe(driver))
+	}
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		p.DaemonSets = append(p.DaemonSets, sorted(groups[group]))
 	}

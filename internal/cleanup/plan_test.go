@@ -44,6 +44,8 @@ func add(g *WithT, c *cleanup.Cluster, object *unstructured.Unstructured) {
 	switch object.GetKind() {
 	case "ClusterPolicy":
 		c.Policies = append(c.Policies, object)
+	case "NVIDIADriver":
+		c.Drivers = append(c.Drivers, object)
 	case "Node":
 		c.Nodes = append(c.Nodes, corev1.Node{})
 		convert(&c.Nodes[len(c.Nodes)-1])
@@ -86,6 +88,7 @@ func TestPlan(t *testing.T) {
 	}), "an operand after those that need it; NVIDIA's and a user's are not touched")
 	g.Expect(plan.Others).To(Equal([]cleanup.Object{
 		{Kind: "ConfigMap", Resource: "configmap", Namespace: "gpu-operator", Name: "gpu-operator-driver-upgrades"},
+		{Kind: "NVIDIADriver", Resource: "nvidiadriver.v1alpha1.nvidia.com", Name: "a100"},
 		{Kind: "RuntimeClass", Resource: "runtimeclass.v1.node.k8s.io", Name: "nvidia"},
 	}))
 	g.Expect(plan.Nodes).To(ConsistOf(HaveField("Name", "gpu-1")), "gpu-2 is an administrator's")

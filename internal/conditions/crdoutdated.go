@@ -14,21 +14,35 @@ import (
 // maxNamedFields is how many of the missing fields a message names.
 const maxNamedFields = 5
 
-// SetCRDOutdated sets the condition CRDOutdated if fields are missing in the CustomResourceDefinition in the cluster:
-// the API server drops them silently. It removes the condition if none are.
-func SetCRDOutdated(status *v1.ClusterPolicyStatus, missing []string, namespace string) {
-	if len(missing) == 0 {
+// SetCRDOutdated sets the condition CRDOutdated if fields are missing in the CustomResourceDefinition of ClusterPolicy
+// or of NVIDIADriver in the cluster: the API server drops them silently. It removes the condition if none are.
+func SetCRDOutdated(status *v1.ClusterPolicyStatus, ofPolicies, ofDrivers []string, namespace string) {
+	var dropped []string
+	if len(ofPolicies) > 0 {
+		dropped = append(dropped, joinFields(ofPolicies)+" from ClusterPolicies")
+	}
+	if len(ofDrivers) > 0 {
+		dropped = append(dropped, joinFields(ofDrivers)+" from NVIDIADrivers")
+	}
+	if len(dropped) == 0 {
 		meta.RemoveStatusCondition(&status.Conditions, v1.ConditionCRDOutdated)
 		return
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1.ConditionCRDOutdated, Status: metav1.ConditionTrue, Reason: v1.ConditionCRDOutdated,
 		Message: text.Truncate(fmt.Sprintf(
-			"the CustomResourceDefinition is older than the operator: the API server drops %s from ClusterPolicies, "+
+			"the CustomResourceDefinition is older than the operator: the API server drops %s, "+
 				"and the operator applies no edit of them. To update it, %s, then set the dropped fields again",
-			joinFields(missing), crdUpdateCommand(namespace)), MaxMessage),
+			strings.Join(dropped, " and "), crdUpdateCommand(namespace)), MaxMessage),
 		ObservedGeneration: status.ObservedGeneration,
 	})
+}
+
+// DriversUnreadMessage returns why NVIDIADriver objects are not used: fields are missing in the cluster's
+// CustomResourceDefinition.
+func DriversUnreadMessage(missing []string, namespace string) string {
+	return fmt.Sprintf("the CustomResourceDefinition of NVIDIADriver is older than the operator and does not have %s, so "+
+		"that drivers stay as they are: %s", joinFields(missing), crdUpdateCommand(namespace))
 }
 
 // FrozenMessage returns why the operator changes nothing: fields of the spec are missing in the cluster's

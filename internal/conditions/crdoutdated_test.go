@@ -11,13 +11,14 @@ import (
 
 func TestCRDOutdated(t *testing.T) {
 	status := v1.ClusterPolicyStatus{}
-	SetCRDOutdated(&status, []string{"spec.a", "spec.b", "spec.c", "spec.d", "spec.e", "spec.f", "spec.g"}, "gpus")
+	SetCRDOutdated(&status, []string{"spec.a", "spec.b", "spec.c", "spec.d", "spec.e", "spec.f", "spec.g"},
+		[]string{"spec.x"}, "gpus")
 	condition := meta.FindStatusCondition(status.Conditions, "CRDOutdated")
 	if condition == nil || condition.Status != "True" {
 		t.Fatalf("conditions: %v", status.Conditions)
 	}
 	for _, part := range []string{
-		"drops spec.a, spec.b, spec.c, spec.d, spec.e and 2 more from ClusterPolicies",
+		"drops spec.a, spec.b, spec.c, spec.d, spec.e and 2 more from ClusterPolicies and spec.x from NVIDIADrivers",
 		"kubectl -n gpus exec deploy/gpu-operator -- /gpu-operator print-crd | kubectl apply --server-side " +
 			"--force-conflicts -f -",
 	} {
@@ -25,7 +26,7 @@ func TestCRDOutdated(t *testing.T) {
 			t.Errorf("%q does not contain %q", condition.Message, part)
 		}
 	}
-	SetCRDOutdated(&status, nil, "gpus")
+	SetCRDOutdated(&status, nil, nil, "gpus")
 	if len(status.Conditions) != 0 {
 		t.Errorf("no field is missing, and the conditions are %v", status.Conditions)
 	}

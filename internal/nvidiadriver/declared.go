@@ -36,7 +36,7 @@ func declared(base effective.Spec, object v1alpha1.NVIDIADriver) operand.NVIDIAD
 	pool, problems := Pool(object)
 	driver := operand.NVIDIADriver{
 		Name: object.Name, Pool: pool.Name, Default: object.Spec.Default, NodeSelector: object.Spec.NodeSelector,
-		Spec: base.ForNodePool(pool), PodSecurityContext: object.Spec.PodSecurityContext, Refused: operand.Accept(),
+		Spec: base.ForNodePool(pool), Driver: *pool.Driver, Refused: operand.Accept(),
 	}
 	own := *driver.Spec.Driver
 	if reflect.DeepEqual(own.Tolerations, driver.Spec.DaemonSets.Tolerations) {

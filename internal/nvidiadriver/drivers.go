@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
@@ -80,13 +81,12 @@ func driverSpec(spec effective.Spec, pool *v1.NodePoolDriverSpec) v1alpha1.NVIDI
 		ContainerSpec:    own.ContainerSpec,
 		Manager:          other(own.Manager, usual.Driver.Manager),
 		SecretEnv:        own.SecretEnv,
-		UpgradePolicy:    own.UpgradePolicy,
 	}
 	driver.HostNetwork = other(own.HostNetwork, usual.Driver.HostNetwork)
 	driver.ImagePullPolicy = other(own.ImagePullPolicy, usual.Driver.ImagePullPolicy)
 	upgrades := *usual.Driver.UpgradePolicy
 	upgrades.AutoUpgrade = new(true)
-	driver.UpgradePolicy = other(own.UpgradePolicy, &upgrades)
+	driver.UpgradePolicy = upgradesBeyond(*own.UpgradePolicy, upgrades)
 	addNames(&driver, own)
 	addPods(&driver, spec, pool)
 	return driver
@@ -99,6 +99,34 @@ func other[T any](value, byDefault T) T {
 		return none
 	}
 	return value
+}
+
+// upgradesBeyond returns the fields of an upgrade policy that differ from the defaults; nil if there are none.
+func upgradesBeyond(own, usual v1.DriverUpgradePolicySpec) *v1.DriverUpgradePolicySpec {
+	fields, defaults := tree(own), tree(usual)
+	dropEqual(fields, defaults)
+	if len(fields) == 0 {
+		return nil
+	}
+	beyond := &v1.DriverUpgradePolicySpec{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, beyond); err != nil {
+		return &own // They come from such a policy, so that this does not happen.
+	}
+	return beyond
+}
+
+// dropEqual removes from fields those that others have with the same value, and then empty blocks.
+func dropEqual(fields, others map[string]any) {
+	for key, value := range fields {
+		block, isBlock := value.(map[string]any)
+		other, isOther := others[key].(map[string]any)
+		if isBlock && isOther {
+			dropEqual(block, other)
+		}
+		if reflect.DeepEqual(value, others[key]) || isBlock && len(block) == 0 {
+			delete(fields, key)
+		}
+	}
 }
 
 // addNames adds the names of ConfigMaps and Secrets.

@@ -21,7 +21,7 @@ func PoolName(object string) string {
 	}
 	end := "-" + digest.Of(object)
 	start := strings.ReplaceAll(object, ".", "-")
-	if !strings.ContainsAny(start[:1], "abcdefghijklmnopqrstuvwxyz") {
+	if !strings.ContainsAny(start[:min(1, len(start))], "abcdefghijklmnopqrstuvwxyz") {
 		start = "driver-" + start
 	}
 	return strings.TrimRight(start[:min(len(start), maxPoolName-len(end))], "-") + end

@@ -13,9 +13,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
-// Schema compares the ClusterPolicy CRD in the cluster with that of this operator: the API server silently drops fields
-// that are missing from the CRD. Only the pass uses it; it is not safe for concurrent use.
+// Schema compares a CRD in the cluster with that of this operator: the API server silently drops fields that are
+// missing from the CRD. Only the pass uses it; it is not safe for concurrent use.
 type Schema struct {
+	// Definition is the CRD of this operator.
+	Definition crd.Definition
 	// Cached reads the resource version of the CRD, and Live the whole CRD once that has changed.
 	Cached, Live client.Reader
 
@@ -55,10 +57,10 @@ func (s *Schema) Version() string { return s.version }
 
 // check compares the CRD, unless the reader returns the version of the last check.
 func (s *Schema) check(ctx context.Context, reader client.Reader) ([]string, error) {
-	key := client.ObjectKey{Name: crd.Name}
+	key := client.ObjectKey{Name: s.Definition.Name}
 	seen := CRDMetadata()
 	if err := reader.Get(ctx, key, seen, client.UnsafeDisableDeepCopy); err != nil {
-		return s.missing, fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
+		return s.missing, fmt.Errorf("reading CustomResourceDefinition %s: %w", s.Definition.Name, err)
 	}
 	if s.checkedVersion != "" && seen.ResourceVersion == s.checkedVersion {
 		return s.missing, nil
@@ -66,13 +68,13 @@ func (s *Schema) check(ctx context.Context, reader client.Reader) ([]string, err
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(seen.GroupVersionKind())
 	if err := s.Live.Get(ctx, key, live); err != nil {
-		return s.missing, fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
+		return s.missing, fmt.Errorf("reading CustomResourceDefinition %s: %w", s.Definition.Name, err)
 	}
-	own, err := crd.Own()
+	own, err := s.Definition.Own()
 	if err != nil {
 		return s.missing, err
 	}
-	schema := crd.Schema(live.Object)
+	schema := crd.SchemaOf(live.Object, s.Definition.Kind.Version)
 	s.missing, s.spec = crd.Missing(own, schema), nil
 	if len(s.missing) > 0 {
 		s.spec = crd.Below(schema, specField)

@@ -94,7 +94,7 @@ func TestMissingFields(t *testing.T) {
 			reader := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(
 				ownCRD(t, test.without...),
 			).Build()
-			schema := observe.Schema{Cached: reader, Live: reader}
+			schema := observe.Schema{Definition: crd.OfClusterPolicy(), Cached: reader, Live: reader}
 			got, err := schema.MissingFields(t.Context())
 			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
 				t.Errorf("%v, -want +got:\n%s", err, diff)
@@ -108,7 +108,7 @@ func TestTheCRDIsReadWhenItChanges(t *testing.T) {
 	old := ownCRD(t, []string{"spec", "gdrcopy"})
 	cluster := fake.NewClientBuilder().WithScheme(crdScheme(t)).WithObjects(old).Build()
 	live := &countingReader{Reader: cluster}
-	schema := observe.Schema{Cached: cluster, Live: live}
+	schema := observe.Schema{Definition: crd.OfClusterPolicy(), Cached: cluster, Live: live}
 	for range 3 {
 		if got, err := schema.MissingFields(t.Context()); err != nil || len(got) != 1 {
 			t.Fatalf("%v, %v", got, err)

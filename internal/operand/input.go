@@ -16,6 +16,8 @@ type Input struct {
 	// NodePool is the node pool whose nodes this is for; nil for nodes of no node pool. Spec is then the
 	// spec that applies to the node pool.
 	NodePool *v1.NodePoolSpec
+	// OfNVIDIADriver: NodePool is the driver of an NVIDIADriver object, whose fields have other paths.
+	OfNVIDIADriver bool
 	// Namespace of the operator and the operands.
 	Namespace string
 	// OperatorImage is the image of the manager, which also has gpu-node.

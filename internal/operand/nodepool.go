@@ -17,6 +17,8 @@ type NodePool struct {
 	Spec effective.Spec
 	// SelectorDecision is Install, or Refused if no node can belong to it. It does not affect other node pools.
 	SelectorDecision Decision
+	// OfNVIDIADriver: it is not in the spec, but the driver of an NVIDIADriver object.
+	OfNVIDIADriver bool
 	// selector has the labels of its nodeSelector, as a list: each pass compares it with every node.
 	selector []selectorLabel
 }
@@ -86,7 +88,7 @@ func includes(selector, of v1.NodePoolSelector) bool {
 
 // ForNodePool returns the input for the nodes of a node pool.
 func (in Input) ForNodePool(nodePool NodePool) Input {
-	in.Spec, in.NodePool = nodePool.Spec, &nodePool.NodePoolSpec
+	in.Spec, in.NodePool, in.OfNVIDIADriver = nodePool.Spec, &nodePool.NodePoolSpec, nodePool.OfNVIDIADriver
 	return in
 }
 

@@ -1,6 +1,9 @@
 package operand
 
 import (
+	"cmp"
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -22,8 +25,8 @@ type NVIDIADriver struct {
 	NodeSelector v1.NodePoolSelector
 	// Spec is that of the policy with the driver of the object.
 	Spec effective.Spec
-	// PodSecurityContext of its pods; nil for that of spec.daemonsets.
-	PodSecurityContext *corev1.PodSecurityContext
+	// Driver has the fields of the object, as those of a node pool.
+	Driver v1.NodePoolDriverSpec
 	// Refused is why the object cannot be used, independent of nodes; Accept otherwise.
 	Refused Decision
 }
@@ -40,38 +43,51 @@ func (in Input) DriverPools() []NodePool {
 			NodePoolSpec:     v1.NodePoolSpec{Name: driver.Pool},
 			Spec:             driver.Spec,
 			SelectorDecision: driver.Refused,
+			OfNVIDIADriver:   true,
 		}
-		if driver.PodSecurityContext != nil || !sameDriver(in.Spec, driver.Spec) {
-			own := driver.Spec.Driver
-			pool.Driver = &v1.NodePoolDriverSpec{
-				UsePrecompiled: own.UsePrecompiled, ImageSpec: own.ImageSpec, PodSecurityContext: driver.PodSecurityContext,
-			}
+		if !driver.SameDriver(in.Spec) {
+			pool.Driver = &driver.Driver
 		}
 		pools = append(pools, pool)
 	}
 	return pools
 }
 
-// sameDriver reports whether two specs lead to the same driver pods. How a driver is upgraded changes no pod.
-func sameDriver(a, b effective.Spec) bool {
-	return equality.Semantic.DeepEqual(ofPods(a), ofPods(b)) &&
-		equality.Semantic.DeepEqual(a.GDS, b.GDS) && equality.Semantic.DeepEqual(a.GDRCopy, b.GDRCopy) &&
-		equality.Semantic.DeepEqual(a.DaemonSets.Labels, b.DaemonSets.Labels) &&
-		equality.Semantic.DeepEqual(a.DaemonSets.Annotations, b.DaemonSets.Annotations) &&
-		equality.Semantic.DeepEqual(a.DaemonSets.PodSecurityContext, b.DaemonSets.PodSecurityContext)
+// SameDriver reports whether an object leads to the same driver pods as a spec. How a driver is upgraded changes no
+// pod.
+func (d *NVIDIADriver) SameDriver(spec effective.Spec) bool {
+	return equality.Semantic.DeepEqual(DriverPodsOf(spec, nil), DriverPodsOf(d.Spec, d.Driver.PodSecurityContext))
 }
 
-// ofPods returns the driver as its pods have it: with what they fall back to, and without what does not change them.
-func ofPods(spec effective.Spec) v1.DriverSpec {
-	own := *spec.Driver
-	own.UpgradePolicy, own.NodeSelector, own.UseNvidiaDriverCRD = nil, nil, nil
-	if len(own.Tolerations) == 0 {
-		own.Tolerations = spec.DaemonSets.Tolerations
+// DriverPods is what decides about the driver pods of a spec, at its paths in a ClusterPolicy.
+type DriverPods struct {
+	Driver     v1.DriverSpec     `json:"driver"`
+	GDS        *v1.GDSSpec       `json:"gds"`
+	GDRCopy    *v1.GDRCopySpec   `json:"gdrcopy"`
+	DaemonSets v1.DaemonSetsSpec `json:"daemonsets"`
+}
+
+// DriverPodsOf returns what decides about the driver pods of a spec: with what the driver gets from spec.daemonsets,
+// and without what changes no pod. The security context of the pods is that of spec.daemonsets if own is nil.
+func DriverPodsOf(spec effective.Spec, own *corev1.PodSecurityContext) DriverPods {
+	driver, all := *spec.Driver, spec.DaemonSets
+	driver.UpgradePolicy, driver.NodeSelector, driver.UseNvidiaDriverCRD, driver.UseOpenKernelModules = nil, nil, nil, nil
+	if len(driver.Tolerations) == 0 {
+		driver.Tolerations = all.Tolerations
 	}
-	if own.PriorityClassName == "" {
-		own.PriorityClassName = spec.DaemonSets.PriorityClassName
-	}
-	return own
+	driver.PriorityClassName = cmp.Or(driver.PriorityClassName, all.PriorityClassName)
+	driver.Labels = merged(all.Labels, driver.Labels)
+	driver.Annotations = merged(all.Annotations, driver.Annotations)
+	pods := DriverPods{Driver: driver, GDS: spec.GDS, GDRCopy: spec.GDRCopy}
+	pods.DaemonSets.PodSecurityContext = cmp.Or(own, all.PodSecurityContext)
+	return pods
+}
+
+func merged[M ~map[string]V, V any](all, own M) M {
+	both := M{}
+	maps.Copy(both, all)
+	maps.Copy(both, own)
+	return both
 }
 
 // NVIDIADriversOf returns the indexes of the objects whose driver the node is to get: one if all is well, none if no

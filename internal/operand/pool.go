@@ -30,8 +30,11 @@ func VariesDriver(nodePool v1.NodePoolSpec) bool {
 }
 
 // Field returns the path of a field of the driver or its modules, such as spec.driver.env: as given, or that of the
-// node pool if it overrides the field.
+// node pool if it overrides the field, or that of the NVIDIADriver object.
 func (in Input) Field(path string) string {
+	if in.OfNVIDIADriver {
+		return objectField(path)
+	}
 	if in.NodePool == nil || in.NodePool.Driver == nil {
 		return path
 	}
@@ -44,12 +47,33 @@ func (in Input) Field(path string) string {
 
 // ImageField is Field of a block whose repository, image and version name an image.
 func (in Input) ImageField(block string) string {
+	if in.OfNVIDIADriver {
+		return objectField(block)
+	}
 	for _, key := range []string{".repository", ".image", ".version"} {
 		if field := in.Field(block + key); field != block+key {
 			return strings.TrimSuffix(field, key)
 		}
 	}
 	return block
+}
+
+// objectFields are the fields of a policy that have another name in NVIDIADriver objects.
+var objectFields = map[string]string{
+	"spec.driver.repoConfig.configMapName":      "spec.repoConfig.name",
+	"spec.driver.licensingConfig.configMapName": "spec.licensingConfig.name",
+	"spec.driver.virtualTopology.config":        "spec.virtualTopologyConfig.name",
+}
+
+// objectField returns the path in an NVIDIADriver object of a field of the driver or its modules.
+func objectField(path string) string {
+	if renamed := objectFields[path]; renamed != "" {
+		return renamed
+	}
+	if own, isOfDriver := strings.CutPrefix(path, "spec.driver"); isOfDriver {
+		return "spec" + own
+	}
+	return path
 }
 
 // isSetAt reports whether the field at a path of JSON names is set.

@@ -51,6 +51,15 @@ type ReadyPods struct {
 	Injector bool
 }
 
+// Undeclared reports whether the operand is the driver of a node for which NVIDIADriver objects declare none: no object
+// selects the node, or several do. A driver that runs there stays as it is.
+func (o OperandOnNode) Undeclared() bool { return o.Expectation == Refused && IsUndeclared(o.Reason) }
+
+// IsUndeclared reports whether this is the reason of an operand that is Undeclared.
+func IsUndeclared(reason string) bool {
+	return reason == v1.ReasonNoNVIDIADriver || reason == v1.ReasonConflictingNodeSelector
+}
+
 // NodePlan is the plan for one GPU node.
 type NodePlan struct {
 	Facts nodeinfo.Facts
@@ -78,6 +87,11 @@ type NodePlan struct {
 	NeedsAllocatable bool
 	// Spec that applies to the node.
 	Spec effective.Spec
+}
+
+// Moves reports whether the node has the driver of a pool other than its own.
+func (n *NodePlan) Moves() bool {
+	return n.Pool.Name != "" && n.Facts.Pool != "" && n.Facts.Pool != n.Pool.Name
 }
 
 // ForNode plans one managed node.

@@ -82,6 +82,23 @@ func (d *Decisions) RefusedDriver(object string) operand.Decision {
 	return operand.Accept()
 }
 
+// DriverObject is an NVIDIADriver object with the decision about its driver.
+type DriverObject struct {
+	Name     string
+	Decision operand.Decision
+}
+
+// RefusedDrivers returns the NVIDIADriver objects whose driver is refused. Their messages name them.
+func (d *Decisions) RefusedDrivers() []DriverObject {
+	var refused []DriverObject
+	for i := range d.driverObjects {
+		if decision := d.driverObjects[i].Decision; decision.Choice == operand.Refused {
+			refused = append(refused, DriverObject{d.Input.NVIDIADrivers[i].Name, decision})
+		}
+	}
+	return refused
+}
+
 // driverInput returns the input for the driver of a node.
 func (d *Decisions) driverInput(node nodeinfo.Facts) operand.Input {
 	if d.Input.UsesNVIDIADrivers() {

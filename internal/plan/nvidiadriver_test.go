@@ -29,13 +29,19 @@ func driverSpec(version string) effective.Spec {
 func object(name, team, version string) operand.NVIDIADriver {
 	return operand.NVIDIADriver{
 		Name: name, Pool: name, NodeSelector: v1.NodePoolSelector{"team": v1.LabelValue(team)},
-		Spec: driverSpec(version), Refused: operand.Accept(),
+		Spec: driverSpec(version), Driver: ownDriver(version), Refused: operand.Accept(),
 	}
+}
+
+// ownDriver returns the fields of an object with this version.
+func ownDriver(version string) v1.NodePoolDriverSpec {
+	return v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: version}}
 }
 
 func fallback(name string) operand.NVIDIADriver {
 	return operand.NVIDIADriver{
-		Name: name, Pool: name, Default: true, Spec: driverSpec("590.44.01"), Refused: operand.Accept(),
+		Name: name, Pool: name, Default: true, Spec: driverSpec("590.44.01"), Driver: ownDriver("590.44.01"),
+		Refused: operand.Accept(),
 	}
 }
 

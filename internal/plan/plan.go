@@ -80,8 +80,7 @@ func (p Plan) step(o operand.Operand, nodes []nodeinfo.Facts) Step {
 	case operand.Install:
 	}
 	if len(o.Workloads) > 0 && !p.neededBy(o, nodes) {
-		reason, message := p.whyNotNeeded(o, nodes)
-		return Step{Operand: o, Action: Remove, State: v1.OperandNotNeeded, Reason: reason, Message: message}
+		return p.notNeededStep(o, nodes)
 	}
 	if blocked := p.checkCluster(o); blocked.Choice != operand.Install {
 		return Step{Operand: o, Action: Hold, State: v1.OperandWaiting, Reason: blocked.Reason, Message: blocked.Message}

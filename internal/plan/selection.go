@@ -93,17 +93,31 @@ func (p Plan) driverNodes(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	})
 }
 
-// whyNotNeeded returns the reason why no node needs the operand.
-func (p Plan) whyNotNeeded(o operand.Operand, nodes []nodeinfo.Facts) (reason, message string) {
+// notNeededStep returns the step for an operand that no node is to run: Waiting if a node needs the driver and
+// NVIDIADriver objects declare none for it.
+func (p Plan) notNeededStep(o operand.Operand, nodes []nodeinfo.Facts) Step {
+	step := Step{
+		Operand: o, Action: Remove, State: v1.OperandNotNeeded,
+		Reason: string(v1.OperandNotNeeded), Message: "no node needs it",
+	}
 	for _, node := range nodes {
-		if !node.Managed() || node.ExcludedByLabel || p.checkFacts(o, node).Choice != operand.Install {
+		if !node.Managed() || node.ExcludedByLabel {
+			continue
+		}
+		found := operandOnNode(o, p.checkFacts(o, node), node)
+		if found.Undeclared() {
+			step.State, step.Reason = v1.OperandWaiting, found.Reason
+			step.Message = fmt.Sprintf("no node gets it: %s: %s", node.Name, found.Message)
+			return step
+		}
+		if found.Expectation == Refused || step.Reason == v1.ReasonNotSelected {
 			continue
 		}
 		if selected := p.checkNodeSelector(o, node); selected.Choice != operand.Install {
-			return selected.Reason, "no GPU node is selected: " + selected.Message
+			step.Reason, step.Message = selected.Reason, "no GPU node is selected: "+selected.Message
 		}
 	}
-	return string(v1.OperandNotNeeded), "no node needs it"
+	return step
 }
 
 // evaluateSelection sets NeedsAllocatable, and Unselected if a nodeSelector excludes all stages from the node.

@@ -27,8 +27,8 @@ import (
 type Cluster struct {
 	// Namespace of the operator and its operands.
 	Namespace string
-	// Objects in any order, with their kind set. Those of other kinds and of other namespaces are ignored, except pods and
-	// PodDisruptionBudgets, which are read of all namespaces.
+	// Objects in any order, with their kind set. Those of other kinds and of other namespaces are ignored, except pods
+	// and PodDisruptionBudgets, which are read of all namespaces.
 	Objects []manifest.Object
 	// Read are the kinds of which Objects has all. An object of another kind counts as existing if the policy refers to
 	// it, and is otherwise not compared.
@@ -76,17 +76,19 @@ func (c *Cluster) daemonSets() map[string]*appsv1.DaemonSet {
 	return byName
 }
 
-// nvidiaDrivers returns the drivers that NVIDIADriver objects declare; nil if the objects were not read.
-func (c *Cluster) nvidiaDrivers(policy v1.ClusterPolicySpec) []operand.NVIDIADriver {
+// nvidiaDrivers returns the drivers that NVIDIADriver objects declare after an edit; nil if there may be others.
+func (c *Cluster) nvidiaDrivers(edit Edit) []operand.NVIDIADriver {
 	found := of[*v1alpha1.NVIDIADriver](c)
-	if len(found) == 0 && !c.Read[v1alpha1.NVIDIADriverKind.Kind] {
+	if len(found)+len(edit.Drivers) == 0 && !c.Read[v1alpha1.NVIDIADriverKind.Kind] {
 		return nil
 	}
-	objects := make([]v1alpha1.NVIDIADriver, 0, len(found))
+	objects := slices.Clone(edit.Drivers)
 	for _, object := range found {
-		objects = append(objects, *object)
+		if !slices.ContainsFunc(edit.Drivers, func(other v1alpha1.NVIDIADriver) bool { return other.Name == object.Name }) {
+			objects = append(objects, *object)
+		}
 	}
-	return nvidiadriver.Declared(policy, objects)
+	return nvidiadriver.Declared(edit.Policy.Spec, objects)
 }
 
 // live returns the live DaemonSets of an operand, as the pass finds them: the name of a deleted DaemonSet is in use

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
@@ -43,6 +44,8 @@ type Edit struct {
 	Policy *v1.ClusterPolicy
 	// ConfigMaps replace those of the cluster with the same name, as they are applied together with the policy.
 	ConfigMaps []corev1.ConfigMap
+	// Drivers replace NVIDIADriver objects in the same way.
+	Drivers []v1alpha1.NVIDIADriver
 }
 
 // input returns what the pass would decide from. assumed are the objects that count as existing.
@@ -55,7 +58,7 @@ func (c *Cluster) input(catalogue operand.Catalogue, edit Edit) (in operand.Inpu
 	}
 	in.Images, _ = image.FromVariables(catalogue.Images(), variables(container))
 	if in.UsesNVIDIADrivers() {
-		in.NVIDIADrivers = c.nvidiaDrivers(edit.Policy.Spec)
+		in.NVIDIADrivers = c.nvidiaDrivers(edit)
 	}
 	in.Contents, assumed = c.contents(catalogue, in, edit.ConfigMaps)
 	return in, assumed
@@ -118,7 +121,8 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 	return preview, err
 }
 
-// notes returns a sentence for each operand that is held, and for each node pool that is refused, with the reason.
+// notes returns a sentence for each operand that is held, and for each node pool and NVIDIADriver object that is
+// refused, with the reason.
 func notes(p plan.Plan) []string {
 	var sentences []string
 	for _, step := range p.Steps {
@@ -133,10 +137,13 @@ func notes(p plan.Plan) []string {
 				fmt.Sprintf("node pool %s would have no effect: %s (%s)", pool.Name, pool.Decision.Message, pool.Decision.Reason))
 		}
 	}
+	for _, driver := range p.RefusedDrivers() {
+		sentences = append(sentences, fmt.Sprintf("%s (%s)", driver.Decision.Message, driver.Decision.Reason))
+	}
 	return sentences
 }
 
-// invalid returns the operands with the state Invalid, and the node pools that are refused.
+// invalid returns the operands with the state Invalid, and the node pools and NVIDIADriver objects that are refused.
 func invalid(p plan.Plan) []string {
 	var names []string
 	for _, step := range p.Steps {
@@ -148,6 +155,9 @@ func invalid(p plan.Plan) []string {
 		if pool.Decision.Choice == operand.Refused {
 			names = append(names, "node pool "+pool.Name)
 		}
+	}
+	for _, driver := range p.RefusedDrivers() {
+		names = append(names, "NVIDIADriver "+driver.Name)
 	}
 	return names
 }

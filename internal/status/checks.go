@@ -55,6 +55,7 @@ var checks = []func(Input, v1.ClusterPolicyStatus) *finding{
 	checkFailedUpgrades,     // GPUs that cannot be used, for a cause of their own
 	checkNodes,              // GPUs that cannot be used
 	checkOperands,           // failing DaemonSets of essential operands
+	checkUndeclared,         // drivers that a user must declare
 	checkDiscovery,          // the GPU nodes are unknown
 	checkRunningUpgrades,    // becomes ready by itself
 	checkProgress,           // becomes ready by itself

@@ -49,6 +49,8 @@ type Input struct {
 	Applied map[operand.Name]ApplyResult
 	// MissingFields are the fields that the CustomResourceDefinition in the cluster does not have.
 	MissingFields []string
+	// MissingDriverFields are those of the definition of NVIDIADriver.
+	MissingDriverFields []string
 	// IgnoredVariables has a sentence for each variable of the operator that is set and has no effect.
 	IgnoredVariables []string
 	// Err is what stopped the pass, or failed outside the operands.
@@ -123,7 +125,7 @@ func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 	status.Pools, status.NodePools = driverPools(in, nodes), nodePools(in, nodes)
 	setConditions(&status, checkAll(in, status))
 	setPaused(&status, policy.Spec)
-	conditions.SetCRDOutdated(&status, in.MissingFields, in.Namespace)
+	conditions.SetCRDOutdated(&status, in.MissingFields, in.MissingDriverFields, in.Namespace)
 	conditions.SetAdmissionPolicyMissing(&status, in.Plan.Input)
 	return status
 }

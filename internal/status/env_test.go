@@ -12,11 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
@@ -55,7 +57,9 @@ type env struct {
 	catalogue operand.Catalogue
 	applied   map[operand.Name]ApplyResult
 	// contents of the referenced objects; nil if they were not read.
-	contents       map[operand.Reference]operand.Content
+	contents map[operand.Reference]operand.Content
+	// drivers are the NVIDIADriver objects, if the spec uses them.
+	drivers        []v1alpha1.NVIDIADriver
 	createFailures map[string]assess.CreateFailure
 	// upgrades is the report of driver upgrades; nil before the first.
 	upgrades *upgrade.Report
@@ -209,6 +213,9 @@ func (e *env) input() Input {
 		Namespace:     namespace,
 		OperatorImage: "example.com/gpu-operator:v1",
 		Contents:      e.contents,
+	}
+	if in.UsesNVIDIADrivers() {
+		in.NVIDIADrivers = nvidiadriver.Declared(e.spec, e.drivers)
 	}
 	decisions := plan.Decide(e.catalogue, in)
 	view := fleet.View{Hydrated: true, AnyDiscovered: e.snapshot.AnyDiscovered, Upgrades: e.upgrades}

@@ -32,7 +32,7 @@ type DriverInput struct {
 
 // driverFinding is the state of an NVIDIADriver object, with its cause.
 type driverFinding struct {
-	state           v1alpha1.State
+	state           v1alpha1.DriverState
 	reason, message string
 }
 
@@ -72,6 +72,16 @@ func driverState(object *v1alpha1.NVIDIADriver, in DriverInput) driverFinding {
 		return driverFinding{v1alpha1.StateNotReady, v1.ReasonConflictingNodeSelector, conflict}
 	}
 	return driverProgress(object.Name, in)
+}
+
+// checkUndeclared reports drivers that run although NVIDIADriver objects do not declare them.
+func checkUndeclared(_ Input, status v1.ClusterPolicyStatus) *finding {
+	for i := range status.Operands {
+		if o := &status.Operands[i]; o.State == v1.OperandWaiting && plan.IsUndeclared(o.Reason) {
+			return &finding{reason: o.Reason, message: operandMessage(o)}
+		}
+	}
+	return nil
 }
 
 // driverConflict describes the first node that the object and another one select; empty if there is none.
@@ -131,6 +141,6 @@ func driverProgress(object string, in DriverInput) driverFinding {
 // driverIsReady reports whether a node has reached a stage after the driver's, and its driver is not outdated.
 func driverIsReady(decisions *plan.Decisions, node *plan.NodePlan, shown *assess.Assessment) bool {
 	driver, _ := decisions.Driver(node)
-	outdated := shown.Outdated && shown.Operand == string(driver.Operand)
+	outdated := node.Moves() || shown.Outdated && shown.Operand == string(driver.Operand)
 	return !outdated && (shown.State == readiness.Ready || v1.StageDriver.Before(shown.Stage))
 }

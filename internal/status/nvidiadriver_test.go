@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,6 +37,11 @@ func TestNVIDIADriver(t *testing.T) {
 		"another operand fails": {
 			spec: all, change: func(e *env) { e.failPod(1, "device-plugin", "no GPU") },
 			want: "ready True Reconciled: the driver is ready on 2 of 2 nodes",
+		},
+		"another driver than that of the nodes": {
+			spec: v1alpha1.NVIDIADriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}},
+			want: "notReady False UpgradePending: the driver is ready on 0 of 2 nodes; node-00000: " +
+				"driver is outdated: its upgrade is pending; it moves from ubuntu24.04-amd64 to ubuntu24.04-amd64-under-test",
 		},
 		"no node": {spec: inTeam, want: "ready True NoGPUNodes: no GPU node is selected"},
 		"a conflict": {
@@ -130,5 +136,82 @@ func TestNodeThatKeepsItsDriver(t *testing.T) {
 		if got := e.driverInput(objects).View.Nodes[0].Latest; !got.Ready() || got.Reason != reason {
 			t.Errorf("%q: ready %t, reason %q, message %q", reason, got.Ready(), got.Reason, got.Message)
 		}
+	}
+}
+
+// The operand shows the pods that run although no object, or several, declare the driver of their node, and the nodes
+// that get none therefore.
+func TestDriverThatNoObjectDeclares(t *testing.T) {
+	const noObject = "no NVIDIADriver selects the node: change a nodeSelector, or create one with default: true"
+	others := v1alpha1.NVIDIADriverSpec{NodeSelector: v1.NodePoolSelector{"team": "b"}}
+	running := func(e *env) {
+		for i := range e.snapshot.Nodes {
+			e.setLabel(i, "nvidia.com/gpu.deploy.driver", "true")
+		}
+	}
+	for name, test := range map[string]struct {
+		change  func(*env)
+		objects []v1alpha1.NVIDIADriver
+		// want is the state and reason of the operand, its counts and its message.
+		want, ready string
+	}{
+		"pods run, and there is no object": {
+			change: running,
+			want: "Waiting NoNVIDIADriver 2/2: its pods stay as they are on 2 of 2 nodes: node-00000 (NoNVIDIADriver), " +
+				"node-00001 (NoNVIDIADriver); node-00000: " + noObject,
+			ready: "False NoNVIDIADriver",
+		},
+		"pods run, and one node is selected": {
+			change:  func(e *env) { running(e); e.setLabel(1, "team", "b") },
+			objects: []v1alpha1.NVIDIADriver{driverObject("b", others)},
+			want: "Waiting NoNVIDIADriver 2/2: its pods stay as they are on 1 of 2 nodes: node-00000 (NoNVIDIADriver); " +
+				"node-00000: " + noObject,
+			ready: "False NoNVIDIADriver",
+		},
+		"pods run, and two objects select one node": {
+			change: func(e *env) { running(e); e.setLabel(1, "team", "b") },
+			objects: []v1alpha1.NVIDIADriver{
+				driverObject("a", others), driverObject("b", others),
+				driverObject("rest", v1alpha1.NVIDIADriverSpec{Default: true}),
+			},
+			want: "Waiting ConflictingNodeSelector 2/2: its pods stay as they are on 1 of 2 nodes: " +
+				"node-00001 (ConflictingNodeSelector); node-00001: NVIDIADrivers a and b select the node: change one nodeSelector",
+			ready: "False ConflictingNodeSelector",
+		},
+		"one of the pods fails": {
+			change: func(e *env) { running(e); e.failPod(1, "driver", "") },
+			want:   "Degraded OperandFailed 1/2: fails on 1 of 2 nodes: node-00001 (CrashLoopBackOff)",
+			ready:  "False OperandFailed",
+		},
+		"no pod runs": {
+			change: func(e *env) {
+				for i := range e.snapshot.Nodes {
+					delete(e.snapshot.Pods[e.snapshot.Nodes[i].Facts.Name], "driver")
+					delete(e.snapshot.Nodes[i].Object.Labels, "nvidia.com/gpu-operator.pool")
+					e.setLabel(i, "team", "a")
+				}
+				delete(e.snapshot.DaemonSets, "driver")
+			},
+			want:  "Waiting NoNVIDIADriver 0/2: no node gets it: node-00000: " + noObject,
+			ready: "False OperandFailed",
+		},
+		"an object declares it": {
+			change: running, objects: []v1alpha1.NVIDIADriver{driverObject("all", v1alpha1.NVIDIADriverSpec{})},
+			want: "Ready  2/2: ", ready: "True Reconciled",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t, 2)
+			e.spec.Driver, e.drivers = &v1.DriverSpec{UseNvidiaDriverCRD: new(true)}, test.objects
+			test.change(e)
+			status := e.status()
+			o := operandOf(t, status, "driver")
+			if got := fmt.Sprintf("%s %s %d/%d: %s", o.State, o.Reason, o.Ready, o.Desired, o.Message); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			if got := ready(status); string(got.Status)+" "+got.Reason != test.ready {
+				t.Errorf("Ready is %s %s %q, want %s", got.Status, got.Reason, got.Message, test.ready)
+			}
+		})
 	}
 }

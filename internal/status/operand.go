@@ -34,6 +34,10 @@ type operandCounts struct {
 	// replacing counts the nodes whose pod is of an older template and is being replaced.
 	replacing        int
 	failed, outdated []nodeReason
+	// undeclared are the nodes that keep a ready driver which NVIDIADriver objects do not declare, and why is the first
+	// message about one.
+	undeclared []nodeReason
+	why        string
 	// tainted are the nodes whose taints the DaemonSet does not tolerate, unscheduled the others for which the DaemonSet
 	// controller seems to create no pod.
 	tainted, unscheduled []nodeReason
@@ -148,10 +152,19 @@ func (c *operandCounts) add(n *node, verdict readiness.Verdict, hasStage bool) {
 	case verdict.State == readiness.Progressing && !hasStage:
 		c.starting = append(c.starting, nodeReason{name, verdict.Message})
 	case verdict.State == readiness.Ready:
-		c.ready++
-		if verdict.Outdated {
-			c.outdated = append(c.outdated, nodeReason{name, verdict.Reason})
-		}
+		c.addReady(name, verdict)
+	}
+}
+
+// addReady counts a node on which the operand is ready.
+func (c *operandCounts) addReady(name string, verdict readiness.Verdict) {
+	c.ready++
+	switch {
+	case verdict.Outdated:
+		c.outdated = append(c.outdated, nodeReason{name, verdict.Reason})
+	case plan.IsUndeclared(verdict.Reason):
+		c.undeclared = append(c.undeclared, nodeReason{name, verdict.Reason})
+		c.why = cmp.Or(c.why, name+": "+verdict.Message)
 	}
 }
 
@@ -190,6 +203,11 @@ func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandSta
 	if counts.desired == 0 {
 		return v1.OperandNotNeeded, string(v1.OperandNotNeeded),
 			"no node needs it: the hosts provide it, or node labels exclude it"
+	}
+	if len(counts.undeclared) > 0 {
+		message := fmt.Sprintf("its pods stay as they are on %d of %d nodes: %s; %s",
+			len(counts.undeclared), counts.desired, joinNodes(counts.undeclared), counts.why)
+		return v1.OperandWaiting, counts.undeclared[0].reason, message
 	}
 	if in.Applied[name].Wrote {
 		return v1.OperandProgressing, v1.ReasonRollingOut,

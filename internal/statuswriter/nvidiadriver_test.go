@@ -39,7 +39,8 @@ func TestDriverWriter(t *testing.T) {
 		}
 		return object
 	}
-	write := func(step string, object *v1alpha1.NVIDIADriver, state v1alpha1.State, message string, delay time.Duration,
+	write := func(
+		step string, object *v1alpha1.NVIDIADriver, state v1alpha1.DriverState, message string, delay time.Duration,
 		wantWrites int,
 	) {
 		t.Helper()

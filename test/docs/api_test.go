@@ -56,7 +56,7 @@ func hasField(schema map[string]any, path []string) bool {
 // TestFieldsExist checks each field of the API that the docs name with its path.
 func TestFieldsExist(t *testing.T) {
 	g := NewWithT(t)
-	schema, err := crd.Own()
+	schema, err := crd.OfClusterPolicy().Own()
 	g.Expect(err).NotTo(HaveOccurred())
 	exist := fieldsExist(schema)
 	g.Expect(wrong(skip(pages(t), old), exist)).To(BeEmpty())

@@ -114,8 +114,19 @@ var lines = []line{
 		notes: []string{"unknown value driver.verison: did you mean driver.version?"},
 	},
 	{
-		name: "NVIDIADriver", verdict: refused, because: notSupported, set: "driver.nvidiaDriverCRD.enabled=true",
-		notes: []string{"driver.nvidiaDriverCRD.enabled is true, and there is no kind NVIDIADriver here"},
+		name: "NVIDIADriver", verdict: honoured,
+		set:  "driver.nvidiaDriverCRD.enabled=true driver.nvidiaDriverCRD.driverType=vgpu driver.version=580.82.07",
+		spec: map[string]any{"driver.useNvidiaDriverCRD": true, "driver.version": "580.82.07"},
+		then: func(g *WithT, objects []*unstructured.Unstructured) {
+			object := find(g, objects, "NVIDIADriver", "default")
+			g.Expect(field(g, object, "spec")).To(And(HaveKeyWithValue("default", true),
+				HaveKeyWithValue("driverType", "vgpu"), HaveKeyWithValue("version", "580.82.07")))
+		},
+	},
+	{
+		name: "drivers of hosts of virtual machines", verdict: refused, because: notSupported, full: true,
+		set:   "driver.nvidiaDriverCRD.driverType=vgpu-host-manager",
+		notes: []string{"driver.nvidiaDriverCRD.driverType is vgpu-host-manager, which is not supported yet"},
 	},
 	{
 		name: "metrics without create", verdict: ignored, set: "dcgmExporter.config.data=x",

@@ -243,7 +243,7 @@ var combinations = append([]renderCase{
 		spec: `{sandboxWorkloads: {enabled: true, defaultWorkload: vm-passthrough}, vfioManager: {enabled: true}, ` +
 			`sandboxDevicePlugin: {enabled: true}, vgpuManager: {enabled: false}, ccManager: {defaultMode: "off"}, ` +
 			`kataManager: {enabled: false}}`},
-	{name: "values of kinds that do not exist here", values: "driver: {nvidiaDriverCRD: {enabled: false, " +
+	{name: "values of kinds that are not used", values: "driver: {nvidiaDriverCRD: {enabled: false, " +
 		"deployDefaultCR: true, driverType: gpu, nodeSelector: {}}}\ngpuCluster: {deployCR: false}\ndraDriver: {version: " +
 		"v0.5.0, featureGates: {}, computeDomains: {enabled: true}}"},
 	{name: "no policy", set: "clusterPolicy.deployCR=false driver.version=1", without: true},

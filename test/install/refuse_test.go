@@ -74,8 +74,17 @@ var refusals = []struct {
 		[]string{"nodeStartup.taints[0].key is \"a']\": must be a taint key"},
 	},
 	{
-		"NVIDIADriver", "driver.nvidiaDriverCRD.enabled=true", "",
-		[]string{"driver.nvidiaDriverCRD.enabled is true, and there is no kind NVIDIADriver here"},
+		"drivers of hosts of virtual machines", "driver.nvidiaDriverCRD.driverType=vgpu-host-manager", "",
+		[]string{"driver.nvidiaDriverCRD.driverType is vgpu-host-manager, which is not supported yet"},
+	},
+	{
+		"an unknown type of driver", "driver.nvidiaDriverCRD.driverType=cpu", "",
+		[]string{"/driver/nvidiaDriverCRD/driverType", "'vgpu'"},
+	},
+	{
+		"what no NVIDIADriver has", "driver.nvidiaDriverCRD.enabled=true," +
+			"driver.containerResources[0].name=nvidia-driver-ctr,driver.containerResources[0].limits.cpu=1", "",
+		[]string{"driver.containerResources is set, and NVIDIADrivers have no such field"},
 	},
 	{
 		"GPUCluster", "gpuCluster.deployCR=true", "",

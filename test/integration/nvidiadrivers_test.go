@@ -12,7 +12,6 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
 const osLabel = "feature.node.kubernetes.io/system-os_release.ID"
@@ -29,18 +28,15 @@ func nvidiaDriver(name, system string) *v1alpha1.NVIDIADriver {
 // of a driver is replaced meanwhile, not by a conflict or a deleted object either.
 func TestNVIDIADrivers(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, envOptions{timing: simulator.DefaultTiming().Scale(0.1)})
-	for _, spec := range []simulator.NodeSpec{
-		{Name: "ubuntu"}, {Name: "rocky", OS: "rocky", OSVersion: "9.6", Kernel: "5.14.0-570.el9.x86_64"},
-	} {
-		_, err := e.sim.AddNode(t.Context(), spec)
-		e.Expect(err).NotTo(HaveOccurred())
-	}
+	e := twoSystems(t)
 	e.run()
 	e.create(e.samplePolicy())
 	e.awaitReady(2)
 	before, daemonSets := e.podsOf("driver"), e.written()
 	e.Expect(before).To(HaveLen(2))
+
+	t.Run("no object", func(t *testing.T) { e.in(t).noDriverIsDeclared() })
+	e.Expect(e.podsOf("driver")).To(Equal(before), "driver pods without an object")
 
 	e.create(nvidiaDriver("on-ubuntu", "ubuntu"))
 	e.create(nvidiaDriver("on-rocky", "rocky"))
@@ -72,7 +68,7 @@ func TestNVIDIADrivers(t *testing.T) {
 }
 
 // awaitDriver waits for the state of an object, and for its conditions, with this reason and message.
-func (e *env) awaitDriver(name string, state v1alpha1.State, reason string, message gomegatypes.GomegaMatcher) {
+func (e *env) awaitDriver(name string, state v1alpha1.DriverState, reason string, message gomegatypes.GomegaMatcher) {
 	e.t.Helper()
 	ready, failed := metav1.ConditionFalse, metav1.ConditionTrue
 	if state == v1alpha1.StateReady {
@@ -129,5 +125,19 @@ func (e *env) driverIsUpgraded() {
 	e.Expect(e.edit(object, func() { object.Spec.Version = "" })).To(Succeed())
 	e.Eventually(func() map[string]string { return e.node("ubuntu").Labels }).WithTimeout(readyTime).
 		Should(HaveKeyWithValue(labels.Pool, commonDriver))
+	e.awaitReady(2)
+}
+
+// noDriverIsDeclared: without any object the pods of the drivers run on, and the policy says so.
+func (e *env) noDriverIsDeclared() {
+	e.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver.UseNvidiaDriverCRD = new(true) })
+	e.Eventually(func() []v1.OperandStatus { return e.policy().Status.Operands }).WithTimeout(readyTime).
+		Should(ContainElement(And(HaveField("Name", "driver"), HaveField("State", v1.OperandWaiting),
+			HaveField("Reason", v1.ReasonNoNVIDIADriver), HaveField("Desired", int32(2)), HaveField("Ready", int32(2)),
+			HaveField("Message", HavePrefix("its pods stay as they are on 2 of 2 nodes: rocky (NoNVIDIADriver)")))))
+	e.Eventually(func() []metav1.Condition { return e.policy().Status.Conditions }).WithTimeout(readyTime).
+		Should(ContainElement(And(HaveField("Type", v1.ConditionReady), HaveField("Status", metav1.ConditionFalse),
+			HaveField("Reason", v1.ReasonNoNVIDIADriver))))
+	e.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver.UseNvidiaDriverCRD = nil })
 	e.awaitReady(2)
 }

@@ -41,15 +41,16 @@ var sampleMachines = map[string][]simulator.NodeSpec{
 		},
 		{Labels: map[string]string{"example.com/gpu-pool": "shared"}},
 	},
+	"clusterpolicy-nvidiadrivers":      {{}, {Labels: map[string]string{"example.com/gpu-pool": "a100"}}},
 	"clusterpolicy-openshift":          {coreOSMachine("4.18", newRelease)},
 	"clusterpolicy-precompiled-driver": {{Kernel: "6.8.0-51-generic"}, {}},
 	"clusterpolicy-private-registry":   {{}},
 	"clusterpolicy-time-slicing":       {{}, {Labels: map[string]string{labels.DevicePluginConfig: "exclusive"}}},
 }
 
-// sampledSamples are those of the short tier: one with a further object, and one whose nodes already have a part of
-// the stack.
-var sampledSamples = []string{"clusterpolicy-host-driver", "clusterpolicy-mig-mixed"}
+// sampledSamples are those of the short tier: one with a further object, one whose nodes already have a part of the
+// stack, and one with NVIDIADrivers.
+var sampledSamples = []string{"clusterpolicy-host-driver", "clusterpolicy-mig-mixed", "clusterpolicy-nvidiadrivers"}
 
 // TestSamples applies each file of config/samples as kubectl does, with strict field validation, and expects its
 // nodes to become ready. TEST_FULL=1 tries all of them, otherwise a fixed sample.

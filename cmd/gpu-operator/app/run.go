@@ -31,6 +31,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
+	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
@@ -234,7 +235,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			DriverToolkit:  toolkit,
 			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),
 			References:     references,
-			Schema:         &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
+			Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: c, Live: mgr.GetAPIReader()},
+			DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: c, Live: mgr.GetAPIReader()},
 			Ignored:        ignored,
 			OptionalKinds:  kinds,
 			NVIDIADrivers:  drivers,

@@ -67,6 +67,8 @@ type Options struct {
 	References cache.Cache
 	// Schema compares the ClusterPolicy CRD of the cluster with that of this release.
 	Schema *observe.Schema
+	// DriverSchema is the same for NVIDIADriver.
+	DriverSchema *observe.Schema
 	// OptionalKinds watches kinds whose CRDs other projects install.
 	OptionalKinds *OptionalKinds
 	// NVIDIADrivers reads the NVIDIADriver objects.

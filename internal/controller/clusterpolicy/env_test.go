@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
@@ -90,7 +91,8 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 		DriverToolkit:  toolkit,
 		CreateFailures: observe.NewCreateFailures(live, namespace, env.clock),
 		References:     &recordingCache{references, env.callRecorder, "reference"},
-		Schema:         &observe.Schema{Cached: c, Live: live},
+		Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: c, Live: live},
+		DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: c, Live: live},
 		OptionalKinds:  env.newOptionalKinds(),
 		NVIDIADrivers:  drivers,
 		DriverStatus:   statuswriter.NewDriverWriter(c, env.clock, statuswriter.DefaultTiming()),

@@ -382,7 +382,8 @@ func noPreparation(context.Context, *testEnv) {}
 
 // resetSchema makes the next pass read the CRD again, as after a restart.
 func resetSchema(_ context.Context, env *testEnv) {
-	env.reconciler.Schema = &observe.Schema{Cached: env.reconciler.Schema.Cached, Live: env.reconciler.Schema.Live}
+	before := env.reconciler.Schema
+	env.reconciler.Schema = &observe.Schema{Definition: before.Definition, Cached: before.Cached, Live: before.Live}
 }
 
 func enablePodSecurity(ctx context.Context, env *testEnv) {

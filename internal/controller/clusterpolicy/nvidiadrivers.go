@@ -3,6 +3,7 @@ package clusterpolicy
 import (
 	"context"
 
+	"github.com/clusterpolicy/gpu-operator/internal/conditions"
 	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -20,14 +21,35 @@ func (s *scope) readDrivers(ctx context.Context, input *operand.Input) error {
 		return err
 	}
 	s.drivers = objects
+	if !input.UsesNVIDIADrivers() {
+		return nil
+	}
+	if unread == "" {
+		if unread, err = s.compareDriverSchema(ctx); err != nil {
+			return err
+		}
+	}
 	switch {
-	case !input.UsesNVIDIADrivers():
 	case unread != "":
 		input.NVIDIADriversUnread = unread
 	default:
 		input.NVIDIADrivers = nvidiadriver.Declared(s.policy.Spec, objects)
 	}
 	return nil
+}
+
+// compareDriverSchema finds the fields that the cluster's NVIDIADriver CRD does not have. If the spec lacks any, the
+// API server may have dropped fields of the objects, so that they must not be used: unread says that, and what to do.
+func (s *scope) compareDriverSchema(ctx context.Context) (unread string, err error) {
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	if s.missingDriverFields, err = s.DriverSchema.MissingFields(readCtx); err != nil {
+		return "", err
+	}
+	if missing := observe.SpecFields(s.missingDriverFields); len(missing) > 0 {
+		return conditions.DriversUnreadMessage(missing, s.Namespace), nil
+	}
+	return "", nil
 }
 
 // disableDrivers writes the status of the NVIDIADriver objects while no policy uses them.

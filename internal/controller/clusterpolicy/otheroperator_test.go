@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/otheroperator"
@@ -165,7 +166,8 @@ func TestMayWritePolicy(t *testing.T) {
 			cached := fakeCluster(crdWithout("7", test.cachedMissing), nil, policyOf(truncatedSpec(), 1))
 			reader := &failingReader{Reader: cached}
 			r := New(Options{
-				Schema: &observe.Schema{Cached: cached, Live: reader}, Clock: clocktesting.NewFakePassiveClock(time.Now()),
+				Schema: &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: cached, Live: reader},
+				Clock:  clocktesting.NewFakePassiveClock(time.Now()),
 				Timing: DefaultTiming(),
 			})
 			s := r.newScope()

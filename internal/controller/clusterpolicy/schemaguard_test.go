@@ -98,7 +98,8 @@ func TestOnlyACompleteSpecIsApplied(t *testing.T) {
 	paused := truncatedSpec()
 	paused.Paused = new(true)
 	tests := map[string]struct {
-		// cached and live are the policy, nil for none. cachedMissing and liveMissing are fields that the CRD does not have.
+		// cached and live are the policy, nil for none. cachedMissing and liveMissing are fields that the CRD does not
+		// have.
 		cached, live               *v1.ClusterPolicy
 		cachedMissing, liveMissing string
 		record                     *corev1.Service
@@ -260,8 +261,9 @@ func TestOnlyACompleteSpecIsApplied(t *testing.T) {
 			)
 			reader := &failingReader{Reader: cached}
 			r := New(Options{
-				Client: cached, Live: live, Namespace: namespace, Schema: &observe.Schema{Cached: cached, Live: reader},
-				Clock: clocktesting.NewFakePassiveClock(time.Now()), Timing: DefaultTiming(),
+				Client: cached, Live: live, Namespace: namespace,
+				Schema: &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: cached, Live: reader},
+				Clock:  clocktesting.NewFakePassiveClock(time.Now()), Timing: DefaultTiming(),
 			})
 			s := r.newScope()
 			var err error
@@ -286,8 +288,9 @@ func TestATruncatedSpecIsAppliedAfterTheStabilization(t *testing.T) {
 	c := fakeCluster(crdWithout("7", ""), specRecord(mirrorSpec(), policyUID), policyOf(truncatedSpec(), 1))
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	r := New(Options{
-		Client: c, Live: c, Namespace: namespace, Schema: &observe.Schema{Cached: c, Live: c},
-		Clock: clock, Timing: DefaultTiming(),
+		Client: c, Live: c, Namespace: namespace,
+		Schema: &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: c, Live: c},
+		Clock:  clock, Timing: DefaultTiming(),
 	})
 	pass := func() (bool, time.Duration) {
 		s := r.newScope()

@@ -35,6 +35,8 @@ type scope struct {
 	// drivers are the NVIDIADriver objects, used or not.
 	drivers       []v1alpha1.NVIDIADriver
 	missingFields []string
+	// missingDriverFields are those of the definition of NVIDIADriver, if the policy uses the objects.
+	missingDriverFields []string
 	// driverToolkitUnread means that the images of the driver toolkit are needed and could not be read.
 	driverToolkitUnread bool
 	// lastApplied and current identify the spec that was last applied and that of the policy.
@@ -86,7 +88,8 @@ func (s *scope) requeueAfter(wait time.Duration) {
 func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	if s.policy == nil || !s.view.Hydrated {
 		s.Meter.ObservePass(metrics.PassStats{
-			Failed: s.err != nil, MissingFields: len(s.missingFields), Frozen: s.frozen && s.err == nil,
+			Failed: s.err != nil, MissingFields: len(s.missingFields) + len(s.missingDriverFields),
+			Frozen: s.frozen && s.err == nil,
 		})
 		return s.result()
 	}
@@ -132,7 +135,8 @@ func (s *scope) result() (reconcile.Result, error) {
 func (s *scope) statusInput() status.Input {
 	in := status.Input{
 		Namespace: s.Namespace, View: s.view, DaemonSets: s.snapshot.DaemonSets, Plan: s.planned,
-		Applied: s.applied, MissingFields: s.missingFields, IgnoredVariables: s.Ignored, Err: s.err,
+		Applied: s.applied, MissingFields: s.missingFields, MissingDriverFields: s.missingDriverFields,
+		IgnoredVariables: s.Ignored, Err: s.err,
 	}
 	if s.basis != nil {
 		in.Unassessed = s.view.UnassessedCount(s.basis)
@@ -170,7 +174,7 @@ func (s *scope) markOthersIgnored(ctx context.Context) {
 func (s *scope) passMetrics(in status.Input, computed v1.ClusterPolicyStatus, failure error) metrics.PassStats {
 	stats := metrics.PassStats{
 		Status: &computed, Failed: failure != nil || in.NeedsRetry(), Discovered: s.view.AnyDiscovered,
-		MissingFields: len(s.missingFields),
+		MissingFields: len(s.missingFields) + len(s.missingDriverFields),
 	}
 	if len(in.Plan.Steps) > 0 {
 		input := in.Plan.Input

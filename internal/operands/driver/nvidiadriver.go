@@ -19,7 +19,7 @@ func checkNVIDIADriverCRD(in operand.Input) operand.Decision {
 	}
 	if in.NVIDIADrivers == nil {
 		return operand.Refuse(v1.ReasonNotSupportedYet,
-			"spec.driver.useNvidiaDriverCRD: NVIDIADriver objects are only read by the operator: see their status")
+			"spec.driver.useNvidiaDriverCRD: no NVIDIADriver was read: add them to the file of the policy")
 	}
 	for _, nodePool := range in.Spec.NodePools {
 		if operand.VariesDriver(nodePool) {

@@ -4,16 +4,19 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
 )
 
 func TestADriverThatIsLeftToNVIDIADriversIsRefused(t *testing.T) {
 	refused := operand.Refuse(v1.ReasonNotSupportedYet,
-		"spec.driver.useNvidiaDriverCRD: NVIDIADriver objects are only read by the operator: see their status")
+		"spec.driver.useNvidiaDriverCRD: no NVIDIADriver was read: add them to the file of the policy")
 	for name, test := range map[string]struct {
 		spec v1.DriverSpec
 		want operand.Decision
@@ -43,4 +46,60 @@ func TestNVIDIADriversThatCannotBeRead(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+}
+
+// Messages about an object name its own fields, not those of a policy or a node pool.
+func TestMessagesNameTheFieldsOfNVIDIADrivers(t *testing.T) {
+	policy := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UseNvidiaDriverCRD: new(true)}}
+	for want, spec := range map[string]v1alpha1.NVIDIADriverSpec{
+		"spec.usePrecompiled: set spec.version to a driver branch, such as 595": {UsePrecompiled: new(true)},
+		"spec.usePrecompiled: a precompiled driver cannot have GPUDirect Storage: remove this field or spec.gds.enabled": {
+			UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}, GDS: &v1.GDSSpec{Enabled: new(true)},
+		},
+		"spec.env: GDS_ENABLED is \"true\", which contradicts spec.gds.enabled: " +
+			"remove the variable, and set the field instead": {
+			ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "GDS_ENABLED", Value: "true"}}},
+		},
+		"spec.resources: cpu or memory requests exceed limits: lower requests or raise limits": {
+			ContainerSpec: v1.ContainerSpec{Resources: resources("1Gi", "1Mi")},
+		},
+		"spec.gdrcopy.env: POD_UID is reserved for the operator: remove it": {
+			GDRCopy: &v1.GDRCopySpec{Env: []v1.EnvVar{{Name: "POD_UID", Value: "x"}}},
+		},
+	} {
+		if got := driver.Operand().Decide(inputOfObject(policy, spec)).Message; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// The objects that the driver of an NVIDIADriver refers to are named with its fields.
+func TestReferencesNameTheFieldsOfNVIDIADrivers(t *testing.T) {
+	in := inputOfObject(v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UseNvidiaDriverCRD: new(true)}},
+		v1alpha1.NVIDIADriverSpec{
+			SecretEnv: "a", RepoConfig: &v1alpha1.ConfigMapSpec{Name: "b"}, CertConfig: &v1alpha1.ConfigMapSpec{Name: "c"},
+			LicensingConfig:       &v1alpha1.LicensingConfigSpec{Name: "d"},
+			VirtualTopologyConfig: &v1alpha1.ConfigMapSpec{Name: "e"}, KernelModuleConfig: &v1alpha1.ConfigMapSpec{Name: "f"},
+		})
+	got := map[string]string{}
+	for _, use := range driver.Operand().References(in) {
+		got[use.Name] = use.Field
+	}
+	want := map[string]string{
+		"a": "spec.secretEnv", "b": "spec.repoConfig.name", "c": "spec.certConfig.name", "d": "spec.licensingConfig.name",
+		"e": "spec.virtualTopologyConfig.name", "f": "spec.kernelModuleConfig.name",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// inputOfObject is the input for the nodes of an NVIDIADriver with this spec.
+func inputOfObject(policy v1.ClusterPolicySpec, spec v1alpha1.NVIDIADriverSpec) operand.Input {
+	in := operand.Input{
+		Spec: effective.Of(policy), NVIDIADrivers: nvidiadriver.Declared(policy, []v1alpha1.NVIDIADriver{{
+			ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: spec,
+		}}),
+	}
+	return in.ForNodePool(in.DriverPools()[0])
 }

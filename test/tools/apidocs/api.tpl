@@ -1,6 +1,6 @@
 {{- /*
-docs/api.md. The blocks are in the order of the policy, each after the block that contains it; names, words and
-numbers, which many blocks use, come last. A type that is inlined has no section: its fields are listed in the
+docs/api.md. The blocks are in the order of the policy and then of NVIDIADriver, each after the block that contains it;
+names, words and numbers, which many blocks use, come last. A type that is inlined has no section: its fields are listed in the
 blocks that inline it.
 */ -}}
 
@@ -9,7 +9,7 @@ blocks that inline it.
 {{- with .type -}}
 {{- template "visit" (set (omit $ "type") "type" .KeyType) -}}
 {{- template "visit" (set (omit $ "type") "type" .ValueType) -}}
-{{- if and (hasSuffix "gpu-operator/api/v1" .Package) (not (hasKey $.seen .Name)) (has (printf "%d" .Kind) (list "0" "6" "8")) -}}
+{{- if and (contains "gpu-operator/api/" .Package) (not (hasKey $.seen .Name)) (has (printf "%d" .Kind) (list "0" "6" "8")) -}}
 {{- $_ := set $.seen .Name . -}}
 {{- if .Fields -}}{{- $_ := set $.blocks "list" (append (get $.blocks "list") .) -}}{{- end -}}
 {{- range .Fields -}}{{- template "visit" (set (omit $ "type") "type" .Type) -}}{{- end -}}
@@ -21,19 +21,16 @@ blocks that inline it.
 {{- define "gvList" -}}
 # API reference
 
-<!-- Written by make docs from api/v1: do not edit. -->
+<!-- Written by make docs from api/v1 and api/v1alpha1: do not edit. -->
 
-Every field of the ClusterPolicy. See the [README](../README.md) for how to use it, [migration.md](migration.md) for the differences from NVIDIA's API, and [config/samples](../config/samples) for policies of common cases.
+Every field of the ClusterPolicy, and of [NVIDIADriver](#nvidiadriver). See the [README](../README.md) for how to use it, [migration.md](migration.md) for the differences from NVIDIA's API, and [config/samples](../config/samples) for policies of common cases.
 Defaults are described, not stored: the operator applies them and never writes them into a policy. A field is optional unless it is marked as required. `kubectl explain` shows the first paragraph of each description.
-{{- range . }}{{ template "gvDetails" . }}{{ end }}
-{{- end -}}
-
-{{- define "gvDetails" -}}
-{{- $gv := . -}}
 {{- $seen := dict -}}
 {{- $blocks := dict "list" list -}}
+{{- range $gv := . -}}
 {{- range .SortedKinds -}}
 {{- template "visit" dict "type" ($gv.TypeForKind .) "seen" $seen "blocks" $blocks -}}
+{{- end -}}
 {{- end -}}
 {{- range get $blocks "list" }}
 

@@ -6,6 +6,9 @@
 {{- include "gpu-operator.podDeletion" (list . $spec $known) -}}
 {{- include "gpu-operator.shared" (list . $spec) -}}
 {{- include "gpu-operator.single" (list . $spec) -}}
+{{- if ((.Values.driver | default dict).nvidiaDriverCRD | default dict).enabled -}}
+{{- $_ := set $spec "driver" (set (get $spec "driver" | default dict) "useNvidiaDriverCRD" true) -}}
+{{- end -}}
 {{/* False is the default of NVIDIA's chart, which drops it, so that OpenShift's driver toolkit stays on. */}}
 {{- if eq (dig "operator" "use_ocp_driver_toolkit" true $spec) false -}}
 {{- $_ := unset $spec.operator "use_ocp_driver_toolkit" -}}
@@ -98,8 +101,8 @@ spec. */}}
 
 {{/* Fails for values that request what does not exist. Argument: root. */}}
 {{- define "gpu-operator.refuseUnsupported" -}}
-{{- if ((.Values.driver | default dict).nvidiaDriverCRD | default dict).enabled -}}
-{{- fail "driver.nvidiaDriverCRD.enabled is true, and there is no kind NVIDIADriver here: remove it, and set the values driver.* to what the NVIDIADriver has" -}}
+{{- if eq (((.Values.driver | default dict).nvidiaDriverCRD | default dict).driverType | default "") "vgpu-host-manager" -}}
+{{- fail "driver.nvidiaDriverCRD.driverType is vgpu-host-manager, which is not supported yet: set it to gpu or vgpu" -}}
 {{- end -}}
 {{- if (.Values.gpuCluster | default dict).deployCR -}}
 {{- fail "gpuCluster.deployCR is true, and there is no kind GPUCluster here: remove it, and use the ClusterPolicy (clusterPolicy.deployCR)" -}}
