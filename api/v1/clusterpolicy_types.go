@@ -69,6 +69,9 @@ type ClusterPolicySpec struct {
 	// NodeStartup keeps pods off GPU nodes until their GPUs can be used.
 	// +optional
 	NodeStartup *NodeStartupSpec `json:"nodeStartup,omitempty"`
+	// Health configures which losses of GPUs a node may have and still be ready.
+	// +optional
+	Health *HealthSpec `json:"health,omitempty"`
 	// DaemonSets configures every DaemonSet of the stack.
 	// +optional
 	DaemonSets *DaemonSetsSpec `json:"daemonsets,omitempty"`

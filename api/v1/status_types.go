@@ -201,6 +201,9 @@ type NodeStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Message string `json:"message,omitempty"`
+	// GPUs of the node, once it advertises them.
+	// +optional
+	GPUs *NodeGPUs `json:"gpus,omitempty"`
 	// Since when the node has not been ready.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`

@@ -89,6 +89,7 @@ func (m Metadata) DropUpgrade(node *corev1.Node) {
 // removeDiscoveryLabels adds the removal of what node discovery has written: its pods are deleted with the policy.
 func (m Metadata) removeDiscoveryLabels(node *corev1.Node) {
 	keys, discovered := node.Annotations[labels.DiscoveredLabels]
+	m.forget(node, labels.GPUsOnBus)
 	if !discovered {
 		return
 	}

@@ -74,6 +74,9 @@ type Operand struct {
 	// Follows is an operand whose deploy label also keeps this one off a node: tools that drain GPU work by label use
 	// only the other name. Empty for none.
 	Follows Name
+	// PartitionsGPUs: the operand partitions the GPUs of the node as labels.MIGConfig requests, and reports the outcome in
+	// labels.MIGConfigState.
+	PartitionsGPUs bool
 	// IsInjector marks the injector: the operand that configures the container runtime of the node to inject GPUs.
 	IsInjector bool
 	// DaemonSet is the name of the DaemonSet of an operand that has one for each variant of nodes: that of the first

@@ -64,6 +64,8 @@ type NodePlan struct {
 	Essential []OperandOnNode
 	// Auxiliary are the auxiliary operands.
 	Auxiliary []OperandOnNode
+	// Partitioner is the expected operand that partitions the node's GPUs; empty for none.
+	Partitioner operand.Name
 	// Decision is Install; Refused if nothing is installed on the node; or Absent if no nodeSelector selects it, and it
 	// is for virtual machines.
 	Decision operand.Decision
@@ -105,6 +107,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	}
 	node.Auxiliary = d.operandsOfStage("", facts)
 	d.setInjector(&node)
+	node.Partitioner = d.partitionerOf(node.Auxiliary)
 	node.RetainedDriver = d.retainedDriver(facts)
 	node.evaluateSelection()
 	if node.Decision.Reason == v1.ReasonNotSelected {
@@ -149,6 +152,16 @@ func (d *Decisions) injectorOf(operands []OperandOnNode) (name operand.Name, pau
 		}
 	}
 	return "", false
+}
+
+// partitionerOf returns the expected operand that partitions GPUs; empty if there is none.
+func (d *Decisions) partitionerOf(operands []OperandOnNode) operand.Name {
+	for _, onNode := range operands {
+		if o, known := d.Catalogue.Find(onNode.Operand); known && o.PartitionsGPUs && onNode.Expectation == Expected {
+			return onNode.Operand
+		}
+	}
+	return ""
 }
 
 // operandsOfStage returns the operands of one stage that apply to the node; for an empty stage the auxiliary ones.

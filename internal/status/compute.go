@@ -295,6 +295,9 @@ func nodeStatus(n node) v1.NodeStatus {
 		Message: text.Truncate(n.Text(), maxMessage),
 		Upgrade: nodeUpgrade(n.upgrade),
 	}
+	if gpus := n.GPUs; gpus.Total > 0 {
+		entry.GPUs = &v1.NodeGPUs{Total: int32(gpus.Total), Usable: int32(gpus.Usable)}
+	}
 	if !entry.Ready {
 		entry.Since = new(metav1.NewTime(n.Since.Truncate(time.Second)))
 	}

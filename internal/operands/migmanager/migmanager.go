@@ -32,6 +32,7 @@ func Operand() operand.Operand {
 		Images:         []image.Default{defaultImage},
 		Workloads:      []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		NeedsInjection: true,
+		PartitionsGPUs: true,
 		Requires:       requirement.AfterToolkit(),
 		Serves:         serves,
 		Placement:      placement,
