@@ -20,8 +20,8 @@ func Of(spec v1.ClusterPolicySpec) Spec {
 	global(block(&s.Global))
 	nodeDiscovery(block(&s.NodeDiscovery))
 	deadlines(block(&s.Deadlines))
-	value(&block(&s.NodeStartup).OnFailure, v1.OnFailureReport) // own
-	option(&block(&s.Removal).Force, false)                     // own
+	value(&block(&s.NodeStartup).OnFailure, v1.OnFailureReport)    // own
+	option(&block(&s.Removal).Force, false)                        // own
 	option(&block(&s.Health).MinUsable, intstr.FromString("100%")) // own
 	daemonSets(block(&s.DaemonSets))
 	hostPaths(block(&s.HostPaths))
