@@ -208,3 +208,36 @@ func TestTheMIGLayout(t *testing.T) {
 		})
 	}
 }
+
+// A label that selects no configuration is the cause of a device plugin that does not start, and is reported on a ready
+// node, too.
+func TestAConfigurationThatIsNotUsed(t *testing.T) {
+	const problem = "label nvidia.com/device-plugin.config=x: ConfigMap c has no such key, only a, b"
+	for name, test := range map[string]struct {
+		plugin readiness.State
+		want   string
+	}{
+		"the plugin does not start": {readiness.Failed,
+			"PluginConfigInvalid: a: stage DevicePlugin, operand device-plugin: " + problem},
+		"the plugin works": {readiness.Ready, "PluginConfigInvalid: a: GPUs can be used; " + problem},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plugin := plan.OperandOnNode{Operand: "device-plugin", Stage: v1.StageDevicePlugin, Expectation: plan.Expected}
+			gpus := map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}
+			got := assess.Node(assess.Input{
+				NodePlan: plan.NodePlan{
+					Spec: effective.Of(v1.ClusterPolicySpec{}), Essential: []plan.OperandOnNode{plugin}, NeedsAllocatable: true,
+					PluginConfig: problem,
+				},
+				Node: gpuNode(gpus, gpus), Pods: assess.Pods{"device-plugin": driverPod(test.plugin)}, Now: begin,
+			})
+			condition := got.Condition("a")
+			if found := condition.Reason + ": " + condition.Message; found != test.want {
+				t.Errorf("got %q", found)
+			}
+			if got.Ready() != (test.plugin == readiness.Ready) {
+				t.Errorf("ready: %t", got.Ready())
+			}
+		})
+	}
+}

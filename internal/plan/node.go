@@ -76,6 +76,9 @@ type NodePlan struct {
 	RetainedDriver string
 	// MissingLabels describes the missing discovery labels; empty for none.
 	MissingLabels string
+	// PluginConfig describes why the device plugin's configuration that the node's label selects is not used; empty if it
+	// is.
+	PluginConfig string
 	// NeedsAllocatable: the kubelet must advertise GPUs.
 	NeedsAllocatable bool
 	// Spec that applies to the node.
@@ -96,6 +99,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 		node.Spec.Driver, node.Spec.GDS, node.Spec.GDRCopy = in.Spec.Driver, in.Spec.GDS, in.Spec.GDRCopy
 	}
 	node.DriverOwner = d.ownerOf(facts)
+	node.PluginConfig = d.inputForNodePool(nodePool).CheckPluginConfigLabel(facts.Labels[labels.DevicePluginConfig])
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
 	}

@@ -50,6 +50,7 @@ func Uses(in operand.Input) []operand.Use {
 	if config.Default != "" {
 		use.Keys = []string{config.Default}
 	}
+	use.Configures = true
 	return []operand.Use{use}
 }
 
