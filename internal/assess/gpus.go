@@ -21,8 +21,8 @@ func (a *Assessment) checkGPUs(in Input) {
 	a.NodeVerdict = readiness.NodeVerdict{Verdict: verdict, Stage: v1.StageAllocatable}
 }
 
-// checkPluginConfig reports that the configuration which the node selects by its label is not used. If the device plugin
-// does not start because of it, that is the cause.
+// checkPluginConfig reports that the configuration which the node selects by its label is not used. If the device
+// plugin does not start because of it, that is the cause.
 func (a *Assessment) checkPluginConfig(in Input) {
 	problem := in.NodePlan.PluginConfig
 	switch {

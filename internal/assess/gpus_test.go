@@ -102,6 +102,7 @@ func TestTheMIGLayout(t *testing.T) {
 	}
 	tests := map[string]struct {
 		layout, state string
+		unknown       string
 		labels        map[string]string
 		strategy      v1.MIGStrategy
 		advertised    counts
@@ -135,6 +136,12 @@ func TestTheMIGLayout(t *testing.T) {
 			readiness.Failed, v1.ReasonMIGConfigFailed,
 			"MIG layout all-9g.99gb could not be applied: see kubectl -n n logs nvidia-mig-manager-x", true,
 		}},
+		"unknown": {layout: "all-9g.99gb", unknown: "MIG layout all-9g.99gb is unknown", want: want{
+			readiness.Failed, v1.ReasonMIGConfigFailed, "MIG layout all-9g.99gb is unknown", true,
+		}},
+		"unknown since it was applied": {
+			layout: "halves", state: "success", unknown: "MIG layout halves is unknown", strategy: mixed, want: ready,
+		},
 		"failed, and the operands are still paused": {layout: "all-9g.99gb", state: "failed", paused: true, want: want{
 			readiness.Failed, v1.ReasonMIGConfigFailed,
 			"MIG layout all-9g.99gb could not be applied: see kubectl -n n logs nvidia-mig-manager-x", false,
@@ -144,12 +151,14 @@ func TestTheMIGLayout(t *testing.T) {
 			want: mismatch("MIG layout all-1g.10gb is applied, but the node advertises no nvidia.com/mig-1g.10gb"),
 		},
 		"the strategy is in the device plugin's ConfigMap": {
-			layout: "all-1g.10gb", state: "success", strategy: single, labels: map[string]string{"nvidia.com/mig.strategy": "mixed"},
+			layout: "all-1g.10gb", state: "success", strategy: single,
+			labels:     map[string]string{"nvidia.com/mig.strategy": "mixed"},
 			advertised: devices, want: ready,
 		},
 		"no strategy": {
 			layout: "all-1g.10gb", state: "success", want: want{
-				readiness.Ready, v1.ReasonMIGConfigMismatch, "MIG layout all-1g.10gb is applied, but no MIG device is advertised: " +
+				readiness.Ready, v1.ReasonMIGConfigMismatch,
+				"MIG layout all-1g.10gb is applied, but no MIG device is advertised: " +
 					"set spec.mig.strategy to mixed for nvidia.com/mig-1g.10gb, or to single", true,
 			},
 		},
@@ -189,7 +198,7 @@ func TestTheMIGLayout(t *testing.T) {
 					Spec:      effective.Of(v1.ClusterPolicySpec{MIG: &v1.MIGSpec{Strategy: test.strategy}}),
 					Essential: []plan.OperandOnNode{plugin}, NeedsAllocatable: true,
 					Auxiliary:   []plan.OperandOnNode{{Operand: "mig-manager", Expectation: plan.Expected}},
-					Partitioner: "mig-manager",
+					Partitioner: "mig-manager", MIGLayout: test.unknown,
 				},
 				Node: node, Pods: assess.Pods{"device-plugin": driverPod(readiness.Ready), "mig-manager": manager},
 				Now: begin, Previous: assess.ReadySince{Since: begin.Add(-test.since)},

@@ -22,7 +22,7 @@ var doubtful = []field{
 	{"spec.sharing", func(s v1.ClusterPolicySpec) bool { return sharesNothing(s.Sharing) },
 		"shares nothing: set replicas of timeSlicing or mps"},
 	{"spec.nodePools[].sharing", func(s v1.ClusterPolicySpec) bool {
-		return slices.ContainsFunc(s.NodePools, func(nodePool v1.NodePoolSpec) bool { return sharesNothing(nodePool.Sharing) })
+		return slices.ContainsFunc(s.NodePools, func(pool v1.NodePoolSpec) bool { return sharesNothing(pool.Sharing) })
 	}, "has a block without replicas, which shares nothing: set replicas, or remove timeSlicing and mps"},
 	{"spec.dcgmExporter.podLabelAllowlistRegex", func(s v1.ClusterPolicySpec) bool {
 		exporter := deref(s.DCGMExporter)
@@ -53,7 +53,8 @@ func sharesNothing(sharing *v1.SharingSpec) bool {
 		return false
 	}
 	sliced, mps := sharing.TimeSlicing, sharing.MPS
-	return sliced != nil && sliced.Replicas == 0 && !anyReplicas(sliced.ResourceReplicas) || mps != nil && mps.Replicas == 0
+	return sliced != nil && sliced.Replicas == 0 && !anyReplicas(sliced.ResourceReplicas) ||
+		mps != nil && mps.Replicas == 0
 }
 
 func anyReplicas(resources []v1.ResourceReplicasSpec) bool {

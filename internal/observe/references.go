@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/yaml"
 
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -33,6 +34,8 @@ const (
 	contentKeys   = "/keys"
 	// contentProblems are the problems of configurations of the device plugin, by key, in JSON.
 	contentProblems = "/problems"
+	// contentLayouts are the names of MIG layouts, separated by spaces.
+	contentLayouts = "/layouts"
 )
 
 // ReferenceCache returns the cache of objects that operands refer to; it must be started. It is separate from the
@@ -91,7 +94,10 @@ func Contents(
 // contentOf returns the content of a trimmed object.
 func contentOf(object client.Object) operand.Content {
 	annotations := object.GetAnnotations()
-	content := operand.Content{Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys])}
+	content := operand.Content{
+		Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys]),
+		Layouts: strings.Fields(annotations[contentLayouts]),
+	}
 	if problems := annotations[contentProblems]; problems != "" {
 		// Written by this package.
 		_ = json.Unmarshal([]byte(problems), &content.Problems)
@@ -141,7 +147,21 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 	if problems := pluginProblems(object.Data); problems != "" {
 		meta.Annotations[contentProblems] = problems
 	}
+	if names := layouts(object.Data[labels.MIGLayoutsKey]); len(names) > 0 {
+		meta.Annotations[contentLayouts] = strings.Join(names, " ")
+	}
 	return &corev1.ConfigMap{ObjectMeta: meta}
+}
+
+// layouts returns the names of the MIG layouts in a file of mig-parted, sorted; none if it is no such file.
+func layouts(text string) []string {
+	var file struct {
+		Layouts map[string]any `json:"mig-configs"`
+	}
+	if text == "" || yaml.Unmarshal([]byte(text), &file) != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(file.Layouts))
 }
 
 // pluginProblems returns the problems of the data that are configurations of the device plugin, empty for none. Whether

@@ -70,9 +70,12 @@ func TestContentsOfTrimmedReferences(t *testing.T) {
 	first := read(map[string]string{"a": "1", "b": "2"})
 	g.Expect(first.Keys).To(Equal([]string{"a", "b"}))
 	g.Expect(first.Problems).To(BeEmpty())
-	g.Expect(read(map[string]string{"a": "version: v1\nsharing: {mig: {}}\n", "b": "version: v1\nsharing: {}\n"}).Problems).
+	configs := read(map[string]string{"a": "version: v1\nsharing: {mig: {}}\n", "b": "version: v1\nsharing: {}\n"})
+	g.Expect(configs.Problems).
 		To(And(HaveLen(1), HaveKeyWithValue("a", ConsistOf(HaveField("Line", 2)))))
 	g.Expect(read(map[string]string{"b": "2", "a": "1"})).To(Equal(first))
+	const layouts = "version: v1\nmig-configs: {halves: [], all-disabled: []}\n"
+	g.Expect(read(map[string]string{"config.yaml": layouts}).Layouts).To(Equal([]string{"all-disabled", "halves"}))
 	g.Expect(read(map[string]string{"a": "1", "b": "3"}).Digest).NotTo(Equal(first.Digest))
 }
 

@@ -202,8 +202,8 @@ type Instance struct {
 	Values any
 }
 
-// PluginConfig makes an instance read a configuration of the device plugin: Content, or else one of a ConfigMap that the
-// node selects by label. For the latter, render adds NVIDIA's config-manager to its pods, to which the other fields
+// PluginConfig makes an instance read a configuration of the device plugin: Content, or else one of a ConfigMap that
+// the node selects by label. For the latter, render adds NVIDIA's config-manager to its pods, to which the other fields
 // belong.
 type PluginConfig struct {
 	// Content is the configuration of all its nodes, in YAML.

@@ -42,11 +42,15 @@ func TestABrokenConfigurationIsRefused(t *testing.T) {
 		problems map[string][]pluginfile.Problem
 		want     string
 	}{
-		"all can be read":                 {common: "four"},
-		"the common one is broken":        {common: "four", problems: map[string][]pluginfile.Problem{"four": {broken}}, want: refusal},
-		"another one is broken":           {common: "four", problems: map[string][]pluginfile.Problem{"two": {broken}}},
-		"a part is ignored":               {common: "four", problems: map[string][]pluginfile.Problem{"four": {ignored}}},
-		"ignored first, then broken":      {common: "four", problems: map[string][]pluginfile.Problem{"four": {ignored, broken}}, want: refusal},
+		"all can be read": {common: "four"},
+		"the common one is broken": {
+			common: "four", problems: map[string][]pluginfile.Problem{"four": {broken}}, want: refusal,
+		},
+		"another one is broken": {common: "four", problems: map[string][]pluginfile.Problem{"two": {broken}}},
+		"a part is ignored":     {common: "four", problems: map[string][]pluginfile.Problem{"four": {ignored}}},
+		"ignored first, then broken": {
+			common: "four", problems: map[string][]pluginfile.Problem{"four": {ignored, broken}}, want: refusal,
+		},
 		"no configuration is for all":     {problems: map[string][]pluginfile.Problem{"four": {broken}}},
 		"the common one is not a problem": {common: "two", problems: map[string][]pluginfile.Problem{"none": {broken}}},
 	}
@@ -79,17 +83,24 @@ func TestPluginConfigNotes(t *testing.T) {
 func TestCheckPluginConfigLabel(t *testing.T) {
 	in := configured("four", map[string][]pluginfile.Problem{"two": {ignored, broken}})
 	shared := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Sharing: &v1.SharingSpec{}})}
+	const label = "label nvidia.com/device-plugin.config="
 	unread := configured("four", nil)
 	unread.Contents = nil
 	for name, test := range map[string]struct {
 		in          operand.Input
 		label, want string
 	}{
-		"no label":               {in: in},
-		"a key":                  {in: in, label: "none"},
-		"no key":                 {in: in, label: "eight", want: "label nvidia.com/device-plugin.config=eight: ConfigMap configs has no such key, only four, none, two"},
-		"a broken one":           {in: in, label: "two", want: "label nvidia.com/device-plugin.config=two: ConfigMap configs, line 6: replicas is 1: it must be a number from 2"},
-		"with spec.sharing":      {in: shared, label: "two", want: "label nvidia.com/device-plugin.config=two has no effect with spec.sharing: use spec.nodePools"},
+		"no label": {in: in},
+		"a key":    {in: in, label: "none"},
+		"no key": {
+			in: in, label: "eight", want: label + "eight: ConfigMap configs has no such key, only four, none, two",
+		},
+		"a broken one": {
+			in: in, label: "two", want: label + "two: ConfigMap configs, line 6: replicas is 1: it must be a number from 2",
+		},
+		"with spec.sharing": {
+			in: shared, label: "two", want: label + "two has no effect with spec.sharing: use spec.nodePools",
+		},
 		"contents not read":      {in: unread, label: "eight"},
 		"without configurations": {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, label: "two"},
 	} {

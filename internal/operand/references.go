@@ -71,6 +71,8 @@ type Content struct {
 	Keys []string
 	// Problems of those data that may be configurations of the device plugin, by key.
 	Problems map[string][]pluginfile.Problem
+	// Layouts are the names of the MIG layouts in it, sorted.
+	Layouts []string
 	// Assumed: the object has not been read, and may have other keys, too.
 	Assumed bool
 }

@@ -79,6 +79,8 @@ type NodePlan struct {
 	// PluginConfig describes why the device plugin's configuration that the node's label selects is not used; empty if it
 	// is.
 	PluginConfig string
+	// MIGLayout describes why the MIG manager does not know the layout that the node's label requests; empty if it does.
+	MIGLayout string
 	// NeedsAllocatable: the kubelet must advertise GPUs.
 	NeedsAllocatable bool
 	// Spec that applies to the node.
@@ -100,6 +102,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	}
 	node.DriverOwner = d.ownerOf(facts)
 	node.PluginConfig = d.inputForNodePool(nodePool).CheckPluginConfigLabel(facts.Labels[labels.DevicePluginConfig])
+	node.MIGLayout = d.Input.CheckMIGLayout(facts.Labels[labels.MIGConfig])
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
 	}

@@ -44,8 +44,8 @@ var (
 	strategies   = []string{"none", "single", "mixed"}
 )
 
-// IsPluginFile reports whether a text may be a configuration of the device plugin, as ConfigMaps may have other texts. One
-// that is no YAML may be.
+// IsPluginFile reports whether a text may be a configuration of the device plugin, as ConfigMaps may have other texts.
+// One that is no YAML may be.
 func IsPluginFile(data []byte) bool {
 	if !bytes.Contains(data, []byte("sharing")) && !bytes.Contains(data, []byte("timeSlicing")) &&
 		!bytes.Contains(data, []byte("flags")) {

@@ -32,7 +32,9 @@ func TestCheck(t *testing.T) {
 		"sharing of nothing": {text: "version: v1\nsharing: {}\n"},
 		"an empty text":      {want: problems{fatal(0, "is empty: write the version v1, or remove the key")}},
 		"no YAML": {
-			text: "version: v1\n sharing: x\n", want: problems{fatal(0, "cannot be read: line 2: mapping values are not allowed in this context")},
+			text: "version: v1\n sharing: x\n", want: problems{
+				fatal(0, "cannot be read: line 2: mapping values are not allowed in this context"),
+			},
 		},
 		"a list": {text: "- version\n", want: problems{fatal(1, "the configuration must be a mapping of keys")}},
 		"no version": {
@@ -65,9 +67,11 @@ func TestCheck(t *testing.T) {
 			},
 		},
 		"keys that the plugin ignores": {
-			text: prefix + "    renameByDefalt: true\n    resources:\n    - {name: nvidia.com/gpu, replicas: 4, rename: gpu.mine, devices: [0]}\n",
+			text: prefix + "    renameByDefalt: true\n    resources:\n" +
+				"    - {name: nvidia.com/gpu, replicas: 4, rename: gpu.mine, devices: [0]}\n",
 			want: problems{
-				ignored(4, "sharing.timeSlicing.renameByDefalt is ignored: use renameByDefault, failRequestsGreaterThanOne, resources"),
+				ignored(4, "sharing.timeSlicing.renameByDefalt is ignored: "+
+					"use renameByDefault, failRequestsGreaterThanOne, resources"),
 				ignored(6, "sharing.timeSlicing.resources[0].rename is ignored: set renameByDefault"),
 				ignored(6, "sharing.timeSlicing.resources[0].devices is ignored: all devices are shared"),
 			},
@@ -77,7 +81,8 @@ func TestCheck(t *testing.T) {
 				"set spec.mig.strategy, and share MIG devices by their names in timeSlicing.resources")},
 		},
 		"at the wrong level": {
-			text: "version: v1\ntimeSlicing:\n  replicas: 4\n", want: problems{ignored(2, "timeSlicing is ignored: move it below sharing")},
+			text: "version: v1\ntimeSlicing:\n  replicas: 4\n",
+			want: problems{ignored(2, "timeSlicing is ignored: move it below sharing")},
 		},
 		"a strategy that does not exist": {
 			text: "version: v1\nflags: {migStrategy: double}\n",
@@ -112,7 +117,8 @@ func TestCheck(t *testing.T) {
 func TestIsPluginFile(t *testing.T) {
 	for text, want := range map[string]bool{
 		"version: v1\nsharing: {}\n": true, "flags: {a: b}": true, "timeSlicing: {replicas: 4}": true,
-		"version: v1\nmig-configs: {}\n": false, "": false, "{": false, "sharing: {": true, "no flags": false, "- a": false, "text": false,
+		"version: v1\nmig-configs: {}\n": false, "": false, "{": false, "sharing: {": true, "no flags": false,
+		"- a": false, "text": false,
 	} {
 		if got := pluginfile.IsPluginFile([]byte(text)); got != want {
 			t.Errorf("%q: %t", text, got)

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
@@ -97,8 +96,8 @@ func (r *renderer) addConfigManager(pod *corev1.PodSpec, config *operand.PluginC
 // configuration in their annotation.
 func (r *renderer) contents() string {
 	referenced := r.plan.InputForNodePool(&r.step.Operand, r.instance.NodePool).ContentDigest(&r.step.Operand)
-	if config := r.instance.PluginConfig; config != nil && config.Content != "" {
-		return referenced + digest.Of(config.Content)
+	if config := r.instance.PluginConfig; config != nil {
+		return referenced + config.Content
 	}
 	return referenced
 }

@@ -120,19 +120,25 @@ func TestPodsHaveTheirSharing(t *testing.T) {
 			if !reads {
 				return
 			}
-			if !strings.Contains(content, "replicas: 2") || variable(template.Spec.Containers[0], "CONFIG_FILE") == "" {
-				t.Errorf("%s reads %q", variable(template.Spec.Containers[0], "CONFIG_FILE"), content)
-			}
-			if len(template.Spec.Containers) != 1 || template.Spec.ShareProcessNamespace != nil {
-				t.Error("config-manager runs, and would follow the node's label")
-			}
-			mounted := slices.ContainsFunc(template.Spec.Volumes, func(v corev1.Volume) bool {
-				return v.DownwardAPI != nil && v.DownwardAPI.Items[0].FieldRef.FieldPath ==
-					"metadata.annotations['nvidia.com/gpu-operator.plugin-config']"
-			})
-			if !mounted {
-				t.Error("the annotation is not mounted")
-			}
+			checkMountedConfig(t, template, content)
 		})
+	}
+}
+
+// checkMountedConfig checks that the main container reads the configuration from the annotation of its pod.
+func checkMountedConfig(t *testing.T, template *corev1.PodTemplateSpec, content string) {
+	t.Helper()
+	if !strings.Contains(content, "replicas: 2") || variable(template.Spec.Containers[0], "CONFIG_FILE") == "" {
+		t.Errorf("%s reads %q", variable(template.Spec.Containers[0], "CONFIG_FILE"), content)
+	}
+	if len(template.Spec.Containers) != 1 || template.Spec.ShareProcessNamespace != nil {
+		t.Error("config-manager runs, and would follow the node's label")
+	}
+	mounted := slices.ContainsFunc(template.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.DownwardAPI != nil && v.DownwardAPI.Items[0].FieldRef.FieldPath ==
+			"metadata.annotations['nvidia.com/gpu-operator.plugin-config']"
+	})
+	if !mounted {
+		t.Error("the annotation is not mounted")
 	}
 }

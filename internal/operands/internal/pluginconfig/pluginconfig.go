@@ -58,7 +58,8 @@ func Uses(in operand.Input) []operand.Use {
 // configuration.
 func Varies(nodePool v1.NodePoolSpec) bool {
 	plugin := nodePool.DevicePlugin
-	return mig.Varies(nodePool) || nodePool.Sharing != nil || plugin != nil && plugin.Config != nil && *plugin.Config != v1.NodePoolPluginConfigSpec{}
+	return mig.Varies(nodePool) || nodePool.Sharing != nil ||
+		plugin != nil && plugin.Config != nil && *plugin.Config != v1.NodePoolPluginConfigSpec{}
 }
 
 // Placement is the placement of the device plugin and of the MPS control daemon, which share a block of the spec.

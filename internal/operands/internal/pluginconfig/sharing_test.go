@@ -42,7 +42,8 @@ sharing:
     resources: [{name: nvidia.com/gpu, replicas: 4}]`,
 		},
 		"MIG devices and whole GPUs": {
-			spec: `{mig: {strategy: mixed}, sharing: {timeSlicing: {replicas: 2, resourceReplicas: [{name: nvidia.com/mig-1g.10gb, replicas: 4}]}}}`,
+			spec: `{mig: {strategy: mixed},
+  sharing: {timeSlicing: {replicas: 2, resourceReplicas: [{name: nvidia.com/mig-1g.10gb, replicas: 4}]}}}`,
 			want: `
 version: v1
 sharing:
