@@ -50,8 +50,10 @@ type Assessment struct {
 	readiness.NodeVerdict
 	// Operands that are expected on the node, each with its own verdict.
 	Operands map[operand.Name]readiness.Verdict
-	// Usable: every pod that tolerates the taints of the node can use the GPUs.
+	// Usable: every pod that tolerates the taints of the node can use the GPUs that are left.
 	Usable bool
+	// GPUs of the node; zero until it advertises them.
+	GPUs readiness.GPUs
 	// Excluded: the spec or a label keeps operands off the node, so it is not counted.
 	Excluded bool
 	// Since is when the node became ready, or not ready.
@@ -101,6 +103,9 @@ func (a *Assessment) assess(in Input) {
 		}
 	}
 	a.checkTaints(in)
+	a.checkGPUs(in)
+	a.checkMIG(in)
+	a.checkPluginConfig(in)
 	record := upgradeRecord(in.Node)
 	if record != nil && record.State.InProgress() {
 		a.checkRunningUpgrade(record.State)

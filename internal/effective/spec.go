@@ -1,6 +1,10 @@
 package effective
 
-import v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+import (
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
 
 // Spec is the spec of a policy with its defaults. It is a type of its own, so that a spec without them does not
 // compile in its place. Make it by Of: the zero value has no blocks. Do not change it: copies share blocks.
@@ -16,8 +20,9 @@ func Of(spec v1.ClusterPolicySpec) Spec {
 	global(block(&s.Global))
 	nodeDiscovery(block(&s.NodeDiscovery))
 	deadlines(block(&s.Deadlines))
-	value(&block(&s.NodeStartup).OnFailure, v1.OnFailureReport) // own
-	option(&block(&s.Removal).Force, false)                     // own
+	value(&block(&s.NodeStartup).OnFailure, v1.OnFailureReport)    // own
+	option(&block(&s.Removal).Force, false)                        // own
+	option(&block(&s.Health).MinUsable, intstr.FromString("100%")) // own
 	daemonSets(block(&s.DaemonSets))
 	hostPaths(block(&s.HostPaths))
 	cdi(block(&s.CDI))

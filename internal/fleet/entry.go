@@ -46,6 +46,8 @@ type PlanInputs struct {
 	Decisions *plan.Decisions
 	// SelectorLabelGraceOver is the fact of this name. It depends on the time, not only on the Node.
 	SelectorLabelGraceOver bool
+	// MIGOverdue is the fact of this name, which depends on the time too.
+	MIGOverdue bool
 }
 
 // LabelInputs is what the labels of a node are computed from.

@@ -13,13 +13,13 @@ func TestAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 	for file, facts := range map[string][]string{
 		"node_discovery.yaml": {
 			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')",
-			"key != '" + labels.DiscoveredLabels + "'",
+			"key in ['" + labels.DiscoveredLabels + "', '" + labels.GPUsOnBus + "']",
 		},
 		"operator.yaml": {
 			"'" + labels.GPUPresent + "'", "'" + labels.MIGConfig + "'", "key.startsWith('" + labels.DeployPrefix + "')",
 			"key.startsWith('" + prefixOf(t, labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool,
 				labels.NodePool, labels.Layout, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels,
-				labels.StartupTaints, labels.MIGConfigWritten) + "')",
+				labels.StartupTaints, labels.MIGConfigWritten, labels.GPUsOnBus) + "')",
 			"'" + labels.MIGConfigState + "'", "[?'" + labels.MIGConfigWritten + "']",
 			"key.startsWith('" + labels.AnchorPrefix + "')",
 			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')",

@@ -58,6 +58,8 @@ const (
 	// DeployPreInstalled is the value that k8s-driver-manager gives to the driver's deploy label
 	// when it finds a driver on the host.
 	DeployPreInstalled = "pre-installed"
+	// DeployPausedForMIG is the value that mig-manager gives to deploy labels while it changes the MIG layout.
+	DeployPausedForMIG = DeployPausedPrefix + "mig-change"
 	// DeployPausedPrefix starts the values that k8s-driver-manager and mig-manager give to deploy labels while they work.
 	DeployPausedPrefix = "paused-for-"
 	// Pool is written by the node controller: the driver pool of the node, such as
@@ -133,19 +135,36 @@ const (
 	// where the device plugin's configuration shares them by MPS.
 	MIGCapable = "nvidia.com/mig.capable"
 	MPSCapable = "nvidia.com/mps.capable"
-	// GPUProduct is the name of the GPUs, written by GPU Feature Discovery.
+	// GPUProduct is the name of the GPUs, written by GPU Feature Discovery. Where each GPU is one kind of MIG device, it
+	// is that of the devices and contains ProductMIG.
 	GPUProduct = "nvidia.com/gpu.product"
+	ProductMIG = "-MIG-"
+	// GPUCount is the number of GPUs that the driver sees, written by GPU Feature Discovery, and GPUSharing how they are
+	// shared: none, time-slicing or mps.
+	GPUCount   = "nvidia.com/gpu.count"
+	GPUSharing = "nvidia.com/gpu.sharing-strategy"
+	// GPUsOnBus is an annotation of gpu-node discover: how many GPUs on the PCI bus are bound to the driver. It stays
+	// while no GPU is, as during a driver upgrade.
+	GPUsOnBus = "nvidia.com/gpu-operator.gpus-on-bus"
+	// MIGStrategy is how MIG devices are advertised: single or mixed, written by GPU Feature Discovery.
+	MIGStrategy = "nvidia.com/mig.strategy"
 	// VGPUHostDriver is the vGPU manager's version on a host that lends its GPUs to virtual machines,
 	// written by GPU Feature Discovery.
 	VGPUHostDriver = "nvidia.com/vgpu.host-driver-version"
 	// MIGConfig is the name of the MIG layout requested for the node. Written by users, and by the operator
 	// where it is absent; read by mig-manager.
 	MIGConfig = "nvidia.com/mig.config"
-	// MIGConfigState is the outcome of that request: pending, rebooting, success or failed. Written by mig-manager.
-	MIGConfigState = "nvidia.com/mig.config.state"
+	// MIGConfigState is the outcome of that request, one of the MIGState constants. Written by mig-manager.
+	MIGConfigState    = "nvidia.com/mig.config.state"
+	MIGStatePending   = "pending"
+	MIGStateRebooting = "rebooting"
+	MIGStateSuccess   = "success"
+	MIGStateFailed    = "failed"
 	// MIGConfigWritten is an annotation: the value of MIGConfig that the operator has written. While they are equal,
 	// the label is the operator's; otherwise a user has set it.
 	MIGConfigWritten = "nvidia.com/gpu-operator.mig-config"
+	// MIGLayoutsKey is the key of the ConfigMap with the MIG layouts, in the format of mig-parted.
+	MIGLayoutsKey = "config.yaml"
 	// MIGAllDisabled is the value of MIGConfig that leaves every GPU whole.
 	MIGAllDisabled = "all-disabled"
 	// True is the value of a label that is set.

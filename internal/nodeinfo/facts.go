@@ -16,6 +16,9 @@ type Facts struct {
 	// SelectorLabelGraceOver: a discovery label that a nodeSelector requires has been missing for longer than the grace
 	// period, so that the node counts as one without it. Set only by the node controller, for its own node.
 	SelectorLabelGraceOver bool
+	// MIGOverdue: a change of the MIG layout has taken longer than its deadline. Set only by the node controller, for its
+	// own node.
+	MIGOverdue bool
 	// HasDiscoveryLabels: the node has any discovery label.
 	HasDiscoveryLabels bool
 	// ExcludedByLabel: a user keeps all operands off the node, by label.

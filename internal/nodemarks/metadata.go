@@ -34,7 +34,8 @@ func WasWritten(node *corev1.Node) bool {
 // IsMarked reports whether the node has labels or annotations which show that pods of the stack may have run on it.
 func IsMarked(node *corev1.Node) bool {
 	_, discovered := node.Annotations[labels.DiscoveredLabels]
-	return discovered || node.Labels[labels.Pool] != "" || node.Labels[labels.Layout] != "" ||
+	_, counted := node.Annotations[labels.GPUsOnBus]
+	return discovered || counted || node.Labels[labels.Pool] != "" || node.Labels[labels.Layout] != "" ||
 		node.Labels[labels.Cleanup] != ""
 }
 
@@ -89,6 +90,7 @@ func (m Metadata) DropUpgrade(node *corev1.Node) {
 // removeDiscoveryLabels adds the removal of what node discovery has written: its pods are deleted with the policy.
 func (m Metadata) removeDiscoveryLabels(node *corev1.Node) {
 	keys, discovered := node.Annotations[labels.DiscoveredLabels]
+	m.forget(node, labels.GPUsOnBus)
 	if !discovered {
 		return
 	}

@@ -38,6 +38,7 @@ metadata:
   annotations:
     example.com/owner: team-a
     nvidia.com/gpu-operator.mig-config: all-disabled
+    nvidia.com/gpu-operator.gpus-on-bus: "8"
     nvidia.com/gpu-operator.discovered-labels: feature.node.kubernetes.io/kernel-version.full,kubernetes.io/hostname
     nvidia.com/gpu-operator.startup-taints: example.com/starting:NoSchedule
     nvidia.com/gpu-operator.driver-upgrade: '{"uid":"one","round":1,"state":"drain-required","cordoned":true}'

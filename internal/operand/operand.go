@@ -74,6 +74,9 @@ type Operand struct {
 	// Follows is an operand whose deploy label also keeps this one off a node: tools that drain GPU work by label use
 	// only the other name. Empty for none.
 	Follows Name
+	// PartitionsGPUs: the operand partitions the GPUs of the node as labels.MIGConfig requests, and reports the outcome in
+	// labels.MIGConfigState.
+	PartitionsGPUs bool
 	// IsInjector marks the injector: the operand that configures the container runtime of the node to inject GPUs.
 	IsInjector bool
 	// DaemonSet is the name of the DaemonSet of an operand that has one for each variant of nodes: that of the first
@@ -199,9 +202,12 @@ type Instance struct {
 	Values any
 }
 
-// PluginConfig makes an instance read one of the device plugin's configurations, which the node selects by label:
-// render adds NVIDIA's config-manager to its pods.
+// PluginConfig makes an instance read a configuration of the device plugin: Content, or else one of a ConfigMap that
+// the node selects by label. For the latter, render adds NVIDIA's config-manager to its pods, to which the other fields
+// belong.
 type PluginConfig struct {
+	// Content is the configuration of all its nodes, in YAML.
+	Content string
 	// ConfigMap has the configurations, one per key.
 	ConfigMap string
 	// Default is the key for nodes that select none; empty for an empty configuration.

@@ -138,3 +138,30 @@ func TestPauseForMIGChangeStays(t *testing.T) {
 		})
 	}
 }
+
+// Operands that the MIG manager has left paused are started again once its change has ended, however it ended, or takes
+// too long. Pauses of others stay.
+func TestOperandsAreResumedAfterAMIGChange(t *testing.T) {
+	const plugin, exporter, driver = deploy + "device-plugin", deploy + "dcgm-exporter", deploy + "driver"
+	current := labelled(map[string]*string{
+		plugin: set("paused-for-mig-change"), exporter: set("paused-for-driver-upgrade"), driver: set("pre-installed"),
+		deploy + "client": set("paused-for-mig-change"),
+	})
+	for state, ended := range map[string]bool{
+		"pending": false, "rebooting": false, "": false, "failed": true, "success": true,
+	} {
+		for _, overdue := range []bool{false, true} {
+			facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MIGOverdue = overdue })
+			current["nvidia.com/mig.config.state"] = state
+			after := after(current, decide(t, v1.ClusterPolicySpec{}).NodeLabels(facts, current,
+				plan.ReadyPods{Driver: true, Injector: true}))
+			want := map[bool]string{true: "true", false: "paused-for-mig-change"}[ended || overdue]
+			if after[plugin] != want || after[deploy+"client"] != want {
+				t.Errorf("state %q, overdue %t: %s, %s", state, overdue, after[plugin], after[deploy+"client"])
+			}
+			if after[exporter] != "paused-for-driver-upgrade" || after[driver] != "pre-installed" {
+				t.Errorf("state %q: %s, %s", state, after[exporter], after[driver])
+			}
+		}
+	}
+}

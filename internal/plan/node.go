@@ -73,6 +73,8 @@ type NodePlan struct {
 	Essential []OperandOnNode
 	// Auxiliary are the auxiliary operands.
 	Auxiliary []OperandOnNode
+	// Partitioner is the expected operand that partitions the node's GPUs; empty for none.
+	Partitioner operand.Name
 	// Decision is Install; Refused if nothing is installed on the node; or Absent if no nodeSelector selects it, and it
 	// is for virtual machines.
 	Decision operand.Decision
@@ -83,6 +85,11 @@ type NodePlan struct {
 	RetainedDriver string
 	// MissingLabels describes the missing discovery labels; empty for none.
 	MissingLabels string
+	// PluginConfig describes why the device plugin's configuration that the node's label selects is not used; empty if it
+	// is.
+	PluginConfig string
+	// MIGLayout describes why the MIG manager does not know the layout that the node's label requests; empty if it does.
+	MIGLayout string
 	// NeedsAllocatable: the kubelet must advertise GPUs.
 	NeedsAllocatable bool
 	// Spec that applies to the node.
@@ -108,6 +115,8 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 		node.Spec.Driver, node.Spec.GDS, node.Spec.GDRCopy = in.Spec.Driver, in.Spec.GDS, in.Spec.GDRCopy
 	}
 	node.DriverOwner = d.ownerOf(facts)
+	node.PluginConfig = d.inputForNodePool(nodePool).CheckPluginConfigLabel(facts.Labels[labels.DevicePluginConfig])
+	node.MIGLayout = d.Input.CheckMIGLayout(facts.Labels[labels.MIGConfig])
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
 	}
@@ -119,6 +128,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	}
 	node.Auxiliary = d.operandsOfStage("", facts)
 	d.setInjector(&node)
+	node.Partitioner = d.partitionerOf(node.Auxiliary)
 	node.RetainedDriver = d.retainedDriver(facts)
 	node.evaluateSelection()
 	if node.Decision.Reason == v1.ReasonNotSelected {
@@ -163,6 +173,16 @@ func (d *Decisions) injectorOf(operands []OperandOnNode) (name operand.Name, pau
 		}
 	}
 	return "", false
+}
+
+// partitionerOf returns the expected operand that partitions GPUs; empty if there is none.
+func (d *Decisions) partitionerOf(operands []OperandOnNode) operand.Name {
+	for _, onNode := range operands {
+		if o, known := d.Catalogue.Find(onNode.Operand); known && o.PartitionsGPUs && onNode.Expectation == Expected {
+			return onNode.Operand
+		}
+	}
+	return ""
 }
 
 // operandsOfStage returns the operands of one stage that apply to the node; for an empty stage the auxiliary ones.

@@ -36,6 +36,9 @@ func (d *Decisions) NodeLabels(
 	for _, key := range d.dueDeployLabels(facts, current, desired, ready) {
 		set(key, labels.True)
 	}
+	for _, key := range resumedDeployLabels(facts, current, desired) {
+		set(key, labels.True)
+	}
 	for key, value := range d.defaults(facts, current) {
 		set(key, value)
 	}
@@ -81,6 +84,25 @@ func (d *Decisions) dueDeployLabels(
 		o, known := d.Catalogue.Find(operand.Name(strings.TrimPrefix(key, labels.DeployPrefix)))
 		return known && o.NeedsInjection
 	})
+}
+
+// resumedDeployLabels returns the deploy labels that the MIG manager has left paused although its change has ended or
+// takes too long. It writes its state pending before it pauses operands, and its outcome after it has resumed them; it
+// resumes none if it fails midway.
+func resumedDeployLabels(
+	facts nodeinfo.Facts, current map[string]string, desired map[string]operand.Choice,
+) []string {
+	state := current[labels.MIGConfigState]
+	if state != labels.MIGStateFailed && state != labels.MIGStateSuccess && !facts.MIGOverdue {
+		return nil
+	}
+	var paused []string
+	for key, choice := range desired {
+		if choice == operand.Install && current[key] == labels.DeployPausedForMIG {
+			paused = append(paused, key)
+		}
+	}
+	return paused
 }
 
 // awaitsInjector reports whether injected pods could not be started on the node yet. None may be added while

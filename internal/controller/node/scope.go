@@ -65,7 +65,7 @@ func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) 
 func (s *scope) facts() nodeinfo.Facts {
 	if kept := s.entry.Planned; kept != nil && kept.Inputs.Version == s.node.ResourceVersion {
 		facts := kept.NodePlan.Facts
-		facts.SelectorLabelGraceOver = false
+		facts.SelectorLabelGraceOver, facts.MIGOverdue = false, false
 		return facts
 	}
 	return observe.Facts(s.node)
@@ -77,6 +77,7 @@ func (s *scope) planInputs() fleet.PlanInputs {
 		Version:                s.node.ResourceVersion,
 		Decisions:              s.basis.Decisions,
 		SelectorLabelGraceOver: s.entry.Facts.SelectorLabelGraceOver,
+		MIGOverdue:             s.entry.Facts.MIGOverdue,
 	}
 }
 
@@ -188,7 +189,7 @@ func (s *scope) manage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.entry.Facts.SelectorLabelGraceOver = found.graceOver
+	s.entry.Facts.SelectorLabelGraceOver, s.entry.Facts.MIGOverdue = found.graceOver, s.entry.Latest.IsMIGOverdue()
 	failure := s.label(ctx, found.annotations, pods)
 	s.assess(pods)
 	if failure != nil {
@@ -232,9 +233,9 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	}
 	err := s.patchMetadata(ctx, changes, notes)
 	if s.node != read {
-		graceOver := s.entry.Facts.SelectorLabelGraceOver
+		before := s.entry.Facts
 		s.entry.Facts = observe.Facts(s.node)
-		s.entry.Facts.SelectorLabelGraceOver = graceOver
+		s.entry.Facts.SelectorLabelGraceOver, s.entry.Facts.MIGOverdue = before.SelectorLabelGraceOver, before.MIGOverdue
 	}
 	return err
 }
@@ -268,6 +269,10 @@ func (s *scope) assess(pods assess.Pods) {
 	s.requeueWithin(wait)
 	if until := s.entry.Latest.Until; !until.IsZero() {
 		s.requeueWithin(max(until.Sub(s.now), time.Millisecond))
+	}
+	if s.entry.Latest.IsMIGOverdue() && !s.entry.Facts.MIGOverdue {
+		// The labels of this reconcile are already written.
+		s.requeueWithin(time.Millisecond)
 	}
 	s.recordJoin()
 	s.entry.BasisVersion = s.basis.Version

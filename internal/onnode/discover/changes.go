@@ -3,6 +3,7 @@ package discover
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -52,6 +53,7 @@ func newChanges(mode Mode, node nodeapi.NodeMetadata, findings Findings) changes
 	}
 	own := c.set(node, findings, theirs, before)
 	own = append(own, c.remove(node, findings, theirs, before)...)
+	c.countGPUs(node, findings)
 	c.own(node, own)
 	return c
 }
@@ -94,6 +96,17 @@ func (c *changes) remove(node nodeapi.NodeMetadata, findings Findings, theirs, b
 		}
 	}
 	return own
+}
+
+// countGPUs changes the annotation with the number of GPUs on the bus. It stays while the driver is not loaded.
+func (c *changes) countGPUs(node nodeapi.NodeMetadata, findings Findings) {
+	now, found := node.Annotations[labels.GPUsOnBus]
+	switch count := strconv.Itoa(findings.GPUsOnBus); {
+	case findings.NoGPU && found:
+		c.patch.Annotations[labels.GPUsOnBus] = nil
+	case findings.GPUsOnBus > 0 && count != now:
+		c.patch.Annotations[labels.GPUsOnBus] = &count
+	}
 }
 
 // own changes the annotation to these labels, and drops a change that is not worth a write.

@@ -184,6 +184,35 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// The number of GPUs stays while no driver is loaded, and is removed once there is no GPU.
+func TestTheNumberOfGPUs(t *testing.T) {
+	tests := map[string]struct {
+		now      string
+		findings Findings
+		want     string
+		silent   bool
+	}{
+		"the driver is loaded":         {findings: Findings{GPUsOnBus: 8}, want: "8"},
+		"nothing has changed":          {now: "8", findings: Findings{GPUsOnBus: 8}, want: "8", silent: true},
+		"a GPU is unbound":             {now: "8", findings: Findings{GPUsOnBus: 7}, want: "7"},
+		"the driver is unloaded":       {now: "8", want: "8", silent: true},
+		"there is no GPU any more":     {now: "8", findings: Findings{NoGPU: true}},
+		"there has never been any GPU": {findings: Findings{NoGPU: true}, silent: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			node := nodeapi.NodeMetadata{Annotations: map[string]string{}}
+			if test.now != "" {
+				node.Annotations[labels.GPUsOnBus] = test.now
+			}
+			got := newChanges(ModeAuto, node, test.findings)
+			g.Expect(apply(node.Annotations, got.patch.Annotations)[labels.GPUsOnBus]).To(Equal(test.want))
+			g.Expect(got.empty()).To(Equal(test.silent))
+		})
+	}
+}
+
 func TestParseMode(t *testing.T) {
 	g := NewWithT(t)
 	for _, mode := range []Mode{ModeAuto, ModeBuiltin} {

@@ -40,9 +40,14 @@ type Findings struct {
 	KeepFeatures bool
 	// NoGPU is set if there certainly is no GPU.
 	NoGPU bool
+	// GPUsOnBus is how many GPUs are bound to NVIDIA's driver; 0 also if it is not loaded, or if that is unknown.
+	GPUsOnBus int
 	// Problems are sentences about what could not be read and what was left out.
 	Problems []string
 }
+
+// nvidiaModule is the kernel driver of GPUs that containers can use. GPUs of virtual machines are bound to vfio-pci.
+const nvidiaModule = "nvidia"
 
 // gpuLabels show a GPU; readers treat them as equivalent.
 var gpuLabels = []string{labels.DiscoveryPCIPresent, labels.DiscoveryPCI3D, labels.DiscoveryPCIVGA}
@@ -61,7 +66,8 @@ func (f Findings) Same(other Findings) bool {
 	a, b := maps.Clone(f.Labels), maps.Clone(other.Labels)
 	delete(a, labels.FeatureTimestamp)
 	delete(b, labels.FeatureTimestamp)
-	return maps.Equal(a, b) && maps.Equal(f.Unknown, other.Unknown) && f.KeepFeatures == other.KeepFeatures
+	return maps.Equal(a, b) && maps.Equal(f.Unknown, other.Unknown) && f.KeepFeatures == other.KeepFeatures &&
+		f.GPUsOnBus == other.GPUsOnBus
 }
 
 // keeps reports whether the label stays as it is.
@@ -108,6 +114,9 @@ func (h Host) kernel(findings *Findings) string {
 func (h Host) devices(findings *Findings, kernel string) {
 	devices, err := pci.Devices(h.SysRoot)
 	for _, device := range devices {
+		if device.IsGPU() && device.Driver == nvidiaModule {
+			findings.GPUsOnBus++
+		}
 		switch {
 		case device.IsGPU() && device.Class == pci.ThreeD:
 			findings.Labels[labels.DiscoveryPCIPresent] = labels.True
@@ -123,6 +132,7 @@ func (h Host) devices(findings *Findings, kernel string) {
 		findings.Labels[labels.DiscoveryPCIPresent] = labels.True
 	}
 	if err != nil {
+		findings.GPUsOnBus = 0
 		findings.unknown(err, append(gpuLabels, labels.DiscoveryPCIMellanox)...)
 	}
 	_, found := findings.Labels[labels.DiscoveryPCIPresent]

@@ -342,3 +342,20 @@ func TestFactsOfThisMachine(t *testing.T) {
 	g.Expect(got.Labels).To(HaveKey(labels.DiscoveryKernel))
 	g.Expect(got.Labels).To(HaveKey(labels.DiscoveryOSID))
 }
+
+// Only GPUs for containers are counted: not those that are passed through to virtual machines, nor switches.
+func TestGPUsOnTheBus(t *testing.T) {
+	g := NewWithT(t)
+	m := withH100s(t, newMachine(t, "6.8.0-45-generic", ubuntu))
+	all := m.host().Findings()
+	g.Expect(all.GPUsOnBus).To(Equal(8))
+	m.remove(t, gpu(0))
+	m.remove(t, gpu(1))
+	m.add(t, gpu(1), "0x10de", "0x030200", "vfio-pci")
+	m.remove(t, gpu(2))
+	m.add(t, gpu(2), "0x10de", "0x030200", "")
+	fewer := m.host().Findings()
+	g.Expect(fewer.GPUsOnBus).To(Equal(5))
+	g.Expect(fewer.Same(all)).To(BeFalse())
+	g.Expect(newMachine(t, "6.8.0-45-generic", ubuntu).host().Findings().GPUsOnBus).To(BeZero())
+}

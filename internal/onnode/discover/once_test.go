@@ -231,14 +231,19 @@ func TestNodeFeatureDiscoveryComesAndGoes(t *testing.T) {
 	g.Expect(server.Labels()).To(Equal(byNFD))
 	g.Expect(own()).To(BeEmpty())
 
+	g.Expect(server.Annotations()).NotTo(HaveKey(labels.GPUsOnBus))
+
 	// They are back, and NFD now reads the file.
 	server.Write(func(nodeLabels, annotations map[string]string) {
 		nodeLabels[count] = "8"
 		annotations[labels.NFDFeatureLabels] += "," + count
 	})
 	before := server.Patches()
-	g.Expect(d.Once(t.Context())).To(Succeed())
-	g.Expect(server.Patches()).To(Equal(before), "NFD lists all labels")
+	for range 2 {
+		g.Expect(d.Once(t.Context())).To(Succeed())
+	}
+	g.Expect(server.Patches()).To(Equal(before+1), "the GPUs are counted, and NFD lists all labels")
+	g.Expect(server.Annotations()).To(HaveKeyWithValue(labels.GPUsOnBus, "8"))
 	g.Expect(server.Annotations()).NotTo(HaveKey(labels.DiscoveredLabels))
 
 	// The prune job removes what NFD has written.

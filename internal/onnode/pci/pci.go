@@ -33,6 +33,8 @@ type Device struct {
 	Vendor  uint16
 	// Class is the class and the subclass, without the programming interface.
 	Class uint16
+	// Driver is the kernel driver that the device is bound to, such as nvidia or vfio-pci; empty for none.
+	Driver string
 }
 
 // IsGPU reports whether the device is an NVIDIA GPU: a VGA or a 3D controller. A passed-through GPU, a virtual
@@ -88,7 +90,12 @@ func read(dir string) (Device, error) {
 	if err != nil {
 		return Device{}, err
 	}
-	return Device{Address: filepath.Base(dir), Vendor: uint16(vendor), Class: uint16(class >> 8)}, nil
+	device := Device{Address: filepath.Base(dir), Vendor: uint16(vendor), Class: uint16(class >> 8)}
+	// The link does not exist while no driver is bound.
+	if driver, err := os.Readlink(filepath.Join(dir, "driver")); err == nil {
+		device.Driver = filepath.Base(driver)
+	}
+	return device, nil
 }
 
 // attribute reads a number of at most that many bits.

@@ -1,0 +1,37 @@
+package assess
+
+import (
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// checkGPUs reports a node that has lost GPUs. It is not ready if fewer are usable than spec.health.minUsable requires,
+// but its GPUs stay usable: no driver upgrade and no start-up taint waits for hardware.
+func (a *Assessment) checkGPUs(in Input) {
+	a.GPUs = readiness.CountGPUs(in.Node)
+	if !in.NodePlan.NeedsAllocatable || a.State != readiness.Ready || a.Reason != "" {
+		return
+	}
+	verdict := a.GPUs.Verdict(*in.NodePlan.Spec.Health.MinUsable)
+	if verdict.State == readiness.Ready {
+		a.Reason, a.Message = verdict.Reason, verdict.Message
+		return
+	}
+	a.NodeVerdict = readiness.NodeVerdict{Verdict: verdict, Stage: v1.StageAllocatable}
+}
+
+// checkPluginConfig reports that the configuration which the node selects by its label is not used. If the device
+// plugin does not start because of it, that is the cause.
+func (a *Assessment) checkPluginConfig(in Input) {
+	problem := in.NodePlan.PluginConfig
+	switch {
+	case problem == "":
+	case a.Ready() && a.Reason == "":
+		a.Reason, a.Message = v1.ReasonPluginConfigInvalid, problem
+	case !a.Ready() && a.Stage == v1.StageDevicePlugin && a.Reason != v1.ReasonOperandPaused &&
+		a.Reason != v1.ReasonMIGConfigPending:
+		a.State, a.Reason, a.Message, a.Detail = readiness.Failed, v1.ReasonPluginConfigInvalid, problem, ""
+		a.Operands[operand.Name(a.Operand)] = a.Verdict
+	}
+}

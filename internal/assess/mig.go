@@ -1,0 +1,165 @@
+package assess
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// checkMIG reports a MIG layout that is being applied, that could not be applied, or whose devices the node does not
+// advertise. Another cause for which the node is not ready takes precedence, except for the pause that the change
+// needs.
+func (a *Assessment) checkMIG(in Input) {
+	layout := in.Node.Labels[labels.MIGConfig]
+	if in.NodePlan.Partitioner == "" || layout == "" {
+		return
+	}
+	var verdict readiness.Verdict
+	switch state := in.Node.Labels[labels.MIGConfigState]; {
+	case in.NodePlan.MIGLayout != "" && state != labels.MIGStateSuccess:
+		// Also before the MIG manager has noticed.
+		verdict = readiness.Verdict{
+			State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed, Message: in.NodePlan.MIGLayout,
+		}
+	case state == labels.MIGStatePending:
+		verdict = migPending(layout)
+	case state == labels.MIGStateRebooting:
+		verdict = migPending(layout)
+		verdict.Message += "; the node reboots for it"
+	case state == labels.MIGStateFailed:
+		verdict = readiness.Verdict{
+			State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed,
+			Message: fmt.Sprintf("MIG layout %s could not be applied%s", layout, in.logOf(in.NodePlan.Partitioner)),
+		}
+	case state == labels.MIGStateSuccess:
+		verdict = migMismatch(in, layout)
+	}
+	if verdict.Reason == "" {
+		return
+	}
+	if verdict.State != readiness.Ready {
+		a.Operands[in.NodePlan.Partitioner] = verdict
+	}
+	a.showMIG(in, verdict)
+}
+
+// showMIG makes the verdict on the MIG layout that of the node, if nothing else is wrong with it. While operands are
+// paused, the stage is that of the first paused one. A change that has not paused them yet leaves the node ready.
+func (a *Assessment) showMIG(in Input, verdict readiness.Verdict) {
+	isPending := verdict.Reason == v1.ReasonMIGConfigPending
+	switch {
+	case a.State == readiness.Ready && verdict.State == readiness.Ready:
+		if a.Reason == "" {
+			a.Reason, a.Message = verdict.Reason, verdict.Message
+		}
+	case a.State == readiness.Ready && !isPending:
+		a.NodeVerdict = readiness.NodeVerdict{
+			Verdict: verdict, Stage: v1.StageAllocatable, Operand: string(in.NodePlan.Partitioner),
+		}
+	case a.Reason == v1.ReasonOperandPaused:
+		a.NodeVerdict = readiness.NodeVerdict{Verdict: verdict, Stage: a.Stage, Operand: string(in.NodePlan.Partitioner)}
+	}
+}
+
+// IsMIGOverdue reports whether a change of the MIG layout has taken longer than its deadline.
+func (a *Assessment) IsMIGOverdue() bool { return a.Overdue && a.Reason == v1.ReasonMIGConfigPending }
+
+func migPending(layout string) readiness.Verdict {
+	return readiness.Verdict{
+		State: readiness.Progressing, Reason: v1.ReasonMIGConfigPending,
+		Message: fmt.Sprintf("MIG layout %s is being applied", layout),
+	}
+}
+
+// migProfile is the profile in the name of a layout that partitions all GPUs alike, such as all-1g.10gb. Layouts of
+// other names may mean anything.
+var migProfile = regexp.MustCompile(`^all-([0-9]+g[.][0-9]+gb([.][a-z]+)*)$`)
+
+// migMismatch compares the layout that was applied with what the node advertises. The verdict has no reason if they
+// match, or if the name of the layout does not say what it has.
+func migMismatch(in Input, layout string) readiness.Verdict {
+	verdict := readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonMIGConfigMismatch}
+	if layout == labels.MIGAllDisabled {
+		if name := firstMIGResource(in.Node); name != "" {
+			verdict.Message = fmt.Sprintf("MIG is disabled, but the node still advertises %s", name)
+			return verdict
+		}
+		return readiness.Verdict{}
+	}
+	profile := migProfile.FindStringSubmatch(layout)
+	if profile == nil {
+		return readiness.Verdict{}
+	}
+	resource := labels.ResourceMIGPrefix + profile[1]
+	switch strategy := migStrategy(in); {
+	case strategy == v1.MIGStrategyMixed && !advertises(in.Node, resource):
+		verdict.Message = fmt.Sprintf("MIG layout %s is applied, but the node advertises no %s", layout, resource)
+	case strategy == v1.MIGStrategyNone:
+		verdict.State = readiness.Ready
+		verdict.Message = fmt.Sprintf("MIG layout %s is applied, but no MIG device is advertised: set spec.mig.strategy to "+
+			"mixed for %s, or to single", layout, resource)
+	case strategy == v1.MIGStrategySingle && !isProduct(in.Node, profile[1]):
+		verdict.Message = fmt.Sprintf("MIG layout %s is applied, but the label %s does not show it",
+			layout, labels.GPUProduct)
+	default:
+		return readiness.Verdict{}
+	}
+	return verdict
+}
+
+// migStrategy returns the strategy of the node: what GPU Feature Discovery reports, as the device plugin may have it
+// from a ConfigMap, or else that of the spec.
+func migStrategy(in Input) v1.MIGStrategy {
+	for _, strategy := range []v1.MIGStrategy{
+		v1.MIGStrategy(in.Node.Labels[labels.MIGStrategy]), in.NodePlan.Spec.MIG.Strategy,
+	} {
+		if strategy != "" {
+			return strategy
+		}
+	}
+	return v1.MIGStrategyNone
+}
+
+// isProduct reports whether the product of the GPUs is a MIG device of the profile, or unknown.
+func isProduct(node *corev1.Node, profile string) bool {
+	product := node.Labels[labels.GPUProduct]
+	return product == "" || strings.Contains(product, labels.ProductMIG+profile)
+}
+
+// firstMIGResource returns the first MIG resource by name that the node advertises, "" for none.
+func firstMIGResource(node *corev1.Node) string {
+	first := ""
+	for name, quantity := range node.Status.Capacity {
+		if strings.HasPrefix(string(name), labels.ResourceMIGPrefix) && quantity.Sign() > 0 &&
+			(first == "" || string(name) < first) {
+			first = string(name)
+		}
+	}
+	return first
+}
+
+// advertises reports whether the node advertises devices of the resource, shared ones included.
+func advertises(node *corev1.Node, resource string) bool {
+	for name, quantity := range node.Status.Capacity {
+		if plain, _ := strings.CutSuffix(string(name), ".shared"); plain == resource && quantity.Sign() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// logOf returns where to read more about an operand on the node: empty if it has no pod there.
+func (in Input) logOf(name operand.Name) string {
+	pod := in.Pods[name]
+	if pod == nil {
+		return ""
+	}
+	return fmt.Sprintf(": see kubectl -n %s logs %s", pod.Namespace, pod.Name)
+}

@@ -1,0 +1,125 @@
+package readiness
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// GPUs are the GPUs of one node as its discovery, its driver and its kubelet count them.
+type GPUs struct {
+	// Total is the number of GPUs, and Usable how many of them pods can get. Of GPUs that are shared or partitioned, the
+	// kubelet counts only parts: then Usable is the share of Total that is left, rounded down.
+	Total, Usable int
+	// onBus are bound to the driver on the PCI bus, and seen are those that the driver sees; 0 if unknown.
+	onBus, seen int
+	// lost describes each resource of which the kubelet cannot give all to pods, such as 1 of 8 nvidia.com/gpu, sorted.
+	lost []string
+}
+
+// CountGPUs counts the GPUs of a node; the zero GPUs if it advertises none.
+func CountGPUs(node *corev1.Node) GPUs {
+	capacity, allocatable, lost := gpuResources(node)
+	if capacity == 0 {
+		return GPUs{}
+	}
+	g := GPUs{onBus: number(node.Annotations[labels.GPUsOnBus]), seen: seenByDriver(node), lost: lost}
+	if g.seen == 0 && capacity < g.onBus && !isPartitioned(node) {
+		// Sharing only adds to the capacity.
+		g.seen = capacity
+	}
+	g.Total = max(g.onBus, g.seen)
+	if isWhole := node.Labels[labels.GPUSharing] == "" || node.Labels[labels.GPUSharing] == "none"; g.Total == 0 ||
+		isWhole && g.seen > 0 && !isPartitioned(node) {
+		g.Total = max(g.Total, capacity)
+	}
+	g.Usable = g.Total * min(allocatable, capacity) / capacity
+	if g.missing() > 0 {
+		g.Usable = min(g.Usable, g.seen)
+	}
+	return g
+}
+
+// gpuResources returns the sums of the GPU resources of a node, and describes those that are not all allocatable.
+func gpuResources(node *corev1.Node) (capacity, allocatable int, lost []string) {
+	for name, quantity := range node.Status.Capacity {
+		if !labels.IsGPUResource(string(name)) {
+			continue
+		}
+		left := node.Status.Allocatable[name]
+		all, usable := int(quantity.Value()), int(left.Value())
+		capacity, allocatable = capacity+all, allocatable+usable
+		if usable < all {
+			lost = append(lost, fmt.Sprintf("%d of %d %s", all-usable, all, name))
+		}
+	}
+	slices.Sort(lost)
+	return capacity, allocatable, lost
+}
+
+// seenByDriver returns how many GPUs GPU Feature Discovery has counted; 0 if unknown. Where each GPU is one kind of MIG
+// device, it counts those instead.
+func seenByDriver(node *corev1.Node) int {
+	if strings.Contains(node.Labels[labels.GPUProduct], labels.ProductMIG) {
+		return 0
+	}
+	return number(node.Labels[labels.GPUCount])
+}
+
+// isPartitioned reports whether the node advertises MIG devices as such.
+func isPartitioned(node *corev1.Node) bool {
+	for name := range node.Status.Capacity {
+		if strings.HasPrefix(string(name), labels.ResourceMIGPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// number returns a count in a label or an annotation, 0 if there is none.
+func number(text string) int {
+	count, err := strconv.Atoi(text)
+	if err != nil || count < 0 {
+		return 0
+	}
+	return count
+}
+
+func (g GPUs) missing() int {
+	if g.seen == 0 {
+		return 0
+	}
+	return max(g.onBus-g.seen, 0)
+}
+
+// Verdict reports a loss of GPUs. It is Failed if fewer GPUs are usable than required: a number, or a percentage of
+// all GPUs. If enough are left, it is Ready with the reason of the loss.
+func (g GPUs) Verdict(required intstr.IntOrString) Verdict {
+	if g.Usable >= g.Total {
+		return Verdict{}
+	}
+	verdict := Verdict{Reason: v1.ReasonGPUsUnhealthy}
+	usable := fmt.Sprintf("%d of %d GPUs usable", g.Usable, g.Total)
+	switch {
+	case g.missing() > 0:
+		verdict.Reason = v1.ReasonGPUsMissing
+		verdict.Message = fmt.Sprintf("%s: the driver does not see %d of %d GPUs on the PCI bus",
+			usable, g.missing(), g.onBus)
+	case len(g.lost) > 0:
+		verdict.Message = fmt.Sprintf("%s: the device plugin reports %s as unhealthy", usable, strings.Join(g.lost, ", "))
+	default:
+		verdict.Message = usable
+	}
+	needed, err := intstr.GetScaledValueFromIntOrPercent(&required, g.Total, true)
+	if err != nil || g.Usable < min(needed, g.Total) {
+		verdict.State = Failed
+	}
+	return verdict
+}

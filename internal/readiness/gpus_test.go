@@ -1,0 +1,149 @@
+package readiness_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// A loss of GPUs is found wherever it shows: in what the kubelet can give to pods, or between the bus and the driver.
+func TestLostGPUs(t *testing.T) {
+	type resources map[corev1.ResourceName][2]int64 // Capacity and allocatable.
+	type want struct {
+		total, usable   int
+		reason, message string
+	}
+	unhealthy := func(message string) want { return want{8, 7, "GPUsUnhealthy", message} }
+	missing := want{8, 7, "GPUsMissing", "7 of 8 GPUs usable: the driver does not see 1 of 8 GPUs on the PCI bus"}
+	const oneOfEight = "7 of 8 GPUs usable: the device plugin reports 1 of 8 nvidia.com/gpu as unhealthy"
+	tests := map[string]struct {
+		resources resources
+		bus       string
+		count     string
+		sharing   string
+		product   string
+		want      want
+	}{
+		"all work": {
+			resources: resources{"nvidia.com/gpu": {8, 8}}, bus: "8", count: "8", want: want{total: 8, usable: 8},
+		},
+		"only the kubelet counts": {resources: resources{"nvidia.com/gpu": {8, 7}}, want: unhealthy(oneOfEight)},
+		"a GPU is unhealthy": {
+			resources: resources{"nvidia.com/gpu": {8, 7}}, bus: "8", count: "8", sharing: "none", want: unhealthy(oneOfEight),
+		},
+		"GFD no longer counts it": {resources: resources{"nvidia.com/gpu": {8, 7}}, count: "7", want: unhealthy(oneOfEight)},
+		"nor does the driver see it": {
+			resources: resources{"nvidia.com/gpu": {8, 7}}, bus: "8", count: "7", want: missing,
+		},
+		"the device plugin started without it": {
+			resources: resources{"nvidia.com/gpu": {7, 7}}, bus: "8", count: "7", want: missing,
+		},
+		"the device plugin started without it, and there is no GFD": {
+			resources: resources{"nvidia.com/gpu": {7, 7}}, bus: "8", want: missing,
+		},
+		"a share of a GPU is unhealthy": {
+			resources: resources{"nvidia.com/gpu": {32, 31}}, count: "8", sharing: "time-slicing",
+			want: unhealthy("7 of 8 GPUs usable: the device plugin reports 1 of 32 nvidia.com/gpu as unhealthy"),
+		},
+		"all GPUs are shared": {
+			resources: resources{"nvidia.com/gpu.shared": {32, 32}}, bus: "8", count: "8", sharing: "mps",
+			want: want{total: 8, usable: 8},
+		},
+		"GPUs are shared, and nothing counts them": {
+			resources: resources{"nvidia.com/gpu": {32, 32}}, want: want{total: 32, usable: 32},
+		},
+		"a MIG device is unhealthy": {
+			resources: resources{"nvidia.com/gpu": {0, 0}, "nvidia.com/mig-1g.10gb": {56, 55}}, count: "8",
+			want: unhealthy("7 of 8 GPUs usable: the device plugin reports 1 of 56 nvidia.com/mig-1g.10gb as unhealthy"),
+		},
+		"MIG devices of several sizes": {
+			resources: resources{"nvidia.com/mig-2g.20gb": {8, 8}, "nvidia.com/mig-3g.40gb": {8, 8}}, bus: "8", count: "8",
+			want: want{total: 8, usable: 8},
+		},
+		"MIG devices as GPUs: GFD counts them, not the GPUs": {
+			resources: resources{"nvidia.com/gpu": {56, 56}}, bus: "8", count: "56", product: "NVIDIA-H100-MIG-1g.10gb",
+			want: want{total: 8, usable: 8},
+		},
+		"the device plugin is to advertise only some GPUs": {
+			resources: resources{"nvidia.com/gpu": {6, 6}}, bus: "8", count: "8", want: want{total: 8, usable: 8},
+		},
+		"no GPU is advertised yet": {bus: "8", count: "8"},
+		"counts that are no numbers": {
+			resources: resources{"nvidia.com/gpu": {8, 8}}, bus: "x", count: "-1", want: want{total: 8, usable: 8},
+		},
+		"other resources": {resources: resources{"nvidia.com/hostdev": {2, 1}}},
+		"more allocatable than capacity": {
+			resources: resources{"nvidia.com/gpu": {4, 8}}, want: want{total: 4, usable: 4},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{
+					Labels: map[string]string{
+						"nvidia.com/gpu.count": test.count, "nvidia.com/gpu.sharing-strategy": test.sharing,
+						"nvidia.com/gpu.product": test.product,
+					},
+					Annotations: map[string]string{"nvidia.com/gpu-operator.gpus-on-bus": test.bus},
+				},
+				Status: corev1.NodeStatus{Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}},
+			}
+			for name, counts := range test.resources {
+				node.Status.Capacity[name] = *resource.NewQuantity(counts[0], resource.DecimalSI)
+				node.Status.Allocatable[name] = *resource.NewQuantity(counts[1], resource.DecimalSI)
+			}
+			gpus := readiness.CountGPUs(node)
+			verdict := gpus.Verdict(intstr.FromString("100%"))
+			got := want{gpus.Total, gpus.Usable, verdict.Reason, verdict.Message}
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(want{})); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if isReady := verdict.State == readiness.Ready; isReady != (test.want.reason == "") {
+				t.Errorf("state %v, reason %q", verdict.State, verdict.Reason)
+			}
+		})
+	}
+}
+
+// The node is ready if enough GPUs are left; the reason of the loss stays.
+func TestRequiredGPUs(t *testing.T) {
+	gpus := func(total, usable int64) readiness.GPUs {
+		return readiness.CountGPUs(&corev1.Node{Status: corev1.NodeStatus{
+			Capacity:    corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(total, resource.DecimalSI)},
+			Allocatable: corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(usable, resource.DecimalSI)},
+		}})
+	}
+	tests := map[string]struct {
+		total, usable int64
+		required      intstr.IntOrString
+		want          readiness.State
+	}{
+		"all":                                {8, 7, intstr.FromString("100%"), readiness.Failed},
+		"none":                               {8, 1, intstr.FromInt32(0), readiness.Ready},
+		"no percent":                         {8, 1, intstr.FromString("0%"), readiness.Ready},
+		"seven":                              {8, 7, intstr.FromInt32(7), readiness.Ready},
+		"seven, and six are left":            {8, 6, intstr.FromInt32(7), readiness.Failed},
+		"a number as text":                   {8, 6, intstr.FromString("7"), readiness.Failed},
+		"three quarters":                     {8, 6, intstr.FromString("75%"), readiness.Ready},
+		"a percentage is rounded up":         {8, 6, intstr.FromString("76%"), readiness.Failed},
+		"more than the node has means all":   {4, 3, intstr.FromInt32(8), readiness.Failed},
+		"an empty value is that of no field": {8, 8, intstr.FromString(""), readiness.Ready},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := gpus(test.total, test.usable).Verdict(test.required)
+			if got.State != test.want {
+				t.Errorf("got %+v", got)
+			}
+			if test.usable < test.total && got.Reason != "GPUsUnhealthy" {
+				t.Errorf("reason %q", got.Reason)
+			}
+		})
+	}
+}
