@@ -64,6 +64,8 @@ const (
 type migrationWay struct {
 	// byOLM: NVIDIA's operator was installed by OLM, and by Helm otherwise.
 	byOLM bool
+	// typed: a user has set labels that look like those of the stack, which stay, among them one by a NodeFeatureRule.
+	typed bool
 	// handsOver: node discovery replaces Node Feature Discovery.
 	handsOver bool
 	// install and remove do what docs/migration.md and docs/install.md say, the former without a policy.
@@ -74,6 +76,7 @@ type migrationWay struct {
 func TestMigrateOverTheRelease(t *testing.T) {
 	t.Parallel()
 	migrate(t, migrationWay{
+		typed: true,
 		install: func(e *env) {
 			e.helm("upgrade", release, chart, "--no-hooks", "--take-ownership", "--force-conflicts", "--set",
 				"clusterPolicy.deployCR=false,operator.nodeSelector.pool=none")
@@ -86,9 +89,9 @@ func TestMigrateOverTheRelease(t *testing.T) {
 func TestMigrateByKubectl(t *testing.T) {
 	t.Parallel()
 	migrate(t, migrationWay{
-		handsOver: true,
-		install:   func(e *env) { e.make("deploy", "IMG=registry.example.com/gpu-operator:v1.2.3") },
-		remove:    func(e *env) { e.make("undeploy"); e.stop() },
+		typed: true, handsOver: true,
+		install: func(e *env) { e.make("deploy", "IMG=registry.example.com/gpu-operator:v1.2.3") },
+		remove:  func(e *env) { e.make("undeploy"); e.stop() },
 	})
 }
 
@@ -118,9 +121,7 @@ func TestMigrateWithOLM(t *testing.T) {
 func migrate(t *testing.T, way migrationWay) {
 	t.Helper()
 	e := newEnv(t, migratedNodes)
-	// NVIDIA's operator sets this label on the other node.
-	e.kubectl("label", "node", e.nodeNames()[0], "nvidia.com/mig.config=all-disabled")
-	e.labelByNFD()
+	e.labelByNFD(way.typed)
 	relabel := func() {}
 	if way.handsOver {
 		relabel = e.unlabel()
@@ -146,6 +147,11 @@ func migrate(t *testing.T, way migrationWay) {
 	e.undisturbed(pods)
 	if way.handsOver {
 		e.handsOver()
+	}
+	if way.byOLM {
+		out, err := e.kubectlGPU("", "migrate", "--finish", "--node-discovery", "--yes")
+		e.Expect(err).To(HaveOccurred(), out)
+		e.Expect(out).To(ContainSubstring("has not found in NVIDIA's chart"))
 	}
 	e.awaitReady()
 	e.Expect(labels()).To(BeEmpty(), "labels of Node Feature Discovery that were missing at some time")

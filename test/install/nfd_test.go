@@ -80,8 +80,8 @@ kind: NodeFeatureRule
 metadata: {name: nvidia-kernel-modules}
 `
 
-// nfdLists is the annotation in which Node Feature Discovery lists its labels, and nfdUnknown are labels of it that
-// node discovery does not write: the second one is of the rule.
+// nfdLists is the annotation in which Node Feature Discovery lists its labels, nfdVersion another annotation of
+// it. Node discovery does not write nfdOfRule, a label of the rule, and nfdOfCPU.
 const (
 	nfdLists   = "nfd.node.kubernetes.io/feature-labels"
 	nfdVersion = "nfd.node.kubernetes.io/master.version"
@@ -123,16 +123,6 @@ spec:
 	return definitions, manifests
 }
 
-// nfdMarks are what Node Feature Discovery has written on each node.
-func nfdMarks() (labels, annotations map[string]string) {
-	names := []string{
-		"cpu-model.family", "kernel-version.full", "pci-0302_10de.present", "pci-10de.present", "system-os_release.ID",
-		"system-os_release.VERSION_ID", nfdOfRule,
-	}
-	return map[string]string{nfdOfCPU: "6", nfdOfRule: "true"},
-		map[string]string{nfdLists: strings.Join(names, ","), nfdVersion: "v0.19.0"}
-}
-
 // writeMarks writes labels and annotations on a node; nil removes one.
 func (e *env) writeMarks(name string, labels, annotations map[string]any) {
 	e.t.Helper()
@@ -141,12 +131,20 @@ func (e *env) writeMarks(name string, labels, annotations map[string]any) {
 	e.Expect(e.client.Patch(e.t.Context(), e.node(name), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 }
 
-// labelByNFD adds what Node Feature Discovery writes beside the labels of simulated nodes.
-func (e *env) labelByNFD() {
+// labelByNFD adds what Node Feature Discovery writes beside the labels of simulated nodes. typed adds the label of a
+// rule, and one of a user on the first node: NVIDIA's operator sets it on the other.
+func (e *env) labelByNFD(typed bool) {
 	e.t.Helper()
-	for _, name := range e.nodeNames() {
-		labels, annotations := nfdMarks()
-		e.writeMarks(name, values(labels), values(annotations))
+	list := "cpu-model.family,kernel-version.full,pci-0302_10de.present,pci-10de.present,system-os_release.ID," +
+		"system-os_release.VERSION_ID"
+	labels := map[string]any{nfdOfCPU: "6"}
+	names := e.nodeNames()
+	if typed {
+		labels[nfdOfRule], list = "true", list+","+nfdOfRule
+		e.kubectl("label", "node", names[0], "nvidia.com/mig.config=all-disabled")
+	}
+	for _, name := range names {
+		e.writeMarks(name, labels, map[string]any{nfdLists: list, nfdVersion: "v0.19.0"})
 	}
 }
 
