@@ -27,10 +27,7 @@ const (
 func (o *migrateOptions) read(ctx context.Context) (*migrationsteps.Facts, error) {
 	facts := &migrationsteps.Facts{}
 	add := keep(&facts.Objects)
-	definitions := []string{crd.Name, "nvidiadrivers.nvidia.com", migrationsteps.NFDRules}
-	if o.nodeDiscovery {
-		definitions = append(definitions, migrationsteps.NFDFeatures, migrationsteps.NFDGroups)
-	}
+	definitions := append([]string{crd.Name, "nvidiadrivers.nvidia.com"}, migrationsteps.NFDDefinitions()...)
 	var kinds []string
 	err := o.kubectl.each(ctx, func(definition *unstructured.Unstructured) error {
 		kinds = append(kinds, definition.GetName())

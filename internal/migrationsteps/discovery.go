@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -21,16 +23,17 @@ const (
 	nfdNodeName = labels.NFDPrefix + "node-name"
 	// nfdFeatures precedes the node's name in that of a NodeFeature of GPU Feature Discovery.
 	nfdFeatures = "nvidia-features-for-"
-	// NFDFeatures, NFDRules and NFDGroups are the names of its definitions.
-	NFDFeatures = "nodefeatures." + nfdGroup
-	NFDRules    = "nodefeaturerules." + nfdGroup
-	NFDGroups   = "nodefeaturegroups." + nfdGroup
 	// NFDLease is the name of the lease of nfd-master.
 	NFDLease = "nfd-master.nfd.kubernetes.io"
 	// DiscoveryOperand and featuresOperand are the operands that label nodes.
 	DiscoveryOperand = "node-discovery"
 	featuresOperand  = "gpu-feature-discovery"
 )
+
+// NFDDefinitions returns the names of the CustomResourceDefinitions of Node Feature Discovery.
+func NFDDefinitions() []string {
+	return []string{"nodefeatures." + nfdGroup, "nodefeaturerules." + nfdGroup, "nodefeaturegroups." + nfdGroup}
+}
 
 // keptDiscovery returns the objects of Node Feature Discovery that NVIDIA's chart has installed and kubectl gpu migrate
 // has kept. Those of an installation of its own are not annotated.
@@ -106,6 +109,35 @@ func (c *Cluster) needsFeatures() bool {
 					return fields["name"] == "USE_NODE_FEATURE_API" && fields["value"] == labels.True
 				})
 			})
+	})
+}
+
+// staleFeatures returns the NodeFeature objects of NVIDIA's GPU Feature Discovery. This operator's writes a file instead,
+// so that nobody writes them any more, and nfd-master prefers them to what nfd-worker reads from that file. An object is
+// left out until nfd-worker reports all of its labels: none is missing then.
+func (c *Cluster) staleFeatures() []*unstructured.Unstructured {
+	if c.needsFeatures() {
+		return nil
+	}
+	owners, reported := map[types.UID]bool{}, map[string]map[string]string{}
+	for _, object := range c.ofKind(kindDaemonSet) {
+		owners[object.GetUID()] = labels.IsApplied(object) && object.GetLabels()[labels.Operand] == featuresOperand
+	}
+	for _, object := range c.ofKind(kindNodeFeature) {
+		reported[object.GetName()], _, _ = unstructured.NestedStringMap(object.Object, "spec", "labels")
+	}
+	return slices.DeleteFunc(c.ofKind(kindNodeFeature), func(object *unstructured.Unstructured) bool {
+		node := object.GetLabels()[nfdNodeName]
+		isOwner := func(owner metav1.OwnerReference) bool { return owners[owner.UID] }
+		if object.GetName() != nfdFeatures+node || !slices.ContainsFunc(object.GetOwnerReferences(), isOwner) {
+			return true
+		}
+		for key := range reported[object.GetName()] {
+			if _, there := reported[node][key]; !there {
+				return true
+			}
+		}
+		return false
 	})
 }
 
@@ -203,7 +235,7 @@ func (c *Cluster) deleteDiscovery(kept []*unstructured.Unstructured) []Step {
 // nfdDefinitions returns the CustomResourceDefinitions of Node Feature Discovery.
 func (c *Cluster) nfdDefinitions() []*unstructured.Unstructured {
 	return slices.DeleteFunc(c.ofKind(kindDefinition), func(definition *unstructured.Unstructured) bool {
-		return !strings.HasSuffix(definition.GetName(), "."+nfdGroup)
+		return !slices.Contains(NFDDefinitions(), definition.GetName())
 	})
 }
 

@@ -1,9 +1,11 @@
 package migrationsteps
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -189,4 +191,25 @@ func TestHandOverRefusal(t *testing.T) {
 			g.Expect(c.HandOverRefusal()).To(ContainSubstring(test.want))
 		})
 	}
+}
+
+// A NodeFeature of NVIDIA's GPU Feature Discovery is deleted once nfd-worker reports its labels.
+func TestStaleFeatures(t *testing.T) {
+	g := NewWithT(t)
+	owner := parsed(t, strings.ReplaceAll(features, "USE_NODE_FEATURE_API", "OTHER"))
+	owner.SetUID("one")
+	stale, reported := parsed(t, feature), parsed(t, feature)
+	stale.SetName("nvidia-features-for-gpu-0")
+	stale.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Pod", UID: "gone"}, {Kind: "DaemonSet", UID: "one"}})
+	g.Expect(unstructured.SetNestedField(stale.Object, "8", "spec", "labels", "nvidia.com/gpu.count")).To(Succeed())
+	c := Cluster{Objects: []*unstructured.Unstructured{owner, stale, reported}}
+	g.Expect(unstructured.SetNestedField(reported.Object, "4", "spec", "labels", "nvidia.com/gpu.count")).To(Succeed())
+	g.Expect(c.Finish()).To(BeEmpty(), "this operator has not taken the DaemonSet over")
+	owner.SetLabels(map[string]string{
+		"app.kubernetes.io/managed-by": "gpu-operator", "nvidia.com/gpu-operator.operand": "gpu-feature-discovery",
+	})
+	owner.SetAnnotations(map[string]string{"nvidia.com/gpu-operator.digest": "one"})
+	g.Expect(texts(c.Finish())).To(Equal([]string{"delete NodeFeature nvidia/nvidia-features-for-gpu-0"}))
+	unstructured.RemoveNestedField(reported.Object, "spec", "labels")
+	g.Expect(c.Finish()).To(BeEmpty(), "a label would be missing")
 }

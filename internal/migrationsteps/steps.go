@@ -145,9 +145,12 @@ func (c *Cluster) Finish() []Step {
 	steps := c.disown()
 	releases := c.releases()
 	_, own := c.deployments()
+	stale := c.staleFeatures()
 	for _, object := range c.sorted() {
 		others := slices.Contains(releases, releaseOf(object))
 		switch {
+		case slices.Contains(stale, object):
+			steps = append(steps, step(ActionDelete, object))
 		case isDiscovery(object):
 		case slices.Contains(releases, recordOf(object)), isLeft(object, others), len(own) > 0 && isUnclaimed(object):
 			steps = append(steps, step(ActionDelete, object))

@@ -7,13 +7,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -87,6 +88,8 @@ const (
 	nfdVersion = "nfd.node.kubernetes.io/master.version"
 	nfdOfRule  = "nvidia.com/gds.capable"
 	nfdOfCPU   = "feature.node.kubernetes.io/cpu-model.family"
+	// nfdOfGPU is a label of GPU Feature Discovery, by NVIDIA's in a NodeFeature.
+	nfdOfGPU = "nvidia.com/gpu.family"
 )
 
 var (
@@ -111,7 +114,8 @@ spec:
   group: nfd.k8s-sigs.io
   scope: %s
   names: {kind: %s, plural: %s}
-  versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+  versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {
+    type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `, plural, scope, kind, plural)
 	}
 	definitions = filepath.Join(chartFolder, "crds", "nfd.yaml")
@@ -191,22 +195,20 @@ func (e *env) nodeNames() []string {
 }
 
 // playNFD creates what nfd-worker writes, and plays nfd-master: while it has a pod, it removes its labels from a node
-// whose NodeFeature is gone, and the label of the rule once that is gone. The function that it returns ends that.
+// whose NodeFeature is gone, that of GPU Feature Discovery if no NodeFeature has it, and that of the rule once the rule is
+// gone. The function that it returns ends that.
 func (e *env) playNFD() func() {
 	e.t.Helper()
 	names := e.nodeNames()
 	for _, name := range names {
-		feature := &unstructured.Unstructured{}
-		feature.SetGroupVersionKind(nodeFeature)
-		feature.SetNamespace(namespace)
-		feature.SetName(name)
-		feature.SetLabels(map[string]string{"nfd.node.kubernetes.io/node-name": name})
-		e.Expect(e.client.Create(e.t.Context(), feature)).To(Succeed())
+		e.Expect(e.client.Create(e.t.Context(), e.feature(name, name))).To(Succeed())
 	}
 	ctx, cancel := context.WithCancel(e.t.Context())
 	var playing sync.WaitGroup
 	playing.Go(func() {
-		for tick := time.NewTicker(50 * time.Millisecond); ctx.Err() == nil; {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
 			case <-tick.C:
@@ -217,6 +219,50 @@ func (e *env) playNFD() func() {
 	end := sync.OnceFunc(func() { cancel(); playing.Wait() })
 	e.t.Cleanup(end)
 	return end
+}
+
+// feature returns a NodeFeature of a node.
+func (e *env) feature(node, name string) *unstructured.Unstructured {
+	feature := &unstructured.Unstructured{}
+	feature.SetGroupVersionKind(nodeFeature)
+	feature.SetNamespace(namespace)
+	feature.SetName(name)
+	feature.SetLabels(map[string]string{"nfd.node.kubernetes.io/node-name": node})
+	return feature
+}
+
+// writeFeatures writes what NVIDIA's GPU Feature Discovery writes, and the label that nfd-master makes of it.
+func (e *env) writeFeatures() {
+	e.t.Helper()
+	owner := &appsv1.DaemonSet{}
+	key := client.ObjectKey{Namespace: namespace, Name: "gpu-feature-discovery"}
+	e.Expect(e.client.Get(e.t.Context(), key, owner)).To(Succeed())
+	for _, name := range e.nodeNames() {
+		feature := e.feature(name, "nvidia-features-for-"+name)
+		feature.SetOwnerReferences([]metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "DaemonSet", Name: owner.Name, UID: owner.UID},
+		})
+		feature.Object["spec"] = map[string]any{"labels": map[string]any{nfdOfGPU: "ampere"}}
+		e.Expect(e.client.Create(e.t.Context(), feature)).To(Succeed())
+		e.writeMarks(name, map[string]any{nfdOfGPU: "ampere"}, nil)
+	}
+}
+
+// prune removes that label, as the prune job of Node Feature Discovery does.
+func (e *env) prune() {
+	e.t.Helper()
+	for _, name := range e.nodeNames() {
+		e.writeMarks(name, map[string]any{nfdOfGPU: nil}, nil)
+	}
+}
+
+// readsFile makes nfd-worker report what this operator's GPU Feature Discovery writes into its file.
+func (e *env) readsFile() {
+	e.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"labels":{"`+nfdOfGPU+`":"ampere"}}}`))
+	for _, name := range e.nodeNames() {
+		e.Expect(e.client.Patch(e.t.Context(), e.feature(name, name), patch)).To(Succeed())
+	}
 }
 
 // masterRound is one round of nfd-master. Its errors are those of a cluster that changes, and the next round comes soon.
@@ -233,25 +279,41 @@ func (e *env) masterRound(ctx context.Context, nodes []string) {
 		return
 	}
 	for _, name := range nodes {
-		lost := map[string]any{}
-		if len(rules.Items) == 0 {
-			lost[nfdOfRule] = nil
+		node := &corev1.Node{}
+		if e.client.Get(ctx, client.ObjectKey{Name: name}, node) != nil {
+			return
 		}
-		if !slices.ContainsFunc(features.Items, func(f unstructured.Unstructured) bool { return f.GetName() == name }) {
-			node := &corev1.Node{}
-			if e.client.Get(ctx, client.ObjectKey{Name: name}, node) != nil {
-				return
-			}
-			maps.Copy(lost, removed(discovered(node)))
+		lost := lostLabels(node, len(rules.Items) > 0, features.Items)
+		if len(lost) == 0 {
+			continue
 		}
-		if len(lost) > 0 {
-			e.t.Logf("nfd-master removes labels of node %s: %v", name, lost)
-			patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"labels": lost}})
-			node := &corev1.Node{}
-			node.Name = name
-			_ = e.client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
+		e.t.Logf("nfd-master removes labels of node %s: %v", name, lost)
+		patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"labels": removed(lost)}})
+		_ = e.client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
+	}
+}
+
+// lostLabels returns the labels that nfd-master removes from a node.
+func lostLabels(node *corev1.Node, hasRule bool, features []unstructured.Unstructured) map[string]string {
+	ofNode, ofGPUs := false, false
+	for i := range features {
+		if features[i].GetLabels()["nfd.node.kubernetes.io/node-name"] == node.Name {
+			ofNode = ofNode || features[i].GetName() == node.Name
+			_, has, _ := unstructured.NestedString(features[i].Object, "spec", "labels", nfdOfGPU)
+			ofGPUs = ofGPUs || has
 		}
 	}
+	lost := discovered(node)
+	maps.DeleteFunc(lost, func(key, _ string) bool {
+		switch key {
+		case nfdOfRule:
+			return hasRule
+		case nfdOfGPU:
+			return ofGPUs
+		}
+		return ofNode
+	})
+	return lost
 }
 
 // handsOver replaces Node Feature Discovery by node discovery, while no pod but those of the former ends.
