@@ -64,7 +64,7 @@ func (e *env) watchLabels() func() []string {
 func discovered(node *corev1.Node) map[string]string {
 	labels := maps.Clone(node.Labels)
 	maps.DeleteFunc(labels, func(key, _ string) bool {
-		return !strings.HasPrefix(key, discoveryPrefix) && key != nfdOfRule && key != nfdOfGPU
+		return !strings.HasPrefix(key, discoveryPrefix) && key != nfdOfRule
 	})
 	return labels
 }

@@ -66,8 +66,6 @@ type migrationWay struct {
 	byOLM bool
 	// typed: a user has set labels that look like those of the stack, which stay, among them one by a NodeFeatureRule.
 	typed bool
-	// features: NVIDIA's GPU Feature Discovery has written NodeFeature objects.
-	features bool
 	// handsOver: node discovery replaces Node Feature Discovery.
 	handsOver bool
 	// install and remove do what docs/migration.md and docs/install.md say, the former without a policy.
@@ -78,7 +76,7 @@ type migrationWay struct {
 func TestMigrateOverTheRelease(t *testing.T) {
 	t.Parallel()
 	migrate(t, migrationWay{
-		typed: true, features: true,
+		typed: true,
 		install: func(e *env) {
 			e.helm("upgrade", release, chart, "--no-hooks", "--take-ownership", "--force-conflicts", "--set",
 				"clusterPolicy.deployCR=false,operator.nodeSelector.pool=none")
@@ -132,9 +130,6 @@ func migrate(t *testing.T, way migrationWay) {
 	relabel()
 	deleteDiscovery := e.installNVIDIAs(way.byOLM)
 	endNFD := e.playNFD()
-	if way.features {
-		e.writeFeatures()
-	}
 	pods, labels := migration.NewWatcher(t, e.cluster.Config), e.watchLabels()
 
 	e.checks(way.byOLM)
@@ -146,13 +141,8 @@ func migrate(t *testing.T, way migrationWay) {
 	e.awaitTakeOver()
 	e.Expect(e.policy().UID).To(Equal(uid), "the policy stays")
 	e.Expect(e.policy().Spec.Driver.Version).To(Equal("580.95.05"))
-	e.Expect(e.migrates("--finish", "--yes")).NotTo(ContainSubstring("NodeFeature"))
+	e.migrates("--finish", "--yes")
 	e.Expect(e.migrates("--finish", "--yes")).To(Equal("Nothing is left to do.\n"))
-	if way.features {
-		e.readsFile()
-		e.Expect(e.migrates("--finish", "--yes")).To(ContainSubstring("delete NodeFeature gpu-operator/nvidia-features-for-"))
-		e.Expect(e.migrates("--finish", "--yes")).To(Equal("Nothing is left to do.\n"))
-	}
 
 	e.undisturbed(pods)
 	if way.handsOver {
@@ -171,9 +161,6 @@ func migrate(t *testing.T, way migrationWay) {
 		e.forgetsLabels()
 	} else {
 		deleteDiscovery()
-	}
-	if way.features {
-		e.prune()
 	}
 	e.kubectl("delete", "daemonset", tenant, "--namespace", "default")
 	way.remove(e)

@@ -7,14 +7,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -88,8 +87,6 @@ const (
 	nfdVersion = "nfd.node.kubernetes.io/master.version"
 	nfdOfRule  = "nvidia.com/gds.capable"
 	nfdOfCPU   = "feature.node.kubernetes.io/cpu-model.family"
-	// nfdOfGPU is a label of GPU Feature Discovery, by NVIDIA's in a NodeFeature.
-	nfdOfGPU = "nvidia.com/gpu.family"
 )
 
 var (
@@ -195,13 +192,12 @@ func (e *env) nodeNames() []string {
 }
 
 // playNFD creates what nfd-worker writes, and plays nfd-master: while it has a pod, it removes its labels from a node
-// whose NodeFeature is gone, that of GPU Feature Discovery if no NodeFeature has it, and that of the rule once the rule is
-// gone. The function that it returns ends that.
+// whose NodeFeature is gone, and that of the rule once the rule is gone. The function that it returns ends that.
 func (e *env) playNFD() func() {
 	e.t.Helper()
 	names := e.nodeNames()
 	for _, name := range names {
-		e.Expect(e.client.Create(e.t.Context(), e.feature(name, name))).To(Succeed())
+		e.Expect(e.client.Create(e.t.Context(), e.feature(name))).To(Succeed())
 	}
 	ctx, cancel := context.WithCancel(e.t.Context())
 	var playing sync.WaitGroup
@@ -221,48 +217,14 @@ func (e *env) playNFD() func() {
 	return end
 }
 
-// feature returns a NodeFeature of a node.
-func (e *env) feature(node, name string) *unstructured.Unstructured {
+// feature returns the NodeFeature of nfd-worker for a node.
+func (e *env) feature(node string) *unstructured.Unstructured {
 	feature := &unstructured.Unstructured{}
 	feature.SetGroupVersionKind(nodeFeature)
 	feature.SetNamespace(namespace)
-	feature.SetName(name)
+	feature.SetName(node)
 	feature.SetLabels(map[string]string{"nfd.node.kubernetes.io/node-name": node})
 	return feature
-}
-
-// writeFeatures writes what NVIDIA's GPU Feature Discovery writes, and the label that nfd-master makes of it.
-func (e *env) writeFeatures() {
-	e.t.Helper()
-	owner := &appsv1.DaemonSet{}
-	key := client.ObjectKey{Namespace: namespace, Name: "gpu-feature-discovery"}
-	e.Expect(e.client.Get(e.t.Context(), key, owner)).To(Succeed())
-	for _, name := range e.nodeNames() {
-		feature := e.feature(name, "nvidia-features-for-"+name)
-		feature.SetOwnerReferences([]metav1.OwnerReference{
-			{APIVersion: "apps/v1", Kind: "DaemonSet", Name: owner.Name, UID: owner.UID},
-		})
-		feature.Object["spec"] = map[string]any{"labels": map[string]any{nfdOfGPU: "ampere"}}
-		e.Expect(e.client.Create(e.t.Context(), feature)).To(Succeed())
-		e.writeMarks(name, map[string]any{nfdOfGPU: "ampere"}, nil)
-	}
-}
-
-// prune removes that label, as the prune job of Node Feature Discovery does.
-func (e *env) prune() {
-	e.t.Helper()
-	for _, name := range e.nodeNames() {
-		e.writeMarks(name, map[string]any{nfdOfGPU: nil}, nil)
-	}
-}
-
-// readsFile makes nfd-worker report what this operator's GPU Feature Discovery writes into its file.
-func (e *env) readsFile() {
-	e.t.Helper()
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"labels":{"`+nfdOfGPU+`":"ampere"}}}`))
-	for _, name := range e.nodeNames() {
-		e.Expect(e.client.Patch(e.t.Context(), e.feature(name, name), patch)).To(Succeed())
-	}
 }
 
 // masterRound is one round of nfd-master. Its errors are those of a cluster that changes, and the next round comes soon.
@@ -295,21 +257,11 @@ func (e *env) masterRound(ctx context.Context, nodes []string) {
 
 // lostLabels returns the labels that nfd-master removes from a node.
 func lostLabels(node *corev1.Node, hasRule bool, features []unstructured.Unstructured) map[string]string {
-	ofNode, ofGPUs := false, false
-	for i := range features {
-		if features[i].GetLabels()["nfd.node.kubernetes.io/node-name"] == node.Name {
-			ofNode = ofNode || features[i].GetName() == node.Name
-			_, has, _ := unstructured.NestedString(features[i].Object, "spec", "labels", nfdOfGPU)
-			ofGPUs = ofGPUs || has
-		}
-	}
+	ofNode := slices.ContainsFunc(features, func(f unstructured.Unstructured) bool { return f.GetName() == node.Name })
 	lost := discovered(node)
 	maps.DeleteFunc(lost, func(key, _ string) bool {
-		switch key {
-		case nfdOfRule:
+		if key == nfdOfRule {
 			return hasRule
-		case nfdOfGPU:
-			return ofGPUs
 		}
 		return ofNode
 	})
