@@ -22,7 +22,7 @@ var stepTexts = map[migrationsteps.Action]string{
 	migrationsteps.ActionRecordLayout: "record on %s that NVIDIA's operator has set nvidia.com/mig.config",
 	migrationsteps.ActionHandOver:     "hand over the labels of %s from Node Feature Discovery to node-discovery",
 	migrationsteps.ActionAwaitLabels:  "wait until node-discovery has taken over the labels of %s, for up to 5 minutes",
-	migrationsteps.ActionRemoveLabels: "remove the labels of Node Feature Discovery that node-discovery does not write from %s",
+	migrationsteps.ActionRemoveLabels: "remove labels of Node Feature Discovery that node-discovery does not write from %s",
 }
 
 func stepText(step *migrationsteps.Step) string {
@@ -71,7 +71,7 @@ func reportText(r *migrationsteps.Report) string {
 	list(&text, "Pods of operands", r.Operands, operandText)
 	list(&text, "Notes on the policy", r.Notes, func(note string) string { return note })
 	list(&text, "Afterwards, kubectl gpu migrate --finish would", r.Finish, step)
-	list(&text, "These objects of Node Feature Discovery stay without --node-discovery", r.Discovery, cleanup.Object.String)
+	list(&text, "Objects of Node Feature Discovery that stay without --node-discovery", r.Discovery, cleanup.Object.String)
 	return text.String()
 }
 

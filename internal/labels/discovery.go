@@ -35,8 +35,8 @@ func IsDiscoverable(key string) bool {
 // IsFeature reports whether key is a label of GPU Feature Discovery.
 func IsFeature(key string) bool { return featurePattern().MatchString(key) }
 
-// IsNodeFact reports whether key is one of the labels of Node Feature Discovery that gpu-node discover writes too: those
-// of the GPUs, the kernel and the operating system.
+// IsNodeFact reports whether key is one of the labels of Node Feature Discovery that gpu-node discover writes too:
+// those of the GPUs, the kernel and the operating system.
 func IsNodeFact(key string) bool {
 	switch key {
 	case DiscoveryPCIPresent, DiscoveryPCI3D, DiscoveryPCIVGA, DiscoveryPCIMellanox, DiscoveryKernel, DiscoveryOSID,

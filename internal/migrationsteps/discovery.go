@@ -97,8 +97,8 @@ func (c *Cluster) unserved() []string {
 	return nodes
 }
 
-// needsFeatures reports whether GPU Feature Discovery writes NodeFeature objects instead of the file that node discovery
-// reads.
+// needsFeatures reports whether GPU Feature Discovery writes NodeFeature objects instead of the file that node
+// discovery reads.
 func (c *Cluster) needsFeatures() bool {
 	return slices.ContainsFunc(c.ofKind(kindDaemonSet), func(object *unstructured.Unstructured) bool {
 		return object.GetLabels()[labels.Operand] == featuresOperand && slices.ContainsFunc(containersOf(object),
@@ -112,9 +112,9 @@ func (c *Cluster) needsFeatures() bool {
 	})
 }
 
-// staleFeatures returns the NodeFeature objects of NVIDIA's GPU Feature Discovery. This operator's writes a file instead,
-// so that nobody writes them any more, and nfd-master prefers them to what nfd-worker reads from that file. An object is
-// left out until nfd-worker reports all of its labels: none is missing then.
+// staleFeatures returns the NodeFeature objects of NVIDIA's GPU Feature Discovery. This operator's writes a file
+// instead, so that nobody writes them any more, and nfd-master prefers them to what nfd-worker reads from that file. An
+// object is left out until nfd-worker reports all of its labels: none is missing then.
 func (c *Cluster) staleFeatures() []*unstructured.Unstructured {
 	if c.needsFeatures() {
 		return nil
@@ -204,8 +204,8 @@ func discoveryWorkload(object *unstructured.Unstructured) []Step {
 	return []Step{step(ActionDelete, object)}
 }
 
-// deleteDiscovery returns the steps that delete all that is not on nodes, those objects last by which a repeated command
-// knows that it is not done.
+// deleteDiscovery returns the steps that delete all that is not on nodes, those objects last by which a repeated
+// command knows that it is not done.
 func (c *Cluster) deleteDiscovery(kept []*unstructured.Unstructured) []Step {
 	var steps []Step
 	for _, object := range c.ofKind(kindNodeFeature) {

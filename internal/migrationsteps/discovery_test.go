@@ -32,7 +32,8 @@ metadata:
     nvidia.com/gpu.product: A100
     nvidia.com/gds.capable: "true"
   annotations:
-    nfd.node.kubernetes.io/feature-labels: cpu-model.family,gone,kernel-version.full,nvidia.com/gds.capable,nvidia.com/gpu.product,pci-10de.present
+    nfd.node.kubernetes.io/feature-labels: "cpu-model.family,gone,kernel-version.full,nvidia.com/gds.capable,\
+      nvidia.com/gpu.product,pci-10de.present"
     nfd.node.kubernetes.io/taints: example.com/slow=true:NoSchedule
     nfd.node.kubernetes.io/master.version: v0.19.0
 spec:
@@ -107,7 +108,10 @@ spec: {template: {spec: {containers: [{image: "registry.k8s.io/nfd/node-feature-
 	features = `
 apiVersion: apps/v1
 kind: DaemonSet
-metadata: {name: gpu-feature-discovery, namespace: nvidia, labels: {nvidia.com/gpu-operator.operand: gpu-feature-discovery}}
+metadata:
+  name: gpu-feature-discovery
+  namespace: nvidia
+  labels: {nvidia.com/gpu-operator.operand: gpu-feature-discovery}
 spec: {template: {spec: {containers: [{image: gfd, env: [{name: USE_NODE_FEATURE_API, value: "true"}]}]}}}
 `
 )

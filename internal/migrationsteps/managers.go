@@ -19,15 +19,15 @@ func isByNVIDIA(entry *metav1.ManagedFieldsEntry) bool {
 // fieldsOf returns the fields of an entry of metadata.managedFields; nil if it has none.
 func fieldsOf(entry *metav1.ManagedFieldsEntry) map[string]any {
 	fields := map[string]any{}
-	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 		return nil
 	}
 	return fields
 }
 
 // hasNVIDIAsLayout reports whether NVIDIA's operator, and no other writer, has set the label nvidia.com/mig.config of a
-// Node, and no annotation records that yet. It only sets all-disabled. This operator writes the label and the annotation
-// together, so that its own labels are not taken for NVIDIA's, although its field manager has the same name.
+// Node, and no annotation records that yet. It only sets all-disabled. This operator writes the label and the
+// annotation together, so that its own labels are not taken for NVIDIA's, although its field manager has the same name.
 func hasNVIDIAsLayout(node *unstructured.Unstructured) bool {
 	_, recorded := node.GetAnnotations()[labels.MIGConfigWritten]
 	if recorded || node.GetLabels()[labels.MIGConfig] != labels.MIGAllDisabled {

@@ -12,7 +12,7 @@ import (
 func writtenBy(o *unstructured.Unstructured, manager, operation, fields string) *unstructured.Unstructured {
 	o.SetManagedFields(append(o.GetManagedFields(), metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationType(operation), APIVersion: o.GetAPIVersion(),
-		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
 	}))
 	return o
 }

@@ -91,8 +91,8 @@ func step(action Action, object *unstructured.Unstructured) Step {
 
 // Stop returns the steps before this operator is installed, in order: what Helm owns is kept, NVIDIA's operator is
 // stopped and its Deployment removed, whose selector the installer could not change, the MIG layouts that it has set
-// are recorded, and the accounts of the operands are made independent of the policy. Steps that have been taken are left
-// out.
+// are recorded, and the accounts of the operands are made independent of the policy. Steps that have been taken are
+// left out.
 func (c *Cluster) Stop() []Step {
 	theirs, _ := c.deployments()
 	var steps []Step

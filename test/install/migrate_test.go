@@ -18,8 +18,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/migration"
 )
 
-// nvidiasObjects are what an installation of NVIDIA's operator has, beside nfdObjects: the operator with its rights, and
-// its policy.
+// nvidiasObjects are what an installation of NVIDIA's operator has, beside nfdObjects: the operator with its rights,
+// and its policy.
 const nvidiasObjects = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: gpu-operator, labels: {app.kubernetes.io/component: gpu-operator}}

@@ -94,8 +94,8 @@ var (
 	nodeFeatureRule = schema.GroupVersionKind{Group: "nfd.k8s-sigs.io", Version: "v1alpha1", Kind: "NodeFeatureRule"}
 )
 
-// writeNFD writes the manifests of Node Feature Discovery and of its definitions into the folder of a chart, and returns
-// their files.
+// writeNFD writes the manifests of Node Feature Discovery and of its definitions into the folder of a chart, and
+// returns their files.
 func (e *env) writeNFD(chartFolder string) (definitions, manifests string) {
 	e.t.Helper()
 	var text strings.Builder
@@ -227,7 +227,7 @@ func (e *env) feature(node string) *unstructured.Unstructured {
 	return feature
 }
 
-// masterRound is one round of nfd-master. Its errors are those of a cluster that changes, and the next round comes soon.
+// masterRound is one round of nfd-master. Its errors are those of a cluster that changes, and the next round is soon.
 func (e *env) masterRound(ctx context.Context, nodes []string) {
 	pods := &corev1.PodList{}
 	err := e.client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{"app": "nfd-master"})
@@ -237,8 +237,10 @@ func (e *env) masterRound(ctx context.Context, nodes []string) {
 	rules, features := &unstructured.UnstructuredList{}, &unstructured.UnstructuredList{}
 	rules.SetGroupVersionKind(nodeFeatureRule)
 	features.SetGroupVersionKind(nodeFeature)
-	if client.IgnoreNotFound(e.client.List(ctx, rules)) != nil || client.IgnoreNotFound(e.client.List(ctx, features)) != nil {
-		return
+	for _, list := range []client.ObjectList{rules, features} {
+		if client.IgnoreNotFound(e.client.List(ctx, list)) != nil {
+			return
+		}
 	}
 	for _, name := range nodes {
 		node := &corev1.Node{}
@@ -284,7 +286,8 @@ func (e *env) handsOver() {
 	}
 	for _, name := range e.nodeNames() {
 		node := e.node(name)
-		e.Expect(node.Annotations).To(And(Not(HaveKey(nfdVersion)), HaveKeyWithValue(nfdLists, "cpu-model.family,"+nfdOfRule)))
+		e.Expect(node.Annotations).To(And(Not(HaveKey(nfdVersion)),
+			HaveKeyWithValue(nfdLists, "cpu-model.family,"+nfdOfRule)))
 		e.Expect(strings.Split(node.Annotations["nvidia.com/gpu-operator.discovered-labels"], ",")).To(ContainElements(
 			discoveryPrefix+"pci-10de.present", discoveryPrefix+"kernel-version.full", discoveryPrefix+"system-os_release.ID"))
 	}
