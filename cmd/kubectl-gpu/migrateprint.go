@@ -22,7 +22,7 @@ var stepTexts = map[migrationsteps.Action]string{
 	migrationsteps.ActionRecordLayout: "record on %s that NVIDIA's operator has set nvidia.com/mig.config",
 	migrationsteps.ActionHandOver:     "hand over the labels of %s from Node Feature Discovery to node-discovery",
 	migrationsteps.ActionAwaitLabels:  "wait until node-discovery has taken over the labels of %s, for up to 5 minutes",
-	migrationsteps.ActionRemoveLabels: "remove labels of Node Feature Discovery that node-discovery does not write from %s",
+	migrationsteps.ActionRemoveLabels: "remove labels that only Node Feature Discovery writes from %s",
 }
 
 func stepText(step *migrationsteps.Step) string {
