@@ -18,9 +18,11 @@ var errBlocked = errors.New("the migration is blocked")
 // migrateOptions are the flags of migrate.
 type migrateOptions struct {
 	check, finish, yes bool
-	output             string
-	timeout            time.Duration
-	kubectl            kubectl
+	// nodeDiscovery and removeLabels are for finish.
+	nodeDiscovery, removeLabels bool
+	output                      string
+	timeout                     time.Duration
+	kubectl                     kubectl
 }
 
 func migrateCommand() *cobra.Command {
@@ -34,11 +36,17 @@ func migrateCommand() *cobra.Command {
 of the policy with another meaning, objects that are removed, and what blocks the migration, with the remedy.
 
 Without it, the command annotates what the Helm release of NVIDIA's chart owns, so that helm upgrade does not delete it,
-scales the Deployment of NVIDIA's operator to 0, waits until its pods have ended, deletes it, and removes the owner
-references to the policy from accounts and roles that the installer takes over. Operands and GPU work continue.
+scales the Deployment of NVIDIA's operator to 0, waits until its pods have ended, deletes it, records on the nodes which
+labels nvidia.com/mig.config it has set, so that they are removed with the stack, and removes the owner references to
+the policy from accounts and roles that the installer takes over. Operands and GPU work continue.
 
 --finish, after this operator is installed and has taken over, removes roles and accounts that are no longer used, the
 annotation, and Helm's record of a release of NVIDIA's chart under another name. Node Feature Discovery stays.
+
+--finish --node-discovery also replaces Node Feature Discovery of NVIDIA's chart by node-discovery of this operator. No
+node loses a label: nfd-master is stopped first, and node-discovery takes over the labels of GPUs, kernel and operating
+system before anything else is deleted, which takes up to 5 minutes. Other labels of Node Feature Discovery are listed
+and keep their values, unless --remove-labels removes them.
 
 Each step can be repeated. Exit codes: 0 success and nothing blocks, 1 failure, 2 wrong usage, or with --check a
 migration that is blocked.
@@ -47,14 +55,12 @@ It runs kubectl, which needs the right to list what is named above, Nodes, Pods,
 stack, and to change these objects.`,
 		Example: `  kubectl gpu migrate --check
   kubectl gpu migrate --yes
-  kubectl gpu migrate --finish --yes`,
+  kubectl gpu migrate --finish --yes
+  kubectl gpu migrate --finish --node-discovery`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.check && o.finish {
-				return errors.New("--check and --finish cannot be used together: give one")
-			}
-			if o.output != formatText && o.output != formatJSON {
-				return fmt.Errorf("--output %s: give text or json", o.output)
+			if err := o.validate(); err != nil {
+				return err
 			}
 			if err := o.run(cmd); err != nil && !errors.Is(err, errBlocked) {
 				return failure{err}
@@ -67,12 +73,31 @@ stack, and to change these objects.`,
 	flags := command.Flags()
 	flags.BoolVar(&o.check, "check", false, "only print what a migration would change")
 	flags.BoolVar(&o.finish, "finish", false, "remove what is left of NVIDIA's operator after this one has taken over")
+	flags.BoolVar(&o.nodeDiscovery, "node-discovery", false,
+		"with --finish: replace Node Feature Discovery of NVIDIA's chart by this operator's node discovery")
+	flags.BoolVar(&o.removeLabels, "remove-labels", false,
+		"with --node-discovery: remove the labels of Node Feature Discovery that node discovery does not write")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output of --check: text or json")
-	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute,
-		"how long to wait until the pods of NVIDIA's operator have ended")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute,
+		"how long to wait until pods have ended, and until node discovery has taken over")
 	o.kubectl.addFlags(flags)
 	return command
+}
+
+// validate checks that the flags agree.
+func (o *migrateOptions) validate() error {
+	switch {
+	case o.check && o.finish:
+		return errors.New("--check and --finish cannot be used together: give one")
+	case o.nodeDiscovery && !o.finish:
+		return errors.New("--node-discovery is for --finish: give both")
+	case o.removeLabels && !o.nodeDiscovery:
+		return errors.New("--remove-labels is for --node-discovery: give both")
+	case o.output != formatText && o.output != formatJSON:
+		return fmt.Errorf("--output %s: give text or json", o.output)
+	}
+	return nil
 }
 
 func (o *migrateOptions) run(cmd *cobra.Command) error {
@@ -82,10 +107,7 @@ func (o *migrateOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	if o.finish {
-		if refusal := facts.FinishRefusal(); refusal != "" {
-			return errors.New(refusal)
-		}
-		return o.carryOut(cmd, facts.Finish())
+		return o.runFinish(cmd, facts)
 	}
 	if err := o.preview(ctx, facts); err != nil {
 		return err
@@ -133,6 +155,9 @@ func (o *migrateOptions) carryOut(cmd *cobra.Command, steps []migrationsteps.Ste
 
 // take takes one step.
 func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migrationsteps.Step) error {
+	if len(step.Nodes) > 0 {
+		return o.takeOnNodes(ctx, out, step)
+	}
 	target := []string{step.Resource, step.Name}
 	if step.Namespace != "" {
 		target = append(target, "--namespace="+step.Namespace)
@@ -162,6 +187,9 @@ func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migratio
 		}
 		fmt.Fprintf(out, "Waiting until the pods of %s have ended\n", step.Object)
 		return o.awaitEnd(ctx, step)
+	case migrationsteps.ActionDeleteAll:
+		_, err := o.kubectl.run(ctx, nil, "delete", step.Resource, "--all", "--namespace="+step.Namespace)
+		return err
 	default:
 		_, err := o.kubectl.run(ctx, nil, "delete", append(target, "--ignore-not-found")...)
 		return err

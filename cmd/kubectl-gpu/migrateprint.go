@@ -17,9 +17,18 @@ var stepTexts = map[migrationsteps.Action]string{
 	migrationsteps.ActionStop:    "stop %s and wait until its pods have ended",
 	migrationsteps.ActionDisown:  "make %s independent of the ClusterPolicy",
 	migrationsteps.ActionDelete:  "delete %s",
+
+	migrationsteps.ActionDeleteAll:    "delete all of %s",
+	migrationsteps.ActionRecordLayout: "record on %s that NVIDIA's operator has set nvidia.com/mig.config",
+	migrationsteps.ActionHandOver:     "hand over the labels of %s from Node Feature Discovery to node-discovery",
+	migrationsteps.ActionAwaitLabels:  "wait until node-discovery has taken over the labels of %s, for up to 5 minutes",
+	migrationsteps.ActionRemoveLabels: "remove labels that only Node Feature Discovery writes from %s",
 }
 
 func stepText(step *migrationsteps.Step) string {
+	if len(step.Nodes) > 0 {
+		return fmt.Sprintf(stepTexts[step.Action], count(len(step.Nodes), "node"))
+	}
 	return fmt.Sprintf(stepTexts[step.Action], step.Object)
 }
 
@@ -62,7 +71,7 @@ func reportText(r *migrationsteps.Report) string {
 	list(&text, "Pods of operands", r.Operands, operandText)
 	list(&text, "Notes on the policy", r.Notes, func(note string) string { return note })
 	list(&text, "Afterwards, kubectl gpu migrate --finish would", r.Finish, step)
-	list(&text, "These objects of Node Feature Discovery stay", r.Discovery, cleanup.Object.String)
+	list(&text, "Objects of Node Feature Discovery that stay without --node-discovery", r.Discovery, cleanup.Object.String)
 	return text.String()
 }
 

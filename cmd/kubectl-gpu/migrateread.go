@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
 	"github.com/clusterpolicy/gpu-operator/internal/preview"
 )
@@ -26,25 +27,40 @@ const (
 func (o *migrateOptions) read(ctx context.Context) (*migrationsteps.Facts, error) {
 	facts := &migrationsteps.Facts{}
 	add := keep(&facts.Objects)
-	definitions := []string{crd.Name, "nvidiadrivers.nvidia.com"}
+	definitions := append([]string{crd.Name, "nvidiadrivers.nvidia.com"}, migrationsteps.NFDDefinitions()...)
 	var kinds []string
 	err := o.kubectl.each(ctx, func(definition *unstructured.Unstructured) error {
 		kinds = append(kinds, definition.GetName())
-		return nil
+		return add(definition)
 	}, append([]string{"customresourcedefinitions.apiextensions.k8s.io"}, definitions...)...)
 	if err != nil {
 		return nil, err
 	}
-	for _, args := range [][]string{
-		{strings.Join(append(kinds, migrationClusterKinds), ",")},
-		{migrationKinds, "--all-namespaces"},
-		{"secrets", "--all-namespaces", "--selector=owner=helm"},
-	} {
+	for _, args := range o.reads(kinds) {
 		if err := o.kubectl.each(ctx, add, args...); err != nil {
 			return nil, err
 		}
 	}
 	return facts, nil
+}
+
+// reads returns the arguments of kubectl get for all that a migration depends on, with the kinds of these definitions.
+func (o *migrateOptions) reads(definitions []string) [][]string {
+	const everywhere, managers = "--all-namespaces", "--show-managed-fields"
+	reads := [][]string{
+		{migrationClusterKinds, managers},
+		{migrationKinds, everywhere, managers},
+		{"secrets", everywhere, "--selector=owner=helm"},
+	}
+	if len(definitions) > 0 {
+		reads = append(reads, []string{strings.Join(definitions, ","), everywhere})
+	}
+	if o.nodeDiscovery {
+		reads = append(reads,
+			[]string{"pods", everywhere, "--selector=" + labels.Operand + "=" + migrationsteps.DiscoveryOperand},
+			[]string{"leases.coordination.k8s.io", everywhere, "--field-selector=metadata.name=" + migrationsteps.NFDLease})
+	}
+	return reads
 }
 
 // preview adds what this operator would do with the live policy.

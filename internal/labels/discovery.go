@@ -34,3 +34,35 @@ func IsDiscoverable(key string) bool {
 
 // IsFeature reports whether key is a label of GPU Feature Discovery.
 func IsFeature(key string) bool { return featurePattern().MatchString(key) }
+
+// IsNodeFact reports whether key is one of the labels of Node Feature Discovery that gpu-node discover writes too:
+// those of the GPUs, the kernel and the operating system.
+func IsNodeFact(key string) bool {
+	switch key {
+	case DiscoveryPCIPresent, DiscoveryPCI3D, DiscoveryPCIVGA, DiscoveryPCIMellanox, DiscoveryKernel, DiscoveryOSID,
+		DiscoveryOSVersion, DiscoveryOSVersionMajor, DiscoveryOSVersionMinor, DiscoveryOSTree:
+		return true
+	}
+	return false
+}
+
+// ListedByNFD returns the labels that all instances of Node Feature Discovery have written, by the annotations of the
+// node.
+func ListedByNFD(annotations map[string]string) map[string]bool {
+	theirs := map[string]bool{}
+	for annotation, list := range annotations {
+		if annotation != NFDFeatureLabels && !strings.HasSuffix(annotation, "."+NFDFeatureLabels) {
+			continue
+		}
+		for name := range strings.SplitSeq(list, ",") {
+			switch {
+			case name == "":
+			case strings.Contains(name, "/"):
+				theirs[name] = true
+			default:
+				theirs[DiscoveryPrefix+name] = true
+			}
+		}
+	}
+	return theirs
+}

@@ -26,6 +26,7 @@ const (
 	kindPolicy     = "ClusterPolicy"
 	kindDaemonSet  = "DaemonSet"
 	kindDeployment = "Deployment"
+	kindNode       = "Node"
 	// discoveryName is the label app.kubernetes.io/name of Node Feature Discovery in NVIDIA's chart.
 	discoveryName = "node-feature-discovery"
 	nameLabel     = "app.kubernetes.io/name"
@@ -106,9 +107,9 @@ func (c *Cluster) deployments() (theirs, own []*unstructured.Unstructured) {
 	return theirs, own
 }
 
-// isDiscovery reports whether an object belongs to the Node Feature Discovery of NVIDIA's chart.
+// isDiscovery reports whether an object belongs to the Node Feature Discovery of NVIDIA's chart, or is for it.
 func isDiscovery(object *unstructured.Unstructured) bool {
-	return object.GetLabels()[nameLabel] == discoveryName
+	return object.GetLabels()[nameLabel] == discoveryName || object.GroupVersionKind().Group == nfdGroup
 }
 
 // isTheirs reports whether NVIDIA's operator has made an object: a ClusterPolicy owns it, and this operator has not

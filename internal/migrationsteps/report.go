@@ -100,7 +100,7 @@ func Of(f *Facts) *Report {
 	for _, driver := range f.ofKind("NVIDIADriver") {
 		r.Drivers = append(r.Drivers, driver.GetName())
 	}
-	for _, node := range f.ofKind("Node") {
+	for _, node := range f.ofKind(kindNode) {
 		if node.GetLabels()[labels.GPUPresent] == "true" {
 			r.Nodes++
 		}

@@ -23,9 +23,18 @@ const (
 	// ActionDisown removes the owner references to ClusterPolicies: otherwise the object is deleted with the policy.
 	ActionDisown Action = "disown"
 	ActionDelete Action = "delete"
+	// ActionDeleteAll deletes all objects of a kind in a namespace.
+	ActionDeleteAll Action = "deleteAll"
+	// ActionRecordLayout records on Nodes that nvidia.com/mig.config is not a user's.
+	ActionRecordLayout Action = "recordLayout"
+	// ActionHandOver makes Node Feature Discovery list no label that node discovery writes too, on Nodes, and
+	// ActionAwaitLabels waits until node discovery writes these labels. ActionRemoveLabels removes the others.
+	ActionHandOver     Action = "handOver"
+	ActionAwaitLabels  Action = "awaitLabels"
+	ActionRemoveLabels Action = "removeLabels"
 )
 
-// Step changes one object.
+// Step changes one object, or Nodes.
 type Step struct {
 	Action          Action `json:"action"`
 	cleanup.Object  `json:",inline"`
@@ -36,6 +45,8 @@ type Step struct {
 	Selector string `json:"-"`
 	// Annotations are those that ActionRelease removes.
 	Annotations []string `json:"-"`
+	// Nodes are those that a step is about; it has no Name then.
+	Nodes []string `json:"nodes,omitempty"`
 }
 
 // shipped are the accounts and roles that the installers of this operator have under the same name as NVIDIA's chart or
@@ -79,8 +90,9 @@ func step(action Action, object *unstructured.Unstructured) Step {
 }
 
 // Stop returns the steps before this operator is installed, in order: what Helm owns is kept, NVIDIA's operator is
-// stopped and its Deployment removed, whose selector the installer could not change, and the accounts of the operands
-// are made independent of the policy. Those that have been taken are left out.
+// stopped and its Deployment removed, whose selector the installer could not change, the MIG layouts that it has set
+// are recorded, and the accounts of the operands are made independent of the policy. Steps that have been taken are
+// left out.
 func (c *Cluster) Stop() []Step {
 	theirs, _ := c.deployments()
 	var steps []Step
@@ -88,12 +100,17 @@ func (c *Cluster) Stop() []Step {
 		steps = c.keep()
 	}
 	for _, deployment := range theirs {
-		stop := step(ActionStop, deployment)
-		matched, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "selector", "matchLabels")
-		stop.Selector = metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: matched})
-		steps = append(steps, stop, step(ActionDelete, deployment))
+		steps = append(steps, stopSteps(deployment)...)
 	}
-	return append(steps, c.disown()...)
+	return append(append(steps, c.recordLayouts()...), c.disown()...)
+}
+
+// stopSteps returns the steps that delete a Deployment once its pods have ended.
+func stopSteps(deployment *unstructured.Unstructured) []Step {
+	stop := step(ActionStop, deployment)
+	matched, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "selector", "matchLabels")
+	stop.Selector = metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: matched})
+	return []Step{stop, step(ActionDelete, deployment)}
 }
 
 // keep returns the steps that keep what the releases of NVIDIA's chart own.
@@ -123,15 +140,19 @@ func (c *Cluster) disown() []Step {
 }
 
 // Finish returns the steps after this operator has taken over, in order. Node Feature Discovery of NVIDIA's chart
-// stays.
+// stays: HandOver replaces it.
 func (c *Cluster) Finish() []Step {
 	steps := c.disown()
 	releases := c.releases()
+	_, own := c.deployments()
+	stale := c.staleFeatures()
 	for _, object := range c.sorted() {
 		others := slices.Contains(releases, releaseOf(object))
 		switch {
+		case slices.Contains(stale, object):
+			steps = append(steps, step(ActionDelete, object))
 		case isDiscovery(object):
-		case slices.Contains(releases, recordOf(object)), isLeft(object, others):
+		case slices.Contains(releases, recordOf(object)), isLeft(object, others), len(own) > 0 && isUnclaimed(object):
 			steps = append(steps, step(ActionDelete, object))
 		case others, object.GetAnnotations()[ResourcePolicy] == Keep && releaseOf(object) != (Release{}):
 			release := step(ActionRelease, object)

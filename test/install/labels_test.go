@@ -63,6 +63,8 @@ func (e *env) watchLabels() func() []string {
 // discovered returns the labels of Node Feature Discovery on a node.
 func discovered(node *corev1.Node) map[string]string {
 	labels := maps.Clone(node.Labels)
-	maps.DeleteFunc(labels, func(key, _ string) bool { return !strings.HasPrefix(key, discoveryPrefix) })
+	maps.DeleteFunc(labels, func(key, _ string) bool {
+		return !strings.HasPrefix(key, discoveryPrefix) && key != nfdOfRule
+	})
 	return labels
 }

@@ -2,7 +2,6 @@ package install
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,8 +18,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/migration"
 )
 
-// nvidiasObjects are what an installation of NVIDIA's operator has: the operator with its rights, its policy, and Node
-// Feature Discovery.
+// nvidiasObjects are what an installation of NVIDIA's operator has, beside nfdObjects: the operator with its rights,
+// and its policy.
 const nvidiasObjects = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: gpu-operator, labels: {app.kubernetes.io/component: gpu-operator}}
@@ -47,25 +46,6 @@ metadata: {name: gpu-operator}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gpu-operator}
 subjects: [{kind: ServiceAccount, name: gpu-operator, namespace: gpu-operator}]
 ---
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: nfd, labels: {app.kubernetes.io/name: node-feature-discovery}}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: nfd-worker-conf, labels: {app.kubernetes.io/name: node-feature-discovery}}
----
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: nfd-worker, labels: {app.kubernetes.io/name: node-feature-discovery}}
-spec:
-  selector: {matchLabels: {app: nfd-worker}}
-  template:
-    metadata: {labels: {app: nfd-worker, app.kubernetes.io/name: node-feature-discovery}}
-    spec:
-      serviceAccountName: nfd
-      containers: [{name: worker, image: "registry.k8s.io/nfd/node-feature-discovery:v0.19.0"}]
----
 apiVersion: nvidia.com/v1
 kind: ClusterPolicy
 metadata: {name: cluster-policy}
@@ -84,6 +64,10 @@ const (
 type migrationWay struct {
 	// byOLM: NVIDIA's operator was installed by OLM, and by Helm otherwise.
 	byOLM bool
+	// typed: a user has set labels that look like those of the stack, which stay, among them one by a NodeFeatureRule.
+	typed bool
+	// handsOver: node discovery replaces Node Feature Discovery.
+	handsOver bool
 	// install and remove do what docs/migration.md and docs/install.md say, the former without a policy.
 	install, remove func(*env)
 }
@@ -92,6 +76,7 @@ type migrationWay struct {
 func TestMigrateOverTheRelease(t *testing.T) {
 	t.Parallel()
 	migrate(t, migrationWay{
+		typed: true,
 		install: func(e *env) {
 			e.helm("upgrade", release, chart, "--no-hooks", "--take-ownership", "--force-conflicts", "--set",
 				"clusterPolicy.deployCR=false,operator.nodeSelector.pool=none")
@@ -100,10 +85,11 @@ func TestMigrateOverTheRelease(t *testing.T) {
 	})
 }
 
-// TestMigrateByKubectl leaves Helm for kustomize.
+// TestMigrateByKubectl leaves Helm for kustomize, and Node Feature Discovery for node discovery.
 func TestMigrateByKubectl(t *testing.T) {
 	t.Parallel()
 	migrate(t, migrationWay{
+		typed: true, handsOver: true,
 		install: func(e *env) { e.make("deploy", "IMG=registry.example.com/gpu-operator:v1.2.3") },
 		remove:  func(e *env) { e.make("undeploy"); e.stop() },
 	})
@@ -126,12 +112,7 @@ func TestMigrateWithOLM(t *testing.T) {
 				}
 			}
 		},
-		remove: func(e *env) {
-			// docs/migration.md describes this step.
-			e.kubectl("delete", "role,rolebinding", "--namespace", namespace, "nvidia-dcgm-exporter",
-				"nvidia-gpu-feature-discovery", "nvidia-mig-manager", "nvidia-operator-validator")
-			e.removeAsDocumented(namespace, objects)
-		},
+		remove: func(e *env) { e.removeAsDocumented(namespace, objects) },
 	})
 }
 
@@ -140,8 +121,15 @@ func TestMigrateWithOLM(t *testing.T) {
 func migrate(t *testing.T, way migrationWay) {
 	t.Helper()
 	e := newEnv(t, migratedNodes)
+	e.labelByNFD(way.typed)
+	relabel := func() {}
+	if way.handsOver {
+		relabel = e.unlabel()
+	}
 	restored := cluster.Restored(t, e.cluster.Config)
-	e.installNVIDIAs(way.byOLM)
+	relabel()
+	deleteDiscovery := e.installNVIDIAs(way.byOLM)
+	endNFD := e.playNFD()
 	pods, labels := migration.NewWatcher(t, e.cluster.Config), e.watchLabels()
 
 	e.checks(way.byOLM)
@@ -157,20 +145,31 @@ func migrate(t *testing.T, way migrationWay) {
 	e.Expect(e.migrates("--finish", "--yes")).To(Equal("Nothing is left to do.\n"))
 
 	e.undisturbed(pods)
+	if way.handsOver {
+		e.handsOver()
+	}
+	if way.byOLM {
+		out, err := e.kubectlGPU("", "migrate", "--finish", "--node-discovery", "--yes")
+		e.Expect(err).To(HaveOccurred(), out)
+		e.Expect(out).To(ContainSubstring("has not found in NVIDIA's chart"))
+	}
+	e.awaitReady()
 	e.Expect(labels()).To(BeEmpty(), "labels of Node Feature Discovery that were missing at some time")
 	e.Eventually(e.leftovers).WithTimeout(time.Minute).Should(BeEmpty())
-	e.awaitReady()
-	e.deleteDiscovery()
-	for i := range migratedNodes {
-		// The label of NVIDIA's operator looks like that of a user. docs/migration.md describes this step.
-		e.labelNode(fmt.Sprintf("gpu-%05d", i), "nvidia.com/mig.config", nil)
+	endNFD()
+	if way.handsOver {
+		e.forgetsLabels()
+	} else {
+		deleteDiscovery()
 	}
+	e.kubectl("delete", "daemonset", tenant, "--namespace", "default")
 	way.remove(e)
 	restored()
 }
 
-// installNVIDIAs installs NVIDIA's operator, plays it, and awaits that its stack and a GPU pod on each node run.
-func (e *env) installNVIDIAs(byOLM bool) {
+// installNVIDIAs installs NVIDIA's operator, plays it, and awaits that its stack and a GPU pod on each node run. It
+// returns what deletes Node Feature Discovery.
+func (e *env) installNVIDIAs(byOLM bool) (deleteDiscovery func()) {
 	e.t.Helper()
 	ctx := e.t.Context()
 	definition := find(kustomize(e.t), "CustomResourceDefinition", "clusterpolicies.nvidia.com")
@@ -181,9 +180,11 @@ func (e *env) installNVIDIAs(byOLM bool) {
 	e.Expect(os.WriteFile(manifests, []byte(nvidiasObjects), 0o600)).To(Succeed())
 	e.Expect(os.WriteFile(filepath.Join(dir, "Chart.yaml"),
 		[]byte("{apiVersion: v2, name: gpu-operator, version: v26.7.0}"), 0o600)).To(Succeed())
+	definitions, nfd := e.writeNFD(dir)
 	if byOLM {
 		e.kubectl("create", "namespace", namespace)
-		e.kubectl("create", "--namespace", namespace, "-f", manifests)
+		e.kubectl("create", "-f", definitions)
+		e.kubectl("create", "--namespace", namespace, "-f", manifests, "-f", nfd)
 		e.kubectl("label", "deployment", "gpu-operator", "--namespace", namespace, "olm.owner=gpu-operator-certified.v26.7.0")
 	} else {
 		e.helm("install", release, dir, "--create-namespace")
@@ -192,6 +193,7 @@ func (e *env) installNVIDIAs(byOLM bool) {
 	e.Expect(player.Reconcile(ctx, e.policy())).To(Succeed())
 	e.deployTenant()
 	e.awaitPods()
+	return func() { e.kubectl("delete", "--namespace", namespace, "-f", nfd, "-f", definitions) }
 }
 
 // deployTenant runs a pod with a GPU on each node.
@@ -274,11 +276,12 @@ func (e *env) awaitTakeOver() {
 func (e *env) undisturbed(pods *migration.Watcher) {
 	e.t.Helper()
 	e.Expect(pods.Err()).NotTo(HaveOccurred())
-	e.Expect(pods.Apps()).To(And(HaveKey(tenant), HaveKey(migration.DriverName), HaveKey("nfd-worker")))
+	e.Expect(pods.Apps()).To(And(HaveKey(tenant), HaveKey(migration.DriverName), HaveKey("nfd-worker"),
+		HaveKey("nfd-master"), HaveKey("nfd-gc")))
 	for app := range pods.Apps() {
 		ended := pods.EndedOn(app)
 		switch app {
-		case migration.DriverName, tenant, "nfd-worker":
+		case migration.DriverName, tenant, "nfd-worker", "nfd-master", "nfd-gc":
 			e.Expect(ended).To(BeEmpty(), app)
 		case "gpu-operator":
 		default:
@@ -297,7 +300,8 @@ func (e *env) leftovers() ([]string, error) {
 	for _, object := range objects {
 		name, annotations := object.GetKind()+" "+object.GetName(), object.GetAnnotations()
 		ofPolicy := len(object.GetOwnerReferences()) > 0 && object.GetOwnerReferences()[0].Kind == "ClusterPolicy"
-		isDiscovery := object.GetLabels()["app.kubernetes.io/name"] == "node-feature-discovery"
+		isDiscovery := object.GetLabels()["app.kubernetes.io/name"] == "node-feature-discovery" ||
+			object.GetKind() == nodeFeatureRule.Kind
 		isMounted := name == "ConfigMap nvidia-driver-startup-probe"
 		if ofPolicy && annotations["nvidia.com/gpu-operator.digest"] == "" && !isMounted ||
 			!isDiscovery && annotations["helm.sh/resource-policy"] != "" {
@@ -305,15 +309,6 @@ func (e *env) leftovers() ([]string, error) {
 		}
 	}
 	return left, err
-}
-
-// deleteDiscovery deletes the GPU pods and Node Feature Discovery, after it has checked that this one still runs.
-func (e *env) deleteDiscovery() {
-	e.t.Helper()
-	for _, what := range []string{"serviceaccount/nfd", "configmap/nfd-worker-conf", "daemonset/nfd-worker"} {
-		e.kubectl("delete", what, "--namespace", namespace)
-	}
-	e.kubectl("delete", "daemonset", tenant, "--namespace", "default")
 }
 
 // removeByHelm uninstalls the release of this operator while it runs, which leaves the policy that it did not create,

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // TestInPlace: this operator takes over what NVIDIA's has left, while everything runs. With one operating system,
@@ -64,7 +65,8 @@ func (e *env) undisturbed() {
 	}
 }
 
-// ours: nothing in a DaemonSet is NVIDIA's, nor does another manager own a field of it.
+// ours: nothing in a DaemonSet is NVIDIA's, nor does another manager own a field of any object that this operator has
+// applied.
 func (e *env) ours() {
 	e.t.Helper()
 	list := &appsv1.DaemonSetList{}
@@ -77,12 +79,26 @@ func (e *env) ours() {
 		for _, container := range ds.Spec.Template.Spec.Containers {
 			e.Expect(container.Env).NotTo(ContainElement(HaveField("Name", "THEIRS")), ds.Name)
 		}
-		for _, entry := range ds.ManagedFields {
+	}
+	objects, err := cluster.Objects(e.t.Context(), e.cluster.SimulatorConfig)
+	e.Expect(err).NotTo(HaveOccurred())
+	kinds := map[string]int{}
+	for _, object := range objects {
+		// The DaemonSet controller makes pods and revisions with the labels of DaemonSets.
+		kind := object.GetKind()
+		if object.GetLabels()["nvidia.com/gpu-operator.operand"] == "" || kind == "Pod" || kind == "ControllerRevision" {
+			continue
+		}
+		kinds[kind]++
+		for _, entry := range object.GetManagedFields() {
 			if entry.Subresource == "" {
-				e.Expect(entry.Operation).To(Equal(metav1.ManagedFieldsOperationApply), "%s: %s", ds.Name, entry.Manager)
+				e.Expect(entry.Operation).To(Equal(metav1.ManagedFieldsOperationApply), "%s %s: %s", kind,
+					object.GetName(), entry.Manager)
 			}
 		}
 	}
+	e.t.Logf("objects without fields of another manager: %v", kinds)
+	e.Expect(kinds).To(And(HaveKey("DaemonSet"), HaveKey("Service"), HaveKey("RuntimeClass")))
 }
 
 // nothingLeft: no ConfigMap of NVIDIA's operator is left, but the script that the running drivers mount.

@@ -61,7 +61,7 @@ const (
 
 	discoveryPrefix = "feature.node.kubernetes.io/"
 	// featureLabels is the annotation in which Node Feature Discovery lists its labels, without their prefix. gpu-node
-	// discover does not change a node that has it.
+	// discover does not write these.
 	featureLabels = "nfd.node.kubernetes.io/feature-labels"
 	// discoveredLabels is the annotation in which gpu-node discover lists its labels.
 	discoveredLabels = "nvidia.com/gpu-operator.discovered-labels"
@@ -82,7 +82,7 @@ const (
 	annotationDriverOnHost  = annotationPrefix + "driver-on-host"
 	annotationToolkitOnHost = annotationPrefix + "toolkit-on-host"
 	annotationProcesses     = annotationPrefix + "processes"
-	// annotationDiscovery states what labels the node; without it the node is labelled from its creation.
+	// annotationDiscovery states what labels the node; without it nothing does after its creation.
 	annotationDiscovery = annotationPrefix + "discovery"
 
 	// ExitAfterAnnotation makes a pod that does not restart succeed after this duration. Without it, such a pod runs

@@ -17,7 +17,10 @@ import (
 const (
 	// discoveryByProgram: the node is labelled once gpu-node discover has run there.
 	discoveryByProgram = "gpu-node"
-	discoveryNever     = "never"
+	// discoveryByNFD: Node Feature Discovery has labelled the node. gpu-node discover takes over the labels that the
+	// annotation of Node Feature Discovery does not list any more.
+	discoveryByNFD = "nfd"
+	discoveryNever = "never"
 )
 
 // discovered returns the labels that node discovery sets on the node of a machine.
@@ -56,7 +59,8 @@ func (n *node) discovers() bool {
 
 // writeDiscovery writes what gpu-node discover would write, if it is only simulated.
 func (n *node) writeDiscovery(ctx context.Context) error {
-	if n.host != nil || n.object.Annotations[annotationDiscovery] != discoveryByProgram || !n.discovers() {
+	by := n.object.Annotations[annotationDiscovery]
+	if n.host != nil || by != discoveryByProgram && by != discoveryByNFD || !n.discovers() {
 		return nil
 	}
 	if _, ok := n.object.Annotations[discoveredLabels]; ok {
@@ -65,6 +69,13 @@ func (n *node) writeDiscovery(ctx context.Context) error {
 	info := n.object.Status.NodeInfo
 	os, version := splitOS(info)
 	labels := discovered(os, version, info.KernelVersion, int(n.gpus))
+	theirs := strings.Split(n.object.Annotations[featureLabels], ",")
+	maps.DeleteFunc(labels, func(key, _ string) bool {
+		return slices.Contains(theirs, strings.TrimPrefix(key, discoveryPrefix))
+	})
+	if len(labels) == 0 {
+		return nil
+	}
 	return n.patchMetadata(ctx, map[string]any{
 		"labels":      labels,
 		"annotations": map[string]string{discoveredLabels: strings.Join(slices.Sorted(maps.Keys(labels)), ",")},

@@ -184,6 +184,7 @@ func (n NodeSpec) annotations() map[string]string {
 	case n.Undiscovered:
 		annotations[annotationDiscovery] = discoveryByProgram
 	default:
+		annotations[annotationDiscovery] = discoveryByNFD
 		annotations[featureLabels] = listed(discovered(n.OS, n.OSVersion, n.Kernel, n.GPUs))
 	}
 	maps.Copy(annotations, n.Annotations)

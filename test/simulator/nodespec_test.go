@@ -17,10 +17,10 @@ func TestNodeDiscovery(t *testing.T) {
 		"Node Feature Discovery, with its annotation": {
 			spec: NodeSpec{}, labelled: true,
 			features: "kernel-version.full,pci-0302_10de.present,pci-10de.present,system-os_release.ID," +
-				"system-os_release.VERSION_ID"},
+				"system-os_release.VERSION_ID", by: "nfd"},
 		"Node Feature Discovery, on a node without a GPU": {
 			spec: NodeSpec{NoGPU: true}, labelled: true,
-			features: "kernel-version.full,system-os_release.ID,system-os_release.VERSION_ID"},
+			features: "kernel-version.full,system-os_release.ID,system-os_release.VERSION_ID", by: "nfd"},
 		"gpu-node, later": {spec: NodeSpec{Undiscovered: true}, by: "gpu-node"},
 		"never, whatever runs there": {
 			spec: NodeSpec{Undiscovered: true, NeverDiscovered: true}, by: "never"},

@@ -45,7 +45,7 @@ func newChanges(mode Mode, node nodeapi.NodeMetadata, findings Findings) changes
 	before := ownLabels(node.Annotations[labels.DiscoveredLabels])
 	theirs := map[string]bool{}
 	if mode == ModeAuto {
-		theirs = listedByNFD(node.Annotations)
+		theirs = labels.ListedByNFD(node.Annotations)
 	}
 	c := changes{withNFD: len(theirs) > 0}
 	c.patch = nodeapi.NodeChanges{
@@ -136,24 +136,4 @@ func ownLabels(list string) map[string]bool {
 		}
 	}
 	return own
-}
-
-// listedByNFD returns the labels that all instances of Node Feature Discovery have written.
-func listedByNFD(annotations map[string]string) map[string]bool {
-	theirs := map[string]bool{}
-	for annotation, list := range annotations {
-		if annotation != labels.NFDFeatureLabels && !strings.HasSuffix(annotation, "."+labels.NFDFeatureLabels) {
-			continue
-		}
-		for name := range strings.SplitSeq(list, ",") {
-			switch {
-			case name == "":
-			case strings.Contains(name, "/"):
-				theirs[name] = true
-			default:
-				theirs[labels.DiscoveryPrefix+name] = true
-			}
-		}
-	}
-	return theirs
 }

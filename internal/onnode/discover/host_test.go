@@ -253,6 +253,7 @@ func TestFactsOfMachines(t *testing.T) {
 				g.Expect(validation.IsQualifiedName(key)).To(BeEmpty())
 				g.Expect(validation.IsValidLabelValue(value)).To(BeEmpty())
 				g.Expect(labels.IsDiscoverable(key)).To(BeTrue(), key)
+				g.Expect(labels.IsNodeFact(key)).To(BeTrue(), key)
 			}
 		})
 	}
