@@ -26,6 +26,7 @@ const (
 	kindPolicy     = "ClusterPolicy"
 	kindDaemonSet  = "DaemonSet"
 	kindDeployment = "Deployment"
+	kindDriver     = "NVIDIADriver"
 	// discoveryName is the label app.kubernetes.io/name of Node Feature Discovery in NVIDIA's chart.
 	discoveryName = "node-feature-discovery"
 	nameLabel     = "app.kubernetes.io/name"

@@ -36,6 +36,10 @@ type Step struct {
 	Selector string `json:"-"`
 	// Annotations are those that ActionRelease removes.
 	Annotations []string `json:"-"`
+	// Patch is the merge patch of a step of the way back, or the object that ActionCreate creates. StatusPatch is the
+	// strategic merge patch of the status of the object; nil for none.
+	Patch       map[string]any `json:"-"`
+	StatusPatch map[string]any `json:"-"`
 }
 
 // shipped are the accounts and roles that the installers of this operator have under the same name as NVIDIA's chart or
