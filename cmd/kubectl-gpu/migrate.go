@@ -18,16 +18,18 @@ var errBlocked = errors.New("the migration is blocked")
 // migrateOptions are the flags of migrate.
 type migrateOptions struct {
 	check, finish, yes bool
-	output             string
-	timeout            time.Duration
-	kubectl            kubectl
+	// toNVIDIA: the way back.
+	toNVIDIA bool
+	output   string
+	timeout  time.Duration
+	kubectl  kubectl
 }
 
 func migrateCommand() *cobra.Command {
 	o := migrateOptions{}
 	command := &cobra.Command{
 		Use:   "migrate",
-		Short: "Stop NVIDIA's operator so that this one can take over, and remove its leftovers afterwards",
+		Short: "Migrate from NVIDIA's operator to this one, or back, while everything runs",
 		Long: `Take the steps of a migration from NVIDIA's operator that no installer takes. docs/migration.md has all steps.
 
 --check prints what a migration would change, and changes nothing: pods of operands that are replaced or kept, fields
@@ -40,6 +42,11 @@ references to the policy from accounts and roles that the installer takes over. 
 --finish, after this operator is installed and has taken over, removes roles and accounts that are no longer used, the
 annotation, and Helm's record of a release of NVIDIA's chart under another name. Node Feature Discovery stays.
 
+--back is the way from this operator to NVIDIA's, with --check and --finish in the same sense. It stops this operator,
+removes its finalizer and its admission policies, and merges its DaemonSets into those that NVIDIA's operator handles,
+without ending a pod. Then install NVIDIA's operator. --back --finish removes what only this operator has, such as node
+discovery and its labels and conditions of nodes, once NVIDIA's has taken over.
+
 Each step can be repeated. Exit codes: 0 success and nothing blocks, 1 failure, 2 wrong usage, or with --check a
 migration that is blocked.
 
@@ -47,7 +54,10 @@ It runs kubectl, which needs the right to list what is named above, Nodes, Pods,
 stack, and to change these objects.`,
 		Example: `  kubectl gpu migrate --check
   kubectl gpu migrate --yes
-  kubectl gpu migrate --finish --yes`,
+  kubectl gpu migrate --finish --yes
+  kubectl gpu migrate --back --check
+  kubectl gpu migrate --back --yes
+  kubectl gpu migrate --back --finish --yes`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.check && o.finish {
@@ -67,15 +77,19 @@ stack, and to change these objects.`,
 	flags := command.Flags()
 	flags.BoolVar(&o.check, "check", false, "only print what a migration would change")
 	flags.BoolVar(&o.finish, "finish", false, "remove what is left of NVIDIA's operator after this one has taken over")
+	flags.BoolVar(&o.toNVIDIA, "back", false, "go back from this operator to NVIDIA's")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output of --check: text or json")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute,
-		"how long to wait until the pods of NVIDIA's operator have ended")
+		"how long to wait until the pods of the operator have ended")
 	o.kubectl.addFlags(flags)
 	return command
 }
 
 func (o *migrateOptions) run(cmd *cobra.Command) error {
+	if o.toNVIDIA {
+		return o.back(cmd)
+	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	facts, err := o.read(ctx)
 	if err != nil {
@@ -92,7 +106,7 @@ func (o *migrateOptions) run(cmd *cobra.Command) error {
 	}
 	report := migrationsteps.Of(facts)
 	if o.check {
-		if err := printReport(out, report, o.output); err != nil {
+		if err := writeReport(out, report, reportText(report), o.output); err != nil {
 			return err
 		}
 		if len(report.Blockers) > 0 {
@@ -133,10 +147,7 @@ func (o *migrateOptions) carryOut(cmd *cobra.Command, steps []migrationsteps.Ste
 
 // take takes one step.
 func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migrationsteps.Step) error {
-	target := []string{step.Resource, step.Name}
-	if step.Namespace != "" {
-		target = append(target, "--namespace="+step.Namespace)
-	}
+	target := targetOf(step)
 	patch := func(content map[string]any) error {
 		return o.kubectl.patch(ctx, content, append(target, "--type=merge")...)
 	}
@@ -147,11 +158,7 @@ func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migratio
 	case migrationsteps.ActionKeep:
 		return annotate(map[string]any{migrationsteps.ResourcePolicy: migrationsteps.Keep})
 	case migrationsteps.ActionRelease:
-		removed := map[string]any{}
-		for _, key := range step.Annotations {
-			removed[key] = nil
-		}
-		return annotate(removed)
+		return o.release(ctx, step)
 	case migrationsteps.ActionDisown:
 		return patch(map[string]any{"metadata": map[string]any{
 			"ownerReferences": step.Owners, "resourceVersion": step.ResourceVersion,
@@ -166,6 +173,16 @@ func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migratio
 		_, err := o.kubectl.run(ctx, nil, "delete", append(target, "--ignore-not-found")...)
 		return err
 	}
+}
+
+// release removes annotations of an object.
+func (o *migrateOptions) release(ctx context.Context, step *migrationsteps.Step) error {
+	removed := map[string]any{}
+	for _, key := range step.Annotations {
+		removed[key] = nil
+	}
+	return o.kubectl.patch(ctx, map[string]any{"metadata": map[string]any{"annotations": removed}},
+		append(targetOf(step), "--type=merge")...)
 }
 
 // awaitEnd waits until no pod of a Deployment is left.

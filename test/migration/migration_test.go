@@ -13,8 +13,8 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// TestInPlace: this operator takes over what NVIDIA's has left, while everything runs. With one operating system,
-// NVIDIA's then takes it over again.
+// TestInPlace: this operator takes over what NVIDIA's has left, while everything runs. NVIDIA's then takes it over
+// again.
 func TestInPlace(t *testing.T) {
 	for name, versions := range map[string][]string{
 		"one operating system": {"24.04"}, "two operating systems": {"24.04", "22.04"},
@@ -37,9 +37,7 @@ func TestInPlace(t *testing.T) {
 			e.ours()
 			e.nothingLeft()
 			e.writesNothing()
-			if len(versions) == 1 {
-				e.back()
-			}
+			e.back()
 		})
 	}
 }
@@ -101,18 +99,6 @@ func (e *env) nothingLeft() {
 	}).Should(BeEmpty())
 	script := client.ObjectKey{Namespace: namespace, Name: probeScript}
 	e.Expect(e.client.Get(e.t.Context(), script, &corev1.ConfigMap{})).To(Succeed(), "the running drivers mount it")
-}
-
-// back: NVIDIA's operator takes over what this one has left, while everything runs.
-func (e *env) back() {
-	e.t.Helper()
-	e.stop()
-	e.watch = NewWatcher(e.t, e.cluster.SimulatorConfig)
-	begin := time.Now()
-	e.Expect(e.theirs.Reconcile(e.t.Context(), e.policy())).To(Succeed())
-	e.awaitPods(false)
-	e.t.Logf("taken back after %s", time.Since(begin).Round(time.Second))
-	e.undisturbed()
 }
 
 func (e *env) writesNothing() {
