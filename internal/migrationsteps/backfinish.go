@@ -109,6 +109,15 @@ func (b *Back) Finish() []Step {
 	return append(steps, b.unmarkNodes()...)
 }
 
+// knownFinish returns the steps of Finish that are certain before NVIDIA's operator has taken over: it updates objects
+// of the same names, and what it replaces needs no other step.
+func (b *Back) knownFinish() []Step {
+	return slices.DeleteFunc(b.Finish(), func(s Step) bool {
+		return s.Action == ActionDelete && s.Kind != kindDaemonSet && !slices.Contains(leftoverKinds, s.Kind) ||
+			s.Action == ActionUnmark && s.Kind == "Pod"
+	})
+}
+
 // isOnlyOurs reports whether an object is one of this operator that NVIDIA's does not have, and so has not overwritten.
 func (b *Back) isOnlyOurs(object *unstructured.Unstructured) bool {
 	name, all := object.GetName(), object.GetLabels()

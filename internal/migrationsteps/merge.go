@@ -235,7 +235,9 @@ func (b *Back) template(g *group) (*corev1.PodTemplateSpec, error) {
 	if newest == nil {
 		return nil, errNoRevision
 	}
-	var data struct{ Spec struct{ Template corev1.PodTemplateSpec } }
+	var data struct {
+		Spec struct{ Template corev1.PodTemplateSpec }
+	}
 	if err := json.Unmarshal(newest.Data.Raw, &data); err != nil {
 		return nil, fmt.Errorf("ControllerRevision %s: %w", newest.Name, err)
 	}

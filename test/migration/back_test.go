@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -19,28 +20,74 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/pinned"
 )
 
-const nothingToDo = "Nothing is left to do.\n"
+const (
+	nothingToDo = "Nothing is left to do.\n"
+	// discoveryApp is the app of this operator's node discovery, which NVIDIA's does not have.
+	discoveryApp = "nvidia-node-discovery"
+)
 
 // plugin builds the plugin of kubectl once for all tests.
 var plugin = sync.OnceValues(func() (string, error) {
 	return cluster.BuildPlugin(context.Background(), os.Stderr)
 })
 
+// TestBackFromANewInstallation: NVIDIA's operator takes over what this one has installed itself. Its validator has
+// another selector, and the drivers are several DaemonSets. An earlier run of the command has ended after it had deleted
+// those.
+func TestBackFromANewInstallation(t *testing.T) {
+	t.Parallel()
+	e := newCluster(t, []string{"24.04", "22.04"})
+	e.install()
+	e.start()
+	e.awaitReady(v1.StateReady)
+	e.awaitPods(true)
+	e.deployTenants()
+	e.Expect(e.driverSets()).To(HaveLen(2))
+	e.leave()
+	for _, name := range e.driverSets() {
+		e.orphan(name)
+	}
+	e.comeBack()
+}
+
+// orphan deletes a DaemonSet without its pods.
+func (e *env) orphan(name string) {
+	e.t.Helper()
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	e.Expect(e.client.Delete(e.t.Context(), ds, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	e.Eventually(func() error {
+		return e.client.Get(e.t.Context(), client.ObjectKeyFromObject(ds), ds)
+	}).Should(Satisfy(apierrors.IsNotFound))
+}
+
 // back: NVIDIA's operator takes over what this one has left, while everything runs, in the order of docs/migration.md.
-// Afterwards nothing of this operator is left.
+// Afterwards nothing of this operator is left. Drivers that are as its own count as up to date.
 func (e *env) back() {
 	e.t.Helper()
-	theirs := e.deployment("theirs", "nvcr.io/nvidia/gpu-operator:v26.7.0", "DRIVER_IMAGE")
+	e.leave()
+	e.comeBack()
+	e.Eventually(e.updatedDrivers).Should(Equal(int32(nodes)), "drivers that NVIDIA's operator reports as up to date")
+}
+
+// leave ends this operator, and starts a new watch of all pods.
+func (e *env) leave() {
+	e.t.Helper()
 	own := e.deployment("gpu-operator", "ghcr.io/clusterpolicy/gpu-operator:v1.2.3", "OPERATOR_IMAGE")
 	e.Expect(e.client.Create(e.t.Context(), own)).To(Succeed())
 	e.Expect(e.policy().Finalizers).NotTo(BeEmpty(), "this operator's finalizer")
 	e.Expect(e.markAsNVIDIAs()).To(Satisfy(apierrors.IsForbidden), "this operator's admission policies")
 	e.stop()
 	e.watch = NewWatcher(e.t, e.cluster.SimulatorConfig)
+}
+
+// comeBack does what docs/migration.md describes, once this operator has ended.
+func (e *env) comeBack() {
+	e.t.Helper()
 	begin := time.Now()
 	for _, args := range [][]string{{"--check"}, {"--yes"}} {
 		e.t.Log(e.migratesBack(args...))
@@ -48,23 +95,24 @@ func (e *env) back() {
 	e.Expect(e.migratesBack("--yes")).To(Equal(nothingToDo))
 	e.t.Logf("left after %s", time.Since(begin).Round(time.Second))
 	e.Expect(e.driverSets()).To(Equal([]string{DriverName}))
-	e.undisturbed()
+	e.Expect(e.watch.Err()).NotTo(HaveOccurred())
 	for app := range e.watch.Apps() {
-		e.Expect(e.watch.EndedOn(app)).To(BeEmpty(), "until NVIDIA's operator is installed")
+		e.Expect(e.watch.EndedOn(app)).To(BeEmpty(), "%s, until NVIDIA's operator is installed", app)
 	}
 	e.Eventually(e.markAsNVIDIAs).Should(Succeed())
 	_, err := e.kubectlGPU("--finish", "--yes")
 	e.Expect(err).To(HaveOccurred(), "NVIDIA's operator is not installed")
 
+	theirs := e.deployment("theirs", "nvcr.io/nvidia/gpu-operator:v26.7.0", "DRIVER_IMAGE")
 	e.Expect(e.client.Create(e.t.Context(), theirs)).To(Succeed())
 	e.Expect(e.theirs.Reconcile(e.t.Context(), e.policy())).To(Succeed())
 	e.awaitPods(false)
 	e.t.Logf("taken back after %s", time.Since(begin).Round(time.Second))
+	e.undisturbed()
 	e.t.Log(e.migratesBack("--finish", "--yes"))
 	e.Expect(e.migratesBack("--finish", "--yes")).To(Equal(nothingToDo))
-	e.undisturbed()
+	e.undisturbed(discoveryApp)
 	e.Eventually(e.leftOfOurs).Should(BeEmpty())
-	e.Eventually(e.updatedDrivers).Should(Equal(int32(nodes)), "drivers that NVIDIA's operator reports as up to date")
 }
 
 // deployment returns one of an operator without pods. Operators are told apart by a variable.

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -43,13 +44,16 @@ func TestInPlace(t *testing.T) {
 }
 
 // undisturbed: no driver and no GPU pod has ended, and of every other operand at most one pod on each node, one at a
-// time.
-func (e *env) undisturbed() {
+// time. Apps that are removed are not considered.
+func (e *env) undisturbed(removed ...string) {
 	e.t.Helper()
 	e.Expect(e.watch.Err()).NotTo(HaveOccurred())
 	for app, fewest := range e.watch.Apps() {
 		ended := e.watch.EndedOn(app)
 		e.t.Logf("%s: never fewer than %d ready, ended %v", app, fewest, ended)
+		if slices.Contains(removed, app) {
+			continue
+		}
 		if app == DriverName || app == tenantApp {
 			e.Expect(ended).To(BeEmpty(), app)
 			e.Expect(fewest).To(Equal(nodes), app)
