@@ -19,8 +19,8 @@ import (
 
 // The kinds that the way back reads besides those of a migration.
 const (
-	backKinds        = "pods,controllerrevisions.apps"
-	backClusterKinds = "namespaces,runtimeclasses.node.k8s.io," +
+	backKinds        = "pods,controllerrevisions.apps,networkpolicies.networking.k8s.io,poddisruptionbudgets.policy"
+	backClusterKinds = "namespaces,runtimeclasses.node.k8s.io,priorityclasses.scheduling.k8s.io," +
 		"validatingadmissionpolicies.admissionregistration.k8s.io," +
 		"validatingadmissionpolicybindings.admissionregistration.k8s.io"
 )

@@ -31,6 +31,13 @@ const (
 	ActionUnmark Action = "unmark"
 )
 
+// restricting are the kinds of this operator's installers that would restrict NVIDIA's operator, whose account and pods
+// have the same name and labels, and that its chart does not have. A policy without a binding has no effect, so that
+// nothing is refused for the lack of the other.
+var restricting = []string{
+	"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "NetworkPolicy", "PodDisruptionBudget",
+}
+
 // Back is what the way back depends on.
 type Back struct {
 	*Cluster
@@ -45,8 +52,8 @@ type Back struct {
 func NewBack(c *Cluster) (*Back, error) {
 	b := &Back{Cluster: c, namespace: c.operandNamespace()}
 	for _, err := range []error{
-		decode(c, "", "Node", &b.nodes), decode(c, b.namespace, "Pod", &b.pods),
-		decode(c, b.namespace, kindDaemonSet, &b.sets), decode(c, b.namespace, "ControllerRevision", &b.revisions),
+		decode(c, "", kindNode, &b.nodes), decode(c, b.namespace, kindPod, &b.pods),
+		decode(c, b.namespace, kindDaemonSet, &b.sets), decode(c, b.namespace, kindRevision, &b.revisions),
 	} {
 		if err != nil {
 			return nil, err
@@ -105,8 +112,7 @@ func (b *Back) plan() ([]Step, []Blocker) {
 	for _, deployment := range own {
 		steps = append(steps, step(ActionEnd, deployment))
 	}
-	// A policy without a binding has no effect, so that nothing is refused for the lack of the other.
-	for _, kind := range []string{"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"} {
+	for _, kind := range restricting {
 		for _, object := range b.ofKind(kind) {
 			if object.GetLabels()[nameLabel] == operatorName {
 				steps = append(steps, step(ActionDelete, object))

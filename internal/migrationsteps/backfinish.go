@@ -16,8 +16,14 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
 )
 
-// discoveryAccount is the account of node discovery, which NVIDIA's operator does not have.
-const discoveryAccount = "nvidia-node-discovery"
+const (
+	// discoveryAccount is the account of node discovery, which NVIDIA's operator does not have.
+	discoveryAccount  = "nvidia-node-discovery"
+	kindPriorityClass = "PriorityClass"
+	kindRevision      = "ControllerRevision"
+	kindPod           = "Pod"
+	kindNode          = "Node"
+)
 
 // FinishRefusal returns why what is left of this operator cannot be removed yet; empty if it can.
 func (b *Back) FinishRefusal() string {
@@ -113,8 +119,8 @@ func (b *Back) Finish() []Step {
 // of the same names, and what it replaces needs no other step.
 func (b *Back) knownFinish() []Step {
 	return slices.DeleteFunc(b.Finish(), func(s Step) bool {
-		return s.Action == ActionDelete && s.Kind != kindDaemonSet && !slices.Contains(leftoverKinds, s.Kind) ||
-			s.Action == ActionUnmark && s.Kind == "Pod"
+		known := append([]string{kindDaemonSet, kindPriorityClass}, leftoverKinds...)
+		return s.Action == ActionDelete && !slices.Contains(known, s.Kind) || s.Action == ActionUnmark && s.Kind == kindPod
 	})
 }
 
@@ -124,16 +130,14 @@ func (b *Back) isOnlyOurs(object *unstructured.Unstructured) bool {
 	switch kind := object.GetKind(); {
 	case kind == kindDaemonSet:
 		return labels.IsApplied(object) && !isPlaced(object)
-	case kind == "ControllerRevision":
+	case kind == kindRevision:
 		return all[labels.Operand] != "" && object.GetNamespace() == b.namespace
 	case kind == "ConfigMap" && name == labels.UpgradeSlots:
 		return all[labels.ManagedBy] == labels.ManagedByValue
 	case labels.IsApplied(object):
 		return true
-	case slices.Contains(leftoverKinds, kind):
+	case kind == kindPriorityClass, slices.Contains(leftoverKinds, kind):
 		return all[nameLabel] == operatorName && (name == discoveryAccount || strings.HasPrefix(name, operatorName+"-"))
-	case kind == "Service", kind == "ServiceMonitor", kind == "PrometheusRule", kind == "ConfigMap":
-		return all[nameLabel] == operatorName && strings.HasPrefix(name, operatorName+"-")
 	}
 	return false
 }
@@ -204,7 +208,7 @@ func (b *Back) unmarkPods() []Step {
 			migrate.SameDriver(&pod.Spec, &ds.Spec.Template.Spec) {
 			set[appsv1.ControllerRevisionHashLabelKey] = revision
 		}
-		if s, marked := unmark(b.object("Pod", pod.Name), set); marked {
+		if s, marked := unmark(b.object(kindPod, pod.Name), set); marked {
 			steps = append(steps, s)
 		}
 	}
@@ -245,7 +249,7 @@ func (b *Back) unmarkNodes() []Step {
 	for i := range b.nodes {
 		node := &b.nodes[i]
 		if removal := nodemarks.HandBack(node); !removal.IsEmpty() {
-			s := patched(ActionUnmark, b.object("Node", node.Name), removal.NodePatch())
+			s := patched(ActionUnmark, b.object(kindNode, node.Name), removal.NodePatch())
 			s.StatusPatch = removal.StatusPatch()
 			steps = append(steps, s)
 		}

@@ -47,7 +47,7 @@ func (b *Back) merge() ([]Step, []Blocker) {
 		steps = append(steps, merged...)
 	}
 	for _, node := range slices.Sorted(maps.Keys(missing)) {
-		selects = append(selects, patched(ActionSelect, b.object("Node", node), map[string]any{
+		selects = append(selects, patched(ActionSelect, b.object(kindNode, node), map[string]any{
 			"metadata": map[string]any{"labels": missing[node]},
 		}))
 	}
@@ -183,7 +183,7 @@ func (b *Back) move(g *group, pod *corev1.Pod) (Step, bool) {
 		metadata["ownerReferences"] = slices.DeleteFunc(slices.Clone(pod.OwnerReferences),
 			func(owner metav1.OwnerReference) bool { return owner.UID == controller.UID })
 	}
-	return patched(ActionMove, b.object("Pod", pod.Name), map[string]any{"metadata": metadata}), true
+	return patched(ActionMove, b.object(kindPod, pod.Name), map[string]any{"metadata": metadata}), true
 }
 
 // create returns the step that creates the DaemonSet of a group. Its pods are only updated when they are deleted, so
