@@ -148,7 +148,8 @@ func (o *cleanupOptions) releaseNodes(ctx context.Context, out io.Writer, nodes 
 	return err
 }
 
-// inParallel calls do with 0 to n-1, by some workers, and returns for how many it succeeded, and the errors of the others.
+// inParallel calls do with 0 to n-1, by some workers, and returns for how many it succeeded, and the errors of the
+// others.
 func inParallel(workers, n int, do func(int) error) (succeeded int, err error) {
 	failures := make([]error, n)
 	next := make(chan int)

@@ -58,8 +58,8 @@ func (o *migrateOptions) back(cmd *cobra.Command) error {
 	return o.carryOutBack(cmd, report.Stop, (*migrationsteps.Back).Steps)
 }
 
-// carryOutBack takes steps, after it has printed them. After those of one action it reads the cluster and plans again, as
-// the DaemonSet controller works in the meantime. Steps that were not printed before are printed then.
+// carryOutBack takes steps, after it has printed them. After those of one action it reads the cluster and plans again,
+// as the DaemonSet controller works in the meantime. Steps that were not printed before are printed then.
 func (o *migrateOptions) carryOutBack(
 	cmd *cobra.Command, steps []migrationsteps.Step, plan func(*migrationsteps.Back) []migrationsteps.Step,
 ) error {

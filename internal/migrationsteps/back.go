@@ -233,10 +233,11 @@ func (b *Back) blockedByDriver() []Blocker {
 		"upgradePolicy", "autoUpgrade")
 	set("NVIDIADriver objects declare the drivers: NVIDIA's operator would create a DaemonSet for each, under a name "+
 		"with a hash that only it computes, and replace the driver of each node", `declare one driver in the policy `+
-		`first: kubectl patch clusterpolicy %s --type=merge --patch '{"spec":{"driver":{"useNvidiaDriverCRD":false,"upgradePolicy":{"autoUpgrade":false}}}}', with driver.version and `+
-		`the other fields of these objects; running drivers stay`, "useNvidiaDriverCRD")
-	set("driver.usePrecompiled is true: NVIDIA's operator has a DaemonSet for each kernel, all with the same selector, so "+
-		"that each would take the pods of the others and end them", "end the GPU work, delete ClusterPolicy %s, and "+
+		`first: kubectl patch clusterpolicy %s --type=merge --patch `+
+		`'{"spec":{"driver":{"useNvidiaDriverCRD":false,"upgradePolicy":{"autoUpgrade":false}}}}', `+
+		`with driver.version and the other fields of these objects; running drivers stay`, "useNvidiaDriverCRD")
+	set("driver.usePrecompiled is true: NVIDIA's operator has a DaemonSet for each kernel, all with the same selector, "+
+		"so that each would take the pods of the others and end them", "end the GPU work, delete ClusterPolicy %s, and "+
 		"install NVIDIA's operator as on a new cluster", "usePrecompiled")
 	return found
 }

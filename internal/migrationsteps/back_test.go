@@ -225,7 +225,8 @@ func checkCreated(g *WithT, create *Step) {
 	g.Expect(field("spec", "updateStrategy", "type")).To(Equal("OnDelete"))
 	g.Expect(field("spec", "template", "spec", "nodeSelector")).
 		To(Equal(map[string]any{"nvidia.com/gpu.deploy.driver": "true"}))
-	g.Expect(field("spec", "template", "spec", "affinity")).To(And(HaveKey("podAntiAffinity"), Not(HaveKey("nodeAffinity"))))
+	g.Expect(field("spec", "template", "spec", "affinity")).
+		To(And(HaveKey("podAntiAffinity"), Not(HaveKey("nodeAffinity"))))
 	g.Expect(field("spec", "template", "metadata", "labels")).To(Equal(map[string]any{
 		"app": "nvidia-driver-daemonset", "app.kubernetes.io/managed-by": "gpu-operator",
 	}))

@@ -58,8 +58,8 @@ func isDiscovered(node *corev1.Node) bool {
 	return false
 }
 
-// notTakenBack returns the DaemonSets of operands of NVIDIA's operator that it has not updated yet, or whose pods it has
-// not replaced.
+// notTakenBack returns the DaemonSets of NVIDIA's operator that it has not updated yet, or whose pods it has not
+// replaced.
 func (b *Back) notTakenBack() []string {
 	var left []string
 	for i := range b.sets {
@@ -190,9 +190,9 @@ func unmark(object *unstructured.Unstructured, set map[string]any) (Step, bool) 
 	return patched(ActionUnmark, object, map[string]any{"metadata": metadata}), len(metadata) > 1
 }
 
-// unmarkPods returns the steps for the pods of the operands' namespace, but those that end with their DaemonSet. A driver
-// pod that installs what its DaemonSet installs gets the label of its newest revision, as a pod that was created from
-// it: otherwise NVIDIA's operator would report it as outdated, and replace it.
+// unmarkPods returns the steps for the pods of the operands' namespace, but those that end with their DaemonSet. A
+// driver pod that installs what its DaemonSet installs gets the label of its newest revision, as a pod that was created
+// from it: otherwise NVIDIA's operator would report it as outdated, and replace it.
 func (b *Back) unmarkPods() []Step {
 	var steps []Step
 	for i := range b.pods {
@@ -202,10 +202,8 @@ func (b *Back) unmarkPods() []Step {
 			continue
 		}
 		set := map[string]any{}
-		if revision := b.revisionOf(ds); ds != nil && revision != "" && ds.Annotations[labels.NVIDIAHash] != "" &&
-			pod.Labels[labels.Component] == labels.DriverComponent &&
-			pod.Labels[appsv1.ControllerRevisionHashLabelKey] != revision &&
-			migrate.SameDriver(&pod.Spec, &ds.Spec.Template.Spec) {
+		if revision := b.revisionOf(ds); revision != "" && isUpToDate(pod, ds) &&
+			pod.Labels[appsv1.ControllerRevisionHashLabelKey] != revision {
 			set[appsv1.ControllerRevisionHashLabelKey] = revision
 		}
 		if s, marked := unmark(b.object(kindPod, pod.Name), set); marked {
@@ -213,6 +211,12 @@ func (b *Back) unmarkPods() []Step {
 		}
 	}
 	return steps
+}
+
+// isUpToDate reports whether a driver pod installs what a DaemonSet of NVIDIA's operator installs.
+func isUpToDate(pod *corev1.Pod, ds *appsv1.DaemonSet) bool {
+	return pod.Labels[labels.Component] == labels.DriverComponent && ds.Annotations[labels.NVIDIAHash] != "" &&
+		migrate.SameDriver(&pod.Spec, &ds.Spec.Template.Spec)
 }
 
 // setOf returns the DaemonSet of a pod; nil for none.

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -26,11 +27,12 @@ const templateGeneration = "pod-template-generation"
 var errNoRevision = errors.New("no ControllerRevision has the template of its pods")
 
 // merge returns the steps that make the pods of each operand those of the DaemonSet that NVIDIA's operator handles, and
-// what prevents it. It must not happen that a pod belongs to no DaemonSet while one selects its node, which would create
-// a second pod, or that it matches a DaemonSet which does not select its node, which would adopt and delete it. So where
-// an operand has several DaemonSets, or one with another name or selector, all of them are deleted first, without their
-// pods; then the pods are labelled; then NVIDIA's DaemonSet is created, which selects the nodes of all pods and adopts
-// them. Each step follows from what the cluster has, so that the command can be repeated after any of them.
+// what prevents it. It must not happen that a pod belongs to no DaemonSet while one selects its node, which would
+// create a second pod, or that it matches a DaemonSet which does not select its node, which would adopt and delete it.
+// So where an operand has several DaemonSets, or one with another name or selector, all of them are deleted first,
+// without their pods; then the pods are labelled; then NVIDIA's DaemonSet is created, which selects the nodes of all
+// pods and adopts them. Each step follows from what the cluster has, so that the command can be repeated after any of
+// them.
 func (b *Back) merge() ([]Step, []Blocker) {
 	var selects, steps []Step
 	var blockers []Blocker
@@ -41,7 +43,8 @@ func (b *Back) merge() ([]Step, []Blocker) {
 		merged, err := b.mergeOperand(p, groups)
 		if err != nil {
 			blockers = append(blockers, Blocker{
-				Cause: fmt.Sprintf("DaemonSet %s cannot be created: %v", p.name, err), Remedy: "wait a minute and repeat the command",
+				Cause:  fmt.Sprintf("DaemonSet %s cannot be created: %v", p.name, err),
+				Remedy: "wait a minute and repeat the command",
 			})
 		}
 		steps = append(steps, merged...)
@@ -110,45 +113,51 @@ func (b *Back) groups(p place, missing map[string]map[string]any) ([]group, []Bl
 
 // mergeOperand returns the steps for one operand; none if its only DaemonSet is as NVIDIA's operator has it.
 func (b *Back) mergeOperand(p place, groups []group) ([]Step, error) {
-	var steps []Step
-	inPlace := b.inPlace(p, groups)
-	for i := range b.sets {
-		if ds := &b.sets[i]; labels.IsApplied(ds) && ds.Labels[labels.Operand] == p.operand && !inPlace {
-			steps = append(steps, step(ActionOrphan, b.object(kindDaemonSet, ds.Name)))
-		}
-	}
-	if inPlace {
+	own := b.setsOf(p.operand)
+	if b.inPlace(p, own, groups) {
 		return nil, nil
 	}
+	var steps, creates []Step
+	for _, ds := range own {
+		steps = append(steps, step(ActionOrphan, b.object(kindDaemonSet, ds.Name)))
+	}
 	for i := range groups {
-		for _, pod := range groups[i].pods {
-			if move, needed := b.move(&groups[i], pod); needed {
+		g := &groups[i]
+		live := b.object(kindDaemonSet, g.name)
+		if live != nil && labels.IsApplied(live) {
+			live = nil // It is deleted before.
+		}
+		for _, pod := range g.pods {
+			if move, needed := b.move(g, pod, live); needed {
 				steps = append(steps, move)
 			}
 		}
-	}
-	for i := range groups {
-		if live := b.object(kindDaemonSet, groups[i].name); live != nil && !labels.IsApplied(live) {
+		if live != nil {
 			continue
 		}
-		create, err := b.create(&groups[i])
+		create, err := b.create(g)
 		if err != nil {
 			return nil, err
 		}
-		steps = append(steps, create)
+		creates = append(creates, create)
 	}
-	return steps, nil
+	return append(steps, creates...), nil
 }
 
-// inPlace reports whether the operand has one DaemonSet of this operator, with the name and the selector of NVIDIA's, and
-// all pods belong to it, so that NVIDIA's operator can update it.
-func (b *Back) inPlace(p place, groups []group) bool {
+// setsOf returns the DaemonSets of this operator for an operand.
+func (b *Back) setsOf(operand string) []*appsv1.DaemonSet {
 	var own []*appsv1.DaemonSet
 	for i := range b.sets {
-		if ds := &b.sets[i]; labels.IsApplied(ds) && ds.Labels[labels.Operand] == p.operand {
+		if ds := &b.sets[i]; labels.IsApplied(ds) && ds.Labels[labels.Operand] == operand {
 			own = append(own, ds)
 		}
 	}
+	return own
+}
+
+// inPlace reports whether the operand has one DaemonSet of this operator, with the name and the selector of NVIDIA's,
+// and all pods belong to it, so that NVIDIA's operator can update it.
+func (b *Back) inPlace(p place, own []*appsv1.DaemonSet, groups []group) bool {
 	if len(own) != 1 || len(groups) > 1 {
 		return false
 	}
@@ -164,13 +173,13 @@ func (b *Back) inPlace(p place, groups []group) bool {
 	return own[0].Name == p.name && selector != nil && maps.Equal(selector.MatchLabels, p.selector)
 }
 
-// move returns the step that gives a pod the labels of its new DaemonSet, if it needs any. A reference to a DaemonSet
+// move returns the step that gives a pod the labels of its new DaemonSet, which is nil if it does not exist yet, and
+// whether the pod needs it. A reference to a DaemonSet
 // that was deleted meanwhile is removed: the garbage collector would delete the pod.
-func (b *Back) move(g *group, pod *corev1.Pod) (Step, bool) {
+func (b *Back) move(g *group, pod *corev1.Pod, live *unstructured.Unstructured) (Step, bool) {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	_, generation := pod.Labels[templateGeneration]
-	live := b.object(kindDaemonSet, g.name)
-	adopted := live != nil && !labels.IsApplied(live) && controller != nil && controller.UID == live.GetUID()
+	adopted := live != nil && controller != nil && controller.UID == live.GetUID()
 	if adopted || g.selects(pod) && !generation {
 		return Step{}, false
 	}

@@ -58,8 +58,8 @@ func places() []place {
 	return all
 }
 
-// on returns the DaemonSet that NVIDIA's operator has for a node. It has several only of drivers that are built with the
-// driver toolkit of OpenShift: one for each release of Red Hat CoreOS.
+// on returns the DaemonSet that NVIDIA's operator has for a node. It has several only of drivers that are built with
+// the driver toolkit of OpenShift: one for each release of Red Hat CoreOS.
 func (p place) on(node *corev1.Node) place {
 	release := node.Labels[labels.DiscoveryOSTree]
 	if p.operand != driverOperand || node.Labels[labels.PoolCoreOS] == "" || release == "" {

@@ -7,9 +7,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// HandBack returns what removes from the node all that means nothing to NVIDIA's operator: the operator's own labels and
-// annotations, its condition and its taints. What NVIDIA's operator reads stays, such as the deploy labels, the discovery
-// labels and the MIG layout: without them it would remove its operands from the node.
+// HandBack returns what removes from the node all that means nothing to NVIDIA's operator: the operator's own labels
+// and annotations, its condition and its taints. What NVIDIA's operator reads stays, such as the deploy labels, the
+// discovery labels and the MIG layout: without them it would remove its operands from the node.
 func HandBack(node *corev1.Node) *Removal {
 	r := &Removal{
 		Metadata:  Metadata{Labels: map[string]*string{}, Annotations: map[string]*string{}},

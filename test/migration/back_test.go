@@ -37,8 +37,8 @@ var plugin = sync.OnceValues(func() (string, error) {
 })
 
 // TestBackFromANewInstallation: NVIDIA's operator takes over what this one has installed itself. Its validator has
-// another selector, and the drivers are several DaemonSets. An earlier run of the command has ended after it had deleted
-// those.
+// another selector, and the drivers are several DaemonSets. An earlier run of the command has ended after it had
+// deleted those.
 func TestBackFromANewInstallation(t *testing.T) {
 	t.Parallel()
 	e := newCluster(t, []string{"24.04", "22.04"})
@@ -131,8 +131,8 @@ func (e *env) deployment(name, image, variable string) *appsv1.Deployment {
 	return d
 }
 
-// markAsNVIDIAs writes an annotation on a node that only NVIDIA's operator uses, with an account of the same name. It is
-// in another namespace, so that this operator is not blamed for the refusal.
+// markAsNVIDIAs writes an annotation on a node that only NVIDIA's operator uses, with an account of the same name. It
+// is in another namespace, so that this operator is not blamed for the refusal.
 func (e *env) markAsNVIDIAs() error {
 	as := rest.CopyConfig(e.cluster.SimulatorConfig)
 	as.Impersonate = rest.ImpersonationConfig{
