@@ -151,10 +151,15 @@ func (o *migrateOptions) takeBack(ctx context.Context, step *migrationsteps.Step
 			return err
 		}
 	}
-	if step.StatusPatch != nil {
-		return o.kubectl.patch(ctx, step.StatusPatch, append(target, "--subresource=status", "--type=strategic")...)
+	if step.StatusPatch == nil {
+		return nil
 	}
-	return nil
+	// Kinds of a CRD have no strategic merge patch.
+	kind := "--type=merge"
+	if step.Kind == "Node" {
+		kind = "--type=strategic"
+	}
+	return o.kubectl.patch(ctx, step.StatusPatch, append(target, "--subresource=status", kind)...)
 }
 
 // readBack reads what the way back depends on.

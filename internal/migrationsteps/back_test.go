@@ -31,7 +31,7 @@ apiVersion: nvidia.com/v1
 kind: ClusterPolicy
 metadata: {name: cluster-policy, uid: p, finalizers: [other, nvidia.com/gpu-operator.removal]}
 spec: {driver: {%s}}
-status: {namespace: ns}`
+status: {namespace: ns, nodes: [], conditions: [{type: Ready}, {type: Degraded}]}`
 
 // nodeOf returns a GPU node with an operating system and further labels.
 func nodeOf(name, version, more string) string {
@@ -370,9 +370,12 @@ func TestBackFinish(t *testing.T) {
 	g.Expect(discovered.FinishRefusal()).To(BeEmpty())
 	g.Expect(texts(discovered.Finish())).To(Equal([]string{
 		"delete ClusterRole gpu-operator-nvidia-driver", "delete Secret nvidia/sh.helm.release.v1.ours.v1",
-		"release ServiceAccount nvidia/nvidia-driver", "unmark Node a",
+		"release ServiceAccount nvidia/nvidia-driver", "unmark ClusterPolicy cluster-policy", "unmark Node a",
 	}))
-	g.Expect(discovered.Finish()[3].Patch).To(HaveKeyWithValue("metadata", And(
+	g.Expect(discovered.Finish()[3].StatusPatch).To(HaveKeyWithValue("status", map[string]any{
+		"nodes": nil, "conditions": []any{map[string]any{"type": "Ready"}},
+	}))
+	g.Expect(discovered.Finish()[4].Patch).To(HaveKeyWithValue("metadata", And(
 		HaveKeyWithValue("labels", And(HaveLen(1), HaveKey("nvidia.com/gpu-operator.pool"))),
 		HaveKeyWithValue("annotations", And(HaveLen(1), HaveKey("nvidia.com/gpu-operator.discovered-labels"))),
 	)))

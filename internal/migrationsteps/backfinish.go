@@ -107,7 +107,9 @@ func (b *Back) Finish() []Step {
 	steps = append(steps, b.unmarkPods()...)
 	for _, kind := range []string{"Namespace", kindPolicy, kindDriver} {
 		for _, object := range b.ofKind(kind) {
-			if s, marked := unmark(object, nil); marked {
+			s, marked := unmark(object, nil)
+			s.StatusPatch = statusWithoutOurs(object)
+			if marked || s.StatusPatch != nil {
 				steps = append(steps, s)
 			}
 		}
@@ -188,6 +190,33 @@ func unmark(object *unstructured.Unstructured, set map[string]any) (Step, bool) 
 		metadata["annotations"] = removed
 	}
 	return patched(ActionUnmark, object, map[string]any{"metadata": metadata}), len(metadata) > 1
+}
+
+// statusWithoutOurs returns the merge patch that removes from the status of a policy what NVIDIA's operator does not
+// write, and so would leave as it is; nil if there is none.
+func statusWithoutOurs(policy *unstructured.Unstructured) map[string]any {
+	status, _, _ := unstructured.NestedMap(policy.Object, "status")
+	if policy.GetKind() != kindPolicy {
+		return nil
+	}
+	changes := map[string]any{}
+	for key := range status {
+		if !slices.Contains([]string{"state", "namespace", "conditions"}, key) {
+			changes[key] = nil
+		}
+	}
+	conditions, _, _ := unstructured.NestedSlice(policy.Object, "status", "conditions")
+	kept := slices.DeleteFunc(slices.Clone(conditions), func(condition any) bool {
+		fields, _ := condition.(map[string]any)
+		return fields["type"] != "Ready" && fields["type"] != "Error"
+	})
+	if len(kept) < len(conditions) {
+		changes["conditions"] = kept
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return map[string]any{"metadata": map[string]any{"uid": policy.GetUID()}, "status": changes}
 }
 
 // unmarkPods returns the steps for the pods of the operands' namespace, but those that end with their DaemonSet. A

@@ -36,8 +36,8 @@ type Step struct {
 	Selector string `json:"-"`
 	// Annotations are those that ActionRelease removes.
 	Annotations []string `json:"-"`
-	// Patch is the merge patch of a step of the way back, or the object that ActionCreate creates. StatusPatch is the
-	// strategic merge patch of the status of the object; nil for none.
+	// Patch is the merge patch of a step of the way back, or the object that ActionCreate creates. StatusPatch is that
+	// of the status of the object, a strategic one for Nodes; nil for none.
 	Patch       map[string]any `json:"-"`
 	StatusPatch map[string]any `json:"-"`
 }

@@ -213,6 +213,12 @@ func (e *env) leftOfOurs() ([]string, error) {
 				left = append(left, name+": "+key)
 			}
 		}
+		status, _, _ := unstructured.NestedMap(object.Object, "status")
+		for key := range status {
+			if object.GetKind() == "ClusterPolicy" && !slices.Contains([]string{"state", "namespace", "conditions"}, key) {
+				left = append(left, name+": status."+key)
+			}
+		}
 		if object.GetLabels()["app.kubernetes.io/name"] == "gpu-operator" && isOnlyOurs(object) {
 			left = append(left, name)
 		}
