@@ -2,6 +2,7 @@ package migration
 
 import (
 	"context"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -194,36 +195,38 @@ func (e *env) updatedDrivers() (int32, error) {
 	return ds.Status.UpdatedNumberScheduled, err
 }
 
-// leftOfOurs returns what is left of this operator in the whole cluster: its labels, annotations, finalizers and
-// conditions, and what only its installer has. Its CRD stays.
+// leftOfOurs returns what is left of this operator in the whole cluster: its labels, annotations, finalizers,
+// conditions and its part of the policy's status, and what only its installer has. Its CRD stays.
 func (e *env) leftOfOurs() ([]string, error) {
 	objects, err := cluster.Objects(e.t.Context(), e.cluster.SimulatorConfig)
 	var left []string
 	for _, object := range objects {
 		name := object.GetKind() + " " + object.GetName()
-		var keys []string
-		for _, entries := range []map[string]string{object.GetLabels(), object.GetAnnotations()} {
-			for key := range entries {
-				keys = append(keys, key)
-			}
-		}
-		for _, key := range append(append(keys, object.GetFinalizers()...), conditionTypes(object)...) {
+		keys := slices.Concat(slices.Collect(maps.Keys(object.GetLabels())), object.GetFinalizers(),
+			slices.Collect(maps.Keys(object.GetAnnotations())), conditionTypes(object))
+		for _, key := range keys {
 			if strings.HasPrefix(key, "nvidia.com/gpu-operator.") || strings.HasPrefix(key, "clusterpolicy.github.io/") ||
 				key == "nvidia.com/GPUReady" {
 				left = append(left, name+": "+key)
 			}
 		}
-		status, _, _ := unstructured.NestedMap(object.Object, "status")
-		for key := range status {
-			if object.GetKind() == "ClusterPolicy" && !slices.Contains([]string{"state", "namespace", "conditions"}, key) {
-				left = append(left, name+": status."+key)
-			}
-		}
 		if object.GetLabels()["app.kubernetes.io/name"] == "gpu-operator" && isOnlyOurs(object) {
 			left = append(left, name)
 		}
+		if object.GetKind() == "ClusterPolicy" {
+			left = append(left, foreignStatus(object)...)
+		}
 	}
 	return left, err
+}
+
+// foreignStatus returns the fields and conditions in the status of a policy that NVIDIA's operator does not have.
+func foreignStatus(policy *unstructured.Unstructured) []string {
+	status, _, _ := unstructured.NestedMap(policy.Object, "status")
+	found := slices.Concat(slices.Collect(maps.Keys(status)), conditionTypes(policy))
+	return slices.DeleteFunc(found, func(name string) bool {
+		return slices.Contains([]string{"state", "namespace", "conditions", "Ready", "Error"}, name)
+	})
 }
 
 // isOnlyOurs reports whether NVIDIA's operator has no object of this name. It uses the accounts that it finds, and has
