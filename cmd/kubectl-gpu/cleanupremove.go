@@ -141,31 +141,37 @@ func (o *cleanupOptions) deleteObjects(
 
 // releaseNodes removes the operator's marks from nodes, several at a time. A failure concerns one node.
 func (o *cleanupOptions) releaseNodes(ctx context.Context, out io.Writer, nodes []cleanup.Node) error {
-	failures := make([]error, len(nodes))
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(nodeWorkers, len(nodes)) {
-		workers.Go(func() {
-			for i := range next {
-				failures[i] = o.releaseNode(ctx, &nodes[i])
-			}
-		})
-	}
-	for i := range nodes {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
-	released := 0
-	for _, failure := range failures {
-		if failure == nil {
-			released++
-		}
-	}
+	released, err := inParallel(nodeWorkers, len(nodes), func(i int) error { return o.releaseNode(ctx, &nodes[i]) })
 	if len(nodes) > 0 {
 		fmt.Fprintf(out, "Released %d of %s\n", released, count(len(nodes), "node"))
 	}
-	return errors.Join(failures...)
+	return err
+}
+
+// inParallel calls do with 0 to n-1, by some workers, and returns for how many it succeeded, and the errors of the
+// others.
+func inParallel(workers, n int, do func(int) error) (succeeded int, err error) {
+	failures := make([]error, n)
+	next := make(chan int)
+	var running sync.WaitGroup
+	for range min(workers, n) {
+		running.Go(func() {
+			for i := range next {
+				failures[i] = do(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	running.Wait()
+	for _, failure := range failures {
+		if failure == nil {
+			succeeded++
+		}
+	}
+	return succeeded, errors.Join(failures...)
 }
 
 // releaseNode removes the operator's marks from a node. The condition comes last: it shows what is left to do if the

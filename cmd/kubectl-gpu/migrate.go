@@ -20,16 +20,18 @@ type migrateOptions struct {
 	check, finish, yes bool
 	// nodeDiscovery and removeLabels are for finish.
 	nodeDiscovery, removeLabels bool
-	output                      string
-	timeout                     time.Duration
-	kubectl                     kubectl
+	// toNVIDIA: the way back.
+	toNVIDIA bool
+	output   string
+	timeout  time.Duration
+	kubectl  kubectl
 }
 
 func migrateCommand() *cobra.Command {
 	o := migrateOptions{}
 	command := &cobra.Command{
 		Use:   "migrate",
-		Short: "Stop NVIDIA's operator so that this one can take over, and remove its leftovers afterwards",
+		Short: "Migrate from NVIDIA's operator to this one, or back, while everything runs",
 		Long: `Take the steps of a migration from NVIDIA's operator that no installer takes. docs/migration.md has all steps.
 
 --check prints what a migration would change, and changes nothing: pods of operands that are replaced or kept, fields
@@ -48,6 +50,11 @@ node loses a label: nfd-master is stopped first, and node-discovery takes over t
 system before anything else is deleted, which takes up to 5 minutes. Other labels of Node Feature Discovery are listed
 and keep their values, unless --remove-labels removes them.
 
+--back is the way from this operator to NVIDIA's, with --check and --finish in the same sense. It stops this operator,
+removes its finalizer and its admission policies, and merges its DaemonSets into those that NVIDIA's operator handles,
+without ending a pod. Then install NVIDIA's operator. --back --finish removes what only this operator has, such as node
+discovery and its labels and conditions of nodes, once NVIDIA's has taken over.
+
 Each step can be repeated. Exit codes: 0 success and nothing blocks, 1 failure, 2 wrong usage, or with --check a
 migration that is blocked.
 
@@ -56,7 +63,10 @@ stack, and to change these objects.`,
 		Example: `  kubectl gpu migrate --check
   kubectl gpu migrate --yes
   kubectl gpu migrate --finish --yes
-  kubectl gpu migrate --finish --node-discovery`,
+  kubectl gpu migrate --finish --node-discovery
+  kubectl gpu migrate --back --check
+  kubectl gpu migrate --back --yes
+  kubectl gpu migrate --back --finish --yes`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
@@ -77,6 +87,7 @@ stack, and to change these objects.`,
 		"with --finish: replace Node Feature Discovery of NVIDIA's chart by this operator's node discovery")
 	flags.BoolVar(&o.removeLabels, "remove-labels", false,
 		"with --node-discovery: remove the labels of Node Feature Discovery that node discovery does not write")
+	flags.BoolVar(&o.toNVIDIA, "back", false, "go back from this operator to NVIDIA's")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output of --check: text or json")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute,
@@ -92,6 +103,8 @@ func (o *migrateOptions) validate() error {
 		return errors.New("--check and --finish cannot be used together: give one")
 	case o.nodeDiscovery && !o.finish:
 		return errors.New("--node-discovery is for --finish: give both")
+	case o.nodeDiscovery && o.toNVIDIA:
+		return errors.New("--node-discovery and --back cannot be used together: give one")
 	case o.removeLabels && !o.nodeDiscovery:
 		return errors.New("--remove-labels is for --node-discovery: give both")
 	case o.output != formatText && o.output != formatJSON:
@@ -101,6 +114,9 @@ func (o *migrateOptions) validate() error {
 }
 
 func (o *migrateOptions) run(cmd *cobra.Command) error {
+	if o.toNVIDIA {
+		return o.back(cmd)
+	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	facts, err := o.read(ctx)
 	if err != nil {
@@ -114,7 +130,7 @@ func (o *migrateOptions) run(cmd *cobra.Command) error {
 	}
 	report := migrationsteps.Of(facts)
 	if o.check {
-		if err := printReport(out, report, o.output); err != nil {
+		if err := writeReport(out, report, reportText(report), o.output); err != nil {
 			return err
 		}
 		if len(report.Blockers) > 0 {
@@ -158,10 +174,7 @@ func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migratio
 	if len(step.Nodes) > 0 {
 		return o.takeOnNodes(ctx, out, step)
 	}
-	target := []string{step.Resource, step.Name}
-	if step.Namespace != "" {
-		target = append(target, "--namespace="+step.Namespace)
-	}
+	target := targetOf(step)
 	patch := func(content map[string]any) error {
 		return o.kubectl.patch(ctx, content, append(target, "--type=merge")...)
 	}
@@ -172,11 +185,7 @@ func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migratio
 	case migrationsteps.ActionKeep:
 		return annotate(map[string]any{migrationsteps.ResourcePolicy: migrationsteps.Keep})
 	case migrationsteps.ActionRelease:
-		removed := map[string]any{}
-		for _, key := range step.Annotations {
-			removed[key] = nil
-		}
-		return annotate(removed)
+		return o.release(ctx, step)
 	case migrationsteps.ActionDisown:
 		return patch(map[string]any{"metadata": map[string]any{
 			"ownerReferences": step.Owners, "resourceVersion": step.ResourceVersion,
@@ -194,6 +203,16 @@ func (o *migrateOptions) take(ctx context.Context, out io.Writer, step *migratio
 		_, err := o.kubectl.run(ctx, nil, "delete", append(target, "--ignore-not-found")...)
 		return err
 	}
+}
+
+// release removes annotations of an object.
+func (o *migrateOptions) release(ctx context.Context, step *migrationsteps.Step) error {
+	removed := map[string]any{}
+	for _, key := range step.Annotations {
+		removed[key] = nil
+	}
+	return o.kubectl.patch(ctx, map[string]any{"metadata": map[string]any{"annotations": removed}},
+		append(targetOf(step), "--type=merge")...)
 }
 
 // awaitEnd waits until no pod of a Deployment is left.

@@ -17,6 +17,13 @@ var stepTexts = map[migrationsteps.Action]string{
 	migrationsteps.ActionStop:    "stop %s and wait until its pods have ended",
 	migrationsteps.ActionDisown:  "make %s independent of the ClusterPolicy",
 	migrationsteps.ActionDelete:  "delete %s",
+	migrationsteps.ActionEnd:     "delete %s and wait until its pods have ended",
+	migrationsteps.ActionUnhold:  "remove this operator's finalizer from %s",
+	migrationsteps.ActionSelect:  "label %s so that the DaemonSets of NVIDIA's operator select it",
+	migrationsteps.ActionOrphan:  "delete %s without its pods",
+	migrationsteps.ActionMove:    "label %s so that the DaemonSet of NVIDIA's operator adopts it",
+	migrationsteps.ActionCreate:  "create %s as NVIDIA's operator has it, which adopts the pods",
+	migrationsteps.ActionUnmark:  "remove what this operator has written on %s",
 
 	migrationsteps.ActionDeleteAll:    "delete all of %s",
 	migrationsteps.ActionRecordLayout: "record on %s that NVIDIA's operator has set nvidia.com/mig.config",
@@ -32,9 +39,9 @@ func stepText(step *migrationsteps.Step) string {
 	return fmt.Sprintf(stepTexts[step.Action], step.Object)
 }
 
-// printReport prints a report in a format.
-func printReport(out io.Writer, report *migrationsteps.Report, format string) error {
-	text := []byte(reportText(report))
+// writeReport prints a report in a format; asText is the report as people read it.
+func writeReport(out io.Writer, report *migrationsteps.Report, asText, format string) error {
+	text := []byte(asText)
 	if format == formatJSON {
 		var err error
 		if text, err = json.MarshalIndent(report, "", "  "); err != nil {
@@ -55,17 +62,11 @@ func reportText(r *migrationsteps.Report) string {
 		text.WriteString("NVIDIA's operator has no Deployment in the cluster.\n")
 	}
 	for i := range r.Operators {
-		o := &r.Operators[i]
-		fmt.Fprintf(&text, "NVIDIA's operator: Deployment %s in namespace %s, image %s, installed with %s", o.Deployment,
-			o.Namespace, o.Image, o.Way)
-		if o.Release != nil {
-			fmt.Fprintf(&text, " as release %s", o.Release.Name)
-		}
-		text.WriteString("\n")
+		text.WriteString("NVIDIA's operator: " + operatorText(&r.Operators[i]))
 	}
 	fmt.Fprintf(&text, "ClusterPolicy: %s, %s\n", r.Policy, count(r.Nodes, "GPU node"))
 	list(&text, "NVIDIADriver objects", r.Drivers, func(name string) string { return name })
-	list(&text, "Blocked", r.Blockers, func(b migrationsteps.Blocker) string { return b.Cause + ": " + b.Remedy })
+	list(&text, "Blocked", r.Blockers, blockerText)
 	step := func(s migrationsteps.Step) string { return stepText(&s) }
 	list(&text, "Before the installation, kubectl gpu migrate would", r.Stop, step)
 	list(&text, "Pods of operands", r.Operands, operandText)
@@ -74,6 +75,18 @@ func reportText(r *migrationsteps.Report) string {
 	list(&text, "Objects of Node Feature Discovery that stay without --node-discovery", r.Discovery, cleanup.Object.String)
 	return text.String()
 }
+
+// operatorText returns the line of an operator.
+func operatorText(o *migrationsteps.Operator) string {
+	line := fmt.Sprintf("Deployment %s in namespace %s, image %s, installed with %s", o.Deployment, o.Namespace, o.Image,
+		o.Way)
+	if o.Release != nil {
+		line += " as release " + o.Release.Name
+	}
+	return line + "\n"
+}
+
+func blockerText(b migrationsteps.Blocker) string { return b.Cause + ": " + b.Remedy }
 
 func operandText(o migrationsteps.Operand) string {
 	line := fmt.Sprintf("%s: %s %s", o.DaemonSet, count(int(o.Pods), "pod"), o.Effect)

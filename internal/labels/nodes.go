@@ -89,6 +89,8 @@ const (
 	// containerd (upstream paths), crio or k3s. The toolkit's DaemonSets select on it. It follows what the
 	// kubelet reports: replacing the toolkit disturbs no GPU work.
 	Layout = "nvidia.com/gpu-operator.runtime"
+	// OwnPrefix starts the labels and annotations of this operator, except anchors.
+	OwnPrefix = "nvidia.com/gpu-operator."
 	// AnchorPrefix precedes the name of an operand in the label that keeps the operand's pod on a node which
 	// has lost another label that the pod's DaemonSet selects by. The node controller writes and removes it
 	// together with those. Its value is the node's variant for that operand: the driver pool, or the layout
@@ -190,6 +192,12 @@ const (
 	// TaintGPU is the taint that every operand tolerates by default.
 	TaintGPU = "nvidia.com/gpu"
 )
+
+// IsOwn reports whether only this operator writes and reads a label or an annotation with this key. DriverOwner has the
+// operator's prefix too, but is NVIDIA's.
+func IsOwn(key string) bool {
+	return key != DriverOwner && strings.HasPrefix(key, OwnPrefix) || strings.HasPrefix(key, AnchorPrefix)
+}
 
 // IsGPUResource reports whether an extended resource is a GPU that a pod can request: a whole one, a shared
 // one or a MIG device. Shared by the operator and the on-node check, so that they agree.

@@ -27,6 +27,7 @@ const (
 	kindDaemonSet  = "DaemonSet"
 	kindDeployment = "Deployment"
 	kindNode       = "Node"
+	kindDriver     = "NVIDIADriver"
 	// discoveryName is the label app.kubernetes.io/name of Node Feature Discovery in NVIDIA's chart.
 	discoveryName = "node-feature-discovery"
 	nameLabel     = "app.kubernetes.io/name"

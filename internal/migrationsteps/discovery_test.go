@@ -11,7 +11,7 @@ import (
 )
 
 // parsed returns an object of a manifest.
-func parsed(t *testing.T, text string) *unstructured.Unstructured {
+func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	NewWithT(t).Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
@@ -47,7 +47,7 @@ status:
 
 func TestHandOverOfNode(t *testing.T) {
 	g := NewWithT(t)
-	node := parsed(t, labelled)
+	node := object(t, labelled)
 	g.Expect(IsTakenOver(node)).To(BeFalse())
 	g.Expect(HandOver(node)).To(Equal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": "7", "annotations": map[string]any{
@@ -126,11 +126,11 @@ func kept(o *unstructured.Unstructured) *unstructured.Unstructured {
 // discovering returns a cluster with Node Feature Discovery of NVIDIA's chart.
 func discovering(t *testing.T) *Cluster {
 	t.Helper()
-	gpuFeature := parsed(t, feature)
+	gpuFeature := object(t, feature)
 	gpuFeature.SetName("nvidia-features-for-gpu-0")
 	return &Cluster{Objects: []*unstructured.Unstructured{
-		parsed(t, labelled), parsed(t, discoveryPod), parsed(t, definition), kept(parsed(t, rule)), parsed(t, feature),
-		gpuFeature, kept(parsed(t, worker)), kept(object("Deployment", "nfd-master", "")),
+		object(t, labelled), object(t, discoveryPod), object(t, definition), kept(object(t, rule)), object(t, feature),
+		gpuFeature, kept(object(t, worker)), kept(object("Deployment", "nfd-master", "")),
 		kept(object("ServiceAccount", "nfd", "")), kept(object("Role", "nfd-worker", "")),
 	}}
 }
@@ -164,24 +164,24 @@ func TestHandOver(t *testing.T) {
 }
 
 func TestHandOverRefusal(t *testing.T) {
-	another := parsed(t, feature)
+	another := object(t, feature)
 	another.SetName("of-another-operator")
 	tests := map[string]struct {
 		change func(*Cluster)
 		want   string
 	}{
 		"its own installation": {
-			func(c *Cluster) { c.Objects = append(c.Objects, parsed(t, worker)) }, "DaemonSet nvidia/worker runs",
+			func(c *Cluster) { c.Objects = append(c.Objects, object(t, worker)) }, "DaemonSet nvidia/worker runs",
 		},
 		"a rule of a user": {
-			func(c *Cluster) { c.Objects = append(c.Objects, parsed(t, rule)) },
+			func(c *Cluster) { c.Objects = append(c.Objects, object(t, rule)) },
 			"NodeFeatureRule nvidia-kernel-modules is for",
 		},
 		"features of another operator": {
 			func(c *Cluster) { c.Objects = append(c.Objects, another) }, "NodeFeature nvidia/of-another-operator is for",
 		},
 		"GPU features in a NodeFeature": {
-			func(c *Cluster) { c.Objects = append(c.Objects, parsed(t, features)) }, "remove USE_NODE_FEATURE_API",
+			func(c *Cluster) { c.Objects = append(c.Objects, object(t, features)) }, "remove USE_NODE_FEATURE_API",
 		},
 		"no node discovery": {
 			func(c *Cluster) { c.Objects = append(c.Objects[:1:1], c.Objects[2:]...) }, "on 1 of the nodes",
@@ -200,9 +200,9 @@ func TestHandOverRefusal(t *testing.T) {
 // A NodeFeature of NVIDIA's GPU Feature Discovery is deleted once nfd-worker reports its labels.
 func TestStaleFeatures(t *testing.T) {
 	g := NewWithT(t)
-	owner := parsed(t, strings.ReplaceAll(features, "USE_NODE_FEATURE_API", "OTHER"))
+	owner := object(t, strings.ReplaceAll(features, "USE_NODE_FEATURE_API", "OTHER"))
 	owner.SetUID("one")
-	stale, reported := parsed(t, feature), parsed(t, feature)
+	stale, reported := object(t, feature), object(t, feature)
 	stale.SetName("nvidia-features-for-gpu-0")
 	stale.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Pod", UID: "gone"}, {Kind: "DaemonSet", UID: "one"}})
 	g.Expect(unstructured.SetNestedField(stale.Object, "8", "spec", "labels", "nvidia.com/gpu.count")).To(Succeed())

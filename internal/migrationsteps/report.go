@@ -97,7 +97,7 @@ func Of(f *Facts) *Report {
 	for _, deployment := range theirs {
 		r.Operators = append(r.Operators, describeOperator(deployment))
 	}
-	for _, driver := range f.ofKind("NVIDIADriver") {
+	for _, driver := range f.ofKind(kindDriver) {
 		r.Drivers = append(r.Drivers, driver.GetName())
 	}
 	for _, node := range f.ofKind(kindNode) {
@@ -203,15 +203,22 @@ func (r *Report) addBlockers(f *Facts) {
 	}
 	for i := range r.Operators {
 		if operator := &r.Operators[i]; operator.Way == WayOLM {
-			block("the Operator Lifecycle Manager keeps Deployment "+operator.Deployment+" running",
-				fmt.Sprintf("kubectl delete subscription,clusterserviceversion --all --namespace %s, if nothing else is "+
-					"installed there: the policy and the operands stay", operator.Namespace))
+			r.Blockers = append(r.Blockers, blockedByOLM(operator))
 		}
 	}
 	if f.Preview != nil && len(f.Preview.Invalid) > 0 {
 		block("the policy is invalid for "+strings.Join(f.Preview.Invalid, ", "), "see the notes, and change the policy")
 	}
 	r.blockByOwn(f, block)
+}
+
+// blockedByOLM returns the blocker for an operator that OLM has installed.
+func blockedByOLM(operator *Operator) Blocker {
+	return Blocker{
+		Cause: "the Operator Lifecycle Manager keeps Deployment " + operator.Deployment + " running",
+		Remedy: fmt.Sprintf("kubectl delete subscription,clusterserviceversion --all --namespace %s, if nothing else is "+
+			"installed there: the policy and the operands stay", operator.Namespace),
+	}
 }
 
 // blockByOwn adds a blocker if this operator is installed in another namespace: operands stay in theirs.

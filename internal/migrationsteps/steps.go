@@ -47,6 +47,10 @@ type Step struct {
 	Annotations []string `json:"-"`
 	// Nodes are those that a step is about; it has no Name then.
 	Nodes []string `json:"nodes,omitempty"`
+	// Patch is the merge patch of a step of the way back, or the object that ActionCreate creates. StatusPatch is that
+	// of the status of the object, a strategic one for Nodes; nil for none.
+	Patch       map[string]any `json:"-"`
+	StatusPatch map[string]any `json:"-"`
 }
 
 // shipped are the accounts and roles that the installers of this operator have under the same name as NVIDIA's chart or

@@ -195,3 +195,53 @@ spec:
 `))
 	NewWithT(t).Expect(removal.IsEmpty()).To(BeTrue(), "%v", removal)
 }
+
+// handedBack is what is left of upgraded for NVIDIA's operator: all that it or the programs of its operands read.
+const handedBack = `
+metadata:
+  name: gpu-1
+  uid: one
+  resourceVersion: "7"
+  labels:
+    kubernetes.io/hostname: gpu-1
+    feature.node.kubernetes.io/pci-10de.present: "true"
+    feature.node.kubernetes.io/kernel-version.full: 6.8.0
+    nvidia.com/gpu.product: H100
+    nvidia.com/gpu.present: "true"
+    nvidia.com/gpu.deploy.driver: paused-by-hand
+    nvidia.com/gpu.deploy.device-plugin: "true"
+    nvidia.com/gpu.deploy.other: "true"
+    nvidia.com/gpu-driver-upgrade-state: drain-required
+    nvidia.com/gpu-driver-upgrade.skip: "true"
+    nvidia.com/mig.config: all-disabled
+    nvidia.com/mig.config.state: success
+  annotations:
+    example.com/owner: team-a
+    nvidia.com/gpu-driver-upgrade-enabled: "true"
+spec:
+  unschedulable: true
+  taints:
+  - {key: example.com/starting, effect: NoExecute}
+  - {key: nvidia.com/gpu, effect: NoSchedule}
+status:
+  conditions:
+  - {type: Ready, status: "True"}
+  - {type: nvidia.com/GPUReady, status: "False"}
+`
+
+func TestHandBackLeavesWhatNVIDIAsOperatorReads(t *testing.T) {
+	g := NewWithT(t)
+	removal := nodemarks.HandBack(decoded(t, upgraded))
+	g.Expect(removal.StatusPatch()).To(HaveKey("status"))
+	patch, err := json.Marshal(removal.NodePatch())
+	g.Expect(err).NotTo(HaveOccurred())
+	before, changes := map[string]any{}, map[string]any{}
+	g.Expect(yaml.Unmarshal([]byte(upgraded), &before)).To(Succeed())
+	g.Expect(json.Unmarshal(patch, &changes)).To(Succeed())
+	after, err := json.Marshal(merge(before, changes))
+	g.Expect(err).NotTo(HaveOccurred())
+	got := decoded(t, string(after))
+	g.Expect(got).To(Equal(decoded(t, handedBack)))
+	got.Status.Conditions = got.Status.Conditions[:1]
+	g.Expect(nodemarks.HandBack(got).IsEmpty()).To(BeTrue())
+}

@@ -61,6 +61,17 @@ type env struct {
 // NVIDIA's stack runs.
 func newEnv(t *testing.T, versions ...string) *env {
 	t.Helper()
+	e := newCluster(t, versions)
+	e.Expect(e.theirs.Reconcile(t.Context(), e.policy())).To(Succeed())
+	e.awaitPods(false)
+	e.deployTenants()
+	e.watch = NewWatcher(t, e.cluster.SimulatorConfig)
+	return e
+}
+
+// newCluster starts the cluster with nodes of these operating systems, a policy and no operator.
+func newCluster(t *testing.T, versions []string) *env {
+	t.Helper()
 	g := NewWithT(t)
 	_, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -93,10 +104,6 @@ func newEnv(t *testing.T, versions ...string) *env {
 	theirs, err := client.New(as, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
 	e.theirs = NewPlayer(theirs, namespace, "nvcr.io/nvidia/driver:"+driverVersion+"-ubuntu24.04")
-	g.Expect(e.theirs.Reconcile(t.Context(), e.policy())).To(Succeed())
-	e.awaitPods(false)
-	e.deployTenants()
-	e.watch = NewWatcher(t, c.SimulatorConfig)
 	t.Cleanup(e.finish)
 	return e
 }

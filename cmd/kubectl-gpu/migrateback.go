@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
+)
+
+// The kinds that the way back reads besides those of a migration.
+const (
+	backKinds        = "pods,controllerrevisions.apps,networkpolicies.networking.k8s.io,poddisruptionbudgets.policy"
+	backClusterKinds = "namespaces,runtimeclasses.node.k8s.io,priorityclasses.scheduling.k8s.io," +
+		"validatingadmissionpolicies.admissionregistration.k8s.io," +
+		"validatingadmissionpolicybindings.admissionregistration.k8s.io"
+)
+
+// backRounds limits how often the cluster is read again. Each round takes the steps of one action.
+const backRounds = 100
+
+// back carries out the way back to NVIDIA's operator, or its end.
+func (o *migrateOptions) back(cmd *cobra.Command) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	cluster, err := o.readBack(ctx)
+	if err != nil {
+		return err
+	}
+	if o.finish {
+		if refusal := cluster.FinishRefusal(); refusal != "" {
+			return errors.New(refusal)
+		}
+		return o.carryOutBack(cmd, cluster.Finish(), (*migrationsteps.Back).Finish)
+	}
+	report := cluster.Report()
+	if o.check {
+		if err := writeReport(out, report, backText(report), o.output); err != nil {
+			return err
+		}
+		if len(report.Blockers) > 0 {
+			return errBlocked
+		}
+		return nil
+	}
+	if len(report.Blockers) > 0 {
+		blocker := report.Blockers[0]
+		return fmt.Errorf("%s: %s; nothing was changed", blocker.Cause, blocker.Remedy)
+	}
+	return o.carryOutBack(cmd, report.Stop, (*migrationsteps.Back).Steps)
+}
+
+// carryOutBack takes steps, after it has printed them. After those of one action it reads the cluster and plans again,
+// as the DaemonSet controller works in the meantime. Steps that were not printed before are printed then.
+func (o *migrateOptions) carryOutBack(
+	cmd *cobra.Command, steps []migrationsteps.Step, plan func(*migrationsteps.Back) []migrationsteps.Step,
+) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	if len(steps) == 0 {
+		fmt.Fprintln(out, "Nothing is left to do.")
+		return nil
+	}
+	printed := map[string]bool{}
+	printNew(out, steps, printed)
+	if !o.yes {
+		if err := confirm(cmd.InOrStdin(), out, "Do all of this?"); err != nil {
+			return err
+		}
+	}
+	for range backRounds {
+		if err := o.takeFirst(ctx, steps); err != nil && !answered(err, "Conflict") {
+			return fmt.Errorf("%w: repeat the command to continue", err)
+		}
+		cluster, err := o.readBack(ctx)
+		if err != nil {
+			return err
+		}
+		if steps = plan(cluster); len(steps) == 0 {
+			fmt.Fprintln(out, "Done.")
+			return nil
+		}
+		printNew(out, steps, printed)
+	}
+	return fmt.Errorf("this is left; repeat the command: %s", stepText(&steps[0]))
+}
+
+func printNew(out io.Writer, steps []migrationsteps.Step, printed map[string]bool) {
+	for i := range steps {
+		if text := stepText(&steps[i]); !printed[text] {
+			printed[text] = true
+			fmt.Fprintln(out, text)
+		}
+	}
+}
+
+// takeFirst takes the steps at the beginning that have the same action, several at a time if they change one object
+// each and nothing waits for it.
+func (o *migrateOptions) takeFirst(ctx context.Context, steps []migrationsteps.Step) error {
+	end := slices.IndexFunc(steps, func(s migrationsteps.Step) bool { return s.Action != steps[0].Action })
+	if end < 0 {
+		end = len(steps)
+	}
+	workers := 1
+	switch steps[0].Action {
+	case migrationsteps.ActionMove, migrationsteps.ActionUnmark, migrationsteps.ActionSelect:
+		workers = nodeWorkers
+	}
+	_, err := inParallel(workers, end, func(i int) error {
+		if err := o.takeBack(ctx, &steps[i]); err != nil {
+			return fmt.Errorf("%s: %w", stepText(&steps[i]), err)
+		}
+		return nil
+	})
+	return err
+}
+
+// takeBack takes one step of the way back.
+func (o *migrateOptions) takeBack(ctx context.Context, step *migrationsteps.Step) error {
+	target := targetOf(step)
+	remove := func(flags ...string) error {
+		_, err := o.kubectl.run(ctx, nil, "delete", slices.Concat(target, flags, []string{"--ignore-not-found"})...)
+		return err
+	}
+	switch step.Action {
+	case migrationsteps.ActionEnd:
+		return remove("--cascade=foreground", "--timeout="+o.timeout.String())
+	case migrationsteps.ActionOrphan:
+		return remove("--cascade=orphan", "--timeout="+o.timeout.String())
+	case migrationsteps.ActionDelete:
+		return remove("--timeout=" + o.timeout.String())
+	case migrationsteps.ActionRelease:
+		return o.release(ctx, step)
+	case migrationsteps.ActionCreate:
+		content, err := json.Marshal(step.Patch)
+		if err != nil {
+			return fmt.Errorf("encoding a DaemonSet: %w", err)
+		}
+		_, err = o.kubectl.run(ctx, content, "create", "--filename=-")
+		return err
+	}
+	if step.Patch != nil {
+		if err := o.kubectl.patch(ctx, step.Patch, append(target, "--type=merge")...); err != nil {
+			return err
+		}
+	}
+	if step.StatusPatch == nil {
+		return nil
+	}
+	// Kinds of a CRD have no strategic merge patch.
+	kind := "--type=merge"
+	if step.Kind == "Node" {
+		kind = "--type=strategic"
+	}
+	return o.kubectl.patch(ctx, step.StatusPatch, append(target, "--subresource=status", kind)...)
+}
+
+// readBack reads what the way back depends on.
+func (o *migrateOptions) readBack(ctx context.Context) (*migrationsteps.Back, error) {
+	facts, err := o.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	add := keep(&facts.Objects)
+	namespaced, optional := backKinds, []string{"customresourcedefinitions.apiextensions.k8s.io", crd.NVIDIADriverName}
+	for _, kind := range manifest.OptionalKinds() {
+		optional = append(optional, kind.CRD)
+	}
+	err = o.kubectl.each(ctx, func(definition *unstructured.Unstructured) error {
+		if name := definition.GetName(); name != crd.NVIDIADriverName {
+			namespaced += "," + name
+		}
+		return nil
+	}, optional...)
+	if err != nil {
+		return nil, err
+	}
+	for _, args := range [][]string{{backClusterKinds}, {namespaced, "--all-namespaces"}} {
+		if err := o.kubectl.each(ctx, add, args...); err != nil {
+			return nil, err
+		}
+	}
+	return migrationsteps.NewBack(&facts.Cluster)
+}
+
+// backText returns a report on the way back as people read it.
+func backText(r *migrationsteps.Report) string {
+	var text strings.Builder
+	if len(r.Operators) == 0 {
+		text.WriteString("This operator has no Deployment in the cluster.\n")
+	}
+	for i := range r.Operators {
+		text.WriteString("This operator: " + operatorText(&r.Operators[i]))
+	}
+	fmt.Fprintf(&text, "ClusterPolicy: %s, %s\n", r.Policy, count(r.Nodes, "GPU node"))
+	list(&text, "NVIDIADriver objects", r.Drivers, func(name string) string { return name })
+	list(&text, "Blocked", r.Blockers, blockerText)
+	step := func(s migrationsteps.Step) string { return stepText(&s) }
+	list(&text, "Before NVIDIA's operator is installed, kubectl gpu migrate --back would", r.Stop, step)
+	list(&text, "Pods of operands", r.Operands, operandText)
+	list(&text, "Notes", r.Notes, func(note string) string { return note })
+	list(&text, "Afterwards, kubectl gpu migrate --back --finish would", r.Finish, step)
+	return text.String()
+}
+
+// targetOf returns the arguments of kubectl that name the object of a step.
+func targetOf(step *migrationsteps.Step) []string {
+	target := []string{step.Resource, step.Name}
+	if step.Namespace != "" {
+		target = append(target, "--namespace="+step.Namespace)
+	}
+	return target
+}
