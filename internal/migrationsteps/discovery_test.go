@@ -11,7 +11,7 @@ import (
 )
 
 // parsed returns an object of a manifest.
-func object(t *testing.T, text string) *unstructured.Unstructured {
+func decoded(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	NewWithT(t).Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
@@ -47,7 +47,7 @@ status:
 
 func TestHandOverOfNode(t *testing.T) {
 	g := NewWithT(t)
-	node := object(t, labelled)
+	node := decoded(t, labelled)
 	g.Expect(IsTakenOver(node)).To(BeFalse())
 	g.Expect(HandOver(node)).To(Equal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": "7", "annotations": map[string]any{
@@ -126,11 +126,11 @@ func kept(o *unstructured.Unstructured) *unstructured.Unstructured {
 // discovering returns a cluster with Node Feature Discovery of NVIDIA's chart.
 func discovering(t *testing.T) *Cluster {
 	t.Helper()
-	gpuFeature := object(t, feature)
+	gpuFeature := decoded(t, feature)
 	gpuFeature.SetName("nvidia-features-for-gpu-0")
 	return &Cluster{Objects: []*unstructured.Unstructured{
-		object(t, labelled), object(t, discoveryPod), object(t, definition), kept(object(t, rule)), object(t, feature),
-		gpuFeature, kept(object(t, worker)), kept(object("Deployment", "nfd-master", "")),
+		decoded(t, labelled), decoded(t, discoveryPod), decoded(t, definition), kept(decoded(t, rule)), decoded(t, feature),
+		gpuFeature, kept(decoded(t, worker)), kept(object("Deployment", "nfd-master", "")),
 		kept(object("ServiceAccount", "nfd", "")), kept(object("Role", "nfd-worker", "")),
 	}}
 }
@@ -164,24 +164,24 @@ func TestHandOver(t *testing.T) {
 }
 
 func TestHandOverRefusal(t *testing.T) {
-	another := object(t, feature)
+	another := decoded(t, feature)
 	another.SetName("of-another-operator")
 	tests := map[string]struct {
 		change func(*Cluster)
 		want   string
 	}{
 		"its own installation": {
-			func(c *Cluster) { c.Objects = append(c.Objects, object(t, worker)) }, "DaemonSet nvidia/worker runs",
+			func(c *Cluster) { c.Objects = append(c.Objects, decoded(t, worker)) }, "DaemonSet nvidia/worker runs",
 		},
 		"a rule of a user": {
-			func(c *Cluster) { c.Objects = append(c.Objects, object(t, rule)) },
+			func(c *Cluster) { c.Objects = append(c.Objects, decoded(t, rule)) },
 			"NodeFeatureRule nvidia-kernel-modules is for",
 		},
 		"features of another operator": {
 			func(c *Cluster) { c.Objects = append(c.Objects, another) }, "NodeFeature nvidia/of-another-operator is for",
 		},
 		"GPU features in a NodeFeature": {
-			func(c *Cluster) { c.Objects = append(c.Objects, object(t, features)) }, "remove USE_NODE_FEATURE_API",
+			func(c *Cluster) { c.Objects = append(c.Objects, decoded(t, features)) }, "remove USE_NODE_FEATURE_API",
 		},
 		"no node discovery": {
 			func(c *Cluster) { c.Objects = append(c.Objects[:1:1], c.Objects[2:]...) }, "on 1 of the nodes",
@@ -200,9 +200,9 @@ func TestHandOverRefusal(t *testing.T) {
 // A NodeFeature of NVIDIA's GPU Feature Discovery is deleted once nfd-worker reports its labels.
 func TestStaleFeatures(t *testing.T) {
 	g := NewWithT(t)
-	owner := object(t, strings.ReplaceAll(features, "USE_NODE_FEATURE_API", "OTHER"))
+	owner := decoded(t, strings.ReplaceAll(features, "USE_NODE_FEATURE_API", "OTHER"))
 	owner.SetUID("one")
-	stale, reported := object(t, feature), object(t, feature)
+	stale, reported := decoded(t, feature), decoded(t, feature)
 	stale.SetName("nvidia-features-for-gpu-0")
 	stale.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Pod", UID: "gone"}, {Kind: "DaemonSet", UID: "one"}})
 	g.Expect(unstructured.SetNestedField(stale.Object, "8", "spec", "labels", "nvidia.com/gpu.count")).To(Succeed())
