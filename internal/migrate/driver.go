@@ -19,10 +19,13 @@ func installing() []string {
 	}
 }
 
-// notInstalled are variables that change nothing of what a container installs: they name the pod and its node, or are
-// digests of the rest, which each operator computes in its own way.
+// notInstalled are variables that change nothing of what a container installs: they name the pod and its node, are
+// digests of the rest, which each operator computes in its own way, or name from where packages are downloaded.
 func notInstalled() []string {
-	return []string{"NODE_NAME", "NODE_IP", "POD_UID", rollout.ConfigDigestVariable, labels.VisibleDevices}
+	return []string{
+		"NODE_NAME", "NODE_IP", "POD_UID", rollout.ConfigDigestVariable, labels.VisibleDevices,
+		"OPENSHIFT_VERSION", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+	}
 }
 
 // SameDriver reports whether two driver pods, one of NVIDIA's operator and one of this, install the same: the same
