@@ -13,7 +13,7 @@ import (
 // TEST_FULL=1 kills it more often.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, "24.04", "22.04")
+	e := newEnv(t, ubuntus("24.04", "22.04"))
 	e.install()
 	after := []int{1, 24}
 	if cluster.FullCampaigns() {

@@ -16,28 +16,32 @@ import (
 // TestInPlace: this operator takes over what NVIDIA's has left, while everything runs. With one operating system,
 // NVIDIA's then takes it over again.
 func TestInPlace(t *testing.T) {
-	for name, versions := range map[string][]string{
-		"one operating system": {"24.04"}, "two operating systems": {"24.04", "22.04"},
+	for name, runs := range map[string]stack{
+		"one operating system":  ubuntus("24.04"),
+		"two operating systems": ubuntus("24.04", "22.04"),
+		"NVIDIADriver objects":  nvidiaDrivers(),
+		"precompiled drivers":   precompiledDrivers(),
+		"OpenShift":             openShift(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEnv(t, versions...)
+			e := newEnv(t, runs)
 			begin := time.Now()
 			e.install()
 			e.start()
 			e.awaitPods(true)
 			state := v1.StateReady
-			if len(versions) > 1 {
-				// The image of NVIDIA's driver is for one operating system.
+			if runs.outdated {
 				state = v1.StateNotReady
 			}
 			e.awaitReady(state)
 			t.Logf("taken over after %s", time.Since(begin).Round(time.Second))
 			e.undisturbed()
 			e.ours()
+			e.Expect(e.drivers()).To(HaveLen(runs.daemonSets))
 			e.nothingLeft()
 			e.writesNothing()
-			if len(versions) == 1 {
+			if runs.daemonSets == 1 {
 				e.back()
 			}
 		})
@@ -83,6 +87,19 @@ func (e *env) ours() {
 			}
 		}
 	}
+}
+
+// drivers returns the names of the driver DaemonSets.
+func (e *env) drivers() []string {
+	e.t.Helper()
+	list := &appsv1.DaemonSetList{}
+	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace),
+		client.MatchingLabels{component: driverComponent})).To(Succeed())
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
 }
 
 // nothingLeft: no ConfigMap of NVIDIA's operator is left, but the script that the running drivers mount.

@@ -16,6 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/migrate"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 // leftDrivers are the drivers that NVIDIA's operator has left.
@@ -144,8 +145,8 @@ func (s *scope) moves(owners []types.UID, pods []corev1.Pod, rendered []*appsv1.
 			return pools[node] != "" && ds.Spec.Template.Labels[labels.Pool] == pools[node]
 		})
 		if at < 0 {
-			return nil, notTakenOver("the drivers of NVIDIA's operator are kept as they are: pod %s is on node %s, which "+
-				"has no driver pool (%q)", pod.Name, node, pools[node])
+			return nil, notTakenOver("the drivers of NVIDIA's operator are kept as they are: pod %s is on node %s, whose "+
+				"driver pool (%q) has no DaemonSet", pod.Name, node, pools[node])
 		}
 		found = append(found, move{pod: pod, to: rendered[at]})
 	}
@@ -173,9 +174,6 @@ func (l *leftDrivers) isNothing() bool {
 
 // orphanDrivers deletes NVIDIA's DaemonSets without their pods. It returns an error, as they are not gone at once.
 func (s *scope) orphanDrivers(ctx context.Context, left *leftDrivers) error {
-	if err := s.keepScript(ctx); err != nil {
-		return err
-	}
 	if err := s.Applier.Orphan(ctx, left.daemonSets); err != nil {
 		return err
 	}
@@ -190,16 +188,33 @@ func (s *scope) orphanDrivers(ctx context.Context, left *leftDrivers) error {
 
 // keepScript makes the start-up probe of NVIDIA's drivers belong to the policy instead of an NVIDIADriver object: the
 // pods mount it for as long as they run, and the object may be deleted before.
-func (s *scope) keepScript(ctx context.Context) error {
+func (s *scope) keepScript(ctx context.Context) {
+	if len(s.drivers) == 0 || s.driversTakenOver {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
 	script := &metav1.PartialObjectMetadata{}
 	script.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	err := s.Live.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: labels.ProbeScript}, script)
 	if err != nil {
-		return client.IgnoreNotFound(err)
+		s.fail(client.IgnoreNotFound(err))
+		return
 	}
 	owner := render.OwnerReference(render.Owner{Name: s.policy.Name, UID: string(s.policy.UID)})
-	if !s.isNVIDIAs(script) || metav1.GetControllerOfNoCopy(script).UID == owner.UID {
+	if s.isNVIDIAs(script) && metav1.GetControllerOfNoCopy(script).UID != owner.UID {
+		s.fail(s.Applier.Own(ctx, script, owner))
+	}
+}
+
+// addLeftPods adds that the drivers of NVIDIA's operator mount its start-up probe, which then stays.
+func (s *scope) addLeftPods(ctx context.Context, live map[string]rollout.Live) error {
+	if s.driversTakenOver {
 		return nil
 	}
-	return s.Applier.Own(ctx, script, owner)
+	pods, err := observe.DriverPods(ctx, s.Live, s.Namespace)
+	for i := range pods {
+		live[pods[i].Name] = rollout.Live{NeedsProbeScript: rollout.LivePod(&pods[i]).NeedsProbeScript}
+	}
+	return err
 }
