@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
 	"github.com/clusterpolicy/gpu-operator/internal/preview"
 )
@@ -26,7 +27,7 @@ const (
 func (o *migrateOptions) read(ctx context.Context) (*migrationsteps.Facts, error) {
 	facts := &migrationsteps.Facts{}
 	add := keep(&facts.Objects)
-	definitions := []string{crd.Name, "nvidiadrivers.nvidia.com"}
+	definitions := []string{crd.Name, crd.NVIDIADriverName}
 	var kinds []string
 	err := o.kubectl.each(ctx, func(definition *unstructured.Unstructured) error {
 		kinds = append(kinds, definition.GetName())
@@ -39,6 +40,7 @@ func (o *migrateOptions) read(ctx context.Context) (*migrationsteps.Facts, error
 		{strings.Join(append(kinds, migrationClusterKinds), ",")},
 		{migrationKinds, "--all-namespaces"},
 		{"secrets", "--all-namespaces", "--selector=owner=helm"},
+		{"pods", "--all-namespaces", "--selector=" + labels.Component + "=" + labels.DriverComponent},
 	} {
 		if err := o.kubectl.each(ctx, add, args...); err != nil {
 			return nil, err

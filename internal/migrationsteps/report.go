@@ -97,7 +97,7 @@ func Of(f *Facts) *Report {
 	for _, deployment := range theirs {
 		r.Operators = append(r.Operators, describeOperator(deployment))
 	}
-	for _, driver := range f.ofKind("NVIDIADriver") {
+	for _, driver := range f.ofKind(kindDriver) {
 		r.Drivers = append(r.Drivers, driver.GetName())
 	}
 	for _, node := range f.ofKind("Node") {
@@ -173,7 +173,7 @@ func effectOf(change preview.Change) Effect {
 	switch {
 	case change.Action == preview.Refuse:
 		return EffectRefused
-	case change.Action == preview.Delete:
+	case change.Action == preview.Delete && change.Pods == "":
 		return EffectRemoved
 	case change.Pods == preview.PodsRoll:
 		return EffectReplaced
