@@ -5,16 +5,36 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // TestKilled kills the operator several times while it takes over what NVIDIA's has left; the last one completes it.
 // TEST_FULL=1 kills it more often.
 func TestKilled(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t, ubuntus("24.04", "22.04"))
-	e.install()
+	for name, runs := range map[string]stack{
+		"two operating systems": ubuntus("24.04", "22.04"),
+		"NVIDIADriver objects":  nvidiaDrivers(),
+		"precompiled drivers":   precompiledDrivers(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t, runs)
+			e.install()
+			e.kill()
+			e.start()
+			e.awaitPods(true)
+			e.awaitReady(runs.state())
+			e.undisturbed()
+			e.ours()
+			e.Expect(e.drivers()).To(HaveLen(runs.daemonSets))
+			e.nothingLeft()
+		})
+	}
+}
+
+// kill starts the operator and kills it after some writes, several times.
+func (e *env) kill() {
+	e.t.Helper()
 	after := []int{1, 24}
 	if cluster.FullCampaigns() {
 		after = []int{1, 2, 3, 5, 8, 1, 2, 3, 5, 8, 1, 2, 3, 5, 8, 1, 2, 3, 5, 8}
@@ -25,12 +45,6 @@ func TestKilled(t *testing.T) {
 		e.Eventually(func() int { return len(e.calls(mark).Writes()) }).WithPolling(idle / 400).
 			Should(BeNumerically(">=", writes))
 		e.stop()
-		t.Logf("killed after %d writes", len(e.calls(mark).Writes()))
+		e.t.Logf("killed after %d writes", len(e.calls(mark).Writes()))
 	}
-	e.start()
-	e.awaitPods(true)
-	e.awaitReady(v1.StateNotReady)
-	e.undisturbed()
-	e.ours()
-	e.nothingLeft()
 }

@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
 // TestInPlace: this operator takes over what NVIDIA's has left, while everything runs. With one operating system,
@@ -30,11 +28,7 @@ func TestInPlace(t *testing.T) {
 			e.install()
 			e.start()
 			e.awaitPods(true)
-			state := v1.StateReady
-			if runs.outdated {
-				state = v1.StateNotReady
-			}
-			e.awaitReady(state)
+			e.awaitReady(runs.state())
 			t.Logf("taken over after %s", time.Since(begin).Round(time.Second))
 			e.undisturbed()
 			e.ours()

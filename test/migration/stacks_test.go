@@ -35,6 +35,14 @@ type stack struct {
 	daemonSets int
 }
 
+// state is that of the policy in the end.
+func (s *stack) state() v1.State {
+	if s.outdated {
+		return v1.StateNotReady
+	}
+	return v1.StateReady
+}
+
 // ubuntus has nodes with these versions of Ubuntu. The image of NVIDIA's driver is for one.
 func ubuntus(versions ...string) stack {
 	runs := stack{outdated: len(versions) > 1, daemonSets: len(versions)}
