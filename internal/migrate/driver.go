@@ -28,6 +28,9 @@ func notInstalled() []string {
 	}
 }
 
+// notInstalledFiles are the ConfigMaps with a script that probes the driver, and with certificates of a proxy.
+func notInstalledFiles() []string { return []string{labels.ProbeScript, "gpu-operator-trusted-ca"} }
+
 // SameDriver reports whether two driver pods, one of NVIDIA's operator and one of this, install the same: the same
 // containers with the same images (name and version), variables and files of the user. How the pods are started,
 // probed and scheduled does not matter, nor which helper programs they have.
@@ -64,7 +67,7 @@ func installs(pod *corev1.PodSpec) []string {
 	return found
 }
 
-// files returns the files that the container gets from ConfigMaps and Secrets of the user.
+// files returns the files that the container gets from ConfigMaps and Secrets, and that change what it installs.
 func files(pod *corev1.PodSpec, c *corev1.Container) []string {
 	var found []string
 	for _, mount := range c.VolumeMounts {
@@ -74,7 +77,7 @@ func files(pod *corev1.PodSpec, c *corev1.Container) []string {
 		}
 		source := ""
 		switch volume := pod.Volumes[at]; {
-		case volume.ConfigMap != nil && volume.ConfigMap.Name != labels.ProbeScript:
+		case volume.ConfigMap != nil && !slices.Contains(notInstalledFiles(), volume.ConfigMap.Name):
 			source = "ConfigMap " + volume.ConfigMap.Name
 		case volume.Secret != nil:
 			source = "Secret " + volume.Secret.SecretName
