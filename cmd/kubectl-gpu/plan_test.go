@@ -175,7 +175,8 @@ metadata:
   name: NAME
   labels: {app: NAME, app.kubernetes.io/component: nvidia-driver}
   annotations: {nvidia.com/last-applied-hash: "1"}
-  ownerReferences: [{apiVersion: nvidia.com/v1, kind: ClusterPolicy, name: cluster-policy, uid: policy, controller: true}]
+  ownerReferences:
+    - {apiVersion: nvidia.com/v1, kind: ClusterPolicy, name: cluster-policy, uid: policy, controller: true}
 spec:
   selector: {matchLabels: {app: NAME}}
   template:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,10 +43,11 @@ func (a *Applier) Relabel(ctx context.Context, pod client.Object, labelled, anno
 	})
 }
 
-// Orphan deletes DaemonSets without their pods. They must have been read from the API server, in any state of an earlier
-// call that has failed. The garbage collector takes the pods from a DaemonSet one by one, and another one whose selector
-// matches would adopt them, and delete them on nodes that it does not select. So if there are several, no pod is taken
-// before all of them are being deleted, held by a finalizer: the DaemonSet controller does nothing with those.
+// Orphan deletes DaemonSets without their pods. They must have been read from the API server, in any state that an
+// earlier call has left. The garbage collector takes the pods from a DaemonSet one by one, and another one whose
+// selector matches would adopt them, and delete them on nodes that it does not select. So if there are several, no pod
+// is taken before all of them are being deleted, held by a finalizer: the DaemonSet controller does nothing with those.
+// They may not be gone when it returns, and then have to be given to it again.
 func (a *Applier) Orphan(ctx context.Context, daemonSets []*appsv1.DaemonSet) error {
 	for _, ds := range daemonSets {
 		if err := a.hold(ctx, ds, len(daemonSets) > 1); err != nil {
@@ -88,6 +90,10 @@ func (a *Applier) orphan(ctx context.Context, ds *appsv1.DaemonSet) error {
 	})
 	if err == nil {
 		err = a.setFinalizer(ctx, live, labels.HandOverFinalizer, false)
+	}
+	if apierrors.IsConflict(err) {
+		// The garbage collector has removed its own finalizer meanwhile.
+		return nil
 	}
 	return client.IgnoreNotFound(err)
 }

@@ -17,8 +17,8 @@ import (
 
 var errFailsOnce = errors.New("fails once")
 
-// orphaner is an API server with DaemonSets. It fails the call with this number, and counts the DaemonSets that were not
-// being deleted when the pods of another one were taken from it.
+// orphaner is an API server with DaemonSets. It fails the call with this number, and counts the DaemonSets that were
+// not being deleted when the pods of another one were taken from it.
 type orphaner struct {
 	client.WithWatch
 	failAt, calls, active int

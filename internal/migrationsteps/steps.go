@@ -154,10 +154,12 @@ func isLeft(object *unstructured.Unstructured, ofRelease bool) bool {
 // same name that these rights are for: the pod needs them when its node restarts. The account of all other drivers gets
 // its rights from an installer.
 func (c *Cluster) isUsed(object *unstructured.Unstructured) bool {
-	return !slices.Contains(shipped["ServiceAccount"], object.GetName()) && slices.ContainsFunc(c.ofKind(kindPod), func(pod *unstructured.Unstructured) bool {
-		account, _, _ := unstructured.NestedString(pod.Object, "spec", "serviceAccountName")
-		return account == object.GetName()
-	})
+	name := object.GetName()
+	return !slices.Contains(shipped["ServiceAccount"], name) &&
+		slices.ContainsFunc(c.ofKind(kindPod), func(pod *unstructured.Unstructured) bool {
+			account, _, _ := unstructured.NestedString(pod.Object, "spec", "serviceAccountName")
+			return account == name
+		})
 }
 
 // recordOf returns the release of which a Secret is Helm's record; the zero value for none. Helm 3 and 4 would delete

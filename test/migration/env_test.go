@@ -178,37 +178,42 @@ func (e *env) pods(in string, ready bool) []corev1.Pod {
 	return found
 }
 
-// awaitPods waits until all DaemonSets have updated and ready pods on all of their nodes. Drivers need not be updated.
+// awaitPods waits until nothing is unfinished.
 func (e *env) awaitPods(ours bool) {
 	e.t.Helper()
-	e.Eventually(func() string {
-		list := &appsv1.DaemonSetList{}
-		e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace))).To(Succeed())
-		drivers := 0
-		for i := range list.Items {
-			ds := &list.Items[i]
-			status := ds.Status
-			isDriver := ds.Labels[component] == driverComponent
-			if !ours && !isDriver &&
-				!slices.ContainsFunc(daemonSets(), func(d daemonSet) bool { return d.name == ds.Name }) {
-				continue
-			}
-			if _, applied := ds.Annotations["nvidia.com/gpu-operator.digest"]; applied != ours {
-				return fmt.Sprintf("%s is of the other operator", ds.Name)
-			}
-			if status.ObservedGeneration != ds.Generation || status.NumberReady != status.DesiredNumberScheduled ||
-				!isDriver && status.UpdatedNumberScheduled != status.DesiredNumberScheduled {
-				return fmt.Sprintf("%s: %+v", ds.Name, status)
-			}
-			if isDriver {
-				drivers += int(status.NumberReady)
-			}
+	e.Eventually(func() string { return e.unfinished(ours) }).Should(BeEmpty())
+}
+
+// unfinished describes a DaemonSet that is not of this operator, or if ours is false of NVIDIA's, or that does not have
+// updated and ready pods on all of its nodes; empty if there is none. Drivers need not be updated.
+func (e *env) unfinished(ours bool) string {
+	e.t.Helper()
+	list := &appsv1.DaemonSetList{}
+	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace))).To(Succeed())
+	drivers := 0
+	for i := range list.Items {
+		ds := &list.Items[i]
+		status := ds.Status
+		isDriver := ds.Labels[component] == driverComponent
+		if !ours && !isDriver &&
+			!slices.ContainsFunc(daemonSets(), func(d daemonSet) bool { return d.name == ds.Name }) {
+			continue
 		}
-		if drivers != nodes {
-			return fmt.Sprintf("%d drivers in %d DaemonSets", drivers, len(list.Items))
+		if _, applied := ds.Annotations["nvidia.com/gpu-operator.digest"]; applied != ours {
+			return fmt.Sprintf("%s is of the other operator", ds.Name)
 		}
-		return ""
-	}).Should(BeEmpty())
+		if status.ObservedGeneration != ds.Generation || status.NumberReady != status.DesiredNumberScheduled ||
+			!isDriver && status.UpdatedNumberScheduled != status.DesiredNumberScheduled {
+			return fmt.Sprintf("%s: %+v", ds.Name, status)
+		}
+		if isDriver {
+			drivers += int(status.NumberReady)
+		}
+	}
+	if drivers != nodes {
+		return fmt.Sprintf("%d drivers in %d DaemonSets", drivers, len(list.Items))
+	}
+	return ""
 }
 
 // install installs this operator as kubectl does, without starting it.

@@ -182,8 +182,8 @@ func (s *scope) orphanDrivers(ctx context.Context, left *leftDrivers) error {
 	for _, ds := range left.daemonSets {
 		names = append(names, ds.Name)
 	}
-	return notTakenOver("driver DaemonSets of NVIDIA's operator are being deleted without their pods, which get others: %s",
-		strings.Join(names, ", "))
+	return notTakenOver("driver DaemonSets of NVIDIA's operator are being deleted without their pods, which get others: "+
+		"%s", strings.Join(names, ", "))
 }
 
 // keepScript makes the start-up probe of NVIDIA's drivers belong to the policy instead of an NVIDIADriver object: the
