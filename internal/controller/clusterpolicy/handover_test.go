@@ -75,10 +75,12 @@ var _ = Describe("The driver of NVIDIA's operator", func() {
 		DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
 		theirs := nvidiasDrivers(ctx, object, "one", "two")
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UseNvidiaDriverCRD: new(true)}})
+		failedPatch := env.failOnce("patch ConfigMap", 1)
 		Eventually(func() []operand.NVIDIADriver {
-			env.pass(ctx, time.Second)
+			_, _ = env.reconcileAfter(ctx, time.Second)
 			return env.fleet.Basis().Decisions.Input.NVIDIADrivers
 		}).ShouldNot(BeEmpty())
+		Expect(failedPatch().op).To(Equal("patch ConfigMap"))
 		env.pass(ctx, statusInterval)
 		env.reportStatus(ctx)
 		Expect(operandOf(env.policy(ctx), "driver")).To(And(HaveField("Reason", v1.ReasonNotTakenOver),
