@@ -152,8 +152,8 @@ var _ = Describe("The driver of NVIDIA's operator", func() {
 	})
 })
 
-// nvidiasDrivers creates driver DaemonSets of an NVIDIADriver object with these names, a pod of the first one on node a,
-// and the script that it mounts.
+// nvidiasDrivers creates driver DaemonSets of an NVIDIADriver object with these names, a pod of the first one on node
+// a, and the script that it mounts.
 func nvidiasDrivers(ctx context.Context, object *v1alpha1.NVIDIADriver, names ...string) []*appsv1.DaemonSet {
 	GinkgoHelper()
 	owner := []metav1.OwnerReference{*metav1.NewControllerRef(object, v1alpha1.NVIDIADriverKind)}
