@@ -154,8 +154,11 @@ const (
 	// condition AdmissionPolicyMissing. Without the policies, install Node Feature Discovery.
 	ReasonAdmissionPolicyMissing = ConditionAdmissionPolicyMissing
 	// ReasonNotTakenOver: the driver or the toolkit of NVIDIA's operator still runs as it is, and is not updated.
-	// Cause: a node that runs it has no discovery labels, so it is unknown which driver or toolkit it needs.
-	// Remedy: restore the discovery labels of the node that the message names.
+	// Cause: a node that runs it has no discovery labels, so it is unknown which driver or toolkit it needs. Or its driver
+	// pool has no DaemonSet, because its driver cannot be installed as specified. For some seconds, DaemonSets are also
+	// being deleted without their pods.
+	// Remedy: restore the discovery labels of the node that the message names, or see the reason that the status has for
+	// this node.
 	ReasonNotTakenOver = "NotTakenOver"
 	// ReasonRollingOut: the DaemonSet controller has not processed the operand's latest change yet.
 	// Cause: the operand's objects were created or changed a moment ago.

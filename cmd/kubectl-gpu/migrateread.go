@@ -27,7 +27,7 @@ const (
 func (o *migrateOptions) read(ctx context.Context) (*migrationsteps.Facts, error) {
 	facts := &migrationsteps.Facts{}
 	add := keep(&facts.Objects)
-	definitions := append([]string{crd.Name, "nvidiadrivers.nvidia.com"}, migrationsteps.NFDDefinitions()...)
+	definitions := append([]string{crd.Name, crd.NVIDIADriverName}, migrationsteps.NFDDefinitions()...)
 	var kinds []string
 	err := o.kubectl.each(ctx, func(definition *unstructured.Unstructured) error {
 		kinds = append(kinds, definition.GetName())
@@ -51,6 +51,7 @@ func (o *migrateOptions) reads(definitions []string) [][]string {
 		{migrationClusterKinds, managers},
 		{migrationKinds, everywhere, managers},
 		{"secrets", everywhere, "--selector=owner=helm"},
+		{"pods", everywhere, "--selector=" + labels.Component + "=" + labels.DriverComponent},
 	}
 	if len(definitions) > 0 {
 		reads = append(reads, []string{strings.Join(definitions, ","), everywhere})

@@ -167,6 +167,48 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+// nvidiasDriver is a driver DaemonSet of NVIDIA's operator with a name and a version of the driver.
+const nvidiasDriver = `apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  namespace: gpu-operator
+  name: NAME
+  labels: {app: NAME, app.kubernetes.io/component: nvidia-driver}
+  annotations: {nvidia.com/last-applied-hash: "1"}
+  ownerReferences:
+    - {apiVersion: nvidia.com/v1, kind: ClusterPolicy, name: cluster-policy, uid: policy, controller: true}
+spec:
+  selector: {matchLabels: {app: NAME}}
+  template:
+    metadata: {labels: {app: NAME}}
+    spec:
+      containers:
+        - name: nvidia-driver-ctr
+          image: nvcr.io/nvidia/driver:VERSION-ubuntu24.04
+          command: [nvidia-driver, init]
+          env: [{name: KERNEL_MODULE_TYPE, value: auto}]
+status: {currentNumberScheduled: 2}
+`
+
+// The pods of NVIDIA's driver DaemonSets get others. They are up to date if they have the same driver.
+func TestPlanOfAHandOver(t *testing.T) {
+	g := NewWithT(t)
+	file := installed(t)
+	text, err := os.ReadFile(file)
+	g.Expect(err).NotTo(HaveOccurred())
+	for name, version := range map[string]string{"same": "580.1", "older": "570.1"} {
+		theirs := strings.NewReplacer("NAME", "nvidia-gpu-driver-"+name, "VERSION", version).Replace(nvidiasDriver)
+		text = append(text, "\n---\n"+theirs...)
+	}
+	g.Expect(os.WriteFile(file, text, 0o600)).To(Succeed())
+	got := kubectlGPU(edit(installedSpec), "plan", "-f", "-", "--against", file)
+	g.Expect(got.code).To(Equal(0), got.errOut)
+	g.Expect(got.out).To(And(
+		MatchRegexp(`delete +DaemonSet +nvidia-gpu-driver-same .*its pods get another DaemonSet; the pods stay\n`),
+		MatchRegexp(`delete +DaemonSet +nvidia-gpu-driver-older .*its pods get another DaemonSet; 2 pods outdated`),
+	))
+}
+
 func TestPlanOfAnInvalidPolicyFails(t *testing.T) {
 	g := NewWithT(t)
 	got := kubectlGPU(edit(`{driver: {image: "example.com/driver:1", version: "2"}}`), "plan", "-f", "-", "--against",

@@ -94,12 +94,15 @@ func explained(c *preview.Change) string {
 	switch {
 	case c.Message != "":
 		return c.Message
-	case c.Action == preview.Delete && c.Kind == "DaemonSet":
+	case c.Action == preview.Delete && c.Kind == "DaemonSet" && c.Pods == "":
 		return fmt.Sprintf("%s removed", count(int(c.Running), "pod"))
-	case c.Action != preview.Update:
+	case c.Pods == "" && c.Action != preview.Update:
 		return ""
 	}
 	text := c.Field + explainedImages(c.Images)
+	if c.Action == preview.Delete {
+		text = "its pods get another DaemonSet"
+	}
 	switch c.Pods {
 	case preview.PodsStay:
 		text += "; the pods stay"

@@ -14,6 +14,10 @@ import (
 // fails with a conflict if the owner has changed since it was read, and writes nothing if the finalizer is as desired.
 // The owner is updated to the answer, so it must not be an object of a cache.
 func (a *Applier) SetFinalizer(ctx context.Context, owner client.Object, present bool) error {
+	return a.setFinalizer(ctx, owner, labels.RemovalFinalizer, present)
+}
+
+func (a *Applier) setFinalizer(ctx context.Context, owner client.Object, finalizer string, present bool) error {
 	before, isObject := owner.DeepCopyObject().(client.Object)
 	if !isObject {
 		return fmt.Errorf("%T is not an API object", owner)
@@ -22,7 +26,7 @@ func (a *Applier) SetFinalizer(ctx context.Context, owner client.Object, present
 	if present {
 		change, what = controllerutil.AddFinalizer, "adding"
 	}
-	if !change(owner, labels.RemovalFinalizer) {
+	if !change(owner, finalizer) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

@@ -37,6 +37,8 @@
 //	| (clusterpolicy.deletedPolicy)          |                                     |                                    |
 //	| that nothing of NVIDIA's operator is   | a DaemonSet of it, or a rollout     | a list of ConfigMaps               |
 //	| left (clusterpolicy.leftPruned)        |                                     |                                    |
+//	| that no driver of it is left           | a DaemonSet or a pod of it          | a list of DaemonSets, and of pods, |
+//	| (clusterpolicy.driversTakenOver)       |                                     | of drivers                         |
 //	| the finalizer that was added           | another policy                      | a patch that is rejected           |
 //	| (clusterpolicy.addedFinalizer)         |                                     |                                    |
 //	| what was reported about NVIDIA's       | another finding; its end            | a repeated log line                |

@@ -55,6 +55,8 @@ const (
 	// RemovalFinalizer is the finalizer of the active ClusterPolicy. The operator removes it once the stack is gone from
 	// all nodes.
 	RemovalFinalizer = "nvidia.com/gpu-operator.removal"
+	// HandOverFinalizer holds driver DaemonSets of NVIDIA's operator until all of them are being deleted.
+	HandOverFinalizer = "nvidia.com/gpu-operator.hand-over"
 	// CleanupOperand is the value of Operand on the DaemonSet that cleans up the hosts while the stack is removed, and on
 	// its pods. It is no operand of the catalogue.
 	CleanupOperand = "node-cleanup"

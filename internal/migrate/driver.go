@@ -19,11 +19,17 @@ func installing() []string {
 	}
 }
 
-// notInstalled are variables that change nothing of what a container installs: they name the pod and its node, or are
-// digests of the rest, which each operator computes in its own way.
+// notInstalled are variables that change nothing of what a container installs: they name the pod and its node, are
+// digests of the rest, which each operator computes in its own way, or name from where packages are downloaded.
 func notInstalled() []string {
-	return []string{"NODE_NAME", "NODE_IP", "POD_UID", rollout.ConfigDigestVariable, labels.VisibleDevices}
+	return []string{
+		"NODE_NAME", "NODE_IP", "POD_UID", rollout.ConfigDigestVariable, labels.VisibleDevices,
+		"OPENSHIFT_VERSION", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+	}
 }
+
+// notInstalledFiles are the ConfigMaps with a script that probes the driver, and with certificates of a proxy.
+func notInstalledFiles() []string { return []string{labels.ProbeScript, "gpu-operator-trusted-ca"} }
 
 // SameDriver reports whether two driver pods, one of NVIDIA's operator and one of this, install the same: the same
 // containers with the same images (name and version), variables and files of the user. How the pods are started,
@@ -61,7 +67,7 @@ func installs(pod *corev1.PodSpec) []string {
 	return found
 }
 
-// files returns the files that the container gets from ConfigMaps and Secrets of the user.
+// files returns the files that the container gets from ConfigMaps and Secrets, and that change what it installs.
 func files(pod *corev1.PodSpec, c *corev1.Container) []string {
 	var found []string
 	for _, mount := range c.VolumeMounts {
@@ -71,7 +77,7 @@ func files(pod *corev1.PodSpec, c *corev1.Container) []string {
 		}
 		source := ""
 		switch volume := pod.Volumes[at]; {
-		case volume.ConfigMap != nil && volume.ConfigMap.Name != labels.ProbeScript:
+		case volume.ConfigMap != nil && !slices.Contains(notInstalledFiles(), volume.ConfigMap.Name):
 			source = "ConfigMap " + volume.ConfigMap.Name
 		case volume.Secret != nil:
 			source = "Secret " + volume.Secret.SecretName

@@ -41,6 +41,16 @@ func TestSameDriver(t *testing.T) {
 			p.Containers[0].Command, p.Containers[0].Args = []string{"nvidia-driver", "init"}, nil
 			p.Containers[0].Env[0], p.Containers[0].Env[1] = p.Containers[0].Env[1], p.Containers[0].Env[0]
 		}},
+		"the release and the proxy of OpenShift": {want: true, change: func(p *corev1.PodSpec) {
+			certificates := &corev1.ConfigMapVolumeSource{}
+			certificates.Name = "gpu-operator-trusted-ca"
+			p.Volumes = append(p.Volumes, corev1.Volume{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: certificates}})
+			p.Containers[0].VolumeMounts = append(p.Containers[0].VolumeMounts, corev1.VolumeMount{
+				Name: "ca", MountPath: "/etc/pki/ca-trust/extracted/pem",
+			})
+			p.Containers[0].Env = append(p.Containers[0].Env, corev1.EnvVar{Name: "OPENSHIFT_VERSION", Value: "4.18"},
+				corev1.EnvVar{Name: "https_proxy", Value: "http://proxy.example.com"})
+		}},
 		"another version": {change: func(p *corev1.PodSpec) {
 			p.Containers[0].Image = "nvcr.io/nvidia/driver:590.48.01-ubuntu24.04"
 		}},

@@ -9,12 +9,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Nodes are those that NVIDIA's driver DaemonSet has served and one DaemonSet is to keep.
+// Nodes are those that NVIDIA's driver DaemonSets have served and one DaemonSet is to keep.
 type Nodes struct {
 	// Deploy is the deploy label of the operand, and Anchor the key of its anchor label.
 	Deploy, Anchor string
-	// OSIDs and OSVersions are those of the nodes; empty for any.
-	OSIDs, OSVersions []string
+	// Hostnames are the values of the label kubernetes.io/hostname of the nodes; empty for any.
+	Hostnames []string
 }
 
 // Keep makes the DaemonSet also select these nodes while they have no label of a variant. The DaemonSet controller may
@@ -53,9 +53,8 @@ func (n Nodes) term() corev1.NodeSelectorTerm {
 		{Key: labels.Pool, Operator: corev1.NodeSelectorOpDoesNotExist},
 		{Key: n.Anchor, Operator: corev1.NodeSelectorOpDoesNotExist},
 	}}
-	if len(n.OSIDs) > 0 {
-		term.MatchExpressions = append(term.MatchExpressions,
-			in(labels.DiscoveryOSID, n.OSIDs...), in(labels.DiscoveryOSVersion, n.OSVersions...))
+	if len(n.Hostnames) > 0 {
+		term.MatchExpressions = append(term.MatchExpressions, in(corev1.LabelHostname, n.Hostnames...))
 	}
 	return term
 }

@@ -13,7 +13,7 @@ import (
 
 func TestNodesThatAreKept(t *testing.T) {
 	const deploy, anchor = "nvidia.com/gpu.deploy.driver", "anchor/driver"
-	const id = "feature.node.kubernetes.io/system-os_release."
+	const hostname = "kubernetes.io/hostname"
 	ds := &appsv1.DaemonSet{}
 	required := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 		MatchExpressions: []corev1.NodeSelectorRequirement{
@@ -24,7 +24,7 @@ func TestNodesThatAreKept(t *testing.T) {
 	ds.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: required,
 	}}
-	nodes := migrate.Nodes{Deploy: deploy, Anchor: anchor, OSIDs: []string{"ubuntu"}, OSVersions: []string{"24.04"}}
+	nodes := migrate.Nodes{Deploy: deploy, Anchor: anchor, Hostnames: []string{"a", "b"}}
 	if nodes.AreKeptBy(ds) || nodes.AreKeptBy(&appsv1.DaemonSet{}) {
 		t.Error("kept without the term")
 	}
@@ -40,17 +40,11 @@ func TestNodesThatAreKept(t *testing.T) {
 		labels map[string]string
 		want   bool
 	}{
-		"as NVIDIA's operator labels it": {
-			map[string]string{deploy: "true", id + "ID": "ubuntu", id + "VERSION_ID": "24.04"}, true,
-		},
-		"of another operating system": {
-			map[string]string{deploy: "true", id + "ID": "ubuntu", id + "VERSION_ID": "22.04"}, false,
-		},
-		"without the driver": {map[string]string{deploy: "false", id + "ID": "ubuntu", id + "VERSION_ID": "24.04"}, false},
-		"with its anchor":    {map[string]string{anchor: "a"}, true},
-		"of another variant": {
-			map[string]string{deploy: "true", id + "ID": "ubuntu", id + "VERSION_ID": "24.04", anchor: "b"}, false,
-		},
+		"as NVIDIA's operator labels it": {map[string]string{deploy: "true", hostname: "a"}, true},
+		"of another DaemonSet":           {map[string]string{deploy: "true", hostname: "c"}, false},
+		"without the driver":             {map[string]string{deploy: "false", hostname: "a"}, false},
+		"with its anchor":                {map[string]string{anchor: "a"}, true},
+		"of another variant":             {map[string]string{deploy: "true", hostname: "a", anchor: "b"}, false},
 	} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: test.labels}}
 		if got := selector.Match(node); got != test.want {

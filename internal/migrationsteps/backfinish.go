@@ -21,7 +21,6 @@ const (
 	discoveryAccount  = "nvidia-node-discovery"
 	kindPriorityClass = "PriorityClass"
 	kindRevision      = "ControllerRevision"
-	kindPod           = "Pod"
 )
 
 // FinishRefusal returns why what is left of this operator cannot be removed yet; empty if it can.

@@ -24,10 +24,11 @@ const (
 
 const (
 	kindPolicy     = "ClusterPolicy"
+	kindDriver     = "NVIDIADriver"
+	kindPod        = "Pod"
 	kindDaemonSet  = "DaemonSet"
 	kindDeployment = "Deployment"
 	kindNode       = "Node"
-	kindDriver     = "NVIDIADriver"
 	// discoveryName is the label app.kubernetes.io/name of Node Feature Discovery in NVIDIA's chart.
 	discoveryName = "node-feature-discovery"
 	nameLabel     = "app.kubernetes.io/name"
@@ -36,7 +37,8 @@ const (
 	OwnVariable = "OPERATOR_IMAGE"
 )
 
-// Cluster has the objects of a cluster that a migration depends on, of any kind and in any order.
+// Cluster has the objects of a cluster that a migration depends on, of any kind and in any order. Its pods are those of
+// drivers.
 type Cluster struct{ Objects []*unstructured.Unstructured }
 
 // Release is a release of Helm.
@@ -113,8 +115,8 @@ func isDiscovery(object *unstructured.Unstructured) bool {
 	return object.GetLabels()[nameLabel] == discoveryName || object.GroupVersionKind().Group == nfdGroup
 }
 
-// isTheirs reports whether NVIDIA's operator has made an object: a ClusterPolicy owns it, and this operator has not
-// taken it over.
+// isTheirs reports whether NVIDIA's operator has made an object: a ClusterPolicy or an NVIDIADriver object owns it, and
+// this operator has not taken it over.
 func isTheirs(object *unstructured.Unstructured) bool {
 	return len(ownersLeft(object)) < len(object.GetOwnerReferences()) && !labels.IsApplied(object)
 }

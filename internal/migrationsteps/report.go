@@ -173,7 +173,7 @@ func effectOf(change preview.Change) Effect {
 	switch {
 	case change.Action == preview.Refuse:
 		return EffectRefused
-	case change.Action == preview.Delete:
+	case change.Action == preview.Delete && change.Pods == "":
 		return EffectRemoved
 	case change.Pods == preview.PodsRoll:
 		return EffectReplaced

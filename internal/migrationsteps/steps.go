@@ -81,10 +81,10 @@ func isShipped(object *unstructured.Unstructured) bool {
 	return slices.Contains(shipped[object.GetKind()], object.GetName())
 }
 
-// ownersLeft returns the owner references of an object other than those to ClusterPolicies.
+// ownersLeft returns the owner references of an object other than those to ClusterPolicies and NVIDIADriver objects.
 func ownersLeft(object *unstructured.Unstructured) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()), func(owner metav1.OwnerReference) bool {
-		return owner.Kind == kindPolicy
+		return owner.Kind == kindPolicy || owner.Kind == kindDriver
 	})
 }
 
@@ -156,7 +156,8 @@ func (c *Cluster) Finish() []Step {
 		case slices.Contains(stale, object):
 			steps = append(steps, step(ActionDelete, object))
 		case isDiscovery(object):
-		case slices.Contains(releases, recordOf(object)), isLeft(object, others), len(own) > 0 && isUnclaimed(object):
+		case slices.Contains(releases, recordOf(object)), isLeft(object, others) && !c.isUsed(object),
+			len(own) > 0 && isUnclaimed(object):
 			steps = append(steps, step(ActionDelete, object))
 		case others, object.GetAnnotations()[ResourcePolicy] == Keep && releaseOf(object) != (Release{}):
 			release := step(ActionRelease, object)
@@ -173,6 +174,18 @@ func (c *Cluster) Finish() []Step {
 // isLeft reports whether an object is an account or a role of NVIDIA's operator, or of its release, that is not used.
 func isLeft(object *unstructured.Unstructured, ofRelease bool) bool {
 	return slices.Contains(leftoverKinds, object.GetKind()) && (ofRelease || isTheirs(object)) && !isShipped(object)
+}
+
+// isUsed reports whether a driver pod that an NVIDIADriver object has started has this account, or the account of the
+// same name that these rights are for: the pod needs them when its node restarts. The account of all other drivers gets
+// its rights from an installer.
+func (c *Cluster) isUsed(object *unstructured.Unstructured) bool {
+	name := object.GetName()
+	return !slices.Contains(shipped["ServiceAccount"], name) &&
+		slices.ContainsFunc(c.ofKind(kindPod), func(pod *unstructured.Unstructured) bool {
+			account, _, _ := unstructured.NestedString(pod.Object, "spec", "serviceAccountName")
+			return account == name
+		})
 }
 
 // recordOf returns the release of which a Secret is Helm's record; the zero value for none. Helm 3 and 4 would delete

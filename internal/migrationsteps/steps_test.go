@@ -29,11 +29,14 @@ func object(kind, name, flags string) *unstructured.Unstructured {
 	if strings.Contains(flags, "nfd") {
 		o.SetLabels(map[string]string{"app.kubernetes.io/name": "node-feature-discovery"})
 	}
+	owner := map[string]any{
+		"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "cluster-policy", "uid": "one",
+	}
+	if strings.Contains(flags, "driver") {
+		owner = map[string]any{"apiVersion": "nvidia.com/v1alpha1", "kind": "NVIDIADriver", "name": "a", "uid": "two"}
+	}
 	if strings.Contains(flags, "owned") {
-		err := unstructured.SetNestedSlice(o.Object, []any{map[string]any{
-			"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "cluster-policy", "uid": "one",
-		}}, "metadata", "ownerReferences")
-		if err != nil {
+		if err := unstructured.SetNestedSlice(o.Object, []any{owner}, "metadata", "ownerReferences"); err != nil {
 			panic(err)
 		}
 	}
@@ -43,7 +46,7 @@ func object(kind, name, flags string) *unstructured.Unstructured {
 var versions = map[string]string{
 	"Deployment": "apps/v1", "DaemonSet": "apps/v1", "ServiceAccount": "v1", "Secret": "v1",
 	"Role": "rbac.authorization.k8s.io/v1", "ClusterRole": "rbac.authorization.k8s.io/v1",
-	"ClusterPolicy": "nvidia.com/v1",
+	"ClusterPolicy": "nvidia.com/v1", "Pod": "v1",
 }
 
 // deployment returns one of an operator.
@@ -121,6 +124,28 @@ func TestFinish(t *testing.T) {
 	g.Expect(texts(c.Stop())).To(BeEmpty())
 }
 
+// What belongs to an NVIDIADriver object is NVIDIA's too. Accounts and rights stay while a driver pod uses them.
+func TestFinishWithNVIDIADrivers(t *testing.T) {
+	g := NewWithT(t)
+	const used, unused = "nvidia-gpu-driver-a-ubuntu24.04", "nvidia-gpu-driver-a-ubuntu22.04"
+	pod := func(account string) *unstructured.Unstructured {
+		pod := object("Pod", account, "")
+		g.Expect(unstructured.SetNestedField(pod.Object, account, "spec", "serviceAccountName")).To(Succeed())
+		return pod
+	}
+	c := Cluster{Objects: []*unstructured.Unstructured{
+		object("ClusterPolicy", "cluster-policy", ""), deployment(OwnVariable), pod(used), pod("nvidia-driver"),
+		object("DaemonSet", "nvidia-gpu-driver-ubuntu24.04-1234", "driver owned"),
+		object("ClusterRole", used, "driver owned"), object("ServiceAccount", used, "driver owned"),
+		object("ClusterRole", unused, "driver owned"), object("ServiceAccount", unused, "driver owned"),
+		object("ClusterRole", "nvidia-driver", "owned"),
+	}}
+	g.Expect(c.FinishRefusal()).To(ContainSubstring("has not taken over nvidia-gpu-driver-ubuntu24.04-1234 yet"))
+	g.Expect(texts(c.Finish())).To(Equal([]string{
+		"delete ClusterRole nvidia-driver", "delete ClusterRole " + unused, "delete ServiceAccount nvidia/" + unused,
+	}))
+}
+
 func TestReport(t *testing.T) {
 	g := NewWithT(t)
 	byOLM := deployment("DRIVER_IMAGE")
@@ -129,9 +154,14 @@ func TestReport(t *testing.T) {
 	facts := &Facts{Preview: &preview.Preview{Policy: "cluster-policy", Objects: []preview.Change{
 		{Action: preview.Update, Kind: "DaemonSet", Name: "nvidia-dcgm", Pods: preview.PodsRoll, Field: "spec"},
 		{Action: preview.Update, Kind: "DaemonSet", Name: "nvidia-driver-daemonset", Pods: preview.PodsStay},
+		{Action: preview.Delete, Kind: "DaemonSet", Name: "nvidia-gpu-driver-a", Pods: preview.PodsStay},
+		{Action: preview.Delete, Kind: "DaemonSet", Name: "nvidia-gpu-driver-b", Pods: preview.PodsOutdated},
+		{Action: preview.Delete, Kind: "DaemonSet", Name: "nvidia-vfio-manager"},
 	}}}
 	facts.Objects = []*unstructured.Unstructured{
 		byOLM, object("DaemonSet", "nvidia-dcgm", "owned"), object("DaemonSet", "nvidia-driver-daemonset", "owned"),
+		object("DaemonSet", "nvidia-gpu-driver-a", "driver owned"),
+		object("DaemonSet", "nvidia-gpu-driver-b", "driver owned"), object("DaemonSet", "nvidia-vfio-manager", "owned"),
 	}
 	r := Of(facts)
 	g.Expect(r.Operators).To(HaveLen(1))
@@ -139,6 +169,9 @@ func TestReport(t *testing.T) {
 	g.Expect(r.Operands).To(Equal([]Operand{
 		{DaemonSet: "nvidia-dcgm", Effect: EffectReplaced, Because: "spec"},
 		{DaemonSet: "nvidia-driver-daemonset", Effect: EffectKept},
+		{DaemonSet: "nvidia-gpu-driver-a", Effect: EffectKept},
+		{DaemonSet: "nvidia-gpu-driver-b", Effect: EffectOutdated},
+		{DaemonSet: "nvidia-vfio-manager", Effect: EffectRemoved},
 	}))
 	g.Expect(r.Blockers).To(HaveLen(1))
 	g.Expect(r.Blockers[0].Remedy).To(HavePrefix("kubectl delete subscription,clusterserviceversion"))

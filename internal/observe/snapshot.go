@@ -137,6 +137,21 @@ func ExistingDaemonSetOrPod(
 	return nil, &pods.Items[0], nil
 }
 
+// DriverDaemonSets reads the driver DaemonSets of this operator and of NVIDIA's from the API server, sorted by name.
+// Those of NVIDIADriver objects have none of the labels by which DaemonSets are cached.
+func DriverDaemonSets(ctx context.Context, live client.Reader, namespace string) ([]*appsv1.DaemonSet, error) {
+	list := &appsv1.DaemonSetList{}
+	drivers := client.MatchingLabels{labels.Component: labels.DriverComponent}
+	if err := live.List(ctx, list, client.InNamespace(namespace), drivers); err != nil {
+		return nil, fmt.Errorf("listing the driver DaemonSets: %w", err)
+	}
+	var found []*appsv1.DaemonSet
+	for i := range list.Items {
+		found = append(found, &list.Items[i])
+	}
+	return found, nil
+}
+
 // DriverPods reads the driver pods of this operator and of NVIDIA's from the API server.
 func DriverPods(ctx context.Context, live client.Reader, namespace string) ([]corev1.Pod, error) {
 	pods := &corev1.PodList{}

@@ -3,6 +3,7 @@ package preview
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/drift"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -57,7 +60,8 @@ type Change struct {
 	Field string `json:"field,omitempty"`
 	// Images are those of its containers that differ, for Update of a DaemonSet.
 	Images []ImageChange `json:"images,omitempty"`
-	// Pods is the effect on the pods of a live DaemonSet, and Running how many it has.
+	// Pods is the effect on the pods of a live DaemonSet, and Running how many it has. It is empty for a deletion that
+	// ends the pods.
 	Pods    Effect `json:"pods,omitempty"`
 	Running int32  `json:"running,omitempty"`
 	// Message explains Refuse.
@@ -106,7 +110,38 @@ func changesOf(c *Cluster, p plan.Plan, policy *v1.ClusterPolicy) changes {
 		}
 	}
 	found.prune(c, &rendered)
+	found.handOver(c)
 	return found
+}
+
+// handOver adds the driver DaemonSets of NVIDIA's operator whose pods other DaemonSets get.
+func (f *changes) handOver(c *Cluster) {
+	owners := []types.UID{ownerUID(c.active())}
+	for _, object := range of[*v1alpha1.NVIDIADriver](c) {
+		owners = append(owners, object.UID)
+	}
+	var drivers []*appsv1.DaemonSet
+	for _, name := range slices.Sorted(maps.Keys(f.daemonSets)) {
+		if f.daemonSets[name].Labels[labels.Component] == labels.DriverComponent {
+			drivers = append(drivers, f.daemonSets[name])
+		}
+	}
+	for _, ds := range inNamespace[*appsv1.DaemonSet](c) {
+		if len(drivers) == 0 || f.daemonSets[ds.Name] != nil || !migrate.IsNVIDIAs(owners, ds) ||
+			ds.Labels[labels.Component] != labels.DriverComponent {
+			continue
+		}
+		change := Change{
+			Action: Delete, Operand: drivers[0].Labels[labels.Operand], Kind: ds.Kind, Name: ds.Name,
+			Pods: PodsOutdated, Running: ds.Status.CurrentNumberScheduled,
+		}
+		if slices.ContainsFunc(drivers, func(driver *appsv1.DaemonSet) bool {
+			return migrate.SameDriver(&ds.Spec.Template.Spec, &driver.Spec.Template.Spec)
+		}) {
+			change.Pods = PodsStay
+		}
+		f.changed = append(f.changed, change)
+	}
 }
 
 // compare adds the change of one rendered object.

@@ -1,10 +1,8 @@
 package integration
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -13,34 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
-
-// imageStreamDefinition replaces OpenShift's own API server, which really serves the kind.
-const imageStreamDefinition = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: imagestreams.image.openshift.io
-  annotations: {api-approved.kubernetes.io: "unapproved, a stand-in for a test"}
-spec:
-  group: image.openshift.io
-  scope: Namespaced
-  names: {kind: ImageStream, listKind: ImageStreamList, plural: imagestreams, singular: imagestream}
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      schema:
-        openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
-`
 
 const (
 	oldRelease, newRelease = "417.94.202503172034-0", "418.94.202501221327-0"
@@ -187,37 +164,19 @@ func (e *env) installComponent(dir string) {
 // serveDriverToolkit makes the cluster serve ImageStreams, and creates that of the driver toolkit.
 func (e *env) serveDriverToolkit(images map[string]string) {
 	e.t.Helper()
-	definition := &unstructured.Unstructured{}
-	e.Expect(yaml.Unmarshal([]byte(imageStreamDefinition), definition)).To(Succeed())
-	e.create(definition)
+	e.create(cluster.ImageStreams())
 	e.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: labels.DriverToolkitNamespace}})
 	e.Eventually(func() error {
-		return e.client.Create(e.t.Context(), driverToolkit(images))
+		return e.client.Create(e.t.Context(), cluster.DriverToolkit(images))
 	}).Should(Succeed(), "the kind is served a moment after its definition is created")
 }
 
 func (e *env) setToolkits(images map[string]string) {
 	e.t.Helper()
-	stream := driverToolkit(nil)
+	stream := cluster.DriverToolkit(nil)
 	e.Expect(e.client.Get(e.t.Context(), client.ObjectKeyFromObject(stream), stream)).To(Succeed())
-	stream.Object["spec"] = driverToolkit(images).Object["spec"]
+	stream.Object["spec"] = cluster.DriverToolkit(images).Object["spec"]
 	e.Expect(e.client.Update(e.t.Context(), stream)).To(Succeed())
-}
-
-// driverToolkit returns the ImageStream with these images, and OpenShift's tag latest.
-func driverToolkit(images map[string]string) *unstructured.Unstructured {
-	tags := []any{map[string]any{
-		"name": "latest", "from": map[string]any{"kind": "DockerImage", "name": "quay.io/openshift/driver-toolkit"},
-	}}
-	for _, release := range slices.Sorted(maps.Keys(images)) {
-		tags = append(tags,
-			map[string]any{"name": release, "from": map[string]any{"kind": "DockerImage", "name": images[release]}})
-	}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "image.openshift.io/v1", "kind": "ImageStream",
-		"metadata": map[string]any{"namespace": labels.DriverToolkitNamespace, "name": labels.DriverToolkitName},
-		"spec":     map[string]any{"tags": tags},
-	}}
 }
 
 // awaitNodes waits until the status has these reasons for the nodes, and none for healthy ones.

@@ -42,7 +42,7 @@ var plugin = sync.OnceValues(func() (string, error) {
 // deleted those.
 func TestBackFromANewInstallation(t *testing.T) {
 	t.Parallel()
-	e := newCluster(t, []string{"24.04", "22.04"})
+	e := newCluster(t, ubuntus("24.04", "22.04"))
 	e.install()
 	e.start()
 	e.awaitReady(v1.StateReady)

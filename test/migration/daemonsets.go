@@ -12,6 +12,7 @@ import (
 const (
 	exporterName  = "nvidia-dcgm-exporter"
 	driverCtr     = "nvidia-driver-ctr"
+	driverAccount = "nvidia-driver"
 	probeScript   = "nvidia-driver-startup-probe"
 	pluginImage   = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
 	toolkitImage  = "nvcr.io/nvidia/k8s/container-toolkit:v1.20.0"
@@ -34,12 +35,9 @@ type daemonSet struct {
 	plain bool
 }
 
+// daemonSets are those of all operands but the driver.
 func daemonSets() []daemonSet {
 	return []daemonSet{
-		{
-			name: DriverName, operand: "driver", account: "nvidia-driver", inits: []string{"k8s-driver-manager"},
-			main: driverCtr, plain: true,
-		},
 		{
 			name: "nvidia-container-toolkit-daemonset", operand: "container-toolkit", account: "nvidia-container-toolkit",
 			inits: []string{"driver-validation"}, main: "nvidia-container-toolkit-ctr", image: toolkitImage, plain: true,
@@ -99,9 +97,6 @@ func (p *Player) daemonSet(d daemonSet) *appsv1.DaemonSet {
 			},
 		},
 	}
-	if d.name == DriverName {
-		p.completeDriver(ds)
-	}
 	return ds
 }
 
@@ -132,57 +127,4 @@ func (p *Player) pod(d daemonSet) corev1.PodSpec {
 		}}
 	}
 	return pod
-}
-
-// completeDriver adds what only the driver has.
-func (p *Player) completeDriver(ds *appsv1.DaemonSet) {
-	for _, labels := range []map[string]string{ds.Labels, ds.Spec.Template.Labels} {
-		labels["app.kubernetes.io/component"] = "nvidia-driver"
-		labels["nvidia.com/precompiled"] = "false"
-	}
-	ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
-	pod := &ds.Spec.Template.Spec
-	pod.HostPID = true
-	pod.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
-				"app.kubernetes.io/component": "nvidia-driver",
-			}},
-			TopologyKey: corev1.LabelHostname,
-		}},
-	}}
-	pod.InitContainers[0].Image = managerImage
-	pod.InitContainers[0].Command, pod.InitContainers[0].Args = []string{"driver-manager"}, []string{"uninstall_driver"}
-	field := func(name, path string) corev1.EnvVar {
-		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
-			FieldPath: path,
-		}}}
-	}
-	script := &corev1.ConfigMapVolumeSource{DefaultMode: new(int32(0o755))}
-	script.Name = probeScript
-	pod.Volumes = []corev1.Volume{
-		{Name: "driver-startup-probe-script", VolumeSource: corev1.VolumeSource{ConfigMap: script}},
-		{Name: "run-nvidia", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
-			Path: "/run/nvidia", Type: new(corev1.HostPathDirectoryOrCreate),
-		}}},
-	}
-	container := &pod.Containers[0]
-	container.Image = p.DriverImage
-	container.Command, container.Args = []string{"nvidia-driver"}, []string{"init"}
-	container.Env = []corev1.EnvVar{
-		field("NODE_NAME", "spec.nodeName"), field("NODE_IP", "status.hostIP"),
-		{Name: "KERNEL_MODULE_TYPE", Value: "auto"}, {Name: "DRIVER_CONFIG_DIGEST", Value: "theirs"},
-	}
-	container.VolumeMounts = []corev1.VolumeMount{
-		{
-			Name: "driver-startup-probe-script", MountPath: "/usr/local/bin/startup-probe.sh", SubPath: "startup-probe.sh",
-		},
-		{Name: "run-nvidia", MountPath: "/run/nvidia", MountPropagation: new(corev1.MountPropagationBidirectional)},
-	}
-	container.StartupProbe = &corev1.Probe{
-		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{
-			Command: []string{"sh", "/usr/local/bin/startup-probe.sh"},
-		}},
-		InitialDelaySeconds: 60, FailureThreshold: 120, SuccessThreshold: 1, PeriodSeconds: 10, TimeoutSeconds: 60,
-	}
 }

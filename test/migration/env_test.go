@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
@@ -57,11 +57,10 @@ type env struct {
 	running bool
 }
 
-// newEnv starts the cluster with nodes of these operating systems in turn, such as ubuntu 24.04, and awaits that
-// NVIDIA's stack runs.
-func newEnv(t *testing.T, versions ...string) *env {
+// newEnv starts the cluster, and awaits that NVIDIA's stack runs.
+func newEnv(t *testing.T, runs stack) *env {
 	t.Helper()
-	e := newCluster(t, versions)
+	e := newCluster(t, runs)
 	e.Expect(e.theirs.Reconcile(t.Context(), e.policy())).To(Succeed())
 	e.awaitPods(false)
 	e.deployTenants()
@@ -69,8 +68,8 @@ func newEnv(t *testing.T, versions ...string) *env {
 	return e
 }
 
-// newCluster starts the cluster with nodes of these operating systems, a policy and no operator.
-func newCluster(t *testing.T, versions []string) *env {
+// newCluster starts the cluster with the nodes and the policy of the stack, and no operator.
+func newCluster(t *testing.T, runs stack) *env {
 	t.Helper()
 	g := NewWithT(t)
 	_, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr)
@@ -83,10 +82,11 @@ func newCluster(t *testing.T, versions []string) *env {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	e := &env{WithT: g, t: t, cluster: c}
 	e.client, err = client.New(c.SimulatorConfig, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
-	e.simulate(versions)
+	e.simulate(runs.nodes)
 	// The CRD of NVIDIA's operator has fewer fields. What counts here is that it and the namespace exist.
 	objects, err := cluster.Render(filepath.Join(repo, "config/default"))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -95,7 +95,7 @@ func newCluster(t *testing.T, versions []string) *env {
 			g.Expect(cluster.InstallObjects(ctx, c.SimulatorConfig, append(objects[:0:0], object))).To(Succeed())
 		}
 	}
-	e.createPolicy()
+	e.createPolicy(runs.driver)
 	// The account of NVIDIA's operator has the same name.
 	as := rest.CopyConfig(c.SimulatorConfig)
 	as.Impersonate = rest.ImpersonationConfig{
@@ -104,11 +104,15 @@ func newCluster(t *testing.T, versions []string) *env {
 	theirs, err := client.New(as, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
 	e.theirs = NewPlayer(theirs, namespace, "nvcr.io/nvidia/driver:"+driverVersion+"-ubuntu24.04")
+	if runs.drivers != nil {
+		e.theirs.Drivers = runs.drivers(e)
+	}
 	t.Cleanup(e.finish)
 	return e
 }
 
-func (e *env) simulate(versions []string) {
+// simulate starts nodes of these kinds in turn.
+func (e *env) simulate(kinds []simulator.NodeSpec) {
 	e.t.Helper()
 	timing := simulator.DefaultTiming().Scale(0.1)
 	sim, err := simulator.New(simulator.Options{Config: e.cluster.SimulatorConfig, Timing: &timing, Modules: true})
@@ -116,15 +120,15 @@ func (e *env) simulate(versions []string) {
 	e.t.Cleanup(sim.Stop)
 	e.Expect(sim.Start(e.t.Context())).To(Succeed())
 	for i := range nodes {
-		_, err := sim.AddNode(e.t.Context(), simulator.NodeSpec{
-			Name: fmt.Sprintf("node-%d", i), OSVersion: versions[i%len(versions)],
-		})
+		node := kinds[i%len(kinds)]
+		node.Name = fmt.Sprintf("node-%d", i)
+		_, err := sim.AddNode(e.t.Context(), node)
 		e.Expect(err).NotTo(HaveOccurred())
 	}
 }
 
-// createPolicy creates the sample policy with the driver of NVIDIA's stack.
-func (e *env) createPolicy() {
+// createPolicy creates the sample policy with the driver of NVIDIA's stack, which may be changed.
+func (e *env) createPolicy(change func(*v1.DriverSpec)) {
 	e.t.Helper()
 	text, err := os.ReadFile(filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
 	e.Expect(err).NotTo(HaveOccurred())
@@ -132,6 +136,9 @@ func (e *env) createPolicy() {
 	e.Expect(yaml.UnmarshalStrict(text, policy)).To(Succeed())
 	policy.Spec.Driver.Repository, policy.Spec.Driver.Image = "nvcr.io/nvidia", "driver"
 	policy.Spec.Driver.Version = driverVersion
+	if change != nil {
+		change(policy.Spec.Driver)
+	}
 	e.Expect(e.client.Create(e.t.Context(), policy)).To(Succeed())
 }
 
@@ -178,36 +185,42 @@ func (e *env) pods(in string, ready bool) []corev1.Pod {
 	return found
 }
 
-// awaitPods waits until all DaemonSets have updated and ready pods on all of their nodes. Drivers need not be updated.
+// awaitPods waits until nothing is unfinished.
 func (e *env) awaitPods(ours bool) {
 	e.t.Helper()
-	e.Eventually(func() string {
-		list := &appsv1.DaemonSetList{}
-		e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace))).To(Succeed())
-		drivers := 0
-		for i := range list.Items {
-			ds := &list.Items[i]
-			status := ds.Status
-			isDriver := strings.HasPrefix(ds.Name, DriverName)
-			if !ours && !slices.ContainsFunc(daemonSets(), func(d daemonSet) bool { return d.name == ds.Name }) {
-				continue
-			}
-			if _, applied := ds.Annotations["nvidia.com/gpu-operator.digest"]; applied != ours {
-				return fmt.Sprintf("%s is of the other operator", ds.Name)
-			}
-			if status.ObservedGeneration != ds.Generation || status.NumberReady != status.DesiredNumberScheduled ||
-				!isDriver && status.UpdatedNumberScheduled != status.DesiredNumberScheduled {
-				return fmt.Sprintf("%s: %+v", ds.Name, status)
-			}
-			if isDriver {
-				drivers += int(status.NumberReady)
-			}
+	e.Eventually(func() string { return e.unfinished(ours) }).Should(BeEmpty())
+}
+
+// unfinished describes a DaemonSet that is not of this operator, or if ours is false of NVIDIA's, or that does not have
+// updated and ready pods on all of its nodes; empty if there is none. Drivers need not be updated.
+func (e *env) unfinished(ours bool) string {
+	e.t.Helper()
+	list := &appsv1.DaemonSetList{}
+	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace))).To(Succeed())
+	drivers := 0
+	for i := range list.Items {
+		ds := &list.Items[i]
+		status := ds.Status
+		isDriver := ds.Labels[component] == driverComponent
+		if !ours && !isDriver &&
+			!slices.ContainsFunc(daemonSets(), func(d daemonSet) bool { return d.name == ds.Name }) {
+			continue
 		}
-		if drivers != nodes {
-			return fmt.Sprintf("%d drivers in %d DaemonSets", drivers, len(list.Items))
+		if _, applied := ds.Annotations["nvidia.com/gpu-operator.digest"]; applied != ours {
+			return fmt.Sprintf("%s is of the other operator", ds.Name)
 		}
-		return ""
-	}).Should(BeEmpty())
+		if status.ObservedGeneration != ds.Generation || status.NumberReady != status.DesiredNumberScheduled ||
+			!isDriver && status.UpdatedNumberScheduled != status.DesiredNumberScheduled {
+			return fmt.Sprintf("%s: %+v", ds.Name, status)
+		}
+		if isDriver {
+			drivers += int(status.NumberReady)
+		}
+	}
+	if drivers != nodes {
+		return fmt.Sprintf("%d drivers in %d DaemonSets", drivers, len(list.Items))
+	}
+	return ""
 }
 
 // install installs this operator as kubectl does, without starting it.

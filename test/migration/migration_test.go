@@ -11,35 +11,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // TestInPlace: this operator takes over what NVIDIA's has left, while everything runs. NVIDIA's then takes it over
 // again.
 func TestInPlace(t *testing.T) {
-	for name, versions := range map[string][]string{
-		"one operating system": {"24.04"}, "two operating systems": {"24.04", "22.04"},
+	for name, runs := range map[string]stack{
+		"one operating system":  ubuntus("24.04"),
+		"two operating systems": ubuntus("24.04", "22.04"),
+		"NVIDIADriver objects":  nvidiaDrivers(),
+		"precompiled drivers":   precompiledDrivers(),
+		"OpenShift":             openShift(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEnv(t, versions...)
+			e := newEnv(t, runs)
 			begin := time.Now()
 			e.install()
 			e.start()
 			e.awaitPods(true)
-			state := v1.StateReady
-			if len(versions) > 1 {
-				// The image of NVIDIA's driver is for one operating system.
-				state = v1.StateNotReady
-			}
-			e.awaitReady(state)
+			e.awaitReady(runs.state())
 			t.Logf("taken over after %s", time.Since(begin).Round(time.Second))
 			e.undisturbed()
 			e.ours()
+			e.Expect(e.drivers()).To(HaveLen(runs.daemonSets))
 			e.nothingLeft()
 			e.writesNothing()
-			e.back()
+			if runs.back {
+				e.back()
+			}
 		})
 	}
 }
@@ -101,6 +102,19 @@ func (e *env) ours() {
 	}
 	e.t.Logf("objects without fields of another manager: %v", kinds)
 	e.Expect(kinds).To(And(HaveKey("DaemonSet"), HaveKey("Service"), HaveKey("RuntimeClass")))
+}
+
+// drivers returns the names of the driver DaemonSets.
+func (e *env) drivers() []string {
+	e.t.Helper()
+	list := &appsv1.DaemonSetList{}
+	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace),
+		client.MatchingLabels{component: driverComponent})).To(Succeed())
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
 }
 
 // nothingLeft: no ConfigMap of NVIDIA's operator is left, but the script that the running drivers mount.

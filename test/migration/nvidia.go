@@ -37,6 +37,8 @@ type Player struct {
 	namespace string
 	// DriverImage is the image of the driver container.
 	DriverImage string
+	// Drivers are the driver DaemonSets; none for the usual one, which serves all nodes.
+	Drivers []Driver
 }
 
 // NewPlayer returns a Player for a namespace, which writes with the client.
@@ -50,10 +52,12 @@ func (p *Player) Reconcile(ctx context.Context, policy *v1.ClusterPolicy) error 
 		return err
 	}
 	for _, object := range p.objects() {
-		object.SetOwnerReferences([]metav1.OwnerReference{{
-			APIVersion: "nvidia.com/v1", Kind: "ClusterPolicy", Name: policy.Name, UID: policy.UID,
-			Controller: new(true), BlockOwnerDeletion: new(true),
-		}})
+		if len(object.GetOwnerReferences()) == 0 {
+			object.SetOwnerReferences([]metav1.OwnerReference{{
+				APIVersion: "nvidia.com/v1", Kind: "ClusterPolicy", Name: policy.Name, UID: policy.UID,
+				Controller: new(true), BlockOwnerDeletion: new(true),
+			}})
+		}
 		if err := p.createOrUpdate(ctx, object); err != nil {
 			return fmt.Errorf("%T %s: %w", object, object.GetName(), err)
 		}
@@ -113,6 +117,9 @@ func (p *Player) labelNodes(ctx context.Context) error {
 		node := &nodes.Items[i]
 		before := node.DeepCopy()
 		maps.Copy(node.Labels, nodeLabels())
+		if owner := p.ownerOf(node); owner != "" {
+			node.Labels[driverOwner] = owner
+		}
 		if node.Annotations == nil {
 			node.Annotations = map[string]string{}
 		}
@@ -122,6 +129,16 @@ func (p *Player) labelNodes(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// ownerOf returns the NVIDIADriver object whose driver the node gets; empty for none.
+func (p *Player) ownerOf(node *corev1.Node) string {
+	for i := range p.Drivers {
+		if d := &p.Drivers[i]; d.Object != nil && d.Serves(node) {
+			return d.Object.Name
+		}
+	}
+	return ""
 }
 
 // objects returns all objects, in the order in which they are written.
@@ -135,6 +152,9 @@ func (p *Player) objects() []client.Object {
 	}
 	all = append(all, p.access()...)
 	all = append(all, p.configMaps()...)
+	for _, driver := range p.drivers() {
+		all = append(all, p.driverObjects(driver)...)
+	}
 	for _, ds := range daemonSets() {
 		all = append(all, p.daemonSet(ds))
 	}
@@ -157,19 +177,27 @@ var (
 // access returns the accounts of operands and their rights.
 func (p *Player) access() []client.Object {
 	var all []client.Object
+	for _, name := range accounts {
+		all = append(all, p.accessOf(name, slices.Contains(clusterAccounts, name))...)
+	}
+	return all
+}
+
+// accessOf returns an account and its rights, in the whole cluster too or only in the namespace.
+func (p *Player) accessOf(name string, inCluster bool) []client.Object {
 	read := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}}}
 	nodes := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}}}
-	for _, name := range accounts {
-		meta := metav1.ObjectMeta{Namespace: p.namespace, Name: name}
-		subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: p.namespace, Name: name}}
-		role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}
-		all = append(all, &corev1.ServiceAccount{ObjectMeta: meta}, &rbacv1.Role{ObjectMeta: meta, Rules: read},
-			&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: role})
-		if slices.Contains(clusterAccounts, name) {
-			meta.Namespace, role.Kind = "", "ClusterRole"
-			all = append(all, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: nodes},
-				&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: role})
-		}
+	meta := metav1.ObjectMeta{Namespace: p.namespace, Name: name}
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: p.namespace, Name: name}}
+	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}
+	all := []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: meta}, &rbacv1.Role{ObjectMeta: meta, Rules: read},
+		&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: role},
+	}
+	if inCluster {
+		meta.Namespace, role.Kind = "", "ClusterRole"
+		all = append(all, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: nodes},
+			&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: role})
 	}
 	return all
 }
@@ -181,9 +209,12 @@ func (p *Player) configMaps() []client.Object {
 		"default-gpu-clients": "", "default-mig-parted-config": "",
 		"nvidia-container-toolkit-entrypoint": "nvidia-container-toolkit-daemonset",
 		"nvidia-device-plugin-entrypoint":     "nvidia-device-plugin-daemonset",
-		"nvidia-driver-startup-probe":         DriverName,
+		probeScript:                           DriverName,
 		"nvidia-mig-manager-entrypoint":       "nvidia-mig-manager",
 	} {
+		if name == probeScript && p.drivers()[0].Object != nil {
+			continue
+		}
 		object := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name},
 			Data:       map[string]string{"theirs": "of " + name},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -118,10 +117,10 @@ func (w *Watcher) Err() error {
 
 // appOf returns the app of a pod, the same one for all drivers.
 func appOf(pod *corev1.Pod) string {
-	if app := pod.Labels["app"]; !strings.HasPrefix(app, DriverName) {
-		return app
+	if pod.Labels[component] == driverComponent {
+		return DriverName
 	}
-	return DriverName
+	return pod.Labels["app"]
 }
 
 func isReady(pod *corev1.Pod) bool {

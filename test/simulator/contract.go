@@ -5,11 +5,14 @@ import corev1 "k8s.io/api/core/v1"
 // What the simulator assumes about the GPU stack. It is repeated here instead of imported from the operator's
 // packages, so that a mistake there does not hide itself.
 const (
-	appLabel     = "app"
-	appDriver    = "nvidia-driver-daemonset"
-	appToolkit   = "nvidia-container-toolkit-daemonset"
-	appPlugin    = "nvidia-device-plugin-daemonset"
-	appValidator = "nvidia-operator-validator"
+	appLabel = "app"
+	// componentLabel has the value driverComponent on the pods of all drivers.
+	componentLabel  = "app.kubernetes.io/component"
+	driverComponent = "nvidia-driver"
+	appDriver       = "nvidia-driver-daemonset"
+	appToolkit      = "nvidia-container-toolkit-daemonset"
+	appPlugin       = "nvidia-device-plugin-daemonset"
+	appValidator    = "nvidia-operator-validator"
 
 	// deployPrefix precedes the operand's name in the node selector of its pods, except for those of the driver and the
 	// toolkit, whose DaemonSets select nodes by affinity, which their pods do not have.

@@ -47,8 +47,13 @@ type pod struct {
 	report time.Time
 }
 
-// appOf returns the app of a pod without the suffix for the pool or variant of nodes that its DaemonSet serves.
-func appOf(label string) string {
+// appOf returns the app of a pod with these labels, without the suffix for the pool or variant of nodes that its
+// DaemonSet serves.
+func appOf(labels map[string]string) string {
+	label := labels[appLabel]
+	if labels[componentLabel] == driverComponent {
+		return appDriver
+	}
 	for _, app := range []string{appDriver, appToolkit} {
 		if strings.HasPrefix(label, app+"-") {
 			return app
@@ -58,7 +63,7 @@ func appOf(label string) string {
 }
 
 func newPod(object *corev1.Pod, now time.Time, ip string) *pod {
-	p := &pod{object: object, uid: object.UID, app: appOf(object.Labels[appLabel]), created: now, ip: ip}
+	p := &pod{object: object, uid: object.UID, app: appOf(object.Labels), created: now, ip: ip}
 	for key := range object.Spec.NodeSelector {
 		if operand, ok := strings.CutPrefix(key, deployPrefix); ok {
 			p.operands = append(p.operands, operand)

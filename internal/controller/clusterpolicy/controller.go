@@ -91,6 +91,9 @@ type Reconciler struct {
 	deletedPolicy deletedPolicy
 	// leftPruned: nothing is left of NVIDIA's operator that is to be deleted. If it is lost, ConfigMaps are listed once.
 	leftPruned bool
+	// driversTakenOver: no driver of NVIDIA's operator is left. If it is lost, DaemonSets and pods of drivers are listed
+	// once.
+	driversTakenOver bool
 	// addedFinalizer is the last finalizer that was added, until the cache shows it.
 	addedFinalizer addedFinalizer
 	// otherOperator identifies the last report that NVIDIA's operator is at work; empty while it is not.

@@ -36,6 +36,7 @@ func (s *scope) freezeForOther(ctx context.Context) bool {
 		return false
 	}
 	s.basis = s.Fleet.Publish(fleet.Basis{KeepNodes: true}, s.now)
+	s.driversTakenOver = false
 	s.requeueAfter(found.RecheckAfter)
 	s.reportOther(ctx, found)
 	return true

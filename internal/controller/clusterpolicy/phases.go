@@ -219,6 +219,7 @@ func (s *scope) apply(ctx context.Context) {
 		return
 	}
 	s.fail(s.Applier.SetPodSecurity(ctx, s.Namespace, s.planned.Input.PodSecurity()))
+	s.keepScript(ctx)
 	s.applyObjects(ctx, isPrerequisite)
 	s.skipDependents()
 	s.takeOver(ctx)
@@ -325,11 +326,16 @@ func (s *scope) prune(ctx context.Context) {
 func (s *scope) liveDaemonSets(ctx context.Context, step plan.Step) (map[string]rollout.Live, error) {
 	o := &step.Operand
 	live := rollout.LiveDaemonSets(o, s.snapshot.DaemonSets)
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	if o.UpdatesOnDelete {
+		if err := s.addLeftPods(readCtx, live); err != nil {
+			return nil, err
+		}
+	}
 	if !rollout.MayAssignBaseName(o, step.Instances, live) {
 		return live, nil
 	}
-	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
-	defer cancel()
 	ds, pod, err := observe.ExistingDaemonSetOrPod(readCtx, s.Live, s.Namespace, o.DaemonSet)
 	switch {
 	case ds != nil:
