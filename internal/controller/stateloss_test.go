@@ -48,7 +48,10 @@ var stateLosses = map[string]func(*operator){
 	"create failures": func(o *operator) {
 		o.pass.CreateFailures = observe.NewCreateFailures(live{o}, namespace, o.clock)
 	},
-	"definition": func(o *operator) { o.pass.Schema = &observe.Schema{Cached: o, Live: live{o}} },
+	"definitions": func(o *operator) {
+		o.pass.Schema = &observe.Schema{Definition: o.pass.Schema.Definition, Cached: o, Live: live{o}}
+		o.pass.DriverSchema = &observe.Schema{Definition: o.pass.DriverSchema.Definition, Cached: o, Live: live{o}}
+	},
 	"watches": func(o *operator) {
 		o.pass.OptionalKinds = clusterpolicy.NewOptionalKinds(nil, nil, o.clock)
 		o.pass.DriverToolkit = observe.NewDriverToolkit(nil, nil, o.clock)

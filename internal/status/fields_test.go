@@ -23,6 +23,10 @@ var each = map[string]v1.ClusterPolicySpec{
 	"spec.devicePlugin.config.default": {
 		DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}},
 	},
+	"spec.sharing": {Sharing: &v1.SharingSpec{TimeSlicing: &v1.TimeSlicingSpec{RenameByDefault: new(true)}}},
+	"spec.nodePools[].sharing": {NodePools: []v1.NodePoolSpec{{
+		Name: "a", NodeSelector: v1.NodePoolSelector{"team": "a"}, Sharing: &v1.SharingSpec{MPS: &v1.MPSSharingSpec{}},
+	}}},
 	"spec.dcgmExporter.podLabelAllowlistRegex": {
 		DCGMExporter: &v1.DCGMExporterSpec{PodLabelAllowlistRegex: []string{"a"}},
 	},
