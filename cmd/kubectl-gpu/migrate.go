@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/clusterpolicy/gpu-operator/internal/migrationsteps"
 )
@@ -80,7 +81,11 @@ stack, and to change these objects.`,
 			return nil
 		},
 	}
-	flags := command.Flags()
+	o.addFlags(command.Flags())
+	return command
+}
+
+func (o *migrateOptions) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.check, "check", false, "only print what a migration would change")
 	flags.BoolVar(&o.finish, "finish", false, "remove what is left of NVIDIA's operator after this one has taken over")
 	flags.BoolVar(&o.nodeDiscovery, "node-discovery", false,
@@ -93,7 +98,6 @@ stack, and to change these objects.`,
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute,
 		"how long to wait until pods have ended, and until node discovery has taken over")
 	o.kubectl.addFlags(flags)
-	return command
 }
 
 // validate checks that the flags agree.
