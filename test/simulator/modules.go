@@ -183,6 +183,7 @@ func (n *node) noticeReboot(now time.Time) {
 		return
 	}
 	n.boot, n.loaded, n.markers = boot, "", map[string]string{}
+	n.losePartitions()
 	for _, p := range n.pods {
 		if !p.ending() && !p.hasEnded() {
 			p.restart(now)

@@ -25,6 +25,11 @@ type pod struct {
 	ip      string
 	// pulls: the operator created the pod to pull the images of a driver.
 	pulls bool
+	// configured is the state of its config-manager; nil if it has none.
+	configured *configured
+	// refused is why the kubelet does not admit the pod; admitted: it has been decided.
+	refused  string
+	admitted bool
 
 	created time.Time
 	// sandbox: the sandbox exists, containers can be created.
@@ -79,6 +84,7 @@ func newPod(object *corev1.Pod, now time.Time, ip string) *pod {
 	p.inits = newContainers(object.Spec.InitContainers, reason, now)
 	p.mains = newContainers(object.Spec.Containers, reason, now)
 	p.pulls = pullsDriver(object)
+	p.configured = newConfigured(object)
 	return p
 }
 
@@ -92,7 +98,7 @@ func newContainers(specs []corev1.Container, reason string, now time.Time) []*co
 
 // advance advances the pod to the present.
 func (p *pod) advance(ctx context.Context, now time.Time, n *node) {
-	if p.ending() {
+	if p.ending() || !p.admit(n) {
 		return
 	}
 	if p.handled && !p.sandbox && !n.handlerInstalled() {
@@ -116,8 +122,13 @@ func (p *pod) advance(ctx context.Context, now time.Time, n *node) {
 	at.init = false
 	for i, c := range p.mains {
 		at.duration = n.sim.dice.vary(n.sim.timing.ready(p.app), n.name, p.app, c.spec.Name)
-		at.fault = ""
+		at.fault, at.log = "", p.configFailure(c)
+		if i == 0 && at.log == "" {
+			at.log = n.pluginFailure(p)
+		}
 		switch {
+		case at.log != "":
+			at.fault = CrashLoop
 		case p.pulls:
 			at.fault = n.pullFault(c.spec.Image)
 		case i == 0:
@@ -125,6 +136,14 @@ func (p *pod) advance(ctx context.Context, now time.Time, n *node) {
 		}
 		c.run(at)
 	}
+}
+
+// admit reports whether the kubelet has admitted the pod.
+func (p *pod) admit(n *node) bool {
+	if !p.admitted {
+		p.admitted, p.refused = true, n.refusal(p)
+	}
+	return p.refused == ""
 }
 
 // exitAfter returns how long the containers of a pod run until they succeed, if it is to succeed.

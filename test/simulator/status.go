@@ -57,6 +57,9 @@ func (p *pod) status(now time.Time, hostIP string) *corev1.PodStatus {
 		StartTime: &started,
 		QOSClass:  p.object.Status.QOSClass,
 	}
+	if p.refused != "" {
+		status.Reason, status.Message = "UnexpectedAdmissionError", p.refused
+	}
 	if p.sandbox {
 		ip := p.ip
 		if p.object.Spec.HostNetwork {
@@ -79,7 +82,7 @@ func (p *pod) phase() corev1.PodPhase {
 	waits := func(c *container) bool { return c.phase == waiting && c.last == nil }
 	ended := func(c *container) bool { return c.phase == terminated && c.exitCode == 0 }
 	switch {
-	case p.failed():
+	case p.refused != "", p.failed():
 		return corev1.PodFailed
 	case p.initialized() > 0 || slices.ContainsFunc(p.mains, waits):
 		return corev1.PodPending
