@@ -17,9 +17,9 @@ type HealthSpec struct {
 	MinUsable *intstr.IntOrString `json:"minUsable,omitempty"`
 }
 
-// NodeGPUs counts the GPUs of one node.
+// NodeGPUs counts the GPUs of a node, or of all nodes.
 type NodeGPUs struct {
-	// Total is how many GPUs the node has.
+	// Total is how many GPUs there are.
 	Total int32 `json:"total"`
 	// Usable is how many of them the kubelet can give to pods.
 	Usable int32 `json:"usable"`

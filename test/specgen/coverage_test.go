@@ -59,6 +59,7 @@ var shownBy = map[string]string{
 	"deadlines":                 "TestDeadlines",
 	"nodeDiscovery.gracePeriod": "TestMissingDiscoveryLabels",
 	"nodeStartup.onFailure":     "TestStartupTaints",
+	"health.minUsable":          "TestANodeThatHasLostGPUs",
 	"removal.force":             "TestForcedRemoval",
 }
 
