@@ -129,6 +129,16 @@ func layoutAfterReboot(e *env) {
 	e.expectReady("rebooted")
 }
 
+func wholeAgain(e *env) {
+	e.layout("whole-again", sevenSmall)
+	e.expectAllocatable("whole-again", map[string]int64{slice10: 7})
+	e.expectReady("whole-again")
+	e.layout("whole-again", disabled)
+	e.expectAllocatable("whole-again", map[string]int64{wholeGPU: 1})
+	e.expectState("whole-again", "success")
+	e.expectReady("whole-again")
+}
+
 func ownLayout(e *env) {
 	e.layout("own-layout", "large-and-small")
 	e.expectAllocatable("own-layout", map[string]int64{slice40: 1, slice20: 2})
@@ -187,10 +197,8 @@ func managerRemoved(e *env) {
 	e.layout("managerless", sevenSmall)
 	e.expectPaused("managerless")
 	e.label("managerless", deployPrefix+"mig-manager", "false")
-	e.expectOperandsBack("managerless")
-	e.expectAllocatable("managerless", map[string]int64{wholeGPU: 1})
-	e.Eventually(func() corev1.ConditionStatus { return e.condition("managerless").Status }).
-		Should(Equal(corev1.ConditionTrue))
+	e.expectOverdue("managerless")
+	e.expectReady("managerless")
 }
 
 func rebootMidway(e *env) {

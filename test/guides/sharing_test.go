@@ -83,8 +83,10 @@ func unknownConfiguration(e *env) {
 	found := e.expectReported("no-such-key", "CrashLoopBackOff")
 	e.Expect(found.Message).To(And(ContainSubstring("config-manager"), ContainSubstring("missing does not exist")))
 	e.Expect(e.allocatable("no-such-key")).To(Equal(map[string]int64{wholeGPU: 2}))
-	e.label("no-such-key", configLabel, "exclusive")
-	e.expectReady("no-such-key")
+	// The node is ready a minute after config-manager has ended for the last time.
+	e.label("no-such-key", configLabel, "time-sliced")
+	e.expectAllocatable("no-such-key", map[string]int64{wholeGPU: 8})
+	e.expectOperandsBack("no-such-key")
 }
 
 func renamedShares(e *env) {

@@ -32,8 +32,9 @@ type pod struct {
 	admitted bool
 
 	created time.Time
-	// sandbox: the sandbox exists, containers can be created.
-	sandbox bool
+	// sandbox: the sandbox exists, containers can be created. After a reboot it is created again at this time.
+	sandbox   bool
+	recreated time.Time
 	// complaint is an Event to be written; complained prevents a second one.
 	complaint  string
 	complained bool

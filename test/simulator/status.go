@@ -144,7 +144,7 @@ func (p *pod) conditions(now time.Time) []corev1.PodCondition {
 		switch {
 		case i < 0:
 			conditions = append(conditions, c)
-		case conditions[i].Status == c.Status:
+		case conditions[i].Status == c.Status && !p.isRecreated(conditions[i]):
 			c.LastTransitionTime = conditions[i].LastTransitionTime
 			conditions[i] = c
 		default:
@@ -152,6 +152,11 @@ func (p *pod) conditions(now time.Time) []corev1.PodCondition {
 		}
 	}
 	return conditions
+}
+
+// isRecreated reports whether the condition is about a sandbox of before a reboot.
+func (p *pod) isRecreated(of corev1.PodCondition) bool {
+	return of.Type == corev1.PodReadyToStartContainers && of.LastTransitionTime.Time.Before(p.recreated.Truncate(time.Second))
 }
 
 func condition(kind corev1.PodConditionType, holds bool, reason, message string) corev1.PodCondition {
