@@ -140,7 +140,7 @@ func (e *env) hold(name string, claims []claim, held *atomic.Int32) {
 
 // strict sets a short deadline, accepts a lost GPU of eight, and gives the MIG manager the layouts of a user.
 func strict(spec *v1.ClusterPolicySpec) {
-	spec.Deadlines = &v1.DeadlinesSpec{DevicePlugin: "5s"}
+	spec.Deadlines = &v1.DeadlinesSpec{DevicePlugin: "15s"}
 	enough := intstr.FromInt32(7)
 	spec.Health = &v1.HealthSpec{MinUsable: &enough}
 	spec.MIGManager.Config.Name = "own-layouts"

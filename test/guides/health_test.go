@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -22,13 +23,18 @@ func (e *env) expectSeven() {
 	}).Should(Succeed(), e.describe("unhealthy"))
 }
 
+// loseGPU makes a GPU of a node unhealthy.
+func (e *env) loseGPU(node string) {
+	e.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, simulator.UnhealthyAnnotation)
+	e.Expect(e.client.Patch(e.t.Context(), e.node(node),
+		client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+}
+
 func oneOfEightUnhealthy(e *env) {
 	pods := e.createPods(request{name: "of-eight", resource: wholeGPU, on: "unhealthy"}, 7)
 	e.expectRunning(pods...)
-	node := e.node("unhealthy")
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, simulator.UnhealthyAnnotation)
-	e.Expect(e.client.Patch(e.t.Context(), node, client.RawPatch("application/merge-patch+json", []byte(patch)))).
-		To(Succeed())
+	e.loseGPU("unhealthy")
 	e.expectAllocatable("unhealthy", map[string]int64{wholeGPU: 7})
 	capacity := e.node("unhealthy").Status.Capacity[wholeGPU]
 	e.Expect(capacity.Value()).To(Equal(int64(8)))
@@ -42,8 +48,9 @@ func oneOfEightUnhealthy(e *env) {
 }
 
 func sevenAreEnough(e *env) {
+	e.loseGPU("unhealthy")
 	e.Eventually(func() corev1.NodeCondition { return e.condition("unhealthy") }).
 		Should(And(HaveField("Status", corev1.ConditionTrue), HaveField("Reason", reasonUnhealthy)), e.describe("unhealthy"))
 	e.expectSeven()
-	e.Expect(e.verdict("unhealthy")).To(HaveField("Ready", true))
+	e.Eventually(func() *v1.NodeStatus { return e.verdict("unhealthy") }).Should(HaveField("Ready", true))
 }
