@@ -97,7 +97,9 @@ func TestLostGPUs(t *testing.T) {
 		},
 		"whole GPUs are unhealthy beside MIG devices": {
 			resources: resources{"nvidia.com/gpu": {2, 0}, "nvidia.com/mig-7g.80gb": {2, 2}}, count: "4", replicas: "1",
-			want: want{4, 2, "GPUsUnhealthy", "2 of 4 GPUs usable: the device plugin reports 2 of 2 nvidia.com/gpu as unhealthy"},
+			want: want{
+				4, 2, "GPUsUnhealthy", "2 of 4 GPUs usable: the device plugin reports 2 of 2 nvidia.com/gpu as unhealthy",
+			},
 		},
 		"no GPU is advertised yet":              {bus: "8", count: "8"},
 		"counts that are no numbers":            {resources: resources{"nvidia.com/gpu": {8, 8}}, bus: "x", count: "-1", want: want{total: 8, usable: 8}},

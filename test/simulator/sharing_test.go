@@ -19,14 +19,16 @@ const (
 
 func TestPluginConfigurations(t *testing.T) {
 	for name, test := range map[string]struct{ text, failure string }{
-		"nothing is shared":          {text: "version: v1"},
-		"a key that nobody knows":    {text: "version: v1\nsharing: {mig: {}}\nother: 1"},
-		"time-slicing":               {text: sliced},
-		"no version":                 {text: "sharing: {}", failure: "unknown version"},
-		"not YAML":                   {text: "version: [", failure: "unmarshal error"},
-		"replicas in a wrong place":  {text: "version: v1\nsharing: {timeSlicing: {replicas: 4}}", failure: "no resources"},
-		"a GPU shared by one":        {text: strings.Replace(sliced, "4", "1", 1), failure: "must be >= 2"},
-		"a resource without a name":  {text: strings.Replace(sliced, "name: nvidia.com/gpu, ", "", 1), failure: "must be >= 2"},
+		"nothing is shared":         {text: "version: v1"},
+		"a key that nobody knows":   {text: "version: v1\nsharing: {mig: {}}\nother: 1"},
+		"time-slicing":              {text: sliced},
+		"no version":                {text: "sharing: {}", failure: "unknown version"},
+		"not YAML":                  {text: "version: [", failure: "unmarshal error"},
+		"replicas in a wrong place": {text: "version: v1\nsharing: {timeSlicing: {replicas: 4}}", failure: "no resources"},
+		"a GPU shared by one":       {text: strings.Replace(sliced, "4", "1", 1), failure: "must be >= 2"},
+		"a resource without a name": {
+			text: strings.Replace(sliced, "name: nvidia.com/gpu, ", "", 1), failure: "must be >= 2",
+		},
 		"both strategies of sharing": {text: "version: v1\nsharing: {mps: {}, timeSlicing: {}}", failure: "not supported"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +87,9 @@ func TestAdvertisedResources(t *testing.T) {
 			config: strings.Replace(sliced, "{resources", "{renameByDefault: true, resources", 1),
 			want:   counts{"nvidia.com/gpu.shared": 16}, product: "NVIDIA-H100-80GB-HBM3",
 		},
-		"MPS": {config: multi, strategy: "single", want: counts{"nvidia.com/gpu": 40}, product: "NVIDIA-H100-80GB-HBM3-SHARED"},
+		"MPS": {
+			config: multi, strategy: "single", want: counts{"nvidia.com/gpu": 40}, product: "NVIDIA-H100-80GB-HBM3-SHARED",
+		},
 		"MIG without a strategy": {
 			config: "version: v1", partitions: all, want: counts{"nvidia.com/gpu": 4}, product: "NVIDIA-H100-80GB-HBM3",
 		},

@@ -156,7 +156,8 @@ func (p *pod) conditions(now time.Time) []corev1.PodCondition {
 
 // isRecreated reports whether the condition is about a sandbox of before a reboot.
 func (p *pod) isRecreated(of corev1.PodCondition) bool {
-	return of.Type == corev1.PodReadyToStartContainers && of.LastTransitionTime.Time.Before(p.recreated.Truncate(time.Second))
+	return of.Type == corev1.PodReadyToStartContainers &&
+		of.LastTransitionTime.Time.Before(p.recreated.Truncate(time.Second))
 }
 
 func condition(kind corev1.PodConditionType, holds bool, reason, message string) corev1.PodCondition {
