@@ -41,6 +41,11 @@ const (
 	ReasonGPUsMissing = "GPUsMissing"
 )
 
+// ReasonPluginConfigInvalid: a configuration of the device plugin cannot be used; pods that run are left as they are.
+// Cause: its ConfigMap, or the label nvidia.com/device-plugin.config of the node, as the message describes, with the
+// line. Remedy: correct the ConfigMap or the label, or use spec.sharing, which has no such traps.
+const ReasonPluginConfigInvalid = "PluginConfigInvalid"
+
 // Reasons of a node whose MIG layout, the label nvidia.com/mig.config, is not what its GPUs have.
 const (
 	// ReasonMIGConfigPending: the MIG manager changes the MIG layout of the node, and pauses the operands meanwhile.

@@ -105,6 +105,7 @@ func (a *Assessment) assess(in Input) {
 	a.checkTaints(in)
 	a.checkGPUs(in)
 	a.checkMIG(in)
+	a.checkPluginConfig(in)
 	record := upgradeRecord(in.Node)
 	if record != nil && record.State.InProgress() {
 		a.checkRunningUpgrade(record.State)

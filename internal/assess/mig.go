@@ -14,7 +14,8 @@ import (
 )
 
 // checkMIG reports a MIG layout that is being applied, that could not be applied, or whose devices the node does not
-// advertise. Another cause for which the node is not ready takes precedence, except for the pause that the change needs.
+// advertise. Another cause for which the node is not ready takes precedence, except for the pause that the change
+// needs.
 func (a *Assessment) checkMIG(in Input) {
 	if in.NodePlan.Partitioner == "" {
 		a.checkAbandonedMIG(in)
@@ -28,6 +29,11 @@ func (a *Assessment) checkMIG(in Input) {
 	case state == labels.MIGStateRebooting:
 		verdict = migPending(layout)
 		verdict.Message += "; the node reboots for it"
+	case in.NodePlan.MIGLayout != "" && state != labels.MIGStateSuccess:
+		// Also before the MIG manager has noticed.
+		verdict = readiness.Verdict{
+			State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed, Message: in.NodePlan.MIGLayout,
+		}
 	case layout == "":
 		// Whatever was requested before has ended.
 	case state == labels.MIGStateFailed:
@@ -121,7 +127,8 @@ func migMismatch(in Input, layout string) readiness.Verdict {
 		verdict.Message = fmt.Sprintf("MIG layout %s is applied, but no MIG device is advertised: set spec.mig.strategy to "+
 			"mixed for %s, or to single", layout, resource)
 	case strategy == v1.MIGStrategySingle && !isProduct(in.Node, profile[1]):
-		verdict.Message = fmt.Sprintf("MIG layout %s is applied, but the label %s does not show it", layout, labels.GPUProduct)
+		verdict.Message = fmt.Sprintf("MIG layout %s is applied, but the label %s does not show it",
+			layout, labels.GPUProduct)
 	default:
 		return readiness.Verdict{}
 	}

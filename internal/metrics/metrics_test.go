@@ -89,7 +89,7 @@ func TestObservePass(t *testing.T) {
 		# HELP gpu_operator_gpu_nodes_total GPU nodes, including excluded ones.
 		# TYPE gpu_operator_gpu_nodes_total gauge
 		gpu_operator_gpu_nodes_total 14
-		# HELP gpu_operator_gpus GPUs of nodes that advertise them, by whether the kubelet can give them to pods: usable or lost.
+		# HELP gpu_operator_gpus GPUs of the nodes that advertise any: usable, or lost if no pod can get them.
 		# TYPE gpu_operator_gpus gauge
 		gpu_operator_gpus{state="lost"} 3
 		gpu_operator_gpus{state="usable"} 77

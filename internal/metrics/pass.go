@@ -191,7 +191,7 @@ var gauges = []gauge{
 		"GPU nodes that are excluded by their label or by a nodeSelector of the spec.",
 		func(p *PassStats) float64 { return float64(p.summary().Excluded) }),
 	newGauge("gpus",
-		"GPUs of nodes that advertise them, by whether the kubelet can give them to pods: usable or lost.",
+		"GPUs of the nodes that advertise any: usable, or lost if no pod can get them.",
 		emitGPUs, "state"),
 	newScalar("definition_missing_fields",
 		"Fields of this operator that are missing in the CustomResourceDefinition of ClusterPolicy in the cluster.",

@@ -136,7 +136,8 @@ func (g GPUs) Verdict(required intstr.IntOrString) Verdict {
 	switch {
 	case g.missing() > 0:
 		verdict.Reason = v1.ReasonGPUsMissing
-		verdict.Message = fmt.Sprintf("%s: the driver does not see %d of %d GPUs on the PCI bus", usable, g.missing(), g.onBus)
+		verdict.Message = fmt.Sprintf("%s: the driver does not see %d of %d GPUs on the PCI bus",
+			usable, g.missing(), g.onBus)
 	case len(g.lost) > 0:
 		verdict.Message = fmt.Sprintf("%s: the device plugin reports %s as unhealthy", usable, strings.Join(g.lost, ", "))
 	default:
