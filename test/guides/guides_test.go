@@ -42,6 +42,8 @@ var (
 		{"a MIG layout that the driver refuses is reported, and the operands are back", refusedLayout},
 		{"a MIG layout is applied again after a reboot", layoutAfterReboot},
 		{"a changed sharing configuration replaces only the pods that read it", changedConfiguration},
+		{"spec.sharing of a node pool: 2 GPUs in 4 are 8, and a change replaces only the pods that read it", typedSharing},
+		{"a broken ConfigMap on top of a good one changes nothing but what is reported", brokenConfiguration},
 	}
 	claimsOfStrictPolicy = []claim{
 		{"1 of 8 GPUs is unhealthy and 7 are enough: the node is ready, with the same reason", sevenAreEnough},
@@ -68,6 +70,8 @@ const (
 	poolLabel  = "example.com/gpu-pool"
 	poolMixed  = "mixed"
 	poolEdited = "edited"
+	poolTyped  = "typed"
+	poolBroken = "broken"
 )
 
 func nodes() []simulator.NodeSpec {
@@ -85,6 +89,7 @@ func nodes() []simulator.NodeSpec {
 		tainted, a100("a100"), a100("a100-shared", configLabel, "time-sliced"),
 		h100("unhealthy", 8), h100("unknown-layout", 1), h100("busy", 1), h100("refused", 1),
 		h100("rebooted", 1, poolLabel, poolMixed), h100("whole-again", 1, poolLabel, poolMixed),
+		h100("typed", 2, poolLabel, poolTyped), h100("broken", 1, poolLabel, poolBroken),
 		h100("edited", 1, poolLabel, poolEdited), h100("edited-too", 1, poolLabel, poolEdited),
 		h100("own-layout", 1, poolLabel, poolMixed), h100("stuck", 1), h100("died", 1), h100("unlabelled", 1),
 		h100("managerless", 1), h100("reboots-midway", 1),
@@ -103,11 +108,17 @@ func TestGuides(t *testing.T) {
 			Name: poolMixed, NodeSelector: v1.NodePoolSelector{poolLabel: poolMixed},
 			MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
 		}, {
-			Name: poolEdited, NodeSelector: v1.NodePoolSelector{poolLabel: poolEdited},
-			DevicePlugin: &v1.NodePoolDevicePluginSpec{
-				Config: &v1.NodePoolPluginConfigSpec{Name: poolEdited, Default: "shares"},
-			},
+			Name: poolTyped, NodeSelector: v1.NodePoolSelector{poolLabel: poolTyped},
+			Sharing: &v1.SharingSpec{TimeSlicing: &v1.TimeSlicingSpec{Replicas: 4}},
 		}}
+		for _, name := range []string{poolEdited, poolBroken} {
+			spec.NodePools = append(spec.NodePools, v1.NodePoolSpec{
+				Name: name, NodeSelector: v1.NodePoolSelector{poolLabel: v1.LabelValue(name)},
+				DevicePlugin: &v1.NodePoolDevicePluginSpec{
+					Config: &v1.NodePoolPluginConfigSpec{Name: v1.ObjectName(name), Default: "shares"},
+				},
+			})
+		}
 	})
 	begin := time.Now()
 	e.awaitAllReady(len(machines))
@@ -159,6 +170,9 @@ func (e *env) awaitAllReady(count int) {
 	}
 }
 
+// halves shares each GPU by two.
+const halves = "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n"
+
 // createConfigMaps creates what guides tell their readers to write.
 func (e *env) createConfigMaps() {
 	e.t.Helper()
@@ -172,9 +186,7 @@ func (e *env) createConfigMaps() {
 			"mig-sliced": "version: v1\nflags: {migStrategy: single}\n" +
 				"sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n",
 		},
-		poolEdited: {
-			"shares": "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n",
-		},
+		poolEdited: {"shares": halves}, poolBroken: {"shares": halves},
 		"own-layouts": {"config.yaml": `version: v1
 mig-configs:
   all-disabled: [{devices: all, mig-enabled: false}]

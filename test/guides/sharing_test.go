@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
 // insufficient is the scheduler's message if a node has too few of a resource.
@@ -80,8 +82,8 @@ func labelSelectsSharing(e *env) {
 
 func unknownConfiguration(e *env) {
 	e.label("no-such-key", configLabel, "missing")
-	found := e.expectReported("no-such-key", "CrashLoopBackOff")
-	e.Expect(found.Message).To(And(ContainSubstring("config-manager"), ContainSubstring("missing does not exist")))
+	found := e.expectReported("no-such-key", "PluginConfigInvalid")
+	e.Expect(found.Message).To(And(ContainSubstring(configLabel+"=missing"), ContainSubstring("time-sliced")))
 	e.Expect(e.allocatable("no-such-key")).To(Equal(map[string]int64{wholeGPU: 2}))
 	// The node is ready a minute after config-manager has ended for the last time.
 	e.label("no-such-key", configLabel, "time-sliced")
@@ -181,27 +183,66 @@ func quotaOfEight(e *env) {
 // reading are the operands that read the configuration of the device plugin.
 var reading = []string{"nvidia-device-plugin-daemonset", "gpu-feature-discovery"}
 
-func changedConfiguration(e *env) {
+// expectOnlyReaders makes a change of the sharing of some nodes, and expects that it replaces only those of their pods
+// that read it, and none of other nodes.
+func (e *env) expectOnlyReaders(nodes []string, before, after map[string]int64, change func()) {
+	e.t.Helper()
 	others := map[string]map[string]types.UID{}
 	for _, node := range []string{"slices", "a100-shared", "tainted"} {
 		others[node] = e.uids(node)
 	}
 	here := map[string]map[string]types.UID{}
-	for _, node := range []string{"edited", "edited-too"} {
-		e.expectAllocatable(node, map[string]int64{wholeGPU: 2})
+	for _, node := range nodes {
+		e.expectAllocatable(node, before)
 		here[node] = e.uids(node, reading...)
 	}
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: poolEdited}}
+	change()
+	for node, pods := range here {
+		e.expectAllocatable(node, after)
+		e.expectReady(node)
+		e.Expect(e.uids(node, reading...)).To(Equal(pods), node)
+	}
+	for node, pods := range others {
+		e.Expect(e.uids(node)).To(Equal(pods), node)
+	}
+}
+
+// reconfigure replaces a part of the configuration of a node pool.
+func (e *env) reconfigure(pool, old, text string) {
+	e.t.Helper()
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pool}}
 	e.edit(object, func() {
 		object.Data = maps.Clone(object.Data)
-		object.Data["shares"] = strings.Replace(object.Data["shares"], "replicas: 2", "replicas: 3", 1)
+		object.Data["shares"] = strings.Replace(object.Data["shares"], old, text, 1)
 	})
-	for node, before := range here {
-		e.expectAllocatable(node, map[string]int64{wholeGPU: 3})
-		e.expectReady(node)
-		e.Expect(e.uids(node, reading...)).To(Equal(before), node)
-	}
-	for node, before := range others {
-		e.Expect(e.uids(node)).To(Equal(before), node)
-	}
+}
+
+func changedConfiguration(e *env) {
+	e.expectOnlyReaders([]string{"edited", "edited-too"}, map[string]int64{wholeGPU: 2}, map[string]int64{wholeGPU: 3},
+		func() { e.reconfigure(poolEdited, "replicas: 2", "replicas: 3") })
+}
+
+func typedSharing(e *env) {
+	e.expectOnlyReaders([]string{"typed"}, map[string]int64{wholeGPU: 8}, map[string]int64{wholeGPU: 4}, func() {
+		e.respec(func(spec *v1.ClusterPolicySpec) {
+			for i := range spec.NodePools {
+				if spec.NodePools[i].Name == poolTyped {
+					spec.NodePools[i].Sharing.TimeSlicing.Replicas = 2
+				}
+			}
+		})
+	})
+}
+
+func brokenConfiguration(e *env) {
+	e.expectAllocatable("broken", map[string]int64{wholeGPU: 2})
+	before := e.uids("broken")
+	e.reconfigure(poolBroken, "replicas: 2", "replicas: 1")
+	e.Eventually(func() []v1.OperandStatus { return e.policy().Status.Operands }).Should(ContainElement(And(
+		HaveField("Name", "device-plugin"), HaveField("Message", ContainSubstring("ConfigMap broken")))))
+	e.Expect(e.uids("broken")).To(Equal(before))
+	e.Expect(e.allocatable("broken")).To(Equal(map[string]int64{wholeGPU: 2}))
+	e.reconfigure(poolBroken, "replicas: 1", "replicas: 3")
+	e.expectAllocatable("broken", map[string]int64{wholeGPU: 3})
+	e.expectReady("broken")
 }

@@ -156,7 +156,7 @@ func (n *node) selectLayout(ctx context.Context, manager *pod) (moved bool, err 
 // that cannot be read has none.
 func (n *node) layouts(ctx context.Context, manager *pod) (map[string][]layoutEntry, error) {
 	container := manager.mains[0].spec
-	file := variable(container, "CONFIG_FILE")
+	file := variable(container, variableFile)
 	if file == "" {
 		return generatedLayouts(models[n.model]), nil
 	}

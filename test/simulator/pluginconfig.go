@@ -20,6 +20,7 @@ const configVersion = "v1"
 
 // Variables of NVIDIA's programs.
 const (
+	variableFile     = "CONFIG_FILE"
 	variableSource   = "CONFIG_FILE_SRCDIR"
 	variableLabel    = "NODE_LABEL"
 	variableDefault  = "DEFAULT_CONFIG"
@@ -130,17 +131,43 @@ type configured struct {
 	invalid string
 }
 
-// newConfigured returns the state of a pod's config-manager, nil for a pod without one.
+// newConfigured returns the state of a pod's config-manager. A pod without one has the configuration that is mounted
+// from an annotation of it; nil for none.
 func newConfigured(pod *corev1.Pod) *configured {
 	i := slices.IndexFunc(pod.Spec.Containers, isConfigManager)
 	if i < 0 {
-		return nil
+		return configuredByAnnotation(pod)
 	}
 	container := pod.Spec.Containers[i]
 	return &configured{
 		source: configMapAt(pod, container, variable(container, variableSource)),
 		label:  variable(container, variableLabel), fallback: variable(container, variableDefault),
 	}
+}
+
+// configuredByAnnotation returns the configuration that the first container of a pod reads from an annotation.
+func configuredByAnnotation(pod *corev1.Pod) *configured {
+	if len(pod.Spec.Containers) == 0 {
+		return nil
+	}
+	container := pod.Spec.Containers[0]
+	file := variable(container, variableFile)
+	for _, mount := range container.VolumeMounts {
+		for _, volume := range pod.Spec.Volumes {
+			if volume.Name != mount.Name || volume.DownwardAPI == nil {
+				continue
+			}
+			for _, item := range volume.DownwardAPI.Items {
+				key, isAnnotation := strings.CutPrefix(item.FieldRef.FieldPath, "metadata.annotations['")
+				if isAnnotation && path.Join(mount.MountPath, item.Path) == file {
+					found := &configured{}
+					found.choose(file, map[string]string{file: pod.Annotations[strings.TrimSuffix(key, "']")]})
+					return found
+				}
+			}
+		}
+	}
+	return nil
 }
 
 func isConfigManager(container corev1.Container) bool {
@@ -176,7 +203,7 @@ func configMapAt(pod *corev1.Pod, container corev1.Container, file string) strin
 // Node's label changes. It does not notice that a ConfigMap has changed.
 func (n *node) configure(ctx context.Context) error {
 	for _, p := range n.pods {
-		if p.configured == nil || p.ending() {
+		if p.configured == nil || p.configured.source == "" || p.ending() {
 			continue
 		}
 		label := n.object.Labels[p.configured.label]

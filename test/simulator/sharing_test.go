@@ -223,6 +223,31 @@ func TestConfigManagerChooses(t *testing.T) {
 	g.Expect(c.config.replicas(resourceGPU)).To(Equal(int64(4)))
 }
 
+func TestAConfigurationInAnAnnotation(t *testing.T) {
+	g := NewWithT(t)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"example.com/config": sliced}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Env:          []corev1.EnvVar{{Name: "CONFIG_FILE", Value: "/config/config.yaml"}},
+				VolumeMounts: []corev1.VolumeMount{{Name: "other", MountPath: "/x"}, {Name: "config", MountPath: "/config"}},
+			}},
+			Volumes: []corev1.Volume{{Name: "other"}, {
+				Name: "config", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+					Items: []corev1.DownwardAPIVolumeFile{{Path: "config.yaml", FieldRef: &corev1.ObjectFieldSelector{
+						FieldPath: "metadata.annotations['example.com/config']",
+					}}},
+				}},
+			}},
+		},
+	}
+	found := newConfigured(pod)
+	g.Expect(found).NotTo(BeNil())
+	g.Expect(found.config.replicas(resourceGPU)).To(Equal(int64(4)))
+	pod.Spec.Volumes = nil
+	g.Expect(newConfigured(pod)).To(BeNil())
+}
+
 func TestPodsAboveOneShareAreRefused(t *testing.T) {
 	quantity := func(count string) *pod {
 		return newPod(&corev1.Pod{
