@@ -238,8 +238,9 @@ func brokenConfiguration(e *env) {
 	e.expectAllocatable("broken", map[string]int64{wholeGPU: 2})
 	before := e.uids("broken")
 	e.reconfigure(poolBroken, "replicas: 2", "replicas: 1")
-	e.Eventually(func() []v1.OperandStatus { return e.policy().Status.Operands }).Should(ContainElement(And(
-		HaveField("Name", "device-plugin"), HaveField("Message", ContainSubstring("ConfigMap broken")))))
+	e.Eventually(func() []v1.NodePoolStatus { return e.policy().Status.NodePools }).Should(ContainElement(And(
+		HaveField("Name", poolBroken), HaveField("Reason", "PluginConfigInvalid"),
+		HaveField("Message", ContainSubstring("replicas is 1: it must be a number from 2")))))
 	e.Expect(e.uids("broken")).To(Equal(before))
 	e.Expect(e.allocatable("broken")).To(Equal(map[string]int64{wholeGPU: 2}))
 	e.reconfigure(poolBroken, "replicas: 1", "replicas: 3")
