@@ -155,8 +155,8 @@ func TestTheMIGLayout(t *testing.T) {
 			readiness.Failed, v1.ReasonMIGConfigFailed, "MIG layout all-9g.99gb is unknown", true,
 		}},
 		"unknown, requested while another one is applied": {
-			layout: "all-9g.99gb", state: "pending", unknown: "MIG layout all-9g.99gb is unknown", paused: true, since: time.Hour,
-			want: want{
+			layout: "all-9g.99gb", state: "pending", unknown: "MIG layout all-9g.99gb is unknown", paused: true,
+			since: time.Hour, want: want{
 				state: readiness.Failed, reason: v1.ReasonMIGConfigPending,
 				message: "not ready after 10m: MIG layout all-9g.99gb is being applied",
 			},

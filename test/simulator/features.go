@@ -23,14 +23,7 @@ func (n *node) features(p *pod) map[string]string {
 		labels["mig.strategy"] = strategy
 	}
 	set := func(prefix, product string, count, memory, replicas int64) {
-		labels[prefix+".product"] = product
-		labels[prefix+".count"] = strconv.FormatInt(count, 10)
-		labels[prefix+".memory"] = strconv.FormatInt(memory, 10)
-		labels[prefix+".replicas"] = strconv.FormatInt(replicas, 10)
-		labels[prefix+".sharing-strategy"] = sharingNone
-		if replicas > 1 {
-			labels[prefix+".sharing-strategy"] = sharing
-		}
+		maps.Copy(labels, featuresOf(prefix, product, sharing, count, memory, replicas))
 	}
 	replicas := config.replicas(resourceGPU)
 	devices, failure := n.devices(strategy)
@@ -47,17 +40,29 @@ func (n *node) features(p *pod) map[string]string {
 	default:
 		set("gpu", shareSuffix(config, resourceGPU, n.model), n.gpus, int64(model.memory), replicas)
 	}
-	if strategy == strategyMixed {
-		for profile, of := range model.profiles {
-			name := migResource(profile)
-			if count := devices[name]; count > 0 {
-				dotted := strings.TrimPrefix(string(name), resourceMIGPrefix)
-				set("mig-"+dotted, shareSuffix(config, name, n.model+"-MIG-"+dotted), count, int64(of.mebibytes),
-					config.replicas(name))
-			}
+	for profile, of := range model.profiles {
+		name := migResource(profile)
+		if count := devices[name]; count > 0 {
+			dotted := strings.TrimPrefix(string(name), resourceMIGPrefix)
+			set("mig-"+dotted, shareSuffix(config, name, n.model+"-MIG-"+dotted), count, int64(of.mebibytes),
+				config.replicas(name))
 		}
 	}
 	return labels
+}
+
+// featuresOf returns the labels of one kind of device. sharing is how it is shared, if it is.
+func featuresOf(prefix, product, sharing string, count, memory, replicas int64) map[string]string {
+	if replicas <= 1 {
+		sharing = sharingNone
+	}
+	return map[string]string{
+		prefix + ".product":          product,
+		prefix + ".count":            strconv.FormatInt(count, 10),
+		prefix + ".memory":           strconv.FormatInt(memory, 10),
+		prefix + ".replicas":         strconv.FormatInt(replicas, 10),
+		prefix + ".sharing-strategy": sharing,
+	}
 }
 
 // shareSuffix returns a product with the mark of shared devices, unless their resource is renamed instead.

@@ -104,13 +104,9 @@ func (n *node) partitionStep(ctx context.Context, now time.Time, manager *pod) (
 		}
 		m.due = now.Add(n.sim.dice.vary(n.sim.timing.Partition, n.name, migOperand))
 	case migApplying:
-		if now.Before(m.due) {
+		if !n.applied(now) {
 			return false, nil
 		}
-		if m.due = (time.Time{}); n.migFault() == MIGStuck {
-			return false, nil
-		}
-		n.apply()
 	case migValidating:
 		err = n.restartValidators(ctx)
 	case migResuming:
@@ -171,18 +167,21 @@ func (n *node) layouts(ctx context.Context, manager *pod) (map[string][]layoutEn
 	return layouts, nil
 }
 
-// apply changes the partitions, unless a pod uses the GPUs or they do not support the layout.
-func (n *node) apply() {
+// applied reports whether the change has ended. It succeeds unless a pod uses the GPUs or they do not support the
+// layout.
+func (n *node) applied(now time.Time) bool {
+	if now.Before(n.mig.due) {
+		return false
+	}
+	if n.mig.due = (time.Time{}); n.migFault() == MIGStuck {
+		return false
+	}
 	n.mig.outcome = migFailed
-	if n.migFault() == MIGFails || len(n.gpuUsers()) > 0 {
-		return
+	unsupported := func(gpu partition) bool { return !models[n.model].supports(gpu.devices) }
+	if n.migFault() != MIGFails && len(n.gpuUsers()) == 0 && !slices.ContainsFunc(n.mig.target, unsupported) {
+		n.partitions, n.mig.outcome = n.mig.target, migSuccess
 	}
-	for _, gpu := range n.mig.target {
-		if !models[n.model].supports(gpu.devices) {
-			return
-		}
-	}
-	n.partitions, n.mig.outcome = n.mig.target, migSuccess
+	return true
 }
 
 // clientLabels returns the changes that pause or resume the operands that use GPUs. One that is off stays off; a

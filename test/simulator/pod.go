@@ -119,23 +119,29 @@ func (p *pod) advance(ctx context.Context, now time.Time, n *node) {
 			return
 		}
 	}
-	fault := n.sim.faults.of(n.name, p.operands)
 	at.init = false
 	for i, c := range p.mains {
 		at.duration = n.sim.dice.vary(n.sim.timing.ready(p.app), n.name, p.app, c.spec.Name)
-		at.fault, at.log = "", p.configFailure(c)
-		if i == 0 && at.log == "" {
-			at.log = n.pluginFailure(p)
-		}
-		switch {
-		case at.log != "":
-			at.fault = CrashLoop
-		case p.pulls:
-			at.fault = n.pullFault(c.spec.Image)
-		case i == 0:
-			at.fault = cmp.Or(fault, n.sim.faults.ofImage(c.spec.Image))
-		}
+		at.fault, at.log = p.faultOf(n, i)
 		c.run(at)
+	}
+}
+
+// faultOf returns how a main container fails, and the log if the cause is in its configuration.
+func (p *pod) faultOf(n *node, index int) (fault Mode, log string) {
+	c := p.mains[index]
+	if log = p.configFailure(c); log == "" && index == 0 {
+		log = n.pluginFailure(p)
+	}
+	switch {
+	case log != "":
+		return CrashLoop, log
+	case p.pulls:
+		return n.pullFault(c.spec.Image), ""
+	case index == 0:
+		return cmp.Or(n.sim.faults.of(n.name, p.operands), n.sim.faults.ofImage(c.spec.Image)), ""
+	default:
+		return "", ""
 	}
 }
 
