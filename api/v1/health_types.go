@@ -49,7 +49,8 @@ const ReasonPluginConfigInvalid = "PluginConfigInvalid"
 // Reasons of a node whose MIG layout, the label nvidia.com/mig.config, is not what its GPUs have.
 const (
 	// ReasonMIGConfigPending: the MIG manager changes the MIG layout of the node, and pauses the operands meanwhile.
-	// Cause: the label nvidia.com/mig.config has changed, or the node has booted.
+	// Cause: the label nvidia.com/mig.config has changed, or the node has booted. The message says if the label or the MIG
+	// manager is gone meanwhile.
 	// Remedy: wait. If the deadline has passed (spec.deadlines.devicePlugin), the operands of the node are started again;
 	// read the log of its nvidia-mig-manager pod.
 	ReasonMIGConfigPending = "MIGConfigPending"

@@ -106,7 +106,9 @@ func TestTheMIGLayout(t *testing.T) {
 		labels        map[string]string
 		strategy      v1.MIGStrategy
 		advertised    counts
+		left          counts
 		paused        bool
+		unmanaged     bool
 		since         time.Duration
 		want          want
 	}{
@@ -132,6 +134,19 @@ func TestTheMIGLayout(t *testing.T) {
 				state: readiness.Failed, reason: v1.ReasonMIGConfigPending,
 				message: "not ready after 10m: MIG layout all-1g.10gb is being applied",
 			}},
+		"the label is removed while it is applied": {state: "pending", paused: true, since: time.Hour, want: want{
+			state: readiness.Failed, reason: v1.ReasonMIGConfigPending,
+			message: "not ready after 10m: a MIG layout is being applied, and the label nvidia.com/mig.config was removed",
+		}},
+		"the MIG manager is taken off the node meanwhile": {
+			layout: "all-1g.10gb", state: "pending", paused: true, unmanaged: true, since: time.Hour, want: want{
+				state: readiness.Failed, reason: v1.ReasonMIGConfigPending,
+				message: "not ready after 10m: MIG layout all-1g.10gb is being applied, but no MIG manager is to run on the node",
+			}},
+		"without a MIG manager, and nothing is paused": {
+			layout: "all-1g.10gb", state: "pending", unmanaged: true, want: ready,
+		},
+		"failed, and the label is removed": {state: "failed", want: ready},
 		"failed": {layout: "all-9g.99gb", state: "failed", want: want{
 			readiness.Failed, v1.ReasonMIGConfigFailed,
 			"MIG layout all-9g.99gb could not be applied: see kubectl -n n logs nvidia-mig-manager-x", true,
@@ -139,6 +154,13 @@ func TestTheMIGLayout(t *testing.T) {
 		"unknown": {layout: "all-9g.99gb", unknown: "MIG layout all-9g.99gb is unknown", want: want{
 			readiness.Failed, v1.ReasonMIGConfigFailed, "MIG layout all-9g.99gb is unknown", true,
 		}},
+		"unknown, requested while another one is applied": {
+			layout: "all-9g.99gb", state: "pending", unknown: "MIG layout all-9g.99gb is unknown", paused: true,
+			since: time.Hour, want: want{
+				state: readiness.Failed, reason: v1.ReasonMIGConfigPending,
+				message: "not ready after 10m: MIG layout all-9g.99gb is being applied",
+			},
+		},
 		"unknown since it was applied": {
 			layout: "halves", state: "success", unknown: "MIG layout halves is unknown", strategy: mixed, want: ready,
 		},
@@ -172,6 +194,11 @@ func TestTheMIGLayout(t *testing.T) {
 			want:   mismatch("MIG layout all-1g.10gb is applied, but the label nvidia.com/gpu.product does not show it"),
 		},
 		"disabled": {layout: "all-disabled", state: "success", strategy: mixed, want: ready},
+		"disabled, the kubelet keeps the capacity of the devices": {
+			layout: "all-disabled", state: "success", strategy: mixed,
+			advertised: counts{"nvidia.com/gpu": 8, "nvidia.com/mig-1g.10gb": 56},
+			left:       counts{"nvidia.com/gpu": 8}, want: ready,
+		},
 		"disabled, devices are left": {
 			layout: "all-disabled", state: "success", strategy: mixed, advertised: devices,
 			want: mismatch("MIG is disabled, but the node still advertises nvidia.com/mig-1g.10gb"),
@@ -182,7 +209,10 @@ func TestTheMIGLayout(t *testing.T) {
 			if test.advertised == nil {
 				test.advertised = counts{"nvidia.com/gpu": 8}
 			}
-			node := gpuNode(test.advertised, test.advertised)
+			if test.left == nil {
+				test.left = test.advertised
+			}
+			node := gpuNode(test.advertised, test.left)
 			node.Labels = map[string]string{"nvidia.com/mig.config": test.layout, "nvidia.com/mig.config.state": test.state}
 			for key, value := range test.labels {
 				node.Labels[key] = value
@@ -190,17 +220,22 @@ func TestTheMIGLayout(t *testing.T) {
 			plugin := plan.OperandOnNode{Operand: "device-plugin", Stage: v1.StageDevicePlugin, Expectation: plan.Expected}
 			if test.paused {
 				plugin.Expectation, plugin.Reason = plan.PausedByLabel, v1.ReasonOperandPaused
+				node.Labels["nvidia.com/gpu.deploy.device-plugin"] = "paused-for-mig-change"
 			}
 			manager := driverPod(readiness.Ready)
 			manager.Namespace, manager.Name = "n", "nvidia-mig-manager-x"
+			nodePlan := plan.NodePlan{
+				Spec:      effective.Of(v1.ClusterPolicySpec{MIG: &v1.MIGSpec{Strategy: test.strategy}}),
+				Essential: []plan.OperandOnNode{plugin}, NeedsAllocatable: true,
+				Auxiliary:   []plan.OperandOnNode{{Operand: "mig-manager", Expectation: plan.Expected}},
+				Partitioner: "mig-manager", MIGLayout: test.unknown,
+			}
+			if test.unmanaged {
+				nodePlan.Auxiliary, nodePlan.Partitioner = nil, ""
+			}
 			got := assess.Node(assess.Input{
-				NodePlan: plan.NodePlan{
-					Spec:      effective.Of(v1.ClusterPolicySpec{MIG: &v1.MIGSpec{Strategy: test.strategy}}),
-					Essential: []plan.OperandOnNode{plugin}, NeedsAllocatable: true,
-					Auxiliary:   []plan.OperandOnNode{{Operand: "mig-manager", Expectation: plan.Expected}},
-					Partitioner: "mig-manager", MIGLayout: test.unknown,
-				},
-				Node: node, Pods: assess.Pods{"device-plugin": driverPod(readiness.Ready), "mig-manager": manager},
+				NodePlan: nodePlan,
+				Node:     node, Pods: assess.Pods{"device-plugin": driverPod(readiness.Ready), "mig-manager": manager},
 				Now: begin, Previous: assess.ReadySince{Since: begin.Add(-test.since)},
 			})
 			found := want{got.State, got.Reason, got.Message, got.Usable}
@@ -211,7 +246,7 @@ func TestTheMIGLayout(t *testing.T) {
 				t.Errorf("overdue: %t", got.IsMIGOverdue())
 			}
 			operand := got.Operands["mig-manager"]
-			if failing := test.want.state != readiness.Ready; failing && operand.Reason != test.want.reason {
+			if failing := test.want.state != readiness.Ready && !test.unmanaged; failing && operand.Reason != test.want.reason {
 				t.Errorf("operand: %+v", operand)
 			}
 		})

@@ -17,22 +17,25 @@ import (
 // advertise. Another cause for which the node is not ready takes precedence, except for the pause that the change
 // needs.
 func (a *Assessment) checkMIG(in Input) {
-	layout := in.Node.Labels[labels.MIGConfig]
-	if in.NodePlan.Partitioner == "" || layout == "" {
+	if in.NodePlan.Partitioner == "" {
+		a.checkAbandonedMIG(in)
 		return
 	}
+	layout := in.Node.Labels[labels.MIGConfig]
 	var verdict readiness.Verdict
 	switch state := in.Node.Labels[labels.MIGConfigState]; {
-	case in.NodePlan.MIGLayout != "" && state != labels.MIGStateSuccess:
-		// Also before the MIG manager has noticed.
-		verdict = readiness.Verdict{
-			State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed, Message: in.NodePlan.MIGLayout,
-		}
 	case state == labels.MIGStatePending:
 		verdict = migPending(layout)
 	case state == labels.MIGStateRebooting:
 		verdict = migPending(layout)
 		verdict.Message += "; the node reboots for it"
+	case in.NodePlan.MIGLayout != "" && state != labels.MIGStateSuccess:
+		// Also before the MIG manager has noticed.
+		verdict = readiness.Verdict{
+			State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed, Message: in.NodePlan.MIGLayout,
+		}
+	case layout == "":
+		// Whatever was requested before has ended.
 	case state == labels.MIGStateFailed:
 		verdict = readiness.Verdict{
 			State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed,
@@ -47,6 +50,19 @@ func (a *Assessment) checkMIG(in Input) {
 	if verdict.State != readiness.Ready {
 		a.Operands[in.NodePlan.Partitioner] = verdict
 	}
+	a.showMIG(in, verdict)
+}
+
+// checkAbandonedMIG reports operands that a MIG manager has paused which is no longer to run on the node. They are
+// resumed after the same time as those of one that does not end, as it may be the MIG manager of somebody else.
+func (a *Assessment) checkAbandonedMIG(in Input) {
+	state := in.Node.Labels[labels.MIGConfigState]
+	if a.Reason != v1.ReasonOperandPaused || state != labels.MIGStatePending && state != labels.MIGStateRebooting ||
+		in.Node.Labels[operand.Name(a.Operand).DeployLabel()] != labels.DeployPausedForMIG {
+		return
+	}
+	verdict := migPending(in.Node.Labels[labels.MIGConfig])
+	verdict.Message += ", but no MIG manager is to run on the node"
 	a.showMIG(in, verdict)
 }
 
@@ -71,11 +87,16 @@ func (a *Assessment) showMIG(in Input, verdict readiness.Verdict) {
 // IsMIGOverdue reports whether a change of the MIG layout has taken longer than its deadline.
 func (a *Assessment) IsMIGOverdue() bool { return a.Overdue && a.Reason == v1.ReasonMIGConfigPending }
 
+// migPending returns the verdict on a node whose MIG layout is being changed. Its label may have been removed since.
 func migPending(layout string) readiness.Verdict {
-	return readiness.Verdict{
+	verdict := readiness.Verdict{
 		State: readiness.Progressing, Reason: v1.ReasonMIGConfigPending,
 		Message: fmt.Sprintf("MIG layout %s is being applied", layout),
 	}
+	if layout == "" {
+		verdict.Message = fmt.Sprintf("a MIG layout is being applied, and the label %s was removed", labels.MIGConfig)
+	}
+	return verdict
 }
 
 // migProfile is the profile in the name of a layout that partitions all GPUs alike, such as all-1g.10gb. Layouts of
@@ -136,8 +157,8 @@ func isProduct(node *corev1.Node, profile string) bool {
 // firstMIGResource returns the first MIG resource by name that the node advertises, "" for none.
 func firstMIGResource(node *corev1.Node) string {
 	first := ""
-	for name, quantity := range node.Status.Capacity {
-		if strings.HasPrefix(string(name), labels.ResourceMIGPrefix) && quantity.Sign() > 0 &&
+	for name := range node.Status.Capacity {
+		if strings.HasPrefix(string(name), labels.ResourceMIGPrefix) && readiness.Advertises(node, name) &&
 			(first == "" || string(name) < first) {
 			first = string(name)
 		}
@@ -147,8 +168,8 @@ func firstMIGResource(node *corev1.Node) string {
 
 // advertises reports whether the node advertises devices of the resource, shared ones included.
 func advertises(node *corev1.Node, resource string) bool {
-	for name, quantity := range node.Status.Capacity {
-		if plain, _ := strings.CutSuffix(string(name), ".shared"); plain == resource && quantity.Sign() > 0 {
+	for name := range node.Status.Capacity {
+		if plain, _ := strings.CutSuffix(string(name), ".shared"); plain == resource && readiness.Advertises(node, name) {
 			return true
 		}
 	}

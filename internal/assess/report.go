@@ -84,7 +84,7 @@ func (r *Report) dwellTime(latest *Assessment, since time.Time, dwell Dwell) tim
 		return dwell.Flap
 	case latest.State == readiness.Failed || r.hasNewFailure(latest):
 		return 0
-	case latest.Stage == v1.StageAllocatable && r.latestReady:
+	case latest.Reason == v1.ReasonNotAllocatable && r.latestReady:
 		return 0
 	}
 	return dwell.Replace

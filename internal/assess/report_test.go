@@ -30,6 +30,7 @@ var (
 	starting         = assessed(readiness.Progressing, v1.StageDriver, v1.ReasonStarting, readiness.Ready)
 	failed           = assessed(readiness.Failed, v1.StageDriver, "CrashLoopBackOff", readiness.Ready)
 	noGPUs           = assessed(readiness.Progressing, v1.StageAllocatable, v1.ReasonNotAllocatable, readiness.Ready)
+	mismatch         = assessed(readiness.Progressing, v1.StageAllocatable, v1.ReasonMIGConfigMismatch, readiness.Ready)
 	notReady         = assessed(readiness.Progressing, v1.StageDiscovered, v1.ReasonNodeNotReady, readiness.Ready)
 	exporterStarting = assessed(readiness.Ready, v1.StageValidated, "", readiness.Progressing)
 	exporterFailed   = assessed(readiness.Ready, v1.StageValidated, "", readiness.Failed)
@@ -78,6 +79,17 @@ func TestNext(t *testing.T) {
 			{latest: ready, want: ready}, {after: s, latest: overdue, want: overdue},
 		},
 		"no GPU is allocatable anymore": {{latest: ready, want: ready}, {after: s, latest: noGPUs, want: noGPUs}},
+		"another MIG layout is requested, and the MIG manager has not begun": {
+			{latest: ready, want: ready},
+			{after: s, latest: mismatch, want: ready, wait: 4 * s},
+			{after: 3 * s, latest: mismatch, want: ready, wait: 2 * s},
+			{after: 4 * s, latest: ready, want: ready},
+		},
+		"the MIG layout is not advertised for four seconds": {
+			{latest: ready, want: ready},
+			{after: s, latest: mismatch, want: ready, wait: 4 * s},
+			{after: 5 * s, latest: mismatch, want: mismatch},
+		},
 		"a pod is replaced for four seconds": {
 			{latest: ready, want: ready},
 			{after: 10 * s, latest: starting, want: ready, wait: 4 * s},

@@ -32,8 +32,22 @@ func NodeChanges(
 			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 			conditionsDiffer(written, before, after) ||
 			before.Status.NodeInfo != after.Status.NodeInfo ||
-			readiness.Allocatable(before) != readiness.Allocatable(after)
+			gpusChanged(before.Status.Allocatable, after.Status.Allocatable) ||
+			gpusChanged(before.Status.Capacity, after.Status.Capacity)
 	})
+}
+
+// gpusChanged reports whether the number of any kind of GPU differs.
+func gpusChanged(before, after corev1.ResourceList) bool {
+	differs := func(one, other corev1.ResourceList) bool {
+		for name, quantity := range one {
+			if labels.IsGPUResource(string(name)) && !quantity.Equal(other[name]) {
+				return true
+			}
+		}
+		return false
+	}
+	return differs(before, after) || differs(after, before)
 }
 
 func conditionsDiffer(written func(string, *corev1.NodeCondition) bool, before, after *corev1.Node) bool {

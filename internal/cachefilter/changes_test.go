@@ -33,6 +33,13 @@ func TestNodeChanges(t *testing.T) {
 		},
 		"fewer GPUs, but some": {
 			change: func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("7") },
+			want:   true,
+		},
+		"other devices": {
+			change: func(n *corev1.Node) {
+				n.Status.Capacity = corev1.ResourceList{"nvidia.com/mig-1g.10gb": resource.MustParse("7")}
+			},
+			want: true,
 		},
 		"another resource": {
 			change: func(n *corev1.Node) { n.Status.Allocatable["cpu"] = resource.MustParse("4") },

@@ -145,6 +145,10 @@ const (
 	// shared: none, time-slicing or mps.
 	GPUCount   = "nvidia.com/gpu.count"
 	GPUSharing = "nvidia.com/gpu.sharing-strategy"
+	// GPUReplicas is how many pods can have a whole GPU: 0 for GPUs that are partitioned. Also written by GPU Feature
+	// Discovery, as is the number of MIG devices of each resource, in the label RESOURCE with this suffix.
+	GPUReplicas = "nvidia.com/gpu.replicas"
+	CountSuffix = ".count"
 	// GPUsOnBus is an annotation of gpu-node discover: how many GPUs on the PCI bus are bound to the driver. It stays
 	// while no GPU is, as during a driver upgrade.
 	GPUsOnBus = "nvidia.com/gpu-operator.gpus-on-bus"

@@ -50,7 +50,7 @@ func CountGPUs(node *corev1.Node) GPUs {
 // gpuResources returns the sums of the GPU resources of a node, and describes those that are not all allocatable.
 func gpuResources(node *corev1.Node) (capacity, allocatable int, lost []string) {
 	for name, quantity := range node.Status.Capacity {
-		if !labels.IsGPUResource(string(name)) {
+		if !Advertises(node, name) {
 			continue
 		}
 		left := node.Status.Allocatable[name]
@@ -62,6 +62,32 @@ func gpuResources(node *corev1.Node) (capacity, allocatable int, lost []string) 
 	}
 	slices.Sort(lost)
 	return capacity, allocatable, lost
+}
+
+// Advertises reports whether the device plugin of a node advertises devices of a resource of GPUs, healthy or not. The
+// kubelet keeps the capacity of a resource for five minutes after the plugin has stopped to advertise it, as when GPUs
+// were partitioned or their shares renamed. There is nothing to give of it then, but of another one.
+func Advertises(node *corev1.Node, name corev1.ResourceName) bool {
+	capacity, allocatable := node.Status.Capacity[name], node.Status.Allocatable[name]
+	if !labels.IsGPUResource(string(name)) || capacity.Sign() <= 0 {
+		return false
+	}
+	return allocatable.Sign() > 0 || !hasGPU(node.Status.Allocatable) || isCounted(node, name)
+}
+
+// isCounted reports whether GPU Feature Discovery counts devices that are advertised under the name. It does not
+// distinguish shares with a name of their own from others.
+func isCounted(node *corev1.Node, name corev1.ResourceName) bool {
+	if strings.HasPrefix(string(name), labels.ResourceMIGPrefix) {
+		return number(node.Labels[string(name)+labels.CountSuffix]) > 0
+	}
+	for other, quantity := range node.Status.Allocatable {
+		if quantity.Sign() > 0 && labels.IsGPUResource(string(other)) &&
+			!strings.HasPrefix(string(other), labels.ResourceMIGPrefix) {
+			return false
+		}
+	}
+	return number(node.Labels[labels.GPUReplicas]) > 0
 }
 
 // seenByDriver returns how many GPUs GPU Feature Discovery has counted; 0 if unknown. Where each GPU is one kind of MIG
@@ -76,7 +102,7 @@ func seenByDriver(node *corev1.Node) int {
 // isPartitioned reports whether the node advertises MIG devices as such.
 func isPartitioned(node *corev1.Node) bool {
 	for name := range node.Status.Capacity {
-		if strings.HasPrefix(string(name), labels.ResourceMIGPrefix) {
+		if strings.HasPrefix(string(name), labels.ResourceMIGPrefix) && Advertises(node, name) {
 			return true
 		}
 	}

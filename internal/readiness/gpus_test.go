@@ -28,6 +28,8 @@ func TestLostGPUs(t *testing.T) {
 		count     string
 		sharing   string
 		product   string
+		replicas  string
+		mig       string
 		want      want
 	}{
 		"all work": {
@@ -73,6 +75,34 @@ func TestLostGPUs(t *testing.T) {
 		"the device plugin is to advertise only some GPUs": {
 			resources: resources{"nvidia.com/gpu": {6, 6}}, bus: "8", count: "8", want: want{total: 8, usable: 8},
 		},
+		"GPUs were partitioned: the kubelet keeps the capacity for some minutes": {
+			resources: resources{"nvidia.com/gpu": {1, 0}, "nvidia.com/mig-1g.10gb": {7, 7}}, count: "1", replicas: "0",
+			want: want{total: 1, usable: 1},
+		},
+		"GPUs were partitioned otherwise": {
+			resources: resources{"nvidia.com/mig-3g.40gb": {2, 0}, "nvidia.com/mig-1g.10gb": {7, 7}}, count: "1",
+			replicas: "0", mig: "mig-1g.10gb", want: want{total: 1, usable: 1},
+		},
+		"all devices of one size are unhealthy": {
+			resources: resources{"nvidia.com/mig-3g.40gb": {4, 0}, "nvidia.com/mig-1g.10gb": {4, 4}}, count: "4",
+			replicas: "0", mig: "mig-3g.40gb", want: want{
+				4, 2, "GPUsUnhealthy", "2 of 4 GPUs usable: the device plugin reports 4 of 4 nvidia.com/mig-3g.40gb as unhealthy",
+			},
+		},
+		"the GPUs are whole again": {
+			resources: resources{"nvidia.com/gpu": {1, 1}, "nvidia.com/mig-1g.10gb": {7, 0}}, count: "1", replicas: "1",
+			want: want{total: 1, usable: 1},
+		},
+		"the shares have got their own name": {
+			resources: resources{"nvidia.com/gpu": {1, 0}, "nvidia.com/gpu.shared": {2, 2}}, count: "1", replicas: "2",
+			sharing: "time-slicing", want: want{total: 1, usable: 1},
+		},
+		"whole GPUs are unhealthy beside MIG devices": {
+			resources: resources{"nvidia.com/gpu": {2, 0}, "nvidia.com/mig-7g.80gb": {2, 2}}, count: "4", replicas: "1",
+			want: want{
+				4, 2, "GPUsUnhealthy", "2 of 4 GPUs usable: the device plugin reports 2 of 2 nvidia.com/gpu as unhealthy",
+			},
+		},
 		"no GPU is advertised yet": {bus: "8", count: "8"},
 		"counts that are no numbers": {
 			resources: resources{"nvidia.com/gpu": {8, 8}}, bus: "x", count: "-1", want: want{total: 8, usable: 8},
@@ -88,7 +118,8 @@ func TestLostGPUs(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{
 					Labels: map[string]string{
 						"nvidia.com/gpu.count": test.count, "nvidia.com/gpu.sharing-strategy": test.sharing,
-						"nvidia.com/gpu.product": test.product,
+						"nvidia.com/gpu.product": test.product, "nvidia.com/gpu.replicas": test.replicas,
+						"nvidia.com/" + test.mig + ".count": "1",
 					},
 					Annotations: map[string]string{"nvidia.com/gpu-operator.gpus-on-bus": test.bus},
 				},

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -64,6 +65,8 @@ type conditions struct {
 	// init: the container is an init container.
 	init  bool
 	fault Mode
+	// log is that of a container which crashes for a cause of its own.
+	log string
 	// duration is how long the container takes to finish or to become ready.
 	duration time.Duration
 	timing   Timing
@@ -87,6 +90,10 @@ func (c *container) runInit(at conditions) bool {
 		c.runManager(at)
 		return c.done()
 	}
+	if isConfigManager(c.spec) {
+		c.runConfigManager(at)
+		return c.done()
+	}
 	if c.phase == waiting {
 		c.start(at.now)
 	}
@@ -105,6 +112,25 @@ func (c *container) runInit(at conditions) bool {
 	}
 	c.terminate(at.now, 0, reasonCompleted, "")
 	return true
+}
+
+// runConfigManager advances config-manager as an init container: it ends with an error while the key does not exist.
+func (c *container) runConfigManager(at conditions) {
+	if !c.runs(at) {
+		return
+	}
+	if c.due.IsZero() {
+		c.due = at.now.Add(at.duration)
+	}
+	if !reached(at.now, c.due) {
+		return
+	}
+	if failure := at.pod.configFailure(c); failure != "" {
+		c.terminate(at.now, 1, reasonError, c.crashMessage(failure))
+		c.due = at.now.Add(at.timing.Crash)
+		return
+	}
+	c.terminate(at.now, 0, reasonCompleted, "")
 }
 
 // done reports whether an init container has succeeded.
@@ -169,7 +195,7 @@ func (c *container) runRunning(at conditions) {
 	c.due = c.end(at)
 	if reached(at.now, c.due) {
 		if at.fault == CrashLoop {
-			c.terminate(at.now, 1, reasonError, c.crashMessage())
+			c.terminate(at.now, 1, reasonError, c.crashMessage(at.log))
 			c.due = at.now.Add(at.timing.Crash)
 			return
 		}
@@ -180,9 +206,9 @@ func (c *container) runRunning(at conditions) {
 }
 
 // crashMessage returns the termination message of a container that crashes and writes none itself.
-func (c *container) crashMessage() string {
+func (c *container) crashMessage(log string) string {
 	if c.spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
-		return crashLog
+		return cmp.Or(log, crashLog)
 	}
 	return ""
 }

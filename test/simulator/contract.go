@@ -13,6 +13,12 @@ const (
 	appToolkit      = "nvidia-container-toolkit-daemonset"
 	appPlugin       = "nvidia-device-plugin-daemonset"
 	appValidator    = "nvidia-operator-validator"
+	appFeatures     = "gpu-feature-discovery"
+	appMIG          = "nvidia-mig-manager"
+	appMPS          = "nvidia-device-plugin-mps-control-daemon"
+
+	// configManager is the program that chooses the configuration of the device plugin on each node.
+	configManager = "config-manager"
 
 	// deployPrefix precedes the operand's name in the node selector of its pods, except for those of the driver and the
 	// toolkit, whose DaemonSets select nodes by affinity, which their pods do not have.
@@ -22,6 +28,8 @@ const (
 
 	// resourceGPU is the resource that the device plugin advertises.
 	resourceGPU corev1.ResourceName = "nvidia.com/gpu"
+	// resourceMIGPrefix starts those of MIG devices.
+	resourceMIGPrefix = "nvidia.com/mig-"
 
 	// runtimePrefix is the prefix of the RuntimeClasses whose handler the toolkit installs.
 	runtimePrefix = "nvidia"
@@ -36,6 +44,27 @@ const (
 const (
 	deployTrue   = "true"
 	deployPaused = "paused-for-driver-upgrade"
+)
+
+// Contract of the MIG manager with the operator: the labels of the Node that request a layout and report its outcome.
+const (
+	migLabel      = "nvidia.com/mig.config"
+	migStateLabel = "nvidia.com/mig.config.state"
+	migSuccess    = "success"
+	migFailed     = "failed"
+
+	deployPausedForMIG = "paused-for-mig-change"
+)
+
+// How MIG devices are advertised, and how GPUs are shared.
+const (
+	strategyNone   = "none"
+	strategySingle = "single"
+	strategyMixed  = "mixed"
+
+	sharingNone        = "none"
+	sharingTimeSlicing = "time-slicing"
+	sharingMPS         = "mps"
 )
 
 // Contract of k8s-driver-manager with the operator.
@@ -85,8 +114,13 @@ const (
 	annotationDriverOnHost  = annotationPrefix + "driver-on-host"
 	annotationToolkitOnHost = annotationPrefix + "toolkit-on-host"
 	annotationProcesses     = annotationPrefix + "processes"
+	annotationModel         = annotationPrefix + "gpu-model"
 	// annotationDiscovery states what labels the node; without it nothing does after its creation.
 	annotationDiscovery = annotationPrefix + "discovery"
+
+	// UnhealthyAnnotation of a Node is how many of its devices the device plugin finds unhealthy. It does not notice that
+	// one has recovered until it is restarted.
+	UnhealthyAnnotation = annotationPrefix + "unhealthy-gpus"
 
 	// ExitAfterAnnotation makes a pod that does not restart succeed after this duration. Without it, such a pod runs
 	// until it is deleted.

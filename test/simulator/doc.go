@@ -1,7 +1,7 @@
 // Package simulator simulates what needs hardware, against a real API server: GPU nodes as node discovery labels
 // them, and their kubelet. It reads the pods that the scheduler binds to them and interprets their manifests: init
 // containers run in order, "gpu-node wait" waits for the markers of that node, "gpu-node validate" needs what it
-// validates and then sets its marker, the device plugin makes GPUs allocatable, a pod with the nvidia RuntimeClass
+// validates and then sets its marker, the device plugin makes GPUs allocatable; a pod with the nvidia RuntimeClass
 // cannot start before the toolkit runs. Faults can be injected into any operand of any node.
 //
 // On a node with NodeSpec.Processes, containers whose command is gpu-node really run it, with the manifest's
@@ -12,6 +12,11 @@
 //
 // With Options.Modules other nodes remember the loaded driver, too: it survives its pod. k8s-driver-manager keeps an
 // equal one, and replaces another one only once no pod uses the GPUs. Simulator.Reboot loses it.
+//
+// The device plugin advertises what its configuration, its MIG strategy and the partitions of the node's GPUs make of
+// them; config-manager chooses the configuration by the label of the Node. On nodes with NodeSpec.Model GPU Feature
+// Discovery writes its labels, and the MIG manager partitions the GPUs: it pauses the operands, fails while pods use
+// GPUs, and can be made to fail or never to end. The annotation UnhealthyAnnotation makes GPUs unhealthy.
 //
 // It is driven by watches and timers, writes one status for each transition and nothing without a change. The state
 // of a node is owned by the worker that has the node's queue key, so it needs no locks. The exit of a process is an

@@ -183,6 +183,7 @@ func (n *node) noticeReboot(now time.Time) {
 		return
 	}
 	n.boot, n.loaded, n.markers = boot, "", map[string]string{}
+	n.losePartitions()
 	for _, p := range n.pods {
 		if !p.ending() && !p.hasEnded() {
 			p.restart(now)
@@ -190,13 +191,16 @@ func (n *node) noticeReboot(now time.Time) {
 	}
 }
 
+// down is how long a machine is down while it reboots, at least: what ran before has ended in an earlier second.
+const down = time.Second
+
 // restart makes the pod start from the beginning, or fail if it is never restarted.
 func (p *pod) restart(now time.Time) {
-	p.sandbox = false
+	p.sandbox, p.recreated = false, now
 	for _, containers := range [][]*container{p.inits, p.mains} {
 		for _, c := range containers {
 			if c.phase == running {
-				c.terminate(now, exitLost, reasonLost, "")
+				c.terminate(now.Add(-down), exitLost, reasonLost, "")
 			}
 			if p.object.Spec.RestartPolicy != corev1.RestartPolicyNever {
 				c.wait(now, reasonInitializing, "", 0)

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
@@ -26,6 +27,16 @@ type node struct {
 	// smi is the exit code of nvidia-smi on that machine.
 	smi int
 
+	// model of the GPUs, empty if it is unknown, and how each of them is partitioned.
+	model      string
+	partitions []partition
+	// mig is the state of the MIG manager, and featured are the labels of GPU Feature Discovery.
+	mig      migManager
+	featured map[string]string
+	// loss is the number of unhealthy devices that one run of the device plugin, lossSeenBy, has noticed.
+	loss       int64
+	lossSeenBy string
+
 	gpus          int64
 	driverOnHost  bool
 	toolkitOnHost bool
@@ -37,27 +48,30 @@ type node struct {
 	boot, loaded string
 	// unwanted are the pods that k8s-driver-manager evicts.
 	unwanted []*pod
-	// advertised is the number of allocatable GPUs in the API; negative: none was ever written.
-	advertised int64
+	// advertised are the resources of GPUs in the API.
+	advertised resources
 }
 
 func (s *Simulator) newNode(object *corev1.Node) *node {
 	n := &node{
 		sim: s, name: object.Name, uid: object.UID, object: object,
-		pods: map[types.UID]*pod{}, markers: map[string]string{}, advertised: -1,
+		pods: map[types.UID]*pod{}, markers: map[string]string{}, advertised: resourcesOf(object),
 		boot: object.Status.NodeInfo.BootID,
-	}
-	if quantity, ok := object.Status.Allocatable[resourceGPU]; ok {
-		n.advertised = quantity.Value()
 	}
 	return n
 }
 
 // describe reads the node's hardware from its annotations.
 func (n *node) describe(object *corev1.Node) {
-	n.object = object
+	if !olderThan(object, n.object) {
+		n.object = object
+	}
 	// Without the annotations the node has no GPU, and no driver or toolkit on its host.
 	n.gpus, _ = strconv.ParseInt(object.Annotations[annotationGPUs], 10, 64)
+	n.model = object.Annotations[annotationModel]
+	if int64(len(n.partitions)) != n.gpus {
+		n.losePartitions()
+	}
 	n.driverOnHost, _ = strconv.ParseBool(object.Annotations[annotationDriverOnHost])
 	n.toolkitOnHost, _ = strconv.ParseBool(object.Annotations[annotationToolkitOnHost])
 	for _, address := range object.Status.Addresses {
@@ -65,6 +79,12 @@ func (n *node) describe(object *corev1.Node) {
 			n.ip = address.Address
 		}
 	}
+}
+
+// olderThan reports whether the watch has not delivered what was written since.
+func olderThan(object, written *corev1.Node) bool {
+	order, err := resourceversion.CompareResourceVersion(object.ResourceVersion, written.ResourceVersion)
+	return err == nil && order < 0
 }
 
 // observe updates the node's pods from the API.
@@ -178,7 +198,7 @@ func (n *node) provable(marker string) bool {
 	case marker == markerToolkit:
 		return n.handlerInstalled()
 	case marker == markerPlugin:
-		return n.advertised > 0
+		return n.advertised.allocatable() > 0
 	default:
 		return true
 	}
@@ -202,21 +222,9 @@ func (n *node) initDuration(p program) time.Duration {
 	}
 }
 
-// allocatable returns the number of GPUs that the device plugin advertises; negative: nothing to report.
-func (n *node) allocatable() int64 {
-	switch {
-	case n.runs(appPlugin) && (n.driverInstance() != "" || n.loaded != "") && n.gpus > 0:
-		return n.gpus
-	case n.advertised >= 0:
-		return 0
-	default:
-		return -1
-	}
-}
-
 // next returns when the node has to be processed again.
 func (n *node) next() time.Time {
-	var next time.Time
+	next := earlier(n.nextWithdrawal(), n.mig.due)
 	for _, p := range n.pods {
 		next = earlier(next, p.next())
 	}

@@ -34,6 +34,9 @@ type NodeSpec struct {
 	// GPUs defaults to 8; NoGPU creates a node without any, which discovery still labels.
 	GPUs  int
 	NoGPU bool
+	// Model of the GPUs, such as ModelH100. With one, GPU Feature Discovery labels the node, and its MIG manager
+	// partitions GPUs that support it. The default is unknown: nothing is labelled or partitioned.
+	Model string
 	// Advertised: the GPUs are allocatable from the beginning, as if a device plugin had registered. A running simulator
 	// resets this until the node's device plugin runs.
 	Advertised bool
@@ -82,6 +85,9 @@ func (s *Simulator) AddNode(ctx context.Context, spec NodeSpec) (string, error) 
 	spec.Kubelet = cmp.Or(spec.Kubelet, s.kubelet)
 	if err := s.CanRunProcesses(); spec.Processes && err != nil {
 		return "", fmt.Errorf("create node %s: %w", spec.Name, err)
+	}
+	if _, known := models[spec.Model]; spec.Model != "" && !known {
+		return "", fmt.Errorf("create node %s: the model %s of GPU is unknown", spec.Name, spec.Model)
 	}
 	node := spec.node(serial)
 	if _, err := s.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
@@ -174,6 +180,9 @@ func (n NodeSpec) annotations() map[string]string {
 		annotationGPUs:          strconv.Itoa(n.GPUs),
 		annotationDriverOnHost:  strconv.FormatBool(n.DriverOnHost),
 		annotationToolkitOnHost: strconv.FormatBool(n.ToolkitOnHost),
+	}
+	if n.Model != "" {
+		annotations[annotationModel] = n.Model
 	}
 	if n.Processes {
 		annotations[annotationProcesses] = strconv.FormatBool(true)

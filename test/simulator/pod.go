@@ -25,10 +25,16 @@ type pod struct {
 	ip      string
 	// pulls: the operator created the pod to pull the images of a driver.
 	pulls bool
+	// configured is the state of its config-manager; nil if it has none.
+	configured *configured
+	// refused is why the kubelet does not admit the pod; admitted: it has been decided.
+	refused  string
+	admitted bool
 
 	created time.Time
-	// sandbox: the sandbox exists, containers can be created.
-	sandbox bool
+	// sandbox: the sandbox exists, containers can be created. After a reboot it is created again at this time.
+	sandbox   bool
+	recreated time.Time
 	// complaint is an Event to be written; complained prevents a second one.
 	complaint  string
 	complained bool
@@ -84,6 +90,7 @@ func newPod(object *corev1.Pod, now time.Time, ip string) *pod {
 	p.inits = newContainers(object.Spec.InitContainers, reason, now)
 	p.mains = newContainers(object.Spec.Containers, reason, now)
 	p.pulls = pullsDriver(object)
+	p.configured = newConfigured(object)
 	return p
 }
 
@@ -97,7 +104,7 @@ func newContainers(specs []corev1.Container, reason string, now time.Time) []*co
 
 // advance advances the pod to the present.
 func (p *pod) advance(ctx context.Context, now time.Time, n *node) {
-	if p.ending() {
+	if p.ending() || !p.admit(n) {
 		return
 	}
 	if p.handled && !p.sandbox && !n.handlerInstalled() {
@@ -117,19 +124,38 @@ func (p *pod) advance(ctx context.Context, now time.Time, n *node) {
 			return
 		}
 	}
-	fault := n.sim.faults.of(n.name, p.operands)
 	at.init = false
 	for i, c := range p.mains {
 		at.duration = n.sim.dice.vary(n.sim.timing.ready(p.app), n.name, p.app, c.spec.Name)
-		at.fault = ""
-		switch {
-		case p.pulls:
-			at.fault = n.pullFault(c.spec.Image)
-		case i == 0:
-			at.fault = cmp.Or(fault, n.sim.faults.ofImage(c.spec.Image))
-		}
+		at.fault, at.log = p.faultOf(n, i)
 		c.run(at)
 	}
+}
+
+// faultOf returns how a main container fails, and the log if the cause is in its configuration.
+func (p *pod) faultOf(n *node, index int) (fault Mode, log string) {
+	c := p.mains[index]
+	if log = p.configFailure(c); log == "" && index == 0 {
+		log = n.pluginFailure(p)
+	}
+	switch {
+	case log != "":
+		return CrashLoop, log
+	case p.pulls:
+		return n.pullFault(c.spec.Image), ""
+	case index == 0:
+		return cmp.Or(n.sim.faults.of(n.name, p.operands), n.sim.faults.ofImage(c.spec.Image)), ""
+	default:
+		return "", ""
+	}
+}
+
+// admit reports whether the kubelet has admitted the pod.
+func (p *pod) admit(n *node) bool {
+	if !p.admitted {
+		p.admitted, p.refused = true, n.refusal(p)
+	}
+	return p.refused == ""
 }
 
 // exitAfter returns how long the containers of a pod run until they succeed, if it is to succeed.

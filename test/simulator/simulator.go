@@ -221,6 +221,9 @@ func (s *Simulator) process(ctx context.Context, name string) error {
 		return err
 	}
 	n.noticeReboot(now)
+	if err := n.configure(ctx); err != nil {
+		return err
+	}
 	for again := true; again; {
 		n.advance(ctx, now)
 		if err := n.syncDriver(); err != nil {

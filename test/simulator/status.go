@@ -57,6 +57,9 @@ func (p *pod) status(now time.Time, hostIP string) *corev1.PodStatus {
 		StartTime: &started,
 		QOSClass:  p.object.Status.QOSClass,
 	}
+	if p.refused != "" {
+		status.Reason, status.Message = "UnexpectedAdmissionError", p.refused
+	}
 	if p.sandbox {
 		ip := p.ip
 		if p.object.Spec.HostNetwork {
@@ -79,7 +82,7 @@ func (p *pod) phase() corev1.PodPhase {
 	waits := func(c *container) bool { return c.phase == waiting && c.last == nil }
 	ended := func(c *container) bool { return c.phase == terminated && c.exitCode == 0 }
 	switch {
-	case p.failed():
+	case p.refused != "", p.failed():
 		return corev1.PodFailed
 	case p.initialized() > 0 || slices.ContainsFunc(p.mains, waits):
 		return corev1.PodPending
@@ -141,7 +144,7 @@ func (p *pod) conditions(now time.Time) []corev1.PodCondition {
 		switch {
 		case i < 0:
 			conditions = append(conditions, c)
-		case conditions[i].Status == c.Status:
+		case conditions[i].Status == c.Status && !p.isRecreated(conditions[i]):
 			c.LastTransitionTime = conditions[i].LastTransitionTime
 			conditions[i] = c
 		default:
@@ -149,6 +152,12 @@ func (p *pod) conditions(now time.Time) []corev1.PodCondition {
 		}
 	}
 	return conditions
+}
+
+// isRecreated reports whether the condition is about a sandbox of before a reboot.
+func (p *pod) isRecreated(of corev1.PodCondition) bool {
+	return of.Type == corev1.PodReadyToStartContainers &&
+		of.LastTransitionTime.Time.Before(p.recreated.Truncate(time.Second))
 }
 
 func condition(kind corev1.PodConditionType, holds bool, reason, message string) corev1.PodCondition {

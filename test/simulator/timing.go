@@ -16,6 +16,8 @@ type Timing struct {
 	Validate time.Duration
 	// Init is how long an unrecognised init container takes.
 	Init time.Duration
+	// Partition is how long a change of the MIG layout takes once nothing uses the GPUs.
+	Partition time.Duration
 	// Crash is how long a crashing container runs, and how long it is then shown as terminated.
 	Crash time.Duration
 	// Backoff is the first pause before a restart or another pull; it doubles up to BackoffMax.
@@ -41,6 +43,7 @@ func DefaultTiming() Timing {
 		DefaultReady: time.Second,
 		Validate:     300 * time.Millisecond,
 		Init:         300 * time.Millisecond,
+		Partition:    3 * time.Second,
 		Crash:        time.Second,
 		Backoff:      2 * time.Second,
 		BackoffMax:   10 * time.Second,
@@ -61,6 +64,7 @@ func (t Timing) Scale(factor float64) Timing {
 		DefaultReady: scale(t.DefaultReady),
 		Validate:     scale(t.Validate),
 		Init:         scale(t.Init),
+		Partition:    scale(t.Partition),
 		Crash:        scale(t.Crash),
 		Backoff:      scale(t.Backoff),
 		BackoffMax:   scale(t.BackoffMax),

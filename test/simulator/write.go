@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,10 +29,12 @@ func (n *node) write(ctx context.Context, now time.Time) (nodeChanged bool, err 
 	if err := errors.Join(failures...); err != nil {
 		return false, err
 	}
-	if err := errors.Join(n.writeDiscovery(ctx), n.writePause(ctx), n.writeEvictions(ctx)); err != nil {
+	if err := errors.Join(
+		n.writeDiscovery(ctx), n.writePause(ctx), n.writeEvictions(ctx), n.partition(ctx, now), n.writeFeatures(ctx),
+	); err != nil {
 		return false, err
 	}
-	return n.writeAllocatable(ctx)
+	return n.writeResources(ctx, now)
 }
 
 func (n *node) writePod(ctx context.Context, p *pod, now time.Time) error {
@@ -130,28 +131,4 @@ func (n *node) complain(ctx context.Context, p *pod) error {
 		return fmt.Errorf("report sandbox of pod %s/%s: %w", p.object.Namespace, p.object.Name, err)
 	}
 	return nil
-}
-
-// writeAllocatable reports the GPUs as a kubelet does: without the device plugin none are allocatable but the
-// capacity stays.
-func (n *node) writeAllocatable(ctx context.Context) (changed bool, err error) {
-	want := n.allocatable()
-	if want == n.advertised {
-		return false, nil
-	}
-	count := strconv.FormatInt(want, 10)
-	status := map[string]any{"allocatable": map[corev1.ResourceName]string{resourceGPU: count}}
-	if want > 0 {
-		status["capacity"] = map[corev1.ResourceName]string{resourceGPU: count}
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": n.uid}, "status": status})
-	if err != nil {
-		return false, fmt.Errorf("encode status of node %s: %w", n.name, err)
-	}
-	_, err = n.sim.client.CoreV1().Nodes().Patch(ctx, n.name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err != nil {
-		return false, fmt.Errorf("write status of node %s: %w", n.name, err)
-	}
-	n.advertised = want
-	return true, nil
 }

@@ -1,0 +1,3 @@
+// Package guides tests what guides on GPUs in Kubernetes tell their readers to expect: sharing of GPUs, MIG, taints,
+// quotas and lost GPUs, on a real control plane and scheduler with simulated nodes. Each test is named after its claim.
+package guides

@@ -1,0 +1,25 @@
+package guides
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	gomega.SetDefaultEventuallyTimeout(eventually)
+	gomega.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	if err := cluster.SetParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
