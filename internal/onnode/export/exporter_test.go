@@ -63,7 +63,7 @@ func scrape(t *testing.T, e *Exporter) map[string]string {
 	t.Helper()
 	g := NewWithT(t)
 	answer := httptest.NewRecorder()
-	e.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	handler(e).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	g.Expect(answer.Code).To(Equal(http.StatusOK), answer.Body.String())
 	samples := map[string]string{}
 	for _, found := range sample.FindAllStringSubmatch(answer.Body.String(), -1) {
@@ -80,7 +80,7 @@ func TestNamesAreThoseOfNVIDIAsExporter(t *testing.T) {
 	e := New(node(t))
 	e.driver.attempt(t.Context())
 	answer := httptest.NewRecorder()
-	e.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	handler(e).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	var types []string
 	for line := range strings.Lines(answer.Body.String()) {
 		if kind, ok := strings.CutPrefix(line, "# TYPE "); ok {
