@@ -28,6 +28,7 @@ var without = map[string]string{
 	"ImageSpec.image":                    "internal/image fills it in",
 	"ImageSpec.version":                  "internal/image fills it in",
 	"nodeStatusExporter.imagePullPolicy": "that of validator",
+	"health.agent.imagePullPolicy":       "that of validator",
 	"PlacementSpec.tolerations":          "those of daemonsets, but for nodeDiscovery",
 	"PlacementSpec.nodeSelector":         "that of daemonsets",
 	"PlacementSpec.priorityClassName":    "that of daemonsets",

@@ -195,6 +195,9 @@ const (
 	TaintGPU = "nvidia.com/gpu"
 )
 
+// Conditions returns the types of the conditions that the node controller writes.
+func Conditions() []string { return []string{ConditionGPUReady, ConditionGPUHealthy} }
+
 // IsGPUResource reports whether an extended resource is a GPU that a pod can request: a whole one, a shared
 // one or a MIG device. Shared by the operator and the on-node check, so that they agree.
 func IsGPUResource(name string) bool {

@@ -253,7 +253,7 @@ func TestServeEndsImmediatelyThoughAScrapeHangs(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- New(options).Serve(ctx, 0) }()
+	go func() { done <- Serve(ctx, 0, New(options), options.Log) }()
 	base := "http://" + <-addresses
 
 	answer, err := http.Get(base + "/healthz")
@@ -290,7 +290,7 @@ func TestServeReportsThatItsPortIsInUse(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	tcp, ok := taken.Addr().(*net.TCPAddr)
 	g.Expect(ok).To(BeTrue())
-	g.Expect(New(node(t)).Serve(t.Context(), tcp.Port)).To(MatchError(And(
+	g.Expect(Serve(t.Context(), tcp.Port, New(node(t)), slog.New(slog.DiscardHandler))).To(MatchError(And(
 		HavePrefix("the metrics cannot be served on port "), ContainSubstring("set a free one by --port or METRICS_PORT"),
 		ContainSubstring("address already in use"))))
 }

@@ -63,7 +63,7 @@ func newState(boot string, reported gpuhealth.Report) *state {
 	if reported.Boot != boot {
 		return s
 	}
-	s.settled = reported.Sequence
+	s.settled, s.sequence = reported.Sequence, reported.Sequence
 	for _, fault := range reported.Faults {
 		if found := s.device(fault.PCI, fault.SXid != 0); found != nil {
 			found.fault = new(fault)
