@@ -49,6 +49,7 @@ var contexts = map[string]string{
 	"sandboxWorkloads.defaultWorkload":        `{sandboxWorkloads: {enabled: true}}`,
 	"daemonsets.rollingUpdate":                `{daemonsets: {updateStrategy: RollingUpdate}}`,
 	"nodeDiscovery":                           `{nodeDiscovery: {mode: builtin}}`,
+	"health.agent":                            `{health: {agent: {enabled: true}}}`,
 }
 
 // shownBy are the fields whose effect is not a rendered object, and the tests that cover it.
@@ -60,6 +61,7 @@ var shownBy = map[string]string{
 	"nodeDiscovery.gracePeriod": "TestMissingDiscoveryLabels",
 	"nodeStartup.onFailure":     "TestStartupTaints",
 	"removal.force":             "TestForcedRemoval",
+	"health.minUsable":          "TestANodeThatHasLostGPUs",
 }
 
 // shownByEnd are those covered for all blocks together, by path suffix.
