@@ -108,7 +108,7 @@ func removalLines(node *cleanup.Node) string {
 		taints = append(taints, taint.Key+":"+string(taint.Effect))
 	}
 	write("taints", taints)
-	write("conditions", removal.Conditions)
+	write("condition", removal.Conditions)
 	if removal.Uncordon {
 		write("cordon", []string{"of the driver upgrade"})
 	}

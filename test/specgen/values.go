@@ -53,6 +53,7 @@ var examples = []struct {
 	{"proxy.noProxy", []any{"10.0.0.0/8,.svc"}},
 	{"podSelector", []any{"app=trainer"}},
 	{"rollingUpdate.maxUnavailable", []any{"2", int64(3), "25%"}},
+	{"health.minUsable", []any{"75%", int64(7)}},
 	{"upgradePolicy.maxUnavailable", []any{"25%", int64(2)}},
 	{"relabelings[].action", []any{"replace", "keep"}},
 	{"relabelings[].sourceLabels", []any{[]any{"__meta_kubernetes_pod_node_name"}}},
