@@ -37,7 +37,8 @@ func (h *healthAgent) register(flags *pflag.FlagSet) {
 	flags.StringVar(&h.nodeName, "node-name", "", "name of the node")
 	flags.StringVar(&h.kernelLog, "kernel-log", "/dev/kmsg", "the kernel log")
 	flags.StringVar(&h.bootIDFile, "boot-id-file", labels.BootIDFile, "file with the ID of the node's current boot")
-	flags.StringVar(&h.procRoot, "proc-root", "/proc", "where procfs is mounted, in which the driver shows the UUIDs of GPUs")
+	flags.StringVar(&h.procRoot, "proc-root", "/proc",
+		"where procfs is mounted, in which the driver shows the UUIDs of GPUs")
 	flags.StringVar(&h.serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
 		"directory of the pod's token and the API server's CA certificate")
 	flags.IntVar(&h.port, "port", health.DefaultPort, "port of /metrics and /healthz; 0 for any free port")
