@@ -1,6 +1,7 @@
 package gpuhealth_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,8 @@ func TestReportsSurviveTheAnnotation(t *testing.T) {
 }
 
 func TestDecodeRefusesWhatTheAgentDoesNotWrite(t *testing.T) {
-	const fault = `{"pci":"0000:1b:00.0","class":"Reset","reason":"GPUResetRequired","xid":62,"since":"2026-11-25T12:03:00Z"}`
+	const fault = `{"pci":"0000:1b:00.0","class":"Reset","reason":"GPUResetRequired","xid":62,` +
+		`"since":"2026-11-25T12:03:00Z"}`
 	valid := `{"boot":"b","faults":[` + fault + `]}`
 	_, err := gpuhealth.Decode(valid)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -84,7 +86,7 @@ func TestClassesAreOrdered(t *testing.T) {
 	for i, class := range order {
 		g.Expect(class.IsUnhealthy()).To(Equal(i > 0))
 		for j, other := range order {
-			g.Expect(class.Compare(other)).To(Equal(map[bool]int{true: 1, false: 0}[i > j] - map[bool]int{true: 1, false: 0}[i < j]))
+			g.Expect(class.Compare(other)).To(Equal(cmp.Compare(i, j)))
 		}
 	}
 	g.Expect(gpuhealth.App.Compare(gpuhealth.Infra)).To(Equal(0))

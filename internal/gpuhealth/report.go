@@ -62,7 +62,8 @@ func Decode(value string) (Report, error) {
 		return Report{}, fmt.Errorf("the report of GPU faults is not one of the health agent: %w", err)
 	}
 	if !bootID.MatchString(report.Boot) || len(report.Faults) > MaxFaults {
-		return Report{}, fmt.Errorf("the report of GPU faults is not one of the health agent: it has boot %.64q and %d faults",
+		return Report{}, fmt.Errorf(
+			"the report of GPU faults is not one of the health agent: it has boot %.64q and %d faults",
 			report.Boot, len(report.Faults))
 	}
 	for i, fault := range report.Faults {

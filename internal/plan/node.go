@@ -167,7 +167,8 @@ func (d *Decisions) partitionerOf(operands []OperandOnNode) operand.Name {
 	return ""
 }
 
-// healthReporterOf returns the operand that reports the faults of GPUs, also while it is paused; empty if there is none.
+// healthReporterOf returns the operand that reports the faults of GPUs, even while it is paused; empty if there is
+// none.
 func (d *Decisions) healthReporterOf(operands []OperandOnNode) operand.Name {
 	for _, onNode := range operands {
 		if o, known := d.Catalogue.Find(onNode.Operand); known && o.ReportsHealth && onNode.Expectation != OptedOut {

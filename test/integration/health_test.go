@@ -16,6 +16,7 @@ import (
 const (
 	healthAccount    = "nvidia-gpu-health"
 	healthAnnotation = "nvidia.com/gpu-operator.gpu-health"
+	faultyNode       = "gpu-00001"
 )
 
 // TestALostGPUIsNamed: the health agent of a node reports a GPU that has fallen off the bus. Condition, status and one
@@ -31,19 +32,20 @@ func TestALostGPUIsNamed(t *testing.T) {
 	e.awaitReady(2)
 	e.Eventually(func() []v1.OperandStatus { return e.policy().Status.Operands }).Should(ContainElement(
 		And(HaveField("Name", "health-agent"), HaveField("State", v1.OperandReady))))
-	boot := e.node(brokenNode).Status.NodeInfo.BootID
+	boot := e.node(faultyNode).Status.NodeInfo.BootID
 	e.reportsHealth(boot, "")
 	e.Eventually(e.healthOf).Should(Equal("True GPUsHealthy"))
 
 	const lost = "GPU 0000:1b:00.0 lost since 2026-11-25T12:03:00Z, Xid 79"
-	e.reportsHealth(boot, `{"pci":"0000:1b:00.0","class":"Reboot","reason":"GPULost","xid":79,"since":"2026-11-25T12:03:00Z"}`)
-	e.nodeReports(brokenNode, v1.ReasonGPUsUnhealthy, "7 of 8 GPUs usable: "+lost)
+	e.reportsHealth(boot,
+		`{"pci":"0000:1b:00.0","class":"Reboot","reason":"GPULost","xid":79,"since":"2026-11-25T12:03:00Z"}`)
+	e.nodeReports(faultyNode, v1.ReasonGPUsUnhealthy, "7 of 8 GPUs usable: "+lost)
 	e.Eventually(e.healthOf).Should(Equal("False GPULost"))
-	e.Expect(e.healthCondition().Message).To(Equal(brokenNode + ": " + lost))
+	e.Expect(e.healthCondition().Message).To(Equal(faultyNode + ": " + lost))
 	e.Eventually(func() []v1.NodeStatus { return e.policy().Status.Nodes }).Should(ContainElement(And(
-		HaveField("Name", brokenNode), HaveField("Ready", false), HaveField("Reason", v1.ReasonGPUsUnhealthy),
+		HaveField("Name", faultyNode), HaveField("Ready", false), HaveField("Reason", v1.ReasonGPUsUnhealthy),
 		HaveField("GPUs", Equal(&v1.NodeGPUs{Total: 8, Usable: 7})), HaveField("Message", "7 of 8 GPUs usable: "+lost))))
-	e.Expect(e.eventsAbout("Node", brokenNode)).To(ConsistOf(
+	e.Expect(e.eventsAbout("Node", faultyNode)).To(ConsistOf(
 		And(HaveField("Type", "Warning"), HaveField("Reason", "GPULost"), HaveField("Count", int32(1))),
 		And(HaveField("Type", "Warning"), HaveField("Reason", v1.ReasonGPUsUnhealthy), HaveField("Count", int32(1)))))
 	e.settled()
@@ -52,23 +54,23 @@ func TestALostGPUIsNamed(t *testing.T) {
 	e.reportsHealth(boot, "")
 	e.Eventually(e.healthOf).Should(Equal("True GPUsHealthy"))
 	e.awaitReady(2)
-	e.Expect(e.eventsAbout("Node", brokenNode)).To(And(HaveLen(4), ContainElement(HaveField("Reason", "GPUsHealthy"))))
+	e.Expect(e.eventsAbout("Node", faultyNode)).To(And(HaveLen(4), ContainElement(HaveField("Reason", "GPUsHealthy"))))
 
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.Health = nil })
 	e.Eventually(e.healthOf).Should(BeEmpty())
-	e.Expect(e.node(brokenNode).Annotations).NotTo(HaveKey(healthAnnotation))
+	e.Expect(e.node(faultyNode).Annotations).NotTo(HaveKey(healthAnnotation))
 }
 
-// reportsHealth writes the report of the health agent of the broken node, as the agent does.
+// reportsHealth writes the report of the health agent of the faulty node, as the agent does.
 func (e *env) reportsHealth(boot, faults string) {
 	e.t.Helper()
-	e.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: brokenNode}}, fmt.Sprintf(
+	e.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: faultyNode}}, fmt.Sprintf(
 		`{"metadata": {"annotations": {%q: %q}}}`, healthAnnotation, fmt.Sprintf(`{"boot":%q,"faults":[%s]}`, boot, faults)))
 }
 
 func (e *env) healthCondition() *corev1.NodeCondition {
 	e.t.Helper()
-	conditions := e.node(brokenNode).Status.Conditions
+	conditions := e.node(faultyNode).Status.Conditions
 	for i := range conditions {
 		if conditions[i].Type == "nvidia.com/GPUHealthy" {
 			return &conditions[i]
@@ -77,7 +79,7 @@ func (e *env) healthCondition() *corev1.NodeCondition {
 	return nil
 }
 
-// healthOf returns status and reason of the health condition of the broken node; empty if it has none.
+// healthOf returns status and reason of the health condition of the faulty node; empty if it has none.
 func (e *env) healthOf() string {
 	e.t.Helper()
 	condition := e.healthCondition()

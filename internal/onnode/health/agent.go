@@ -146,7 +146,7 @@ func (a *Agent) report(ctx context.Context, written gpuhealth.Report) {
 			return
 		}
 		wrote, err := a.write(ctx, &written)
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			a.options.Log.Warn("the faults of GPUs cannot be reported; trying again", "error", err.Error())
 		}
 		if (wrote || err != nil) && !sleep(ctx, a.options.Interval-a.options.Debounce) {
@@ -182,9 +182,6 @@ func (a *Agent) write(ctx context.Context, written *gpuhealth.Report) (bool, err
 	if err := a.options.API.PatchNode(ctx, a.options.Node, nodeapi.NodeChanges{
 		Annotations: map[string]*string{labels.GPUHealth: &next},
 	}); err != nil {
-		if ctx.Err() != nil {
-			return false, nil
-		}
 		return true, fmt.Errorf("write the annotation %s: %w", labels.GPUHealth, err)
 	}
 	a.options.Log.Info("reported the faults of GPUs", "count", len(report.Faults), "faults", report.Text())

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -111,7 +111,8 @@ func TestTheAgentReportsFaultsAndTheirEnd(t *testing.T) {
 	f.write(b(0, 48))
 	g.Eventually(f.reported, patience).Should(HaveLen(3))
 	f.write(reset(0))
-	g.Eventually(f.reported, patience).Should(Equal([]string{"boot boot-1", want(gpuB, "Reset", "GPUUncorrectableECC", 48)}))
+	g.Eventually(f.reported, patience).Should(
+		Equal([]string{"boot boot-1", want(gpuB, "Reset", "GPUUncorrectableECC", 48)}))
 }
 
 // An agent at rest writes nothing, nor does one that finds what it has reported before.
@@ -220,25 +221,29 @@ func TestMetrics(t *testing.T) {
 	f := start(t, "boot-1", 2*time.Millisecond, nodeapitest.Start(t, "node-a"))
 	f.write(a(0, 79), a(0, 79), a(0, 63), action(0, "GPU Reset Required"), sxid("Fatal"))
 	g.Eventually(f.reported, patience).Should(HaveLen(3))
-	g.Expect(testutil.CollectAndCompare(f.agent, strings.NewReader(`
-# HELP gpu_operator_node_gpu_unhealthy 1 for each GPU or NVSwitch that needs a reset, a reboot or a person.
-# TYPE gpu_operator_node_gpu_unhealthy gauge
-gpu_operator_node_gpu_unhealthy{class="Reboot",node="node-a",pci="0000:1b:00.0",reason="GPULost"} 1
-gpu_operator_node_gpu_unhealthy{class="Reset",node="node-a",pci="0000:c1:00.0",reason="NVSwitchFatalError"} 1
-# HELP gpu_operator_node_gpu_watched 1 for each reason to watch a GPU that works.
-# TYPE gpu_operator_node_gpu_watched gauge
-gpu_operator_node_gpu_watched{node="node-a",pci="0000:1b:00.0",reason="GPUMemoryRemapPending"} 1
-# HELP gpu_operator_node_gpu_xid_total Lines of the kernel log about Xid errors of the GPU, in this boot as far as the log goes back.
-# TYPE gpu_operator_node_gpu_xid_total counter
-gpu_operator_node_gpu_xid_total{class="",node="node-a",pci="0000:1b:00.0",xid="154"} 1
-gpu_operator_node_gpu_xid_total{class="Reboot",node="node-a",pci="0000:1b:00.0",xid="79"} 2
-gpu_operator_node_gpu_xid_total{class="Watch",node="node-a",pci="0000:1b:00.0",xid="63"} 1
-# HELP gpu_operator_node_kernel_log_gaps_total How often the kernel has overwritten records that were not read yet.
-# TYPE gpu_operator_node_kernel_log_gaps_total counter
-gpu_operator_node_kernel_log_gaps_total{node="node-a"} 0
-# HELP gpu_operator_node_nvswitch_sxid_total Lines of the kernel log about SXid errors of the NVSwitch, in this boot as far as the log goes back.
-# TYPE gpu_operator_node_nvswitch_sxid_total counter
-gpu_operator_node_nvswitch_sxid_total{node="node-a",pci="0000:c1:00.0",sxid="12028"} 1
-`), "gpu_operator_node_gpu_unhealthy", "gpu_operator_node_gpu_watched", "gpu_operator_node_gpu_xid_total",
-		"gpu_operator_node_nvswitch_sxid_total", "gpu_operator_node_kernel_log_gaps_total")).To(Succeed())
+	registry := prometheus.NewPedanticRegistry()
+	g.Expect(registry.Register(f.agent)).To(Succeed())
+	families, err := registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	samples := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			name := strings.TrimPrefix(family.GetName(), "gpu_operator_node_")
+			for _, label := range metric.GetLabel() {
+				name += " " + label.GetName() + "=" + label.GetValue()
+			}
+			samples[name] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+		}
+	}
+	delete(samples, "gpu_health_writes_total node=node-a")
+	g.Expect(samples).To(Equal(map[string]float64{
+		"gpu_unhealthy class=Reboot node=node-a pci=0000:1b:00.0 reason=GPULost":           1,
+		"gpu_unhealthy class=Reset node=node-a pci=0000:c1:00.0 reason=NVSwitchFatalError": 1,
+		"gpu_watched node=node-a pci=0000:1b:00.0 reason=GPUMemoryRemapPending":            1,
+		"gpu_xid_total class= node=node-a pci=0000:1b:00.0 xid=154":                        1,
+		"gpu_xid_total class=Reboot node=node-a pci=0000:1b:00.0 xid=79":                   2,
+		"gpu_xid_total class=Watch node=node-a pci=0000:1b:00.0 xid=63":                    1,
+		"kernel_log_gaps_total node=node-a":                                                0,
+		"nvswitch_sxid_total node=node-a pci=0000:c1:00.0 sxid=12028":                      1,
+	}))
 }

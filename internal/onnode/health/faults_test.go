@@ -38,8 +38,8 @@ func b(after time.Duration, number int) line {
 	return line{after: after, text: of(gpuB, number, "pid=1, name=x, text")}
 }
 
-func byProcess(after time.Duration, number, pid int) line {
-	return line{after: after, text: of(gpuA, number, fmt.Sprintf("pid=%d, name=x, text", pid))}
+func byProcess(after time.Duration, pid int) line {
+	return line{after: after, text: of(gpuA, 13, fmt.Sprintf("pid=%d, name=x, text", pid))}
 }
 
 func action(after time.Duration, text string) line {
@@ -70,11 +70,11 @@ func TestFaults(t *testing.T) {
 		"App: an error of a program":           {lines: []line{a(0, 13)}},
 		"App: one program that repeats errors": {lines: []line{a(0, 31), a(minute, 31), a(hour, 31), a(2*hour, 31)}},
 		"App: errors of three programs in a day": {
-			lines:   []line{byProcess(0, 13, 1), byProcess(hour, 13, 2), byProcess(2*hour, 13, 3)},
+			lines:   []line{byProcess(0, 1), byProcess(hour, 2), byProcess(2*hour, 3)},
 			watched: []string{"GPUApplicationErrors"},
 		},
 		"App: errors of three programs in three days": {
-			lines: []line{byProcess(0, 13, 1), byProcess(23*hour, 13, 2), byProcess(47*hour, 13, 3)},
+			lines: []line{byProcess(0, 1), byProcess(23*hour, 2), byProcess(47*hour, 3)},
 		},
 		"Watch: a pending row remap":               {lines: []line{a(0, 63)}, watched: []string{"GPUMemoryRemapPending"}},
 		"Watch: a contained error":                 {lines: []line{a(0, 94)}, watched: []string{"GPUMemoryErrorContained"}},
@@ -290,7 +290,9 @@ func TestTheStateIsBounded(t *testing.T) {
 }
 
 func TestWhatIsNoRecordIsSkipped(t *testing.T) {
-	for _, text := range []string{"", " SUBSYSTEM=pci", "3,1", "3,1,2,-", "x,1,2,-;text", "3,x,2,-;text", "3,1,-2,-;text"} {
+	for _, text := range []string{
+		"", " SUBSYSTEM=pci", "3,1", "3,1,2,-", "x,1,2,-;text", "3,x,2,-;text", "3,1,-2,-;text",
+	} {
 		_, is := parseRecord(text + "\n")
 		NewWithT(t).Expect(is).To(BeFalse(), text)
 	}

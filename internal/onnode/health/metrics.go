@@ -20,10 +20,10 @@ func describe(node string) *descriptions {
 		return prometheus.NewDesc("gpu_operator_node_"+name, help, variable, prometheus.Labels{"node": node})
 	}
 	return &descriptions{
-		xids: desc("gpu_xid_total", "Lines of the kernel log about Xid errors of the GPU, in this boot as far as the log goes "+
-			"back.", "pci", "xid", "class"),
-		sxids: desc("nvswitch_sxid_total", "Lines of the kernel log about SXid errors of the NVSwitch, in this boot as far as "+
-			"the log goes back.", "pci", "sxid"),
+		xids: desc("gpu_xid_total", "Lines of the kernel log about Xid errors of the GPU, in this boot as far as the log "+
+			"goes back.", "pci", "xid", "class"),
+		sxids: desc("nvswitch_sxid_total", "Lines of the kernel log about SXid errors of the NVSwitch, in this boot as far "+
+			"as the log goes back.", "pci", "sxid"),
 		unhealthy: desc("gpu_unhealthy", "1 for each GPU or NVSwitch that needs a reset, a reboot or a person.",
 			"pci", "class", "reason"),
 		watched: desc("gpu_watched", "1 for each reason to watch a GPU that works.", "pci", "reason"),

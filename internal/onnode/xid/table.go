@@ -146,7 +146,8 @@ func needOthers() []Rule {
 		rule(gpuhealth.Hardware, "video encoder error", "GPUHardwareError", Catalogue, 142),
 		rule(gpuhealth.Hardware, "fatal PCIe timeout", "GPUHardwareError", Choice, 167),
 		rule(gpuhealth.Infra, "vGPU start failed", "GPUPlatformError", Catalogue, 78),
-		rule(gpuhealth.Infra, "key rotation, CHI error, NVLink security", "GPUPlatformError", Choice, 151, 159, 166, 169, 170),
+		rule(gpuhealth.Infra, "key rotation, CHI error, NVLink security", "GPUPlatformError", Choice,
+			151, 159, 166, 169, 170),
 	}
 }
 

@@ -18,14 +18,15 @@ func TestDecide(t *testing.T) {
 		Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryPolicyBinding,
 	}
 	exists, missing := map[operand.Reference]operand.Content{binding: {}}, map[operand.Reference]operand.Content{}
+	const off = "DisabledBySpec: spec.health.agent.enabled is not true"
 	tests := map[string]struct {
 		enabled  *bool
 		contents map[operand.Reference]operand.Content
 		want     string
 		uses     int
 	}{
-		"by default":       {contents: exists, want: "DisabledBySpec: spec.health.agent.enabled is not true"},
-		"off":              {enabled: new(false), contents: exists, want: "DisabledBySpec: spec.health.agent.enabled is not true"},
+		"by default":       {contents: exists, want: off},
+		"off":              {enabled: new(false), contents: exists, want: off},
 		"on":               {enabled: new(true), contents: exists, want: ": ", uses: 1},
 		"on, not read yet": {enabled: new(true), want: ": ", uses: 1},
 		"on, and without policies": {
