@@ -20,20 +20,17 @@ type HealthSpec struct {
 	Agent *HealthAgentSpec `json:"agent,omitempty"`
 }
 
-// HealthAgentSpec configures the health agent. Its image is that of the operator, which contains gpu-node.
-// imagePullPolicy defaults to that of the validator.
+// HealthAgentSpec configures the health agent. Its image and pull policy are those of the validator.
 type HealthAgentSpec struct {
 	// Enabled installs the health agent, which serves metrics on port 8001. Default false.
 	//
 	// It reads the kernel log, for which it needs a privileged container, and opens no GPU.
 	// +optional
-	Enabled       *bool `json:"enabled,omitempty"`
-	ImageSpec     `json:",inline"`
-	ContainerSpec `json:",inline"`
-	PlacementSpec `json:",inline"`
-	// ServiceMonitor of the health agent. Default enabled.
+	Enabled *bool `json:"enabled,omitempty"`
+	// Resources of each container. Default none.
 	// +optional
-	ServiceMonitor *ServiceMonitorSpec `json:"serviceMonitor,omitempty"`
+	Resources     *ResourceRequirements `json:"resources,omitempty"`
+	PlacementSpec `json:",inline"`
 }
 
 // NodeGPUs counts the GPUs of one node.

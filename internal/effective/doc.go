@@ -18,8 +18,8 @@
 //   - migManager.config: if it is present, nodes are labelled with a MIG layout. What it leaves out is filled in.
 //   - repository, image and version of an image: internal/image fills them key by key, for each component.
 //   - Fields that fall back to another block: tolerations, nodeSelector and priorityClassName of an operand to
-//     those of daemonsets, imagePullPolicy of nodeStatusExporter and health.agent to that of validator. Messages
-//     name the block that is in effect.
+//     those of daemonsets, imagePullPolicy of nodeStatusExporter to that of validator. Messages name the block
+//     that is in effect.
 //   - Fields that depend on another field or on the operand: dcgmExporter.hostNetwork, which follows from the
 //     engine that env names, and daemonsets.rollingUpdate.maxUnavailable, which Spec.MaxUnavailable fills in.
 //   - Fields with defaults elsewhere: resources, probes other than the start-up probe, mig.strategy, the parts of

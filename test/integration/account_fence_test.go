@@ -380,7 +380,7 @@ func healthChanges() map[string]nodeChange {
 		"what node discovery writes": {
 			patch: annotated("nvidia.com/gpu-operator.gpus-on-bus"), says: ofAnnotations + "nvidia.com/gpu-operator.gpus-on-bus",
 		},
-		"label":     {patch: labelled("nvidia.com/gpu.count", "8"), says: ofRest},
+		"label":     {patch: labelled("team", "ml"), says: ofRest},
 		"finalizer": {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: ofRest},
 		"cordon":    {patch: `{"spec":{"unschedulable":true}}`, says: ofRest},
 		"taint":     {patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofRest},

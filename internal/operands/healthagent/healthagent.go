@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/gpunode"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/servicemonitor"
 )
 
@@ -16,8 +16,6 @@ const Name operand.Name = "health-agent"
 const (
 	// app is the name of the DaemonSet and of the Service, and their label app.
 	app = "nvidia-gpu-health"
-	// defaultPort is that of gpu-node health.
-	defaultPort = 8001
 	// field is that of the operand's block.
 	field = "spec.health.agent"
 )
@@ -33,11 +31,6 @@ func Operand() operand.Operand {
 		Instances:     instances,
 		References:    references,
 	}
-}
-
-type values struct {
-	Image, PullPolicy string
-	Port              int
 }
 
 // decide refuses the agent without its admission policy: RBAC lets its pods patch every node.
@@ -62,23 +55,17 @@ func references(in operand.Input) []operand.Use {
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
-	spec := in.Spec.Health.Agent
-	ref, policy, err := gpunode.Image(in, spec.ImageSpec, field)
+	ref, err := image.Helper(in.HelperSpec(), in.OperatorImage)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("spec.validator: %w", err)
 	}
-	port, err := gpunode.Port(spec.Env, defaultPort, field)
-	if err != nil {
-		return nil, err
-	}
+	monitored := &v1.ServiceMonitorSpec{Enabled: new(true), HonorLabels: new(false)}
 	return []operand.Instance{{
-		Image:       ref.Image,
-		Version:     ref.Version,
-		PullSecrets: spec.ImagePullSecrets,
-		Main:        app,
-		Container:   spec.ContainerSpec,
-		Monitor:     servicemonitor.Of(in, app, spec.ServiceMonitor),
-		Values:      values{Image: ref.Image, PullPolicy: policy, Port: port},
+		Image:     ref.Image,
+		Version:   ref.Version,
+		Main:      app,
+		Container: v1.ContainerSpec{Resources: in.Spec.Health.Agent.Resources},
+		Monitor:   servicemonitor.Of(in, app, monitored),
 	}}, nil
 }
 

@@ -47,13 +47,3 @@ func TestDecide(t *testing.T) {
 		})
 	}
 }
-
-// A wrong port is reported with the field.
-func TestPort(t *testing.T) {
-	spec := effective.Of(v1.ClusterPolicySpec{Health: &v1.HealthSpec{Agent: &v1.HealthAgentSpec{
-		ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "METRICS_PORT", Value: ":8010"}}},
-	}}})
-	_, err := healthagent.Operand().Instances(operand.Input{Spec: spec, OperatorImage: "example.com/operator:v1"}, nil)
-	NewWithT(t).Expect(err).To(MatchError(
-		`spec.health.agent.env: METRICS_PORT is ":8010": it must be a number from 1 to 65535`))
-}

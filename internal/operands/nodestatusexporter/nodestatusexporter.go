@@ -1,10 +1,14 @@
 package nodestatusexporter
 
 import (
+	"cmp"
+	"fmt"
+	"strconv"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/gpunode"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/servicemonitor"
 )
 
@@ -14,11 +18,11 @@ const Name operand.Name = "node-status-exporter"
 // app is the name of the DaemonSet and of the Service, and their label app.
 const app = "nvidia-node-status-exporter"
 
-// defaultPort is that of gpu-node export.
-const defaultPort = 8000
-
-// field is that of the operand's block.
-const field = "spec.nodeStatusExporter"
+const (
+	// portEnv is the variable with the port of gpu-node export.
+	portEnv     = "METRICS_PORT"
+	defaultPort = 8000
+)
 
 // Operand is the node status exporter. It requires nothing, as its metrics report what is not installed yet.
 func Operand() operand.Operand {
@@ -39,7 +43,7 @@ type values struct {
 func decide(in operand.Input) operand.Decision {
 	if !*in.Spec.NodeStatusExporter.Enabled {
 		return operand.Decision{
-			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: field + ".enabled is not true",
+			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: "spec.nodeStatusExporter.enabled is not true",
 		}
 	}
 	return operand.Accept()
@@ -47,13 +51,13 @@ func decide(in operand.Input) operand.Decision {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.NodeStatusExporter
-	ref, policy, err := gpunode.Image(in, spec.ImageSpec, field)
+	ref, policy, err := imageOf(in, spec.ImageSpec)
 	if err != nil {
 		return nil, err
 	}
-	port, err := gpunode.Port(spec.Env, defaultPort, field)
+	port, err := portOf(spec.Env)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("spec.nodeStatusExporter.env: %w", err)
 	}
 	return []operand.Instance{{
 		Image:       ref.Image,
@@ -70,6 +74,38 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	}}, nil
 }
 
+// imageOf returns the image and the pull policy: those of this block if it names an image, or else the helper image.
+func imageOf(in operand.Input, spec v1.ImageSpec) (image.Reference, string, error) {
+	policy := cmp.Or(string(spec.ImagePullPolicy), string(in.HelperSpec().ImagePullPolicy))
+	if image.Named(spec) {
+		ref, err := image.Operator().Resolve(spec, "")
+		if err != nil {
+			return ref, "", fmt.Errorf("spec.nodeStatusExporter: %w", err)
+		}
+		return ref, policy, nil
+	}
+	ref, err := image.Helper(in.HelperSpec(), in.OperatorImage)
+	if err != nil {
+		return ref, "", fmt.Errorf("spec.validator: %w", err)
+	}
+	return ref, policy, nil
+}
+
+// portOf returns the port that the program listens on. The probes and the Service use it.
+func portOf(env []v1.EnvVar) (int, error) {
+	for _, variable := range env {
+		if variable.Name != portEnv || variable.Value == "" {
+			continue
+		}
+		port, err := strconv.Atoi(variable.Value)
+		if err != nil || port < 1 || port > 65535 {
+			return 0, fmt.Errorf("%s is %q: it must be a number from 1 to 65535", portEnv, variable.Value)
+		}
+		return port, nil
+	}
+	return defaultPort, nil
+}
+
 func placement(in operand.Input) operand.Placement {
-	return operand.Placement{PlacementSpec: in.Spec.NodeStatusExporter.PlacementSpec, Field: field}
+	return operand.Placement{PlacementSpec: in.Spec.NodeStatusExporter.PlacementSpec, Field: "spec.nodeStatusExporter"}
 }
