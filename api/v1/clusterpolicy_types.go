@@ -48,6 +48,8 @@ type ClusterPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="!(self.?sandboxWorkloads.?enabled.orValue(false) && self.?vgpuManager.?enabled.orValue(false) && (!has(self.vgpuManager.image) || !self.vgpuManager.image.contains('/')) && (self.?vgpuManager.?repository.orValue(\"\") == \"\" || self.?vgpuManager.?image.orValue(\"\") == \"\" || self.?vgpuManager.?version.orValue(\"\") == \"\")) || oldSelf.optMap(o, o.?sandboxWorkloads.?enabled.orValue(false) && o.?vgpuManager.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".vgpuManager",message="there is no public vGPU manager image: set repository, image and version of the image that you built"
 // +kubebuilder:validation:XValidation:rule="!(has(self.nodePools) && self.?driver.?enabled.orValue(true) && self.nodePools.exists(p, p.?driver.?usePrecompiled.orValue(false) && (p.?driver.?gds.?enabled.orValue(self.?gds.?enabled.orValue(false)) || p.?driver.?gdrcopy.?enabled.orValue(self.?gdrcopy.?enabled.orValue(false)))))",fieldPath=".nodePools",message="driver.usePrecompiled of a node pool must not be set together with gds.enabled or gdrcopy.enabled: remove it, or remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePools) || self.nodePools.all(p, p.?devicePlugin.?config.?default.orValue(\"\") == \"\" || p.?devicePlugin.?config.?name.orValue(\"\") != \"\" || self.?devicePlugin.?config.?name.orValue(\"\") != \"\")",fieldPath=".nodePools",message="devicePlugin.config.default of a pool is a key of a ConfigMap: set devicePlugin.config.name in the node pool or in the spec, or remove default"
+// +kubebuilder:validation:XValidation:rule="!has(self.sharing) || self.?devicePlugin.?config.?name.orValue(\"\") == \"\"",fieldPath=".sharing",message="must not be set together with devicePlugin.config.name: remove one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.sharing) || !has(self.sharing.mps) || self.?mig.?strategy.orValue(\"\") != \"mixed\"",fieldPath=".sharing.mps",message="MPS cannot share GPUs with mig.strategy mixed: use timeSlicing"
 type ClusterPolicySpec struct {
 	// Operator configures objects that the operator creates for itself.
 	// +optional
@@ -96,6 +98,9 @@ type ClusterPolicySpec struct {
 	// DevicePlugin configures the device plugin, which advertises GPUs to the kubelet.
 	// +optional
 	DevicePlugin *DevicePluginSpec `json:"devicePlugin,omitempty"`
+	// Sharing makes several pods share a GPU. It excludes devicePlugin.config.
+	// +optional
+	Sharing *SharingSpec `json:"sharing,omitempty"`
 	// GFD configures GPU Feature Discovery, which labels nodes with the properties of their GPUs.
 	// +optional
 	GFD *GFDSpec `json:"gfd,omitempty"`

@@ -33,9 +33,9 @@ type HealthAgentSpec struct {
 	PlacementSpec `json:",inline"`
 }
 
-// NodeGPUs counts the GPUs of one node.
+// NodeGPUs counts the GPUs of a node, or of all nodes.
 type NodeGPUs struct {
-	// Total is how many GPUs the node has.
+	// Total is how many GPUs there are.
 	Total int32 `json:"total"`
 	// Usable is how many of them the kubelet can give to pods.
 	Usable int32 `json:"usable"`
@@ -56,6 +56,11 @@ const (
 	// defective.
 	ReasonGPUsMissing = "GPUsMissing"
 )
+
+// ReasonPluginConfigInvalid: a configuration of the device plugin cannot be used; pods that run are left as they are.
+// Cause: its ConfigMap, or the label nvidia.com/device-plugin.config of the node, as the message describes, with the
+// line. Remedy: correct the ConfigMap or the label, or use spec.sharing, which has no such traps.
+const ReasonPluginConfigInvalid = "PluginConfigInvalid"
 
 // Reasons of a node whose MIG layout, the label nvidia.com/mig.config, is not what its GPUs have.
 const (

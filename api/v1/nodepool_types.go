@@ -8,6 +8,7 @@ import (
 // the spec.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) && size(self.nodeSelector) > 0",message="nodeSelector is empty and selects no node: add labels of its nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.sharing) || !has(self.devicePlugin) || !has(self.devicePlugin.config) || self.devicePlugin.config.?name.orValue(\"\") == \"\"",fieldPath=".sharing",message="must not be set together with devicePlugin.config.name: remove one of them"
 type NodePoolSpec struct {
 	// Name of the node pool. It is the suffix of the names of its DaemonSets.
 	// +kubebuilder:validation:MaxLength=40
@@ -28,6 +29,11 @@ type NodePoolSpec struct {
 	// DevicePlugin of these nodes.
 	// +optional
 	DevicePlugin *NodePoolDevicePluginSpec `json:"devicePlugin,omitempty"`
+	// Sharing of the GPUs of these nodes; it replaces spec.sharing. An empty block shares nothing.
+	//
+	// It excludes devicePlugin.config.name of the node pool.
+	// +optional
+	Sharing *SharingSpec `json:"sharing,omitempty"`
 	// MIG configures how Multi-Instance GPU devices of these nodes are advertised.
 	// +optional
 	MIG *MIGSpec `json:"mig,omitempty"`

@@ -143,6 +143,9 @@ type NodeSummary struct {
 	Upgrading int32 `json:"upgrading"`
 	// Excluded nodes, which have the label nvidia.com/gpu.deploy.operands=false or are not selected.
 	Excluded int32 `json:"excluded"`
+	// GPUs of these nodes, without those of nodes that advertise none. Absent if none does.
+	// +optional
+	GPUs *NodeGPUs `json:"gpus,omitempty"`
 	// Listed is the number of nodes in status.nodes.
 	Listed int32 `json:"listed"`
 	// ReadyOfTotal is ready/total, such as 12/14.

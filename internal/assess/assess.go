@@ -108,6 +108,7 @@ func (a *Assessment) assess(in Input) {
 	a.Health = healthOf(in)
 	a.checkGPUs(in)
 	a.checkMIG(in)
+	a.checkPluginConfig(in)
 	record := upgradeRecord(in.Node)
 	if record != nil && record.State.InProgress() {
 		a.checkRunningUpgrade(record.State)

@@ -19,7 +19,7 @@ func (a *Assessment) Condition(node string) corev1.NodeCondition {
 	case !a.Ready():
 		condition.Status, condition.Reason = corev1.ConditionFalse, a.Reason
 		condition.Message = WithDetail(a.Cause(node), a.Detail)
-	case a.Outdated, a.Reason == v1.ReasonDiscoveryLabelsMissing, a.lostGPUs():
+	case a.Outdated, limitedReasons.Has(a.Reason):
 		condition.Reason = a.Reason
 		condition.Message = fmt.Sprintf("%s: GPUs can be used; %s", node, a.Message)
 	default:

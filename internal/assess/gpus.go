@@ -2,6 +2,7 @@ package assess
 
 import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -20,7 +21,17 @@ func (a *Assessment) checkGPUs(in Input) {
 	a.NodeVerdict = readiness.NodeVerdict{Verdict: verdict, Stage: v1.StageAllocatable}
 }
 
-// lostGPUs reports whether the reason is a loss of GPUs.
-func (a *Assessment) lostGPUs() bool {
-	return a.Reason == v1.ReasonGPUsUnhealthy || a.Reason == v1.ReasonGPUsMissing
+// checkPluginConfig reports that the configuration which the node selects by its label is not used. If the device
+// plugin does not start because of it, that is the cause.
+func (a *Assessment) checkPluginConfig(in Input) {
+	problem := in.NodePlan.PluginConfig
+	switch {
+	case problem == "":
+	case a.Ready() && a.Reason == "":
+		a.Reason, a.Message = v1.ReasonPluginConfigInvalid, problem
+	case !a.Ready() && a.Stage == v1.StageDevicePlugin && a.Reason != v1.ReasonOperandPaused &&
+		a.Reason != v1.ReasonMIGConfigPending:
+		a.State, a.Reason, a.Message, a.Detail = readiness.Failed, v1.ReasonPluginConfigInvalid, problem, ""
+		a.Operands[operand.Name(a.Operand)] = a.Verdict
+	}
 }

@@ -102,6 +102,7 @@ func TestTheMIGLayout(t *testing.T) {
 	}
 	tests := map[string]struct {
 		layout, state string
+		unknown       string
 		labels        map[string]string
 		strategy      v1.MIGStrategy
 		advertised    counts
@@ -135,6 +136,12 @@ func TestTheMIGLayout(t *testing.T) {
 			readiness.Failed, v1.ReasonMIGConfigFailed,
 			"MIG layout all-9g.99gb could not be applied: see kubectl -n n logs nvidia-mig-manager-x", true,
 		}},
+		"unknown": {layout: "all-9g.99gb", unknown: "MIG layout all-9g.99gb is unknown", want: want{
+			readiness.Failed, v1.ReasonMIGConfigFailed, "MIG layout all-9g.99gb is unknown", true,
+		}},
+		"unknown since it was applied": {
+			layout: "halves", state: "success", unknown: "MIG layout halves is unknown", strategy: mixed, want: ready,
+		},
 		"failed, and the operands are still paused": {layout: "all-9g.99gb", state: "failed", paused: true, want: want{
 			readiness.Failed, v1.ReasonMIGConfigFailed,
 			"MIG layout all-9g.99gb could not be applied: see kubectl -n n logs nvidia-mig-manager-x", false,
@@ -144,12 +151,14 @@ func TestTheMIGLayout(t *testing.T) {
 			want: mismatch("MIG layout all-1g.10gb is applied, but the node advertises no nvidia.com/mig-1g.10gb"),
 		},
 		"the strategy is in the device plugin's ConfigMap": {
-			layout: "all-1g.10gb", state: "success", strategy: single, labels: map[string]string{"nvidia.com/mig.strategy": "mixed"},
+			layout: "all-1g.10gb", state: "success", strategy: single,
+			labels:     map[string]string{"nvidia.com/mig.strategy": "mixed"},
 			advertised: devices, want: ready,
 		},
 		"no strategy": {
 			layout: "all-1g.10gb", state: "success", want: want{
-				readiness.Ready, v1.ReasonMIGConfigMismatch, "MIG layout all-1g.10gb is applied, but no MIG device is advertised: " +
+				readiness.Ready, v1.ReasonMIGConfigMismatch,
+				"MIG layout all-1g.10gb is applied, but no MIG device is advertised: " +
 					"set spec.mig.strategy to mixed for nvidia.com/mig-1g.10gb, or to single", true,
 			},
 		},
@@ -189,7 +198,7 @@ func TestTheMIGLayout(t *testing.T) {
 					Spec:      effective.Of(v1.ClusterPolicySpec{MIG: &v1.MIGSpec{Strategy: test.strategy}}),
 					Essential: []plan.OperandOnNode{plugin}, NeedsAllocatable: true,
 					Auxiliary:   []plan.OperandOnNode{{Operand: "mig-manager", Expectation: plan.Expected}},
-					Partitioner: "mig-manager",
+					Partitioner: "mig-manager", MIGLayout: test.unknown,
 				},
 				Node: node, Pods: assess.Pods{"device-plugin": driverPod(readiness.Ready), "mig-manager": manager},
 				Now: begin, Previous: assess.ReadySince{Since: begin.Add(-test.since)},
@@ -204,6 +213,39 @@ func TestTheMIGLayout(t *testing.T) {
 			operand := got.Operands["mig-manager"]
 			if failing := test.want.state != readiness.Ready; failing && operand.Reason != test.want.reason {
 				t.Errorf("operand: %+v", operand)
+			}
+		})
+	}
+}
+
+// A label that selects no configuration is the cause of a device plugin that does not start, and is reported on a ready
+// node, too.
+func TestAConfigurationThatIsNotUsed(t *testing.T) {
+	const problem = "label nvidia.com/device-plugin.config=x: ConfigMap c has no such key, only a, b"
+	for name, test := range map[string]struct {
+		plugin readiness.State
+		want   string
+	}{
+		"the plugin does not start": {readiness.Failed,
+			"PluginConfigInvalid: a: stage DevicePlugin, operand device-plugin: " + problem},
+		"the plugin works": {readiness.Ready, "PluginConfigInvalid: a: GPUs can be used; " + problem},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plugin := plan.OperandOnNode{Operand: "device-plugin", Stage: v1.StageDevicePlugin, Expectation: plan.Expected}
+			gpus := map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}
+			got := assess.Node(assess.Input{
+				NodePlan: plan.NodePlan{
+					Spec: effective.Of(v1.ClusterPolicySpec{}), Essential: []plan.OperandOnNode{plugin}, NeedsAllocatable: true,
+					PluginConfig: problem,
+				},
+				Node: gpuNode(gpus, gpus), Pods: assess.Pods{"device-plugin": driverPod(test.plugin)}, Now: begin,
+			})
+			condition := got.Condition("a")
+			if found := condition.Reason + ": " + condition.Message; found != test.want {
+				t.Errorf("got %q", found)
+			}
+			if got.Ready() != (test.plugin == readiness.Ready) {
+				t.Errorf("ready: %t", got.Ready())
 			}
 		})
 	}

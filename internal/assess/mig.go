@@ -14,25 +14,31 @@ import (
 )
 
 // checkMIG reports a MIG layout that is being applied, that could not be applied, or whose devices the node does not
-// advertise. Another cause for which the node is not ready takes precedence, except for the pause that the change needs.
+// advertise. Another cause for which the node is not ready takes precedence, except for the pause that the change
+// needs.
 func (a *Assessment) checkMIG(in Input) {
 	layout := in.Node.Labels[labels.MIGConfig]
 	if in.NodePlan.Partitioner == "" || layout == "" {
 		return
 	}
 	var verdict readiness.Verdict
-	switch in.Node.Labels[labels.MIGConfigState] {
-	case labels.MIGStatePending:
+	switch state := in.Node.Labels[labels.MIGConfigState]; {
+	case in.NodePlan.MIGLayout != "" && state != labels.MIGStateSuccess:
+		// Also before the MIG manager has noticed.
+		verdict = readiness.Verdict{
+			State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed, Message: in.NodePlan.MIGLayout,
+		}
+	case state == labels.MIGStatePending:
 		verdict = migPending(layout)
-	case labels.MIGStateRebooting:
+	case state == labels.MIGStateRebooting:
 		verdict = migPending(layout)
 		verdict.Message += "; the node reboots for it"
-	case labels.MIGStateFailed:
+	case state == labels.MIGStateFailed:
 		verdict = readiness.Verdict{
 			State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed,
 			Message: fmt.Sprintf("MIG layout %s could not be applied%s", layout, in.logOf(in.NodePlan.Partitioner)),
 		}
-	case labels.MIGStateSuccess:
+	case state == labels.MIGStateSuccess:
 		verdict = migMismatch(in, layout)
 	}
 	if verdict.Reason == "" {
@@ -100,7 +106,8 @@ func migMismatch(in Input, layout string) readiness.Verdict {
 		verdict.Message = fmt.Sprintf("MIG layout %s is applied, but no MIG device is advertised: set spec.mig.strategy to "+
 			"mixed for %s, or to single", layout, resource)
 	case strategy == v1.MIGStrategySingle && !isProduct(in.Node, profile[1]):
-		verdict.Message = fmt.Sprintf("MIG layout %s is applied, but the label %s does not show it", layout, labels.GPUProduct)
+		verdict.Message = fmt.Sprintf("MIG layout %s is applied, but the label %s does not show it",
+			layout, labels.GPUProduct)
 	default:
 		return readiness.Verdict{}
 	}

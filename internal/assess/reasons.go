@@ -14,6 +14,11 @@ var (
 		v1.ReasonNotAllocatable, v1.ReasonNodeNotReady, v1.ReasonUntoleratedTaint, v1.ReasonDiscoveryLabelsMissing,
 		v1.ReasonStartupTaint, v1.ReasonUpgrading, v1.ReasonMIGConfigPending, v1.ReasonMIGConfigMismatch,
 	)
+	// limitedReasons are those that a ready node reports, too: its GPUs can be used, but not as requested.
+	limitedReasons = sets.New(
+		v1.ReasonDiscoveryLabelsMissing, v1.ReasonGPUsUnhealthy, v1.ReasonGPUsMissing, v1.ReasonMIGConfigMismatch,
+		v1.ReasonPluginConfigInvalid,
+	)
 	intendedReasons = sets.New(v1.ReasonExcluded, v1.ReasonNotSelected, v1.ReasonOperandPaused)
 )
 

@@ -36,6 +36,7 @@ var without = map[string]string{
 	"DevicePluginConfigSpec.default":     "the keys of the ConfigMap decide, see operand.Input.DefaultPluginConfig",
 	"driver.licensingConfig.nlsEnabled":  "the keys of the Secret decide",
 	"DaemonSetsSpec.nodeSelector":        "all nodes",
+	"sharing":                            "GPUs are not shared, and in a node pool an empty block is not absent",
 	"nodePools":                          "what a node pool leaves out is as in the rest of the spec",
 
 	"ContainerSpec.resources":          "those of the manifest",

@@ -26,6 +26,7 @@
 //     serviceMonitor that Prometheus has defaults for, ccManager.defaultMode.
 //   - Fields for which the keys of a referenced object decide: driver.licensingConfig.nlsEnabled, and
 //     devicePlugin.config.default.
+//   - sharing: an empty block in a node pool shares nothing, an absent one shares as spec.sharing.
 //   - nodePools: what one leaves out is as in the rest of the spec, which Spec.ForNodePool fills in.
 //   - Names of ConfigMaps, Secrets, proxies and mirrors, where empty means none.
 //   - Deprecated fields, which are ignored: operator.defaultRuntime, operator.initContainer,

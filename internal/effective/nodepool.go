@@ -22,6 +22,7 @@ func (s Spec) ForNodePool(nodePool v1.NodePoolSpec) Spec {
 		own.Config = pluginConfigOf(*own.Config, *nodePool.DevicePlugin.Config)
 		s.DevicePlugin = &own
 	}
+	s = s.withSharingOf(nodePool)
 	if nodePool.MIG != nil && nodePool.MIG.Strategy != "" {
 		s.MIG = nodePool.MIG
 	}
@@ -34,6 +35,20 @@ func (s Spec) ForNodePool(nodePool v1.NodePoolSpec) Spec {
 		config.Default = nodePool.MIGManager.Config.Default
 		own.Config = &config
 		s.MIGManager = &own
+	}
+	return s
+}
+
+// withSharingOf returns the spec with the sharing of the node pool, which replaces the ConfigMap of the spec, or with
+// the ConfigMap of the node pool, which replaces the sharing of the spec.
+func (s Spec) withSharingOf(nodePool v1.NodePoolSpec) Spec {
+	switch {
+	case nodePool.Sharing != nil:
+		own := *s.DevicePlugin
+		own.Config = &v1.DevicePluginConfigSpec{}
+		s.DevicePlugin, s.Sharing = &own, nodePool.Sharing
+	case nodePool.DevicePlugin != nil && nodePool.DevicePlugin.Config != nil && nodePool.DevicePlugin.Config.Name != "":
+		s.Sharing = nil
 	}
 	return s
 }

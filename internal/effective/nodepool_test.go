@@ -105,6 +105,13 @@ func TestForNodePool(t *testing.T) {
 				s.DevicePlugin.Config = &v1.DevicePluginConfigSpec{Name: "others", Default: "a"}
 			},
 		},
+		"sharing replaces the ConfigMap": {
+			pool: v1.NodePoolSpec{Sharing: &v1.SharingSpec{TimeSlicing: &v1.TimeSlicingSpec{Replicas: 2}}},
+			want: func(s *v1.ClusterPolicySpec) {
+				s.DevicePlugin.Config = nil
+				s.Sharing = &v1.SharingSpec{TimeSlicing: &v1.TimeSlicingSpec{Replicas: 2}}
+			},
+		},
 		"a MIG strategy": {
 			pool: v1.NodePoolSpec{MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}},
 			want: func(s *v1.ClusterPolicySpec) { s.MIG.Strategy = v1.MIGStrategyMixed },

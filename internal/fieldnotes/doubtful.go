@@ -19,6 +19,11 @@ var doubtful = []field{
 		config := deref(deref(s.DevicePlugin).Config)
 		return config.Default != "" && config.Name == ""
 	}, "has no effect, as it is a key of the ConfigMap in name: set name"},
+	{"spec.sharing", func(s v1.ClusterPolicySpec) bool { return sharesNothing(s.Sharing) },
+		"shares nothing: set replicas of timeSlicing or mps"},
+	{"spec.nodePools[].sharing", func(s v1.ClusterPolicySpec) bool {
+		return slices.ContainsFunc(s.NodePools, func(pool v1.NodePoolSpec) bool { return sharesNothing(pool.Sharing) })
+	}, "has a block without replicas, which shares nothing: set replicas, or remove timeSlicing and mps"},
 	{"spec.dcgmExporter.podLabelAllowlistRegex", func(s v1.ClusterPolicySpec) bool {
 		exporter := deref(s.DCGMExporter)
 		return len(exporter.PodLabelAllowlistRegex) > 0 && exporter.EnablePodLabels == nil
@@ -40,6 +45,20 @@ var doubtful = []field{
 				allowsNoUpgrade(spec.ForNodePool(nodePool).Driver.UpgradePolicy)
 		})
 	}, "maxUnavailable is 0, so that no node of the node pool can be upgraded: raise it, or set autoUpgrade to false"},
+}
+
+// sharesNothing reports whether a block is to share GPUs and does not say by how many pods.
+func sharesNothing(sharing *v1.SharingSpec) bool {
+	if sharing == nil {
+		return false
+	}
+	sliced, mps := sharing.TimeSlicing, sharing.MPS
+	return sliced != nil && sliced.Replicas == 0 && !anyReplicas(sliced.ResourceReplicas) ||
+		mps != nil && mps.Replicas == 0
+}
+
+func anyReplicas(resources []v1.ResourceReplicasSpec) bool {
+	return slices.ContainsFunc(resources, func(r v1.ResourceReplicasSpec) bool { return r.Replicas > 0 })
 }
 
 // allowsNoUpgrade reports whether upgrades are automatic and maxUnavailable, 0 or negative, allows none.

@@ -4,6 +4,9 @@ const (
 	// DevicePluginConfig is the node label that chooses one of the device plugin's configurations: a key
 	// of the ConfigMap that spec.devicePlugin.config names. Written by users, read by config-manager.
 	DevicePluginConfig = "nvidia.com/device-plugin.config"
+	// PluginConfig is an annotation of pods of the device plugin, of GPU Feature Discovery and of the MPS control daemon:
+	// their configuration from spec.sharing, which they read as a file.
+	PluginConfig = "nvidia.com/gpu-operator.plugin-config"
 	// MPSRoot is the default of spec.devicePlugin.mps.root: where the daemon of the Multi-Process Service
 	// keeps its pipes, logs and shared memory, and the device plugin finds them.
 	MPSRoot = "/run/nvidia/mps"

@@ -166,6 +166,8 @@ const (
 	// MIGConfigWritten is an annotation: the value of MIGConfig that the operator has written. While they are equal,
 	// the label is the operator's; otherwise a user has set it.
 	MIGConfigWritten = "nvidia.com/gpu-operator.mig-config"
+	// MIGLayoutsKey is the key of the ConfigMap with the MIG layouts, in the format of mig-parted.
+	MIGLayoutsKey = "config.yaml"
 	// MIGAllDisabled is the value of MIGConfig that leaves every GPU whole.
 	MIGAllDisabled = "all-disabled"
 	// True is the value of a label that is set.

@@ -58,7 +58,7 @@ func (f *fixture) expectMetrics(text string, names ...string) {
 func policyStatus(state v1.State) *v1.ClusterPolicyStatus {
 	return &v1.ClusterPolicyStatus{
 		State:       state,
-		NodeSummary: &v1.NodeSummary{Total: 12, Excluded: 2, Upgrading: 3},
+		NodeSummary: &v1.NodeSummary{Total: 12, Excluded: 2, Upgrading: 3, GPUs: &v1.NodeGPUs{Total: 80, Usable: 77}},
 		Conditions: []metav1.Condition{
 			{Type: "Ready", Status: metav1.ConditionFalse},
 			{Type: "Degraded", Status: metav1.ConditionTrue},
@@ -89,6 +89,10 @@ func TestObservePass(t *testing.T) {
 		# HELP gpu_operator_gpu_nodes_total GPU nodes, including excluded ones.
 		# TYPE gpu_operator_gpu_nodes_total gauge
 		gpu_operator_gpu_nodes_total 14
+		# HELP gpu_operator_gpus GPUs of the nodes that advertise any: usable, or lost if no pod can get them.
+		# TYPE gpu_operator_gpus gauge
+		gpu_operator_gpus{state="lost"} 3
+		gpu_operator_gpus{state="usable"} 77
 		# HELP gpu_operator_nodes GPU nodes by the first stage not reached, and state; ready nodes are at Validated.
 		# TYPE gpu_operator_nodes gauge
 		gpu_operator_nodes{stage="Allocatable",state="degraded"} 0
@@ -108,7 +112,7 @@ func TestObservePass(t *testing.T) {
 		# TYPE gpu_operator_operand_nodes_ready gauge
 		gpu_operator_operand_nodes_ready{operand="dcgm"} 0
 		gpu_operator_operand_nodes_ready{operand="driver"} 11
-		`, "condition", "gpu_nodes_total", "nodes", "operand_nodes_ready")
+		`, "condition", "gpu_nodes_total", "gpus", "nodes", "operand_nodes_ready")
 	for name, want := range map[string]float64{
 		"nodes_excluded":                   2,
 		"nodes_upgrades_pending":           3,

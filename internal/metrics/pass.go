@@ -190,6 +190,9 @@ var gauges = []gauge{
 	newScalar("nodes_excluded",
 		"GPU nodes that are excluded by their label or by a nodeSelector of the spec.",
 		func(p *PassStats) float64 { return float64(p.summary().Excluded) }),
+	newGauge("gpus",
+		"GPUs of the nodes that advertise any: usable, or lost if no pod can get them.",
+		emitGPUs, "state"),
 	newScalar("definition_missing_fields",
 		"Fields of this operator that are missing in the CustomResourceDefinition of ClusterPolicy in the cluster.",
 		func(p *PassStats) float64 { return float64(p.MissingFields) }),
@@ -232,6 +235,15 @@ func emitNodes(m *Meter, emit emitFunc) {
 			}
 		}
 	}
+}
+
+func emitGPUs(m *Meter, emit emitFunc) {
+	gpus := m.last.summary().GPUs
+	if gpus == nil {
+		gpus = &v1.NodeGPUs{}
+	}
+	emit(float64(gpus.Usable), "usable")
+	emit(float64(gpus.Total-gpus.Usable), "lost")
 }
 
 func perOperand(value func(*v1.OperandStatus) float64) func(*Meter, emitFunc) {

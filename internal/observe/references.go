@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,10 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/yaml"
 
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
 )
 
 // Annotations of trimmed objects: the digest of the data, and its keys. The API server accepts no annotation that
@@ -29,6 +32,10 @@ import (
 const (
 	contentDigest = "/digest"
 	contentKeys   = "/keys"
+	// contentProblems are the problems of configurations of the device plugin, by key, in JSON.
+	contentProblems = "/problems"
+	// contentLayouts are the names of MIG layouts, separated by spaces.
+	contentLayouts = "/layouts"
 )
 
 // ReferenceCache returns the cache of objects that operands refer to; it must be started. It is separate from the
@@ -87,7 +94,15 @@ func Contents(
 // contentOf returns the content of a trimmed object.
 func contentOf(object client.Object) operand.Content {
 	annotations := object.GetAnnotations()
-	return operand.Content{Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys])}
+	content := operand.Content{
+		Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys]),
+		Layouts: strings.Fields(annotations[contentLayouts]),
+	}
+	if problems := annotations[contentProblems]; problems != "" {
+		// Written by this package.
+		_ = json.Unmarshal([]byte(problems), &content.Problems)
+	}
+	return content
 }
 
 // ConfigMapContent returns the content of a ConfigMap.
@@ -128,7 +143,45 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 		data[key] = []byte(value)
 	}
 	maps.Copy(data, object.BinaryData)
-	return &corev1.ConfigMap{ObjectMeta: describeContent(object.ObjectMeta, data)}
+	meta := describeContent(object.ObjectMeta, data)
+	if problems := pluginProblems(object.Data); problems != "" {
+		meta.Annotations[contentProblems] = problems
+	}
+	if names := layouts(object.Data[labels.MIGLayoutsKey]); len(names) > 0 {
+		meta.Annotations[contentLayouts] = strings.Join(names, " ")
+	}
+	return &corev1.ConfigMap{ObjectMeta: meta}
+}
+
+// layouts returns the names of the MIG layouts in a file of mig-parted, sorted; none if it is no such file.
+func layouts(text string) []string {
+	var file struct {
+		Layouts map[string]any `json:"mig-configs"`
+	}
+	if text == "" || yaml.Unmarshal([]byte(text), &file) != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(file.Layouts))
+}
+
+// pluginProblems returns the problems of the data that are configurations of the device plugin, empty for none. Whether
+// the device plugin reads them is decided by the spec, later.
+func pluginProblems(data map[string]string) string {
+	found := map[string][]pluginfile.Problem{}
+	for key, text := range data {
+		if !pluginfile.IsPluginFile([]byte(text)) {
+			continue
+		}
+		if problems := pluginfile.Check([]byte(text)); len(problems) > 0 {
+			found[key] = problems
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	// Encoding strings and numbers never fails.
+	encoded, _ := json.Marshal(found)
+	return string(encoded)
 }
 
 func trimSecret(object *corev1.Secret) *corev1.Secret {

@@ -27,7 +27,7 @@ func TestTrimReferenceIsIdempotent(t *testing.T) {
 	for name, object := range map[string]runtime.Object{
 		"a ConfigMap": &corev1.ConfigMap{
 			ObjectMeta: trimmedMeta,
-			Data:       map[string]string{"b": "1"},
+			Data:       map[string]string{"b": "1", "c": "sharing: {"},
 			BinaryData: map[string][]byte{"a": {1}},
 		},
 		"a Secret":        &corev1.Secret{ObjectMeta: trimmedMeta, Data: map[string][]byte{"a": {1}}},
@@ -69,7 +69,13 @@ func TestContentsOfTrimmedReferences(t *testing.T) {
 	}
 	first := read(map[string]string{"a": "1", "b": "2"})
 	g.Expect(first.Keys).To(Equal([]string{"a", "b"}))
+	g.Expect(first.Problems).To(BeEmpty())
+	configs := read(map[string]string{"a": "version: v1\nsharing: {mig: {}}\n", "b": "version: v1\nsharing: {}\n"})
+	g.Expect(configs.Problems).
+		To(And(HaveLen(1), HaveKeyWithValue("a", ConsistOf(HaveField("Line", 2)))))
 	g.Expect(read(map[string]string{"b": "2", "a": "1"})).To(Equal(first))
+	const layouts = "version: v1\nmig-configs: {halves: [], all-disabled: []}\n"
+	g.Expect(read(map[string]string{"config.yaml": layouts}).Layouts).To(Equal([]string{"all-disabled", "halves"}))
 	g.Expect(read(map[string]string{"a": "1", "b": "3"}).Digest).NotTo(Equal(first.Digest))
 }
 

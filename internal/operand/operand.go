@@ -204,9 +204,12 @@ type Instance struct {
 	Values any
 }
 
-// PluginConfig makes an instance read one of the device plugin's configurations, which the node selects by label:
-// render adds NVIDIA's config-manager to its pods.
+// PluginConfig makes an instance read a configuration of the device plugin: Content, or else one of a ConfigMap that
+// the node selects by label. For the latter, render adds NVIDIA's config-manager to its pods, to which the other fields
+// belong.
 type PluginConfig struct {
+	// Content is the configuration of all its nodes, in YAML.
+	Content string
 	// ConfigMap has the configurations, one per key.
 	ConfigMap string
 	// Default is the key for nodes that select none; empty for an empty configuration.

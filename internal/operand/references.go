@@ -8,6 +8,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
 )
 
 // ReferenceKind is the kind of an object that an operand needs and the operator does not create. Most are named by the
@@ -48,6 +49,8 @@ type Use struct {
 	Reference
 	// Keys that the object must have.
 	Keys []string
+	// Configures: the keys are configurations of the device plugin.
+	Configures bool
 }
 
 // ConfigMapUse returns the use of a ConfigMap that the field names.
@@ -66,6 +69,10 @@ type Content struct {
 	Digest string
 	// Keys of its data.
 	Keys []string
+	// Problems of those data that may be configurations of the device plugin, by key.
+	Problems map[string][]pluginfile.Problem
+	// Layouts are the names of the MIG layouts in it, sorted.
+	Layouts []string
 	// Assumed: the object has not been read, and may have other keys, too.
 	Assumed bool
 }
@@ -120,6 +127,11 @@ func (in Input) CheckReferences(o *Operand) Decision {
 			if !slices.Contains(content.Keys, key) {
 				return Refuse(v1.ReasonReferenceMissing, fmt.Sprintf("%s: %s%s has no key %s: add it",
 					use.Field, use.Reference, in.inNamespace(use.Kind), key))
+			}
+		}
+		if use.Configures {
+			if broken := in.checkPluginConfig(use, content); broken.Choice != Install {
+				return broken
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func TestDecide(t *testing.T) {
 			want[o.Name] = installed
 		}
 		maps.Copy(want, offByDefault)
-		want["mps-control-daemon"] = "DisabledBySpec: spec.devicePlugin.config.name is not set: " +
+		want["mps-control-daemon"] = "DisabledBySpec: neither spec.sharing.mps nor spec.devicePlugin.config.name is set: " +
 			"no configuration shares GPUs by MPS"
 		for name, text := range change {
 			want[name] = text

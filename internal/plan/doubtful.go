@@ -31,6 +31,9 @@ func (d *Decisions) doubtful(in operand.Input) []string {
 	if _, problem := in.DefaultPluginConfig(); problem != "" && *in.Spec.DevicePlugin.Enabled {
 		notes = append(notes, problem)
 	}
+	if *in.Spec.DevicePlugin.Enabled {
+		notes = append(notes, in.PluginConfigNotes()...)
+	}
 	for _, o := range d.Catalogue {
 		if o.Doubtful != nil && d.MayRun[o.Name] {
 			notes = append(notes, o.Doubtful(in)...)

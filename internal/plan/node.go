@@ -78,6 +78,11 @@ type NodePlan struct {
 	RetainedDriver string
 	// MissingLabels describes the missing discovery labels; empty for none.
 	MissingLabels string
+	// PluginConfig describes why the device plugin's configuration that the node's label selects is not used; empty if it
+	// is.
+	PluginConfig string
+	// MIGLayout describes why the MIG manager does not know the layout that the node's label requests; empty if it does.
+	MIGLayout string
 	// NeedsAllocatable: the kubelet must advertise GPUs.
 	NeedsAllocatable bool
 	// Spec that applies to the node.
@@ -98,6 +103,8 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 		node.Spec.Driver, node.Spec.GDS, node.Spec.GDRCopy = in.Spec.Driver, in.Spec.GDS, in.Spec.GDRCopy
 	}
 	node.DriverOwner = d.ownerOf(facts)
+	node.PluginConfig = d.inputForNodePool(nodePool).CheckPluginConfigLabel(facts.Labels[labels.DevicePluginConfig])
+	node.MIGLayout = d.Input.CheckMIGLayout(facts.Labels[labels.MIGConfig])
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
 	}

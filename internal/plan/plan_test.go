@@ -83,7 +83,7 @@ func TestCompute(t *testing.T) {
 	}
 	mpsUnset := stepSummary{
 		Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
-		Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
+		Message: "neither spec.sharing.mps nor spec.devicePlugin.config.name is set: no configuration shares GPUs by MPS",
 	}
 	base := map[operand.Name]stepSummary{
 		"gpu-feature-discovery": apply, "mps-control-daemon": mpsUnset,

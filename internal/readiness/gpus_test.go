@@ -34,7 +34,9 @@ func TestLostGPUs(t *testing.T) {
 		product   string
 		want      want
 	}{
-		"all work":                {resources: resources{"nvidia.com/gpu": {8, 8}}, bus: "8", count: "8", want: want{total: 8, usable: 8}},
+		"all work": {
+			resources: resources{"nvidia.com/gpu": {8, 8}}, bus: "8", count: "8", want: want{total: 8, usable: 8},
+		},
 		"only the kubelet counts": {resources: resources{"nvidia.com/gpu": {8, 7}}, want: unhealthy(oneOfEight)},
 		"a GPU is unhealthy": {
 			resources: resources{"nvidia.com/gpu": {8, 7}}, bus: "8", count: "8", sharing: "none", want: unhealthy(oneOfEight),
@@ -75,10 +77,14 @@ func TestLostGPUs(t *testing.T) {
 		"the device plugin is to advertise only some GPUs": {
 			resources: resources{"nvidia.com/gpu": {6, 6}}, bus: "8", count: "8", want: want{total: 8, usable: 8},
 		},
-		"no GPU is advertised yet":              {bus: "8", count: "8"},
-		"counts that are no numbers":            {resources: resources{"nvidia.com/gpu": {8, 8}}, bus: "x", count: "-1", want: want{total: 8, usable: 8}},
-		"other resources":                       {resources: resources{"nvidia.com/hostdev": {2, 1}}},
-		"more allocatable than capacity, never": {resources: resources{"nvidia.com/gpu": {4, 8}}, want: want{total: 4, usable: 4}},
+		"no GPU is advertised yet": {bus: "8", count: "8"},
+		"counts that are no numbers": {
+			resources: resources{"nvidia.com/gpu": {8, 8}}, bus: "x", count: "-1", want: want{total: 8, usable: 8},
+		},
+		"other resources": {resources: resources{"nvidia.com/hostdev": {2, 1}}},
+		"more allocatable than capacity": {
+			resources: resources{"nvidia.com/gpu": {4, 8}}, want: want{total: 4, usable: 4},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

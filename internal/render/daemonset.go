@@ -49,7 +49,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	r.keepVariantSelector(ds)
 	r.keepPartOf(ds)
 	r.schedule(&template.Spec, spec)
-	r.addConfigManager(&template.Spec)
+	r.addPluginConfig(template)
 	r.applyContainerSpec(&template.Spec)
 	r.requestInjection(template)
 	r.addHelperContainer(&template.Spec)
@@ -272,7 +272,7 @@ func (r *renderer) templateDigest(ds *appsv1.DaemonSet) (string, error) {
 	template := rollout.Template{
 		Pod: &ds.Spec.Template.Spec, Helper: r.context.Helper.Image, HelperNamed: image.Named(helper),
 		Registry: r.plan.Input.Spec.Global.Registry,
-		Contents: r.plan.InputForNodePool(&r.step.Operand, r.instance.NodePool).ContentDigest(&r.step.Operand),
+		Contents: r.contents(),
 	}
 	digest, err := template.Digest()
 	if err != nil || live.TemplateDigest == "" || live.TemplateDigest == digest {

@@ -23,20 +23,48 @@ const (
 	sighup = 1
 )
 
-// addConfigManager makes the main container read the device plugin configuration that a label of its node selects.
-// config-manager creates a link to it before the program starts. When the label changes, it updates the link and
-// signals the program.
-func (r *renderer) addConfigManager(pod *corev1.PodSpec) {
-	config := r.instance.PluginConfig
-	if config == nil {
-		return
+// addPluginConfig makes the main container read its device plugin configuration.
+func (r *renderer) addPluginConfig(template *corev1.PodTemplateSpec) {
+	switch config := r.instance.PluginConfig; {
+	case config == nil:
+	case config.Content != "":
+		r.addConfigFile(template, config.Content)
+	default:
+		r.addConfigManager(&template.Spec, config)
 	}
+}
+
+// addConfigFile mounts the configuration from an annotation of the pod. So it changes only together with the pods that
+// read it, and no other object has to exist.
+func (r *renderer) addConfigFile(template *corev1.PodTemplateSpec, content string) {
+	if template.Annotations == nil {
+		template.Annotations = map[string]string{}
+	}
+	template.Annotations[labels.PluginConfig] = content
+	field := &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + labels.PluginConfig + "']"}
+	template.Spec.Volumes = append(template.Spec.Volumes, corev1.Volume{
+		Name: chosenVolume,
+		VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{{Path: chosenFile, FieldRef: field}},
+		}},
+	})
+	r.readConfig(&template.Spec, corev1.VolumeMount{Name: chosenVolume, MountPath: chosenDir, ReadOnly: true})
+}
+
+// readConfig makes the main container read the configuration, which is in one of the mounts.
+func (r *renderer) readConfig(pod *corev1.PodSpec, mounts ...corev1.VolumeMount) {
 	for i := range pod.Containers {
 		if reader := &pod.Containers[i]; reader.Name == r.instance.Main {
 			reader.Env = append(reader.Env, corev1.EnvVar{Name: "CONFIG_FILE", Value: path.Join(chosenDir, chosenFile)})
-			reader.VolumeMounts = append(reader.VolumeMounts, configMounts()...)
+			reader.VolumeMounts = append(reader.VolumeMounts, mounts...)
 		}
 	}
+}
+
+// addConfigManager makes the main container read the configuration that a label of its node selects. config-manager
+// creates a link to it before the program starts. When the label changes, it updates the link and signals the program.
+func (r *renderer) addConfigManager(pod *corev1.PodSpec, config *operand.PluginConfig) {
+	r.readConfig(pod, configMounts()...)
 	once := configManagerContainer(configManagerInit, config, corev1.EnvVar{Name: "ONESHOT", Value: labels.True},
 		corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.False})
 	pod.InitContainers = append(pod.InitContainers, once)
@@ -62,6 +90,16 @@ func (r *renderer) addConfigManager(pod *corev1.PodSpec) {
 		}}},
 		corev1.Volume{Name: chosenVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	)
+}
+
+// contents identifies what the pods read beside their spec: the user's ConfigMaps and Secrets, and the device plugin's
+// configuration in their annotation.
+func (r *renderer) contents() string {
+	referenced := r.plan.InputForNodePool(&r.step.Operand, r.instance.NodePool).ContentDigest(&r.step.Operand)
+	if config := r.instance.PluginConfig; config != nil {
+		return referenced + config.Content
+	}
+	return referenced
 }
 
 // configMounts are the mounts with all configurations, and with the link to the selected one.

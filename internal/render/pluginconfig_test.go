@@ -2,11 +2,13 @@ package render_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -91,4 +93,52 @@ func variable(container corev1.Container, name string) string {
 		}
 	}
 	return ""
+}
+
+// A configuration from spec.sharing is part of the pods: another one replaces them, and only those that read it.
+func TestPodsHaveTheirSharing(t *testing.T) {
+	shared := func(replicas int32) map[operand.Name]*appsv1.DaemonSet {
+		found := map[operand.Name]*appsv1.DaemonSet{}
+		spec := v1.ClusterPolicySpec{Sharing: &v1.SharingSpec{TimeSlicing: &v1.TimeSlicingSpec{Replicas: replicas}}}
+		for name, sets := range (situation{spec: spec}).daemonSets(t) {
+			found[name] = sets[0]
+		}
+		return found
+	}
+	two, four := shared(2), shared(4)
+	for name, ds := range two {
+		t.Run(string(name), func(t *testing.T) {
+			template := &ds.Spec.Template
+			content, reads := template.Annotations["nvidia.com/gpu-operator.plugin-config"]
+			if want := name == "device-plugin" || name == "gpu-feature-discovery"; reads != want {
+				t.Fatalf("reads a configuration: %t", reads)
+			}
+			const digest = "nvidia.com/gpu-operator.template-digest"
+			if changes := ds.Annotations[digest] != four[name].Annotations[digest]; changes != reads {
+				t.Errorf("another number of shares replaces its pods: %t", changes)
+			}
+			if !reads {
+				return
+			}
+			checkMountedConfig(t, template, content)
+		})
+	}
+}
+
+// checkMountedConfig checks that the main container reads the configuration from the annotation of its pod.
+func checkMountedConfig(t *testing.T, template *corev1.PodTemplateSpec, content string) {
+	t.Helper()
+	if !strings.Contains(content, "replicas: 2") || variable(template.Spec.Containers[0], "CONFIG_FILE") == "" {
+		t.Errorf("%s reads %q", variable(template.Spec.Containers[0], "CONFIG_FILE"), content)
+	}
+	if len(template.Spec.Containers) != 1 || template.Spec.ShareProcessNamespace != nil {
+		t.Error("config-manager runs, and would follow the node's label")
+	}
+	mounted := slices.ContainsFunc(template.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.DownwardAPI != nil && v.DownwardAPI.Items[0].FieldRef.FieldPath ==
+			"metadata.annotations['nvidia.com/gpu-operator.plugin-config']"
+	})
+	if !mounted {
+		t.Error("the annotation is not mounted")
+	}
 }

@@ -208,6 +208,12 @@ func summarise(nodes []node) *v1.NodeSummary {
 		if node.isUpgrading() {
 			summary.Upgrading++
 		}
+		if gpus := nodeGPUs(node); gpus != nil {
+			if summary.GPUs == nil {
+				summary.GPUs = &v1.NodeGPUs{}
+			}
+			summary.GPUs.Total, summary.GPUs.Usable = summary.GPUs.Total+gpus.Total, summary.GPUs.Usable+gpus.Usable
+		}
 	}
 	summary.ReadyOfTotal = ratio(int(summary.Ready), int(summary.Total))
 	return summary
@@ -294,14 +300,20 @@ func nodeStatus(n node) v1.NodeStatus {
 		Reason:  n.Reason,
 		Message: text.Truncate(n.Text(), maxMessage),
 		Upgrade: nodeUpgrade(n.upgrade),
-	}
-	if gpus := n.GPUs; gpus.Total > 0 {
-		entry.GPUs = &v1.NodeGPUs{Total: int32(gpus.Total), Usable: int32(gpus.Usable)}
+		GPUs:    nodeGPUs(n),
 	}
 	if !entry.Ready {
 		entry.Since = new(metav1.NewTime(n.Since.Truncate(time.Second)))
 	}
 	return entry
+}
+
+// nodeGPUs returns the GPUs of a node, nil while it advertises none.
+func nodeGPUs(n node) *v1.NodeGPUs {
+	if n.GPUs.Total == 0 {
+		return nil
+	}
+	return &v1.NodeGPUs{Total: int32(n.GPUs.Total), Usable: int32(n.GPUs.Usable)}
 }
 
 func sameCause(a, b *v1.NodeStatus) bool {

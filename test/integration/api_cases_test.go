@@ -141,6 +141,24 @@ var refused = []struct{ name, spec, path, message string }{
 		"{nodePools: [{name: a, nodeSelector: {a: b}, devicePlugin: {config: {default: x}}}]}", "spec.nodePools",
 		"set devicePlugin.config.name in the node pool or in the spec, or remove default",
 	},
+	{"time slices and MPS", "{sharing: {timeSlicing: {replicas: 2}, mps: {replicas: 2}}}", "spec.sharing", "exclude each other"},
+	{"one time slice", "{sharing: {timeSlicing: {replicas: 1}}}", "spec.sharing.timeSlicing.replicas", "greater than or equal to 2"},
+	{"MPS of MIG devices", "{mig: {strategy: mixed}, sharing: {mps: {replicas: 2}}}", "spec.sharing.mps", "use timeSlicing"},
+	{
+		"shares of another resource", "{sharing: {timeSlicing: {resourceReplicas: [{name: nvidia.com/hostdev, replicas: 2}]}}}",
+		"spec.sharing.timeSlicing.resourceReplicas[0].name", "",
+	},
+	{
+		"sharing and a ConfigMap", "{sharing: {timeSlicing: {replicas: 2}}, devicePlugin: {config: {name: a}}}", "spec.sharing",
+		"must not be set together with devicePlugin.config.name",
+	},
+	{
+		"sharing and a ConfigMap in a pool",
+		"{nodePools: [{name: a, nodeSelector: {a: b}, sharing: {}, devicePlugin: {config: {name: a}}}]}", "",
+		"must not be set together with devicePlugin.config.name",
+	},
+	{"a negative number of GPUs", "{health: {minUsable: -1}}", "spec.health.minUsable", "must not be negative"},
+	{"more than all GPUs", `{health: {minUsable: "101%"}}`, "spec.health.minUsable", "a percentage of 0% to 100%"},
 	{
 		"default MIG layout of a pool",
 		`{nodePools: [{name: a, nodeSelector: {a: b}, migManager: {config: {default: "1g.10gb x 7"}}}]}`, "",

@@ -25,6 +25,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
+// aPoolWith begins a spec with a node pool.
+const aPoolWith = `{nodePools: [{name: a, nodeSelector: {a: b}, `
+
 // contexts are the further fields that a field needs to have an effect, by path prefix. The longest match applies,
 // merged with those of the enclosing blocks.
 var contexts = map[string]string{
@@ -40,6 +43,10 @@ var contexts = map[string]string{
 	"devicePlugin.config.default":             `{devicePlugin: {config: {name: shared}}}`,
 	"nodePools[].devicePlugin.config.default": `{devicePlugin: {config: {name: shared}}}`,
 	"nodePools[].driver.usePrecompiled":       `{driver: {version: "595"}}`,
+	"sharing.timeSlicing":                     `{sharing: {timeSlicing: {replicas: 3}}}`,
+	"nodePools[].sharing.timeSlicing":         aPoolWith + `sharing: {timeSlicing: {replicas: 3}}}]}`,
+	"sharing.mps":                             `{sharing: {mps: {replicas: 3}}}`,
+	"nodePools[].sharing.mps":                 aPoolWith + `sharing: {mps: {replicas: 3}}}]}`,
 	"devicePlugin.mps":                        `{devicePlugin: {config: {name: shared}}}`,
 	"operator.use_ocp_driver_toolkit":         `{}`,
 	"global.caBundle.key":                     `{global: {caBundle: {configMapName: certificates}}}`,
@@ -60,6 +67,7 @@ var shownBy = map[string]string{
 	"deadlines":                 "TestDeadlines",
 	"nodeDiscovery.gracePeriod": "TestMissingDiscoveryLabels",
 	"nodeStartup.onFailure":     "TestStartupTaints",
+	"health.minUsable":          "TestANodeThatHasLostGPUs",
 	"removal.force":             "TestForcedRemoval",
 	"health.minUsable":          "TestANodeThatHasLostGPUs",
 }

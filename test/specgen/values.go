@@ -53,6 +53,7 @@ var examples = []struct {
 	{"proxy.noProxy", []any{"10.0.0.0/8,.svc"}},
 	{"podSelector", []any{"app=trainer"}},
 	{"rollingUpdate.maxUnavailable", []any{"2", int64(3), "25%"}},
+	{"resourceReplicas[].name", []any{"nvidia.com/gpu", "nvidia.com/mig-1g.10gb"}},
 	{"health.minUsable", []any{"75%", int64(7)}},
 	{"upgradePolicy.maxUnavailable", []any{"25%", int64(2)}},
 	{"relabelings[].action", []any{"replace", "keep"}},

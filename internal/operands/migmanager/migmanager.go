@@ -41,6 +41,7 @@ func Operand() operand.Operand {
 		Labels:         defaultLabels,
 
 		References: references,
+		Doubtful:   doubtful,
 	}
 }
 
@@ -86,10 +87,22 @@ func defaultLabels(in operand.Input) map[string]string {
 	if config == nil {
 		return nil
 	}
-	if *config.Default == "" {
+	if *config.Default == "" || in.CheckMIGLayout(*config.Default) != "" {
 		return nil
 	}
 	return map[string]string{labels.MIGConfig: *config.Default}
+}
+
+// doubtful reports a default layout that the user's ConfigMap does not have: nodes do not get it.
+func doubtful(in operand.Input) []string {
+	config := in.Spec.MIGManager.Config
+	if config == nil {
+		return nil
+	}
+	if problem := in.CheckMIGLayout(*config.Default); problem != "" {
+		return []string{"spec.migManager.config.default: " + problem + ": add it, or set default to one of them"}
+	}
+	return nil
 }
 
 // references returns the user's ConfigMaps. The operand creates the default ones.
@@ -97,7 +110,7 @@ func references(in operand.Input) []operand.Use {
 	spec := in.Spec.MIGManager
 	var uses []operand.Use
 	if spec.Config != nil && spec.Config.Name != effective.MIGLayouts {
-		uses = append(uses, operand.ConfigMapUse("spec.migManager.config.name", spec.Config.Name, "config.yaml"))
+		uses = append(uses, operand.ConfigMapUse("spec.migManager.config.name", spec.Config.Name, labels.MIGLayoutsKey))
 	}
 	if spec.GPUClientsConfig.Name != effective.GPUClients {
 		uses = append(uses,

@@ -55,10 +55,10 @@ func decide(in operand.Input) operand.Decision {
 	if !*spec.Enabled {
 		return operand.Disabled("spec.devicePlugin.enabled")
 	}
-	if spec.Config.Name == "" {
+	if spec.Config.Name == "" && !pluginconfig.SharesByMPS(in) {
 		return operand.Decision{
 			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
-			Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
+			Message: "neither spec.sharing.mps nor spec.devicePlugin.config.name is set: no configuration shares GPUs by MPS",
 		}
 	}
 	return operand.Accept()

@@ -21,7 +21,7 @@ func TestWanted(t *testing.T) {
 	configs := &v1.DevicePluginConfigSpec{Name: "configs"}
 	noConfig := operand.Decision{
 		Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec,
-		Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
+		Message: "neither spec.sharing.mps nor spec.devicePlugin.config.name is set: no configuration shares GPUs by MPS",
 	}
 	tests := map[string]struct {
 		in   operand.Input
@@ -30,6 +30,12 @@ func TestWanted(t *testing.T) {
 		"no block":        {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, want: noConfig},
 		"no name":         {in: input(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}}), want: noConfig},
 		"a configuration": {in: input(v1.DevicePluginSpec{Config: configs})},
+		"shared by MPS": {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{
+			Sharing: &v1.SharingSpec{MPS: &v1.MPSSharingSpec{Replicas: 4}},
+		})}},
+		"shared by time slices": {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{
+			Sharing: &v1.SharingSpec{TimeSlicing: &v1.TimeSlicingSpec{Replicas: 4}},
+		})}, want: noConfig},
 		"no plugin": {
 			in: input(v1.DevicePluginSpec{Enabled: new(false), Config: configs}),
 			want: operand.Decision{

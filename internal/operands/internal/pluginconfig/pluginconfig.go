@@ -19,10 +19,13 @@ func Image() image.Default {
 	}
 }
 
-// Of returns the configuration of an instance from spec.devicePlugin.config, or nil if that names no ConfigMap. process
-// is the command of the instance's main process. An invalid image is an error.
+// Of returns the configuration of an instance from spec.sharing or spec.devicePlugin.config, or nil if neither has one.
+// process is the command of the instance's main process. An invalid image is an error.
 func Of(in operand.Input, process string) (*operand.PluginConfig, error) {
 	spec := in.Spec.DevicePlugin
+	if in.Spec.Sharing != nil {
+		return ofSharing(in)
+	}
 	if spec.Config.Name == "" {
 		return nil, nil //nolint:nilnil // Most clusters have no configuration.
 	}
@@ -47,13 +50,16 @@ func Uses(in operand.Input) []operand.Use {
 	if config.Default != "" {
 		use.Keys = []string{config.Default}
 	}
+	use.Configures = true
 	return []operand.Use{use}
 }
 
-// Varies reports whether a node pool overrides how GPUs are advertised: the MIG strategy or the plugin's configuration.
+// Varies reports whether a node pool overrides how GPUs are advertised: the MIG strategy, the sharing or the plugin's
+// configuration.
 func Varies(nodePool v1.NodePoolSpec) bool {
 	plugin := nodePool.DevicePlugin
-	return mig.Varies(nodePool) || plugin != nil && plugin.Config != nil && *plugin.Config != v1.NodePoolPluginConfigSpec{}
+	return mig.Varies(nodePool) || nodePool.Sharing != nil ||
+		plugin != nil && plugin.Config != nil && *plugin.Config != v1.NodePoolPluginConfigSpec{}
 }
 
 // Placement is the placement of the device plugin and of the MPS control daemon, which share a block of the spec.

@@ -1,0 +1,70 @@
+package operand
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
+)
+
+// pluginConfigField names the ConfigMap with the configurations of the device plugin.
+const pluginConfigField = "spec.devicePlugin.config.name"
+
+// checkPluginConfig refuses a configuration for all nodes with which the device plugin would not start: it must not
+// replace one that works.
+func (in Input) checkPluginConfig(use Use, content Content) Decision {
+	key, _ := in.DefaultPluginConfig()
+	problem := pluginfile.Fatal(content.Problems[key])
+	if key == "" || problem == nil {
+		return Accept()
+	}
+	return Refuse(v1.ReasonPluginConfigInvalid, fmt.Sprintf("%s: %s, key %s, %s", use.Field, use.Reference, key, problem))
+}
+
+// PluginConfigNotes returns a sentence for each part of the device plugin's configurations that the plugin ignores, or
+// with which it would not start on a node that selects that one by its label.
+func (in Input) PluginConfigNotes() []string {
+	reference := Reference{ConfigMap, in.Spec.DevicePlugin.Config.Name}
+	content := in.Contents[reference]
+	common, _ := in.DefaultPluginConfig()
+	var notes []string
+	for _, key := range content.Keys {
+		for _, problem := range content.Problems[key] {
+			if !problem.Fatal || key != common {
+				notes = append(notes, fmt.Sprintf("%s: %s, key %s, %s", pluginConfigField, reference, key, problem))
+			}
+		}
+	}
+	return notes
+}
+
+// CheckPluginConfigLabel returns why the configuration that a node selects by its label is not used; empty if it is, or
+// if the node has no such label.
+func (in Input) CheckPluginConfigLabel(value string) string {
+	if value == "" || !*in.Spec.DevicePlugin.Enabled {
+		return ""
+	}
+	label := labels.DevicePluginConfig + "=" + value
+	name := in.Spec.DevicePlugin.Config.Name
+	if name == "" {
+		if in.Spec.Sharing == nil {
+			return ""
+		}
+		return fmt.Sprintf("label %s has no effect with spec.sharing: use spec.nodePools", label)
+	}
+	reference := Reference{ConfigMap, name}
+	content, known := in.Contents[reference]
+	if !known || content.Assumed {
+		return ""
+	}
+	if !slices.Contains(content.Keys, value) {
+		return fmt.Sprintf("label %s: %s has no such key, only %s", label, reference, strings.Join(content.Keys, ", "))
+	}
+	if problem := pluginfile.Fatal(content.Problems[value]); problem != nil {
+		return fmt.Sprintf("label %s: %s, %s", label, reference, problem)
+	}
+	return ""
+}

@@ -1,0 +1,113 @@
+package operand_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
+)
+
+var (
+	broken  = pluginfile.Problem{Line: 6, Fatal: true, Message: "replicas is 1: it must be a number from 2"}
+	ignored = pluginfile.Problem{Line: 3, Message: "sharing.mig is ignored: set spec.mig.strategy"}
+)
+
+// configured returns an input with three configurations, one of which is for all nodes.
+func configured(common string, problems map[string][]pluginfile.Problem) operand.Input {
+	config := &v1.DevicePluginConfigSpec{Name: "configs", Default: v1.DataKey(common)}
+	return operand.Input{
+		Spec:      effective.Of(v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: config}}),
+		Namespace: "gpus",
+		Contents: map[operand.Reference]operand.Content{
+			{Kind: operand.ConfigMap, Name: "configs"}: {Keys: []string{"four", "none", "two"}, Problems: problems},
+		},
+	}
+}
+
+// A configuration for all nodes with which the device plugin would not start does not replace what runs.
+func TestABrokenConfigurationIsRefused(t *testing.T) {
+	o := operand.Operand{Name: "device-plugin", References: func(in operand.Input) []operand.Use {
+		use := operand.ConfigMapUse("spec.devicePlugin.config.name", in.Spec.DevicePlugin.Config.Name)
+		use.Configures = true
+		return []operand.Use{use}
+	}}
+	const refusal = "spec.devicePlugin.config.name: ConfigMap configs, key four, line 6: " +
+		"replicas is 1: it must be a number from 2"
+	tests := map[string]struct {
+		common   string
+		problems map[string][]pluginfile.Problem
+		want     string
+	}{
+		"all can be read": {common: "four"},
+		"the common one is broken": {
+			common: "four", problems: map[string][]pluginfile.Problem{"four": {broken}}, want: refusal,
+		},
+		"another one is broken": {common: "four", problems: map[string][]pluginfile.Problem{"two": {broken}}},
+		"a part is ignored":     {common: "four", problems: map[string][]pluginfile.Problem{"four": {ignored}}},
+		"ignored first, then broken": {
+			common: "four", problems: map[string][]pluginfile.Problem{"four": {ignored, broken}}, want: refusal,
+		},
+		"no configuration is for all":     {problems: map[string][]pluginfile.Problem{"four": {broken}}},
+		"the common one is not a problem": {common: "two", problems: map[string][]pluginfile.Problem{"none": {broken}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := configured(test.common, test.problems).CheckReferences(&o)
+			if got.Message != test.want || (test.want != "") != (got.Choice == operand.Refused) {
+				t.Errorf("got %+v, want %q", got, test.want)
+			}
+			if test.want != "" && got.Reason != v1.ReasonPluginConfigInvalid {
+				t.Errorf("reason %s", got.Reason)
+			}
+		})
+	}
+}
+
+// What is ignored is reported for all configurations; what breaks one, for those that only labels select.
+func TestPluginConfigNotes(t *testing.T) {
+	const prefix = "spec.devicePlugin.config.name: ConfigMap configs, key "
+	in := configured("four", map[string][]pluginfile.Problem{"four": {ignored, broken}, "two": {broken}})
+	want := []string{
+		prefix + "four, line 3: sharing.mig is ignored: set spec.mig.strategy",
+		prefix + "two, line 6: replicas is 1: it must be a number from 2",
+	}
+	if diff := cmp.Diff(want, in.PluginConfigNotes()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestCheckPluginConfigLabel(t *testing.T) {
+	in := configured("four", map[string][]pluginfile.Problem{"two": {ignored, broken}})
+	shared := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Sharing: &v1.SharingSpec{}})}
+	const label = "label nvidia.com/device-plugin.config="
+	unread := configured("four", nil)
+	unread.Contents = nil
+	for name, test := range map[string]struct {
+		in          operand.Input
+		label, want string
+	}{
+		"no label": {in: in},
+		"a key":    {in: in, label: "none"},
+		"no key": {
+			in: in, label: "eight", want: label + "eight: ConfigMap configs has no such key, only four, none, two",
+		},
+		"a broken one": {
+			in: in, label: "two", want: label + "two: ConfigMap configs, line 6: replicas is 1: it must be a number from 2",
+		},
+		"with spec.sharing": {
+			in: shared, label: "two", want: label + "two has no effect with spec.sharing: use spec.nodePools",
+		},
+		"contents not read":      {in: unread, label: "eight"},
+		"without configurations": {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, label: "two"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.in.CheckPluginConfigLabel(test.label); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,233 @@
+package pluginfile
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Problem is something that a configuration does not say as its author may have intended.
+type Problem struct {
+	// Line of the configuration, from 1; 0 if unknown.
+	Line int
+	// Fatal: the device plugin ends at its start. Otherwise it ignores that part.
+	Fatal bool
+	// Message with the remedy.
+	Message string
+}
+
+func (p Problem) String() string {
+	if p.Line == 0 {
+		return p.Message
+	}
+	return fmt.Sprintf("line %d: %s", p.Line, p.Message)
+}
+
+// version is the only version of the format, api/config/v1 of NVIDIA/k8s-device-plugin.
+const version = "v1"
+
+// maxProblems bounds what is returned for one configuration.
+const maxProblems = 8
+
+// The keys that the format has.
+var (
+	topKeys      = []string{"version", "flags", "resources", "sharing", "imex", "health"}
+	sharingKeys  = []string{"timeSlicing", "mps"}
+	sharedKeys   = []string{"renameByDefault", "failRequestsGreaterThanOne", "resources"}
+	resourceKeys = []string{"name", "replicas", "devices", "rename"}
+	strategies   = []string{"none", "single", "mixed"}
+)
+
+// IsPluginFile reports whether a text may be a configuration of the device plugin, as ConfigMaps may have other texts.
+// One that is no YAML may be.
+func IsPluginFile(data []byte) bool {
+	if !bytes.Contains(data, []byte("sharing")) && !bytes.Contains(data, []byte("timeSlicing")) &&
+		!bytes.Contains(data, []byte("flags")) {
+		return false
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		return true
+	}
+	root := content(&document)
+	return root != nil && root.Kind == yaml.MappingNode &&
+		(field(root, "sharing") != nil || field(root, "flags") != nil || field(root, "timeSlicing") != nil)
+}
+
+// Check returns the problems of a configuration, at most 8, the first one first.
+func Check(data []byte) []Problem {
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		return []Problem{{Fatal: true, Message: "cannot be read: " + reason(err)}}
+	}
+	root := content(&document)
+	if root == nil {
+		return []Problem{{Fatal: true, Message: "is empty: write the version v1, or remove the key"}}
+	}
+	c := &checker{}
+	if c.isMapping(root, "the configuration") {
+		c.root(root)
+	}
+	slices.SortStableFunc(c.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return c.problems[:min(len(c.problems), maxProblems)]
+}
+
+// Fatal returns the first problem with which the device plugin does not start, nil if there is none.
+func Fatal(problems []Problem) *Problem {
+	for i := range problems {
+		if problems[i].Fatal {
+			return &problems[i]
+		}
+	}
+	return nil
+}
+
+// reason returns the error of the parser in one line.
+func reason(err error) string {
+	var wrong *yaml.TypeError
+	if errors.As(err, &wrong) {
+		return strings.Join(wrong.Errors, "; ")
+	}
+	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " ")
+}
+
+func content(document *yaml.Node) *yaml.Node {
+	if len(document.Content) == 0 || document.Content[0].Tag == "!!null" {
+		return nil
+	}
+	return document.Content[0]
+}
+
+// field returns the value of a key of a mapping, nil if it has none or null.
+func field(mapping *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key && mapping.Content[i+1].Tag != "!!null" {
+			return mapping.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// checker collects problems.
+type checker struct{ problems []Problem }
+
+func (c *checker) fatal(at *yaml.Node, format string, args ...any) {
+	c.problems = append(c.problems, Problem{Line: at.Line, Fatal: true, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) ignored(at *yaml.Node, format string, args ...any) {
+	c.problems = append(c.problems, Problem{Line: at.Line, Message: fmt.Sprintf(format, args...)})
+}
+
+// isMapping reports a node that is no mapping.
+func (c *checker) isMapping(node *yaml.Node, what string) bool {
+	if node.Kind != yaml.MappingNode {
+		c.fatal(node, "%s must be a mapping of keys", what)
+		return false
+	}
+	return true
+}
+
+// unknown reports the keys that the format does not have, each with its remedy if there is a certain one.
+func (c *checker) unknown(mapping *yaml.Node, path string, known []string, remedies map[string]string) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key := mapping.Content[i]
+		if slices.Contains(known, key.Value) {
+			continue
+		}
+		remedy := remedies[key.Value]
+		if remedy == "" {
+			remedy = "use " + strings.Join(known, ", ")
+		}
+		c.ignored(key, "%s%s is ignored: %s", path, key.Value, remedy)
+	}
+}
+
+func (c *checker) root(root *yaml.Node) {
+	switch found := field(root, "version"); {
+	case found == nil:
+		c.fatal(root, "version is missing: add version: %s", version)
+	case found.Value != version:
+		c.fatal(found, "version %s is unknown: use %s", found.Value, version)
+	}
+	c.unknown(root, "", topKeys, map[string]string{
+		"timeSlicing": "move it below sharing", "mps": "move it below sharing", "migStrategy": "set spec.mig.strategy",
+	})
+	if flags := field(root, "flags"); flags != nil && c.isMapping(flags, "flags") {
+		if strategy := field(flags, "migStrategy"); strategy != nil && !slices.Contains(strategies, strategy.Value) {
+			c.fatal(strategy, "flags.migStrategy %s is unknown: use %s", strategy.Value, strings.Join(strategies, ", "))
+		}
+	}
+	if sharing := field(root, "sharing"); sharing != nil && c.isMapping(sharing, "sharing") {
+		c.sharing(sharing)
+	}
+}
+
+func (c *checker) sharing(sharing *yaml.Node) {
+	c.unknown(sharing, "sharing.", sharingKeys, map[string]string{
+		"mig": "set spec.mig.strategy, and share MIG devices by their names in timeSlicing.resources",
+	})
+	slicing, mps := field(sharing, "timeSlicing"), field(sharing, "mps")
+	if slicing != nil && mps != nil {
+		c.fatal(mps, "sharing.mps and sharing.timeSlicing exclude each other: remove one of them")
+	}
+	if slicing != nil && c.isMapping(slicing, "sharing.timeSlicing") {
+		c.replicated(slicing, "sharing.timeSlicing.")
+	}
+	if mps != nil && c.isMapping(mps, "sharing.mps") {
+		c.replicated(mps, "sharing.mps.")
+	}
+}
+
+func (c *checker) replicated(block *yaml.Node, path string) {
+	const entry = "move it into an entry of resources, beside name: nvidia.com/gpu"
+	remedies := map[string]string{"replicas": entry, "name": entry, "devices": entry}
+	resources := field(block, "resources")
+	if resources == nil {
+		c.fatal(block, "%sresources is missing: add an entry with name and replicas", path)
+	}
+	c.unknown(block, path, sharedKeys, remedies)
+	for _, key := range []string{"renameByDefault", "failRequestsGreaterThanOne"} {
+		if value := field(block, key); value != nil && value.Tag != "!!bool" {
+			c.fatal(value, "%s%s must be true or false", path, key)
+		}
+	}
+	switch {
+	case resources == nil:
+	case resources.Kind != yaml.SequenceNode || len(resources.Content) == 0:
+		c.fatal(resources, "%sresources must be a list of entries with name and replicas", path)
+	default:
+		for i, resource := range resources.Content {
+			if at := fmt.Sprintf("%sresources[%d]", path, i); c.isMapping(resource, at) {
+				c.resource(resource, at+".")
+			}
+		}
+	}
+}
+
+func (c *checker) resource(resource *yaml.Node, path string) {
+	c.unknown(resource, path, resourceKeys, nil)
+	if name := field(resource, "name"); name == nil || name.Value == "" {
+		c.fatal(resource, "%sname is missing: add one, such as nvidia.com/gpu", path)
+	}
+	switch replicas := field(resource, "replicas"); {
+	case replicas == nil:
+		c.fatal(resource, "%sreplicas is missing: add a number from 2", path)
+	default:
+		if count, err := strconv.Atoi(replicas.Value); err != nil || replicas.Tag != "!!int" || count < 2 {
+			c.fatal(replicas, "%sreplicas is %s: it must be a number from 2", path, replicas.Value)
+		}
+	}
+	if rename := field(resource, "rename"); rename != nil {
+		c.ignored(rename, "%srename is ignored: set renameByDefault", path)
+	}
+	if devices := field(resource, "devices"); devices != nil && devices.Value != "all" {
+		c.ignored(devices, "%sdevices is ignored: all devices are shared", path)
+	}
+}
