@@ -69,7 +69,6 @@ var shownBy = map[string]string{
 	"nodeStartup.onFailure":     "TestStartupTaints",
 	"health.minUsable":          "TestANodeThatHasLostGPUs",
 	"removal.force":             "TestForcedRemoval",
-	"health.minUsable":          "TestANodeThatHasLostGPUs",
 }
 
 // shownByEnd are those covered for all blocks together, by path suffix.
