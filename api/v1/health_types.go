@@ -15,6 +15,22 @@ type HealthSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]+|([0-9]{1,2}|100)%)?$')",message="must be a number, or a percentage of 0% to 100%"
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must not be negative"
 	MinUsable *intstr.IntOrString `json:"minUsable,omitempty"`
+	// Agent configures the health agent, which reports the faults of GPUs that the kernel log of each node has.
+	// +optional
+	Agent *HealthAgentSpec `json:"agent,omitempty"`
+}
+
+// HealthAgentSpec configures the health agent. Its image and pull policy are those of the validator.
+type HealthAgentSpec struct {
+	// Enabled installs the health agent, which serves metrics on port 8001. Default false.
+	//
+	// It reads the kernel log, for which it needs a privileged container, and opens no GPU.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// Resources of each container. Default none.
+	// +optional
+	Resources     *ResourceRequirements `json:"resources,omitempty"`
+	PlacementSpec `json:",inline"`
 }
 
 // NodeGPUs counts the GPUs of a node, or of all nodes.
@@ -29,8 +45,8 @@ type NodeGPUs struct {
 // requires.
 const (
 	// ReasonGPUsUnhealthy: the node advertises more GPUs than the kubelet can give to pods.
-	// Cause: the device plugin has found some of them unhealthy, for example after an Xid error. It does not notice that
-	// one has recovered.
+	// Cause: the device plugin has found some of them unhealthy, for example after an Xid error, or the health agent
+	// reports one as lost. The device plugin does not notice that one has recovered.
 	// Remedy: read the log of the node's nvidia-device-plugin-daemonset pod and the kernel log of the node. Reset the GPU
 	// or reboot the node, then restart that pod.
 	ReasonGPUsUnhealthy = "GPUsUnhealthy"
@@ -64,4 +80,72 @@ const (
 	// which only mixed advertises; or the device plugin has not noticed the change.
 	// Remedy: set spec.mig.strategy as the message describes, or restart the node's nvidia-device-plugin-daemonset pod.
 	ReasonMIGConfigMismatch = "MIGConfigMismatch"
+)
+
+// Reasons of the condition nvidia.com/GPUHealthy, which nodes with a health agent have (spec.health.agent).
+const (
+	// ReasonGPUsHealthy: no GPU of the node needs a reset, a reboot or a person.
+	// Cause: the kernel log of this boot has no such error, or the GPU has recovered.
+	// Remedy: none.
+	ReasonGPUsHealthy = "GPUsHealthy"
+	// ReasonGPUHealthUnknown: the health agent has not reported since the boot of the node.
+	// Cause: its pod has not started yet, or its report is malformed.
+	// Remedy: read the log of the node's nvidia-gpu-health pod.
+	ReasonGPUHealthUnknown = "GPUHealthUnknown"
+	// ReasonGPULost: a GPU has fallen off the bus, so that no pod can use it.
+	// Cause: Xid 79: the GPU, its power, its riser or the slot.
+	// Remedy: reboot the node. If it occurs again, have the hardware examined.
+	ReasonGPULost = "GPULost"
+	// ReasonGPUResetRequired: a GPU must be reset before it can be used.
+	// Cause: an error that stops the GPU, such as Xid 46, 62, 109, 110, 143 or 158, or Xid 154 of the driver.
+	// Remedy: end the pods that use the GPU and reset it, or reboot the node.
+	ReasonGPUResetRequired = "GPUResetRequired"
+	// ReasonGPUDrainPeersRequired: a GPU must be reset after all programs have ended that reach it from other GPUs.
+	// Cause: the driver has announced it by Xid 154.
+	// Remedy: end the pods that use several GPUs, then reset the GPU, or reboot the node.
+	ReasonGPUDrainPeersRequired = "GPUDrainPeersRequired"
+	// ReasonNodeRebootRequired: a reset of the GPU does not suffice.
+	// Cause: the driver has announced it by Xid 154.
+	// Remedy: drain and reboot the node.
+	ReasonNodeRebootRequired = "NodeRebootRequired"
+	// ReasonGPUUncorrectableECC: the memory of a GPU has an error that could not be corrected.
+	// Cause: Xid 48, 171 or 172.
+	// Remedy: end the pods that use the GPU and reset it. If it occurs again, run the field diagnostic.
+	ReasonGPUUncorrectableECC = "GPUUncorrectableECC"
+	// ReasonGPUMemoryErrorUncontained: an error of the memory may have reached all programs on the GPU.
+	// Cause: Xid 95 or 140.
+	// Remedy: end the pods that use the GPU and reset it.
+	ReasonGPUMemoryErrorUncontained = "GPUMemoryErrorUncontained"
+	// ReasonGPUMemoryRemapFailed: a row of the memory could not be replaced.
+	// Cause: Xid 64, as with too few spare rows.
+	// Remedy: reset the GPU and run the field diagnostic. If that fails, replace the GPU.
+	ReasonGPUMemoryRemapFailed = "GPUMemoryRemapFailed"
+	// ReasonGPUMemoryDegrading: the memory of a GPU, or another part that wears out, has had many errors.
+	// Cause: Xid 92, 93, 157, 160, 161 or 165, three times in a day.
+	// Remedy: plan to replace the GPU, and ask its vendor.
+	ReasonGPUMemoryDegrading = "GPUMemoryDegrading"
+	// ReasonGPUResourceRetired: the driver has retired a part of the GPU.
+	// Cause: Xid 156.
+	// Remedy: reset the GPU when no pod uses it.
+	ReasonGPUResourceRetired = "GPUResourceRetired"
+	// ReasonGPUFirmwareTimeout: the firmware of a GPU does not answer the driver.
+	// Cause: Xid 119 or 120.
+	// Remedy: reset the GPU, or reboot the node if that fails. If it occurs again, update the driver.
+	ReasonGPUFirmwareTimeout = "GPUFirmwareTimeout"
+	// ReasonNVLinkError: a link between GPUs has failed.
+	// Cause: Xid 74, 136, 149 or 155: the GPU, the GPU at the other end, a bridge or a switch.
+	// Remedy: end the pods that use the GPUs and reset them. If it occurs again, have the hardware examined.
+	ReasonNVLinkError = "NVLinkError"
+	// ReasonNVSwitchFatalError: an NVSwitch has a fatal error, which may concern all GPUs of the node.
+	// Cause: an SXid that the driver calls fatal.
+	// Remedy: read the log of the fabric manager. Reset all GPUs of the node together, or reboot it.
+	ReasonNVSwitchFatalError = "NVSwitchFatalError"
+	// ReasonGPUPowerCableMissing: a GPU has no auxiliary power.
+	// Cause: Xid 54: a cable is missing or loose, or a power supply has failed.
+	// Remedy: have the hardware examined.
+	ReasonGPUPowerCableMissing = "GPUPowerCableMissing"
+	// ReasonGPUHardwareError: a GPU reports an error of its hardware.
+	// Cause: Xid 142 or 167.
+	// Remedy: have the hardware examined; reboot the node once for Xid 167.
+	ReasonGPUHardwareError = "GPUHardwareError"
 )

@@ -77,8 +77,12 @@ func (e *exporter) complete(flags *pflag.FlagSet) error {
 	if e.nodeName == "" {
 		return errNoNode
 	}
-	if e.port < 0 || e.port > 65535 {
-		return fmt.Errorf("invalid port %d; set --port or METRICS_PORT to one from 1 to 65535", e.port)
+	return checkPort(e.port)
+}
+
+func checkPort(port int) error {
+	if port < 0 || port > 65535 {
+		return fmt.Errorf("invalid port %d; set --port or METRICS_PORT to one from 1 to 65535", port)
 	}
 	return nil
 }
@@ -92,5 +96,5 @@ func (e *exporter) serve(ctx context.Context, validated []labels.Marker, markers
 		Log:       log,
 	})
 	go exporter.Run(ctx)
-	return exporter.Serve(ctx, e.port)
+	return export.Serve(ctx, e.port, exporter, log)
 }

@@ -52,9 +52,9 @@ Exit codes: 0 success, 1 failure with one sentence why, 2 wrong usage.`,
 		DisableSuggestions: true, // The error is one line.
 		CompletionOptions:  cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: requireSubcommand(
-			"wait, exec, validate, discover, export, probe, restarted, copy, hold or cleanup"),
+			"wait, exec, validate, discover, export, health, probe, restarted, copy, hold or cleanup"),
 	}
-	root.AddCommand(waitCommand(), execCommand(), validateCommand(), discoverCommand(), exportCommand(),
+	root.AddCommand(waitCommand(), execCommand(), validateCommand(), discoverCommand(), exportCommand(), healthCommand(),
 		probeCommand(), restartedCommand(), copyCommand(), holdCommand(), cleanupCommand())
 	return root
 }

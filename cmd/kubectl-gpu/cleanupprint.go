@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // cleanupText returns a plan as people read it.
@@ -109,9 +108,7 @@ func removalLines(node *cleanup.Node) string {
 		taints = append(taints, taint.Key+":"+string(taint.Effect))
 	}
 	write("taints", taints)
-	if removal.Condition {
-		write("condition", []string{labels.ConditionGPUReady})
-	}
+	write("condition", removal.Conditions)
 	if removal.Uncordon {
 		write("cordon", []string{"of the driver upgrade"})
 	}

@@ -54,6 +54,8 @@ type Assessment struct {
 	Usable bool
 	// GPUs of the node; zero until it advertises them.
 	GPUs readiness.GPUs
+	// Health is what the health agent of the node reports; nil if the node has none.
+	Health *Health
 	// Excluded: the spec or a label keeps operands off the node, so it is not counted.
 	Excluded bool
 	// Since is when the node became ready, or not ready.
@@ -103,6 +105,7 @@ func (a *Assessment) assess(in Input) {
 		}
 	}
 	a.checkTaints(in)
+	a.Health = healthOf(in)
 	a.checkGPUs(in)
 	a.checkMIG(in)
 	a.checkPluginConfig(in)

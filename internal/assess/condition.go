@@ -50,8 +50,17 @@ func WithDetail(message, detail string) string { return strings.TrimSuffix(messa
 
 // GPUReadyCondition returns the condition nvidia.com/GPUReady of a node, nil if it has none.
 func GPUReadyCondition(node *corev1.Node) *corev1.NodeCondition {
+	return conditionOf(node, labels.ConditionGPUReady)
+}
+
+// GPUHealthyCondition returns the condition nvidia.com/GPUHealthy of a node, nil if it has none.
+func GPUHealthyCondition(node *corev1.Node) *corev1.NodeCondition {
+	return conditionOf(node, labels.ConditionGPUHealthy)
+}
+
+func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
-		if string(node.Status.Conditions[i].Type) == labels.ConditionGPUReady {
+		if node.Status.Conditions[i].Type == kind {
 			return &node.Status.Conditions[i]
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // checkGPUs reports a node that has lost GPUs. It is not ready if fewer are usable than spec.health.minUsable requires,
 // but its GPUs stay usable: no driver upgrade and no start-up taint waits for hardware.
 func (a *Assessment) checkGPUs(in Input) {
-	a.GPUs = readiness.CountGPUs(in.Node)
+	a.GPUs = readiness.CountGPUs(in.Node).WithFaults(a.Health.faults())
 	if !in.NodePlan.NeedsAllocatable || a.State != readiness.Ready || a.Reason != "" {
 		return
 	}

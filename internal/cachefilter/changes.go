@@ -61,7 +61,7 @@ func conditionsDiffer(written func(string, *corev1.NodeCondition) bool, before, 
 	return !reflect.DeepEqual(foreignConditions(before.Status.Conditions), foreignConditions(after.Status.Conditions))
 }
 
-// foreignConditions returns the conditions that the operator does not write.
+// foreignConditions returns the conditions but for nvidia.com/GPUReady.
 func foreignConditions(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	var found []corev1.NodeCondition
 	for i := range conditions {

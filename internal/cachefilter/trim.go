@@ -1,6 +1,7 @@
 package cachefilter
 
 import (
+	"slices"
 	"strings"
 	"unique"
 
@@ -32,7 +33,7 @@ func TrimmedNode(node *corev1.Node) *corev1.Node {
 		ObjectMeta: trimMeta(node.ObjectMeta,
 			labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels, labels.StartupTaints,
 			labels.UpgradeEnabled, labels.UpgradeRecord, labels.UpgradeRequested, labels.UpgradeInitialCordon,
-			labels.MIGConfigWritten, labels.GPUsOnBus),
+			labels.MIGConfigWritten, labels.GPUsOnBus, labels.GPUHealth),
 		// The taints are unchanged, because a write replaces the whole list.
 		Spec: corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
 		Status: corev1.NodeStatus{
@@ -48,7 +49,7 @@ func TrimmedNode(node *corev1.Node) *corev1.Node {
 		},
 	}
 	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady || string(condition.Type) == labels.ConditionGPUReady {
+		if condition.Type == corev1.NodeReady || slices.Contains(labels.Conditions(), string(condition.Type)) {
 			condition.LastHeartbeatTime = metav1.Time{}
 			trimmed.Status.Conditions = append(trimmed.Status.Conditions, condition)
 		}

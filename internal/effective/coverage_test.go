@@ -42,6 +42,7 @@ var without = map[string]string{
 	"ContainerSpec.resources":          "those of the manifest",
 	"ContainerSpec.args":               "those of the manifest",
 	"NodeDiscoverySpec.resources":      "those of the manifest",
+	"HealthAgentSpec.resources":        "those of the manifest",
 	"PlacementSpec.containerResources": "those of the manifest",
 	"GDSSpec.args":                     "those of the manifest",
 	"GDRCopySpec.args":                 "those of the manifest",

@@ -1,8 +1,6 @@
 package effective
 
 import (
-	"k8s.io/apimachinery/pkg/util/intstr"
-
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
@@ -20,9 +18,9 @@ func Of(spec v1.ClusterPolicySpec) Spec {
 	global(block(&s.Global))
 	nodeDiscovery(block(&s.NodeDiscovery))
 	deadlines(block(&s.Deadlines))
-	value(&block(&s.NodeStartup).OnFailure, v1.OnFailureReport)    // own
-	option(&block(&s.Removal).Force, false)                        // own
-	option(&block(&s.Health).MinUsable, intstr.FromString("100%")) // own
+	value(&block(&s.NodeStartup).OnFailure, v1.OnFailureReport) // own
+	option(&block(&s.Removal).Force, false)                     // own
+	health(block(&s.Health))
 	daemonSets(block(&s.DaemonSets))
 	hostPaths(block(&s.HostPaths))
 	cdi(block(&s.CDI))

@@ -19,15 +19,16 @@ func TestAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 			"'" + labels.GPUPresent + "'", "'" + labels.MIGConfig + "'", "key.startsWith('" + labels.DeployPrefix + "')",
 			"key.startsWith('" + prefixOf(t, labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool,
 				labels.NodePool, labels.Layout, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels,
-				labels.StartupTaints, labels.MIGConfigWritten, labels.GPUsOnBus) + "')",
+				labels.StartupTaints, labels.MIGConfigWritten, labels.GPUsOnBus, labels.GPUHealth) + "')",
 			"'" + labels.MIGConfigState + "'", "[?'" + labels.MIGConfigWritten + "']",
 			"key.startsWith('" + labels.AnchorPrefix + "')",
 			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')",
 			"[?'" + labels.DiscoveredLabels + "']",
-			"type != '" + labels.ConditionGPUReady + "'", "['" + labels.TaintNotReady + "']",
+			"type in ['" + strings.Join(labels.Conditions(), "', '") + "']", "['" + labels.TaintNotReady + "']",
 		},
-		"mig_manager.yaml": {"'" + labels.DeployPrefix + "' + name", "key.startsWith('" + labels.MIGConfig + "')"},
-		"driver.yaml":      {"key.startsWith('" + labels.DeployPrefix + "')"},
+		"health_agent.yaml": {"key != '" + labels.GPUHealth + "'"},
+		"mig_manager.yaml":  {"'" + labels.DeployPrefix + "' + name", "key.startsWith('" + labels.MIGConfig + "')"},
+		"driver.yaml":       {"key.startsWith('" + labels.DeployPrefix + "')"},
 	} {
 		policy, err := os.ReadFile("../../config/admission/" + file)
 		if err != nil {

@@ -152,6 +152,9 @@ const (
 	// GPUsOnBus is an annotation of gpu-node discover: how many GPUs on the PCI bus are bound to the driver. It stays
 	// while no GPU is, as during a driver upgrade.
 	GPUsOnBus = "nvidia.com/gpu-operator.gpus-on-bus"
+	// GPUHealth is an annotation of the node's health agent, gpu-node health: which GPUs are unhealthy and why, in JSON,
+	// see package gpuhealth. Read by the operator.
+	GPUHealth = "nvidia.com/gpu-operator.gpu-health"
 	// MIGStrategy is how MIG devices are advertised: single or mixed, written by GPU Feature Discovery.
 	MIGStrategy = "nvidia.com/mig.strategy"
 	// VGPUHostDriver is the vGPU manager's version on a host that lends its GPUs to virtual machines,
@@ -184,6 +187,9 @@ const (
 	// ConditionGPUReady is the type of the condition that the node controller writes: whether the node's
 	// GPUs can be used. If not, its reason and message name the stage, the operand and the cause.
 	ConditionGPUReady = "nvidia.com/GPUReady"
+	// ConditionGPUHealthy is the type of the condition that the node controller writes on nodes with a health agent:
+	// whether no GPU needs a reset, a reboot or a person. It does not look like those that autoscalers react to.
+	ConditionGPUHealthy = "nvidia.com/GPUHealthy"
 	// VendorPrefix starts the extended resources of GPUs, and NVIDIA's labels of nodes.
 	VendorPrefix = "nvidia.com/"
 	// ResourceGPU is the extended resource of whole GPUs, advertised by the device plugin.
@@ -202,6 +208,9 @@ const (
 func IsOwn(key string) bool {
 	return key != DriverOwner && strings.HasPrefix(key, OwnPrefix) || strings.HasPrefix(key, AnchorPrefix)
 }
+
+// Conditions returns the types of the conditions that the node controller writes.
+func Conditions() []string { return []string{ConditionGPUReady, ConditionGPUHealthy} }
 
 // IsGPUResource reports whether an extended resource is a GPU that a pod can request: a whole one, a shared
 // one or a MIG device. Shared by the operator and the on-node check, so that they agree.

@@ -178,7 +178,7 @@ func TestReport(t *testing.T) {
 }
 
 // The manifests are the truth about what the installers have. NVIDIA's operator has none of the names that begin with
-// gpu-operator-, and no discovery.
+// gpu-operator-, no discovery and no health agent.
 func TestShippedIsWhatTheInstallersHave(t *testing.T) {
 	g := NewWithT(t)
 	objects, err := config.Build("../../config/default")
@@ -186,7 +186,7 @@ func TestShippedIsWhatTheInstallersHave(t *testing.T) {
 	found := map[string][]string{}
 	for _, o := range objects {
 		name := o.GetName()
-		only := name == "nvidia-node-discovery" || strings.HasPrefix(name, "gpu-operator-")
+		only := name == "nvidia-node-discovery" || name == "nvidia-gpu-health" || strings.HasPrefix(name, "gpu-operator-")
 		if slices.Contains(leftoverKinds, o.GetKind()) && !only {
 			found[o.GetKind()] = append(found[o.GetKind()], name)
 		}

@@ -35,7 +35,8 @@ func WasWritten(node *corev1.Node) bool {
 func IsMarked(node *corev1.Node) bool {
 	_, discovered := node.Annotations[labels.DiscoveredLabels]
 	_, counted := node.Annotations[labels.GPUsOnBus]
-	return discovered || counted || node.Labels[labels.Pool] != "" || node.Labels[labels.Layout] != "" ||
+	_, watched := node.Annotations[labels.GPUHealth]
+	return discovered || counted || watched || node.Labels[labels.Pool] != "" || node.Labels[labels.Layout] != "" ||
 		node.Labels[labels.Cleanup] != ""
 }
 
@@ -55,6 +56,7 @@ func Released(catalogue operand.Catalogue, node *corev1.Node, present string) Me
 		changes.Labels[labels.Cleanup] = nil
 	}
 	changes.forget(node, labels.DiscoveryMissingSince)
+	changes.forget(node, labels.GPUHealth)
 	if present == "" {
 		// Until then it marks the label as the operator's.
 		changes.forget(node, labels.DiscoveryLostSince)

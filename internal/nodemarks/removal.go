@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
@@ -21,16 +20,16 @@ type Removal struct {
 	Taints, kept []corev1.Taint
 	// Uncordon: the operator has cordoned the node for a driver upgrade, and it is still cordoned.
 	Uncordon bool
-	// Condition: the node has the condition nvidia.com/GPUReady.
-	Condition bool
-	node      *corev1.Node
+	// Conditions are the types of the operator's conditions that the node has.
+	Conditions []string
+	node       *corev1.Node
 }
 
 // Remove returns what removes all that the operator has written on the node: also the state of a driver upgrade, which
 // ends, and the start-up taint that only the operator removes.
 func Remove(catalogue operand.Catalogue, node *corev1.Node) *Removal {
 	r := &Removal{
-		Metadata: Released(catalogue, node, ""), Condition: assess.GPUReadyCondition(node) != nil, node: node,
+		Metadata: Released(catalogue, node, ""), Conditions: Conditions(node), node: node,
 	}
 	r.endUpgrade()
 	r.removeTaints()
@@ -38,7 +37,7 @@ func Remove(catalogue operand.Catalogue, node *corev1.Node) *Removal {
 }
 
 // IsEmpty reports whether the operator has written nothing on the node.
-func (r *Removal) IsEmpty() bool { return !r.changesNode() && !r.Condition }
+func (r *Removal) IsEmpty() bool { return !r.changesNode() && len(r.Conditions) == 0 }
 
 func (r *Removal) changesNode() bool {
 	return len(r.Labels) > 0 || len(r.Annotations) > 0 || len(r.Taints) > 0 || r.Uncordon
@@ -111,13 +110,26 @@ func (r *Removal) NodePatch() map[string]any {
 
 // StatusPatch returns the strategic merge patch of the Node's status; nil if it has nothing to remove.
 func (r *Removal) StatusPatch() map[string]any {
-	if !r.Condition {
+	if len(r.Conditions) == 0 {
 		return nil
 	}
-	return map[string]any{"status": map[string]any{"conditions": []any{DeletedCondition()}}}
+	return map[string]any{"status": map[string]any{"conditions": DeletedConditions(r.Conditions...)}}
 }
 
-// DeletedCondition returns the entry of a strategic merge patch that deletes the condition nvidia.com/GPUReady.
-func DeletedCondition() map[string]string {
-	return map[string]string{"type": labels.ConditionGPUReady, "$patch": "delete"}
+// Conditions returns the types of the operator's conditions that the node has.
+func Conditions(node *corev1.Node) []string {
+	return slices.DeleteFunc(labels.Conditions(), func(kind string) bool {
+		return !slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+			return string(condition.Type) == kind
+		})
+	})
+}
+
+// DeletedConditions returns the entries of a strategic merge patch that delete the conditions of these types.
+func DeletedConditions(types ...string) []any {
+	var entries []any
+	for _, kind := range types {
+		entries = append(entries, map[string]string{"type": kind, "$patch": "delete"})
+	}
+	return entries
 }

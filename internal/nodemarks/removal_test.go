@@ -39,6 +39,7 @@ metadata:
     example.com/owner: team-a
     nvidia.com/gpu-operator.mig-config: all-disabled
     nvidia.com/gpu-operator.gpus-on-bus: "8"
+    nvidia.com/gpu-operator.gpu-health: '{"boot":"b","faults":[]}'
     nvidia.com/gpu-operator.discovered-labels: feature.node.kubernetes.io/kernel-version.full,kubernetes.io/hostname
     nvidia.com/gpu-operator.startup-taints: example.com/starting:NoSchedule
     nvidia.com/gpu-operator.driver-upgrade: '{"uid":"one","round":1,"state":"drain-required","cordoned":true}'
@@ -54,6 +55,7 @@ status:
   conditions:
   - {type: Ready, status: "True"}
   - {type: nvidia.com/GPUReady, status: "False"}
+  - {type: nvidia.com/GPUHealthy, status: "True"}
 `
 
 // restored is what is left of it.
@@ -79,6 +81,7 @@ status:
   conditions:
   - {type: Ready, status: "True"}
   - {type: nvidia.com/GPUReady, status: "False"}
+  - {type: nvidia.com/GPUHealthy, status: "True"}
 `
 
 func decoded(t *testing.T, text string) *corev1.Node {
@@ -118,7 +121,8 @@ func TestRemoveLeavesWhatOthersWrote(t *testing.T) {
 	removal := remove(t, node)
 	g.Expect(node).To(Equal(decoded(t, upgraded)), "the node may be that of a cache")
 	g.Expect(removal.IsEmpty()).To(BeFalse())
-	g.Expect(removal.StatusPatch()).To(HaveKey("status"))
+	g.Expect(removal.Conditions).To(Equal([]string{"nvidia.com/GPUReady", "nvidia.com/GPUHealthy"}))
+	g.Expect(removal.StatusPatch()).To(HaveKeyWithValue("status", HaveKeyWithValue("conditions", HaveLen(2))))
 
 	patch, err := json.Marshal(removal.NodePatch())
 	g.Expect(err).NotTo(HaveOccurred())

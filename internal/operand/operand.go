@@ -77,6 +77,8 @@ type Operand struct {
 	// PartitionsGPUs: the operand partitions the GPUs of the node as labels.MIGConfig requests, and reports the outcome in
 	// labels.MIGConfigState.
 	PartitionsGPUs bool
+	// ReportsHealth: the operand reports the faults of the node's GPUs in the annotation labels.GPUHealth.
+	ReportsHealth bool
 	// IsInjector marks the injector: the operand that configures the container runtime of the node to inject GPUs.
 	IsInjector bool
 	// DaemonSet is the name of the DaemonSet of an operand that has one for each variant of nodes: that of the first

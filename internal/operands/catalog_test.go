@@ -71,7 +71,8 @@ func TestDaemonSetsHavePlacements(t *testing.T) {
 		}
 		field := o.Placement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).Field
 		spec := v1.ClusterPolicySpec{}
-		block := fmt.Sprintf(`{%s: {priorityClassName: its-own}}`, strings.TrimPrefix(field, "spec."))
+		path := strings.Split(strings.TrimPrefix(field, "spec."), ".")
+		block := fmt.Sprintf(`{%s: {priorityClassName: its-own}%s`, strings.Join(path, ": {"), strings.Repeat("}", len(path)))
 		g.Expect(yaml.UnmarshalStrict([]byte(block), &spec)).To(Succeed(), "%s is placed by %s", o.Name, field)
 		placement := o.Placement(operand.Input{Spec: effective.Of(spec)})
 		g.Expect(placement.PriorityClassName).To(BeEquivalentTo("its-own"), "%s is placed by %s", o.Name, field)

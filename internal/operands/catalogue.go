@@ -8,6 +8,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands/deviceplugin"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/gpufeaturediscovery"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/healthagent"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/migmanager"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/mpscontroldaemon"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/nodediscovery"
@@ -30,6 +31,7 @@ func Catalogue() (operand.Catalogue, error) {
 		dcgm.Operand(),
 		dcgmexporter.Operand(),
 		nodestatusexporter.Operand(),
+		healthagent.Operand(),
 		operatormetrics.Operand(),
 		gpufeaturediscovery.Operand(),
 		mpscontroldaemon.Operand(),

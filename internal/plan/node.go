@@ -75,6 +75,8 @@ type NodePlan struct {
 	Auxiliary []OperandOnNode
 	// Partitioner is the expected operand that partitions the node's GPUs; empty for none.
 	Partitioner operand.Name
+	// HealthReporter is the operand that reports the faults of the node's GPUs; empty for none.
+	HealthReporter operand.Name
 	// Decision is Install; Refused if nothing is installed on the node; or Absent if no nodeSelector selects it, and it
 	// is for virtual machines.
 	Decision operand.Decision
@@ -129,6 +131,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	node.Auxiliary = d.operandsOfStage("", facts)
 	d.setInjector(&node)
 	node.Partitioner = d.partitionerOf(node.Auxiliary)
+	node.HealthReporter = d.healthReporterOf(node.Auxiliary)
 	node.RetainedDriver = d.retainedDriver(facts)
 	node.evaluateSelection()
 	if node.Decision.Reason == v1.ReasonNotSelected {
@@ -179,6 +182,17 @@ func (d *Decisions) injectorOf(operands []OperandOnNode) (name operand.Name, pau
 func (d *Decisions) partitionerOf(operands []OperandOnNode) operand.Name {
 	for _, onNode := range operands {
 		if o, known := d.Catalogue.Find(onNode.Operand); known && o.PartitionsGPUs && onNode.Expectation == Expected {
+			return onNode.Operand
+		}
+	}
+	return ""
+}
+
+// healthReporterOf returns the operand that reports the faults of GPUs, even while it is paused; empty if there is
+// none.
+func (d *Decisions) healthReporterOf(operands []OperandOnNode) operand.Name {
+	for _, onNode := range operands {
+		if o, known := d.Catalogue.Find(onNode.Operand); known && o.ReportsHealth && onNode.Expectation != OptedOut {
 			return onNode.Operand
 		}
 	}

@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // GPUs are the GPUs of one node as its discovery, its driver and its kubelet count them.
@@ -22,6 +24,8 @@ type GPUs struct {
 	onBus, seen int
 	// lost describes each resource of which the kubelet cannot give all to pods, such as 1 of 8 nvidia.com/gpu, sorted.
 	lost []string
+	// faults are what the health agent reports.
+	faults string
 }
 
 // CountGPUs counts the GPUs of a node; the zero GPUs if it advertises none.
@@ -44,6 +48,17 @@ func CountGPUs(node *corev1.Node) GPUs {
 	if g.missing() > 0 {
 		g.Usable = min(g.Usable, g.seen)
 	}
+	return g
+}
+
+// WithFaults adds what the health agent of the node reports. Pods cannot get a GPU that is lost, even if the device
+// plugin has not noticed it.
+func (g GPUs) WithFaults(report gpuhealth.Report) GPUs {
+	if g.Total == 0 {
+		return g
+	}
+	g.faults = report.Text()
+	g.Usable = min(g.Usable, max(g.Total-report.Lost(), 0))
 	return g
 }
 
@@ -110,8 +125,8 @@ func isPartitioned(node *corev1.Node) bool {
 }
 
 // number returns a count in a label or an annotation, 0 if there is none.
-func number(text string) int {
-	count, err := strconv.Atoi(text)
+func number(value string) int {
+	count, err := strconv.Atoi(value)
 	if err != nil || count < 0 {
 		return 0
 	}
@@ -132,14 +147,19 @@ func (g GPUs) Verdict(required intstr.IntOrString) Verdict {
 		return Verdict{}
 	}
 	verdict := Verdict{Reason: v1.ReasonGPUsUnhealthy}
-	usable := fmt.Sprintf("%d of %d GPUs usable", g.Usable, g.Total)
+	usable := text.Join(fmt.Sprintf("%d of %d GPUs usable", g.Usable, g.Total), g.faults)
+	separator := ": "
+	if g.faults != "" {
+		separator = "; "
+	}
 	switch {
 	case g.missing() > 0:
 		verdict.Reason = v1.ReasonGPUsMissing
-		verdict.Message = fmt.Sprintf("%s: the driver does not see %d of %d GPUs on the PCI bus",
-			usable, g.missing(), g.onBus)
+		verdict.Message = fmt.Sprintf(
+			"%s%sthe driver does not see %d of %d GPUs on the PCI bus", usable, separator, g.missing(), g.onBus)
 	case len(g.lost) > 0:
-		verdict.Message = fmt.Sprintf("%s: the device plugin reports %s as unhealthy", usable, strings.Join(g.lost, ", "))
+		verdict.Message = fmt.Sprintf("%s%sthe device plugin reports %s as unhealthy", usable, separator,
+			strings.Join(g.lost, ", "))
 	default:
 		verdict.Message = usable
 	}

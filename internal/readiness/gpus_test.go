@@ -1,7 +1,10 @@
 package readiness_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -177,4 +181,56 @@ func TestRequiredGPUs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The health agent may know of a lost GPU before the device plugin does.
+func TestFaultsOfTheHealthAgent(t *testing.T) {
+	since := time.Date(2026, 11, 25, 12, 3, 0, 0, time.UTC)
+	lost := gpuhealth.Fault{PCI: "0000:1b:00.0", Class: gpuhealth.Reboot, Reason: "GPULost", Xid: 79, Since: since}
+	reset := gpuhealth.Fault{PCI: "0000:3b:00.0", Class: gpuhealth.Reset, Reason: "NVLinkError", Xid: 74, Since: since}
+	const lostText = "GPU 0000:1b:00.0 lost since 2026-11-25T12:03:00Z, Xid 79"
+	tests := map[string]struct {
+		usable int64
+		faults []gpuhealth.Fault
+		left   int
+		want   string
+	}{
+		"none": {usable: 8, left: 8},
+		"a lost GPU that the kubelet still counts": {
+			usable: 8, faults: []gpuhealth.Fault{lost}, left: 7, want: "7 of 8 GPUs usable: " + lostText,
+		},
+		"a lost GPU that the kubelet does not count": {
+			usable: 7, faults: []gpuhealth.Fault{lost}, left: 7,
+			want: "7 of 8 GPUs usable: " + lostText + "; the device plugin reports 1 of 8 nvidia.com/gpu as unhealthy",
+		},
+		"a GPU that needs a reset, and that the kubelet counts": {usable: 8, faults: []gpuhealth.Fault{reset}, left: 8},
+		"a GPU that needs a reset, and that the kubelet does not count": {
+			usable: 7, faults: []gpuhealth.Fault{reset}, left: 7,
+			want: "7 of 8 GPUs usable: GPU 0000:3b:00.0 needs a reset since 2026-11-25T12:03:00Z, Xid 74; " +
+				"the device plugin reports 1 of 8 nvidia.com/gpu as unhealthy",
+		},
+		"more lost GPUs than the node has": {
+			usable: 1, faults: slices.Repeat([]gpuhealth.Fault{lost}, 9), left: 0,
+			want: "0 of 8 GPUs usable: " + strings.Repeat(lostText+"; ", 3) + "and 6 more; " +
+				"the device plugin reports 7 of 8 nvidia.com/gpu as unhealthy",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			gpus := readiness.CountGPUs(&corev1.Node{Status: corev1.NodeStatus{
+				Capacity:    corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(8, resource.DecimalSI)},
+				Allocatable: corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(test.usable, resource.DecimalSI)},
+			}}).WithFaults(gpuhealth.Report{Faults: test.faults})
+			got := gpus.Verdict(intstr.FromString("100%"))
+			if gpus.Usable != test.left || got.Message != test.want || (got.State == readiness.Failed) != (test.left < 8) {
+				t.Errorf("%d usable, got %+v, want %q", gpus.Usable, got, test.want)
+			}
+		})
+	}
+	t.Run("on a node that advertises no GPUs", func(t *testing.T) {
+		gpus := readiness.CountGPUs(&corev1.Node{}).WithFaults(gpuhealth.Report{Faults: []gpuhealth.Fault{lost}})
+		if gpus.Total != 0 || gpus.Usable != 0 || gpus.Verdict(intstr.FromString("100%")) != (readiness.Verdict{}) {
+			t.Errorf("got %+v", gpus)
+		}
+	})
 }

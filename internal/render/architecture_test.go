@@ -426,6 +426,7 @@ func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
 		"device-plugin": true, "gpu-feature-discovery": true, "mps-control-daemon": true, "operator-validator": true,
 		"dcgm": true, "dcgm-exporter": true, "mig-manager": true,
 		"driver": false, "container-toolkit": false, "node-discovery": false, "node-status-exporter": false,
+		"health-agent": false,
 	}
 	checkInjected(t, injected)
 	for scenario, s := range scenarios {

@@ -102,6 +102,10 @@ var grants = map[string][]grant{
 			"the layouts that its GPUs support, in NODE-mig-config", "operands 1.8, 4",
 		},
 	},
+	"nvidia-gpu-health": {
+		{inCluster, "nodes", "get", "gpu-node health", "the faults that it has reported before", "DESIGN"},
+		{inCluster, "nodes", "patch", "gpu-node health", "reports the faults of the GPUs of its node", "DESIGN"},
+	},
 	"nvidia-node-discovery": {
 		{inCluster, "nodes", "get", "gpu-node discover", "the labels of its node as they are", "DESIGN"},
 		{inCluster, "nodes", "patch", "gpu-node discover", "labels its node where they differ", "DESIGN"},

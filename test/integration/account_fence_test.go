@@ -34,13 +34,15 @@ func (e *env) nodeWritersAreLimited() {
 	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: account}})
 	e.allRightsOnNodes(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: elsewhere, Name: account},
 		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: migManagerAccount},
-		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: driverAccount})
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: driverAccount},
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: healthAccount})
 	unbound, err := e.cluster.ServiceAccountConfig(e.t.Context(), elsewhere, account)
 	e.Expect(err).NotTo(HaveOccurred())
 	operator := kubernetes.NewForConfigOrDie(unbound)
 	migManager, _ := e.podBound(migManagerAccount, e.podFor(migManagerAccount, own))
 	driver, _ := e.podBound(driverAccount, e.podFor(driverAccount, own))
-	for _, c := range []kubernetes.Interface{operator, migManager, driver} {
+	health, _ := e.podBound(healthAccount, e.podFor(healthAccount, own))
+	for _, c := range []kubernetes.Interface{operator, migManager, driver, health} {
 		e.Eventually(func() error { return dryRun(e.t, c, own, nodeChange{patch: `{"metadata":{"labels":{"team":"x"}}}`}) }).
 			WithPolling(100 * time.Millisecond).
 			Should(forbidden("may not change"))
@@ -54,6 +56,10 @@ func (e *env) nodeWritersAreLimited() {
 		e.in(t).judge(migManager, other, map[string]nodeChange{"another node": {
 			patch: labelled("nvidia.com/mig.config.state", "failed"), says: "which is " + own + ", not " + other}})
 		e.in(t).neitherCreatesNorDeletes(migManager, own, "mig-manager may only update nodes")
+	})
+	e.t.Run("health agent", func(t *testing.T) {
+		e.in(t).judge(health, own, healthChanges())
+		e.in(t).neitherCreatesNorDeletes(health, own, "the health agent may only update nodes")
 	})
 	e.t.Run("driver", func(t *testing.T) { e.in(t).judge(driver, own, driverChanges()) })
 	e.t.Run("other accounts are not limited", func(t *testing.T) {
@@ -111,6 +117,10 @@ func operatorChanges(node *corev1.Node) map[string]nodeChange {
 		},
 		"own condition": {
 			status: true, patch: conditions(node, corev1.NodeCondition{Type: gpuReady, Status: corev1.ConditionTrue}),
+		},
+		"own condition of the health": {
+			status: true,
+			patch:  conditions(node, corev1.NodeCondition{Type: "nvidia.com/GPUHealthy", Status: corev1.ConditionTrue}),
 		},
 		"no change of the status": {status: true, patch: conditions(node)},
 		"label of another":        {patch: labelled("team", "x"), says: ofLabels + "team"},
@@ -357,4 +367,22 @@ func mustJSON(value any) string {
 		panic(err)
 	}
 	return string(text)
+}
+
+// healthChanges are tried on the health agent's own node.
+func healthChanges() map[string]nodeChange {
+	const ofAnnotations = "the health agent may not change the annotations "
+	const ofRest = "the health agent may not change anything but an annotation of a node"
+	annotated := func(key string) string { return `{"metadata":{"annotations":{"` + key + `":"{}"}}}` }
+	return map[string]nodeChange{
+		"its report":            {patch: annotated(healthAnnotation)},
+		"annotation of another": {patch: annotated("team"), says: ofAnnotations + "team"},
+		"what node discovery writes": {
+			patch: annotated("nvidia.com/gpu-operator.gpus-on-bus"), says: ofAnnotations + "nvidia.com/gpu-operator.gpus-on-bus",
+		},
+		"label":     {patch: labelled("team", "ml"), says: ofRest},
+		"finalizer": {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: ofRest},
+		"cordon":    {patch: `{"spec":{"unschedulable":true}}`, says: ofRest},
+		"taint":     {patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofRest},
+	}
 }

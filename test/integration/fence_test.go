@@ -51,6 +51,8 @@ func (e *env) rightsEnd() {
 	for _, right := range []struct{ account, verb, resource, subresource string }{
 		{discoveryAccount, "patch", "nodes", "status"},
 		{discoveryAccount, "update", "nodes", "status"},
+		{healthAccount, "patch", "nodes", "status"},
+		{healthAccount, "update", "nodes", ""},
 		{migManagerAccount, "patch", "nodes", "status"},
 		{migManagerAccount, "update", "nodes", "status"},
 		{migManagerAccount, "deletecollection", "pods", ""},

@@ -26,6 +26,9 @@ var switched = map[string]func(spec *v1.ClusterPolicySpec, on bool){
 	"node-status-exporter": func(s *v1.ClusterPolicySpec, on bool) {
 		s.NodeStatusExporter = &v1.NodeStatusExporterSpec{Enabled: &on}
 	},
+	"health-agent": func(s *v1.ClusterPolicySpec, on bool) {
+		s.Health = &v1.HealthSpec{Agent: &v1.HealthAgentSpec{Enabled: &on}}
+	},
 }
 
 // TestOperandsAreRemovedAndReinstalled: all objects of a disabled operand are removed, and re-created when it is

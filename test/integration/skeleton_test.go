@@ -133,6 +133,7 @@ func TestNoGPUNodes(t *testing.T) {
 	states := map[string]v1.OperandState{
 		"runtime-classes": v1.OperandReady, "node-discovery": v1.OperandReady, "operator-metrics": v1.OperandReady,
 		"dcgm": v1.OperandDisabled, "node-status-exporter": v1.OperandDisabled, "mps-control-daemon": v1.OperandDisabled,
+		"health-agent": v1.OperandDisabled,
 	}
 	for _, operand := range e.policy().Status.Operands {
 		e.Expect(operand.State).To(Equal(cmp.Or(states[operand.Name], v1.OperandNotNeeded)), operand.Name)

@@ -81,6 +81,10 @@ func tokenRights() []tokenRight {
 			try: (*tokenFence).updateConfigMap,
 		},
 		{
+			account: healthAccount, verb: "patch", resource: "nodes", refusal: "the health agent may only write to the node",
+			try: patching(`{"metadata":{"annotations":{"` + healthAnnotation + `":"{}"}}}`),
+		},
+		{
 			account: discoveryAccount, verb: "patch", resource: "nodes", refusal: "node discovery may only label the node",
 			try: patching(labelled("nvidia.com/gpu.count", "1")),
 		},

@@ -56,6 +56,7 @@ var contexts = map[string]string{
 	"sandboxWorkloads.defaultWorkload":        `{sandboxWorkloads: {enabled: true}}`,
 	"daemonsets.rollingUpdate":                `{daemonsets: {updateStrategy: RollingUpdate}}`,
 	"nodeDiscovery":                           `{nodeDiscovery: {mode: builtin}}`,
+	"health.agent":                            `{health: {agent: {enabled: true}}}`,
 }
 
 // shownBy are the fields whose effect is not a rendered object, and the tests that cover it.

@@ -22,7 +22,19 @@ func EnableAll(spec *v1.ClusterPolicySpec) []string {
 		field.Elem().FieldByName("Enabled").Set(reflect.ValueOf(new(true)))
 		names = append(names, jsonName(blocks.Type().Field(i)))
 	}
+	enableHealthAgent(spec)
 	return names
+}
+
+// enableHealthAgent turns on the only operand whose block is in another one.
+func enableHealthAgent(spec *v1.ClusterPolicySpec) {
+	if spec.Health == nil {
+		spec.Health = &v1.HealthSpec{}
+	}
+	if spec.Health.Agent == nil {
+		spec.Health.Agent = &v1.HealthAgentSpec{}
+	}
+	spec.Health.Agent.Enabled = new(true)
 }
 
 // AllEnabled is a spec that turns on every operand.

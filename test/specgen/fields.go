@@ -114,6 +114,7 @@ var containerOf = map[string]string{
 	"gfd": "gpu-feature-discovery", "dcgm": "nvidia-dcgm-ctr", "dcgmExporter": "nvidia-dcgm-exporter",
 	"migManager": "nvidia-mig-manager", "nodeStatusExporter": "nvidia-node-status-exporter",
 	"validator": "nvidia-operator-validator", "nodeDiscovery": "node-discovery",
+	"health": "nvidia-gpu-health",
 }
 
 // Merge merges b into a copy of a, block by block. Lists of b replace those of a.

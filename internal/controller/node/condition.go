@@ -47,7 +47,7 @@ func (s *scope) writeCondition(ctx context.Context) error {
 	if event, due := s.eventFor(before, &condition); due {
 		s.Events.Record(ctx, event)
 	}
-	if err := s.patchCondition(ctx, condition); err != nil {
+	if err := s.patchConditions(ctx, condition); err != nil {
 		return err
 	}
 	writes.FailureWritten = report.State == readiness.Failed

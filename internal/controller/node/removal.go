@@ -154,7 +154,7 @@ func (s *scope) reportRemoval(ctx context.Context, step removal.Step) error {
 	if step.Action == removal.Hold && before.Reason != after.Reason {
 		s.recordRemovalEvent(ctx, after.Reason, after.Message)
 	}
-	return s.patchCondition(ctx, after)
+	return s.patchConditions(ctx, after)
 }
 
 // releaseRemoved removes everything that the operator has written on the node. The labels come last: while they are
@@ -168,7 +168,7 @@ func (s *scope) releaseRemoved(ctx context.Context, step removal.Step) error {
 	if err := s.writeTaints(ctx, nodemarks.OwnTaints(), startuptaint.Remove); err != nil {
 		return err
 	}
-	if err := s.deleteCondition(ctx); err != nil {
+	if err := s.deleteConditions(ctx); err != nil {
 		return err
 	}
 	changes := nodemarks.Released(s.Catalogue, s.node, "")

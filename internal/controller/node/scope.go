@@ -198,7 +198,10 @@ func (s *scope) manage(ctx context.Context) error {
 	if err := s.startup(ctx, *decisions.Input.Spec.NodeStartup); err != nil {
 		return err
 	}
-	return s.writeCondition(ctx)
+	if err := s.writeCondition(ctx); err != nil {
+		return err
+	}
+	return s.writeHealth(ctx)
 }
 
 // mayWrite reports whether the Node may be written now.
@@ -325,5 +328,5 @@ func (s *scope) recordJoin() {
 // it failed after its labels were removed.
 func isPartlyReleased(node *corev1.Node) bool {
 	_, isTainted := node.Annotations[labels.StartupTaints]
-	return isTainted || assess.GPUReadyCondition(node) != nil
+	return isTainted || len(nodemarks.Conditions(node)) > 0
 }

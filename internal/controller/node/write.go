@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
 	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
@@ -52,9 +51,9 @@ func (s *scope) patch(ctx context.Context, what string, content map[string]any) 
 	})
 }
 
-// patchCondition writes or deletes the condition nvidia.com/GPUReady.
-func (s *scope) patchCondition(ctx context.Context, condition any) error {
-	content := map[string]any{"status": map[string]any{"conditions": []any{condition}}}
+// patchConditions writes or deletes conditions of the operator.
+func (s *scope) patchConditions(ctx context.Context, conditions ...any) error {
+	content := map[string]any{"status": map[string]any{"conditions": conditions}}
 	return s.send(ctx, "condition", func(ctx context.Context, node *corev1.Node) error {
 		return s.Client.Status().Patch(ctx, node, lazyPatch{types.StrategicMergePatchType, content})
 	})
@@ -82,16 +81,17 @@ func (s *scope) release(ctx context.Context, present string) error {
 	if err := s.patchMetadata(ctx, changes.Labels, changes.Annotations); err != nil {
 		return err
 	}
-	if err := s.deleteCondition(ctx); err != nil {
+	if err := s.deleteConditions(ctx); err != nil {
 		return err
 	}
 	return s.writeTaints(ctx, v1.NodeStartupSpec{}, startuptaint.Release)
 }
 
-// deleteCondition deletes the condition nvidia.com/GPUReady, if there is one.
-func (s *scope) deleteCondition(ctx context.Context) error {
-	if assess.GPUReadyCondition(s.node) == nil {
+// deleteConditions deletes those conditions of the operator that the node has.
+func (s *scope) deleteConditions(ctx context.Context) error {
+	found := nodemarks.Conditions(s.node)
+	if len(found) == 0 {
 		return nil
 	}
-	return s.patchCondition(ctx, nodemarks.DeletedCondition())
+	return s.patchConditions(ctx, nodemarks.DeletedConditions(found...)...)
 }

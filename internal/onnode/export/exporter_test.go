@@ -63,7 +63,7 @@ func scrape(t *testing.T, e *Exporter) map[string]string {
 	t.Helper()
 	g := NewWithT(t)
 	answer := httptest.NewRecorder()
-	e.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	handler(e).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	g.Expect(answer.Code).To(Equal(http.StatusOK), answer.Body.String())
 	samples := map[string]string{}
 	for _, found := range sample.FindAllStringSubmatch(answer.Body.String(), -1) {
@@ -80,7 +80,7 @@ func TestNamesAreThoseOfNVIDIAsExporter(t *testing.T) {
 	e := New(node(t))
 	e.driver.attempt(t.Context())
 	answer := httptest.NewRecorder()
-	e.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	handler(e).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	var types []string
 	for line := range strings.Lines(answer.Body.String()) {
 		if kind, ok := strings.CutPrefix(line, "# TYPE "); ok {
@@ -253,7 +253,7 @@ func TestServeEndsImmediatelyThoughAScrapeHangs(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- New(options).Serve(ctx, 0) }()
+	go func() { done <- Serve(ctx, 0, New(options), options.Log) }()
 	base := "http://" + <-addresses
 
 	answer, err := http.Get(base + "/healthz")
@@ -290,7 +290,7 @@ func TestServeReportsThatItsPortIsInUse(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	tcp, ok := taken.Addr().(*net.TCPAddr)
 	g.Expect(ok).To(BeTrue())
-	g.Expect(New(node(t)).Serve(t.Context(), tcp.Port)).To(MatchError(And(
+	g.Expect(Serve(t.Context(), tcp.Port, New(node(t)), slog.New(slog.DiscardHandler))).To(MatchError(And(
 		HavePrefix("the metrics cannot be served on port "), ContainSubstring("set a free one by --port or METRICS_PORT"),
 		ContainSubstring("address already in use"))))
 }

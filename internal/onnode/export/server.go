@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -26,16 +27,16 @@ const (
 
 // Serve serves the metrics at /metrics, and /healthz, on all addresses at this port until ctx ends; then it returns
 // nil immediately, without waiting for requests. With port 0 the kernel chooses one. It fails if the port is in use.
-func (e *Exporter) Serve(ctx context.Context, port int) error {
+func Serve(ctx context.Context, port int, metrics prometheus.Collector, log *slog.Logger) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(port)))
 	if err != nil {
 		return fmt.Errorf("the metrics cannot be served on port %d; set a free one by --port or METRICS_PORT: %w", port, err)
 	}
 	server := &http.Server{
-		Handler:     e.handler(),
+		Handler:     handler(metrics),
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 	}
-	e.options.Log.Info("serving the metrics", "address", listener.Addr().String())
+	log.Info("serving the metrics", "address", listener.Addr().String())
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -44,10 +45,10 @@ func (e *Exporter) Serve(ctx context.Context, port int) error {
 	return nil
 }
 
-// handler serves the metrics of this exporter and none about the program itself.
-func (e *Exporter) handler() http.Handler {
+// handler serves these metrics and none about the program itself.
+func handler(metrics prometheus.Collector) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(e)
+	registry.MustRegister(metrics)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	// Healthy means that the program answers, independent of the node: a restart repairs no GPU.

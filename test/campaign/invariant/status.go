@@ -38,6 +38,7 @@ func (c claim) isMade(policy *v1.ClusterPolicy) bool {
 // auxiliary are the operands that GPUs do not depend on.
 var auxiliary = []string{
 	"dcgm", "dcgm-exporter", "gpu-feature-discovery", "mig-manager", "mps-control-daemon", "node-status-exporter",
+	"health-agent",
 }
 
 func isAuxiliary(event history.Event) bool {

@@ -41,6 +41,8 @@ func alternatives() ([]alternative, error) {
 			all = append(all, alternative{field + "true", field + "false", fmt.Sprintf(`{%s: {enabled: false}}`, block)})
 		}
 	}
+	const agent = "spec.health.agent.enabled: "
+	all = append(all, alternative{agent + "true", agent + "false", `{health: {agent: {enabled: false}}}`})
 	slices.SortFunc(all, func(a, b alternative) int { return strings.Compare(a.on, b.on) })
 	return all, nil
 }

@@ -19,6 +19,7 @@ var pages = map[string]map[string]source{
 	"docs/driver-upgrades.md": {
 		"upgrade-drawing": upgradeDrawing, "upgrade-states": upgradeStateTable, "upgrade-reasons": upgradeReasonTable,
 	},
+	"docs/health.md":          {"xids": xidTable},
 	"docs/images.md":          {"images": imageTable},
 	"docs/troubleshooting.md": {"reasons": reasonEntries},
 }

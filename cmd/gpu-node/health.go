@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/export"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/health"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/termination"
+)
+
+// healthVariables are the variables of health.
+var healthVariables = variables{"node-name": "NODE_NAME", "port": "METRICS_PORT"}
+
+// healthAgent has the flags of health.
+type healthAgent struct {
+	nodeName          string
+	kernelLog         string
+	bootIDFile        string
+	procRoot          string
+	serviceAccountDir string
+	terminationLog    string
+	port              int
+}
+
+func (h *healthAgent) register(flags *pflag.FlagSet) {
+	flags.StringVar(&h.nodeName, "node-name", "", "name of the node")
+	flags.StringVar(&h.kernelLog, "kernel-log", "/dev/kmsg", "the kernel log")
+	flags.StringVar(&h.bootIDFile, "boot-id-file", labels.BootIDFile, "file with the ID of the node's current boot")
+	flags.StringVar(&h.procRoot, "proc-root", "/proc",
+		"where procfs is mounted, in which the driver shows the UUIDs of GPUs")
+	flags.StringVar(&h.serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
+		"directory of the pod's token and the API server's CA certificate")
+	flags.IntVar(&h.port, "port", health.DefaultPort, "port of /metrics and /healthz; 0 for any free port")
+	registerTerminationLog(flags, &h.terminationLog)
+}
+
+func healthCommand() *cobra.Command {
+	var agent healthAgent
+	command := &cobra.Command{
+		Use:   "health",
+		Short: "Report the faults of GPUs and NVSwitches that the kernel log has (needs a privileged container)",
+		Long: `Read the errors of GPUs (Xid) and NVSwitches (SXid) from the kernel log until SIGTERM, report in an
+annotation of the Node which GPUs are unhealthy, and serve metrics at /metrics. It opens no GPU.
+
+The driver does not log each reset of a GPU. After a reset, write on the node:
+  echo 'gpu-operator: GPU 0000:1b:00.0 has been reset' > /dev/kmsg
+
+Environment variables, overridden by the flags:
+  NODE_NAME     as --node-name
+  METRICS_PORT  as --port`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := agent.complete(command.Flags()); err != nil {
+				return err
+			}
+			return fail(agent.run(), agent.terminationLog)
+		},
+	}
+	agent.register(command.Flags())
+	return command
+}
+
+// complete sets flags that are not given from the environment, and validates all.
+func (h *healthAgent) complete(flags *pflag.FlagSet) error {
+	if err := healthVariables.apply(flags); err != nil {
+		return err
+	}
+	if h.nodeName == "" {
+		return errNoNode
+	}
+	return checkPort(h.port)
+}
+
+func (h *healthAgent) run() error {
+	ctx, stop := termination.Context()
+	defer stop()
+	boot, err := marker.BootID(h.bootIDFile)
+	if err != nil {
+		return err
+	}
+	api, err := nodeapi.InCluster(h.serviceAccountDir)
+	if err != nil {
+		return fmt.Errorf("the faults of GPUs cannot be reported: %w", err)
+	}
+	kernelLog, err := os.Open(filepath.Clean(h.kernelLog))
+	if err != nil {
+		return fmt.Errorf("the kernel log cannot be read; is the container privileged? %w", err)
+	}
+	booted, err := bootTime()
+	if err != nil {
+		return err
+	}
+	agent := health.New(health.Options{
+		Node: h.nodeName, Boot: boot, Booted: booted, ProcRoot: h.procRoot, API: api,
+		Debounce: health.DefaultDebounce, Interval: health.DefaultInterval, Log: newLog(),
+	})
+	return h.serve(ctx, agent, kernelLog)
+}
+
+// serve runs the agent and serves its metrics, until one of them ends.
+func (h *healthAgent) serve(ctx context.Context, agent *health.Agent, kernelLog *os.File) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() {
+		served <- export.Serve(ctx, h.port, agent, newLog())
+		cancel()
+	}()
+	err := agent.Run(ctx, kernelLog)
+	cancel()
+	if serveErr := <-served; err == nil {
+		err = serveErr
+	}
+	return err
+}
+
+// bootTime returns when the clock of the kernel log began, which stands still while the machine is suspended.
+func bootTime() (time.Time, error) {
+	var since unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &since); err != nil {
+		return time.Time{}, fmt.Errorf("read the clock of the kernel: %w", err)
+	}
+	return time.Now().Add(-time.Duration(since.Nano())), nil
+}

@@ -1,0 +1,73 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
+)
+
+// writeHealth writes the condition nvidia.com/GPUHealthy if the node shows another one. The health agent reports only
+// some times a minute, so that each report is written at once. On a node without an agent it removes what one has left.
+func (s *scope) writeHealth(ctx context.Context) error {
+	before, after := assess.GPUHealthyCondition(s.node), s.entry.Latest.HealthCondition(s.node.Name)
+	if after == nil {
+		return s.forgetHealth(ctx, before != nil)
+	}
+	if before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
+		return nil
+	}
+	if !s.mayWrite() {
+		return nil
+	}
+	after.LastHeartbeatTime, after.LastTransitionTime = metav1.NewTime(s.now), metav1.NewTime(s.now)
+	if before != nil && before.Status == after.Status {
+		after.LastTransitionTime = before.LastTransitionTime
+	}
+	log.FromContext(ctx).Info("Setting the health condition",
+		"status", after.Status, "reason", after.Reason, "message", after.Message)
+	if event, due := s.healthEvent(before, after); due {
+		s.Events.Record(ctx, event)
+	}
+	return s.patchConditions(ctx, *after)
+}
+
+// forgetHealth removes the report of an agent that is not on the node any more, and the condition.
+func (s *scope) forgetHealth(ctx context.Context, hasCondition bool) error {
+	_, reported := s.node.Annotations[labels.GPUHealth]
+	if !reported && !hasCondition || !s.mayWrite() {
+		return nil
+	}
+	if reported {
+		if err := s.patchMetadata(ctx, nil, map[string]*string{labels.GPUHealth: nil}); err != nil {
+			return err
+		}
+	}
+	if !hasCondition {
+		return nil
+	}
+	return s.patchConditions(ctx, nodemarks.DeletedConditions(labels.ConditionGPUHealthy)...)
+}
+
+// healthEvent returns the Event for a change of the condition, and whether there is one: for each other set of faults,
+// and for the end of all.
+func (s *scope) healthEvent(before, after *corev1.NodeCondition) (event events.Event, due bool) {
+	wasUnhealthy := before != nil && before.Status == corev1.ConditionFalse
+	event = events.Event{
+		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID},
+		Type:      corev1.EventTypeWarning, Reason: after.Reason, Message: after.Message,
+		Transition: fmt.Sprintf("%s > %s", transition(before), after.Message),
+	}
+	if after.Status == corev1.ConditionTrue {
+		event.Type = corev1.EventTypeNormal
+		return event, wasUnhealthy
+	}
+	return event, after.Status == corev1.ConditionFalse
+}

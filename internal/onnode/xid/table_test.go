@@ -1,0 +1,85 @@
+package xid_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/xid"
+)
+
+func TestEachXidHasOneRule(t *testing.T) {
+	g := NewWithT(t)
+	seen := map[int]string{}
+	for _, rule := range xid.Table() {
+		g.Expect(rule.Meaning).NotTo(BeEmpty())
+		g.Expect(rule.Numbers).NotTo(BeEmpty(), rule.Meaning)
+		for _, number := range rule.Numbers {
+			g.Expect(seen).NotTo(HaveKey(number), rule.Meaning)
+			g.Expect(number).To(And(BeNumerically(">", 0), BeNumerically("<", 999)))
+			seen[number] = rule.Meaning
+		}
+		if rule.Class.IsUnhealthy() {
+			g.Expect(rule.Reason).NotTo(BeEmpty(), rule.Meaning)
+		}
+		if rule.Repeat.Count > 0 {
+			g.Expect(rule.Repeat.Within).To(BeNumerically(">", xid.Burst), rule.Meaning)
+		}
+	}
+	g.Expect(seen).NotTo(HaveKey(xid.RecoveryAction))
+}
+
+// The classes are those of NVIDIA's catalogue, written down here by hand.
+func TestClasses(t *testing.T) {
+	for class, numbers := range map[gpuhealth.Class][]int{
+		gpuhealth.App: {8, 11, 13, 25, 31, 32, 39, 43, 45, 60, 68, 85, 89, 105, 126, 135, 137, 139},
+		gpuhealth.Watch: {
+			37, 44, 63, 66, 92, 93, 94, 106, 109, 121, 141, 144, 150, 153, 157, 160, 161, 162, 163, 164, 165, 168,
+		},
+		gpuhealth.Reset:    {46, 48, 62, 64, 74, 95, 110, 119, 120, 136, 140, 143, 149, 155, 156, 158, 171, 172},
+		gpuhealth.Reboot:   {79},
+		gpuhealth.Hardware: {54, 142, 167},
+		gpuhealth.Infra:    {78, 151, 159, 166, 169, 170},
+	} {
+		for _, number := range numbers {
+			NewWithT(t).Expect(xid.Lookup(number).Class).To(Equal(class), "Xid %d", number)
+		}
+	}
+}
+
+func TestUnknownXidsAreWatched(t *testing.T) {
+	for _, number := range []int{1, 14, 61, 123, 138, 173, 500, 999} {
+		rule := xid.Lookup(number)
+		NewWithT(t).Expect(rule.Class).To(Equal(gpuhealth.Watch), "Xid %d", number)
+		NewWithT(t).Expect(rule.Reason).To(BeEmpty(), "Xid %d", number)
+	}
+}
+
+// A reason that makes a GPU unhealthy is one of the API, so that users find its cause and its remedy.
+func TestReasonsAreThoseOfTheAPI(t *testing.T) {
+	g := NewWithT(t)
+	declared, err := os.ReadFile("../../../api/v1/health_types.go")
+	g.Expect(err).NotTo(HaveOccurred())
+	reasons := []string{xid.ReasonSwitch}
+	for _, rule := range xid.Table() {
+		if rule.Class.IsUnhealthy() {
+			reasons = append(reasons, rule.Reason)
+		}
+		if rule.Repeat.Class.IsUnhealthy() {
+			reasons = append(reasons, rule.Repeat.Reason)
+		}
+	}
+	for _, action := range []xid.Action{
+		xid.ActionReset, xid.ActionReboot, xid.ActionDrainPeers, xid.ActionDrainAndReset,
+	} {
+		rule, known := action.Rule()
+		g.Expect(known).To(BeTrue())
+		reasons = append(reasons, rule.Reason)
+	}
+	for _, reason := range reasons {
+		g.Expect(strings.Contains(string(declared), "Reason"+reason+" = \""+reason+"\"")).To(BeTrue(), reason)
+	}
+}
