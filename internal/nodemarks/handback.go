@@ -3,17 +3,16 @@ package nodemarks
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // HandBack returns what removes from the node all that means nothing to NVIDIA's operator: the operator's own labels
-// and annotations, its condition and its taints. What NVIDIA's operator reads stays, such as the deploy labels, the
+// and annotations, its conditions and its taints. What NVIDIA's operator reads stays, such as the deploy labels, the
 // discovery labels and the MIG layout: without them it would remove its operands from the node.
 func HandBack(node *corev1.Node) *Removal {
 	r := &Removal{
-		Metadata:  Metadata{Labels: map[string]*string{}, Annotations: map[string]*string{}},
-		Condition: assess.GPUReadyCondition(node) != nil, node: node,
+		Metadata:   Metadata{Labels: map[string]*string{}, Annotations: map[string]*string{}},
+		Conditions: Conditions(node), node: node,
 	}
 	for key := range node.Labels {
 		if labels.IsOwn(key) {
