@@ -231,6 +231,7 @@ status:
   conditions:
   - {type: Ready, status: "True"}
   - {type: nvidia.com/GPUReady, status: "False"}
+  - {type: nvidia.com/GPUHealthy, status: "True"}
 `
 
 func TestHandBackLeavesWhatNVIDIAsOperatorReads(t *testing.T) {
