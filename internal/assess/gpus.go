@@ -9,7 +9,9 @@ import (
 // checkGPUs reports a node that has lost GPUs. It is not ready if fewer are usable than spec.health.minUsable requires,
 // but its GPUs stay usable: no driver upgrade and no start-up taint waits for hardware.
 func (a *Assessment) checkGPUs(in Input) {
-	a.GPUs = readiness.CountGPUs(in.Node).WithFaults(a.Health.faults())
+	// The count of another mode would be stale.
+	countsBus := in.NodePlan.Spec.NodeDiscovery.Mode != v1.DiscoveryNFD
+	a.GPUs = readiness.CountGPUs(in.Node, countsBus).WithFaults(a.Health.faults())
 	if !in.NodePlan.NeedsAllocatable || a.State != readiness.Ready || a.Reason != "" {
 		return
 	}
@@ -26,12 +28,12 @@ func (a *Assessment) checkGPUs(in Input) {
 func (a *Assessment) checkPluginConfig(in Input) {
 	problem := in.NodePlan.PluginConfig
 	switch {
-	case problem == "":
+	case problem == (operand.ConfigProblem{}):
 	case a.Ready() && a.Reason == "":
-		a.Reason, a.Message = v1.ReasonPluginConfigInvalid, problem
-	case !a.Ready() && a.Stage == v1.StageDevicePlugin && a.Reason != v1.ReasonOperandPaused &&
+		a.Reason, a.Message = v1.ReasonPluginConfigInvalid, problem.Message
+	case !a.Ready() && problem.Fatal && a.Stage == v1.StageDevicePlugin && a.Reason != v1.ReasonOperandPaused &&
 		a.Reason != v1.ReasonMIGConfigPending:
-		a.State, a.Reason, a.Message, a.Detail = readiness.Failed, v1.ReasonPluginConfigInvalid, problem, ""
+		a.State, a.Reason, a.Message, a.Detail = readiness.Failed, v1.ReasonPluginConfigInvalid, problem.Message, ""
 		a.Operands[operand.Name(a.Operand)] = a.Verdict
 	}
 }

@@ -13,6 +13,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
@@ -257,13 +258,17 @@ func TestTheMIGLayout(t *testing.T) {
 // node, too.
 func TestAConfigurationThatIsNotUsed(t *testing.T) {
 	const problem = "label nvidia.com/device-plugin.config=x: ConfigMap c has no such key, only a, b"
+	const stage = "a: stage DevicePlugin, operand device-plugin: "
 	for name, test := range map[string]struct {
 		plugin readiness.State
+		fatal  bool
 		want   string
 	}{
-		"the plugin does not start": {readiness.Failed,
-			"PluginConfigInvalid: a: stage DevicePlugin, operand device-plugin: " + problem},
-		"the plugin works": {readiness.Ready, "PluginConfigInvalid: a: GPUs can be used; " + problem},
+		"the plugin does not start": {readiness.Failed, true, "PluginConfigInvalid: " + stage + problem},
+		"the plugin does not start for another reason": {
+			readiness.Failed, false, "CrashLoopBackOff: " + stage + "container main: CrashLoopBackOff, exit code 1: boom",
+		},
+		"the plugin works": {readiness.Ready, true, "PluginConfigInvalid: a: GPUs can be used; " + problem},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plugin := plan.OperandOnNode{Operand: "device-plugin", Stage: v1.StageDevicePlugin, Expectation: plan.Expected}
@@ -271,7 +276,7 @@ func TestAConfigurationThatIsNotUsed(t *testing.T) {
 			got := assess.Node(assess.Input{
 				NodePlan: plan.NodePlan{
 					Spec: effective.Of(v1.ClusterPolicySpec{}), Essential: []plan.OperandOnNode{plugin}, NeedsAllocatable: true,
-					PluginConfig: problem,
+					PluginConfig: operand.ConfigProblem{Message: problem, Fatal: test.fatal},
 				},
 				Node: gpuNode(gpus, gpus), Pods: assess.Pods{"device-plugin": driverPod(test.plugin)}, Now: begin,
 			})

@@ -106,6 +106,10 @@ var migProfile = regexp.MustCompile(`^all-([0-9]+g[.][0-9]+gb([.][a-z]+)*)$`)
 // migMismatch compares the layout that was applied with what the node advertises. The verdict has no reason if they
 // match, or if the name of the layout does not say what it has.
 func migMismatch(in Input, layout string) readiness.Verdict {
+	if !in.NodePlan.NeedsAllocatable {
+		// Nothing of the stack advertises devices, or another device plugin does.
+		return readiness.Verdict{}
+	}
 	verdict := readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonMIGConfigMismatch}
 	if layout == labels.MIGAllDisabled {
 		if name := firstMIGResource(in.Node); name != "" {

@@ -11,13 +11,16 @@ import (
 type Dwell struct {
 	// Replace applies to pods that are not ready and have not failed, as while they are replaced.
 	Replace time.Duration
+	// Loss applies to a node that has lost GPUs: the kubelet reports what a device plugin advertises one resource after
+	// another, and GPU Feature Discovery later.
+	Loss time.Duration
 	// Flap applies to a node that has recovered less than Window ago, whatever the cause.
 	Flap, Window time.Duration
 }
 
 // DefaultDwell returns the dwell times of the operator.
 func DefaultDwell() Dwell {
-	return Dwell{Replace: 4 * time.Second, Flap: 10 * time.Second, Window: time.Minute}
+	return Dwell{Replace: 4 * time.Second, Loss: 15 * time.Second, Flap: 10 * time.Second, Window: time.Minute}
 }
 
 // Report is the assessment that the condition of the node shows: the latest one, or a previous one until a worse
@@ -82,6 +85,8 @@ func (r *Report) dwellTime(latest *Assessment, since time.Time, dwell Dwell) tim
 	switch {
 	case !latest.Ready() && !r.recoveredAt.IsZero() && since.Sub(r.recoveredAt) < dwell.Window:
 		return dwell.Flap
+	case latest.Reason == v1.ReasonGPUsUnhealthy || latest.Reason == v1.ReasonGPUsMissing:
+		return dwell.Loss
 	case latest.State == readiness.Failed || r.hasNewFailure(latest):
 		return 0
 	case latest.Reason == v1.ReasonNotAllocatable && r.latestReady:

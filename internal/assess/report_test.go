@@ -227,7 +227,7 @@ func TestNext(t *testing.T) {
 // Next applies the dwell times that it gets.
 func TestNextAppliesTheDwellTimes(t *testing.T) {
 	g := NewWithT(t)
-	dwell := assess.Dwell{Replace: time.Minute, Flap: time.Hour, Window: 24 * time.Hour}
+	dwell := assess.Dwell{Replace: time.Minute, Loss: 2 * time.Minute, Flap: time.Hour, Window: 24 * time.Hour}
 	at := func(latest assess.Assessment, after time.Duration) assess.Assessment {
 		latest.At = begin.Add(after)
 		return latest
@@ -236,6 +236,11 @@ func TestNextAppliesTheDwellTimes(t *testing.T) {
 	unchanged, wait := report.Next(at(starting, time.Second), dwell)
 	g.Expect(unchanged.Ready()).To(BeTrue())
 	g.Expect(wait).To(Equal(time.Minute))
+	lost := failed
+	lost.Reason = v1.ReasonGPUsUnhealthy
+	unchanged, wait = report.Next(at(lost, time.Second), dwell)
+	g.Expect(unchanged.Ready()).To(BeTrue())
+	g.Expect(wait).To(Equal(2 * time.Minute))
 	report, _ = report.Next(at(failed, time.Second), dwell)
 	report, _ = report.Next(at(ready, time.Minute), dwell)
 	_, wait = report.Next(at(failed, time.Hour), dwell)

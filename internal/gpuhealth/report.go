@@ -52,6 +52,9 @@ var (
 	bootID  = regexp.MustCompile(`^[0-9a-zA-Z-]{1,64}$`)
 )
 
+// IsUUID reports whether a report can have the text as the UUID of a GPU.
+func IsUUID(text string) bool { return text != "" && uuid.MatchString(text) }
+
 // Decode returns the report in the value of the annotation. It fails if the value is not one that Encode returns.
 func Decode(value string) (Report, error) {
 	if len(value) > maxSize {

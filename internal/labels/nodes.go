@@ -141,8 +141,8 @@ const (
 	// is that of the devices and contains ProductMIG.
 	GPUProduct = "nvidia.com/gpu.product"
 	ProductMIG = "-MIG-"
-	// GPUCount is the number of GPUs that the driver sees, written by GPU Feature Discovery, and GPUSharing how they are
-	// shared: none, time-slicing or mps.
+	// GPUCount is the number of GPUs that the driver sees, written by GPU Feature Discovery; of several models, that of
+	// one of them. GPUSharing is how they are shared: none, time-slicing or mps.
 	GPUCount   = "nvidia.com/gpu.count"
 	GPUSharing = "nvidia.com/gpu.sharing-strategy"
 	// GPUReplicas is how many pods can have a whole GPU: 0 for GPUs that are partitioned. Also written by GPU Feature

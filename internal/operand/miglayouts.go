@@ -8,8 +8,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// maxLayouts bounds the names of MIG layouts in a message.
-const maxLayouts = 200
+// maxNames bounds a list of names in a message, in bytes.
+const maxNames = 200
 
 // CheckMIGLayout returns why the MIG manager does not know a MIG layout; empty if it does, or if its layouts are not in
 // a ConfigMap of the user: then it generates them from what the GPUs of a node support.
@@ -24,5 +24,5 @@ func (in Input) CheckMIGLayout(layout string) string {
 		return ""
 	}
 	return fmt.Sprintf("MIG layout %s is unknown: %s has only %s", layout, reference,
-		text.Truncate(strings.Join(content.Layouts, ", "), maxLayouts))
+		text.Truncate(strings.Join(content.Layouts, ", "), maxNames))
 }

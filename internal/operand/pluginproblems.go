@@ -8,6 +8,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // pluginConfigField names the ConfigMap with the configurations of the device plugin.
@@ -41,30 +42,36 @@ func (in Input) PluginConfigNotes() []string {
 	return notes
 }
 
-// CheckPluginConfigLabel returns why the configuration that a node selects by its label is not used; empty if it is, or
-// if the node has no such label.
-func (in Input) CheckPluginConfigLabel(value string) string {
-	if value == "" || !*in.Spec.DevicePlugin.Enabled {
-		return ""
+// ConfigProblem is why the configuration that a node selects by its label is not used.
+type ConfigProblem struct {
+	Message string
+	// Fatal: the device plugin does not start on the node.
+	Fatal bool
+}
+
+// CheckPluginConfigLabel returns why the configuration that a node selects by its label is not used; the zero problem
+// if it is, or if the node has no such label.
+func (in Input) CheckPluginConfigLabel(value string) ConfigProblem {
+	config := in.Spec.DevicePlugin.Config.Name
+	if value == "" || !*in.Spec.DevicePlugin.Enabled || config == "" && in.Spec.Sharing == nil {
+		return ConfigProblem{}
 	}
 	label := labels.DevicePluginConfig + "=" + value
-	name := in.Spec.DevicePlugin.Config.Name
-	if name == "" {
-		if in.Spec.Sharing == nil {
-			return ""
-		}
-		return fmt.Sprintf("label %s has no effect with spec.sharing: use spec.nodePools", label)
+	if config == "" {
+		return ConfigProblem{Message: fmt.Sprintf("label %s has no effect with spec.sharing: use spec.nodePools", label)}
 	}
-	reference := Reference{ConfigMap, name}
+	reference := Reference{ConfigMap, config}
 	content, known := in.Contents[reference]
 	if !known || content.Assumed {
-		return ""
+		return ConfigProblem{}
 	}
 	if !slices.Contains(content.Keys, value) {
-		return fmt.Sprintf("label %s: %s has no such key, only %s", label, reference, strings.Join(content.Keys, ", "))
+		keys := text.Truncate(strings.Join(content.Keys, ", "), maxNames)
+		message := fmt.Sprintf("label %s: %s has no such key, only %s", label, reference, keys)
+		return ConfigProblem{Message: message, Fatal: true}
 	}
 	if problem := pluginfile.Fatal(content.Problems[value]); problem != nil {
-		return fmt.Sprintf("label %s: %s, %s", label, reference, problem)
+		return ConfigProblem{Fatal: true, Message: fmt.Sprintf("label %s: %s, %s", label, reference, problem)}
 	}
-	return ""
+	return ConfigProblem{}
 }

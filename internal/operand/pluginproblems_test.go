@@ -1,6 +1,7 @@
 package operand_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -105,8 +106,9 @@ func TestCheckPluginConfigLabel(t *testing.T) {
 		"without configurations": {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, label: "two"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.in.CheckPluginConfigLabel(test.label); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
+			got := test.in.CheckPluginConfigLabel(test.label)
+			if got.Message != test.want || got.Fatal != strings.Contains(test.want, "ConfigMap") {
+				t.Errorf("got %+v, want %q", got, test.want)
 			}
 		})
 	}

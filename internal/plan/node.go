@@ -87,9 +87,8 @@ type NodePlan struct {
 	RetainedDriver string
 	// MissingLabels describes the missing discovery labels; empty for none.
 	MissingLabels string
-	// PluginConfig describes why the device plugin's configuration that the node's label selects is not used; empty if it
-	// is.
-	PluginConfig string
+	// PluginConfig is why the device plugin's configuration that the node's label selects is not used; zero if it is.
+	PluginConfig operand.ConfigProblem
 	// MIGLayout describes why the MIG manager does not know the layout that the node's label requests; empty if it does.
 	MIGLayout string
 	// NeedsAllocatable: the kubelet must advertise GPUs.

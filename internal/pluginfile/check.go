@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // Problem is something that a configuration does not say as its author may have intended.
@@ -32,8 +34,11 @@ func (p Problem) String() string {
 // version is the only version of the format, api/config/v1 of NVIDIA/k8s-device-plugin.
 const version = "v1"
 
-// maxProblems bounds what is returned for one configuration.
-const maxProblems = 8
+// maxProblems bounds what is returned for one configuration, and maxValue what is quoted of it.
+const (
+	maxProblems = 8
+	maxValue    = 32
+)
 
 // The keys that the format has.
 var (
@@ -67,6 +72,10 @@ func Check(data []byte) []Problem {
 		return []Problem{{Fatal: true, Message: "cannot be read: " + reason(err)}}
 	}
 	root := content(&document)
+	if hasAlias(root) {
+		// Its parts are elsewhere.
+		return nil
+	}
 	if root == nil {
 		return []Problem{{Fatal: true, Message: "is empty: write the version v1, or remove the key"}}
 	}
@@ -102,6 +111,11 @@ func content(document *yaml.Node) *yaml.Node {
 		return nil
 	}
 	return document.Content[0]
+}
+
+// hasAlias reports whether a node has a reference to another one below it.
+func hasAlias(node *yaml.Node) bool {
+	return node != nil && (node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, hasAlias))
 }
 
 // field returns the value of a key of a mapping, nil if it has none or null.
@@ -150,10 +164,8 @@ func (c *checker) unknown(mapping *yaml.Node, path string, known []string, remed
 }
 
 func (c *checker) root(root *yaml.Node) {
-	switch found := field(root, "version"); {
-	case found == nil:
-		c.fatal(root, "version is missing: add version: %s", version)
-	case found.Value != version:
+	// The plugin takes a missing version for this one.
+	if found := field(root, "version"); found != nil && found.Value != version {
 		c.fatal(found, "version %s is unknown: use %s", found.Value, version)
 	}
 	c.unknown(root, "", topKeys, map[string]string{
@@ -175,7 +187,7 @@ func (c *checker) sharing(sharing *yaml.Node) {
 	})
 	slicing, mps := field(sharing, "timeSlicing"), field(sharing, "mps")
 	if slicing != nil && mps != nil {
-		c.fatal(mps, "sharing.mps and sharing.timeSlicing exclude each other: remove one of them")
+		c.ignored(slicing, "sharing.timeSlicing is ignored beside sharing.mps: remove one of them")
 	}
 	if slicing != nil && c.isMapping(slicing, "sharing.timeSlicing") {
 		c.replicated(slicing, "sharing.timeSlicing.")
@@ -194,7 +206,7 @@ func (c *checker) replicated(block *yaml.Node, path string) {
 	}
 	c.unknown(block, path, sharedKeys, remedies)
 	for _, key := range []string{"renameByDefault", "failRequestsGreaterThanOne"} {
-		if value := field(block, key); value != nil && value.Tag != "!!bool" {
+		if value := field(block, key); value != nil && !isBool(value) {
 			c.fatal(value, "%s%s must be true or false", path, key)
 		}
 	}
@@ -211,6 +223,12 @@ func (c *checker) replicated(block *yaml.Node, path string) {
 	}
 }
 
+// isBool reports whether the plugin, which reads YAML 1.1, takes a value for a boolean.
+func isBool(value *yaml.Node) bool {
+	return value.Tag == "!!bool" || value.Style == 0 &&
+		slices.Contains([]string{"yes", "no", "on", "off", "y", "n"}, strings.ToLower(value.Value))
+}
+
 func (c *checker) resource(resource *yaml.Node, path string) {
 	c.unknown(resource, path, resourceKeys, nil)
 	if name := field(resource, "name"); name == nil || name.Value == "" {
@@ -221,7 +239,7 @@ func (c *checker) resource(resource *yaml.Node, path string) {
 		c.fatal(resource, "%sreplicas is missing: add a number from 2", path)
 	default:
 		if count, err := strconv.Atoi(replicas.Value); err != nil || replicas.Tag != "!!int" || count < 2 {
-			c.fatal(replicas, "%sreplicas is %s: it must be a number from 2", path, replicas.Value)
+			c.fatal(replicas, "%sreplicas is %s: it must be a number from 2", path, text.Truncate(replicas.Value, maxValue))
 		}
 	}
 	if rename := field(resource, "rename"); rename != nil {

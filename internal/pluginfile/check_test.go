@@ -36,9 +36,12 @@ func TestCheck(t *testing.T) {
 				fatal(0, "cannot be read: line 2: mapping values are not allowed in this context"),
 			},
 		},
-		"a list": {text: "- version\n", want: problems{fatal(1, "the configuration must be a mapping of keys")}},
-		"no version": {
-			text: "sharing:\n  timeSlicing:\n" + entry, want: problems{fatal(1, "version is missing: add version: v1")},
+		"a list":         {text: "- version\n", want: problems{fatal(1, "the configuration must be a mapping of keys")}},
+		"no version":     {text: "sharing:\n  timeSlicing:\n" + entry},
+		"a YAML 1.1 yes": {text: prefix + "    renameByDefault: yes\n" + entry},
+		"an alias": {
+			text: "version: v1\nx: &shared\n  resources: [{name: nvidia.com/gpu, replicas: 4}]\n" +
+				"sharing:\n  timeSlicing: *shared\n",
 		},
 		"another version": {text: "version: v2\n", want: problems{fatal(1, "version v2 is unknown: use v1")}},
 		"replicas beside resources, as one guide has it": {
@@ -90,7 +93,7 @@ func TestCheck(t *testing.T) {
 		},
 		"both": {
 			text: prefix + entry + "  mps:\n" + entry,
-			want: problems{fatal(7, "sharing.mps and sharing.timeSlicing exclude each other: remove one of them")},
+			want: problems{ignored(4, "sharing.timeSlicing is ignored beside sharing.mps: remove one of them")},
 		},
 		"no boolean": {
 			text: prefix + "    renameByDefault: \"yes\"\n" + entry,

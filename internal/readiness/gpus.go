@@ -20,7 +20,8 @@ type GPUs struct {
 	// Total is the number of GPUs, and Usable how many of them pods can get. Of GPUs that are shared or partitioned, the
 	// kubelet counts only parts: then Usable is the share of Total that is left, rounded down.
 	Total, Usable int
-	// onBus are bound to the driver on the PCI bus, and seen are those that the driver sees; 0 if unknown.
+	// onBus are bound to the driver on the PCI bus. seen are those that the driver sees, by GPU Feature Discovery and the
+	// device plugin alike. 0 if unknown.
 	onBus, seen int
 	// lost describes each resource of which the kubelet cannot give all to pods, such as 1 of 8 nvidia.com/gpu, sorted.
 	lost []string
@@ -28,20 +29,29 @@ type GPUs struct {
 	faults string
 }
 
-// CountGPUs counts the GPUs of a node; the zero GPUs if it advertises none.
-func CountGPUs(node *corev1.Node) GPUs {
+// CountGPUs counts the GPUs of a node; the zero GPUs if it advertises none. countsBus: node discovery counts those on
+// the PCI bus.
+func CountGPUs(node *corev1.Node, countsBus bool) GPUs {
 	capacity, allocatable, lost := gpuResources(node)
 	if capacity == 0 {
 		return GPUs{}
 	}
-	g := GPUs{onBus: number(node.Annotations[labels.GPUsOnBus]), seen: seenByDriver(node), lost: lost}
-	if g.seen == 0 && capacity < g.onBus && !isPartitioned(node) {
+	counted, partitioned := countedGPUs(node), isPartitioned(node)
+	g := GPUs{lost: lost}
+	if countsBus {
+		g.onBus = number(node.Annotations[labels.GPUsOnBus])
+	}
+	switch {
+	case partitioned:
+	case counted == 0 && capacity < g.onBus:
 		// Sharing only adds to the capacity.
 		g.seen = capacity
+	case capacity == counted*max(number(node.Labels[labels.GPUReplicas]), 1):
+		g.seen = counted
 	}
-	g.Total = max(g.onBus, g.seen)
+	g.Total = max(g.onBus, counted)
 	if isWhole := node.Labels[labels.GPUSharing] == "" || node.Labels[labels.GPUSharing] == "none"; g.Total == 0 ||
-		isWhole && g.seen > 0 && !isPartitioned(node) {
+		isWhole && counted > 0 && !partitioned {
 		g.Total = max(g.Total, capacity)
 	}
 	g.Usable = g.Total * min(allocatable, capacity) / capacity
@@ -105,9 +115,9 @@ func isCounted(node *corev1.Node, name corev1.ResourceName) bool {
 	return number(node.Labels[labels.GPUReplicas]) > 0
 }
 
-// seenByDriver returns how many GPUs GPU Feature Discovery has counted; 0 if unknown. Where each GPU is one kind of MIG
-// device, it counts those instead.
-func seenByDriver(node *corev1.Node) int {
+// countedGPUs returns how many GPUs GPU Feature Discovery has counted; 0 if unknown. Of several models it counts only
+// one. Where each GPU is one kind of MIG device, it counts those instead.
+func countedGPUs(node *corev1.Node) int {
 	if strings.Contains(node.Labels[labels.GPUProduct], labels.ProductMIG) {
 		return 0
 	}

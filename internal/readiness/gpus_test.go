@@ -45,7 +45,7 @@ func TestLostGPUs(t *testing.T) {
 		},
 		"GFD no longer counts it": {resources: resources{"nvidia.com/gpu": {8, 7}}, count: "7", want: unhealthy(oneOfEight)},
 		"nor does the driver see it": {
-			resources: resources{"nvidia.com/gpu": {8, 7}}, bus: "8", count: "7", want: missing,
+			resources: resources{"nvidia.com/gpu": {8, 7}}, bus: "8", count: "7", want: unhealthy(oneOfEight),
 		},
 		"the device plugin started without it": {
 			resources: resources{"nvidia.com/gpu": {7, 7}}, bus: "8", count: "7", want: missing,
@@ -107,6 +107,13 @@ func TestLostGPUs(t *testing.T) {
 				4, 2, "GPUsUnhealthy", "2 of 4 GPUs usable: the device plugin reports 2 of 2 nvidia.com/gpu as unhealthy",
 			},
 		},
+		"two models, of which GFD counts one": {
+			resources: resources{"nvidia.com/gpu": {3, 3}}, bus: "3", count: "1", want: want{total: 3, usable: 3},
+		},
+		"two models that are shared": {
+			resources: resources{"nvidia.com/gpu": {12, 12}}, bus: "3", count: "2", sharing: "time-slicing",
+			want: want{total: 3, usable: 3},
+		},
 		"no GPU is advertised yet": {bus: "8", count: "8"},
 		"counts that are no numbers": {
 			resources: resources{"nvidia.com/gpu": {8, 8}}, bus: "x", count: "-1", want: want{total: 8, usable: 8},
@@ -133,7 +140,7 @@ func TestLostGPUs(t *testing.T) {
 				node.Status.Capacity[name] = *resource.NewQuantity(counts[0], resource.DecimalSI)
 				node.Status.Allocatable[name] = *resource.NewQuantity(counts[1], resource.DecimalSI)
 			}
-			gpus := readiness.CountGPUs(node)
+			gpus := readiness.CountGPUs(node, true)
 			verdict := gpus.Verdict(intstr.FromString("100%"))
 			got := want{gpus.Total, gpus.Usable, verdict.Reason, verdict.Message}
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(want{})); diff != "" {
@@ -152,7 +159,7 @@ func TestRequiredGPUs(t *testing.T) {
 		return readiness.CountGPUs(&corev1.Node{Status: corev1.NodeStatus{
 			Capacity:    corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(total, resource.DecimalSI)},
 			Allocatable: corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(usable, resource.DecimalSI)},
-		}})
+		}}, true)
 	}
 	tests := map[string]struct {
 		total, usable int64
@@ -220,7 +227,7 @@ func TestFaultsOfTheHealthAgent(t *testing.T) {
 			gpus := readiness.CountGPUs(&corev1.Node{Status: corev1.NodeStatus{
 				Capacity:    corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(8, resource.DecimalSI)},
 				Allocatable: corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(test.usable, resource.DecimalSI)},
-			}}).WithFaults(gpuhealth.Report{Faults: test.faults})
+			}}, true).WithFaults(gpuhealth.Report{Faults: test.faults})
 			got := gpus.Verdict(intstr.FromString("100%"))
 			if gpus.Usable != test.left || got.Message != test.want || (got.State == readiness.Failed) != (test.left < 8) {
 				t.Errorf("%d usable, got %+v, want %q", gpus.Usable, got, test.want)
@@ -228,7 +235,7 @@ func TestFaultsOfTheHealthAgent(t *testing.T) {
 		})
 	}
 	t.Run("on a node that advertises no GPUs", func(t *testing.T) {
-		gpus := readiness.CountGPUs(&corev1.Node{}).WithFaults(gpuhealth.Report{Faults: []gpuhealth.Fault{lost}})
+		gpus := readiness.CountGPUs(&corev1.Node{}, true).WithFaults(gpuhealth.Report{Faults: []gpuhealth.Fault{lost}})
 		if gpus.Total != 0 || gpus.Usable != 0 || gpus.Verdict(intstr.FromString("100%")) != (readiness.Verdict{}) {
 			t.Errorf("got %+v", gpus)
 		}

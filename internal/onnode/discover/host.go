@@ -113,10 +113,8 @@ func (h Host) kernel(findings *Findings) string {
 
 func (h Host) devices(findings *Findings, kernel string) {
 	devices, err := pci.Devices(h.SysRoot)
+	findings.GPUsOnBus = countGPUs(devices)
 	for _, device := range devices {
-		if device.IsGPU() && device.Driver == nvidiaModule {
-			findings.GPUsOnBus++
-		}
 		switch {
 		case device.IsGPU() && device.Class == pci.ThreeD:
 			findings.Labels[labels.DiscoveryPCIPresent] = labels.True
@@ -137,6 +135,21 @@ func (h Host) devices(findings *Findings, kernel string) {
 	}
 	_, found := findings.Labels[labels.DiscoveryPCIPresent]
 	findings.NoGPU = !found && err == nil
+}
+
+// countGPUs returns how many GPUs are bound to the driver. Where there are 3D controllers, VGA controllers are left
+// out: the device plugin does not advertise cards that are only for displays, such as that of a DGX Station.
+func countGPUs(devices []pci.Device) int {
+	classes := map[uint16]int{}
+	for _, device := range devices {
+		if device.IsGPU() && device.Driver == nvidiaModule {
+			classes[device.Class]++
+		}
+	}
+	if classes[pci.ThreeD] > 0 {
+		return classes[pci.ThreeD]
+	}
+	return classes[pci.VGA]
 }
 
 // isWSL reports whether the node is a Windows Subsystem for Linux with GPUs. They are not PCI devices there;

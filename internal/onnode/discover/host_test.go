@@ -344,7 +344,8 @@ func TestFactsOfThisMachine(t *testing.T) {
 	g.Expect(got.Labels).To(HaveKey(labels.DiscoveryOSID))
 }
 
-// Only GPUs for containers are counted: not those that are passed through to virtual machines, nor switches.
+// Only GPUs for containers are counted: not those that are passed through to virtual machines, nor switches, nor the
+// card for the display of a machine with data center GPUs.
 func TestGPUsOnTheBus(t *testing.T) {
 	g := NewWithT(t)
 	m := withH100s(t, newMachine(t, "6.8.0-45-generic", ubuntu))
@@ -355,6 +356,7 @@ func TestGPUsOnTheBus(t *testing.T) {
 	m.add(t, gpu(1), "0x10de", "0x030200", "vfio-pci")
 	m.remove(t, gpu(2))
 	m.add(t, gpu(2), "0x10de", "0x030200", "")
+	m.add(t, "0000:c1:00.0", "0x10de", "0x030000", "nvidia")
 	fewer := m.host().Findings()
 	g.Expect(fewer.GPUsOnBus).To(Equal(5))
 	g.Expect(fewer.Same(all)).To(BeFalse())

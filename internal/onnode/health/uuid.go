@@ -76,8 +76,8 @@ func readUUID(procRoot, pci string) string {
 	for line := range strings.Lines(string(content)) {
 		key, value, _ := strings.Cut(line, ":")
 		// Until a GPU is initialized, its UUID has question marks.
-		if strings.TrimSpace(key) == "GPU UUID" && !strings.Contains(value, "?") {
-			return strings.TrimSpace(value)
+		if uuid := strings.TrimSpace(value); strings.TrimSpace(key) == "GPU UUID" && gpuhealth.IsUUID(uuid) {
+			return uuid
 		}
 	}
 	return ""
