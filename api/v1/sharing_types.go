@@ -19,11 +19,11 @@ type SharingSpec struct {
 
 // TimeSlicingSpec shares GPUs or MIG devices by time slices. Without replicas and resourceReplicas it shares nothing.
 type TimeSlicingSpec struct {
-	// Replicas is how many pods share a GPU.
+	// Replicas is how many pods share a GPU, from 2. Less shares nothing.
 	//
 	// With mig.strategy single, a GPU is a MIG device.
 	// +optional
-	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1024
 	Replicas int32 `json:"replicas,omitempty"`
 	// ResourceReplicas are for certain resources, such as nvidia.com/mig-1g.10gb with mig.strategy mixed.
@@ -47,18 +47,18 @@ type ResourceReplicasSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^nvidia[.]com/(gpu|mig-[0-9a-z.]+)$`
 	Name string `json:"name"`
-	// Replicas is how many pods share one of them. Default that of the block.
+	// Replicas is how many pods share one of them, from 2. Default that of the block.
 	// +optional
-	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1024
 	Replicas int32 `json:"replicas,omitempty"`
 }
 
 // MPSSharingSpec shares GPUs by the Multi-Process Service. Without replicas it shares nothing.
 type MPSSharingSpec struct {
-	// Replicas is how many pods share a GPU, each with that part of its memory and threads.
+	// Replicas is how many pods share a GPU, from 2, each with that part of its memory and threads. Less shares nothing.
 	// +optional
-	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1024
 	Replicas int32 `json:"replicas,omitempty"`
 	// RenameByDefault advertises shared GPUs as nvidia.com/gpu.shared. Default false.

@@ -13,7 +13,7 @@ import (
 // stepTexts are what steps do.
 var stepTexts = map[migrationsteps.Action]string{
 	migrationsteps.ActionKeep:    "keep %s when Helm upgrades its release",
-	migrationsteps.ActionRelease: "no longer keep %s when Helm upgrades its release",
+	migrationsteps.ActionRelease: "remove Helm's annotations from %s",
 	migrationsteps.ActionStop:    "stop %s and wait until its pods have ended",
 	migrationsteps.ActionDisown:  "make %s independent of the ClusterPolicy",
 	migrationsteps.ActionDelete:  "delete %s",
@@ -28,7 +28,7 @@ var stepTexts = map[migrationsteps.Action]string{
 	migrationsteps.ActionDeleteAll:    "delete all of %s",
 	migrationsteps.ActionRecordLayout: "record on %s that NVIDIA's operator has set nvidia.com/mig.config",
 	migrationsteps.ActionHandOver:     "hand over the labels of %s from Node Feature Discovery to node-discovery",
-	migrationsteps.ActionAwaitLabels:  "wait until node-discovery has taken over the labels of %s, for up to 5 minutes",
+	migrationsteps.ActionAwaitLabels:  "wait until node-discovery has taken over the labels of %s",
 	migrationsteps.ActionRemoveLabels: "remove labels that only Node Feature Discovery writes from %s",
 }
 

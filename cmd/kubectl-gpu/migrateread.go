@@ -51,7 +51,10 @@ func (o *migrateOptions) reads(definitions []string) [][]string {
 		{migrationClusterKinds, managers},
 		{migrationKinds, everywhere, managers},
 		{"secrets", everywhere, "--selector=owner=helm"},
-		{"pods", everywhere, "--selector=" + labels.Component + "=" + labels.DriverComponent},
+	}
+	if !o.toNVIDIA {
+		// The way back reads all pods.
+		reads = append(reads, []string{"pods", everywhere, "--selector=" + labels.Component + "=" + labels.DriverComponent})
 	}
 	if len(definitions) > 0 {
 		reads = append(reads, []string{strings.Join(definitions, ","), everywhere})

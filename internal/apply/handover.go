@@ -29,9 +29,12 @@ func (a *Applier) Relabel(ctx context.Context, pod client.Object, labelled, anno
 	for key, value := range labelled {
 		added[key] = value
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.GetUID(), "labels": added, "annotations": annotations,
-	}})
+	metadata := map[string]any{"uid": pod.GetUID(), "labels": added}
+	if len(annotations) > 0 {
+		// Null would remove those of other writers.
+		metadata["annotations"] = annotations
+	}
+	body, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return fmt.Errorf("encoding a patch of Pod %s: %w", pod.GetName(), err)
 	}

@@ -20,10 +20,10 @@ var doubtful = []field{
 		return config.Default != "" && config.Name == ""
 	}, "has no effect, as it is a key of the ConfigMap in name: set name"},
 	{"spec.sharing", func(s v1.ClusterPolicySpec) bool { return sharesNothing(s.Sharing) },
-		"shares nothing: set replicas of timeSlicing or mps"},
+		"shares nothing: set replicas of timeSlicing or mps to 2 or more"},
 	{"spec.nodePools[].sharing", func(s v1.ClusterPolicySpec) bool {
 		return slices.ContainsFunc(s.NodePools, func(pool v1.NodePoolSpec) bool { return sharesNothing(pool.Sharing) })
-	}, "has a block without replicas, which shares nothing: set replicas, or remove timeSlicing and mps"},
+	}, "has a block without replicas of 2 or more, which shares nothing: set them, or remove timeSlicing and mps"},
 	{"spec.dcgmExporter.podLabelAllowlistRegex", func(s v1.ClusterPolicySpec) bool {
 		exporter := deref(s.DCGMExporter)
 		return len(exporter.PodLabelAllowlistRegex) > 0 && exporter.EnablePodLabels == nil
@@ -53,12 +53,12 @@ func sharesNothing(sharing *v1.SharingSpec) bool {
 		return false
 	}
 	sliced, mps := sharing.TimeSlicing, sharing.MPS
-	return sliced != nil && sliced.Replicas == 0 && !anyReplicas(sliced.ResourceReplicas) ||
-		mps != nil && mps.Replicas == 0
+	return sliced != nil && sliced.Replicas < 2 && !anyReplicas(sliced.ResourceReplicas) ||
+		mps != nil && mps.Replicas < 2
 }
 
 func anyReplicas(resources []v1.ResourceReplicasSpec) bool {
-	return slices.ContainsFunc(resources, func(r v1.ResourceReplicasSpec) bool { return r.Replicas > 0 })
+	return slices.ContainsFunc(resources, func(r v1.ResourceReplicasSpec) bool { return r.Replicas >= 2 })
 }
 
 // allowsNoUpgrade reports whether upgrades are automatic and maxUnavailable, 0 or negative, allows none.

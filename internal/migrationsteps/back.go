@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -105,6 +106,14 @@ func (b *Back) Steps() []Step {
 	return steps
 }
 
+// isInstallers reports whether an object that restricts accounts or pods is from an installer of this operator. The value
+// of the label is the chart's nameOverride.
+func (b *Back) isInstallers(object *unstructured.Unstructured) bool {
+	name, namespace := object.GetName(), object.GetNamespace()
+	return object.GetLabels()[nameLabel] != "" && (namespace == "" || namespace == b.namespace) &&
+		(name == operatorName || strings.HasPrefix(name, operatorName+"-"))
+}
+
 // plan returns the steps, and what prevents them.
 func (b *Back) plan() ([]Step, []Blocker) {
 	var steps []Step
@@ -114,7 +123,7 @@ func (b *Back) plan() ([]Step, []Blocker) {
 	}
 	for _, kind := range restricting {
 		for _, object := range b.ofKind(kind) {
-			if object.GetLabels()[nameLabel] == operatorName {
+			if b.isInstallers(object) {
 				steps = append(steps, step(ActionDelete, object))
 			}
 		}

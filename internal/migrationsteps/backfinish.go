@@ -17,11 +17,12 @@ import (
 )
 
 const (
-	// discoveryAccount is the account of node discovery, which NVIDIA's operator does not have.
-	discoveryAccount  = "nvidia-node-discovery"
 	kindPriorityClass = "PriorityClass"
 	kindRevision      = "ControllerRevision"
 )
+
+// ownAccounts are the accounts of the operands that NVIDIA's operator does not have.
+var ownAccounts = []string{"nvidia-node-discovery", "nvidia-gpu-health"}
 
 // FinishRefusal returns why what is left of this operator cannot be removed yet; empty if it can.
 func (b *Back) FinishRefusal() string {
@@ -137,7 +138,7 @@ func (b *Back) isOnlyOurs(object *unstructured.Unstructured) bool {
 	case labels.IsApplied(object):
 		return true
 	case kind == kindPriorityClass, slices.Contains(leftoverKinds, kind):
-		return all[nameLabel] == operatorName && (name == discoveryAccount || strings.HasPrefix(name, operatorName+"-"))
+		return all[nameLabel] == operatorName && (slices.Contains(ownAccounts, name) || strings.HasPrefix(name, operatorName+"-"))
 	}
 	return false
 }

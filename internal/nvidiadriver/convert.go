@@ -19,7 +19,10 @@ import (
 // driver as before, except that GPU nodes which no object selects get spec.driver. It fails with one error for each
 // field that node pools cannot express.
 func ToNodePools(policy *v1.ClusterPolicy, objects []v1alpha1.NVIDIADriver) (*v1.ClusterPolicy, error) {
-	objects = inOrder(objects)
+	// One that is being deleted declares no driver.
+	objects = inOrder(slices.DeleteFunc(slices.Clone(objects), func(object v1alpha1.NVIDIADriver) bool {
+		return object.DeletionTimestamp != nil
+	}))
 	if err := errors.Join(checkUsed(policy), checkFields(objects), checkSelectors(policy, objects)); err != nil {
 		return nil, err
 	}

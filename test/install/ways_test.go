@@ -25,7 +25,7 @@ func notInABundle() []string {
 	objects := []string{"Namespace/gpu-operator"}
 	for _, name := range []string{
 		"operator", "driver", "gpu-feature-discovery", "mig-manager", "mig-manager-pods", "mig-manager-configmaps",
-		"node-discovery", "operator-validator", "placement", "deletion",
+		"node-discovery", "health-agent", "operator-validator", "placement", "deletion",
 	} {
 		name = "gpu-operator-" + name
 		objects = append(objects, "ValidatingAdmissionPolicy/"+name, "ValidatingAdmissionPolicyBinding/"+name)

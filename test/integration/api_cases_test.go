@@ -142,7 +142,7 @@ var refused = []struct{ name, spec, path, message string }{
 		"set devicePlugin.config.name in the node pool or in the spec, or remove default",
 	},
 	{"time slices and MPS", "{sharing: {timeSlicing: {replicas: 2}, mps: {replicas: 2}}}", "spec.sharing", "exclude each other"},
-	{"one time slice", "{sharing: {timeSlicing: {replicas: 1}}}", "spec.sharing.timeSlicing.replicas", "greater than or equal to 2"},
+	{"too many shares", "{sharing: {mps: {replicas: 1025}}}", "spec.sharing.mps.replicas", "less than or equal to 1024"},
 	{"MPS of MIG devices", "{mig: {strategy: mixed}, sharing: {mps: {replicas: 2}}}", "spec.sharing.mps", "use timeSlicing"},
 	{
 		"shares of another resource", "{sharing: {timeSlicing: {resourceReplicas: [{name: nvidia.com/hostdev, replicas: 2}]}}}",

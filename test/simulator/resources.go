@@ -153,7 +153,8 @@ func (n *node) offered() map[corev1.ResourceName]int64 {
 		return nil
 	}
 	config := p.config()
-	if _, sharing := config.shared(); sharing == sharingMPS && !n.runs(appMPS) {
+	// Without a model, GPU Feature Discovery reports nothing, so that the node gets no daemon.
+	if _, sharing := config.shared(); sharing == sharingMPS && n.model != "" && !n.runs(appMPS) {
 		return nil
 	}
 	devices, _ := n.devices(p.migStrategy())

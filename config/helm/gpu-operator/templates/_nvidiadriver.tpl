@@ -33,7 +33,11 @@ Argument: root. */}}
 {{- $_ := set $selector $key (include "gpu-operator.text" $value) -}}
 {{- end -}}
 {{- if $selector }}{{ $_ := set $object "nodeSelector" $selector }}{{ else }}{{ $_ := set $object "default" true }}{{ end -}}
+{{/* An empty value of a label or of a node selector is one. */}}
+{{- $texts := pick $object "labels" "annotations" "nodeSelector" -}}
+{{- $object = omit $object "labels" "annotations" "nodeSelector" -}}
 {{- include "gpu-operator.compact" $object -}}
+{{- range $key, $value := $texts }}{{ if $value }}{{ $_ := set $object $key $value }}{{ end }}{{ end -}}
 {{- toJson $object -}}
 {{- end }}
 

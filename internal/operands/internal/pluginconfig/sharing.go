@@ -36,8 +36,12 @@ type (
 	}
 )
 
-// fileVersion is the only version of the format.
-const fileVersion = "v1"
+const (
+	// fileVersion is the only version of the format.
+	fileVersion = "v1"
+	// minReplicas is the least number of shares that the device plugin accepts.
+	minReplicas = 2
+)
 
 // ErrMPSWithMixed is the error for GPUs that MPS is to share beside MIG devices: the device plugin would not start.
 var ErrMPSWithMixed = errors.New("MPS cannot share GPUs with mig.strategy mixed: use timeSlicing")
@@ -45,7 +49,7 @@ var ErrMPSWithMixed = errors.New("MPS cannot share GPUs with mig.strategy mixed:
 // SharesByMPS reports whether the spec shares GPUs by MPS, whatever a ConfigMap has.
 func SharesByMPS(in operand.Input) bool {
 	sharing := in.Spec.Sharing
-	return sharing != nil && sharing.MPS != nil && sharing.MPS.Replicas > 0
+	return sharing != nil && sharing.MPS != nil && sharing.MPS.Replicas >= minReplicas
 }
 
 // ofSharing returns the configuration from spec.sharing, or nil if it shares nothing.
@@ -84,7 +88,7 @@ func timeSlicing(spec v1.TimeSlicingSpec) *fileReplicated {
 	}
 	var shared []fileResource
 	for _, name := range slices.Sorted(maps.Keys(replicas)) {
-		if replicas[name] > 0 {
+		if replicas[name] >= minReplicas {
 			shared = append(shared, fileResource{Name: name, Replicas: replicas[name]})
 		}
 	}

@@ -21,6 +21,7 @@ func TestSharing(t *testing.T) {
 		"an empty block":               {spec: `{sharing: {}}`},
 		"time slices without replicas": {spec: `{sharing: {timeSlicing: {resourceReplicas: [{name: nvidia.com/gpu}]}}}`},
 		"MPS without replicas":         {spec: `{sharing: {mps: {}}}`},
+		"one share is none":            {spec: `{sharing: {timeSlicing: {replicas: 1}}}`},
 		"MIG devices like whole GPUs": {
 			spec: `{sharing: {timeSlicing: {replicas: 4, resourceReplicas: [{name: nvidia.com/mig-1g.10gb}]}}}`,
 			want: `
