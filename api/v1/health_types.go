@@ -37,7 +37,7 @@ type HealthAgentSpec struct {
 type NodeGPUs struct {
 	// Total is how many GPUs there are.
 	Total int32 `json:"total"`
-	// Usable is how many of them the kubelet can give to pods.
+	// Usable is how many of them the kubelet can give to pods; 0 on a node that has not reached the stage Allocatable.
 	Usable int32 `json:"usable"`
 }
 

@@ -80,7 +80,11 @@ func TestANodeThatHasLostGPUs(t *testing.T) {
 			if diff := cmp.Diff(test.want, found, cmp.AllowUnexported(want{})); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if got.GPUs.Total != 8 || got.GPUs.Usable != int(test.usable) {
+			left := int(test.usable)
+			if test.want.stage == v1.StageDriver {
+				left = 0
+			}
+			if got.GPUs.Total != 8 || got.GPUs.Usable != left {
 				t.Errorf("got %+v", got.GPUs)
 			}
 		})

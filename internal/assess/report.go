@@ -11,6 +11,9 @@ import (
 type Dwell struct {
 	// Replace applies to pods that are not ready and have not failed, as while they are replaced.
 	Replace time.Duration
+	// Lag applies to a node of which no GPU is allocatable any more: the pod of the device plugin that is being replaced
+	// may be seen later than that, as nodes and pods are watched apart.
+	Lag time.Duration
 	// Loss applies to a node that has lost GPUs: the kubelet reports what a device plugin advertises one resource after
 	// another, and GPU Feature Discovery later.
 	Loss time.Duration
@@ -20,7 +23,10 @@ type Dwell struct {
 
 // DefaultDwell returns the dwell times of the operator.
 func DefaultDwell() Dwell {
-	return Dwell{Replace: 4 * time.Second, Loss: 15 * time.Second, Flap: 10 * time.Second, Window: time.Minute}
+	return Dwell{
+		Replace: 4 * time.Second, Lag: 500 * time.Millisecond, Loss: 15 * time.Second,
+		Flap: 10 * time.Second, Window: time.Minute,
+	}
 }
 
 // Report is the assessment that the condition of the node shows: the latest one, or a previous one until a worse
@@ -33,11 +39,13 @@ type Report struct {
 	recoveredAt time.Time
 	// wasReady: the node has been ready at some time. latestReady: it is ready in the latest assessment.
 	wasReady, latestReady bool
+	// lags: since worseSince no GPU has been allocatable, and nothing else was wrong.
+	lags bool
 }
 
 // Next returns the report after the latest assessment, and after how long it must be computed again; 0 for never. A
-// failure is reported immediately, and so is a loss of all allocatable GPUs while the device plugin works. A pod that
-// is not ready and has not failed, and any second outage soon after a recovery, is reported after the dwell time.
+// failure is reported immediately, and almost so a loss of all allocatable GPUs while the device plugin works. A pod
+// that is not ready and has not failed, and any second outage soon after a recovery, is reported after the dwell time.
 func (r Report) Next(latest Assessment, dwell Dwell) (Report, time.Duration) {
 	now := latest.At
 	next := Report{
@@ -55,7 +63,7 @@ func (r Report) Next(latest Assessment, dwell Dwell) (Report, time.Duration) {
 	}
 	if left := r.dwellTime(&latest, since, dwell) - now.Sub(since); left > 0 {
 		previous := r
-		previous.worseSince, previous.latestReady = since, latest.Ready()
+		previous.worseSince, previous.latestReady, previous.lags = since, latest.Ready(), r.losesGPUs(&latest)
 		return previous, left
 	}
 	return next, 0
@@ -89,10 +97,15 @@ func (r *Report) dwellTime(latest *Assessment, since time.Time, dwell Dwell) tim
 		return dwell.Loss
 	case latest.State == readiness.Failed || r.hasNewFailure(latest):
 		return 0
-	case latest.Reason == v1.ReasonNotAllocatable && r.latestReady:
-		return 0
+	case r.losesGPUs(latest):
+		return dwell.Lag
 	}
 	return dwell.Replace
+}
+
+// losesGPUs reports whether no GPU is allocatable any more, and nothing else has been wrong before.
+func (r *Report) losesGPUs(latest *Assessment) bool {
+	return latest.Reason == v1.ReasonNotAllocatable && (r.latestReady || r.lags)
 }
 
 // hasNewFailure reports whether an operand has failed that had not failed in the report.

@@ -78,7 +78,17 @@ func TestNext(t *testing.T) {
 		"a failure by deadline": {
 			{latest: ready, want: ready}, {after: s, latest: overdue, want: overdue},
 		},
-		"no GPU is allocatable anymore": {{latest: ready, want: ready}, {after: s, latest: noGPUs, want: noGPUs}},
+		"no GPU is allocatable anymore": {
+			{latest: ready, want: ready},
+			{after: s, latest: noGPUs, want: ready, wait: s / 2},
+			{after: s + s/2, latest: noGPUs, want: noGPUs},
+		},
+		"no GPU is allocatable, and then the pod of the plugin is seen to be replaced": {
+			{latest: ready, want: ready},
+			{after: s, latest: noGPUs, want: ready, wait: s / 2},
+			{after: s + s/4, latest: starting, want: ready, wait: 4*s - s/4},
+			{after: 3 * s, latest: ready, want: ready},
+		},
 		"another MIG layout is requested, and the MIG manager has not begun": {
 			{latest: ready, want: ready},
 			{after: s, latest: mismatch, want: ready, wait: 4 * s},

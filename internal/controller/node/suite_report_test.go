@@ -51,12 +51,13 @@ var _ = Describe("A node that was ready", func() {
 		Expect(f.events(ctx)).To(ConsistOf("Warning CrashLoopBackOff"))
 	})
 
-	It("is reported immediately when nothing is allocatable any more", func(ctx SpecContext) {
+	It("is reported within a second when nothing is allocatable any more", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.updateStatus(ctx, noGPUs)
-		_, err := f.reconcileAfter(ctx, time.Minute)
+		Expect(f.reconcileAfter(ctx, time.Minute)).To(Equal(time.Second / 2))
+		_, err := f.reconcileAfter(ctx, time.Second/2)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchCondition}))
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, getNode, listPods, patchCondition}))
 		Expect(f.reported(ctx)).To(Equal("False " + v1.ReasonNotAllocatable))
 		Expect(f.entry().StatusAssessment().Ready()).To(BeFalse(), "the policy reports the same")
 	})
