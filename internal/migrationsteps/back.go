@@ -106,8 +106,8 @@ func (b *Back) Steps() []Step {
 	return steps
 }
 
-// isInstallers reports whether an object that restricts accounts or pods is from an installer of this operator. The value
-// of the label is the chart's nameOverride.
+// isInstallers reports whether an object that restricts accounts or pods is from an installer of this operator. The
+// value of the label is the chart's nameOverride.
 func (b *Back) isInstallers(object *unstructured.Unstructured) bool {
 	name, namespace := object.GetName(), object.GetNamespace()
 	return object.GetLabels()[nameLabel] != "" && (namespace == "" || namespace == b.namespace) &&

@@ -138,7 +138,8 @@ func (b *Back) isOnlyOurs(object *unstructured.Unstructured) bool {
 	case labels.IsApplied(object):
 		return true
 	case kind == kindPriorityClass, slices.Contains(leftoverKinds, kind):
-		return all[nameLabel] == operatorName && (slices.Contains(ownAccounts, name) || strings.HasPrefix(name, operatorName+"-"))
+		isOwn := slices.Contains(ownAccounts, name) || strings.HasPrefix(name, operatorName+"-")
+		return isOwn && all[nameLabel] == operatorName
 	}
 	return false
 }

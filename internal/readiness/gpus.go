@@ -50,8 +50,7 @@ func CountGPUs(node *corev1.Node, countsBus bool) GPUs {
 		g.seen = counted
 	}
 	g.Total = max(g.onBus, counted)
-	if isWhole := node.Labels[labels.GPUSharing] == "" || node.Labels[labels.GPUSharing] == "none"; g.Total == 0 ||
-		isWhole && counted > 0 && !partitioned {
+	if g.Total == 0 || counted > 0 && !partitioned && !isShared(node) {
 		g.Total = max(g.Total, capacity)
 	}
 	g.Usable = g.Total * min(allocatable, capacity) / capacity
@@ -122,6 +121,12 @@ func countedGPUs(node *corev1.Node) int {
 		return 0
 	}
 	return number(node.Labels[labels.GPUCount])
+}
+
+// isShared reports whether GPU Feature Discovery reports that several pods share a GPU.
+func isShared(node *corev1.Node) bool {
+	strategy := node.Labels[labels.GPUSharing]
+	return strategy != "" && strategy != "none"
 }
 
 // isPartitioned reports whether the node advertises MIG devices as such.
