@@ -19,13 +19,10 @@ import (
 // The pods of NVIDIA's operator get the labels by which the DaemonSets of this operator select them.
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=pods,verbs=patch
 
-// templateGeneration is a label of DaemonSet pods, by which the DaemonSet controller finds those that are up to date.
-const templateGeneration = "pod-template-generation"
-
 // Relabel adds labels and annotations to a pod, if it still is the one that was read. It removes the generation of the
 // pod's template: that of a new DaemonSet may be equal, and the pod would count as one that the DaemonSet has created.
 func (a *Applier) Relabel(ctx context.Context, pod client.Object, labelled, annotations map[string]string) error {
-	added := map[string]any{templateGeneration: nil}
+	added := map[string]any{labels.TemplateGeneration: nil}
 	for key, value := range labelled {
 		added[key] = value
 	}

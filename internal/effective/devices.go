@@ -31,3 +31,9 @@ func migManager(s *v1.MIGManagerSpec) {
 	}
 	value(&block(&s.GPUClientsConfig).Name, GPUClients) // NVIDIA
 }
+
+// minReplicas is the least number of shares that the device plugin accepts.
+const minReplicas = 2
+
+// Shares reports whether a number of replicas in spec.sharing makes pods share a GPU.
+func Shares(replicas int32) bool { return replicas >= minReplicas }

@@ -53,12 +53,12 @@ func sharesNothing(sharing *v1.SharingSpec) bool {
 		return false
 	}
 	sliced, mps := sharing.TimeSlicing, sharing.MPS
-	return sliced != nil && sliced.Replicas < 2 && !anyReplicas(sliced.ResourceReplicas) ||
-		mps != nil && mps.Replicas < 2
+	return sliced != nil && !effective.Shares(sliced.Replicas) && !anyReplicas(sliced.ResourceReplicas) ||
+		mps != nil && !effective.Shares(mps.Replicas)
 }
 
 func anyReplicas(resources []v1.ResourceReplicasSpec) bool {
-	return slices.ContainsFunc(resources, func(r v1.ResourceReplicasSpec) bool { return r.Replicas >= 2 })
+	return slices.ContainsFunc(resources, func(r v1.ResourceReplicasSpec) bool { return effective.Shares(r.Replicas) })
 }
 
 // allowsNoUpgrade reports whether upgrades are automatic and maxUnavailable, 0 or negative, allows none.

@@ -18,6 +18,9 @@ const (
 	Component = "app.kubernetes.io/component"
 	// DriverComponent is the value of Component of all driver pods, of this operator and of NVIDIA's.
 	DriverComponent = "nvidia-driver"
+	// TemplateGeneration is a label of DaemonSet pods, written and read by the DaemonSet controller, which finds those
+	// that are up to date by it. Removed from pods that get another DaemonSet: its generation may be equal.
+	TemplateGeneration = "pod-template-generation"
 	// NVIDIAHash is an annotation of objects that NVIDIA's operator has written: the digest of the object. It is removed
 	// when an object is taken over from it.
 	NVIDIAHash = "nvidia.com/last-applied-hash"

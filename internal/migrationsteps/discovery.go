@@ -146,7 +146,7 @@ func (c *Cluster) staleFeatures() []*unstructured.Unstructured {
 func (c *Cluster) HandOverRefusal() string {
 	if others := c.otherDiscovery(); len(others) > 0 {
 		return cleanup.Describe(others[0]).String() + " runs a Node Feature Discovery that kubectl gpu migrate has not " +
-			"found in NVIDIA's chart, and the labels of two cannot be told apart: leave out --node-discovery"
+			"found in NVIDIA's chart, and the labels of two cannot be distinguished: leave out --node-discovery"
 	}
 	if len(c.keptDiscovery()) == 0 {
 		return ""

@@ -19,10 +19,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// templateGeneration is a label of DaemonSet pods, by which the DaemonSet controller finds those that are up to date:
-// the generation of a new DaemonSet may be equal.
-const templateGeneration = "pod-template-generation"
-
 // errNoRevision is the error for an operand whose pod template is recorded nowhere.
 var errNoRevision = errors.New("no ControllerRevision has the template of its pods")
 
@@ -178,12 +174,12 @@ func (b *Back) inPlace(p place, own []*appsv1.DaemonSet, groups []group) bool {
 // that was deleted meanwhile is removed: the garbage collector would delete the pod.
 func (b *Back) move(g *group, pod *corev1.Pod, live *unstructured.Unstructured) (Step, bool) {
 	controller := metav1.GetControllerOfNoCopy(pod)
-	_, generation := pod.Labels[templateGeneration]
+	_, generation := pod.Labels[labels.TemplateGeneration]
 	adopted := live != nil && controller != nil && controller.UID == live.GetUID()
 	if adopted || g.selects(pod) && !generation {
 		return Step{}, false
 	}
-	added := map[string]any{templateGeneration: nil}
+	added := map[string]any{labels.TemplateGeneration: nil}
 	for key, value := range g.selector {
 		added[key] = value
 	}

@@ -34,7 +34,7 @@ var (
 		{"a pod with mig-2g.20gb lands only where GPUs have such a device", deviceOfOneNode},
 		{"MIG all-1g.10gb with strategy single by time-slicing in 4 is 28", twentyEight},
 		{"a taint keeps pods off that do not tolerate it, and no operand", taintedNode},
-		{"a node selector by product tells shared GPUs from whole ones", selectByProduct},
+		{"a node selector by product distinguishes shared GPUs from whole ones", selectByProduct},
 		{"a quota of 8 refuses the 9th GPU", quotaOfEight},
 		{"1 of 8 GPUs is unhealthy: the node is not ready, with 7 of 8 usable", oneOfEightUnhealthy},
 		{"a MIG layout that nobody knows is reported, and the operands run on", unknownLayout},

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
@@ -36,12 +37,8 @@ type (
 	}
 )
 
-const (
-	// fileVersion is the only version of the format.
-	fileVersion = "v1"
-	// minReplicas is the least number of shares that the device plugin accepts.
-	minReplicas = 2
-)
+// fileVersion is the only version of the format.
+const fileVersion = "v1"
 
 // ErrMPSWithMixed is the error for GPUs that MPS is to share beside MIG devices: the device plugin would not start.
 var ErrMPSWithMixed = errors.New("MPS cannot share GPUs with mig.strategy mixed: use timeSlicing")
@@ -49,7 +46,7 @@ var ErrMPSWithMixed = errors.New("MPS cannot share GPUs with mig.strategy mixed:
 // SharesByMPS reports whether the spec shares GPUs by MPS, whatever a ConfigMap has.
 func SharesByMPS(in operand.Input) bool {
 	sharing := in.Spec.Sharing
-	return sharing != nil && sharing.MPS != nil && sharing.MPS.Replicas >= minReplicas
+	return sharing != nil && sharing.MPS != nil && effective.Shares(sharing.MPS.Replicas)
 }
 
 // ofSharing returns the configuration from spec.sharing, or nil if it shares nothing.
@@ -88,7 +85,7 @@ func timeSlicing(spec v1.TimeSlicingSpec) *fileReplicated {
 	}
 	var shared []fileResource
 	for _, name := range slices.Sorted(maps.Keys(replicas)) {
-		if replicas[name] >= minReplicas {
+		if effective.Shares(replicas[name]) {
 			shared = append(shared, fileResource{Name: name, Replicas: replicas[name]})
 		}
 	}
