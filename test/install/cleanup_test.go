@@ -5,7 +5,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
-	"github.com/clusterpolicy/gpu-operator/test/pinned"
 )
 
 // removalFinalizer is the operator's finalizer of the active policy.
@@ -38,12 +36,9 @@ func (e *env) kubectlGPU(in string, args ...string) (string, error) {
 	e.t.Helper()
 	binary, err := plugin()
 	e.Expect(err).NotTo(HaveOccurred())
-	program, err := pinned.Tool(repo, "kubectl", "kubectl", "k8s.io/kubectl")
-	e.Expect(err).NotTo(HaveOccurred())
 	path := e.t.TempDir()
-	e.Expect(os.Symlink(program, filepath.Join(path, "kubectl"))).To(Succeed())
-	e.Expect(os.Symlink(binary, filepath.Join(path, "kubectl-gpu"))).To(Succeed())
-	cmd := exec.CommandContext(e.t.Context(), filepath.Join(path, "kubectl"), append([]string{"gpu"}, args...)...)
+	cmd, err := cluster.PluginCommand(e.t.Context(), repo, binary, path, args...)
+	e.Expect(err).NotTo(HaveOccurred())
 	cmd.Stdin = strings.NewReader(in)
 	cmd.Env = []string{"KUBECONFIG=" + e.cluster.Kubeconfig(), "HOME=" + e.tool.Home, "PATH=" + path}
 	output, err := cmd.CombinedOutput()

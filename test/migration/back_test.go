@@ -4,8 +4,6 @@ import (
 	"context"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +21,6 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
-	"github.com/clusterpolicy/gpu-operator/test/pinned"
 )
 
 const (
@@ -161,14 +158,11 @@ func (e *env) kubectlGPU(args ...string) (string, error) {
 	e.t.Helper()
 	binary, err := plugin()
 	e.Expect(err).NotTo(HaveOccurred())
-	program, err := pinned.Tool(repo, "kubectl", "kubectl", "k8s.io/kubectl")
-	e.Expect(err).NotTo(HaveOccurred())
 	path := e.t.TempDir()
-	e.Expect(os.Symlink(program, filepath.Join(path, "kubectl"))).To(Succeed())
-	e.Expect(os.Symlink(binary, filepath.Join(path, "kubectl-gpu"))).To(Succeed())
-	cmd := exec.CommandContext(
-		e.t.Context(), filepath.Join(path, "kubectl"), append([]string{"gpu", "migrate", "--back"}, args...)...,
+	cmd, err := cluster.PluginCommand(
+		e.t.Context(), repo, binary, path, append([]string{"migrate", "--back"}, args...)...,
 	)
+	e.Expect(err).NotTo(HaveOccurred())
 	cmd.Env = []string{"KUBECONFIG=" + e.cluster.Kubeconfig(), "HOME=" + path, "PATH=" + path}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
