@@ -32,14 +32,7 @@ func (k kubectl) get(ctx context.Context, args ...string) ([]byte, error) {
 
 // run runs a command of kubectl with these arguments and standard input, and returns its output.
 func (k kubectl) run(ctx context.Context, in []byte, command string, args ...string) ([]byte, error) {
-	all := []string{command}
-	if k.kubeconfig != "" {
-		all = append(all, "--kubeconfig="+k.kubeconfig)
-	}
-	if k.context != "" {
-		all = append(all, "--context="+k.context)
-	}
-	all = append(all, args...)
+	all := append(k.clusterArgs(command), args...)
 	cmd := exec.CommandContext(ctx, "kubectl", all...)
 	var out, errOut bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &errOut
@@ -47,4 +40,16 @@ func (k kubectl) run(ctx context.Context, in []byte, command string, args ...str
 		return nil, fmt.Errorf("kubectl %s: %w: %s", strings.Join(all, " "), err, strings.TrimSpace(errOut.String()))
 	}
 	return out.Bytes(), nil
+}
+
+// clusterArgs returns a command of kubectl with the flags that choose the cluster.
+func (k kubectl) clusterArgs(command string) []string {
+	all := []string{command}
+	if k.kubeconfig != "" {
+		all = append(all, "--kubeconfig="+k.kubeconfig)
+	}
+	if k.context != "" {
+		all = append(all, "--context="+k.context)
+	}
+	return all
 }

@@ -19,6 +19,8 @@ const (
 	exitBlocked = 2
 	// exitUpgrades is that of plan with --detailed-exitcode, if drivers would be upgraded.
 	exitUpgrades = 3
+	// exitNotReady is that of status with --detailed-exitcode, if the policy is not ready.
+	exitNotReady = 3
 )
 
 // errUpgradesHappen makes the plugin exit with exitUpgrades. It is not printed.
@@ -44,6 +46,9 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	if errors.Is(err, errUpgradesHappen) {
 		return exitUpgrades
 	}
+	if errors.Is(err, errNotReady) {
+		return exitNotReady
+	}
 	if errors.Is(err, errBlocked) {
 		return exitBlocked
 	}
@@ -58,9 +63,9 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-gpu",
-		Short: "Show what the GPU operator would do, clean up where it is gone, and migrate from NVIDIA's",
-		Long: `Show what the GPU operator would do, and convert its objects, without changing anything; only cleanup and
-migrate change the cluster.
+		Short: "Show the state of GPUs and what the GPU operator would do, clean up where it is gone, and migrate from NVIDIA's",
+		Long: `Show the state of the GPUs of a cluster and what the GPU operator would do, and convert its objects, without
+changing anything; only cleanup and migrate change the cluster.
 
 Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usage.`,
 		Version:       version.Version,
@@ -70,6 +75,6 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 		// kubectl only completes its own commands by script.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(renderCommand(), planCommand(), convertCommand(), cleanupCommand(), migrateCommand())
+	root.AddCommand(statusCommand(), explainCommand(), renderCommand(), planCommand(), convertCommand(), cleanupCommand(), migrateCommand())
 	return root
 }

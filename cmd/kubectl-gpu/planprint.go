@@ -1,41 +1,23 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/clusterpolicy/gpu-operator/internal/preview"
 )
-
-// The formats of the output.
-const (
-	formatText = "text"
-	formatJSON = "json"
-	formatYAML = "yaml"
-)
-
-// formats are all of them.
-var formats = []string{formatText, formatJSON, formatYAML}
 
 // printPreview prints a preview in a format.
 func printPreview(out io.Writer, p *preview.Preview, format string) error {
 	var text []byte
 	var err error
-	switch format {
-	case formatJSON:
-		if text, err = json.MarshalIndent(p, "", "  "); err == nil {
-			text = append(text, '\n')
-		}
-	case formatYAML:
-		text, err = yaml.Marshal(p)
-	default:
+	if format == formatText {
 		text, err = asText(p)
+	} else {
+		text, err = encode(p, format)
 	}
 	if err != nil {
 		return fmt.Errorf("encoding the plan: %w", err)

@@ -10,6 +10,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
+// The words before the stage and the operand in the message of a node that is not ready.
+const (
+	stagePrefix   = "stage "
+	operandPrefix = ", operand "
+)
+
 // Condition returns the condition nvidia.com/GPUReady of the node with this name, without times.
 func (a *Assessment) Condition(node string) corev1.NodeCondition {
 	condition := corev1.NodeCondition{
@@ -33,9 +39,21 @@ func (a *Assessment) Condition(node string) corev1.NodeCondition {
 func (a *Assessment) Cause(node string) string {
 	operand := ""
 	if a.Operand != "" {
-		operand = ", operand " + a.Operand
+		operand = operandPrefix + a.Operand
 	}
-	return fmt.Sprintf("%s: stage %s%s: %s", node, a.Stage, operand, a.Message)
+	return fmt.Sprintf("%s: %s%s%s: %s", node, stagePrefix, a.Stage, operand, a.Message)
+}
+
+// ParseCause returns the stage and the operand of a message that Cause has composed, without the name of the node, and
+// the rest of it. Of another message, all is the rest.
+func ParseCause(message string) (stage v1.Stage, operand, rest string) {
+	prefix, rest, found := strings.Cut(message, ": ")
+	stageAndOperand, hasStage := strings.CutPrefix(prefix, stagePrefix)
+	if !found || !hasStage {
+		return "", "", message
+	}
+	name, operand, _ := strings.Cut(stageAndOperand, operandPrefix)
+	return v1.Stage(name), operand, rest
 }
 
 // MessageUpToDate reports whether the written message need not be replaced by message, which is the cause with an

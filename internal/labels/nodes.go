@@ -149,6 +149,12 @@ const (
 	// Discovery, as is the number of MIG devices of each resource, in the label RESOURCE with this suffix.
 	GPUReplicas = "nvidia.com/gpu.replicas"
 	CountSuffix = ".count"
+	// DriverVersion is the version of the driver, written by GPU Feature Discovery, of which older
+	// releases write only the parts.
+	DriverVersion  = "nvidia.com/cuda.driver-version.full"
+	DriverMajor    = "nvidia.com/cuda.driver.major"
+	DriverMinor    = "nvidia.com/cuda.driver.minor"
+	DriverRevision = "nvidia.com/cuda.driver.rev"
 	// GPUsOnBus is an annotation of gpu-node discover: how many GPUs on the PCI bus are bound to the driver. It stays
 	// while no GPU is, as during a driver upgrade.
 	GPUsOnBus = "nvidia.com/gpu-operator.gpus-on-bus"

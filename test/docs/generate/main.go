@@ -24,14 +24,26 @@ var pages = map[string]map[string]source{
 	"docs/troubleshooting.md": {"reasons": reasonEntries},
 }
 
+// files are generated as a whole.
+var files = map[string]source{"internal/reasons/reasons.json": reasonJSON}
+
 func main() {
 	repo := flag.String("repo", ".", "directory of the repository")
 	flag.Parse()
 	for page, parts := range pages {
-		if err := write(*repo, page, parts); err != nil {
-			fmt.Fprintf(os.Stderr, "generate: %s: %v\n", page, err)
-			os.Exit(1)
-		}
+		exitOn(page, write(*repo, page, parts))
+	}
+	for file, compute := range files {
+		text, err := compute(*repo)
+		exitOn(file, err)
+		exitOn(file, os.WriteFile(filepath.Join(*repo, file), []byte(text), 0o644))
+	}
+}
+
+func exitOn(file string, err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "generate: %s: %v\n", file, err)
+		os.Exit(1)
 	}
 }
 

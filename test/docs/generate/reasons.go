@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	explained "github.com/clusterpolicy/gpu-operator/internal/reasons"
 )
 
 // constant is one of the strings that the API declares.
@@ -202,6 +205,24 @@ func reasonEntries(repo string) (string, error) {
 		fmt.Fprintf(&out, "### %s\n\n%s\n\n- Cause: %s\n- Remedy: %s\n\n", r.value, r.means, r.cause, r.remedy)
 	}
 	return out.String(), nil
+}
+
+// reasonJSON has the texts of package internal/reasons.
+func reasonJSON(repo string) (string, error) {
+	all, err := reasons(repo)
+	if err != nil {
+		return "", err
+	}
+	texts := map[string]explained.Explanation{}
+	for _, r := range all {
+		texts[r.value] = explained.Explanation{Meaning: r.means, Cause: r.cause, Remedy: r.remedy}
+	}
+	var out strings.Builder
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	err = encoder.Encode(texts)
+	return out.String(), err
 }
 
 // reasonTable has a row for each reason, by its group.

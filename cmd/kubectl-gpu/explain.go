@@ -1,0 +1,184 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/explain"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/reasons"
+)
+
+// explainOptions are the flags of explain.
+type explainOptions struct {
+	namespace, output string
+	kubectl           kubectl
+}
+
+func explainCommand() *cobra.Command {
+	o := explainOptions{}
+	command := &cobra.Command{
+		Use:   "explain NODE|node/NAME|pod/NAME",
+		Short: "Show why the GPUs of a node cannot be used, or why a pod does not get its GPU, and the next step",
+		Long: `Show why the GPUs of a node cannot be used, or why a pod does not get its GPU, and what to do next.
+
+Of a node it shows the stages that the node has reached, what the operator reports with its usual cause and remedy, and
+the pods of the operator there. Of a pod it shows what keeps it from its GPU: the resource that it requests, a taint, its
+selector, cordoned or full nodes, the kubelet, or the state of its node. A name without node/ or pod/ is that of a node,
+or else of a pod. If a Job or another controller has no pod, give its name as pod/NAME: what refuses its pods, such as a
+quota, is shown.
+
+It runs kubectl, which needs the right to list Nodes, ClusterPolicies and Pods, and Events in the namespace of the pod.`,
+		Example: `  kubectl gpu explain node-a
+  kubectl gpu explain pod/training-0 --namespace team-a
+  kubectl gpu explain node/node-a -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(formats, o.output) {
+				return fmt.Errorf("--output %s: give one of %v", o.output, formats)
+			}
+			kind, name, hasKind := strings.Cut(args[0], "/")
+			if !hasKind {
+				kind, name = "", args[0]
+			}
+			if name == "" || hasKind && kind != "node" && kind != "pod" {
+				return fmt.Errorf("%s: give NODE, node/NAME or pod/NAME", args[0])
+			}
+			if err := o.run(cmd.Context(), cmd.OutOrStdout(), kind, name); err != nil {
+				return failure{err}
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the pod")
+	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, json or yaml")
+	o.kubectl.addFlags(flags)
+	return command
+}
+
+func (o explainOptions) run(ctx context.Context, out io.Writer, kind, name string) error {
+	known, err := reasons.All()
+	if err != nil {
+		return err
+	}
+	live := newLiveCluster(o.kubectl)
+	if err := live.read(ctx); err != nil {
+		return err
+	}
+	if kind != "pod" {
+		found, err := o.node(ctx, live, name, known)
+		if err != nil {
+			return err
+		}
+		if found != nil {
+			return o.write(out, found, nodeText(found))
+		}
+		if kind == "node" {
+			return fmt.Errorf("no node %s has the label %s=%s: see kubectl get nodes --show-labels", name, labels.GPUPresent,
+				labels.True)
+		}
+	}
+	found, err := o.pod(ctx, live, name, known)
+	if err != nil {
+		return err
+	}
+	return o.write(out, found, podText(found))
+}
+
+func (o explainOptions) write(out io.Writer, found any, text string) error {
+	encoded := []byte(text)
+	if o.output != formatText {
+		var err error
+		if encoded, err = encode(found, o.output); err != nil {
+			return fmt.Errorf("encoding the explanation: %w", err)
+		}
+	}
+	if _, err := out.Write(encoded); err != nil {
+		return fmt.Errorf("writing the explanation: %w", err)
+	}
+	return nil
+}
+
+// node explains a node with GPUs; nil if there is none of this name.
+func (o explainOptions) node(
+	ctx context.Context, live *liveCluster, name string, known map[string]reasons.Explanation,
+) (*explain.Node, error) {
+	all := live.overview()
+	i := slices.IndexFunc(all.Nodes, func(n overview.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil, nil
+	}
+	in := explain.NodeInput{Overview: all.Nodes[i], Reasons: known, Policy: live.activePolicy(all)}
+	for _, node := range live.nodes {
+		if node.Name == name {
+			in.Node = node
+		}
+	}
+	namespace := defaultNamespace
+	if in.Policy != nil {
+		namespace = cmp.Or(in.Policy.Status.Namespace, defaultNamespace)
+	}
+	_, err := listRaw(ctx, o.kubectl, "/api/v1/namespaces/"+namespace+"/pods",
+		url.Values{"fieldSelector": {"spec.nodeName=" + name}, "labelSelector": {labels.ManagedBy + "=" + labels.ManagedByValue}},
+		func(pod *corev1.Pod) { in.Pods = append(in.Pods, *pod) })
+	if err != nil {
+		return nil, err
+	}
+	explained := explain.OfNode(in)
+	return &explained, nil
+}
+
+// activePolicy returns the policy of an overview, nil if there is none.
+func (c *liveCluster) activePolicy(of overview.Overview) *v1.ClusterPolicy {
+	for _, policy := range c.policies {
+		if of.Policy != nil && policy.Name == of.Policy.Name {
+			return policy
+		}
+	}
+	return nil
+}
+
+// pod explains a pod, or why a controller has none.
+func (o explainOptions) pod(
+	ctx context.Context, live *liveCluster, name string, known map[string]reasons.Explanation,
+) (*explain.Pod, error) {
+	var pod *corev1.Pod
+	path := "/api/v1/namespaces/" + o.namespace
+	if _, err := listRaw(ctx, o.kubectl, path+"/pods", url.Values{"fieldSelector": {"metadata.name=" + name}},
+		func(found *corev1.Pod) { pod = found }); err != nil {
+		return nil, err
+	}
+	var events []corev1.Event
+	of := url.Values{"fieldSelector": {"involvedObject.kind=Pod,involvedObject.name=" + name}}
+	if pod == nil {
+		of = url.Values{"fieldSelector": {"reason=FailedCreate"}}
+	}
+	if _, err := listRaw(ctx, o.kubectl, path+"/events", of,
+		func(event *corev1.Event) { events = append(events, *event) }); err != nil {
+		return nil, err
+	}
+	if pod == nil {
+		if found := explain.OfController(o.namespace, name, events); found != nil {
+			return found, nil
+		}
+		return nil, errors.New("no node with GPUs, and no pod in namespace " + o.namespace + ", has the name " + name)
+	}
+	in := explain.PodInput{Pod: pod, Events: events, Usage: live.usage, Reasons: known}
+	for _, node := range live.nodes {
+		in.Nodes = append(in.Nodes, node)
+	}
+	explained := explain.OfPod(in)
+	return &explained, nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/internal/explain"
+	"github.com/clusterpolicy/gpu-operator/internal/overview"
+)
+
+// maxNamed is how many nodes a finding names in the text.
+const maxNamed = 5
+
+// nodeText returns an explanation as people read it.
+func nodeText(n *explain.Node) string {
+	text := &strings.Builder{}
+	fmt.Fprintf(text, "Node %s: %s", n.Name, readyText[n.Ready])
+	if n.GPUs.Total > 0 {
+		fmt.Fprintf(text, ", %d of %d GPUs usable", n.GPUs.Usable, n.GPUs.Total)
+	}
+	text.WriteString("\n\n")
+	var lines []string
+	for _, stage := range n.Stages {
+		state := "-"
+		switch {
+		case stage.Reached:
+			state = "reached"
+		case stage.Name == n.Stage:
+			state = "not reached: " + n.Reason
+		}
+		lines = append(lines, fmt.Sprintf("  %s\t%s", stage.Name, state))
+	}
+	writeAligned(text, lines...)
+	writeFindings(text, n.Findings, "Nothing is reported.")
+	if len(n.Pods) == 0 {
+		return text.String()
+	}
+	text.WriteString("\nPods of the operator on the node:\n")
+	lines = nil
+	for _, pod := range n.Pods {
+		ready := "not ready"
+		if pod.Ready {
+			ready = "ready"
+		}
+		lines = append(lines, fmt.Sprintf("  %s\t%s\t%s", pod.Name, ready, pod.State))
+	}
+	writeAligned(text, lines...)
+	return text.String()
+}
+
+// readyText is the readiness of a node in words.
+var readyText = map[overview.Readiness]string{
+	overview.Ready: "ready", overview.NotReady: "not ready", overview.Unknown: "not reported", overview.Excluded: "excluded",
+}
+
+// podText returns an explanation as people read it.
+func podText(p *explain.Pod) string {
+	text := &strings.Builder{}
+	fmt.Fprintf(text, "Pod %s/%s: %s", p.Namespace, p.Name, p.State)
+	if p.Node != "" {
+		fmt.Fprintf(text, " on node %s", p.Node)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Requests)) {
+		fmt.Fprintf(text, ", requests %d %s", p.Requests[name], name)
+	}
+	text.WriteString("\n")
+	writeFindings(text, p.Findings, "Nothing keeps it from its GPU.")
+	return text.String()
+}
+
+func writeFindings(text *strings.Builder, findings []explain.Finding, none string) {
+	if len(findings) == 0 {
+		fmt.Fprintf(text, "\n%s\n", none)
+	}
+	for _, f := range findings {
+		fmt.Fprintf(text, "\n%s: %s\n", f.Reason, f.Message)
+		if f.Cause != "" {
+			fmt.Fprintf(text, "  Cause: %s\n", f.Cause)
+		}
+		fmt.Fprintf(text, "  Next:  %s\n", f.Next)
+		if len(f.Nodes) > 0 {
+			fmt.Fprintf(text, "  Nodes: %s\n", named(f.Nodes))
+		}
+	}
+}
+
+// named lists the first names and counts the others.
+func named(names []string) string {
+	if len(names) <= maxNamed {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The formats of the output.
+const (
+	formatText = "text"
+	formatJSON = "json"
+	formatYAML = "yaml"
+)
+
+// formats are all of them.
+var formats = []string{formatText, formatJSON, formatYAML}
+
+// encode returns a value as JSON or YAML.
+func encode(value any, format string) ([]byte, error) {
+	if format == formatYAML {
+		return yaml.Marshal(value)
+	}
+	text, err := json.MarshalIndent(value, "", "  ")
+	return append(text, '\n'), err
+}
+
+// writeAligned writes lines whose cells are separated by tabs as columns.
+func writeAligned(text *strings.Builder, lines ...string) {
+	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
+	for _, line := range lines {
+		fmt.Fprintln(table, line)
+	}
+	_ = table.Flush() // Writing to memory does not fail.
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// formatWide is the text with all columns.
+const formatWide = "wide"
+
+// statusFormats are the formats of status.
+var statusFormats = append(slices.Clone(formats), formatWide)
+
+// errNotReady makes the plugin exit with exitNotReady. It is not printed.
+var errNotReady = errors.New("the policy is not ready")
+
+// statusOptions are the flags of status.
+type statusOptions struct {
+	output              string
+	watch, detailedExit bool
+	kubectl             kubectl
+}
+
+func statusCommand() *cobra.Command {
+	o := statusOptions{}
+	command := &cobra.Command{
+		Use:   "status",
+		Short: "Show how far each node with GPUs is, and what is usable and free of its GPUs",
+		Long: `Show the state of the policy and of each node with GPUs: whether its GPUs can be used, the stage that it has not
+reached yet and why, how many of its GPUs are usable, and how many of the devices that it offers no pod requests.
+
+Nodes that are not ready come first. FREE counts what pods can still request: GPUs, or where they are shared or
+partitioned, shares or MIG devices with the name of their resource. Requests by claims (DRA) are not counted. SINCE is
+how long the node has been ready, or not ready. Columns that are empty for all nodes are left out, except with -o wide,
+which adds the messages.
+
+It runs kubectl, which needs the right to list Nodes and ClusterPolicies, with --watch also to watch them. Without the
+right to list Pods in all namespaces FREE is unknown.
+
+Exit codes: 0 success, 1 failure, 2 wrong usage, and with --detailed-exitcode 3 if there is no policy, or it is not
+ready.`,
+		Example: `  kubectl gpu status
+  kubectl gpu status --watch
+  kubectl gpu status -o json
+  kubectl gpu status --detailed-exitcode`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(statusFormats, o.output) {
+				return fmt.Errorf("--output %s: give one of %v", o.output, statusFormats)
+			}
+			if o.watch && (o.detailedExit || o.output != formatText && o.output != formatWide) {
+				return errors.New("--watch goes with the formats text and wide only, and without --detailed-exitcode")
+			}
+			return o.run(cmd)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, wide, json or yaml")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "show changes until interrupted: on a terminal the whole table, "+
+		"otherwise the lines that change")
+	flags.BoolVar(&o.detailedExit, "detailed-exitcode", false,
+		fmt.Sprintf("exit with %d if there is no policy, or it is not ready", exitNotReady))
+	o.kubectl.addFlags(flags)
+	return command
+}
+
+func (o statusOptions) run(cmd *cobra.Command) error {
+	live := newLiveCluster(o.kubectl)
+	if err := live.read(cmd.Context()); err != nil {
+		return failure{err}
+	}
+	if o.watch {
+		if err := o.follow(cmd, live); err != nil {
+			return failure{err}
+		}
+		return nil
+	}
+	found := live.overview()
+	if err := o.print(cmd.OutOrStdout(), found, time.Now()); err != nil {
+		return failure{err}
+	}
+	if live.podsUnknown != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "kubectl gpu: what is free is unknown:", live.podsUnknown)
+	}
+	if o.detailedExit && (found.Policy == nil || found.Policy.Ready != "True") {
+		return errNotReady
+	}
+	return nil
+}
+
+// follow prints the cluster each time it has changed, until it is interrupted.
+func (o statusOptions) follow(cmd *cobra.Command, live *liveCluster) error {
+	screen := newScreen(cmd.OutOrStdout(), o.output == formatWide)
+	for {
+		ctx, cancel := context.WithCancel(cmd.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- live.follow(ctx) }()
+		err := o.show(ctx, screen, live, ended)
+		cancel()
+		if cmd.Context().Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := live.read(cmd.Context()); err != nil {
+			return err
+		}
+	}
+}
+
+// show prints the cluster, at most twice a second, until the watches have ended.
+func (o statusOptions) show(ctx context.Context, screen *screen, live *liveCluster, ended <-chan error) error {
+	for {
+		if err := screen.show(live.overview(), time.Now()); err != nil {
+			return err
+		}
+		select {
+		case err := <-ended:
+			return err
+		case <-live.changed:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}

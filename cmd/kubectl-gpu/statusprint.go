@@ -1,0 +1,243 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/overview"
+)
+
+// column is one of the table of nodes.
+type column struct {
+	title string
+	value func(*overview.Node) string
+	// wide columns are only in the format wide. optional ones are left out of the other one if all values are empty.
+	wide, optional bool
+}
+
+// columns returns those of the table at a time.
+func columns(now time.Time) []column {
+	return []column{
+		{title: "NODE", value: func(n *overview.Node) string { return n.Name }},
+		{title: "READY", value: func(n *overview.Node) string { return string(n.Ready) }},
+		{title: "STAGE", value: func(n *overview.Node) string { return string(n.Stage) }},
+		{title: "USABLE", value: usableText},
+		{title: "FREE", value: freeText},
+		{title: "PRODUCT", value: func(n *overview.Node) string { return n.Product }},
+		{title: "MIG", value: migText, optional: true},
+		{title: "SHARING", value: func(n *overview.Node) string { return n.Sharing }, optional: true},
+		{title: "DRIVER", value: func(n *overview.Node) string { return n.Driver }},
+		{title: "UPGRADE", value: func(n *overview.Node) string { return n.Upgrade }, optional: true},
+		{title: "HEALTH", value: func(n *overview.Node) string { return n.Health }, optional: true},
+		{title: "CORDONED", value: cordonText, optional: true},
+		{title: "REASON", value: func(n *overview.Node) string { return n.Reason }},
+		{title: "SINCE", value: func(n *overview.Node) string { return sinceText(n, now) }},
+		{title: "OPERAND", value: func(n *overview.Node) string { return n.Operand }, wide: true},
+		{title: "MESSAGE", value: func(n *overview.Node) string { return n.Message }, wide: true},
+	}
+}
+
+func usableText(n *overview.Node) string {
+	if n.GPUs.Total == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", n.GPUs.Usable, n.GPUs.Total)
+}
+
+// freeText returns how many devices are free; those that are not whole GPUs of nvidia.com/gpu with their resource.
+func freeText(n *overview.Node) string {
+	var all []string
+	for _, r := range n.Resources {
+		free := "?"
+		if r.Free != nil {
+			free = fmt.Sprint(*r.Free)
+		}
+		if r.Name != labels.ResourceGPU {
+			free += " " + strings.TrimPrefix(r.Name, labels.VendorPrefix)
+		}
+		all = append(all, free)
+	}
+	return strings.Join(all, ", ")
+}
+
+func migText(n *overview.Node) string {
+	switch {
+	case n.MIG == nil, n.MIG.Layout == labels.MIGAllDisabled && n.MIG.State == labels.MIGStateSuccess:
+		return ""
+	case n.MIG.State == "", n.MIG.State == labels.MIGStateSuccess:
+		return n.MIG.Layout
+	}
+	return n.MIG.Layout + " (" + n.MIG.State + ")"
+}
+
+func cordonText(n *overview.Node) string {
+	if n.Cordoned {
+		return "yes"
+	}
+	return ""
+}
+
+func sinceText(n *overview.Node, now time.Time) string {
+	if n.Since == nil {
+		return ""
+	}
+	return duration.HumanDuration(now.Sub(n.Since.Time))
+}
+
+// print prints an overview in the format of the flags.
+func (o statusOptions) print(out io.Writer, found overview.Overview, now time.Time) error {
+	text := []byte(overviewText(found, now, o.output == formatWide))
+	if o.output == formatJSON || o.output == formatYAML {
+		var err error
+		if text, err = encode(found, o.output); err != nil {
+			return fmt.Errorf("encoding the status: %w", err)
+		}
+	}
+	if _, err := out.Write(text); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	return nil
+}
+
+// overviewText returns an overview as people read it.
+func overviewText(found overview.Overview, now time.Time, wide bool) string {
+	text := &strings.Builder{}
+	writePolicy(text, found.Policy)
+	s := found.Summary
+	fmt.Fprintf(text, "%d of %d nodes ready, %d of %d GPUs usable", s.ReadyNodes, s.Nodes, s.UsableGPUs, s.GPUs)
+	if s.FreeGPUs != nil {
+		fmt.Fprintf(text, ", %d whole GPUs free", *s.FreeGPUs)
+	}
+	text.WriteString("\n")
+	if len(found.Nodes) == 0 {
+		fmt.Fprintf(text, "\nNo node has the label %s=%s.\n", labels.GPUPresent, labels.True)
+		return text.String()
+	}
+	text.WriteString("\n")
+	shown := shownColumns(columns(now), found.Nodes, wide)
+	lines := []string{titles(shown)}
+	for i := range found.Nodes {
+		lines = append(lines, row(shown, &found.Nodes[i]))
+	}
+	writeAligned(text, lines...)
+	return text.String()
+}
+
+func writePolicy(text *strings.Builder, policy *overview.Policy) {
+	if policy == nil {
+		text.WriteString("No ClusterPolicy: the operator does nothing until one is created.\n")
+		return
+	}
+	switch policy.Ready {
+	case "True":
+		fmt.Fprintf(text, "ClusterPolicy %s is ready.\n", policy.Name)
+	case "False":
+		fmt.Fprintf(text, "ClusterPolicy %s is not ready: %s: %s\n", policy.Name, policy.Reason, policy.Message)
+	default:
+		fmt.Fprintf(text, "ClusterPolicy %s: %s\n", policy.Name, policy.Message)
+	}
+	if u := policy.Upgrade; u != nil && u.Pending+u.InProgress+u.Failed > 0 {
+		fmt.Fprintf(text, "Driver upgrade to %s: %d pending, %d in progress, %d done, %d failed, %d held. %s\n",
+			u.Target, u.Pending, u.InProgress, u.Done, u.Failed, u.Held, u.Message)
+	}
+}
+
+// shownColumns returns the columns that are not left out.
+func shownColumns(all []column, nodes []overview.Node, wide bool) []column {
+	var shown []column
+	for _, c := range all {
+		if wide || !c.wide && (!c.optional || hasValue(c, nodes)) {
+			shown = append(shown, c)
+		}
+	}
+	return shown
+}
+
+func hasValue(c column, nodes []overview.Node) bool {
+	for i := range nodes {
+		if c.value(&nodes[i]) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func titles(shown []column) string {
+	var all []string
+	for _, c := range shown {
+		all = append(all, c.title)
+	}
+	return strings.Join(all, "\t")
+}
+
+// row returns a line of the table. An empty value is a dash, so that programs can split the line.
+func row(shown []column, n *overview.Node) string {
+	var all []string
+	for _, c := range shown {
+		all = append(all, cmp.Or(strings.ReplaceAll(c.value(n), "\n", " "), "-"))
+	}
+	return strings.Join(all, "\t")
+}
+
+// screen shows an overview that changes.
+type screen struct {
+	out        io.Writer
+	wide       bool
+	isTerminal bool
+	// printed are the lines of the nodes that have been printed, by name.
+	printed map[string]string
+}
+
+func newScreen(out io.Writer, wide bool) *screen {
+	file, isFile := out.(*os.File)
+	return &screen{
+		out: out, wide: wide, isTerminal: isFile && term.IsTerminal(int(file.Fd())), printed: map[string]string{},
+	}
+}
+
+// show replaces what is on the terminal, or prints the lines that have changed.
+func (s *screen) show(found overview.Overview, now time.Time) error {
+	if s.isTerminal {
+		// Cursor to the top, and clear what follows.
+		_, err := fmt.Fprintf(s.out, "\x1b[H\x1b[2J%s", overviewText(found, now, s.wide))
+		return err
+	}
+	return s.showChanges(found, now)
+}
+
+// showChanges prints the lines of new and changed nodes. Times are not compared.
+func (s *screen) showChanges(found overview.Overview, now time.Time) error {
+	all := columns(now)
+	var shown, compared []column
+	for _, c := range all {
+		if s.wide || !c.wide {
+			shown = append(shown, c)
+		}
+		if c.title != "SINCE" {
+			compared = append(compared, c)
+		}
+	}
+	var lines []string
+	if len(s.printed) == 0 {
+		lines = append(lines, titles(shown))
+	}
+	for i := range found.Nodes {
+		n := &found.Nodes[i]
+		if line := row(compared, n); s.printed[n.Name] != line {
+			s.printed[n.Name] = line
+			lines = append(lines, row(shown, n))
+		}
+	}
+	text := &strings.Builder{}
+	writeAligned(text, lines...)
+	_, err := io.WriteString(s.out, text.String())
+	return err
+}

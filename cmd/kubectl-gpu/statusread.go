@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"net/url"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/overview"
+)
+
+// The paths of what an overview is computed from.
+const (
+	nodesPath    = "/api/v1/nodes"
+	podsPath     = "/api/v1/pods"
+	policiesPath = "/apis/nvidia.com/v1/clusterpolicies"
+)
+
+var (
+	// gpuNodes selects the nodes with GPUs.
+	gpuNodes = url.Values{"labelSelector": {labels.GPUPresent + "=" + labels.True}}
+	// tenants selects the pods that may have GPUs: those on a node that have not ended and are not of an operand.
+	tenants = url.Values{
+		"labelSelector": {labels.ManagedBy + "!=" + labels.ManagedByValue},
+		"fieldSelector": {"spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"},
+	}
+)
+
+// liveCluster is what an overview is computed from, as it changes.
+type liveCluster struct {
+	kubectl kubectl
+	// changed has an element if something has changed since it was taken.
+	changed chan struct{}
+	// versions of the lists, by path.
+	versions map[string]string
+	// podsUnknown is why the pods cannot be listed; nil if they can.
+	podsUnknown error
+
+	mu       sync.Mutex
+	policies map[types.UID]*v1.ClusterPolicy
+	nodes    map[types.UID]*corev1.Node
+	usage    *overview.Usage
+}
+
+func newLiveCluster(k kubectl) *liveCluster {
+	return &liveCluster{kubectl: k, changed: make(chan struct{}, 1)}
+}
+
+// read lists all objects. Pods that cannot be listed are no error.
+func (c *liveCluster) read(ctx context.Context) error {
+	next := newLiveCluster(c.kubectl)
+	next.policies, next.nodes = map[types.UID]*v1.ClusterPolicy{}, map[types.UID]*corev1.Node{}
+	next.usage = &overview.Usage{}
+	var policies, nodes, pods string
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		policies, err = listRaw(groupCtx, c.kubectl, policiesPath, nil, func(p *v1.ClusterPolicy) { next.setPolicy(false, p) })
+		return err
+	})
+	group.Go(func() (err error) {
+		nodes, err = listRaw(groupCtx, c.kubectl, nodesPath, gpuNodes, func(n *corev1.Node) { next.setNode(false, n) })
+		return err
+	})
+	group.Go(func() error {
+		pods, next.podsUnknown = listRaw(groupCtx, c.kubectl, podsPath, tenants, func(p *corev1.Pod) { next.setPod(false, p) })
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if next.podsUnknown != nil {
+		next.usage = nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.versions = map[string]string{policiesPath: policies, nodesPath: nodes, podsPath: pods}
+	c.podsUnknown, c.policies, c.nodes, c.usage = next.podsUnknown, next.policies, next.nodes, next.usage
+	return nil
+}
+
+// follow takes up changes until a watch ends; then all must be read again.
+func (c *liveCluster) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var group errgroup.Group
+	start := func(follow func() error) {
+		group.Go(func() error {
+			defer cancel()
+			if err := follow(); err != nil && ctx.Err() == nil {
+				return err
+			}
+			return nil
+		})
+	}
+	start(func() error {
+		return watchRaw(ctx, c.kubectl, policiesPath, nil, c.versions[policiesPath], c.setPolicy)
+	})
+	start(func() error { return watchRaw(ctx, c.kubectl, nodesPath, gpuNodes, c.versions[nodesPath], c.setNode) })
+	if c.podsUnknown == nil {
+		start(func() error { return watchRaw(ctx, c.kubectl, podsPath, tenants, c.versions[podsPath], c.setPod) })
+	}
+	return group.Wait()
+}
+
+func (c *liveCluster) setPolicy(deleted bool, policy *v1.ClusterPolicy) {
+	policy.ManagedFields = nil
+	c.change(func() { set(c.policies, policy.UID, policy, deleted) })
+}
+
+func (c *liveCluster) setNode(deleted bool, node *corev1.Node) {
+	node.ManagedFields, node.Status.Images = nil, nil
+	c.change(func() { set(c.nodes, node.UID, node, deleted) })
+}
+
+func (c *liveCluster) setPod(deleted bool, pod *corev1.Pod) {
+	c.change(func() {
+		if deleted {
+			c.usage.Delete(pod.UID)
+		} else {
+			c.usage.Set(pod)
+		}
+	})
+}
+
+func set[T any](all map[types.UID]T, uid types.UID, object T, deleted bool) {
+	if deleted {
+		delete(all, uid)
+	} else {
+		all[uid] = object
+	}
+}
+
+func (c *liveCluster) change(change func()) {
+	c.mu.Lock()
+	change()
+	c.mu.Unlock()
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// overview returns the overview of the cluster as it is now.
+func (c *liveCluster) overview() overview.Overview {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cluster := overview.Cluster{Nodes: slices.Collect(maps.Values(c.nodes)), Usage: c.usage}
+	for _, policy := range c.policies {
+		cluster.Policies = append(cluster.Policies, *policy)
+	}
+	slices.SortFunc(cluster.Policies, func(a, b v1.ClusterPolicy) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	return overview.Of(cluster)
+}

@@ -1,0 +1,299 @@
+package explain_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/explain"
+	"github.com/clusterpolicy/gpu-operator/internal/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/reasons"
+)
+
+func all(t *testing.T) map[string]reasons.Explanation {
+	t.Helper()
+	known, err := reasons.All()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return known
+}
+
+// node returns a ready node that offers resources, such as "nvidia.com/gpu=8".
+func node(name string, offers ...string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}}}
+	n.Status.Allocatable, n.Status.Capacity = corev1.ResourceList{}, corev1.ResourceList{}
+	for _, offer := range offers {
+		key, count, _ := strings.Cut(offer, "=")
+		n.Status.Allocatable[corev1.ResourceName(key)] = resource.MustParse(count)
+		n.Status.Capacity[corev1.ResourceName(key)] = resource.MustParse(count)
+	}
+	n.Status.Conditions = []corev1.NodeCondition{{
+		Type: "nvidia.com/GPUReady", Status: corev1.ConditionTrue, Reason: "GPUReady", Message: name + ": GPUs can be used",
+	}}
+	return n
+}
+
+// pod returns a pod that requests a resource, such as "nvidia.com/gpu=1"; none for an empty text.
+func pod(request string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "training", UID: "training"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	if key, count, found := strings.Cut(request, "="); found {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(key): resource.MustParse(count)}
+		p.Spec.Containers[0].Resources.Requests = p.Spec.Containers[0].Resources.Limits
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func on(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
+
+// usage of pods that request all of these on a node.
+func usage(node, request string) *overview.Usage {
+	u := &overview.Usage{}
+	u.Set(pod(request, on(node), func(p *corev1.Pod) { p.UID = "other" }))
+	return u
+}
+
+func failed(reason, message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: message}
+	}
+}
+
+func event(reason, message string) corev1.Event {
+	return corev1.Event{Reason: reason, Message: message, LastTimestamp: metav1.NewTime(time.Unix(1, 0))}
+}
+
+// What keeps a pod from its GPU is named, with the next step.
+func TestReasonsOfAPod(t *testing.T) {
+	waiting := func(reason string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}},
+			}}
+		}
+	}
+	changed := func(n *corev1.Node, change func(*corev1.Node)) *corev1.Node {
+		change(n)
+		return n
+	}
+	tests := map[string]struct {
+		pod    *corev1.Pod
+		nodes  []*corev1.Node
+		usage  *overview.Usage
+		events []corev1.Event
+		// want are the reasons, in their order; message and next are parts of the first finding.
+		want          []string
+		message, next string
+	}{
+		"no request": {pod: pod(""), want: []string{explain.NoGPURequested}, next: "nvidia.com/gpu: 1"},
+		"only a claim": {
+			pod:  pod("", func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }),
+			want: []string{explain.NoGPURequested}, next: "get resourceclaims",
+		},
+		"no node": {pod: pod("nvidia.com/gpu=1"), want: []string{explain.NoGPUNodes}},
+		"gated": {
+			pod: pod("nvidia.com/gpu=1", func(p *corev1.Pod) {
+				p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
+			}),
+			nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8")},
+			want:  []string{explain.SchedulingGated}, message: "kueue.x-k8s.io/admission",
+		},
+		"MIG devices where the strategy is single": {
+			pod: pod("nvidia.com/mig-1g.10gb=1"), nodes: []*corev1.Node{node("a", "nvidia.com/gpu=7")},
+			want: []string{explain.ResourceNotOffered}, message: "what nodes offer: nvidia.com/gpu", next: "mixed",
+		},
+		"renamed shares": {
+			pod: pod("nvidia.com/gpu=1"), nodes: []*corev1.Node{node("a", "nvidia.com/gpu.shared=16")},
+			want: []string{explain.ResourceNotOffered}, next: "request nvidia.com/gpu.shared",
+		},
+		"shares that are not renamed": {
+			pod: pod("nvidia.com/gpu.shared=1"), nodes: []*corev1.Node{node("a", "nvidia.com/gpu=16")},
+			want: []string{explain.ResourceNotOffered}, next: "request nvidia.com/gpu",
+		},
+		"no node offers anything": {
+			pod: pod("nvidia.com/gpu=1"), nodes: []*corev1.Node{node("a")},
+			want: []string{explain.ResourceNotOffered}, message: "offer: nothing", next: "kubectl gpu status",
+		},
+		"more than a node has": {
+			pod: pod("nvidia.com/gpu=16"), nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8"), node("b", "nvidia.com/gpu=4")},
+			want: []string{explain.RequestTooLarge}, message: "no node has more than 8 (a)",
+		},
+		"all in use": {
+			pod: pod("nvidia.com/gpu=4"), nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8")},
+			usage: usage("a", "nvidia.com/gpu=5"), want: []string{explain.NotEnoughFree}, message: "none has 4 nvidia.com/gpu",
+		},
+		"a taint, a cordon, a selector and a small node, the nearest first": {
+			pod: pod("nvidia.com/gpu=2", func(p *corev1.Pod) {
+				p.Spec.NodeSelector = map[string]string{"pool": "x"}
+			}),
+			nodes: []*corev1.Node{
+				node("other-pool", "nvidia.com/gpu=8"),
+				changed(node("small", "nvidia.com/gpu=1"), func(n *corev1.Node) { n.Labels["pool"] = "x" }),
+				changed(node("tainted", "nvidia.com/gpu=8"), func(n *corev1.Node) {
+					n.Labels["pool"] = "x"
+					n.Spec.Taints = []corev1.Taint{{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}}
+				}),
+				changed(node("cordoned", "nvidia.com/gpu=8"), func(n *corev1.Node) {
+					n.Labels["pool"] = "x"
+					n.Spec.Unschedulable = true
+					n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+				}),
+			},
+			want: []string{explain.Cordoned, explain.UntoleratedTaint, explain.ResourceNotOffered, explain.NotSelected},
+			next: "kubectl uncordon",
+		},
+		"a start-up taint": {
+			pod: pod("nvidia.com/gpu=1"),
+			nodes: []*corev1.Node{changed(node("a", "nvidia.com/gpu=8"), func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "nvidia.com/gpu-operator.not-ready", Effect: corev1.TaintEffectNoSchedule}}
+			})},
+			want: []string{explain.UntoleratedTaint}, next: "kubectl gpu explain NODE",
+		},
+		"something else": {
+			pod: pod("nvidia.com/gpu=1"), nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8")}, usage: &overview.Usage{},
+			events: []corev1.Event{event("FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu.")},
+			want:   []string{explain.OtherConstraint}, message: "Insufficient cpu",
+		},
+		"several shares": {
+			pod: pod("nvidia.com/gpu=2", on("a"), failed("UnexpectedAdmissionError", "Allocate failed due to rpc error: request "+
+				"for 'nvidia.com/gpu: 2' too large: maximum request size for shared resources is 1, which is unexpected")),
+			want: []string{explain.SharedRequestTooLarge}, next: "failRequestsGreaterThanOne",
+		},
+		"refused after a boot": {
+			pod: pod("nvidia.com/gpu=1", on("a"), failed("UnexpectedAdmissionError", "Allocate failed due to no healthy devices "+
+				"present; cannot allocate unhealthy devices nvidia.com/gpu, which is unexpected")),
+			want: []string{explain.RefusedByKubelet}, message: "no healthy devices", next: "kubectl gpu explain node/a",
+		},
+		"failed": {
+			pod: pod("nvidia.com/gpu=1", on("a"), failed("", "")), want: []string{explain.Ended}, next: "logs training",
+		},
+		"succeeded": {pod: pod("nvidia.com/gpu=1", on("a"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
+		"no runtime handler": {
+			pod: pod("nvidia.com/gpu=1", on("a")), nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8")},
+			events: []corev1.Event{event("FailedCreatePodSandBox", `failed to get sandbox runtime: no runtime for "nvidia" is configured`)},
+			want:   []string{explain.RuntimeHandlerMissing}, next: "kubectl gpu explain node/a",
+		},
+		"an image that cannot be pulled": {
+			pod: pod("nvidia.com/gpu=1", on("a"), waiting("ImagePullBackOff")), want: []string{explain.ContainerWaiting},
+			message: "container main: ImagePullBackOff", next: "image",
+		},
+		"on a node that is not ready": {
+			pod: pod("nvidia.com/gpu=1", on("a")),
+			nodes: []*corev1.Node{changed(node("a", "nvidia.com/gpu=8"), func(n *corev1.Node) {
+				n.Status.Conditions[0].Status, n.Status.Conditions[0].Message = corev1.ConditionFalse, "a: stage Driver: x"
+			})},
+			want: []string{explain.NodeGPUsNotReady}, message: "stage Driver", next: "kubectl gpu explain node/a",
+		},
+		"running": {pod: pod("nvidia.com/gpu=1", on("a"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := explain.OfPod(explain.PodInput{
+				Pod: test.pod, Events: test.events, Nodes: test.nodes, Usage: test.usage, Reasons: all(t),
+			})
+			var found []string
+			for _, f := range got.Findings {
+				g.Expect(f.Message).NotTo(BeEmpty(), f.Reason)
+				g.Expect(f.Next).NotTo(BeEmpty(), f.Reason)
+				found = append(found, f.Reason)
+			}
+			g.Expect(found).To(Equal(test.want))
+			if len(found) > 0 {
+				g.Expect(got.Findings[0].Message).To(ContainSubstring(test.message))
+				g.Expect(got.Findings[0].Next).To(ContainSubstring(test.next))
+			}
+		})
+	}
+}
+
+// A controller whose pods are refused, as by a quota, is explained by its latest Event.
+func TestControllerWithoutPods(t *testing.T) {
+	g := NewWithT(t)
+	quota := event("FailedCreate", `pods "training-0" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1`)
+	quota.InvolvedObject = corev1.ObjectReference{Kind: "ReplicaSet", Name: "training-5c8d"}
+	other := event("FailedCreate", "another")
+	other.InvolvedObject.Name = "inference"
+	got := explain.OfController("team-a", "training", []corev1.Event{other, quota})
+	g.Expect(got.Findings).To(ConsistOf(And(HaveField("Reason", explain.CreationRefused),
+		HaveField("Message", ContainSubstring("exceeded quota")), HaveField("Next", ContainSubstring("resourcequotas")))))
+	g.Expect(explain.OfController("team-a", "train", []corev1.Event{quota})).To(BeNil())
+}
+
+// A node with any reason of the API is explained with its cause and the next step, and the stages up to its own are
+// reached.
+func TestEachReasonOfANode(t *testing.T) {
+	known, explained := all(t), 0
+	for reason, text := range known {
+		g := NewWithT(t)
+		n := node("a", "nvidia.com/gpu=8")
+		n.Status.Conditions[0] = corev1.NodeCondition{
+			Type: "nvidia.com/GPUReady", Status: corev1.ConditionFalse, Reason: reason,
+			Message: "a: stage Toolkit, operand container-toolkit: something: else",
+		}
+		policies := []v1.ClusterPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p"}}}
+		seen := overview.Of(overview.Cluster{Policies: policies, Nodes: []*corev1.Node{n}}).Nodes[0]
+		got := explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Policy: &policies[0], Reasons: known})
+		g.Expect(got.Findings).To(HaveLen(1), reason)
+		g.Expect(got.Findings[0].Cause).To(Equal(text.Cause))
+		g.Expect(got.Findings[0].Next).To(Equal(text.Remedy))
+		g.Expect(text.Cause).NotTo(BeEmpty(), reason)
+		g.Expect(text.Remedy).NotTo(BeEmpty(), reason)
+		if reason != v1.ReasonExcluded && reason != v1.ReasonNotSelected {
+			g.Expect(got.Findings[0].Message).To(Equal("something: else"))
+			g.Expect(fmt.Sprint(got.Stages)).To(Equal(
+				"[{Discovered true} {Driver true} {Toolkit false} {DevicePlugin false} {Allocatable false} {Validated false}]"))
+		}
+		explained++
+	}
+	t.Logf("reasons of the API that are explained: %d/%d", explained, len(known))
+	NewWithT(t).Expect(known).To(HaveKey(v1.ReasonContainerFailed))
+}
+
+// What concerns all nodes comes first.
+func TestOtherCausesOfANode(t *testing.T) {
+	g, known := NewWithT(t), all(t)
+	n := node("a", "nvidia.com/gpu=8")
+	n.Spec.Unschedulable = true
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+		Type: "nvidia.com/GPUHealthy", Status: corev1.ConditionFalse, Reason: v1.ReasonGPULost, Message: "a: GPU lost",
+	})
+	policy := v1.ClusterPolicy{Status: v1.ClusterPolicyStatus{
+		State: v1.StateNotReady,
+		Conditions: []metav1.Condition{
+			{Type: v1.ConditionCRDOutdated, Status: metav1.ConditionTrue, Message: "old"},
+			{Type: v1.ConditionOtherOperatorRunning, Status: metav1.ConditionFalse},
+		},
+		Nodes: []v1.NodeStatus{{Name: "a", Upgrade: &v1.NodeUpgradeStatus{
+			State: "drain-required", Reason: v1.ReasonUpgradeBlocked, Message: "by a pod",
+		}}},
+	}}
+	seen := overview.Of(overview.Cluster{Policies: []v1.ClusterPolicy{policy}, Nodes: []*corev1.Node{n}}).Nodes[0]
+	reasonsOf := func(in explain.NodeInput) []string {
+		var found []string
+		for _, f := range explain.OfNode(in).Findings {
+			found = append(found, f.Reason)
+			g.Expect(f.Next).NotTo(BeEmpty(), f.Reason)
+		}
+		return found
+	}
+	g.Expect(reasonsOf(explain.NodeInput{Node: n, Overview: seen, Policy: &policy, Reasons: known})).To(Equal([]string{
+		v1.ConditionCRDOutdated, v1.ReasonGPULost, v1.ReasonUpgradeBlocked, explain.Cordoned,
+	}))
+	g.Expect(seen.Upgrade).To(Equal("drain-required"))
+	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+	unseen := overview.Of(overview.Cluster{Nodes: []*corev1.Node{bare}}).Nodes[0]
+	g.Expect(reasonsOf(explain.NodeInput{Node: bare, Overview: unseen})).To(Equal([]string{"NoClusterPolicy", "NotReported"}))
+}

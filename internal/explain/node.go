@@ -1,0 +1,196 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/reasons"
+)
+
+// Node is why the GPUs of a node can, or cannot, be used.
+type Node struct {
+	overview.Node `json:",inline"`
+	// Stages in their order.
+	Stages []Stage `json:"stages"`
+	// Findings are what is wrong, the most important first; none if nothing is.
+	Findings []Finding `json:"findings"`
+	// Pods of the operator on the node.
+	Pods []OperandPod `json:"pods,omitempty"`
+}
+
+// Stage of the node.
+type Stage struct {
+	Name v1.Stage `json:"name"`
+	// Reached reports whether the node has reached it. A later stage than the first one that is not reached is unknown
+	// to be reached, and counts as not reached.
+	Reached bool `json:"reached"`
+}
+
+// OperandPod is a pod of the operator on the node.
+type OperandPod struct {
+	// Operand is the label app of the pod.
+	Operand string `json:"operand"`
+	Name    string `json:"name"`
+	Ready   bool   `json:"ready"`
+	// State is what the pod waits for, or its phase.
+	State string `json:"state"`
+}
+
+// NodeInput is what a Node is computed from.
+type NodeInput struct {
+	Node *corev1.Node
+	// Overview of the node in a cluster with this policy, which may be nil.
+	Overview overview.Node
+	Policy   *v1.ClusterPolicy
+	// Pods of the operator on the node.
+	Pods []corev1.Pod
+	// Reasons are those of package reasons.
+	Reasons map[string]reasons.Explanation
+}
+
+// OfNode explains a node.
+func OfNode(in NodeInput) Node {
+	n := Node{Node: in.Overview, Findings: []Finding{}}
+	for _, stage := range v1.Stages() {
+		reached := n.Ready == overview.Ready || n.Stage != "" && stage.Before(n.Stage)
+		n.Stages = append(n.Stages, Stage{Name: stage, Reached: reached})
+	}
+	for i := range in.Pods {
+		n.Pods = append(n.Pods, operandPod(&in.Pods[i]))
+	}
+	slices.SortFunc(n.Pods, func(a, b OperandPod) int {
+		return cmp.Or(compareBool(a.Ready, b.Ready), cmp.Compare(a.Operand, b.Operand), cmp.Compare(a.Name, b.Name))
+	})
+	n.Findings = append(n.Findings, in.aboutThePolicy()...)
+	n.Findings = append(n.Findings, in.aboutTheNode()...)
+	return n
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// blocking are the conditions of a policy that, while True, keep the operator from acting.
+var blocking = []string{v1.ConditionCRDOutdated, v1.ConditionOtherOperatorRunning, v1.ConditionAdmissionPolicyMissing}
+
+// aboutThePolicy are the causes for all nodes.
+func (in NodeInput) aboutThePolicy() []Finding {
+	if in.Policy == nil {
+		return []Finding{{
+			Reason: "NoClusterPolicy", Message: "the cluster has no ClusterPolicy, so the operator does nothing",
+			Next: "create one, for example with kubectl apply -f config/samples/clusterpolicy.yaml",
+		}}
+	}
+	var all []Finding
+	for _, condition := range in.Policy.Status.Conditions {
+		if slices.Contains(blocking, condition.Type) && condition.Status == metav1.ConditionTrue {
+			all = append(all, in.finding(condition.Type, condition.Message))
+		}
+	}
+	return all
+}
+
+// aboutTheNode are the causes that the operator has reported on the node.
+func (in NodeInput) aboutTheNode() []Finding {
+	var all []Finding
+	node := in.Overview
+	switch {
+	case assess.GPUReadyCondition(in.Node) == nil:
+		all = append(all, Finding{
+			Reason: "NotReported", Message: node.Message,
+			Next: "check that the operator runs, and read its log: kubectl -n " + namespaceOf(in.Policy) +
+				" logs deployment/gpu-operator",
+		})
+	case node.Reason != "":
+		all = append(all, in.finding(node.Reason, node.Message))
+	}
+	if healthy := assess.GPUHealthyCondition(in.Node); healthy != nil && healthy.Status != corev1.ConditionTrue {
+		all = append(all, in.finding(healthy.Reason, healthy.Message))
+	}
+	if upgrade := in.upgrade(); upgrade != nil && upgrade.Reason != "" && upgrade.Reason != node.Reason {
+		all = append(all, in.finding(upgrade.Reason, upgrade.Message))
+	}
+	if node.Cordoned {
+		all = append(all, Finding{
+			Reason: "Cordoned", Message: "new pods are not scheduled on the node",
+			Next: "wait for the driver upgrade if one is in progress; otherwise kubectl uncordon " + node.Name,
+		})
+	}
+	return all
+}
+
+// upgrade is the upgrade of the node's driver in the status of the policy, nil if there is none.
+func (in NodeInput) upgrade() *v1.NodeUpgradeStatus {
+	if in.Policy == nil {
+		return nil
+	}
+	i := slices.IndexFunc(in.Policy.Status.Nodes, func(s v1.NodeStatus) bool { return s.Name == in.Node.Name })
+	if i < 0 {
+		return nil
+	}
+	return in.Policy.Status.Nodes[i].Upgrade
+}
+
+// finding is one with a reason of the API.
+func (in NodeInput) finding(reason, message string) Finding {
+	known, found := in.Reasons[reason]
+	if !found {
+		return Finding{
+			Reason: reason, Message: message,
+			Next: "update this plugin: it does not know the reason, which a newer release of the operator reports",
+		}
+	}
+	return Finding{Reason: reason, Message: message, Cause: known.Cause, Next: known.Remedy}
+}
+
+func namespaceOf(policy *v1.ClusterPolicy) string {
+	if policy == nil || policy.Status.Namespace == "" {
+		return "gpu-operator"
+	}
+	return policy.Status.Namespace
+}
+
+func operandPod(pod *corev1.Pod) OperandPod {
+	state, ready := podState(pod), false
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			ready = condition.Status == corev1.ConditionTrue
+		}
+	}
+	return OperandPod{Operand: pod.Labels["app"], Name: pod.Name, Ready: ready, State: state}
+}
+
+// podState describes the first container that does not run, or else the phase of the pod.
+func podState(pod *corev1.Pod) string {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			s := &statuses[i]
+			switch {
+			case s.State.Waiting != nil && s.State.Waiting.Reason != "" && s.State.Waiting.Reason != "PodInitializing":
+				return fmt.Sprintf("container %s: %s", s.Name, s.State.Waiting.Reason)
+			case s.State.Terminated != nil && s.State.Terminated.ExitCode != 0:
+				return fmt.Sprintf("container %s: exit code %d", s.Name, s.State.Terminated.ExitCode)
+			}
+		}
+	}
+	for i := range pod.Status.InitContainerStatuses {
+		if s := &pod.Status.InitContainerStatuses[i]; s.State.Running != nil && (s.Started == nil || !*s.Started) {
+			return fmt.Sprintf("init container %s runs", s.Name)
+		}
+	}
+	return string(pod.Status.Phase)
+}

@@ -1,0 +1,358 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/reasons"
+)
+
+// Reasons why a pod does not get its GPU.
+const (
+	// NoGPURequested: no container of the pod requests a GPU.
+	NoGPURequested = "NoGPURequested"
+	// SharedRequestTooLarge: the device plugin gives a pod only one share.
+	SharedRequestTooLarge = "SharedRequestTooLarge"
+	// RefusedByKubelet: the kubelet has not admitted the pod.
+	RefusedByKubelet = "RefusedByKubelet"
+	// Ended: the pod has ended.
+	Ended = "Ended"
+	// RuntimeHandlerMissing: the container runtime does not know the handler of the pod's RuntimeClass.
+	RuntimeHandlerMissing = "RuntimeHandlerMissing"
+	// ContainerWaiting: a container does not start.
+	ContainerWaiting = "ContainerWaiting"
+	// NodeGPUsNotReady: the pod is on a node whose GPUs cannot be used.
+	NodeGPUsNotReady = "NodeGPUsNotReady"
+	// SchedulingGated: a controller holds the pod back.
+	SchedulingGated = "SchedulingGated"
+	// NoGPUNodes: the cluster has no node with GPUs.
+	NoGPUNodes = "NoGPUNodes"
+	// ResourceNotOffered: no node offers the resource.
+	ResourceNotOffered = "ResourceNotOffered"
+	// RequestTooLarge: no node has that many devices.
+	RequestTooLarge = "RequestTooLarge"
+	// NotSelected: the nodeSelector or the affinity of the pod excludes nodes.
+	NotSelected = "NotSelected"
+	// UntoleratedTaint: nodes have a taint that the pod does not tolerate.
+	UntoleratedTaint = "UntoleratedTaint"
+	// Cordoned: nodes take no new pods.
+	Cordoned = "Cordoned"
+	// NotEnoughFree: other pods have the devices.
+	NotEnoughFree = "NotEnoughFree"
+	// OtherConstraint: nodes have GPUs for the pod, and something else keeps it from them.
+	OtherConstraint = "OtherConstraint"
+	// CreationRefused: the API server refuses the pods of a controller.
+	CreationRefused = "CreationRefused"
+)
+
+// Pod is why a pod does not get its GPU.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// State is what the pod waits for, or its phase.
+	State string `json:"state"`
+	// Node of the pod; empty until it is scheduled.
+	Node string `json:"node,omitempty"`
+	// Requests of resources of GPUs.
+	Requests map[string]int64 `json:"requests,omitempty"`
+	// Findings are what keeps it from its GPU, the nearest first; none if nothing does.
+	Findings []Finding `json:"findings"`
+}
+
+// PodInput is what a Pod is computed from.
+type PodInput struct {
+	Pod *corev1.Pod
+	// Events about the pod.
+	Events []corev1.Event
+	// Nodes with GPUs, and what pods request of them; Usage is nil if that is not known.
+	Nodes []*corev1.Node
+	Usage *overview.Usage
+	// Reasons are those of package reasons.
+	Reasons map[string]reasons.Explanation
+}
+
+// OfPod explains a pod.
+func OfPod(in PodInput) Pod {
+	requests := overview.GPURequests(in.Pod)
+	p := Pod{
+		Namespace: in.Pod.Namespace, Name: in.Pod.Name, Node: in.Pod.Spec.NodeName, State: podState(in.Pod),
+		Findings: []Finding{},
+	}
+	for name, count := range requests {
+		if p.Requests == nil {
+			p.Requests = map[string]int64{}
+		}
+		p.Requests[string(name)] = count
+	}
+	p.Findings = append(p.Findings, in.findings(requests)...)
+	return p
+}
+
+func (in PodInput) findings(requests overview.Requests) []Finding {
+	pod := in.Pod
+	switch {
+	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
+		return in.ended()
+	case len(requests) == 0:
+		return noRequest(pod)
+	case pod.Spec.NodeName != "":
+		return in.onItsNode()
+	case len(pod.Spec.SchedulingGates) > 0:
+		return gated(pod)
+	case len(in.Nodes) == 0:
+		return []Finding{{
+			Reason: NoGPUNodes, Message: "the cluster has no node with the label nvidia.com/gpu.present=true",
+			Next: "add a node with a GPU; if there is one, see whether node discovery runs on it: " +
+				"kubectl get clusterpolicy -o yaml, the operand node-discovery",
+		}}
+	}
+	return in.unscheduled(requests)
+}
+
+func noRequest(pod *corev1.Pod) []Finding {
+	if len(pod.Spec.ResourceClaims) > 0 {
+		return []Finding{{
+			Reason: NoGPURequested, Message: "the pod has resource claims and requests no GPU by resources.limits",
+			Next: "look at its claims: kubectl -n " + pod.Namespace + " get resourceclaims; a DRA driver serves them",
+		}}
+	}
+	return []Finding{{
+		Reason: NoGPURequested, Message: "no container of the pod requests a GPU",
+		Next: "set resources.limits of the container that needs it, for example nvidia.com/gpu: 1",
+	}}
+}
+
+// ended explains a pod that has ended.
+func (in PodInput) ended() []Finding {
+	status := in.Pod.Status
+	switch {
+	case status.Reason == "UnexpectedAdmissionError" && strings.Contains(status.Message, "maximum request size for shared"):
+		return []Finding{{
+			Reason: SharedRequestTooLarge, Message: status.Message,
+			Cause: "the GPUs are shared, and several shares do not give more computing power, so the device plugin refuses them",
+			Next: "request 1; or turn failRequestsGreaterThanOne off in spec.sharing.timeSlicing, where pods are to get several " +
+				"shares nevertheless",
+		}}
+	case status.Reason == "UnexpectedAdmissionError":
+		return []Finding{{
+			Reason: RefusedByKubelet, Message: status.Message,
+			Cause: "the kubelet has started, as after a boot, before the device plugin, or a GPU has become unhealthy",
+			Next: "delete the pod; its controller, if it has one, creates another one. Look at the node: kubectl gpu explain node/" +
+				in.Pod.Spec.NodeName,
+		}}
+	case status.Phase == corev1.PodFailed:
+		return []Finding{{
+			Reason: Ended, Message: strings.TrimSpace("the pod has failed: " + podState(in.Pod) + " " + status.Message),
+			Next: "read its log: kubectl -n " + in.Pod.Namespace + " logs " + in.Pod.Name + " --all-containers",
+		}}
+	}
+	return nil
+}
+
+func gated(pod *corev1.Pod) []Finding {
+	var names []string
+	for _, gate := range pod.Spec.SchedulingGates {
+		names = append(names, gate.Name)
+	}
+	return []Finding{{
+		Reason: SchedulingGated, Message: "the pod has the scheduling gates " + strings.Join(names, ", "),
+		Next: "look at the controller that owns the gate, such as a queue, and at its quota",
+	}}
+}
+
+// onItsNode explains a pod that is scheduled.
+func (in PodInput) onItsNode() []Finding {
+	var all []Finding
+	if event := in.event("FailedCreatePodSandBox"); event != "" && isAboutHandlers(event) {
+		all = append(all, Finding{
+			Reason: RuntimeHandlerMissing, Message: event,
+			Cause: "the container toolkit has not configured the container runtime of the node, or another runtime serves the node",
+			Next:  "look at the operand container-toolkit there: kubectl gpu explain node/" + in.Pod.Spec.NodeName,
+		})
+	}
+	if waiting := waitingReason(in.Pod); waiting != "" && len(all) == 0 {
+		known := in.Reasons[waiting]
+		all = append(all, Finding{
+			Reason: ContainerWaiting, Message: podState(in.Pod), Cause: known.Cause,
+			Next: cmp.Or(known.Remedy, "read the Events: kubectl -n "+in.Pod.Namespace+" describe pod "+in.Pod.Name),
+		})
+	}
+	i := slices.IndexFunc(in.Nodes, func(n *corev1.Node) bool { return n.Name == in.Pod.Spec.NodeName })
+	if i < 0 {
+		return all
+	}
+	ready := assess.GPUReadyCondition(in.Nodes[i])
+	if ready != nil && ready.Status != corev1.ConditionTrue {
+		all = append(all, Finding{
+			Reason: NodeGPUsNotReady, Message: ready.Message,
+			Next: "kubectl gpu explain node/" + in.Pod.Spec.NodeName,
+		})
+	}
+	return all
+}
+
+func isAboutHandlers(event string) bool {
+	return strings.Contains(event, "no runtime for") || strings.Contains(event, "RuntimeHandler") ||
+		strings.Contains(event, "runtime handler")
+}
+
+// waitingReason is why a container of the pod does not start, empty if none is known.
+func waitingReason(pod *corev1.Pod) string {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			if w := statuses[i].State.Waiting; w != nil && w.Reason != "PodInitializing" && w.Reason != "ContainerCreating" {
+				return w.Reason
+			}
+		}
+	}
+	return ""
+}
+
+// event returns the message of the latest event with a reason, empty if there is none.
+func (in PodInput) event(reason string) string {
+	latest := corev1.Event{}
+	for _, event := range in.Events {
+		if event.Reason == reason && !event.LastTimestamp.Before(&latest.LastTimestamp) {
+			latest = event
+		}
+	}
+	return latest.Message
+}
+
+// unscheduled explains a pod for which the scheduler has found no node.
+func (in PodInput) unscheduled(requests overview.Requests) []Finding {
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if f := in.offered(name, requests[name]); f != nil {
+			return []Finding{*f}
+		}
+	}
+	blocked := map[string]*Finding{}
+	for _, node := range in.Nodes {
+		found := in.blocker(node, requests)
+		if known := blocked[found.Reason]; known != nil {
+			known.Nodes = append(known.Nodes, node.Name)
+			continue
+		}
+		found.Nodes = []string{node.Name}
+		blocked[found.Reason] = &found
+	}
+	var all []Finding
+	for _, reason := range []string{OtherConstraint, NotEnoughFree, Cordoned, UntoleratedTaint, ResourceNotOffered, NotSelected} {
+		if found := blocked[reason]; found != nil {
+			slices.Sort(found.Nodes)
+			all = append(all, *found)
+		}
+	}
+	return all
+}
+
+// offered reports a resource that no node offers, or not so much of it; nil if one does.
+func (in PodInput) offered(name corev1.ResourceName, count int64) *Finding {
+	most, on := int64(0), ""
+	others := map[string]bool{}
+	for _, node := range in.Nodes {
+		for _, resource := range overview.Resources(node, nil) {
+			others[resource.Name] = true
+			if resource.Name == string(name) && resource.Allocatable > most {
+				most, on = resource.Allocatable, node.Name
+			}
+		}
+	}
+	switch {
+	case most == 0:
+		return &Finding{
+			Reason: ResourceNotOffered, Message: fmt.Sprintf("no node offers %s; what nodes offer: %s", name,
+				cmp.Or(strings.Join(slices.Sorted(maps.Keys(others)), ", "), "nothing")),
+			Cause: notOfferedCause(string(name)),
+			Next:  notOfferedNext(string(name), others),
+		}
+	case most < count:
+		return &Finding{
+			Reason:  RequestTooLarge,
+			Message: fmt.Sprintf("the pod requests %d %s, and no node has more than %d (%s)", count, name, most, on),
+			Next:    "request less, or split the work over several pods",
+		}
+	}
+	return nil
+}
+
+// blocker returns the first thing that keeps the pod from a node.
+func (in PodInput) blocker(node *corev1.Node, requests overview.Requests) Finding {
+	selected, err := nodeaffinity.GetRequiredNodeAffinity(in.Pod).Match(node)
+	if err != nil || !selected {
+		return Finding{
+			Reason: NotSelected, Message: "the nodeSelector or the node affinity of the pod excludes these nodes",
+			Next: "compare them with the labels: kubectl get nodes --show-labels. The label nvidia.com/gpu.product ends with " +
+				"-SHARED where GPUs are shared, and has -MIG- where each is partitioned in one way",
+		}
+	}
+	offers := map[string]overview.Resource{}
+	for _, resource := range overview.Resources(node, in.Usage) {
+		offers[resource.Name] = resource
+	}
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if offers[string(name)].Allocatable < requests[name] {
+			return Finding{
+				Reason: ResourceNotOffered, Message: fmt.Sprintf("these nodes do not offer %d %s", requests[name], name),
+				Next: "see what they offer and why: kubectl gpu status -o wide",
+			}
+		}
+	}
+	if taint := untolerated(in.Pod, node); taint != "" {
+		return taintFinding(taint)
+	}
+	if node.Spec.Unschedulable {
+		return Finding{
+			Reason: Cordoned, Message: "these nodes are cordoned",
+			Next: "wait if their driver is being upgraded (kubectl gpu status); otherwise kubectl uncordon NODE",
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if free := offers[string(name)].Free; free != nil && *free < requests[name] {
+			return Finding{
+				Reason: NotEnoughFree, Message: fmt.Sprintf("of these nodes, none has %d %s free", requests[name], name),
+				Next: "wait until other pods end, or add nodes; kubectl gpu status shows what is free",
+			}
+		}
+	}
+	return Finding{
+		Reason: OtherConstraint, Message: cmp.Or(in.event("FailedScheduling"), "the scheduler has not reported on the pod yet"),
+		Cause: "these nodes have GPUs for the pod; other resources, volumes or rules keep it from them, as the scheduler reports",
+		Next:  "follow the message of the scheduler",
+	}
+}
+
+// OfController explains why a controller, such as a Job, has no pod; nil if no event states it. events are those of its
+// namespace with the reason FailedCreate. The object that creates the pods may have a suffix, as the ReplicaSet of a
+// Deployment.
+func OfController(namespace, name string, events []corev1.Event) *Pod {
+	latest := corev1.Event{}
+	for _, event := range events {
+		object := event.InvolvedObject.Name
+		isIts := object == name || strings.HasPrefix(object, name+"-")
+		if isIts && event.Reason == "FailedCreate" && !event.LastTimestamp.Before(&latest.LastTimestamp) {
+			latest = event
+		}
+	}
+	if latest.Message == "" {
+		return nil
+	}
+	finding := Finding{
+		Reason: CreationRefused, Message: latest.Message,
+		Next: "change what refuses the pods of " + latest.InvolvedObject.Kind + " " + latest.InvolvedObject.Name +
+			", as the message describes",
+	}
+	if strings.Contains(latest.Message, "exceeded quota") {
+		finding.Next = "wait until other pods of the namespace end, or raise the quota: kubectl -n " + namespace +
+			" get resourcequotas"
+	}
+	return &Pod{Namespace: namespace, Name: name, State: "not created", Findings: []Finding{finding}}
+}

@@ -1,0 +1,129 @@
+package overview
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// Cluster is what an Overview is computed from.
+type Cluster struct {
+	// Policies of the cluster.
+	Policies []v1.ClusterPolicy
+	// Nodes with GPUs.
+	Nodes []*corev1.Node
+	// Usage of these nodes; nil if the pods are not known.
+	Usage *Usage
+}
+
+// Overview is the state of the GPUs of a cluster.
+type Overview struct {
+	// Policy that is active; absent if there is none.
+	Policy *Policy `json:"policy,omitempty"`
+	// Summary of all nodes.
+	Summary Summary `json:"summary"`
+	// Nodes with GPUs: those that are not ready first, then by name.
+	Nodes []Node `json:"nodes"`
+}
+
+// Policy is the active ClusterPolicy.
+type Policy struct {
+	// Name of the policy.
+	Name string `json:"name"`
+	// Ready is the status of its condition Ready: True, False or Unknown. Reason and Message are those of it.
+	Ready   metav1.ConditionStatus `json:"ready"`
+	Reason  string                 `json:"reason,omitempty"`
+	Message string                 `json:"message,omitempty"`
+	// Upgrade is the state of the driver upgrades; absent if no driver has been outdated.
+	Upgrade *v1.UpgradeStatus `json:"upgrade,omitempty"`
+}
+
+// Summary counts the nodes with GPUs, and their GPUs.
+type Summary struct {
+	// Nodes, and how many of them are ready.
+	Nodes      int `json:"nodes"`
+	ReadyNodes int `json:"readyNodes"`
+	// GPUs, and how many of them pods can get.
+	GPUs       int `json:"gpus"`
+	UsableGPUs int `json:"usableGPUs"`
+	// FreeGPUs are the usable ones that no pod requests, of the nodes whose GPUs are neither shared nor partitioned;
+	// absent if the pods are not known.
+	FreeGPUs *int64 `json:"freeGPUs,omitempty"`
+}
+
+// Of returns the overview of a cluster.
+func Of(cluster Cluster) Overview {
+	o := Overview{Nodes: []Node{}}
+	policy := activePolicy(cluster.Policies)
+	if policy != nil {
+		o.Policy = policyOf(policy)
+	}
+	for _, node := range cluster.Nodes {
+		o.Nodes = append(o.Nodes, nodeOf(node, policy, cluster.Usage))
+	}
+	slices.SortFunc(o.Nodes, func(a, b Node) int {
+		return cmp.Or(cmp.Compare(rank[a.Ready], rank[b.Ready]), cmp.Compare(a.Name, b.Name))
+	})
+	o.Summary = summarize(o.Nodes, cluster.Usage != nil)
+	return o
+}
+
+// rank orders nodes by their readiness.
+var rank = map[Readiness]int{NotReady: 0, Unknown: 1, Ready: 2, Excluded: 3}
+
+// activePolicy returns the policy that the operator acts on, or the first one if it has acted on none yet; nil if there
+// is none.
+func activePolicy(policies []v1.ClusterPolicy) *v1.ClusterPolicy {
+	if len(policies) == 0 {
+		return nil
+	}
+	isActive := func(p v1.ClusterPolicy) bool { return p.Status.State != "" && p.Status.State != v1.StateIgnored }
+	if i := slices.IndexFunc(policies, isActive); i >= 0 {
+		return &policies[i]
+	}
+	return &policies[0]
+}
+
+func policyOf(policy *v1.ClusterPolicy) *Policy {
+	p := &Policy{Name: policy.Name, Ready: metav1.ConditionUnknown, Upgrade: policy.Status.Upgrade}
+	if ready := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionReady); ready != nil {
+		p.Ready, p.Reason, p.Message = ready.Status, ready.Reason, ready.Message
+	} else {
+		p.Message = "the operator has not reported on it yet"
+	}
+	return p
+}
+
+func summarize(nodes []Node, usageKnown bool) Summary {
+	s := Summary{Nodes: len(nodes)}
+	free := int64(0)
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Ready == Ready {
+			s.ReadyNodes++
+		}
+		s.GPUs += n.GPUs.Total
+		s.UsableGPUs += n.GPUs.Usable
+		if !n.IsDivided() {
+			for _, r := range n.Resources {
+				free += value(r.Free)
+			}
+		}
+	}
+	if usageKnown {
+		s.FreeGPUs = &free
+	}
+	return s
+}
+
+func value(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
