@@ -19,9 +19,9 @@ import (
 const (
 	// NoGPURequested: no container of the pod requests a GPU.
 	NoGPURequested = "NoGPURequested"
-	// SharedRequestTooLarge: the device plugin gives a pod only one share.
+	// SharedRequestTooLarge: the pod requests several shares of GPUs, which the device plugin refuses.
 	SharedRequestTooLarge = "SharedRequestTooLarge"
-	// RefusedByKubelet: the kubelet has not admitted the pod.
+	// RefusedByKubelet: the kubelet has not admitted the pod (UnexpectedAdmissionError), as after a boot.
 	RefusedByKubelet = "RefusedByKubelet"
 	// Ended: the pod has ended.
 	Ended = "Ended"
@@ -31,11 +31,12 @@ const (
 	ContainerWaiting = "ContainerWaiting"
 	// NodeGPUsNotReady: the pod is on a node whose GPUs cannot be used.
 	NodeGPUsNotReady = "NodeGPUsNotReady"
-	// SchedulingGated: a controller holds the pod back.
+	// SchedulingGated: a controller, such as a queue, holds the pod back.
 	SchedulingGated = "SchedulingGated"
 	// NoGPUNodes: the cluster has no node with GPUs.
 	NoGPUNodes = "NoGPUNodes"
-	// ResourceNotOffered: no node offers the resource.
+	// ResourceNotOffered: no node offers the resource, such as a MIG device with mig.strategy single, or nvidia.com/gpu
+	// where shares are renamed.
 	ResourceNotOffered = "ResourceNotOffered"
 	// RequestTooLarge: no node has that many devices.
 	RequestTooLarge = "RequestTooLarge"
@@ -47,9 +48,9 @@ const (
 	Cordoned = "Cordoned"
 	// NotEnoughFree: other pods have the devices.
 	NotEnoughFree = "NotEnoughFree"
-	// OtherConstraint: nodes have GPUs for the pod, and something else keeps it from them.
+	// OtherConstraint: nodes have GPUs for the pod, and something else keeps it from them, as the scheduler reports.
 	OtherConstraint = "OtherConstraint"
-	// CreationRefused: the API server refuses the pods of a controller.
+	// CreationRefused: a quota or an admission check refuses the pods of a controller.
 	CreationRefused = "CreationRefused"
 )
 

@@ -26,14 +26,15 @@ type Usage struct {
 
 // Usage returns the operator's resource usage so far.
 func (o *Operator) Usage() (Usage, error) {
-	usage, err := readUsage(o.process.cmd.Process.Pid)
+	usage, err := UsageOf(o.process.cmd.Process.Pid)
 	if err != nil {
 		return Usage{}, fmt.Errorf("read usage of the operator: %w", err)
 	}
 	return usage, nil
 }
 
-func readUsage(pid int) (Usage, error) {
+// UsageOf returns the resource usage of a process so far.
+func UsageOf(pid int) (Usage, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return Usage{}, err

@@ -248,6 +248,24 @@ func reasonTable(repo string) (string, error) {
 	return out.String(), nil
 }
 
+// podReasonTable has a row for each reason of package explain why a pod does not get its GPU.
+func podReasonTable(repo string) (string, error) {
+	all, err := constantsIn(filepath.Join(repo, "internal", "explain"))
+	if err != nil {
+		return "", err
+	}
+	var rows [][]string
+	for _, c := range all {
+		if ast.IsExported(c.name) {
+			rows = append(rows, []string{code(c.value), c.meaning()})
+		}
+	}
+	if len(rows) == 0 {
+		return "", fmt.Errorf("internal/explain has no reasons: the search has lost its way")
+	}
+	return table([]string{"pod reason", "meaning"}, rows), nil
+}
+
 // stateTables are the conditions of a policy, and the states of policies and of operands.
 func stateTables(repo string) (string, error) {
 	constants, err := apiConstants(repo)

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/overview"
+)
+
+var shownAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func someNodes() overview.Overview {
+	since, five, free := metav1.NewTime(shownAt.Add(-90*time.Second)), int64(5), int64(8)
+	return overview.Overview{
+		Policy: &overview.Policy{
+			Name: "gpus", Ready: "False", Reason: "OperandFailed", Message: "1 of 2 GPU nodes have failed",
+			Upgrade: &v1.UpgradeStatus{Target: "590", Pending: 1, Message: "a waits"},
+		},
+		Summary: overview.Summary{Nodes: 2, ReadyNodes: 1, GPUs: 8, UsableGPUs: 7, FreeGPUs: &free},
+		Nodes: []overview.Node{
+			{Name: "a", Ready: overview.NotReady, Since: &since, Stage: v1.StageDriver, Reason: "CrashLoopBackOff", Message: "x\ny"},
+			{
+				Name: "b", Ready: overview.Ready, Since: &since, Stage: v1.StageValidated, GPUs: overview.GPUs{Total: 8, Usable: 7},
+				Resources: []overview.Resource{{Name: "nvidia.com/gpu", Allocatable: 7}, {
+					Name: "nvidia.com/mig-1g.10gb", Allocatable: 7, Free: &five,
+				}},
+				Product: "H100", Driver: "590", MIG: &overview.MIG{Layout: "mixed", State: "pending"},
+			},
+		},
+	}
+}
+
+func TestStatusAsText(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(overviewText(someNodes(), shownAt, false)).To(Equal(`ClusterPolicy gpus is not ready: OperandFailed: 1 of 2 GPU nodes have failed
+Driver upgrade to 590: 1 pending, 0 in progress, 0 done, 0 failed, 0 held. a waits
+1 of 2 nodes ready, 7 of 8 GPUs usable, 8 whole GPUs free
+
+NODE  READY  STAGE      USABLE  FREE              PRODUCT  MIG              DRIVER  REASON            SINCE
+a     False  Driver     -       -                 -        -                -       CrashLoopBackOff  90s
+b     True   Validated  7/8     ?, 5 mig-1g.10gb  H100     mixed (pending)  590     -                 90s
+`))
+	g.Expect(overviewText(someNodes(), shownAt, true)).To(MatchRegexp(`UPGRADE +HEALTH +CORDONED .* MESSAGE\na .* x y\n`))
+	g.Expect(overviewText(overview.Overview{}, shownAt, false)).To(Equal(`No ClusterPolicy: the operator does nothing until one is created.
+0 of 0 nodes ready, 0 of 0 GPUs usable
+
+No node has the label nvidia.com/gpu.present=true.
+`))
+}
+
+// Without a terminal only the lines of new and changed nodes are printed, not those whose time passes.
+func TestWatchWithoutATerminal(t *testing.T) {
+	g, out := NewWithT(t), &bytes.Buffer{}
+	shown := newScreen(out, false)
+	g.Expect(shown.show(someNodes(), shownAt)).To(Succeed())
+	g.Expect(out.String()).To(MatchRegexp(`^NODE .*\na .*\nb .*\n$`))
+	out.Reset()
+	later := someNodes()
+	g.Expect(shown.show(later, shownAt.Add(time.Hour))).To(Succeed())
+	g.Expect(out.String()).To(BeEmpty())
+	later.Nodes[0].Ready = overview.Ready
+	g.Expect(shown.show(later, shownAt.Add(time.Hour))).To(Succeed())
+	g.Expect(out.String()).To(MatchRegexp(`^a +True .*\n$`))
+}
