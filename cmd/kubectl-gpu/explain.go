@@ -33,13 +33,14 @@ func explainCommand() *cobra.Command {
 		Short: "Show why the GPUs of a node cannot be used, or why a pod does not get its GPU, and the next step",
 		Long: `Show why the GPUs of a node cannot be used, or why a pod does not get its GPU, and what to do next.
 
-Of a node it shows the stages that the node has reached, what the operator reports with its usual cause and remedy, and
-the pods of the operator there. Of a pod it shows what keeps it from its GPU: the resource that it requests, a taint, its
-selector, cordoned or full nodes, the kubelet, or the state of its node. A name without node/ or pod/ is that of a node,
-or else of a pod. If a Job or another controller has no pod, give its name as pod/NAME: what refuses its pods, such as a
-quota, is shown.
+Of a node it shows the stages that the node has reached, what the operator reports with its usual cause and remedy,
+and the pods of the operator there. Of a pod it shows what keeps it from its GPU: the resource that it requests, a
+taint, its selector, cordoned or full nodes, the kubelet, or the state of its node. A name without node/ or pod/ is
+that of a node, or else of a pod. If a Job or another controller has no pod, give its name as pod/NAME: what refuses
+its pods, such as a quota, is shown.
 
-It runs kubectl, which needs the right to list Nodes, ClusterPolicies and Pods, and Events in the namespace of the pod.`,
+It runs kubectl, which needs the right to list Nodes, ClusterPolicies and Pods, and Events in the namespace of the
+pod.`,
 		Example: `  kubectl gpu explain node-a
   kubectl gpu explain pod/training-0 --namespace team-a
   kubectl gpu explain node/node-a -o json`,
@@ -130,8 +131,11 @@ func (o explainOptions) node(
 	if in.Policy != nil {
 		namespace = cmp.Or(in.Policy.Status.Namespace, defaultNamespace)
 	}
-	_, err := listRaw(ctx, o.kubectl, "/api/v1/namespaces/"+namespace+"/pods",
-		url.Values{"fieldSelector": {"spec.nodeName=" + name}, "labelSelector": {labels.ManagedBy + "=" + labels.ManagedByValue}},
+	ours := url.Values{
+		"fieldSelector": {"spec.nodeName=" + name},
+		"labelSelector": {labels.ManagedBy + "=" + labels.ManagedByValue},
+	}
+	_, err := listRaw(ctx, o.kubectl, "/api/v1/namespaces/"+namespace+"/pods", ours,
 		func(pod *corev1.Pod) { in.Pods = append(in.Pods, *pod) })
 	if err != nil {
 		return nil, err

@@ -52,7 +52,8 @@ func nodeText(n *explain.Node) string {
 
 // readyText is the readiness of a node in words.
 var readyText = map[overview.Readiness]string{
-	overview.Ready: "ready", overview.NotReady: "not ready", overview.Unknown: "not reported", overview.Excluded: "excluded",
+	overview.Ready: "ready", overview.NotReady: "not ready", overview.Unknown: "not reported",
+	overview.Excluded: "excluded",
 }
 
 // podText returns an explanation as people read it.

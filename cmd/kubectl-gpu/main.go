@@ -63,7 +63,7 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-gpu",
-		Short: "Show the state of GPUs and what the GPU operator would do, clean up where it is gone, and migrate from NVIDIA's",
+		Short: "Show the state of GPUs and what the operator would do, clean up, and migrate from NVIDIA's operator",
 		Long: `Show the state of the GPUs of a cluster and what the GPU operator would do, and convert its objects, without
 changing anything; only cleanup and migrate change the cluster.
 
@@ -75,6 +75,7 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 		// kubectl only completes its own commands by script.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(statusCommand(), explainCommand(), renderCommand(), planCommand(), convertCommand(), cleanupCommand(), migrateCommand())
+	root.AddCommand(statusCommand(), explainCommand(), validateCommand(), renderCommand(), planCommand(), convertCommand(),
+		cleanupCommand(), migrateCommand())
 	return root
 }

@@ -17,7 +17,9 @@ func TestDecodeList(t *testing.T) {
 		"version last": `{"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}],"metadata":{"resourceVersion":"7"}}`,
 	} {
 		g, names := NewWithT(t), []string{}
-		version, err := decodeList(json.NewDecoder(strings.NewReader(text)), func(n *corev1.Node) { names = append(names, n.Name) })
+		version, err := decodeList(json.NewDecoder(strings.NewReader(text)), func(n *corev1.Node) {
+			names = append(names, n.Name)
+		})
 		g.Expect(err).NotTo(HaveOccurred(), name)
 		g.Expect(names).To(Equal([]string{"a", "b"}), name)
 		g.Expect(version).To(Equal("7"), name)

@@ -31,13 +31,13 @@ func statusCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show how far each node with GPUs is, and what is usable and free of its GPUs",
-		Long: `Show the state of the policy and of each node with GPUs: whether its GPUs can be used, the stage that it has not
-reached yet and why, how many of its GPUs are usable, and how many of the devices that it offers no pod requests.
+		Long: `Show the state of the policy and of each node with GPUs: whether its GPUs can be used, the stage that it has
+not reached yet and why, how many of its GPUs are usable, and how many of the devices that it offers no pod requests.
 
 Nodes that are not ready come first. FREE counts what pods can still request: GPUs, or where they are shared or
 partitioned, shares or MIG devices with the name of their resource. Requests by claims (DRA) are not counted. SINCE is
-how long the node has been ready, or not ready. Columns that are empty for all nodes are left out, except with -o wide,
-which adds the messages.
+how long the node has been ready, or not ready. Columns that are empty for all nodes are left out, except with -o
+wide, which adds the messages.
 
 It runs kubectl, which needs the right to list Nodes and ClusterPolicies, with --watch also to watch them. Without the
 right to list Pods in all namespaces FREE is unknown.
@@ -75,10 +75,7 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 		return failure{err}
 	}
 	if o.watch {
-		if err := o.follow(cmd, live); err != nil {
-			return failure{err}
-		}
-		return nil
+		return failure{o.follow(cmd, live)}
 	}
 	found := live.overview()
 	if err := o.print(cmd.OutOrStdout(), found, time.Now()); err != nil {
@@ -93,18 +90,15 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// follow prints the cluster each time it has changed, until it is interrupted.
+// follow prints the cluster each time it has changed, until the process is interrupted or the cluster cannot be read.
 func (o statusOptions) follow(cmd *cobra.Command, live *liveCluster) error {
 	screen := newScreen(cmd.OutOrStdout(), o.output == formatWide)
 	for {
 		ctx, cancel := context.WithCancel(cmd.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- live.follow(ctx) }()
-		err := o.show(ctx, screen, live, ended)
+		err := show(screen, live, ended)
 		cancel()
-		if cmd.Context().Err() != nil {
-			return nil
-		}
 		if err != nil {
 			return err
 		}
@@ -115,7 +109,7 @@ func (o statusOptions) follow(cmd *cobra.Command, live *liveCluster) error {
 }
 
 // show prints the cluster, at most twice a second, until the watches have ended.
-func (o statusOptions) show(ctx context.Context, screen *screen, live *liveCluster, ended <-chan error) error {
+func show(screen *screen, live *liveCluster, ended <-chan error) error {
 	for {
 		if err := screen.show(live.overview(), time.Now()); err != nil {
 			return err
@@ -125,10 +119,6 @@ func (o statusOptions) show(ctx context.Context, screen *screen, live *liveClust
 			return err
 		case <-live.changed:
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(500 * time.Millisecond):
-		}
+		time.Sleep(500 * time.Millisecond)
 	}
 }

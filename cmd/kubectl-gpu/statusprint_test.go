@@ -23,7 +23,8 @@ func someNodes() overview.Overview {
 		},
 		Summary: overview.Summary{Nodes: 2, ReadyNodes: 1, GPUs: 8, UsableGPUs: 7, FreeGPUs: &free},
 		Nodes: []overview.Node{
-			{Name: "a", Ready: overview.NotReady, Since: &since, Stage: v1.StageDriver, Reason: "CrashLoopBackOff", Message: "x\ny"},
+			{Name: "a", Ready: overview.NotReady, Since: &since, Stage: v1.StageDriver, Reason: "CrashLoopBackOff",
+				Message: "x\ny"},
 			{
 				Name: "b", Ready: overview.Ready, Since: &since, Stage: v1.StageValidated, GPUs: overview.GPUs{Total: 8, Usable: 7},
 				Resources: []overview.Resource{{Name: "nvidia.com/gpu", Allocatable: 7}, {
@@ -37,7 +38,8 @@ func someNodes() overview.Overview {
 
 func TestStatusAsText(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(overviewText(someNodes(), shownAt, false)).To(Equal(`ClusterPolicy gpus is not ready: OperandFailed: 1 of 2 GPU nodes have failed
+	text := func(o overview.Overview) string { return overviewText(o, shownAt, false) }
+	g.Expect(text(someNodes())).To(Equal(`ClusterPolicy gpus is not ready: OperandFailed: 1 of 2 GPU nodes have failed
 Driver upgrade to 590: 1 pending, 0 in progress, 0 done, 0 failed, 0 held. a waits
 1 of 2 nodes ready, 7 of 8 GPUs usable, 8 whole GPUs free
 
@@ -46,7 +48,7 @@ a     False  Driver     -       -                 -        -                -   
 b     True   Validated  7/8     ?, 5 mig-1g.10gb  H100     mixed (pending)  590     -                 90s
 `))
 	g.Expect(overviewText(someNodes(), shownAt, true)).To(MatchRegexp(`UPGRADE +HEALTH +CORDONED .* MESSAGE\na .* x y\n`))
-	g.Expect(overviewText(overview.Overview{}, shownAt, false)).To(Equal(`No ClusterPolicy: the operator does nothing until one is created.
+	g.Expect(text(overview.Overview{})).To(Equal(`No ClusterPolicy: the operator does nothing until one is created.
 0 of 0 nodes ready, 0 of 0 GPUs usable
 
 No node has the label nvidia.com/gpu.present=true.

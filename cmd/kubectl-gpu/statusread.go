@@ -61,15 +61,15 @@ func (c *liveCluster) read(ctx context.Context) error {
 	var policies, nodes, pods string
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		policies, err = listRaw(groupCtx, c.kubectl, policiesPath, nil, func(p *v1.ClusterPolicy) { next.setPolicy(false, p) })
+		policies, err = listRaw(groupCtx, c.kubectl, policiesPath, nil, added(next.setPolicy))
 		return err
 	})
 	group.Go(func() (err error) {
-		nodes, err = listRaw(groupCtx, c.kubectl, nodesPath, gpuNodes, func(n *corev1.Node) { next.setNode(false, n) })
+		nodes, err = listRaw(groupCtx, c.kubectl, nodesPath, gpuNodes, added(next.setNode))
 		return err
 	})
 	group.Go(func() error {
-		pods, next.podsUnknown = listRaw(groupCtx, c.kubectl, podsPath, tenants, func(p *corev1.Pod) { next.setPod(false, p) })
+		pods, next.podsUnknown = listRaw(groupCtx, c.kubectl, podsPath, tenants, added(next.setPod))
 		return nil
 	})
 	if err := group.Wait(); err != nil {
@@ -127,6 +127,11 @@ func (c *liveCluster) setPod(deleted bool, pod *corev1.Pod) {
 			c.usage.Set(pod)
 		}
 	})
+}
+
+// added returns the function that adds an object.
+func added[T any](change func(deleted bool, object *T)) func(*T) {
+	return func(object *T) { change(false, object) }
 }
 
 func set[T any](all map[types.UID]T, uid types.UID, object T, deleted bool) {

@@ -167,12 +167,14 @@ func TestReasonsOfAPod(t *testing.T) {
 			want:   []string{explain.OtherConstraint}, message: "Insufficient cpu",
 		},
 		"several shares": {
-			pod: pod("nvidia.com/gpu=2", on("a"), failed("UnexpectedAdmissionError", "Allocate failed due to rpc error: request "+
+			pod: pod("nvidia.com/gpu=2", on("a"), failed("UnexpectedAdmissionError", "Allocate failed due to rpc error: "+
+				"request "+
 				"for 'nvidia.com/gpu: 2' too large: maximum request size for shared resources is 1, which is unexpected")),
 			want: []string{explain.SharedRequestTooLarge}, next: "failRequestsGreaterThanOne",
 		},
 		"refused after a boot": {
-			pod: pod("nvidia.com/gpu=1", on("a"), failed("UnexpectedAdmissionError", "Allocate failed due to no healthy devices "+
+			pod: pod("nvidia.com/gpu=1", on("a"), failed("UnexpectedAdmissionError", "Allocate failed due to no healthy "+
+				"devices "+
 				"present; cannot allocate unhealthy devices nvidia.com/gpu, which is unexpected")),
 			want: []string{explain.RefusedByKubelet}, message: "no healthy devices", next: "kubectl gpu explain node/a",
 		},
@@ -182,8 +184,9 @@ func TestReasonsOfAPod(t *testing.T) {
 		"succeeded": {pod: pod("nvidia.com/gpu=1", on("a"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
 		"no runtime handler": {
 			pod: pod("nvidia.com/gpu=1", on("a")), nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8")},
-			events: []corev1.Event{event("FailedCreatePodSandBox", `failed to get sandbox runtime: no runtime for "nvidia" is configured`)},
-			want:   []string{explain.RuntimeHandlerMissing}, next: "kubectl gpu explain node/a",
+			events: []corev1.Event{event("FailedCreatePodSandBox",
+				`failed to get sandbox runtime: no runtime for "nvidia" is configured`)},
+			want: []string{explain.RuntimeHandlerMissing}, next: "kubectl gpu explain node/a",
 		},
 		"an image that cannot be pulled": {
 			pod: pod("nvidia.com/gpu=1", on("a"), waiting("ImagePullBackOff")), want: []string{explain.ContainerWaiting},
@@ -222,7 +225,8 @@ func TestReasonsOfAPod(t *testing.T) {
 // A controller whose pods are refused, as by a quota, is explained by its latest Event.
 func TestControllerWithoutPods(t *testing.T) {
 	g := NewWithT(t)
-	quota := event("FailedCreate", `pods "training-0" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1`)
+	quota := event("FailedCreate",
+		`pods "training-0" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1`)
 	quota.InvolvedObject = corev1.ObjectReference{Kind: "ReplicaSet", Name: "training-5c8d"}
 	other := event("FailedCreate", "another")
 	other.InvolvedObject.Name = "inference"
@@ -295,5 +299,6 @@ func TestOtherCausesOfANode(t *testing.T) {
 	g.Expect(seen.Upgrade).To(Equal("drain-required"))
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 	unseen := overview.Of(overview.Cluster{Nodes: []*corev1.Node{bare}}).Nodes[0]
-	g.Expect(reasonsOf(explain.NodeInput{Node: bare, Overview: unseen})).To(Equal([]string{"NoClusterPolicy", "NotReported"}))
+	g.Expect(reasonsOf(explain.NodeInput{Node: bare, Overview: unseen})).To(Equal([]string{"NoClusterPolicy",
+		"NotReported"}))
 }

@@ -17,7 +17,8 @@ const sharedSuffix = ".shared"
 func notOfferedCause(name string) string {
 	switch {
 	case strings.HasPrefix(name, labels.ResourceMIGPrefix):
-		return "GPUs have another MIG layout, or spec.mig.strategy is single or none: only mixed offers MIG devices by names of " +
+		return "GPUs have another MIG layout, or spec.mig.strategy is single or none: only mixed offers MIG devices by " +
+			"names of " +
 			"their own"
 	case strings.HasSuffix(name, sharedSuffix):
 		return "GPUs are not shared, or are shared without renameByDefault"
@@ -29,7 +30,8 @@ func notOfferedCause(name string) string {
 func notOfferedNext(name string, others map[string]bool) string {
 	switch {
 	case strings.HasPrefix(name, labels.ResourceMIGPrefix) && others[labels.ResourceGPU]:
-		return "with spec.mig.strategy: single request " + labels.ResourceGPU + ", or set the strategy to mixed; set the layout by " +
+		return "with spec.mig.strategy: single request " + labels.ResourceGPU + ", or set the strategy to mixed; set the " +
+			"layout by " +
 			"the label " + labels.MIGConfig + " of the nodes"
 	case others[name+sharedSuffix]:
 		return "request " + name + sharedSuffix
@@ -41,8 +43,8 @@ func notOfferedNext(name string, others map[string]bool) string {
 	return "request one of the resources that nodes offer"
 }
 
-// untolerated returns a taint of the node that keeps the pod from it, empty if none does. The taint of cordoned nodes is
-// left out.
+// untolerated returns a taint of the node that keeps the pod from it, empty if none does. The taint of cordoned nodes
+// is left out.
 func untolerated(pod *corev1.Pod, node *corev1.Node) string {
 	blocks := func(taint *corev1.Taint) bool {
 		return taint.Effect != corev1.TaintEffectPreferNoSchedule && taint.Key != corev1.TaintNodeUnschedulable

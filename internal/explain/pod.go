@@ -135,18 +135,21 @@ func noRequest(pod *corev1.Pod) []Finding {
 func (in PodInput) ended() []Finding {
 	status := in.Pod.Status
 	switch {
-	case status.Reason == "UnexpectedAdmissionError" && strings.Contains(status.Message, "maximum request size for shared"):
+	case status.Reason == "UnexpectedAdmissionError" && strings.Contains(status.Message, "maximum request size for "+
+		"shared"):
 		return []Finding{{
 			Reason: SharedRequestTooLarge, Message: status.Message,
 			Cause: "the GPUs are shared, and several shares do not give more computing power, so the device plugin refuses them",
-			Next: "request 1; or turn failRequestsGreaterThanOne off in spec.sharing.timeSlicing, where pods are to get several " +
+			Next: "request 1; or turn failRequestsGreaterThanOne off in spec.sharing.timeSlicing, where pods are to get " +
+				"several " +
 				"shares nevertheless",
 		}}
 	case status.Reason == "UnexpectedAdmissionError":
 		return []Finding{{
 			Reason: RefusedByKubelet, Message: status.Message,
 			Cause: "the kubelet has started, as after a boot, before the device plugin, or a GPU has become unhealthy",
-			Next: "delete the pod; its controller, if it has one, creates another one. Look at the node: kubectl gpu explain node/" +
+			Next: "delete the pod; its controller, if it has one, creates another one. Look at the node: kubectl gpu " +
+				"explain node/" +
 				in.Pod.Spec.NodeName,
 		}}
 	case status.Phase == corev1.PodFailed:
@@ -175,8 +178,9 @@ func (in PodInput) onItsNode() []Finding {
 	if event := in.event("FailedCreatePodSandBox"); event != "" && isAboutHandlers(event) {
 		all = append(all, Finding{
 			Reason: RuntimeHandlerMissing, Message: event,
-			Cause: "the container toolkit has not configured the container runtime of the node, or another runtime serves the node",
-			Next:  "look at the operand container-toolkit there: kubectl gpu explain node/" + in.Pod.Spec.NodeName,
+			Cause: "the container toolkit has not configured the container runtime of the node, or another runtime serves " +
+				"the node",
+			Next: "look at the operand container-toolkit there: kubectl gpu explain node/" + in.Pod.Spec.NodeName,
 		})
 	}
 	if waiting := waitingReason(in.Pod); waiting != "" && len(all) == 0 {
@@ -246,7 +250,8 @@ func (in PodInput) unscheduled(requests overview.Requests) []Finding {
 		blocked[found.Reason] = &found
 	}
 	var all []Finding
-	for _, reason := range []string{OtherConstraint, NotEnoughFree, Cordoned, UntoleratedTaint, ResourceNotOffered, NotSelected} {
+	for _, reason := range []string{OtherConstraint, NotEnoughFree, Cordoned, UntoleratedTaint, ResourceNotOffered,
+		NotSelected} {
 		if found := blocked[reason]; found != nil {
 			slices.Sort(found.Nodes)
 			all = append(all, *found)
@@ -325,9 +330,11 @@ func (in PodInput) blocker(node *corev1.Node, requests overview.Requests) Findin
 		}
 	}
 	return Finding{
-		Reason: OtherConstraint, Message: cmp.Or(in.event("FailedScheduling"), "the scheduler has not reported on the pod yet"),
-		Cause: "these nodes have GPUs for the pod; other resources, volumes or rules keep it from them, as the scheduler reports",
-		Next:  "follow the message of the scheduler",
+		Reason: OtherConstraint, Message: cmp.Or(in.event("FailedScheduling"), "the scheduler has not reported on the "+
+			"pod yet"),
+		Cause: "these nodes have GPUs for the pod; other resources, volumes or rules keep it from them, as the scheduler " +
+			"reports",
+		Next: "follow the message of the scheduler",
 	}
 }
 

@@ -77,7 +77,8 @@ func TestOverview(t *testing.T) {
 		}},
 	}
 	got := overview.Of(overview.Cluster{Policies: policies, Nodes: nodes, Usage: usage})
-	g.Expect(got.Policy).To(Equal(&overview.Policy{Name: "active", Ready: "False", Reason: "OperandFailed", Message: "1 of 6"}))
+	g.Expect(got.Policy).To(Equal(&overview.Policy{Name: "active", Ready: "False", Reason: "OperandFailed",
+		Message: "1 of 6"}))
 	free := int64(5)
 	g.Expect(got.Summary).To(Equal(overview.Summary{Nodes: 6, ReadyNodes: 3, GPUs: 13, UsableGPUs: 13, FreeGPUs: &free}))
 	byName := map[string]overview.Node{}
@@ -95,7 +96,8 @@ func TestOverview(t *testing.T) {
 	})))
 	five, one := int64(5), int64(1)
 	g.Expect(byName["mig"].Resources).To(Equal([]overview.Resource{
-		{Name: "nvidia.com/mig-1g.10gb", Allocatable: 7, Free: &five}, {Name: "nvidia.com/mig-2g.20gb", Allocatable: 1, Free: &one},
+		{Name: "nvidia.com/mig-1g.10gb", Allocatable: 7, Free: &five}, {Name: "nvidia.com/mig-2g.20gb", Allocatable: 1,
+			Free: &one},
 	}))
 	g.Expect(byName["whole"].Driver).To(Equal("590.1"))
 	g.Expect(byName["excluded"].Ready).To(Equal(overview.Excluded))

@@ -1,5 +1,5 @@
-// Package reasons has the meaning, the cause and the remedy of each reason of the API, for programs that show reasons to
-// people. Its text is generated from the comments in package api/v1, as are those of docs/troubleshooting.md.
+// Package reasons has the meaning, the cause and the remedy of each reason of the API, for programs that show reasons
+// to people. Its text is generated from the comments in package api/v1, as are those of docs/troubleshooting.md.
 package reasons
 
 import (

@@ -78,7 +78,8 @@ func TestThePluginShowsACluster(t *testing.T) {
 	e.Eventually(func() (found struct{ Summary map[string]int }) {
 		e.kubectlGPU(&found, "status")
 		return found
-	}).WithTimeout(readyTime).Should(HaveField("Summary", And(HaveKeyWithValue("readyNodes", 2), HaveKeyWithValue("gpus", 16))))
+	}).WithTimeout(readyTime).Should(HaveField("Summary", And(HaveKeyWithValue("readyNodes", 2), HaveKeyWithValue("gpus",
+		16))))
 	running := e.runGPUPod("running", "gpu-00000")
 	waiting := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "waiting"}, Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "main", Image: "example.com/cuda", Resources: corev1.ResourceRequirements{
@@ -105,7 +106,8 @@ func TestThePluginShowsACluster(t *testing.T) {
 	e.kubectlGPU(&node, "explain", "gpu-00002")
 	e.Expect(node.Findings).To(ConsistOf(And(HaveField("Reason", "CrashLoopBackOff"),
 		HaveField("Message", ContainSubstring("simulated failure")), HaveField("Next", Not(BeEmpty())))))
-	e.Expect(node.Pods).To(ContainElement(And(HaveField("Name", HavePrefix("nvidia-driver-daemonset")), HaveField("Ready", false))))
+	e.Expect(node.Pods).To(ContainElement(And(HaveField("Name", HavePrefix("nvidia-driver-daemonset")),
+		HaveField("Ready", false))))
 	var pod struct {
 		Node     string
 		Findings []finding
@@ -222,10 +224,12 @@ func (e *env) createLargeNode(name string) {
 	e.create(node)
 	for i := range 50 {
 		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{SizeBytes: 1 << 30, Names: []string{
-			fmt.Sprintf("registry.example.com/team/image-%d@sha256:%064d", i, i), fmt.Sprintf("registry.example.com/team/image-%d:v1", i),
+			fmt.Sprintf("registry.example.com/team/image-%d@sha256:%064d", i, i),
+			fmt.Sprintf("registry.example.com/team/image-%d:v1", i),
 		}})
 	}
-	node.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "pods": resource.MustParse("110")}
+	node.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"),
+		"pods": resource.MustParse("110")}
 	node.Status.Allocatable = node.Status.Capacity
 	node.Status.Conditions = []corev1.NodeCondition{{
 		Type: gpuReady, Status: corev1.ConditionFalse, Reason: "DriverNotReady",

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
+	"github.com/clusterpolicy/gpu-operator/internal/schemacheck"
+)
+
+func validateCommand() *cobra.Command {
+	file := ""
+	command := &cobra.Command{
+		Use:   "validate -f FILE",
+		Short: "Check ClusterPolicies and NVIDIADrivers in a file as the API server would, without a cluster",
+		Long: `Check the ClusterPolicies and NVIDIADrivers in a file with the schema and the rules of this release, as the
+API server does when they are created, and report fields that it does not know. It also prints the fields of policies
+that have no effect or are deprecated, which are no errors. Objects of other kinds are ignored. No cluster is called:
+webhooks and policies of one are not asked.
+
+Exit codes: 0 all objects are valid, 1 one is not or the file cannot be read, 2 wrong usage.`,
+		Example: `  kubectl gpu validate -f policy.yaml
+  helm template gpu-operator gpu-operator | kubectl gpu validate -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := validateFile(cmd.Context(), file, cmd.InOrStdin(), cmd.OutOrStdout()); err != nil {
+				return failure{err}
+			}
+			return nil
+		},
+	}
+	command.Flags().StringVarP(&file, "filename", "f", "", "file with the objects; - reads standard input")
+	if err := command.MarkFlagRequired("filename"); err != nil {
+		panic(err) // The flag is defined above.
+	}
+	return command
+}
+
+// validateFile prints what is wrong with the objects of a file, and fails if something is.
+func validateFile(ctx context.Context, file string, in io.Reader, out io.Writer) error {
+	all, err := documents(file, in)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", file, err)
+	}
+	if all, err = withoutLists(all); err != nil {
+		return fmt.Errorf("reading %s: %w", file, err)
+	}
+	valid, invalid := 0, 0
+	for _, document := range all {
+		definition, known := definitionOf(document)
+		if !known {
+			continue
+		}
+		problems, notes, err := checkObject(ctx, definition, document)
+		if err != nil {
+			return err
+		}
+		for _, line := range append(problems, notes...) {
+			fmt.Fprintf(out, "%s %s: %s\n", definition.Kind.Kind, nameOf(document), line)
+		}
+		if len(problems) > 0 {
+			invalid++
+			continue
+		}
+		valid++
+	}
+	switch {
+	case valid+invalid == 0:
+		return errors.New("found no ClusterPolicy and no NVIDIADriver: check the kinds in the file")
+	case invalid > 0:
+		return fmt.Errorf("%d of %d objects would be refused", invalid, valid+invalid)
+	}
+	fmt.Fprintf(out, "%d of %d objects are valid.\n", valid, valid)
+	return nil
+}
+
+// definitionOf returns the definition of this release for the kind of a document; false if it is another kind. A
+// version that it does not have is reported by checkObject.
+func definitionOf(document []byte) (crd.Definition, bool) {
+	kind := kindOf(document)
+	for _, definition := range crd.All() {
+		if definition.Kind.GroupKind() == kind.GroupKind() {
+			return definition, true
+		}
+	}
+	return crd.Definition{}, false
+}
+
+// checkObject returns what the API server would refuse, and what it is only worth to know.
+func checkObject(ctx context.Context, definition crd.Definition, document []byte) (problems, notes []string,
+	err error) {
+	if version := kindOf(document).GroupVersion(); version != definition.Kind.GroupVersion() {
+		return []string{fmt.Sprintf("apiVersion: %s is not served: give %s", version, definition.Kind.GroupVersion())}, nil,
+			nil
+	}
+	object, malformed := decodeObject(document)
+	if malformed != "" {
+		return []string{malformed}, nil, nil
+	}
+	checker, err := schemacheck.New(definition.Text, definition.Kind.Version)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the definition of %s is broken, which is a bug in this program: %w",
+			definition.Kind.Kind, err)
+	}
+	refused, dropped := checker.Check(ctx, object)
+	for _, err := range refused {
+		problems = append(problems, err.Error())
+	}
+	for _, path := range dropped {
+		problems = append(problems, fmt.Sprintf("%s: unknown field: remove it, or correct its name", path))
+	}
+	if definition.Kind == v1.ClusterPolicyKind && len(problems) == 0 {
+		policy := v1.ClusterPolicy{}
+		if err := yaml.Unmarshal(document, &policy); err != nil {
+			return nil, nil, err
+		}
+		for _, note := range fieldnotes.Of(policy.Spec) {
+			notes = append(notes, "note: "+strings.TrimSuffix(note, "."))
+		}
+	}
+	return problems, notes, nil
+}
+
+// decodeObject decodes a document, or returns why it cannot.
+func decodeObject(document []byte) (object *unstructured.Unstructured, malformed string) {
+	text, err := yaml.YAMLToJSONStrict(document)
+	if err == nil {
+		object = &unstructured.Unstructured{}
+		err = object.UnmarshalJSON(text)
+	}
+	if err != nil {
+		return nil, err.Error()
+	}
+	return object, ""
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestValidate(t *testing.T) {
+	policy := func(spec string) string {
+		return "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec: " + spec + "\n---\n"
+	}
+	const driver = "apiVersion: nvidia.com/v1alpha1\nkind: NVIDIADriver\nmetadata: {name: d}\nspec: {driverType: other}\n"
+	tests := map[string]struct {
+		in   string
+		code int
+		// out and errOut are parts of what is printed.
+		out, errOut string
+	}{
+		"valid": {policy("{driver: {version: 580.95.05}}"), 0, "1 of 1 objects are valid.", ""},
+		"a wrong value": {policy("{mig: {strategy: double}}"), 1, "ClusterPolicy p: spec.mig.strategy: Unsupported value",
+			"1 of 1"},
+		"a broken rule":  {policy("{daemonsets: {rollingUpdate: {maxUnavailable: 0}}}"), 1, "must be above 0", "1 of 1"},
+		"unknown fields": {policy("{driver: {versions: a}}"), 1, "spec.driver.versions: unknown field", "1 of 1"},
+		"a field twice":  {policy("{mig: {strategy: single}, mig: {strategy: mixed}}"), 1, `key "mig" already set`, "1 of 1"},
+		"of two one":     {policy("{}") + driver, 1, "NVIDIADriver d: spec", "1 of 2"},
+		"another version": {
+			"apiVersion: nvidia.com/v2\nkind: ClusterPolicy\nmetadata: {name: p}\n", 1, "nvidia.com/v2 is not served", "1 of 1",
+		},
+		"a note":         {policy("{operator: {defaultRuntime: docker}}"), 0, "note: spec.operator.defaultRuntime", ""},
+		"another object": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", 1, "", "found no ClusterPolicy"},
+		"no YAML":        {"a: [", 1, "", "reading -"},
+		"a list": {
+			"apiVersion: v1\nkind: List\nitems: [{apiVersion: nvidia.com/v1, kind: ClusterPolicy, metadata: {name: p}, " +
+				"spec: {mig: {strategy: x}}}]\n", 1, "ClusterPolicy p: spec.mig.strategy", "1 of 1",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g, got := NewWithT(t), kubectlGPU(test.in, "validate", "-f", "-")
+			g.Expect(got.code).To(Equal(test.code), "%s%s", got.out, got.errOut)
+			g.Expect(got.out).To(ContainSubstring(test.out))
+			g.Expect(got.errOut).To(ContainSubstring(test.errOut))
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package schemacheck
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+)
+
+// Checker checks objects of one version of a kind.
+type Checker struct {
+	schema     validation.SchemaValidator
+	structural *structuralschema.Structural
+	rules      *cel.Validator
+}
+
+// New returns a checker for a version of a definition in YAML.
+func New(definition []byte, version string) (*Checker, error) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(definition, crd); err != nil {
+		return nil, fmt.Errorf("decoding the CustomResourceDefinition: %w", err)
+	}
+	for i := range crd.Spec.Versions {
+		if v := &crd.Spec.Versions[i]; v.Name == version && v.Schema != nil {
+			return newChecker(v.Schema)
+		}
+	}
+	return nil, fmt.Errorf("CustomResourceDefinition %s has no version %s with a schema", crd.Name, version)
+}
+
+func newChecker(of *apiextensionsv1.CustomResourceValidation) (*Checker, error) {
+	internal := &apiextensions.CustomResourceValidation{}
+	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(
+		of, internal, nil); err != nil {
+		return nil, fmt.Errorf("converting the schema: %w", err)
+	}
+	schema, _, err := validation.NewSchemaValidator(internal.OpenAPIV3Schema)
+	if err != nil {
+		return nil, fmt.Errorf("compiling the schema: %w", err)
+	}
+	structural, err := structuralschema.NewStructural(internal.OpenAPIV3Schema)
+	if err != nil {
+		return nil, fmt.Errorf("compiling the schema: %w", err)
+	}
+	return &Checker{
+		schema: schema, structural: structural, rules: cel.NewValidator(structural, true, celconfig.PerCallLimit),
+	}, nil
+}
+
+// Check returns what the API server would refuse, and the fields that it would drop, with their paths. The object is
+// not changed.
+func (c *Checker) Check(ctx context.Context, object *unstructured.Unstructured) (refused field.ErrorList,
+	dropped []string) {
+	checked := object.DeepCopy()
+	unstructured.RemoveNestedField(checked.Object, "status")
+	defaulting.PruneNonNullableNullsWithoutDefaults(checked.Object, c.structural)
+	dropped = pruning.PruneWithOptions(checked.Object, c.structural, true, structuralschema.UnknownFieldPathOptions{
+		TrackUnknownFieldPaths: true,
+	})
+	refused = validation.ValidateCustomResource(nil, checked.Object, c.schema)
+	refused = append(refused, listtype.ValidateListSetsAndMaps(nil, c.structural, checked.Object)...)
+	if slices.ContainsFunc(refused, blocksRules) {
+		return append(refused, field.Invalid(nil, nil, "some validation rules were not checked because the object was "+
+			"invalid; "+
+			"correct the existing errors to complete validation")), dropped
+	}
+	broken, _ := c.rules.Validate(ctx, nil, c.structural, checked.Object, nil, celconfig.RuntimeCELCostBudget)
+	return append(refused, broken...), dropped
+}
+
+// blocksRules reports whether the API server evaluates no rules beside an error: they may assume that types and lengths
+// are right.
+func blocksRules(err *field.Error) bool {
+	switch err.Type {
+	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
+		field.ErrorTypeTypeInvalid:
+		return true
+	}
+	return false
+}
