@@ -75,7 +75,7 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 		// kubectl only completes its own commands by script.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(statusCommand(), explainCommand(), validateCommand(), renderCommand(), planCommand(), convertCommand(),
+	root.AddCommand(statusCommand(), explainCommand(), validateCommand(), renderCommand(), planCommand(), convertCommand(), mirrorCommand(),
 		cleanupCommand(), migrateCommand())
 	return root
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -121,35 +122,25 @@ func (o renderOptions) checkServer(stderr io.Writer) error {
 	return nil
 }
 
+// rendition is what the operator would do for a policy on the nodes of a file.
+type rendition struct {
+	file    *policyFile
+	input   operand.Input
+	plan    plan.Plan
+	facts   []nodeinfo.Facts
+	ignored []string
+}
+
 func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 	file, err := readPolicy(o.policy, in)
 	if err != nil {
 		return fmt.Errorf("reading the policy %s: %w", o.policy, err)
 	}
-	nodes, err := readNodes(o.nodes, in)
+	found, err := o.compute(file, in)
 	if err != nil {
-		return fmt.Errorf("reading the nodes %s: %w", o.nodes, err)
+		return err
 	}
-	catalogue, err := operands.Catalogue()
-	if err != nil {
-		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
-	}
-	policy := file.Policy
-	input := o.input(file)
-	images, ignored := image.FromVariables(catalogue.Images(), o.env.get)
-	input.Images = images
-	if input.DriverToolkit, err = readDriverToolkit(o.toolkit); err != nil {
-		return fmt.Errorf("reading the driver toolkit %s: %w", o.toolkit, err)
-	}
-	input.Contents = o.contents(catalogue, input, file.ConfigMaps)
-	facts := make([]nodeinfo.Facts, 0, len(nodes))
-	for i := range nodes {
-		facts = append(facts, observe.Facts(&nodes[i]))
-	}
-	// The output must not depend on the order of the nodes in the file.
-	sort.Slice(facts, func(i, j int) bool { return facts[i].Name < facts[j].Name })
-	computed := plan.Compute(plan.Decide(catalogue, input), input.Optional, facts)
-	printed, err := objects(computed, policy)
+	printed, err := objects(found.plan, file.Policy)
 	if err != nil {
 		return err
 	}
@@ -157,12 +148,37 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 		return fmt.Errorf("writing the objects: %w", err)
 	}
 	for _, sentence := range slices.Concat(
-		fieldnotes.Of(policy.Spec), aboutDrivers(file.Drivers, input), ignored, computed.Doubtful(),
-		aboutOperands(computed), aboutNodes(computed, facts),
+		fieldnotes.Of(file.Policy.Spec), aboutDrivers(file.Drivers, found.input), found.ignored, found.plan.Doubtful(),
+		aboutOperands(found.plan), aboutNodes(found.plan, found.facts),
 	) {
 		fmt.Fprintln(stderr, sentence)
 	}
-	return refused(computed)
+	return refused(found.plan)
+}
+
+// compute reads the nodes, and computes what the operator would do on them.
+func (o renderOptions) compute(file *policyFile, in io.Reader) (*rendition, error) {
+	nodes, err := readNodes(o.nodes, in)
+	if err != nil {
+		return nil, fmt.Errorf("reading the nodes %s: %w", o.nodes, err)
+	}
+	catalogue, err := operands.Catalogue()
+	if err != nil {
+		return nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
+	}
+	found := &rendition{file: file, input: o.input(file)}
+	found.input.Images, found.ignored = image.FromVariables(catalogue.Images(), o.env.get)
+	if found.input.DriverToolkit, err = readDriverToolkit(o.toolkit); err != nil {
+		return nil, fmt.Errorf("reading the driver toolkit %s: %w", o.toolkit, err)
+	}
+	found.input.Contents = o.contents(catalogue, found.input, file.ConfigMaps)
+	for i := range nodes {
+		found.facts = append(found.facts, observe.Facts(&nodes[i]))
+	}
+	// The output must not depend on the order of the nodes in the file.
+	sort.Slice(found.facts, func(i, j int) bool { return found.facts[i].Name < found.facts[j].Name })
+	found.plan = plan.Compute(plan.Decide(catalogue, found.input), found.input.Optional, found.facts)
+	return found, nil
 }
 
 func (o renderOptions) input(file *policyFile) operand.Input {
@@ -200,6 +216,24 @@ func (o renderOptions) contents(
 // objects returns the objects of all steps as YAML documents, in the order in which they are applied.
 func objects(p plan.Plan, policy *v1.ClusterPolicy) ([]byte, error) {
 	var printed bytes.Buffer
+	all, err := intents(p, policy)
+	if err != nil {
+		return nil, err
+	}
+	for _, intent := range all {
+		text, err := yaml.Marshal(intent.Object)
+		if err != nil {
+			return nil, fmt.Errorf("encoding %s %s: %w", intent.GetKind(), intent.GetName(), err)
+		}
+		printed.WriteString("---\n")
+		printed.Write(text)
+	}
+	return printed.Bytes(), nil
+}
+
+// intents are the objects of all steps, in the order in which they are applied.
+func intents(p plan.Plan, policy *v1.ClusterPolicy) ([]*unstructured.Unstructured, error) {
+	var all []*unstructured.Unstructured
 	owner := render.Owner{Name: policy.Name, UID: string(policy.UID)}
 	for _, step := range p.Steps {
 		if step.Action != plan.Apply {
@@ -217,15 +251,10 @@ func objects(p plan.Plan, policy *v1.ClusterPolicy) ([]byte, error) {
 			if owner.UID == "" {
 				intent.SetOwnerReferences(nil)
 			}
-			text, err := yaml.Marshal(intent.Object)
-			if err != nil {
-				return nil, fmt.Errorf("encoding %s %s: %w", intent.GetKind(), intent.GetName(), err)
-			}
-			printed.WriteString("---\n")
-			printed.Write(text)
+			all = append(all, intent)
 		}
 	}
-	return printed.Bytes(), nil
+	return all, nil
 }
 
 // aboutDrivers returns a line for each field of NVIDIADriver objects without effect, or for all of them if they have

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+)
+
+// mirrorOptions are the flags of mirror.
+type mirrorOptions struct {
+	render renderOptions
+	// to is the registry that images are copied to; empty for that of the policy.
+	to string
+}
+
+func mirrorCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "mirror",
+		Short: "List the images of a policy, or print the commands that copy them to a mirror, for an air gap",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return errors.New("give list or script")
+		},
+	}
+	command.AddCommand(
+		mirrorOf("list", "List the images that the operator and a policy use on these nodes",
+			`List the images that the operator
+and a policy use on these nodes, as references at their source, sorted. spec.global.registry does not change them.`,
+			`  kubectl get nodes -o yaml > nodes.yaml
+  kubectl gpu mirror list -f policy.yaml --nodes nodes.yaml`, printImages),
+		mirrorOf("script", "Print the commands of skopeo that copy these images to a mirror",
+			`Print a shell script that copies
+the images of mirror list to a registry with skopeo, with all their platforms, under the names that the operator looks
+for with spec.global.registry. The registry is that field of the policy, or --to.`,
+			`  kubectl gpu mirror script -f policy.yaml --nodes nodes.yaml --to mirror.local:5000 | sh`, printScript),
+	)
+	return command
+}
+
+// mirrorOf returns a command that prints the images of a policy in a form.
+func mirrorOf(
+	use, short, long, example string, form func(out io.Writer, images []string, registry string) error,
+) *cobra.Command {
+	o, env := mirrorOptions{}, []string(nil)
+	command := &cobra.Command{
+		Use:   use + " -f POLICY --nodes NODES",
+		Short: short,
+		Long: long + `
+
+The policy and the nodes are files; no cluster is called. Drivers have an image for each operating system, and if they are
+precompiled for each kernel, so that the nodes matter: list one of each kind that will join.`,
+		Example: example,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.render.env, err = environmentOf(env); err != nil {
+				return err
+			}
+			images, registry, err := o.images(cmd.InOrStdin(), cmd.ErrOrStderr())
+			if err != nil {
+				return failure{err}
+			}
+			if err := form(cmd.OutOrStdout(), images, registry); err != nil {
+				return failure{err}
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringVarP(&o.render.policy, "filename", "f", "", "file with the ClusterPolicy; - reads standard input")
+	flags.StringVar(&o.render.nodes, "nodes", "",
+		"file with the Nodes, as kubectl get nodes -o yaml prints them; - reads standard input")
+	flags.StringVar(&o.render.image, "image", image.Own(), "image of the operator")
+	flags.StringArrayVar(&env, "env", nil, "variable of the operator, as NAME=VALUE, such as DRIVER_IMAGE=...; may be "+
+		"repeated")
+	if use == "script" {
+		flags.StringVar(&o.to, "to", "", "registry of the mirror, such as mirror.local:5000 (default: spec.global.registry)")
+	}
+	for _, required := range []string{"filename", "nodes"} {
+		if err := command.MarkFlagRequired(required); err != nil {
+			panic(err) // The flag is defined above.
+		}
+	}
+	return command
+}
+
+// images returns the images at their source, sorted, and the registry of the mirror. What would not be applied, so that
+// its image is missing, goes to stderr.
+func (o mirrorOptions) images(in io.Reader, stderr io.Writer) (images []string, registry string, err error) {
+	file, err := readPolicy(o.render.policy, in)
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the policy %s: %w", o.render.policy, err)
+	}
+	registry = o.to
+	if global := file.Policy.Spec.Global; global != nil {
+		registry = cmp.Or(o.to, global.Registry)
+		global.Registry = ""
+	}
+	o.render.namespace = defaultNamespace
+	found, err := o.render.compute(file, in)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := refused(found.plan); err != nil {
+		return nil, "", err
+	}
+	for _, sentence := range slices.Concat(found.ignored, aboutOperands(found.plan), aboutNodes(found.plan, found.facts)) {
+		fmt.Fprintln(stderr, sentence)
+	}
+	all, err := intents(found.plan, file.Policy)
+	if err != nil {
+		return nil, "", err
+	}
+	names := map[string]bool{o.render.image: true}
+	for _, object := range all {
+		addImages(names, object)
+	}
+	return slices.Sorted(maps.Keys(names)), registry, nil
+}
+
+// addImages adds the images of the containers of an object.
+func addImages(names map[string]bool, object *unstructured.Unstructured) {
+	for _, kind := range []string{"initContainers", "containers"} {
+		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", kind)
+		for _, container := range containers {
+			values, isMap := container.(map[string]any)
+			if !isMap {
+				continue
+			}
+			if reference, isText := values["image"].(string); isText && reference != "" {
+				names[reference] = true
+			}
+		}
+	}
+}
+
+func printImages(out io.Writer, images []string, _ string) error {
+	_, err := fmt.Fprintln(out, strings.Join(images, "\n"))
+	return err
+}
+
+func printScript(out io.Writer, images []string, registry string) error {
+	if registry == "" {
+		return errors.New("no mirror is known: set spec.global.registry in the policy, or give --to")
+	}
+	lines := []string{"#!/bin/sh", "set -e"}
+	for _, source := range images {
+		lines = append(lines, fmt.Sprintf("skopeo copy --all 'docker://%s' 'docker://%s'", source, image.Mirror(registry,
+			source)))
+	}
+	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
+	return err
+}
