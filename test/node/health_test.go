@@ -1,0 +1,168 @@
+//go:build linux
+
+package node_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/node"
+)
+
+const (
+	gpuHealthy = "nvidia.com/GPUHealthy"
+	// onNode is the program of the operator on nodes, agent its subcommand for the health of GPUs.
+	onNode, agentCommand = "/usr/bin/gpu-node", "health"
+	// mostAgentMemory, in bytes, and mostAgentCPU, as a part of a core, limit an agent at rest.
+	mostAgentMemory = 30 << 20
+	mostAgentCPU    = 0.003
+	// restTime is how long a node is watched at rest.
+	restTime = 2 * time.Minute
+)
+
+// faultyGPU is the address of the machine's first GPU.
+const faultyGPU = "0000:10:00"
+
+// fault is a fault of a GPU, as the kernel log has it and its end.
+type fault struct {
+	name, line string
+	reason     string
+	// usable is how many GPUs are left.
+	usable int
+	// recovery is the line that ends it, of the kernel or of a program.
+	recovery string
+	facility int
+}
+
+// checkFaults lets a GPU fail: the agent and the operator report it and its end, and nothing is restarted.
+func (b *env) checkFaults() {
+	b.Eventually(func(g Gomega) { g.Expect(b.gpuHealthy(g).Status).To(Equal(corev1.ConditionTrue)) }, "1m", "100ms").
+		Should(Succeed(), b.describe)
+	before := b.containers()
+	for _, f := range []fault{
+		{
+			name: "an uncorrectable memory error, until the GPU has been reset", reason: "GPUUncorrectableECC", usable: gpus,
+			line:     "NVRM: Xid (PCI:" + faultyGPU + "): 48, pid='<unknown>', An uncorrectable double bit error (DBE) has been detected",
+			recovery: "gpu-operator: GPU " + faultyGPU + ".0 has been reset", facility: node.FacilityUser,
+		},
+		{
+			name: "a lost GPU, until the driver needs nothing more", reason: "GPULost", usable: gpus - 1,
+			line:     "NVRM: Xid (PCI:" + faultyGPU + "): 79, GPU has fallen off the bus.",
+			recovery: "NVRM: Xid (PCI:" + faultyGPU + "): 154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)",
+		},
+	} {
+		b.checkFault(f)
+	}
+	b.Expect(b.containers()).To(Equal(before), "no container is restarted")
+}
+
+func (b *env) checkFault(f fault) {
+	b.t.Helper()
+	// A program cannot make up a fault.
+	b.Expect(b.machine.LogKernel(node.FacilityUser, f.line)).To(Succeed())
+	begin := time.Now()
+	b.Expect(b.machine.LogKernel(node.FacilityKernel, f.line)).To(Succeed())
+	b.awaitHealth(corev1.ConditionFalse, f.reason, f.usable)
+	reported := since(begin)
+	begin = time.Now()
+	b.Expect(b.machine.LogKernel(f.facility, f.recovery)).To(Succeed())
+	b.awaitHealth(corev1.ConditionTrue, v1.ReasonGPUsHealthy, gpus)
+	b.t.Logf("%s: reported after %s, its end after %s", f.name, reported, since(begin))
+}
+
+// awaitHealth waits until the node reports the health of its GPUs, and how many are usable.
+func (b *env) awaitHealth(status corev1.ConditionStatus, reason string, usable int) {
+	b.t.Helper()
+	b.Eventually(func(g Gomega) {
+		condition := b.gpuHealthy(g)
+		g.Expect(condition.Status).To(Equal(status), condition.Message)
+		g.Expect(condition.Reason).To(Equal(reason))
+		if status == corev1.ConditionFalse {
+			g.Expect(condition.Message).To(ContainSubstring(faultyGPU + ".0"))
+		}
+		policy, err := b.policy()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(policy.Status.NodeSummary.GPUs).To(HaveField("Usable", BeEquivalentTo(usable)))
+	}, "1m", "50ms").Should(Succeed(), b.describe)
+}
+
+// gpuHealthy returns the node's condition about the health of its GPUs.
+func (b *env) gpuHealthy(g Gomega) corev1.NodeCondition {
+	for _, condition := range b.node(g).Status.Conditions {
+		if condition.Type == gpuHealthy {
+			return condition
+		}
+	}
+	return corev1.NodeCondition{}
+}
+
+// checkRest checks that nothing of the stack writes while nothing changes, and what the health agent needs meanwhile.
+func (b *env) checkRest() {
+	b.awaitReady()
+	b.awaitQuiet()
+	agent := b.agent()
+	mark, err := b.cluster.Mark()
+	b.Expect(err).NotTo(HaveOccurred())
+	begin, cpu := time.Now(), usedCPU(b, agent)
+	b.Consistently(func() string { return b.stackWrites(mark) }, restTime, "5s").Should(BeEmpty())
+	used := usedCPU(b, agent) - cpu
+	share := float64(used) / float64(time.Since(begin))
+	memory := workingSet(b, agent)
+	b.t.Logf("in %s at rest: 0 writes; the health agent used %s of CPU, %.3f %% of a core, and has %.1f MB",
+		since(begin), used.Round(time.Millisecond), 100*share, float64(memory)/(1<<20))
+	b.Expect(share).To(BeNumerically("<=", mostAgentCPU))
+	b.Expect(memory).To(BeNumerically("<=", mostAgentMemory))
+}
+
+// stackWrites returns the writes of the operator and of its operands since a mark, Events included.
+func (b *env) stackWrites(mark cluster.Mark) string {
+	b.t.Helper()
+	calls, err := b.cluster.Since(mark)
+	b.Expect(err).NotTo(HaveOccurred())
+	var own cluster.Calls
+	for _, call := range append(calls.Writes(), calls.Events()...) {
+		if strings.HasPrefix(call.User, cluster.ServiceAccountUser(namespace, "")) {
+			own = append(own, call)
+		}
+	}
+	return own.String()
+}
+
+// awaitQuiet waits until the stack has written nothing for as long as its latest write may follow a change.
+func (b *env) awaitQuiet() {
+	b.t.Helper()
+	const quiet = 15 * time.Second
+	var mark cluster.Mark
+	var begin time.Time
+	b.Eventually(func() time.Duration {
+		if begin.IsZero() || b.stackWrites(mark) != "" {
+			var err error
+			mark, err = b.cluster.Mark()
+			b.Expect(err).NotTo(HaveOccurred())
+			begin = time.Now()
+		}
+		return time.Since(begin)
+	}, "3m", "500ms").Should(BeNumerically(">=", quiet))
+}
+
+// agent returns the process of the health agent.
+func (b *env) agent() int {
+	b.t.Helper()
+	var found []int
+	for _, pid := range b.machine.Processes(onNode) {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && bytes.Contains(line, []byte("\x00"+agentCommand+"\x00")) {
+			found = append(found, pid)
+		}
+	}
+	b.Expect(found).To(HaveLen(1))
+	return found[0]
+}
