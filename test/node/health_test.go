@@ -3,9 +3,9 @@
 package node_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,8 +44,7 @@ type fault struct {
 
 // checkFaults lets a GPU fail: the agent and the operator report it and its end, and nothing is restarted.
 func (b *env) checkFaults() {
-	b.Eventually(func(g Gomega) { g.Expect(b.gpuHealthy(g).Status).To(Equal(corev1.ConditionTrue)) }, "1m", "100ms").
-		Should(Succeed(), b.describe)
+	b.awaitHealth(corev1.ConditionTrue, v1.ReasonGPUsHealthy)
 	before := b.containers()
 	for _, f := range []fault{
 		{
@@ -70,27 +69,33 @@ func (b *env) checkFault(f fault) {
 	b.Expect(b.machine.LogKernel(node.FacilityUser, f.line)).To(Succeed())
 	begin := time.Now()
 	b.Expect(b.machine.LogKernel(node.FacilityKernel, f.line)).To(Succeed())
-	b.awaitHealth(corev1.ConditionFalse, f.reason, f.usable)
+	b.awaitHealth(corev1.ConditionFalse, f.reason)
+	b.Expect(b.gpuHealthy(b).Message).To(ContainSubstring(faultyGPU + ".0"))
 	reported := since(begin)
+	b.awaitUsable(f.usable)
+	b.t.Logf("%s: %s after %s, %d of %d usable after %s", f.name, f.reason, reported, f.usable, gpus, since(begin))
 	begin = time.Now()
 	b.Expect(b.machine.LogKernel(f.facility, f.recovery)).To(Succeed())
-	b.awaitHealth(corev1.ConditionTrue, v1.ReasonGPUsHealthy, gpus)
-	b.t.Logf("%s: reported after %s, its end after %s", f.name, reported, since(begin))
+	b.awaitHealth(corev1.ConditionTrue, v1.ReasonGPUsHealthy)
+	b.awaitUsable(gpus)
+	b.t.Logf("its end was reported after %s", since(begin))
 }
 
-// awaitHealth waits until the node reports the health of its GPUs, and how many are usable.
-func (b *env) awaitHealth(status corev1.ConditionStatus, reason string, usable int) {
+// awaitHealth waits until the node reports the health of its GPUs.
+func (b *env) awaitHealth(status corev1.ConditionStatus, reason string) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
-		condition := b.gpuHealthy(g)
-		g.Expect(condition.Status).To(Equal(status), condition.Message)
-		g.Expect(condition.Reason).To(Equal(reason))
-		if status == corev1.ConditionFalse {
-			g.Expect(condition.Message).To(ContainSubstring(faultyGPU + ".0"))
-		}
+		g.Expect(b.gpuHealthy(g)).To(And(HaveField("Status", status), HaveField("Reason", reason)))
+	}, "1m", "50ms").Should(Succeed(), b.describe)
+}
+
+// awaitUsable waits until the policy's status has this many usable GPUs.
+func (b *env) awaitUsable(count int) {
+	b.t.Helper()
+	b.Eventually(func(g Gomega) {
 		policy, err := b.policy()
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(policy.Status.NodeSummary.GPUs).To(HaveField("Usable", BeEquivalentTo(usable)))
+		g.Expect(policy.Status.NodeSummary.GPUs).To(HaveField("Usable", BeEquivalentTo(count)))
 	}, "1m", "50ms").Should(Succeed(), b.describe)
 }
 
@@ -108,7 +113,7 @@ func (b *env) gpuHealthy(g Gomega) corev1.NodeCondition {
 func (b *env) checkRest() {
 	b.awaitReady()
 	b.awaitQuiet()
-	agent := b.agent()
+	agent := b.process(onNode, agentCommand)
 	mark, err := b.cluster.Mark()
 	b.Expect(err).NotTo(HaveOccurred())
 	begin, cpu := time.Now(), usedCPU(b, agent)
@@ -153,16 +158,16 @@ func (b *env) awaitQuiet() {
 	}, "3m", "500ms").Should(BeNumerically(">=", quiet))
 }
 
-// agent returns the process of the health agent.
-func (b *env) agent() int {
+// process returns the process of a program, by its path in its container, which has this word in its command line.
+func (b *env) process(program, word string) int {
 	b.t.Helper()
 	var found []int
-	for _, pid := range b.machine.Processes(onNode) {
+	for _, pid := range b.machine.Processes(program) {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err == nil && bytes.Contains(line, []byte("\x00"+agentCommand+"\x00")) {
+		if err == nil && slices.Contains(strings.Split(string(line), "\x00"), word) {
 			found = append(found, pid)
 		}
 	}
-	b.Expect(found).To(HaveLen(1))
+	b.Expect(found).To(HaveLen(1), word)
 	return found[0]
 }

@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -64,17 +65,20 @@ func (b *env) checkSharing() {
 func (b *env) checkTypedSharing() {
 	before := b.containers(configured...)
 	for _, shares := range []int{4, 2, 1} {
-		b.share("spec.sharing", map[string]any{"timeSlicing": map[string]any{"replicas": shares}}, shares, time.Minute)
+		block := map[string]any{"timeSlicing": map[string]any{"replicas": shares}}
+		b.share(fmt.Sprintf("spec.sharing with %d", shares), block, shares, time.Minute)
 		b.Expect(b.containers(configured...)).To(Equal(before), "no other container is restarted")
 	}
 }
 
 // share sets spec.sharing in place of a ConfigMap, and waits until each GPU is advertised as often and all is ready.
-func (b *env) share(what string, sharing any, shares int, within time.Duration) {
+func (b *env) share(what string, sharing map[string]any, shares int, within time.Duration) {
 	b.t.Helper()
 	begin := time.Now()
+	whole := map[string]any{"timeSlicing": nil, "mps": nil}
+	maps.Copy(whole, sharing)
 	b.patchPolicy(map[string]any{"spec": map[string]any{
-		"sharing": sharing, "devicePlugin": map[string]any{"config": nil},
+		"sharing": whole, "devicePlugin": map[string]any{"config": nil},
 	}})
 	b.expectShares(what, begin, shares, within)
 	b.awaitReady()
