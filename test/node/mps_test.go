@@ -37,8 +37,10 @@ const (
 func (b *env) checkMPS() {
 	b.load(played(clientImage, "mps-client"))
 	before := b.containers(configured...)
+	reported := b.follow(readiness)
 	begin := time.Now()
 	b.share("shared by MPS", map[string]any{"mps": map[string]any{"replicas": mpsShares}}, mpsShares, mpsWithin)
+	b.t.Logf("meanwhile the node reported %q", reported()[gpuReady])
 	b.checkDaemonOrder(begin)
 	b.Expect(b.computeMode()).To(Equal("EXCLUSIVE_PROCESS"))
 	begin = time.Now()
@@ -64,6 +66,16 @@ func (b *env) checkMPS() {
 		g.Expect(b.podsOf(namespace, daemonApp)).To(BeEmpty())
 		g.Expect(b.computeMode()).To(Equal("DEFAULT"))
 	}, "1m", "100ms").Should(Succeed(), b.describe)
+}
+
+// readiness returns the node's condition about its GPUs.
+func readiness(node *corev1.Node) map[string]string {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == gpuReady {
+			return map[string]string{gpuReady: condition.Reason + ": " + condition.Message}
+		}
+	}
+	return nil
 }
 
 // checkDaemonOrder checks the order of plugin, mount and daemon, and prints it.

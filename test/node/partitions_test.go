@@ -125,16 +125,30 @@ func (b *env) label(key, value string) {
 // followLabels records the values of labels of the node one after the other, from now on to the end of the test.
 func (b *env) followLabels(keys ...string) (seen func() map[string][]string) {
 	b.t.Helper()
+	return b.follow(func(node *corev1.Node) map[string]string {
+		found := map[string]string{}
+		for _, key := range keys {
+			if value, there := node.Labels[key]; there {
+				found[key] = value
+			}
+		}
+		return found
+	})
+}
+
+// follow records the values that read returns for the node, by their names, one after the other, from now on to the end
+// of the test.
+func (b *env) follow(read func(*corev1.Node) map[string]string) (seen func() map[string][]string) {
+	b.t.Helper()
 	ctx, stop := context.WithCancel(b.t.Context())
 	values := map[string][]string{}
 	var lock sync.Mutex
 	note := func(node *corev1.Node) {
 		lock.Lock()
 		defer lock.Unlock()
-		for _, key := range keys {
-			value, there := node.Labels[key]
-			if before := values[key]; there && (len(before) == 0 || before[len(before)-1] != value) {
-				values[key] = append(before, value)
+		for name, value := range read(node) {
+			if before := values[name]; len(before) == 0 || before[len(before)-1] != value {
+				values[name] = append(before, value)
 			}
 		}
 	}
