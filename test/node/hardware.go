@@ -65,7 +65,7 @@ func (d description) showHardware() error {
 	return errors.Join(openKernelLog(), bind(ordersOnDisk, ordersShown, 0))
 }
 
-// kernelLog replaces the device of the kernel log in containers: a pipe, from which its one reader gets the lines of the
+// kernelLog replaces the device of the kernel log in containers: a pipe, from which its one reader gets the lines of a
 // test. The real one would have those of this computer, and takes none as the kernel's.
 const kernelLog = hidden + "/dev/kmsg"
 

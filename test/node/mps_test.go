@@ -114,8 +114,8 @@ func (b *env) restartPlugin() {
 	b.awaitClient("client", 0)
 }
 
-// killDaemon kills the daemon, so that the kubelet restarts its container alone: what it has left does not keep the next
-// one from serving, and the clients are restarted and work.
+// killDaemon kills the daemon, so that the kubelet restarts its container alone: what it has left does not keep the
+// next one from serving, and the clients are restarted and work.
 func (b *env) killDaemon() {
 	b.t.Helper()
 	begin := time.Now()

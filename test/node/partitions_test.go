@@ -32,9 +32,9 @@ var partitioned = []string{
 	"nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator",
 }
 
-// checkPartitions makes the MIG manager partition the GPUs, by the label of the node alone: into devices of one profile,
-// into devices of three, and not at all. The operands that use them are paused meanwhile and come back, the kubelet
-// advertises the MIG devices, and no other pod is affected. An unknown layout changes nothing.
+// checkPartitions makes the MIG manager partition the GPUs, by the label of the node alone: into devices of one
+// profile, into devices of three, and not at all. The operands that use them are paused meanwhile and come back, the
+// kubelet advertises the MIG devices, and no other pod is affected. An unknown layout changes nothing.
 func (b *env) checkPartitions() {
 	b.selectStrategy("single")
 	before := b.containers(partitioned...)
@@ -115,7 +115,12 @@ func (b *env) node(g Gomega) *corev1.Node {
 
 func (b *env) label(key, value string) {
 	b.t.Helper()
-	patch := `{"metadata":{"labels":{"` + key + `":"` + value + `"}}}`
+	b.patchLabel(key, `"`+value+`"`)
+}
+
+func (b *env) patchLabel(key, value string) {
+	b.t.Helper()
+	patch := `{"metadata":{"labels":{"` + key + `":` + value + `}}}`
 	_, err := b.client.CoreV1().
 		Nodes().
 		Patch(b.t.Context(), machineName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})

@@ -60,6 +60,21 @@ func usedCPU(g Gomega, pid int) time.Duration {
 	return time.Duration(figure(g, cgroupOf(g, pid, "cpuacct"), "cpuacct.usage"))
 }
 
+// resident returns the resident memory of a process, with the pages of its program that other processes share.
+func resident(g Gomega, pid int) int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	g.Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(status)) {
+		if value, found := strings.CutPrefix(line, "VmRSS:"); found {
+			kilobytes, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
+			g.Expect(err).NotTo(HaveOccurred())
+			return kilobytes << 10
+		}
+	}
+	g.Expect(string(status)).To(BeEmpty(), "no line has the resident memory")
+	return 0
+}
+
 // workingSet returns the working set of the cgroup of a process.
 func workingSet(g Gomega, pid int) int64 {
 	dir := cgroupOf(g, pid, "memory")

@@ -63,6 +63,8 @@ func (b *env) checkSharing() {
 // checkTypedSharing shares the GPUs by spec.sharing: by four, by two, and not at all. Pods that do not read it are not
 // affected.
 func (b *env) checkTypedSharing() {
+	// It would have no effect, which the node reports.
+	b.patchLabel(configLabel, "null")
 	before := b.containers(configured...)
 	for _, shares := range []int{4, 2, 1} {
 		block := map[string]any{"timeSlicing": map[string]any{"replicas": shares}}

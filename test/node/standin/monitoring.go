@@ -75,7 +75,8 @@ func writeFeatures() error {
 	for _, name := range slices.Sorted(maps.Keys(features)) {
 		fmt.Fprintf(&labels, "%s%s=%s\n", resourcePrefix, name, features[name])
 	}
-	return errors.Join(os.WriteFile(featureFile+".new", []byte(labels.String()), 0o644), os.Rename(featureFile+".new", featureFile))
+	return errors.Join(os.WriteFile(featureFile+".new", []byte(labels.String()), 0o644),
+		os.Rename(featureFile+".new", featureFile))
 }
 
 // addFeatures adds the labels of a resource. profile is that of its MIG devices, empty for whole GPUs.

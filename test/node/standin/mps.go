@@ -99,8 +99,8 @@ func mountShared() error {
 	return nil
 }
 
-// startControl makes the GPUs exclusive to the daemon, sets the limits of its clients and serves them. Without GPUs that
-// are to be shared it waits. stop is never nil.
+// startControl makes the GPUs exclusive to the daemon, sets the limits of its clients and serves them. Without GPUs
+// that are to be shared it waits. stop is never nil.
 func startControl() (stop func() error, err error) {
 	nothing := func() error { return nil }
 	shared, err := readSharing()
@@ -242,8 +242,8 @@ func checkDaemon(resource string) error {
 	return err
 }
 
-// useGPU is the program of a user that uses a GPU through MPS: it prints the limits that it has got, and runs as long as
-// its server.
+// useGPU is the program of a user that uses a GPU through MPS: it prints the limits that it has got, and runs as long
+// as its server.
 func useGPU([]string) error {
 	pipes := os.Getenv(pipeVariable)
 	gpus, err := gpusIn("/dev")

@@ -160,8 +160,9 @@ type resource struct {
 	units []unit
 }
 
-// resourcesOf returns what the device plugin advertises, and the profile of MIG devices that it advertises as GPUs. With
-// the strategy none MIG GPUs are advertised as whole ones, with single as GPUs of one profile, with mixed by profile.
+// resourcesOf returns what the device plugin advertises, and the profile of MIG devices that it advertises as GPUs.
+// With the strategy none MIG GPUs are advertised as whole ones, with single as GPUs of one profile, with mixed by
+// profile.
 func resourcesOf(gpus []int, strategy string) (resources []resource, profile string, err error) {
 	cut, err := layout()
 	if err != nil {

@@ -212,7 +212,8 @@ func (s *pluginServer) Allocate(_ context.Context, request *api.AllocateRequest)
 	response := &api.AllocateResponse{}
 	for _, container := range request.ContainerRequests {
 		if count := len(container.DevicesIds); s.sharing.failAbove && s.sharing.of(s.resource) > 1 && count > 1 {
-			return nil, fmt.Errorf("request for '%s: %d' too large: maximum request size for shared resources is 1", s.resource, count)
+			return nil, fmt.Errorf("request for '%s: %d' too large: maximum request size for shared resources is 1",
+				s.resource, count)
 		}
 		answer := &api.ContainerAllocateResponse{}
 		if s.sharing.strategy == sharingMPS {
