@@ -132,7 +132,7 @@ unit          = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
 cluster_tests = $$(go list ./test/... | grep -v '/test/\(architecture\|contract\|specgen\|docs.*\)$$' | xargs)
 suites        = ./internal/controller/...
 # Tests that only make test-node runs.
-beyond_sample = TestNothingIsLeft|TestFromNothingToValidated/(a restart of the node|a replaced driver|an upgraded driver|shared GPUs|partitioned GPUs)
+beyond_sample = TestNothingIsLeft|TestGPUsAfterDayOne|TestFromNothingToValidated/(a restart of the node|a replaced driver|an upgraded driver)
 
 # $(1): format, $(2): packages, $(3): flags of go test.
 define go-test

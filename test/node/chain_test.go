@@ -109,8 +109,6 @@ func TestFromNothingToValidated(t *testing.T) {
 	t.Run("a restart of the node", func(t *testing.T) { b.in(t).checkRestart() })
 	t.Run("a replaced driver", func(t *testing.T) { b.in(t).checkReplacedDriver() })
 	t.Run("an upgraded driver", func(t *testing.T) { b.in(t).checkUpgrade() })
-	t.Run("shared GPUs", func(t *testing.T) { b.in(t).checkSharing() })
-	t.Run("partitioned GPUs", func(t *testing.T) { b.in(t).checkPartitions() })
 }
 
 // checkAllocation runs a pod on two of the GPUs, and checks which it sees.

@@ -56,6 +56,8 @@ type Machine struct {
 	init   *exec.Cmd
 	ended  chan struct{}
 	cgroup string
+	// logged counts the lines of the kernel log.
+	logged int
 }
 
 // New creates a machine that is switched off, with a new disk, which is kept until the run ends.

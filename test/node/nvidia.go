@@ -22,7 +22,7 @@ const driverImageSystem = "-ubuntu24.04"
 var played = map[string][]string{
 	"driver-manager":    {"driver-manager"},
 	"container-toolkit": {"nvidia-toolkit"},
-	"device-plugin":     {"nvidia-device-plugin", "gpu-feature-discovery", "config-manager"},
+	"device-plugin":     {"nvidia-device-plugin", "gpu-feature-discovery", "config-manager", "mps-control-daemon"},
 	"dcgm":              {"nv-hostengine"},
 	"dcgm-exporter":     {"dcgm-exporter"},
 	"mig-manager":       {"nvidia-mig-manager"},

@@ -5,6 +5,7 @@ package node_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 const (
@@ -32,30 +32,42 @@ var partitioned = []string{
 	"nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator",
 }
 
-// checkPartitions makes the MIG manager partition the GPUs, by the label of the node alone: the operands that use them
-// are paused meanwhile and come back, the kubelet advertises the MIG devices, and no other pod is affected. An unknown
-// layout changes nothing.
+// checkPartitions makes the MIG manager partition the GPUs, by the label of the node alone: into devices of one
+// profile, into devices of three, and not at all. The operands that use them are paused meanwhile and come back, the
+// kubelet advertises the MIG devices, and no other pod is affected. An unknown layout changes nothing.
 func (b *env) checkPartitions() {
-	b.patchPolicy(map[string]any{"spec": map[string]any{"mig": map[string]any{"strategy": "single"}}})
-	b.awaitReady()
+	b.selectStrategy("single")
 	before := b.containers(partitioned...)
-	b.cut("all-1g.10gb", gpus*slices7, "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb")
+	b.cut("all-1g.10gb", map[corev1.ResourceName]int{gpuResource: gpus * slices7}, "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb")
 	all := b.containers()
 	seen := b.followLabels(layoutStateLabel, pluginLabel)
 	b.label(layoutLabel, "all-8g.90gb")
 	b.Eventually(func() []string { return seen()[layoutStateLabel] }, "30s", "50ms").
 		Should(Equal([]string{"success", "failed"}))
 	b.Expect(seen()[pluginLabel]).To(Equal([]string{"true"}), "an unknown layout pauses no operand")
-	b.awaitDevices(gpus * slices7)
+	b.awaitDevices(map[corev1.ResourceName]int{gpuResource: gpus * slices7})
 	b.Expect(b.containers()).To(Equal(all))
 	b.Expect(b.containers(partitioned...)).To(Equal(before), "no other container is restarted")
-	if cluster.FullCampaigns() {
-		b.cut("all-disabled", gpus, "NVIDIA-H100-80GB-HBM3")
-	}
+
+	b.selectStrategy("mixed")
+	b.cut("all-balanced", map[corev1.ResourceName]int{
+		"nvidia.com/mig-1g.10gb": 2 * gpus, "nvidia.com/mig-2g.20gb": gpus, "nvidia.com/mig-3g.40gb": gpus,
+	}, "NVIDIA-H100-80GB-HBM3")
+	b.cut("all-disabled", map[corev1.ResourceName]int{gpuResource: gpus}, "NVIDIA-H100-80GB-HBM3")
+	b.Expect(b.containers(partitioned...)).To(Equal(before), "no other container is restarted")
 }
 
-// cut selects a layout, and waits until the node advertises this many devices of the product and is ready.
-func (b *env) cut(layout string, devices int, product string) {
+// selectStrategy selects how MIG devices are advertised.
+func (b *env) selectStrategy(name string) {
+	b.t.Helper()
+	begin := time.Now()
+	b.patchPolicy(map[string]any{"spec": map[string]any{"mig": map[string]any{"strategy": name}}})
+	b.awaitReady()
+	b.t.Logf("the strategy %s: all was ready after %s", name, since(begin))
+}
+
+// cut selects a layout, and waits until the node advertises these devices and no others, and is ready.
+func (b *env) cut(layout string, devices map[corev1.ResourceName]int, product string) {
 	b.t.Helper()
 	seen := b.followLabels(layoutStateLabel, pluginLabel)
 	begin := time.Now()
@@ -76,16 +88,22 @@ func (b *env) cut(layout string, devices int, product string) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(policy.Status.State).To(Equal(v1.StateReady), "%+v", policy.Status)
 	}, "90s", "100ms").Should(Succeed(), b.describe)
-	b.t.Logf("%s: the MIG manager was done after %s, the Node offered %d devices after %s, all was ready after %s",
+	b.t.Logf("%s: the MIG manager was done after %s, the Node offered %v after %s, all was ready after %s",
 		layout, done, devices, offered, since(begin))
 }
 
-// awaitDevices waits until the kubelet advertises this many devices, on its Node, too.
-func (b *env) awaitDevices(count int) {
+// awaitDevices waits until the kubelet advertises these devices of the stack and no others, on its Node, too.
+func (b *env) awaitDevices(wanted map[corev1.ResourceName]int) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
-		g.Expect(b.devices(g)).To(HaveLen(count))
-		g.Expect(b.node(g).Status.Allocatable[gpuResource]).To(HaveField("Value()", int64(count)))
+		allocatable := map[corev1.ResourceName]int{}
+		for name, quantity := range b.node(g).Status.Allocatable {
+			if strings.HasPrefix(string(name), "nvidia.com/") && !quantity.IsZero() {
+				allocatable[name] = int(quantity.Value())
+			}
+		}
+		g.Expect(allocatable).To(Equal(wanted))
+		g.Expect(b.devices(g)).To(Equal(wanted))
 	}, "60s", "50ms").Should(Succeed(), b.describe)
 }
 
@@ -97,7 +115,12 @@ func (b *env) node(g Gomega) *corev1.Node {
 
 func (b *env) label(key, value string) {
 	b.t.Helper()
-	patch := `{"metadata":{"labels":{"` + key + `":"` + value + `"}}}`
+	b.patchLabel(key, `"`+value+`"`)
+}
+
+func (b *env) patchLabel(key, value string) {
+	b.t.Helper()
+	patch := `{"metadata":{"labels":{"` + key + `":` + value + `}}}`
 	_, err := b.client.CoreV1().
 		Nodes().
 		Patch(b.t.Context(), machineName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -107,16 +130,30 @@ func (b *env) label(key, value string) {
 // followLabels records the values of labels of the node one after the other, from now on to the end of the test.
 func (b *env) followLabels(keys ...string) (seen func() map[string][]string) {
 	b.t.Helper()
+	return b.follow(func(node *corev1.Node) map[string]string {
+		found := map[string]string{}
+		for _, key := range keys {
+			if value, there := node.Labels[key]; there {
+				found[key] = value
+			}
+		}
+		return found
+	})
+}
+
+// follow records the values that read returns for the node, by their names, one after the other, from now on to the end
+// of the test.
+func (b *env) follow(read func(*corev1.Node) map[string]string) (seen func() map[string][]string) {
+	b.t.Helper()
 	ctx, stop := context.WithCancel(b.t.Context())
 	values := map[string][]string{}
 	var lock sync.Mutex
 	note := func(node *corev1.Node) {
 		lock.Lock()
 		defer lock.Unlock()
-		for _, key := range keys {
-			value, there := node.Labels[key]
-			if before := values[key]; there && (len(before) == 0 || before[len(before)-1] != value) {
-				values[key] = append(before, value)
+		for name, value := range read(node) {
+			if before := values[name]; len(before) == 0 || before[len(before)-1] != value {
+				values[name] = append(before, value)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -31,21 +32,52 @@ func (b *env) checkMemoryAtRest() {
 	}
 }
 
-// workingSet returns the working set of the cgroup of a process.
-func workingSet(g Gomega, pid int) int64 {
+// cgroupOf returns where the cgroup of a process lies in the hierarchy of a controller.
+func cgroupOf(g Gomega, pid int, controller string) string {
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	g.Expect(err).NotTo(HaveOccurred())
-	dir := ""
 	for line := range strings.Lines(string(groups)) {
-		if fields := strings.SplitN(strings.TrimSpace(line), ":", 3); len(fields) == 3 && fields[1] == "memory" {
-			dir = filepath.Join("/sys/fs/cgroup/memory", fields[2])
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) == 3 && slices.Contains(strings.Split(fields[1], ","), controller) {
+			return filepath.Join("/sys/fs/cgroup", fields[1], fields[2])
 		}
 	}
-	g.Expect(dir).NotTo(BeEmpty(), "%s", groups)
-	usage, err := os.ReadFile(filepath.Join(dir, "memory.usage_in_bytes"))
+	g.Expect(string(groups)).To(BeEmpty(), "no hierarchy has the controller %s", controller)
+	return ""
+}
+
+// figure returns the number in a file of a cgroup.
+func figure(g Gomega, group, file string) int64 {
+	content, err := os.ReadFile(filepath.Join(group, file))
 	g.Expect(err).NotTo(HaveOccurred())
-	bytes, err := strconv.ParseInt(strings.TrimSpace(string(usage)), 10, 64)
+	number, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
 	g.Expect(err).NotTo(HaveOccurred())
+	return number
+}
+
+// usedCPU returns the CPU time that the cgroup of a process has used.
+func usedCPU(g Gomega, pid int) time.Duration {
+	return time.Duration(figure(g, cgroupOf(g, pid, "cpuacct"), "cpuacct.usage"))
+}
+
+// resident returns the resident memory of a process, with the pages of its program that other processes share.
+func resident(g Gomega, pid int) int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	g.Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(status)) {
+		if value, found := strings.CutPrefix(line, "VmRSS:"); found {
+			kilobytes, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
+			g.Expect(err).NotTo(HaveOccurred())
+			return kilobytes << 10
+		}
+	}
+	g.Expect(string(status)).To(BeEmpty(), "no line has the resident memory")
+	return 0
+}
+
+// workingSet returns the working set of the cgroup of a process.
+func workingSet(g Gomega, pid int) int64 {
+	dir := cgroupOf(g, pid, "memory")
 	statistics, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
 	g.Expect(err).NotTo(HaveOccurred())
 	inactive := int64(-1)
@@ -56,7 +88,7 @@ func workingSet(g Gomega, pid int) int64 {
 		}
 	}
 	g.Expect(inactive).To(BeNumerically(">=", 0), "%s", statistics)
-	return bytes - inactive
+	return figure(g, dir, "memory.usage_in_bytes") - inactive
 }
 
 // killOperators kills both operators while the stack comes back: once the driver is validated, and before all is.

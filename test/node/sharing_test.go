@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -29,7 +30,7 @@ const (
 )
 
 // configured are the operands that read the device plugin's configuration.
-var configured = []string{"nvidia-device-plugin-daemonset", "gpu-feature-discovery"}
+var configured = []string{"nvidia-device-plugin-daemonset", "gpu-feature-discovery", daemonApp}
 
 // checkSharing shares the GPUs with the sample for that: by four; by two, once its ConfigMap has that; and not at all,
 // once the node selects the other configuration. Pods that do not read it are not affected.
@@ -59,6 +60,33 @@ func (b *env) checkSharing() {
 	b.Expect(b.containers()).To(Equal(before), "no container is restarted")
 }
 
+// checkTypedSharing shares the GPUs by spec.sharing: by four, by two, and not at all. Pods that do not read it are not
+// affected.
+func (b *env) checkTypedSharing() {
+	// It would have no effect, which the node reports.
+	b.patchLabel(configLabel, "null")
+	before := b.containers(configured...)
+	for _, shares := range []int{4, 2, 1} {
+		block := map[string]any{"timeSlicing": map[string]any{"replicas": shares}}
+		b.share(fmt.Sprintf("spec.sharing with %d", shares), block, shares, time.Minute)
+		b.Expect(b.containers(configured...)).To(Equal(before), "no other container is restarted")
+	}
+}
+
+// share sets spec.sharing in place of a ConfigMap, and waits until each GPU is advertised as often and all is ready.
+func (b *env) share(what string, sharing map[string]any, shares int, within time.Duration) {
+	b.t.Helper()
+	begin := time.Now()
+	whole := map[string]any{"timeSlicing": nil, "mps": nil}
+	maps.Copy(whole, sharing)
+	b.patchPolicy(map[string]any{"spec": map[string]any{
+		"sharing": whole, "devicePlugin": map[string]any{"config": nil},
+	}})
+	b.expectShares(what, begin, shares, within)
+	b.awaitReady()
+	b.t.Logf("%s: all was ready after %s", what, since(begin))
+}
+
 // sharingSample returns the sample that users start from.
 func (b *env) sharingSample() (*v1.ClusterPolicy, *corev1.ConfigMap) {
 	b.t.Helper()
@@ -84,7 +112,7 @@ func (b *env) patchPolicy(patch map[string]any) {
 // the labels show it.
 func (b *env) expectShares(what string, begin time.Time, shares int, within time.Duration) {
 	b.t.Helper()
-	b.Eventually(func(g Gomega) { g.Expect(b.devices(g)).To(HaveLen(gpus * shares)) }, within, "20ms").
+	b.Eventually(func(g Gomega) { g.Expect(b.devices(g)).To(HaveKeyWithValue(gpuResource, gpus*shares)) }, within, "20ms").
 		Should(Succeed(), b.describe)
 	offered := since(begin)
 	b.Eventually(func(g Gomega) {
@@ -95,15 +123,23 @@ func (b *env) expectShares(what string, begin time.Time, shares int, within time
 	b.t.Logf("%s: the device manager had %d after %s, the Node after %s", what, gpus*shares, offered, since(begin))
 }
 
-// devices returns the devices that the kubelet's device manager gives to pods, as it has them on disk.
-func (b *env) devices(g Gomega) []string {
+// devices returns how many devices of each resource the kubelet's device manager gives to pods, as it has them on disk.
+func (b *env) devices(g Gomega) map[corev1.ResourceName]int {
 	content, err := os.ReadFile(b.machine.Running("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"))
 	g.Expect(err).NotTo(HaveOccurred())
 	var checkpoint struct {
-		Data struct{ RegisteredDevices map[string][]string }
+		Data struct {
+			RegisteredDevices map[corev1.ResourceName][]string
+		}
 	}
 	g.Expect(json.Unmarshal(content, &checkpoint)).To(Succeed())
-	return checkpoint.Data.RegisteredDevices[string(gpuResource)]
+	counts := map[corev1.ResourceName]int{}
+	for name, devices := range checkpoint.Data.RegisteredDevices {
+		if len(devices) > 0 {
+			counts[name] = len(devices)
+		}
+	}
+	return counts
 }
 
 // awaitReady waits until all operands run and the policy is ready.

@@ -43,8 +43,6 @@ type values struct {
 	Image, PullPolicy  string
 	DeviceListStrategy string
 	MPS                pluginconfig.MPSPaths
-	// Configured: there are configurations, which may share the GPUs by the Multi-Process Service.
-	Configured bool
 }
 
 func decide(in operand.Input) operand.Decision {
@@ -81,7 +79,6 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 			PullPolicy:         string(spec.ImagePullPolicy),
 			DeviceListStrategy: strategy,
 			MPS:                pluginconfig.MPSPathsOf(in),
-			Configured:         config != nil,
 		},
 	}}, nil
 }

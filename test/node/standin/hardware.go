@@ -24,9 +24,9 @@ const (
 	machineHook   = "/opt/node/machine/show-hardware"
 )
 
-// kernelFiles are mounted in every container: the machine's hardware and its boot ID.
+// kernelFiles are mounted in every container: the machine's hardware, its boot ID and its kernel log.
 var kernelFiles = []string{
-	"/sys/bus/pci/devices", "/sys/module", "/proc/devices", "/proc/driver", "/proc/sys/kernel/random/boot_id",
+	"/sys/bus/pci/devices", "/sys/module", "/proc/devices", "/proc/driver", "/proc/sys/kernel/random/boot_id", "/dev/kmsg",
 }
 
 // runWithHardware is runc, which adds the machine's hardware and the orders to each container, and records when it
@@ -127,7 +127,7 @@ func showHardware([]string) error {
 	for _, path := range kernelFiles {
 		target := filepath.Join(root, path)
 		if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
-			continue // A container without /sys.
+			continue // A container without /sys, or without the kernel log.
 		}
 		if err := unix.Mount(filepath.Join(machineDir, path), target, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("show %s: %w", path, err)

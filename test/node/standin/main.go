@@ -30,10 +30,14 @@ var parts = map[string]func(args []string) error{
 	"nvidia-container-runtime.cdi": runWithGPUs,
 	"nvidia-device-plugin":         plugin,
 	"config-manager":               manageConfig,
+	"mps-control-daemon":           controlDaemon,
 	"gpu-feature-discovery":        discoverFeatures,
 	"nvidia-mig-manager":           managePartitions,
 	"dcgm-exporter":                exportMetrics,
 	"nv-hostengine":                serveEngine,
+
+	// A user's.
+	"mps-client": useGPU,
 
 	// The shell's, before the driver's container ends.
 	"rm": remove,

@@ -6,16 +6,24 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
 
-// featureFile is where GPU Feature Discovery writes its labels.
-const featureFile = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
+const (
+	// featureFile is where GPU Feature Discovery writes its labels.
+	featureFile = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
+	// product is the label of the machine's GPUs.
+	product = "NVIDIA-H100-80GB-HBM3"
+)
 
 // discoverFeatures is GPU Feature Discovery, which writes a file, again on SIGHUP for a new configuration, and removes
 // it when it ends.
@@ -37,26 +45,53 @@ func writeFeatures() error {
 	if err != nil || len(gpus) == 0 {
 		return fmt.Errorf("find GPUs: %w", errors.Join(err, os.ErrNotExist))
 	}
-	replicas, err := replicas()
+	shared, err := readSharing()
 	if err != nil {
 		return err
 	}
-	units, profile, err := unitsOf(gpus, os.Getenv("MIG_STRATEGY"))
+	strategy := os.Getenv("MIG_STRATEGY")
+	resources, profile, err := resourcesOf(gpus, strategy)
 	if err != nil {
 		return err
 	}
-	product, sharing := "NVIDIA-H100-80GB-HBM3", "none"
+	features := map[string]string{
+		"gfd.timestamp": strconv.FormatInt(time.Now().Unix(), 10), "cuda.driver-version.full": loadedVersion(),
+		"mig.capable": "true", "mps.capable": strconv.FormatBool(shared.strategy == sharingMPS && profile == ""),
+		// A GPU that is partitioned is counted, but nothing of it is advertised under this name.
+		"gpu.count": strconv.Itoa(len(gpus)), "gpu.product": product, "gpu.replicas": "0",
+		"gpu.sharing-strategy": sharingNone,
+	}
+	if strategy != "" && strategy != strategyNone {
+		features["mig.strategy"] = strategy
+	}
+	for _, resource := range resources {
+		shown := profile
+		if kind, isMIG := strings.CutPrefix(resource.name, migPrefix); isMIG {
+			shown = kind
+		}
+		addFeatures(features, resource, shown, shared)
+	}
+	var labels strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(features)) {
+		fmt.Fprintf(&labels, "%s%s=%s\n", resourcePrefix, name, features[name])
+	}
+	return errors.Join(os.WriteFile(featureFile+".new", []byte(labels.String()), 0o644),
+		os.Rename(featureFile+".new", featureFile))
+}
+
+// addFeatures adds the labels of a resource. profile is that of its MIG devices, empty for whole GPUs.
+func addFeatures(features map[string]string, of resource, profile string, shared sharing) {
+	prefix, name := strings.TrimPrefix(of.name, resourcePrefix), product
 	if profile != "" {
-		product += "-MIG-" + profile
+		name += "-MIG-" + profile
 	}
-	if replicas > 1 {
-		product, sharing = product+"-SHARED", "time-slicing"
+	strategy := sharingNone
+	if shared.of(of.name) > 1 {
+		name, strategy = name+"-SHARED", shared.strategy
 	}
-	labels := fmt.Sprintf("nvidia.com/gfd.timestamp=%d\nnvidia.com/gpu.count=%d\nnvidia.com/gpu.product=%s\n"+
-		"nvidia.com/gpu.replicas=%d\nnvidia.com/gpu.sharing-strategy=%s\n"+
-		"nvidia.com/mig.capable=true\nnvidia.com/mps.capable=false\nnvidia.com/cuda.driver-version.full=%s\n",
-		time.Now().Unix(), len(units), product, replicas, sharing, loadedVersion())
-	return errors.Join(os.WriteFile(featureFile+".new", []byte(labels), 0o644), os.Rename(featureFile+".new", featureFile))
+	features[prefix+".count"], features[prefix+".product"] = strconv.Itoa(len(of.units)), name
+	features[prefix+".replicas"] = strconv.Itoa(shared.of(of.name))
+	features[prefix+".sharing-strategy"] = strategy
 }
 
 // exportMetrics is the DCGM exporter.

@@ -25,6 +25,9 @@ const (
 	deployPausedMIG  = "paused-for-mig-change"
 	// layoutFile is where the kernel's driver has the MIG layout of each GPU, until it is unloaded.
 	layoutFile = "/proc/driver/nvidia/mig-layout"
+	// The strategies by which MIG devices are advertised; the third is mixed.
+	strategyNone   = "none"
+	strategySingle = "single"
 	// pciID is the ID of the machine's GPUs in layouts.
 	pciID = "0x233010DE"
 )
@@ -151,29 +154,47 @@ type unit struct {
 	gpu int
 }
 
-// unitsOf returns the units of the GPUs, and the profile of MIG devices; the profile is empty for whole GPUs, and with
-// the strategy none, which also advertises MIG GPUs as whole ones.
-func unitsOf(gpus []int, strategy string) (units []unit, profile string, err error) {
+// resource is what the kubelet gives to pods under one name.
+type resource struct {
+	name  string
+	units []unit
+}
+
+// resourcesOf returns what the device plugin advertises, and the profile of MIG devices that it advertises as GPUs.
+// With the strategy none MIG GPUs are advertised as whole ones, with single as GPUs of one profile, with mixed by
+// profile.
+func resourcesOf(gpus []int, strategy string) (resources []resource, profile string, err error) {
 	cut, err := layout()
 	if err != nil {
 		return nil, "", err
 	}
-	switch {
-	case strategy == "" || strategy == "none":
-		cut = nil
-	case strategy != "single" || len(cut) > 1:
-		return nil, "", fmt.Errorf("%d profiles with the strategy %q are not played; one with single is", len(cut), strategy)
-	}
-	for _, gpu := range gpus {
-		if len(cut) == 0 {
-			units = append(units, unit{gpuUUID(gpu), gpu})
+	if len(cut) == 0 || strategy == "" || strategy == strategyNone {
+		whole := resource{name: gpuResource}
+		for _, gpu := range gpus {
+			whole.units = append(whole.units, unit{gpuUUID(gpu), gpu})
 		}
-		for name, count := range cut {
-			profile = name
-			for i := range count {
-				units = append(units, unit{fmt.Sprintf("MIG-%08d-0000-4000-8000-%012d", i, gpu), gpu})
+		return []resource{whole}, "", nil
+	}
+	single := strategy == strategySingle
+	if single && len(cut) > 1 {
+		return nil, "", fmt.Errorf("more than one MIG device type present on node: %d", len(cut))
+	}
+	for number, name := range slices.Sorted(maps.Keys(cut)) {
+		devices := resource{name: migPrefix + name}
+		if single {
+			devices.name, profile = gpuResource, name
+		}
+		for _, gpu := range gpus {
+			for i := range cut[name] {
+				devices.units = append(devices.units, unit{migUUID(number, i, gpu), gpu})
 			}
 		}
+		resources = append(resources, devices)
 	}
-	return units, profile, nil
+	return resources, profile, nil
+}
+
+// migUUID returns the UUID of a MIG device: the number of its profile, its number among those of a GPU, and the GPU.
+func migUUID(profile, device, gpu int) string {
+	return fmt.Sprintf("MIG-%08d-%04d-4000-8000-%012d", device, profile, gpu)
 }

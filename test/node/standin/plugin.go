@@ -16,33 +16,37 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-	"sigs.k8s.io/yaml"
 )
 
 const (
-	gpuResource  = "nvidia.com/gpu"
-	pluginSocket = "nvidia-gpu.sock"
-	cdiKind      = "k8s.device-plugin.nvidia.com/gpu"
-	cdiFile      = "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
+	resourcePrefix = "nvidia.com/"
+	gpuResource    = resourcePrefix + "gpu"
+	migPrefix      = resourcePrefix + "mig-"
+	cdiKind        = "k8s.device-plugin.nvidia.com/gpu"
+	cdiFile        = "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
 	// replicaSign separates the name of a GPU from the number of its replica.
 	replicaSign = "::"
 )
 
-// pluginServer is the device plugin between two configurations.
+// pluginServer is the device plugin of one resource between two configurations.
 type pluginServer struct {
 	api.UnimplementedDevicePluginServer
-	devices []*api.Device
+	resource string
+	sharing  sharing
+	devices  []*api.Device
 	// ended is closed with the server.
 	ended chan struct{}
 }
 
 // plugin is the device plugin: it serves the GPUs of the driver's root to the kubelet, each with the replicas of its
-// configuration. A new kubelet, or SIGHUP for a new configuration, makes it start again.
+// configuration. A new kubelet, or SIGHUP for a new configuration, makes it start again. While the daemon of the
+// Multi-Process Service that is to share the GPUs does not serve, it serves nothing, and tries again.
 func plugin([]string) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -56,10 +60,16 @@ func plugin([]string) error {
 	}
 	for {
 		stop, err := servePlugin()
-		if err != nil {
+		var retry <-chan time.Time
+		var waiting notReady
+		switch {
+		case errors.As(err, &waiting):
+			fmt.Printf("the plugin does not start, trying again in %s: %v\n", mpsRetry, err)
+			retry = time.After(mpsRetry)
+		case err != nil:
 			return err
 		}
-		again, err := awaitReason(signals, watcher)
+		again, err := awaitReason(signals, watcher, retry)
 		stop()
 		if err != nil || !again {
 			return err
@@ -68,9 +78,13 @@ func plugin([]string) error {
 }
 
 // awaitReason waits for a reason to start again, or to end.
-func awaitReason(signals <-chan os.Signal, watcher *fsnotify.Watcher) (again bool, err error) {
+func awaitReason(
+	signals <-chan os.Signal, watcher *fsnotify.Watcher, retry <-chan time.Time,
+) (again bool, err error) {
 	for {
 		select {
+		case <-retry:
+			return true, nil
 		case received := <-signals:
 			return received == syscall.SIGHUP, nil
 		case event := <-watcher.Events:
@@ -89,19 +103,48 @@ func servePlugin() (stop func(), err error) {
 	if err != nil || len(gpus) == 0 {
 		return nil, fmt.Errorf("find GPUs below %q: %w", devRoot, errors.Join(err, fs.ErrNotExist))
 	}
-	units, _, err := unitsOf(gpus, os.Getenv("MIG_STRATEGY"))
+	resources, _, err := resourcesOf(gpus, os.Getenv("MIG_STRATEGY"))
 	if err != nil {
 		return nil, err
 	}
-	if err := writeCDI(units); err != nil {
+	if err := writeCDI(resources); err != nil {
 		return nil, fmt.Errorf("describe the GPUs to the runtime: %w", err)
 	}
-	replicas, err := replicas()
+	shared, err := readSharing()
 	if err != nil {
 		return nil, err
 	}
-	server := &pluginServer{devices: offered(units, replicas), ended: make(chan struct{})}
-	socket := filepath.Join(api.DevicePluginPath, pluginSocket)
+	var servers []func()
+	stop = func() {
+		for _, end := range servers {
+			end()
+		}
+	}
+	for _, resource := range resources {
+		if shared.strategy == sharingMPS {
+			if err := checkDaemon(resource.name); err != nil {
+				return stop, notReady{err}
+			}
+		}
+		end, err := serve(resource, shared)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		servers = append(servers, end)
+	}
+	return stop, nil
+}
+
+// notReady is the error for a daemon of the Multi-Process Service that does not serve yet.
+type notReady struct{ error }
+
+// serve serves a resource to the kubelet.
+func serve(of resource, shared sharing) (stop func(), err error) {
+	server := &pluginServer{resource: of.name, sharing: shared, ended: make(chan struct{})}
+	server.devices = offered(of.units, shared.of(of.name))
+	name := "nvidia-" + strings.TrimPrefix(of.name, resourcePrefix) + ".sock"
+	socket := filepath.Join(api.DevicePluginPath, name)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -113,11 +156,11 @@ func servePlugin() (stop func(), err error) {
 	api.RegisterDevicePluginServer(serving, server)
 	go func() { _ = serving.Serve(listener) }()
 	stop = sync.OnceFunc(func() { close(server.ended); serving.Stop() })
-	if err := register(); err != nil {
+	if err := register(of.name, name); err != nil {
 		stop()
 		return nil, fmt.Errorf("register with the kubelet: %w", err)
 	}
-	fmt.Printf("the plugin serves %d devices\n", len(server.devices))
+	fmt.Printf("the plugin serves %d devices of %s\n", len(server.devices), of.name)
 	return stop, nil
 }
 
@@ -136,7 +179,7 @@ func offered(units []unit, replicas int) []*api.Device {
 	return devices
 }
 
-func register() error {
+func register(resource, socket string) error {
 	connection, err := grpc.NewClient("unix://"+api.KubeletSocket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -144,7 +187,7 @@ func register() error {
 	}
 	defer func() { _ = connection.Close() }()
 	_, err = api.NewRegistrationClient(connection).Register(context.Background(), &api.RegisterRequest{
-		Version: api.Version, Endpoint: pluginSocket, ResourceName: gpuResource, Options: &api.DevicePluginOptions{},
+		Version: api.Version, Endpoint: socket, ResourceName: resource, Options: &api.DevicePluginOptions{},
 	})
 	return err
 }
@@ -164,11 +207,18 @@ func (s *pluginServer) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingSer
 	return nil
 }
 
-// Allocate makes the runtime inject the GPUs of the devices.
+// Allocate makes the runtime inject the GPUs of the devices, and what their clients need of the Multi-Process Service.
 func (s *pluginServer) Allocate(_ context.Context, request *api.AllocateRequest) (*api.AllocateResponse, error) {
 	response := &api.AllocateResponse{}
 	for _, container := range request.ContainerRequests {
+		if count := len(container.DevicesIds); s.sharing.failAbove && s.sharing.of(s.resource) > 1 && count > 1 {
+			return nil, fmt.Errorf("request for '%s: %d' too large: maximum request size for shared resources is 1",
+				s.resource, count)
+		}
 		answer := &api.ContainerAllocateResponse{}
+		if s.sharing.strategy == sharingMPS {
+			addMPS(answer, s.resource)
+		}
 		given := map[string]bool{}
 		for _, id := range container.DevicesIds {
 			gpu, _, _ := strings.Cut(id, replicaSign)
@@ -182,49 +232,30 @@ func (s *pluginServer) Allocate(_ context.Context, request *api.AllocateRequest)
 	return response, nil
 }
 
-// replicas returns how often each GPU is advertised by the configuration; once without one.
-func replicas() (int, error) {
-	path := os.Getenv("CONFIG_FILE")
-	if path == "" {
-		return 1, nil
+// addMPS gives a container the pipes and the memory of the Multi-Process Service.
+func addMPS(answer *api.ContainerAllocateResponse, resource string) {
+	pipes, onHost := filepath.Join(mpsDir(mpsRoot, resource), "pipe"), os.Getenv("MPS_ROOT")
+	answer.Envs = map[string]string{pipeVariable: pipes}
+	answer.Mounts = []*api.Mount{
+		{ContainerPath: pipes, HostPath: filepath.Join(mpsDir(onHost, resource), "pipe")},
+		{ContainerPath: sharedMemory, HostPath: filepath.Join(onHost, filepath.Base(mpsShared))},
 	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return 0, fmt.Errorf("read the configuration: %w", err)
-	}
-	var config struct {
-		Sharing struct {
-			TimeSlicing struct {
-				Resources []struct {
-					Name     string
-					Replicas int
-				}
-			}
-		}
-	}
-	if err := yaml.Unmarshal(content, &config); err != nil {
-		return 0, fmt.Errorf("read the configuration: %w", err)
-	}
-	for _, resource := range config.Sharing.TimeSlicing.Resources {
-		if resource.Name == gpuResource && resource.Replicas > 0 {
-			return resource.Replicas, nil
-		}
-	}
-	return 1, nil
 }
 
 // writeCDI describes the GPUs in the format of the Container Device Interface.
-func writeCDI(units []unit) error {
+func writeCDI(resources []resource) error {
 	driverOnHost, devOnHost := os.Getenv("NVIDIA_DRIVER_ROOT"), os.Getenv("NVIDIA_DEV_ROOT")
 	node := func(name string) map[string]any {
 		return map[string]any{"path": "/dev/" + name, "hostPath": filepath.Join(devOnHost, "dev", name)}
 	}
 	var devices []any
-	for _, unit := range units {
-		devices = append(devices, map[string]any{
-			"name":           unit.id,
-			"containerEdits": map[string]any{"deviceNodes": []any{node("nvidia" + strconv.Itoa(unit.gpu))}},
-		})
+	for _, resource := range resources {
+		for _, unit := range resource.units {
+			devices = append(devices, map[string]any{
+				"name":           unit.id,
+				"containerEdits": map[string]any{"deviceNodes": []any{node("nvidia" + strconv.Itoa(unit.gpu))}},
+			})
+		}
 	}
 	content, err := json.Marshal(map[string]any{
 		"cdiVersion": "0.5.0", "kind": cdiKind, "devices": devices,

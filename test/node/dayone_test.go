@@ -1,0 +1,30 @@
+//go:build linux
+
+package node_test
+
+import (
+	"testing"
+	"time"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// TestGPUsAfterDayOne shares and partitions the GPUs of a node that works, and lets them fail: what must follow on a
+// real kubelet does, and nothing else restarts.
+func TestGPUsAfterDayOne(t *testing.T) {
+	b := newEnv(t)
+	b.loadNVIDIA()
+	b.deployOperator(privileged)
+	begin := time.Now()
+	policy := samplePolicy()
+	policy.Spec.Health = &v1.HealthSpec{Agent: &v1.HealthAgentSpec{Enabled: new(true)}}
+	b.createPolicy(policy)
+	b.stages(begin, 3*time.Minute)
+	b.awaitReady()
+	t.Run("faults of GPUs", func(t *testing.T) { b.in(t).checkFaults() })
+	t.Run("shared by a ConfigMap", func(t *testing.T) { b.in(t).checkSharing() })
+	t.Run("shared by the policy", func(t *testing.T) { b.in(t).checkTypedSharing() })
+	t.Run("shared by MPS", func(t *testing.T) { b.in(t).checkMPS() })
+	t.Run("partitioned GPUs", func(t *testing.T) { b.in(t).checkPartitions() })
+	t.Run("at rest", func(t *testing.T) { b.in(t).checkRest() })
+}
