@@ -32,6 +32,8 @@ import (
 const (
 	contentDigest = "/digest"
 	contentKeys   = "/keys"
+	// contentKeyDigests are the digests of what the keys of a ConfigMap have, in their order.
+	contentKeyDigests = "/key-digests"
 	// contentProblems are the problems of configurations of the device plugin, by key, in JSON.
 	contentProblems = "/problems"
 	// contentLayouts are the names of MIG layouts, separated by spaces.
@@ -98,6 +100,12 @@ func contentOf(object client.Object) operand.Content {
 		Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys]),
 		Layouts: strings.Fields(annotations[contentLayouts]),
 	}
+	for i, sum := range strings.Fields(annotations[contentKeyDigests]) {
+		if content.KeyDigests == nil {
+			content.KeyDigests = map[string]string{}
+		}
+		content.KeyDigests[content.Keys[i]] = sum
+	}
 	if problems := annotations[contentProblems]; problems != "" {
 		// Written by this package.
 		_ = json.Unmarshal([]byte(problems), &content.Problems)
@@ -144,6 +152,13 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 	}
 	maps.Copy(data, object.BinaryData)
 	meta := describeContent(object.ObjectMeta, data)
+	if _, described := meta.Annotations[contentKeyDigests]; !described && len(data) > 0 {
+		var sums []string
+		for _, key := range slices.Sorted(maps.Keys(data)) {
+			sums = append(sums, digest.Of(data[key]))
+		}
+		meta.Annotations[contentKeyDigests] = strings.Join(sums, " ")
+	}
 	if problems := pluginProblems(object.Data); problems != "" {
 		meta.Annotations[contentProblems] = problems
 	}

@@ -75,3 +75,28 @@ func (in Input) CheckPluginConfigLabel(value string) ConfigProblem {
 	}
 	return ConfigProblem{}
 }
+
+// NodePluginConfig is the configuration of a ConfigMap that the device plugin of a node reads; zero for none.
+type NodePluginConfig struct {
+	// Source is CONFIGMAP/KEY, and Digest that of its content; empty if there is no such key, or if it was not read.
+	Source, Digest string
+	// Broken: the device plugin would not start with it.
+	Broken bool
+}
+
+// PluginConfigFor returns the configuration of a node whose label has this value; empty for the one of all nodes.
+func (in Input) PluginConfigFor(value string) NodePluginConfig {
+	config := in.Spec.DevicePlugin.Config.Name
+	key := value
+	if key == "" {
+		key, _ = in.DefaultPluginConfig()
+	}
+	if config == "" || key == "" || in.Spec.Sharing != nil || !*in.Spec.DevicePlugin.Enabled {
+		return NodePluginConfig{}
+	}
+	content := in.Contents[Reference{ConfigMap, config}]
+	return NodePluginConfig{
+		Source: config + "/" + key, Digest: content.KeyDigests[key],
+		Broken: pluginfile.Fatal(content.Problems[key]) != nil,
+	}
+}

@@ -89,6 +89,8 @@ type NodePlan struct {
 	MissingLabels string
 	// PluginConfig is why the device plugin's configuration that the node's label selects is not used; zero if it is.
 	PluginConfig operand.ConfigProblem
+	// PluginConfigRead is the configuration that the device plugin of the node is to read from a ConfigMap.
+	PluginConfigRead operand.NodePluginConfig
 	// MIGLayout describes why the MIG manager does not know the layout that the node's label requests; empty if it does.
 	MIGLayout string
 	// NeedsAllocatable: the kubelet must advertise GPUs.
@@ -116,7 +118,9 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 		node.Spec.Driver, node.Spec.GDS, node.Spec.GDRCopy = in.Spec.Driver, in.Spec.GDS, in.Spec.GDRCopy
 	}
 	node.DriverOwner = d.ownerOf(facts)
-	node.PluginConfig = d.inputForNodePool(nodePool).CheckPluginConfigLabel(facts.Labels[labels.DevicePluginConfig])
+	selected := facts.Labels[labels.DevicePluginConfig]
+	node.PluginConfig = d.inputForNodePool(nodePool).CheckPluginConfigLabel(selected)
+	node.PluginConfigRead = d.inputForNodePool(nodePool).PluginConfigFor(selected)
 	node.MIGLayout = d.Input.CheckMIGLayout(facts.Labels[labels.MIGConfig])
 	if nodePool != nil {
 		node.NodePool = nodePool.Name

@@ -42,6 +42,7 @@ var (
 		{"a MIG layout that the driver refuses is reported, and the operands are back", refusedLayout},
 		{"a MIG layout is applied again after a reboot", layoutAfterReboot},
 		{"a changed sharing configuration replaces only the pods that read it", changedConfiguration},
+		{"2 keys, 4 nodes: an edit of one key replaces only the pods of its nodes that read it", editedKey},
 		{"spec.sharing of a node pool: 2 GPUs in 4 are 8, and a change replaces only the pods that read it", typedSharing},
 		{"a broken ConfigMap on top of a good one changes nothing but what is reported", brokenConfiguration},
 	}
@@ -91,6 +92,8 @@ func nodes() []simulator.NodeSpec {
 		h100("rebooted", 1, poolLabel, poolMixed), h100("whole-again", 1, poolLabel, poolMixed),
 		h100("typed", 2, poolLabel, poolTyped), h100("broken", 1, poolLabel, poolBroken),
 		h100("edited", 1, poolLabel, poolEdited), h100("edited-too", 1, poolLabel, poolEdited),
+		h100("first", 1, configLabel, "first"), h100("first-too", 1, configLabel, "first"),
+		h100("second", 1, configLabel, "second"), h100("second-too", 1, configLabel, "second"),
 		h100("own-layout", 1, poolLabel, poolMixed), h100("stuck", 1), h100("died", 1), h100("unlabelled", 1),
 		h100("managerless", 1), h100("reboots-midway", 1),
 	}
@@ -179,6 +182,8 @@ func (e *env) createConfigMaps() {
 	for name, data := range map[string]map[string]string{
 		sharing: {
 			"time-sliced": "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n",
+			"first":       halves,
+			"second":      "version: v1\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n",
 			"exclusive":   "version: v1\n",
 			"renamed": "version: v1\nsharing:\n  timeSlicing:\n    renameByDefault: true\n" +
 				"    resources: [{name: nvidia.com/gpu, replicas: 2}]\n",

@@ -195,6 +195,9 @@ func (s *scope) manage(ctx context.Context) error {
 	if failure != nil {
 		return failure
 	}
+	if err := s.replaceReaders(ctx, pods); err != nil {
+		return err
+	}
 	if err := s.startup(ctx, *decisions.Input.Spec.NodeStartup); err != nil {
 		return err
 	}
@@ -230,6 +233,7 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	}
 	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, now.ReadyPods)
 	s.markUpgrades(now.ReadyPods, changes, notes)
+	s.recordPluginConfig(notes)
 	nodemarks.Metadata{Labels: changes, Annotations: notes}.RecordMIGLayout()
 	if len(changes) == 0 && len(notes) == 0 {
 		s.entry.Writes.LabelInputs = now
