@@ -36,6 +36,8 @@ const (
 	contentKeyDigests = "/key-digests"
 	// contentProblems are the problems of configurations of the device plugin, by key, in JSON.
 	contentProblems = "/problems"
+	// contentStrategies are the MIG strategies in configurations of the device plugin, by key, in JSON.
+	contentStrategies = "/strategies"
 	// contentLayouts are the names of MIG layouts, separated by spaces.
 	contentLayouts = "/layouts"
 )
@@ -110,6 +112,10 @@ func contentOf(object client.Object) operand.Content {
 		// Written by this package.
 		_ = json.Unmarshal([]byte(problems), &content.Problems)
 	}
+	if strategies := annotations[contentStrategies]; strategies != "" {
+		// Written by this package.
+		_ = json.Unmarshal([]byte(strategies), &content.Strategies)
+	}
 	return content
 }
 
@@ -159,8 +165,12 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 		}
 		meta.Annotations[contentKeyDigests] = strings.Join(sums, " ")
 	}
-	if problems := pluginProblems(object.Data); problems != "" {
+	problems, strategies := inspectPluginFiles(object.Data)
+	if problems != "" {
 		meta.Annotations[contentProblems] = problems
+	}
+	if strategies != "" {
+		meta.Annotations[contentStrategies] = strategies
 	}
 	if names := layouts(object.Data[labels.MIGLayoutsKey]); len(names) > 0 {
 		meta.Annotations[contentLayouts] = strings.Join(names, " ")
@@ -179,23 +189,31 @@ func layouts(text string) []string {
 	return slices.Sorted(maps.Keys(file.Layouts))
 }
 
-// pluginProblems returns the problems of the data that are configurations of the device plugin, empty for none. Whether
-// the device plugin reads them is decided by the spec, later.
-func pluginProblems(data map[string]string) string {
-	found := map[string][]pluginfile.Problem{}
+// inspectPluginFiles returns the problems and the MIG strategies of the data that are configurations of the device
+// plugin, empty for none. Whether the device plugin reads them is decided by the spec, later.
+func inspectPluginFiles(data map[string]string) (problems, strategies string) {
+	broken, flags := map[string][]pluginfile.Problem{}, map[string]pluginfile.Strategy{}
 	for key, text := range data {
 		if !pluginfile.IsPluginFile([]byte(text)) {
 			continue
 		}
-		if problems := pluginfile.Check([]byte(text)); len(problems) > 0 {
-			found[key] = problems
+		if found := pluginfile.Check([]byte(text)); len(found) > 0 {
+			broken[key] = found
+		}
+		if strategy := pluginfile.MIGStrategy([]byte(text)); strategy.Value != "" {
+			flags[key] = strategy
 		}
 	}
-	if len(found) == 0 {
+	return encodeByKey(broken), encodeByKey(flags)
+}
+
+// encodeByKey returns the values in JSON, empty for none.
+func encodeByKey[V any](byKey map[string]V) string {
+	if len(byKey) == 0 {
 		return ""
 	}
 	// Encoding strings and numbers never fails.
-	encoded, _ := json.Marshal(found)
+	encoded, _ := json.Marshal(byKey)
 	return string(encoded)
 }
 

@@ -72,6 +72,8 @@ type Content struct {
 	KeyDigests map[string]string
 	// Problems of those data that may be configurations of the device plugin, by key.
 	Problems map[string][]pluginfile.Problem
+	// Strategies are the MIG strategies in the configurations of the device plugin, by key.
+	Strategies map[string]pluginfile.Strategy
 	// Layouts are the names of the MIG layouts in it, sorted.
 	Layouts []string
 	// Assumed: the object has not been read, and may have other keys, too.

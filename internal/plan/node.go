@@ -119,7 +119,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	}
 	node.DriverOwner = d.ownerOf(facts)
 	selected := facts.Labels[labels.DevicePluginConfig]
-	node.PluginConfig = d.inputForNodePool(nodePool).CheckPluginConfigLabel(selected)
+	node.PluginConfig = d.inputForNodePool(nodePool).CheckPluginConfig(selected)
 	node.PluginConfigRead = d.inputForNodePool(nodePool).PluginConfigFor(selected)
 	node.MIGLayout = d.Input.CheckMIGLayout(facts.Labels[labels.MIGConfig])
 	if nodePool != nil {
