@@ -23,6 +23,8 @@ type Input struct {
 	// Node as cached, and the operands' Pods there.
 	Node *corev1.Node
 	Pods Pods
+	// Tenants are the pods of users with GPUs of the node, as namespace/name; read only if the MIG layout depends on them.
+	Tenants []string
 	// Stack is the same for all nodes.
 	Stack Stack
 	// Previous is the readiness of the node in the previous assessment; empty for none.

@@ -26,6 +26,9 @@ func (a *Assessment) checkMIG(in Input) {
 	switch state := in.Node.Labels[labels.MIGConfigState]; {
 	case state == labels.MIGStatePending:
 		verdict = migPending(layout)
+		if tenants := in.tenants(); tenants != "" {
+			verdict.Message += "; it fails unless " + tenants + " end"
+		}
 	case state == labels.MIGStateRebooting:
 		verdict = migPending(layout)
 		verdict.Message += "; the node reboots for it"
@@ -41,8 +44,15 @@ func (a *Assessment) checkMIG(in Input) {
 			State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed,
 			Message: fmt.Sprintf("MIG layout %s could not be applied%s", layout, in.logOf(in.NodePlan.Partitioner)),
 		}
+		if tenants := in.tenants(); tenants != "" {
+			verdict.Message = fmt.Sprintf("MIG layout %s could not be applied while %s used GPUs%s",
+				layout, tenants, in.logOf(in.NodePlan.Partitioner))
+		}
 	case state == labels.MIGStateSuccess:
 		verdict = migMismatch(in, layout)
+	}
+	if verdict.Reason == "" {
+		verdict = in.migHeld()
 	}
 	if verdict.Reason == "" {
 		return
@@ -97,6 +107,38 @@ func migPending(layout string) readiness.Verdict {
 		verdict.Message = fmt.Sprintf("a MIG layout is being applied, and the label %s was removed", labels.MIGConfig)
 	}
 	return verdict
+}
+
+// migHeld returns the verdict on a node for which the operator wants another MIG layout than it requests; zero if it
+// does not.
+func (in Input) migHeld() readiness.Verdict {
+	verdict := readiness.Verdict{State: readiness.Ready, Reason: v1.ReasonMIGConfigHeld, Message: in.NodePlan.MIGRefused}
+	wanted := in.NodePlan.MIGWanted
+	switch tenants := in.tenants(); {
+	case wanted == "" && verdict.Message == "":
+		return readiness.Verdict{}
+	case wanted == "":
+	case tenants != "":
+		verdict.Message = fmt.Sprintf("MIG layout %s waits for %s to end", wanted, tenants)
+	default:
+		verdict.Message = fmt.Sprintf("MIG layout %s waits for its turn by spec.driver.upgradePolicy", wanted)
+	}
+	return verdict
+}
+
+// maxTenants is how many pods a message names.
+const maxTenants = 3
+
+// tenants names the first of the pods that use GPUs of the node, empty for none.
+func (in Input) tenants() string {
+	if len(in.Tenants) == 0 {
+		return ""
+	}
+	names := "pods " + strings.Join(in.Tenants[:min(len(in.Tenants), maxTenants)], ", ")
+	if len(in.Tenants) > maxTenants {
+		names += " and more"
+	}
+	return names
 }
 
 // migProfile is the profile in the name of a layout that partitions all GPUs alike, such as all-1g.10gb. Layouts of

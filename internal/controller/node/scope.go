@@ -191,6 +191,7 @@ func (s *scope) manage(ctx context.Context) error {
 	}
 	s.entry.Facts.SelectorLabelGraceOver, s.entry.Facts.MIGOverdue = found.graceOver, s.entry.Latest.IsMIGOverdue()
 	failure := s.label(ctx, found.annotations, pods)
+	s.readTenants(ctx)
 	s.assess(pods)
 	if failure != nil {
 		return failure
@@ -249,6 +250,7 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 
 // readyPods reports which of the driver and the injector have a ready pod.
 func (s *scope) readyPods(pods assess.Pods) (ready plan.ReadyPods) {
+	ready.Offers = readiness.Offers(s.node)
 	for i := range s.Catalogue {
 		o := &s.Catalogue[i]
 		pod := pods[o.Name]
@@ -270,6 +272,7 @@ func (s *scope) assess(pods assess.Pods) {
 	s.entry.NodePool, s.entry.DriverPool = planned.NodePool, cmp.Or(s.entry.Facts.Pool, planned.Pool.Name)
 	s.entry.Latest = assess.Node(assess.Input{
 		NodePlan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.previousReadySince(), Now: s.now,
+		Tenants: s.entry.Writes.Tenants.Pods,
 	})
 	var wait time.Duration
 	s.entry.Report, wait = s.entry.Report.Next(s.entry.Latest, s.Timing.Dwell)

@@ -33,6 +33,8 @@ type Timing struct {
 	// RetryBusy is the longest delay before checking again whether pods use the GPUs of a node that is about to be
 	// released: their end causes no event.
 	RetryBusy time.Duration
+	// RetryTenants is the delay before the pods are read again for which a MIG layout waits: their end causes no event.
+	RetryTenants time.Duration
 	// RetryReread is the delay before a node checks again whether it may replace the pods that read a changed
 	// configuration. RetryRereadPerNode is added for each node.
 	RetryReread, RetryRereadPerNode time.Duration
@@ -65,6 +67,7 @@ func DefaultTiming() Timing {
 		StageDwellFactor:   4,
 		Retaint:            2 * time.Minute,
 		RetryBusy:          10 * time.Minute,
+		RetryTenants:       30 * time.Second,
 		RetryReread:        time.Second,
 		RereadPatience:     5 * time.Minute,
 		RetryRereadPerNode: 10 * time.Millisecond,
