@@ -138,7 +138,7 @@ func TestLayoutsAreReportedSoon(t *testing.T) {
 			for _, text := range test.messages {
 				g.Expect(message).To(ContainSubstring(text))
 			}
-		}).WithPolling(50 * time.Millisecond).Should(Succeed(), e.describe(test.node))
+		}).WithPolling(50*time.Millisecond).Should(Succeed(), e.describe(test.node))
 		t.Logf("%s: reported after %.1f s: %s", test.layout, time.Since(begin).Seconds(),
 			strings.TrimSpace(e.condition(test.node).Message))
 	}
