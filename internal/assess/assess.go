@@ -56,6 +56,8 @@ type Assessment struct {
 	Usable bool
 	// GPUs of the node; zero until it advertises them.
 	GPUs readiness.GPUs
+	// Offer is what pods can request on the node, empty if each GPU is one nvidia.com/gpu.
+	Offer string
 	// Health is what the health agent of the node reports; nil if the node has none.
 	Health *Health
 	// Excluded: the spec or a label keeps operands off the node, so it is not counted.

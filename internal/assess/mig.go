@@ -215,7 +215,7 @@ func firstMIGResource(node *corev1.Node) string {
 // advertises reports whether the node advertises devices of the resource, shared ones included.
 func advertises(node *corev1.Node, resource string) bool {
 	for name := range node.Status.Capacity {
-		if plain, _ := strings.CutSuffix(string(name), ".shared"); plain == resource && readiness.Advertises(node, name) {
+		if plain, _ := strings.CutSuffix(string(name), labels.SharedResourceSuffix); plain == resource && readiness.Advertises(node, name) {
 			return true
 		}
 	}

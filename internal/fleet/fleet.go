@@ -142,7 +142,7 @@ func aggregateDiffers(before, after *Entry) bool {
 		before.Removal.differs(after.Removal) || before.NodePool != after.NodePool || before.DriverPool != after.DriverPool ||
 		current.Stage != previous.Stage || current.Operand != previous.Operand ||
 		!sameVerdict(current.Verdict, previous.Verdict) ||
-		current.Excluded != previous.Excluded || !current.Since.Equal(previous.Since) ||
+		current.Excluded != previous.Excluded || current.Offer != previous.Offer || !current.Since.Equal(previous.Since) ||
 		!maps.EqualFunc(current.Operands, previous.Operands, sameVerdict) ||
 		!maps.EqualFunc(before.Discovering, after.Discovering, sameVerdict)
 }

@@ -27,6 +27,8 @@ func sixteenPodsRun(e *env) {
 	e.expectOneWaits(pods, insufficient(wholeGPU))
 	e.Expect(e.node("slices").Labels).To(And(HaveKeyWithValue("nvidia.com/gpu.replicas", "4"),
 		HaveKeyWithValue("nvidia.com/gpu.count", "4"), HaveKeyWithValue(productLabel, "NVIDIA-H100-80GB-HBM3-SHARED")))
+	e.Eventually(func() *v1.NodeStatus { return e.verdict("slices") }).Should(HaveField("Offers",
+		"nvidia.com/gpu: 4 x 4 shared = 16 (NVIDIA-H100-80GB-HBM3-SHARED)"))
 	e.Expect(e.verdict("slices")).To(HaveField("GPUs", And(HaveField("Total", int32(4)), HaveField("Usable", int32(4)))))
 }
 

@@ -250,7 +250,7 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 
 // readyPods reports which of the driver and the injector have a ready pod.
 func (s *scope) readyPods(pods assess.Pods) (ready plan.ReadyPods) {
-	ready.Offers = readiness.Offers(s.node)
+	ready.Offers = readiness.HasGPUs(s.node)
 	for i := range s.Catalogue {
 		o := &s.Catalogue[i]
 		pod := pods[o.Name]
