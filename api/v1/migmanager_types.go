@@ -25,8 +25,8 @@ type MIGManagerConfigSpec struct {
 	// fails.
 	// +optional
 	Name ObjectName `json:"name,omitempty"`
-	// Default is the MIG layout of nodes for which no user sets the label nvidia.com/mig.config, such as all-1g.10gb. Empty
-	// sets no label. Default all-disabled if config is set.
+	// Default is the MIG layout of nodes for which no user sets the label nvidia.com/mig.config, such as all-1g.10gb.
+	// Empty sets no label. Default all-disabled if config is set.
 	//
 	// The operator sets it as the value of that label, also if it has set another one before. It changes the layout of a
 	// node when no pod uses its GPUs, see onBusy, and of as many nodes at a time as spec.driver.upgradePolicy allows

@@ -209,7 +209,8 @@ type NodeStatus struct {
 	GPUs *NodeGPUs `json:"gpus,omitempty"`
 	// Offers is what pods can request if GPUs are shared or partitioned, such as nvidia.com/gpu: 4 x 4 shared = 16.
 	//
-	// The name of the product follows if it differs, such as NVIDIA-H100-80GB-HBM3-SHARED: GPU Feature Discovery changes it.
+	// The name of the product follows if it differs, such as NVIDIA-H100-80GB-HBM3-SHARED: GPU Feature Discovery changes
+	// it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Offers string `json:"offers,omitempty"`

@@ -45,8 +45,8 @@ type Report struct {
 
 // Next returns the report after the latest assessment, and after how long it must be computed again; 0 for never. A
 // failure is reported immediately, and almost so a loss of all allocatable GPUs while the device plugin works. A change
-// of the MIG layout is reported immediately, too. A pod that is not ready and has not failed, and any second outage soon
-// after a recovery, is reported after the dwell time.
+// of the MIG layout is reported immediately, too. A pod that is not ready and has not failed, and any second outage
+// soon after a recovery, is reported after the dwell time.
 func (r Report) Next(latest Assessment, dwell Dwell) (Report, time.Duration) {
 	now := latest.At
 	next := Report{

@@ -94,8 +94,8 @@ func TestCheckPluginConfig(t *testing.T) {
 		in.Contents[reference] = content
 		return in
 	}
-	const overridden = "ConfigMap configs, key two, line 3: flags.migStrategy mixed has no effect: mig.strategy is single. " +
-		"Remove one of them, or set mig.strategy of the nodes' pool in spec.nodePools"
+	const overridden = "ConfigMap configs, key two, line 3: flags.migStrategy mixed has no effect: mig.strategy is " +
+		"single. Remove one of them, or set mig.strategy of the nodes' pool in spec.nodePools"
 	unread := configured("four", nil)
 	unread.Contents = nil
 	for name, test := range map[string]struct {
@@ -119,7 +119,9 @@ func TestCheckPluginConfig(t *testing.T) {
 		"no MIG strategy in the spec":                 {in: strategy("", "two")},
 		"the strategy of a configuration of no label": {in: strategy("single", "two"), label: "four"},
 		"contents not read":                           {in: unread, label: "eight"},
-		"without configurations":                      {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, label: "two"},
+		"without configurations": {
+			in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, label: "two",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := test.in.CheckPluginConfig(test.label)

@@ -11,7 +11,8 @@ import (
 )
 
 // Offer describes what pods can request on a node whose GPUs are shared or partitioned, such as "nvidia.com/gpu: 4 x 4
-// shared = 16", with the product that GPU Feature Discovery then reports. It is empty if each GPU is one nvidia.com/gpu.
+// shared = 16", with the product that GPU Feature Discovery then reports. It is empty if each GPU is one
+// nvidia.com/gpu.
 func Offer(node *corev1.Node) string {
 	product := node.Labels[labels.GPUProduct]
 	whole := !isShared(node) && !strings.Contains(product, labels.ProductMIG)

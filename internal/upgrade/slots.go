@@ -12,8 +12,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// Valid reports whether the slot of the node for its upgrade counts: it is for the node's current or next round, and that round has not
-// ended. Once a slot does not count it never counts again, so a stale view of the node can only count too many.
+// Valid reports whether the slot of the node for its upgrade counts: it is for the node's current or next round, and
+// that round has not ended. Once a slot does not count it never counts again, so a stale view of the node can only
+// count too many.
 func (s Slots) Valid(n *Node) bool {
 	slot, granted := s[n.Name]
 	if !granted || slot.UID != n.UID || slot.Layout != "" {

@@ -28,7 +28,8 @@ func TestLayoutsOfTheSpec(t *testing.T) {
 	small.Model = simulator.ModelSmallA100
 	idle := []string{"idle-0", "idle-1", "idle-2"}
 	e := newEnv(t, []simulator.NodeSpec{
-		h100(idle[0], 1), h100(idle[1], 1), h100(idle[2], 1), h100("busy", 1), h100("own", 1, migLabel, "all-balanced"), small,
+		h100(idle[0], 1), h100(idle[1], 1), h100(idle[2], 1), h100("busy", 1), small,
+		h100("own", 1, migLabel, "all-balanced"),
 	})
 	e.createPolicy(func(spec *v1.ClusterPolicySpec) { spec.MIG = &v1.MIGSpec{Strategy: v1.MIGStrategyMixed} })
 	e.awaitReady(6)
@@ -43,7 +44,8 @@ func TestLayoutsOfTheSpec(t *testing.T) {
 		e.expectReady(node)
 	}
 	e.expectHeld("busy", "MIG layout all-3g.40gb waits for pods default/tenant to end")
-	e.expectHeld("small", "MIG layout all-3g.40gb is not for NVIDIA-A100-SXM4-40GB: use all-disabled, all-balanced, all-1g.5gb")
+	e.expectHeld("small",
+		"MIG layout all-3g.40gb is not for NVIDIA-A100-SXM4-40GB: use all-disabled, all-balanced, all-1g.5gb")
 	e.Expect(e.node("busy").Labels).To(HaveKeyWithValue(migLabel, disabled))
 	e.Expect(e.node("own").Labels).To(HaveKeyWithValue(migLabel, "all-balanced"))
 	e.Expect(e.client.Get(t.Context(), client.ObjectKeyFromObject(tenant), tenant)).To(Succeed())

@@ -110,19 +110,13 @@ func (n *node) partitionStep(ctx context.Context, now time.Time, manager *pod) (
 		}
 		m.due = now.Add(n.sim.dice.vary(n.sim.timing.Partition, n.name, migOperand))
 	case migApplying:
-		if n.migFault() == MIGReboots && !m.booted {
-			return false, n.bootForMIG(ctx)
-		}
-		if !n.applied(now) {
-			return false, nil
+		if ended, err := n.applying(ctx, now); !ended || err != nil {
+			return false, err
 		}
 	case migValidating:
 		err = n.restartValidators(ctx)
 	case migResuming:
-		if n.migFault() == MIGLeavesPaused {
-			break
-		}
-		err = n.label(ctx, n.clientLabels(false))
+		err = n.resume(ctx)
 	case migReporting:
 		m.step = migIdle
 		return true, n.label(ctx, map[string]string{migStateLabel: m.outcome})
@@ -177,6 +171,22 @@ func (n *node) layouts(ctx context.Context, manager *pod) (map[string][]layoutEn
 		return nil, nil //nolint:nilerr,nilnil // The MIG manager then knows no layout.
 	}
 	return layouts, nil
+}
+
+// applying reports whether the change has ended. The node may have to boot before.
+func (n *node) applying(ctx context.Context, now time.Time) (ended bool, err error) {
+	if n.migFault() == MIGReboots && !n.mig.booted {
+		return false, n.bootForMIG(ctx)
+	}
+	return n.applied(now), nil
+}
+
+// resume resumes the operands.
+func (n *node) resume(ctx context.Context) error {
+	if n.migFault() == MIGLeavesPaused {
+		return nil
+	}
+	return n.label(ctx, n.clientLabels(false))
 }
 
 // bootForMIG boots the node, once.

@@ -102,10 +102,8 @@ func (s *scope) recordPluginConfig(annotationChanges map[string]*string) {
 //
 // The annotation is written last: if the operator ends before, it replaces the pods again.
 func (s *scope) replaceReaders(ctx context.Context, pods assess.Pods) error {
-	planned, recorded := s.nodePlan().PluginConfigRead, s.node.Annotations[labels.PluginConfigRead]
-	daemonSets := s.nodePlan().Spec.DaemonSets
-	if planned.Digest == "" || planned.Broken || !isOfSource(recorded, planned.Source) || recorded == readConfig(planned) ||
-		daemonSets.UpdateStrategy == string(appsv1.OnDeleteDaemonSetStrategyType) {
+	planned := s.nodePlan().PluginConfigRead
+	if !s.mustReread(planned) {
 		s.rereads.end(s.node.Name, pods, s.now)
 		return nil
 	}
@@ -127,6 +125,13 @@ func (s *scope) replaceReaders(ctx context.Context, pods assess.Pods) error {
 		}
 	}
 	return s.patchMetadata(ctx, nil, map[string]*string{labels.PluginConfigRead: new(readConfig(planned))})
+}
+
+// mustReread reports whether the pods of the node have read another content of the configuration, and may be replaced.
+func (s *scope) mustReread(planned operand.NodePluginConfig) bool {
+	recorded, daemonSets := s.node.Annotations[labels.PluginConfigRead], s.nodePlan().Spec.DaemonSets
+	changed := planned.Digest != "" && isOfSource(recorded, planned.Source) && recorded != readConfig(planned)
+	return changed && !planned.Broken && daemonSets.UpdateStrategy != string(appsv1.OnDeleteDaemonSetStrategyType)
 }
 
 // readers returns those of the node's pods that read a configuration of the device plugin, and are not being deleted.
