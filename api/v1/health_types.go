@@ -80,6 +80,13 @@ const (
 	// which only mixed advertises; or the device plugin has not noticed the change.
 	// Remedy: set spec.mig.strategy as the message describes, or restart the node's nvidia-device-plugin-daemonset pod.
 	ReasonMIGConfigMismatch = "MIGConfigMismatch"
+	// ReasonMIGConfigHeld: the node works, and the MIG layout that the spec wants for it is not requested yet.
+	// Cause: pods use its GPUs; as many other nodes are unavailable as spec.driver.upgradePolicy allows; or its GPUs
+	// cannot have the layout.
+	// Remedy: wait, end the pods that the message names, or set spec.migManager.config.onBusy to now. For another layout,
+	// set spec.migManager.config.default or that of a node pool. A label nvidia.com/mig.config that you set is applied
+	// at once.
+	ReasonMIGConfigHeld = "MIGConfigHeld"
 )
 
 // Reasons of the condition nvidia.com/GPUHealthy, which nodes with a health agent have (spec.health.agent).

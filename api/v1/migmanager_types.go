@@ -25,15 +25,33 @@ type MIGManagerConfigSpec struct {
 	// fails.
 	// +optional
 	Name ObjectName `json:"name,omitempty"`
-	// Default is the MIG layout of nodes without the label nvidia.com/mig.config, such as all-1g.10gb. Empty sets no
-	// label. Default all-disabled if config is set.
+	// Default is the MIG layout of nodes for which no user sets the label nvidia.com/mig.config, such as all-1g.10gb.
+	// Empty sets no label. Default all-disabled if config is set.
 	//
-	// The operator sets it as the value of that label. Without config, no node gets the label.
+	// The operator sets it as the value of that label, also if it has set another one before. It changes the layout of a
+	// node when no pod uses its GPUs, see onBusy, and of as many nodes at a time as spec.driver.upgradePolicy allows
+	// (maxParallelUpgrades, maxUnavailable). Without config, no node gets the label.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be a MIG layout name, such as all-1g.10gb: letters, digits, '-', '_' and '.'"
 	Default *string `json:"default,omitempty"`
+	// OnBusy is what to do if pods use the GPUs of a node whose layout the operator changes: hold or now. Default hold.
+	//
+	// hold waits until no pod uses them. now does not: the change fails while a pod does. A label that a user sets goes to
+	// the MIG manager at once in any case.
+	// +optional
+	OnBusy MIGBusyAction `json:"onBusy,omitempty"`
 }
+
+// MIGBusyAction is what to do if pods use the GPUs whose MIG layout is to change.
+// +kubebuilder:validation:Enum="";hold;now
+type MIGBusyAction string
+
+// The values of MIGBusyAction.
+const (
+	MIGBusyHold MIGBusyAction = "hold"
+	MIGBusyNow  MIGBusyAction = "now"
+)
 
 // GPUClientsConfigSpec selects what is stopped while the MIG layout changes.
 type GPUClientsConfigSpec struct {

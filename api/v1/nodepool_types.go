@@ -187,8 +187,8 @@ type NodePoolMIGManagerSpec struct {
 
 // NodePoolMIGConfigSpec selects the MIG layout of the nodes in a node pool.
 type NodePoolMIGConfigSpec struct {
-	// Default is the MIG layout of nodes without the label nvidia.com/mig.config, such as all-1g.10gb. Empty sets no
-	// label. Default that of spec.migManager.config.
+	// Default is the MIG layout of nodes for which no user sets nvidia.com/mig.config. Empty sets no label. Default that
+	// of spec.migManager.config.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be a MIG layout name, such as all-1g.10gb: letters, digits, '-', '_' and '.'"

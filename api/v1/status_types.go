@@ -207,6 +207,13 @@ type NodeStatus struct {
 	// GPUs of the node, once it advertises them.
 	// +optional
 	GPUs *NodeGPUs `json:"gpus,omitempty"`
+	// Offers is what pods can request if GPUs are shared or partitioned, such as nvidia.com/gpu: 4 x 4 shared = 16.
+	//
+	// The name of the product follows if it differs, such as NVIDIA-H100-80GB-HBM3-SHARED: GPU Feature Discovery changes
+	// it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Offers string `json:"offers,omitempty"`
 	// Since when the node has not been ready.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`

@@ -23,6 +23,8 @@ type Input struct {
 	// Node as cached, and the operands' Pods there.
 	Node *corev1.Node
 	Pods Pods
+	// Tenants are the pods of users with GPUs of the node, as namespace/name; read only if the MIG layout depends on them.
+	Tenants []string
 	// Stack is the same for all nodes.
 	Stack Stack
 	// Previous is the readiness of the node in the previous assessment; empty for none.
@@ -54,6 +56,8 @@ type Assessment struct {
 	Usable bool
 	// GPUs of the node; zero until it advertises them.
 	GPUs readiness.GPUs
+	// Offer is what pods can request on the node, empty if each GPU is one nvidia.com/gpu.
+	Offer string
 	// Health is what the health agent of the node reports; nil if the node has none.
 	Health *Health
 	// Excluded: the spec or a label keeps operands off the node, so it is not counted.

@@ -21,28 +21,9 @@ func (a *Assessment) checkMIG(in Input) {
 		a.checkAbandonedMIG(in)
 		return
 	}
-	layout := in.Node.Labels[labels.MIGConfig]
-	var verdict readiness.Verdict
-	switch state := in.Node.Labels[labels.MIGConfigState]; {
-	case state == labels.MIGStatePending:
-		verdict = migPending(layout)
-	case state == labels.MIGStateRebooting:
-		verdict = migPending(layout)
-		verdict.Message += "; the node reboots for it"
-	case in.NodePlan.MIGLayout != "" && state != labels.MIGStateSuccess:
-		// Also before the MIG manager has noticed.
-		verdict = readiness.Verdict{
-			State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed, Message: in.NodePlan.MIGLayout,
-		}
-	case layout == "":
-		// Whatever was requested before has ended.
-	case state == labels.MIGStateFailed:
-		verdict = readiness.Verdict{
-			State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed,
-			Message: fmt.Sprintf("MIG layout %s could not be applied%s", layout, in.logOf(in.NodePlan.Partitioner)),
-		}
-	case state == labels.MIGStateSuccess:
-		verdict = migMismatch(in, layout)
+	verdict := in.migVerdict()
+	if verdict.Reason == "" {
+		verdict = in.migHeld()
 	}
 	if verdict.Reason == "" {
 		return
@@ -51,6 +32,51 @@ func (a *Assessment) checkMIG(in Input) {
 		a.Operands[in.NodePlan.Partitioner] = verdict
 	}
 	a.showMIG(in, verdict)
+}
+
+// migVerdict returns the verdict on the layout that the node requests; it has no reason if there is nothing to report.
+func (in Input) migVerdict() readiness.Verdict {
+	layout := in.Node.Labels[labels.MIGConfig]
+	switch state := in.Node.Labels[labels.MIGConfigState]; {
+	case state == labels.MIGStatePending || state == labels.MIGStateRebooting:
+		return in.migChanging(layout, state)
+	case in.NodePlan.MIGLayout != "" && state != labels.MIGStateSuccess:
+		// Also before the MIG manager has noticed.
+		return readiness.Verdict{
+			State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed, Message: in.NodePlan.MIGLayout,
+		}
+	case layout == "":
+		// Whatever was requested before has ended.
+	case state == labels.MIGStateFailed:
+		return in.migFailed(layout)
+	case state == labels.MIGStateSuccess:
+		return migMismatch(in, layout)
+	}
+	return readiness.Verdict{}
+}
+
+// migChanging returns the verdict on a node whose MIG layout is being changed.
+func (in Input) migChanging(layout, state string) readiness.Verdict {
+	verdict, tenants := migPending(layout), in.tenants()
+	switch {
+	case state == labels.MIGStateRebooting:
+		verdict.Message += "; the node reboots for it"
+	case tenants != "":
+		verdict.Message += "; it fails unless " + tenants + " end"
+	}
+	return verdict
+}
+
+// migFailed returns the verdict on a node whose MIG layout could not be applied.
+func (in Input) migFailed(layout string) readiness.Verdict {
+	cause := in.logOf(in.NodePlan.Partitioner)
+	if tenants := in.tenants(); tenants != "" {
+		cause = fmt.Sprintf(" while %s used GPUs%s", tenants, cause)
+	}
+	return readiness.Verdict{
+		State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed,
+		Message: fmt.Sprintf("MIG layout %s could not be applied%s", layout, cause),
+	}
 }
 
 // checkAbandonedMIG reports operands that a MIG manager has paused which is no longer to run on the node. They are
@@ -97,6 +123,38 @@ func migPending(layout string) readiness.Verdict {
 		verdict.Message = fmt.Sprintf("a MIG layout is being applied, and the label %s was removed", labels.MIGConfig)
 	}
 	return verdict
+}
+
+// migHeld returns the verdict on a node for which the operator wants another MIG layout than it requests; zero if it
+// does not.
+func (in Input) migHeld() readiness.Verdict {
+	verdict := readiness.Verdict{State: readiness.Ready, Reason: v1.ReasonMIGConfigHeld, Message: in.NodePlan.MIGRefused}
+	wanted := in.NodePlan.MIGWanted
+	switch tenants := in.tenants(); {
+	case wanted == "" && verdict.Message == "":
+		return readiness.Verdict{}
+	case wanted == "":
+	case tenants != "":
+		verdict.Message = fmt.Sprintf("MIG layout %s waits for %s to end", wanted, tenants)
+	default:
+		verdict.Message = fmt.Sprintf("MIG layout %s waits for its turn by spec.driver.upgradePolicy", wanted)
+	}
+	return verdict
+}
+
+// maxTenants is how many pods a message names.
+const maxTenants = 3
+
+// tenants names the first of the pods that use GPUs of the node, empty for none.
+func (in Input) tenants() string {
+	if len(in.Tenants) == 0 {
+		return ""
+	}
+	names := "pods " + strings.Join(in.Tenants[:min(len(in.Tenants), maxTenants)], ", ")
+	if len(in.Tenants) > maxTenants {
+		names += " and more"
+	}
+	return names
 }
 
 // migProfile is the profile in the name of a layout that partitions all GPUs alike, such as all-1g.10gb. Layouts of
@@ -173,7 +231,8 @@ func firstMIGResource(node *corev1.Node) string {
 // advertises reports whether the node advertises devices of the resource, shared ones included.
 func advertises(node *corev1.Node, resource string) bool {
 	for name := range node.Status.Capacity {
-		if plain, _ := strings.CutSuffix(string(name), ".shared"); plain == resource && readiness.Advertises(node, name) {
+		plain, _ := strings.CutSuffix(string(name), labels.SharedResourceSuffix)
+		if plain == resource && readiness.Advertises(node, name) {
 			return true
 		}
 	}

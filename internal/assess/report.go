@@ -44,8 +44,9 @@ type Report struct {
 }
 
 // Next returns the report after the latest assessment, and after how long it must be computed again; 0 for never. A
-// failure is reported immediately, and almost so a loss of all allocatable GPUs while the device plugin works. A pod
-// that is not ready and has not failed, and any second outage soon after a recovery, is reported after the dwell time.
+// failure is reported immediately, and almost so a loss of all allocatable GPUs while the device plugin works. A change
+// of the MIG layout is reported immediately, too. A pod that is not ready and has not failed, and any second outage
+// soon after a recovery, is reported after the dwell time.
 func (r Report) Next(latest Assessment, dwell Dwell) (Report, time.Duration) {
 	now := latest.At
 	next := Report{
@@ -91,6 +92,9 @@ func (r *Report) isWorse(latest *Assessment) bool {
 // reported.
 func (r *Report) dwellTime(latest *Assessment, since time.Time, dwell Dwell) time.Duration {
 	switch {
+	case latest.Reason == v1.ReasonMIGConfigPending:
+		// A user has requested it, or the operator.
+		return 0
 	case !latest.Ready() && !r.recoveredAt.IsZero() && since.Sub(r.recoveredAt) < dwell.Window:
 		return dwell.Flap
 	case latest.Reason == v1.ReasonGPUsUnhealthy || latest.Reason == v1.ReasonGPUsMissing:

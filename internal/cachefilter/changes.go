@@ -152,9 +152,12 @@ func upgradeKeysChanged(before, after *corev1.Node) bool {
 			return had != has || was != is
 		})
 	}
-	return differ([]string{labels.UpgradeState, labels.UpgradeSkip, labels.Pool, labels.DriverAnchor},
+	return differ([]string{
+		labels.UpgradeState, labels.UpgradeSkip, labels.Pool, labels.DriverAnchor, labels.MIGConfig, labels.MIGConfigState,
+	},
 		before.Labels, after.Labels) ||
-		differ([]string{labels.UpgradeRecord, labels.UpgradeRequested, labels.UpgradeInitialCordon},
+		differ([]string{labels.UpgradeRecord, labels.UpgradeRequested, labels.UpgradeInitialCordon,
+			labels.MIGConfigWritten},
 			before.Annotations, after.Annotations)
 }
 

@@ -52,6 +52,8 @@
 //	| observe.NVIDIADrivers)                 |                                     |                                    |
 //	| rejected changes of taints             | time                                | an attempt that is rejected        |
 //	| (node.taintBackoff)                    |                                     |                                    |
+//	| nodes that replace the pods which read | new pods that are ready; time       | as many other nodes begin; a pod   |
+//	| a changed configuration (node.rereads) |                                     | is replaced again                  |
 //	| versions of nodes after driver         | the cached node; its deletion       | a write that is rejected           |
 //	| upgrades wrote them (upgrade.memory)   |                                     |                                    |
 //	| back-offs of nodes and of evictions    | a call that succeeds; time; the end | an early attempt; the reason of a  |

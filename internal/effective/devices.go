@@ -28,6 +28,7 @@ func migManager(s *v1.MIGManagerSpec) {
 	if s.Config != nil {     // its presence has a meaning, as in NVIDIA's API; NVIDIA's chart always sets it
 		value(&s.Config.Name, MIGLayouts)
 		option(&s.Config.Default, labels.MIGAllDisabled)
+		value(&s.Config.OnBusy, v1.MIGBusyHold) // running GPU work is not disturbed
 	}
 	value(&block(&s.GPUClientsConfig).Name, GPUClients) // NVIDIA
 }

@@ -69,7 +69,7 @@ func TestWhatIsSet(t *testing.T) {
 			`{migManager: {config: {}}}`,
 			func(g Gomega, s effective.Spec) {
 				g.Expect(*s.MIGManager.Config).
-					To(Equal(v1.MIGManagerConfigSpec{Name: "default-mig-parted-config", Default: new("all-disabled")}))
+					To(Equal(v1.MIGManagerConfigSpec{Name: "default-mig-parted-config", Default: new("all-disabled"), OnBusy: "hold"}))
 			},
 		},
 		"an empty layout is a choice": {`{migManager: {config: {default: ""}}}`, func(g Gomega, s effective.Spec) {

@@ -28,7 +28,7 @@ func (s Spec) ForNodePool(nodePool v1.NodePoolSpec) Spec {
 	}
 	if nodePool.MIGManager != nil && nodePool.MIGManager.Config != nil && nodePool.MIGManager.Config.Default != nil {
 		own := *s.MIGManager
-		config := v1.MIGManagerConfigSpec{Name: MIGLayouts}
+		config := v1.MIGManagerConfigSpec{Name: MIGLayouts, OnBusy: v1.MIGBusyHold}
 		if own.Config != nil {
 			config = *own.Config
 		}

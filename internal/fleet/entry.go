@@ -57,6 +57,15 @@ type LabelInputs struct {
 	ReadyPods plan.ReadyPods
 }
 
+// Tenants are pods that use the GPUs of a node.
+type Tenants struct {
+	// Of is what they were read for, and At when.
+	Of string
+	At time.Time
+	// Pods as namespace/name.
+	Pods []string
+}
+
 // Writes is the node controller's record of its writes to one Node. It may be lost: that costs a rejected or an early
 // write.
 type Writes struct {
@@ -64,6 +73,8 @@ type Writes struct {
 	Version string
 	// LabelInputs are those for which the node's labels were last found up to date; empty for none.
 	LabelInputs LabelInputs
+	// Tenants are the pods that use the node's GPUs, as last read for a state of its MIG layout.
+	Tenants Tenants
 	// RetryAt is when the next write may be tried, and Backoff the wait after the last failed write; 0 if none failed.
 	RetryAt time.Time
 	Backoff time.Duration

@@ -140,9 +140,8 @@ func aggregateDiffers(before, after *Entry) bool {
 	previous, current := before.StatusAssessment(), after.StatusAssessment()
 	return before.WriteError != after.WriteError || assessedAgain(before, after) ||
 		before.Removal.differs(after.Removal) || before.NodePool != after.NodePool || before.DriverPool != after.DriverPool ||
-		current.Stage != previous.Stage || current.Operand != previous.Operand ||
-		!sameVerdict(current.Verdict, previous.Verdict) ||
-		current.Excluded != previous.Excluded || !current.Since.Equal(previous.Since) ||
+		!sameNodeVerdict(current.NodeVerdict, previous.NodeVerdict) ||
+		current.Excluded != previous.Excluded || current.Offer != previous.Offer || !current.Since.Equal(previous.Since) ||
 		!maps.EqualFunc(current.Operands, previous.Operands, sameVerdict) ||
 		!maps.EqualFunc(before.Discovering, after.Discovering, sameVerdict)
 }
@@ -150,6 +149,11 @@ func aggregateDiffers(before, after *Entry) bool {
 // assessedAgain reports whether a node that a pass aggregates was assessed by another Basis.
 func assessedAgain(before, after *Entry) bool {
 	return before.BasisVersion != after.BasisVersion && (after.Managed() || after.Removal != nil)
+}
+
+// sameNodeVerdict reports whether two verdicts on a node are equal for a pass.
+func sameNodeVerdict(a, b readiness.NodeVerdict) bool {
+	return a.Stage == b.Stage && a.Operand == b.Operand && sameVerdict(a.Verdict, b.Verdict)
 }
 
 // sameVerdict reports whether two verdicts are equal but for Until, which only the node controller uses.

@@ -7,6 +7,9 @@ const (
 	// PluginConfig is an annotation of pods of the device plugin, of GPU Feature Discovery and of the MPS control daemon:
 	// their configuration from spec.sharing, which they read as a file.
 	PluginConfig = "nvidia.com/gpu-operator.plugin-config"
+	// PluginConfigRead is an annotation of a Node: the configuration of a ConfigMap that its pods have read, as
+	// CONFIGMAP/KEY, and the digest of its content.
+	PluginConfigRead = "nvidia.com/gpu-operator.plugin-config-read"
 	// MPSRoot is the default of spec.devicePlugin.mps.root: where the daemon of the Multi-Process Service
 	// keeps its pipes, logs and shared memory, and the device plugin finds them.
 	MPSRoot = "/run/nvidia/mps"

@@ -141,6 +141,8 @@ const (
 	// is that of the devices and contains ProductMIG.
 	GPUProduct = "nvidia.com/gpu.product"
 	ProductMIG = "-MIG-"
+	// ProductShared ends it where several pods share a GPU under its usual resource.
+	ProductShared = "-SHARED"
 	// GPUCount is the number of GPUs that the driver sees, written by GPU Feature Discovery; of several models, that of
 	// one of them. GPUSharing is how they are shared: none, time-slicing or mps.
 	GPUCount   = "nvidia.com/gpu.count"
@@ -155,6 +157,8 @@ const (
 	DriverMajor    = "nvidia.com/cuda.driver.major"
 	DriverMinor    = "nvidia.com/cuda.driver.minor"
 	DriverRevision = "nvidia.com/cuda.driver.rev"
+	// ReplicasSuffix ends the label with how many pods share a MIG device.
+	ReplicasSuffix = ".replicas"
 	// GPUsOnBus is an annotation of gpu-node discover: how many GPUs on the PCI bus are bound to the driver. It stays
 	// while no GPU is, as during a driver upgrade.
 	GPUsOnBus = "nvidia.com/gpu-operator.gpus-on-bus"
@@ -200,6 +204,8 @@ const (
 	VendorPrefix = "nvidia.com/"
 	// ResourceGPU is the extended resource of whole GPUs, advertised by the device plugin.
 	ResourceGPU = "nvidia.com/gpu"
+	// SharedResourceSuffix ends the names of resources that are renamed where they are shared.
+	SharedResourceSuffix = ".shared"
 	// ResourceMIGPrefix starts the extended resources of MIG devices (strategy mixed).
 	ResourceMIGPrefix = "nvidia.com/mig-"
 	// TaintNotReady is the start-up taint that the operator may always remove and put back. Others have to

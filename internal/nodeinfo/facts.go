@@ -42,6 +42,9 @@ type Facts struct {
 	Layout       string
 	// MIGCapable and MPSCapable are labels of GPU Feature Discovery: "true", "false", or empty if not set yet.
 	MIGCapable, MPSCapable string
+	// MIGWritten is the MIG layout that the operator has requested for the node, empty for none. The label may have
+	// another one since, of a user.
+	MIGWritten string
 	// Product is the name of the GPU that GPU Feature Discovery reports.
 	Product string
 	// HostVGPU: the node provides its GPUs to virtual machines through the vGPU manager.

@@ -25,6 +25,7 @@ func Facts(node *corev1.Node) nodeinfo.Facts {
 		Architecture:    node.Status.NodeInfo.Architecture,
 		MIGCapable:      node.Labels[labels.MIGCapable],
 		MPSCapable:      node.Labels[labels.MPSCapable],
+		MIGWritten:      node.Annotations[labels.MIGConfigWritten],
 		Product:         node.Labels[labels.GPUProduct],
 		HostVGPU:        node.Labels[labels.VGPUHostDriver] != "",
 		Pool:            cmp.Or(node.Labels[labels.Pool], node.Labels[labels.DriverAnchor]),

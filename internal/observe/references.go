@@ -32,8 +32,12 @@ import (
 const (
 	contentDigest = "/digest"
 	contentKeys   = "/keys"
+	// contentKeyDigests are the digests of what the keys of a ConfigMap have, in their order.
+	contentKeyDigests = "/key-digests"
 	// contentProblems are the problems of configurations of the device plugin, by key, in JSON.
 	contentProblems = "/problems"
+	// contentStrategies are the MIG strategies in configurations of the device plugin, by key, in JSON.
+	contentStrategies = "/strategies"
 	// contentLayouts are the names of MIG layouts, separated by spaces.
 	contentLayouts = "/layouts"
 )
@@ -98,9 +102,19 @@ func contentOf(object client.Object) operand.Content {
 		Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys]),
 		Layouts: strings.Fields(annotations[contentLayouts]),
 	}
+	for i, sum := range strings.Fields(annotations[contentKeyDigests]) {
+		if content.KeyDigests == nil {
+			content.KeyDigests = map[string]string{}
+		}
+		content.KeyDigests[content.Keys[i]] = sum
+	}
 	if problems := annotations[contentProblems]; problems != "" {
 		// Written by this package.
 		_ = json.Unmarshal([]byte(problems), &content.Problems)
+	}
+	if strategies := annotations[contentStrategies]; strategies != "" {
+		// Written by this package.
+		_ = json.Unmarshal([]byte(strategies), &content.Strategies)
 	}
 	return content
 }
@@ -144,8 +158,19 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 	}
 	maps.Copy(data, object.BinaryData)
 	meta := describeContent(object.ObjectMeta, data)
-	if problems := pluginProblems(object.Data); problems != "" {
+	if _, described := meta.Annotations[contentKeyDigests]; !described && len(data) > 0 {
+		var sums []string
+		for _, key := range slices.Sorted(maps.Keys(data)) {
+			sums = append(sums, digest.Of(data[key]))
+		}
+		meta.Annotations[contentKeyDigests] = strings.Join(sums, " ")
+	}
+	problems, strategies := inspectPluginFiles(object.Data)
+	if problems != "" {
 		meta.Annotations[contentProblems] = problems
+	}
+	if strategies != "" {
+		meta.Annotations[contentStrategies] = strategies
 	}
 	if names := layouts(object.Data[labels.MIGLayoutsKey]); len(names) > 0 {
 		meta.Annotations[contentLayouts] = strings.Join(names, " ")
@@ -164,23 +189,31 @@ func layouts(text string) []string {
 	return slices.Sorted(maps.Keys(file.Layouts))
 }
 
-// pluginProblems returns the problems of the data that are configurations of the device plugin, empty for none. Whether
-// the device plugin reads them is decided by the spec, later.
-func pluginProblems(data map[string]string) string {
-	found := map[string][]pluginfile.Problem{}
+// inspectPluginFiles returns the problems and the MIG strategies of the data that are configurations of the device
+// plugin, empty for none. Whether the device plugin reads them is decided by the spec, later.
+func inspectPluginFiles(data map[string]string) (problems, strategies string) {
+	broken, flags := map[string][]pluginfile.Problem{}, map[string]pluginfile.Strategy{}
 	for key, text := range data {
 		if !pluginfile.IsPluginFile([]byte(text)) {
 			continue
 		}
-		if problems := pluginfile.Check([]byte(text)); len(problems) > 0 {
-			found[key] = problems
+		if found := pluginfile.Check([]byte(text)); len(found) > 0 {
+			broken[key] = found
+		}
+		if strategy := pluginfile.MIGStrategy([]byte(text)); strategy.Value != "" {
+			flags[key] = strategy
 		}
 	}
-	if len(found) == 0 {
+	return encodeByKey(broken), encodeByKey(flags)
+}
+
+// encodeByKey returns the values in JSON, empty for none.
+func encodeByKey[V any](byKey map[string]V) string {
+	if len(byKey) == 0 {
 		return ""
 	}
 	// Encoding strings and numbers never fails.
-	encoded, _ := json.Marshal(found)
+	encoded, _ := json.Marshal(byKey)
 	return string(encoded)
 }
 

@@ -69,6 +69,7 @@ func (of *UpgradeFacts) addPlanned(node *upgrade.Node) *appsv1.DaemonSet {
 	node.Group = UpgradeGroup(of.Decisions.Input.Spec, of.Planned)
 	node.GPUReady = of.GPUReady
 	of.addPods(node)
+	of.addLayout(node)
 	driver, applies := of.Decisions.Driver(of.Planned)
 	if !applies || of.Node.Labels[labels.DeployOperands] == labels.False {
 		return nil
@@ -88,6 +89,20 @@ func (of *UpgradeFacts) addPlanned(node *upgrade.Node) *appsv1.DaemonSet {
 		node.Target = ds.Annotations[labels.TemplateDigest]
 	}
 	return ds
+}
+
+// addLayout adds what is known of the MIG layout. Whether pods use the GPUs is not read here.
+func (of *UpgradeFacts) addLayout(node *upgrade.Node) {
+	state := of.Node.Labels[labels.MIGConfigState]
+	node.MIG = upgrade.MIG{
+		Partitioned: of.Planned.Partitioner != "",
+		Requested:   of.Node.Labels[labels.MIGConfig],
+		Ended:       state == labels.MIGStateSuccess || state == labels.MIGStateFailed,
+		Changing:    state == labels.MIGStatePending || state == labels.MIGStateRebooting,
+	}
+	if node.MIG.Partitioned {
+		node.MIG.Wanted = of.Planned.MIGWanted
+	}
 }
 
 // addPods adds the pods of the driver, of the validator and of other operands that need the driver, and whether a

@@ -117,9 +117,9 @@ type Operand struct {
 	// RuntimeFiles returns the paths on the host of the container runtime's configuration files that the spec names and
 	// the operand writes. Nil for none.
 	RuntimeFiles func(Input) []string
-	// Labels returns the default labels of the nodes that it runs on. A label that the node already has is kept. Nil for
-	// none.
-	Labels func(Input) map[string]string
+	// Layout returns the MIG layout that the operator requests for the nodes that it runs on, empty for none. Nil for an
+	// operand that does not partition GPUs.
+	Layout func(Input) string
 }
 
 // Choice is the outcome of a Decision.

@@ -38,6 +38,9 @@ func (in Input) PluginConfigNotes() []string {
 				notes = append(notes, fmt.Sprintf("%s: %s, key %s, %s", pluginConfigField, reference, key, problem))
 			}
 		}
+		if overridden := in.overriddenStrategy(content, key); overridden != "" {
+			notes = append(notes, fmt.Sprintf("%s: %s, key %s, %s", pluginConfigField, reference, key, overridden))
+		}
 	}
 	return notes
 }
@@ -49,13 +52,41 @@ type ConfigProblem struct {
 	Fatal bool
 }
 
-// CheckPluginConfigLabel returns why the configuration that a node selects by its label is not used; the zero problem
-// if it is, or if the node has no such label.
-func (in Input) CheckPluginConfigLabel(value string) ConfigProblem {
+// overriddenStrategy returns that the MIG strategy of a configuration is not used, because the spec sets another one:
+// the device plugin prefers its environment. It is empty if it is used.
+func (in Input) overriddenStrategy(content Content, key string) string {
+	strategy, ofSpec := content.Strategies[key], in.Spec.MIG.Strategy
+	if strategy.Value == "" || ofSpec == "" || strategy.Value == string(ofSpec) {
+		return ""
+	}
+	return fmt.Sprintf("line %d: flags.migStrategy %s has no effect: mig.strategy is %s. Remove one of them, or set "+
+		"mig.strategy of the nodes' pool in spec.nodePools", strategy.Line, strategy.Value, ofSpec)
+}
+
+// CheckPluginConfig returns why the configuration of a node, or a part of it, is not used; the zero problem if it is.
+// value is that of the node's label, empty if it has none.
+func (in Input) CheckPluginConfig(value string) ConfigProblem {
 	config := in.Spec.DevicePlugin.Config.Name
-	if value == "" || !*in.Spec.DevicePlugin.Enabled || config == "" && in.Spec.Sharing == nil {
+	if !*in.Spec.DevicePlugin.Enabled || config == "" && in.Spec.Sharing == nil {
 		return ConfigProblem{}
 	}
+	if value != "" {
+		if problem := in.checkPluginConfigLabel(config, value); problem != (ConfigProblem{}) || config == "" {
+			return problem
+		}
+	}
+	reference, key := Reference{ConfigMap, config}, value
+	if key == "" {
+		key, _ = in.DefaultPluginConfig()
+	}
+	if overridden := in.overriddenStrategy(in.Contents[reference], key); overridden != "" && in.Spec.Sharing == nil {
+		return ConfigProblem{Message: fmt.Sprintf("%s, key %s, %s", reference, key, overridden)}
+	}
+	return ConfigProblem{}
+}
+
+// checkPluginConfigLabel returns why the configuration that a node selects by its label is not used.
+func (in Input) checkPluginConfigLabel(config, value string) ConfigProblem {
 	label := labels.DevicePluginConfig + "=" + value
 	if config == "" {
 		return ConfigProblem{Message: fmt.Sprintf("label %s has no effect with spec.sharing: use spec.nodePools", label)}
@@ -74,4 +105,29 @@ func (in Input) CheckPluginConfigLabel(value string) ConfigProblem {
 		return ConfigProblem{Fatal: true, Message: fmt.Sprintf("label %s: %s, %s", label, reference, problem)}
 	}
 	return ConfigProblem{}
+}
+
+// NodePluginConfig is the configuration of a ConfigMap that the device plugin of a node reads; zero for none.
+type NodePluginConfig struct {
+	// Source is CONFIGMAP/KEY, and Digest that of its content; empty if there is no such key, or if it was not read.
+	Source, Digest string
+	// Broken: the device plugin would not start with it.
+	Broken bool
+}
+
+// PluginConfigFor returns the configuration of a node whose label has this value; empty for the one of all nodes.
+func (in Input) PluginConfigFor(value string) NodePluginConfig {
+	config := in.Spec.DevicePlugin.Config.Name
+	key := value
+	if key == "" {
+		key, _ = in.DefaultPluginConfig()
+	}
+	if config == "" || key == "" || in.Spec.Sharing != nil || !*in.Spec.DevicePlugin.Enabled {
+		return NodePluginConfig{}
+	}
+	content := in.Contents[Reference{ConfigMap, config}]
+	return NodePluginConfig{
+		Source: config + "/" + key, Digest: content.KeyDigests[key],
+		Broken: pluginfile.Fatal(content.Problems[key]) != nil,
+	}
 }

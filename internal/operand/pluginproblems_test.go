@@ -81,10 +81,21 @@ func TestPluginConfigNotes(t *testing.T) {
 	}
 }
 
-func TestCheckPluginConfigLabel(t *testing.T) {
+func TestCheckPluginConfig(t *testing.T) {
 	in := configured("four", map[string][]pluginfile.Problem{"two": {ignored, broken}})
 	shared := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Sharing: &v1.SharingSpec{}})}
 	const label = "label nvidia.com/device-plugin.config="
+	strategy := func(ofSpec v1.MIGStrategy, common string) operand.Input {
+		in := configured(common, nil)
+		in.Spec.MIG = &v1.MIGSpec{Strategy: ofSpec}
+		reference := operand.Reference{Kind: operand.ConfigMap, Name: "configs"}
+		content := in.Contents[reference]
+		content.Strategies = map[string]pluginfile.Strategy{"two": {Value: "mixed", Line: 3}}
+		in.Contents[reference] = content
+		return in
+	}
+	const overridden = "ConfigMap configs, key two, line 3: flags.migStrategy mixed has no effect: mig.strategy is " +
+		"single. Remove one of them, or set mig.strategy of the nodes' pool in spec.nodePools"
 	unread := configured("four", nil)
 	unread.Contents = nil
 	for name, test := range map[string]struct {
@@ -102,12 +113,19 @@ func TestCheckPluginConfigLabel(t *testing.T) {
 		"with spec.sharing": {
 			in: shared, label: "two", want: label + "two has no effect with spec.sharing: use spec.nodePools",
 		},
-		"contents not read":      {in: unread, label: "eight"},
-		"without configurations": {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, label: "two"},
+		"another MIG strategy in the spec":            {in: strategy("single", "four"), label: "two", want: overridden},
+		"another MIG strategy, for all nodes":         {in: strategy("single", "two"), want: overridden},
+		"the same MIG strategy":                       {in: strategy("mixed", "two")},
+		"no MIG strategy in the spec":                 {in: strategy("", "two")},
+		"the strategy of a configuration of no label": {in: strategy("single", "two"), label: "four"},
+		"contents not read":                           {in: unread, label: "eight"},
+		"without configurations": {
+			in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, label: "two",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := test.in.CheckPluginConfigLabel(test.label)
-			if got.Message != test.want || got.Fatal != strings.Contains(test.want, "ConfigMap") {
+			got := test.in.CheckPluginConfig(test.label)
+			if got.Message != test.want || got.Fatal != strings.HasPrefix(test.want, label) && test.in.Spec.Sharing == nil {
 				t.Errorf("got %+v, want %q", got, test.want)
 			}
 		})

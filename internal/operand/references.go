@@ -67,10 +67,13 @@ func SecretUse(field, name string, keys ...string) Use {
 type Content struct {
 	// Digest of its data.
 	Digest string
-	// Keys of its data.
-	Keys []string
+	// Keys of its data, and a digest of what each has; nil if it is not known.
+	Keys       []string
+	KeyDigests map[string]string
 	// Problems of those data that may be configurations of the device plugin, by key.
 	Problems map[string][]pluginfile.Problem
+	// Strategies are the MIG strategies in the configurations of the device plugin, by key.
+	Strategies map[string]pluginfile.Strategy
 	// Layouts are the names of the MIG layouts in it, sorted.
 	Layouts []string
 	// Assumed: the object has not been read, and may have other keys, too.
@@ -92,6 +95,11 @@ func (o *Operand) UsesOf(in Input) []Use {
 		uses = append(uses, ConfigMapUse(caBundleField, bundle.ConfigMapName, bundle.Key))
 	}
 	return slices.DeleteFunc(uses, func(u Use) bool { return u.Name == "" })
+}
+
+// ReadsPluginConfig reports whether the operand's pods read configurations of the device plugin.
+func (o *Operand) ReadsPluginConfig(in Input) bool {
+	return o.References != nil && slices.ContainsFunc(o.References(in), func(u Use) bool { return u.Configures })
 }
 
 // caBundleField is the field with the CA certificates of every container.
@@ -147,13 +155,13 @@ func (in Input) inNamespace(kind ReferenceKind) string {
 
 // ContentDigest returns a digest of the data of all objects that the operand's pods use; empty if they use none. Pods
 // that started with other data are outdated. The CA bundle is left out: it is renewed often, and must not make drivers
-// outdated.
+// outdated. So are configurations of the device plugin, of which a node uses one: see PluginConfigFor.
 func (in Input) ContentDigest(o *Operand) string {
 	hash := digest.New()
 	used := false
 	for _, use := range o.UsesOf(in) {
 		content, exists := in.Contents[use.Reference]
-		if !use.Kind.namespaced() || use.Field == caBundleField || !exists {
+		if !use.Kind.namespaced() || use.Field == caBundleField || use.Configures || !exists {
 			continue
 		}
 		used = true

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -49,6 +50,8 @@ type ReadyPods struct {
 	CurrentDriver bool
 	// Injector: the injector is ready.
 	Injector bool
+	// Offers: the kubelet advertises GPUs, so that pods may use some.
+	Offers bool
 }
 
 // Undeclared reports whether the operand is the driver of a node for which NVIDIADriver objects declare none: no object
@@ -89,8 +92,13 @@ type NodePlan struct {
 	MissingLabels string
 	// PluginConfig is why the device plugin's configuration that the node's label selects is not used; zero if it is.
 	PluginConfig operand.ConfigProblem
+	// PluginConfigRead is the configuration that the device plugin of the node is to read from a ConfigMap.
+	PluginConfigRead operand.NodePluginConfig
 	// MIGLayout describes why the MIG manager does not know the layout that the node's label requests; empty if it does.
 	MIGLayout string
+	// MIGWanted is the MIG layout that the operator is to request instead of the one that it has requested before; empty
+	// for none. MIGRefused describes why the layout that the spec wants is not requested.
+	MIGWanted, MIGRefused string
 	// NeedsAllocatable: the kubelet must advertise GPUs.
 	NeedsAllocatable bool
 	// Spec that applies to the node.
@@ -116,8 +124,12 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 		node.Spec.Driver, node.Spec.GDS, node.Spec.GDRCopy = in.Spec.Driver, in.Spec.GDS, in.Spec.GDRCopy
 	}
 	node.DriverOwner = d.ownerOf(facts)
-	node.PluginConfig = d.inputForNodePool(nodePool).CheckPluginConfigLabel(facts.Labels[labels.DevicePluginConfig])
-	node.MIGLayout = d.Input.CheckMIGLayout(facts.Labels[labels.MIGConfig])
+	selected := facts.Labels[labels.DevicePluginConfig]
+	node.PluginConfig = d.inputForNodePool(nodePool).CheckPluginConfig(selected)
+	node.PluginConfigRead = d.inputForNodePool(nodePool).PluginConfigFor(selected)
+	requested := facts.Labels[labels.MIGConfig]
+	node.MIGLayout = cmp.Or(d.Input.CheckMIGLayout(requested), d.Input.CheckMIGModel(requested, facts.Product))
+	node.MIGWanted, node.MIGRefused = d.migLayout(facts)
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
 	}

@@ -39,8 +39,8 @@ func (d *Decisions) NodeLabels(
 	for _, key := range resumedDeployLabels(facts, current, desired) {
 		set(key, labels.True)
 	}
-	for key, value := range d.defaults(facts, current) {
-		set(key, value)
+	if layout, _ := d.migLayout(facts); layout != "" && mayPartition(current, layout, ready.Offers) {
+		set(labels.MIGConfig, layout)
 	}
 	placement := d.placementLabels(facts, ready.Driver)
 	d.addAnchors(placement, desired)
@@ -168,19 +168,52 @@ func variantOf(o *operand.Operand, placement map[string]string) (string, bool) {
 	return operand.Variant("", placement[labels.Layout], nodePool), placement[labels.Layout] != "" && known
 }
 
-// defaults returns the default labels of the node's operands that are missing on it.
-func (d *Decisions) defaults(facts nodeinfo.Facts, current map[string]string) map[string]string {
-	desired := map[string]string{}
+// migLayout returns the MIG layout that the operator is to request for the node: that of the spec, unless a user has
+// requested one, or the node has it. refused describes why the layout of the spec cannot be requested.
+func (d *Decisions) migLayout(facts nodeinfo.Facts) (layout, refused string) {
+	current := facts.Labels[labels.MIGConfig]
+	if current != "" && current != facts.MIGWritten {
+		return "", ""
+	}
+	wanted := d.defaultLayout(facts)
+	if wanted == "" || wanted == current {
+		return "", ""
+	}
+	if problem := d.inputForNodePool(d.nodePoolOf(facts)).CheckMIGModel(wanted, facts.Product); problem != "" {
+		return "", problem
+	}
+	return wanted, ""
+}
+
+// mayPartition reports whether a layout can be requested at once: the node has none, and either no pod can use its GPUs
+// yet, or they stay whole. Otherwise the upgrade controller requests it, in its turn and when no pod uses the GPUs.
+func mayPartition(current map[string]string, layout string, offers bool) bool {
+	return current[labels.MIGConfig] == "" && (!offers || layout == labels.MIGAllDisabled && !showsMIG(current))
+}
+
+// showsMIG reports whether GPU Feature Discovery reports MIG devices.
+func showsMIG(current map[string]string) bool {
+	if strings.Contains(current[labels.GPUProduct], labels.ProductMIG) {
+		return true
+	}
+	for key := range current {
+		if strings.HasPrefix(key, labels.ResourceMIGPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// defaultLayout returns the MIG layout that the spec wants for the node, empty for none.
+func (d *Decisions) defaultLayout(facts nodeinfo.Facts) string {
 	nodePool := d.nodePoolOf(facts)
 	for _, o := range d.Catalogue {
-		if o.Labels == nil || facts.ExcludedByLabel || d.decision(&o, nodePool).Choice != operand.Install ||
-			d.checkNode(o, facts).Choice != operand.Install {
-			continue
+		if o.Layout != nil && !facts.ExcludedByLabel && d.decision(&o, nodePool).Choice == operand.Install &&
+			d.checkNode(o, facts).Choice == operand.Install {
+			return o.Layout(d.inputForNodePool(nodePool))
 		}
-		maps.Copy(desired, o.Labels(d.inputForNodePool(nodePool)))
 	}
-	maps.DeleteFunc(desired, func(key, _ string) bool { return current[key] != "" })
-	return desired
+	return ""
 }
 
 // deployLabels returns the deploy labels that a node is to have (Install), or to keep if it has them (Refused).

@@ -87,6 +87,32 @@ func Check(data []byte) []Problem {
 	return c.problems[:min(len(c.problems), maxProblems)]
 }
 
+// Strategy is flags.migStrategy of a configuration, and its line; zero if it has none.
+type Strategy struct {
+	Value string
+	Line  int
+}
+
+// MIGStrategy returns flags.migStrategy of a configuration.
+func MIGStrategy(data []byte) Strategy {
+	var document yaml.Node
+	if yaml.Unmarshal(data, &document) != nil {
+		return Strategy{}
+	}
+	root := content(&document)
+	if root == nil || root.Kind != yaml.MappingNode {
+		return Strategy{}
+	}
+	flags := field(root, "flags")
+	if flags == nil || flags.Kind != yaml.MappingNode {
+		return Strategy{}
+	}
+	if strategy := field(flags, "migStrategy"); strategy != nil {
+		return Strategy{Value: strategy.Value, Line: strategy.Line}
+	}
+	return Strategy{}
+}
+
 // Fatal returns the first problem with which the device plugin does not start, nil if there is none.
 func Fatal(problems []Problem) *Problem {
 	for i := range problems {

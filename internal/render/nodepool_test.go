@@ -13,7 +13,6 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
@@ -273,27 +272,5 @@ func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 				t.Errorf("the next pass reads %+v", live)
 			}
 		})
-	}
-}
-
-// The contents of a pool's ConfigMap affect only the pool's pods.
-func TestContentsOfAPoolConcernItsOwnPods(t *testing.T) {
-	digests := func(content string) map[string]string {
-		s := situation{
-			spec:  v1.ClusterPolicySpec{NodePools: differingPools[1:2]},
-			nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), inTeam("b", node("ubuntu", "24.04"))},
-			contents: map[operand.Reference]operand.Content{
-				{Kind: operand.ConfigMap, Name: "shares"}: {Digest: content, Keys: []string{"four"}},
-			},
-		}
-		found := map[string]string{}
-		for _, ds := range s.daemonSets(t)["device-plugin"] {
-			found[ds.Labels[poolLabel]] = ds.Annotations[digestKey]
-		}
-		return found
-	}
-	before, after := digests("1"), digests("2")
-	if before[""] == "" || before[""] != after[""] || before["shared"] == after["shared"] {
-		t.Errorf("before %v, after %v", before, after)
 	}
 }

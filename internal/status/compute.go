@@ -303,12 +303,16 @@ func nodeStatus(n node) v1.NodeStatus {
 		Message: text.Truncate(n.Text(), maxMessage),
 		Upgrade: nodeUpgrade(n.upgrade),
 		GPUs:    nodeGPUs(n),
+		Offers:  text.Truncate(n.Offer, maxOffers),
 	}
 	if !entry.Ready {
 		entry.Since = new(metav1.NewTime(n.Since.Truncate(time.Second)))
 	}
 	return entry
 }
+
+// maxOffers is the longest description of what a node offers, in bytes.
+const maxOffers = 256
 
 // nodeGPUs returns the GPUs of a node, nil while it advertises none.
 func nodeGPUs(n node) *v1.NodeGPUs {

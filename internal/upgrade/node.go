@@ -27,6 +27,8 @@ type Node struct {
 	// BootID changes with each boot.
 	BootID string
 
+	// MIG is what is known of its MIG layout.
+	MIG MIG
 	// Installs: the operator installs the driver on the node. If not, an upgrade there ends.
 	Installs bool
 	// Target is the digest of the template of the DaemonSet that the node's driver comes from; empty while unknown.
@@ -161,5 +163,5 @@ func (n *Node) brokenByDriver() bool {
 
 // unavailable reports whether the GPUs of the node cannot be used by new pods.
 func (n *Node) unavailable() bool {
-	return n.Unschedulable || !n.KubeletReady || !n.GPUReady
+	return n.Unschedulable || !n.KubeletReady || !n.GPUReady || n.MIG.Changing
 }

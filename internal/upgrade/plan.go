@@ -20,10 +20,13 @@ type Cluster struct {
 	Slots Slots
 }
 
-// Slot is the right to upgrade a node in one round.
+// Slot is the right to upgrade a node in one round, or to change its MIG layout.
 type Slot struct {
 	UID   types.UID `json:"uid"`
 	Round int64     `json:"round"`
+	// Layout is the MIG layout, empty for an upgrade; Since is when the slot for it was granted.
+	Layout string    `json:"layout,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
 }
 
 // Slots are the granted slots by node.
@@ -57,6 +60,8 @@ const (
 	// ActionDeleteDriver and ActionDeleteDependants: delete Step.Pods, which are pods of the operator, with their UIDs.
 	ActionDeleteDriver     Action = "delete-driver"
 	ActionDeleteDependants Action = "delete-dependants"
+	// ActionLayout: request the MIG layout Step.Layout by the label of the Node.
+	ActionLayout Action = "layout"
 )
 
 // Step is one step of one node.
@@ -65,6 +70,8 @@ type Step struct {
 	Action Action
 	// Patch for ActionPatch.
 	Patch *Patch
+	// Layout for ActionLayout.
+	Layout string
 	// Pods for the other actions.
 	Pods []WorkloadPod
 	// Why the step is due, one sentence for the log.
@@ -126,7 +133,11 @@ func (c *Cluster) Plan() Plan {
 		plan.Slots = slots
 	}
 	for i := range turns {
-		if step := turns[i].step; step != nil {
+		step := turns[i].step
+		if step == nil {
+			step = c.requestLayout(&c.Nodes[i])
+		}
+		if step != nil {
 			step.Node = c.Nodes[i].Name
 			plan.Steps = append(plan.Steps, *step)
 		}

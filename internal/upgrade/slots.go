@@ -12,11 +12,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// Valid reports whether the slot of the node counts: it is for the node's current or next round, and that round has not
-// ended. Once a slot does not count it never counts again, so a stale view of the node can only count too many.
+// Valid reports whether the slot of the node for its upgrade counts: it is for the node's current or next round, and
+// that round has not ended. Once a slot does not count it never counts again, so a stale view of the node can only
+// count too many.
 func (s Slots) Valid(n *Node) bool {
 	slot, granted := s[n.Name]
-	if !granted || slot.UID != n.UID {
+	if !granted || slot.UID != n.UID || slot.Layout != "" {
 		return false
 	}
 	record := n.ownRecord()
@@ -51,14 +52,14 @@ func (c *Cluster) budget(group string) *budget {
 		if n.Group != group {
 			continue
 		}
-		if n.Installs {
+		if n.Installs || n.MIG.Partitioned {
 			b.size++
 		}
-		if c.Slots.Valid(n) || n.upgrading() {
+		if c.Slots.Valid(n) || n.upgrading() || c.hasLayoutSlot(n) {
 			b.holders[n.Name] = true
 			b.unavailable[n.Name] = true
 		}
-		if n.Installs && n.unavailable() {
+		if (n.Installs || n.MIG.Partitioned) && n.unavailable() {
 			b.unavailable[n.Name] = true
 		}
 	}
@@ -115,7 +116,7 @@ func (c *Cluster) grant(turns []turn) Slots {
 		if budgets[n.Group] == nil {
 			budgets[n.Group] = c.budget(n.Group)
 		}
-		if record := n.ownRecord(); c.Slots.Valid(n) {
+		if record := n.ownRecord(); c.Slots.Valid(n) || c.hasLayoutSlot(n) {
 			slots[n.Name] = c.Slots[n.Name]
 		} else if record != nil && record.State.InProgress() {
 			slots[n.Name] = Slot{UID: n.UID, Round: record.Round}
@@ -129,6 +130,9 @@ func (c *Cluster) grant(turns []turn) Slots {
 		n, b := &c.Nodes[i], budgets[c.Nodes[i].Group]
 		progress := turns[i].progress
 		reason, message := b.refuses(n)
+		if c.hasLayoutSlot(n) {
+			reason, message = v1.ReasonUpgradeQueued, "the MIG layout of the node is being changed"
+		}
 		if reason == "" {
 			slots[n.Name] = Slot{UID: n.UID, Round: n.Record.Round}
 			b.holders[n.Name], b.unavailable[n.Name] = true, true
@@ -138,6 +142,7 @@ func (c *Cluster) grant(turns []turn) Slots {
 		progress.Reason, progress.Message = reason, text.Truncate(message, maxMessage)
 		progress.Held = reason == v1.ReasonUpgradeBudget && len(b.holders) == 0
 	}
+	c.grantLayouts(slots, budgets, turns)
 	return slots
 }
 

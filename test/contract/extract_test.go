@@ -32,7 +32,7 @@ func (p place) spec() *corev1.PodSpec { return &p.ds.Spec.Template.Spec }
 var extractors = map[string]func(place) (any, error){
 	"step":       func(p place) (any, error) { return p.step.Action, nil },
 	"daemonSets": func(p place) (any, error) { return len(p.daemonSets), nil },
-	"nodeLabel":  func(p place) (any, error) { return text(p.step.Operand.Labels(p.input)[p.row.Name]), nil },
+	"migLayout":  func(p place) (any, error) { return text(p.step.Operand.Layout(p.input)), nil },
 
 	"service":            object(func() manifest.Object { return &corev1.Service{} }),
 	"serviceMonitor":     object(func() manifest.Object { return &monitoringv1.ServiceMonitor{} }),

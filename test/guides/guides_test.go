@@ -37,22 +37,15 @@ var (
 		{"a node selector by product distinguishes shared GPUs from whole ones", selectByProduct},
 		{"a quota of 8 refuses the 9th GPU", quotaOfEight},
 		{"1 of 8 GPUs is unhealthy: the node is not ready, with 7 of 8 usable", oneOfEightUnhealthy},
-		{"a MIG layout that nobody knows is reported, and the operands run on", unknownLayout},
-		{"a MIG layout fails while a pod uses a GPU: reported, the pod runs on, the operands are back", busyGPU},
-		{"a MIG layout that the driver refuses is reported, and the operands are back", refusedLayout},
 		{"a MIG layout is applied again after a reboot", layoutAfterReboot},
 		{"a changed sharing configuration replaces only the pods that read it", changedConfiguration},
+		{"2 keys, 4 nodes: an edit of one key replaces only the pods of its nodes that read it", editedKey},
 		{"spec.sharing of a node pool: 2 GPUs in 4 are 8, and a change replaces only the pods that read it", typedSharing},
 		{"a broken ConfigMap on top of a good one changes nothing but what is reported", brokenConfiguration},
 	}
 	claimsOfStrictPolicy = []claim{
 		{"1 of 8 GPUs is unhealthy and 7 are enough: the node is ready, with the same reason", sevenAreEnough},
 		{"the layouts of a ConfigMap: 3g.40gb and 2g.20gb on one GPU", ownLayout},
-		{"a MIG change that does not end is reported, and the operands are back", stuckChange},
-		{"the MIG manager ends in the middle of a change: reported, and the operands are back", diedMidway},
-		{"the label is removed in the middle of a MIG change: the operands are back", labelRemoved},
-		{"the MIG manager is taken off the node in the middle of a change: the operands are back", managerRemoved},
-		{"the node reboots in the middle of a MIG change, which then ends", rebootMidway},
 	}
 )
 
@@ -87,12 +80,13 @@ func nodes() []simulator.NodeSpec {
 		h100("renamed", 1, configLabel, "renamed"), h100("mps", 1, configLabel, "mps"),
 		h100("seven", 1, poolLabel, poolMixed), h100("balanced", 1, poolLabel, poolMixed), h100("single", 1),
 		tainted, a100("a100"), a100("a100-shared", configLabel, "time-sliced"),
-		h100("unhealthy", 8), h100("unknown-layout", 1), h100("busy", 1), h100("refused", 1),
+		h100("unhealthy", 8),
 		h100("rebooted", 1, poolLabel, poolMixed), h100("whole-again", 1, poolLabel, poolMixed),
 		h100("typed", 2, poolLabel, poolTyped), h100("broken", 1, poolLabel, poolBroken),
 		h100("edited", 1, poolLabel, poolEdited), h100("edited-too", 1, poolLabel, poolEdited),
-		h100("own-layout", 1, poolLabel, poolMixed), h100("stuck", 1), h100("died", 1), h100("unlabelled", 1),
-		h100("managerless", 1), h100("reboots-midway", 1),
+		h100("first", 1, configLabel, "first"), h100("first-too", 1, configLabel, "first"),
+		h100("second", 1, configLabel, "second"), h100("second-too", 1, configLabel, "second"),
+		h100("own-layout", 1, poolLabel, poolMixed),
 	}
 }
 
@@ -179,6 +173,8 @@ func (e *env) createConfigMaps() {
 	for name, data := range map[string]map[string]string{
 		sharing: {
 			"time-sliced": "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n",
+			"first":       halves,
+			"second":      "version: v1\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n",
 			"exclusive":   "version: v1\n",
 			"renamed": "version: v1\nsharing:\n  timeSlicing:\n    renameByDefault: true\n" +
 				"    resources: [{name: nvidia.com/gpu, replicas: 2}]\n",

@@ -1,10 +1,14 @@
 package guides
 
 import (
+	"sync/atomic"
+	"testing"
+
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -92,7 +96,7 @@ func busyGPU(e *env) {
 	e.expectRunning(tenant)
 	e.layout("busy", sevenSmall)
 	e.expectState("busy", "failed")
-	e.expectReported("busy", reasonFailed)
+	e.Expect(e.expectReported("busy", reasonFailed).Message).To(ContainSubstring("while pods default/tenant used GPUs"))
 	e.expectOperandsBack("busy")
 	e.expectAllocatable("busy", map[string]int64{wholeGPU: 1})
 	e.Expect(e.client.Get(e.t.Context(), client.ObjectKeyFromObject(tenant), tenant)).To(Succeed())
@@ -210,4 +214,67 @@ func rebootMidway(e *env) {
 	e.expectState("reboots-midway", "success")
 	e.expectAllocatable("reboots-midway", map[string]int64{wholeGPU: 7})
 	e.expectReady("reboots-midway")
+}
+
+// endings are all ways in which a change of a MIG layout ends. Each ends in a reported state, with all operands back,
+// and ends no pod of a user.
+var endings = []claim{
+	{"a layout that nobody knows", unknownLayout},
+	{"a pod uses a GPU", busyGPU},
+	{"the driver refuses it", refusedLayout},
+	{"the driver refuses it, and the MIG manager leaves the operands paused", leftPaused},
+	{"it does not end", stuckChange},
+	{"the MIG manager dies in the middle", diedMidway},
+	{"the label is removed in the middle", labelRemoved},
+	{"another layout is requested in the middle", labelChanged},
+	{"the MIG manager is taken off the node in the middle", managerRemoved},
+	{"the node is rebooted in the middle", rebootMidway},
+	{"the MIG manager reboots the node", rebootForIt},
+}
+
+// TestMIGChangesEnd goes through the endings.
+func TestMIGChangesEnd(t *testing.T) {
+	t.Parallel()
+	var machines []simulator.NodeSpec
+	for _, name := range []string{
+		"unknown-layout", "busy", "refused", "paused", "stuck", "died", "unlabelled", "relabelled", "managerless",
+		"reboots-midway", "reboots",
+	} {
+		machines = append(machines, h100(name, 1))
+	}
+	e := newEnv(t, machines)
+	e.createPolicy(func(spec *v1.ClusterPolicySpec) { spec.Deadlines = &v1.DeadlinesSpec{DevicePlugin: "15s"} })
+	e.awaitReady(len(machines))
+	var held atomic.Int32
+	e.hold("endings", endings, &held)
+	t.Logf("MIG changes that end as they should: %d/%d", held.Load(), len(endings))
+}
+
+func leftPaused(e *env) {
+	e.sim.Break("mig-manager", "paused", simulator.MIGLeavesPaused)
+	e.layout("paused", sevenSmall)
+	e.expectReported("paused", reasonFailed)
+	e.expectOperandsBack("paused")
+	e.expectAllocatable("paused", map[string]int64{wholeGPU: 1})
+}
+
+func labelChanged(e *env) {
+	e.sim.Break("mig-manager", "relabelled", simulator.MIGStuck)
+	e.layout("relabelled", sevenSmall)
+	e.expectPaused("relabelled")
+	e.layout("relabelled", twoLarge)
+	e.sim.Heal("mig-manager", "relabelled")
+	e.expectAllocatable("relabelled", map[string]int64{wholeGPU: 2})
+	e.expectState("relabelled", "success")
+	e.expectReady("relabelled")
+}
+
+func rebootForIt(e *env) {
+	e.sim.Break("mig-manager", "reboots", simulator.MIGReboots)
+	before := e.node("reboots").Status.NodeInfo.BootID
+	e.layout("reboots", sevenSmall)
+	e.expectAllocatable("reboots", map[string]int64{wholeGPU: 7})
+	e.Expect(e.node("reboots").Status.NodeInfo.BootID).NotTo(Equal(before))
+	e.expectState("reboots", "success")
+	e.expectReady("reboots")
 }

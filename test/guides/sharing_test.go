@@ -27,6 +27,8 @@ func sixteenPodsRun(e *env) {
 	e.expectOneWaits(pods, insufficient(wholeGPU))
 	e.Expect(e.node("slices").Labels).To(And(HaveKeyWithValue("nvidia.com/gpu.replicas", "4"),
 		HaveKeyWithValue("nvidia.com/gpu.count", "4"), HaveKeyWithValue(productLabel, "NVIDIA-H100-80GB-HBM3-SHARED")))
+	e.Eventually(func() *v1.NodeStatus { return e.verdict("slices") }).Should(HaveField("Offers",
+		"nvidia.com/gpu: 4 x 4 shared = 16 (NVIDIA-H100-80GB-HBM3-SHARED)"))
 	e.Expect(e.verdict("slices")).To(HaveField("GPUs", And(HaveField("Total", int32(4)), HaveField("Usable", int32(4)))))
 }
 
@@ -116,7 +118,7 @@ func mpsReplicas(e *env) {
 	}).Should(Succeed())
 	e.expectReady("mps")
 	for _, spec := range nodes() {
-		if spec.Name != "mps" {
+		if spec.Name != "mps" && spec.Labels[configLabel] != "second" {
 			e.Expect(e.operandPods(spec.Name)).NotTo(HaveKey("nvidia-device-plugin-mps-control-daemon"), spec.Name)
 		}
 	}
@@ -210,11 +212,60 @@ func (e *env) expectOnlyReaders(nodes []string, before, after map[string]int64, 
 // reconfigure replaces a part of the configuration of a node pool.
 func (e *env) reconfigure(pool, old, text string) {
 	e.t.Helper()
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pool}}
+	e.editKey(pool, "shares", old, text)
+}
+
+// editKey replaces a part of one configuration of a ConfigMap.
+func (e *env) editKey(configMap, key, old, text string) {
+	e.t.Helper()
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: configMap}}
 	e.edit(object, func() {
 		object.Data = maps.Clone(object.Data)
-		object.Data["shares"] = strings.Replace(object.Data["shares"], old, text, 1)
+		object.Data[key] = strings.Replace(object.Data[key], old, text, 1)
 	})
+}
+
+func editedKey(e *env) {
+	const daemon = "nvidia-device-plugin-mps-control-daemon"
+	ofFirst, ofSecond := []string{"first", "first-too"}, []string{"second", "second-too"}
+	for _, node := range ofSecond {
+		e.Eventually(func() map[string]*corev1.Pod { return e.operandPods(node) }).Should(HaveKey(daemon))
+	}
+	e.expectReplaced(ofFirst, ofSecond, reading, 3, func() { e.editKey(sharing, "first", "replicas: 2", "replicas: 3") })
+	e.expectReplaced(ofSecond, ofFirst, append([]string{daemon}, reading...), 4, func() {
+		e.editKey(sharing, "second", "replicas: 2", "replicas: 4")
+	})
+}
+
+// expectReplaced makes a change, and expects that it replaces exactly the pods of these operands on these nodes, which
+// then offer so many shares, and no pod of other nodes.
+func (e *env) expectReplaced(nodes, others, operands []string, shares int64, change func()) {
+	e.t.Helper()
+	before := map[string]map[string]types.UID{}
+	for _, node := range append(append([]string{"slices", "a100-shared", "tainted"}, nodes...), others...) {
+		before[node] = e.uids(node)
+	}
+	change()
+	for _, node := range nodes {
+		e.expectAllocatable(node, map[string]int64{wholeGPU: shares})
+		e.expectReady(node)
+	}
+	replaced := map[string]int{}
+	for node, pods := range before {
+		now := e.uids(node)
+		for app, uid := range pods {
+			if now[app] != uid {
+				replaced[node]++
+				e.Expect(operands).To(ContainElement(app), node)
+			}
+		}
+	}
+	want := map[string]int{}
+	for _, node := range nodes {
+		want[node] = len(operands)
+	}
+	e.Expect(replaced).To(Equal(want))
+	e.t.Logf("replaced pods by node: %v", replaced)
 }
 
 func changedConfiguration(e *env) {

@@ -52,6 +52,7 @@ const (
 	migStateLabel = "nvidia.com/mig.config.state"
 	migSuccess    = "success"
 	migFailed     = "failed"
+	migRebooting  = "rebooting"
 
 	deployPausedForMIG = "paused-for-mig-change"
 )

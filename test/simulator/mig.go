@@ -16,6 +16,10 @@ const (
 	MIGFails Mode = "MIGFails"
 	// MIGStuck: a change of the MIG layout does not end.
 	MIGStuck Mode = "MIGStuck"
+	// MIGLeavesPaused: each change fails as with MIGFails, and the operands stay paused.
+	MIGLeavesPaused Mode = "MIGLeavesPaused"
+	// MIGReboots: the node boots before a change is applied.
+	MIGReboots Mode = "MIGReboots"
 )
 
 // migOperand is the MIG manager's name in its deploy label.
@@ -52,6 +56,8 @@ type migManager struct {
 	outcome string
 	// due is when the change has been applied.
 	due time.Time
+	// booted: the node has booted for the change.
+	booted bool
 }
 
 // migPod returns the pod whose MIG manager works, nil for none.
@@ -104,13 +110,13 @@ func (n *node) partitionStep(ctx context.Context, now time.Time, manager *pod) (
 		}
 		m.due = now.Add(n.sim.dice.vary(n.sim.timing.Partition, n.name, migOperand))
 	case migApplying:
-		if !n.applied(now) {
-			return false, nil
+		if ended, err := n.applying(ctx, now); !ended || err != nil {
+			return false, err
 		}
 	case migValidating:
 		err = n.restartValidators(ctx)
 	case migResuming:
-		err = n.label(ctx, n.clientLabels(false))
+		err = n.resume(ctx)
 	case migReporting:
 		m.step = migIdle
 		return true, n.label(ctx, map[string]string{migStateLabel: m.outcome})
@@ -133,7 +139,7 @@ func (n *node) selectLayout(ctx context.Context, manager *pod) (moved bool, err 
 	if err != nil {
 		return false, err
 	}
-	n.mig.selected = selected
+	n.mig.selected, n.mig.booted = selected, n.object.Labels[migStateLabel] == migRebooting
 	layout, known := layouts[selected]
 	target := partitionsOf(layout, n.partitions)
 	switch {
@@ -167,6 +173,33 @@ func (n *node) layouts(ctx context.Context, manager *pod) (map[string][]layoutEn
 	return layouts, nil
 }
 
+// applying reports whether the change has ended. The node may have to boot before.
+func (n *node) applying(ctx context.Context, now time.Time) (ended bool, err error) {
+	if n.migFault() == MIGReboots && !n.mig.booted {
+		return false, n.bootForMIG(ctx)
+	}
+	return n.applied(now), nil
+}
+
+// resume resumes the operands.
+func (n *node) resume(ctx context.Context) error {
+	if n.migFault() == MIGLeavesPaused {
+		return nil
+	}
+	return n.label(ctx, n.clientLabels(false))
+}
+
+// bootForMIG boots the node, once.
+func (n *node) bootForMIG(ctx context.Context) error {
+	if n.object.Labels[migStateLabel] == migRebooting {
+		return nil
+	}
+	if err := n.label(ctx, map[string]string{migStateLabel: migRebooting}); err != nil {
+		return err
+	}
+	return n.sim.Reboot(ctx, n.name)
+}
+
 // applied reports whether the change has ended. It succeeds unless a pod uses the GPUs or they do not support the
 // layout.
 func (n *node) applied(now time.Time) bool {
@@ -178,7 +211,8 @@ func (n *node) applied(now time.Time) bool {
 	}
 	n.mig.outcome = migFailed
 	unsupported := func(gpu partition) bool { return !models[n.model].supports(gpu.devices) }
-	if n.migFault() != MIGFails && len(n.gpuUsers()) == 0 && !slices.ContainsFunc(n.mig.target, unsupported) {
+	fails := n.migFault() == MIGFails || n.migFault() == MIGLeavesPaused
+	if !fails && len(n.gpuUsers()) == 0 && !slices.ContainsFunc(n.mig.target, unsupported) {
 		n.partitions, n.mig.outcome = n.mig.target, migSuccess
 	}
 	return true

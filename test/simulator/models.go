@@ -5,6 +5,8 @@ const (
 	ModelH100 = "NVIDIA-H100-80GB-HBM3"
 	ModelA100 = "NVIDIA-A100-SXM4-80GB"
 	ModelT4   = "Tesla-T4"
+	// ModelSmallA100 has half the memory of ModelA100.
+	ModelSmallA100 = "NVIDIA-A100-SXM4-40GB"
 )
 
 // gpuModel is what the driver reports of a model of GPU.
@@ -43,10 +45,20 @@ var profiles80GB = map[string]migProfile{
 	"7g.80gb":    {compute: 7, memory: 8, mebibytes: 81152},
 }
 
+// profiles40GB are those of a GPU with seven compute slices and 40 GB.
+var profiles40GB = map[string]migProfile{
+	"1g.5gb":  {compute: 1, memory: 1, mebibytes: 4864},
+	"2g.10gb": {compute: 2, memory: 2, mebibytes: 9856},
+	"3g.20gb": {compute: 3, memory: 4, mebibytes: 20096},
+	"4g.20gb": {compute: 4, memory: 4, mebibytes: 20096},
+	"7g.40gb": {compute: 7, memory: 8, mebibytes: 40192},
+}
+
 var models = map[string]gpuModel{
-	ModelH100: {memory: 81559, family: "hopper", compute: [2]string{"9", "0"}, profiles: profiles80GB},
-	ModelA100: {memory: 81920, family: "ampere", compute: [2]string{"8", "0"}, profiles: profiles80GB},
-	ModelT4:   {memory: 15360, family: "turing", compute: [2]string{"7", "5"}},
+	ModelH100:      {memory: 81559, family: "hopper", compute: [2]string{"9", "0"}, profiles: profiles80GB},
+	ModelA100:      {memory: 81920, family: "ampere", compute: [2]string{"8", "0"}, profiles: profiles80GB},
+	ModelSmallA100: {memory: 40960, family: "ampere", compute: [2]string{"8", "0"}, profiles: profiles40GB},
+	ModelT4:        {memory: 15360, family: "turing", compute: [2]string{"7", "5"}},
 }
 
 // fit returns how many devices of a profile fit on one GPU.

@@ -59,11 +59,13 @@ type Reconciler struct {
 	Options
 	// taintBackoff holds back changes of taints that the API server has rejected.
 	taintBackoff *taintBackoff
+	// rereads are the nodes whose pods are being replaced, so that they read a changed configuration.
+	rereads *rereads
 }
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, taintBackoff: newTaintBackoff(options.Clock)}
+	return &Reconciler{Options: options, taintBackoff: newTaintBackoff(options.Clock), rereads: newRereads()}
 }
 
 // Reconcile assesses one node and writes labels, taints, condition and entry accordingly.

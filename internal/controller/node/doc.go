@@ -7,6 +7,7 @@ package node
 // Users' pods on a node that is about to be released: listed once, never watched. Listing the operands' pods needs the
 // same permission.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=pods,verbs=delete
 
 // Labels, annotations and the condition of a node.
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch;patch

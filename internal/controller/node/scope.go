@@ -191,9 +191,13 @@ func (s *scope) manage(ctx context.Context) error {
 	}
 	s.entry.Facts.SelectorLabelGraceOver, s.entry.Facts.MIGOverdue = found.graceOver, s.entry.Latest.IsMIGOverdue()
 	failure := s.label(ctx, found.annotations, pods)
+	s.readTenants(ctx)
 	s.assess(pods)
 	if failure != nil {
 		return failure
+	}
+	if err := s.replaceReaders(ctx, pods); err != nil {
+		return err
 	}
 	if err := s.startup(ctx, *decisions.Input.Spec.NodeStartup); err != nil {
 		return err
@@ -230,6 +234,7 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	}
 	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, now.ReadyPods)
 	s.markUpgrades(now.ReadyPods, changes, notes)
+	s.recordPluginConfig(notes)
 	nodemarks.Metadata{Labels: changes, Annotations: notes}.RecordMIGLayout()
 	if len(changes) == 0 && len(notes) == 0 {
 		s.entry.Writes.LabelInputs = now
@@ -245,6 +250,7 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 
 // readyPods reports which of the driver and the injector have a ready pod.
 func (s *scope) readyPods(pods assess.Pods) (ready plan.ReadyPods) {
+	ready.Offers = readiness.HasGPUs(s.node)
 	for i := range s.Catalogue {
 		o := &s.Catalogue[i]
 		pod := pods[o.Name]
@@ -266,6 +272,7 @@ func (s *scope) assess(pods assess.Pods) {
 	s.entry.NodePool, s.entry.DriverPool = planned.NodePool, cmp.Or(s.entry.Facts.Pool, planned.Pool.Name)
 	s.entry.Latest = assess.Node(assess.Input{
 		NodePlan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.previousReadySince(), Now: s.now,
+		Tenants: s.entry.Writes.Tenants.Pods,
 	})
 	var wait time.Duration
 	s.entry.Report, wait = s.entry.Report.Next(s.entry.Latest, s.Timing.Dwell)

@@ -33,6 +33,13 @@ type Timing struct {
 	// RetryBusy is the longest delay before checking again whether pods use the GPUs of a node that is about to be
 	// released: their end causes no event.
 	RetryBusy time.Duration
+	// RetryTenants is the delay before the pods are read again for which a MIG layout waits: their end causes no event.
+	RetryTenants time.Duration
+	// RetryReread is the delay before a node checks again whether it may replace the pods that read a changed
+	// configuration. RetryRereadPerNode is added for each node.
+	RetryReread, RetryRereadPerNode time.Duration
+	// RereadPatience is how long other nodes wait for the new pods of such a node.
+	RereadPatience time.Duration
 	// RetryHeld and MaxRetryHeld bound the delay before checking again whether pods hold the stack of a deleted policy on
 	// a node. It grows with the time that they have done so.
 	RetryHeld, MaxRetryHeld time.Duration
@@ -45,24 +52,28 @@ type Timing struct {
 // DefaultTiming returns the delays for production.
 func DefaultTiming() Timing {
 	return Timing{
-		Debounce:          100 * time.Millisecond,
-		DebouncePerNode:   time.Millisecond,
-		MaxDebounce:       1500 * time.Millisecond,
-		StageDebounce:     800 * time.Millisecond,
-		RetryStale:        time.Second,
-		FirstRetry:        time.Second,
-		LastRetry:         30 * time.Second,
-		RetryForbidden:    30 * time.Second,
-		Deadline:          3 * time.Second,
-		StageDwell:        10 * time.Second,
-		StageDwellPerNode: 150 * time.Millisecond,
-		MaxStageDwell:     160 * time.Second,
-		StageDwellFactor:  4,
-		Retaint:           2 * time.Minute,
-		RetryBusy:         10 * time.Minute,
-		RetryHeld:         2 * time.Second,
-		MaxRetryHeld:      30 * time.Second,
-		RemovalPatience:   5 * time.Minute,
-		Dwell:             assess.DefaultDwell(),
+		Debounce:           100 * time.Millisecond,
+		DebouncePerNode:    time.Millisecond,
+		MaxDebounce:        1500 * time.Millisecond,
+		StageDebounce:      800 * time.Millisecond,
+		RetryStale:         time.Second,
+		FirstRetry:         time.Second,
+		LastRetry:          30 * time.Second,
+		RetryForbidden:     30 * time.Second,
+		Deadline:           3 * time.Second,
+		StageDwell:         10 * time.Second,
+		StageDwellPerNode:  150 * time.Millisecond,
+		MaxStageDwell:      160 * time.Second,
+		StageDwellFactor:   4,
+		Retaint:            2 * time.Minute,
+		RetryBusy:          10 * time.Minute,
+		RetryTenants:       30 * time.Second,
+		RetryReread:        time.Second,
+		RereadPatience:     5 * time.Minute,
+		RetryRereadPerNode: 10 * time.Millisecond,
+		RetryHeld:          2 * time.Second,
+		MaxRetryHeld:       30 * time.Second,
+		RemovalPatience:    5 * time.Minute,
+		Dwell:              assess.DefaultDwell(),
 	}
 }

@@ -80,6 +80,7 @@ func (s *scope) observe(ctx context.Context) error {
 		return err
 	}
 	s.readWorkloads(ctx)
+	s.readTenants(ctx)
 	return nil
 }
 

@@ -44,6 +44,9 @@ func (s *scope) readSlots(ctx context.Context) error {
 // needsSlots reports whether a node may get a slot, or has one.
 func (s *scope) needsSlots() bool {
 	for i := range s.cluster.Nodes {
+		if s.cluster.Nodes[i].NeedsTenants() {
+			return true
+		}
 		if record := s.cluster.Nodes[i].Record; record != nil && record.State != upgrade.StateDone {
 			return true
 		}

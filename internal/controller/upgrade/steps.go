@@ -42,6 +42,8 @@ func (s *scope) carryOutStep(ctx context.Context, of *observed, step *upgrade.St
 		s.patch(ctx, of, step)
 	case upgrade.ActionPull:
 		s.pull(ctx, of, step)
+	case upgrade.ActionLayout:
+		s.requestLayout(ctx, of, step)
 	case upgrade.ActionEvict:
 		s.evict(ctx, step)
 	case upgrade.ActionEndPull, upgrade.ActionDeleteDriver, upgrade.ActionDeleteDependants:

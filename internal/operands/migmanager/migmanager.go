@@ -38,7 +38,7 @@ func Operand() operand.Operand {
 		Placement:      placement,
 		Decide:         decide,
 		Instances:      instances,
-		Labels:         defaultLabels,
+		Layout:         layout,
 
 		References: references,
 		Doubtful:   doubtful,
@@ -80,17 +80,14 @@ func serves(facts nodeinfo.Facts) operand.Decision {
 	return capability.Decide(Name, capable, facts)
 }
 
-// defaultLabels returns the label with the default MIG layout, spec.migManager.config.default. Without
-// spec.migManager.config, nodes get no default MIG layout, as with NVIDIA's operator.
-func defaultLabels(in operand.Input) map[string]string {
+// layout returns the MIG layout of nodes for which a user requests none, spec.migManager.config.default. Without
+// spec.migManager.config there is none, as with NVIDIA's operator.
+func layout(in operand.Input) string {
 	config := in.Spec.MIGManager.Config
-	if config == nil {
-		return nil
+	if config == nil || in.CheckMIGLayout(*config.Default) != "" {
+		return ""
 	}
-	if *config.Default == "" || in.CheckMIGLayout(*config.Default) != "" {
-		return nil
-	}
-	return map[string]string{labels.MIGConfig: *config.Default}
+	return *config.Default
 }
 
 // doubtful reports a default layout that the user's ConfigMap does not have: nodes do not get it.

@@ -3,8 +3,6 @@ package migmanager_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
@@ -49,26 +47,22 @@ func TestTheDefaultLayout(t *testing.T) {
 	config := func(layout *string) *v1.MIGManagerSpec {
 		return &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{Default: layout}}
 	}
-	allDisabled := map[string]string{"nvidia.com/mig.config": "all-disabled"}
 	tests := map[string]struct {
 		spec *v1.MIGManagerSpec
-		want map[string]string
+		want string
 	}{
-		"no block":       {},
-		"an empty block": {spec: &v1.MIGManagerSpec{}},
-		"no default":     {spec: config(nil), want: allDisabled},
-		"all-disabled":   {spec: config(new("all-disabled")), want: allDisabled},
-		"a layout": {
-			spec: config(new("all-1g.10gb")),
-			want: map[string]string{"nvidia.com/mig.config": "all-1g.10gb"},
-		},
+		"no block":        {},
+		"an empty block":  {spec: &v1.MIGManagerSpec{}},
+		"no default":      {spec: config(nil), want: "all-disabled"},
+		"all-disabled":    {spec: config(new("all-disabled")), want: "all-disabled"},
+		"a layout":        {spec: config(new("all-1g.10gb")), want: "all-1g.10gb"},
 		"an empty string": {spec: config(new(""))},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := migmanager.Operand().Labels(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{MIGManager: test.spec})})
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
+			got := migmanager.Operand().Layout(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{MIGManager: test.spec})})
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}

@@ -1,0 +1,69 @@
+package node
+
+import (
+	"context"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+// readTenants reads which pods use the GPUs of the node, if its MIG layout depends on them: once for each state of it,
+// and again while a layout waits for them. Those that the report names stay there until they end: others that start do
+// not change it.
+func (s *scope) readTenants(ctx context.Context) {
+	planned, read := s.nodePlan(), &s.entry.Writes.Tenants
+	of := tenantsOf(planned)
+	if of == "" {
+		*read = fleet.Tenants{}
+		return
+	}
+	waits := planned.MIGWanted != ""
+	left := s.Timing.RetryTenants - s.now.Sub(read.At)
+	if read.Of == of && (!waits || left > 0) {
+		if waits {
+			s.requeueWithin(left)
+		}
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	pods, err := observe.GPUPods(ctx, s.Live, s.node.Name, s.Namespace, planned.Spec.Operator.RuntimeClass)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "The pods that use the GPUs are not known, for which the MIG layout waits")
+		s.requeueWithin(s.Timing.FirstRetry)
+		return
+	}
+	if read.Of == of {
+		pods = stillNamed(read.Pods, pods)
+	}
+	*read = fleet.Tenants{Of: of, At: s.now, Pods: pods}
+	if waits {
+		s.requeueWithin(s.Timing.RetryTenants)
+	}
+}
+
+// tenantsOf returns for which state of the MIG layout the pods are to be read, empty for none.
+func tenantsOf(planned *plan.NodePlan) string {
+	if planned.Partitioner == "" {
+		return ""
+	}
+	requested, state := planned.Facts.Labels[labels.MIGConfig], planned.Facts.Labels[labels.MIGConfigState]
+	if planned.MIGWanted == "" && state != labels.MIGStatePending && state != labels.MIGStateFailed {
+		return ""
+	}
+	return requested + " " + state + " " + planned.MIGWanted
+}
+
+// stillNamed returns those of the named pods that are left, or if there are none, all that there are now.
+func stillNamed(named, now []string) []string {
+	left := slices.DeleteFunc(slices.Clone(named), func(pod string) bool { return !slices.Contains(now, pod) })
+	if len(left) == 0 {
+		return now
+	}
+	return left
+}

@@ -1,0 +1,52 @@
+package readiness
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// Offer describes what pods can request on a node whose GPUs are shared or partitioned, such as "nvidia.com/gpu: 4 x 4
+// shared = 16", with the product that GPU Feature Discovery then reports. It is empty if each GPU is one
+// nvidia.com/gpu.
+func Offer(node *corev1.Node) string {
+	product := node.Labels[labels.GPUProduct]
+	whole := !isShared(node) && !strings.Contains(product, labels.ProductMIG)
+	var parts []string
+	for name, quantity := range node.Status.Capacity {
+		if Advertises(node, name) {
+			whole = whole && name == labels.ResourceGPU
+			parts = append(parts, fmt.Sprintf("%s: %s", name, shares(int(quantity.Value()), replicasOf(node, name))))
+		}
+	}
+	if whole || len(parts) == 0 {
+		return ""
+	}
+	slices.Sort(parts)
+	offer := strings.Join(parts, ", ")
+	if strings.HasSuffix(product, labels.ProductShared) || strings.Contains(product, labels.ProductMIG) {
+		offer += " (" + product + ")"
+	}
+	return offer
+}
+
+// shares describes a number of devices, each of which is shared by so many pods.
+func shares(total, replicas int) string {
+	if replicas < 2 || total%replicas != 0 {
+		return fmt.Sprint(total)
+	}
+	return fmt.Sprintf("%d x %d shared = %d", total/replicas, replicas, total)
+}
+
+// replicasOf returns how many pods share a device of the resource, by GPU Feature Discovery.
+func replicasOf(node *corev1.Node, name corev1.ResourceName) int {
+	plain, _ := strings.CutSuffix(string(name), labels.SharedResourceSuffix)
+	if plain == labels.ResourceGPU {
+		return number(node.Labels[labels.GPUReplicas])
+	}
+	return number(node.Labels[plain+labels.ReplicasSuffix])
+}

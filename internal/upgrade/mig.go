@@ -1,0 +1,73 @@
+package upgrade
+
+import (
+	"slices"
+	"time"
+)
+
+// layoutTime is how long a slot for a MIG layout counts at most: a MIG manager that does not end must not hold up other
+// nodes. The node counts as unavailable for as long as its GPUs cannot be used.
+const layoutTime = 15 * time.Minute
+
+// MIG is what is known of the MIG layout of a node.
+type MIG struct {
+	// Partitioned: the node has a MIG manager.
+	Partitioned bool
+	// Requested is the layout in the node's label. Ended: the MIG manager has reported its outcome; Changing: it is
+	// applying it.
+	Requested       string
+	Ended, Changing bool
+	// Wanted is the layout that the operator is to request instead; empty for none.
+	Wanted string
+	// Idle: no pod uses the GPUs, or the spec does not wait for them. It is false while the pods are not read.
+	Idle bool
+}
+
+// NeedsTenants reports whether the next step of the node depends on which pods use its GPUs.
+func (n *Node) NeedsTenants() bool { return n.MIG.Wanted != "" && n.KubeletReady && !n.upgrading() }
+
+// hasLayoutSlot reports whether the node has a slot for a MIG layout that counts: the layout is still wanted, or the
+// MIG manager has not reported its outcome. An outcome of an earlier layout is removed with the request.
+func (c *Cluster) hasLayoutSlot(n *Node) bool {
+	slot, granted := c.Slots[n.Name]
+	if !granted || slot.UID != n.UID || slot.Layout == "" || !c.Now.Before(slot.Since.Add(layoutTime)) {
+		return false
+	}
+	if n.MIG.Requested == slot.Layout {
+		return !n.MIG.Ended
+	}
+	return n.MIG.Wanted == slot.Layout
+}
+
+// awaitsLayout reports whether the node may get a slot for a MIG layout. An upgrade of its driver comes first.
+func (c *Cluster) awaitsLayout(n *Node, driver turn) bool {
+	return n.NeedsTenants() && n.MIG.Idle && !driver.wants && !c.Slots.Valid(n) && !c.hasLayoutSlot(n)
+}
+
+// grantLayouts adds slots for MIG layouts, as far as the budgets allow after those for drivers.
+func (c *Cluster) grantLayouts(slots Slots, budgets map[string]*budget, turns []turn) {
+	var candidates []*Node
+	for i := range c.Nodes {
+		if c.awaitsLayout(&c.Nodes[i], turns[i]) {
+			candidates = append(candidates, &c.Nodes[i])
+		}
+	}
+	slices.SortFunc(candidates, compare)
+	for _, n := range candidates {
+		b := budgets[n.Group]
+		if reason, _ := b.refuses(n); reason != "" {
+			continue
+		}
+		slots[n.Name] = Slot{UID: n.UID, Layout: n.MIG.Wanted, Since: c.Now}
+		b.holders[n.Name], b.unavailable[n.Name] = true, true
+	}
+}
+
+// requestLayout returns the step that requests a MIG layout, or nil if the node has no slot for it, or waits again for
+// pods that use its GPUs.
+func (c *Cluster) requestLayout(n *Node) *Step {
+	if !c.hasLayoutSlot(n) || n.MIG.Requested == c.Slots[n.Name].Layout || !n.NeedsTenants() || !n.MIG.Idle {
+		return nil
+	}
+	return &Step{Action: ActionLayout, Layout: n.MIG.Wanted, Why: "no pod uses the GPUs, so the MIG layout can be changed"}
+}
