@@ -38,8 +38,8 @@ type env struct {
 	spec       v1.ClusterPolicySpec
 	// patchErr is the API server's answer to writes of Nodes; nil accepts them.
 	patchErr error
-	// conditionWrites counts writes of the condition.
-	conditionWrites int
+	// writes counts writes of Nodes, and conditionWrites those of the condition among them.
+	writes, conditionWrites int
 }
 
 func newEnv(t *testing.T) *env {
@@ -66,6 +66,7 @@ func newEnv(t *testing.T) *env {
 			Patch: func(
 				ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
 			) error {
+				e.writes++
 				if e.patchErr != nil {
 					return e.patchErr
 				}
@@ -75,6 +76,7 @@ func newEnv(t *testing.T) *env {
 				ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch,
 				options ...client.SubResourcePatchOption,
 			) error {
+				e.writes++
 				e.conditionWrites++
 				if e.patchErr != nil {
 					return e.patchErr
