@@ -27,6 +27,8 @@ type Input struct {
 	Stack Stack
 	// Previous is the readiness of the node in the previous assessment; empty for none.
 	Previous ReadySince
+	// RefusedPods describes the pods that the kubelet refused when the node booted; empty for none.
+	RefusedPods string
 	// Now is the time of the assessment.
 	Now time.Time
 }
@@ -122,6 +124,9 @@ func (a *Assessment) assess(in Input) {
 	a.checkSelection(in.NodePlan)
 	a.checkFailedUpgrade(record)
 	a.checkDiscovery(in)
+	if a.Ready() && a.Reason == "" && in.RefusedPods != "" {
+		a.Reason, a.Message = v1.ReasonGPUPodsRefused, in.RefusedPods
+	}
 }
 
 // DiscoveryOperands assesses the operands that discover GPUs, on a node that has no discovery labels yet.

@@ -8,6 +8,7 @@ import (
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
@@ -24,6 +25,11 @@ func (e *env) boot(id string) {
 	node := e.node()
 	node.Status.NodeInfo.BootID = id
 	node.Status.Allocatable = nil
+	for i := range node.Status.Conditions {
+		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
+			condition.LastTransitionTime = metav1.NewTime(e.clock.Now())
+		}
+	}
 	e.Expect(e.client.Status().Update(e.t.Context(), node)).To(Succeed())
 	e.setPod("operator-validator", starts)
 }

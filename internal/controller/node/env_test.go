@@ -49,6 +49,10 @@ func newEnv(t *testing.T) *env {
 	e.Expect(err).NotTo(HaveOccurred())
 	builder := fake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).
 		WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode).
+		WithIndex(&corev1.Pod{}, observe.PodPhaseField, func(object client.Object) []string {
+			pod, _ := object.(*corev1.Pod)
+			return []string{string(pod.Status.Phase)}
+		}).
 		WithObjects(&corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(now), Labels: map[string]string{
 				labels.DiscoveryPCIPresent: labels.True, labels.DiscoveryOSID: "ubuntu", labels.DiscoveryOSVersion: "24.04",
@@ -102,7 +106,7 @@ func newEnv(t *testing.T) *env {
 	}
 	e.client = builder.Build()
 	e.reconciler = New(Options{
-		Client: e.client, Live: e.client, Catalogue: catalogue, Namespace: "gpu-operator", Fleet: e.fleet, Clock: e.clock,
+		Client: e.client, Live: stampingReader{e.client}, Catalogue: catalogue, Namespace: "gpu-operator", Fleet: e.fleet, Clock: e.clock,
 		Events: events.NewRecorder(e.client, e.clock, func(string) {}), Meter: metrics.New(e.clock), Timing: DefaultTiming(),
 	})
 	return e

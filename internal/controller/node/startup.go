@@ -55,7 +55,7 @@ func (s *scope) hasBooted() bool {
 // readyBoot returns the boot ID to record: that with which GPUs can be used, or could last be; empty for none.
 func (s *scope) readyBoot(spec v1.NodeStartupSpec, action startuptaint.Action) string {
 	switch {
-	case action == startuptaint.Release || !startuptaint.HasRestorable(spec):
+	case action == startuptaint.Release || !startuptaint.HasRestorable(spec) && !*spec.CleanFailedPods:
 		return ""
 	case action == startuptaint.Remove:
 		return cmp.Or(s.node.Status.NodeInfo.BootID, s.node.Annotations[labels.ReadyBoot])

@@ -33,6 +33,8 @@ type Timing struct {
 	// RetryBusy is the longest delay before checking again whether pods use the GPUs of a node that is about to be
 	// released: their end causes no event.
 	RetryBusy time.Duration
+	// KubeletStart is how long a kubelet may take from its start until its node is ready.
+	KubeletStart time.Duration
 	// RetryHeld and MaxRetryHeld bound the delay before checking again whether pods hold the stack of a deleted policy on
 	// a node. It grows with the time that they have done so.
 	RetryHeld, MaxRetryHeld time.Duration
@@ -60,6 +62,7 @@ func DefaultTiming() Timing {
 		StageDwellFactor:  4,
 		Retaint:           2 * time.Minute,
 		RetryBusy:         10 * time.Minute,
+		KubeletStart:      10 * time.Minute,
 		RetryHeld:         2 * time.Second,
 		MaxRetryHeld:      30 * time.Second,
 		RemovalPatience:   5 * time.Minute,
