@@ -56,6 +56,8 @@ type Assessment struct {
 	Usable bool
 	// GPUs of the node; zero until it advertises them.
 	GPUs readiness.GPUs
+	// lost are the GPUs that the validator has found missing since.
+	lost lostGPUs
 	// Health is what the health agent of the node reports; nil if the node has none.
 	Health *Health
 	// Excluded: the spec or a label keeps operands off the node, so it is not counted.
@@ -98,7 +100,8 @@ func Node(in Input) Assessment {
 // assess makes the checks of a node that has operands. Later checks may override earlier verdicts.
 func (a *Assessment) assess(in Input) {
 	verdict := func(onNode plan.OperandOnNode) readiness.Verdict {
-		return in.Stack.checkRuntimeHandler(onNode, in.NodePlan.Essential, in.Pods, assessOperand(onNode, in))
+		found := in.Stack.checkRuntimeHandler(onNode, in.NodePlan.Essential, in.Pods, assessOperand(onNode, in))
+		return a.noteLostGPUs(in, onNode, found)
 	}
 	a.assessEssential(in, verdict)
 	for _, onNode := range in.NodePlan.Auxiliary {
