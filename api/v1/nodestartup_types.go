@@ -39,8 +39,8 @@ type NodeStartupSpec struct {
 	OnFailure OnFailure `json:"onFailure,omitempty"`
 	// CleanFailedPods deletes GPU pods that the kubelet refused after a boot of their node. Default false.
 	//
-	// They have the reason UnexpectedAdmissionError and stay Failed for good. Only pods that a controller owns are deleted,
-	// once the GPUs of the node can be used again; all are reported.
+	// They have the reason UnexpectedAdmissionError and stay Failed for good. Only pods that a controller owns are
+	// deleted, once the GPUs of the node can be used again; all are reported.
 	// +optional
 	CleanFailedPods *bool `json:"cleanFailedPods,omitempty"`
 }

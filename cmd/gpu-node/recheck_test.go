@@ -13,8 +13,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )
 
-// TestRecheckEndsWithTheLoss: of two GPUs that were validated one is left. The exit code has the number of lost GPUs, and
-// the termination message names them.
+// TestRecheckEndsWithTheLoss: of two GPUs that were validated one is left. The exit code has the number of lost GPUs,
+// and the termination message names them.
 func TestRecheckEndsWithTheLoss(t *testing.T) {
 	g, dir := NewWithT(t), t.TempDir()
 	write := func(path, content string) string {

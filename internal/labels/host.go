@@ -35,8 +35,8 @@ const (
 	RestartedCommand = "restarted"
 	// HelperBinary is the on-node program in the operator's image.
 	HelperBinary = "/usr/bin/gpu-node"
-	// RecheckCommand is the command of gpu-node in the validator's main container. ExitGPUsLost plus the number of GPUs that
-	// are lost while others are left, at most MaxExitGPUsLost, is its exit code; 1 if no GPU can be used.
+	// RecheckCommand is the command of gpu-node in the validator's main container. ExitGPUsLost plus the number of GPUs
+	// that are lost while others are left, at most MaxExitGPUsLost, is its exit code; 1 if no GPU can be used.
 	RecheckCommand  = "recheck"
 	ExitGPUsLost    = 64
 	MaxExitGPUsLost = 32

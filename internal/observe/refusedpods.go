@@ -77,7 +77,7 @@ func refusedAt(pod *corev1.Pod) time.Time {
 	for i := range pod.ManagedFields {
 		entry := &pod.ManagedFields[i]
 		if entry.Subresource != "status" || entry.Time == nil || entry.FieldsV1 == nil ||
-			!bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:reason"`)) {
+			!bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:reason"`)) {
 			continue
 		}
 		if entry.Time.After(at) {

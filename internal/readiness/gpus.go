@@ -25,8 +25,8 @@ type GPUs struct {
 	onBus, seen int
 	// lost describes each resource of which the kubelet cannot give all to pods, such as 1 of 8 nvidia.com/gpu, sorted.
 	lost []string
-	// faults are what the health agent reports, and gone is what the validator does: the GPUs that have been lost since the
-	// validation.
+	// faults are what the health agent reports, and gone is what the validator does: the GPUs that have been lost since
+	// the validation.
 	faults, gone string
 }
 

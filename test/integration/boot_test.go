@@ -15,9 +15,9 @@ import (
 )
 
 // TestStartupTaintOverAReboot: a node boots. The kubelet refuses the pods that had GPUs, whatever the taints; the
-// start-up taint is back before GPUs can be allocated, keeps off the pods that replace them, and is removed once the GPUs
-// have been validated in this boot. What was refused is reported, and deleted where the spec says so: pods of this boot
-// that a controller owns, no others.
+// start-up taint is back before GPUs can be allocated, keeps off the pods that replace them, and is removed once the
+// GPUs have been validated in this boot. What was refused is reported, and deleted where the spec says so: pods of this
+// boot that a controller owns, no others.
 func TestStartupTaintOverAReboot(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.3)})
@@ -58,7 +58,7 @@ func (e *env) reboot() {
 	e.t.Helper()
 	mark := e.mark()
 	// The times of refusals have whole seconds.
-	e.Consistently(e.startingReady).WithTimeout(2*time.Second).Should(HaveField("Status", corev1.ConditionTrue))
+	e.Consistently(e.startingReady).WithTimeout(2 * time.Second).Should(HaveField("Status", corev1.ConditionTrue))
 	e.Expect(e.operatorCalls(mark).Of("nodes").Writes()).To(BeEmpty(), "at rest")
 	e.Expect(e.sim.Reboot(e.t.Context(), startingNode)).To(Succeed())
 	e.Eventually(e.taints).Should(Equal([]string{ownTaint + ":NoSchedule"}))

@@ -36,14 +36,15 @@ func TestLossesAfterTheValidationAreReported(t *testing.T) {
 	e.respec(func(spec *v1.ClusterPolicySpec) {
 		spec.Health = &v1.HealthSpec{MinUsable: new(intstr.FromInt32(7))}
 	})
-	e.Eventually(e.startingReady).Should(And(HaveField("Status", corev1.ConditionTrue), HaveField("Reason", "GPUsMissing")))
+	e.Eventually(e.startingReady).Should(And(
+		HaveField("Status", corev1.ConditionTrue), HaveField("Reason", "GPUsMissing")))
 	restarts := e.validatorRestarts()
 	e.Eventually(e.validatorRestarts).WithTimeout(time.Minute).Should(BeNumerically(">", restarts))
 	e.Expect(len(e.operatorCalls(mark).Of("nodes").Writes())).To(Equal(1), "the changed condition; none for a restart")
 	e.Expect(e.otherOperandPods()).To(Equal(operands))
 
 	e.sim.Heal("operator-validator", startingNode)
-	e.Eventually(e.startingReady).WithTimeout(3*time.Minute).Should(
+	e.Eventually(e.startingReady).WithTimeout(3 * time.Minute).Should(
 		And(HaveField("Status", corev1.ConditionTrue), HaveField("Reason", "GPUReady")))
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// The annotations with which a test says when the kubelet wrote the status of a pod, and which subresource that was: the
-// fake API server stamps what it stores with its own time.
+// The annotations with which a test says when the kubelet wrote the status of a pod, and which subresource that was:
+// the fake API server stamps what it stores with its own time.
 const (
 	writtenAt   = "written-at"
 	writtenPart = "written-part"
@@ -42,7 +42,7 @@ func (r stampingReader) List(ctx context.Context, list client.ObjectList, option
 		pod.ManagedFields = []metav1.ManagedFieldsEntry{{
 			Manager: "kubelet", Operation: "Update", Subresource: pod.Annotations[writtenPart], APIVersion: "v1",
 			Time: new(metav1.NewTime(at)), FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:phase":{},"f:reason":{}}}`)},
+			FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{},"f:reason":{}}}`),
 		}}
 	}
 	return nil
@@ -175,8 +175,8 @@ func TestRefusedPodsAreCleaned(t *testing.T) {
 	e.Expect(e.eventReasons()).To(ConsistOf("GPUPodsRefused"))
 }
 
-// The kubelet of a node whose boot the operator did not see has refused pods in this boot if that was shortly before the
-// node became ready, or later.
+// The kubelet of a node whose boot the operator did not see has refused pods in this boot if that was shortly before
+// the node became ready, or later.
 func TestRefusedPodsAfterRestart(t *testing.T) {
 	for name, test := range map[string]struct {
 		refused time.Duration

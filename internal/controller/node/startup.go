@@ -68,9 +68,9 @@ func isKubeletDown(reason string) bool {
 	return reason == v1.ReasonNodeUnreachable || reason == v1.ReasonNodeNotReady
 }
 
-// writeTaints changes the taints of the node and, in the same write, the recorded boot ID. The write replaces the whole list, so it fails with a conflict if the
-// node has changed since it was read. A write that the API server forbids is not an error: the assessment reports it,
-// and it is retried later.
+// writeTaints changes the taints of the node and, in the same write, the recorded boot ID. The write replaces the whole
+// list, so it fails with a conflict if the node has changed since it was read. A write that the API server forbids is
+// not an error: the assessment reports it, and it is retried later.
 func (s *scope) writeTaints(
 	ctx context.Context, spec v1.NodeStartupSpec, action startuptaint.Action, readyBoot string,
 ) error {

@@ -119,8 +119,9 @@ func (r *Recheck) load() (presence, error) {
 		return presence{}, fmt.Errorf("read what the node had when it was validated: %w", err)
 	}
 	found := presence{}
-	if json.Unmarshal(content, &found) != nil {
-		return presence{}, nil
+	if err := json.Unmarshal(content, &found); err != nil {
+		r.Log.Warn("what the node had when it was validated cannot be read, and is noted anew", "because", err)
+		found = presence{}
 	}
 	return found, nil
 }
