@@ -183,6 +183,12 @@ const (
 	// Cause: the admission policy gpu-operator-operator does not allow the operator to remove this taint.
 	// Remedy: add the key to nodeStartup.taints of the chart, or to ownTaints of that admission policy.
 	ReasonStartupTaint = "StartupTaint"
+	// ReasonGPUPodsRefused: the GPUs of the node can be used, but its kubelet refused pods that had some when it booted.
+	// Cause: after a boot the kubelet starts its pods before the device plugin has registered, whatever the taints of the
+	// node. Such pods stay Failed with the reason UnexpectedAdmissionError.
+	// Remedy: delete the pods that the message names, and create those again that no controller owns; or set
+	// spec.nodeStartup.cleanFailedPods. Drain nodes before they boot.
+	ReasonGPUPodsRefused = "GPUPodsRefused"
 	// ReasonFactsMissing: a fact about the node that the driver image or the toolkit is chosen by is missing.
 	// Cause: the node has no discovery labels for its operating system or kernel, or the kubelet has not reported the
 	// container runtime yet.

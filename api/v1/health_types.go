@@ -50,10 +50,10 @@ const (
 	// Remedy: read the log of the node's nvidia-device-plugin-daemonset pod and the kernel log of the node. Reset the GPU
 	// or reboot the node, then restart that pod.
 	ReasonGPUsUnhealthy = "GPUsUnhealthy"
-	// ReasonGPUsMissing: the driver does not see all GPUs that it is bound to on the PCI bus.
-	// Cause: a GPU has fallen off the bus (Xid 79), or the driver could not initialize it.
-	// Remedy: read the kernel log of the node and reboot it; if the GPU stays away, it or its power or riser is
-	// defective.
+	// ReasonGPUsMissing: the driver does not see all GPUs that it is bound to on the PCI bus, or not all that were
+	// validated. Cause: a GPU has fallen off the bus (Xid 79), the driver could not initialize it, or it was unbound from
+	// the driver. Remedy: read the kernel log of the node and reboot it; if the GPU stays away, it or its power or riser
+	// is defective.
 	ReasonGPUsMissing = "GPUsMissing"
 )
 

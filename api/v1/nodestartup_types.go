@@ -18,8 +18,8 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.onFailure) || self.onFailure != 'taint' || has(self.taints) && self.taints.exists(t, t.effect == 'NoSchedule')",fieldPath=".onFailure",message="the value taint needs a taint with the effect NoSchedule in taints: add one, or set report"
 type NodeStartupSpec struct {
-	// Taints that nodes are created with. The operator removes them once the GPUs are allocatable and validated. Default
-	// none.
+	// Taints that nodes are created with. The operator removes them once the GPUs are allocatable and validated. Those
+	// with the effect NoSchedule come back when the node boots. Default none.
 	//
 	// Set the same taints in Karpenter's startupTaints, in the kubelet's --register-with-taints, or with the cluster
 	// autoscaler's prefix startup-taint.cluster-autoscaler.kubernetes.io/. Every pod of the stack tolerates them. The
@@ -37,6 +37,12 @@ type NodeStartupSpec struct {
 	// ready again. No pod is evicted.
 	// +optional
 	OnFailure OnFailure `json:"onFailure,omitempty"`
+	// CleanFailedPods deletes GPU pods that the kubelet refused after a boot of their node. Default false.
+	//
+	// They have the reason UnexpectedAdmissionError and stay Failed for good. Only pods that a controller owns are
+	// deleted, once the GPUs of the node can be used again; all are reported.
+	// +optional
+	CleanFailedPods *bool `json:"cleanFailedPods,omitempty"`
 }
 
 // StartupTaint is a taint that is on a node until its GPUs can be used.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
@@ -32,10 +34,18 @@ func run(args []string) int {
 	}
 	if errors.As(err, &failure{}) {
 		newLog().Error(err.Error())
-		return exitFailure
+		return exitCode(err)
 	}
 	fmt.Fprintf(os.Stderr, "gpu-node: %v (see gpu-node --help)\n", err)
 	return exitUsage
+}
+
+// exitCode returns the exit code of a failure. That of lost GPUs states their number.
+func exitCode(err error) int {
+	if loss := (*validate.Loss)(nil); errors.As(err, &loss) && loss.GPUs > 0 {
+		return labels.ExitGPUsLost + min(loss.GPUs, labels.MaxExitGPUsLost)
+	}
+	return exitFailure
 }
 
 func rootCommand() *cobra.Command {
@@ -44,7 +54,7 @@ func rootCommand() *cobra.Command {
 		Short: "Waits for, validates, starts and removes the parts of the GPU stack on one node",
 		Long: `gpu-node waits for, validates, starts and removes the parts of the GPU stack on one node.
 
-Exit codes: 0 success, 1 failure with one sentence why, 2 wrong usage.`,
+Exit codes: 0 success, 1 failure with one sentence why, 2 wrong usage. recheck also has 64 + the number of lost GPUs.`,
 		Version: version.Version,
 		// main prints errors; the list of flags would only hide them.
 		SilenceErrors:      true,
@@ -52,10 +62,10 @@ Exit codes: 0 success, 1 failure with one sentence why, 2 wrong usage.`,
 		DisableSuggestions: true, // The error is one line.
 		CompletionOptions:  cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: requireSubcommand(
-			"wait, exec, validate, discover, export, health, probe, restarted, copy, hold or cleanup"),
+			"wait, exec, validate, discover, export, health, probe, restarted, recheck, copy, hold or cleanup"),
 	}
 	root.AddCommand(waitCommand(), execCommand(), validateCommand(), discoverCommand(), exportCommand(), healthCommand(),
-		probeCommand(), restartedCommand(), copyCommand(), holdCommand(), cleanupCommand())
+		probeCommand(), restartedCommand(), recheckCommand(), copyCommand(), holdCommand(), cleanupCommand())
 	return root
 }
 

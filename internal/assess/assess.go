@@ -29,6 +29,8 @@ type Input struct {
 	Stack Stack
 	// Previous is the readiness of the node in the previous assessment; empty for none.
 	Previous ReadySince
+	// RefusedPods describes the pods that the kubelet refused when the node booted; empty for none.
+	RefusedPods string
 	// Now is the time of the assessment.
 	Now time.Time
 }
@@ -58,6 +60,8 @@ type Assessment struct {
 	GPUs readiness.GPUs
 	// Offer is what pods can request on the node, empty if each GPU is one nvidia.com/gpu.
 	Offer string
+	// lost are the GPUs that the validator has found missing since.
+	lost lostGPUs
 	// Health is what the health agent of the node reports; nil if the node has none.
 	Health *Health
 	// Excluded: the spec or a label keeps operands off the node, so it is not counted.
@@ -100,7 +104,8 @@ func Node(in Input) Assessment {
 // assess makes the checks of a node that has operands. Later checks may override earlier verdicts.
 func (a *Assessment) assess(in Input) {
 	verdict := func(onNode plan.OperandOnNode) readiness.Verdict {
-		return in.Stack.checkRuntimeHandler(onNode, in.NodePlan.Essential, in.Pods, assessOperand(onNode, in))
+		found := in.Stack.checkRuntimeHandler(onNode, in.NodePlan.Essential, in.Pods, assessOperand(onNode, in))
+		return a.noteLostGPUs(in, onNode, found)
 	}
 	a.assessEssential(in, verdict)
 	for _, onNode := range in.NodePlan.Auxiliary {
@@ -126,6 +131,9 @@ func (a *Assessment) assess(in Input) {
 	a.checkSelection(in.NodePlan)
 	a.checkFailedUpgrade(record)
 	a.checkDiscovery(in)
+	if a.Ready() && a.Reason == "" && in.RefusedPods != "" {
+		a.Reason, a.Message = v1.ReasonGPUPodsRefused, in.RefusedPods
+	}
 }
 
 // DiscoveryOperands assesses the operands that discover GPUs, on a node that has no discovery labels yet.

@@ -2,7 +2,9 @@ package assess
 
 import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -11,7 +13,7 @@ import (
 func (a *Assessment) checkGPUs(in Input) {
 	// The count of another mode would be stale.
 	countsBus := in.NodePlan.Spec.NodeDiscovery.Mode != v1.DiscoveryNFD
-	a.GPUs = readiness.CountGPUs(in.Node, countsBus).WithFaults(a.Health.faults())
+	a.GPUs = readiness.CountGPUs(in.Node, countsBus).WithFaults(a.Health.faults()).WithLost(a.lost.count, a.lost.words)
 	a.Offer = readiness.Offer(in.Node)
 	if a.State != readiness.Ready && a.Stage.Before(v1.StageAllocatable) {
 		// What a device plugin that ends again and again advertises in between is of no use.
@@ -26,6 +28,27 @@ func (a *Assessment) checkGPUs(in Input) {
 		return
 	}
 	a.NodeVerdict = readiness.NodeVerdict{Verdict: verdict, Stage: v1.StageAllocatable}
+}
+
+// lostGPUs are the GPUs that have been lost since the validation: their number, and the validator's words.
+type lostGPUs struct {
+	count int
+	words string
+}
+
+// noteLostGPUs returns the verdict on the validator without the loss of some GPUs: it is reported with the count of
+// GPUs, and those that are left can be used.
+func (a *Assessment) noteLostGPUs(in Input, onNode plan.OperandOnNode, verdict readiness.Verdict) readiness.Verdict {
+	pod := in.Pods[onNode.Operand]
+	if onNode.Stage != v1.StageValidated || pod == nil || verdict.Reason != v1.ReasonCrashLoopBackOff {
+		return verdict
+	}
+	exit := readiness.UnrecoveredExit(pod, in.Now)
+	if exit == nil || exit.ExitCode <= labels.ExitGPUsLost || exit.ExitCode > labels.ExitGPUsLost+labels.MaxExitGPUsLost {
+		return verdict
+	}
+	a.lost = lostGPUs{int(exit.ExitCode) - labels.ExitGPUsLost, readiness.LastLine(exit.Message)}
+	return readiness.Verdict{Until: verdict.Until, BeingReplaced: verdict.BeingReplaced}
 }
 
 // checkPluginConfig reports that the configuration which the node selects by its label is not used. If the device

@@ -19,6 +19,7 @@ func Of(spec v1.ClusterPolicySpec) Spec {
 	nodeDiscovery(block(&s.NodeDiscovery))
 	deadlines(block(&s.Deadlines))
 	value(&block(&s.NodeStartup).OnFailure, v1.OnFailureReport) // own
+	option(&s.NodeStartup.CleanFailedPods, false)               // own
 	option(&block(&s.Removal).Force, false)                     // own
 	health(block(&s.Health))
 	daemonSets(block(&s.DaemonSets))

@@ -29,8 +29,22 @@ type Entry struct {
 	Removal *NodeRemoval
 	// WriteError is the error of the last write to the Node; empty if it succeeded.
 	WriteError string
+	// Boot is what is known of the node's last boot.
+	Boot Boot
 	// Writes is the node controller's record of its writes.
 	Writes Writes
+}
+
+// Boot is what is known of a node's last boot. It may be lost: then pods that the kubelet refused may not be reported.
+type Boot struct {
+	// ID is the boot ID of the node; empty if its kubelet reports none.
+	ID string
+	// After is a time at which the node had not booted yet: pods that were refused before are not looked for.
+	After time.Time
+	// LookAt is when to look for refused pods, if GPUs can be used then; zero for never.
+	LookAt time.Time
+	// Refused describes the refused pods that are left; empty for none.
+	Refused string
 }
 
 // PlannedNode is the plan for one node, and what it was computed from. It is immutable.

@@ -35,11 +35,20 @@ const (
 	RestartedCommand = "restarted"
 	// HelperBinary is the on-node program in the operator's image.
 	HelperBinary = "/usr/bin/gpu-node"
+	// RecheckCommand is the command of gpu-node in the validator's main container. ExitGPUsLost plus the number of GPUs
+	// that are lost while others are left, at most MaxExitGPUsLost, is its exit code; 1 if no GPU can be used.
+	RecheckCommand  = "recheck"
+	ExitGPUsLost    = 64
+	MaxExitGPUsLost = 32
 	// CUDABinary runs a kernel on each GPU; next to HelperBinary. It is linked to the C library, which
 	// libcuda needs.
 	CUDABinary = "/usr/bin/gpu-node-cuda"
 	// DevCharMount is where pods mount /dev/char of the host.
 	DevCharMount = "/host-dev-char"
+	// DevMount is where pods mount /dev of the host, and RecheckState the file in which the validator keeps what the node
+	// had when it was validated.
+	DevMount     = "/host-dev"
+	RecheckState = "/state/presence.json"
 	// FeaturesDir is where GPU Feature Discovery writes its labels in the file FeaturesFile, and
 	// where Node Feature Discovery and gpu-node discover read them.
 	FeaturesDir = "/etc/kubernetes/node-feature-discovery/features.d"

@@ -133,6 +133,9 @@ const (
 	// StartupTaints is an annotation of the node controller: the start-up taints that it has put back on the
 	// node, as KEY:EFFECT, sorted, separated by commas. Without a policy it removes only those.
 	StartupTaints = "nvidia.com/gpu-operator.startup-taints"
+	// ReadyBoot is an annotation of the node controller: the boot ID of the node when its GPUs could last be used. It is
+	// written while the policy has start-up taints, which come back with another boot ID.
+	ReadyBoot = "nvidia.com/gpu-operator.ready-boot"
 	// MIGCapable and MPSCapable are written by GPU Feature Discovery: "true" where the GPUs support MIG, and
 	// where the device plugin's configuration shares them by MPS.
 	MIGCapable = "nvidia.com/mig.capable"

@@ -44,6 +44,11 @@ func MayUseGPU(pod *corev1.Pod, runtimeClass string) bool {
 	if class != nil && (*class == runtimeClass || strings.HasPrefix(*class, labels.DefaultRuntimeClass)) {
 		return true
 	}
+	return requestsGPUs(pod) || len(pod.Spec.ResourceClaims) > 0
+}
+
+// requestsGPUs reports whether a container of the pod requests devices of the device plugin.
+func requestsGPUs(pod *corev1.Pod) bool {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			if requestsGPU(containers[i].Resources.Limits) || requestsGPU(containers[i].Resources.Requests) {
@@ -51,7 +56,7 @@ func MayUseGPU(pod *corev1.Pod, runtimeClass string) bool {
 			}
 		}
 	}
-	return len(pod.Spec.ResourceClaims) > 0
+	return false
 }
 
 func requestsGPU(resources corev1.ResourceList) bool {

@@ -25,8 +25,9 @@ type GPUs struct {
 	onBus, seen int
 	// lost describes each resource of which the kubelet cannot give all to pods, such as 1 of 8 nvidia.com/gpu, sorted.
 	lost []string
-	// faults are what the health agent reports.
-	faults string
+	// faults are what the health agent reports, and gone is what the validator does: the GPUs that have been lost since
+	// the validation.
+	faults, gone string
 }
 
 // CountGPUs counts the GPUs of a node; the zero GPUs if it advertises none. countsBus: node discovery counts those on
@@ -68,6 +69,16 @@ func (g GPUs) WithFaults(report gpuhealth.Report) GPUs {
 	}
 	g.faults = report.Text()
 	g.Usable = min(g.Usable, max(g.Total-report.Lost(), 0))
+	return g
+}
+
+// WithLost adds the number of GPUs that have been lost since the validation, and the validator's words.
+func (g GPUs) WithLost(count int, words string) GPUs {
+	if g.Total == 0 || count == 0 {
+		return g
+	}
+	g.gone = words
+	g.Usable = min(g.Usable, max(g.Total-count, 0))
 	return g
 }
 
@@ -175,6 +186,9 @@ func (g GPUs) Verdict(required intstr.IntOrString) Verdict {
 		verdict.Reason = v1.ReasonGPUsMissing
 		verdict.Message = fmt.Sprintf(
 			"%s%sthe driver does not see %d of %d GPUs on the PCI bus", usable, separator, g.missing(), g.onBus)
+	case g.gone != "":
+		verdict.Reason = v1.ReasonGPUsMissing
+		verdict.Message = usable + separator + g.gone
 	case len(g.lost) > 0:
 		verdict.Message = fmt.Sprintf("%s%sthe device plugin reports %s as unhealthy", usable, separator,
 			strings.Join(g.lost, ", "))

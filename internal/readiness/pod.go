@@ -112,6 +112,21 @@ func recovering(pod *corev1.Pod, now time.Time) Verdict {
 	return Verdict{}
 }
 
+// UnrecoveredExit returns how the first main container of the pod ended that has not recovered since; nil for none.
+func UnrecoveredExit(pod *corev1.Pod, now time.Time) *corev1.ContainerStateTerminated {
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		running := status.State.Running
+		if status.Ready && running != nil && !now.Before(running.StartedAt.Add(recoveryTime)) {
+			continue
+		}
+		if terminated := lastTermination(status, sandboxStart(pod)); terminated != nil {
+			return terminated
+		}
+	}
+	return nil
+}
+
 // NeverTerminated reports whether the pod is ready and none of its containers has ever terminated, so that its verdict
 // does not depend on the statuses of its containers.
 func NeverTerminated(pod *corev1.Pod) bool {

@@ -19,6 +19,8 @@ const (
 	Remove
 	// Restore: the GPUs could be used, and have failed for good.
 	Restore
+	// RestoreAfterBoot: the node has booted since its GPUs could last be used.
+	RestoreAfterBoot
 	// Release: the operator no longer manages the node. Taints that it added are removed, all others stay.
 	Release
 )
@@ -30,8 +32,8 @@ type Taints struct {
 }
 
 // Next returns the new taints of a node. Taints that the spec does not name and the operator did not add stay,
-// in their place. Taints are added again if the spec requires it, and only with the effect NoSchedule: the other
-// effects evict pods, or do not keep them off.
+// in their place. Taints are added again after a boot, and after a failure if the spec requires it. Only those with the
+// effect NoSchedule are: the other effects evict pods, or do not keep them off.
 func Next(spec v1.NodeStartupSpec, now Taints, action Action) Taints {
 	var after Taints
 	for _, taint := range now.All {
@@ -39,7 +41,7 @@ func Next(spec v1.NodeStartupSpec, now Taints, action Action) Taints {
 		switch {
 		case action == Remove && (named || added), action == Release && added:
 			continue
-		case added && action != Remove && !(named && mustRestore(spec, taint.Effect)):
+		case added && action != Remove && !(named && mustRestore(spec, taint.Effect, action)):
 			// The spec no longer requires it.
 			continue
 		case added:
@@ -47,19 +49,19 @@ func Next(spec v1.NodeStartupSpec, now Taints, action Action) Taints {
 		}
 		after.All = append(after.All, taint)
 	}
-	if action == Restore {
-		after.restore(spec)
+	if action == Restore || action == RestoreAfterBoot {
+		after.restore(spec, action)
 	}
 	slices.Sort(after.Restored)
 	return after
 }
 
-// restore adds the missing taints that the spec requires after a failure.
-func (t *Taints) restore(spec v1.NodeStartupSpec) {
+// restore adds the missing taints that the spec requires for this action.
+func (t *Taints) restore(spec v1.NodeStartupSpec, action Action) {
 	for _, specified := range spec.Taints {
 		taint := corev1.Taint{Key: specified.Key, Value: string(specified.Value), Effect: specified.Effect}
 		exists := func(have corev1.Taint) bool { return taintID(have) == taintID(taint) }
-		if mustRestore(spec, taint.Effect) && !slices.ContainsFunc(t.All, exists) {
+		if mustRestore(spec, taint.Effect, action) && !slices.ContainsFunc(t.All, exists) {
 			t.All, t.Restored = append(t.All, taint), append(t.Restored, taintID(taint))
 		}
 	}
@@ -73,9 +75,16 @@ func Is(startup []v1.StartupTaint, taint corev1.Taint) bool {
 	})
 }
 
-func mustRestore(spec v1.NodeStartupSpec, effect corev1.TaintEffect) bool {
-	return spec.OnFailure == v1.OnFailureTaint && effect == corev1.TaintEffectNoSchedule
+func mustRestore(spec v1.NodeStartupSpec, effect corev1.TaintEffect, action Action) bool {
+	return isRestorable(effect) && (action == RestoreAfterBoot || spec.OnFailure == v1.OnFailureTaint)
 }
+
+// HasRestorable reports whether the spec names a taint that is added again after a boot.
+func HasRestorable(spec v1.NodeStartupSpec) bool {
+	return slices.ContainsFunc(spec.Taints, func(taint v1.StartupTaint) bool { return isRestorable(taint.Effect) })
+}
+
+func isRestorable(effect corev1.TaintEffect) bool { return effect == corev1.TaintEffectNoSchedule }
 
 // taintID identifies a taint of a node, as KEY:EFFECT.
 func taintID(taint corev1.Taint) string { return taint.Key + ":" + string(taint.Effect) }

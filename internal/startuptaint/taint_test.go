@@ -81,6 +81,20 @@ func TestStartupTaints(t *testing.T) {
 			spec: retaint, now: startuptaint.Taints{All: taints(foreign)}, desired: startuptaint.Restore,
 			want: startuptaint.Taints{All: taints(foreign, own, valued), Restored: []string{valuedID, ownID}},
 		},
+		"a boot adds taints again that evict no pods, whatever follows a failure": {
+			spec: report, now: startuptaint.Taints{All: taints(foreign)}, desired: startuptaint.RestoreAfterBoot,
+			want: startuptaint.Taints{All: taints(foreign, own, valued), Restored: []string{valuedID, ownID}},
+		},
+		"a node that starts after a boot keeps them": {
+			spec:    report,
+			now:     startuptaint.Taints{All: taints(own, foreign, valued), Restored: []string{valuedID, ownID}},
+			desired: startuptaint.RestoreAfterBoot,
+			want:    startuptaint.Taints{All: taints(own, foreign, valued), Restored: []string{valuedID, ownID}},
+		},
+		"a taint of the node group is not the operator's after a boot": {
+			spec: report, now: startuptaint.Taints{All: taints(own)}, desired: startuptaint.RestoreAfterBoot,
+			want: startuptaint.Taints{All: taints(own, valued), Restored: []string{valuedID}},
+		},
 		"an existing taint is not added again": {
 			spec:    retaint,
 			now:     startuptaint.Taints{All: taints(own)},

@@ -32,6 +32,13 @@ const (
 // crashLog is the log of a container that crashes, and cleans up before it ends.
 const crashLog = "starting\n\x1b[31msimulated failure\x1b[0m\ncleaning up\n"
 
+// exitLostGPU and lostGPU are the exit code and the termination message of gpu-node recheck after a loss of one GPU.
+const (
+	exitLostGPU = 65
+	lostGPU     = "1 of 8 GPUs lost since the validation: 0000:1b:00.0 is not listed by the driver; see the kernel log, " +
+		"and reset the GPU or reboot the node\n"
+)
+
 // container is one container of a pod, as the kubelet sees it.
 type container struct {
 	spec    corev1.Container
@@ -194,15 +201,24 @@ func (c *container) runWaiting(at conditions) {
 func (c *container) runRunning(at conditions) {
 	c.due = c.end(at)
 	if reached(at.now, c.due) {
-		if at.fault == CrashLoop {
-			c.terminate(at.now, 1, reasonError, c.crashMessage(at.log))
-			c.due = at.now.Add(at.timing.Crash)
+		if at.fault.crashes() {
+			c.crash(at)
 			return
 		}
 		c.terminate(at.now, 0, reasonCompleted, "")
 		return
 	}
 	c.becomeReady(at)
+}
+
+// crash ends a container with a fault.
+func (c *container) crash(at conditions) {
+	code, message := int32(1), c.crashMessage(at.log)
+	if at.fault == LosesGPU {
+		code, message = exitLostGPU, lostGPU
+	}
+	c.terminate(at.now, code, reasonError, message)
+	c.due = at.now.Add(at.timing.Crash)
 }
 
 // crashMessage returns the termination message of a container that crashes and writes none itself.
@@ -222,7 +238,7 @@ func (c *container) becomeReady(at conditions) {
 	case !c.probed():
 		c.started, c.ready = true, true
 	case c.ready:
-	case at.fault == CrashLoop, at.fault == DriverFails, c.process == nil && c.program.blocked(at.node):
+	case at.fault.crashes(), at.fault == DriverFails, c.process == nil && c.program.blocked(at.node):
 		c.readyAt = time.Time{}
 	case c.readyAt.IsZero():
 		c.readyAt = at.now.Add(at.duration)
@@ -234,9 +250,9 @@ func (c *container) becomeReady(at conditions) {
 // end returns when a running container that crashes or succeeds exits.
 func (c *container) end(at conditions) time.Time {
 	switch {
-	case at.fault == CrashLoop && !c.due.IsZero():
+	case at.fault.crashes() && !c.due.IsZero():
 		return c.due
-	case at.fault == CrashLoop:
+	case at.fault.crashes():
 		return at.now.Add(at.timing.Crash)
 	case at.exitAfter > 0:
 		return c.since.Add(at.exitAfter)

@@ -16,10 +16,15 @@ const (
 	ImagePull Mode = "ImagePull"
 	// NeverReady: the container runs, but its probes never succeed.
 	NeverReady Mode = "NeverReady"
+	// LosesGPU, only for the validator: the container ends as gpu-node recheck does when one of eight GPUs is gone.
+	LosesGPU Mode = "LosesGPU"
 	// DriverFails, only for the driver: its nvidia-smi fails. A driver container that is not ready yet does not become
 	// ready, a ready one stays ready, and no container can validate the driver.
 	DriverFails Mode = "DriverFails"
 )
+
+// crashes reports whether a container with the fault ends again and again.
+func (m Mode) crashes() bool { return m == CrashLoop || m == LosesGPU }
 
 // driverOperand is the driver's name in its deploy label.
 const driverOperand = "driver"

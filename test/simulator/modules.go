@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -161,10 +162,21 @@ func (n *node) writeEvictions(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// Reboot reboots a node without processes: its modules are gone, and its pods start again.
+// Reboot reboots a node without processes: its modules are gone, and its pods start again. Its kubelet has no devices
+// until their plugin registers again, and refuses the pods that have some.
 func (s *Simulator) Reboot(ctx context.Context, node string) error {
-	boot := fmt.Sprintf("boot-%s-%d", node, time.Now().UnixNano())
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"nodeInfo": map[string]string{"bootID": boot}}})
+	object, err := s.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read node %s: %w", node, err)
+	}
+	none := map[corev1.ResourceName]string{}
+	for name := range resourcesOf(object) {
+		none[name] = "0"
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{
+		"nodeInfo":    map[string]string{"bootID": fmt.Sprintf("boot-%s-%d", node, time.Now().UnixNano())},
+		"allocatable": none, "capacity": none,
+	}})
 	if err != nil {
 		return fmt.Errorf("encode the boot of node %s: %w", node, err)
 	}
@@ -185,10 +197,28 @@ func (n *node) noticeReboot(now time.Time) {
 	n.boot, n.loaded, n.markers = boot, "", map[string]string{}
 	n.losePartitions()
 	for _, p := range n.pods {
-		if !p.ending() && !p.hasEnded() {
+		switch {
+		case p.ending() || p.hasEnded() || p.refused != "":
+		case p.hasDevices():
+			p.admitted, p.refused = true, "Allocate failed due to no healthy devices present; cannot allocate unhealthy "+
+				"devices "+string(resourceGPU)+", which is unexpected"
+		default:
 			p.restart(now)
 		}
 	}
+}
+
+// hasDevices reports whether the pod has devices of the device plugin. After a boot the kubelet admits the pods of the
+// node again, before the plugin has registered, whatever the taints of the node.
+func (p *pod) hasDevices() bool {
+	return slices.ContainsFunc(p.object.Spec.Containers, func(container corev1.Container) bool {
+		for name := range container.Resources.Limits {
+			if isGPU(name) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // down is how long a machine is down while it reboots, at least: what ran before has ended in an earlier second.

@@ -61,14 +61,15 @@ var contexts = map[string]string{
 
 // shownBy are the fields whose effect is not a rendered object, and the tests that cover it.
 var shownBy = map[string]string{
-	"operator.refreshHelpers":   "TestANewReleaseKeepsTheLiveHelperImage",
-	"paused":                    "TestExtensions",
-	"psa.enabled":               "TestPodSecurityLabels",
-	"deadlines":                 "TestDeadlines",
-	"nodeDiscovery.gracePeriod": "TestMissingDiscoveryLabels",
-	"nodeStartup.onFailure":     "TestStartupTaints",
-	"health.minUsable":          "TestANodeThatHasLostGPUs",
-	"removal.force":             "TestForcedRemoval",
+	"operator.refreshHelpers":     "TestANewReleaseKeepsTheLiveHelperImage",
+	"paused":                      "TestExtensions",
+	"psa.enabled":                 "TestPodSecurityLabels",
+	"deadlines":                   "TestDeadlines",
+	"nodeDiscovery.gracePeriod":   "TestMissingDiscoveryLabels",
+	"nodeStartup.onFailure":       "TestStartupTaints",
+	"nodeStartup.cleanFailedPods": "TestRefusedPodsAreCleaned",
+	"health.minUsable":            "TestANodeThatHasLostGPUs",
+	"removal.force":               "TestForcedRemoval",
 }
 
 // shownByEnd are those covered for all blocks together, by path suffix.

@@ -9,6 +9,9 @@ package node
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=pods,verbs=delete
 
+// Pods that the kubelet refused after a boot: the eviction of a pod that has ended deletes it, whatever the budgets.
+// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+
 // Labels, annotations and the condition of a node.
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch;patch
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch

@@ -38,8 +38,8 @@ type env struct {
 	spec       v1.ClusterPolicySpec
 	// patchErr is the API server's answer to writes of Nodes; nil accepts them.
 	patchErr error
-	// conditionWrites counts writes of the condition.
-	conditionWrites int
+	// writes counts writes of Nodes, and conditionWrites those of the condition among them.
+	writes, conditionWrites int
 }
 
 func newEnv(t *testing.T) *env {
@@ -49,6 +49,10 @@ func newEnv(t *testing.T) *env {
 	e.Expect(err).NotTo(HaveOccurred())
 	builder := fake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).
 		WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode).
+		WithIndex(&corev1.Pod{}, observe.PodPhaseField, func(object client.Object) []string {
+			pod, _ := object.(*corev1.Pod)
+			return []string{string(pod.Status.Phase)}
+		}).
 		WithObjects(&corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(now), Labels: map[string]string{
 				labels.DiscoveryPCIPresent: labels.True, labels.DiscoveryOSID: "ubuntu", labels.DiscoveryOSVersion: "24.04",
@@ -66,6 +70,7 @@ func newEnv(t *testing.T) *env {
 			Patch: func(
 				ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
 			) error {
+				e.writes++
 				if e.patchErr != nil {
 					return e.patchErr
 				}
@@ -75,6 +80,7 @@ func newEnv(t *testing.T) *env {
 				ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch,
 				options ...client.SubResourcePatchOption,
 			) error {
+				e.writes++
 				e.conditionWrites++
 				if e.patchErr != nil {
 					return e.patchErr
@@ -100,7 +106,7 @@ func newEnv(t *testing.T) *env {
 	}
 	e.client = builder.Build()
 	e.reconciler = New(Options{
-		Client: e.client, Live: e.client, Catalogue: catalogue, Namespace: "gpu-operator", Fleet: e.fleet, Clock: e.clock,
+		Client: e.client, Live: stampingReader{e.client}, Catalogue: catalogue, Namespace: "gpu-operator", Fleet: e.fleet, Clock: e.clock,
 		Events: events.NewRecorder(e.client, e.clock, func(string) {}), Meter: metrics.New(e.clock), Timing: DefaultTiming(),
 	})
 	return e

@@ -165,7 +165,7 @@ func (s *scope) releaseRemoved(ctx context.Context, step removal.Step) error {
 			"the driver's kernel modules, files under /run/nvidia and /usr/local/nvidia, and the configuration of the "+
 			"container runtime may be left", s.node.Name, step.Message))
 	}
-	if err := s.writeTaints(ctx, nodemarks.OwnTaints(), startuptaint.Remove); err != nil {
+	if err := s.writeTaints(ctx, nodemarks.OwnTaints(), startuptaint.Remove, ""); err != nil {
 		return err
 	}
 	if err := s.deleteConditions(ctx); err != nil {

@@ -192,7 +192,7 @@ func (s *scope) manage(ctx context.Context) error {
 	s.entry.Facts.SelectorLabelGraceOver, s.entry.Facts.MIGOverdue = found.graceOver, s.entry.Latest.IsMIGOverdue()
 	failure := s.label(ctx, found.annotations, pods)
 	s.readTenants(ctx)
-	s.assess(pods)
+	s.assess(ctx, pods)
 	if failure != nil {
 		return failure
 	}
@@ -266,14 +266,21 @@ func (s *scope) readyPods(pods assess.Pods) (ready plan.ReadyPods) {
 }
 
 // assess is the only assessment of the node in a reconcile, made after its labels were written.
-func (s *scope) assess(pods assess.Pods) {
+func (s *scope) assess(ctx context.Context, pods assess.Pods) {
 	planned := s.nodePlan()
 	s.entry.Discovering = nil
 	s.entry.NodePool, s.entry.DriverPool = planned.NodePool, cmp.Or(s.entry.Facts.Pool, planned.Pool.Name)
-	s.entry.Latest = assess.Node(assess.Input{
+	s.noticeBoot()
+	in := assess.Input{
 		NodePlan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.previousReadySince(), Now: s.now,
-		Tenants: s.entry.Writes.Tenants.Pods,
-	})
+		Tenants:     s.entry.Writes.Tenants.Pods,
+		RefusedPods: s.entry.Boot.Refused,
+	}
+	s.entry.Latest = assess.Node(in)
+	if s.checkRefusedPods(ctx) {
+		in.RefusedPods = s.entry.Boot.Refused
+		s.entry.Latest = assess.Node(in)
+	}
 	var wait time.Duration
 	s.entry.Report, wait = s.entry.Report.Next(s.entry.Latest, s.Timing.Dwell)
 	s.requeueWithin(wait)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,7 +22,7 @@ import (
 func (s *scope) startup(ctx context.Context, spec v1.NodeStartupSpec) error {
 	action, wait := s.taintAction(spec)
 	s.requeueWithin(wait)
-	return s.writeTaints(ctx, spec, action)
+	return s.writeTaints(ctx, spec, action, s.readyBoot(spec, action))
 }
 
 // taintAction returns what to do with the taints, and after how long that changes. A node whose kubelet does not
@@ -33,6 +34,8 @@ func (s *scope) taintAction(spec v1.NodeStartupSpec) (startuptaint.Action, time.
 		return startuptaint.Remove, 0
 	case latest.Excluded:
 		return startuptaint.Release, 0
+	case s.hasBooted():
+		return startuptaint.RestoreAfterBoot, 0
 	case spec.OnFailure != v1.OnFailureTaint || latest.State != readiness.Failed || isKubeletDown(latest.Reason):
 		return startuptaint.Keep, 0
 	}
@@ -42,24 +45,46 @@ func (s *scope) taintAction(spec v1.NodeStartupSpec) (startuptaint.Action, time.
 	return startuptaint.Restore, 0
 }
 
+// hasBooted reports whether the node has booted since its GPUs could last be used. That is unknown, and so not the
+// case, for a node without a record, or if its kubelet reports no boot ID.
+func (s *scope) hasBooted() bool {
+	recorded, boot := s.node.Annotations[labels.ReadyBoot], s.node.Status.NodeInfo.BootID
+	return recorded != "" && boot != "" && recorded != boot
+}
+
+// readyBoot returns the boot ID to record: that with which GPUs can be used, or could last be; empty for none.
+func (s *scope) readyBoot(spec v1.NodeStartupSpec, action startuptaint.Action) string {
+	switch {
+	case action == startuptaint.Release || !startuptaint.HasRestorable(spec) && !*spec.CleanFailedPods:
+		return ""
+	case action == startuptaint.Remove:
+		return cmp.Or(s.node.Status.NodeInfo.BootID, s.node.Annotations[labels.ReadyBoot])
+	}
+	return s.node.Annotations[labels.ReadyBoot]
+}
+
 // isKubeletDown reports whether a node is not ready because of its kubelet.
 func isKubeletDown(reason string) bool {
 	return reason == v1.ReasonNodeUnreachable || reason == v1.ReasonNodeNotReady
 }
 
-// writeTaints changes the taints of the node. The write replaces the whole list, so it fails with a conflict if the
-// node has changed since it was read. A write that the API server forbids is not an error: the assessment reports it,
-// and it is retried later.
-func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action startuptaint.Action) error {
+// writeTaints changes the taints of the node and, in the same write, the recorded boot ID. The write replaces the whole
+// list, so it fails with a conflict if the node has changed since it was read. A write that the API server forbids is
+// not an error: the assessment reports it, and it is retried later.
+func (s *scope) writeTaints(
+	ctx context.Context, spec v1.NodeStartupSpec, action startuptaint.Action, readyBoot string,
+) error {
 	now := startuptaint.Taints{All: s.node.Spec.Taints}
 	recorded := s.node.Annotations[labels.StartupTaints]
 	if recorded != "" {
 		now.Restored = strings.Split(recorded, ",")
 	}
 	after := startuptaint.Next(spec, now, action)
-	note := strings.Join(after.Restored, ",")
+	notes := map[string]*string{}
+	note(notes, s.node, labels.StartupTaints, strings.Join(after.Restored, ","))
+	note(notes, s.node, labels.ReadyBoot, readyBoot)
 	removed, added := startuptaint.Difference(now.All, after.All), startuptaint.Difference(after.All, now.All)
-	if removed == "" && added == "" && note == recorded || !s.mayWrite() {
+	if removed == "" && added == "" && len(notes) == 0 || !s.mayWrite() {
 		return nil
 	}
 	change := fmt.Sprintf("remove %s, add %s", removed, added)
@@ -67,7 +92,7 @@ func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action
 		s.requeueWithin(left)
 		return nil
 	}
-	err := s.patch(ctx, "taints", taintPatch(s.node, after.All, note))
+	err := s.patch(ctx, "taints", taintPatch(s.node, after.All, notes))
 	if apierrors.IsForbidden(err) {
 		s.taintBackoff.add(change, s.Timing.RetryForbidden)
 		s.requeueWithin(s.Timing.RetryForbidden)
@@ -76,21 +101,27 @@ func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action
 			"removed", removed, "added", added)
 		return nil
 	}
-	if err == nil {
+	if err == nil && (removed != "" || added != "") {
 		log.FromContext(ctx).Info("Changed start-up taints", "removed", removed, "added", added)
 	}
 	return err
 }
 
-// taintPatch replaces the taints of the node, and the annotation with those that the operator has added again.
-func taintPatch(node *corev1.Node, taints []corev1.Taint, note string) map[string]any {
+// note adds the change of an annotation to the value, if the node has another one; an empty value removes it.
+func note(changes map[string]*string, node *corev1.Node, annotation, value string) {
+	switch current, exists := node.Annotations[annotation]; {
+	case value == "" && exists:
+		changes[annotation] = nil
+	case value != current:
+		changes[annotation] = &value
+	}
+}
+
+// taintPatch replaces the taints of the node, and makes these changes of annotations.
+func taintPatch(node *corev1.Node, taints []corev1.Taint, notes map[string]*string) map[string]any {
 	metadata := map[string]any{"resourceVersion": node.ResourceVersion}
-	if _, recorded := node.Annotations[labels.StartupTaints]; recorded || note != "" {
-		value := &note
-		if note == "" {
-			value = nil
-		}
-		metadata["annotations"] = map[string]*string{labels.StartupTaints: value}
+	if len(notes) > 0 {
+		metadata["annotations"] = notes
 	}
 	return map[string]any{"metadata": metadata, "spec": map[string]any{"taints": slices.Clone(taints)}}
 }

@@ -51,8 +51,11 @@ func TestTaintAction(t *testing.T) {
 		latest    assess.Assessment
 		// since is how long the node has been ready, or not ready.
 		since time.Duration
-		wish  startuptaint.Action
-		wait  time.Duration
+		// readyBoot is the recorded boot of the node, and boot the present one.
+		readyBoot, boot string
+
+		wish startuptaint.Action
+		wait time.Duration
 	}{
 		"usable": {onFailure: v1.OnFailureTaint, latest: usable, wish: startuptaint.Remove},
 		"usable but for the taints": {
@@ -81,6 +84,23 @@ func TestTaintAction(t *testing.T) {
 			since:     2 * time.Minute,
 			wish:      startuptaint.Restore,
 		},
+		"starting after a boot": {
+			latest: verdict(readiness.Progressing, v1.ReasonNotAllocatable), readyBoot: "one", boot: "two",
+			wish: startuptaint.RestoreAfterBoot,
+		},
+		"not ready after a boot": {
+			latest: verdict(readiness.Progressing, v1.ReasonNodeNotReady), readyBoot: "one", boot: "two",
+			wish: startuptaint.RestoreAfterBoot,
+		},
+		"failed after a boot": {
+			onFailure: v1.OnFailureTaint, latest: failed, readyBoot: "one", boot: "two",
+			wish: startuptaint.RestoreAfterBoot,
+		},
+		"excluded after a boot":       {latest: excluded, readyBoot: "one", boot: "two", wish: startuptaint.Release},
+		"usable after a boot":         {latest: usable, readyBoot: "one", boot: "two", wish: startuptaint.Remove},
+		"starting in the same boot":   {latest: verdict(readiness.Progressing, ""), readyBoot: "one", boot: "one"},
+		"starting in an unknown boot": {latest: verdict(readiness.Progressing, ""), readyBoot: "one"},
+		"starting for the first time": {latest: verdict(readiness.Progressing, ""), boot: "one"},
 		"the kubelet does not respond": {
 			onFailure: v1.OnFailureTaint,
 			latest:    verdict(readiness.Failed, v1.ReasonNodeUnreachable),
@@ -90,7 +110,10 @@ func TestTaintAction(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			s := &scope{Reconciler: New(Options{Timing: DefaultTiming()}), now: now}
+			node := &corev1.Node{}
+			node.Annotations = map[string]string{labels.ReadyBoot: test.readyBoot}
+			node.Status.NodeInfo.BootID = test.boot
+			s := &scope{Reconciler: New(Options{Timing: DefaultTiming()}), now: now, node: node}
 			s.entry.Latest = test.latest
 			s.entry.Latest.Since = now.Add(-test.since)
 			wish, wait := s.taintAction(startupSpec(test.onFailure))
@@ -177,7 +200,7 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 	var written *corev1.Node
 	write := func(node *corev1.Node, wish startuptaint.Action) (time.Duration, error) {
 		s := &scope{Reconciler: r, node: node, basis: &fleet.Basis{}, now: clock.Now()}
-		err := s.writeTaints(t.Context(), startupSpec(v1.OnFailureTaint), wish)
+		err := s.writeTaints(t.Context(), startupSpec(v1.OnFailureTaint), wish, "")
 		written = s.node
 		return s.requeueAfter, err
 	}

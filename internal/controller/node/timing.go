@@ -40,6 +40,8 @@ type Timing struct {
 	RetryReread, RetryRereadPerNode time.Duration
 	// RereadPatience is how long other nodes wait for the new pods of such a node.
 	RereadPatience time.Duration
+	// KubeletStart is how long a kubelet may take from its start until its node is ready.
+	KubeletStart time.Duration
 	// RetryHeld and MaxRetryHeld bound the delay before checking again whether pods hold the stack of a deleted policy on
 	// a node. It grows with the time that they have done so.
 	RetryHeld, MaxRetryHeld time.Duration
@@ -71,6 +73,7 @@ func DefaultTiming() Timing {
 		RetryReread:        time.Second,
 		RereadPatience:     5 * time.Minute,
 		RetryRereadPerNode: 10 * time.Millisecond,
+		KubeletStart:       10 * time.Minute,
 		RetryHeld:          2 * time.Second,
 		MaxRetryHeld:       30 * time.Second,
 		RemovalPatience:    5 * time.Minute,

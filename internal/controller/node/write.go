@@ -84,7 +84,7 @@ func (s *scope) release(ctx context.Context, present string) error {
 	if err := s.deleteConditions(ctx); err != nil {
 		return err
 	}
-	return s.writeTaints(ctx, v1.NodeStartupSpec{}, startuptaint.Release)
+	return s.writeTaints(ctx, v1.NodeStartupSpec{}, startuptaint.Release, "")
 }
 
 // deleteConditions deletes those conditions of the operator that the node has.

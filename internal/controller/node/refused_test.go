@@ -1,0 +1,198 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// The annotations with which a test says when the kubelet wrote the status of a pod, and which subresource that was:
+// the fake API server stamps what it stores with its own time.
+const (
+	writtenAt   = "written-at"
+	writtenPart = "written-part"
+)
+
+// stampingReader adds the managed fields to pods.
+type stampingReader struct{ client.Reader }
+
+func (r stampingReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := r.Reader.List(ctx, list, options...)
+	pods, isPods := list.(*corev1.PodList)
+	if err != nil || !isPods {
+		return err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		at, err := time.Parse(time.RFC3339, pod.Annotations[writtenAt])
+		if err != nil {
+			continue
+		}
+		pod.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: "kubelet", Operation: "Update", Subresource: pod.Annotations[writtenPart], APIVersion: "v1",
+			Time: new(metav1.NewTime(at)), FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{},"f:reason":{}}}`),
+		}}
+	}
+	return nil
+}
+
+// refuse creates a pod with a GPU that the kubelet of the node has refused now.
+func (e *env) refuse(name string, changes ...func(*corev1.Pod)) {
+	e.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ml", Name: name,
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "train", UID: "1", Controller: new(true)},
+			},
+			Annotations: map[string]string{writtenAt: e.clock.Now().Format(time.RFC3339), writtenPart: "status"},
+		},
+		Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{
+			Name: "main", Resources: corev1.ResourceRequirements{
+				Limits: corev1.ResourceList{labels.ResourceGPU: resource.MustParse("1")},
+			},
+		}}},
+		Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError"},
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	e.Expect(e.client.Create(e.t.Context(), pod)).To(Succeed())
+}
+
+func refusedAt(at time.Time) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Annotations[writtenAt] = at.Format(time.RFC3339) }
+}
+
+func bare(pod *corev1.Pod) { pod.OwnerReferences = nil }
+
+// users returns the names of the pods outside of the operator's namespace.
+func (e *env) users() []string {
+	e.t.Helper()
+	pods := &corev1.PodList{}
+	e.Expect(e.client.List(e.t.Context(), pods)).To(Succeed())
+	var names []string
+	for i := range pods.Items {
+		if pods.Items[i].Namespace != "gpu-operator" {
+			names = append(names, pods.Items[i].Name)
+		}
+	}
+	return names
+}
+
+// untouched creates pods that the operator must neither report nor delete.
+func (e *env) untouched() (names []string) {
+	for name, change := range map[string]func(*corev1.Pod){
+		"evicted":     func(pod *corev1.Pod) { pod.Status.Reason = "Evicted" },
+		"no-gpu":      func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources.Limits = nil },
+		"succeeded":   func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded },
+		"elsewhere":   func(pod *corev1.Pod) { pod.Spec.NodeName = "b" },
+		"no-time":     func(pod *corev1.Pod) { delete(pod.Annotations, writtenAt) },
+		"metadata":    func(pod *corev1.Pod) { pod.Annotations[writtenPart] = "" },
+		"before-boot": refusedAt(now.Add(-time.Hour)),
+	} {
+		e.refuse(name, change)
+		names = append(names, name)
+	}
+	return names
+}
+
+// Pods that the kubelet refused at a boot are reported in the condition and in one Event, until they are gone.
+func TestRefusedPodsAreReported(t *testing.T) {
+	e := newEnv(t)
+	e.boot("one")
+	e.advertise()
+	e.publish()
+	e.settle()
+	e.boot("two")
+	e.settle()
+	others := e.untouched()
+	for i := range 4 {
+		e.refuse(fmt.Sprintf("refused-%d", i))
+	}
+	e.advertise()
+	e.settle()
+	const want = "a: GPUs can be used; its kubelet refused 4 pods with GPUs: ml/refused-0, ml/refused-1, ml/refused-2 " +
+		"and 1 more after a boot (UnexpectedAdmissionError): delete them"
+	e.Expect(e.reported()).To(Equal("True GPUPodsRefused"))
+	e.Expect(assess.GPUReadyCondition(e.node()).Message).To(Equal(want))
+	e.Expect(e.eventReasons()).To(ConsistOf("GPUPodsRefused"))
+	e.Expect(e.users()).To(HaveLen(4+len(others)), "none is deleted without cleanFailedPods")
+
+	before := e.writes
+	for range 3 {
+		e.Expect(e.reconcileAfter(time.Minute)).To(BeNumerically("<=", 10*time.Minute))
+	}
+	e.fleet.Delete("a")
+	e.settle()
+	e.Expect(e.writes).To(Equal(before), "nor after a restart of the operator")
+
+	e.Expect(e.client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace("ml"))).To(Succeed())
+	_, err := e.reconcileAfter(10 * time.Minute)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(e.reported()).To(Equal("True GPUReady"))
+	e.Expect(e.writes).To(Equal(before+1), "one write at their end")
+	e.Expect(e.eventReasons()).To(ConsistOf("GPUPodsRefused"))
+	e.Expect(e.reconcileAfter(time.Hour)).To(BeZero(), "it does not look again")
+}
+
+// With cleanFailedPods those are deleted that a controller owns, and no others.
+func TestRefusedPodsAreCleaned(t *testing.T) {
+	e := newEnv(t)
+	e.spec.NodeStartup = &v1.NodeStartupSpec{CleanFailedPods: new(true)}
+	e.boot("one")
+	e.advertise()
+	e.publish()
+	e.settle()
+	e.Expect(e.node()).To(bootOf(Equal("one")), "so that a boot is noticed while the operator restarts")
+	e.refuse("just-before")
+	e.settle()
+	e.boot("two")
+	e.settle()
+	others := append(e.untouched(), "just-before")
+	e.refuse("owned")
+	e.refuse("bare", bare)
+	e.refuse("system", func(pod *corev1.Pod) { pod.Namespace = "kube-system" })
+	e.refuse("reference", func(pod *corev1.Pod) { pod.OwnerReferences[0].Controller = nil })
+	e.Expect(e.users()).To(ContainElement("owned"), "not before the GPUs can be used")
+	e.advertise()
+	e.settle()
+	e.Expect(e.users()).To(ConsistOf(append(others, "bare", "system", "reference")))
+	e.Expect(assess.GPUReadyCondition(e.node()).Message).To(ContainSubstring(
+		"refused 3 pods with GPUs: kube-system/system, ml/bare, ml/reference after a boot"))
+	e.Expect(e.eventReasons()).To(ConsistOf("GPUPodsRefused"))
+}
+
+// The kubelet of a node whose boot the operator did not see has refused pods in this boot if that was shortly before
+// the node became ready, or later.
+func TestRefusedPodsAfterRestart(t *testing.T) {
+	for name, test := range map[string]struct {
+		refused time.Duration
+		want    string
+	}{
+		"in this boot":     {-time.Minute, "True GPUPodsRefused"},
+		"long before that": {-11 * time.Minute, "True GPUReady"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newBooted(t, "one", v1.OnFailureReport)
+			e.fleet.Delete("a")
+			e.boot("two")
+			e.refuse("refused", refusedAt(e.clock.Now().Add(test.refused)))
+			e.advertise()
+			e.settle()
+			e.Expect(e.reported()).To(Equal(test.want))
+		})
+	}
+}

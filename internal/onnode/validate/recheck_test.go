@@ -1,0 +1,169 @@
+package validate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+)
+
+// recheckedNode is a node with two GPUs whose driver has been validated.
+type recheckedNode struct {
+	*WithT
+	gpuNode
+	markers marker.Dir
+}
+
+func newRecheckedNode(t *testing.T) *recheckedNode {
+	t.Helper()
+	n := &recheckedNode{WithT: NewWithT(t), gpuNode: gpuNode{t, t.TempDir()}}
+	n.kernel()
+	n.devices("host")
+	n.markers = marker.Dir{Path: n.path("markers"), BootID: "boot-1"}
+	n.Expect(os.MkdirAll(n.path("markers"), 0o755)).To(Succeed())
+	n.Expect(n.markers.Write(labels.MarkerDriver, nil, "")).To(Succeed())
+	return n
+}
+
+// recheck is that of one run of the container.
+func (n *recheckedNode) recheck() *Recheck {
+	return &Recheck{
+		Markers: n.markers, SysRoot: n.path("sys"), ProcRoot: n.path("proc"), DevRoot: n.path("host/dev"),
+		StateFile: n.path("presence.json"), Interval: time.Millisecond, Confirm: time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+}
+
+// check makes one check, which must not fail, and returns the reason of the loss that it finds; empty for none.
+func (n *recheckedNode) check() string {
+	n.Helper()
+	loss, err := n.recheck().check()
+	n.Expect(err).NotTo(HaveOccurred())
+	if loss == nil {
+		return ""
+	}
+	return loss.Error()
+}
+
+const firstGPU = "0000:3b:00.0"
+
+// Whatever a validated node loses is found, with the number of GPUs that are lost, and is no loss any more once it is
+// back.
+func TestRecheckFindsLosses(t *testing.T) {
+	information := "proc/driver/nvidia/gpus/" + firstGPU
+	tests := map[string]struct {
+		remove []string
+		change map[string]string
+		gpus   int
+		want   string
+	}{
+		"the driver": {
+			remove: []string{"sys/module/nvidia"}, want: "the kernel module nvidia, with which the node was validated, is not",
+		},
+		"the driver's version": {
+			change: map[string]string{"sys/module/nvidia/version": "590.10"},
+			want:   "the node was validated with driver 580.95.05, and now the kernel module has version 590.10",
+		},
+		"a GPU on the bus": {
+			remove: []string{"sys/bus/pci/devices/" + firstGPU}, gpus: 1,
+			want: "1 of 2 GPUs lost since the validation: 0000:3b:00.0 is not bound to the driver on the bus",
+		},
+		"a GPU of the driver": {
+			remove: []string{information}, gpus: 1,
+			want: "1 of 2 GPUs lost since the validation: 0000:3b:00.0 is not listed by the driver",
+		},
+		"the device node of a GPU": {
+			remove: []string{"host/dev/nvidia0"}, gpus: 1,
+			want: "1 of 2 GPUs lost since the validation: 0000:3b:00.0 has no device node /dev/nvidia0",
+		},
+		"all GPUs": {
+			remove: []string{"proc/driver/nvidia/gpus"},
+			want: "2 of 2 GPUs lost since the validation: 0000:3b:00.0 is not listed by the driver, " +
+				"0000:3c:00.0 is not listed by the driver",
+		},
+		"the device node of all": {
+			remove: []string{"host/dev/nvidiactl"}, want: "the device node /dev/nvidiactl is missing on the host",
+		},
+		"the device node of CUDA": {
+			remove: []string{"host/dev/nvidia-uvm"}, want: "the device node /dev/nvidia-uvm is missing on the host",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			n := newRecheckedNode(t)
+			n.Expect(n.check()).To(BeEmpty())
+			for _, path := range test.remove {
+				n.Expect(os.Rename(n.path(path), n.path("away"))).To(Succeed())
+			}
+			for path, content := range test.change {
+				n.write(path, content)
+			}
+			n.Expect(n.check()).To(HavePrefix(test.want))
+			err := n.recheck().Run(t.Context())
+			loss := (*Loss)(nil)
+			n.Expect(errors.As(err, &loss)).To(BeTrue(), "it is confirmed")
+			n.Expect(loss.GPUs).To(Equal(test.gpus))
+			n.Expect(len(loss.Error())).To(BeNumerically("<=", 300), "so that the operator shows the remedy")
+			for _, path := range test.remove {
+				n.Expect(os.Rename(n.path("away"), n.path(path))).To(Succeed())
+			}
+			if len(test.remove) > 0 {
+				n.Expect(n.check()).To(BeEmpty(), "it is back")
+			}
+		})
+	}
+}
+
+// What a node did not have when it was validated is not missing, as the device nodes of a driver that has its own /dev.
+func TestRecheckMissesNothingNew(t *testing.T) {
+	n := newRecheckedNode(t)
+	for _, path := range []string{"host/dev", "sys/module/nvidia", "proc/driver"} {
+		n.remove(path)
+	}
+	n.Expect(n.check()).To(BeEmpty())
+	n.Expect(n.check()).To(BeEmpty())
+}
+
+// Another boot or another driver is validated anew, and nothing is checked meanwhile.
+func TestRecheckPauses(t *testing.T) {
+	n := newRecheckedNode(t)
+	n.Expect(n.check()).To(BeEmpty())
+	n.remove("sys/module/nvidia")
+	n.remove("markers/driver-ready")
+	n.Expect(n.check()).To(BeEmpty(), "the driver is being validated")
+	n.Expect(n.markers.Write(labels.MarkerDriver, nil, "")).To(Succeed())
+	n.Expect(n.check()).NotTo(BeEmpty(), "in the same boot")
+	n.markers.BootID = "boot-2"
+	n.Expect(n.check()).To(BeEmpty(), "the marker is of an earlier boot")
+	n.Expect(n.markers.Write(labels.MarkerDriver, nil, "")).To(Succeed())
+	n.Expect(n.check()).To(BeEmpty(), "this boot was validated without the module")
+	n.Expect(n.check()).To(BeEmpty())
+	n.write("presence.json", "{")
+	n.Expect(n.check()).To(BeEmpty(), "a damaged file is replaced")
+	n.Expect(n.check()).To(BeEmpty())
+}
+
+// A loss counts once a second check has confirmed it; the end of the context is no error.
+func TestRecheckConfirms(t *testing.T) {
+	n := newRecheckedNode(t)
+	r, out := n.recheck(), gbytes.NewBuffer()
+	r.Confirm, r.Log = time.Hour, slog.New(slog.NewTextHandler(out, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	n.Eventually(n.path("presence.json")).Should(BeAnExistingFile())
+	n.remove("host/dev/nvidia1")
+	n.Eventually(out).Should(gbytes.Say("checking again what may be lost"))
+	cancel()
+	n.Eventually(ended).Should(Receive(BeNil()))
+	n.Expect(n.recheck().Run(t.Context())).To(MatchError(ContainSubstring("/dev/nvidia1")), "the next run confirms it")
+}
