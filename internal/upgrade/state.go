@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // State is the value of the label nvidia.com/gpu-driver-upgrade-state, as NVIDIA's operator writes it. Dashboards and
@@ -16,7 +18,7 @@ const (
 	StateNone State = ""
 	// StateRequired: the driver is outdated, or an upgrade was requested. The node waits for a slot, and then for the
 	// new image, with its GPUs in use.
-	StateRequired State = "upgrade-required"
+	StateRequired State = labels.UpgradeStateRequired
 	// StateCordon is entered by NVIDIA's operator only; this one cordons the node in the patch that leaves StateRequired.
 	StateCordon State = "cordon-required"
 	// StateWaitForJobs: the node is cordoned, and pods that waitForCompletion selects still run.
@@ -36,7 +38,7 @@ const (
 	// StateUncordon is entered by NVIDIA's operator only; this one uncordons the node in the patch to StateDone.
 	StateUncordon State = "uncordon-required"
 	// StateDone: the driver is up to date.
-	StateDone State = "upgrade-done"
+	StateDone State = labels.UpgradeStateDone
 	// StateFailed: a deadline has passed. The reason and the message in the record have the cause.
 	StateFailed State = "upgrade-failed"
 )

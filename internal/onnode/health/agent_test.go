@@ -65,7 +65,7 @@ func start(t *testing.T, boot string, interval time.Duration, server *nodeapites
 	f := &fixture{t: t, server: server, log: write, output: &buffer{}, proc: t.TempDir(), done: make(chan error, 1)}
 	f.agent = New(Options{
 		Node: "node-a", Boot: boot, Booted: noon, ProcRoot: f.proc, API: client,
-		Debounce: time.Millisecond, Interval: interval, Log: slog.New(slog.NewTextHandler(f.output, nil)),
+		Debounce: time.Millisecond, Interval: interval, Urgent: interval, Log: slog.New(slog.NewTextHandler(f.output, nil)),
 	})
 	t.Cleanup(func() { _ = write.Close() })
 	go func() { f.done <- f.agent.Run(t.Context(), read) }()

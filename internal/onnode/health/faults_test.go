@@ -183,8 +183,10 @@ func TestFaults(t *testing.T) {
 			g.Expect(faults(s)).To(ConsistOf(test.want))
 			var watched []string
 			for _, d := range s.devices {
-				for reason := range d.watched {
-					watched = append(watched, reason)
+				for _, note := range d.notes {
+					if note.Class == gpuhealth.Watch {
+						watched = append(watched, note.Reason)
+					}
 				}
 			}
 			g.Expect(watched).To(ConsistOf(test.watched))
