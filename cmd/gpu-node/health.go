@@ -125,7 +125,7 @@ func (h *healthAgent) run() error {
 	if err != nil {
 		return err
 	}
-	h.nvml.Confirm = health.DefaultConfirm
+	h.nvml.Confirm, h.nvml.Window = health.DefaultConfirm, health.DefaultWindow
 	h.nvml.Markers = marker.Dir{Path: h.dir, BootID: boot, StatFile: h.statFile}
 	agent := health.New(health.Options{
 		Node: h.nodeName, Boot: boot, Booted: booted, ProcRoot: h.procRoot, API: api,

@@ -192,6 +192,7 @@ func (s *scope) manage(ctx context.Context) error {
 	s.entry.Facts.SelectorLabelGraceOver, s.entry.Facts.MIGOverdue = found.graceOver, s.entry.Latest.IsMIGOverdue()
 	failure := s.label(ctx, found.annotations, pods)
 	s.assess(pods)
+	s.recordNotes(ctx)
 	if failure != nil {
 		return failure
 	}

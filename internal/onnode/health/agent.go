@@ -119,7 +119,7 @@ func (a *Agent) begin(ctx context.Context) (gpuhealth.Report, bool) {
 				reported = gpuhealth.Report{}
 			}
 			a.mu.Lock()
-			a.state = newState(a.options.Boot, reported)
+			a.state = newState(a.options.Boot, a.options.NVML.Window, reported)
 			a.mu.Unlock()
 			return reported, true
 		}

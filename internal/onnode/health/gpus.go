@@ -33,6 +33,8 @@ type NVML struct {
 	// Every is the time between two sessions; 0 for none. Limit is how long one may take, and Confirm the time to the next
 	// one if that may confirm something.
 	Every, Limit, Confirm time.Duration
+	// Window is normally DefaultWindow.
+	Window time.Duration
 	// Program is gpu-node-cuda.
 	Program string
 	// Markers shows whether the driver is validated, and where it is.

@@ -23,10 +23,9 @@ var measured = []string{reasonLinkDegraded, reasonThrottled, reasonCountMismatch
 const (
 	// confirmations is how many sessions in succession must show what a return code says of a GPU or of the driver.
 	confirmations = 2
-	// window is how long a link must have been narrow, and over which throttling is measured.
-	window = 10 * time.Minute
-	// maxGap is the longest time between two sessions that both count for the same window.
-	maxGap = 5 * time.Minute
+	// DefaultWindow is how long a link must have been narrow, and over which throttling is measured. Between two sessions
+	// that both count for it there may be half of it.
+	DefaultWindow = 10 * time.Minute
 	// A GPU is noted as throttled from the first of these shares of the window, and no more below the second one.
 	throttledFrom, throttledBelow = 0.2, 0.05
 )
@@ -124,7 +123,7 @@ func (d *device) measure(gpu nvml.GPU, began time.Time, gone func(pci string) bo
 	d.takeAction(gpu.Action, began)
 	d.takeMemory(gpu, began)
 	passed := time.Duration(0)
-	if !d.nvml.at.IsZero() && began.Sub(d.nvml.at) <= maxGap {
+	if !d.nvml.at.IsZero() && began.Sub(d.nvml.at) <= d.state.window/2 {
 		passed = began.Sub(d.nvml.at)
 	}
 	d.nvml.at = began
@@ -222,9 +221,9 @@ func (d *device) takeLink(link *nvml.Link, passed time.Duration, began time.Time
 		d.nvml.narrow, d.nvml.full = 0, 0
 	}
 	switch {
-	case d.nvml.narrow >= window:
+	case d.nvml.narrow >= d.state.window:
 		d.addNote(gpuhealth.Watch, reasonLinkDegraded, 0, began)
-	case d.nvml.full >= window:
+	case d.nvml.full >= d.state.window:
 		d.dropNote(reasonLinkDegraded)
 	}
 }
@@ -242,12 +241,12 @@ func (d *device) takeThrottle(gpu nvml.GPU, passed time.Duration, began time.Tim
 	}
 	d.nvml.throttled = append(d.nvml.throttled, throttledPart{all: passed, throttled: throttled})
 	all, _ := d.nvml.throttling()
-	for all-d.nvml.throttled[0].all >= window {
+	for all-d.nvml.throttled[0].all >= d.state.window {
 		all -= d.nvml.throttled[0].all
 		d.nvml.throttled = d.nvml.throttled[1:]
 	}
 	switch all, share := d.nvml.throttling(); {
-	case all < window:
+	case all < d.state.window:
 	case share > throttledFrom:
 		d.addNote(gpuhealth.Watch, reasonThrottled, 0, began)
 	case share < throttledBelow:

@@ -37,6 +37,8 @@ type state struct {
 	devices  map[string]*device
 	// driver is what NVML shows of the driver.
 	driver driverState
+	// window is normally DefaultWindow.
+	window time.Duration
 	// past are faults that matter when they occur again.
 	past []gpuhealth.Past
 }
@@ -77,8 +79,8 @@ type occurrence struct {
 }
 
 // newState returns the state after what an agent of the same boot has reported; of another boot, nothing is left.
-func newState(boot string, reported gpuhealth.Report) *state {
-	s := &state{boot: boot, devices: map[string]*device{}, past: slices.Clone(reported.Past)}
+func newState(boot string, window time.Duration, reported gpuhealth.Report) *state {
+	s := &state{boot: boot, window: window, devices: map[string]*device{}, past: slices.Clone(reported.Past)}
 	if reported.Boot != boot {
 		return s
 	}

@@ -35,9 +35,9 @@ func TestEachXidHasOneRule(t *testing.T) {
 // The classes are those of NVIDIA's catalogue, written down here by hand.
 func TestClasses(t *testing.T) {
 	for class, numbers := range map[gpuhealth.Class][]int{
-		gpuhealth.App: {8, 11, 13, 25, 31, 32, 39, 43, 45, 60, 68, 85, 89, 105, 126, 135, 137, 139},
+		gpuhealth.App: {8, 11, 13, 25, 31, 32, 39, 43, 60, 68, 85, 89, 105, 126, 135, 137, 139},
 		gpuhealth.Watch: {
-			37, 44, 63, 66, 92, 93, 94, 106, 109, 121, 141, 144, 150, 153, 157, 160, 161, 162, 163, 164, 165, 168,
+			37, 44, 45, 63, 66, 92, 93, 94, 106, 109, 121, 141, 144, 150, 153, 157, 160, 161, 162, 163, 164, 165, 168,
 		},
 		gpuhealth.Reset:    {46, 48, 62, 64, 74, 95, 110, 119, 120, 136, 140, 143, 149, 155, 156, 158, 171, 172},
 		gpuhealth.Reboot:   {79},
