@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // State is the value of the label nvidia.com/gpu-driver-upgrade-state, as NVIDIA's operator writes it. Dashboards and
@@ -18,7 +16,7 @@ const (
 	StateNone State = ""
 	// StateRequired: the driver is outdated, or an upgrade was requested. The node waits for a slot, and then for the
 	// new image, with its GPUs in use.
-	StateRequired State = labels.UpgradeStateRequired
+	StateRequired State = "upgrade-required"
 	// StateCordon is entered by NVIDIA's operator only; this one cordons the node in the patch that leaves StateRequired.
 	StateCordon State = "cordon-required"
 	// StateWaitForJobs: the node is cordoned, and pods that waitForCompletion selects still run.
@@ -38,7 +36,7 @@ const (
 	// StateUncordon is entered by NVIDIA's operator only; this one uncordons the node in the patch to StateDone.
 	StateUncordon State = "uncordon-required"
 	// StateDone: the driver is up to date.
-	StateDone State = labels.UpgradeStateDone
+	StateDone State = "upgrade-done"
 	// StateFailed: a deadline has passed. The reason and the message in the record have the cause.
 	StateFailed State = "upgrade-failed"
 )
