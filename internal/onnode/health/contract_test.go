@@ -277,3 +277,18 @@ func TestEarlierFaultsAreForgotten(t *testing.T) {
 		g.Expect(second.report().Past).To(HaveLen(1))
 	}
 }
+
+// Each reason is one of the API, so that users find its cause and its remedy.
+func TestReasonsAreThoseOfTheAPI(t *testing.T) {
+	declared, err := os.ReadFile("../../../api/v1/health_types.go")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	reasons := append([]string{
+		reasonDegrading, reasonNotLoaded, reasonMismatch, reasonNoLibrary, reasonAccessLost, reasonHangs,
+	}, measured...)
+	for _, signal := range signalOfCode {
+		reasons = append(reasons, signal.rule.Reason)
+	}
+	for _, reason := range reasons {
+		NewWithT(t).Expect(strings.Contains(string(declared), "Reason"+reason+" = \""+reason+"\"")).To(BeTrue(), reason)
+	}
+}
