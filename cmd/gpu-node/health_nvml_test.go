@@ -21,7 +21,7 @@ import (
 const maxHealthCPU = 0.3
 
 // nvmlNode is a node with eight GPUs whose driver is a stand-in, and the flags of health for it.
-func nvmlNode(t *testing.T) (stack fakegpu.Stack, log *os.File, flags []string) {
+func nvmlNode(t *testing.T) (stack fakegpu.Stack, flags []string) {
 	t.Helper()
 	g := NewWithT(t)
 	pod, program, dir := newPod(t), cudaProgram(t), t.TempDir()
@@ -45,7 +45,7 @@ func nvmlNode(t *testing.T) (stack fakegpu.Stack, log *os.File, flags []string) 
 	log, err := os.OpenFile(kernelLog, os.O_RDWR, 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = log.Close() })
-	return stack, log, []string{
+	return stack, []string{
 		"--port=0", "--kernel-log=" + kernelLog, "--termination-log=" + pod.termination, "--dir=" + pod.markers,
 		"--program=" + program, "--sys-root=" + filepath.Join(dir, "sys"),
 	}
@@ -56,7 +56,7 @@ func nvmlNode(t *testing.T) (stack fakegpu.Stack, log *os.File, flags []string) 
 func TestHealthAtRest(t *testing.T) {
 	g := NewWithT(t)
 	server := nodeapitest.Start(t, "node-a")
-	_, _, flags := nvmlNode(t)
+	_, flags := nvmlNode(t)
 	command := exec.CommandContext(t.Context(), gpuNode, append([]string{"health",
 		"--service-account-dir=" + server.ServiceAccountDir, "--nvml-interval=50ms"}, flags...)...)
 	command.Env = append([]string{"NODE_NAME=node-a"}, server.Env...)
@@ -87,7 +87,7 @@ func TestHealthAtRest(t *testing.T) {
 func TestAKilledAgentHoldsNoGPU(t *testing.T) {
 	g := NewWithT(t)
 	server := nodeapitest.Start(t, "node-a")
-	stack, _, flags := nvmlNode(t)
+	stack, flags := nvmlNode(t)
 	g.Expect(os.WriteFile(filepath.Join(stack.Lib, fakegpu.Handles), nil, 0o600)).To(Succeed())
 	g.Expect(os.WriteFile(filepath.Join(stack.Lib, fakegpu.NVML), []byte("hang:nvmlDeviceGetUUID"), 0o600)).To(Succeed())
 	unload := func() error {

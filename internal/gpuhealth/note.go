@@ -89,16 +89,15 @@ func areValid(notes []Note, past []Past) bool {
 	if len(notes) > MaxNotes || len(past) > MaxPast {
 		return false
 	}
-	for _, n := range notes {
-		if n.PCI != "" && !address.MatchString(n.PCI) || !uuid.MatchString(n.UUID) || !word.MatchString(n.Reason) ||
-			!slices.Contains(noteOrder, n.Class) || n.Xid < 0 || n.Since.IsZero() {
-			return false
-		}
-	}
-	for _, p := range past {
-		if !address.MatchString(p.PCI) || !uuid.MatchString(p.UUID) || !word.MatchString(p.Reason) || p.At.IsZero() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(notes, func(n Note) bool { return !n.isValid() }) &&
+		!slices.ContainsFunc(past, func(p Past) bool { return !p.isValid() })
+}
+
+func (n Note) isValid() bool {
+	return (n.PCI == "" || address.MatchString(n.PCI)) && uuid.MatchString(n.UUID) && word.MatchString(n.Reason) &&
+		slices.Contains(noteOrder, n.Class) && n.Xid >= 0 && !n.Since.IsZero()
+}
+
+func (p Past) isValid() bool {
+	return address.MatchString(p.PCI) && uuid.MatchString(p.UUID) && word.MatchString(p.Reason) && !p.At.IsZero()
 }

@@ -3,9 +3,9 @@
 // loader, the symbols, the calling convention and the exit codes as on a node. The GPUs of libcuda.so.1 interpret
 // PTX.
 //
-// Environment variables of the process under test describe the machine. Each is a list of words separated by spaces. For
-// one that is not set, a file of that name beside the library counts, where words may also be on lines: so a test can
-// change the machine of a process whose environment it does not make.
+// Environment variables of the process under test describe the machine. Each is a list of words separated by spaces.
+// For one that is not set, a file of that name beside the library counts, where words may also be on lines: so a test
+// can change the machine of a process whose environment it does not make.
 //
 // FAKE_GPUS has a word for each GPU: "gpu", or "migN" for one in MIG mode with N MIG devices. One GPU if unset, none
 // if empty. As with the real library, CUDA shows one MIG device, or no MIG device and all other GPUs;

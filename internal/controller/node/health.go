@@ -39,9 +39,9 @@ func (s *scope) writeHealth(ctx context.Context) error {
 	return s.patchConditions(ctx, *after)
 }
 
-// recordNotes writes the Event about what the health agent has noted since the last look: errors of programs, reasons to
-// watch a GPU, and a driver that does not answer. The agent itself may write no Events. What was noted while no operator
-// ran has none.
+// recordNotes writes the Event about what the health agent has noted since the last look: errors of programs, reasons
+// to watch a GPU, and a driver that does not answer. The agent itself may write no Events. What was noted while no
+// operator ran has none.
 func (s *scope) recordNotes(ctx context.Context) {
 	if s.previous == nil || s.previous.Latest.At.IsZero() || s.basis.Paused() {
 		return

@@ -67,8 +67,8 @@ type Agent struct {
 	// state is nil until the Node has been read.
 	state        *state
 	lost, writes int
-	// counted are the sessions by their outcome, lastSession is how long the last one took, and pausedBy why there are none
-	// now.
+	// counted are the sessions by their outcome, lastSession is how long the last one took, and pausedBy why there are
+	// none now.
 	counted     map[string]int
 	lastSession time.Duration
 	pausedBy    string

@@ -166,20 +166,28 @@ func TestFlapping(t *testing.T) {
 		changes []func(*nvml.Sample, *nvml.GPU)
 		want    []string
 	}{
-		"a GPU that is hot now and then":   {mixed(120, 8, hot), []string{""}},
-		"a GPU that is hot half the time":  {mixed(120, 2, hot), []string{"", "GPUThrottled"}},
-		"a GPU that is always hot":         {mixed(30, 1, hot), []string{"", "GPUThrottled"}},
-		"a GPU that has cooled down":       {append(mixed(30, 1, hot), mixed(30, 31, nil)...), []string{"", "GPUThrottled", ""}},
-		"a GPU that cools down slowly":     {append(mixed(30, 1, hot), mixed(60, 8, hot)...), []string{"", "GPUThrottled"}},
-		"a link that is narrow for long":   {mixed(12, 1, narrow), []string{"", "PCIeLinkDegraded"}},
-		"a link that is narrow for 9 min":  {append(mixed(10, 1, narrow), nil, nil), []string{""}},
-		"a link that flaps":                {mixed(120, 2, narrow), []string{""}},
-		"a link that is wide now and then": {append(mixed(12, 1, narrow), nil, narrow, nil), []string{"", "PCIeLinkDegraded"}},
-		"a link that was repaired":         {append(mixed(12, 1, narrow), mixed(12, 13, nil)...), []string{"", "PCIeLinkDegraded", ""}},
+		"a GPU that is hot now and then":  {mixed(120, 8, hot), []string{""}},
+		"a GPU that is hot half the time": {mixed(120, 2, hot), []string{"", "GPUThrottled"}},
+		"a GPU that is always hot":        {mixed(30, 1, hot), []string{"", "GPUThrottled"}},
+		"a GPU that has cooled down": {
+			append(mixed(30, 1, hot), mixed(30, 31, nil)...), []string{"", "GPUThrottled", ""},
+		},
+		"a GPU that cools down slowly":    {append(mixed(30, 1, hot), mixed(60, 8, hot)...), []string{"", "GPUThrottled"}},
+		"a link that is narrow for long":  {mixed(12, 1, narrow), []string{"", "PCIeLinkDegraded"}},
+		"a link that is narrow for 9 min": {append(mixed(10, 1, narrow), nil, nil), []string{""}},
+		"a link that flaps":               {mixed(120, 2, narrow), []string{""}},
+		"a link that is wide now and then": {
+			append(mixed(12, 1, narrow), nil, narrow, nil), []string{"", "PCIeLinkDegraded"},
+		},
+		"a link that was repaired": {
+			append(mixed(12, 1, narrow), mixed(12, 13, nil)...), []string{"", "PCIeLinkDegraded", ""},
+		},
 		"a code that comes and goes": {
 			mixed(40, 2, func(_ *nvml.Sample, g *nvml.GPU) { g.Code = nvml.ResetRequired }), []string{""},
 		},
-		"a driver that fails at times": {mixed(40, 2, func(s *nvml.Sample, _ *nvml.GPU) { s.Code = nvml.Unknown }), []string{""}},
+		"a driver that fails at times": {
+			mixed(40, 2, func(s *nvml.Sample, _ *nvml.GPU) { s.Code = nvml.Unknown }), []string{""},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newState("b", DefaultWindow, gpuhealth.Report{})
@@ -210,7 +218,8 @@ func TestAPauseEndsTheWindows(t *testing.T) {
 	s := newState("b", DefaultWindow, gpuhealth.Report{})
 	g.Expect(reasons(s, noon, mixed(9, 1, narrow)...)).To(Equal([]string{""}))
 	g.Expect(reasons(s, noon.Add(time.Hour), mixed(9, 1, narrow)...)).To(Equal([]string{""}))
-	g.Expect(reasons(s, noon.Add(time.Hour+9*time.Minute), mixed(3, 1, narrow)...)).To(Equal([]string{"", "PCIeLinkDegraded"}))
+	g.Expect(reasons(s, noon.Add(time.Hour+9*time.Minute), mixed(3, 1, narrow)...)).To(
+		Equal([]string{"", "PCIeLinkDegraded"}))
 }
 
 // A session that began before the driver announced something is of no use.

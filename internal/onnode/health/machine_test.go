@@ -196,7 +196,9 @@ func (m *machine) run() {
 	go func() { done <- m.agent.Run(ctx, read) }()
 	m.stop = sync.OnceFunc(func() {
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			m.t.Error(err)
+		}
 		_ = write.Close()
 	})
 	m.t.Cleanup(m.stop)

@@ -47,7 +47,7 @@ func describe(node string) *descriptions {
 
 func describeGPU(d *descriptions, desc func(name, help string, variable ...string) *prometheus.Desc) {
 	d.uncorrected = desc("gpu_ecc_uncorrected", "Uncorrected memory errors since the driver was loaded.", "pci")
-	d.sram = desc("gpu_sram_threshold_exceeded", "1 if the errors of the SRAM exceed the threshold for a diagnostic.", "pci")
+	d.sram = desc("gpu_sram_threshold_exceeded", "1 if the errors of the SRAM call for a field diagnostic.", "pci")
 	d.remapped = desc("gpu_remapped_rows", "Rows of the memory that were replaced, by the kind of error.", "pci", "kind")
 	d.remapPending = desc("gpu_row_remap_pending", "1 if the next reset replaces a row of the memory.", "pci")
 	d.remapFailed = desc("gpu_row_remap_failed", "1 if a row of the memory could not be replaced, ever.", "pci")
@@ -56,8 +56,7 @@ func describeGPU(d *descriptions, desc func(name, help string, variable ...strin
 	d.linkWidthMax = desc("gpu_pcie_link_width_max", "Lanes that the PCIe link can have.", "pci")
 	d.linkGen = desc("gpu_pcie_link_generation", "Generation of the PCIe link; lower while the GPU is idle.", "pci")
 	d.linkGenMax = desc("gpu_pcie_link_generation_max", "Generation that the PCIe link can have.", "pci")
-	d.throttled = desc("gpu_throttled_ratio", "Share of the last minutes in which heat or the power supply has slowed the "+
-		"GPU.", "pci")
+	d.throttled = desc("gpu_throttled_ratio", "Share of the last minutes in which heat or the power supply slowed the GPU.", "pci")
 	d.linksByWay = desc("gpu_nvlinks", "NVLinks of the GPU, by their state: up or down.", "pci", "state")
 }
 

@@ -84,32 +84,35 @@ func (s *sessions) run(ctx context.Context, args ...string) (nvml.Sample, error)
 
 // await starts the program and waits for its end, and kills it when it must end.
 func (s *sessions) await(ctx context.Context, command *exec.Cmd) error {
-	started, ended := make(chan struct{}), make(chan error, 1)
+	var result error
+	started, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		// The kernel kills the program when the thread that has started it ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := command.Start()
+		result = command.Start()
 		close(started)
-		if err == nil {
-			err = command.Wait()
+		if result == nil {
+			result = command.Wait()
 		}
 		s.hung.Store(false)
-		ended <- err
+		close(ended)
 	}()
 	timer := time.NewTimer(s.limit)
 	defer timer.Stop()
 	reason := errTimeout
 	select {
-	case err := <-ended:
-		return err
+	case <-ended:
+		return result
 	case <-ctx.Done():
 		reason = errStopped
 	case <-timer.C:
 	}
 	<-started
-	// It fails if the program has just ended.
-	_ = s.kill(command.Process)
+	if command.Process != nil {
+		// It fails if the program has just ended.
+		_ = s.kill(command.Process)
+	}
 	grace := time.NewTimer(s.grace)
 	defer grace.Stop()
 	select {

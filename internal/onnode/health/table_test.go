@@ -131,7 +131,8 @@ func ofMemory() []tableCase {
 
 func ofActions() []tableCase {
 	return []tableCase{
-		faultCase("recovery action 1", words("action@0=1"), "Reset", "GPUResetRequired", needsReset, "NVML: recovery action 1"),
+		faultCase("recovery action 1", words("action@0=1"), "Reset", "GPUResetRequired", needsReset,
+			"NVML: recovery action 1"),
 		faultCase("recovery action 2", words("action@0=2"), "Reboot", "NodeRebootRequired", needsReboot,
 			"NVML: recovery action 2"),
 		faultCase("recovery action 3", words("action@0=3"), "Reset", "GPUDrainPeersRequired", needsReset,
@@ -202,8 +203,9 @@ func ofLoss() []tableCase {
 			m.kernel(xidOf(gpu0, 79))
 		}, "Hardware", "GPULost", "lost", "Xid 79"),
 		{name: "a GPU that NVML does not know", then: func(m *machine) { m.write("root/lib/FAKE_GPUS", "gpu") },
-			condition: healthy, event: "GPUCountMismatch: GPUCountMismatch: GPU-20212223-2425-2627-2829-2a2b2c2d2e00 (" + gpu1 + ")",
-			metric: "gpu_watched{pci=" + gpu1 + ",reason=GPUCountMismatch} 1"},
+			condition: healthy,
+			event:     "GPUCountMismatch: GPUCountMismatch: GPU-20212223-2425-2627-2829-2a2b2c2d2e00 (" + gpu1 + ")",
+			metric:    "gpu_watched{pci=" + gpu1 + ",reason=GPUCountMismatch} 1"},
 		faultCase("code 16", words("nvmlDeviceGetUUID@0=16"), "Reset", "GPUResetRequired", needsReset,
 			"NVML: the gpu requires a reset"),
 		faultCase("code 14", words("nvmlDeviceGetFieldValues@0=14"), "Hardware", "GPUInfoROMCorrupted", needsPerson,
@@ -216,8 +218,8 @@ func ofLoss() []tableCase {
 func ofDriver() []tableCase {
 	var cases []tableCase
 	for code, what := range map[string]string{
-		"3": "not supported", "13": "no such function", "17": "the operating system", "18": "mismatch", "25": "struct version",
-		"999": "unknown",
+		"3": "not supported", "13": "no such function", "17": "the operating system", "18": "mismatch",
+		"25": "struct version", "999": "unknown",
 	} {
 		cases = append(cases, tableCase{name: "code " + code + " for one GPU, " + what, then: func(m *machine) {
 			m.nvml("nvmlDeviceGetUUID@0=" + code + " nvmlDeviceGetFieldValues@0=" + code +

@@ -16,9 +16,9 @@ const (
 
 // fieldValue is the library's nvmlFieldValue_t.
 type fieldValue struct {
-	id, scope uint32
-	timestamp int64
-	latency   int64
+	id        uint32
+	_         uint32   // The scope.
+	_         [2]int64 // The times of the value and of the call.
 	valueType uint32
 	code      uint32
 	value     uint64
@@ -28,7 +28,7 @@ type fieldValue struct {
 type sramStatus struct {
 	version  uint32
 	_        uint32
-	counters [11]uint64
+	_        [11]uint64 // Counters.
 	exceeded uint32
 	_        uint32
 }

@@ -81,8 +81,8 @@ func Devices(sysRoot string) ([]Device, error) {
 	}
 }
 
-// BoundGPUs returns the addresses of the GPUs that are bound to the driver nvidia. A GPU that is bound to vfio-pci for a
-// virtual machine does not count, nor does the virtual function of a GPU.
+// BoundGPUs returns the addresses of the GPUs that are bound to the driver nvidia. A GPU that is bound to vfio-pci for
+// a virtual machine does not count, nor does the virtual function of a GPU.
 func BoundGPUs(sysRoot string) ([]string, error) {
 	devices, err := Devices(sysRoot)
 	if err != nil {

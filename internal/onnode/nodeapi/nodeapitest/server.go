@@ -22,8 +22,8 @@ const (
 )
 
 // Server is an API server with one Node. It answers GET, watches of the Node by its name, and merge patches (RFC 7386)
-// of its metadata as the real one does: a patch for another than the current version is a conflict, and a patch that changes nothing creates no new
-// version.
+// of its metadata as the real one does: a patch for another than the current version is a conflict, and a patch that
+// changes nothing creates no new version.
 type Server struct {
 	// ServiceAccountDir is the directory of the pod's service account.
 	ServiceAccountDir string
