@@ -52,7 +52,8 @@ func (a *Assessment) NewHealthNotes(before *Health, node string, now time.Time) 
 		texts = append(texts[:notesShown], fmt.Sprintf("and %d more", more))
 	}
 	return &HealthNotes{
-		Reason: added[0].Reason, Message: node + ": " + strings.Join(texts, "; "), Transition: strings.Join(transitions, "; "),
+		Reason: added[0].Reason, Message: node + ": " + strings.Join(texts, "; "),
+		Transition: strings.Join(transitions, "; "),
 	}
 }
 

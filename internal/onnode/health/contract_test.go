@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nvml"
 )
 
@@ -27,8 +28,8 @@ func TestPauses(t *testing.T) {
 		"any other program":  {deploy + "client", "paused-by-me", "true", pausedByLabel},
 		"a MIG change":       {"nvidia.com/mig.config.state", "pending", "success", pausedByMIG},
 		"a reboot for MIG":   {"nvidia.com/mig.config.state", "rebooting", "failed", pausedByMIG},
-		"an upgrade":         {"nvidia.com/gpu-driver-upgrade-state", "pod-restart-required", "upgrade-done", pausedByUpgrade},
-		"a failed upgrade":   {"nvidia.com/gpu-driver-upgrade-state", "upgrade-failed", "upgrade-required", pausedByUpgrade},
+		"an upgrade":         {labels.UpgradeState, "pod-restart-required", "upgrade-done", pausedByUpgrade},
+		"a failed upgrade":   {labels.UpgradeState, "upgrade-failed", "upgrade-required", pausedByUpgrade},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
