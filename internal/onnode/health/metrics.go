@@ -56,7 +56,7 @@ func describeGPU(d *descriptions, desc func(name, help string, variable ...strin
 	d.linkWidthMax = desc("gpu_pcie_link_width_max", "Lanes that the PCIe link can have.", "pci")
 	d.linkGen = desc("gpu_pcie_link_generation", "Generation of the PCIe link; lower while the GPU is idle.", "pci")
 	d.linkGenMax = desc("gpu_pcie_link_generation_max", "Generation that the PCIe link can have.", "pci")
-	d.throttled = desc("gpu_throttled_ratio", "Share of the last minutes in which heat or power has slowed the GPU.", "pci")
+	d.throttled = desc("gpu_throttled_ratio", "Share of the last minutes in which heat or power slowed the GPU.", "pci")
 	d.linksByWay = desc("gpu_nvlinks", "NVLinks of the GPU, by their state: up or down.", "pci", "state")
 }
 
