@@ -24,7 +24,7 @@ type HealthSpec struct {
 type HealthAgentSpec struct {
 	// Enabled installs the health agent, which serves metrics on port 8001. Default false.
 	//
-	// It reads the kernel log, for which it needs a privileged container, and opens no GPU.
+	// It reads the kernel log, for which it needs a privileged container, and holds no GPU.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 	// Resources of each container. Default none.
@@ -92,7 +92,7 @@ const (
 // Reasons of the condition nvidia.com/GPUHealthy, which nodes with a health agent have (spec.health.agent).
 const (
 	// ReasonGPUsHealthy: no GPU of the node needs a reset, a reboot or a person.
-	// Cause: the kernel log of this boot has no such error, or the GPU has recovered.
+	// Cause: neither the kernel log of this boot nor NVML has such an error, or the GPU has recovered.
 	// Remedy: none.
 	ReasonGPUsHealthy = "GPUsHealthy"
 	// ReasonGPUHealthUnknown: the health agent has not reported since the boot of the node.
@@ -100,19 +100,20 @@ const (
 	// Remedy: read the log of the node's nvidia-gpu-health pod.
 	ReasonGPUHealthUnknown = "GPUHealthUnknown"
 	// ReasonGPULost: a GPU has fallen off the bus, so that no pod can use it.
-	// Cause: Xid 79: the GPU, its power, its riser or the slot.
-	// Remedy: reboot the node. If it occurs again, have the hardware examined.
+	// Cause: Xid 79, or neither NVML nor the PCI bus reach it: the GPU, its power, its riser or the slot.
+	// Remedy: reboot the node. If it occurs again within 30 days, have the hardware examined.
 	ReasonGPULost = "GPULost"
 	// ReasonGPUResetRequired: a GPU must be reset before it can be used.
-	// Cause: an error that stops the GPU, such as Xid 46, 62, 109, 110, 143 or 158, or Xid 154 of the driver.
+	// Cause: an error that stops the GPU, such as Xid 46, 62, 109, 110, 143 or 158, or the driver has announced it by Xid
+	// 154 or in NVML.
 	// Remedy: end the pods that use the GPU and reset it, or reboot the node.
 	ReasonGPUResetRequired = "GPUResetRequired"
 	// ReasonGPUDrainPeersRequired: a GPU must be reset after all programs have ended that reach it from other GPUs.
-	// Cause: the driver has announced it by Xid 154.
+	// Cause: the driver has announced it by Xid 154 or in NVML.
 	// Remedy: end the pods that use several GPUs, then reset the GPU, or reboot the node.
 	ReasonGPUDrainPeersRequired = "GPUDrainPeersRequired"
 	// ReasonNodeRebootRequired: a reset of the GPU does not suffice.
-	// Cause: the driver has announced it by Xid 154.
+	// Cause: the driver has announced it by Xid 154 or in NVML.
 	// Remedy: drain and reboot the node.
 	ReasonNodeRebootRequired = "NodeRebootRequired"
 	// ReasonGPUUncorrectableECC: the memory of a GPU has an error that could not be corrected.
@@ -124,8 +125,8 @@ const (
 	// Remedy: end the pods that use the GPU and reset it.
 	ReasonGPUMemoryErrorUncontained = "GPUMemoryErrorUncontained"
 	// ReasonGPUMemoryRemapFailed: a row of the memory could not be replaced.
-	// Cause: Xid 64, as with too few spare rows.
-	// Remedy: reset the GPU and run the field diagnostic. If that fails, replace the GPU.
+	// Cause: Xid 64, or NVML shows it, as with too few spare rows.
+	// Remedy: reset the GPU. If the fault stays (class Hardware), run the field diagnostic and replace the GPU.
 	ReasonGPUMemoryRemapFailed = "GPUMemoryRemapFailed"
 	// ReasonGPUMemoryDegrading: the memory of a GPU, or another part that wears out, has had many errors.
 	// Cause: Xid 92, 93, 157, 160, 161 or 165, three times in a day.
@@ -151,8 +152,80 @@ const (
 	// Cause: Xid 54: a cable is missing or loose, or a power supply has failed.
 	// Remedy: have the hardware examined.
 	ReasonGPUPowerCableMissing = "GPUPowerCableMissing"
+	// ReasonGPUInfoROMCorrupted: the memory with the settings of a GPU is corrupted.
+	// Cause: NVML reports it.
+	// Remedy: have the GPU serviced.
+	ReasonGPUInfoROMCorrupted = "GPUInfoROMCorrupted"
 	// ReasonGPUHardwareError: a GPU reports an error of its hardware.
 	// Cause: Xid 142 or 167.
 	// Remedy: have the hardware examined; reboot the node once for Xid 167.
 	ReasonGPUHardwareError = "GPUHardwareError"
+)
+
+// Reasons of Events about nodes with a health agent. No GPU is unhealthy because of them.
+const (
+	// ReasonGPUApplicationError: a program has made a mistake on a GPU, which is healthy.
+	// Cause: an Xid of class App, such as 13 or 31.
+	// Remedy: read the kernel log of the node for the process, and correct the program.
+	ReasonGPUApplicationError = "GPUApplicationError"
+	// ReasonGPUApplicationErrors: several programs have made mistakes on the same GPU.
+	// Cause: Xids of class App of three processes in a day: the same mistake, or the GPU.
+	// Remedy: run a diagnostic of the GPU.
+	ReasonGPUApplicationErrors = "GPUApplicationErrors"
+	// ReasonGPUChannelsTornDown: programs on a GPU were ended, and no other error explains it.
+	// Cause: Xid 45 without another Xid of the GPU in the minute before or after it.
+	// Remedy: on nodes with NVSwitches read the log of the fabric manager; otherwise none if a person ended the programs.
+	ReasonGPUChannelsTornDown = "GPUChannelsTornDown"
+	// ReasonGPUMemoryRemapPending: the next reset of a GPU replaces a row of its memory.
+	// Cause: Xid 63, or NVML shows it: the row has had errors.
+	// Remedy: reset the GPU when no pod uses it, or wait for the next boot. Work on the GPU goes on until then.
+	ReasonGPUMemoryRemapPending = "GPUMemoryRemapPending"
+	// ReasonGPUMemoryErrorContained: an error of the memory has ended a program, and has reached no other.
+	// Cause: Xid 94.
+	// Remedy: start the program again; reset the GPU when no pod uses it.
+	ReasonGPUMemoryErrorContained = "GPUMemoryErrorContained"
+	// ReasonGPUReducedCapability: a GPU has less memory, or does without power smoothing.
+	// Cause: Xid 163 or 168.
+	// Remedy: reset the GPU or reboot the node at the next maintenance.
+	ReasonGPUReducedCapability = "GPUReducedCapability"
+	// ReasonGPUPlatformError: the platform of the node has failed, and no GPU is known to be faulty.
+	// Cause: Xid 78, 151, 159, 166, 169 or 170.
+	// Remedy: read the kernel log of the node; a virtual machine may need a restart.
+	ReasonGPUPlatformError = "GPUPlatformError"
+	// ReasonGPUCountMismatch: NVML does not know a GPU that the driver is bound to.
+	// Cause: the driver could not initialize it, or a person has drained it with nvidia-smi.
+	// Remedy: read the kernel log of the node, and reboot it if the GPU is to be used.
+	ReasonGPUCountMismatch = "GPUCountMismatch"
+	// ReasonPCIeLinkDegraded: the PCIe link of a GPU has had fewer lanes than it can have for ten minutes.
+	// Cause: the GPU sits badly in its slot, or the riser, the slot or the GPU has failed.
+	// Remedy: have the hardware examined; pods on the GPU are slower.
+	ReasonPCIeLinkDegraded = "PCIeLinkDegraded"
+	// ReasonGPUThrottled: heat or the power supply has slowed a GPU for more than 20 % of ten minutes.
+	// Cause: cooling, or the power supply of the node.
+	// Remedy: have the cooling and the power supply examined.
+	ReasonGPUThrottled = "GPUThrottled"
+	// ReasonFabricDomainRecoveryRequired: the domain of a GPU's fabric must be recovered.
+	// Cause: the driver announces it in NVML (recovery action 5).
+	// Remedy: have the IMEX domain recovered.
+	ReasonFabricDomainRecoveryRequired = "FabricDomainRecoveryRequired"
+	// ReasonDriverNotLoaded: NVML finds no driver, although the driver of the node is validated.
+	// Cause: the kernel module was unloaded.
+	// Remedy: restart the driver's pod, or load the module.
+	ReasonDriverNotLoaded = "DriverNotLoaded"
+	// ReasonDriverLibraryMismatch: the driver's library and its kernel module differ in version.
+	// Cause: a driver on the host was updated while it was in use.
+	// Remedy: reboot the node.
+	ReasonDriverLibraryMismatch = "DriverLibraryMismatch"
+	// ReasonNVMLNotFound: the driver's library cannot be loaded.
+	// Cause: the driver is installed without libnvidia-ml.so.1.
+	// Remedy: read the log of the node's nvidia-gpu-health pod, and install the driver's libraries.
+	ReasonNVMLNotFound = "NVMLNotFound"
+	// ReasonNVMLAccessLost: the health agent cannot open the GPUs.
+	// Cause: the device nodes of the GPUs are not there, or a reload of systemd has taken them from the container.
+	// Remedy: delete the node's nvidia-gpu-health pod.
+	ReasonNVMLAccessLost = "NVMLAccessLost"
+	// ReasonNVMLHangs: NVML does not answer within its time.
+	// Cause: the driver hangs, mostly because of a GPU.
+	// Remedy: read the kernel log of the node, and reboot it if programs that use GPUs hang, too.
+	ReasonNVMLHangs = "NVMLHangs"
 )

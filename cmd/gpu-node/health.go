@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,7 +21,9 @@ import (
 )
 
 // healthVariables are the variables of health.
-var healthVariables = variables{"node-name": "NODE_NAME", "port": "METRICS_PORT"}
+var healthVariables = variables{
+	"node-name": "NODE_NAME", "port": "METRICS_PORT", "nvml-interval": "NVML_INTERVAL",
+}
 
 // healthAgent has the flags of health.
 type healthAgent struct {
@@ -31,6 +34,8 @@ type healthAgent struct {
 	serviceAccountDir string
 	terminationLog    string
 	port              int
+	dir, statFile     string
+	nvml              health.NVML
 }
 
 func (h *healthAgent) register(flags *pflag.FlagSet) {
@@ -41,6 +46,16 @@ func (h *healthAgent) register(flags *pflag.FlagSet) {
 		"where procfs is mounted, in which the driver shows the UUIDs of GPUs")
 	flags.StringVar(&h.serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
 		"directory of the pod's token and the API server's CA certificate")
+	flags.StringVar(&h.dir, "dir", labels.ValidationsDir, "directory of the markers, of which that of the driver is read")
+	flags.StringVar(&h.statFile, "stat-file", labels.ProcStat,
+		"file with the time at which the node was booted, in its line btime")
+	flags.StringVar(&h.nvml.SysRoot, "sys-root", "/sys", "sysfs, as mounted here")
+	flags.StringVar(&h.nvml.Program, "program", labels.CUDABinary,
+		"gpu-node-cuda, which has the sessions with NVML and is linked to the C library")
+	flags.DurationVar(&h.nvml.Every, "nvml-interval", health.DefaultSessions,
+		"time between two sessions with NVML, with a unit; 0s for none")
+	flags.DurationVar(&h.nvml.Limit, "nvml-timeout", health.DefaultSessionLimit,
+		"longest time of a session with NVML, with a unit")
 	flags.IntVar(&h.port, "port", health.DefaultPort, "port of /metrics and /healthz; 0 for any free port")
 	registerTerminationLog(flags, &h.terminationLog)
 }
@@ -49,16 +64,22 @@ func healthCommand() *cobra.Command {
 	var agent healthAgent
 	command := &cobra.Command{
 		Use:   "health",
-		Short: "Report the faults of GPUs and NVSwitches that the kernel log has (needs a privileged container)",
-		Long: `Read the errors of GPUs (Xid) and NVSwitches (SXid) from the kernel log until SIGTERM, report in an
-annotation of the Node which GPUs are unhealthy, and serve metrics at /metrics. It opens no GPU.
+		Short: "Report the faults of GPUs and NVSwitches (needs a privileged container)",
+		Long: `Read the errors of GPUs (Xid) and NVSwitches (SXid) from the kernel log until SIGTERM, and from time to time
+the state of the GPUs from the driver's library (NVML). Report in an annotation of the Node which GPUs are
+unhealthy, and serve metrics at /metrics.
+
+It opens no GPU itself: another program does, for each session with NVML, and ends. There are no sessions while
+the driver is not validated or is upgraded, while a label nvidia.com/gpu.deploy.* of the Node has a value that
+begins with paused-, and while nvidia.com/mig.config.state is pending or rebooting.
 
 The driver does not log each reset of a GPU. After a reset, write on the node:
   echo 'gpu-operator: GPU 0000:1b:00.0 has been reset' > /dev/kmsg
 
 Environment variables, overridden by the flags:
-  NODE_NAME     as --node-name
-  METRICS_PORT  as --port`,
+  NODE_NAME      as --node-name
+  METRICS_PORT   as --port
+  NVML_INTERVAL  as --nvml-interval`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := agent.complete(command.Flags()); err != nil {
@@ -78,6 +99,9 @@ func (h *healthAgent) complete(flags *pflag.FlagSet) error {
 	}
 	if h.nodeName == "" {
 		return errNoNode
+	}
+	if h.nvml.Every < 0 || h.nvml.Limit <= 0 {
+		return errors.New("--nvml-interval must not be below 0s, and --nvml-timeout must be above it")
 	}
 	return checkPort(h.port)
 }
@@ -101,9 +125,12 @@ func (h *healthAgent) run() error {
 	if err != nil {
 		return err
 	}
+	h.nvml.Confirm, h.nvml.Window = health.DefaultConfirm, health.DefaultWindow
+	h.nvml.Markers = marker.Dir{Path: h.dir, BootID: boot, StatFile: h.statFile}
 	agent := health.New(health.Options{
 		Node: h.nodeName, Boot: boot, Booted: booted, ProcRoot: h.procRoot, API: api,
-		Debounce: health.DefaultDebounce, Interval: health.DefaultInterval, Log: newLog(),
+		Debounce: health.DefaultDebounce, Interval: health.DefaultInterval, Urgent: health.DefaultUrgent,
+		NVML: h.nvml, Log: newLog(),
 	})
 	return h.serve(ctx, agent, kernelLog)
 }

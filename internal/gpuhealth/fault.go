@@ -44,6 +44,8 @@ func (c Class) Compare(other Class) int { return cmp.Compare(severity[c], severi
 const (
 	// ReasonGPULost: the GPU has fallen off the bus, so that no pod can use it, whatever the kubelet counts.
 	ReasonGPULost = "GPULost"
+	// ReasonRemapFailed: a row of the memory could not be replaced. A GPU with this fault after a reset must be replaced.
+	ReasonRemapFailed = "GPUMemoryRemapFailed"
 )
 
 // Fault is what makes one GPU, or one NVSwitch, unhealthy.
@@ -60,6 +62,8 @@ type Fault struct {
 	Xid int `json:"xid,omitempty"`
 	// SXid is the number of an NVSwitch's error; 0 for that of a GPU.
 	SXid int `json:"sxid,omitempty"`
+	// NVML is what the driver's library has shown, if no error in the kernel log is the cause: recovery action 2.
+	NVML string `json:"nvml,omitempty"`
 	// Since is when the device became unhealthy, to the second.
 	Since time.Time `json:"since"`
 }
@@ -76,20 +80,27 @@ func (f Fault) Text() string {
 	return fmt.Sprintf("%s %s since %s, %s", f.device(), what, f.Since.UTC().Format(time.RFC3339), f.Cause())
 }
 
-// Cause names the error: Xid 79, or SXid 12028.
+// Cause names the error: Xid 79, SXid 12028, or NVML: recovery action 2.
 func (f Fault) Cause() string {
-	if f.SXid != 0 {
+	switch {
+	case f.SXid != 0:
 		return fmt.Sprintf("SXid %d", f.SXid)
+	case f.NVML != "":
+		return "NVML: " + f.NVML
 	}
 	return fmt.Sprintf("Xid %d", f.Xid)
 }
 
 func (f Fault) device() string {
-	switch {
-	case f.SXid != 0:
+	if f.SXid != 0 {
 		return "NVSwitch " + f.PCI
-	case f.UUID != "":
-		return fmt.Sprintf("%s (%s)", f.UUID, f.PCI)
 	}
-	return "GPU " + f.PCI
+	return gpuName(f.PCI, f.UUID)
+}
+
+func gpuName(pci, uuid string) string {
+	if uuid != "" {
+		return fmt.Sprintf("%s (%s)", uuid, pci)
+	}
+	return "GPU " + pci
 }

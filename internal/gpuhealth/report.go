@@ -3,16 +3,19 @@ package gpuhealth
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
 
 const (
 	// MaxFaults is how many faults a report has at most: more devices than a node has.
 	MaxFaults = 64
+	// MaxNotes is how many notes a report has at most, and MaxPast how many earlier faults.
+	MaxNotes = 32
+	MaxPast  = 32
 	// maxSize, in bytes, is the longest report that is decoded.
 	maxSize = 32 << 10
 )
@@ -25,6 +28,10 @@ type Report struct {
 	Sequence uint64 `json:"seq,omitempty"`
 	// Faults of the GPUs and NVSwitches, at most one for each, worst first.
 	Faults []Fault `json:"faults"`
+	// Notes are what else there is to know: no GPU is unhealthy because of them.
+	Notes []Note `json:"notes,omitempty"`
+	// Past are faults that matter when they occur again, also after a boot.
+	Past []Past `json:"past,omitempty"`
 }
 
 // Encode returns the report as the value of the annotation. It sorts the faults: the worst first, then by address.
@@ -35,8 +42,9 @@ func (r Report) Encode() (string, error) {
 	})
 	r.Faults = r.Faults[:min(len(r.Faults), MaxFaults)]
 	for i := range r.Faults {
-		r.Faults[i].Since = r.Faults[i].Since.UTC().Truncate(time.Second)
+		r.Faults[i].Since = toSecond(r.Faults[i].Since)
 	}
+	r.Notes, r.Past = encodedNotes(r.Notes), encodedPast(r.Past)
 	encoded, err := json.Marshal(r)
 	if err != nil {
 		return "", fmt.Errorf("encode the report of GPU faults: %w", err)
@@ -49,6 +57,7 @@ var (
 	address = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 	uuid    = regexp.MustCompile(`^(GPU-[0-9a-f-]{1,60})?$`)
 	word    = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,63}$`)
+	signal  = regexp.MustCompile(`^([a-z][a-z0-9 ]{0,63})?$`)
 	bootID  = regexp.MustCompile(`^[0-9a-zA-Z-]{1,64}$`)
 )
 
@@ -74,12 +83,21 @@ func Decode(value string) (Report, error) {
 			return Report{}, fmt.Errorf("the report of GPU faults is not one of the health agent: fault %d is malformed", i)
 		}
 	}
+	if !areValid(report.Notes, report.Past) {
+		return Report{}, errors.New("the report of GPU faults is not one of the health agent: its notes are malformed")
+	}
 	return report, nil
 }
 
 func (f Fault) isValid() bool {
+	causes := 0
+	for _, is := range []bool{f.Xid > 0, f.SXid > 0, f.NVML != ""} {
+		if is {
+			causes++
+		}
+	}
 	return address.MatchString(f.PCI) && uuid.MatchString(f.UUID) && word.MatchString(f.Reason) &&
-		f.Class.IsUnhealthy() && (f.Xid > 0) != (f.SXid > 0) && !f.Since.IsZero()
+		signal.MatchString(f.NVML) && f.Class.IsUnhealthy() && causes == 1 && !f.Since.IsZero()
 }
 
 // Lost returns how many GPUs are lost.

@@ -43,12 +43,21 @@ func TestAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 	}
 }
 
-// The operator gets the binding of node discovery's admission policy by name, and may read no other.
-func TestDiscoveryFenceHasOneName(t *testing.T) {
+// The operator gets the bindings of two admission policies by name, and may read no other.
+func TestFencesHaveOneName(t *testing.T) {
+	for file, name := range map[string]string{
+		"node_discovery.yaml": labels.DiscoveryPolicyBinding, "health_agent.yaml": labels.HealthPolicyBinding,
+	} {
+		testFence(t, file, name)
+	}
+}
+
+func testFence(t *testing.T, policy, name string) {
+	t.Helper()
 	for file, fact := range map[string]string{
-		"../../config/admission/node_discovery.yaml": "kind: ValidatingAdmissionPolicyBinding\nmetadata:\n  name: " +
-			labels.DiscoveryPolicyBinding + "\nspec:\n  policyName: " + labels.DiscoveryPolicyBinding + "\n",
-		"../../config/rbac/role.yaml": "  resourceNames:\n  - " + labels.DiscoveryPolicyBinding +
+		"../../config/admission/" + policy: "kind: ValidatingAdmissionPolicyBinding\nmetadata:\n  name: " + name +
+			"\nspec:\n  policyName: " + name + "\n",
+		"../../config/rbac/role.yaml": "  resourceNames:\n  - " + name +
 			"\n  resources:\n  - validatingadmissionpolicybindings\n",
 	} {
 		text, err := os.ReadFile(file)

@@ -60,8 +60,10 @@ const (
 	DeployPreInstalled = "pre-installed"
 	// DeployPausedForMIG is the value that mig-manager gives to deploy labels while it changes the MIG layout.
 	DeployPausedForMIG = DeployPausedPrefix + "mig-change"
+	// DeployPaused starts the value of a deploy label that any program has paused for a time.
+	DeployPaused = "paused-"
 	// DeployPausedPrefix starts the values that k8s-driver-manager and mig-manager give to deploy labels while they work.
-	DeployPausedPrefix = "paused-for-"
+	DeployPausedPrefix = DeployPaused + "for-"
 	// Pool is written by the node controller: the driver pool of the node, such as
 	// ubuntu24.04-amd64. The driver's DaemonSets select on it, never on discovery labels, so
 	// that a lost discovery label removes no driver pod.
@@ -113,6 +115,9 @@ const (
 	// UpgradeState is the state of the node's driver upgrade, see package upgrade. Written by the upgrade controller, and
 	// by NVIDIA's operator. Read by dashboards and scripts.
 	UpgradeState = "nvidia.com/gpu-driver-upgrade-state"
+	// UpgradeStateRequired and UpgradeStateDone are those of its values, besides none, with which the driver is in use.
+	UpgradeStateRequired = "upgrade-required"
+	UpgradeStateDone     = "upgrade-done"
 	// UpgradeRecord is an annotation of the upgrade controller: what it has to know of the node's upgrade, in JSON.
 	UpgradeRecord = "nvidia.com/gpu-operator.driver-upgrade"
 	// UpgradeSkip is set by users to "true" to exclude the node from upgrades.

@@ -128,6 +128,10 @@ const (
 // installer except the Operator Lifecycle Manager, whose bundles cannot contain it.
 const DiscoveryPolicyBinding = "gpu-operator-node-discovery"
 
+// HealthPolicyBinding is the same for the pods of the health agent. An installation whose admission policies are older
+// than the agent does not have it.
+const HealthPolicyBinding = "gpu-operator-health-agent"
+
 // TestPodPriorityClass is the PriorityClass of the pod that "gpu-node validate plugin --with-workload"
 // starts. It ships with the installer, below every other class and with preemptionPolicy Never: the pod
 // preempts no other pod, and every other pod preempts it.

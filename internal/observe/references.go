@@ -13,9 +13,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -42,27 +39,14 @@ const (
 	contentLayouts = "/layouts"
 )
 
-// ReferenceCache returns the cache of objects that operands refer to; it must be started. It is separate from the
-// manager's cache, which has only the operator's objects. It keeps a digest and the keys of the data, so that no Secret
-// stays in memory, and of the bindings of admission policies the one that the operator may read.
-func ReferenceCache(config *rest.Config, namespace string, options cache.Options) (cache.Cache, error) {
-	options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	options.DefaultTransform = TrimReference
-	options.ByObject = map[client.Object]cache.ByObject{
-		&admissionv1.ValidatingAdmissionPolicyBinding{}: {
-			Field: fields.OneTermEqualSelector("metadata.name", labels.DiscoveryPolicyBinding),
-		},
-	}
-	return cache.New(config, options)
-}
-
-// ReferenceKinds returns the kinds of objects that operands may refer to.
+// ReferenceKinds returns the kinds of objects that operands may refer to. An object with a name is watched alone.
 func ReferenceKinds() []client.Object {
 	return []client.Object{
 		&corev1.ConfigMap{},
 		&corev1.Secret{},
 		&schedulingv1.PriorityClass{},
 		&admissionv1.ValidatingAdmissionPolicyBinding{},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: labels.HealthPolicyBinding}},
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 func TestRecordsAreDecoded(t *testing.T) {
@@ -103,4 +105,11 @@ func TestTheReportEstimatesWhatRemains(t *testing.T) {
 	counts := []int{report.Pending, report.InProgress, report.Done, report.Failed, report.Held}
 	g.Expect(counts).To(Equal([]int{4, 0, 2, 0, 0}))
 	g.Expect(report.Target).To(Equal("v2"))
+}
+
+// The health agent knows the states in which nobody touches the driver by their keys alone.
+func TestStatesOfADriverInUse(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(StateRequired).To(Equal(State(labels.UpgradeStateRequired)))
+	g.Expect(StateDone).To(Equal(State(labels.UpgradeStateDone)))
 }

@@ -4,6 +4,8 @@
 // PTX.
 //
 // Environment variables of the process under test describe the machine. Each is a list of words separated by spaces.
+// For one that is not set, a file of that name beside the library counts, where words may also be on lines: so a test
+// can change the machine of a process whose environment it does not make.
 //
 // FAKE_GPUS has a word for each GPU: "gpu", or "migN" for one in MIG mode with N MIG devices. One GPU if unset, none
 // if empty. As with the real library, CUDA shows one MIG device, or no MIG device and all other GPUs;
@@ -15,6 +17,17 @@
 //	hang:FUNCTION   it never returns
 //	crash:FUNCTION  it crashes with SIGSEGV
 //	on=INDEX        the faults only apply to the GPU with this index
+//	WORD@INDEX      a code or a value for the GPU with this index only
+//
+// FAKE_NVML has the state of the GPUs, too; values below 0 are not supported by the GPU:
+//
+//	action=N, uncorrected=N, remap.pending=N, remap.failed=N, remap.correctable=N, remap.uncorrectable=N,
+//	heat.nanos=N, brake.nanos=N         the fields of these meanings; 0 by default
+//	sram, throttle=BITS                 the threshold for the errors of the SRAM is exceeded; why clocks are low
+//	width=N, width.max=N, generation=N, generation.max=N   the PCIe link
+//	nvlinks=N, nvlinks.down=N           how many NVLinks there are, and how many of them are down
+//
+// The file FAKE_HANDLES beside libnvidia-ml.so.1, if there is one, is locked by each process that has opened it.
 //
 // and FAKE_CUDA only:
 //

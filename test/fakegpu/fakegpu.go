@@ -19,6 +19,8 @@ const (
 	CUDA = "FAKE_CUDA"
 	// NVML are the faults of libnvidia-ml.so.1, and so of nvidia-smi.
 	NVML = "FAKE_NVML"
+	// Handles is a file in Stack.Lib, which a process locks, shared, while it has opened libnvidia-ml.so.1.
+	Handles = "FAKE_HANDLES"
 )
 
 //go:embed testdata
@@ -58,7 +60,7 @@ func BuildIn(ctx context.Context, dir string, without ...string) (Stack, error) 
 	if err := os.CopyFS(dir, sources); err != nil {
 		return Stack{}, fmt.Errorf("build the stand-ins of NVIDIA's libraries: %w", err)
 	}
-	cuda := []string{"-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "fake.c", "ptx.c", "libcuda.c"}
+	cuda := []string{"-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "fake.c", "ptx.c", "libcuda.c", "-ldl"}
 	for _, function := range without {
 		// The loader only finds it under this name.
 		cuda = append(cuda, "-D"+function+"=no_"+function)
@@ -66,7 +68,7 @@ func BuildIn(ctx context.Context, dir string, without ...string) (Stack, error) 
 	for output, args := range map[string][]string{
 		filepath.Join(stack.Lib, "libcuda.so.1"): cuda,
 		filepath.Join(stack.Lib, "libnvidia-ml.so.1"): {
-			"-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "fake.c", "libnvidia-ml.c"},
+			"-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "fake.c", "libnvidia-ml.c", "-ldl"},
 		filepath.Join(stack.Bin, "nvidia-smi"): {"fake.c", "nvidia-smi.c", "-ldl"},
 	} {
 		command := exec.CommandContext(ctx, compiler,

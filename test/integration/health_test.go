@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -61,11 +62,69 @@ func TestALostGPUIsNamed(t *testing.T) {
 	e.Expect(e.node(faultyNode).Annotations).NotTo(HaveKey(healthAnnotation))
 }
 
+// TestWhatTheHealthAgentNotesIsAnEvent: errors of programs and reasons to watch a GPU leave it healthy, and are one
+// Event for each report, however many they are.
+func TestWhatTheHealthAgentNotesIsAnEvent(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
+	e.run()
+	object := e.samplePolicy()
+	object.Spec.Health = &v1.HealthSpec{Agent: &v1.HealthAgentSpec{Enabled: new(true)}}
+	e.create(object)
+	e.awaitReady(2)
+	boot := e.node(faultyNode).Status.NodeInfo.BootID
+	e.reportsHealth(boot, "")
+	e.Eventually(e.healthOf).Should(Equal("True GPUsHealthy"))
+	e.settled()
+	begin := e.mark()
+	since := time.Now().UTC().Format(time.RFC3339)
+	note := func(class, reason string, xid int) string {
+		return fmt.Sprintf(`{"pci":"0000:1b:00.0","class":%q,"reason":%q,"xid":%d,"since":%q}`, class, reason, xid, since)
+	}
+	remap := note("Watch", "GPUMemoryRemapPending", 0)
+	e.reports(fmt.Sprintf(`{"boot":%q,"faults":[],"notes":[%s,%s]}`, boot, remap, note("App", "GPUApplicationError", 13)))
+	const first = faultyNode + ": GPUMemoryRemapPending: GPU 0000:1b:00.0; GPUApplicationError: GPU 0000:1b:00.0, Xid 13"
+	e.Eventually(func() []corev1.Event { return e.eventsAbout("Node", faultyNode) }).Should(ConsistOf(
+		And(HaveField("Type", "Warning"), HaveField("Reason", "GPUMemoryRemapPending"), HaveField("Message", first))))
+	e.reports(fmt.Sprintf(`{"boot":%q,"faults":[],"notes":[%s,%s]}`, boot, remap, note("App", "GPUApplicationError", 31)))
+	e.Eventually(func() []corev1.Event { return e.eventsAbout("Node", faultyNode) }).Should(And(HaveLen(2), ContainElement(
+		HaveField("Message", faultyNode+": GPUApplicationError: GPU 0000:1b:00.0, Xid 31"))))
+	e.Expect(e.healthOf()).To(Equal("True GPUsHealthy"))
+	e.settled()
+	e.Expect(e.operatorCalls(begin).Writes()).To(BeEmpty(), "nothing but the Events")
+	e.quietSince("5 s with notes", e.mark(), 5*time.Second)
+}
+
+// TestTheHealthAgentNeedsItsFence: admission policies of an earlier release do not limit the pods of the agent, which
+// may patch every node.
+func TestTheHealthAgentNeedsItsFence(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	e.removePolicy(labels.HealthPolicyBinding)
+	e.run()
+	object := e.samplePolicy()
+	object.Spec.Health = &v1.HealthSpec{Agent: &v1.HealthAgentSpec{Enabled: new(true)}}
+	e.create(object)
+	agent := func() []v1.OperandStatus { return e.policy().Status.Operands }
+	e.Eventually(agent).Should(ContainElement(And(HaveField("Name", "health-agent"),
+		HaveField("State", v1.OperandInvalid), HaveField("Reason", v1.ReasonAdmissionPolicyMissing))))
+	e.Expect(e.written()).NotTo(HaveKey("DaemonSet nvidia-gpu-health"))
+	e.applyFence()
+	e.Eventually(agent).Should(ContainElement(And(HaveField("Name", "health-agent"),
+		HaveField("State", v1.OperandReady))))
+}
+
 // reportsHealth writes the report of the health agent of the faulty node, as the agent does.
 func (e *env) reportsHealth(boot, faults string) {
 	e.t.Helper()
+	e.reports(fmt.Sprintf(`{"boot":%q,"faults":[%s]}`, boot, faults))
+}
+
+// reports writes a report as the health agent of the faulty node does.
+func (e *env) reports(report string) {
+	e.t.Helper()
 	e.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: faultyNode}}, fmt.Sprintf(
-		`{"metadata": {"annotations": {%q: %q}}}`, healthAnnotation, fmt.Sprintf(`{"boot":%q,"faults":[%s]}`, boot, faults)))
+		`{"metadata": {"annotations": {%q: %q}}}`, healthAnnotation, report))
 }
 
 func (e *env) healthCondition() *corev1.NodeCondition {

@@ -94,7 +94,7 @@ func (s *scope) conditionWritten(stage bool) {
 func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Event, due bool) {
 	report := &s.entry.Report
 	event = events.Event{
-		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID},
+		Regarding: s.regarding(),
 		Type:      corev1.EventTypeWarning, Reason: after.Reason, Message: after.Message,
 		Transition: fmt.Sprintf("%s > %s", transition(before), report.Cause(s.node.Name)),
 	}

@@ -39,6 +39,28 @@ func (s *scope) writeHealth(ctx context.Context) error {
 	return s.patchConditions(ctx, *after)
 }
 
+// recordNotes writes the Event about what the health agent has noted since the last look: errors of programs, reasons
+// to watch a GPU, and a driver that does not answer. The agent itself may write no Events. What was noted while no
+// operator ran has none.
+func (s *scope) recordNotes(ctx context.Context) {
+	if s.previous == nil || s.previous.Latest.At.IsZero() || s.basis.Paused() {
+		return
+	}
+	notes := s.entry.Latest.NewHealthNotes(s.previous.Latest.Health, s.node.Name, s.now)
+	if notes == nil {
+		return
+	}
+	s.Events.Record(ctx, events.Event{
+		Regarding: s.regarding(), Type: corev1.EventTypeWarning, Reason: notes.Reason, Message: notes.Message,
+		Transition: notes.Transition,
+	})
+}
+
+// regarding is the Node as the object of an Event.
+func (s *scope) regarding() corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}
+}
+
 // forgetHealth removes the report of an agent that is not on the node any more, and the condition.
 func (s *scope) forgetHealth(ctx context.Context, hasCondition bool) error {
 	_, reported := s.node.Annotations[labels.GPUHealth]
@@ -61,8 +83,7 @@ func (s *scope) forgetHealth(ctx context.Context, hasCondition bool) error {
 func (s *scope) healthEvent(before, after *corev1.NodeCondition) (event events.Event, due bool) {
 	wasUnhealthy := before != nil && before.Status == corev1.ConditionFalse
 	event = events.Event{
-		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID},
-		Type:      corev1.EventTypeWarning, Reason: after.Reason, Message: after.Message,
+		Regarding: s.regarding(), Type: corev1.EventTypeWarning, Reason: after.Reason, Message: after.Message,
 		Transition: fmt.Sprintf("%s > %s", transition(before), after.Message),
 	}
 	if after.Status == corev1.ConditionTrue {

@@ -179,7 +179,7 @@ func (s *scope) releaseRemoved(ctx context.Context, step removal.Step) error {
 // recordRemovalEvent records a warning on the node, once for each policy.
 func (s *scope) recordRemovalEvent(ctx context.Context, reason, message string) {
 	s.Events.Record(ctx, events.Event{
-		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID},
+		Regarding: s.regarding(),
 		Type:      corev1.EventTypeWarning, Reason: reason, Message: message,
 		Transition: "removal of policy " + string(s.basis.Policy.UID),
 	})

@@ -193,6 +193,7 @@ func (s *scope) manage(ctx context.Context) error {
 	failure := s.label(ctx, found.annotations, pods)
 	s.readTenants(ctx)
 	s.assess(ctx, pods)
+	s.recordNotes(ctx)
 	if failure != nil {
 		return failure
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,12 +21,15 @@ const (
 	DefaultPort = 8001
 	// DefaultDebounce is the delay between an error and the report: several lines follow from one fault.
 	DefaultDebounce = time.Second
-	// DefaultInterval is the shortest time between two writes, so that there are at most five in a minute.
-	DefaultInterval = 15 * time.Second
+	// DefaultInterval is the shortest time between two writes, and DefaultUrgent the shortest time to one with a worse
+	// fault: what a write costs beyond itself, such as a condition and an Event, is to stay below five a minute.
+	DefaultInterval = time.Minute
+	DefaultUrgent   = 15 * time.Second
 )
 
-// Node reads and writes the agent's Node.
+// Node reads, watches and writes the agent's Node.
 type Node interface {
+	AwaitNode(ctx context.Context, name, version string, enough func(nodeapi.Node) bool) error
 	Node(ctx context.Context, name string) (nodeapi.Node, error)
 	PatchNode(ctx context.Context, name string, changes nodeapi.NodeChanges) error
 }
@@ -41,9 +45,11 @@ type Options struct {
 	ProcRoot string
 	// API is the API server.
 	API Node
-	// Debounce and Interval are normally the defaults.
-	Debounce, Interval time.Duration
-	Log                *slog.Logger
+	// Debounce, Interval and Urgent are normally the defaults.
+	Debounce, Interval, Urgent time.Duration
+	// NVML configures the sessions with NVML.
+	NVML NVML
+	Log  *slog.Logger
 }
 
 // Agent reports the faults of GPUs. It is a prometheus.Collector.
@@ -51,6 +57,9 @@ type Agent struct {
 	options Options
 	names   *names
 	metrics *descriptions
+	// sessions with NVML, and whether there may be any.
+	sessions *sessions
+	pause    *pause
 	// changed has an element if records have been read since the last report.
 	changed chan struct{}
 
@@ -58,13 +67,19 @@ type Agent struct {
 	// state is nil until the Node has been read.
 	state        *state
 	lost, writes int
+	// counted are the sessions by their outcome, lastSession is how long the last one took, and pausedBy why there are
+	// none now.
+	counted     map[string]int
+	lastSession time.Duration
+	pausedBy    string
 }
 
 // New returns an agent; Run runs it.
 func New(options Options) *Agent {
 	return &Agent{
 		options: options, names: &names{procRoot: options.ProcRoot, known: map[string]string{}},
-		metrics: describe(options.Node), changed: make(chan struct{}, 1),
+		metrics: describe(options.Node), changed: make(chan struct{}, 1), counted: map[string]int{}, pause: newPause(),
+		sessions: newSessions(options.NVML.Program, options.NVML.Limit),
 	}
 }
 
@@ -80,6 +95,10 @@ func (a *Agent) Run(ctx context.Context, log io.ReadCloser) error {
 	reporting, end := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() { a.report(reporting, written) })
+	if a.options.NVML.Every > 0 {
+		done.Go(func() { a.follow(reporting) })
+		done.Go(func() { a.watchGPUs(reporting) })
+	}
 	err := a.read(log)
 	end()
 	done.Wait()
@@ -100,7 +119,7 @@ func (a *Agent) begin(ctx context.Context) (gpuhealth.Report, bool) {
 				reported = gpuhealth.Report{}
 			}
 			a.mu.Lock()
-			a.state = newState(a.options.Boot, reported)
+			a.state = newState(a.options.Boot, a.options.NVML.Window, reported)
 			a.mu.Unlock()
 			return reported, true
 		}
@@ -126,10 +145,15 @@ func (a *Agent) read(from io.Reader) error {
 		a.mu.Lock()
 		a.state.observe(found.sequence, event, a.options.Booted.Add(found.at))
 		a.mu.Unlock()
-		select {
-		case a.changed <- struct{}{}:
-		default:
-		}
+		a.wake()
+	}
+}
+
+// wake makes the reports look again.
+func (a *Agent) wake() {
+	select {
+	case a.changed <- struct{}{}:
+	default:
 	}
 }
 
@@ -141,60 +165,88 @@ func (a *Agent) recordsLost() {
 
 // report writes each new report until ctx ends, and the first one at once: it shows that the agent runs.
 func (a *Agent) report(ctx context.Context, written gpuhealth.Report) {
-	for {
-		if !sleep(ctx, a.options.Debounce) {
-			return
-		}
-		wrote, err := a.write(ctx, &written)
+	var tried time.Time
+	for sleep(ctx, a.options.Debounce) {
+		due, err := a.write(ctx, &written, &tried)
 		if err != nil && ctx.Err() == nil {
 			a.options.Log.Warn("the faults of GPUs cannot be reported; trying again", "error", err.Error())
 		}
-		if (wrote || err != nil) && !sleep(ctx, a.options.Interval-a.options.Debounce) {
-			return
-		}
-		if err != nil {
-			continue
+		var timer <-chan time.Time
+		if !due.IsZero() {
+			timer = time.After(time.Until(due))
 		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-timer:
 		case <-a.changed:
 		}
 	}
 }
 
-// write writes the annotation if the faults are others than the written ones, and reports whether it has tried.
-func (a *Agent) write(ctx context.Context, written *gpuhealth.Report) (bool, error) {
+// write writes the annotation if it is due: another report than the written one, and the last attempt is long enough
+// ago. It returns when to look again, even if nothing happens until then; zero if there is no need.
+func (a *Agent) write(ctx context.Context, written *gpuhealth.Report, tried *time.Time) (due time.Time, err error) {
+	now := time.Now()
 	a.mu.Lock()
+	due = a.state.settle(now)
 	report := a.state.report()
 	a.mu.Unlock()
-	a.names.complete(report.Faults)
+	a.names.complete(&report)
 	next, err := report.Encode()
 	if err != nil {
-		return false, err
+		return due, err
 	}
-	if sameFaults(report, *written) {
-		return false, nil
+	if same(report, *written) {
+		return due, nil
 	}
+	gap := a.options.Interval
+	if isWorse(report, *written) {
+		gap = a.options.Urgent
+	}
+	if allowed := tried.Add(gap); now.Before(allowed) {
+		return earlier(due, allowed), nil
+	}
+	*tried = now
 	a.mu.Lock()
 	a.writes++
 	a.mu.Unlock()
 	if err := a.options.API.PatchNode(ctx, a.options.Node, nodeapi.NodeChanges{
 		Annotations: map[string]*string{labels.GPUHealth: &next},
 	}); err != nil {
-		return true, fmt.Errorf("write the annotation %s: %w", labels.GPUHealth, err)
+		return earlier(due, now.Add(gap)), fmt.Errorf("write the annotation %s: %w", labels.GPUHealth, err)
 	}
-	a.options.Log.Info("reported the faults of GPUs", "count", len(report.Faults), "faults", report.Text())
+	a.options.Log.Info("reported the faults of GPUs", "count", len(report.Faults), "faults", report.Text(),
+		"notes", len(report.Notes))
 	*written = report
-	return true, nil
+	return due, nil
 }
 
-// sameFaults reports whether two reports are of the same boot and have the same faults.
-func sameFaults(a, b gpuhealth.Report) bool {
+// earlier returns the earlier one of two times, of which the first may be zero, for none.
+func earlier(one, other time.Time) time.Time {
+	if one.IsZero() || other.Before(one) {
+		return other
+	}
+	return one
+}
+
+// same reports whether two reports differ in nothing but how far the kernel log was read.
+func same(a, b gpuhealth.Report) bool {
 	a.Sequence, b.Sequence = 0, 0
 	one, errA := a.Encode()
 	other, errB := b.Encode()
 	return errors.Join(errA, errB) == nil && one == other
+}
+
+// isWorse reports whether a device has a worse fault than was reported, or nothing was reported in this boot.
+func isWorse(report, written gpuhealth.Report) bool {
+	before := map[string]gpuhealth.Class{}
+	for _, fault := range written.Faults {
+		before[fault.PCI] = fault.Class
+	}
+	return report.Boot != written.Boot || slices.ContainsFunc(report.Faults, func(f gpuhealth.Fault) bool {
+		return f.Class.Compare(before[f.PCI]) > 0
+	})
 }
 
 // sleep waits, and reports whether ctx goes on.

@@ -65,7 +65,7 @@ func start(t *testing.T, boot string, interval time.Duration, server *nodeapites
 	f := &fixture{t: t, server: server, log: write, output: &buffer{}, proc: t.TempDir(), done: make(chan error, 1)}
 	f.agent = New(Options{
 		Node: "node-a", Boot: boot, Booted: noon, ProcRoot: f.proc, API: client,
-		Debounce: time.Millisecond, Interval: interval, Log: slog.New(slog.NewTextHandler(f.output, nil)),
+		Debounce: time.Millisecond, Interval: interval, Urgent: interval, Log: slog.New(slog.NewTextHandler(f.output, nil)),
 	})
 	t.Cleanup(func() { _ = write.Close() })
 	go func() { f.done <- f.agent.Run(t.Context(), read) }()
@@ -120,14 +120,14 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 	g := NewWithT(t)
 	server := nodeapitest.Start(t, "node-a")
 	f := start(t, "boot-1", 2*time.Millisecond, server)
-	f.write(a(0, 79))
+	f.write(a(0, 13), a(0, 79))
 	g.Eventually(f.reported, patience).Should(HaveLen(2))
 	patches := server.Patches()
-	f.write(a(time.Hour, 79), a(time.Hour, 13), a(time.Hour, 119))
+	f.write(a(time.Minute, 79), a(time.Minute, 13), a(time.Hour, 119))
 	g.Eventually(f.counts(gpuA, "119"), patience).Should(Equal(1))
 
 	again := start(t, "boot-1", 2*time.Millisecond, server)
-	again.write(a(0, 79), a(time.Hour, 79))
+	again.write(a(0, 13), a(0, 79), a(time.Hour, 79))
 	g.Eventually(again.counts(gpuA, "79"), patience).Should(Equal(2))
 	g.Consistently(server.Patches, "50ms").Should(Equal(patches))
 }
@@ -236,6 +236,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	delete(samples, "gpu_health_writes_total node=node-a")
+	delete(samples, "nvml_session_seconds node=node-a")
 	g.Expect(samples).To(Equal(map[string]float64{
 		"gpu_unhealthy class=Reboot node=node-a pci=0000:1b:00.0 reason=GPULost":           1,
 		"gpu_unhealthy class=Reset node=node-a pci=0000:c1:00.0 reason=NVSwitchFatalError": 1,
@@ -243,7 +244,8 @@ func TestMetrics(t *testing.T) {
 		"gpu_xid_total class= node=node-a pci=0000:1b:00.0 xid=154":                        1,
 		"gpu_xid_total class=Reboot node=node-a pci=0000:1b:00.0 xid=79":                   2,
 		"gpu_xid_total class=Watch node=node-a pci=0000:1b:00.0 xid=63":                    1,
-		"kernel_log_gaps_total node=node-a":                                                0,
-		"nvswitch_sxid_total node=node-a pci=0000:c1:00.0 sxid=12028":                      1,
+		"nvml_gpus node=node-a":                                       0,
+		"kernel_log_gaps_total node=node-a":                           0,
+		"nvswitch_sxid_total node=node-a pci=0000:c1:00.0 sxid=12028": 1,
 	}))
 }

@@ -178,13 +178,15 @@ func TestFaults(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			s := newState("b", gpuhealth.Report{})
+			s := newState("b", DefaultWindow, gpuhealth.Report{})
 			play(t, s, 1, test.lines)
 			g.Expect(faults(s)).To(ConsistOf(test.want))
 			var watched []string
 			for _, d := range s.devices {
-				for reason := range d.watched {
-					watched = append(watched, reason)
+				for _, note := range d.notes {
+					if note.Class == gpuhealth.Watch {
+						watched = append(watched, note.Reason)
+					}
 				}
 			}
 			g.Expect(watched).To(ConsistOf(test.watched))
@@ -239,32 +241,32 @@ var noon = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
 // An agent that is restarted in the same boot reads the log again, which may have lost its beginning.
 func TestARestartedAgentKnowsTheFaultsOfItsBoot(t *testing.T) {
-	before := newState("b", gpuhealth.Report{})
+	before := newState("b", DefaultWindow, gpuhealth.Report{})
 	lines := []line{a(0, 79), b(0, 48), {text: "gpu-operator: GPU " + gpuB + " has been reset", program: true}}
 	play(t, before, 1, lines)
 	reported := before.report()
 	for name, kept := range map[string]int{"all": 0, "a part": 2, "nothing": 3} {
 		t.Run("the log has kept "+name, func(t *testing.T) {
 			g := NewWithT(t)
-			after := newState("b", reported)
+			after := newState("b", DefaultWindow, reported)
 			play(t, after, kept+1, lines[kept:])
 			g.Expect(after.report()).To(Equal(reported))
 		})
 	}
 	t.Run("a reset while it was down", func(t *testing.T) {
-		after := newState("b", reported)
+		after := newState("b", DefaultWindow, reported)
 		play(t, after, 1, append(lines, reset(0)))
 		NewWithT(t).Expect(after.report().Faults).To(BeEmpty())
 	})
 	t.Run("a boot ends all faults", func(t *testing.T) {
-		NewWithT(t).Expect(newState("next", reported).report().Faults).To(BeEmpty())
+		NewWithT(t).Expect(newState("next", DefaultWindow, reported).report().Faults).To(BeEmpty())
 	})
 }
 
 // A fault that is found again after its recovery begins anew; one that becomes worse does not.
 func TestSince(t *testing.T) {
 	g := NewWithT(t)
-	s := newState("b", gpuhealth.Report{})
+	s := newState("b", DefaultWindow, gpuhealth.Report{})
 	play(t, s, 1, []line{a(time.Minute, 48), a(time.Hour, 79)})
 	g.Expect(s.report().Faults[0].Since).To(BeTemporally("==", noon.Add(time.Minute)))
 	play(t, s, 10, []line{reset(2 * time.Hour), a(3*time.Hour, 48)})
@@ -273,7 +275,7 @@ func TestSince(t *testing.T) {
 
 func TestTheStateIsBounded(t *testing.T) {
 	g := NewWithT(t)
-	s := newState("b", gpuhealth.Report{})
+	s := newState("b", DefaultWindow, gpuhealth.Report{})
 	for i := range 1000 {
 		pci := fmt.Sprintf("0000:%02x:%02x.0", i%256, i/256)
 		for number := range 200 {

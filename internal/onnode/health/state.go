@@ -1,6 +1,7 @@
 package health
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -19,6 +20,10 @@ const (
 	maxProcesses = 8
 	// accompanies is how long after an error the driver may announce what the GPU needs because of it.
 	accompanies = 10 * time.Second
+	// noteAgain is how long an error of programs is noted once, however often it is repeated.
+	noteAgain = time.Hour
+	// maxAge is how long an earlier fault counts.
+	maxAge = 30 * 24 * time.Hour
 )
 
 // state is what follows from the records of one boot. It is not safe for concurrent use.
@@ -30,16 +35,32 @@ type state struct {
 	// sequence is the number of the last record.
 	sequence uint64
 	devices  map[string]*device
+	// driver is what NVML shows of the driver.
+	driver driverState
+	// window is normally DefaultWindow.
+	window time.Duration
+	// past are faults that matter when they occur again.
+	past []gpuhealth.Past
 }
 
 // device is one GPU, or one NVSwitch.
 type device struct {
+	state *state
+	pci   string
+	// uuid is empty until NVML has shown it.
+	uuid string
 	// fault is what makes it unhealthy, nil if nothing does.
 	fault *gpuhealth.Fault
-	// action is what the driver has last announced that it needs; empty if it has announced nothing.
-	action xid.Action
-	// watched are the reasons to watch it.
-	watched map[string]bool
+	// action is what the driver has last announced that it needs, in the kernel log at actionAt or by NVML; empty if it
+	// has announced nothing.
+	action   xid.Action
+	actionAt time.Time
+	// notes are the other things to report, by their keys. They may be changed by addNote and dropNote only.
+	notes map[string]gpuhealth.Note
+	// torn is when an error occurred that matters only if no other one accompanies it; zero if there is none.
+	torn time.Time
+	// nvml is what the sessions have shown.
+	nvml gpuState
 	// last is its last error, with another Xid than 154.
 	last   int
 	lastAt time.Time
@@ -58,8 +79,8 @@ type occurrence struct {
 }
 
 // newState returns the state after what an agent of the same boot has reported; of another boot, nothing is left.
-func newState(boot string, reported gpuhealth.Report) *state {
-	s := &state{boot: boot, devices: map[string]*device{}}
+func newState(boot string, window time.Duration, reported gpuhealth.Report) *state {
+	s := &state{boot: boot, window: window, devices: map[string]*device{}, past: slices.Clone(reported.Past)}
 	if reported.Boot != boot {
 		return s
 	}
@@ -67,9 +88,51 @@ func newState(boot string, reported gpuhealth.Report) *state {
 	for _, fault := range reported.Faults {
 		if found := s.device(fault.PCI, fault.SXid != 0); found != nil {
 			found.fault = new(fault)
+			found.resume()
+		}
+	}
+	for _, note := range reported.Notes {
+		if note.PCI == "" {
+			s.driver.resume(note)
+		} else if found := s.device(note.PCI, false); found != nil {
+			found.notes[noteKey(note)] = note
 		}
 	}
 	return s
+}
+
+// noteKey tells the notes of one device apart: one for each reason, and for each error of programs.
+func noteKey(note gpuhealth.Note) string {
+	if note.Class == gpuhealth.App {
+		return fmt.Sprintf("Xid %d", note.Xid)
+	}
+	return note.Reason
+}
+
+// addNote adds the note, unless there is one already.
+func (d *device) addNote(class gpuhealth.Class, reason string, number int, at time.Time) {
+	note := gpuhealth.Note{PCI: d.pci, UUID: d.uuid, Class: class, Reason: reason, Xid: number, Since: at}
+	before, known := d.notes[noteKey(note)]
+	if !known || class == gpuhealth.App && at.Sub(before.Since) > noteAgain {
+		d.notes[noteKey(note)] = note
+	}
+}
+
+func (d *device) dropNote(reason string) { delete(d.notes, reason) }
+
+// occurredBefore reports whether the GPU has had the fault in the last days, also in an earlier boot.
+func (d *device) occurredBefore(reason string, at time.Time) bool {
+	return slices.ContainsFunc(d.state.past, func(p gpuhealth.Past) bool {
+		return p.Reason == reason && p.Is(d.pci, d.uuid) && at.Sub(p.At) <= maxAge
+	})
+}
+
+// remember keeps the fault for occurredBefore, and forgets what is too old.
+func (s *state) remember(fault gpuhealth.Fault, uuid string) {
+	s.past = slices.DeleteFunc(s.past, func(p gpuhealth.Past) bool {
+		return p.Reason == fault.Reason && p.Is(fault.PCI, uuid) || fault.Since.Sub(p.At) > maxAge
+	})
+	s.past = append(s.past, gpuhealth.Past{PCI: fault.PCI, UUID: uuid, Reason: fault.Reason, At: fault.Since})
 }
 
 // device returns the device with the address; nil if there are too many.
@@ -77,7 +140,8 @@ func (s *state) device(pci string, isSwitch bool) *device {
 	found := s.devices[pci]
 	if found == nil && len(s.devices) < maxDevices {
 		found = &device{
-			isSwitch: isSwitch, watched: map[string]bool{}, repeats: map[int][]occurrence{}, counts: map[string]int{},
+			state: s, pci: pci, isSwitch: isSwitch, notes: map[string]gpuhealth.Note{}, repeats: map[int][]occurrence{},
+			counts: map[string]int{},
 		}
 		s.devices[pci] = found
 	}
@@ -94,48 +158,89 @@ func (s *state) observe(sequence uint64, event xid.Event, at time.Time) {
 	if d == nil {
 		return
 	}
-	fault := d.fault
+	fault, notes, past := d.fault, d.notes, s.past
+	if sequence <= s.settled {
+		d.notes, s.past = maps.Clone(notes), slices.Clone(past)
+	}
+	d.settle(at)
 	switch {
 	case event.Reset:
 		d.recover()
 	case event.SXid != 0:
 		d.count(event.SXid)
 		if event.Fatal {
-			d.worsen(xid.Rule{Class: gpuhealth.Reset, Reason: xid.ReasonSwitch}, event, at)
+			d.worsen(xid.Rule{Class: gpuhealth.Reset, Reason: xid.ReasonSwitch}, cause{sxid: event.SXid}, at)
 		}
 	case event.Xid == xid.RecoveryAction:
 		d.count(event.Xid)
-		d.announce(event, at)
+		d.torn, d.actionAt = time.Time{}, at
+		d.announce(event.Action, cause{xid: event.Xid}, at)
 	default:
 		d.count(event.Xid)
 		d.err(event, at)
 	}
 	if sequence <= s.settled {
-		// The faults of the start have it in them.
-		d.fault = fault
+		// What was reported before has it in it.
+		d.fault, d.notes, s.past = fault, notes, past
 	}
 }
 
-// recover drops what the device needed to be reset for.
+// recover drops what the device needed to be reset for. What programs have done, and what NVML shows, is not part of
+// that.
 func (d *device) recover() {
-	d.fault, d.action, d.watched = nil, xid.ActionNone, map[string]bool{}
+	d.fault, d.action, d.torn = nil, xid.ActionNone, time.Time{}
+	maps.DeleteFunc(d.notes, func(_ string, note gpuhealth.Note) bool {
+		return note.Class != gpuhealth.App && !slices.Contains(measured, note.Reason)
+	})
+}
+
+// settle notes the error that no other one has accompanied. It returns when to call it again; zero if there is no need.
+func (d *device) settle(now time.Time) time.Time {
+	if d.torn.IsZero() {
+		return time.Time{}
+	}
+	rule := xid.Lookup(xid.ChannelsTornDown)
+	if due := d.torn.Add(rule.Alone); now.Before(due) {
+		return due
+	}
+	d.addNote(rule.Class, rule.Reason, xid.ChannelsTornDown, d.torn)
+	d.torn = time.Time{}
+	return time.Time{}
+}
+
+// settle settles all devices, and returns when to call it again; zero if there is no need.
+func (s *state) settle(now time.Time) time.Time {
+	var next time.Time
+	for _, d := range s.devices {
+		if due := d.settle(now); !due.IsZero() && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+	}
+	return next
 }
 
 // err takes an error of a GPU.
 func (d *device) err(event xid.Event, at time.Time) {
 	rule := xid.Lookup(event.Xid)
+	if rule.Alone > 0 {
+		if d.last == 0 || at.Sub(d.lastAt) > rule.Alone {
+			d.torn = at
+		}
+		return
+	}
+	d.torn = time.Time{}
 	if repeat := rule.Repeat; d.isRepeated(event, at, repeat) {
 		rule.Class, rule.Reason = repeat.Class, repeat.Reason
 	}
 	d.last, d.lastAt = event.Xid, at
 	if event.Xid == xid.SmoothingEngaged {
-		delete(d.watched, xid.Lookup(xid.SmoothingDisengaged).Reason)
+		d.dropNote(xid.Lookup(xid.SmoothingDisengaged).Reason)
 	}
 	switch {
 	case rule.Class.IsUnhealthy():
-		d.worsen(d.needed(rule), event, at)
-	case rule.Class == gpuhealth.Watch && rule.Reason != "":
-		d.watched[rule.Reason] = true
+		d.worsen(d.needed(rule), cause{xid: event.Xid}, at)
+	case rule.Reason != "":
+		d.addNote(rule.Class, rule.Reason, event.Xid, at)
 	}
 }
 
@@ -155,20 +260,22 @@ func isOverridden(class gpuhealth.Class, reason string) bool {
 }
 
 // announce takes what the driver says that the GPU needs.
-func (d *device) announce(event xid.Event, at time.Time) {
-	rule, known := event.Action.Rule()
+func (d *device) announce(action xid.Action, from cause, at time.Time) {
+	rule, known := action.Rule()
 	if !known {
 		return
 	}
-	d.action = event.Action
+	d.action = action
 	switch {
-	case event.Action == xid.ActionNone:
+	case action == xid.ActionNone:
 		d.recover()
+	case !rule.Class.IsUnhealthy():
+		d.addNote(rule.Class, rule.Reason, from.xid, at)
 	case d.fault == nil:
 		if d.last != 0 && at.Sub(d.lastAt) <= accompanies {
-			event.Xid = d.last
+			from = cause{xid: d.last}
 		}
-		d.worsen(rule, event, at)
+		d.worsen(rule, from, at)
 	case isOverridden(d.fault.Class, d.fault.Reason):
 		changed := *d.fault
 		changed.Class = rule.Class
@@ -176,11 +283,25 @@ func (d *device) announce(event xid.Event, at time.Time) {
 	}
 }
 
+// cause is what has shown a fault, one of the three.
+type cause struct {
+	xid, sxid int
+	nvml      string
+}
+
+// lasting are the faults that mean more when they occur again, see occurredBefore.
+var lasting = []string{gpuhealth.ReasonGPULost, gpuhealth.ReasonRemapFailed}
+
 // worsen makes the device unhealthy. The first of several faults stays, unless another one is worse, or says more than
 // that the driver has announced something.
-func (d *device) worsen(rule xid.Rule, event xid.Event, at time.Time) {
+func (d *device) worsen(rule xid.Rule, from cause, at time.Time) {
+	isLasting := slices.Contains(lasting, rule.Reason)
+	if isLasting && (d.fault == nil || d.fault.Reason != rule.Reason) && d.occurredBefore(rule.Reason, at) {
+		rule.Class = gpuhealth.Hardware
+	}
 	next := gpuhealth.Fault{
-		PCI: event.PCI, Class: rule.Class, Reason: rule.Reason, Xid: event.Xid, SXid: event.SXid, Since: at,
+		PCI: d.pci, UUID: d.uuid, Class: rule.Class, Reason: rule.Reason, Xid: from.xid, SXid: from.sxid, NVML: from.nvml,
+		Since: at,
 	}
 	if before := d.fault; before != nil {
 		isVague := before.Xid == xid.RecoveryAction && before.Class == next.Class
@@ -190,6 +311,9 @@ func (d *device) worsen(rule xid.Rule, event xid.Event, at time.Time) {
 		next.UUID, next.Since = before.UUID, before.Since
 	}
 	d.fault = &next
+	if isLasting {
+		d.state.remember(next, d.uuid)
+	}
 }
 
 // isRepeated records the error, and reports whether it has occurred often enough.
@@ -225,10 +349,16 @@ func (d *device) count(number int) {
 
 // report returns the faults for the annotation, sorted by address.
 func (s *state) report() gpuhealth.Report {
-	report := gpuhealth.Report{Boot: s.boot, Sequence: s.sequence, Faults: []gpuhealth.Fault{}}
+	report := gpuhealth.Report{
+		Boot: s.boot, Sequence: s.sequence, Faults: []gpuhealth.Fault{}, Notes: s.driver.notes(), Past: slices.Clone(s.past),
+	}
 	for _, pci := range slices.Sorted(maps.Keys(s.devices)) {
-		if fault := s.devices[pci].fault; fault != nil {
-			report.Faults = append(report.Faults, *fault)
+		d := s.devices[pci]
+		if d.fault != nil {
+			report.Faults = append(report.Faults, *d.fault)
+		}
+		for _, key := range slices.Sorted(maps.Keys(d.notes)) {
+			report.Notes = append(report.Notes, d.notes[key])
 		}
 	}
 	return report

@@ -1,9 +1,8 @@
 package health
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,13 +21,48 @@ type names struct {
 	asking bool
 }
 
-// complete adds the UUIDs of GPUs to the faults, as far as they are known in time.
-func (n *names) complete(faults []gpuhealth.Fault) {
+// learn takes the UUID of a GPU from elsewhere.
+func (n *names) learn(pci, uuid string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if gpuhealth.IsUUID(uuid) {
+		n.known[pci] = uuid
+	}
+}
+
+// complete adds the UUIDs of GPUs to the report, as far as they are known in time.
+func (n *names) complete(report *gpuhealth.Report) {
+	found := map[*string]string{}
+	for i := range report.Faults {
+		if fault := &report.Faults[i]; fault.SXid == 0 && fault.UUID == "" {
+			found[&fault.UUID] = fault.PCI
+		}
+	}
+	for i := range report.Notes {
+		if note := &report.Notes[i]; note.PCI != "" && note.UUID == "" {
+			found[&note.UUID] = note.PCI
+		}
+	}
+	for i := range report.Past {
+		if past := &report.Past[i]; past.UUID == "" {
+			found[&past.UUID] = past.PCI
+		}
+	}
+	n.find(slices.Collect(maps.Values(found)))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for uuid, pci := range found {
+		*uuid = n.known[pci]
+	}
+}
+
+// find asks for the UUIDs that are not known, unless it is asking already.
+func (n *names) find(addresses []string) {
 	var unknown []string
 	n.mu.Lock()
-	for _, fault := range faults {
-		if n.known[fault.PCI] == "" && fault.UUID == "" && fault.SXid == 0 {
-			unknown = append(unknown, fault.PCI)
+	for _, pci := range addresses {
+		if n.known[pci] == "" {
+			unknown = append(unknown, pci)
 		}
 	}
 	ask := len(unknown) > 0 && !n.asking
@@ -36,13 +70,6 @@ func (n *names) complete(faults []gpuhealth.Fault) {
 	n.mu.Unlock()
 	if ask {
 		n.ask(unknown)
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for i := range faults {
-		if faults[i].UUID == "" {
-			faults[i].UUID = n.known[faults[i].PCI]
-		}
 	}
 }
 
@@ -52,10 +79,9 @@ func (n *names) ask(addresses []string) {
 	go func() {
 		defer close(done)
 		for _, pci := range addresses {
-			found := readUUID(n.procRoot, pci)
-			n.mu.Lock()
-			n.known[pci] = found
-			n.mu.Unlock()
+			if found := readUUID(n.procRoot, pci); found != "" {
+				n.learn(pci, found)
+			}
 		}
 		n.mu.Lock()
 		n.asking = false
@@ -69,16 +95,9 @@ func (n *names) ask(addresses []string) {
 
 // readUUID returns the UUID of the GPU; empty if the driver does not show it.
 func readUUID(procRoot, pci string) string {
-	content, err := os.ReadFile(filepath.Join(procRoot, "driver", "nvidia", "gpus", pci, "information"))
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(content)) {
-		key, value, _ := strings.Cut(line, ":")
-		// Until a GPU is initialized, its UUID has question marks.
-		if uuid := strings.TrimSpace(value); strings.TrimSpace(key) == "GPU UUID" && gpuhealth.IsUUID(uuid) {
-			return uuid
-		}
+	// Until a GPU is initialized, its UUID has question marks.
+	if uuid := information(procRoot, pci)["GPU UUID"]; gpuhealth.IsUUID(uuid) {
+		return uuid
 	}
 	return ""
 }

@@ -81,6 +81,26 @@ func Devices(sysRoot string) ([]Device, error) {
 	}
 }
 
+// BoundGPUs returns the addresses of the GPUs that are bound to the driver nvidia. A GPU that is bound to vfio-pci for
+// a virtual machine does not count, nor does the virtual function of a GPU.
+func BoundGPUs(sysRoot string) ([]string, error) {
+	devices, err := Devices(sysRoot)
+	if err != nil {
+		return nil, err
+	}
+	var addresses []string
+	for _, device := range devices {
+		if !device.IsGPU() || device.Driver != "nvidia" {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(sysRoot, "bus", "pci", "devices", device.Address, "physfn")); err == nil {
+			continue
+		}
+		addresses = append(addresses, device.Address)
+	}
+	return addresses, nil
+}
+
 func read(dir string) (Device, error) {
 	vendor, err := attribute(filepath.Join(dir, "vendor"), 16)
 	if err != nil {

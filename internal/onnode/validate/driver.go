@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
 )
 
 // Driver validates a driver, on the host or in the driver container.
@@ -183,7 +184,7 @@ func (d Driver) checkModule(gpus []gpu) error {
 // checkBus requires that nvidia-smi lists every GPU that is bound to the driver. A GPU that is lost while the driver
 // runs stays bound to it.
 func (d Driver) checkBus(gpus []gpu) error {
-	bound, err := d.kernel().boundGPUs()
+	bound, err := pci.BoundGPUs(d.kernel().sys)
 	if err != nil {
 		return fmt.Errorf("the GPUs of nvidia-smi cannot be compared with those on the bus: %w", err)
 	}

@@ -27,28 +27,6 @@ func (k kernel) moduleVersion() string {
 	return string(bytes.TrimSpace(version))
 }
 
-// boundGPUs returns the addresses of the GPUs that are bound to the driver nvidia. A GPU that is bound to vfio-pci for
-// a virtual machine does not count, nor does the virtual function of a GPU.
-func (k kernel) boundGPUs() ([]string, error) {
-	devices, err := pci.Devices(k.sys)
-	if err != nil {
-		return nil, err
-	}
-	var addresses []string
-	for _, device := range devices {
-		dir := filepath.Join(k.sys, "bus", "pci", "devices", device.Address)
-		driver, err := os.Readlink(filepath.Join(dir, "driver"))
-		if !device.IsGPU() || err != nil || filepath.Base(driver) != "nvidia" {
-			continue
-		}
-		if _, err := os.Lstat(filepath.Join(dir, "physfn")); err == nil {
-			continue
-		}
-		addresses = append(addresses, device.Address)
-	}
-	return addresses, nil
-}
-
 // hasMellanoxNIC reports whether the node has a network adapter for the Mellanox driver.
 func (k kernel) hasMellanoxNIC() (bool, error) {
 	devices, err := pci.Devices(k.sys)

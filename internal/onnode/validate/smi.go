@@ -108,6 +108,23 @@ func runWithLoader(
 	return "", nil, nil
 }
 
+// BareLibrary returns the path of the driver's library with this soname, as seen here, and true, if root has a driver's
+// files and no C library, as in runWithLoader. Otherwise a program that uses the library must run in root.
+func BareLibrary(root, soname string) (path string, bare bool) {
+	for _, loader := range loaders {
+		// It may be a link that only leads somewhere in root.
+		if _, err := os.Lstat(filepath.Join(root, loader)); err == nil {
+			return "", false
+		}
+	}
+	for _, dir := range libraryDirs {
+		if hasFile(root, dir, soname) {
+			return filepath.Join(root, dir, soname), true
+		}
+	}
+	return "", false
+}
+
 // hasProgram reports whether root has such a program, executable or not. Some images have an empty file in place of a
 // driver's program.
 func hasProgram(root, name string) bool {

@@ -18,6 +18,8 @@ type Rule struct {
 	Reason string
 	// Repeat is what the error means when it is repeated on one GPU. The zero Repeat means the same.
 	Repeat Repeat
+	// Alone: the error counts only if no other one occurs on the GPU within this time before or after it; 0 for always.
+	Alone time.Duration
 	// Source of the class, see Sources.
 	Source Source
 }
@@ -84,7 +86,6 @@ func ofApplications() []Rule {
 		app("exception of a video, security or graphics class engine", append(
 			[]int{60, 68, 69, 80, 82, 83, 84, 86, 88, 89}, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 139)...),
 		app("NVLink privilege error of a program", 137),
-		app("channels removed after another error", 45),
 	}
 }
 
@@ -97,12 +98,15 @@ func watched() []Rule {
 		rule.Repeat = degrading
 		return rule
 	}
+	torn := watch("channels removed, mostly after another error", "GPUChannelsTornDown", Catalogue, ChannelsTornDown)
+	torn.Alone = time.Minute
 	timeout := watch("context switch timeout", "", Choice, 109)
 	timeout.Repeat = Repeat{Count: 2, Within: 10 * time.Minute, Class: gpuhealth.Reset, Reason: "GPUResetRequired"}
 	return []Rule{
+		torn,
 		watch("driver firmware error, context-switch fault, illegal access of the driver", "", Catalogue, 37, 38, 44, 66, 67),
 		watch("SMBPBI test message, C2C or fast path error, DLA", "", Catalogue, 106, 107, 108, 121, 141, 152, 153),
-		watch("row remapping or page retirement recorded", "GPUMemoryRemapPending", Catalogue, 63),
+		watch("row remapping or page retirement recorded", ReasonRemapPending, Catalogue, 63),
 		watch("contained memory error", "GPUMemoryErrorContained", Text, 94),
 		degrade("high rate of corrected memory errors, wear of the InfoROM", Catalogue, 92, 93),
 		degrade("resource retirement failed, channel retirement", Catalogue, 157, 160, 161),
@@ -122,9 +126,9 @@ func needResets() []Rule {
 	link := reset("NVLink error", "NVLinkError", Text, 74)
 	link.Repeat = Repeat{Count: 3, Within: day, Class: gpuhealth.Hardware, Reason: "NVLinkError"}
 	return []Rule{
-		reset("uncorrectable memory error", "GPUUncorrectableECC", Catalogue, 48),
-		reset("uncorrectable memory error: details of DRAM or SRAM", "GPUUncorrectableECC", Choice, 171, 172),
-		reset("recording the row remapping failed", "GPUMemoryRemapFailed", Catalogue, 64),
+		reset("uncorrectable memory error", ReasonUncorrectable, Catalogue, 48),
+		reset("uncorrectable memory error: details of DRAM or SRAM", ReasonUncorrectable, Choice, 171, 172),
+		reset("recording the row remapping failed", gpuhealth.ReasonRemapFailed, Catalogue, 64),
 		reset("uncontained memory error", "GPUMemoryErrorUncontained", Catalogue, 95, 140),
 		reset("the GPU stopped processing, a micro-controller halted", "GPUResetRequired", Catalogue, 46, 62),
 		reset("security fault, initialization error, fatal timeout", "GPUResetRequired", Catalogue, 110, 143, 158),
@@ -157,6 +161,8 @@ const (
 	RecoveryAction = 154
 	// SmoothingEngaged ends what SmoothingDisengaged reports.
 	SmoothingEngaged, SmoothingDisengaged = 162, 163
+	// ChannelsTornDown follows other errors, and is one of its own only if it is alone.
+	ChannelsTornDown = 45
 )
 
 var byNumber = sync.OnceValue(func() map[int]Rule {
@@ -177,7 +183,7 @@ func Lookup(number int) Rule {
 	return Rule{Numbers: []int{number}, Meaning: "not in the table", Class: gpuhealth.Watch, Source: Choice}
 }
 
-// Action is what a GPU needs to recover, as the driver announces it by Xid 154.
+// Action is what a GPU needs to recover, as the driver announces it by Xid 154, and NVML shows it.
 type Action string
 
 // The actions of Xid 154, in the driver's words.
@@ -187,6 +193,8 @@ const (
 	ActionReboot        Action = "Node Reboot Required"
 	ActionDrainPeers    Action = "Drain P2P"
 	ActionDrainAndReset Action = "Drain and Reset"
+	// ActionRecoverFabric is known of NVML only.
+	ActionRecoverFabric Action = "Recover Fabric"
 )
 
 // Rule returns the class and the reason of a GPU that needs the action, and whether the action is known.
@@ -197,9 +205,17 @@ func (a Action) Rule() (Rule, bool) {
 		ActionDrainAndReset: {Class: gpuhealth.Reset, Reason: "GPUResetRequired"},
 		ActionDrainPeers:    {Class: gpuhealth.Reset, Reason: "GPUDrainPeersRequired"},
 		ActionReboot:        {Class: gpuhealth.Reboot, Reason: "NodeRebootRequired"},
+		ActionRecoverFabric: {Class: gpuhealth.Infra, Reason: "FabricDomainRecoveryRequired"},
 	}[a]
 	return rule, known
 }
 
-// ReasonSwitch is the reason of a fatal error of an NVSwitch.
-const ReasonSwitch = "NVSwitchFatalError"
+// Reasons that are used elsewhere, too.
+const (
+	// ReasonSwitch is the reason of a fatal error of an NVSwitch.
+	ReasonSwitch = "NVSwitchFatalError"
+	// ReasonRemapPending is the reason of a GPU whose memory has a row that the next reset replaces.
+	ReasonRemapPending = "GPUMemoryRemapPending"
+	// ReasonUncorrectable is the reason of a GPU whose memory has an error that could not be corrected.
+	ReasonUncorrectable = "GPUUncorrectableECC"
+)

@@ -35,9 +35,9 @@ func TestEachXidHasOneRule(t *testing.T) {
 // The classes are those of NVIDIA's catalogue, written down here by hand.
 func TestClasses(t *testing.T) {
 	for class, numbers := range map[gpuhealth.Class][]int{
-		gpuhealth.App: {8, 11, 13, 25, 31, 32, 39, 43, 45, 60, 68, 85, 89, 105, 126, 135, 137, 139},
+		gpuhealth.App: {8, 11, 13, 25, 31, 32, 39, 43, 60, 68, 85, 89, 105, 126, 135, 137, 139},
 		gpuhealth.Watch: {
-			37, 44, 63, 66, 92, 93, 94, 106, 109, 121, 141, 144, 150, 153, 157, 160, 161, 162, 163, 164, 165, 168,
+			37, 44, 45, 63, 66, 92, 93, 94, 106, 109, 121, 141, 144, 150, 153, 157, 160, 161, 162, 163, 164, 165, 168,
 		},
 		gpuhealth.Reset:    {46, 48, 62, 64, 74, 95, 110, 119, 120, 136, 140, 143, 149, 155, 156, 158, 171, 172},
 		gpuhealth.Reboot:   {79},
@@ -58,22 +58,21 @@ func TestUnknownXidsAreWatched(t *testing.T) {
 	}
 }
 
-// A reason that makes a GPU unhealthy is one of the API, so that users find its cause and its remedy.
+// Each reason is one of the API, so that users find its cause and its remedy.
 func TestReasonsAreThoseOfTheAPI(t *testing.T) {
 	g := NewWithT(t)
 	declared, err := os.ReadFile("../../../api/v1/health_types.go")
 	g.Expect(err).NotTo(HaveOccurred())
 	reasons := []string{xid.ReasonSwitch}
 	for _, rule := range xid.Table() {
-		if rule.Class.IsUnhealthy() {
-			reasons = append(reasons, rule.Reason)
-		}
-		if rule.Repeat.Class.IsUnhealthy() {
-			reasons = append(reasons, rule.Repeat.Reason)
+		for _, reason := range []string{rule.Reason, rule.Repeat.Reason} {
+			if reason != "" {
+				reasons = append(reasons, reason)
+			}
 		}
 	}
 	for _, action := range []xid.Action{
-		xid.ActionReset, xid.ActionReboot, xid.ActionDrainPeers, xid.ActionDrainAndReset,
+		xid.ActionReset, xid.ActionReboot, xid.ActionDrainPeers, xid.ActionDrainAndReset, xid.ActionRecoverFabric,
 	} {
 		rule, known := action.Rule()
 		g.Expect(known).To(BeTrue())

@@ -20,7 +20,7 @@ const (
 	field = "spec.health.agent"
 )
 
-// Operand is the health agent. It requires nothing, as it reads the kernel log, also while the driver starts.
+// Operand is the health agent. It requires nothing, as it reads the kernel log also while the driver starts.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:          Name,
@@ -40,9 +40,9 @@ func decide(in operand.Input) operand.Decision {
 		return operand.Decision{
 			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: field + ".enabled is not true",
 		}
-	case !in.Exists(operand.AdmissionPolicies):
+	case !in.Exists(operand.HealthPolicy):
 		return operand.Refuse(v1.ReasonAdmissionPolicyMissing, fmt.Sprintf(
-			"the health agent is disabled because %s is missing: apply config/admission", operand.AdmissionPolicies))
+			"the health agent is disabled because %s is missing: apply config/admission", operand.HealthPolicy))
 	}
 	return operand.Accept()
 }
@@ -51,7 +51,7 @@ func references(in operand.Input) []operand.Use {
 	if !*in.Spec.Health.Agent.Enabled {
 		return nil
 	}
-	return []operand.Use{{Field: field + ".enabled", Reference: operand.AdmissionPolicies}}
+	return []operand.Use{{Field: field + ".enabled", Reference: operand.HealthPolicy}}
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {

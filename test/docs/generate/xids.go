@@ -17,14 +17,18 @@ func xidTable(string) (string, error) {
 			reason = code(rule.Reason)
 		}
 		rows = append(rows, []string{
-			ranges(rule.Numbers), rule.Meaning, string(rule.Class), reason, repeated(rule.Repeat), string(rule.Source),
+			ranges(rule.Numbers), rule.Meaning, string(rule.Class), reason, repeated(rule), string(rule.Source),
 		})
 	}
-	return table([]string{"Xid", "meaning", "class", "reason", "if repeated on one GPU", "source"}, rows), nil
+	return table([]string{"Xid", "meaning", "class", "reason", "if repeated on one GPU, or alone", "source"}, rows), nil
 }
 
-// repeated describes what repeated errors mean.
-func repeated(repeat xid.Repeat) string {
+// repeated describes what repeated errors mean, or when an error counts.
+func repeated(rule xid.Rule) string {
+	repeat := rule.Repeat
+	if rule.Alone > 0 {
+		return fmt.Sprintf("counts only without another Xid in %.0f minute before or after it", rule.Alone.Minutes())
+	}
 	if repeat.Count == 0 {
 		return ""
 	}

@@ -1,18 +1,54 @@
 #define _GNU_SOURCE
 #include "fake.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#define MAX_WORDS 4096
+#define SPACE " \n"
+
+// beside writes the path of the file of that name beside this library.
+static void beside(const char *file, char *path, size_t size) {
+	Dl_info self;
+	const char *slash;
+	path[0] = 0;
+	if (dladdr((void *)fake_gpus, &self) && (slash = strrchr(self.dli_fname, '/'))) {
+		snprintf(path, size, "%.*s/%s", (int)(slash - self.dli_fname), self.dli_fname, file);
+	}
+}
+
+// words copies the words of the variable, or of the file of that name; returns whether there is one of both.
+static int words(const char *variable, char *copy, size_t size) {
+	const char *set = getenv(variable);
+	char path[4096];
+	copy[0] = 0;
+	if (set) {
+		snprintf(copy, size, "%s", set);
+		return 1;
+	}
+	beside(variable, path, sizeof path);
+	FILE *file = fopen(path, "r");
+	if (!file) {
+		return 0;
+	}
+	copy[fread(copy, 1, size - 1, file)] = 0;
+	fclose(file);
+	return 1;
+}
+
 int fake_gpus(int mig[MAX_GPUS]) {
-	const char *list = getenv("FAKE_GPUS");
-	char copy[256];
+	char copy[MAX_WORDS];
 	int n = 0;
-	snprintf(copy, sizeof copy, "%s", list ? list : "gpu");
-	for (char *rest, *word = strtok_r(copy, " ", &rest); word && n < MAX_GPUS; word = strtok_r(NULL, " ", &rest)) {
+	if (!words("FAKE_GPUS", copy, sizeof copy)) {
+		snprintf(copy, sizeof copy, "gpu");
+	}
+	for (char *rest, *word = strtok_r(copy, SPACE, &rest); word && n < MAX_GPUS; word = strtok_r(NULL, SPACE, &rest)) {
 		mig[n++] = strncmp(word, "mig", 3) == 0 ? atoi(word + 3) : -1;
 	}
 	return n;
@@ -36,11 +72,10 @@ void fake_uuid_text(int gpu, int mig, char *text, size_t size) {
 void fake_bus(int gpu, char *text, size_t size) { snprintf(text, size, "0000:%02X:00.0", 7 + gpu); }
 
 int fake_word(const char *variable, const char *key, long fallback, long *value) {
-	const char *words = getenv(variable);
-	char copy[512];
+	char copy[MAX_WORDS];
 	size_t length = strlen(key);
-	snprintf(copy, sizeof copy, "%s", words ? words : "");
-	for (char *rest, *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+	words(variable, copy, sizeof copy);
+	for (char *rest, *word = strtok_r(copy, SPACE, &rest); word; word = strtok_r(NULL, SPACE, &rest)) {
 		if (strncmp(word, key, length) != 0 || (word[length] != '=' && word[length] != 0)) {
 			continue;
 		}
@@ -48,6 +83,23 @@ int fake_word(const char *variable, const char *key, long fallback, long *value)
 		return 1;
 	}
 	return 0;
+}
+
+long fake_value(const char *variable, const char *key, int gpu, long fallback) {
+	char one[128];
+	long value;
+	snprintf(one, sizeof one, "%s@%d", key, gpu);
+	return fake_word(variable, one, 1, &value) || fake_word(variable, key, 1, &value) ? value : fallback;
+}
+
+void fake_open(const char *file) {
+	char path[4096];
+	beside(file, path, sizeof path);
+	// Never closed: the end of the process does.
+	int opened = open(path, O_RDONLY | O_CLOEXEC);
+	if (opened >= 0) {
+		flock(opened, LOCK_SH);
+	}
 }
 
 int fake_fault(const char *variable, const char *function, int gpu) {
@@ -65,5 +117,6 @@ int fake_fault(const char *variable, const char *function, int gpu) {
 		signal(SIGSEGV, SIG_DFL);
 		raise(SIGSEGV);
 	}
-	return fake_word(variable, function, 999, &value) ? (int)value : 0;
+	snprintf(key, sizeof key, "%s@%d", function, gpu);
+	return fake_word(variable, key, 999, &value) || fake_word(variable, function, 999, &value) ? (int)value : 0;
 }

@@ -24,9 +24,16 @@ void fake_uuid_text(int gpu, int mig, char *text, size_t size);
 // fake_bus is the PCI address of a GPU.
 void fake_bus(int gpu, char *text, size_t size);
 
-// fake_word finds the word "key" or "key=value" in the environment variable. Returns whether it is
-// there, and its value, which is fallback where it has none.
+// fake_word finds the word "key" or "key=value" in the environment variable or, where that is not set, in the file of
+// that name beside the library. Returns whether it is there, and its value, which is fallback where it has none.
 int fake_word(const char *variable, const char *key, long fallback, long *value);
+
+// fake_value returns the value of the word "key@gpu" or "key", or fallback if there is none.
+long fake_value(const char *variable, const char *key, int gpu, long fallback);
+
+// fake_open opens the file of that name beside the library and locks it, shared, until the process ends: what keeps a
+// driver from being unloaded. Nothing happens where there is no such file.
+void fake_open(const char *file);
 
 // fake_fault hangs or crashes where the variable says so for this function, and returns the code
 // with which the function must fail, or 0. gpu is the GPU concerned, -1 if none.

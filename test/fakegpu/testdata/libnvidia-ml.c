@@ -1,10 +1,12 @@
-// A stand-in for libnvidia-ml.so.1: what nvidia-smi needs to list GPUs and MIG devices.
+// A stand-in for libnvidia-ml.so.1: what nvidia-smi needs to list GPUs and MIG devices, and the state of the GPUs that
+// the health agent reads. The values of the state are words of FAKE_NVML.
 #define _GNU_SOURCE
 #include "fake.h"
 #include "nvml.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define ENV "FAKE_NVML"
 #define FAULT(gpu)                                                                                                     \
@@ -27,6 +29,7 @@ static int mig_devices[MAX_GPUS], gpus, initialized;
 
 int nvmlInit_v2(void) {
 	initialized = 1;
+	fake_open("FAKE_HANDLES");
 	FAULT(-1);
 	gpus = fake_gpus(mig_devices);
 	for (int gpu = 0; gpu < gpus; gpu++) {
@@ -118,5 +121,86 @@ int nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice device, unsigned index, nvmlD
 		return NVML_ERROR_NOT_FOUND;
 	}
 	*mig = &part[device->gpu][index];
+	return NVML_SUCCESS;
+}
+
+int nvmlDeviceGetHandleByPciBusId_v2(const char *address, nvmlDevice *device) {
+	char bus[16];
+	for (int gpu = 0; gpu < gpus; gpu++) {
+		fake_bus(gpu, bus, sizeof bus);
+		if (strcasecmp(bus, address) == 0) {
+			FAULT(gpu);
+			*device = &whole[gpu];
+			return NVML_SUCCESS;
+		}
+	}
+	return NVML_ERROR_NOT_FOUND;
+}
+
+// The fields by their number, with the word for their value.
+static const struct {
+	unsigned id, type;
+	const char *word;
+} fields[] = {
+	{4, 3, "uncorrected"},    {142, 1, "remap.correctable"}, {143, 1, "remap.uncorrectable"}, {144, 1, "remap.pending"},
+	{145, 1, "remap.failed"}, {230, 1, "action"},            {270, 3, "heat.nanos"},          {271, 3, "brake.nanos"},
+};
+
+int nvmlDeviceGetFieldValues(nvmlDevice device, int count, nvmlFieldValue *values) {
+	FAULT(device->gpu);
+	for (int i = 0; i < count; i++) {
+		values[i].code = NVML_ERROR_NOT_SUPPORTED;
+		for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
+			long value;
+			if (fields[f].id != values[i].id || (value = fake_value(ENV, fields[f].word, device->gpu, 0)) < 0) {
+				continue;
+			}
+			values[i].code = NVML_SUCCESS;
+			values[i].type = fields[f].type;
+			if (fields[f].type == 1) {
+				// The other half is not defined.
+				values[i].value = ~0ULL;
+				memcpy(&values[i].value, &(unsigned){(unsigned)value}, sizeof(unsigned));
+			} else {
+				values[i].value = (unsigned long long)value;
+			}
+		}
+	}
+	return NVML_SUCCESS;
+}
+
+int nvmlDeviceGetSramEccErrorStatus(nvmlDevice device, nvmlEccSramErrorStatus *status) {
+	FAULT(device->gpu);
+	if (status->version != (sizeof *status | 1 << 24)) {
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	}
+	status->exceeded = (unsigned)fake_value(ENV, "sram", device->gpu, 0);
+	return NVML_SUCCESS;
+}
+
+int nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice device, unsigned long long *reasons) {
+	FAULT(device->gpu);
+	*reasons = (unsigned long long)fake_value(ENV, "throttle", device->gpu, 1);
+	return NVML_SUCCESS;
+}
+
+#define VALUE(function, word, fallback)                                                                                \
+	int function(nvmlDevice device, unsigned *value) {                                                                 \
+		FAULT(device->gpu);                                                                                            \
+		*value = (unsigned)fake_value(ENV, word, device->gpu, fallback);                                               \
+		return NVML_SUCCESS;                                                                                           \
+	}
+
+VALUE(nvmlDeviceGetCurrPcieLinkWidth, "width", 16)
+VALUE(nvmlDeviceGetMaxPcieLinkWidth, "width.max", 16)
+VALUE(nvmlDeviceGetCurrPcieLinkGeneration, "generation", 4)
+VALUE(nvmlDeviceGetMaxPcieLinkGeneration, "generation.max", 4)
+
+int nvmlDeviceGetNvLinkState(nvmlDevice device, unsigned link, unsigned *active) {
+	FAULT(device->gpu);
+	if (link >= (unsigned)fake_value(ENV, "nvlinks", device->gpu, 12)) {
+		return NVML_ERROR_INVALID_ARGUMENT;
+	}
+	*active = link >= (unsigned)fake_value(ENV, "nvlinks.down", device->gpu, 0);
 	return NVML_SUCCESS;
 }

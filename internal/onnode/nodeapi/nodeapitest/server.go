@@ -21,9 +21,9 @@ const (
 	Namespace = "gpu-operator"
 )
 
-// Server is an API server with one Node. It answers GET, and merge patches (RFC 7386) of its metadata as the real one
-// does: a patch for another than the current version is a conflict, and a patch that changes nothing creates no new
-// version.
+// Server is an API server with one Node. It answers GET, watches of the Node by its name, and merge patches (RFC 7386)
+// of its metadata as the real one does: a patch for another than the current version is a conflict, and a patch that
+// changes nothing creates no new version.
 type Server struct {
 	// ServiceAccountDir is the directory of the pod's service account.
 	ServiceAccountDir string
@@ -35,7 +35,10 @@ type Server struct {
 	mu      sync.Mutex
 	node    metadata
 	version int
+	// changed is closed at each new version.
+	changed chan struct{}
 	gets    int
+	watches int
 	patches int
 	before  func(method string)
 	refuse  int
@@ -53,7 +56,7 @@ type metadata struct {
 func Start(t *testing.T, name string) *Server {
 	t.Helper()
 	s := &Server{
-		path: "/api/v1/nodes/" + name, version: 1,
+		path: "/api/v1/nodes/" + name, version: 1, changed: make(chan struct{}),
 		node: metadata{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},
 	}
 	s.ServiceAccountDir, s.Env = Serve(t, s)
@@ -115,7 +118,14 @@ func (s *Server) Write(change func(labels, annotations map[string]string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(s.node.Labels, s.node.Annotations)
+	s.bump()
+}
+
+// bump makes a new version.
+func (s *Server) bump() {
 	s.version++
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // Before sets a function that is called with the method before each request is answered. It may call Write.
@@ -140,6 +150,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if before != nil {
 		before(r.Method)
 	}
+	if r.URL.Query().Get("watch") == "true" && s.watch(w, r) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -153,6 +166,49 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.count(r.Method)
 		s.serve(w, r)
+	}
+}
+
+// Watches returns how many watches of the Node were begun.
+func (s *Server) Watches() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watches
+}
+
+// watch sends each version of the Node after the requested one until the client ends it. It returns false if the
+// request is refused.
+func (s *Server) watch(w http.ResponseWriter, r *http.Request) bool {
+	s.mu.Lock()
+	isOwn := r.URL.Query().Get("fieldSelector") == "metadata.name="+s.node.Name
+	if s.refuse != 0 || !isOwn || r.Header.Get("Authorization") != "Bearer "+Token {
+		s.mu.Unlock()
+		return false
+	}
+	s.watches++
+	s.mu.Unlock()
+	sent := r.URL.Query().Get("resourceVersion")
+	w.Header().Set("Content-Type", "application/json")
+	flusher := http.NewResponseController(w)
+	for encoder := json.NewEncoder(w); ; {
+		s.mu.Lock()
+		node, changed := s.node, s.changed
+		node.ResourceVersion = strconv.Itoa(s.version)
+		node.Labels, node.Annotations = maps.Clone(node.Labels), maps.Clone(node.Annotations)
+		s.mu.Unlock()
+		if node.ResourceVersion != sent {
+			// Fails if the client has gone.
+			_ = encoder.Encode(map[string]any{
+				"type": "MODIFIED", "object": map[string]any{"kind": "Node", "metadata": node},
+			})
+			sent = node.ResourceVersion
+		}
+		_ = flusher.Flush()
+		select {
+		case <-r.Context().Done():
+			return true
+		case <-changed:
+		}
 	}
 }
 
@@ -198,7 +254,7 @@ func (s *Server) patch(r *http.Request) int {
 	merge(s.node.Labels, patch.Metadata.Labels)
 	merge(s.node.Annotations, patch.Metadata.Annotations)
 	if !maps.Equal(labels, s.node.Labels) || !maps.Equal(annotations, s.node.Annotations) {
-		s.version++
+		s.bump()
 	}
 	return http.StatusOK
 }
