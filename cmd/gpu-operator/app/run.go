@@ -35,6 +35,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
@@ -253,6 +254,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 		upgrade.New(upgrade.Options{
 			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,
 			Fleet: known, Events: recorder, Clock: now, Timing: o.timing.Upgrade,
+		}).SetupWithManager(mgr),
+		healthaction.New(healthaction.Options{
+			Client: c, Live: mgr.GetAPIReader(), Fleet: known, Clock: now, Timing: o.timing.Health,
 		}).SetupWithManager(mgr),
 		mgr.Add(toolkitImages),
 		mgr.Add(references),
