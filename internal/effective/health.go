@@ -19,7 +19,7 @@ func health(s *v1.HealthSpec) {
 	option(&block(&s.Agent).Enabled, false)         // own: it needs a privileged container
 	actions := block(&s.Actions)
 	option(&actions.MaxNodes, intstr.FromInt32(1)) // own
-	value(&actions.All, v1.HealthActionNone)        // own
+	value(&actions.All, v1.HealthActionNone)       // own
 	value(&actions.Reset, actions.All)
 	value(&actions.Reboot, actions.All)
 	value(&actions.Hardware, actions.All)

@@ -34,8 +34,9 @@ type Node struct {
 	Record    *Record
 	// Consent is the annotation of users.
 	Consent string
-	// Upgrading: a driver upgrade has cordoned it, or is about to.
-	Upgrading bool
+	// Upgrading: a driver upgrade works on it, or has left it cordoned. UpgradeCordoned: it was the upgrade that has
+	// cordoned it.
+	Upgrading, UpgradeCordoned bool
 	// OtherActor is who else works on the node, such as "NVSentinel"; empty for nobody.
 	OtherActor string
 	// ReliesOnCordon is who else relies on the cordon; empty for nobody.
@@ -55,7 +56,7 @@ func (n *Node) ownRecord() *Record {
 // isDone reports whether the node has the taint or the cordon that its record is about.
 func (n *Node) isDone(record *Record) bool {
 	if record.Action == v1.HealthActionCordon {
-		return n.Unschedulable
+		return n.Unschedulable && !n.UpgradeCordoned
 	}
 	return n.Tainted
 }

@@ -21,16 +21,12 @@ type Cluster struct {
 	Policy *Policy
 	// Nodes are the GPU nodes, and those with a record or the taint.
 	Nodes []Node
-	// Live: the nodes were read from the API server, not from a cache. Claims are used only then.
-	Live bool
 }
 
 // Plan is what has to be done now.
 type Plan struct {
 	// Steps, at most one for each node.
 	Steps []Step
-	// NeedsLive: a claim can be used, if the nodes as the API server has them permit it.
-	NeedsLive bool
 	// Nodes has the nodes for which there is an action, by name.
 	Nodes map[string]Verdict
 	// Until is when the plan changes by time alone; zero if never.
@@ -116,7 +112,7 @@ func (c *Cluster) Plan() Plan {
 	for i := range c.Nodes {
 		turns[i] = c.visit(&c.Nodes[i])
 	}
-	plan.NeedsLive = c.admit(turns)
+	c.admit(turns)
 	for i := range turns {
 		name := c.Nodes[i].Name
 		if step := turns[i].step; step != nil {
@@ -163,8 +159,8 @@ func (c *Cluster) brake() *brake {
 
 // admit decides which of the wanted actions are taken: a node without a place claims one, and a claim is used if there
 // are not more places taken than allowed, those of claims that are given up included: another manager may be about to
-// use them. It reports whether a claim could be used.
-func (c *Cluster) admit(turns []turn) (needsLive bool) {
+// use them.
+func (c *Cluster) admit(turns []turn) {
 	var wants []int
 	for i := range turns {
 		if turns[i].wants != nil {
@@ -172,7 +168,7 @@ func (c *Cluster) admit(turns []turn) (needsLive bool) {
 		}
 	}
 	if len(wants) == 0 {
-		return false
+		return
 	}
 	slices.SortFunc(wants, func(i, j int) int { return compare(turns[i].wants, turns[j].wants) })
 	b := c.brake()
@@ -186,27 +182,23 @@ func (c *Cluster) admit(turns []turn) (needsLive bool) {
 		}
 	}
 	for _, i := range wants {
-		if turns[i].wants == nil {
-			continue
+		if w := turns[i].wants; w != nil {
+			turns[i] = b.next(w)
 		}
-		var ready bool
-		turns[i], ready = b.next(turns[i].wants, c.Live)
-		needsLive = needsLive || ready
 	}
-	return needsLive
 }
 
-// next returns what is due for a node whose action only the brakes can hold, and whether its claim could be used.
-func (b *brake) next(w *want, live bool) (t turn, ready bool) {
+// next returns what is due for a node whose action only the brakes can hold.
+func (b *brake) next(w *want) turn {
 	switch hold, why := b.holds(w); {
 	case hold != "":
-		return w.refuse(hold, why), false
+		return w.refuse(hold, why)
 	case !w.claimed:
 		b.places++
-		return turn{verdict: &Verdict{}, step: w.record(Claimed, "the node claims a place among those that are acted on")},
-			false
-	case b.places > b.limit || !live:
-		return turn{verdict: &Verdict{}}, b.places <= b.limit
+		return turn{verdict: &Verdict{}, step: w.record(Claimed, "the node claims a place among those that are acted on")}
+	case b.places > b.limit:
+		// Until the excess claims are given up.
+		return turn{verdict: &Verdict{}}
 	}
 	step := w.record(Done, past(w.action)+": "+w.fault.Text())
 	if w.action == v1.HealthActionTaint {
@@ -214,7 +206,7 @@ func (b *brake) next(w *want, live bool) (t turn, ready bool) {
 	} else {
 		step.Unschedulable = new(true)
 	}
-	return turn{verdict: &Verdict{Done: w.action, Text: past(w.action)}, step: step}, false
+	return turn{verdict: &Verdict{Done: w.action, Text: past(w.action)}, step: step}
 }
 
 // holds returns which brake keeps the action from being taken; empty for none.

@@ -54,7 +54,7 @@ func (c *Cluster) undo(n *Node, why string) turn {
 	if n.Tainted {
 		step.Taint = new(false)
 	}
-	if record != nil && record.Cordons(n.UID) && n.Unschedulable {
+	if record != nil && record.Cordons(n.UID) && n.isDone(record) {
 		if actor := c.reliesOnCordon(n); actor != "" {
 			return turn{verdict: &Verdict{Done: v1.HealthActionCordon, Text: "still cordoned: " + actor}}
 		}
@@ -112,9 +112,12 @@ func undone(n *Node, record *Record) turn {
 	}
 }
 
-// endConsent adds the removal of the user's annotation.
+// endConsent adds the removal of the user's annotation, unless the record has to stay.
 func (t *turn) endConsent() {
-	if t.step == nil {
+	switch {
+	case t.verdict != nil:
+		return
+	case t.step == nil:
 		t.step = &Step{Why: "the fault that a user has approved an action for has ended"}
 	}
 	t.step.EndConsent = true

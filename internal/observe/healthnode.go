@@ -30,8 +30,9 @@ func HealthNode(of *HealthFacts) healthaction.Node {
 	node := healthaction.Node{
 		Name: object.Name, UID: object.UID, Managed: of.Managed, Unschedulable: object.Spec.Unschedulable,
 		Tainted: hasTaint(object, labels.TaintUnhealthy), Consent: object.Annotations[labels.HealthConsent],
-		Upgrading: isUpgrading(object), OtherActor: otherActor(object), DriverReady: true,
+		OtherActor: otherActor(object), DriverReady: true,
 	}
+	node.Upgrading, node.UpgradeCordoned = upgrading(object)
 	if worksOn(object) {
 		node.ReliesOnCordon = nvsentinel
 	}
@@ -86,12 +87,13 @@ func hasTaint(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
 }
 
-// isUpgrading reports whether a driver upgrade, by this operator or by NVIDIA's, has begun on the node and not ended, or
-// has left it cordoned.
-func isUpgrading(node *corev1.Node) bool {
-	if upgrade.State(node.Labels[labels.UpgradeState]).InProgress() {
-		return true
-	}
+// upgrading reports whether a driver upgrade, by this operator or by NVIDIA's, has begun on the node and not ended, or
+// has left it cordoned; and whether it was this operator's upgrade that has cordoned it.
+func upgrading(node *corev1.Node) (works, cordoned bool) {
+	works = upgrade.State(node.Labels[labels.UpgradeState]).InProgress()
 	record, err := upgrade.DecodeRecord(node.Annotations[labels.UpgradeRecord])
-	return err == nil && record.UID == node.UID && (record.Cordoned || record.State.InProgress())
+	if err != nil || record.UID != node.UID {
+		return works, false
+	}
+	return works || record.Cordoned || record.State.InProgress(), record.Cordoned
 }

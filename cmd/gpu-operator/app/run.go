@@ -256,7 +256,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Fleet: known, Events: recorder, Clock: now, Timing: o.timing.Upgrade,
 		}).SetupWithManager(mgr),
 		healthaction.New(healthaction.Options{
-			Client: c, Live: mgr.GetAPIReader(), Fleet: known, Clock: now, Timing: o.timing.Health,
+			Client: c, Fleet: known, Clock: now, Timing: o.timing.Health,
 		}).SetupWithManager(mgr),
 		mgr.Add(toolkitImages),
 		mgr.Add(references),

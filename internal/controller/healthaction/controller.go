@@ -25,9 +25,8 @@ var allNodes = reconcile.Request{NamespacedName: client.ObjectKey{Name: "nodes"}
 
 // Options configure a Reconciler.
 type Options struct {
-	// Client reads from the cache and writes; Live reads from the API server.
+	// Client reads from the cache and writes.
 	Client client.Client
-	Live   client.Reader
 	// Fleet has the Basis and the assessments of the nodes. Each pass publishes its verdicts there.
 	Fleet  *fleet.Fleet
 	Clock  clock.PassiveClock
@@ -43,23 +42,16 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(options Options) *Reconciler { return &Reconciler{Options: options, memory: newMemory()} }
 
-// Reconcile runs one pass: observe, plan, carry out the steps, publish the verdicts. Before a claim is used, the nodes
-// are read from the API server and all is planned again.
+// Reconcile runs one pass: observe, plan, carry out the steps, publish the verdicts.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	s := r.newScope()
 	if !s.isDue() {
 		return s.result()
 	}
-	if err := s.observe(ctx, r.Client); err != nil {
+	if err := s.observe(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	s.plan(false)
-	if s.planned.NeedsLive && !s.basis.Paused() {
-		if err := s.observe(ctx, r.Live); err != nil {
-			return reconcile.Result{}, err
-		}
-		s.plan(true)
-	}
+	s.plan()
 	if !s.basis.Paused() {
 		s.carryOut(ctx)
 	}

@@ -3,5 +3,5 @@
 // the Nodes, so a pass may end after any call. Nothing is evicted.
 package healthaction
 
-// The taint, the cordon and the record of a node. All nodes are read without a cache before one is acted on.
+// The taint, the cordon and the record of a node.
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch;patch

@@ -67,11 +67,9 @@ func (s *scope) isDue() bool {
 }
 
 // observe reads the nodes that the operator manages, and those on which something has to be undone.
-func (s *scope) observe(ctx context.Context, from client.Reader) error {
-	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
-	defer cancel()
+func (s *scope) observe(ctx context.Context) error {
 	nodes := &corev1.NodeList{}
-	if err := from.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	entries := make(map[string]*fleet.Entry, len(s.view.Nodes))
@@ -122,9 +120,9 @@ func (s *scope) mustHold(object *corev1.Node, entry *fleet.Entry) bool {
 	return false
 }
 
-// plan plans the next steps. live: the nodes were read from the API server.
-func (s *scope) plan(live bool) {
-	cluster := healthaction.Cluster{Now: s.now, Policy: s.policy, Nodes: s.nodes, Live: live}
+// plan plans the next steps.
+func (s *scope) plan() {
+	cluster := healthaction.Cluster{Now: s.now, Policy: s.policy, Nodes: s.nodes}
 	s.planned = cluster.Plan()
 	s.memory.idle = s.policy != nil && !s.policy.Acts() && len(s.planned.Steps) == 0 && len(s.planned.Nodes) == 0
 }

@@ -207,7 +207,9 @@ func requestFor(node string) reconcile.Request {
 func (r *Reconciler) allNodes() []reconcile.Request { return requestsFor(r.Fleet.Names()) }
 
 // actedNodes returns requests for the nodes whose health action has changed.
-func (r *Reconciler) actedNodes() []reconcile.Request { return requestsFor(r.Fleet.TakeHealthChanges()) }
+func (r *Reconciler) actedNodes() []reconcile.Request {
+	return requestsFor(r.Fleet.TakeHealthChanges())
+}
 
 func requestsFor(names []string) []reconcile.Request {
 	requests := make([]reconcile.Request, 0, len(names))
