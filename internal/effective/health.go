@@ -9,9 +9,16 @@ import (
 )
 
 // TaintsUnhealthyNodes reports whether the action for unhealthy GPUs of any class is a taint.
-func (s Spec) TaintsUnhealthyNodes() bool {
+func (s Spec) TaintsUnhealthyNodes() bool { return s.hasHealthAction(v1.HealthActionTaint) }
+
+// ActsOnUnhealthyNodes reports whether there is an action for unhealthy GPUs of any class.
+func (s Spec) ActsOnUnhealthyNodes() bool {
+	return s.TaintsUnhealthyNodes() || s.hasHealthAction(v1.HealthActionCordon)
+}
+
+func (s Spec) hasHealthAction(action v1.HealthAction) bool {
 	actions := s.Health.Actions
-	return slices.Contains([]v1.HealthAction{actions.Reset, actions.Reboot, actions.Hardware}, v1.HealthActionTaint)
+	return slices.Contains([]v1.HealthAction{actions.Reset, actions.Reboot, actions.Hardware}, action)
 }
 
 func health(s *v1.HealthSpec) {

@@ -56,16 +56,6 @@ func (p *Policy) Acts() bool {
 	return false
 }
 
-// MayTaint reports whether the action for any class is the taint.
-func (p *Policy) MayTaint() bool {
-	for _, action := range p.Actions {
-		if action == v1.HealthActionTaint {
-			return true
-		}
-	}
-	return false
-}
-
 // rank orders actions; 0 is none.
 func rank(action v1.HealthAction) int {
 	switch action {

@@ -40,6 +40,7 @@ metadata:
     nvidia.com/gpu-operator.mig-config: all-disabled
     nvidia.com/gpu-operator.gpus-on-bus: "8"
     nvidia.com/gpu-operator.gpu-health: '{"boot":"b","faults":[]}'
+    nvidia.com/gpu-operator.health-record: '{"uid":"one","state":"done","action":"taint","fault":"reset-1"}'
     nvidia.com/gpu-operator.discovered-labels: feature.node.kubernetes.io/kernel-version.full,kubernetes.io/hostname
     nvidia.com/gpu-operator.startup-taints: example.com/starting:NoSchedule
     nvidia.com/gpu-operator.driver-upgrade: '{"uid":"one","round":1,"state":"drain-required","cordoned":true}'
@@ -50,6 +51,7 @@ spec:
   - {key: example.com/starting, effect: NoSchedule}
   - {key: example.com/starting, effect: NoExecute}
   - {key: nvidia.com/gpu-operator.not-ready, effect: NoExecute}
+  - {key: nvidia.com/gpu-operator.unhealthy, effect: NoSchedule}
   - {key: nvidia.com/gpu, effect: NoSchedule}
 status:
   conditions:

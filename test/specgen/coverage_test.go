@@ -68,6 +68,7 @@ var shownBy = map[string]string{
 	"nodeDiscovery.gracePeriod": "TestMissingDiscoveryLabels",
 	"nodeStartup.onFailure":     "TestStartupTaints",
 	"health.minUsable":          "TestANodeThatHasLostGPUs",
+	"health.actions":            "TestUnhealthyNodesAreTaintedOneAtATime",
 	"removal.force":             "TestForcedRemoval",
 }
 
