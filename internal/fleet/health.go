@@ -27,6 +27,9 @@ func (f *Fleet) SetHealthActions(verdicts map[string]healthaction.Verdict) {
 		}
 	}
 	same := f.health != nil && maps.Equal(f.health, verdicts)
+	if f.health == nil {
+		f.noteUnhealthy()
+	}
 	for node, verdict := range verdicts {
 		if before, known := f.health[node]; !known || before != verdict {
 			f.changedHealth[node] = true
@@ -41,6 +44,16 @@ func (f *Fleet) SetHealthActions(verdicts map[string]healthaction.Verdict) {
 	if !same {
 		f.changed.Notify()
 		f.acted.Notify()
+	}
+}
+
+// noteUnhealthy marks all nodes with faults as changed: before the first verdicts they may show those of an earlier start
+// of the operator.
+func (f *Fleet) noteUnhealthy() {
+	for name, entry := range f.entries {
+		if health := entry.Latest.Health; health != nil && (health.Unknown != "" || len(health.Report.Faults) > 0) {
+			f.changedHealth[name] = true
+		}
 	}
 }
 

@@ -169,6 +169,31 @@ func TestACordonOfOthersStays(t *testing.T) {
 	}
 }
 
+// So is a cordon because of an unhealthy GPU, also when the node is handed to NVIDIA's operator.
+func TestTheCordonOfAnUnhealthyNodeIsLifted(t *testing.T) {
+	for name, test := range map[string]struct {
+		record string
+		lifted bool
+	}{
+		"cordoned":                  {`{"uid":"one","state":"done","action":"cordon","fault":"reset-1"}`, true},
+		"tainted":                   {`{"uid":"one","state":"done","action":"taint","fault":"reset-1"}`, false},
+		"not cordoned yet":          {`{"uid":"one","state":"claimed","action":"cordon","fault":"reset-1"}`, false},
+		"uncordoned by a person":    {`{"uid":"one","state":"undone","action":"cordon","fault":"reset-1"}`, false},
+		"copied from a former Node": {`{"uid":"two","state":"done","action":"cordon","fault":"reset-1"}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, node := NewWithT(t), decoded(t, upgraded)
+			delete(node.Annotations, "nvidia.com/gpu-operator.driver-upgrade")
+			node.Annotations["nvidia.com/gpu-operator.health-record"] = test.record
+			for _, removal := range []*nodemarks.Removal{remove(t, node), nodemarks.HandBack(node)} {
+				g.Expect(removal.Uncordon).To(Equal(test.lifted))
+				g.Expect(removal.Annotations).To(HaveKeyWithValue("nvidia.com/gpu-operator.health-record", BeNil()))
+				g.Expect(removal.Taints).To(ContainElement(HaveField("Key", "nvidia.com/gpu-operator.unhealthy")))
+			}
+		})
+	}
+}
+
 // A MIG layout that differs from the one that the operator has written is a user's.
 func TestAMIGLayoutOfAUserStays(t *testing.T) {
 	for name, written := range map[string]string{"never written": "", "changed since": "all-1g.5gb"} {
