@@ -144,8 +144,8 @@ func UpgradeNodeChanges() predicate.Predicate {
 	})
 }
 
-// HealthNodeChanges passes events of nodes that can change the plan of health actions by themselves. What they change by
-// an assessment is an event of the fleet.
+// HealthNodeChanges passes events of nodes that can change the plan of health actions by themselves. What they change
+// by an assessment is an event of the fleet.
 func HealthNodeChanges() predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Node) bool {
 		return before.Spec.Unschedulable != after.Spec.Unschedulable ||

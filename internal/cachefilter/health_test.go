@@ -28,7 +28,7 @@ func TestHealthNodeChanges(t *testing.T) {
 		"the state of an upgrade":      {labelled(labels.UpgradeState), true},
 		"the state of NVSentinel":      {labelled(labels.NVSentinelState), true},
 		"the state of the MIG manager": {labelled(labels.MIGConfigState), true},
-		"a cordon":                     {func(node *corev1.Node) { node.Spec.Unschedulable = !node.Spec.Unschedulable }, true},
+		"the end of a cordon":          {func(node *corev1.Node) { node.Spec.Unschedulable = false }, true},
 		"a taint":                      {func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{{Key: "a"}} }, true},
 		"a boot":                       {func(node *corev1.Node) { node.Status.NodeInfo.BootID = "next" }, true},
 		"another annotation":           {annotated("team"), false},

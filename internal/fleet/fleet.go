@@ -20,7 +20,8 @@ import (
 type Fleet struct {
 	// changed has an event when entries that a pass aggregates have changed; published when a new Basis is published.
 	changed, published notify.Signal
-	// assessed and acting have an event when a plan of driver upgrades, and of health actions, may change with the entries.
+	// assessed and acting have an event when a plan of driver upgrades, and of health actions, may change with the
+	// entries.
 	assessed, acting notify.Signal
 	// acted has an event when the verdicts of health actions have changed.
 	acted notify.Signal

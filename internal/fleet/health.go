@@ -47,8 +47,8 @@ func (f *Fleet) SetHealthActions(verdicts map[string]healthaction.Verdict) {
 	}
 }
 
-// noteUnhealthy marks all nodes with faults as changed: before the first verdicts they may show those of an earlier start
-// of the operator.
+// noteUnhealthy marks all nodes with faults as changed: before the first verdicts they may show those of an earlier
+// start of the operator.
 func (f *Fleet) noteUnhealthy() {
 	for name, entry := range f.entries {
 		if health := entry.Latest.Health; health != nil && (health.Unknown != "" || len(health.Report.Faults) > 0) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
@@ -19,7 +20,8 @@ import (
 type setting struct {
 	name string
 	root func() *world
-	// depth is how many events follow, and events how many of them are of the surroundings; the others are for TEST_FULL=1.
+	// depth is how many events follow, and events how many of them are of the surroundings; the others are for
+	// TEST_FULL=1.
 	depth, events         int
 	fullDepth, fullEvents int
 }
@@ -143,9 +145,9 @@ func (e *explorer) unmet(states []*world) []*world {
 	return fresh
 }
 
-// successors returns the states after each event that can happen now: a manager reads the nodes, or carries out one step
-// of what it has planned from an earlier reading, as with a cache that is behind. By reading again it forgets the other
-// steps, as after a crash.
+// successors returns the states after each event that can happen now: a manager reads the nodes, or carries out one
+// step of what it has planned from an earlier reading, as with a cache that is behind. By reading again it forgets the
+// other steps, as after a crash.
 func (e *explorer) successors(w *world) ([]*world, error) {
 	var all []*world
 	var failure error
@@ -252,31 +254,39 @@ func (e *explorer) settle(w *world) error {
 // atRest checks that each node with a fault is acted on, or has a reason that is true.
 func (e *explorer) atRest(w *world) error {
 	plan := e.plan(w.cluster())
-	acted := 0
-	for i := range w.machines {
-		if w.machines[i].acted() {
-			acted++
-		}
-	}
 	for i := range w.machines {
 		m := &w.machines[i]
-		if w.policy == nil || !m.Watched || !m.Reported || !m.faulty() || rank(w.policy.Actions[m.Report.Faults[0].Class]) == 0 {
-			if m.acted() && m.Reported && !m.Upgrading && m.ReliesOnCordon == "" {
-				return fmt.Errorf("%s is acted on without a fault", m.Name)
+		if w.wants(m) {
+			if err := w.checkVerdict(m, plan); err != nil {
+				return fmt.Errorf("%s %w", m.Name, err)
 			}
 			continue
 		}
-		verdict := plan.Nodes[m.Name]
-		switch {
-		case verdict.Text == "" || (verdict.Done != "") != m.acted():
-			return fmt.Errorf("%s rests without a reason: %+v", m.Name, verdict)
-		case verdict.Done == "" && verdict.Hold == "":
-			return fmt.Errorf("%s is not acted on without a reason: %+v", m.Name, verdict)
-		case verdict.Hold == HoldMaxNodes && acted < w.policy.MaxNodes.IntValue():
-			return fmt.Errorf("%s waits for a place, though one is free", m.Name)
-		case verdict.Hold == HoldDwell && plan.Until.IsZero():
-			return fmt.Errorf("%s waits for a time, and nothing ends it", m.Name)
+		if m.acted() && m.Reported && !m.Upgrading && m.ReliesOnCordon == "" {
+			return fmt.Errorf("%s is acted on without a fault", m.Name)
 		}
+	}
+	return nil
+}
+
+// wants reports whether there is an action for the fault of the machine.
+func (w *world) wants(m *machine) bool {
+	return w.policy != nil && m.Watched && m.Reported && m.faulty() &&
+		w.policy.Actions[m.Report.Faults[0].Class] != v1.HealthActionNone
+}
+
+// checkVerdict checks that the machine is acted on, or has a reason that is true.
+func (w *world) checkVerdict(m *machine, plan Plan) error {
+	verdict := plan.Nodes[m.Name]
+	switch {
+	case verdict.Text == "" || (verdict.Done != "") != m.acted():
+		return fmt.Errorf("rests without a reason: %+v", verdict)
+	case verdict.Done == "" && verdict.Hold == "":
+		return fmt.Errorf("is not acted on without a reason: %+v", verdict)
+	case verdict.Hold == HoldMaxNodes && w.acted() < w.policy.MaxNodes.IntValue():
+		return errors.New("waits for a place, though one is free")
+	case verdict.Hold == HoldDwell && plan.Until.IsZero():
+		return errors.New("waits for a time, and nothing ends it")
 	}
 	return nil
 }

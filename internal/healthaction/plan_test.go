@@ -97,7 +97,8 @@ func TestFaultID(t *testing.T) {
 	fault := gpuhealth.Fault{PCI: "0000:1b:00.0", Class: gpuhealth.Reset, Reason: "NVLinkError", Since: epoch}
 	g.Expect(faultID("0", &fault)).To(Equal("reset-a2bd5fb6"))
 	for name, change := range map[string]func(*gpuhealth.Fault){
-		"class": func(f *gpuhealth.Fault) { f.Class = gpuhealth.Hardware }, "device": func(f *gpuhealth.Fault) { f.PCI = "1" },
+		"class":  func(f *gpuhealth.Fault) { f.Class = gpuhealth.Hardware },
+		"device": func(f *gpuhealth.Fault) { f.PCI = "1" },
 	} {
 		other := fault
 		change(&other)
@@ -125,7 +126,9 @@ func TestDecodeRecord(t *testing.T) {
 	g := NewWithT(t)
 	record := &Record{UID: "a", State: Undone, Action: v1.HealthActionCordon, Fault: "reset-1"}
 	g.Expect(DecodeRecord(record.Encode())).To(Equal(record))
-	for _, text := range []string{"", "{}", `{"uid":"a","state":"done","action":"none"}`, `{"uid":"a","state":"x","action":"taint"}`} {
+	for _, text := range []string{
+		"", "{}", `{"uid":"a","state":"done","action":"none"}`, `{"uid":"a","state":"x","action":"taint"}`,
+	} {
 		_, err := DecodeRecord(text)
 		g.Expect(err).To(HaveOccurred(), text)
 	}

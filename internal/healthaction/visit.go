@@ -20,21 +20,35 @@ func (c *Cluster) visit(n *Node) turn {
 	}
 	fault, action := c.Policy.deciding(n)
 	if fault == nil {
-		t := c.undo(n, "no fault that is acted on is left")
-		if n.Consent != "" && !n.forbids() && len(n.Report.Faults) == 0 {
-			t.endConsent()
-		}
-		return t
+		return c.recovered(n)
 	}
 	w := &want{node: n, fault: fault, id: faultID(n.Report.Boot, fault), action: action}
-	w.claimed, w.approved = record != nil && record.State == Claimed, n.approves(w.id)
-	switch {
-	case n.forbids():
+	w.approved = n.approves(w.id)
+	if n.forbids() {
 		return c.forbidden(w)
-	case record != nil && record.State == Done:
-		return c.done(w, record)
-	case record != nil && record.State == Undone && record.Fault == w.id:
-		return turn{verdict: w.held(HoldUndone, "someone has undone it")}
+	}
+	return c.faulty(w, record)
+}
+
+// recovered is a node without a fault that is acted on.
+func (c *Cluster) recovered(n *Node) turn {
+	t := c.undo(n, "no fault that is acted on is left")
+	if n.Consent != "" && !n.forbids() && len(n.Report.Faults) == 0 {
+		t.endConsent()
+	}
+	return t
+}
+
+// faulty is a node with a fault that is acted on, which no user forbids. record is nil for none.
+func (c *Cluster) faulty(w *want, record *Record) turn {
+	if record != nil {
+		switch {
+		case record.State == Done:
+			return c.done(w, record)
+		case record.State == Undone && record.Fault == w.id:
+			return turn{verdict: w.held(HoldUndone, "someone has undone it")}
+		}
+		w.claimed = record.State == Claimed
 	}
 	if hold, why, until := c.holds(w); hold != "" {
 		t := w.refuse(hold, why)
@@ -106,10 +120,8 @@ func undone(n *Node, record *Record) turn {
 	if n.Tainted {
 		step.Taint = new(false)
 	}
-	return turn{
-		step:    step,
-		verdict: &Verdict{Hold: HoldUndone, Text: "not " + past(record.Action) + ": someone has undone it; fault " + record.Fault},
-	}
+	text := "not " + past(record.Action) + ": someone has undone it; fault " + record.Fault
+	return turn{step: step, verdict: &Verdict{Hold: HoldUndone, Text: text}}
 }
 
 // endConsent adds the removal of the user's annotation, unless the record has to stay.

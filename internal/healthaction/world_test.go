@@ -1,6 +1,7 @@
 package healthaction
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -225,75 +226,94 @@ func (w *world) apply(i int, step *Step, from *world) error {
 	if step.EndConsent {
 		m.Consent = ""
 	}
+	if count := w.acted(); count > w.peak {
+		return fmt.Errorf("%d nodes are acted on, though maxNodes was %d at most", count, w.peak)
+	}
+	return nil
+}
+
+// acted counts the machines that are acted on.
+func (w *world) acted() int {
 	count := 0
 	for i := range w.machines {
 		if w.machines[i].acted() {
 			count++
 		}
 	}
-	if count > w.peak {
-		return fmt.Errorf("%d nodes are acted on, though maxNodes was %d at most", count, w.peak)
-	}
-	return nil
+	return count
 }
 
 // checkStep checks a step against what its manager has read, independently of the planner.
 func (w *world) checkStep(i int, step *Step, seen *machine, from *world) error {
 	m := &w.machines[i]
-	if step.Unschedulable != nil && !*step.Unschedulable && m.Unschedulable {
-		switch {
-		case m.cordoner != us:
-			return fmt.Errorf("the cordon of someone else is removed")
-		case m.Upgrading || m.ReliesOnCordon != "" && from.policy != nil:
-			return fmt.Errorf("the cordon is removed while someone relies on it")
-		}
+	if step.EndConsent && (m.Consent == labels.HealthForbid || m.faulty()) {
+		return errors.New("the consent of a user is removed")
 	}
-	if step.Unschedulable != nil && *step.Unschedulable && m.Unschedulable {
-		return fmt.Errorf("a node is cordoned that someone else has cordoned")
-	}
-	if step.EndConsent && (m.Consent == labels.HealthForbid || len(m.Report.Faults) > 0) {
-		return fmt.Errorf("the consent of a user is removed")
-	}
-	sets := step.Taint != nil && *step.Taint || step.Unschedulable != nil && *step.Unschedulable
-	if !sets {
+	taints, cordons := step.Taint != nil && *step.Taint, step.Unschedulable != nil && *step.Unschedulable
+	switch {
+	case step.Unschedulable != nil && !cordons && m.Unschedulable:
+		return m.checkUncordon(from)
+	case cordons && m.Unschedulable:
+		return errors.New("a node is cordoned that someone else has cordoned")
+	case !taints && !cordons:
 		return nil
+	case from.policy == nil || !seen.Watched || !seen.Reported || !seen.faulty():
+		return errors.New("a node without a fault, an agent or a policy is acted on")
+	case taints != (from.policy.Actions[seen.Report.Faults[0].Class] == v1.HealthActionTaint):
+		return errors.New("the action is another one")
 	}
-	return checkSet(i, step, seen, from)
+	if err := seen.checkSet(from); err != nil || seen.acted() {
+		return err
+	}
+	return from.checkBrakes(i, seen)
 }
 
-// checkSet checks that a node may be acted on by what was read.
-func checkSet(i int, step *Step, seen *machine, from *world) error {
-	if from.policy == nil || !seen.Watched || !seen.Reported || len(seen.Report.Faults) == 0 {
-		return fmt.Errorf("a node without a fault, an agent or a policy is acted on")
-	}
-	fault := seen.Report.Faults[0]
-	approved := seen.Consent == labels.HealthApprove+faultID(seen.Report.Boot, &fault)
-	wanted := from.policy.Actions[fault.Class]
-	taints := step.Taint != nil && *step.Taint
+// checkUncordon checks that the machine may be uncordoned.
+func (m *machine) checkUncordon(from *world) error {
 	switch {
-	case taints != (wanted == v1.HealthActionTaint):
-		return fmt.Errorf("the action is not %s", wanted)
-	case seen.Consent == labels.HealthForbid:
-		return fmt.Errorf("a user has forbidden it")
-	case seen.OtherActor != "" || seen.Upgrading:
-		return fmt.Errorf("someone else works on the node")
-	case seen.undone == faultID(seen.Report.Boot, &fault):
-		return fmt.Errorf("a person has undone it")
-	case !approved && from.now.Sub(fault.Since) < DefaultDwell:
-		return fmt.Errorf("the fault is too recent")
-	case seen.acted():
-		return nil
-	case !approved && from.failTogether() >= 3 && from.failTogether()*5 > len(from.machines):
-		return fmt.Errorf("too many nodes have failed at a time")
+	case m.cordoner != us:
+		return errors.New("the cordon of someone else is removed")
+	case m.Upgrading || m.ReliesOnCordon != "" && from.policy != nil:
+		return errors.New("the cordon is removed while someone relies on it")
 	}
-	for k := range from.machines {
-		other := &from.machines[k]
-		healthy := !other.Watched || other.Reported && !other.faulty()
-		if k != i && healthy && other.Usable && !other.Unschedulable && !other.Tainted && other.OtherActor == "" {
+	return nil
+}
+
+// approved reports whether a user has approved the machine's fault.
+func (m *machine) approved() bool { return m.Consent == labels.HealthApprove+m.id() }
+
+// checkSet checks that nothing of the machine itself forbids to act on it.
+func (m *machine) checkSet(w *world) error {
+	switch {
+	case m.Consent == labels.HealthForbid:
+		return errors.New("a user has forbidden it")
+	case m.OtherActor != "" || m.Upgrading:
+		return errors.New("someone else works on the node")
+	case m.undone == m.id():
+		return errors.New("a person has undone it")
+	case !m.approved() && w.now.Sub(m.Report.Faults[0].Since) < DefaultDwell:
+		return errors.New("the fault is too recent")
+	}
+	return nil
+}
+
+// checkBrakes checks that the machines together permit to act on one.
+func (w *world) checkBrakes(i int, m *machine) error {
+	if together := w.failTogether(); !m.approved() && together >= 3 && together*5 > len(w.machines) {
+		return errors.New("too many nodes have failed at a time")
+	}
+	for k := range w.machines {
+		if k != i && w.machines[k].replaces() {
 			return nil
 		}
 	}
-	return fmt.Errorf("there is no other healthy node")
+	return errors.New("there is no other healthy node")
+}
+
+// replaces reports whether pods can run on the machine instead of another one.
+func (m *machine) replaces() bool {
+	healthy := !m.Watched || m.Reported && !m.faulty()
+	return healthy && m.Usable && !m.Unschedulable && !m.Tainted && m.OtherActor == ""
 }
 
 // failTogether is the largest number of nodes that have failed within 10 minutes.

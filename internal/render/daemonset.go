@@ -86,9 +86,9 @@ func keepLastOutput(pod *corev1.PodSpec) {
 	})
 }
 
-// tolerateOwnTaints adds tolerations for the startup taints, and for that of a node with an unhealthy GPU where the spec
-// requires it. It runs after stampDigest: a running pod does not need these tolerations, so they must not make a driver
-// look outdated.
+// tolerateOwnTaints adds tolerations for the startup taints, and for that of a node with an unhealthy GPU where the
+// spec requires it. It runs after stampDigest: a running pod does not need these tolerations, so they must not make a
+// driver look outdated.
 func (r *renderer) tolerateOwnTaints(pod *corev1.PodSpec) {
 	toleratesAll := func(t corev1.Toleration) bool {
 		return t.Key == "" && t.Operator == corev1.TolerationOpExists && t.Effect == ""

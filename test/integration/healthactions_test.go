@@ -130,7 +130,9 @@ func (e *env) untaint(node string) {
 	e.t.Helper()
 	object := e.node(node)
 	e.Expect(e.edit(object, func() {
-		object.Spec.Taints = slices.DeleteFunc(object.Spec.Taints, func(t corev1.Taint) bool { return t.Key == unhealthyTaint })
+		object.Spec.Taints = slices.DeleteFunc(object.Spec.Taints, func(taint corev1.Taint) bool {
+			return taint.Key == unhealthyTaint
+		})
 	})).To(Succeed())
 }
 

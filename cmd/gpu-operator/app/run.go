@@ -258,14 +258,20 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 		healthaction.New(healthaction.Options{
 			Client: c, Fleet: known, Clock: now, Timing: o.timing.Health,
 		}).SetupWithManager(mgr),
-		mgr.Add(toolkitImages),
-		mgr.Add(references),
-		mgr.Add(toolkit),
-		mgr.Add(kinds),
-		mgr.Add(drivers),
+		addAll(mgr, toolkitImages, references, toolkit, kinds, drivers),
 		mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("caches", cachesSynced(mgr)),
 	})
+}
+
+// addAll adds the runnables to the manager.
+func addAll(mgr manager.Manager, runnables ...manager.Runnable) error {
+	for _, runnable := range runnables {
+		if err := mgr.Add(runnable); err != nil {
+			return fmt.Errorf("adding %T: %w", runnable, err)
+		}
+	}
+	return nil
 }
 
 // cachesSynced fails until the caches of the manager are synced.
