@@ -58,9 +58,9 @@ var settings = []setting{
 		}
 		w.now = w.now.Add(DefaultDwell)
 		return w
-	}, 6, 2, 9, 3},
+	}, 6, 2, 7, 3},
 	{"one of three is faulty", func() *world { return broken(3, 1, 1) }, 8, 2, 9, 3},
-	{"two of three are faulty", func() *world { return broken(3, 2, 1) }, 9, 2, 10, 3},
+	{"two of three are faulty", func() *world { return broken(3, 2, 1) }, 9, 2, 9, 3},
 	{"two of three are faulty, the better one is approved", func() *world {
 		w := broken(3, 2, 1)
 		w.machines[0].Consent = labels.HealthApprove + w.machines[0].id()
@@ -68,8 +68,8 @@ var settings = []setting{
 		w.now = w.now.Add(DefaultDwell)
 		return w
 	}, 9, 1, 10, 2},
-	{"two of three are faulty, two places", func() *world { return broken(3, 2, 2) }, 7, 2, 9, 3},
-	{"three of four are faulty, one place", func() *world { return broken(4, 3, 1) }, 8, 2, 9, 3},
+	{"two of three are faulty, two places", func() *world { return broken(3, 2, 2) }, 7, 2, 8, 3},
+	{"three of four are faulty, one place", func() *world { return broken(4, 3, 1) }, 8, 2, 8, 3},
 	{"two of two are healthy", func() *world { return newWorld(2, 1) }, 9, 4, 10, 5},
 }
 

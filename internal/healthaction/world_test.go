@@ -249,24 +249,33 @@ func (w *world) checkStep(i int, step *Step, seen *machine, from *world) error {
 	if step.EndConsent && (m.Consent == labels.HealthForbid || m.faulty()) {
 		return errors.New("the consent of a user is removed")
 	}
-	taints, cordons := step.Taint != nil && *step.Taint, step.Unschedulable != nil && *step.Unschedulable
+	taints, cordons := isTrue(step.Taint), isTrue(step.Unschedulable)
 	switch {
-	case step.Unschedulable != nil && !cordons && m.Unschedulable:
-		return m.checkUncordon(from)
 	case cordons && m.Unschedulable:
 		return errors.New("a node is cordoned that someone else has cordoned")
-	case !taints && !cordons:
-		return nil
-	case from.policy == nil || !seen.Watched || !seen.Reported || !seen.faulty():
+	case step.Unschedulable != nil && m.Unschedulable:
+		return m.checkUncordon(from)
+	case taints || cordons:
+		return from.checkActs(i, seen, taints)
+	}
+	return nil
+}
+
+// checkActs checks that the machine may be tainted, or else cordoned.
+func (w *world) checkActs(i int, seen *machine, taints bool) error {
+	switch {
+	case !w.wants(seen):
 		return errors.New("a node without a fault, an agent or a policy is acted on")
-	case taints != (from.policy.Actions[seen.Report.Faults[0].Class] == v1.HealthActionTaint):
+	case taints != (w.policy.Actions[seen.Report.Faults[0].Class] == v1.HealthActionTaint):
 		return errors.New("the action is another one")
 	}
-	if err := seen.checkSet(from); err != nil || seen.acted() {
+	if err := seen.checkSet(w); err != nil || seen.acted() {
 		return err
 	}
-	return from.checkBrakes(i, seen)
+	return w.checkBrakes(i, seen)
 }
+
+func isTrue(value *bool) bool { return value != nil && *value }
 
 // checkUncordon checks that the machine may be uncordoned.
 func (m *machine) checkUncordon(from *world) error {
