@@ -57,12 +57,14 @@ type HealthActionsSpec struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^([0-9]+|([0-9]{1,2}|100)%)?$')",message="must be a number, or a percentage of 0% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must not be negative"
+	// +kubebuilder:validation:Pattern=`^([0-9]+|([0-9]{1,2}|100)%)?$`
 	MaxNodes *intstr.IntOrString `json:"maxNodes,omitempty"`
 	// Dwell is how long a fault must last before the action, such as 10m. Default 10m, and 0s for the taint of a node that
 	// has lost a GPU.
 	// +optional
-	Dwell Deadline `json:"dwell,omitempty"`
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,6}(h|m|s)){0,3}$`
+	Dwell string `json:"dwell,omitempty"`
 }
 
 // HealthAgentSpec configures the health agent. Its image and pull policy are those of the validator.

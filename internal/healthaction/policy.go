@@ -40,7 +40,7 @@ func PolicyOf(spec *v1.HealthActionsSpec) Policy {
 		},
 		MaxNodes: *spec.MaxNodes,
 	}
-	if dwell, err := time.ParseDuration(string(spec.Dwell)); err == nil {
+	if dwell, err := time.ParseDuration(spec.Dwell); err == nil {
 		policy.Dwell = &dwell
 	}
 	return policy
