@@ -33,7 +33,8 @@ func TestDocumentedPatchApplies(t *testing.T) {
 			spec, isMap := object.Object["spec"].(map[string]any)
 			g.Expect(isMap).To(BeTrue())
 			g.Expect(spec["variables"]).To(ContainElement(map[string]any{
-				"name": "ownTaints", "expression": "['nvidia.com/gpu-operator.not-ready', 'example.com/gpu-starting']",
+				"name": "ownTaints", "expression": "['nvidia.com/gpu-operator.not-ready', " +
+					"'nvidia.com/gpu-operator.unhealthy', 'example.com/gpu-starting']",
 			}))
 			return
 		}

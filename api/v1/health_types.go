@@ -18,6 +18,53 @@ type HealthSpec struct {
 	// Agent configures the health agent, which reports the faults of GPUs that the kernel log of each node has.
 	// +optional
 	Agent *HealthAgentSpec `json:"agent,omitempty"`
+	// Actions configures what is done with nodes whose GPUs the health agent reports as unhealthy. Default nothing.
+	// +optional
+	Actions *HealthActionsSpec `json:"actions,omitempty"`
+}
+
+// HealthAction is what is done with a node that has an unhealthy GPU.
+// +kubebuilder:validation:Enum="";none;taint;cordon
+type HealthAction string
+
+// The values of the actions. Neither evicts a pod.
+const (
+	// HealthActionNone only reports the fault.
+	HealthActionNone HealthAction = "none"
+	// HealthActionTaint sets the taint nvidia.com/gpu-operator.unhealthy with the effect NoSchedule.
+	HealthActionTaint HealthAction = "taint"
+	// HealthActionCordon makes the node unschedulable.
+	HealthActionCordon HealthAction = "cordon"
+)
+
+// HealthActionsSpec is what is done with nodes that have an unhealthy GPU, by the class of the fault: none, taint or
+// cordon. It needs the health agent. No pod is evicted, and what was done is undone once the fault has ended.
+type HealthActionsSpec struct {
+	// All is the action for the classes that have none of their own. Default none.
+	// +optional
+	All HealthAction `json:"all,omitempty"`
+	// Reset is the action for a GPU that must be reset. Default that of all.
+	// +optional
+	Reset HealthAction `json:"reset,omitempty"`
+	// Reboot is the action for a node that must be rebooted. Default that of all.
+	// +optional
+	Reboot HealthAction `json:"reboot,omitempty"`
+	// Hardware is the action for a GPU that needs a person. Default that of all.
+	// +optional
+	Hardware HealthAction `json:"hardware,omitempty"`
+	// MaxNodes is how many nodes may be tainted or cordoned at a time: a number, or a percentage of the GPU nodes, rounded
+	// up. Default 1.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must not be negative"
+	// +kubebuilder:validation:Pattern=`^([0-9]+|([0-9]{1,2}|100)%)?$`
+	MaxNodes *intstr.IntOrString `json:"maxNodes,omitempty"`
+	// Dwell is how long a fault must last before the action, such as 10m. Default 10m, and 0s for the taint of a node that
+	// has lost a GPU.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,6}(h|m|s)){0,3}$`
+	Dwell string `json:"dwell,omitempty"`
 }
 
 // HealthAgentSpec configures the health agent. Its image and pull policy are those of the validator.

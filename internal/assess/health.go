@@ -18,13 +18,17 @@ type Health struct {
 	Unknown string
 }
 
-// healthOf returns what the health agent of the node reports; nil if the node has none. A report of an earlier boot
-// does not count.
+// healthOf returns what the health agent of the node reports; nil if the node has none.
 func healthOf(in Input) *Health {
 	if in.NodePlan.HealthReporter == "" {
 		return nil
 	}
-	value, reported := in.Node.Annotations[labels.GPUHealth]
+	return HealthOf(in.Node)
+}
+
+// HealthOf returns what the health agent of the node reports. A report of an earlier boot does not count.
+func HealthOf(node *corev1.Node) *Health {
+	value, reported := node.Annotations[labels.GPUHealth]
 	if !reported {
 		return &Health{Unknown: "the health agent has not reported yet"}
 	}
@@ -32,7 +36,7 @@ func healthOf(in Input) *Health {
 	if err != nil {
 		return &Health{Unknown: err.Error()}
 	}
-	if boot := in.Node.Status.NodeInfo.BootID; boot != "" && boot != report.Boot {
+	if boot := node.Status.NodeInfo.BootID; boot != "" && boot != report.Boot {
 		return &Health{Unknown: "the health agent has not reported since the boot of the node"}
 	}
 	return &Health{Report: report}

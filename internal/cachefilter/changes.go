@@ -144,21 +144,34 @@ func UpgradeNodeChanges() predicate.Predicate {
 	})
 }
 
+// HealthNodeChanges passes events of nodes that can change the plan of health actions by themselves. What they change
+// by an assessment is an event of the fleet.
+func HealthNodeChanges() predicate.Predicate {
+	return onUpdate(func(before, after *corev1.Node) bool {
+		return before.Spec.Unschedulable != after.Spec.Unschedulable ||
+			before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
+			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
+			differ([]string{labels.NVSentinelState, labels.MIGConfigState, labels.UpgradeState}, before.Labels, after.Labels) ||
+			differ([]string{labels.GPUHealth, labels.HealthRecord, labels.HealthConsent, labels.UpgradeRecord},
+				before.Annotations, after.Annotations)
+	})
+}
+
+// differ reports whether any of the keys is missing in one map only, or has another value.
+func differ(keys []string, one, other map[string]string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool {
+		was, had := one[key]
+		is, has := other[key]
+		return had != has || was != is
+	})
+}
+
 func upgradeKeysChanged(before, after *corev1.Node) bool {
-	differ := func(keys []string, one, other map[string]string) bool {
-		return slices.ContainsFunc(keys, func(key string) bool {
-			was, had := one[key]
-			is, has := other[key]
-			return had != has || was != is
-		})
-	}
 	return differ([]string{
 		labels.UpgradeState, labels.UpgradeSkip, labels.Pool, labels.DriverAnchor, labels.MIGConfig, labels.MIGConfigState,
-	},
-		before.Labels, after.Labels) ||
-		differ([]string{labels.UpgradeRecord, labels.UpgradeRequested, labels.UpgradeInitialCordon,
-			labels.MIGConfigWritten},
-			before.Annotations, after.Annotations)
+	}, before.Labels, after.Labels) || differ([]string{
+		labels.UpgradeRecord, labels.UpgradeRequested, labels.UpgradeInitialCordon, labels.MIGConfigWritten,
+	}, before.Annotations, after.Annotations)
 }
 
 // UpgradePodChanges passes events of pods that can change the plan of driver upgrades: those for which isOperand

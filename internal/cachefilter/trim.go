@@ -33,7 +33,8 @@ func TrimmedNode(node *corev1.Node) *corev1.Node {
 		ObjectMeta: trimMeta(node.ObjectMeta,
 			labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels, labels.StartupTaints,
 			labels.UpgradeEnabled, labels.UpgradeRecord, labels.UpgradeRequested, labels.UpgradeInitialCordon,
-			labels.MIGConfigWritten, labels.GPUsOnBus, labels.GPUHealth, labels.PluginConfigRead, labels.ReadyBoot),
+			labels.MIGConfigWritten, labels.GPUsOnBus, labels.GPUHealth, labels.PluginConfigRead, labels.ReadyBoot,
+			labels.HealthRecord, labels.HealthConsent),
 		// The taints are unchanged, because a write replaces the whole list.
 		Spec: corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
 		Status: corev1.NodeStatus{

@@ -5,8 +5,8 @@
 //
 // This table lists all state that one pass, or one reconcile of a node, leaves to the next. Each row may be lost at any
 // time, as in a restart; the last column is the cost. TestInMemoryStateMayBeLost discards each row. No state of deleted
-// nodes is kept: TestNodeChurn. The state of driver upgrades is on the Nodes and in one ConfigMap; the specs of package
-// upgrade lose its rows at each write.
+// nodes is kept: TestNodeChurn. The state of driver upgrades is on the Nodes and in one ConfigMap, and that of health
+// actions on the Nodes; the specs of package upgrade lose its rows at each write.
 //
 //	| state                                  | replaced by                         | cost of losing it                  |
 //	|----------------------------------------|-------------------------------------|------------------------------------|
@@ -61,6 +61,12 @@
 //	| that no slots are granted, and how     | a slot; another number of pods      | a read of the slots; an early read |
 //	| long pods are not read again           |                                     | of pods                            |
 //	| (upgrade.memory)                       |                                     |                                    |
+//	| verdicts of health actions, one per    | a pass over all nodes               | conditions with faults are written |
+//	| node with an action (fleet.Fleet)      |                                     | after the next pass                |
+//	| versions of nodes after health actions | the cached node; a call that        | a write that is rejected; an early |
+//	| wrote them, back-offs of nodes, and    | succeeds; time; the end of the      | attempt; one more pass             |
+//	| that nothing is to be done             | node; actions in the spec           |                                    |
+//	| (healthaction.memory)                  |                                     |                                    |
 //
 // No decision follows from other state that outlives a pass: the informers' caches, in which pods share equal parts
 // (cachefilter.PodTrimmer); the work queues with their back-off; the number of nodes in the last pass, which sets the

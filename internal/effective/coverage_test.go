@@ -55,6 +55,7 @@ var without = map[string]string{
 	"ServiceMonitorSpec.scrapeTimeout": "Prometheus decides",
 	"CCManagerSpec.defaultMode":        "nodes keep the mode that they have",
 
+	"HealthActionsSpec.dwell":                 "the fault and the action decide, see package healthaction",
 	"NodeStartupSpec.taints":                  none,
 	"ImageSpec.imagePullSecrets":              none,
 	"GlobalSpec.imagePullSecrets":             none,

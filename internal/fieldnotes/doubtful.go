@@ -32,6 +32,10 @@ var doubtful = []field{
 		mapping := deref(deref(s.DCGMExporter).HPCJobMapping)
 		return mapping.Directory != "" && mapping.Enabled == nil
 	}, "has no effect while enabled is unset: set it to true, or to false to keep the value"},
+	{"spec.health.actions", func(s v1.ClusterPolicySpec) bool {
+		spec := effective.Of(s)
+		return !*spec.Health.Agent.Enabled && spec.ActsOnUnhealthyNodes()
+	}, "have no effect without the health agent: set spec.health.agent.enabled"},
 	{"spec.driver.kernelModuleType", hasGDSWithProprietaryModules,
 		"nvidia-fs 2.17.5 and later (GPUDirect Storage) load with the open kernel modules only: set open or auto, or " +
 			"remove spec.gds.enabled"},

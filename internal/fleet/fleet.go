@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/clusterpolicy/gpu-operator/internal/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/notify"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -19,8 +20,11 @@ import (
 type Fleet struct {
 	// changed has an event when entries that a pass aggregates have changed; published when a new Basis is published.
 	changed, published notify.Signal
-	// assessed has an event when a plan of driver upgrades may change with the entries.
-	assessed notify.Signal
+	// assessed and acting have an event when a plan of driver upgrades, and of health actions, may change with the
+	// entries.
+	assessed, acting notify.Signal
+	// acted has an event when the verdicts of health actions have changed.
+	acted notify.Signal
 
 	mu       sync.RWMutex
 	entries  map[string]*Entry
@@ -32,6 +36,10 @@ type Fleet struct {
 	factsVersion uint64
 	// upgrades is the latest report of driver upgrades; nil before the first.
 	upgrades *upgrade.Report
+	// health are the latest verdicts of health actions by node; nil before the first. changedHealth are the nodes whose
+	// verdict has changed since it was read last.
+	health        map[string]healthaction.Verdict
+	changedHealth map[string]bool
 	// sharedOperands are the verdicts of the last ready node, and sharedEssential the essential operands of the last plan.
 	// Most nodes have equal ones, which are stored once.
 	sharedOperands  map[operand.Name]readiness.Verdict
@@ -40,7 +48,10 @@ type Fleet struct {
 
 // New returns an empty Fleet.
 func New() *Fleet {
-	return &Fleet{changed: notify.New(), published: notify.New(), assessed: notify.New(), entries: map[string]*Entry{}}
+	return &Fleet{
+		changed: notify.New(), published: notify.New(), assessed: notify.New(), acting: notify.New(), acted: notify.New(),
+		entries: map[string]*Entry{}, changedHealth: map[string]bool{},
+	}
 }
 
 // Changed returns a channel that has an event when a pass is due, for one receiver.
@@ -56,7 +67,13 @@ func (f *Fleet) Assessed() <-chan event.GenericEvent { return f.assessed.Events(
 // notifyChanged requests a pass and a plan of driver upgrades.
 func (f *Fleet) notifyChanged() {
 	f.changed.Notify()
+	f.notifyAssessed()
+}
+
+// notifyAssessed requests plans of driver upgrades and of health actions.
+func (f *Fleet) notifyAssessed() {
 	f.assessed.Notify()
+	f.acting.Notify()
 }
 
 // Get returns the entry of a node, nil if there is none.
@@ -81,7 +98,7 @@ func (f *Fleet) Set(entry *Entry) {
 	if !sameFacts || aggregateDiffers(before, entry) {
 		f.notifyChanged()
 	} else if before.Latest.Usable != entry.Latest.Usable {
-		f.assessed.Notify()
+		f.notifyAssessed()
 	}
 }
 
@@ -213,7 +230,7 @@ func (f *Fleet) Publish(next Basis, now time.Time) *Basis {
 	}
 	f.basis = &next
 	f.published.Notify()
-	f.assessed.Notify()
+	f.notifyAssessed()
 	return f.basis
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clusterpolicy/gpu-operator/internal/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
@@ -23,6 +24,8 @@ type View struct {
 	Undiscovered []*Entry
 	// Upgrades is the latest report of driver upgrades; nil before the first. It must not be modified.
 	Upgrades *upgrade.Report
+	// HealthActions are the latest verdicts by node; nil before the first. They must not be modified.
+	HealthActions map[string]healthaction.Verdict
 }
 
 // View returns the current View.
@@ -31,6 +34,7 @@ func (f *Fleet) View() View {
 	defer f.mu.RUnlock()
 	view := View{
 		Hydrated: f.hydrated, FactsVersion: f.factsVersion, Nodes: make([]*Entry, 0, len(f.entries)), Upgrades: f.upgrades,
+		HealthActions: f.health,
 	}
 	for _, entry := range f.entries {
 		if entry.Managed() {

@@ -173,6 +173,17 @@ const (
 	// GPUHealth is an annotation of the node's health agent, gpu-node health: which GPUs are unhealthy and why, in JSON,
 	// see package gpuhealth. Read by the operator.
 	GPUHealth = "nvidia.com/gpu-operator.gpu-health"
+	// HealthRecord is an annotation of the health action controller: what it has done with a node because of an unhealthy
+	// GPU, in JSON, see package healthaction.
+	HealthRecord = "nvidia.com/gpu-operator.health-record"
+	// HealthConsent is an annotation of users: HealthForbid, or HealthApprove and the ID of a fault. The health action
+	// controller removes an approval when the fault has ended.
+	HealthConsent = "nvidia.com/gpu-operator.health-action"
+	HealthForbid  = "forbid"
+	HealthApprove = "approve:"
+	// NVSentinelState is a label of NVSentinel on nodes that it works on, up to NVSentinelDone.
+	NVSentinelState = "dgxc.nvidia.com/nvsentinel-state"
+	NVSentinelDone  = "remediation-succeeded"
 	// MIGStrategy is how MIG devices are advertised: single or mixed, written by GPU Feature Discovery.
 	MIGStrategy = "nvidia.com/mig.strategy"
 	// VGPUHostDriver is the vGPU manager's version on a host that lends its GPUs to virtual machines,
@@ -219,6 +230,11 @@ const (
 	// TaintNotReady is the start-up taint that the operator may always remove and put back. Others have to
 	// be named in config/admission/operator.yaml.
 	TaintNotReady = "nvidia.com/gpu-operator.not-ready"
+	// TaintUnhealthy is the taint of a node with an unhealthy GPU, where spec.health.actions requires it.
+	TaintUnhealthy = "nvidia.com/gpu-operator.unhealthy"
+	// TaintToBeDeleted is set by the cluster autoscaler on a node that it deletes, TaintDisrupted by Karpenter.
+	TaintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
+	TaintDisrupted   = "karpenter.sh/disrupted"
 	// TaintGPU is the taint that every operand tolerates by default.
 	TaintGPU = "nvidia.com/gpu"
 )

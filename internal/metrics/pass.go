@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/healthaction"
 )
 
 // prefix of all names, as in NVIDIA's operator.
@@ -54,6 +55,15 @@ type PassStats struct {
 	AutoUpgrade bool
 	// Upgrades counts the driver upgrades.
 	Upgrades Upgrades
+	// HealthActions counts the nodes with unhealthy GPUs.
+	HealthActions HealthActions
+}
+
+// HealthActions counts the nodes with unhealthy GPUs by the action that was taken, and by what holds the action that
+// spec.health.actions requires.
+type HealthActions struct {
+	Done map[v1.HealthAction]int
+	Held map[healthaction.Hold]int
 }
 
 // Upgrades counts the nodes by the state of their driver upgrade.
@@ -193,6 +203,12 @@ var gauges = []gauge{
 	newGauge("gpus",
 		"GPUs of the nodes that advertise any: usable, or lost if no pod can get them.",
 		emitGPUs, "state"),
+	newGauge("health_action_nodes",
+		"Nodes that are tainted or cordoned because of an unhealthy GPU.",
+		emitHealthActions, "action"),
+	newGauge("health_action_nodes_held",
+		"Nodes with an unhealthy GPU that are not acted on as the spec requires, by what holds the action.",
+		emitHealthHolds, "reason"),
 	newScalar("definition_missing_fields",
 		"Fields of this operator that are missing in the CustomResourceDefinition of ClusterPolicy in the cluster.",
 		func(p *PassStats) float64 { return float64(p.MissingFields) }),
@@ -244,6 +260,18 @@ func emitGPUs(m *Meter, emit emitFunc) {
 	}
 	emit(float64(gpus.Usable), "usable")
 	emit(float64(gpus.Total-gpus.Usable), "lost")
+}
+
+func emitHealthActions(m *Meter, emit emitFunc) {
+	for _, action := range []v1.HealthAction{v1.HealthActionTaint, v1.HealthActionCordon} {
+		emit(float64(m.last.HealthActions.Done[action]), string(action))
+	}
+}
+
+func emitHealthHolds(m *Meter, emit emitFunc) {
+	for _, hold := range healthaction.Holds() {
+		emit(float64(m.last.HealthActions.Held[hold]), string(hold))
+	}
 }
 
 func perOperand(value func(*v1.OperandStatus) float64) func(*Meter, emitFunc) {

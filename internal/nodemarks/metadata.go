@@ -28,7 +28,8 @@ func WasManaged(node *corev1.Node) bool {
 // WasWritten reports whether the operator or its node discovery has certainly written to the node.
 func WasWritten(node *corev1.Node) bool {
 	_, isTainted := node.Annotations[labels.StartupTaints]
-	return isTainted || WasManaged(node) || IsMarked(node)
+	_, isActedOn := node.Annotations[labels.HealthRecord]
+	return isTainted || isActedOn || WasManaged(node) || IsMarked(node)
 }
 
 // IsMarked reports whether the node has labels or annotations which show that pods of the stack may have run on it.

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/startuptaint"
@@ -18,7 +19,8 @@ type Removal struct {
 	Metadata
 	// Taints are those that are removed, and kept all others.
 	Taints, kept []corev1.Taint
-	// Uncordon: the operator has cordoned the node for a driver upgrade, and it is still cordoned.
+	// Uncordon: the operator has cordoned the node for a driver upgrade or because of an unhealthy GPU, and it is still
+	// cordoned.
 	Uncordon bool
 	// Conditions are the types of the operator's conditions that the node has.
 	Conditions []string
@@ -32,6 +34,7 @@ func Remove(catalogue operand.Catalogue, node *corev1.Node) *Removal {
 		Metadata: Released(catalogue, node, ""), Conditions: Conditions(node), node: node,
 	}
 	r.endUpgrade()
+	r.endHealthAction()
 	r.removeTaints()
 	return r
 }
@@ -55,8 +58,18 @@ func (r *Removal) endUpgrade() {
 	r.Uncordon = err == nil && record.UID == r.node.UID && record.Cordoned && r.node.Spec.Unschedulable
 }
 
-// removeTaints adds the removal of the taints that the operator has added, and of its own start-up taint, which a
-// kubelet may have registered. Other start-up taints of the policy are those of node groups.
+// endHealthAction adds the removal of what was done because of an unhealthy GPU, but for the taint. What a user has
+// annotated stays.
+func (r *Removal) endHealthAction() {
+	r.forget(r.node, labels.HealthRecord)
+	record, err := healthaction.DecodeRecord(r.node.Annotations[labels.HealthRecord])
+	if err == nil && record.Cordons(r.node.UID) && r.node.Spec.Unschedulable {
+		r.Uncordon = true
+	}
+}
+
+// removeTaints adds the removal of the taints that the operator has added, and of its own taints. A kubelet may have
+// registered the start-up taint. Other start-up taints of the policy are those of node groups.
 func (r *Removal) removeTaints() {
 	now := startuptaint.Taints{All: r.node.Spec.Taints}
 	if recorded := r.node.Annotations[labels.StartupTaints]; recorded != "" {
@@ -71,9 +84,12 @@ func (r *Removal) removeTaints() {
 	}
 }
 
-// OwnTaints specifies the operator's own start-up taint with all its effects. No other component removes it.
+// OwnTaints specifies the operator's own taints: the start-up taint with all its effects, which no other component
+// removes, and that of a node with an unhealthy GPU.
 func OwnTaints() v1.NodeStartupSpec {
-	var own v1.NodeStartupSpec
+	own := v1.NodeStartupSpec{Taints: []v1.StartupTaint{
+		{Key: labels.TaintUnhealthy, Effect: corev1.TaintEffectNoSchedule},
+	}}
 	for _, effect := range []corev1.TaintEffect{
 		corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute,
 	} {

@@ -40,6 +40,7 @@ metadata:
     nvidia.com/gpu-operator.mig-config: all-disabled
     nvidia.com/gpu-operator.gpus-on-bus: "8"
     nvidia.com/gpu-operator.gpu-health: '{"boot":"b","faults":[]}'
+    nvidia.com/gpu-operator.health-record: '{"uid":"one","state":"done","action":"taint","fault":"reset-1"}'
     nvidia.com/gpu-operator.discovered-labels: feature.node.kubernetes.io/kernel-version.full,kubernetes.io/hostname
     nvidia.com/gpu-operator.startup-taints: example.com/starting:NoSchedule
     nvidia.com/gpu-operator.driver-upgrade: '{"uid":"one","round":1,"state":"drain-required","cordoned":true}'
@@ -50,6 +51,7 @@ spec:
   - {key: example.com/starting, effect: NoSchedule}
   - {key: example.com/starting, effect: NoExecute}
   - {key: nvidia.com/gpu-operator.not-ready, effect: NoExecute}
+  - {key: nvidia.com/gpu-operator.unhealthy, effect: NoSchedule}
   - {key: nvidia.com/gpu, effect: NoSchedule}
 status:
   conditions:
@@ -162,6 +164,31 @@ func TestACordonOfOthersStays(t *testing.T) {
 			g.Expect(removal.NodePatch()["spec"]).NotTo(HaveKey("unschedulable"))
 			if record != "" {
 				g.Expect(removal.Annotations).To(HaveKeyWithValue(key, BeNil()))
+			}
+		})
+	}
+}
+
+// So is a cordon because of an unhealthy GPU, also when the node is handed to NVIDIA's operator.
+func TestTheCordonOfAnUnhealthyNodeIsLifted(t *testing.T) {
+	for name, test := range map[string]struct {
+		record string
+		lifted bool
+	}{
+		"cordoned":                  {`{"uid":"one","state":"done","action":"cordon","fault":"reset-1"}`, true},
+		"tainted":                   {`{"uid":"one","state":"done","action":"taint","fault":"reset-1"}`, false},
+		"not cordoned yet":          {`{"uid":"one","state":"claimed","action":"cordon","fault":"reset-1"}`, false},
+		"uncordoned by a person":    {`{"uid":"one","state":"undone","action":"cordon","fault":"reset-1"}`, false},
+		"copied from a former Node": {`{"uid":"two","state":"done","action":"cordon","fault":"reset-1"}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, node := NewWithT(t), decoded(t, upgraded)
+			delete(node.Annotations, "nvidia.com/gpu-operator.driver-upgrade")
+			node.Annotations["nvidia.com/gpu-operator.health-record"] = test.record
+			for _, removal := range []*nodemarks.Removal{remove(t, node), nodemarks.HandBack(node)} {
+				g.Expect(removal.Uncordon).To(Equal(test.lifted))
+				g.Expect(removal.Annotations).To(HaveKeyWithValue("nvidia.com/gpu-operator.health-record", BeNil()))
+				g.Expect(removal.Taints).To(ContainElement(HaveField("Key", "nvidia.com/gpu-operator.unhealthy")))
 			}
 		})
 	}

@@ -59,7 +59,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	if err := r.stampDigest(ds); err != nil {
 		return err
 	}
-	r.tolerateStartup(&template.Spec)
+	r.tolerateOwnTaints(&template.Spec)
 	r.removeProvidedVolumes(&template.Spec)
 	r.applyInitResources(&template.Spec)
 	r.mountTrustStores(&template.Spec)
@@ -86,9 +86,10 @@ func keepLastOutput(pod *corev1.PodSpec) {
 	})
 }
 
-// tolerateStartup adds tolerations for the startup taints. It runs after stampDigest: a running pod does not need these
-// tolerations, so they must not make a driver look outdated.
-func (r *renderer) tolerateStartup(pod *corev1.PodSpec) {
+// tolerateOwnTaints adds tolerations for the startup taints, and for that of a node with an unhealthy GPU where the
+// spec requires it. It runs after stampDigest: a running pod does not need these tolerations, so they must not make a
+// driver look outdated.
+func (r *renderer) tolerateOwnTaints(pod *corev1.PodSpec) {
 	toleratesAll := func(t corev1.Toleration) bool {
 		return t.Key == "" && t.Operator == corev1.TolerationOpExists && t.Effect == ""
 	}
@@ -96,11 +97,17 @@ func (r *renderer) tolerateStartup(pod *corev1.PodSpec) {
 		return
 	}
 	pod.Tolerations = slices.Clone(pod.Tolerations)
-	for _, taint := range r.plan.Input.Spec.NodeStartup.Taints {
-		toleration := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}
+	tolerate := func(key string, effect corev1.TaintEffect) {
+		toleration := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect}
 		if !slices.Contains(pod.Tolerations, toleration) {
 			pod.Tolerations = append(pod.Tolerations, toleration)
 		}
+	}
+	for _, taint := range r.plan.Input.Spec.NodeStartup.Taints {
+		tolerate(taint.Key, taint.Effect)
+	}
+	if r.plan.Input.Spec.TaintsUnhealthyNodes() {
+		tolerate(labels.TaintUnhealthy, corev1.TaintEffectNoSchedule)
 	}
 }
 

@@ -56,3 +56,26 @@ func TestStartupTaintsAreTolerated(t *testing.T) {
 		})
 	}
 }
+
+// All pods of the stack tolerate the taint of a node with an unhealthy GPU where the spec may set it. Otherwise their
+// templates are those without actions, so that a release that knows them replaces no pod.
+func TestTheTaintOfUnhealthyNodesIsTolerated(t *testing.T) {
+	unhealthy := corev1.Toleration{Key: "nvidia.com/gpu-operator.unhealthy", Operator: "Exists", Effect: "NoSchedule"}
+	for action, tolerated := range map[v1.HealthAction]bool{
+		v1.HealthActionTaint: true, v1.HealthActionCordon: false, v1.HealthActionNone: false,
+	} {
+		for _, name := range []operand.Name{"driver", "container-toolkit", "device-plugin", "health-agent"} {
+			g := NewWithT(t)
+			spec := v1.ClusterPolicySpec{Health: &v1.HealthSpec{Agent: &v1.HealthAgentSpec{Enabled: new(true)}}}
+			before := situation{spec: spec}.daemonSet(t, name)
+			spec.Health.Actions = &v1.HealthActionsSpec{Hardware: action}
+			after := situation{spec: spec}.daemonSet(t, name)
+			g.Expect(after.Annotations[digestKey]).To(Equal(before.Annotations[digestKey]))
+			if tolerated {
+				g.Expect(after.Spec.Template.Spec.Tolerations).To(ContainElement(unhealthy), "%s", name)
+			} else {
+				g.Expect(after.Spec.Template.Spec).To(Equal(before.Spec.Template.Spec), "%s", name)
+			}
+		}
+	}
+}

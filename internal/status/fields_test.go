@@ -45,6 +45,9 @@ var each = map[string]v1.ClusterPolicySpec{
 			AutoUpgrade: new(true), MaxUnavailable: new(intstr.FromInt32(-1)),
 		}},
 	}}},
+	"spec.health.actions": {
+		Health: &v1.HealthSpec{Actions: &v1.HealthActionsSpec{Reset: v1.HealthActionTaint}},
+	},
 	"spec.sandboxWorkloads.enabled":    {SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
 	"spec.operator.defaultRuntime":     {Operator: &v1.OperatorSpec{DefaultRuntime: "docker"}},
 	"spec.operator.initContainer":      {Operator: &v1.OperatorSpec{InitContainer: &v1.ImageSpec{Version: "v1"}}},

@@ -189,8 +189,10 @@ var deployments = []renderCase{
 		"NoSchedule}, {key: nvidia.com/gpu-operator.not-ready, effect: NoSchedule}]}",
 		spec: "nodeStartup: {onFailure: taint, taints: [{key: example.com/starting, effect: NoSchedule}, {key: " +
 			"nvidia.com/gpu-operator.not-ready, effect: NoSchedule}]}",
-		then: ownTaintsAre("['nvidia.com/gpu-operator.not-ready', 'example.com/starting']")},
-	{name: "no start-up taints", values: "nodeStartup: null", then: ownTaintsAre("['nvidia.com/gpu-operator.not-ready']")},
+		then: ownTaintsAre("['nvidia.com/gpu-operator.not-ready', 'nvidia.com/gpu-operator.unhealthy', " +
+			"'example.com/starting']")},
+	{name: "no start-up taints", values: "nodeStartup: null",
+		then: ownTaintsAre("['nvidia.com/gpu-operator.not-ready', 'nvidia.com/gpu-operator.unhealthy']")},
 	{name: "no hook", set: "operator.upgradeCRD=false operator.cleanupCRD=false", then: func(g *WithT,
 		objects []*unstructured.Unstructured) {
 		for name := range byName(objects) {

@@ -158,6 +158,10 @@ var refused = []struct{ name, spec, path, message string }{
 		"must not be set together with devicePlugin.config.name",
 	},
 	{"a negative number of GPUs", "{health: {minUsable: -1}}", "spec.health.minUsable", "must not be negative"},
+	{"an unknown action", "{health: {actions: {reset: drain}}}", "spec.health.actions.reset", "Unsupported value"},
+	{"a negative number of nodes", "{health: {actions: {maxNodes: -1}}}", "spec.health.actions.maxNodes", "must not be negative"},
+	{"more than all nodes", `{health: {actions: {maxNodes: "101%"}}}`, "spec.health.actions.maxNodes", "should match"},
+	{"a dwell that is no duration", "{health: {actions: {dwell: soon}}}", "spec.health.actions.dwell", "should match"},
 	{"more than all GPUs", `{health: {minUsable: "101%"}}`, "spec.health.minUsable", "a percentage of 0% to 100%"},
 	{
 		"default MIG layout of a pool",

@@ -69,6 +69,7 @@ var shownBy = map[string]string{
 	"nodeStartup.onFailure":       "TestStartupTaints",
 	"nodeStartup.cleanFailedPods": "TestRefusedPodsAreCleaned",
 	"health.minUsable":            "TestANodeThatHasLostGPUs",
+	"health.actions":              "TestUnhealthyNodesAreTaintedOneAtATime",
 	"removal.force":               "TestForcedRemoval",
 }
 

@@ -55,6 +55,8 @@ var examples = []struct {
 	{"rollingUpdate.maxUnavailable", []any{"2", int64(3), "25%"}},
 	{"resourceReplicas[].name", []any{"nvidia.com/gpu", "nvidia.com/mig-1g.10gb"}},
 	{"health.minUsable", []any{"75%", int64(7)}},
+	{"actions.maxNodes", []any{"20%", int64(2)}},
+	{"actions.dwell", []any{"90s", "1h30m", "0s"}},
 	{"upgradePolicy.maxUnavailable", []any{"25%", int64(2)}},
 	{"relabelings[].action", []any{"replace", "keep"}},
 	{"relabelings[].sourceLabels", []any{[]any{"__meta_kubernetes_pod_node_name"}}},

@@ -35,6 +35,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
@@ -254,14 +255,23 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,
 			Fleet: known, Events: recorder, Clock: now, Timing: o.timing.Upgrade,
 		}).SetupWithManager(mgr),
-		mgr.Add(toolkitImages),
-		mgr.Add(references),
-		mgr.Add(toolkit),
-		mgr.Add(kinds),
-		mgr.Add(drivers),
+		healthaction.New(healthaction.Options{
+			Client: c, Fleet: known, Clock: now, Timing: o.timing.Health,
+		}).SetupWithManager(mgr),
+		addAll(mgr, toolkitImages, references, toolkit, kinds, drivers),
 		mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("caches", cachesSynced(mgr)),
 	})
+}
+
+// addAll adds the runnables to the manager.
+func addAll(mgr manager.Manager, runnables ...manager.Runnable) error {
+	for _, runnable := range runnables {
+		if err := mgr.Add(runnable); err != nil {
+			return fmt.Errorf("adding %T: %w", runnable, err)
+		}
+	}
+	return nil
 }
 
 // cachesSynced fails until the caches of the manager are synced.

@@ -3,6 +3,7 @@ package app
 import (
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
 	"github.com/clusterpolicy/gpu-operator/internal/otheroperator"
@@ -16,6 +17,7 @@ type Timing struct {
 	Policy  clusterpolicy.Timing
 	Node    node.Timing
 	Upgrade upgrade.Timing
+	Health  healthaction.Timing
 	Other   otheroperator.Timing
 }
 
@@ -27,6 +29,7 @@ func DefaultTiming() Timing {
 		Policy:  clusterpolicy.DefaultTiming(),
 		Node:    node.DefaultTiming(),
 		Upgrade: upgrade.DefaultTiming(),
+		Health:  healthaction.DefaultTiming(),
 		Other:   otheroperator.DefaultTiming(),
 	}
 }

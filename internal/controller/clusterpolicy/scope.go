@@ -176,6 +176,7 @@ func (s *scope) passMetrics(in status.Input, computed v1.ClusterPolicyStatus, fa
 		Status: &computed, Failed: failure != nil || in.NeedsRetry(), Discovered: s.view.AnyDiscovered,
 		MissingFields: len(s.missingFields) + len(s.missingDriverFields),
 	}
+	stats.HealthActions = status.CountHealthActions(s.view)
 	if len(in.Plan.Steps) > 0 {
 		input := in.Plan.Input
 		stats.Nodes, stats.Upgrades = status.CountNodes(s.view), status.CountUpgrades(s.view)

@@ -35,6 +35,9 @@ const workers = 8
 // resyncPriority is that of assessing all nodes again: events of single nodes come first.
 const resyncPriority = -100
 
+// actedPriority is that of nodes whose health action has changed: it is that of an event of the node.
+const actedPriority = 0
+
 // Options configure a Reconciler.
 type Options struct {
 	// Client reads from the caches and writes; Live reads from the API server.
@@ -111,6 +114,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Pod{}, requeue.EnqueueAfter(r.debounceDelay, nodeOfPod),
 			builder.WithPredicates(cachefilter.PodChanges())).
 		WatchesRawSource(source.Channel(r.Fleet.Published(), requeue.EnqueueAll(resyncPriority, r.allNodes))).
+		WatchesRawSource(source.Channel(r.Fleet.Acted(), requeue.EnqueueAll(actedPriority, r.actedNodes))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
@@ -202,8 +206,14 @@ func requestFor(node string) reconcile.Request {
 }
 
 // allNodes returns requests for all nodes, for a new Basis.
-func (r *Reconciler) allNodes() []reconcile.Request {
-	names := r.Fleet.Names()
+func (r *Reconciler) allNodes() []reconcile.Request { return requestsFor(r.Fleet.Names()) }
+
+// actedNodes returns requests for the nodes whose health action has changed.
+func (r *Reconciler) actedNodes() []reconcile.Request {
+	return requestsFor(r.Fleet.TakeHealthChanges())
+}
+
+func requestsFor(names []string) []reconcile.Request {
 	requests := make([]reconcile.Request, 0, len(names))
 	for _, name := range names {
 		requests = append(requests, requestFor(name))

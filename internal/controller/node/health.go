@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
+	"github.com/clusterpolicy/gpu-operator/internal/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
 )
@@ -20,6 +22,9 @@ func (s *scope) writeHealth(ctx context.Context) error {
 	before, after := assess.GPUHealthyCondition(s.node), s.entry.Latest.HealthCondition(s.node.Name)
 	if after == nil {
 		return s.forgetHealth(ctx, before != nil)
+	}
+	if !s.describeAction(before, after) {
+		return nil
 	}
 	if before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
 		return nil
@@ -59,6 +64,24 @@ func (s *scope) recordNotes(ctx context.Context) {
 // regarding is the Node as the object of an Event.
 func (s *scope) regarding() corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}
+}
+
+// describeAction adds to the message what is done with the node because of its faults, or what keeps it from being
+// done. It returns false if that is not known yet, and the node shows the same faults.
+func (s *scope) describeAction(before, after *corev1.NodeCondition) bool {
+	verdict, known := s.Fleet.HealthAction(s.node.Name)
+	faulty := after.Status != corev1.ConditionTrue
+	if !known {
+		if !faulty || before == nil || before.Status != after.Status || before.Reason != after.Reason {
+			return true
+		}
+		action, isSame := strings.CutPrefix(before.Message, after.Message+"; ")
+		return !isSame || !healthaction.IsText(action)
+	}
+	if faulty && verdict.Text != "" {
+		after.Message += "; " + verdict.Text
+	}
+	return true
 }
 
 // forgetHealth removes the report of an agent that is not on the node any more, and the condition.

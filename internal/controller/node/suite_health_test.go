@@ -11,6 +11,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
@@ -96,6 +97,34 @@ var _ = Describe("A node with a health agent", func() {
 		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
 		Expect(f.takeCalls()).To(Equal([]string{getNode, patchLabels, patchCondition}))
 		f.expectReleased(ctx)
+	})
+
+	It("reports what is done because of its faults, which a restart does not change", func(ctx SpecContext) {
+		f := newFixture(ctx)
+		spec := withAgent
+		spec.Health = &v1.HealthSpec{
+			Agent: spec.Health.Agent, Actions: &v1.HealthActionsSpec{All: v1.HealthActionTaint},
+		}
+		f.publish(spec)
+		f.report(ctx, needs)
+		Expect(f.reconcileAfter(ctx, 0)).To(BeZero())
+		message := func() string { return assess.GPUHealthyCondition(f.node(ctx)).Message }
+		plain := message()
+		f.fleet.SetHealthActions(map[string]healthaction.Verdict{f.name: {Done: v1.HealthActionTaint, Text: "tainted"}})
+		Expect(f.fleet.TakeHealthChanges()).To(ConsistOf(f.name))
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
+		Expect(message()).To(Equal(plain + "; tainted"))
+
+		restarted := fleet.New()
+		f.fleet, f.reconciler.Fleet = restarted, restarted
+		f.publish(spec)
+		f.takeCalls()
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods}), "the verdict is not known yet")
+		f.fleet.SetHealthActions(map[string]healthaction.Verdict{})
+		Expect(f.fleet.TakeHealthChanges()).To(ConsistOf(f.name))
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
+		Expect(message()).To(Equal(plain))
 	})
 
 	It("is not written while the policy is paused", func(ctx SpecContext) {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
 )
 
 // presence is what a node has of its driver and GPUs, as sysfs, procfs and /dev show it. Reading it opens no GPU, so it
@@ -33,7 +35,7 @@ var sharedNodes = []string{"nvidiactl", "nvidia-uvm"}
 
 // readPresence reads what the node has now. dev is the host's /dev as mounted here.
 func readPresence(k kernel, dev string) (presence, error) {
-	bound, err := k.boundGPUs()
+	bound, err := pci.BoundGPUs(k.sys)
 	if err != nil {
 		return presence{}, fmt.Errorf("the GPUs on the bus cannot be read: %w", err)
 	}

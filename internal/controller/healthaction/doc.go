@@ -1,0 +1,7 @@
+// Package healthaction taints and cordons nodes that have an unhealthy GPU, as spec.health.actions requires, and undoes
+// it. Each pass observes all nodes, plans with package internal/healthaction, and carries out the plan. All state is on
+// the Nodes, so a pass may end after any call. Nothing is evicted.
+package healthaction
+
+// The taint, the cordon and the record of a node.
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch;patch

@@ -1,0 +1,135 @@
+package healthaction
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+func TestVerdicts(t *testing.T) {
+	fault := func(class gpuhealth.Class, reason string, age time.Duration) []gpuhealth.Fault {
+		return []gpuhealth.Fault{{PCI: "0000:1b:00.0", Class: class, Reason: reason, Xid: 79, Since: epoch.Add(-age)}}
+	}
+	for _, c := range []struct {
+		name string
+		// change sets up the cluster of three nodes, of which a is the one that counts.
+		change func(*Cluster, *Node)
+		hold   Hold
+		text   string
+		// step is the step of node a; empty for none.
+		step string
+	}{
+		{"a lost GPU is tainted at once", func(_ *Cluster, a *Node) {
+			a.Report.Faults = fault(gpuhealth.Reset, "GPULost", 0)
+		}, "", "", "a: record claimed taint reset-a2bd5fb6 taint - cordon -false"},
+		{"a lost GPU is not cordoned at once", func(_ *Cluster, a *Node) {
+			a.Report.Faults = fault(gpuhealth.Reboot, "GPULost", 0)
+		}, HoldDwell, "not cordoned: the fault must last 10m; fault reboot-12a354b2", ""},
+		{"other faults wait", func(_ *Cluster, a *Node) {
+			a.Report.Faults = fault(gpuhealth.Reset, "NVLinkError", DefaultDwell-time.Second)
+		}, HoldDwell, "not tainted: the fault must last 10m; fault reset-a2bd5fb6", ""},
+		{"a dwell of its own", func(c *Cluster, a *Node) {
+			c.Policy.Dwell = new(90 * time.Minute)
+			a.Report.Faults = fault(gpuhealth.Reset, "GPULost", time.Hour)
+		}, HoldDwell, "not tainted: the fault must last 1h30m; fault reset-a2bd5fb6", ""},
+		{"a class without an action", func(_ *Cluster, a *Node) {
+			a.Report.Faults = fault(gpuhealth.Hardware, "GPUHardwareError", time.Hour)
+		}, "", "", ""},
+		{"a percentage is rounded up", func(c *Cluster, a *Node) {
+			c.Policy.MaxNodes = intstr.FromString("1%")
+			a.Report.Faults = fault(gpuhealth.Reset, "NVLinkError", time.Hour)
+		}, "", "", "a: record claimed taint reset-a2bd5fb6 taint - cordon -false"},
+		{"a percentage of 0 allows none", func(c *Cluster, a *Node) {
+			c.Policy.MaxNodes = intstr.FromString("0%")
+			a.Report.Faults = fault(gpuhealth.Reset, "NVLinkError", time.Hour)
+		}, HoldMaxNodes, "not tainted: maxNodes allows none; fault reset-a2bd5fb6", ""},
+		{"other nodes of another product do not count", func(_ *Cluster, a *Node) {
+			a.Group, a.Report.Faults = "/H200", fault(gpuhealth.Reset, "NVLinkError", time.Hour)
+		}, HoldLastHealthyNode,
+			"not tainted: no other node of its node pool and product is healthy; fault reset-a2bd5fb6", ""},
+		{"the driver is not ready", func(_ *Cluster, a *Node) {
+			a.DriverReady, a.Report.Faults = false, fault(gpuhealth.Reset, "NVLinkError", time.Hour)
+		}, HoldDriverNotReady,
+			"not tainted: its driver is not ready, so that a fault may be the driver's; fault reset-a2bd5fb6", ""},
+		{"Karpenter deletes the node", func(_ *Cluster, a *Node) {
+			a.OtherActor, a.Report.Faults = "Karpenter", fault(gpuhealth.Reset, "NVLinkError", time.Hour)
+		}, HoldOtherActor, "not tainted: Karpenter works on the node; fault reset-a2bd5fb6", ""},
+		{"a user forbids it", func(_ *Cluster, a *Node) {
+			a.Consent, a.Report.Faults = labels.HealthForbid, fault(gpuhealth.Reset, "NVLinkError", time.Hour)
+		}, HoldForbidden,
+			"not tainted: the annotation nvidia.com/gpu-operator.health-action forbids it; fault reset-a2bd5fb6", ""},
+		{"a record of a deleted Node", func(_ *Cluster, a *Node) {
+			a.HasRecord, a.Record = true, &Record{UID: "gone", State: Done, Action: v1.HealthActionCordon, Fault: "reset-1"}
+			a.Unschedulable = true
+		}, "", "", "a: record - taint - cordon -false"},
+		{"a taint without a record", func(_ *Cluster, a *Node) { a.Tainted = true }, "", "",
+			"a: record - taint false cordon -false"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := NewWithT(t)
+			cluster := newWorld(3, 1).cluster()
+			c.change(cluster, &cluster.Nodes[0])
+			plan := cluster.Plan()
+			verdict := plan.Nodes["a"]
+			g.Expect(verdict.Hold).To(Equal(c.hold))
+			g.Expect(verdict.Text).To(Equal(c.text))
+			step := ""
+			for i := range plan.Steps {
+				if plan.Steps[i].Node == "a" {
+					step = plan.Steps[i].describe()
+				}
+			}
+			g.Expect(step).To(Equal(c.step))
+			g.Expect(plan.Until.IsZero()).To(Equal(c.hold != HoldDwell))
+		})
+	}
+}
+
+// The ID of a fault is what users approve: it must be the same in each release.
+func TestFaultID(t *testing.T) {
+	g := NewWithT(t)
+	fault := gpuhealth.Fault{PCI: "0000:1b:00.0", Class: gpuhealth.Reset, Reason: "NVLinkError", Since: epoch}
+	g.Expect(faultID("0", &fault)).To(Equal("reset-a2bd5fb6"))
+	for name, change := range map[string]func(*gpuhealth.Fault){
+		"class":  func(f *gpuhealth.Fault) { f.Class = gpuhealth.Hardware },
+		"device": func(f *gpuhealth.Fault) { f.PCI = "1" },
+	} {
+		other := fault
+		change(&other)
+		g.Expect(faultID("0", &other)).NotTo(Equal(faultID("0", &fault)), name)
+	}
+	g.Expect(faultID("1", &fault)).NotTo(Equal(faultID("0", &fault)), "boot")
+	later := fault
+	later.Since, later.Reason = epoch.Add(time.Hour), "GPUResetRequired"
+	g.Expect(faultID("0", &later)).To(Equal(faultID("0", &fault)), "a fault that is read again")
+}
+
+// Three nodes that fail together are a storm in a fleet of 14, and not in one of 15.
+func TestBreakerNeedsAPartOfTheNodes(t *testing.T) {
+	for nodes, trips := range map[int]bool{14: true, 15: false} {
+		w := newWorld(nodes, 1)
+		for i := range 3 {
+			w.machines[i].fails(w, gpuhealth.Reset)
+			w.now = w.now.Add(stormWindow / 2)
+		}
+		NewWithT(t).Expect(w.cluster().isStorm()).To(Equal(trips), "%d nodes", nodes)
+	}
+}
+
+func TestDecodeRecord(t *testing.T) {
+	g := NewWithT(t)
+	record := &Record{UID: "a", State: Undone, Action: v1.HealthActionCordon, Fault: "reset-1"}
+	g.Expect(DecodeRecord(record.Encode())).To(Equal(record))
+	for _, text := range []string{
+		"", "{}", `{"uid":"a","state":"done","action":"none"}`, `{"uid":"a","state":"x","action":"taint"}`,
+	} {
+		_, err := DecodeRecord(text)
+		g.Expect(err).To(HaveOccurred(), text)
+	}
+}

@@ -1,0 +1,197 @@
+package healthaction
+
+import (
+	"time"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// visit decides what is due for one node, but for the brakes.
+func (c *Cluster) visit(n *Node) turn {
+	record := n.ownRecord()
+	switch {
+	case c.Policy == nil || !n.Watched:
+		return c.undo(n, "the node has no health agent, or there is no policy")
+	case record == nil && (n.HasRecord || n.Tainted):
+		return c.undo(n, "what the node has is not recorded as this operator's")
+	case !n.Reported:
+		return unreported(n, record)
+	}
+	fault, action := c.Policy.deciding(n)
+	if fault == nil {
+		return c.recovered(n)
+	}
+	w := &want{node: n, fault: fault, id: faultID(n.Report.Boot, fault), action: action}
+	w.approved = n.approves(w.id)
+	if n.forbids() {
+		return c.forbidden(w)
+	}
+	return c.faulty(w, record)
+}
+
+// recovered is a node without a fault that is acted on.
+func (c *Cluster) recovered(n *Node) turn {
+	t := c.undo(n, "no fault that is acted on is left")
+	if n.Consent != "" && !n.forbids() && len(n.Report.Faults) == 0 {
+		t.endConsent()
+	}
+	return t
+}
+
+// faulty is a node with a fault that is acted on, which no user forbids. record is nil for none.
+func (c *Cluster) faulty(w *want, record *Record) turn {
+	if record != nil {
+		switch {
+		case record.State == Done:
+			return c.done(w, record)
+		case record.State == Undone && record.Fault == w.id:
+			return turn{verdict: w.held(HoldUndone, "someone has undone it")}
+		}
+		w.claimed = record.State == Claimed
+	}
+	if hold, why, until := c.holds(w); hold != "" {
+		t := w.refuse(hold, why)
+		t.until = until
+		return t
+	}
+	return turn{wants: w}
+}
+
+// undo removes what the operator has set on the node, and its record. A cordon stays while someone else relies on it.
+func (c *Cluster) undo(n *Node, why string) turn {
+	record := n.ownRecord()
+	if !n.HasRecord && !n.Tainted {
+		return turn{}
+	}
+	step := &Step{Why: why}
+	if n.Tainted {
+		step.Taint = new(false)
+	}
+	if record != nil && record.Cordons(n.UID) && n.isDone(record) {
+		if actor := c.reliesOnCordon(n); actor != "" {
+			return turn{verdict: &Verdict{Done: v1.HealthActionCordon, Text: "still cordoned: " + actor}}
+		}
+		step.Unschedulable = new(false)
+	}
+	return turn{step: step}
+}
+
+// reliesOnCordon returns who works on the node meanwhile; empty for nobody. Without a policy only an upgrade counts,
+// which ends.
+func (c *Cluster) reliesOnCordon(n *Node) string {
+	if n.Upgrading {
+		return driverUpgrade
+	}
+	if c.Policy == nil || n.ReliesOnCordon == "" {
+		return ""
+	}
+	return n.ReliesOnCordon + worksOnIt
+}
+
+// The actors in texts.
+const (
+	driverUpgrade = "its driver is being upgraded"
+	worksOnIt     = " works on the node"
+)
+
+// unreported is a node whose agent has not reported since its boot. What was done stays, as nothing proves that the
+// fault has ended.
+func unreported(n *Node, record *Record) turn {
+	switch {
+	case record == nil:
+		return turn{}
+	case record.State == Claimed:
+		return turn{step: &Step{Why: "the node gives up its claim: its health agent has not reported"}}
+	case record.State == Done && !n.isDone(record):
+		return undone(n, record)
+	case record.State == Done:
+		return turn{verdict: &Verdict{Done: record.Action, Text: past(record.Action)}}
+	default:
+		return turn{}
+	}
+}
+
+// undone records that someone else has removed the taint or the cordon.
+func undone(n *Node, record *Record) turn {
+	after := *record
+	after.State = Undone
+	step := &Step{Record: &after, Why: "someone has undone it"}
+	if n.Tainted {
+		step.Taint = new(false)
+	}
+	text := "not " + past(record.Action) + ": someone has undone it; fault " + record.Fault
+	return turn{step: step, verdict: &Verdict{Hold: HoldUndone, Text: text}}
+}
+
+// endConsent adds the removal of the user's annotation, unless the record has to stay.
+func (t *turn) endConsent() {
+	switch {
+	case t.verdict != nil:
+		return
+	case t.step == nil:
+		t.step = &Step{Why: "the fault that a user has approved an action for has ended"}
+	}
+	t.step.EndConsent = true
+}
+
+// forbidden undoes what was done before a user forbade it.
+func (c *Cluster) forbidden(w *want) turn {
+	t := c.undo(w.node, "a user forbids it")
+	if t.verdict == nil {
+		t.verdict = w.held(HoldForbidden, "the annotation "+labels.HealthConsent+" forbids it")
+	}
+	return t
+}
+
+// done is a node that is acted on.
+func (c *Cluster) done(w *want, record *Record) turn {
+	n := w.node
+	verdict := &Verdict{Done: record.Action, Text: past(record.Action)}
+	switch {
+	case !n.isDone(record):
+		return undone(n, record)
+	case record.Action == w.action && record.Fault == w.id:
+		return turn{verdict: verdict}
+	case record.Action == w.action:
+		return turn{verdict: verdict, step: w.record(Done, "another fault decides about the node")}
+	}
+	if hold, why, until := c.holds(w); hold != "" {
+		held := w.held(hold, why)
+		held.Done, held.Text = record.Action, verdict.Text+", "+held.Text
+		return turn{verdict: held, until: until}
+	}
+	// The place is kept, so that no brake applies.
+	cordon := w.action == v1.HealthActionCordon
+	step := w.record(Done, "the action for its fault is another one: "+string(w.action))
+	step.Taint, step.Unschedulable = new(!cordon), new(cordon)
+	return turn{verdict: &Verdict{Done: w.action, Text: past(w.action)}, step: step}
+}
+
+// holds returns what about the node itself keeps the action from being taken, and until when if time alone ends it.
+func (c *Cluster) holds(w *want) (hold Hold, why string, until time.Time) {
+	n := w.node
+	switch {
+	case n.Upgrading:
+		return HoldOtherActor, driverUpgrade, time.Time{}
+	case n.OtherActor != "":
+		return HoldOtherActor, n.OtherActor + worksOnIt, time.Time{}
+	case !n.DriverReady:
+		return HoldDriverNotReady, "its driver is not ready, so that a fault may be the driver's", time.Time{}
+	case n.isCordonedByOther():
+		return HoldCordonedByOther, "someone else has cordoned the node", time.Time{}
+	case w.approved:
+		return "", "", time.Time{}
+	}
+	dwell := c.Policy.dwell(w.fault, w.action)
+	if end := w.fault.Since.Add(dwell); c.Now.Before(end) {
+		return HoldDwell, "the fault must last " + short(dwell), end
+	}
+	return "", "", time.Time{}
+}
+
+// isCordonedByOther reports whether the node is cordoned, and not by this operator.
+func (n *Node) isCordonedByOther() bool {
+	record := n.ownRecord()
+	return n.Unschedulable && (record == nil || !record.Cordons(n.UID))
+}
