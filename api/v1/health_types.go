@@ -63,6 +63,7 @@ type HealthActionsSpec struct {
 	// Dwell is how long a fault must last before the action, such as 10m. Default 10m, and 0s for the taint of a node that
 	// has lost a GPU.
 	// +optional
+	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,6}(h|m|s)){0,3}$`
 	Dwell string `json:"dwell,omitempty"`
 }

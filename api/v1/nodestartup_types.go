@@ -18,8 +18,10 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.onFailure) || self.onFailure != 'taint' || has(self.taints) && self.taints.exists(t, t.effect == 'NoSchedule')",fieldPath=".onFailure",message="the value taint needs a taint with the effect NoSchedule in taints: add one, or set report"
 type NodeStartupSpec struct {
-	// Taints that nodes are created with. The operator removes them once the GPUs are allocatable and validated. Those
-	// with the effect NoSchedule come back when the node boots. Default none.
+	// Taints that nodes are created with. The operator removes them once the GPUs are allocatable and validated. Default
+	// none.
+	//
+	// Those with the effect NoSchedule come back when the node boots.
 	//
 	// Set the same taints in Karpenter's startupTaints, in the kubelet's --register-with-taints, or with the cluster
 	// autoscaler's prefix startup-taint.cluster-autoscaler.kubernetes.io/. Every pod of the stack tolerates them. The

@@ -25,7 +25,8 @@ func TestAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 			"key.startsWith('" + labels.AnchorPrefix + "')",
 			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')",
 			"[?'" + labels.DiscoveredLabels + "']",
-			"type in ['" + strings.Join(labels.Conditions(), "', '") + "']", "['" + labels.TaintNotReady + "']",
+			"type in ['" + strings.Join(labels.Conditions(), "', '") + "']", "['" + labels.TaintNotReady + "', '" +
+				labels.TaintUnhealthy + "']",
 		},
 		"health_agent.yaml": {"key != '" + labels.GPUHealth + "'"},
 		"mig_manager.yaml":  {"'" + labels.DeployPrefix + "' + name", "key.startsWith('" + labels.MIGConfig + "')"},
