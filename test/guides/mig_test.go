@@ -53,7 +53,8 @@ func sevenDevices(e *env) {
 	e.Expect(e.node("seven").Labels).To(And(HaveKeyWithValue("nvidia.com/mig-1g.10gb.count", "7"),
 		HaveKeyWithValue("nvidia.com/mig.strategy", "mixed"),
 		HaveKeyWithValue("nvidia.com/mig-1g.10gb.product", "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb")))
-	e.Expect(e.verdict("seven")).To(HaveField("GPUs", And(HaveField("Total", int32(1)), HaveField("Usable", int32(1)))))
+	e.Eventually(func() *v1.NodeStatus { return e.verdict("seven") }).
+		Should(HaveField("GPUs", And(HaveField("Total", int32(1)), HaveField("Usable", int32(1)))))
 }
 
 func deviceOfOneNode(e *env) {

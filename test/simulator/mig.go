@@ -104,13 +104,8 @@ func (n *node) partitionStep(ctx context.Context, now time.Time, manager *pod) (
 		err = n.label(ctx, map[string]string{migStateLabel: "pending"})
 	case migPausing:
 		err = n.label(ctx, n.clientLabels(true))
-	case migAwaiting:
-		if n.hasMIGClients() {
-			return false, nil
-		}
-		m.due = now.Add(n.sim.dice.vary(n.sim.timing.Partition, n.name, migOperand))
-	case migApplying:
-		if ended, err := n.applying(ctx, now); !ended || err != nil {
+	case migAwaiting, migApplying:
+		if ended, err := n.awaited(ctx, now); !ended || err != nil {
 			return false, err
 		}
 	case migValidating:
@@ -171,6 +166,18 @@ func (n *node) layouts(ctx context.Context, manager *pod) (map[string][]layoutEn
 		return nil, nil //nolint:nilerr,nilnil // The MIG manager then knows no layout.
 	}
 	return layouts, nil
+}
+
+// awaited reports whether what the MIG manager waits for has ended: the pods that use GPUs, or the change.
+func (n *node) awaited(ctx context.Context, now time.Time) (ended bool, err error) {
+	if n.mig.step == migApplying {
+		return n.applying(ctx, now)
+	}
+	if n.hasMIGClients() {
+		return false, nil
+	}
+	n.mig.due = now.Add(n.sim.dice.vary(n.sim.timing.Partition, n.name, migOperand))
+	return true, nil
 }
 
 // applying reports whether the change has ended. The node may have to boot before.
