@@ -267,7 +267,7 @@ func (s *scope) assess(ctx context.Context, pods assess.Pods) {
 	s.noticeBoot()
 	in := assess.Input{
 		NodePlan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.previousReadySince(), Now: s.now,
-		RefusedPods: s.entry.Boot.Refused,
+		ForeignSince: s.entry.Latest.ForeignSince, RefusedPods: s.entry.Boot.Refused,
 	}
 	s.entry.Latest = assess.Node(in)
 	if s.checkRefusedPods(ctx) {
