@@ -189,6 +189,12 @@ const (
 	// Remedy: delete the pods that the message names, and create those again that no controller owns; or set
 	// spec.nodeStartup.cleanFailedPods. Drain nodes before they boot.
 	ReasonGPUPodsRefused = "GPUPodsRefused"
+	// ReasonForeignDevicePlugin: the node has offered GPUs for 2 minutes although the operator's device plugin has not
+	// started there: another device plugin advertises them, and nothing has validated them.
+	// Cause: a DaemonSet of the device plugin from another source, such as a manifest, a chart or the cloud provider.
+	// Remedy: remove it: kubectl get daemonsets -A -o wide | grep device-plugin. If it is to stay, set
+	// spec.devicePlugin.enabled to false, or label the node nvidia.com/gpu.deploy.device-plugin=false.
+	ReasonForeignDevicePlugin = "ForeignDevicePlugin"
 	// ReasonFactsMissing: a fact about the node that the driver image or the toolkit is chosen by is missing.
 	// Cause: the node has no discovery labels for its operating system or kernel, or the kubelet has not reported the
 	// container runtime yet.

@@ -39,6 +39,6 @@ func TestRecheckEndsWithTheLoss(t *testing.T) {
 	exit := (*exec.ExitError)(nil)
 	g.Expect(errors.As(err, &exit)).To(BeTrue(), string(out))
 	g.Expect(exit.ExitCode()).To(Equal(65), string(out))
-	g.Expect(os.ReadFile(message)).To(BeEquivalentTo("1 of 2 GPUs lost since the validation: 0000:3c:00.0 is not bound to " +
-		"the driver on the bus; see the kernel log, and reset the GPU or reboot the node\n"))
+	g.Expect(os.ReadFile(message)).To(BeEquivalentTo("1 of 2 GPUs lost since the validation: 0000:3c:00.0 is not " +
+		"bound to the driver on the bus; see the kernel log, and reset the GPU or reboot the node\n"))
 }

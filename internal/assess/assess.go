@@ -29,6 +29,8 @@ type Input struct {
 	Stack Stack
 	// Previous is the readiness of the node in the previous assessment; empty for none.
 	Previous ReadySince
+	// ForeignSince is that of the previous assessment.
+	ForeignSince time.Time
 	// RefusedPods describes the pods that the kubelet refused when the node booted; empty for none.
 	RefusedPods string
 	// Now is the time of the assessment.
@@ -58,8 +60,13 @@ type Assessment struct {
 	Usable bool
 	// GPUs of the node; zero until it advertises them.
 	GPUs readiness.GPUs
+<<<<<<< HEAD
 	// Offer is what pods can request on the node, empty if each GPU is one nvidia.com/gpu.
 	Offer string
+=======
+	// ForeignSince is since when the node has offered GPUs without the operator's device plugin; zero if it does not.
+	ForeignSince time.Time
+>>>>>>> boot
 	// lost are the GPUs that the validator has found missing since.
 	lost lostGPUs
 	// Health is what the health agent of the node reports; nil if the node has none.
@@ -118,6 +125,7 @@ func (a *Assessment) assess(in Input) {
 	a.checkGPUs(in)
 	a.checkMIG(in)
 	a.checkPluginConfig(in)
+	a.checkForeignPlugin(in)
 	record := upgradeRecord(in.Node)
 	if record != nil && record.State.InProgress() {
 		a.checkRunningUpgrade(record.State)

@@ -38,13 +38,10 @@ func Next(spec v1.NodeStartupSpec, now Taints, action Action) Taints {
 	var after Taints
 	for _, taint := range now.All {
 		named, added := Is(spec.Taints, taint), slices.Contains(now.Restored, taintID(taint))
-		switch {
-		case action == Remove && (named || added), action == Release && added:
+		if drops(spec, taint, action, named, added) {
 			continue
-		case added && action != Remove && !(named && mustRestore(spec, taint.Effect, action)):
-			// The spec no longer requires it.
-			continue
-		case added:
+		}
+		if added {
 			after.Restored = append(after.Restored, taintID(taint))
 		}
 		after.All = append(after.All, taint)
@@ -54,6 +51,18 @@ func Next(spec v1.NodeStartupSpec, now Taints, action Action) Taints {
 	}
 	slices.Sort(after.Restored)
 	return after
+}
+
+// drops reports whether a taint of the node is removed. named: the spec names it. added: the operator has added it.
+func drops(spec v1.NodeStartupSpec, taint corev1.Taint, action Action, named, added bool) bool {
+	switch {
+	case action == Remove:
+		return named || added
+	case !added:
+		return false
+	}
+	// Otherwise the spec no longer requires it.
+	return action == Release || !named || !mustRestore(spec, taint.Effect, action)
 }
 
 // restore adds the missing taints that the spec requires for this action.

@@ -40,7 +40,7 @@ func TestLossesAfterTheValidationAreReported(t *testing.T) {
 		HaveField("Status", corev1.ConditionTrue), HaveField("Reason", "GPUsMissing")))
 	restarts := e.validatorRestarts()
 	e.Eventually(e.validatorRestarts).WithTimeout(time.Minute).Should(BeNumerically(">", restarts))
-	e.Expect(len(e.operatorCalls(mark).Of("nodes").Writes())).To(Equal(1), "the changed condition; none for a restart")
+	e.Expect(e.operatorCalls(mark).Of("nodes").Writes()).To(HaveLen(1), "the changed condition; none for a restart")
 	e.Expect(e.otherOperandPods()).To(Equal(operands))
 
 	e.sim.Heal("operator-validator", startingNode)

@@ -106,7 +106,8 @@ func newEnv(t *testing.T) *env {
 	}
 	e.client = builder.Build()
 	e.reconciler = New(Options{
-		Client: e.client, Live: stampingReader{e.client}, Catalogue: catalogue, Namespace: "gpu-operator", Fleet: e.fleet, Clock: e.clock,
+		Client: e.client, Live: stampingReader{e.client}, Catalogue: catalogue, Namespace: "gpu-operator",
+		Fleet: e.fleet, Clock: e.clock,
 		Events: events.NewRecorder(e.client, e.clock, func(string) {}), Meter: metrics.New(e.clock), Timing: DefaultTiming(),
 	})
 	return e

@@ -105,7 +105,9 @@ func (s *scope) lookAgain(delay time.Duration) {
 
 // cleanRefusedPods deletes the pods that a controller owns, if the spec requires it. It returns the others, and the
 // number of those that it has deleted.
-func (s *scope) cleanRefusedPods(ctx context.Context, pods []observe.RefusedPod) (left []observe.RefusedPod, deleted int) {
+func (s *scope) cleanRefusedPods(
+	ctx context.Context, pods []observe.RefusedPod,
+) (left []observe.RefusedPod, deleted int) {
 	if !*s.basis.Decisions.Input.Spec.NodeStartup.CleanFailedPods {
 		return pods, 0
 	}

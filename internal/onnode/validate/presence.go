@@ -72,19 +72,8 @@ func (l *Loss) Error() string { return l.reason }
 // lossOf returns what of the presence before is missing now; nil for nothing. What the node did not have before is not
 // missing.
 func lossOf(before, now presence) *Loss {
-	switch {
-	case before.Module && !now.Module:
-		return &Loss{reason: "the kernel module nvidia, with which the node was validated, is not loaded any more; see the " +
-			"kernel log and the driver on this node"}
-	case before.Version != "" && now.Version != "" && before.Version != now.Version:
-		return &Loss{reason: fmt.Sprintf("the node was validated with driver %s, and now the kernel module has version %s; "+
-			"delete the pods of the stack on this node, or reboot it", before.Version, now.Version)}
-	}
-	for _, name := range sharedNodes {
-		if slices.Contains(before.Nodes, name) && !slices.Contains(now.Nodes, name) {
-			return &Loss{reason: fmt.Sprintf(
-				"the device node /dev/%s is missing on the host since the validation; run nvidia-modprobe -u -c=0 there", name)}
-		}
+	if reason := driverLoss(before, now); reason != "" {
+		return &Loss{reason: reason}
 	}
 	var lost []string
 	all := 0
@@ -111,6 +100,25 @@ func lossOf(before, now presence) *Loss {
 		loss.GPUs = 0
 	}
 	return loss
+}
+
+// driverLoss returns what of the driver is missing that all GPUs need; empty for nothing.
+func driverLoss(before, now presence) string {
+	switch {
+	case before.Module && !now.Module:
+		return "the kernel module nvidia, with which the node was validated, is not loaded any more; see the kernel log " +
+			"and the driver on this node"
+	case before.Version != "" && now.Version != "" && before.Version != now.Version:
+		return fmt.Sprintf("the node was validated with driver %s, and now the kernel module has version %s; delete the "+
+			"pods of the stack on this node, or reboot it", before.Version, now.Version)
+	}
+	for _, name := range sharedNodes {
+		if slices.Contains(before.Nodes, name) && !slices.Contains(now.Nodes, name) {
+			return fmt.Sprintf(
+				"the device node /dev/%s is missing on the host since the validation; run nvidia-modprobe -u -c=0 there", name)
+		}
+	}
+	return ""
 }
 
 // missingOf returns what is missing of a GPU; empty if nothing is.

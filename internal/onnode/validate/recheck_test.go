@@ -160,7 +160,7 @@ func TestRecheckConfirms(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	n.Eventually(n.path("presence.json")).Should(BeAnExistingFile())
+	n.Eventually(func() error { _, err := os.Stat(n.path("presence.json")); return err }).Should(Succeed())
 	n.remove("host/dev/nvidia1")
 	n.Eventually(out).Should(gbytes.Say("checking again what may be lost"))
 	cancel()
