@@ -60,13 +60,10 @@ type Assessment struct {
 	Usable bool
 	// GPUs of the node; zero until it advertises them.
 	GPUs readiness.GPUs
-<<<<<<< HEAD
 	// Offer is what pods can request on the node, empty if each GPU is one nvidia.com/gpu.
 	Offer string
-=======
 	// ForeignSince is since when the node has offered GPUs without the operator's device plugin; zero if it does not.
 	ForeignSince time.Time
->>>>>>> boot
 	// lost are the GPUs that the validator has found missing since.
 	lost lostGPUs
 	// Health is what the health agent of the node reports; nil if the node has none.

@@ -82,12 +82,12 @@ func (b *env) checkFault(f fault) {
 	b.t.Logf("its end was reported after %s", since(begin))
 }
 
-// awaitHealth waits until the node reports the health of its GPUs.
+// awaitHealth waits until the node reports the health of its GPUs: an agent does not write often.
 func (b *env) awaitHealth(status corev1.ConditionStatus, reason string) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		g.Expect(b.gpuHealthy(g)).To(And(HaveField("Status", status), HaveField("Reason", reason)))
-	}, "1m", "50ms").Should(Succeed(), b.describe)
+	}, "3m", "50ms").Should(Succeed(), b.describe)
 }
 
 // awaitUsable waits until the policy's status has this many usable GPUs.
@@ -97,7 +97,7 @@ func (b *env) awaitUsable(count int) {
 		policy, err := b.policy()
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(policy.Status.NodeSummary.GPUs).To(HaveField("Usable", BeEquivalentTo(count)))
-	}, "1m", "50ms").Should(Succeed(), b.describe)
+	}, "2m", "50ms").Should(Succeed(), b.describe)
 }
 
 // gpuHealthy returns the node's condition about the health of its GPUs.

@@ -274,12 +274,9 @@ func (s *scope) assess(ctx context.Context, pods assess.Pods) {
 	s.noticeBoot()
 	in := assess.Input{
 		NodePlan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.previousReadySince(), Now: s.now,
-<<<<<<< HEAD
-		Tenants:     s.entry.Writes.Tenants.Pods,
-		RefusedPods: s.entry.Boot.Refused,
-=======
-		ForeignSince: s.entry.Latest.ForeignSince, RefusedPods: s.entry.Boot.Refused,
->>>>>>> boot
+		Tenants:      s.entry.Writes.Tenants.Pods,
+		RefusedPods:  s.entry.Boot.Refused,
+		ForeignSince: s.entry.Latest.ForeignSince,
 	}
 	s.entry.Latest = assess.Node(in)
 	if s.checkRefusedPods(ctx) {
