@@ -75,7 +75,9 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 		// kubectl only completes its own commands by script.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(statusCommand(), explainCommand(), validateCommand(), renderCommand(), planCommand(), convertCommand(), mirrorCommand(),
-		cleanupCommand(), migrateCommand())
+	root.AddCommand(
+		statusCommand(), explainCommand(), validateCommand(), renderCommand(), planCommand(), mirrorCommand(),
+		convertCommand(), cleanupCommand(), migrateCommand(),
+	)
 	return root
 }

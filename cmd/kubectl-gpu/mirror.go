@@ -56,8 +56,8 @@ func mirrorOf(
 		Short: short,
 		Long: long + `
 
-The policy and the nodes are files; no cluster is called. Drivers have an image for each operating system, and if they are
-precompiled for each kernel, so that the nodes matter: list one of each kind that will join.`,
+The policy and the nodes are files; no cluster is called. Drivers have an image for each operating system, and if they
+are precompiled for each kernel, so that the nodes matter: list one of each kind that will join.`,
 		Example: example,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
