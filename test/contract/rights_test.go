@@ -105,6 +105,7 @@ var grants = map[string][]grant{
 	"nvidia-gpu-health": {
 		{inCluster, "nodes", "get", "gpu-node health", "the faults that it has reported before", "DESIGN"},
 		{inCluster, "nodes", "patch", "gpu-node health", "reports the faults of the GPUs of its node", "DESIGN"},
+		{inCluster, "nodes", "watch", "gpu-node health", "the labels that pause its sessions with NVML", "DESIGN"},
 	},
 	"nvidia-node-discovery": {
 		{inCluster, "nodes", "get", "gpu-node discover", "the labels of its node as they are", "DESIGN"},
