@@ -56,6 +56,12 @@ pod.`,
 			if name == "" || hasKind && kind != "node" && kind != "pod" {
 				return fmt.Errorf("%s: give NODE, node/NAME or pod/NAME", args[0])
 			}
+			if o.namespace == "" {
+				var err error
+				if o.namespace, err = o.kubectl.namespace(cmd.Context()); err != nil {
+					return failure{err}
+				}
+			}
 			if err := o.run(cmd.Context(), cmd.OutOrStdout(), kind, name); err != nil {
 				return failure{err}
 			}
@@ -63,7 +69,7 @@ pod.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the pod")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod (default: that of the context)")
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, json or yaml")
 	o.kubectl.addFlags(flags)
 	return command

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -52,4 +53,10 @@ func (k kubectl) clusterArgs(command string) []string {
 		all = append(all, "--context="+k.context)
 	}
 	return all
+}
+
+// namespace returns that of the context.
+func (k kubectl) namespace(ctx context.Context) (string, error) {
+	out, err := k.run(ctx, nil, "config", "view", "--minify", "--output", "jsonpath={..namespace}")
+	return cmp.Or(strings.TrimSpace(string(out)), "default"), err
 }

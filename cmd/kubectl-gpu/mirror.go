@@ -61,6 +61,9 @@ are precompiled for each kernel, so that the nodes matter: list one of each kind
 		Example: example,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.render.checkFiles(); err != nil {
+				return err
+			}
 			var err error
 			if o.render.env, err = environmentOf(env); err != nil {
 				return err

@@ -61,4 +61,5 @@ func TestMirrorScript(t *testing.T) {
 	g.Expect(without.code).To(Equal(1))
 	g.Expect(without.errOut).To(ContainSubstring("set spec.global.registry in the policy, or give --to"))
 	g.Expect(kubectlGPU("", "mirror").code).To(Equal(2))
+	g.Expect(kubectlGPU("", "mirror", "list", "-f", "-", "--nodes", "-").code).To(Equal(2))
 }

@@ -68,8 +68,8 @@ wrong usage.`,
   kubectl gpu render -f policy.yaml --nodes nodes.yaml --env HTTPS_PROXY=http://proxy.example.com`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.policy == stdin && o.nodes == stdin {
-				return errors.New("the policy and the nodes cannot both come from standard input: give one of them as a file")
+			if err := o.checkFiles(); err != nil {
+				return err
 			}
 			if err := o.checkServer(cmd.ErrOrStderr()); err != nil {
 				return err
@@ -105,6 +105,14 @@ wrong usage.`,
 		}
 	}
 	return command
+}
+
+// checkFiles fails if two files are standard input.
+func (o renderOptions) checkFiles() error {
+	if o.policy == stdin && o.nodes == stdin {
+		return errors.New("the policy and the nodes cannot both come from standard input: give one of them as a file")
+	}
+	return nil
 }
 
 // checkServer warns if the cluster's version is not supported. It fails if the version cannot be parsed.

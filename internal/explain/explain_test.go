@@ -152,7 +152,7 @@ func TestReasonsOfAPod(t *testing.T) {
 				}),
 			},
 			want: []string{explain.Cordoned, explain.UntoleratedTaint, explain.ResourceNotOffered, explain.NotSelected},
-			next: "kubectl uncordon",
+			next: "kubectl gpu explain NODE",
 		},
 		"a start-up taint": {
 			pod: pod("nvidia.com/gpu=1"),
@@ -160,6 +160,13 @@ func TestReasonsOfAPod(t *testing.T) {
 				n.Spec.Taints = []corev1.Taint{{Key: "nvidia.com/gpu-operator.not-ready", Effect: corev1.TaintEffectNoSchedule}}
 			})},
 			want: []string{explain.UntoleratedTaint}, next: "kubectl gpu explain NODE",
+		},
+		"an unhealthy node": {
+			pod: pod("nvidia.com/gpu=1"),
+			nodes: []*corev1.Node{changed(node("a", "nvidia.com/gpu=8"), func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "nvidia.com/gpu-operator.unhealthy", Effect: corev1.TaintEffectNoSchedule}}
+			})},
+			want: []string{explain.UntoleratedTaint}, next: "use other nodes",
 		},
 		"something else": {
 			pod: pod("nvidia.com/gpu=1"), nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8")}, usage: &overview.Usage{},
@@ -230,7 +237,9 @@ func TestControllerWithoutPods(t *testing.T) {
 	quota.InvolvedObject = corev1.ObjectReference{Kind: "ReplicaSet", Name: "training-5c8d"}
 	other := event("FailedCreate", "another")
 	other.InvolvedObject.Name = "inference"
-	got := explain.OfController("team-a", "training", []corev1.Event{other, quota})
+	job := event("FailedCreate", "a Job with a longer name")
+	job.InvolvedObject = corev1.ObjectReference{Kind: "Job", Name: "training-eval"}
+	got := explain.OfController("team-a", "training", []corev1.Event{other, quota, job})
 	g.Expect(got.Findings).To(ConsistOf(And(HaveField("Reason", explain.CreationRefused),
 		HaveField("Message", ContainSubstring("exceeded quota")), HaveField("Next", ContainSubstring("resourcequotas")))))
 	g.Expect(explain.OfController("team-a", "train", []corev1.Event{quota})).To(BeNil())
@@ -297,6 +306,10 @@ func TestOtherCausesOfANode(t *testing.T) {
 		v1.ConditionCRDOutdated, v1.ReasonGPULost, v1.ReasonUpgradeBlocked, explain.Cordoned,
 	}))
 	g.Expect(seen.Upgrade).To(Equal("drain-required"))
+	n.Annotations = map[string]string{"nvidia.com/gpu-operator.health-record": "{}"}
+	unhealthy := explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Policy: &policy, Reasons: known}).Findings
+	g.Expect(unhealthy[len(unhealthy)-1].Next).To(And(ContainSubstring("spec.health.actions"),
+		Not(ContainSubstring("kubectl uncordon"))))
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 	unseen := overview.Of(overview.Cluster{Nodes: []*corev1.Node{bare}}).Nodes[0]
 	g.Expect(reasonsOf(explain.NodeInput{Node: bare, Overview: unseen})).To(Equal([]string{"NoClusterPolicy",

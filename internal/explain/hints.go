@@ -11,8 +11,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-const sharedSuffix = ".shared"
-
 // notOfferedCause is what usually leads to a request of a resource that no node offers.
 func notOfferedCause(name string) string {
 	switch {
@@ -20,7 +18,7 @@ func notOfferedCause(name string) string {
 		return "GPUs have another MIG layout, or spec.mig.strategy is single or none: only mixed offers MIG devices by " +
 			"names of " +
 			"their own"
-	case strings.HasSuffix(name, sharedSuffix):
+	case strings.HasSuffix(name, labels.SharedResourceSuffix):
 		return "GPUs are not shared, or are shared without renameByDefault"
 	}
 	return "all GPUs are partitioned or renamed, or no node is ready"
@@ -33,10 +31,11 @@ func notOfferedNext(name string, others map[string]bool) string {
 		return "with spec.mig.strategy: single request " + labels.ResourceGPU + ", or set the strategy to mixed; set the " +
 			"layout by " +
 			"the label " + labels.MIGConfig + " of the nodes"
-	case others[name+sharedSuffix]:
-		return "request " + name + sharedSuffix
-	case strings.HasSuffix(name, sharedSuffix) && others[strings.TrimSuffix(name, sharedSuffix)]:
-		return "request " + strings.TrimSuffix(name, sharedSuffix)
+	case others[name+labels.SharedResourceSuffix]:
+		return "request " + name + labels.SharedResourceSuffix
+	case strings.HasSuffix(name, labels.SharedResourceSuffix) && others[strings.TrimSuffix(name,
+		labels.SharedResourceSuffix)]:
+		return "request " + strings.TrimSuffix(name, labels.SharedResourceSuffix)
 	case len(others) == 0:
 		return "see why no node is ready: kubectl gpu status, then kubectl gpu explain NODE"
 	}
@@ -62,6 +61,10 @@ func taintFinding(taint string) Finding {
 		Reason:  UntoleratedTaint,
 		Message: fmt.Sprintf("these nodes have a taint that the pod does not tolerate, such as %s", taint),
 		Next:    "add a toleration to the pod, or remove the taint if it is not intended",
+	}
+	if strings.HasPrefix(taint, labels.TaintUnhealthy) {
+		f.Cause = "the operator has set the taint (spec.health.actions), because a GPU of the node is unhealthy"
+		f.Next = "use other nodes, and see what the GPU needs: kubectl gpu explain NODE"
 	}
 	if strings.HasPrefix(taint, labels.TaintNotReady) {
 		f.Cause = "the operator has set the taint (spec.nodeStartup), because the GPUs of the node are not ready"

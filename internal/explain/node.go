@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/overview"
 	"github.com/clusterpolicy/gpu-operator/internal/reasons"
 )
@@ -125,12 +126,25 @@ func (in NodeInput) aboutTheNode() []Finding {
 		all = append(all, in.finding(upgrade.Reason, upgrade.Message))
 	}
 	if node.Cordoned {
-		all = append(all, Finding{
-			Reason: "Cordoned", Message: "new pods are not scheduled on the node",
-			Next: "wait for the driver upgrade if one is in progress; otherwise kubectl uncordon " + node.Name,
-		})
+		all = append(all, in.cordoned())
 	}
 	return all
+}
+
+// cordoned explains a cordon: the operator's own ones end with their cause.
+func (in NodeInput) cordoned() Finding {
+	f := Finding{
+		Reason: Cordoned, Message: "new pods are not scheduled on the node",
+		Next: "if nobody works on the node, kubectl uncordon " + in.Node.Name,
+	}
+	switch {
+	case in.Node.Annotations[labels.HealthRecord] != "":
+		f.Next = "do what the unhealthy GPU needs: the operator has cordoned the node because of it (spec.health.actions), " +
+			"and uncordons it once it is healthy"
+	case in.upgrade() != nil:
+		f.Next = "wait for the driver upgrade of the node, which uncordons it"
+	}
+	return f
 }
 
 // upgrade is the upgrade of the node's driver in the status of the policy, nil if there is none.

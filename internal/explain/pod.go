@@ -318,7 +318,7 @@ func (in PodInput) blocker(node *corev1.Node, requests overview.Requests) Findin
 	if node.Spec.Unschedulable {
 		return Finding{
 			Reason: Cordoned, Message: "these nodes are cordoned",
-			Next: "wait if their driver is being upgraded (kubectl gpu status); otherwise kubectl uncordon NODE",
+			Next: "see why, and what to do: kubectl gpu explain NODE",
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
@@ -339,13 +339,12 @@ func (in PodInput) blocker(node *corev1.Node, requests overview.Requests) Findin
 }
 
 // OfController explains why a controller, such as a Job, has no pod; nil if no event states it. events are those of its
-// namespace with the reason FailedCreate. The object that creates the pods may have a suffix, as the ReplicaSet of a
-// Deployment.
+// namespace with the reason FailedCreate. A ReplicaSet has the name of its Deployment with a suffix.
 func OfController(namespace, name string, events []corev1.Event) *Pod {
 	latest := corev1.Event{}
 	for _, event := range events {
-		object := event.InvolvedObject.Name
-		isIts := object == name || strings.HasPrefix(object, name+"-")
+		object := event.InvolvedObject
+		isIts := object.Name == name || object.Kind == "ReplicaSet" && strings.HasPrefix(object.Name, name+"-")
 		if isIts && event.Reason == "FailedCreate" && !event.LastTimestamp.Before(&latest.LastTimestamp) {
 			latest = event
 		}

@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
@@ -100,19 +101,29 @@ func nodeOf(node *corev1.Node, policy *v1.ClusterPolicy, usage *Usage) Node {
 	if layout := node.Labels[labels.MIGConfig]; layout != "" {
 		n.MIG = &MIG{Layout: layout, State: node.Labels[labels.MIGConfigState]}
 	}
-	report, err := gpuhealth.Decode(node.Annotations[labels.GPUHealth])
-	if err != nil {
-		report = gpuhealth.Report{} // The condition reports a malformed one.
-	}
-	counted := readiness.CountGPUs(node, node.Annotations[labels.GPUsOnBus] != "").WithFaults(report)
-	n.GPUs = GPUs{Total: counted.Total, Usable: counted.Usable}
 	n.Resources = Resources(node, usage)
 	n.addCondition(assess.GPUReadyCondition(node))
+	n.GPUs = countGPUs(node, policy)
+	if n.Stage != "" && n.Stage.Before(v1.StageAllocatable) {
+		n.GPUs.Usable = 0
+	}
 	n.addStatus(policy)
 	if healthy := assess.GPUHealthyCondition(node); healthy != nil && healthy.Status != corev1.ConditionTrue {
 		n.Health = healthy.Reason
 	}
 	return n
+}
+
+// countGPUs counts the GPUs of a node that the policy's status does not list. It lists those on which something is
+// wrong first.
+func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy) GPUs {
+	report, err := gpuhealth.Decode(node.Annotations[labels.GPUHealth])
+	if err != nil {
+		report = gpuhealth.Report{} // The condition reports a malformed one.
+	}
+	countsBus := policy != nil && effective.Of(policy.Spec).NodeDiscovery.Mode != v1.DiscoveryNFD
+	counted := readiness.CountGPUs(node, countsBus).WithFaults(report)
+	return GPUs{Total: counted.Total, Usable: counted.Usable}
 }
 
 // addCondition takes over the condition nvidia.com/GPUReady.
@@ -138,16 +149,23 @@ func (n *Node) addCondition(condition *corev1.NodeCondition) {
 	}
 }
 
-// addStatus takes over the upgrade from the policy's status: it states what the label does not.
+// addStatus takes over what the policy's status has of the node: its GPUs, and the upgrade, of which it states what the
+// label does not.
 func (n *Node) addStatus(policy *v1.ClusterPolicy) {
 	if policy == nil {
 		return
 	}
 	i := slices.IndexFunc(policy.Status.Nodes, func(s v1.NodeStatus) bool { return s.Name == n.Name })
-	if i < 0 || policy.Status.Nodes[i].Upgrade == nil {
+	if i < 0 {
 		return
 	}
-	n.Upgrade = cmp.Or(policy.Status.Nodes[i].Upgrade.State, n.Upgrade)
+	listed := &policy.Status.Nodes[i]
+	if listed.GPUs != nil {
+		n.GPUs = GPUs{Total: int(listed.GPUs.Total), Usable: int(listed.GPUs.Usable)}
+	}
+	if listed.Upgrade != nil {
+		n.Upgrade = cmp.Or(listed.Upgrade.State, n.Upgrade)
+	}
 }
 
 // Resources returns what a node offers, by name; usage may be nil.

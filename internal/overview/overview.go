@@ -51,8 +51,8 @@ type Summary struct {
 	// GPUs, and how many of them pods can get.
 	GPUs       int `json:"gpus"`
 	UsableGPUs int `json:"usableGPUs"`
-	// FreeGPUs are the usable ones that no pod requests, of the nodes whose GPUs are neither shared nor partitioned;
-	// absent if the pods are not known.
+	// FreeGPUs are the usable ones that no pod requests, of the nodes that are ready, not cordoned, and whose GPUs are
+	// neither shared nor partitioned; absent if the pods are not known.
 	FreeGPUs *int64 `json:"freeGPUs,omitempty"`
 }
 
@@ -109,11 +109,7 @@ func summarize(nodes []Node, usageKnown bool) Summary {
 		}
 		s.GPUs += n.GPUs.Total
 		s.UsableGPUs += n.GPUs.Usable
-		if !n.IsDivided() {
-			for _, r := range n.Resources {
-				free += value(r.Free)
-			}
-		}
+		free += n.freeGPUs()
 	}
 	if usageKnown {
 		s.FreeGPUs = &free
@@ -121,9 +117,16 @@ func summarize(nodes []Node, usageKnown bool) Summary {
 	return s
 }
 
-func value(n *int64) int64 {
-	if n == nil {
+// freeGPUs returns how many whole GPUs of the node pods can still get.
+func (n *Node) freeGPUs() int64 {
+	if n.Ready != Ready || n.Cordoned || n.IsDivided() {
 		return 0
 	}
-	return *n
+	free := int64(0)
+	for _, r := range n.Resources {
+		if r.Free != nil {
+			free += *r.Free
+		}
+	}
+	return min(free, int64(n.GPUs.Usable))
 }

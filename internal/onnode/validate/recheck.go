@@ -103,7 +103,11 @@ func (r *Recheck) instance() (string, bool) {
 		pause = err.Error()
 	}
 	if pause != r.paused {
-		r.Log.Info("checks are paused while the driver is not validated", "because", pause)
+		if pause == "" {
+			r.Log.Info("checks go on: the driver is validated")
+		} else {
+			r.Log.Info("checks are paused while the driver is not validated", "because", pause)
+		}
 		r.paused = pause
 	}
 	return instance, err == nil
