@@ -155,6 +155,11 @@ func (e *env) poolGoes(whole map[string]writtenObject) {
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.NodePools = nil })
 	e.awaitNodes(map[string]string{"plain": "", "member": v1.ReasonUpgradePending}, 30*time.Second)
 	e.Expect(e.podOn("nvidia-driver-daemonset", "member").UID).To(Equal(driver))
+	// A toolkit that has validated the driver before, and starts after it is replaced, would wait for it: a known limit.
+	e.Eventually(func() *corev1.Pod { return e.podOn("nvidia-container-toolkit-daemonset", "member") }).Should(And(
+		Not(BeNil()), HaveField("Labels", Not(HaveKey(labels.NodePool))),
+		HaveField("Status.Conditions", ContainElement(And(
+			HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))))
 	e.driverMoves(commonDriver, "")
 	e.Eventually(e.written).Should(Equal(whole), "all objects of the pool are removed, and no other was written")
 	for key := range e.node("member").Labels {
