@@ -4,13 +4,18 @@ package node_test
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
@@ -21,6 +26,7 @@ const (
 	gpuHealthy = "nvidia.com/GPUHealthy"
 	// onNode is the program of the operator on nodes, agent its subcommand for the health of GPUs.
 	onNode, agentCommand = "/usr/bin/gpu-node", "health"
+	agentApp             = "nvidia-gpu-health"
 	// mostAgentMemory, in bytes, and mostAgentCPU, as a part of a core, limit an agent at rest.
 	mostAgentMemory = 30 << 20
 	mostAgentCPU    = 0.003
@@ -28,8 +34,14 @@ const (
 	restTime = 2 * time.Minute
 )
 
+// nvmlSessionsLine is the metric of the sessions that have shown the state of the GPUs.
+var nvmlSessionsLine = regexp.MustCompile(`(?m)^gpu_operator_node_nvml_sessions_total\{.*"ok".*\} ([0-9]+)$`)
+
 // faultyGPU is the address of the machine's first GPU.
-const faultyGPU = "0000:10:00"
+const faultyGPU = "0000:07:00"
+
+// resetLine is what a person who has reset it writes into the kernel log.
+const resetLine = "gpu-operator: GPU " + faultyGPU + ".0 has been reset"
 
 // fault is a fault of a GPU, as the kernel log has it and its end.
 type fault struct {
@@ -50,7 +62,7 @@ func (b *env) checkFaults() {
 		{
 			name: "an uncorrectable memory error, until the GPU has been reset", reason: "GPUUncorrectableECC", usable: gpus,
 			line:     "NVRM: Xid (PCI:" + faultyGPU + "): 48, pid='<unknown>', An uncorrectable double bit error (DBE)",
-			recovery: "gpu-operator: GPU " + faultyGPU + ".0 has been reset", facility: node.FacilityUser,
+			recovery: resetLine, facility: node.FacilityUser,
 		},
 		{
 			name: "a lost GPU, until the driver needs nothing more", reason: "GPULost", usable: gpus - 1,
@@ -61,7 +73,24 @@ func (b *env) checkFaults() {
 	} {
 		b.checkFault(f)
 	}
+	b.checkMeasuredFault()
 	b.Expect(b.containers()).To(Equal(before), "no container is restarted")
+}
+
+// checkMeasuredFault lets a GPU fail in a way that only the driver's library shows, until it shows it no more.
+func (b *env) checkMeasuredFault() {
+	b.t.Helper()
+	state := b.machine.Running(filepath.Join("/run/nvidia/driver", node.LibraryDir, "FAKE_NVML"))
+	begin := time.Now()
+	b.Expect(os.WriteFile(state, []byte("remap.failed@0=1"), 0o644)).To(Succeed())
+	b.awaitHealth(corev1.ConditionFalse, "GPUMemoryRemapFailed")
+	b.Expect(b.gpuHealthy(b).Message).To(ContainSubstring(faultyGPU + ".0"))
+	b.t.Logf("a failed row remap that NVML shows was reported after %s", since(begin))
+	begin = time.Now()
+	b.Expect(os.Remove(state)).To(Succeed())
+	b.Expect(b.machine.LogKernel(node.FacilityUser, resetLine)).To(Succeed())
+	b.awaitHealth(corev1.ConditionTrue, v1.ReasonGPUsHealthy)
+	b.t.Logf("its end was reported after %s", since(begin))
 }
 
 func (b *env) checkFault(f fault) {
@@ -117,16 +146,37 @@ func (b *env) checkRest() {
 	agent := b.process(onNode, agentCommand)
 	mark, err := b.cluster.Mark()
 	b.Expect(err).NotTo(HaveOccurred())
-	begin, cpu := time.Now(), usedCPU(b, agent)
+	begin, cpu, sessions := time.Now(), usedCPU(b, agent), b.nvmlSessions()
 	b.Consistently(func() string { return b.stackWrites(mark) }, restTime, "5s").Should(BeEmpty())
 	used := usedCPU(b, agent) - cpu
 	share := float64(used) / float64(time.Since(begin))
 	memory, program := workingSet(b, agent), resident(b, agent)
 	b.t.Logf("in %s at rest: 0 writes; the health agent used %s of CPU, %.3f %% of a core; %.1f MB, RSS %.1f MB",
 		since(begin), used.Round(time.Millisecond), 100*share, float64(memory)/(1<<20), float64(program)/(1<<20))
+	sessions = b.nvmlSessions() - sessions
+	b.t.Logf("%d sessions with NVML, %.1f a minute", sessions, float64(sessions)/time.Since(begin).Minutes())
+	b.Expect(sessions).To(BeNumerically(">=", 1))
 	b.Expect(share).To(BeNumerically("<=", mostAgentCPU))
 	// The pages of the program count for the first of its containers.
 	b.Expect(max(memory, program)).To(BeNumerically("<=", mostAgentMemory))
+}
+
+// nvmlSessions returns how many sessions with NVML of the agent have shown the state of the GPUs.
+func (b *env) nvmlSessions() int {
+	b.t.Helper()
+	pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + agentApp})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(pods.Items).To(HaveLen(1))
+	response := b.get("http://"+pods.Items[0].Status.PodIP+":8001/metrics", "")
+	metrics, err := io.ReadAll(response.Body)
+	b.Expect(err).NotTo(HaveOccurred())
+	found := nvmlSessionsLine.FindStringSubmatch(string(metrics))
+	if found == nil {
+		return 0
+	}
+	count, err := strconv.Atoi(found[1])
+	b.Expect(err).NotTo(HaveOccurred())
+	return count
 }
 
 // stackWrites returns the writes of the operator and of its operands since a mark, Events included.
