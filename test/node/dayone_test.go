@@ -17,7 +17,10 @@ func TestGPUsAfterDayOne(t *testing.T) {
 	b.deployOperator(privileged)
 	begin := time.Now()
 	policy := samplePolicy()
-	policy.Spec.Health = &v1.HealthSpec{Agent: &v1.HealthAgentSpec{Enabled: new(true)}}
+	policy.Spec.Health = &v1.HealthSpec{
+		Agent:   &v1.HealthAgentSpec{Enabled: new(true)},
+		Actions: &v1.HealthActionsSpec{All: v1.HealthActionTaint, Dwell: "0s"},
+	}
 	b.createPolicy(policy)
 	b.stages(begin, 3*time.Minute)
 	b.awaitReady()

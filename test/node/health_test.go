@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -16,14 +17,19 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/node"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
 const (
-	gpuHealthy = "nvidia.com/GPUHealthy"
+	gpuHealthy     = "nvidia.com/GPUHealthy"
+	unhealthyTaint = "nvidia.com/gpu-operator.unhealthy"
+	// reportKey is the annotation that a health agent writes.
+	reportKey = "nvidia.com/gpu-operator.gpu-health"
 	// onNode is the program of the operator on nodes, agent its subcommand for the health of GPUs.
 	onNode, agentCommand = "/usr/bin/gpu-node", "health"
 	agentApp             = "nvidia-gpu-health"
@@ -54,8 +60,10 @@ type fault struct {
 	facility int
 }
 
-// checkFaults lets a GPU fail: the agent and the operator report it and its end, and nothing is restarted.
+// checkFaults lets a GPU fail: the agent and the operator report it and its end, the node has the taint meanwhile, and
+// nothing is restarted.
 func (b *env) checkFaults() {
+	b.addNeighbour()
 	b.awaitHealth(corev1.ConditionTrue, v1.ReasonGPUsHealthy)
 	before := b.containers()
 	for _, f := range []fault{
@@ -102,13 +110,68 @@ func (b *env) checkFault(f fault) {
 	b.awaitHealth(corev1.ConditionFalse, f.reason)
 	b.Expect(b.gpuHealthy(b).Message).To(ContainSubstring(faultyGPU + ".0"))
 	reported := since(begin)
+	b.awaitTaint(true)
+	tainted := since(begin)
 	b.awaitUsable(f.usable)
-	b.t.Logf("%s: %s after %s, %d of %d usable after %s", f.name, f.reason, reported, f.usable, gpus, since(begin))
+	b.t.Logf("%s: %s after %s, the taint after %s, %d of %d usable after %s",
+		f.name, f.reason, reported, tainted, f.usable, gpus, since(begin))
 	begin = time.Now()
 	b.Expect(b.machine.LogKernel(f.facility, f.recovery)).To(Succeed())
 	b.awaitHealth(corev1.ConditionTrue, v1.ReasonGPUsHealthy)
 	b.awaitUsable(gpus)
-	b.t.Logf("its end was reported after %s", since(begin))
+	reported = since(begin)
+	b.awaitTaint(false)
+	b.t.Logf("its end was reported after %s, and the taint removed after %s", reported, since(begin))
+}
+
+// addNeighbour adds a simulated node with the same GPUs, as the last healthy node is not tainted, until the end of the
+// test.
+func (b *env) addNeighbour() {
+	b.t.Helper()
+	ctx, stop := context.WithCancel(b.t.Context())
+	sim, err := simulator.New(simulator.Options{Config: b.cluster.SimulatorConfig})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(sim.Start(ctx)).To(Succeed())
+	name, err := sim.AddNode(ctx, simulator.NodeSpec{Model: simulator.ModelH100, GPUs: gpus})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.t.Cleanup(func() { stop(); sim.Stop(); b.removeNeighbour(name) })
+	nodes := b.client.CoreV1().Nodes()
+	added, err := nodes.Get(ctx, name, metav1.GetOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	report := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, reportKey,
+		fmt.Sprintf(`{"boot":%q,"faults":[]}`, added.Status.NodeInfo.BootID))
+	_, err = nodes.Patch(ctx, name, types.MergePatchType, []byte(report), metav1.PatchOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Eventually(func(g Gomega) {
+		policy, err := b.policy()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(policy.Status.NodeSummary).To(HaveField("ReadyOfTotal", "2/2"))
+	}, "2m", "100ms").Should(Succeed(), b.describe)
+}
+
+// removeNeighbour removes a node without a kubelet, and its pods.
+func (b *env) removeNeighbour(name string) {
+	ctx := context.Background()
+	b.Expect(b.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+	b.Eventually(func(g Gomega) {
+		of := metav1.ListOptions{FieldSelector: "spec.nodeName=" + name}
+		pods := b.client.CoreV1().Pods(namespace)
+		g.Expect(pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, of)).To(Succeed())
+		left, err := pods.List(ctx, of)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(left.Items).To(BeEmpty())
+		policy, err := b.policy()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(policy.Status.NodeSummary).To(HaveField("ReadyOfTotal", "1/1"))
+	}, "1m", "200ms").Should(Succeed(), b.describe)
+}
+
+// awaitTaint waits until the node has the taint of an unhealthy GPU, or has it no more.
+func (b *env) awaitTaint(there bool) {
+	b.t.Helper()
+	b.Eventually(func() bool {
+		return slices.ContainsFunc(b.node(b).Spec.Taints, func(t corev1.Taint) bool { return t.Key == unhealthyTaint })
+	}, "2m", "50ms").Should(Equal(there), b.describe)
 }
 
 // awaitHealth waits until the node reports the health of its GPUs: an agent does not write often.
@@ -125,7 +188,9 @@ func (b *env) awaitUsable(count int) {
 	b.Eventually(func(g Gomega) {
 		policy, err := b.policy()
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(policy.Status.NodeSummary.GPUs).To(HaveField("Usable", BeEquivalentTo(count)))
+		of := slices.IndexFunc(policy.Status.Nodes, func(n v1.NodeStatus) bool { return n.Name == machineName })
+		g.Expect(of).NotTo(Equal(-1))
+		g.Expect(policy.Status.Nodes[of].GPUs).To(HaveField("Usable", BeEquivalentTo(count)))
 	}, "2m", "50ms").Should(Succeed(), b.describe)
 }
 
