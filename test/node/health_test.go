@@ -229,7 +229,8 @@ func (b *env) checkRest() {
 // nvmlSessions returns how many sessions with NVML of the agent have shown the state of the GPUs.
 func (b *env) nvmlSessions() int {
 	b.t.Helper()
-	pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + agentApp})
+	pods, err := b.client.CoreV1().Pods(namespace).
+		List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + agentApp})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(pods.Items).To(HaveLen(1))
 	response := b.get("http://"+pods.Items[0].Status.PodIP+":8001/metrics", "")
