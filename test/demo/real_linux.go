@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
@@ -106,6 +107,10 @@ func loadImages(ctx context.Context, m *node.Machine, built realPrograms) error 
 	stack, err := fakegpu.BuildIn(ctx, dir)
 	if err != nil {
 		return err
+	}
+	all := []byte(strings.Repeat("gpu ", realGPUs))
+	if err := os.WriteFile(filepath.Join(stack.Lib, "FAKE_GPUS"), all, 0o600); err != nil {
+		return fmt.Errorf("describe the GPUs to NVIDIA's libraries: %w", err)
 	}
 	images, err := node.NVIDIAImages(built.standIn, filepath.Join(stack.Lib, "libcuda.so.1"))
 	if err != nil {

@@ -17,11 +17,18 @@ func TestGPUsAfterDayOne(t *testing.T) {
 	b.deployOperator(privileged)
 	begin := time.Now()
 	policy := samplePolicy()
-	policy.Spec.Health = &v1.HealthSpec{Agent: &v1.HealthAgentSpec{Enabled: new(true)}}
+	policy.Spec.Health = &v1.HealthSpec{
+		Agent:   &v1.HealthAgentSpec{Enabled: new(true)},
+		Actions: &v1.HealthActionsSpec{All: v1.HealthActionTaint, Dwell: "0s"},
+	}
+	policy.Spec.Validator = &v1.ValidatorSpec{ContainerSpec: v1.ContainerSpec{
+		Env: []v1.EnvVar{{Name: "RECHECK_INTERVAL", Value: recheckInterval.String()}},
+	}}
 	b.createPolicy(policy)
 	b.stages(begin, 3*time.Minute)
 	b.awaitReady()
 	t.Run("faults of GPUs", func(t *testing.T) { b.in(t).checkFaults() })
+	t.Run("a GPU lost later", func(t *testing.T) { b.in(t).checkRecheck() })
 	t.Run("shared by a ConfigMap", func(t *testing.T) { b.in(t).checkSharing() })
 	t.Run("shared by the policy", func(t *testing.T) { b.in(t).checkTypedSharing() })
 	t.Run("shared by MPS", func(t *testing.T) { b.in(t).checkMPS() })

@@ -20,8 +20,8 @@ const (
 	// ordersOnDisk is where the orders are written, ordersShown where the stand-in reads them.
 	ordersOnDisk = "/var/lib/stand-in-orders"
 	ordersShown  = "/run/machine/orders"
-	// pciAddress is the address of the first GPU; the others follow.
-	pciAddress = 0x10
+	// pciAddress is the address of the first GPU; the others follow. Package fakegpu has the same.
+	pciAddress = 0x07
 )
 
 // shown are the files and folders that replace the kernel's in every container. They are new at each boot, when no

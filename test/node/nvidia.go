@@ -5,6 +5,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -14,6 +15,14 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 )
+
+// fakeGPUs is the file beside the driver's libraries that has a word for each GPU, see package fakegpu.
+const fakeGPUs = "FAKE_GPUS"
+
+// LibraryDir is where the driver has its libraries.
+var LibraryDir = map[string]string{
+	"amd64": "/usr/lib/x86_64-linux-gnu", "arm64": "/usr/lib/aarch64-linux-gnu",
+}[runtime.GOARCH]
 
 // driverImageSystem ends the tags of images that are for one operating system: the machine's.
 const driverImageSystem = "-ubuntu24.04"
@@ -37,7 +46,7 @@ func PauseImage(standIn string) Image {
 
 // NVIDIAImages are images under NVIDIA's names, as a policy without any image uses them on a machine. The program
 // standIn, that of cluster.BuildNodeStandIn, plays their programs; libcuda is the driver's library, such as that of
-// package fakegpu.
+// package fakegpu, beside which are its NVML and the file with its GPUs.
 func NVIDIAImages(standIn, libcuda string) ([]Image, error) {
 	var images []Image
 	for component, programs := range played {
@@ -66,17 +75,27 @@ func DriverImage(standIn, libcuda, version string) (Image, error) {
 	// Before it ends, a shell removes what its start-up probe wrote.
 	const shell = "/bin/sh"
 	driver.Files[shell[1:]] = shell
-	libraries, err := Libraries(shell)
-	if err != nil {
-		return Image{}, err
+	dir := LibraryDir[1:]
+	for _, name := range []string{"libcuda.so.", "libnvidia-ml.so."} {
+		driver.Files[filepath.Join(dir, name+version)] = filepath.Join(filepath.Dir(libcuda), name+"1")
+		driver.Links[filepath.Join(dir, name+"1")] = name + version
 	}
-	for place, source := range libraries {
-		driver.Files[place] = source
+	driver.Files[filepath.Join(dir, fakeGPUs)] = filepath.Join(filepath.Dir(libcuda), fakeGPUs)
+	for _, program := range []string{shell, filepath.Join(filepath.Dir(libcuda), "libnvidia-ml.so.1")} {
+		libraries, err := Libraries(program)
+		if err != nil {
+			return Image{}, err
+		}
+		maps.Copy(driver.Files, libraries)
 	}
-	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
-	library := filepath.Join("usr/lib", triplet, "libcuda.so.")
-	driver.Files[library+version] = libcuda
-	driver.Links[library+"1"] = "libcuda.so." + version
+	// A whole system has them; programs of the operator that enter the driver's root are linked to them.
+	for _, name := range []string{"libdl.so.2", "libpthread.so.0"} {
+		source, err := findLibrary(name)
+		if err != nil {
+			return Image{}, err
+		}
+		driver.Files[source[1:]] = source
+	}
 	driver.Env = append(driver.Env, "DRIVER_VERSION="+version)
 	return driver, nil
 }

@@ -29,7 +29,7 @@ const (
 // partitioned are the operands that leave a node while its GPUs are partitioned, and the validator, which validates
 // them again.
 var partitioned = []string{
-	"nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator",
+	"nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", validatorApp,
 }
 
 // checkPartitions makes the MIG manager partition the GPUs, by the label of the node alone: into devices of one

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
@@ -80,7 +79,7 @@ func (b *env) checkInjections(begin time.Time) []node.Injection {
 func (b *env) checkReplacedDriver() {
 	const version = "600.10.01"
 	ctx := b.t.Context()
-	image, err := node.DriverImage(os.Getenv(standInVariable), filepath.Join(fakegpu.Build(b.t).Lib, "libcuda.so.1"),
+	image, err := node.DriverImage(os.Getenv(standInVariable), driverLibrary(b.t),
 		version)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.load(image)

@@ -4,7 +4,6 @@ package node_test
 
 import (
 	"os"
-	"path/filepath"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
@@ -48,7 +46,7 @@ func (b *env) checkUpgrade() {
 	b.Expect(b.podsOf(metav1.NamespaceDefault, tenant)).To(Equal(running), "nothing was evicted")
 	b.Expect(b.podsOf(namespace, driver.app)).To(Equal(installed), "the driver was not replaced")
 
-	image, err := node.DriverImage(os.Getenv(standInVariable), filepath.Join(fakegpu.Build(b.t).Lib, "libcuda.so.1"),
+	image, err := node.DriverImage(os.Getenv(standInVariable), driverLibrary(b.t),
 		upgradedVersion)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.load(image)

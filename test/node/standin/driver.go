@@ -223,7 +223,7 @@ func query(gpus []int, fields []string) error {
 	for i, gpu := range gpus {
 		values := map[string]string{
 			"index": strconv.Itoa(i), "name": driverProduct, "uuid": gpuUUID(gpu), "driver_version": loadedVersion(),
-			"pci.bus_id": fmt.Sprintf("00000000:%02X:00.0", 0x10+gpu), "mig.mode.current": "Disabled",
+			"pci.bus_id": fmt.Sprintf("00000000:%02X:00.0", 0x07+gpu), "mig.mode.current": "Disabled",
 		}
 		var line []string
 		for _, field := range fields {
