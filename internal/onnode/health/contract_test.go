@@ -275,6 +275,18 @@ func TestXid45WithAnother(t *testing.T) {
 	g.Expect(s.devices[gpuA].notes).To(HaveKey("GPUChannelsTornDown"))
 }
 
+// Errors that are repeated more often than once a minute are noted like a single one.
+func TestXid45ThatIsRepeated(t *testing.T) {
+	g := NewWithT(t)
+	s := newState("b", DefaultWindow, gpuhealth.Report{})
+	var lines []line
+	for i := range 7 {
+		lines = append(lines, a(time.Duration(i)*10*time.Second, 45))
+	}
+	play(t, s, 1, lines)
+	g.Expect(s.devices[gpuA].notes).To(HaveKeyWithValue("GPUChannelsTornDown", HaveField("Since", noon)))
+}
+
 // A fault of more than 30 days ago does not count any more.
 func TestEarlierFaultsAreForgotten(t *testing.T) {
 	for days, class := range map[time.Duration]string{29: "Hardware", 31: "Reboot"} {

@@ -223,7 +223,8 @@ func (s *state) settle(now time.Time) time.Time {
 func (d *device) err(event xid.Event, at time.Time) {
 	rule := xid.Lookup(event.Xid)
 	if rule.Alone > 0 {
-		if d.last == 0 || at.Sub(d.lastAt) > rule.Alone {
+		// The first of several that nothing accompanies counts: otherwise frequent ones would never be noted.
+		if d.torn.IsZero() && (d.last == 0 || at.Sub(d.lastAt) > rule.Alone) {
 			d.torn = at
 		}
 		return
