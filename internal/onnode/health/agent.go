@@ -60,6 +60,7 @@ type Agent struct {
 	// sessions with NVML, and whether there may be any.
 	sessions *sessions
 	pause    *pause
+	excluded *exclusions
 	// changed has an element if records have been read since the last report.
 	changed chan struct{}
 
@@ -80,6 +81,7 @@ func New(options Options) *Agent {
 		options: options, names: &names{procRoot: options.ProcRoot, known: map[string]string{}},
 		metrics: describe(options.Node), changed: make(chan struct{}, 1), counted: map[string]int{}, pause: newPause(),
 		sessions: newSessions(options.NVML.Program, options.NVML.Limit),
+		excluded: &exclusions{procRoot: options.ProcRoot},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,6 +114,27 @@ func TestASessionThatCannotBeKilled(t *testing.T) {
 	m.nvml("")
 	m.Expect(hanging.Kill()).To(Succeed())
 	m.awaitSessions("ok", 3)
+	m.Eventually(m.metrics, patience).ShouldNot(ContainElement(problem("NVMLHangs")))
+}
+
+// The driver shows each GPU in procfs, too, and may hang there. It is asked once, and no session is begun until it has
+// answered.
+func TestADriverThatHangsInProcfs(t *testing.T) {
+	m := newMachine(t)
+	information := m.path("proc/driver/nvidia/gpus/" + gpu0 + "/information")
+	m.Expect(os.MkdirAll(filepath.Dir(information), 0o755)).To(Succeed())
+	m.Expect(syscall.Mkfifo(information, 0o600)).To(Succeed())
+	m.run()
+	m.awaitSessions("timeout", 3)
+	m.Expect(m.sessions("ok")).To(BeZero())
+	m.Eventually(m.metrics, patience).Should(ContainElement(problem("NVMLHangs")))
+	m.Expect(m.condition()).To(Equal(healthy), "no GPU is unhealthy because of it")
+
+	m.Expect(os.Rename(information, information+".before")).To(Succeed())
+	writer, err := os.OpenFile(information+".before", os.O_RDWR, 0)
+	m.Expect(err).NotTo(HaveOccurred())
+	m.Expect(writer.Close()).To(Succeed())
+	m.awaitSessions("ok", 2)
 	m.Eventually(m.metrics, patience).ShouldNot(ContainElement(problem("NVMLHangs")))
 }
 

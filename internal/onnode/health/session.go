@@ -22,6 +22,7 @@ var (
 	errStopped = errors.New("the session was stopped, as someone else needs the GPUs")
 	errTimeout = errors.New("the session did not end in time, and was killed")
 	errHangs   = errors.New("the session hangs in the driver and cannot be killed")
+	errSilent  = errors.New("there was no session, as the driver does not answer in procfs")
 )
 
 // maxOutput, in bytes, is more than a session can find.
