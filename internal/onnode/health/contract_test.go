@@ -245,6 +245,21 @@ func TestAPauseEndsTheWindows(t *testing.T) {
 		Equal([]string{"", "PCIeLinkDegraded"}))
 }
 
+// Also with the longest time between two sessions, each of which takes time itself, links and throttling are measured.
+func TestTheLongestIntervalIsMeasured(t *testing.T) {
+	for reason, change := range map[string]func(*nvml.Sample, *nvml.GPU){
+		reasonLinkDegraded: narrow, reasonThrottled: hot,
+	} {
+		g := NewWithT(t)
+		s := newState("b", DefaultWindow, gpuhealth.Report{})
+		for i := range 4 {
+			began := noon.Add(time.Duration(i) * (MaxSessions + DefaultSessionLimit))
+			s.measure(sampled(change), began, func(string) bool { return false })
+		}
+		g.Expect(s.devices[gpuA].notes).To(HaveKey(reason))
+	}
+}
+
 // A session that began before the driver announced something is of no use.
 func TestAnAnnouncementIsNotEndedByAnEarlierSession(t *testing.T) {
 	g := NewWithT(t)

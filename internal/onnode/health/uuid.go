@@ -9,8 +9,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
 )
 
-// procfsTimeout is how long the agent waits for what the driver shows in procfs: the driver may hold a lock for long, or
-// hang.
+// procfsTimeout is how long the agent waits for what the driver shows in procfs: it may hold a lock for long, or hang.
 const procfsTimeout = 2 * time.Second
 
 // names knows the UUIDs of GPUs. The driver shows them in procfs, so that no GPU is opened.
