@@ -337,6 +337,47 @@ func TestEarlierFaultsAreForgotten(t *testing.T) {
 	}
 }
 
+// A lost GPU that a person has reset in vain is not lost again, but still. It is lost again if it was there meanwhile,
+// or in another boot.
+func TestALostGPUThatDoesNotComeBack(t *testing.T) {
+	lost := func(_ *nvml.Sample, g *nvml.GPU) { *g = nvml.GPU{PCI: gpuA, Code: nvml.GPULost} }
+	for name, test := range map[string]struct {
+		boot    string
+		between func(*nvml.Sample, *nvml.GPU)
+		class   string
+	}{
+		"still lost":          {boot: "b", between: lost, class: "Reboot"},
+		"back, and lost":      {boot: "b", class: "Hardware"},
+		"lost before, and so": {boot: "before", between: lost, class: "Hardware"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var reported gpuhealth.Report
+			if test.boot != "b" {
+				before := newState(test.boot, DefaultWindow, gpuhealth.Report{})
+				play(t, before, 1, []line{a(0, 79)})
+				reported = before.report()
+			}
+			s := newState("b", DefaultWindow, reported)
+			at := noon.Add(time.Hour)
+			session := func(change func(*nvml.Sample, *nvml.GPU)) {
+				at = at.Add(time.Minute)
+				s.measure(sampled(change), at, func(string) bool { return change != nil })
+			}
+			session(nil)
+			session(lost)
+			session(lost)
+			g.Expect(s.report().Faults).To(HaveLen(1))
+			play(t, s, 10, []line{reset(at.Sub(noon))})
+			g.Expect(s.report().Faults).To(BeEmpty())
+			session(test.between)
+			session(lost)
+			session(lost)
+			g.Expect(s.report().Faults).To(ConsistOf(HaveField("Class", BeEquivalentTo(test.class))))
+		})
+	}
+}
+
 // Each reason is one of the API, so that users find its cause and its remedy.
 func TestReasonsAreThoseOfTheAPI(t *testing.T) {
 	declared, err := os.ReadFile("../../../api/v1/health_types.go")

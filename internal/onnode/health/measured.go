@@ -46,6 +46,8 @@ type gpuState struct {
 	absent int
 	// at is the time of the last sample in which the GPU has answered.
 	at time.Time
+	// present is the time of the last one in which NVML has not called it lost either.
+	present time.Time
 	// narrow is how long the link has been narrower than it can be, without a break, and full how long it has not been.
 	narrow, full time.Duration
 	throttled    []throttledPart
@@ -132,6 +134,9 @@ func (d *device) measure(gpu nvml.GPU, began time.Time, gone func(pci string) bo
 		passed = began.Sub(d.nvml.at)
 	}
 	d.nvml.at = began
+	if gpu.Code != nvml.GPULost {
+		d.nvml.present = began
+	}
 	d.takeLink(gpu.Link, passed, began)
 	d.takeThrottle(gpu, passed, began)
 	return confirm
