@@ -208,6 +208,17 @@ func TestFlapping(t *testing.T) {
 		"a code that comes and goes": {
 			mixed(40, 2, func(_ *nvml.Sample, g *nvml.GPU) { g.Code = nvml.ResetRequired }), []string{""},
 		},
+		"a code that says nothing, at times": {
+			mixed(40, 2, func(s *nvml.Sample, _ *nvml.GPU) { s.Code = nvml.ArgumentVersion }), []string{""},
+		},
+		"a code that says nothing, always": {
+			mixed(10, 1, func(s *nvml.Sample, _ *nvml.GPU) { s.Code = nvml.ArgumentVersion }), []string{"", "NVMLFails"},
+		},
+		"a code that says nothing, after one that does": {
+			append(mixed(2, 1, func(s *nvml.Sample, _ *nvml.GPU) { s.Code = nvml.LibraryMismatch }),
+				mixed(10, 1, func(s *nvml.Sample, _ *nvml.GPU) { s.Code = nvml.ArgumentVersion })...),
+			[]string{"", "DriverLibraryMismatch"},
+		},
 		"a driver that fails at times": {
 			mixed(40, 2, func(s *nvml.Sample, _ *nvml.GPU) { s.Code = nvml.Unknown }), []string{""},
 		},
@@ -217,6 +228,28 @@ func TestFlapping(t *testing.T) {
 			NewWithT(t).Expect(reasons(s, noon, test.changes...)).To(Equal(test.want))
 		})
 	}
+}
+
+// A session that fails shows nothing: twice is no reason, and three times are one until two sessions have succeeded.
+func TestSessionsThatFail(t *testing.T) {
+	g := NewWithT(t)
+	var d driverState
+	for range 20 {
+		d.fail(noon)
+		d.fail(noon)
+		d.take(nvml.Sample{}, noon)
+	}
+	g.Expect(d.notes()).To(BeEmpty())
+	for range failures {
+		d.fail(noon)
+	}
+	noted := []gpuhealth.Note{{Class: gpuhealth.Infra, Reason: reasonFails, Since: noon}}
+	g.Expect(d.notes()).To(Equal(noted))
+	d.fail(noon.Add(time.Hour))
+	d.take(nvml.Sample{}, noon)
+	g.Expect(d.notes()).To(Equal(noted))
+	d.take(nvml.Sample{}, noon)
+	g.Expect(d.notes()).To(BeEmpty())
 }
 
 // The counters of the driver say more than what a session happens to see.
@@ -384,6 +417,7 @@ func TestReasonsAreThoseOfTheAPI(t *testing.T) {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	reasons := append([]string{
 		reasonDegrading, reasonNotLoaded, reasonMismatch, reasonNoLibrary, reasonAccessLost, reasonHangs,
+		reasonFails,
 	}, measured...)
 	for _, signal := range signalOfCode {
 		reasons = append(reasons, signal.rule.Reason)

@@ -106,10 +106,11 @@ func (a *Agent) take(sample nvml.Sample, failed error, began time.Time) (confirm
 		confirm = a.state.measure(sample, began, a.isGone)
 	case errors.Is(failed, errHangs):
 		// Certain at once: the program is there, and has been killed.
-		a.state.driver.takeProblem(reasonHangs, began)
-		a.state.driver.takeProblem(reasonHangs, began)
+		a.state.driver.note(reasonHangs, began)
 	case errors.Is(failed, errTimeout), errors.Is(failed, errSilent):
 		a.state.driver.takeProblem(reasonHangs, began)
+	case !errors.Is(failed, errStopped):
+		a.state.driver.fail(began)
 	}
 	a.mu.Unlock()
 	if failed != nil && !errors.Is(failed, errStopped) {
