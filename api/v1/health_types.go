@@ -276,4 +276,10 @@ const (
 	// Cause: the driver hangs, mostly because of a GPU.
 	// Remedy: read the kernel log of the node, and reboot it if programs that use GPUs hang, too.
 	ReasonNVMLHangs = "NVMLHangs"
+	// ReasonNVMLFails: no session with NVML has shown anything, three times in succession.
+	// Cause: the program that has the sessions ends with an error or crashes in the driver's library, or the library
+	// returns an error that says nothing of the GPUs.
+	// Remedy: read the log of the node's nvidia-gpu-health pod, which has the error. Until then only the kernel log shows
+	// faults of the GPUs.
+	ReasonNVMLFails = "NVMLFails"
 )

@@ -53,7 +53,7 @@ func (h *healthAgent) register(flags *pflag.FlagSet) {
 	flags.StringVar(&h.nvml.Program, "program", labels.CUDABinary,
 		"gpu-node-cuda, which has the sessions with NVML and is linked to the C library")
 	flags.DurationVar(&h.nvml.Every, "nvml-interval", health.DefaultSessions,
-		"time between two sessions with NVML, with a unit; 0s for none")
+		"time between two sessions with NVML, with a unit, at most 5m; 0s for none")
 	flags.DurationVar(&h.nvml.Limit, "nvml-timeout", health.DefaultSessionLimit,
 		"longest time of a session with NVML, with a unit")
 	flags.IntVar(&h.port, "port", health.DefaultPort, "port of /metrics and /healthz; 0 for any free port")
@@ -102,6 +102,10 @@ func (h *healthAgent) complete(flags *pflag.FlagSet) error {
 	}
 	if h.nvml.Every < 0 || h.nvml.Limit <= 0 {
 		return errors.New("--nvml-interval must not be below 0s, and --nvml-timeout must be above it")
+	}
+	if h.nvml.Every > health.MaxSessions {
+		return fmt.Errorf("--nvml-interval (NVML_INTERVAL) must not be above %s, is %s: "+
+			"links and throttling are measured over %s", health.MaxSessions, h.nvml.Every, health.DefaultWindow)
 	}
 	return checkPort(h.port)
 }

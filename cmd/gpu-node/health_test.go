@@ -69,6 +69,13 @@ func TestHealthNamesWhatItNeeds(t *testing.T) {
 		"no API server": {env: []string{"NODE_NAME=node-a"}, code: 1, want: "run this in a pod"},
 		"no node":       {code: 2, want: "no node given"},
 		"a wrong port":  {flags: []string{"--port=-1"}, env: []string{"NODE_NAME=node-a"}, code: 2, want: "invalid port -1"},
+		"a long interval": {
+			env: []string{"NODE_NAME=node-a", "NVML_INTERVAL=6m"}, code: 2,
+			want: "--nvml-interval (NVML_INTERVAL) must not be above 5m0s, is 6m0s",
+		},
+		"the longest interval": {
+			env: []string{"NODE_NAME=node-a", "NVML_INTERVAL=5m"}, code: 1, want: "run this in a pod",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

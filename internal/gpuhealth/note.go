@@ -30,8 +30,10 @@ type Past struct {
 	UUID string `json:"uuid,omitempty"`
 	// Reason of the fault.
 	Reason string `json:"reason"`
-	// At is when it occurred last.
-	At time.Time `json:"at"`
+	// At is when it occurred last, and Boot the ID of the boot in which it did; empty if an earlier release has reported
+	// it.
+	At   time.Time `json:"at"`
+	Boot string    `json:"boot,omitempty"`
 }
 
 // Is reports whether the fault was of this GPU. A GPU whose unique ID is not known is recognized by its address.

@@ -21,8 +21,9 @@ const (
 	DefaultPort = 8001
 	// DefaultDebounce is the delay between an error and the report: several lines follow from one fault.
 	DefaultDebounce = time.Second
-	// DefaultInterval is the shortest time between two writes, and DefaultUrgent the shortest time to one with a worse
-	// fault: what a write costs beyond itself, such as a condition and an Event, is to stay below five a minute.
+	// DefaultInterval is the time from one write to the next. In each interval there may be one more with a worse fault,
+	// DefaultUrgent after the last write. So there are at most two writes a minute. Each may cost a write of the condition
+	// and an Event, which makes six a minute while GPUs fail one after the other.
 	DefaultInterval = time.Minute
 	DefaultUrgent   = 15 * time.Second
 )
@@ -45,7 +46,7 @@ type Options struct {
 	ProcRoot string
 	// API is the API server.
 	API Node
-	// Debounce, Interval and Urgent are normally the defaults.
+	// Debounce, Interval and Urgent are normally the defaults. Urgent is not longer than Interval.
 	Debounce, Interval, Urgent time.Duration
 	// NVML configures the sessions with NVML.
 	NVML NVML
@@ -60,6 +61,7 @@ type Agent struct {
 	// sessions with NVML, and whether there may be any.
 	sessions *sessions
 	pause    *pause
+	excluded *exclusions
 	// changed has an element if records have been read since the last report.
 	changed chan struct{}
 
@@ -67,6 +69,8 @@ type Agent struct {
 	// state is nil until the Node has been read.
 	state        *state
 	lost, writes int
+	// seen: the Node has had the annotation last. removed: someone has removed it since the last report.
+	seen, removed bool
 	// counted are the sessions by their outcome, lastSession is how long the last one took, and pausedBy why there are
 	// none now.
 	counted     map[string]int
@@ -80,6 +84,7 @@ func New(options Options) *Agent {
 		options: options, names: &names{procRoot: options.ProcRoot, known: map[string]string{}},
 		metrics: describe(options.Node), changed: make(chan struct{}, 1), counted: map[string]int{}, pause: newPause(),
 		sessions: newSessions(options.NVML.Program, options.NVML.Limit),
+		excluded: &exclusions{procRoot: options.ProcRoot},
 	}
 }
 
@@ -95,8 +100,8 @@ func (a *Agent) Run(ctx context.Context, log io.ReadCloser) error {
 	reporting, end := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() { a.report(reporting, written) })
+	done.Go(func() { a.follow(reporting) })
 	if a.options.NVML.Every > 0 {
-		done.Go(func() { a.follow(reporting) })
 		done.Go(func() { a.watchGPUs(reporting) })
 	}
 	err := a.read(log)
@@ -113,13 +118,14 @@ func (a *Agent) begin(ctx context.Context) (gpuhealth.Report, bool) {
 	for {
 		node, err := a.options.API.Node(ctx, a.options.Node)
 		if err == nil {
-			reported, err := gpuhealth.Decode(node.Metadata.Annotations[labels.GPUHealth])
+			found, there := node.Metadata.Annotations[labels.GPUHealth]
+			reported, err := gpuhealth.Decode(found)
 			if err != nil {
 				// There is none, or it is replaced.
 				reported = gpuhealth.Report{}
 			}
 			a.mu.Lock()
-			a.state = newState(a.options.Boot, a.options.NVML.Window, reported)
+			a.state, a.seen = newState(a.options.Boot, a.options.NVML.Window, reported), there
 			a.mu.Unlock()
 			return reported, true
 		}
@@ -164,10 +170,10 @@ func (a *Agent) recordsLost() {
 }
 
 // report writes each new report until ctx ends, and the first one at once: it shows that the agent runs.
-func (a *Agent) report(ctx context.Context, written gpuhealth.Report) {
-	var tried time.Time
+func (a *Agent) report(ctx context.Context, reported gpuhealth.Report) {
+	last := written{report: reported}
 	for sleep(ctx, a.options.Debounce) {
-		due, err := a.write(ctx, &written, &tried)
+		due, err := a.write(ctx, &last)
 		if err != nil && ctx.Err() == nil {
 			a.options.Log.Warn("the faults of GPUs cannot be reported; trying again", "error", err.Error())
 		}
@@ -184,41 +190,76 @@ func (a *Agent) report(ctx context.Context, written gpuhealth.Report) {
 	}
 }
 
+// written is what was written last.
+type written struct {
+	report gpuhealth.Report
+	// tried is the time of the last attempt, and urgent that of the last one within Interval after another.
+	tried, urgent time.Time
+}
+
+// due returns when the report may be written.
+func (w *written) due(report gpuhealth.Report, interval, urgent time.Duration) time.Time {
+	regular := w.tried.Add(interval)
+	if !isWorse(report, w.report) {
+		return regular
+	}
+	soon := w.tried.Add(urgent)
+	if next := w.urgent.Add(interval); next.After(soon) {
+		soon = next
+	}
+	return earlier(regular, soon)
+}
+
+// try records an attempt.
+func (w *written) try(now time.Time, interval time.Duration) {
+	if now.Before(w.tried.Add(interval)) {
+		w.urgent = now
+	}
+	w.tried = now
+}
+
+// current returns the report of the state, and when it changes by itself; zero if it does not.
+func (a *Agent) current(last *written, now time.Time) (report gpuhealth.Report, due time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.removed {
+		// If it was the operator, which ends this agent, too, the annotation is to stay away: so not at once.
+		*last = written{tried: now, urgent: now}
+		a.removed = false
+	}
+	due = a.state.settle(now)
+	return a.state.report(), due
+}
+
 // write writes the annotation if it is due: another report than the written one, and the last attempt is long enough
 // ago. It returns when to look again, even if nothing happens until then; zero if there is no need.
-func (a *Agent) write(ctx context.Context, written *gpuhealth.Report, tried *time.Time) (due time.Time, err error) {
+func (a *Agent) write(ctx context.Context, last *written) (due time.Time, err error) {
 	now := time.Now()
-	a.mu.Lock()
-	due = a.state.settle(now)
-	report := a.state.report()
-	a.mu.Unlock()
+	report, due := a.current(last, now)
 	a.names.complete(&report)
 	next, err := report.Encode()
 	if err != nil {
 		return due, err
 	}
-	if same(report, *written) {
+	if same(report, last.report) {
 		return due, nil
 	}
-	gap := a.options.Interval
-	if isWorse(report, *written) {
-		gap = a.options.Urgent
-	}
-	if allowed := tried.Add(gap); now.Before(allowed) {
+	if allowed := last.due(report, a.options.Interval, a.options.Urgent); now.Before(allowed) {
 		return earlier(due, allowed), nil
 	}
-	*tried = now
+	last.try(now, a.options.Interval)
 	a.mu.Lock()
 	a.writes++
 	a.mu.Unlock()
 	if err := a.options.API.PatchNode(ctx, a.options.Node, nodeapi.NodeChanges{
 		Annotations: map[string]*string{labels.GPUHealth: &next},
 	}); err != nil {
-		return earlier(due, now.Add(gap)), fmt.Errorf("write the annotation %s: %w", labels.GPUHealth, err)
+		retry := last.due(report, a.options.Interval, a.options.Urgent)
+		return earlier(due, retry), fmt.Errorf("write the annotation %s: %w", labels.GPUHealth, err)
 	}
 	a.options.Log.Info("reported the faults of GPUs", "count", len(report.Faults), "faults", report.Text(),
 		"notes", len(report.Notes))
-	*written = report
+	last.report = report
 	return due, nil
 }
 

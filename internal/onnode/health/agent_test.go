@@ -179,6 +179,29 @@ func TestAMalformedReportIsReplaced(t *testing.T) {
 	g.Eventually(f.reported, patience).Should(Equal([]string{"boot boot-1"}))
 }
 
+// Someone may remove the annotation, too. It is written again as often as that happens, and no other write follows.
+func TestARemovedReportIsWrittenAgain(t *testing.T) {
+	g := NewWithT(t)
+	server := nodeapitest.Start(t, "node-a")
+	f := start(t, "boot-1", 2*time.Millisecond, server)
+	f.write(a(0, 79))
+	g.Eventually(f.reported, patience).Should(HaveLen(2))
+	for range 3 {
+		g.Eventually(f.seen, patience).Should(BeTrue())
+		patches := server.Patches()
+		server.Write(func(_, annotations map[string]string) { delete(annotations, labels.GPUHealth) })
+		g.Eventually(f.reported, patience).Should(Equal([]string{"boot boot-1", want(gpuA, "Reboot", "GPULost", 79)}))
+		g.Consistently(server.Patches, "50ms").Should(Equal(patches + 1))
+	}
+}
+
+// seen reports whether the agent has seen its annotation in the watch of the Node.
+func (f *fixture) seen() bool {
+	f.agent.mu.Lock()
+	defer f.agent.mu.Unlock()
+	return f.agent.seen
+}
+
 func TestTheAgentWaitsForTheAPIServer(t *testing.T) {
 	g := NewWithT(t)
 	server := nodeapitest.Start(t, "node-a")

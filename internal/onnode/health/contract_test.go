@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -116,6 +117,27 @@ func TestASessionThatCannotBeKilled(t *testing.T) {
 	m.Eventually(m.metrics, patience).ShouldNot(ContainElement(problem("NVMLHangs")))
 }
 
+// The driver shows each GPU in procfs, too, and may hang there. It is asked once, and no session is begun until it has
+// answered.
+func TestADriverThatHangsInProcfs(t *testing.T) {
+	m := newMachine(t)
+	information := m.path("proc/driver/nvidia/gpus/" + gpu0 + "/information")
+	m.Expect(os.MkdirAll(filepath.Dir(information), 0o755)).To(Succeed())
+	m.Expect(syscall.Mkfifo(information, 0o600)).To(Succeed())
+	m.run()
+	m.awaitSessions("timeout", 3)
+	m.Expect(m.sessions("ok")).To(BeZero())
+	m.Eventually(m.metrics, patience).Should(ContainElement(problem("NVMLHangs")))
+	m.Expect(m.condition()).To(Equal(healthy), "no GPU is unhealthy because of it")
+
+	m.Expect(os.Rename(information, information+".before")).To(Succeed())
+	writer, err := os.OpenFile(information+".before", os.O_RDWR, 0)
+	m.Expect(err).NotTo(HaveOccurred())
+	m.Expect(writer.Close()).To(Succeed())
+	m.awaitSessions("ok", 2)
+	m.Eventually(m.metrics, patience).ShouldNot(ContainElement(problem("NVMLHangs")))
+}
+
 // sampled is what a session of a healthy GPU shows, with a change.
 func sampled(change func(*nvml.Sample, *nvml.GPU)) nvml.Sample {
 	sample := nvml.Sample{Count: 1, GPUs: []nvml.GPU{{
@@ -186,6 +208,17 @@ func TestFlapping(t *testing.T) {
 		"a code that comes and goes": {
 			mixed(40, 2, func(_ *nvml.Sample, g *nvml.GPU) { g.Code = nvml.ResetRequired }), []string{""},
 		},
+		"a code that says nothing, at times": {
+			mixed(40, 2, func(s *nvml.Sample, _ *nvml.GPU) { s.Code = nvml.ArgumentVersion }), []string{""},
+		},
+		"a code that says nothing, always": {
+			mixed(10, 1, func(s *nvml.Sample, _ *nvml.GPU) { s.Code = nvml.ArgumentVersion }), []string{"", "NVMLFails"},
+		},
+		"a code that says nothing, after one that does": {
+			append(mixed(2, 1, func(s *nvml.Sample, _ *nvml.GPU) { s.Code = nvml.LibraryMismatch }),
+				mixed(10, 1, func(s *nvml.Sample, _ *nvml.GPU) { s.Code = nvml.ArgumentVersion })...),
+			[]string{"", "DriverLibraryMismatch"},
+		},
 		"a driver that fails at times": {
 			mixed(40, 2, func(s *nvml.Sample, _ *nvml.GPU) { s.Code = nvml.Unknown }), []string{""},
 		},
@@ -195,6 +228,28 @@ func TestFlapping(t *testing.T) {
 			NewWithT(t).Expect(reasons(s, noon, test.changes...)).To(Equal(test.want))
 		})
 	}
+}
+
+// A session that fails shows nothing: twice is no reason, and three times are one until two sessions have succeeded.
+func TestSessionsThatFail(t *testing.T) {
+	g := NewWithT(t)
+	var d driverState
+	for range 20 {
+		d.fail(noon)
+		d.fail(noon)
+		d.take(nvml.Sample{}, noon)
+	}
+	g.Expect(d.notes()).To(BeEmpty())
+	for range failures {
+		d.fail(noon)
+	}
+	noted := []gpuhealth.Note{{Class: gpuhealth.Infra, Reason: reasonFails, Since: noon}}
+	g.Expect(d.notes()).To(Equal(noted))
+	d.fail(noon.Add(time.Hour))
+	d.take(nvml.Sample{}, noon)
+	g.Expect(d.notes()).To(Equal(noted))
+	d.take(nvml.Sample{}, noon)
+	g.Expect(d.notes()).To(BeEmpty())
 }
 
 // The counters of the driver say more than what a session happens to see.
@@ -221,6 +276,21 @@ func TestAPauseEndsTheWindows(t *testing.T) {
 	g.Expect(reasons(s, noon.Add(time.Hour), mixed(9, 1, narrow)...)).To(Equal([]string{""}))
 	g.Expect(reasons(s, noon.Add(time.Hour+9*time.Minute), mixed(3, 1, narrow)...)).To(
 		Equal([]string{"", "PCIeLinkDegraded"}))
+}
+
+// Also with the longest time between two sessions, each of which takes time itself, links and throttling are measured.
+func TestTheLongestIntervalIsMeasured(t *testing.T) {
+	for reason, change := range map[string]func(*nvml.Sample, *nvml.GPU){
+		reasonLinkDegraded: narrow, reasonThrottled: hot,
+	} {
+		g := NewWithT(t)
+		s := newState("b", DefaultWindow, gpuhealth.Report{})
+		for i := range 4 {
+			began := noon.Add(time.Duration(i) * (MaxSessions + DefaultSessionLimit))
+			s.measure(sampled(change), began, func(string) bool { return false })
+		}
+		g.Expect(s.devices[gpuA].notes).To(HaveKey(reason))
+	}
 }
 
 // A session that began before the driver announced something is of no use.
@@ -275,6 +345,18 @@ func TestXid45WithAnother(t *testing.T) {
 	g.Expect(s.devices[gpuA].notes).To(HaveKey("GPUChannelsTornDown"))
 }
 
+// Errors that are repeated more often than once a minute are noted like a single one.
+func TestXid45ThatIsRepeated(t *testing.T) {
+	g := NewWithT(t)
+	s := newState("b", DefaultWindow, gpuhealth.Report{})
+	var lines []line
+	for i := range 7 {
+		lines = append(lines, a(time.Duration(i)*10*time.Second, 45))
+	}
+	play(t, s, 1, lines)
+	g.Expect(s.devices[gpuA].notes).To(HaveKeyWithValue("GPUChannelsTornDown", HaveField("Since", noon)))
+}
+
 // A fault of more than 30 days ago does not count any more.
 func TestEarlierFaultsAreForgotten(t *testing.T) {
 	for days, class := range map[time.Duration]string{29: "Hardware", 31: "Reboot"} {
@@ -288,12 +370,54 @@ func TestEarlierFaultsAreForgotten(t *testing.T) {
 	}
 }
 
+// A lost GPU that a person has reset in vain is not lost again, but still. It is lost again if it was there meanwhile,
+// or in another boot.
+func TestALostGPUThatDoesNotComeBack(t *testing.T) {
+	lost := func(_ *nvml.Sample, g *nvml.GPU) { *g = nvml.GPU{PCI: gpuA, Code: nvml.GPULost} }
+	for name, test := range map[string]struct {
+		boot    string
+		between func(*nvml.Sample, *nvml.GPU)
+		class   string
+	}{
+		"still lost":          {boot: "b", between: lost, class: "Reboot"},
+		"back, and lost":      {boot: "b", class: "Hardware"},
+		"lost before, and so": {boot: "before", between: lost, class: "Hardware"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var reported gpuhealth.Report
+			if test.boot != "b" {
+				before := newState(test.boot, DefaultWindow, gpuhealth.Report{})
+				play(t, before, 1, []line{a(0, 79)})
+				reported = before.report()
+			}
+			s := newState("b", DefaultWindow, reported)
+			at := noon.Add(time.Hour)
+			session := func(change func(*nvml.Sample, *nvml.GPU)) {
+				at = at.Add(time.Minute)
+				s.measure(sampled(change), at, func(string) bool { return change != nil })
+			}
+			session(nil)
+			session(lost)
+			session(lost)
+			g.Expect(s.report().Faults).To(HaveLen(1))
+			play(t, s, 10, []line{reset(at.Sub(noon))})
+			g.Expect(s.report().Faults).To(BeEmpty())
+			session(test.between)
+			session(lost)
+			session(lost)
+			g.Expect(s.report().Faults).To(ConsistOf(HaveField("Class", BeEquivalentTo(test.class))))
+		})
+	}
+}
+
 // Each reason is one of the API, so that users find its cause and its remedy.
 func TestReasonsAreThoseOfTheAPI(t *testing.T) {
 	declared, err := os.ReadFile("../../../api/v1/health_types.go")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	reasons := append([]string{
 		reasonDegrading, reasonNotLoaded, reasonMismatch, reasonNoLibrary, reasonAccessLost, reasonHangs,
+		reasonFails,
 	}, measured...)
 	for _, signal := range signalOfCode {
 		reasons = append(reasons, signal.rule.Reason)

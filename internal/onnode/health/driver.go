@@ -15,7 +15,11 @@ const (
 	reasonNoLibrary  = "NVMLNotFound"
 	reasonAccessLost = "NVMLAccessLost"
 	reasonHangs      = "NVMLHangs"
+	reasonFails      = "NVMLFails"
 )
+
+// failures is how many sessions in succession must fail without a known reason before that is noted.
+const failures = 3
 
 // driverState is what the sessions have shown of the driver.
 type driverState struct {
@@ -23,6 +27,8 @@ type driverState struct {
 	// shown it.
 	problem string
 	seen    int
+	// failed is how many sessions in succession have failed without a known reason.
+	failed int
 	// noted is the note that is reported; nil for none.
 	noted *gpuhealth.Note
 	// gpus is how many GPUs NVML has counted last, and version that of the driver.
@@ -44,11 +50,36 @@ func (d *driverState) take(sample nvml.Sample, at time.Time) (confirm bool) {
 	if sample.Code == nvml.Success {
 		d.gpus, d.version = sample.Count, sample.Driver
 	}
-	return d.takeProblem(problemOf(sample), at)
+	problem, known := problemOf(sample)
+	if known {
+		return d.takeProblem(problem, at)
+	}
+	if d.noted == nil {
+		d.fail(at)
+	}
+	return false
+}
+
+// fail takes a session that has failed without a known reason. What is noted stays until that has lasted.
+func (d *driverState) fail(at time.Time) {
+	d.failed++
+	if d.failed >= failures {
+		d.note(reasonFails, at)
+	}
+}
+
+// note notes a problem that is certain.
+func (d *driverState) note(problem string, at time.Time) {
+	for range confirmations {
+		d.takeProblem(problem, at)
+	}
 }
 
 // takeProblem takes the reason that a session has shown, empty for none. Both a reason and its end must be confirmed.
 func (d *driverState) takeProblem(problem string, at time.Time) (confirm bool) {
+	if problem != reasonFails {
+		d.failed = 0
+	}
 	if d.problem != problem {
 		d.problem, d.seen = problem, 0
 	}
@@ -67,26 +98,23 @@ func (d *driverState) takeProblem(problem string, at time.Time) (confirm bool) {
 	return false
 }
 
-// problemOf returns the reason why a session has shown nothing of the GPUs; empty if it has, or if the code has no
-// meaning beyond this session.
-func problemOf(sample nvml.Sample) string {
+// problemOf returns the reason why a session has shown nothing of the GPUs; empty if it has. The reason is not known if
+// the code has no meaning beyond this session.
+func problemOf(sample nvml.Sample) (reason string, known bool) {
 	switch sample.Code {
 	case nvml.Success:
 		if len(sample.GPUs) > 0 && !slices.ContainsFunc(sample.GPUs, func(g nvml.GPU) bool { return !isRefused(g.Code) }) {
-			return reasonAccessLost
+			return reasonAccessLost, true
 		}
+		return "", true
 	case nvml.DriverNotLoaded:
-		return reasonNotLoaded
+		return reasonNotLoaded, true
 	case nvml.LibraryMismatch:
-		return reasonMismatch
+		return reasonMismatch, true
 	case nvml.LibraryNotFound:
-		return reasonNoLibrary
-	default:
-		if isRefused(sample.Code) {
-			return reasonAccessLost
-		}
+		return reasonNoLibrary, true
 	}
-	return ""
+	return reasonAccessLost, isRefused(sample.Code)
 }
 
 // isRefused reports whether the code is that of a process which may not use a GPU, or has lost the access to it.

@@ -72,7 +72,11 @@ func (a *Agent) session(ctx context.Context) (confirm bool) {
 		return false
 	}
 	a.paused("")
+	began := time.Now()
 	addresses, err := a.addresses()
+	if errors.Is(err, errSilent) {
+		return a.take(nvml.Sample{}, err, began)
+	}
 	if err != nil {
 		a.options.Log.Warn("the GPUs of the node cannot be listed", "error", err.Error())
 	}
@@ -81,7 +85,7 @@ func (a *Agent) session(ctx context.Context) (confirm bool) {
 	}
 	during, cancel := a.pause.during(ctx)
 	defer cancel()
-	began := time.Now()
+	began = time.Now()
 	sample, err := a.sessions.run(during, append(driverArgs(root), addresses...)...)
 	if err == nil {
 		// The driver may have been taken away meanwhile, and then its answers mean nothing.
@@ -102,10 +106,11 @@ func (a *Agent) take(sample nvml.Sample, failed error, began time.Time) (confirm
 		confirm = a.state.measure(sample, began, a.isGone)
 	case errors.Is(failed, errHangs):
 		// Certain at once: the program is there, and has been killed.
+		a.state.driver.note(reasonHangs, began)
+	case errors.Is(failed, errTimeout), errors.Is(failed, errSilent):
 		a.state.driver.takeProblem(reasonHangs, began)
-		a.state.driver.takeProblem(reasonHangs, began)
-	case errors.Is(failed, errTimeout):
-		a.state.driver.takeProblem(reasonHangs, began)
+	case !errors.Is(failed, errStopped):
+		a.state.driver.fail(began)
 	}
 	a.mu.Unlock()
 	if failed != nil && !errors.Is(failed, errStopped) {
@@ -123,7 +128,7 @@ func outcomeOf(sample nvml.Sample, err error) string {
 	switch {
 	case errors.Is(err, errStopped):
 		return "stopped"
-	case errors.Is(err, errTimeout):
+	case errors.Is(err, errTimeout), errors.Is(err, errSilent):
 		return "timeout"
 	case errors.Is(err, errHangs):
 		return "hangs"
@@ -167,12 +172,14 @@ func driverArgs(root string) []string {
 }
 
 // addresses returns the GPUs to ask for: those that the driver is bound to, and those that have answered and are not on
-// the bus any more.
+// the bus any more. It fails with errSilent if the driver does not answer.
 func (a *Agent) addresses() ([]string, error) {
 	bound, err := pci.BoundGPUs(a.options.NVML.SysRoot)
-	bound = slices.DeleteFunc(bound, func(address string) bool {
-		return information(a.options.ProcRoot, address)["GPU Excluded"] == "Yes"
-	})
+	excluded, answered := a.excluded.among(bound)
+	if !answered {
+		return nil, errSilent
+	}
+	bound = slices.DeleteFunc(bound, func(address string) bool { return slices.Contains(excluded, address) })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for address, d := range a.state.devices {
@@ -182,6 +189,41 @@ func (a *Agent) addresses() ([]string, error) {
 	}
 	slices.Sort(bound)
 	return bound, err
+}
+
+// exclusions reads which GPUs the driver was loaded without.
+type exclusions struct {
+	procRoot string
+	// reading is closed when the last reading has ended; nil if there was none.
+	reading chan struct{}
+}
+
+// among returns which of these GPUs are excluded; false if the driver does not answer in time, or has not yet answered
+// an earlier reading. It is not safe for concurrent use.
+func (e *exclusions) among(addresses []string) (excluded []string, answered bool) {
+	if e.reading != nil {
+		select {
+		case <-e.reading:
+		default:
+			return nil, false
+		}
+	}
+	done, found := make(chan struct{}), make(chan []string, 1)
+	e.reading = done
+	go func() {
+		defer close(done)
+		found <- slices.DeleteFunc(slices.Clone(addresses), func(address string) bool {
+			return information(e.procRoot, address)["GPU Excluded"] != "Yes"
+		})
+	}()
+	timer := time.NewTimer(procfsTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return <-found, true
+	case <-timer.C:
+		return nil, false
+	}
 }
 
 // isGone reports whether the device has left the PCI bus, or does not answer there: then all bits of it are ones.

@@ -23,12 +23,17 @@ var measured = []string{reasonLinkDegraded, reasonThrottled, reasonCountMismatch
 const (
 	// confirmations is how many sessions in succession must show what a return code says of a GPU or of the driver.
 	confirmations = 2
-	// DefaultWindow is how long a link must have been narrow, and over which throttling is measured. Between two sessions
-	// that both count for it there may be half of it.
+	// DefaultWindow is how long a link must have been narrow, and over which throttling is measured.
 	DefaultWindow = 10 * time.Minute
+	// MaxSessions is the longest time between two sessions: two of them must fit into the window. A session takes time
+	// itself, so two that are 6 minutes apart still count as successive, see longestGap.
+	MaxSessions = DefaultWindow / 2
 	// A GPU is noted as throttled from the first of these shares of the window, and no more below the second one.
 	throttledFrom, throttledBelow = 0.2, 0.05
 )
+
+// longestGap returns the longest time between two sessions that both count for the window.
+func longestGap(window time.Duration) time.Duration { return window * 3 / 5 }
 
 // gpuState is what the sessions have shown of one GPU.
 type gpuState struct {
@@ -41,6 +46,8 @@ type gpuState struct {
 	absent int
 	// at is the time of the last sample in which the GPU has answered.
 	at time.Time
+	// present is the time of the last one in which NVML has not called it lost either.
+	present time.Time
 	// narrow is how long the link has been narrower than it can be, without a break, and full how long it has not been.
 	narrow, full time.Duration
 	throttled    []throttledPart
@@ -123,10 +130,13 @@ func (d *device) measure(gpu nvml.GPU, began time.Time, gone func(pci string) bo
 	d.takeAction(gpu.Action, began)
 	d.takeMemory(gpu, began)
 	passed := time.Duration(0)
-	if !d.nvml.at.IsZero() && began.Sub(d.nvml.at) <= d.state.window/2 {
+	if !d.nvml.at.IsZero() && began.Sub(d.nvml.at) <= longestGap(d.state.window) {
 		passed = began.Sub(d.nvml.at)
 	}
 	d.nvml.at = began
+	if gpu.Code != nvml.GPULost {
+		d.nvml.present = began
+	}
 	d.takeLink(gpu.Link, passed, began)
 	d.takeThrottle(gpu, passed, began)
 	return confirm

@@ -87,12 +87,12 @@ func (p *pause) during(ctx context.Context) (context.Context, context.CancelFunc
 // have died silently.
 const maxWatch = 70 * time.Minute
 
-// follow keeps the pause in line with the labels of the Node until ctx ends: by a watch of this one Node, as the
-// kubelet has one. While they are not known, there is a pause.
+// follow keeps the pause in line with the labels of the Node until ctx ends, and notices that its annotation was
+// removed: by a watch of this one Node, as the kubelet has one. While the labels are not known, there is a pause.
 func (a *Agent) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		started := time.Now()
-		err := a.watchLabels(ctx)
+		err := a.watchNode(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -101,24 +101,37 @@ func (a *Agent) follow(ctx context.Context) {
 			continue
 		}
 		a.pause.set(pausedUnknown)
-		a.options.Log.Warn("the labels of the Node cannot be watched; trying again", "error", err.Error())
+		a.options.Log.Warn("the Node cannot be watched; trying again", "error", err.Error())
 		if !sleep(ctx, a.options.Interval) {
 			return
 		}
 	}
 }
 
-// watchLabels reads the labels, and then each change of them until the watch ends.
-func (a *Agent) watchLabels(ctx context.Context) error {
+// watchNode reads the Node, and then each change of it until the watch ends.
+func (a *Agent) watchNode(ctx context.Context) error {
 	node, err := a.options.API.Node(ctx, a.options.Node)
 	if err != nil {
 		return err
 	}
-	a.pause.set(pauseOf(node.Metadata.Labels))
+	a.see(node)
 	bounded, cancel := context.WithTimeout(ctx, maxWatch)
 	defer cancel()
 	return a.options.API.AwaitNode(bounded, a.options.Node, node.Metadata.ResourceVersion, func(node nodeapi.Node) bool {
-		a.pause.set(pauseOf(node.Metadata.Labels))
+		a.see(node)
 		return false
 	})
+}
+
+// see takes the labels of the Node, and whether someone has removed the annotation: then it is written again.
+func (a *Agent) see(node nodeapi.Node) {
+	a.pause.set(pauseOf(node.Metadata.Labels))
+	_, there := node.Metadata.Annotations[labels.GPUHealth]
+	a.mu.Lock()
+	removed := a.seen && !there
+	a.seen, a.removed = there, a.removed || removed
+	a.mu.Unlock()
+	if removed {
+		a.wake()
+	}
 }

@@ -22,6 +22,7 @@ var (
 	errStopped = errors.New("the session was stopped, as someone else needs the GPUs")
 	errTimeout = errors.New("the session did not end in time, and was killed")
 	errHangs   = errors.New("the session hangs in the driver and cannot be killed")
+	errSilent  = errors.New("there was no session, as the driver does not answer in procfs")
 )
 
 // maxOutput, in bytes, is more than a session can find.
@@ -45,12 +46,13 @@ func newSessions(program string, limit time.Duration) *sessions {
 	return &sessions{program: program, limit: limit, grace: grace, kill: (*os.Process).Kill}
 }
 
-// limited keeps the first bytes that are written.
-type limited struct{ bytes.Buffer }
+// limited keeps the first bytes that are written. The buffer has a name, as io.Copy uses the method ReadFrom of an
+// embedded one, which knows no limit.
+type limited struct{ kept bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {
 	// A longer output is cut, and so is no result.
-	l.Buffer.Write(p[:min(len(p), max(maxOutput-l.Len(), 0))])
+	l.kept.Write(p[:min(len(p), max(maxOutput-l.kept.Len(), 0))])
 	return len(p), nil
 }
 
@@ -73,10 +75,11 @@ func (s *sessions) run(ctx context.Context, args ...string) (nvml.Sample, error)
 		return nvml.Sample{}, err
 	}
 	if err != nil {
-		return nvml.Sample{}, fmt.Errorf("%s fails: %w (output: %.200q)", s.program, err, strings.TrimSpace(stderr.String()))
+		output := strings.TrimSpace(stderr.kept.String())
+		return nvml.Sample{}, fmt.Errorf("%s fails: %w (output: %.200q)", s.program, err, output)
 	}
 	var sample nvml.Sample
-	if err := json.Unmarshal(stdout.Bytes(), &sample); err != nil {
+	if err := json.Unmarshal(stdout.kept.Bytes(), &sample); err != nil {
 		return nvml.Sample{}, fmt.Errorf("%s has written no result: %w", s.program, err)
 	}
 	return sample, nil

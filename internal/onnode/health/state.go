@@ -49,8 +49,8 @@ type device struct {
 	pci   string
 	// uuid is empty until NVML has shown it.
 	uuid string
-	// fault is what makes it unhealthy, nil if nothing does.
-	fault *gpuhealth.Fault
+	// fault is what makes it unhealthy, nil if nothing does, and ended the one that a reset has ended last.
+	fault, ended *gpuhealth.Fault
 	// action is what the driver has last announced that it needs, in the kernel log at actionAt or by NVML; empty if it
 	// has announced nothing.
 	action   xid.Action
@@ -123,8 +123,14 @@ func (d *device) dropNote(reason string) { delete(d.notes, reason) }
 // occurredBefore reports whether the GPU has had the fault in the last days, also in an earlier boot.
 func (d *device) occurredBefore(reason string, at time.Time) bool {
 	return slices.ContainsFunc(d.state.past, func(p gpuhealth.Past) bool {
-		return p.Reason == reason && p.Is(d.pci, d.uuid) && at.Sub(p.At) <= maxAge
+		return p.Reason == reason && p.Is(d.pci, d.uuid) && at.Sub(p.At) <= maxAge && d.wasBackAfter(p)
 	})
+}
+
+// wasBackAfter reports whether a lost GPU has been there since: otherwise it is lost for the same time still, although
+// someone has said that it was reset. A GPU with another fault is there.
+func (d *device) wasBackAfter(p gpuhealth.Past) bool {
+	return p.Reason != gpuhealth.ReasonGPULost || p.Boot != d.state.boot || d.nvml.present.After(p.At)
 }
 
 // remember keeps the fault for occurredBefore, and forgets what is too old.
@@ -132,7 +138,9 @@ func (s *state) remember(fault gpuhealth.Fault, uuid string) {
 	s.past = slices.DeleteFunc(s.past, func(p gpuhealth.Past) bool {
 		return p.Reason == fault.Reason && p.Is(fault.PCI, uuid) || fault.Since.Sub(p.At) > maxAge
 	})
-	s.past = append(s.past, gpuhealth.Past{PCI: fault.PCI, UUID: uuid, Reason: fault.Reason, At: fault.Since})
+	s.past = append(s.past, gpuhealth.Past{
+		PCI: fault.PCI, UUID: uuid, Reason: fault.Reason, At: fault.Since, Boot: s.boot,
+	})
 }
 
 // device returns the device with the address; nil if there are too many.
@@ -158,7 +166,7 @@ func (s *state) observe(sequence uint64, event xid.Event, at time.Time) {
 	if d == nil {
 		return
 	}
-	fault, notes, past := d.fault, d.notes, s.past
+	fault, ended, notes, past := d.fault, d.ended, d.notes, s.past
 	if sequence <= s.settled {
 		d.notes, s.past = maps.Clone(notes), slices.Clone(past)
 	}
@@ -181,13 +189,16 @@ func (s *state) observe(sequence uint64, event xid.Event, at time.Time) {
 	}
 	if sequence <= s.settled {
 		// What was reported before has it in it.
-		d.fault, d.notes, s.past = fault, notes, past
+		d.fault, d.ended, d.notes, s.past = fault, ended, notes, past
 	}
 }
 
 // recover drops what the device needed to be reset for. What programs have done, and what NVML shows, is not part of
 // that.
 func (d *device) recover() {
+	if d.fault != nil {
+		d.ended = d.fault
+	}
 	d.fault, d.action, d.torn = nil, xid.ActionNone, time.Time{}
 	maps.DeleteFunc(d.notes, func(_ string, note gpuhealth.Note) bool {
 		return note.Class != gpuhealth.App && !slices.Contains(measured, note.Reason)
@@ -223,7 +234,8 @@ func (s *state) settle(now time.Time) time.Time {
 func (d *device) err(event xid.Event, at time.Time) {
 	rule := xid.Lookup(event.Xid)
 	if rule.Alone > 0 {
-		if d.last == 0 || at.Sub(d.lastAt) > rule.Alone {
+		// The first of several that nothing accompanies counts: otherwise frequent ones would never be noted.
+		if d.torn.IsZero() && (d.last == 0 || at.Sub(d.lastAt) > rule.Alone) {
 			d.torn = at
 		}
 		return
@@ -296,8 +308,8 @@ var lasting = []string{gpuhealth.ReasonGPULost, gpuhealth.ReasonRemapFailed}
 // that the driver has announced something.
 func (d *device) worsen(rule xid.Rule, from cause, at time.Time) {
 	isLasting := slices.Contains(lasting, rule.Reason)
-	if isLasting && (d.fault == nil || d.fault.Reason != rule.Reason) && d.occurredBefore(rule.Reason, at) {
-		rule.Class = gpuhealth.Hardware
+	if isLasting && (d.fault == nil || d.fault.Reason != rule.Reason) {
+		rule.Class = d.lastingClass(rule, at)
 	}
 	next := gpuhealth.Fault{
 		PCI: d.pci, UUID: d.uuid, Class: rule.Class, Reason: rule.Reason, Xid: from.xid, SXid: from.sxid, NVML: from.nvml,
@@ -314,6 +326,16 @@ func (d *device) worsen(rule xid.Rule, from cause, at time.Time) {
 	if isLasting {
 		d.state.remember(next, d.uuid)
 	}
+}
+
+// lastingClass returns the class of a lasting fault: it needs a person if it has occurred before. One that a reset has
+// only seemed to end keeps its class.
+func (d *device) lastingClass(rule xid.Rule, at time.Time) gpuhealth.Class {
+	neededPerson := d.ended != nil && d.ended.Reason == rule.Reason && d.ended.Class == gpuhealth.Hardware
+	if neededPerson || d.occurredBefore(rule.Reason, at) {
+		return gpuhealth.Hardware
+	}
+	return rule.Class
 }
 
 // isRepeated records the error, and reports whether it has occurred often enough.

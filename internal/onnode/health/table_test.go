@@ -248,10 +248,13 @@ func ofDriver() []tableCase {
 		tableCase{name: "NVML hangs", then: words("hang:nvmlDeviceGetUUID"), condition: healthy,
 			change: func(o *Options) { o.NVML.Limit = 100 * time.Millisecond },
 			event:  "NVMLHangs: NVMLHangs: the driver of the node", metric: problem("NVMLHangs")},
-		tableCase{name: "NVML crashes", then: func(m *machine) {
+		infra("NVML crashes", "crash:nvmlDeviceGetUUID", "NVMLFails"),
+		infra("an unknown code for all", "nvmlInit_v2=25", "NVMLFails"),
+		tableCase{name: "NVML that has crashed", then: func(m *machine) {
 			m.nvml("crash:nvmlDeviceGetUUID")
-			m.awaitSessions("failed", 2)
-		}, condition: healthy},
+			m.Eventually(m.metrics, patience).Should(ContainElement(problem("NVMLFails")))
+			m.nvml("")
+		}, condition: healthy, metric: "nvml_gpus{} 2"},
 		tableCase{name: "the driver is not ready", before: func(m *machine) {
 			m.nvml("action=2")
 			m.Expect(os.Remove(m.path("validations/driver-ready"))).To(Succeed())

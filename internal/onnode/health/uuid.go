@@ -9,8 +9,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/gpuhealth"
 )
 
-// uuidTimeout is how long a report waits for the UUID of a GPU: the driver may hold a lock for long.
-const uuidTimeout = 2 * time.Second
+// procfsTimeout is how long the agent waits for what the driver shows in procfs: it may hold a lock for long, or hang.
+const procfsTimeout = 2 * time.Second
 
 // names knows the UUIDs of GPUs. The driver shows them in procfs, so that no GPU is opened.
 type names struct {
@@ -73,7 +73,7 @@ func (n *names) find(addresses []string) {
 	}
 }
 
-// ask reads the UUIDs, and waits for them at most uuidTimeout.
+// ask reads the UUIDs, and waits for them at most procfsTimeout.
 func (n *names) ask(addresses []string) {
 	done := make(chan struct{})
 	go func() {
@@ -89,7 +89,7 @@ func (n *names) ask(addresses []string) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(uuidTimeout):
+	case <-time.After(procfsTimeout):
 	}
 }
 

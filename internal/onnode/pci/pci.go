@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -46,51 +47,76 @@ func (d Device) IsMellanoxNIC() bool {
 	return d.Vendor == Mellanox && (d.Class == Ethernet || d.Class == InfiniBand)
 }
 
+// unreadable is a device that cannot be read. Its address and its driver are known all the same.
+type unreadable struct {
+	device Device
+	err    error
+}
+
 // Devices returns the devices on the PCI buses of the node, whose sysfs is mounted at sysRoot. A node whose kernel
 // has no PCI has none. A device that cannot be read is left out, and the error names it; the other devices are
 // returned together with the error.
 func Devices(sysRoot string) ([]Device, error) {
+	devices, failed, err := list(sysRoot)
+	if err != nil {
+		return nil, err
+	}
+	return devices, summary(failed)
+}
+
+// list returns the devices that can be read and those that cannot.
+func list(sysRoot string) ([]Device, []unreadable, error) {
 	dir := filepath.Join(sysRoot, "bus", "pci", "devices")
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, busErr := os.Stat(filepath.Join(sysRoot, "bus")); busErr == nil {
-			return nil, nil
+			return nil, nil, nil
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the PCI devices cannot be listed; is sysfs mounted at %s? %w", sysRoot, err)
+		return nil, nil, fmt.Errorf("the PCI devices cannot be listed; is sysfs mounted at %s? %w", sysRoot, err)
 	}
 	devices := make([]Device, 0, len(entries))
-	var problems []error
+	var failed []unreadable
 	for _, entry := range entries {
 		device, err := read(filepath.Join(dir, entry.Name()))
 		if err == nil {
 			devices = append(devices, device)
 		} else if _, gone := os.Stat(filepath.Join(dir, entry.Name())); gone == nil {
 			// Not an error if the device was removed meanwhile.
-			problems = append(problems, err)
+			failed = append(failed, unreadable{device: device, err: err})
 		}
 	}
-	switch len(problems) {
+	return devices, failed, nil
+}
+
+// summary returns the error about the devices that cannot be read; nil if there are none.
+func summary(failed []unreadable) error {
+	switch len(failed) {
 	case 0:
-		return devices, nil
+		return nil
 	case 1:
-		return devices, problems[0]
+		return failed[0].err
 	default:
-		return devices, fmt.Errorf("%w (and %d more devices)", problems[0], len(problems)-1)
+		return fmt.Errorf("%w (and %d more devices)", failed[0].err, len(failed)-1)
 	}
 }
 
+// nvidiaDriver is the kernel driver of GPUs that are used on the node itself.
+const nvidiaDriver = "nvidia"
+
 // BoundGPUs returns the addresses of the GPUs that are bound to the driver nvidia. A GPU that is bound to vfio-pci for
-// a virtual machine does not count, nor does the virtual function of a GPU.
+// a virtual machine does not count, nor does the virtual function of a GPU. A device of this driver that cannot be read
+// is left out, and the error names it; the other GPUs are returned together with the error. Other devices that cannot
+// be read do not matter.
 func BoundGPUs(sysRoot string) ([]string, error) {
-	devices, err := Devices(sysRoot)
+	devices, failed, err := list(sysRoot)
 	if err != nil {
 		return nil, err
 	}
 	var addresses []string
 	for _, device := range devices {
-		if !device.IsGPU() || device.Driver != "nvidia" {
+		if !device.IsGPU() || device.Driver != nvidiaDriver {
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(sysRoot, "bus", "pci", "devices", device.Address, "physfn")); err == nil {
@@ -98,23 +124,26 @@ func BoundGPUs(sysRoot string) ([]string, error) {
 		}
 		addresses = append(addresses, device.Address)
 	}
-	return addresses, nil
+	failed = slices.DeleteFunc(failed, func(u unreadable) bool { return u.device.Driver != nvidiaDriver })
+	return addresses, summary(failed)
 }
 
+// read reads the device. If that fails, the address and the driver are returned together with the error.
 func read(dir string) (Device, error) {
-	vendor, err := attribute(filepath.Join(dir, "vendor"), 16)
-	if err != nil {
-		return Device{}, err
-	}
-	class, err := attribute(filepath.Join(dir, "class"), 24)
-	if err != nil {
-		return Device{}, err
-	}
-	device := Device{Address: filepath.Base(dir), Vendor: uint16(vendor), Class: uint16(class >> 8)}
+	device := Device{Address: filepath.Base(dir)}
 	// The link does not exist while no driver is bound.
 	if driver, err := os.Readlink(filepath.Join(dir, "driver")); err == nil {
 		device.Driver = filepath.Base(driver)
 	}
+	vendor, err := attribute(filepath.Join(dir, "vendor"), 16)
+	if err != nil {
+		return device, err
+	}
+	class, err := attribute(filepath.Join(dir, "class"), 24)
+	if err != nil {
+		return device, err
+	}
+	device.Vendor, device.Class = uint16(vendor), uint16(class>>8)
 	return device, nil
 }
 

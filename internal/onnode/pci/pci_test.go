@@ -98,6 +98,38 @@ func TestDevicesIgnoresADeviceThatIsBeingRemoved(t *testing.T) {
 	g.Expect(pci.Devices(root)).To(Equal([]pci.Device{{Address: "a", Vendor: 0x10de, Class: 0x0302}}))
 }
 
+// One device that cannot be read does not hide the GPUs, and matters only if it belongs to the driver nvidia.
+func TestBoundGPUsBesideUnreadableDevices(t *testing.T) {
+	const dir = "bus/pci/devices/"
+	for name, tc := range map[string]struct {
+		driver string
+		err    string
+	}{
+		"of no driver":      {},
+		"of another driver": {driver: "mlx5_core"},
+		"of the driver":     {driver: "nvidia", err: "a PCI device cannot be read: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			root := t.TempDir()
+			write(t, root, dir+"0000:07:00.0/vendor", "0x10de\n")
+			write(t, root, dir+"0000:07:00.0/class", "0x030200\n")
+			write(t, root, dir+"0000:08:00.0/vendor", "")
+			g.Expect(os.Symlink("../../drivers/nvidia", filepath.Join(root, dir, "0000:07:00.0/driver"))).To(Succeed())
+			if tc.driver != "" {
+				g.Expect(os.Symlink("../../drivers/"+tc.driver, filepath.Join(root, dir, "0000:08:00.0/driver"))).To(Succeed())
+			}
+			got, err := pci.BoundGPUs(root)
+			g.Expect(got).To(Equal([]string{"0000:07:00.0"}))
+			if tc.err == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
+			}
+		})
+	}
+}
+
 func TestDevicesOfThisMachine(t *testing.T) {
 	if _, err := os.Stat("/sys/bus/pci"); err != nil {
 		t.Skip("needs a machine with PCI")
