@@ -262,7 +262,7 @@ func (e *explorer) atRest(w *world) error {
 			}
 			continue
 		}
-		if m.acted() && m.Reported && !m.Upgrading && m.ReliesOnCordon == "" {
+		if m.acted() && m.Reported && !m.mustStayCordoned() {
 			return fmt.Errorf("%s is acted on without a fault", m.Name)
 		}
 	}
@@ -271,8 +271,15 @@ func (e *explorer) atRest(w *world) error {
 
 // wants reports whether there is an action for the fault of the machine.
 func (w *world) wants(m *machine) bool {
-	return w.policy != nil && m.Watched && m.Reported && m.faulty() &&
-		w.policy.Actions[m.Report.Faults[0].Class] != v1.HealthActionNone
+	return w.policy != nil && m.Watched && m.Reported && w.strongest(m) != v1.HealthActionNone
+}
+
+// mustStayCordoned reports whether someone else relies on the cordon.
+func (m *machine) mustStayCordoned() bool { return m.Upgrading || m.ReliesOnCordon != "" }
+
+// isUndone reports whether a person has undone the actions for all faults of the machine.
+func (m *machine) isUndone() bool {
+	return !slices.ContainsFunc(m.ids(), func(id string) bool { return !slices.Contains(m.undone, id) })
 }
 
 // checkVerdict checks that the machine is acted on, or has a reason that is true.
@@ -283,8 +290,12 @@ func (w *world) checkVerdict(m *machine, plan Plan) error {
 		return fmt.Errorf("rests without a reason: %+v", verdict)
 	case verdict.Done == "" && verdict.Hold == "":
 		return fmt.Errorf("is not acted on without a reason: %+v", verdict)
+	case m.acted() && m.isUndone() && !m.mustStayCordoned():
+		return errors.New("is acted on though a person has undone it")
 	case verdict.Hold == HoldMaxNodes && w.acted() < w.policy.MaxNodes.IntValue():
 		return errors.New("waits for a place, though one is free")
+	case verdict.Hold == HoldUndone && m.failsLater && w.policy.Actions[gpuhealth.Reset] != v1.HealthActionNone:
+		return errors.New("has a fault that an earlier one hides, for which a person has undone it")
 	case verdict.Hold == HoldDwell && plan.Until.IsZero():
 		return errors.New("waits for a time, and nothing ends it")
 	}

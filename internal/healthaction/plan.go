@@ -103,6 +103,10 @@ type want struct {
 	action   v1.HealthAction
 	claimed  bool
 	approved bool
+	// isUndone: someone has undone an action for the fault, and for all others.
+	isUndone bool
+	// undone are the IDs of the faults of the node for which someone has undone an action.
+	undone []string
 }
 
 // Plan returns the next steps. It does not modify the cluster.
@@ -235,7 +239,7 @@ func (b *brake) text() string {
 func (w *want) refuse(hold Hold, why string) turn {
 	t := turn{verdict: w.held(hold, why)}
 	if w.claimed {
-		t.step = &Step{Why: "the node gives up its claim: " + why}
+		t.step = &Step{Record: w.node.ownRecord().keeping(w.undone), Why: "the node gives up its claim: " + why}
 	}
 	return t
 }
@@ -245,7 +249,8 @@ func (w *want) held(hold Hold, why string) *Verdict {
 }
 
 func (w *want) record(state State, why string) *Step {
-	return &Step{Record: &Record{UID: w.node.UID, State: state, Action: w.action, Fault: w.id}, Why: why}
+	record := &Record{UID: w.node.UID, State: state, Action: w.action, Fault: w.id, Undone: w.undone}
+	return &Step{Record: record, Why: why}
 }
 
 // compare orders wanted actions: those that have claimed, those that a user has approved, the worse class, the older

@@ -79,3 +79,8 @@ func (p *Policy) dwell(fault *gpuhealth.Fault, action v1.HealthAction) time.Dura
 		return DefaultDwell
 	}
 }
+
+// isUrgent reports whether the fault is acted on at once, while others wait.
+func (p *Policy) isUrgent(fault *gpuhealth.Fault) bool {
+	return p.Dwell == nil && p.dwell(fault, p.Actions[fault.Class]) == 0
+}
