@@ -61,6 +61,18 @@ func (n *Node) isDone(record *Record) bool {
 	return n.Tainted
 }
 
+// shows returns what the operator has done with the node; empty for nothing.
+func (n *Node) shows() v1.HealthAction {
+	switch record := n.ownRecord(); {
+	case n.Tainted:
+		return v1.HealthActionTaint
+	case record != nil && record.Cordons(n.UID) && n.isDone(record):
+		return v1.HealthActionCordon
+	default:
+		return ""
+	}
+}
+
 // takesPlace reports whether the node counts as acted on.
 func (n *Node) takesPlace() bool { return n.Tainted || n.ownRecord().takesPlace() }
 

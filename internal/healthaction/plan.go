@@ -60,7 +60,7 @@ const (
 	HoldManyFaults      Hold = "ManyFaults"
 	HoldLastHealthyNode Hold = "LastHealthyNode"
 	HoldMaxNodes        Hold = "MaxNodes"
-	// HoldRejected is that of the API server, which forbids a write.
+	// HoldRejected is that of the API server, which rejects a write, or does not answer it.
 	HoldRejected Hold = "Rejected"
 )
 
@@ -283,7 +283,8 @@ func past(action v1.HealthAction) string {
 
 // IsText reports whether the text is that of a Verdict, of this or an earlier start of the operator.
 func IsText(text string) bool {
-	for _, start := range []string{"tainted", "cordoned", "not tainted", "not cordoned", "still cordoned", rejected} {
+	starts := []string{"tainted", "cordoned", "not tainted", "not cordoned", "still cordoned", rejected, unanswered}
+	for _, start := range starts {
 		if strings.HasPrefix(text, start) {
 			return true
 		}
@@ -291,12 +292,24 @@ func IsText(text string) bool {
 	return false
 }
 
-const rejected = "the API server has rejected "
+const (
+	rejected   = "the API server has rejected a change of the node: "
+	unanswered = "the API server has not answered a change of the node"
+)
 
-// Rejected returns the verdict on a node whose change the API server forbids.
-func (v Verdict) Rejected(message string) Verdict {
-	v.Hold, v.Text = HoldRejected, rejected+"a change of the node: "+message
-	return v
+// Missed returns the verdict on a node whose step was not carried out. failed reports whether the write has failed, and
+// message is the API server's; empty if it has not answered.
+func (v Verdict) Missed(n *Node, step *Step, failed bool, message string) Verdict {
+	switch {
+	case failed && message == "":
+		return Verdict{Done: n.shows(), Hold: HoldRejected, Text: unanswered}
+	case failed:
+		return Verdict{Done: n.shows(), Hold: HoldRejected, Text: rejected + message}
+	case step.Taint == nil && step.Unschedulable == nil:
+		return v
+	default:
+		return Verdict{Done: n.shows()}
+	}
 }
 
 // short is the duration without units that are 0.
