@@ -1,6 +1,7 @@
 package healthaction
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -150,6 +151,23 @@ var bugs = []bug{
 			s.Record = &record
 		}
 	}), "the action is another one"},
+	{"it leaves the taint that a user forbids until the agent reports", sees(func(_ *Cluster, n *Node) {
+		if !n.Reported && n.forbids() {
+			n.Consent = ""
+		}
+	}), "is acted on without a fault"},
+	{"it leaves the taint without an action until the agent reports", func(c *Cluster) Plan {
+		seen := *c
+		if seen.Policy != nil {
+			policy := *seen.Policy
+			policy.Actions = maps.Clone(policy.Actions)
+			if slices.ContainsFunc(c.Nodes, func(n Node) bool { return n.Watched && !n.Reported }) {
+				policy.Actions[gpuhealth.Reset] = v1.HealthActionTaint
+			}
+			seen.Policy = &policy
+		}
+		return seen.Plan()
+	}, "is acted on without a fault"},
 	{"it leaves the taint when the agent is turned off", sees(func(_ *Cluster, n *Node) {
 		if !n.Watched && n.Tainted {
 			n.Tainted = false

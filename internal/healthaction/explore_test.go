@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -262,11 +263,24 @@ func (e *explorer) atRest(w *world) error {
 			}
 			continue
 		}
-		if m.acted() && m.Reported && !m.mustStayCordoned() {
+		if m.acted() && (m.Reported || !w.mayStay(m)) && !m.mustStayCordoned() {
 			return fmt.Errorf("%s is acted on without a fault", m.Name)
 		}
 	}
 	return nil
+}
+
+// mayStay reports whether what was done stays on a machine whose agent has not reported: no user forbids it, and there
+// is an action for its fault.
+func (w *world) mayStay(m *machine) bool {
+	if w.policy == nil || m.forbids() || m.Record == nil {
+		return false
+	}
+	class := gpuhealth.Reset
+	if strings.HasPrefix(m.Record.Fault, "reboot-") {
+		class = gpuhealth.Reboot
+	}
+	return w.policy.Actions[class] != v1.HealthActionNone
 }
 
 // wants reports whether there is an action for the fault of the machine.

@@ -134,8 +134,11 @@ func (p *Policy) compare(a, b *gpuhealth.Fault) int {
 func faultID(boot string, fault *gpuhealth.Fault) string {
 	const length = 8
 	sum := digest.Of(strings.Join([]string{boot, fault.PCI, string(fault.Class)}, " "))
-	return strings.ToLower(string(fault.Class)) + "-" + sum[:length]
+	return idPrefix(fault.Class) + sum[:length]
 }
+
+// idPrefix is what the IDs of the faults of a class begin with.
+func idPrefix(class gpuhealth.Class) string { return strings.ToLower(string(class)) + "-" }
 
 // isStorm reports whether so many nodes have faults that began within a short time that the breaker trips.
 func (c *Cluster) isStorm() bool {

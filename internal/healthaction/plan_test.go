@@ -16,6 +16,10 @@ func TestVerdicts(t *testing.T) {
 	fault := func(class gpuhealth.Class, reason string, age time.Duration) []gpuhealth.Fault {
 		return []gpuhealth.Fault{{PCI: "0000:1b:00.0", Class: class, Reason: reason, Xid: 79, Since: epoch.Add(-age)}}
 	}
+	unreported := func(_ *Cluster, a *Node) {
+		a.Reported, a.HasRecord, a.Tainted = false, true, true
+		a.Record = &Record{UID: a.UID, State: Done, Action: v1.HealthActionTaint, Fault: "reset-1"}
+	}
 	for _, c := range []struct {
 		name string
 		// change sets up the cluster of three nodes, of which a is the one that counts.
@@ -88,6 +92,15 @@ func TestVerdicts(t *testing.T) {
 			}
 		}, HoldUndone, "not tainted: someone has undone it; fault reset-a2bd5fb6",
 			"a: record undone taint reset-a2bd5fb6 taint false cordon -false"},
+		{"what was done stays until the agent reports", unreported, "", "tainted", ""},
+		{"what a user forbids is undone before the agent reports", func(c *Cluster, a *Node) {
+			unreported(c, a)
+			a.Consent = labels.HealthForbid
+		}, "", "", "a: record - taint false cordon -false"},
+		{"what is no action any more is undone before the agent reports", func(c *Cluster, a *Node) {
+			unreported(c, a)
+			c.Policy.Actions[gpuhealth.Reset], c.Policy.Actions[gpuhealth.Hardware] = v1.HealthActionNone, v1.HealthActionTaint
+		}, "", "", "a: record - taint false cordon -false"},
 		{"a record of a deleted Node", func(_ *Cluster, a *Node) {
 			a.HasRecord, a.Record = true, &Record{UID: "gone", State: Done, Action: v1.HealthActionCordon, Fault: "reset-1"}
 			a.Unschedulable = true

@@ -1,6 +1,7 @@
 package healthaction
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -47,9 +48,12 @@ func PolicyOf(spec *v1.HealthActionsSpec) Policy {
 }
 
 // Acts reports whether there is an action for any class.
-func (p *Policy) Acts() bool {
-	for _, action := range p.Actions {
-		if rank(action) > 0 {
+func (p *Policy) Acts() bool { return p.actsFor("") }
+
+// actsFor reports whether there is an action for the fault with this ID; for any fault if it is empty.
+func (p *Policy) actsFor(fault string) bool {
+	for class, action := range p.Actions {
+		if rank(action) > 0 && (fault == "" || strings.HasPrefix(fault, idPrefix(class))) {
 			return true
 		}
 	}

@@ -16,6 +16,10 @@ func (c *Cluster) visit(n *Node) turn {
 		return c.undo(n, "the node has no health agent, or there is no policy")
 	case record == nil && (n.HasRecord || n.Tainted):
 		return c.undo(n, "what the node has is not recorded as this operator's")
+	case !n.Reported && n.forbids():
+		return c.undo(n, forbids)
+	case !n.Reported && record != nil && !c.Policy.actsFor(record.Fault):
+		return c.undo(n, "there is no action for its fault any more")
 	case !n.Reported:
 		return c.unreported(n, record)
 	}
@@ -156,9 +160,11 @@ func (t *turn) endConsent() {
 	t.step.EndConsent = true
 }
 
+const forbids = "a user forbids it"
+
 // forbidden undoes what was done before a user forbade it.
 func (c *Cluster) forbidden(w *want) turn {
-	t := c.undo(w.node, "a user forbids it")
+	t := c.undo(w.node, forbids)
 	if t.verdict == nil {
 		t.verdict = w.held(HoldForbidden, "the annotation "+labels.HealthConsent+" forbids it")
 	}
