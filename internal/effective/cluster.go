@@ -51,9 +51,8 @@ func daemonSets(s *v1.DaemonSetsSpec) {
 // on them.
 func (s Spec) MaxUnavailable(discovers bool) intstr.IntOrString {
 	switch given := s.DaemonSets.RollingUpdate.MaxUnavailable; {
-	case given != nil && given.String() != "":
-		// The field is a string in many policies; "1" means the number.
-		return intstr.Parse(given.String())
+	case given != nil:
+		return *given
 	case discovers:
 		return intstr.FromString("10%")
 	}

@@ -153,6 +153,37 @@ func TestMaxUnavailable(t *testing.T) {
 	}
 }
 
+// A number in quotes is the number, and an empty one means the default, wherever a number or a percentage is admitted.
+func TestQuotedNumbers(t *testing.T) {
+	for given, wanted := range map[string]string{`"2"`: `2`, `"50%"`: `50%`, `""`: `null`} {
+		spec := func(value string) effective.Spec {
+			return effective.Of(decode(t, fmt.Sprintf(`{
+				health: {minUsable: %[1]s, actions: {maxNodes: %[1]s}}, daemonsets: {rollingUpdate: {maxUnavailable: %[1]s}},
+				driver: {upgradePolicy: {maxUnavailable: %[1]s}},
+				nodePools: [{name: a, driver: {upgradePolicy: {maxUnavailable: %[1]s}}}],
+			}`, value)))
+		}
+		if diff := cmp.Diff(spec(wanted), spec(given)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", given, diff)
+		}
+	}
+	g := NewWithT(t)
+	s := effective.Of(decode(t, `{health: {minUsable: "6", actions: {maxNodes: "2"}}}`))
+	g.Expect(*s.Health.MinUsable).To(Equal(intstr.FromInt32(6)))
+	g.Expect(*s.Health.Actions.MaxNodes).To(Equal(intstr.FromInt32(2)))
+	s = effective.Of(decode(t, `{health: {minUsable: "", actions: {maxNodes: ""}}}`))
+	g.Expect(*s.Health.MinUsable).To(Equal(intstr.FromString("100%")))
+	g.Expect(*s.Health.Actions.MaxNodes).To(Equal(intstr.FromInt32(1)))
+	pool := v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{UpgradePolicy: &v1.NodePoolUpgradePolicySpec{
+		MaxUnavailable: new(intstr.FromString("3")),
+	}}}
+	own := s.ForNodePool(pool)
+	g.Expect(*own.Driver.UpgradePolicy.MaxUnavailable).To(Equal(intstr.FromInt32(3)))
+	pool.Driver.UpgradePolicy.MaxUnavailable = new(intstr.FromString(""))
+	own = s.ForNodePool(pool)
+	g.Expect(*own.Driver.UpgradePolicy.MaxUnavailable).To(Equal(intstr.FromString("25%")))
+}
+
 // For every spec: defaults are only added, in a copy, and adding them again changes nothing. Two specs share no
 // block that one of them could change.
 func TestDefaultsOfRandomSpecs(t *testing.T) {
@@ -175,7 +206,7 @@ func TestDefaultsOfRandomSpecs(t *testing.T) {
 		if diff := cmp.Diff(spec, effective.Of(spec.ClusterPolicySpec)); diff != "" {
 			t.Errorf("seed %d: not the same a second time, -want +got:\n%s", seed, diff)
 		}
-		given, all := tree(t, raw), tree(t, spec.ClusterPolicySpec)
+		given, all := tree(t, unquoted(raw)), tree(t, spec.ClusterPolicySpec)
 		if diff := cmp.Diff(all, specgen.Merge(all, given)); diff != "" {
 			t.Errorf("seed %d: what is set is changed, -want +got:\n%s", seed, diff)
 		}
@@ -184,6 +215,18 @@ func TestDefaultsOfRandomSpecs(t *testing.T) {
 			t.Errorf("seed %d: the policy shares what is in its spec, -want +got:\n%s", seed, diff)
 		}
 	}
+}
+
+// unquoted returns the spec with the number that generated specs may have in quotes as a number.
+func unquoted(spec v1.ClusterPolicySpec) v1.ClusterPolicySpec {
+	own := spec.DeepCopy()
+	if own.DaemonSets == nil || own.DaemonSets.RollingUpdate == nil {
+		return *own
+	}
+	if value := own.DaemonSets.RollingUpdate.MaxUnavailable; value != nil {
+		*value = intstr.Parse(value.String())
+	}
+	return *own
 }
 
 // tree returns a spec as a tree of JSON values, without absent fields.

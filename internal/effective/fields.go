@@ -7,12 +7,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
 // normalise gives the values that NVIDIA's operator accepts in several forms the one that operands expect: of variables
-// with the same name only the last one is kept, and an unknown pull policy means IfNotPresent.
+// with the same name only the last one is kept, and an unknown pull policy means IfNotPresent. A number in quotes is the
+// number, and an empty number or percentage is absent.
 func normalise(spec *v1.ClusterPolicySpec) {
 	ForEachEnv(spec, func(_ string, env *[]v1.EnvVar) { *env = lastOfEachName(*env) })
 	ForEachImage(spec, func(_ string, image *v1.ImageSpec) {
@@ -20,6 +22,15 @@ func normalise(spec *v1.ClusterPolicySpec) {
 			image.ImagePullPolicy = corev1.PullIfNotPresent
 		}
 	})
+	forEach(reflect.ValueOf(spec), "spec", func(_ string, field **intstr.IntOrString) { *field = number(*field) })
+}
+
+// number returns the number or percentage of a field that has either; nil if it is absent or empty. "2" is the number.
+func number(field *intstr.IntOrString) *intstr.IntOrString {
+	if field == nil || field.String() == "" {
+		return nil
+	}
+	return new(intstr.Parse(field.String()))
 }
 
 func lastOfEachName(env []v1.EnvVar) []v1.EnvVar {

@@ -180,7 +180,7 @@ func upgradePolicyOf(policy v1.DriverUpgradePolicySpec, nodePool v1.NodePoolUpgr
 	override(&policy.AutoUpgrade, nodePool.AutoUpgrade)
 	override(&policy.Paused, nodePool.Paused)
 	override(&policy.MaxParallelUpgrades, nodePool.MaxParallelUpgrades)
-	override(&policy.MaxUnavailable, nodePool.MaxUnavailable)
+	override(&policy.MaxUnavailable, number(nodePool.MaxUnavailable))
 	override(&policy.PullImages, nodePool.PullImages)
 	overrideBlock(&policy.Timeouts, nodePool.Timeouts, func(own *v1.UpgradeTimeoutsSpec, timeouts v1.UpgradeTimeoutsSpec) {
 		override(&own.ImagePullSeconds, timeouts.ImagePullSeconds)

@@ -67,7 +67,7 @@ func anyReplicas(resources []v1.ResourceReplicasSpec) bool {
 
 // allowsNoUpgrade reports whether upgrades are automatic and maxUnavailable, 0 or negative, allows none.
 func allowsNoUpgrade(policy *v1.DriverUpgradePolicySpec) bool {
-	most, err := intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(policy.MaxUnavailable.String())), 100, true)
+	most, err := intstr.GetScaledValueFromIntOrPercent(policy.MaxUnavailable, 100, true)
 	return *policy.AutoUpgrade && err == nil && most <= 0
 }
 

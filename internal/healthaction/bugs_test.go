@@ -1,6 +1,8 @@
 package healthaction
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,7 +112,11 @@ var bugs = []bug{
 			n.Consent = ""
 		}
 	}), "a user has forbidden it"},
-	{"it ignores NVSentinel", sees(func(_ *Cluster, n *Node) { n.OtherActor = "" }), "someone else works on the node"},
+	{"it ignores NVSentinel", sees(func(_ *Cluster, n *Node) {
+		if len(n.Report.Faults) > 0 {
+			n.OtherActor = ""
+		}
+	}), "someone else works on the node"},
 	{"it ignores a driver upgrade", sees(func(_ *Cluster, n *Node) { n.Upgrading = false }),
 		"while someone relies on it"},
 	{"it uncordons what it has not cordoned", steps(func(_ *Cluster, n *Node, s *Step) {
@@ -131,6 +137,37 @@ var bugs = []bug{
 			n.Record, n.HasRecord = nil, false
 		}
 	}), "a person has undone it"},
+	{"what a person has undone hides later faults", sees(func(_ *Cluster, n *Node) {
+		if record := n.ownRecord(); record != nil && record.State == Undone {
+			n.Report.Faults = slices.DeleteFunc(slices.Clone(n.Report.Faults), func(f gpuhealth.Fault) bool {
+				return !slices.Contains(record.undone(), faultID(n.Report.Boot, &f))
+			})
+		}
+	}), "that an earlier one hides"},
+	{"it forgets what a person has undone when it acts for another fault", steps(func(_ *Cluster, _ *Node, s *Step) {
+		if s.Record != nil && s.Record.State != Undone {
+			record := *s.Record
+			record.Undone = nil
+			s.Record = &record
+		}
+	}), "the action is another one"},
+	{"it leaves the taint that a user forbids until the agent reports", sees(func(_ *Cluster, n *Node) {
+		if !n.Reported && n.forbids() {
+			n.Consent = ""
+		}
+	}), "is acted on without a fault"},
+	{"it leaves the taint without an action until the agent reports", func(c *Cluster) Plan {
+		seen := *c
+		if seen.Policy != nil {
+			policy := *seen.Policy
+			policy.Actions = maps.Clone(policy.Actions)
+			if slices.ContainsFunc(c.Nodes, func(n Node) bool { return n.Watched && !n.Reported }) {
+				policy.Actions[gpuhealth.Reset] = v1.HealthActionTaint
+			}
+			seen.Policy = &policy
+		}
+		return seen.Plan()
+	}, "is acted on without a fault"},
 	{"it leaves the taint when the agent is turned off", sees(func(_ *Cluster, n *Node) {
 		if !n.Watched && n.Tainted {
 			n.Tainted = false

@@ -2,6 +2,7 @@ package healthaction
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -28,13 +29,49 @@ func (m *machine) fails(w *world, class gpuhealth.Class) {
 	}
 }
 
-// id is the ID of the machine's fault.
-func (m *machine) id() string { return faultID(m.Report.Boot, &m.Report.Faults[0]) }
+// otherGPU is the address of the GPU of which some machines have a second fault.
+const otherGPU = "0000:3b:00.0"
 
-// remember forgets that a person has undone something, as with the record.
+// loses gives the machine a second fault.
+func (m *machine) loses(w *world) {
+	m.Report.Faults = append(slices.Clone(m.Report.Faults), gpuhealth.Fault{
+		PCI: otherGPU, Class: gpuhealth.Reset, Reason: "GPULost", Xid: 79, Since: w.now,
+	})
+	m.failsLater = m.Record != nil && m.Record.State == Undone
+	m.rememberUnnoticed()
+}
+
+// rememberUnnoticed makes what a person has undone, and no manager has noticed, hold for new faults, too: the operator
+// cannot see what was first.
+func (m *machine) rememberUnnoticed() {
+	if m.Record != nil && m.Record.State == Done && !m.acted() {
+		m.remember()
+	}
+}
+
+// id is the ID of the machine's first fault.
+func (m *machine) id() string { return m.ids()[0] }
+
+// ids are the IDs of the machine's faults.
+func (m *machine) ids() []string {
+	found := make([]string, len(m.Report.Faults))
+	for i := range m.Report.Faults {
+		found[i] = faultID(m.Report.Boot, &m.Report.Faults[i])
+	}
+	return found
+}
+
+// remember remembers that a person has undone what was done for the faults of the machine.
+func (m *machine) remember() {
+	m.undone, m.failsLater = append(m.ids(), m.Record.Fault), false
+}
+
+// forget forgets that, as with the record.
+func (m *machine) forget() { m.undone, m.failsLater = nil, false }
+
 func (w *world) forgetUndone() {
 	for i := range w.machines {
-		w.machines[i].undone = ""
+		w.machines[i].forget()
 	}
 }
 
@@ -47,10 +84,29 @@ var surroundings = []event{
 		due: func(_ *world, m *machine) bool {
 			return m.faulty() && m.Report.Faults[0].Class == gpuhealth.Reset
 		},
-		happen: func(w *world, m *machine) { m.fails(w, gpuhealth.Reboot) }},
-	{what: "the fault ends",
-		due:    func(_ *world, m *machine) bool { return m.faulty() },
-		happen: func(_ *world, m *machine) { m.Report.Faults, m.undone = nil, "" }},
+		happen: func(w *world, m *machine) {
+			m.Report.Faults = slices.Clone(m.Report.Faults)
+			m.Report.Faults[0].Class, m.Report.Faults[0].Since = gpuhealth.Reboot, w.now
+			m.rememberUnnoticed()
+		}},
+	{what: "another GPU is lost",
+		due: func(_ *world, m *machine) bool {
+			return len(m.Report.Faults) == 1 && m.Report.Faults[0].PCI != otherGPU
+		},
+		happen: func(w *world, m *machine) { m.loses(w) }},
+	{what: "the other GPU is back",
+		due:    func(_ *world, m *machine) bool { return len(m.Report.Faults) > 1 },
+		happen: func(_ *world, m *machine) { m.Report.Faults, m.failsLater = m.Report.Faults[:1:1], false }},
+	{what: "the first fault ends",
+		due: func(_ *world, m *machine) bool { return m.faulty() },
+		happen: func(_ *world, m *machine) {
+			ended := m.id()
+			m.undone = slices.DeleteFunc(slices.Clone(m.undone), func(id string) bool { return id == ended })
+			m.Report.Faults = slices.Clone(m.Report.Faults[1:])
+			if !m.faulty() {
+				m.forget()
+			}
+		}},
 	{what: "the node boots, and its agent has not reported",
 		due: func(_ *world, m *machine) bool { return m.Reported && m.boots == 0 },
 		happen: func(_ *world, m *machine) {
@@ -60,21 +116,22 @@ var surroundings = []event{
 	{what: "the agent reports after the boot",
 		due: func(_ *world, m *machine) bool { return !m.Reported },
 		happen: func(_ *world, m *machine) {
-			m.Reported, m.Report, m.undone = true, gpuhealth.Report{Boot: fmt.Sprint(m.boots)}, ""
+			m.Reported, m.Report = true, gpuhealth.Report{Boot: fmt.Sprint(m.boots)}
+			m.forget()
 		}},
 	{what: "a person removes the taint",
 		due: func(_ *world, m *machine) bool { return m.Tainted },
 		happen: func(_ *world, m *machine) {
 			m.Tainted = false
 			if m.Record != nil && m.Record.State == Done {
-				m.undone = m.Record.Fault
+				m.remember()
 			}
 		}},
 	{what: "a person uncordons",
 		due: func(_ *world, m *machine) bool { return m.Unschedulable && !m.Upgrading },
 		happen: func(_ *world, m *machine) {
 			if m.cordoner == us {
-				m.undone = m.Record.Fault
+				m.remember()
 			}
 			m.Unschedulable, m.cordoner = false, ""
 		}},
@@ -84,13 +141,15 @@ var surroundings = []event{
 			m.Unschedulable, m.cordoner = true, person
 			// Who has cordoned a node cannot be seen if it was uncordoned and cordoned before the planner looked.
 			if m.Record != nil && m.Record.Cordons(m.UID) {
-				m.cordoner, m.undone = us, ""
+				m.cordoner = us
+				m.forget()
 			}
 		}},
 	{what: "a person removes the record",
 		due: func(_ *world, m *machine) bool { return m.HasRecord },
 		happen: func(_ *world, m *machine) {
-			m.Record, m.HasRecord, m.undone = nil, false, ""
+			m.Record, m.HasRecord = nil, false
+			m.forget()
 			if m.cordoner == us {
 				m.cordoner = person
 			}
@@ -99,13 +158,16 @@ var surroundings = []event{
 		due:    func(_ *world, m *machine) bool { return m.faulty() && m.Consent == "" },
 		happen: func(_ *world, m *machine) { m.Consent = labels.HealthApprove + m.id() }},
 	{what: "a person forbids",
-		due:    func(_ *world, m *machine) bool { return m.Consent == "" },
-		happen: func(_ *world, m *machine) { m.Consent, m.undone = labels.HealthForbid, "" }},
+		due: func(_ *world, m *machine) bool { return m.Consent == "" },
+		happen: func(_ *world, m *machine) {
+			m.Consent = labels.HealthForbid
+			m.forget()
+		}},
 	{what: "a person takes the consent back",
 		due: func(_ *world, m *machine) bool { return m.Consent != "" },
 		happen: func(_ *world, m *machine) {
 			if m.forbids() {
-				m.undone = ""
+				m.forget()
 			}
 			m.Consent = ""
 		}},
@@ -130,8 +192,11 @@ var surroundings = []event{
 		due:    func(_ *world, m *machine) bool { return m.Upgrading },
 		happen: func(_ *world, m *machine) { m.endUpgrade() }},
 	{what: "the agent is turned off or on", elsewhere: true,
-		due:    func(*world, *machine) bool { return true },
-		happen: func(_ *world, m *machine) { m.Watched, m.undone = !m.Watched, "" }},
+		due: func(*world, *machine) bool { return true },
+		happen: func(_ *world, m *machine) {
+			m.Watched = !m.Watched
+			m.forget()
+		}},
 	{what: "the GPUs stop or start to work", elsewhere: true,
 		due:    func(*world, *machine) bool { return true },
 		happen: func(_ *world, m *machine) { m.Usable = !m.Usable }},

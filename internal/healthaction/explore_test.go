@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -262,17 +263,37 @@ func (e *explorer) atRest(w *world) error {
 			}
 			continue
 		}
-		if m.acted() && m.Reported && !m.Upgrading && m.ReliesOnCordon == "" {
+		if m.acted() && (m.Reported || !w.mayStay(m)) && !m.mustStayCordoned() {
 			return fmt.Errorf("%s is acted on without a fault", m.Name)
 		}
 	}
 	return nil
 }
 
+// mayStay reports whether what was done stays on a machine whose agent has not reported: no user forbids it, and there
+// is an action for its fault.
+func (w *world) mayStay(m *machine) bool {
+	if w.policy == nil || m.forbids() || m.Record == nil {
+		return false
+	}
+	class := gpuhealth.Reset
+	if strings.HasPrefix(m.Record.Fault, "reboot-") {
+		class = gpuhealth.Reboot
+	}
+	return w.policy.Actions[class] != v1.HealthActionNone
+}
+
 // wants reports whether there is an action for the fault of the machine.
 func (w *world) wants(m *machine) bool {
-	return w.policy != nil && m.Watched && m.Reported && m.faulty() &&
-		w.policy.Actions[m.Report.Faults[0].Class] != v1.HealthActionNone
+	return w.policy != nil && m.Watched && m.Reported && w.strongest(m) != v1.HealthActionNone
+}
+
+// mustStayCordoned reports whether someone else relies on the cordon.
+func (m *machine) mustStayCordoned() bool { return m.Upgrading || m.ReliesOnCordon != "" }
+
+// isUndone reports whether a person has undone the actions for all faults of the machine.
+func (m *machine) isUndone() bool {
+	return !slices.ContainsFunc(m.ids(), func(id string) bool { return !slices.Contains(m.undone, id) })
 }
 
 // checkVerdict checks that the machine is acted on, or has a reason that is true.
@@ -283,8 +304,12 @@ func (w *world) checkVerdict(m *machine, plan Plan) error {
 		return fmt.Errorf("rests without a reason: %+v", verdict)
 	case verdict.Done == "" && verdict.Hold == "":
 		return fmt.Errorf("is not acted on without a reason: %+v", verdict)
+	case m.acted() && m.isUndone() && !m.mustStayCordoned():
+		return errors.New("is acted on though a person has undone it")
 	case verdict.Hold == HoldMaxNodes && w.acted() < w.policy.MaxNodes.IntValue():
 		return errors.New("waits for a place, though one is free")
+	case verdict.Hold == HoldUndone && m.failsLater && w.policy.Actions[gpuhealth.Reset] != v1.HealthActionNone:
+		return errors.New("has a fault that an earlier one hides, for which a person has undone it")
 	case verdict.Hold == HoldDwell && plan.Until.IsZero():
 		return errors.New("waits for a time, and nothing ends it")
 	}

@@ -61,6 +61,18 @@ func (n *Node) isDone(record *Record) bool {
 	return n.Tainted
 }
 
+// shows returns what the operator has done with the node; empty for nothing.
+func (n *Node) shows() v1.HealthAction {
+	switch record := n.ownRecord(); {
+	case n.Tainted:
+		return v1.HealthActionTaint
+	case record != nil && record.Cordons(n.UID) && n.isDone(record):
+		return v1.HealthActionCordon
+	default:
+		return ""
+	}
+}
+
 // takesPlace reports whether the node counts as acted on.
 func (n *Node) takesPlace() bool { return n.Tainted || n.ownRecord().takesPlace() }
 
@@ -76,26 +88,44 @@ func (n *Node) forbids() bool { return n.Consent == labels.HealthForbid }
 // approves reports whether a user has approved the action for the fault.
 func (n *Node) approves(fault string) bool { return n.Consent == labels.HealthApprove+fault }
 
-// deciding returns the fault that decides about the node and the action for it: that with the strongest action, then
-// the worst, then the oldest. It returns nil if there is no action for any.
-func (p *Policy) deciding(n *Node) (*gpuhealth.Fault, v1.HealthAction) {
-	var found *gpuhealth.Fault
-	for i := range n.Report.Faults {
-		fault := &n.Report.Faults[i]
-		if rank(p.Actions[fault.Class]) > 0 && (found == nil || p.compare(fault, found) > 0) {
-			found = fault
+// deciding returns the fault that decides about the node, among those for which nobody has undone an action if there
+// are any: that with the strongest action, then one that is acted on at once, then the worst, then the oldest. It
+// returns nil if there is no action for any.
+func (p *Policy) deciding(n *Node) *want {
+	w := &want{node: n}
+	undone := n.ownRecord().undone()
+	for _, fault := range p.actedOn(n) {
+		id := faultID(n.Report.Boot, fault)
+		isUndone := slices.Contains(undone, id)
+		if isUndone {
+			w.undone = append(w.undone, id)
+		}
+		if w.fault == nil || cmp.Or(first(isUndone, w.isUndone), p.compare(fault, w.fault)) > 0 {
+			w.fault, w.id, w.isUndone = fault, id, isUndone
 		}
 	}
-	if found == nil {
-		return nil, v1.HealthActionNone
+	if w.fault == nil {
+		return nil
 	}
-	return found, p.Actions[found.Class]
+	w.action, w.approved = p.Actions[w.fault.Class], n.approves(w.id)
+	return w
+}
+
+// actedOn returns the faults of the node for which there is an action.
+func (p *Policy) actedOn(n *Node) []*gpuhealth.Fault {
+	var found []*gpuhealth.Fault
+	for i := range n.Report.Faults {
+		if fault := &n.Report.Faults[i]; rank(p.Actions[fault.Class]) > 0 {
+			found = append(found, fault)
+		}
+	}
+	return found
 }
 
 // compare returns a positive number if fault a decides rather than b.
 func (p *Policy) compare(a, b *gpuhealth.Fault) int {
 	return cmp.Or(
-		cmp.Compare(rank(p.Actions[a.Class]), rank(p.Actions[b.Class])),
+		cmp.Compare(rank(p.Actions[a.Class]), rank(p.Actions[b.Class])), first(p.isUrgent(b), p.isUrgent(a)),
 		a.Class.Compare(b.Class), b.Since.Compare(a.Since), strings.Compare(b.PCI, a.PCI),
 	)
 }
@@ -104,8 +134,11 @@ func (p *Policy) compare(a, b *gpuhealth.Fault) int {
 func faultID(boot string, fault *gpuhealth.Fault) string {
 	const length = 8
 	sum := digest.Of(strings.Join([]string{boot, fault.PCI, string(fault.Class)}, " "))
-	return strings.ToLower(string(fault.Class)) + "-" + sum[:length]
+	return idPrefix(fault.Class) + sum[:length]
 }
+
+// idPrefix is what the IDs of the faults of a class begin with.
+func idPrefix(class gpuhealth.Class) string { return strings.ToLower(string(class)) + "-" }
 
 // isStorm reports whether so many nodes have faults that began within a short time that the breaker trips.
 func (c *Cluster) isStorm() bool {

@@ -60,7 +60,7 @@ const (
 	HoldManyFaults      Hold = "ManyFaults"
 	HoldLastHealthyNode Hold = "LastHealthyNode"
 	HoldMaxNodes        Hold = "MaxNodes"
-	// HoldRejected is that of the API server, which forbids a write.
+	// HoldRejected is that of the API server, which rejects a write, or does not answer it.
 	HoldRejected Hold = "Rejected"
 )
 
@@ -103,6 +103,10 @@ type want struct {
 	action   v1.HealthAction
 	claimed  bool
 	approved bool
+	// isUndone: someone has undone an action for the fault, and for all others.
+	isUndone bool
+	// undone are the IDs of the faults of the node for which someone has undone an action.
+	undone []string
 }
 
 // Plan returns the next steps. It does not modify the cluster.
@@ -235,7 +239,7 @@ func (b *brake) text() string {
 func (w *want) refuse(hold Hold, why string) turn {
 	t := turn{verdict: w.held(hold, why)}
 	if w.claimed {
-		t.step = &Step{Why: "the node gives up its claim: " + why}
+		t.step = &Step{Record: w.node.ownRecord().keeping(w.undone), Why: "the node gives up its claim: " + why}
 	}
 	return t
 }
@@ -245,7 +249,8 @@ func (w *want) held(hold Hold, why string) *Verdict {
 }
 
 func (w *want) record(state State, why string) *Step {
-	return &Step{Record: &Record{UID: w.node.UID, State: state, Action: w.action, Fault: w.id}, Why: why}
+	record := &Record{UID: w.node.UID, State: state, Action: w.action, Fault: w.id, Undone: w.undone}
+	return &Step{Record: record, Why: why}
 }
 
 // compare orders wanted actions: those that have claimed, those that a user has approved, the worse class, the older
@@ -278,7 +283,8 @@ func past(action v1.HealthAction) string {
 
 // IsText reports whether the text is that of a Verdict, of this or an earlier start of the operator.
 func IsText(text string) bool {
-	for _, start := range []string{"tainted", "cordoned", "not tainted", "not cordoned", "still cordoned", rejected} {
+	starts := []string{"tainted", "cordoned", "not tainted", "not cordoned", "still cordoned", rejected, unanswered}
+	for _, start := range starts {
 		if strings.HasPrefix(text, start) {
 			return true
 		}
@@ -286,12 +292,24 @@ func IsText(text string) bool {
 	return false
 }
 
-const rejected = "the API server has rejected "
+const (
+	rejected   = "the API server has rejected a change of the node: "
+	unanswered = "the API server has not answered a change of the node"
+)
 
-// Rejected returns the verdict on a node whose change the API server forbids.
-func (v Verdict) Rejected(message string) Verdict {
-	v.Hold, v.Text = HoldRejected, rejected+"a change of the node: "+message
-	return v
+// Missed returns the verdict on a node whose step was not carried out. failed reports whether the write has failed, and
+// message is the API server's; empty if it has not answered.
+func (v Verdict) Missed(n *Node, step *Step, failed bool, message string) Verdict {
+	switch {
+	case failed && message == "":
+		return Verdict{Done: n.shows(), Hold: HoldRejected, Text: unanswered}
+	case failed:
+		return Verdict{Done: n.shows(), Hold: HoldRejected, Text: rejected + message}
+	case step.Taint == nil && step.Unschedulable == nil:
+		return v
+	default:
+		return Verdict{Done: n.shows()}
+	}
 }
 
 // short is the duration without units that are 0.

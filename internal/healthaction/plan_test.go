@@ -16,6 +16,10 @@ func TestVerdicts(t *testing.T) {
 	fault := func(class gpuhealth.Class, reason string, age time.Duration) []gpuhealth.Fault {
 		return []gpuhealth.Fault{{PCI: "0000:1b:00.0", Class: class, Reason: reason, Xid: 79, Since: epoch.Add(-age)}}
 	}
+	unreported := func(_ *Cluster, a *Node) {
+		a.Reported, a.HasRecord, a.Tainted = false, true, true
+		a.Record = &Record{UID: a.UID, State: Done, Action: v1.HealthActionTaint, Fault: "reset-1"}
+	}
 	for _, c := range []struct {
 		name string
 		// change sets up the cluster of three nodes, of which a is the one that counts.
@@ -64,6 +68,39 @@ func TestVerdicts(t *testing.T) {
 			a.Consent, a.Report.Faults = labels.HealthForbid, fault(gpuhealth.Reset, "NVLinkError", time.Hour)
 		}, HoldForbidden,
 			"not tainted: the annotation nvidia.com/gpu-operator.health-action forbids it; fault reset-a2bd5fb6", ""},
+		{"a lost GPU decides before an older fault of a worse class, which must last", func(c *Cluster, a *Node) {
+			c.Policy.Actions[gpuhealth.Hardware] = v1.HealthActionTaint
+			a.Report.Faults = append(fault(gpuhealth.Hardware, "GPUHardwareError", time.Minute), gpuhealth.Fault{
+				PCI: otherGPU, Class: gpuhealth.Reset, Reason: gpuhealth.ReasonGPULost, Since: epoch,
+			})
+		}, "", "", "a: record claimed taint reset-0253b01d taint - cordon -false"},
+		{"an action that was undone for one fault is taken for another one", func(c *Cluster, a *Node) {
+			c.Policy.Actions[gpuhealth.Hardware] = v1.HealthActionTaint
+			a.Report.Faults = append(fault(gpuhealth.Hardware, "GPUHardwareError", time.Hour), gpuhealth.Fault{
+				PCI: otherGPU, Class: gpuhealth.Reset, Reason: gpuhealth.ReasonGPULost, Since: epoch,
+			})
+			a.HasRecord = true
+			a.Record = &Record{
+				UID: a.UID, State: Undone, Action: v1.HealthActionTaint, Fault: faultID("0", &a.Report.Faults[0]),
+			}
+		}, "", "", "a: record claimed taint reset-0253b01d hardware-e94ce91f taint - cordon -false"},
+		{"what was undone is not done again when another fault ends", func(_ *Cluster, a *Node) {
+			a.Report.Faults = fault(gpuhealth.Reset, "NVLinkError", time.Hour)
+			a.HasRecord, a.Tainted = true, true
+			a.Record = &Record{
+				UID: a.UID, State: Done, Action: v1.HealthActionTaint, Fault: "reset-1", Undone: []string{"reset-a2bd5fb6"},
+			}
+		}, HoldUndone, "not tainted: someone has undone it; fault reset-a2bd5fb6",
+			"a: record undone taint reset-a2bd5fb6 taint false cordon -false"},
+		{"what was done stays until the agent reports", unreported, "", "tainted", ""},
+		{"what a user forbids is undone before the agent reports", func(c *Cluster, a *Node) {
+			unreported(c, a)
+			a.Consent = labels.HealthForbid
+		}, "", "", "a: record - taint false cordon -false"},
+		{"what is no action any more is undone before the agent reports", func(c *Cluster, a *Node) {
+			unreported(c, a)
+			c.Policy.Actions[gpuhealth.Reset], c.Policy.Actions[gpuhealth.Hardware] = v1.HealthActionNone, v1.HealthActionTaint
+		}, "", "", "a: record - taint false cordon -false"},
 		{"a record of a deleted Node", func(_ *Cluster, a *Node) {
 			a.HasRecord, a.Record = true, &Record{UID: "gone", State: Done, Action: v1.HealthActionCordon, Fault: "reset-1"}
 			a.Unschedulable = true

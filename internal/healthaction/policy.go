@@ -1,6 +1,7 @@
 package healthaction
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -47,9 +48,12 @@ func PolicyOf(spec *v1.HealthActionsSpec) Policy {
 }
 
 // Acts reports whether there is an action for any class.
-func (p *Policy) Acts() bool {
-	for _, action := range p.Actions {
-		if rank(action) > 0 {
+func (p *Policy) Acts() bool { return p.actsFor("") }
+
+// actsFor reports whether there is an action for the fault with this ID; for any fault if it is empty.
+func (p *Policy) actsFor(fault string) bool {
+	for class, action := range p.Actions {
+		if rank(action) > 0 && (fault == "" || strings.HasPrefix(fault, idPrefix(class))) {
 			return true
 		}
 	}
@@ -78,4 +82,9 @@ func (p *Policy) dwell(fault *gpuhealth.Fault, action v1.HealthAction) time.Dura
 	default:
 		return DefaultDwell
 	}
+}
+
+// isUrgent reports whether the fault is acted on at once, while others wait.
+func (p *Policy) isUrgent(fault *gpuhealth.Fault) bool {
+	return p.Dwell == nil && p.dwell(fault, p.Actions[fault.Class]) == 0
 }

@@ -30,6 +30,29 @@ type Record struct {
 	Action v1.HealthAction `json:"action"`
 	// Fault is the ID of the fault that the action is for.
 	Fault string `json:"fault"`
+	// Undone are the IDs of other faults for which someone has undone an action.
+	Undone []string `json:"undone,omitempty"`
+}
+
+// undone returns the IDs of all faults for which someone has undone an action.
+func (r *Record) undone() []string {
+	switch {
+	case r == nil:
+		return nil
+	case r.State == Undone:
+		return append([]string{r.Fault}, r.Undone...)
+	default:
+		return r.Undone
+	}
+}
+
+// keeping returns the record of a node that is not acted on any more, for these faults for which someone has undone an
+// action; nil for none.
+func (r *Record) keeping(undone []string) *Record {
+	if len(undone) == 0 {
+		return nil
+	}
+	return &Record{UID: r.UID, State: Undone, Action: r.Action, Fault: undone[0], Undone: undone[1:]}
 }
 
 // DecodeRecord decodes the annotation. It fails if the text is not a Record, or has a state or an action that this

@@ -1,6 +1,7 @@
 package healthaction
 
 import (
+	"slices"
 	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -15,19 +16,22 @@ func (c *Cluster) visit(n *Node) turn {
 		return c.undo(n, "the node has no health agent, or there is no policy")
 	case record == nil && (n.HasRecord || n.Tainted):
 		return c.undo(n, "what the node has is not recorded as this operator's")
+	case !n.Reported && n.forbids():
+		return c.undo(n, forbids)
+	case !n.Reported && record != nil && !c.Policy.actsFor(record.Fault):
+		return c.undo(n, "there is no action for its fault any more")
 	case !n.Reported:
-		return unreported(n, record)
+		return c.unreported(n, record)
 	}
-	fault, action := c.Policy.deciding(n)
-	if fault == nil {
+	w := c.Policy.deciding(n)
+	switch {
+	case w == nil:
 		return c.recovered(n)
-	}
-	w := &want{node: n, fault: fault, id: faultID(n.Report.Boot, fault), action: action}
-	w.approved = n.approves(w.id)
-	if n.forbids() {
+	case n.forbids():
 		return c.forbidden(w)
+	default:
+		return c.faulty(w, record)
 	}
-	return c.faulty(w, record)
 }
 
 // recovered is a node without a fault that is acted on.
@@ -43,10 +47,10 @@ func (c *Cluster) recovered(n *Node) turn {
 func (c *Cluster) faulty(w *want, record *Record) turn {
 	if record != nil {
 		switch {
+		case w.isUndone:
+			return c.allUndone(w, record)
 		case record.State == Done:
 			return c.done(w, record)
-		case record.State == Undone && record.Fault == w.id:
-			return turn{verdict: w.held(HoldUndone, "someone has undone it")}
 		}
 		w.claimed = record.State == Claimed
 	}
@@ -56,6 +60,21 @@ func (c *Cluster) faulty(w *want, record *Record) turn {
 		return t
 	}
 	return turn{wants: w}
+}
+
+// allUndone is a node that has only faults for which someone has undone an action. What was done for another fault,
+// which has ended, is undone, too.
+func (c *Cluster) allUndone(w *want, record *Record) turn {
+	held := turn{verdict: w.held(HoldUndone, "someone has undone it")}
+	if record.State == Undone && len(record.undone()) == len(w.undone) {
+		return held
+	}
+	t := c.undo(w.node, "only faults are left for which someone has undone it")
+	if t.verdict != nil {
+		return t
+	}
+	t.step.Record, t.verdict = record.keeping(w.undone), held.verdict
+	return t
 }
 
 // undo removes what the operator has set on the node, and its record. A cordon stays while someone else relies on it.
@@ -97,14 +116,16 @@ const (
 
 // unreported is a node whose agent has not reported since its boot. What was done stays, as nothing proves that the
 // fault has ended.
-func unreported(n *Node, record *Record) turn {
+func (c *Cluster) unreported(n *Node, record *Record) turn {
 	switch {
 	case record == nil:
 		return turn{}
 	case record.State == Claimed:
-		return turn{step: &Step{Why: "the node gives up its claim: its health agent has not reported"}}
+		return turn{step: &Step{
+			Record: record.keeping(record.Undone), Why: "the node gives up its claim: its health agent has not reported",
+		}}
 	case record.State == Done && !n.isDone(record):
-		return undone(n, record)
+		return c.undone(n, record)
 	case record.State == Done:
 		return turn{verdict: &Verdict{Done: record.Action, Text: past(record.Action)}}
 	default:
@@ -112,11 +133,15 @@ func unreported(n *Node, record *Record) turn {
 	}
 }
 
-// undone records that someone else has removed the taint or the cordon.
-func undone(n *Node, record *Record) turn {
-	after := *record
-	after.State = Undone
-	step := &Step{Record: &after, Why: "someone has undone it"}
+// undone records that someone else has removed the taint or the cordon: for all faults that the node has now.
+func (c *Cluster) undone(n *Node, record *Record) turn {
+	faults := append([]string{record.Fault}, record.Undone...)
+	for _, fault := range c.Policy.actedOn(n) {
+		if id := faultID(n.Report.Boot, fault); !slices.Contains(faults, id) {
+			faults = append(faults, id)
+		}
+	}
+	step := &Step{Record: record.keeping(faults), Why: "someone has undone it"}
 	if n.Tainted {
 		step.Taint = new(false)
 	}
@@ -135,9 +160,11 @@ func (t *turn) endConsent() {
 	t.step.EndConsent = true
 }
 
+const forbids = "a user forbids it"
+
 // forbidden undoes what was done before a user forbade it.
 func (c *Cluster) forbidden(w *want) turn {
-	t := c.undo(w.node, "a user forbids it")
+	t := c.undo(w.node, forbids)
 	if t.verdict == nil {
 		t.verdict = w.held(HoldForbidden, "the annotation "+labels.HealthConsent+" forbids it")
 	}
@@ -150,7 +177,9 @@ func (c *Cluster) done(w *want, record *Record) turn {
 	verdict := &Verdict{Done: record.Action, Text: past(record.Action)}
 	switch {
 	case !n.isDone(record):
-		return undone(n, record)
+		return c.undone(n, record)
+	case record.Action == w.action && record.Fault == w.id && len(record.Undone) > len(w.undone):
+		return turn{verdict: verdict, step: w.record(Done, "a fault has ended for which someone has undone it")}
 	case record.Action == w.action && record.Fault == w.id:
 		return turn{verdict: verdict}
 	case record.Action == w.action:

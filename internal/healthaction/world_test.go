@@ -36,9 +36,11 @@ type machine struct {
 	version int
 	// cordoner is who has cordoned it.
 	cordoner string
-	// undone is the fault for which a person has undone what was done.
-	undone string
-	boots  int
+	// undone are the faults for which a person has undone what was done. fails later: a fault has occurred after the
+	// operator has recorded that.
+	undone     []string
+	failsLater bool
+	boots      int
 }
 
 // acted reports whether the machine is out of service because of this operator.
@@ -144,9 +146,9 @@ func (m *machine) String() string {
 	}
 	faults := make([]string, len(m.Report.Faults))
 	for i, f := range m.Report.Faults {
-		faults[i] = fmt.Sprint(f.Class, f.Since.Sub(epoch))
+		faults[i] = fmt.Sprint(f.PCI, f.Class, f.Since.Sub(epoch))
 	}
-	return fmt.Sprint(m.Name, m.Report.Boot, faults, " record ", record, " consent ", m.Consent, " undone ", m.undone,
+	return fmt.Sprint(m.Name, m.Report.Boot, faults, " record ", record, " consent ", m.Consent, " undone ", m.undone, m.failsLater,
 		" by ", m.cordoner, m.Unschedulable, m.Tainted, m.Reported, m.Watched, m.Usable, m.Upgrading, m.OtherActor)
 }
 
@@ -177,7 +179,8 @@ func (r *reading) due(w *world, i int) (Step, bool) {
 func (s *Step) describe() string {
 	record := "-"
 	if s.Record != nil {
-		record = string(s.Record.State) + " " + string(s.Record.Action) + " " + s.Record.Fault
+		of := append([]string{string(s.Record.State), string(s.Record.Action), s.Record.Fault}, s.Record.Undone...)
+		record = strings.Join(of, " ")
 	}
 	text := func(value *bool) string {
 		if value == nil {
@@ -266,10 +269,10 @@ func (w *world) checkActs(i int, seen *machine, taints bool) error {
 	switch {
 	case !w.wants(seen):
 		return errors.New("a node without a fault, an agent or a policy is acted on")
-	case taints != (w.policy.Actions[seen.Report.Faults[0].Class] == v1.HealthActionTaint):
+	case taints != (w.strongest(seen) == v1.HealthActionTaint):
 		return errors.New("the action is another one")
 	}
-	if err := seen.checkSet(w); err != nil || seen.acted() {
+	if err := seen.checkSet(w, w.strongest(seen)); err != nil || seen.acted() {
 		return err
 	}
 	return w.checkBrakes(i, seen)
@@ -288,19 +291,47 @@ func (m *machine) checkUncordon(from *world) error {
 	return nil
 }
 
-// approved reports whether a user has approved the machine's fault.
-func (m *machine) approved() bool { return m.Consent == labels.HealthApprove+m.id() }
+// approved reports whether a user has approved a fault of the machine.
+func (m *machine) approved() bool {
+	return slices.ContainsFunc(m.ids(), func(id string) bool { return m.Consent == labels.HealthApprove+id })
+}
+
+// strongest is the strongest action for the faults of the machine for which no person has undone it; for all faults
+// if there are none.
+func (w *world) strongest(m *machine) v1.HealthAction {
+	found := map[bool]v1.HealthAction{false: v1.HealthActionNone, true: v1.HealthActionNone}
+	for i, id := range m.ids() {
+		action, undone := w.policy.Actions[m.Report.Faults[i].Class], slices.Contains(m.undone, id)
+		if action == v1.HealthActionCordon || action == v1.HealthActionTaint && found[undone] != v1.HealthActionCordon {
+			found[undone] = action
+		}
+	}
+	if found[false] != v1.HealthActionNone {
+		return found[false]
+	}
+	return found[true]
+}
 
 // checkSet checks that nothing of the machine itself forbids to act on it.
-func (m *machine) checkSet(w *world) error {
+func (m *machine) checkSet(w *world, action v1.HealthAction) error {
+	undone, ripe := true, false
+	for i, id := range m.ids() {
+		fault := m.Report.Faults[i]
+		if w.policy.Actions[fault.Class] != action || slices.Contains(m.undone, id) {
+			continue
+		}
+		undone = false
+		atOnce := fault.Reason == "GPULost" && action == v1.HealthActionTaint
+		ripe = ripe || atOnce || w.now.Sub(fault.Since) >= DefaultDwell
+	}
 	switch {
 	case m.Consent == labels.HealthForbid:
 		return errors.New("a user has forbidden it")
 	case m.OtherActor != "" || m.Upgrading:
 		return errors.New("someone else works on the node")
-	case m.undone == m.id():
+	case undone:
 		return errors.New("a person has undone it")
-	case !m.approved() && w.now.Sub(m.Report.Faults[0].Since) < DefaultDwell:
+	case !m.approved() && !ripe:
 		return errors.New("the fault is too recent")
 	}
 	return nil

@@ -16,8 +16,8 @@ type memory struct {
 type failure struct {
 	until time.Time
 	wait  time.Duration
-	// forbidden is the message of the API server if it forbids the write; empty otherwise.
-	forbidden string
+	// message is the API server's; empty if it has not answered. The text of other errors may differ each time.
+	message string
 }
 
 func newMemory() memory {

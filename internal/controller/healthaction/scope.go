@@ -34,8 +34,9 @@ type scope struct {
 // observed is what was read of one node.
 type observed struct {
 	node *corev1.Node
-	// hold: its state may be outdated, so no step is carried out.
-	hold bool
+	seen healthaction.Node
+	// hold: its state may be outdated, so no step is carried out. written: one was.
+	hold, written bool
 }
 
 func (r *Reconciler) newScope() *scope {
@@ -85,7 +86,7 @@ func (s *scope) observe(ctx context.Context) error {
 			continue
 		}
 		s.nodes = append(s.nodes, node)
-		s.observed[node.Name] = &observed{node: object, hold: s.mustHold(object, entry)}
+		s.observed[node.Name] = &observed{node: object, seen: node, hold: s.mustHold(object, entry)}
 	}
 	s.memory.prune(func(node string) bool { return s.observed[node] != nil })
 	return nil
@@ -127,11 +128,18 @@ func (s *scope) plan() {
 	s.memory.idle = s.policy != nil && !s.policy.Acts() && len(s.planned.Steps) == 0 && len(s.planned.Nodes) == 0
 }
 
-// publish stores the verdicts, for the conditions of the nodes and for metrics.
+// publish stores the verdicts, for the conditions of the nodes and for metrics. What was not carried out is not stored
+// as done.
 func (s *scope) publish() {
-	for node, verdict := range s.planned.Nodes {
-		if message := s.memory.failures[node].forbidden; message != "" {
-			s.planned.Nodes[node] = verdict.Rejected(message)
+	for i := range s.planned.Steps {
+		step := &s.planned.Steps[i]
+		of := s.observed[step.Node]
+		if of.written {
+			continue
+		}
+		failure, failed := s.memory.failures[step.Node]
+		if verdict, planned := s.planned.Nodes[step.Node]; planned || failed {
+			s.planned.Nodes[step.Node] = verdict.Missed(&of.seen, step, failed, failure.message)
 		}
 	}
 	s.Fleet.SetHealthActions(s.planned.Nodes)

@@ -1,6 +1,7 @@
 package healthaction_test
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
@@ -192,6 +194,48 @@ var _ = Describe("Nodes with unhealthy GPUs", func() {
 		f.clock.SetTime(f.clock.Now().Add(time.Minute))
 		f.settle(ctx)
 		Expect(f.acted(ctx)).To(Equal([]string{"tainted", "-"}))
+	})
+
+	DescribeTable("are not shown as tainted, nor as released, while the write fails",
+		func(ctx SpecContext, refusal error, says string) {
+			f := newFixture(ctx, "a", "b")
+			f.fails(ctx, "a", "Reset", time.Hour)
+			f.pass(ctx, f.manager)
+			Expect(f.node(ctx, "a").Annotations).To(HaveKey(labels.HealthRecord), "it has claimed a place")
+			f.refuse = refusal
+			f.pass(ctx, f.manager)
+			failed := healthaction.Verdict{Hold: healthaction.HoldRejected, Text: says}
+			Expect(f.verdict("a")).To(Equal(failed))
+			f.pass(ctx, f.manager)
+			Expect(f.verdict("a")).To(Equal(failed), "while it waits")
+			f.refuse = nil
+			f.clock.SetTime(f.clock.Now().Add(time.Minute))
+			f.settle(ctx)
+			Expect(f.verdict("a")).To(Equal(healthaction.Verdict{Done: v1.HealthActionTaint, Text: "tainted"}))
+			f.refuse = refusal
+			f.recovers(ctx, "a")
+			f.pass(ctx, f.manager)
+			failed.Done = v1.HealthActionTaint
+			Expect(f.verdict("a")).To(Equal(failed))
+			f.refuse = nil
+			f.clock.SetTime(f.clock.Now().Add(time.Minute))
+			f.settle(ctx)
+			Expect(f.verdict("a")).To(BeZero())
+		},
+		Entry("as invalid", apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "a", nil),
+			"the API server has rejected a change of the node: Node \"a\" is invalid"),
+		Entry("by an error of the API server", apierrors.NewInternalError(errUnavailable),
+			"the API server has rejected a change of the node: Internal error occurred: the API server is not available"),
+		Entry("without an answer", context.DeadlineExceeded, "the API server has not answered a change of the node"),
+	)
+
+	It("are shown as before while another write has changed the node", func(ctx SpecContext) {
+		f := newFixture(ctx, "a", "b")
+		f.fails(ctx, "a", "Reset", time.Hour)
+		f.pass(ctx, f.manager)
+		f.refuse = apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a", errUnavailable)
+		f.pass(ctx, f.manager)
+		Expect(f.verdict("a")).To(BeZero())
 	})
 
 	It("cost nothing without actions", func(ctx SpecContext) {

@@ -21,6 +21,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/controller/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	planned "github.com/clusterpolicy/gpu-operator/internal/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -199,9 +200,11 @@ func (f *fixture) acted(ctx context.Context) []string {
 }
 
 // text returns what users are shown of the node.
-func (f *fixture) text(node string) string {
+func (f *fixture) text(node string) string { return f.verdict(node).Text }
+
+func (f *fixture) verdict(node string) planned.Verdict {
 	verdict, _ := f.fleet.HealthAction(node)
-	return verdict.Text
+	return verdict
 }
 
 func (f *fixture) node(ctx context.Context, name string) *corev1.Node {

@@ -3,6 +3,7 @@ package healthaction
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,19 +22,19 @@ func (s *scope) carryOut(ctx context.Context) {
 	for i := range s.planned.Steps {
 		step := &s.planned.Steps[i]
 		if of := s.observed[step.Node]; !of.hold {
-			s.patch(ctx, of.node, step)
+			of.written = s.patch(ctx, of.node, step)
 		}
 	}
 }
 
-// patch makes one step. The API server rejects it if the Node has changed since it was read, or was replaced by another
+// patch makes one step, and reports whether it has. The API server rejects it if the Node has changed since it was read, or was replaced by another
 // one.
-func (s *scope) patch(ctx context.Context, node *corev1.Node, step *healthaction.Step) {
+func (s *scope) patch(ctx context.Context, node *corev1.Node, step *healthaction.Step) bool {
 	logger := log.FromContext(ctx).WithValues("node", step.Node)
 	content, err := json.Marshal(patchOf(node, step))
 	if err != nil {
 		logger.Error(err, "Encoding a patch failed, which is a bug in the operator")
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
@@ -52,13 +53,17 @@ func (s *scope) patch(ctx context.Context, node *corev1.Node, step *healthaction
 		logger.Error(err, "Changing a node for a health action failed", "why", step.Why)
 		s.fail(step.Node, err)
 	}
+	return err == nil
 }
 
 // fail holds back the node after a failed write.
 func (s *scope) fail(node string, err error) {
 	next := failure{wait: min(max(2*s.memory.failures[node].wait, s.Timing.FirstRetry), s.Timing.LastRetry)}
+	if answer := apierrors.APIStatus(nil); errors.As(err, &answer) {
+		next.message = answer.Status().Message
+	}
 	if apierrors.IsForbidden(err) {
-		next.wait, next.forbidden = s.Timing.RetryForbidden, err.Error()
+		next.wait = s.Timing.RetryForbidden
 	}
 	next.until = s.now.Add(next.wait)
 	s.memory.failures[node] = next
