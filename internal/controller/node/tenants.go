@@ -10,12 +10,27 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
+
+// isUnused reports whether no pod uses the GPUs of a node that gets its first MIG layout then. What the kubelet
+// advertises does not say so: pods keep their GPUs while it restarts. An upgrade of the driver comes first.
+func (s *scope) isUnused(ctx context.Context) bool {
+	_, disturbs := s.basis.Decisions.FirstLayout(s.entry.Facts, s.node.Labels)
+	if !disturbs || upgrade.State(s.node.Labels[labels.UpgradeState]).InProgress() {
+		return false
+	}
+	s.readTenants(ctx, true)
+	read := &s.entry.Writes.Tenants
+	return read.At.Equal(s.now) && len(read.Pods) == 0
+}
 
 // readTenants reads which pods use the GPUs of the node, if its MIG layout depends on them: once for each state of it,
 // and again while a layout waits for them. Those that the report names stay there until they end: others that start do
 // not change it.
-func (s *scope) readTenants(ctx context.Context) {
+//
+// If a layout is about to be requested, they are read again unless there were some a short time ago.
+func (s *scope) readTenants(ctx context.Context, requests bool) {
 	planned, read := s.nodePlan(), &s.entry.Writes.Tenants
 	of := tenantsOf(planned)
 	if of == "" {
@@ -24,7 +39,8 @@ func (s *scope) readTenants(ctx context.Context) {
 	}
 	waits := planned.MIGWanted != ""
 	left := s.Timing.RetryTenants - s.now.Sub(read.At)
-	if read.Of == of && (!waits || left > 0) {
+	confirms := requests && len(read.Pods) == 0
+	if read.Of == of && !confirms && (!waits || left > 0) {
 		if waits {
 			s.requeueWithin(left)
 		}
