@@ -55,11 +55,11 @@ func (c *Cluster) grantLayouts(slots Slots, budgets map[string]*budget, turns []
 	slices.SortFunc(candidates, compare)
 	for _, n := range candidates {
 		b := budgets[n.Group]
-		if reason, _ := b.refuses(n); reason != "" {
+		if reason, _ := b.refuses(n, &b.layouts); reason != "" {
 			continue
 		}
 		slots[n.Name] = Slot{UID: n.UID, Layout: n.MIG.Wanted, Since: c.Now}
-		b.holders[n.Name], b.unavailable[n.Name] = true, true
+		b.hold(n)
 	}
 }
 

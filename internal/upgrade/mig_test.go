@@ -31,6 +31,11 @@ func applied(name string) Node {
 	return n
 }
 
+// withDriver is a node with a driver, whose GPUs cannot be partitioned.
+func withDriver(name string) Node {
+	return Node{Name: name, UID: types.UID(name), KubeletReady: true, GPUReady: true, Installs: true}
+}
+
 func with(n Node, change func(*Node)) Node {
 	change(&n)
 	return n
@@ -75,6 +80,10 @@ func TestLayoutsAreChangedInTurn(t *testing.T) {
 		"a change by a user counts": {
 			nodes:       []Node{wants("a"), with(applied("b"), func(n *Node) { n.MIG.Changing = true })},
 			unavailable: "1",
+		},
+		"a part of the nodes with a MIG manager": {
+			nodes: []Node{wants("a"), wants("b"), withDriver("c"), withDriver("d"), withDriver("e")}, parallel: 9,
+			unavailable: "50%", holders: []string{"a"},
 		},
 		"a driver upgrade counts": {nodes: []Node{wants("a"), upgrading}, holders: []string{"c"}},
 		"a busy node holds up no other": {
@@ -132,5 +141,29 @@ func TestLayoutsAreChangedInTurn(t *testing.T) {
 				t.Errorf("requests for %v, want %v", requests, test.requests)
 			}
 		})
+	}
+}
+
+// Nodes whose driver the operator does not install are no part of what driver upgrades may make unavailable, nor are
+// nodes without a MIG manager of what layouts may; the slots of both count for each.
+func TestBudgetsOfDriversAndLayouts(t *testing.T) {
+	c := Cluster{
+		Now: epoch, Slots: granted(0, "layout-0"),
+		Policies: map[string]Policy{"": {MaxUnavailable: intstr.FromString("50%")}},
+		Nodes: []Node{
+			withDriver("driver-0"), withDriver("driver-1"), with(withDriver("driver-2"), func(n *Node) { n.GPUReady = false }),
+			withDriver("driver-3"), wants("layout-0"), with(applied("layout-1"), func(n *Node) { n.GPUReady = false }),
+		},
+	}
+	b := c.budget("")
+	if b.drivers.size != 4 || b.drivers.limit != 2 || b.layouts.size != 2 || b.layouts.limit != 1 {
+		t.Errorf("%d of %d nodes with drivers, %d of %d with a MIG manager, want 2 of 4 and 1 of 2", b.drivers.limit,
+			b.drivers.size, b.layouts.limit, b.layouts.size)
+	}
+	if got := sortedKeys(b.drivers.unavailable); !slices.Equal(got, []string{"driver-2", "layout-0"}) {
+		t.Errorf("drivers: %v are unavailable", got)
+	}
+	if got := sortedKeys(b.layouts.unavailable); !slices.Equal(got, []string{"layout-0", "layout-1"}) {
+		t.Errorf("layouts: %v are unavailable", got)
 	}
 }
