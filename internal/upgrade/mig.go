@@ -3,6 +3,8 @@ package upgrade
 import (
 	"slices"
 	"time"
+
+	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
 // layoutTime is how long a slot for a MIG layout counts at most: a MIG manager that does not end must not hold up other
@@ -37,6 +39,16 @@ func (c *Cluster) hasLayoutSlot(n *Node) bool {
 		return !n.MIG.Ended
 	}
 	return n.MIG.Wanted == slot.Layout
+}
+
+// layoutsEnd returns when the first of the slots for MIG layouts counts no longer; zero if there are none.
+func (s Slots) layoutsEnd() (end time.Time) {
+	for _, slot := range s {
+		if slot.Layout != "" {
+			end = times.Earlier(end, slot.Since.Add(layoutTime))
+		}
+	}
+	return end
 }
 
 // awaitsLayout reports whether the node may get a slot for a MIG layout. An upgrade of its driver comes first.

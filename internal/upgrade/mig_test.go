@@ -167,3 +167,21 @@ func TestBudgetsOfDriversAndLayouts(t *testing.T) {
 		t.Errorf("layouts: %v are unavailable", got)
 	}
 }
+
+// A slot for a layout whose MIG manager reports no outcome ends by time alone.
+func TestLayoutSlotsEnd(t *testing.T) {
+	c := Cluster{
+		Now: epoch, Nodes: []Node{requested("a"), requested("b"), wants("c")}, Slots: granted(5*time.Minute, "a"),
+		Policies: map[string]Policy{"": {MaxParallel: 1, MaxUnavailable: intstr.FromString("100%")}},
+	}
+	c.Slots["b"] = granted(time.Minute, "b")["b"]
+	until := c.Plan().Until
+	if want := epoch.Add(10 * time.Minute); !until.Equal(want) {
+		t.Fatalf("the plan changes at %v, want %v", until, want)
+	}
+	c.Now, c.Nodes[1] = until, applied("b")
+	plan := c.Plan()
+	if got := sortedKeys(plan.Slots); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("slots of %v afterwards, want c", got)
+	}
+}
