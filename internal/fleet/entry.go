@@ -27,6 +27,9 @@ type Entry struct {
 	NodePool, DriverPool string
 	// Removal is how far the removal of the stack has got on the node; nil unless it was assessed by a Basis with one.
 	Removal *NodeRemoval
+	// ReadersDown: pods of the node that read the configuration of the device plugin do not work, though all that they
+	// need does.
+	ReadersDown bool
 	// WriteError is the error of the last write to the Node; empty if it succeeded.
 	WriteError string
 	// Boot is what is known of the node's last boot.

@@ -38,7 +38,7 @@ type Timing struct {
 	// RetryReread is the delay before a node checks again whether it may replace the pods that read a changed
 	// configuration. RetryRereadPerNode is added for each node.
 	RetryReread, RetryRereadPerNode time.Duration
-	// RereadPatience is how long other nodes wait for the new pods of such a node.
+	// RereadPatience is how long other nodes wait until the new pods of such a node exist.
 	RereadPatience time.Duration
 	// KubeletStart is how long a kubelet may take from its start until its node is ready.
 	KubeletStart time.Duration
