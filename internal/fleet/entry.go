@@ -76,9 +76,9 @@ type LabelInputs struct {
 
 // Tenants are pods that use the GPUs of a node.
 type Tenants struct {
-	// Of is what they were read for, and At when.
-	Of string
-	At time.Time
+	// Of is what they were read for, Since when first and At when last.
+	Of        string
+	Since, At time.Time
 	// Pods as namespace/name.
 	Pods []string
 }

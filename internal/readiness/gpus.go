@@ -110,7 +110,6 @@ func Advertises(node *corev1.Node, name corev1.ResourceName) bool {
 	return allocatable.Sign() > 0 || !hasGPU(node.Status.Allocatable) || isCounted(node, name)
 }
 
-
 // isCounted reports whether GPU Feature Discovery counts devices that are advertised under the name. It does not
 // distinguish shares with a name of their own from others.
 func isCounted(node *corev1.Node, name corev1.ResourceName) bool {

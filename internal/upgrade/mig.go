@@ -56,6 +56,30 @@ func (c *Cluster) awaitsLayout(n *Node, driver turn) bool {
 	return n.NeedsTenants() && n.MIG.Idle && !driver.wants && !c.Slots.Valid(n) && !c.hasLayoutSlot(n)
 }
 
+// AwaitingTenants returns the indexes of the nodes for which it has to be known now whether pods use their GPUs: those
+// that have a slot for a MIG layout that is not requested yet, or that the budgets allow one.
+func (c *Cluster) AwaitingTenants() []int {
+	budgets := map[string]*budget{}
+	var waiting []int
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		switch {
+		case !n.NeedsTenants() || c.Slots.Valid(n):
+			continue
+		case c.hasLayoutSlot(n):
+			waiting = append(waiting, i)
+			continue
+		case budgets[n.Group] == nil:
+			budgets[n.Group] = c.budget(n.Group)
+		}
+		b := budgets[n.Group]
+		if reason, _ := b.refuses(n, &b.layouts); reason == "" && !c.visit(n).turn().wants {
+			waiting = append(waiting, i)
+		}
+	}
+	return waiting
+}
+
 // grantLayouts adds slots for MIG layouts, as far as the budgets allow after those for drivers.
 func (c *Cluster) grantLayouts(slots Slots, budgets map[string]*budget, turns []turn) {
 	var candidates []*Node

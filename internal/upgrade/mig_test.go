@@ -185,3 +185,37 @@ func TestLayoutSlotsEnd(t *testing.T) {
 		t.Errorf("slots of %v afterwards, want c", got)
 	}
 }
+
+// Only nodes that could get a layout now depend on which pods use their GPUs.
+func TestAwaitingTenants(t *testing.T) {
+	for name, test := range map[string]struct {
+		nodes    []Node
+		slots    Slots
+		parallel int
+		want     []int
+	}{
+		"all that the budget allows one": {nodes: []Node{applied("a"), wants("b"), wants("c")}, want: []int{1, 2}},
+		"one with a slot":                {nodes: []Node{wants("a"), wants("b")}, slots: granted(0, "a"), want: []int{0}},
+		"none beside a layout that is applied": {
+			nodes: []Node{requested("a"), wants("b")}, slots: granted(time.Minute, "a"),
+		},
+		"the others after a layout that takes too long": {
+			nodes: []Node{requested("a"), wants("b")}, slots: granted(layoutTime, "a"), want: []int{1},
+		},
+		"as many layouts as are allowed at a time": {
+			nodes: []Node{requested("a"), wants("b")}, slots: granted(time.Minute, "a"), parallel: 2, want: []int{1},
+		},
+		"none whose kubelet does not work": {
+			nodes: []Node{with(wants("a"), func(n *Node) { n.KubeletReady = false })},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Cluster{Now: epoch, Nodes: test.nodes, Slots: test.slots, Policies: map[string]Policy{
+				"": {MaxParallel: max(test.parallel, 1), MaxUnavailable: intstr.FromString("100%")},
+			}}
+			if got := c.AwaitingTenants(); !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}

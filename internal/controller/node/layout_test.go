@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -80,7 +82,7 @@ func TestFirstLayoutOfABusyNode(t *testing.T) {
 	e.Expect(e.layoutAfter(10*time.Minute)).To(BeEmpty(), "the device plugin does not work")
 
 	e.Expect(e.client.Delete(t.Context(), tenant)).To(Succeed())
-	e.Expect(e.layoutAfter(DefaultTiming().RetryTenants)).To(Equal(sevenSmall))
+	e.Expect(e.layoutAfter(DefaultTiming().MaxRetryTenants)).To(Equal(sevenSmall))
 }
 
 // A layout that leaves the GPUs whole disturbs no pod. One that ends the partitioning does.
@@ -108,4 +110,38 @@ func advertises(gpus string) func(*corev1.Node) {
 		resources := corev1.ResourceList{labels.ResourceGPU: resource.MustParse(gpus)}
 		node.Status.Capacity, node.Status.Allocatable = resources, resources
 	}
+}
+
+// The pods that a layout waits for are read less often with time, and not while nothing may be written.
+func TestTenantsAreReadSeldom(t *testing.T) {
+	e := newLayoutEnv(t, sevenSmall)
+	live := &podReads{Reader: e.reconciler.Live}
+	e.reconciler.Live = live
+	e.createTenant()
+	e.updateNode(advertises("8"))
+	readsIn := func(hours int) int {
+		before := live.count
+		for range hours * 360 {
+			e.Expect(e.layoutAfter(10 * time.Second)).To(BeEmpty())
+		}
+		return live.count - before
+	}
+	e.Expect(readsIn(1)).To(BeNumerically("<=", 12))
+	e.Expect(readsIn(1)).To(And(BeNumerically(">=", 5), BeNumerically("<=", 6)), "one in 10 minutes")
+	e.spec.Paused = new(true)
+	e.publish()
+	e.Expect(readsIn(1)).To(BeZero())
+}
+
+// podReads counts the lists of pods that are read from the API server.
+type podReads struct {
+	client.Reader
+	count int
+}
+
+func (r *podReads) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, isPods := list.(*corev1.PodList); isPods {
+		r.count++
+	}
+	return r.Reader.List(ctx, list, options...)
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"slices"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -38,7 +39,11 @@ func (s *scope) readTenants(ctx context.Context, requests bool) {
 		return
 	}
 	waits := planned.MIGWanted != ""
-	left := s.Timing.RetryTenants - s.now.Sub(read.At)
+	if waits && s.basis.Paused() {
+		// No layout is requested. The end of the pause publishes another Basis.
+		return
+	}
+	left := s.retryTenants(read) - s.now.Sub(read.At)
 	confirms := requests && len(read.Pods) == 0
 	if read.Of == of && !confirms && (!waits || left > 0) {
 		if waits {
@@ -57,10 +62,20 @@ func (s *scope) readTenants(ctx context.Context, requests bool) {
 	if read.Of == of {
 		pods = stillNamed(read.Pods, pods)
 	}
-	*read = fleet.Tenants{Of: of, At: s.now, Pods: pods}
-	if waits {
-		s.requeueWithin(s.Timing.RetryTenants)
+	since := s.now
+	if read.Of == of {
+		since = read.Since
 	}
+	*read = fleet.Tenants{Of: of, Since: since, At: s.now, Pods: pods}
+	if waits {
+		s.requeueWithin(s.retryTenants(read))
+	}
+}
+
+// retryTenants is the delay between the reads: it grows with the time that the layout has waited. The upgrade
+// controller, which reads them too when the node may get a layout, does not wait for these.
+func (s *scope) retryTenants(read *fleet.Tenants) time.Duration {
+	return min(max(read.At.Sub(read.Since), s.Timing.RetryTenants), s.Timing.MaxRetryTenants)
 }
 
 // tenantsOf returns for which state of the MIG layout the pods are to be read, empty for none.
