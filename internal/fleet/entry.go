@@ -27,6 +27,9 @@ type Entry struct {
 	NodePool, DriverPool string
 	// Removal is how far the removal of the stack has got on the node; nil unless it was assessed by a Basis with one.
 	Removal *NodeRemoval
+	// ReadersDown: pods of the node that read the configuration of the device plugin do not work, though all that they
+	// need does.
+	ReadersDown bool
 	// WriteError is the error of the last write to the Node; empty if it succeeded.
 	WriteError string
 	// Boot is what is known of the node's last boot.
@@ -73,9 +76,9 @@ type LabelInputs struct {
 
 // Tenants are pods that use the GPUs of a node.
 type Tenants struct {
-	// Of is what they were read for, and At when.
-	Of string
-	At time.Time
+	// Of is what they were read for, Since when first and At when last.
+	Of        string
+	Since, At time.Time
 	// Pods as namespace/name.
 	Pods []string
 }

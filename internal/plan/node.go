@@ -50,8 +50,8 @@ type ReadyPods struct {
 	CurrentDriver bool
 	// Injector: the injector is ready.
 	Injector bool
-	// Offers: the kubelet advertises GPUs, so that pods may use some.
-	Offers bool
+	// Unused: no pod uses the GPUs of the node. It is read only if FirstLayout depends on it, and false otherwise.
+	Unused bool
 }
 
 // Undeclared reports whether the operand is the driver of a node for which NVIDIADriver objects declare none: no object

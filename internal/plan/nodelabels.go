@@ -39,7 +39,7 @@ func (d *Decisions) NodeLabels(
 	for _, key := range resumedDeployLabels(facts, current, desired) {
 		set(key, labels.True)
 	}
-	if layout, _ := d.migLayout(facts); layout != "" && mayPartition(current, layout, ready.Offers) {
+	if layout, disturbs := d.FirstLayout(facts, current); layout != "" && (!disturbs || ready.Unused) {
 		set(labels.MIGConfig, layout)
 	}
 	placement := d.placementLabels(facts, ready.Driver)
@@ -185,10 +185,15 @@ func (d *Decisions) migLayout(facts nodeinfo.Facts) (layout, refused string) {
 	return wanted, ""
 }
 
-// mayPartition reports whether a layout can be requested at once: the node has none, and either no pod can use its GPUs
-// yet, or they stay whole. Otherwise the upgrade controller requests it, in its turn and when no pod uses the GPUs.
-func mayPartition(current map[string]string, layout string, offers bool) bool {
-	return current[labels.MIGConfig] == "" && (!offers || layout == labels.MIGAllDisabled && !showsMIG(current))
+// FirstLayout returns the MIG layout that is requested for a node that has none yet, without a turn: at once or, if it
+// disturbs pods that use the GPUs, when there are none. It is empty for none. Every other layout is requested by the
+// upgrade controller.
+func (d *Decisions) FirstLayout(facts nodeinfo.Facts, current map[string]string) (layout string, disturbs bool) {
+	if current[labels.MIGConfig] != "" {
+		return "", false
+	}
+	layout, _ = d.migLayout(facts)
+	return layout, layout != "" && (layout != labels.MIGAllDisabled || showsMIG(current))
 }
 
 // showsMIG reports whether GPU Feature Discovery reports MIG devices.

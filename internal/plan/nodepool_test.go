@@ -235,7 +235,7 @@ func TestMIGConfigOfAPool(t *testing.T) {
 		"a node of no pool": {facts: capable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := p.NodeLabels(test.facts, test.current, plan.ReadyPods{Injector: true})["nvidia.com/mig.config"]
+			got := p.NodeLabels(test.facts, test.current, plan.ReadyPods{Injector: true, Unused: true})["nvidia.com/mig.config"]
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

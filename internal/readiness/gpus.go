@@ -110,9 +110,6 @@ func Advertises(node *corev1.Node, name corev1.ResourceName) bool {
 	return allocatable.Sign() > 0 || !hasGPU(node.Status.Allocatable) || isCounted(node, name)
 }
 
-// HasGPUs reports whether the kubelet knows GPUs of the node, so that pods may use some.
-func HasGPUs(node *corev1.Node) bool { return hasGPU(node.Status.Capacity) }
-
 // isCounted reports whether GPU Feature Discovery counts devices that are advertised under the name. It does not
 // distinguish shares with a name of their own from others.
 func isCounted(node *corev1.Node, name corev1.ResourceName) bool {

@@ -3,6 +3,8 @@ package upgrade
 import (
 	"slices"
 	"time"
+
+	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
 // layoutTime is how long a slot for a MIG layout counts at most: a MIG manager that does not end must not hold up other
@@ -39,9 +41,43 @@ func (c *Cluster) hasLayoutSlot(n *Node) bool {
 	return n.MIG.Wanted == slot.Layout
 }
 
+// layoutsEnd returns when the first of the slots for MIG layouts counts no longer; zero if there are none.
+func (s Slots) layoutsEnd() (end time.Time) {
+	for _, slot := range s {
+		if slot.Layout != "" {
+			end = times.Earlier(end, slot.Since.Add(layoutTime))
+		}
+	}
+	return end
+}
+
 // awaitsLayout reports whether the node may get a slot for a MIG layout. An upgrade of its driver comes first.
 func (c *Cluster) awaitsLayout(n *Node, driver turn) bool {
 	return n.NeedsTenants() && n.MIG.Idle && !driver.wants && !c.Slots.Valid(n) && !c.hasLayoutSlot(n)
+}
+
+// AwaitingTenants returns the indexes of the nodes for which it has to be known now whether pods use their GPUs: those
+// that have a slot for a MIG layout that is not requested yet, or that the budgets allow one.
+func (c *Cluster) AwaitingTenants() []int {
+	budgets := map[string]*budget{}
+	var waiting []int
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		switch {
+		case !n.NeedsTenants() || c.Slots.Valid(n):
+			continue
+		case c.hasLayoutSlot(n):
+			waiting = append(waiting, i)
+			continue
+		case budgets[n.Group] == nil:
+			budgets[n.Group] = c.budget(n.Group)
+		}
+		b := budgets[n.Group]
+		if reason, _ := b.refuses(n, &b.layouts); reason == "" && !c.visit(n).turn().wants {
+			waiting = append(waiting, i)
+		}
+	}
+	return waiting
 }
 
 // grantLayouts adds slots for MIG layouts, as far as the budgets allow after those for drivers.
@@ -55,11 +91,11 @@ func (c *Cluster) grantLayouts(slots Slots, budgets map[string]*budget, turns []
 	slices.SortFunc(candidates, compare)
 	for _, n := range candidates {
 		b := budgets[n.Group]
-		if reason, _ := b.refuses(n); reason != "" {
+		if reason, _ := b.refuses(n, &b.layouts); reason != "" {
 			continue
 		}
 		slots[n.Name] = Slot{UID: n.UID, Layout: n.MIG.Wanted, Since: c.Now}
-		b.holders[n.Name], b.unavailable[n.Name] = true, true
+		b.hold(n)
 	}
 }
 

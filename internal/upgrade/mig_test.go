@@ -31,6 +31,11 @@ func applied(name string) Node {
 	return n
 }
 
+// withDriver is a node with a driver, whose GPUs cannot be partitioned.
+func withDriver(name string) Node {
+	return Node{Name: name, UID: types.UID(name), KubeletReady: true, GPUReady: true, Installs: true}
+}
+
 func with(n Node, change func(*Node)) Node {
 	change(&n)
 	return n
@@ -75,6 +80,10 @@ func TestLayoutsAreChangedInTurn(t *testing.T) {
 		"a change by a user counts": {
 			nodes:       []Node{wants("a"), with(applied("b"), func(n *Node) { n.MIG.Changing = true })},
 			unavailable: "1",
+		},
+		"a part of the nodes with a MIG manager": {
+			nodes: []Node{wants("a"), wants("b"), withDriver("c"), withDriver("d"), withDriver("e")}, parallel: 9,
+			unavailable: "50%", holders: []string{"a"},
 		},
 		"a driver upgrade counts": {nodes: []Node{wants("a"), upgrading}, holders: []string{"c"}},
 		"a busy node holds up no other": {
@@ -130,6 +139,82 @@ func TestLayoutsAreChangedInTurn(t *testing.T) {
 			}
 			if !slices.Equal(requests, test.requests) {
 				t.Errorf("requests for %v, want %v", requests, test.requests)
+			}
+		})
+	}
+}
+
+// Nodes whose driver the operator does not install are no part of what driver upgrades may make unavailable, nor are
+// nodes without a MIG manager of what layouts may; the slots of both count for each.
+func TestBudgetsOfDriversAndLayouts(t *testing.T) {
+	c := Cluster{
+		Now: epoch, Slots: granted(0, "layout-0"),
+		Policies: map[string]Policy{"": {MaxUnavailable: intstr.FromString("50%")}},
+		Nodes: []Node{
+			withDriver("driver-0"), withDriver("driver-1"), with(withDriver("driver-2"), func(n *Node) { n.GPUReady = false }),
+			withDriver("driver-3"), wants("layout-0"), with(applied("layout-1"), func(n *Node) { n.GPUReady = false }),
+		},
+	}
+	b := c.budget("")
+	if b.drivers.size != 4 || b.drivers.limit != 2 || b.layouts.size != 2 || b.layouts.limit != 1 {
+		t.Errorf("%d of %d nodes with drivers, %d of %d with a MIG manager, want 2 of 4 and 1 of 2", b.drivers.limit,
+			b.drivers.size, b.layouts.limit, b.layouts.size)
+	}
+	if got := sortedKeys(b.drivers.unavailable); !slices.Equal(got, []string{"driver-2", "layout-0"}) {
+		t.Errorf("drivers: %v are unavailable", got)
+	}
+	if got := sortedKeys(b.layouts.unavailable); !slices.Equal(got, []string{"layout-0", "layout-1"}) {
+		t.Errorf("layouts: %v are unavailable", got)
+	}
+}
+
+// A slot for a layout whose MIG manager reports no outcome ends by time alone.
+func TestLayoutSlotsEnd(t *testing.T) {
+	c := Cluster{
+		Now: epoch, Nodes: []Node{requested("a"), requested("b"), wants("c")}, Slots: granted(5*time.Minute, "a"),
+		Policies: map[string]Policy{"": {MaxParallel: 1, MaxUnavailable: intstr.FromString("100%")}},
+	}
+	c.Slots["b"] = granted(time.Minute, "b")["b"]
+	until := c.Plan().Until
+	if want := epoch.Add(10 * time.Minute); !until.Equal(want) {
+		t.Fatalf("the plan changes at %v, want %v", until, want)
+	}
+	c.Now, c.Nodes[1] = until, applied("b")
+	plan := c.Plan()
+	if got := sortedKeys(plan.Slots); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("slots of %v afterwards, want c", got)
+	}
+}
+
+// Only nodes that could get a layout now depend on which pods use their GPUs.
+func TestAwaitingTenants(t *testing.T) {
+	for name, test := range map[string]struct {
+		nodes    []Node
+		slots    Slots
+		parallel int
+		want     []int
+	}{
+		"all that the budget allows one": {nodes: []Node{applied("a"), wants("b"), wants("c")}, want: []int{1, 2}},
+		"one with a slot":                {nodes: []Node{wants("a"), wants("b")}, slots: granted(0, "a"), want: []int{0}},
+		"none beside a layout that is applied": {
+			nodes: []Node{requested("a"), wants("b")}, slots: granted(time.Minute, "a"),
+		},
+		"the others after a layout that takes too long": {
+			nodes: []Node{requested("a"), wants("b")}, slots: granted(layoutTime, "a"), want: []int{1},
+		},
+		"as many layouts as are allowed at a time": {
+			nodes: []Node{requested("a"), wants("b")}, slots: granted(time.Minute, "a"), parallel: 2, want: []int{1},
+		},
+		"none whose kubelet does not work": {
+			nodes: []Node{with(wants("a"), func(n *Node) { n.KubeletReady = false })},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Cluster{Now: epoch, Nodes: test.nodes, Slots: test.slots, Policies: map[string]Policy{
+				"": {MaxParallel: max(test.parallel, 1), MaxUnavailable: intstr.FromString("100%")},
+			}}
+			if got := c.AwaitingTenants(); !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
 	}

@@ -128,7 +128,7 @@ func (c *Cluster) Plan() Plan {
 		turns[i] = c.visit(&c.Nodes[i]).turn()
 	}
 	slots := c.grant(turns)
-	plan := Plan{Report: c.report(turns)}
+	plan := Plan{Report: c.report(turns), Until: slots.layoutsEnd()}
 	if !maps.Equal(slots, c.Slots) {
 		plan.Slots = slots
 	}

@@ -68,7 +68,7 @@ func (c *Cluster) remaining(nodes map[string]Progress) time.Duration {
 	var longest time.Duration
 	for group, count := range left {
 		b := c.budget(group)
-		width := max(b.limit, 1)
+		width := max(b.drivers.limit, 1)
 		if b.policy.MaxParallel > 0 {
 			width = min(width, b.policy.MaxParallel)
 		}

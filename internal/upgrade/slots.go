@@ -34,57 +34,82 @@ func (s Slots) Valid(n *Node) bool {
 // upgrading reports whether an upgrade has begun on the node, by this operator or by NVIDIA's.
 func (n *Node) upgrading() bool { return n.currentState().InProgress() }
 
-// budget is what the slots of one group may be.
+// budget is what the slots of one group may be. Those for drivers and for MIG layouts have the same holders, and each a
+// share of the nodes that they are for.
 type budget struct {
 	policy Policy
+	// holders have a slot, or are being upgraded.
+	holders          map[string]bool
+	drivers, layouts share
+}
+
+// share is what may be unavailable of the nodes with a driver, or with a MIG manager.
+type share struct {
 	// limit of unavailable nodes.
 	limit int
 	// size is the number of nodes that the limit is a part of.
 	size int
-	// holders have a slot, or are being upgraded. unavailable are these and those whose GPUs cannot be used.
-	holders, unavailable map[string]bool
+	// unavailable are those of them whose GPUs cannot be used, and all holders.
+	unavailable map[string]bool
 }
 
 func (c *Cluster) budget(group string) *budget {
-	b := &budget{policy: c.Policies[group], holders: map[string]bool{}, unavailable: map[string]bool{}}
+	b := &budget{policy: c.Policies[group], holders: map[string]bool{}}
+	b.drivers.unavailable, b.layouts.unavailable = map[string]bool{}, map[string]bool{}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if n.Group != group {
 			continue
 		}
-		if n.Installs || n.MIG.Partitioned {
-			b.size++
+		if n.Installs {
+			b.drivers.add(n)
+		}
+		if n.MIG.Partitioned {
+			b.layouts.add(n)
 		}
 		if c.Slots.Valid(n) || n.upgrading() || c.hasLayoutSlot(n) {
-			b.holders[n.Name] = true
-			b.unavailable[n.Name] = true
-		}
-		if (n.Installs || n.MIG.Partitioned) && n.unavailable() {
-			b.unavailable[n.Name] = true
+			b.hold(n)
 		}
 	}
-	// The API admits only numbers and percentages; of anything else nothing is allowed.
-	limit, err := intstr.GetScaledValueFromIntOrPercent(&b.policy.MaxUnavailable, b.size, true)
-	if err == nil {
-		b.limit = limit
-	}
+	b.drivers.scale(b.policy)
+	b.layouts.scale(b.policy)
 	return b
 }
 
-// refuses returns why the node gets no slot now; the reason is empty if it gets one.
-func (b *budget) refuses(n *Node) (reason, message string) {
+// hold counts the node as one that has a slot.
+func (b *budget) hold(n *Node) {
+	b.holders[n.Name], b.drivers.unavailable[n.Name], b.layouts.unavailable[n.Name] = true, true, true
+}
+
+func (s *share) add(n *Node) {
+	s.size++
+	if n.unavailable() {
+		s.unavailable[n.Name] = true
+	}
+}
+
+// scale sets the limit. The API admits only numbers and percentages; of anything else nothing is allowed.
+func (s *share) scale(policy Policy) {
+	limit, err := intstr.GetScaledValueFromIntOrPercent(&policy.MaxUnavailable, s.size, true)
+	if err == nil {
+		s.limit = limit
+	}
+}
+
+// refuses returns why the node gets no slot of the share now; the reason is empty if it gets one.
+func (b *budget) refuses(n *Node, of *share) (reason, message string) {
 	if b.policy.MaxParallel > 0 && len(b.holders) >= b.policy.MaxParallel {
 		return v1.ReasonUpgradeQueued, fmt.Sprintf("maxParallelUpgrades %d: %s", b.policy.MaxParallel, upgraded(b.holders))
 	}
-	after := len(b.unavailable)
-	if !b.unavailable[n.Name] {
+	after := len(of.unavailable)
+	if !of.unavailable[n.Name] {
 		after++
 	}
-	if n.brokenByDriver() || after <= b.limit {
+	if n.brokenByDriver() || after <= of.limit {
 		return "", ""
 	}
 	return v1.ReasonUpgradeBudget, fmt.Sprintf("maxUnavailable %s (%d of %d nodes): %s", b.policy.MaxUnavailable.String(),
-		b.limit, b.size, unavailable(b.unavailable))
+		of.limit, of.size, unavailable(of.unavailable))
 }
 
 func upgraded(nodes map[string]bool) string {
@@ -129,13 +154,13 @@ func (c *Cluster) grant(turns []turn) Slots {
 	for _, i := range candidates {
 		n, b := &c.Nodes[i], budgets[c.Nodes[i].Group]
 		progress := turns[i].progress
-		reason, message := b.refuses(n)
+		reason, message := b.refuses(n, &b.drivers)
 		if c.hasLayoutSlot(n) {
 			reason, message = v1.ReasonUpgradeQueued, "the MIG layout of the node is being changed"
 		}
 		if reason == "" {
 			slots[n.Name] = Slot{UID: n.UID, Round: n.Record.Round}
-			b.holders[n.Name], b.unavailable[n.Name] = true, true
+			b.hold(n)
 			progress.Reason = stateReason(StateRequired)
 			continue
 		}

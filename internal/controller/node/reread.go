@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,32 +18,44 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// rereads limits how many nodes replace pods at a time so that they read a changed configuration. It may be lost: the
-// nodes that are at it are then not counted.
+// rereads are the nodes that replace pods so that they read a changed configuration. It may be lost, and a node is
+// dropped if its new pods are not created for long: nodes whose new pods do not work are known by their entries.
 type rereads struct {
 	mu    sync.Mutex
 	nodes map[string]reread
 }
 
-// reread is a node whose pods are being replaced for a configuration: the UIDs of the old ones, and when others may
-// begin anyway.
+// reread is a node whose pods are being replaced for a configuration: the UIDs of the old ones, and when it is dropped.
 type reread struct {
 	config   operand.NodePluginConfig
 	replaced map[operand.Name]types.UID
 	until    time.Time
 }
 
+// rereadTurn is what decides whether a node may replace its pods, beside the nodes that are at it.
+type rereadTurn struct {
+	// nodes use the same configuration, and limit of them may be without working pods.
+	nodes, limit int
+	// down are the others of them that are.
+	down []string
+	// anyway: this node is, so that it makes nothing worse.
+	anyway bool
+}
+
 func newRereads() *rereads { return &rereads{nodes: map[string]reread{}} }
 
 // begin returns the pods of the node that are to be replaced: all of these or, if an earlier reconcile has begun, those
 // that are left. It returns false if too many other nodes are at it.
-func (r *rereads) begin(node string, next reread, pods assess.Pods, limit int, now time.Time) (assess.Pods, bool) {
+func (r *rereads) begin(
+	node string, next reread, pods assess.Pods, turn rereadTurn, now time.Time,
+) (assess.Pods, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.nodes, func(_ string, of reread) bool { return !now.Before(of.until) })
@@ -52,7 +65,7 @@ func (r *rereads) begin(node string, next reread, pods assess.Pods, limit int, n
 		maps.DeleteFunc(left, func(name operand.Name, pod *corev1.Pod) bool { return before.replaced[name] != pod.UID })
 		return left, true
 	}
-	if len(pods) > 0 && !begun && len(r.nodes) >= limit {
+	if len(pods) > 0 && !begun && !turn.anyway && r.count(next.config.Source, turn.down) >= turn.limit {
 		return nil, false
 	}
 	next.replaced = map[operand.Name]types.UID{}
@@ -61,6 +74,17 @@ func (r *rereads) begin(node string, next reread, pods assess.Pods, limit int, n
 	}
 	r.nodes[node] = next
 	return pods, true
+}
+
+// count returns how many nodes with a configuration of this source replace pods, or are down.
+func (r *rereads) count(source string, down []string) int {
+	count := len(down)
+	for node, of := range r.nodes {
+		if of.config.Source == source && !slices.Contains(down, node) {
+			count++
+		}
+	}
+	return count
 }
 
 // end lets another node begin once each replaced pod of this one has a ready successor.
@@ -102,7 +126,8 @@ func (s *scope) recordPluginConfig(annotationChanges map[string]*string) {
 //
 // The annotation is written last: if the operator ends before, it replaces the pods again.
 func (s *scope) replaceReaders(ctx context.Context, pods assess.Pods) error {
-	planned := s.nodePlan().PluginConfigRead
+	planned, readers := s.nodePlan().PluginConfigRead, s.readers(pods)
+	s.entry.ReadersDown = s.areDown(readers)
 	if !s.mustReread(planned) {
 		s.rereads.end(s.node.Name, pods, s.now)
 		return nil
@@ -110,11 +135,14 @@ func (s *scope) replaceReaders(ctx context.Context, pods assess.Pods) error {
 	if !s.mayWrite() {
 		return nil
 	}
-	nodes := len(s.Fleet.Names())
+	maps.DeleteFunc(readers, func(_ operand.Name, pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 	next := reread{config: planned, until: s.now.Add(s.Timing.RereadPatience)}
-	readers, may := s.rereads.begin(s.node.Name, next, s.readers(pods), s.rereadLimit(nodes), s.now)
+	turn, may := s.rereadTurn(planned.Source)
+	if may {
+		readers, may = s.rereads.begin(s.node.Name, next, readers, turn, s.now)
+	}
 	if !may {
-		s.requeueWithin(s.Timing.RetryReread + time.Duration(nodes)*s.Timing.RetryRereadPerNode)
+		s.requeueWithin(s.Timing.RetryReread + time.Duration(turn.nodes)*s.Timing.RetryRereadPerNode)
 		return nil
 	}
 	log.FromContext(ctx).Info("Replacing the pods that read a changed configuration of the device plugin",
@@ -134,24 +162,54 @@ func (s *scope) mustReread(planned operand.NodePluginConfig) bool {
 	return changed && !planned.Broken && daemonSets.UpdateStrategy != string(appsv1.OnDeleteDaemonSetStrategyType)
 }
 
-// readers returns those of the node's pods that read a configuration of the device plugin, and are not being deleted.
+// readers returns those of the node's pods that read a configuration of the device plugin.
 func (s *scope) readers(pods assess.Pods) assess.Pods {
 	readers := assess.Pods{}
 	for i := range s.Catalogue {
 		o := &s.Catalogue[i]
-		if pod := pods[o.Name]; pod != nil && pod.DeletionTimestamp == nil && o.ReadsPluginConfig(s.basis.Decisions.Input) {
+		if pod := pods[o.Name]; pod != nil && o.ReadsPluginConfig(s.basis.Decisions.Input) {
 			readers[o.Name] = pod
 		}
 	}
 	return readers
 }
 
-// rereadLimit is how many of the nodes may replace pods at a time: as many as a DaemonSet would.
-func (s *scope) rereadLimit(nodes int) int {
+// areDown reports whether one of the node's pods that read the configuration does not work although the stages before
+// the device plugin are reached, so that the configuration may be why. The pods of a node whose kubelet does not report
+// are unknown.
+func (s *scope) areDown(readers assess.Pods) bool {
+	if s.entry.Latest.Stage.Before(v1.StageDevicePlugin) || readiness.Kubelet(s.node).Reason != "" {
+		return false
+	}
+	for _, pod := range readers {
+		if readiness.Pod(pod, "", s.now).State != readiness.Ready {
+			return true
+		}
+	}
+	return false
+}
+
+// rereadTurn looks at the other nodes that use the configuration: as many may be without working pods as a DaemonSet
+// would allow. It returns false while a node is not assessed, as after a restart of the operator.
+func (s *scope) rereadTurn(source string) (turn rereadTurn, known bool) {
+	turn.nodes, turn.anyway = 1, s.entry.ReadersDown
+	for _, entry := range s.Fleet.View().Nodes {
+		switch {
+		case entry.Facts.Name == s.node.Name:
+		case entry.BasisVersion == 0:
+			return turn, false
+		case entry.Planned != nil && entry.Planned.NodePlan.PluginConfigRead.Source == source:
+			turn.nodes++
+			if entry.ReadersDown {
+				turn.down = append(turn.down, entry.Facts.Name)
+			}
+		}
+	}
 	maxUnavailable := s.nodePlan().Spec.MaxUnavailable(false)
 	// What is no number or percentage is refused when DaemonSets are rendered.
-	limit, _ := intstr.GetScaledValueFromIntOrPercent(&maxUnavailable, nodes, true)
-	return max(limit, 1)
+	limit, _ := intstr.GetScaledValueFromIntOrPercent(&maxUnavailable, turn.nodes, true)
+	turn.limit = max(limit, 1)
+	return turn, true
 }
 
 // deletePod deletes a pod of the operator. One that is gone, or was replaced by another with its name, is done.

@@ -191,7 +191,7 @@ func (s *scope) manage(ctx context.Context) error {
 	}
 	s.entry.Facts.SelectorLabelGraceOver, s.entry.Facts.MIGOverdue = found.graceOver, s.entry.Latest.IsMIGOverdue()
 	failure := s.label(ctx, found.annotations, pods)
-	s.readTenants(ctx)
+	s.readTenants(ctx, false)
 	s.assess(ctx, pods)
 	s.recordNotes(ctx)
 	if failure != nil {
@@ -230,6 +230,7 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 		return nil
 	}
 	read, now := s.node, fleet.LabelInputs{PlanInputs: s.planInputs(), ReadyPods: s.readyPods(pods)}
+	now.ReadyPods.Unused = s.isUnused(ctx)
 	if len(notes) == 0 && s.entry.Writes.LabelInputs == now {
 		return nil
 	}
@@ -251,7 +252,6 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 
 // readyPods reports which of the driver and the injector have a ready pod.
 func (s *scope) readyPods(pods assess.Pods) (ready plan.ReadyPods) {
-	ready.Offers = readiness.HasGPUs(s.node)
 	for i := range s.Catalogue {
 		o := &s.Catalogue[i]
 		pod := pods[o.Name]

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"slices"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -10,12 +11,27 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
+
+// isUnused reports whether no pod uses the GPUs of a node that gets its first MIG layout then. What the kubelet
+// advertises does not say so: pods keep their GPUs while it restarts. An upgrade of the driver comes first.
+func (s *scope) isUnused(ctx context.Context) bool {
+	_, disturbs := s.basis.Decisions.FirstLayout(s.entry.Facts, s.node.Labels)
+	if !disturbs || upgrade.State(s.node.Labels[labels.UpgradeState]).InProgress() {
+		return false
+	}
+	s.readTenants(ctx, true)
+	read := &s.entry.Writes.Tenants
+	return read.At.Equal(s.now) && len(read.Pods) == 0
+}
 
 // readTenants reads which pods use the GPUs of the node, if its MIG layout depends on them: once for each state of it,
 // and again while a layout waits for them. Those that the report names stay there until they end: others that start do
 // not change it.
-func (s *scope) readTenants(ctx context.Context) {
+//
+// If a layout is about to be requested, they are read again unless there were some a short time ago.
+func (s *scope) readTenants(ctx context.Context, requests bool) {
 	planned, read := s.nodePlan(), &s.entry.Writes.Tenants
 	of := tenantsOf(planned)
 	if of == "" {
@@ -23,8 +39,13 @@ func (s *scope) readTenants(ctx context.Context) {
 		return
 	}
 	waits := planned.MIGWanted != ""
-	left := s.Timing.RetryTenants - s.now.Sub(read.At)
-	if read.Of == of && (!waits || left > 0) {
+	if waits && s.basis.Paused() {
+		// No layout is requested. The end of the pause publishes another Basis.
+		return
+	}
+	left := s.retryTenants(read) - s.now.Sub(read.At)
+	confirms := requests && len(read.Pods) == 0
+	if read.Of == of && !confirms && (!waits || left > 0) {
 		if waits {
 			s.requeueWithin(left)
 		}
@@ -41,10 +62,20 @@ func (s *scope) readTenants(ctx context.Context) {
 	if read.Of == of {
 		pods = stillNamed(read.Pods, pods)
 	}
-	*read = fleet.Tenants{Of: of, At: s.now, Pods: pods}
-	if waits {
-		s.requeueWithin(s.Timing.RetryTenants)
+	since := s.now
+	if read.Of == of {
+		since = read.Since
 	}
+	*read = fleet.Tenants{Of: of, Since: since, At: s.now, Pods: pods}
+	if waits {
+		s.requeueWithin(s.retryTenants(read))
+	}
+}
+
+// retryTenants is the delay between the reads: it grows with the time that the layout has waited. The upgrade
+// controller, which reads them too when the node may get a layout, does not wait for these.
+func (s *scope) retryTenants(read *fleet.Tenants) time.Duration {
+	return min(max(read.At.Sub(read.Since), s.Timing.RetryTenants), s.Timing.MaxRetryTenants)
 }
 
 // tenantsOf returns for which state of the MIG layout the pods are to be read, empty for none.

@@ -33,12 +33,13 @@ type Timing struct {
 	// RetryBusy is the longest delay before checking again whether pods use the GPUs of a node that is about to be
 	// released: their end causes no event.
 	RetryBusy time.Duration
-	// RetryTenants is the delay before the pods are read again for which a MIG layout waits: their end causes no event.
-	RetryTenants time.Duration
+	// RetryTenants and MaxRetryTenants bound the delay before the pods are read again for which a MIG layout waits: their
+	// end causes no event.
+	RetryTenants, MaxRetryTenants time.Duration
 	// RetryReread is the delay before a node checks again whether it may replace the pods that read a changed
 	// configuration. RetryRereadPerNode is added for each node.
 	RetryReread, RetryRereadPerNode time.Duration
-	// RereadPatience is how long other nodes wait for the new pods of such a node.
+	// RereadPatience is how long other nodes wait until the new pods of such a node exist.
 	RereadPatience time.Duration
 	// KubeletStart is how long a kubelet may take from its start until its node is ready.
 	KubeletStart time.Duration
@@ -70,6 +71,7 @@ func DefaultTiming() Timing {
 		Retaint:            2 * time.Minute,
 		RetryBusy:          10 * time.Minute,
 		RetryTenants:       30 * time.Second,
+		MaxRetryTenants:    10 * time.Minute,
 		RetryReread:        time.Second,
 		RereadPatience:     5 * time.Minute,
 		RetryRereadPerNode: 10 * time.Millisecond,

@@ -17,19 +17,18 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
-// readTenants reads whether pods use the GPUs of the nodes whose MIG layout is to change. It schedules the next read:
-// these pods cause no events here.
+// readTenants reads whether pods use the GPUs of the nodes whose MIG layout could be requested now. It schedules the
+// next read: these pods cause no events here.
 func (s *scope) readTenants(ctx context.Context) {
-	if s.basis.Decisions == nil {
+	if s.basis.Decisions == nil || s.basis.Paused() {
 		return
 	}
 	var reads errgroup.Group
 	reads.SetLimit(workers)
-	busy := false
-	for i := range s.cluster.Nodes {
+	for _, i := range s.cluster.AwaitingTenants() {
 		node := &s.cluster.Nodes[i]
 		entry := s.Fleet.Get(node.Name)
-		if s.observed[node.Name].hold || !node.NeedsTenants() || entry == nil || entry.Planned == nil {
+		if s.observed[node.Name].hold || entry == nil || entry.Planned == nil {
 			continue
 		}
 		spec := entry.Planned.NodePlan.Spec
@@ -37,20 +36,31 @@ func (s *scope) readTenants(ctx context.Context) {
 			node.MIG.Idle = true
 			continue
 		}
-		busy = true
+		if left := s.memory.busyFor(node.Name, s.now, &s.Timing); left > 0 {
+			s.requeueAfterLocked(left)
+			continue
+		}
 		reads.Go(func() error {
-			s.call(ctx, node.Name, "reading the pods", func(ctx context.Context) error {
-				pods, err := observe.GPUPods(ctx, s.Live, node.Name, s.Namespace, spec.Operator.RuntimeClass)
-				node.MIG.Idle = err == nil && len(pods) == 0
-				return err
-			})
+			s.readTenantsOf(ctx, node, spec.Operator.RuntimeClass)
 			return nil
 		})
 	}
 	_ = reads.Wait()
-	if busy {
-		s.requeueAfter(s.Timing.LastPoll)
-	}
+}
+
+// readTenantsOf reads whether pods use the GPUs of one node.
+func (s *scope) readTenantsOf(ctx context.Context, node *upgrade.Node, runtimeClass string) {
+	s.call(ctx, node.Name, "reading the pods", func(ctx context.Context) error {
+		pods, err := observe.GPUPods(ctx, s.Live, node.Name, s.Namespace, runtimeClass)
+		if err != nil {
+			return err
+		}
+		if node.MIG.Idle = len(pods) == 0; !node.MIG.Idle {
+			s.memory.foundBusy(node.Name, s.now)
+			s.requeueAfterLocked(s.Timing.RetryBusy)
+		}
+		return nil
+	})
 }
 
 // requestLayout requests a MIG layout. The outcome of the earlier one is removed, so that the next outcome is that of

@@ -19,6 +19,8 @@ type memory struct {
 	failures map[string]backoff
 	// rejected are the pods whose eviction the API server has rejected.
 	rejected map[types.UID]rejection
+	// busy are the nodes on which pods used the GPUs when that was last read, for a MIG layout, and when.
+	busy map[string]time.Time
 	// mayHaveSlots: the ConfigMap has slots, or has not been read yet.
 	mayHaveSlots bool
 	// waited is the number of pods that nodes wait for, and poll the delay before they are read again.
@@ -42,6 +44,7 @@ func newMemory() memory {
 	return memory{
 		mu: &sync.Mutex{}, mayHaveSlots: true,
 		versions: map[string]string{}, failures: map[string]backoff{}, rejected: map[types.UID]rejection{},
+		busy: map[string]time.Time{},
 	}
 }
 
@@ -78,6 +81,24 @@ func (m *memory) remaining(node string, now time.Time) time.Duration {
 	return max(0, m.failures[node].until.Sub(now))
 }
 
+// foundBusy remembers that pods use the GPUs of a node.
+func (m *memory) foundBusy(node string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.busy[node] = now
+}
+
+// busyFor returns how long a node that was busy is taken for busy without another read.
+func (m *memory) busyFor(node string, now time.Time, t *Timing) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if left := m.busy[node].Add(t.RetryBusy).Sub(now); left > 0 {
+		return left
+	}
+	delete(m.busy, node)
+	return 0
+}
+
 // reject remembers that the API server has rejected the eviction of a pod.
 func (m *memory) reject(pod types.UID, reason string, now time.Time, t *Timing) {
 	m.mu.Lock()
@@ -104,6 +125,7 @@ func (m *memory) prune(nodes map[string]bool, pods map[types.UID]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.versions, func(node, _ string) bool { return !nodes[node] })
+	maps.DeleteFunc(m.busy, func(node string, _ time.Time) bool { return !nodes[node] })
 	maps.DeleteFunc(m.failures, func(node string, _ backoff) bool { return !nodes[node] })
 	maps.DeleteFunc(m.rejected, func(pod types.UID, _ rejection) bool { return !pods[pod] })
 }

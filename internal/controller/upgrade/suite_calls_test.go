@@ -37,6 +37,8 @@ type calls struct {
 	mu sync.Mutex
 	// made are the writes in order, without Events.
 	made []string
+	// podReads is the number of reads of pods without a cache.
+	podReads int
 	// failures are the errors that the next call of a kind fails with.
 	failures map[string]error
 	// crashAt is the number of the write, from 1, at which the manager crashes; 0 for never. The write is made if
@@ -82,6 +84,9 @@ func (c *calls) fate(what string) (before, after error) {
 		delete(c.failures, what)
 		return failure, nil
 	}
+	if what == readPods {
+		c.podReads++
+	}
 	if !isWrite(what) {
 		return nil, nil
 	}
@@ -116,6 +121,15 @@ func (c *calls) takeWrites() []string {
 	made := c.made
 	c.made = nil
 	return made
+}
+
+// takePodReads returns the number of reads of pods since it was last called.
+func (c *calls) takePodReads() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	reads := c.podReads
+	c.podReads = 0
+	return reads
 }
 
 // count returns how many writes of this kind were made.

@@ -19,6 +19,8 @@ type Timing struct {
 	// FirstPoll is the delay before the pods of users are read again on nodes that wait for them, as these pods cause no
 	// events here. It doubles up to LastPoll while they stay the same.
 	FirstPoll, LastPoll time.Duration
+	// RetryBusy is the delay before the pods are read again for which a MIG layout waits.
+	RetryBusy time.Duration
 	// Deadline is the timeout of one call.
 	Deadline time.Duration
 	// FirstRetryFailed and LastRetryFailed bound the back-off of a node whose upgrade has failed while its old driver
@@ -40,6 +42,7 @@ func DefaultTiming() Timing {
 		LastEviction:     30 * time.Second,
 		FirstPoll:        2 * time.Second,
 		LastPoll:         15 * time.Second,
+		RetryBusy:        30 * time.Second,
 		Deadline:         5 * time.Second,
 		FirstRetryFailed: 10 * time.Minute,
 		LastRetryFailed:  3 * time.Hour,

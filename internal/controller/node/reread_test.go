@@ -1,0 +1,201 @@
+package node
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+const plugin = "device-plugin"
+
+// rereadEnv is an env with the nodes a, b, c and d, whose device plugins read a configuration from a ConfigMap, and a
+// count of the pods that were created.
+type rereadEnv struct {
+	*env
+	nodes   []string
+	created int
+}
+
+func newRereadEnv(t *testing.T, maxUnavailable string) *rereadEnv {
+	t.Helper()
+	e := &rereadEnv{env: newEnv(t), nodes: []string{"a", "b", "c", "d"}}
+	limit := intstr.Parse(maxUnavailable)
+	e.spec.DevicePlugin = &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "plugin", Default: "all"}}
+	e.spec.DaemonSets = &v1.DaemonSetsSpec{RollingUpdate: &v1.RollingUpdateSpec{MaxUnavailable: &limit}}
+	e.Expect(e.client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace("gpu-operator"))).To(Succeed())
+	for _, name := range e.nodes {
+		if name != "a" {
+			node := e.node()
+			node.Name, node.ResourceVersion = name, ""
+			e.Expect(e.client.Create(t.Context(), node)).To(Succeed())
+		}
+		for i := range e.reconciler.Catalogue {
+			if o := &e.reconciler.Catalogue[i]; len(o.Workloads) > 0 || o.Discovers {
+				e.createPod(string(o.Name), name, true)
+			}
+		}
+	}
+	e.configure("first")
+	e.pass(0)
+	return e
+}
+
+// configure publishes a Basis with this content of the configuration.
+func (e *rereadEnv) configure(digest string) {
+	e.t.Helper()
+	in := operand.Input{
+		Spec: effective.Of(e.spec), Namespace: "gpu-operator", OperatorImage: "example.com/gpu-operator:v1",
+		Contents: map[operand.Reference]operand.Content{
+			{Kind: operand.ConfigMap, Name: "plugin"}: {
+				Digest: digest, Keys: []string{"all"}, KeyDigests: map[string]string{"all": digest},
+			},
+		},
+	}
+	e.fleet.Publish(
+		fleet.Basis{Policy: &v1.ClusterPolicy{Spec: e.spec}, Decisions: plan.Decide(e.reconciler.Catalogue, in)},
+		e.clock.Now(),
+	)
+}
+
+// pass advances the clock and reconciles all nodes.
+func (e *rereadEnv) pass(elapsed time.Duration) {
+	e.t.Helper()
+	e.clock.SetTime(e.clock.Now().Add(elapsed))
+	for _, name := range e.nodes {
+		_, err := e.reconciler.Reconcile(e.t.Context(), requestFor(name))
+		e.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// restart replaces the operator by another one.
+func (e *rereadEnv) restart(digest string) {
+	e.t.Helper()
+	e.fleet = fleet.New()
+	options := e.reconciler.Options
+	options.Fleet = e.fleet
+	e.reconciler = New(options)
+	e.Expect(e.reconciler.Hydrate(e.t.Context())).To(Succeed())
+	e.configure(digest)
+}
+
+// createPod creates the pod of an operand on the node, which works or does not.
+func (e *rereadEnv) createPod(name, node string, works bool) {
+	e.t.Helper()
+	e.created++
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name + "-" + node, Namespace: "gpu-operator", UID: types.UID(strconv.Itoa(e.created)),
+			Labels: map[string]string{labels.Operand: name},
+		},
+		Spec: corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue},
+		}},
+	}
+	if !works {
+		crashes(&pod.Status)
+	}
+	e.Expect(e.client.Create(e.t.Context(), pod)).To(Succeed())
+}
+
+// replace creates the pods that were deleted, of which that of the device plugin works or does not, and returns their
+// nodes.
+func (e *rereadEnv) replace(works bool) []string {
+	e.t.Helper()
+	var replaced []string
+	for _, node := range slices.Sorted(slices.Values(e.nodes)) {
+		for _, name := range []string{plugin, "gpu-feature-discovery", "mps-control-daemon"} {
+			key := client.ObjectKey{Namespace: "gpu-operator", Name: name + "-" + node}
+			if err := e.client.Get(e.t.Context(), key, &corev1.Pod{}); apierrors.IsNotFound(err) {
+				e.createPod(name, node, works || name != plugin)
+				replaced = append(replaced, node)
+			}
+		}
+	}
+	return slices.Compact(replaced)
+}
+
+// A configuration with which the device plugin does not work stops at the first node, for any time and also after a
+// restart of the operator. The next edit reaches that node first, and the others once it works.
+func TestBadPluginConfigStops(t *testing.T) {
+	e := newRereadEnv(t, "1")
+	e.configure("bad")
+	e.pass(time.Second)
+	e.Expect(e.replace(false)).To(Equal([]string{"a"}))
+	for range 4 {
+		e.pass(DefaultTiming().RereadPatience)
+		e.Expect(e.replace(false)).To(BeEmpty(), "the device plugin of a does not work")
+	}
+	e.restart("bad")
+	slices.Reverse(e.nodes) // The node that is down is assessed last.
+	for range 2 {
+		e.pass(DefaultTiming().RereadPatience)
+		e.Expect(e.replace(false)).To(BeEmpty(), "after a restart")
+	}
+
+	e.configure("good")
+	e.pass(time.Second)
+	e.Expect(e.replace(true)).To(Equal([]string{"a"}))
+	for _, next := range []string{"d", "c", "b"} {
+		e.pass(time.Second)
+		e.pass(time.Second)
+		e.Expect(e.replace(true)).To(Equal([]string{next}))
+	}
+	e.pass(time.Second)
+	e.Expect(e.replace(true)).To(BeEmpty(), "all have read it")
+}
+
+// A node that is not reachable, or that is deleted, holds up no other for long.
+func TestBadPluginConfigOfALostNode(t *testing.T) {
+	e := newRereadEnv(t, "1")
+	e.configure("next")
+	e.pass(time.Second)
+	e.Expect(e.replace(false)).To(Equal([]string{"a"}))
+	e.updateNode(func(node *corev1.Node) {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	})
+	e.pass(DefaultTiming().RereadPatience)
+	e.pass(time.Second)
+	e.Expect(e.replace(false)).To(Equal([]string{"b"}))
+
+	e.Expect(e.client.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}})).To(Succeed())
+	e.pass(DefaultTiming().RereadPatience)
+	e.pass(time.Second)
+	e.Expect(e.replace(true)).To(Equal([]string{"c"}))
+}
+
+// As many nodes as maxUnavailable allows replace their pods: of those with GPUs that use the configuration.
+func TestRereadsAtATime(t *testing.T) {
+	e := newRereadEnv(t, "50%")
+	for _, name := range []string{"cpu-0", "cpu-1", "cpu-2", "cpu-3"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		e.Expect(e.client.Create(t.Context(), node)).To(Succeed())
+	}
+	own := &corev1.Node{}
+	e.Expect(e.client.Get(t.Context(), client.ObjectKey{Name: "d"}, own)).To(Succeed())
+	own.Labels[labels.DevicePluginConfig] = "other"
+	e.Expect(e.client.Update(t.Context(), own)).To(Succeed())
+	e.nodes = append(e.nodes, "cpu-0", "cpu-1", "cpu-2", "cpu-3")
+	e.pass(time.Second)
+
+	e.configure("next")
+	e.pass(time.Second)
+	e.nodes = e.nodes[:4]
+	e.Expect(e.replace(true)).To(Equal([]string{"a", "b"}), "2 of 3")
+}
