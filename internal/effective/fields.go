@@ -13,8 +13,8 @@ import (
 )
 
 // normalise gives the values that NVIDIA's operator accepts in several forms the one that operands expect: of variables
-// with the same name only the last one is kept, and an unknown pull policy means IfNotPresent. A number in quotes is the
-// number, and an empty number or percentage is absent.
+// with the same name only the last one is kept, and an unknown pull policy means IfNotPresent. A number in quotes is
+// the number, and an empty number or percentage is absent.
 func normalise(spec *v1.ClusterPolicySpec) {
 	ForEachEnv(spec, func(_ string, env *[]v1.EnvVar) { *env = lastOfEachName(*env) })
 	ForEachImage(spec, func(_ string, image *v1.ImageSpec) {

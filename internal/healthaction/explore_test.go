@@ -304,14 +304,21 @@ func (w *world) checkVerdict(m *machine, plan Plan) error {
 		return fmt.Errorf("rests without a reason: %+v", verdict)
 	case verdict.Done == "" && verdict.Hold == "":
 		return fmt.Errorf("is not acted on without a reason: %+v", verdict)
-	case m.acted() && m.isUndone() && !m.mustStayCordoned():
-		return errors.New("is acted on though a person has undone it")
 	case verdict.Hold == HoldMaxNodes && w.acted() < w.policy.MaxNodes.IntValue():
 		return errors.New("waits for a place, though one is free")
-	case verdict.Hold == HoldUndone && m.failsLater && w.policy.Actions[gpuhealth.Reset] != v1.HealthActionNone:
-		return errors.New("has a fault that an earlier one hides, for which a person has undone it")
 	case verdict.Hold == HoldDwell && plan.Until.IsZero():
 		return errors.New("waits for a time, and nothing ends it")
+	}
+	return w.checkUndone(m, verdict)
+}
+
+// checkUndone checks that what a person has undone holds for the faults of that time, and for no others.
+func (w *world) checkUndone(m *machine, verdict Verdict) error {
+	switch {
+	case m.acted() && m.isUndone() && !m.mustStayCordoned():
+		return errors.New("is acted on though a person has undone it")
+	case verdict.Hold == HoldUndone && m.failsLater && w.policy.Actions[gpuhealth.Reset] != v1.HealthActionNone:
+		return errors.New("has a fault that an earlier one hides, for which a person has undone it")
 	}
 	return nil
 }

@@ -16,10 +16,6 @@ func (c *Cluster) visit(n *Node) turn {
 		return c.undo(n, "the node has no health agent, or there is no policy")
 	case record == nil && (n.HasRecord || n.Tainted):
 		return c.undo(n, "what the node has is not recorded as this operator's")
-	case !n.Reported && n.forbids():
-		return c.undo(n, forbids)
-	case !n.Reported && record != nil && !c.Policy.actsFor(record.Fault):
-		return c.undo(n, "there is no action for its fault any more")
 	case !n.Reported:
 		return c.unreported(n, record)
 	}
@@ -120,6 +116,10 @@ func (c *Cluster) unreported(n *Node, record *Record) turn {
 	switch {
 	case record == nil:
 		return turn{}
+	case n.forbids():
+		return c.undo(n, forbids)
+	case !c.Policy.actsFor(record.Fault):
+		return c.undo(n, "there is no action for its fault any more")
 	case record.State == Claimed:
 		return turn{step: &Step{
 			Record: record.keeping(record.Undone), Why: "the node gives up its claim: its health agent has not reported",

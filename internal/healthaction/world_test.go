@@ -148,7 +148,8 @@ func (m *machine) String() string {
 	for i, f := range m.Report.Faults {
 		faults[i] = fmt.Sprint(f.PCI, f.Class, f.Since.Sub(epoch))
 	}
-	return fmt.Sprint(m.Name, m.Report.Boot, faults, " record ", record, " consent ", m.Consent, " undone ", m.undone, m.failsLater,
+	return fmt.Sprint(m.Name, m.Report.Boot, faults, " record ", record, " consent ", m.Consent, " undone ", m.undone,
+		m.failsLater,
 		" by ", m.cordoner, m.Unschedulable, m.Tainted, m.Reported, m.Watched, m.Usable, m.Upgrading, m.OtherActor)
 }
 
@@ -314,16 +315,7 @@ func (w *world) strongest(m *machine) v1.HealthAction {
 
 // checkSet checks that nothing of the machine itself forbids to act on it.
 func (m *machine) checkSet(w *world, action v1.HealthAction) error {
-	undone, ripe := true, false
-	for i, id := range m.ids() {
-		fault := m.Report.Faults[i]
-		if w.policy.Actions[fault.Class] != action || slices.Contains(m.undone, id) {
-			continue
-		}
-		undone = false
-		atOnce := fault.Reason == "GPULost" && action == v1.HealthActionTaint
-		ripe = ripe || atOnce || w.now.Sub(fault.Since) >= DefaultDwell
-	}
+	undone, ripe := m.reasons(w, action)
 	switch {
 	case m.Consent == labels.HealthForbid:
 		return errors.New("a user has forbidden it")
@@ -335,6 +327,22 @@ func (m *machine) checkSet(w *world, action v1.HealthAction) error {
 		return errors.New("the fault is too recent")
 	}
 	return nil
+}
+
+// reasons reports whether a person has undone the action for all faults that call for it, and whether any other one has
+// lasted long enough.
+func (m *machine) reasons(w *world, action v1.HealthAction) (undone, ripe bool) {
+	undone = true
+	for i, id := range m.ids() {
+		fault := m.Report.Faults[i]
+		if w.policy.Actions[fault.Class] != action || slices.Contains(m.undone, id) {
+			continue
+		}
+		undone = false
+		atOnce := fault.Reason == "GPULost" && action == v1.HealthActionTaint
+		ripe = ripe || atOnce || w.now.Sub(fault.Since) >= DefaultDwell
+	}
+	return undone, ripe
 }
 
 // checkBrakes checks that the machines together permit to act on one.

@@ -27,8 +27,8 @@ func (s *scope) carryOut(ctx context.Context) {
 	}
 }
 
-// patch makes one step, and reports whether it has. The API server rejects it if the Node has changed since it was read, or was replaced by another
-// one.
+// patch makes one step, and reports whether it has. The API server rejects it if the Node has changed since it was
+// read, or was replaced by another one.
 func (s *scope) patch(ctx context.Context, node *corev1.Node, step *healthaction.Step) bool {
 	logger := log.FromContext(ctx).WithValues("node", step.Node)
 	content, err := json.Marshal(patchOf(node, step))
