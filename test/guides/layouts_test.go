@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -69,6 +70,23 @@ func TestLayoutsOfTheSpec(t *testing.T) {
 	e.expectOperandsBack(idle[0])
 	for _, node := range []string{idle[1], idle[2], "busy"} {
 		e.expectAllocatable(node, map[string]int64{wholeGPU: 1})
+		e.expectReady(node)
+	}
+}
+
+// TestFirstLayouts: nodes that join get the layout of the spec although upgradePolicy gives no turn, while no pod uses
+// their GPUs.
+func TestFirstLayouts(t *testing.T) {
+	t.Parallel()
+	nodes := []string{"first", "second", "third"}
+	e := newEnv(t, []simulator.NodeSpec{h100(nodes[0], 1), h100(nodes[1], 1), h100(nodes[2], 1)})
+	e.createPolicy(func(spec *v1.ClusterPolicySpec) {
+		spec.MIG = &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}
+		spec.MIGManager.Config.Default = new(twoLarge)
+		spec.Driver.UpgradePolicy = &v1.DriverUpgradePolicySpec{MaxUnavailable: new(intstr.FromInt32(0))}
+	})
+	for _, node := range nodes {
+		e.expectAllocatable(node, map[string]int64{slice40: 2})
 		e.expectReady(node)
 	}
 }
