@@ -51,25 +51,27 @@ func (s *scope) readTenants(ctx context.Context, requests bool) {
 		}
 		return
 	}
+	if s.listTenants(ctx, planned, of) && waits {
+		s.requeueWithin(s.retryTenants(read))
+	}
+}
+
+// listTenants reads the pods that use the GPUs of the node in this state of its MIG layout, and reports whether it could.
+func (s *scope) listTenants(ctx context.Context, planned *plan.NodePlan, of string) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	pods, err := observe.GPUPods(ctx, s.Live, s.node.Name, s.Namespace, planned.Spec.Operator.RuntimeClass)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "The pods that use the GPUs are not known, for which the MIG layout waits")
 		s.requeueWithin(s.Timing.FirstRetry)
-		return
+		return false
 	}
+	read, since := &s.entry.Writes.Tenants, s.now
 	if read.Of == of {
-		pods = stillNamed(read.Pods, pods)
-	}
-	since := s.now
-	if read.Of == of {
-		since = read.Since
+		pods, since = stillNamed(read.Pods, pods), read.Since
 	}
 	*read = fleet.Tenants{Of: of, Since: since, At: s.now, Pods: pods}
-	if waits {
-		s.requeueWithin(s.retryTenants(read))
-	}
+	return true
 }
 
 // retryTenants is the delay between the reads: it grows with the time that the layout has waited. The upgrade
