@@ -56,7 +56,8 @@ func (s *scope) readTenants(ctx context.Context, requests bool) {
 	}
 }
 
-// listTenants reads the pods that use the GPUs of the node in this state of its MIG layout, and reports whether it could.
+// listTenants reads the pods that use the GPUs of the node, in this state of its MIG layout. It returns false if it could
+// not.
 func (s *scope) listTenants(ctx context.Context, planned *plan.NodePlan, of string) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
