@@ -51,25 +51,28 @@ func (s *scope) readTenants(ctx context.Context, requests bool) {
 		}
 		return
 	}
+	s.readTenantsFor(ctx, of)
+	if waits {
+		s.requeueWithin(s.retryTenants(read))
+	}
+}
+
+// readTenantsFor reads the pods for this state of the MIG layout.
+func (s *scope) readTenantsFor(ctx context.Context, of string) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	pods, err := observe.GPUPods(ctx, s.Live, s.node.Name, s.Namespace, planned.Spec.Operator.RuntimeClass)
+	read := &s.entry.Writes.Tenants
+	pods, err := observe.GPUPods(ctx, s.Live, s.node.Name, s.Namespace, s.nodePlan().Spec.Operator.RuntimeClass)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "The pods that use the GPUs are not known, for which the MIG layout waits")
 		s.requeueWithin(s.Timing.FirstRetry)
 		return
 	}
-	if read.Of == of {
-		pods = stillNamed(read.Pods, pods)
-	}
 	since := s.now
 	if read.Of == of {
-		since = read.Since
+		since, pods = read.Since, stillNamed(read.Pods, pods)
 	}
 	*read = fleet.Tenants{Of: of, Since: since, At: s.now, Pods: pods}
-	if waits {
-		s.requeueWithin(s.retryTenants(read))
-	}
 }
 
 // retryTenants is the delay between the reads: it grows with the time that the layout has waited. The upgrade
