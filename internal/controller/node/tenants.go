@@ -51,28 +51,28 @@ func (s *scope) readTenants(ctx context.Context, requests bool) {
 		}
 		return
 	}
-	if s.listTenants(ctx, planned, of) && waits {
+	s.readTenantsFor(ctx, of)
+	if waits {
 		s.requeueWithin(s.retryTenants(read))
 	}
 }
 
-// listTenants reads the pods that use the GPUs of the node, in this state of its MIG layout. It returns false if it could
-// not.
-func (s *scope) listTenants(ctx context.Context, planned *plan.NodePlan, of string) bool {
+// readTenantsFor reads the pods for this state of the MIG layout.
+func (s *scope) readTenantsFor(ctx context.Context, of string) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	pods, err := observe.GPUPods(ctx, s.Live, s.node.Name, s.Namespace, planned.Spec.Operator.RuntimeClass)
+	read := &s.entry.Writes.Tenants
+	pods, err := observe.GPUPods(ctx, s.Live, s.node.Name, s.Namespace, s.nodePlan().Spec.Operator.RuntimeClass)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "The pods that use the GPUs are not known, for which the MIG layout waits")
 		s.requeueWithin(s.Timing.FirstRetry)
-		return false
+		return
 	}
-	read, since := &s.entry.Writes.Tenants, s.now
+	since := s.now
 	if read.Of == of {
-		pods, since = stillNamed(read.Pods, pods), read.Since
+		since, pods = read.Since, stillNamed(read.Pods, pods)
 	}
 	*read = fleet.Tenants{Of: of, Since: since, At: s.now, Pods: pods}
-	return true
 }
 
 // retryTenants is the delay between the reads: it grows with the time that the layout has waited. The upgrade
