@@ -216,23 +216,35 @@ var bugs = []bug{
 	}), "too many nodes have failed at a time"},
 }
 
+// noticedIn are the settings that show a bug, where the first one does not.
+var noticedIn = map[string]string{
+	"it acts without a claim":                                            "one of three is faulty",
+	"it does not count the claims of others":                             "two of three are faulty",
+	"it ignores maxNodes":                                                "three of four have failed at a time",
+	"it ignores a driver upgrade":                                        "one of two is cordoned",
+	"it uncordons while NVSentinel relies on it":                         "one of two is cordoned",
+	"it never gives up a claim":                                          "three of four have failed at a time",
+	"it drops the record of a cordon with the approval":                  "one of two is cordoned",
+	"it acts although many nodes fail at a time":                         "three of four have failed at a time",
+	"it forgets what a person has undone when it acts for another fault": "one of two is cordoned",
+}
+
 func TestModelNoticesBugs(t *testing.T) {
 	for _, bug := range bugs {
 		t.Run(bug.name, func(t *testing.T) {
-			for _, setting := range settings {
-				e, err := setting.explore(bug.plan, setting.depth, setting.events)
-				if err == nil {
-					t.Logf("%s: not noticed in %d states", setting.name, len(e.distinct))
-					continue
-				}
-				first, _, _ := strings.Cut(err.Error(), "\n")
-				if bug.report == "" || !strings.Contains(err.Error(), bug.report) {
-					t.Fatalf("noticed for another reason: %v", err)
-				}
-				t.Logf("%s, %d states: %s", setting.name, len(e.distinct), first)
-				return
+			in := settings[0]
+			if name, other := noticedIn[bug.name]; other {
+				in = settings[slices.IndexFunc(settings, func(s setting) bool { return s.name == name })]
 			}
-			t.Error("the model does not notice it")
+			e, err := in.explore(bug.plan, in.depth, in.events)
+			if err == nil {
+				t.Fatalf("%s: not noticed in %d states", in.name, len(e.distinct))
+			}
+			first, _, _ := strings.Cut(err.Error(), "\n")
+			if bug.report == "" || !strings.Contains(err.Error(), bug.report) {
+				t.Fatalf("noticed for another reason: %v", err)
+			}
+			t.Logf("%s, %d states: %s", in.name, len(e.distinct), first)
 		})
 	}
 }

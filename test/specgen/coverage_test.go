@@ -66,6 +66,7 @@ var shownBy = map[string]string{
 	"psa.enabled":                 "TestPodSecurityLabels",
 	"deadlines":                   "TestDeadlines",
 	"nodeDiscovery.gracePeriod":   "TestMissingDiscoveryLabels",
+	"migManager.config.default":   "TestFirstLayouts",
 	"nodeStartup.onFailure":       "TestStartupTaints",
 	"nodeStartup.cleanFailedPods": "TestRefusedPodsAreCleaned",
 	"health.minUsable":            "TestANodeThatHasLostGPUs",
