@@ -2,16 +2,20 @@ package gpu_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nvml"
 )
 
 // program returns the path of a built program: in the directory GPU_TEST_BIN, else in bin/.
@@ -109,4 +113,60 @@ func TestValidateWritesTheMarkers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a session with NVML reads is what nvidia-smi prints, and nothing holds the driver after it.
+func TestASessionWithNVML(t *testing.T) {
+	g := NewWithT(t)
+	cuda := program(t, "gpu-node-cuda")
+	rows := queried(t, "pci.bus_id", "uuid", "driver_version", "pcie.link.width.current", "pcie.link.width.max",
+		"ecc.errors.uncorrected.volatile.total")
+	g.Expect(rows).NotTo(BeEmpty())
+	args := []string{"nvml"}
+	for _, row := range rows {
+		// nvidia-smi prints the domain with eight digits.
+		args = append(args, strings.ToLower(row[0][len(row[0])-len("0000:1b:00.0"):]))
+	}
+	before := references(t)
+	begin := time.Now()
+	code, stdout, stderr := run(t, nil, cuda, args...)
+	t.Logf("a session with %d GPUs: %s", len(rows), time.Since(begin).Round(time.Millisecond))
+	g.Expect(code).To(Equal(0), stderr)
+	g.Expect(references(t)).To(Equal(before), "references of the kernel module nvidia")
+	var sample nvml.Sample
+	g.Expect(json.Unmarshal([]byte(stdout), &sample)).To(Succeed(), stdout)
+	g.Expect(sample.Code).To(Equal(nvml.Success), sample.Call)
+	g.Expect(sample.Count).To(Equal(len(rows)))
+	g.Expect(sample.Driver).To(Equal(rows[0][2]))
+	for i, row := range rows {
+		gpu := sample.GPUs[i]
+		g.Expect(gpu.Code).To(Equal(nvml.Success), row[0])
+		g.Expect(gpu.UUID).To(Equal(row[1]))
+		g.Expect(gpu.Link).NotTo(BeNil(), row[0])
+		g.Expect([]string{strconv.Itoa(gpu.Link.Width), strconv.Itoa(gpu.Link.MaxWidth)}).To(Equal(row[3:5]), row[0])
+		if count, err := strconv.ParseUint(row[5], 10, 64); err == nil { // Without ECC it is a text.
+			g.Expect(gpu.Uncorrected).To(HaveValue(Equal(count)), row[0])
+		}
+		g.Expect(gpu.Throttle).NotTo(BeNil(), row[0])
+	}
+}
+
+// queried returns the values of fields that nvidia-smi prints, for each GPU.
+func queried(t *testing.T, fields ...string) [][]string {
+	t.Helper()
+	code, stdout, _ := run(t, nil, "nvidia-smi", "--query-gpu="+strings.Join(fields, ","), "--format=csv,noheader,nounits")
+	NewWithT(t).Expect(code).To(Equal(0), "nvidia-smi works")
+	var rows [][]string
+	for line := range strings.Lines(stdout) {
+		rows = append(rows, strings.Split(strings.TrimSpace(line), ", "))
+	}
+	return rows
+}
+
+// references returns how many users the kernel module nvidia has.
+func references(t *testing.T) string {
+	t.Helper()
+	count, err := os.ReadFile("/sys/module/nvidia/refcnt")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return strings.TrimSpace(string(count))
 }
