@@ -86,7 +86,7 @@ func cordonText(n *overview.Node) string {
 }
 
 func sinceText(n *overview.Node, now time.Time) string {
-	if n.Since == nil {
+	if n.Since.IsZero() {
 		return ""
 	}
 	return duration.HumanDuration(now.Sub(n.Since.Time))

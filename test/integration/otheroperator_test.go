@@ -207,6 +207,8 @@ func TestWritesOfNVIDIAsOperatorAreNoticed(t *testing.T) {
 	e.Expect(plugin.Annotations).To(HaveKeyWithValue(labels.NVIDIAHash, "1"))
 	e.awaitReady(1)
 	e.Expect(e.otherOperatorEvents()).To(BeEmpty())
+	// A pass that has begun would still apply what it has planned.
+	e.settled()
 
 	overwrite("2")
 	e.Eventually(e.otherOperator).WithTimeout(noticeTime).Should(HaveField("Message", And(
