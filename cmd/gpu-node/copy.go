@@ -57,7 +57,7 @@ func copySelf(dir string) error {
 func holdCommand() *cobra.Command {
 	var message string
 	command := &cobra.Command{
-		Use:   "hold",
+		Use:   labels.HoldCommand,
 		Short: "Do nothing until SIGTERM: the main container of a pod whose init containers do the work",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

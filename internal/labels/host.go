@@ -37,7 +37,9 @@ const (
 	HelperBinary = "/usr/bin/gpu-node"
 	// RecheckCommand is the command of gpu-node in the validator's main container. ExitGPUsLost plus the number of GPUs
 	// that are lost while others are left, at most MaxExitGPUsLost, is its exit code; 1 if no GPU can be used.
-	RecheckCommand  = "recheck"
+	RecheckCommand = "recheck"
+	// HoldCommand is the command of gpu-node that only waits, as that container did before.
+	HoldCommand     = "hold"
 	ExitGPUsLost    = 64
 	MaxExitGPUsLost = 32
 	// CUDABinary runs a kernel on each GPU; next to HelperBinary. It is linked to the C library, which

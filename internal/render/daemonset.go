@@ -246,6 +246,9 @@ func mergeEnv(env []corev1.EnvVar, more []v1.EnvVar) []corev1.EnvVar {
 // stampDigest writes the digest of the significant part of the pod template to the DaemonSet and its pods. It keeps the
 // live helper image while nothing else changes, so that an upgrade of the operator alone replaces no pod.
 func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
+	if err := r.keepWithoutRecheck(ds); err != nil {
+		return err
+	}
 	digest, err := r.templateDigest(ds)
 	if err != nil {
 		return err
@@ -272,15 +275,41 @@ func (r *renderer) stampDigest(ds *appsv1.DaemonSet) error {
 	return nil
 }
 
+// keepWithoutRecheck leaves the pod of the validator as an earlier release has applied it, if nothing else changes: an
+// upgrade of the operator alone replaces no pod.
+func (r *renderer) keepWithoutRecheck(ds *appsv1.DaemonSet) error {
+	live, exists := r.live[ds.Name]
+	earlier := rollout.WithoutRecheck(&ds.Spec.Template.Spec)
+	if earlier == nil || !exists || r.plan.Input.RefreshHelpers() {
+		return nil
+	}
+	template := r.template(earlier)
+	digest, err := template.Digest()
+	if err != nil {
+		return err
+	}
+	older, err := template.EarlierDigest()
+	if err != nil {
+		return err
+	}
+	if live.TemplateDigest == digest || live.SignificantDigest == digest || live.TemplateDigest == older {
+		ds.Spec.Template.Spec = *earlier
+	}
+	return nil
+}
+
+// template is a pod, and what its digest depends on.
+func (r *renderer) template(pod *corev1.PodSpec) rollout.Template {
+	return rollout.Template{
+		Pod: pod, Helper: r.context.Helper.Image, HelperNamed: image.Named(r.plan.Input.HelperSpec()),
+		Registry: r.plan.Input.Spec.Global.Registry, Contents: r.contents(),
+	}
+}
+
 // templateDigest returns the digest of the DaemonSet's pod template: that of the live DaemonSet if the significant part
 // is the same, though an earlier release may have computed it in another way.
 func (r *renderer) templateDigest(ds *appsv1.DaemonSet) (string, error) {
-	live, helper := r.live[ds.Name], r.plan.Input.HelperSpec()
-	template := rollout.Template{
-		Pod: &ds.Spec.Template.Spec, Helper: r.context.Helper.Image, HelperNamed: image.Named(helper),
-		Registry: r.plan.Input.Spec.Global.Registry,
-		Contents: r.contents(),
-	}
+	live, template := r.live[ds.Name], r.template(&ds.Spec.Template.Spec)
 	digest, err := template.Digest()
 	if err != nil || live.TemplateDigest == "" || live.TemplateDigest == digest {
 		return digest, err

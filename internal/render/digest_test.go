@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -272,4 +274,57 @@ func TestResourcesOfInitContainersMakeNoDriverOutdated(t *testing.T) {
 	if got := digestAfter(t, s, want); got != want {
 		t.Errorf("digest %q, want %q", got, want)
 	}
+}
+
+// A validator of a release without gpu-node recheck stays as it is until something else changes, or the spec refreshes
+// the helpers: an upgrade of the operator alone replaces no pod.
+func TestAnEarlierValidatorIsKept(t *testing.T) {
+	const older, newer = "ghcr.io/clusterpolicy/gpu-operator:v0.9.0", "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"
+	first := situation{helper: older}.daemonSet(t, "operator-validator")
+	if command := validates(first); command != "recheck" {
+		t.Fatalf("a new validator runs %s", command)
+	}
+	first.Spec.Template.Spec = *rollout.WithoutRecheck(&first.Spec.Template.Spec)
+	// The digest that such a release has written.
+	const before = "b76e7e52978c61f1"
+	first.Annotations[digestKey], first.Spec.Template.Annotations[digestKey] = before, before
+	variable := v1.ValidatorSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "A", Value: "b"}}}}
+	live := rollout.LiveDaemonSet(first)
+	for _, step := range []struct {
+		name string
+		spec v1.ClusterPolicySpec
+		want string
+	}{
+		{"the operator is upgraded", v1.ClusterPolicySpec{}, "hold"},
+		{"nothing changes", v1.ClusterPolicySpec{}, "hold"},
+		{"the validator gets a variable", v1.ClusterPolicySpec{Validator: &variable}, "recheck"},
+		{"the variable goes", v1.ClusterPolicySpec{}, "recheck"},
+	} {
+		ds := situation{helper: newer, spec: step.spec, live: map[string]rollout.Live{first.Name: live}}.
+			daemonSet(t, "operator-validator")
+		if command := validates(ds); command != step.want {
+			t.Errorf("%s: the validator runs %s, want %s", step.name, command, step.want)
+		}
+		if step.want == "hold" && !apiequality.Semantic.DeepEqual(ds.Spec.Template.Spec, first.Spec.Template.Spec) {
+			t.Errorf("%s: the pod template changes", step.name)
+		}
+		live = rollout.LiveDaemonSet(ds)
+	}
+	refresh := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{RefreshHelpers: new(true)}}
+	refreshed := situation{helper: newer, spec: refresh, live: map[string]rollout.Live{
+		first.Name: rollout.LiveDaemonSet(first),
+	}}.daemonSet(t, "operator-validator")
+	if command := validates(refreshed); command != "recheck" {
+		t.Errorf("refreshed helpers: the validator runs %s", command)
+	}
+}
+
+// validates returns what the main container of the validator runs.
+func validates(ds *appsv1.DaemonSet) string {
+	for _, c := range ds.Spec.Template.Spec.Containers {
+		if c.Name == "nvidia-operator-validator" {
+			return c.Args[0]
+		}
+	}
+	return ""
 }
