@@ -133,15 +133,15 @@ func (o explainOptions) node(
 			in.Node = node
 		}
 	}
-	namespace := defaultNamespace
+	in.Namespace = defaultNamespace
 	if in.Policy != nil {
-		namespace = cmp.Or(in.Policy.Status.Namespace, defaultNamespace)
+		in.Namespace = cmp.Or(in.Policy.Status.Namespace, defaultNamespace)
 	}
 	ours := url.Values{
 		"fieldSelector": {"spec.nodeName=" + name},
 		"labelSelector": {labels.ManagedBy + "=" + labels.ManagedByValue},
 	}
-	_, err := listRaw(ctx, o.kubectl, "/api/v1/namespaces/"+namespace+"/pods", ours,
+	_, err := listRaw(ctx, o.kubectl, "/api/v1/namespaces/"+in.Namespace+"/pods", ours,
 		func(pod *corev1.Pod) { in.Pods = append(in.Pods, *pod) })
 	if err != nil {
 		return nil, err

@@ -16,8 +16,7 @@ func notOfferedCause(name string) string {
 	switch {
 	case strings.HasPrefix(name, labels.ResourceMIGPrefix):
 		return "GPUs have another MIG layout, or spec.mig.strategy is single or none: only mixed offers MIG devices by " +
-			"names of " +
-			"their own"
+			"names of their own"
 	case strings.HasSuffix(name, labels.SharedResourceSuffix):
 		return "GPUs are not shared, or are shared without renameByDefault"
 	}
@@ -26,16 +25,15 @@ func notOfferedCause(name string) string {
 
 // notOfferedNext is the next step, where nodes offer others.
 func notOfferedNext(name string, others map[string]bool) string {
+	whole, isShare := strings.CutSuffix(name, labels.SharedResourceSuffix)
 	switch {
 	case strings.HasPrefix(name, labels.ResourceMIGPrefix) && others[labels.ResourceGPU]:
 		return "with spec.mig.strategy: single request " + labels.ResourceGPU + ", or set the strategy to mixed; set the " +
-			"layout by " +
-			"the label " + labels.MIGConfig + " of the nodes"
+			"layout by the label " + labels.MIGConfig + " of the nodes"
 	case others[name+labels.SharedResourceSuffix]:
 		return "request " + name + labels.SharedResourceSuffix
-	case strings.HasSuffix(name, labels.SharedResourceSuffix) && others[strings.TrimSuffix(name,
-		labels.SharedResourceSuffix)]:
-		return "request " + strings.TrimSuffix(name, labels.SharedResourceSuffix)
+	case isShare && others[whole]:
+		return "request " + whole
 	case len(others) == 0:
 		return "see why no node is ready: kubectl gpu status, then kubectl gpu explain NODE"
 	}

@@ -50,6 +50,8 @@ type NodeInput struct {
 	// Overview of the node in a cluster with this policy, which may be nil.
 	Overview overview.Node
 	Policy   *v1.ClusterPolicy
+	// Namespace of the operator.
+	Namespace string
 	// Pods of the operator on the node.
 	Pods []corev1.Pod
 	// Reasons are those of package reasons.
@@ -113,7 +115,7 @@ func (in NodeInput) aboutTheNode() []Finding {
 	case assess.GPUReadyCondition(in.Node) == nil:
 		all = append(all, Finding{
 			Reason: "NotReported", Message: node.Message,
-			Next: "check that the operator runs, and read its log: kubectl -n " + namespaceOf(in.Policy) +
+			Next: "check that the operator runs, and read its log: kubectl -n " + in.Namespace +
 				" logs deployment/gpu-operator",
 		})
 	case node.Reason != "":
@@ -135,7 +137,7 @@ func (in NodeInput) aboutTheNode() []Finding {
 func (in NodeInput) cordoned() Finding {
 	f := Finding{
 		Reason: Cordoned, Message: "new pods are not scheduled on the node",
-		Next: "if nobody works on the node, kubectl uncordon " + in.Node.Name,
+		Next: "unless someone works on the node, kubectl uncordon " + in.Node.Name,
 	}
 	switch {
 	case in.Node.Annotations[labels.HealthRecord] != "":
@@ -171,13 +173,6 @@ func (in NodeInput) finding(reason, message string) Finding {
 	return Finding{Reason: reason, Message: message, Cause: known.Cause, Next: known.Remedy}
 }
 
-func namespaceOf(policy *v1.ClusterPolicy) string {
-	if policy == nil || policy.Status.Namespace == "" {
-		return "gpu-operator"
-	}
-	return policy.Status.Namespace
-}
-
 func operandPod(pod *corev1.Pod) OperandPod {
 	state, ready := podState(pod), false
 	for _, condition := range pod.Status.Conditions {
@@ -185,7 +180,7 @@ func operandPod(pod *corev1.Pod) OperandPod {
 			ready = condition.Status == corev1.ConditionTrue
 		}
 	}
-	return OperandPod{Operand: pod.Labels["app"], Name: pod.Name, Ready: ready, State: state}
+	return OperandPod{Operand: pod.Labels[labels.App], Name: pod.Name, Ready: ready, State: state}
 }
 
 // podState describes the first container that does not run, or else the phase of the pod.

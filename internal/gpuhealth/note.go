@@ -20,7 +20,7 @@ type Note struct {
 	Reason string `json:"reason"`
 	// Xid is the number of the error; 0 if NVML has shown it.
 	Xid int `json:"xid,omitempty"`
-	// Since is when it was first seen. An error of a program that is repeated is noted anew after an hour.
+	// Since is when it was first seen. A repeated error of a program is a new note after an hour.
 	Since time.Time `json:"since"`
 }
 

@@ -37,9 +37,9 @@ type Node struct {
 	// Upgrading: a driver upgrade works on it, or has left it cordoned. UpgradeCordoned: it was the upgrade that has
 	// cordoned it.
 	Upgrading, UpgradeCordoned bool
-	// OtherActor is who else works on the node, such as "NVSentinel"; empty for nobody.
+	// OtherActor is another program that works on the node, such as "NVSentinel"; empty for none.
 	OtherActor string
-	// ReliesOnCordon is who else relies on the cordon; empty for nobody.
+	// ReliesOnCordon is another program that needs the node to stay cordoned; empty for none.
 	ReliesOnCordon string
 	// DriverReady: the driver works, or is not the operator's.
 	DriverReady bool
@@ -88,9 +88,9 @@ func (n *Node) forbids() bool { return n.Consent == labels.HealthForbid }
 // approves reports whether a user has approved the action for the fault.
 func (n *Node) approves(fault string) bool { return n.Consent == labels.HealthApprove+fault }
 
-// deciding returns the fault that decides about the node, among those for which nobody has undone an action if there
-// are any: that with the strongest action, then one that is acted on at once, then the worst, then the oldest. It
-// returns nil if there is no action for any.
+// deciding returns the fault that decides about the node, nil if there is no action for any. Faults whose action was
+// undone count only if there are no others. It is the one with the strongest action, then one that is acted on at once,
+// then the worst, then the oldest.
 func (p *Policy) deciding(n *Node) *want {
 	w := &want{node: n}
 	undone := n.ownRecord().undone()

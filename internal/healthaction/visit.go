@@ -92,8 +92,8 @@ func (c *Cluster) undo(n *Node, why string) turn {
 	return turn{step: step}
 }
 
-// reliesOnCordon returns who works on the node meanwhile; empty for nobody. Without a policy only an upgrade counts,
-// which ends.
+// reliesOnCordon returns what needs the node to stay cordoned; empty for nothing. Without a policy only an upgrade
+// counts, which ends.
 func (c *Cluster) reliesOnCordon(n *Node) string {
 	if n.Upgrading {
 		return driverUpgrade

@@ -66,7 +66,7 @@ func worksOn(node *corev1.Node) bool {
 	return state != "" && state != labels.NVSentinelDone
 }
 
-// otherActor returns who else works on the node; empty for nobody.
+// otherActor returns another program that works on the node; empty for none.
 func otherActor(node *corev1.Node) string {
 	state := node.Labels[labels.MIGConfigState]
 	switch {
