@@ -24,6 +24,10 @@ const (
 	// ConditionOtherOperatorRunning: NVIDIA's operator is at work in the cluster, so that this one changes nothing; the
 	// other conditions stay as they are. The condition is absent otherwise. Its reason is ReasonOtherOperatorRunning.
 	ConditionOtherOperatorRunning = "OtherOperatorRunning"
+	// ConditionOutdatedComponent: a component, of the spec or on a node, has a version with known vulnerabilities, which a
+	// newer one fixes. The condition is absent otherwise. Its reason is ReasonOutdatedComponent, and Ready does not depend
+	// on it.
+	ConditionOutdatedComponent = "OutdatedComponent"
 )
 
 // Reasons of the conditions of a ClusterPolicy. The doc comment of each reason states its meaning, then Cause and
@@ -117,6 +121,13 @@ const (
 	// describes, or scale its Deployment, which the message names, to 0. This operator then continues by itself. With the
 	// flag --take-over it does not wait.
 	ReasonOtherOperatorRunning = ConditionOtherOperatorRunning
+	// ReasonOutdatedComponent: a component, of the spec or on a node, has a version with known vulnerabilities. It is also
+	// a reason of an Event, and changes neither Ready nor what the operator does.
+	// Cause: the spec or the host has an older version than the first one that fixes them. The message names the
+	// component, its version, the nodes, the minimum version and the vulnerabilities.
+	// Remedy: set a newer version in the spec, or remove it for the default; a driver of the host is updated there. The
+	// minimum versions are in docs/images.md.
+	ReasonOutdatedComponent = ConditionOutdatedComponent
 	// ReasonNone: the condition is False, and there is nothing to report.
 	// Cause: normal operation.
 	// Remedy: none needed.

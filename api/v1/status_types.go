@@ -37,7 +37,8 @@ type ClusterPolicyStatus struct {
 	// AuxiliaryReady is about operands that are not needed to use GPUs, such as the exporters. Error is the inverse of
 	// Ready, for tools written for NVIDIA's operator. UnsupportedFields and DeprecatedFields list such fields of the
 	// spec, CRDOutdated appears if the CRD is older than the operator, AdmissionPolicyMissing if the admission policies
-	// are not installed, and OtherOperatorRunning while NVIDIA's operator is at work.
+	// are not installed, OtherOperatorRunning while NVIDIA's operator is at work, and OutdatedComponent while a component
+	// has known vulnerabilities.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -13,6 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/overview"
 	"github.com/clusterpolicy/gpu-operator/internal/reasons"
+	"github.com/clusterpolicy/gpu-operator/internal/safeversion"
 )
 
 // Node is why the GPUs of a node can, or cannot, be used.
@@ -129,6 +130,13 @@ func (in NodeInput) aboutTheNode() []Finding {
 	}
 	if node.Cordoned {
 		all = append(all, in.cordoned())
+	}
+	if outdated, isOutdated := safeversion.Check(safeversion.Driver, node.Driver); isOutdated {
+		all = append(all, Finding{
+			Reason:  v1.ReasonOutdatedComponent,
+			Message: fmt.Sprintf("the driver %s is %s", outdated.Version, outdated.Why()),
+			Cause:   in.Reasons[v1.ReasonOutdatedComponent].Cause, Next: outdated.Remedy(),
+		})
 	}
 	return all
 }

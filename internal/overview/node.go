@@ -95,7 +95,7 @@ func (n *Node) IsDivided() bool {
 func nodeOf(node *corev1.Node, policy *v1.ClusterPolicy, usage *Usage) Node {
 	n := Node{
 		Name: node.Name, Ready: Unknown, Cordoned: node.Spec.Unschedulable,
-		Product: node.Labels[labels.GPUProduct], Driver: driverOf(node.Labels), Sharing: sharingOf(node.Labels),
+		Product: node.Labels[labels.GPUProduct], Driver: labels.DriverOf(node.Labels), Sharing: sharingOf(node.Labels),
 		Upgrade: node.Labels[labels.UpgradeState],
 	}
 	if layout := node.Labels[labels.MIGConfig]; layout != "" {
@@ -184,21 +184,6 @@ func Resources(node *corev1.Node, usage *Usage) []Resource {
 	}
 	slices.SortFunc(found, func(a, b Resource) int { return cmp.Compare(a.Name, b.Name) })
 	return found
-}
-
-// driverOf returns the version of the driver by the labels of GPU Feature Discovery, of which older ones write only the
-// parts.
-func driverOf(all map[string]string) string {
-	if version := all[labels.DriverVersion]; version != "" {
-		return version
-	}
-	var parts []string
-	for _, key := range []string{labels.DriverMajor, labels.DriverMinor, labels.DriverRevision} {
-		if part := all[key]; part != "" {
-			parts = append(parts, part)
-		}
-	}
-	return strings.Join(parts, ".")
 }
 
 // sharingOf returns how a GPU is shared, by the labels of GPU Feature Discovery; empty if it is not.

@@ -127,6 +127,7 @@ func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 	setPaused(&status, policy.Spec)
 	conditions.SetCRDOutdated(&status, in.MissingFields, in.MissingDriverFields, in.Namespace)
 	conditions.SetAdmissionPolicyMissing(&status, in.Plan.Input)
+	conditions.SetOutdatedComponents(&status, outdatedVersions(in, nodes))
 	return status
 }
 
@@ -163,6 +164,7 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 		Conditions:         policy.DeepCopy().Status.Conditions,
 	}
 	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionAuxiliaryReady)
+	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionOutdatedComponent)
 	conditions.ClearOtherOperator(&status)
 	conditions.SetFieldNotes(&status, policy.Spec, nil, nil)
 	setConditions(&status, finding{

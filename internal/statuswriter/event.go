@@ -37,6 +37,20 @@ func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events
 	return event, true
 }
 
+// outdatedEvent returns the Event of components with known vulnerabilities, when the condition appears: not for each
+// node that joins later with one.
+func outdatedEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events.Event, bool) {
+	current := meta.FindStatusCondition(after.Conditions, v1.ConditionOutdatedComponent)
+	if current == nil || meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionOutdatedComponent) != nil {
+		return events.Event{}, false
+	}
+	return events.Event{
+		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
+		Reason: v1.ReasonOutdatedComponent, Message: current.Message,
+		Transition: fmt.Sprintf("outdated in generation %d", policy.Generation),
+	}, true
+}
+
 // operandEvents returns an Event for each operand of withoutStage that begins to fail, as no node reports it. The one
 // whose message is that of the policy's own Event, policyMessage, is left out.
 func operandEvents(

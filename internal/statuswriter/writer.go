@@ -98,6 +98,9 @@ func (w *Writer) Write(
 	if changed {
 		w.events.Record(ctx, event)
 	}
+	if outdated, appeared := outdatedEvent(policy, status); appeared {
+		w.events.Record(ctx, outdated)
+	}
 	for _, event := range operandEvents(policy, status, w.withoutStage, event.Message) {
 		w.events.Record(ctx, event)
 	}
@@ -216,7 +219,7 @@ func conditionTypes() []string {
 	return []string{
 		v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded, v1.ConditionError,
 		v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields, v1.ConditionCRDOutdated,
-		v1.ConditionAdmissionPolicyMissing, v1.ConditionOtherOperatorRunning,
+		v1.ConditionAdmissionPolicyMissing, v1.ConditionOtherOperatorRunning, v1.ConditionOutdatedComponent,
 	}
 }
 

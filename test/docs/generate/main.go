@@ -20,7 +20,7 @@ var pages = map[string]map[string]source{
 		"upgrade-drawing": upgradeDrawing, "upgrade-states": upgradeStateTable, "upgrade-reasons": upgradeReasonTable,
 	},
 	"docs/health.md":          {"xids": xidTable},
-	"docs/images.md":          {"images": imageTable},
+	"docs/images.md":          {"images": imageTable, "safe-versions": safeVersionTable},
 	"docs/kubectl-gpu.md":     {"pod-reasons": podReasonTable},
 	"docs/troubleshooting.md": {"reasons": reasonEntries},
 }

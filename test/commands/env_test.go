@@ -1,0 +1,274 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/migration"
+	"github.com/clusterpolicy/gpu-operator/test/pinned"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+const (
+	// deployment is the name of the operator's Deployment and of its account, in whichever namespace.
+	deployment = "gpu-operator"
+	poll       = 100 * time.Millisecond
+	// blockTime is how long the commands of a block may take, on a busy machine.
+	blockTime = 5 * time.Minute
+)
+
+// binaries are the programs that the commands use, built once.
+type binaries struct {
+	operator, plugin, kubectl, helm string
+}
+
+var programsOnce = sync.OnceValues(func() (binaries, error) {
+	ctx := context.Background()
+	var b binaries
+	var errs [5]error
+	_, errs[0] = cluster.EnsureBinaries(ctx, "", os.Stderr)
+	b.operator, errs[1] = cluster.BuildFastOperator(ctx, os.Stderr)
+	b.plugin, errs[2] = cluster.BuildPlugin(ctx, os.Stderr)
+	b.kubectl, errs[3] = pinned.Tool(repo, "kubectl", "kubectl", "k8s.io/kubectl")
+	b.helm, errs[4] = pinned.Tool(repo, "helm", "helm", "helm.sh/helm/v4")
+	return b, errors.Join(errs[:]...)
+})
+
+// env is a cluster whose kubelets are simulated. What a Deployment of the operator and the pods of its hooks would run
+// in containers runs as processes with their accounts, see play.
+type env struct {
+	*WithT
+	t       *testing.T
+	cluster *cluster.Cluster
+	client  client.Client
+	sim     *simulator.Simulator
+	built   binaries
+	// dir is the folder that the commands run in.
+	dir  string
+	path string
+}
+
+// newEnv starts a cluster of the list.
+func newEnv(t *testing.T, wanted clusterEntry) *env {
+	t.Helper()
+	g := NewWithT(t)
+	built, err := programsOnce()
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c, err := cluster.Start(ctx, cluster.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1.AddToScheme(scheme))
+	e := &env{WithT: g, t: t, cluster: c, built: built, dir: t.TempDir(), path: t.TempDir()}
+	e.client, err = client.New(c.SimulatorConfig, client.Options{Scheme: scheme})
+	g.Expect(err).NotTo(HaveOccurred())
+	e.link()
+	timing := simulator.DefaultTiming().Scale(0.1)
+	e.sim, err = simulator.New(simulator.Options{Config: c.SimulatorConfig, Timing: &timing, Seed: 1, Modules: true})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(e.sim.Stop)
+	g.Expect(e.sim.Start(t.Context())).To(Succeed())
+	_, err = e.sim.AddNodesOf(t.Context(), wanted.Nodes, simulator.NodeSpec{Model: simulator.ModelH100})
+	g.Expect(err).NotTo(HaveOccurred())
+	if wanted.NVIDIA {
+		e.startNVIDIA()
+	}
+	e.play()
+	return e
+}
+
+// link puts the programs and what pages name of the repository into their folders.
+func (e *env) link() {
+	e.t.Helper()
+	root, err := filepath.Abs(repo)
+	e.Expect(err).NotTo(HaveOccurred())
+	for _, name := range []string{"config", "bundle"} {
+		e.Expect(os.Symlink(filepath.Join(root, name), filepath.Join(e.dir, name))).To(Succeed())
+	}
+	for name, program := range map[string]string{
+		"kubectl": e.built.kubectl, "kubectl-gpu": e.built.plugin, "helm": e.built.helm,
+	} {
+		e.Expect(os.Symlink(program, filepath.Join(e.path, name))).To(Succeed())
+	}
+}
+
+// startNVIDIA makes the cluster one on which NVIDIA's operator runs.
+func (e *env) startNVIDIA() {
+	e.t.Helper()
+	ctx := e.t.Context()
+	objects, err := cluster.Render(filepath.Join(repo, "config/default"))
+	e.Expect(err).NotTo(HaveOccurred())
+	for _, object := range objects {
+		if kind := object.GetKind(); kind == "CustomResourceDefinition" || kind == "Namespace" {
+			e.Expect(cluster.InstallObjects(ctx, e.cluster.SimulatorConfig, append(objects[:0:0], object))).To(Succeed())
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
+	e.Expect(err).NotTo(HaveOccurred())
+	policy := &v1.ClusterPolicy{}
+	e.Expect(yaml.UnmarshalStrict(text, policy)).To(Succeed())
+	e.Expect(e.client.Create(ctx, policy)).To(Succeed())
+	as := rest.CopyConfig(e.cluster.SimulatorConfig)
+	as.Impersonate = rest.ImpersonationConfig{
+		UserName: cluster.ServiceAccountUser(cluster.OperatorNamespace, deployment), Groups: []string{"system:masters"},
+	}
+	theirs, err := client.New(as, client.Options{Scheme: e.client.Scheme()})
+	e.Expect(err).NotTo(HaveOccurred())
+	player := migration.NewPlayer(theirs, cluster.OperatorNamespace, "nvcr.io/nvidia/driver:580.95.05-ubuntu24.04")
+	e.Expect(player.Reconcile(ctx, policy)).To(Succeed())
+}
+
+// prelude defines what the shell of a reader has: make in the repository, the client of OpenShift, and a finger on
+// Ctrl-C for commands that watch.
+const prelude = `set -euo pipefail
+make() { command make --no-print-directory -C "$REPOSITORY" "$@"; }
+oc() { kubectl "$@"; }
+kubectl() {
+  case " $* " in
+  *" --watch "*) timeout --signal=INT 4 kubectl "$@" || case $? in 124|130) ;; *) return 1 ;; esac ;;
+  *) command kubectl "$@" ;;
+  esac
+}
+`
+
+// shell runs commands and returns what they print.
+func (e *env) shell(commands string) (string, error) {
+	ctx, cancel := context.WithTimeout(e.t.Context(), blockTime)
+	defer cancel()
+	root, err := filepath.Abs(repo)
+	if err != nil {
+		return "", fmt.Errorf("finding the repository: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, "bash", "-c", prelude+commands)
+	cmd.Dir = e.dir
+	cmd.WaitDelay = time.Second
+	cmd.Env = append(os.Environ(), "PATH="+e.path+":"+os.Getenv("PATH"), "REPOSITORY="+root, "TERM=dumb",
+		"KUBECONFIG="+e.cluster.Kubeconfig(), "HELM_CACHE_HOME="+e.path, "HELM_CONFIG_HOME="+e.path,
+		"HELM_DATA_HOME="+e.path)
+	output, err := cmd.CombinedOutput()
+	return string(output), err
+}
+
+// play stands in for the kubelet of the operator's own pods until the test ends: it runs the operator while there is a
+// Deployment of it, and the command of each pod of a hook.
+func (e *env) play() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var running *cluster.Operator
+		played := map[string]bool{}
+		for ctx.Err() == nil {
+			running = e.playOperator(ctx, running)
+			e.playHooks(ctx, played)
+			time.Sleep(poll)
+		}
+		if running != nil {
+			_ = running.Stop()
+		}
+	}()
+	e.t.Cleanup(func() { cancel(); <-done })
+}
+
+// playOperator starts or ends the operator. Failures are tried again, as by a kubelet: the account may not exist yet.
+func (e *env) playOperator(ctx context.Context, running *cluster.Operator) *cluster.Operator {
+	list := &appsv1.DeploymentList{}
+	if err := e.client.List(ctx, list); err != nil {
+		return running
+	}
+	at := slices.IndexFunc(list.Items, func(d appsv1.Deployment) bool {
+		return d.Name == deployment && d.DeletionTimestamp == nil && (d.Spec.Replicas == nil || *d.Spec.Replicas > 0)
+	})
+	if at < 0 {
+		if running != nil {
+			_ = running.Stop()
+		}
+		return nil
+	}
+	if running != nil {
+		return running
+	}
+	wanted := list.Items[at]
+	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(ctx, wanted.Namespace, deployment, "")
+	if err != nil {
+		return nil
+	}
+	operator, err := cluster.StartOperator(ctx, cluster.OperatorOptions{
+		Binary: e.built.operator, Kubeconfig: kubeconfig, Namespace: wanted.Namespace,
+		Env:     variables(wanted.Spec.Template.Spec.Containers[0]),
+		LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
+	})
+	if err != nil {
+		return nil
+	}
+	return operator
+}
+
+// variables are those of a container that have a literal value.
+func variables(container corev1.Container) []string {
+	var all []string
+	for _, variable := range container.Env {
+		if variable.ValueFrom == nil {
+			all = append(all, variable.Name+"="+variable.Value)
+		}
+	}
+	return all
+}
+
+// playHooks runs the pods of the chart's Jobs and of its test, each once.
+func (e *env) playHooks(ctx context.Context, played map[string]bool) {
+	pods := &corev1.PodList{}
+	if err := e.client.List(ctx, pods); err != nil {
+		return
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !strings.HasPrefix(pod.Labels["app"], deployment+"-") || pod.Status.Phase != corev1.PodPending ||
+			played[string(pod.UID)] {
+			continue
+		}
+		kubeconfig, err := e.cluster.ServiceAccountKubeconfig(ctx, pod.Namespace, pod.Spec.ServiceAccountName, "")
+		if err != nil {
+			continue
+		}
+		played[string(pod.UID)] = true
+		go e.playHook(ctx, pod, kubeconfig)
+	}
+}
+
+// playHook runs the command of a pod and writes its result, as a kubelet does.
+func (e *env) playHook(ctx context.Context, pod *corev1.Pod, kubeconfig string) {
+	cmd := exec.CommandContext(ctx, e.built.operator, pod.Spec.Containers[0].Args...)
+	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + e.path, "PATH=" + os.Getenv("PATH")}
+	output, failed := cmd.CombinedOutput()
+	before := pod.DeepCopy()
+	pod.Status.Phase = corev1.PodSucceeded
+	if failed != nil {
+		pod.Status.Phase, pod.Status.Message = corev1.PodFailed, string(output)
+	}
+	_ = e.client.Status().Patch(ctx, pod, client.MergeFrom(before))
+}
