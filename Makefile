@@ -91,6 +91,11 @@ help: ## Show this help
 build: ## Build the programs into bin/
 	VERSION=$(VERSION) config/image/build.sh programs bin
 
+.PHONY: kubectl
+kubectl: $(TEST_KUBECTL) ## Build kubectl and its plugin, kubectl gpu, into bin/
+	@mkdir -p bin && cp $(TEST_KUBECTL) bin/kubectl && CGO_ENABLED=0 go build -trimpath -o bin/kubectl-gpu ./cmd/kubectl-gpu
+	@echo 'export PATH=$(CURDIR)/bin:$$PATH'
+
 .PHONY: clean
 clean: ## Remove build outputs; keep the tools and the control plane in .cache/
 	rm -rf bin dist $(cache)/bin $(cache)/deploy

@@ -275,6 +275,21 @@ func TestEachReasonOfANode(t *testing.T) {
 	NewWithT(t).Expect(known).To(HaveKey(v1.ReasonContainerFailed))
 }
 
+// A driver with known vulnerabilities is no cause of anything, but worth to know of a node.
+func TestOutdatedDriverOfANode(t *testing.T) {
+	g, known := NewWithT(t), all(t)
+	n := node("a", "nvidia.com/gpu=8")
+	findings := func(version string) []explain.Finding {
+		n.Labels["nvidia.com/cuda.driver-version.full"] = version
+		seen := overview.Of(overview.Cluster{Nodes: []*corev1.Node{n}}).Nodes[0]
+		return explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Policy: &v1.ClusterPolicy{}, Reasons: known}).Findings
+	}
+	g.Expect(findings("580.178.04")).NotTo(ContainElement(HaveField("Reason", v1.ReasonOutdatedComponent)))
+	g.Expect(findings("580.95.05")).To(ContainElement(And(HaveField("Reason", v1.ReasonOutdatedComponent),
+		HaveField("Message", ContainSubstring("the driver 580.95.05 is before 580.178.04")),
+		HaveField("Next", ContainSubstring("spec.driver.version")), HaveField("Cause", Not(BeEmpty())))))
+}
+
 // What concerns all nodes comes first.
 func TestOtherCausesOfANode(t *testing.T) {
 	g, known := NewWithT(t), all(t)

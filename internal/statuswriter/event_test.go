@@ -49,3 +49,23 @@ func TestPolicyEvents(t *testing.T) {
 	g.Expect(changed).To(BeTrue(), "degraded for another reason")
 	g.Expect(event).To(And(HaveField("Type", "Warning"), HaveField("Reason", "ReconcileFailed")))
 }
+
+// Components with known vulnerabilities have an Event when the condition appears, and none for each further node.
+func TestOutdatedEvents(t *testing.T) {
+	g := NewWithT(t)
+	outdated := func(message string) v1.ClusterPolicyStatus {
+		return v1.ClusterPolicyStatus{Conditions: []metav1.Condition{
+			{Type: v1.ConditionOutdatedComponent, Status: metav1.ConditionTrue, Message: message},
+		}}
+	}
+	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u", Generation: 2}}
+	_, appeared := outdatedEvent(policy, v1.ClusterPolicyStatus{})
+	g.Expect(appeared).To(BeFalse())
+	event, appeared := outdatedEvent(policy, outdated("driver 580.95.05 (on a)"))
+	g.Expect(appeared).To(BeTrue())
+	g.Expect(event).To(And(HaveField("Type", "Warning"), HaveField("Reason", "OutdatedComponent"),
+		HaveField("Regarding.Kind", "ClusterPolicy"), HaveField("Message", "driver 580.95.05 (on a)")))
+	policy.Status = outdated("driver 580.95.05 (on a)")
+	_, appeared = outdatedEvent(policy, outdated("driver 580.95.05 (on 2 nodes: a, b)"))
+	g.Expect(appeared).To(BeFalse())
+}

@@ -132,8 +132,10 @@ func hints(kubeconfig, metrics string, ownNetwork bool) []string {
 		lines = append(lines, fmt.Sprintf("  nsenter --net=/proc/%d/ns/net bash", os.Getpid()))
 	}
 	return append(lines,
+		"  make kubectl && export PATH=$PWD/bin:$PATH",
 		"  export KUBECONFIG="+kubeconfig,
 		"  kubectl get clusterpolicy",
+		"  kubectl gpu status",
 		"  kubectl get nodes -o custom-columns='NODE:.metadata.name,"+
 			`READY:.status.conditions[?(@.type=="`+labels.ConditionGPUReady+`")].status,`+
 			`REASON:.status.conditions[?(@.type=="`+labels.ConditionGPUReady+`")].reason,`+

@@ -26,6 +26,10 @@ const (
 // crashes reports whether a container with the fault ends again and again.
 func (m Mode) crashes() bool { return m == CrashLoop || m == LosesGPU }
 
+// RepairAnnotation of a Node ends the fault of the operand that it names, as Heal does: a user of the demo repairs a
+// node with kubectl.
+const RepairAnnotation = "demo/repair"
+
 // driverOperand is the driver's name in its deploy label.
 const driverOperand = "driver"
 

@@ -208,6 +208,9 @@ func (s *Simulator) process(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("look up node %s: %w", name, err)
 	}
+	if operand := object.Annotations[RepairAnnotation]; operand != "" {
+		s.faults.clear(place{operand, name})
+	}
 	pods, err := s.podsOn(name)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -186,7 +187,13 @@ func checkCrashLoop(t *testing.T, e env) {
 		}
 		return pod.Labels["app"] == driverApp && hasCrashedTwice(pod)
 	})
-	e.simulator.Heal("driver", node)
+	// As a user of the demo repairs it; TestModules covers Heal.
+	repair := []byte(`{"metadata":{"annotations":{"` + simulator.RepairAnnotation + `":"driver"}}}`)
+	if _, err := e.client.CoreV1().Nodes().Patch(
+		t.Context(), node, types.MergePatchType, repair, metav1.PatchOptions{},
+	); err != nil {
+		t.Fatal(err)
+	}
 	e.follow(t, func(pod *corev1.Pod) bool {
 		return pod.Spec.NodeName == node && pod.Labels["app"] == validatorApp && isReady(pod)
 	})
