@@ -69,9 +69,8 @@ func TestTheTableIsInOrder(t *testing.T) {
 		g.Expect(isOutdated).To(Equal(later), "%s %s", fix.Component, fix.Version)
 		g.Expect(found.Missing).NotTo(ContainElement(fix))
 		g.Expect(fix.Bulletin).To(MatchRegexp(`^\d{4}$`))
-		g.Expect(fix.Vulnerabilities).To(HaveEach(MatchRegexp(`^CVE-20\d\d-\d+$`)))
 		if fix.Component != safeversion.Driver {
-			g.Expect(fix.Vulnerabilities).NotTo(BeEmpty())
+			g.Expect(fix.Vulnerabilities).To(HaveEach(MatchRegexp(`^CVE-20\d\d-\d+$`)))
 		}
 	}
 }

@@ -21,8 +21,8 @@ func TestOutdatedComponents(t *testing.T) {
 	}{
 		"the defaults": {nodes: 2},
 		"versions in the spec": {nodes: 2, change: func(e *env) {
-			e.spec.Toolkit = &v1.ToolkitSpec{ContainerSpec: v1.ContainerSpec{ImageSpec: v1.ImageSpec{Version: "v1.17.8"}}}
-			e.spec.Driver = &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{ImageSpec: v1.ImageSpec{Version: "580.159.03"}}}
+			e.spec.Toolkit = &v1.ToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v1.17.8"}}
+			e.spec.Driver = &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "580.159.03"}}
 		}, message: "container-toolkit v1.17.8 (in the spec) is before 1.19.1, which fixes CVE-2026-24260: set " +
 			"spec.toolkit.version to 1.19.1 or later, or remove it; driver 580.159.03 (in the spec) is before 580.178.04, " +
 			"which fixes the vulnerabilities of NVIDIA's security bulletin 5861 (September 2026): set spec.driver.version to " +
@@ -40,7 +40,7 @@ func TestOutdatedComponents(t *testing.T) {
 			e.setLabel(1, "nvidia.com/cuda.driver.rev", "05")
 		}, message: "driver 595.71.05 (on node-00001) is before 595.91.07"},
 		"a driver in the spec and on nodes": {nodes: 1, change: func(e *env) {
-			e.spec.Driver = &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{ImageSpec: v1.ImageSpec{Version: "580.95.05"}}}
+			e.spec.Driver = &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "580.95.05"}}
 			e.setLabel(0, driverLabel, "580.95.05")
 		}, message: "driver 580.95.05 (in the spec, on node-00000) is before"},
 	} {

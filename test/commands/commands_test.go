@@ -92,6 +92,9 @@ func (e *env) block(b block, entry blockEntry, replacements []replacement) {
 	} else {
 		e.Expect(err).NotTo(HaveOccurred(), "%s: %s\nprints\n%s", place, commands, output)
 	}
+	for _, text := range entry.Prints {
+		e.Expect(output).To(ContainSubstring(text), place)
+	}
 	if b.output != "" && entry.Output == "" {
 		shown := replaced(b.output, replacements)
 		e.Expect(similar(shown, output)).To(BeEmpty(), "%s: the page shows a line that is not in\n%s", place, output)

@@ -65,6 +65,8 @@ type blockEntry struct {
 	After string `json:"after"`
 	// Fails is the text with which the block has to fail.
 	Fails string `json:"fails"`
+	// Prints are texts that the block has to print, besides what the page shows.
+	Prints []string `json:"prints"`
 	// Output is why the output on the page is not compared.
 	Output string `json:"output"`
 	// Replace is for this block alone.

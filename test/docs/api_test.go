@@ -19,8 +19,11 @@ var fieldPath = regexp.MustCompile(`(?:^|[^\w/.-])\.?((?:spec|status)(?:\.(?:[a-
 
 // foreignFields are fields of other kinds.
 var foreignFields = map[string]string{
+	"spec.containers[*]":               "of a Pod",
+	"spec.nodeName":                    "of a Pod",
 	"spec.template.spec.startupTaints": "of a NodePool of Karpenter",
 	"spec.unschedulable":               "of a Node",
+	"status.allocatable":               "of a Node",
 }
 
 // fieldsExist checks paths of fields with the schema.
