@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -167,7 +168,7 @@ func (e *env) shell(commands string) (string, error) {
 	cmd.Dir = e.dir
 	cmd.WaitDelay = time.Second
 	cmd.Env = append(os.Environ(), "PATH="+e.path+":"+os.Getenv("PATH"), "REPOSITORY="+root, "TERM=dumb",
-		"KUBECONFIG="+e.cluster.Kubeconfig(), "HELM_CACHE_HOME="+e.path, "HELM_CONFIG_HOME="+e.path,
+		"MAKEFLAGS=", "MAKELEVEL=", "KUBECONFIG="+e.cluster.Kubeconfig(), "HELM_CACHE_HOME="+e.path, "HELM_CONFIG_HOME="+e.path,
 		"HELM_DATA_HOME="+e.path)
 	output, err := cmd.CombinedOutput()
 	return string(output), err
@@ -180,52 +181,77 @@ func (e *env) play() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		var running *cluster.Operator
-		played := map[string]bool{}
+		p := player{env: e, hooks: map[string]bool{}}
 		for ctx.Err() == nil {
-			running = e.playOperator(ctx, running)
-			e.playHooks(ctx, played)
+			p.playOperator(ctx)
+			p.playHooks(ctx)
 			time.Sleep(poll)
 		}
-		if running != nil {
-			_ = running.Stop()
-		}
+		p.stop()
 	}()
 	e.t.Cleanup(func() { cancel(); <-done })
 }
 
+// player is what play has started.
+type player struct {
+	*env
+	// operator runs for the Deployment with this UID; nil if none does.
+	operator *cluster.Operator
+	uid      types.UID
+	// hooks are the pods that were run, by UID.
+	hooks map[string]bool
+}
+
 // playOperator starts or ends the operator. Failures are tried again, as by a kubelet: the account may not exist yet.
-func (e *env) playOperator(ctx context.Context, running *cluster.Operator) *cluster.Operator {
+func (p *player) playOperator(ctx context.Context) {
 	list := &appsv1.DeploymentList{}
-	if err := e.client.List(ctx, list); err != nil {
-		return running
+	if err := p.client.List(ctx, list); err != nil {
+		return
 	}
 	at := slices.IndexFunc(list.Items, func(d appsv1.Deployment) bool {
 		return d.Name == deployment && d.DeletionTimestamp == nil && (d.Spec.Replicas == nil || *d.Spec.Replicas > 0)
 	})
 	if at < 0 {
-		if running != nil {
-			_ = running.Stop()
-		}
-		return nil
-	}
-	if running != nil {
-		return running
+		p.stop()
+		return
 	}
 	wanted := list.Items[at]
-	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(ctx, wanted.Namespace, deployment, "")
+	// The account of another Deployment is another one, and a container that has ended is started again.
+	if p.operator != nil && (p.uid != wanted.UID || ended(p.operator)) {
+		p.stop()
+	}
+	if p.operator != nil {
+		return
+	}
+	kubeconfig, err := p.cluster.ServiceAccountKubeconfig(ctx, wanted.Namespace, deployment, "")
 	if err != nil {
-		return nil
+		return
 	}
 	operator, err := cluster.StartOperator(ctx, cluster.OperatorOptions{
-		Binary: e.built.operator, Kubeconfig: kubeconfig, Namespace: wanted.Namespace,
+		Binary: p.built.operator, Kubeconfig: kubeconfig, Namespace: wanted.Namespace,
 		Env:     variables(wanted.Spec.Template.Spec.Containers[0]),
-		LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
+		LogFile: filepath.Join(p.cluster.LogDir, "gpu-operator.log"),
 	})
-	if err != nil {
-		return nil
+	if err == nil {
+		p.operator, p.uid = operator, wanted.UID
 	}
-	return operator
+}
+
+// stop ends the operator, if it runs.
+func (p *player) stop() {
+	if p.operator != nil {
+		_ = p.operator.Stop()
+	}
+	p.operator = nil
+}
+
+func ended(operator *cluster.Operator) bool {
+	select {
+	case <-operator.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 // variables are those of a container that have a literal value.
@@ -240,23 +266,23 @@ func variables(container corev1.Container) []string {
 }
 
 // playHooks runs the pods of the chart's Jobs and of its test, each once.
-func (e *env) playHooks(ctx context.Context, played map[string]bool) {
+func (p *player) playHooks(ctx context.Context) {
 	pods := &corev1.PodList{}
-	if err := e.client.List(ctx, pods); err != nil {
+	if err := p.client.List(ctx, pods); err != nil {
 		return
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if !strings.HasPrefix(pod.Labels["app"], deployment+"-") || pod.Status.Phase != corev1.PodPending ||
-			played[string(pod.UID)] {
+			p.hooks[string(pod.UID)] {
 			continue
 		}
-		kubeconfig, err := e.cluster.ServiceAccountKubeconfig(ctx, pod.Namespace, pod.Spec.ServiceAccountName, "")
+		kubeconfig, err := p.cluster.ServiceAccountKubeconfig(ctx, pod.Namespace, pod.Spec.ServiceAccountName, "")
 		if err != nil {
 			continue
 		}
-		played[string(pod.UID)] = true
-		go e.playHook(ctx, pod, kubeconfig)
+		p.hooks[string(pod.UID)] = true
+		go p.playHook(ctx, pod, kubeconfig)
 	}
 }
 
