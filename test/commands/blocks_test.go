@@ -62,39 +62,55 @@ func blocksOf(g *WithT, page string) []block {
 	return parse(page, string(text))
 }
 
-// parse returns the blocks of shell and the files of a page, in order. A block without a language below a block of
-// shell, with no heading between them, is its output.
+// parser is the state of parse.
+type parser struct {
+	blocks []block
+	// open is the block that has begun, nil outside one; language is its, and file the name of the next one.
+	open           *block
+	language, file string
+	// shell is the block that an output directly below belongs to, -1 for none.
+	shell int
+}
+
+// parse returns the blocks of shell and the files of a page, in order. A block without a language directly below a
+// block of shell is its output.
 func parse(page, text string) []block {
-	var all []block
-	var open *block
-	language, file := "", ""
-	shell := -1 // the block that a following output belongs to
+	p := &parser{shell: -1}
 	for i, line := range strings.Split(text, "\n") {
 		mark := fence.FindStringSubmatch(line)
 		switch {
-		case mark != nil && open == nil:
-			open, language = &block{page: page, line: i + 1, file: file}, mark[1]
+		case mark != nil && p.open == nil:
+			p.open, p.language = &block{page: page, line: i + 1, file: p.file}, mark[1]
 		case mark != nil:
-			open.text = dedent(open.text)
-			switch {
-			case language == "sh" || language == "" && isShell(open.text):
-				open.commands, open.output = split(open.text)
-				all, shell = append(all, *open), len(all)
-			case language == "" && shell >= 0 && open.file == "":
-				all[shell].output, shell = open.text, -1
-			case open.file != "":
-				all = append(all, *open)
-			}
-			open, file = nil, ""
-		case open != nil:
-			open.text += line + "\n"
+			p.close()
+		case p.open != nil:
+			p.open.text += line + "\n"
 		case directive.MatchString(line):
-			file = directive.FindStringSubmatch(line)[1]
-		case strings.HasPrefix(line, "#"):
-			shell = -1
+			p.file = directive.FindStringSubmatch(line)[1]
+		case strings.TrimSpace(line) != "":
+			p.shell = -1
 		}
 	}
-	return all
+	return p.blocks
+}
+
+// close ends the open block.
+func (p *parser) close() {
+	b, above := p.open, p.shell
+	b.text = dedent(b.text)
+	p.open, p.file, p.shell = nil, "", -1
+	switch {
+	case p.language == "sh" || p.language == "" && isShell(b.text):
+		b.commands, b.output = split(b.text)
+		if b.output == "" {
+			p.shell = len(p.blocks)
+		}
+		p.blocks = append(p.blocks, *b)
+	case b.file != "":
+		p.blocks = append(p.blocks, *b)
+	case p.language == "" && above >= 0:
+		p.blocks[above].output = b.text
+	}
 }
 
 // dedent removes the indentation of the first line, which a block in a list has, from all lines.
@@ -160,7 +176,7 @@ func hasWords(line, wanted string) bool {
 
 func TestBlocksAreFound(t *testing.T) {
 	g := NewWithT(t)
-	found := parse("x.md", "# A\n```\nkubectl get cp\n```\nPrints:\n```\nNAME AGE\n```\n## B\n```\n a --> b\n```\n"+
+	found := parse("x.md", "# A\n```\nkubectl get cp\n```\n\n```\nNAME AGE\n```\n## B\n```\n a --> b\n```\n"+
 		"1. C:\n   ```\n   # first\n   make deploy IMG=x\n     --flag\n   ```\n<!-- file: p.yaml -->\n```yaml\na: 1\n```\n"+
 		"```\n$ kubectl get nodes\nNAME\n$ kubectl get pods\n```\n```yaml\nb: 1\n```\n")
 	g.Expect(found).To(Equal([]block{
