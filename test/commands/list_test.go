@@ -124,58 +124,90 @@ func sortedKeys(m map[string]string) []string {
 // wanted is the part of the blocks that has to be executed, in percent.
 const wanted = 85
 
+// coverage counts the blocks of shell.
+type coverage struct {
+	total, omitted int
+	// listed are the blocks that are not executed, with the reason, and wrong is what is wrong with the list.
+	listed, wrong []string
+}
+
+// page counts the blocks of a page: entry is nil for a page that is not executed, for the reason why, which is empty if
+// it is not listed either.
+func (c *coverage) page(blocks []block, path string, entry *pageEntry, why string) {
+	used := map[int]bool{}
+	for _, b := range blocks {
+		if b.commands == "" {
+			continue
+		}
+		c.total++
+		first, _, _ := strings.Cut(b.commands, "\n")
+		place := fmt.Sprintf("%s:%d: %s", path, b.line, first)
+		if entry == nil {
+			if why == "" {
+				c.wrong = append(c.wrong, place+": is neither executed nor listed in commands.yaml")
+			}
+			c.listed = append(c.listed, place+": "+why)
+			continue
+		}
+		of, at := entry.of(b)
+		used[at] = true
+		c.omitted += len(of.Without)
+		if of.NotExecuted != "" {
+			c.listed = append(c.listed, place+": "+of.NotExecuted)
+		}
+	}
+	if entry == nil {
+		return
+	}
+	for i, of := range entry.Blocks {
+		if !used[i] {
+			c.wrong = append(c.wrong, fmt.Sprintf("%s: no block begins with %q", path, of.Block))
+		}
+	}
+}
+
 // TestEachBlockIsExecutedOrListed: no block of shell is in neither, no entry of the list is for nothing, and most
 // blocks are executed.
 func TestEachBlockIsExecutedOrListed(t *testing.T) {
 	g := NewWithT(t)
 	l := readList(g)
-	total, listed, omitted := 0, 0, 0
-	var reasons, wrong []string
-	entries := map[string]pageEntry{}
+	entries := map[string]*pageEntry{}
 	for _, c := range l.Clusters {
-		for _, page := range c.Pages {
+		for i := range c.Pages {
+			page := &c.Pages[i]
 			g.Expect(entries).NotTo(HaveKey(page.Page), "twice")
+			g.Expect(l.NotExecuted).NotTo(HaveKey(page.Page), "twice")
 			entries[page.Page] = page
 		}
 	}
+	found := &coverage{}
 	for _, path := range pagesOfDocs(g) {
-		page, isExecuted := entries[path]
-		why, isListed := l.NotExecuted[path]
-		used := map[int]bool{}
-		for _, b := range blocksOf(g, path) {
-			if b.commands == "" {
-				continue
-			}
-			total++
-			first, _, _ := strings.Cut(b.commands, "\n")
-			place := fmt.Sprintf("%s:%d: %s", path, b.line, first)
-			entry, at := page.of(b)
-			used[at] = true
-			omitted += len(entry.Without)
-			switch {
-			case isListed:
-				listed++
-				reasons = append(reasons, place+": "+why)
-			case !isExecuted:
-				wrong = append(wrong, place+": is neither executed nor listed in commands.yaml")
-			case entry.NotExecuted != "":
-				listed++
-				reasons = append(reasons, place+": "+entry.NotExecuted)
-			}
-		}
-		for i, entry := range page.Blocks {
-			if !used[i] {
-				wrong = append(wrong, fmt.Sprintf("%s: no block begins with %q", path, entry.Block))
-			}
-		}
+		found.page(blocksOf(g, path), path, entries[path], l.NotExecuted[path])
 		delete(entries, path)
 		delete(l.NotExecuted, path)
 	}
-	g.Expect(wrong).To(BeEmpty())
+	g.Expect(found.wrong).To(BeEmpty())
 	g.Expect(entries).To(BeEmpty(), "no such pages")
 	g.Expect(l.NotExecuted).To(BeEmpty(), "no such pages")
-	executed := total - listed
-	t.Logf("blocks: %d executed (%d lines of them left out), %d listed, %d in all\n%s", executed, omitted, listed, total,
-		strings.Join(reasons, "\n"))
-	g.Expect(executed*100).To(BeNumerically(">=", wanted*total), "%d of %d blocks are executed", executed, total)
+	executed := found.total - len(found.listed)
+	t.Logf("blocks: %d executed (%d lines of them left out), %d listed, %d in all\n%s", executed, found.omitted,
+		len(found.listed), found.total, strings.Join(found.listed, "\n"))
+	g.Expect(executed*100).To(BeNumerically(">=", wanted*found.total), "%d of %d blocks are executed", executed,
+		found.total)
+}
+
+// A block in neither list, an entry for no block, and a listed block are told apart.
+func TestTheListIsChecked(t *testing.T) {
+	g := NewWithT(t)
+	blocks := parse("x.md", "```\nkubectl get a\n```\n\n```\nmake b\n```\n")
+	found := &coverage{}
+	found.page(blocks, "x.md", nil, "")
+	g.Expect(found.wrong).To(HaveLen(2))
+	found = &coverage{}
+	found.page(blocks, "x.md", &pageEntry{Blocks: []blockEntry{
+		{Block: "make", NotExecuted: "slow"}, {Block: "kubectl delete"},
+	}}, "")
+	g.Expect(found).To(Equal(&coverage{total: 2, listed: []string{"x.md:5: make b: slow"}, wrong: []string{
+		`x.md: no block begins with "kubectl delete"`,
+	}}))
 }
