@@ -273,8 +273,8 @@ func (p *player) playHooks(ctx context.Context) {
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if !strings.HasPrefix(pod.Labels["app"], deployment+"-") || pod.Status.Phase != corev1.PodPending ||
-			p.hooks[string(pod.UID)] {
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if !strings.HasPrefix(pod.Labels["app"], deployment+"-") || ended || p.hooks[string(pod.UID)] {
 			continue
 		}
 		kubeconfig, err := p.cluster.ServiceAccountKubeconfig(ctx, pod.Namespace, pod.Spec.ServiceAccountName, "")
