@@ -35,10 +35,7 @@ func TestCommands(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t, c)
 			for _, page := range c.Pages {
-				// What a page leaves is what the next one finds: nothing after a failure makes sense.
-				if !t.Run(page.Page, func(t *testing.T) { e.in(t).page(page, l.Replace) }) {
-					return
-				}
+				t.Run(page.Page, func(t *testing.T) { e.in(t).page(page, l.Replace) })
 			}
 		})
 	}
@@ -51,12 +48,16 @@ func (e *env) in(t *testing.T) *env {
 	return &view
 }
 
-// page executes the blocks of a page and returns how many.
+// maxFailures is after how many failed blocks the rest of a page is left out: what follows a failure may fail because of
+// it, but often does not.
+const maxFailures = 3
+
+// page executes the blocks of a page.
 func (e *env) page(page pageEntry, everywhere []replacement) {
 	e.t.Helper()
 	replacements := slices.Concat(page.Replace, everywhere)
-	e.must("before the page", replaced(page.Before, replacements))
-	executed := 0
+	e.Expect(e.run("before the page", replaced(page.Before, replacements))).To(Succeed())
+	executed, failures := 0, 0
 	for _, b := range blocksOf(e.WithT, page.Page) {
 		if b.file != "" {
 			text := replaced(b.text, replacements)
@@ -66,48 +67,58 @@ func (e *env) page(page pageEntry, everywhere []replacement) {
 		if b.commands == "" || entry.NotExecuted != "" {
 			continue
 		}
-		e.block(b, entry, slices.Concat(entry.Replace, replacements))
 		executed++
+		begin := time.Now()
+		err := e.block(b, entry, slices.Concat(entry.Replace, replacements))
+		e.t.Logf("%s:%d: %s", b.page, b.line, time.Since(begin).Round(10*time.Millisecond))
+		if err == nil {
+			continue
+		}
+		e.t.Errorf("%s:%d: %v", b.page, b.line, err)
+		if failures++; failures == maxFailures {
+			break
+		}
 	}
-	e.must("after the page", replaced(page.After, replacements))
-	e.t.Logf("%d blocks executed", executed)
+	e.Expect(e.run("after the page", replaced(page.After, replacements))).To(Succeed())
+	e.t.Logf("%d blocks executed, %d failed", executed, failures)
 }
 
-func (e *env) block(b block, entry blockEntry, replacements []replacement) {
-	e.t.Helper()
-	place := fmt.Sprintf("%s:%d", b.page, b.line)
+// block executes a block with what the list has for it, and returns what is wrong.
+func (e *env) block(b block, entry blockEntry, replacements []replacement) error {
 	if operand, node, found := strings.Cut(entry.Break, ":"); found {
 		e.sim.Break(operand, node, simulator.CrashLoop)
 	}
-	if operand, node, found := strings.Cut(entry.Heal, ":"); found {
-		e.sim.Heal(operand, node)
+	if err := e.run("before", replaced(entry.Before, replacements)); err != nil {
+		return err
 	}
-	e.must("before "+place, replaced(entry.Before, replacements))
-	commands, begin := b.executed(entry, replacements), time.Now()
+	commands := b.executed(entry, replacements)
 	output, err := e.shell(commands)
-	e.t.Logf("%s: %s\n%s", place, time.Since(begin).Round(10*time.Millisecond), commands)
-	if entry.Fails != "" {
-		e.Expect(err).To(HaveOccurred(), "%s\n%s", place, output)
-		e.Expect(output).To(ContainSubstring(entry.Fails), place)
-	} else {
-		e.Expect(err).NotTo(HaveOccurred(), "%s: %s\nprints\n%s", place, commands, output)
+	switch {
+	case err == nil && entry.Fails != "":
+		return fmt.Errorf("%s does not fail; it prints\n%s", commands, output)
+	case err != nil && (entry.Fails == "" || !strings.Contains(output, entry.Fails)):
+		return fmt.Errorf("%s: %w; it prints\n%s", commands, err, output)
 	}
 	for _, text := range entry.Prints {
-		e.Expect(output).To(ContainSubstring(text), place)
+		if !strings.Contains(output, text) {
+			return fmt.Errorf("%s does not print %q, but\n%s", commands, text, output)
+		}
 	}
 	if b.output != "" && entry.Output == "" {
-		shown := replaced(b.output, replacements)
-		e.Expect(similar(shown, output)).To(BeEmpty(), "%s: the page shows a line that is not in\n%s", place, output)
+		if line := similar(replaced(b.output, replacements), output); line != "" {
+			return fmt.Errorf("%s does not print the line %q of the page, but\n%s", commands, line, output)
+		}
 	}
-	e.must("after "+place, replaced(entry.After, replacements))
+	return e.run("after", replaced(entry.After, replacements))
 }
 
-// must runs commands of the list.
-func (e *env) must(when, commands string) {
-	e.t.Helper()
+// run executes commands of the list, if there are any.
+func (e *env) run(when, commands string) error {
 	if commands == "" {
-		return
+		return nil
 	}
-	output, err := e.shell(commands)
-	e.Expect(err).NotTo(HaveOccurred(), "%s: %s\nprints\n%s", when, commands, output)
+	if output, err := e.shell(commands); err != nil {
+		return fmt.Errorf("%s: %s: %w; it prints\n%s", when, commands, err, output)
+	}
+	return nil
 }

@@ -57,9 +57,8 @@ type blockEntry struct {
 	NotExecuted string `json:"notExecuted"`
 	// Without are lines that are left out: the beginning of each, and why.
 	Without map[string]string `json:"without"`
-	// Break and Heal make an operand fail on a node, as OPERAND:NODE, and let it recover, before the commands Before.
+	// Break makes an operand fail on a node, as OPERAND:NODE, before the commands Before.
 	Break  string `json:"break"`
-	Heal   string `json:"heal"`
 	Before string `json:"before"`
 	// After are commands that check what the block has done.
 	After string `json:"after"`
@@ -92,7 +91,7 @@ func (p pageEntry) of(b block) (blockEntry, int) {
 	return p.Blocks[at], at
 }
 
-// text returns the commands of a block as they are executed.
+// executed returns the commands of a block as they are executed.
 func (b block) executed(entry blockEntry, replacements []replacement) string {
 	var lines []string
 	for line := range strings.Lines(b.commands) {
