@@ -99,17 +99,23 @@ func (e *env) block(b block, entry blockEntry, replacements []replacement) error
 	case err != nil && (entry.Fails == "" || !strings.Contains(output, entry.Fails)):
 		return fmt.Errorf("%s: %w; it prints\n%s", commands, err, output)
 	}
-	for _, text := range entry.Prints {
-		if !strings.Contains(output, text) {
-			return fmt.Errorf("%s does not print %q, but\n%s", commands, text, output)
-		}
-	}
-	if b.output != "" && entry.Output == "" {
-		if line := similar(replaced(b.output, replacements), output); line != "" {
-			return fmt.Errorf("%s does not print the line %q of the page, but\n%s", commands, line, output)
-		}
+	if missing := entry.missing(replaced(b.output, replacements), output); missing != "" {
+		return fmt.Errorf("%s does not print %q, but\n%s", commands, missing, output)
 	}
 	return e.run("after", replaced(entry.After, replacements))
+}
+
+// missing returns what the output has to have and has not: a text of the list, or a line that the page shows.
+func (entry blockEntry) missing(shown, output string) string {
+	for _, text := range entry.Prints {
+		if !strings.Contains(output, text) {
+			return text
+		}
+	}
+	if entry.Output != "" {
+		return ""
+	}
+	return similar(shown, output)
 }
 
 // run executes commands of the list, if there are any.
