@@ -54,6 +54,9 @@ MAKEFLAGS   += --no-builtin-rules
 module  := github.com/clusterpolicy/gpu-operator
 cache   := $(CURDIR)/.cache
 
+# Folder of what make deploy applies, in .cache: config/default is two folders above it.
+DEPLOY ?= $(cache)/deploy
+
 # The version of a module as pinned in a go.mod.
 pinned = $(shell awk '$$1 == "$(2)" && NF > 1 { print $$2 }' $(1)/go.mod)
 
@@ -98,7 +101,7 @@ kubectl: $(TEST_KUBECTL) ## Build kubectl and its plugin, kubectl gpu, into bin/
 
 .PHONY: clean
 clean: ## Remove build outputs; keep the tools and the control plane in .cache/
-	rm -rf bin dist $(cache)/bin $(cache)/deploy
+	rm -rf bin dist $(cache)/bin $(DEPLOY)
 
 ##@ Run
 
@@ -296,7 +299,7 @@ bundle-build: bundle-package ## Build the bundle image BUNDLE_IMG of release VER
 .PHONY: build-installer
 build-installer: image-name deployment ## Write all manifests, with the image IMG, to dist/install.yaml
 	@mkdir -p $(DIST)
-	$(KUSTOMIZE) build $(cache)/deploy > $(DIST)/install.yaml
+	$(KUSTOMIZE) build $(DEPLOY) > $(DIST)/install.yaml
 
 .PHONY: docker-build
 docker-build: image-name ## Build the image IMG
@@ -338,7 +341,7 @@ uninstall: $(KUSTOMIZE) ## Remove the CRDs and thereby every ClusterPolicy and N
 
 .PHONY: deploy
 deploy: image-name deployment ## Install CRDs, RBAC and the operator with the image IMG
-	$(KUSTOMIZE) build $(cache)/deploy | $(KUBECTL) apply -f -
+	$(KUSTOMIZE) build $(DEPLOY) | $(KUBECTL) apply -f -
 
 .PHONY: undeploy
 undeploy: deployment ## Delete all ClusterPolicies, wait until the stack is gone, and remove what deploy installed (TIMEOUT=5m)
@@ -347,7 +350,7 @@ undeploy: deployment ## Delete all ClusterPolicies, wait until the stack is gone
 	    echo 'ClusterPolicies are left: kubectl get clusterpolicies shows what they wait for. Repeat the command, or finish' \
 	      'without the operator: kubectl gpu cleanup' >&2; exit 1; }; \
 	fi
-	$(KUSTOMIZE) build $(cache)/deploy | $(KUBECTL) delete --ignore-not-found -f -
+	$(KUSTOMIZE) build $(DEPLOY) | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: image-name
 image-name:
@@ -357,10 +360,10 @@ image-name:
 # config/default with the image IMG, as an overlay outside the tracked files.
 .PHONY: deployment
 deployment: $(KUSTOMIZE)
-	@mkdir -p $(cache)/deploy && cp config/manager/operator_image.yaml $(cache)/deploy/
+	@mkdir -p $(DEPLOY) && cp config/manager/operator_image.yaml $(DEPLOY)/
 	@printf '%s\n' 'resources: [../../config/default]' \
 	  $(if $(IMG),'$(image_override)') \
-	  'replacements: [{path: operator_image.yaml}]' > $(cache)/deploy/kustomization.yaml
+	  'replacements: [{path: operator_image.yaml}]' > $(DEPLOY)/kustomization.yaml
 
 image_override = images: [{name: IMAGE-NOT-SET, newName: "$(image_name)", newTag: "$(image_tag)"}]
 image_tag  = $(lastword $(subst :, ,$(IMG)))

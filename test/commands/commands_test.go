@@ -48,8 +48,8 @@ func (e *env) in(t *testing.T) *env {
 	return &view
 }
 
-// maxFailures is after how many failed blocks the rest of a page is left out: what follows a failure may fail because of
-// it, but often does not.
+// maxFailures is after how many failed blocks the rest of a page is left out: what follows a failure may fail because
+// of it, but often does not.
 const maxFailures = 3
 
 // page executes the blocks of a page.

@@ -65,9 +65,9 @@ type env struct {
 	client  client.Client
 	sim     *simulator.Simulator
 	built   binaries
-	// dir is the folder that the commands run in.
-	dir  string
-	path string
+	// dir is the folder that the commands run in, path that of the programs, and deploy that of make deploy: one for each
+	// cluster, as they are used at the same time.
+	dir, path, deploy string
 }
 
 // newEnv starts a cluster of the list.
@@ -107,6 +107,9 @@ func (e *env) link() {
 	e.t.Helper()
 	root, err := filepath.Abs(repo)
 	e.Expect(err).NotTo(HaveOccurred())
+	e.deploy, err = os.MkdirTemp(filepath.Join(root, ".cache"), "deploy-")
+	e.Expect(err).NotTo(HaveOccurred())
+	e.t.Cleanup(func() { e.Expect(os.RemoveAll(e.deploy)).To(Succeed()) })
 	for _, name := range []string{"config", "bundle"} {
 		e.Expect(os.Symlink(filepath.Join(root, name), filepath.Join(e.dir, name))).To(Succeed())
 	}
@@ -168,7 +171,7 @@ func (e *env) shell(commands string) (string, error) {
 	cmd.Dir = e.dir
 	cmd.WaitDelay = time.Second
 	cmd.Env = append(os.Environ(), "PATH="+e.path+":"+os.Getenv("PATH"), "REPOSITORY="+root, "TERM=dumb",
-		"MAKEFLAGS=", "MAKELEVEL=", "KUBECONFIG="+e.cluster.Kubeconfig(),
+		"MAKEFLAGS=", "MAKELEVEL=", "DEPLOY="+e.deploy, "KUBECONFIG="+e.cluster.Kubeconfig(),
 		"HELM_CACHE_HOME="+e.path, "HELM_CONFIG_HOME="+e.path, "HELM_DATA_HOME="+e.path)
 	output, err := cmd.CombinedOutput()
 	return string(output), err
