@@ -112,10 +112,10 @@ func (r *Redactor) annotations(all map[string]any) {
 		text, isText := value.(string)
 		switch {
 		case !isText:
-		case key == lastApplied, isCredentialName(key), !isKept(key):
+		case key == lastApplied, namesCredential(key), !isKept(key):
 			r.Count["annotation"]++
 			_ = r.Text(text)
-			if isCredentialName(key) {
+			if namesCredential(key) {
 				r.remember(text)
 			}
 			all[key] = fmt.Sprintf("[redacted: %d bytes]", len(text))
@@ -123,6 +123,11 @@ func (r *Redactor) annotations(all map[string]any) {
 			all[key] = r.Text(text)
 		}
 	}
+}
+
+// namesCredential reports whether an annotation is named as a credential, whatever its domain.
+func namesCredential(key string) bool {
+	return isCredentialName(key[strings.LastIndex(key, "/")+1:])
 }
 
 // isKept reports whether the annotation is of a domain that is kept.

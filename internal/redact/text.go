@@ -52,7 +52,7 @@ var isCredentialName = regexp.MustCompile(`(?i)^` + credentialName + `$`).MatchS
 
 // harmless are values that a name of a credential may have, and that tell nothing.
 var harmless = regexp.MustCompile(`(?i)^(?:true|false|null|nil|none|yes|no|on|off|enabled|disabled|[0-9]{1,5}|` +
-	`\[redacted\].*|/[a-z0-9_./-]*|\$[({].*)$`)
+	`\[redacted\].*|/[a-z0-9_./-]*|\$(?:[({].*)?)$`)
 
 // Redactor removes credentials, and remembers them.
 type Redactor struct {
