@@ -61,7 +61,7 @@ DEPLOY ?= $(cache)/deploy
 pinned = $(shell awk '$$1 == "$(2)" && NF > 1 { print $$2 }' $(1)/go.mod)
 
 tools_dir := test/tools
-# golangci-lint, both releases of helm, kube-score, kubectl and the registry have modules of their own: otherwise the other tools would raise their many
+# golangci-lint, both releases of helm, krew's check, kube-score, kubectl and the registry have modules of their own: otherwise the other tools would raise their many
 # dependencies to versions that they were never tested with.
 lint_dir  := $(tools_dir)/golangci-lint
 helm_dir  := $(tools_dir)/helm
@@ -69,6 +69,7 @@ helm3_dir := $(tools_dir)/helm3
 registry_dir := $(tools_dir)/registry
 kubectl_dir  := $(tools_dir)/kubectl
 score_dir := $(tools_dir)/kubescore
+krew_dir  := $(tools_dir)/krew
 
 CONTROLLER_GEN := $(cache)/tools/controller-gen-$(call pinned,$(tools_dir),sigs.k8s.io/controller-tools)
 CRD_REF_DOCS   := $(cache)/tools/crd-ref-docs-$(call pinned,$(tools_dir),github.com/elastic/crd-ref-docs)
@@ -80,6 +81,8 @@ HELM3          := $(cache)/tools/helm-$(call pinned,$(helm3_dir),helm.sh/helm/v3
 TEST_REGISTRY  := $(cache)/tools/registry-$(call pinned,$(registry_dir),github.com/distribution/distribution/v3)
 TEST_KUBECTL   := $(cache)/tools/kubectl-$(call pinned,$(kubectl_dir),k8s.io/kubectl)
 KUBE_SCORE     := $(cache)/tools/kube-score-$(call pinned,$(score_dir),github.com/zegl/kube-score)
+# What checks the manifest of the plugin by the rules of krew's index.
+KREW_CHECK     := $(cache)/tools/validate-krew-manifest-$(call pinned,$(krew_dir),sigs.k8s.io/krew)
 GOLANGCI_LINT  := $(cache)/tools/golangci-lint-$(call pinned,$(lint_dir),github.com/golangci/golangci-lint/v2)
 
 ##@ General
@@ -329,6 +332,7 @@ release: $(KUSTOMIZE) ## Build release VERSION for REGISTRY into dist/: images, 
 	  'such as REGISTRY=registry.example.com/gpu' >&2; exit 2; }
 	cd config/image && go run . release --root='$(CURDIR)' --out='$(abspath $(DIST))' --version='$(VERSION)' \
 	  --registry='$(REGISTRY)' --base='$(BASE_IMAGE)' --catalog-base='$(CATALOG_BASE)' --replaces='$(REPLACES)' --revision='$(REVISION)' \
+	  $(if $(PLUGIN_PLATFORMS),--plugin-platforms='$(PLUGIN_PLATFORMS)') \
 	  --created="$$(git log -1 --format=%cI)" --push=$(if $(filter-out false 0,$(PUSH)),true,false)
 
 .PHONY: install
@@ -404,6 +408,9 @@ $(TEST_REGISTRY):
 
 $(TEST_KUBECTL):
 	$(call build-tool,$(kubectl_dir),.)
+
+$(KREW_CHECK):
+	$(call build-tool,$(krew_dir),sigs.k8s.io/krew/cmd/validate-krew-manifest)
 
 $(KUBE_SCORE):
 	$(call build-tool,$(score_dir),github.com/zegl/kube-score/cmd/kube-score)

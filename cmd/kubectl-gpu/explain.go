@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,12 +38,13 @@ taint, its selector, cordoned or full nodes, the kubelet, or the state of its no
 that of a node, or else of a pod. If a Job or another controller has no pod, give its name as pod/NAME: what refuses
 its pods, such as a quota, is shown.
 
-It runs kubectl, which needs the right to list Nodes, ClusterPolicies and Pods, and Events in the namespace of the
+It runs kubectl proxy, which needs the right to list Nodes, ClusterPolicies and Pods, and Events in the namespace of the
 pod.`,
 		Example: `  kubectl gpu explain node-a
   kubectl gpu explain pod/training-0 --namespace team-a
   kubectl gpu explain node/node-a -o json`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completing(&o.kubectl, explainable),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(formats, o.output) {
 				return fmt.Errorf("--output %s: give one of %v", o.output, formats)
@@ -72,6 +72,8 @@ pod.`,
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod (default: that of the context)")
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, json or yaml")
 	o.kubectl.addFlags(flags)
+	completeFlag(command, "output", fixed(formats...))
+	completeFlag(command, "namespace", completing(&o.kubectl, namespaceNames))
 	return command
 }
 
@@ -80,12 +82,17 @@ func (o explainOptions) run(ctx context.Context, out io.Writer, kind, name strin
 	if err != nil {
 		return err
 	}
+	asked, err := o.kubectl.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer asked.close()
 	live := newLiveCluster(o.kubectl)
-	if err := live.read(ctx); err != nil {
+	if err := live.readFrom(ctx, asked); err != nil {
 		return err
 	}
 	if kind != "pod" {
-		found, err := o.node(ctx, live, name, known)
+		found, err := o.node(ctx, asked, live, name, known)
 		if err != nil {
 			return err
 		}
@@ -97,7 +104,7 @@ func (o explainOptions) run(ctx context.Context, out io.Writer, kind, name strin
 				labels.True)
 		}
 	}
-	found, err := o.pod(ctx, live, name, known)
+	found, err := o.pod(ctx, asked, live, name, known)
 	if err != nil {
 		return err
 	}
@@ -120,7 +127,7 @@ func (o explainOptions) write(out io.Writer, found any, text string) error {
 
 // node explains a node with GPUs; nil if there is none of this name.
 func (o explainOptions) node(
-	ctx context.Context, live *liveCluster, name string, known map[string]reasons.Explanation,
+	ctx context.Context, asked *session, live *liveCluster, name string, known map[string]reasons.Explanation,
 ) (*explain.Node, error) {
 	all := live.overview()
 	i := slices.IndexFunc(all.Nodes, func(n overview.Node) bool { return n.Name == name })
@@ -133,15 +140,12 @@ func (o explainOptions) node(
 			in.Node = node
 		}
 	}
-	in.Namespace = defaultNamespace
-	if in.Policy != nil {
-		in.Namespace = cmp.Or(in.Policy.Status.Namespace, defaultNamespace)
-	}
+	in.Namespace = namespaceOf(in.Policy)
 	ours := url.Values{
 		"fieldSelector": {"spec.nodeName=" + name},
 		"labelSelector": {labels.ManagedBy + "=" + labels.ManagedByValue},
 	}
-	_, err := listRaw(ctx, o.kubectl, "/api/v1/namespaces/"+in.Namespace+"/pods", ours,
+	_, err := listProtobuf(ctx, asked, "/api/v1/namespaces/"+in.Namespace+"/pods", ours,
 		func(pod *corev1.Pod) { in.Pods = append(in.Pods, *pod) })
 	if err != nil {
 		return nil, err
@@ -162,11 +166,11 @@ func (c *liveCluster) activePolicy(of overview.Overview) *v1.ClusterPolicy {
 
 // pod explains a pod, or why a controller has none.
 func (o explainOptions) pod(
-	ctx context.Context, live *liveCluster, name string, known map[string]reasons.Explanation,
+	ctx context.Context, asked *session, live *liveCluster, name string, known map[string]reasons.Explanation,
 ) (*explain.Pod, error) {
 	var pod *corev1.Pod
 	path := "/api/v1/namespaces/" + o.namespace
-	if _, err := listRaw(ctx, o.kubectl, path+"/pods", url.Values{"fieldSelector": {"metadata.name=" + name}},
+	if _, err := listProtobuf(ctx, asked, path+"/pods", url.Values{"fieldSelector": {"metadata.name=" + name}},
 		func(found *corev1.Pod) { pod = found }); err != nil {
 		return nil, err
 	}
@@ -175,7 +179,7 @@ func (o explainOptions) pod(
 	if pod == nil {
 		of = url.Values{"fieldSelector": {"reason=FailedCreate"}}
 	}
-	if _, err := listRaw(ctx, o.kubectl, path+"/events", of,
+	if _, err := listProtobuf(ctx, asked, path+"/events", of,
 		func(event *corev1.Event) { events = append(events, *event) }); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ import (
 const (
 	exitFailure = 1
 	exitUsage   = 2
+	// exitDiffers is that of diff, if the operator would change anything.
+	exitDiffers = 1
 	// exitBlocked is that of migrate with --check, if something blocks the migration.
 	exitBlocked = 2
 	// exitUpgrades is that of plan with --detailed-exitcode, if drivers would be upgraded.
@@ -31,6 +33,14 @@ type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
+// coded is an error with an exit code of its own.
+type coded struct {
+	error
+	code int
+}
+
+func (c coded) Unwrap() error { return c.error }
+
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 func run(args []string, in io.Reader, out, errOut io.Writer) int {
@@ -46,6 +56,9 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	if errors.Is(err, errUpgradesHappen) {
 		return exitUpgrades
 	}
+	if errors.Is(err, errDiffers) {
+		return exitDiffers
+	}
 	if errors.Is(err, errNotReady) {
 		return exitNotReady
 	}
@@ -54,6 +67,9 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	}
 	if errors.As(err, &failure{}) {
 		fmt.Fprintln(errOut, "kubectl gpu:", err)
+		if own := (coded{}); errors.As(err, &own) {
+			return own.code
+		}
 		return exitFailure
 	}
 	fmt.Fprintf(errOut, "kubectl gpu: %v (see kubectl gpu --help)\n", err)
@@ -67,17 +83,22 @@ func rootCommand() *cobra.Command {
 		Long: `Show the state of the GPUs of a cluster and what the GPU operator would do, and convert its objects, without
 changing anything; only cleanup and migrate change the cluster.
 
-Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usage.`,
+Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usage. Those of diff, and of commands with
+--detailed-exitcode or --check, are in their help. Output is coloured only on a terminal, and not if NO_COLOR is set.`,
+		Example: `  kubectl gpu status
+  kubectl gpu explain gpu-00002
+  kubectl gpu top pods --all-namespaces
+  kubectl gpu diff -f policy.yaml
+  kubectl gpu collect`,
 		Version:       version.Version,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gpu"},
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		// kubectl only completes its own commands by script.
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.AddCommand(
-		statusCommand(), explainCommand(), validateCommand(), renderCommand(), planCommand(), mirrorCommand(),
-		convertCommand(), cleanupCommand(), migrateCommand(),
+		statusCommand(), topCommand(), explainCommand(), validateCommand(), renderCommand(), planCommand(), diffCommand(),
+		mirrorCommand(), convertCommand(), collectCommand(), cleanupCommand(), migrateCommand(),
 	)
+	addCompletion(root)
 	return root
 }

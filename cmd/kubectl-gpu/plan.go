@@ -67,6 +67,14 @@ upgraded.`,
 			return nil
 		},
 	}
+	o.addFlags(command)
+	command.Flags().BoolVar(&o.detailedExit, "detailed-exitcode", false,
+		fmt.Sprintf("exit with %d if drivers would be upgraded", exitUpgrades))
+	return command
+}
+
+// addFlags adds the flags that plan and diff have.
+func (o *planOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVarP(&o.policy, "filename", "f", "", "file with the ClusterPolicy; - reads standard input (default: "+
 		"the one in the cluster)")
@@ -76,13 +84,32 @@ upgraded.`,
 	flags.StringVarP(&o.namespace, "namespace", "n", "",
 		"namespace of the operator (default: the one in the status of the policy, or gpu-operator)")
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, json or yaml")
-	flags.BoolVar(&o.detailedExit, "detailed-exitcode", false,
-		fmt.Sprintf("exit with %d if drivers would be upgraded", exitUpgrades))
 	o.kubectl.addFlags(flags)
-	return command
+	completeFlag(command, "output", fixed(formats...))
+	completeFlag(command, "namespace", completing(&o.kubectl, namespaceNames))
 }
 
 func (o planOptions) run(cmd *cobra.Command) (*preview.Preview, error) {
+	found, err := o.compute(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := printPreview(cmd.OutOrStdout(), found, o.output); err != nil {
+		return nil, err
+	}
+	return found, errInvalid(found)
+}
+
+// errInvalid returns an error if the operator would refuse a part of the policy.
+func errInvalid(found *preview.Preview) error {
+	if len(found.Invalid) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the policy is invalid for %s: see the notes and change it", strings.Join(found.Invalid, ", "))
+}
+
+// compute reads the policy and the cluster.
+func (o planOptions) compute(cmd *cobra.Command) (*preview.Preview, error) {
 	edit := preview.Edit{}
 	if o.policy != "" {
 		file, err := readPolicy(o.policy, cmd.InOrStdin())
@@ -101,15 +128,5 @@ func (o planOptions) run(cmd *cobra.Command) (*preview.Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := preview.Of(cluster, edit, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	if err := printPreview(cmd.OutOrStdout(), found, o.output); err != nil {
-		return nil, err
-	}
-	if len(found.Invalid) > 0 {
-		return nil, fmt.Errorf("the policy is invalid for %s: see the notes and change it", strings.Join(found.Invalid, ", "))
-	}
-	return found, nil
+	return preview.Of(cluster, edit, time.Now())
 }

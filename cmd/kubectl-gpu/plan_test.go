@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/clusterpolicy/gpu-operator/internal/drift"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/preview"
@@ -237,6 +238,10 @@ func TestPlanInOtherFormats(t *testing.T) {
 		Images: []preview.ImageChange{{
 			Container: "nvidia-driver-ctr", Before: "nvcr.io/nvidia/driver:580.1-ubuntu24.04",
 			After: "nvcr.io/nvidia/driver:580.2-ubuntu24.04",
+		}},
+		Differences: []drift.Difference{{
+			Path:   "spec.template.spec.containers[nvidia-driver-ctr].image",
+			Before: "nvcr.io/nvidia/driver:580.1-ubuntu24.04", After: "nvcr.io/nvidia/driver:580.2-ubuntu24.04",
 		}},
 	}))
 	g.Expect(plans[0].Upgrades.Nodes[0].Name).To(Equal("gpu-4"))

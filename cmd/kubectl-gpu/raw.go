@@ -44,22 +44,6 @@ func (k kubectl) stream(ctx context.Context, path string, read func(io.Reader) e
 	return nil
 }
 
-// listRaw hands each object of a list to each, one after the other, and returns the resource version of the list.
-func listRaw[T any](ctx context.Context, k kubectl, path string, query url.Values, each func(*T)) (string, error) {
-	// Without the current version the API server answers from its cache.
-	all := url.Values{"resourceVersion": {"0"}}
-	for key, values := range query {
-		all[key] = values
-	}
-	version := ""
-	err := k.stream(ctx, path+"?"+all.Encode(), func(in io.Reader) error {
-		var err error
-		version, err = decodeList(json.NewDecoder(in), each)
-		return err
-	})
-	return version, err
-}
-
 // decodeList decodes a list without holding it.
 func decodeList[T any](in *json.Decoder, each func(*T)) (version string, err error) {
 	if err := expect(in, '{'); err != nil {

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
-	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -94,7 +92,7 @@ func sinceText(n *overview.Node, now time.Time) string {
 
 // print prints an overview in the format of the flags.
 func (o statusOptions) print(out io.Writer, found overview.Overview, now time.Time) error {
-	text := []byte(overviewText(found, now, o.output == formatWide))
+	text := []byte(overviewText(found, now, o.output == formatWide, newPalette(out)))
 	if o.output == formatJSON || o.output == formatYAML {
 		var err error
 		if text, err = encode(found, o.output); err != nil {
@@ -108,9 +106,9 @@ func (o statusOptions) print(out io.Writer, found overview.Overview, now time.Ti
 }
 
 // overviewText returns an overview as people read it.
-func overviewText(found overview.Overview, now time.Time, wide bool) string {
+func overviewText(found overview.Overview, now time.Time, wide bool, colours palette) string {
 	text := &strings.Builder{}
-	writePolicy(text, found.Policy)
+	writePolicy(text, found.Policy, colours)
 	s := found.Summary
 	fmt.Fprintf(text, "%d of %d nodes ready, %d of %d GPUs usable", s.ReadyNodes, s.Nodes, s.UsableGPUs, s.GPUs)
 	if s.FreeGPUs != nil {
@@ -127,20 +125,41 @@ func overviewText(found overview.Overview, now time.Time, wide bool) string {
 	for i := range found.Nodes {
 		lines = append(lines, row(shown, &found.Nodes[i]))
 	}
-	writeAligned(text, lines...)
+	aligned := &strings.Builder{}
+	writeAligned(aligned, lines...)
+	for i, line := range strings.SplitAfter(aligned.String(), "\n") {
+		if i > 0 && i <= len(found.Nodes) {
+			line = colours.node(found.Nodes[i-1].Ready, line)
+		}
+		text.WriteString(line)
+	}
 	return text.String()
 }
 
-func writePolicy(text *strings.Builder, policy *overview.Policy) {
+// node colours the line of a node; after it was aligned, as colours count as characters there.
+func (p palette) node(ready overview.Readiness, line string) string {
+	line = strings.TrimSuffix(line, "\n")
+	switch ready {
+	case overview.NotReady:
+		line = p.red(line)
+	case overview.Unknown:
+		line = p.yellow(line)
+	case overview.Ready, overview.Excluded:
+	}
+	return line + "\n"
+}
+
+func writePolicy(text *strings.Builder, policy *overview.Policy, colours palette) {
 	if policy == nil {
 		text.WriteString("No ClusterPolicy: the operator does nothing until one is created.\n")
 		return
 	}
 	switch policy.Ready {
 	case "True":
-		fmt.Fprintf(text, "ClusterPolicy %s is ready.\n", policy.Name)
+		fmt.Fprintf(text, "ClusterPolicy %s is %s.\n", policy.Name, colours.green("ready"))
 	case "False":
-		fmt.Fprintf(text, "ClusterPolicy %s is not ready: %s: %s\n", policy.Name, policy.Reason, policy.Message)
+		fmt.Fprintf(text, "ClusterPolicy %s is %s: %s: %s\n", policy.Name, colours.red("not ready"), policy.Reason,
+			policy.Message)
 	default:
 		fmt.Fprintf(text, "ClusterPolicy %s: %s\n", policy.Name, policy.Message)
 	}
@@ -197,17 +216,14 @@ type screen struct {
 }
 
 func newScreen(out io.Writer, wide bool) *screen {
-	file, isFile := out.(*os.File)
-	return &screen{
-		out: out, wide: wide, isTerminal: isFile && term.IsTerminal(int(file.Fd())), printed: map[string]string{},
-	}
+	return &screen{out: out, wide: wide, isTerminal: isTerminal(out), printed: map[string]string{}}
 }
 
 // show replaces what is on the terminal, or prints the lines that have changed.
 func (s *screen) show(found overview.Overview, now time.Time) error {
 	if s.isTerminal {
 		// Cursor to the top, and clear what follows.
-		_, err := fmt.Fprintf(s.out, "\x1b[H\x1b[2J%s", overviewText(found, now, s.wide))
+		_, err := fmt.Fprintf(s.out, "\x1b[H\x1b[2J%s", overviewText(found, now, s.wide, newPalette(s.out)))
 		return err
 	}
 	return s.showChanges(found, now)

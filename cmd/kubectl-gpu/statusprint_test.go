@@ -38,7 +38,7 @@ func someNodes() overview.Overview {
 
 func TestStatusAsText(t *testing.T) {
 	g := NewWithT(t)
-	text := func(o overview.Overview) string { return overviewText(o, shownAt, false) }
+	text := func(o overview.Overview) string { return overviewText(o, shownAt, false, palette{}) }
 	g.Expect(text(someNodes())).To(Equal(`ClusterPolicy gpus is not ready: OperandFailed: 1 of 2 GPU nodes have failed
 Driver upgrade to 590: 1 pending, 0 in progress, 0 done, 0 failed, 0 held. a waits
 1 of 2 nodes ready, 7 of 8 GPUs usable, 8 whole GPUs free
@@ -47,7 +47,7 @@ NODE  READY  STAGE      USABLE  FREE              PRODUCT  MIG              DRIV
 a     False  Driver     -       -                 -        -                -       CrashLoopBackOff  90s
 b     True   Validated  7/8     ?, 5 mig-1g.10gb  H100     mixed (pending)  590     -                 90s
 `))
-	g.Expect(overviewText(someNodes(), shownAt, true)).To(MatchRegexp(`UPGRADE +HEALTH +CORDONED .* MESSAGE\na .* x y\n`))
+	g.Expect(overviewText(someNodes(), shownAt, true, palette{})).To(MatchRegexp(`UPGRADE +HEALTH +CORDONED .* MESSAGE\na .* x y\n`))
 	g.Expect(text(overview.Overview{})).To(Equal(`No ClusterPolicy: the operator does nothing until one is created.
 0 of 0 nodes ready, 0 of 0 GPUs usable
 

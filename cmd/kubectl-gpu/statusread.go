@@ -55,21 +55,31 @@ func newLiveCluster(k kubectl) *liveCluster {
 
 // read lists all objects. Pods that cannot be listed are no error.
 func (c *liveCluster) read(ctx context.Context) error {
+	asked, err := c.kubectl.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer asked.close()
+	return c.readFrom(ctx, asked)
+}
+
+// readFrom is read in a session.
+func (c *liveCluster) readFrom(ctx context.Context, asked *session) error {
 	next := newLiveCluster(c.kubectl)
 	next.policies, next.nodes = map[types.UID]*v1.ClusterPolicy{}, map[types.UID]*corev1.Node{}
 	next.usage = &overview.Usage{}
 	var policies, nodes, pods string
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		policies, err = listRaw(groupCtx, c.kubectl, policiesPath, nil, added(next.setPolicy))
+		policies, err = listJSON(groupCtx, asked, policiesPath, nil, typeJSON, added(next.setPolicy))
 		return err
 	})
 	group.Go(func() (err error) {
-		nodes, err = listRaw(groupCtx, c.kubectl, nodesPath, gpuNodes, added(next.setNode))
+		nodes, err = listProtobuf(groupCtx, asked, nodesPath, gpuNodes, added(next.setNode))
 		return err
 	})
 	group.Go(func() error {
-		pods, next.podsUnknown = listRaw(groupCtx, c.kubectl, podsPath, tenants, added(next.setPod))
+		pods, next.podsUnknown = listProtobuf(groupCtx, asked, podsPath, tenants, added(next.setPod))
 		return nil
 	})
 	if err := group.Wait(); err != nil {

@@ -55,8 +55,8 @@ func holding(a artifact) v1.ImageIndex {
 	return mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: a.content, Descriptor: named(a.tag)})
 }
 
-// packChart returns the chart in a directory as a package.
-func packChart(dir string) ([]byte, error) {
+// pack returns the files in a directory as a .tar.gz, the same for the same files.
+func pack(dir string) ([]byte, error) {
 	files, err := archive(dir)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@
 # without one. It must run from the files that .dockerignore lets through.
 #
 #   build.sh programs DIR   the programs, into DIR
+#   build.sh plugin DIR     kubectl-gpu with the licence, into DIR, as it is released
 #   build.sh rootfs DIR     what the image has beyond its base, as it lies in the image; DIR must be empty
 #
 # VERSION (default dev) is what the programs call themselves. GOOS and GOARCH name the platform, as for go build.
@@ -17,7 +18,7 @@ build() { # DIR PACKAGE...
     -ldflags "-s -w -X github.com/clusterpolicy/gpu-operator/internal/version.Version=${VERSION:-dev}" -o "$1/" "${@:2}"
 }
 
-[ $# = 2 ] || fail "call it with programs or rootfs, and a directory"
+[ $# = 2 ] || fail "call it with programs, plugin or rootfs, and a directory"
 mkdir -p "$2"
 dir=$(cd "$2" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -25,6 +26,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 case $1 in
   programs)
     build "$dir" ./cmd/...
+    ;;
+  plugin)
+    build "$dir" ./cmd/kubectl-gpu
+    cp LICENSE "$dir/LICENSE"
     ;;
   rootfs)
     [ -z "$(ls -A "$dir")" ] || fail "$dir is not empty: what lies there would get into the image"
@@ -36,6 +41,6 @@ case $1 in
     cp LICENSE "$dir/licenses/LICENSE"
     ;;
   *)
-    fail "it knows programs and rootfs, not $1"
+    fail "it knows programs, plugin and rootfs, not $1"
     ;;
 esac

@@ -8,6 +8,6 @@
 // the toolkit. With the base image of the Dockerfile both have the same files.
 //
 // Command image release makes everything that a release consists of: the image for all architectures, and what names
-// it by digest, which are install.yaml, the chart, the bundle and the catalogue. It pushes them with --push. The same
-// sources make the same files.
+// it by digest, which are install.yaml, the chart, the bundle and the catalogue, and the plugin of kubectl for each
+// platform with its manifest for krew. It pushes the former with --push. The same sources make the same files.
 package main

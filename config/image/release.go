@@ -25,7 +25,7 @@ var architectures = []string{"amd64", "arm64"}
 type releaseOptions struct {
 	root, version, revision, created, registry string
 	base, catalogBase, replaces                string
-	out                                        string
+	out, pluginPlatforms                       string
 	push                                       bool
 }
 
@@ -46,6 +46,8 @@ func releaseCommand(ctx context.Context, args []string, progress io.Writer) erro
 	flags.StringVar(&o.replaces, "replaces", "",
 		"version of the release before, for the bundle and the notes (default none)")
 	flags.StringVar(&o.out, "out", "../../dist", "folder of the release; one in it is replaced")
+	flags.StringVar(&o.pluginPlatforms, "plugin-platforms", strings.Join(pluginPlatforms, ","),
+		"platforms that the plugin of kubectl is built for")
 	flags.BoolVar(&o.push, "push", false, "push the images and the chart")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -63,6 +65,9 @@ func (o *releaseOptions) complete() (err error) {
 	}
 	if _, err := name.NewRepository(o.registry+"/gpu-operator", name.StrictValidation); err != nil {
 		return fmt.Errorf("--registry must be a registry with a path, such as registry.example.com/gpu: %w", err)
+	}
+	if err := o.checkPlatforms(); err != nil {
+		return err
 	}
 	if o.root, err = filepath.Abs(o.root); err != nil {
 		return fmt.Errorf("--root: %w", err)
@@ -138,7 +143,7 @@ func makeRelease(ctx context.Context, o releaseOptions, progress io.Writer) (err
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	r := &releaser{releaseOptions: o, work: work, progress: progress}
 	for _, part := range []func(context.Context) error{
-		r.operator, r.manifest, r.chart, r.bundle, r.catalog, r.notes,
+		r.operator, r.manifest, r.chart, r.bundle, r.catalog, r.plugin, r.notes,
 	} {
 		if err := part(ctx); err != nil {
 			return err
@@ -246,7 +251,7 @@ func (r *releaser) chart(ctx context.Context) error {
 		"-source", source, "-out", filepath.Join(dir, "gpu-operator")); err != nil {
 		return err
 	}
-	packed, err := packChart(dir)
+	packed, err := pack(dir)
 	if err != nil {
 		return fmt.Errorf("packing the chart: %w", err)
 	}

@@ -34,6 +34,9 @@ func TestInvalidReleasesAreRefused(t *testing.T) {
 		"build metadata":   {[]string{out, "--registry=a.b/c", "--version=v1.2.3+4"}, "is no version of a release"},
 		"no registry":      {[]string{out, "--version=v1.2.3"}, "--registry must be a registry with a path"},
 		"a capital letter": {[]string{out, "--version=v1.2.3", "--registry=a.b/C"}, "--registry must be a registry"},
+		"an unknown platform": {
+			[]string{out, "--version=v1.2.3", "--registry=a.b/c", "--plugin-platforms=plan9/amd64"}, `has "plan9/amd64"`,
+		},
 		"no repository": {
 			[]string{out, "--version=v1.2.3", "--registry=a.b/c", "--root=/nowhere"}, "reading the base image",
 		},
@@ -62,7 +65,7 @@ func TestAReleaseReplacesOnlyARelease(t *testing.T) {
 // A release is built on the base image of the Dockerfile.
 func TestTheBaseIsThatOfTheDockerfile(t *testing.T) {
 	g := NewWithT(t)
-	o := releaseOptions{root: "../..", version: "v1.2.3", registry: "a.b/c"}
+	o := releaseOptions{root: "../..", version: "v1.2.3", registry: "a.b/c", pluginPlatforms: pluginPlatforms[0]}
 	g.Expect(o.complete()).To(Succeed())
 	g.Expect(o.base).To(MatchRegexp(`^gcr\.io/distroless/cc-debian12:nonroot@sha256:[0-9a-f]{64}$`))
 	o.base = noBase

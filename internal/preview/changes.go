@@ -66,6 +66,8 @@ type Change struct {
 	Running int32  `json:"running,omitempty"`
 	// Message explains Refuse.
 	Message string `json:"message,omitempty"`
+	// Differences are all fields that change, for Update. Digests are left out.
+	Differences []drift.Difference `json:"differences,omitempty"`
 }
 
 // ImageChange is a container with another image than before.
@@ -177,6 +179,7 @@ func (f *changes) compare(c *Cluster, object manifest.Object) {
 		return
 	}
 	change.Field = cmp.Or(found.field, "fields that are no longer set")
+	change.Differences = found.all
 	change.Pods, change.Running = effectOf(object, live, found)
 	change.Images = imageChanges(object, live)
 	f.changed = append(f.changed, change)
@@ -189,6 +192,8 @@ type difference struct {
 	field string
 	// template: it is in a pod template.
 	template bool
+	// all are all fields that differ.
+	all []drift.Difference
 }
 
 // differenceOf finds the difference of an object that would be written.
@@ -202,7 +207,8 @@ func differenceOf(rendered, live manifest.Object) (difference, error) {
 		return difference{}, fmt.Errorf("converting %s: %w", live.GetName(), err)
 	}
 	withoutDigests(intent)
-	found := difference{field: drift.First(intent, content).String()}
+	withoutDigests(&unstructured.Unstructured{Object: content})
+	found := difference{field: drift.First(intent, content).String(), all: drift.All(intent, content)}
 	template, exists, err := unstructured.NestedFieldNoCopy(intent.Object, "spec", "template")
 	if exists && err == nil {
 		part := map[string]any{"spec": map[string]any{"template": template}}

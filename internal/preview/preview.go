@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
+	"github.com/clusterpolicy/gpu-operator/internal/drift"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
@@ -28,12 +29,25 @@ type Preview struct {
 	Invalid []string `json:"invalid,omitempty"`
 	// Notes are sentences about the spec: fields without effect, doubtful values, operands that are not installed.
 	Notes []string `json:"notes"`
+	// Spec has the fields of the policy that change, with the defaults of this release.
+	Spec []drift.Difference `json:"spec,omitempty"`
+	// Replaced are the pods of operands that are replaced or end at once, without those of driver upgrades.
+	Replaced Replaced `json:"replaced"`
 	// Objects that would be written or deleted, in the order of the pass. Unchanged counts the others.
 	Objects   []Change `json:"objects"`
 	Unchanged int      `json:"unchanged"`
 	// Upgrades of drivers.
 	Upgrades Upgrades `json:"upgrades"`
 }
+
+// Replaced counts pods that a change of their DaemonSet ends, and the nodes that they are on.
+type Replaced struct {
+	Pods  int `json:"pods"`
+	Nodes int `json:"nodes"`
+}
+
+// Differs reports whether the operator would change anything.
+func (p *Preview) Differs() bool { return len(p.Objects) > 0 || p.Upgrades.Happen() }
 
 // Disturbs reports whether nodes would be upgraded.
 func (p *Preview) Disturbs() bool { return !p.Paused && p.Upgrades.Happen() }
@@ -115,7 +129,10 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 		Policy: edit.Policy.Name, Paused: in.Paused(), Invalid: invalid(computed),
 		Notes: slices.Concat(fieldnotes.Of(edit.Policy.Spec), computed.Doubtful(), notes(computed), unread(assumed),
 			c.withoutOperator()),
-		Objects: changes.changed, Unchanged: changes.unchanged,
+		Objects: changes.changed, Unchanged: changes.unchanged, Replaced: c.replaced(changes.changed),
+	}
+	if preview.Spec, err = c.specDifferences(edit.Policy); err != nil {
+		return nil, err
 	}
 	preview.Upgrades, err = upgradesOf(c, computed, changes.daemonSets, now)
 	return preview, err

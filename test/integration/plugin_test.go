@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
@@ -74,7 +75,13 @@ func TestThePluginShowsACluster(t *testing.T) {
 	e := newEnv(t, envOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.sim.Break("driver", "gpu-00002", simulator.CrashLoop)
 	e.run()
-	e.create(e.samplePolicy())
+	exporters, address := &exporterOf{}, hostAddress(t)
+	object := e.samplePolicy()
+	object.Spec.DCGMExporter.Env = []v1.EnvVar{
+		{Name: "DCGM_EXPORTER_LISTEN", Value: fmt.Sprintf(":%d", serveOn(t, address, exporters, false))},
+		{Name: "NGC_API_KEY", Value: planted + "-policy"},
+	}
+	e.create(object)
 	e.Eventually(func() (found struct{ Summary map[string]int }) {
 		e.kubectlGPU(&found, "status")
 		return found
@@ -120,6 +127,9 @@ func TestThePluginShowsACluster(t *testing.T) {
 	e.Expect(pod.Findings).To(BeEmpty())
 	e.quotaIsExplained()
 	e.statusFollows()
+	t.Run("diff", func(t *testing.T) { e.in(t).diffShowsFields(object) })
+	t.Run("top", func(t *testing.T) { e.in(t).topAsksExporters(exporters, needsAddress(t, address)) })
+	t.Run("collect", func(t *testing.T) { e.in(t).collectHasNoCredentials(needsAddress(t, address)) })
 }
 
 // quotaIsExplained: a Deployment whose pod a quota refuses is explained, although there is no pod.

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterpolicy/gpu-operator/internal/drift"
+	"github.com/clusterpolicy/gpu-operator/internal/preview"
+)
+
+// errDiffers makes the plugin exit with exitDiffers. It is not printed.
+var errDiffers = errors.New("the operator would change something")
+
+func diffCommand() *cobra.Command {
+	o := planOptions{}
+	command := &cobra.Command{
+		Use:   "diff -f POLICY",
+		Short: "Show field by field what the operator would change if the policy were applied, without writing",
+		Long: `Show what the operator would change on the cluster if the ClusterPolicy in a file replaced the one in it: the
+fields of the policy, the objects that are created, changed and deleted with each field before (-) and after (+), the
+pods that are replaced and on how many nodes, and the upgrades of drivers. Nothing is written.
+
+kubectl gpu plan has the same in short, with the order of the upgrades and the pods that are evicted. The file has the
+complete spec, and the same rights are needed: see kubectl gpu plan --help. Of fields that are no longer set, those are
+shown that are elements of a list with names, such as variables, or keys of a map, such as node selectors.
+
+Exit codes, as of kubectl diff: 0 the operator would change nothing, 1 it would change something, 2 failure, an invalid
+policy or wrong usage.`,
+		Example: `  kubectl gpu diff -f policy.yaml
+  kubectl gpu diff -f policy.yaml -o json
+  kubectl gpu diff -f policy.yaml > /dev/null && echo nothing changes`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.policy == stdin && o.against == stdin {
+				return errors.New("the policy and the objects cannot both come from standard input: give one of them as a file")
+			}
+			if !slices.Contains(formats, o.output) {
+				return fmt.Errorf("--output %s: give one of %v", o.output, formats)
+			}
+			found, err := o.compute(cmd)
+			if err == nil {
+				err = o.printDiff(cmd.OutOrStdout(), found)
+			}
+			switch {
+			case err != nil:
+				return coded{failure{err}, exitUsage}
+			case found.Differs():
+				return errDiffers
+			}
+			return nil
+		},
+	}
+	o.addFlags(command)
+	if err := command.MarkFlagRequired("filename"); err != nil {
+		panic(err) // The flag is defined above.
+	}
+	return command
+}
+
+// printDiff prints the changes. It fails if the operator would refuse a part of the policy, or could not write an
+// object.
+func (o planOptions) printDiff(out io.Writer, found *preview.Preview) error {
+	text := []byte(diffText(found, newPalette(out)))
+	if o.output != formatText {
+		var err error
+		if text, err = encode(found, o.output); err != nil {
+			return fmt.Errorf("encoding the differences: %w", err)
+		}
+	}
+	if _, err := out.Write(text); err != nil {
+		return fmt.Errorf("writing the differences: %w", err)
+	}
+	refused := func(c preview.Change) bool { return c.Action == preview.Refuse }
+	if i := slices.IndexFunc(found.Objects, refused); i >= 0 {
+		c := &found.Objects[i]
+		return fmt.Errorf("%s %s: the operator could not write it: %s", c.Operand, c.Name, c.Message)
+	}
+	return errInvalid(found)
+}
+
+// diffText returns the changes as people read them.
+func diffText(p *preview.Preview, colours palette) string {
+	text := &strings.Builder{}
+	if p.Paused {
+		text.WriteString("spec.paused is true: the operator would only report. Without it:\n\n")
+	}
+	for _, note := range p.Notes {
+		fmt.Fprintf(text, "note: %s\n", note)
+	}
+	if len(p.Spec) > 0 {
+		fmt.Fprintf(text, "%s\n", colours.bold("ClusterPolicy "+p.Policy))
+		writeDifferences(text, p.Spec, colours)
+	}
+	for i := range p.Objects {
+		c := &p.Objects[i]
+		title := strings.TrimSpace(fmt.Sprintf("%s %s %s", c.Action, c.Kind, c.Name))
+		if c.Operand != "" {
+			title += " (" + c.Operand + ")"
+		}
+		fmt.Fprintf(text, "%s%s\n", colours.bold(title), effectText(c))
+		writeDifferences(text, c.Differences, colours)
+	}
+	if len(p.Spec)+len(p.Objects) > 0 {
+		text.WriteString("\n")
+	}
+	if !p.Differs() {
+		fmt.Fprintf(text, "The operator would change nothing: all %s stay as they are.\n", count(p.Unchanged, "object"))
+		return text.String()
+	}
+	fmt.Fprintf(text, "%s, %d stay as they are. %s replaced or removed on %s. Driver upgrades on %s.\n",
+		count(len(p.Objects), "changed object"), p.Unchanged, count(p.Replaced.Pods, "pod"), count(p.Replaced.Nodes, "node"),
+		count(len(p.Upgrades.Nodes)-p.Upgrades.Held(), "node"))
+	return text.String()
+}
+
+// effectText returns what a change means for pods.
+func effectText(c *preview.Change) string {
+	switch {
+	case c.Message != "":
+		return ": " + c.Message
+	case c.Pods == preview.PodsRoll:
+		return fmt.Sprintf(": %s replaced", count(int(c.Running), "pod"))
+	case c.Pods == preview.PodsOutdated:
+		return fmt.Sprintf(": %s outdated, replaced by driver upgrades", count(int(c.Running), "pod"))
+	case c.Pods == preview.PodsStay:
+		return ": the pods stay"
+	case c.Action == preview.Delete && c.Kind == "DaemonSet":
+		return fmt.Sprintf(": %s removed", count(int(c.Running), "pod"))
+	}
+	return ""
+}
+
+func writeDifferences(text *strings.Builder, all []drift.Difference, colours palette) {
+	for _, d := range all {
+		if d.Before != nil {
+			fmt.Fprintln(text, colours.red("  - "+d.Path+": "+compact(d.Before)))
+		}
+		if d.After != nil {
+			fmt.Fprintln(text, colours.green("  + "+d.Path+": "+compact(d.After)))
+		}
+	}
+}
+
+// compact returns a value as JSON in one line.
+func compact(value any) string {
+	text := &strings.Builder{}
+	encoder := json.NewEncoder(text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Sprint(value)
+	}
+	return strings.TrimSpace(text.String())
+}

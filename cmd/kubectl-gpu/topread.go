@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/gpuusage"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+const (
+	// exporterOperand is the operand whose pods report metrics of GPUs, and exporterPort the name of their port.
+	exporterOperand = "dcgm-exporter"
+	exporterPort    = "metrics"
+	// maxMetrics bounds the metrics of a node, in bytes: those of 16 GPUs with many pod labels are below 1 MB.
+	maxMetrics = 16 << 20
+)
+
+// noAnswer is a node with GPUs whose usage is unknown.
+type noAnswer struct {
+	Node string `json:"node"`
+	// Pod of the exporter; empty if the node has none.
+	Pod     string `json:"pod,omitempty"`
+	Message string `json:"message"`
+}
+
+// reading is what the exporters have reported.
+type reading struct {
+	devices []gpuusage.Device
+	errors  []noAnswer
+}
+
+// failure returns an error that names the nodes without an answer; nil if there are none.
+func (r *reading) failure() error {
+	if len(r.errors) == 0 {
+		return nil
+	}
+	text := &strings.Builder{}
+	for i, e := range r.errors {
+		if i == maxNamed {
+			fmt.Fprintf(text, "\n  and %s more", count(len(r.errors)-maxNamed, "node"))
+			break
+		}
+		fmt.Fprintf(text, "\n  %s: %s", e.Node, e.Message)
+	}
+	return fmt.Errorf("the usage of %s is unknown:%s", count(len(r.errors), "node"), text)
+}
+
+var (
+	errExporterOff = errors.New("the DCGM exporter is off (spec.dcgmExporter.enabled is false in ClusterPolicy")
+	errNoExporter  = errors.New("no pod of the DCGM exporter runs in namespace")
+)
+
+// read asks the exporters of the nodes with these labels that the filter lets through; empty and nil for all.
+func (o *topOptions) read(ctx context.Context, selector string, wanted func(node string) bool) (*reading, error) {
+	asked, err := o.kubectl.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer asked.close()
+	policy, err := activePolicyOf(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	if policy != nil && !*effective.Of(policy.Spec).DCGMExporter.Enabled {
+		return nil, fmt.Errorf("%w %s): turn it on to see the usage of GPUs", errExporterOff, policy.Name)
+	}
+	namespace := cmp.Or(o.operatorNamespace, namespaceOf(policy))
+	pods, err := exporters(ctx, asked, namespace)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := gpuNodesWith(ctx, asked, selector)
+	if err != nil {
+		return nil, err
+	}
+	if len(pods) == 0 {
+		return nil, fmt.Errorf("%w %s: see kubectl gpu status, or name another namespace with --operator-namespace",
+			errNoExporter, namespace)
+	}
+	if wanted != nil {
+		nodes = slices.DeleteFunc(nodes, func(name string) bool { return !wanted(name) })
+	}
+	return o.ask(ctx, asked, nodes, pods), nil
+}
+
+// namespaceOf returns the operator's namespace by the policy, which may be nil.
+func namespaceOf(policy *v1.ClusterPolicy) string {
+	if policy == nil {
+		return defaultNamespace
+	}
+	return cmp.Or(policy.Status.Namespace, defaultNamespace)
+}
+
+// activePolicyOf returns the policy that the operator acts on; nil for none.
+func activePolicyOf(ctx context.Context, asked *session) (*v1.ClusterPolicy, error) {
+	var found *v1.ClusterPolicy
+	_, err := listJSON(ctx, asked, policiesPath, nil, typeJSON, func(policy *v1.ClusterPolicy) {
+		if found == nil || found.Status.State == "" || found.Status.State == v1.StateIgnored {
+			found = policy
+		}
+	})
+	return found, err
+}
+
+// exporters returns the exporter's pod of each node.
+func exporters(ctx context.Context, asked *session, namespace string) (map[string]*corev1.Pod, error) {
+	found := map[string]*corev1.Pod{}
+	query := url.Values{"labelSelector": {labels.Operand + "=" + exporterOperand}}
+	_, err := listProtobuf(ctx, asked, "/api/v1/namespaces/"+namespace+"/pods", query, func(pod *corev1.Pod) {
+		other := found[pod.Spec.NodeName]
+		if pod.Spec.NodeName != "" && (other == nil || pod.CreationTimestamp.After(other.CreationTimestamp.Time)) {
+			found[pod.Spec.NodeName] = pod
+		}
+	})
+	return found, err
+}
+
+// gpuNodesWith returns the names of the nodes with GPUs and other labels; empty for any.
+func gpuNodesWith(ctx context.Context, asked *session, selector string) ([]string, error) {
+	all := gpuNodes.Get("labelSelector")
+	if selector != "" {
+		all += "," + selector
+	}
+	return namesOf(ctx, asked, nodesPath, url.Values{"labelSelector": {all}})
+}
+
+// selectedPods returns the pods with the labels of the flag, as namespace/name.
+func (o *topOptions) selectedPods(ctx context.Context) (map[string]bool, error) {
+	asked, err := o.kubectl.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer asked.close()
+	path := podsPath
+	if !o.allNamespaces {
+		path = "/api/v1/namespaces/" + o.namespace + "/pods"
+	}
+	found := map[string]bool{}
+	_, err = listJSON(ctx, asked, path, url.Values{"labelSelector": {o.selector}}, typeMetadata,
+		func(pod *metav1.PartialObjectMetadata) { found[pod.Namespace+"/"+pod.Name] = true })
+	return found, err
+}
+
+// ask gets the metrics of the nodes.
+func (o *topOptions) ask(ctx context.Context, asked *session, nodes []string, pods map[string]*corev1.Pod) *reading {
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(maxParallel)
+	all := &reading{}
+	for _, node := range nodes {
+		group.Go(func() error {
+			devices, failed := o.askNode(ctx, asked, node, pods[node])
+			mu.Lock()
+			defer mu.Unlock()
+			all.devices = append(all.devices, devices...)
+			if failed != nil {
+				all.errors = append(all.errors, *failed)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // No function fails.
+	slices.SortFunc(all.errors, func(a, b noAnswer) int { return cmp.Compare(a.Node, b.Node) })
+	return all
+}
+
+// askNode gets the metrics of one node, whose exporter's pod may be nil.
+func (o *topOptions) askNode(
+	ctx context.Context, asked *session, node string, pod *corev1.Pod,
+) ([]gpuusage.Device, *noAnswer) {
+	if pod == nil {
+		return nil, &noAnswer{Node: node, Message: "it has no pod of the DCGM exporter: see kubectl gpu explain " + node}
+	}
+	if pod.Status.Phase != corev1.PodRunning {
+		return nil, &noAnswer{node, pod.Name, fmt.Sprintf("pod %s is %s: see kubectl gpu explain %s", pod.Name,
+			pod.Status.Phase, node)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	text, cut, err := asked.read(ctx, metricsPath(pod), "text/plain", maxMetrics)
+	if err == nil && cut {
+		err = fmt.Errorf("the metrics are larger than %d MiB", maxMetrics>>20)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer in %s", o.timeout)
+	}
+	if err != nil {
+		return nil, &noAnswer{node, pod.Name, fmt.Sprintf("pod %s does not answer: %v", pod.Name, err)}
+	}
+	devices, err := gpuusage.Parse(node, bytes.NewReader(text))
+	if err != nil {
+		return nil, &noAnswer{node, pod.Name, fmt.Sprintf("pod %s: %v", pod.Name, err)}
+	}
+	return devices, nil
+}
+
+// metricsPath returns the path of an exporter's metrics through the API server.
+func metricsPath(pod *corev1.Pod) string {
+	port := int32(0)
+	for i := range pod.Spec.Containers {
+		for _, p := range pod.Spec.Containers[i].Ports {
+			if p.Name == exporterPort {
+				port = p.ContainerPort
+			}
+		}
+	}
+	return fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy/metrics", pod.Namespace, pod.Name, port)
+}

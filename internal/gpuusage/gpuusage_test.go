@@ -1,0 +1,137 @@
+package gpuusage_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/internal/gpuusage"
+)
+
+// usage is the part of the JSON that the tests compare; -1 for what is absent.
+type usage struct {
+	Utilization, Power, Temperature float64
+	Used, Total                     int64
+}
+
+func of(u gpuusage.Usage) usage {
+	found := usage{-1, -1, -1, -1, -1}
+	for to, from := range map[*float64]*float64{
+		&found.Utilization: u.UtilizationPercent, &found.Power: u.PowerWatts, &found.Temperature: u.TemperatureCelsius,
+	} {
+		if from != nil {
+			*to = *from
+		}
+	}
+	for to, from := range map[*int64]*int64{&found.Used: u.MemoryUsedBytes, &found.Total: u.MemoryTotalBytes} {
+		if from != nil {
+			*to = *from
+		}
+	}
+	return found
+}
+
+const mib = 1 << 20
+
+// The two sets of names report the same GPU: of exporter 4.8, and of 4.9 with other units.
+func TestNamesAndUnits(t *testing.T) {
+	const old = `
+# TYPE DCGM_FI_DEV_GPU_UTIL gauge
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a",modelName="NVIDIA H100",Hostname="n"} 40
+DCGM_FI_DEV_FB_USED{gpu="0"} 1000
+DCGM_FI_DEV_FB_FREE{gpu="0"} 3000
+DCGM_FI_DEV_FB_RESERVED{gpu="0"} 96
+DCGM_FI_DEV_POWER_USAGE{gpu="0"} 300.5
+DCGM_FI_DEV_GPU_TEMP{gpu="0"} 61
+DCGM_FI_DEV_SM_CLOCK{gpu="0"} 1980
+`
+	const renamed = `
+DCGM_FI_DEV_GPU_UTIL_RATIO{gpu="0",UUID="GPU-a",modelName="NVIDIA H100",DCGM_FI_SYSTEM_DRIVER_VERSION="595"} 0.4
+DCGM_FI_DEV_FB_USED_BYTES{gpu="0"} 1048576000
+DCGM_FI_DEV_FB_FREE_BYTES{gpu="0"} 3145728000
+DCGM_FI_DEV_FB_RESERVED_BYTES{gpu="0"} 100663296
+DCGM_FI_DEV_FB_CAPACITY_BYTES{gpu="0"} 4294967296
+DCGM_FI_DEV_BOARD_POWER_WATTS{gpu="0"} 300.5
+DCGM_FI_DEV_GPU_TEMP_CELSIUS{gpu="0"} 61
+`
+	// DCGM 4.6 has the name of 4.7 for a percentage.
+	early := strings.ReplaceAll(old, `DCGM_FI_DEV_GPU_UTIL{`, `DCGM_FI_DEV_GPU_UTIL_RATIO{DCGM_FI_DRIVER_VERSION="595",`)
+	for name, metrics := range map[string]string{
+		"4.8": old, "4.9": renamed, "a ratio in percent": strings.Replace(early, " gauge", " untyped", 1),
+		"what DCGM cannot read": old + "DCGM_FI_DEV_GPU_TEMP{gpu=\"0\",x=\"y\"} 9.223372036854776e+18\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			devices, err := gpuusage.Parse("node", strings.NewReader(metrics))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(devices).To(HaveLen(1))
+			g.Expect(devices[0]).To(And(HaveField("UUID", "GPU-a"), HaveField("Product", "NVIDIA H100")))
+			g.Expect(of(devices[0].Usage)).To(Equal(usage{40, 300.5, 61, 1000 * mib, 4096 * mib}))
+			nodes := gpuusage.Nodes(devices)
+			g.Expect(of(nodes[0].Usage)).To(Equal(of(devices[0].Usage)))
+			g.Expect(gpuusage.Pods(devices)).To(BeEmpty())
+		})
+	}
+}
+
+// Pods that share a GPU, MIG devices, and several GPUs of a pod.
+func TestPods(t *testing.T) {
+	const metrics = `
+DCGM_FI_DEV_GPU_UTIL{gpu="0",pod="big",namespace="a",container="c"} 80
+DCGM_FI_DEV_GPU_UTIL{gpu="1",pod="big",namespace="a",container="c"} 40
+DCGM_FI_DEV_FB_USED{gpu="0",pod="big",namespace="a",container="c"} 100
+DCGM_FI_DEV_FB_USED{gpu="1",pod="big",namespace="a",container="c"} 50
+DCGM_FI_DEV_POWER_USAGE{gpu="0",pod="big",namespace="a",container="c"} 300
+DCGM_FI_DEV_POWER_USAGE{gpu="1",pod="big",namespace="a",container="c"} 200
+DCGM_FI_DEV_GPU_TEMP{gpu="0",pod="big",namespace="a",container="c"} 50
+DCGM_FI_DEV_GPU_TEMP{gpu="1",pod="big",namespace="a",container="c"} 60
+DCGM_FI_DEV_GPU_UTIL{gpu="2",pod="s1",namespace="b",vgpu="0"} 70
+DCGM_FI_DEV_GPU_UTIL{gpu="2",pod="s2",namespace="b",vgpu="1"} 50
+DCGM_FI_DEV_FB_USED{gpu="2",pod="s1",namespace="b",vgpu="0"} 10
+DCGM_FI_DEV_FB_USED{gpu="2",pod="s2",namespace="b",vgpu="1"} 20
+DCGM_FI_DEV_POWER_USAGE{gpu="2",pod="s1",namespace="b",vgpu="0"} 100
+DCGM_FI_DEV_POWER_USAGE{gpu="2",pod="s2",namespace="b",vgpu="1"} 100
+DCGM_FI_DEV_GPU_TEMP{gpu="2",pod="s1",namespace="b",vgpu="0"} 40
+DCGM_FI_DEV_GPU_TEMP{gpu="2",pod="s2",namespace="b",vgpu="1"} 40
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="3",GPU_I_ID="1",GPU_I_PROFILE="1g.10gb",pod="m",namespace="b"} 0.5
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="3",GPU_I_ID="10",GPU_I_PROFILE="1g.10gb"} 0.1
+DCGM_FI_DEV_FB_USED{gpu="3",GPU_I_ID="1",GPU_I_PROFILE="1g.10gb",pod="m",namespace="b"} 7
+DCGM_FI_DEV_FB_USED{gpu="3",GPU_I_ID="10",GPU_I_PROFILE="1g.10gb"} 1
+DCGM_FI_DEV_POWER_USAGE{gpu="3"} 90
+DCGM_FI_DEV_GPU_TEMP{gpu="3"} 30
+`
+	g := NewWithT(t)
+	devices, err := gpuusage.Parse("node", strings.NewReader(metrics))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(devices).To(HaveLen(5))
+	g.Expect([]string{devices[3].MIGInstance, devices[4].MIGInstance}).To(Equal([]string{"1", "10"}))
+
+	nodes := gpuusage.Nodes(devices)
+	g.Expect(nodes).To(HaveLen(1))
+	g.Expect(nodes[0].GPUs).To(Equal(4))
+	// The GPUs are used by 80, 40, min(70+50, 100) and the mean of 50 and 10 per cent.
+	g.Expect(of(nodes[0].Usage)).To(Equal(usage{(80 + 40 + 100 + 30) / 4.0, 690, 60, 188 * mib, -1}))
+
+	pods := map[string]usage{}
+	for _, pod := range gpuusage.Pods(devices) {
+		pods[pod.Namespace+"/"+pod.Name] = of(pod.Usage)
+	}
+	g.Expect(pods).To(Equal(map[string]usage{
+		"a/big": {60, 500, 60, 150 * mib, -1},
+		"b/s1":  {70, -1, 40, 10 * mib, -1},
+		"b/s2":  {50, -1, 40, 20 * mib, -1},
+		"b/m":   {50, -1, 30, 7 * mib, -1},
+	}))
+}
+
+// A node without GPUs, and an answer that is not of an exporter.
+func TestOtherAnswers(t *testing.T) {
+	g := NewWithT(t)
+	devices, err := gpuusage.Parse("node", strings.NewReader("go_goroutines 1\nDCGM_FI_DEV_GPU_UTIL{nvswitch=\"0\"} 1\n"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(json.Marshal(gpuusage.Nodes(devices))).To(BeEquivalentTo("[]"))
+	_, err = gpuusage.Parse("node", strings.NewReader("<html>"))
+	g.Expect(err).To(MatchError(ContainSubstring("reading metrics")))
+}

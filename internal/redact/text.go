@@ -1,0 +1,146 @@
+package redact
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Mark replaces what is removed.
+const Mark = "[redacted]"
+
+// minValue is the length in bytes from which on a credential is searched in all texts. Shorter ones, such as a password
+// "on", would take away parts of words, and so would words that are shorter than minWord.
+const (
+	minValue = 6
+	minWord  = 12
+)
+
+// isWord reports whether a value is a word, such as the name of a namespace.
+var isWord = regexp.MustCompile(`^[a-z.-]+$`).MatchString
+
+// credentialName is how names of credentials look, of variables, keys and flags.
+const credentialName = `(?:[a-z0-9_.-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|api[-_.]?key|access[-_.]?key|` +
+	`private[-_.]?key|signing[-_.]?key|encryption[-_.]?key|license[-_.]?key|account[-_.]?key|auth)[a-z0-9_.-]*)`
+
+// form is a form of credentials in a text. group is the part of a match that is the credential.
+type form struct {
+	what  string
+	match *regexp.Regexp
+	group int
+}
+
+// forms are the known ones. Prefixes of tokens are those that their issuers document for secret scanning.
+var forms = []form{
+	{"private key", regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`), 0},
+	{"credentials in a URL", regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://([^\s/@"'<>]+)@`), 1},
+	{"JSON Web Token", regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?`), 0},
+	{"token", regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|` +
+		`nvapi-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,}|hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|` +
+		`AIza[A-Za-z0-9_-]{30,}|(?:AKIA|ASIA)[A-Z0-9]{16}|npm_[A-Za-z0-9]{20,}|dckr_pat_[A-Za-z0-9_-]{16,})`), 0},
+	{"authorization", regexp.MustCompile(`(?i)\bauthorization["']?\s*[:=]\s*["']?((?:(?:bearer|basic|token|negotiate)\s+)?` +
+		`[^\s"',;]+)`), 1},
+	{"authorization", regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9+/_.~-]{12,}=*)`), 1},
+	{"value of a credential's name", regexp.MustCompile(`(?i)\b` + credentialName +
+		`\\?["']?\s*[:=]\s*\\?(?:"([^"\\]+)|'([^']+)|([^\s"'\\,;&(){}\[\]]+))`), 1},
+	{"value of a credential's flag", regexp.MustCompile(`(?i)(?:^|\s)--?` + credentialName + `\s+([^\s"'-][^\s"']*)`), 1},
+}
+
+// isCredentialName reports whether a variable, a key or a flag names a credential.
+var isCredentialName = regexp.MustCompile(`(?i)^` + credentialName + `$`).MatchString
+
+// harmless are values that a name of a credential may have, and that tell nothing.
+var harmless = regexp.MustCompile(`(?i)^(?:true|false|null|nil|none|yes|no|on|off|enabled|disabled|[0-9]{1,5}|` +
+	`\[redacted\].*|/[a-z0-9_./-]*|\$(?:[({].*)?)$`)
+
+// Redactor removes credentials, and remembers them.
+type Redactor struct {
+	found map[string]bool
+	// Count is how many values have been removed, by what they were.
+	Count map[string]int
+}
+
+// New returns a redactor that knows no credential.
+func New() *Redactor {
+	return &Redactor{found: map[string]bool{}, Count: map[string]int{}}
+}
+
+// remove returns the mark for a value, which is a credential.
+func (r *Redactor) remove(what, value string) string {
+	r.Count[what]++
+	r.remember(value)
+	return Mark
+}
+
+// remember lets Finish remove a value wherever it is, with its lines and the password of a user and a password.
+func (r *Redactor) remember(value string) {
+	parts := append(strings.Split(value, "\n"), value)
+	if _, password, has := strings.Cut(value, ":"); has {
+		parts = append(parts, password)
+	}
+	if fields := strings.Fields(value); len(fields) > 1 {
+		parts = append(parts, fields[len(fields)-1])
+	}
+	for _, part := range parts {
+		part = strings.TrimSpace(part)
+		if len(part) < minValue || len(part) < minWord && isWord(part) {
+			continue
+		}
+		if !harmless.MatchString(part) && !strings.HasPrefix(part, "-----") {
+			r.found[part] = true
+		}
+	}
+}
+
+// Text returns a text without what has the form of a credential.
+func (r *Redactor) Text(text string) string {
+	for _, f := range forms {
+		text = r.replace(text, f)
+	}
+	return text
+}
+
+// replace removes the matches of one form.
+func (r *Redactor) replace(text string, f form) string {
+	var out strings.Builder
+	last := 0
+	for _, at := range f.match.FindAllStringSubmatchIndex(text, -1) {
+		begin, end := at[2*f.group], at[2*f.group+1]
+		// The alternatives of a form are groups of their own.
+		for group := f.group + 1; begin < 0 && 2*group+1 < len(at); group++ {
+			begin, end = at[2*group], at[2*group+1]
+		}
+		if begin < last || harmless.MatchString(text[begin:end]) {
+			continue
+		}
+		out.WriteString(text[last:begin])
+		out.WriteString(r.remove(f.what, text[begin:end]))
+		last = end
+	}
+	if last == 0 {
+		return text
+	}
+	out.WriteString(text[last:])
+	return out.String()
+}
+
+// Finish removes from a text what was found anywhere. It is called once all texts were read, and must not change what
+// the caller has written itself, such as the names of files.
+func (r *Redactor) Finish(text string) string {
+	var pairs []string
+	for value := range r.found {
+		if strings.Contains(text, value) {
+			pairs = append(pairs, value)
+		}
+	}
+	// The longest first, so that no rest of it stays.
+	slices.SortFunc(pairs, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	for _, value := range pairs {
+		if n := strings.Count(text, value); n > 0 {
+			r.Count["repetition of a credential"] += n
+			text = strings.ReplaceAll(text, value, Mark)
+		}
+	}
+	return text
+}
