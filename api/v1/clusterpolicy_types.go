@@ -23,7 +23,10 @@ type ClusterPolicy struct {
 	// +optional
 	Spec ClusterPolicySpec `json:"spec,omitempty"`
 	// Status is the observed state.
+	//
+	// Its default tells readers such as kstatus and kubectl wait that the operator has not seen the object yet.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status ClusterPolicyStatus `json:"status,omitempty"`
 }
 

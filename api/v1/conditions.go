@@ -14,6 +14,10 @@ const (
 	ConditionDegraded = "Degraded"
 	// ConditionError is the inverse of Ready, for compatibility with NVIDIA's operator.
 	ConditionError = "Error"
+	// ConditionStalled: a person must act before the policy can become ready: its spec is wrong or not supported, another
+	// owner has an object that it needs, another policy is older, or an admission policy is missing. The condition is
+	// absent otherwise, also while nodes or operands fail. Its reason is that of Ready before Paused.
+	ConditionStalled = "Stalled"
 	// ConditionCRDOutdated: the CustomResourceDefinition in the cluster is older than the operator, so that the API server
 	// drops fields of the spec. The condition is absent otherwise. Its reason is ReasonCRDOutdated.
 	ConditionCRDOutdated = "CRDOutdated"

@@ -29,13 +29,13 @@ type ClusterPolicyStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// ObservedGeneration is the generation of the spec that this status is based on.
+	// ObservedGeneration is the generation of the spec that this status is based on, -1 before the first.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Ready, AuxiliaryReady, Progressing, Degraded and Error.
+	// Conditions are Ready, AuxiliaryReady, Progressing, Degraded, Error and Stalled.
 	//
 	// AuxiliaryReady is about operands that are not needed to use GPUs, such as the exporters. Error is the inverse of
-	// Ready, for tools written for NVIDIA's operator. UnsupportedFields and DeprecatedFields list such fields of the
+	// Ready, for tools written for NVIDIA's operator. Stalled appears where waiting cannot help, for kstatus. UnsupportedFields and DeprecatedFields list such fields of the
 	// spec, CRDOutdated appears if the CRD is older than the operator, AdmissionPolicyMissing if the admission policies
 	// are not installed, OtherOperatorRunning while NVIDIA's operator is at work, and OutdatedComponent while a component
 	// has known vulnerabilities.

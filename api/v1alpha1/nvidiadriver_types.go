@@ -24,7 +24,10 @@ type NVIDIADriver struct {
 	// +optional
 	Spec NVIDIADriverSpec `json:"spec,omitempty"`
 	// Status is the observed state.
+	//
+	// Its default tells readers such as kstatus and kubectl wait that the operator has not seen the object yet.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status NVIDIADriverStatus `json:"status,omitempty"`
 }
 
@@ -220,10 +223,10 @@ type NVIDIADriverStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// ObservedGeneration is the generation of the spec that this status is based on.
+	// ObservedGeneration is the generation of the spec that this status is based on, -1 before the first.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Ready and Error, its inverse.
+	// Conditions are Ready, Error, its inverse, and Stalled, where waiting cannot help.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

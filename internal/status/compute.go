@@ -141,6 +141,8 @@ func errorText(err error) string {
 
 // setAssessing reports how many nodes are not assessed yet by the current policy, and keeps all else.
 func setAssessing(status *v1.ClusterPolicyStatus, in Input) {
+	// The default of a policy without status is not valid in a condition.
+	status.ObservedGeneration = max(status.ObservedGeneration, 0)
 	if meta.FindStatusCondition(status.Conditions, v1.ConditionReady) == nil {
 		setConditions(status, finding{
 			ready: metav1.ConditionFalse, reason: v1.ReasonAssessing,
@@ -355,4 +357,9 @@ func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 	setFlag(v1.ConditionProgressing, progressing.progressing, progressing.reason, progressing.message)
 	setFlag(v1.ConditionDegraded, degraded.degraded, degraded.reason, degraded.message)
 	set(v1.ConditionError, isError, f.reason, f.message)
+	if !conditions.IsStalled(f.ready, f.reason) {
+		meta.RemoveStatusCondition(&status.Conditions, v1.ConditionStalled)
+		return
+	}
+	set(v1.ConditionStalled, metav1.ConditionTrue, f.reason, f.message)
 }

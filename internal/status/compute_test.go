@@ -377,7 +377,9 @@ func TestUnassessedNodes(t *testing.T) {
 	})
 	t.Run("as the first", func(t *testing.T) {
 		g := NewWithT(t)
-		after := waiting(v1.ClusterPolicyStatus{}, nil)
+		// The default of the definition. In a condition the API server would refuse it.
+		after := waiting(v1.ClusterPolicyStatus{ObservedGeneration: -1}, nil)
+		g.Expect(after.Conditions).To(HaveEach(HaveField("ObservedGeneration", BeZero())))
 		g.Expect(conditionsOf(after)).To(Equal(map[string]string{
 			"Ready": "False Assessing", "Progressing": "True Assessing", "Degraded": "False None", "Error": "True Assessing",
 		}))
@@ -706,6 +708,7 @@ func TestIgnored(t *testing.T) {
 		"Progressing": "False None",
 		"Degraded":    "False None",
 		"Error":       "True Ignored",
+		"Stalled":     "True Ignored",
 	}
 	if diff := cmp.Diff(want, conditionsOf(status)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -57,6 +57,11 @@ func NVIDIADriver(object *v1alpha1.NVIDIADriver, in DriverInput) v1alpha1.NVIDIA
 	}
 	set(v1.ConditionReady, ready)
 	set(v1.ConditionError, failed)
+	if conditions.IsStalled(ready, found.reason) {
+		set(v1.ConditionStalled, metav1.ConditionTrue)
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, v1.ConditionStalled)
+	}
 	return status
 }
 

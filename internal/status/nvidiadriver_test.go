@@ -46,7 +46,7 @@ func TestNVIDIADriver(t *testing.T) {
 		"no node": {spec: inTeam, want: "ready True NoGPUNodes: no GPU node is selected"},
 		"a conflict": {
 			spec: all, others: map[string]v1alpha1.NVIDIADriverSpec{"a": all},
-			want: "notReady False ConflictingNodeSelector: " +
+			want: "notReady Stalled False ConflictingNodeSelector: " +
 				"NVIDIADrivers a and under-test select node node-00000: change one nodeSelector",
 		},
 		"others conflict": {
@@ -56,12 +56,12 @@ func TestNVIDIADriver(t *testing.T) {
 		"two defaults": {
 			spec:   v1alpha1.NVIDIADriverSpec{Default: true},
 			others: map[string]v1alpha1.NVIDIADriverSpec{"z": {Default: true}},
-			want: "notReady False ConflictingNodeSelector: " +
+			want: "notReady Stalled False ConflictingNodeSelector: " +
 				"NVIDIADrivers under-test and z select node node-00000: change one nodeSelector",
 		},
 		"a type that is not supported": {
 			spec: v1alpha1.NVIDIADriverSpec{DriverType: v1alpha1.DriverTypeVGPUHostManager},
-			want: "notReady False NotSupportedYet: NVIDIADriver under-test: spec.driverType: " +
+			want: "notReady Stalled False NotSupportedYet: NVIDIADriver under-test: spec.driverType: " +
 				"vgpu-host-manager is not supported yet: remove the object, or set gpu or vgpu in another one",
 		},
 		"a field without effect": {
@@ -88,7 +88,15 @@ func TestNVIDIADriver(t *testing.T) {
 			}
 			status := NVIDIADriver(&object, e.driverInput(objects))
 			ready, failed := status.Conditions[0], status.Conditions[1]
-			got := string(status.State) + " " + string(ready.Status) + " " + ready.Reason + ": " + ready.Message
+			got := string(status.State)
+			if len(status.Conditions) > 2 {
+				stalled := status.Conditions[2]
+				if stalled.Type != "Stalled" || stalled.Status != metav1.ConditionTrue || stalled.Reason != ready.Reason {
+					t.Errorf("unexpected condition %+v", stalled)
+				}
+				got += " Stalled"
+			}
+			got += " " + string(ready.Status) + " " + ready.Reason + ": " + ready.Message
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

@@ -218,6 +218,7 @@ func cause(reason, message string) string {
 func conditionTypes() []string {
 	return []string{
 		v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded, v1.ConditionError,
+		v1.ConditionStalled,
 		v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields, v1.ConditionCRDOutdated,
 		v1.ConditionAdmissionPolicyMissing, v1.ConditionOtherOperatorRunning, v1.ConditionOutdatedComponent,
 	}

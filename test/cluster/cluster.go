@@ -30,6 +30,11 @@ type Options struct {
 	// Stages are absolute paths of files with further Stages for kwok, such as FastPodStages. By default kwok does not
 	// simulate pods.
 	Stages []string
+	// FeatureGates are enabled in all programs of Kubernetes, such as GangScheduling. One that the release does not have
+	// keeps the programs from starting.
+	FeatureGates []string
+	// APIs are served beside those that the release serves by default, such as scheduling.k8s.io/v1alpha2.
+	APIs []string
 	// Bare starts only etcd and the API server: no controller acts on objects, and pods need no ServiceAccount.
 	Bare bool
 }
@@ -51,6 +56,8 @@ type Cluster struct {
 	address   netip.Addr
 	stages    []string
 	temporary bool
+	gates     []string
+	apis      []string
 	// bare is a control plane of only etcd and the API server.
 	bare        bool
 	release     release
@@ -77,6 +84,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{release: rel, address: opts.Address, stages: opts.Stages, bare: opts.Bare}
+	c.gates, c.apis = opts.FeatureGates, opts.APIs
 	if !c.address.IsValid() {
 		c.address = loopback
 	}

@@ -182,7 +182,7 @@ func (c *Cluster) apiServerFlags() map[string]string {
 	if !c.address.IsLoopback() {
 		reconciler = "lease"
 	}
-	return map[string]string{
+	flags := map[string]string{
 		"advertise-address": c.address.String(),
 		// This program keeps the port reserved, so that no other can take it.
 		"permit-port-sharing":              "true",
@@ -203,7 +203,17 @@ func (c *Cluster) apiServerFlags() map[string]string {
 		"max-mutating-requests-inflight": "1500",
 		"profiling":                      "false",
 	}
+	if len(c.apis) > 0 {
+		flags["runtime-config"] = strings.Join(c.apis, "=true,") + "=true"
+	}
+	if len(c.gates) > 0 {
+		flags["feature-gates"] = c.featureGates()
+	}
+	return flags
 }
+
+// featureGates returns the value of the flag feature-gates.
+func (c *Cluster) featureGates() string { return strings.Join(c.gates, "=true,") + "=true" }
 
 // startClients starts the processes that need an API server and waits until the controllers work.
 func (c *Cluster) startClients(ctx context.Context) error {
@@ -233,6 +243,9 @@ func (c *Cluster) startClients(ctx context.Context) error {
 		},
 	}
 	for _, command := range commands {
+		if len(c.gates) > 0 && command[0] != "kwok" {
+			command = append(command, "--feature-gates="+c.featureGates())
+		}
 		p, err := c.run(command[0], command[1:]...)
 		if err != nil {
 			return err

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
@@ -72,20 +73,27 @@ func (e *env) in(t *testing.T) *env {
 // newEnv starts the control plane with these nodes and the operator.
 func newEnv(t *testing.T, nodes []simulator.NodeSpec) *env {
 	t.Helper()
+	e := newCluster(t, cluster.Options{}, nodes)
+	e.startOperator()
+	return e
+}
+
+// newCluster starts the control plane with these nodes.
+func newCluster(t *testing.T, opts cluster.Options, nodes []simulator.NodeSpec) *env {
+	t.Helper()
 	g := NewWithT(t)
-	_, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr)
-	g.Expect(err).NotTo(HaveOccurred())
-	binary, err := cluster.BuildFastOperator(t.Context(), os.Stderr)
+	_, err := cluster.EnsureBinaries(t.Context(), opts.Version, os.Stderr)
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{})
+	c, err := cluster.Start(ctx, opts)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
 	g.Expect(cluster.Install(ctx, c.Config, filepath.Join(repo, "config/default"))).To(Succeed())
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	e := &env{WithT: g, t: t, cluster: c}
 	e.client, err = client.New(c.SimulatorConfig, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -98,14 +106,23 @@ func newEnv(t *testing.T, nodes []simulator.NodeSpec) *env {
 		_, err := e.sim.AddNode(t.Context(), spec)
 		g.Expect(err).NotTo(HaveOccurred())
 	}
-	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, namespace, account, "")
-	g.Expect(err).NotTo(HaveOccurred())
-	e.operator, err = cluster.StartOperator(ctx, cluster.OperatorOptions{
-		Binary: binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(c.LogDir, "gpu-operator.log"),
-	})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(e.finish)
 	return e
+}
+
+// startOperator starts the operator, until the end of the test.
+func (e *env) startOperator() {
+	e.t.Helper()
+	binary, err := cluster.BuildFastOperator(e.t.Context(), os.Stderr)
+	e.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithTimeout(e.t.Context(), 2*time.Minute)
+	defer cancel()
+	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(ctx, namespace, account, "")
+	e.Expect(err).NotTo(HaveOccurred())
+	e.operator, err = cluster.StartOperator(ctx, cluster.OperatorOptions{
+		Binary: binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
+	})
+	e.Expect(err).NotTo(HaveOccurred())
+	e.t.Cleanup(e.finish)
 }
 
 // finish ends the operator, and checks that it had no panic and that no request of it was denied.

@@ -167,6 +167,36 @@ func TestOpenShiftValueEqualsTheComponents(t *testing.T) {
 	g.Expect(plain).NotTo(Or(ContainSubstring("securitycontextconstraints"), ContainSubstring("openshift-monitoring")))
 }
 
+func TestGPUPodPolicyEqualsTheComponents(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	for _, mode := range []string{"warn", "audit", "deny"} {
+		text, err := render(t, set("gpuPodPolicy="+mode)...)
+		g.Expect(err).NotTo(HaveOccurred())
+		objects, err := packaged.Decode(text)
+		g.Expect(err).NotTo(HaveOccurred())
+		got := byName(objects)
+		for _, file := range []string{"base/policy.yaml", mode + "/binding.yaml"} {
+			data, err := os.ReadFile(repo + "/config/gpu-pods/" + file)
+			g.Expect(err).NotTo(HaveOccurred())
+			want, err := packaged.Decode(string(data))
+			g.Expect(err).NotTo(HaveOccurred())
+			for name, object := range byName(want) {
+				g.Expect(got).To(HaveKey(name))
+				g.Expect(cmp.Diff(object.Object["spec"], got[name].Object["spec"])).To(BeEmpty(), "%s: %s", mode, name)
+			}
+		}
+	}
+	elsewhere, err := render(t, append(set("gpuPodPolicy=warn"), "--namespace", "nvidia-gpu-operator")...)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(elsewhere).To(MatchRegexp(`values:\n +- kube-system\n +- "nvidia-gpu-operator"\n`), "it is exempt")
+	plain, err := render(t)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(plain).NotTo(ContainSubstring("gpu-operator-gpu-pods"))
+	_, err = render(t, set("gpuPodPolicy=forbid")...)
+	g.Expect(err).To(MatchError(ContainSubstring("gpuPodPolicy")))
+}
+
 // Rendering is deterministic.
 func TestRenderingIsDeterministic(t *testing.T) {
 	t.Parallel()

@@ -38,6 +38,7 @@ func sources(t *testing.T) []source {
 		{"config/default and config/network-policy", overlay(t, "config/network-policy")},
 		{"config/default and config/openshift", overlay(t, "config/openshift")},
 		{"config/default and config/openshift-monitoring", overlay(t, "config/openshift-monitoring")},
+		{"config/default and config/gpu-pods", overlay(t, "config/gpu-pods/deny")},
 		{"the chart", chart(t)},
 		// Each part that is disabled by default and adds an object.
 		{"the chart, all parts", chart(t, "--values", "testdata/all-parts.yaml")},

@@ -10,6 +10,22 @@ import (
 // tokenTaints is the placeholder for the taints that the operator may change.
 const tokenTaints = tokenPrefix + "TAINTS"
 
+// tokenMode is the placeholder for what happens to pods that the policy for GPU pods does not accept.
+const tokenMode = tokenPrefix + "MODE"
+
+// gpuPodPolicy is the name of the policy for GPU pods, and of its binding.
+const gpuPodPolicy = "gpu-operator-gpu-pods"
+
+// openMode lets the value gpuPodPolicy, such as warn, set the action of the binding of that policy. It adds the
+// template action for the placeholder to snippets.
+func openMode(binding object, snippets map[string]string) {
+	if binding["kind"] != "ValidatingAdmissionPolicyBinding" || in(binding, "metadata")["name"] != gpuPodPolicy {
+		return
+	}
+	in(binding, "spec")["validationActions"] = []any{tokenMode}
+	snippets[tokenMode] = "{{ title $.Values.gpuPodPolicy }}"
+}
+
 // stringList matches a CEL list of one or more strings.
 var stringList = regexp.MustCompile(`^\['[^'"` + "`" + `]+'(, *'[^'"` + "`" + `]+')*\]$`)
 

@@ -47,3 +47,21 @@ func TestTaintsOfTheAdmissionPolicy(t *testing.T) {
 		})
 	}
 }
+
+// The value gpuPodPolicy is the action of the binding for GPU pods, and of no other one; the policy exempts the
+// namespace of the release.
+func TestModeOfTheGPUPodPolicy(t *testing.T) {
+	g := NewWithT(t)
+	text, err := gpuPods(root)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(text)).To(And(
+		ContainSubstring("\n  validationActions:\n  - {{ title $.Values.gpuPodPolicy }}\n"),
+		MatchRegexp(`values:\n +- kube-system\n +- {{ .Release.Namespace [|] quote }}\n`),
+		ContainSubstring("{{- if .Values.gpuPodPolicy }}"), HaveSuffix("{{- end }}\n")))
+	other := object{
+		"kind": "ValidatingAdmissionPolicyBinding", "metadata": object{"name": "gpu-operator-placement"},
+		"spec": object{"validationActions": []any{"Deny"}},
+	}
+	openMode(other, map[string]string{})
+	g.Expect(in(other, "spec")["validationActions"]).To(Equal([]any{"Deny"}))
+}

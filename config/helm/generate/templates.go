@@ -23,6 +23,8 @@ const (
 	tokenName      = tokenPrefix + "NAME"
 
 	nameLabel = "app.kubernetes.io/name"
+	// namespaceLabel selects a namespace by its name.
+	namespaceLabel = "kubernetes.io/metadata.name"
 )
 
 const fileDeployment = "deployment.yaml"
@@ -35,7 +37,11 @@ var openShiftFiles = []string{
 	"openshift/scc.yaml", "openshift/trusted_ca.yaml", "openshift/operands.yaml", "openshift-monitoring/rbac.yaml",
 }
 
-// templates returns the templates made from the objects of config/default and of openShiftFiles, by file name.
+// gpuPodFiles are the manifests below config/ that the value gpuPodPolicy adds, with the binding of one mode.
+var gpuPodFiles = []string{"gpu-pods/base/policy.yaml", "gpu-pods/warn/binding.yaml"}
+
+// templates returns the templates made from the objects of config/default, openShiftFiles and gpuPodFiles, by file
+// name.
 func templates(root string, objects []object) (map[string][]byte, error) {
 	var err error
 	files, written := map[string]*bytes.Buffer{}, map[string][]byte{}
@@ -61,7 +67,10 @@ func templates(root string, objects []object) (map[string][]byte, error) {
 	for name, text := range files {
 		written[name] = text.Bytes()
 	}
-	written["openshift.yaml"], err = openShift(root)
+	if written["openshift.yaml"], err = openShift(root); err != nil {
+		return nil, err
+	}
+	written["gpu-pods.yaml"], err = gpuPods(root)
 	return written, err
 }
 
@@ -86,12 +95,23 @@ func fileOf(o object) string {
 // openShift returns openShiftFiles as a template, rendered if the value platform.openshift is set. Helm does not
 // install the namespace: the notes have the command that gives it the label of config/openshift-monitoring.
 func openShift(root string) ([]byte, error) {
-	text := fmt.Sprintf(header, "config/openshift and config/openshift-monitoring") +
-		"{{- if (.Values.platform | default dict).openshift }}\n"
-	for _, name := range openShiftFiles {
+	return guarded(root, "config/openshift and config/openshift-monitoring",
+		"if (.Values.platform | default dict).openshift", openShiftFiles)
+}
+
+// gpuPods returns gpuPodFiles as a template, rendered if the value gpuPodPolicy has a mode, which replaces that of the
+// binding.
+func gpuPods(root string) ([]byte, error) {
+	return guarded(root, "config/gpu-pods", "if .Values.gpuPodPolicy", gpuPodFiles)
+}
+
+// guarded returns manifests below config/ as a template that is rendered under a condition.
+func guarded(root, from, condition string, files []string) ([]byte, error) {
+	text := fmt.Sprintf(header, from) + "{{- " + condition + " }}\n"
+	for _, name := range files {
 		data, err := os.ReadFile(filepath.Join(root, "config", name))
 		if err != nil {
-			return nil, fmt.Errorf("reading what OpenShift needs: %w", err)
+			return nil, fmt.Errorf("reading the optional manifests: %w", err)
 		}
 		for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
 			o := object{}
@@ -120,6 +140,7 @@ func template(o object) (string, error) {
 			return "", err
 		}
 	}
+	openMode(o, snippets)
 	if err := openTaints(o, snippets); err != nil {
 		return "", err
 	}
@@ -142,10 +163,17 @@ func inNamespace(value any) {
 	switch value := value.(type) {
 	case object:
 		for key, inner := range value {
-			if inner == namespace && (key == "namespace" || key == "kubernetes.io/metadata.name") {
+			if inner == namespace && (key == "namespace" || key == namespaceLabel) {
 				value[key] = tokenNamespace
 			}
 			inNamespace(inner)
+		}
+		if names, isList := value["values"].([]any); isList && value["key"] == namespaceLabel {
+			for i := range names {
+				if names[i] == namespace {
+					names[i] = tokenNamespace
+				}
+			}
 		}
 	case []any:
 		for _, inner := range value {
