@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +39,9 @@ func (s *scope) writeCondition(ctx context.Context) error {
 		}
 	}
 	condition := report.Condition(s.node.Name)
+	if s.mayNameNeighbours(before, &condition) {
+		return nil
+	}
 	condition.LastHeartbeatTime, condition.LastTransitionTime = metav1.NewTime(s.now), metav1.NewTime(report.Since)
 	if before != nil && before.Status == condition.Status {
 		condition.LastTransitionTime = before.LastTransitionTime
@@ -53,6 +57,14 @@ func (s *scope) writeCondition(ctx context.Context) error {
 	writes.FailureWritten = report.State == readiness.Failed
 	s.conditionWritten(dwells && before != nil && before.Status == condition.Status)
 	return nil
+}
+
+// mayNameNeighbours reports whether the condition on the Node says what would be written, and more: until the neighbours
+// of the node are known, as after a start of the operator, that may be about them. Then the node is reconciled again.
+func (s *scope) mayNameNeighbours(before, next *corev1.NodeCondition) bool {
+	_, known := s.Fleet.Neighbours(s.node.Name)
+	return !known && before != nil && before.Status == next.Status && assess.NamesNeighbours(before) &&
+		strings.HasPrefix(before.Message, next.Message)
 }
 
 // mustDwell reports whether the stage of the node must last before it is written.
@@ -90,7 +102,7 @@ func (s *scope) conditionWritten(stage bool) {
 }
 
 // eventFor returns the Event for a change of the condition, and whether there is one: for each failure with another
-// cause, and when the node is ready after a failure.
+// cause, when the node is ready after a failure, and when others run on it what an operand does, and no longer do.
 func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Event, due bool) {
 	report := &s.entry.Report
 	event = events.Event{
@@ -98,9 +110,13 @@ func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Even
 		Type:      corev1.EventTypeWarning, Reason: after.Reason, Message: after.Message,
 		Transition: fmt.Sprintf("%s > %s", transition(before), report.Cause(s.node.Name)),
 	}
+	if report.Ready() && assess.IsDuplicate(after.Reason) {
+		event.Transition = fmt.Sprintf("%s > %s", transition(before), after.Message)
+		return event, true
+	}
 	if report.Ready() {
 		event.Type, event.Reason = corev1.EventTypeNormal, v1.ReasonGPUReady
-		return event, s.hadFailed(before)
+		return event, s.hadFailed(before) || before != nil && assess.IsDuplicate(before.Reason)
 	}
 	return event, report.State == readiness.Failed
 }
