@@ -20,8 +20,8 @@ const anotherPlugin = "another " + string(neighbour.DevicePlugin)
 const maxNeighbours = 3
 
 // checkNeighbours reports what others run on the node beside an operand. The GPUs of the node can be used, so that it
-// stays ready, but by which device plugin, and with which labels, depends on who came last. Of a node whose GPUs are not
-// offered, another device plugin is a likely cause.
+// stays ready, but by which device plugin, and with which labels, depends on who came last. Of a node whose GPUs are
+// not offered, another device plugin is a likely cause.
 func (a *Assessment) checkNeighbours(in Input) {
 	switch {
 	case a.Ready() && a.Reason == "":

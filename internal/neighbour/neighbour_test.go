@@ -61,7 +61,7 @@ var known = map[string]struct {
 	},
 	"a sidecar first": {
 		podOf(map[string]string{"app.kubernetes.io/name": "nvidia-device-plugin"},
-			corev1.Container{Name: "nvidia-device-plugin-sidecar", Image: "k8s-device-plugin", Command: []string{"config-manager"}},
+			corev1.Container{Name: "nvidia-device-plugin-sidecar", Image: "x", Command: []string{"config-manager"}},
 			corev1.Container{Name: "main", Image: "mirror.local:5000/x/k8s-device-plugin@sha256:00"},
 		), neighbour.DevicePlugin,
 	},
@@ -97,7 +97,8 @@ var known = map[string]struct {
 	"what is left of NVIDIA's operator in another namespace": {
 		podOf(map[string]string{"app": "nvidia-device-plugin-daemonset", "app.kubernetes.io/managed-by": "gpu-operator"},
 			corev1.Container{
-				Name: "nvidia-device-plugin", Image: "nvcr.io/nvidia/k8s-device-plugin:v0.17.1", Command: []string{"/bin/bash", "-c"},
+				Name: "nvidia-device-plugin", Image: "nvcr.io/nvidia/k8s-device-plugin:v0.17.1",
+				Command: []string{"/bin/bash", "-c"},
 			}), neighbour.DevicePlugin,
 	},
 	"something else that is called so": {
