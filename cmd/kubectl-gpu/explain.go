@@ -81,13 +81,7 @@ func (o explainOptions) run(ctx context.Context, out io.Writer, kind, name strin
 		return err
 	}
 	live := newLiveCluster(o.kubectl)
-	// The text about a node does not say which GPUs are in use, so that it takes no list of all pods.
-	if kind == "pod" || o.output != formatText {
-		err = live.read(ctx)
-	} else {
-		err = live.readWithoutPods(ctx)
-	}
-	if err != nil {
+	if err := live.read(ctx); err != nil {
 		return err
 	}
 	if kind != "pod" {
@@ -101,11 +95,6 @@ func (o explainOptions) run(ctx context.Context, out io.Writer, kind, name strin
 		if kind == "node" {
 			return fmt.Errorf("no node %s has the label %s=%s: see kubectl get nodes --show-labels", name, labels.GPUPresent,
 				labels.True)
-		}
-		if o.output == formatText {
-			if err := live.read(ctx); err != nil {
-				return err
-			}
 		}
 	}
 	found, err := o.pod(ctx, live, name, known)

@@ -54,12 +54,7 @@ func newLiveCluster(k kubectl) *liveCluster {
 }
 
 // read lists all objects. Pods that cannot be listed are no error.
-func (c *liveCluster) read(ctx context.Context) error { return c.list(ctx, true) }
-
-// readWithoutPods lists all objects but pods, so that it is not known which GPUs are in use.
-func (c *liveCluster) readWithoutPods(ctx context.Context) error { return c.list(ctx, false) }
-
-func (c *liveCluster) list(ctx context.Context, withPods bool) error {
+func (c *liveCluster) read(ctx context.Context) error {
 	next := newLiveCluster(c.kubectl)
 	next.policies, next.nodes = map[types.UID]*v1.ClusterPolicy{}, map[types.UID]*corev1.Node{}
 	next.usage = &overview.Usage{}
@@ -73,16 +68,14 @@ func (c *liveCluster) list(ctx context.Context, withPods bool) error {
 		nodes, err = listRaw(groupCtx, c.kubectl, nodesPath, gpuNodes, added(next.setNode))
 		return err
 	})
-	if withPods {
-		group.Go(func() error {
-			pods, next.podsUnknown = listRaw(groupCtx, c.kubectl, podsPath, tenants, added(next.setPod))
-			return nil
-		})
-	}
+	group.Go(func() error {
+		pods, next.podsUnknown = listRaw(groupCtx, c.kubectl, podsPath, tenants, added(next.setPod))
+		return nil
+	})
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if !withPods || next.podsUnknown != nil {
+	if next.podsUnknown != nil {
 		next.usage = nil
 	}
 	c.mu.Lock()
