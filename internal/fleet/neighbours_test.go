@@ -5,11 +5,11 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/neighbour"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -47,7 +47,7 @@ func TestHasGPUNodes(t *testing.T) {
 	f := fleet.New()
 	f.Set(cpuNode("cpu", true))
 	g.Expect(f.HasGPUNodes()).To(BeFalse(), "no Basis")
-	f.Publish(fleet.Basis{Decisions: &plan.Decisions{}}, begin)
+	f.Publish(fleet.Basis{Decisions: decide(v1.ClusterPolicySpec{})}, begin)
 	g.Expect(f.HasGPUNodes()).To(BeFalse(), "no GPU")
 	f.Set(gpuNode("gpu", readiness.Ready))
 	g.Expect(f.HasGPUNodes()).To(BeTrue())

@@ -15,10 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/neighbour"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
@@ -56,7 +59,8 @@ func newEnv(t *testing.T) *env {
 
 func (e *env) joins() {
 	e.fleet.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: "a", HasGPU: true, HasDiscoveryLabels: true}})
-	e.fleet.Publish(fleet.Basis{Decisions: &plan.Decisions{}}, begin)
+	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}
+	e.fleet.Publish(fleet.Basis{Decisions: plan.Decide(nil, in)}, begin)
 }
 
 // step takes a step after this time.
