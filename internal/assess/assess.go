@@ -34,8 +34,10 @@ type Input struct {
 	ForeignSince time.Time
 	// RefusedPods describes the pods that the kubelet refused when the node booted; empty for none.
 	RefusedPods string
-	// Neighbours are what others run on the node; none before they were first looked for.
+	// Neighbours are what others run on the node. Shown is set before they were first looked for, as after a start of the
+	// operator: the condition of the node, which may name some; nil if it has none.
 	Neighbours []neighbour.Neighbour
+	Shown      *corev1.NodeCondition
 	// Now is the time of the assessment.
 	Now time.Time
 }

@@ -24,6 +24,8 @@ const maxNeighbours = 3
 // not offered, another device plugin is a likely cause.
 func (a *Assessment) checkNeighbours(in Input) {
 	switch {
+	case in.Shown != nil:
+		a.keepShown(in.Shown, in.Node.Name)
 	case a.Ready() && a.Reason == "":
 		a.Reason, a.Message = duplicates(in, a.Message)
 	case !a.Ready() && (a.Stage == v1.StageDevicePlugin || a.Stage == v1.StageAllocatable):
@@ -66,9 +68,21 @@ func IsDuplicate(reason string) bool {
 	return reason == v1.ReasonDuplicateDevicePlugin || reason == v1.ReasonDuplicateOperand
 }
 
-// NamesNeighbours reports whether the condition nvidia.com/GPUReady may name what others run on the node.
-func NamesNeighbours(condition *corev1.NodeCondition) bool {
-	return IsDuplicate(condition.Reason) || strings.Contains(condition.Message, anotherPlugin)
+// keepShown keeps what the condition of the node says about neighbours, if it says the same as the assessment else:
+// until they are known they count as they were.
+func (a *Assessment) keepShown(shown *corev1.NodeCondition, node string) {
+	if !IsDuplicate(shown.Reason) && !strings.Contains(shown.Message, anotherPlugin) {
+		return
+	}
+	without := a.Condition(node)
+	more, isSame := strings.CutPrefix(shown.Message, without.Message)
+	if !isSame || shown.Status != without.Status {
+		return
+	}
+	a.Message = strings.TrimPrefix(a.Message+more, "; ")
+	if a.Ready() && a.Reason == "" && IsDuplicate(shown.Reason) {
+		a.Reason = shown.Reason
+	}
 }
 
 // noteForeignOffer notes that what the node offers is not by the operator's device plugin, which is turned off there,

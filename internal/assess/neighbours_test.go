@@ -48,6 +48,44 @@ func readyPod() *corev1.Pod {
 	}}}
 }
 
+// afterAStart assesses the node before its neighbours are known, which shows this condition.
+func afterAStart(in assess.Input, shown corev1.NodeCondition) assess.Assessment {
+	in.Neighbours, in.Shown = nil, &shown
+	return assess.Node(in)
+}
+
+// Until the neighbours are known, what the condition says about them counts, and nothing else of it.
+func TestUnknownNeighbours(t *testing.T) {
+	in := besideOperands()
+	in.Neighbours = []neighbour.Neighbour{otherPlugin}
+	reported := assess.Node(in)
+	shown := reported.Condition("a")
+	for name, test := range map[string]struct {
+		change func(*assess.Input, *corev1.NodeCondition)
+		reason string
+	}{
+		"the same": {func(*assess.Input, *corev1.NodeCondition) {}, "DuplicateDevicePlugin"},
+		"the node has failed since": {func(in *assess.Input, _ *corev1.NodeCondition) {
+			in.Node = gpuNode(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}, nil)
+		}, "NotAllocatable"},
+		"the node had failed": {func(_ *assess.Input, shown *corev1.NodeCondition) {
+			shown.Status = corev1.ConditionFalse
+		}, ""},
+		"another reason since": {func(in *assess.Input, _ *corev1.NodeCondition) {
+			in.RefusedPods = "its kubelet refused pods"
+		}, "GPUPodsRefused"},
+		"another reason before": {func(_ *assess.Input, shown *corev1.NodeCondition) {
+			shown.Reason, shown.Message = "GPUPodsRefused", "a: GPUs can be used; its kubelet refused pods"
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, shown := in, shown
+			test.change(&in, &shown)
+			NewWithT(t).Expect(afterAStart(in, shown).Reason).To(Equal(test.reason))
+		})
+	}
+}
+
 // What others run beside an operand is reported with both remedies, and the node stays ready. Beside none it is not.
 func TestNeighboursBesideOperands(t *testing.T) {
 	const plugin = "DaemonSet kube-system/plugin is another device plugin: delete it, or set " +
@@ -119,7 +157,7 @@ func TestNeighboursBesideOperands(t *testing.T) {
 			g.Expect(a.Message).To(Equal(test.message))
 			condition := a.Condition("a")
 			g.Expect(condition.Status).To(Equal(corev1.ConditionTrue))
-			g.Expect(assess.NamesNeighbours(&condition)).To(Equal(assess.IsDuplicate(test.reason)))
+			g.Expect(afterAStart(in, condition)).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
 		})
 	}
 }
@@ -133,8 +171,7 @@ func TestNeighboursOfANodeThatIsNotReady(t *testing.T) {
 	a := assess.Node(in)
 	g.Expect(a.Reason).To(Equal("NotAllocatable"))
 	g.Expect(a.Message).To(HaveSuffix("; another device plugin there: DaemonSet kube-system/plugin"))
-	condition := a.Condition("a")
-	g.Expect(assess.NamesNeighbours(&condition)).To(BeTrue())
+	g.Expect(afterAStart(in, a.Condition("a"))).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
 
 	in.NodePlan.Essential = append([]plan.OperandOnNode{{Operand: "driver", Stage: v1.StageDriver}},
 		in.NodePlan.Essential...)
@@ -197,6 +234,7 @@ func TestGPUsOfAnotherDevicePlugin(t *testing.T) {
 			g.Expect(a.Message).To(Equal(test.message))
 			g.Expect(a.Ready()).To(BeTrue())
 			g.Expect(a.Condition("a")).To(HaveField("Message", "a: GPUs can be used; "+test.message))
+			g.Expect(afterAStart(in, a.Condition("a"))).To(HaveField("Message", test.message))
 		})
 	}
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,9 +38,6 @@ func (s *scope) writeCondition(ctx context.Context) error {
 		}
 	}
 	condition := report.Condition(s.node.Name)
-	if s.mayNameNeighbours(before, &condition) {
-		return nil
-	}
 	condition.LastHeartbeatTime, condition.LastTransitionTime = metav1.NewTime(s.now), metav1.NewTime(report.Since)
 	if before != nil && before.Status == condition.Status {
 		condition.LastTransitionTime = before.LastTransitionTime
@@ -57,14 +53,6 @@ func (s *scope) writeCondition(ctx context.Context) error {
 	writes.FailureWritten = report.State == readiness.Failed
 	s.conditionWritten(dwells && before != nil && before.Status == condition.Status)
 	return nil
-}
-
-// mayNameNeighbours reports whether the condition on the Node says what would be written, and more: until the neighbours
-// of the node are known, as after a start of the operator, that may be about them. Then the node is reconciled again.
-func (s *scope) mayNameNeighbours(before, next *corev1.NodeCondition) bool {
-	_, known := s.Fleet.Neighbours(s.node.Name)
-	return !known && before != nil && before.Status == next.Status && assess.NamesNeighbours(before) &&
-		strings.HasPrefix(before.Message, next.Message)
 }
 
 // mustDwell reports whether the stage of the node must last before it is written.
