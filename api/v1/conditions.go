@@ -210,6 +210,23 @@ const (
 	// Remedy: remove it: kubectl get daemonsets -A -o wide | grep device-plugin. If it is to stay, set
 	// spec.devicePlugin.enabled to false, or label the node nvidia.com/gpu.deploy.device-plugin=false.
 	ReasonForeignDevicePlugin = "ForeignDevicePlugin"
+	// ReasonDuplicateDevicePlugin: the GPUs of the node can be used, but another device plugin runs there beside the
+	// operator's. The kubelet uses the one that registered last, so that sharing, MIG devices and the health of GPUs may
+	// not be as the spec requests. When either ends, the kubelet may take all GPUs of the node as unhealthy.
+	// Cause: a DaemonSet of the device plugin from a manifest, a chart such as HAMi's, or the cloud provider.
+	// Remedy: remove the one that the message names, in the way in which it was installed: helm uninstall, kubectl delete,
+	// or the switch of the cloud provider. Then delete the pod of the operator's device plugin on the node, so that it
+	// registers again. If the other one is to stay, set spec.devicePlugin.enabled to false, or label the node
+	// nvidia.com/gpu.deploy.device-plugin=false.
+	ReasonDuplicateDevicePlugin = "DuplicateDevicePlugin"
+	// ReasonDuplicateOperand: the GPUs of the node can be used, but others run there what an operand of the operator does,
+	// too: GPU Feature Discovery, a DCGM exporter or a DCGM host engine.
+	// Cause: a manifest, a chart or the cloud provider has installed it. Two GPU Feature Discoveries overwrite each other's
+	// labels if they are configured differently. Two exporters count each GPU twice, and only one of them gets the
+	// profiling metrics (DCGM_FI_PROF_*).
+	// Remedy: remove the one that the message names, or set the field that it names to false. To do so on single nodes,
+	// label them nvidia.com/gpu.deploy.OPERAND=false.
+	ReasonDuplicateOperand = "DuplicateOperand"
 	// ReasonFactsMissing: a fact about the node that the driver image or the toolkit is chosen by is missing.
 	// Cause: the node has no discovery labels for its operating system or kernel, or the kubelet has not reported the
 	// container runtime yet.

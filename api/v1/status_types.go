@@ -211,7 +211,8 @@ type NodeStatus struct {
 	// Offers is what pods can request if GPUs are shared or partitioned, such as nvidia.com/gpu: 4 x 4 shared = 16.
 	//
 	// The name of the product follows if it differs, such as NVIDIA-H100-80GB-HBM3-SHARED: GPU Feature Discovery changes
-	// it.
+	// it. Where spec.devicePlugin.enabled is false, or the node is opted out of the device plugin, it has what another one
+	// offers, which the operator has not validated.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Offers string `json:"offers,omitempty"`

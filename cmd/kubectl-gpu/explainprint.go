@@ -33,7 +33,12 @@ func nodeText(n *explain.Node) string {
 		lines = append(lines, fmt.Sprintf("  %s\t%s", stage.Name, state))
 	}
 	writeAligned(text, lines...)
-	writeFindings(text, n.Findings, "Nothing is reported.")
+	none := "Nothing is reported."
+	if n.Ready == overview.Ready && n.Message != "" {
+		// It may say more than that GPUs can be used, such as whose device plugin offers them.
+		none = "Nothing is wrong: " + n.Message + "."
+	}
+	writeFindings(text, n.Findings, none)
 	if len(n.Pods) == 0 {
 		return text.String()
 	}

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/neighbour"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
@@ -33,6 +34,10 @@ type Input struct {
 	ForeignSince time.Time
 	// RefusedPods describes the pods that the kubelet refused when the node booted; empty for none.
 	RefusedPods string
+	// Neighbours are what others run on the node. Shown is set before they were first looked for, as after a start of the
+	// operator: the condition of the node, which may name some; nil if it has none.
+	Neighbours []neighbour.Neighbour
+	Shown      *corev1.NodeCondition
 	// Now is the time of the assessment.
 	Now time.Time
 }
@@ -120,6 +125,7 @@ func (a *Assessment) assess(in Input) {
 	a.checkTaints(in)
 	a.Health = healthOf(in)
 	a.checkGPUs(in)
+	a.noteForeignOffer(in)
 	a.checkMIG(in)
 	a.checkPluginConfig(in)
 	a.checkForeignPlugin(in)
@@ -139,6 +145,7 @@ func (a *Assessment) assess(in Input) {
 	if a.Ready() && a.Reason == "" && in.RefusedPods != "" {
 		a.Reason, a.Message = v1.ReasonGPUPodsRefused, in.RefusedPods
 	}
+	a.checkNeighbours(in)
 }
 
 // DiscoveryOperands assesses the operands that discover GPUs, on a node that has no discovery labels yet.

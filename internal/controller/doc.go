@@ -63,6 +63,9 @@
 //	| (upgrade.memory)                       |                                     |                                    |
 //	| verdicts of health actions, one per    | a pass over all nodes               | conditions with faults are written |
 //	| node with an action (fleet.Fleet)      |                                     | after the next pass                |
+//	| neighbours, one set per node with any  | a list of pods                      | a list of pods; until then they    |
+//	| (fleet.Fleet), and when to look again  |                                     | count as conditions show them      |
+//	| (neighbours.Watcher)                   |                                     |                                    |
 //	| versions of nodes after health actions | the cached node; a call that        | a write that is rejected; an early |
 //	| wrote them, back-offs of nodes, and    | succeeds; time; the end of the      | attempt; one more pass             |
 //	| that nothing is to be done             | node; actions in the spec           |                                    |

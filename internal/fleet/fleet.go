@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/clusterpolicy/gpu-operator/internal/healthaction"
+	"github.com/clusterpolicy/gpu-operator/internal/neighbour"
 	"github.com/clusterpolicy/gpu-operator/internal/notify"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -25,6 +26,8 @@ type Fleet struct {
 	assessed, acting notify.Signal
 	// acted has an event when the verdicts of health actions have changed.
 	acted notify.Signal
+	// noticed has an event when nodes have other neighbours.
+	noticed notify.Signal
 
 	mu       sync.RWMutex
 	entries  map[string]*Entry
@@ -40,6 +43,10 @@ type Fleet struct {
 	// verdict has changed since it was read last.
 	health        map[string]healthaction.Verdict
 	changedHealth map[string]bool
+	// neighbours are those of each node that has any; nil before they were first looked for. changedNeighbours are the
+	// nodes that have others since that was read last.
+	neighbours        neighbour.OnNodes
+	changedNeighbours map[string]bool
 	// sharedOperands are the verdicts of the last ready node, and sharedEssential the essential operands of the last plan.
 	// Most nodes have equal ones, which are stored once.
 	sharedOperands  map[operand.Name]readiness.Verdict
@@ -50,7 +57,8 @@ type Fleet struct {
 func New() *Fleet {
 	return &Fleet{
 		changed: notify.New(), published: notify.New(), assessed: notify.New(), acting: notify.New(), acted: notify.New(),
-		entries: map[string]*Entry{}, changedHealth: map[string]bool{},
+		noticed: notify.New(), entries: map[string]*Entry{}, changedHealth: map[string]bool{},
+		changedNeighbours: map[string]bool{},
 	}
 }
 

@@ -35,6 +35,12 @@ func Operator() Default { return operator }
 // Own is the reference of the operator's image.
 func Own() string { return operator.Repository + "/" + operator.Image + ":" + operator.Version }
 
+// BaseName returns the last part of the name of an image, without tag and digest.
+func BaseName(reference string) string {
+	_, name, _ := split(reference)
+	return name
+}
+
 // digestPrefix starts a version that is a digest rather than a tag.
 const digestPrefix = "sha256:"
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
@@ -74,18 +75,11 @@ func (w *Watcher) imageOf(pod *corev1.Pod) (string, bool) {
 		if slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == w.OwnVariable }) {
 			continue
 		}
-		if baseName(container.Image) == name || len(container.Command) > 0 && path.Base(container.Command[0]) == name {
+		if image.BaseName(container.Image) == name || len(container.Command) > 0 && path.Base(container.Command[0]) == name {
 			return container.Image, true
 		}
 	}
 	return "", false
-}
-
-// baseName returns the last part of an image's name, without tag and digest.
-func baseName(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	base, _, _ := strings.Cut(path.Base(image), ":")
-	return base
 }
 
 // deploymentOf returns the name of the Deployment of the pod; empty if it has none.

@@ -14,8 +14,26 @@ import (
 // shared = 16", with the product that GPU Feature Discovery then reports. It is empty if each GPU is one
 // nvidia.com/gpu.
 func Offer(node *corev1.Node) string {
+	offer, whole := offerOf(node)
+	if whole {
+		return ""
+	}
+	return offer
+}
+
+// ForeignOffer describes what pods can request on a node whose device plugin is not the operator's; empty if nothing.
+func ForeignOffer(node *corev1.Node) string {
+	offer, _ := offerOf(node)
+	if offer == "" || Allocatable(node).State != Ready {
+		return ""
+	}
+	return offer + ", by another device plugin: not validated"
+}
+
+// offerOf describes what pods can request on a node. whole: each GPU is one nvidia.com/gpu.
+func offerOf(node *corev1.Node) (offer string, whole bool) {
 	product := node.Labels[labels.GPUProduct]
-	whole := !isShared(node) && !strings.Contains(product, labels.ProductMIG)
+	whole = !isShared(node) && !strings.Contains(product, labels.ProductMIG)
 	var parts []string
 	for name, quantity := range node.Status.Capacity {
 		if Advertises(node, name) {
@@ -23,15 +41,15 @@ func Offer(node *corev1.Node) string {
 			parts = append(parts, fmt.Sprintf("%s: %s", name, shares(int(quantity.Value()), replicasOf(node, name))))
 		}
 	}
-	if whole || len(parts) == 0 {
-		return ""
+	if len(parts) == 0 {
+		return "", whole
 	}
 	slices.Sort(parts)
-	offer := strings.Join(parts, ", ")
+	offer = strings.Join(parts, ", ")
 	if strings.HasSuffix(product, labels.ProductShared) || strings.Contains(product, labels.ProductMIG) {
 		offer += " (" + product + ")"
 	}
-	return offer
+	return offer, whole
 }
 
 // shares describes a number of devices, each of which is shared by so many pods.

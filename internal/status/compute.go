@@ -260,7 +260,7 @@ func (n node) severity() int {
 		return 2
 	case n.upgrade.State.InProgress():
 		return 3
-	case n.isUpgrading(), n.Reason == v1.ReasonDiscoveryLabelsMissing:
+	case n.isUpgrading(), n.Reason != "":
 		return 4
 	default:
 		return 6

@@ -27,5 +27,6 @@ func quick() app.Timing {
 	timing.Upgrade.FirstPoll, timing.Upgrade.LastPoll = 500*time.Millisecond, 2*time.Second
 	timing.Other.Interval, timing.Other.FoundInterval = time.Second, 500*time.Millisecond
 	timing.Other.Gone, timing.Other.Quiet = 2*time.Second, 10*time.Second
+	timing.Neighbours.Idle, timing.Neighbours.FoundInterval = time.Second, time.Second
 	return timing
 }

@@ -36,6 +36,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/healthaction"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/neighbours"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
@@ -258,7 +259,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 		healthaction.New(healthaction.Options{
 			Client: c, Fleet: known, Clock: now, Timing: o.timing.Health,
 		}).SetupWithManager(mgr),
-		addAll(mgr, toolkitImages, references, toolkit, kinds, drivers),
+		addAll(mgr, toolkitImages, references, toolkit, kinds, drivers, neighbours.New(neighbours.Options{
+			Live: mgr.GetAPIReader(), Fleet: known, Namespace: o.namespace, Clock: now, Timing: o.timing.Neighbours,
+		})),
 		mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("caches", cachesSynced(mgr)),
 	})

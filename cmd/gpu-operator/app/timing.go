@@ -4,6 +4,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/healthaction"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/neighbours"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
 	"github.com/clusterpolicy/gpu-operator/internal/otheroperator"
@@ -19,6 +20,8 @@ type Timing struct {
 	Upgrade upgrade.Timing
 	Health  healthaction.Timing
 	Other   otheroperator.Timing
+	// Neighbours is that of the looks for what others run on GPU nodes.
+	Neighbours neighbours.Timing
 }
 
 // DefaultTiming returns the timing for production.
@@ -31,5 +34,7 @@ func DefaultTiming() Timing {
 		Upgrade: upgrade.DefaultTiming(),
 		Health:  healthaction.DefaultTiming(),
 		Other:   otheroperator.DefaultTiming(),
+
+		Neighbours: neighbours.DefaultTiming(),
 	}
 }

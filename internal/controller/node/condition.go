@@ -90,7 +90,7 @@ func (s *scope) conditionWritten(stage bool) {
 }
 
 // eventFor returns the Event for a change of the condition, and whether there is one: for each failure with another
-// cause, and when the node is ready after a failure.
+// cause, when the node is ready after a failure, and when others run on it what an operand does, and no longer do.
 func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Event, due bool) {
 	report := &s.entry.Report
 	event = events.Event{
@@ -98,9 +98,13 @@ func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Even
 		Type:      corev1.EventTypeWarning, Reason: after.Reason, Message: after.Message,
 		Transition: fmt.Sprintf("%s > %s", transition(before), report.Cause(s.node.Name)),
 	}
+	if report.Ready() && assess.IsDuplicate(after.Reason) {
+		event.Transition = fmt.Sprintf("%s > %s", transition(before), after.Message)
+		return event, true
+	}
 	if report.Ready() {
 		event.Type, event.Reason = corev1.EventTypeNormal, v1.ReasonGPUReady
-		return event, s.hadFailed(before)
+		return event, s.hadFailed(before) || before != nil && assess.IsDuplicate(before.Reason)
 	}
 	return event, report.State == readiness.Failed
 }

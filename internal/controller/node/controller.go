@@ -115,6 +115,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			builder.WithPredicates(cachefilter.PodChanges())).
 		WatchesRawSource(source.Channel(r.Fleet.Published(), requeue.EnqueueAll(resyncPriority, r.allNodes))).
 		WatchesRawSource(source.Channel(r.Fleet.Acted(), requeue.EnqueueAll(actedPriority, r.actedNodes))).
+		WatchesRawSource(source.Channel(r.Fleet.Noticed(), requeue.EnqueueAll(resyncPriority, r.noticedNodes))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
@@ -211,6 +212,11 @@ func (r *Reconciler) allNodes() []reconcile.Request { return requestsFor(r.Fleet
 // actedNodes returns requests for the nodes whose health action has changed.
 func (r *Reconciler) actedNodes() []reconcile.Request {
 	return requestsFor(r.Fleet.TakeHealthChanges())
+}
+
+// noticedNodes returns requests for the nodes that have other neighbours.
+func (r *Reconciler) noticedNodes() []reconcile.Request {
+	return requestsFor(r.Fleet.TakeNeighbourChanges())
 }
 
 func requestsFor(names []string) []reconcile.Request {

@@ -272,11 +272,16 @@ func (s *scope) assess(ctx context.Context, pods assess.Pods) {
 	s.entry.Discovering = nil
 	s.entry.NodePool, s.entry.DriverPool = planned.NodePool, cmp.Or(s.entry.Facts.Pool, planned.Pool.Name)
 	s.noticeBoot()
+	neighbours, known := s.Fleet.Neighbours(s.node.Name)
 	in := assess.Input{
 		NodePlan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.previousReadySince(), Now: s.now,
 		Tenants:      s.entry.Writes.Tenants.Pods,
 		RefusedPods:  s.entry.Boot.Refused,
+		Neighbours:   neighbours,
 		ForeignSince: s.entry.Latest.ForeignSince,
+	}
+	if !known {
+		in.Shown = assess.GPUReadyCondition(s.node)
 	}
 	s.entry.Latest = assess.Node(in)
 	if s.checkRefusedPods(ctx) {

@@ -1,0 +1,139 @@
+package assess
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/neighbour"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// anotherPlugin is in the messages about neighbours that have no reason of their own.
+const anotherPlugin = "another " + string(neighbour.DevicePlugin)
+
+// maxNeighbours is the number of neighbours that a message names.
+const maxNeighbours = 3
+
+// checkNeighbours reports what others run on the node beside an operand. The GPUs of the node can be used, so that it
+// stays ready, but by which device plugin, and with which labels, depends on who came last. Of a node whose GPUs are
+// not offered, another device plugin is a likely cause.
+func (a *Assessment) checkNeighbours(in Input) {
+	switch {
+	case in.Shown != nil:
+		a.keepShown(in.Shown, in.Node.Name)
+	case a.Ready() && a.Reason == "":
+		a.Reason, a.Message = duplicates(in, a.Message)
+	case !a.Ready() && (a.Stage == v1.StageDevicePlugin || a.Stage == v1.StageAllocatable):
+		if plugin := foreignPlugin(in.Neighbours); plugin != "" {
+			a.Message += "; " + anotherPlugin + " there: " + plugin
+		}
+	}
+}
+
+// duplicates returns the reason and the message about the neighbours that do harm beside an operand that is expected on
+// the node; no reason and the message as it is if there are none.
+func duplicates(in Input, message string) (reason, text string) {
+	var found []string
+	for _, other := range in.Neighbours {
+		for _, rival := range other.Kind.Rivals() {
+			if !in.expects(rival.Operand) {
+				continue
+			}
+			found = append(found, fmt.Sprintf("%s is another %s: delete it, or set %s: false",
+				other.Workload, other.Kind, rival.Field))
+			if other.Kind == neighbour.DevicePlugin {
+				reason = v1.ReasonDuplicateDevicePlugin
+			} else if reason == "" {
+				reason = v1.ReasonDuplicateOperand
+			}
+			break
+		}
+	}
+	if len(found) == 0 {
+		return "", message
+	}
+	if more := len(found) - maxNeighbours; more > 0 {
+		found = append(found[:maxNeighbours], fmt.Sprintf("and %d more", more))
+	}
+	return reason, strings.Join(found, "; ")
+}
+
+// IsDuplicate reports whether a ready node has this reason because of what others run there.
+func IsDuplicate(reason string) bool {
+	return reason == v1.ReasonDuplicateDevicePlugin || reason == v1.ReasonDuplicateOperand
+}
+
+// keepShown keeps what the condition of the node says about neighbours, if it says the same as the assessment else:
+// until they are known they count as they were.
+func (a *Assessment) keepShown(shown *corev1.NodeCondition, node string) {
+	if !IsDuplicate(shown.Reason) && !strings.Contains(shown.Message, anotherPlugin) {
+		return
+	}
+	without := a.Condition(node)
+	more, isSame := strings.CutPrefix(shown.Message, without.Message)
+	if !isSame || shown.Status != without.Status {
+		return
+	}
+	a.Message = strings.TrimPrefix(a.Message+more, "; ")
+	if a.Ready() && a.Reason == "" && IsDuplicate(shown.Reason) {
+		a.Reason = shown.Reason
+	}
+}
+
+// noteForeignOffer notes that what the node offers is not by the operator's device plugin, which is turned off there,
+// and so not validated. That is as the spec requests, so that it is no reason of its own.
+func (a *Assessment) noteForeignOffer(in Input) {
+	if !in.leavesPlugin() {
+		return
+	}
+	a.Offer = readiness.ForeignOffer(in.Node)
+	if a.Offer == "" || !a.Ready() || a.Reason != "" || a.Message != "" {
+		return
+	}
+	a.Message = anotherPlugin + " offers them, which the operator has not validated"
+	if plugin := foreignPlugin(in.Neighbours); plugin != "" {
+		a.Message += ": " + plugin
+	}
+}
+
+// leavesPlugin reports whether the operator leaves the device plugin of the node to others.
+func (in *Input) leavesPlugin() bool {
+	leaves := !in.NodePlan.NeedsAllocatable
+	for _, onNode := range in.NodePlan.Essential {
+		if onNode.Stage == v1.StageDevicePlugin {
+			leaves = onNode.Expectation == plan.OptedOut
+		}
+	}
+	// A pod of its own is about to end.
+	for _, rival := range neighbour.DevicePlugin.Rivals() {
+		leaves = leaves && in.Pods[rival.Operand] == nil
+	}
+	return leaves
+}
+
+// expects reports whether the operand is expected on the node.
+func (in *Input) expects(name operand.Name) bool {
+	for _, operands := range [][]plan.OperandOnNode{in.NodePlan.Essential, in.NodePlan.Auxiliary} {
+		for _, onNode := range operands {
+			if onNode.Operand == name && onNode.Expectation == plan.Expected {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// foreignPlugin returns the workload of the first device plugin among the neighbours; empty for none.
+func foreignPlugin(neighbours []neighbour.Neighbour) string {
+	for _, other := range neighbours {
+		if other.Kind == neighbour.DevicePlugin {
+			return other.Workload
+		}
+	}
+	return ""
+}

@@ -1,0 +1,240 @@
+package assess_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/neighbour"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+var (
+	otherPlugin    = neighbour.Neighbour{Kind: neighbour.DevicePlugin, Workload: "DaemonSet kube-system/plugin"}
+	otherDiscovery = neighbour.Neighbour{Kind: neighbour.FeatureDiscovery, Workload: "DaemonSet gpu/gfd"}
+	otherExporter  = neighbour.Neighbour{Kind: neighbour.Exporter, Workload: "DaemonSet monitoring/dcgm-exporter"}
+	otherEngine    = neighbour.Neighbour{Kind: neighbour.HostEngine, Workload: "DaemonSet monitoring/dcgm"}
+)
+
+// besideOperands is a node that offers 8 GPUs, on which the device plugin and these auxiliary operands are ready.
+func besideOperands(auxiliary ...operand.Name) assess.Input {
+	eight := map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}
+	in := assess.Input{
+		NodePlan: plan.NodePlan{
+			Spec: effective.Of(v1.ClusterPolicySpec{}), NeedsAllocatable: true,
+			Essential: []plan.OperandOnNode{
+				{Operand: "device-plugin", Stage: v1.StageDevicePlugin},
+				{Operand: "operator-validator", Stage: v1.StageValidated},
+			},
+		},
+		Node: gpuNode(eight, eight), Now: begin,
+		Pods: assess.Pods{"device-plugin": readyPod(), "operator-validator": readyPod()},
+	}
+	for _, name := range auxiliary {
+		in.NodePlan.Auxiliary = append(in.NodePlan.Auxiliary, plan.OperandOnNode{Operand: name})
+		in.Pods[name] = readyPod()
+	}
+	return in
+}
+
+func readyPod() *corev1.Pod {
+	return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue},
+	}}}
+}
+
+// afterAStart assesses the node before its neighbours are known, which shows this condition.
+func afterAStart(in assess.Input, shown corev1.NodeCondition) assess.Assessment {
+	in.Neighbours, in.Shown = nil, &shown
+	return assess.Node(in)
+}
+
+// Until the neighbours are known, what the condition says about them counts, and nothing else of it.
+func TestUnknownNeighbours(t *testing.T) {
+	in := besideOperands()
+	in.Neighbours = []neighbour.Neighbour{otherPlugin}
+	reported := assess.Node(in)
+	shown := reported.Condition("a")
+	for name, test := range map[string]struct {
+		change func(*assess.Input, *corev1.NodeCondition)
+		reason string
+	}{
+		"the same": {func(*assess.Input, *corev1.NodeCondition) {}, "DuplicateDevicePlugin"},
+		"the node has failed since": {func(in *assess.Input, _ *corev1.NodeCondition) {
+			in.Node = gpuNode(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}, nil)
+		}, "NotAllocatable"},
+		"the node had failed": {func(_ *assess.Input, shown *corev1.NodeCondition) {
+			shown.Status = corev1.ConditionFalse
+		}, ""},
+		"another reason since": {func(in *assess.Input, _ *corev1.NodeCondition) {
+			in.RefusedPods = "its kubelet refused pods"
+		}, "GPUPodsRefused"},
+		"another reason before": {func(_ *assess.Input, shown *corev1.NodeCondition) {
+			shown.Reason, shown.Message = "GPUPodsRefused", "a: GPUs can be used; its kubelet refused pods"
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, shown := in, shown
+			test.change(&in, &shown)
+			NewWithT(t).Expect(afterAStart(in, shown).Reason).To(Equal(test.reason))
+		})
+	}
+}
+
+// What others run beside an operand is reported with both remedies, and the node stays ready. Beside none it is not.
+func TestNeighboursBesideOperands(t *testing.T) {
+	const plugin = "DaemonSet kube-system/plugin is another device plugin: delete it, or set " +
+		"spec.devicePlugin.enabled: false"
+	const exporter = "DaemonSet monitoring/dcgm-exporter is another DCGM exporter: delete it, or set " +
+		"spec.dcgmExporter.enabled: false"
+	for name, test := range map[string]struct {
+		neighbours      []neighbour.Neighbour
+		auxiliary       []operand.Name
+		change          func(*assess.Input)
+		reason, message string
+	}{
+		"none": {auxiliary: []operand.Name{"dcgm-exporter"}},
+		"a device plugin": {
+			neighbours: []neighbour.Neighbour{otherPlugin}, reason: "DuplicateDevicePlugin", message: plugin,
+		},
+		"an exporter": {
+			neighbours: []neighbour.Neighbour{otherExporter}, auxiliary: []operand.Name{"dcgm-exporter"},
+			reason: "DuplicateOperand", message: exporter,
+		},
+		"an exporter, and the operator's is off": {neighbours: []neighbour.Neighbour{otherExporter}},
+		"an exporter, and the operator's is paused": {
+			neighbours: []neighbour.Neighbour{otherExporter}, auxiliary: []operand.Name{"dcgm-exporter"},
+			change: func(in *assess.Input) { in.NodePlan.Auxiliary[0].Expectation = plan.OptedOut },
+		},
+		"GPU Feature Discovery": {
+			neighbours: []neighbour.Neighbour{otherDiscovery}, auxiliary: []operand.Name{"gpu-feature-discovery"},
+			reason: "DuplicateOperand",
+			message: "DaemonSet gpu/gfd is another GPU Feature Discovery: delete it, or set " +
+				"spec.gfd.enabled: false",
+		},
+		"a host engine beside the operator's": {
+			neighbours: []neighbour.Neighbour{otherEngine}, auxiliary: []operand.Name{"dcgm", "dcgm-exporter"},
+			reason:  "DuplicateOperand",
+			message: "DaemonSet monitoring/dcgm is another DCGM host engine: delete it, or set spec.dcgm.enabled: false",
+		},
+		"a host engine beside that of the exporter": {
+			neighbours: []neighbour.Neighbour{otherEngine}, auxiliary: []operand.Name{"dcgm-exporter"},
+			reason: "DuplicateOperand",
+			message: "DaemonSet monitoring/dcgm is another DCGM host engine: delete it, or set " +
+				"spec.dcgmExporter.enabled: false",
+		},
+		"both: the device plugin does more harm": {
+			neighbours: []neighbour.Neighbour{otherPlugin, otherExporter}, auxiliary: []operand.Name{"dcgm-exporter"},
+			reason: "DuplicateDevicePlugin", message: plugin + "; " + exporter,
+		},
+		"many": {
+			neighbours: []neighbour.Neighbour{otherExporter, otherExporter, otherExporter, otherExporter},
+			auxiliary:  []operand.Name{"dcgm-exporter"},
+			reason:     "DuplicateOperand", message: exporter + "; " + exporter + "; " + exporter + "; and 1 more",
+		},
+		"something else is wrong": {
+			neighbours: []neighbour.Neighbour{otherPlugin},
+			change:     func(in *assess.Input) { in.RefusedPods = "its kubelet refused pods" },
+			reason:     "GPUPodsRefused", message: "its kubelet refused pods",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := besideOperands(test.auxiliary...)
+			in.Neighbours = test.neighbours
+			if test.change != nil {
+				test.change(&in)
+			}
+			a := assess.Node(in)
+			g.Expect(a.Ready()).To(BeTrue())
+			g.Expect(a.Usable).To(BeTrue())
+			g.Expect(a.Reason).To(Equal(test.reason))
+			g.Expect(a.Message).To(Equal(test.message))
+			condition := a.Condition("a")
+			g.Expect(condition.Status).To(Equal(corev1.ConditionTrue))
+			g.Expect(afterAStart(in, condition)).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
+		})
+	}
+}
+
+// A node that offers no GPU names the device plugin that may be the cause; a node that waits for its driver does not.
+func TestNeighboursOfANodeThatIsNotReady(t *testing.T) {
+	g := NewWithT(t)
+	in := besideOperands()
+	in.Neighbours = []neighbour.Neighbour{otherExporter, otherPlugin}
+	in.Node = gpuNode(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}, nil)
+	a := assess.Node(in)
+	g.Expect(a.Reason).To(Equal("NotAllocatable"))
+	g.Expect(a.Message).To(HaveSuffix("; another device plugin there: DaemonSet kube-system/plugin"))
+	g.Expect(afterAStart(in, a.Condition("a"))).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
+
+	in.NodePlan.Essential = append([]plan.OperandOnNode{{Operand: "driver", Stage: v1.StageDriver}},
+		in.NodePlan.Essential...)
+	a = assess.Node(in)
+	g.Expect(a.Stage).To(Equal(v1.StageDriver))
+	g.Expect(a.Message).NotTo(ContainSubstring("plugin"))
+}
+
+// Where the operator's device plugin is off, what another one offers is not passed off as validated.
+func TestGPUsOfAnotherDevicePlugin(t *testing.T) {
+	const offer = "nvidia.com/gpu: 8, by another device plugin: not validated"
+	const message = "another device plugin offers them, which the operator has not validated"
+	optedOut := func(in *assess.Input) {
+		in.NodePlan.Essential[0].Expectation = plan.OptedOut
+		delete(in.Pods, "device-plugin")
+	}
+	disabled := func(in *assess.Input) {
+		in.NodePlan.NeedsAllocatable, in.NodePlan.Essential = false, in.NodePlan.Essential[1:]
+		delete(in.Pods, "device-plugin")
+	}
+	for name, test := range map[string]struct {
+		change         func(*assess.Input)
+		offer, message string
+	}{
+		"the operator's": {change: func(*assess.Input) {}},
+		"off by spec":    {change: disabled, offer: offer, message: message},
+		"off by label":   {change: optedOut, offer: offer, message: message},
+		"off, and it is known which": {change: func(in *assess.Input) {
+			disabled(in)
+			in.Neighbours = []neighbour.Neighbour{otherPlugin}
+		}, offer: offer, message: message + ": DaemonSet kube-system/plugin"},
+		"off, and the operator's is about to end": {change: func(in *assess.Input) {
+			disabled(in)
+			in.Pods["device-plugin"] = readyPod()
+		}},
+		"off, and nothing offered": {change: func(in *assess.Input) {
+			disabled(in)
+			in.Node = gpuNode(nil, nil)
+		}},
+		"off, and shared": {change: func(in *assess.Input) {
+			disabled(in)
+			in.Node.Labels["nvidia.com/gpu.replicas"], in.Node.Labels["nvidia.com/gpu.sharing-strategy"] = "4", "time-slicing"
+		}, offer: "nvidia.com/gpu: 2 x 4 shared = 8, by another device plugin: not validated", message: message},
+		"paused": {change: func(in *assess.Input) {
+			in.NodePlan.Essential[0].Expectation = plan.PausedByLabel
+			delete(in.Pods, "device-plugin")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := besideOperands()
+			test.change(&in)
+			a := assess.Node(in)
+			g.Expect(a.Offer).To(Equal(test.offer))
+			if test.message == "" {
+				g.Expect(a.Message).NotTo(ContainSubstring("another"))
+				return
+			}
+			g.Expect(a.Reason).To(BeEmpty(), "the spec requests it")
+			g.Expect(a.Message).To(Equal(test.message))
+			g.Expect(a.Ready()).To(BeTrue())
+			g.Expect(a.Condition("a")).To(HaveField("Message", "a: GPUs can be used; "+test.message))
+			g.Expect(afterAStart(in, a.Condition("a"))).To(HaveField("Message", test.message))
+		})
+	}
+}

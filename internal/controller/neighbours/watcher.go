@@ -1,0 +1,131 @@
+package neighbours
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/neighbour"
+)
+
+// pageSize is the number of pods that are read at a time, where the API server divides lists.
+const pageSize = 500
+
+// Options configure a Watcher.
+type Options struct {
+	// Live reads from the API server: the caches have the operands' pods only.
+	Live client.Reader
+	// Fleet says whether there are GPU nodes, and gets what is found.
+	Fleet *fleet.Fleet
+	// Namespace is that of the operator.
+	Namespace string
+	Clock     clock.Clock
+	Timing    Timing
+}
+
+// Watcher looks for neighbours. A manager must run Start, on the leader.
+type Watcher struct {
+	Options
+	// failed: the last look failed. Only the first of several failures is logged.
+	failed bool
+	// next is when the next look is due, unless it is earlier because of what was found.
+	next time.Time
+}
+
+var _ manager.LeaderElectionRunnable = (*Watcher)(nil)
+
+// New returns a Watcher.
+func New(options Options) *Watcher { return &Watcher{Options: options} }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (w *Watcher) NeedLeaderElection() bool { return true }
+
+// Start looks for neighbours until the context ends. It implements manager.Runnable.
+func (w *Watcher) Start(ctx context.Context) error {
+	selectors, err := neighbour.Selectors()
+	if err != nil {
+		return fmt.Errorf("selecting the pods of neighbours: %w", err)
+	}
+	for ctx.Err() == nil {
+		w.sleep(ctx, w.step(ctx, selectors))
+	}
+	return nil
+}
+
+// step looks for neighbours if a look is due, and returns after how long to check that again. After a failure, what was
+// found last stays.
+func (w *Watcher) step(ctx context.Context, selectors []k8slabels.Selector) time.Duration {
+	if !w.Fleet.HasGPUNodes() {
+		return w.Timing.Idle
+	}
+	now := w.Clock.Now()
+	if now.Before(w.next) && !w.Fleet.ReportsDuplicates() {
+		return w.Timing.FoundInterval
+	}
+	found, err := w.look(ctx, selectors)
+	if err != nil && !w.failed && ctx.Err() == nil {
+		log.FromContext(ctx).Error(err, "Failed to look for other device plugins and exporters on GPU nodes; retrying")
+	}
+	w.failed = err != nil
+	if err == nil {
+		w.Fleet.SetNeighbours(found)
+		w.next = now.Add(jittered(w.Timing.Interval))
+	}
+	return jittered(w.Timing.FoundInterval)
+}
+
+// look returns the neighbours on all nodes.
+func (w *Watcher) look(ctx context.Context, selectors []k8slabels.Selector) (neighbour.OnNodes, error) {
+	found := neighbour.OnNodes{}
+	for _, selector := range selectors {
+		if err := w.list(ctx, selector, found); err != nil {
+			return nil, fmt.Errorf("listing pods with %s: %w", selector, err)
+		}
+	}
+	return found, nil
+}
+
+// list adds the neighbours among the pods that the selector selects. The API server answers from its memory, however
+// many pods the cluster has, and may be some seconds behind.
+func (w *Watcher) list(ctx context.Context, selector k8slabels.Selector, found neighbour.OnNodes) error {
+	ctx, cancel := context.WithTimeout(ctx, w.Timing.Deadline)
+	defer cancel()
+	options := &client.ListOptions{
+		LabelSelector: selector, Limit: pageSize, Raw: &metav1.ListOptions{ResourceVersion: "0"},
+	}
+	for {
+		pods := &corev1.PodList{}
+		if err := w.Live.List(ctx, pods, options); err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			found.Add(&pods.Items[i], w.Namespace)
+		}
+		if pods.Continue == "" {
+			return nil
+		}
+		options.Continue, options.Raw = pods.Continue, nil
+	}
+}
+
+func (w *Watcher) sleep(ctx context.Context, period time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-w.Clock.After(period):
+	}
+}
+
+// jittered returns the period with up to a tenth added.
+func jittered(period time.Duration) time.Duration {
+	return period + time.Duration(rand.Float64()*float64(period)/10) //nolint:gosec // spreads load, nothing secret
+}

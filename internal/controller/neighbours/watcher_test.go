@@ -1,0 +1,212 @@
+package neighbours
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/neighbour"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// env is a Watcher with a fake API server, and a fleet with the GPU node "a".
+type env struct {
+	*WithT
+	t       *testing.T
+	client  client.Client
+	clock   *clocktesting.FakeClock
+	fleet   *fleet.Fleet
+	watcher *Watcher
+	lists   int
+	listErr error
+}
+
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	e := &env{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(begin), fleet: fleet.New()}
+	e.client = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			e.lists++
+			if e.listErr != nil {
+				return e.listErr
+			}
+			return c.List(ctx, list, options...)
+		},
+	}).Build()
+	e.watcher = New(Options{
+		Live: e.client, Fleet: e.fleet, Namespace: "gpu-operator", Clock: e.clock, Timing: DefaultTiming(),
+	})
+	return e
+}
+
+func (e *env) joins() {
+	e.fleet.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: "a", HasGPU: true, HasDiscoveryLabels: true}})
+	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}
+	e.fleet.Publish(fleet.Basis{Decisions: plan.Decide(nil, in)}, begin)
+}
+
+// step takes a step after this time.
+func (e *env) step(after time.Duration) time.Duration {
+	e.t.Helper()
+	selectors, err := neighbour.Selectors()
+	e.Expect(err).NotTo(HaveOccurred())
+	e.clock.Step(after)
+	return e.watcher.step(e.t.Context(), selectors)
+}
+
+func (e *env) plugin(namespace, node string) *corev1.Pod {
+	e.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "plugin-" + node, Labels: map[string]string{"name": "nvidia-device-plugin-ds"},
+		},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Image: "nvcr.io/nvidia/k8s-device-plugin:v1"}}},
+	}
+	e.Expect(e.client.Create(e.t.Context(), pod)).To(Succeed())
+	return pod
+}
+
+// Without a GPU node nothing is read. With one, pods are listed every 10 minutes.
+func TestLooksNowAndThen(t *testing.T) {
+	e := newEnv(t)
+	e.Expect(e.step(0)).To(Equal(2 * time.Second))
+	e.Expect(e.lists).To(BeZero())
+	e.joins()
+	e.step(2 * time.Second)
+	once := e.lists
+	e.Expect(once).To(And(BeNumerically(">", 1), BeNumerically("<", 8)), "one for each key of a label")
+	e.plugin("kube-system", "a")
+	for range 9 {
+		e.step(time.Minute)
+	}
+	e.Expect(e.lists).To(Equal(once))
+	found, known := e.fleet.Neighbours("a")
+	e.Expect(found).To(BeEmpty())
+	e.Expect(known).To(BeTrue())
+	e.step(2 * time.Minute)
+	e.Expect(e.lists).To(Equal(2 * once))
+	found, _ = e.fleet.Neighbours("a")
+	e.Expect(found).To(ConsistOf(neighbour.Neighbour{Kind: neighbour.DevicePlugin, Workload: "Pod kube-system/plugin-a"}))
+}
+
+// While a node reports its neighbours, their end is noticed within about a minute.
+func TestLooksAgainWhileSomethingIsReported(t *testing.T) {
+	e := newEnv(t)
+	e.joins()
+	pod := e.plugin("kube-system", "a")
+	e.Expect(e.step(0)).To(BeNumerically("~", 63*time.Second, 3*time.Second))
+	reported := assess.Assessment{}
+	reported.Reason = "DuplicateDevicePlugin"
+	entry := *e.fleet.Get("a")
+	entry.Latest = reported
+	e.fleet.Set(&entry)
+	e.Expect(e.client.Delete(t.Context(), pod)).To(Succeed())
+	e.step(time.Minute)
+	found, _ := e.fleet.Neighbours("a")
+	e.Expect(found).To(BeEmpty())
+}
+
+// What was found stays while the API server does not answer, which is tried again soon.
+func TestFailedLooks(t *testing.T) {
+	e := newEnv(t)
+	e.joins()
+	e.listErr = errors.New("unavailable")
+	e.Expect(e.step(0)).To(BeNumerically("<", 2*time.Minute))
+	_, known := e.fleet.Neighbours("a")
+	e.Expect(known).To(BeFalse())
+	e.listErr = nil
+	e.plugin("kube-system", "a")
+	e.step(time.Minute)
+	found, _ := e.fleet.Neighbours("a")
+	e.Expect(found).To(HaveLen(1))
+	e.listErr = errors.New("unavailable")
+	e.step(20 * time.Minute)
+	e.Expect(e.watcher.failed).To(BeTrue())
+	found, _ = e.fleet.Neighbours("a")
+	e.Expect(found).To(HaveLen(1))
+}
+
+// pages answers lists in pages of one pod.
+type pages struct {
+	client.Reader
+	options []client.ListOptions
+}
+
+func (p *pages) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	asked := (&client.ListOptions{}).ApplyOptions(options)
+	p.options = append(p.options, *asked)
+	first := 0
+	if _, err := fmt.Sscan("0"+asked.Continue, &first); err != nil {
+		return err
+	}
+	all := &corev1.PodList{}
+	if err := p.Reader.List(ctx, all, &client.ListOptions{LabelSelector: asked.LabelSelector}); err != nil {
+		return err
+	}
+	pods, isPods := list.(*corev1.PodList)
+	if !isPods {
+		return fmt.Errorf("unexpected list of %T", list)
+	}
+	if first < len(all.Items) {
+		pods.Items = all.Items[first : first+1]
+	}
+	if first+1 < len(all.Items) {
+		pods.Continue = fmt.Sprint(first + 1)
+	}
+	return nil
+}
+
+// All pages are read. Only the first may name a resource version: the API server refuses it together with a token.
+func TestReadsAllPages(t *testing.T) {
+	e := newEnv(t)
+	e.joins()
+	paged := &pages{Reader: e.client}
+	e.watcher.Live = paged
+	for _, node := range []string{"a", "b", "c"} {
+		e.plugin("kube-system", node)
+	}
+	e.step(0)
+	for _, node := range []string{"a", "b", "c"} {
+		found, _ := e.fleet.Neighbours(node)
+		e.Expect(found).To(HaveLen(1), node)
+	}
+	for _, asked := range paged.options {
+		if asked.Continue == "" {
+			e.Expect(asked.Raw.ResourceVersion).To(Equal("0"))
+			continue
+		}
+		e.Expect(asked.Raw).To(BeNil())
+	}
+}
+
+// Start looks until the context ends, on the leader only.
+func TestStart(t *testing.T) {
+	e := newEnv(t)
+	e.joins()
+	e.plugin("kube-system", "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- e.watcher.Start(ctx) }()
+	e.Eventually(e.fleet.Noticed()).WithTimeout(time.Minute).Should(Receive())
+	cancel()
+	e.Eventually(done).WithTimeout(time.Minute).Should(Receive(BeNil()))
+	e.Expect(e.watcher.NeedLeaderElection()).To(BeTrue())
+}
