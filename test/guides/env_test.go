@@ -60,6 +60,8 @@ type env struct {
 	sim      *simulator.Simulator
 	client   client.Client
 	operator *cluster.Operator
+	// options are those that the operator is started with.
+	options cluster.OperatorOptions
 }
 
 // in returns the env for a subtest: a failure there ends the subtest.
@@ -100,9 +102,10 @@ func newEnv(t *testing.T, nodes []simulator.NodeSpec) *env {
 	}
 	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, namespace, account, "")
 	g.Expect(err).NotTo(HaveOccurred())
-	e.operator, err = cluster.StartOperator(ctx, cluster.OperatorOptions{
+	e.options = cluster.OperatorOptions{
 		Binary: binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(c.LogDir, "gpu-operator.log"),
-	})
+	}
+	e.operator, err = cluster.StartOperator(ctx, e.options)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(e.finish)
 	return e
