@@ -47,7 +47,7 @@ var settings = []setting{
 	},
 	{
 		name: "MIG layouts, one at a time", parallel: 1, unavailable: 1, layouts: true,
-		depth: 4, faults: 2, fullDepth: 7, fullFaults: 2,
+		depth: 3, faults: 2, fullDepth: 7, fullFaults: 2,
 	},
 	{
 		name: "MIG layouts, two at a time, with jobs and drain", parallel: 2, unavailable: 2, layouts: true, jobs: true,

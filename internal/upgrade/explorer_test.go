@@ -306,7 +306,7 @@ func (s *state) checkGrant(slots Slots) error {
 	if err := s.checkNew(broken, others, holders, unavailable); err != nil {
 		return err
 	}
-	return s.checkLayoutSlots(slots, holders, unavailable)
+	return s.checkLayoutSlots(slots, holders)
 }
 
 // checkNew checks new slots: first those of nodes with a broken driver, then the others.

@@ -3,9 +3,9 @@ package upgrade
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"time"
 )
 
 // partitioner is what is only known here of the MIG layout of a machine.
@@ -14,8 +14,6 @@ type partitioner struct {
 	// worked on last; working: it does so now.
 	written, seen string
 	working       bool
-	// drained is when the slot was granted with which the last drain began.
-	drained time.Time
 }
 
 // wanted is the layout that the operator is to request: none if a person has set the label.
@@ -80,14 +78,11 @@ func (w *world) checkDrain(m *machine, patch *LayoutPatch) error {
 	switch {
 	case slot.Layout == "" && !w.lost:
 		return errors.New("a drain begins without a slot")
-	case !patch.Drain.Granted.After(m.mig.drained):
-		return errors.New("a slot is used for two drains")
 	case !cordons && !m.Unschedulable:
 		return errors.New("a drain begins without a cordon")
 	case m.upgrading():
 		return errors.New("a drain begins during an upgrade")
 	}
-	m.mig.drained = patch.Drain.Granted
 	return nil
 }
 
@@ -137,7 +132,7 @@ func (s *state) layoutKey(b *keyText, m *machine) {
 		m.mig.seen == m.MIG.Requested, m.mig.working)
 	slot := s.slots[m.Name]
 	b.word(slot.Layout)
-	b.flag(s.now.Sub(slot.Since) >= layoutTime, slot.Since.After(m.mig.drained))
+	b.flag(s.now.Sub(slot.Since) >= layoutTime)
 	if drain := m.MIG.Drain; drain != nil {
 		b.word(string(drain.State))
 		b.word(drain.Layout)
@@ -149,8 +144,16 @@ func (s *state) layoutKey(b *keyText, m *machine) {
 // isUndone reports whether the drain has failed because another client has uncordoned the node.
 func (d *Drain) isUndone() bool { return strings.Contains(d.Message, "another client") }
 
-// checkLayoutSlots checks new slots for MIG layouts, after those for drivers, independently of the planner.
-func (s *state) checkLayoutSlots(slots Slots, holders, unavailable map[string]bool) error {
+// checkLayoutSlots checks new slots for MIG layouts, after those for drivers, independently of the planner. Of the
+// other nodes, those without a MIG manager do not count.
+func (s *state) checkLayoutSlots(slots Slots, holders map[string]bool) error {
+	unavailable := maps.Clone(holders)
+	for i := range s.machines {
+		m := &s.machines[i]
+		if m.MIG.Partitioned && (m.Unschedulable || !m.isReady() || m.MIG.Changing) {
+			unavailable[m.Name] = true
+		}
+	}
 	for i := range s.machines {
 		m := &s.machines[i]
 		slot, granted := slots[m.Name]
