@@ -150,10 +150,11 @@ var _ = Describe("A node that is drained for a MIG layout", func() {
 		f.update(ctx, "a", func(node *corev1.Node) { node.Spec.Unschedulable = true })
 		f.evicting(ctx, "a")
 		Expect(f.drain(ctx, "a").Cordoned).To(BeFalse())
-		for f.drain(ctx, "a") != nil {
+		for range maxPasses {
 			f.step(ctx)
 			f.applyLayouts(ctx, labels.MIGStateSuccess)
 		}
+		Expect(f.drain(ctx, "a")).To(BeNil())
 		Expect(f.layout(ctx, "a")).To(Equal(twoLarge))
 		Expect(f.node(ctx, "a").Spec.Unschedulable).To(BeTrue())
 	})
