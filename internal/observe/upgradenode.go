@@ -107,7 +107,9 @@ func (of *UpgradeFacts) addLayout(node *upgrade.Node) {
 		mig.Wanted = of.Planned.MIGWanted
 	}
 	config := of.Planned.Spec.MIGManager.Config
-	mig.Evict = config != nil && config.OnBusy == v1.MIGBusyDrain
+	first, disturbs := of.Decisions.FirstLayout(of.Planned.Facts, of.Node.Labels)
+	// The node controller requests a layout at once that disturbs no pod.
+	mig.Evict = config != nil && config.OnBusy == v1.MIGBusyDrain && (first == "" || disturbs)
 }
 
 // addPods adds the pods of the driver, of the validator and of other operands that need the driver, and whether a

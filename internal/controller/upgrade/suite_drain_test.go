@@ -127,6 +127,20 @@ var _ = Describe("A node that is drained for a MIG layout", func() {
 		Expect(f.takeWrites()).To(ConsistOf(createSlots, patchNode, deleteSlots))
 	})
 
+	It("is not drained for a first layout that disturbs no pod", func(ctx SpecContext) {
+		f := draining(ctx, "a")
+		f.update(ctx, "a", func(node *corev1.Node) {
+			delete(node.Labels, labels.MIGConfig)
+			delete(node.Labels, labels.MIGConfigState)
+			delete(node.Annotations, labels.MIGConfigWritten)
+		})
+		f.spec.MIGManager.Config.Default = new(labels.MIGAllDisabled)
+		for range 20 {
+			f.step(ctx)
+		}
+		Expect(f.takeWrites()).To(BeEmpty())
+	})
+
 	It("survives a crash at any write, before or after it", func(ctx SpecContext) {
 		f := draining(ctx, "a")
 		f.relaid(ctx, labels.MIGStateSuccess)
