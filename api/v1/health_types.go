@@ -14,6 +14,7 @@ type HealthSpec struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]+|([0-9]{1,2}|100)%)?$')",message="must be a number, or a percentage of 0% to 100%"
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must not be negative"
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="must be at most 2147483647"
 	MinUsable *intstr.IntOrString `json:"minUsable,omitempty"`
 	// Agent configures the health agent, which reports the faults of GPUs that the kernel log of each node has.
 	// +optional
@@ -58,7 +59,8 @@ type HealthActionsSpec struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must not be negative"
-	// +kubebuilder:validation:Pattern=`^([0-9]+|([0-9]{1,2}|100)%)?$`
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="must be at most 2147483647"
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}|([0-9]{1,2}|100)%)?$`
 	MaxNodes *intstr.IntOrString `json:"maxNodes,omitempty"`
 	// Dwell is how long a fault must last before the action, such as 10m. Default 10m, and 0s for the taint of a node that
 	// has lost a GPU.
@@ -129,12 +131,19 @@ const (
 	// Remedy: set spec.mig.strategy as the message describes, or restart the node's nvidia-device-plugin-daemonset pod.
 	ReasonMIGConfigMismatch = "MIGConfigMismatch"
 	// ReasonMIGConfigHeld: the node works, and the MIG layout that the spec wants for it is not requested yet.
-	// Cause: pods use its GPUs; as many other nodes are unavailable as spec.driver.upgradePolicy allows; or its GPUs
-	// cannot have the layout.
-	// Remedy: wait, end the pods that the message names, or set spec.migManager.config.onBusy to now. For another layout,
-	// set spec.migManager.config.default or that of a node pool. A label nvidia.com/mig.config that you set is applied
-	// at once.
+	// Cause: pods use its GPUs; as many other nodes are unavailable as spec.driver.upgradePolicy allows; its GPUs cannot
+	// have the layout; or with onBusy: drain, the pods could not be evicted in time, or someone has uncordoned the node.
+	// Remedy: wait, end the pods that the message names, or set spec.migManager.config.onBusy to drain or now. For another
+	// layout, set spec.migManager.config.default or that of a node pool. A label nvidia.com/mig.config that you set is
+	// applied at once.
 	ReasonMIGConfigHeld = "MIGConfigHeld"
+	// ReasonMIGConfigDraining: the node is cordoned, and the pods that use its GPUs are evicted, as its MIG layout is to
+	// change.
+	// Cause: spec.migManager.config.onBusy is drain.
+	// Remedy: wait. If the message names a PodDisruptionBudget (PDB) or a pod that blocks it, see UpgradeBlocked: the same
+	// rules and timeouts apply, and the node is uncordoned after them. To stop it, uncordon the node or set onBusy to
+	// hold.
+	ReasonMIGConfigDraining = "MIGConfigDraining"
 )
 
 // Reasons of the condition nvidia.com/GPUHealthy, which nodes with a health agent have (spec.health.agent).

@@ -35,22 +35,25 @@ type MIGManagerConfigSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be a MIG layout name, such as all-1g.10gb: letters, digits, '-', '_' and '.'"
 	Default *string `json:"default,omitempty"`
-	// OnBusy is what to do if pods use the GPUs of a node whose layout the operator changes: hold or now. Default hold.
+	// OnBusy is what to do if pods use the GPUs of a node whose layout the operator changes: hold, drain or now. Default
+	// hold.
 	//
-	// hold waits until no pod uses them. now does not: the change fails while a pod does. A label that a user sets goes to
-	// the MIG manager at once in any case.
+	// hold waits until no pod uses them. drain cordons the node, evicts the pods as a driver upgrade does
+	// (spec.driver.upgradePolicy: waitForCompletion, podDeletion, drain), and uncordons it after the change. now does not
+	// wait: the change fails while a pod does. A label that a user sets goes to the MIG manager at once in any case.
 	// +optional
 	OnBusy MIGBusyAction `json:"onBusy,omitempty"`
 }
 
 // MIGBusyAction is what to do if pods use the GPUs whose MIG layout is to change.
-// +kubebuilder:validation:Enum="";hold;now
+// +kubebuilder:validation:Enum="";hold;drain;now
 type MIGBusyAction string
 
 // The values of MIGBusyAction.
 const (
-	MIGBusyHold MIGBusyAction = "hold"
-	MIGBusyNow  MIGBusyAction = "now"
+	MIGBusyHold  MIGBusyAction = "hold"
+	MIGBusyDrain MIGBusyAction = "drain"
+	MIGBusyNow   MIGBusyAction = "now"
 )
 
 // GPUClientsConfigSpec selects what is stopped while the MIG layout changes.

@@ -67,3 +67,6 @@ const (
 
 // EventDriverUpgrade is the reason of the Events on a node about its driver upgrade.
 const EventDriverUpgrade = "GPUDriverUpgrade"
+
+// EventMIGDrain is the reason of the Events on a node that is drained for a MIG layout.
+const EventMIGDrain = "GPUMIGDrain"

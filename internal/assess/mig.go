@@ -1,6 +1,7 @@
 package assess
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 // checkMIG reports a MIG layout that is being applied, that could not be applied, or whose devices the node does not
@@ -21,7 +23,10 @@ func (a *Assessment) checkMIG(in Input) {
 		a.checkAbandonedMIG(in)
 		return
 	}
-	verdict := in.migVerdict()
+	verdict := in.migDraining()
+	if verdict.Reason == "" {
+		verdict = in.migVerdict()
+	}
 	if verdict.Reason == "" {
 		verdict = in.migHeld()
 	}
@@ -125,6 +130,35 @@ func migPending(layout string) readiness.Verdict {
 	return verdict
 }
 
+// drain returns the record of a drain of the node for a MIG layout; nil for none.
+func (in Input) drain() *upgrade.Drain {
+	drain, err := upgrade.DecodeDrain(in.Node.Annotations[labels.MIGDrain])
+	if err != nil || drain.UID != in.Node.UID {
+		return nil
+	}
+	return drain
+}
+
+// migDraining returns the verdict on a node whose pods are evicted for a MIG layout; zero on another one.
+func (in Input) migDraining() readiness.Verdict {
+	drain := in.drain()
+	if drain == nil || !drain.State.Evicts() {
+		return readiness.Verdict{}
+	}
+	what := cmp.Or(in.tenants(), "the pods that use the GPUs")
+	verdict := readiness.Verdict{State: readiness.Ready, Reason: v1.ReasonMIGConfigDraining}
+	switch {
+	case drain.Message != "":
+		verdict.Message = fmt.Sprintf("%s; the node is drained for MIG layout %s", drain.Message, drain.Layout)
+	case drain.State == upgrade.DrainJobs:
+		verdict.Message = fmt.Sprintf("the node is cordoned for MIG layout %s, which waits for the jobs of "+
+			"upgradePolicy.waitForCompletion to end", drain.Layout)
+	default:
+		verdict.Message = fmt.Sprintf("the node is cordoned for MIG layout %s, and evicts %s", drain.Layout, what)
+	}
+	return verdict
+}
+
 // migHeld returns the verdict on a node for which the operator wants another MIG layout than it requests; zero if it
 // does not.
 func (in Input) migHeld() readiness.Verdict {
@@ -134,12 +168,20 @@ func (in Input) migHeld() readiness.Verdict {
 	case wanted == "" && verdict.Message == "":
 		return readiness.Verdict{}
 	case wanted == "":
+	case in.hasFailedDrain():
+		verdict.Message = fmt.Sprintf("MIG layout %s waits for the pods that use the GPUs: %s", wanted, in.drain().Message)
 	case tenants != "":
 		verdict.Message = fmt.Sprintf("MIG layout %s waits for %s to end", wanted, tenants)
 	default:
 		verdict.Message = fmt.Sprintf("MIG layout %s waits for its turn by spec.driver.upgradePolicy", wanted)
 	}
 	return verdict
+}
+
+// hasFailedDrain reports whether the node was to be drained for the MIG layout that is wanted, which has failed.
+func (in Input) hasFailedDrain() bool {
+	drain := in.drain()
+	return drain != nil && drain.State == upgrade.DrainFailed && drain.Layout == in.NodePlan.MIGWanted
 }
 
 // maxTenants is how many pods a message names.

@@ -17,8 +17,8 @@ var (
 	// limitedReasons are those that a ready node reports, too: its GPUs can be used, but not as requested.
 	limitedReasons = sets.New(
 		v1.ReasonDiscoveryLabelsMissing, v1.ReasonGPUsUnhealthy, v1.ReasonGPUsMissing, v1.ReasonMIGConfigMismatch,
-		v1.ReasonPluginConfigInvalid, v1.ReasonMIGConfigHeld, v1.ReasonGPUPodsRefused, v1.ReasonDuplicateDevicePlugin,
-		v1.ReasonDuplicateOperand,
+		v1.ReasonPluginConfigInvalid, v1.ReasonMIGConfigHeld, v1.ReasonMIGConfigDraining, v1.ReasonGPUPodsRefused,
+		v1.ReasonDuplicateDevicePlugin, v1.ReasonDuplicateOperand,
 	)
 	intendedReasons = sets.New(v1.ReasonExcluded, v1.ReasonNotSelected, v1.ReasonOperandPaused)
 )

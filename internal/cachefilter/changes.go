@@ -152,8 +152,9 @@ func HealthNodeChanges() predicate.Predicate {
 			before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
 			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 			differ([]string{labels.NVSentinelState, labels.MIGConfigState, labels.UpgradeState}, before.Labels, after.Labels) ||
-			differ([]string{labels.GPUHealth, labels.HealthRecord, labels.HealthConsent, labels.UpgradeRecord},
-				before.Annotations, after.Annotations)
+			differ([]string{
+				labels.GPUHealth, labels.HealthRecord, labels.HealthConsent, labels.UpgradeRecord, labels.MIGDrain,
+			}, before.Annotations, after.Annotations)
 	})
 }
 
@@ -171,6 +172,7 @@ func upgradeKeysChanged(before, after *corev1.Node) bool {
 		labels.UpgradeState, labels.UpgradeSkip, labels.Pool, labels.DriverAnchor, labels.MIGConfig, labels.MIGConfigState,
 	}, before.Labels, after.Labels) || differ([]string{
 		labels.UpgradeRecord, labels.UpgradeRequested, labels.UpgradeInitialCordon, labels.MIGConfigWritten,
+		labels.MIGDrain,
 	}, before.Annotations, after.Annotations)
 }
 

@@ -34,7 +34,7 @@ func TrimmedNode(node *corev1.Node) *corev1.Node {
 			labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels, labels.StartupTaints,
 			labels.UpgradeEnabled, labels.UpgradeRecord, labels.UpgradeRequested, labels.UpgradeInitialCordon,
 			labels.MIGConfigWritten, labels.GPUsOnBus, labels.GPUHealth, labels.PluginConfigRead, labels.ReadyBoot,
-			labels.HealthRecord, labels.HealthConsent),
+			labels.HealthRecord, labels.HealthConsent, labels.MIGDrain),
 		// The taints are unchanged, because a write replaces the whole list.
 		Spec: corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
 		Status: corev1.NodeStatus{

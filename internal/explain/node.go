@@ -151,6 +151,8 @@ func (in NodeInput) cordoned() Finding {
 	case in.Node.Annotations[labels.HealthRecord] != "":
 		f.Next = "do what the unhealthy GPU needs: the operator has cordoned the node because of it (spec.health.actions), " +
 			"and uncordons it once it is healthy"
+	case in.Node.Annotations[labels.MIGDrain] != "":
+		f.Next = "wait for the change of the node's MIG layout (spec.migManager.config.onBusy), which uncordons it"
 	case in.upgrade() != nil:
 		f.Next = "wait for the driver upgrade of the node, which uncordons it"
 	}

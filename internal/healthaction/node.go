@@ -34,9 +34,9 @@ type Node struct {
 	Record    *Record
 	// Consent is the annotation of users.
 	Consent string
-	// Upgrading: a driver upgrade works on it, or has left it cordoned. UpgradeCordoned: it was the upgrade that has
-	// cordoned it.
-	Upgrading, UpgradeCordoned bool
+	// Upgrading: a driver upgrade works on it, or has left it cordoned; or, if Relayouting, a drain for its MIG layout
+	// does. UpgradeCordoned: it was one of them that has cordoned it.
+	Upgrading, Relayouting, UpgradeCordoned bool
 	// OtherActor is another program that works on the node, such as "NVSentinel"; empty for none.
 	OtherActor string
 	// ReliesOnCordon is another program that needs the node to stay cordoned; empty for none.

@@ -96,7 +96,7 @@ func (c *Cluster) undo(n *Node, why string) turn {
 // counts, which ends.
 func (c *Cluster) reliesOnCordon(n *Node) string {
 	if n.Upgrading {
-		return driverUpgrade
+		return n.upgrade()
 	}
 	if c.Policy == nil || n.ReliesOnCordon == "" {
 		return ""
@@ -104,11 +104,16 @@ func (c *Cluster) reliesOnCordon(n *Node) string {
 	return n.ReliesOnCordon + worksOnIt
 }
 
-// The actors in texts.
-const (
-	driverUpgrade = "its driver is being upgraded"
-	worksOnIt     = " works on the node"
-)
+// upgrade is what works on a node that is Upgrading, in texts.
+func (n *Node) upgrade() string {
+	if n.Relayouting {
+		return "its MIG layout is being changed"
+	}
+	return "its driver is being upgraded"
+}
+
+// worksOnIt follows the name of another program in texts.
+const worksOnIt = " works on the node"
 
 // unreported is a node whose agent has not reported since its boot. What was done stays, as nothing proves that the
 // fault has ended.
@@ -202,7 +207,7 @@ func (c *Cluster) holds(w *want) (hold Hold, why string, until time.Time) {
 	n := w.node
 	switch {
 	case n.Upgrading:
-		return HoldOtherActor, driverUpgrade, time.Time{}
+		return HoldOtherActor, n.upgrade(), time.Time{}
 	case n.OtherActor != "":
 		return HoldOtherActor, n.OtherActor + worksOnIt, time.Time{}
 	case !n.DriverReady:

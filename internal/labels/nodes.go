@@ -201,6 +201,9 @@ const (
 	// MIGConfigWritten is an annotation: the value of MIGConfig that the operator has written. While they are equal,
 	// the label is the operator's; otherwise a user has set it.
 	MIGConfigWritten = "nvidia.com/gpu-operator.mig-config"
+	// MIGDrain is an annotation of the upgrade controller: what it has to know of a node that it drains for a MIG layout,
+	// in JSON.
+	MIGDrain = "nvidia.com/gpu-operator.mig-drain"
 	// MIGLayoutsKey is the key of the ConfigMap with the MIG layouts, in the format of mig-parted.
 	MIGLayoutsKey = "config.yaml"
 	// MIGAllDisabled is the value of MIGConfig that leaves every GPU whole.

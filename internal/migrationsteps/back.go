@@ -216,8 +216,13 @@ func (b *Back) blockers() []Blocker {
 		}
 	}
 	for i := range b.nodes {
-		if nodemarks.Remove(nil, &b.nodes[i]).Uncordon {
-			block("the driver of node "+b.nodes[i].Name+" is being upgraded", "wait until kubectl get clusterpolicy shows "+
+		switch node := &b.nodes[i]; {
+		case !nodemarks.Remove(nil, node).Uncordon:
+		case node.Annotations[labels.MIGDrain] != "":
+			block("node "+node.Name+" is drained for a MIG layout", "wait until it is uncordoned, or set "+
+				"spec.migManager.config.onBusy to hold")
+		default:
+			block("the driver of node "+node.Name+" is being upgraded", "wait until kubectl get clusterpolicy shows "+
 				"no node in column UPGRADING")
 		}
 	}

@@ -24,6 +24,7 @@ func HandBack(node *corev1.Node) *Removal {
 			r.Annotations[key] = nil
 		}
 	}
+	r.endDrain()
 	r.endHealthAction()
 	r.removeTaints()
 	return r

@@ -29,7 +29,8 @@ func WasManaged(node *corev1.Node) bool {
 func WasWritten(node *corev1.Node) bool {
 	_, isTainted := node.Annotations[labels.StartupTaints]
 	_, isActedOn := node.Annotations[labels.HealthRecord]
-	return isTainted || isActedOn || WasManaged(node) || IsMarked(node)
+	_, isDrained := node.Annotations[labels.MIGDrain]
+	return isTainted || isActedOn || isDrained || WasManaged(node) || IsMarked(node)
 }
 
 // IsMarked reports whether the node has labels or annotations which show that pods of the stack may have run on it.
@@ -83,13 +84,14 @@ func (m Metadata) UnmarkUpgrades(node *corev1.Node) {
 }
 
 // DropUpgrade adds the removal of what is left of driver upgrades when the stack is removed: the state that NVIDIA's
-// operator or a user has set, and a record that the upgrade controller ignores.
+// operator or a user has set, and records that the upgrade controller ignores.
 func (m Metadata) DropUpgrade(node *corev1.Node) {
 	if _, there := node.Labels[labels.UpgradeState]; there {
 		m.Labels[labels.UpgradeState] = nil
 	}
 	m.forget(node, labels.UpgradeRecord)
 	m.forget(node, labels.UpgradeInitialCordon)
+	m.forget(node, labels.MIGDrain)
 }
 
 // removeDiscoveryLabels adds the removal of what node discovery has written: its pods are deleted with the policy.

@@ -19,8 +19,8 @@ type Removal struct {
 	Metadata
 	// Taints are those that are removed, and kept all others.
 	Taints, kept []corev1.Taint
-	// Uncordon: the operator has cordoned the node for a driver upgrade or because of an unhealthy GPU, and it is still
-	// cordoned.
+	// Uncordon: the operator has cordoned the node for a driver upgrade, for a MIG layout or because of an unhealthy GPU,
+	// and it is still cordoned.
 	Uncordon bool
 	// Conditions are the types of the operator's conditions that the node has.
 	Conditions []string
@@ -34,6 +34,7 @@ func Remove(catalogue operand.Catalogue, node *corev1.Node) *Removal {
 		Metadata: Released(catalogue, node, ""), Conditions: Conditions(node), node: node,
 	}
 	r.endUpgrade()
+	r.endDrain()
 	r.endHealthAction()
 	r.removeTaints()
 	return r
@@ -56,6 +57,15 @@ func (r *Removal) endUpgrade() {
 	r.DropUpgrade(r.node)
 	record, err := upgrade.DecodeRecord(recorded)
 	r.Uncordon = err == nil && record.UID == r.node.UID && record.Cordoned && r.node.Spec.Unschedulable
+}
+
+// endDrain adds the removal of what was done to change the MIG layout.
+func (r *Removal) endDrain() {
+	r.forget(r.node, labels.MIGDrain)
+	drain, err := upgrade.DecodeDrain(r.node.Annotations[labels.MIGDrain])
+	if err == nil && drain.Cordons(r.node.UID) && r.node.Spec.Unschedulable {
+		r.Uncordon = true
+	}
 }
 
 // endHealthAction adds the removal of what was done because of an unhealthy GPU, but for the taint. What a user has

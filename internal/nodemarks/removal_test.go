@@ -277,3 +277,28 @@ func TestHandBackLeavesWhatNVIDIAsOperatorReads(t *testing.T) {
 	got.Status.Conditions = got.Status.Conditions[:1]
 	g.Expect(nodemarks.HandBack(got).IsEmpty()).To(BeTrue())
 }
+
+// A cordon for a MIG layout is undone if it is this operator's, by the record of this Node.
+func TestRemoveDrain(t *testing.T) {
+	for name, test := range map[string]struct {
+		record   string
+		uncordon bool
+	}{
+		"this operator's cordon":  {`{"uid":"one","state":"evicts-users","layout":"a","cordoned":true}`, true},
+		"another client's cordon": {`{"uid":"one","state":"changing","layout":"a"}`, false},
+		"a failed drain":          {`{"uid":"one","state":"failed","layout":"a"}`, false},
+		"another node's record":   {`{"uid":"two","state":"changing","layout":"a","cordoned":true}`, false},
+		"no record":               {`cordoned`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, node := NewWithT(t), &corev1.Node{}
+			node.Name, node.UID, node.Spec.Unschedulable = "gpu-1", "one", true
+			node.Annotations = map[string]string{"nvidia.com/gpu-operator.mig-drain": test.record}
+			for _, removal := range []*nodemarks.Removal{remove(t, node), nodemarks.HandBack(node)} {
+				g.Expect(removal.IsEmpty()).To(BeFalse())
+				g.Expect(removal.Uncordon).To(Equal(test.uncordon))
+				g.Expect(removal.Annotations).To(HaveKeyWithValue("nvidia.com/gpu-operator.mig-drain", BeNil()))
+			}
+		})
+	}
+}

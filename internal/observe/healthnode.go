@@ -33,6 +33,11 @@ func HealthNode(of *HealthFacts) healthaction.Node {
 		OtherActor: otherActor(object), DriverReady: true,
 	}
 	node.Upgrading, node.UpgradeCordoned = upgrading(object)
+	if drain, err := upgrade.DecodeDrain(object.Annotations[labels.MIGDrain]); err == nil && drain.UID == object.UID &&
+		drain.State.InProgress() {
+		node.Relayouting = !node.Upgrading
+		node.Upgrading, node.UpgradeCordoned = true, node.UpgradeCordoned || drain.Cordoned
+	}
 	if worksOn(object) {
 		node.ReliesOnCordon = nvsentinel
 	}

@@ -58,6 +58,11 @@ func UpgradeNode(of *UpgradeFacts) (upgrade.Node, *appsv1.DaemonSet) {
 			node.Unreadable = err.Error()
 		}
 	}
+	var text string
+	if text, node.MIG.Recorded = object.Annotations[labels.MIGDrain]; node.MIG.Recorded {
+		// What cannot be decoded counts as no record, and is removed.
+		node.MIG.Drain, _ = upgrade.DecodeDrain(text)
+	}
 	if of.Decisions == nil || of.Planned == nil {
 		return node, nil
 	}
@@ -93,16 +98,18 @@ func (of *UpgradeFacts) addPlanned(node *upgrade.Node) *appsv1.DaemonSet {
 
 // addLayout adds what is known of the MIG layout. Whether pods use the GPUs is not read here.
 func (of *UpgradeFacts) addLayout(node *upgrade.Node) {
-	state := of.Node.Labels[labels.MIGConfigState]
-	node.MIG = upgrade.MIG{
-		Partitioned: of.Planned.Partitioner != "",
-		Requested:   of.Node.Labels[labels.MIGConfig],
-		Ended:       state == labels.MIGStateSuccess || state == labels.MIGStateFailed,
-		Changing:    state == labels.MIGStatePending || state == labels.MIGStateRebooting,
+	state, mig := of.Node.Labels[labels.MIGConfigState], &node.MIG
+	mig.Partitioned = of.Planned.Partitioner != ""
+	mig.Requested = of.Node.Labels[labels.MIGConfig]
+	mig.Ended = state == labels.MIGStateSuccess || state == labels.MIGStateFailed
+	mig.Changing = state == labels.MIGStatePending || state == labels.MIGStateRebooting
+	if mig.Partitioned {
+		mig.Wanted = of.Planned.MIGWanted
 	}
-	if node.MIG.Partitioned {
-		node.MIG.Wanted = of.Planned.MIGWanted
-	}
+	config := of.Planned.Spec.MIGManager.Config
+	first, disturbs := of.Decisions.FirstLayout(of.Planned.Facts, of.Node.Labels)
+	// The node controller requests a layout at once that disturbs no pod.
+	mig.Evict = config != nil && config.OnBusy == v1.MIGBusyDrain && (first == "" || disturbs)
 }
 
 // addPods adds the pods of the driver, of the validator and of other operands that need the driver, and whether a

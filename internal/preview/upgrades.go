@@ -93,7 +93,8 @@ func upgradesOf(c *Cluster, p plan.Plan, rendered map[string]*appsv1.DaemonSet, 
 		if node == nil {
 			continue
 		}
-		node.Cordoned = nodes[i].Unschedulable && (nodes[i].Record == nil || !nodes[i].Record.Cordoned)
+		node.Cordoned = nodes[i].Unschedulable && (nodes[i].Record == nil || !nodes[i].Record.Cordoned) &&
+			!nodes[i].MIG.Drain.Cordons(nodes[i].UID)
 		if node.Round > 0 {
 			if err := o.addPods(node, nodes[i].spec.Driver.UpgradePolicy); err != nil {
 				return found, err

@@ -37,6 +37,19 @@ func patches(to State, change func(n *Node, patch *Patch)) planner {
 	})
 }
 
+// layoutPatches changes each patch of the shipped planner for a MIG layout.
+func layoutPatches(change func(n *Node, patch *LayoutPatch)) planner {
+	return steps(func(n *Node, step *Step) {
+		if step.Action != ActionLayout {
+			return
+		}
+		if step.Layout.Drain != nil {
+			step.Layout.Drain = new(*step.Layout.Drain)
+		}
+		change(n, step.Layout)
+	})
+}
+
 // sees changes what the shipped planner sees of each node.
 func sees(change func(c *Cluster, n *Node)) planner {
 	return func(c *Cluster) Plan {
@@ -220,23 +233,124 @@ var bugs = []bug{
 	}), "do not come to rest"},
 }
 
+// layoutBugs are those of planners that drain nodes for MIG layouts.
+var layoutBugs = []bug{
+	{"it uncordons after a layout whoever has cordoned", layoutPatches(func(n *Node, p *LayoutPatch) {
+		if p.Drain == nil && n.relayouting() && n.Unschedulable {
+			p.Unschedulable = new(false)
+		}
+	}), "the cordon of another client is undone"},
+	{"it takes a cordon that it finds for its own, for a layout", layoutPatches(func(_ *Node, p *LayoutPatch) {
+		if p.Drain != nil && p.Drain.State.Evicts() {
+			p.Drain.Cordoned = true
+		}
+	}), "the cordon of another client is undone"},
+	{"it forgets with the request of a layout that it has cordoned", layoutPatches(func(_ *Node, p *LayoutPatch) {
+		if p.Drain != nil && p.Request != "" {
+			p.Drain.Cordoned = false
+		}
+	}), "the nodes are not done"},
+	{"it does not cordon for a layout", layoutPatches(func(_ *Node, p *LayoutPatch) {
+		if p.Drain != nil && p.Unschedulable != nil && *p.Unschedulable {
+			p.Unschedulable = nil
+		}
+	}), "a drain begins without a cordon"},
+	{"it requests a layout with GPU users", sees(func(_ *Cluster, n *Node) {
+		if n.relayouting() && n.Workload != nil {
+			n.Workload = &Workload{}
+		}
+	}), "a MIG layout is requested while pods use the GPUs"},
+	{"it uncordons before the layout is applied", sees(func(_ *Cluster, n *Node) {
+		if drain := n.ownDrain(); drain != nil && drain.State == DrainChanging {
+			n.MIG.Ended = true
+		}
+	}), "the node is uncordoned while its MIG layout changes"},
+	{"it evicts for a layout after an uncordon", sees(func(_ *Cluster, n *Node) {
+		if n.relayouting() {
+			n.Unschedulable = true
+		}
+	}), "pods are evicted from a node that is not cordoned"},
+	{"it drops the slot of a node that is drained for a layout", func(c *Cluster) Plan {
+		plan := c.Plan()
+		for i := range c.Nodes {
+			if n := &c.Nodes[i]; n.relayouting() && c.Slots[n.Name].UID != "" {
+				slots := maps.Clone(c.Slots)
+				delete(slots, n.Name)
+				plan.Slots = slots
+			}
+		}
+		return plan
+	}, "is taken away"},
+	{"it does not count a drained node", func(c *Cluster) Plan {
+		seen := *c
+		seen.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(n Node) bool { return n.relayouting() })
+		plan, slots := c.Plan(), seen.Plan().Slots
+		if slots == nil {
+			return plan
+		}
+		for i := range c.Nodes {
+			if n := &c.Nodes[i]; n.relayouting() {
+				slots[n.Name] = n.MIG.Drain.slot()
+			}
+		}
+		if !maps.Equal(slots, c.Slots) {
+			plan.Slots = slots
+		}
+		return plan
+	}, "gets a slot beyond"},
+	{"it evicts for a layout without a deadline", func(c *Cluster) Plan {
+		endless := *c
+		policy := c.Policies[modelGroup]
+		policy.PodDeletionTimeout = 0
+		endless.Policies = map[string]Policy{modelGroup: policy}
+		for i := range c.Nodes {
+			if c.Nodes[i].upgrading() {
+				return c.Plan()
+			}
+		}
+		return endless.Plan()
+	}, "for a MIG layout has no deadline"},
+	{"it never drains again after a deadline", layoutPatches(func(_ *Node, p *LayoutPatch) {
+		if p.Drain != nil {
+			p.Drain.RetryAt = time.Time{}
+		}
+	}), "the nodes are not done"},
+	{"it leaves a node cordoned whose MIG manager is gone", func(c *Cluster) Plan {
+		plan := c.Plan()
+		plan.Steps = slices.DeleteFunc(plan.Steps, func(step Step) bool {
+			n := c.node(step.Node)
+			return n.relayouting() && !n.MIG.Partitioned
+		})
+		return plan
+	}, "has no deadline"},
+}
+
 func TestModelNoticesBugs(t *testing.T) {
 	for _, bug := range bugs {
-		t.Run(bug.name, func(t *testing.T) {
-			for _, setting := range settings {
-				e, err := setting.explore(bug.plan, setting.depth, setting.faults)
-				if err == nil {
-					t.Logf("%s: not noticed in %d states", setting.name, len(e.distinct))
-					continue
-				}
-				first, _, _ := strings.Cut(err.Error(), "\n")
-				if !strings.Contains(err.Error(), bug.report) {
-					t.Fatalf("noticed for another reason: %v", err)
-				}
-				t.Logf("%s, %d states: %s", setting.name, len(e.distinct), first)
-				return
-			}
-			t.Error("the model does not notice it")
-		})
+		t.Run(bug.name, func(t *testing.T) { bug.isNoticed(t, false) })
 	}
+	for _, bug := range layoutBugs {
+		t.Run(bug.name, func(t *testing.T) { bug.isNoticed(t, true) })
+	}
+}
+
+// isNoticed explores the settings with MIG layouts, or the others, until the model notices the bug.
+func (b *bug) isNoticed(t *testing.T, layouts bool) {
+	for _, setting := range settings {
+		if setting.layouts != layouts {
+			continue
+		}
+		e, err := setting.explore(b.plan, setting.depth, setting.faults)
+		if err == nil {
+			t.Logf("%s: not noticed in %d states", setting.name, len(e.distinct))
+			continue
+		}
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		if !strings.Contains(err.Error(), b.report) {
+			t.Fatalf("noticed for another reason: %v", err)
+		}
+		t.Logf("%s, %d states: %s", setting.name, len(e.distinct), first)
+		return
+	}
+	t.Error("the model does not notice it")
 }

@@ -5,4 +5,7 @@
 // transition is one patch of the Node with the preconditions UID and resourceVersion. Slots limit how many nodes are
 // upgraded at a time; they are granted through one ConfigMap with a resourceVersion precondition, before the patch that
 // uses the slot. So a crash between two writes, and a second manager, can neither exceed the limits nor lose a node.
+//
+// MIG layouts that the operator changes have slots of the same budgets. A node whose pods are evicted for one has a
+// Drain in another annotation, written in the same way.
 package upgrade

@@ -18,6 +18,8 @@ type setting struct {
 	parallel            int
 	unavailable         int32
 	pulls, jobs, drains bool
+	// layouts: the driver is up to date, and another MIG layout is wanted, for which nodes are drained.
+	layouts bool
 	// broken: the new driver has failed on the first node, and then the target is edited.
 	broken bool
 	// depth is how many events are explored from each state of an upgrade, and faults how many of them may be faults; the
@@ -43,6 +45,25 @@ var settings = []setting{
 		name: "one at a time, two faults", parallel: 1, unavailable: 1,
 		depth: 4, faults: 2, fullDepth: 6, fullFaults: 3,
 	},
+	{
+		name: "MIG layouts, one at a time", parallel: 1, unavailable: 1, layouts: true,
+		depth: 3, faults: 2, fullDepth: 7, fullFaults: 2,
+	},
+	{
+		name: "MIG layouts, two at a time, with jobs and drain", parallel: 2, unavailable: 2, layouts: true, jobs: true,
+		drains: true, depth: 6, faults: 1, fullDepth: 9, fullFaults: 2,
+	},
+}
+
+// relayout makes the state one in which the driver is up to date, and another MIG layout is wanted.
+func (s *state) relayout() {
+	s.layout, s.evicts = "y", true
+	for i := range s.machines {
+		m := &s.machines[i]
+		m.Driver.Digest = m.Target
+		m.MIG = MIG{Partitioned: true, Requested: "x", Ended: true}
+		m.mig = partitioner{written: "x", seen: "x"}
+	}
 }
 
 // root is the state in which the driver of all nodes has just been edited.
@@ -61,7 +82,11 @@ func (c *setting) root() *state {
 		WaitsForJobs: c.jobs, Drains: c.drains, JobsTimeout: limit, PodDeletionTimeout: limit, DrainTimeout: limit,
 		PullTimeout: limit, DriverTimeout: limit, ValidationTimeout: limit, RetryAfter: limit, MaxRetryAfter: limit,
 	}}
-	return &state{world: w, peak: c.parallel}
+	s := &state{world: w, peak: c.parallel}
+	if c.layouts {
+		s.relayout()
+	}
+	return s
 }
 
 // roots are all states of an upgrade without faults: what is explored starts from each of them.

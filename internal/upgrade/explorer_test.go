@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 )
 
 // explorer explores the states of the model.
@@ -109,7 +110,7 @@ func (s *state) after(what string, change func(*state) error) (*state, error) {
 func (s *state) withinLimits() error {
 	count := 0
 	for i := range s.machines {
-		if s.machines[i].upgrading() {
+		if s.machines[i].upgrading() || s.machines[i].relayouting() {
 			count++
 		}
 	}
@@ -176,12 +177,15 @@ func (e *explorer) addFaults(s *state, add func(string, func(*state) error)) {
 	}
 }
 
-// read lets the second manager plan. It writes later, and deletes and evicts nothing: it would read the pods before.
+// read lets the second manager plan. It writes later, and deletes and evicts nothing: it would read the pods before. Nor
+// does it begin to drain a node: unlike the slots for drivers, those for MIG layouts end by time, and a manager stops
+// long before, when it is not the leader any more.
 func (e *explorer) read(s *state) {
 	plan := e.plan(s.cluster())
 	s.patches, s.versions = make([]*Step, len(s.machines)), make([]int, len(s.machines))
 	for _, step := range plan.Steps {
-		if step.Action != ActionPatch {
+		drains := step.Action == ActionLayout && s.machine(step.Node).relayouting()
+		if step.Action != ActionPatch && !drains {
 			continue
 		}
 		for i := range s.machines {
@@ -201,10 +205,7 @@ func (e *explorer) planned(s *state) ([]*state, error) {
 	if plan.Slots != nil {
 		for _, order := range []*state{s, s.reversed()} {
 			next, err := order.after("slots", func(c *state) error {
-				granted := e.plan(order.cluster()).Slots
-				err := c.checkGrant(granted)
-				c.slots = granted
-				return err
+				return c.grant(e.plan(order.cluster()).Slots)
 			})
 			if err != nil {
 				return nil, err
@@ -269,15 +270,26 @@ func (s *state) reversed() *state {
 	return c
 }
 
+// grant writes the slots of the plan. Each write takes some time.
+func (s *state) grant(slots Slots) error {
+	err := s.checkGrant(slots)
+	s.slots, s.now = slots, s.now.Add(time.Nanosecond)
+	return err
+}
+
 // checkGrant checks new slots against the policy, independently of the planner.
 func (s *state) checkGrant(slots Slots) error {
 	holders, unavailable := map[string]bool{}, map[string]bool{}
 	var broken, others []*machine
 	for i := range s.machines {
 		m := &s.machines[i]
-		_, granted := slots[m.Name]
+		slot, granted := slots[m.Name]
 		held := s.slots.Valid(&m.Node) || m.upgrading()
 		switch {
+		case !held && granted && slot.Layout != "":
+			if m.relayouting() || s.slots[m.Name] == slot {
+				holders[m.Name], unavailable[m.Name] = true, true
+			}
 		case held && !granted:
 			return fmt.Errorf("the slot of %s is taken away", m.Name)
 		case held:
@@ -287,11 +299,14 @@ func (s *state) checkGrant(slots Slots) error {
 		case granted:
 			others = append(others, m)
 		}
-		if m.Unschedulable || !m.isReady() {
+		if m.Unschedulable || !m.isReady() || m.MIG.Changing {
 			unavailable[m.Name] = true
 		}
 	}
-	return s.checkNew(broken, others, holders, unavailable)
+	if err := s.checkNew(broken, others, holders, unavailable); err != nil {
+		return err
+	}
+	return s.checkLayoutSlots(slots, holders)
 }
 
 // checkNew checks new slots: first those of nodes with a broken driver, then the others.

@@ -54,7 +54,7 @@ var faults = []fault{
 	onNode("an admin cordons", func(m *machine) bool { return !m.Unschedulable }, func(m *machine) {
 		m.Unschedulable = true
 		// Who has cordoned a node cannot be seen if it was uncordoned and cordoned before the planner looked.
-		m.foreign = m.Record == nil || !m.Record.Cordoned
+		m.foreign = (m.Record == nil || !m.Record.Cordoned) && !m.MIG.Drain.Cordons(m.UID)
 	}),
 	onNode("an admin uncordons", func(m *machine) bool { return m.Unschedulable }, func(m *machine) {
 		m.Unschedulable, m.foreign = false, false
@@ -108,6 +108,24 @@ var faults = []fault{
 	edit("a user switches autoUpgrade", func(p *Policy) { p.Auto = !p.Auto }),
 	edit("maxParallelUpgrades 1 or 2", func(p *Policy) { p.MaxParallel = 3 - p.MaxParallel }),
 	edit("maxUnavailable 1 or 2", func(p *Policy) { p.MaxUnavailable = intstr.FromInt32(3 - p.MaxUnavailable.IntVal) }),
+	onNode("a person sets the MIG layout",
+		func(m *machine) bool { return m.MIG.Partitioned && m.MIG.Requested != "z" },
+		func(m *machine) { m.MIG.Requested = "z" }),
+	onNode("a person removes the MIG layout",
+		func(m *machine) bool { return m.MIG.Partitioned && m.MIG.Requested != "" },
+		func(m *machine) { m.MIG.Requested = "" }),
+	onNode("the MIG manager is taken off the node",
+		func(m *machine) bool { return m.MIG.Partitioned },
+		func(m *machine) { m.MIG.Partitioned = false }),
+	{what: "the spec wants another MIG layout", global: true,
+		due:    func(s *state, _ int) bool { return s.layout == "y" },
+		happen: func(s *state, _ int) { s.layout = "w" }},
+	{what: "the spec wants the MIG layout that the nodes had", global: true,
+		due:    func(s *state, _ int) bool { return s.layout == "y" },
+		happen: func(s *state, _ int) { s.layout = "x" }},
+	{what: "onBusy is hold or drain", global: true,
+		due:    func(s *state, _ int) bool { return s.layout != "" },
+		happen: func(s *state, _ int) { s.evicts = !s.evicts }},
 	{what: "the registry fails", global: true,
 		due:    func(s *state, _ int) bool { return !s.pullsFail && s.policy().PullImages },
 		happen: func(s *state, _ int) { s.pullsFail = true }},

@@ -23,16 +23,30 @@ type MIG struct {
 	Wanted string
 	// Idle: no pod uses the GPUs, or the spec does not wait for them. It is false while the pods are not read.
 	Idle bool
+	// Evict: the spec wants the pods that use the GPUs evicted.
+	Evict bool
+	// Recorded: the node has the annotation of a Drain. Drain is nil if there is none, or if it cannot be decoded.
+	Recorded bool
+	Drain    *Drain
 }
 
 // NeedsTenants reports whether the next step of the node depends on which pods use its GPUs.
-func (n *Node) NeedsTenants() bool { return n.MIG.Wanted != "" && n.KubeletReady && !n.upgrading() }
+func (n *Node) NeedsTenants() bool {
+	return n.MIG.Wanted != "" && n.KubeletReady && !n.upgrading() && !n.relayouting()
+}
 
 // hasLayoutSlot reports whether the node has a slot for a MIG layout that counts: the layout is still wanted, or the
-// MIG manager has not reported its outcome. An outcome of an earlier layout is removed with the request.
+// MIG manager has not reported its outcome. An outcome of an earlier layout is removed with the request. The slot of a
+// node that is drained counts until that has ended.
 func (c *Cluster) hasLayoutSlot(n *Node) bool {
 	slot, granted := c.Slots[n.Name]
-	if !granted || slot.UID != n.UID || slot.Layout == "" || !c.Now.Before(slot.Since.Add(layoutTime)) {
+	if !granted || slot.UID != n.UID || slot.Layout == "" {
+		return false
+	}
+	if drain := n.ownDrain(); drain != nil && drain.Granted.Equal(slot.Since) {
+		return drain.State.InProgress()
+	}
+	if !c.Now.Before(slot.Since.Add(layoutTime)) {
 		return false
 	}
 	if n.MIG.Requested == slot.Layout {
@@ -41,10 +55,12 @@ func (c *Cluster) hasLayoutSlot(n *Node) bool {
 	return n.MIG.Wanted == slot.Layout
 }
 
-// layoutsEnd returns when the first of the slots for MIG layouts counts no longer; zero if there are none.
-func (s Slots) layoutsEnd() (end time.Time) {
-	for _, slot := range s {
-		if slot.Layout != "" {
+// layoutsEnd returns when the first of the slots for MIG layouts counts no longer; zero if there are none. Nodes that
+// are drained have deadlines of their own.
+func (c *Cluster) layoutsEnd(slots Slots) (end time.Time) {
+	for i := range c.Nodes {
+		slot, granted := slots[c.Nodes[i].Name]
+		if granted && slot.Layout != "" && !c.Nodes[i].relayouting() {
 			end = times.Earlier(end, slot.Since.Add(layoutTime))
 		}
 	}
@@ -53,18 +69,20 @@ func (s Slots) layoutsEnd() (end time.Time) {
 
 // awaitsLayout reports whether the node may get a slot for a MIG layout. An upgrade of its driver comes first.
 func (c *Cluster) awaitsLayout(n *Node, driver turn) bool {
-	return n.NeedsTenants() && n.MIG.Idle && !driver.wants && !c.Slots.Valid(n) && !c.hasLayoutSlot(n)
+	return n.NeedsTenants() && (n.MIG.Idle || c.evictsFor(n)) && !driver.wants && !c.Slots.Valid(n) &&
+		!c.hasLayoutSlot(n)
 }
 
 // AwaitingTenants returns the indexes of the nodes for which it has to be known now whether pods use their GPUs: those
-// that have a slot for a MIG layout that is not requested yet, or that the budgets allow one.
+// that have a slot for a MIG layout that is not requested yet, or that the budgets allow one. It does not matter where
+// they are evicted.
 func (c *Cluster) AwaitingTenants() []int {
 	budgets := map[string]*budget{}
 	var waiting []int
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		switch {
-		case !n.NeedsTenants() || c.Slots.Valid(n):
+		case !n.NeedsTenants() || c.Slots.Valid(n) || c.evictsFor(n):
 			continue
 		case c.hasLayoutSlot(n):
 			waiting = append(waiting, i)
@@ -97,13 +115,4 @@ func (c *Cluster) grantLayouts(slots Slots, budgets map[string]*budget, turns []
 		slots[n.Name] = Slot{UID: n.UID, Layout: n.MIG.Wanted, Since: c.Now}
 		b.hold(n)
 	}
-}
-
-// requestLayout returns the step that requests a MIG layout, or nil if the node has no slot for it, or waits again for
-// pods that use its GPUs.
-func (c *Cluster) requestLayout(n *Node) *Step {
-	if !c.hasLayoutSlot(n) || n.MIG.Requested == c.Slots[n.Name].Layout || !n.NeedsTenants() || !n.MIG.Idle {
-		return nil
-	}
-	return &Step{Action: ActionLayout, Layout: n.MIG.Wanted, Why: "no pod uses the GPUs, so the MIG layout can be changed"}
 }

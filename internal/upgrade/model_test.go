@@ -71,7 +71,7 @@ func (s *state) key() string {
 	slices.Sort(machines)
 	p := s.policy()
 	return fmt.Sprint(machines, p.Auto, p.Paused, p.MaxParallel, p.MaxUnavailable.IntVal, s.lost, s.peak, s.pullsFail,
-		s.secondSlots())
+		s.secondSlots(), s.layout, s.evicts)
 }
 
 // secondSlots is the slots that the second manager may still write, without names.
@@ -103,7 +103,17 @@ func (s *state) machineKey(i int) string {
 		}
 	}
 	s.podKeys(&b, m)
-	if step := s.patchOf(i); step != nil {
+	if s.layout != "" {
+		s.layoutKey(&b, m)
+	}
+	if step := s.patchOf(i); step != nil && step.Patch == nil {
+		word("second " + step.Layout.Request)
+		flag(step.Layout.Drain == nil, step.Layout.Unschedulable != nil)
+		if drain := step.Layout.Drain; drain != nil {
+			word(string(drain.State))
+			flag(drain.Cordoned, drain.Message == "")
+		}
+	} else if step != nil {
 		word("second")
 		word(string(step.Patch.State))
 		if r := step.Patch.Record; r != nil {

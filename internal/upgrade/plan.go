@@ -60,7 +60,7 @@ const (
 	// ActionDeleteDriver and ActionDeleteDependants: delete Step.Pods, which are pods of the operator, with their UIDs.
 	ActionDeleteDriver     Action = "delete-driver"
 	ActionDeleteDependants Action = "delete-dependants"
-	// ActionLayout: request the MIG layout Step.Layout by the label of the Node.
+	// ActionLayout: patch the Node with Step.Layout.
 	ActionLayout Action = "layout"
 )
 
@@ -71,7 +71,7 @@ type Step struct {
 	// Patch for ActionPatch.
 	Patch *Patch
 	// Layout for ActionLayout.
-	Layout string
+	Layout *LayoutPatch
 	// Pods for the other actions.
 	Pods []WorkloadPod
 	// Why the step is due, one sentence for the log.
@@ -93,6 +93,19 @@ type Patch struct {
 	RememberCordon, ForgetCordon bool
 	// ReleasePool removes the labels that keep the node in its driver pool, so that it moves to another one.
 	ReleasePool bool
+	// Event is the message of an Event on the Node; empty for none. Warning: it is a warning.
+	Event   string
+	Warning bool
+}
+
+// LayoutPatch is the one patch of a transition of a node whose MIG layout is changed.
+type LayoutPatch struct {
+	// Request is the MIG layout that is requested by the label; empty for none.
+	Request string
+	// Drain of the annotation; nil removes it.
+	Drain *Drain
+	// Unschedulable is set if not nil.
+	Unschedulable *bool
 	// Event is the message of an Event on the Node; empty for none. Warning: it is a warning.
 	Event   string
 	Warning bool
@@ -128,20 +141,20 @@ func (c *Cluster) Plan() Plan {
 		turns[i] = c.visit(&c.Nodes[i]).turn()
 	}
 	slots := c.grant(turns)
-	plan := Plan{Report: c.report(turns), Until: slots.layoutsEnd()}
+	plan := Plan{Report: c.report(turns), Until: c.layoutsEnd(slots)}
 	if !maps.Equal(slots, c.Slots) {
 		plan.Slots = slots
 	}
 	for i := range turns {
-		step := turns[i].step
+		step, layout := turns[i].step, c.layout(&c.Nodes[i])
 		if step == nil {
-			step = c.requestLayout(&c.Nodes[i])
+			step = layout.step
 		}
 		if step != nil {
 			step.Node = c.Nodes[i].Name
 			plan.Steps = append(plan.Steps, *step)
 		}
-		plan.Until = times.Earlier(plan.Until, turns[i].until)
+		plan.Until = times.Earlier(plan.Until, times.Earlier(turns[i].until, layout.until))
 	}
 	return plan
 }

@@ -30,6 +30,24 @@ func (r *Record) clearFailure() {
 // Encode returns the text of the annotation.
 func (r *Record) Encode() string { return encode(r) }
 
+// DecodeDrain decodes the annotation labels.MIGDrain. It fails if the text is not a Drain, or has a state that this
+// operator does not write.
+func DecodeDrain(annotation string) (*Drain, error) {
+	drain := &Drain{}
+	if err := json.Unmarshal([]byte(annotation), drain); err != nil {
+		return nil, fmt.Errorf("decoding the record of the drain: %w", err)
+	}
+	switch drain.State {
+	case DrainJobs, DrainUsers, DrainAll, DrainChanging, DrainFailed:
+		return drain, nil
+	default:
+		return nil, fmt.Errorf("unknown state %q", drain.State)
+	}
+}
+
+// Encode returns the text of the annotation.
+func (d *Drain) Encode() string { return encode(d) }
+
 // DecodeSlots decodes the data of the ConfigMap labels.UpgradeSlots. It also returns the keys whose value cannot be
 // read; they are not granted.
 func DecodeSlots(data map[string]string) (Slots, []string) {

@@ -113,3 +113,16 @@ func TestStatesOfADriverInUse(t *testing.T) {
 	g.Expect(StateRequired).To(Equal(State(labels.UpgradeStateRequired)))
 	g.Expect(StateDone).To(Equal(State(labels.UpgradeStateDone)))
 }
+
+func TestDecodeDrain(t *testing.T) {
+	drain := &Drain{UID: "one", State: DrainUsers, Layout: "all-1g.10gb", Granted: epoch, Since: epoch, Cordoned: true}
+	again, err := DecodeDrain(drain.Encode())
+	if err != nil || *again != *drain {
+		t.Errorf("got %+v and %v, want %+v", again, err, drain)
+	}
+	for _, text := range []string{"", "{}", `{"uid":"one","state":"unknown"}`, "[]"} {
+		if drain, err := DecodeDrain(text); err == nil {
+			t.Errorf("%q: got %+v, want an error", text, drain)
+		}
+	}
+}

@@ -54,9 +54,7 @@ func (e *explorer) endsWell(s *state) error {
 func (e *explorer) move(s *state) (bool, error) {
 	plan := e.plan(s.cluster())
 	if plan.Slots != nil {
-		err := s.checkGrant(plan.Slots)
-		s.slots = plan.Slots
-		return true, err
+		return true, s.grant(plan.Slots)
 	}
 	if steps := effective(plan.Steps); len(steps) > 0 {
 		e.observe(s, steps[0])
@@ -92,6 +90,9 @@ func effective(steps []Step) []*Step {
 // atRest checks that each node which is not done has a reason, and either waits for a user, or for a time.
 func (e *explorer) atRest(s *state) error {
 	plan := e.plan(s.cluster())
+	if err := s.layoutsAtRest(&plan); err != nil {
+		return err
+	}
 	for name, progress := range plan.Report.Nodes {
 		if progress.Reason == "" {
 			return fmt.Errorf("%s rests without a named hold: %+v", name, progress)
@@ -140,6 +141,7 @@ func (e *explorer) cured(s *state) error {
 		s.pullsFail = false
 		for i := range s.machines {
 			s.machines[i].cure()
+			s.cureLayout(&s.machines[i])
 		}
 		s.now = s.now.Add(limit)
 		if s.now.Sub(epoch) > 50*limit {
@@ -179,7 +181,7 @@ func (w *world) done() bool {
 		m := &w.machines[i]
 		record := m.ownRecord()
 		idle := (m.State == StateNone || m.State == StateDone) && (record == nil || record.State == StateDone)
-		if !idle || m.Unschedulable || m.Driver == nil || !m.Driver.Ready || m.Driver.Digest != m.Target {
+		if !idle || m.Unschedulable || !w.hasLayout(m) || m.Driver == nil || !m.Driver.Ready || m.Driver.Digest != m.Target {
 			return false
 		}
 	}

@@ -67,7 +67,7 @@ func (c *Cluster) budget(group string) *budget {
 		if n.MIG.Partitioned {
 			b.layouts.add(n)
 		}
-		if c.Slots.Valid(n) || n.upgrading() || c.hasLayoutSlot(n) {
+		if c.Slots.Valid(n) || n.upgrading() || n.relayouting() || c.hasLayoutSlot(n) {
 			b.hold(n)
 		}
 	}
@@ -145,6 +145,8 @@ func (c *Cluster) grant(turns []turn) Slots {
 			slots[n.Name] = c.Slots[n.Name]
 		} else if record != nil && record.State.InProgress() {
 			slots[n.Name] = Slot{UID: n.UID, Round: record.Round}
+		} else if n.relayouting() {
+			slots[n.Name] = n.MIG.Drain.slot()
 		}
 		if turns[i].wants {
 			candidates = append(candidates, i)
@@ -155,7 +157,7 @@ func (c *Cluster) grant(turns []turn) Slots {
 		n, b := &c.Nodes[i], budgets[c.Nodes[i].Group]
 		progress := turns[i].progress
 		reason, message := b.refuses(n, &b.drivers)
-		if c.hasLayoutSlot(n) {
+		if c.hasLayoutSlot(n) || n.relayouting() {
 			reason, message = v1.ReasonUpgradeQueued, "the MIG layout of the node is being changed"
 		}
 		if reason == "" {

@@ -28,6 +28,7 @@ type machine struct {
 	// started is the last round that has started. gone: the Node is deleted.
 	foreign, replaced, gone bool
 	started                 int64
+	mig                     partitioner
 	// version of the Node.
 	version int
 }
@@ -45,6 +46,9 @@ type world struct {
 	driversFail, pullsFail, pullsHang, validatorsFail, validatorsMissing, podsStay bool
 	// lost: the slots were deleted at some time.
 	lost bool
+	// layout is the MIG layout of the spec; empty for none. evicts: onBusy is drain.
+	layout string
+	evicts bool
 }
 
 func (w *world) clone() *world {
@@ -88,8 +92,10 @@ func (w *world) cluster() *Cluster {
 		if n.NeedsWorkload() && (n.upgrading() || w.slots.Valid(&n)) {
 			n.Workload = m.workload()
 		}
+		n.MIG.Wanted, n.MIG.Evict = w.wanted(m), w.evicts
 		c.Nodes = append(c.Nodes, n)
 	}
+	w.readUsers(c)
 	return c
 }
 
@@ -132,6 +138,8 @@ func (w *world) apply(step *Step) error {
 		m.Pull = nil
 	case ActionEvict:
 		return w.evict(m, step.Pods)
+	case ActionLayout:
+		return w.layoutPatch(m, step.Layout)
 	case ActionDeleteDriver:
 		return w.deleteDriver(m, step.Pods[0].UID)
 	case ActionDeleteDependants:
@@ -208,8 +216,13 @@ func (m *machine) validated() bool {
 }
 
 func (w *world) evict(m *machine, pods []WorkloadPod) error {
+	upgrading := m.Record != nil && m.Record.State.InProgress() && m.Record.UID == m.UID
+	drained := upgrading && m.Record.State == StateDrain
+	if drain := m.MIG.Drain; !upgrading && drain != nil && drain.State.Evicts() {
+		upgrading, drained = true, drain.State == DrainAll
+	}
 	switch {
-	case m.Record == nil || !m.Record.State.InProgress() || m.Record.UID != m.UID:
+	case !upgrading:
 		return errors.New("pods are evicted outside an upgrade")
 	case !m.Unschedulable:
 		return errors.New("pods are evicted from a node that is not cordoned")
@@ -221,7 +234,7 @@ func (w *world) evict(m *machine, pods []WorkloadPod) error {
 		case !evicted:
 		case p.Forbidden:
 			return errors.New("a pod is evicted that the policy forbids to evict")
-		case !p.user && m.Record.State != StateDrain:
+		case !p.user && !drained:
 			return errors.New("a pod without GPUs is evicted")
 		case p.Blocked == "" && m.KubeletReady:
 			p.Ending = true
@@ -261,7 +274,7 @@ func (w *world) next() []happening {
 		if m.gone || !m.KubeletReady {
 			continue
 		}
-		for _, what := range []string{m.nextOfDriver(), w.nextOfValidator(m), w.nextOfPods(m)} {
+		for _, what := range []string{m.nextOfDriver(), w.nextOfValidator(m), w.nextOfPods(m), m.nextOfLayout()} {
 			if what != "" {
 				all = append(all, happening{i, what})
 			}
@@ -346,6 +359,8 @@ func (w *world) happen(h happening) {
 			changed.Ready = true
 		}
 		m.Pull = &changed
+	case "MIG manager begins", "MIG manager ends":
+		m.changeLayout(h.what)
 	case "pods end":
 		m.pods = slices.DeleteFunc(slices.Clone(m.pods), func(p pod) bool { return p.Ending })
 	}
@@ -367,9 +382,17 @@ func (w *world) String() string {
 		if m.Record != nil {
 			fmt.Fprintf(&out, "    %s\n", m.Record.Encode())
 		}
+		if m.MIG.Partitioned {
+			fmt.Fprintf(&out, "    layout %q (operator's %q) ended=%t changing=%t %+v\n", m.MIG.Requested, m.mig.written,
+				m.MIG.Ended, m.MIG.Changing, m.mig)
+		}
+		if m.MIG.Drain != nil {
+			fmt.Fprintf(&out, "    %s\n", m.MIG.Drain.Encode())
+		}
 	}
 	policy := w.policies[modelGroup]
-	fmt.Fprintf(&out, "  now=%s slots=%v auto=%t paused=%t parallel=%d unavailable=%s\n", w.now.Sub(epoch), w.slots,
-		policy.Auto, policy.Paused, policy.MaxParallel, policy.MaxUnavailable.String())
+	fmt.Fprintf(&out, "  now=%s slots=%v auto=%t paused=%t parallel=%d unavailable=%s layout=%s evicts=%t\n",
+		w.now.Sub(epoch), w.slots, policy.Auto, policy.Paused, policy.MaxParallel, policy.MaxUnavailable.String(), w.layout,
+		w.evicts)
 	return out.String()
 }

@@ -61,6 +61,8 @@ type env struct {
 	sim      *simulator.Simulator
 	client   client.Client
 	operator *cluster.Operator
+	// options are those that the operator is started with.
+	options cluster.OperatorOptions
 }
 
 // in returns the env for a subtest: a failure there ends the subtest.
@@ -118,9 +120,10 @@ func (e *env) startOperator() {
 	defer cancel()
 	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(ctx, namespace, account, "")
 	e.Expect(err).NotTo(HaveOccurred())
-	e.operator, err = cluster.StartOperator(ctx, cluster.OperatorOptions{
+	e.options = cluster.OperatorOptions{
 		Binary: binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
-	})
+	}
+	e.operator, err = cluster.StartOperator(ctx, e.options)
 	e.Expect(err).NotTo(HaveOccurred())
 	e.t.Cleanup(e.finish)
 }

@@ -26,11 +26,17 @@ func (s *scope) markUpgrades(ready plan.ReadyPods, labelChanges, annotationChang
 	}
 }
 
-// hasUpgrade reports whether the upgrade controller has a record on the node. Without a policy it ends the upgrade,
-// which may uncordon the node, and removes the record.
+// hasUpgrade reports whether the upgrade controller has a record on the node. Without a policy it ends the upgrade, or
+// the drain for a MIG layout, which may uncordon the node, and removes the record.
 func hasUpgrade(node *corev1.Node) bool {
 	record, err := upgrade.DecodeRecord(node.Annotations[labels.UpgradeRecord])
-	return err == nil && record != nil && record.UID == node.UID
+	return err == nil && record.UID == node.UID || isDrained(node)
+}
+
+// isDrained reports whether the upgrade controller has a record of a drain for a MIG layout on the node.
+func isDrained(node *corev1.Node) bool {
+	drain, err := upgrade.DecodeDrain(node.Annotations[labels.MIGDrain])
+	return err == nil && drain.UID == node.UID
 }
 
 // keepsDriver reports whether a driver that was installed stays although it cannot be installed now.

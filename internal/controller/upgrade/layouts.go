@@ -3,6 +3,8 @@ package upgrade
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
@@ -63,25 +66,65 @@ func (s *scope) readTenantsOf(ctx context.Context, node *upgrade.Node, runtimeCl
 	})
 }
 
-// requestLayout requests a MIG layout. The outcome of the earlier one is removed, so that the next outcome is that of
-// the request.
-func (s *scope) requestLayout(ctx context.Context, of *observed, step *upgrade.Step) {
-	content, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": of.node.UID, "resourceVersion": of.node.ResourceVersion,
-		"labels":      map[string]any{labels.MIGConfig: step.Layout, labels.MIGConfigState: nil},
-		"annotations": map[string]any{labels.MIGConfigWritten: step.Layout},
-	}})
-	logger := log.FromContext(ctx).WithValues("node", step.Node, "layout", step.Layout)
+// patchLayout makes a transition of a node whose MIG layout is changed. With a request, the outcome of the earlier one
+// is removed, so that the next outcome is that of the request. The API server rejects the patch if the Node has changed
+// since it was read, or was replaced by another one.
+func (s *scope) patchLayout(ctx context.Context, of *observed, step *upgrade.Step) {
+	content, err := json.Marshal(layoutPatchOf(of.node, step.Layout))
+	logger := log.FromContext(ctx).WithValues("node", step.Node)
 	if err != nil {
 		logger.Error(err, "Encoding a patch failed, which is a bug in the operator")
 		return
 	}
+	s.recordDrainEvent(ctx, of.node, step.Layout)
 	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: step.Node}}
-	done := s.call(ctx, step.Node, "requesting a MIG layout", func(ctx context.Context) error {
+	done := s.call(ctx, step.Node, "patching the MIG layout", func(ctx context.Context) error {
 		return s.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, content))
 	})
-	if done {
-		s.memory.wrote(step.Node, written.ResourceVersion)
-		logger.Info("Requested a MIG layout", "why", step.Why)
+	switch {
+	case !done:
+		return
+	case step.Layout.Request != "":
+		logger.Info("Requested a MIG layout", "layout", step.Layout.Request, "why", step.Why)
+	default:
+		logger.Info("Drain for a MIG layout", "why", step.Why)
 	}
+	s.memory.wrote(step.Node, written.ResourceVersion)
+}
+
+// layoutPatchOf returns the merge patch of a transition.
+func layoutPatchOf(node *corev1.Node, patch *upgrade.LayoutPatch) map[string]any {
+	labelChanges, annotationChanges := map[string]any{}, map[string]any{}
+	if patch.Request != "" {
+		labelChanges[labels.MIGConfig], labelChanges[labels.MIGConfigState] = patch.Request, nil
+		annotationChanges[labels.MIGConfigWritten] = patch.Request
+	}
+	record := ""
+	if patch.Drain != nil {
+		record = patch.Drain.Encode()
+	}
+	set(annotationChanges, node.Annotations, labels.MIGDrain, record)
+	return nodePatch(node, labelChanges, annotationChanges, patch.Unschedulable)
+}
+
+// recordDrainEvent records the Event of a transition. It has the slot and the state, so that it is not repeated if the
+// operator stops before the patch.
+func (s *scope) recordDrainEvent(ctx context.Context, node *corev1.Node, patch *upgrade.LayoutPatch) {
+	drain := patch.Drain
+	if drain == nil {
+		drain, _ = upgrade.DecodeDrain(node.Annotations[labels.MIGDrain])
+	}
+	if patch.Event == "" || drain == nil {
+		return
+	}
+	event := events.Event{
+		Regarding: nodeReference(node), Type: corev1.EventTypeNormal, Reason: v1.EventMIGDrain, Message: patch.Event,
+		Transition: fmt.Sprintf("%s %s %t", drain.Granted.Format(time.RFC3339Nano), drain.State, patch.Drain != nil),
+	}
+	if patch.Warning {
+		event.Type = corev1.EventTypeWarning
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	s.Events.Record(ctx, event)
 }

@@ -55,10 +55,11 @@ func (s *scope) observeNodes(ctx context.Context) error {
 	return nil
 }
 
-// hasUpgrade reports whether a node has the state of an upgrade.
+// hasUpgrade reports whether a node has the state of an upgrade, or of a drain for a MIG layout.
 func hasUpgrade(node *corev1.Node) bool {
 	_, recorded := node.Annotations[labels.UpgradeRecord]
-	return recorded || node.Labels[labels.UpgradeState] != ""
+	_, drained := node.Annotations[labels.MIGDrain]
+	return recorded || drained || node.Labels[labels.UpgradeState] != ""
 }
 
 // readPods reads the pods of drivers and of the validator, and those that pull images, by node.

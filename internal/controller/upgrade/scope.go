@@ -87,7 +87,7 @@ func (s *scope) observe(ctx context.Context) error {
 // plan plans the next steps. Without a policy, the slots end with the last record: no node can need them.
 func (s *scope) plan() {
 	s.planned = s.cluster.Plan()
-	hasRecord := func(node upgrade.Node) bool { return node.Record != nil }
+	hasRecord := func(node upgrade.Node) bool { return node.Record != nil || node.MIG.Drain != nil }
 	if s.basis.Decisions == nil && len(s.cluster.Slots) > 0 && !slices.ContainsFunc(s.cluster.Nodes, hasRecord) {
 		s.planned.Slots = upgrade.Slots{}
 	}

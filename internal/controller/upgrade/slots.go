@@ -44,7 +44,7 @@ func (s *scope) readSlots(ctx context.Context) error {
 // needsSlots reports whether a node may get a slot, or has one.
 func (s *scope) needsSlots() bool {
 	for i := range s.cluster.Nodes {
-		if s.cluster.Nodes[i].NeedsTenants() {
+		if s.cluster.Nodes[i].NeedsTenants() || s.cluster.Nodes[i].MIG.Drain != nil {
 			return true
 		}
 		if record := s.cluster.Nodes[i].Record; record != nil && record.State != upgrade.StateDone {

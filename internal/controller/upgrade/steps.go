@@ -43,7 +43,7 @@ func (s *scope) carryOutStep(ctx context.Context, of *observed, step *upgrade.St
 	case upgrade.ActionPull:
 		s.pull(ctx, of, step)
 	case upgrade.ActionLayout:
-		s.requestLayout(ctx, of, step)
+		s.patchLayout(ctx, of, step)
 	case upgrade.ActionEvict:
 		s.evict(ctx, step)
 	case upgrade.ActionEndPull, upgrade.ActionDeleteDriver, upgrade.ActionDeleteDependants:
@@ -116,11 +116,17 @@ func patchOf(node *corev1.Node, patch *upgrade.Patch) map[string]any {
 			set(labelChanges, node.Labels, key, "")
 		}
 	}
+	return nodePatch(node, labelChanges, annotationChanges, patch.Unschedulable)
+}
+
+// nodePatch returns the merge patch of a Node with these changes, which fails if the Node has changed since it was read.
+// unschedulable is left alone if it is nil.
+func nodePatch(node *corev1.Node, labelChanges, annotationChanges map[string]any, unschedulable *bool) map[string]any {
 	content := map[string]any{"metadata": map[string]any{
 		"uid": node.UID, "resourceVersion": node.ResourceVersion, "labels": labelChanges, "annotations": annotationChanges,
 	}}
-	if patch.Unschedulable != nil {
-		content["spec"] = map[string]any{"unschedulable": *patch.Unschedulable}
+	if unschedulable != nil {
+		content["spec"] = map[string]any{"unschedulable": *unschedulable}
 	}
 	return content
 }

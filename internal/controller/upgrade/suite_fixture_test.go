@@ -10,6 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,6 +51,9 @@ type fixture struct {
 	// target is the digest of the driver's template.
 	target string
 	nodes  []string
+	// deleted: the policy is deleted. blocked: the API server rejects evictions, as a PodDisruptionBudget allows none.
+	deleted bool
+	blocked atomic.Bool
 	*manager
 }
 
@@ -110,11 +115,28 @@ func newFixtureOn(
 // newManager returns another manager of the fleet.
 func (f *fixture) newManager() *manager {
 	recorded := newCalls()
-	c := recorded.wrap(f.client)
+	c := recorded.wrap(f.protected())
 	return &manager{calls: recorded, reconciler: upgrade.New(upgrade.Options{
 		Client: c, Live: c, Catalogue: catalogue, Namespace: cluster.OperatorNamespace, Fleet: f.fleet, Clock: f.clock,
 		Events: events.NewRecorder(c, f.clock, func(string) {}), Timing: upgrade.DefaultTiming(),
 	})}
+}
+
+// protected is the client of the managers, whose evictions are rejected while the fixture is blocked.
+func (f *fixture) protected() client.WithWatch {
+	return interceptor.NewClient(f.client, interceptor.Funcs{SubResourceCreate: func(
+		ctx context.Context, base client.Client, sub string, object, body client.Object,
+		options ...client.SubResourceCreateOption,
+	) error {
+		if !f.blocked.Load() {
+			return base.SubResource(sub).Create(ctx, object, body, options...)
+		}
+		rejected := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+		rejected.ErrStatus.Details.Causes = []metav1.StatusCause{{
+			Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget train needs 1 healthy pods and has 1 currently",
+		}}
+		return rejected
+	}})
 }
 
 func (f *fixture) addNode(ctx context.Context, name string) {
@@ -158,6 +180,9 @@ func (f *fixture) daemonSet() *appsv1.DaemonSet {
 
 // basis returns the Basis of the spec.
 func (f *fixture) basis() fleet.Basis {
+	if f.deleted {
+		return fleet.Basis{}
+	}
 	in := operand.Input{
 		Spec: effective.Of(f.spec), Namespace: cluster.OperatorNamespace, OperatorImage: "example.com/gpu-operator:v1",
 	}

@@ -53,10 +53,14 @@ func (s *scope) readWorkloads(ctx context.Context) {
 
 // needsWorkload reports whether the next step of the node depends on the pods of users, and may be carried out.
 func (s *scope) needsWorkload(node *upgrade.Node) bool {
-	if s.observed[node.Name].hold || s.basis.Decisions == nil || !node.NeedsWorkload() {
+	switch {
+	case s.observed[node.Name].hold || s.basis.Decisions == nil:
 		return false
+	case node.NeedsWorkload() && (node.Record.State != upgrade.StateRequired || s.cluster.Slots.Valid(node)):
+		return true
+	default:
+		return s.cluster.NeedsDrained(node)
 	}
-	return node.Record.State != upgrade.StateRequired || s.cluster.Slots.Valid(node)
 }
 
 // addRejections adds to pods why the API server has rejected their last eviction, and adds them to those that exist.
@@ -79,7 +83,7 @@ func (s *scope) workloadOf(ctx context.Context, node *upgrade.Node) (*upgrade.Wo
 	if err != nil {
 		return nil, err
 	}
-	rules.Draining = node.Record.State == upgrade.StateDrain
+	rules.Draining = node.IsDrained()
 	pods := &corev1.PodList{}
 	if err := s.Live.List(ctx, pods, client.MatchingFields{observe.PodNodeField: node.Name}); err != nil {
 		return nil, err

@@ -21,9 +21,12 @@ const (
 	DefaultPort = 8001
 	// DefaultDebounce is the delay between an error and the report: several lines follow from one fault.
 	DefaultDebounce = time.Second
-	// DefaultInterval is the time from one write to the next. In each interval there may be one more with a worse fault,
-	// DefaultUrgent after the last write. So there are at most two writes a minute. Each may cost a write of the condition
-	// and an Event, which makes six a minute while GPUs fail one after the other.
+	// DefaultInterval is the time from one write to the next. After a quiet one, such as the first of a boot, a worse fault
+	// is written DefaultUrgent after it.
+	//
+	// Each write of the agent may cost writes of the operator: of the condition, an Event about it, and one about new notes.
+	// A quiet write costs the condition at most, and the urgent one after it has no new notes: so both, and any other
+	// write alone, are at most five writes a minute, however many GPUs fail one after the other.
 	DefaultInterval = time.Minute
 	DefaultUrgent   = 15 * time.Second
 )
@@ -193,28 +196,23 @@ func (a *Agent) report(ctx context.Context, reported gpuhealth.Report) {
 // written is what was written last.
 type written struct {
 	report gpuhealth.Report
-	// tried is the time of the last attempt, and urgent that of the last one within Interval after another.
-	tried, urgent time.Time
+	// tried is the time of the last attempt. quiet: it had the faults and notes of the report before it, at a regular time.
+	tried time.Time
+	quiet bool
 }
 
 // due returns when the report may be written.
 func (w *written) due(report gpuhealth.Report, interval, urgent time.Duration) time.Time {
-	regular := w.tried.Add(interval)
-	if !isWorse(report, w.report) {
-		return regular
+	if w.quiet && isWorse(report, w.report) && slices.Equal(report.Notes, w.report.Notes) {
+		return w.tried.Add(urgent)
 	}
-	soon := w.tried.Add(urgent)
-	if next := w.urgent.Add(interval); next.After(soon) {
-		soon = next
-	}
-	return earlier(regular, soon)
+	return w.tried.Add(interval)
 }
 
-// try records an attempt.
-func (w *written) try(now time.Time, interval time.Duration) {
-	if now.Before(w.tried.Add(interval)) {
-		w.urgent = now
-	}
+// try records an attempt to write the report.
+func (w *written) try(report gpuhealth.Report, now time.Time, interval time.Duration) {
+	w.quiet = !now.Before(w.tried.Add(interval)) && slices.Equal(report.Faults, w.report.Faults) &&
+		slices.Equal(report.Notes, w.report.Notes)
 	w.tried = now
 }
 
@@ -224,7 +222,7 @@ func (a *Agent) current(last *written, now time.Time) (report gpuhealth.Report, 
 	defer a.mu.Unlock()
 	if a.removed {
 		// If it was the operator, which ends this agent, too, the annotation is to stay away: so not at once.
-		*last = written{tried: now, urgent: now}
+		*last = written{tried: now}
 		a.removed = false
 	}
 	due = a.state.settle(now)
@@ -247,7 +245,7 @@ func (a *Agent) write(ctx context.Context, last *written) (due time.Time, err er
 	if allowed := last.due(report, a.options.Interval, a.options.Urgent); now.Before(allowed) {
 		return earlier(due, allowed), nil
 	}
-	last.try(now, a.options.Interval)
+	last.try(report, now, a.options.Interval)
 	a.mu.Lock()
 	a.writes++
 	a.mu.Unlock()

@@ -1,0 +1,349 @@
+package upgrade
+
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterpolicy/gpu-operator/internal/text"
+)
+
+// DrainState is how far the drain of a node for a MIG layout has got.
+type DrainState string
+
+// The states in their order. Each but the last two ends early once no pod uses the GPUs.
+const (
+	// DrainJobs: the node is cordoned, and pods that waitForCompletion selects still run.
+	DrainJobs DrainState = "waits-for-jobs"
+	// DrainUsers: the pods that use GPUs are evicted.
+	DrainUsers DrainState = "evicts-users"
+	// DrainAll: all pods are evicted, since the eviction of those with GPUs took too long.
+	DrainAll DrainState = "evicts-all"
+	// DrainChanging: the layout is requested, and the MIG manager has not reported an outcome.
+	DrainChanging DrainState = "changing"
+	// DrainFailed: a deadline has passed, or another client has uncordoned the node. This operator's cordon is undone.
+	DrainFailed DrainState = "failed"
+)
+
+// InProgress reports whether the node is drained, or its layout is being changed.
+func (s DrainState) InProgress() bool { return s != DrainFailed }
+
+// Evicts reports whether the layout is not requested yet.
+func (s DrainState) Evicts() bool { return s == DrainJobs || s == DrainUsers || s == DrainAll }
+
+// Drain is what the annotation labels.MIGDrain of a Node has while the node is drained for a MIG layout, and after that
+// has failed.
+type Drain struct {
+	// UID of the Node. A record with another one was copied from a deleted Node and is ignored.
+	UID   types.UID  `json:"uid"`
+	State DrainState `json:"state"`
+	// Layout that the node is drained for.
+	Layout string `json:"layout"`
+	// Granted is when the node got the slot with which the drain began: it identifies the slot.
+	Granted time.Time `json:"granted"`
+	// Since is when the State was entered.
+	Since time.Time `json:"since"`
+	// Cordoned: this operator has cordoned the node, so it also uncordons it.
+	Cordoned bool `json:"cordoned,omitempty"`
+	// Message is what blocks the evictions, or why the drain has failed; empty if nothing does.
+	Message string `json:"message,omitempty"`
+	// Failures is how many drains in a row have failed by a deadline, and RetryAt when the next one begins; zero for
+	// never by time.
+	Failures int       `json:"failures,omitempty"`
+	RetryAt  time.Time `json:"retryAt,omitzero"`
+}
+
+// Cordons reports whether this operator has cordoned the Node with the UID.
+func (d *Drain) Cordons(uid types.UID) bool { return d != nil && d.UID == uid && d.Cordoned }
+
+// slot is the slot with which the drain began.
+func (d *Drain) slot() Slot { return Slot{UID: d.UID, Layout: d.Layout, Since: d.Granted} }
+
+// ownDrain is the record of this node; nil if there is none, or one that was copied from a deleted Node.
+func (n *Node) ownDrain() *Drain {
+	if n.MIG.Drain == nil || n.MIG.Drain.UID != n.UID {
+		return nil
+	}
+	return n.MIG.Drain
+}
+
+// relayouting reports whether the node is drained for a MIG layout, or its layout is changed after that.
+func (n *Node) relayouting() bool {
+	drain := n.ownDrain()
+	return drain != nil && drain.State.InProgress()
+}
+
+// NeedsDrained reports whether the next step for the node's MIG layout may depend on its Workload. Without a record it
+// does only if the node also has a slot for the layout.
+func (c *Cluster) NeedsDrained(n *Node) bool {
+	if !n.KubeletReady || n.upgrading() {
+		return false
+	}
+	if n.relayouting() {
+		return n.MIG.Drain.State.Evicts()
+	}
+	return n.MIG.Wanted != "" && c.hasLayoutSlot(n) && c.evictsFor(n)
+}
+
+// IsDrained reports whether a drain evicts all pods of the node, for an upgrade of its driver or for its MIG layout.
+func (n *Node) IsDrained() bool {
+	record, drain := n.ownRecord(), n.ownDrain()
+	return record != nil && record.State == StateDrain || drain != nil && drain.State == DrainAll && !n.upgrading()
+}
+
+// evictsFor reports whether the pods that use the GPUs may be evicted for the layout that is wanted. After a failed
+// drain they are not until it is tried again: until then the layout waits for them, as without evictions. A cordon that
+// an upgrade of the driver has left is not touched.
+func (c *Cluster) evictsFor(n *Node) bool {
+	policy, governed := c.Policies[n.Group]
+	if !n.MIG.Evict || !governed || policy.Paused || n.Skip || n.cordonedByUpgrade() {
+		return false
+	}
+	drain := n.ownDrain()
+	return drain == nil || drain.Layout != n.MIG.Wanted || !drain.RetryAt.IsZero() && !c.Now.Before(drain.RetryAt)
+}
+
+// cordonedByUpgrade reports whether the upgrade of the driver has cordoned the node, and has not uncordoned it yet.
+func (n *Node) cordonedByUpgrade() bool {
+	record := n.ownRecord()
+	return record != nil && record.Cordoned
+}
+
+// layout returns what the node does now for its MIG layout. An upgrade of its driver comes first.
+func (c *Cluster) layout(n *Node) turn {
+	v := &relayout{visit: c.visit(n), cluster: c}
+	drain := n.ownDrain()
+	switch {
+	case drain == nil && n.MIG.Recorded:
+		t, _ := v.patch(nil, "the record of a drain cannot be read, or is another node's")
+		return t
+	case n.upgrading():
+		return turn{}
+	case drain == nil:
+		return v.request()
+	}
+	v.drain = *drain
+	// The steps of an upgrade that evict pods have their deadlines by its record.
+	v.record.Since = drain.Since
+	switch {
+	case drain.State.InProgress():
+		return v.running()
+	case n.MIG.Wanted != drain.Layout || !n.MIG.Evict:
+		t, _ := v.patch(nil, "the layout is not wanted any more")
+		return t
+	}
+	t := v.request()
+	t.until = drain.RetryAt
+	if !v.now.Before(drain.RetryAt) {
+		t.until = time.Time{}
+	}
+	return t
+}
+
+// relayout plans the MIG layout of one node. drain is zero if it has no record.
+type relayout struct {
+	*visit
+	cluster *Cluster
+	drain   Drain
+}
+
+// patch is a turn with a patch that leaves this record.
+func (v *relayout) patch(drain *Drain, why string) (turn, *LayoutPatch) {
+	patch := &LayoutPatch{Drain: drain}
+	return turn{step: &Step{Action: ActionLayout, Layout: patch, Why: why}}, patch
+}
+
+// enter is the patch to a state of the drain.
+func (v *relayout) enter(state DrainState, why string) (turn, *LayoutPatch) {
+	drain := v.drain
+	if state != drain.State {
+		drain.Since = v.now
+	}
+	drain.UID, drain.State, drain.Message = v.node.UID, state, ""
+	return v.patch(&drain, why)
+}
+
+// request is the turn of a node that is not drained: it requests the layout if it has a slot for it and no pod uses the
+// GPUs, or begins to drain the node.
+func (v *relayout) request() turn {
+	n := v.node
+	if !v.cluster.hasLayoutSlot(n) || n.MIG.Requested == v.cluster.Slots[n.Name].Layout || !n.NeedsTenants() {
+		return turn{}
+	}
+	idle := n.MIG.Idle
+	if v.cluster.evictsFor(n) {
+		if n.Workload == nil {
+			return turn{}
+		}
+		if idle = len(n.Workload.Users) == 0; !idle {
+			return v.begin()
+		}
+	}
+	if !idle {
+		return turn{}
+	}
+	t, patch := v.patch(nil, "no pod uses the GPUs, so the MIG layout can be changed")
+	patch.Request = n.MIG.Wanted
+	return t
+}
+
+// begin cordons the node.
+func (v *relayout) begin() turn {
+	n, state := v.node, DrainUsers
+	if v.policy.WaitsForJobs && len(n.Workload.Jobs) > 0 {
+		state = DrainJobs
+	}
+	why := "the node is cordoned to change its MIG layout to " + n.MIG.Wanted
+	if n.Unschedulable {
+		why = "the node, which is cordoned already, is drained to change its MIG layout to " + n.MIG.Wanted
+	}
+	t, patch := v.enter(state, why)
+	drain := patch.Drain
+	drain.Layout, drain.Granted, drain.RetryAt = n.MIG.Wanted, v.cluster.Slots[n.Name].Since, time.Time{}
+	if !n.Unschedulable {
+		drain.Cordoned, patch.Unschedulable = true, new(true)
+	}
+	patch.Event = why
+	return t
+}
+
+// running is a node that is drained, or whose layout is changed.
+func (v *relayout) running() turn {
+	n, drain := v.node, &v.drain
+	evicts := drain.State.Evicts()
+	switch {
+	case !n.MIG.Partitioned:
+		return v.end("the node has no MIG manager any more")
+	case !n.Unschedulable && evicts:
+		return v.fail("another client has uncordoned the node", false)
+	case !n.Unschedulable && drain.Cordoned:
+		t, patch := v.patch(new(*drain), "another client has uncordoned the node")
+		patch.Drain.Cordoned = false
+		return t
+	case !evicts:
+		return v.changing()
+	case n.MIG.Requested == drain.Layout:
+		t, _ := v.enter(DrainChanging, "the layout is requested already")
+		return t
+	case n.MIG.Wanted == "" || !n.MIG.Evict || n.Skip:
+		return v.end("the node need not be drained for a MIG layout any more")
+	case n.MIG.Wanted != drain.Layout:
+		return v.retarget(drain.State)
+	case drain.State == DrainJobs:
+		return v.waitForJobs()
+	default:
+		return v.evictUsers()
+	}
+}
+
+// retarget is the patch to a state for the layout that is wanted now.
+func (v *relayout) retarget(state DrainState) turn {
+	t, patch := v.enter(state, "another MIG layout is wanted: "+v.node.MIG.Wanted)
+	patch.Drain.Layout = v.node.MIG.Wanted
+	return t
+}
+
+// waitForJobs is a cordoned node on which jobs still run.
+func (v *relayout) waitForJobs() turn {
+	n := v.node
+	if n.KubeletReady && n.Workload != nil && len(n.Workload.Jobs) == 0 {
+		t, _ := v.enter(DrainUsers, "no job runs any more")
+		return t
+	}
+	return v.by(v.policy.JobsTimeout, turn{}, func() turn {
+		t, _ := v.enter(DrainUsers, "waitForCompletion.timeoutSeconds has passed")
+		return t
+	})
+}
+
+// evictUsers is a cordoned node whose GPU users are evicted, or all pods that a drain evicts. What ends it is that no
+// pod uses the GPUs.
+func (v *relayout) evictUsers() turn {
+	all := v.drain.State == DrainAll
+	waiting, users := v.evict(all)
+	if users == none {
+		t, patch := v.enter(DrainChanging, "no pod uses the GPUs any more, so the MIG layout can be changed")
+		patch.Request = v.node.MIG.Wanted
+		return t
+	}
+	limit, option := v.policy.PodDeletionTimeout, "podDeletion"
+	if all {
+		limit, option = v.policy.DrainTimeout, "drain"
+	}
+	message := waiting.progress.Message
+	waiting = v.report(waiting)
+	return v.by(limit, waiting, func() turn {
+		why := option + ".timeoutSeconds has passed: " + message
+		if all || !v.policy.Drains {
+			return v.fail(why, true)
+		}
+		t, _ := v.enter(DrainAll, why)
+		return t
+	})
+}
+
+// report records what blocks the evictions, so that it is reported. It stays until the next attempts have succeeded.
+func (v *relayout) report(waiting turn) turn {
+	message := ""
+	switch {
+	case waiting.progress.Held:
+		message = waiting.progress.Message
+	case waiting.step != nil || v.node.Workload == nil:
+		message = v.drain.Message
+	}
+	if message != v.drain.Message {
+		drain := v.drain
+		drain.Message = message
+		t, _ := v.patch(&drain, cmp.Or(message, "nothing blocks the evictions any more"))
+		return t
+	}
+	return waiting
+}
+
+// changing is a node whose layout is requested. Whatever is requested since by others, it ends with the next outcome.
+func (v *relayout) changing() turn {
+	n := v.node
+	mig := &n.MIG
+	switch {
+	case !mig.Ended && (mig.Requested != "" || mig.Changing):
+		return v.by(layoutTime, turn{}, func() turn { return v.end("the MIG manager has not reported an outcome in time") })
+	case mig.Wanted != "" && mig.Evict && !n.Skip && n.Unschedulable:
+		return v.retarget(DrainUsers)
+	default:
+		return v.end("the MIG manager has reported an outcome")
+	}
+}
+
+// uncordon adds to the last patch of a drain that the node is uncordoned, if this operator has cordoned it for the
+// layout. A cordon that an upgrade of the driver has taken over is the upgrade's.
+func (v *relayout) uncordon(patch *LayoutPatch) {
+	if v.drain.Cordoned && v.node.Unschedulable && !v.node.cordonedByUpgrade() {
+		patch.Unschedulable = new(false)
+	}
+}
+
+// end is the last patch of a drain.
+func (v *relayout) end(why string) turn {
+	t, patch := v.patch(nil, why)
+	v.uncordon(patch)
+	patch.Event = why
+	return t
+}
+
+// fail is the patch to DrainFailed. If it is tried again, that is after a delay as for upgrades: each attempt cordons
+// the node for a while.
+func (v *relayout) fail(message string, again bool) turn {
+	t, patch := v.enter(DrainFailed, message)
+	v.uncordon(patch)
+	drain := patch.Drain
+	drain.Cordoned, drain.Message = false, text.Truncate(message, maxMessage)
+	if again {
+		drain.Failures++
+		if delay := v.policy.retryAfter(drain.Failures); delay > 0 {
+			drain.RetryAt = v.now.Add(delay)
+		}
+	}
+	patch.Event, patch.Warning = drain.Message, true
+	return t
+}
