@@ -72,7 +72,8 @@ func TestObservePass(t *testing.T) {
 	f.Expect(testutil.GatherAndCount(f.registry, "gpu_operator_gpu_nodes_total")).To(BeZero(), "before the first pass")
 	f.meter.ObservePass(metrics.PassStats{
 		Status: policyStatus(v1.StateNotReady), Discovered: true, AutoUpgrade: true,
-		Upgrades: metrics.Upgrades{Pending: 3, InProgress: 4, Done: 5, Failed: 6, Available: 2, Held: 1},
+		Upgrades:  metrics.Upgrades{Pending: 3, InProgress: 4, Done: 5, Failed: 6, Available: 2, Held: 1},
+		MIGFailed: 7,
 		Nodes: map[metrics.StageState]int{
 			{Stage: v1.StageValidated, State: metrics.Ready}:     10,
 			{Stage: v1.StageDriver, State: metrics.Degraded}:     1,
@@ -121,6 +122,7 @@ func TestObservePass(t *testing.T) {
 		"nodes_upgrades_done":              5,
 		"nodes_upgrades_failed":            6,
 		"nodes_upgrades_held":              1,
+		"nodes_mig_failed":                 7,
 		"driver_auto_upgrade_enabled":      1,
 		"reconciliation_has_nfd_labels":    1,
 		"reconciliation_total":             1,

@@ -53,6 +53,8 @@ type PassStats struct {
 	DriverToolkit DriverToolkit
 	// AutoUpgrade is true if the spec requests that outdated drivers are replaced.
 	AutoUpgrade bool
+	// MIGFailed is the number of nodes whose MIG layout could not be applied.
+	MIGFailed int
 	// Upgrades counts the driver upgrades.
 	Upgrades Upgrades
 	// HealthActions counts the nodes with unhealthy GPUs.
@@ -200,6 +202,9 @@ var gauges = []gauge{
 	newScalar("nodes_excluded",
 		"GPU nodes that are excluded by their label or by a nodeSelector of the spec.",
 		func(p *PassStats) float64 { return float64(p.summary().Excluded) }),
+	newScalar("nodes_mig_failed",
+		"GPU nodes whose MIG layout could not be applied.",
+		func(p *PassStats) float64 { return float64(p.MIGFailed) }),
 	newGauge("gpus",
 		"GPUs of the nodes that advertise any: usable, or lost if no pod can get them.",
 		emitGPUs, "state"),

@@ -236,6 +236,17 @@ func CountNodes(view fleet.View) map[metrics.StageState]int {
 	return counts
 }
 
+// CountMIGFailed counts the GPU nodes whose MIG layout could not be applied, without the excluded ones.
+func CountMIGFailed(view fleet.View) int {
+	count := 0
+	for _, entry := range view.Nodes {
+		if shown := entry.StatusAssessment(); !shown.Excluded && shown.Reason == v1.ReasonMIGConfigFailed {
+			count++
+		}
+	}
+	return count
+}
+
 func stageState(shown *assess.Assessment) metrics.StageState {
 	switch shown.State {
 	case readiness.Ready:

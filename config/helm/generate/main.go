@@ -87,6 +87,9 @@ func generate(root string, r release) (map[string][]byte, error) {
 	for name, content := range templates {
 		files["templates/"+name] = content
 	}
+	if err := addRules(root, files); err != nil {
+		return nil, err
+	}
 	files["crds/nvidia.com_clusterpolicies.yaml"] = crd.ClusterPolicy
 	files["crds/nvidia.com_nvidiadrivers.yaml"] = crd.NVIDIADriver
 	files["README.md"] = r.readme(files["README.md"])
@@ -94,4 +97,19 @@ func generate(root string, r release) (map[string][]byte, error) {
 	files["templates/_tested.tpl"] = testedTemplate()
 	files["templates/_release.tpl"], err = r.template()
 	return files, err
+}
+
+// ruleFiles are the PrometheusRules below config/monitoring that the template monitoring.yaml reads.
+var ruleFiles = []string{"recording.yaml", "alerts.yaml", "aliases/aliases.yaml"}
+
+// addRules adds ruleFiles to the files of the chart as they are: the template leaves out what values turn off.
+func addRules(root string, files map[string][]byte) error {
+	for _, name := range ruleFiles {
+		data, err := os.ReadFile(filepath.Join(root, "config/monitoring", name))
+		if err != nil {
+			return fmt.Errorf("reading the rules: %w", err)
+		}
+		files["files/monitoring/"+filepath.Base(name)] = data
+	}
+	return nil
 }

@@ -180,6 +180,7 @@ func (s *scope) passMetrics(in status.Input, computed v1.ClusterPolicyStatus, fa
 	if len(in.Plan.Steps) > 0 {
 		input := in.Plan.Input
 		stats.Nodes, stats.Upgrades = status.CountNodes(s.view), status.CountUpgrades(s.view)
+		stats.MIGFailed = status.CountMIGFailed(s.view)
 		stats.AutoUpgrade = *input.Spec.Driver.Enabled && *input.Spec.Driver.UpgradePolicy.AutoUpgrade
 		stats.DriverToolkit = s.driverToolkitMetrics(input)
 	}

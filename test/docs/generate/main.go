@@ -22,6 +22,7 @@ var pages = map[string]map[string]source{
 	"docs/health.md":          {"xids": xidTable},
 	"docs/images.md":          {"images": imageTable, "safe-versions": safeVersionTable},
 	"docs/kubectl-gpu.md":     {"pod-reasons": podReasonTable},
+	"docs/monitoring.md":      {"alerts": alertTable},
 	"docs/troubleshooting.md": {"reasons": reasonEntries},
 }
 

@@ -1,0 +1,3 @@
+// Package rules tests the alerts and recording rules of config/monitoring, and those that the operator creates, with
+// Prometheus' own engine.
+package rules
