@@ -140,8 +140,9 @@ var combinations = append([]renderCase{
 		g.Expect(find(objects, "ConfigMap", "gpu-operator-mps")).To(BeNil())
 	}},
 	{
-		name: "dashboards", set: "dashboards.enabled=true", flags: []string{
-			"--set-string", "dashboards.labels.grafana_dashboard=gpu", "--set-string", "dashboards.annotations.grafana_folder=GPUs",
+		name: "dashboards in a folder", set: "dashboards.enabled=true", flags: []string{
+			"--set-string", "dashboards.labels.grafana_dashboard=gpu",
+			"--set-string", "dashboards.annotations.grafana_folder=GPUs",
 		},
 		then: func(g *WithT, objects []*unstructured.Unstructured) {
 			for _, name := range []string{"fleet", "node", "operator"} {
@@ -154,7 +155,7 @@ var combinations = append([]renderCase{
 			}
 		},
 	},
-	{name: "dashboards as they are", set: "dashboards.enabled=true", then: func(g *WithT, objects []*unstructured.Unstructured) {
+	{name: "dashboards", set: "dashboards.enabled=true", then: func(g *WithT, objects []*unstructured.Unstructured) {
 		labels := find(objects, "ConfigMap", "gpu-operator-dashboard-fleet").GetLabels()
 		g.Expect(labels).To(HaveKeyWithValue("grafana_dashboard", "1"))
 	}},

@@ -63,7 +63,7 @@ func fleetMaps(b *dashboard.DashboardBuilder) {
 		WithPanel(history(panel{title: "Utilisation by node", about: "Mean of the GPUs of each node.",
 			unit: units.PercentUnit, width: 12, height: 10, queries: []query{
 				{fmt.Sprintf("avg by (%s) (%s)", keyNode, utilisation(everywhere)), "{{node}}"},
-			}}, 0, 1, dashboard.FieldColorModeIdContinuousBlYlRd)).
+			}}, 0, 1)).
 		WithPanel(lines(panel{title: "Temperature and power", about: "The hottest GPU, the 95th percentile and the median, " +
 			"and the mean power of a GPU.", unit: units.Celsius, width: 12, height: 10, queries: []query{
 			{fmt.Sprintf("max(%s)", temperature.by(everywhere)), "hottest"},
@@ -80,13 +80,14 @@ func fleetHealth(b *dashboard.DashboardBuilder) {
 		WithPanel(areas(panel{title: "Xid errors since boot, by code", about: "Lines of the kernel logs about Xid errors. " +
 			"The class says who has to act, see docs/health.md. From the health agent.", unit: units.Short, width: 8, height: 8,
 			queries: []query{{"sum by (xid, class) (" + own("node_gpu_xid_total") + ")", "{{xid}} {{class}}"}}})).
-		WithPanel(rows(panel{title: "Devices that need help", about: "What the health agent has found: the class is what is " +
-			"needed.", unit: units.Short, width: 8, height: 8, queries: []query{
+		WithPanel(rows(panel{title: "Devices that need help", about: "What the health agent has found: the class is what " +
+			"is needed.", unit: units.Short, width: 8, height: 8, queries: []query{
 			{"max by (" + keyNode + ", pci, class, reason) (" + own("node_gpu_unhealthy") + ")", ""},
-		}}, "", column{field: "node", title: "Node", link: fmt.Sprintf(toNode, "Node")}, column{field: "pci", title: "Device"},
+		}}, "", column{field: "node", title: "Node", link: fmt.Sprintf(toNode, "Node")},
+			column{field: "pci", title: "Device"},
 			column{field: "class", title: "Needs"}, column{field: "reason", title: "Reason"})).
-		WithPanel(rows(panel{title: "Last Xid by GPU", about: "The last code that DCGM has seen. It stays until the exporter " +
-			"starts again, and the same code twice looks like once.", unit: units.Short, width: 8, height: 8,
+		WithPanel(rows(panel{title: "Last Xid by GPU", about: "The last code that DCGM has seen. It stays until the " +
+			"exporter starts again, and the same code twice looks like once.", unit: units.Short, width: 8, height: 8,
 			queries: []query{{lastXid.by(everywhere) + " > 0", ""}}}, "Xid",
 			column{field: "node", title: "Node", link: fmt.Sprintf(toNode, "Node")}, column{field: "gpu", title: "GPU"},
 			column{field: "Value", title: "Xid"}))
@@ -103,20 +104,20 @@ func fleetCost(b *dashboard.DashboardBuilder) {
 	b.WithRow(section("Idle cost by team")).
 		WithPanel(areas(panel{title: "Idle cost per hour by team", about: "Price of a GPU hour, times what is not used of " +
 			"the GPUs that the pods of a namespace hold. Pods that share a card, and MIG slices, count as equal parts of it.",
-			unit: units.Short, width: 10, height: 9,
+			unit: units.Short, width: 8, height: 9,
 			queries: []query{{fmt.Sprintf(team, idleCost(everywhere)), "{{team}}"}}})).
 		WithPanel(rows(panel{title: "Teams", about: "GPUs that the pods of a namespace hold now, their mean utilisation in " +
-			"the time of the dashboard, and what the rest has cost if they were held all the time.", unit: units.Short,
-			width: 6, height: 9, queries: []query{
-				{fmt.Sprintf(team, shared("("+utilisationHeld(everywhere)+" * 0 + 1)", utilisationHeld(everywhere))), ""},
-				{"avg by (team) (" + utilisationHeld(whole) + ")", ""},
-				{fmt.Sprintf(team, idleCost(whole)) + " * $__range_s / 3600", ""},
-			}}, "Idle cost",
+			"the time of the dashboard, and what was not used has cost. All that have held a " +
+			"card in this time are equal parts.", unit: units.Short, width: 6, height: 9, queries: []query{
+			{fmt.Sprintf(team, shared("("+utilisationHeld(everywhere)+" * 0 + 1)", utilisationHeld(everywhere))), ""},
+			{"avg by (team) (" + utilisationHeld(whole) + ")", ""},
+			{fmt.Sprintf(team, idleCost(whole)) + " * $__range_s / 3600", ""},
+		}}, "Idle cost",
 			column{field: "team", title: "Team"}, column{field: "Value #A", title: "GPUs", unit: units.Short},
 			column{field: "Value #B", title: "Used", unit: units.PercentUnit, bar: 1},
 			column{field: "Value #C", title: "Idle cost", unit: units.Short})).
 		WithPanel(rows(panel{title: "Held but idle for an hour", about: "GPUs that a pod holds and has used less than the " +
-			"variable says in the last hour.", unit: units.Short, width: 8, height: 9, queries: []query{
+			"variable says in the last hour.", unit: units.Short, width: 10, height: 9, queries: []query{
 			{fmt.Sprintf("%s < $idle and on (%s) %s unless on (team) label_replace(vector(0), %q, %q, %q, %q)",
 				utilisationHeld(hour), keyHeld, utilisationHeld(everywhere), "team", "(free)", "", ""), ""},
 		}}, "", column{field: "workload", title: "Pod"},

@@ -13,8 +13,8 @@ const onNode = `node="$node"`
 func node() *dashboard.DashboardBuilder {
 	names := fmt.Sprintf("query_result(count by (node) (%s or %s or %s))", named(temperature.selected(everywhere)),
 		own("node_metrics_ready_ts_seconds"), own("node_nvml_gpus"))
-	b := board("node", "GPU node", "One GPU node: what is ready, how its GPUs are used, and what the kernel log, NVML and "+
-		"DCGM say about their health.").
+	b := board("node", "GPU node", "One GPU node: what is ready, how its GPUs are used, and what the kernel log, NVML "+
+		"and DCGM say about their health.").
 		WithVariable(choice("node", "Node", names).Regex(`/[{,]\s*node="([^"]+)"/`))
 	for _, add := range []func(*dashboard.DashboardBuilder){nodeState, nodeUse, nodeHealth} {
 		add(b)
@@ -68,7 +68,7 @@ func nodeUse(b *dashboard.DashboardBuilder) {
 			column{field: "Value #C", title: "Temperature", unit: units.Celsius},
 			column{field: "Value #D", title: "Power", unit: units.Watt})).
 		WithPanel(history(half("Utilisation", "Share of time in which the engines of each GPU, or MIG slice, work.",
-			units.PercentUnit, slice, utilisation(here)), 0, 1, dashboard.FieldColorModeIdContinuousBlYlRd)).
+			units.PercentUnit, slice, utilisation(here)), 0, 1)).
 		WithPanel(lines(half("Used memory", "Memory that is in use, without what the driver reserves.", units.BytesIEC,
 			slice, memoryUsed.by(here)))).
 		WithPanel(lines(half("Temperature", "Temperature of each GPU.", units.Celsius, "GPU {{gpu}}",
@@ -82,8 +82,8 @@ func nodeUse(b *dashboard.DashboardBuilder) {
 			height: 8, queries: []query{
 				{"avg(" + tensorActive.by(here) + ")", "tensor cores"}, {"avg(" + memoryActive.by(here) + ")", "memory"},
 			}})).
-		WithPanel(lines(panel{title: "PCIe traffic", about: "What all GPUs of the node send and receive. Needs the profiling " +
-			"counters of DCGM.", unit: units.BytesPerSecondIEC, width: 12, height: 8, queries: []query{
+		WithPanel(lines(panel{title: "PCIe traffic", about: "What all GPUs of the node send and receive. Needs the " +
+			"profiling counters of DCGM.", unit: units.BytesPerSecondIEC, width: 12, height: 8, queries: []query{
 			{"sum(" + pcieSent.by(here) + ")", "sent"}, {"sum(" + pcieReceived.by(here) + ")", "received"},
 		}}))
 }
@@ -104,8 +104,8 @@ func nodeHealth(b *dashboard.DashboardBuilder) {
 			unit: units.Short, width: 8, height: 8, queries: []query{{lastXid.by(here), ""}, {replays.by(here), ""}}}, "",
 			column{field: "gpu", title: "GPU"}, column{field: "Value #A", title: "Last Xid"},
 			column{field: "Value #B", title: "PCIe replays"})).
-		WithPanel(rows(panel{title: "State from NVML", about: "From the health agent. Recovery: what the GPU needs, as NVML " +
-			"numbers it, 0 for nothing. Throttled: share of ten minutes in which heat or the power supply slowed the GPU.",
+		WithPanel(rows(panel{title: "State from NVML", about: "From the health agent. Recovery: what the GPU needs, as " +
+			"NVML numbers it, 0 for nothing. Throttled: share of ten minutes in which heat or the power supply slowed the GPU.",
 			unit: units.Short, width: 24, height: 7, queries: []query{
 				agent("gpu_recovery_action"), agent("gpu_ecc_uncorrected"), agent("gpu_row_remap_pending"),
 				agent("gpu_row_remap_failed"), agent("gpu_throttled_ratio"), agent("gpu_pcie_link_width"),

@@ -12,8 +12,8 @@ const ofOperator = `job=~"$job"`
 
 // operator is the dashboard of the operator.
 func operator() *dashboard.DashboardBuilder {
-	b := board("operator", "GPU operator", "The operator: how far nodes are, how long they take, driver upgrades, operands, "+
-		"and what the operator asks of the API server.").
+	b := board("operator", "GPU operator", "The operator: how far nodes are, how long they take, driver upgrades, "+
+		"operands, and what the operator asks of the API server.").
 		WithVariable(choice("job", "Job", "label_values(gpu_operator_reconciliation_total, job)").IncludeAll(true).
 			AllValue(".+").Current(selection("All", "$__all")))
 	for _, add := range []func(*dashboard.DashboardBuilder){
@@ -58,16 +58,18 @@ func operatorTotals(b *dashboard.DashboardBuilder) {
 func operatorNodes(b *dashboard.DashboardBuilder) {
 	b.WithRow(section("Nodes")).
 		WithPanel(areas(panel{title: "Nodes by stage", about: "GPU nodes by the first stage that they have not reached; " +
-			"ready nodes are at Validated.", unit: units.Short, width: 12, height: 9, queries: []query{
-			{"sum by (stage, state) (" + own("nodes") + ") > 0", "{{stage}} {{state}}"},
+			"ready ones have reached all.", unit: units.Short, width: 12, height: 9, queries: []query{
+			{"sum(" + own("nodes", `state="ready"`) + ")", "ready"},
+			{"sum by (stage, state) (" + own("nodes", `state!="ready"`) + ")", "{{stage}} {{state}}"},
 		}})).
 		WithPanel(states(panel{title: "Conditions", about: "Conditions of the ClusterPolicy.", unit: units.Short, width: 6,
-			height: 9, queries: []query{{"max by (type) (" + own("condition") + ")", "{{type}}"}}}, colors("gray", step{1, "blue"}),
+			height: 9, queries: []query{{"max by (type) (" + own("condition") + ")", "{{type}}"}}},
+			colors("gray", step{1, "blue"}),
 			map[string]string{"0": "False", "1": "True"})).
 		WithPanel(lines(panel{title: "Unhealthy GPUs", about: "Nodes with an unhealthy GPU, by what the operator does, and " +
 			"held by which brake.", unit: units.Short, width: 6, height: 9, queries: []query{
 			{"sum by (action) (" + own("health_action_nodes") + ")", "{{action}}"},
-			{"sum by (reason) (" + own("health_action_nodes_held") + ")", "held: {{reason}}"},
+			{"sum by (reason) (" + own("health_action_nodes_held") + ") > 0", "held: {{reason}}"},
 		}}))
 }
 
@@ -102,9 +104,9 @@ func operatorUpgrades(b *dashboard.DashboardBuilder) {
 		upgrades = append(upgrades, query{"sum(" + own("nodes_upgrades_"+state) + ")", state})
 	}
 	b.WithRow(section("Upgrades and operands")).
-		WithPanel(lines(panel{title: "Driver upgrades", about: "Nodes by the state of the driver's upgrade. Available ones are " +
-			"pending, and nothing keeps them from starting; held ones do not go on without help.", unit: units.Short, width: 12,
-			height: 9, queries: upgrades})).
+		WithPanel(lines(panel{title: "Driver upgrades", about: "Nodes by the state of the driver's upgrade. Available ones " +
+			"are pending, and nothing keeps them from starting; held ones do not go on without help.", unit: units.Short,
+			width: 12, height: 9, queries: upgrades})).
 		WithPanel(rows(panel{title: "Operands", about: "Nodes that need the operand, and on which it is ready.",
 			unit: units.Short, width: 12, height: 9, queries: []query{
 				{"sum by (operand) (" + own("operand_nodes_desired") + ")", ""},
@@ -131,7 +133,7 @@ func operatorItself(b *dashboard.DashboardBuilder) {
 			rate("controller, result", foreign("controller_runtime_reconcile_total"))))).
 		WithPanel(lines(third("Duration of reconciles", "95th percentile.", units.Seconds, "{{controller}}",
 			"histogram_quantile(0.95, "+rate("controller, le",
-				foreign("controller_runtime_reconcile_time_seconds_bucket"))+")"))).
+				foreign("controller_runtime_reconcile_time_seconds_bucket"))+") >= 0"))).
 		WithPanel(lines(third("Queues", "Requests that wait.", units.Short, "{{name}}",
 			"sum by (name) ("+foreign("workqueue_depth")+")"))).
 		WithPanel(lines(panel{title: "Failures", about: "Passes with a failed API call, and Events that were not written " +

@@ -99,7 +99,9 @@ func words(texts map[string]string) []dashboard.ValueMapping {
 	for value, text := range texts {
 		results[value] = dashboard.ValueMappingResult{Text: &text}
 	}
-	return []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: results}}}
+	return []dashboard.ValueMapping{{
+		ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: results},
+	}}
 }
 
 func colored(mode dashboard.FieldColorModeId) *dashboard.FieldColorBuilder {
@@ -140,15 +142,20 @@ func heat(p panel) *heatmap.PanelBuilder {
 		CellGap(1).FilterValues(heatmap.NewFilterValueRangeBuilder().Le(1e-9))
 }
 
+// shades is the colour of shares: darker is more. It does not judge, as red would: a GPU that works is no fault.
+const shades = dashboard.FieldColorModeIdContinuousBlues
+
 // history shows each series as a row of cells in the colour of their value.
-func history(p panel, low, high float64, scheme dashboard.FieldColorModeId) *statushistory.PanelBuilder {
+func history(p panel, low, high float64) *statushistory.PanelBuilder {
 	return fill(statushistory.NewPanelBuilder(), p, overTime).MaxDataPoints(60).PerPage(20).Min(low).Max(high).
-		ShowValue(common.VisibilityModeNever).RowHeight(0.9).ColorScheme(colored(scheme)).FillOpacity(90).
+		ShowValue(common.VisibilityModeNever).RowHeight(0.9).ColorScheme(colored(shades)).FillOpacity(90).
 		Legend(common.NewVizLegendOptionsBuilder().ShowLegend(false))
 }
 
 // states shows each series as a bar that has the colour of its state at each time.
-func states(p panel, thresholds *dashboard.ThresholdsConfigBuilder, texts map[string]string) *statetimeline.PanelBuilder {
+func states(
+	p panel, thresholds *dashboard.ThresholdsConfigBuilder, texts map[string]string,
+) *statetimeline.PanelBuilder {
 	return fill(statetimeline.NewPanelBuilder(), p, overTime).Thresholds(thresholds).Mappings(words(texts)).
 		ColorScheme(colored(dashboard.FieldColorModeIdThresholds)).FillOpacity(80).LineWidth(0).RowHeight(0.9).
 		ShowValue(common.VisibilityModeNever).MergeValues(true).
@@ -182,6 +189,7 @@ func rows(p panel, sortBy string, columns ...column) *table.PanelBuilder {
 		names += "|" + c.field
 	}
 	b := fill(table.NewPanelBuilder(), p, tabular).ShowHeader(true).CellHeight(common.TableCellHeightSm).
+		Footer(common.NewTableFooterOptionsBuilder().Show(false).Reducer([]string{"sum"})).
 		WithTransformation(dashboard.DataTransformerConfig{Id: "merge", Options: map[string]any{}}).
 		WithTransformation(dashboard.DataTransformerConfig{Id: "filterFieldsByName", Options: map[string]any{
 			"include": map[string]any{"pattern": "^(" + names[1:] + ")$"},
@@ -213,7 +221,7 @@ func (c column) properties() []dashboard.DynamicConfigValue {
 		set("min", 0)
 		set("max", c.bar)
 		set("custom.cellOptions", map[string]any{"type": "gauge", "mode": "basic"})
-		set("color", map[string]any{"mode": string(dashboard.FieldColorModeIdContinuousBlYlRd)})
+		set("color", map[string]any{"mode": string(shades)})
 	}
 	if c.link != "" {
 		set("links", []map[string]any{{"title": "Open", "url": c.link}})

@@ -61,13 +61,24 @@ func (c *canvas) area(points [][2]float64, fill color.Color) {
 	if len(points) < 3 {
 		return
 	}
-	r := vector.NewRasterizer(c.Bounds().Dx(), c.Bounds().Dy())
-	r.MoveTo(float32(points[0][0]), float32(points[0][1]))
-	for _, p := range points[1:] {
-		r.LineTo(float32(p[0]), float32(p[1]))
+	low, high := points[0], points[0]
+	for _, p := range points {
+		low = [2]float64{math.Min(low[0], math.Floor(p[0])), math.Min(low[1], math.Floor(p[1]))}
+		high = [2]float64{math.Max(high[0], math.Ceil(p[0])), math.Max(high[1], math.Ceil(p[1]))}
+	}
+	// The rasterizer looks at all its pixels, so it has only those of the polygon.
+	bounds := image.Rect(int(low[0]), int(low[1]), int(high[0])+1, int(high[1])+1)
+	r := vector.NewRasterizer(bounds.Dx(), bounds.Dy())
+	for i, p := range points {
+		x, y := float32(p[0])-float32(bounds.Min.X), float32(p[1])-float32(bounds.Min.Y)
+		if i == 0 {
+			r.MoveTo(x, y)
+		} else {
+			r.LineTo(x, y)
+		}
 	}
 	r.ClosePath()
-	r.Draw(c, c.Bounds(), image.NewUniform(fill), image.Point{})
+	r.Draw(c, bounds, image.NewUniform(fill), image.Point{})
 }
 
 // line draws one of a width through points.
@@ -100,7 +111,8 @@ func (c *canvas) text(face font.Face, x, y, align, limit float64, ink color.Colo
 		text = string(letters) + "…"
 	}
 	x -= align * width(face, text)
-	drawer := font.Drawer{Dst: c, Src: image.NewUniform(ink), Face: face, Dot: fixed.P(int(math.Round(x)), int(math.Round(y)))}
+	drawer := font.Drawer{Dst: c, Src: image.NewUniform(ink), Face: face}
+	drawer.Dot = fixed.P(int(math.Round(x)), int(math.Round(y)))
 	drawer.DrawString(text)
 }
 

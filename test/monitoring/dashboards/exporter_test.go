@@ -141,7 +141,8 @@ func exposition(node string, r release, units []unit) string {
 // labels returns those of a series.
 func (u unit) labels(node string, r release, xid bool) string {
 	list := fmt.Sprintf(`gpu="%d",UUID="GPU-%s-%d",pci_bus_id="00000000:%02X:00.0",device="nvidia%d",`+
-		`modelName="NVIDIA H100 80GB HBM3",%s="%s",%s="595.91.07"`, u.gpu, node, u.gpu, 7+u.gpu, u.gpu, r.hostname, node, r.driver)
+		`modelName="NVIDIA H100 80GB HBM3",%s="%s",%s="595.91.07"`,
+		u.gpu, node, u.gpu, 7+u.gpu, u.gpu, r.hostname, node, r.driver)
 	if u.profile != "" {
 		list += fmt.Sprintf(`,GPU_I_PROFILE="%s",GPU_I_ID="%s"`, u.profile, u.sliceID)
 	}

@@ -72,7 +72,8 @@ func healthOf(n gpuNode, at time.Time) string {
 	}
 	if n.name == "train-2" {
 		s.add("node_nvswitch_sxid_total", 1, "node", n.name, "pci", "0000:c1:00.0", "sxid", "12028")
-		s.add("node_gpu_xid_total", float64(int(minutes/45)), "node", n.name, "pci", "0000:08:00.0", "xid", "13", "class", "App")
+		s.add("node_gpu_xid_total", float64(int(minutes/45)), "node", n.name, "pci", "0000:08:00.0", "xid", "13",
+			"class", "App")
 		s.add("node_nvml_problem", 1, "node", n.name, "reason", "NVMLHangs")
 	}
 	return s.String()

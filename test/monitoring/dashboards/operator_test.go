@@ -123,7 +123,10 @@ func (s *simulation) nodes(minute int) (map[metrics.StageState]int, int) {
 			continue
 		}
 		slow := 1 + node%3
-		for s.reached[node] < len(stages) && since >= stageMinutes[s.reached[node]]*slow && !(node == 5 && s.reached[node] == 1) {
+		for s.reached[node] < len(stages) && since >= stageMinutes[s.reached[node]]*slow {
+			if node == 5 && s.reached[node] == 1 {
+				break
+			}
 			stage := stages[s.reached[node]]
 			s.meter.ObserveJoin(stage, time.Duration(stageMinutes[s.reached[node]]*slow)*time.Minute+12*time.Second)
 			s.reached[node]++
@@ -191,6 +194,7 @@ func (s *simulation) pass(minute int, nodes map[metrics.StageState]int, upgrades
 	actions := metrics.HealthActions{Done: map[v1.HealthAction]int{}, Held: map[healthaction.Hold]int{}}
 	if lost > 0 {
 		actions.Done[v1.HealthActionTaint] = 1
+		actions.Held[healthaction.Holds()[0]] = 1
 	}
 	s.meter.ObservePass(metrics.PassStats{
 		Status: status, Nodes: nodes, Discovered: true, AutoUpgrade: true, Upgrades: upgrades, HealthActions: actions,
@@ -252,7 +256,8 @@ func controllerOf(t *testing.T, name string, client rest.Interface) func() {
 		SkipNameValidation: &skip,
 		Reconciler: reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 			defer func() { done <- struct{}{} }()
-			return reconcile.Result{}, client.Patch(types.MergePatchType).AbsPath("/api/v1/nodes/a").Body([]byte(`{}`)).Do(ctx).Error()
+			patch := client.Patch(types.MergePatchType).AbsPath("/api/v1/nodes/a").Body([]byte(`{}`))
+			return reconcile.Result{}, patch.Do(ctx).Error()
 		}),
 	})
 	if err != nil {

@@ -44,7 +44,7 @@ var (
 		hex("#806eb7"), hex("#b877d9"), hex("#5c6f7b"), hex("#8f3bb8"), hex("#7a9a01"),
 	}
 	oranges = []color.RGBA{hex("#fff5eb"), hex("#fdae6b"), hex("#f16913"), hex("#7f2704")}
-	blYlRd  = []color.RGBA{hex("#3274d9"), hex("#f2cc0c"), hex("#e02f44")}
+	blues   = []color.RGBA{hex("#e8f0fa"), hex("#6ea3e0"), hex("#1f4e9e")}
 )
 
 // TestPictures draws each dashboard from its queries' results on the mixed fleet, and finds something in every panel.
@@ -64,7 +64,7 @@ func TestPictures(t *testing.T) {
 		}
 		path := filepath.Join("../../../docs/images", "dashboard-"+name+".png")
 		if os.Getenv("UPDATE_PICTURES") != "" {
-			if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
+			if err := os.WriteFile(path, file.Bytes(), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -94,7 +94,8 @@ func picture(t *testing.T, a asker, b board) *canvas {
 	const head = 44
 	c := newCanvas(t, pageWidth, head+rows*rowHeight+gap, page)
 	c.text(c.title, 12, 26, 0, 0, ink, b.Title)
-	c.text(c.normal, pageWidth-12, 26, 1, 0, gray, fmt.Sprintf("%s to %s UTC", begin.Format("2006-01-02 15:04"), end.Format("15:04")))
+	c.text(c.normal, pageWidth-12, 26, 1, 0, gray,
+		fmt.Sprintf("%s to %s UTC", begin.Format("2006-01-02 15:04"), end.Format("15:04")))
 	column := float64(pageWidth-gap) / 24
 	for _, p := range b.Panels {
 		place := box{
@@ -102,7 +103,7 @@ func picture(t *testing.T, a asker, b board) *canvas {
 			float64(p.GridPos.W)*column - gap, float64(p.GridPos.H)*rowHeight - gap,
 		}
 		if p.Type == "row" {
-			c.text(c.title, place.x+4, place.y+21, 0, 0, ink, "▾ "+p.Title)
+			c.text(c.title, place.x+4, place.y+21, 0, 0, ink, p.Title)
 			continue
 		}
 		c.rect(place, frame)
@@ -155,7 +156,7 @@ func (c *canvas) panel(t *testing.T, place box, p panel, list []series, a asker)
 		c.cells(body, list, a, func(v, highest float64) color.RGBA { return mix(math.Sqrt(v/highest), oranges...) }, true)
 	case "status-history":
 		high := *p.FieldConfig.Defaults.Max
-		c.cells(body, list, a, func(v, _ float64) color.RGBA { return mix(v/high, blYlRd...) }, false)
+		c.cells(body, list, a, func(v, _ float64) color.RGBA { return mix(v/high, blues...) }, false)
 	case "state-timeline":
 		c.cells(body, list, a, func(v, _ float64) color.RGBA { return p.threshold(v) }, false)
 	case "bargauge":
@@ -259,6 +260,11 @@ type scale struct {
 func scaleOf(unit string, highest float64) scale {
 	if highest <= 0 {
 		highest = 1
+	}
+	if unit == "bytes" || unit == "binBps" {
+		unitSize := math.Pow(1024, math.Floor(math.Log(highest)/math.Log(1024)))
+		inUnits := scaleOf("", highest/unitSize)
+		return scale{unit, inUnits.highest * unitSize}
 	}
 	raw := highest / 4
 	power := math.Pow(10, math.Floor(math.Log10(raw)))
@@ -365,7 +371,11 @@ func (c *canvas) ticks(plot box, axis scale, right bool) {
 }
 
 func (c *canvas) hours(plot box, a asker) {
-	for hour := a.now.Add(-a.over).Truncate(time.Hour); !hour.After(a.now); hour = hour.Add(time.Hour) {
+	every := time.Hour
+	if plot.w < 300 {
+		every = 2 * time.Hour
+	}
+	for hour := a.now.Add(-a.over).Truncate(time.Hour); !hour.After(a.now); hour = hour.Add(every) {
 		x := a.x(plot, hour.UnixMilli())
 		if x < plot.x-1 {
 			continue
@@ -375,7 +385,9 @@ func (c *canvas) hours(plot box, a asker) {
 }
 
 // series draws one, with gaps where it has no values.
-func (c *canvas) series(plot box, s series, axis scale, stacked bool, below map[int64]float64, ink color.RGBA, a asker) {
+func (c *canvas) series(
+	plot box, s series, axis scale, stacked bool, below map[int64]float64, ink color.RGBA, a asker,
+) {
 	var top, bottom [][2]float64
 	flush := func() {
 		if stacked {
@@ -451,8 +463,8 @@ func (c *canvas) bars(body box, p panel, list []series) {
 // record of a table, by field.
 type row map[string]string
 
-// merged joins the results of several queries as Grafana's transformation merge does: rows that agree in all fields that
-// every result has are one, unless they differ in another field.
+// merged joins the results of several queries as Grafana's transformation merge does: rows that agree in all fields
+// that every result has are one, unless they differ in another field.
 func merged(p panel, list []series) []row {
 	frames, fields := make([][]row, len(p.Targets)), map[string]int{}
 	for i := range p.Targets {
@@ -554,9 +566,9 @@ func (c *canvas) table(body box, p panel, list []series) {
 		}
 		return cmp.Compare(a[order.field], b[order.field])
 	})
-	each := body.w / float64(len(columns))
+	places := c.widths(body, columns, rows)
 	for i, col := range columns {
-		c.text(c.title, body.x+float64(i)*each, body.y+10, 0, each-8, named["blue"], col.title)
+		c.text(c.title, places[i].x, body.y+10, 0, places[i].w, named["blue"], col.title)
 	}
 	for r, one := range rows {
 		y := body.y + 18 + float64(r)*24
@@ -566,9 +578,34 @@ func (c *canvas) table(body box, p panel, list []series) {
 		}
 		c.rect(box{body.x, y, body.w, 1}, unused)
 		for i, col := range columns {
-			c.cell(box{body.x + float64(i)*each, y + 4, each - 8, 17}, p, col, one[col.field])
+			c.cell(box{places[i].x, y + 4, places[i].w, 17}, p, col, one[col.field])
 		}
 	}
+}
+
+// widths returns the places of columns, which share the width by what they need.
+func (c *canvas) widths(body box, columns []column, rows []row) []box {
+	needs, sum := make([]float64, len(columns)), 0.0
+	for i, col := range columns {
+		needs[i] = width(c.title, col.title)
+		for _, one := range rows {
+			needs[i] = math.Max(needs[i], width(c.normal, one[col.field]))
+		}
+		if strings.HasPrefix(col.field, "Value") {
+			needs[i] = math.Max(width(c.title, col.title), 70)
+		}
+		if col.bar > 0 {
+			needs[i] = 150
+		}
+		sum += needs[i] + 16
+	}
+	places, x := make([]box, len(columns)), body.x
+	for i, need := range needs {
+		all := (need + 16) * body.w / sum
+		places[i] = box{x: x, w: all - 16}
+		x += all
+	}
+	return places
 }
 
 func (c *canvas) cell(place box, p panel, col column, text string) {
@@ -579,7 +616,7 @@ func (c *canvas) cell(place box, p panel, col column, text string) {
 			bar := place.inset(0, 2, 62, 2)
 			c.rect(bar, unused)
 			bar.w *= math.Min(value/col.bar, 1)
-			c.rect(bar, mix(value/col.bar, blYlRd...))
+			c.rect(bar, mix(value/col.bar, blues...))
 			c.text(c.normal, place.x+place.w, place.y+13, 1, 0, ink, text)
 			return
 		}

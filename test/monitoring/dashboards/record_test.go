@@ -64,7 +64,8 @@ func (s scraped) samples(t *testing.T, add func(labels.Labels, float64)) {
 }
 
 func (s scraped) labelled(series labels.Labels) labels.Labels {
-	merged := maps.Clone(s.labels)
+	merged := map[string]string{}
+	maps.Copy(merged, s.labels)
 	series.Range(func(l labels.Label) {
 		if _, conflicts := s.labels[l.Name]; conflicts && !s.honor {
 			merged["exported_"+l.Name] = l.Value
