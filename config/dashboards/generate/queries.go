@@ -150,7 +150,8 @@ func shared(value, units string) string {
 // distribution counts the elements of a vector by steps, each named after its lower bound. Steps without an element
 // have the value 0: the rows of a heat map are the series that it gets.
 func distribution(expression string, step, lowest, highest int) string {
-	text := fmt.Sprintf(`count_values("from", clamp(floor(%s / %d) * %d, %d, %d))`, expression, step, step, lowest, highest)
+	text := fmt.Sprintf(`count_values("from", clamp(floor(%s / %d) * %d, %d, %d))`,
+		expression, step, step, lowest, highest)
 	for from := lowest; from <= highest; from += step {
 		text += fmt.Sprintf(` or label_replace(vector(0), "from", "%d", "", "")`, from)
 	}

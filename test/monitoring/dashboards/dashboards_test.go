@@ -334,9 +334,10 @@ func TestEveryQueryHasAResult(t *testing.T) {
 		{"4.9 with honorLabels", only(release490, true)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			now := begin.Add(lasting)
 			a := asker{
-				engine: engine(), storage: record(t, lasting, fleetOf(test.nodes, operator)), now: begin.Add(lasting),
-				over: 90 * time.Minute, step: 3 * time.Minute, values: chosen,
+				engine: engine(), storage: record(t, now.Add(-70*time.Minute), now, fleetOf(test.nodes, operator)), now: now,
+				over: time.Hour, step: 3 * time.Minute, values: chosen,
 			}
 			all, empty := 0, 0
 			for _, name := range names {

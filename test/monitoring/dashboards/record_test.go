@@ -21,11 +21,11 @@ type scraped struct {
 	text  string
 }
 
-// record stores the answers of targets from begin on, every scrapeEvery, for a time.
-func record(t *testing.T, lasting time.Duration, scrape func(at time.Time) []scraped) *teststorage.TestStorage {
+// record stores the answers of targets between two times, every scrapeEvery.
+func record(t *testing.T, from, until time.Time, scrape func(at time.Time) []scraped) *teststorage.TestStorage {
 	t.Helper()
 	storage := teststorage.New(t)
-	for at := begin; !at.After(begin.Add(lasting)); at = at.Add(scrapeEvery) {
+	for at := from; !at.After(until); at = at.Add(scrapeEvery) {
 		appender := storage.Appender(t.Context())
 		for _, target := range scrape(at) {
 			target.samples(t, func(series labels.Labels, value float64) {
