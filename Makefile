@@ -235,6 +235,15 @@ docs: $(CRD_REF_DOCS) ## Generate the API reference docs/api.md and the tables o
 	  --config=$(tools_dir)/apidocs/config.yaml --templates-dir=$(tools_dir)/apidocs
 	@go run ./test/docs/generate
 
+.PHONY: dashboards
+dashboards: ## Generate the dashboards for Grafana, config/dashboards/*.json
+	cd config/dashboards/generate && go run .
+
+.PHONY: pictures
+pictures: ## Draw the dashboards from recorded series into docs/images
+	@mkdir -p docs/images
+	cd test/monitoring && UPDATE_PICTURES=1 go test -count=1 -run TestPictures ./dashboards
+
 .PHONY: chart
 chart: ## Generate the Helm chart config/helm/gpu-operator
 	go run ./config/helm/generate
@@ -274,7 +283,7 @@ verify: ## Regenerate all generated files and fail if one changes
 	  (cd "$$dir" && go mod tidy -diff) || { echo "$$dir/go.mod or go.sum is not tidy; run go mod tidy in $$dir" >&2; exit 1; }; \
 	done
 	@mkdir -p $(cache); before=$$($(worktree)); \
-	$(MAKE) --no-print-directory generate manifests docs chart bundle golden; \
+	$(MAKE) --no-print-directory generate manifests docs dashboards chart bundle golden; \
 	after=$$($(worktree)); \
 	changed=$$(git diff --name-status "$$before" "$$after"); \
 	if [ -n "$$changed" ]; then \

@@ -1,6 +1,8 @@
 package install
 
 import (
+	"os"
+
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -136,6 +138,26 @@ var combinations = append([]renderCase{
 		}},
 	{name: "MPS off", set: "mps.enabled=false mps.replicas=8", then: func(g *WithT, objects []*unstructured.Unstructured) {
 		g.Expect(find(objects, "ConfigMap", "gpu-operator-mps")).To(BeNil())
+	}},
+	{
+		name: "dashboards in a folder", set: "dashboards.enabled=true", flags: []string{
+			"--set-string", "dashboards.labels.grafana_dashboard=gpu",
+			"--set-string", "dashboards.annotations.grafana_folder=GPUs",
+		},
+		then: func(g *WithT, objects []*unstructured.Unstructured) {
+			for _, name := range []string{"fleet", "node", "operator"} {
+				found := find(objects, "ConfigMap", "gpu-operator-dashboard-"+name)
+				g.Expect(field(g, found, "metadata", "labels")).To(HaveKeyWithValue("grafana_dashboard", "gpu"))
+				g.Expect(found.GetAnnotations()).To(Equal(map[string]string{"grafana_folder": "GPUs"}))
+				text, err := os.ReadFile(repo + "/config/dashboards/" + name + ".json")
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(field(g, found, "data", "gpu-operator-"+name+".json")).To(MatchJSON(text))
+			}
+		},
+	},
+	{name: "dashboards", set: "dashboards.enabled=true", then: func(g *WithT, objects []*unstructured.Unstructured) {
+		labels := find(objects, "ConfigMap", "gpu-operator-dashboard-fleet").GetLabels()
+		g.Expect(labels).To(HaveKeyWithValue("grafana_dashboard", "1"))
 	}},
 	{
 		name: "created MIG layouts",

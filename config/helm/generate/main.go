@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -90,6 +92,11 @@ func generate(root string, r release) (map[string][]byte, error) {
 	if err := addRules(root, files); err != nil {
 		return nil, err
 	}
+	dashboards, err := dashboardFiles(root)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(files, dashboards)
 	files["crds/nvidia.com_clusterpolicies.yaml"] = crd.ClusterPolicy
 	files["crds/nvidia.com_nvidiadrivers.yaml"] = crd.NVIDIADriver
 	files["README.md"] = r.readme(files["README.md"])
@@ -112,4 +119,21 @@ func addRules(root string, files map[string][]byte) error {
 		files["files/monitoring/"+filepath.Base(name)] = data
 	}
 	return nil
+}
+
+// dashboardFiles returns the dashboards of config/dashboards.
+func dashboardFiles(root string) (map[string][]byte, error) {
+	paths, err := filepath.Glob(filepath.Join(root, "config/dashboards/*.json"))
+	if err != nil || len(paths) == 0 {
+		return nil, errors.New("config/dashboards has no JSON files: run make dashboards")
+	}
+	files := map[string][]byte{}
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading a dashboard: %w", err)
+		}
+		files["files/dashboards/"+filepath.Base(path)] = content
+	}
+	return files, nil
 }

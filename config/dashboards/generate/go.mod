@@ -1,0 +1,5 @@
+module github.com/clusterpolicy/gpu-operator/config/dashboards/generate
+
+go 1.26.0
+
+require github.com/grafana/grafana-foundation-sdk/go v0.0.22

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/units"
+)
+
+const onNode = `node="$node"`
+
+// node is the dashboard of one node.
+func node() *dashboard.DashboardBuilder {
+	names := fmt.Sprintf("query_result(count by (node) (%s or %s or %s))", named(temperature.selected(everywhere)),
+		own("node_metrics_ready_ts_seconds"), own("node_nvml_gpus"))
+	b := board("node", "GPU node", "One GPU node: what is ready, how its GPUs are used, and what the kernel log, NVML "+
+		"and DCGM say about their health.").
+		WithVariable(choice("node", "Node", names).Regex(`/[{,]\s*node="([^"]+)"/`))
+	for _, add := range []func(*dashboard.DashboardBuilder){nodeState, nodeUse, nodeHealth} {
+		add(b)
+	}
+	return b
+}
+
+func nodeState(b *dashboard.DashboardBuilder) {
+	ready := "From the node status exporter, which nodeStatusExporter.enabled installs."
+	b.WithRow(section("Readiness")).
+		WithPanel(states(panel{title: "Validated parts", about: "Which parts of the stack are validated. " + ready,
+			unit: units.Short, width: 12, height: 6, queries: []query{
+				{own("node_driver_ready", onNode), "driver"},
+				{own("node_toolkit_ready", onNode), "toolkit"},
+				{own("node_cuda_ready", onNode), "CUDA"},
+				{own("node_plugin_ready", onNode), "device plugin"},
+			}}, wanted, map[string]string{"0": "not validated", "1": "validated"})).
+		WithPanel(bars(panel{title: "Duration of validation", about: "How long each part took, or has taken so far. " + ready,
+			unit: units.Seconds, width: 4, height: 6, queries: []query{{own("node_stage_seconds", onNode), "{{stage}}"}}},
+			neutral)).
+		WithPanel(lastValue(panel{title: "GPUs", about: "On the PCI buses and in the node's capacity, from the node status " +
+			"exporter; as NVML counts them, from the health agent; with series, from the DCGM exporter. MIG devices count in " +
+			"the capacity.", unit: units.Short, width: 4, height: 6, queries: []query{
+			{own("nvidia_pci_devices_total", onNode), "PCI"},
+			{own("node_nvml_gpus", onNode), "NVML"},
+			{own("node_device_plugin_devices_total", onNode), "capacity"},
+			{"count(" + temperature.by(here) + ")", "DCGM"},
+		}}, neutral)).
+		WithPanel(rows(panel{title: "Why NVML is not asked or does not answer", about: "Reasons of the health agent.",
+			unit: units.Short, width: 4, height: 6, queries: []query{
+				{own("node_nvml_paused", onNode) + " or " + own("node_nvml_problem", onNode), ""},
+			}}, "", column{field: "reason", title: "Reason"}))
+}
+
+func nodeUse(b *dashboard.DashboardBuilder) {
+	half := func(title, about, unit, legend, expression string) panel {
+		return panel{title: title, about: about, unit: unit, width: 12, height: 8, queries: []query{{expression, legend}}}
+	}
+	const slice = "GPU {{gpu}} {{GPU_I_ID}}"
+	b.WithRow(section("Use")).
+		WithPanel(rows(panel{title: "GPUs", about: "GPUs and MIG slices, with the pod that holds them.", unit: units.Short,
+			width: 24, height: 7, queries: []query{
+				{utilisationHeld(here), ""},
+				{memoryShare(here), ""},
+				{temperature.by(here), ""},
+				{power.by(here), ""},
+			}}, "", column{field: "gpu", title: "GPU"}, column{field: "GPU_I_ID", title: "Slice"},
+			column{field: "workload", title: "Pod"},
+			column{field: "Value #A", title: "Utilisation", unit: units.PercentUnit, bar: 1},
+			column{field: "Value #B", title: "Memory", unit: units.PercentUnit, bar: 1},
+			column{field: "Value #C", title: "Temperature", unit: units.Celsius},
+			column{field: "Value #D", title: "Power", unit: units.Watt})).
+		WithPanel(history(half("Utilisation", "Share of time in which the engines of each GPU, or MIG slice, work.",
+			units.PercentUnit, slice, utilisation(here)), 0, 1)).
+		WithPanel(lines(half("Used memory", "Memory that is in use, without what the driver reserves.", units.BytesIEC,
+			slice, memoryUsed.by(here)))).
+		WithPanel(lines(half("Temperature", "Temperature of each GPU.", units.Celsius, "GPU {{gpu}}",
+			temperature.by(here)))).
+		WithPanel(lines(half("Power", "What each GPU draws.", units.Watt, "GPU {{gpu}}", power.by(here)))).
+		WithPanel(lines(half("Clock", "Clock of the multiprocessors.", units.Hertz, "GPU {{gpu}}", clock.by(here)))).
+		WithPanel(lines(half("Memory temperature", "Temperature of the memory; not all products measure it.", units.Celsius,
+			"GPU {{gpu}}", memoryTemp.by(here)))).
+		WithPanel(lines(panel{title: "Tensor cores and memory", about: "Share of time in which the tensor cores and the " +
+			"memory work: means of the node. Needs the profiling counters of DCGM.", unit: units.PercentUnit, width: 12,
+			height: 8, queries: []query{
+				{"avg(" + tensorActive.by(here) + ")", "tensor cores"}, {"avg(" + memoryActive.by(here) + ")", "memory"},
+			}})).
+		WithPanel(lines(panel{title: "PCIe traffic", about: "What all GPUs of the node send and receive. Needs the " +
+			"profiling counters of DCGM.", unit: units.BytesPerSecondIEC, width: 12, height: 8, queries: []query{
+			{"sum(" + pcieSent.by(here) + ")", "sent"}, {"sum(" + pcieReceived.by(here) + ")", "received"},
+		}}))
+}
+
+func nodeHealth(b *dashboard.DashboardBuilder) {
+	agent := func(name string) query { return query{"max by (pci) (" + own("node_"+name, onNode) + ")", ""} }
+	b.WithRow(section("Health")).
+		WithPanel(areas(panel{title: "Xid errors since boot", about: "Lines of the kernel log. From the health agent.",
+			unit: units.Short, width: 8, height: 8, queries: []query{
+				{"sum by (pci, xid) (" + own("node_gpu_xid_total", onNode) + ")", "{{pci}} Xid {{xid}}"},
+			}})).
+		WithPanel(rows(panel{title: "Findings", about: "Faults, with what is needed, and reasons to watch a GPU that works " +
+			"(no class). From the health agent.", unit: units.Short, width: 8, height: 8, queries: []query{
+			{own("node_gpu_unhealthy", onNode) + " or " + own("node_gpu_watched", onNode), ""},
+		}}, "", column{field: "pci", title: "Device"}, column{field: "class", title: "Needs"},
+			column{field: "reason", title: "Reason"})).
+		WithPanel(rows(panel{title: "Counters of DCGM", about: "The last Xid, and PCIe packets that were sent again.",
+			unit: units.Short, width: 8, height: 8, queries: []query{{lastXid.by(here), ""}, {replays.by(here), ""}}}, "",
+			column{field: "gpu", title: "GPU"}, column{field: "Value #A", title: "Last Xid"},
+			column{field: "Value #B", title: "PCIe replays"})).
+		WithPanel(rows(panel{title: "State from NVML", about: "From the health agent. Recovery: what the GPU needs, as " +
+			"NVML numbers it, 0 for nothing. Throttled: share of ten minutes in which heat or the power supply slowed the GPU.",
+			unit: units.Short, width: 24, height: 7, queries: []query{
+				agent("gpu_recovery_action"), agent("gpu_ecc_uncorrected"), agent("gpu_row_remap_pending"),
+				agent("gpu_row_remap_failed"), agent("gpu_throttled_ratio"), agent("gpu_pcie_link_width"),
+				agent("gpu_pcie_link_width_max"),
+				{"sum by (pci) (" + own("node_gpu_nvlinks", onNode, `state="down"`) + ")", ""},
+			}}, "", column{field: "pci", title: "Device"}, column{field: "Value #A", title: "Recovery"},
+			column{field: "Value #B", title: "Uncorrected errors"}, column{field: "Value #C", title: "Remap pending"},
+			column{field: "Value #D", title: "Remap failed"},
+			column{field: "Value #E", title: "Throttled", unit: units.PercentUnit},
+			column{field: "Value #F", title: "PCIe lanes"}, column{field: "Value #G", title: "of"},
+			column{field: "Value #H", title: "NVLinks down"}))
+}
