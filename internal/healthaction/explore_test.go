@@ -171,7 +171,7 @@ func (e *explorer) successors(w *world) ([]*world, error) {
 			}
 			if step, due := w.managers[k].due(w, i); due {
 				add(fmt.Sprintf("manager %d: %s: %s", k, step.describe(), step.Why), func(c *world) error {
-					return c.apply(i, &step, w.managers[k].from)
+					return c.apply(i, step, w.managers[k].from)
 				})
 			}
 		}
@@ -237,16 +237,12 @@ func (e *explorer) endsWell(w *world) error {
 func (e *explorer) settle(w *world) error {
 	for range 50 {
 		r := w.read(e.plan)
-		if len(r.steps) == 0 {
+		i := slices.IndexFunc(r.steps, func(s readStep) bool { return s.planned })
+		if i < 0 {
 			return nil
 		}
-		for i := range w.machines {
-			if step, due := r.due(w, i); due {
-				if err := w.apply(i, &step, r.from); err != nil {
-					return err
-				}
-				break
-			}
+		if err := w.apply(i, &r.steps[i].Step, r.from); err != nil {
+			return err
 		}
 	}
 	return errors.New("the nodes do not come to rest")
