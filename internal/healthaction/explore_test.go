@@ -22,7 +22,7 @@ type setting struct {
 	name string
 	root func() *world
 	// depth is how many events follow, and events how many of them are of the surroundings; the others are for
-	// TEST_FULL=1.
+	// TEST_FULL=1. -short explores two events less.
 	depth, events         int
 	fullDepth, fullEvents int
 }
@@ -338,8 +338,11 @@ func TestModel(t *testing.T) {
 	for _, setting := range settings {
 		t.Run(setting.name, func(t *testing.T) {
 			depth, events := setting.depth, setting.events
-			if os.Getenv("TEST_FULL") != "" {
+			switch {
+			case os.Getenv("TEST_FULL") != "":
 				depth, events = setting.fullDepth, setting.fullEvents
+			case testing.Short():
+				depth -= 2
 			}
 			start := time.Now()
 			e, err := setting.explore(shipped, depth, events)
