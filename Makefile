@@ -141,7 +141,7 @@ define go-test
 	@mkdir -p $(cache)/times && rm -f $(cache)/reruns
 	$(GOTESTSUM) --format=$(1) --hide-summary=skipped --packages="$(2)" --jsonfile=$(cache)/times/$@.json \
 	  --rerun-fails=$(RERUNS) --rerun-fails-run-root-test --rerun-fails-max-failures=6 --rerun-fails-report=$(cache)/reruns \
-	  -- $(3) $(TESTFLAGS)
+	  -- $(3) $(vet) $(TESTFLAGS)
 	@if [ -s $(cache)/reruns ]; then echo 'Failed at first and passed when rerun; fix these tests:'; cat $(cache)/reruns; fi
 endef
 
@@ -282,6 +282,8 @@ verify: ## Regenerate all generated files and fail if one changes
 
 .PHONY: ci
 ci: RERUNS = 1
+# lint has vetted all packages.
+ci: vet = -vet=off
 ci: verify lint test-race test-rest test-operand test-node ## What CI runs: verify, lint, and each test once; unit tests and suites with the race detector
 
 ##@ Deploy
