@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -87,6 +88,8 @@ type explorer struct {
 }
 
 func (c *setting) explore(plan planner, depth, events int) (*explorer, error) {
+	// Collecting garbage is a quarter of the time.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	e := &explorer{
 		plan: plan, maxEvents: events, seed: maphash.MakeSeed(),
 		expanded: map[uint64]bool{}, distinct: map[uint64]bool{}, settled: map[uint64]bool{},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -98,6 +99,8 @@ func (c *setting) roots(e *explorer) ([]*state, error) {
 }
 
 func (c *setting) explore(plan planner, depth, faults int) (*explorer, error) {
+	// Collecting garbage is a quarter of the time.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	e := newExplorer(plan, faults)
 	roots, err := c.roots(e)
 	if err != nil {
