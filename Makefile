@@ -140,7 +140,9 @@ run: image-name build ## Run the manager on this machine against the cluster of 
 # The time limit of a package leaves room for building the control plane, about 10 minutes once.
 
 unit          = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
-cluster_tests = $$(go list ./test/... | grep -v '/test/\(architecture\|contract\|specgen\|docs.*\)$$' | xargs)
+# Tests of the repository itself: the race detector finds nothing there.
+rules         = ./test/architecture ./test/contract ./test/specgen ./test/docs/...
+cluster_tests = $$(go list ./test/... | grep -v '/test/\(architecture\|contract\|specgen\|docs.*$(left_out)\)$$' | xargs)
 suites        = ./internal/controller/...
 # Tests that only make test-node runs.
 beyond_sample = TestNothingIsLeft|TestGPUsAfterDayOne|TestFromNothingToValidated/(a restart of the node|a replaced driver|an upgraded driver)
@@ -150,31 +152,41 @@ define go-test
 	@mkdir -p $(cache)/times && rm -f $(cache)/reruns
 	$(GOTESTSUM) --format=$(1) --hide-summary=skipped --packages="$(2)" --jsonfile=$(cache)/times/$@.json \
 	  --rerun-fails=$(RERUNS) --rerun-fails-run-root-test --rerun-fails-max-failures=6 --rerun-fails-report=$(cache)/reruns \
-	  -- $(3) $(TESTFLAGS)
+	  -- $(3) $(vet) $(TESTFLAGS)
 	@if [ -s $(cache)/reruns ]; then echo 'Failed at first and passed when rerun; fix these tests:'; cat $(cache)/reruns; fi
 endef
 
 .PHONY: test
-test: test-unit test-envtest $(GOTESTSUM) ## Run all tests, including those on a real control plane, with a sample of each campaign
-	cd config/image && go test -v -count=1 $(TESTFLAGS) ./...
-	cd test/monitoring && go test -v -count=1 $(TESTFLAGS) ./...
-	$(call go-test,standard-verbose,$(cluster_tests),-count=1 -p 1 -timeout=60m -skip='$(beyond_sample)')
-	@go run ./test/times $(foreach part,test-unit test-envtest test,$(cache)/times/$(part).json)
+test: test-unit test-envtest test-clusters ## Run all tests, including those on a real control plane, with a sample of each campaign
+	@go run ./test/times $(foreach part,$^,$(cache)/times/$(part).json)
 
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that do not need a control plane
-	$(call go-test,standard-quiet,$(unit) ./test/architecture ./test/contract ./test/specgen ./test/docs/...,-short)
+	$(call go-test,standard-quiet,$(unit) $(rules),-short)
 
 .PHONY: test-envtest
 test-envtest: $(GOTESTSUM) ## Run the controller suites on etcd and an API server
 	$(call go-test,standard-quiet,$(suites),-count=1 -timeout=30m)
 
+.PHONY: test-clusters
+test-clusters: $(GOTESTSUM) ## Run the tests on a real control plane, with a sample of each campaign
+	cd config/image && go test -v -count=1 $(TESTFLAGS) ./...
+	cd test/monitoring && go test -v -count=1 $(TESTFLAGS) ./...
+	$(call go-test,standard-verbose,$(cluster_tests),-count=1 -p 1 -timeout=60m -skip='$(beyond_sample)')
+
 # The race detector multiplies the times that TestLargeCluster measures.
 .PHONY: test-race
 test-race: $(GOTESTSUM) ## Run unit tests, controller suites and one end-to-end test with the race detector
-	$(call go-test,standard-quiet,$(unit),-race -short)
+	$(call go-test,standard-quiet,$$(go list $(unit) | grep -v '^$(module)/internal/controller\(/\|$$\)' | xargs),-race -short)
 	$(call go-test,standard-quiet,$(suites),-race -count=1 -timeout=30m -skip=TestLargeCluster)
 	$(call go-test,standard-verbose,./test/integration,-race -count=1 -run=TestNodesBecomeReady/newest -timeout=30m)
+
+# What make test runs and make test-race does not, nor make test-node.
+.PHONY: test-rest
+test-rest: left_out = \|node
+test-rest: $(GOTESTSUM) test-clusters
+	$(call go-test,standard-quiet,$(rules),-short)
+	$(call go-test,standard-quiet,./internal/controller,-count=1 -run=TestLargeCluster)
 
 # Packages whose tests must notice every lost error; -ginkgo.fail-fast ends a run at the first failure.
 mutated ?= internal/controller/clusterpolicy internal/controller/node
@@ -184,8 +196,8 @@ test-mutations: ## Drop each error of the controllers, one at a time, and check 
 	go run ./test/mutate $(mutated) -- -ginkgo.fail-fast
 
 .PHONY: test-full
-test-full: test-unit ## Run all tests with complete campaigns; takes hours
-	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./test/...
+test-full: test-unit ## Run all tests with complete campaigns and models; takes hours
+	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./internal/healthaction ./internal/upgrade ./test/...
 
 .PHONY: test-node
 test-node: $(GOTESTSUM) ## Run the stack on a real node: kubelet, containerd and runc (needs root on Linux)
@@ -292,7 +304,9 @@ verify: ## Regenerate all generated files and fail if one changes
 
 .PHONY: ci
 ci: RERUNS = 1
-ci: verify lint test test-operand test-node test-race ## What CI runs: verify, lint, test, test-operand, test-node, test-race
+# lint has vetted all packages.
+ci: vet = -vet=off
+ci: verify lint test-race test-rest test-operand test-node ## What CI runs: verify, lint, and each test once; unit tests and suites with the race detector
 
 ##@ Deploy
 

@@ -54,6 +54,7 @@ func nvmlNode(t *testing.T) (stack fakegpu.Stack, flags []string) {
 // At rest the agent has one session with NVML a minute, writes nothing, and costs next to nothing. Here the sessions
 // follow each other, so that the cost of one is measured in a short time.
 func TestHealthAtRest(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	server := nodeapitest.Start(t, "node-a")
 	_, flags := nvmlNode(t)
@@ -85,6 +86,7 @@ func TestHealthAtRest(t *testing.T) {
 
 // A killed agent leaves no session behind, whatever the driver does: nothing holds a GPU after it.
 func TestAKilledAgentHoldsNoGPU(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	server := nodeapitest.Start(t, "node-a")
 	stack, flags := nvmlNode(t)

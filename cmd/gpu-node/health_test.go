@@ -19,6 +19,7 @@ const maxHealthMemory = 30
 
 // A storm of 10,000 errors is counted and makes at most two writes at once: the first report, and one after it.
 func TestHealthReportsAStormOfErrorsUntilSIGTERM(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	server, dir := nodeapitest.Start(t, "node-a"), t.TempDir()
 	kernelLog, termination := filepath.Join(dir, "kmsg"), filepath.Join(dir, "termination-log")

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,7 +22,14 @@ var (
 	nvidiaSMI string
 )
 
+// parallelTests is how many tests run in parallel, on however few cores: they mostly wait.
+const parallelTests = "6"
+
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", parallelTests); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "gpu-node")
 		if err != nil {

@@ -140,6 +140,7 @@ func TestTheProbeRepeatsNvidiaSMI(t *testing.T) {
 
 // The probe notices a driver that comes up while it waits, and fails in time if none does.
 func TestTheProbeWaits(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newDriverContainer(t, "echo NVIDIA-SMI")
 	module := filepath.Join(c.sys, "module/nvidia/refcnt")

@@ -13,6 +13,7 @@ import (
 
 // A sidecar of the driver starts once the driver container of its own pod is up, and its root is shared.
 func TestExecWaitsForTheDriverContainerOfItsPod(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	p := newPod(t)
 	sources := filepath.Join(t.TempDir(), "usr", "src")

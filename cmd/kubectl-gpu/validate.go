@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -95,6 +97,28 @@ func definitionOf(document []byte) (crd.Definition, bool) {
 	return crd.Definition{}, false
 }
 
+// checkers are those of the definitions of this release, by kind: to make one takes longer than to check many objects.
+var checkers = struct {
+	lock   sync.Mutex
+	byKind map[schema.GroupVersionKind]*schemacheck.Checker
+}{byKind: map[schema.GroupVersionKind]*schemacheck.Checker{}}
+
+// checkerOf returns the checker of a definition.
+func checkerOf(definition crd.Definition) (*schemacheck.Checker, error) {
+	checkers.lock.Lock()
+	defer checkers.lock.Unlock()
+	if made := checkers.byKind[definition.Kind]; made != nil {
+		return made, nil
+	}
+	made, err := schemacheck.New(definition.Text, definition.Kind.Version)
+	if err != nil {
+		return nil, fmt.Errorf("the definition of %s is broken, which is a bug in this program: %w",
+			definition.Kind.Kind, err)
+	}
+	checkers.byKind[definition.Kind] = made
+	return made, nil
+}
+
 // checkObject returns what the API server would refuse, and what it is only worth to know.
 func checkObject(ctx context.Context, definition crd.Definition, document []byte) (problems, notes []string,
 	err error) {
@@ -106,10 +130,9 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 	if malformed != "" {
 		return []string{malformed}, nil, nil
 	}
-	checker, err := schemacheck.New(definition.Text, definition.Kind.Version)
+	checker, err := checkerOf(definition)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the definition of %s is broken, which is a bug in this program: %w",
-			definition.Kind.Kind, err)
+		return nil, nil, err
 	}
 	refused, dropped := checker.Check(ctx, object)
 	for _, err := range refused {

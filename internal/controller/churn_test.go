@@ -12,6 +12,9 @@ import (
 
 // No state of deleted nodes is kept: after 2,000 created and deleted nodes the heap is as large as after 400.
 func TestNodeChurn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds; make test-envtest runs it")
+	}
 	const cycles, each = 10, 200
 	g := NewWithT(t)
 	o := newOperator()

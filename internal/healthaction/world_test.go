@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,11 +47,20 @@ type machine struct {
 // acted reports whether the machine is out of service because of this operator.
 func (m *machine) acted() bool { return m.Tainted || m.cordoner == us }
 
-// reading is a plan that a manager still carries out, and what it was made from.
+// reading is a plan that a manager still carries out, and what it was made from. It never changes.
 type reading struct {
-	from     *world
-	steps    map[int]Step
-	versions []int
+	from *world
+	// steps has one for each machine.
+	steps []readStep
+}
+
+// readStep is what a reading leads to on one machine, and the version of the Node that was read.
+type readStep struct {
+	Step
+	planned bool
+	// text describes the step.
+	text    string
+	version int
 }
 
 // world is a state of the model.
@@ -100,16 +110,6 @@ func newWorld(nodes, limit int) *world {
 func (w *world) clone() *world {
 	c := *w
 	c.machines = slices.Clone(w.machines)
-	for k, r := range w.managers {
-		if r != nil {
-			copied := *r
-			copied.steps = map[int]Step{}
-			for i, step := range r.steps {
-				copied.steps[i] = step
-			}
-			c.managers[k] = &copied
-		}
-	}
 	return &c
 }
 
@@ -126,55 +126,95 @@ func (w *world) cluster() *Cluster {
 	return c
 }
 
+// text is a description that is built from many parts, without the cost of fmt: the model needs one of each state.
+type text []byte
+
+func (t *text) add(parts ...string) {
+	for _, part := range parts {
+		*t = append(*t, part...)
+	}
+}
+
+func (t *text) flags(values ...bool) {
+	for _, value := range values {
+		*t = strconv.AppendBool(append(*t, ' '), value)
+	}
+}
+
+func (t *text) time(at time.Time) { *t = strconv.AppendInt(*t, int64(at.Sub(epoch)/time.Second), 10) }
+
 func (w *world) String() string {
-	var lines []string
+	t := text{}
+	w.describe(&t)
+	return string(t)
+}
+
+// describe has all of the world that counts, but the managers.
+func (w *world) describe(t *text) {
+	t.add("at ")
+	t.time(w.now)
+	t.add(" s, policy ")
+	if w.policy == nil {
+		t.add("none")
+	} else {
+		t.add(string(w.policy.Actions[gpuhealth.Reset]), "/", string(w.policy.Actions[gpuhealth.Reboot]),
+			" maxNodes ", strconv.Itoa(w.policy.MaxNodes.IntValue()))
+	}
+	t.add(", peak ", strconv.Itoa(w.peak))
 	for i := range w.machines {
-		lines = append(lines, "  "+w.machines[i].String())
+		t.add("\n  ")
+		w.machines[i].describe(t)
 	}
-	policy := "none"
-	if w.policy != nil {
-		policy = fmt.Sprint(w.policy.Actions, " maxNodes ", w.policy.MaxNodes.IntValue())
-	}
-	return fmt.Sprintf("at %s, policy %s, peak %d\n%s", w.now.Sub(epoch), policy, w.peak, strings.Join(lines, "\n"))
 }
 
-// String has all of the machine that counts, but its version.
-func (m *machine) String() string {
-	record := "-"
+// describe has all of the machine that counts, but its version.
+func (m *machine) describe(t *text) {
+	t.add(m.Name, m.Report.Boot, " faults")
+	for i := range m.Report.Faults {
+		f := &m.Report.Faults[i]
+		t.add(" ", f.PCI, " ", string(f.Class), " ")
+		t.time(f.Since)
+	}
+	t.add(" record ")
 	if m.HasRecord {
-		record = fmt.Sprint(*m.Record)
+		t.add(string(m.Record.UID), " ", string(m.Record.State), " ", string(m.Record.Action), " ", m.Record.Fault, " ")
+		t.add(m.Record.Undone...)
 	}
-	faults := make([]string, len(m.Report.Faults))
-	for i, f := range m.Report.Faults {
-		faults[i] = fmt.Sprint(f.PCI, f.Class, f.Since.Sub(epoch))
-	}
-	return fmt.Sprint(m.Name, m.Report.Boot, faults, " record ", record, " consent ", m.Consent, " undone ", m.undone,
-		m.failsLater,
-		" by ", m.cordoner, m.Unschedulable, m.Tainted, m.Reported, m.Watched, m.Usable, m.Upgrading, m.OtherActor)
+	t.add(" consent ", m.Consent, " undone ")
+	t.add(m.undone...)
+	t.flags(m.failsLater)
+	t.add(" by ", m.cordoner)
+	t.flags(m.Unschedulable, m.Tainted, m.Reported, m.Watched, m.Usable, m.Upgrading)
+	t.add(" ", m.OtherActor)
 }
 
-// key identifies the state.
+// key identifies the state. The managers are alike: it does not matter which of them carries out which plan.
 func (w *world) key() string {
-	b := &strings.Builder{}
-	fmt.Fprint(b, w.String())
-	for _, r := range w.managers {
-		b.WriteString("|")
-		if r == nil {
-			continue
-		}
-		for i := range w.machines {
-			if step, due := r.due(w, i); due {
-				fmt.Fprint(b, i, step.describe())
-			}
+	t := make(text, 0, 1<<10)
+	w.describe(&t)
+	one, other := w.remaining(w.managers[0]), w.remaining(w.managers[1])
+	t.add("|", min(one, other), "|", max(one, other))
+	return string(t)
+}
+
+// remaining describes the steps that the reading still leads to.
+func (w *world) remaining(r *reading) string {
+	if r == nil {
+		return ""
+	}
+	var t text
+	for i := range w.machines {
+		if _, due := r.due(w, i); due {
+			t.add(strconv.Itoa(i), r.steps[i].text)
 		}
 	}
-	return b.String()
+	return string(t)
 }
 
 // due is the step of the machine that the reading still leads to: the API server rejects it if the Node has changed.
-func (r *reading) due(w *world, i int) (Step, bool) {
-	step, planned := r.steps[i]
-	return step, planned && r.versions[i] == w.machines[i].version
+func (r *reading) due(w *world, i int) (*Step, bool) {
+	read := &r.steps[i]
+	return &read.Step, read.planned && read.version == w.machines[i].version
 }
 
 func (s *Step) describe() string {
@@ -195,15 +235,19 @@ func (s *Step) describe() string {
 
 // read lets a manager plan.
 func (w *world) read(plan planner) *reading {
-	r := &reading{from: w.clone(), steps: map[int]Step{}, versions: make([]int, len(w.machines))}
+	r := &reading{from: w.clone(), steps: make([]readStep, len(w.machines))}
 	r.from.managers, r.from.path = [2]*reading{}, nil
 	planned := plan(w.cluster())
 	for i := range w.machines {
-		r.versions[i] = w.machines[i].version
+		read := &r.steps[i]
+		read.version = w.machines[i].version
 		for _, step := range planned.Steps {
 			if step.Node == w.machines[i].Name {
-				r.steps[i] = step
+				read.Step, read.planned = step, true
 			}
+		}
+		if read.planned {
+			read.text = read.describe()
 		}
 	}
 	return r

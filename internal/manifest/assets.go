@@ -51,6 +51,9 @@ func parseAssets() map[string]*template.Template {
 	return parsed
 }
 
+// decoded are the files that were decoded last.
+var decoded decodedFiles
+
 // DecodeFolder executes the templates of an operand's folder in the order of their names and decodes every document
 // strictly: an unknown field is an error.
 func DecodeFolder(folder string, values any) ([]Object, error) {
@@ -67,7 +70,7 @@ func DecodeFolder(folder string, values any) ([]Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		found, err := decodeDocuments(text)
+		found, err := decoded.objects(text)
 		if err != nil {
 			return nil, fmt.Errorf("asset %s: %w", file, err)
 		}

@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
@@ -71,12 +71,17 @@ func nodesOfEveryVariant(teams ...string) []nodeinfo.Facts {
 	return nodes
 }
 
+// byKindAndName returns the objects as JSON, a field a line.
 func byKindAndName(t *testing.T, s situation) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, objects := range s.objects(t) {
 		for _, object := range objects {
-			found[object.GetObjectKind().GroupVersionKind().Kind+" "+object.GetName()] = toYAML(t, []manifest.Object{object})
+			text, err := json.MarshalIndent(object, "", " ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[object.GetObjectKind().GroupVersionKind().Kind+" "+object.GetName()] = string(text)
 		}
 	}
 	return found

@@ -611,7 +611,7 @@ func brokenFleet(t *testing.T, length int, message string, listed int) {
 			e.addNode(fmt.Sprintf("%s-%05d", strings.Repeat("n", length-6), i))
 			e.setGPUReady(i, corev1.ConditionFalse, time.Hour)
 			for name := range e.snapshot.DaemonSets {
-				e.failPod(i, operand.Name(name), strings.Repeat(message, 2000))
+				e.failPod(i, operand.Name(name), strings.Repeat(message, 500))
 			}
 		}
 		status := e.status()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ type setting struct {
 	// broken: the new driver has failed on the first node, and then the target is edited.
 	broken bool
 	// depth is how many events are explored from each state of an upgrade, and faults how many of them may be faults; the
-	// others are for TEST_FULL=1.
+	// others are for TEST_FULL=1. -short explores two events less.
 	depth, faults         int
 	fullDepth, fullFaults int
 }
@@ -123,6 +124,8 @@ func (c *setting) roots(e *explorer) ([]*state, error) {
 }
 
 func (c *setting) explore(plan planner, depth, faults int) (*explorer, error) {
+	// Collecting garbage is a quarter of the time.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	e := newExplorer(plan, faults)
 	roots, err := c.roots(e)
 	if err != nil {
@@ -138,8 +141,11 @@ func TestModel(t *testing.T) {
 	for _, setting := range settings {
 		t.Run(setting.name, func(t *testing.T) {
 			depth, faults := setting.depth, setting.faults
-			if os.Getenv("TEST_FULL") != "" {
+			switch {
+			case os.Getenv("TEST_FULL") != "":
 				depth, faults = setting.fullDepth, setting.fullFaults
+			case testing.Short():
+				depth -= 2
 			}
 			start := time.Now()
 			e, err := setting.explore(shipped, depth, faults)

@@ -82,6 +82,9 @@ func (t tool) build(ctx context.Context, dir string) error {
 func goBuild(ctx context.Context, dir, output, ldflags, pkg string, env ...string) error {
 	temp := filepath.Join(filepath.Dir(output), "."+filepath.Base(output)+".building")
 	defer func() { _ = os.Remove(temp) }()
+	// The go command links again only if a program that exists is not that of the sources. It replaces it then, and the
+	// old one stays what it was. Without an old one, there is nothing to link to.
+	_ = os.Link(output, temp)
 	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", ldflags, "-o", temp, pkg)
 	cmd.Dir = dir
 	// Only the module pins versions: ignore a workspace and flags meant for another module. Without version control

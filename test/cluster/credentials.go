@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/google/uuid"
 	"k8s.io/client-go/rest"
@@ -58,10 +59,9 @@ type credentials struct {
 
 // newCredentials creates keys and tokens in dir, for an API server at the address.
 func newCredentials(dir string, address netip.Addr) (*credentials, error) {
-	names := []net.IP{loopback.AsSlice(), address.AsSlice(), ServiceRange.Addr().Next().AsSlice()}
-	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey("localhost", names, []string{"kubernetes.default.svc"})
+	certPEM, keyPEM, err := servingCertificate(address)
 	if err != nil {
-		return nil, fmt.Errorf("generate serving certificate: %w", err)
+		return nil, err
 	}
 	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -89,6 +89,29 @@ func newCredentials(dir string, address netip.Addr) (*credentials, error) {
 		}
 	}
 	return c, nil
+}
+
+// certificates are those of the API servers of this process, by address: to generate one costs more than all else that
+// prepares a cluster. The tokens of clusters differ, so that no client can use another one's.
+var certificates = struct {
+	lock      sync.Mutex
+	byAddress map[netip.Addr][2][]byte
+}{byAddress: map[netip.Addr][2][]byte{}}
+
+// servingCertificate returns the certificate and the key of an API server at the address.
+func servingCertificate(address netip.Addr) (certPEM, keyPEM []byte, err error) {
+	certificates.lock.Lock()
+	defer certificates.lock.Unlock()
+	if made, exists := certificates.byAddress[address]; exists {
+		return made[0], made[1], nil
+	}
+	names := []net.IP{loopback.AsSlice(), address.AsSlice(), ServiceRange.Addr().Next().AsSlice()}
+	certPEM, keyPEM, err = cert.GenerateSelfSignedCertKey("localhost", names, []string{"kubernetes.default.svc"})
+	if err != nil {
+		return nil, nil, fmt.Errorf("generate serving certificate: %w", err)
+	}
+	certificates.byAddress[address] = [2][]byte{certPEM, keyPEM}
+	return certPEM, keyPEM, nil
 }
 
 // config returns the client configuration of a user of the token file.

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 )
 
@@ -49,6 +51,13 @@ func Build(t *testing.T, without ...string) Stack {
 // compiler is the C compiler.
 const compiler = "cc"
 
+// built are the stand-ins that this process has compiled, by the functions that they lack. Each test gets a copy, as
+// the files beside a library control it.
+var built = struct {
+	lock  sync.Mutex
+	files map[string]map[string][]byte
+}{files: map[string]map[string][]byte{}}
+
 // BuildIn is Build for programs other than tests, into an empty directory. It fails if there is no C compiler.
 func BuildIn(ctx context.Context, dir string, without ...string) (Stack, error) {
 	stack := Stack{Lib: filepath.Join(dir, "lib"), Bin: filepath.Join(dir, "bin")}
@@ -57,28 +66,69 @@ func BuildIn(ctx context.Context, dir string, without ...string) (Stack, error) 
 			return Stack{}, fmt.Errorf("build the stand-ins of NVIDIA's libraries: %w", err)
 		}
 	}
-	if err := os.CopyFS(dir, sources); err != nil {
-		return Stack{}, fmt.Errorf("build the stand-ins of NVIDIA's libraries: %w", err)
+	files, err := compiled(ctx, without)
+	if err != nil {
+		return Stack{}, err
 	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o755); err != nil {
+			return Stack{}, fmt.Errorf("write the stand-ins of NVIDIA's libraries: %w", err)
+		}
+	}
+	return stack, nil
+}
+
+// compiled returns the files of a stack by their paths. It compiles them once.
+func compiled(ctx context.Context, without []string) (map[string][]byte, error) {
+	built.lock.Lock()
+	defer built.lock.Unlock()
+	key := strings.Join(without, " ")
+	if files := built.files[key]; files != nil {
+		return files, nil
+	}
+	dir, err := os.MkdirTemp("", "fakegpu-")
+	if err != nil {
+		return nil, fmt.Errorf("build the stand-ins of NVIDIA's libraries: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := os.CopyFS(dir, sources); err != nil {
+		return nil, fmt.Errorf("build the stand-ins of NVIDIA's libraries: %w", err)
+	}
+	files, err := compile(ctx, filepath.Join(dir, "testdata"), without)
+	if err != nil {
+		return nil, err
+	}
+	built.files[key] = files
+	return files, nil
+}
+
+// compile compiles the sources in a directory.
+func compile(ctx context.Context, dir string, without []string) (map[string][]byte, error) {
 	cuda := []string{"-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "fake.c", "ptx.c", "libcuda.c", "-ldl"}
 	for _, function := range without {
 		// The loader only finds it under this name.
 		cuda = append(cuda, "-D"+function+"=no_"+function)
 	}
+	files := map[string][]byte{}
 	for output, args := range map[string][]string{
-		filepath.Join(stack.Lib, "libcuda.so.1"): cuda,
-		filepath.Join(stack.Lib, "libnvidia-ml.so.1"): {
+		"lib/libcuda.so.1": cuda,
+		"lib/libnvidia-ml.so.1": {
 			"-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "fake.c", "libnvidia-ml.c", "-ldl"},
-		filepath.Join(stack.Bin, "nvidia-smi"): {"fake.c", "nvidia-smi.c", "-ldl"},
+		"bin/nvidia-smi": {"fake.c", "nvidia-smi.c", "-ldl"},
 	} {
 		command := exec.CommandContext(ctx, compiler,
-			slices.Concat([]string{"-O1", "-Wall", "-Wextra", "-Werror", "-o", output}, args)...)
-		command.Dir = filepath.Join(dir, "testdata")
+			slices.Concat([]string{"-O1", "-Wall", "-Wextra", "-Werror", "-o", "output"}, args)...)
+		command.Dir = dir
 		if out, err := command.CombinedOutput(); err != nil {
-			return Stack{}, fmt.Errorf("build %s: %w\n%s", output, err, out)
+			return nil, fmt.Errorf("build %s: %w\n%s", output, err, out)
 		}
+		content, err := os.ReadFile(filepath.Join(dir, "output"))
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", output, err)
+		}
+		files[output] = content
 	}
-	return stack, nil
+	return files, nil
 }
 
 // Environ returns an environment in which a process finds only the stand-ins, with additional assignments.

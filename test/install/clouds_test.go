@@ -217,11 +217,8 @@ func TestCloudValues(t *testing.T) {
 	t.Cleanup(func() { g.Expect(stop()).To(Succeed()) })
 	server, err := client.New(config, client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
-	plugin := filepath.Join(t.TempDir(), "kubectl-gpu")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", plugin, "./cmd/kubectl-gpu")
-	build.Dir = repo
-	output, err := build.CombinedOutput()
-	g.Expect(err).NotTo(HaveOccurred(), string(output))
+	program, err := plugin()
+	g.Expect(err).NotTo(HaveOccurred())
 
 	documented := documentedValues(g)
 	for _, c := range cloudCases {
@@ -229,7 +226,7 @@ func TestCloudValues(t *testing.T) {
 		values, found := documented[name]
 		g.Expect(found).To(BeTrue(), "%s is not in docs/clouds", name)
 		delete(documented, name)
-		t.Run(name, func(t *testing.T) { c.check(t, values, plugin, client.NewDryRunClient(server)) })
+		t.Run(name, func(t *testing.T) { c.check(t, values, program, client.NewDryRunClient(server)) })
 	}
 	g.Expect(documented).To(BeEmpty(), "each block of values has a case")
 }

@@ -80,9 +80,9 @@ func stack(t *testing.T, flags ...string) string {
 	g.Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	g.Expect(os.WriteFile(path, policy, 0o600)).To(Succeed())
-	cmd := exec.CommandContext(t.Context(), "go", "run", "./cmd/kubectl-gpu", "render", "-f", path, "--nodes",
-		strings.TrimPrefix(nodes, repo+"/"))
-	cmd.Dir = repo
+	program, err := plugin()
+	g.Expect(err).NotTo(HaveOccurred())
+	cmd := exec.CommandContext(t.Context(), program, "render", "-f", path, "--nodes", nodes)
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()

@@ -21,7 +21,8 @@ import (
 func cudaProgram(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "gpu-node-cuda")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../../../cmd/gpu-node-cuda")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", path,
+		"../../../cmd/gpu-node-cuda")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
