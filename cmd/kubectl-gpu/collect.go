@@ -79,16 +79,16 @@ func (o collectOptions) run(cmd *cobra.Command, name, file string, now time.Time
 	out, report := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if file != stdin {
 		// Only the user reads it, as the cluster's names are in it.
-		created, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if err != nil {
-			return fmt.Errorf("creating the bundle: %w", err)
+		created, failed := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if failed != nil {
+			return fmt.Errorf("creating the bundle: %w", failed)
 		}
 		defer func() { err = errors.Join(err, created.Close()) }()
 		out, report = created, cmd.OutOrStdout()
 	}
-	bundle, err := o.collect(cmd.Context(), now)
+	collected, err := o.collect(cmd.Context(), now)
 	if err == nil {
-		err = bundle.write(out, name)
+		err = collected.write(out, name)
 	}
 	if err != nil {
 		if file != stdin {
@@ -96,7 +96,7 @@ func (o collectOptions) run(cmd *cobra.Command, name, file string, now time.Time
 		}
 		return err
 	}
-	bundle.report(report, cmd.ErrOrStderr(), file)
+	collected.report(report, cmd.ErrOrStderr(), file)
 	return nil
 }
 

@@ -26,7 +26,8 @@ const script = `#!/bin/sh
 exec kubectl gpu __complete "$@"
 `
 
-// addCompletion adds the completion command of cobra, with the script of kubectl.
+// addCompletion adds the completion command of cobra, with the script of kubectl. The output of root must be set: cobra
+// takes it here.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd("completion")
 	for _, command := range root.Commands() {

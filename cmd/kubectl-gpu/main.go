@@ -49,6 +49,7 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
+	addCompletion(root)
 	err := root.Execute()
 	if err == nil {
 		return 0
@@ -99,6 +100,5 @@ Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usag
 		statusCommand(), topCommand(), explainCommand(), validateCommand(), renderCommand(), planCommand(), diffCommand(),
 		mirrorCommand(), convertCommand(), collectCommand(), cleanupCommand(), migrateCommand(),
 	)
-	addCompletion(root)
 	return root
 }

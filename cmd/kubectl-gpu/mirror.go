@@ -27,6 +27,8 @@ func mirrorCommand() *cobra.Command {
 		Use:   "mirror",
 		Short: "List the images of a policy, or print the commands that copy them to a mirror, for an air gap",
 		Args:  cobra.NoArgs,
+		Example: `  kubectl gpu mirror list -f policy.yaml --nodes nodes.yaml
+  kubectl gpu mirror script -f policy.yaml --nodes nodes.yaml --to mirror.local:5000 > copy.sh`,
 		RunE: func(*cobra.Command, []string) error {
 			return errors.New("give list or script")
 		},

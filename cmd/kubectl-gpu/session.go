@@ -140,6 +140,9 @@ func refusal(response *http.Response, text []byte) error {
 	if status.Reason != "" {
 		return fmt.Errorf("Error from server (%s): %s", status.Reason, status.Message) //nolint:staticcheck // As of kubectl.
 	}
+	if response.StatusCode == http.StatusNotFound { // Of a group that the cluster does not serve.
+		return fmt.Errorf("Error from server (NotFound): %s", response.Status) //nolint:staticcheck // As of kubectl.
+	}
 	message := strings.TrimSpace(string(text))
 	if len(message) > maxMessage {
 		message = message[:maxMessage] + "..."

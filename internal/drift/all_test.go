@@ -41,7 +41,7 @@ spec:
           terminationMessagePolicy: File
           env: [{name: A, value: "1"}, {name: C, value: "3"}]
           resources: {limits: {cpu: 1000m, memory: 1Gi}}
-      tolerations: [{key: y, operator: Exists}]
+      tolerations: [{key: z, operator: Exists}]
 `
 	g := NewWithT(t)
 	object := func(text string) map[string]any {
@@ -57,7 +57,7 @@ spec:
 		Difference{container + "env[B]", nil, map[string]any{"name": "B", "value": "2"}},
 		Difference{container + "env[C]", map[string]any{"name": "C", "value": "3"}, nil},
 		Difference{container + "resources.limits.memory", "1Gi", nil},
-		Difference{pod + "tolerations[0].key", "y", "x"},
+		Difference{pod + "tolerations[0].key", "z", "x"},
 	))
 	g.Expect(All(&unstructured.Unstructured{Object: object(intent)}, object(intent))).To(BeEmpty())
 	g.Expect(Between(object("{a: {b: 1, c: []}, d: x}"), object("{a: {b: 2}, e: y}"))).To(ConsistOf(

@@ -33,6 +33,7 @@ func TestCredentialsInATextAreRemoved(t *testing.T) {
 		"GitHub's token":         "ghp_PLANTED0123456789012345678",
 		"a private key":          "x\n-----BEGIN RSA PRIVATE KEY-----\nPLANTED\n-----END RSA PRIVATE KEY-----\ny",
 		"a cut private key":      "-----BEGIN PRIVATE KEY-----\nPLANTED\n",
+		"a variable as JSON":     `{"env":[{"name":"NGC_API_KEY","value":"PLANTED"}]}`,
 		"a query":                "GET /a?access_token=PLANTED&x=1",
 	} {
 		t.Run(name, func(t *testing.T) {

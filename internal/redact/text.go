@@ -44,6 +44,8 @@ var forms = []form{
 	{"authorization", regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9+/_.~-]{12,}=*)`), 1},
 	{"value of a credential's name", regexp.MustCompile(`(?i)\b` + credentialName +
 		`\\?["']?\s*[:=]\s*\\?(?:"([^"\\]+)|'([^']+)|([^\s"'\\,;&(){}\[\]]+))`), 1},
+	{"value of a variable", regexp.MustCompile(`(?i)\\?["']name\\?["']\s*:\s*\\?["']` + credentialName +
+		`\\?["']\s*,\s*\\?["']value\\?["']\s*:\s*\\?["']([^"'\\]+)`), 1},
 	{"value of a credential's flag", regexp.MustCompile(`(?i)(?:^|\s)--?` + credentialName + `\s+([^\s"'-][^\s"']*)`), 1},
 }
 
