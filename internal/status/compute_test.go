@@ -287,7 +287,7 @@ func TestAuxiliaryConditions(t *testing.T) {
 		"it cannot be applied": {
 			nodes: 1, change: func(e *env) { e.applied[exporter] = ApplyResult{Err: apply.ErrConflict} },
 			want: map[string]string{
-				"Ready":          "False Conflict",
+				"Stalled": "True Conflict", "Ready": "False Conflict",
 				"AuxiliaryReady": "False Conflict",
 				"Degraded":       "True Conflict",
 			},

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
@@ -63,13 +62,8 @@ func TestEcosystem(t *testing.T) {
 	// Until it is healed, the policy cannot become ready.
 	e.sim.Break("driver", brokenNode, simulator.NeverReady)
 	e.create(&v1alpha1.NVIDIADriver{ObjectMeta: metav1.ObjectMeta{Name: driverName}})
-	e.createPolicy(func(spec *v1.ClusterPolicySpec) {
-		if spec.Driver == nil {
-			spec.Driver = &v1.DriverSpec{}
-		}
-		spec.Driver.UseNvidiaDriverCRD = new(true)
-	})
 	read := newReaders(e)
+	e.Expect(read.apply(read.manifest())).To(Succeed())
 	read.judge("just created", inProgress, "Progressing", inProgress, "Progressing")
 	e.startOperator()
 	read.starting()

@@ -3,6 +3,7 @@ package guides
 import (
 	"path/filepath"
 
+	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -136,15 +137,26 @@ func (r *readers) stages() {
 // how Argo CD and Flux look for drift.
 func (r *readers) expectNoDrift() {
 	r.t.Helper()
-	before := r.live(&v1.ClusterPolicy{}, policy)
-	desired := r.objectsOf(filepath.Join(repo, "config/samples/clusterpolicy.yaml"))[0]
-	r.Expect(unstructured.SetNestedField(desired.Object, true, "spec", "driver", "useNvidiaDriverCRD")).To(Succeed())
-	r.Expect(r.client.Apply(r.t.Context(), client.ApplyConfigurationFromUnstructured(desired), client.DryRunAll,
-		client.FieldOwner("gitops"))).To(Succeed(), "without a conflict")
-	for _, object := range []*unstructured.Unstructured{before, desired} {
+	before, again := r.live(&v1.ClusterPolicy{}, policy), r.manifest()
+	r.Expect(r.apply(again, client.DryRunAll)).To(Succeed(), "without a conflict")
+	for _, object := range []*unstructured.Unstructured{before, again} {
 		object.SetManagedFields(nil)
 	}
-	r.Expect(desired.Object).To(Equal(before.Object))
+	r.Expect(cmp.Diff(before.Object, again.Object)).To(BeEmpty())
+}
+
+// manifest returns the policy of the sample, with NVIDIADriver objects, as it would be in Git.
+func (r *readers) manifest() *unstructured.Unstructured {
+	r.t.Helper()
+	object := r.objectsOf(filepath.Join(repo, "config/samples/clusterpolicy.yaml"))[0]
+	r.Expect(unstructured.SetNestedField(object.Object, true, "spec", "driver", "useNvidiaDriverCRD")).To(Succeed())
+	return object
+}
+
+// apply applies a manifest by server-side apply, as GitOps tools do, without forcing conflicts.
+func (r *readers) apply(object *unstructured.Unstructured, opts ...client.ApplyOption) error {
+	return r.client.Apply(r.t.Context(), client.ApplyConfigurationFromUnstructured(object),
+		append(opts, client.FieldOwner("gitops"))...)
 }
 
 // edited: the operator has not seen the new generation. It cannot have, as the answer to the edit is judged.
