@@ -210,19 +210,27 @@ func (v *relayout) begin() turn {
 
 // running is a node that is drained, or whose layout is changed.
 func (v *relayout) running() turn {
-	n, drain := v.node, &v.drain
-	evicts := drain.State.Evicts()
+	n, evicts := v.node, v.drain.State.Evicts()
 	switch {
 	case !n.MIG.Partitioned:
 		return v.end("the node has no MIG manager any more")
 	case !n.Unschedulable && evicts:
 		return v.fail("another client has uncordoned the node", false)
-	case !n.Unschedulable && drain.Cordoned:
-		t, patch := v.patch(new(*drain), "another client has uncordoned the node")
+	case !n.Unschedulable && v.drain.Cordoned:
+		t, patch := v.patch(new(v.drain), "another client has uncordoned the node")
 		patch.Drain.Cordoned = false
 		return t
-	case !evicts:
+	case evicts:
+		return v.draining()
+	default:
 		return v.changing()
+	}
+}
+
+// draining is a cordoned node whose layout is not requested yet.
+func (v *relayout) draining() turn {
+	n, drain := v.node, &v.drain
+	switch {
 	case n.MIG.Requested == drain.Layout:
 		t, _ := v.enter(DrainChanging, "the layout is requested already")
 		return t

@@ -286,10 +286,8 @@ func (s *state) checkGrant(slots Slots) error {
 		slot, granted := slots[m.Name]
 		held := s.slots.Valid(&m.Node) || m.upgrading()
 		switch {
-		case !held && granted && slot.Layout != "":
-			if m.relayouting() || s.slots[m.Name] == slot {
-				holders[m.Name], unavailable[m.Name] = true, true
-			}
+		case !held && slot.Layout != "":
+			s.addHolder(m, slot, holders, unavailable)
 		case held && !granted:
 			return fmt.Errorf("the slot of %s is taken away", m.Name)
 		case held:
@@ -299,7 +297,7 @@ func (s *state) checkGrant(slots Slots) error {
 		case granted:
 			others = append(others, m)
 		}
-		if m.Unschedulable || !m.isReady() || m.MIG.Changing {
+		if m.isUnavailable() {
 			unavailable[m.Name] = true
 		}
 	}
@@ -308,6 +306,9 @@ func (s *state) checkGrant(slots Slots) error {
 	}
 	return s.checkLayoutSlots(slots, holders)
 }
+
+// isUnavailable reports whether new pods cannot use the GPUs of the machine.
+func (m *machine) isUnavailable() bool { return m.Unschedulable || !m.isReady() || m.MIG.Changing }
 
 // checkNew checks new slots: first those of nodes with a broken driver, then the others.
 func (s *state) checkNew(broken, others []*machine, holders, unavailable map[string]bool) error {

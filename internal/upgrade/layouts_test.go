@@ -144,13 +144,20 @@ func (s *state) layoutKey(b *keyText, m *machine) {
 // isUndone reports whether the drain has failed because another client has uncordoned the node.
 func (d *Drain) isUndone() bool { return strings.Contains(d.Message, "another client") }
 
+// addHolder adds the machine if the slot for a MIG layout is one that it has already.
+func (s *state) addHolder(m *machine, slot Slot, holders, unavailable map[string]bool) {
+	if m.relayouting() || s.slots[m.Name] == slot {
+		holders[m.Name], unavailable[m.Name] = true, true
+	}
+}
+
 // checkLayoutSlots checks new slots for MIG layouts, after those for drivers, independently of the planner. Of the
 // other nodes, those without a MIG manager do not count.
 func (s *state) checkLayoutSlots(slots Slots, holders map[string]bool) error {
 	unavailable := maps.Clone(holders)
 	for i := range s.machines {
 		m := &s.machines[i]
-		if m.MIG.Partitioned && (m.Unschedulable || !m.isReady() || m.MIG.Changing) {
+		if m.MIG.Partitioned && m.isUnavailable() {
 			unavailable[m.Name] = true
 		}
 	}
