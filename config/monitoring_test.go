@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/clusterpolicy/gpu-operator/config"
 )
@@ -31,6 +33,30 @@ func TestOpenShiftMonitoring(t *testing.T) {
 	role := monitored["Role/gpu-operator-prometheus"]
 	g.Expect(role.Object["rules"]).To(HaveEach(HaveKeyWithValue("verbs", ConsistOf("get", "list", "watch"))))
 	g.Expect(monitored).To(HaveLen(len(plain)+2), "the component adds nothing else")
+}
+
+// The rules about GPUs are objects of the operator's namespace that the types of the Prometheus operator can hold, and
+// nothing else.
+func TestRulesAboutGPUs(t *testing.T) {
+	g := NewWithT(t)
+	plain := withComponents(t)
+	rules := []string{"gpu-operator-alerts", "gpu-operator-parameters", "gpu-operator-recording"}
+	for _, test := range []struct{ components, rules []string }{
+		{[]string{"monitoring"}, rules},
+		{[]string{"monitoring/aliases"}, []string{"gpu-operator-aliases"}},
+		{[]string{"monitoring", "monitoring/aliases"}, append([]string{"gpu-operator-aliases"}, rules...)},
+	} {
+		built := withComponents(t, test.components...)
+		g.Expect(built).To(HaveLen(len(plain)+len(test.rules)), "%s add nothing else", test.components)
+		for _, name := range test.rules {
+			object := built["PrometheusRule/"+name]
+			g.Expect(object).NotTo(BeNil(), name)
+			g.Expect(object.GetNamespace()).To(Equal("gpu-operator"))
+			text, err := object.MarshalJSON()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(yaml.UnmarshalStrict(text, &monitoringv1.PrometheusRule{})).To(Succeed(), name)
+		}
+	}
 }
 
 // withComponents returns the objects of config/default with components, by kind and name.
