@@ -48,22 +48,22 @@ func fleetTotals(b *dashboard.DashboardBuilder) {
 }
 
 func fleetMaps(b *dashboard.DashboardBuilder) {
-	gpus := func(title, about, unit, legend, expression string) panel {
-		return panel{title: title, about: about, unit: unit, width: 8, height: 8,
+	gpus := func(title, about, legend, expression string) panel {
+		return panel{title: title, about: about, unit: units.Short, width: 8, height: 8,
 			queries: []query{{expression, legend}}}
 	}
 	b.WithRow(section("Heat maps")).
 		WithPanel(heat(gpus("GPUs by utilisation", "How many GPUs, or MIG slices, work for which share of the time.",
-			units.Short, "{{from}} %", distribution(utilisation(everywhere)+" * 100", 10, 0, 90)))).
+			"{{from}} %", distribution(utilisation(everywhere)+" * 100", 10, 0, 90)))).
 		WithPanel(heat(gpus("GPUs by used memory", "How many GPUs, or MIG slices, have how much of their memory in use. The "+
 			"part that the driver reserves is left out.",
-			units.Short, "{{from}} %", distribution(memoryShare(everywhere)+" * 100", 10, 0, 90)))).
-		WithPanel(heat(gpus("GPUs by temperature", "How many GPUs are how warm.", units.Short, "{{from}} °C",
+			"{{from}} %", distribution(memoryShare(everywhere)+" * 100", 10, 0, 90)))).
+		WithPanel(heat(gpus("GPUs by temperature", "How many GPUs are how warm.", "{{from}} °C",
 			distribution(temperature.by(everywhere), 5, 20, 95)))).
 		WithPanel(history(panel{title: "Utilisation by node", about: "Mean of the GPUs of each node.",
 			unit: units.PercentUnit, width: 12, height: 10, queries: []query{
 				{fmt.Sprintf("avg by (%s) (%s)", keyNode, utilisation(everywhere)), "{{node}}"},
-			}}, 0, 1)).
+			}})).
 		WithPanel(lines(panel{title: "Temperature and power", about: "The hottest GPU, the 95th percentile and the median, " +
 			"and the mean power of a GPU.", unit: units.Celsius, width: 12, height: 10, queries: []query{
 			{fmt.Sprintf("max(%s)", temperature.by(everywhere)), "hottest"},

@@ -68,7 +68,7 @@ func nodeUse(b *dashboard.DashboardBuilder) {
 			column{field: "Value #C", title: "Temperature", unit: units.Celsius},
 			column{field: "Value #D", title: "Power", unit: units.Watt})).
 		WithPanel(history(half("Utilisation", "Share of time in which the engines of each GPU, or MIG slice, work.",
-			units.PercentUnit, slice, utilisation(here)), 0, 1)).
+			units.PercentUnit, slice, utilisation(here)))).
 		WithPanel(lines(half("Used memory", "Memory that is in use, without what the driver reserves.", units.BytesIEC,
 			slice, memoryUsed.by(here)))).
 		WithPanel(lines(half("Temperature", "Temperature of each GPU.", units.Celsius, "GPU {{gpu}}",

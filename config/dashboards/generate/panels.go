@@ -145,9 +145,9 @@ func heat(p panel) *heatmap.PanelBuilder {
 // shades is the colour of shares: darker is more. It does not judge, as red would: a GPU that works is no fault.
 const shades = dashboard.FieldColorModeIdContinuousBlues
 
-// history shows each series as a row of cells in the colour of their value.
-func history(p panel, low, high float64) *statushistory.PanelBuilder {
-	return fill(statushistory.NewPanelBuilder(), p, overTime).MaxDataPoints(60).PerPage(20).Min(low).Max(high).
+// history shows each series, a share, as a row of cells in the colour of their value.
+func history(p panel) *statushistory.PanelBuilder {
+	return fill(statushistory.NewPanelBuilder(), p, overTime).MaxDataPoints(60).PerPage(20).Min(0).Max(1).
 		ShowValue(common.VisibilityModeNever).RowHeight(0.9).ColorScheme(colored(shades)).FillOpacity(90).
 		Legend(common.NewVizLegendOptionsBuilder().ShowLegend(false))
 }

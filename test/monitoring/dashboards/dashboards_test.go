@@ -102,34 +102,44 @@ func checkPanels(t *testing.T, name string, b board) {
 			t.Errorf("%s: %q has the id %d, which is 0 or used twice", name, p.Title, p.ID)
 		}
 		ids[p.ID] = true
-		grid := p.GridPos
-		if grid.W < 1 || grid.H < 1 || grid.X < 0 || grid.X+grid.W > 24 {
-			t.Errorf("%s: %q does not fit into the grid: %+v", name, p.Title, grid)
+		checkPlace(t, name, p, cells)
+		if p.Type != "row" {
+			checkContent(t, name, p)
 		}
-		for x := grid.X; x < grid.X+grid.W; x++ {
-			for y := grid.Y; y < grid.Y+grid.H; y++ {
-				if other, taken := cells[[2]int{x, y}]; taken {
-					t.Fatalf("%s: %q and %q overlap", name, p.Title, other)
-				}
-				cells[[2]int{x, y}] = p.Title
+	}
+}
+
+// checkPlace notes the cells of the grid that a panel takes.
+func checkPlace(t *testing.T, name string, p panel, cells map[[2]int]string) {
+	t.Helper()
+	grid := p.GridPos
+	if grid.W < 1 || grid.H < 1 || grid.X < 0 || grid.X+grid.W > 24 {
+		t.Errorf("%s: %q does not fit into the grid: %+v", name, p.Title, grid)
+	}
+	for x := grid.X; x < grid.X+grid.W; x++ {
+		for y := grid.Y; y < grid.Y+grid.H; y++ {
+			if other, taken := cells[[2]int{x, y}]; taken {
+				t.Fatalf("%s: %q and %q overlap", name, p.Title, other)
 			}
+			cells[[2]int{x, y}] = p.Title
 		}
-		if p.Type == "row" {
-			continue
+	}
+}
+
+func checkContent(t *testing.T, name string, p panel) {
+	t.Helper()
+	if p.Title == "" || p.Description == "" || len(p.Targets) == 0 {
+		t.Errorf("%s: panel %d needs a title, a description and a query: %q", name, p.ID, p.Title)
+	}
+	if unit := p.FieldConfig.Defaults.Unit; !slices.Contains(known, unit) {
+		t.Errorf("%s: %q has the unit %q", name, p.Title, unit)
+	}
+	for i, q := range p.Targets {
+		if q.Datasource != (datasource{"prometheus", "${datasource}"}) || p.Datasource != q.Datasource {
+			t.Errorf("%s: %q does not use the variable of the data source", name, p.Title)
 		}
-		if p.Title == "" || p.Description == "" || len(p.Targets) == 0 {
-			t.Errorf("%s: panel %d needs a title, a description and a query: %q", name, p.ID, p.Title)
-		}
-		if unit := p.FieldConfig.Defaults.Unit; !slices.Contains(known, unit) {
-			t.Errorf("%s: %q has the unit %q", name, p.Title, unit)
-		}
-		for i, q := range p.Targets {
-			if q.Datasource != (datasource{"prometheus", "${datasource}"}) || p.Datasource != q.Datasource {
-				t.Errorf("%s: %q does not use the variable of the data source", name, p.Title)
-			}
-			if q.RefID != string(rune('A'+i)) || q.Instant == q.Range {
-				t.Errorf("%s: %q: query %d is %q, instant %t, range %t", name, p.Title, i, q.RefID, q.Instant, q.Range)
-			}
+		if q.RefID != string(rune('A'+i)) || q.Instant == q.Range {
+			t.Errorf("%s: %q: query %d is %q, instant %t, range %t", name, p.Title, i, q.RefID, q.Instant, q.Range)
 		}
 	}
 }

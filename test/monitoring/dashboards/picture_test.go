@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"image/color"
 	"image/png"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -143,6 +144,7 @@ func legend(format string, l labels.Labels) string {
 	}
 }
 
+// panel draws what is below the title of a panel.
 func (c *canvas) panel(t *testing.T, place box, p panel, list []series, a asker) {
 	t.Helper()
 	body := place.inset(10, 32, 10, 10)
@@ -462,12 +464,33 @@ func (c *canvas) bars(body box, p panel, list []series) {
 	}
 }
 
-// record of a table, by field.
+// row of a table, by field.
 type row map[string]string
 
 // merged joins the results of several queries as Grafana's transformation merge does: rows that agree in all fields
 // that every result has are one, unless they differ in another field.
 func merged(p panel, list []series) []row {
+	frames, fields := framesOf(p, list)
+	var rows []row
+	for _, frame := range frames {
+		for _, one := range frame {
+			found := false
+			for _, other := range rows {
+				if agree(one, other, fields, len(frames)) {
+					found = true
+					maps.Copy(other, one)
+				}
+			}
+			if !found {
+				rows = append(rows, one)
+			}
+		}
+	}
+	return rows
+}
+
+// framesOf returns the rows of each query, and for each label how many queries have it.
+func framesOf(p panel, list []series) ([][]row, map[string]int) {
 	frames, fields := make([][]row, len(p.Targets)), map[string]int{}
 	for i := range p.Targets {
 		seen := map[string]bool{}
@@ -488,24 +511,7 @@ func merged(p panel, list []series) []row {
 			fields[field]++
 		}
 	}
-	var rows []row
-	for _, frame := range frames {
-		for _, one := range frame {
-			found := false
-			for _, other := range rows {
-				if agree(one, other, fields, len(frames)) {
-					found = true
-					for field, value := range one {
-						other[field] = value
-					}
-				}
-			}
-			if !found {
-				rows = append(rows, one)
-			}
-		}
-	}
-	return rows
+	return frames, fields
 }
 
 // agree reports whether two rows can be one: they have the same values in the shared fields, and in the others that
@@ -610,6 +616,7 @@ func (c *canvas) widths(body box, columns []column, rows []row) []box {
 	return places
 }
 
+// cell writes a label or a value.
 func (c *canvas) cell(place box, p panel, col column, text string) {
 	value, err := strconv.ParseFloat(text, 64)
 	if err == nil && strings.HasPrefix(col.field, "Value") {
