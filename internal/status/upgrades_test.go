@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
@@ -243,5 +245,22 @@ func TestCountUpgrades(t *testing.T) {
 	want := metrics.Upgrades{Pending: 1, InProgress: 1}
 	if diff := cmp.Diff(want, CountUpgrades(e.input().View)); diff != "" {
 		t.Errorf("before the first report, -want +got:\n%s", diff)
+	}
+}
+
+// Nodes whose MIG layout could not be applied are counted, without the excluded ones and those with another reason.
+func TestCountMIGFailed(t *testing.T) {
+	node := func(reason string, excluded bool) *fleet.Entry {
+		entry := &fleet.Entry{}
+		entry.Latest.State, entry.Latest.Reason, entry.Latest.Excluded = readiness.Failed, reason, excluded
+		entry.Report.Assessment = entry.Latest
+		return entry
+	}
+	view := fleet.View{Nodes: []*fleet.Entry{
+		node(v1.ReasonMIGConfigFailed, false), node(v1.ReasonMIGConfigFailed, true), node(v1.ReasonGPUsMissing, false),
+		node(v1.ReasonMIGConfigFailed, false),
+	}}
+	if got := CountMIGFailed(view); got != 2 {
+		t.Errorf("got %d, want 2", got)
 	}
 }
