@@ -55,7 +55,7 @@ module  := github.com/clusterpolicy/gpu-operator
 cache   := $(CURDIR)/.cache
 
 # Folder of what make deploy applies, in .cache: config/default is two folders above it.
-DEPLOY ?= $(cache)/deploy
+DEPLOY_DIR ?= $(cache)/deploy
 
 # The version of a module as pinned in a go.mod.
 pinned = $(shell awk '$$1 == "$(2)" && NF > 1 { print $$2 }' $(1)/go.mod)
@@ -104,7 +104,7 @@ kubectl: $(TEST_KUBECTL) ## Build kubectl and its plugin, kubectl gpu, into bin/
 
 .PHONY: clean
 clean: ## Remove build outputs; keep the tools and the control plane in .cache/
-	rm -rf bin dist $(cache)/bin $(DEPLOY)
+	rm -rf bin dist $(cache)/bin $(cache)/deploy
 
 ##@ Run
 
@@ -197,6 +197,7 @@ test-mutations: ## Drop each error of the controllers, one at a time, and check 
 
 .PHONY: test-full
 test-full: test-unit ## Run all tests with complete campaigns and models; takes hours
+	for module in config/image test/monitoring; do (cd $$module && go test -v -count=1 $(TESTFLAGS) ./...) || exit; done
 	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./internal/healthaction ./internal/upgrade ./test/...
 
 .PHONY: test-node
@@ -328,7 +329,7 @@ bundle-build: bundle-package ## Build the bundle image BUNDLE_IMG of release VER
 .PHONY: build-installer
 build-installer: image-name deployment ## Write all manifests, with the image IMG, to dist/install.yaml
 	@mkdir -p $(DIST)
-	$(KUSTOMIZE) build $(DEPLOY) > $(DIST)/install.yaml
+	$(KUSTOMIZE) build $(DEPLOY_DIR) > $(DIST)/install.yaml
 
 .PHONY: docker-build
 docker-build: image-name ## Build the image IMG
@@ -371,7 +372,7 @@ uninstall: $(KUSTOMIZE) ## Remove the CRDs and thereby every ClusterPolicy and N
 
 .PHONY: deploy
 deploy: image-name deployment ## Install CRDs, RBAC and the operator with the image IMG
-	$(KUSTOMIZE) build $(DEPLOY) | $(KUBECTL) apply -f -
+	$(KUSTOMIZE) build $(DEPLOY_DIR) | $(KUBECTL) apply -f -
 
 .PHONY: undeploy
 undeploy: deployment ## Delete all ClusterPolicies, wait until the stack is gone, and remove what deploy installed (TIMEOUT=5m)
@@ -380,7 +381,7 @@ undeploy: deployment ## Delete all ClusterPolicies, wait until the stack is gone
 	    echo 'ClusterPolicies are left: kubectl get clusterpolicies shows what they wait for. Repeat the command, or finish' \
 	      'without the operator: kubectl gpu cleanup' >&2; exit 1; }; \
 	fi
-	$(KUSTOMIZE) build $(DEPLOY) | $(KUBECTL) delete --ignore-not-found -f -
+	$(KUSTOMIZE) build $(DEPLOY_DIR) | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: image-name
 image-name:
@@ -390,10 +391,10 @@ image-name:
 # config/default with the image IMG, as an overlay outside the tracked files.
 .PHONY: deployment
 deployment: $(KUSTOMIZE)
-	@mkdir -p $(DEPLOY) && cp config/manager/operator_image.yaml $(DEPLOY)/
+	@mkdir -p $(DEPLOY_DIR) && cp config/manager/operator_image.yaml $(DEPLOY_DIR)/
 	@printf '%s\n' 'resources: [../../config/default]' \
 	  $(if $(IMG),'$(image_override)') \
-	  'replacements: [{path: operator_image.yaml}]' > $(DEPLOY)/kustomization.yaml
+	  'replacements: [{path: operator_image.yaml}]' > $(DEPLOY_DIR)/kustomization.yaml
 
 image_override = images: [{name: IMAGE-NOT-SET, newName: "$(image_name)", newTag: "$(image_tag)"}]
 image_tag  = $(lastword $(subst :, ,$(IMG)))

@@ -75,28 +75,36 @@ Exit codes: 0 the bundle is written, also if parts of it could not be read, 1 fa
 	return command
 }
 
-func (o collectOptions) run(cmd *cobra.Command, name, file string, now time.Time) (err error) {
-	out, report := cmd.OutOrStdout(), cmd.ErrOrStderr()
-	if file != stdin {
-		// Only the user reads it, as the cluster's names are in it.
-		created, failed := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if failed != nil {
-			return fmt.Errorf("creating the bundle: %w", failed)
-		}
-		defer func() { err = errors.Join(err, created.Close()) }()
-		out, report = created, cmd.OutOrStdout()
+func (o collectOptions) run(cmd *cobra.Command, name, file string, now time.Time) error {
+	if _, err := os.Lstat(file); err == nil && file != stdin {
+		return fmt.Errorf("creating the bundle: %s exists, and is not replaced: give another name with --output", file)
 	}
 	collected, err := o.collect(cmd.Context(), now)
-	if err == nil {
-		err = collected.write(out, name)
-	}
 	if err != nil {
-		if file != stdin {
-			err = errors.Join(err, os.Remove(file))
-		}
 		return err
 	}
-	collected.report(report, cmd.ErrOrStderr(), file)
+	if file == stdin {
+		err = collected.write(cmd.OutOrStdout(), name)
+		collected.report(cmd.ErrOrStderr(), cmd.ErrOrStderr(), file)
+		return err
+	}
+	if err := collected.save(file, name); err != nil {
+		return err
+	}
+	collected.report(cmd.OutOrStdout(), cmd.ErrOrStderr(), file)
+	return nil
+}
+
+// save writes the bundle to a new file. It is created only now, so that an interrupted command leaves none.
+func (b *bundle) save(file, name string) error {
+	// Only the user reads it, as the cluster's names are in it.
+	created, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("creating the bundle: %w", err)
+	}
+	if err := errors.Join(b.write(created, name), created.Close()); err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
 	return nil
 }
 

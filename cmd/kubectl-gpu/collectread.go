@@ -62,7 +62,8 @@ func parts(namespace string) []part {
 		return "/" + group + "/namespaces/" + namespace + "/" + kind
 	}
 	events := func(kind string) url.Values { return url.Values{"fieldSelector": {"involvedObject.kind=" + kind}} }
-	ours := url.Values{"labelSelector": {labels.ManagedBy + "=" + labels.ManagedByValue}}
+	// What an installation consists of, as the chart and config/default label it.
+	installed := url.Values{"labelSelector": {labels.Name + "=" + labels.ManagedByValue}}
 	const admission, rbac = "/apis/admissionregistration.k8s.io/v1/", "/apis/rbac.authorization.k8s.io/v1/"
 	all := []part{
 		{file: "clusterpolicies", path: policiesPath},
@@ -70,9 +71,13 @@ func parts(namespace string) []part {
 		{file: "nodes", path: nodesPath, query: gpuNodes, trim: withoutImages},
 		{file: "crds", path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", trim: withoutSchema},
 		{file: "runtimeclasses", path: "/apis/node.k8s.io/v1/runtimeclasses"},
-		{file: "validatingadmissionpolicies", path: admission + "validatingadmissionpolicies", query: ours, optional: true},
-		{file: "clusterroles", path: rbac + "clusterroles", query: ours},
-		{file: "clusterrolebindings", path: rbac + "clusterrolebindings", query: ours},
+		{file: "validatingadmissionpolicies", path: admission + "validatingadmissionpolicies", query: installed, optional: true},
+		{
+			file: "validatingadmissionpolicybindings", path: admission + "validatingadmissionpolicybindings",
+			query: installed, optional: true,
+		},
+		{file: "clusterroles", path: rbac + "clusterroles", query: installed},
+		{file: "clusterrolebindings", path: rbac + "clusterrolebindings", query: installed},
 		{file: "events-nodes", path: "/api/v1/events", query: events("Node")},
 		{file: "events-policies", path: "/api/v1/events", query: events(v1.ClusterPolicyKind.Kind)},
 	}

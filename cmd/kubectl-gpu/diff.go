@@ -30,7 +30,7 @@ kubectl gpu plan has the same in short, with the order of the upgrades and the p
 complete spec, and the same rights are needed: see kubectl gpu plan --help. Of fields that are no longer set, those are
 shown that are elements of a list with names, such as variables, or keys of a map, such as node selectors.
 
-Exit codes, as of kubectl diff: 0 the operator would change nothing, 1 it would change something, 2 failure, an invalid
+Exit codes, as of kubectl diff: 0 neither the policy nor an object would change, 1 something would, 2 failure, an invalid
 policy or wrong usage.`,
 		Example: `  kubectl gpu diff -f policy.yaml
   kubectl gpu diff -f policy.yaml -o json
@@ -109,14 +109,22 @@ func diffText(p *preview.Preview, colours palette) string {
 	if len(p.Spec)+len(p.Objects) > 0 {
 		text.WriteString("\n")
 	}
-	if !p.Differs() {
-		fmt.Fprintf(text, "The operator would change nothing: all %s stay as they are.\n", count(p.Unchanged, "object"))
+	if len(p.Objects) == 0 && !p.Upgrades.Happen() {
+		fmt.Fprintf(text, "The operator would change no object: %s.\n", unchanged(p))
 		return text.String()
 	}
 	fmt.Fprintf(text, "%s, %d stay as they are. %s replaced or removed on %s. Driver upgrades on %s.\n",
 		count(len(p.Objects), "changed object"), p.Unchanged, count(p.Replaced.Pods, "pod"), count(p.Replaced.Nodes, "node"),
 		count(len(p.Upgrades.Nodes)-p.Upgrades.Held(), "node"))
 	return text.String()
+}
+
+// unchanged returns how many objects stay.
+func unchanged(p *preview.Preview) string {
+	if p.Unchanged == 1 {
+		return "the only one stays as it is"
+	}
+	return fmt.Sprintf("all %d stay as they are", p.Unchanged)
 }
 
 // effectText returns what a change means for pods.

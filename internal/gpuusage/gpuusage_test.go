@@ -76,6 +76,25 @@ DCGM_FI_DEV_GPU_TEMP_CELSIUS{gpu="0"} 61
 	}
 }
 
+// An exporter that reports processes has the series of the GPU beside theirs.
+func TestPartsBesideTheWhole(t *testing.T) {
+	g := NewWithT(t)
+	devices, err := gpuusage.Parse("node", strings.NewReader(`
+DCGM_FI_DEV_GPU_UTIL{gpu="0"} 70
+DCGM_FI_DEV_GPU_UTIL{gpu="0",pod="s1",namespace="b",vgpu="0"} 10
+DCGM_FI_DEV_GPU_UTIL{gpu="0",pod="s2",namespace="b",vgpu="1"} 60
+DCGM_FI_DEV_FB_USED{gpu="0"} 20
+DCGM_FI_DEV_FB_USED{gpu="0",pod="s1",namespace="b",vgpu="0"} 10
+DCGM_FI_DEV_FB_USED{gpu="0",pod="s2",namespace="b",vgpu="1"} 10
+DCGM_FI_DEV_FB_FREE{gpu="0"} 80
+DCGM_FI_DEV_FB_FREE{gpu="0",pod="s1",namespace="b",vgpu="0"} 80
+DCGM_FI_DEV_FB_FREE{gpu="0",pod="s2",namespace="b",vgpu="1"} 80
+`))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(devices).To(HaveLen(1))
+	g.Expect(of(devices[0].Usage)).To(Equal(usage{70, -1, -1, 20 * mib, 100 * mib}))
+}
+
 // Pods that share a GPU, MIG devices, and several GPUs of a pod.
 func TestPods(t *testing.T) {
 	const metrics = `

@@ -245,8 +245,11 @@ func (r *reported) memory() *float64 {
 }
 
 // total returns a quantity of the whole device. Exporters repeat the same value for each pod that shares the device, or
-// report the part of each.
+// report the part of each, beside that of the device.
 func (r *reported) total(q quantity) *float64 {
+	if whole := r.of(q, Holder{}); whole != nil {
+		return whole
+	}
 	values := slices.Collect(maps.Values(r.values[q]))
 	if len(values) == 0 {
 		return nil

@@ -11,6 +11,8 @@ const (
 	ManagedBy = "app.kubernetes.io/managed-by"
 	// ManagedByValue is the value of ManagedBy.
 	ManagedByValue = "gpu-operator"
+	// Name is set by the chart and by config/default on the objects of an installation, with the value gpu-operator.
+	Name = "app.kubernetes.io/name"
 	// PartOf is in the selector of some DaemonSets of NVIDIA's operator, beside App. They keep it when they are taken
 	// over.
 	PartOf = "app.kubernetes.io/part-of"

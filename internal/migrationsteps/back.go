@@ -110,7 +110,7 @@ func (b *Back) Steps() []Step {
 // value of the label is the chart's nameOverride.
 func (b *Back) isInstallers(object *unstructured.Unstructured) bool {
 	name, namespace := object.GetName(), object.GetNamespace()
-	return object.GetLabels()[nameLabel] != "" && (namespace == "" || namespace == b.namespace) &&
+	return object.GetLabels()[labels.Name] != "" && (namespace == "" || namespace == b.namespace) &&
 		(name == operatorName || strings.HasPrefix(name, operatorName+"-"))
 }
 

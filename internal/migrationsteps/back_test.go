@@ -353,7 +353,7 @@ func TestBackFinish(t *testing.T) {
 	g := NewWithT(t)
 	own := object("ClusterRole", "gpu-operator-nvidia-driver", "helm")
 	own.SetAnnotations(map[string]string{releaseName: "ours", releaseNamespace: "nvidia"})
-	own.SetLabels(map[string]string{nameLabel: operatorName})
+	own.SetLabels(map[string]string{"app.kubernetes.io/name": operatorName})
 	shared := object("ServiceAccount", "nvidia-driver", "")
 	shared.SetAnnotations(own.GetAnnotations())
 	shared.SetLabels(own.GetLabels())

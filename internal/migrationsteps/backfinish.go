@@ -139,7 +139,7 @@ func (b *Back) isOnlyOurs(object *unstructured.Unstructured) bool {
 		return true
 	case kind == kindPriorityClass, slices.Contains(leftoverKinds, kind):
 		isOwn := slices.Contains(ownAccounts, name) || strings.HasPrefix(name, operatorName+"-")
-		return isOwn && all[nameLabel] == operatorName
+		return isOwn && all[labels.Name] == operatorName
 	}
 	return false
 }

@@ -31,7 +31,6 @@ const (
 	kindNode       = "Node"
 	// discoveryName is the label app.kubernetes.io/name of Node Feature Discovery in NVIDIA's chart.
 	discoveryName = "node-feature-discovery"
-	nameLabel     = "app.kubernetes.io/name"
 	operatorName  = "gpu-operator"
 	// OwnVariable is an environment variable that this operator's container has, and NVIDIA's does not.
 	OwnVariable = "OPERATOR_IMAGE"
@@ -112,7 +111,7 @@ func (c *Cluster) deployments() (theirs, own []*unstructured.Unstructured) {
 
 // isDiscovery reports whether an object belongs to the Node Feature Discovery of NVIDIA's chart, or is for it.
 func isDiscovery(object *unstructured.Unstructured) bool {
-	return object.GetLabels()[nameLabel] == discoveryName || object.GroupVersionKind().Group == nfdGroup
+	return object.GetLabels()[labels.Name] == discoveryName || object.GroupVersionKind().Group == nfdGroup
 }
 
 // isTheirs reports whether NVIDIA's operator has made an object: a ClusterPolicy or an NVIDIADriver object owns it, and

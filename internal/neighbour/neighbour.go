@@ -25,7 +25,7 @@ type Neighbour struct {
 var candidates = map[string][]string{
 	// The charts of NVIDIA's device plugin, which also installs GPU Feature Discovery, and of the DCGM exporter; the
 	// exporter that GKE manages.
-	"app.kubernetes.io/name": {
+	labels.Name: {
 		"nvidia-device-plugin", "gpu-feature-discovery", "dcgm-exporter", "nvidia-dcgm-exporter", "gke-managed-dcgm-exporter",
 	},
 	// HAMi.

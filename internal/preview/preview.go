@@ -46,8 +46,10 @@ type Replaced struct {
 	Nodes int `json:"nodes"`
 }
 
-// Differs reports whether the operator would change anything.
-func (p *Preview) Differs() bool { return len(p.Objects) > 0 || p.Upgrades.Happen() }
+// Differs reports whether the policy, or what the operator does, would change.
+func (p *Preview) Differs() bool {
+	return len(p.Spec) > 0 || len(p.Objects) > 0 || p.Upgrades.Happen()
+}
 
 // Disturbs reports whether nodes would be upgraded.
 func (p *Preview) Disturbs() bool { return !p.Paused && p.Upgrades.Happen() }

@@ -35,6 +35,15 @@ func TestCredentialsInATextAreRemoved(t *testing.T) {
 		"a cut private key":      "-----BEGIN PRIVATE KEY-----\nPLANTED\n",
 		"a variable as JSON":     `{"env":[{"name":"NGC_API_KEY","value":"PLANTED"}]}`,
 		"a query":                "GET /a?access_token=PLANTED&x=1",
+		"a short name":           "REPO_PASS=PLANTED",
+		"a key in base64":        "client-key-data: LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tPLANTED==",
+		"a certificate's key":    "tls.key: PLANTED-key",
+		"a cookie":               "Set-Cookie: session=PLANTED; Path=/",
+		"separators in a value":  "PASSWORD=ab,cd&ef;PLANTED",
+		"an escaped quote":       `{"password":"ab\"PLANTED"}`,
+		"an escape":              `{"password":"ab\u0026PLANTED"}`,
+		"an @ in a password":     "http://user:p@PLANTED@host:1/",
+		"base64 with a slash":    "SECRET=/9aPLANTEDBcdEfg",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, r := NewWithT(t), redact.New()

@@ -22,7 +22,8 @@ var isWord = regexp.MustCompile(`^[a-z.-]+$`).MatchString
 
 // credentialName is how names of credentials look, of variables, keys and flags.
 const credentialName = `(?:[a-z0-9_.-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|api[-_.]?key|access[-_.]?key|` +
-	`private[-_.]?key|signing[-_.]?key|encryption[-_.]?key|license[-_.]?key|account[-_.]?key|auth)[a-z0-9_.-]*)`
+	`private[-_.]?key|signing[-_.]?key|encryption[-_.]?key|license[-_.]?key|account[-_.]?key|key[-_.]data|cookie|` +
+	`auth)[a-z0-9_.-]*|(?:[a-z0-9_.-]*[_.-])?pass(?:[_.-][a-z0-9_.-]*)?|tls\.key)`
 
 // form is a form of credentials in a text. group is the part of a match that is the credential.
 type form struct {
@@ -34,7 +35,8 @@ type form struct {
 // forms are the known ones. Prefixes of tokens are those that their issuers document for secret scanning.
 var forms = []form{
 	{"private key", regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`), 0},
-	{"credentials in a URL", regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://([^\s/@"'<>]+)@`), 1},
+	{"private key", regexp.MustCompile(`\bLS0tLS1CRUdJTi[A-Za-z0-9+/]{8,}=*`), 0}, // The same in base64.
+	{"credentials in a URL", regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://([^\s/"'<>]+)@`), 1},
 	{"JSON Web Token", regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?`), 0},
 	{"token", regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|` +
 		`nvapi-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,}|hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|` +
@@ -42,8 +44,9 @@ var forms = []form{
 	{"authorization", regexp.MustCompile(`(?i)\bauthorization["']?\s*[:=]\s*["']?((?:(?:bearer|basic|token|negotiate)\s+)?` +
 		`[^\s"',;]+)`), 1},
 	{"authorization", regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9+/_.~-]{12,}=*)`), 1},
+	{"value of a credential's name", regexp.MustCompile(`(?i)[?&]` + credentialName + `=([^\s"'&]+)`), 1},
 	{"value of a credential's name", regexp.MustCompile(`(?i)\b` + credentialName +
-		`\\?["']?\s*[:=]\s*\\?(?:"([^"\\]+)|'([^']+)|([^\s"'\\,;&(){}\[\]]+))`), 1},
+		`\\?["']?\s*[:=]\s*(?:\\"(.*?)\\"|"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"'\\]+))`), 1},
 	{"value of a variable", regexp.MustCompile(`(?i)\\?["']name\\?["']\s*:\s*\\?["']` + credentialName +
 		`\\?["']\s*,\s*\\?["']value\\?["']\s*:\s*\\?["']([^"'\\]+)`), 1},
 	{"value of a credential's flag", regexp.MustCompile(`(?i)(?:^|\s)--?` + credentialName + `\s+([^\s"'-][^\s"']*)`), 1},
@@ -52,9 +55,10 @@ var forms = []form{
 // isCredentialName reports whether a variable, a key or a flag names a credential.
 var isCredentialName = regexp.MustCompile(`(?i)^` + credentialName + `$`).MatchString
 
-// harmless are values that a name of a credential may have, and that tell nothing.
+// harmless are values that a name of a credential may have, and that tell nothing. A path begins with a word in lower
+// case, which a credential in base64 that begins with a slash does not.
 var harmless = regexp.MustCompile(`(?i)^(?:true|false|null|nil|none|yes|no|on|off|enabled|disabled|[0-9]{1,5}|` +
-	`\[redacted\].*|/[a-z0-9_./-]*|\$(?:[({].*)?)$`)
+	`\[redacted\].*|(?-i:/(?:[a-z][a-z0-9_.-]*(?:/[A-Za-z0-9_.-]*)*)?)|\$(?:[({].*)?)$`)
 
 // Redactor removes credentials, and remembers them.
 type Redactor struct {

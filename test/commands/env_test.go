@@ -171,7 +171,7 @@ func (e *env) shell(commands string) (string, error) {
 	cmd.Dir = e.dir
 	cmd.WaitDelay = time.Second
 	cmd.Env = append(os.Environ(), "PATH="+e.path+":"+os.Getenv("PATH"), "REPOSITORY="+root, "TERM=dumb",
-		"MAKEFLAGS=", "MAKELEVEL=", "DEPLOY="+e.deploy, "KUBECONFIG="+e.cluster.Kubeconfig(),
+		"MAKEFLAGS=", "MAKELEVEL=", "DEPLOY_DIR="+e.deploy, "KUBECONFIG="+e.cluster.Kubeconfig(),
 		"HELM_CACHE_HOME="+e.path, "HELM_CONFIG_HOME="+e.path, "HELM_DATA_HOME="+e.path)
 	output, err := cmd.CombinedOutput()
 	return string(output), err

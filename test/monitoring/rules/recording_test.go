@@ -229,6 +229,26 @@ func TestShareAndPriceOfAGPU(t *testing.T) {
 	}
 }
 
+// A process of a shared GPU is compared with the memory of the GPU, not with its own part of it.
+func TestMemoryOfProcesses(t *testing.T) {
+	t.Parallel()
+	text := series(card("hostname", 0, ""), "80x20", "DCGM_FI_DEV_FB_USED") +
+		series(card("hostname", 0, ""), "0x20", "DCGM_FI_DEV_FB_FREE")
+	for vgpu, pod := range []string{"one", "two"} {
+		labels := card("hostname", 0, workload(pod, fmt.Sprintf(`, vgpu="%d"`, vgpu)))
+		text += series(labels, "20x20", "DCGM_FI_DEV_FB_USED") + series(labels, "0x20", "DCGM_FI_DEV_FB_FREE")
+	}
+	c := newCluster(t, read(t, recording), text)
+	c.run(12 * time.Minute)
+	for expression, want := range map[string]string{
+		`pod:gpu_memory_used:ratio{pod="one"}`: `{namespace="n", pod="one"} 0.25`, `node:gpu_memory_used:ratio`: `{node="a"} 1`,
+	} {
+		if got := c.query(expression, 10*time.Minute); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s is %s, want %s", expression, got, want)
+		}
+	}
+}
+
 // Without a price there is no cost, and without an hour of use nothing is idle.
 func TestNothingIsInvented(t *testing.T) {
 	t.Parallel()
