@@ -64,6 +64,17 @@ func TestVerdicts(t *testing.T) {
 		{"Karpenter deletes the node", func(_ *Cluster, a *Node) {
 			a.OtherActor, a.Report.Faults = "Karpenter", fault(gpuhealth.Reset, "NVLinkError", time.Hour)
 		}, HoldOtherActor, "not tainted: Karpenter works on the node; fault reset-a2bd5fb6", ""},
+		{"the driver is upgraded", func(_ *Cluster, a *Node) {
+			a.Upgrading, a.Report.Faults = true, fault(gpuhealth.Reset, "NVLinkError", time.Hour)
+		}, HoldOtherActor, "not tainted: its driver is being upgraded; fault reset-a2bd5fb6", ""},
+		{"the node is drained for a MIG layout", func(_ *Cluster, a *Node) {
+			a.Upgrading, a.Relayouting, a.Unschedulable, a.UpgradeCordoned = true, true, true, true
+			a.Report.Faults = fault(gpuhealth.Reset, "NVLinkError", time.Hour)
+		}, HoldOtherActor, "not tainted: its MIG layout is being changed; fault reset-a2bd5fb6", ""},
+		{"a cordon is not undone while the node is drained for a MIG layout", func(_ *Cluster, a *Node) {
+			a.Upgrading, a.Relayouting, a.Unschedulable, a.HasRecord = true, true, true, true
+			a.Record = &Record{UID: a.UID, State: Done, Action: v1.HealthActionCordon, Fault: "reset-1"}
+		}, "", "still cordoned: its MIG layout is being changed", ""},
 		{"a user forbids it", func(_ *Cluster, a *Node) {
 			a.Consent, a.Report.Faults = labels.HealthForbid, fault(gpuhealth.Reset, "NVLinkError", time.Hour)
 		}, HoldForbidden,

@@ -58,7 +58,7 @@ type Drain struct {
 func (d *Drain) Cordons(uid types.UID) bool { return d != nil && d.UID == uid && d.Cordoned }
 
 // slot is the slot with which the drain began.
-func (d *Drain) slot() Slot { return Slot{UID: d.UID, Layout: d.Layout, Since: d.Granted} }
+func (d *Drain) slot() Slot { return Slot{UID: d.UID, Layout: d.Layout, Since: d.Granted, Evict: true} }
 
 // ownDrain is the record of this node; nil if there is none, or one that was copied from a deleted Node.
 func (n *Node) ownDrain() *Drain {

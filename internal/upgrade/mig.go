@@ -37,7 +37,8 @@ func (n *Node) NeedsTenants() bool {
 
 // hasLayoutSlot reports whether the node has a slot for a MIG layout that counts: the layout is still wanted, or the
 // MIG manager has not reported its outcome. An outcome of an earlier layout is removed with the request. The slot of a
-// node that is drained counts until that has ended.
+// node that is drained counts until that has ended, and one to evict pods only while they may be evicted: it must not
+// hold up other nodes while it waits for them.
 func (c *Cluster) hasLayoutSlot(n *Node) bool {
 	slot, granted := c.Slots[n.Name]
 	if !granted || slot.UID != n.UID || slot.Layout == "" {
@@ -52,7 +53,7 @@ func (c *Cluster) hasLayoutSlot(n *Node) bool {
 	if n.MIG.Requested == slot.Layout {
 		return !n.MIG.Ended
 	}
-	return n.MIG.Wanted == slot.Layout
+	return n.MIG.Wanted == slot.Layout && (!slot.Evict || c.evictsFor(n))
 }
 
 // layoutsEnd returns when the first of the slots for MIG layouts counts no longer; zero if there are none. Nodes that
@@ -112,7 +113,7 @@ func (c *Cluster) grantLayouts(slots Slots, budgets map[string]*budget, turns []
 		if reason, _ := b.refuses(n, &b.layouts); reason != "" {
 			continue
 		}
-		slots[n.Name] = Slot{UID: n.UID, Layout: n.MIG.Wanted, Since: c.Now}
+		slots[n.Name] = Slot{UID: n.UID, Layout: n.MIG.Wanted, Since: c.Now, Evict: c.evictsFor(n)}
 		b.hold(n)
 	}
 }

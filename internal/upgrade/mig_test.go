@@ -41,6 +41,18 @@ func with(n Node, change func(*Node)) Node {
 	return n
 }
 
+// evictable is a node whose GPUs a pod uses, which may be evicted.
+func evictable(name string) Node {
+	return with(wants(name), func(n *Node) { n.MIG.Idle, n.MIG.Evict = false, true })
+}
+
+// toEvict is granted for a layout before which pods are evicted.
+func toEvict(ago time.Duration, name string) Slots {
+	slot := granted(ago, name)[name]
+	slot.Evict = true
+	return Slots{name: slot}
+}
+
 // granted is a slot for the layout b of each node, granted some time ago.
 func granted(ago time.Duration, names ...string) Slots {
 	slots := Slots{}
@@ -98,6 +110,21 @@ func TestLayoutsAreChangedInTurn(t *testing.T) {
 		"busy again before it was requested": {
 			nodes: []Node{with(wants("a"), func(n *Node) { n.MIG.Idle = false })}, slots: granted(0, "a"),
 			holders: []string{"a"},
+		},
+		"pods that may be evicted": {
+			nodes: []Node{evictable("a"), wants("b")}, slots: toEvict(time.Minute, "a"), holders: []string{"a"},
+		},
+		"pods that may not be evicted any more hold up no other node": {
+			nodes: []Node{with(evictable("a"), func(n *Node) { n.MIG.Evict = false }), wants("b")},
+			slots: toEvict(time.Minute, "a"), holders: []string{"b"},
+		},
+		"nor do those of a node that is excluded since": {
+			nodes: []Node{with(evictable("a"), func(n *Node) { n.Skip = true }), wants("b")},
+			slots: toEvict(time.Minute, "a"), holders: []string{"b"},
+		},
+		"no outcome yet after an eviction": {
+			nodes: []Node{with(requested("a"), func(n *Node) { n.MIG.Evict = false }), wants("b")},
+			slots: toEvict(time.Minute, "a"), holders: []string{"a"},
 		},
 		"no outcome yet": {
 			nodes: []Node{requested("a"), wants("b")}, slots: granted(time.Minute, "a"), holders: []string{"a"},

@@ -27,6 +27,8 @@ type Slot struct {
 	// Layout is the MIG layout, empty for an upgrade; Since is when the slot for it was granted.
 	Layout string    `json:"layout,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
+	// Evict: the slot was granted although pods may use the GPUs, as these may be evicted.
+	Evict bool `json:"evict,omitempty"`
 }
 
 // Slots are the granted slots by node.

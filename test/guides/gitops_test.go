@@ -2,6 +2,7 @@ package guides
 
 import (
 	"path/filepath"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
@@ -33,12 +34,14 @@ type readers struct {
 	// scripts are the health checks of the sample by kind.
 	scripts map[string]string
 	judged  int
+	// begun is when the readers were set up, for the log of how long the stages take.
+	begun time.Time
 }
 
 func newReaders(e *env) *readers {
 	e.t.Helper()
 	const prefix = "resource.customizations.health.nvidia.com_"
-	r := &readers{env: e, scripts: map[string]string{}}
+	r := &readers{env: e, scripts: map[string]string{}, begun: time.Now()}
 	settings := e.objectsOf(filepath.Join(gitops, "argocd.yaml"))[0]
 	for _, kind := range []string{"ClusterPolicy", "NVIDIADriver"} {
 		script, found, err := unstructured.NestedString(settings.Object, "data", prefix+kind)
@@ -67,6 +70,7 @@ func (r *readers) judge(stage string, policyStatus kstatus.Status, policyHealth 
 	r.t.Helper()
 	r.expect(stage, r.live(&v1.ClusterPolicy{}, policy), policyStatus, policyHealth)
 	r.expect(stage, r.live(&v1alpha1.NVIDIADriver{}, driverName), driverStatus, driverHealth)
+	r.t.Logf("%s: judged after %s", stage, time.Since(r.begun).Round(time.Second))
 }
 
 // expect expects what both readers say of an object.
