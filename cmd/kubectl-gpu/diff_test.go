@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -41,4 +42,15 @@ func TestDiff(t *testing.T) {
 		})
 	}
 	NewWithT(t).Expect(kubectlGPU("", "diff").code).To(Equal(2), "a file is required")
+}
+
+// What the documentation shows of diff is what it prints.
+func TestTheSampleOfDiffIsReal(t *testing.T) {
+	g := NewWithT(t)
+	docs, err := os.ReadFile("../../docs/kubectl-gpu.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	got := kubectlGPU(edit(`{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true}},
+		devicePlugin: {env: [{name: FAIL_ON_INIT_ERROR, value: "false"}]}}`), "diff", "-f", "-", "--against", installed(t))
+	g.Expect(got.code).To(Equal(1), got.errOut)
+	g.Expect(string(docs)).To(ContainSubstring("```\n" + got.out + "```\n"))
 }
