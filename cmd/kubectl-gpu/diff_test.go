@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -23,7 +24,7 @@ func TestDiff(t *testing.T) {
 			`  \+ spec\.template\.spec\.containers\[nvidia-driver-ctr\]\.image: "\S+:580\.2-ubuntu24\.04"\n`, `^$`},
 		"an operand is removed": {`{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true}},
 			dcgmExporter: {enabled: false}}`, "", 1, `delete DaemonSet nvidia-dcgm-exporter \(dcgm-exporter\): 4 pods removed\n` +
-			`(?s).*Driver upgrades on 0 nodes\.`, `^$`},
+			`(?s).*4 pods replaced or removed on 4 nodes\. Driver upgrades on 0 nodes\.`, `^$`},
 		"for programs": {upgradedSpec, "-o=json", 1, `(?s)"spec": \[\s+\{\s+"path": "spec\.driver\.version",\s+"before": "580\.1"`,
 			`^$`},
 		"an invalid policy": {`{driver: {image: "example.com/driver:1", version: "2"}}`, "", 2, ``,
@@ -43,4 +44,15 @@ func TestDiff(t *testing.T) {
 		})
 	}
 	NewWithT(t).Expect(kubectlGPU("", "diff").code).To(Equal(2), "a file is required")
+}
+
+// What the documentation shows of diff is what it prints.
+func TestTheSampleOfDiffIsReal(t *testing.T) {
+	g := NewWithT(t)
+	docs, err := os.ReadFile("../../docs/kubectl-gpu.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	got := kubectlGPU(edit(`{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true}},
+		devicePlugin: {env: [{name: FAIL_ON_INIT_ERROR, value: "false"}]}}`), "diff", "-f", "-", "--against", installed(t))
+	g.Expect(got.code).To(Equal(1), got.errOut)
+	g.Expect(string(docs)).To(ContainSubstring("```\n" + got.out + "```\n"))
 }

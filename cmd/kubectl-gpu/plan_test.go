@@ -72,21 +72,21 @@ func installedBy(t *testing.T, variables []string, spec string, replaced ...stri
 	return file
 }
 
-// withPods returns a DaemonSet with its status, and for a driver's the ready pods of the four GPU nodes.
+// withPods returns a DaemonSet with its status and its ready pods, one on each of the four GPU nodes.
 func withPods(g *WithT, document string) string {
 	ds := appsv1.DaemonSet{}
 	g.Expect(yaml.Unmarshal([]byte(document), &ds)).To(Succeed())
 	ds.Status.CurrentNumberScheduled = 4
 	all := []any{ds}
 	for _, node := range []string{"gpu-1", "gpu-2", "gpu-3", "gpu-4"} {
-		if ds.Labels[labels.Operand] != "driver" {
-			break
-		}
 		pod := corev1.Pod{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 			ObjectMeta: ds.Spec.Template.ObjectMeta, Spec: *ds.Spec.Template.Spec.DeepCopy(),
 		}
 		pod.Namespace, pod.Name, pod.Spec.NodeName = ds.Namespace, ds.Name+"-"+node, node
+		pod.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(&ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet")),
+		}
 		pod.Status = corev1.PodStatus{
 			Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		}

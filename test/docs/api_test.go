@@ -22,8 +22,9 @@ var foreignFields = map[string]string{
 	"spec.containers[*]":               "of a Pod",
 	"spec.nodeName":                    "of a Pod",
 	"spec.template.spec.startupTaints": "of a NodePool of Karpenter",
-	"spec.unschedulable":               "of a Node",
-	"status.allocatable":               "of a Node",
+	"spec.template.spec.containers[nvidia-device-plugin].env[FAIL_ON_INIT_ERROR].value": "of a DaemonSet",
+	"spec.unschedulable": "of a Node",
+	"status.allocatable": "of a Node",
 }
 
 // fieldsExist checks paths of fields with the schema.

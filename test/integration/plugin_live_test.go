@@ -49,12 +49,11 @@ func hostAddress(t *testing.T) string {
 }
 
 // needsAddress skips a test on a machine without an address that the API server proxies to.
-func needsAddress(t *testing.T, address string) string {
+func needsAddress(t *testing.T, address string) {
 	t.Helper()
 	if address == "" {
 		t.Skip("this machine has no address but loopback, to which the API server does not proxy")
 	}
-	return address
 }
 
 // serveOn serves a handler on a free port of an address; with TLS for a kubelet.
@@ -135,30 +134,48 @@ func (e *env) exitOf(args ...string) (code int, out, errOut string) {
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// topAsksExporters: through the API server's proxy, top asks the exporter of each node. One that does not answer does not
-// hide the others.
-func (e *env) topAsksExporters(exporters *exporterOf, address string) {
+// runningExporters waits for the exporters of the two nodes with a driver, and returns their pods.
+func (e *env) runningExporters() []corev1.Pod {
 	e.t.Helper()
 	pods := &corev1.PodList{}
 	e.Eventually(func(g Gomega) {
 		g.Expect(e.client.List(e.t.Context(), pods, client.InNamespace(namespace),
 			client.MatchingLabels{"app": "nvidia-dcgm-exporter"})).To(Succeed())
-		running := 0
-		for i := range pods.Items {
-			if pods.Items[i].Status.Phase == corev1.PodRunning {
-				running++
-			}
-		}
-		g.Expect(running).To(Equal(2), "on gpu-00002 there is no driver")
+		g.Expect(pods.Items).To(HaveLen(2), "on gpu-00002 there is no driver")
+		g.Expect(pods.Items).To(HaveEach(HaveField("Status.Phase", corev1.PodRunning)))
 	}).WithTimeout(readyTime).Should(Succeed())
-	exporters.nodes = map[string]string{}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		exporters.nodes[pod.Name] = pod.Spec.NodeName
-		patch := fmt.Sprintf(`{"status":{"podIP":%[1]q,"podIPs":[{"ip":%[1]q}]}}`, address)
-		e.Expect(e.client.Status().Patch(e.t.Context(), pod,
-			client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+	return pods.Items
+}
+
+// answerFor has the stand-ins for kubelets and exporters answer at an address of this machine, by patches of the
+// addresses of nodes and pods.
+func (e *env) answerFor(exporters *exporterOf, address string) {
+	e.t.Helper()
+	kubelet := serveOn(e.t, address, http.HandlerFunc(serveLogs), true)
+	for _, node := range []string{"gpu-00000", "gpu-00001", "gpu-00002"} {
+		e.patchStatus(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, `{"status":{"addresses":[{"type":"InternalIP",`+
+			`"address":%q}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, address, kubelet)
 	}
+	// With the address of a node the simulator writes the status of its pods again, once.
+	e.Eventually(e.runningExporters).WithTimeout(readyTime).Should(HaveEach(HaveField("Status.HostIP", address)))
+	exporters.nodes = map[string]string{}
+	for _, pod := range e.runningExporters() {
+		exporters.nodes[pod.Name] = pod.Spec.NodeName
+		e.patchStatus(&pod, `{"status":{"podIP":%[1]q,"podIPs":[{"ip":%[1]q}]}}`, address)
+	}
+}
+
+// patchStatus merges a patch into the status of an object.
+func (e *env) patchStatus(object client.Object, format string, args ...any) {
+	e.t.Helper()
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, format, args...))
+	e.Expect(e.client.Status().Patch(e.t.Context(), object, patch)).To(Succeed())
+}
+
+// topAsksExporters: through the API server's proxy, top asks the exporter of each node. One that does not answer does not
+// hide the others.
+func (e *env) topAsksExporters(exporters *exporterOf) {
+	e.t.Helper()
 	code, out, errOut := e.exitOf("top", "nodes", "gpu-00000", "gpu-00001")
 	e.Expect(code).To(Equal(0), errOut)
 	e.Expect(out).To(MatchRegexp(`gpu-00000 +2 +50% +2048Mi +- +570W +-\ngpu-00001 +1 +25% +1024Mi +- +100W +-\n`))
@@ -208,18 +225,21 @@ func (e *env) diffShowsFields(object *v1.ClusterPolicy) {
 	}).Should(MatchRegexp(`(?s)^0.*The operator would change nothing`))
 
 	edited := file(func(spec *v1.ClusterPolicySpec) {
-		spec.DevicePlugin.Env = append(spec.DevicePlugin.Env, v1.EnvVar{Name: "PASS_DEVICE_SPECS", Value: "true"})
+		spec.DevicePlugin.Env = append(spec.DevicePlugin.Env, v1.EnvVar{Name: "FAIL_ON_INIT_ERROR", Value: "false"})
 		spec.DCGMExporter.Enabled = new(false)
 	})
 	code, out, errOut := e.exitOf("diff", "-f", edited)
 	e.Expect(code).To(Equal(1), errOut)
 	e.Expect(errOut).To(BeEmpty())
+	e.t.Log(out) // SAMPLE
 	e.Expect(out).To(And(
 		ContainSubstring("  - spec.dcgmExporter.enabled: true\n  + spec.dcgmExporter.enabled: false\n"),
-		MatchRegexp(`update DaemonSet nvidia-device-plugin-daemonset \(device-plugin\): \d pods replaced\n`),
-		MatchRegexp(`\+ spec\.template\.spec\.containers\[nvidia-device-plugin\]\.env\[PASS_DEVICE_SPECS\]: .*"true"`),
-		ContainSubstring("delete DaemonSet nvidia-dcgm-exporter (dcgm-exporter): 3 pods removed"),
-		MatchRegexp(`\d pods replaced or removed on 3 nodes\. Driver upgrades on 0 nodes\.`),
+		ContainSubstring(`  + spec.devicePlugin.env: [{"name":"FAIL_ON_INIT_ERROR","value":"false"}]`+"\n"),
+		ContainSubstring("update DaemonSet nvidia-device-plugin-daemonset (device-plugin): 2 pods replaced\n"+
+			"  - spec.template.spec.containers[nvidia-device-plugin].env[FAIL_ON_INIT_ERROR].value: \"true\"\n"+
+			"  + spec.template.spec.containers[nvidia-device-plugin].env[FAIL_ON_INIT_ERROR].value: \"false\"\n"),
+		ContainSubstring("delete DaemonSet nvidia-dcgm-exporter (dcgm-exporter): 2 pods removed\n"),
+		HaveSuffix("4 pods replaced or removed on 2 nodes. Driver upgrades on 0 nodes.\n"),
 	))
 	code, _, errOut = e.exitOf("diff", "-f", file(func(spec *v1.ClusterPolicySpec) {
 		spec.DCGMExporter.Env = []v1.EnvVar{{Name: "DCGM_EXPORTER_LISTEN", Value: "nonsense"}}
@@ -286,26 +306,23 @@ func (e *env) plant() {
 // that is known from the environment of a container.
 const kubeletLog = "a line\nlogin with password=PLANTED-log\nconnected as PLANTED-env\nkey nvapi-PLANTED0123456789abcdefgh\n"
 
-// collectHasNoCredentials: the bundle has what the issue template asks for, and none of what was planted.
-func (e *env) collectHasNoCredentials(address string) {
-	e.t.Helper()
-	kubelet := serveOn(e.t, address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, "/containerLogs/"+namespace+"/") {
-			http.NotFound(w, r)
-			return
-		}
-		_, _ = io.WriteString(w, kubeletLog)
-	}), true)
-	for _, node := range []string{"gpu-00000", "gpu-00001", "gpu-00002"} {
-		patch := fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":%q}],"daemonEndpoints":`+
-			`{"kubeletEndpoint":{"Port":%d}}}}`, address, kubelet)
-		e.Expect(e.client.Status().Patch(e.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
-			client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+// serveLogs answers as a kubelet.
+func serveLogs(w http.ResponseWriter, r *http.Request) {
+	if !strings.HasPrefix(r.URL.Path, "/containerLogs/"+namespace+"/") {
+		http.NotFound(w, r)
+		return
 	}
+	_, _ = io.WriteString(w, kubeletLog)
+}
+
+// collectHasNoCredentials: the bundle has what the issue template asks for, and none of what was planted.
+func (e *env) collectHasNoCredentials() {
+	e.t.Helper()
 	e.plant()
 	file := filepath.Join(e.t.TempDir(), "bundle.tar.gz")
 	code, out, errOut := e.exitOf("collect", file)
 	e.Expect(code).To(Equal(0), errOut)
+	e.t.Log(out, errOut) // SAMPLE
 	e.Expect(out).To(MatchRegexp(`bundle\.tar\.gz: \d+ files, \d+ values redacted\.\n`))
 	files := e.unpack(file)
 	for name, text := range files {
@@ -345,7 +362,7 @@ func (e *env) collectHasNoCredentials(address string) {
 			e.Expect(text).To(ContainSubstring("DCGM_FI_DEV_"))
 		}
 	}
-	e.Expect([]int{logs, metrics}).To(HaveExactElements(BeNumerically(">", 10), 2))
+	e.Expect([]int{logs, metrics}).To(HaveExactElements(BeNumerically(">", 10), 2), files["index.json"])
 	code, _, errOut = e.exitOf("collect", file)
 	e.Expect([]any{code, errOut}).To(HaveExactElements(1, ContainSubstring("file exists")), "nothing is replaced")
 	e.collectWithoutRights()
