@@ -36,7 +36,7 @@ const (
 	deployment = "gpu-operator"
 	poll       = 100 * time.Millisecond
 	// blockTime is how long the commands of a block may take, on a busy machine.
-	blockTime = 3 * time.Minute
+	blockTime = 5 * time.Minute
 )
 
 // binaries are the programs that the commands use, built once.
