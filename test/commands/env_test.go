@@ -36,7 +36,7 @@ const (
 	deployment = "gpu-operator"
 	poll       = 100 * time.Millisecond
 	// blockTime is how long the commands of a block may take, on a busy machine.
-	blockTime = 5 * time.Minute
+	blockTime = 10 * time.Minute
 	// nvidiasDriver is the version of the driver on a cluster with NVIDIA's operator.
 	nvidiasDriver = "580.95.05"
 )
