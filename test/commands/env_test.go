@@ -36,7 +36,9 @@ const (
 	deployment = "gpu-operator"
 	poll       = 100 * time.Millisecond
 	// blockTime is how long the commands of a block may take, on a busy machine.
-	blockTime = 3 * time.Minute
+	blockTime = 10 * time.Minute
+	// nvidiasDriver is the version of the driver on a cluster with NVIDIA's operator.
+	nvidiasDriver = "580.95.05"
 )
 
 // binaries are the programs that the commands use, built once.
@@ -135,6 +137,8 @@ func (e *env) startNVIDIA() {
 	e.Expect(err).NotTo(HaveOccurred())
 	policy := &v1.ClusterPolicy{}
 	e.Expect(yaml.UnmarshalStrict(text, policy)).To(Succeed())
+	// NVIDIA's chart writes the version of its release into the policy.
+	policy.Spec.Driver.Version = nvidiasDriver
 	e.Expect(e.client.Create(ctx, policy)).To(Succeed())
 	as := rest.CopyConfig(e.cluster.SimulatorConfig)
 	as.Impersonate = rest.ImpersonationConfig{
@@ -142,7 +146,7 @@ func (e *env) startNVIDIA() {
 	}
 	theirs, err := client.New(as, client.Options{Scheme: e.client.Scheme()})
 	e.Expect(err).NotTo(HaveOccurred())
-	player := migration.NewPlayer(theirs, cluster.OperatorNamespace, "nvcr.io/nvidia/driver:580.95.05-ubuntu24.04")
+	player := migration.NewPlayer(theirs, cluster.OperatorNamespace, "nvcr.io/nvidia/driver:"+nvidiasDriver+"-ubuntu24.04")
 	e.Expect(player.Reconcile(ctx, policy)).To(Succeed())
 }
 
