@@ -14,9 +14,11 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -108,23 +110,51 @@ func stopOnSignals(s *session) {
 
 func (s *session) close() { s.stop() }
 
-// do gets a path in one of the encodings of accept. The caller closes the body.
+// do gets a path in one of the encodings of accept. It asks again when the API server is busy, or has a new kind not
+// ready yet. The caller closes the body.
 func (s *session) do(ctx context.Context, path, accept string) (*http.Response, error) {
+	for attempt := 1; ; attempt++ {
+		response, err := s.ask(ctx, path, accept)
+		if err != nil {
+			return nil, fmt.Errorf("getting %s: %w", path, err)
+		}
+		if response.StatusCode == http.StatusOK {
+			return response, nil
+		}
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 without the header: it is final.
+		if response.StatusCode != http.StatusTooManyRequests || seconds < 1 || seconds > maxWait || attempt == maxAttempts {
+			return nil, unanswered(path, response)
+		}
+		_ = response.Body.Close()
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("getting %s: %w", path, ctx.Err())
+		case <-time.After(time.Duration(seconds) * time.Second):
+		}
+	}
+}
+
+const (
+	// maxAttempts bounds how often a path is asked for, and maxWait, in seconds, what the API server may ask to wait.
+	maxAttempts = 10
+	maxWait     = 10
+)
+
+// ask gets a path once.
+func (s *session) ask(ctx context.Context, path, accept string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, nil)
 	if err != nil {
-		return nil, fmt.Errorf("getting %s: %w", path, err)
+		return nil, err
 	}
 	request.Header.Set("Accept", accept)
-	response, err := s.client.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("getting %s: %w", path, err)
-	}
-	if response.StatusCode == http.StatusOK {
-		return response, nil
-	}
+	return s.client.Do(request)
+}
+
+// unanswered is the error of an answer, which it closes.
+func unanswered(path string, response *http.Response) error {
 	defer response.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxError)) // What arrived is enough.
-	return nil, fmt.Errorf("getting %s: %w", path, refusal(response, text))
+	return fmt.Errorf("getting %s: %w", path, refusal(response, text))
 }
 
 // refusal is the error of an answer, in the form of kubectl.

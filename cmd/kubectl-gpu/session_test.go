@@ -3,7 +3,10 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -79,6 +82,30 @@ func TestRefusal(t *testing.T) {
 	g.Expect(refusal(response(typeJSON), []byte(`{"reason":"Forbidden","message":"nodes is forbidden"}`))).To(MatchError(err))
 	g.Expect(refusal(response("text/html"), []byte(strings.Repeat("<p>", 1000)))).To(MatchError(HavePrefix(
 		"the answer is 403 Forbidden: <p>")))
+}
+
+// A busy API server says when to ask again.
+func TestASessionAsksAgain(t *testing.T) {
+	g, asked := NewWithT(t), 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked == 1 {
+			w.Header().Set("Retry-After", "1")
+		}
+		if asked <= 2 {
+			http.Error(w, "storage is (re)initializing", http.StatusTooManyRequests)
+		}
+	}))
+	defer server.Close()
+	s := &session{client: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", server.Listener.Addr().String())
+		},
+	}}}
+	_, _, err := s.read(t.Context(), "/x", typeJSON, 1)
+	g.Expect(err).To(MatchError(ContainSubstring("429 Too Many Requests: storage is")), "without Retry-After it is final")
+	g.Expect(asked).To(Equal(2))
+	_, _, err = s.read(t.Context(), "/x", typeJSON, 1)
+	g.Expect(err).NotTo(HaveOccurred())
 }
 
 func TestColours(t *testing.T) {

@@ -231,7 +231,6 @@ func (e *env) diffShowsFields(object *v1.ClusterPolicy) {
 	code, out, errOut := e.exitOf("diff", "-f", edited)
 	e.Expect(code).To(Equal(1), errOut)
 	e.Expect(errOut).To(BeEmpty())
-	e.t.Log(out) // SAMPLE
 	e.Expect(out).To(And(
 		ContainSubstring("  - spec.dcgmExporter.enabled: true\n  + spec.dcgmExporter.enabled: false\n"),
 		ContainSubstring(`  + spec.devicePlugin.env: [{"name":"FAIL_ON_INIT_ERROR","value":"false"}]`+"\n"),
@@ -322,7 +321,6 @@ func (e *env) collectHasNoCredentials() {
 	file := filepath.Join(e.t.TempDir(), "bundle.tar.gz")
 	code, out, errOut := e.exitOf("collect", file)
 	e.Expect(code).To(Equal(0), errOut)
-	e.t.Log(out, errOut) // SAMPLE
 	e.Expect(out).To(MatchRegexp(`bundle\.tar\.gz: \d+ files, \d+ values redacted\.\n`))
 	files := e.unpack(file)
 	for name, text := range files {
