@@ -164,6 +164,11 @@ func (in Input) migDraining() readiness.Verdict {
 func (in Input) migHeld() readiness.Verdict {
 	verdict := readiness.Verdict{State: readiness.Ready, Reason: v1.ReasonMIGConfigHeld, Message: in.NodePlan.MIGRefused}
 	wanted := in.NodePlan.MIGWanted
+	if in.hasUnreadableDrain() {
+		verdict.Message = "annotation " + labels.MIGDrain + " cannot be read: remove it, and uncordon the node unless " +
+			"someone works on it"
+		return verdict
+	}
 	switch tenants := in.tenants(); {
 	case wanted == "" && verdict.Message == "":
 		return readiness.Verdict{}
@@ -176,6 +181,13 @@ func (in Input) migHeld() readiness.Verdict {
 		verdict.Message = fmt.Sprintf("MIG layout %s waits for its turn by spec.driver.upgradePolicy", wanted)
 	}
 	return verdict
+}
+
+// hasUnreadableDrain reports whether the record of a drain cannot be read, so that no layout is requested.
+func (in Input) hasUnreadableDrain() bool {
+	text, recorded := in.Node.Annotations[labels.MIGDrain]
+	_, err := upgrade.DecodeDrain(text)
+	return recorded && err != nil
 }
 
 // hasFailedDrain reports whether the node was to be drained for the MIG layout that is wanted, which has failed.

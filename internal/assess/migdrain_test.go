@@ -48,6 +48,11 @@ func TestDrainForALayout(t *testing.T) {
 			record: `{"uid":"one","state":"failed","layout":"b","message":"x"}`, tenants: []string{"n/web"},
 			reason: v1.ReasonMIGConfigHeld, message: "MIG layout a waits for pods n/web to end",
 		},
+		"a record that cannot be read": {
+			record: `cordoned`, tenants: []string{"n/web"}, reason: v1.ReasonMIGConfigHeld,
+			message: "annotation nvidia.com/gpu-operator.mig-drain cannot be read: remove it, and uncordon the node unless " +
+				"someone works on it",
+		},
 		"another node's record": {
 			record: `{"uid":"two","state":"evicts-users","layout":"a"}`, tenants: []string{"n/web"},
 			reason: v1.ReasonMIGConfigHeld, message: "MIG layout a waits for pods n/web to end",

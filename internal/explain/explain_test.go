@@ -330,3 +330,26 @@ func TestOtherCausesOfANode(t *testing.T) {
 	g.Expect(reasonsOf(explain.NodeInput{Node: bare, Overview: unseen})).To(Equal([]string{"NoClusterPolicy",
 		"NotReported"}))
 }
+
+// Only a drain of this Node that goes on ends its cordon.
+func TestCordonForALayout(t *testing.T) {
+	const waits = "wait for the change of the node's MIG layout"
+	for name, test := range map[string]struct{ record, next string }{
+		"this operator's cordon":   {`{"uid":"one","state":"evicts-users","cordoned":true}`, waits},
+		"while the layout changes": {`{"uid":"one","state":"changing","cordoned":true}`, waits},
+		"a failed drain":           {`{"uid":"one","state":"failed"}`, "kubectl uncordon a"},
+		"another client's cordon":  {`{"uid":"one","state":"changing"}`, "kubectl uncordon a"},
+		"another node's record":    {`{"uid":"two","state":"changing","cordoned":true}`, "kubectl uncordon a"},
+		"no record":                {"cordoned", "kubectl uncordon a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := node("a", "nvidia.com/gpu=8")
+			n.UID, n.Spec.Unschedulable = "one", true
+			n.Annotations = map[string]string{"nvidia.com/gpu-operator.mig-drain": test.record}
+			seen := overview.Of(overview.Cluster{Nodes: []*corev1.Node{n}}).Nodes[0]
+			findings := explain.OfNode(explain.NodeInput{Node: n, Overview: seen}).Findings
+			NewWithT(t).Expect(findings).To(ContainElement(And(
+				HaveField("Reason", explain.Cordoned), HaveField("Next", ContainSubstring(test.next)))))
+		})
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/overview"
 	"github.com/clusterpolicy/gpu-operator/internal/reasons"
 	"github.com/clusterpolicy/gpu-operator/internal/safeversion"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 // Node is why the GPUs of a node can, or cannot, be used.
@@ -151,12 +152,18 @@ func (in NodeInput) cordoned() Finding {
 	case in.Node.Annotations[labels.HealthRecord] != "":
 		f.Next = "do what the unhealthy GPU needs: the operator has cordoned the node because of it (spec.health.actions), " +
 			"and uncordons it once it is healthy"
-	case in.Node.Annotations[labels.MIGDrain] != "":
+	case in.isDrained():
 		f.Next = "wait for the change of the node's MIG layout (spec.migManager.config.onBusy), which uncordons it"
 	case in.upgrade() != nil:
 		f.Next = "wait for the driver upgrade of the node, which uncordons it"
 	}
 	return f
+}
+
+// isDrained reports whether the operator has cordoned the node to change its MIG layout, and uncordons it after that.
+func (in NodeInput) isDrained() bool {
+	drain, err := upgrade.DecodeDrain(in.Node.Annotations[labels.MIGDrain])
+	return err == nil && drain.State.InProgress() && drain.Cordons(in.Node.UID)
 }
 
 // upgrade is the upgrade of the node's driver in the status of the policy, nil if there is none.

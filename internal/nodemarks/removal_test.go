@@ -288,6 +288,7 @@ func TestRemoveDrain(t *testing.T) {
 		"another client's cordon": {`{"uid":"one","state":"changing","layout":"a"}`, false},
 		"a failed drain":          {`{"uid":"one","state":"failed","layout":"a"}`, false},
 		"another node's record":   {`{"uid":"two","state":"changing","layout":"a","cordoned":true}`, false},
+		"a state of another one":  {`{"uid":"one","state":"later","layout":"a","cordoned":true}`, true},
 		"no record":               {`cordoned`, false},
 	} {
 		t.Run(name, func(t *testing.T) {

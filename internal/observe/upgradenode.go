@@ -60,8 +60,8 @@ func UpgradeNode(of *UpgradeFacts) (upgrade.Node, *appsv1.DaemonSet) {
 	}
 	var text string
 	if text, node.MIG.Recorded = object.Annotations[labels.MIGDrain]; node.MIG.Recorded {
-		// What cannot be decoded counts as no record, and is removed.
-		node.MIG.Drain, _ = upgrade.DecodeDrain(text)
+		drain, err := upgrade.DecodeDrain(text)
+		node.MIG.Drain, node.MIG.Unreadable = drain, err != nil
 	}
 	if of.Decisions == nil || of.Planned == nil {
 		return node, nil
@@ -99,7 +99,7 @@ func (of *UpgradeFacts) addPlanned(node *upgrade.Node) *appsv1.DaemonSet {
 // addLayout adds what is known of the MIG layout. Whether pods use the GPUs is not read here.
 func (of *UpgradeFacts) addLayout(node *upgrade.Node) {
 	state, mig := of.Node.Labels[labels.MIGConfigState], &node.MIG
-	mig.Partitioned = of.Planned.Partitioner != ""
+	mig.Partitioned, mig.Off = of.Planned.Partitioner != "", of.Planned.PartitionerOff
 	mig.Requested = of.Node.Labels[labels.MIGConfig]
 	mig.Ended = state == labels.MIGStateSuccess || state == labels.MIGStateFailed
 	mig.Changing = state == labels.MIGStatePending || state == labels.MIGStateRebooting

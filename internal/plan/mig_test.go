@@ -15,6 +15,31 @@ const (
 	migConfig  = "nvidia.com/mig.config"
 )
 
+// A MIG manager that is paused or refused for now is not one that a node does not have.
+func TestPartitionerThatIsOff(t *testing.T) {
+	spec := v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{}}}
+	for name, test := range map[string]struct {
+		label string
+		runs  bool
+		off   bool
+	}{
+		"it runs":             {label: "true", runs: true},
+		"no label yet":        {runs: true},
+		"paused":              {label: "paused-for-driver-upgrade", off: true},
+		"a user keeps it off": {label: "false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) {
+				f.MIGCapable, f.Deploy = "true", map[string]string{"mig-manager": test.label}
+			})
+			got := decide(t, spec).ForNode(facts)
+			if (got.Partitioner != "") != test.runs || got.PartitionerOff != test.off {
+				t.Errorf("got %q and %t", got.Partitioner, got.PartitionerOff)
+			}
+		})
+	}
+}
+
 // migLabels returns the changes of the MIG manager's two labels on a node with these labels.
 func migLabels(
 	t *testing.T,

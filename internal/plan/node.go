@@ -78,6 +78,8 @@ type NodePlan struct {
 	Auxiliary []OperandOnNode
 	// Partitioner is the expected operand that partitions the node's GPUs; empty for none.
 	Partitioner operand.Name
+	// PartitionerOff: it is none now, but one that its label pauses, or that is refused, is to run there again.
+	PartitionerOff bool
 	// HealthReporter is the operand that reports the faults of the node's GPUs; empty for none.
 	HealthReporter operand.Name
 	// Decision is Install; Refused if nothing is installed on the node; or Absent if no nodeSelector selects it, and it
@@ -141,7 +143,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	}
 	node.Auxiliary = d.operandsOfStage("", facts)
 	d.setInjector(&node)
-	node.Partitioner = d.partitionerOf(node.Auxiliary)
+	node.Partitioner, node.PartitionerOff = d.partitionerOf(node.Auxiliary)
 	node.HealthReporter = d.healthReporterOf(node.Auxiliary)
 	node.RetainedDriver = d.retainedDriver(facts)
 	node.evaluateSelection()
@@ -189,14 +191,20 @@ func (d *Decisions) injectorOf(operands []OperandOnNode) (name operand.Name, pau
 	return "", false
 }
 
-// partitionerOf returns the expected operand that partitions GPUs; empty if there is none.
-func (d *Decisions) partitionerOf(operands []OperandOnNode) operand.Name {
+// partitionerOf returns the expected operand that partitions GPUs; empty if there is none. off reports whether that is
+// only for now.
+func (d *Decisions) partitionerOf(operands []OperandOnNode) (name operand.Name, off bool) {
 	for _, onNode := range operands {
-		if o, known := d.Catalogue.Find(onNode.Operand); known && o.PartitionsGPUs && onNode.Expectation == Expected {
-			return onNode.Operand
+		o, known := d.Catalogue.Find(onNode.Operand)
+		switch {
+		case !known || !o.PartitionsGPUs:
+		case onNode.Expectation == Expected:
+			return onNode.Operand, false
+		case onNode.Expectation == PausedByLabel || onNode.Expectation == Refused:
+			off = true
 		}
 	}
-	return ""
+	return "", off
 }
 
 // healthReporterOf returns the operand that reports the faults of GPUs, even while it is paused; empty if there is

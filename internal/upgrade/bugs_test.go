@@ -315,11 +315,32 @@ var layoutBugs = []bug{
 			p.Drain.RetryAt = time.Time{}
 		}
 	}), "the nodes are not done"},
+	{"it drains although a pod may not be evicted", sees(func(_ *Cluster, n *Node) {
+		if n.Workload == nil || n.upgrading() {
+			return
+		}
+		workload := *n.Workload
+		workload.Users = slices.Clone(workload.Users)
+		for i := range workload.Users {
+			workload.Users[i].Forbidden = false
+		}
+		n.Workload = &workload
+	}), "a drain begins though a pod may not be evicted"},
+	{"it takes a paused MIG manager for none during a drain", sees(func(_ *Cluster, n *Node) {
+		if n.relayouting() {
+			n.MIG.Off = false
+		}
+	}), "the node is uncordoned while its MIG layout changes"},
+	{"it takes a paused MIG manager for none after a drain", sees(func(_ *Cluster, n *Node) {
+		if !n.relayouting() {
+			n.MIG.Off = false
+		}
+	}), "a failed drain is forgotten while the MIG manager is paused"},
 	{"it leaves a node cordoned whose MIG manager is gone", func(c *Cluster) Plan {
 		plan := c.Plan()
 		plan.Steps = slices.DeleteFunc(plan.Steps, func(step Step) bool {
 			n := c.node(step.Node)
-			return n.relayouting() && !n.MIG.Partitioned
+			return n.relayouting() && !n.MIG.Partitioned && !n.MIG.Off
 		})
 		return plan
 	}, "has no deadline"},

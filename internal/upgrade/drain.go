@@ -2,10 +2,12 @@ package upgrade
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
@@ -22,12 +24,16 @@ const (
 	DrainAll DrainState = "evicts-all"
 	// DrainChanging: the layout is requested, and the MIG manager has not reported an outcome.
 	DrainChanging DrainState = "changing"
-	// DrainFailed: a deadline has passed, or another client has uncordoned the node. This operator's cordon is undone.
+	// DrainFailed: a deadline has passed, a pod with GPUs may not be evicted, or another client has uncordoned the node.
+	// This operator's cordon is undone.
 	DrainFailed DrainState = "failed"
 )
 
 // InProgress reports whether the node is drained, or its layout is being changed.
 func (s DrainState) InProgress() bool { return s != DrainFailed }
+
+// known reports whether this operator writes the state.
+func (s DrainState) known() bool { return s.Evicts() || s == DrainChanging || s == DrainFailed }
 
 // Evicts reports whether the layout is not requested yet.
 func (s DrainState) Evicts() bool { return s == DrainJobs || s == DrainUsers || s == DrainAll }
@@ -48,8 +54,8 @@ type Drain struct {
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Message is what blocks the evictions, or why the drain has failed; empty if nothing does.
 	Message string `json:"message,omitempty"`
-	// Failures is how many drains in a row have failed by a deadline, and RetryAt when the next one begins; zero for
-	// never by time.
+	// Failures is how many drains in a row have failed, but for those that another client has stopped, and RetryAt when
+	// the next one begins; zero for never by time.
 	Failures int       `json:"failures,omitempty"`
 	RetryAt  time.Time `json:"retryAt,omitzero"`
 }
@@ -115,8 +121,11 @@ func (c *Cluster) layout(n *Node) turn {
 	v := &relayout{visit: c.visit(n), cluster: c}
 	drain := n.ownDrain()
 	switch {
+	case n.MIG.Unreadable:
+		// The cordon may be the operator's. The assessment of the node reports it.
+		return turn{}
 	case drain == nil && n.MIG.Recorded:
-		t, _ := v.patch(nil, "the record of a drain cannot be read, or is another node's")
+		t, _ := v.patch(nil, "the record of a drain is another node's")
 		return t
 	case n.upgrading():
 		return turn{}
@@ -127,8 +136,12 @@ func (c *Cluster) layout(n *Node) turn {
 	// The steps of an upgrade that evict pods have their deadlines by its record.
 	v.record.Since = drain.Since
 	switch {
+	case !drain.State.known():
+		return v.end("the drain for a MIG layout has a state of another release of the operator, and ends")
 	case drain.State.InProgress():
 		return v.running()
+	case n.MIG.Off:
+		return turn{}
 	case n.MIG.Wanted != drain.Layout || !n.MIG.Evict:
 		t, _ := v.patch(nil, "the layout is not wanted any more")
 		return t
@@ -188,10 +201,19 @@ func (v *relayout) request() turn {
 	return t
 }
 
-// begin cordons the node.
+// begin cordons the node, unless a pod that may not be evicted would keep the drain from its end: others would lose
+// their work for nothing, at each attempt.
 func (v *relayout) begin() turn {
 	n, state := v.node, DrainUsers
-	if v.policy.WaitsForJobs && len(n.Workload.Jobs) > 0 {
+	v.drain.Layout, v.drain.Granted, v.drain.RetryAt = n.MIG.Wanted, v.cluster.Slots[n.Name].Since, time.Time{}
+	var jobs []WorkloadPod
+	if v.policy.WaitsForJobs {
+		jobs = n.Workload.Jobs
+	}
+	if obstacle := v.obstacle(jobs); obstacle != "" {
+		return v.fail(obstacle, true)
+	}
+	if len(jobs) > 0 {
 		state = DrainJobs
 	}
 	why := "the node is cordoned to change its MIG layout to " + n.MIG.Wanted
@@ -199,20 +221,31 @@ func (v *relayout) begin() turn {
 		why = "the node, which is cordoned already, is drained to change its MIG layout to " + n.MIG.Wanted
 	}
 	t, patch := v.enter(state, why)
-	drain := patch.Drain
-	drain.Layout, drain.Granted, drain.RetryAt = n.MIG.Wanted, v.cluster.Slots[n.Name].Since, time.Time{}
 	if !n.Unschedulable {
-		drain.Cordoned, patch.Unschedulable = true, new(true)
+		patch.Drain.Cordoned, patch.Unschedulable = true, new(true)
 	}
 	patch.Event = why
 	return t
+}
+
+// obstacle describes the first pod with GPUs that no step of the drain evicts, except for the jobs that are waited for.
+// It is empty if there is none.
+func (v *relayout) obstacle(jobs []WorkloadPod) string {
+	evictsAll := v.drain.State == DrainAll || v.policy.Drains && v.policy.PodDeletionTimeout > 0
+	for _, pod := range v.node.Workload.Users {
+		isJob := slices.ContainsFunc(jobs, func(job WorkloadPod) bool { return job.UID == pod.UID })
+		if pod.Forbidden && !pod.Ending && !isJob && (pod.Lasting || !evictsAll) {
+			return pod.describeForbidden()
+		}
+	}
+	return ""
 }
 
 // running is a node that is drained, or whose layout is changed.
 func (v *relayout) running() turn {
 	n, evicts := v.node, v.drain.State.Evicts()
 	switch {
-	case !n.MIG.Partitioned:
+	case !n.MIG.Partitioned && !n.MIG.Off:
 		return v.end("the node has no MIG manager any more")
 	case !n.Unschedulable && evicts:
 		return v.fail("another client has uncordoned the node", false)
@@ -234,15 +267,36 @@ func (v *relayout) draining() turn {
 	case n.MIG.Requested == drain.Layout:
 		t, _ := v.enter(DrainChanging, "the layout is requested already")
 		return t
-	case n.MIG.Wanted == "" || !n.MIG.Evict || n.Skip:
+	case n.MIG.Wanted == "" && !n.MIG.Off || !n.MIG.Evict || n.Skip:
 		return v.end("the node need not be drained for a MIG layout any more")
-	case n.MIG.Wanted != drain.Layout:
+	case n.MIG.Off && drain.State != DrainJobs:
+		return v.awaitManager()
+	case !n.MIG.Off && n.MIG.Wanted != drain.Layout:
 		return v.retarget(drain.State)
 	case drain.State == DrainJobs:
 		return v.waitForJobs()
 	default:
 		return v.evictUsers()
 	}
+}
+
+// managerOff is the message of a drained node whose MIG manager is off for now.
+const managerOff = "the MIG manager of the node is paused or refused"
+
+// awaitManager is a drained node whose MIG manager is off for now, such as while k8s-driver-manager replaces a driver.
+// Nothing is evicted meanwhile, and the deadlines hold.
+func (v *relayout) awaitManager() turn {
+	limit, option := v.evictionLimit()
+	waiting := v.report(v.hold(v1.ReasonUpgradeBlocked, managerOff))
+	return v.by(limit, waiting, func() turn { return v.fail(option+".timeoutSeconds has passed: "+managerOff, true) })
+}
+
+// evictionLimit is how long the state may take, and the block of the upgradePolicy that says so.
+func (v *relayout) evictionLimit() (limit time.Duration, option string) {
+	if v.drain.State == DrainAll {
+		return v.policy.DrainTimeout, "drain"
+	}
+	return v.policy.PodDeletionTimeout, "podDeletion"
 }
 
 // retarget is the patch to a state for the layout that is wanted now.
@@ -255,7 +309,10 @@ func (v *relayout) retarget(state DrainState) turn {
 // waitForJobs is a cordoned node on which jobs still run.
 func (v *relayout) waitForJobs() turn {
 	n := v.node
-	if n.KubeletReady && n.Workload != nil && len(n.Workload.Jobs) == 0 {
+	switch known := n.KubeletReady && n.Workload != nil; {
+	case known && len(n.Workload.Users) == 0 && !n.MIG.Off:
+		return v.change()
+	case known && len(n.Workload.Jobs) == 0:
 		t, _ := v.enter(DrainUsers, "no job runs any more")
 		return t
 	}
@@ -270,15 +327,13 @@ func (v *relayout) waitForJobs() turn {
 func (v *relayout) evictUsers() turn {
 	all := v.drain.State == DrainAll
 	waiting, users := v.evict(all)
-	if users == none {
-		t, patch := v.enter(DrainChanging, "no pod uses the GPUs any more, so the MIG layout can be changed")
-		patch.Request = v.node.MIG.Wanted
-		return t
+	switch {
+	case users == none:
+		return v.change()
+	case users == some && v.obstacle(nil) != "":
+		return v.fail(v.obstacle(nil), true)
 	}
-	limit, option := v.policy.PodDeletionTimeout, "podDeletion"
-	if all {
-		limit, option = v.policy.DrainTimeout, "drain"
-	}
+	limit, option := v.evictionLimit()
 	message := waiting.progress.Message
 	waiting = v.report(waiting)
 	return v.by(limit, waiting, func() turn {
@@ -289,6 +344,13 @@ func (v *relayout) evictUsers() turn {
 		t, _ := v.enter(DrainAll, why)
 		return t
 	})
+}
+
+// change requests the layout.
+func (v *relayout) change() turn {
+	t, patch := v.enter(DrainChanging, "no pod uses the GPUs any more, so the MIG layout can be changed")
+	patch.Request = v.node.MIG.Wanted
+	return t
 }
 
 // report records what blocks the evictions, so that it is reported. It stays until the next attempts have succeeded.

@@ -22,6 +22,9 @@ func drained(name string, ago time.Duration) Node {
 func TestDrainSteps(t *testing.T) {
 	const budget = "PDB team-a/web allows 0 disruptions"
 	blocked := func(n *Node) { n.Workload.Users[0].Blocked = budget }
+	forbidden := func(lasting bool) func(*Node) {
+		return func(n *Node) { n.Workload.Users = append(n.Workload.Users, notebook(lasting)) }
+	}
 	drains := func(p *Policy) { p.Drains, p.DrainTimeout = true, limit }
 	for name, test := range map[string]struct {
 		change func(*Node)
@@ -77,6 +80,49 @@ func TestDrainSteps(t *testing.T) {
 			action: ActionLayout,
 			state:  DrainChanging, request: "b",
 		},
+		"a pod that may not be evicted": {
+			change:     forbidden(false),
+			action:     ActionLayout,
+			state:      DrainFailed,
+			message:    "pod team-a/notebook " + forbiddenText,
+			uncordons:  true,
+			triesLater: true,
+		},
+		"a pod that may not be evicted, and is ending": {
+			change: func(n *Node) { forbidden(true)(n); n.Workload.Users[1].Ending = true },
+			action: ActionEvict,
+		},
+		"a pod that only a drain evicts": {
+			change: forbidden(false),
+			policy: drains,
+			action: ActionLayout,
+			state:  DrainUsers, message: "pod team-a/notebook " + forbiddenText,
+		},
+		"a pod that only a drain evicts, which never begins": {
+			change:     forbidden(false),
+			policy:     func(p *Policy) { drains(p); p.PodDeletionTimeout = 0 },
+			action:     ActionLayout,
+			state:      DrainFailed,
+			message:    "pod team-a/notebook " + forbiddenText,
+			uncordons:  true,
+			triesLater: true,
+		},
+		"a pod that no drain evicts": {
+			change:     forbidden(true),
+			policy:     drains,
+			action:     ActionLayout,
+			state:      DrainFailed,
+			message:    "pod team-a/notebook " + forbiddenText,
+			uncordons:  true,
+			triesLater: true,
+		},
+		"jobs run, but no pod uses the GPUs": {
+			change: func(n *Node) {
+				n.MIG.Drain.State, n.Workload = DrainJobs, &Workload{Jobs: n.Workload.Users}
+			},
+			action: ActionLayout,
+			state:  DrainChanging, request: "b",
+		},
 		"another layout is wanted": {
 			change: func(n *Node) { n.MIG.Wanted = "c" },
 			action: ActionLayout,
@@ -96,6 +142,63 @@ func TestDrainSteps(t *testing.T) {
 		},
 		"an upgrade of the driver": {
 			change: func(n *Node) { n.Record = &Record{UID: n.UID, State: StateDrain, Target: "b"}; n.State = StateDrain },
+		},
+		"its MIG manager is off for now": {
+			change:  paused,
+			action:  ActionLayout,
+			state:   DrainUsers,
+			message: managerOff,
+		},
+		"its MIG manager is off for now, and no pod uses the GPUs": {
+			change:  func(n *Node) { paused(n); n.Workload = &Workload{} },
+			action:  ActionLayout,
+			state:   DrainUsers,
+			message: managerOff,
+		},
+		"its MIG manager is off for too long": {
+			change:     paused,
+			ago:        limit,
+			action:     ActionLayout,
+			state:      DrainFailed,
+			message:    "podDeletion.timeoutSeconds has passed: " + managerOff,
+			uncordons:  true,
+			triesLater: true,
+		},
+		"its MIG manager is off for now, and jobs run": {
+			change: func(n *Node) { paused(n); n.MIG.Drain.State, n.Workload.Jobs = DrainJobs, n.Workload.Users },
+		},
+		"its MIG manager is off for now, and no job runs any more": {
+			change: func(n *Node) { paused(n); n.MIG.Drain.State, n.Workload = DrainJobs, &Workload{} },
+			action: ActionLayout,
+			state:  DrainUsers,
+		},
+		"its MIG manager is off for now, and onBusy is changed": {
+			change: func(n *Node) { paused(n); n.MIG.Evict = false },
+			action: ActionLayout, uncordons: true,
+		},
+		"its MIG manager is off for now, and the layout is requested": {
+			change: func(n *Node) { changing(false)(n); paused(n) },
+		},
+		"its MIG manager is gone": {
+			change:    func(n *Node) { changing(false)(n); paused(n); n.MIG.Off = false },
+			action:    ActionLayout,
+			uncordons: true,
+		},
+		"a stop": {change: stopped},
+		"a stop, and another layout is wanted": {
+			change: func(n *Node) { stopped(n); n.MIG.Wanted = "c" },
+			action: ActionLayout,
+		},
+		"a stop, and its MIG manager is off for now": {change: func(n *Node) { stopped(n); paused(n) }},
+		"a stop, and its MIG manager is gone": {
+			change: func(n *Node) { stopped(n); paused(n); n.MIG.Off = false },
+			action: ActionLayout,
+		},
+		"a state of another release": {
+			change: func(n *Node) { n.MIG.Drain.State = "later" }, action: ActionLayout, uncordons: true,
+		},
+		"a state of another release, without a cordon": {
+			change: func(n *Node) { n.MIG.Drain.State, n.MIG.Drain.Cordoned = "later", false }, action: ActionLayout,
 		},
 		"an outcome": {change: changing(true), action: ActionLayout, uncordons: true},
 		"no outcome": {change: changing(false)},
@@ -142,6 +245,112 @@ func TestDrainSteps(t *testing.T) {
 				t.Errorf("got %+v with %+v", step, step.Layout)
 			}
 		})
+	}
+}
+
+// forbiddenText is why a notebook is not evicted.
+const forbiddenText = "has no controller: set podDeletion.force"
+
+// notebook is a pod that podDeletion forbids to evict, and if it is lasting also a drain.
+func notebook(lasting bool) WorkloadPod {
+	return WorkloadPod{
+		Namespace: "team-a", Name: "notebook", UID: "notebook", Blocked: forbiddenText, Forbidden: true, Lasting: lasting,
+	}
+}
+
+// What a node with a slot does before it is cordoned, by the pods that use its GPUs.
+func TestDrainBegins(t *testing.T) {
+	web := WorkloadPod{Namespace: "team-a", Name: "web", UID: "web"}
+	ending := notebook(true)
+	ending.Ending = true
+	for name, test := range map[string]struct {
+		workload Workload
+		before   *Drain
+		policy   Policy
+		state    DrainState
+		failures int
+	}{
+		"pods that may be evicted": {workload: Workload{Users: []WorkloadPod{web}}, state: DrainUsers},
+		"a pod that may not": {
+			workload: Workload{Users: []WorkloadPod{web, notebook(false)}}, state: DrainFailed, failures: 1,
+		},
+		"one that is ending": {workload: Workload{Users: []WorkloadPod{web, ending}}, state: DrainUsers},
+		"one that a drain evicts": {
+			workload: Workload{Users: []WorkloadPod{web, notebook(false)}}, policy: Policy{Drains: true}, state: DrainUsers,
+		},
+		"one that a drain does not evict": {
+			workload: Workload{Users: []WorkloadPod{web, notebook(true)}}, policy: Policy{Drains: true}, state: DrainFailed,
+			failures: 1,
+		},
+		"one that is waited for": {
+			workload: Workload{Users: []WorkloadPod{web, notebook(true)}, Jobs: []WorkloadPod{notebook(false)}},
+			policy:   Policy{WaitsForJobs: true}, state: DrainJobs,
+		},
+		"one that is not, beside a job": {
+			workload: Workload{Users: []WorkloadPod{web, notebook(true)}, Jobs: []WorkloadPod{web}},
+			policy:   Policy{WaitsForJobs: true}, state: DrainFailed, failures: 1,
+		},
+		"once more": {
+			workload: Workload{Users: []WorkloadPod{web, notebook(false)}},
+			before:   &Drain{State: DrainFailed, Layout: "b", Since: epoch, Failures: 1, RetryAt: epoch},
+			state:    DrainFailed, failures: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := with(wants("a"), func(n *Node) {
+				n.MIG.Idle, n.MIG.Evict, n.MIG.Drain, n.MIG.Recorded = false, true, test.before, test.before != nil
+				n.Workload = &test.workload
+				if test.before != nil {
+					test.before.UID = n.UID
+				}
+			})
+			policy := test.policy
+			policy.PodDeletionTimeout, policy.RetryAfter, policy.MaxRetryAfter = limit, limit, limit
+			c := Cluster{
+				Now: epoch, Nodes: []Node{n}, Policies: map[string]Policy{"": policy},
+				Slots: Slots{"a": {UID: n.UID, Layout: "b", Since: epoch}},
+			}
+			step := c.layout(&n).step
+			if step == nil || step.Layout == nil || step.Layout.Drain == nil {
+				t.Fatalf("got %+v, want the state %s", step, test.state)
+			}
+			left, cordons := step.Layout.Drain, step.Layout.Unschedulable != nil
+			message, retryAt := "", time.Time{}
+			if test.state == DrainFailed {
+				message, retryAt = "pod team-a/notebook "+forbiddenText, epoch.Add(limit)
+			}
+			want := Drain{
+				UID: n.UID, State: test.state, Layout: "b", Granted: epoch, Since: epoch, Cordoned: cordons, Message: message,
+				Failures: test.failures, RetryAt: retryAt,
+			}
+			if *left != want || cordons == (test.state == DrainFailed) {
+				t.Errorf("got %+v and %t, want %+v", *left, cordons, want)
+			}
+		})
+	}
+}
+
+// paused is a node whose MIG manager is off for now.
+func paused(n *Node) { n.MIG.Partitioned, n.MIG.Off, n.MIG.Wanted = false, true, "" }
+
+// stopped is a node whose drain another client has stopped.
+func stopped(n *Node) {
+	n.Unschedulable, n.MIG.Drain.Cordoned, n.MIG.Drain.State = false, false, DrainFailed
+}
+
+// A record that is no JSON may be that of a cordon, so it stays, and the layout waits.
+func TestUnreadableDrain(t *testing.T) {
+	n := with(wants("a"), func(n *Node) { n.MIG.Evict, n.MIG.Recorded, n.MIG.Unreadable = true, true, true })
+	c := Cluster{
+		Now: epoch, Nodes: []Node{n}, Policies: map[string]Policy{"": {MaxParallel: 1, MaxUnavailable: intstr.FromInt32(1)}},
+	}
+	if plan := c.Plan(); plan.Slots != nil || len(plan.Steps) > 0 {
+		t.Errorf("got slots %+v and steps %+v", plan.Slots, plan.Steps)
+	}
+	n.MIG.Unreadable = false
+	c.Nodes = []Node{n}
+	if step := c.layout(&n).step; step == nil || step.Layout.Drain != nil || step.Layout.Unschedulable != nil {
+		t.Errorf("got %+v, want the record of a deleted Node removed", step)
 	}
 }
 

@@ -59,15 +59,20 @@ func (v *visit) evict(all bool) (turn, remaining) {
 // evicting names the first pod that cannot be evicted, or those that are ending.
 func (v *visit) evicting(pods []WorkloadPod) turn {
 	for _, pod := range pods {
-		switch name := "pod " + pod.Namespace + "/" + pod.Name; {
+		switch {
 		case pod.Blocked == "" || pod.Ending:
 		case pod.Forbidden:
-			return v.hold(v1.ReasonUpgradeBlocked, name+" "+pod.Blocked)
+			return v.hold(v1.ReasonUpgradeBlocked, pod.describeForbidden())
 		default:
-			return v.hold(v1.ReasonUpgradeBlocked, pod.Blocked+": "+name)
+			return v.hold(v1.ReasonUpgradeBlocked, pod.Blocked+": pod "+pod.Namespace+"/"+pod.Name)
 		}
 	}
 	return v.wait(v1.ReasonUpgradeEvicting, "waits for the end of "+listPods(pods))
+}
+
+// describeForbidden says why a Forbidden pod is not evicted.
+func (p *WorkloadPod) describeForbidden() string {
+	return "pod " + p.Namespace + "/" + p.Name + " " + p.Blocked
 }
 
 // listed is how many names a message has at most.

@@ -90,6 +90,13 @@ var faults = []fault{
 		p.Name, p.UID = "late", "late"
 		m.pods = append(slices.Clone(m.pods), p)
 	}),
+	onNode("a pod with GPUs arrives that may not be evicted",
+		func(m *machine) bool { return m.MIG.Partitioned && len(m.pods) == 1 },
+		func(m *machine) {
+			p := pod{user: true}
+			p.WorkloadPod = notebook(true)
+			m.pods = append(slices.Clone(m.pods), p)
+		}),
 	onNode("a PDB protects the pods",
 		func(m *machine) bool { return len(m.pods) > 0 && m.pods[0].Blocked == "" },
 		func(m *machine) {
@@ -115,8 +122,14 @@ var faults = []fault{
 		func(m *machine) bool { return m.MIG.Partitioned && m.MIG.Requested != "" },
 		func(m *machine) { m.MIG.Requested = "" }),
 	onNode("the MIG manager is taken off the node",
+		func(m *machine) bool { return m.MIG.Partitioned || m.MIG.Off },
+		func(m *machine) { m.MIG.Partitioned, m.MIG.Off = false, false }),
+	onNode("the MIG manager is paused",
 		func(m *machine) bool { return m.MIG.Partitioned },
-		func(m *machine) { m.MIG.Partitioned = false }),
+		func(m *machine) { m.MIG.Partitioned, m.MIG.Off = false, true }),
+	onNode("the MIG manager goes on",
+		func(m *machine) bool { return m.MIG.Off },
+		func(m *machine) { m.MIG.Partitioned, m.MIG.Off = true, false }),
 	{what: "the spec wants another MIG layout", global: true,
 		due:    func(s *state, _ int) bool { return s.layout == "y" },
 		happen: func(s *state, _ int) { s.layout = "w" }},

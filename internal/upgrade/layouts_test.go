@@ -68,8 +68,11 @@ func (w *world) layoutPatch(m *machine, patch *LayoutPatch) error {
 	return nil
 }
 
-// checkDrain checks a patch with which a drain begins.
+// checkDrain checks a patch with which a drain begins, or with which one that has failed is forgotten.
 func (w *world) checkDrain(m *machine, patch *LayoutPatch) error {
+	if before := m.ownDrain(); patch.Drain == nil && before != nil && before.State == DrainFailed && m.MIG.Off {
+		return errors.New("a failed drain is forgotten while the MIG manager is paused")
+	}
 	if patch.Drain == nil || !patch.Drain.State.InProgress() || m.relayouting() {
 		return nil
 	}
@@ -82,6 +85,8 @@ func (w *world) checkDrain(m *machine, patch *LayoutPatch) error {
 		return errors.New("a drain begins without a cordon")
 	case m.upgrading():
 		return errors.New("a drain begins during an upgrade")
+	case slices.ContainsFunc(m.pods, func(p pod) bool { return p.Forbidden && !(p.job && w.policy().WaitsForJobs) }):
+		return errors.New("a drain begins though a pod may not be evicted")
 	}
 	return nil
 }
@@ -89,7 +94,7 @@ func (w *world) checkDrain(m *machine, patch *LayoutPatch) error {
 // checkUncordon checks that a node may be uncordoned after the change of its layout.
 func (w *world) checkUncordon(m *machine) error {
 	drain := m.MIG.Drain
-	changes := m.MIG.Partitioned && drain != nil && drain.State == DrainChanging && m.MIG.Requested == drain.Layout &&
+	changes := (m.MIG.Partitioned || m.MIG.Off) && drain != nil && drain.State == DrainChanging && m.MIG.Requested == drain.Layout &&
 		!m.MIG.Ended && w.now.Before(drain.Since.Add(layoutTime))
 	switch {
 	case m.foreign:
@@ -128,7 +133,7 @@ func (m *machine) changeLayout(what string) {
 // layoutKey adds what counts of the MIG layout of a machine.
 func (s *state) layoutKey(b *keyText, m *machine) {
 	b.word(m.MIG.Requested)
-	b.flag(m.MIG.Partitioned, m.MIG.Ended, m.MIG.Changing, m.mig.written == m.MIG.Requested,
+	b.flag(m.MIG.Partitioned, m.MIG.Off, m.MIG.Ended, m.MIG.Changing, m.mig.written == m.MIG.Requested,
 		m.mig.seen == m.MIG.Requested, m.mig.working)
 	slot := s.slots[m.Name]
 	b.word(slot.Layout)
@@ -199,7 +204,8 @@ func (s *state) cureLayout(m *machine) {
 	if s.layout == "" {
 		return
 	}
-	m.MIG.Partitioned = true
+	m.MIG.Partitioned, m.MIG.Off = true, false
+	m.pods = slices.DeleteFunc(slices.Clone(m.pods), func(p pod) bool { return p.Forbidden })
 	drain := m.MIG.Drain
 	if !s.evicts || drain != nil && drain.State == DrainFailed && drain.isUndone() {
 		m.pods = nil

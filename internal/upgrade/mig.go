@@ -13,8 +13,9 @@ const layoutTime = 15 * time.Minute
 
 // MIG is what is known of the MIG layout of a node.
 type MIG struct {
-	// Partitioned: the node has a MIG manager.
-	Partitioned bool
+	// Partitioned: the node has a MIG manager. Off: it has none now, but is to have one again: its label pauses it, or it
+	// is refused.
+	Partitioned, Off bool
 	// Requested is the layout in the node's label. Ended: the MIG manager has reported its outcome; Changing: it is
 	// applying it.
 	Requested       string
@@ -25,14 +26,15 @@ type MIG struct {
 	Idle bool
 	// Evict: the spec wants the pods that use the GPUs evicted.
 	Evict bool
-	// Recorded: the node has the annotation of a Drain. Drain is nil if there is none, or if it cannot be decoded.
-	Recorded bool
-	Drain    *Drain
+	// Recorded: the node has the annotation of a Drain. Unreadable: it cannot be decoded. Drain is nil if there is none,
+	// or if it cannot be decoded.
+	Recorded, Unreadable bool
+	Drain                *Drain
 }
 
 // NeedsTenants reports whether the next step of the node depends on which pods use its GPUs.
 func (n *Node) NeedsTenants() bool {
-	return n.MIG.Wanted != "" && n.KubeletReady && !n.upgrading() && !n.relayouting()
+	return n.MIG.Wanted != "" && n.KubeletReady && !n.MIG.Unreadable && !n.upgrading() && !n.relayouting()
 }
 
 // hasLayoutSlot reports whether the node has a slot for a MIG layout that counts: the layout is still wanted, or the

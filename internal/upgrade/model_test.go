@@ -160,7 +160,7 @@ func (s *state) podKeys(b *keyText, m *machine) {
 		b.flag(s.now.Sub(m.Pull.Created) >= limit)
 	}
 	for _, p := range m.pods {
-		b.flag(p.user, p.job, p.Ending, p.Blocked != "")
+		b.flag(p.user, p.job, p.Ending, p.Blocked != "", p.Forbidden)
 	}
 }
 

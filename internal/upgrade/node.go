@@ -88,6 +88,8 @@ type WorkloadPod struct {
 	Blocked string
 	// Forbidden: the policy forbids its eviction, so that it is not tried.
 	Forbidden bool
+	// Lasting: it is forbidden also while all pods of the node are drained.
+	Lasting bool
 }
 
 // NeedsWorkload reports whether the next step of the node may depend on its Workload. In StateRequired it does only if

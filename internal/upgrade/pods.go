@@ -51,7 +51,7 @@ func (p *PodPolicy) classify(pod *corev1.Pod, usesGPUs bool, workload *Workload)
 	}
 	if why := startsAgain(pod); why != "" {
 		if usesGPUs && pod.Spec.NodeSelector[labels.DeployClient] == "" {
-			found.Blocked, found.Forbidden = why, true
+			found.Blocked, found.Forbidden, found.Lasting = why, true, true
 			workload.Users = append(workload.Users, found)
 		}
 		return
@@ -63,8 +63,10 @@ func (p *PodPolicy) classify(pod *corev1.Pod, usesGPUs bool, workload *Workload)
 	switch {
 	case usesGPUs:
 		found.Blocked = p.PodDeletion.forbid(pod, "podDeletion")
+		inDrain := p.Drain.forbid(pod, "drain")
+		found.Lasting = found.Blocked != "" && (!drained || inDrain != "")
 		if found.Blocked != "" && p.Draining && drained {
-			found.Blocked = p.Drain.forbid(pod, "drain")
+			found.Blocked = inDrain
 		}
 		found.Forbidden = found.Blocked != ""
 		workload.Users = append(workload.Users, found)

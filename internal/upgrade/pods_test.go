@@ -72,6 +72,8 @@ func TestPodsAreClassified(t *testing.T) {
 		policy PodPolicy
 		// is the list that the pod is in: users, others, or none. blocked is why it is not evicted.
 		is, blocked string
+		// drained: a drain evicts it, though it is blocked otherwise.
+		drained bool
 	}{
 		{name: "a pod without GPUs", pod: userPod("a", ""), is: "others"},
 		{name: "a pod with a CPU limit", pod: userPod("a", "cpu"), is: "others"},
@@ -105,7 +107,9 @@ func TestPodsAreClassified(t *testing.T) {
 		{name: "a drain permits no more", pod: userPod("a", gpu, bare), policy: PodPolicy{Draining: true}, is: "users",
 			blocked: "has no controller: set drain.force"},
 		{name: "only while it drains", pod: userPod("a", gpu, bare), policy: PodPolicy{Drain: lenient}, is: "users",
-			blocked: "has no controller: set podDeletion.force"},
+			blocked: "has no controller: set podDeletion.force", drained: true},
+		{name: "an emptyDir, which only a drain deletes", pod: userPod("a", gpu, withEmptyDir), is: "users",
+			policy: PodPolicy{Drain: lenient}, blocked: "has an emptyDir: set podDeletion.deleteEmptyDir", drained: true},
 		{name: "no drain evicts it", pod: userPod("a", "", labelled(labels.DrainSkip, "true")), is: "none"},
 		{name: "no drain evicts it, but it has GPUs", pod: userPod("a", gpu, bare, labelled(labels.DrainSkip, "true")),
 			policy: PodPolicy{Draining: true, Drain: lenient}, is: "users", blocked: "has no controller: set podDeletion.force"},
@@ -125,6 +129,7 @@ func TestPodsAreClassified(t *testing.T) {
 				}
 				g.Expect(list).To(ConsistOf(WorkloadPod{
 					Namespace: c.pod.Namespace, Name: "a", Blocked: c.blocked, Forbidden: c.blocked != "",
+					Lasting: c.blocked != "" && !c.drained,
 				}))
 			}
 			g.Expect(got.Jobs).To(BeEmpty())

@@ -30,19 +30,14 @@ func (r *Record) clearFailure() {
 // Encode returns the text of the annotation.
 func (r *Record) Encode() string { return encode(r) }
 
-// DecodeDrain decodes the annotation labels.MIGDrain. It fails if the text is not a Drain, or has a state that this
-// operator does not write.
+// DecodeDrain decodes the annotation labels.MIGDrain. It fails if the text is not a Drain. A state that this operator
+// does not write, such as one of a later release, is no error: whose cordon it is can be read.
 func DecodeDrain(annotation string) (*Drain, error) {
 	drain := &Drain{}
 	if err := json.Unmarshal([]byte(annotation), drain); err != nil {
 		return nil, fmt.Errorf("decoding the record of the drain: %w", err)
 	}
-	switch drain.State {
-	case DrainJobs, DrainUsers, DrainAll, DrainChanging, DrainFailed:
-		return drain, nil
-	default:
-		return nil, fmt.Errorf("unknown state %q", drain.State)
-	}
+	return drain, nil
 }
 
 // Encode returns the text of the annotation.

@@ -120,7 +120,11 @@ func TestDecodeDrain(t *testing.T) {
 	if err != nil || *again != *drain {
 		t.Errorf("got %+v and %v, want %+v", again, err, drain)
 	}
-	for _, text := range []string{"", "{}", `{"uid":"one","state":"unknown"}`, "[]"} {
+	later, err := DecodeDrain(`{"uid":"one","state":"later","cordoned":true}`)
+	if err != nil || !later.Cordons("one") {
+		t.Errorf("got %+v and %v, want a cordon", later, err)
+	}
+	for _, text := range []string{"", "cordoned", "[]"} {
 		if drain, err := DecodeDrain(text); err == nil {
 			t.Errorf("%q: got %+v, want an error", text, drain)
 		}

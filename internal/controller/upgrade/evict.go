@@ -24,6 +24,9 @@ var budgetName = regexp.MustCompile(`disruption budget (\S+)`)
 // severalBudgets is part of the answer of the API server for a pod with more than one PodDisruptionBudget.
 const severalBudgets = "more than one PodDisruptionBudget"
 
+// otherRejection begins the reason of a rejection by an admission webhook or policy, whose text may differ each time.
+const otherRejection = "eviction rejected: "
+
 // maxRejection is the longest part of another answer of the API server that is reported.
 const maxRejection = 80
 
@@ -75,7 +78,7 @@ func rejectionReason(pod *upgrade.WorkloadPod, err error) (reason string, reject
 	case strings.Contains(status.Status().Message, severalBudgets):
 		return "several PDBs select it, which the eviction API does not support", true
 	case status.Status().Code == http.StatusForbidden || status.Status().Code == http.StatusBadRequest:
-		return "eviction rejected: " + text.Truncate(status.Status().Message, maxRejection), true
+		return otherRejection + text.Truncate(status.Status().Message, maxRejection), true
 	}
 	return "", false
 }

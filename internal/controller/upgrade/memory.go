@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -99,10 +100,15 @@ func (m *memory) busyFor(node string, now time.Time, t *Timing) time.Duration {
 	return 0
 }
 
-// reject remembers that the API server has rejected the eviction of a pod.
+// reject remembers that the API server has rejected the eviction of a pod. Of an admission webhook the first text
+// stays: it may have the time or the number of the request, and each other text is written to the Node.
 func (m *memory) reject(pod types.UID, reason string, now time.Time, t *Timing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	was := m.rejected[pod].reason
+	if strings.HasPrefix(was, otherRejection) && strings.HasPrefix(reason, otherRejection) {
+		reason = was
+	}
 	m.rejected[pod] = rejection{m.rejected[pod].next(now, t.FirstEviction, t.LastEviction), reason}
 }
 

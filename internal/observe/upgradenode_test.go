@@ -1,0 +1,36 @@
+package observe_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+)
+
+// A record that cannot be decoded may be that of a cordon, so it is told from none.
+func TestRecordOfADrain(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations                   map[string]string
+		recorded, unreadable, cordons bool
+	}{
+		"none":     {},
+		"a record": {map[string]string{drainRecord: `{"uid":"one","state":"changing","cordoned":true}`}, true, false, true},
+		"a state of another release": {
+			map[string]string{drainRecord: `{"uid":"one","state":"later","cordoned":true}`}, true, false, true,
+		},
+		"no JSON": {map[string]string{drainRecord: "cordoned"}, true, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := &corev1.Node{}
+			object.Name, object.UID, object.Annotations = "gpu-1", "one", test.annotations
+			node, _ := observe.UpgradeNode(&observe.UpgradeFacts{Node: object})
+			mig := node.MIG
+			if mig.Recorded != test.recorded || mig.Unreadable != test.unreadable || mig.Drain.Cordons("one") != test.cordons {
+				t.Errorf("got %+v", mig)
+			}
+		})
+	}
+}
+
+const drainRecord = "nvidia.com/gpu-operator.mig-drain"
