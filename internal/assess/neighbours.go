@@ -16,6 +16,9 @@ import (
 // anotherPlugin is in the messages about neighbours that have no reason of their own.
 const anotherPlugin = "another " + string(neighbour.DevicePlugin)
 
+// pluginNote comes before the workload of the device plugin in the message of a node that is not ready.
+const pluginNote = "; " + anotherPlugin + " there: "
+
 // maxNeighbours is the number of neighbours that a message names.
 const maxNeighbours = 3
 
@@ -30,7 +33,7 @@ func (a *Assessment) checkNeighbours(in Input) {
 		a.Reason, a.Message = duplicates(in, a.Message)
 	case !a.Ready() && (a.Stage == v1.StageDevicePlugin || a.Stage == v1.StageAllocatable):
 		if plugin := foreignPlugin(in.Neighbours); plugin != "" {
-			a.Message += "; " + anotherPlugin + " there: " + plugin
+			a.Message += pluginNote + plugin
 		}
 	}
 }
@@ -75,13 +78,29 @@ func (a *Assessment) keepShown(shown *corev1.NodeCondition, node string) {
 		return
 	}
 	without := a.Condition(node)
+	if shown.Status != without.Status {
+		return
+	}
+	if !a.Ready() {
+		a.keepPluginNote(shown, node)
+		return
+	}
 	more, isSame := strings.CutPrefix(shown.Message, without.Message)
-	if !isSame || shown.Status != without.Status {
+	if !isSame {
 		return
 	}
 	a.Message = strings.TrimPrefix(a.Message+more, "; ")
-	if a.Ready() && a.Reason == "" && IsDuplicate(shown.Reason) {
+	if a.Reason == "" && IsDuplicate(shown.Reason) {
 		a.Reason = shown.Reason
+	}
+}
+
+// keepPluginNote keeps the note about a device plugin in the condition of a node that is not ready. The detail that may
+// follow it is that of the pod then. The name of a workload has no colon.
+func (a *Assessment) keepPluginNote(shown *corev1.NodeCondition, node string) {
+	if more, isSame := strings.CutPrefix(shown.Message, a.Cause(node)+pluginNote); isSame {
+		plugin, _, _ := strings.Cut(more, ": ")
+		a.Message += pluginNote + plugin
 	}
 }
 

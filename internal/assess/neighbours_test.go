@@ -86,6 +86,41 @@ func TestUnknownNeighbours(t *testing.T) {
 	}
 }
 
+// Also of a node that fails with a detail, which may be another one since: a restart of the operator changes nothing.
+func TestUnknownNeighboursOfAFailedNode(t *testing.T) {
+	const note = "another device plugin there: DaemonSet kube-system/plugin"
+	for name, test := range map[string]struct{ before, now string }{
+		"without a detail": {}, "the same detail": {"no GPU: x", "no GPU: x"}, "another detail": {"no GPU: x", "no: y"},
+		"the first detail": {"", "no GPU"}, "no detail any more": {"no GPU", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := besideOperands()
+			in.Node = gpuNode(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}, nil)
+			failWith := func(detail string) {
+				pod := readyPod()
+				pod.Status.Conditions[1].Status = corev1.ConditionFalse
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+					Name: "main",
+					State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+						ExitCode: 1, Message: detail,
+					}},
+				}}
+				in.Pods["device-plugin"] = pod
+			}
+			failWith(test.before)
+			in.Neighbours = []neighbour.Neighbour{otherPlugin}
+			reported := assess.Node(in)
+			g.Expect(reported.Message).To(HaveSuffix("; " + note))
+			g.Expect(reported.Detail).To(Equal(test.before))
+			failWith(test.now)
+			after := afterAStart(in, reported.Condition(in.Node.Name))
+			g.Expect(after.Cause("a")).To(Equal(reported.Cause("a")))
+			g.Expect(after.Detail).To(Equal(test.now))
+		})
+	}
+}
+
 // What others run beside an operand is reported with both remedies, and the node stays ready. Beside none it is not.
 func TestNeighboursBesideOperands(t *testing.T) {
 	const plugin = "DaemonSet kube-system/plugin is another device plugin: delete it, or set " +

@@ -18,8 +18,8 @@ type Outdated struct {
 }
 
 // Check returns what a version lacks; false if it lacks nothing, or if that is unknown: the component or the branch is
-// not in the table, or the version is no complete one, such as a digest or the branch of a precompiled driver. The
-// version is that of a tag of an image, with or without "v" and what follows it, or as the driver reports it.
+// not in the table, or the version is no complete one, such as a digest, the branch of a precompiled driver, or the
+// beginning of the version of a fix, as of a node without the label of the driver's revision. The version is that of a tag of an image, with or without "v" and what follows it, or as the driver reports it.
 func Check(component, version string) (Outdated, bool) {
 	found := Outdated{Component: component, Version: version}
 	numbers := parse(component, version)
@@ -28,12 +28,17 @@ func Check(component, version string) (Outdated, bool) {
 	}
 	for _, fix := range Fixes() {
 		if fix.Component == component && (fix.Branch == 0 || fix.Branch == numbers[0]) &&
-			slices.Compare(numbers, parse(component, fix.Version)) < 0 {
+			isBefore(numbers, parse(component, fix.Version)) {
 			found.Missing = append(found.Missing, fix)
 		}
 	}
 	slices.Reverse(found.Missing)
 	return found, len(found.Missing) > 0
+}
+
+// isBefore reports whether a version is older than that of a fix. The beginning of it may be the same one.
+func isBefore(version, fix []int) bool {
+	return slices.Compare(version, fix) < 0 && !slices.Equal(version, fix[:min(len(version), len(fix))])
 }
 
 // parse returns the numbers of a version; nil if it is no complete one. Tags of the exporter name the version of the

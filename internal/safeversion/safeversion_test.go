@@ -19,6 +19,7 @@ func TestCheck(t *testing.T) {
 			"before 580.178.04, which fixes the vulnerabilities of NVIDIA's security bulletin 5861 (September 2026)"},
 		{"driver", "580.178.03", "580.178.04", "5861"},
 		{"driver", "580.178.04", "", ""},
+		{"driver", "580.178", "", ""}, // a label for the revision is missing
 		{"driver", "580.200", "", ""},
 		{"driver", "580.65", "580.178.04", "5861"},
 		{"driver", "535.288.01", "535.309.01", "5821"},

@@ -18,6 +18,10 @@ type finding struct {
 	reason, message string
 	degraded        bool
 	progressing     bool
+	// stalled: nothing changes until a person acts. Only what is wrong with the spec or with other objects sets it. What
+	// fails on nodes or is tried again does not: readers such as Flux give up at once on a stalled object, and one broken
+	// node of many must not make them do so.
+	stalled bool
 	// waitingFor and waitingReason are those of the condition Progressing where message is about a failure.
 	waitingFor, waitingReason string
 	// auxiliary is the finding about the auxiliary operands; nil if unknown.
@@ -113,16 +117,23 @@ func failure(reason, message string) *finding {
 	return &finding{ready: metav1.ConditionFalse, reason: reason, message: message, degraded: true}
 }
 
+// stalledBy returns a failure that lasts until a person acts.
+func stalledBy(reason, message string) *finding {
+	found := failure(reason, message)
+	found.stalled = true
+	return found
+}
+
 func checkSpec(_ Input, status v1.ClusterPolicyStatus) *finding {
 	if invalid := firstInState(status.Operands, v1.OperandInvalid); invalid != nil {
-		return failure(invalid.Reason, operandMessage(invalid))
+		return stalledBy(invalid.Reason, operandMessage(invalid))
 	}
 	return nil
 }
 
 func checkConflicts(_ Input, status v1.ClusterPolicyStatus) *finding {
 	if conflict := firstInState(status.Operands, v1.OperandConflict); conflict != nil {
-		return failure(v1.ReasonConflict, operandMessage(conflict))
+		return stalledBy(v1.ReasonConflict, operandMessage(conflict))
 	}
 	return nil
 }

@@ -139,11 +139,14 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// setAssessing reports how many nodes are not assessed yet by the current policy, and keeps all else.
+// setAssessing reports how many nodes are not assessed yet by the current policy, and keeps all else, but for what is
+// wrong meanwhile: that the policy is ignored, and that only a person can change its state.
 func setAssessing(status *v1.ClusterPolicyStatus, in Input) {
 	// The default of a policy without status is not valid in a condition.
 	status.ObservedGeneration = max(status.ObservedGeneration, 0)
-	if meta.FindStatusCondition(status.Conditions, v1.ConditionReady) == nil {
+	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionStalled)
+	if ready := meta.FindStatusCondition(status.Conditions, v1.ConditionReady); ready == nil ||
+		ready.Reason == v1.ReasonIgnored {
 		setConditions(status, finding{
 			ready: metav1.ConditionFalse, reason: v1.ReasonAssessing,
 			message: "the GPU nodes are being assessed against the current spec",
@@ -171,6 +174,7 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 	conditions.SetFieldNotes(&status, policy.Spec, nil, nil)
 	setConditions(&status, finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
+		stalled: true,
 		message: "ClusterPolicy " + active + " is older and takes precedence, so this one has no effect: delete one of them",
 	})
 	status.State = v1.StateIgnored
@@ -368,7 +372,7 @@ func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 	setFlag(v1.ConditionProgressing, progressing.progressing, progressing.reason, progressing.message)
 	setFlag(v1.ConditionDegraded, degraded.degraded, degraded.reason, degraded.message)
 	set(v1.ConditionError, isError, f.reason, f.message)
-	if !conditions.IsStalled(f.ready, f.reason) {
+	if !f.stalled {
 		meta.RemoveStatusCondition(&status.Conditions, v1.ConditionStalled)
 		return
 	}

@@ -76,7 +76,7 @@ func TestPolicyConditions(t *testing.T) {
 				e.removeAdmissionPolicies()
 				e.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}
 			},
-			want:    withoutPolicies(notReady("AdmissionPolicyMissing", "Degraded")),
+			want:    withoutPolicies(notReady("AdmissionPolicyMissing", "Degraded", "Stalled")),
 			message: "node-discovery: " + admissionPolicyMissing,
 		},
 		"node discovery starts": {
@@ -122,10 +122,10 @@ func TestPolicyConditions(t *testing.T) {
 		},
 		"a conflict comes before failed calls": {
 			nodes: 3, change: func(e *env) { e.applied["driver"] = conflict; e.err = errors.New("timeout") },
-			want: notReady("Conflict", "Degraded"), message: "driver: ConfigMap x: is not controlled by this ClusterPolicy",
+			want: notReady("Conflict", "Degraded", "Stalled"), message: "driver: ConfigMap x: is not controlled by this ClusterPolicy",
 		},
 		"an invalid spec comes first": {
-			nodes: 3, want: notReady("InvalidSpec", "Degraded"),
+			nodes: 3, want: notReady("InvalidSpec", "Degraded", "Stalled"),
 			change: func(e *env) {
 				e.applied["driver"], e.err = conflict, errors.New("timeout")
 				e.spec.DevicePlugin = &v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "a/b", Version: "1"}}
@@ -137,7 +137,7 @@ func TestPolicyConditions(t *testing.T) {
 				e.spec.CDI, e.spec.Toolkit = &v1.CDISpec{NRIPluginEnabled: new(true)}, &v1.ToolkitSpec{Enabled: new(false)}
 			},
 			want: withValue(
-				withValue(notReady("InvalidSpec", "Degraded"), "Progressing", "True OperandNotReady"),
+				withValue(notReady("InvalidSpec", "Degraded", "Stalled"), "Progressing", "True OperandNotReady"),
 				"AuxiliaryReady",
 				"False OperandNotReady",
 			),
@@ -385,6 +385,27 @@ func TestUnassessedNodes(t *testing.T) {
 		}))
 		g.Expect(after.State).To(Equal(v1.StateNotReady))
 		g.Expect(after.Nodes).To(BeEmpty())
+	})
+	t.Run("of a policy that was ignored", func(t *testing.T) {
+		g := NewWithT(t)
+		ignored := Ignored(newPolicy(v1.ClusterPolicySpec{}), namespace, "older")
+		g.Expect(conditionsOf(ignored)).To(HaveKeyWithValue("Stalled", "True Ignored"))
+		after := waiting(ignored, nil)
+		g.Expect(conditionsOf(after)).To(Equal(map[string]string{
+			"Ready": "False Assessing", "Progressing": "True Assessing", "Degraded": "False None", "Error": "True Assessing",
+		}))
+		g.Expect(after.State).To(Equal(v1.StateNotReady))
+		g.Expect(waiting(after, nil)).To(Equal(after), "the next pass writes nothing")
+	})
+	t.Run("after an invalid spec", func(t *testing.T) {
+		g := NewWithT(t)
+		e := newEnv(t, 3)
+		e.spec.DevicePlugin = &v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "a/b", Version: "1"}}
+		before := e.status()
+		g.Expect(conditionsOf(before)).To(HaveKeyWithValue("Stalled", "True InvalidSpec"))
+		g.Expect(conditionsOf(waiting(before, nil))).To(And(
+			Not(HaveKey("Stalled")), HaveKeyWithValue("Ready", "False InvalidSpec"),
+		))
 	})
 	t.Run("and has failed", func(t *testing.T) {
 		g := NewWithT(t)

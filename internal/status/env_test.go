@@ -2,7 +2,6 @@ package status
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -297,11 +296,6 @@ func notReady(reason string, flags ...string) map[string]string {
 	}
 	for _, flag := range flags {
 		want[flag] = "True " + reason
-	}
-	if slices.Contains([]string{
-		"InvalidSpec", "NotSupportedYet", "Conflict", "Ignored", "AdmissionPolicyMissing", "ConflictingNodeSelector",
-	}, reason) {
-		want["Stalled"] = "True " + reason
 	}
 	return want
 }

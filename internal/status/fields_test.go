@@ -242,6 +242,10 @@ func TestNodesForVirtualMachines(t *testing.T) {
 	if got := ready(status); got.Reason != v1.ReasonNotSupportedYet || got.Message != message {
 		t.Errorf("%s: %s", got.Reason, got.Message)
 	}
+	// One node of many must not make Flux give up.
+	if got := conditionsOf(status)["Stalled"]; got != "" {
+		t.Errorf("the condition Stalled is %s", got)
+	}
 }
 
 func TestNodesForVirtualMachinesAndOtherFailures(t *testing.T) {

@@ -34,6 +34,8 @@ type DriverInput struct {
 type driverFinding struct {
 	state           v1alpha1.DriverState
 	reason, message string
+	// stalled is as in finding.
+	stalled bool
 }
 
 // NVIDIADriver returns the status of an NVIDIADriver object after a pass.
@@ -57,7 +59,7 @@ func NVIDIADriver(object *v1alpha1.NVIDIADriver, in DriverInput) v1alpha1.NVIDIA
 	}
 	set(v1.ConditionReady, ready)
 	set(v1.ConditionError, failed)
-	if conditions.IsStalled(ready, found.reason) {
+	if found.stalled {
 		set(v1.ConditionStalled, metav1.ConditionTrue)
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, v1.ConditionStalled)
@@ -67,14 +69,20 @@ func NVIDIADriver(object *v1alpha1.NVIDIADriver, in DriverInput) v1alpha1.NVIDIA
 
 func driverState(object *v1alpha1.NVIDIADriver, in DriverInput) driverFinding {
 	if in.Decisions == nil || !in.Decisions.Input.UsesNVIDIADrivers() || !*in.Decisions.Input.Spec.Driver.Enabled {
-		return driverFinding{v1alpha1.StateDisabled, v1.ReasonReconciled,
-			"no ClusterPolicy uses NVIDIADrivers: set spec.driver.enabled and spec.driver.useNvidiaDriverCRD of the active one"}
+		return driverFinding{state: v1alpha1.StateDisabled, reason: v1.ReasonReconciled, message: "no ClusterPolicy uses " +
+			"NVIDIADrivers: set spec.driver.enabled and spec.driver.useNvidiaDriverCRD of the active one"}
 	}
 	if refused := in.Decisions.RefusedDriver(object.Name); refused.Choice == operand.Refused {
-		return driverFinding{v1alpha1.StateNotReady, refused.Reason, refused.Message}
+		return driverFinding{
+			state: v1alpha1.StateNotReady, reason: refused.Reason, message: refused.Message,
+			// What the object refers to may still be created, as by the same tool.
+			stalled: refused.Reason != v1.ReasonReferenceMissing,
+		}
 	}
 	if conflict := driverConflict(object.Name, in); conflict != "" {
-		return driverFinding{v1alpha1.StateNotReady, v1.ReasonConflictingNodeSelector, conflict}
+		return driverFinding{
+			state: v1alpha1.StateNotReady, reason: v1.ReasonConflictingNodeSelector, message: conflict, stalled: true,
+		}
 	}
 	return driverProgress(object.Name, in)
 }
@@ -83,7 +91,9 @@ func driverState(object *v1alpha1.NVIDIADriver, in DriverInput) driverFinding {
 func checkUndeclared(_ Input, status v1.ClusterPolicyStatus) *finding {
 	for i := range status.Operands {
 		if o := &status.Operands[i]; o.State == v1.OperandWaiting && plan.IsUndeclared(o.Reason) {
-			return &finding{reason: o.Reason, message: operandMessage(o)}
+			return &finding{
+				reason: o.Reason, message: operandMessage(o), stalled: o.Reason == v1.ReasonConflictingNodeSelector,
+			}
 		}
 	}
 	return nil
@@ -134,13 +144,17 @@ func driverProgress(object string, in DriverInput) driverFinding {
 	}
 	switch {
 	case total == 0:
-		return driverFinding{v1alpha1.StateReady, v1.ReasonNoGPUNodes, "no GPU node is selected"}
+		return driverFinding{state: v1alpha1.StateReady, reason: v1.ReasonNoGPUNodes, message: "no GPU node is selected"}
 	case worst != "":
-		return driverFinding{v1alpha1.StateNotReady, reason,
-			fmt.Sprintf("the driver is ready on %d of %d nodes%s", ready, total, worst)}
+		return driverFinding{
+			state: v1alpha1.StateNotReady, reason: reason,
+			message: fmt.Sprintf("the driver is ready on %d of %d nodes%s", ready, total, worst),
+		}
 	}
-	return driverFinding{v1alpha1.StateReady, v1.ReasonReconciled,
-		fmt.Sprintf("the driver is ready on %d of %d nodes", ready, total)}
+	return driverFinding{
+		state: v1alpha1.StateReady, reason: v1.ReasonReconciled,
+		message: fmt.Sprintf("the driver is ready on %d of %d nodes", ready, total),
+	}
 }
 
 // driverIsReady reports whether a node has reached a stage after the driver's, and its driver is not outdated.

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,6 +43,16 @@ func TestNVIDIADriver(t *testing.T) {
 			spec: v1alpha1.NVIDIADriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}},
 			want: "notReady False UpgradePending: the driver is ready on 0 of 2 nodes; node-00000: " +
 				"driver is outdated: its upgrade is pending; it moves from ubuntu24.04-amd64 to ubuntu24.04-amd64-under-test",
+		},
+		"a node that is not supported": {
+			spec: v1alpha1.NVIDIADriverSpec{CertConfig: &v1alpha1.ConfigMapSpec{Name: "certs"}},
+			change: func(e *env) {
+				e.setLabel(0, "feature.node.kubernetes.io/system-os_release.ID", "arch")
+				e.setLabel(0, "nvidia.com/gpu-operator.pool", "arch24.04-amd64")
+				delete(e.snapshot.Pods["node-00000"], "driver")
+			},
+			want: "notReady False NotSupportedYet: the driver is ready on 0 of 2 nodes; node-00000: spec.repoConfig and " +
+				"spec.certConfig are not supported on arch24.04: remove them, and use a driver image that contains these files",
 		},
 		"no node": {spec: inTeam, want: "ready True NoGPUNodes: no GPU node is selected"},
 		"a conflict": {
@@ -216,6 +227,11 @@ func TestDriverThatNoObjectDeclares(t *testing.T) {
 			o := operandOf(t, status, "driver")
 			if got := fmt.Sprintf("%s %s %d/%d: %s", o.State, o.Reason, o.Ready, o.Desired, o.Message); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			// Objects that contradict each other are for a person to mend; a node that none selects may be one of many.
+			stalled := strings.HasSuffix(test.ready, v1.ReasonConflictingNodeSelector)
+			if got := condition(status, v1.ConditionStalled).Status; (got == metav1.ConditionTrue) != stalled {
+				t.Errorf("the condition Stalled is %q", got)
 			}
 			if got := ready(status); string(got.Status)+" "+got.Reason != test.ready {
 				t.Errorf("Ready is %s %s %q, want %s", got.Status, got.Reason, got.Message, test.ready)

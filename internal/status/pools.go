@@ -82,7 +82,7 @@ func nodePools(in Input, nodes []node) []v1.NodePoolStatus {
 // checkNodePoolSpecs reports a refused node pool. It blocks no other node pool.
 func checkNodePoolSpecs(in Input, _ v1.ClusterPolicyStatus) *finding {
 	if refused := refusedNodePool(in, false); refused != nil {
-		return failure(refused.Reason, refused.Message)
+		return stalledBy(refused.Reason, refused.Message)
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ func Removing(policy *v1.ClusterPolicy, in Removal) v1.ClusterPolicyStatus {
 		Namespace: in.Namespace, ObservedGeneration: policy.Generation, Conditions: policy.DeepCopy().Status.Conditions,
 	}
 	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionAuxiliaryReady)
+	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionOutdatedComponent)
 	conditions.ClearOtherOperator(&status)
 	total := int32(len(in.Left))
 	if before := policy.Status.NodeSummary; before != nil {

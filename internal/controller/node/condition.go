@@ -91,6 +91,7 @@ func (s *scope) conditionWritten(stage bool) {
 
 // eventFor returns the Event for a change of the condition, and whether there is one: for each failure with another
 // cause, when the node is ready after a failure, and when others run on it what an operand does, and no longer do.
+// Another reason in the place of that is not its end.
 func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Event, due bool) {
 	report := &s.entry.Report
 	event = events.Event{
@@ -104,7 +105,8 @@ func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Even
 	}
 	if report.Ready() {
 		event.Type, event.Reason = corev1.EventTypeNormal, v1.ReasonGPUReady
-		return event, s.hadFailed(before) || before != nil && assess.IsDuplicate(before.Reason)
+		isOver := before != nil && assess.IsDuplicate(before.Reason) && after.Reason == v1.ReasonGPUReady
+		return event, s.hadFailed(before) || isOver
 	}
 	return event, report.State == readiness.Failed
 }

@@ -56,8 +56,14 @@ func TestNodeEvent(t *testing.T) {
 		"starts after a failure":    {before: crashing, failed: true, after: starting, state: readiness.Progressing},
 		"is not ready any more":     {before: ready, after: starting, state: readiness.Progressing},
 		"is ready, and is outdated": {before: ready, after: is("True", "UpgradePending", "a: GPUs can be used; x")},
-		"is excluded no longer":     {before: is("False", "Excluded", "a: label"), after: ready},
-		"is paused no longer":       {before: is("False", "OperandPaused", "a: label"), after: ready},
+		"has no other device plugin any more": {
+			before: is("True", "DuplicateDevicePlugin", "a: x"), after: ready, want: "Normal GPUReady",
+		},
+		"has another reason than the other device plugin": {
+			before: is("True", "DuplicateDevicePlugin", "a: x"), after: is("True", "GPUPodsRefused", "a: y"),
+		},
+		"is excluded no longer": {before: is("False", "Excluded", "a: label"), after: ready},
+		"is paused no longer":   {before: is("False", "OperandPaused", "a: label"), after: ready},
 		"answers again": {
 			before: is("False", "NodeUnreachable", "a: stage Discovered: the kubelet stopped posting node status"),
 			after:  ready,

@@ -21,8 +21,9 @@ const (
 	DefaultPort = 8001
 	// DefaultDebounce is the delay between an error and the report: several lines follow from one fault.
 	DefaultDebounce = time.Second
-	// DefaultInterval is the time from one write to the next. After a quiet one, such as the first of a boot, a worse fault
-	// is written DefaultUrgent after it.
+	// DefaultInterval is the time from one write to the next. After a quiet one, such as the first of a boot if the one
+	// before had neither faults nor notes, a worse fault is written DefaultUrgent after it. A write that fails is tried
+	// again DefaultUrgent after it.
 	//
 	// Each write of the agent may cost writes of the operator: of the condition, an Event about it, and one about new notes.
 	// A quiet write costs the condition at most, and the urgent one after it has no new notes: so both, and any other
@@ -197,13 +198,14 @@ func (a *Agent) report(ctx context.Context, reported gpuhealth.Report) {
 type written struct {
 	report gpuhealth.Report
 	// tried is the time of the last attempt. quiet: it had the faults and notes of the report before it, at a regular time.
-	tried time.Time
-	quiet bool
+	// failed: the API server did not take it.
+	tried         time.Time
+	quiet, failed bool
 }
 
 // due returns when the report may be written.
 func (w *written) due(report gpuhealth.Report, interval, urgent time.Duration) time.Time {
-	if w.quiet && isWorse(report, w.report) && slices.Equal(report.Notes, w.report.Notes) {
+	if w.failed || w.quiet && isWorse(report, w.report) && slices.Equal(report.Notes, w.report.Notes) {
 		return w.tried.Add(urgent)
 	}
 	return w.tried.Add(interval)
@@ -213,7 +215,7 @@ func (w *written) due(report gpuhealth.Report, interval, urgent time.Duration) t
 func (w *written) try(report gpuhealth.Report, now time.Time, interval time.Duration) {
 	w.quiet = !now.Before(w.tried.Add(interval)) && slices.Equal(report.Faults, w.report.Faults) &&
 		slices.Equal(report.Notes, w.report.Notes)
-	w.tried = now
+	w.tried, w.failed = now, false
 }
 
 // current returns the report of the state, and when it changes by itself; zero if it does not.
@@ -252,6 +254,7 @@ func (a *Agent) write(ctx context.Context, last *written) (due time.Time, err er
 	if err := a.options.API.PatchNode(ctx, a.options.Node, nodeapi.NodeChanges{
 		Annotations: map[string]*string{labels.GPUHealth: &next},
 	}); err != nil {
+		last.failed = true
 		retry := last.due(report, a.options.Interval, a.options.Urgent)
 		return earlier(due, retry), fmt.Errorf("write the annotation %s: %w", labels.GPUHealth, err)
 	}

@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,6 +23,8 @@ type writes struct {
 	at    []time.Time
 	costs []int
 	last  string
+	// failing is how many of the next writes fail.
+	failing int
 }
 
 func (*writes) AwaitNode(ctx context.Context, _, _ string, _ func(nodeapi.Node) bool) error {
@@ -32,6 +35,10 @@ func (*writes) AwaitNode(ctx context.Context, _, _ string, _ func(nodeapi.Node) 
 func (*writes) Node(context.Context, string) (nodeapi.Node, error) { return nodeapi.Node{}, nil }
 
 func (w *writes) PatchNode(_ context.Context, _ string, changes nodeapi.NodeChanges) error {
+	if w.failing > 0 {
+		w.failing--
+		return errors.New("the API server is being replaced")
+	}
 	var before gpuhealth.Report
 	if len(w.at) > 0 {
 		before, _ = gpuhealth.Decode(w.last)
@@ -125,4 +132,36 @@ func failOneAfterTheOther(t *testing.T, every time.Duration, programs bool) {
 	g.Expect(api.mostInAMinute()).To(BeNumerically("<=", 5))
 	cancel()
 	g.Expect(<-done).To(Succeed())
+}
+
+// A report that could not be written is tried again soon, also the first of a boot whose faults differ from those of
+// the one before, and the interval holds after the write that succeeds.
+func TestAFailedWriteIsTriedAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		api := &writes{failing: 2}
+		agent := New(Options{
+			Node: "node-a", Boot: "boot-1", Booted: time.Now(), ProcRoot: t.TempDir(), API: api, Debounce: DefaultDebounce,
+			Interval: DefaultInterval, Urgent: DefaultUrgent, Log: slog.New(slog.DiscardHandler),
+		})
+		read, write := io.Pipe()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		began := time.Now()
+		go func() { done <- agent.Run(ctx, read) }()
+		_, err := io.WriteString(write, recordOf(1, line{text: of("0000:01:00.0", 79, "x")}))
+		g.Expect(err).NotTo(HaveOccurred())
+		time.Sleep(2*DefaultUrgent + 4*DefaultDebounce)
+		synctest.Wait()
+		g.Expect(api.at).To(HaveLen(1), "the third attempt")
+		g.Expect(api.at[0].Sub(began)).To(BeNumerically(">=", 2*DefaultUrgent), "not at once")
+		_, err = io.WriteString(write, recordOf(2, line{after: time.Since(began), text: of("0000:02:00.0", 79, "x")}))
+		g.Expect(err).NotTo(HaveOccurred())
+		time.Sleep(DefaultInterval + 2*DefaultDebounce)
+		synctest.Wait()
+		g.Expect(api.at).To(HaveLen(2))
+		g.Expect(api.at[1].Sub(api.at[0])).To(BeNumerically(">=", DefaultInterval))
+		cancel()
+		g.Expect(<-done).To(Succeed())
+	})
 }
