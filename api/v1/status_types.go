@@ -36,9 +36,9 @@ type ClusterPolicyStatus struct {
 	//
 	// AuxiliaryReady is about operands that are not needed to use GPUs, such as the exporters. Error is the inverse of
 	// Ready, for tools written for NVIDIA's operator. Stalled appears where waiting cannot help, for kstatus.
-	// UnsupportedFields and DeprecatedFields list such fields of the spec, CRDOutdated appears if the CRD is older than the
-	// operator, AdmissionPolicyMissing if the admission policies are not installed, OtherOperatorRunning while NVIDIA's
-	// operator is at work, and OutdatedComponent while a component has known vulnerabilities.
+	// UnsupportedFields and DeprecatedFields list such fields of the spec, CRDOutdated appears if the CRD is older than
+	// the operator, AdmissionPolicyMissing if the admission policies are not installed, OtherOperatorRunning while
+	// NVIDIA's operator is at work, and OutdatedComponent while a component has known vulnerabilities.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -19,7 +19,8 @@ type Outdated struct {
 
 // Check returns what a version lacks; false if it lacks nothing, or if that is unknown: the component or the branch is
 // not in the table, or the version is no complete one, such as a digest, the branch of a precompiled driver, or the
-// beginning of the version of a fix, as of a node without the label of the driver's revision. The version is that of a tag of an image, with or without "v" and what follows it, or as the driver reports it.
+// beginning of the version of a fix, as of a node without the label of the driver's revision. The version is
+// that of a tag of an image, with or without "v" and what follows it, or as the driver reports it.
 func Check(component, version string) (Outdated, bool) {
 	found := Outdated{Component: component, Version: version}
 	numbers := parse(component, version)

@@ -122,7 +122,8 @@ func TestPolicyConditions(t *testing.T) {
 		},
 		"a conflict comes before failed calls": {
 			nodes: 3, change: func(e *env) { e.applied["driver"] = conflict; e.err = errors.New("timeout") },
-			want: notReady("Conflict", "Degraded", "Stalled"), message: "driver: ConfigMap x: is not controlled by this ClusterPolicy",
+			want:    notReady("Conflict", "Degraded", "Stalled"),
+			message: "driver: ConfigMap x: is not controlled by this ClusterPolicy",
 		},
 		"an invalid spec comes first": {
 			nodes: 3, want: notReady("InvalidSpec", "Degraded", "Stalled"),

@@ -25,7 +25,7 @@ const (
 	// before had neither faults nor notes, a worse fault is written DefaultUrgent after it. A write that fails is tried
 	// again DefaultUrgent after it.
 	//
-	// Each write of the agent may cost writes of the operator: of the condition, an Event about it, and one about new notes.
+	// Each write of the agent may cost writes of the operator: of the condition, an Event on it, and one on new notes.
 	// A quiet write costs the condition at most, and the urgent one after it has no new notes: so both, and any other
 	// write alone, are at most five writes a minute, however many GPUs fail one after the other.
 	DefaultInterval = time.Minute
@@ -197,7 +197,7 @@ func (a *Agent) report(ctx context.Context, reported gpuhealth.Report) {
 // written is what was written last.
 type written struct {
 	report gpuhealth.Report
-	// tried is the time of the last attempt. quiet: it had the faults and notes of the report before it, at a regular time.
+	// tried is the time of the last attempt. quiet: it had the faults and notes of the one before, at a regular time.
 	// failed: the API server did not take it.
 	tried         time.Time
 	quiet, failed bool
