@@ -41,7 +41,7 @@ var scenarios = []claim{
 	{"a pod of a tenant gets a GPU where Pod Security is restricted, and a privileged one does not", restrictedTenant},
 	{"the pods of the samples get their GPUs", podsOfSamples},
 	{"the policies for the network select the pods that they are about", networkPolicies},
-	{"the policy for GPU pods warns, reports or refuses, and 1,000 pods are not slowed down", gpuPodModes},
+	{"the policy for GPU pods warns, reports or refuses", gpuPodModes},
 	{"the API server refuses unequal requests and fractions of GPUs itself", refusedByTheAPIServer},
 }
 
