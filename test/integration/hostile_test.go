@@ -206,7 +206,7 @@ func TestAWebhookThatChangesObjectsBack(t *testing.T) {
 	}
 	tries := len(e.operatorCalls(mark).Writes().Of("daemonsets"))
 	t.Logf("%d writes of DaemonSets in %s with %d events", tries, lasting, events)
-	e.Expect(tries).To(BeNumerically("<=", 4), "only the backoff causes retries: 1, 2, 4, 8 and 15 s")
+	e.Expect(tries).To(BeNumerically("<=", retriesWithin(time.Since(begin))), "only the backoff causes retries")
 
 	hook.uninstall(e)
 	begin = time.Now()
@@ -215,6 +215,17 @@ func TestAWebhookThatChangesObjectsBack(t *testing.T) {
 		"repaired without another event")
 	t.Logf("repaired %s after the cause was removed", time.Since(begin).Round(time.Millisecond))
 	e.awaitReady(2)
+}
+
+// retriesWithin returns how often a failed write is repeated in a time, after 1, 2, 4, 8 and then each 15 s. A busy machine
+// needs longer for the same events.
+func retriesWithin(d time.Duration) int {
+	retries := 0
+	for delay, at := time.Second, time.Second; at <= d; at += delay {
+		retries++
+		delay = min(2*delay, 15*time.Second)
+	}
+	return retries
 }
 
 // TestAllocatableFallsToNothing: the kubelet reports no allocatable GPUs on a node, while every pod of the stack
