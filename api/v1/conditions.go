@@ -219,11 +219,10 @@ const (
 	// registers again. If the other one is to stay, set spec.devicePlugin.enabled to false, or label the node
 	// nvidia.com/gpu.deploy.device-plugin=false.
 	ReasonDuplicateDevicePlugin = "DuplicateDevicePlugin"
-	// ReasonDuplicateOperand: the GPUs of the node can be used, but others run there what an operand of the operator does,
-	// too: GPU Feature Discovery, a DCGM exporter or a DCGM host engine.
-	// Cause: a manifest, a chart or the cloud provider has installed it. Two GPU Feature Discoveries overwrite each other's
-	// labels if they are configured differently. Two exporters count each GPU twice, and only one of them gets the
-	// profiling metrics (DCGM_FI_PROF_*).
+	// ReasonDuplicateOperand: the GPUs of the node can be used, but others run there what an operand of the operator
+	// does, too: GPU Feature Discovery, a DCGM exporter or a DCGM host engine. Cause: a manifest, a chart or the cloud
+	// provider has installed it. Two GPU Feature Discoveries overwrite each other's labels if they are configured
+	// differently. Two exporters count each GPU twice, and only one of them gets the profiling metrics (DCGM_FI_PROF_*).
 	// Remedy: remove the one that the message names, or set the field that it names to false. To do so on single nodes,
 	// label them nvidia.com/gpu.deploy.OPERAND=false.
 	ReasonDuplicateOperand = "DuplicateOperand"

@@ -71,7 +71,10 @@ func parts(namespace string) []part {
 		{file: "nodes", path: nodesPath, query: gpuNodes, trim: withoutImages},
 		{file: "crds", path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", trim: withoutSchema},
 		{file: "runtimeclasses", path: "/apis/node.k8s.io/v1/runtimeclasses"},
-		{file: "validatingadmissionpolicies", path: admission + "validatingadmissionpolicies", query: installed, optional: true},
+		{
+			file: "validatingadmissionpolicies", path: admission + "validatingadmissionpolicies",
+			query: installed, optional: true,
+		},
 		{
 			file: "validatingadmissionpolicybindings", path: admission + "validatingadmissionpolicybindings",
 			query: installed, optional: true,

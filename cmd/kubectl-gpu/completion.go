@@ -39,7 +39,8 @@ func addCompletion(root *cobra.Command) {
 			Use:   "kubectl",
 			Short: "Print the script by which kubectl completes kubectl gpu",
 			Long: `Print the script by which kubectl completes kubectl gpu in each shell in which its own completion is set up.
-It must be executable, on the PATH, and named kubectl_complete-gpu. It completes commands, flags and their values, and the names
+It must be executable, on the PATH, and named kubectl_complete-gpu. It completes commands, flags and their values, and
+the names
 of nodes, pods and namespaces of the cluster.`,
 			Example: `  kubectl gpu completion kubectl > ~/.local/bin/kubectl_complete-gpu
   chmod +x ~/.local/bin/kubectl_complete-gpu`,

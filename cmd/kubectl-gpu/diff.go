@@ -30,8 +30,8 @@ kubectl gpu plan has the same in short, with the order of the upgrades and the p
 complete spec, and the same rights are needed: see kubectl gpu plan --help. Of fields that are no longer set, those are
 shown that are elements of a list with names, such as variables, or keys of a map, such as node selectors.
 
-Exit codes, as of kubectl diff: 0 neither the policy nor an object would change, 1 something would, 2 failure, an invalid
-policy or wrong usage.`,
+Exit codes, as of kubectl diff: 0 neither the policy nor an object would change, 1 something would, 2 failure, an
+invalid policy or wrong usage.`,
 		Example: `  kubectl gpu diff -f policy.yaml
   kubectl gpu diff -f policy.yaml -o json
   kubectl gpu diff -f policy.yaml > /dev/null && echo nothing changes`,

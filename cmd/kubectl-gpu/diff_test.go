@@ -23,9 +23,11 @@ func TestDiff(t *testing.T) {
 			`  - spec\.template\.spec\.containers\[nvidia-driver-ctr\]\.image: "\S+:580\.1-ubuntu24\.04"\n` +
 			`  \+ spec\.template\.spec\.containers\[nvidia-driver-ctr\]\.image: "\S+:580\.2-ubuntu24\.04"\n`, `^$`},
 		"an operand is removed": {`{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true}},
-			dcgmExporter: {enabled: false}}`, "", 1, `delete DaemonSet nvidia-dcgm-exporter \(dcgm-exporter\): 4 pods removed\n` +
-			`(?s).*4 pods replaced or removed on 4 nodes\. Driver upgrades on 0 nodes\.`, `^$`},
-		"for programs": {upgradedSpec, "-o=json", 1, `(?s)"spec": \[\s+\{\s+"path": "spec\.driver\.version",\s+"before": "580\.1"`,
+			dcgmExporter: {enabled: false}}`, "", 1,
+			`delete DaemonSet nvidia-dcgm-exporter \(dcgm-exporter\): 4 pods removed\n` +
+				`(?s).*4 pods replaced or removed on 4 nodes\. Driver upgrades on 0 nodes\.`, `^$`},
+		"for programs": {upgradedSpec, "-o=json", 1,
+			`(?s)"spec": \[\s+\{\s+"path": "spec\.driver\.version",\s+"before": "580\.1"`,
 			`^$`},
 		"an invalid policy": {`{driver: {image: "example.com/driver:1", version: "2"}}`, "", 2, ``,
 			`the policy is invalid for driver`},

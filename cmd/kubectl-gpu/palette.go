@@ -10,7 +10,8 @@ import (
 // palette colours text for a terminal; one without colours returns the text as it is.
 type palette struct{ on bool }
 
-// newPalette returns colours if the output is a terminal and the user has not turned them off: see https://no-color.org.
+// newPalette returns colours if the output is a terminal and the user has not turned them off: see
+// https://no-color.org.
 func newPalette(out io.Writer) palette {
 	return palette{on: isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }

@@ -58,7 +58,8 @@ func TestDecodeProtobuf(t *testing.T) {
 	names, _, err = decode(encodedNodes(t))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(names).To(BeEmpty())
-	for _, broken := range [][]byte{nil, []byte("k8s"), []byte("{}}}"), []byte(protobufMagic + "\x12\xff\xff\xff\xff\xff\x7f"),
+	for _, broken := range [][]byte{
+		nil, []byte("k8s"), []byte("{}}}"), []byte(protobufMagic + "\x12\xff\xff\xff\xff\xff\x7f"),
 		whole[:len(whole)/2], whole[:20]} {
 		_, _, err := decode(broken)
 		g.Expect(err).To(HaveOccurred(), "%d bytes", len(broken))
@@ -68,7 +69,9 @@ func TestDecodeProtobuf(t *testing.T) {
 // The reason of the API server is the same in both encodings, and as kubectl prints it.
 func TestRefusal(t *testing.T) {
 	g := NewWithT(t)
-	status := &metav1.Status{Reason: metav1.StatusReasonForbidden, Message: "nodes is forbidden", Code: http.StatusForbidden}
+	status := &metav1.Status{
+		Reason: metav1.StatusReasonForbidden, Message: "nodes is forbidden", Code: http.StatusForbidden,
+	}
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	var out bytes.Buffer
@@ -79,7 +82,8 @@ func TestRefusal(t *testing.T) {
 	err := refusal(response(typeProtobuf), out.Bytes())
 	g.Expect(err).To(MatchError("Error from server (Forbidden): nodes is forbidden"))
 	g.Expect(answered(err, "Forbidden")).To(BeTrue())
-	g.Expect(refusal(response(typeJSON), []byte(`{"reason":"Forbidden","message":"nodes is forbidden"}`))).To(MatchError(err))
+	body := []byte(`{"reason":"Forbidden","message":"nodes is forbidden"}`)
+	g.Expect(refusal(response(typeJSON), body)).To(MatchError(err))
 	g.Expect(refusal(response("text/html"), []byte(strings.Repeat("<p>", 1000)))).To(MatchError(HavePrefix(
 		"the answer is 403 Forbidden: <p>")))
 }
@@ -87,7 +91,7 @@ func TestRefusal(t *testing.T) {
 // A busy API server says when to ask again.
 func TestASessionAsksAgain(t *testing.T) {
 	g, asked := NewWithT(t), 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked++; asked == 1 {
 			w.Header().Set("Retry-After", "1")
 		}

@@ -39,7 +39,8 @@ partitioned, shares or MIG devices with the name of their resource. Requests by 
 how long the node has been ready, or not ready. Columns that are empty for all nodes are left out, except with -o
 wide, which adds the messages.
 
-It runs kubectl proxy, which needs the right to list Nodes and ClusterPolicies, with --watch also to watch them. Without the
+It runs kubectl proxy, which needs the right to list Nodes and ClusterPolicies, with --watch also to watch them. Without
+the
 right to list Pods in all namespaces FREE is unknown.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, and with --detailed-exitcode 3 if there is no policy, or it is not

@@ -47,7 +47,8 @@ NODE  READY  STAGE      USABLE  FREE              PRODUCT  MIG              DRIV
 a     False  Driver     -       -                 -        -                -       CrashLoopBackOff  90s
 b     True   Validated  7/8     ?, 5 mig-1g.10gb  H100     mixed (pending)  590     -                 90s
 `))
-	g.Expect(overviewText(someNodes(), shownAt, true, palette{})).To(MatchRegexp(`UPGRADE +HEALTH +CORDONED .* MESSAGE\na .* x y\n`))
+	g.Expect(overviewText(someNodes(), shownAt, true, palette{})).To(
+		MatchRegexp(`UPGRADE +HEALTH +CORDONED .* MESSAGE\na .* x y\n`))
 	g.Expect(text(overview.Overview{})).To(Equal(`No ClusterPolicy: the operator does nothing until one is created.
 0 of 0 nodes ready, 0 of 0 GPUs usable
 

@@ -103,8 +103,9 @@ With a selector it also needs the right to list Pods in the namespaces that are 
 func (o *topOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVarP(&o.selector, "selector", "l", "", "only objects with these labels, as of kubectl get")
-	flags.StringVar(&o.sortBy, "sort-by", sortKeys[0], "order: name, or the highest first of utilization, memory, power or "+
-		"temperature")
+	flags.StringVar(&o.sortBy, "sort-by", sortKeys[0],
+		"order: name, or the highest first of utilization, memory, power or "+
+			"temperature")
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, wide, json or yaml")
 	flags.StringVar(&o.operatorNamespace, "operator-namespace", "",
 		"namespace of the operator (default: the one in the status of the policy, or gpu-operator)")
@@ -153,7 +154,9 @@ type usedPods struct {
 }
 
 func (o *topOptions) nodes(cmd *cobra.Command, names []string) error {
-	reading, err := o.read(cmd.Context(), o.selector, func(node string) bool { return len(names) == 0 || slices.Contains(names, node) })
+	reading, err := o.read(cmd.Context(), o.selector, func(node string) bool {
+		return len(names) == 0 || slices.Contains(names, node)
+	})
 	if err != nil {
 		return err
 	}

@@ -71,8 +71,8 @@ func (o releaseOptions) platforms() []string {
 	return strings.FieldsFunc(o.pluginPlatforms, func(r rune) bool { return r == ',' })
 }
 
-// plugin writes an archive of the plugin for each platform, and the manifest by which krew installs them from the page of
-// the release.
+// plugin writes an archive of the plugin for each platform, and the manifest by which krew installs them from the page
+// of the release.
 func (r *releaser) plugin(ctx context.Context) error {
 	manifest := krewManifest{
 		APIVersion: krewVersion, Kind: "Plugin", Metadata: map[string]string{"name": pluginName},

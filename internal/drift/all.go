@@ -18,8 +18,8 @@ type Difference struct {
 	After  any `json:"after,omitempty"`
 }
 
-// owned are maps of which a rendered object has all keys, below the metadata of the object itself: what the live one has
-// beyond them was rendered before.
+// owned are maps of which a rendered object has all keys, below the metadata of the object itself: what the live one
+// has beyond them was rendered before.
 var owned = map[string]bool{
 	"annotations": true, "labels": true, "matchLabels": true, "nodeSelector": true, "data": true, "limits": true,
 	"requests": true,

@@ -282,7 +282,8 @@ func TestOutdatedDriverOfANode(t *testing.T) {
 	findings := func(version string) []explain.Finding {
 		n.Labels["nvidia.com/cuda.driver-version.full"] = version
 		seen := overview.Of(overview.Cluster{Nodes: []*corev1.Node{n}}).Nodes[0]
-		return explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Policy: &v1.ClusterPolicy{}, Reasons: known}).Findings
+		in := explain.NodeInput{Node: n, Overview: seen, Policy: &v1.ClusterPolicy{}, Reasons: known}
+		return explain.OfNode(in).Findings
 	}
 	g.Expect(findings("580.178.04")).NotTo(ContainElement(HaveField("Reason", v1.ReasonOutdatedComponent)))
 	g.Expect(findings("580.95.05")).To(ContainElement(And(HaveField("Reason", v1.ReasonOutdatedComponent),

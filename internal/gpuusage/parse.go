@@ -30,8 +30,8 @@ const (
 // mebi is the unit of memory up to exporter 4.8, in bytes.
 const mebi = 1 << 20
 
-// ratioSeries is a series whose unit depends on the exporter: DCGM 4.6 has the name for a percentage, and DCGM 4.7 for a
-// ratio.
+// ratioSeries is a series whose unit depends on the exporter: DCGM 4.6 has the name for a percentage, and DCGM 4.7 for
+// a ratio.
 const ratioSeries = "DCGM_FI_DEV_GPU_UTIL_RATIO"
 
 // oldDriverLabel is a label that series have only up to exporter 4.8.

@@ -86,18 +86,24 @@ func (r *Redactor) fields(fields map[string]any) {
 		fields["value"] = r.remove("value of a variable", text)
 	}
 	for key, value := range fields {
-		switch text, isText := value.(string); {
-		case key == "annotations":
-			if annotations, isMap := value.(map[string]any); isMap {
-				r.annotations(annotations)
-			}
-		case isText && isCredentialName(key) && text != "" && !isReference(key) && !harmless.MatchString(text):
-			fields[key] = r.remove("value of a credential's name", text)
-		case isText && key == "caBundle": // Public, and long.
-			fields[key] = fmt.Sprintf("[left out: %d bytes]", len(text))
-		default:
-			fields[key] = r.value(value)
-		}
+		fields[key] = r.field(key, value)
+	}
+}
+
+// field returns the value of a key without credentials.
+func (r *Redactor) field(key string, value any) any {
+	text, isText := value.(string)
+	annotations, isMap := value.(map[string]any)
+	switch {
+	case key == "annotations" && isMap:
+		r.annotations(annotations)
+		return value
+	case isText && key == "caBundle": // Public, and long.
+		return fmt.Sprintf("[left out: %d bytes]", len(text))
+	case isText && isCredentialName(key) && !isReference(key) && text != "" && !harmless.MatchString(text):
+		return r.remove("value of a credential's name", text)
+	default:
+		return r.value(value)
 	}
 }
 

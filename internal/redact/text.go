@@ -21,7 +21,8 @@ const (
 var isWord = regexp.MustCompile(`^[a-z.-]+$`).MatchString
 
 // credentialName is how names of credentials look, of variables, keys and flags.
-const credentialName = `(?:[a-z0-9_.-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|api[-_.]?key|access[-_.]?key|` +
+const credentialName = `(?:[a-z0-9_.-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|` +
+	`api[-_.]?key|access[-_.]?key|` +
 	`private[-_.]?key|signing[-_.]?key|encryption[-_.]?key|license[-_.]?key|account[-_.]?key|key[-_.]data|cookie|` +
 	`auth)[a-z0-9_.-]*|(?:[a-z0-9_.-]*[_.-])?pass(?:[_.-][a-z0-9_.-]*)?|tls\.key)`
 
@@ -34,14 +35,16 @@ type form struct {
 
 // forms are the known ones. Prefixes of tokens are those that their issuers document for secret scanning.
 var forms = []form{
-	{"private key", regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`), 0},
+	{"private key", regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?` +
+		`(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`), 0},
 	{"private key", regexp.MustCompile(`\bLS0tLS1CRUdJTi[A-Za-z0-9+/]{8,}=*`), 0}, // The same in base64.
 	{"credentials in a URL", regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://([^\s/"'<>]+)@`), 1},
 	{"JSON Web Token", regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?`), 0},
 	{"token", regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|` +
 		`nvapi-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,}|hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|` +
 		`AIza[A-Za-z0-9_-]{30,}|(?:AKIA|ASIA)[A-Z0-9]{16}|npm_[A-Za-z0-9]{20,}|dckr_pat_[A-Za-z0-9_-]{16,})`), 0},
-	{"authorization", regexp.MustCompile(`(?i)\bauthorization["']?\s*[:=]\s*["']?((?:(?:bearer|basic|token|negotiate)\s+)?` +
+	{"authorization", regexp.MustCompile(`(?i)\bauthorization["']?\s*[:=]\s*["']?` +
+		`((?:(?:bearer|basic|token|negotiate)\s+)?` +
 		`[^\s"',;]+)`), 1},
 	{"authorization", regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9+/_.~-]{12,}=*)`), 1},
 	{"value of a credential's name", regexp.MustCompile(`(?i)[?&]` + credentialName + `=([^\s"'&]+)`), 1},

@@ -18,7 +18,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-func TestNVIDIADriver(t *testing.T) {
+func TestNVIDIADriver(t *testing.T) { //nolint:gocyclo // It is a table with its loop.
 	all := v1alpha1.NVIDIADriverSpec{}
 	inTeam := v1alpha1.NVIDIADriverSpec{NodeSelector: v1.NodePoolSelector{"team": "a"}}
 	for name, test := range map[string]struct {

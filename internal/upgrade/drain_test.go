@@ -19,7 +19,7 @@ func drained(name string, ago time.Duration) Node {
 }
 
 // What the next patch of a drain leaves, by what is seen.
-func TestDrainSteps(t *testing.T) {
+func TestDrainSteps(t *testing.T) { //nolint:gocyclo // It is a table with its loop.
 	const budget = "PDB team-a/web allows 0 disruptions"
 	blocked := func(n *Node) { n.Workload.Users[0].Blocked = budget }
 	forbidden := func(lasting bool) func(*Node) {

@@ -177,9 +177,9 @@ func (e *explorer) addFaults(s *state, add func(string, func(*state) error)) {
 	}
 }
 
-// read lets the second manager plan. It writes later, and deletes and evicts nothing: it would read the pods before. Nor
-// does it begin to drain a node: unlike the slots for drivers, those for MIG layouts end by time, and a manager stops
-// long before, when it is not the leader any more.
+// read lets the second manager plan. It writes later, and deletes and evicts nothing: it would read the pods before.
+// Nor does it begin to drain a node: unlike the slots for drivers, those for MIG layouts end by time, and a manager
+// stops long before, when it is not the leader any more.
 func (e *explorer) read(s *state) {
 	plan := e.plan(s.cluster())
 	s.patches, s.versions = make([]*Step, len(s.machines)), make([]int, len(s.machines))
@@ -278,7 +278,7 @@ func (s *state) grant(slots Slots) error {
 }
 
 // checkGrant checks new slots against the policy, independently of the planner.
-func (s *state) checkGrant(slots Slots) error {
+func (s *state) checkGrant(slots Slots) error { //nolint:gocyclo // It is a list of rules.
 	holders, unavailable := map[string]bool{}, map[string]bool{}
 	var broken, others []*machine
 	for i := range s.machines {

@@ -69,7 +69,7 @@ func (w *world) layoutPatch(m *machine, patch *LayoutPatch) error {
 }
 
 // checkDrain checks a patch with which a drain begins, or with which one that has failed is forgotten.
-func (w *world) checkDrain(m *machine, patch *LayoutPatch) error {
+func (w *world) checkDrain(m *machine, patch *LayoutPatch) error { //nolint:gocyclo // It is a list of rules.
 	if before := m.ownDrain(); patch.Drain == nil && before != nil && before.State == DrainFailed && m.MIG.Off {
 		return errors.New("a failed drain is forgotten while the MIG manager is paused")
 	}
@@ -94,7 +94,8 @@ func (w *world) checkDrain(m *machine, patch *LayoutPatch) error {
 // checkUncordon checks that a node may be uncordoned after the change of its layout.
 func (w *world) checkUncordon(m *machine) error {
 	drain := m.MIG.Drain
-	changes := (m.MIG.Partitioned || m.MIG.Off) && drain != nil && drain.State == DrainChanging && m.MIG.Requested == drain.Layout &&
+	changes := (m.MIG.Partitioned || m.MIG.Off) && drain != nil && drain.State == DrainChanging &&
+		m.MIG.Requested == drain.Layout &&
 		!m.MIG.Ended && w.now.Before(drain.Since.Add(layoutTime))
 	switch {
 	case m.foreign:
@@ -158,7 +159,7 @@ func (s *state) addHolder(m *machine, slot Slot, holders, unavailable map[string
 
 // checkLayoutSlots checks new slots for MIG layouts, after those for drivers, independently of the planner. Of the
 // other nodes, those without a MIG manager do not count.
-func (s *state) checkLayoutSlots(slots Slots, holders map[string]bool) error {
+func (s *state) checkLayoutSlots(slots Slots, holders map[string]bool) error { //nolint:gocyclo // It is a list of rules.
 	unavailable := maps.Clone(holders)
 	for i := range s.machines {
 		m := &s.machines[i]

@@ -46,9 +46,9 @@ func evictable(name string) Node {
 	return with(wants(name), func(n *Node) { n.MIG.Idle, n.MIG.Evict = false, true })
 }
 
-// toEvict is granted for a layout before which pods are evicted.
-func toEvict(ago time.Duration, name string) Slots {
-	slot := granted(ago, name)[name]
+// toEvict is granted a minute ago for a layout before which pods are evicted.
+func toEvict(name string) Slots {
+	slot := granted(time.Minute, name)[name]
 	slot.Evict = true
 	return Slots{name: slot}
 }
@@ -112,19 +112,19 @@ func TestLayoutsAreChangedInTurn(t *testing.T) {
 			holders: []string{"a"},
 		},
 		"pods that may be evicted": {
-			nodes: []Node{evictable("a"), wants("b")}, slots: toEvict(time.Minute, "a"), holders: []string{"a"},
+			nodes: []Node{evictable("a"), wants("b")}, slots: toEvict("a"), holders: []string{"a"},
 		},
 		"pods that may not be evicted any more hold up no other node": {
 			nodes: []Node{with(evictable("a"), func(n *Node) { n.MIG.Evict = false }), wants("b")},
-			slots: toEvict(time.Minute, "a"), holders: []string{"b"},
+			slots: toEvict("a"), holders: []string{"b"},
 		},
 		"nor do those of a node that is excluded since": {
 			nodes: []Node{with(evictable("a"), func(n *Node) { n.Skip = true }), wants("b")},
-			slots: toEvict(time.Minute, "a"), holders: []string{"b"},
+			slots: toEvict("a"), holders: []string{"b"},
 		},
 		"no outcome yet after an eviction": {
 			nodes: []Node{with(requested("a"), func(n *Node) { n.MIG.Evict = false }), wants("b")},
-			slots: toEvict(time.Minute, "a"), holders: []string{"a"},
+			slots: toEvict("a"), holders: []string{"a"},
 		},
 		"no outcome yet": {
 			nodes: []Node{requested("a"), wants("b")}, slots: granted(time.Minute, "a"), holders: []string{"a"},

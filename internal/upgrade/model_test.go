@@ -82,7 +82,7 @@ func (s *state) secondSlots() string {
 	return "second"
 }
 
-func (s *state) machineKey(i int) string {
+func (s *state) machineKey(i int) string { //nolint:gocyclo // It is a list of fields.
 	m := &s.machines[i]
 	b := make(keyText, 0, 160)
 	word, flag := b.word, b.flag

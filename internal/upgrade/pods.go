@@ -62,19 +62,24 @@ func (p *PodPolicy) classify(pod *corev1.Pod, usesGPUs bool, workload *Workload)
 	drained := p.drains(pod)
 	switch {
 	case usesGPUs:
-		found.Blocked = p.PodDeletion.forbid(pod, "podDeletion")
-		inDrain := p.Drain.forbid(pod, "drain")
-		found.Lasting = found.Blocked != "" && (!drained || inDrain != "")
-		if found.Blocked != "" && p.Draining && drained {
-			found.Blocked = inDrain
-		}
-		found.Forbidden = found.Blocked != ""
+		p.forbidUser(&found, pod, drained)
 		workload.Users = append(workload.Users, found)
 	case drained:
 		found.Blocked = p.Drain.forbid(pod, "drain")
 		found.Forbidden = found.Blocked != ""
 		workload.Others = append(workload.Others, found)
 	}
+}
+
+// forbidUser sets whether a pod that uses GPUs may be evicted. drained: a drain evicts it, too.
+func (p *PodPolicy) forbidUser(found *WorkloadPod, pod *corev1.Pod, drained bool) {
+	found.Blocked = p.PodDeletion.forbid(pod, "podDeletion")
+	inDrain := p.Drain.forbid(pod, "drain")
+	found.Lasting = found.Blocked != "" && (!drained || inDrain != "")
+	if found.Blocked != "" && p.Draining && drained {
+		found.Blocked = inDrain
+	}
+	found.Forbidden = found.Blocked != ""
 }
 
 // isWorkload reports whether the pod is a user's and may have to be evicted.

@@ -141,12 +141,8 @@ func (c *Cluster) grant(turns []turn) Slots {
 		if budgets[n.Group] == nil {
 			budgets[n.Group] = c.budget(n.Group)
 		}
-		if record := n.ownRecord(); c.Slots.Valid(n) || c.hasLayoutSlot(n) {
-			slots[n.Name] = c.Slots[n.Name]
-		} else if record != nil && record.State.InProgress() {
-			slots[n.Name] = Slot{UID: n.UID, Round: record.Round}
-		} else if n.relayouting() {
-			slots[n.Name] = n.MIG.Drain.slot()
+		if slot, holds := c.held(n); holds {
+			slots[n.Name] = slot
 		}
 		if turns[i].wants {
 			candidates = append(candidates, i)
@@ -171,6 +167,21 @@ func (c *Cluster) grant(turns []turn) Slots {
 	}
 	c.grantLayouts(slots, budgets, turns)
 	return slots
+}
+
+// held returns the slot that the node holds already.
+func (c *Cluster) held(n *Node) (slot Slot, holds bool) {
+	record := n.ownRecord()
+	switch {
+	case c.Slots.Valid(n) || c.hasLayoutSlot(n):
+		return c.Slots[n.Name], true
+	case record != nil && record.State.InProgress():
+		return Slot{UID: n.UID, Round: record.Round}, true
+	case n.relayouting():
+		return n.MIG.Drain.slot(), true
+	default:
+		return Slot{}, false
+	}
 }
 
 // compare orders nodes as they are upgraded: those that their driver keeps from working, those that a user has

@@ -215,7 +215,7 @@ func (m *machine) validated() bool {
 		m.Validator.Created.After(m.Driver.Created)
 }
 
-func (w *world) evict(m *machine, pods []WorkloadPod) error {
+func (w *world) evict(m *machine, pods []WorkloadPod) error { //nolint:gocyclo // It is a list of rules.
 	upgrading := m.Record != nil && m.Record.State.InProgress() && m.Record.UID == m.UID
 	drained := upgrading && m.Record.State == StateDrain
 	if drain := m.MIG.Drain; !upgrading && drain != nil && drain.State.Evicts() {

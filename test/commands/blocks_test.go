@@ -45,7 +45,7 @@ var (
 // pagesOfDocs are the paths of all pages that may have commands, README.md first.
 func pagesOfDocs(g *WithT) []string {
 	paths := []string{"README.md"}
-	g.Expect(filepath.WalkDir(filepath.Join(repo, "docs"), func(path string, entry fs.DirEntry, err error) error {
+	g.Expect(filepath.WalkDir(filepath.Join(repo, "docs"), func(path string, _ fs.DirEntry, err error) error {
 		relative, _ := filepath.Rel(repo, path)
 		if err == nil && strings.HasSuffix(path, ".md") && !slices.Contains(unread, relative) {
 			paths = append(paths, relative)

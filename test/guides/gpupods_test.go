@@ -219,7 +219,8 @@ func (e *env) expectFast(u *user, team string) {
 	checks := after.count - before.count
 	e.Expect(checks).To(BeNumerically(">=", count))
 	each := time.Duration((after.seconds - before.seconds) / checks * float64(time.Second))
-	e.t.Logf("%d pods created in %s, of which all admission policies take %s each", count, took.Round(time.Millisecond), each)
+	e.t.Logf("%d pods created in %s, of which all admission policies take %s each",
+		count, took.Round(time.Millisecond), each)
 	// A busy machine takes longer: only the complete run, which nothing disturbs, judges the time.
 	if cluster.FullCampaigns() {
 		e.Expect(each).To(BeNumerically("<", 10*time.Millisecond))

@@ -118,7 +118,8 @@ func (r *published) checkPlugin() {
 		file := "kubectl-gpu-linux-" + arch + ".tar.gz"
 		content, err := os.ReadFile(filepath.Join(r.dist, file))
 		r.Expect(err).NotTo(HaveOccurred())
-		r.Expect(string(text)).To(MatchRegexp(`uri: https://\S+/releases/download/v%s/%s\n\s+sha256: %x\n\s+bin: kubectl-gpu\n`,
+		r.Expect(string(text)).To(MatchRegexp(
+			`uri: https://\S+/releases/download/v%s/%s\n\s+sha256: %x\n\s+bin: kubectl-gpu\n`,
 			packaged.ReleaseVersion, file, sha256.Sum256(content)))
 	}
 }

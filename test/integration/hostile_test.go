@@ -217,8 +217,8 @@ func TestAWebhookThatChangesObjectsBack(t *testing.T) {
 	e.awaitReady(2)
 }
 
-// retriesWithin returns how often a failed write is repeated in a time, after 1, 2, 4, 8 and then each 15 s. A busy machine
-// needs longer for the same events.
+// retriesWithin returns how often a failed write is repeated in a time, after 1, 2, 4, 8 and then each 15 s. A busy
+// machine needs longer for the same events.
 func retriesWithin(d time.Duration) int {
 	retries := 1 // One may be in flight when the count begins.
 	for delay, at := time.Second, time.Second; at <= d; at += delay {

@@ -73,7 +73,7 @@ func serveOn(t *testing.T, address string, handler http.Handler, secure bool) (p
 		server.Start()
 	}
 	t.Cleanup(server.Close)
-	return listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // It is of TCP.
+	return listener.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // It is of TCP.
 }
 
 // exporterOf answers for the exporters of all nodes. The API server's proxy tells the pod that it was asked for.
@@ -153,8 +153,9 @@ func (e *env) answerFor(exporters *exporterOf, address string) {
 	e.t.Helper()
 	kubelet := serveOn(e.t, address, http.HandlerFunc(serveLogs), true)
 	for _, node := range []string{"gpu-00000", "gpu-00001", "gpu-00002"} {
-		e.patchStatus(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, `{"status":{"addresses":[{"type":"InternalIP",`+
-			`"address":%q}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, address, kubelet)
+		e.patchStatus(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+			`{"status":{"addresses":[{"type":"InternalIP",`+
+				`"address":%q}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, address, kubelet)
 	}
 	// With the address of a node the simulator writes the status of its pods again, once.
 	e.Eventually(e.runningExporters).WithTimeout(readyTime).Should(HaveEach(HaveField("Status.HostIP", address)))
@@ -172,8 +173,8 @@ func (e *env) patchStatus(object client.Object, format string, args ...any) {
 	e.Expect(e.client.Status().Patch(e.t.Context(), object, patch)).To(Succeed())
 }
 
-// topAsksExporters: through the API server's proxy, top asks the exporter of each node. One that does not answer does not
-// hide the others.
+// topAsksExporters: through the API server's proxy, top asks the exporter of each node. One that does not answer does
+// not hide the others.
 func (e *env) topAsksExporters(exporters *exporterOf) {
 	e.t.Helper()
 	code, out, errOut := e.exitOf("top", "nodes", "gpu-00000", "gpu-00001")
@@ -196,7 +197,8 @@ func (e *env) topAsksExporters(exporters *exporterOf) {
 	exporters.broken.Store(false)
 
 	_, out, _ = e.exitOf("top", "pods", "-A", "--sort-by", "memory")
-	e.Expect(out).To(MatchRegexp(`NAMESPACE +POD +NODE +GPUS .*\ndefault +running +gpu-00000 +1 +90% +2048Mi +- +500W +-\n$`))
+	e.Expect(out).To(MatchRegexp(
+		`NAMESPACE +POD +NODE +GPUS .*\ndefault +running +gpu-00000 +1 +90% +2048Mi +- +500W +-\n$`))
 	_, out, _ = e.exitOf("top", "pods", "-n", "poor")
 	e.Expect(out).To(Equal("No pod with a GPU is reported.\n"))
 	_, out, _ = e.exitOf("__complete", "top", "nodes", "gpu-0000")
@@ -270,7 +272,8 @@ func (e *env) plant() {
 	})
 	pod := corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "main", Image: "example.com/a", Args: []string{"--token", planted + "-arg", "--password=" + planted + "-arg2"},
-		Command: []string{"sh", "-c", "curl https://user:" + planted + "-url@example.com/ -H 'Authorization: Bearer " + planted +
+		Command: []string{"sh", "-c", "curl https://user:" + planted + "-url@example.com/ " +
+			"-H 'Authorization: Bearer " + planted +
 			"-header'"},
 		Env: []corev1.EnvVar{
 			{Name: "DB_PASSWORD", Value: planted + "-env"},
@@ -294,16 +297,18 @@ func (e *env) plant() {
 	e.create(&corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: "planted"},
 		InvolvedObject: corev1.ObjectReference{Namespace: namespace, Kind: "Pod", Name: "x"},
-		Message:        "pull of https://user:" + planted + "-event@registry.example.com failed", Type: corev1.EventTypeWarning,
+		Message:        "pull of https://user:" + planted + "-event@registry.example.com failed",
+		Type:           corev1.EventTypeWarning,
 	})
 	e.Expect(e.client.Patch(e.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-00000"}},
 		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/join-token":"`+
 			planted+`-node"}}}`)))).To(Succeed())
 }
 
-// kubeletLog is what the stand-in for kubelets returns as the log of each container: two credentials with a name, and one
-// that is known from the environment of a container.
-const kubeletLog = "a line\nlogin with password=PLANTED-log\nconnected as PLANTED-env\nkey nvapi-PLANTED0123456789abcdefgh\n"
+// kubeletLog is what the stand-in for kubelets returns as the log of each container: two credentials with a name, and
+// one that is known from the environment of a container.
+const kubeletLog = "a line\nlogin with password=PLANTED-log\nconnected as PLANTED-env\n" +
+	"key nvapi-PLANTED0123456789abcdefgh\n"
 
 // serveLogs answers as a kubelet.
 func serveLogs(w http.ResponseWriter, r *http.Request) {
@@ -378,9 +383,11 @@ func (e *env) collectWithoutRights() {
 	e.Expect(errOut).To(MatchRegexp(`\d+ parts could not be read`))
 	files := e.unpack(file)
 	e.Expect(files).To(HaveKey("versions.json"))
-	e.Expect(files["index.json"]).To(MatchRegexp(`(?s)"name": "nodes.yaml",.*"reason": ".*\(Forbidden\).*nodes is forbidden`))
-	cmd := e.pluginCommand("collect", filepath.Join(e.t.TempDir(), "none.tar.gz"), "--kubeconfig", filepath.Join(e.t.TempDir(),
-		"none"))
+	e.Expect(files["index.json"]).To(MatchRegexp(
+		`(?s)"name": "nodes.yaml",.*"reason": ".*\(Forbidden\).*nodes is forbidden`))
+	cmd := e.pluginCommand("collect", filepath.Join(e.t.TempDir(), "none.tar.gz"),
+		"--kubeconfig", filepath.Join(e.t.TempDir(),
+			"none"))
 	e.Expect(cmd.Run()).NotTo(Succeed(), "there is no cluster")
 }
 

@@ -227,6 +227,17 @@ func (s *Simulator) process(ctx context.Context, name string) error {
 	if err := n.configure(ctx); err != nil {
 		return err
 	}
+	if err := n.settle(ctx, now); err != nil {
+		return err
+	}
+	if next := n.next(); !next.IsZero() {
+		s.queue.AddAfter(name, time.Until(next))
+	}
+	return nil
+}
+
+// settle advances the node until nothing is left to do now, and writes what changed.
+func (n *node) settle(ctx context.Context, now time.Time) (err error) {
 	for again := true; again; {
 		n.advance(ctx, now)
 		if err := n.syncDriver(); err != nil {
@@ -237,9 +248,6 @@ func (s *Simulator) process(ctx context.Context, name string) error {
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
-	}
-	if next := n.next(); !next.IsZero() {
-		s.queue.AddAfter(name, time.Until(next))
 	}
 	return nil
 }

@@ -16,5 +16,7 @@ type Timing struct {
 
 // DefaultTiming returns the intervals for production.
 func DefaultTiming() Timing {
-	return Timing{Idle: 2 * time.Second, Interval: 10 * time.Minute, FoundInterval: time.Minute, Deadline: 10 * time.Second}
+	return Timing{
+		Idle: 2 * time.Second, Interval: 10 * time.Minute, FoundInterval: time.Minute, Deadline: 10 * time.Second,
+	}
 }

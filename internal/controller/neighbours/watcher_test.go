@@ -72,11 +72,11 @@ func (e *env) step(after time.Duration) time.Duration {
 	return e.watcher.step(e.t.Context(), selectors)
 }
 
-func (e *env) plugin(namespace, node string) *corev1.Pod {
+func (e *env) plugin(node string) *corev1.Pod {
 	e.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: "plugin-" + node, Labels: map[string]string{"name": "nvidia-device-plugin-ds"},
+			Namespace: "kube-system", Name: "plugin-" + node, Labels: map[string]string{"name": "nvidia-device-plugin-ds"},
 		},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Image: "nvcr.io/nvidia/k8s-device-plugin:v1"}}},
 	}
@@ -93,7 +93,7 @@ func TestLooksNowAndThen(t *testing.T) {
 	e.step(2 * time.Second)
 	once := e.lists
 	e.Expect(once).To(And(BeNumerically(">", 1), BeNumerically("<", 8)), "one for each key of a label")
-	e.plugin("kube-system", "a")
+	e.plugin("a")
 	for range 9 {
 		e.step(time.Minute)
 	}
@@ -111,7 +111,7 @@ func TestLooksNowAndThen(t *testing.T) {
 func TestLooksAgainWhileSomethingIsReported(t *testing.T) {
 	e := newEnv(t)
 	e.joins()
-	pod := e.plugin("kube-system", "a")
+	pod := e.plugin("a")
 	e.Expect(e.step(0)).To(BeNumerically("~", 63*time.Second, 3*time.Second))
 	reported := assess.Assessment{}
 	reported.Reason = "DuplicateDevicePlugin"
@@ -133,7 +133,7 @@ func TestFailedLooks(t *testing.T) {
 	_, known := e.fleet.Neighbours("a")
 	e.Expect(known).To(BeFalse())
 	e.listErr = nil
-	e.plugin("kube-system", "a")
+	e.plugin("a")
 	e.step(time.Minute)
 	found, _ := e.fleet.Neighbours("a")
 	e.Expect(found).To(HaveLen(1))
@@ -181,7 +181,7 @@ func TestReadsAllPages(t *testing.T) {
 	paged := &pages{Reader: e.client}
 	e.watcher.Live = paged
 	for _, node := range []string{"a", "b", "c"} {
-		e.plugin("kube-system", node)
+		e.plugin(node)
 	}
 	e.step(0)
 	for _, node := range []string{"a", "b", "c"} {
@@ -201,7 +201,7 @@ func TestReadsAllPages(t *testing.T) {
 func TestStart(t *testing.T) {
 	e := newEnv(t)
 	e.joins()
-	e.plugin("kube-system", "a")
+	e.plugin("a")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- e.watcher.Start(ctx) }()

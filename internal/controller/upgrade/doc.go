@@ -1,7 +1,7 @@
-// Package upgrade upgrades drivers, and changes MIG layouts in the same budgets. Each pass observes the nodes, plans with
-// package internal/upgrade, and carries out the plan: it grants slots, patches Nodes, pulls images, evicts the pods of
-// users and deletes outdated driver pods. All state is on the Nodes and in one ConfigMap, so a pass may end after any
-// call.
+// Package upgrade upgrades drivers, and changes MIG layouts in the same budgets. Each pass observes the nodes, plans
+// with package internal/upgrade, and carries out the plan: it grants slots, patches Nodes, pulls images, evicts the
+// pods of users and deletes outdated driver pods. All state is on the Nodes and in one ConfigMap, so a pass may end
+// after any call.
 //
 // It writes no labels of the node controller, and nothing while the policy is paused, while NVIDIA's operator is at
 // work, or to a node that is not assessed by the current Basis.

@@ -119,8 +119,8 @@ func patchOf(node *corev1.Node, patch *upgrade.Patch) map[string]any {
 	return nodePatch(node, labelChanges, annotationChanges, patch.Unschedulable)
 }
 
-// nodePatch returns the merge patch of a Node with these changes, which fails if the Node has changed since it was read.
-// unschedulable is left alone if it is nil.
+// nodePatch returns the merge patch of a Node with these changes, which fails if the Node has changed since it was
+// read. unschedulable is left alone if it is nil.
 func nodePatch(node *corev1.Node, labelChanges, annotationChanges map[string]any, unschedulable *bool) map[string]any {
 	content := map[string]any{"metadata": map[string]any{
 		"uid": node.UID, "resourceVersion": node.ResourceVersion, "labels": labelChanges, "annotations": annotationChanges,

@@ -133,7 +133,8 @@ func (f *fixture) protected() client.WithWatch {
 		}
 		rejected := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 		rejected.ErrStatus.Details.Causes = []metav1.StatusCause{{
-			Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget train needs 1 healthy pods and has 1 currently",
+			Type:    policyv1.DisruptionBudgetCause,
+			Message: "The disruption budget train needs 1 healthy pods and has 1 currently",
 		}}
 		return rejected
 	}})

@@ -55,8 +55,8 @@ const prices = `
 - {record: "gpu_rules:price_per_hour", expr: vector(4), labels: {modelName: NVIDIA H100}}
 `
 
-// node returns the series of node a: GPU 0 is used by pod busy, GPU 1 held by pod idle, GPU 2 is free, and two slices of
-// GPU 3 are held by pod slices.
+// node returns the series of node a: GPU 0 is used by pod busy, GPU 1 held by pod idle, GPU 2 is free, and two slices
+// of GPU 3 are held by pod slices.
 func node(name string) string {
 	exporter, text := exporters[name], ""
 	put := func(labels, metric string, value float64) {
@@ -271,7 +271,8 @@ var unitsOf49 = map[string]float64{
 	"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": 1e-6,
 }
 
-// renamedOf49 pairs the names before and since 4.9.0: 22 metrics. The 23rd renamed field is the driver's version, a label.
+// renamedOf49 pairs the names before and since 4.9.0: 22 metrics. The 23rd renamed field is the driver's version, a
+// label.
 var renamedOf49 = map[string]string{
 	"DCGM_FI_DEV_SM_CLOCK": "DCGM_FI_DEV_SM_CLOCK_HERTZ", "DCGM_FI_DEV_MEM_CLOCK": "DCGM_FI_DEV_MEMORY_CLOCK_HERTZ",
 	"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL",
