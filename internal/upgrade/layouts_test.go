@@ -69,7 +69,7 @@ func (w *world) layoutPatch(m *machine, patch *LayoutPatch) error {
 }
 
 // checkDrain checks a patch with which a drain begins, or with which one that has failed is forgotten.
-func (w *world) checkDrain(m *machine, patch *LayoutPatch) error { //nolint:gocyclo // It is a list of rules.
+func (w *world) checkDrain(m *machine, patch *LayoutPatch) error { //nolint:gocyclo // a list of rules
 	if before := m.ownDrain(); patch.Drain == nil && before != nil && before.State == DrainFailed && m.MIG.Off {
 		return errors.New("a failed drain is forgotten while the MIG manager is paused")
 	}
@@ -159,7 +159,7 @@ func (s *state) addHolder(m *machine, slot Slot, holders, unavailable map[string
 
 // checkLayoutSlots checks new slots for MIG layouts, after those for drivers, independently of the planner. Of the
 // other nodes, those without a MIG manager do not count.
-func (s *state) checkLayoutSlots(slots Slots, holders map[string]bool) error { //nolint:gocyclo // It is a list of rules.
+func (s *state) checkLayoutSlots(slots Slots, holders map[string]bool) error { //nolint:gocyclo // a list of rules
 	unavailable := maps.Clone(holders)
 	for i := range s.machines {
 		m := &s.machines[i]

@@ -46,11 +46,11 @@ func evictable(name string) Node {
 	return with(wants(name), func(n *Node) { n.MIG.Idle, n.MIG.Evict = false, true })
 }
 
-// toEvict is granted a minute ago for a layout before which pods are evicted.
-func toEvict(name string) Slots {
-	slot := granted(time.Minute, name)[name]
+// toEvictA is granted to the node a, a minute ago, for a layout before which pods are evicted.
+func toEvictA() Slots {
+	slot := granted(time.Minute, "a")["a"]
 	slot.Evict = true
-	return Slots{name: slot}
+	return Slots{"a": slot}
 }
 
 // granted is a slot for the layout b of each node, granted some time ago.
@@ -112,19 +112,19 @@ func TestLayoutsAreChangedInTurn(t *testing.T) {
 			holders: []string{"a"},
 		},
 		"pods that may be evicted": {
-			nodes: []Node{evictable("a"), wants("b")}, slots: toEvict("a"), holders: []string{"a"},
+			nodes: []Node{evictable("a"), wants("b")}, slots: toEvictA(), holders: []string{"a"},
 		},
 		"pods that may not be evicted any more hold up no other node": {
 			nodes: []Node{with(evictable("a"), func(n *Node) { n.MIG.Evict = false }), wants("b")},
-			slots: toEvict("a"), holders: []string{"b"},
+			slots: toEvictA(), holders: []string{"b"},
 		},
 		"nor do those of a node that is excluded since": {
 			nodes: []Node{with(evictable("a"), func(n *Node) { n.Skip = true }), wants("b")},
-			slots: toEvict("a"), holders: []string{"b"},
+			slots: toEvictA(), holders: []string{"b"},
 		},
 		"no outcome yet after an eviction": {
 			nodes: []Node{with(requested("a"), func(n *Node) { n.MIG.Evict = false }), wants("b")},
-			slots: toEvict("a"), holders: []string{"a"},
+			slots: toEvictA(), holders: []string{"a"},
 		},
 		"no outcome yet": {
 			nodes: []Node{requested("a"), wants("b")}, slots: granted(time.Minute, "a"), holders: []string{"a"},

@@ -256,7 +256,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,
 			Fleet: known, Events: recorder, Clock: now, Timing: o.timing.Upgrade,
 		}).SetupWithManager(mgr),
-		healthaction.New(healthaction.Options{Client: c, Fleet: known, Clock: now, Timing: o.timing.Health}).SetupWithManager(mgr),
+		healthaction.New(healthaction.Options{Client: c, Fleet: known, Clock: now, Timing: o.timing.Health}).
+			SetupWithManager(mgr),
 		addAll(mgr, toolkitImages, references, toolkit, kinds, drivers, neighbours.New(neighbours.Options{
 			Live: mgr.GetAPIReader(), Fleet: known, Namespace: o.namespace, Clock: now, Timing: o.timing.Neighbours,
 		})),
