@@ -78,13 +78,17 @@ func (e *env) awaitDriver(name string, state v1alpha1.DriverState, reason string
 		return And(HaveField("Type", name), HaveField("Status", value), HaveField("Reason", reason),
 			HaveField("Message", message))
 	}
+	conditions := []any{condition("Ready", ready), condition("Error", failed)}
+	if reason == v1.ReasonConflictingNodeSelector {
+		conditions = append(conditions, condition("Stalled", metav1.ConditionTrue))
+	}
 	e.Eventually(func() (v1alpha1.NVIDIADriverStatus, error) {
 		object := &v1alpha1.NVIDIADriver{}
 		err := e.client.Get(e.t.Context(), client.ObjectKey{Name: name}, object)
 		return object.Status, err
 	}).WithTimeout(readyTime).WithPolling(100 * time.Millisecond).Should(And(HaveField("State", state),
 		HaveField("Namespace", namespace),
-		HaveField("Conditions", ConsistOf(condition("Ready", ready), condition("Error", failed)))))
+		HaveField("Conditions", ConsistOf(conditions...))))
 }
 
 // driversConflict: two objects select a node. Both name each other, and the driver of the node stays.
