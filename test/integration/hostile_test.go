@@ -217,13 +217,13 @@ func TestAWebhookThatChangesObjectsBack(t *testing.T) {
 	e.awaitReady(2)
 }
 
-// retriesWithin returns how often a failed write is repeated in a time, after 1, 2, 4, 8 and then each 15 s. A busy
-// machine needs longer for the same events.
+// retriesWithin returns how often a failed write is repeated in a time, after 1, 2 and then each 3 s, the back-off of
+// test/operator. A busy machine needs longer for the same events.
 func retriesWithin(d time.Duration) int {
 	retries := 1 // One may be in flight when the count begins.
 	for delay, at := time.Second, time.Second; at <= d; at += delay {
 		retries++
-		delay = min(2*delay, 15*time.Second)
+		delay = min(2*delay, 3*time.Second)
 	}
 	return retries
 }
