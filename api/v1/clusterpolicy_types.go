@@ -24,7 +24,7 @@ type ClusterPolicy struct {
 	Spec ClusterPolicySpec `json:"spec,omitempty"`
 	// Status is the observed state.
 	//
-	// Its default tells readers such as kstatus and kubectl wait that the operator has not seen the object yet.
+	// By its default, readers such as kstatus and kubectl wait see that the operator has not seen the object yet.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status ClusterPolicyStatus `json:"status,omitempty"`

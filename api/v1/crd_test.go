@@ -232,7 +232,7 @@ func TestTheFieldsHaveNVIDIAsNames(t *testing.T) {
 }
 
 // Defaults live in the code: a default in the schema would be stored, and an object that is applied
-// and read back would differ. Nobody applies a status: its default tells readers that it is not written yet.
+// and read back would differ. Nobody applies a status: by its default, readers see that it is not written yet.
 func TestTheSchemaHasNoDefaults(t *testing.T) {
 	walk("", readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema, func(path string, s *apiextensionsv1.JSONSchemaProps) {
 		if s.Default != nil && (path != ".status" || string(s.Default.Raw) != `{"observedGeneration":-1}`) {

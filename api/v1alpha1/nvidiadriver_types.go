@@ -25,7 +25,7 @@ type NVIDIADriver struct {
 	Spec NVIDIADriverSpec `json:"spec,omitempty"`
 	// Status is the observed state.
 	//
-	// Its default tells readers such as kstatus and kubectl wait that the operator has not seen the object yet.
+	// By its default, readers such as kstatus and kubectl wait see that the operator has not seen the object yet.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status NVIDIADriverStatus `json:"status,omitempty"`

@@ -172,7 +172,7 @@ func (b *bundle) finish() ([]finished, error) {
 	return append(first, files...), nil
 }
 
-// summary tells what is in the bundle.
+// summary returns a text that lists what is in the bundle.
 func (b *bundle) summary(files []finished) string {
 	text := &strings.Builder{}
 	fmt.Fprintf(text, "Bundle of kubectl gpu %s, made %s.\n", b.index.Plugin, b.index.Created.Format(time.RFC3339))
