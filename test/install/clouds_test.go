@@ -60,6 +60,14 @@ const (
 // cloudCases has every block of values in docs/clouds. The facts of the nodes are those that the platforms publish.
 var cloudCases = []cloudCase{
 	{
+		page: "README.md", values: "driver and toolkit of the image",
+		labels: osLabels("ubuntu", "24.04"),
+		info:   "{containerRuntimeVersion: 'containerd://2.0.7', kubeletVersion: v1.34.1, osImage: Ubuntu 24.04.3 LTS}",
+		runs:   []string{pluginSet, validatorSet, exporterSet, featureSet},
+		absent: []string{driverSet, toolkitSet},
+		then:   runtimeClassIs("nvidia"),
+	},
+	{
 		page: "gke.md", values: "Container-Optimized OS",
 		labels: osLabels("cos", "121"),
 		info: "{containerRuntimeVersion: 'containerd://2.0.7', kubeletVersion: v1.34.1-gke.1829001, " +
