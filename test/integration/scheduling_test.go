@@ -16,8 +16,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// An edit that only concerns how pods are scheduled or how their images are pulled makes no driver outdated and the
-// policy never unready. The driver's pods get it at their next restart, which the status reports.
+// An edit that only concerns how pods are scheduled or how their images are pulled makes no driver outdated, and no node
+// waits for its driver. The driver's pods get it at their next restart, which the status reports.
 func TestSchedulingEdits(t *testing.T) {
 	const nodes = 8
 	t.Parallel()
@@ -59,8 +59,9 @@ func TestSchedulingEdits(t *testing.T) {
 			e.Consistently(func(g Gomega) {
 				policy := e.policy()
 				ready := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionReady)
-				// On a busy machine a pod that is replaced may be missing for longer than the policy stays ready.
-				g.Expect(ready).To(Or(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1.ReasonOperandNotReady)))
+				// How long the replaced pod of another operand is missing depends on the machine.
+				g.Expect(ready).To(Or(HaveField("Status", metav1.ConditionTrue), And(
+					HaveField("Reason", v1.ReasonOperandNotReady), HaveField("Message", Not(ContainSubstring("(Driver:"))))))
 				g.Expect(policy.Status.NodeSummary).To(HaveField("Upgrading", BeZero()))
 			}, 5*time.Second, 50*time.Millisecond).Should(Succeed())
 			e.awaitReady(nodes)
