@@ -224,7 +224,7 @@ func (e *env) diffShowsFields(object *v1.ClusterPolicy) {
 	e.Eventually(func() string {
 		code, out, errOut := e.exitOf("diff", "-f", file(func(*v1.ClusterPolicySpec) {}))
 		return fmt.Sprint(code, out, errOut)
-	}).Should(MatchRegexp(`(?s)^0.*The operator would change nothing`))
+	}).Should(MatchRegexp(`(?s)^0.*The operator would change no object`))
 
 	edited := file(func(spec *v1.ClusterPolicySpec) {
 		spec.DevicePlugin.Env = append(spec.DevicePlugin.Env, v1.EnvVar{Name: "FAIL_ON_INIT_ERROR", Value: "false"})
@@ -367,7 +367,7 @@ func (e *env) collectHasNoCredentials() {
 	}
 	e.Expect([]int{logs, metrics}).To(HaveExactElements(BeNumerically(">", 10), 2), files["index.json"])
 	code, _, errOut = e.exitOf("collect", file)
-	e.Expect([]any{code, errOut}).To(HaveExactElements(1, ContainSubstring("file exists")), "nothing is replaced")
+	e.Expect([]any{code, errOut}).To(HaveExactElements(1, ContainSubstring("exists, and is not replaced")), "the file stays")
 	e.collectWithoutRights()
 }
 
