@@ -35,8 +35,10 @@ const (
 	namespace = cluster.OperatorNamespace
 	account   = "gpu-operator"
 	repo      = "../.."
-	policy    = "cluster-policy"
-	gpuReady  = "nvidia.com/GPUReady"
+	// defaultFolder has the kustomization of the operator.
+	defaultFolder = repo + "/config/default"
+	policy        = "cluster-policy"
+	gpuReady      = "nvidia.com/GPUReady"
 )
 
 // Timeouts for events and for nodes to become ready, on a busy machine. A test about the speed of something measures
@@ -45,6 +47,9 @@ const (
 	eventually = 30 * time.Second
 	readyTime  = 3 * time.Minute
 )
+
+// clusters are lent to the tests.
+var clusters = cluster.Pool{Folder: defaultFolder}
 
 var (
 	operatorUser = cluster.ServiceAccountUser(namespace, account)
@@ -78,6 +83,10 @@ type env struct {
 	// idle is how long the operator must write nothing to be at rest.
 	idle    time.Duration
 	process *process
+	// begin is where the requests of this test begin: a control plane is lent to several tests, one at a time.
+	begin cluster.Mark
+	// logDir has the logs of this test's operators.
+	logDir string
 }
 
 // process is the running operator; all views of an env share it.
@@ -118,7 +127,23 @@ func (o envOptions) operator() (binary string, idle time.Duration, err error) {
 	return binary, quickIdle, err
 }
 
-// newEnv starts a control plane with GPU nodes, and installs CRD, RBAC and the operands' accounts.
+// controlPlane returns a control plane on which CRD, RBAC and the operands' accounts are installed.
+func (o envOptions) controlPlane(ctx context.Context, t *testing.T) *cluster.Cluster {
+	t.Helper()
+	g := NewWithT(t)
+	if !o.bare {
+		c, err := clusters.Lend(ctx, t, o.version)
+		g.Expect(err).NotTo(HaveOccurred())
+		return c
+	}
+	c, err := cluster.Start(ctx, cluster.Options{Version: o.version, Bare: true})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
+	g.Expect(cluster.Install(ctx, c.Config, defaultFolder)).To(Succeed())
+	return c
+}
+
+// newEnv returns a control plane with GPU nodes.
 func newEnv(t *testing.T, o envOptions) *env {
 	t.Helper()
 	g := NewWithT(t)
@@ -128,10 +153,9 @@ func newEnv(t *testing.T, o envOptions) *env {
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{Version: o.version, Bare: o.bare})
+	c := o.controlPlane(ctx, t)
+	begin, err := c.Mark()
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	g.Expect(cluster.Install(ctx, c.Config, filepath.Join(repo, "config/default"))).To(Succeed())
 	sim, err := simulator.New(simulator.Options{
 		Config: c.SimulatorConfig, Timing: &o.timing, Seed: 1, Programs: o.programs,
 	})
@@ -153,7 +177,7 @@ func newEnv(t *testing.T, o envOptions) *env {
 	g.Expect(err).NotTo(HaveOccurred())
 	e := &env{
 		WithT: g, t: t, cluster: c, sim: sim, client: admin, kubeconfig: kubeconfig, binary: binary, idle: idle,
-		process: &process{},
+		process: &process{}, begin: begin, logDir: t.TempDir(),
 	}
 	t.Cleanup(e.finish)
 	return e
@@ -195,7 +219,7 @@ func (e *env) runWith(kubeconfig string, args ...string) {
 	e.t.Helper()
 	operator, err := cluster.StartOperator(context.Background(), cluster.OperatorOptions{
 		Binary: e.binary, Kubeconfig: kubeconfig, Args: args,
-		LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
+		LogFile: filepath.Join(e.logDir, "gpu-operator.log"),
 	})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.process.Operator, e.process.log = operator, operator.LogFile
@@ -340,10 +364,10 @@ func (e *env) mark() cluster.Mark {
 	return mark
 }
 
-// operatorCalls returns the operator's requests since the mark.
+// operatorCalls returns the operator's requests in this test since the mark.
 func (e *env) operatorCalls(mark cluster.Mark) cluster.Calls {
 	e.t.Helper()
-	calls, err := e.cluster.Since(mark)
+	calls, err := e.cluster.Since(max(mark, e.begin))
 	e.Expect(err).NotTo(HaveOccurred())
 	return calls.By(operatorUser)
 }

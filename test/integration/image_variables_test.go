@@ -51,7 +51,7 @@ func TestVariablesForImages(t *testing.T) {
 func (e *env) runWithVariables(variables ...string) {
 	e.t.Helper()
 	operator, err := cluster.StartOperator(e.t.Context(), cluster.OperatorOptions{
-		Binary: e.binary, Kubeconfig: e.kubeconfig, Env: variables, LogFile: filepath.Join(e.cluster.LogDir, "variables.log"),
+		Binary: e.binary, Kubeconfig: e.kubeconfig, Env: variables, LogFile: filepath.Join(e.logDir, "variables.log"),
 	})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.process.Operator, e.process.log = operator, operator.LogFile

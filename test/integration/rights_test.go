@@ -191,7 +191,7 @@ func rightsArgs(address string) []string {
 func (e *env) rightsOptions(env string, args ...string) cluster.OperatorOptions {
 	return cluster.OperatorOptions{
 		Binary: e.binary, Kubeconfig: e.kubeconfig, Args: args, Env: []string{env},
-		LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
+		LogFile: filepath.Join(e.logDir, "gpu-operator.log"),
 	}
 }
 

@@ -123,7 +123,7 @@ func (e *env) anotherWith(kubeconfig, log string) *cluster.Operator {
 	operator, err := cluster.StartOperator(e.t.Context(), cluster.OperatorOptions{
 		Binary: e.binary, Kubeconfig: kubeconfig, Args: []string{
 			"--leader-elect=true",
-		}, LogFile: filepath.Join(e.cluster.LogDir, log),
+		}, LogFile: filepath.Join(e.logDir, log),
 	})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.t.Cleanup(operator.Kill)

@@ -152,7 +152,7 @@ func (e *realNodeEnv) proverLogged(what string) {
 // validatorCalls returns the requests of the validator's pods.
 func (e *env) validatorCalls() cluster.Calls {
 	e.t.Helper()
-	calls, err := e.cluster.Since(0)
+	calls, err := e.cluster.Since(e.begin)
 	e.Expect(err).NotTo(HaveOccurred())
 	return calls.By(cluster.ServiceAccountUser(namespace, validatorAccount))
 }
