@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -30,7 +31,7 @@ const (
 var leftOut = []string{metav1.NamespaceDefault, OperatorNamespace, "kube-node-lease"}
 
 // Pool lends control planes to the tests of a package, each to one test at a time: a start costs more CPU time than
-// most tests. TestMain stops it.
+// most tests. TestMain stops them, by Run.
 type Pool struct {
 	// Folder has the kustomization that is installed on each control plane; the default is none.
 	Folder string
@@ -71,6 +72,16 @@ func (p *Pool) Lend(ctx context.Context, tb testing.TB, version string) (*Cluste
 		}
 	})
 	return c.Cluster, nil
+}
+
+// Run runs the tests of a package, and returns the exit code for TestMain.
+func (p *Pool) Run(m interface{ Run() int }) int {
+	code := m.Run()
+	if err := p.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // Stop ends all control planes. No test runs.

@@ -31,8 +31,10 @@ const (
 	namespace = cluster.OperatorNamespace
 	account   = "gpu-operator"
 	repo      = "../.."
-	policy    = "cluster-policy"
-	sharing   = "gpu-sharing-config"
+	// defaultFolder has the kustomization of the operator.
+	defaultFolder = repo + "/config/default"
+	policy        = "cluster-policy"
+	sharing       = "gpu-sharing-config"
 
 	// Time limits for events and for a change of many nodes, on a busy machine.
 	eventually = time.Minute
@@ -53,6 +55,9 @@ const (
 	deployPrefix = "nvidia.com/gpu.deploy."
 )
 
+// clusters are lent to the tests.
+var clusters = cluster.Pool{Folder: defaultFolder}
+
 // env is a cluster with the operator running.
 type env struct {
 	*WithT
@@ -63,6 +68,8 @@ type env struct {
 	operator *cluster.Operator
 	// options are those that the operator is started with.
 	options cluster.OperatorOptions
+	// begin is where the requests of this test begin: a control plane is lent to several tests, one at a time.
+	begin cluster.Mark
 }
 
 // in returns the env for a subtest: a failure there ends the subtest.
@@ -80,6 +87,24 @@ func newEnv(t *testing.T, nodes []simulator.NodeSpec) *env {
 	return e
 }
 
+// controlPlane returns a control plane on which the operator is installed, and where the requests of this test begin.
+func controlPlane(ctx context.Context, t *testing.T, opts cluster.Options) (*cluster.Cluster, cluster.Mark) {
+	t.Helper()
+	g := NewWithT(t)
+	if len(opts.FeatureGates) > 0 {
+		c, err := cluster.Start(ctx, opts)
+		g.Expect(err).NotTo(HaveOccurred())
+		t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
+		g.Expect(cluster.Install(ctx, c.Config, defaultFolder)).To(Succeed())
+		return c, 0
+	}
+	c, err := clusters.Lend(ctx, t, opts.Version)
+	g.Expect(err).NotTo(HaveOccurred())
+	begin, err := c.Mark()
+	g.Expect(err).NotTo(HaveOccurred())
+	return c, begin
+}
+
 // newCluster starts the control plane with these nodes.
 func newCluster(t *testing.T, opts cluster.Options, nodes []simulator.NodeSpec) *env {
 	t.Helper()
@@ -88,15 +113,12 @@ func newCluster(t *testing.T, opts cluster.Options, nodes []simulator.NodeSpec) 
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := cluster.Start(ctx, opts)
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	g.Expect(cluster.Install(ctx, c.Config, filepath.Join(repo, "config/default"))).To(Succeed())
+	c, begin := controlPlane(ctx, t, opts)
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	e := &env{WithT: g, t: t, cluster: c}
+	e := &env{WithT: g, t: t, cluster: c, begin: begin}
 	e.client, err = client.New(c.SimulatorConfig, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
 	timing := simulator.DefaultTiming().Scale(0.1)
@@ -121,7 +143,7 @@ func (e *env) startOperator() {
 	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(ctx, namespace, account, "")
 	e.Expect(err).NotTo(HaveOccurred())
 	e.options = cluster.OperatorOptions{
-		Binary: binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
+		Binary: binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(e.t.TempDir(), "gpu-operator.log"),
 	}
 	e.operator, err = cluster.StartOperator(ctx, e.options)
 	e.Expect(err).NotTo(HaveOccurred())
@@ -134,7 +156,7 @@ func (e *env) finish() {
 	log, err := os.ReadFile(e.operator.LogFile)
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(string(log)).NotTo(Or(ContainSubstring("panic"), ContainSubstring("DATA RACE")))
-	calls, err := e.cluster.Since(0)
+	calls, err := e.cluster.Since(e.begin)
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(calls.By(cluster.ServiceAccountUser(namespace, account)).Forbidden().String()).To(BeEmpty(),
 		"the shipped permissions must suffice")

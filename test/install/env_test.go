@@ -35,13 +35,18 @@ var operatorBinary = sync.OnceValues(func() (string, error) {
 	return cluster.BuildOperator(context.Background(), os.Stderr)
 })
 
+// clusters are lent to the tests.
+var clusters cluster.Pool
+
 // env is a control plane with simulated GPU nodes and nothing installed.
 type env struct {
 	*WithT
 	t       *testing.T
 	cluster *cluster.Cluster
-	client  client.Client
-	binary  string
+	// logDir has the logs of this test's operators.
+	logDir string
+	client client.Client
+	binary string
 	// tool is the user's Helm.
 	tool packaged.Client
 	// variables are further ones of the operator.
@@ -65,9 +70,8 @@ func newEnvOn(t *testing.T, version string, nodes int) *env {
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{Version: version})
+	c, err := clusters.Lend(ctx, t, version)
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
 	timing := simulator.DefaultTiming().Scale(0.1)
 	sim, err := simulator.New(simulator.Options{Config: c.SimulatorConfig, Timing: &timing, Seed: 1})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -84,7 +88,7 @@ func newEnvOn(t *testing.T, version string, nodes int) *env {
 	}
 	admin, err := client.New(c.Config, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
-	e := &env{WithT: g, t: t, cluster: c, client: admin, binary: binary, tool: packaged.Client{
+	e := &env{WithT: g, t: t, cluster: c, logDir: t.TempDir(), client: admin, binary: binary, tool: packaged.Client{
 		Repo: repo, Home: t.TempDir(), Kubeconfig: c.Kubeconfig(), Namespace: namespace,
 	}}
 	t.Cleanup(e.stop)
@@ -127,7 +131,7 @@ func (e *env) run(in string, variables ...string) {
 	e.t.Helper()
 	operator, err := cluster.StartOperator(context.Background(), cluster.OperatorOptions{
 		Binary: e.binary, Kubeconfig: e.kubeconfig(in, "gpu-operator"), Namespace: in, Env: append(variables, e.variables...),
-		LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
+		LogFile: filepath.Join(e.logDir, "gpu-operator.log"),
 	})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.operator = operator

@@ -44,11 +44,16 @@ var quickOperator = sync.OnceValues(func() (string, error) {
 	return cluster.BuildFastOperator(context.Background(), os.Stderr)
 })
 
+// clusters are lent to the tests.
+var clusters cluster.Pool
+
 // env is a control plane with GPU nodes on which NVIDIA's operator has run, with a GPU pod on each.
 type env struct {
 	*WithT
-	t        *testing.T
-	cluster  *cluster.Cluster
+	t       *testing.T
+	cluster *cluster.Cluster
+	// logDir has the logs of this test's operators.
+	logDir   string
 	client   client.Client
 	theirs   *Player
 	watch    *Watcher
@@ -76,14 +81,13 @@ func newCluster(t *testing.T, runs stack) *env {
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{})
+	c, err := clusters.Lend(ctx, t, "")
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	e := &env{WithT: g, t: t, cluster: c}
+	e := &env{WithT: g, t: t, cluster: c, logDir: t.TempDir()}
 	e.client, err = client.New(c.SimulatorConfig, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
 	e.simulate(runs.nodes)
@@ -238,7 +242,7 @@ func (e *env) start() {
 	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(e.t.Context(), namespace, account, "")
 	e.Expect(err).NotTo(HaveOccurred())
 	e.operator, err = cluster.StartOperator(e.t.Context(), cluster.OperatorOptions{
-		Binary: binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
+		Binary: binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(e.logDir, "gpu-operator.log"),
 	})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.running = true

@@ -27,10 +27,12 @@ import (
 )
 
 const (
-	namespace  = cluster.OperatorNamespace
-	account    = "gpu-operator"
-	repo       = "../.."
-	policyName = "cluster-policy"
+	namespace = cluster.OperatorNamespace
+	account   = "gpu-operator"
+	repo      = "../.."
+	// defaultFolder has the kustomization of the operator.
+	defaultFolder = repo + "/config/default"
+	policyName    = "cluster-policy"
 	// tenant is a user's namespace.
 	tenant = "default"
 	// before and after are versions of the driver.
@@ -58,12 +60,17 @@ var quickOperator = sync.OnceValues(func() (string, error) {
 	return cluster.BuildFastOperator(context.Background(), os.Stderr)
 })
 
+// clusters are lent to the tests.
+var clusters = cluster.Pool{Folder: defaultFolder}
+
 // env is a control plane with simulated nodes, and an operator.
 type env struct {
 	*WithT
 	t       *testing.T
 	cluster *cluster.Cluster
-	sim     *simulator.Simulator
+	// logDir has the logs of this test's operators.
+	logDir string
+	sim    *simulator.Simulator
 	// client has all permissions; quiet is the same, but not in the audit log.
 	client, quiet client.Client
 	watch         *watcher
@@ -104,14 +111,12 @@ func newEnv(t *testing.T, o envOptions) *env {
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{})
+	c, err := clusters.Lend(ctx, t, "")
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	g.Expect(cluster.Install(ctx, c.SimulatorConfig, filepath.Join(repo, "config/default"))).To(Succeed())
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1.AddToScheme(scheme))
-	e := &env{WithT: g, t: t, cluster: c, binary: binary, managers: &managers{}}
+	e := &env{WithT: g, t: t, cluster: c, logDir: t.TempDir(), binary: binary, managers: &managers{}}
 	e.client, err = client.New(c.Config, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
 	e.quiet, err = client.New(c.SimulatorConfig, client.Options{Scheme: scheme})

@@ -30,7 +30,7 @@ func (e *env) startAt(server string, variables ...string) *cluster.Operator {
 	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(e.t.Context(), namespace, account, server)
 	e.Expect(err).NotTo(HaveOccurred())
 	operator, err := cluster.StartOperator(context.Background(), cluster.OperatorOptions{
-		Binary: e.binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(filepath.Dir(kubeconfig), "operator.log"),
+		Binary: e.binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(e.logDir, "operator.log"),
 		Env: variables,
 	})
 	e.Expect(err).NotTo(HaveOccurred())
