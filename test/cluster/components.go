@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -137,16 +138,31 @@ func (c *Cluster) FreezeClient(name string) (thaw func(), err error) {
 	return nil, fmt.Errorf("freeze %s: the program is not running", name)
 }
 
+// restart ends kube-controller-manager, kube-scheduler or kwok, calls a function, and starts the program again, also if
+// the function fails.
+func (c *Cluster) restart(name string, between func() error) error {
+	i := slices.IndexFunc(c.clients, func(p *process) bool { return p.name == name })
+	if i < 0 {
+		return fmt.Errorf("restart %s: the program is not running", name)
+	}
+	ended := c.clients[i]
+	ended.kill()
+	err := between()
+	again, failed := c.run(name, ended.cmd.Args[1:]...)
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	c.clients[i] = again
+	return err
+}
+
 // RestartClients restarts kube-controller-manager, kube-scheduler and kwok, as after an outage that outlasted their
 // leases. Otherwise their watches wait up to a minute before they reconnect.
 func (c *Cluster) RestartClients(ctx context.Context) error {
-	for i, p := range c.clients {
-		p.kill()
-		again, err := c.run(p.name, p.cmd.Args[1:]...)
-		if err != nil {
+	for _, p := range c.clients {
+		if err := c.restart(p.name, func() error { return nil }); err != nil {
 			return err
 		}
-		c.clients[i] = again
 	}
 	return c.waitForControllers(ctx)
 }

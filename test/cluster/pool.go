@@ -186,9 +186,24 @@ func (c *pooled) objects(ctx context.Context) (map[objectKey]*unstructured.Unstr
 	return found, nil
 }
 
-// reset deletes, updates and creates objects until all are as after the installation, in as many rounds as it takes:
-// an admission policy may refuse a deletion until it is gone itself.
+// reset makes all objects as after the installation. kwok is started again, as it may not renew the Lease of a node that
+// is created with the name of a deleted one.
 func (c *pooled) reset(ctx context.Context) error {
+	err := c.restart("kwok", func() error {
+		if err := c.restoreAll(ctx); err != nil {
+			return err
+		}
+		return c.deleteLeftOut(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("reset the control plane: %w", err)
+	}
+	return nil
+}
+
+// restoreAll deletes, updates and creates objects in as many rounds as it takes: an admission policy may refuse a
+// deletion until it is gone itself.
+func (c *pooled) restoreAll(ctx context.Context) error {
 	for {
 		now, err := c.objects(ctx)
 		if err != nil {
@@ -196,7 +211,7 @@ func (c *pooled) reset(ctx context.Context) error {
 		}
 		wrong, err := c.restore(ctx, now)
 		if wrong == 0 {
-			return c.deleteLeftOut(ctx)
+			return nil
 		}
 		select {
 		case <-ctx.Done():

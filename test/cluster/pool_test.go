@@ -1,20 +1,26 @@
 package cluster
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // TestPool: whatever a test does to the objects of a control plane, the next test gets it as after the installation.
 func TestPool(t *testing.T) {
 	t.Parallel()
+	ctrl.SetLogger(logr.Discard())
 	pool := &Pool{Folder: filepath.Join("testdata", "install")}
 	t.Cleanup(func() {
 		if err := pool.Stop(); err != nil {
@@ -39,8 +45,9 @@ func TestPool(t *testing.T) {
 		if err := AwaitSnapshot(t.Context(), again.SimulatorConfig, before); err != nil {
 			t.Fatal(err)
 		}
-		events, err := kubernetes.NewForConfigOrDie(again.SimulatorConfig).CoreV1().Events(OperatorNamespace).
-			List(t.Context(), metav1.ListOptions{})
+		client := kubernetes.NewForConfigOrDie(again.SimulatorConfig)
+		checkHeartbeat(t, client)
+		events, err := client.CoreV1().Events(OperatorNamespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(events.Items) > 0 {
 			t.Errorf("got %d Events, %v, want none", len(events.Items), err)
 		}
@@ -72,9 +79,7 @@ func alter(t *testing.T, client kubernetes.Interface) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
 	_, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	must(t, err)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}
-	_, err = client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	must(t, err)
+	checkHeartbeat(t, client)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/held"}},
 		Spec: corev1.PodSpec{
@@ -102,6 +107,35 @@ func alter(t *testing.T, client kubernetes.Interface) {
 	if err := client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, "held", metav1.DeleteOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
 		t.Fatal(err)
+	}
+}
+
+// checkHeartbeat creates a node and awaits that kwok renews its Lease, without which it is soon not ready.
+func checkHeartbeat(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "gpu", Annotations: map[string]string{SimulatedNodeAnnotation: SimulatedNodeValue},
+	}}
+	node, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+	must(t, err)
+	var last *metav1.MicroTime
+	err = wait.PollUntilContextTimeout(t.Context(), time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
+		lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].UID != node.UID {
+			return false, nil
+		}
+		before := last
+		last = lease.Spec.RenewTime
+		return before != nil && before.Before(last), nil
+	})
+	if err != nil {
+		t.Fatalf("the Lease of the node is not renewed: %v", err)
 	}
 }
 
