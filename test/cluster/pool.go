@@ -186,8 +186,8 @@ func (c *pooled) objects(ctx context.Context) (map[objectKey]*unstructured.Unstr
 	return found, nil
 }
 
-// reset makes all objects as after the installation. kwok is started again, as it may not renew the Lease of a node that
-// is created with the name of a deleted one.
+// reset makes all objects as after the installation. kwok is started again, so that it knows nothing of nodes whose names
+// the next test uses, too.
 func (c *pooled) reset(ctx context.Context) error {
 	err := c.restart("kwok", func() error {
 		if err := c.restoreAll(ctx); err != nil {
