@@ -197,6 +197,9 @@ func ofCollection() map[string]scenario {
 		"GPUMetricsMissing": {
 			bad: []string{
 				desired, desired + temperature, desired + series(gpu, "50x180", "DCGM_FI_DEV_TEMPERATURE_OF_A_LATER_RELEASE"),
+				// Nodes of other clusters do not count.
+				desired + series(gpu+`, cluster="x"`, "50x180", "DCGM_FI_DEV_GPU_TEMP") +
+					series(`hostname="b", cluster="x"`, "50x180", "DCGM_FI_DEV_GPU_TEMP"),
 			},
 			want: []string{"{}"},
 			good: []string{desired + temperature + strings.ReplaceAll(temperature, `hostname="a"`, `hostname="b"`)},

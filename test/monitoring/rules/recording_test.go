@@ -114,6 +114,11 @@ var want = map[string][]string{
 		`{GPU_I_ID="5", GPU_I_PROFILE="1g.10gb", UUID="GPU-3", gpu="3", modelName="NVIDIA H100", node="a"} 0.75`,
 		h100(0, "0.7"), h100(1, "0.2"), h100(2, "0"),
 	},
+	"gpu:memory_used:bytes": {
+		`{GPU_I_ID="1", GPU_I_PROFILE="3g.40gb", UUID="GPU-3", gpu="3", modelName="NVIDIA H100", node="a"} 3.146e+08`,
+		`{GPU_I_ID="5", GPU_I_PROFILE="1g.10gb", UUID="GPU-3", gpu="3", modelName="NVIDIA H100", node="a"} 3.146e+08`,
+		h100(0, "7.34e+08"), h100(1, "2.097e+08"), h100(2, "0"),
+	},
 	"gpu:temperature:celsius":             {h100(0, "50"), h100(1, "50"), h100(2, "50")},
 	"gpu:power:watts":                     {h100(0, "300"), h100(1, "300"), h100(2, "300")},
 	"gpu:xid_last:code":                   {h100(0, "0"), h100(1, "31"), h100(2, "0")},
@@ -192,6 +197,30 @@ func TestRecordingRules(t *testing.T) {
 			}
 			if !tested {
 				t.Errorf("%s is not tested", rule.Record)
+			}
+		}
+	}
+}
+
+// Nodes and namespaces of two clusters in one Prometheus, which have the same names, have series of their own.
+func TestClustersStayApart(t *testing.T) {
+	t.Parallel()
+	groups, one := append(priced(t), read(t, recording)...), node("4.8.3")
+	two := ""
+	for _, name := range []string{"x", "y"} {
+		two += strings.ReplaceAll(one, "{", fmt.Sprintf(`{cluster="%s", `, name))
+	}
+	alone, both := newCluster(t, groups, one), newCluster(t, groups, two)
+	alone.run(72 * time.Minute)
+	both.run(72 * time.Minute)
+	for _, group := range read(t, recording) {
+		for _, rule := range group.Rules {
+			want := alone.query("sum without () ("+rule.Record+")", 70*time.Minute)
+			for _, name := range []string{"x", "y"} {
+				got := both.query(fmt.Sprintf(`sum without (cluster) (%s{cluster="%s"})`, rule.Record, name), 70*time.Minute)
+				if !slices.Equal(got, want) {
+					t.Errorf("%s of cluster %s:\n got %s\nwant %s", rule.Record, name, got, want)
+				}
 			}
 		}
 	}

@@ -1,10 +1,7 @@
 package rules
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +13,8 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/rules"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/clusterpolicy/gpu-operator/test/monitoring/ruleset"
 )
 
 // step is the time between two evaluations, for speed: shorter than the 5 minutes after which a series counts as ended.
@@ -40,50 +39,17 @@ var (
 	ofAccelerator = filepath.Join(root, "internal/render/testdata/dcgm-exporter-metrics-openshift.golden.yaml")
 )
 
-// object is a PrometheusRule.
-type object struct {
-	Kind     string
-	Metadata struct{ Name string }
-	Spec     struct{ Groups []group }
-}
-
-type group struct {
-	Name     string
-	Interval string `yaml:",omitempty"`
-	Rules    []rule
-}
-
-type rule struct {
-	Alert       string            `yaml:",omitempty"`
-	Record      string            `yaml:",omitempty"`
-	Expr        string            `yaml:",omitempty"`
-	For         string            `yaml:",omitempty"`
-	Labels      map[string]string `yaml:",omitempty"`
-	Annotations map[string]string `yaml:",omitempty"`
-}
+type (
+	group = ruleset.Group
+	rule  = ruleset.Rule
+)
 
 // read returns the groups of the PrometheusRules in files.
 func read(t *testing.T, files ...string) []group {
 	t.Helper()
-	var found []group
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		before := len(found)
-		for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
-			one := object{}
-			if err := yaml.Unmarshal(document, &one); err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			if one.Kind == "PrometheusRule" {
-				found = append(found, one.Spec.Groups...)
-			}
-		}
-		if len(found) == before {
-			t.Fatalf("%s has no PrometheusRule", file)
-		}
+	found, err := ruleset.Read(files...)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return found
 }
@@ -108,14 +74,6 @@ type cluster struct {
 // newCluster loads the rules, and series in the notation of promtool: one on each line, with a value for each minute.
 func newCluster(t *testing.T, groups []group, series string) *cluster {
 	t.Helper()
-	data, err := yaml.Marshal(map[string]any{"groups": groups})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	input := "load 1m\n"
 	for line := range strings.Lines(series) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -133,20 +91,11 @@ func newCluster(t *testing.T, groups []group, series string) *cluster {
 			t.Error(err)
 		}
 	})
-	manager := rules.NewManager(&rules.ManagerOptions{
-		QueryFunc:    rules.EngineQueryFunc(loader.QueryEngine(), loader.Storage()),
-		AppendableV2: loader.Storage(), Context: t.Context(),
-		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
-	})
-	loaded, errs := manager.LoadGroups(step, labels.EmptyLabels(), "", nil, false, file)
-	if len(errs) > 0 {
-		t.Fatal(errs)
+	loaded, err := ruleset.Load(t.Context(), groups, t.TempDir(), step, loader.QueryEngine(), loader.Storage())
+	if err != nil {
+		t.Fatal(err)
 	}
-	c := &cluster{t: t, loader: loader}
-	for _, group := range groups {
-		c.groups = append(c.groups, loaded[rules.GroupKey(file, group.Name)])
-	}
-	return c
+	return &cluster{t: t, loader: loader, groups: loaded}
 }
 
 // run evaluates the rules at each step until a time, and returns the alerts that fire then: their labels without the
@@ -179,13 +128,8 @@ func (c *cluster) evaluate(at time.Duration) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		for _, group := range c.groups {
-			group.Eval(c.t.Context(), time.Unix(0, 0).Add(at))
-			for _, one := range group.Rules() {
-				if err := one.LastError(); err != nil {
-					c.t.Fatalf("%s at %s: %v", one.Name(), at, err)
-				}
-			}
+		if err := ruleset.Evaluate(c.t.Context(), c.groups, time.Unix(0, 0).Add(at)); err != nil {
+			c.t.Fatal(err)
 		}
 	})
 }
