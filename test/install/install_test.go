@@ -99,8 +99,12 @@ var installs = []installCase{
 		name: "a mirror and a proxy",
 		set:  "global.registry=mirror.local:5000 global.proxy.httpsProxy=http://proxy:3128 psa.enabled=true",
 	},
-	{name: "a ServiceMonitor and an upgrade policy", set: "dcgmExporter.serviceMonitor.enabled=true " +
-		"dcgmExporter.serviceMonitor.interval=30s driver.upgradePolicy.gpuPodDeletion.force=true operator.logging.level=debug"},
+	{
+		name: "a ServiceMonitor, dashboards and an upgrade policy",
+		set: "dcgmExporter.serviceMonitor.enabled=true dcgmExporter.serviceMonitor.interval=30s dashboards.enabled=true " +
+			"driver.upgradePolicy.gpuPodDeletion.force=true operator.logging.level=debug",
+		notes: []string{"dashboards.enabled: the dashboards show series of the recording rules: set monitoring.rules.enabled"},
+	},
 }
 
 // TestInstallsAreReady installs the chart with the real Helm, runs the operator with only the chart's permissions,

@@ -12,12 +12,9 @@ const toNode = "/d/gpu-operator-node?var-datasource=${datasource}&var-cluster=${
 
 // fleet is the dashboard of all GPUs.
 func fleet() *dashboard.DashboardBuilder {
-	b := board("fleet", "GPU fleet",
-		"All GPUs of the cluster: how many there are, how much they are used, which ones have failed, what idle ones cost.").
-		WithVariable(input("price", "Price of a GPU hour",
-			"What one card costs per hour, in your currency. With 1 the panels show idle GPUs and GPU hours.", "1")).
-		WithVariable(input("idle", "Idle below", "Share of time below which a held GPU counts as idle.", "0.05"))
-	for _, add := range []func(*dashboard.DashboardBuilder){fleetTotals, fleetMaps, fleetHealth, fleetCost, fleetNodes} {
+	b := board("fleet", "GPU fleet", "All GPUs of the cluster: how many there are, how much they are used, which ones have "+
+		"failed, what idle ones cost. "+rulesNeeded)
+	for _, add := range []func(*dashboard.DashboardBuilder){fleetTotals, fleetMaps, fleetHealth, fleetIdle, fleetNodes} {
 		add(b)
 	}
 	return b
@@ -41,10 +38,11 @@ func fleetTotals(b *dashboard.DashboardBuilder) {
 			"health agent.", units.Short,
 			"count("+own("node_gpu_unhealthy")+") or 0 * sum("+own("node_nvml_gpus")+")"), good)).
 		WithPanel(lastValue(total("Utilisation", "Mean of all GPUs: the share of time in which the engines work.",
-			units.PercentUnit, "avg("+utilisation(everywhere)+")"), neutral).Decimals(0)).
+			units.PercentUnit, "avg("+utilisation.by(everywhere)+")"), neutral).Decimals(0)).
 		WithPanel(lastValue(total("Power", "What all GPUs draw.", units.Watt, "sum("+power.by(everywhere)+")"), neutral)).
-		WithPanel(lastValue(total("Idle cost per hour", "Price of a GPU hour, times what is not used of all GPUs, free "+
-			"ones included.", units.Short, "sum("+idleCost(everywhere)+")"), neutral).Decimals(2))
+		WithPanel(lastValue(total("Idle GPUs", "GPUs that a pod has held for an hour without using them, and MIG slices and "+
+			"shared GPUs by their part of a card.", units.Short,
+			"sum("+of("namespace:gpu_idle:sum", everywhere)+")"), neutral).Decimals(1))
 }
 
 func fleetMaps(b *dashboard.DashboardBuilder) {
@@ -54,15 +52,14 @@ func fleetMaps(b *dashboard.DashboardBuilder) {
 	}
 	b.WithRow(section("Heat maps")).
 		WithPanel(heat(gpus("GPUs by utilisation", "How many GPUs, or MIG slices, work for which share of the time.",
-			"{{from}} %", distribution(utilisation(everywhere)+" * 100", 10, 0, 90)))).
-		WithPanel(heat(gpus("GPUs by used memory", "How many GPUs, or MIG slices, have how much of their memory in use. The "+
-			"part that the driver reserves is left out.",
-			"{{from}} %", distribution(memoryShare(everywhere)+" * 100", 10, 0, 90)))).
+			"{{from}} %", distribution(utilisation.by(everywhere)+" * 100", 10, 0, 90)))).
+		WithPanel(heat(gpus("GPUs by used memory", "How many GPUs, or MIG slices, have how much of their memory in use.",
+			"{{from}} %", distribution(memoryShare.by(everywhere)+" * 100", 10, 0, 90)))).
 		WithPanel(heat(gpus("GPUs by temperature", "How many GPUs are how warm.", "{{from}} °C",
 			distribution(temperature.by(everywhere), 5, 20, 95)))).
 		WithPanel(history(panel{title: "Utilisation by node", about: "Mean of the GPUs of each node.",
 			unit: units.PercentUnit, width: 12, height: 10, queries: []query{
-				{fmt.Sprintf("avg by (%s) (%s)", keyNode, utilisation(everywhere)), "{{node}}"},
+				{byNode("max", of("node:gpu_utilization:ratio", everywhere)), "{{node}}"},
 			}})).
 		WithPanel(lines(panel{title: "Temperature and power", about: "The hottest GPU, the 95th percentile and the median, " +
 			"and the mean power of a GPU.", unit: units.Celsius, width: 12, height: 10, queries: []query{
@@ -93,46 +90,67 @@ func fleetHealth(b *dashboard.DashboardBuilder) {
 			column{field: "Value", title: "Xid"}))
 }
 
-// idleCost is the price of what is not used of each unit in an hour.
-func idleCost(in scope) string {
-	return shared(fmt.Sprintf("(1 - %s)", utilisationHeld(in)), utilisationHeld(in)) + " * $price"
+// byNode aggregates a vector by node.
+func byNode(aggregate, vector string) string {
+	return fmt.Sprintf("%s by (%s) (%s)", aggregate, keyNode, vector)
 }
 
-func fleetCost(b *dashboard.DashboardBuilder) {
-	hour, whole := scope{window: "1h"}, scope{window: "$__range"}
-	team := "sum by (team) (%s)"
-	b.WithRow(section("Idle cost by team")).
-		WithPanel(areas(panel{title: "Idle cost per hour by team", about: "Price of a GPU hour, times what is not used of " +
-			"the GPUs that the pods of a namespace hold. Pods that share a card, and MIG slices, count as equal parts of it.",
-			unit: units.Short, width: 8, height: 9,
-			queries: []query{{fmt.Sprintf(team, idleCost(everywhere)), "{{team}}"}}})).
-		WithPanel(rows(panel{title: "Teams", about: "GPUs that the pods of a namespace hold now, their mean utilisation in " +
-			"the time of the dashboard, and what was not used has cost. All that have held a " +
-			"card in this time are equal parts.", unit: units.Short, width: 6, height: 9, queries: []query{
-			{fmt.Sprintf(team, shared("("+utilisationHeld(everywhere)+" * 0 + 1)", utilisationHeld(everywhere))), ""},
-			{"avg by (team) (" + utilisationHeld(whole) + ")", ""},
-			{fmt.Sprintf(team, idleCost(whole)) + " * $__range_s / 3600", ""},
-		}}, "Idle cost",
-			column{field: "team", title: "Team"}, column{field: "Value #A", title: "GPUs", unit: units.Short},
-			column{field: "Value #B", title: "Used", unit: units.PercentUnit, bar: 1},
-			column{field: "Value #C", title: "Idle cost", unit: units.Short})).
-		WithPanel(rows(panel{title: "Held but idle for an hour", about: "GPUs that a pod holds and has used less than the " +
-			"variable says in the last hour.", unit: units.Short, width: 10, height: 9, queries: []query{
-			{fmt.Sprintf("%s < $idle and on (%s) %s unless on (team) label_replace(vector(0), %q, %q, %q, %q)",
-				utilisationHeld(hour), keyHeld, utilisationHeld(everywhere), "team", "(free)", "", ""), ""},
-		}}, "", column{field: "workload", title: "Pod"},
+// byNamespace sums a vector by namespace.
+func byNamespace(vector string) string {
+	return fmt.Sprintf("sum by (cluster, namespace) (%s)", vector)
+}
+
+// idleOf sums a series of gpu_workload by unit and pod, of those that are idle.
+func idleOf(name string) string {
+	return fmt.Sprintf("sum by (%s) (%s * %s) > 0", keyHeld, of("gpu_workload:"+name, everywhere),
+		of("gpu_workload:idle:bool", everywhere))
+}
+
+func fleetIdle(b *dashboard.DashboardBuilder) {
+	held, idle := of("namespace:gpu_allocated:sum", everywhere), of("namespace:gpu_idle:sum", everywhere)
+	cost := of("namespace:gpu_idle_cost:per_hour", everywhere)
+	b.WithRow(section("Idle GPUs by namespace")).
+		WithPanel(areas(panel{title: "Held GPUs", about: "GPUs that the pods of each namespace hold, and those that no pod " +
+			"holds. MIG slices and shared GPUs count by their part of a card.", unit: units.Short, width: 7, height: 9,
+			queries: []query{
+				{byNamespace(held), "{{namespace}}"},
+				{fmt.Sprintf("count(%s) - (sum(%s) or 0 * count(%[1]s))", temperature.by(everywhere), held), "(free)"},
+			}})).
+		WithPanel(areas(panel{title: "Cost of idle GPUs per hour", about: "Price of the GPUs that the pods of each namespace " +
+			"have held for an hour without using them. " + priceNeeded, unit: units.Short, width: 7, height: 9,
+			without: priceNeeded, queries: []query{{byNamespace(cost), "{{namespace}}"}}})).
+		WithPanel(rows(panel{title: "Namespaces", about: "GPUs that the pods of a namespace hold now, and those of them that " +
+			"are idle; their mean utilisation in the time of the dashboard, and what idle ones have cost in it. The cost needs " +
+			"a price, see Cost of idle GPUs per hour.", unit: units.Short, width: 10, height: 9, queries: []query{
+			{byNamespace(held), ""},
+			{byNamespace(idle), ""},
+			{fmt.Sprintf("avg by (cluster, namespace) (avg_over_time(%s[$__range]))",
+				of("namespace:gpu_utilization:ratio", everywhere)), ""},
+			// A sample for each five minutes, whatever the interval of the rules.
+			{byNamespace("sum_over_time("+cost+"[$__range:5m])") + " / 12", ""},
+		}}, "Idle",
+			column{field: "namespace", title: "Namespace"}, column{field: "Value #A", title: "GPUs"},
+			column{field: "Value #B", title: "Idle"},
+			column{field: "Value #C", title: "Used", unit: units.PercentUnit, bar: 1},
+			column{field: "Value #D", title: "Idle cost"})).
+		WithPanel(rows(panel{title: "Pods with idle GPUs", about: "Pods that have held GPUs, or parts of them, for an hour " +
+			"and not used them: their utilisation has always been below the parameter idle_ratio of the rules.",
+			unit: units.Short, width: 24, height: 6, queries: []query{
+				{idleOf("share:ratio"), ""},
+				{idleOf("cost:per_hour"), ""},
+			}}, "GPUs", column{field: "namespace", title: "Namespace"}, column{field: "pod", title: "Pod"},
 			column{field: "node", title: "Node", link: fmt.Sprintf(toNode, "Node")}, column{field: "gpu", title: "GPU"},
-			column{field: "GPU_I_ID", title: "Slice"}, column{field: "Value", title: "Used", unit: units.PercentUnit}))
+			column{field: "GPU_I_ID", title: "Slice"}, column{field: "Value #A", title: "GPUs"},
+			column{field: "Value #B", title: "Cost per hour"}))
 }
 
 func fleetNodes(b *dashboard.DashboardBuilder) {
-	byNode := func(aggregate, of string) string { return fmt.Sprintf("%s by (%s) (%s)", aggregate, keyNode, of) }
 	b.WithRow(section("Nodes")).
 		WithPanel(rows(panel{title: "Nodes", about: "A click on a node opens its dashboard.", unit: units.Short, width: 24,
-			height: 11, queries: []query{
+			height: 8, queries: []query{
 				{byNode("count", temperature.by(everywhere)), ""},
-				{byNode("avg", utilisation(everywhere)), ""},
-				{byNode("avg", memoryShare(everywhere)), ""},
+				{byNode("max", of("node:gpu_utilization:ratio", everywhere)), ""},
+				{byNode("max", of("node:gpu_memory_used:ratio", everywhere)), ""},
 				{byNode("max", temperature.by(everywhere)), ""},
 				{byNode("sum", power.by(everywhere)), ""},
 				{byNode("sum", own("node_gpu_xid_total")), ""},

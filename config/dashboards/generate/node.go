@@ -11,10 +11,10 @@ const onNode = `node="$node"`
 
 // node is the dashboard of one node.
 func node() *dashboard.DashboardBuilder {
-	names := fmt.Sprintf("query_result(count by (node) (%s or %s or %s))", named(temperature.selected(everywhere)),
+	names := fmt.Sprintf("query_result(count by (node) (%s or %s or %s))", of("node:gpu_metrics:bool", everywhere),
 		own("node_metrics_ready_ts_seconds"), own("node_nvml_gpus"))
 	b := board("node", "GPU node", "One GPU node: what is ready, how its GPUs are used, and what the kernel log, NVML "+
-		"and DCGM say about their health.").
+		"and DCGM say about their health. "+rulesNeeded).
 		WithVariable(choice("node", "Node", names).Regex(`/[{,]\s*node="([^"]+)"/`))
 	for _, add := range []func(*dashboard.DashboardBuilder){nodeState, nodeUse, nodeHealth} {
 		add(b)
@@ -43,7 +43,7 @@ func nodeState(b *dashboard.DashboardBuilder) {
 			{own("node_device_plugin_devices_total", onNode), "capacity"},
 			{"count(" + temperature.by(here) + ")", "DCGM"},
 		}}, neutral)).
-		WithPanel(rows(panel{title: "Why NVML is not asked or does not answer", about: "Reasons of the health agent.",
+		WithPanel(rows(panel{title: "Why NVML is silent", about: "Why the health agent does not ask it, or gets no answer.",
 			unit: units.Short, width: 4, height: 6, queries: []query{
 				{own("node_nvml_paused", onNode) + " or " + own("node_nvml_problem", onNode), ""},
 			}}, "", column{field: "reason", title: "Reason"}))
@@ -57,34 +57,35 @@ func nodeUse(b *dashboard.DashboardBuilder) {
 	b.WithRow(section("Use")).
 		WithPanel(rows(panel{title: "GPUs", about: "GPUs and MIG slices, with the pod that holds them.", unit: units.Short,
 			width: 24, height: 7, queries: []query{
-				{utilisationHeld(here), ""},
-				{memoryShare(here), ""},
+				{usedByPod(here), ""},
+				{memoryShare.by(here), ""},
 				{temperature.by(here), ""},
 				{power.by(here), ""},
 			}}, "", column{field: "gpu", title: "GPU"}, column{field: "GPU_I_ID", title: "Slice"},
-			column{field: "workload", title: "Pod"},
+			column{field: "namespace", title: "Namespace"},
+			column{field: "pod", title: "Pod"},
 			column{field: "Value #A", title: "Utilisation", unit: units.PercentUnit, bar: 1},
 			column{field: "Value #B", title: "Memory", unit: units.PercentUnit, bar: 1},
 			column{field: "Value #C", title: "Temperature", unit: units.Celsius},
 			column{field: "Value #D", title: "Power", unit: units.Watt})).
 		WithPanel(history(half("Utilisation", "Share of time in which the engines of each GPU, or MIG slice, work.",
-			units.PercentUnit, slice, utilisation(here)))).
+			units.PercentUnit, slice, utilisation.by(here)))).
 		WithPanel(lines(half("Used memory", "Memory that is in use, without what the driver reserves.", units.BytesIEC,
 			slice, memoryUsed.by(here)))).
 		WithPanel(lines(half("Temperature", "Temperature of each GPU.", units.Celsius, "GPU {{gpu}}",
 			temperature.by(here)))).
 		WithPanel(lines(half("Power", "What each GPU draws.", units.Watt, "GPU {{gpu}}", power.by(here)))).
-		WithPanel(lines(half("Clock", "Clock of the multiprocessors.", units.Hertz, "GPU {{gpu}}", clock.by(here)))).
+		WithPanel(lines(half("Clock", "Clock of the multiprocessors.", units.Hertz, "GPU {{gpu}}", clock.by()))).
 		WithPanel(lines(half("Memory temperature", "Temperature of the memory; not all products measure it.", units.Celsius,
-			"GPU {{gpu}}", memoryTemp.by(here)))).
+			"GPU {{gpu}}", memoryTemp.by()))).
 		WithPanel(lines(panel{title: "Tensor cores and memory", about: "Share of time in which the tensor cores and the " +
 			"memory work: means of the node. Needs the profiling counters of DCGM.", unit: units.PercentUnit, width: 12,
 			height: 8, queries: []query{
-				{"avg(" + tensorActive.by(here) + ")", "tensor cores"}, {"avg(" + memoryActive.by(here) + ")", "memory"},
+				{"avg(" + tensorActive.by() + ")", "tensor cores"}, {"avg(" + memoryActive.by() + ")", "memory"},
 			}})).
 		WithPanel(lines(panel{title: "PCIe traffic", about: "What all GPUs of the node send and receive. Needs the " +
 			"profiling counters of DCGM.", unit: units.BytesPerSecondIEC, width: 12, height: 8, queries: []query{
-			{"sum(" + pcieSent.by(here) + ")", "sent"}, {"sum(" + pcieReceived.by(here) + ")", "received"},
+			{"sum(" + pcieSent.by() + ")", "sent"}, {"sum(" + pcieReceived.by() + ")", "received"},
 		}}))
 }
 
@@ -101,7 +102,7 @@ func nodeHealth(b *dashboard.DashboardBuilder) {
 		}}, "", column{field: "pci", title: "Device"}, column{field: "class", title: "Needs"},
 			column{field: "reason", title: "Reason"})).
 		WithPanel(rows(panel{title: "Counters of DCGM", about: "The last Xid, and PCIe packets that were sent again.",
-			unit: units.Short, width: 8, height: 8, queries: []query{{lastXid.by(here), ""}, {replays.by(here), ""}}}, "",
+			unit: units.Short, width: 8, height: 8, queries: []query{{lastXid.by(here), ""}, {replays.by(), ""}}}, "",
 			column{field: "gpu", title: "GPU"}, column{field: "Value #A", title: "Last Xid"},
 			column{field: "Value #B", title: "PCIe replays"})).
 		WithPanel(rows(panel{title: "State from NVML", about: "From the health agent. Recovery: what the GPU needs, as " +

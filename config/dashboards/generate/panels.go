@@ -1,6 +1,10 @@
 package main
 
 import (
+	"cmp"
+	"regexp"
+	"slices"
+
 	"github.com/grafana/grafana-foundation-sdk/go/bargauge"
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/cog/variants"
@@ -24,7 +28,22 @@ type panel struct {
 	// width of 24 columns, and height in rows of 30 pixels.
 	width, height uint32
 	queries       []query
+	// without is shown instead of "No data"; by default what recorded series need.
+	without string
 }
+
+const (
+	rulesNeeded = "Most series are recorded by the rules of config/monitoring: monitoring.rules.enabled with the chart."
+	priceNeeded = "Needs a price: monitoring.rules.pricePerHour."
+)
+
+// isRecorded reports whether the panel shows series of the recording rules.
+func (p panel) isRecorded() bool {
+	return slices.ContainsFunc(p.queries, func(q query) bool { return recordedName.MatchString(q.expression) })
+}
+
+// recordedName matches the names of series of the recording rules, which alone have colons.
+var recordedName = regexp.MustCompile(`\b(gpu|gpu_workload|node|namespace):\w+:`)
 
 // builder is a builder of a kind of panel.
 type builder[B any] interface {
@@ -35,6 +54,7 @@ type builder[B any] interface {
 	Height(uint32) B
 	Datasource(common.DataSourceRef) B
 	WithTarget(cog.Builder[variants.Dataquery]) B
+	NoValue(string) B
 }
 
 // source is the data source that the variable names.
@@ -67,6 +87,10 @@ func fill[B builder[B]](b B, p panel, as shape) B {
 			target = target.Instant().Format(prometheus.PromQueryFormatTable)
 		}
 		b = b.WithTarget(target)
+	}
+	// In a table this would be the text of each empty cell.
+	if as != tabular && (p.without != "" || p.isRecorded()) {
+		b = b.NoValue(cmp.Or(p.without, "Needs the recording rules"))
 	}
 	return b
 }
@@ -126,9 +150,9 @@ func lines(p panel) *timeseries.PanelBuilder {
 			Sort(common.SortOrderDescending))
 }
 
-// areas shows the series on top of each other.
+// areas shows the series on top of each other, without lines, as those of series with the value 0 would lie on others.
 func areas(p panel) *timeseries.PanelBuilder {
-	return lines(p).FillOpacity(60).
+	return lines(p).LineWidth(0).FillOpacity(70).
 		Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal).Group("A"))
 }
 
@@ -252,12 +276,6 @@ func selection(text, value string) dashboard.VariableOption {
 	return dashboard.VariableOption{
 		Text: dashboard.StringOrArrayOfString{String: &text}, Value: dashboard.StringOrArrayOfString{String: &value},
 	}
-}
-
-// input is a variable that the user types.
-func input(name, label, about, value string) *dashboard.TextBoxVariableBuilder {
-	return dashboard.NewTextBoxVariableBuilder(name).Label(label).Description(about).
-		DefaultValue(dashboard.StringOrMap{String: &value}).Current(selection(value, value))
 }
 
 // board is an empty dashboard with the variables that all have.

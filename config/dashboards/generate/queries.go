@@ -5,9 +5,26 @@ import (
 	"strings"
 )
 
-// series is a metric of the DCGM exporter, with the unit that its queries have.
-type series struct {
-	// old is its name until 4.8, and scale what makes its unit that of the query, such as "/ 100"; empty for none.
+// recorded is a series of the recording rules, config/monitoring: one name and one unit for all releases of the
+// exporter.
+type recorded struct {
+	name string
+	// perSlice is true if a MIG slice has a value of its own.
+	perSlice bool
+}
+
+var (
+	utilisation = recorded{name: "gpu:utilization:ratio", perSlice: true}
+	memoryShare = recorded{name: "gpu:memory_used:ratio", perSlice: true}
+	memoryUsed  = recorded{name: "gpu:memory_used:bytes", perSlice: true}
+	temperature = recorded{name: "gpu:temperature:celsius"}
+	power       = recorded{name: "gpu:power:watts"}
+	lastXid     = recorded{name: "gpu:xid_last:code"}
+)
+
+// scraped is a metric of the DCGM exporter that no rule records, with the unit that its queries have.
+type scraped struct {
+	// old is its name until 4.8, and scale what makes its unit that of the query, such as "* 1000"; empty for none.
 	old, scale string
 	// renamed is its name from 4.9 on, in the unit of the query; empty if it is the same.
 	renamed string
@@ -17,143 +34,91 @@ type series struct {
 
 const device, profiling = "DCGM_FI_DEV_", "DCGM_FI_PROF_"
 
-// The default list of the exporter, as far as the dashboards show it. Names, units and the pairs of old and new ones
-// are those of the headers of DCGM 4.6 and 4.7 and of the exporter's default-counters.csv.
+// What the dashboards show of the exporter's default list beside the recorded series. Names, units and the pairs of old
+// and new ones are those of the headers of DCGM 4.6 and 4.7 and of the exporter's default-counters.csv.
 var (
-	engineActive = series{old: profiling + "GR_ENGINE_ACTIVE", renamed: profiling + "GR_ENGINE_UTIL_RATIO", perSlice: true}
-	tensorActive = series{old: profiling + "PIPE_TENSOR_ACTIVE", renamed: profiling + "TENSOR_UTIL_RATIO", perSlice: true}
-	memoryActive = series{old: profiling + "DRAM_ACTIVE", renamed: profiling + "DRAM_UTIL_RATIO", perSlice: true}
-	pcieSent     = series{old: profiling + "PCIE_TX_BYTES"}
-	pcieReceived = series{old: profiling + "PCIE_RX_BYTES"}
-
-	gpuUtil     = series{old: device + "GPU_UTIL", scale: "/ 100", renamed: device + "GPU_UTIL_RATIO"}
-	memoryUsed  = series{old: device + "FB_USED", scale: mebi, renamed: device + "FB_USED_BYTES", perSlice: true}
-	memoryFree  = series{old: device + "FB_FREE", scale: mebi, renamed: device + "FB_FREE_BYTES", perSlice: true}
-	temperature = series{old: device + "GPU_TEMP", renamed: device + "GPU_TEMP_CELSIUS"}
-	memoryTemp  = series{old: device + "MEMORY_TEMP", renamed: device + "MEMORY_TEMP_CELSIUS"}
-	power       = series{old: device + "POWER_USAGE", renamed: device + "BOARD_POWER_WATTS"}
-	clock       = series{old: device + "SM_CLOCK", scale: mega, renamed: device + "SM_CLOCK_HERTZ"}
-	lastXid     = series{old: device + "XID_ERRORS", renamed: device + "XID_ERROR"}
-	replays     = series{old: device + "PCIE_REPLAY_COUNTER", renamed: device + "PCIE_REPLAY_TOTAL"}
+	tensorActive = scraped{old: profiling + "PIPE_TENSOR_ACTIVE", renamed: profiling + "TENSOR_UTIL_RATIO", perSlice: true}
+	memoryActive = scraped{old: profiling + "DRAM_ACTIVE", renamed: profiling + "DRAM_UTIL_RATIO", perSlice: true}
+	pcieSent     = scraped{old: profiling + "PCIE_TX_BYTES"}
+	pcieReceived = scraped{old: profiling + "PCIE_RX_BYTES"}
+	memoryTemp   = scraped{old: device + "MEMORY_TEMP", renamed: device + "MEMORY_TEMP_CELSIUS"}
+	clock        = scraped{old: device + "SM_CLOCK", scale: "* 1000000", renamed: device + "SM_CLOCK_HERTZ"}
+	replays      = scraped{old: device + "PCIE_REPLAY_COUNTER", renamed: device + "PCIE_REPLAY_TOTAL"}
 )
 
-const mebi, mega = "* 1048576", "* 1000000"
+// scope selects series: those of all nodes, or of the node of the variable node.
+type scope bool
 
-// scope selects series of the exporter.
-type scope struct {
-	// oneNode selects the node of the variable node instead of all nodes.
-	oneNode bool
-	// window makes each value the average of this time; empty for the current value.
-	window string
-}
-
-var (
-	everywhere = scope{}
-	here       = scope{oneNode: true}
+const (
+	everywhere scope = false
+	here       scope = true
 )
 
 const inCluster = `cluster=~"$cluster"`
 
-// select returns the samples of a metric, with the labels as the exporter and Prometheus have written them. The label
-// of the node is hostname, until the exporter's release 4.8.2 Hostname.
-func (s series) selected(in scope) string {
-	var terms []string
-	term := func(name, scale, label string) {
-		text := fmt.Sprintf("%s{%s%s}", name, inCluster, label)
-		if in.window != "" {
-			text = fmt.Sprintf("avg_over_time(%s[%s])", text, in.window)
-		}
-		terms = append(terms, strings.TrimSpace(text+" "+scale))
-	}
-	labels := []string{""}
-	if in.oneNode {
-		labels = []string{`, hostname="$node"`, `, Hostname="$node"`}
-	}
-	for _, label := range labels {
-		term(s.old, s.scale, label)
-	}
-	if s.renamed != "" {
-		term(s.renamed, "", labels[0])
-	}
-	return strings.Join(terms, " or ")
-}
-
-// named returns an expression with the label node, made of the exporter's own.
-func named(expression string) string {
-	for _, label := range []string{"Hostname", "hostname"} {
-		expression = fmt.Sprintf(`label_replace(%s, "node", "$1", "%s", "(.+)")`, expression, label)
-	}
-	return expression
-}
-
-// held returns an expression with the label workload, NAMESPACE/POD of the pod that holds the GPU, which is absent on
-// free ones, and team, its namespace or "(free)". Without honorLabels Prometheus has moved the exporter's labels of the
-// pod to exported_*, and pod and namespace are those of the exporter; with honorLabels only a free GPU has these.
-func held(expression string) string {
-	expression = fmt.Sprintf(`label_join(%s, "holder", "/", "exported_namespace", "exported_pod", "namespace", "pod")`,
-		expression)
-	for _, rule := range []struct{ to, replacement, from, pattern string }{
-		{"workload", "$1", "holder", "//([^/]+/[^/]+)"},
-		{"workload", "", "holder", "//[^/]*/nvidia-dcgm-exporter.*"},
-		{"workload", "$1", "holder", "([^/]+/[^/]+)/.*"},
-		{"team", "(free)", "holder", ".*"},
-		{"team", "$1", "workload", "([^/]+)/.*"},
-	} {
-		expression = fmt.Sprintf(`label_replace(%s, "%s", "%s", "%s", "%s")`,
-			expression, rule.to, rule.replacement, rule.from, rule.pattern)
-	}
-	return expression
-}
-
-// Keys of what has a value of its own: a node, a card, a card or MIG slice, and one that a pod holds, as sharing pods
-// each have a series.
+// Keys of what has a value of its own: a node, a card, a card or MIG slice, and one that a pod holds, as pods that share
+// a card each have a series.
 const (
 	keyNode = "cluster, node"
 	keyCard = "cluster, node, gpu"
 	keyUnit = "cluster, node, gpu, GPU_I_ID"
-	keyHeld = keyUnit + ", team, workload"
+	keyHeld = keyUnit + ", namespace, pod"
 )
 
-// by returns one value per card or, if each has its own, per MIG slice, without the exporter's other labels.
-func (s series) by(in scope) string {
-	key := keyCard
-	if s.perSlice {
-		key = keyUnit
+// by returns one value per card or, if each has its own, per MIG slice.
+func (r recorded) by(in scope) string {
+	return fmt.Sprintf("max by (%s) (%s)", keyOf(r.perSlice), of(r.name, in))
+}
+
+// of returns a recorded series that has the label node.
+func of(name string, in scope, matchers ...string) string {
+	if in == here {
+		matchers = append(matchers, onNode)
 	}
-	return fmt.Sprintf("max by (%s) (%s)", key, named(s.selected(in)))
+	return fmt.Sprintf("%s{%s}", name, strings.Join(append([]string{inCluster}, matchers...), ", "))
 }
 
-// utilisation returns the share of time in which each unit works: that of the engines, which MIG slices have too, or
-// where the exporter has no profiling that of the card.
-func utilisation(in scope) string {
-	return fmt.Sprintf("(max by (%[1]s) (%[2]s) or max by (%[1]s) (%[3]s))",
-		keyUnit, named(engineActive.selected(in)), named(gpuUtil.selected(in)))
+func keyOf(perSlice bool) string {
+	if perSlice {
+		return keyUnit
+	}
+	return keyCard
 }
 
-// utilisationHeld is utilisation by pod that holds the unit.
-func utilisationHeld(in scope) string {
-	return fmt.Sprintf("(max by (%[1]s) (%[2]s) or max by (%[1]s) (%[3]s))",
-		keyHeld, held(named(engineActive.selected(in))), held(named(gpuUtil.selected(in))))
+// by returns one value per card or, if each has its own, per MIG slice, of the node of the variable node. The label of
+// the node is hostname, until the exporter's release 4.8.2 Hostname.
+func (s scraped) by() string {
+	terms := []string{
+		fmt.Sprintf(`%s{%s, hostname="$node"} %s`, s.old, inCluster, s.scale),
+		fmt.Sprintf(`%s{%s, Hostname="$node"} %s`, s.old, inCluster, s.scale),
+	}
+	if s.renamed != "" {
+		terms = append(terms, fmt.Sprintf(`%s{%s, hostname="$node"}`, s.renamed, inCluster))
+	}
+	for i := range terms {
+		terms[i] = strings.TrimSpace(terms[i])
+	}
+	expression := strings.Join(terms, " or ")
+	for _, label := range []string{"Hostname", "hostname"} {
+		expression = fmt.Sprintf(`label_replace(%s, "node", "$1", "%s", "(.+)")`, expression, label)
+	}
+	return fmt.Sprintf("max by (%s) (%s)", keyOf(s.perSlice), expression)
 }
 
-// memoryShare returns the used share of the memory that pods can use.
-func memoryShare(in scope) string {
-	return fmt.Sprintf("(%[1]s / (%[1]s + %[2]s))", memoryUsed.by(in), memoryFree.by(in))
-}
-
-// share returns the part of a card that each unit is: its MIG slices, or the pods that share it, are equal parts.
-// The units have to be a vector with one element per unit.
-func shared(value, units string) string {
-	return fmt.Sprintf("%s / on (%s) group_left () count by (%s) (%s)", value, keyCard, keyCard, units)
+// usedByPod returns the utilisation of each unit with the labels namespace and pod of each pod that holds it; free ones
+// have neither.
+func usedByPod(in scope) string {
+	return fmt.Sprintf("max by (%s) (%s) or on (%s) %s",
+		keyHeld, of("gpu_workload:utilization:ratio", in), keyUnit, utilisation.by(in))
 }
 
 // distribution counts the elements of a vector by steps, each named after its lower bound. Steps without an element
-// have the value 0: the rows of a heat map are the series that it gets.
+// have the value 0, as the rows of a heat map are the series that it gets, unless the vector is empty.
 func distribution(expression string, step, lowest, highest int) string {
 	text := fmt.Sprintf(`count_values("from", clamp(floor(%s / %d) * %d, %d, %d))`,
 		expression, step, step, lowest, highest)
 	for from := lowest; from <= highest; from += step {
-		text += fmt.Sprintf(` or label_replace(vector(0), "from", "%d", "", "")`, from)
+		text += fmt.Sprintf(` or label_replace(0 * count(%s), "from", "%d", "", "")`, expression, from)
 	}
 	return text
 }

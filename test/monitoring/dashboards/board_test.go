@@ -69,7 +69,10 @@ type fieldConfig struct {
 				Color string
 			}
 		}
-		Custom struct{ Stacking struct{ Mode string } }
+		Custom struct {
+			LineWidth, FillOpacity float64
+			Stacking               struct{ Mode string }
+		}
 	}
 	Overrides []struct {
 		Matcher    struct{ Options string }
@@ -86,7 +89,10 @@ type options struct {
 	PerPage int
 }
 
-func path(name string) string { return filepath.Join("../../../config/dashboards", name+".json") }
+// root of the repository.
+const root = "../../.."
+
+func path(name string) string { return filepath.Join(root, "config/dashboards", name+".json") }
 
 func read(t *testing.T, name string) (board, []byte) {
 	t.Helper()
@@ -105,7 +111,7 @@ func read(t *testing.T, name string) (board, []byte) {
 type values map[string]string
 
 var chosen = values{
-	"datasource": "prometheus", "cluster": ".*", "job": ".+", "node": "train-1", "price": "2.5", "idle": "0.05",
+	"datasource": "prometheus", "cluster": ".*", "job": ".+", "node": "train-1",
 }
 
 var name = regexp.MustCompile(`\$(?:\{(\w+)\}|(\w+))`)

@@ -83,7 +83,7 @@ func (c *canvas) area(points [][2]float64, fill color.Color) {
 
 // line draws one of a width through points.
 func (c *canvas) line(points [][2]float64, width float64, ink color.Color) {
-	for i := 1; i < len(points); i++ {
+	for i := 1; i < len(points) && width > 0; i++ {
 		a, b := points[i-1], points[i]
 		dx, dy := b[0]-a[0], b[1]-a[1]
 		length := math.Hypot(dx, dy)

@@ -3,6 +3,8 @@ package dashboards
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -205,8 +207,8 @@ func queries(b board) []asked {
 // labelValues are the variables that list a label of a metric.
 var labelValues = regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`)
 
-// Every metric of every query is one that an exporter or the operator serves. The set of those comes from their text
-// and their collectors.
+// Every metric of every query is one that an exporter or the operator serves, or that a rule records. The set of those
+// comes from their text, their collectors and the rules.
 func TestEverySeriesExists(t *testing.T) {
 	series := knownSeries(t)
 	all, unknown := 0, 0
@@ -214,13 +216,13 @@ func TestEverySeriesExists(t *testing.T) {
 		all++
 		if !series[metric] {
 			unknown++
-			t.Errorf("%s: nothing serves %s", where, metric)
+			t.Errorf("%s: nothing serves or records %s", where, metric)
 		}
 	}
 	for _, name := range names {
 		b, _ := read(t, name)
 		for _, q := range queries(b) {
-			for _, metric := range metricsOf(t, q) {
+			for _, metric := range metricsOf(t, q.target.Expr) {
 				check(q, metric)
 			}
 		}
@@ -234,13 +236,35 @@ func TestEverySeriesExists(t *testing.T) {
 	t.Logf("metrics in queries that exist: %d/%d, unknown: %d", all-unknown, all, unknown)
 }
 
-// metricsOf returns the metrics that a query selects.
-func metricsOf(t *testing.T, q asked) []string {
+// What a rule makes of a metric of the exporter has no second definition in a dashboard.
+func TestNothingIsDefinedTwice(t *testing.T) {
+	defined := map[string]string{}
+	for _, group := range rulesOfGPUs(t) {
+		for _, rule := range group.Rules {
+			for _, metric := range metricsOf(t, rule.Expr) {
+				defined[metric] = rule.Record
+			}
+		}
+	}
+	for _, name := range names {
+		b, _ := read(t, name)
+		for _, q := range queries(b) {
+			for _, metric := range metricsOf(t, q.target.Expr) {
+				if record := defined[metric]; record != "" && strings.HasPrefix(metric, "DCGM_") {
+					t.Errorf("%s: use what is made of %s, such as %s", q, metric, record)
+				}
+			}
+		}
+	}
+}
+
+// metricsOf returns the metrics that an expression selects.
+func metricsOf(t *testing.T, text string) []string {
 	t.Helper()
-	text := chosen.interpolate(q.target.Expr, time.Hour, scrapeEvery)
+	text = chosen.interpolate(text, time.Hour, scrapeEvery)
 	expression, err := parser.NewParser(parser.Options{}).ParseExpr(text)
 	if err != nil {
-		t.Fatalf("%s: %v", q, err)
+		t.Fatalf("%s: %v", text, err)
 	}
 	var found []string
 	parser.Inspect(expression, func(node parser.Node, _ []parser.Node) error {
@@ -252,10 +276,15 @@ func metricsOf(t *testing.T, q asked) []string {
 	return found
 }
 
-// knownSeries are the names of all series that are served: histograms have three.
+// knownSeries are the names of all series that are served, of which histograms have three, or recorded.
 func knownSeries(t *testing.T) map[string]bool {
 	t.Helper()
 	series := map[string]bool{}
+	for _, group := range rulesOfGPUs(t) {
+		for _, rule := range group.Rules {
+			series[rule.Record] = true
+		}
+	}
 	for name := range programs() {
 		series[name] = true
 	}
@@ -329,8 +358,8 @@ func matrix(result parser.Value) promql.Matrix {
 	return found
 }
 
-// Every query has a result for each release of the exporter, with and without honorLabels, and on a fleet with all of
-// them, in which something of everything has happened.
+// Every query has a result on what the rules record for each release of the exporter, with and without honorLabels, of a
+// fleet in which something of everything has happened.
 func TestEveryQueryHasAResult(t *testing.T) {
 	const lasting = 5 * time.Hour
 	operator := newSimulation(t, lasting)
@@ -366,50 +395,49 @@ func TestEveryQueryHasAResult(t *testing.T) {
 	}
 }
 
-// The cost of what is idle is that of all cards, less what is used; each team has its part, free GPUs are named so, and
-// the operator's own namespace holds none.
+// The cost of idle GPUs is the price of those, or parts of those, that a pod has not used for an hour.
 func checkIdleCost(t *testing.T, a asker) {
 	t.Helper()
+	want := map[string]float64{}
+	for _, n := range only(release483, false) {
+		for i, u := range n.units(a.now) {
+			if u.team == "" {
+				continue
+			}
+			part := 1.0
+			if u.profile != "" {
+				part = 2. / 7
+			}
+			want[u.team] += 2.5 * part * idle(n, i, a.now)
+		}
+	}
+	if want["notebooks"] == 0 || want["vision"] != 0 {
+		t.Fatalf("the recorded fleet should have idle and used GPUs: %v", want)
+	}
+	for team, cost := range want {
+		want[team] = math.Round(cost*1e6) / 1e6
+	}
 	b, _ := read(t, "fleet")
-	teams, sum := map[string]float64{}, 0.0
+	got := map[string]float64{}
 	for _, q := range queries(b) {
-		switch {
-		case q.panel.Title == "Idle cost per hour by team":
+		if q.panel.Title == "Cost of idle GPUs per hour" {
 			q.target.Instant = true
 			for _, series := range a.ask(t, q.target) {
-				teams[series.Metric.Get("team")] = series.Floats[0].F
-			}
-		case q.panel.Title == "Idle cost per hour":
-			sum = a.ask(t, q.target)[0].Floats[0].F
-		}
-	}
-	used, cards := 0.0, 0
-	for _, n := range only(release483, false) {
-		cards += n.gpus
-		slices := 0.0
-		for _, u := range n.units(a.now) {
-			if u.profile == "" {
-				used += u.util
-			} else {
-				slices += u.util / 3
+				got[series.Metric.Get("namespace")] = math.Round(series.Floats[0].F*1e6) / 1e6
 			}
 		}
-		used += slices
 	}
-	want := 2.5 * (float64(cards) - used)
-	total := 0.0
-	for _, cost := range teams {
-		total += cost
+	if !maps.Equal(got, want) {
+		t.Errorf("the cost of idle GPUs is %v, want %v", got, want)
 	}
-	if diff := total - want; diff > 0.01 || diff < -0.01 || sum-total > 1e-6 || total-sum > 1e-6 {
-		t.Errorf("the idle cost is %g, by team %g, and should be %g", sum, total, want)
-	}
-	for _, team := range []string{"vision", "speech", "notebooks", "(free)"} {
-		if _, there := teams[team]; !there {
-			t.Errorf("the team %s is missing: %v", team, teams)
+}
+
+// idle returns 1 for a unit of a node that was never used in the last hour, and else 0.
+func idle(n gpuNode, index int, now time.Time) float64 {
+	for at := now.Add(-59 * time.Minute); !at.After(now); at = at.Add(scrapeEvery) {
+		if n.units(at)[index].util >= 0.05 {
+			return 0
 		}
 	}
-	if len(teams) != 4 {
-		t.Errorf("there are other teams: %v", teams)
-	}
+	return 1
 }

@@ -1,7 +1,8 @@
 // Package dashboards tests the dashboards of config/dashboards, and draws them.
 //
 // Nothing here is Grafana. The dashboards are decoded strictly with the types that Grafana generates from its schemas
-// (grafana-foundation-sdk), and their queries run in Prometheus' own engine on a recorded fleet:
+// (grafana-foundation-sdk), and their queries run in Prometheus' own engine on a recorded fleet, and on what the rules of
+// config/monitoring, which the same engine evaluates each minute, make of it:
 //
 //   - the DCGM exporter's default series as text, with the names and labels of its releases 4.8.2, 4.8.3 and 4.9
 //     (exporter_test.go), which Prometheus' parser reads,

@@ -226,7 +226,11 @@ func format(unit string, value float64) string {
 	return strings.TrimSpace(trim(value, 2) + " " + powers[power] + suffix)
 }
 
+// trim returns a value with so many digits after the point at most, and two significant ones if it is small.
 func trim(value float64, digits int) string {
+	if small := math.Abs(value); small > 0 && small < 0.1 {
+		return strconv.FormatFloat(value, 'g', 2, 64)
+	}
 	text := strconv.FormatFloat(value, 'f', digits, 64)
 	if strings.Contains(text, ".") {
 		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
@@ -234,33 +238,34 @@ func trim(value float64, digits int) string {
 	return text
 }
 
+// stat draws the current value, or those of several series below each other, on their colors.
 func (c *canvas) stat(place box, p panel, list []series) {
 	inner := place.inset(1, 1, 1, 1)
-	height := inner.h / float64(len(list))
-	for i, s := range list {
-		part := box{inner.x, inner.y + float64(i)*height, inner.w, height}
-		c.rect(part, p.threshold(s.last()))
-		if len(list) > 1 {
+	if len(list) == 1 {
+		c.rect(inner, p.threshold(list[0].last()))
+		c.text(c.big, inner.x+inner.w/2, inner.y+inner.h/2+20, 0.5, inner.w-8, white, p.show(list[0].last()))
+	} else {
+		const head = 28
+		height := (inner.h - head) / float64(len(list))
+		c.rect(box{inner.x, inner.y, inner.w, head}, p.threshold(list[0].last()))
+		for i, s := range list {
+			part := box{inner.x, inner.y + head + float64(i)*height, inner.w, height + 1}
+			c.rect(part, p.threshold(s.last()))
 			c.text(c.normal, part.x+10, part.y+height/2+5, 0, 0, white, s.name)
 			c.text(c.title, part.x+part.w-10, part.y+height/2+5, 1, 0, white, p.show(s.last()))
-			continue
 		}
-		c.text(c.big, part.x+part.w/2, part.y+part.h/2+20, 0.5, part.w-8, white, p.show(s.last()))
 	}
-	if len(list) == 1 {
-		c.text(c.title, place.x+10, place.y+20, 0, place.w-20, white, p.Title)
-	} else {
-		c.text(c.title, place.x+place.w/2, place.y+14, 0.5, place.w-20, white, p.Title)
-	}
+	c.text(c.title, place.x+10, place.y+20, 0, place.w-20, white, p.Title)
 }
 
-// scale is an axis of values from 0.
+// scale is an axis of values from 0, with a label at each step.
 type scale struct {
-	unit    string
-	highest float64
+	unit          string
+	highest, step float64
 }
 
-// scaleOf returns an axis for values, with a step of 1, 2 or 5 times a power of ten.
+// scaleOf returns an axis for values, with a step of 1, 2 or 5 times a power of ten. What has no unit are numbers of
+// things, mostly: their step is 1 at least.
 func scaleOf(unit string, highest float64) scale {
 	if highest <= 0 {
 		highest = 1
@@ -268,16 +273,20 @@ func scaleOf(unit string, highest float64) scale {
 	if unit == "bytes" || unit == "binBps" {
 		unitSize := math.Pow(1024, math.Floor(math.Log(highest)/math.Log(1024)))
 		inUnits := scaleOf("", highest/unitSize)
-		return scale{unit, inUnits.highest * unitSize}
+		return scale{unit, inUnits.highest * unitSize, inUnits.step * unitSize}
 	}
 	raw := highest / 4
+	if unit == "short" && highest >= 1 {
+		raw = math.Max(raw, 1)
+	}
 	power := math.Pow(10, math.Floor(math.Log10(raw)))
-	for _, factor := range []float64{1, 2, 5, 10} {
+	step := 10 * power
+	for _, factor := range []float64{5, 2, 1} {
 		if factor*power >= raw {
-			return scale{unit, math.Ceil(highest/(factor*power)) * factor * power}
+			step = factor * power
 		}
 	}
-	return scale{unit, highest}
+	return scale{unit, math.Ceil(highest/step) * step, step}
 }
 
 // timeseries draws lines, or areas on top of each other, with the legend at the right.
@@ -318,7 +327,7 @@ func (c *canvas) timeseries(body box, p panel, list []series, a asker) {
 			scale = scaleOf(unit, highestRight)
 			c.ticks(plot, scale, true)
 		}
-		c.series(plot, s, scale, stacked, below, ink, a)
+		c.series(plot, p, s, scale, below, ink, a)
 		y := body.y + 12 + float64(i)*16
 		if y > body.y+body.h-4 {
 			continue
@@ -362,9 +371,10 @@ func (c *canvas) grid(plot box, axis scale, a asker) {
 }
 
 func (c *canvas) ticks(plot box, axis scale, right bool) {
-	for i := range 5 {
-		y := plot.y + plot.h*(1-float64(i)/4)
-		label := format(axis.unit, axis.highest*float64(i)/4)
+	for i := range int(math.Round(axis.highest/axis.step)) + 1 {
+		value := float64(i) * axis.step
+		y := plot.y + plot.h*(1-value/axis.highest)
+		label := format(axis.unit, value)
 		if right {
 			c.text(c.small, plot.x+plot.w+6, y+4, 0, 0, gray, label)
 			continue
@@ -390,15 +400,17 @@ func (c *canvas) hours(plot box, a asker) {
 
 // series draws one, with gaps where it has no values.
 func (c *canvas) series(
-	plot box, s series, axis scale, stacked bool, below map[int64]float64, ink color.RGBA, a asker,
+	plot box, p panel, s series, axis scale, below map[int64]float64, ink color.RGBA, a asker,
 ) {
+	style := p.FieldConfig.Defaults.Custom
+	stacked := style.Stacking.Mode == "normal"
 	var top, bottom [][2]float64
 	flush := func() {
 		if stacked {
 			slices.Reverse(bottom)
-			c.area(append(slices.Clone(top), bottom...), faded(ink, 0.6))
+			c.area(append(slices.Clone(top), bottom...), faded(ink, style.FillOpacity/100))
 		}
-		c.line(top, 1.4, ink)
+		c.line(top, 1.4*style.LineWidth, ink)
 		top, bottom = nil, nil
 	}
 	y := func(value float64) float64 { return plot.y + plot.h*(1-math.Min(value/axis.highest, 1)) }

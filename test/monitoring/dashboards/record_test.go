@@ -4,12 +4,15 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/util/teststorage"
+
+	"github.com/clusterpolicy/gpu-operator/test/monitoring/ruleset"
 )
 
 // scraped is a target of Prometheus with its answer, in the text format.
@@ -21,10 +24,29 @@ type scraped struct {
 	text  string
 }
 
-// record stores the answers of targets between two times, every scrapeEvery.
+// rulesOfGPUs returns the rules of config/monitoring, with a price of 2.5 for a GPU hour, which they do not have by
+// default.
+func rulesOfGPUs(t *testing.T) []ruleset.Group {
+	t.Helper()
+	folder := filepath.Join(root, "config/monitoring")
+	groups, err := ruleset.Read(filepath.Join(folder, "parameters.yaml"), filepath.Join(folder, "recording.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups[0].Rules = append(groups[0].Rules, ruleset.Rule{
+		Record: "gpu_rules:price_per_hour", Expr: "vector(2.5)", Labels: map[string]string{"modelName": "NVIDIA H100 80GB HBM3"},
+	})
+	return groups
+}
+
+// record stores the answers of targets between two times, every scrapeEvery, and what the rules make of them.
 func record(t *testing.T, from, until time.Time, scrape func(at time.Time) []scraped) *teststorage.TestStorage {
 	t.Helper()
 	storage := teststorage.New(t)
+	rules, err := ruleset.Load(t.Context(), rulesOfGPUs(t), t.TempDir(), scrapeEvery, engine(), storage)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for at := from; !at.After(until); at = at.Add(scrapeEvery) {
 		appender := storage.Appender(t.Context())
 		for _, target := range scrape(at) {
@@ -35,6 +57,9 @@ func record(t *testing.T, from, until time.Time, scrape func(at time.Time) []scr
 			})
 		}
 		if err := appender.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if err := ruleset.Evaluate(t.Context(), rules, at); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -32,6 +32,9 @@
 {{- with include "gpu-operator.noPluginDefault" . }}
   {{ . }}
 {{- end -}}
+{{- if and (.Values.dashboards | default dict).enabled (not (dig "rules" "enabled" false (.Values.monitoring | default dict))) }}
+  dashboards.enabled: the dashboards show series of the recording rules: set monitoring.rules.enabled, unless you install the rules in another way
+{{- end -}}
 {{- if and (eq (dig "use_ocp_driver_toolkit" true (.Values.operator | default dict)) false) (or (dig "openshift" false (.Values.platform | default dict)) (.Capabilities.APIVersions.Has "security.openshift.io/v1")) }}
   operator.use_ocp_driver_toolkit: false has no effect, as with NVIDIA's chart. To build drivers without OpenShift's driver toolkit, set it in the ClusterPolicy with kubectl patch
 {{- end -}}
