@@ -27,6 +27,8 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/teststorage"
+
+	"github.com/clusterpolicy/gpu-operator/test/monitoring/drawing"
 )
 
 // register makes the SDK know the kinds of panels and queries that the dashboards have; it refuses others.
@@ -96,7 +98,7 @@ func TestDashboardsAreWhole(t *testing.T) {
 	}
 }
 
-func checkPanels(t *testing.T, name string, b board) {
+func checkPanels(t *testing.T, name string, b drawing.Board) {
 	t.Helper()
 	ids, cells := map[int]bool{}, map[[2]int]string{}
 	for _, p := range b.Panels {
@@ -112,7 +114,7 @@ func checkPanels(t *testing.T, name string, b board) {
 }
 
 // checkPlace notes the cells of the grid that a panel takes.
-func checkPlace(t *testing.T, name string, p panel, cells map[[2]int]string) {
+func checkPlace(t *testing.T, name string, p drawing.Panel, cells map[[2]int]string) {
 	t.Helper()
 	grid := p.GridPos
 	if grid.W < 1 || grid.H < 1 || grid.X < 0 || grid.X+grid.W > 24 {
@@ -128,7 +130,7 @@ func checkPlace(t *testing.T, name string, p panel, cells map[[2]int]string) {
 	}
 }
 
-func checkContent(t *testing.T, name string, p panel) {
+func checkContent(t *testing.T, name string, p drawing.Panel) {
 	t.Helper()
 	if p.Title == "" || p.Description == "" || len(p.Targets) == 0 {
 		t.Errorf("%s: panel %d needs a title, a description and a query: %q", name, p.ID, p.Title)
@@ -137,7 +139,7 @@ func checkContent(t *testing.T, name string, p panel) {
 		t.Errorf("%s: %q has the unit %q", name, p.Title, unit)
 	}
 	for i, q := range p.Targets {
-		if q.Datasource != (datasource{"prometheus", "${datasource}"}) || p.Datasource != q.Datasource {
+		if q.Datasource != (drawing.Datasource{Type: "prometheus", UID: "${datasource}"}) || p.Datasource != q.Datasource {
 			t.Errorf("%s: %q does not use the variable of the data source", name, p.Title)
 		}
 		if q.RefID != string(rune('A'+i)) || q.Instant == q.Range {
@@ -147,7 +149,7 @@ func checkContent(t *testing.T, name string, p panel) {
 }
 
 // Every variable is declared, and used.
-func checkVariables(t *testing.T, file string, b board) {
+func checkVariables(t *testing.T, file string, b drawing.Board) {
 	t.Helper()
 	used := map[string]bool{"datasource": true}
 	for _, q := range queries(b) {
@@ -175,8 +177,8 @@ func checkVariables(t *testing.T, file string, b board) {
 // asked is a query with its place.
 type asked struct {
 	board  string
-	panel  panel
-	target target
+	panel  drawing.Panel
+	target drawing.Target
 }
 
 func (a asked) String() string {
@@ -186,7 +188,7 @@ func (a asked) String() string {
 var resultOf = regexp.MustCompile(`^query_result\((.*)\)$`)
 
 // queries returns those of the panels, and those of variables that are whole expressions.
-func queries(b board) []asked {
+func queries(b drawing.Board) []asked {
 	var list []asked
 	for _, p := range b.Panels {
 		for _, q := range p.Targets {
@@ -197,7 +199,7 @@ func queries(b board) []asked {
 		text, _ := v.Query.(string)
 		if match := resultOf.FindStringSubmatch(text); match != nil {
 			list = append(list, asked{
-				b.Title, panel{Title: "variable " + v.Name}, target{Expr: match[1], Instant: true, RefID: v.Name},
+				b.Title, drawing.Panel{Title: "variable " + v.Name}, drawing.Target{Expr: match[1], Instant: true, RefID: v.Name},
 			})
 		}
 	}
@@ -229,7 +231,7 @@ func TestEverySeriesExists(t *testing.T) {
 		for _, v := range b.Templating.List {
 			text, _ := v.Query.(string)
 			if match := labelValues.FindStringSubmatch(text); match != nil {
-				check(asked{board: b.Title, panel: panel{Title: "variable " + v.Name}}, match[1])
+				check(asked{board: b.Title, panel: drawing.Panel{Title: "variable " + v.Name}}, match[1])
 			}
 		}
 	}
@@ -319,7 +321,7 @@ type asker struct {
 }
 
 // ask returns the series of a query: with a point each, or with points over time.
-func (a asker) ask(t *testing.T, q target) promql.Matrix {
+func (a asker) ask(t *testing.T, q drawing.Target) promql.Matrix {
 	t.Helper()
 	expression := a.values.interpolate(q.Expr, a.over, scrapeEvery)
 	var query promql.Query

@@ -1,4 +1,4 @@
-// Package dashboards tests the dashboards of config/dashboards, and draws them.
+// Package dashboards tests the dashboards of config/dashboards.
 //
 // Nothing here is Grafana. The dashboards are decoded strictly with the types that Grafana generates from its schemas
 // (grafana-foundation-sdk), and their queries run in Prometheus' own engine on a recorded fleet, and on what the rules of
@@ -10,5 +10,6 @@
 //   - the series of controller-runtime and client-go, gathered while a controller works,
 //   - those of the node programs, whose names and labels are checked against the programs' collectors (node_test.go).
 //
-// TestPictures draws each dashboard from the results. UPDATE_PICTURES=1 writes the pictures to docs/images.
+// TestPictures draws each dashboard from the results, by the package drawing. UPDATE_PICTURES=1 writes the pictures to
+// docs/images.
 package dashboards

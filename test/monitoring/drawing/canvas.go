@@ -1,4 +1,4 @@
-package dashboards
+package drawing
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"image/color"
 	"image/draw"
 	"math"
-	"testing"
 
 	"golang.org/x/image/font"
 	"golang.org/x/image/font/gofont/gobold"
@@ -30,24 +29,26 @@ func (b box) inset(left, top, right, bottom float64) box {
 	return box{b.x + left, b.y + top, b.w - left - right, b.h - top - bottom}
 }
 
-func newCanvas(t *testing.T, width, height int, background color.Color) *canvas {
-	t.Helper()
+func newCanvas(width, height int, background color.Color) (*canvas, error) {
 	c := &canvas{RGBA: image.NewRGBA(image.Rect(0, 0, width, height))}
 	draw.Draw(c, c.Bounds(), image.NewUniform(background), image.Point{}, draw.Src)
-	face := func(ttf []byte, size float64) font.Face {
-		parsed, err := opentype.Parse(ttf)
+	for _, made := range []struct {
+		face *font.Face
+		ttf  []byte
+		size float64
+	}{
+		{&c.small, goregular.TTF, 11}, {&c.normal, goregular.TTF, 12}, {&c.title, gobold.TTF, 13}, {&c.big, gobold.TTF, 30},
+	} {
+		parsed, err := opentype.Parse(made.ttf)
 		if err != nil {
-			t.Fatal(err)
+			return nil, fmt.Errorf("parsing a font: %w", err)
 		}
-		made, err := opentype.NewFace(parsed, &opentype.FaceOptions{Size: size, DPI: 72, Hinting: font.HintingFull})
-		if err != nil {
-			t.Fatal(err)
+		options := &opentype.FaceOptions{Size: made.size, DPI: 72, Hinting: font.HintingFull}
+		if *made.face, err = opentype.NewFace(parsed, options); err != nil {
+			return nil, fmt.Errorf("making a font of size %g: %w", made.size, err)
 		}
-		return made
 	}
-	c.small, c.normal = face(goregular.TTF, 11), face(goregular.TTF, 12)
-	c.title, c.big = face(gobold.TTF, 13), face(gobold.TTF, 30)
-	return c
+	return c, nil
 }
 
 // rect fills a box.
