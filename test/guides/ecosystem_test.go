@@ -42,6 +42,8 @@ var scenarios = []claim{
 	{"the pods of the samples get their GPUs", podsOfSamples},
 	{"the policies for the network select the pods that they are about", networkPolicies},
 	{"the policy for GPU pods warns, reports or refuses", gpuPodModes},
+	{"the API server accepts the rules about GPUs", rulesAreValid},
+	{"the API server accepts the sample for Flux", fluxSampleIsValid},
 	{"the API server refuses unequal requests and fractions of GPUs itself", refusedByTheAPIServer},
 }
 

@@ -28,6 +28,18 @@ const (
 	terminating = kstatus.TerminatingStatus
 )
 
+// fluxSampleIsValid: the API server accepts the sample for Flux with the definition of its kustomize-controller.
+func fluxSampleIsValid(e *env) {
+	e.newNamespace("flux-system")
+	objects := e.objectsOf(filepath.Join(gitops, "flux.yaml"))
+	for _, object := range objects {
+		e.Expect(e.validated(object)).To(Succeed(), object.GetName())
+	}
+	e.Expect(objects).To(HaveLen(2))
+	e.Expect(unstructured.SetNestedField(objects[1].Object, "45 minutes", "spec", "timeout")).To(Succeed())
+	e.Expect(e.validated(objects[1])).To(MatchError(ContainSubstring("spec.timeout")))
+}
+
 // readers judge the policy and the NVIDIADriver of a cluster as kstatus and Argo CD do.
 type readers struct {
 	*env

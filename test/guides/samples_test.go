@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	flux "github.com/fluxcd/kustomize-controller/api/v1"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +19,8 @@ import (
 
 const samples = repo + "/config/samples/ecosystem"
 
-// definitions are the CustomResourceDefinitions of the samples, as their projects release them.
+// definitions are the CustomResourceDefinitions of the samples and of the rules about GPUs, as their projects release
+// them.
 var definitions = []definition{
 	{
 		module: "sigs.k8s.io/karpenter", version: "v1.13.0", sum: "h1:7/ZergHciATEZ/hubSe9S2fB4iYWcRZqrWIItupUjVM=",
@@ -43,6 +43,14 @@ var definitions = []definition{
 	}, {
 		module: "github.com/kubeflow/mpi-operator", version: "v0.8.0",
 		sum: "h1:22EccUiO4VDooG4TooesdE8o8euGVj89PIRhiP24SRE=", paths: []string{"manifests/base/kubeflow.org_mpijobs.yaml"},
+	}, {
+		module: "github.com/fluxcd/kustomize-controller", version: "v1.7.3",
+		sum:   "h1:SzNnGn/4ObAPEHHleM5U7y/AKxKXph3Vj6ZhteeXw8M=",
+		paths: []string{"config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml"},
+	}, {
+		module: "github.com/prometheus-operator/prometheus-operator", version: "v0.94.1",
+		sum:   "h1:QEIb2wenPH+SdMN1xMf8l4Pmj00YYXXI6HlbLlQWkww=",
+		paths: []string{"example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"},
 	},
 }
 
@@ -52,7 +60,6 @@ var typed = map[string]func() any{
 	"scheduling.volcano.sh/v1beta1, Kind=Queue":                func() any { return &volcano.Queue{} },
 	"batch.volcano.sh/v1alpha1, Kind=Job":                      func() any { return &volcanobatch.Job{} },
 	"kubelet.config.k8s.io/v1beta1, Kind=KubeletConfiguration": func() any { return &kubelet.KubeletConfiguration{} },
-	"kustomize.toolkit.fluxcd.io/v1, Kind=Kustomization":       func() any { return &flux.Kustomization{} },
 }
 
 // samplesAreValid applies each sample to a namespace of its own, with strict validation by the API server. Those
@@ -82,14 +89,18 @@ func samplesAreValid(e *env) {
 			if object.GetNamespace() == "" {
 				object.SetNamespace("valid")
 			}
-			// A dry run is validated like a creation.
-			e.Expect(e.client.Create(e.t.Context(), object, strictly, client.DryRunAll)).To(
+			e.Expect(e.validated(object)).To(
 				Or(Succeed(), MatchError(ContainSubstring("namespaces \"tenant\" not found"))), "%s: %s", name, object.GetKind())
 			applied++
 		}
 	}
 	e.t.Logf("samples: %d files, %d objects accepted by the API server, %d decoded by the types of their projects",
 		len(names), applied, decoded)
+}
+
+// validated creates an object in a dry run, which the API server validates like a creation.
+func (e *env) validated(object *unstructured.Unstructured) error {
+	return e.client.Create(e.t.Context(), object, strictly, client.DryRunAll)
 }
 
 // strictly makes the API server refuse unknown fields, as kubectl does.
