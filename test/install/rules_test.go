@@ -36,7 +36,8 @@ func TestRulesOfTheChart(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	g.Expect(rulesWith(t, "monitoring.rules.aliases=true")).To(BeEmpty(), "they need a kind that may be absent")
-	chart := rulesWith(t, "monitoring.rules.enabled=true monitoring.rules.aliases=true monitoring.rules.labels.release=k")
+	chart := rulesWith(t, "monitoring.rules.enabled=true monitoring.rules.aliases=true monitoring.rules.labels.release=k "+
+		"monitoring.rules.disabledAlerts={}")
 	g.Expect(chart).To(HaveLen(4))
 	for _, folder := range []string{"config/monitoring", "config/monitoring/aliases"} {
 		built, err := config.Build(filepath.Join(repo, folder))
