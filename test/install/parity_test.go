@@ -197,6 +197,42 @@ func TestGPUPodPolicyEqualsTheComponents(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("gpuPodPolicy")))
 }
 
+// A value leaves out single rules of the policy, and keeps the others as they are.
+func TestDisabledRulesOfTheGPUPodPolicy(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	all := gpuPodRules(t, "")
+	for rule, message := range map[string]string{
+		"toleration": "does not tolerate the taint", "shares": "several shares are", "devices": "sets NVIDIA_VISIBLE_DEVICES",
+	} {
+		g.Expect(all).To(ContainElement(HaveKeyWithValue("messageExpression", ContainSubstring(message))))
+		g.Expect(gpuPodRules(t, rule)).To(And(HaveLen(len(all)-1), HaveEach(BeElementOf(all)),
+			Not(ContainElement(HaveKeyWithValue("messageExpression", ContainSubstring(message))))), rule)
+	}
+	g.Expect(gpuPodRules(t, "shares,devices")).To(HaveLen(1))
+	for disabled, message := range map[string]string{
+		"typo":                      `there is no rule "typo": the rules are toleration, shares, devices`,
+		"shares,devices,toleration": "turns off every rule",
+	} {
+		_, err := render(t, set("gpuPodPolicy=deny gpuPodPolicyDisabledRules={"+disabled+"}")...)
+		g.Expect(err).To(MatchError(ContainSubstring(message)))
+	}
+}
+
+// gpuPodRules returns the rules of the policy for GPU pods with some turned off.
+func gpuPodRules(t *testing.T, disabled string) []any {
+	t.Helper()
+	g := NewWithT(t)
+	text, err := render(t, set("gpuPodPolicy=warn gpuPodPolicyDisabledRules={"+disabled+"}")...)
+	g.Expect(err).NotTo(HaveOccurred())
+	objects, err := packaged.Decode(text)
+	g.Expect(err).NotTo(HaveOccurred())
+	policy := find(objects, "ValidatingAdmissionPolicy", "gpu-operator-gpu-pods")
+	rules, _, err := unstructured.NestedSlice(policy.Object, "spec", "validations")
+	g.Expect(err).NotTo(HaveOccurred())
+	return rules
+}
+
 // Rendering is deterministic.
 func TestRenderingIsDeterministic(t *testing.T) {
 	t.Parallel()

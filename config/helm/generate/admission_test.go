@@ -65,3 +65,27 @@ func TestModeOfTheGPUPodPolicy(t *testing.T) {
 	openMode(other, map[string]string{})
 	g.Expect(in(other, "spec")["validationActions"]).To(Equal([]any{"Deny"}))
 }
+
+// A rule that nobody has named, or whose name has moved to another one, is an error.
+func TestNamesOfTheGPUPodRules(t *testing.T) {
+	rule := func(variable string) any { return object{"expression": "size(" + variable + ") == 0"} }
+	named := []any{rule("variables.tolerates"), rule("variables.severalShares"), rule("variables.choosesDevices")}
+	for name, rules := range map[string][]any{
+		"":                     named,
+		"has 4 rules":          append(named, rule("variables.more")),
+		"rule 0 does not read": {named[1], named[0], named[2]},
+		"rule 2 does not read": {named[0], named[1], rule("variables.other")},
+	} {
+		g := NewWithT(t)
+		policy := object{
+			"kind": "ValidatingAdmissionPolicy", "metadata": object{"name": gpuPodPolicy},
+			"spec": object{"validations": rules},
+		}
+		err := openRules(policy, map[string]string{})
+		if name == "" {
+			g.Expect(err).NotTo(HaveOccurred())
+			continue
+		}
+		g.Expect(err).To(MatchError(ContainSubstring(name)))
+	}
+}

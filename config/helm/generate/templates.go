@@ -141,6 +141,9 @@ func template(o object) (string, error) {
 		}
 	}
 	openMode(o, snippets)
+	if err := openRules(o, snippets); err != nil {
+		return "", err
+	}
 	if err := openTaints(o, snippets); err != nil {
 		return "", err
 	}

@@ -171,3 +171,19 @@ nodeStartup.taints, which the rule of that field keeps free of quotes. Arguments
 {{- if eq . (floor .) }}{{ int64 . }}{{ else }}{{ toString . }}{{ end -}}
 {{- else }}{{ toString . }}{{ end -}}
 {{- end }}
+
+{{/* Fails on rules to leave out of the policy for GPU pods that it does not have, and if none would be left, which the
+API server does not accept. Arguments: root, rules. */}}
+{{- define "gpu-operator.checkGPUPodRules" -}}
+{{- $rules := index . 1 -}}
+{{- /* --set of {} is a list with an empty string. */ -}}
+{{- $disabled := (index . 0).Values.gpuPodPolicyDisabledRules | default list | compact -}}
+{{- range $disabled -}}
+{{- if not (has . $rules) -}}
+{{- fail (printf "gpuPodPolicyDisabledRules: there is no rule %q: the rules are %s" . (join ", " $rules)) -}}
+{{- end -}}
+{{- end -}}
+{{- if eq (len (uniq $disabled)) (len $rules) -}}
+{{- fail "gpuPodPolicyDisabledRules turns off every rule: remove it, and gpuPodPolicy" -}}
+{{- end -}}
+{{- end }}
