@@ -23,8 +23,9 @@ func rulesAreValid(e *env) {
 	}
 	text, err := packaged.Helm(e.t.Context(), repo, e.t.TempDir(), nil, append([]string{
 		"template", "gpu-operator", filepath.Join(repo, packaged.Chart), "--namespace", "rules",
-	}, packaged.Sets("operator.image=example.com/gpu-operator:v1 monitoring.rules.enabled=true monitoring.rules.aliases=true "+
-		"monitoring.rules.labels.release=prometheus monitoring.rules.alertLabels.team=gpu monitoring.rules.memoryPercent=90 "+
+	}, packaged.Sets("operator.image=example.com/gpu-operator:v1 monitoring.rules.enabled=true "+
+		"monitoring.rules.aliases=true monitoring.rules.labels.release=prometheus "+
+		"monitoring.rules.alertLabels.team=gpu monitoring.rules.memoryPercent=90 "+
 		"monitoring.rules.temperatureCelsius=85 monitoring.rules.idlePercent=10 monitoring.rules.pricePerHour=2.5 "+
 		"monitoring.rules.pricePerHourByModel.H100=4 monitoring.rules.disabledAlerts={GPUWatched}")...)...)
 	e.Expect(err).NotTo(HaveOccurred())

@@ -103,7 +103,7 @@ var installs = []installCase{
 		name: "a ServiceMonitor, dashboards and an upgrade policy",
 		set: "dcgmExporter.serviceMonitor.enabled=true dcgmExporter.serviceMonitor.interval=30s dashboards.enabled=true " +
 			"driver.upgradePolicy.gpuPodDeletion.force=true operator.logging.level=debug",
-		notes: []string{"dashboards.enabled: the dashboards show series of the recording rules: set monitoring.rules.enabled"},
+		notes: []string{"dashboards.enabled: the dashboards show series of the recording rules: set monitoring."},
 	},
 }
 

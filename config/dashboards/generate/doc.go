@@ -5,7 +5,7 @@
 // (github.com/grafana/grafana-foundation-sdk, Apache-2.0, no dependencies). This is a module of its own so that the
 // operator does not depend on it.
 //
-// The queries use the series that the rules of config/monitoring record, so that each value is defined and priced in one
-// place, and otherwise only series of the operator, of its node programs, and of the default list of the DCGM exporter,
-// both with the names until its release 4.8 and with those from 4.9 on.
+// The queries use the series that the rules of config/monitoring record, so that each value is defined and priced in
+// one place, and otherwise only series of the operator, of its node programs, and of the default list of the DCGM
+// exporter, both with the names until its release 4.8 and with those from 4.9 on.
 package main

@@ -12,8 +12,8 @@ const toNode = "/d/gpu-operator-node?var-datasource=${datasource}&var-cluster=${
 
 // fleet is the dashboard of all GPUs.
 func fleet() *dashboard.DashboardBuilder {
-	b := board("fleet", "GPU fleet", "All GPUs of the cluster: how many there are, how much they are used, which ones have "+
-		"failed, what idle ones cost. "+rulesNeeded)
+	b := board("fleet", "GPU fleet", "All GPUs of the cluster: how many there are, how much they are used, which ones "+
+		"have failed, what idle ones cost. "+rulesNeeded)
 	for _, add := range []func(*dashboard.DashboardBuilder){fleetTotals, fleetMaps, fleetHealth, fleetIdle, fleetNodes} {
 		add(b)
 	}
@@ -116,12 +116,12 @@ func fleetIdle(b *dashboard.DashboardBuilder) {
 				{byNamespace(held), "{{namespace}}"},
 				{fmt.Sprintf("count(%s) - (sum(%s) or 0 * count(%[1]s))", temperature.by(everywhere), held), "(free)"},
 			}})).
-		WithPanel(areas(panel{title: "Cost of idle GPUs per hour", about: "Price of the GPUs that the pods of each namespace " +
-			"have held for an hour without using them. " + priceNeeded, unit: units.Short, width: 7, height: 9,
+		WithPanel(areas(panel{title: "Cost of idle GPUs per hour", about: "Price of the GPUs that the pods of each " +
+			"namespace have held for an hour without using them. " + priceNeeded, unit: units.Short, width: 7, height: 9,
 			without: priceNeeded, queries: []query{{byNamespace(cost), "{{namespace}}"}}})).
-		WithPanel(rows(panel{title: "Namespaces", about: "GPUs that the pods of a namespace hold now, and those of them that " +
-			"are idle; their mean utilisation in the time of the dashboard, and what idle ones have cost in it. The cost needs " +
-			"a price, see Cost of idle GPUs per hour.", unit: units.Short, width: 10, height: 9, queries: []query{
+		WithPanel(rows(panel{title: "Namespaces", about: "GPUs that the pods of a namespace hold now, and those of them " +
+			"that are idle; their mean utilisation in the time of the dashboard, and what idle ones have cost in it. The " +
+			"cost needs a price, see Cost of idle GPUs per hour.", unit: units.Short, width: 10, height: 9, queries: []query{
 			{byNamespace(held), ""},
 			{byNamespace(idle), ""},
 			{fmt.Sprintf("avg by (cluster, namespace) (avg_over_time(%s[$__range]))",

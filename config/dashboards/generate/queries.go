@@ -56,8 +56,8 @@ const (
 
 const inCluster = `cluster=~"$cluster"`
 
-// Keys of what has a value of its own: a node, a card, a card or MIG slice, and one that a pod holds, as pods that share
-// a card each have a series.
+// Keys of what has a value of its own: a node, a card, a card or MIG slice, and one that a pod holds, as pods that
+// share a card each have a series.
 const (
 	keyNode = "cluster, node"
 	keyCard = "cluster, node, gpu"
@@ -71,11 +71,11 @@ func (r recorded) by(in scope) string {
 }
 
 // of returns a recorded series that has the label node.
-func of(name string, in scope, matchers ...string) string {
+func of(name string, in scope) string {
 	if in == here {
-		matchers = append(matchers, onNode)
+		return fmt.Sprintf("%s{%s, %s}", name, inCluster, onNode)
 	}
-	return fmt.Sprintf("%s{%s}", name, strings.Join(append([]string{inCluster}, matchers...), ", "))
+	return fmt.Sprintf("%s{%s}", name, inCluster)
 }
 
 func keyOf(perSlice bool) string {
