@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,6 +25,8 @@ const (
 	resetLimit = 45 * time.Second
 	// resetInterval lets the controllers act on what a round of a reset deleted.
 	resetInterval = 200 * time.Millisecond
+	// resetParallel is how many objects are written at a time.
+	resetParallel = 8
 )
 
 // leftOut are the namespaces whose Events and Leases a reset deletes: a Snapshot leaves these kinds out, but tests
@@ -221,36 +224,46 @@ func (c *pooled) restoreAll(ctx context.Context) error {
 	}
 }
 
-// restore writes each object that is not as after the installation. It returns their number, and the refused writes.
+// restore writes each object that is not as after the installation. It returns their number, and the first refused write.
 func (c *pooled) restore(ctx context.Context, now map[objectKey]*unstructured.Unstructured) (wrong int, err error) {
-	var errs []error
+	var group errgroup.Group
+	group.SetLimit(resetParallel)
 	for key, object := range now {
 		before, known := c.installed[key]
 		switch {
 		case !known:
 			wrong++
-			errs = append(errs, c.remove(ctx, key, object))
+			group.Go(func() error { return c.remove(ctx, key, object) })
 		case !sameObject(before, object):
 			wrong++
-			again := before.DeepCopy()
-			again.SetUID(object.GetUID())
-			again.SetResourceVersion(object.GetResourceVersion())
-			_, err := c.of(key).Update(ctx, again, metav1.UpdateOptions{})
-			errs = append(errs, err)
+			group.Go(func() error { return c.putBack(ctx, key, before, object) })
 		}
 	}
 	for key, before := range c.installed {
-		if _, exists := now[key]; exists {
-			continue
+		if _, exists := now[key]; !exists {
+			wrong++
+			group.Go(func() error { return c.createAgain(ctx, key, before) })
 		}
-		wrong++
-		again := before.DeepCopy()
-		again.SetUID("")
-		again.SetResourceVersion("")
-		_, err := c.of(key).Create(ctx, again, metav1.CreateOptions{})
-		errs = append(errs, err)
 	}
-	return wrong, errors.Join(errs...)
+	return wrong, group.Wait()
+}
+
+// putBack updates an object to what it was.
+func (c *pooled) putBack(ctx context.Context, key objectKey, before, now *unstructured.Unstructured) error {
+	again := before.DeepCopy()
+	again.SetUID(now.GetUID())
+	again.SetResourceVersion(now.GetResourceVersion())
+	_, err := c.of(key).Update(ctx, again, metav1.UpdateOptions{})
+	return err
+}
+
+// createAgain creates a deleted object as it was.
+func (c *pooled) createAgain(ctx context.Context, key objectKey, before *unstructured.Unstructured) error {
+	again := before.DeepCopy()
+	again.SetUID("")
+	again.SetResourceVersion("")
+	_, err := c.of(key).Create(ctx, again, metav1.CreateOptions{})
+	return err
 }
 
 // remove deletes an object now: no kubelet and no operator that it could wait for runs.
