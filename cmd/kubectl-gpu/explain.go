@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/explain"
@@ -87,11 +89,11 @@ func (o explainOptions) run(ctx context.Context, out io.Writer, kind, name strin
 		return err
 	}
 	defer asked.close()
-	live := newLiveCluster(o.kubectl)
-	if err := live.readFrom(ctx, asked); err != nil {
-		return err
-	}
 	if kind != "pod" {
+		live := newLiveCluster(o.kubectl)
+		if err := live.readSome(ctx, asked, withField(gpuNodes, "metadata.name", name), o.tenantsOf(name)); err != nil {
+			return err
+		}
 		found, err := o.node(ctx, asked, live, name, known)
 		if err != nil {
 			return err
@@ -104,7 +106,7 @@ func (o explainOptions) run(ctx context.Context, out io.Writer, kind, name strin
 				labels.True)
 		}
 	}
-	found, err := o.pod(ctx, asked, live, name, known)
+	found, err := o.pod(ctx, asked, name, known)
 	if err != nil {
 		return err
 	}
@@ -125,7 +127,7 @@ func (o explainOptions) write(out io.Writer, found any, text string) error {
 	return nil
 }
 
-// node explains a node with GPUs; nil if there is none of this name.
+// node explains a node with GPUs of a cluster that was read; nil if there is none of this name.
 func (o explainOptions) node(
 	ctx context.Context, asked *session, live *liveCluster, name string, known map[string]reasons.Explanation,
 ) (*explain.Node, error) {
@@ -154,6 +156,24 @@ func (o explainOptions) node(
 	return &explained, nil
 }
 
+// tenantsOf selects the tenants on a node. The text does not show what is free: then there is nothing to select.
+func (o explainOptions) tenantsOf(node string) url.Values {
+	if o.output == formatText {
+		return nil
+	}
+	return withField(tenants, "spec.nodeName", node)
+}
+
+// withField returns a query for the objects among its own whose field has a value.
+func withField(query url.Values, field, value string) url.Values {
+	narrowed, selector := maps.Clone(query), fields.OneTermEqualSelector(field, value).String()
+	if others := query.Get("fieldSelector"); others != "" {
+		selector = others + "," + selector
+	}
+	narrowed.Set("fieldSelector", selector)
+	return narrowed
+}
+
 // activePolicy returns the policy of an overview, nil if there is none.
 func (c *liveCluster) activePolicy(of overview.Overview) *v1.ClusterPolicy {
 	for _, policy := range c.policies {
@@ -166,7 +186,7 @@ func (c *liveCluster) activePolicy(of overview.Overview) *v1.ClusterPolicy {
 
 // pod explains a pod, or why a controller has none.
 func (o explainOptions) pod(
-	ctx context.Context, asked *session, live *liveCluster, name string, known map[string]reasons.Explanation,
+	ctx context.Context, asked *session, name string, known map[string]reasons.Explanation,
 ) (*explain.Pod, error) {
 	var pod *corev1.Pod
 	path := "/api/v1/namespaces/" + o.namespace
@@ -189,10 +209,28 @@ func (o explainOptions) pod(
 		}
 		return nil, errors.New("no node with GPUs, and no pod in namespace " + o.namespace + ", has the name " + name)
 	}
-	in := explain.PodInput{Pod: pod, Events: events, Usage: live.usage, Reasons: known}
-	for _, node := range live.nodes {
-		in.Nodes = append(in.Nodes, node)
+	in := explain.PodInput{Pod: pod, Events: events, Reasons: known}
+	if err := addNodes(ctx, asked, &in); err != nil {
+		return nil, err
 	}
 	explained := explain.OfPod(in)
 	return &explained, nil
+}
+
+// addNodes adds the node of a pod, or all nodes with GPUs and what is requested of them if it has none yet. Pods that
+// cannot be listed are no error.
+func addNodes(ctx context.Context, asked *session, in *explain.PodInput) error {
+	query := gpuNodes
+	if node := in.Pod.Spec.NodeName; node != "" {
+		query = withField(gpuNodes, "metadata.name", node)
+	}
+	_, err := listProtobuf(ctx, asked, nodesPath, query, func(node *corev1.Node) { in.Nodes = append(in.Nodes, node) })
+	if err != nil || in.Pod.Spec.NodeName != "" {
+		return err
+	}
+	usage := &overview.Usage{}
+	if _, err := listProtobuf(ctx, asked, podsPath, tenants, usage.Set); err == nil {
+		in.Usage = usage
+	}
+	return nil
 }

@@ -65,9 +65,13 @@ func (c *liveCluster) read(ctx context.Context) error {
 
 // readFrom is read in a session.
 func (c *liveCluster) readFrom(ctx context.Context, asked *session) error {
+	return c.readSome(ctx, asked, gpuNodes, tenants)
+}
+
+// readSome lists all policies, and the nodes and pods of these queries; no pods for nil, so that what is free is unknown.
+func (c *liveCluster) readSome(ctx context.Context, asked *session, ofNodes, ofPods url.Values) error {
 	next := newLiveCluster(c.kubectl)
 	next.policies, next.nodes = map[types.UID]*v1.ClusterPolicy{}, map[types.UID]*corev1.Node{}
-	next.usage = &overview.Usage{}
 	var policies, nodes, pods string
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -75,13 +79,16 @@ func (c *liveCluster) readFrom(ctx context.Context, asked *session) error {
 		return err
 	})
 	group.Go(func() (err error) {
-		nodes, err = listProtobuf(groupCtx, asked, nodesPath, gpuNodes, added(next.setNode))
+		nodes, err = listProtobuf(groupCtx, asked, nodesPath, ofNodes, added(next.setNode))
 		return err
 	})
-	group.Go(func() error {
-		pods, next.podsUnknown = listProtobuf(groupCtx, asked, podsPath, tenants, added(next.setPod))
-		return nil
-	})
+	if ofPods != nil {
+		next.usage = &overview.Usage{}
+		group.Go(func() error {
+			pods, next.podsUnknown = listProtobuf(groupCtx, asked, podsPath, ofPods, added(next.setPod))
+			return nil
+		})
+	}
 	if err := group.Wait(); err != nil {
 		return err
 	}

@@ -134,12 +134,15 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 	if err != nil {
 		return nil, nil, err
 	}
-	refused, dropped := checker.Check(ctx, object)
-	for _, err := range refused {
+	found := checker.Check(ctx, object)
+	for _, err := range found.Refused {
 		problems = append(problems, err.Error())
 	}
-	for _, path := range dropped {
+	for _, path := range found.Dropped {
 		problems = append(problems, fmt.Sprintf("%s: unknown field: remove it, or correct its name", path))
+	}
+	if found.RulesSkipped {
+		notes = append(notes, "note: rules about several fields were not checked: correct the errors, and check again")
 	}
 	if definition.Kind == v1.ClusterPolicyKind && len(problems) == 0 {
 		policy := v1.ClusterPolicy{}

@@ -20,6 +20,11 @@ func TestValidate(t *testing.T) {
 		"valid": {policy("{driver: {version: 580.95.05}}"), 0, "1 of 1 objects are valid.", ""},
 		"a wrong value": {policy("{mig: {strategy: double}}"), 1, "ClusterPolicy p: spec.mig.strategy: Unsupported value",
 			"1 of 1"},
+		"a wrong value, which keeps rules from being checked": {
+			policy("{mig: {strategy: double}, daemonsets: {rollingUpdate: {maxUnavailable: 0}}}"), 1,
+			"ClusterPolicy p: note: rules about several fields were not checked: correct the errors, and check again", "1 of 1",
+		},
+		"a wrong type":   {policy("{driver: {env: 3}}"), 1, "ClusterPolicy p: spec.driver.env: Invalid value", "1 of 1"},
 		"a broken rule":  {policy("{daemonsets: {rollingUpdate: {maxUnavailable: 0}}}"), 1, "must be above 0", "1 of 1"},
 		"unknown fields": {policy("{driver: {versions: a}}"), 1, "spec.driver.versions: unknown field", "1 of 1"},
 		"a field twice":  {policy("{mig: {strategy: single}, mig: {strategy: mixed}}"), 1, `key "mig" already set`, "1 of 1"},
@@ -40,6 +45,7 @@ func TestValidate(t *testing.T) {
 			g, got := NewWithT(t), kubectlGPU(test.in, "validate", "-f", "-")
 			g.Expect(got.code).To(Equal(test.code), "%s%s", got.out, got.errOut)
 			g.Expect(got.out).To(ContainSubstring(test.out))
+			g.Expect(got.out).NotTo(ContainSubstring("nil"), "an error has a field")
 			g.Expect(got.errOut).To(ContainSubstring(test.errOut))
 		})
 	}

@@ -104,9 +104,10 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 			OwnerReferences:   trimOwners(t, pod),
 		},
 		Status: corev1.PodStatus{
-			Phase:   corev1.PodPhase(unique.Make(string(pod.Status.Phase)).Value()),
-			Reason:  pod.Status.Reason,
-			Message: pod.Status.Message,
+			Phase:     corev1.PodPhase(unique.Make(string(pod.Status.Phase)).Value()),
+			Reason:    pod.Status.Reason,
+			Message:   pod.Status.Message,
+			StartTime: pod.Status.StartTime,
 		},
 	}
 	// For a pod that is not scheduled yet, the node that the DaemonSet controller has created it for.

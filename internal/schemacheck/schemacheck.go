@@ -59,25 +59,33 @@ func newChecker(of *apiextensionsv1.CustomResourceValidation) (*Checker, error) 
 	}, nil
 }
 
-// Check returns what the API server would refuse, and the fields that it would drop, with their paths. The object is
-// not changed.
-func (c *Checker) Check(ctx context.Context, object *unstructured.Unstructured) (refused field.ErrorList,
-	dropped []string) {
-	checked := object.DeepCopy()
+// Result is what the API server would find.
+type Result struct {
+	// Refused is why it would refuse the object.
+	Refused field.ErrorList
+	// Dropped are the paths of the fields that it does not know.
+	Dropped []string
+	// RulesSkipped: the CEL rules were not evaluated because of what is refused.
+	RulesSkipped bool
+}
+
+// Check returns what the API server would find. The object is not changed.
+func (c *Checker) Check(ctx context.Context, object *unstructured.Unstructured) Result {
+	checked, result := object.DeepCopy(), Result{}
 	unstructured.RemoveNestedField(checked.Object, "status")
 	defaulting.PruneNonNullableNullsWithoutDefaults(checked.Object, c.structural)
-	dropped = pruning.PruneWithOptions(checked.Object, c.structural, true, structuralschema.UnknownFieldPathOptions{
+	result.Dropped = pruning.PruneWithOptions(checked.Object, c.structural, true, structuralschema.UnknownFieldPathOptions{
 		TrackUnknownFieldPaths: true,
 	})
-	refused = validation.ValidateCustomResource(nil, checked.Object, c.schema)
-	refused = append(refused, listtype.ValidateListSetsAndMaps(nil, c.structural, checked.Object)...)
-	if slices.ContainsFunc(refused, blocksRules) {
-		return append(refused, field.Invalid(nil, nil, "some validation rules were not checked because the object was "+
-			"invalid; "+
-			"correct the existing errors to complete validation")), dropped
+	result.Refused = append(validation.ValidateCustomResource(nil, checked.Object, c.schema),
+		listtype.ValidateListSetsAndMaps(nil, c.structural, checked.Object)...)
+	// The API server adds an error without a path here, which kubectl prints as "<nil>: Invalid value".
+	if result.RulesSkipped = slices.ContainsFunc(result.Refused, blocksRules); result.RulesSkipped {
+		return result
 	}
 	broken, _ := c.rules.Validate(ctx, nil, c.structural, checked.Object, nil, celconfig.RuntimeCELCostBudget)
-	return append(refused, broken...), dropped
+	result.Refused = append(result.Refused, broken...)
+	return result
 }
 
 // blocksRules reports whether the API server evaluates no rules beside an error: they may assume that types and lengths

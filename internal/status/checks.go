@@ -48,11 +48,18 @@ func (f finding) forDegraded() finding {
 	return f
 }
 
-// checks are the reasons for a policy not to be Ready, by precedence: the first that returns a finding is reported.
-var checks = []func(Input, v1.ClusterPolicyStatus) *finding{
-	checkSpec,               // an invalid spec may cause all that follows
-	checkNodePoolSpecs,      // the same for some nodes
-	checkConflicts,          // a user must decide who owns the object
+// check returns a reason for a policy not to be Ready, nil if there is none.
+type check func(Input, v1.ClusterPolicyStatus) *finding
+
+// decidedChecks are those that depend on no node, and so also have a result before nodes are assessed.
+var decidedChecks = []check{
+	checkSpec,          // an invalid spec may cause all that follows
+	checkNodePoolSpecs, // the same for some nodes
+	checkConflicts,     // a user must decide who owns the object
+}
+
+// checks are all of them by precedence: the first that returns a finding is reported.
+var checks = append(slices.Clip(decidedChecks),
 	checkPassError,          // the API server did not answer
 	checkApplyErrors,        // an object could not be written
 	checkNodeWrites,         // a Node could not be written
@@ -65,6 +72,25 @@ var checks = []func(Input, v1.ClusterPolicyStatus) *finding{
 	checkProgress,           // becomes ready by itself
 	checkNodePoolReferences, // a user must create what a node pool refers to
 	checkUpgrades,           // drivers that are replaced later
+)
+
+// decidedFinding returns the first finding that depends on no node, nil if there is none or the pass has no plan.
+func decidedFinding(in Input) *finding {
+	if len(in.Plan.Steps) == 0 {
+		return nil
+	}
+	return firstFinding(decidedChecks, in, decidedStatus(in))
+}
+
+// firstFinding returns the finding of the first check that has one, nil if none has. The policy is not ready then.
+func firstFinding(checks []check, in Input, status v1.ClusterPolicyStatus) *finding {
+	for _, check := range checks {
+		if found := check(in, status); found != nil {
+			found.ready = metav1.ConditionFalse
+			return found
+		}
+	}
+	return nil
 }
 
 // checkAll returns the finding about the policy, with that about the auxiliary operands.
@@ -76,16 +102,13 @@ func checkAll(in Input, status v1.ClusterPolicyStatus) finding {
 
 // checkEssential returns the finding about all that is needed to use GPUs.
 func checkEssential(in Input, status v1.ClusterPolicyStatus) finding {
-	for _, check := range checks {
-		if found := check(in, status); found != nil {
-			found.ready = metav1.ConditionFalse
-			found.progressing = found.progressing || isProgressing(in, status)
-			found.waitingFor, found.waitingReason = progressMessage(in, status), v1.ReasonOperandNotReady
-			if found.waitingFor == "" {
-				found.waitingFor, found.waitingReason = upgradeMessage(status, countUpgrades(in.nodes)), v1.ReasonUpgradePending
-			}
-			return *found
+	if found := firstFinding(checks, in, status); found != nil {
+		found.progressing = found.progressing || isProgressing(in, status)
+		found.waitingFor, found.waitingReason = progressMessage(in, status), v1.ReasonOperandNotReady
+		if found.waitingFor == "" {
+			found.waitingFor, found.waitingReason = upgradeMessage(status, countUpgrades(in.nodes)), v1.ReasonUpgradePending
 		}
+		return *found
 	}
 	summary := status.NodeSummary
 	if summary.Total == 0 {

@@ -105,13 +105,13 @@ func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 	status.Namespace = in.Namespace
 	conditions.ClearOtherOperator(&status)
 	if in.Err == nil && in.Unassessed > 0 {
-		setAssessing(&status, in)
+		setAssessing(&status, in, policy.Generation)
 		return status
 	}
 	status.ObservedGeneration = policy.Generation
 	conditions.SetFieldNotes(&status, policy.Spec, in.IgnoredVariables, in.Plan.Doubtful())
 	if len(in.Plan.Steps) == 0 || in.Unassessed > 0 {
-		setConditions(&status, *failure(v1.ReasonReconcileFailed, errorText(in.Err)))
+		setConditions(&status, *cmp.Or(decidedFinding(in), failure(v1.ReasonReconcileFailed, errorText(in.Err))))
 		setPaused(&status, policy.Spec)
 		return status
 	}
@@ -140,13 +140,22 @@ func errorText(err error) string {
 }
 
 // setAssessing reports how many nodes are not assessed yet by the current policy, and keeps all else, but for what is
-// wrong meanwhile: that the policy is ignored, and that only a person can change its state.
-func setAssessing(status *v1.ClusterPolicyStatus, in Input) {
+// wrong meanwhile: that the policy is ignored, and that only a person can change its state. The latter is decided again
+// if the status is of the current generation, as it is after a restart of the operator: kstatus would call a policy that
+// stays wrong in progress. The conditions of a status of another generation are not about the current spec.
+func setAssessing(status *v1.ClusterPolicyStatus, in Input, generation int64) {
+	var stalled *finding
+	if status.ObservedGeneration == generation {
+		stalled = decidedFinding(in)
+	}
 	// The default of a policy without status is not valid in a condition.
 	status.ObservedGeneration = max(status.ObservedGeneration, 0)
 	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionStalled)
-	if ready := meta.FindStatusCondition(status.Conditions, v1.ConditionReady); ready == nil ||
-		ready.Reason == v1.ReasonIgnored {
+	ready := meta.FindStatusCondition(status.Conditions, v1.ConditionReady)
+	switch {
+	case stalled != nil:
+		setConditions(status, *stalled)
+	case ready == nil, ready.Reason == v1.ReasonIgnored:
 		setConditions(status, finding{
 			ready: metav1.ConditionFalse, reason: v1.ReasonAssessing,
 			message: "the GPU nodes are being assessed against the current spec",

@@ -408,6 +408,41 @@ func TestUnassessedNodes(t *testing.T) {
 			Not(HaveKey("Stalled")), HaveKeyWithValue("Ready", "False InvalidSpec"),
 		))
 	})
+	t.Run("of a policy that only a person can mend, after a restart", func(t *testing.T) {
+		for reason, change := range map[string]func(*env){
+			"InvalidSpec": func(e *env) {
+				e.spec.DevicePlugin = &v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "a/b", Version: "1"}}
+			},
+			"Conflict": func(e *env) { e.applied["driver"] = ApplyResult{Err: apply.ErrConflict} },
+		} {
+			g := NewWithT(t)
+			e := newEnv(t, 3)
+			change(e)
+			before := e.status()
+			in := e.input()
+			in.Unassessed = 2
+			policy := newPolicy(e.spec)
+			policy.Status = before
+			after := Compute(policy, in)
+			g.Expect(conditionsOf(after)).To(And(
+				HaveKeyWithValue("Stalled", "True "+reason), HaveKeyWithValue("Ready", "False "+reason),
+				HaveKeyWithValue("Progressing", "True Assessing"),
+			), reason)
+			after.Conditions, before.Conditions = nil, nil
+			g.Expect(after).To(Equal(before), reason)
+		}
+	})
+	t.Run("of a policy that another release mends", func(t *testing.T) {
+		g := NewWithT(t)
+		e := newEnv(t, 3)
+		e.applied["driver"] = ApplyResult{Err: apply.ErrConflict}
+		policy := newPolicy(e.spec)
+		policy.Status = e.status()
+		delete(e.applied, "driver")
+		in := e.input()
+		in.Unassessed = 2
+		g.Expect(conditionsOf(Compute(policy, in))).NotTo(HaveKey("Stalled"))
+	})
 	t.Run("and has failed", func(t *testing.T) {
 		g := NewWithT(t)
 		before := newEnv(t, 3).status()

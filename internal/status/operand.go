@@ -180,14 +180,35 @@ func noPodReason(n *node, verdict readiness.Verdict) string {
 	return ""
 }
 
-func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandState, string, string) {
-	name := step.Operand.Name
+// decidedStatus returns a status with the operands alone whose state depends on no node.
+func decidedStatus(in Input) v1.ClusterPolicyStatus {
+	status := v1.ClusterPolicyStatus{}
+	for _, step := range in.Plan.Steps {
+		if state, reason, message := decidedState(in, step); state != "" {
+			status.Operands = append(status.Operands, v1.OperandStatus{
+				Name: string(step.Operand.Name), State: state, Reason: reason, Message: text.Truncate(message, maxOperandMessage),
+			})
+		}
+	}
+	return status
+}
+
+// decidedState returns the state of an operand that is not to be applied, or could not be; empty for all others.
+func decidedState(in Input, step plan.Step) (v1.OperandState, string, string) {
 	if step.Action != plan.Apply {
 		return step.State, step.Reason, step.Message
 	}
-	if err := in.Applied[name].Err; err != nil {
+	if err := in.Applied[step.Operand.Name].Err; err != nil {
 		state, reason := applyErrorState(err)
 		return state, reason, err.Error()
+	}
+	return "", "", ""
+}
+
+func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandState, string, string) {
+	name := step.Operand.Name
+	if state, reason, message := decidedState(in, step); state != "" {
+		return state, reason, message
 	}
 	if len(counts.failed) > 0 {
 		return v1.OperandDegraded, v1.ReasonOperandFailed,

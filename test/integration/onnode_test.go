@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -62,6 +63,7 @@ func TestStagesFollowTheMarkers(t *testing.T) {
 		{"everything is validated and the node is ready", (*realNodeEnv).whole},
 		{"a failing driver is reported with the message of gpu-node", (*realNodeEnv).brokenDriver},
 		{"a replaced driver makes the markers stale", (*realNodeEnv).replacedDriver},
+		{"a driver that has unloaded its modules is validated again", (*realNodeEnv).unloadedDriver},
 		{"a driver that is disabled and re-enabled is validated again", (*realNodeEnv).disabledDriver},
 	} {
 		if !t.Run(stage.name, func(t *testing.T) {
@@ -174,6 +176,36 @@ func (e *realNodeEnv) replacedDriver() {
 	for _, m := range e.present() {
 		e.Expect(e.markerInstance(m)).To(BeEquivalentTo(after.UID), "%s is of the new driver", m)
 	}
+}
+
+// unloadedDriver deletes the driver's pod where nothing uses a GPU, so that its modules go with it. k8s-driver-manager of
+// the new pod then restarts nothing, and what has validated the earlier driver is replaced. What starts later works.
+func (e *realNodeEnv) unloadedDriver() {
+	e.Eventually(func() bool {
+		return time.Since(readySince(e.podOn(toolkitApp, realNode))) > 2*time.Second &&
+			time.Since(readySince(e.podOn(validatorApp, realNode))) > 2*time.Second
+	}).WithTimeout(held).Should(BeTrue(), "times of pods have whole seconds")
+	before, plugin := e.podOn(driverApp, realNode), e.podOn(pluginName, realNode)
+	e.Expect(e.host.UnloadModules()).To(Succeed())
+	e.deletePod(driverApp, realNode)
+	e.Eventually(func(g Gomega) {
+		driver := e.podOn(driverApp, realNode)
+		g.Expect(driver).NotTo(BeNil())
+		g.Expect(driver.UID).NotTo(Equal(before.UID))
+		g.Expect(e.present()).To(ConsistOf(labels.MarkerDriver, labels.MarkerRuntime, labels.MarkerToolkit,
+			labels.MarkerCUDA, labels.MarkerPlugin))
+		g.Expect(e.markerInstance(labels.MarkerToolkit)).To(BeEquivalentTo(driver.UID))
+	}).WithTimeout(2 * held).WithPolling(100 * time.Millisecond).Should(Succeed())
+	e.Expect(e.podOn(pluginName, realNode).UID).To(Equal(plugin.UID), "nothing else is replaced")
+
+	e.deletePod(pluginName, realNode)
+	e.Eventually(func() apitypes.UID {
+		if pod := e.podOn(pluginName, realNode); pod != nil && podReady(pod) {
+			return pod.UID
+		}
+		return plugin.UID
+	}).WithTimeout(held).ShouldNot(Equal(plugin.UID), "a device plugin that starts later gets ready")
+	e.awaitReady(3)
 }
 
 // disabledDriver disables and re-enables the driver in the spec. Its module stays loaded meanwhile, so that

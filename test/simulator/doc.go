@@ -10,8 +10,8 @@
 // .driver-ctr-ready; k8s-driver-manager pauses the operands before a loaded driver is replaced.
 // test/simulator/standin replaces the programs that gpu-node executes. A fault on such a container ends its process.
 //
-// With Options.Modules other nodes remember the loaded driver, too: it survives its pod. k8s-driver-manager keeps an
-// equal one, and replaces another one only once no pod uses the GPUs. Simulator.Reboot loses it.
+// With Options.Modules other nodes remember the loaded driver, too: it survives its pod. k8s-driver-manager pauses the
+// operands, keeps an equal driver, and replaces another one only once no pod uses the GPUs. Simulator.Reboot loses it.
 //
 // The device plugin advertises what its configuration, its MIG strategy and the partitions of the node's GPUs make of
 // them; config-manager chooses the configuration by the label of the Node. On nodes with NodeSpec.Model GPU Feature

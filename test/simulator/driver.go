@@ -62,7 +62,7 @@ func (n *node) pauses() bool {
 			continue
 		}
 		for _, c := range p.inits {
-			if c.program.manager && c.phase == running && n.replaces(p) {
+			if c.program.manager && c.phase == running && n.findsModules() {
 				return true
 			}
 		}

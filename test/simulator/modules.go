@@ -51,26 +51,28 @@ func (p *pod) driverDigest() string {
 	return p.mains[0].spec.Image
 }
 
-// replaces reports whether a driver pod has to replace the loaded driver. Nodes that run processes replace any.
-func (n *node) replaces(p *pod) bool {
+// findsModules reports whether k8s-driver-manager of a new driver pod finds modules loaded: then it restarts the paused
+// operands, also to keep an equal driver.
+func (n *node) findsModules() bool {
 	if n.host != nil {
 		return n.host.ModulesLoaded()
 	}
-	return n.playsManager() && n.loaded != "" && n.loaded != p.driverDigest()
+	return n.playsManager() && n.loaded != ""
 }
 
-// runManager advances k8s-driver-manager on a node without processes. It waits until the paused operands have left,
-// unloads the driver if no pod uses its GPUs, and fails otherwise. It finishes at once if no other driver is loaded.
+// runManager advances k8s-driver-manager on a node without processes. It waits until the paused operands have left. An
+// equal driver it keeps; another one it unloads if no pod uses its GPUs, and fails otherwise. It finishes at once if no
+// driver is loaded.
 func (c *container) runManager(at conditions) {
 	if !c.runs(at) {
 		return
 	}
 	n := at.node
-	if !n.replaces(at.pod) {
-		c.terminate(at.now, 0, reasonCompleted, "")
+	if n.findsModules() && (!n.paused() || n.hasPausedPods()) {
 		return
 	}
-	if !n.paused() || n.hasPausedPods() {
+	if !n.findsModules() || n.loaded == at.pod.driverDigest() {
+		c.terminate(at.now, 0, reasonCompleted, "")
 		return
 	}
 	if users := n.gpuUsers(); len(users) > 0 {

@@ -101,11 +101,7 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 		Timing:         DefaultTiming(),
 	})
 	if len(nodes) > 0 {
-		var entries []*fleet.Entry
-		for _, node := range nodes {
-			entries = append(entries, &fleet.Entry{Facts: observe.Facts(node)})
-		}
-		env.fleet.Hydrate(entries)
+		env.hydrate()
 	}
 	DeferCleanup(func(ctx SpecContext) {
 		env.onCall(nil)
@@ -114,6 +110,22 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 		cleanUp(ctx)
 	})
 	return env
+}
+
+// hydrate adds the nodes to the fleet, not assessed yet.
+func (env *testEnv) hydrate() {
+	var entries []*fleet.Entry
+	for _, node := range env.nodes {
+		entries = append(entries, &fleet.Entry{Facts: observe.Facts(node)})
+	}
+	env.fleet.Hydrate(entries)
+}
+
+// forgetNodes gives the Reconciler a fleet in which no node is assessed, as after a restart.
+func (env *testEnv) forgetNodes() {
+	env.fleet = fleet.New()
+	env.reconciler.Fleet = env.fleet
+	env.hydrate()
 }
 
 // newOptionalKinds returns OptionalKinds without watches, and starts it.

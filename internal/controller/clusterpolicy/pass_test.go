@@ -216,6 +216,28 @@ var _ = Describe("A new policy", func() {
 	})
 })
 
+var _ = Describe("A restart of the operator", func() {
+	It("leaves a policy Stalled whose spec stays wrong, also before the nodes are assessed", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"), gpuNode("b"))
+		pool := func(name string, selector v1.NodePoolSelector) v1.NodePoolSpec {
+			return v1.NodePoolSpec{Name: name, NodeSelector: selector, MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyNone}}
+		}
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{
+			pool("wide", v1.NodePoolSelector{"example.com/pool": "a"}),
+			pool("narrow", v1.NodePoolSelector{"example.com/pool": "a", "example.com/zone": "1"}),
+		}})
+		env.converge(ctx)
+		Expect(condition(env.policy(ctx), v1.ConditionStalled)).To(Equal("True InvalidSpec"))
+		env.forgetNodes()
+		env.pass(ctx, statusInterval)
+		env.pass(ctx, statusInterval)
+		policy := env.policy(ctx)
+		Expect(condition(policy, v1.ConditionProgressing)).To(Equal("True Assessing"))
+		Expect(condition(policy, v1.ConditionReady)).To(Equal("False InvalidSpec"))
+		Expect(condition(policy, v1.ConditionStalled)).To(Equal("True InvalidSpec"))
+	})
+})
+
 var _ = Describe("An edit of the spec", func() {
 	It("is reported as being assessed after Timing.StatusDelay, with the old generation", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"), gpuNode("b"))

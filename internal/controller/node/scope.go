@@ -197,6 +197,9 @@ func (s *scope) manage(ctx context.Context) error {
 	if failure != nil {
 		return failure
 	}
+	if err := s.replaceStaleProvers(ctx, pods); err != nil {
+		return err
+	}
 	if err := s.replaceReaders(ctx, pods); err != nil {
 		return err
 	}

@@ -73,6 +73,18 @@ func (h *Host) ModulesLoaded() bool {
 	return err == nil
 }
 
+// UnloadModules does what a driver container does at its end where no process uses a GPU.
+func (h *Host) UnloadModules() error {
+	var failures []error
+	for _, module := range modules {
+		failures = append(failures, os.RemoveAll(h.Path("/sys/module/"+module)))
+	}
+	if err := errors.Join(failures...); err != nil {
+		return fmt.Errorf("unload the driver's modules on node %s: %w", h.node, err)
+	}
+	return nil
+}
+
 // SetSMI sets the exit code of every nvidia-smi of the machine; 0 is success.
 func (h *Host) SetSMI(exitCode int) error {
 	for _, root := range []string{"/", driverRoot} {

@@ -1,0 +1,73 @@
+package node
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// replaceStaleProvers replaces the pods that have validated an earlier driver than the present one. Their markers are
+// stale, and no container of theirs validates again, so that what waits for a marker would wait for ever.
+//
+// Usually k8s-driver-manager of the new driver's pod has restarted them. It does not where the earlier driver has
+// unloaded its modules: then no process uses a GPU, and the restart of these pods disturbs none.
+func (s *scope) replaceStaleProvers(ctx context.Context, pods assess.Pods) error {
+	stale := s.staleProvers(pods)
+	if len(stale) == 0 || !s.mayWrite() {
+		return nil
+	}
+	for _, pod := range stale {
+		log.FromContext(ctx).Info("Replacing a pod that has validated an earlier driver", "pod", pod.Name)
+		if err := s.deletePod(ctx, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// staleProvers returns the pods of the node that have validated an earlier driver, if the present one is ready.
+func (s *scope) staleProvers(pods assess.Pods) []*corev1.Pod {
+	driver := s.readyDriver(pods)
+	if driver == nil {
+		return nil
+	}
+	var stale []*corev1.Pod
+	for i := range s.Catalogue {
+		o := &s.Catalogue[i]
+		if pod := pods[o.Name]; len(o.Proofs) > 0 && pod != nil && validatedBefore(pod, driver) {
+			stale = append(stale, pod)
+		}
+	}
+	return stale
+}
+
+// readyDriver returns the ready driver pod of the node, nil if there is none.
+func (s *scope) readyDriver(pods assess.Pods) *corev1.Pod {
+	for i := range s.Catalogue {
+		o := &s.Catalogue[i]
+		if pod := pods[o.Name]; o.UpdatesOnDelete && pod != nil && readiness.Pod(pod, "", s.now).State == readiness.Ready {
+			return pod
+		}
+	}
+	return nil
+}
+
+// validatedBefore reports whether a pod has been ready since before the driver's pod started. Both times are of the
+// node's clock. As that may be set back, only a pod that was created before that of the driver counts, by the clock of
+// the API server: its successor never does.
+func validatedBefore(pod, driver *corev1.Pod) bool {
+	if pod.DeletionTimestamp != nil || !pod.CreationTimestamp.Before(&driver.CreationTimestamp) {
+		return false
+	}
+	for i := range pod.Status.Conditions {
+		ready := &pod.Status.Conditions[i]
+		if ready.Type == corev1.PodReady && ready.Status == corev1.ConditionTrue {
+			return ready.LastTransitionTime.Before(driver.Status.StartTime)
+		}
+	}
+	return false
+}
