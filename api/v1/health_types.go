@@ -122,8 +122,9 @@ const (
 	ReasonMIGConfigPending = "MIGConfigPending"
 	// ReasonMIGConfigFailed: the MIG manager could not apply the MIG layout of the node.
 	// Cause: the layout is unknown or does not fit the GPUs, or pods use GPUs whose MIG mode has to change.
-	// Remedy: read the log of the node's nvidia-mig-manager pod. End the pods that use GPUs, or set the label
-	// nvidia.com/mig.config to another layout of the ConfigMap; setting it to all-disabled and back tries again.
+	// Remedy: the message has the words of the MIG manager, or the command that shows its log. End the pods that use GPUs,
+	// or set the label nvidia.com/mig.config to another layout of the ConfigMap; setting it to all-disabled and back tries
+	// again.
 	ReasonMIGConfigFailed = "MIGConfigFailed"
 	// ReasonMIGConfigMismatch: the MIG manager has applied the MIG layout, but the node does not advertise its devices.
 	// Cause: spec.mig.strategy is none or single where pods are to request resources such as nvidia.com/mig-1g.10gb,

@@ -26,6 +26,10 @@ type Input struct {
 	Pods Pods
 	// Tenants are the pods of users with GPUs of the node, as namespace/name; read only if the MIG layout depends on them.
 	Tenants []string
+	// MIGCause are the words of the MIG manager about a MIG layout that it could not apply; empty if they are not known.
+	// MIGCauseSought: they are not looked for any more.
+	MIGCause       string
+	MIGCauseSought bool
 	// Stack is the same for all nodes.
 	Stack Stack
 	// Previous is the readiness of the node in the previous assessment; empty for none.

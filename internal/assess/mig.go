@@ -78,10 +78,15 @@ func (in Input) migFailed(layout string) readiness.Verdict {
 	if tenants := in.tenants(); tenants != "" {
 		cause = fmt.Sprintf(" while %s used GPUs%s", tenants, cause)
 	}
-	return readiness.Verdict{
+	verdict := readiness.Verdict{
 		State: readiness.Failed, Reason: v1.ReasonMIGConfigFailed,
-		Message: fmt.Sprintf("MIG layout %s could not be applied%s", layout, cause),
+		Message:     fmt.Sprintf("MIG layout %s could not be applied%s", layout, cause),
+		DetailLasts: in.MIGCauseSought,
 	}
+	if in.MIGCause != "" {
+		verdict.Detail = `the MIG manager: "` + in.MIGCause + `"`
+	}
+	return verdict
 }
 
 // checkAbandonedMIG reports operands that a MIG manager has paused which is no longer to run on the node. They are

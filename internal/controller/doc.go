@@ -25,6 +25,8 @@
 //	|                                        | prunes without the object           | each failing object                |
 //	| last writes of statuses                | each write; more than 16 policies   | an early write of the counters     |
 //	| (statuswriter.Writer, DriverWriter)    |                                     |                                    |
+//	| why MIG layouts failed, in the fleet's | another state, layout or pod of the | a read of the log of each node     |
+//	| entries (fleet.MIGCause)               | MIG manager                         | whose layout failed                |
 //	| reasons of missing pods, and the time  | numbers of missing pods, by         | a list of Events some seconds      |
 //	| of the next list                       | DaemonSet UID; time                 | later, and no reason until then    |
 //	| (observe.CreateFailures)               |                                     |                                    |

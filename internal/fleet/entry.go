@@ -83,6 +83,20 @@ type Tenants struct {
 	Pods []string
 }
 
+// MIGCause is what the MIG manager says about a MIG layout that it could not apply.
+type MIGCause struct {
+	// Of is the failure that it is about; empty for none.
+	Of string
+	// Words are empty if they are not known.
+	Words string
+	// Reads is how often the log was read, and RetryAt when to read it again; zero for never.
+	Reads   int
+	RetryAt time.Time
+}
+
+// Sought reports whether the words were looked for, and are not looked for any more.
+func (c *MIGCause) Sought() bool { return c.Reads > 0 && c.RetryAt.IsZero() }
+
 // Writes is the node controller's record of its writes to one Node. It may be lost: that costs a rejected or an early
 // write.
 type Writes struct {
@@ -92,6 +106,8 @@ type Writes struct {
 	LabelInputs LabelInputs
 	// Tenants are the pods that use the node's GPUs, as last read for a state of its MIG layout.
 	Tenants Tenants
+	// MIGCause is why the MIG layout could not be applied, as last read from the log of the MIG manager.
+	MIGCause MIGCause
 	// RetryAt is when the next write may be tried, and Backoff the wait after the last failed write; 0 if none failed.
 	RetryAt time.Time
 	Backoff time.Duration

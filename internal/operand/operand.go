@@ -77,6 +77,8 @@ type Operand struct {
 	// PartitionsGPUs: the operand partitions the GPUs of the node as labels.MIGConfig requests, and reports the outcome in
 	// labels.MIGConfigState.
 	PartitionsGPUs bool
+	// LogContainer is the container whose log says why a partitioning has failed; only with PartitionsGPUs.
+	LogContainer string
 	// ReportsHealth: the operand reports the faults of the node's GPUs in the annotation labels.GPUHealth.
 	ReportsHealth bool
 	// IsInjector marks the injector: the operand that configures the container runtime of the node to inject GPUs.

@@ -27,6 +27,8 @@ type Verdict struct {
 	Message string
 	// Detail follows the message and may change with each restart of a container.
 	Detail string
+	// DetailLasts: the detail is as stable as the message, so that another one replaces it, also an empty one.
+	DetailLasts bool
 	// Overdue: the state is Failed only because the deadline has passed.
 	Overdue bool
 	// Outdated: the object was created from an older template, or it is a node with another driver than it should have,

@@ -302,7 +302,7 @@ func listNodes(nodes []node, before []v1.NodeStatus) []v1.NodeStatus {
 	for i := range nodes[:min(len(nodes), maxListed)] {
 		listed := nodeStatus(nodes[i])
 		old := previous[listed.Name]
-		if old != nil && sameCause(old, &listed) && assess.MessageUpToDate(old.Message, nodes[i].Message, listed.Message) {
+		if old != nil && !nodes[i].DetailLasts && sameCause(old, &listed) && assess.MessageUpToDate(old.Message, nodes[i].Message, listed.Message) {
 			listed.Message = old.Message
 		}
 		if remaining -= encodedSize(&listed); remaining < 0 {

@@ -216,6 +216,10 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	c, now, known := mgr.GetClient(), clock.RealClock{}, fleet.New()
 	recorder := events.NewRecorder(c, now, meter.CountDroppedEvent)
 	toolkit := observe.NewDriverToolkit(toolkitImages, mgr.GetRESTMapper(), now)
+	logs, err := observe.NewPodLogs(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
 	other, err := addOtherOperator(mgr, o)
 	if err != nil {
 		return err
@@ -249,7 +253,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Timing:         o.timing.Policy,
 		}).SetupWithManager(mgr),
 		node.New(node.Options{
-			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,
+			Client: c, Live: mgr.GetAPIReader(), Logs: logs, Catalogue: catalogue, Namespace: o.namespace,
 			Fleet: known, Events: recorder, Meter: meter, Clock: now, Timing: o.timing.Node,
 		}).SetupWithManager(ctx, mgr),
 		upgrade.New(upgrade.Options{

@@ -90,7 +90,7 @@ func (s *scope) conditionWritten(stage bool) {
 }
 
 // eventFor returns the Event for a change of the condition, and whether there is one: for each failure with another
-// cause, when the node is ready after a failure, and when others run on it what an operand does, and no longer do.
+// cause, not for another detail of the same, when the node is ready after a failure, and when others run on it what an operand does, and no longer do.
 // Another reason in the place of that is not its end.
 func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Event, due bool) {
 	report := &s.entry.Report
@@ -108,7 +108,15 @@ func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Even
 		isOver := before != nil && assess.IsDuplicate(before.Reason) && after.Reason == v1.ReasonGPUReady
 		return event, s.hadFailed(before) || isOver
 	}
-	return event, report.State == readiness.Failed
+	return event, report.State == readiness.Failed && !s.showsCause(before)
+}
+
+// showsCause reports whether the condition has the cause of the report, with any detail.
+func (s *scope) showsCause(before *corev1.NodeCondition) bool {
+	report := &s.entry.Report
+	cause := report.Cause(s.node.Name)
+	return before != nil && before.Status == corev1.ConditionFalse && before.Reason == report.Reason &&
+		assess.MessageUpToDate(before.Message, cause, cause)
 }
 
 // hadFailed reports whether the condition that is about to be replaced is a failure: by its reason or, for an overdue

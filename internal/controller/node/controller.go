@@ -43,6 +43,8 @@ type Options struct {
 	// Client reads from the caches and writes; Live reads from the API server.
 	Client client.Client
 	Live   client.Reader
+	// Logs reads the log of the MIG manager; nil reads none.
+	Logs LogReader
 	// Catalogue is the sorted list of operands.
 	Catalogue operand.Catalogue
 	// Namespace is that of the operator and the operands.
@@ -64,11 +66,16 @@ type Reconciler struct {
 	taintBackoff *taintBackoff
 	// rereads are the nodes whose pods are being replaced, so that they read a changed configuration.
 	rereads *rereads
+	// logReaders has an element for each worker that reads a log.
+	logReaders chan struct{}
 }
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, taintBackoff: newTaintBackoff(options.Clock), rereads: newRereads()}
+	return &Reconciler{
+		Options: options, taintBackoff: newTaintBackoff(options.Clock), rereads: newRereads(),
+		logReaders: make(chan struct{}, maxLogReaders),
+	}
 }
 
 // Reconcile assesses one node and writes labels, taints, condition and entry accordingly.
@@ -230,6 +237,11 @@ func requestsFor(names []string) []reconcile.Request {
 // conditionShows reports whether the condition already shows the assessment.
 func conditionShows(node string, condition *corev1.NodeCondition, assessment *assess.Assessment) bool {
 	wanted := assessment.Condition(node)
-	return condition.Status == wanted.Status && condition.Reason == wanted.Reason &&
-		assess.MessageUpToDate(condition.Message, assessment.Cause(node), wanted.Message)
+	if condition.Status != wanted.Status || condition.Reason != wanted.Reason {
+		return false
+	}
+	if assessment.DetailLasts {
+		return condition.Message == wanted.Message
+	}
+	return assess.MessageUpToDate(condition.Message, assessment.Cause(node), wanted.Message)
 }

@@ -192,6 +192,7 @@ func (s *scope) manage(ctx context.Context) error {
 	s.entry.Facts.SelectorLabelGraceOver, s.entry.Facts.MIGOverdue = found.graceOver, s.entry.Latest.IsMIGOverdue()
 	failure := s.label(ctx, found.annotations, pods)
 	s.readTenants(ctx, false)
+	s.readMIGCause(ctx, pods)
 	s.assess(ctx, pods)
 	s.recordNotes(ctx)
 	if failure != nil {
@@ -279,9 +280,12 @@ func (s *scope) assess(ctx context.Context, pods assess.Pods) {
 	in := assess.Input{
 		NodePlan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Previous: s.previousReadySince(), Now: s.now,
 		Tenants:      s.entry.Writes.Tenants.Pods,
+		MIGCause:     s.entry.Writes.MIGCause.Words,
 		RefusedPods:  s.entry.Boot.Refused,
 		Neighbours:   neighbours,
 		ForeignSince: s.entry.Latest.ForeignSince,
+
+		MIGCauseSought: s.entry.Writes.MIGCause.Sought(),
 	}
 	if !known {
 		in.Shown = assess.GPUReadyCondition(s.node)

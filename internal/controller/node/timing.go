@@ -36,6 +36,9 @@ type Timing struct {
 	// RetryTenants and MaxRetryTenants bound the delay before the pods are read again for which a MIG layout waits: their
 	// end causes no event.
 	RetryTenants, MaxRetryTenants time.Duration
+	// RetryLog is the delay before a log is read again that could not be read, or does not say what is looked for. It
+	// grows with each attempt.
+	RetryLog time.Duration
 	// RetryReread is the delay before a node checks again whether it may replace the pods that read a changed
 	// configuration. RetryRereadPerNode is added for each node.
 	RetryReread, RetryRereadPerNode time.Duration
@@ -72,6 +75,7 @@ func DefaultTiming() Timing {
 		RetryBusy:          10 * time.Minute,
 		RetryTenants:       30 * time.Second,
 		MaxRetryTenants:    10 * time.Minute,
+		RetryLog:           10 * time.Second,
 		RetryReread:        time.Second,
 		RereadPatience:     5 * time.Minute,
 		RetryRereadPerNode: 10 * time.Millisecond,

@@ -33,6 +33,7 @@ func Operand() operand.Operand {
 		Workloads:      []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		NeedsInjection: true,
 		PartitionsGPUs: true,
+		LogContainer:   mainContainer,
 		Requires:       requirement.AfterToolkit(),
 		Serves:         serves,
 		Placement:      placement,
