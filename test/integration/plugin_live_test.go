@@ -151,18 +151,24 @@ func (e *env) runningExporters() []corev1.Pod {
 // addresses of nodes and pods.
 func (e *env) answerFor(exporters *exporterOf, address string) {
 	e.t.Helper()
-	kubelet := serveOn(e.t, address, http.HandlerFunc(serveLogs), true)
-	for _, node := range []string{"gpu-00000", "gpu-00001", "gpu-00002"} {
-		e.patchStatus(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
-			`{"status":{"addresses":[{"type":"InternalIP",`+
-				`"address":%q}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, address, kubelet)
-	}
+	e.standInForKubelets(http.HandlerFunc(serveLogs), address, "gpu-00000", "gpu-00001", "gpu-00002")
 	// With the address of a node the simulator writes the status of its pods again, once.
 	e.Eventually(e.runningExporters).WithTimeout(readyTime).Should(HaveEach(HaveField("Status.HostIP", address)))
 	exporters.nodes = map[string]string{}
 	for _, pod := range e.runningExporters() {
 		exporters.nodes[pod.Name] = pod.Spec.NodeName
 		e.patchStatus(&pod, `{"status":{"podIP":%[1]q,"podIPs":[{"ip":%[1]q}]}}`, address)
+	}
+}
+
+// standInForKubelets has a handler answer as the kubelets of nodes, at an address of this machine.
+func (e *env) standInForKubelets(handler http.Handler, address string, nodes ...string) {
+	e.t.Helper()
+	port := serveOn(e.t, address, handler, true)
+	for _, node := range nodes {
+		e.patchStatus(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+			`{"status":{"addresses":[{"type":"InternalIP",`+
+				`"address":%q}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, address, port)
 	}
 }
 

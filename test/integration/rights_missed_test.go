@@ -35,7 +35,7 @@ const missedTime = 30 * time.Second
 // sampleRights are the permissions that are removed without TEST_FULL=1: each is noticed in a different way.
 var sampleRights = []string{
 	"image.openshift.io/imagestreams list", "nodes/status patch", "apps/daemonsets create", "configmaps delete",
-	"authentication.k8s.io/tokenreviews create", "pods/eviction create", takeOverRight,
+	"authentication.k8s.io/tokenreviews create", "pods/eviction create", takeOverRight, logRight,
 }
 
 // eachIsMissed removes the permissions from the installed roles one by one, and expects that a new operator is then
@@ -124,6 +124,8 @@ func (e *env) provocation(r right, address, token string) func() {
 		})
 	case r.String() == takeOverRight:
 		return e.onceReady(e.disownDriver)
+	case r.String() == logRight:
+		return e.onceReady(func() { e.layoutState(labels.MIGStateFailed) })
 	case r.verb == "delete":
 		done := false
 		return func() {

@@ -63,8 +63,10 @@ func TestEachRightIsNeeded(t *testing.T) {
 		Should(HaveField("Code", http.StatusForbidden))
 
 	e.disownDriver()
+	e.layoutState(labels.MIGStateFailed)
 	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).
-		ShouldNot(ContainElement(takeOverRight))
+		ShouldNot(ContainElement(BeElementOf(takeOverRight, logRight)))
+	e.layoutState(labels.MIGStateSuccess)
 
 	e.beginUpgrade()
 	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).WithTimeout(time.Minute).
@@ -160,6 +162,19 @@ func (e *env) disownDriver() {
 			e.t.Context(), &pods.Items[i], client.RawPatch(types.MergePatchType, theirs),
 		)).To(Succeed())
 	}
+}
+
+// logRight is the permission that only MIG layouts need that could not be applied. The nodes have no kubelets, so that
+// there is no log.
+const logRight = "pods/log get"
+
+// layoutState reports an outcome of the MIG layout of the node with a MIG manager.
+func (e *env) layoutState(state string) {
+	e.t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: %q, %q: %q}}}`,
+		labels.MIGConfig, labels.MIGAllDisabled, labels.MIGConfigState, state)
+	e.Expect(e.client.Patch(e.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}},
+		client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 }
 
 func (e *env) admitPods() {

@@ -19,6 +19,7 @@ func quick() app.Timing {
 	timing.Policy.RetryConflict = 2 * time.Second
 	timing.Node.LastRetry = 5 * time.Second
 	timing.Node.StageDwell = 2 * time.Second
+	timing.Node.RetryLog = 500 * time.Millisecond
 	timing.Node.Retaint = 15 * time.Second
 	timing.Node.RetryHeld, timing.Node.MaxRetryHeld = 500*time.Millisecond, 2*time.Second
 	timing.Node.RemovalPatience = 10 * time.Second

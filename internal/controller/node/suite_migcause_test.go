@@ -63,7 +63,7 @@ var _ = Describe("A node whose MIG layout could not be applied", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, listLive, readLog, createEvent, patchCondition}))
 		Expect(f.reported(ctx)).To(Equal("False " + v1.ReasonMIGConfigFailed))
-		Expect(message(ctx)).To(HaveSuffix(`nvidia-mig-manager: the MIG manager: "Error selecting MIG config: ` +
+		Expect(message(ctx)).To(HaveSuffix(`-mig-manager: the MIG manager: "Error selecting MIG config: ` +
 			`selected mig-config not present: all-1g.10gb"`))
 		for range 3 {
 			Expect(f.reconcileAfter(ctx, time.Hour)).To(BeZero())
@@ -75,7 +75,7 @@ var _ = Describe("A node whose MIG layout could not be applied", func() {
 		f.fail(readLog, errors.New("no route to host"))
 		label(ctx, labels.MIGStateFailed)
 		Expect(f.reconcileAfter(ctx, time.Minute)).To(Equal(10 * time.Second))
-		Expect(message(ctx)).To(And(ContainSubstring("see kubectl -n gpu-operator logs "), Not(ContainSubstring("manager:"))))
+		Expect(message(ctx)).To(HaveSuffix("see kubectl -n gpu-operator logs " + f.name + "-mig-manager"))
 		f.fail(readLog, nil)
 		Expect(f.reconcileAfter(ctx, 10*time.Second)).To(BeZero())
 		Expect(message(ctx)).To(ContainSubstring(`the MIG manager: "Error selecting MIG config: `))
