@@ -216,10 +216,6 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	c, now, known := mgr.GetClient(), clock.RealClock{}, fleet.New()
 	recorder := events.NewRecorder(c, now, meter.CountDroppedEvent)
 	toolkit := observe.NewDriverToolkit(toolkitImages, mgr.GetRESTMapper(), now)
-	logs, err := observe.NewPodLogs(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return err
-	}
 	other, err := addOtherOperator(mgr, o)
 	if err != nil {
 		return err
@@ -252,10 +248,10 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Clock:          now,
 			Timing:         o.timing.Policy,
 		}).SetupWithManager(mgr),
-		node.New(node.Options{
-			Client: c, Live: mgr.GetAPIReader(), Logs: logs, Catalogue: catalogue, Namespace: o.namespace,
+		addNodes(ctx, mgr, node.Options{
+			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,
 			Fleet: known, Events: recorder, Meter: meter, Clock: now, Timing: o.timing.Node,
-		}).SetupWithManager(ctx, mgr),
+		}),
 		upgrade.New(upgrade.Options{
 			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,
 			Fleet: known, Events: recorder, Clock: now, Timing: o.timing.Upgrade,
@@ -268,6 +264,16 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 		mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("caches", cachesSynced(mgr)),
 	})
+}
+
+// addNodes adds the controller of nodes, with a reader of logs.
+func addNodes(ctx context.Context, mgr manager.Manager, options node.Options) error {
+	logs, err := observe.NewPodLogs(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	options.Logs = logs
+	return node.New(options).SetupWithManager(ctx, mgr)
 }
 
 // addAll adds the runnables to the manager.
