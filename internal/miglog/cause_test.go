@@ -20,12 +20,14 @@ func TestCause(t *testing.T) {
 		"reset-unsupported.v0.15": "Resetting GPU 00000000:00:04.0 is not supported.",
 		"instance-in-use.v0.15": "Error clearing MigConfig: error destroying Compute instance for profile '(0, 0)': " +
 			"In use by another client",
-		"no-room.v0.15":         "Error creating GPU instance for '3g.40gb': Insufficient Resources",
-		"unknown-layout.v0.12":  "Error selecting MIG config: selected mig-config not present: all-9g.99gb",
-		"unknown-layout.v0.15":  "Error selecting MIG config: selected mig-config not present: all-9g.99gb",
-		"pods-stay.v0.15":       "Error: failed to wait for pods to be deleted: dcgm pod did not shutdown: context deadline exceeded",
-		"mode-unchanged.v0.12":  "MIG mode change did not take effect after rebooting",
-		"forbidden.v0.12":       "Error from server (Forbidden): nodes 'gpu-1' is forbidden: User 'x' cannot patch resource 'nodes'",
+		"no-room.v0.15":        "Error creating GPU instance for '3g.40gb': Insufficient Resources",
+		"unknown-layout.v0.12": "Error selecting MIG config: selected mig-config not present: all-9g.99gb",
+		"unknown-layout.v0.15": "Error selecting MIG config: selected mig-config not present: all-9g.99gb",
+		"pods-stay.v0.15": "Error: failed to wait for pods to be deleted: dcgm pod did not shutdown: " +
+			"context deadline exceeded",
+		"mode-unchanged.v0.12": "MIG mode change did not take effect after rebooting",
+		"forbidden.v0.12": "Error from server (Forbidden): nodes 'gpu-1' is forbidden: User 'x' cannot patch " +
+			"resource 'nodes'",
 		"fixed-since.v0.15":     "",
 		"applied-after-failure": "",
 	} {

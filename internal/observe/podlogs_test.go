@@ -43,7 +43,7 @@ func TestPodLogs(t *testing.T) {
 			} else {
 				g.Expect(err).NotTo(HaveOccurred())
 			}
-			g.Expect(text == test.want).To(BeTrue(), "%d bytes", len(text))
+			g.Expect(text).To(Equal(test.want))
 			g.Expect(requests).To(HaveExactElements(
 				"GET /api/v1/namespaces/n/pods/p/log?container=main&limitBytes=131072&tailLines=200"))
 		})

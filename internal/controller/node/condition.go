@@ -90,8 +90,8 @@ func (s *scope) conditionWritten(stage bool) {
 }
 
 // eventFor returns the Event for a change of the condition, and whether there is one: for each failure with another
-// cause, not for another detail of the same, when the node is ready after a failure, and when others run on it what an operand does, and no longer do.
-// Another reason in the place of that is not its end.
+// cause, not for another detail of the same, when the node is ready after a failure, and when others run on it what an
+// operand does, and no longer do. Another reason in the place of that is not its end.
 func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Event, due bool) {
 	report := &s.entry.Report
 	event = events.Event{

@@ -26,8 +26,8 @@ const (
 	maxLogReaders = 2
 )
 
-// readMIGCause reads from the log of the MIG manager why it could not apply the MIG layout: once for each failure, and a
-// few times more if the log cannot be read or does not say it yet. The log of a node whose kubelet does not report is
+// readMIGCause reads from the log of the MIG manager why it could not apply the MIG layout: once for each failure, and
+// a few times more if the log cannot be read or does not say it yet. The log of a node whose kubelet does not report is
 // read later.
 func (s *scope) readMIGCause(ctx context.Context, pods assess.Pods) {
 	cause := &s.entry.Writes.MIGCause
@@ -58,8 +58,9 @@ func (s *scope) readMIGCause(ctx context.Context, pods assess.Pods) {
 // does not know why.
 func (s *scope) hasFailedLayout() bool {
 	planned := s.nodePlan()
-	return s.Logs != nil && planned.Partitioner != "" && planned.MIGLayout == "" && s.node.Labels[labels.MIGConfig] != "" &&
-		s.node.Labels[labels.MIGConfigState] == labels.MIGStateFailed
+	requested, state := s.node.Labels[labels.MIGConfig], s.node.Labels[labels.MIGConfigState]
+	return s.Logs != nil && planned.Partitioner != "" && planned.MIGLayout == "" && requested != "" &&
+		state == labels.MIGStateFailed
 }
 
 // readMIGCauseFrom reads the log of this pod, unless as many workers as may do so read others.

@@ -58,17 +58,17 @@ func newMIGEnv(t *testing.T) (*env, *managerLog) {
 	})
 	e.publish()
 	e.settle()
-	e.migState(sevenSmall, "success")
+	e.migState("success")
 	e.settle()
 	e.Expect(log.reads).To(BeEmpty())
 	return e, log
 }
 
-// migState sets the labels of the requested layout and its state. Operands are paused while it is applied.
-func (e *env) migState(layout, state string) {
+// migState requests a layout and sets its state. Operands are paused while it is applied.
+func (e *env) migState(state string) {
 	e.t.Helper()
 	e.updateNode(func(node *corev1.Node) {
-		node.Labels[labels.MIGConfig], node.Labels[labels.MIGConfigState] = layout, state
+		node.Labels[labels.MIGConfig], node.Labels[labels.MIGConfigState] = sevenSmall, state
 		plugin := operand.Name("device-plugin").DeployLabel()
 		if node.Labels[plugin] = labels.True; state == labels.MIGStatePending {
 			node.Labels[plugin] = labels.DeployPausedForMIG
@@ -79,7 +79,7 @@ func (e *env) migState(layout, state string) {
 // failLayout makes the layout fail, and returns the message of the condition and when the node is reconciled again.
 func (e *env) failLayout() (message string, again time.Duration) {
 	e.t.Helper()
-	e.migState(sevenSmall, "failed")
+	e.migState("failed")
 	return e.afterMIG(0)
 }
 
@@ -107,7 +107,7 @@ func TestTheCauseOfAFailedLayout(t *testing.T) {
 	e.Expect(e.conditionWrites).To(Equal(before+1), "one write")
 	e.Expect(e.eventReasons()).To(ConsistOf("MIGConfigFailed"))
 
-	e.migState(sevenSmall, "pending")
+	e.migState("pending")
 	message, _ = e.afterMIG(time.Second)
 	e.Expect(message).To(HaveSuffix(`"no room"`), "what happens in between is too short to be written")
 	log.says("still no room")
@@ -171,7 +171,7 @@ func TestTheCauseComesLater(t *testing.T) {
 	e.Expect(message).To(HaveSuffix(`"no room"`))
 	e.Expect(e.eventReasons()).To(ConsistOf("MIGConfigFailed"))
 
-	e.migState(sevenSmall, "pending")
+	e.migState("pending")
 	_, _ = e.afterMIG(time.Second)
 	log.err = errors.New("no route to host")
 	message, again = e.failLayout()
@@ -202,7 +202,7 @@ func TestTheCauseIsNotSought(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, log := newMIGEnv(t)
 			log.says("no room")
-			e.migState(sevenSmall, "failed")
+			e.migState("failed")
 			change(e)
 			e.settle()
 			e.Expect(log.reads).To(BeEmpty())
