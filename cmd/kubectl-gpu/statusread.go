@@ -68,7 +68,8 @@ func (c *liveCluster) readFrom(ctx context.Context, asked *session) error {
 	return c.readSome(ctx, asked, gpuNodes, tenants)
 }
 
-// readSome lists all policies, and the nodes and pods of these queries; no pods for nil, so that what is free is unknown.
+// readSome lists all policies, and the nodes and pods of these queries. For nil it lists no pods, so that what is free
+// is unknown.
 func (c *liveCluster) readSome(ctx context.Context, asked *session, ofNodes, ofPods url.Values) error {
 	next := newLiveCluster(c.kubectl)
 	next.policies, next.nodes = map[types.UID]*v1.ClusterPolicy{}, map[types.UID]*corev1.Node{}

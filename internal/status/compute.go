@@ -141,8 +141,8 @@ func errorText(err error) string {
 
 // setAssessing reports how many nodes are not assessed yet by the current policy, and keeps all else, but for what is
 // wrong meanwhile: that the policy is ignored, and that only a person can change its state. The latter is decided again
-// if the status is of the current generation, as it is after a restart of the operator: kstatus would call a policy that
-// stays wrong in progress. The conditions of a status of another generation are not about the current spec.
+// if the status is of the current generation, as it is after a restart of the operator: kstatus would call a policy
+// that stays wrong in progress. The conditions of a status of another generation are not about the current spec.
 func setAssessing(status *v1.ClusterPolicyStatus, in Input, generation int64) {
 	var stalled *finding
 	if status.ObservedGeneration == generation {
@@ -302,7 +302,8 @@ func listNodes(nodes []node, before []v1.NodeStatus) []v1.NodeStatus {
 	for i := range nodes[:min(len(nodes), maxListed)] {
 		listed := nodeStatus(nodes[i])
 		old := previous[listed.Name]
-		if old != nil && !nodes[i].DetailLasts && sameCause(old, &listed) && assess.MessageUpToDate(old.Message, nodes[i].Message, listed.Message) {
+		if old != nil && !nodes[i].DetailLasts && sameCause(old, &listed) &&
+			assess.MessageUpToDate(old.Message, nodes[i].Message, listed.Message) {
 			listed.Message = old.Message
 		}
 		if remaining -= encodedSize(&listed); remaining < 0 {

@@ -189,8 +189,8 @@ func (c *pooled) objects(ctx context.Context) (map[objectKey]*unstructured.Unstr
 	return found, nil
 }
 
-// reset makes all objects as after the installation. kwok is started again, so that it knows nothing of nodes whose names
-// the next test uses, too.
+// reset makes all objects as after the installation. kwok is started again, so that it knows nothing of the nodes of
+// an earlier test, whose names the next one may use.
 func (c *pooled) reset(ctx context.Context) error {
 	err := c.restart("kwok", func() error {
 		if err := c.restoreAll(ctx); err != nil {
@@ -224,7 +224,8 @@ func (c *pooled) restoreAll(ctx context.Context) error {
 	}
 }
 
-// restore writes each object that is not as after the installation. It returns their number, and the first refused write.
+// restore writes each object that is not as after the installation. It returns their number, and the first write that
+// was refused.
 func (c *pooled) restore(ctx context.Context, now map[objectKey]*unstructured.Unstructured) (wrong int, err error) {
 	var group errgroup.Group
 	group.SetLimit(resetParallel)

@@ -53,7 +53,8 @@ func TestPool(t *testing.T) {
 		}
 	})
 	t.Run("two tests have two", func(t *testing.T) {
-		if lend(t, pool) == lend(t, pool) {
+		one, another := lend(t, pool), lend(t, pool)
+		if one == another {
 			t.Error("got the same control plane twice")
 		}
 	})
@@ -119,7 +120,7 @@ func checkHeartbeat(t *testing.T, client kubernetes.Interface) {
 	node, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
 	must(t, err)
 	var last *metav1.MicroTime
-	err = wait.PollUntilContextTimeout(t.Context(), time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
+	renewed := func(ctx context.Context) (bool, error) {
 		lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return false, nil
@@ -133,8 +134,8 @@ func checkHeartbeat(t *testing.T, client kubernetes.Interface) {
 		before := last
 		last = lease.Spec.RenewTime
 		return before != nil && before.Before(last), nil
-	})
-	if err != nil {
+	}
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Second, time.Minute, true, renewed); err != nil {
 		t.Fatalf("the Lease of the node is not renewed: %v", err)
 	}
 }

@@ -62,8 +62,12 @@ func (e *env) refusesABadRule(objects []*unstructured.Unstructured) {
 	e.t.Helper()
 	for _, object := range objects {
 		if object.GetName() == "gpu-operator-alerts" {
-			groups := object.Object["spec"].(map[string]any)["groups"].([]any)
-			groups[0].(map[string]any)["interval"] = "1 minute"
+			groups, _, err := unstructured.NestedSlice(object.Object, "spec", "groups")
+			e.Expect(err).NotTo(HaveOccurred())
+			first, isMap := groups[0].(map[string]any)
+			e.Expect(isMap).To(BeTrue())
+			first["interval"] = "1 minute"
+			e.Expect(unstructured.SetNestedSlice(object.Object, groups, "spec", "groups")).To(Succeed())
 			e.Expect(e.validated(object)).To(MatchError(ContainSubstring("spec.groups[0].interval")))
 		}
 	}

@@ -178,8 +178,8 @@ func (e *realNodeEnv) replacedDriver() {
 	}
 }
 
-// unloadedDriver deletes the driver's pod where nothing uses a GPU, so that its modules go with it. k8s-driver-manager of
-// the new pod then restarts nothing, and what has validated the earlier driver is replaced. What starts later works.
+// unloadedDriver deletes the driver's pod where nothing uses a GPU, so that its modules go with it. k8s-driver-manager
+// of the new pod then restarts nothing, and what has validated the earlier driver is replaced. What starts later works.
 func (e *realNodeEnv) unloadedDriver() {
 	e.Eventually(func() bool {
 		return time.Since(readySince(e.podOn(toolkitApp, realNode))) > 2*time.Second &&

@@ -373,7 +373,7 @@ func (e *env) collectHasNoCredentials() {
 	}
 	e.Expect([]int{logs, metrics}).To(HaveExactElements(BeNumerically(">", 10), 2), files["index.json"])
 	code, _, errOut = e.exitOf("collect", file)
-	e.Expect([]any{code, errOut}).To(HaveExactElements(1, ContainSubstring("exists, and is not replaced")), "the file stays")
+	e.Expect([]any{code, errOut}).To(HaveExactElements(1, ContainSubstring("exists, and is not replaced")))
 	e.collectWithoutRights()
 }
 

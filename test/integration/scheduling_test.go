@@ -16,8 +16,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// An edit that only concerns how pods are scheduled or how their images are pulled makes no driver outdated, and no node
-// waits for its driver. The driver's pods get it at their next restart, which the status reports.
+// An edit that only concerns how pods are scheduled or how their images are pulled makes no driver outdated, and no
+// node waits for its driver. The driver's pods get it at their next restart, which the status reports.
 func TestSchedulingEdits(t *testing.T) {
 	const nodes = 8
 	t.Parallel()

@@ -60,13 +60,14 @@ func TestValidateAgreesWithTheAPIServer(t *testing.T) {
 		refusedByServer)
 	e.Expect(refusedByServer).To(BeNumerically(">=", len(refused)))
 	unknown := policyOf(e, "{driver: {versions: a}, toolkit: {env: [{name: A, values: b}]}}")
-	e.Expect(checker.Check(t.Context(), e.decoded(unknown)).Dropped).To(ConsistOf("spec.driver.versions", "spec.toolkit.env[0].values"))
+	e.Expect(checker.Check(t.Context(), e.decoded(unknown)).Dropped).To(ConsistOf(
+		"spec.driver.versions", "spec.toolkit.env[0].values"))
 }
 
 // rulesSkipped is what the API server reports beside errors which keep it from evaluating rules. It is no error of the
 // object, and has no field.
-const rulesSkipped = "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; " +
-	"correct the existing errors to complete validation"
+const rulesSkipped = "<nil>: Invalid value: null: some validation rules were not checked because the object was " +
+	"invalid; correct the existing errors to complete validation"
 
 // causes are what the API server refuses, sorted; empty if it accepts the object.
 func (e *env) causes(object *unstructured.Unstructured) []string {

@@ -38,7 +38,8 @@ type Options struct {
 	// Workers is how many nodes are processed concurrently; the default is 16.
 	Workers int
 	// Modules makes nodes without processes remember the loaded driver, and play k8s-driver-manager: it restarts the
-	// operands beside a loaded driver; an equal driver is kept, and another one is replaced only once nothing uses the GPUs.
+	// operands beside a loaded driver. An equal driver is kept, and another one is replaced only once nothing uses the
+	// GPUs.
 	Modules bool
 	// Programs let nodes run processes, see NodeSpec.Processes; without them no node does.
 	Programs host.Programs

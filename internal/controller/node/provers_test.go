@@ -25,8 +25,10 @@ func TestStaleProversAreReplaced(t *testing.T) {
 		"a driver that they have waited for":      {10, 11, 0, 60, nil, nil},
 		"a driver that they were created after":   {10, 90, 50, 60, nil, nil},
 		"a driver that is not ready":              {100, 101, 0, 60, func(e *env) { e.setPod("driver", starts) }, nil},
-		"a prover that validates":                 {100, 101, 0, 60, func(e *env) { e.setPod(provers[1], starts) }, provers[:1]},
-		"a paused policy":                         {100, 101, 0, 60, func(e *env) { e.spec.Paused = new(true) }, nil},
+		"a prover that validates": {
+			100, 101, 0, 60, func(e *env) { e.setPod(provers[1], starts) }, provers[:1],
+		},
+		"a paused policy": {100, 101, 0, 60, func(e *env) { e.spec.Paused = new(true) }, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
