@@ -58,7 +58,7 @@ var forms = []form{
 // isCredentialName reports whether a variable, a key or a flag names a credential.
 var isCredentialName = regexp.MustCompile(`(?i)^` + credentialName + `$`).MatchString
 
-// harmless are values that a name of a credential may have, and that tell nothing. A path begins with a word in lower
+// harmless are values that a name of a credential may have, and that reveal nothing. A path begins with a word in lower
 // case, which a credential in base64 that begins with a slash does not.
 var harmless = regexp.MustCompile(`(?i)^(?:true|false|null|nil|none|yes|no|on|off|enabled|disabled|[0-9]{1,5}|` +
 	`\[redacted\].*|(?-i:/(?:[a-z][a-z0-9_.-]*(?:/[A-Za-z0-9_.-]*)*)?)|\$(?:[({].*)?)$`)

@@ -14,7 +14,7 @@ import (
 
 const repo = "../.."
 
-// unread are generated pages and pages about earlier releases: they tell no reader to type anything.
+// unread are generated pages and pages about earlier releases: they ask no reader to type anything.
 var unread = []string{"docs/CHANGELOG.md", "docs/api.md"}
 
 // programs are those whose names begin a command. A block without a language whose first line begins with none of

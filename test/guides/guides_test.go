@@ -167,7 +167,7 @@ func (e *env) awaitAllReady(count int) {
 // halves shares each GPU by two.
 const halves = "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n"
 
-// createConfigMaps creates what guides tell their readers to write.
+// createConfigMaps creates what guides have their readers write.
 func (e *env) createConfigMaps() {
 	e.t.Helper()
 	for name, data := range map[string]map[string]string{

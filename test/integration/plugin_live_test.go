@@ -76,7 +76,7 @@ func serveOn(t *testing.T, address string, handler http.Handler, secure bool) (p
 	return listener.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // It is of TCP.
 }
 
-// exporterOf answers for the exporters of all nodes. The API server's proxy tells the pod that it was asked for.
+// exporterOf answers for the exporters of all nodes. The API server's proxy states the pod that it was asked for.
 type exporterOf struct {
 	// broken: the pod on gpu-00001 answers with an error.
 	broken atomic.Bool
@@ -215,7 +215,7 @@ func (e *env) topAsksExporters(exporters *exporterOf) {
 	e.Expect(out).To(HavePrefix("poor\n"))
 }
 
-// diffShowsFields: diff names each field that the operator would change, and its exit code tells whether there is one.
+// diffShowsFields: diff names each field that the operator would change. Its exit code reports whether there is one.
 func (e *env) diffShowsFields(object *v1.ClusterPolicy) {
 	e.t.Helper()
 	file := func(change func(*v1.ClusterPolicySpec)) string {

@@ -110,7 +110,7 @@ func (e *env) upgradeEnd(version string) []string {
 	}
 	e.Expect(len(e.watch.most(since))).To(BeNumerically("<=", 3), "the budget")
 	status := e.policy().Status
-	// The audit log does not tell whether an eviction has succeeded whose caller was killed.
+	// The audit log does not show whether an eviction has succeeded whose caller was killed.
 	left := e.users(crashNodes)
 	evicted := slices.DeleteFunc(users, func(uid string) bool { return slices.Contains(left, uid) })
 	return append(ends, fmt.Sprintf("%d pods evicted, policy %s, done %d, pending %d, failed %d, pods left: %s",

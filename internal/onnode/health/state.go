@@ -101,7 +101,7 @@ func newState(boot string, window time.Duration, reported gpuhealth.Report) *sta
 	return s
 }
 
-// noteKey tells the notes of one device apart: one for each reason, and for each error of programs.
+// noteKey distinguishes the notes of one device: one for each reason, and for each error of programs.
 func noteKey(note gpuhealth.Note) string {
 	if note.Class == gpuhealth.App {
 		return fmt.Sprintf("Xid %d", note.Xid)
