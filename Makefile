@@ -202,7 +202,7 @@ test-full: test-unit ## Run all tests with complete campaigns and models; takes 
 
 .PHONY: test-node
 test-node: $(GOTESTSUM) ## Run the stack on a real node: kubelet, containerd and runc (needs root on Linux)
-	$(call go-test,standard-verbose,./test/node,-count=1 -timeout=60m)
+	$(call go-test,standard-verbose,./test/node,-count=1 -timeout=60m $(if $(node_left_out),-skip='$(node_left_out)'))
 
 .PHONY: test-operand
 test-operand: ## Add an operand to a copy of the repository, and show that four places are enough
@@ -308,6 +308,8 @@ verify: ## Regenerate all generated files and fail if one changes
 ci: RERUNS = 1
 # lint has vetted all packages.
 ci: vet = -vet=off
+# They mostly wait for the next reading by NVML, 8 minutes in all.
+ci: node_left_out = TestGPUsAfterDayOne/(faults of GPUs|a GPU lost later)
 ci: verify lint test-race test-rest test-operand test-node ## What CI runs: verify, lint, and each test once; unit tests and suites with the race detector
 
 ##@ Deploy
