@@ -66,7 +66,7 @@ func TestModeOfTheGPUPodPolicy(t *testing.T) {
 	g.Expect(in(other, "spec")["validationActions"]).To(Equal([]any{"Deny"}))
 }
 
-// A rule that nobody has named, or whose name has moved to another one, is an error.
+// A rule without a name in gpuPodRules is an error, and so is one in the place of another.
 func TestNamesOfTheGPUPodRules(t *testing.T) {
 	rule := func(variable string) any { return object{"expression": "size(" + variable + ") == 0"} }
 	named := []any{rule("variables.tolerates"), rule("variables.severalShares"), rule("variables.choosesDevices")}
