@@ -63,11 +63,6 @@ func validatedBefore(pod, driver *corev1.Pod) bool {
 	if pod.DeletionTimestamp != nil || !pod.CreationTimestamp.Before(&driver.CreationTimestamp) {
 		return false
 	}
-	for i := range pod.Status.Conditions {
-		ready := &pod.Status.Conditions[i]
-		if ready.Type == corev1.PodReady && ready.Status == corev1.ConditionTrue {
-			return ready.LastTransitionTime.Before(driver.Status.StartTime)
-		}
-	}
-	return false
+	ready, started := readiness.ReadySince(pod), driver.Status.StartTime
+	return !ready.IsZero() && started != nil && ready.Before(started.Time)
 }
