@@ -20,28 +20,39 @@ var derived = []string{"events", "leases", "componentstatuses", "apiservices", "
 // Objects returns all objects of all kinds that the API server lists, except what only follows from others, such as
 // Events, Leases and endpoints.
 func Objects(ctx context.Context, cfg *rest.Config) ([]*unstructured.Unstructured, error) {
-	resources, err := listed(cfg)
-	if err != nil {
-		return nil, err
-	}
 	plain, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	var found []*unstructured.Unstructured
+	err = eachObject(ctx, cfg, plain, func(_ schema.GroupVersionResource, object *unstructured.Unstructured) {
+		found = append(found, object)
+	})
+	return found, err
+}
+
+// eachObject calls a function with each object of Objects and its kind. The client is one for the configuration.
+func eachObject(
+	ctx context.Context, cfg *rest.Config, plain dynamic.Interface,
+	found func(schema.GroupVersionResource, *unstructured.Unstructured),
+) error {
+	resources, err := listed(cfg)
+	if err != nil {
+		return err
+	}
 	for _, resource := range resources {
 		items, err := plain.Resource(resource).List(ctx, metav1.ListOptions{})
 		if apierrors.IsNotFound(err) {
 			continue // The definition has just been deleted.
 		}
 		if err != nil {
-			return nil, fmt.Errorf("listing %s: %w", resource.Resource, err)
+			return fmt.Errorf("listing %s: %w", resource.Resource, err)
 		}
 		for i := range items.Items {
-			found = append(found, &items.Items[i])
+			found(resource, &items.Items[i])
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // listed returns the kinds of Objects.

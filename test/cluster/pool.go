@@ -165,28 +165,15 @@ func (c *pooled) install(ctx context.Context, folder string) error {
 	return err
 }
 
-// objects returns all objects of the kinds of Objects.
+// objects returns all objects of Objects by their keys.
 func (c *pooled) objects(ctx context.Context) (map[objectKey]*unstructured.Unstructured, error) {
-	resources, err := listed(c.SimulatorConfig)
-	if err != nil {
-		return nil, err
-	}
 	found := map[objectKey]*unstructured.Unstructured{}
-	for _, resource := range resources {
-		list, err := c.client.Resource(resource).List(ctx, metav1.ListOptions{})
-		if apierrors.IsNotFound(err) {
-			continue // The definition has just been deleted.
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", resource.Resource, err)
-		}
-		for i := range list.Items {
-			object := &list.Items[i]
+	err := eachObject(ctx, c.SimulatorConfig, c.client,
+		func(resource schema.GroupVersionResource, object *unstructured.Unstructured) {
 			name := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 			found[objectKey{resource, name}] = object
-		}
-	}
-	return found, nil
+		})
+	return found, err
 }
 
 // reset makes all objects as after the installation. kwok is started again, so that it knows nothing of the nodes of
