@@ -12,6 +12,11 @@ type OperatorSpec struct {
 	// If false, an upgrade of the operator restarts no operand on its own.
 	// +optional
 	RefreshHelpers *bool `json:"refreshHelpers,omitempty"`
+	// KeepWithoutNodes installs DaemonSets also while the cluster has no GPU node. Default false.
+	//
+	// A cluster autoscaler then knows what they request of the first node.
+	// +optional
+	KeepWithoutNodes *bool `json:"keepWithoutNodes,omitempty"`
 	// Metrics configures the monitoring of the operator itself.
 	// +optional
 	Metrics *OperatorMetricsSpec `json:"metrics,omitempty"`

@@ -2103,6 +2103,11 @@ func (in *OperatorSpec) DeepCopyInto(out *OperatorSpec) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.KeepWithoutNodes != nil {
+		in, out := &in.KeepWithoutNodes, &out.KeepWithoutNodes
+		*out = new(bool)
+		**out = **in
+	}
 	if in.Metrics != nil {
 		in, out := &in.Metrics, &out.Metrics
 		*out = new(OperatorMetricsSpec)

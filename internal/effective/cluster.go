@@ -14,6 +14,7 @@ import (
 func operator(s *v1.OperatorSpec) {
 	value(&s.RuntimeClass, labels.DefaultRuntimeClass)             // NVIDIA
 	option(&s.RefreshHelpers, false)                               // own
+	option(&s.KeepWithoutNodes, false)                             // own: nothing is installed without a GPU node
 	option(&s.UseOCPDriverToolkit, true)                           // NVIDIA; no effect outside OpenShift
 	serviceMonitor(block(&block(&s.Metrics).ServiceMonitor), true) // own: NVIDIA's operator always has one
 }

@@ -9,6 +9,8 @@ import (
 type Facts struct {
 	// Name of the node.
 	Name string
+	// StandsIn: this is no node of the cluster, but stands for GPU nodes to come; see StandIn.
+	StandsIn bool
 	// HasGPU: the discovery labels show an NVIDIA GPU.
 	HasGPU bool
 	// WasGPU: the operator has labelled the node as a GPU node before.

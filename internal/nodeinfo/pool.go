@@ -151,7 +151,9 @@ func Pools(nodes []Facts, criteria func(Facts) PoolCriteria) []Pool {
 		if byName[pool.Name] == nil {
 			byName[pool.Name] = &pool
 		}
-		byName[pool.Name].Nodes++
+		if !node.StandsIn {
+			byName[pool.Name].Nodes++
+		}
 	}
 	pools := make([]Pool, 0, len(byName))
 	for _, pool := range byName {

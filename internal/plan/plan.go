@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -44,6 +46,8 @@ type Plan struct {
 	Input operand.Input
 	Steps []Step
 	Pools []nodeinfo.Pool
+	// StandIns: there is no node that may run operands, and others stand for those to come; see WithStandIns.
+	StandIns bool
 	// nodePoolNodes are the GPU nodes that may run operands, by the node pool that they belong to.
 	nodePoolNodes map[string][]nodeinfo.Facts
 }
@@ -57,6 +61,7 @@ func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []nodei
 		return plan.driverInput(node).PoolCriteria()
 	})
 	plan.collectNodePoolNodes(nodes)
+	plan.StandIns = slices.ContainsFunc(nodes, func(node nodeinfo.Facts) bool { return node.StandsIn })
 	mayRun := plan.mayRunOperands()
 	for _, o := range d.Catalogue {
 		step := plan.withNodePools(plan.step(o, nodes))

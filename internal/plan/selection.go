@@ -12,9 +12,9 @@ import (
 
 // checkNodeSelector decides whether the spec selects the node for the operand. A node retains its driver: a
 // flapping label must not remove it from under running GPU work, so the selector only applies to nodes without a
-// driver.
+// driver. A node that stands in has no labels; those to come may have the selected ones.
 func (d *Decisions) checkNodeSelector(o operand.Operand, node nodeinfo.Facts) operand.Decision {
-	if o.Retains(node) || d.missingLabelsFor(o, node) != "" {
+	if node.StandsIn || o.Retains(node) || d.missingLabelsFor(o, node) != "" {
 		return operand.Accept()
 	}
 	return d.selectorInput(&o, node).Selects(&o, node)

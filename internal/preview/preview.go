@@ -17,6 +17,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
 // Preview is what the operator would do with a policy. Its JSON is the output of kubectl gpu plan -o json.
@@ -125,7 +126,8 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 	}
 	in, assumed := c.input(catalogue, edit)
 	facts := c.facts()
-	computed := plan.Compute(plan.Decide(catalogue, in), in.Optional, facts)
+	decisions := plan.Decide(catalogue, in)
+	computed := plan.Compute(decisions, in.Optional, decisions.WithStandIns(facts, rollout.Variants(c.daemonSets())))
 	changes := changesOf(c, computed, edit.Policy)
 	preview := &Preview{
 		Policy: edit.Policy.Name, Paused: in.Paused(), Invalid: invalid(computed),

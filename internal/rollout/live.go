@@ -77,6 +77,18 @@ func variantOf(pod map[string]string) string {
 	return operand.Variant(pod[labels.Pool], pod[labels.Layout], pod[labels.NodePool])
 }
 
+// Variants returns the variants of nodes that the DaemonSets are for, each once, sorted.
+func Variants(all map[string]*appsv1.DaemonSet) []string {
+	var found []string
+	for _, ds := range all {
+		if variant := variantOf(ds.Spec.Template.Labels); variant != "" {
+			found = append(found, variant)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
 // LivePod returns what render needs of a deleted DaemonSet of which a pod remains: its variant keeps the name.
 func LivePod(pod *corev1.Pod) Live {
 	return Live{

@@ -222,8 +222,7 @@ func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandSta
 		return backgroundState(in, step.Operand, counts)
 	}
 	if counts.desired == 0 {
-		return v1.OperandNotNeeded, string(v1.OperandNotNeeded),
-			"no node needs it: the hosts provide it, or node labels exclude it"
+		return v1.OperandNotNeeded, string(v1.OperandNotNeeded), whyUnneeded(in.Plan)
 	}
 	if len(counts.undeclared) > 0 {
 		message := fmt.Sprintf("its pods stay as they are on %d of %d nodes: %s; %s",
@@ -247,6 +246,14 @@ func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandSta
 			len(counts.outdated), counts.desired, joinNodes(counts.outdated), replacement(in, step.Operand))
 	}
 	return v1.OperandReady, "", pendingRestart(in.DaemonSets, step.Operand)
+}
+
+// whyUnneeded describes why no node needs an operand that is installed.
+func whyUnneeded(p plan.Plan) string {
+	if p.StandIns {
+		return "no node needs it yet: it is installed because spec.operator.keepWithoutNodes is true"
+	}
+	return "no node needs it: the hosts provide it, or node labels exclude it"
 }
 
 // replacement describes how outdated pods of an operand are replaced.

@@ -182,8 +182,10 @@ var deployments = []renderCase{
 	}},
 	{
 		name: "the operator's fields of the policy",
-		set:  "operator.runtimeClass=gpu operator.metrics.serviceMonitor.interval=30s operator.refreshHelpers=true",
-		spec: "operator: {runtimeClass: gpu, metrics: {serviceMonitor: {interval: 30s}}, refreshHelpers: true}",
+		set:  "operator.runtimeClass=gpu operator.metrics.serviceMonitor.interval=30s operator.refreshHelpers=true " +
+			"operator.keepWithoutNodes=true",
+		spec: "operator: {runtimeClass: gpu, metrics: {serviceMonitor: {interval: 30s}}, refreshHelpers: true, " +
+			"keepWithoutNodes: true}",
 	},
 	{name: "start-up taints", values: "nodeStartup: {onFailure: taint, taints: [{key: example.com/starting, effect: " +
 		"NoSchedule}, {key: nvidia.com/gpu-operator.not-ready, effect: NoSchedule}]}",

@@ -61,6 +61,7 @@ var contexts = map[string]string{
 
 // shownBy are the fields whose effect is not a rendered object, and the tests that cover it.
 var shownBy = map[string]string{
+	"operator.keepWithoutNodes":   "TestDaemonSetsWithoutGPUNodes",
 	"operator.refreshHelpers":     "TestANewReleaseKeepsTheLiveHelperImage",
 	"paused":                      "TestExtensions",
 	"psa.enabled":                 "TestPodSecurityLabels",

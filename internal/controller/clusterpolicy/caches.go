@@ -3,6 +3,9 @@ package clusterpolicy
 import (
 	"maps"
 	"reflect"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
@@ -42,19 +45,26 @@ type planCache struct {
 	decisions     *plan.Decisions
 	optionalKinds map[operand.OptionalKind]bool
 	factsVersion  uint64
-	plan          plan.Plan
+	// live are the variants of the live DaemonSets; nil if the plan does not depend on them.
+	live []string
+	plan plan.Plan
 }
 
 // compute returns the plan for the nodes of the view.
 func (c *caches) compute(
 	decisions *plan.Decisions, optionalKinds map[operand.OptionalKind]bool, view fleet.View,
+	daemonSets map[string]*appsv1.DaemonSet,
 ) plan.Plan {
 	cached := &c.plan
+	var live []string
+	if *decisions.Input.Spec.Operator.KeepWithoutNodes {
+		live = rollout.Variants(daemonSets)
+	}
 	if cached.decisions != decisions || cached.factsVersion != view.FactsVersion ||
-		!maps.Equal(cached.optionalKinds, optionalKinds) {
+		!maps.Equal(cached.optionalKinds, optionalKinds) || !slices.Equal(cached.live, live) {
 		*cached = planCache{
-			decisions: decisions, optionalKinds: optionalKinds, factsVersion: view.FactsVersion,
-			plan: plan.Compute(decisions, optionalKinds, view.Facts()),
+			decisions: decisions, optionalKinds: optionalKinds, factsVersion: view.FactsVersion, live: live,
+			plan: plan.Compute(decisions, optionalKinds, decisions.WithStandIns(view.Facts(), live)),
 		}
 	}
 	return cached.plan

@@ -184,7 +184,7 @@ func (s *scope) createFailures(ctx context.Context) map[string]assess.CreateFail
 
 // plan computes the plan for the current nodes.
 func (s *scope) plan() {
-	s.planned = s.caches.compute(s.basis.Decisions, s.optionalKinds, s.view)
+	s.planned = s.caches.compute(s.basis.Decisions, s.optionalKinds, s.view, s.snapshot.DaemonSets)
 }
 
 // render renders the objects of each Apply step. A failure concerns the operand of the step alone.

@@ -113,7 +113,7 @@ func (s *scope) freeze(ctx context.Context) {
 	if previous != nil && previous.Decisions != nil && previous.Policy.UID == s.policy.UID {
 		stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
 		next = fleet.Basis{Policy: previous.Policy, Decisions: previous.Decisions, Stack: stack}
-		s.planned = s.caches.compute(next.Decisions, s.caches.plan.optionalKinds, s.view)
+		s.planned = s.caches.compute(next.Decisions, s.caches.plan.optionalKinds, s.view, s.snapshot.DaemonSets)
 	}
 	s.basis = s.Fleet.Publish(next, s.now)
 	if len(s.missingFields) == 0 {
