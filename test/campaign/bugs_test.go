@@ -133,6 +133,7 @@ func TestBugsApply(t *testing.T) {
 
 // TestBugsAreCaught: the campaign detects an operator with a bug. By default one bug is tried, selected by the seed.
 func TestBugsAreCaught(t *testing.T) {
+	cluster.SkipInSample(t)
 	g := NewWithT(t)
 	_, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -20,12 +20,20 @@ var (
 	flagOperator = flag.String("campaign.operator", "", "path of the operator's binary (default test/operator)")
 	flagBug      = flag.String("campaign.bug", "", "only try this seeded bug")
 	flagLanes    = flag.Int("campaign.lanes", 3, "number of clusters in use simultaneously")
-	flagRows     = flag.Int("campaign.rows", 10, "number of rows in the sample")
+	flagRows     = flag.Int("campaign.rows", sampledByDefault(), "number of rows in the sample")
 	flagFor      = flag.Duration("campaign.for", 0, "start no further point after this time")
 	flagFrom     = flag.String("campaign.from", "", "results of an earlier operator or campaign "+
 		"(.cache/campaign/*.jsonl) whose passed points count; the report has their commit")
 	flagFresh = flag.Bool("campaign.fresh", false, "also run points that this operator has already passed")
 )
+
+// sampledByDefault returns the number of rows in the sample.
+func sampledByDefault() int {
+	if cluster.Sampled() {
+		return 4
+	}
+	return 10
+}
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())

@@ -19,6 +19,7 @@ import (
 
 // TestPool: whatever a test does to the objects of a control plane, the next test gets it as after the installation.
 func TestPool(t *testing.T) {
+	SkipInSample(t)
 	t.Parallel()
 	ctrl.SetLogger(logr.Discard())
 	pool := &Pool{Folder: filepath.Join("testdata", "install")}

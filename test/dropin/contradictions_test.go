@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
@@ -56,6 +57,7 @@ var contradictions = []struct {
 // TestContradictionsInstallNothing installs and upgrades with contradictory values: the message names the field, and
 // nothing is written.
 func TestContradictionsInstallNothing(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t)
 	var rows []row

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
@@ -129,6 +130,7 @@ func TestPoliciesStayAsTheyAreApplied(t *testing.T) {
 // TestAPatchSurvivesAnUpgrade patches the policy of the chart: helm upgrade neither reverts it nor fails because of it,
 // unless the values set the same field.
 func TestAPatchSurvivesAnUpgrade(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t)
 	e.install("operator.upgradeCRD=false")

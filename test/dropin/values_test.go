@@ -8,6 +8,7 @@ import (
 	"github.com/onsi/gomega/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
@@ -194,6 +195,7 @@ var lines = []line{
 
 // TestValues installs the chart with each line of values, and reads the policy, the other objects and the notes.
 func TestValues(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t)
 	var rows []row

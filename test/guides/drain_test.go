@@ -25,6 +25,7 @@ const (
 // changed, within disruption budgets. The operator uncordons what it has cordoned, whatever ends the drain, and nothing
 // that a user has cordoned.
 func TestDrainedLayouts(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	nodes := []string{"plain", "admin", "protected", "refused"}
 	e := newEnv(t, []simulator.NodeSpec{h100(nodes[0], 1), h100(nodes[1], 1), h100(nodes[2], 1), h100(nodes[3], 1)})

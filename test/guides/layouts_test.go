@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -24,6 +25,7 @@ const (
 // TestLayoutsOfTheSpec: a changed spec.migManager.config.default reaches the nodes on which the operator has set the
 // layout, one after the other, and none whose GPUs are used or that a user has labelled.
 func TestLayoutsOfTheSpec(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	small := h100("small", 1)
 	small.Model = simulator.ModelSmallA100
@@ -136,6 +138,7 @@ func (e *env) watchChanges(layout string) func() (most, changed int) {
 // TestLayoutsAreReportedSoon: a layout that a user requests and that cannot be applied is reported within 2 seconds,
 // with the layouts that can, or the pods that use the GPUs.
 func TestLayoutsAreReportedSoon(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, []simulator.NodeSpec{h100("unknown", 1), h100("impossible", 1), h100("busy", 1)})
 	e.createPolicy(func(*v1.ClusterPolicySpec) {})

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -235,6 +236,7 @@ var endings = []claim{
 
 // TestMIGChangesEnd goes through the endings.
 func TestMIGChangesEnd(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	var machines []simulator.NodeSpec
 	for _, name := range []string{

@@ -40,6 +40,7 @@ driver: {rdma: {enabled: true}}
 // TestAnAirGappedCluster installs with a mirror for each repository of the chart, in a path of its own: the nodes
 // become ready, every container uses the path of its block, and no object names another registry.
 func TestAnAirGappedCluster(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, 3)
 	capable := client.RawPatch(types.MergePatchType,

@@ -61,6 +61,7 @@ func (e *env) hold() {
 // TestCleanupFinishesWithoutTheOperator uninstalls the release without its hooks: the policy stays Terminating, until
 // kubectl gpu cleanup removes it and everything else.
 func TestCleanupFinishesWithoutTheOperator(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	begin, e := time.Now(), newEnv(t, 2)
 	e.helm("install", release, chart, "--create-namespace", "--set", "operator.replicas=0")
@@ -84,6 +85,7 @@ func TestCleanupFinishesWithoutTheOperator(t *testing.T) {
 // TestCleanupRemovesAPolicyThatNobodyDeleted removes the policy of an operator that is gone, with its stack, in order:
 // without the finalizer the garbage collector would do it in none.
 func TestCleanupRemovesAPolicyThatNobodyDeleted(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, 2)
 	e.helm("install", release, chart, "--create-namespace", "--set", "operator.replicas=0,psa.enabled=true")
@@ -117,6 +119,7 @@ func (e *env) podSecurity() map[string]string {
 
 // TestCleanupAfterTheNamespaceIsDeleted deletes the namespace with the operator and all operands in it.
 func TestCleanupAfterTheNamespaceIsDeleted(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, 2)
 	e.helm("install", release, chart, "--create-namespace", "--set", "operator.replicas=0,psa.enabled=true")

@@ -215,6 +215,7 @@ func osLabels(id, release string) string {
 // TestCloudValues: the values on the pages of docs/clouds do on a node of the platform what the pages state, and an API
 // server admits the policy and all objects that the operator makes of it.
 func TestCloudValues(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	g := NewWithT(t)
 	ctrl.SetLogger(logr.Discard())

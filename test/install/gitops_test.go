@@ -19,6 +19,7 @@ import (
 // TestArgoCDDeletesThePolicyFirst plays the waves by which Argo CD applies what the chart renders, and deletes it in
 // reverse: each once the objects of the wave before it are gone. In the foreground, its default, nothing is deleted.
 func TestArgoCDDeletesThePolicyFirst(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, 2)
 	restored := cluster.Restored(t, e.cluster.Config)

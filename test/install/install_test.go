@@ -127,6 +127,7 @@ func TestInstallsAreReady(t *testing.T) {
 // TestInstallsOnTheOldestKubernetes runs the command of the guides on the oldest supported release. TEST_FULL=1 runs
 // all of the short tier there.
 func TestInstallsOnTheOldestKubernetes(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	begin, tried := time.Now(), installs[:1]
 	if cluster.FullCampaigns() {

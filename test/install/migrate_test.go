@@ -74,6 +74,7 @@ type migrationWay struct {
 
 // TestMigrateOverTheRelease upgrades the release of NVIDIA's chart to this one.
 func TestMigrateOverTheRelease(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	migrate(t, migrationWay{
 		typed: true,
@@ -87,6 +88,7 @@ func TestMigrateOverTheRelease(t *testing.T) {
 
 // TestMigrateByKubectl leaves Helm for kustomize, and Node Feature Discovery for node discovery.
 func TestMigrateByKubectl(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	migrate(t, migrationWay{
 		typed: true, handsOver: true,
@@ -97,6 +99,7 @@ func TestMigrateByKubectl(t *testing.T) {
 
 // TestMigrateWithOLM plays OLM: it removes the objects of NVIDIA's operator, and creates those of the bundle.
 func TestMigrateWithOLM(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	objects, err := openBundle(NewWithT(t)).Objects(namespace)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())

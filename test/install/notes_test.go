@@ -18,6 +18,7 @@ import (
 // The notes warn of a configuration of the device plugin without a default where the operator finds no key, whether the
 // chart creates the ConfigMap or it exists. If it does not exist yet, they describe what its keys decide.
 func TestTheNotesResolveTheDefaultConfigurationAsTheOperator(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, 0)
 	e.Expect(e.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())

@@ -20,6 +20,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
@@ -75,6 +76,7 @@ func TestValuesOfNVIDIADriver(t *testing.T) {
 
 // The NVIDIADriver default declares the driver that the same values give a policy without it, whatever they are.
 func TestTheDefaultNVIDIADriverHasTheDriverOfThePolicy(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	all, err := specgen.Fields()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())

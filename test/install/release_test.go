@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 	"github.com/clusterpolicy/gpu-operator/test/pinned"
 )
@@ -31,6 +32,7 @@ type published struct {
 // of both architectures are inspected, and the manager of this one makes nodes ready with the chart, by both releases
 // of Helm, and with install.yaml, by kubectl.
 func TestAReleaseInstallsFromItsRegistry(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	r := &published{registry: startRegistry(t), path: "gpu", dist: filepath.Join(t.TempDir(), "dist")}
 	again := filepath.Join(t.TempDir(), "again")

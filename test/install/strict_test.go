@@ -39,6 +39,7 @@ func only(g *WithT, text, in string) *unstructured.Unstructured {
 // The API server accepts all objects of the bundle with strict validation, which refuses unknown, duplicate and
 // missing fields: the ClusterServiceVersion by OLM's definition, and everything that OLM creates from the bundle.
 func TestTheBundleIsValidByStrictSchemas(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	g := NewWithT(t)
 	const in = cluster.OperatorNamespace

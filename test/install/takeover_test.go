@@ -13,6 +13,7 @@ import (
 // A Deployment gpu-operator of another operator stops the installation. With operator.takeOver it does so only in the
 // namespace of the release, where Helm would have to overwrite it.
 func TestTakeOverInstallsBesideAnotherOperator(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	const other = "nvidia-gpu-operator"
 	e := newEnv(t, 0)

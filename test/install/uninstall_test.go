@@ -24,6 +24,7 @@ import (
 // TestUninstallWaitsForThePolicies runs gpu-operator uninstall, as the hook of the chart does, without the operator:
 // the test plays what that reports.
 func TestUninstallWaitsForThePolicies(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, 0)
 	e.Expect(e.asAdmin("uninstall")).To(Equal(
@@ -161,6 +162,7 @@ func TestHelmUninstallLeavesNothing(t *testing.T) {
 // TestUndeployLeavesNothing installs and removes by make deploy and make undeploy, as README and docs/install.md do.
 // Meanwhile the policy is replaced by force: it is deleted, with its stack, and then created again.
 func TestUndeployLeavesNothing(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	begin, e := time.Now(), newEnv(t, 2)
 	restored := cluster.Restored(t, e.cluster.Config)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -31,6 +32,7 @@ func (e *env) anchored() map[string]types.UID {
 // TestALostLabelReloadsNoDriver removes labels of the operator from a node, in every way in which one can be lost.
 // They are restored, and neither the driver's pod nor the toolkit's is replaced.
 func TestALostLabelReloadsNoDriver(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	for _, spec := range []simulator.NodeSpec{

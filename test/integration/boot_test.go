@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -19,6 +20,7 @@ import (
 // GPUs have been validated in this boot. What was refused is reported, and deleted where the spec says so: pods of this
 // boot that a controller owns, no others.
 func TestStartupTaintOverAReboot(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.3)})
 	e.ownTaints(ownTaint)

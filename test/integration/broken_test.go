@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -123,6 +124,7 @@ func TestLabelsOfOthersStay(t *testing.T) {
 // TestLostDiscoveryRemovesNothing: a restart of node discovery temporarily removes its labels; the operands, above
 // all the driver, stay.
 func TestLostDiscoveryRemovesNothing(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.run()
@@ -208,6 +210,7 @@ func (e *env) requestUpgrade(node string) {
 // replaced and their DaemonSet is not written; a joining node gets the driver for its kernel, and an existing node
 // gets it by the reported command.
 func TestPrecompiledDriversRollOutNodeByNode(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.run()

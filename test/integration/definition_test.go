@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -80,6 +81,7 @@ func (e *env) outdatedEvents() []string {
 // policy sets, as by a rollback of a chart. Nothing changes, also not by a restarted operator, and the field still
 // exists once the right definition is restored.
 func TestAnOutdatedDefinitionTruncatesNothing(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	address := freeAddress(t)
@@ -145,6 +147,7 @@ func TestAnOutdatedDefinitionTruncatesNothing(t *testing.T) {
 // TestOutdatedDefinitionIsReported: the definition does not have a field that the policy does not set. The policy
 // reports that, with the remedy, until the definition is restored.
 func TestOutdatedDefinitionIsReported(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.run()
@@ -173,6 +176,7 @@ func TestOutdatedDefinitionIsReported(t *testing.T) {
 // TestAnOutdatedDefinitionInstallsNothing: the operator cannot know which fields a policy lost when it was created,
 // such as paused.
 func TestAnOutdatedDefinitionInstallsNothing(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.outdate("paused")

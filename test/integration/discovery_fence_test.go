@@ -27,6 +27,7 @@ const (
 // policy that limits their writes. Without it the ClusterPolicy reports that, but is ready if Node Feature Discovery
 // labels the nodes. The operator reacts to its creation and deletion without a restart.
 func TestDiscoveryNeedsItsFence(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{timing: simulator.DefaultTiming().Scale(0.1)})
 	e.removeFence()

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -83,6 +84,7 @@ func TestDiscoveryLabelsFlap(t *testing.T) {
 // TestGPUDisappears: a GPU disappears during a workload. The node keeps its driver while the workload runs, also
 // after the grace period and a restart of the operator. Then everything that the operator wrote is removed.
 func TestGPUDisappears(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	const node, grace = "gpu-00000", 3 * time.Second

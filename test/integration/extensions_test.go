@@ -27,6 +27,7 @@ const (
 // is reported and nothing is changed, whatever happens, until it is resumed. A node selector removes an operand from
 // a node, and no other pod; a driver stays.
 func TestExtensions(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.create(&corev1.ConfigMap{

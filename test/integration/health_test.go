@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -65,6 +66,7 @@ func TestALostGPUIsNamed(t *testing.T) {
 // TestWhatTheHealthAgentNotesIsAnEvent: errors of programs and reasons to watch a GPU leave it healthy, and are one
 // Event for each report, however many they are.
 func TestWhatTheHealthAgentNotesIsAnEvent(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.run()

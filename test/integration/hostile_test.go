@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -129,6 +130,7 @@ func (e *env) editPlugin(value string) {
 // TestAWebhookThatHangs: each write of a DaemonSet by the operator hangs for 10 s. The status reports that, and
 // changes on nodes meanwhile.
 func TestAWebhookThatHangs(t *testing.T) {
+	cluster.SkipInSample(t)
 	e := newEnv(t, envOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.run()
 	e.create(e.samplePolicy())
@@ -174,6 +176,7 @@ func TestAWebhookThatHangs(t *testing.T) {
 
 // TestAWebhookThatChangesObjectsBack: every written DaemonSet is stored with another image.
 func TestAWebhookThatChangesObjectsBack(t *testing.T) {
+	cluster.SkipInSample(t)
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.run()
 	e.create(e.samplePolicy())

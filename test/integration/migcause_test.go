@@ -44,6 +44,7 @@ func (l *managersLog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestTheWordsOfTheMIGManager: a MIG layout that could not be applied is reported with the words of the MIG manager,
 // which the operator reads once, through the API server, from the kubelet of the node.
 func TestTheWordsOfTheMIGManager(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	address := hostAddress(t)
 	needsAddress(t, address)

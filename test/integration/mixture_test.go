@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -58,6 +59,7 @@ func mixedNodes() []mixedNode {
 // TestAMixedClusterIsStable: nodes of every variant get the driver of their operating system, kernel and architecture
 // and the toolkit of their runtime. Passes then write nothing, and an added pool only changes its own objects.
 func TestAMixedClusterIsStable(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{timing: simulator.DefaultTiming().Scale(0.1)})
 	nodes := mixedNodes()

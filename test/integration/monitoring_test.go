@@ -56,6 +56,7 @@ var wantedMonitoring = []string{
 // TestMonitoringFollowsThePrometheusOperator: its kinds are created and deleted while the operator runs, and the GPUs
 // never depend on them.
 func TestMonitoringFollowsThePrometheusOperator(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.run()

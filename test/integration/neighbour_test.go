@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -28,6 +29,7 @@ const (
 // or by a restart of the operator, and their end shows. Where the operator's plugin is turned off, the node says that
 // what it offers is another's.
 func TestForeignDevicePluginIsReported(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.3)})
 	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: startingNode})

@@ -16,6 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -50,6 +51,7 @@ func (e *env) awaitOperand(name string, state v1.OperandState, reason, message s
 // TestNVIDIADriversHaveTheirOwnUpgradePolicies: a new version in two objects replaces the driver of one, whose upgrades
 // are automatic, and waits for a person in the other one.
 func TestNVIDIADriversHaveTheirOwnUpgradePolicies(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := twoSystems(t)
 	e.run()
@@ -132,6 +134,7 @@ func (e *env) renewDrivers() {
 // objects and back. It goes on where it was: no pod is replaced by an object with the same driver, and each once by one
 // with another driver.
 func TestKilledWhileDriversMoveToNVIDIADrivers(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := twoSystems(t)
 	e.run()

@@ -34,6 +34,7 @@ const (
 // TestStagesFollowTheMarkers: on one node each container runs the real gpu-node, with the unchanged manifests of the
 // operator. The node's stages follow the markers that these processes write, keep and refuse.
 func TestStagesFollowTheMarkers(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	gpuNode, standIn, err := cluster.BuildNodePrograms(t.Context(), os.Stderr)
 	if err != nil {

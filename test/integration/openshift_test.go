@@ -32,6 +32,7 @@ const (
 // TestTheDriverToolkitOfOpenShift: nodes with two releases of Red Hat CoreOS get a driver each, once OpenShift has a
 // toolkit for their release. Until then they report what is missing, and no other node waits for them.
 func TestTheDriverToolkitOfOpenShift(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{timing: simulator.DefaultTiming().Scale(0.1)})
 	e.installComponent("config/openshift")

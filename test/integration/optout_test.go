@@ -20,6 +20,7 @@ const labelEvents = 1000
 // TestOptOutHolds: users opt nodes out of operands before these join. That stays in effect through all changes of
 // labels, and no value of users is overwritten. Irrelevant events cause no write.
 func TestOptOutHolds(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	events := labelEvents
 	if !cluster.FullCampaigns() {

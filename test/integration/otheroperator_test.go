@@ -112,6 +112,7 @@ func (e *env) stackWrites(mark cluster.Mark) string {
 // TestNothingIsWrittenBesideNVIDIAsOperator: while a pod of NVIDIA's operator exists in any namespace, this one writes
 // nothing but Events and a condition that names it and the remedy, and continues by itself once it is gone.
 func TestNothingIsWrittenBesideNVIDIAsOperator(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	deployment := e.installNVIDIAs()
@@ -179,6 +180,7 @@ func TestTakeOverWorksBesideNVIDIAsOperator(t *testing.T) {
 // DaemonSet changes after that, it is at work although it has no pod, and nothing is written until it has been quiet
 // for a time.
 func TestWritesOfNVIDIAsOperatorAreNoticed(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.run()

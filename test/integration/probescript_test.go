@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -33,6 +34,7 @@ const (
 // the last pod that mounts it is deleted: a rebooting node needs it. A later ConfigMap of the same name by another
 // writer is not touched.
 func TestDriversWithAProbeScriptStay(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	const first, second = "gpu-00000", "gpu-00001"

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -16,6 +17,7 @@ import (
 // with the validator's words, by spec.health.minUsable, without a write per restart of the container; its operands stay
 // as they are, and its recovery is noticed.
 func TestLossesAfterTheValidationAreReported(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.3)})
 	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: startingNode})

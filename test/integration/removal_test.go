@@ -53,6 +53,7 @@ func TestRemoval(t *testing.T) {
 // TestRemovalIsHeld: two nodes whose GPUs are in use keep their whole stack until the pods have ended, and are reported
 // with their names. No node waits for another one.
 func TestRemovalIsHeld(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.1)})
 	restored := cluster.Restored(t, e.cluster.Config)
@@ -106,6 +107,7 @@ func (e *env) heldBy(total int, busy map[string]*corev1.Pod) {
 // TestForcedRemoval: with spec.removal.force, which can be set later, a node in use loses its stack. Its pods are not
 // evicted.
 func TestForcedRemoval(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	restored := cluster.Restored(t, e.cluster.Config)
@@ -164,6 +166,7 @@ func (e *env) taintAsItsKubelet(name string) {
 
 // TestRemovalDoesNotWaitForADeletedNode: a node that is deleted while it is held has nothing left.
 func TestRemovalDoesNotWaitForADeletedNode(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	restored := cluster.Restored(t, e.cluster.Config)
@@ -184,6 +187,7 @@ func TestRemovalDoesNotWaitForADeletedNode(t *testing.T) {
 // some minutes without clean-up, which an Event reports, so that the removal ends. When the kubelet is back, its pods
 // end, and nothing is left.
 func TestRemovalReleasesAnUnreachableNode(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	restored := cluster.Restored(t, e.cluster.Config)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -174,6 +175,7 @@ func TestOrphansAreAdopted(t *testing.T) {
 // TestOrphansRunOnWithTheOperatorRunning: deleting a policy with --cascade=orphan unloads no driver, and its nodes
 // are released once the DaemonSets are deleted too.
 func TestOrphansRunOnWithTheOperatorRunning(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.run()

@@ -41,6 +41,7 @@ var rightsBudget = map[string]struct{ all, write int }{"ClusterRole": {36, 15}, 
 // with everything that it does. Then the permissions are removed one by one, and the check after every test notices
 // each. That the shipped permissions suffice is checked after every test.
 func TestEachRightIsNeeded(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	granted := shippedRights(t)
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})

@@ -13,12 +13,14 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
 // An edit that only concerns how pods are scheduled or how their images are pulled makes no driver outdated, and no
 // node waits for its driver. The driver's pods get it at their next restart, which the status reports.
 func TestSchedulingEdits(t *testing.T) {
+	cluster.SkipInSample(t)
 	const nodes = 8
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: nodes, timing: simulator.DefaultTiming().Scale(0.1)})

@@ -10,12 +10,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
 // TestListsOfVariablesHaveOneOwner: for server-side apply a list env is one value, as in NVIDIA's definition. Another
 // owner's variables are a conflict, never merged, and --force-conflicts replaces them.
 func TestListsOfVariablesHaveOneOwner(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{bare: true, timing: simulator.DefaultTiming()})
 	apply := func(owner, spec string, options ...client.ApplyOption) error {

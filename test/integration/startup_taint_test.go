@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -126,6 +127,7 @@ func (e *env) failsPermanently(user *corev1.Pod) {
 // TestRefusedTaintIsReported: the admission policy of an installation does not include the startup taint. The node
 // reports the key and the remedy, and is ready once that is done.
 func TestRefusedTaintIsReported(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.1), shipped: true})
 	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{

@@ -24,6 +24,7 @@ const (
 // TestTheOtherOperatorTakesOver: of two operators one leads. When it exits or is killed, the other takes over, and
 // only writes what has changed meanwhile.
 func TestTheOtherOperatorTakesOver(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	first := e.another("first.log")
@@ -62,6 +63,7 @@ func TestTheOtherOperatorTakesOver(t *testing.T) {
 // TestFrozenLeaderStopsWriting: a process that resumes after another one has taken over starts no write, whatever
 // there is to repair.
 func TestFrozenLeaderStopsWriting(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(t.Context(), namespace, account, "")

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -20,6 +21,7 @@ import (
 // node and cause, within 10 s. The others are ready, nothing is written or listed while it lasts, a restart does not
 // repeat Events, and the recovery is reported once.
 func TestAnOverdueStageIsNamed(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	const deadline = 12 * time.Second // Longer than a normal start on a busy machine.
 	e := newEnv(t, envOptions{nodes: 8, timing: simulator.DefaultTiming().Scale(0.1)})
@@ -101,6 +103,7 @@ func (e *env) eventsAbout(kind, name string) []corev1.Event {
 // TestMissingPodsAreExplained: a missing pod of a node is reported with the cause: a taint of that node, the Pod
 // Security level of the namespace, a quota.
 func TestMissingPodsAreExplained(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{

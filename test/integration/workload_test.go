@@ -33,6 +33,7 @@ const (
 // TestTheWorkloadCheckOnAFreeAndAFullNode: with WITH_WORKLOAD=true a node is ready once a pod got one of its GPUs
 // through the scheduler and computed on it, or if users have all of them.
 func TestTheWorkloadCheckOnAFreeAndAFullNode(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	gpuNode, standIn, err := cluster.BuildNodePrograms(t.Context(), os.Stderr)
 	if err != nil {

@@ -38,6 +38,7 @@ var plugin = sync.OnceValues(func() (string, error) {
 // another selector, and the drivers are several DaemonSets. An earlier run of the command has ended after it had
 // deleted those.
 func TestBackFromANewInstallation(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newCluster(t, ubuntus("24.04", "22.04"))
 	e.install()

@@ -11,6 +11,7 @@ import (
 // TestKilled kills the operator several times while it takes over what NVIDIA's has left; the last one completes it.
 // TEST_FULL=1 kills it more often.
 func TestKilled(t *testing.T) {
+	cluster.SkipInSample(t)
 	for name, runs := range map[string]stack{
 		"two operating systems": ubuntus("24.04", "22.04"),
 		"NVIDIADriver objects":  nvidiaDrivers(),

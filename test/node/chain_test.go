@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 const (
@@ -106,9 +107,18 @@ func TestFromNothingToValidated(t *testing.T) {
 	t.Run("the order is kept", func(t *testing.T) { b.in(t).checkOrder(begin, written) })
 	t.Run("the operators at rest", func(t *testing.T) { b.in(t).checkMemoryAtRest() })
 	t.Run("failures are reported", func(t *testing.T) { b.in(t).checkFailures(sampleRounds()) })
-	t.Run("a restart of the node", func(t *testing.T) { b.in(t).checkRestart() })
-	t.Run("a replaced driver", func(t *testing.T) { b.in(t).checkReplacedDriver() })
-	t.Run("an upgraded driver", func(t *testing.T) { b.in(t).checkUpgrade() })
+	t.Run("a restart of the node", func(t *testing.T) {
+		cluster.SkipInSample(t)
+		b.in(t).checkRestart()
+	})
+	t.Run("a replaced driver", func(t *testing.T) {
+		cluster.SkipInSample(t)
+		b.in(t).checkReplacedDriver()
+	})
+	t.Run("an upgraded driver", func(t *testing.T) {
+		cluster.SkipInSample(t)
+		b.in(t).checkUpgrade()
+	})
 }
 
 // checkAllocation runs a pod on two of the GPUs, and checks which it sees.

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // TestGPUsAfterDayOne shares and partitions the GPUs of a node that works, and lets them fail: what must follow on a
 // real kubelet does, and nothing else restarts.
 func TestGPUsAfterDayOne(t *testing.T) {
+	cluster.SkipInSample(t)
 	b := newEnv(t)
 	b.loadNVIDIA()
 	b.deployOperator(privileged)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 const (
@@ -25,6 +26,7 @@ const (
 // holds the node until the removal is forced. Then its container, which the toolkit's runtime has created, keeps the
 // programs that it needs to be stopped.
 func TestTheMachineIsAsBeforeTheStack(t *testing.T) {
+	cluster.SkipInSample(t)
 	b := newEnv(t)
 	b.loadNVIDIA()
 	b.load(played("example.com/work:1", "pause"))

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // initialCordonKey is the annotation in which NVIDIA's operator records that a node was cordoned before its upgrade.
@@ -25,6 +26,7 @@ type left struct {
 // has cordoned become schedulable, and those that a user had cordoned stay so. A node in an unknown state is left
 // alone.
 func TestAdoptedUpgrades(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	all := []left{
 		{state: "cordon-required"},

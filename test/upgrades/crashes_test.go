@@ -32,6 +32,7 @@ func (c crash) String() string { return fmt.Sprintf("%s write %d", c.phase, c.nt
 // TestCrashes kills the operator before and after each of its writes of an upgrade of 6 nodes: a sample of 4, or all of
 // them with TEST_FULL. The end must be that of the undisturbed upgrade.
 func TestCrashes(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: crashNodes, scale: 0.1, policy: budget(3, "3"), stopped: true})
 	for _, name := range nodeNames(crashNodes) {
@@ -234,6 +235,7 @@ func (p *passedCrashes) add(t *testing.T, c crash) {
 
 // TestTwoManagers: two operators without leader election at the same time keep the budget.
 func TestTwoManagers(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: crashNodes, policy: budget(2, "2")})
 	e.start()

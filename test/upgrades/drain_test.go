@@ -6,11 +6,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // TestEscalation: a node whose pods with GPUs do not end in time is drained, and fails if that does not end in time
 // either. It then gets its schedulability back, with its old driver, and is upgraded once nothing blocks it.
 func TestEscalation(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, policy: func(u *v1.DriverUpgradePolicySpec) {
 		budget(0, "100%")(u)

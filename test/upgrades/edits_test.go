@@ -8,10 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // TestEdits edits the policy in the middle of upgrades, each step on the same nodes.
 func TestEdits(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	const nodes = 4
 	e := newEnv(t, envOptions{nodes: nodes, policy: budget(1, "1")})

@@ -147,6 +147,7 @@ func (e *env) loseGPUs(node string) {
 
 // TestInterventions: what a user does to a node during its upgrade is respected, and does not affect other nodes.
 func TestInterventions(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	all := interventions()
 	e := newEnv(t, envOptions{nodes: len(all) + 1, policy: budget(0, "100%")})
@@ -202,6 +203,7 @@ func (e *env) kubelet(name string, status corev1.ConditionStatus) {
 
 // TestSkippedBefore: a node with the label for skipping is not touched until the label is removed.
 func TestSkippedBefore(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, policy: budget(0, "100%")})
 	e.label(nodeName(0), skipLabel, "true")

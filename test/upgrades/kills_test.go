@@ -8,11 +8,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // TestKilledDrivers: driver pods that are deleted while their GPUs are in use come back with an equal driver, and
 // nothing else happens.
 func TestKilledDrivers(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	const nodes = 5
 	kills := 10
@@ -49,6 +51,7 @@ func TestKilledDrivers(t *testing.T) {
 // TestManual: without automatic upgrades an outdated driver is reported, and replaced on request: by an annotation, or
 // by deleting its pod.
 func TestManual(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	const nodes = 3
 	e := newEnv(t, envOptions{nodes: nodes, policy: func(u *v1.DriverUpgradePolicySpec) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // plannedNode is a node in the output of kubectl gpu plan -o json.
@@ -31,6 +32,7 @@ type plannedNode struct {
 // TestPlanComesTrue: kubectl gpu plan names the nodes in their order, the pods that are evicted and those that block.
 // Then the edit is made.
 func TestPlanComesTrue(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	const nodes = 4
 	e := newEnv(t, envOptions{nodes: nodes, policy: budget(1, "1")})

@@ -6,11 +6,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // TestPoolMoves: a node that moves to a node pool with another driver, and back, is upgraded like any other. The nodes
 // that stay where they are keep their drivers.
 func TestPoolMoves(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	const nodes = 2
 	e := newEnv(t, envOptions{nodes: nodes, policy: budget(1, "1")})

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // TestReleases: releases of the operator, each with an image of its own and another default version of the driver, take
@@ -42,6 +43,7 @@ func TestReleases(t *testing.T) {
 // TestReleaseWithOtherDefaults: a release with another default image of an operand replaces its pods one by one. One
 // with another default driver waits for a user without automatic upgrades, and upgrades node by node with them.
 func TestReleaseWithOtherDefaults(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	const nodes = 3
 	e := newEnv(t, envOptions{nodes: nodes, stopped: true, policy: func(u *v1.DriverUpgradePolicySpec) {

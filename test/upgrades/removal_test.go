@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -21,6 +22,7 @@ import (
 // until the pod has ended. Then only the user's cordon is left, and without it the cluster is as
 // it was before the policy.
 func TestRemovalDuringAnUpgrade(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	const nodes = 5
 	e := newEnv(t, envOptions{nodes: nodes, policy: budget(0, "100%"), snapshot: true})

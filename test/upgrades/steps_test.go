@@ -10,6 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // steps are the states of an upgrade in which a user may intervene.
@@ -18,6 +20,7 @@ var steps = []string{stateRequired, stateEviction, stateRestart, stateValidation
 // TestEachStep: a user cordons a node, uncordons it, or deletes and adds it again, in each step of its upgrade. What a
 // user has cordoned stays cordoned, an uncordon is not undone, and a new node begins anew.
 func TestEachStep(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	actions := map[string]func(e *env, node, step string){
 		"cordons": (*env).cordonedAt, "uncordons": (*env).uncordonedAt, "replaces": (*env).replacedAt,
