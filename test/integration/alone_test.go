@@ -3,11 +3,13 @@ package integration
 import (
 	"testing"
 
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
 // TestOnBareAPIServer has the tests that do not need controllers. They share one API server, sequentially.
 func TestOnBareAPIServer(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{bare: true, timing: simulator.DefaultTiming()})
 	for _, test := range []struct {

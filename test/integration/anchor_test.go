@@ -135,6 +135,7 @@ func (e *env) lose(node string, keys ...string) {
 // TestAFirstPoolKeepsItsDaemonSet: a second operating system joins, the nodes of the first leave, and the operator
 // restarts in between. No pod of a remaining node is replaced, and no DaemonSet changes its name.
 func TestAFirstPoolKeepsItsDaemonSet(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	again := func() {

@@ -28,6 +28,7 @@ const (
 // reinstalled. The nodes report that and continue to work; no pod is deleted and no DaemonSet changed, also if the
 // operator restarts meanwhile. The labels are missing for longer than the grace period.
 func TestDiscoveryLabelsFlap(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.run()

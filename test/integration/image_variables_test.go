@@ -19,6 +19,7 @@ import (
 // TestVariablesForImages: an operator that is restarted with other default images rolls them out as it does a new
 // release's, the driver excepted, and reports a variable that it ignores.
 func TestVariablesForImages(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	const driver, plugin = "mirror.local/nvidia/driver@sha256:" + digits, "mirror.local:5000/nvidia/k8s-device-plugin"
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})

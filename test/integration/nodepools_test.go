@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -33,6 +34,7 @@ func teamA() v1.NodePoolSpec {
 // TestNodePools: a pool is added, gets a joining node, and is removed. Other objects are not written meanwhile, no
 // pod of another node is replaced, and a running driver stays until an administrator moves it.
 func TestNodePools(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{timing: simulator.DefaultTiming().Scale(0.1)})
 	for _, spec := range []simulator.NodeSpec{

@@ -86,6 +86,7 @@ func TestNVIDIADriversHaveTheirOwnUpgradePolicies(t *testing.T) {
 // TestTheDefinitionOfNVIDIADriverComesAndGoes: while the cluster has no definition of NVIDIADriver, or one that drops
 // fields, the drivers stay as they are and the policy says why. Once it is right, the objects are used.
 func TestTheDefinitionOfNVIDIADriverComesAndGoes(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := twoSystems(t)
 	e.Expect(e.client.Delete(t.Context(), driverDefinition())).To(Succeed())

@@ -166,6 +166,7 @@ func TestNothingIsWrittenBesideNVIDIAsOperator(t *testing.T) {
 
 // TestTakeOverWorksBesideNVIDIAsOperator: with the flag the operator does not look for NVIDIA's.
 func TestTakeOverWorksBesideNVIDIAsOperator(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.installNVIDIAs()

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -26,6 +27,7 @@ const (
 // for the driver and the toolkit, and permits other changes; for other operands the operator repairs it. Without the
 // policy, as with the Operator Lifecycle Manager, it also repairs the driver.
 func TestPlacementOfDriverPodsIsProtected(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.run()

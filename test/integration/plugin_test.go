@@ -242,6 +242,7 @@ func (b *lockedBuffer) String() string {
 // bounded, as it holds no list. Other tests run beside it, so that its processor time is bounded, with that of kubectl;
 // the time that has passed is printed.
 func TestStatusOfAThousandNodes(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	const nodes, maxMemory, maxProcessor = 1000, 60 << 20, 600 * time.Millisecond
 	e := newEnv(t, envOptions{bare: true})

@@ -28,6 +28,7 @@ const (
 // TestRandomSpecs sets random specs that the API server accepts. Each is read back unchanged; the operator reconciles
 // it without a failed request, and is at rest in the end.
 func TestRandomSpecs(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	wanted := sampledSpecs
 	if cluster.FullCampaigns() {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -17,6 +18,7 @@ import (
 // exists, and is rolled out when it changes. The driver is not: its pods are reported as outdated. Nothing else is
 // written.
 func TestReferencedObjects(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.run()

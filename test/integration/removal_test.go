@@ -130,6 +130,7 @@ func TestForcedRemoval(t *testing.T) {
 // TestRemovalDuringAnInstallation: a policy is deleted while its nodes start, one of which cannot, and while the
 // operator is killed again and again. The start-up taint with which that node has registered does not stay for ever.
 func TestRemovalDuringAnInstallation(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.3)})
 	e.sim.Break("driver", "gpu-00002", simulator.CrashLoop)

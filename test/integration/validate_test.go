@@ -14,6 +14,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/schemacheck"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
@@ -21,6 +22,7 @@ import (
 // TestValidateAgreesWithTheAPIServer: the check of kubectl gpu validate refuses the same specs as the API server, with
 // the same fields and messages: the cases of TestAPI, and random ones, of which some contradict themselves.
 func TestValidateAgreesWithTheAPIServer(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	const random = 400
 	e := newEnv(t, envOptions{bare: true, timing: simulator.DefaultTiming()})

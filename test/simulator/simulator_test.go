@@ -37,6 +37,7 @@ type env struct {
 
 // TestSimulator runs all checks on one control plane, each on nodes of its own.
 func TestSimulator(t *testing.T) {
+	cluster.SkipInSample(t)
 	e := newEnv(t)
 	t.Run("no programs", func(t *testing.T) {
 		_, err := e.simulator.AddNode(t.Context(), simulator.NodeSpec{Name: "processes-0", Processes: true})
