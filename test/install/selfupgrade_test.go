@@ -43,6 +43,9 @@ func TestUpgradesOfTheOperator(t *testing.T) {
 		"Helm": (*env).helmRelease, "kubectl": (*env).kubectlRelease, "OLM": (*env).olmRelease,
 	} {
 		t.Run(way, func(t *testing.T) {
+			if way != "kubectl" {
+				cluster.SkipInSample(t)
+			}
 			t.Parallel()
 			newEnv(t, 3).upDown(releases, install)
 		})

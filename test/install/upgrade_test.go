@@ -33,6 +33,7 @@ const newField = "nodeStatusExporter"
 // with that field set. The hook's command runs with the permissions of its own account; no operand's pod is replaced.
 // TEST_FULL=1 also runs it on the oldest Kubernetes.
 func TestUpgradeUpdatesTheDefinition(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	versions := []string{cluster.Newest}
 	if cluster.FullCampaigns() {

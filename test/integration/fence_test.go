@@ -33,6 +33,9 @@ func TestAdmissionPolicies(t *testing.T) {
 	}
 	for _, version := range []string{cluster.Newest, cluster.Oldest} {
 		t.Run(version, func(t *testing.T) {
+			if version == cluster.Oldest {
+				cluster.SkipInSample(t)
+			}
 			t.Parallel()
 			e := newEnv(t, envOptions{version: version, timing: simulator.DefaultTiming().Scale(0.2)})
 			t.Run("type check", func(t *testing.T) { e.in(t).typeChecked() })
