@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -27,8 +28,14 @@ func TestBadDriver(t *testing.T) {
 		quickDeadlines(u)
 	}})
 	t.Run("a driver that crashes", func(t *testing.T) { e.in(t).crashing(nodes) })
-	t.Run("a validation that fails and is repaired", func(t *testing.T) { e.in(t).invalid(nodes) })
-	t.Run("an image that one node cannot pull", func(t *testing.T) { e.in(t).unpullable(nodes) })
+	t.Run("a validation that fails and is repaired", func(t *testing.T) {
+		cluster.SkipInSample(t)
+		e.in(t).invalid(nodes)
+	})
+	t.Run("an image that one node cannot pull", func(t *testing.T) {
+		cluster.SkipInSample(t)
+		e.in(t).unpullable(nodes)
+	})
 	e.writesNothing()
 }
 
