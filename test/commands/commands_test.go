@@ -37,8 +37,13 @@ func TestCommands(t *testing.T) {
 			}
 			t.Parallel()
 			e := newEnv(t, c)
-			for _, page := range c.Pages {
-				t.Run(page.Page, func(t *testing.T) { e.in(t).page(page, l.Replace) })
+			for i, page := range c.Pages {
+				t.Run(page.Page, func(t *testing.T) {
+					if i > 0 {
+						cluster.SkipInSample(t)
+					}
+					e.in(t).page(page, l.Replace)
+				})
 			}
 		})
 	}
