@@ -24,6 +24,16 @@ func TestValidate(t *testing.T) {
 			policy("{mig: {strategy: double}, daemonsets: {rollingUpdate: {maxUnavailable: 0}}}"), 1,
 			"ClusterPolicy p: note: rules about several fields were not checked: correct the errors, and check again", "1 of 1",
 		},
+		"no name": {
+			"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\n", 1, "metadata.name: Required value", "1 of 1",
+		},
+		"a wrong name": {
+			"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: Policy}\n", 1,
+			"metadata.name: Invalid value", "1 of 1",
+		},
+		"a generated name": {
+			"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {generateName: p-}\n", 0, "1 of 1", "",
+		},
 		"a wrong type":   {policy("{driver: {env: 3}}"), 1, "ClusterPolicy p: spec.driver.env: Invalid value", "1 of 1"},
 		"a broken rule":  {policy("{daemonsets: {rollingUpdate: {maxUnavailable: 0}}}"), 1, "must be above 0", "1 of 1"},
 		"unknown fields": {policy("{driver: {versions: a}}"), 1, "spec.driver.versions: unknown field", "1 of 1"},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	metavalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -74,11 +75,18 @@ func (c *Checker) Check(ctx context.Context, object *unstructured.Unstructured) 
 	checked, result := object.DeepCopy(), Result{}
 	unstructured.RemoveNestedField(checked.Object, "status")
 	defaulting.PruneNonNullableNullsWithoutDefaults(checked.Object, c.structural)
+	if checked.GetName() == "" && checked.GetGenerateName() != "" {
+		// The API server generates a valid name first.
+		checked.SetName("generated")
+	}
 	result.Dropped = pruning.PruneWithOptions(checked.Object, c.structural, true, structuralschema.UnknownFieldPathOptions{
 		TrackUnknownFieldPaths: true,
 	})
-	result.Refused = append(validation.ValidateCustomResource(nil, checked.Object, c.schema),
-		listtype.ValidateListSetsAndMaps(nil, c.structural, checked.Object)...)
+	result.Refused = slices.Concat(
+		metavalidation.ValidateObjectMetaAccessor(checked, false, metavalidation.NameIsDNSSubdomain, field.NewPath("metadata")),
+		validation.ValidateCustomResource(nil, checked.Object, c.schema),
+		listtype.ValidateListSetsAndMaps(nil, c.structural, checked.Object),
+	)
 	// The API server adds an error without a path here, which kubectl prints as "<nil>: Invalid value".
 	if result.RulesSkipped = slices.ContainsFunc(result.Refused, blocksRules); result.RulesSkipped {
 		return result

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -40,6 +41,15 @@ func TestValidateAgreesWithTheAPIServer(t *testing.T) {
 	for seed := range uint64(random) {
 		object := policyOf(e, "{}")
 		object.Object["spec"] = specgen.Random(rand.New(rand.NewPCG(seed, 0)), fields)
+		objects = append(objects, object)
+	}
+	for _, metadata := range []map[string]any{
+		{}, {"name": "Upper"}, {"name": strings.Repeat("a", 254)}, {"generateName": "p-"}, {"generateName": "P-"},
+		{"name": "a", "labels": map[string]any{"-a": "b c"}}, {"name": "a", "finalizers": []any{"none"}},
+		{"name": "a", "annotations": map[string]any{"a b": ""}},
+	} {
+		object := policyOf(e, "{daemonsets: {rollingUpdate: {maxUnavailable: 0}}}")
+		object.Object["metadata"] = metadata
 		objects = append(objects, object)
 	}
 	refusedByServer := 0
