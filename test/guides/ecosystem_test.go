@@ -44,6 +44,7 @@ var scenarios = []claim{
 	{"the policy for GPU pods warns, reports or refuses", gpuPodModes},
 	{"the API server accepts the rules about GPUs", rulesAreValid},
 	{"the API server accepts the sample for Flux", fluxSampleIsValid},
+	{"the API server accepts the sample for Argo CD", argoCDSampleIsValid},
 	{"the API server refuses unequal requests and fractions of GPUs itself", refusedByTheAPIServer},
 }
 

@@ -40,6 +40,20 @@ func fluxSampleIsValid(e *env) {
 	e.Expect(e.validated(objects[1])).To(MatchError(ContainSubstring("spec.timeout")))
 }
 
+// argoCDSampleIsValid: the API server accepts the ConfigMap and the Application for Argo CD, with its definition.
+func argoCDSampleIsValid(e *env) {
+	e.newNamespace("argocd")
+	objects := e.objectsOf(filepath.Join(gitops, "argocd.yaml"))
+	for _, object := range objects {
+		e.Expect(e.validated(object)).To(Succeed(), object.GetName())
+	}
+	application := objects[len(objects)-1]
+	e.Expect(application.GetKind()).To(Equal("Application"))
+	e.Expect(unstructured.SetNestedField(application.Object, true, "spec", "syncPolicy", "automated", "selfheal")).
+		To(Succeed())
+	e.Expect(e.validated(application)).To(MatchError(ContainSubstring(`unknown field "spec.syncPolicy.automated.selfheal"`)))
+}
+
 // readers judge the policy and the NVIDIADriver of a cluster as kstatus and Argo CD do.
 type readers struct {
 	*env

@@ -48,6 +48,9 @@ var definitions = []definition{
 		sum:   "h1:SzNnGn/4ObAPEHHleM5U7y/AKxKXph3Vj6ZhteeXw8M=",
 		paths: []string{"config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml"},
 	}, {
+		module: "github.com/argoproj/argo-cd/v3", version: "v3.6.1", sum: "h1:OmhqeKiR3C//awbFrhQqFdtRI+Qiv17j8vqm3UkMj/g=",
+		paths: []string{"manifests/crds/application-crd.yaml"},
+	}, {
 		module: "github.com/prometheus-operator/prometheus-operator", version: "v0.94.1",
 		sum:   "h1:QEIb2wenPH+SdMN1xMf8l4Pmj00YYXXI6HlbLlQWkww=",
 		paths: []string{"example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"},
