@@ -182,7 +182,7 @@ var deployments = []renderCase{
 	}},
 	{
 		name: "the operator's fields of the policy",
-		set:  "operator.runtimeClass=gpu operator.metrics.serviceMonitor.interval=30s operator.refreshHelpers=true " +
+		set: "operator.runtimeClass=gpu operator.metrics.serviceMonitor.interval=30s operator.refreshHelpers=true " +
 			"operator.keepWithoutNodes=true",
 		spec: "operator: {runtimeClass: gpu, metrics: {serviceMonitor: {interval: 30s}}, refreshHelpers: true, " +
 			"keepWithoutNodes: true}",
