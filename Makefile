@@ -144,6 +144,8 @@ unit          = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
 rules         = ./test/architecture ./test/contract ./test/specgen ./test/docs/...
 cluster_tests = $$(go list ./test/... | grep -v '/test/\(architecture\|contract\|specgen\|docs.*$(left_out)\)$$' | xargs)
 suites        = ./internal/controller/...
+# Packages tested at a time where many tests wait: more than a small machine has cores.
+overlap       = 4
 
 # $(1): format, $(2): packages, $(3): flags of go test.
 define go-test
@@ -163,11 +165,11 @@ test: test-unit test-envtest test-clusters ## Run the tests of all areas: unit t
 
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that do not need a control plane
-	$(call go-test,standard-quiet,$(unit) $(rules),-short)
+	$(call go-test,standard-quiet,$(unit) $(rules),-short -p $(overlap))
 
 .PHONY: test-envtest
 test-envtest: $(GOTESTSUM) ## Run the controller suites on etcd and an API server
-	$(call go-test,standard-quiet,$(suites),-count=1 -timeout=30m)
+	$(call go-test,standard-quiet,$(suites),-count=1 -timeout=30m -p $(overlap) $(if $(TEST_SAMPLE),-skip=TestLargeCluster))
 
 .PHONY: test-clusters
 test-clusters: $(GOTESTSUM) ## Run all tests on a real control plane, with a sample of each campaign

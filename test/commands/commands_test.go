@@ -26,9 +26,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestCommands executes the blocks of the pages, on the clusters of commands.yaml: of the sample in make test, of all
+// TestCommands executes the blocks of the pages, on the clusters of commands.yaml: of the sample in make ci, of all
 // with TEST_FULL=1.
 func TestCommands(t *testing.T) {
+	cluster.SkipInSample(t)
 	l := readList(NewWithT(t))
 	for _, c := range l.Clusters {
 		t.Run(c.Name, func(t *testing.T) {
@@ -37,13 +38,8 @@ func TestCommands(t *testing.T) {
 			}
 			t.Parallel()
 			e := newEnv(t, c)
-			for i, page := range c.Pages {
-				t.Run(page.Page, func(t *testing.T) {
-					if i > 0 {
-						cluster.SkipInSample(t)
-					}
-					e.in(t).page(page, l.Replace)
-				})
+			for _, page := range c.Pages {
+				t.Run(page.Page, func(t *testing.T) { e.in(t).page(page, l.Replace) })
 			}
 		})
 	}

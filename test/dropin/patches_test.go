@@ -63,6 +63,7 @@ var patches = []struct{ op, path, value string }{
 
 // TestPatches applies each JSON patch to the policy of the chart and to the sample, as the API server stores them.
 func TestPatches(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t)
 	e.install("")
@@ -106,6 +107,7 @@ func (e *env) patch(policy *unstructured.Unstructured, op, path, value string) {
 // TestPoliciesStayAsTheyAreApplied applies the policy of the chart and the sample twice in each way: the second time
 // changes nothing.
 func TestPoliciesStayAsTheyAreApplied(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t)
 	e.install("operator.upgradeCRD=false")

@@ -79,6 +79,7 @@ func TestLayoutsOfTheSpec(t *testing.T) {
 // TestFirstLayouts: nodes that join get the layout of the spec although upgradePolicy gives no turn, while no pod uses
 // their GPUs.
 func TestFirstLayouts(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	nodes := []string{"first", "second", "third"}
 	e := newEnv(t, []simulator.NodeSpec{h100(nodes[0], 1), h100(nodes[1], 1), h100(nodes[2], 1)})

@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -98,6 +99,7 @@ func TestAPI(t *testing.T) {
 // TestAPIRatchets: in a policy that was stored without the rules, such as by NVIDIA's definition, valid fields can be
 // changed. Invalid fields may stay unchanged, and may be corrected.
 func TestAPIRatchets(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{bare: true, timing: simulator.DefaultTiming()})
 	definition := &unstructured.Unstructured{}

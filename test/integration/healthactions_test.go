@@ -28,6 +28,7 @@ const (
 // changes nothing, and nothing is written at rest. Once the faults have ended nothing is left, nor once the policy is
 // deleted while a node is tainted.
 func TestUnhealthyNodesAreTaintedOneAtATime(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 4, timing: simulator.DefaultTiming().Scale(0.1)})
 	restored := cluster.Restored(t, e.cluster.Config)

@@ -12,6 +12,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 const osLabel = "feature.node.kubernetes.io/system-os_release.ID"
@@ -27,6 +28,7 @@ func nvidiaDriver(name, system string) *v1alpha1.NVIDIADriver {
 // TestNVIDIADrivers: drivers move from spec.driver to NVIDIADriver objects and back, on two operating systems. No pod
 // of a driver is replaced meanwhile, not by a conflict or a deleted object either.
 func TestNVIDIADrivers(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := twoSystems(t)
 	e.run()

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -25,6 +26,7 @@ var keptBefore = []string{
 // TestDaemonSetsWithoutGPUNodes: with operator.keepWithoutNodes the DaemonSets exist before the first GPU node, and stay
 // after the last one, up to date. A node like the template of a cluster autoscaler's node group gets their pods.
 func TestDaemonSetsWithoutGPUNodes(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.1)})
 	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "plain", NoGPU: true})

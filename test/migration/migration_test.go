@@ -25,6 +25,9 @@ func TestInPlace(t *testing.T) {
 		"OpenShift":             openShift(),
 	} {
 		t.Run(name, func(t *testing.T) {
+			if runs.daemonSets > 1 || name == "OpenShift" {
+				cluster.SkipInSample(t)
+			}
 			t.Parallel()
 			e := newEnv(t, runs)
 			begin := time.Now()
