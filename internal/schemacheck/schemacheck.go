@@ -82,8 +82,9 @@ func (c *Checker) Check(ctx context.Context, object *unstructured.Unstructured) 
 	result.Dropped = pruning.PruneWithOptions(checked.Object, c.structural, true, structuralschema.UnknownFieldPathOptions{
 		TrackUnknownFieldPaths: true,
 	})
+	metadata := field.NewPath("metadata")
 	result.Refused = slices.Concat(
-		metavalidation.ValidateObjectMetaAccessor(checked, false, metavalidation.NameIsDNSSubdomain, field.NewPath("metadata")),
+		metavalidation.ValidateObjectMetaAccessor(checked, false, metavalidation.NameIsDNSSubdomain, metadata),
 		validation.ValidateCustomResource(nil, checked.Object, c.schema),
 		listtype.ValidateListSetsAndMaps(nil, c.structural, checked.Object),
 	)

@@ -51,7 +51,8 @@ func argoCDSampleIsValid(e *env) {
 	e.Expect(application.GetKind()).To(Equal("Application"))
 	e.Expect(unstructured.SetNestedField(application.Object, true, "spec", "syncPolicy", "automated", "selfheal")).
 		To(Succeed())
-	e.Expect(e.validated(application)).To(MatchError(ContainSubstring(`unknown field "spec.syncPolicy.automated.selfheal"`)))
+	e.Expect(e.validated(application)).To(
+		MatchError(ContainSubstring(`unknown field "spec.syncPolicy.automated.selfheal"`)))
 }
 
 // readers judge the policy and the NVIDIADriver of a cluster as kstatus and Argo CD do.

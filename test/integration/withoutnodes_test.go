@@ -23,8 +23,8 @@ var keptBefore = []string{
 	pluginName, "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator",
 }
 
-// TestDaemonSetsWithoutGPUNodes: with operator.keepWithoutNodes the DaemonSets exist before the first GPU node, and stay
-// after the last one, up to date. A node like the template of a cluster autoscaler's node group gets their pods.
+// TestDaemonSetsWithoutGPUNodes: with operator.keepWithoutNodes the DaemonSets exist before the first GPU node, and
+// stay after the last one, up to date. A node like the template of a cluster autoscaler's node group gets their pods.
 func TestDaemonSetsWithoutGPUNodes(t *testing.T) {
 	cluster.SkipInSample(t)
 	t.Parallel()
