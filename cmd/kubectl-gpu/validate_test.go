@@ -34,6 +34,10 @@ func TestValidate(t *testing.T) {
 		"a generated name": {
 			"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {generateName: p-}\n", 0, "1 of 1", "",
 		},
+		"a prefix of a name that is wrong": {
+			"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {generateName: P-}\n", 1,
+			"metadata.name: Invalid value", "1 of 1",
+		},
 		"a wrong type":   {policy("{driver: {env: 3}}"), 1, "ClusterPolicy p: spec.driver.env: Invalid value", "1 of 1"},
 		"a broken rule":  {policy("{daemonsets: {rollingUpdate: {maxUnavailable: 0}}}"), 1, "must be above 0", "1 of 1"},
 		"unknown fields": {policy("{driver: {versions: a}}"), 1, "spec.driver.versions: unknown field", "1 of 1"},

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/yaml"
 )
 
@@ -76,8 +77,7 @@ func (c *Checker) Check(ctx context.Context, object *unstructured.Unstructured) 
 	unstructured.RemoveNestedField(checked.Object, "status")
 	defaulting.PruneNonNullableNullsWithoutDefaults(checked.Object, c.structural)
 	if checked.GetName() == "" && checked.GetGenerateName() != "" {
-		// The API server generates a valid name first.
-		checked.SetName("generated")
+		checked.SetName(names.SimpleNameGenerator.GenerateName(checked.GetGenerateName()))
 	}
 	result.Dropped = pruning.PruneWithOptions(checked.Object, c.structural, true, structuralschema.UnknownFieldPathOptions{
 		TrackUnknownFieldPaths: true,

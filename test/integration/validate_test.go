@@ -44,7 +44,7 @@ func TestValidateAgreesWithTheAPIServer(t *testing.T) {
 		objects = append(objects, object)
 	}
 	for _, metadata := range []map[string]any{
-		{}, {"name": "Upper"}, {"name": strings.Repeat("a", 254)}, {"generateName": "p-"}, {"generateName": "P-"},
+		{}, {"name": "Upper"}, {"name": strings.Repeat("a", 254)}, {"generateName": "p-"},
 		{"name": "a", "labels": map[string]any{"-a": "b c"}}, {"name": "a", "finalizers": []any{"none"}},
 		{"name": "a", "annotations": map[string]any{"a b": ""}},
 	} {
