@@ -216,7 +216,7 @@ func TestPoliciesOfNVIDIAsUsersAreAccepted(t *testing.T) {
 			policy.SetGroupVersionKind(v1.ClusterPolicyKind)
 			policy.SetName(policyName)
 			strict := &client.CreateOptions{
-				DryRun: []string{metav1.DryRunAll}, Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict},
+				DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
 			}
 			e.Expect(e.client.Create(e.t.Context(), policy, strict)).To(Succeed())
 			spec := v1.ClusterPolicySpec{}

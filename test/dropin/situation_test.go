@@ -126,7 +126,7 @@ const policyUID = "11111111-2222-3333-4444-555555555555"
 func (s situation) daemonSets(e *env) map[operand.Name][]*appsv1.DaemonSet {
 	e.t.Helper()
 	strict := &client.CreateOptions{
-		DryRun: []string{metav1.DryRunAll}, Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict},
+		DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
 	}
 	found := map[operand.Name][]*appsv1.DaemonSet{}
 	for name, intents := range s.intents(e) {

@@ -45,9 +45,7 @@ func TestAPI(t *testing.T) {
 	for name, spec := range accepted {
 		t.Run("accepted: "+name, func(t *testing.T) {
 			strict := &client.CreateOptions{
-				Raw: &metav1.CreateOptions{
-					FieldValidation: metav1.FieldValidationStrict,
-				}, DryRun: []string{metav1.DryRunAll},
+				DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
 			}
 			e.in(t).Expect(e.client.Create(t.Context(), policyOf(e, spec), strict)).To(Succeed())
 		})

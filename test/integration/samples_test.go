@@ -83,7 +83,7 @@ func (e *env) sampleReady(name string) {
 	e.run()
 	defer e.emptied()
 	for _, object := range e.sample(name) {
-		strict := &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}}
+		strict := client.FieldValidation(metav1.FieldValidationStrict)
 		e.Expect(e.client.Create(e.t.Context(), object, strict)).To(Succeed(), "%s %s", object.GetKind(), object.GetName())
 		if object.GetKind() != v1.ClusterPolicyKind.Kind {
 			defer e.remove(object)
