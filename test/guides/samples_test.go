@@ -48,7 +48,8 @@ var definitions = []definition{
 		sum:   "h1:SzNnGn/4ObAPEHHleM5U7y/AKxKXph3Vj6ZhteeXw8M=",
 		paths: []string{"config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml"},
 	}, {
-		module: "github.com/argoproj/argo-cd/v3", version: "v3.6.1", sum: "h1:OmhqeKiR3C//awbFrhQqFdtRI+Qiv17j8vqm3UkMj/g=",
+		module: "github.com/argoproj/argo-cd/v2", version: "v2.14.21",
+		sum:   "h1:Ux50vfMUITW+Y+6GAYgQlZbr6WHE5ogiLg9OxxvP9EA=",
 		paths: []string{"manifests/crds/application-crd.yaml"},
 	}, {
 		module: "github.com/prometheus-operator/prometheus-operator", version: "v0.94.1",
@@ -107,7 +108,7 @@ func (e *env) validated(object *unstructured.Unstructured) error {
 }
 
 // strictly makes the API server refuse unknown fields, as kubectl does.
-var strictly = &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}}
+const strictly = client.FieldValidation(metav1.FieldValidationStrict)
 
 // sampleNames returns the files of the samples.
 func sampleNames(e *env) []string {
