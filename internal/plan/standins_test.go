@@ -64,7 +64,7 @@ func TestKeepWithoutNodes(t *testing.T) {
 	}
 }
 
-// variants returns the DaemonSets on GPU nodes that a plan applies, sorted: the operand and, if it has any, the variant.
+// variants returns the DaemonSets on GPU nodes that a plan applies, sorted: the operand, and the variant if it has any.
 func variants(t *testing.T, spec v1.ClusterPolicySpec, nodes []nodeinfo.Facts, live []string) []string {
 	t.Helper()
 	d := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec), Namespace: "gpu-operator"})
