@@ -173,7 +173,7 @@ test-envtest: $(GOTESTSUM) ## Run the controller suites on etcd and an API serve
 
 .PHONY: test-clusters
 test-clusters: $(GOTESTSUM) ## Run all tests on a real control plane, with a sample of each campaign
-	cd config/image && go test -v -count=1 $(TESTFLAGS) ./...
+	$(if $(TEST_SAMPLE),,cd config/image && go test -v -count=1 $(TESTFLAGS) ./...)
 	cd test/monitoring && go test -v -count=1 $(TESTFLAGS) ./...
 	$(call go-test,standard-verbose,$(cluster_tests),-count=1 -p 1 -timeout=60m)
 

@@ -18,6 +18,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 const sha = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -198,6 +199,7 @@ func numbered(format string, count int) string {
 // TestPoliciesOfNVIDIAsUsersAreAccepted: the API server stores each policy, the objects for it have its effect, and
 // what has none is reported.
 func TestPoliciesOfNVIDIAsUsersAreAccepted(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t)
 	e.installCRD()

@@ -37,15 +37,13 @@ func (r ourRelease) image() string { return "registry.example.com/gpu/gpu-operat
 // TestUpgradesOfTheOperator installs an earlier release, upgrades to each later one and to this one, and goes back
 // again, by Helm, kubectl and the steps of OLM. The policy is the same, so no operand's pod is replaced.
 func TestUpgradesOfTheOperator(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	releases := ourReleases(t)
 	for way, install := range map[string]func(*env, ourRelease, bool){
 		"Helm": (*env).helmRelease, "kubectl": (*env).kubectlRelease, "OLM": (*env).olmRelease,
 	} {
 		t.Run(way, func(t *testing.T) {
-			if way != "kubectl" {
-				cluster.SkipInSample(t)
-			}
 			t.Parallel()
 			newEnv(t, 3).upDown(releases, install)
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -23,6 +24,7 @@ var documentedMetric = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (gauge|count
 // TestMetricsReportTheFleet: the metrics for four nodes, one of them broken, match the cluster; the writes match the
 // API server's audit log, and every metric of docs/metrics.md exists.
 func TestMetricsReportTheFleet(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 4, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.sim.Break("driver", brokenNode, simulator.CrashLoop)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -19,6 +20,7 @@ const nvidiaHash = "nvidia.com/last-applied-hash"
 // as a whole. None of its containers, variables, volumes, labels and annotations is left, and no other manager owns a
 // field of it.
 func TestTakesOverNVIDIAsObjects(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.create(e.samplePolicy())

@@ -72,6 +72,7 @@ func (e *env) kubectlGPU(into any, args ...string) {
 
 // TestThePluginShowsACluster: of a broken node and of pods that wait, kubectl gpu names the cause and the next step.
 func TestThePluginShowsACluster(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.sim.Break("driver", "gpu-00002", simulator.CrashLoop)

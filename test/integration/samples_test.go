@@ -55,6 +55,7 @@ var sampledSamples = []string{"clusterpolicy-host-driver", "clusterpolicy-mig-mi
 // TestSamples applies each file of config/samples as kubectl does, with strict field validation, and expects its
 // nodes to become ready. TEST_FULL=1 tries all of them, otherwise a fixed sample.
 func TestSamples(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	e := newEnv(t, envOptions{timing: simulator.DefaultTiming().Scale(0.1)})
 	e.Expect(slices.Sorted(maps.Keys(sampleMachines))).To(Equal(e.sampleNames()), "each sample has nodes here")
