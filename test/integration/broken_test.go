@@ -24,6 +24,7 @@ const brokenNode = "gpu-00003"
 // TestOneBrokenNode: a driver that fails on one node of eight is reported with node, stage, container and cause, and
 // does not delay the others.
 func TestOneBrokenNode(t *testing.T) {
+	cluster.SkipInSample(t)
 	t.Parallel()
 	unbroken := newEnv(t, envOptions{nodes: 8, timing: simulator.DefaultTiming()})
 	e := newEnv(t, envOptions{nodes: 8, timing: simulator.DefaultTiming()})

@@ -59,6 +59,7 @@ func TestBudgets(t *testing.T) {
 		e.quietSince("restart", mark, 10*time.Second)
 	})
 	t.Run("at rest with a node in a crash loop", func(t *testing.T) {
+		cluster.SkipInSample(t)
 		e, crashing := e.in(t), "gpu-00012"
 		e.sim.Break("device-plugin", crashing, simulator.CrashLoop)
 		e.deletePod("nvidia-device-plugin-daemonset", crashing)
