@@ -7,7 +7,7 @@ import (
 
 // MaxSize bounds the definition, in bytes of JSON. kubectl apply stores all of it in an annotation, and the annotations
 // of an object have at most 262,144 bytes together. The difference leaves room for fields to come.
-const MaxSize = 210_000
+const MaxSize = 220_000
 
 // Size returns how many bytes a definition has in JSON, as kubectl apply stores it.
 func Size(definition map[string]any) (int, error) {

@@ -11,6 +11,11 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
 const repo = "../.."
@@ -39,6 +44,23 @@ var generic = []string{
 	"./internal/metrics", "./internal/operand/...", "./internal/operands/...", "./internal/plan", "./internal/render/...",
 	"./internal/status/...", "./cmd/gpu-operator/...", "./cmd/kubectl-gpu", "./test/contract", "./test/manifests",
 	"./test/specgen",
+}
+
+// The test below takes minutes and runs in CI only. This one fails as soon as a change of the API leaves no room in the
+// definition for one more block like that of the MIG manager, which has the fields that operands share and few others.
+func TestTheCRDHasRoomForAnOperand(t *testing.T) {
+	g := NewWithT(t)
+	definition := map[string]any{}
+	g.Expect(yaml.Unmarshal(crd.ClusterPolicy, &definition)).To(Succeed())
+	schema := crd.SchemaOf(definition, v1.GroupVersion.Version)
+	block, found, err := unstructured.NestedMap(schema, "properties", "spec", "properties", "migManager")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found).To(BeTrue())
+	used, err := crd.Size(definition)
+	g.Expect(err).NotTo(HaveOccurred())
+	needed, err := crd.Size(block)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(used+needed).To(BeNumerically("<=", crd.MaxSize), "shorten first paragraphs of field comments")
 }
 
 func TestAnOperandIsAddedInFourPlaces(t *testing.T) {
