@@ -186,7 +186,8 @@ func (o renderOptions) compute(file *policyFile, in io.Reader) (*rendition, erro
 	// The output must not depend on the order of the nodes in the file.
 	sort.Slice(found.facts, func(i, j int) bool { return found.facts[i].Name < found.facts[j].Name })
 	decisions := plan.Decide(catalogue, found.input)
-	found.plan = plan.Compute(decisions, found.input.Optional, decisions.WithStandIns(found.facts, nil))
+	nodesAndStandIns := append(slices.Clone(found.facts), decisions.StandIns(found.facts, nil)...)
+	found.plan = plan.Compute(decisions, found.input.Optional, nodesAndStandIns)
 	return found, nil
 }
 

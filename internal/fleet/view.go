@@ -10,12 +10,14 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
-// View is what a pass sees of the fleet: the entries of managed and of undiscovered nodes, all from the same moment.
+// View is what a pass sees of the fleet: the entries of all nodes, from the same moment.
 type View struct {
 	// Hydrated: every node of the cluster has an entry.
 	Hydrated bool
 	// Nodes are the entries of the managed nodes, by name.
 	Nodes []*Entry
+	// Others are the entries of the nodes that are not managed, in any order.
+	Others []*Entry
 	// FactsVersion increases with each change of the facts of a managed node.
 	FactsVersion uint64
 	// AnyDiscovered: a node has discovery labels, or the label of an earlier discovery of GPUs.
@@ -39,6 +41,8 @@ func (f *Fleet) View() View {
 	for _, entry := range f.entries {
 		if entry.Managed() {
 			view.Nodes = append(view.Nodes, entry)
+		} else {
+			view.Others = append(view.Others, entry)
 		}
 		if entry.Facts.HasDiscoveryLabels || entry.Facts.WasGPU {
 			view.AnyDiscovered = true
@@ -58,6 +62,15 @@ func byName(a, b *Entry) int { return strings.Compare(a.Facts.Name, b.Facts.Name
 func (v View) Facts() []nodeinfo.Facts {
 	facts := make([]nodeinfo.Facts, 0, len(v.Nodes))
 	for _, entry := range v.Nodes {
+		facts = append(facts, entry.Facts)
+	}
+	return facts
+}
+
+// AllFacts returns a copy of the facts of all nodes, in any order.
+func (v View) AllFacts() []nodeinfo.Facts {
+	facts := v.Facts()
+	for _, entry := range v.Others {
 		facts = append(facts, entry.Facts)
 	}
 	return facts

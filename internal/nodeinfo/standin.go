@@ -21,3 +21,27 @@ func StandIn(variant string) (Facts, bool) {
 	facts.Layout, facts.Pool, facts.Architecture = "", variant, architecture
 	return facts, found && slices.Contains(architectures, architecture)
 }
+
+// StandInsLike returns the facts of GPU nodes that do not exist, one for each system of the nodes: operating system,
+// kernel, architecture and container runtime. Excluded nodes are left out, and those
+// whose operating system has not been discovered.
+func StandInsLike(nodes []Facts) []Facts {
+	var like []Facts
+	seen := map[[8]string]bool{}
+	for _, node := range nodes {
+		system := [...]string{
+			node.OSID, node.OSVersion, node.OSTree, node.OSImage, node.Kernel, node.Architecture, node.Runtime,
+			string(node.Distribution),
+		}
+		if node.ExcludedByLabel || node.OSTag() == "" || seen[system] {
+			continue
+		}
+		seen[system] = true
+		like = append(like, Facts{
+			StandsIn: true, HasGPU: true,
+			OSID: node.OSID, OSVersion: node.OSVersion, OSTree: node.OSTree, OSImage: node.OSImage, Kernel: node.Kernel,
+			Architecture: node.Architecture, Runtime: node.Runtime, Distribution: node.Distribution,
+		})
+	}
+	return like
+}

@@ -46,7 +46,7 @@ type Plan struct {
 	Input operand.Input
 	Steps []Step
 	Pools []nodeinfo.Pool
-	// StandIns: there is no node that may run operands, and others stand for those to come; see WithStandIns.
+	// StandIns: there is no node that may run operands, and others stand for those to come; see Decisions.StandIns.
 	StandIns bool
 	// nodePoolNodes are the GPU nodes that may run operands, by the node pool that they belong to.
 	nodePoolNodes map[string][]nodeinfo.Facts

@@ -6,19 +6,20 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// WithStandIns returns the nodes. If none of them may run operands and spec.operator.keepWithoutNodes is true, it adds
-// nodes that stand for those to come, so that DaemonSets exist before the first node: one of which nothing is known,
-// and one for each variant of the live DaemonSets, which thus follow the spec until there is such a node again.
-func (d *Decisions) WithStandIns(nodes []nodeinfo.Facts, live []string) []nodeinfo.Facts {
+// StandIns returns nodes that stand for GPU nodes to come, so that DaemonSets exist before the first one; none unless
+// spec.operator.keepWithoutNodes is true and none of the nodes may run operands. One stands for a node of which nothing
+// is known, one for each system of the nodes, as GPU nodes often have the same, and one for each variant of the live
+// DaemonSets, which thus follow the spec until there is such a node again.
+func (d *Decisions) StandIns(nodes []nodeinfo.Facts, live []string) []nodeinfo.Facts {
 	mayRun := func(node nodeinfo.Facts) bool { return node.Managed() && !node.ExcludedByLabel }
 	if !*d.Input.Spec.Operator.KeepWithoutNodes || slices.ContainsFunc(nodes, mayRun) {
-		return nodes
+		return nil
 	}
-	all := slices.Clone(nodes)
+	standIns := nodeinfo.StandInsLike(nodes)
 	for _, variant := range append([]string{""}, live...) {
 		if node, known := nodeinfo.StandIn(variant); known {
-			all = append(all, node)
+			standIns = append(standIns, node)
 		}
 	}
-	return all
+	return standIns
 }

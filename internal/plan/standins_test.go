@@ -18,6 +18,9 @@ func TestKeepWithoutNodes(t *testing.T) {
 	plain := []string{"dcgm-exporter", "device-plugin", "gpu-feature-discovery", "operator-validator"}
 	with := func(more ...string) []string { return slices.Sorted(slices.Values(slices.Concat(plain, more))) }
 	ofDriver := func(driver v1.DriverSpec) v1.ClusterPolicySpec { return v1.ClusterPolicySpec{Driver: &driver} }
+	withoutGPU := func(name string) nodeinfo.Facts {
+		return changed(ubuntu(name), func(f *nodeinfo.Facts) { f.HasGPU = false })
+	}
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
 		nodes []nodeinfo.Facts
@@ -25,6 +28,24 @@ func TestKeepWithoutNodes(t *testing.T) {
 		want  []string
 	}{
 		"before the first node nothing is known of driver and toolkit": {want: plain},
+		"GPU nodes are expected to have the systems of the other nodes": {
+			nodes: []nodeinfo.Facts{
+				withoutGPU("a"), withoutGPU("b"),
+				changed(withoutGPU("c"), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion, f.Runtime = "rhel", "9.6", "cri-o" }),
+			},
+			want: with("container-toolkit containerd", "container-toolkit crio", "driver rhel9-amd64", "driver ubuntu24.04-amd64"),
+		},
+		"the kernels of the other nodes count for precompiled drivers": {
+			spec: ofDriver(v1.DriverSpec{
+				ImageSpec: v1.ImageSpec{Version: "580"}, UsePrecompiled: new(true),
+			}),
+			nodes: []nodeinfo.Facts{changed(withoutGPU("a"), func(f *nodeinfo.Facts) { f.Kernel = "6.8.0-60-generic" })},
+			want:  with("container-toolkit containerd", "driver ubuntu24.04-amd64-6.8.0-60-generic"),
+		},
+		"a node that no discovery has seen shows nothing": {
+			nodes: []nodeinfo.Facts{changed(withoutGPU("a"), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "", "" })},
+			want:  plain,
+		},
 		"what the last nodes had stays": {
 			live: []string{"containerd", "rhel9-arm64", "ubuntu24.04-amd64"},
 			want: with("container-toolkit containerd", "driver rhel9-arm64", "driver ubuntu24.04-amd64"),
@@ -69,7 +90,7 @@ func variants(t *testing.T, spec v1.ClusterPolicySpec, nodes []nodeinfo.Facts, l
 	t.Helper()
 	d := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec), Namespace: "gpu-operator"})
 	var found []string
-	for _, step := range plan.Compute(d, nil, d.WithStandIns(nodes, live)).Steps {
+	for _, step := range plan.Compute(d, nil, append(nodes, d.StandIns(nodes, live)...)).Steps {
 		for _, instance := range step.Instances {
 			if len(step.Operand.Workloads) == 0 {
 				continue

@@ -127,7 +127,8 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 	in, assumed := c.input(catalogue, edit)
 	facts := c.facts()
 	decisions := plan.Decide(catalogue, in)
-	computed := plan.Compute(decisions, in.Optional, decisions.WithStandIns(facts, rollout.Variants(c.daemonSets())))
+	standIns := decisions.StandIns(facts, rollout.Variants(c.daemonSets()))
+	computed := plan.Compute(decisions, in.Optional, append(facts, standIns...))
 	changes := changesOf(c, computed, edit.Policy)
 	preview := &Preview{
 		Policy: edit.Policy.Name, Paused: in.Paused(), Invalid: invalid(computed),

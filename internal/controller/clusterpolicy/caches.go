@@ -3,13 +3,13 @@ package clusterpolicy
 import (
 	"maps"
 	"reflect"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
@@ -45,9 +45,8 @@ type planCache struct {
 	decisions     *plan.Decisions
 	optionalKinds map[operand.OptionalKind]bool
 	factsVersion  uint64
-	// live are the variants of the live DaemonSets; nil if the plan does not depend on them.
-	live []string
-	plan plan.Plan
+	standIns      []nodeinfo.Facts
+	plan          plan.Plan
 }
 
 // compute returns the plan for the nodes of the view.
@@ -56,15 +55,15 @@ func (c *caches) compute(
 	daemonSets map[string]*appsv1.DaemonSet,
 ) plan.Plan {
 	cached := &c.plan
-	var live []string
+	var standIns []nodeinfo.Facts
 	if *decisions.Input.Spec.Operator.KeepWithoutNodes {
-		live = rollout.Variants(daemonSets)
+		standIns = decisions.StandIns(view.AllFacts(), rollout.Variants(daemonSets))
 	}
 	if cached.decisions != decisions || cached.factsVersion != view.FactsVersion ||
-		!maps.Equal(cached.optionalKinds, optionalKinds) || !slices.Equal(cached.live, live) {
+		!maps.Equal(cached.optionalKinds, optionalKinds) || !reflect.DeepEqual(cached.standIns, standIns) {
 		*cached = planCache{
-			decisions: decisions, optionalKinds: optionalKinds, factsVersion: view.FactsVersion, live: live,
-			plan: plan.Compute(decisions, optionalKinds, decisions.WithStandIns(view.Facts(), live)),
+			decisions: decisions, optionalKinds: optionalKinds, factsVersion: view.FactsVersion, standIns: standIns,
+			plan: plan.Compute(decisions, optionalKinds, append(view.Facts(), standIns...)),
 		}
 	}
 	return cached.plan
