@@ -19,6 +19,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/reasons"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
@@ -355,10 +356,8 @@ func (c *collector) logs(ctx context.Context) {
 
 // readyRank is 1 for a pod that is ready, otherwise 0.
 func readyRank(pod *corev1.Pod) int {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-			return 1
-		}
+	if readiness.PodIsReady(pod) {
+		return 1
 	}
 	return 0
 }

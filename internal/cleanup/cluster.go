@@ -15,6 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/leadership"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
 // Cluster has the objects of a cluster that a plan depends on.
@@ -36,7 +37,7 @@ type Cluster struct {
 func (c *Cluster) operators() []string {
 	var found []string
 	for i := range c.Pods {
-		if pod := &c.Pods[i]; pod.Labels[labels.Component] == labels.ManagedByValue && observe.PodIsReady(pod) {
+		if pod := &c.Pods[i]; pod.Labels[labels.Component] == labels.ManagedByValue && readiness.PodIsReady(pod) {
 			found = append(found, "pod "+nameOf(pod))
 		}
 	}

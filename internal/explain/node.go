@@ -12,6 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/reasons"
 	"github.com/clusterpolicy/gpu-operator/internal/safeversion"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
@@ -191,13 +192,9 @@ func (in NodeInput) finding(reason, message string) Finding {
 }
 
 func operandPod(pod *corev1.Pod) OperandPod {
-	state, ready := podState(pod), false
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			ready = condition.Status == corev1.ConditionTrue
-		}
+	return OperandPod{
+		Operand: pod.Labels[labels.App], Name: pod.Name, Ready: readiness.PodIsReady(pod), State: podState(pod),
 	}
-	return OperandPod{Operand: pod.Labels[labels.App], Name: pod.Name, Ready: ready, State: state}
 }
 
 // podState describes the first container that does not run, or else the phase of the pod.

@@ -53,7 +53,7 @@ var pullFailures = map[string]bool{
 // not matter: its command need not exist in the image.
 func addPulled(found *upgrade.Pod, pod *corev1.Pod) {
 	statuses := pod.Status.ContainerStatuses
-	found.Ready = len(statuses) > 0 || PodIsReady(pod)
+	found.Ready = len(statuses) > 0 || readiness.PodIsReady(pod)
 	for i := range statuses {
 		waiting := statuses[i].State.Waiting
 		if waiting != nil && pullFailures[waiting.Reason] {
@@ -76,14 +76,4 @@ func isPulled(state *corev1.ContainerState) bool {
 		return waiting.Reason != "" && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing"
 	}
 	return state.Running != nil || state.Terminated != nil
-}
-
-// PodIsReady reports whether the condition Ready of a pod is True.
-func PodIsReady(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

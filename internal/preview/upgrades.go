@@ -16,6 +16,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
@@ -157,7 +158,7 @@ func (c *Cluster) blockingBudget(pod *corev1.Pod) string {
 	for _, budget := range of[*policyv1.PodDisruptionBudget](c) {
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 		if err != nil || budget.Namespace != pod.Namespace || !selector.Matches(k8slabels.Set(pod.Labels)) ||
-			budget.Status.DisruptionsAllowed > 0 || allowsUnready(budget) && !observe.PodIsReady(pod) {
+			budget.Status.DisruptionsAllowed > 0 || allowsUnready(budget) && !readiness.PodIsReady(pod) {
 			continue
 		}
 		return budget.Namespace + "/" + budget.Name

@@ -43,10 +43,10 @@ func shortDuration(d time.Duration) string {
 
 // ReadySince returns since when the pod has been ready; zero if it is not ready or the time is unknown.
 func ReadySince(pod *corev1.Pod) time.Time {
-	if condition := podCondition(pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionTrue {
-		return condition.LastTransitionTime.Time
+	if !PodIsReady(pod) {
+		return time.Time{}
 	}
-	return time.Time{}
+	return podCondition(pod, corev1.PodReady).LastTransitionTime.Time
 }
 
 // UnreadySince returns since when the pod has not been ready: since its creation if it never was.

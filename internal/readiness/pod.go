@@ -64,7 +64,7 @@ func podState(pod *corev1.Pod, now time.Time) Verdict {
 	if pod.Status.Phase == corev1.PodFailed {
 		return failed(v1.ReasonContainerFailed, text.Join("the pod failed", pod.Status.Reason, pod.Status.Message))
 	}
-	if condition := podCondition(pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionTrue {
+	if PodIsReady(pod) {
 		return recovering(pod, now)
 	}
 	if condition := podCondition(pod, corev1.PodScheduled); condition == nil || condition.Status != corev1.ConditionTrue {
@@ -293,6 +293,12 @@ func awaitedOperands(pod *corev1.Pod, container string) string {
 		}
 	}
 	return "another operand"
+}
+
+// PodIsReady reports whether the condition Ready of a pod is True.
+func PodIsReady(pod *corev1.Pod) bool {
+	condition := podCondition(pod, corev1.PodReady)
+	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
 func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {

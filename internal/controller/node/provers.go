@@ -45,17 +45,6 @@ func (s *scope) staleProvers(pods assess.Pods) []*corev1.Pod {
 	return stale
 }
 
-// readyDriver returns the ready driver pod of the node, nil if there is none.
-func (s *scope) readyDriver(pods assess.Pods) *corev1.Pod {
-	for i := range s.Catalogue {
-		o := &s.Catalogue[i]
-		if pod := pods[o.Name]; o.UpdatesOnDelete && pod != nil && readiness.Pod(pod, "", s.now).State == readiness.Ready {
-			return pod
-		}
-	}
-	return nil
-}
-
 // validatedBefore reports whether a pod has been ready since before the driver's pod started. Both times are of the
 // node's clock. As that may be set back, only a pod that was created before that of the driver counts, by the clock of
 // the API server: its successor never does.

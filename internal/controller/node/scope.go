@@ -20,6 +20,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/times"
@@ -255,19 +256,28 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 }
 
 // readyPods reports which of the driver and the injector have a ready pod.
-func (s *scope) readyPods(pods assess.Pods) (ready plan.ReadyPods) {
+func (s *scope) readyPods(pods assess.Pods) plan.ReadyPods {
+	driver := s.readyDriver(pods)
+	injector := s.readyPod(pods, func(o *operand.Operand) bool { return o.IsInjector })
+	return plan.ReadyPods{
+		Driver: driver != nil, CurrentDriver: driver != nil && s.basis.Stack.IsCurrent(driver), Injector: injector != nil,
+	}
+}
+
+// readyDriver returns the ready driver pod of the node, nil if there is none.
+func (s *scope) readyDriver(pods assess.Pods) *corev1.Pod {
+	return s.readyPod(pods, func(o *operand.Operand) bool { return o.UpdatesOnDelete })
+}
+
+// readyPod returns the ready pod of the first such operand that has one, nil if none has.
+func (s *scope) readyPod(pods assess.Pods, of func(*operand.Operand) bool) *corev1.Pod {
 	for i := range s.Catalogue {
 		o := &s.Catalogue[i]
-		pod := pods[o.Name]
-		if pod == nil || !o.UpdatesOnDelete && !o.IsInjector || readiness.Pod(pod, "", s.now).State != readiness.Ready {
-			continue
+		if pod := pods[o.Name]; pod != nil && of(o) && readiness.Pod(pod, "", s.now).State == readiness.Ready {
+			return pod
 		}
-		if o.UpdatesOnDelete {
-			ready.Driver, ready.CurrentDriver = true, s.basis.Stack.IsCurrent(pod)
-		}
-		ready.Injector = ready.Injector || o.IsInjector
 	}
-	return ready
+	return nil
 }
 
 // assess is the only assessment of the node in a reconcile, made after its labels were written.
