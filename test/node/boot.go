@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"syscall"
@@ -87,6 +88,9 @@ func (d description) supervise() error {
 			"--node-ip=" + Address.String(),
 		}},
 	}
+	// Services must not inherit that SIGHUP is ignored, as below nohup: the toolkit ends containerd by it. A signal that
+	// this process handles has its default action in the programs that it starts.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	for _, s := range services {
 		if err := s.start(); err != nil {
 			return err
