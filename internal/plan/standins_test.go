@@ -33,7 +33,9 @@ func TestKeepWithoutNodes(t *testing.T) {
 				withoutGPU("a"), withoutGPU("b"),
 				changed(withoutGPU("c"), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion, f.Runtime = "rhel", "9.6", "cri-o" }),
 			},
-			want: with("container-toolkit containerd", "container-toolkit crio", "driver rhel9-amd64", "driver ubuntu24.04-amd64"),
+			want: with(
+				"container-toolkit containerd", "container-toolkit crio", "driver rhel9-amd64", "driver ubuntu24.04-amd64",
+			),
 		},
 		"the kernels of the other nodes count for precompiled drivers": {
 			spec: ofDriver(v1.DriverSpec{
