@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/node"
@@ -158,15 +157,19 @@ func (b *env) restartDaemon() {
 	b.t.Logf("the operator reported all ready %s after the repair", since(repaired))
 }
 
-// replace deletes the pod of an app, and returns once it is gone.
+// replace deletes the pod of an app, and returns once it is gone, and not when its containers have ended: what asks
+// for the app's pod after that gets the next one.
 func (b *env) replace(app string) {
 	b.t.Helper()
 	old := b.podsOf(namespace, app)
 	b.Expect(old).To(HaveLen(1))
-	b.Expect(b.client.CoreV1().Pods(namespace).DeleteCollection(b.t.Context(), metav1.DeleteOptions{},
-		metav1.ListOptions{LabelSelector: "app=" + app})).To(Succeed())
-	b.Eventually(func() []types.UID { return b.podsOf(namespace, app) }, "1m", "50ms").
-		ShouldNot(ContainElement(old[0]), b.describe)
+	pods, ofApp := b.client.CoreV1().Pods(namespace), metav1.ListOptions{LabelSelector: "app=" + app}
+	b.Expect(pods.DeleteCollection(b.t.Context(), metav1.DeleteOptions{}, ofApp)).To(Succeed())
+	b.Eventually(func(g Gomega) {
+		left, err := pods.List(b.t.Context(), ofApp)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(left.Items).NotTo(ContainElement(HaveField("UID", old[0])))
+	}, "1m", "50ms").Should(Succeed(), b.describe)
 }
 
 // createClient creates the pod of a user that uses GPUs through MPS.

@@ -160,7 +160,6 @@ func serve(of resource, shared sharing) (stop func(), err error) {
 		stop()
 		return nil, fmt.Errorf("register with the kubelet: %w", err)
 	}
-	fmt.Printf("the plugin serves %d devices of %s\n", len(server.devices), of.name)
 	return stop, nil
 }
 
@@ -196,10 +195,12 @@ func (*pluginServer) GetDevicePluginOptions(context.Context, *api.Empty) (*api.D
 	return &api.DevicePluginOptions{}, nil
 }
 
+// ListAndWatch sends the devices to the kubelet. Until then the kubelet rejects each pod that wants one.
 func (s *pluginServer) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[api.ListAndWatchResponse]) error {
 	if err := stream.Send(&api.ListAndWatchResponse{Devices: s.devices}); err != nil {
 		return err
 	}
+	fmt.Printf("the plugin serves %d devices of %s\n", len(s.devices), s.resource)
 	select {
 	case <-s.ended:
 	case <-stream.Context().Done():
