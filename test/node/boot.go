@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/clusterpolicy/gpu-operator/test/process"
 )
 
 // description is the configuration of the first process of a machine.
@@ -52,6 +54,10 @@ func (d description) join() error {
 	}
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return err
+	}
+	// The program is executed by this thread, which may not be the one that was bound when the process started.
+	if err := process.BindSelf(); err != nil {
 		return err
 	}
 	d.Joined = true

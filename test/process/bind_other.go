@@ -7,5 +7,5 @@ import "syscall"
 // bind does nothing: only Linux has a parent-death signal.
 func bind(attributes *syscall.SysProcAttr) { attributes.Setpgid = true }
 
-// bindSelf does nothing, as bind.
-func bindSelf() error { return nil }
+// BindSelf does nothing, as bind.
+func BindSelf() error { return nil }

@@ -94,7 +94,8 @@ func become(data []byte) error {
 	if err := json.Unmarshal(data, &l); err != nil {
 		return fmt.Errorf("decode launch: %w", err)
 	}
-	if err := bindSelf(); err != nil {
+	// All init functions run on the main thread, which then executes the program.
+	if err := BindSelf(); err != nil {
 		return fmt.Errorf("bind to parent: %w", err)
 	}
 	if os.Getppid() != l.Parent {
