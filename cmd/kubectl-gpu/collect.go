@@ -77,7 +77,7 @@ Exit codes: 0 the bundle is written, also if parts of it could not be read, 1 fa
 
 func (o collectOptions) run(cmd *cobra.Command, name, file string, now time.Time) error {
 	if _, err := os.Lstat(file); err == nil && file != stdin {
-		return fmt.Errorf("creating the bundle: %s exists, and is not replaced: give another name with --output", file)
+		return fmt.Errorf("creating the bundle: %s exists, and is not replaced: give another FILE", file)
 	}
 	collected, err := o.collect(cmd.Context(), now)
 	if err != nil {

@@ -53,7 +53,7 @@ type collector struct {
 	session   *session
 	bundle    *bundle
 	namespace string
-	// pods of the operator's namespace.
+	// pods of the operator's namespace, those that are not ready first.
 	pods []corev1.Pod
 }
 
@@ -105,7 +105,7 @@ func withoutImages(node *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(node.Object, "status", "images")
 }
 
-// withoutSchema leaves of the definitions of others nothing, and of ours the metadata, versions and conditions.
+// withoutSchema removes the schemas of a CustomResourceDefinition.
 func withoutSchema(definition *unstructured.Unstructured) {
 	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
 	for i := range versions {
@@ -157,6 +157,10 @@ func (c *collector) objects(ctx context.Context) {
 		return nil
 	})
 	_ = group.Wait() // No function fails.
+	// What time and size leave room for is read of pods that are not ready first.
+	slices.SortFunc(c.pods, func(a, b corev1.Pod) int {
+		return cmp.Or(cmp.Compare(readyRank(&a), readyRank(&b)), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // list reads one list.
@@ -333,14 +337,11 @@ func (c *collector) text(ctx context.Context, name, path string, limit int64) {
 	c.bundle.addText(bundleFile{Name: name, Source: path, Cut: cut}, string(text))
 }
 
-// logs adds the logs of the operator's namespace: of pods that are not ready first, as size and time are bounded.
+// logs adds the logs of the operator's namespace.
 func (c *collector) logs(ctx context.Context) {
 	if c.logLines == 0 {
 		return
 	}
-	slices.SortFunc(c.pods, func(a, b corev1.Pod) int {
-		return cmp.Or(cmp.Compare(readyRank(&a), readyRank(&b)), cmp.Compare(a.Name, b.Name))
-	})
 	var group errgroup.Group
 	group.SetLimit(maxParallel)
 	for i := range c.pods {

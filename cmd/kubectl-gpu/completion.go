@@ -40,8 +40,7 @@ func addCompletion(root *cobra.Command) {
 			Short: "Print the script by which kubectl completes kubectl gpu",
 			Long: `Print the script by which kubectl completes kubectl gpu in each shell in which its own completion is set up.
 It must be executable, on the PATH, and named kubectl_complete-gpu. It completes commands, flags and their values, and
-the names
-of nodes, pods and namespaces of the cluster.`,
+the names of nodes, pods and namespaces of the cluster.`,
 			Example: `  kubectl gpu completion kubectl > ~/.local/bin/kubectl_complete-gpu
   chmod +x ~/.local/bin/kubectl_complete-gpu`,
 			Args: cobra.NoArgs,

@@ -35,14 +35,14 @@ func mirrorCommand() *cobra.Command {
 	}
 	command.AddCommand(
 		mirrorOf("list", "List the images that the operator and a policy use on these nodes",
-			`List the images that the operator
-and a policy use on these nodes, as references at their source, sorted. spec.global.registry does not change them.`,
+			`List the images that the operator and a policy use on these nodes, as references at their source, sorted.
+spec.global.registry does not change them.`,
 			`  kubectl get nodes -o yaml > nodes.yaml
   kubectl gpu mirror list -f policy.yaml --nodes nodes.yaml`, printImages),
 		mirrorOf("script", "Print the commands of skopeo that copy these images to a mirror",
-			`Print a shell script that copies
-the images of mirror list to a registry with skopeo, with all their platforms, under the names that the operator looks
-for with spec.global.registry. The registry is that field of the policy, or --to.`,
+			`Print a shell script that copies the images of mirror list to a registry with skopeo, with all their platforms,
+under the names that the operator looks for with spec.global.registry. The registry is that field of the policy, or
+--to.`,
 			`  kubectl gpu mirror script -f policy.yaml --nodes nodes.yaml --to mirror.local:5000 | sh`, printScript),
 	)
 	return command

@@ -40,8 +40,7 @@ how long the node has been ready, or not ready. Columns that are empty for all n
 wide, which adds the messages.
 
 It runs kubectl proxy, which needs the right to list Nodes and ClusterPolicies, with --watch also to watch them. Without
-the
-right to list Pods in all namespaces FREE is unknown.
+the right to list Pods in all namespaces FREE is unknown.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, and with --detailed-exitcode 3 if there is no policy, or it is not
 ready.`,

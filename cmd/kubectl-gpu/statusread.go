@@ -178,8 +178,5 @@ func (c *liveCluster) overview() overview.Overview {
 	for _, policy := range c.policies {
 		cluster.Policies = append(cluster.Policies, *policy)
 	}
-	slices.SortFunc(cluster.Policies, func(a, b v1.ClusterPolicy) int {
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	})
 	return overview.Of(cluster)
 }

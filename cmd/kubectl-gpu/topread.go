@@ -19,6 +19,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/gpuusage"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/overview"
 )
 
 const (
@@ -105,15 +106,12 @@ func namespaceOf(policy *v1.ClusterPolicy) string {
 	return cmp.Or(policy.Status.Namespace, defaultNamespace)
 }
 
-// activePolicyOf returns the policy that the operator acts on; nil for none.
+// activePolicyOf returns the active policy of the cluster; nil for none.
 func activePolicyOf(ctx context.Context, asked *session) (*v1.ClusterPolicy, error) {
-	var found *v1.ClusterPolicy
-	_, err := listJSON(ctx, asked, policiesPath, nil, typeJSON, func(policy *v1.ClusterPolicy) {
-		if found == nil || found.Status.State == "" || found.Status.State == v1.StateIgnored {
-			found = policy
-		}
-	})
-	return found, err
+	var all []v1.ClusterPolicy
+	_, err := listJSON(ctx, asked, policiesPath, nil, typeJSON,
+		func(policy *v1.ClusterPolicy) { all = append(all, *policy) })
+	return overview.ActivePolicy(all), err
 }
 
 // exporters returns the exporter's pod of each node.

@@ -168,6 +168,33 @@ func TestReasonsOfAPod(t *testing.T) {
 			})},
 			want: []string{explain.UntoleratedTaint}, next: "use other nodes",
 		},
+		"the taints of the operator and of a team": {
+			pod: pod("nvidia.com/gpu=1"),
+			nodes: []*corev1.Node{
+				changed(node("a", "nvidia.com/gpu=8"), func(n *corev1.Node) {
+					n.Spec.Taints = []corev1.Taint{{Key: "nvidia.com/gpu-operator.unhealthy", Effect: corev1.TaintEffectNoSchedule}}
+				}),
+				changed(node("b", "nvidia.com/gpu=8"), func(n *corev1.Node) {
+					n.Spec.Taints = []corev1.Taint{{Key: "team", Value: "b", Effect: corev1.TaintEffectNoSchedule}}
+				}),
+			},
+			want: []string{explain.UntoleratedTaint, explain.UntoleratedTaint}, message: "nvidia.com/gpu-operator.unhealthy",
+			next: "use other nodes",
+		},
+		"a repeated event of the scheduler": {
+			pod: pod("nvidia.com/gpu=1"), nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8")}, usage: &overview.Usage{},
+			events: []corev1.Event{
+				{
+					Reason: "FailedScheduling", Message: "Insufficient cpu", EventTime: metav1.NewMicroTime(time.Unix(1, 0)),
+					Series: &corev1.EventSeries{Count: 9, LastObservedTime: metav1.NewMicroTime(time.Unix(9, 0))},
+				},
+				{
+					Reason: "FailedScheduling", Message: "Insufficient memory",
+					EventTime: metav1.NewMicroTime(time.Unix(5, 0)),
+				},
+			},
+			want: []string{explain.OtherConstraint}, message: "Insufficient cpu",
+		},
 		"something else": {
 			pod: pod("nvidia.com/gpu=1"), nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8")}, usage: &overview.Usage{},
 			events: []corev1.Event{event("FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu.")},

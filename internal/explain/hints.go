@@ -57,7 +57,7 @@ func untolerated(pod *corev1.Pod, node *corev1.Node) string {
 func taintFinding(taint string) Finding {
 	f := Finding{
 		Reason:  UntoleratedTaint,
-		Message: fmt.Sprintf("these nodes have a taint that the pod does not tolerate, such as %s", taint),
+		Message: fmt.Sprintf("these nodes have the taint %s, which the pod does not tolerate", taint),
 		Next:    "add a toleration to the pod, or remove the taint if it is not intended",
 	}
 	if strings.HasPrefix(taint, labels.TaintUnhealthy) {

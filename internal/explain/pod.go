@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/overview"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/reasons"
 )
 
@@ -135,22 +136,20 @@ func noRequest(pod *corev1.Pod) []Finding {
 func (in PodInput) ended() []Finding {
 	status := in.Pod.Status
 	switch {
-	case status.Reason == "UnexpectedAdmissionError" && strings.Contains(status.Message, "maximum request size for "+
-		"shared"):
+	case status.Reason == readiness.RefusedByKubelet &&
+		strings.Contains(status.Message, "maximum request size for shared"):
 		return []Finding{{
 			Reason: SharedRequestTooLarge, Message: status.Message,
 			Cause: "the GPUs are shared, and several shares do not give more computing power, so the device plugin refuses them",
 			Next: "request 1; or turn failRequestsGreaterThanOne off in spec.sharing.timeSlicing, where pods are to get " +
-				"several " +
-				"shares nevertheless",
+				"several shares nevertheless",
 		}}
-	case status.Reason == "UnexpectedAdmissionError":
+	case status.Reason == readiness.RefusedByKubelet:
 		return []Finding{{
 			Reason: RefusedByKubelet, Message: status.Message,
 			Cause: "the kubelet has started, as after a boot, before the device plugin, or a GPU has become unhealthy",
-			Next: "delete the pod; its controller, if it has one, creates another one. Look at the node: kubectl gpu " +
-				"explain node/" +
-				in.Pod.Spec.NodeName,
+			Next: "delete the pod; its controller, if it has one, creates another one. Look at the node: " +
+				"kubectl gpu explain node/" + in.Pod.Spec.NodeName,
 		}}
 	case status.Phase == corev1.PodFailed:
 		return []Finding{{
@@ -223,13 +222,23 @@ func waitingReason(pod *corev1.Pod) string {
 
 // event returns the message of the latest event with a reason, empty if there is none.
 func (in PodInput) event(reason string) string {
-	latest := corev1.Event{}
-	for _, event := range in.Events {
-		if event.Reason == reason && !event.LastTimestamp.Before(&latest.LastTimestamp) {
+	latest := latestOf(in.Events, func(event *corev1.Event) bool { return event.Reason == reason })
+	if latest == nil {
+		return ""
+	}
+	return latest.Message
+}
+
+// latestOf returns the latest of the events that match, nil for none.
+func latestOf(events []corev1.Event, matches func(*corev1.Event) bool) *corev1.Event {
+	var latest *corev1.Event
+	for i := range events {
+		event := &events[i]
+		if matches(event) && (latest == nil || !assess.LastSeen(event).Before(assess.LastSeen(latest))) {
 			latest = event
 		}
 	}
-	return latest.Message
+	return latest
 }
 
 // unscheduled explains a pod for which the scheduler has found no node.
@@ -239,26 +248,30 @@ func (in PodInput) unscheduled(requests overview.Requests) []Finding {
 			return []Finding{*f}
 		}
 	}
+	// Nodes with the same cause are one finding: a taint of the operator needs another step than one of a team.
 	blocked := map[string]*Finding{}
 	for _, node := range in.Nodes {
 		found := in.blocker(node, requests)
-		if known := blocked[found.Reason]; known != nil {
-			known.Nodes = append(known.Nodes, node.Name)
-			continue
+		known := blocked[found.Message]
+		if known == nil {
+			known = &found
+			blocked[found.Message] = known
 		}
-		found.Nodes = []string{node.Name}
-		blocked[found.Reason] = &found
+		known.Nodes = append(known.Nodes, node.Name)
 	}
 	var all []Finding
-	for _, reason := range []string{OtherConstraint, NotEnoughFree, Cordoned, UntoleratedTaint, ResourceNotOffered,
-		NotSelected} {
-		if found := blocked[reason]; found != nil {
-			slices.Sort(found.Nodes)
-			all = append(all, *found)
-		}
+	for _, message := range slices.Sorted(maps.Keys(blocked)) {
+		slices.Sort(blocked[message].Nodes)
+		all = append(all, *blocked[message])
 	}
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		return cmp.Compare(slices.Index(nearest, a.Reason), slices.Index(nearest, b.Reason))
+	})
 	return all
 }
+
+// nearest orders the causes on nodes: from those that end by themselves to those that the pod itself has.
+var nearest = []string{OtherConstraint, NotEnoughFree, Cordoned, UntoleratedTaint, ResourceNotOffered, NotSelected}
 
 // offered reports a resource that no node offers, or not so much of it; nil if one does.
 func (in PodInput) offered(name corev1.ResourceName, count int64) *Finding {
@@ -330,8 +343,8 @@ func (in PodInput) blocker(node *corev1.Node, requests overview.Requests) Findin
 		}
 	}
 	return Finding{
-		Reason: OtherConstraint, Message: cmp.Or(in.event("FailedScheduling"), "the scheduler has not reported on the "+
-			"pod yet"),
+		Reason:  OtherConstraint,
+		Message: cmp.Or(in.event("FailedScheduling"), "the scheduler has not reported on the pod yet"),
 		Cause: "these nodes have GPUs for the pod; other resources, volumes or rules keep it from them, as the scheduler " +
 			"reports",
 		Next: "follow the message of the scheduler",
@@ -341,15 +354,12 @@ func (in PodInput) blocker(node *corev1.Node, requests overview.Requests) Findin
 // OfController explains why a controller, such as a Job, has no pod; nil if no event states it. events are those of its
 // namespace with the reason FailedCreate. A ReplicaSet has the name of its Deployment with a suffix.
 func OfController(namespace, name string, events []corev1.Event) *Pod {
-	latest := corev1.Event{}
-	for _, event := range events {
+	latest := latestOf(events, func(event *corev1.Event) bool {
 		object := event.InvolvedObject
 		isIts := object.Name == name || object.Kind == "ReplicaSet" && strings.HasPrefix(object.Name, name+"-")
-		if isIts && event.Reason == "FailedCreate" && !event.LastTimestamp.Before(&latest.LastTimestamp) {
-			latest = event
-		}
-	}
-	if latest.Message == "" {
+		return isIts && event.Reason == "FailedCreate"
+	})
+	if latest == nil || latest.Message == "" {
 		return nil
 	}
 	finding := Finding{

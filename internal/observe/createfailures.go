@@ -157,24 +157,13 @@ func (c *CreateFailures) newestEvents(ctx context.Context, now time.Time) (map[t
 	newest := map[types.UID]*corev1.Event{}
 	for i := range events.Items {
 		event := &events.Items[i]
-		uid, last := event.InvolvedObject.UID, lastSeen(event)
-		if now.Sub(last) > staleAfter || (newest[uid] != nil && last.Before(lastSeen(newest[uid]))) {
+		uid, last := event.InvolvedObject.UID, assess.LastSeen(event)
+		if now.Sub(last) > staleAfter || (newest[uid] != nil && last.Before(assess.LastSeen(newest[uid]))) {
 			continue
 		}
 		newest[uid] = event
 	}
 	return newest, nil
-}
-
-func lastSeen(event *corev1.Event) time.Time {
-	last := event.LastTimestamp.Time
-	if last.Before(event.EventTime.Time) {
-		last = event.EventTime.Time
-	}
-	if event.Series != nil && last.Before(event.Series.LastObservedTime.Time) {
-		last = event.Series.LastObservedTime.Time
-	}
-	return last
 }
 
 // eventPrefix is removed from the messages of the DaemonSet controller: it has the name of the pod, which changes with

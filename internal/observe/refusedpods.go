@@ -13,14 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-const (
-	// refusedReason is the reason of pods that the kubelet does not admit because of their devices.
-	refusedReason = "UnexpectedAdmissionError"
-	// maxRefused is the number of ended pods of one node that are read.
-	maxRefused = 500
-)
+// maxRefused is the number of ended pods of one node that are read.
+const maxRefused = 500
 
 // PodPhaseField is the field selector for the phase of pods.
 const PodPhaseField = "status.phase"
@@ -67,7 +65,7 @@ func RefusedPods(ctx context.Context, live client.Reader, node, namespace string
 
 // isRefused reports whether the kubelet has refused a pod that requests GPUs.
 func isRefused(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == refusedReason && requestsGPUs(pod)
+	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == readiness.RefusedByKubelet && requestsGPUs(pod)
 }
 
 // refusedAt returns when the reason of the pod's end was written, in whole seconds; the zero time if that is unknown.

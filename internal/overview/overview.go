@@ -59,7 +59,7 @@ type Summary struct {
 // Of returns the overview of a cluster.
 func Of(cluster Cluster) Overview {
 	o := Overview{Nodes: []Node{}}
-	policy := activePolicy(cluster.Policies)
+	policy := ActivePolicy(cluster.Policies)
 	if policy != nil {
 		o.Policy = policyOf(policy)
 	}
@@ -76,17 +76,21 @@ func Of(cluster Cluster) Overview {
 // rank orders nodes by their readiness.
 var rank = map[Readiness]int{NotReady: 0, Unknown: 1, Ready: 2, Excluded: 3}
 
-// activePolicy returns the policy that the operator acts on, or the first one if it has acted on none yet; nil if there
-// is none.
-func activePolicy(policies []v1.ClusterPolicy) *v1.ClusterPolicy {
-	if len(policies) == 0 {
-		return nil
+// ActivePolicy returns the policy that the operator acts on, or the oldest one if it has acted on none yet; nil for no
+// policies.
+func ActivePolicy(policies []v1.ClusterPolicy) *v1.ClusterPolicy {
+	isActive := func(p *v1.ClusterPolicy) bool { return p.Status.State != "" && p.Status.State != v1.StateIgnored }
+	var oldest *v1.ClusterPolicy
+	for i := range policies {
+		policy := &policies[i]
+		if isActive(policy) {
+			return policy
+		}
+		if oldest == nil || policy.CreationTimestamp.Before(&oldest.CreationTimestamp) {
+			oldest = policy
+		}
 	}
-	isActive := func(p v1.ClusterPolicy) bool { return p.Status.State != "" && p.Status.State != v1.StateIgnored }
-	if i := slices.IndexFunc(policies, isActive); i >= 0 {
-		return &policies[i]
-	}
-	return &policies[0]
+	return oldest
 }
 
 func policyOf(policy *v1.ClusterPolicy) *Policy {

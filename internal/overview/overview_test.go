@@ -2,6 +2,7 @@ package overview_test
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -105,6 +106,23 @@ func TestOverview(t *testing.T) {
 }
 
 // Without the pods nothing is said about what is free, and without a policy nothing about it.
+// Until the operator has acted on a policy, the oldest one counts, wherever it is in a list.
+func TestActivePolicy(t *testing.T) {
+	g := NewWithT(t)
+	policy := func(name string, age time.Duration, state v1.State) v1.ClusterPolicy {
+		return v1.ClusterPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(0, 0).Add(-age))},
+			Status:     v1.ClusterPolicyStatus{State: state},
+		}
+	}
+	g.Expect(overview.ActivePolicy(nil)).To(BeNil())
+	young, old := policy("young", time.Minute, ""), policy("old", time.Hour, "")
+	g.Expect(overview.ActivePolicy([]v1.ClusterPolicy{young, old}).Name).To(Equal("old"))
+	g.Expect(overview.ActivePolicy([]v1.ClusterPolicy{old, young}).Name).To(Equal("old"))
+	ignored, active := policy("ignored", 2*time.Hour, v1.StateIgnored), policy("active", time.Minute, v1.StateNotReady)
+	g.Expect(overview.ActivePolicy([]v1.ClusterPolicy{ignored, active, old}).Name).To(Equal("active"))
+}
+
 func TestUnknown(t *testing.T) {
 	g := NewWithT(t)
 	got := overview.Of(overview.Cluster{Nodes: []*corev1.Node{

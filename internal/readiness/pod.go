@@ -24,6 +24,9 @@ const (
 // outOfMemory is the kubelet's reason for a container that exceeded its memory limit.
 const outOfMemory = "OOMKilled"
 
+// RefusedByKubelet is the reason of a failed pod that the kubelet has not admitted because of its devices.
+const RefusedByKubelet = "UnexpectedAdmissionError"
+
 // nodeCounts matches the numbers in the scheduler's message.
 var nodeCounts = regexp.MustCompile(`\b[0-9]+(/[0-9]+)? `)
 
