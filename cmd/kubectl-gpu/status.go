@@ -62,7 +62,7 @@ ready.`,
 	flags := command.Flags()
 	flags.StringVarP(&o.output, "output", "o", formatText, "format of the output: text, wide, json or yaml")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "show changes until interrupted: on a terminal the whole table, "+
-		"otherwise the lines that change")
+		"otherwise the lines that change, with Gone for a node that is gone")
 	flags.BoolVar(&o.detailedExit, "detailed-exitcode", false,
 		fmt.Sprintf("exit with %d if there is no policy, or it is not ready", exitNotReady))
 	o.kubectl.addFlags(flags)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -211,9 +213,13 @@ type screen struct {
 	out        io.Writer
 	wide       bool
 	isTerminal bool
-	// printed are the lines of the nodes that have been printed, by name.
+	// titled reports whether the titles have been printed, and printed are the lines of the nodes that have been, by name.
+	titled  bool
 	printed map[string]string
 }
+
+// gone is shown, once, of a node that the cluster no longer has, or that no longer has a GPU.
+const gone overview.Readiness = "Gone"
 
 func newScreen(out io.Writer, wide bool) *screen {
 	return &screen{out: out, wide: wide, isTerminal: isTerminal(out), printed: map[string]string{}}
@@ -229,7 +235,7 @@ func (s *screen) show(found overview.Overview, now time.Time) error {
 	return s.showChanges(found, now)
 }
 
-// showChanges prints the lines of new and changed nodes. Times are not compared.
+// showChanges prints the lines of nodes that are new, changed or gone. Times are not compared.
 func (s *screen) showChanges(found overview.Overview, now time.Time) error {
 	all := columns(now)
 	var shown, compared []column
@@ -242,14 +248,23 @@ func (s *screen) showChanges(found overview.Overview, now time.Time) error {
 		}
 	}
 	var lines []string
-	if len(s.printed) == 0 {
+	if !s.titled {
+		s.titled = true
 		lines = append(lines, titles(shown))
 	}
+	present := map[string]bool{}
 	for i := range found.Nodes {
 		n := &found.Nodes[i]
+		present[n.Name] = true
 		if line := row(compared, n); s.printed[n.Name] != line {
 			s.printed[n.Name] = line
 			lines = append(lines, row(shown, n))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.printed)) {
+		if !present[name] {
+			delete(s.printed, name)
+			lines = append(lines, row(shown, &overview.Node{Name: name, Ready: gone}))
 		}
 	}
 	text := &strings.Builder{}

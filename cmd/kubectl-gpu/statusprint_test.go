@@ -69,4 +69,21 @@ func TestWatchWithoutATerminal(t *testing.T) {
 	later.Nodes[0].Ready = overview.Ready
 	g.Expect(shown.show(later, shownAt.Add(time.Hour))).To(Succeed())
 	g.Expect(out.String()).To(MatchRegexp(`^a +True .*\n$`))
+	out.Reset()
+	later.Nodes = later.Nodes[:1]
+	g.Expect(shown.show(later, shownAt)).To(Succeed())
+	g.Expect(out.String()).To(MatchRegexp(`^b +Gone .*\n$`))
+	out.Reset()
+	g.Expect(shown.show(later, shownAt)).To(Succeed())
+	g.Expect(out.String()).To(BeEmpty())
+}
+
+// The titles are printed once, also while there is no node.
+func TestWatchWithoutNodes(t *testing.T) {
+	g, out := NewWithT(t), &bytes.Buffer{}
+	shown := newScreen(out, false)
+	for range 2 {
+		g.Expect(shown.show(overview.Overview{}, shownAt)).To(Succeed())
+	}
+	g.Expect(out.String()).To(MatchRegexp(`^NODE .*\n$`))
 }
