@@ -81,7 +81,7 @@ func (o *cleanupOptions) run(cmd *cobra.Command) error {
 	}
 	fmt.Fprint(out, cleanupText(plan))
 	if refusal := refusalOf(plan); refusal != "" && !o.force {
-		return errors.New(refusal)
+		return errors.New(refusal + "\n  nothing was changed; --force removes the stack nevertheless")
 	}
 	if o.dryRun {
 		return nil
@@ -110,7 +110,7 @@ func (o *cleanupOptions) carryOut(ctx context.Context, out io.Writer, plan *clea
 			return nil
 		}
 		if refusal := refusalOf(plan); refusal != "" && !o.force {
-			return errors.Join(failed, errors.New(refusal))
+			return errors.Join(failed, errors.New(refusal+"\n  the removal has stopped halfway: repeat the command after that"))
 		}
 	}
 	return errors.Join(failed, fmt.Errorf("this is left; repeat the command:\n%s", strings.TrimSpace(cleanupText(plan))))
@@ -140,10 +140,7 @@ func refusalOf(plan *cleanup.Plan) string {
 		lines = append(lines, fmt.Sprintf("GPUs are in use on %s: end the pods that are listed above",
 			count(len(plan.Busy), "node")))
 	}
-	if len(lines) == 0 {
-		return ""
-	}
-	return strings.Join(append(lines, "nothing was changed; --force removes the stack nevertheless"), "\n  ")
+	return strings.Join(lines, "\n  ")
 }
 
 // confirm asks whether to go on.

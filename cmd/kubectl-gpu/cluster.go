@@ -19,6 +19,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -55,8 +56,17 @@ func newClusterReader() (*clusterReader, error) {
 // add takes up the objects of a document, which may be a list. Kinds that no preview depends on are ignored, and so are
 // unknown fields: another release may have written them.
 func (r *clusterReader) add(document []byte) error {
+	text, err := yaml.YAMLToJSON(document)
+	if err != nil {
+		return err
+	}
+	return r.addJSON(text)
+}
+
+// addJSON is add for JSON, which is decoded in a fraction of the time.
+func (r *clusterReader) addJSON(document []byte) error {
 	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(document, &object.Object); err != nil {
+	if err := json.Unmarshal(document, &object.Object); err != nil {
 		return err
 	}
 	if !object.IsList() {
@@ -234,7 +244,7 @@ func (o planOptions) read(ctx context.Context, reader *clusterReader, args ...st
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil
 	}
-	if err := reader.add(text); err != nil {
+	if err := reader.addJSON(text); err != nil {
 		return fmt.Errorf("reading what kubectl get %s printed: %w", strings.Join(args, " "), err)
 	}
 	return nil

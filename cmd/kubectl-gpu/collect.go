@@ -36,6 +36,8 @@ value, URLs their user, and texts what has the form of a credential: keys, token
 so is then removed from all other files, such as logs. A credential in a log that has neither a name nor a known form
 remains: look through the logs if your programs print such. Names of nodes, pods and images are kept.
 
+The logs are those of at most 500 pods. What there are limits for is read of pods and nodes that are not ready first.
+
 summary.txt is the place to begin. index.json lists all files, what was redacted, and what could not be read: a part
 that fails does not stop the others.
 

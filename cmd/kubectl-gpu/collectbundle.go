@@ -65,8 +65,9 @@ type bundle struct {
 	redactor *redact.Redactor
 	contents []content
 	index    bundleIndex
-	// left is how many bytes may still be added.
+	// left is how many bytes may still be added, and full is set once something did not fit.
 	left int64
+	full bool
 }
 
 func newBundle(now time.Time, size int64) *bundle {
@@ -93,6 +94,7 @@ func (b *bundle) addText(file bundleFile, text string) {
 func (b *bundle) add(c content, size int) {
 	b.mu.Lock()
 	fits := b.left >= int64(size)
+	b.full = b.full || !fits
 	if fits {
 		b.left -= int64(size)
 		b.contents = append(b.contents, c)
@@ -101,6 +103,13 @@ func (b *bundle) add(c content, size int) {
 	if !fits {
 		b.missing(c.file.Name, c.file.Source, errFull)
 	}
+}
+
+// isFull reports whether something did not fit.
+func (b *bundle) isFull() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.full
 }
 
 // missing takes down what could not be read.

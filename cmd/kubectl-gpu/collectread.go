@@ -30,9 +30,11 @@ const (
 	// maxPart bounds an answer, and maxLog a log, in bytes.
 	maxPart = 32 << 20
 	maxLog  = 1 << 20
-	// maxExplained and maxExporters bound the nodes that are looked at one by one, those that are not ready first.
+	// maxExplained and maxExporters bound the nodes that are looked at one by one, and maxLogged the pods whose logs are
+	// read, those that are not ready first.
 	maxExplained = 50
 	maxExporters = 50
+	maxLogged    = 500
 	// partTime bounds one question, as a node may be gone.
 	partTime = 20 * time.Second
 )
@@ -169,13 +171,19 @@ func (c *collector) list(ctx context.Context, p part) {
 	defer cancel()
 	file := bundleFile{Name: p.file + ".yaml", Source: p.path}
 	objects, size := []any{}, 0
-	_, err := listJSON(ctx, c.session, p.path, p.query, typeJSON, func(object *json.RawMessage) {
-		if size += len(*object); size > maxPart {
-			file.Cut = true
+	_, err := listJSON(ctx, c.session, p.path, p.query, typeJSON, func(text *json.RawMessage) {
+		if strings.HasSuffix(p.file, "/pods") {
+			c.notePod(*text)
+		}
+		if file.Cut {
 			return
 		}
-		if kept := c.object(p, *object); kept != nil {
-			objects = append(objects, kept)
+		kept, length := c.object(p, *text)
+		if kept == nil {
+			return
+		}
+		if file.Cut = size+length > maxPart; !file.Cut {
+			objects, size = append(objects, kept), size+length
 		}
 	})
 	switch {
@@ -187,23 +195,23 @@ func (c *collector) list(ctx context.Context, p part) {
 	}
 }
 
-// object returns an object without credentials; nil if it is not of interest.
-func (c *collector) object(p part, text []byte) any {
+// notePod adds a pod to those whose logs and metrics are read, also if the list of pods is cut before it.
+func (c *collector) notePod(text []byte) {
+	pod := corev1.Pod{}
+	if err := json.Unmarshal(text, &pod); err == nil { // Otherwise object reports it.
+		c.pods = append(c.pods, pod)
+	}
+}
+
+// object returns an object without credentials, and its size in bytes; nil if it is not of interest.
+func (c *collector) object(p part, text []byte) (kept any, size int) {
 	object := &unstructured.Unstructured{}
 	if err := json.Unmarshal(text, &object.Object); err != nil {
 		c.bundle.missing(p.file, p.path, err)
-		return nil
+		return nil, 0
 	}
 	if p.file == "crds" && !strings.HasSuffix(object.GetName(), ".nvidia.com") {
-		return nil
-	}
-	if strings.HasSuffix(p.file, "/pods") {
-		pod := corev1.Pod{}
-		if err := json.Unmarshal(text, &pod); err == nil {
-			c.bundle.mu.Lock()
-			c.pods = append(c.pods, pod)
-			c.bundle.mu.Unlock()
-		}
+		return nil, 0
 	}
 	if p.trim != nil {
 		p.trim(object)
@@ -213,9 +221,14 @@ func (c *collector) object(p part, text []byte) any {
 	}
 	ours := object.GetLabels()[labels.ManagedBy] == labels.ManagedByValue
 	c.bundle.mu.Lock()
-	defer c.bundle.mu.Unlock()
 	c.bundle.redactor.Object(object, ours)
-	return object.Object
+	c.bundle.mu.Unlock()
+	encoded, err := json.Marshal(object.Object)
+	if err != nil {
+		c.bundle.missing(p.file, p.path, err)
+		return nil, 0
+	}
+	return object.Object, len(encoded)
 }
 
 // gpuPod is what the bundle has of a pod outside the operator's namespace: nothing of its programs.
@@ -224,26 +237,18 @@ type gpuPod struct {
 	Name         string                `json:"name"`
 	Node         string                `json:"node,omitempty"`
 	Phase        corev1.PodPhase       `json:"phase"`
-	Requests     map[string]string     `json:"requests"`
+	Requests     overview.Requests     `json:"requests"`
 	RuntimeClass string                `json:"runtimeClass,omitempty"`
 	NodeSelector map[string]string     `json:"nodeSelector,omitempty"`
 	Tolerations  []corev1.Toleration   `json:"tolerations,omitempty"`
 	Conditions   []corev1.PodCondition `json:"conditions,omitempty"`
 }
 
-// gpuPods lists the pods that request GPUs.
+// gpuPods lists the pods that request GPUs, but for those that have succeeded.
 func (c *collector) gpuPods(ctx context.Context) {
 	var found []gpuPod
 	_, err := listProtobuf(ctx, c.session, podsPath, nil, func(pod *corev1.Pod) {
-		requests := map[string]string{}
-		for i := range pod.Spec.Containers {
-			for name, quantity := range pod.Spec.Containers[i].Resources.Requests {
-				if strings.HasPrefix(string(name), labels.VendorPrefix) {
-					requests[pod.Spec.Containers[i].Name+": "+string(name)] = quantity.String()
-				}
-			}
-		}
-		if len(requests) > 0 {
+		if requests := overview.GPURequests(pod); len(requests) > 0 && pod.Status.Phase != corev1.PodSucceeded {
 			found = append(found, gpuPod{
 				pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.Phase, requests, value(pod.Spec.RuntimeClassName),
 				pod.Spec.NodeSelector, pod.Spec.Tolerations, pod.Status.Conditions,
@@ -345,6 +350,10 @@ func (c *collector) logs(ctx context.Context) {
 	var group errgroup.Group
 	group.SetLimit(maxParallel)
 	for i := range c.pods {
+		if err := c.noMoreLogs(ctx, i); err != nil {
+			c.bundle.missing("logs of "+count(len(c.pods)-i, "pod"), "", err)
+			break
+		}
 		for _, log := range c.logsOf(&c.pods[i]) {
 			group.Go(func() error {
 				c.text(ctx, log.name, log.path, maxLog)
@@ -353,6 +362,20 @@ func (c *collector) logs(ctx context.Context) {
 		}
 	}
 	_ = group.Wait() // No function fails.
+}
+
+// errEnoughLogs: the logs of maxLogged pods have been read.
+var errEnoughLogs = fmt.Errorf("logs are read of at most %d pods", maxLogged)
+
+// noMoreLogs returns why the logs of the remaining pods are left out, after those of so many; nil if they are read.
+func (c *collector) noMoreLogs(ctx context.Context, read int) error {
+	if read == maxLogged {
+		return errEnoughLogs
+	}
+	if c.bundle.isFull() {
+		return errFull
+	}
+	return ctx.Err()
 }
 
 // readyRank is 1 for a pod that is ready, otherwise 0.

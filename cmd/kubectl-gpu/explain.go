@@ -58,12 +58,6 @@ pod.`,
 			if name == "" || hasKind && kind != "node" && kind != "pod" {
 				return fmt.Errorf("%s: give NODE, node/NAME or pod/NAME", args[0])
 			}
-			if o.namespace == "" {
-				var err error
-				if o.namespace, err = o.kubectl.namespace(cmd.Context()); err != nil {
-					return failure{err}
-				}
-			}
 			if err := o.run(cmd.Context(), cmd.OutOrStdout(), kind, name); err != nil {
 				return failure{err}
 			}
@@ -80,37 +74,51 @@ pod.`,
 }
 
 func (o explainOptions) run(ctx context.Context, out io.Writer, kind, name string) error {
-	known, err := reasons.All()
+	found, text, err := o.find(ctx, kind, name)
 	if err != nil {
 		return err
 	}
+	return o.write(out, found, text)
+}
+
+// find explains the node or the pod, and also returns it as text.
+func (o explainOptions) find(ctx context.Context, kind, name string) (found any, text string, err error) {
+	known, err := reasons.All()
+	if err != nil {
+		return nil, "", err
+	}
 	asked, err := o.kubectl.open(ctx)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	defer asked.close()
 	if kind != "pod" {
 		live := newLiveCluster(o.kubectl)
 		if err := live.readSome(ctx, asked, withField(gpuNodes, "metadata.name", name), o.tenantsOf(name)); err != nil {
-			return err
+			return nil, "", err
 		}
-		found, err := o.node(ctx, asked, live, name, known)
+		node, err := o.node(ctx, asked, live, name, known)
 		if err != nil {
-			return err
+			return nil, "", err
 		}
-		if found != nil {
-			return o.write(out, found, nodeText(found))
+		if node != nil {
+			return node, nodeText(node), nil
 		}
 		if kind == "node" {
-			return fmt.Errorf("no node %s has the label %s=%s: see kubectl get nodes --show-labels", name, labels.GPUPresent,
-				labels.True)
+			return nil, "", fmt.Errorf("no node %s has the label %s=%s: see kubectl get nodes --show-labels", name,
+				labels.GPUPresent, labels.True)
 		}
 	}
-	found, err := o.pod(ctx, asked, name, known)
-	if err != nil {
-		return err
+	if o.namespace == "" {
+		if o.namespace, err = o.kubectl.namespace(ctx); err != nil {
+			return nil, "", err
+		}
 	}
-	return o.write(out, found, podText(found))
+	pod, err := o.pod(ctx, asked, name, known)
+	if err != nil {
+		return nil, "", err
+	}
+	return pod, podText(pod), nil
 }
 
 func (o explainOptions) write(out io.Writer, found any, text string) error {
@@ -195,9 +203,9 @@ func (o explainOptions) pod(
 		return nil, err
 	}
 	var events []corev1.Event
-	of := url.Values{"fieldSelector": {"involvedObject.kind=Pod,involvedObject.name=" + name}}
-	if pod == nil {
-		of = url.Values{"fieldSelector": {"reason=FailedCreate"}}
+	of := url.Values{"fieldSelector": {"reason=FailedCreate"}}
+	if pod != nil { // Not the events of an earlier pod with its name.
+		of = url.Values{"fieldSelector": {"involvedObject.uid=" + string(pod.UID)}}
 	}
 	if _, err := listProtobuf(ctx, asked, path+"/events", of,
 		func(event *corev1.Event) { events = append(events, *event) }); err != nil {

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -55,8 +58,17 @@ func (k kubectl) clusterArgs(command string) []string {
 	return all
 }
 
-// namespace returns that of the context.
+// podNamespace is the file with the namespace of the pod that this program runs in.
+const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// namespace returns that of the context, or without any context that of this program's pod, as kubectl does.
 func (k kubectl) namespace(ctx context.Context) (string, error) {
 	out, err := k.run(ctx, nil, "config", "view", "--minify", "--output", "jsonpath={..namespace}")
+	if err != nil && k.context == "" && strings.Contains(err.Error(), "current-context must exist") {
+		out, err = os.ReadFile(podNamespace)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
 	return cmp.Or(strings.TrimSpace(string(out)), "default"), err
 }

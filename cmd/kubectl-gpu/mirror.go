@@ -59,7 +59,8 @@ func mirrorOf(
 		Long: long + `
 
 The policy and the nodes are files; no cluster is called. Drivers have an image for each operating system, and if they
-are precompiled for each kernel, so that the nodes matter: list one of each kind that will join.`,
+are precompiled for each kernel, so that the nodes matter: list one of each kind that will join. For Red Hat CoreOS give
+--driver-toolkit-images, too.`,
 		Example: example,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -87,6 +88,7 @@ are precompiled for each kernel, so that the nodes matter: list one of each kind
 	flags.StringVar(&o.render.image, "image", image.Own(), "image of the operator")
 	flags.StringArrayVar(&env, "env", nil, "variable of the operator, as NAME=VALUE, such as DRIVER_IMAGE=...; may be "+
 		"repeated")
+	o.render.addToolkit(flags)
 	if use == "script" {
 		flags.StringVar(&o.to, "to", "", "registry of the mirror, such as mirror.local:5000 (default: spec.global.registry)")
 	}

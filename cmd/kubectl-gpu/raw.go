@@ -71,9 +71,14 @@ func decodeList[T any](in *json.Decoder, each func(*T)) (version string, err err
 	return version, expect(in, '}')
 }
 
+// decodeItems decodes the items of a list. null is an empty list: so the API server encodes one of metadata only.
 func decodeItems[T any](in *json.Decoder, each func(*T)) error {
-	if err := expect(in, '['); err != nil {
+	token, err := in.Token()
+	if err != nil || token == nil {
 		return err
+	}
+	if token != json.Delim('[') {
+		return fmt.Errorf("found %v instead of a list of items", token)
 	}
 	for in.More() {
 		item := new(T)

@@ -30,6 +30,15 @@ func TestDecodeList(t *testing.T) {
 	}
 }
 
+// A list of metadata without objects has null, and not a list.
+func TestDecodeEmptyList(t *testing.T) {
+	version, err := decodeList(json.NewDecoder(strings.NewReader(`{"metadata":{"resourceVersion":"7"},"items":null}`)),
+		func(*corev1.Node) { t.Error("an object of an empty list") })
+	g := NewWithT(t)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(version).To(Equal("7"))
+}
+
 // A watch ends with the connection, or when the API server no longer has the version.
 func TestDecodeEvents(t *testing.T) {
 	for name, end := range map[string]string{

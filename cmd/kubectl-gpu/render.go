@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -96,15 +97,20 @@ wrong usage.`,
 	flags.StringVar(&o.server, "server-version", "", fmt.Sprintf(
 		"version of the cluster's Kubernetes, such as v%s.0, to warn if it is not supported; it does not change the objects",
 		version.NewestKubernetes))
-	flags.StringVar(&o.toolkit, "driver-toolkit-images", "",
-		"file with the ImageStream of OpenShift's driver toolkit, as oc get -n openshift imagestream driver-toolkit -o "+
-			"yaml prints it")
+	o.addToolkit(flags)
 	for _, required := range []string{"filename", "nodes"} {
 		if err := command.MarkFlagRequired(required); err != nil {
 			panic(err) // The flag is defined above.
 		}
 	}
 	return command
+}
+
+// addToolkit adds the flag for the images of OpenShift's driver toolkit.
+func (o *renderOptions) addToolkit(flags *pflag.FlagSet) {
+	flags.StringVar(&o.toolkit, "driver-toolkit-images", "",
+		"file with the ImageStream of OpenShift's driver toolkit, as oc get -n openshift imagestream driver-toolkit -o "+
+			"yaml prints it")
 }
 
 // checkFiles fails if two files are standard input.

@@ -92,6 +92,9 @@ func (k kubectl) open(ctx context.Context) (*session, error) {
 func stopOnSignals(s *session) {
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // As below nohup.
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	stop := s.stop
 	s.stop = sync.OnceFunc(func() {
 		signal.Stop(signals)

@@ -73,6 +73,9 @@ ready.`,
 func (o statusOptions) run(cmd *cobra.Command) error {
 	live := newLiveCluster(o.kubectl)
 	if err := live.read(cmd.Context()); err != nil {
+		if o.detailedExit && errors.Is(err, errNotServed) {
+			return coded{failure{err}, exitNotReady}
+		}
 		return failure{err}
 	}
 	if o.watch {

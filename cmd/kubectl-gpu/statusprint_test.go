@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/overview"
 )
 
@@ -54,6 +55,23 @@ b     True   Validated  7/8     ?, 5 mig-1g.10gb  H100     mixed (pending)  590 
 
 No node has the label nvidia.com/gpu.present=true.
 `))
+}
+
+// The policy that counts is the one that the operator acts on, whatever the order of a list.
+func TestActivePolicy(t *testing.T) {
+	g := NewWithT(t)
+	policy := func(name string, age time.Duration) *v1.ClusterPolicy {
+		return &v1.ClusterPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(shownAt.Add(-age))},
+		}
+	}
+	g.Expect(activeOf(nil)).To(BeNil())
+	young, old := policy("young", time.Minute), policy("old", time.Hour)
+	g.Expect(activeOf([]*v1.ClusterPolicy{young, old}).Name).To(Equal("old"))
+	g.Expect(activeOf([]*v1.ClusterPolicy{old, young}).Name).To(Equal("old"))
+	old.DeletionTimestamp, old.Finalizers = &metav1.Time{Time: shownAt}, []string{labels.RemovalFinalizer}
+	g.Expect(activeOf([]*v1.ClusterPolicy{old, young}).Name).To(Equal("young"))
+	g.Expect(activeOf([]*v1.ClusterPolicy{old}).Name).To(Equal("old"), "its stack is removed")
 }
 
 // Without a terminal only the lines of new and changed nodes are printed, not those whose time passes.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/url"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/overview"
 )
 
@@ -76,7 +78,7 @@ func (c *liveCluster) readSome(ctx context.Context, asked *session, ofNodes, ofP
 	var policies, nodes, pods string
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		policies, err = listJSON(groupCtx, asked, policiesPath, nil, typeJSON, added(next.setPolicy))
+		policies, err = listPolicies(groupCtx, asked, added(next.setPolicy))
 		return err
 	})
 	group.Go(func() (err error) {
@@ -174,9 +176,32 @@ func (c *liveCluster) change(change func()) {
 func (c *liveCluster) overview() overview.Overview {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cluster := overview.Cluster{Nodes: slices.Collect(maps.Values(c.nodes)), Usage: c.usage}
-	for _, policy := range c.policies {
-		cluster.Policies = append(cluster.Policies, *policy)
+	return overview.Of(overview.Cluster{
+		Policy: activeOf(slices.Collect(maps.Values(c.policies))), Nodes: slices.Collect(maps.Values(c.nodes)), Usage: c.usage,
+	})
+}
+
+// activeOf returns the policy that the operator acts on: the active one, or else the one whose stack it removes; nil for
+// none.
+func activeOf(all []*v1.ClusterPolicy) *v1.ClusterPolicy {
+	if active := observe.Active(all); active != nil {
+		return active
 	}
-	return overview.Of(cluster)
+	deleted := make([]v1.ClusterPolicy, 0, len(all))
+	for _, policy := range all {
+		deleted = append(deleted, *policy)
+	}
+	return observe.Removed(deleted)
+}
+
+// errNotServed: the cluster has no ClusterPolicies at all.
+var errNotServed = errors.New("the cluster does not serve ClusterPolicies: install the operator, or choose another context")
+
+// listPolicies hands each policy to each, and returns the resource version of the list.
+func listPolicies(ctx context.Context, asked *session, each func(*v1.ClusterPolicy)) (string, error) {
+	version, err := listJSON(ctx, asked, policiesPath, nil, typeJSON, each)
+	if answered(err, "NotFound") {
+		return "", errNotServed
+	}
+	return version, err
 }

@@ -25,6 +25,18 @@ status:
   nodeInfo: {architecture: amd64, containerRuntimeVersion: "cri-o://1.31.4"}
 `
 
+// The images for Red Hat CoreOS depend on its driver toolkit.
+func TestMirrorForOpenShift(t *testing.T) {
+	g := NewWithT(t)
+	file := filepath.Join(t.TempDir(), "stream.yaml")
+	g.Expect(os.WriteFile(file, []byte("apiVersion: image.openshift.io/v1\nkind: ImageStream\n"+
+		"spec: {tags: [{name: 418.94.202501221327-0, from: {kind: DockerImage, name: quay.io/dtk}}]}"), 0o600)).To(Succeed())
+	got := kubectlGPU(strings.TrimSpace(coreOSNode), "mirror", "list", "-f", "testdata/policy.yaml", "--nodes", "-",
+		"--driver-toolkit-images", file)
+	g.Expect(got.code).To(Equal(0), got.errOut)
+	g.Expect(got.out).To(And(ContainSubstring("nvcr.io/nvidia/driver:"), ContainSubstring("quay.io/dtk")))
+}
+
 func TestRenderForOpenShift(t *testing.T) {
 	const driver = "DaemonSet nvidia-driver-daemonset"
 	const stream = "apiVersion: image.openshift.io/v1\nkind: ImageStream\n"

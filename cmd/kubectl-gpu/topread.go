@@ -19,7 +19,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/gpuusage"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/overview"
 )
 
 const (
@@ -108,10 +107,9 @@ func namespaceOf(policy *v1.ClusterPolicy) string {
 
 // activePolicyOf returns the active policy of the cluster; nil for none.
 func activePolicyOf(ctx context.Context, asked *session) (*v1.ClusterPolicy, error) {
-	var all []v1.ClusterPolicy
-	_, err := listJSON(ctx, asked, policiesPath, nil, typeJSON,
-		func(policy *v1.ClusterPolicy) { all = append(all, *policy) })
-	return overview.ActivePolicy(all), err
+	var all []*v1.ClusterPolicy
+	_, err := listPolicies(ctx, asked, func(policy *v1.ClusterPolicy) { all = append(all, policy) })
+	return activeOf(all), err
 }
 
 // exporters returns the exporter's pod of each node.

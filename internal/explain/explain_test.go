@@ -13,8 +13,11 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/explain"
+	"github.com/clusterpolicy/gpu-operator/internal/healthaction"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/overview"
 	"github.com/clusterpolicy/gpu-operator/internal/reasons"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 func all(t *testing.T) map[string]reasons.Explanation {
@@ -216,6 +219,17 @@ func TestReasonsOfAPod(t *testing.T) {
 			pod: pod("nvidia.com/gpu=1", on("a"), failed("", "")), want: []string{explain.Ended}, next: "logs training",
 		},
 		"succeeded": {pod: pod("nvidia.com/gpu=1", on("a"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
+		"a runtime handler that was missing at first": {
+			pod: pod("nvidia.com/gpu=1", on("a"), func(p *corev1.Pod) {
+				p.Status.Phase = corev1.PodRunning
+				p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+					Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+				}}
+			}),
+			nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8")},
+			events: []corev1.Event{event("FailedCreatePodSandBox",
+				`failed to get sandbox runtime: no runtime for "nvidia" is configured`)},
+		},
 		"no runtime handler": {
 			pod: pod("nvidia.com/gpu=1", on("a")), nodes: []*corev1.Node{node("a", "nvidia.com/gpu=8")},
 			events: []corev1.Event{event("FailedCreatePodSandBox",
@@ -283,9 +297,9 @@ func TestEachReasonOfANode(t *testing.T) {
 			Type: "nvidia.com/GPUReady", Status: corev1.ConditionFalse, Reason: reason,
 			Message: "a: stage Toolkit, operand container-toolkit: something: else",
 		}
-		policies := []v1.ClusterPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p"}}}
-		seen := overview.Of(overview.Cluster{Policies: policies, Nodes: []*corev1.Node{n}}).Nodes[0]
-		got := explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Policy: &policies[0], Reasons: known})
+		policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+		seen := overview.Of(overview.Cluster{Policy: policy, Nodes: []*corev1.Node{n}}).Nodes[0]
+		got := explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Policy: policy, Reasons: known})
 		g.Expect(got.Findings).To(HaveLen(1), reason)
 		g.Expect(got.Findings[0].Cause).To(Equal(text.Cause))
 		g.Expect(got.Findings[0].Next).To(Equal(text.Remedy))
@@ -336,7 +350,7 @@ func TestOtherCausesOfANode(t *testing.T) {
 			State: "drain-required", Reason: v1.ReasonUpgradeBlocked, Message: "by a pod",
 		}}},
 	}}
-	seen := overview.Of(overview.Cluster{Policies: []v1.ClusterPolicy{policy}, Nodes: []*corev1.Node{n}}).Nodes[0]
+	seen := overview.Of(overview.Cluster{Policy: &policy, Nodes: []*corev1.Node{n}}).Nodes[0]
 	reasonsOf := func(in explain.NodeInput) []string {
 		var found []string
 		for _, f := range explain.OfNode(in).Findings {
@@ -349,10 +363,26 @@ func TestOtherCausesOfANode(t *testing.T) {
 		v1.ConditionCRDOutdated, v1.ReasonGPULost, v1.ReasonUpgradeBlocked, explain.Cordoned,
 	}))
 	g.Expect(seen.Upgrade).To(Equal("drain-required"))
-	n.Annotations = map[string]string{"nvidia.com/gpu-operator.health-record": "{}"}
-	unhealthy := explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Policy: &policy, Reasons: known}).Findings
-	g.Expect(unhealthy[len(unhealthy)-1].Next).To(And(ContainSubstring("spec.health.actions"),
-		Not(ContainSubstring("kubectl uncordon"))))
+	next := func(annotation, record string) string {
+		n.Annotations = map[string]string{annotation: record}
+		all := explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Policy: &policy, Reasons: known}).Findings
+		return all[len(all)-1].Next
+	}
+	// Each cordon is that of its record, and otherwise that of a person.
+	n.UID = "a"
+	const byAPerson = "unless someone works on the node, kubectl uncordon a"
+	for action, want := range map[v1.HealthAction]string{
+		v1.HealthActionCordon: "spec.health.actions", v1.HealthActionTaint: byAPerson,
+	} {
+		record := healthaction.Record{UID: "a", State: healthaction.Done, Action: action}
+		g.Expect(next(labels.HealthRecord, record.Encode())).To(ContainSubstring(want))
+		record.UID = "another"
+		g.Expect(next(labels.HealthRecord, record.Encode())).To(Equal(byAPerson))
+	}
+	for cordoned, want := range map[bool]string{true: "wait for the driver upgrade", false: byAPerson} {
+		record := upgrade.Record{UID: "a", State: upgrade.StateDrain, Cordoned: cordoned}
+		g.Expect(next(labels.UpgradeRecord, record.Encode())).To(ContainSubstring(want))
+	}
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 	unseen := overview.Of(overview.Cluster{Nodes: []*corev1.Node{bare}}).Nodes[0]
 	g.Expect(reasonsOf(explain.NodeInput{Node: bare, Overview: unseen})).To(Equal([]string{"NoClusterPolicy",

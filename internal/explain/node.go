@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/overview"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
@@ -150,15 +151,27 @@ func (in NodeInput) cordoned() Finding {
 		Next: "unless someone works on the node, kubectl uncordon " + in.Node.Name,
 	}
 	switch {
-	case in.Node.Annotations[labels.HealthRecord] != "":
+	case in.isUnhealthy():
 		f.Next = "do what the unhealthy GPU needs: the operator has cordoned the node because of it (spec.health.actions), " +
 			"and uncordons it once it is healthy"
 	case in.isDrained():
 		f.Next = "wait for the change of the node's MIG layout (spec.migManager.config.onBusy), which uncordons it"
-	case in.upgrade() != nil:
+	case in.isUpgraded():
 		f.Next = "wait for the driver upgrade of the node, which uncordons it"
 	}
 	return f
+}
+
+// isUnhealthy reports whether the operator has cordoned the node because of an unhealthy GPU.
+func (in NodeInput) isUnhealthy() bool {
+	record, err := healthaction.DecodeRecord(in.Node.Annotations[labels.HealthRecord])
+	return err == nil && record.Cordons(in.Node.UID)
+}
+
+// isUpgraded reports whether the operator has cordoned the node to upgrade its driver.
+func (in NodeInput) isUpgraded() bool {
+	record, err := upgrade.DecodeRecord(in.Node.Annotations[labels.UpgradeRecord])
+	return err == nil && record.UID == in.Node.UID && record.Cordoned
 }
 
 // isDrained reports whether the operator has cordoned the node to change its MIG layout, and uncordons it after that.

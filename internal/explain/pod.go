@@ -174,7 +174,7 @@ func gated(pod *corev1.Pod) []Finding {
 // onItsNode explains a pod that is scheduled.
 func (in PodInput) onItsNode() []Finding {
 	var all []Finding
-	if event := in.event("FailedCreatePodSandBox"); event != "" && isAboutHandlers(event) {
+	if event := in.event("FailedCreatePodSandBox"); event != "" && isAboutHandlers(event) && !hasStarted(in.Pod) {
 		all = append(all, Finding{
 			Reason: RuntimeHandlerMissing, Message: event,
 			Cause: "the container toolkit has not configured the container runtime of the node, or another runtime serves " +
@@ -201,6 +201,12 @@ func (in PodInput) onItsNode() []Finding {
 		})
 	}
 	return all
+}
+
+// hasStarted reports whether a container of the pod runs or has run, for which the pod's sandbox was created.
+func hasStarted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses),
+		func(s corev1.ContainerStatus) bool { return s.State.Running != nil || s.State.Terminated != nil })
 }
 
 func isAboutHandlers(event string) bool {

@@ -13,8 +13,8 @@ import (
 
 // Cluster is what an Overview is computed from.
 type Cluster struct {
-	// Policies of the cluster.
-	Policies []v1.ClusterPolicy
+	// Policy that is active; nil for none.
+	Policy *v1.ClusterPolicy
 	// Nodes with GPUs.
 	Nodes []*corev1.Node
 	// Usage of these nodes; nil if the pods are not known.
@@ -59,7 +59,7 @@ type Summary struct {
 // Of returns the overview of a cluster.
 func Of(cluster Cluster) Overview {
 	o := Overview{Nodes: []Node{}}
-	policy := ActivePolicy(cluster.Policies)
+	policy := cluster.Policy
 	if policy != nil {
 		o.Policy = policyOf(policy)
 	}
@@ -76,29 +76,16 @@ func Of(cluster Cluster) Overview {
 // rank orders nodes by their readiness.
 var rank = map[Readiness]int{NotReady: 0, Unknown: 1, Ready: 2, Excluded: 3}
 
-// ActivePolicy returns the policy that the operator acts on, or the oldest one if it has acted on none yet; nil for no
-// policies.
-func ActivePolicy(policies []v1.ClusterPolicy) *v1.ClusterPolicy {
-	isActive := func(p *v1.ClusterPolicy) bool { return p.Status.State != "" && p.Status.State != v1.StateIgnored }
-	var oldest *v1.ClusterPolicy
-	for i := range policies {
-		policy := &policies[i]
-		if isActive(policy) {
-			return policy
-		}
-		if oldest == nil || policy.CreationTimestamp.Before(&oldest.CreationTimestamp) {
-			oldest = policy
-		}
-	}
-	return oldest
-}
-
 func policyOf(policy *v1.ClusterPolicy) *Policy {
 	p := &Policy{Name: policy.Name, Ready: metav1.ConditionUnknown, Upgrade: policy.Status.Upgrade}
-	if ready := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionReady); ready != nil {
-		p.Ready, p.Reason, p.Message = ready.Status, ready.Reason, ready.Message
-	} else {
+	ready := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionReady)
+	switch {
+	case ready == nil:
 		p.Message = "the operator has not reported on it yet"
+	case ready.ObservedGeneration < policy.Generation:
+		p.Message = "the operator has not assessed its current spec yet; before, it was " + ready.Reason + ": " + ready.Message
+	default:
+		p.Ready, p.Reason, p.Message = ready.Status, ready.Reason, ready.Message
 	}
 	return p
 }

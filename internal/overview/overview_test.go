@@ -2,7 +2,6 @@ package overview_test
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -69,15 +68,14 @@ func TestOverview(t *testing.T) {
 	usage.Set(pod("5", "", map[string]int64{"nvidia.com/gpu": 1}))
 	usage.Set(pod("6", "whole", map[string]int64{"cpu": 1}))
 	usage.Delete("4")
-	policies := []v1.ClusterPolicy{
-		{ObjectMeta: metav1.ObjectMeta{Name: "ignored"}, Status: v1.ClusterPolicyStatus{State: v1.StateIgnored}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "active"}, Status: v1.ClusterPolicyStatus{
-			State: v1.StateNotReady, Conditions: []metav1.Condition{{
-				Type: v1.ConditionReady, Status: metav1.ConditionFalse, Reason: "OperandFailed", Message: "1 of 6",
-			}},
-		}},
+	policy := &v1.ClusterPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "active", Generation: 2},
+		Status: v1.ClusterPolicyStatus{Conditions: []metav1.Condition{{
+			Type: v1.ConditionReady, Status: metav1.ConditionFalse, Reason: "OperandFailed", Message: "1 of 6",
+			ObservedGeneration: 2,
+		}}},
 	}
-	got := overview.Of(overview.Cluster{Policies: policies, Nodes: nodes, Usage: usage})
+	got := overview.Of(overview.Cluster{Policy: policy, Nodes: nodes, Usage: usage})
 	g.Expect(got.Policy).To(Equal(&overview.Policy{Name: "active", Ready: "False", Reason: "OperandFailed",
 		Message: "1 of 6"}))
 	free := int64(5)
@@ -106,23 +104,6 @@ func TestOverview(t *testing.T) {
 }
 
 // Without the pods nothing is said about what is free, and without a policy nothing about it.
-// Until the operator has acted on a policy, the oldest one counts, wherever it is in a list.
-func TestActivePolicy(t *testing.T) {
-	g := NewWithT(t)
-	policy := func(name string, age time.Duration, state v1.State) v1.ClusterPolicy {
-		return v1.ClusterPolicy{
-			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(0, 0).Add(-age))},
-			Status:     v1.ClusterPolicyStatus{State: state},
-		}
-	}
-	g.Expect(overview.ActivePolicy(nil)).To(BeNil())
-	young, old := policy("young", time.Minute, ""), policy("old", time.Hour, "")
-	g.Expect(overview.ActivePolicy([]v1.ClusterPolicy{young, old}).Name).To(Equal("old"))
-	g.Expect(overview.ActivePolicy([]v1.ClusterPolicy{old, young}).Name).To(Equal("old"))
-	ignored, active := policy("ignored", 2*time.Hour, v1.StateIgnored), policy("active", time.Minute, v1.StateNotReady)
-	g.Expect(overview.ActivePolicy([]v1.ClusterPolicy{ignored, active, old}).Name).To(Equal("active"))
-}
-
 func TestUnknown(t *testing.T) {
 	g := NewWithT(t)
 	got := overview.Of(overview.Cluster{Nodes: []*corev1.Node{
@@ -131,7 +112,22 @@ func TestUnknown(t *testing.T) {
 	g.Expect(got.Policy).To(BeNil())
 	g.Expect(got.Summary.FreeGPUs).To(BeNil())
 	g.Expect(got.Nodes[0].Resources).To(ConsistOf(HaveField("Free", BeNil())))
-	empty := overview.Of(overview.Cluster{Policies: []v1.ClusterPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "new"}}}})
+	empty := overview.Of(overview.Cluster{Policy: &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "new"}}})
 	g.Expect(empty.Policy.Ready).To(Equal(metav1.ConditionUnknown))
 	g.Expect(empty.Nodes).To(And(BeEmpty(), Not(BeNil())), "an empty list in JSON")
+}
+
+// What the operator has reported about an earlier spec is not the state of the current one.
+func TestEditedPolicy(t *testing.T) {
+	g := NewWithT(t)
+	policy := &v1.ClusterPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "edited", Generation: 3},
+		Status: v1.ClusterPolicyStatus{Conditions: []metav1.Condition{{
+			Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Reconciled", Message: "2 of 2 GPU nodes are ready",
+			ObservedGeneration: 2,
+		}}},
+	}
+	got := overview.Of(overview.Cluster{Policy: policy}).Policy
+	g.Expect(got).To(And(HaveField("Ready", metav1.ConditionUnknown), HaveField("Reason", ""),
+		HaveField("Message", ContainSubstring("before, it was Reconciled: 2 of 2"))))
 }
