@@ -15,7 +15,7 @@ func operator() *dashboard.DashboardBuilder {
 	b := board("operator", "GPU operator", "The operator: how far nodes are, how long they take, driver upgrades, "+
 		"operands, and what the operator asks of the API server.").
 		WithVariable(choice("job", "Job", "label_values(gpu_operator_reconciliation_total, job)").IncludeAll(true).
-			AllValue(".+").Current(selection("All", "$__all")))
+			Current(selection("All", "$__all")))
 	for _, add := range []func(*dashboard.DashboardBuilder){
 		operatorTotals, operatorNodes, operatorJoins, operatorUpgrades, operatorItself,
 	} {

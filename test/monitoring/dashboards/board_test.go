@@ -37,7 +37,7 @@ func read(t *testing.T, name string) (drawing.Board, []byte) {
 type values map[string]string
 
 var chosen = values{
-	"datasource": "prometheus", "cluster": ".*", "job": ".+", "node": "train-1",
+	"datasource": "prometheus", "cluster": ".*", "job": "(gpu-operator)", "node": "train-1",
 }
 
 var name = regexp.MustCompile(`\$(?:\{(\w+)\}|(\w+))`)

@@ -55,11 +55,14 @@ func series(labels, values string, names ...string) string {
 
 const agent = `gpu_operator_node_gpu_health_writes_total{node="a"} 1x180` + "\n"
 
-// fault is one of a GPU as the exporter shows them, and the alert of a node without the health agent.
+// blind is an agent that cannot read NVML.
+const blind = agent + `gpu_operator_node_nvml_problem{node="a", reason="NVMLHangs"} 1x180` + "\n"
+
+// fault is one of a GPU as the exporter shows them, and the alert of a node without a health agent that sees it.
 func fault(bad, good []string) scenario {
-	s := scenario{bad: bad, good: good, want: []string{"{" + recorded + "}"}}
+	s := scenario{bad: slices.Clone(bad), good: good, want: []string{"{" + recorded + "}"}}
 	for _, one := range bad {
-		s.good = append(s.good, one+agent)
+		s.bad, s.good = append(s.bad, one+blind), append(s.good, one+agent)
 	}
 	return s
 }
