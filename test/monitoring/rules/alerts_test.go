@@ -415,6 +415,24 @@ func (s scenario) check(t *testing.T, name string, groups []group, fired, silent
 	}
 }
 
+// An error with the same number as the last one is noticed by its counter.
+func TestARepeatedMemoryError(t *testing.T) {
+	t.Parallel()
+	const alert = "GPUMemoryErrorContained"
+	groups := needed(t, allAlerts(t), alert)
+	repeated := series(gpu, "94x240", "DCGM_FI_DEV_XID_ERRORS") +
+		series(gpu+`, xid="94"`, "1x150 2x90", "DCGM_EXP_XID_ERRORS_TOTAL")
+	for at, fires := range map[time.Duration]bool{
+		10 * time.Minute: true, 140 * time.Minute: false, 160 * time.Minute: true, 230 * time.Minute: false,
+	} {
+		firing, _ := newCluster(t, groups, repeated).run(at)
+		firing = slices.DeleteFunc(firing, func(one string) bool { return !strings.HasPrefix(one, alert+"{") })
+		if len(firing) > 0 != fires {
+			t.Errorf("after %s: %q", at, firing)
+		}
+	}
+}
+
 // Every alert has a scenario with bad and good series. Without any series only those fire that are about missing ones.
 func TestMissingSeriesAreSilent(t *testing.T) {
 	t.Parallel()

@@ -92,6 +92,7 @@ func node(name string) string {
 		put(l, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 128+4)
 		put(l, "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", 5)
 	}
+	put(labels(1, "idle", `, xid="31"`), "DCGM_EXP_XID_ERRORS_TOTAL", 3)
 	for _, slice := range []string{
 		`, GPU_I_ID="1", GPU_I_PROFILE="3g.40gb"`, `, GPU_I_ID="5", GPU_I_PROFILE="1g.10gb"`,
 	} {
@@ -123,6 +124,7 @@ var want = map[string][]string{
 	"gpu:power:watts":                     {h100(0, "300"), h100(1, "300"), h100(2, "300")},
 	"gpu:xid_last:code":                   {h100(0, "0"), h100(1, "31"), h100(2, "0")},
 	"gpu:xid:info":                        {strings.Replace(h100(1, "1"), `"}`, `", xid="31"}`, 1)},
+	"gpu:xid:total":                       {strings.Replace(h100(1, "3"), `"}`, `", xid="31"}`, 1)},
 	"gpu:row_remap_failed:bool":           {h100(0, "0"), h100(1, "0"), h100(2, "0")},
 	"gpu:row_remap_pending:bool":          {h100(0, "1"), h100(1, "1"), h100(2, "1")},
 	"gpu:memory_errors_uncorrected:total": {h100(0, "3"), h100(1, "3"), h100(2, "3")},
