@@ -177,12 +177,13 @@ func (c *liveCluster) overview() overview.Overview {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return overview.Of(overview.Cluster{
-		Policy: activeOf(slices.Collect(maps.Values(c.policies))), Nodes: slices.Collect(maps.Values(c.nodes)), Usage: c.usage,
+		Policy: activeOf(slices.Collect(maps.Values(c.policies))),
+		Nodes:  slices.Collect(maps.Values(c.nodes)), Usage: c.usage,
 	})
 }
 
-// activeOf returns the policy that the operator acts on: the active one, or else the one whose stack it removes; nil for
-// none.
+// activeOf returns the policy that the operator acts on: the active one, or else the one whose stack it removes; nil
+// for none.
 func activeOf(all []*v1.ClusterPolicy) *v1.ClusterPolicy {
 	if active := observe.Active(all); active != nil {
 		return active
@@ -195,7 +196,8 @@ func activeOf(all []*v1.ClusterPolicy) *v1.ClusterPolicy {
 }
 
 // errNotServed: the cluster has no ClusterPolicies at all.
-var errNotServed = errors.New("the cluster does not serve ClusterPolicies: install the operator, or choose another context")
+var errNotServed = errors.New("the cluster does not serve ClusterPolicies: install the operator, or choose " +
+	"another context")
 
 // listPolicies hands each policy to each, and returns the resource version of the list.
 func listPolicies(ctx context.Context, asked *session, each func(*v1.ClusterPolicy)) (string, error) {

@@ -83,7 +83,8 @@ func policyOf(policy *v1.ClusterPolicy) *Policy {
 	case ready == nil:
 		p.Message = "the operator has not reported on it yet"
 	case ready.ObservedGeneration < policy.Generation:
-		p.Message = "the operator has not assessed its current spec yet; before, it was " + ready.Reason + ": " + ready.Message
+		p.Message = "the operator has not assessed its current spec yet; before, it was " + ready.Reason + ": " +
+			ready.Message
 	default:
 		p.Ready, p.Reason, p.Message = ready.Status, ready.Reason, ready.Message
 	}

@@ -23,15 +23,16 @@ var (
 
 // foreignFlags are flags of other programs that the docs name without the program.
 var foreignFlags = map[string]string{
-	"--cascade":              "of kubectl delete",
-	"--force-conflicts":      "of kubectl apply and helm upgrade",
-	"--no-hooks":             "of helm uninstall",
-	"--reset-values":         "of helm upgrade",
-	"--previous":             "of kubectl logs",
-	"--root-dir":             "of the kubelet",
-	"--register-with-taints": "of the kubelet",
-	"--restart-mode":         "of nvidia-ctk-installer",
-	"--wait":                 "of helm install",
+	"--cascade":                 "of kubectl delete",
+	"--force-conflicts":         "of kubectl apply and helm upgrade",
+	"--no-hooks":                "of helm uninstall",
+	"--reset-then-reuse-values": "of helm upgrade",
+	"--reset-values":            "of helm upgrade",
+	"--previous":                "of kubectl logs",
+	"--root-dir":                "of the kubelet",
+	"--register-with-taints":    "of the kubelet",
+	"--restart-mode":            "of nvidia-ctk-installer",
+	"--wait":                    "of helm install",
 }
 
 // flagsExist checks the flags of the repository's programs.
