@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,7 +56,7 @@ func (k kubectl) open(ctx context.Context) (*session, error) {
 	socket := filepath.Join(dir, "api")
 	args := append(k.clusterArgs("proxy"), "--unix-socket="+socket, "--append-server-path")
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
-	errOut := &bytes.Buffer{}
+	errOut := &prompts{to: os.Stderr}
 	cmd.Stderr = errOut
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -82,9 +81,9 @@ func (k kubectl) open(ctx context.Context) (*session, error) {
 	// It prints one line when it serves.
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		s.close()
-		return nil, fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), errNoProxy,
-			strings.TrimSpace(errOut.String()))
+		return nil, fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), errNoProxy, errOut.text())
 	}
+	errOut.handOn()
 	return s, nil
 }
 
