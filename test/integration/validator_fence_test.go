@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -264,11 +265,18 @@ func (f *fence) deletes() {
 				verdict = forbidden(test.refusal)
 			}
 			if test.pod != f.validator {
-				view.env.create(test.pod)
 				defer view.vanish(test.pod) // The next one has the same name.
 			}
-			view.Expect(f.bound.CoreV1().Pods(namespace).Delete(t.Context(), test.pod.Name, metav1.DeleteOptions{})).
-				To(verdict)
+			// The simulated kubelet deletes pods by their names, so that it may delete this one for the one before.
+			view.Eventually(func() error {
+				if test.pod != f.validator {
+					err := view.env.client.Create(t.Context(), test.pod.DeepCopy())
+					if err != nil && !apierrors.IsAlreadyExists(err) {
+						return err
+					}
+				}
+				return f.bound.CoreV1().Pods(namespace).Delete(t.Context(), test.pod.Name, metav1.DeleteOptions{})
+			}).Should(verdict)
 		})
 	}
 }
