@@ -7,9 +7,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
-// SetUpgrades replaces the report of driver upgrades, which must not be modified afterwards. A pass is due if it
-// differs in more than the estimate of the remaining time, which changes all the time.
+// SetUpgrades replaces the report of driver upgrades, nil for none. A pass is due if it differs in more than the
+// estimate of the remaining time, which changes all the time. The report is copied, as it may be part of a larger
+// object: a pointer to it would keep all that a pass has read in memory. Its Nodes must not be modified afterwards.
 func (f *Fleet) SetUpgrades(report *upgrade.Report) {
+	if report != nil {
+		report = new(*report)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	same := sameUpgrades(f.upgrades, report)

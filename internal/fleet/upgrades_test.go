@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -67,8 +68,10 @@ func TestSetUpgrades(t *testing.T) {
 			if due := len(f.Changed()) > 0; due != test.due {
 				t.Errorf("a pass is due: %t, want %t", due, test.due)
 			}
-			if f.View().Upgrades != test.after {
-				t.Error("the view has another report")
+			if got := f.View().Upgrades; !reflect.DeepEqual(got, test.after) {
+				t.Errorf("the view has %+v, want %+v", got, test.after)
+			} else if got != nil && got == test.after {
+				t.Error("the view has the report itself: it keeps in memory what it is part of")
 			}
 		})
 	}
