@@ -30,6 +30,8 @@ type Entry struct {
 	// ReadersDown: pods of the node that read the configuration of the device plugin do not work, though all that they
 	// need does.
 	ReadersDown bool
+	// Upgrade is what the node means for a plan of driver upgrades.
+	Upgrade UpgradeState
 	// WriteError is the error of the last write to the Node; empty if it succeeded.
 	WriteError string
 	// Boot is what is known of the node's last boot.

@@ -32,9 +32,10 @@ type Fleet struct {
 	mu       sync.RWMutex
 	entries  map[string]*Entry
 	hydrated bool
-	// starting is the number of entries that are Starting.
-	starting int
-	basis    *Basis
+	// starting is the number of entries that are Starting, and upgradeStates that in each UpgradeState.
+	starting      int
+	upgradeStates [UpgradeDone + 1]int
+	basis         *Basis
 	// factsVersion increases with each change of the facts of a managed node.
 	factsVersion uint64
 	// upgrades is the latest report of driver upgrades; nil before the first.
@@ -97,7 +98,7 @@ func (f *Fleet) Set(entry *Entry) {
 	defer f.mu.Unlock()
 	before := f.entries[entry.Facts.Name]
 	f.shareOperands(entry)
-	f.countStarting(before, entry)
+	f.count(before, entry)
 	f.entries[entry.Facts.Name] = entry
 	sameFacts := before != nil && before.Facts.Equal(entry.Facts)
 	if !sameFacts && (entry.Managed() || before != nil && before.Managed()) {
@@ -105,7 +106,7 @@ func (f *Fleet) Set(entry *Entry) {
 	}
 	if !sameFacts || aggregateDiffers(before, entry) {
 		f.notifyChanged()
-	} else if before.Latest.Usable != entry.Latest.Usable {
+	} else if before.Latest.Usable != entry.Latest.Usable || before.Upgrade != entry.Upgrade {
 		f.notifyAssessed()
 	}
 }
@@ -118,7 +119,7 @@ func (f *Fleet) Delete(node string) {
 	if !exists {
 		return
 	}
-	f.countStarting(before, nil)
+	f.count(before, nil)
 	delete(f.entries, node)
 	if before.Managed() {
 		f.factsVersion++
@@ -126,12 +127,19 @@ func (f *Fleet) Delete(node string) {
 	f.notifyChanged()
 }
 
-func (f *Fleet) countStarting(before, after *Entry) {
-	if before != nil && before.Starting() {
-		f.starting--
+// count updates the numbers of entries when one is replaced; nil for none.
+func (f *Fleet) count(before, after *Entry) {
+	if before != nil {
+		f.upgradeStates[before.Upgrade]--
+		if before.Starting() {
+			f.starting--
+		}
 	}
-	if after != nil && after.Starting() {
-		f.starting++
+	if after != nil {
+		f.upgradeStates[after.Upgrade]++
+		if after.Starting() {
+			f.starting++
+		}
 	}
 }
 
@@ -212,6 +220,7 @@ func (f *Fleet) Hydrate(entries []*Entry) {
 	defer f.mu.Unlock()
 	for _, entry := range entries {
 		if f.entries[entry.Facts.Name] == nil {
+			f.count(nil, entry)
 			f.entries[entry.Facts.Name] = entry
 		}
 	}

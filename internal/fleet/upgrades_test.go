@@ -5,8 +5,11 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
@@ -75,4 +78,39 @@ func TestSetUpgrades(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While no node matters to driver upgrades, no plan is needed. Whether one does is known once each was looked at.
+func TestUpgradesAtRest(t *testing.T) {
+	g := NewWithT(t)
+	f := fleet.New()
+	expect := func(done int, atRest bool) {
+		t.Helper()
+		gotDone, gotRest := f.UpgradesAtRest()
+		g.Expect(gotRest).To(Equal(atRest))
+		g.Expect(gotDone).To(Equal(done))
+	}
+	set := func(name string, state fleet.UpgradeState) (due bool) {
+		for len(f.Assessed()) > 0 {
+			<-f.Assessed()
+		}
+		f.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: name}, Upgrade: state})
+		return len(f.Assessed()) > 0
+	}
+	expect(0, false)
+	f.Hydrate([]*fleet.Entry{{Facts: nodeinfo.Facts{Name: "a"}}})
+	expect(0, false)
+	g.Expect(set("a", fleet.UpgradeAtRest)).To(BeTrue())
+	expect(0, true)
+	g.Expect(set("a", fleet.UpgradeAtRest)).To(BeFalse())
+	g.Expect(set("a", fleet.UpgradeDone)).To(BeTrue())
+	expect(1, true)
+	set("b", fleet.UpgradeDone)
+	expect(2, true)
+	g.Expect(set("b", fleet.UpgradeActive)).To(BeTrue())
+	expect(0, false)
+	f.Delete("b")
+	expect(1, true)
+	f.Hydrate([]*fleet.Entry{{Facts: nodeinfo.Facts{Name: "a"}}, {Facts: nodeinfo.Facts{Name: "c"}}})
+	expect(0, false)
 }

@@ -179,7 +179,7 @@ func TestPodsOnNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := map[operand.Name]string{}
-		for name, p := range pods {
+		for name, p := range pods.Operands {
 			got[name] = p.Name
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -75,16 +75,43 @@ func DaemonSets(ctx context.Context, reader client.Reader, namespace string) (ma
 	return byName, nil
 }
 
-// PodsOnNode reads the operands' pods on one node.
-func PodsOnNode(ctx context.Context, reader client.Reader, namespace, node string) (assess.Pods, error) {
+// NodePods are the operator's pods on one node.
+type NodePods struct {
+	// Operands are those of operands. It is not nil if the pods were read.
+	Operands assess.Pods
+	// Pull is the one that pulls the images of a driver; nil for none.
+	Pull *corev1.Pod
+}
+
+// PodsOnNode reads the operator's pods on one node.
+func PodsOnNode(ctx context.Context, reader client.Reader, namespace, node string) (NodePods, error) {
+	all, err := podsOnNode(ctx, reader, namespace, node)
+	if err != nil {
+		return NodePods{}, err
+	}
+	pods := NodePods{Operands: make(assess.Pods, len(all))}
+	for _, pod := range all {
+		pods.Operands.Add(pod)
+		if pod.Labels[labels.DriverPull] != "" {
+			pods.Pull = pod
+		}
+	}
+	return pods, nil
+}
+
+// podsOnNode reads all pods of the namespace on one node, from the index of a PodIndex if the reader has one.
+func podsOnNode(ctx context.Context, reader client.Reader, namespace, node string) ([]*corev1.Pod, error) {
+	if indexed, has := reader.(indexedClient); has {
+		return indexed.podsOnNode(node)
+	}
 	list := &corev1.PodList{}
 	if err := reader.List(ctx, list, client.InNamespace(namespace),
 		client.MatchingFields{PodNodeField: node}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing pods of node %s: %w", node, err)
 	}
-	pods := assess.Pods{}
+	pods := make([]*corev1.Pod, 0, len(list.Items))
 	for i := range list.Items {
-		pods.Add(&list.Items[i])
+		pods = append(pods, &list.Items[i])
 	}
 	return pods, nil
 }
@@ -94,14 +121,12 @@ func PodsOnNode(ctx context.Context, reader client.Reader, namespace, node strin
 func StackOnNode(
 	ctx context.Context, reader client.Reader, namespace, node string,
 ) (pods []removal.Pod, cleaner *corev1.Pod, err error) {
-	list := &corev1.PodList{}
-	if err := reader.List(ctx, list, client.InNamespace(namespace),
-		client.MatchingFields{PodNodeField: node}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("listing pods of node %s: %w", node, err)
+	all, err := podsOnNode(ctx, reader, namespace, node)
+	if err != nil {
+		return nil, nil, err
 	}
 	cleaners := assess.Pods{}
-	for i := range list.Items {
-		pod := &list.Items[i]
+	for _, pod := range all {
 		switch name := pod.Labels[labels.Operand]; {
 		case name == labels.CleanupOperand:
 			cleaners.Add(pod)

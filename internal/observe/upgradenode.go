@@ -12,7 +12,6 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -29,10 +28,8 @@ type UpgradeFacts struct {
 	Planned   *plan.NodePlan
 	// DaemonSets of the stack by name.
 	DaemonSets map[string]*appsv1.DaemonSet
-	// Pods of operands on the node: of the driver and of the validator, and where the driver is being replaced of all.
-	// Pull is the pod that pulls images; nil for none.
-	Pods assess.Pods
-	Pull *corev1.Pod
+	// Pods on the node.
+	Pods NodePods
 	// GPUReady: the GPUs of the node can be used.
 	GPUReady bool
 	Now      time.Time
@@ -50,7 +47,7 @@ func UpgradeNode(of *UpgradeFacts) (upgrade.Node, *appsv1.DaemonSet) {
 		Unschedulable:     object.Spec.Unschedulable,
 		KubeletReady:      readiness.Kubelet(object).State == readiness.Ready,
 		BootID:            object.Status.NodeInfo.BootID,
-		Pull:              of.pod(of.Pull),
+		Pull:              of.pod(of.Pods.Pull),
 	}
 	if text, recorded := object.Annotations[labels.UpgradeRecord]; recorded {
 		record, err := upgrade.DecodeRecord(text)
@@ -116,9 +113,12 @@ func (of *UpgradeFacts) addLayout(node *upgrade.Node) {
 // validator is expected.
 func (of *UpgradeFacts) addPods(node *upgrade.Node) {
 	catalogue := of.Decisions.Catalogue
-	dependants := catalogue.NodeDependants(func(o *operand.Operand) bool { return o.UpdatesOnDelete })
-	for _, name := range slices.Sorted(maps.Keys(of.Pods)) {
-		pod := of.Pods[name]
+	var dependants map[operand.Name]bool
+	if node.State.InProgress() || node.State == upgrade.StateFailed || node.Record != nil {
+		dependants = catalogue.NodeDependants(func(o *operand.Operand) bool { return o.UpdatesOnDelete })
+	}
+	for _, name := range slices.Sorted(maps.Keys(of.Pods.Operands)) {
+		pod := of.Pods.Operands[name]
 		o, known := catalogue.Find(name)
 		switch {
 		case known && o.UpdatesOnDelete:

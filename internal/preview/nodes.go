@@ -66,7 +66,7 @@ func (o *observer) nodes() []planned {
 func (o *observer) node(object *corev1.Node, nodePlan plan.NodePlan) planned {
 	node, _ := observe.UpgradeNode(&observe.UpgradeFacts{
 		Node: object, Decisions: o.plan.Decisions, Planned: &nodePlan, DaemonSets: o.daemonSets,
-		Pods: o.operands[object.Name], GPUReady: isGPUReady(object), Now: o.now,
+		Pods: observe.NodePods{Operands: o.operands[object.Name]}, GPUReady: isGPUReady(object), Now: o.now,
 	})
 	return planned{node, nodePlan.Spec}
 }

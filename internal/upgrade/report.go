@@ -16,7 +16,7 @@ func (c *Cluster) report(turns []turn) Report {
 			targets[n.Target]++
 		}
 		if progress == nil {
-			if n.Installs && n.inSync() {
+			if n.UpToDate() {
 				report.Done++
 			}
 			continue

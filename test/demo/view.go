@@ -175,7 +175,7 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 		}
 		condition := assess.GPUReadyCondition(node)
 		found := assess.Node(assess.Input{
-			NodePlan: decisions.ForNode(facts), Node: node, Pods: pods, Stack: assess.Stack{
+			NodePlan: decisions.ForNode(facts), Node: node, Pods: pods.Operands, Stack: assess.Stack{
 				DaemonSets: daemonSets,
 			}, Previous: assess.ReadySinceOf(condition), Now: time.Now(),
 		})

@@ -88,7 +88,8 @@ func run(ctx context.Context, o options) error {
 	if o.election.enabled {
 		config.Wrap(leadership.New(o.election.lease(), o.election.renewDeadline, clock.RealClock{}, ctrl.Log).Wrap)
 	}
-	mgr, err := newManager(config, o)
+	pods := &observe.PodIndex{}
+	mgr, err := newManager(config, pods, o)
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
@@ -98,7 +99,7 @@ func run(ctx context.Context, o options) error {
 	if err := ctrlmetrics.Registry.Register(meter); err != nil {
 		return fmt.Errorf("registering the metrics: %w", err)
 	}
-	if err := addControllers(ctx, mgr, meter, o); err != nil {
+	if err := addControllers(ctx, mgr, pods, meter, o); err != nil {
 		return err
 	}
 	logServerVersion(config, mgr.GetHTTPClient(), ctrl.Log)
@@ -121,7 +122,7 @@ func limitResources() {
 	}
 }
 
-func newManager(config *rest.Config, o options) (manager.Manager, error) {
+func newManager(config *rest.Config, pods *observe.PodIndex, o options) (manager.Manager, error) {
 	scheme := k8sruntime.NewScheme()
 	err := utilerrors.NewAggregate([]error{
 		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme),
@@ -134,7 +135,7 @@ func newManager(config *rest.Config, o options) (manager.Manager, error) {
 	options := ctrl.Options{
 		Scheme:                 scheme,
 		MapperProvider:         newMapper,
-		Cache:                  cacheOptions(o.namespace),
+		Cache:                  cacheOptions(o.namespace, pods),
 		Metrics:                o.metrics.server(),
 		HealthProbeBindAddress: o.healthAddress,
 	}
@@ -144,10 +145,11 @@ func newManager(config *rest.Config, o options) (manager.Manager, error) {
 
 // cacheOptions keeps the caches small: only the operator's objects, only in its namespace, only the fields that are
 // read.
-func cacheOptions(namespace string) cache.Options {
+func cacheOptions(namespace string, pods *observe.PodIndex) cache.Options {
 	managed := k8slabels.SelectorFromSet(k8slabels.Set{labels.ManagedBy: labels.ManagedByValue})
 	return cache.Options{
 		DefaultTransform:  cache.TransformStripManagedFields(),
+		NewInformer:       pods.NewInformer,
 		DefaultNamespaces: map[string]cache.Config{namespace: {LabelSelector: managed}},
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:         {Transform: cachefilter.TrimNode},
@@ -203,7 +205,9 @@ func ownCaches(mgr manager.Manager, namespace string) (toolkitImages, references
 }
 
 // addControllers adds all controllers to the manager.
-func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Meter, o options) error {
+func addControllers(
+	ctx context.Context, mgr manager.Manager, pods *observe.PodIndex, meter *metrics.Meter, o options,
+) error {
 	catalogue, err := operands.Catalogue()
 	if err != nil {
 		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
@@ -213,7 +217,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	if err != nil {
 		return err
 	}
-	c, now, known := mgr.GetClient(), clock.RealClock{}, fleet.New()
+	c, now, known := pods.Client(mgr.GetClient()), clock.RealClock{}, fleet.New()
 	recorder := events.NewRecorder(c, now, meter.CountDroppedEvent)
 	toolkit := observe.NewDriverToolkit(toolkitImages, mgr.GetRESTMapper(), now)
 	other, err := addOtherOperator(mgr, o)

@@ -106,12 +106,14 @@ func (r *Reconciler) Hydrate(ctx context.Context) error {
 	return nil
 }
 
-// SetupWithManager registers the controller, its watches, and the index of pods by node.
+// SetupWithManager registers the controller, its watches, and the index of pods by node unless the client has one.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(
-		ctx, &corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode,
-	); err != nil {
-		return err
+	if !observe.HasPodIndex(r.Client) {
+		if err := mgr.GetFieldIndexer().IndexField(
+			ctx, &corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode,
+		); err != nil {
+			return err
+		}
 	}
 	if err := mgr.Add(manager.RunnableFunc(r.Hydrate)); err != nil {
 		return err
@@ -194,7 +196,7 @@ func (r *Reconciler) allPodsReady(entry *fleet.Entry) bool {
 		if onNode.Expectation != plan.Expected {
 			continue
 		}
-		if pod := pods[onNode.Operand]; pod == nil || readiness.Pod(pod, "", r.Clock.Now()).State != readiness.Ready {
+		if pod := pods.Operands[onNode.Operand]; pod == nil || readiness.Pod(pod, "", r.Clock.Now()).State != readiness.Ready {
 			return false
 		}
 	}

@@ -36,7 +36,9 @@ type scope struct {
 	// previous is the stored entry, nil if there is none; entry replaces it.
 	previous *fleet.Entry
 	entry    fleet.Entry
-	now      time.Time
+	// pods of the operator on the node; without Operands until they are read.
+	pods observe.NodePods
+	now  time.Time
 	// requeueAfter is when to reconcile again; 0 means never.
 	requeueAfter time.Duration
 	// inBackoff: a write was skipped since an earlier one has just failed.
@@ -140,6 +142,7 @@ func (s *scope) finish(err error) (reconcile.Result, error) {
 		s.entry.Writes.Backoff = min(max(2*s.entry.Writes.Backoff, s.Timing.FirstRetry), s.Timing.LastRetry)
 		s.entry.Writes.RetryAt = s.now.Add(s.entry.Writes.Backoff)
 	}
+	s.entry.Upgrade = s.upgradeState()
 	// A copy, so that the entry does not keep its scope, and with it the previous entry, in memory.
 	entry := s.entry
 	s.Fleet.Set(&entry)
@@ -173,7 +176,7 @@ func (s *scope) recordDiscovery(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.entry.Discovering = assess.DiscoveryOperands(s.Catalogue, pods, s.now)
+	s.entry.Discovering = assess.DiscoveryOperands(s.Catalogue, pods.Operands, s.now)
 	return nil
 }
 
@@ -186,10 +189,11 @@ func (s *scope) manage(ctx context.Context) error {
 		return s.release(ctx, labels.False)
 	}
 	s.requeueWithin(found.recheckAfter)
-	pods, err := observe.PodsOnNode(ctx, s.Client, s.Namespace, s.node.Name)
-	if err != nil {
+	var err error
+	if s.pods, err = observe.PodsOnNode(ctx, s.Client, s.Namespace, s.node.Name); err != nil {
 		return err
 	}
+	pods := s.pods.Operands
 	s.entry.Facts.SelectorLabelGraceOver, s.entry.Facts.MIGOverdue = found.graceOver, s.entry.Latest.IsMIGOverdue()
 	failure := s.label(ctx, found.annotations, pods)
 	s.readTenants(ctx, false)

@@ -3,8 +3,10 @@ package node
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
@@ -23,6 +25,37 @@ func (s *scope) markUpgrades(ready plan.ReadyPods, labelChanges, annotationChang
 	}
 	if installs {
 		s.markUpToDate(ready, labelChanges)
+	}
+}
+
+// upgradeState returns what the node means for a plan of driver upgrades. It is unknown if the pods of a node were not
+// read on which a driver may be outdated.
+func (s *scope) upgradeState() fleet.UpgradeState {
+	if s.basis == nil {
+		return fleet.UpgradeUnknown
+	}
+	facts := &observe.UpgradeFacts{Node: s.node, Pods: s.pods, Now: s.now}
+	cluster := upgrade.Cluster{Now: s.now}
+	if s.basis.Decisions != nil && s.entry.Planned != nil {
+		if s.pods.Operands == nil {
+			return fleet.UpgradeUnknown
+		}
+		planned := &s.entry.Planned.NodePlan
+		facts.Decisions, facts.Planned = s.basis.Decisions, planned
+		facts.DaemonSets, facts.GPUReady = s.basis.Stack.DaemonSets, s.entry.Latest.Usable
+		cluster.Policies = map[string]upgrade.Policy{
+			observe.UpgradeGroup(s.basis.Decisions.Input.Spec, planned): observe.UpgradePolicy(
+				*planned.Spec.Driver.UpgradePolicy, 0, 0),
+		}
+	}
+	node, _ := observe.UpgradeNode(facts)
+	switch {
+	case !cluster.AtRest(&node):
+		return fleet.UpgradeActive
+	case node.UpToDate():
+		return fleet.UpgradeDone
+	default:
+		return fleet.UpgradeAtRest
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 // workers is the number of nodes that are read or changed at a time, so that a slow call for one does not delay others.
@@ -55,9 +56,25 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(options Options) *Reconciler { return &Reconciler{Options: options, memory: newMemory()} }
 
-// Reconcile runs one pass.
+// Reconcile runs one pass, unless all nodes are at rest: however many there are, nothing is read then.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	if r.atRest() {
+		return reconcile.Result{}, nil
+	}
 	return r.newScope().run(ctx)
+}
+
+// atRest reports whether there is nothing to plan for any node, and then publishes a report without nodes. It does not
+// say so while there may be slots, which end with a pass.
+func (r *Reconciler) atRest() bool {
+	basis := r.Fleet.Basis()
+	done, atRest := r.Fleet.UpgradesAtRest()
+	if !atRest || basis == nil || basis.Decisions == nil || r.memory.mayHaveSlots {
+		return false
+	}
+	r.memory.prune(nil, nil)
+	r.Fleet.SetUpgrades(&upgrade.Report{Nodes: map[string]upgrade.Progress{}, Done: done})
+	return true
 }
 
 // run is a pass: observe, plan, grant slots, carry out the steps, publish the report.

@@ -9,24 +9,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
-
-// nodePods are the pods of the operator on one node.
-type nodePods struct {
-	operands assess.Pods
-	pull     *corev1.Pod
-}
 
 // observeNodes adds the nodes to the cluster: those that the operator manages, and those that still have the state of
 // an upgrade.
@@ -35,10 +26,6 @@ func (s *scope) observeNodes(ctx context.Context) error {
 	if err := s.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	pods, err := s.readPods(ctx)
-	if err != nil {
-		return err
-	}
 	entries := make(map[string]*fleet.Entry, len(s.view.Nodes))
 	for _, entry := range s.view.Nodes {
 		entries[entry.Facts.Name] = entry
@@ -46,7 +33,7 @@ func (s *scope) observeNodes(ctx context.Context) error {
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		if entry := entries[node.Name]; entry != nil || hasUpgrade(node) {
-			if err := s.addNode(ctx, node, entry, pods[node.Name]); err != nil {
+			if err := s.addNode(ctx, node, entry); err != nil {
 				return err
 			}
 		}
@@ -62,60 +49,15 @@ func hasUpgrade(node *corev1.Node) bool {
 	return recorded || drained || node.Labels[labels.UpgradeState] != ""
 }
 
-// readPods reads the pods of drivers and of the validator, and those that pull images, by node.
-func (s *scope) readPods(ctx context.Context) (map[string]nodePods, error) {
-	var names []string
-	for i := range s.Catalogue {
-		if name := string(s.Catalogue[i].Name); s.isDriver(name) || s.isValidator(name) {
-			names = append(names, name)
-		}
-	}
-	ofOperands, err := k8slabels.NewRequirement(labels.Operand, selection.In, names)
-	if err != nil {
-		return nil, fmt.Errorf("selecting the pods of drivers: %w", err)
-	}
-	found := map[string]nodePods{}
-	for _, selector := range []k8slabels.Selector{
-		k8slabels.NewSelector().Add(*ofOperands), k8slabels.SelectorFromSet(k8slabels.Set{labels.DriverPull: labels.True}),
-	} {
-		list := &corev1.PodList{}
-		if err := s.Client.List(ctx, list, client.InNamespace(s.Namespace),
-			client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing the pods of drivers: %w", err)
-		}
-		for i := range list.Items {
-			addPod(found, &list.Items[i])
-		}
-	}
-	return found, nil
-}
-
-func addPod(found map[string]nodePods, pod *corev1.Pod) {
-	name := observe.PodNode(pod)
-	on := found[name]
-	if on.operands == nil {
-		on.operands = assess.Pods{}
-	}
-	if pod.Labels[labels.DriverPull] != "" {
-		on.pull = pod
-	}
-	on.operands.Add(pod)
-	found[name] = on
-}
-
 // addNode adds a node to the cluster. entry is nil for one that the operator does not manage.
-func (s *scope) addNode(ctx context.Context, object *corev1.Node, entry *fleet.Entry, pods nodePods) error {
-	state := upgrade.State(object.Labels[labels.UpgradeState])
-	if state.InProgress() || state == upgrade.StateFailed {
-		all, err := observe.PodsOnNode(ctx, s.Client, s.Namespace, object.Name)
-		if err != nil {
-			return fmt.Errorf("listing the operands' pods on node %s: %w", object.Name, err)
-		}
-		pods.operands = all
+func (s *scope) addNode(ctx context.Context, object *corev1.Node, entry *fleet.Entry) error {
+	pods, err := observe.PodsOnNode(ctx, s.Client, s.Namespace, object.Name)
+	if err != nil {
+		return err
 	}
 	of := &observed{node: object, hold: s.mustHold(object, entry)}
 	s.observed[object.Name] = of
-	facts := &observe.UpgradeFacts{Node: object, Pods: pods.operands, Pull: pods.pull, Now: s.now}
+	facts := &observe.UpgradeFacts{Node: object, Pods: pods, Now: s.now}
 	if entry != nil && entry.Planned != nil && s.basis.Decisions != nil {
 		facts.Decisions, facts.Planned = s.basis.Decisions, &entry.Planned.NodePlan
 		facts.DaemonSets = s.basis.Stack.DaemonSets

@@ -37,8 +37,8 @@ type calls struct {
 	mu sync.Mutex
 	// made are the writes in order, without Events.
 	made []string
-	// podReads is the number of reads of pods without a cache.
-	podReads int
+	// podReads is the number of reads of pods without a cache, and lists that of lists from the cache.
+	podReads, lists int
 	// failures are the errors that the next call of a kind fails with.
 	failures map[string]error
 	// crashAt is the number of the write, from 1, at which the manager crashes; 0 for never. The write is made if
@@ -132,6 +132,21 @@ func (c *calls) takePodReads() int {
 	return reads
 }
 
+func (c *calls) countList() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lists++
+}
+
+// takeLists returns the number of lists from the cache since it was last called.
+func (c *calls) takeLists() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lists := c.lists
+	c.lists = 0
+	return lists
+}
+
 // count returns how many writes of this kind were made.
 func (c *calls) count(what string) int {
 	c.mu.Lock()
@@ -180,7 +195,8 @@ func (c *calls) wrap(base client.WithWatch) client.WithWatch {
 		List: func(ctx context.Context, base client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			selected := client.ListOptions{}
 			selected.ApplyOptions(options)
-			if selected.FieldSelector == nil {
+			if selected.FieldSelector == nil || selected.Namespace != "" {
+				c.countList()
 				return base.List(ctx, list, options...)
 			}
 			return c.do(ctx, readPods, func() error { return base.List(ctx, list, options...) })
