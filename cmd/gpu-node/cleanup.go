@@ -77,7 +77,7 @@ func (c *hostCleanup) run() error {
 	}
 	log.Info("the host is clean", "left", len(report.Left), "modules", report.Modules)
 	if text := report.Text(mostMessage - 1); text != "" {
-		err = termination.WriteText(c.terminationLog, text)
+		err = termination.WriteMessage(c.terminationLog, text)
 	}
 	if err != nil {
 		log.Warn("the termination message cannot be written; what stays is only in this log", "error", err)

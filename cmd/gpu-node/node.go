@@ -82,7 +82,7 @@ func (n *node) markers() (marker.Dir, error) {
 
 func registerTerminationLog(flags *pflag.FlagSet, path *string) {
 	flags.StringVar(path, "termination-log", labels.TerminationLog,
-		"the container's terminationMessagePath; gets the reason of a failure if it exists")
+		"the container's terminationMessagePath; gets the reason of a failure, or which driver was validated, if it exists")
 }
 
 // fail returns err as a failure, or nil, and writes it to the termination message.
@@ -90,10 +90,15 @@ func fail(err error, terminationLog string) error {
 	if err == nil {
 		return nil
 	}
-	if writeErr := termination.WriteMessage(terminationLog, err); writeErr != nil {
-		newLog().Warn("the termination message cannot be written; the reason is only in this log", "error", writeErr)
-	}
+	leaveMessage(err.Error(), terminationLog)
 	return failure{err}
+}
+
+// leaveMessage writes the termination message of the container.
+func leaveMessage(message, terminationLog string) {
+	if err := termination.WriteMessage(terminationLog, message); err != nil {
+		newLog().Warn("the termination message cannot be written; it is only in this log", "error", err, "message", message)
+	}
 }
 
 func newLog() *slog.Logger { return slog.New(slog.NewTextHandler(os.Stderr, nil)) }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +65,10 @@ func (v *validation) run(component labels.Marker, check func() (validate.Check, 
 		return validate.Run{
 			Component: component, Markers: markers, Check: check, Log: log,
 			Companions: v.companions,
-			Interval:   v.interval, MaxInterval: v.maxInterval, AttemptTimeout: v.attemptTimeout, FailAfter: v.failAfter,
+			Validated: func(driverInstance string) {
+				leaveMessage(labels.ValidatedMessage+cmp.Or(driverInstance, labels.NoDriverInstance), v.node.terminationLog)
+			},
+			Interval: v.interval, MaxInterval: v.maxInterval, AttemptTimeout: v.attemptTimeout, FailAfter: v.failAfter,
 		}.Validate(ctx)
 	})
 }

@@ -77,6 +77,29 @@ func TestWaitTrustsTheMarkerOfValidate(t *testing.T) {
 	g.Expect(wait.exitCode(t)).To(Equal(0))
 }
 
+// The operator finds in the pod's status which driver the pod has validated.
+func TestValidateNamesTheDriverInItsMessage(t *testing.T) {
+	for want, container := range map[string]string{
+		"validated for driver instance pod-1\n": "DRIVER_INSTANCE: pod-1\n",
+		"validated for driver instance none\n":  "",
+	} {
+		t.Run(want, func(t *testing.T) {
+			g := NewWithT(t)
+			pod, bin := newPod(t), t.TempDir()
+			if container != "" {
+				pod.put(t, ".driver-ctr-ready", container)
+			}
+			g.Expect(os.WriteFile(bin+"/nvidia-smi", []byte("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n"), 0o600)).
+				To(Succeed())
+			g.Expect(os.Chmod(bin+"/nvidia-smi", 0o755)).To(Succeed())
+			validation := pod.command(t, "validate", "toolkit", "--timeout=5s")
+			validation.Env = []string{"PATH=" + bin}
+			g.Expect(validation.Run()).To(Succeed())
+			g.Expect(pod.message(t)).To(Equal(want))
+		})
+	}
+}
+
 func TestValidatePluginNamesWhatThePodIsMissing(t *testing.T) {
 	g := NewWithT(t)
 	pod := newPod(t)

@@ -126,6 +126,7 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 		}
 	}
 	if stable {
+		trimmed.Status.InitContainerStatuses = readiness.Validations(pod)
 		return trimmed, nil
 	}
 	trimmed.Status.InitContainerStatuses = trimStatuses(pod.Status.InitContainerStatuses)

@@ -49,7 +49,12 @@ func TestTrimsAreIdempotent(t *testing.T) {
 					}},
 				},
 			},
-			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}}},
+			Status: corev1.PodStatus{
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}},
+				InitContainerStatuses: []corev1.ContainerStatus{{Name: "driver-validation", State: corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{Message: "validated for driver instance uid\n"},
+				}}},
+			},
 		}},
 		"a CRD": {
 			cachefilter.TrimCRD,
@@ -214,6 +219,9 @@ func allPods() []*corev1.Pod {
 		Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", Message: "boom", ContainerID: "x"},
 	}
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}
+	validated := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		Reason: "Completed", Message: "validated for driver instance uid\n",
+	}}
 	waiting := func(reason string) corev1.ContainerState {
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "m"}}
 	}
@@ -222,6 +230,7 @@ func allPods() []*corev1.Pod {
 		long,
 		failed,
 		ended,
+		validated,
 		waiting("PodInitializing"),
 		waiting("CrashLoopBackOff"),
 		waiting("ErrImagePull"),
@@ -300,6 +309,7 @@ func affinityTo(node string) *corev1.Affinity {
 func TestTrimKeepsWhatIsReadOfAPod(t *testing.T) {
 	type view struct {
 		Verdict, Outdated readiness.Verdict
+		ValidatedAnother  bool
 		Nodes             []string
 		Owner             *metav1.OwnerReference
 		Labels            map[string]string
@@ -308,6 +318,7 @@ func TestTrimKeepsWhatIsReadOfAPod(t *testing.T) {
 		return view{
 			readiness.Pod(pod, "d", now),
 			readiness.Pod(pod, "next", now),
+			readiness.ValidatedAnother(pod, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "another"}}),
 			observe.IndexPodNode(pod),
 			metav1.GetControllerOf(pod),
 			pod.Labels,

@@ -112,6 +112,11 @@ const (
 	// DriverInstanceKey is the line in DriverContainerReady, and the assignment in a marker, that
 	// names the driver instance.
 	DriverInstanceKey = "DRIVER_INSTANCE"
+	// ValidatedMessage and the driver instance, as in a marker, are the termination message of a "gpu-node
+	// validate" that has succeeded. It shows the operator which driver a pod has validated. NoDriverInstance is
+	// there in place of an empty one.
+	ValidatedMessage = "validated for driver instance "
+	NoDriverInstance = "none"
 	// StartedAtKey is the assignment in a marker with the time (seconds since 1970) at which validation
 	// began, earlier runs that ended without success included. Read by gpu-node export.
 	StartedAtKey = "STARTED_AT"

@@ -130,8 +130,8 @@ func UnrecoveredExit(pod *corev1.Pod, now time.Time) *corev1.ContainerStateTermi
 	return nil
 }
 
-// NeverTerminated reports whether the pod is ready and none of its containers has ever terminated, so that its verdict
-// does not depend on the statuses of its containers.
+// NeverTerminated reports whether the pod is ready and none of its main containers has ever terminated, so that its
+// verdict does not depend on the statuses of its containers.
 func NeverTerminated(pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
 		if lastTermination(&pod.Status.ContainerStatuses[i], time.Time{}) != nil {

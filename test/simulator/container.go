@@ -114,10 +114,12 @@ func (c *container) runInit(at conditions) bool {
 	if !reached(at.now, c.due) {
 		return false
 	}
+	message := ""
 	if c.program.verb == verbValidate {
 		at.node.prove(c.program.markers)
+		message = validatedMessage + at.node.driverPod()
 	}
-	c.terminate(at.now, 0, reasonCompleted, "")
+	c.terminate(at.now, 0, reasonCompleted, message)
 	return true
 }
 

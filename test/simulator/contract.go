@@ -34,6 +34,11 @@ const (
 	// runtimePrefix is the prefix of the RuntimeClasses whose handler the toolkit installs.
 	runtimePrefix = "nvidia"
 
+	// validatedMessage and the UID of the driver's pod are the termination message of a validation that succeeds.
+	validatedMessage = "validated for driver instance "
+	// noDriverPod is there in place of the UID for a driver on the host.
+	noDriverPod = "none"
+
 	markerDriver  = "driver"
 	markerToolkit = "toolkit"
 	markerPlugin  = "plugin"

@@ -171,6 +171,16 @@ func (n *node) driverInstance() string {
 	return ""
 }
 
+// driverPod returns the UID of the pod with the working driver.
+func (n *node) driverPod() string {
+	for _, p := range n.pods {
+		if p.drives() {
+			return string(p.uid)
+		}
+	}
+	return noDriverPod
+}
+
 // handlerInstalled reports whether the container runtime has the GPU runtime handler.
 func (n *node) handlerInstalled() bool { return n.toolkitOnHost || n.runs(appToolkit) }
 

@@ -45,11 +45,15 @@ func (s *scope) staleProvers(pods assess.Pods) []*corev1.Pod {
 	return stale
 }
 
-// validatedBefore reports whether a pod has been ready since before the driver's pod started. Both times are of the
-// node's clock. As that may be set back, only a pod that was created before that of the driver counts, by the clock of
-// the API server: its successor never does.
+// validatedBefore reports whether a pod has validated another driver than this one, and has been ready since before the
+// driver's pod started. Both times are of the node's clock. As that may be set back, only a pod that was created before
+// that of the driver counts, by the clock of the API server: its successor never does.
+//
+// The times alone do not show that there was an earlier driver: a kubelet that reports pods as ready whatever their
+// containers do, as simulated ones may, makes a first installation look the same.
 func validatedBefore(pod, driver *corev1.Pod) bool {
-	if pod.DeletionTimestamp != nil || !pod.CreationTimestamp.Before(&driver.CreationTimestamp) {
+	if pod.DeletionTimestamp != nil || !pod.CreationTimestamp.Before(&driver.CreationTimestamp) ||
+		!readiness.ValidatedAnother(pod, driver) {
 		return false
 	}
 	ready, started := readiness.ReadySince(pod), driver.Status.StartTime

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,20 +17,32 @@ import (
 func TestStaleProversAreReplaced(t *testing.T) {
 	at := func(seconds int) metav1.Time { return metav1.NewTime(now.Add(time.Duration(seconds) * time.Second)) }
 	provers := []string{"container-toolkit", "operator-validator"}
+	const earlier = "validated for driver instance earlier\n"
 	tests := map[string]struct {
 		// The pod of the driver was created and started then, the provers were created and ready.
 		driverCreated, driverStarted, created, ready int
-		change                                       func(*env)
-		replaced                                     []string
+		// message is what an init container of each pod has left.
+		message  string
+		change   func(*env)
+		replaced []string
 	}{
-		"a driver that was replaced without them": {100, 101, 0, 60, nil, provers},
-		"a driver that they have waited for":      {10, 11, 0, 60, nil, nil},
-		"a driver that they were created after":   {10, 90, 50, 60, nil, nil},
-		"a driver that is not ready":              {100, 101, 0, 60, func(e *env) { e.setPod("driver", starts) }, nil},
-		"a prover that validates": {
-			100, 101, 0, 60, func(e *env) { e.setPod(provers[1], starts) }, provers[:1],
+		"a driver that was replaced without them": {100, 101, 0, 60, earlier, nil, provers},
+		"a driver pod in place of the host's driver": {
+			100, 101, 0, 60, "validated for driver instance none\n", nil, provers,
 		},
-		"a paused policy": {100, 101, 0, 60, func(e *env) { e.spec.Paused = new(true) }, nil},
+		"the driver that they have validated, with a clock that was set": {
+			100, 101, 0, 60, "validated for driver instance present\n", nil, nil,
+		},
+		"a first driver":                        {100, 101, 0, 60, "", nil, nil},
+		"a driver that they have waited for":    {10, 11, 0, 60, earlier, nil, nil},
+		"a driver that they were created after": {10, 90, 50, 60, earlier, nil, nil},
+		"a driver that is not ready": {
+			100, 101, 0, 60, earlier, func(e *env) { e.setPod("driver", starts) }, nil,
+		},
+		"a prover that validates": {
+			100, 101, 0, 60, earlier, func(e *env) { e.setPod(provers[1], starts) }, provers[:1],
+		},
+		"a paused policy": {100, 101, 0, 60, earlier, func(e *env) { e.spec.Paused = new(true) }, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -40,8 +54,9 @@ func TestStaleProversAreReplaced(t *testing.T) {
 				created, ready := at(test.created), at(test.ready)
 				if pod.Name == "driver" {
 					created, ready = at(test.driverCreated), at(test.driverStarted+50)
-					pod.Status.StartTime = new(at(test.driverStarted))
+					pod.UID, pod.Status.StartTime = "present", new(at(test.driverStarted))
 				}
+				pod.Status.InitContainerStatuses = validatedWith(test.message)
 				pod.CreationTimestamp, pod.Status.Conditions[1].LastTransitionTime = created, ready
 				e.Expect(e.client.Delete(t.Context(), pod)).To(Succeed())
 				pod.ResourceVersion = ""
@@ -62,4 +77,82 @@ func TestStaleProversAreReplaced(t *testing.T) {
 			e.Expect(replaced).To(ConsistOf(test.replaced))
 		})
 	}
+}
+
+// validatedWith returns the status of an init container that has ended well and left this message.
+func validatedWith(message string) []corev1.ContainerStatus {
+	return []corev1.ContainerStatus{{Name: "validation", State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", Message: message},
+	}}}
+}
+
+// No pod of a first installation is replaced, in whatever order its pods are created and become ready: also where a
+// simulated kubelet makes them ready before there is a driver.
+func TestNoProverOfAFirstInstallationIsReplaced(t *testing.T) {
+	const driver = "driver"
+	names := []string{driver, "container-toolkit", "operator-validator", "device-plugin"}
+	orders, others := 0, 0
+	eachOrder(names, func(events []string) {
+		orders++
+		pods := podsByEvents(events)
+		for name, pod := range pods {
+			for message, replaced := range map[string]bool{
+				"": false, "validated for driver instance present\n": false,
+				// With an earlier driver it is, so that the orders are those that matter.
+				"validated for driver instance earlier\n": name != driver &&
+					slices.Index(events, "ready "+name) < slices.Index(events, "create "+driver),
+			} {
+				pod.Status.InitContainerStatuses = validatedWith(message)
+				if replaced {
+					others++
+				}
+				if validatedBefore(pod, pods[driver]) != replaced {
+					t.Errorf("%s with the message %q: replaced is not %t in the order %q", name, message, replaced, events)
+				}
+			}
+		}
+	})
+	if orders != 2520 || others == 0 {
+		t.Errorf("%d orders with %d replaced pods, instead of all 2520 of four pods with some", orders, others)
+	}
+}
+
+// eachOrder calls visit with each order of the events "create <name>" and "ready <name>" in which every pod is created
+// before it is ready.
+func eachOrder(names []string, visit func(events []string)) {
+	var extend func(events []string)
+	extend = func(events []string) {
+		if len(events) == 2*len(names) {
+			visit(events)
+			return
+		}
+		for _, name := range names {
+			switch next := slices.Clip(events); {
+			case !slices.Contains(events, "create "+name):
+				extend(append(next, "create "+name))
+			case !slices.Contains(events, "ready "+name):
+				extend(append(next, "ready "+name))
+			}
+		}
+	}
+	extend(nil)
+}
+
+// podsByEvents returns pods that were created and became ready at these events, one in each second.
+func podsByEvents(events []string) map[string]*corev1.Pod {
+	pods := map[string]*corev1.Pod{}
+	for second, event := range events {
+		what, name, _ := strings.Cut(event, " ")
+		moment := metav1.NewTime(now.Add(time.Duration(second) * time.Second))
+		if what == "create" {
+			pods[name] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: moment}}
+			pods[name].Status.StartTime = &moment
+			continue
+		}
+		pods[name].Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: moment},
+		}
+	}
+	pods["driver"].UID = "present"
+	return pods
 }

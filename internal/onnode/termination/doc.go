@@ -1,3 +1,3 @@
-// Package termination is how a program in a container ends as the kubelet expects: at SIGTERM, and with the reason of a
-// failure in its termination message.
+// Package termination is how a program in a container ends as the kubelet expects: at SIGTERM, and with its
+// termination message.
 package termination

@@ -93,7 +93,6 @@ func TestASignalAfterStopEndsTheProgram(t *testing.T) {
 }
 
 func TestWriteMessage(t *testing.T) {
-	reason := errors.New("the driver is missing")
 	for name, test := range map[string]struct {
 		prepare func(path string) error
 		// want is the content of the file afterwards.
@@ -113,7 +112,7 @@ func TestWriteMessage(t *testing.T) {
 			g := NewWithT(t)
 			path := filepath.Join(t.TempDir(), "termination-log")
 			g.Expect(test.prepare(path)).To(Succeed())
-			err := termination.WriteMessage(path, reason)
+			err := termination.WriteMessage(path, "the driver is missing")
 			if test.fails != nil {
 				g.Expect(err).To(MatchError(test.fails))
 				return
@@ -129,7 +128,7 @@ func TestWriteMessage(t *testing.T) {
 func TestWriteMessageCreatesNoFile(t *testing.T) {
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "termination-log")
-	g.Expect(termination.WriteMessage(path, errors.New("any"))).To(Succeed())
+	g.Expect(termination.WriteMessage(path, "any")).To(Succeed())
 	g.Expect(path).NotTo(BeAnExistingFile())
 }
 
@@ -139,5 +138,5 @@ func TestWriteMessageReportsAFailedWrite(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("there is no /dev/full")
 	}
-	g.Expect(termination.WriteMessage("/dev/full", errors.New("any"))).To(MatchError(syscall.ENOSPC))
+	g.Expect(termination.WriteMessage("/dev/full", "any")).To(MatchError(syscall.ENOSPC))
 }

@@ -50,6 +50,9 @@ type Run struct {
 	// in the pod's status, and the runtime injects the driver again into a new container. Time spent waiting
 	// for another component does not count. 0 means never.
 	FailAfter time.Duration
+	// Validated, if given, is called with the driver instance for which the component is validated, once its
+	// marker is written.
+	Validated func(driverInstance string)
 	// Log gets a line for each new reason and for the result.
 	Log *slog.Logger
 }
@@ -134,7 +137,13 @@ func (r Run) checkAndWrite(ctx context.Context, progress *progress) error {
 			return err
 		}
 	}
-	return r.Markers.Write(r.Component, slices.Concat(assignments, progress.assignments()), after)
+	if err := r.Markers.Write(r.Component, slices.Concat(assignments, progress.assignments()), after); err != nil {
+		return err
+	}
+	if r.Validated != nil {
+		r.Validated(after)
+	}
+	return nil
 }
 
 // companions returns the companion markers that are true.

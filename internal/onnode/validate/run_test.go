@@ -262,6 +262,28 @@ func TestValidateMarksThatItReplacesAValidMarker(t *testing.T) {
 	}
 }
 
+// What is called back is the driver instance of the marker, which exists by then.
+func TestValidateNamesTheDriverInstance(t *testing.T) {
+	for instance, container := range map[string]string{"pod-1": "DRIVER_INSTANCE: pod-1\n", "": ""} {
+		t.Run("instance "+instance, func(t *testing.T) {
+			g := NewWithT(t)
+			check, _ := script(errors.New("not yet"), nil)
+			run, _ := newRun(t, check)
+			if container != "" {
+				write(t, filepath.Join(run.Markers.Path, ".driver-ctr-ready"), container)
+			}
+			var named []string
+			run.Validated = func(driverInstance string) {
+				g.Expect(os.ReadFile(filepath.Join(run.Markers.Path, "toolkit-ready"))).
+					To(ContainSubstring("DRIVER_INSTANCE=" + driverInstance + "\n"))
+				named = append(named, driverInstance)
+			}
+			g.Expect(run.Validate(t.Context())).To(Succeed())
+			g.Expect(named).To(Equal([]string{instance}))
+		})
+	}
+}
+
 func TestValidateWritesTheMarkersOfCompanionsThatApply(t *testing.T) {
 	g := NewWithT(t)
 	run, log := newRun(t, nil)

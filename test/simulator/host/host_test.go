@@ -97,7 +97,7 @@ func TestValidatorFindsTheDriverAndExecWaitsForTheMarker(t *testing.T) {
 	m := newMachine(t)
 	m.Expect(m.InstallDriver("driver-pod")).To(Succeed())
 	prover := m.start(container("1", true, "validate", "driver", "--driver-container=true"))
-	m.Expect(m.exit(prover)).To(Equal(host.Exit{}), "%s", m.log())
+	m.Expect(m.exit(prover)).To(Equal(host.Exit{Message: "validated for driver instance driver-pod"}), "%s", m.log())
 	m.Expect(os.ReadFile(m.Path("/run/nvidia/validations/driver-ready"))).To(And(
 		ContainSubstring("NVIDIA_DRIVER_ROOT=/run/nvidia/driver\n"),
 		ContainSubstring("BOOT_ID=boot\nDRIVER_INSTANCE=driver-pod\n")))

@@ -1,0 +1,43 @@
+package readiness
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// ValidatedAnother reports whether an init container of the pod has validated another driver than that of the driver's
+// pod, by its termination message. A pod without such a message has validated none, as far as is known: its gpu-node is
+// older than the message, or its containers do not really run.
+func ValidatedAnother(pod, driver *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(status corev1.ContainerStatus) bool {
+		instance, validated := validatedInstance(&status)
+		return validated && instance != string(driver.UID)
+	})
+}
+
+// Validations returns what ValidatedAnother reads of the statuses of a pod's init containers.
+func Validations(pod *corev1.Pod) []corev1.ContainerStatus {
+	var found []corev1.ContainerStatus
+	for i := range pod.Status.InitContainerStatuses {
+		status := &pod.Status.InitContainerStatuses[i]
+		if _, validated := validatedInstance(status); validated {
+			found = append(found, corev1.ContainerStatus{State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{Message: status.State.Terminated.Message},
+			}})
+		}
+	}
+	return found
+}
+
+// validatedInstance returns the driver instance that a container has validated; false if it does not name one.
+func validatedInstance(status *corev1.ContainerStatus) (instance string, validated bool) {
+	if status.State.Terminated == nil {
+		return "", false
+	}
+	instance, validated = strings.CutPrefix(status.State.Terminated.Message, labels.ValidatedMessage)
+	return strings.TrimSpace(instance), validated
+}
