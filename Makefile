@@ -40,8 +40,8 @@ KUBECTL        ?= kubectl
 # node, with containerd and a kubelet; needs root on Linux).
 # make passes them on as environment variables.
 # make bench takes NODES (comma-separated numbers), ONLY (phases), TIMEOUT (of each wait, 15m), STRICT=1
-# (fail if a goal is missed), STAGES=fast (kwok's own fast stages simulate the pods: only the phase compare) and
-# REPEAT (how often compare repeats its runs).
+# (fail if a goal is missed), STAGES=fast or delayed (kwok simulates the pods: only the phase compare),
+# CONTROL_PLANE=default (its programs are not tuned) and REPEAT (how often compare repeats its runs).
 
 # --- Derived --------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ test-gpu: ## Run the on-node programs against this machine's NVIDIA driver; skip
 bench: ## Measure the operator against its goals and write docs/benchmarks.md (NODES=100,1000 ONLY=install,floor STRICT=1 STAGES=fast REPEAT=5)
 	@mkdir -p $(cache)/bin && go build -o $(cache)/bin/bench ./test/bench
 	$(cache)/bin/bench $(if $(NODES),-nodes=$(NODES)) $(if $(ONLY),-only=$(ONLY)) $(if $(TIMEOUT),-timeout=$(TIMEOUT)) $(if $(filter-out 0,$(STRICT)),-strict) \
-	  $(if $(STAGES),-stages=$(STAGES)) $(if $(REPEAT),-repeat=$(REPEAT))
+	  $(if $(STAGES),-stages=$(STAGES)) $(if $(CONTROL_PLANE),-control-plane=$(CONTROL_PLANE)) $(if $(REPEAT),-repeat=$(REPEAT))
 
 .PHONY: bench-node
 bench-node: ## Measure how fast a waiting program on a node notices a marker

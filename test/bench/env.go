@@ -58,7 +58,7 @@ func startEnv(ctx context.Context, o options, binary string, size int) (*env, er
 	limited, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	e := &env{options: o, binary: binary, size: size}
-	opts, err := o.stages.clusterOptions(limited)
+	opts, err := o.setting().clusterOptions(limited)
 	if err != nil {
 		return e, err
 	}
@@ -72,8 +72,8 @@ func startEnv(ctx context.Context, o options, binary string, size int) (*env, er
 	}); err != nil {
 		return e, err
 	}
-	// With the fast stages it only creates the nodes, and kwok simulates their pods.
-	if o.stages != fast {
+	// If kwok simulates the pods, it only creates the nodes.
+	if !o.stages.byKwok() {
 		if err := e.sim.Start(ctx); err != nil {
 			return e, err
 		}

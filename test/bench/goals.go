@@ -56,7 +56,7 @@ var theirsFast = map[name]map[int]string{
 
 // theirsOf returns the figure of NVIDIA's operator to compare with; empty if there is none.
 func theirsOf(how stages, name name, nodes int) string {
-	if how == fast {
+	if how.byKwok() {
 		return theirsFast[name][nodes]
 	}
 	return theirs[name][nodes]
@@ -134,7 +134,7 @@ func comparedGoals(how stages, nodes int) comparedLimits {
 	goals := comparedLimits{
 		toPreset: ratioLimit, toLabelling: labellingRatioLimit, cpu: none, memory: none, anonymous: none, writes: none,
 	}
-	if how != fast {
+	if !how.byKwok() {
 		return goals
 	}
 	goals.toLabelling, goals.writes = fastLabellingRatioLimit, float64(fastWritesPerNode*nodes+fastWritesBeside)

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// kept has the figures of one size and one type of stages, from this run and earlier ones.
+// kept has the figures of one size and one setting, from this run and earlier ones.
 type kept struct {
-	Nodes  int
-	Stages stages
+	Nodes int
+	setting
 	// Phases by name.
 	Phases map[string]keptPhase
 }
@@ -28,19 +28,19 @@ type keptPhase struct {
 	Load float64
 }
 
-func keptFile(dir string, how stages, nodes int) string {
-	return filepath.Join(dir, strings.TrimSuffix(fmt.Sprintf("%d-%s", nodes, how), "-")+".json")
+func keptFile(dir string, how setting, nodes int) string {
+	return filepath.Join(dir, fmt.Sprintf("%d%s.json", nodes, how.key()))
 }
 
 // readKept reads the figures of earlier runs; an unreadable file counts as missing.
-func readKept(dir string, how stages, nodes int) kept {
+func readKept(dir string, how setting, nodes int) kept {
 	k := kept{}
 	if text, err := os.ReadFile(keptFile(dir, how, nodes)); err == nil {
-		if json.Unmarshal(text, &k) != nil || k.Nodes != nodes || k.Stages != how {
+		if json.Unmarshal(text, &k) != nil || k.Nodes != nodes || k.setting != how {
 			k = kept{}
 		}
 	}
-	k.Nodes, k.Stages = nodes, how
+	k.Nodes, k.setting = nodes, how
 	if k.Phases == nil {
 		k.Phases = map[string]keptPhase{}
 	}
@@ -59,7 +59,7 @@ func (k *kept) keep(dir, phase string, load float64, out outcome) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("create the folder for figures: %w", err)
 	}
-	if err := os.WriteFile(keptFile(dir, k.Stages, k.Nodes), text, 0o644); err != nil {
+	if err := os.WriteFile(keptFile(dir, k.setting, k.Nodes), text, 0o644); err != nil {
 		return fmt.Errorf("store figures: %w", err)
 	}
 	return nil

@@ -28,6 +28,8 @@ type options struct {
 	only []string
 	// stages is how pods are simulated.
 	stages stages
+	// plane is how the control plane runs.
+	plane controlPlane
 	// repeat is how often alternating runs are repeated; 0: see repeatsAt.
 	repeat int
 	// strict makes a missed goal an error.
@@ -49,7 +51,9 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 	only := flags.String("only", "",
 		"comma-separated phases to run; by default all but "+comparison+": "+strings.Join(phaseNames(), ","))
 	played := flags.String("stages", "realistic",
-		"how pods are simulated: realistic, or fast by kwok's own fast stages, for the phase "+comparison+" alone")
+		"how pods are simulated: realistic, or, for the phase "+comparison+" alone, fast by kwok's own fast stages, or "+
+			"delayed by kwok after 0.2 to 7 s")
+	plane := flags.String("control-plane", "tuned", "how the control plane runs: tuned to use less CPU, or default")
 	flags.IntVar(&o.repeat, "repeat", 0,
 		fmt.Sprintf("how often the runs of the phase %s are repeated; 0: %d times up to %d nodes, otherwise %d times",
 			comparison, repeatsOfFew, fewNodes, repeatsOfMany))
@@ -60,14 +64,29 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	err := o.read(*sizes, *played, *only, flags.Args())
+	err := o.readSetting(*played, *plane)
+	if err == nil {
+		err = o.read(*sizes, *only, flags.Args())
+	}
 	if err != nil {
 		fmt.Fprintln(errOut, "bench:", err)
 	}
 	return o, err
 }
 
-func (o *options) read(sizes, played, only string, rest []string) (err error) {
+// readSetting parses what figures are kept apart by.
+func (o *options) readSetting(played, plane string) (err error) {
+	if o.stages, err = parseStages(played); err != nil {
+		return err
+	}
+	o.plane, err = parseControlPlane(plane)
+	return err
+}
+
+// setting is what the figures are kept apart by.
+func (o *options) setting() setting { return setting{Stages: o.stages, ControlPlane: o.plane} }
+
+func (o *options) read(sizes, only string, rest []string) error {
 	if len(rest) > 0 {
 		return fmt.Errorf("unknown argument %q: only flags are supported, such as -nodes=100", rest[0])
 	}
@@ -84,17 +103,14 @@ func (o *options) read(sizes, played, only string, rest []string) (err error) {
 	if o.repeat < 0 {
 		return errors.New("-repeat: want a number from 1 on, or 0 for the default")
 	}
-	if o.stages, err = parseStages(played); err != nil {
-		return err
-	}
 	return o.readPhases(only)
 }
 
-// readPhases returns the phases to run. The fast stages support only one, as nothing can break or be delayed with
+// readPhases returns the phases to run. Stages of kwok support only one, as nothing can break or be delayed with
 // them.
 func (o *options) readPhases(only string) error {
 	known := phaseNames()
-	if o.stages == fast {
+	if o.stages.byKwok() {
 		known = []string{comparison}
 		o.only = known
 	} else {

@@ -37,6 +37,14 @@ func TestParseOptions(t *testing.T) {
 				docs: "docs/benchmarks.md", cache: ".cache/bench",
 			},
 		},
+		"delayed stages on an untuned control plane": {
+			args: []string{"-nodes=100", "-stages=delayed", "-control-plane=default"},
+			want: options{
+				nodes: []int{100}, stages: delayed, plane: untuned, only: []string{"compare"}, timeout: 15 * time.Minute,
+				docs: "docs/benchmarks.md", cache: ".cache/bench",
+			},
+		},
+		"no such control plane": {args: []string{"-control-plane=x"}, wantErr: "-control-plane=x: want tuned or default"},
 		"the comparison with realistic stages": {
 			args: []string{"-nodes=100", "-stages=realistic", "-only=compare"},
 			want: options{
@@ -44,7 +52,7 @@ func TestParseOptions(t *testing.T) {
 				cache: ".cache/bench",
 			},
 		},
-		"no such stages": {args: []string{"-stages=slow"}, wantErr: "-stages=slow: want realistic or fast"},
+		"no such stages": {args: []string{"-stages=slow"}, wantErr: "-stages=slow: want realistic, fast or delayed"},
 		"no fast phase": {
 			args: []string{"-stages=fast", "-only=idle"}, wantErr: `there is no phase "idle": want some of compare`,
 		},

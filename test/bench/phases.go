@@ -28,8 +28,8 @@ type phase struct {
 // installation is the phase that all others depend on, except those that run alone.
 const installation = "install"
 
-// comparison is the phase with alternating runs. It is the only one for the fast stages, and with the realistic
-// stages only runs on request.
+// comparison is the phase with alternating runs. It is the only one when kwok simulates the pods, and with the
+// realistic stages only runs on request.
 const comparison = "compare"
 
 // phases returns the phases in the order in which they run.
@@ -73,7 +73,7 @@ func run(ctx context.Context, o options, progress io.Writer) (missed int, err er
 		return 0, err
 	}
 	for _, size := range o.nodes {
-		m := &measurement{options: o, binary: binary, progress: progress, kept: readKept(o.cache, o.stages, size), busy: busy}
+		m := &measurement{options: o, binary: binary, progress: progress, kept: readKept(o.cache, o.setting(), size), busy: busy}
 		if err := m.run(ctx); err != nil {
 			return missed, fmt.Errorf("%d nodes: %w", size, err)
 		}
@@ -149,7 +149,7 @@ func (m *measurement) inEnv(ctx context.Context, all []phase) error {
 
 // note prints the figures of a phase, and stores them if the phase was requested.
 func (m *measurement) note(p phase, took time.Duration, out outcome) error {
-	fmt.Fprintf(m.progress, "\n%s, %s, in %.0f s:\n", m.stages.title(m.kept.Nodes), p.name, took.Seconds())
+	fmt.Fprintf(m.progress, "\n%s, %s, in %.0f s:\n", m.kept.title(m.kept.Nodes), p.name, took.Seconds())
 	out.print(m.progress)
 	if !slices.Contains(m.only, p.name) {
 		return nil

@@ -76,7 +76,7 @@ func (k kept) missed() int {
 // table returns all figures of a size, in Markdown.
 func (k kept) table() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "### %s\n\n%s\n\n", k.Stages.title(k.Nodes), k.origin())
+	fmt.Fprintf(&text, "### %s\n\n%s\n\n", k.title(k.Nodes), k.origin())
 	rows := [][]string{{"what", "goal", "measured", "", "NVIDIA's operator"}}
 	for _, f := range k.figures() {
 		rows = append(rows, []string{f.What, f.Goal, f.Measured, f.verdict(), theirsOf(k.Stages, f.Name, k.Nodes)})
@@ -139,7 +139,7 @@ func writeTable(out io.Writer, rows [][]string) {
 	}
 }
 
-// writeTo replaces the figures of this size and these stages in a file, or appends them, and renews the summary.
+// writeTo replaces the figures of this size and setting in a file, or appends them, and renews the summary.
 func (k kept) writeTo(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -152,8 +152,8 @@ func (k kept) writeTo(file string) error {
 }
 
 func (k kept) insert(text []byte) []byte {
-	begin := fmt.Appendf(nil, "<!-- %s: written by make bench -->\n", k.Stages.title(k.Nodes))
-	end := fmt.Appendf(nil, "<!-- end of %s -->\n", k.Stages.title(k.Nodes))
+	begin := fmt.Appendf(nil, "<!-- %s: written by make bench -->\n", k.title(k.Nodes))
+	end := fmt.Appendf(nil, "<!-- end of %s -->\n", k.title(k.Nodes))
 	block := slices.Concat(begin, []byte(k.table()), end)
 	before, rest, found := bytes.Cut(text, begin)
 	if !found {

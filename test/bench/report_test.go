@@ -75,45 +75,45 @@ func TestLimitsFollowTheSize(t *testing.T) {
 func TestAPhaseReplacesItsOwnFigures(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
-	first := readKept(dir, realistic, 100)
+	first := readKept(dir, setting{}, 100)
 	g.Expect(first.keep(dir, "install", 0,
 		outcome{Figures: []figure{plain(readyTime, "ready", 12, seconds)}})).To(Succeed())
 	g.Expect(first.keep(dir, "floor", 0.4,
 		outcome{Figures: []figure{plain(floorTime, "floor", 8, seconds)}})).To(Succeed())
-	later := readKept(dir, realistic, 100)
+	later := readKept(dir, setting{}, 100)
 	g.Expect(later.missed()).To(Equal(1), "12 s is more than 1.15 times 8 s")
 	g.Expect(later.keep(dir, "install", 0,
 		outcome{Figures: []figure{plain(readyTime, "ready", 9, seconds)}})).To(Succeed())
-	g.Expect(readKept(dir, realistic, 100).missed()).To(BeZero())
-	g.Expect(readKept(dir, realistic, 100).table()).NotTo(ContainSubstring("other work"))
+	g.Expect(readKept(dir, setting{}, 100).missed()).To(BeZero())
+	g.Expect(readKept(dir, setting{}, 100).table()).NotTo(ContainSubstring("other work"))
 	g.Expect(later.keep(dir, "idle", 3.14, outcome{})).To(Succeed())
 	g.Expect(later.table()).To(ContainSubstring("The machine had other work: a load of up to 3.1 before a run."))
-	g.Expect(readKept(dir, realistic, 100).table()).To(And(ContainSubstring("| 1.12"), ContainSubstring("| 13 to 15 s"),
+	g.Expect(readKept(dir, setting{}, 100).table()).To(And(ContainSubstring("| 1.12"), ContainSubstring("| 13 to 15 s"),
 		ContainSubstring("| 8.0 s")))
 
 	g.Expect(later.keep(dir, "floor", 0, outcome{
 		Figures: []figure{plain(floorTime, "floor", 8, seconds), plain(labellingFloorTime, "floor", 7.5, seconds)},
 	})).To(Succeed())
-	g.Expect(readKept(dir, realistic, 100).missed()).To(Equal(1), "9 s is more than 1.12 times 7.5 s")
+	g.Expect(readKept(dir, setting{}, 100).missed()).To(Equal(1), "9 s is more than 1.12 times 7.5 s")
 
-	g.Expect(readKept(dir, fast, 100).Phases).To(BeEmpty(), "other stages have figures of their own")
-	other := readKept(dir, fast, 100)
+	g.Expect(readKept(dir, setting{Stages: fast}, 100).Phases).To(BeEmpty(), "other stages have figures of their own")
+	other := readKept(dir, setting{Stages: fast}, 100)
 	g.Expect(other.keep(dir, comparison, 0,
 		outcome{Figures: []figure{plain(watchedReady, "ready", 11, seconds)}})).To(Succeed())
-	g.Expect(readKept(dir, fast, 100).table()).To(And(ContainSubstring("### 100 nodes, fast stages"),
+	g.Expect(readKept(dir, setting{Stages: fast}, 100).table()).To(And(ContainSubstring("### 100 nodes, fast stages"),
 		ContainSubstring("| 12.2 s")))
-	g.Expect(readKept(dir, realistic, 100).table()).To(And(ContainSubstring("### 100 nodes\n"),
+	g.Expect(readKept(dir, setting{}, 100).table()).To(And(ContainSubstring("### 100 nodes\n"),
 		ContainSubstring("| 9.0 s")))
 
 	g.Expect(os.WriteFile(filepath.Join(dir, "100.json"), []byte("{"), 0o600)).To(Succeed())
-	g.Expect(readKept(dir, realistic, 100).Phases).To(BeEmpty(), "a truncated file counts as missing")
+	g.Expect(readKept(dir, setting{}, 100).Phases).To(BeEmpty(), "a truncated file counts as missing")
 }
 
 func TestTheDocumentKeepsItsWords(t *testing.T) {
 	g := NewWithT(t)
 	file := filepath.Join(t.TempDir(), "benchmarks.md")
-	writeOf := func(how stages, nodes int, value float64) string {
-		k := kept{Nodes: nodes, Stages: how, Phases: map[string]keptPhase{
+	writeOf := func(how setting, nodes int, value float64) string {
+		k := kept{Nodes: nodes, setting: how, Phases: map[string]keptPhase{
 			installation: {Outcome: outcome{Figures: []figure{plain(other, "something", value, count)}}},
 		}}
 		g.Expect(k.writeTo(file)).To(Succeed())
@@ -121,7 +121,7 @@ func TestTheDocumentKeepsItsWords(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		return string(text)
 	}
-	write := func(nodes int, value float64) string { return writeOf(realistic, nodes, value) }
+	write := func(nodes int, value float64) string { return writeOf(setting{}, nodes, value) }
 	g.Expect(os.WriteFile(file, []byte("# Words\n"), 0o600)).To(Succeed())
 	write(100, 7)
 	g.Expect(write(1000, 8)).To(And(HavePrefix("# Words\n\n"), ContainSubstring("| 7 "), ContainSubstring("| 8 ")))
@@ -130,7 +130,7 @@ func TestTheDocumentKeepsItsWords(t *testing.T) {
 	g.Expect(got).To(And(HavePrefix("# Words\n\n"), HaveSuffix("\nThe end.\n"), ContainSubstring("| 9 "),
 		ContainSubstring("| 8 "), Not(ContainSubstring("| 7 "))))
 	g.Expect(write(100, 9)).To(Equal(got), "a second write changes nothing")
-	g.Expect(writeOf(fast, 100, 5)).To(And(HavePrefix(got), ContainSubstring("### 100 nodes, fast stages"),
+	g.Expect(writeOf(setting{Stages: fast}, 100, 5)).To(And(HavePrefix(got), ContainSubstring("### 100 nodes, fast stages"),
 		ContainSubstring("| 5 ")))
 	g.Expect(write(100, 3)).To(And(ContainSubstring("| 5 "), ContainSubstring("| 3 "), Not(ContainSubstring("| 9 "))))
 }

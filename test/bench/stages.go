@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
@@ -17,32 +18,45 @@ const (
 	// fast: kwok's own fast stages. A pod is Ready as soon as it is bound; init containers do not run. The nodes have
 	// the labels of both NFD and GPU Feature Discovery and allocatable GPUs from the beginning.
 	fast stages = "fast"
+	// delayed: as fast, but pods of the driver and of the container toolkit are Ready 0.2 s after they are bound, and all
+	// others after 3 to 7 s.
+	delayed stages = "delayed"
 )
+
+// delayedStages are the stages of kwok for delayed.
+const delayedStages = "test/bench/stages/delayed.yaml"
 
 // parseStages parses the option; realistic is the default.
 func parseStages(text string) (stages, error) {
 	switch text {
 	case "", "realistic":
 		return realistic, nil
-	case string(fast):
-		return fast, nil
+	case string(fast), string(delayed):
+		return stages(text), nil
 	default:
-		return "", fmt.Errorf("-stages=%s: want realistic or fast", text)
+		return "", fmt.Errorf("-stages=%s: want realistic, fast or delayed", text)
 	}
 }
 
-// clusterOptions configures kwok with the stages.
-func (s stages) clusterOptions(ctx context.Context) (cluster.Options, error) {
-	if s != fast {
-		return cluster.Options{}, nil
+// byKwok reports whether kwok simulates the pods, not the simulator.
+func (s stages) byKwok() bool { return s != realistic }
+
+// files returns the paths of the stages for kwok.
+func (s stages) files(ctx context.Context) ([]string, error) {
+	switch s {
+	case fast:
+		return cluster.FastPodStages(ctx)
+	case delayed:
+		file, err := filepath.Abs(filepath.FromSlash(delayedStages))
+		return []string{file}, err
+	default:
+		return nil, nil
 	}
-	files, err := cluster.FastPodStages(ctx)
-	return cluster.Options{Stages: files}, err
 }
 
 // node returns the spec of all nodes.
 func (s stages) node() simulator.NodeSpec {
-	if s != fast {
+	if !s.byKwok() {
 		return simulator.NodeSpec{}
 	}
 	return simulator.NodeSpec{Advertised: true, Labels: map[string]string{
@@ -57,12 +71,4 @@ func (s stages) node() simulator.NodeSpec {
 		"nvidia.com/mig.strategy":  "single",
 		"nvidia.com/mps.capable":   "false",
 	}}
-}
-
-// title returns the heading of a size in the document.
-func (s stages) title(nodes int) string {
-	if s == fast {
-		return fmt.Sprintf("%d nodes, fast stages", nodes)
-	}
-	return fmt.Sprintf("%d nodes", nodes)
 }

@@ -35,6 +35,9 @@ type Options struct {
 	FeatureGates []string
 	// APIs are served beside those that the release serves by default, such as scheduling.k8s.io/v1alpha2.
 	APIs []string
+	// Untuned runs the programs with their defaults. Otherwise they are tuned to use less CPU: they collect garbage
+	// rarely, and the controller-manager works in fewer and larger steps.
+	Untuned bool
 	// Bare starts only etcd and the API server: no controller acts on objects, and pods need no ServiceAccount.
 	Bare bool
 }
@@ -58,6 +61,7 @@ type Cluster struct {
 	temporary bool
 	gates     []string
 	apis      []string
+	untuned   bool
 	// bare is a control plane of only etcd and the API server.
 	bare        bool
 	release     release
@@ -84,7 +88,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{release: rel, address: opts.Address, stages: opts.Stages, bare: opts.Bare}
-	c.gates, c.apis = opts.FeatureGates, opts.APIs
+	c.gates, c.apis, c.untuned = opts.FeatureGates, opts.APIs, opts.Untuned
 	if !c.address.IsValid() {
 		c.address = loopback
 	}

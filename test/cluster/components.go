@@ -33,9 +33,24 @@ const (
 // ServiceRange is the address range of Services. Its first address is the API server's own.
 var ServiceRange = netip.MustParsePrefix("10.0.0.0/16")
 
-// gcEnv makes the programs of the control plane collect garbage rarely: with a thousand nodes collections would take
-// a third of their CPU, and memory is available.
-var gcEnv = map[string]string{"GOGC": "400", "GOMEMLIMIT": "5GiB"}
+// gcEnv returns variables that make the programs of the control plane collect garbage rarely: with a thousand nodes
+// collections would take a third of their CPU, and memory is available. An untuned control plane uses Go's defaults.
+func (c *Cluster) gcEnv() map[string]string {
+	if c.untuned {
+		// Empty variables are the defaults, also if this program has others.
+		return map[string]string{"GOGC": "", "GOMEMLIMIT": ""}
+	}
+	return map[string]string{"GOGC": "400", "GOMEMLIMIT": "5GiB"}
+}
+
+// tunedControllerFlags make the controller-manager save CPU.
+var tunedControllerFlags = []string{
+	// Each of them processes all nodes, repeatedly while pods start.
+	"--concurrent-daemonset-syncs=1",
+	// Each of a thousand starting pods of one Service would cause the endpoints to be recomputed.
+	"--endpointslice-updates-batch-period=1s",
+	"--endpoint-updates-batch-period=1s",
+}
 
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
@@ -61,7 +76,7 @@ func (c *Cluster) run(name string, args ...string) (*process, error) {
 	cmd := exec.Command(c.release.program(name), args...)
 	cmd.Dir = c.dir
 	cmd.Env = os.Environ()
-	for name, value := range gcEnv {
+	for name, value := range c.gcEnv() {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	return startProcess(cmd, filepath.Join(c.LogDir, name+".log"))
@@ -243,11 +258,6 @@ func (c *Cluster) startClients(ctx context.Context) error {
 			"--kube-api-qps=2000",
 			"--kube-api-burst=4000",
 			"--concurrent-gc-syncs=10",
-			// Each of them processes all nodes, repeatedly while pods start.
-			"--concurrent-daemonset-syncs=1",
-			// Each of a thousand starting pods of one Service would cause the endpoints to be recomputed.
-			"--endpointslice-updates-batch-period=1s",
-			"--endpoint-updates-batch-period=1s",
 			"--profiling=false",
 		},
 		{"kube-scheduler", "--config=scheduler.yaml", "--secure-port=0", "--profiling=false"},
@@ -257,6 +267,9 @@ func (c *Cluster) startClients(ctx context.Context) error {
 			fmt.Sprintf("--manage-nodes-with-annotation-selector=%s=%s", SimulatedNodeAnnotation, SimulatedNodeValue),
 			"--node-lease-duration-seconds=40",
 		},
+	}
+	if !c.untuned {
+		commands[0] = append(commands[0], tunedControllerFlags...)
 	}
 	for _, command := range commands {
 		if len(c.gates) > 0 && command[0] != "kwok" {

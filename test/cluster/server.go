@@ -35,7 +35,7 @@ func (c *Cluster) newServer(name string) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make folder of %s: %w", name, err)
 	}
-	launcher, err := children.NewLauncher(at, c.release.program(name), c.dir, gcEnv)
+	launcher, err := children.NewLauncher(at, c.release.program(name), c.dir, c.gcEnv())
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// controlPlane is how the programs of the control plane run. The zero value is tuned.
+type controlPlane string
+
+const (
+	// tuned: their garbage collection and the controller-manager are set so that they use less CPU.
+	tuned controlPlane = ""
+	// untuned: by their defaults.
+	untuned controlPlane = "default"
+)
+
+// parseControlPlane parses the option; tuned is the default.
+func parseControlPlane(text string) (controlPlane, error) {
+	switch text {
+	case "", "tuned":
+		return tuned, nil
+	case string(untuned):
+		return untuned, nil
+	default:
+		return "", fmt.Errorf("-control-plane=%s: want tuned or default", text)
+	}
+}
+
+// setting is what figures of different runs must have in common to be compared. The zero value is the default.
+type setting struct {
+	Stages       stages
+	ControlPlane controlPlane
+}
+
+// clusterOptions configures the control plane.
+func (s setting) clusterOptions(ctx context.Context) (cluster.Options, error) {
+	files, err := s.Stages.files(ctx)
+	return cluster.Options{Stages: files, Untuned: s.ControlPlane == untuned}, err
+}
+
+// title returns the heading of a size in the document.
+func (s setting) title(nodes int) string {
+	title := fmt.Sprintf("%d nodes", nodes)
+	if s.Stages != realistic {
+		title += fmt.Sprintf(", %s stages", s.Stages)
+	}
+	if s.ControlPlane == untuned {
+		title += ", untuned control plane"
+	}
+	return title
+}
+
+// key identifies the setting in the name of a file; empty for the default.
+func (s setting) key() string {
+	key := ""
+	for _, part := range []string{string(s.Stages), string(s.ControlPlane)} {
+		if part != "" {
+			key += "-" + part
+		}
+	}
+	return key
+}
