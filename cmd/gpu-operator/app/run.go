@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime"
-	"runtime/debug"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -65,8 +64,8 @@ type options struct {
 
 // run starts the manager and returns when it stops.
 func run(ctx context.Context, o options) error {
-	limitResources()
 	ctrl.SetLogger(o.log.logger())
+	limitResources(memlimit.FromCgroup)
 	if o.namespace == "" {
 		return fmt.Errorf("%s is not set: set it to the namespace of the operator and its operands", envNamespace)
 	}
@@ -105,21 +104,6 @@ func run(ctx context.Context, o options) error {
 	logServerVersion(config, mgr.GetHTTPClient(), ctrl.Log)
 	ctrl.Log.Info("Starting", "version", version.Version, "namespace", o.namespace)
 	return mgr.Start(ctx)
-}
-
-// gcPercent is how much the heap may grow before a collection, in percent of the live heap; Go's default is 100.
-const gcPercent = 60
-
-// limitResources sets GOMAXPROCS to 1 and GOGC to gcPercent, unless the environment sets them. The work fits in one
-// core; with all cores of a node the garbage collector would use idle ones. At 1,000 nodes the heap is most of the
-// memory.
-func limitResources() {
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(1)
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 }
 
 func newManager(config *rest.Config, pods *observe.PodIndex, o options) (manager.Manager, error) {

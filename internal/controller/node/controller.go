@@ -148,33 +148,39 @@ func (r *Reconciler) isPublished(node string, condition *corev1.NodeCondition) b
 	return conditionShows(node, condition, &entry.Report.Assessment)
 }
 
-// debounceDelay returns how long after an event of the pod its node is reconciled.
+// debounceDelay returns how long after an event of the pod its node is reconciled: the longer, the more nodes are
+// starting, unless labels or the condition of the node are written as soon as this pod is ready.
 func (r *Reconciler) debounceDelay(object client.Object) time.Duration {
-	shortest := min(r.Timing.Debounce+time.Duration(r.Fleet.Starting())*r.Timing.DebouncePerNode, r.Timing.MaxDebounce)
-	if pod, isPod := object.(*corev1.Pod); isPod && r.isIntermediate(pod) {
-		return max(shortest, r.Timing.StageDebounce)
+	busy := min(r.Timing.Debounce+time.Duration(r.Fleet.Starting())*r.Timing.DebouncePerNode, r.Timing.MaxDebounce)
+	pod, isPod := object.(*corev1.Pod)
+	if !isPod {
+		return busy
 	}
-	return shortest
-}
-
-// isIntermediate reports whether an event of the pod can only change the stage of a starting node: the pod has not
-// failed, no labels wait for it, and it is not the last pod to become ready.
-func (r *Reconciler) isIntermediate(pod *corev1.Pod) bool {
-	nodes := observe.IndexPodNode(pod)
-	if len(nodes) == 0 {
-		return false
-	}
-	entry := r.Fleet.Get(nodes[0])
-	if entry == nil || !entry.Starting() {
-		return false
+	entry := r.startingNode(pod)
+	if entry == nil {
+		return busy
 	}
 	switch readiness.Pod(pod, "", r.Clock.Now()).State {
 	case readiness.Failed:
-		return false
+		return busy
 	case readiness.Ready:
-		return !r.gatesLabels(pod) && !r.allPodsReady(entry)
+		if r.gatesLabels(pod) || r.allPodsReady(entry) {
+			return r.Timing.Debounce
+		}
 	}
-	return true
+	return max(busy, r.Timing.StageDebounce)
+}
+
+// startingNode returns the entry of the pod's node if the node is starting, else nil.
+func (r *Reconciler) startingNode(pod *corev1.Pod) *fleet.Entry {
+	nodes := observe.IndexPodNode(pod)
+	if len(nodes) == 0 {
+		return nil
+	}
+	if entry := r.Fleet.Get(nodes[0]); entry != nil && entry.Starting() {
+		return entry
+	}
+	return nil
 }
 
 // gatesLabels reports whether labels of the node are written only once this pod is ready.

@@ -1,0 +1,37 @@
+package app
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+const (
+	// gcPercent is how much the heap may grow before a collection, in percent of the live heap, as docs/benchmarks.md
+	// compares it.
+	gcPercent = 100
+	// memoryRatio is the part of the container's memory limit from which on the garbage collector runs more often, so
+	// that the kernel does not end the program. The rest is the program itself, and what others use in the pod.
+	memoryRatio = 0.9
+)
+
+// limitResources sets how much CPU and memory the Go runtime uses, unless the environment sets GOMAXPROCS, GOGC or
+// GOMEMLIMIT: one core, as the work fits in one and the garbage collector would use idle ones; gcPercent; and
+// memoryRatio of the memory limit of the container, if it has one.
+func limitResources(limit memlimit.Provider) {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	_, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(memoryRatio))
+	if err != nil && !errors.Is(err, memlimit.ErrNoCgroup) && !errors.Is(err, memlimit.ErrCgroupsNotSupported) {
+		ctrl.Log.Info("The memory limit of the container cannot be read, so garbage is collected without regard to it",
+			"reason", err.Error())
+	}
+}
