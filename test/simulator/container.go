@@ -51,6 +51,8 @@ type container struct {
 	ready   bool
 	// since is when the phase began, due when it ends by itself, or zero if it does not.
 	since, due time.Time
+	// passed: a program that checks periodically has found what it waits for.
+	passed bool
 	// readyAt is when the probes of a running container succeed.
 	readyAt  time.Time
 	restarts int32
@@ -83,67 +85,6 @@ type conditions struct {
 
 // reached reports whether t is set and not after now.
 func reached(now, moment time.Time) bool { return !moment.IsZero() && !now.Before(moment) }
-
-// runInit advances an init container and reports whether it is done.
-func (c *container) runInit(at conditions) bool {
-	if c.done() {
-		return true
-	}
-	if c.genuine(at) {
-		c.runProcess(at)
-		return c.done()
-	}
-	if c.program.manager && at.node.playsManager() {
-		c.runManager(at)
-		return c.done()
-	}
-	if isConfigManager(c.spec) {
-		c.runConfigManager(at)
-		return c.done()
-	}
-	if c.phase == waiting {
-		c.start(at.now)
-	}
-	if c.program.blocked(at.node) {
-		c.due = time.Time{}
-		return false
-	}
-	if c.due.IsZero() {
-		c.due = at.now.Add(at.duration)
-	}
-	if !reached(at.now, c.due) {
-		return false
-	}
-	message := ""
-	if c.program.verb == verbValidate {
-		at.node.prove(c.program.markers)
-		message = validatedMessage + at.node.driverPod()
-	}
-	c.terminate(at.now, 0, reasonCompleted, message)
-	return true
-}
-
-// runConfigManager advances config-manager as an init container: it ends with an error while the key does not exist.
-func (c *container) runConfigManager(at conditions) {
-	if !c.runs(at) {
-		return
-	}
-	if c.due.IsZero() {
-		c.due = at.now.Add(at.duration)
-	}
-	if !reached(at.now, c.due) {
-		return
-	}
-	if failure := at.pod.configFailure(c); failure != "" {
-		c.terminate(at.now, 1, reasonError, c.crashMessage(failure))
-		c.due = at.now.Add(at.timing.Crash)
-		return
-	}
-	c.terminate(at.now, 0, reasonCompleted, "")
-}
-
-// done reports whether an init container has succeeded.
-func (c *container) done() bool { return c.phase == terminated && c.exitCode == 0 }
 
 // run advances a main container.
 func (c *container) run(at conditions) {
@@ -269,7 +210,7 @@ func (c *container) probed() bool {
 }
 
 func (c *container) start(now time.Time) {
-	c.phase, c.reason, c.message = running, "", ""
+	c.phase, c.reason, c.message, c.passed = running, "", "", false
 	c.since, c.due, c.readyAt = now, time.Time{}, time.Time{}
 	c.started, c.ready = c.spec.StartupProbe == nil, false
 }

@@ -103,3 +103,40 @@ func TestContainer(t *testing.T) {
 		})
 	}
 }
+
+// TestAPeriodicCheckNoticesAtItsNextLook: an init container that polls every 5 s finds a marker written after 6 s only
+// after 10 s, and one that begins what it waits for never at its first look.
+func TestAPeriodicCheckNoticesAtItsNextLook(t *testing.T) {
+	begin := time.Unix(0, 0)
+	loop := program{verb: verbWait, markers: []string{markerToolkit}, period: 5 * time.Second}
+	waiter := program{verb: verbWait, markers: []string{markerToolkit}}
+	cuda := program{verb: verbValidate, markers: []string{componentCUDA}, period: 5 * time.Second, polls: true}
+	for name, test := range map[string]struct {
+		program program
+		// written is when the marker is, and want when the container ends.
+		written, want time.Duration
+	}{
+		"written before its first look":        {program: loop, want: time.Second},
+		"written between two looks":            {program: loop, written: 6 * time.Second, want: 11 * time.Second},
+		"without a period it looks at changes": {program: waiter, written: 6 * time.Second, want: 7 * time.Second},
+		"its first look is in vain":            {program: cuda, want: 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &node{driverOnHost: true, sim: &Simulator{}, markers: map[string]string{}}
+			c := &container{program: test.program}
+			var ended time.Duration
+			for at := time.Duration(0); at <= 20*time.Second; at += 100 * time.Millisecond {
+				if at == test.written {
+					n.prove([]string{markerToolkit})
+				}
+				if c.runInit(conditions{now: begin.Add(at), node: n, init: true, duration: time.Second}) {
+					ended = at
+					break
+				}
+			}
+			if ended != test.want {
+				t.Errorf("it ends after %s, want %s", ended, test.want)
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -33,6 +34,10 @@ type program struct {
 	afterDriver bool
 	// manager: it is NVIDIA's k8s-driver-manager, which prepares the node for a new driver.
 	manager bool
+	// period is how often it checks what it waits for; 0: it notices a change immediately.
+	period time.Duration
+	// polls: its first check fails always, as it begins what it then waits for.
+	polls bool
 }
 
 // Names of the binaries whose command lines are parsed.
@@ -54,7 +59,7 @@ func readProgram(container corev1.Container) program {
 		}
 	}
 	if len(argv) < 2 || path.Base(argv[0]) != onNodeProgram {
-		return program{}
+		return readShell(argv, container.Env)
 	}
 	p, args := program{verb: verb(argv[1])}, argv[2:]
 	// What follows "--" is the command line of another program.
