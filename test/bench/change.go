@@ -44,7 +44,7 @@ func podLost(ctx context.Context, e *env) (outcome, error) {
 		}
 		what := "a pod of " + lost.app + " is deleted"
 		out.Figures = append(out.Figures,
-			atMost(podLoss, "API writes when "+what, float64(len(calls.Writes())), podWrites, count))
+			atMost(other, "API writes when "+what, float64(len(calls.Writes())), podWrites, count))
 		out.Tallies = append(out.Tallies, tallyOf(what, calls))
 	}
 	return out, nil
@@ -135,7 +135,7 @@ func joinWrites(calls cluster.Calls) figure {
 		}
 	}
 	return figure{
-		Name: nodeJoin, What: "API writes when one node joins",
+		What:     "API writes when one node joins",
 		Goal:     fmt.Sprintf("at most %d labels, %d conditions, %d policy status", joinLabels, joinConditions, joinStatus),
 		Met:      inLabels <= joinLabels && inConditions <= joinConditions && inStatus <= joinStatus && beside == 0,
 		Measured: fmt.Sprintf("%d: %d, %d, %d", len(calls.Writes()), inLabels, inConditions, inStatus),

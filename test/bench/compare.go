@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,14 +25,23 @@ const (
 	labellingFloor runKind = "F2"
 	// operated is the operator.
 	operated runKind = "ours"
+	// otherOperated is another operator.
+	otherOperated runKind = "other"
 )
 
-// alternation is the repeated order of the runs, so that other load on the machine affects all types alike.
-var alternation = []runKind{presetFloor, labellingFloor, operated}
+// alternation returns the repeated order of the runs, so that other load on the machine affects all types alike.
+func alternation(other bool) []runKind {
+	if other {
+		return []runKind{presetFloor, operated, otherOperated}
+	}
+	return []runKind{presetFloor, labellingFloor, operated}
+}
 
 const (
 	// watchedAfter is how long the operator's writes are counted after it is ready.
 	watchedAfter = time.Minute
+	// steadyFor is how long everything must stay ready for the end of a run to count.
+	steadyFor = 5 * time.Second
 	// restWindow is how long the control plane must be at rest before a run begins: it uses at most restCores, plus
 	// restCoresPerNode for the lease of each node. After restLimit the run begins anyway.
 	restWindow       = 2 * time.Second
@@ -44,6 +54,8 @@ const (
 type sample struct {
 	// ready is the time until ready, and pods the time until all pods were Ready.
 	ready, pods time.Duration
+	// wanted is how many pods the DaemonSets wanted.
+	wanted int
 	// operator is the operator's part; nil for a floor.
 	operator *operatorSample
 }
@@ -51,6 +63,8 @@ type sample struct {
 // operatorSample is the operator's resource usage from its start until ready, and its requests.
 type operatorSample struct {
 	cpu time.Duration
+	// conditions is the time until the condition GPUReady of each node was True; 0 for another operator.
+	conditions time.Duration
 	// rss and anonymous are peaks, in bytes.
 	rss, anonymous int64
 	calls          cluster.Calls
@@ -66,9 +80,13 @@ func compare(ctx context.Context, m *measurement) (outcome, error) {
 	runs := map[runKind][]sample{}
 	repeats := m.repeatsAt(m.kept.Nodes)
 	for i := range repeats {
-		for _, kind := range alternation {
+		for _, kind := range alternation(m.other.program != "") {
 			var s sample
-			err := m.onControlPlane(ctx, func(ctx context.Context, e *env) (err error) {
+			install := installOwn
+			if kind == otherOperated {
+				install = installOther
+			}
+			err := m.onControlPlaneWith(ctx, install, func(ctx context.Context, e *env) (err error) {
 				s, err = e.measure(ctx, kind, i == repeats-1)
 				return err
 			})
@@ -80,7 +98,7 @@ func compare(ctx context.Context, m *measurement) (outcome, error) {
 				s.ready.Seconds())
 		}
 	}
-	return compared(m.stages, m.kept.Nodes, runs), nil
+	return compared(m.setting(), m.kept.Nodes, runs), nil
 }
 
 // measure does one run. Nodes, watches and the operator exist and are at rest before it begins.
@@ -98,12 +116,16 @@ func (e *env) measure(ctx context.Context, kind runKind, after bool) (sample, er
 			others = append(others, object)
 		}
 	}
-	w := newWatcher(names, e.size, kind == operated)
+	switch kind {
+	case operated:
+		s, err := e.measureOperator(ctx, contestant{policy: samplePolicy, account: account, start: e.startOperator}, after)
+		return s, errors.Join(err, e.sameDaemonSets(ctx, names))
+	case otherOperated:
+		return e.measureOperator(ctx, contestant{policy: e.other.policy, account: otherAccount, start: e.startOther}, after)
+	}
+	w := newWatcher(e.size, names)
 	if err := w.start(ctx, e.cluster.SimulatorConfig); err != nil {
 		return sample{}, err
-	}
-	if kind == operated {
-		return e.measureOperator(ctx, w, after)
 	}
 	for _, object := range others {
 		if err := e.create(ctx, object); err != nil {
@@ -122,51 +144,8 @@ func (e *env) measure(ctx context.Context, kind runKind, after bool) (sample, er
 	if err := group.Wait(); err != nil {
 		return sample{}, err
 	}
-	return e.awaitWatched(ctx, w, begin)
-}
-
-// measureOperator measures from the creation of the policy.
-func (e *env) measureOperator(ctx context.Context, w *watcher, after bool) (sample, error) {
-	wanted, err := policy()
-	if err != nil {
-		return sample{}, err
-	}
-	mark, err := e.cluster.Mark()
-	if err != nil {
-		return sample{}, err
-	}
-	if err := e.startOperator(ctx); err != nil {
-		return sample{}, err
-	}
-	if err := e.awaitRest(ctx); err != nil {
-		return sample{}, err
-	}
-	begin := time.Now()
-	if err := e.create(ctx, wanted); err != nil {
-		return sample{}, err
-	}
 	s, err := e.awaitWatched(ctx, w, begin)
-	if err != nil {
-		return sample{}, err
-	}
-	usage, anonymous, err := e.operator.usage()
-	if err != nil {
-		return sample{}, err
-	}
-	o := &operatorSample{cpu: usage.CPU, rss: usage.PeakRSS, anonymous: anonymous, watched: after}
-	s.operator = o
-	if err := e.sameDaemonSets(ctx, w.daemonSets); err != nil {
-		return sample{}, err
-	}
-	ready := begin.Add(s.ready)
-	if after {
-		if err := pause(ctx, time.Until(ready.Add(watchedAfter))); err != nil {
-			return sample{}, err
-		}
-	}
-	calls, err := e.callsSince(mark)
-	o.calls, o.after = splitCalls(calls, ready)
-	return s, err
+	return s, errors.Join(err, e.steady(ctx, w))
 }
 
 // splitCalls splits requests into those that had completed at a time and the later ones.
@@ -195,7 +174,11 @@ func (e *env) awaitWatched(ctx context.Context, w *watcher, begin time.Time) (sa
 	select {
 	case <-w.ready:
 		pods, all := w.moments()
-		return sample{ready: all.Sub(begin), pods: pods.Sub(begin)}, nil
+		wanted := 0
+		for _, count := range w.wantedPods() {
+			wanted += int(count)
+		}
+		return sample{ready: all.Sub(begin), pods: pods.Sub(begin), wanted: wanted}, nil
 	case <-ended:
 		return sample{}, fmt.Errorf("the operator has exited, see its log %s: %w", e.operator.process.LogFile,
 			e.operator.process.Wait())

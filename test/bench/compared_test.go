@@ -55,7 +55,7 @@ func TestComparedFigures(t *testing.T) {
 	runs := floorsAnd(12, 11.5, 11)
 	last := runs[operated][2].operator
 	last.watched, last.after = true, calls("update clusterpolicies/status", "update leases")
-	out := compared(fast, 100, runs)
+	out := compared(setting{Stages: fast}, 100, runs)
 	figures := map[string]figure{}
 	for _, f := range out.Figures {
 		figures[f.What] = f
@@ -76,7 +76,59 @@ func TestComparedFigures(t *testing.T) {
 	expect("API writes in the 60 s after ready", "1", "")
 	g.Expect(out.Tallies).To(HaveLen(2), "of the run that was watched to its end")
 	g.Expect(out.Tallies[0].Detail).To(Equal("patch nodes 1, patch nodes/status 1"))
-	g.Expect(compared(fast, 100, floorsAnd(1)).Tallies).To(BeEmpty())
+	g.Expect(compared(setting{Stages: fast}, 100, floorsAnd(1)).Tallies).To(BeEmpty())
+}
+
+// TestComparedWithAnotherOperator: its figures are beside this operator's, and are the goals of time and CPU.
+func TestComparedWithAnotherOperator(t *testing.T) {
+	g := NewWithT(t)
+	runs := floorsAnd(11, 11, 11)
+	delete(runs, labellingFloor)
+	for i := range runs[operated] {
+		runs[operated][i].operator.calls = append(runs[operated][i].operator.calls, cluster.Call{Verb: "get", Code: 404})
+		runs[operated][i].wanted = 700
+	}
+	refused := cluster.Calls{{Verb: "update", Code: 409}, {Verb: "get", Code: 404}, {Verb: "get", Code: 500}}
+	for _, each := range []float64{10, 11.5, 12} {
+		runs[otherOperated] = append(runs[otherOperated], sample{
+			ready: inSeconds(each), pods: inSeconds(each), wanted: 600,
+			operator: &operatorSample{cpu: 900 * time.Millisecond, rss: 200 << 20, anonymous: 90 << 20, calls: refused},
+		})
+	}
+	last := runs[operated][2].operator
+	last.watched, last.after = true, calls("patch nodes")
+	runs[otherOperated][2].operator.watched = true
+	runs[otherOperated][2].operator.after = calls("patch nodes", "update nodes", "create events")
+	figures := map[string]figure{}
+	for _, f := range compared(setting{Stages: fast, Other: "x"}, 100, runs).Figures {
+		figures[f.What] = f
+	}
+	expect := func(what, measured, beside, verdict string) {
+		t.Helper()
+		g.Expect(figures).To(HaveKey(what))
+		f := figures[what]
+		g.Expect([]string{f.Measured, f.Beside, f.verdict()}).To(Equal([]string{measured, beside, verdict}), what)
+	}
+	expect("ready with the operator, against the other one", "0.96", "", "met")
+	expect("ready with the operator, against F1", "1.10", "", "met")
+	expect("from the policy until all pods are Ready and its status says ready", "11.00 s (11.00, 11.00, 11.00)",
+		"11.50 s (10.00, 11.50, 12.00)", "")
+	expect("pods that the DaemonSets want", "700 (700, 700, 700)", "600 (600, 600, 600)", "")
+	expect("CPU of the operator from its start to ready", "1.00 s (1.00, 1.00, 1.00)", "0.90 s (0.90, 0.90, 0.90)",
+		"missed")
+	expect("peak memory of the operator to ready (RSS)", "60 MB (60, 60, 60)", "200 MB (200, 200, 200)", "met")
+	expect("requests refused as conflicts (409) to ready", "0 (0, 0, 0)", "1 (1, 1, 1)", "")
+	expect("requests refused for another reason (4xx) to ready", "1 (1, 1, 1)", "1 (1, 1, 1)", "")
+	expect("API writes in the 60 s after ready", "1", "3", "")
+	g.Expect(figures).NotTo(HaveKey(ContainSubstring("F2")))
+}
+
+func TestGoalsBesideAnotherOperator(t *testing.T) {
+	g := NewWithT(t)
+	for nodes, memory := range map[int]float64{100: 60, 1000: 120, 5000: none} {
+		got := comparedGoals(setting{Stages: delayed, Other: "x"}, nodes)
+		g.Expect([]float64{got.toPreset, got.memory}).To(Equal([]float64{1.15, memory}))
+	}
 }
 
 func TestComparedGoals(t *testing.T) {
@@ -91,7 +143,7 @@ func TestComparedGoals(t *testing.T) {
 		{fast, 5000, comparedLimits{toPreset: 1.15, toLabelling: 1.10, cpu: -1, memory: -1, anonymous: -1, writes: 15040}},
 		{realistic, 100, comparedLimits{toPreset: 1.15, toLabelling: 1.12, cpu: -1, memory: -1, anonymous: -1, writes: -1}},
 	} {
-		g.Expect(comparedGoals(test.how, test.nodes)).To(Equal(test.want))
+		g.Expect(comparedGoals(setting{Stages: test.how}, test.nodes)).To(Equal(test.want))
 	}
 }
 

@@ -33,8 +33,6 @@ const (
 	startLimit = 3 * time.Minute
 )
 
-var operatorUser = cluster.ServiceAccountUser(namespace, account)
-
 // env is a control plane with GPU nodes and the installed objects. The operator is started separately.
 type env struct {
 	options
@@ -54,7 +52,7 @@ type env struct {
 }
 
 // startEnv starts a control plane without nodes. On an error the caller must still stop what has started.
-func startEnv(ctx context.Context, o options, binary string, size int) (*env, error) {
+func startEnv(ctx context.Context, o options, binary string, size int, install installer) (*env, error) {
 	limited, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	e := &env{options: o, binary: binary, size: size}
@@ -87,7 +85,15 @@ func startEnv(ctx context.Context, o options, binary string, size int) (*env, er
 	if e.client, err = client.New(e.cluster.SimulatorConfig, client.Options{Scheme: scheme}); err != nil {
 		return e, fmt.Errorf("make client: %w", err)
 	}
-	return e, cluster.Install(limited, e.cluster.SimulatorConfig, configDir)
+	return e, install(limited, e)
+}
+
+// installer creates the objects of an operator.
+type installer func(context.Context, *env) error
+
+// installOwn creates those of this operator.
+func installOwn(ctx context.Context, e *env) error {
+	return cluster.Install(ctx, e.cluster.SimulatorConfig, configDir)
 }
 
 // stop ends all processes and removes their files.
@@ -133,6 +139,11 @@ func (e *env) livePolicy(ctx context.Context) (*v1.ClusterPolicy, error) {
 
 // callsSince returns the operator's requests since the mark.
 func (e *env) callsSince(mark cluster.Mark) (cluster.Calls, error) {
+	return e.callsOf(account, mark)
+}
+
+// callsOf returns the requests of a ServiceAccount since the mark.
+func (e *env) callsOf(account string, mark cluster.Mark) (cluster.Calls, error) {
 	calls, err := e.cluster.Since(mark)
-	return calls.By(operatorUser), err
+	return calls.By(cluster.ServiceAccountUser(namespace, account)), err
 }

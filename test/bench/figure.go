@@ -20,7 +20,7 @@ type outcome struct {
 
 // figure is one row of the table of goals.
 type figure struct {
-	// Name is the key in theirs; those of ready and the floor are also used for ratios.
+	// Name identifies figures that are used for ratios.
 	Name name
 	// What describes what was measured.
 	What string
@@ -28,6 +28,8 @@ type figure struct {
 	Goal string
 	// Met reports whether the goal was reached.
 	Met bool
+	// Beside is the text of the same of another operator; empty if it was not measured.
+	Beside string `json:",omitempty"`
 	// Measured is the text of the result, and Value its number if it is one.
 	Measured string
 	Value    float64

@@ -78,7 +78,7 @@ func bare(ctx context.Context, e *env) (outcome, error) {
 	}
 	took, err := e.untilReady(ctx, work)
 	return outcome{Figures: []figure{
-		plain(bareTime, fmt.Sprintf("%d bare DaemonSets", operandCount), took.Seconds(), seconds),
+		plain(other, fmt.Sprintf("%d bare DaemonSets", operandCount), took.Seconds(), seconds),
 	}}, err
 }
 

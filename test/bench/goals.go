@@ -1,69 +1,21 @@
 package main
 
-// name identifies a figure.
+// name identifies a figure that others are compared with.
 type name string
 
-// Figures that are compared: with that of NVIDIA's operator, or with another figure.
 const (
 	readyTime name = "ready"
 	floorTime name = "floor"
-	bareTime  name = "bare"
 	// labellingFloorTime is the floor on nodes that a plain loop labels.
 	labellingFloorTime name = "labelling floor"
-	cpuToReady         name = "cpu"
-	peakMemory         name = "memory"
-	readyWrites        name = "ready writes"
-	after90            name = "after ready"
-	brokenMin          name = "broken minute"
-	nodeJoin           name = "join"
-	podLoss            name = "pod"
-	restarted          name = "restart"
-	noOpWrites         name = "no-op writes"
-	// Figures of runs that alternate with floors.
-	watchedReady  name = "watched ready"
-	watchedCPU    name = "watched cpu"
-	watchedMemory name = "watched memory"
-	watchedWrites name = "watched writes"
-	watchedLate   name = "watched after ready"
 	// other figures are not compared.
 	other name = ""
 )
 
-// theirs are figures of NVIDIA's operator (commit a22dbf67), by the number of nodes. They were measured once with the
-// same type of machine, control plane and simulated nodes; see docs/benchmarks.md.
-var theirs = map[name]map[int]string{
-	readyTime:   {100: "13 to 15 s", 1000: "159 s"},
-	bareTime:    {100: "6.4 s", 1000: "71 s"},
-	cpuToReady:  {100: "1.8 s", 1000: "15.1 s"},
-	peakMemory:  {100: "95 MB", 1000: "453 MB"},
-	readyWrites: {100: "618", 1000: "3,741"},
-	after90:     {1000: "29,426"},
-	brokenMin:   {100: "4,239"},
-	nodeJoin:    {100: "299", 1000: "3,152"},
-	podLoss:     {100: "294"},
-	restarted:   {100: "147"},
-	noOpWrites:  {100: "80 to 150"},
-}
-
-// theirsFast are the same for the fast stages.
-var theirsFast = map[name]map[int]string{
-	watchedReady:  {100: "12.2 s", 1000: "144.2 s"},
-	watchedCPU:    {100: "1.61 s", 1000: "14.4 s"},
-	watchedMemory: {100: "100 MB", 1000: "402 MB"},
-	watchedWrites: {100: "617", 1000: "3,599"},
-	watchedLate:   {1000: "18,605"},
-}
-
-// theirsOf returns the figure of NVIDIA's operator to compare with; empty if there is none.
-func theirsOf(how stages, name name, nodes int) string {
-	if how.byKwok() {
-		return theirsFast[name][nodes]
-	}
-	return theirs[name][nodes]
-}
-
 // Goals.
 const (
+	// otherRatioLimit is the limit for the operator's time relative to that of another one.
+	otherRatioLimit = 1.00
 	// ratioLimit is the limit for the operator's time relative to its DaemonSets alone.
 	ratioLimit = 1.15
 	// labellingRatioLimit is the same relative to its DaemonSets on nodes that a plain loop labels, and
@@ -130,17 +82,46 @@ var fastBySize = []struct {
 }
 
 // comparedGoals returns the goals of a size. With the realistic stages the phase install checks the resource usage.
-func comparedGoals(how stages, nodes int) comparedLimits {
+func comparedGoals(how setting, nodes int) comparedLimits {
 	goals := comparedLimits{
 		toPreset: ratioLimit, toLabelling: labellingRatioLimit, cpu: none, memory: none, anonymous: none, writes: none,
 	}
-	if !how.byKwok() {
+	if how.Other != "" {
+		return besideGoals(how, nodes)
+	}
+	if !how.Stages.byKwok() {
 		return goals
 	}
 	goals.toLabelling, goals.writes = fastLabellingRatioLimit, float64(fastWritesPerNode*nodes+fastWritesBeside)
 	for _, l := range fastBySize {
 		if nodes <= l.nodes {
 			goals.cpu, goals.memory, goals.anonymous = l.cpu, l.memory, l.anonymous
+			break
+		}
+	}
+	return goals
+}
+
+// besideMemory limits the peak of the operator's RSS, in megabytes, when it is compared with another operator.
+var besideMemory = []struct {
+	nodes  int
+	memory float64
+}{
+	{nodes: 100, memory: 60},
+	{nodes: 1000, memory: 120},
+}
+
+// besideGoals returns the goals of runs that alternate with another operator. That of the CPU is the other's.
+func besideGoals(how setting, nodes int) comparedLimits {
+	goals := comparedLimits{
+		toPreset: ratioLimit, toLabelling: none, cpu: none, memory: none, anonymous: none, writes: none,
+	}
+	if how.Stages.byKwok() {
+		goals.writes = float64(fastWritesPerNode*nodes + fastWritesBeside)
+	}
+	for _, l := range besideMemory {
+		if nodes <= l.nodes {
+			goals.memory = l.memory
 			break
 		}
 	}

@@ -58,10 +58,15 @@ func (e *env) startOperator(ctx context.Context) error {
 		return err
 	}
 	o.filled = time.Since(begin)
+	e.track(ctx, o)
+	return nil
+}
+
+// track makes a process the operator of the environment, and samples its memory.
+func (e *env) track(ctx context.Context, o *operator) {
 	ctx, o.cancel = context.WithCancel(ctx)
 	o.sampler.Go(func() { o.sample(ctx) })
 	e.operator = o
-	return nil
 }
 
 // sample samples the operator's memory until it is stopped.

@@ -30,6 +30,8 @@ type options struct {
 	stages stages
 	// plane is how the control plane runs.
 	plane controlPlane
+	// other is another operator to compare with, if any.
+	other otherOperator
 	// repeat is how often alternating runs are repeated; 0: see repeatsAt.
 	repeat int
 	// strict makes a missed goal an error.
@@ -57,6 +59,7 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 	flags.IntVar(&o.repeat, "repeat", 0,
 		fmt.Sprintf("how often the runs of the phase %s are repeated; 0: %d times up to %d nodes, otherwise %d times",
 			comparison, repeatsOfFew, fewNodes, repeatsOfMany))
+	o.other.register(flags)
 	flags.BoolVar(&o.strict, "strict", false, "fail if a goal is missed")
 	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "timeout of each wait")
 	flags.StringVar(&o.docs, "docs", "docs/benchmarks.md", "file in which to replace the figures; empty: none")
@@ -79,12 +82,16 @@ func (o *options) readSetting(played, plane string) (err error) {
 	if o.stages, err = parseStages(played); err != nil {
 		return err
 	}
-	o.plane, err = parseControlPlane(plane)
-	return err
+	if o.plane, err = parseControlPlane(plane); err != nil {
+		return err
+	}
+	return o.other.check()
 }
 
 // setting is what the figures are kept apart by.
-func (o *options) setting() setting { return setting{Stages: o.stages, ControlPlane: o.plane} }
+func (o *options) setting() setting {
+	return setting{Stages: o.stages, ControlPlane: o.plane, Other: o.other.version}
+}
 
 func (o *options) read(sizes, only string, rest []string) error {
 	if len(rest) > 0 {
@@ -107,10 +114,10 @@ func (o *options) read(sizes, only string, rest []string) error {
 }
 
 // readPhases returns the phases to run. Stages of kwok support only one, as nothing can break or be delayed with
-// them.
+// them, and another operator is only measured by that one.
 func (o *options) readPhases(only string) error {
 	known := phaseNames()
-	if o.stages.byKwok() {
+	if o.stages.byKwok() || o.other.program != "" {
 		known = []string{comparison}
 		o.only = known
 	} else {

@@ -44,6 +44,22 @@ func TestParseOptions(t *testing.T) {
 				docs: "docs/benchmarks.md", cache: ".cache/bench",
 			},
 		},
+		"another operator": {
+			args: []string{"-nodes=100", "-other=/x/manager", "-other-policy=p.yaml", "-other-version=another 1.0"},
+			want: options{
+				nodes: []int{100}, only: []string{"compare"}, timeout: 15 * time.Minute, docs: "docs/benchmarks.md",
+				cache: ".cache/bench",
+				other: otherOperator{program: "/x/manager", policy: "p.yaml", version: "another 1.0"},
+			},
+		},
+		"another operator without its policy": {
+			args: []string{"-other=/x/manager", "-other-version=1.0"}, wantErr: "want -other-policy and -other-version, too",
+		},
+		"the environment of no operator": {args: []string{"-other-env=x"}, wantErr: "-other is missing"},
+		"a phase that does not measure another operator": {
+			args:    []string{"-other=/x", "-other-policy=p", "-other-version=1", "-only=idle"},
+			wantErr: `there is no phase "idle": want some of compare`,
+		},
 		"no such control plane": {args: []string{"-control-plane=x"}, wantErr: "-control-plane=x: want tuned or default"},
 		"the comparison with realistic stages": {
 			args: []string{"-nodes=100", "-stages=realistic", "-only=compare"},

@@ -42,7 +42,7 @@ func restart(ctx context.Context, e *env) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	out, err := e.afterStart(ctx, restarted, "a restart of the operator", calls, before)
+	out, err := e.afterStart(ctx, "a restart of the operator", calls, before)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -55,13 +55,11 @@ func restart(ctx context.Context, e *env) (outcome, error) {
 }
 
 // afterStart returns the figures of an operator that has started on a ready cluster.
-func (e *env) afterStart(
-	ctx context.Context, name name, what string, calls cluster.Calls, before work,
-) (outcome, error) {
+func (e *env) afterStart(ctx context.Context, what string, calls cluster.Calls, before work) (outcome, error) {
 	alone, err := e.undisturbed(ctx, what, before)
 	return outcome{
 		Figures: append([]figure{
-			atMost(name, "API writes: "+what, float64(len(calls.Writes())), 0, count),
+			atMost(other, "API writes: "+what, float64(len(calls.Writes())), 0, count),
 			atMost(other, "from the start of the process until its caches are synced: "+what, e.operator.filled.Seconds(),
 				cachesSeconds, seconds),
 		}, alone...),
@@ -97,7 +95,7 @@ func outage(ctx context.Context, e *env) (outcome, error) {
 		return outcome{}, err
 	}
 	const what = "60 s without the API server"
-	out, err := e.afterStart(ctx, other, what, calls, before)
+	out, err := e.afterStart(ctx, what, calls, before)
 	out.Figures = append(out.Figures,
 		plain(other, "starts of the operator by its kubelet: "+what, float64(starts), count),
 		plain(other, "from the API server's return until the operator's caches are synced, including the kubelet's back-off",

@@ -158,11 +158,18 @@ func (m *measurement) note(p phase, took time.Duration, out outcome) error {
 }
 
 // onControlPlane starts a control plane without nodes, and stops it when the function returns.
-func (m *measurement) onControlPlane(ctx context.Context, do func(context.Context, *env) error) (err error) {
+func (m *measurement) onControlPlane(ctx context.Context, do func(context.Context, *env) error) error {
+	return m.onControlPlaneWith(ctx, installOwn, do)
+}
+
+// onControlPlaneWith does the same with the objects of an operator.
+func (m *measurement) onControlPlaneWith(
+	ctx context.Context, install installer, do func(context.Context, *env) error,
+) (err error) {
 	// End the simulator before the API server.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e, err := startEnv(ctx, m.options, m.binary, m.kept.Nodes)
+	e, err := startEnv(ctx, m.options, m.binary, m.kept.Nodes, install)
 	defer func() {
 		cancel()
 		err = errors.Join(err, e.stop())

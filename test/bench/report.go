@@ -14,6 +14,9 @@ import (
 func (out outcome) print(w io.Writer) {
 	for _, f := range out.Figures {
 		line := fmt.Sprintf("  %s: %s", f.What, f.Measured)
+		if f.Beside != "" {
+			line += ", the other operator: " + f.Beside
+		}
 		if f.Goal != "" {
 			line += fmt.Sprintf(" (goal %s: %s)", f.Goal, f.verdict())
 		}
@@ -76,10 +79,15 @@ func (k kept) missed() int {
 // table returns all figures of a size, in Markdown.
 func (k kept) table() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "### %s\n\n%s\n\n", k.title(k.Nodes), k.origin())
-	rows := [][]string{{"what", "goal", "measured", "", "NVIDIA's operator"}}
+	fmt.Fprintf(&text, "### %s\n\n%s\n\n", k.heading(k.Nodes), k.origin())
+	rows := [][]string{{"what", "goal", "measured", "", "the other operator"}}
 	for _, f := range k.figures() {
-		rows = append(rows, []string{f.What, f.Goal, f.Measured, f.verdict(), theirsOf(k.Stages, f.Name, k.Nodes)})
+		rows = append(rows, []string{f.What, f.Goal, f.Measured, f.verdict(), f.Beside})
+	}
+	if k.Other == "" {
+		for i := range rows {
+			rows[i] = rows[i][:4]
+		}
 	}
 	writeTable(&text, rows)
 	fmt.Fprintf(&text, "\nCalls of the operator:\n\n")

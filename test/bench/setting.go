@@ -33,6 +33,8 @@ func parseControlPlane(text string) (controlPlane, error) {
 type setting struct {
 	Stages       stages
 	ControlPlane controlPlane
+	// Other is the name and version of another operator that was measured in turn; empty if there was none.
+	Other string
 }
 
 // clusterOptions configures the control plane.
@@ -41,7 +43,7 @@ func (s setting) clusterOptions(ctx context.Context) (cluster.Options, error) {
 	return cluster.Options{Stages: files, Untuned: s.ControlPlane == untuned}, err
 }
 
-// title returns the heading of a size in the document.
+// title identifies a size and a setting in the document.
 func (s setting) title(nodes int) string {
 	title := fmt.Sprintf("%d nodes", nodes)
 	if s.Stages != realistic {
@@ -50,7 +52,18 @@ func (s setting) title(nodes int) string {
 	if s.ControlPlane == untuned {
 		title += ", untuned control plane"
 	}
+	if s.Other != "" {
+		title += ", beside another operator"
+	}
 	return title
+}
+
+// heading is the title with the version of the other operator.
+func (s setting) heading(nodes int) string {
+	if s.Other == "" {
+		return s.title(nodes)
+	}
+	return s.title(nodes) + ": " + s.Other
 }
 
 // key identifies the setting in the name of a file; empty for the default.
@@ -60,6 +73,9 @@ func (s setting) key() string {
 		if part != "" {
 			key += "-" + part
 		}
+	}
+	if s.Other != "" {
+		key += "-other"
 	}
 	return key
 }

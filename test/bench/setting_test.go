@@ -12,11 +12,13 @@ func TestSettingsAreKeptApart(t *testing.T) {
 	files, titles := map[string]setting{}, map[string]setting{}
 	for _, how := range []stages{realistic, fast, delayed} {
 		for _, plane := range []controlPlane{tuned, untuned} {
-			s := setting{Stages: how, ControlPlane: plane}
-			file, title := keptFile("", s, 100), s.title(100)
-			g.Expect(files).NotTo(HaveKey(file))
-			g.Expect(titles).NotTo(HaveKey(title))
-			files[file], titles[title] = s, s
+			for _, beside := range []string{"", "another 1.0"} {
+				s := setting{Stages: how, ControlPlane: plane, Other: beside}
+				file, title := keptFile("", s, 100), s.title(100)
+				g.Expect(files).NotTo(HaveKey(file))
+				g.Expect(titles).NotTo(HaveKey(title))
+				files[file], titles[title] = s, s
+			}
 		}
 	}
 	g.Expect(files).To(HaveKey("100.json"))

@@ -151,6 +151,18 @@ func (c Calls) Forbidden() Calls {
 	return c.where(func(call Call) bool { return call.Code == http.StatusForbidden })
 }
 
+// Refused filters the requests that the API server refused with an error of the client (4xx).
+func (c Calls) Refused() Calls {
+	return c.where(func(call Call) bool {
+		return call.Code >= http.StatusBadRequest && call.Code < http.StatusInternalServerError
+	})
+}
+
+// Conflicts filters the requests that the API server refused because of a conflict.
+func (c Calls) Conflicts() Calls {
+	return c.where(func(call Call) bool { return call.Code == http.StatusConflict })
+}
+
 // Of filters the requests for one resource, such as daemonsets.
 func (c Calls) Of(resource string) Calls {
 	return c.where(func(call Call) bool { return call.Resource == resource })
