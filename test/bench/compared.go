@@ -20,10 +20,10 @@ func compared(how setting, nodes int, runs map[runKind][]sample) outcome {
 		r.figure("of that, until all pods are Ready", func(s sample) float64 { return s.pods.Seconds() }, none, hundredths),
 		r.own("until the condition GPUReady of each node is True",
 			func(s sample) float64 { return s.operator.conditions.Seconds() }, none, hundredths),
-		medians(other, "F1: its DaemonSets alone, on nodes that already have their labels, until all pods are Ready",
+		medians("F1: its DaemonSets alone, on nodes that already have their labels, until all pods are Ready",
 			valuesOf(runs[presetFloor], ready), none, hundredths))
 	if runs[labellingFloor] != nil {
-		out.Figures = append(out.Figures, medians(other, "F2: the same, on nodes that a plain loop labels meanwhile",
+		out.Figures = append(out.Figures, medians("F2: the same, on nodes that a plain loop labels meanwhile",
 			valuesOf(runs[labellingFloor], ready), none, hundredths))
 	}
 	out.Figures = append(out.Figures,
@@ -80,14 +80,14 @@ func (r comparedRuns) ratios(goals comparedLimits, ready func(sample) float64) [
 
 // own returns a figure of this operator alone.
 func (r comparedRuns) own(what string, of func(sample) float64, limit float64, u unit) figure {
-	return medians(other, what, valuesOf(r.runs[operated], of), limit, u)
+	return medians(what, valuesOf(r.runs[operated], of), limit, u)
 }
 
 // figure returns a figure of this operator, beside that of the other one if it was measured.
 func (r comparedRuns) figure(what string, of func(sample) float64, limit float64, u unit) figure {
 	f := r.own(what, of, limit, u)
 	if runs := r.runs[otherOperated]; runs != nil {
-		f.Beside = medians(other, what, valuesOf(runs, of), none, u).Measured
+		f.Beside = medians(what, valuesOf(runs, of), none, u).Measured
 	}
 	return f
 }
@@ -135,8 +135,8 @@ func median(values []float64) float64 {
 
 // medians returns a figure whose median must not exceed the limit; a negative limit is none. It lists all values, in
 // the order of the runs.
-func medians(name name, what string, values []float64, limit float64, u unit) figure {
-	f := atMost(name, what, median(values), limit, u)
+func medians(what string, values []float64, limit float64, u unit) figure {
+	f := atMost(other, what, median(values), limit, u)
 	var all []string
 	for _, value := range values {
 		all = append(all, unit{digits: u.digits}.format(value))

@@ -22,11 +22,11 @@ func TestMedian(t *testing.T) {
 
 func TestMediansListAllValues(t *testing.T) {
 	g := NewWithT(t)
-	f := medians(other, "x", []float64{9, 1, 5}, 4, megabytes)
+	f := medians("x", []float64{9, 1, 5}, 4, megabytes)
 	g.Expect(f.Measured).To(Equal("5 MB (9, 1, 5)"))
 	g.Expect(f.Value).To(Equal(5.0))
 	g.Expect(f.verdict()).To(Equal("missed"), "the median is compared")
-	g.Expect(medians(other, "x", []float64{9, 1, 5}, 5, megabytes).verdict()).To(Equal("met"))
+	g.Expect(medians("x", []float64{9, 1, 5}, 5, megabytes).verdict()).To(Equal("met"))
 }
 
 // floorsAnd returns two floors of 10 s and 20 s, and operator runs with these times until ready.

@@ -73,7 +73,9 @@ func run(ctx context.Context, o options, progress io.Writer) (missed int, err er
 		return 0, err
 	}
 	for _, size := range o.nodes {
-		m := &measurement{options: o, binary: binary, progress: progress, kept: readKept(o.cache, o.setting(), size), busy: busy}
+		m := &measurement{
+			options: o, binary: binary, progress: progress, kept: readKept(o.cache, o.setting(), size), busy: busy,
+		}
 		if err := m.run(ctx); err != nil {
 			return missed, fmt.Errorf("%d nodes: %w", size, err)
 		}

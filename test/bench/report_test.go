@@ -130,7 +130,8 @@ func TestTheDocumentKeepsItsWords(t *testing.T) {
 	g.Expect(got).To(And(HavePrefix("# Words\n\n"), HaveSuffix("\nThe end.\n"), ContainSubstring("| 9 "),
 		ContainSubstring("| 8 "), Not(ContainSubstring("| 7 "))))
 	g.Expect(write(100, 9)).To(Equal(got), "a second write changes nothing")
-	g.Expect(writeOf(setting{Stages: fast}, 100, 5)).To(And(HavePrefix(got), ContainSubstring("### 100 nodes, fast stages"),
+	played := setting{Stages: fast}
+	g.Expect(writeOf(played, 100, 5)).To(And(HavePrefix(got), ContainSubstring("### 100 nodes, fast stages"),
 		ContainSubstring("| 5 ")))
 	g.Expect(write(100, 3)).To(And(ContainSubstring("| 5 "), ContainSubstring("| 3 "), Not(ContainSubstring("| 9 "))))
 }
@@ -147,7 +148,9 @@ func TestTheSummaryComesFromTheTables(t *testing.T) {
 			atMost(other, "memory", memory, 50, megabytes),
 		}
 		figures[3].Beside = "95 MB"
-		k := kept{Nodes: nodes, setting: setting{Other: "another 1.0"}, Phases: map[string]keptPhase{installation: {Outcome: outcome{Figures: figures}}}}
+		k := kept{Nodes: nodes, setting: setting{Other: "another 1.0"}, Phases: map[string]keptPhase{
+			installation: {Outcome: outcome{Figures: figures}},
+		}}
 		g.Expect(k.writeTo(file)).To(Succeed())
 		text, err := os.ReadFile(file)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -155,7 +158,8 @@ func TestTheSummaryComesFromTheTables(t *testing.T) {
 		g.Expect(found).To(BeTrue())
 		return summary
 	}
-	g.Expect(write(100, 40)).To(And(HavePrefix("# Words\n\n"+summaryBegin+"Goals met: 2 of 3 at 100 nodes, beside another operator.\n"),
+	g.Expect(write(100, 40)).To(And(
+		HavePrefix("# Words\n\n"+summaryBegin+"Goals met: 2 of 3 at 100 nodes, beside another operator.\n"),
 		MatchRegexp(`\| 100, beside another operator +\| missed +\| 5 +\| at most 4 +\| missed`),
 		MatchRegexp(`\| 100, beside another operator +\| memory +\| 40 MB +\| at most 50 MB +\| met +\| 95 MB`),
 		Not(ContainSubstring("nothing")), Not(ContainSubstring("| met "+strings.Repeat(" ", 3)+"| 2"))))

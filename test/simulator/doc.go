@@ -3,8 +3,8 @@
 // containers run in order, "gpu-node wait" waits for the markers of that node, "gpu-node validate" needs what it
 // validates and then sets its marker, the device plugin makes GPUs allocatable; a pod with the nvidia RuntimeClass
 // cannot start before the toolkit runs. The init containers of NVIDIA's own operator are known, too: its validator, and
-// shell loops that wait for a marker; both look every few seconds, as their programs do. Faults can be injected into any
-// operand of any node.
+// shell loops that wait for a marker; both look every few seconds, as their programs do. Faults can be injected into
+// any operand of any node.
 //
 // On a node with NodeSpec.Processes, containers whose command is gpu-node really run it, with the manifest's
 // arguments and environment, on a machine below a temporary directory (package host). NVIDIA's programs stay
