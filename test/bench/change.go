@@ -44,7 +44,7 @@ func podLost(ctx context.Context, e *env) (outcome, error) {
 		}
 		what := "a pod of " + lost.app + " is deleted"
 		out.Figures = append(out.Figures,
-			atMost(other, "API writes when "+what, float64(len(calls.Writes())), podWrites, count))
+			atMost("API writes when "+what, float64(len(calls.Writes())), podWrites, count))
 		out.Tallies = append(out.Tallies, tallyOf(what, calls))
 	}
 	return out, nil
@@ -66,7 +66,7 @@ func labelled(ctx context.Context, e *env) (outcome, error) {
 		return e.labelAndSettle(ctx, off, labels.True)
 	})
 	return outcome{
-		Figures: []figure{atMost(other, "API writes when a label of a node changes that the operator ignores",
+		Figures: []figure{atMost("API writes when a label of a node changes that the operator ignores",
 			float64(len(unrelated.Writes())), 0, count)},
 		Tallies: []tally{
 			tallyOf("a label of a node changes that the operator ignores", unrelated),
@@ -112,7 +112,7 @@ func join(ctx context.Context, e *env) (outcome, error) {
 	return outcome{
 		Figures: []figure{
 			joinWrites(calls),
-			atMost(other, "from its labels until a node that joins is labelled", max(0, handled.Sub(added).Seconds()),
+			atMost("from its labels until a node that joins is labelled", max(0, handled.Sub(added).Seconds()),
 				joinSeconds, hundredths),
 		},
 		Tallies: []tally{tallyOf("one node joins", calls), tallyOf("that node is removed", removal)},
@@ -164,7 +164,7 @@ func joins(ctx context.Context, e *env) (outcome, error) {
 	removal, err := e.during(func() error { return e.removeNodes(ctx, names) })
 	return outcome{
 		Figures: []figure{
-			atMost(other, "API writes when "+what, float64(len(calls.Writes())), writesPerNode*manyJoin+joinBeside, count),
+			atMost("API writes when "+what, float64(len(calls.Writes())), writesPerNode*manyJoin+joinBeside, count),
 			plain(other, "until all is ready when "+what, took.Seconds(), seconds),
 		},
 		Tallies: []tally{tallyOf(what, calls), tallyOf(fmt.Sprintf("%d nodes are removed", manyJoin), removal)},

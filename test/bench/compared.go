@@ -72,7 +72,7 @@ func (r comparedRuns) ratios(goals comparedLimits, ready func(sample) float64) [
 	} {
 		if r.runs[against.kind] != nil {
 			ratio := r.median(operated, ready) / r.median(against.kind, ready)
-			ratios = append(ratios, atMost(other, against.what, ratio, against.limit, times))
+			ratios = append(ratios, atMost(against.what, ratio, against.limit, times))
 		}
 	}
 	return ratios
@@ -136,7 +136,7 @@ func median(values []float64) float64 {
 // medians returns a figure whose median must not exceed the limit; a negative limit is none. It lists all values, in
 // the order of the runs.
 func medians(what string, values []float64, limit float64, u unit) figure {
-	f := atMost(other, what, median(values), limit, u)
+	f := atMost(what, median(values), limit, u)
 	var all []string
 	for _, value := range values {
 		all = append(all, unit{digits: u.digits}.format(value))

@@ -76,8 +76,8 @@ func plain(name name, what string, value float64, u unit) figure {
 }
 
 // atMost returns a figure that must not exceed the limit; a negative limit is none.
-func atMost(name name, what string, value, limit float64, u unit) figure {
-	f := plain(name, what, value, u)
+func atMost(what string, value, limit float64, u unit) figure {
+	f := plain(other, what, value, u)
 	if limit < 0 {
 		return f
 	}

@@ -27,7 +27,7 @@ func install(ctx context.Context, e *env) (outcome, error) {
 	}
 	most := float64(writesPerNode*e.size + writesBeside)
 	out.Figures = append(out.Figures,
-		atMost(other, "API writes to ready", float64(len(calls.Writes())), most, count))
+		atMost("API writes to ready", float64(len(calls.Writes())), most, count))
 	out.Tallies = []tally{tallyOf("installation, from the operator's start to ready", calls)}
 	e.readyMark, err = e.cluster.Mark()
 	return out, err
@@ -78,8 +78,8 @@ func (e *env) used(ctx context.Context, before scraped) ([]figure, error) {
 	goals := limitsOf(e.size)
 	pass, look := now.times[passes].since(before.times[passes]), now.times[reconciles].since(before.times[reconciles])
 	return []figure{
-		atMost(other, "CPU of the operator from its start to ready", usage.CPU.Seconds(), goals.cpu, seconds),
-		atMost(other, "peak memory of the operator to ready (RSS)", inMegabytes(usage.PeakRSS), goals.memory, megabytes),
+		atMost("CPU of the operator from its start to ready", usage.CPU.Seconds(), goals.cpu, seconds),
+		atMost("peak memory of the operator to ready (RSS)", inMegabytes(usage.PeakRSS), goals.memory, megabytes),
 		plain(other, "of that, heap and stacks (anonymous, peak)", inMegabytes(anonymous), megabytes),
 		plain(other, "heap in use when ready", inMegabytes(int64(now.heap)), megabytes),
 		plain(other, "passes to ready", float64(pass.count), count),

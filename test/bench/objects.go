@@ -136,7 +136,7 @@ func (e *env) undisturbed(ctx context.Context, what string, before work) ([]figu
 	}
 	pods, daemonSets := before.disturbed(after)
 	return []figure{
-		atMost(other, "pods deleted or restarted: "+what, float64(pods), 0, count),
-		atMost(other, "DaemonSets changed: "+what, float64(daemonSets), 0, count),
+		atMost("pods deleted or restarted: "+what, float64(pods), 0, count),
+		atMost("DaemonSets changed: "+what, float64(daemonSets), 0, count),
 	}, nil
 }

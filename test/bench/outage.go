@@ -59,8 +59,8 @@ func (e *env) afterStart(ctx context.Context, what string, calls cluster.Calls, 
 	alone, err := e.undisturbed(ctx, what, before)
 	return outcome{
 		Figures: append([]figure{
-			atMost(other, "API writes: "+what, float64(len(calls.Writes())), 0, count),
-			atMost(other, "from the start of the process until its caches are synced: "+what, e.operator.filled.Seconds(),
+			atMost("API writes: "+what, float64(len(calls.Writes())), 0, count),
+			atMost("from the start of the process until its caches are synced: "+what, e.operator.filled.Seconds(),
 				cachesSeconds, seconds),
 		}, alone...),
 		Tallies: []tally{tallyOf(what, calls)},

@@ -87,7 +87,7 @@ func (e *env) judgeOverdue(ctx context.Context, reported time.Time) ([]figure, e
 	}
 	late := reported.Sub(readySince(toolkit).Add(overdueDeadline)).Seconds()
 	return []figure{
-		atMost(other, fmt.Sprintf("from the deadline of a broken node until status and condition report node and cause, "+
+		atMost(fmt.Sprintf("from the deadline of a broken node until status and condition report node and cause, "+
 			"with the other %d ready", e.size), late, overdueSeconds, seconds),
 		{
 			Name: other, What: "Events on that node, with the cause", Goal: "1", Measured: fmt.Sprint(len(events)),

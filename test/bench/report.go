@@ -52,7 +52,7 @@ func (k kept) figures() []figure {
 	} {
 		ready, floor := find(all, readyTime), find(all, r.floor)
 		if ready != nil && floor != nil && floor.Value > 0 {
-			ratios = append(ratios, atMost(other, r.what, ready.Value/floor.Value, r.limit, times))
+			ratios = append(ratios, atMost(r.what, ready.Value/floor.Value, r.limit, times))
 		}
 	}
 	return append(ratios, all...)

@@ -45,7 +45,7 @@ func idle(ctx context.Context, e *env) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	first := atMost(other, "API writes in the 90 s after ready", float64(len(late)), 0, count)
+	first := atMost("API writes in the 90 s after ready", float64(len(late)), 0, count)
 	quiet.Figures = append([]figure{first}, quiet.Figures...)
 	quiet.Tallies = append([]tally{tallyOf("the 90 s after ready", calls)}, quiet.Tallies...)
 	return quiet, nil
@@ -56,8 +56,8 @@ func (e *env) quietMinute(ctx context.Context, what string) (outcome, error) {
 	calls, err := e.during(func() error { return pause(ctx, atRest) })
 	return outcome{
 		Figures: []figure{
-			atMost(other, "API writes in "+what, float64(len(calls.Writes())), 0, count),
-			atMost(other, "lists in "+what, float64(len(calls.Lists())), 0, count),
+			atMost("API writes in "+what, float64(len(calls.Writes())), 0, count),
+			atMost("lists in "+what, float64(len(calls.Lists())), 0, count),
 		},
 		Tallies: []tally{tallyOf(what, calls)},
 	}, err
@@ -182,9 +182,9 @@ func noOp(ctx context.Context, e *env) (outcome, error) {
 	pass := after.times[passes].since(before.times[passes])
 	return outcome{
 		Figures: []figure{
-			atMost(other, fmt.Sprintf("a pass that changes nothing, mean of %d", pass.count), inMilliseconds(pass.mean()),
+			atMost(fmt.Sprintf("a pass that changes nothing, mean of %d", pass.count), inMilliseconds(pass.mean()),
 				limitsOf(e.size).pass, milliseconds),
-			atMost(other, "API writes of these passes", float64(len(calls.Writes())), 0, count),
+			atMost("API writes of these passes", float64(len(calls.Writes())), 0, count),
 		},
 		Tallies: []tally{tallyOf(fmt.Sprintf("%d passes that change nothing", pass.count), calls)},
 	}, err
