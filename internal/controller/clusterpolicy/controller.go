@@ -105,10 +105,14 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(options Options) *Reconciler { return &Reconciler{Options: options} }
 
-// Reconcile runs one pass: observe, plan, render, apply, status; or for a deleted policy observe, remove, status. close
-// writes the status on every path, also after a failure.
-func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (result reconcile.Result, err error) {
-	s := r.newScope()
+// Reconcile runs one pass.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	return r.newScope().run(ctx)
+}
+
+// run is a pass: observe, plan, render, apply, status; or for a deleted policy observe, remove, status. close writes
+// the status on every path, also after a failure.
+func (s *scope) run(ctx context.Context) (result reconcile.Result, err error) {
 	defer func() { result, err = s.close(ctx) }()
 	if !s.observe(ctx) {
 		return

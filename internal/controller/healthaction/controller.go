@@ -42,9 +42,13 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(options Options) *Reconciler { return &Reconciler{Options: options, memory: newMemory()} }
 
-// Reconcile runs one pass: observe, plan, carry out the steps, publish the verdicts.
+// Reconcile runs one pass.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	s := r.newScope()
+	return r.newScope().run(ctx)
+}
+
+// run is a pass: observe, plan, carry out the steps, publish the verdicts.
+func (s *scope) run(ctx context.Context) (reconcile.Result, error) {
 	if !s.isDue() {
 		return s.result()
 	}

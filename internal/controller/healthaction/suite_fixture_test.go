@@ -15,6 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -44,9 +45,10 @@ type fixture struct {
 // manager is one manager of the fixture's fleet.
 type manager struct {
 	reconciler *healthaction.Reconciler
-	// patches are the nodes that it has patched. refuse is the API server's answer to the next patches; nil admits them.
-	patches []string
-	refuse  error
+	// patches are the nodes that it has patched. refuse is the API server's answer to the next patches, and unread that to
+	// lists; nil admits them.
+	patches        []string
+	refuse, unread error
 }
 
 // acting is a spec with the health agent that taints for a reset, and cordons for a reboot.
@@ -62,6 +64,18 @@ func newFixture(ctx context.Context, nodes ...string) *fixture {
 	GinkgoHelper()
 	direct, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
+	return newFixtureOn(ctx, direct, nodes...)
+}
+
+// newFakeFixture is newFixture on a fake API server, for passes that are repeated many times.
+func newFakeFixture(ctx context.Context, nodes ...string) *fixture {
+	GinkgoHelper()
+	return newFixtureOn(ctx, fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&corev1.Node{}).Build(),
+		nodes...)
+}
+
+func newFixtureOn(ctx context.Context, direct client.WithWatch, nodes ...string) *fixture {
+	GinkgoHelper()
 	f := &fixture{
 		client: direct, fleet: fleet.New(), spec: acting(), nodes: nodes,
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)),
@@ -86,15 +100,23 @@ func newFixture(ctx context.Context, nodes ...string) *fixture {
 // newManager returns another manager of the fleet.
 func (f *fixture) newManager() *manager {
 	m := &manager{}
-	c := interceptor.NewClient(f.client, interceptor.Funcs{Patch: func(
-		ctx context.Context, base client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
-	) error {
-		m.patches = append(m.patches, object.GetName())
-		if m.refuse != nil {
-			return m.refuse
-		}
-		return base.Patch(ctx, object, patch, options...)
-	}})
+	c := interceptor.NewClient(f.client, interceptor.Funcs{
+		Patch: func(
+			ctx context.Context, base client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+		) error {
+			m.patches = append(m.patches, object.GetName())
+			if m.refuse != nil {
+				return m.refuse
+			}
+			return base.Patch(ctx, object, patch, options...)
+		},
+		List: func(ctx context.Context, base client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if m.unread != nil {
+				return m.unread
+			}
+			return base.List(ctx, list, options...)
+		},
+	})
 	m.reconciler = healthaction.New(healthaction.Options{
 		Client: c, Fleet: f.fleet, Clock: f.clock, Timing: healthaction.DefaultTiming(),
 	})

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +39,8 @@ type env struct {
 	watcher *Watcher
 	lists   int
 	listErr error
+	// read are the lists of pods that were read.
+	read []weak.Pointer[corev1.Pod]
 }
 
 func newEnv(t *testing.T) *env {
@@ -48,7 +52,11 @@ func newEnv(t *testing.T) *env {
 			if e.listErr != nil {
 				return e.listErr
 			}
-			return c.List(ctx, list, options...)
+			err := c.List(ctx, list, options...)
+			if pods, is := list.(*corev1.PodList); is && len(pods.Items) > 0 {
+				e.read = append(e.read, weak.Make(&pods.Items[0]))
+			}
+			return err
 		},
 	}).Build()
 	e.watcher = New(Options{
@@ -141,6 +149,23 @@ func TestFailedLooks(t *testing.T) {
 	e.step(20 * time.Minute)
 	e.Expect(e.watcher.failed).To(BeTrue())
 	found, _ = e.fleet.Neighbours("a")
+	e.Expect(found).To(HaveLen(1))
+}
+
+// Of the pods that were read only the neighbours stay in memory: a cluster may have many other pods in their lists.
+func TestPodsAreReleased(t *testing.T) {
+	e := newEnv(t)
+	e.joins()
+	e.plugin("a")
+	for range 3 {
+		e.step(20 * time.Minute)
+	}
+	e.Expect(e.read).To(HaveLen(3))
+	runtime.GC()
+	for i, pods := range e.read {
+		e.Expect(pods.Value() == nil).To(BeTrue(), "list %d", i+1)
+	}
+	found, _ := e.fleet.Neighbours("a")
 	e.Expect(found).To(HaveLen(1))
 }
 

@@ -81,14 +81,18 @@ func New(options Options) *Reconciler {
 // Reconcile assesses one node and writes labels, taints, condition and entry accordingly.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	s, err := r.newScope(ctx, request.Name)
-	switch {
-	case err != nil || s == nil:
+	if err != nil || s == nil {
 		return reconcile.Result{}, err
-	case s.isStale():
-		return reconcile.Result{RequeueAfter: r.Timing.RetryStale}, nil
 	}
-	err = s.reconcile(ctx)
-	return s.finish(err)
+	return s.run(ctx)
+}
+
+// run is the reconcile of a node that exists.
+func (s *scope) run(ctx context.Context) (reconcile.Result, error) {
+	if s.isStale() {
+		return reconcile.Result{RequeueAfter: s.Timing.RetryStale}, nil
+	}
+	return s.finish(s.reconcile(ctx))
 }
 
 // Hydrate adds an entry with the facts of each node to the fleet, so that the first pass sees all nodes. It implements
