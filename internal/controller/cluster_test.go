@@ -47,6 +47,8 @@ type cluster struct {
 	version int
 	// writes counts the requests that write, by operation.
 	writes map[string]int
+	// onRead gets each object and list that was read; nil for nothing.
+	onRead func(any)
 }
 
 func newCluster(scheme *runtime.Scheme) *cluster {
@@ -129,8 +131,17 @@ func (c *cluster) Get(_ context.Context, key client.ObjectKey, object client.Obj
 	}
 	if err == nil {
 		reflect.ValueOf(object).Elem().Set(reflect.ValueOf(found).Elem())
+		c.noteRead(object)
 	}
 	return err
+}
+
+func (c *cluster) noteRead(what any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.onRead != nil {
+		c.onRead(what)
+	}
 }
 
 // List implements client.Reader.
@@ -155,7 +166,11 @@ func (c *cluster) List(_ context.Context, list client.ObjectList, options ...cli
 	for _, object := range found {
 		objects = append(objects, as[runtime.Object](object))
 	}
-	return meta.SetList(list, objects)
+	if err := meta.SetList(list, objects); err != nil {
+		return err
+	}
+	c.noteRead(list)
+	return nil
 }
 
 // Create implements client.Writer. Only Events are created, and none are read.

@@ -16,7 +16,7 @@ import (
 
 // Basis is what all nodes are assessed by. It is immutable once published.
 type Basis struct {
-	// Policy is the active one, nil for none.
+	// Policy is the active one, without its status; nil for none.
 	Policy *v1.ClusterPolicy
 	// Decisions of its spec; nil without a policy or while its spec is unknown.
 	Decisions *plan.Decisions
@@ -34,6 +34,22 @@ type Basis struct {
 	// selectors are the label keys in the spec's nodeSelectors.
 	selectors   map[string]bool
 	fingerprint map[string]fingerprint
+}
+
+// own replaces pointers to objects by pointers to copies, so that the lists that the objects were read with do not stay
+// in memory as long as the Basis.
+func (b *Basis) own() {
+	if of := b.Policy; of != nil {
+		b.Policy = &v1.ClusterPolicy{TypeMeta: of.TypeMeta, ObjectMeta: of.ObjectMeta, Spec: of.Spec}
+	}
+	if b.Stack.DaemonSets == nil {
+		return
+	}
+	owned := make(map[string]*appsv1.DaemonSet, len(b.Stack.DaemonSets))
+	for name, ds := range b.Stack.DaemonSets {
+		owned[name] = new(*ds)
+	}
+	b.Stack.DaemonSets = owned
 }
 
 // Paused reports whether nodes must not be written.

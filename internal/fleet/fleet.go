@@ -245,6 +245,7 @@ func (f *Fleet) Publish(next Basis, now time.Time) *Basis {
 	if d := next.Decisions; d != nil {
 		next.selectors = selectorKeys(d.Catalogue, d.Input)
 	}
+	next.own()
 	f.basis = &next
 	f.published.Notify()
 	f.notifyAssessed()

@@ -1,0 +1,73 @@
+package healthaction_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// soakPasses is the number of passes of the soak, and settledPasses that after which nothing more may be kept.
+	soakPasses, settledPasses = 2000, 200
+	// maxGrowth limits how many bytes more may live after the soak. That is less than 3 kB for each pass: a pass reads
+	// several times as much.
+	maxGrowth = 5 << 20
+)
+
+// soakPass runs a pass after a change of the cluster: faults come, are acted on, and go, and labels change.
+func (f *fixture) soakPass(ctx context.Context, pass int) {
+	GinkgoHelper()
+	node := f.nodes[pass/20%len(f.nodes)]
+	switch pass % 20 {
+	case 0:
+		f.fails(ctx, node, []string{"Reset", "Reboot"}[pass/20%2], 2*time.Hour)
+	case 5:
+		Expect(f.acted(ctx)).To(ContainElement(Not(Equal("-"))))
+		f.update(ctx, node, func(node *corev1.Node) { node.Labels["example.com/changes"] = fmt.Sprint(pass) })
+	case 8:
+		f.refuse = errUnavailable
+	case 10:
+		f.recovers(ctx, node)
+	case 12:
+		f.refuse = nil
+	}
+	f.clock.SetTime(f.clock.Now().Add(time.Minute))
+	f.pass(ctx, f.manager)
+	f.patches = nil
+}
+
+// heapAfterGC returns the bytes of live objects.
+func heapAfterGC() int64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc) //nolint:gosec // far below the limit
+}
+
+var _ = Describe("The memory of many passes", func() {
+	It("does not grow", func(ctx SpecContext) {
+		quiet := log.IntoContext(ctx, logr.Discard())
+		f := newFakeFixture(quiet, "a", "b", "c", "d", "e")
+		var settled int64
+		var goroutines int
+		for pass := range soakPasses {
+			f.soakPass(quiet, pass)
+			if pass == settledPasses {
+				settled, goroutines = heapAfterGC(), runtime.NumGoroutine()
+			}
+		}
+		grown := heapAfterGC() - settled
+		GinkgoWriter.Printf("heap after %d passes: %d kB, and %d kB more at the end\n", settledPasses, settled>>10, grown>>10)
+		Expect(grown).To(BeNumerically("<", maxGrowth))
+		Expect(runtime.NumGoroutine()).To(Equal(goroutines))
+		runtime.KeepAlive(f)
+	})
+})
