@@ -63,7 +63,8 @@ func Cause(log string) string {
 	}
 	credentials := redact.New()
 	_ = credentials.Text(log) // What a name elsewhere shows to be a credential may stand alone in the words.
-	return text.Truncate(credentials.Finish(credentials.Text(found)), maxCause)
+	// A part of the log would keep all of it in memory.
+	return strings.Clone(text.Truncate(credentials.Finish(credentials.Text(found)), maxCause))
 }
 
 // lastChange returns the part of the log since the last change began, or all if that is not in it.
