@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/heap"
 )
 
 // No state of deleted nodes is kept: after 2,000 created and deleted nodes the heap is as large as after 400.
@@ -18,7 +19,7 @@ func TestNodeChurn(t *testing.T) {
 	const cycles, each = 10, 200
 	g := NewWithT(t)
 	o := newOperator()
-	var settled uint64
+	var settled int64
 	var goroutines int
 	for cycle := 1; cycle <= cycles; cycle++ {
 		names := o.addNodes(cycle*each, each)
@@ -31,13 +32,13 @@ func TestNodeChurn(t *testing.T) {
 		o.reconcileAll()
 		g.Expect(o.fleet.Names()).To(BeEmpty(), "cycle %d", cycle)
 		g.Expect(o.fleet.Starting()).To(BeZero(), "cycle %d", cycle)
-		heap, running := heapAfterGC(), runtime.NumGoroutine()
-		t.Logf("cycle %d: heap %d kB, %d goroutines", cycle, heap>>10, running)
+		live, running := heap.Live(), runtime.NumGoroutine()
+		t.Logf("cycle %d: heap %d kB, %d goroutines", cycle, live>>10, running)
 		switch cycle {
 		case 2:
-			settled, goroutines = heap, running
+			settled, goroutines = live, running
 		case cycles:
-			g.Expect(heap).To(BeNumerically("<=", settled+settled/20))
+			g.Expect(live).To(BeNumerically("<=", settled+settled/20))
 			g.Expect(running).To(Equal(goroutines))
 		}
 	}

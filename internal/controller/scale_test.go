@@ -18,6 +18,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/heap"
 )
 
 const (
@@ -72,15 +73,6 @@ func (l *largeCluster) relabelNode() {
 	l.advance(2 * time.Second)
 }
 
-// heapAfterGC returns the bytes of live objects.
-func heapAfterGC() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return stats.HeapAlloc
-}
-
 // cpuTime returns the CPU time that the process has used.
 func cpuTime() time.Duration {
 	var usage syscall.Rusage
@@ -112,9 +104,9 @@ func TestLargeCluster(t *testing.T) {
 	g.Expect(l.policyStatus().State).To(Equal(v1.StateReady))
 	g.Expect(l.policyStatus().NodeSummary.Ready).To(BeEquivalentTo(nodeCount))
 	g.Expect(l.pods).To(Equal(nodeCount * 11))
-	heap := heapAfterGC()
-	t.Logf("heap: %d MB", heap>>20)
-	g.Expect(heap).To(BeNumerically("<", heapBudget), "heap")
+	live := heap.Live()
+	t.Logf("heap: %d MB", live>>20)
+	g.Expect(live).To(BeNumerically("<", heapBudget), "heap")
 
 	written := maps.Clone(l.writes)
 	for name, run := range map[string]func(){
@@ -135,7 +127,7 @@ func TestLargeCluster(t *testing.T) {
 
 func BenchmarkLargeCluster(b *testing.B) {
 	l := newLargeCluster()
-	heap := float64(heapAfterGC()) / (1 << 20)
+	live := float64(heap.Live()) / (1 << 20)
 	measure := func(name string, prepare, run func()) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -145,7 +137,7 @@ func BenchmarkLargeCluster(b *testing.B) {
 				b.StartTimer()
 				run()
 			}
-			b.ReportMetric(heap, "heap-MB")
+			b.ReportMetric(live, "heap-MB")
 		})
 	}
 	nothing, pass := func() {}, func() { l.reconcileAll() }

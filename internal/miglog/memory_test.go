@@ -1,11 +1,11 @@
 package miglog_test
 
 import (
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/clusterpolicy/gpu-operator/internal/miglog"
+	"github.com/clusterpolicy/gpu-operator/test/heap"
 )
 
 // The cause is kept as long as the layout has failed, and not the log of 128 kB that it is part of.
@@ -18,12 +18,12 @@ func TestCauseKeepsNoLog(t *testing.T) {
 		"no level":      "error",
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := heapAfterGC()
+			before := heap.Live()
 			causes := make([]string, 0, logs)
 			for range logs {
 				causes = append(causes, miglog.Cause(filler+line+"\n"))
 			}
-			grown := heapAfterGC() - before
+			grown := heap.Live() - before
 			if want := int64(logs * size / 8); grown > want {
 				t.Errorf("%d causes keep %d bytes in memory, want at most %d", logs, grown, want)
 			}
@@ -34,13 +34,4 @@ func TestCauseKeepsNoLog(t *testing.T) {
 			}
 		})
 	}
-}
-
-// heapAfterGC returns the bytes of live objects.
-func heapAfterGC() int64 {
-	runtime.GC()
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return int64(stats.HeapAlloc) //nolint:gosec // far below the limit
 }

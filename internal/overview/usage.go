@@ -64,8 +64,14 @@ func (u *Usage) add(one podUsage, factor int64) {
 	if u.sum[one.node] == nil {
 		u.sum[one.node] = map[corev1.ResourceName]int64{}
 	}
+	on := u.sum[one.node]
 	for name, count := range one.resources {
-		u.sum[one.node][name] += factor * count
+		if on[name] += factor * count; on[name] == 0 {
+			delete(on, name)
+		}
+	}
+	if len(on) == 0 {
+		delete(u.sum, one.node)
 	}
 }
 

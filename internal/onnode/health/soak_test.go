@@ -1,0 +1,96 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nvml"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/xid"
+	"github.com/clusterpolicy/gpu-operator/test/heap"
+)
+
+// quietNode is a Node that keeps nothing of what is written.
+type quietNode struct {
+	writes
+	count int
+}
+
+func (n *quietNode) PatchNode(context.Context, string, nodeapi.NodeChanges) error {
+	n.count++
+	return nil
+}
+
+// The memory of the agent does not grow in four days with an error each minute, of eight GPUs and of changing programs,
+// with resets, sessions with NVML and scrapes.
+func TestAgentDoesNotGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		api, began := &quietNode{}, time.Now()
+		agent := New(Options{
+			Node: "node-a", Boot: "boot-1", Booted: began, ProcRoot: t.TempDir(), API: api, Debounce: DefaultDebounce,
+			Interval: DefaultInterval, Urgent: DefaultUrgent, NVML: NVML{Window: DefaultWindow},
+			Log: slog.New(slog.DiscardHandler),
+		})
+		registry := prometheus.NewPedanticRegistry()
+		g.Expect(registry.Register(agent)).To(Succeed())
+		read, write := io.Pipe()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- agent.Run(ctx, read) }()
+		var settled int64
+		var goroutines int
+		numbers := []int{13, 31, 43, 45, 48, 63, 64, 74, 79, 94, 95, 119, 120, 154, 1000}
+		for minute := range 4 * 24 * 60 {
+			pci := fmt.Sprintf("0000:0%d:00.0", minute%8)
+			program := fmt.Sprintf("pid=%d, name=train-%d, Ch 00000001", minute, minute)
+			text := of(pci, numbers[minute%len(numbers)]+minute%7, program)
+			if minute%50 == 49 {
+				text = xid.ResetLine(pci)
+			}
+			_, err := io.WriteString(write, recordOf(minute+1, line{after: time.Since(began), text: text}))
+			g.Expect(err).NotTo(HaveOccurred())
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			agent.mu.Lock()
+			agent.state.measure(sampleAt(minute), time.Now(), func(string) bool { return false })
+			agent.mu.Unlock()
+			if minute%30 == 0 {
+				_, err := registry.Gather()
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			if minute == 24*60 {
+				settled, goroutines = heap.Live(), runtime.NumGoroutine()
+			}
+		}
+		grown := heap.Live() - settled
+		t.Logf("%d writes; %d kB more than after a day", api.count, grown>>10)
+		g.Expect(grown).To(BeNumerically("<", 100<<10), "bytes")
+		g.Expect(runtime.NumGoroutine()).To(Equal(goroutines))
+		g.Expect(api.count).To(BeNumerically(">", 300))
+		cancel()
+		g.Expect(<-done).To(Succeed())
+	})
+}
+
+// sampleAt is what a session shows of eight GPUs in this minute, of which the counters change.
+func sampleAt(minute int) nvml.Sample {
+	sample := nvml.Sample{Code: nvml.Success}
+	for i := range 8 {
+		nanos := uint64(minute) * uint64(i) * uint64(time.Second) //nolint:gosec // not negative
+		sample.GPUs = append(sample.GPUs, nvml.GPU{
+			PCI: fmt.Sprintf("0000:0%d:00.0", i), UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-00000000000%d", i),
+			Code: nvml.Success, ThrottledNanos: &nanos, Link: &nvml.Link{Width: 8 + minute/20%2*8, MaxWidth: 16},
+		})
+	}
+	return sample
+}
