@@ -8,70 +8,97 @@
 // nodes is kept: TestNodeChurn. The state of driver upgrades is on the Nodes and in one ConfigMap, and that of health
 // actions on the Nodes; the specs of package upgrade lose its rows at each write.
 //
-//	| state                                  | replaced by                         | cost of losing it                  |
-//	|----------------------------------------|-------------------------------------|------------------------------------|
-//	| fleet entries, one per node, each with | a reconcile of the node, or its     | an assessment of each node; dwell  |
-//	| the node's plan (fleet.Fleet)          | deletion                            | times start again; a write that is |
-//	|                                        |                                     | rejected                           |
-//	| basis with the decisions (fleet.Basis) | a change of spec, references,       | an assessment of each node         |
-//	|                                        | toolkit images, DaemonSets or       |                                    |
-//	|                                        | reasons of missing pods             |                                    |
-//	| plan (clusterpolicy.caches)            | other decisions, facts version or   | one more planning                  |
-//	|                                        | optional kinds                      |                                    |
-//	| objects, one set per operand           | other decisions, layouts, step,     | one more rendering and comparison  |
-//	| (clusterpolicy.caches)                 | owner or live pod templates         |                                    |
-//	| records, one per object (apply.table)  | a call, its back-off, a new version | a comparison, a read of the        |
-//	|                                        | of the live object; 32 rounds or    | Namespace, and an early retry of   |
-//	|                                        | prunes without the object           | each failing object                |
-//	| last writes of statuses                | each write; more than 16 policies   | an early write of the counters     |
-//	| (statuswriter.Writer, DriverWriter)    |                                     |                                    |
-//	| why MIG layouts failed, in the fleet's | another state, layout or pod of the | a read of the log of each node     |
-//	| entries (fleet.MIGCause)               | MIG manager                         | whose layout failed                |
-//	| reasons of missing pods, and the time  | numbers of missing pods, by         | a list of Events some seconds      |
-//	| of the next list                       | DaemonSet UID; time                 | later, and no reason until then    |
-//	| (observe.CreateFailures)               |                                     |                                    |
-//	| what was reported about the CRD, and   | another CRD or policy; the last     | a repeated Event; a spec that has  |
-//	| since when a spec differs with the     | applied spec                        | lost fields for good is applied    |
-//	| same generation                        |                                     | later                              |
-//	| (clusterpolicy.schemaGuard)            |                                     |                                    |
-//	| a version of a policy that the API     | time; another version               | objects that the garbage collector |
-//	| server does not have                   |                                     | deletes again                      |
-//	| (clusterpolicy.deletedPolicy)          |                                     |                                    |
-//	| that nothing of NVIDIA's operator is   | a DaemonSet of it, or a rollout     | a list of ConfigMaps               |
-//	| left (clusterpolicy.leftPruned)        |                                     |                                    |
-//	| that no driver of it is left           | a DaemonSet or a pod of it          | a list of DaemonSets, and of pods, |
-//	| (clusterpolicy.driversTakenOver)       |                                     | of drivers                         |
-//	| the finalizer that was added           | another policy                      | a patch that is rejected           |
-//	| (clusterpolicy.addedFinalizer)         |                                     |                                    |
-//	| what was reported about NVIDIA's       | another finding; its end            | a repeated log line                |
-//	| operator (clusterpolicy.Reconciler)    |                                     |                                    |
-//	| its pod that was last found, and its   | a list of pods; DaemonSets          | a list of pods; an earlier write   |
-//	| annotations (otheroperator.Watcher)    |                                     | of it without a pod does not count |
-//	| fields that the CRD does not have      | resource version of the CRD         | a read of the CRD                  |
-//	| (observe.Schema)                       |                                     |                                    |
-//	| watches of optional kinds              | CRDs of the cluster; nodes that     | a watch that starts again          |
-//	| (OptionalKinds, observe.DriverToolkit, | need the driver toolkit             |                                    |
-//	| observe.NVIDIADrivers)                 |                                     |                                    |
-//	| rejected changes of taints             | time                                | an attempt that is rejected        |
-//	| (node.taintBackoff)                    |                                     |                                    |
-//	| nodes that replace the pods which read | new pods that are ready; time       | as many other nodes begin; a pod   |
-//	| a changed configuration (node.rereads) |                                     | is replaced again                  |
-//	| versions of nodes after driver         | the cached node; its deletion       | a write that is rejected           |
-//	| upgrades wrote them (upgrade.memory)   |                                     |                                    |
-//	| back-offs of nodes and of evictions    | a call that succeeds; time; the end | an early attempt; the reason of a  |
-//	| that failed (upgrade.memory)           | of the node or the pod              | blocked pod is missing until then  |
-//	| that no slots are granted, and how     | a slot; another number of pods      | a read of the slots; an early read |
-//	| long pods are not read again           |                                     | of pods                            |
-//	| (upgrade.memory)                       |                                     |                                    |
-//	| verdicts of health actions, one per    | a pass over all nodes               | conditions with faults are written |
-//	| node with an action (fleet.Fleet)      |                                     | after the next pass                |
-//	| neighbours, one set per node with any  | a list of pods                      | a list of pods; until then they    |
-//	| (fleet.Fleet), and when to look again  |                                     | count as conditions show them      |
-//	| (neighbours.Watcher)                   |                                     |                                    |
-//	| versions of nodes after health actions | the cached node; a call that        | a write that is rejected; an early |
-//	| wrote them, back-offs of nodes, and    | succeeds; time; the end of the      | attempt; one more pass             |
-//	| that nothing is to be done             | node; actions in the spec           |                                    |
-//	| (healthaction.memory)                  |                                     |                                    |
+// What is kept is a copy, never a pointer into the scope of a pass, a list or a log: that would keep all of it in
+// memory. TestWhatWasReadIsReleased, and in each controller a test of its scopes, hold that; TestSoak and the soaks of
+// the suites hold that no row grows with the number of passes. The sizes are of the heap, rounded up: those
+// of entries, basis, plan, objects and records are measured with the nodes of the tests, the others follow from the
+// types.
+//
+//	| state                            | replaced by               | size                   | cost of losing it        |
+//	|----------------------------------|---------------------------|------------------------|--------------------------|
+//	| fleet entries, one per node,     | a reconcile of the node,  | one per node: 5 kB,    | an assessment of each    |
+//	| each with the node's plan        | or its deletion           | and its labels again   | node; dwell times start  |
+//	| (fleet.Fleet)                    |                           | (9 kB for 106)         | again; a write that is   |
+//	|                                  |                           |                        | rejected                 |
+//	| basis with the decisions         | a change of spec,         | one, 30 kB; until a    | an assessment of each    |
+//	| (fleet.Basis)                    | references, toolkit       | node is assessed by it | node                     |
+//	|                                  | images, DaemonSets or     | the one before, too    |                          |
+//	|                                  | reasons of missing pods   |                        |                          |
+//	| plan (clusterpolicy.caches)      | other decisions, facts    | one, with the facts of | one more planning        |
+//	|                                  | version or optional kinds | the nodes: 0.4 kB each |                          |
+//	| objects, one set per operand     | other decisions, layouts, | one per operand, 80 kB | one more rendering and   |
+//	| (clusterpolicy.caches)           | step, owner or live pod   | in all, and more per   | comparison               |
+//	|                                  | templates                 | driver pool            |                          |
+//	| records, one per object          | a call, its back-off, a   | one per object, 160 kB | a comparison, a read of  |
+//	| (apply.table)                    | new version of the live   | in all                 | the Namespace, and an    |
+//	|                                  | object; 32 rounds or      |                        | early retry of each      |
+//	|                                  | prunes without the object |                        | failing object           |
+//	| last writes of statuses          | each write; more than 16  | 0.2 kB each: 3 kB, and | an early write of the    |
+//	| (statuswriter.Writer,            | policies, or 1,024        | 200 kB                 | counters                 |
+//	| DriverWriter)                    | NVIDIADrivers             |                        |                          |
+//	| why MIG layouts failed, in the   | another state, layout or  | in the entry, at most  | a read of the log of     |
+//	| fleet's entries (fleet.MIGCause) | pod of the MIG manager    | 0.4 kB                 | each node whose layout   |
+//	|                                  |                           |                        | failed                   |
+//	| reasons of missing pods, and the | numbers of missing pods,  | one per DaemonSet, 1   | a list of Events some    |
+//	| time of the next list            | by DaemonSet UID; time    | kB                     | seconds later, and no    |
+//	| (observe.CreateFailures)         |                           |                        | reason until then        |
+//	| what was reported about the CRD, | another CRD or policy;    | 0.3 kB                 | a repeated Event; a spec |
+//	| and since when a spec differs    | the last applied spec     |                        | that has lost fields for |
+//	| with the same generation         |                           |                        | good is applied later    |
+//	| (clusterpolicy.schemaGuard)      |                           |                        |                          |
+//	| a version of a policy that the   | time; another version     | 0.1 kB                 | objects that the garbage |
+//	| API server does not have         |                           |                        | collector deletes again  |
+//	| (clusterpolicy.deletedPolicy)    |                           |                        |                          |
+//	| that nothing of NVIDIA's         | a DaemonSet of it, or a   | a flag                 | a list of ConfigMaps     |
+//	| operator is left                 | rollout                   |                        |                          |
+//	| (clusterpolicy.leftPruned)       |                           |                        |                          |
+//	| that no driver of it is left     | a DaemonSet or a pod of   | a flag                 | a list of DaemonSets,    |
+//	| (clusterpolicy.driversTakenOver) | it                        |                        | and of pods, of drivers  |
+//	| the finalizer that was added     | another policy            | 0.1 kB                 | a patch that is rejected |
+//	| (clusterpolicy.addedFinalizer)   |                           |                        |                          |
+//	| what was reported about NVIDIA's | another finding; its end  | 0.1 kB                 | a repeated log line      |
+//	| operator                         |                           |                        |                          |
+//	| (clusterpolicy.Reconciler)       |                           |                        |                          |
+//	| its pod that was last found, and | a list of pods;           | one pod, 0.3 kB, and   | a list of pods; an       |
+//	| its annotations                  | DaemonSets                | one per DaemonSet, 0.1 | earlier write of it      |
+//	| (otheroperator.Watcher)          |                           | kB                     | without a pod does not   |
+//	|                                  |                           |                        | count                    |
+//	| fields that the CRD does not     | resource version of the   | the schema of the spec | a read of the CRD        |
+//	| have (observe.Schema)            | CRD                       | if any is missing,     |                          |
+//	|                                  |                           | some MB; else none     |                          |
+//	| watches of optional kinds        | CRDs of the cluster;      | one per kind, with its | a watch that starts      |
+//	| (OptionalKinds,                  | nodes that need the       | objects                | again                    |
+//	| observe.DriverToolkit,           | driver toolkit            |                        |                          |
+//	| observe.NVIDIADrivers)           |                           |                        |                          |
+//	| rejected changes of taints       | time                      | one per change of the  | an attempt that is       |
+//	| (node.taintBackoff)              |                           | last 30 s, 0.2 kB      | rejected                 |
+//	| nodes that replace the pods      | new pods that are ready;  | as many nodes as may   | as many other nodes      |
+//	| which read a changed             | time                      | do so at a time, 1 kB  | begin; a pod is replaced |
+//	| configuration (node.rereads)     |                           | each                   | again                    |
+//	| report of driver upgrades        | a pass over all nodes     | one per node with an   | the status has no        |
+//	| (fleet.Fleet)                    |                           | upgrade, 0.3 kB        | upgrades until the next  |
+//	|                                  |                           |                        | pass                     |
+//	| versions of nodes after driver   | the cached node; its      | one per node that was  | a write that is rejected |
+//	| upgrades wrote them              | deletion                  | just written, 0.1 kB   |                          |
+//	| (upgrade.memory)                 |                           |                        |                          |
+//	| back-offs of nodes and of        | a call that succeeds;     | one per failing node   | an early attempt; the    |
+//	| evictions that failed            | time; the end of the node | and per pod that is    | reason of a blocked pod  |
+//	| (upgrade.memory)                 | or the pod                | not evicted, 0.2 kB    | is missing until then    |
+//	| that no slots are granted, how   | a slot; another number of | one per busy node, 0.1 | a read of the slots; an  |
+//	| long pods are not read again,    | pods; time                | kB                     | early read of pods       |
+//	| and nodes found busy for a MIG   |                           |                        |                          |
+//	| layout (upgrade.memory)          |                           |                        |                          |
+//	| verdicts of health actions, one  | a pass over all nodes     | one per node with a    | conditions with faults   |
+//	| per node with an action          |                           | fault, 0.4 kB          | are written after the    |
+//	| (fleet.Fleet)                    |                           |                        | next pass                |
+//	| neighbours, one set per node     | a list of pods            | one per node with any, | a list of pods; until    |
+//	| with any (fleet.Fleet), and when |                           | 0.4 kB                 | then they count as       |
+//	| to look again                    |                           |                        | conditions show them     |
+//	| (neighbours.Watcher)             |                           |                        |                          |
+//	| versions of nodes after health   | the cached node; a call   | one per node that was  | a write that is          |
+//	| actions wrote them, back-offs of | that succeeds; time; the  | just written or fails, | rejected; an early       |
+//	| nodes, and that nothing is to be | end of the node; actions  | 0.3 kB                 | attempt; one more pass   |
+//	| done (healthaction.memory)       | in the spec               |                        |                          |
 //
 // No decision follows from other state that outlives a pass: the informers' caches, in which pods share equal parts
 // (cachefilter.PodTrimmer); the work queues with their back-off; the number of nodes in the last pass, which sets the
