@@ -1,6 +1,7 @@
 package cachefilter
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"unique"
@@ -24,13 +25,16 @@ func TrimNode(object any) (any, error) {
 
 // TrimmedNode returns a Node with only the fields that the operator reads. Most of a Node's size is images and managed
 // fields.
-func TrimmedNode(node *corev1.Node) *corev1.Node {
+func TrimmedNode(node *corev1.Node) *corev1.Node { return trimmedNode(node, nil) }
+
+// trimmedNode is TrimmedNode for a node with these labels at last, whose map is used if they are equal.
+func trimmedNode(node *corev1.Node, known map[string]string) *corev1.Node {
 	capacity, allocatable := trimResources(node.Status.Capacity), trimResources(node.Status.Allocatable)
 	if equality.Semantic.DeepEqual(capacity, allocatable) {
 		capacity = allocatable
 	}
 	trimmed := &corev1.Node{
-		ObjectMeta: trimMeta(node.ObjectMeta,
+		ObjectMeta: trimMeta(node.ObjectMeta, known,
 			labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.DiscoveredLabels, labels.StartupTaints,
 			labels.UpgradeEnabled, labels.UpgradeRecord, labels.UpgradeRequested, labels.UpgradeInitialCordon,
 			labels.MIGConfigWritten, labels.GPUsOnBus, labels.GPUHealth, labels.PluginConfigRead, labels.ReadyBoot,
@@ -177,7 +181,7 @@ func pick(t *PodTrimmer, from map[string]string, key string) map[string]string {
 	return share(t, [2]string{key, value}, func() map[string]string { return map[string]string{key: value} })
 }
 
-func trimMeta(meta metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
+func trimMeta(meta metav1.ObjectMeta, known map[string]string, annotations ...string) metav1.ObjectMeta {
 	trimmed := metav1.ObjectMeta{
 		Name:              meta.Name,
 		Namespace:         meta.Namespace,
@@ -185,10 +189,7 @@ func trimMeta(meta metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
 		ResourceVersion:   meta.ResourceVersion,
 		CreationTimestamp: meta.CreationTimestamp,
 		DeletionTimestamp: meta.DeletionTimestamp,
-		Labels:            make(map[string]string, len(meta.Labels)),
-	}
-	for key, value := range meta.Labels {
-		trimmed.Labels[unique.Make(key).Value()] = unique.Make(value).Value()
+		Labels:            trimLabels(meta.Labels, known),
 	}
 	for _, annotation := range annotations {
 		value, exists := meta.Annotations[annotation]
@@ -201,6 +202,18 @@ func trimMeta(meta metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
 		trimmed.Annotations[annotation] = value
 	}
 	return trimmed
+}
+
+// trimLabels returns the known labels if they are equal, else a copy whose texts are shared with other nodes.
+func trimLabels(from, known map[string]string) map[string]string {
+	if known != nil && maps.Equal(from, known) {
+		return known
+	}
+	copied := make(map[string]string, len(from))
+	for key, value := range from {
+		copied[unique.Make(key).Value()] = unique.Make(value).Value()
+	}
+	return copied
 }
 
 func trimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {

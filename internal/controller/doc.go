@@ -16,9 +16,9 @@
 //
 //	| state                            | replaced by               | size                   | cost of losing it        |
 //	|----------------------------------|---------------------------|------------------------|--------------------------|
-//	| fleet entries, one per node,     | a reconcile of the node,  | one per node: 5 kB,    | an assessment of each    |
-//	| each with the node's plan        | or its deletion           | and its labels again   | node; dwell times start  |
-//	| (fleet.Fleet)                    |                           | (9 kB for 106)         | again; a write that is   |
+//	| fleet entries, one per node,     | a reconcile of the node,  | one per node: 5 kB;    | an assessment of each    |
+//	| each with the node's plan        | or its deletion           | its labels are those   | node; dwell times start  |
+//	| (fleet.Fleet)                    |                           | of the cached Node     | again; a write that is   |
 //	|                                  |                           |                        | rejected                 |
 //	| basis with the decisions         | a change of spec,         | one, 30 kB; until a    | an assessment of each    |
 //	| (fleet.Basis)                    | references, toolkit       | node is assessed by it | node                     |

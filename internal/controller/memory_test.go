@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"fmt"
+	"reflect"
 	"runtime"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
@@ -93,4 +95,19 @@ func TestWhatWasReadIsReleased(t *testing.T) {
 	g.Expect(read.what).To(ContainElements("*v1.ClusterPolicy", "*v1.DaemonSet", "*v1.Pod", "*v1.Node"))
 	g.Expect(read.left()).To(BeEmpty())
 	runtime.KeepAlive(o)
+}
+
+// A cached Node and its entry have one map of labels, once an event of the Node has come that changes none of them.
+func TestLabelsAreKeptOnce(t *testing.T) {
+	g := NewWithT(t)
+	o := newOperator()
+	names := o.addNodes(0, 1)
+	o.makeReady(names)
+	cached := &corev1.Node{}
+	must(o.Get(t.Context(), client.ObjectKey{Name: names[0]}, cached))
+	o.put(asCached(cached.DeepCopy(), &corev1.Node{}, o.nodes.Node))
+	must(o.Get(t.Context(), client.ObjectKey{Name: names[0]}, cached))
+	g.Expect(len(cached.Labels)).To(BeNumerically(">", 50))
+	g.Expect(reflect.ValueOf(cached.Labels).Pointer()).To(Equal(reflect.ValueOf(o.fleet.Labels(names[0])).Pointer()))
+	g.Expect(o.fleet.Labels("unknown")).To(BeNil())
 }

@@ -48,6 +48,7 @@ type operator struct {
 	*cluster
 	clock *clocktesting.FakeClock
 	pods  *cachefilter.PodTrimmer
+	nodes *cachefilter.NodeTrimmer
 	fleet *fleet.Fleet
 	pass  *clusterpolicy.Reconciler
 	node  *node.Reconciler
@@ -102,6 +103,7 @@ func (o *operator) start() {
 	uncached, meter := live{o}, metrics.New(o.clock)
 	recorder := events.NewRecorder(o, o.clock, meter.CountDroppedEvent)
 	o.fleet, o.pods = fleet.New(), cachefilter.NewPodTrimmer()
+	o.nodes = cachefilter.NewNodeTrimmer(func(node string) map[string]string { return o.fleet.Labels(node) })
 	o.pass = clusterpolicy.New(clusterpolicy.Options{
 		Client:         o,
 		Live:           uncached,
@@ -175,7 +177,7 @@ func (o *operator) addNodes(first, count int) []string {
 		if i%4 == 0 {
 			joined.Labels[labels.DiscoveryOSVersion] = "22.04"
 		}
-		o.put(asCached(joined, &corev1.Node{}, cachefilter.TrimNode))
+		o.put(asCached(joined, &corev1.Node{}, o.nodes.Node))
 		names = append(names, joined.Name)
 	}
 	return names

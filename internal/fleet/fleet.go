@@ -92,6 +92,15 @@ func (f *Fleet) Get(node string) *Entry {
 	return f.entries[node]
 }
 
+// Labels returns the labels that the node had when it was last reconciled, nil without an entry. They must not be
+// modified.
+func (f *Fleet) Labels(node string) map[string]string {
+	if entry := f.Get(node); entry != nil {
+		return entry.Facts.Labels
+	}
+	return nil
+}
+
 // Set replaces the entry of the node named by the facts.
 func (f *Fleet) Set(entry *Entry) {
 	f.mu.Lock()

@@ -87,8 +87,8 @@ func run(ctx context.Context, o options) error {
 	if o.election.enabled {
 		config.Wrap(leadership.New(o.election.lease(), o.election.renewDeadline, clock.RealClock{}, ctrl.Log).Wrap)
 	}
-	pods := &observe.PodIndex{}
-	mgr, err := newManager(config, pods, o)
+	of := state{fleet: fleet.New(), pods: &observe.PodIndex{}, meter: meter}
+	mgr, err := newManager(config, of, o)
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
@@ -98,7 +98,7 @@ func run(ctx context.Context, o options) error {
 	if err := ctrlmetrics.Registry.Register(meter); err != nil {
 		return fmt.Errorf("registering the metrics: %w", err)
 	}
-	if err := addControllers(ctx, mgr, pods, meter, o); err != nil {
+	if err := addControllers(ctx, mgr, of, o); err != nil {
 		return err
 	}
 	logServerVersion(config, mgr.GetHTTPClient(), ctrl.Log)
@@ -106,7 +106,14 @@ func run(ctx context.Context, o options) error {
 	return mgr.Start(ctx)
 }
 
-func newManager(config *rest.Config, pods *observe.PodIndex, o options) (manager.Manager, error) {
+// state is what the caches and the controllers have in common.
+type state struct {
+	fleet *fleet.Fleet
+	pods  *observe.PodIndex
+	meter *metrics.Meter
+}
+
+func newManager(config *rest.Config, of state, o options) (manager.Manager, error) {
 	scheme := k8sruntime.NewScheme()
 	err := utilerrors.NewAggregate([]error{
 		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme),
@@ -119,7 +126,7 @@ func newManager(config *rest.Config, pods *observe.PodIndex, o options) (manager
 	options := ctrl.Options{
 		Scheme:                 scheme,
 		MapperProvider:         newMapper,
-		Cache:                  cacheOptions(o.namespace, pods),
+		Cache:                  cacheOptions(o.namespace, of),
 		Metrics:                o.metrics.server(),
 		HealthProbeBindAddress: o.healthAddress,
 	}
@@ -128,15 +135,15 @@ func newManager(config *rest.Config, pods *observe.PodIndex, o options) (manager
 }
 
 // cacheOptions keeps the caches small: only the operator's objects, only in its namespace, only the fields that are
-// read.
-func cacheOptions(namespace string, pods *observe.PodIndex) cache.Options {
+// read, and the labels of nodes once, for the cache and the fleet.
+func cacheOptions(namespace string, of state) cache.Options {
 	managed := k8slabels.SelectorFromSet(k8slabels.Set{labels.ManagedBy: labels.ManagedByValue})
 	return cache.Options{
 		DefaultTransform:  cache.TransformStripManagedFields(),
-		NewInformer:       pods.NewInformer,
+		NewInformer:       of.pods.NewInformer,
 		DefaultNamespaces: map[string]cache.Config{namespace: {LabelSelector: managed}},
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:         {Transform: cachefilter.TrimNode},
+			&corev1.Node{}:         {Transform: cachefilter.NewNodeTrimmer(of.fleet.Labels).Node},
 			&corev1.Pod{}:          {Transform: cachefilter.NewPodTrimmer().Pod},
 			&nodev1.RuntimeClass{}: {Label: managed},
 			observe.CRDMetadata():  {Transform: cachefilter.TrimCRD},
@@ -189,9 +196,7 @@ func ownCaches(mgr manager.Manager, namespace string) (toolkitImages, references
 }
 
 // addControllers adds all controllers to the manager.
-func addControllers(
-	ctx context.Context, mgr manager.Manager, pods *observe.PodIndex, meter *metrics.Meter, o options,
-) error {
+func addControllers(ctx context.Context, mgr manager.Manager, of state, o options) error {
 	catalogue, err := operands.Catalogue()
 	if err != nil {
 		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
@@ -201,7 +206,7 @@ func addControllers(
 	if err != nil {
 		return err
 	}
-	c, now, known := pods.Client(mgr.GetClient()), clock.RealClock{}, fleet.New()
+	c, now, known, meter := of.pods.Client(mgr.GetClient()), clock.RealClock{}, of.fleet, of.meter
 	recorder := events.NewRecorder(c, now, meter.CountDroppedEvent)
 	toolkit := observe.NewDriverToolkit(toolkitImages, mgr.GetRESTMapper(), now)
 	other, err := addOtherOperator(mgr, o)
