@@ -54,8 +54,8 @@ func (c *liveCluster) joinAndLeave(i int, show func()) {
 	show()
 }
 
-// status --watch may run for days: nothing stays of 5,000 nodes that have joined and left, one each minute, and of their
-// pods.
+// status --watch may run for days: nothing stays of 5,000 nodes that have joined and left, one each minute, nor of
+// their pods.
 func TestWatchedStatusDoesNotGrow(t *testing.T) {
 	g := NewWithT(t)
 	live, lines, now := watched(), newScreen(io.Discard, true), shownAt

@@ -218,10 +218,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 	return utilerrors.NewAggregate([]error{
 		clusterpolicy.New(clusterpolicy.Options{
 			Client: c, Live: mgr.GetAPIReader(),
-			Applier:        apply.New(c, mgr.GetAPIReader(), now, o.timing.Apply),
-			Status:         statuswriter.New(c, now, recorder, catalogue, o.timing.Status),
-			Fleet:          known,
-			Catalogue:      catalogue,
+			Applier: apply.New(c, mgr.GetAPIReader(), now, o.timing.Apply),
+			Status:  statuswriter.New(c, now, recorder, catalogue, o.timing.Status),
+			Fleet:   known, Catalogue: catalogue,
 			Namespace:      o.namespace,
 			OperatorImage:  o.image,
 			Images:         overrides,
@@ -238,8 +237,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 			DriverStatus:   statuswriter.NewDriverWriter(c, now, o.timing.Status),
 			OtherOperator:  other,
 			Meter:          meter,
-			Clock:          now,
-			Timing:         o.timing.Policy,
+			Clock:          now, Timing: o.timing.Policy,
 		}).SetupWithManager(mgr),
 		addNodes(ctx, mgr, node.Options{
 			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,

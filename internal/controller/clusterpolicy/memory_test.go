@@ -33,7 +33,8 @@ func (env *testEnv) expectReleased(ctx context.Context, change func(), outcome O
 	}
 	runtime.GC()
 	for i, s := range scopes {
-		Expect(s.Value() == nil).To(BeTrue(), "scope of pass %d", i+1)
+		alive := s.Value() != nil
+		Expect(alive).To(BeFalse(), "scope of pass %d", i+1)
 	}
 	runtime.KeepAlive(env)
 }

@@ -163,7 +163,8 @@ func TestPodsAreReleased(t *testing.T) {
 	e.Expect(e.read).To(HaveLen(3))
 	runtime.GC()
 	for i, pods := range e.read {
-		e.Expect(pods.Value() == nil).To(BeTrue(), "list %d", i+1)
+		alive := pods.Value() != nil
+		e.Expect(alive).To(BeFalse(), "list %d", i+1)
 	}
 	found, _ := e.fleet.Neighbours("a")
 	e.Expect(found).To(HaveLen(1))

@@ -79,7 +79,8 @@ func TestScopesAreReleased(t *testing.T) {
 			e.Expect(test.shows(e)).To(BeTrue())
 			runtime.GC()
 			for i, s := range scopes {
-				e.Expect(s.Value() == nil).To(BeTrue(), "scope of reconcile %d", i+1)
+				alive := s.Value() != nil
+				e.Expect(alive).To(BeFalse(), "scope of reconcile %d", i+1)
 			}
 			runtime.KeepAlive(e)
 		})
