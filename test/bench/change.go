@@ -173,16 +173,19 @@ func joins(ctx context.Context, e *env) (outcome, error) {
 
 // removeNodes deletes nodes that have joined.
 func (e *env) removeNodes(ctx context.Context, names []string) error {
-	err := inParallel(ctx, parallel, names, func(ctx context.Context, name string) error {
+	if err := e.deleteNodes(ctx, names); err != nil {
+		return err
+	}
+	return e.readyAndSettled(ctx, e.size)
+}
+
+func (e *env) deleteNodes(ctx context.Context, names []string) error {
+	return inParallel(ctx, parallel, names, func(ctx context.Context, name string) error {
 		if err := e.client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return fmt.Errorf("delete node %s: %w", name, err)
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return e.readyAndSettled(ctx, e.size)
 }
 
 // inParallel calls a function for each node, with limited concurrency.

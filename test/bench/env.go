@@ -63,8 +63,7 @@ func startEnv(ctx context.Context, o options, binary string, size int, install i
 	if e.cluster, err = cluster.Start(limited, opts); err != nil {
 		return e, err
 	}
-	timing := simulator.DefaultTiming()
-	timing.Relist = kubeletRelist
+	timing := o.timing()
 	if e.sim, err = simulator.New(simulator.Options{
 		Config: e.cluster.SimulatorConfig, Seed: simulationSeed, Timing: &timing,
 	}); err != nil {

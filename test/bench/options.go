@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
 const (
@@ -40,6 +42,10 @@ type options struct {
 	timeout time.Duration
 	// docs is the file to write the figures to; empty: none.
 	docs string
+	// soak is the share of the events of the phase soak to make; 0: all.
+	soak float64
+	// pace scales how long the simulated pods take; 0: not at all.
+	pace float64
 	// cache is the folder that stores them between runs.
 	cache string
 }
@@ -51,7 +57,7 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 	flags.SetOutput(errOut)
 	sizes := flags.String("nodes", defaultNodes, "comma-separated numbers of GPU nodes")
 	only := flags.String("only", "",
-		"comma-separated phases to run; by default all but "+comparison+": "+strings.Join(phaseNames(), ","))
+		"comma-separated phases to run; by default all but "+strings.Join(onRequest, " and ")+": "+strings.Join(phaseNames(), ","))
 	played := flags.String("stages", "realistic",
 		"how pods are simulated: realistic, or, for the phase "+comparison+" alone, fast by kwok's own fast stages, or "+
 			"delayed by kwok after 0.2 to 7 s")
@@ -62,6 +68,8 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 	o.other.register(flags)
 	flags.BoolVar(&o.strict, "strict", false, "fail if a goal is missed")
 	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "timeout of each wait")
+	flags.Float64Var(&o.soak, "soak", 0, "share of the events of the phase "+soaking+
+		" to make, such as 0.05; its figures are only printed then; 0: all events")
 	flags.StringVar(&o.docs, "docs", "docs/benchmarks.md", "file in which to replace the figures; empty: none")
 	flags.StringVar(&o.cache, "cache", ".cache/bench", "folder that stores figures between runs")
 	if err := flags.Parse(args); err != nil {
@@ -110,6 +118,9 @@ func (o *options) read(sizes, only string, rest []string) error {
 	if o.repeat < 0 {
 		return errors.New("-repeat: want a number from 1 on, or 0 for the default")
 	}
+	if o.soak < 0 || o.soak > 1 {
+		return errors.New("-soak: want a number up to 1, or 0 for all events")
+	}
 	return o.readPhases(only)
 }
 
@@ -121,7 +132,7 @@ func (o *options) readPhases(only string) error {
 		known = []string{comparison}
 		o.only = known
 	} else {
-		o.only = slices.DeleteFunc(phaseNames(), func(name string) bool { return name == comparison })
+		o.only = slices.DeleteFunc(phaseNames(), func(name string) bool { return slices.Contains(onRequest, name) })
 	}
 	if only == "" {
 		return nil
@@ -145,4 +156,14 @@ func (o *options) repeatsAt(nodes int) int {
 	default:
 		return repeatsOfMany
 	}
+}
+
+// timing returns how long the simulated pods take.
+func (o *options) timing() simulator.Timing {
+	timing := simulator.DefaultTiming()
+	timing.Relist = kubeletRelist
+	if o.pace > 0 {
+		timing = timing.Scale(o.pace)
+	}
+	return timing
 }

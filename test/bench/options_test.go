@@ -30,6 +30,11 @@ func TestParseOptions(t *testing.T) {
 				nodes: []int{5000, 10}, only: []string{"floor", "install"}, strict: true, timeout: 3 * time.Minute, cache: "/tmp/x",
 			},
 		},
+		"a short soak": {
+			args: []string{"-nodes=10", "-only=soak", "-soak=0.05", "-docs=", "-cache="},
+			want: options{nodes: []int{10}, only: []string{"soak"}, soak: 0.05, timeout: 15 * time.Minute},
+		},
+		"a soak that is too long": {args: []string{"-soak=1.5"}, wantErr: "-soak: want a number up to 1"},
 		"fast stages": {
 			args: []string{"-nodes=100", "-stages=fast", "-repeat=2"},
 			want: options{

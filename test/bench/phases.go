@@ -32,6 +32,12 @@ const installation = "install"
 // realistic stages only runs on request.
 const comparison = "compare"
 
+// soaking is the phase that takes the longest.
+const soaking = "soak"
+
+// onRequest are the phases that only run if they are named.
+var onRequest = []string{comparison, soaking}
+
 // phases returns the phases in the order in which they run.
 func phases() []phase {
 	return []phase{
@@ -50,6 +56,7 @@ func phases() []phase {
 		{name: "outage", run: outage},
 		{name: "floor", alone: true, series: floor},
 		{name: "bare", alone: true, run: bare},
+		{name: soaking, alone: true, series: soak},
 		{name: comparison, alone: true, series: compare},
 	}
 }
@@ -153,7 +160,7 @@ func (m *measurement) inEnv(ctx context.Context, all []phase) error {
 func (m *measurement) note(p phase, took time.Duration, out outcome) error {
 	fmt.Fprintf(m.progress, "\n%s, %s, in %.0f s:\n", m.kept.title(m.kept.Nodes), p.name, took.Seconds())
 	out.print(m.progress)
-	if !slices.Contains(m.only, p.name) {
+	if !slices.Contains(m.only, p.name) || p.name == soaking && m.soak > 0 {
 		return nil
 	}
 	return m.kept.keep(m.cache, p.name, m.busy, out)
