@@ -228,7 +228,7 @@ bench_other = $(if $(OTHER),-other="$(OTHER)" -other-policy="$(OTHER_POLICY)" -o
 bench: ## Measure the operator against its goals and write docs/benchmarks.md (NODES=100,1000 ONLY=install,floor STRICT=1 STAGES=fast REPEAT=5)
 	@mkdir -p $(cache)/bin && go build -o $(cache)/bin/bench ./test/bench
 	$(cache)/bin/bench $(if $(NODES),-nodes=$(NODES)) $(if $(ONLY),-only=$(ONLY)) $(if $(TIMEOUT),-timeout=$(TIMEOUT)) $(if $(filter-out 0,$(STRICT)),-strict) \
-	  $(if $(STAGES),-stages=$(STAGES)) $(if $(CONTROL_PLANE),-control-plane=$(CONTROL_PLANE)) $(bench_other) $(if $(REPEAT),-repeat=$(REPEAT)) $(if $(SOAK),-soak=$(SOAK))
+	  $(if $(STAGES),-stages=$(STAGES)) $(if $(CONTROL_PLANE),-control-plane=$(CONTROL_PLANE)) $(bench_other) $(if $(REPEAT),-repeat=$(REPEAT)) $(if $(SOAK),-soak=$(SOAK)) $(if $(DRIVER_SECONDS),-driver-seconds=$(DRIVER_SECONDS))
 
 .PHONY: bench-node
 bench-node: ## Measure how fast a waiting program on a node notices a marker

@@ -46,12 +46,14 @@ type limits struct {
 	nodes int
 	// Units: cpu in seconds, memory in megabytes, pass in milliseconds.
 	cpu, memory, pass float64
+	// passToReady is the mean of the passes of an installation, in milliseconds.
+	passToReady float64
 }
 
 var bySize = []limits{
-	{nodes: 100, cpu: 0.6, memory: 50, pass: 5},
-	{nodes: 1000, cpu: 5, memory: 90, pass: 5},
-	{nodes: 5000, cpu: none, memory: none, pass: 25},
+	{nodes: 100, cpu: 0.6, memory: 50, pass: 5, passToReady: none},
+	{nodes: 1000, cpu: 5, memory: 90, pass: 5, passToReady: none},
+	{nodes: 5000, cpu: none, memory: 300, pass: 25, passToReady: 25},
 }
 
 func limitsOf(nodes int) limits {
@@ -60,7 +62,7 @@ func limitsOf(nodes int) limits {
 			return l
 		}
 	}
-	return limits{nodes: nodes, cpu: none, memory: none, pass: none}
+	return limits{nodes: nodes, cpu: none, memory: none, pass: none, passToReady: none}
 }
 
 // comparedLimits are the goals of runs that alternate with floors.

@@ -28,6 +28,7 @@ func install(ctx context.Context, e *env) (outcome, error) {
 	most := float64(writesPerNode*e.size + writesBeside)
 	out.Figures = append(out.Figures,
 		atMost("API writes to ready", float64(len(calls.Writes())), most, count))
+	out.Figures = append(out.Figures, reads(calls)...)
 	out.Tallies = []tally{tallyOf("installation, from the operator's start to ready", calls)}
 	e.readyMark, err = e.cluster.Mark()
 	return out, err
@@ -83,6 +84,7 @@ func (e *env) used(ctx context.Context, before scraped) ([]figure, error) {
 		plain(other, "of that, heap and stacks (anonymous, peak)", inMegabytes(anonymous), megabytes),
 		plain(other, "heap in use when ready", inMegabytes(int64(now.heap)), megabytes),
 		plain(other, "passes to ready", float64(pass.count), count),
+		atMost("time of these passes, mean", inMilliseconds(pass.mean()), goals.passToReady, milliseconds),
 		plain(other, "time of these passes, p50", inMilliseconds(pass.quantile(0.5)), milliseconds),
 		plain(other, "time of these passes, p99", inMilliseconds(pass.quantile(0.99)), milliseconds),
 		plain(other, "reconciles of single nodes to ready", float64(look.count), count),

@@ -18,6 +18,8 @@ const (
 	defaultNodes = "100,1000"
 	// defaultTimeout is several times the slowest wait at 1,000 nodes on two cores.
 	defaultTimeout = 15 * time.Minute
+	// defaultDriverSeconds is a short time for a real driver.
+	defaultDriverSeconds = 60
 	// Alternating runs are repeated repeatsOfFew times with up to fewNodes nodes, and repeatsOfMany times above.
 	fewNodes, repeatsOfFew, repeatsOfMany = 100, 5, 3
 )
@@ -44,6 +46,9 @@ type options struct {
 	docs string
 	// soak is the share of the events of the phase soak to make; 0: all.
 	soak float64
+	// driverTakes is how long a driver takes to be ready in the phase latency, and driver in the present one; 0: as in
+	// the simulator's default.
+	driverTakes, driver time.Duration
 	// pace scales how long the simulated pods take; 0: not at all.
 	pace float64
 	// cache is the folder that stores them between runs.
@@ -57,7 +62,8 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 	flags.SetOutput(errOut)
 	sizes := flags.String("nodes", defaultNodes, "comma-separated numbers of GPU nodes")
 	only := flags.String("only", "",
-		"comma-separated phases to run; by default all but "+strings.Join(onRequest, " and ")+": "+strings.Join(phaseNames(), ","))
+		"comma-separated phases to run; by default all but "+strings.Join(onRequest, " and ")+": "+
+			strings.Join(phaseNames(), ","))
 	played := flags.String("stages", "realistic",
 		"how pods are simulated: realistic, or, for the phase "+comparison+" alone, fast by kwok's own fast stages, or "+
 			"delayed by kwok after 0.2 to 7 s")
@@ -68,6 +74,8 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 	o.other.register(flags)
 	flags.BoolVar(&o.strict, "strict", false, "fail if a goal is missed")
 	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "timeout of each wait")
+	driverSeconds := flags.Int("driver-seconds", defaultDriverSeconds,
+		"how many seconds a driver takes to be ready in the phase "+latency)
 	flags.Float64Var(&o.soak, "soak", 0, "share of the events of the phase "+soaking+
 		" to make, such as 0.05; its figures are only printed then; 0: all events")
 	flags.StringVar(&o.docs, "docs", "docs/benchmarks.md", "file in which to replace the figures; empty: none")
@@ -75,6 +83,7 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
+	o.driverTakes = time.Duration(*driverSeconds) * time.Second
 	err := o.readSetting(*played, *plane)
 	if err == nil {
 		err = o.read(*sizes, *only, flags.Args())
@@ -117,6 +126,9 @@ func (o *options) read(sizes, only string, rest []string) error {
 	}
 	if o.repeat < 0 {
 		return errors.New("-repeat: want a number from 1 on, or 0 for the default")
+	}
+	if o.driverTakes <= 0 {
+		return errors.New("-driver-seconds: want a number from 1 on")
 	}
 	if o.soak < 0 || o.soak > 1 {
 		return errors.New("-soak: want a number up to 1, or 0 for all events")
@@ -162,6 +174,9 @@ func (o *options) repeatsAt(nodes int) int {
 func (o *options) timing() simulator.Timing {
 	timing := simulator.DefaultTiming()
 	timing.Relist = kubeletRelist
+	if o.driver > 0 {
+		timing.Ready[driverApp] = o.driver
+	}
 	if o.pace > 0 {
 		timing = timing.Scale(o.pace)
 	}

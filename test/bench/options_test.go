@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ func TestParseOptions(t *testing.T) {
 	// All phases except the one whose runs alternate.
 	realisticPhases := []string{
 		"install", "idle", "pass", "pod", "label", "crash", "broken", "join", "joins", "overdue", "discovery", "restart",
-		"outage", "floor", "bare",
+		"outage", "floor", "bare", "latency",
 	}
 	for name, test := range map[string]struct {
 		args []string
@@ -34,7 +35,14 @@ func TestParseOptions(t *testing.T) {
 			args: []string{"-nodes=10", "-only=soak", "-soak=0.05", "-docs=", "-cache="},
 			want: options{nodes: []int{10}, only: []string{"soak"}, soak: 0.05, timeout: 15 * time.Minute},
 		},
-		"a soak that is too long": {args: []string{"-soak=1.5"}, wantErr: "-soak: want a number up to 1"},
+		"a driver that takes another time": {
+			args: []string{"-nodes=10", "-only=latency", "-driver-seconds=5", "-docs=", "-cache="},
+			want: options{
+				nodes: []int{10}, only: []string{"latency"}, driverTakes: 5 * time.Second, timeout: 15 * time.Minute,
+			},
+		},
+		"a driver that takes no time": {args: []string{"-driver-seconds=0"}, wantErr: "-driver-seconds: want a number"},
+		"a soak that is too long":     {args: []string{"-soak=1.5"}, wantErr: "-soak: want a number up to 1"},
 		"fast stages": {
 			args: []string{"-nodes=100", "-stages=fast", "-repeat=2"},
 			want: options{
@@ -97,6 +105,7 @@ func TestParseOptions(t *testing.T) {
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())
+			test.want.driverTakes = cmp.Or(test.want.driverTakes, time.Minute)
 			g.Expect(got).To(Equal(test.want))
 		})
 	}

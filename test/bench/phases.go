@@ -32,6 +32,9 @@ const installation = "install"
 // realistic stages only runs on request.
 const comparison = "compare"
 
+// latency is the phase with a driver that takes long.
+const latency = "latency"
+
 // soaking is the phase that takes the longest.
 const soaking = "soak"
 
@@ -56,6 +59,7 @@ func phases() []phase {
 		{name: "outage", run: outage},
 		{name: "floor", alone: true, series: floor},
 		{name: "bare", alone: true, run: bare},
+		{name: latency, alone: true, series: measureLatency},
 		{name: soaking, alone: true, series: soak},
 		{name: comparison, alone: true, series: compare},
 	}

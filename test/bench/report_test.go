@@ -66,7 +66,7 @@ func TestLimitsFollowTheSize(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(limitsOf(100).memory).To(Equal(50.0))
 	g.Expect(limitsOf(101).memory).To(Equal(90.0))
-	g.Expect(limitsOf(5000).memory).To(BeEquivalentTo(none))
+	g.Expect(limitsOf(5000).memory).To(Equal(300.0))
 	g.Expect(limitsOf(5000).pass).To(Equal(25.0))
 	g.Expect(limitsOf(9000).pass).To(BeEquivalentTo(none))
 }

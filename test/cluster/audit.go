@@ -10,8 +10,10 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -29,6 +31,10 @@ type Call struct {
 	Name        string
 	Code        int32
 	Time        time.Time
+	// Took is the time from the request to the end of its response.
+	Took time.Duration
+	// Limit is how long a watch may take by the request of its client; 0 if it has not set it.
+	Limit time.Duration
 }
 
 // credentialKey is the key under which the API server logs the id of a token.
@@ -57,7 +63,20 @@ type auditLine struct {
 	ResponseStatus struct {
 		Code int32 `json:"code"`
 	} `json:"responseStatus"`
-	StageTimestamp time.Time `json:"stageTimestamp"`
+	RequestURI               string    `json:"requestURI"`
+	RequestReceivedTimestamp time.Time `json:"requestReceivedTimestamp"`
+	StageTimestamp           time.Time `json:"stageTimestamp"`
+}
+
+// watchLimit returns the Limit of a request.
+func (l auditLine) watchLimit() time.Duration {
+	uri, err := url.ParseRequestURI(l.RequestURI)
+	if err != nil || l.Verb != "watch" {
+		return 0
+	}
+	// Missing or not a number: none.
+	seconds, _ := strconv.Atoi(uri.Query().Get("timeoutSeconds"))
+	return time.Duration(seconds) * time.Second
 }
 
 // Mark returns the current end of the audit log. The API server logs a request before it ends the response, so all
@@ -109,6 +128,7 @@ func readCalls(log io.Reader) (Calls, error) {
 				","), Verb: line.Verb, Code: line.ResponseStatus.Code, Time: line.StageTimestamp,
 			Group: line.ObjectRef.APIGroup, Resource: line.ObjectRef.Resource, Subresource: line.ObjectRef.Subresource,
 			Namespace: line.ObjectRef.Namespace, Name: line.ObjectRef.Name,
+			Took: line.StageTimestamp.Sub(line.RequestReceivedTimestamp), Limit: line.watchLimit(),
 		})
 	}
 }
@@ -144,6 +164,22 @@ func (c Calls) Events() Calls {
 // Lists filters the list requests.
 func (c Calls) Lists() Calls {
 	return c.where(func(call Call) bool { return call.Verb == "list" })
+}
+
+// Cut filters the watches that ended before their limit: the API server closes that of a client which reads too slowly.
+// So do clients that end or no longer want to watch. One that the API server refuses has not begun.
+func (c Calls) Cut() Calls {
+	return c.where(func(call Call) bool {
+		return call.Verb == "watch" && call.Code == http.StatusOK && call.Took < call.Limit
+	})
+}
+
+// Deletes filters the requests that delete objects of a resource, or evict them.
+func (c Calls) Deletes(resource string) Calls {
+	return c.where(func(call Call) bool {
+		return call.Resource == resource && (call.Verb == "delete" || call.Verb == "deletecollection" ||
+			call.Verb == "create" && call.Subresource == "eviction")
+	})
 }
 
 // Forbidden filters the requests that the API server denied.

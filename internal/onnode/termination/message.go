@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// WriteMessage writes the termination message of the container. It never creates that file: outside a container it does not exist, and
-// nothing would read it.
+// WriteMessage writes the termination message of the container. It never creates that file: outside a container it does
+// not exist, and nothing would read it.
 func WriteMessage(path, text string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	switch {
