@@ -15,11 +15,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // churned is the app whose pods churnPods replaces: nothing waits for them, and the fleet's status counts them.
 const churned = "nvidia-dcgm-exporter"
+
+// upgradeDone is the state of a node's driver upgrade that ends it.
+const upgradeDone = "upgrade-done"
 
 // podEvents counts what a watch of the operator's namespace sees of pods.
 type podEvents struct{ seen atomic.Int64 }
@@ -61,7 +65,7 @@ func (s *soaked) churnPods(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.awaitReady(ctx, s.size)
+	return nil
 }
 
 // joinAndLeave makes nodes join, waits until they are ready, and removes them with their pods.
@@ -70,7 +74,8 @@ func (s *soaked) joinAndLeave(ctx context.Context, nodes int) error {
 	if err != nil {
 		return err
 	}
-	if err := s.awaitReady(ctx, s.size+nodes); err != nil {
+	// Not by the policy's status, whose counters are delayed.
+	if err := s.awaitConditions(ctx, s.size+nodes); err != nil {
 		return err
 	}
 	if err := s.deleteNodes(ctx, names); err != nil {
@@ -91,10 +96,7 @@ func (s *soaked) joinAndLeave(ctx context.Context, nodes int) error {
 		}
 	}
 	// Kubernetes itself does so only after a minute.
-	if err := s.deletePods(ctx, left, true); err != nil {
-		return err
-	}
-	return s.awaitReady(ctx, s.size)
+	return s.deletePods(ctx, left, true)
 }
 
 // deletePods deletes pods, with force if no kubelet is left that ends them. Those that are gone are skipped.
@@ -115,22 +117,25 @@ func (e *env) deletePods(ctx context.Context, pods []corev1.Pod, force bool) err
 	})
 }
 
-// driversOf counts the ready driver pods with this version, on nodes that are not cordoned.
-func (e *env) driversOf(ctx context.Context, version string) (int, error) {
+// upgraded counts the nodes with a ready driver pod of this version whose upgrade is done and whose GPUs can be used.
+func (e *env) upgraded(ctx context.Context, version string) (int, error) {
 	pods, nodes := &corev1.PodList{}, &corev1.NodeList{}
 	err := errors.Join(e.client.List(ctx, nodes),
 		e.client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{labels.App: driverApp}))
 	if err != nil {
 		return 0, fmt.Errorf("list nodes and driver pods: %w", err)
 	}
-	open := map[string]bool{}
+	done := map[string]bool{}
 	for i := range nodes.Items {
-		open[nodes.Items[i].Name] = !nodes.Items[i].Spec.Unschedulable
+		node := &nodes.Items[i]
+		condition := assess.GPUReadyCondition(node)
+		done[node.Name] = !node.Spec.Unschedulable && node.Labels[labels.UpgradeState] == upgradeDone &&
+			condition != nil && condition.Status == corev1.ConditionTrue
 	}
 	count := 0
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if open[pod.Spec.NodeName] && strings.Contains(pod.Spec.Containers[0].Image, version) && !readySince(pod).IsZero() {
+		if done[pod.Spec.NodeName] && strings.Contains(pod.Spec.Containers[0].Image, version) && !readySince(pod).IsZero() {
 			count++
 		}
 	}

@@ -15,9 +15,6 @@ import (
 // Metrics of the operator that bench reads.
 const (
 	metricHeap      = "go_memstats_heap_inuse_bytes"
-	metricLive      = "go_gc_heap_live_bytes"
-	metricCycles    = "go_gc_cycles_total_gc_cycles_total"
-	metricRoutines  = "go_goroutines"
 	metricReconcile = "controller_runtime_reconcile_time_seconds"
 
 	// passes and reconciles are the names of the controllers: of the policy, and of single nodes.
@@ -29,10 +26,6 @@ const (
 type scraped struct {
 	// heap is the size of the heap spans in use, in bytes.
 	heap float64
-	// live is the heap in bytes that the last collection has left, and cycles the number of collections since the start.
-	live, cycles float64
-	// goroutines is their number.
-	goroutines float64
 	// times are the durations of reconciles, by controller.
 	times map[string]histogram
 }
@@ -60,16 +53,9 @@ func readMetrics(text io.Reader) (scraped, error) {
 	if err != nil {
 		return scraped{}, fmt.Errorf("read metrics: %w", err)
 	}
-	single := func(name string) (value float64) {
-		for _, metric := range families[name].GetMetric() {
-			// Only one of them is set.
-			value = metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
-		}
-		return value
-	}
-	s := scraped{
-		heap: single(metricHeap), live: single(metricLive), cycles: single(metricCycles), goroutines: single(metricRoutines),
-		times: map[string]histogram{},
+	s := scraped{times: map[string]histogram{}}
+	for _, metric := range families[metricHeap].GetMetric() {
+		s.heap = metric.GetGauge().GetValue()
 	}
 	for _, metric := range families[metricReconcile].GetMetric() {
 		h := histogram{count: metric.GetHistogram().GetSampleCount(), sum: metric.GetHistogram().GetSampleSum()}

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
@@ -67,9 +66,9 @@ type soaked struct {
 
 // restState is the operator's state at rest after a tenth.
 type restState struct {
-	// live is its heap after a collection in bytes, and rss its resident memory in bytes.
-	live, rss  int64
-	goroutines int
+	kept cluster.Kept
+	// rss is its resident memory in bytes.
+	rss int64
 	// calls were made in the tenth.
 	calls cluster.Calls
 }
@@ -136,36 +135,19 @@ func (s *soaked) tenth(ctx context.Context) (after restState, err error) {
 	}); err != nil {
 		return after, err
 	}
-	collected, err := s.collected(ctx)
-	if err != nil {
+	limited, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if after.kept, err = cluster.KeptBy(limited, s.operator.metrics); err != nil {
 		return after, err
 	}
 	usage, err := s.operator.process.Usage()
-	after.live, after.goroutines, after.rss = int64(collected.live), int(collected.goroutines), usage.RSS
+	after.rss = usage.RSS
 	return after, err
 }
 
-// collected waits until the operator has collected its garbage twice at rest, so that what it kept in pools is gone
-// too, and returns its metrics. Reading them makes the garbage that starts the collections.
-func (s *soaked) collected(ctx context.Context) (scraped, error) {
-	first, err := s.operator.scrape(ctx)
-	if err != nil {
-		return scraped{}, err
-	}
-	now := first
-	err = s.await(ctx, "the operator has collected its garbage", time.Millisecond,
-		func(ctx context.Context) (bool, string, error) {
-			if now, err = s.operator.scrape(ctx); err != nil {
-				return false, "", err
-			}
-			return now.cycles >= first.cycles+2, fmt.Sprintf("%.0f collections", now.cycles), nil
-		})
-	return now, err
-}
-
 func (r restState) String() string {
-	return fmt.Sprintf("heap %.1f MB, RSS %.1f MB, %d goroutines, %d writes", float64(r.live)/(1<<20),
-		float64(r.rss)/(1<<20), r.goroutines, len(r.calls.Writes()))
+	return fmt.Sprintf("heap %.1f MB, RSS %.1f MB, %d goroutines, %d writes", float64(r.kept.Live)/(1<<20),
+		float64(r.rss)/(1<<20), r.kept.Goroutines, len(r.calls.Writes()))
 }
 
 // outcome compares the last tenth with the second one, and lists all of them.
@@ -175,9 +157,9 @@ func (s *soaked) outcome(rests []restState) outcome {
 	all := fmt.Sprintf("after %d pod events, %d joins and leaves, %d driver upgrades", s.events*soakTenths,
 		s.nodes*soakTenths, s.upgrades*soakTenths)
 	out := outcome{Figures: []figure{
-		atMost("live heap "+all+", against a fifth of them", ratio(last.live, second.live), soakGrowth, times),
+		atMost("live heap "+all+", against a fifth of them", ratio(last.kept.Live, second.kept.Live), soakGrowth, times),
 		atMost("RSS, the same", ratio(last.rss, second.rss), soakGrowth, times),
-		atMost("goroutines more, the same", float64(last.goroutines-second.goroutines), 0, count),
+		atMost("goroutines more, the same", float64(last.kept.Goroutines-second.kept.Goroutines), 0, count),
 	}}
 	for i, r := range rests {
 		out.Figures = append(out.Figures, figure{What: fmt.Sprintf("tenth %d of these events", i+1), Measured: r.String()})
@@ -198,14 +180,9 @@ func (s *soaked) upgrade(ctx context.Context) error {
 	if err := s.patch(ctx, wanted, change); err != nil {
 		return err
 	}
-	if err := s.await(ctx, "all nodes have driver "+version, listPeriod,
+	return s.await(ctx, "all nodes have driver "+version, listPeriod,
 		func(ctx context.Context) (bool, string, error) {
-			done, err := s.driversOf(ctx, version)
+			done, err := s.upgraded(ctx, version)
 			return done == s.size, fmt.Sprintf("%d of %d", done, s.size), err
-		}); err != nil {
-		return err
-	}
-	return s.awaitPolicy(ctx, "no node is upgraded", func(st v1.ClusterPolicyStatus) bool {
-		return st.State == v1.StateReady && int(st.NodeSummary.Ready) == s.size && st.NodeSummary.Upgrading == 0
-	})
+		})
 }
