@@ -157,7 +157,8 @@ func (s *soaked) outcome(rests []restState) outcome {
 	all := fmt.Sprintf("after %d pod events, %d joins and leaves, %d driver upgrades", s.events*soakTenths,
 		s.nodes*soakTenths, s.upgrades*soakTenths)
 	out := outcome{Figures: []figure{
-		atMost("live heap "+all+", against a fifth of them", ratio(last.kept.Live, second.kept.Live), soakGrowth, times),
+		atMost("live heap "+all+", against a fifth of them", ratio(last.kept.Live, second.kept.Live), soakGrowth,
+			times),
 		atMost("RSS, the same", ratio(last.rss, second.rss), soakGrowth, times),
 		atMost("goroutines more, the same", float64(last.kept.Goroutines-second.kept.Goroutines), 0, count),
 	}}

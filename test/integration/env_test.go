@@ -280,6 +280,12 @@ const conditionLag = 10 * time.Second
 // it took.
 func (e *env) awaitReady(nodes int) time.Duration {
 	e.t.Helper()
+	return e.awaitReadyWithin(readyTime, nodes)
+}
+
+// awaitReadyWithin is awaitReady with another timeout.
+func (e *env) awaitReadyWithin(limit time.Duration, nodes int) time.Duration {
+	e.t.Helper()
 	begin := time.Now()
 	e.Eventually(func(g Gomega) {
 		object := &v1.ClusterPolicy{}
@@ -289,7 +295,7 @@ func (e *env) awaitReady(nodes int) time.Duration {
 		g.Expect(object.Status.NodeSummary.ReadyOfTotal).To(Equal(fmt.Sprintf("%d/%d", nodes, nodes)))
 		g.Expect(meta.IsStatusConditionTrue(object.Status.Conditions, v1.ConditionAuxiliaryReady)).To(BeTrue(),
 			e.describe(object))
-	}).WithTimeout(readyTime).WithPolling(100 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(limit).WithPolling(100 * time.Millisecond).Should(Succeed())
 	took := time.Since(begin)
 	e.Eventually(e.nodesWithReadyCondition).WithTimeout(conditionLag).WithPolling(50*time.Millisecond).Should(Equal(nodes),
 		"nodes whose condition matches the policy's status")
