@@ -20,7 +20,7 @@ type memoryBudget struct {
 // memoryWatched returns the fleet: the large one takes minutes.
 func memoryWatched() memoryBudget {
 	if cluster.FullCampaigns() {
-		return memoryBudget{nodes: 1000, peak: 120 << 20, heap: 30 << 20}
+		return memoryBudget{nodes: 1000, peak: 120 << 20, heap: 37 << 20}
 	}
 	return memoryBudget{nodes: 300, peak: 78 << 20, heap: 18 << 20}
 }
