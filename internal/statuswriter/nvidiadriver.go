@@ -39,7 +39,7 @@ func (w *DriverWriter) Write(
 ) (time.Duration, error) {
 	last := w.last[object.UID]
 	if freshness.Stale(object.ResourceVersion, last.version) {
-		return w.timing.Interval, nil
+		return w.timing.RetryStale, nil
 	}
 	if equality.Semantic.DeepEqual(object.Status, status) {
 		return 0, nil

@@ -53,7 +53,7 @@ func TestDriverWriter(t *testing.T) {
 	}
 	first := read()
 	write("first", first, v1alpha1.StateReady, "1 of 2", 0, 1)
-	write("the cache is stale", first, v1alpha1.StateReady, "2 of 2", time.Second, 1)
+	write("the cache is stale", first, v1alpha1.StateReady, "2 of 2", 200*time.Millisecond, 1)
 	write("no change", read(), v1alpha1.StateReady, "1 of 2", 0, 1)
 	write("another message", read(), v1alpha1.StateReady, "2 of 2", 10*time.Second, 1)
 	write("another state", read(), v1alpha1.StateNotReady, "1 of 2", time.Second, 1)

@@ -28,13 +28,16 @@ import (
 // Timing has the cooldowns of a Writer; tests shorten them.
 type Timing struct {
 	// Interval is the minimum time between two writes of the status of a policy, CounterInterval that before a write that
-	// changes only counters.
+	// changes only counters. A policy that becomes ready is written at once: before it can become ready again, another
+	// write must say that it is not.
 	Interval, CounterInterval time.Duration
+	// RetryStale is the delay while the cache does not contain the last write, which causes no pass.
+	RetryStale time.Duration
 }
 
 // DefaultTiming returns the production values.
 func DefaultTiming() Timing {
-	return Timing{Interval: time.Second, CounterInterval: 10 * time.Second}
+	return Timing{Interval: time.Second, CounterInterval: 10 * time.Second, RetryStale: 200 * time.Millisecond}
 }
 
 // Writer is the only writer of ClusterPolicy.status. It keeps times and versions in memory, which only delay writes: a
@@ -85,8 +88,7 @@ func (w *Writer) Write(
 	orderConditions(status.Conditions)
 	last := w.lastOf(policy.UID)
 	if freshness.Stale(policy.ResourceVersion, last.version) {
-		// The cache does not contain our last write yet.
-		return w.timing.Interval, nil
+		return w.timing.RetryStale, nil
 	}
 	if equality.Semantic.DeepEqual(policy.Status, status) {
 		return 0, nil
@@ -162,6 +164,9 @@ func (w *Writer) remember(policy types.UID, last written) {
 }
 
 func (w *Writer) wait(last written, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus) time.Duration {
+	if status.State == v1.StateReady && policy.Status.State != v1.StateReady {
+		return 0
+	}
 	interval := w.timing.CounterInterval
 	if significant(policy.Status, status) {
 		interval = w.timing.Interval
