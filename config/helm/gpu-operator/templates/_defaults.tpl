@@ -9,7 +9,7 @@
 {"runAsGroup":65532,"runAsNonRoot":true,"runAsUser":65532,"seccompProfile":{"type":"RuntimeDefault"}}
 {{- end }}
 {{- define "gpu-operator.default.resources" -}}
-{"limits":{"memory":"256Mi"},"requests":{"cpu":"10m","memory":"64Mi"}}
+{"limits":{"memory":"512Mi"},"requests":{"cpu":"10m","memory":"128Mi"}}
 {{- end }}
 {{- define "gpu-operator.default.containerSecurityContext" -}}
 {"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]},"readOnlyRootFilesystem":true}
