@@ -112,11 +112,7 @@ func (of *UpgradeFacts) addLayout(node *upgrade.Node) {
 // addPods adds the pods of the driver, of the validator and of other operands that need the driver, and whether a
 // validator is expected.
 func (of *UpgradeFacts) addPods(node *upgrade.Node) {
-	catalogue := of.Decisions.Catalogue
-	var dependants map[operand.Name]bool
-	if node.State.InProgress() || node.State == upgrade.StateFailed || node.Record != nil {
-		dependants = catalogue.NodeDependants(func(o *operand.Operand) bool { return o.UpdatesOnDelete })
-	}
+	catalogue, dependants := of.Decisions.Catalogue, of.dependants(node)
 	for _, name := range slices.Sorted(maps.Keys(of.Pods.Operands)) {
 		pod := of.Pods.Operands[name]
 		o, known := catalogue.Find(name)
@@ -141,6 +137,14 @@ func (of *UpgradeFacts) addPods(node *upgrade.Node) {
 			node.ValidatorWanted, node.ValidatorPaused = true, onNode.Message
 		}
 	}
+}
+
+// dependants returns the operands that need the driver on the node, where it may be being replaced.
+func (of *UpgradeFacts) dependants(node *upgrade.Node) map[operand.Name]bool {
+	if node.Record == nil && !node.State.InProgress() && node.State != upgrade.StateFailed {
+		return nil
+	}
+	return of.Decisions.Catalogue.NodeDependants(func(o *operand.Operand) bool { return o.UpdatesOnDelete })
 }
 
 // installs reports whether the operator installs the driver on the node. With a spec that is refused, an installed

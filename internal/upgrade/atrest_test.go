@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"reflect"
 	"sync/atomic"
 	"testing"
 )
@@ -22,9 +23,7 @@ func TestNodesAtRestNeedNoPlan(t *testing.T) {
 			return plan
 		}
 		rests.Add(1)
-		report := plan.Report
-		if plan.Slots != nil || len(plan.Steps) > 0 || !plan.Until.IsZero() || len(report.Nodes) > 0 ||
-			report.Target != "" || report.Remaining != 0 || report.Done != done {
+		if want := (Plan{Report: Report{Nodes: map[string]Progress{}, Done: done}}); !reflect.DeepEqual(plan, want) {
 			t.Errorf("all nodes are at rest, %d of them up to date, but the plan is %+v\nof %+v", done, plan, c)
 		}
 		return plan
@@ -46,21 +45,23 @@ func TestAtRest(t *testing.T) {
 		change func(*Node)
 		want   bool
 	}{
-		"a driver that is up to date":        {change: func(*Node) {}, want: true},
-		"no driver yet":                      {change: func(n *Node) { n.Driver = nil }, want: true},
-		"no driver of the operator":          {change: func(n *Node) { n.Installs = false }, want: true},
-		"a label of a finished upgrade":      {change: func(n *Node) { n.State = StateDone }, want: true},
-		"a cordon":                           {change: func(n *Node) { n.Unschedulable = true }, want: true},
-		"a driver that is not ready":         {change: func(n *Node) { n.Driver.Ready = false }, want: true},
-		"an outdated driver":                 {change: func(n *Node) { n.Target = "c" }},
-		"another driver pool":                {change: func(n *Node) { n.MoveTo = "pool" }},
-		"an outdated driver, without auto":   {change: func(n *Node) { n.Target, n.Group = "c", "manual" }},
-		"a request":                          {change: func(n *Node) { n.Requested = true }},
-		"a label of an upgrade":              {change: func(n *Node) { n.State = StateDrain }},
-		"an unknown label":                   {change: func(n *Node) { n.State = "resting" }},
-		"a record of an upgrade":             {change: func(n *Node) { n.Record = &Record{UID: n.UID, State: StateDrain} }},
-		"a record that cannot be read":       {change: func(n *Node) { n.Unreadable = "no JSON" }},
-		"a record copied from another node":  {change: func(n *Node) { n.Record = &Record{UID: "other", State: StateDrain} }, want: true},
+		"a driver that is up to date":      {change: func(*Node) {}, want: true},
+		"no driver yet":                    {change: func(n *Node) { n.Driver = nil }, want: true},
+		"no driver of the operator":        {change: func(n *Node) { n.Installs = false }, want: true},
+		"a label of a finished upgrade":    {change: func(n *Node) { n.State = StateDone }, want: true},
+		"a cordon":                         {change: func(n *Node) { n.Unschedulable = true }, want: true},
+		"a driver that is not ready":       {change: func(n *Node) { n.Driver.Ready = false }, want: true},
+		"an outdated driver":               {change: func(n *Node) { n.Target = "c" }},
+		"another driver pool":              {change: func(n *Node) { n.MoveTo = "pool" }},
+		"an outdated driver, without auto": {change: func(n *Node) { n.Target, n.Group = "c", "manual" }},
+		"a request":                        {change: func(n *Node) { n.Requested = true }},
+		"a label of an upgrade":            {change: func(n *Node) { n.State = StateDrain }},
+		"an unknown label":                 {change: func(n *Node) { n.State = "resting" }},
+		"a record of an upgrade":           {change: func(n *Node) { n.Record = &Record{UID: n.UID, State: StateDrain} }},
+		"a record that cannot be read":     {change: func(n *Node) { n.Unreadable = "no JSON" }},
+		"a record copied from another node": {
+			change: func(n *Node) { n.Record = &Record{UID: "other", State: StateDrain} }, want: true,
+		},
 		"a pod that pulls":                   {change: func(n *Node) { n.Pull = &Pod{Name: "pull"} }},
 		"a MIG layout that is wanted":        {change: func(n *Node) { n.MIG.Wanted = "all-balanced" }},
 		"a record of a drain":                {change: func(n *Node) { n.MIG.Recorded = true }},

@@ -206,7 +206,8 @@ func (r *Reconciler) allPodsReady(entry *fleet.Entry) bool {
 		if onNode.Expectation != plan.Expected {
 			continue
 		}
-		if pod := pods.Operands[onNode.Operand]; pod == nil || readiness.Pod(pod, "", r.Clock.Now()).State != readiness.Ready {
+		pod := pods.Operands[onNode.Operand]
+		if pod == nil || readiness.Pod(pod, "", r.Clock.Now()).State != readiness.Ready {
 			return false
 		}
 	}
