@@ -28,6 +28,14 @@ type keptPhase struct {
 	Load float64
 }
 
+// provenance is where figures come from, as it was when this program started.
+type provenance struct {
+	// load average of the machine.
+	load float64
+	// commit that the operator was built from.
+	commit string
+}
+
 func keptFile(dir string, how setting, nodes int) string {
 	return filepath.Join(dir, fmt.Sprintf("%d%s.json", nodes, how.key()))
 }
@@ -48,9 +56,9 @@ func readKept(dir string, how setting, nodes int) kept {
 }
 
 // keep replaces the figures of a phase.
-func (k *kept) keep(dir, phase string, load float64, out outcome) error {
+func (k *kept) keep(dir, phase string, from provenance, out outcome) error {
 	k.Phases[phase] = keptPhase{
-		Outcome: out, Machine: machine(), Commit: commit(), Date: time.Now().UTC().Format(time.DateOnly), Load: load,
+		Outcome: out, Machine: machine(), Commit: from.commit, Date: time.Now().UTC().Format(time.DateOnly), Load: from.load,
 	}
 	text, err := json.MarshalIndent(k, "", "  ")
 	if err != nil {

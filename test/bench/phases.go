@@ -75,7 +75,7 @@ func phaseNames() []string {
 
 // run measures all sizes, and returns the number of missed goals.
 func run(ctx context.Context, o options, progress io.Writer) (missed int, err error) {
-	busy := load()
+	from := provenance{load: load(), commit: commit()}
 	if _, err := cluster.EnsureBinaries(ctx, "", progress); err != nil {
 		return 0, err
 	}
@@ -85,7 +85,7 @@ func run(ctx context.Context, o options, progress io.Writer) (missed int, err er
 	}
 	for _, size := range o.nodes {
 		m := &measurement{
-			options: o, binary: binary, progress: progress, kept: readKept(o.cache, o.setting(), size), busy: busy,
+			options: o, binary: binary, progress: progress, kept: readKept(o.cache, o.setting(), size), from: from,
 		}
 		if err := m.run(ctx); err != nil {
 			return missed, fmt.Errorf("%d nodes: %w", size, err)
@@ -101,8 +101,8 @@ type measurement struct {
 	binary   string
 	progress io.Writer
 	kept     kept
-	// busy is the load of the machine before this program did any work.
-	busy float64
+	// from is before this program did any work.
+	from provenance
 }
 
 // run runs the selected phases and stores the figures of each when it ends.
@@ -167,7 +167,7 @@ func (m *measurement) note(p phase, took time.Duration, out outcome) error {
 	if !slices.Contains(m.only, p.name) || p.name == soaking && m.soak > 0 {
 		return nil
 	}
-	return m.kept.keep(m.cache, p.name, m.busy, out)
+	return m.kept.keep(m.cache, p.name, m.from, out)
 }
 
 // onControlPlane starts a control plane without nodes, and stops it when the function returns.

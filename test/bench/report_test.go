@@ -76,29 +76,29 @@ func TestAPhaseReplacesItsOwnFigures(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
 	first := readKept(dir, setting{}, 100)
-	g.Expect(first.keep(dir, "install", 0,
+	g.Expect(first.keep(dir, "install", provenance{load: 0},
 		outcome{Figures: []figure{plain(readyTime, "ready", 12, seconds)}})).To(Succeed())
-	g.Expect(first.keep(dir, "floor", 0.4,
+	g.Expect(first.keep(dir, "floor", provenance{load: 0.4},
 		outcome{Figures: []figure{plain(floorTime, "floor", 8, seconds)}})).To(Succeed())
 	later := readKept(dir, setting{}, 100)
 	g.Expect(later.missed()).To(Equal(1), "12 s is more than 1.15 times 8 s")
-	g.Expect(later.keep(dir, "install", 0,
+	g.Expect(later.keep(dir, "install", provenance{load: 0},
 		outcome{Figures: []figure{plain(readyTime, "ready", 9, seconds)}})).To(Succeed())
 	g.Expect(readKept(dir, setting{}, 100).missed()).To(BeZero())
 	g.Expect(readKept(dir, setting{}, 100).table()).NotTo(ContainSubstring("other work"))
-	g.Expect(later.keep(dir, "idle", 3.14, outcome{})).To(Succeed())
+	g.Expect(later.keep(dir, "idle", provenance{load: 3.14}, outcome{})).To(Succeed())
 	g.Expect(later.table()).To(ContainSubstring("The machine had other work: a load of up to 3.1 before a run."))
 	g.Expect(readKept(dir, setting{}, 100).table()).To(And(ContainSubstring("| 1.12"), ContainSubstring("| 8.0 s"),
 		Not(ContainSubstring("the other operator"))))
 
-	g.Expect(later.keep(dir, "floor", 0, outcome{
+	g.Expect(later.keep(dir, "floor", provenance{load: 0}, outcome{
 		Figures: []figure{plain(floorTime, "floor", 8, seconds), plain(labellingFloorTime, "floor", 7.5, seconds)},
 	})).To(Succeed())
 	g.Expect(readKept(dir, setting{}, 100).missed()).To(Equal(1), "9 s is more than 1.12 times 7.5 s")
 
 	g.Expect(readKept(dir, setting{Stages: fast}, 100).Phases).To(BeEmpty(), "other stages have figures of their own")
 	played := readKept(dir, setting{Stages: fast}, 100)
-	g.Expect(played.keep(dir, comparison, 0,
+	g.Expect(played.keep(dir, comparison, provenance{load: 0},
 		outcome{Figures: []figure{plain(other, "ready", 11, seconds)}})).To(Succeed())
 	g.Expect(readKept(dir, setting{Stages: fast}, 100).table()).To(And(ContainSubstring("### 100 nodes, fast stages"),
 		ContainSubstring("| 11.0 s")))
