@@ -100,8 +100,8 @@
 //	| nodes, and that nothing is to be | end of the node; actions  | 0.3 kB                 | attempt; one more pass   |
 //	| done (healthaction.memory)       | in the spec               |                        |                          |
 //
-// No decision follows from other state that outlives a pass: the informers' caches, in which pods share equal parts
-// (cachefilter.PodTrimmer); the work queues with their back-off; the number of nodes in the last pass, which sets the
-// debounce time; the rate limits of Events (events.Recorder); the last pass and the counters for Prometheus
-// (metrics.Meter); and the answers about who may read these (metricsauth).
+// No decision follows from other state that outlives a pass: the informers' caches with their index of pods by node
+// (observe.PodIndex), in which pods share equal parts (cachefilter.PodTrimmer); the work queues with their back-off;
+// the number of nodes in the last pass, which sets the debounce time; the rate limits of Events (events.Recorder); the
+// last pass and the counters for Prometheus (metrics.Meter); and the answers about who may read these (metricsauth).
 package controller
