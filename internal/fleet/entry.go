@@ -115,10 +115,11 @@ type Writes struct {
 	Backoff time.Duration
 	// FailureWritten: the condition on the Node reports a failure.
 	FailureWritten bool
-	// Stage is the stage and reason that the condition does not show yet, and StageSince since when the node has been
-	// there; empty for none.
+	// Stage is the stage and reason that the condition does not show yet, StageSince since when the node has been there,
+	// and StageDwell how long that must last; empty for none.
 	Stage      string
 	StageSince time.Time
+	StageDwell time.Duration
 	// NextDwell is how long the next stage must last before it is written; 0 for the minimum.
 	NextDwell time.Duration
 	// Joined is when the node started to join, and Reached the number of stages that are counted in its join metrics.

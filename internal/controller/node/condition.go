@@ -22,7 +22,7 @@ func (s *scope) writeCondition(ctx context.Context) error {
 	writes, report := &s.entry.Writes, &s.entry.Report
 	before := assess.GPUReadyCondition(s.node)
 	if before != nil && conditionShows(s.node.Name, before, &report.Assessment) {
-		writes.Stage, writes.StageSince = "", time.Time{}
+		writes.Stage, writes.StageSince, writes.StageDwell = "", time.Time{}, 0
 		// Also if the condition was written before a restart.
 		writes.FailureWritten = report.State == readiness.Failed
 		return nil
@@ -62,13 +62,15 @@ func (s *scope) mustDwell(before *corev1.NodeCondition) bool {
 		report.State == readiness.Progressing && (before == nil || before.Status != corev1.ConditionTrue)
 }
 
-// dwellLeft returns how much longer the stage must last before it is written.
+// dwellLeft returns how much longer the stage must last before it is written. The most nodes that were starting at the
+// same time count: the last ones of a large rollout are about to be ready when few others are left.
 func (s *scope) dwellLeft() time.Duration {
 	writes, report := &s.entry.Writes, &s.entry.Report
 	if stage := fmt.Sprintf("%s %s", report.Stage, report.Reason); writes.Stage != stage {
-		writes.Stage, writes.StageSince = stage, s.now
+		writes.Stage, writes.StageSince, writes.StageDwell = stage, s.now, 0
 	}
-	return s.stageDwell() - s.now.Sub(writes.StageSince)
+	writes.StageDwell = max(writes.StageDwell, s.stageDwell())
+	return writes.StageDwell - s.now.Sub(writes.StageSince)
 }
 
 // stageDwell returns how long a stage must last.
@@ -86,7 +88,7 @@ func (s *scope) conditionWritten(stage bool) {
 	if stage {
 		next = min(time.Duration(s.Timing.StageDwellFactor)*s.stageDwell(), s.Timing.MaxStageDwell)
 	}
-	writes.Stage, writes.StageSince, writes.NextDwell = "", time.Time{}, next
+	writes.Stage, writes.StageSince, writes.StageDwell, writes.NextDwell = "", time.Time{}, 0, next
 }
 
 // eventFor returns the Event for a change of the condition, and whether there is one: for each failure with another

@@ -81,6 +81,23 @@ func TestStageDwellGrowsWithStartingNodes(t *testing.T) {
 	g.Expect(s.dwellLeftAt(v1.StageDriver)).To(Equal(160 * time.Second))
 }
 
+// The last nodes of a rollout write no stage because the others are ready: they are about to be ready themselves.
+func TestStageDwellDoesNotShrinkWithStartingNodes(t *testing.T) {
+	g := NewWithT(t)
+	r := New(Options{Fleet: fleet.New(), Timing: DefaultTiming()})
+	s := &scope{Reconciler: r, now: now}
+	g.Expect(s.dwellLeftAt(v1.StageDriver)).To(Equal(10*time.Second), "the first node")
+	addStarting(r.Fleet, 201)
+	s.now = s.now.Add(5 * time.Second)
+	g.Expect(s.dwellLeftAt(v1.StageDriver)).To(Equal(35*time.Second), "200 others have started")
+	for i := range 201 {
+		r.Fleet.Delete(fmt.Sprint("other-", i))
+	}
+	s.now = s.now.Add(10 * time.Second)
+	g.Expect(s.dwellLeftAt(v1.StageDriver)).To(Equal(25*time.Second), "the others are ready")
+	g.Expect(s.dwellLeftAt(v1.StageToolkit)).To(Equal(10*time.Second), "the next stage is as of now")
+}
+
 // The more nodes are starting, the longer pod events are batched.
 func TestBatchDelayGrowsWithStartingNodes(t *testing.T) {
 	g := NewWithT(t)

@@ -25,7 +25,8 @@ type Timing struct {
 	// Deadline is the timeout of one write to a Node, and of one read without a cache.
 	Deadline time.Duration
 	// StageDwell is how long the stage of a starting node must last before it is written. StageDwellPerNode is added for
-	// each other starting node, and each written stage multiplies the result by StageDwellFactor, up to MaxStageDwell.
+	// each other node that was starting meanwhile, and each written stage multiplies the result by StageDwellFactor, up to
+	// MaxStageDwell.
 	StageDwell, StageDwellPerNode, MaxStageDwell time.Duration
 	StageDwellFactor                             int
 	// Retaint is how long a node must have had no usable GPU before its start-up taints are added again: replacing a pod
