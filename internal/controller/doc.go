@@ -79,11 +79,11 @@
 //	| (fleet.Fleet)                    |                           | upgrade, 0.3 kB        | upgrades until the next  |
 //	|                                  |                           |                        | pass                     |
 //	| versions of nodes after driver   | the cached node; its      | one per node that was  | a write that is rejected |
-//	| upgrades wrote them              | deletion                  | just written, 0.1 kB   |                          |
+//	| upgrades wrote them              | deletion; all at rest     | just written, 0.1 kB   |                          |
 //	| (upgrade.memory)                 |                           |                        |                          |
 //	| back-offs of nodes and of        | a call that succeeds;     | one per failing node   | an early attempt; the    |
 //	| evictions that failed            | time; the end of the node | and per pod that is    | reason of a blocked pod  |
-//	| (upgrade.memory)                 | or the pod                | not evicted, 0.2 kB    | is missing until then    |
+//	| (upgrade.memory)                 | or the pod; all at rest   | not evicted, 0.2 kB    | is missing until then    |
 //	| that no slots are granted, how   | a slot; another number of | one per busy node, 0.1 | a read of the slots; an  |
 //	| long pods are not read again,    | pods; time                | kB                     | early read of pods       |
 //	| and nodes found busy for a MIG   |                           |                        |                          |

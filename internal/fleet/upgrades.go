@@ -12,7 +12,7 @@ type UpgradeState int
 
 // The states. As long as all nodes are UpgradeAtRest or UpgradeDone, there is nothing to plan.
 const (
-	// UpgradeUnknown: the node was not looked at yet.
+	// UpgradeUnknown: the node was not looked at yet, or its pods could not be read.
 	UpgradeUnknown UpgradeState = iota
 	// UpgradeActive: a plan has something to do or to report for the node.
 	UpgradeActive

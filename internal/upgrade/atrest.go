@@ -1,8 +1,8 @@
 package upgrade
 
-// AtRest reports whether a plan has nothing to do for the node and nothing to report, whatever the other nodes do.
-// While all nodes are at rest and no slots are granted, a plan has only the number of nodes that are UpToDate, and need
-// not be computed. The Slots and the Policy of the node are those of the cluster.
+// AtRest reports whether a plan has nothing to do for the node and nothing to report, now and at any later time,
+// whatever the other nodes do. While all nodes are at rest and no slots are granted, a plan has only the number of
+// nodes that are UpToDate, and need not be computed. The Slots and the Policy of the node are those of the cluster.
 func (c *Cluster) AtRest(n *Node) bool {
 	if n.outdated() || n.MIG.Wanted != "" || n.MIG.Recorded {
 		return false

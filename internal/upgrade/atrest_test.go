@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // In every state of the model: while all nodes are at rest and there are no slots, the plan is empty, and it counts the
@@ -23,6 +24,11 @@ func TestNodesAtRestNeedNoPlan(t *testing.T) {
 			return plan
 		}
 		rests.Add(1)
+		later := *c
+		later.Now = c.Now.Add(24 * time.Hour)
+		if tomorrow := later.Plan(); !reflect.DeepEqual(tomorrow, plan) {
+			t.Errorf("all nodes are at rest, but a day later the plan is %+v\nof %+v", tomorrow, c)
+		}
 		if want := (Plan{Report: Report{Nodes: map[string]Progress{}, Done: done}}); !reflect.DeepEqual(plan, want) {
 			t.Errorf("all nodes are at rest, %d of them up to date, but the plan is %+v\nof %+v", done, plan, c)
 		}
@@ -62,7 +68,11 @@ func TestAtRest(t *testing.T) {
 		"a record copied from another node": {
 			change: func(n *Node) { n.Record = &Record{UID: "other", State: StateDrain} }, want: true,
 		},
-		"a pod that pulls":                   {change: func(n *Node) { n.Pull = &Pod{Name: "pull"} }},
+		"a pod that pulls": {change: func(n *Node) { n.Pull = &Pod{Name: "pull"} }},
+		"a driver that waits to unload an earlier one since a boot": {change: func(n *Node) {
+			n.Record = &Record{UID: n.UID, State: StateDone, Target: "a", BootID: "boot-0"}
+			n.Driver.Ready, n.Driver.Unloading = false, true
+		}},
 		"a MIG layout that is wanted":        {change: func(n *Node) { n.MIG.Wanted = "all-balanced" }},
 		"a record of a drain":                {change: func(n *Node) { n.MIG.Recorded = true }},
 		"a drain that cannot be read":        {change: func(n *Node) { n.MIG.Recorded, n.MIG.Unreadable = true, true }},
@@ -73,7 +83,9 @@ func TestAtRest(t *testing.T) {
 			n := w.newMachine("a", "b").Node
 			n.Group = modelGroup
 			test.change(&n)
-			c := &Cluster{Now: epoch, Policies: map[string]Policy{modelGroup: {Auto: true}, "manual": {}}}
+			c := &Cluster{Now: epoch, Policies: map[string]Policy{
+				modelGroup: {Auto: true, DriverTimeout: time.Hour}, "manual": {},
+			}}
 			if got := c.AtRest(&n); got != test.want {
 				t.Errorf("at rest: %t, want %t", got, test.want)
 			}

@@ -17,15 +17,22 @@ func (v *visit) idle() turn {
 		return v.begin(true, "an upgrade was requested")
 	case n.outdated():
 		return v.begin(false, "the driver is outdated")
-	case v.record.Target != "" && v.record.Target != n.Target && v.reloads():
-		// The pod was deleted before the planner saw that it was outdated.
-		t := v.begin(true, v.reloading())
-		t.step.Patch.Record.DriverPod = ""
-		return t
+	case v.record.Target != "" && v.record.Target != n.Target && v.unloads():
+		return v.unloading()
 	case n.State != StateNone && n.State != StateDone && n.inSync() && n.Driver.Ready:
 		return v.done("the driver is up to date")
 	}
 	return turn{}
+}
+
+// unloading is an idle node whose driver pod was deleted before the planner saw that it was outdated.
+func (v *visit) unloading() turn {
+	if !v.reloads() {
+		return turn{until: v.unloadDeadline()}
+	}
+	t := v.begin(true, v.reloading())
+	t.step.Patch.Record.DriverPod = ""
+	return t
 }
 
 // waitForJobs is a cordoned node on which jobs still run.

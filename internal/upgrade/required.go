@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"cmp"
+	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -49,19 +50,32 @@ func (v *visit) request(why string) turn {
 // After a reboot no driver is loaded, unless the pod was deleted later: one that waits for as long as a driver may take
 // to start was.
 func (v *visit) reloads() bool {
-	n := v.node
-	if v.record.Requested || !n.inSync() || n.Driver.Ready || !n.Driver.Unloading {
+	if !v.unloads() {
 		return false
 	}
-	limit := v.policy.DriverTimeout
-	return n.BootID == v.record.BootID || limit > 0 && !v.now.Before(n.Driver.Created.Add(limit))
+	deadline := v.unloadDeadline()
+	return v.node.BootID == v.record.BootID || !deadline.IsZero() && !v.now.Before(deadline)
+}
+
+// unloads reports whether the new driver pod is not ready, and waits to unload an earlier driver.
+func (v *visit) unloads() bool {
+	n := v.node
+	return !v.record.Requested && n.inSync() && !n.Driver.Ready && n.Driver.Unloading
+}
+
+// unloadDeadline returns when the driver pod has waited for as long as a driver may take to start; zero for never.
+func (v *visit) unloadDeadline() time.Time {
+	if v.policy.DriverTimeout == 0 {
+		return time.Time{}
+	}
+	return v.node.Driver.Created.Add(v.policy.DriverTimeout)
 }
 
 // starting is a node whose driver pod is the right one and not ready.
 func (v *visit) starting() turn {
 	waiting := v.awaitDriver()
-	if v.node.Driver.Unloading && v.policy.DriverTimeout > 0 {
-		waiting.until = v.node.Driver.Created.Add(v.policy.DriverTimeout)
+	if v.node.Driver.Unloading {
+		waiting.until = v.unloadDeadline()
 	}
 	return waiting
 }

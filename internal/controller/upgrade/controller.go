@@ -96,7 +96,8 @@ func (s *scope) run(ctx context.Context) (reconcile.Result, error) {
 	return s.result()
 }
 
-// SetupWithManager registers the controller and its watches. The node controller registers the index of pods by node.
+// SetupWithManager registers the controller and its watches. The index of pods by node is that of the client, or else
+// the node controller registers it.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	isOperand := func(name string) bool { return r.isDriver(name) || r.isValidator(name) }
 	return ctrl.NewControllerManagedBy(mgr).Named("upgrade").

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,17 +24,18 @@ import (
 func TestExporterDoesNotGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		checks := 0
+		var checks atomic.Int64
 		options := node(t)
 		options.DriverInterval = DefaultDriverInterval
 		options.CheckDriver = func(context.Context) ([]marker.Assignment, error) {
-			if checks++; checks%3 == 0 {
+			attempt := checks.Add(1)
+			if attempt%3 == 0 {
 				return nil, nil
 			}
-			return nil, fmt.Errorf("attempt %d failed", checks)
+			return nil, fmt.Errorf("attempt %d failed", attempt)
 		}
 		options.Resources = func(context.Context) (nodeapi.Resources, error) {
-			return nodeapi.Resources{}, fmt.Errorf("request %d failed", checks)
+			return nodeapi.Resources{}, fmt.Errorf("request %d failed", checks.Load())
 		}
 		e := New(options)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -61,10 +63,10 @@ func TestExporterDoesNotGrow(t *testing.T) {
 			}
 		}
 		grown := heap.Live() - settled
-		t.Logf("%d checks of the driver; %d kB more than after 6 hours", checks, grown>>10)
+		t.Logf("%d checks of the driver; %d kB more than after 6 hours", checks.Load(), grown>>10)
 		g.Expect(grown).To(BeNumerically("<", 100<<10), "bytes")
 		g.Expect(runtime.NumGoroutine()).To(Equal(goroutines))
-		g.Expect(checks).To(BeNumerically("~", 2*24*60, 2))
+		g.Expect(checks.Load()).To(BeNumerically("~", 2*24*60, 2))
 		cancel()
 		<-done
 	})
