@@ -99,10 +99,9 @@ func (s *scope) run(ctx context.Context) (reconcile.Result, error) {
 // SetupWithManager registers the controller and its watches. The index of pods by node is that of the client, or else
 // the node controller registers it.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	isOperand := func(name string) bool { return r.isDriver(name) || r.isValidator(name) }
 	return ctrl.NewControllerManagedBy(mgr).Named("upgrade").
 		Watches(&corev1.Node{}, r.debounced(), builder.WithPredicates(cachefilter.UpgradeNodeChanges())).
-		Watches(&corev1.Pod{}, r.debounced(), builder.WithPredicates(cachefilter.UpgradePodChanges(isOperand))).
+		Watches(&corev1.Pod{}, r.debounced(), builder.WithPredicates(cachefilter.UpgradePodChanges(r.concerns()))).
 		WatchesRawSource(source.Channel(r.Fleet.Assessed(), r.debounced())).
 		WithOptions(controller.Options{
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
@@ -122,14 +121,13 @@ func (r *Reconciler) debounced() handler.EventHandler {
 	)
 }
 
-// isDriver reports whether the operand is the driver.
-func (r *Reconciler) isDriver(name string) bool {
-	o, known := r.Catalogue.Find(operand.Name(name))
-	return known && o.UpdatesOnDelete
-}
-
-// isValidator reports whether the operand is the validator.
-func (r *Reconciler) isValidator(name string) bool {
-	o, known := r.Catalogue.Find(operand.Name(name))
-	return known && o.Stage == v1.StageValidated
+// concerns returns a function that reports whether a plan depends on the pods of the operand: those of the driver, and
+// of all that need it on their node. The latter are deleted after the driver was replaced, and a node waits until they
+// are newer than the driver; without their events it would wait for another event.
+func (r *Reconciler) concerns() func(name string) bool {
+	dependants := r.Catalogue.NodeDependants(func(o *operand.Operand) bool { return o.UpdatesOnDelete })
+	return func(name string) bool {
+		o, known := r.Catalogue.Find(operand.Name(name))
+		return known && (o.UpdatesOnDelete || o.Stage == v1.StageValidated || dependants[o.Name])
+	}
 }
