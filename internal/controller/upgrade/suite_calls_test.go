@@ -27,6 +27,8 @@ const (
 	createEvent     = "create event"
 	readSlots       = "read slots"
 	readPods        = "read pods"
+	// listPods is the read of the operator's pods on a node, from the cache.
+	listPods = "list pods"
 )
 
 // errCrash is what all calls of a manager return that has crashed.
@@ -54,7 +56,9 @@ type calls struct {
 func newCalls() *calls { return &calls{failures: map[string]error{}} }
 
 // isWrite reports whether calls of this kind are counted as writes.
-func isWrite(what string) bool { return what != readSlots && what != readPods && what != createEvent }
+func isWrite(what string) bool {
+	return what != readSlots && what != readPods && what != listPods && what != createEvent
+}
 
 // do makes a call of this kind.
 func (c *calls) do(ctx context.Context, what string, call func() error) error {
@@ -195,11 +199,17 @@ func (c *calls) wrap(base client.WithWatch) client.WithWatch {
 		List: func(ctx context.Context, base client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			selected := client.ListOptions{}
 			selected.ApplyOptions(options)
-			if selected.FieldSelector == nil || selected.Namespace != "" {
+			read := func() error { return base.List(ctx, list, options...) }
+			switch {
+			case selected.FieldSelector == nil:
 				c.countList()
-				return base.List(ctx, list, options...)
+				return read()
+			case selected.Namespace != "":
+				c.countList()
+				return c.do(ctx, listPods, read)
+			default:
+				return c.do(ctx, readPods, read)
 			}
-			return c.do(ctx, readPods, func() error { return base.List(ctx, list, options...) })
 		},
 		Create: func(ctx context.Context, base client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			return c.do(ctx, kindOf("create", object), func() error { return base.Create(ctx, object, options...) })

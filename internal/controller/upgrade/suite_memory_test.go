@@ -67,6 +67,6 @@ var _ = Describe("The memory of passes", func() {
 	},
 		Entry("that succeeds", ""),
 		Entry("that cannot read the slots", readSlots),
-		Entry("that cannot read the pods of a node", readPods),
+		Entry("that cannot read the pods of a node", listPods),
 	)
 })
