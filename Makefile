@@ -41,7 +41,8 @@ KUBECTL        ?= kubectl
 # make passes them on as environment variables.
 # make bench takes NODES (comma-separated numbers), ONLY (phases), TIMEOUT (of each wait, 15m), STRICT=1
 # (fail if a goal is missed), STAGES=fast or delayed (kwok simulates the pods: only the phase compare),
-# CONTROL_PLANE=default (its programs are not tuned) and REPEAT (how often compare repeats its runs).
+# CONTROL_PLANE=default (its programs are not tuned), REPEAT (how often compare repeats its runs) and POLICY (file with
+# the operator's policy in the phase compare).
 # OTHER (the program of another operator), OTHER_POLICY (file), OTHER_VERSION (text), OTHER_ENV (file), OTHER_ARGS and
 # OTHER_MANIFESTS (comma-separated files) make compare measure that operator, too.
 
@@ -228,7 +229,7 @@ bench_other = $(if $(OTHER),-other="$(OTHER)" -other-policy="$(OTHER_POLICY)" -o
 bench: ## Measure the operator against its goals and write docs/benchmarks.md (NODES=100,1000 ONLY=install,floor STRICT=1 STAGES=fast REPEAT=5)
 	@mkdir -p $(cache)/bin && go build -o $(cache)/bin/bench ./test/bench
 	$(cache)/bin/bench $(if $(NODES),-nodes=$(NODES)) $(if $(ONLY),-only=$(ONLY)) $(if $(TIMEOUT),-timeout=$(TIMEOUT)) $(if $(filter-out 0,$(STRICT)),-strict) \
-	  $(if $(STAGES),-stages=$(STAGES)) $(if $(CONTROL_PLANE),-control-plane=$(CONTROL_PLANE)) $(bench_other) $(if $(REPEAT),-repeat=$(REPEAT)) $(if $(SOAK),-soak=$(SOAK)) $(if $(DRIVER_SECONDS),-driver-seconds=$(DRIVER_SECONDS))
+	  $(if $(STAGES),-stages=$(STAGES)) $(if $(CONTROL_PLANE),-control-plane=$(CONTROL_PLANE)) $(if $(POLICY),-policy=$(POLICY)) $(bench_other) $(if $(REPEAT),-repeat=$(REPEAT)) $(if $(SOAK),-soak=$(SOAK)) $(if $(DRIVER_SECONDS),-driver-seconds=$(DRIVER_SECONDS))
 
 .PHONY: bench-node
 bench-node: ## Measure how fast a waiting program on a node notices a marker

@@ -118,7 +118,7 @@ func (e *env) measure(ctx context.Context, kind runKind, after bool) (sample, er
 	}
 	switch kind {
 	case operated:
-		s, err := e.measureOperator(ctx, contestant{policy: samplePolicy, account: account, start: e.startOperator}, after)
+		s, err := e.measureOperator(ctx, contestant{policy: e.policy, account: account, start: e.startOperator}, after)
 		return s, errors.Join(err, e.sameDaemonSets(ctx, names))
 	case otherOperated:
 		return e.measureOperator(ctx, contestant{policy: e.other.policy, account: otherAccount, start: e.startOther}, after)

@@ -110,22 +110,22 @@ func (e *env) stop() error {
 	return errors.Join(errs...)
 }
 
-// policy returns the default sample.
-func policy() (*v1.ClusterPolicy, error) {
-	text, err := os.ReadFile(filepath.FromSlash(samplePolicy))
+// wanted returns the policy that is installed.
+func (o *options) wanted() (*v1.ClusterPolicy, error) {
+	text, err := os.ReadFile(filepath.FromSlash(o.policy))
 	if err != nil {
-		return nil, fmt.Errorf("read the sample policy: %w", err)
+		return nil, fmt.Errorf("read the policy: %w", err)
 	}
 	object := &v1.ClusterPolicy{}
 	if err := yaml.UnmarshalStrict(text, object); err != nil {
-		return nil, fmt.Errorf("parse %s: %w", samplePolicy, err)
+		return nil, fmt.Errorf("parse %s: %w", o.policy, err)
 	}
 	return object, nil
 }
 
 // livePolicy reads the policy from the cluster.
 func (e *env) livePolicy(ctx context.Context) (*v1.ClusterPolicy, error) {
-	want, err := policy()
+	want, err := e.wanted()
 	if err != nil {
 		return nil, err
 	}

@@ -152,7 +152,7 @@ func (e *env) addFloorNodes(ctx context.Context, preset bool) (floorWork, error)
 
 // floorWork returns the operator's work if all nodes are identical to this one.
 func (e *env) floorWork(ctx context.Context, name string) (floorWork, error) {
-	wanted, err := policy()
+	wanted, err := e.wanted()
 	if err != nil {
 		return floorWork{}, err
 	}

@@ -40,7 +40,7 @@ func (e *env) becomeReady(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	wanted, err := policy()
+	wanted, err := e.wanted()
 	if err != nil {
 		return outcome{}, err
 	}

@@ -65,7 +65,7 @@ func (e *env) latencies(ctx context.Context) (outcome, error) {
 
 // observed creates the policy, waits until everything is ready, and returns the figures of what the observer saw.
 func (e *env) observed(ctx context.Context, o *observer) ([]figure, error) {
-	wanted, err := policy()
+	wanted, err := e.wanted()
 	if err != nil {
 		return nil, err
 	}

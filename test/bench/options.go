@@ -34,6 +34,8 @@ type options struct {
 	stages stages
 	// plane is how the control plane runs.
 	plane controlPlane
+	// policy is the file with this operator's policy.
+	policy string
 	// other is another operator to compare with, if any.
 	other otherOperator
 	// repeat is how often alternating runs are repeated; 0: see repeatsAt.
@@ -71,6 +73,7 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 	flags.IntVar(&o.repeat, "repeat", 0,
 		fmt.Sprintf("how often the runs of the phase %s are repeated; 0: %d times up to %d nodes, otherwise %d times",
 			comparison, repeatsOfFew, fewNodes, repeatsOfMany))
+	flags.StringVar(&o.policy, "policy", samplePolicy, "file with the policy of this operator in the phase "+comparison)
 	o.other.register(flags)
 	flags.BoolVar(&o.strict, "strict", false, "fail if a goal is missed")
 	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "timeout of each wait")
@@ -107,7 +110,11 @@ func (o *options) readSetting(played, plane string) (err error) {
 
 // setting is what the figures are kept apart by.
 func (o *options) setting() setting {
-	return setting{Stages: o.stages, ControlPlane: o.plane, Other: o.other.version}
+	how := setting{Stages: o.stages, ControlPlane: o.plane, Other: o.other.version}
+	if o.policy != samplePolicy {
+		how.Policy = o.policy
+	}
+	return how
 }
 
 func (o *options) read(sizes, only string, rest []string) error {
@@ -137,10 +144,10 @@ func (o *options) read(sizes, only string, rest []string) error {
 }
 
 // readPhases returns the phases to run. Stages of kwok support only one, as nothing can break or be delayed with
-// them, and another operator is only measured by that one.
+// them, and another operator or another policy is only measured by that one.
 func (o *options) readPhases(only string) error {
 	known := phaseNames()
-	if o.stages.byKwok() || o.other.program != "" {
+	if o.stages.byKwok() || o.other.program != "" || o.policy != samplePolicy {
 		known = []string{comparison}
 		o.only = known
 	} else {

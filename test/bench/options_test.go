@@ -57,6 +57,16 @@ func TestParseOptions(t *testing.T) {
 				docs: "docs/benchmarks.md", cache: ".cache/bench",
 			},
 		},
+		"another policy": {
+			args: []string{"-nodes=100", "-policy=x/nfd.yaml"},
+			want: options{
+				nodes: []int{100}, policy: "x/nfd.yaml", only: []string{"compare"}, timeout: 15 * time.Minute,
+				docs: "docs/benchmarks.md", cache: ".cache/bench",
+			},
+		},
+		"a phase with the sample policy": {
+			args: []string{"-policy=x/nfd.yaml", "-only=idle"}, wantErr: `there is no phase "idle": want some of compare`,
+		},
 		"another operator": {
 			args: []string{"-nodes=100", "-other=/x/manager", "-other-policy=p.yaml", "-other-version=another 1.0"},
 			want: options{
@@ -106,6 +116,7 @@ func TestParseOptions(t *testing.T) {
 			}
 			g.Expect(err).NotTo(HaveOccurred())
 			test.want.driverTakes = cmp.Or(test.want.driverTakes, time.Minute)
+			test.want.policy = cmp.Or(test.want.policy, "config/samples/clusterpolicy.yaml")
 			g.Expect(got).To(Equal(test.want))
 		})
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
@@ -35,6 +37,8 @@ type setting struct {
 	ControlPlane controlPlane
 	// Other is the name and version of another operator that was measured in turn; empty if there was none.
 	Other string
+	// Policy is the file with this operator's policy; empty for the default sample.
+	Policy string `json:",omitempty"`
 }
 
 // clusterOptions configures the control plane.
@@ -55,7 +59,16 @@ func (s setting) title(nodes int) string {
 	if s.Other != "" {
 		title += ", beside another operator"
 	}
+	if s.Policy != "" {
+		title += ", " + s.policyName()
+	}
 	return title
+}
+
+// policyName is the name of the policy's file, without its folder and extension.
+func (s setting) policyName() string {
+	file := filepath.Base(s.Policy)
+	return strings.TrimSuffix(file, filepath.Ext(file))
 }
 
 // heading is the title with the version of the other operator.
@@ -76,6 +89,9 @@ func (s setting) key() string {
 	}
 	if s.Other != "" {
 		key += "-other"
+	}
+	if s.Policy != "" {
+		key += "-" + s.policyName()
 	}
 	return key
 }

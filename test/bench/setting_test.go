@@ -13,15 +13,19 @@ func TestSettingsAreKeptApart(t *testing.T) {
 	for _, how := range []stages{realistic, fast, delayed} {
 		for _, plane := range []controlPlane{tuned, untuned} {
 			for _, beside := range []string{"", "another 1.0"} {
-				s := setting{Stages: how, ControlPlane: plane, Other: beside}
-				file, title := keptFile("", s, 100), s.title(100)
-				g.Expect(files).NotTo(HaveKey(file))
-				g.Expect(titles).NotTo(HaveKey(title))
-				files[file], titles[title] = s, s
+				for _, policy := range []string{"", "x/nfd.yaml"} {
+					s := setting{Stages: how, ControlPlane: plane, Other: beside, Policy: policy}
+					file, title := keptFile("", s, 100), s.title(100)
+					g.Expect(files).NotTo(HaveKey(file))
+					g.Expect(titles).NotTo(HaveKey(title))
+					files[file], titles[title] = s, s
+				}
 			}
 		}
 	}
 	g.Expect(files).To(HaveKey("100.json"))
 	g.Expect(files).To(HaveKey("100-delayed-default.json"))
+	g.Expect(files).To(HaveKey("100-delayed-default-nfd.json"))
+	g.Expect(titles).To(HaveKey("100 nodes, delayed stages, untuned control plane, nfd"))
 	g.Expect(titles).To(HaveKey("100 nodes, delayed stages, untuned control plane"))
 }

@@ -102,7 +102,7 @@ func (s *soaked) install(ctx context.Context) error {
 	if s.watched, err = watchPodEvents(ctx, s.cluster.SimulatorConfig); err != nil {
 		return err
 	}
-	wanted, err := policy()
+	wanted, err := s.wanted()
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (s *soaked) outcome(rests []restState) outcome {
 func (s *soaked) upgrade(ctx context.Context) error {
 	s.version++
 	version := fmt.Sprintf("590.%d.01", s.version)
-	wanted, err := policy()
+	wanted, err := s.wanted()
 	if err != nil {
 		return err
 	}
