@@ -164,7 +164,7 @@ const (
 	ReasonReferenceMissing = "ReferenceMissing"
 	// ReasonAdmissionPolicyMissing: the admission policies that limit what the operator and its operands may write are not
 	// installed, so node discovery stays off; also a reason of the condition of that name. Cause: the
-	// ValidatingAdmissionPolicyBinding gpu-operator-node-discovery, which is installed with all others, does not exist. A
+	// ValidatingAdmissionPolicyBinding gpu-operator-node-agents, which is installed with all others, does not exist. A
 	// bundle of the Operator Lifecycle Manager cannot contain them. Remedy: run the command in the message of the
 	// condition AdmissionPolicyMissing. Without the policies, install Node Feature Discovery.
 	ReasonAdmissionPolicyMissing = ConditionAdmissionPolicyMissing

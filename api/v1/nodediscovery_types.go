@@ -22,7 +22,7 @@ type NodeDiscoverySpec struct {
 	//
 	// auto runs the operator's own discovery on every Linux node and leaves each label that Node Feature Discovery writes
 	// to it. builtin runs the own discovery and never yields. nfd relies on Node Feature Discovery alone. Existing labels
-	// stay when the mode changes. The own discovery needs the admission policy gpu-operator-node-discovery of
+	// stay when the mode changes. The own discovery needs the admission policy gpu-operator-node-agents of
 	// config/admission, which limits what it writes to nodes: without that policy, auto is off until it is applied, and
 	// builtin is refused.
 	// +optional

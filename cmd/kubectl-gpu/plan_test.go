@@ -349,7 +349,7 @@ func TestPlanReadsTheClusterWithKubectl(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.WriteFile(filepath.Join(dir, "list.json"), list, 0o600)).To(Succeed())
 	const binding = `{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", ` +
-		`"metadata": {"name": "` + labels.DiscoveryPolicyBinding + `"}}`
+		`"metadata": {"name": "` + labels.AgentPolicyBinding + `"}}`
 	script := "#!/bin/sh\necho \"$@\" >> " + calls + "\ncase $4 in nodes*) cat " + dir + "/list.json;; " +
 		"validatingadmissionpolicybinding) echo '" + binding + "';; esac\n"
 	g.Expect(os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o700)).To(Succeed())

@@ -65,7 +65,7 @@ func newOperator() *operator {
 	o.put(definition)
 	// Required by some operands, so that all of them run.
 	fence := &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: labels.DiscoveryPolicyBinding},
+		ObjectMeta: metav1.ObjectMeta{Name: labels.AgentPolicyBinding},
 	}
 	configs := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "plugin-configs"},

@@ -11,9 +11,11 @@ import (
 // The admission policies name in CEL what programs write on nodes; the keys are those of this package.
 func TestAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 	for file, facts := range map[string][]string{
-		"node_discovery.yaml": {
+		"node_agents.yaml": {
 			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')",
-			"key in ['" + labels.DiscoveredLabels + "', '" + labels.GPUsOnBus + "']",
+			"['" + labels.DiscoveredLabels + "', '" + labels.GPUsOnBus + "']", "['" + labels.GPUHealth + "']",
+			"'" + labels.DeployPrefix + "' + name", "key.startsWith('" + labels.MIGConfig + "')",
+			"key.startsWith('" + labels.DeployPrefix + "')",
 		},
 		"operator.yaml": {
 			"'" + labels.GPUPresent + "'", "'" + labels.MIGConfig + "'", "key.startsWith('" + labels.DeployPrefix + "')",
@@ -28,9 +30,6 @@ func TestAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 			"type in ['" + strings.Join(labels.Conditions(), "', '") + "']", "['" + labels.TaintNotReady + "', '" +
 				labels.TaintUnhealthy + "']",
 		},
-		"health_agent.yaml": {"key != '" + labels.GPUHealth + "'"},
-		"mig_manager.yaml":  {"'" + labels.DeployPrefix + "' + name", "key.startsWith('" + labels.MIGConfig + "')"},
-		"driver.yaml":       {"key.startsWith('" + labels.DeployPrefix + "')"},
 	} {
 		policy, err := os.ReadFile("../../config/admission/" + file)
 		if err != nil {
@@ -44,19 +43,11 @@ func TestAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 	}
 }
 
-// The operator gets the bindings of two admission policies by name, and may read no other.
-func TestFencesHaveOneName(t *testing.T) {
-	for file, name := range map[string]string{
-		"node_discovery.yaml": labels.DiscoveryPolicyBinding, "health_agent.yaml": labels.HealthPolicyBinding,
-	} {
-		testFence(t, file, name)
-	}
-}
-
-func testFence(t *testing.T, policy, name string) {
-	t.Helper()
+// The operator gets the binding of one admission policy by name, and may read no other.
+func TestTheFenceHasOneName(t *testing.T) {
+	const name = labels.AgentPolicyBinding
 	for file, fact := range map[string]string{
-		"../../config/admission/" + policy: "kind: ValidatingAdmissionPolicyBinding\nmetadata:\n  name: " + name +
+		"../../config/admission/node_agents.yaml": "kind: ValidatingAdmissionPolicyBinding\nmetadata:\n  name: " + name +
 			"\nspec:\n  policyName: " + name + "\n",
 		"../../config/rbac/role.yaml": "  resourceNames:\n  - " + name +
 			"\n  resources:\n  - validatingadmissionpolicybindings\n",

@@ -125,14 +125,10 @@ const (
 	NoVisibleDevices = "void"
 )
 
-// DiscoveryPolicyBinding is the name of the ValidatingAdmissionPolicy that limits what the node discovery pods write
-// on nodes, and of its binding, by which the operator detects that it is in force. It ships with every
-// installer except the Operator Lifecycle Manager, whose bundles cannot contain it.
-const DiscoveryPolicyBinding = "gpu-operator-node-discovery"
-
-// HealthPolicyBinding is the same for the pods of the health agent. An installation whose admission policies are older
-// than the agent does not have it.
-const HealthPolicyBinding = "gpu-operator-health-agent"
+// AgentPolicyBinding is the name of the ValidatingAdmissionPolicy that limits what pods of node discovery, of the health
+// agent, of mig-manager and of the driver write on nodes, and of its binding, by which the operator detects that it is
+// in force. It ships with every installer except the Operator Lifecycle Manager, whose bundles cannot contain it.
+const AgentPolicyBinding = "gpu-operator-node-agents"
 
 // TestPodPriorityClass is the PriorityClass of the pod that "gpu-node validate plugin --with-workload"
 // starts. It ships with the installer, below every other class and with preemptionPolicy Never: the pod

@@ -39,14 +39,13 @@ const (
 	contentLayouts = "/layouts"
 )
 
-// ReferenceKinds returns the kinds of objects that operands may refer to. An object with a name is watched alone.
+// ReferenceKinds returns the kinds of objects that operands may refer to.
 func ReferenceKinds() []client.Object {
 	return []client.Object{
 		&corev1.ConfigMap{},
 		&corev1.Secret{},
 		&schedulingv1.PriorityClass{},
 		&admissionv1.ValidatingAdmissionPolicyBinding{},
-		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: labels.HealthPolicyBinding}},
 	}
 }
 

@@ -85,7 +85,6 @@ func TestEveryKindOfReferenceIsRead(t *testing.T) {
 	references := []operand.Reference{
 		{Kind: operand.ConfigMap, Name: "a"}, {Kind: operand.Secret, Name: "b"}, {Kind: operand.PriorityClass, Name: "c"},
 		{Kind: operand.ValidatingAdmissionPolicyBinding, Name: "d"},
-		{Kind: operand.ValidatingAdmissionPolicyBinding, Name: "e"},
 	}
 	kinds := observe.ReferenceKinds()
 	g.Expect(kinds).To(HaveLen(len(references)))

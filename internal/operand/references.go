@@ -39,11 +39,8 @@ type Reference struct {
 func (r Reference) String() string { return string(r.Kind) + " " + r.Name }
 
 // AdmissionPolicies stands for all admission policies of the installation, which are applied together: the binding of
-// the one that node discovery needs.
-var AdmissionPolicies = Reference{ValidatingAdmissionPolicyBinding, labels.DiscoveryPolicyBinding}
-
-// HealthPolicy is the admission policy of the health agent, which those of an earlier release do not have.
-var HealthPolicy = Reference{ValidatingAdmissionPolicyBinding, labels.HealthPolicyBinding}
+// the one that limits pods which write to their node.
+var AdmissionPolicies = Reference{ValidatingAdmissionPolicyBinding, labels.AgentPolicyBinding}
 
 // Use is a reference of an operand to an object that the operator does not create.
 type Use struct {

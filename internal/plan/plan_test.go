@@ -66,7 +66,7 @@ func computeFor(t *testing.T, in operand.Input, nodes []nodeinfo.Facts) map[oper
 	return got
 }
 
-const unfenced = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is " +
+const unfenced = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-agents is " +
 	"missing: " +
 	"apply config/admission, or use Node Feature Discovery"
 
@@ -215,7 +215,7 @@ func TestCompute(t *testing.T) {
 		"with its admission policy the built-in discovery runs": {
 			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}},
 			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: map[operand.Reference]operand.Content{
-				{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryPolicyBinding}: {},
+				{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.AgentPolicyBinding}: {},
 			},
 			want: base,
 		},

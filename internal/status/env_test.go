@@ -166,7 +166,7 @@ func (e *env) addDiscoveryDaemonSet(desired int32) {
 func (e *env) removeAdmissionPolicies() { e.contents = map[operand.Reference]operand.Content{} }
 
 const admissionPolicyMissing = "node discovery is disabled because ValidatingAdmissionPolicyBinding " +
-	"gpu-operator-node-discovery is missing: " +
+	"gpu-operator-node-agents is missing: " +
 	"apply config/admission, or use Node Feature Discovery"
 
 // crashing is a pod of node discovery whose init container fails.

@@ -209,7 +209,7 @@ func TestTheBundleMakesNodesReady(t *testing.T) {
 	e.Expect(driver.Spec.Template.Spec.Containers[0].Env).To(ContainElement(
 		corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://proxy.invalid:3128"}))
 	t.Logf("ready after %s", time.Since(begin).Round(100*time.Millisecond))
-	const without = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is " +
+	const without = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-agents is " +
 		"missing: " +
 		"apply config/admission, or use Node Feature Discovery"
 	e.Expect(e.policy().Status.Operands).To(ContainElement(And(

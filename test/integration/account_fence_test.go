@@ -193,8 +193,8 @@ func operatorChanges(node *corev1.Node) map[string]nodeChange {
 }
 
 func migManagerChanges() map[string]nodeChange {
-	const ofLabels, ofRest = "mig-manager may not change these labels: ",
-		"mig-manager may change only the labels of a node"
+	const ofLabels, ofAnnotations, ofSpec = "mig-manager may not change the labels ",
+		"mig-manager may not change the annotations ", "mig-manager may not change spec."
 	return map[string]nodeChange{
 		"state":                   {patch: labelled("nvidia.com/mig.config.state", "pending")},
 		"pause":                   {patch: labelled("nvidia.com/gpu.deploy.dcgm", "paused-for-mig-change")},
@@ -218,10 +218,15 @@ func migManagerChanges() map[string]nodeChange {
 			patch: labelled("node-role.kubernetes.io/control-plane", ""),
 			says:  ofLabels + "node-role.kubernetes.io/control-plane=",
 		},
-		"annotation": {patch: `{"metadata":{"annotations":{"team":"x"}}}`, says: ofRest},
-		"finalizer":  {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: ofRest},
-		"cordon":     {patch: `{"spec":{"unschedulable":true}}`, says: ofRest},
-		"taint":      {patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofRest},
+		"annotation": {patch: `{"metadata":{"annotations":{"team":"x"}}}`, says: ofAnnotations + "team"},
+		"the report of the health agent": {
+			patch: annotated(healthAnnotation, "{}"), says: ofAnnotations + healthAnnotation,
+		},
+		"finalizer": {
+			patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: "mig-manager may not change finalizers or owners",
+		},
+		"cordon": {patch: `{"spec":{"unschedulable":true}}`, says: ofSpec + "unschedulable"},
+		"taint":  {patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofSpec + "taints"},
 	}
 }
 
@@ -372,7 +377,7 @@ func mustJSON(value any) string {
 // healthChanges are tried on the health agent's own node.
 func healthChanges() map[string]nodeChange {
 	const ofAnnotations = "the health agent may not change the annotations "
-	const ofRest = "the health agent may not change anything but an annotation of a node"
+	const ofSpec = "the health agent may not change spec."
 	annotated := func(key string) string { return `{"metadata":{"annotations":{"` + key + `":"{}"}}}` }
 	return map[string]nodeChange{
 		"its report":            {patch: annotated(healthAnnotation)},
@@ -380,9 +385,16 @@ func healthChanges() map[string]nodeChange {
 		"what node discovery writes": {
 			patch: annotated("nvidia.com/gpu-operator.gpus-on-bus"), says: ofAnnotations + "nvidia.com/gpu-operator.gpus-on-bus",
 		},
-		"label":     {patch: labelled("team", "ml"), says: ofRest},
-		"finalizer": {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: ofRest},
-		"cordon":    {patch: `{"spec":{"unschedulable":true}}`, says: ofRest},
-		"taint":     {patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofRest},
+		"label": {patch: labelled("team", "ml"), says: "the health agent may not change the labels team=ml"},
+		"a label that the driver pauses": {
+			patch: labelled("nvidia.com/gpu.deploy.dcgm", "paused-for-driver-upgrade"),
+			says:  "the health agent may not change the labels nvidia.com/gpu.deploy.dcgm=",
+		},
+		"finalizer": {
+			patch: `{"metadata":{"finalizers":["example.com/x"]}}`,
+			says:  "the health agent may not change finalizers or owners",
+		},
+		"cordon": {patch: `{"spec":{"unschedulable":true}}`, says: ofSpec + "unschedulable"},
+		"taint":  {patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofSpec + "taints"},
 	}
 }

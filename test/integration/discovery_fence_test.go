@@ -16,7 +16,7 @@ import (
 
 const (
 	discoverySet = "DaemonSet nvidia-node-discovery"
-	unfenced     = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is " +
+	unfenced     = "node discovery is disabled because ValidatingAdmissionPolicyBinding gpu-operator-node-agents is " +
 		"missing: " +
 		"apply config/admission, or use Node Feature Discovery"
 	// fenceTime is how long the operator may take to react to a created or deleted admission policy.
@@ -101,7 +101,7 @@ func TestDiscoveryNeedsItsFence(t *testing.T) {
 // removeFence deletes the admission policy of node discovery, as in a cluster that never had it.
 func (e *env) removeFence() {
 	e.t.Helper()
-	e.removePolicy(labels.DiscoveryPolicyBinding)
+	e.removePolicy(labels.AgentPolicyBinding)
 }
 
 // applyFence follows the operator's message.

@@ -149,19 +149,19 @@ func (e *env) discoveryIsLimited() {
 	})
 	t.Run("refused: finalizers", func(t *testing.T) {
 		e.in(t).Expect(patch(t, bound, own,
-			`{"metadata":{"finalizers":["example.com/x"]}}`)).To(forbidden("may change only the labels of a node"))
+			`{"metadata":{"finalizers":["example.com/x"]}}`)).To(forbidden("node discovery may not change finalizers or owners"))
 	})
 	t.Run("refused: taints", func(t *testing.T) {
 		e.in(t).Expect(patch(t, bound, own,
-			`{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`)).To(forbidden("may change only the labels of a node"))
+			`{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`)).To(forbidden("may not change spec.taints"))
 	})
 	t.Run("refused: cordon", func(t *testing.T) {
 		e.in(t).Expect(patch(t, bound, own,
-			`{"spec":{"unschedulable":true}}`)).To(forbidden("may change only the labels of a node"))
+			`{"spec":{"unschedulable":true}}`)).To(forbidden("may not change spec.unschedulable"))
 	})
 	t.Run("refused: another node", func(t *testing.T) {
 		e.in(t).Expect(patchNode(t, bound, other, "labels", "nvidia.com/gpu.count", "1")).To(
-			forbidden("node discovery may only label the node that its pod runs on, which is " + own + ", not " + other))
+			forbidden("node discovery may only change the node that its pod runs on, which is " + own + ", not " + other))
 	})
 	t.Run("refused: a token without a node", func(t *testing.T) {
 		unbound, err := e.cluster.ServiceAccountConfig(t.Context(), namespace, discoveryAccount)

@@ -102,7 +102,7 @@ func TestWhatTheHealthAgentNotesIsAnEvent(t *testing.T) {
 func TestTheHealthAgentNeedsItsFence(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
-	e.removePolicy(labels.HealthPolicyBinding)
+	e.removePolicy(labels.AgentPolicyBinding)
 	e.run()
 	object := e.samplePolicy()
 	object.Spec.Health = &v1.HealthSpec{Agent: &v1.HealthAgentSpec{Enabled: new(true)}}

@@ -57,11 +57,11 @@ func tokenRights() []tokenRight {
 			refusal: "may only write the NodeFeature of the node", try: (*tokenFence).updateFeature,
 		},
 		{
-			account: migManagerAccount, verb: "patch", resource: "nodes", refusal: ofMIG + "label the node",
+			account: migManagerAccount, verb: "patch", resource: "nodes", refusal: ofMIG + "change the node",
 			try: patching(labelled("nvidia.com/mig.config.state", "failed")),
 		},
 		{
-			account: migManagerAccount, verb: "update", resource: "nodes", refusal: ofMIG + "label the node",
+			account: migManagerAccount, verb: "update", resource: "nodes", refusal: ofMIG + "change the node",
 			try: (*tokenFence).updateNode,
 		},
 		{
@@ -81,11 +81,11 @@ func tokenRights() []tokenRight {
 			try: (*tokenFence).updateConfigMap,
 		},
 		{
-			account: healthAccount, verb: "patch", resource: "nodes", refusal: "the health agent may only write to the node",
+			account: healthAccount, verb: "patch", resource: "nodes", refusal: "the health agent may only change the node",
 			try: patching(`{"metadata":{"annotations":{"` + healthAnnotation + `":"{}"}}}`),
 		},
 		{
-			account: discoveryAccount, verb: "patch", resource: "nodes", refusal: "node discovery may only label the node",
+			account: discoveryAccount, verb: "patch", resource: "nodes", refusal: "node discovery may only change the node",
 			try: patching(labelled("nvidia.com/gpu.count", "1")),
 		},
 		{

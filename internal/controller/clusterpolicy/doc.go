@@ -25,7 +25,6 @@ package clusterpolicy
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=nvidiadrivers.nvidia.com,verbs=get
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=secrets,verbs=list;watch
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicybindings,resourceNames=gpu-operator-node-discovery,verbs=list;watch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicybindings,resourceNames=gpu-operator-health-agent,verbs=list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicybindings,resourceNames=gpu-operator-node-agents,verbs=list;watch
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=namespaces,verbs=get;patch
 // +kubebuilder:rbac:groups=apps,namespace=gpu-operator,resources=daemonsets,verbs=get;list;watch;create;patch;delete

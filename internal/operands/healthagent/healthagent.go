@@ -40,9 +40,9 @@ func decide(in operand.Input) operand.Decision {
 		return operand.Decision{
 			Choice: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: field + ".enabled is not true",
 		}
-	case !in.Exists(operand.HealthPolicy):
+	case !in.Exists(operand.AdmissionPolicies):
 		return operand.Refuse(v1.ReasonAdmissionPolicyMissing, fmt.Sprintf(
-			"the health agent is disabled because %s is missing: apply config/admission", operand.HealthPolicy))
+			"the health agent is disabled because %s is missing: apply config/admission", operand.AdmissionPolicies))
 	}
 	return operand.Accept()
 }
@@ -51,7 +51,7 @@ func references(in operand.Input) []operand.Use {
 	if !*in.Spec.Health.Agent.Enabled {
 		return nil
 	}
-	return []operand.Use{{Field: field + ".enabled", Reference: operand.HealthPolicy}}
+	return []operand.Use{{Field: field + ".enabled", Reference: operand.AdmissionPolicies}}
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {

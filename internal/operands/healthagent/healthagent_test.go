@@ -15,7 +15,7 @@ import (
 // The agent is off by default, and its pods, which may patch every node, need the policy that limits them.
 func TestDecide(t *testing.T) {
 	binding := operand.Reference{
-		Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.HealthPolicyBinding,
+		Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.AgentPolicyBinding,
 	}
 	exists, missing := map[operand.Reference]operand.Content{binding: {}}, map[operand.Reference]operand.Content{}
 	const off = "DisabledBySpec: spec.health.agent.enabled is not true"
@@ -32,7 +32,7 @@ func TestDecide(t *testing.T) {
 		"on, and without policies": {
 			enabled: new(true), contents: missing, uses: 1,
 			want: "AdmissionPolicyMissing: the health agent is disabled because " +
-				"ValidatingAdmissionPolicyBinding gpu-operator-health-agent is missing: apply config/admission",
+				"ValidatingAdmissionPolicyBinding gpu-operator-node-agents is missing: apply config/admission",
 		},
 	}
 	for name, test := range tests {

@@ -14,10 +14,10 @@ import (
 
 // Pods that may patch every node are installed only if an admission policy restricts what they write.
 func TestInstalledOnlyWithItsAdmissionPolicy(t *testing.T) {
-	policyBinding := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryPolicyBinding}
+	policyBinding := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.AgentPolicyBinding}
 	exists, missing := map[operand.Reference]operand.Content{policyBinding: {}}, map[operand.Reference]operand.Content{}
 	const bindingMissing = "node discovery is disabled because " +
-		"ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+		"ValidatingAdmissionPolicyBinding gpu-operator-node-agents is missing: " +
 		"apply config/admission, or use Node Feature Discovery"
 	off := operand.Decision{Choice: operand.Absent, Reason: v1.ReasonAdmissionPolicyMissing, Message: bindingMissing}
 	nfd := operand.Decision{
