@@ -125,9 +125,9 @@ const (
 	NoVisibleDevices = "void"
 )
 
-// AgentPolicyBinding is the name of the ValidatingAdmissionPolicy that limits what pods of node discovery, of the health
-// agent, of mig-manager and of the driver write on nodes, and of its binding, by which the operator detects that it is
-// in force. It ships with every installer except the Operator Lifecycle Manager, whose bundles cannot contain it.
+// AgentPolicyBinding is the name of the ValidatingAdmissionPolicy that limits what pods of node discovery, the health
+// agent, mig-manager and the driver write on nodes, and of its binding, by which the operator detects that it is in
+// force. It ships with every installer except the Operator Lifecycle Manager, whose bundles cannot contain it.
 const AgentPolicyBinding = "gpu-operator-node-agents"
 
 // TestPodPriorityClass is the PriorityClass of the pod that "gpu-node validate plugin --with-workload"
