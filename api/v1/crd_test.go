@@ -1,6 +1,8 @@
 package v1_test
 
 import (
+	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -120,6 +122,10 @@ func missingBound(s *apiextensionsv1.JSONSchemaProps) string {
 		return "a map without maxProperties"
 	case s.XIntOrString && s.MaxLength == nil:
 		return "a string or number without maxLength"
+	case s.XIntOrString && !slices.ContainsFunc(s.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
+		return strings.Contains(rule.Rule, fmt.Sprint("self <= ", math.MaxInt32))
+	}):
+		return "a string or number without the bound of 32 bits, beyond which it cannot be decoded"
 	}
 	return ""
 }

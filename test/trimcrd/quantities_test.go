@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func TestQuantitiesAreBounded(t *testing.T) {
+	g := NewWithT(t)
+	pattern := regexp.MustCompile(boundedQuantity)
+	for _, quantity := range []string{
+		"0", "100m", "1.5", ".5", "5.", "+1", "-1", "128Mi", "1e3", "12E-3", "2E", "1e+99", "18446744073709551615", "3n",
+	} {
+		g.Expect(pattern.MatchString(quantity)).To(BeTrue(), quantity)
+	}
+	for _, quantity := range []string{
+		"", "1e-99999999999", "1e100", "1e1.5", "1e.5", "1KiB", "1 Mi", "one", strings.Repeat("1", 21), "0." + strings.Repeat("1", 21),
+	} {
+		g.Expect(pattern.MatchString(quantity)).To(BeFalse(), quantity)
+	}
+}
+
+// What the pattern admits is decoded, within a time that nobody notices: the largest and the smallest exponent with all
+// digits, as the operator decodes each stored object with hundreds of quantities.
+func TestBoundedQuantitiesAreDecoded(t *testing.T) {
+	g := NewWithT(t)
+	digits := strings.Repeat("9", 20)
+	for _, exponent := range []string{"", "e99", "e-99", "E+99", "n", "u", "E", "Ei"} {
+		for _, mantissa := range []string{digits, digits + "." + digits, "." + digits, "." + strings.Repeat("0", 19) + "1"} {
+			quantity := mantissa + exponent
+			g.Expect(regexp.MatchString(boundedQuantity, quantity)).To(BeTrue(), quantity)
+			begin := time.Now()
+			_, err := resource.ParseQuantity(quantity)
+			g.Expect(err).NotTo(HaveOccurred(), quantity)
+			g.Expect(time.Since(begin)).To(BeNumerically("<", time.Second), quantity)
+		}
+	}
+}
+
+func TestBoundQuantities(t *testing.T) {
+	g := NewWithT(t)
+	schema := func(pattern string) map[string]any {
+		return map[string]any{"properties": map[string]any{"limits": map[string]any{
+			"additionalProperties": map[string]any{"pattern": pattern, "x-kubernetes-int-or-string": true},
+		}, "list": map[string]any{"allOf": []any{map[string]any{"pattern": pattern}}}}}
+	}
+	bounded := schema(foreignQuantity)
+	boundQuantities(bounded)
+	g.Expect(bounded).To(Equal(schema(boundedQuantity)))
+	other := schema("^a$")
+	boundQuantities(other)
+	g.Expect(other).To(Equal(schema("^a$")))
+}
+
+// The definitions have no other pattern of quantities, such as one of a later release of the generator.
+func TestNoDefinitionAdmitsAnyExponent(t *testing.T) {
+	g := NewWithT(t)
+	for _, file := range []string{"nvidia.com_clusterpolicies.yaml", "nvidia.com_nvidiadrivers.yaml"} {
+		text, err := os.ReadFile("../../config/crd/bases/" + file)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(text)).To(ContainSubstring(boundedQuantity))
+		g.Expect(strings.Count(string(text), "[KMGTPE]")).To(Equal(strings.Count(string(text), boundedQuantity)), file)
+	}
+}
