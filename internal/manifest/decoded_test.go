@@ -28,14 +28,38 @@ func TestDecodedObjectsAreIndependent(t *testing.T) {
 	}
 }
 
+// Each upgrade of the driver renders a file that is never read again; the others stay the same. What is remembered of
+// them must not grow with the upgrades.
+func TestFilesOfOldVersionsAreForgotten(t *testing.T) {
+	g := NewWithT(t)
+	files := manifest.DecodedFiles{}
+	read := func(i int) {
+		_, err := files.Objects(configMap(i))
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	const same, upgrades = 31, 50
+	for upgrade := range upgrades {
+		for i := range same {
+			read(i)
+		}
+		read(same + upgrade)
+	}
+	g.Expect(files.Len()).To(BeNumerically("<=", same+manifest.KeptReads/(same+1)+1))
+	before := files.Len()
+	for i := range same {
+		read(i)
+	}
+	g.Expect(files.Len()).To(Equal(before), "the files that are still read are remembered")
+}
+
 func TestDecodedFilesAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	files := manifest.DecodedFiles{}
-	for i := range 3 * manifest.MaxDecoded {
+	for i := range 3 * manifest.KeptReads {
 		objects, err := files.Objects(configMap(i))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(objects).To(ConsistOf(HaveField("Name", fmt.Sprintf("map-%d", i))))
-		g.Expect(files.Len()).To(BeNumerically("<=", manifest.MaxDecoded))
+		g.Expect(files.Len()).To(BeNumerically("<=", manifest.KeptReads))
 	}
 	_, err := files.Objects([]byte("apiVersion: v1\nkind: ConfigMap\nunknown: 1\n"))
 	g.Expect(err).To(MatchError(ContainSubstring(`unknown field "unknown"`)))

@@ -6,8 +6,8 @@ var (
 	AddVolumes      = addVolumes
 )
 
-// MaxDecoded is how many files are remembered.
-const MaxDecoded = maxDecoded
+// KeptReads is after how many reads of other files one is forgotten.
+const KeptReads = keptReads
 
 // DecodedFiles remembers the objects of decoded files.
 type DecodedFiles struct{ files decodedFiles }
