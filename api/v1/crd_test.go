@@ -120,11 +120,19 @@ func missingBound(s *apiextensionsv1.JSONSchemaProps) string {
 		return "a list without maxItems"
 	case s.AdditionalProperties != nil && s.MaxProperties == nil:
 		return "a map without maxProperties"
-	case s.XIntOrString && s.MaxLength == nil:
+	case s.XIntOrString:
+		return missingBoundOfIntOrString(s)
+	}
+	return ""
+}
+
+func missingBoundOfIntOrString(s *apiextensionsv1.JSONSchemaProps) string {
+	if s.MaxLength == nil {
 		return "a string or number without maxLength"
-	case s.XIntOrString && !slices.ContainsFunc(s.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
+	}
+	if !slices.ContainsFunc(s.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
 		return strings.Contains(rule.Rule, fmt.Sprint("self <= ", math.MaxInt32))
-	}):
+	}) {
 		return "a string or number without the bound of 32 bits, beyond which it cannot be decoded"
 	}
 	return ""
