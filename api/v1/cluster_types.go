@@ -21,6 +21,8 @@ type DaemonSetsSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	// +kubebuilder:validation:items:XValidation:rule="(has(self.key) && self.key != \"\") || (has(self.operator) && self.operator == 'Exists')",fieldPath=".operator",message="must be Exists if key is empty"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.value) || self.value == \"\" || !has(self.operator) || self.operator != 'Exists'",fieldPath=".value",message="must be empty if operator is Exists"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",fieldPath=".effect",message="must be NoExecute if tolerationSeconds is set"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 	// NodeSelector selects the GPU nodes that get the stack. Default all.
 	//
@@ -52,7 +54,6 @@ type RollingUpdateSpec struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]+|([0-9]{1,2}|100)%)?$')",message="must be a number, or a percentage of 1% to 100%"
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : !self.matches('^0+%?$')",message="must be above 0, or no pod can be replaced"
-	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="must be at most 2147483647"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 

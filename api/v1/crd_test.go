@@ -1,7 +1,6 @@
 package v1_test
 
 import (
-	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
@@ -130,10 +129,8 @@ func missingBoundOfIntOrString(s *apiextensionsv1.JSONSchemaProps) string {
 	if s.MaxLength == nil {
 		return "a string or number without maxLength"
 	}
-	if !slices.ContainsFunc(s.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
-		return strings.Contains(rule.Rule, fmt.Sprint("self <= ", math.MaxInt32))
-	}) {
-		return "a string or number without the bound of 32 bits, beyond which it cannot be decoded"
+	if s.Minimum == nil || *s.Minimum < math.MinInt32 || s.Maximum == nil || *s.Maximum > math.MaxInt32 {
+		return "a string or number without the bounds of 32 bits, beyond which it cannot be decoded"
 	}
 	return ""
 }

@@ -14,7 +14,6 @@ type HealthSpec struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]+|([0-9]{1,2}|100)%)?$')",message="must be a number, or a percentage of 0% to 100%"
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must not be negative"
-	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="must be at most 2147483647"
 	MinUsable *intstr.IntOrString `json:"minUsable,omitempty"`
 	// Agent configures the health agent, which reports the faults of GPUs that the kernel log of each node has.
 	// +optional
@@ -59,7 +58,6 @@ type HealthActionsSpec struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must not be negative"
-	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="must be at most 2147483647"
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}|([0-9]{1,2}|100)%)?$`
 	MaxNodes *intstr.IntOrString `json:"maxNodes,omitempty"`
 	// Dwell is how long a fault must last before the action, such as 10m. Default 10m, and 0s for the taint of a node that

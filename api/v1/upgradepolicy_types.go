@@ -28,7 +28,6 @@ type DriverUpgradePolicySpec struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[0-9]+%?$')",message="must be a number or a percentage, such as 25%"
-	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="must be at most 2147483647"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// PullImages pulls the images of the new driver before a node is cordoned. Default true.
 	//
@@ -70,7 +69,6 @@ type NodePoolUpgradePolicySpec struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^[0-9]+%?$`
-	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="must be at most 2147483647"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// PullImages pulls the images of the new driver before a node is cordoned.
 	// +optional

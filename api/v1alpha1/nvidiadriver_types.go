@@ -156,6 +156,8 @@ type NVIDIADriverSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	// +kubebuilder:validation:items:XValidation:rule="(has(self.key) && self.key != \"\") || (has(self.operator) && self.operator == 'Exists')",fieldPath=".operator",message="must be Exists if key is empty"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.value) || self.value == \"\" || !has(self.operator) || self.operator != 'Exists'",fieldPath=".value",message="must be empty if operator is Exists"
+	// +kubebuilder:validation:items:XValidation:rule="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",fieldPath=".effect",message="must be NoExecute if tolerationSeconds is set"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 	// Labels of the DaemonSets and pods.
 	//

@@ -1,6 +1,6 @@
 // Command trimcrd shortens the descriptions in a CustomResourceDefinition, so that kubectl apply can store it in an
 // annotation: of each field it keeps the first paragraph, and docs/api.md has the rest. It adds the bounds of
-// tolerations and quantities, whose types are those of Kubernetes. It prints the size and fails above crd.MaxSize. It
+// tolerations and numbers, whose types are those of Kubernetes. It prints the size and fails above crd.MaxSize. It
 // also writes the properties of the schema, as JSON, for the operator to compare with the cluster's.
 package main
 
@@ -53,7 +53,7 @@ func run(args []string) error {
 	}
 	trim(schema)
 	usePatterns(driverOfNodePools(schema))
-	boundQuantities(schema)
+	boundNumbers(schema)
 	trimmed, err := yaml.Marshal(definition)
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", args[0], err)

@@ -55,7 +55,7 @@ properties:
     items:
       properties:
         description: {description: A property.}
-        amount: {x-kubernetes-int-or-string: true}
+        amount: {x-kubernetes-int-or-string: true, minimum: -2147483648, maximum: 2147483647}
   tolerations:
     description: Tolerations of the pods.
     items: {properties: {operator: {type: string, enum: ["", Exists, Equal, Lt, Gt]}}}

@@ -1,8 +1,6 @@
 package driver
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -24,10 +22,11 @@ func checkNodePool(in operand.Input) operand.Decision {
 		field, problem = "startupProbe.successThreshold", "must be 1 in a start-up probe"
 	case needsSeveral(driver.LivenessProbe):
 		field, problem = "livenessProbe.successThreshold", "must be 1 in a liveness probe"
-	case slices.ContainsFunc(driver.Tolerations, toleratesNoKey):
-		field, problem = "tolerations", "operator must be Exists if key is empty"
 	default:
-		return operand.Accept()
+		if problem = tolerationProblem(driver.Tolerations); problem == "" {
+			return operand.Accept()
+		}
+		field = "tolerations"
 	}
 	return operand.Refuse(v1.ReasonInvalidSpec, in.Field("spec.driver."+field)+": "+problem)
 }
@@ -48,6 +47,17 @@ func exceedsLimits(resources *v1.ResourceRequirements) bool {
 // needsSeveral reports whether several probes in a row must succeed.
 func needsSeveral(probe *v1.ProbeSpec) bool { return probe != nil && probe.SuccessThreshold > 1 }
 
-func toleratesNoKey(toleration corev1.Toleration) bool {
-	return toleration.Key == "" && toleration.Operator != corev1.TolerationOpExists
+// tolerationProblem returns why the API server refuses pods with these tolerations, or an empty string.
+func tolerationProblem(tolerations []corev1.Toleration) string {
+	for _, t := range tolerations {
+		switch exists := t.Operator == corev1.TolerationOpExists; {
+		case t.Key == "" && !exists:
+			return "operator must be Exists if key is empty"
+		case t.Value != "" && exists:
+			return "value must be empty if operator is Exists"
+		case t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute:
+			return "effect must be NoExecute if tolerationSeconds is set"
+		}
+	}
+	return ""
 }

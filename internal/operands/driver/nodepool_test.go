@@ -61,6 +61,23 @@ func TestNodePoolsThatAreRefused(t *testing.T) {
 			driver: v1.NodePoolDriverSpec{Tolerations: []corev1.Toleration{{Key: "a"}, {Value: "b"}}},
 			want:   pool + "tolerations: operator must be Exists if key is empty",
 		},
+		"a toleration of any value, with a value": {
+			driver: v1.NodePoolDriverSpec{Tolerations: []corev1.Toleration{
+				{Key: "a", Operator: corev1.TolerationOpExists, Value: "b"},
+			}},
+			want: pool + "tolerations: value must be empty if operator is Exists",
+		},
+		"a toleration that ends, of no eviction": {
+			driver: v1.NodePoolDriverSpec{Tolerations: []corev1.Toleration{
+				{Key: "a", Effect: corev1.TaintEffectNoSchedule, TolerationSeconds: new(int64(60))},
+			}},
+			want: pool + "tolerations: effect must be NoExecute if tolerationSeconds is set",
+		},
+		"tolerations that end": {
+			driver: v1.NodePoolDriverSpec{Tolerations: []corev1.Toleration{
+				{Key: "a", Value: "b", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(60))},
+			}},
+		},
 		"a toleration of everything": {
 			driver: v1.NodePoolDriverSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
 		},

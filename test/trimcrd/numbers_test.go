@@ -44,19 +44,21 @@ func TestBoundedQuantitiesAreDecoded(t *testing.T) {
 	}
 }
 
-func TestBoundQuantities(t *testing.T) {
+func TestBoundNumbers(t *testing.T) {
 	g := NewWithT(t)
-	schema := func(pattern string) map[string]any {
-		return map[string]any{"properties": map[string]any{"limits": map[string]any{
-			"additionalProperties": map[string]any{"pattern": pattern, "x-kubernetes-int-or-string": true},
-		}, "list": map[string]any{"allOf": []any{map[string]any{"pattern": pattern}}}}}
+	const numberOrText = "x-kubernetes-int-or-string"
+	schema := func(quantity string, number map[string]any) map[string]any {
+		return map[string]any{"properties": map[string]any{
+			"limits": map[string]any{"additionalProperties": map[string]any{"pattern": quantity, numberOrText: true}},
+			"list":   map[string]any{"allOf": []any{number}},
+			"name":   map[string]any{"pattern": "^a$", "type": "string"},
+		}}
 	}
-	bounded := schema(foreignQuantity)
-	boundQuantities(bounded)
-	g.Expect(bounded).To(Equal(schema(boundedQuantity)))
-	other := schema("^a$")
-	boundQuantities(other)
-	g.Expect(other).To(Equal(schema("^a$")))
+	bounded := schema(foreignQuantity, map[string]any{"pattern": "^a$", numberOrText: true})
+	boundNumbers(bounded)
+	g.Expect(bounded).To(Equal(schema(boundedQuantity, map[string]any{
+		"pattern": "^a$", numberOrText: true, "minimum": -2147483648, "maximum": 2147483647,
+	})))
 }
 
 // The definitions have no other pattern of quantities, such as one of a later release of the generator.
