@@ -207,6 +207,17 @@ func verdictChanged(before, after readiness.Verdict) bool {
 
 func templateDigest(pod *corev1.Pod) string { return pod.Annotations[labels.TemplateDigest] }
 
+// SlotsDeleted passes the deletion of the ConfigMap with the slots of upgrades. Without an event nodes whose upgrade
+// nothing else moves would wait for slots that nobody has written.
+func SlotsDeleted() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		DeleteFunc:  func(e event.DeleteEvent) bool { return e.Object.GetName() == labels.UpgradeSlots },
+	}
+}
+
 func onUpdate[T any](changed func(before, after T) bool) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := any(e.ObjectOld).(T)

@@ -103,6 +103,9 @@ func (c *Cluster) AwaitingTenants() []int {
 
 // grantLayouts adds slots for MIG layouts, as far as the budgets allow after those for drivers.
 func (c *Cluster) grantLayouts(slots Slots, budgets map[string]*budget, turns []turn) {
+	if c.SlotsConflict != "" {
+		return
+	}
 	var candidates []*Node
 	for i := range c.Nodes {
 		if c.awaitsLayout(&c.Nodes[i], turns[i]) {

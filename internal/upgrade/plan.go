@@ -18,6 +18,9 @@ type Cluster struct {
 	Policies map[string]Policy
 	// Slots as last read.
 	Slots Slots
+	// SlotsConflict is why no slot can be granted, for the user: another owner has taken the place that they are kept in.
+	// Empty if they can be granted.
+	SlotsConflict string
 }
 
 // Slot is the right to upgrade a node in one round, or to change its MIG layout.

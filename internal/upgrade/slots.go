@@ -152,10 +152,7 @@ func (c *Cluster) grant(turns []turn) Slots {
 	for _, i := range candidates {
 		n, b := &c.Nodes[i], budgets[c.Nodes[i].Group]
 		progress := turns[i].progress
-		reason, message := b.refuses(n, &b.drivers)
-		if c.hasLayoutSlot(n) || n.relayouting() {
-			reason, message = v1.ReasonUpgradeQueued, "the MIG layout of the node is being changed"
-		}
+		reason, message := c.refuses(n, b)
 		if reason == "" {
 			slots[n.Name] = Slot{UID: n.UID, Round: n.Record.Round}
 			b.hold(n)
@@ -163,10 +160,21 @@ func (c *Cluster) grant(turns []turn) Slots {
 			continue
 		}
 		progress.Reason, progress.Message = reason, text.Truncate(message, maxMessage)
-		progress.Held = reason == v1.ReasonUpgradeBudget && len(b.holders) == 0
+		progress.Held = reason == v1.ReasonConflict || reason == v1.ReasonUpgradeBudget && len(b.holders) == 0
 	}
 	c.grantLayouts(slots, budgets, turns)
 	return slots
+}
+
+// refuses returns why the node gets no slot for an upgrade now; the reason is empty if it gets one.
+func (c *Cluster) refuses(n *Node, b *budget) (reason, message string) {
+	switch {
+	case c.SlotsConflict != "":
+		return v1.ReasonConflict, c.SlotsConflict
+	case c.hasLayoutSlot(n) || n.relayouting():
+		return v1.ReasonUpgradeQueued, "the MIG layout of the node is being changed"
+	}
+	return b.refuses(n, &b.drivers)
 }
 
 // held returns the slot that the node holds already.

@@ -102,6 +102,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("upgrade").
 		Watches(&corev1.Node{}, r.debounced(), builder.WithPredicates(cachefilter.UpgradeNodeChanges())).
 		Watches(&corev1.Pod{}, r.debounced(), builder.WithPredicates(cachefilter.UpgradePodChanges(r.concerns()))).
+		Watches(&corev1.ConfigMap{}, r.debounced(), builder.WithPredicates(cachefilter.SlotsDeleted())).
 		WatchesRawSource(source.Channel(r.Fleet.Assessed(), r.debounced())).
 		WithOptions(controller.Options{
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](

@@ -15,6 +15,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
+// slotsConflict is why no upgrade starts while a ConfigMap of another owner has the name.
+const slotsConflict = "ConfigMap %s exists and is not the operator's: rename or delete it"
+
 // readSlots reads the ConfigMap with the slots from the API server, unless there can be none and no node needs one.
 func (s *scope) readSlots(ctx context.Context) error {
 	s.cluster.Slots = upgrade.Slots{}
@@ -31,6 +34,12 @@ func (s *scope) readSlots(ctx context.Context) error {
 	}
 	if err != nil {
 		return fmt.Errorf("reading ConfigMap %s, which has the nodes that may be upgraded: %w", labels.UpgradeSlots, err)
+	}
+	if object.Labels[labels.ManagedBy] != labels.ManagedByValue {
+		s.cluster.SlotsConflict = fmt.Sprintf(slotsConflict, labels.UpgradeSlots)
+		// Its end causes no event: only objects with the label are watched.
+		s.requeueAfter(s.Timing.LastRetry)
+		return nil
 	}
 	slots, unreadable := upgrade.DecodeSlots(object.Data)
 	if len(unreadable) > 0 {
@@ -55,9 +64,9 @@ func (s *scope) needsSlots() bool {
 }
 
 // writeSlots writes the slots of the plan, if they have to be. The write fails if another manager has changed them
-// since they were read. Without slots there is no ConfigMap.
+// since they were read. Without slots there is no ConfigMap, and that of another owner is left alone.
 func (s *scope) writeSlots(ctx context.Context) error {
-	if s.planned.Slots == nil {
+	if s.planned.Slots == nil || s.cluster.SlotsConflict != "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
