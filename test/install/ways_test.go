@@ -24,8 +24,8 @@ import (
 func notInABundle() []string {
 	objects := []string{"Namespace/gpu-operator"}
 	for _, name := range []string{
-		"operator", "driver", "gpu-feature-discovery", "mig-manager", "mig-manager-pods", "mig-manager-configmaps",
-		"node-discovery", "health-agent", "operator-validator", "placement", "deletion",
+		"operator", "node-agents", "gpu-feature-discovery", "mig-manager-pods", "mig-manager-configmaps",
+		"operator-validator", "placement", "deletion",
 	} {
 		name = "gpu-operator-" + name
 		objects = append(objects, "ValidatingAdmissionPolicy/"+name, "ValidatingAdmissionPolicyBinding/"+name)
