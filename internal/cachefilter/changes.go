@@ -207,8 +207,8 @@ func verdictChanged(before, after readiness.Verdict) bool {
 
 func templateDigest(pod *corev1.Pod) string { return pod.Annotations[labels.TemplateDigest] }
 
-// SlotsDeleted passes the deletion of the ConfigMap with the slots of upgrades. Without an event nodes whose upgrade
-// nothing else moves would wait for slots that nobody has written.
+// SlotsDeleted passes the deletion of the ConfigMap with the slots of upgrades, so that a pass creates it again. Other
+// events may not come for a long time: a node that does not report has none.
 func SlotsDeleted() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

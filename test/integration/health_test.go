@@ -97,8 +97,7 @@ func TestWhatTheHealthAgentNotesIsAnEvent(t *testing.T) {
 	e.quietSince("5 s with notes", e.mark(), 5*time.Second)
 }
 
-// TestTheHealthAgentNeedsItsFence: admission policies of an earlier release do not limit the pods of the agent, which
-// may patch every node.
+// TestTheHealthAgentNeedsItsFence: without the admission policy, RBAC would let the pods of the agent patch every node.
 func TestTheHealthAgentNeedsItsFence(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})

@@ -27,8 +27,8 @@ func TestQuantitiesAreBounded(t *testing.T) {
 	}
 }
 
-// What the pattern admits is decoded, within a time that nobody notices: the largest and the smallest exponent with all
-// digits, as the operator decodes each stored object with hundreds of quantities.
+// The operator decodes each stored object, with hundreds of quantities: the longest ones that the pattern admits take
+// less than a second.
 func TestBoundedQuantitiesAreDecoded(t *testing.T) {
 	g := NewWithT(t)
 	pattern, digits := regexp.MustCompile(boundedQuantity), strings.Repeat("9", 20)

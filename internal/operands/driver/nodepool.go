@@ -14,7 +14,7 @@ func checkNodePool(in operand.Input) operand.Decision {
 		return operand.Accept()
 	}
 	driver := in.NodePool.Driver
-	field, problem := "", ""
+	field, problem, tolerations := "", "", tolerationProblem(driver.Tolerations)
 	switch {
 	case exceedsLimits(driver.Resources):
 		field, problem = "resources", "cpu or memory requests exceed limits: lower requests or raise limits"
@@ -22,11 +22,10 @@ func checkNodePool(in operand.Input) operand.Decision {
 		field, problem = "startupProbe.successThreshold", "must be 1 in a start-up probe"
 	case needsSeveral(driver.LivenessProbe):
 		field, problem = "livenessProbe.successThreshold", "must be 1 in a liveness probe"
+	case tolerations != "":
+		field, problem = "tolerations", tolerations
 	default:
-		if problem = tolerationProblem(driver.Tolerations); problem == "" {
-			return operand.Accept()
-		}
-		field = "tolerations"
+		return operand.Accept()
 	}
 	return operand.Refuse(v1.ReasonInvalidSpec, in.Field("spec.driver."+field)+": "+problem)
 }
