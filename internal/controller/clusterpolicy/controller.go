@@ -110,8 +110,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return r.newScope().run(ctx)
 }
 
-// run is a pass: observe, plan, render, apply, status; or for a deleted policy observe, remove, status. close writes
-// the status on every path, also after a failure.
+// run is a pass: observe, plan, render, publish, apply, status; or for a deleted policy observe, remove, status. close
+// writes the status on every path, also after a failure. The basis is published after the reads of render, which would
+// otherwise wait behind the writes of all nodes.
 func (s *scope) run(ctx context.Context) (result reconcile.Result, err error) {
 	defer func() { result, err = s.close(ctx) }()
 	if !s.observe(ctx) {
@@ -123,6 +124,7 @@ func (s *scope) run(ctx context.Context) (result reconcile.Result, err error) {
 	}
 	s.plan()
 	s.render(ctx)
+	s.publish(ctx)
 	s.apply(ctx)
 	return
 }

@@ -1,6 +1,6 @@
-// Package clusterpolicy runs the pass, one reconcile of the whole cluster: observe, plan, render, apply, status. It
-// applies the active policy, publishes the basis that nodes are assessed by, and aggregates the entries of the
-// fleet into the status.
+// Package clusterpolicy runs the pass, one reconcile of the whole cluster: observe, plan, render, publish, apply,
+// status. It applies the active policy, publishes the basis that nodes are assessed by, and aggregates the entries of
+// the fleet into the status.
 //
 // It assesses no node, reads no pod but those that keep the name of a DaemonSet in use, and has no code for particular
 // operands. It writes only with packages apply and statuswriter.

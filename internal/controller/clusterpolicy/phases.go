@@ -26,8 +26,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
-// observe reads the cluster and publishes the basis. It reports whether the pass continues: it does not without a
-// policy, before the fleet has all nodes, while frozen, and after an error.
+// observe reads the cluster and decides. It reports whether the pass continues: it does not without a policy, before
+// the fleet has all nodes, while frozen, and after an error.
 func (s *scope) observe(ctx context.Context) bool {
 	var err error
 	if s.policy, s.all, err = observe.Policies(ctx, s.Client); err != nil {
@@ -58,7 +58,7 @@ func (s *scope) observe(ctx context.Context) bool {
 	return s.removing || s.observeSpec(ctx)
 }
 
-// observeSpec reads what the active policy depends on, and publishes the basis. It reports whether the pass continues.
+// observeSpec reads what the active policy depends on, and decides. It reports whether the pass continues.
 func (s *scope) observeSpec(ctx context.Context) bool {
 	complete, err := s.specIsComplete(ctx)
 	if s.frozen = !complete; err != nil {
@@ -83,10 +83,14 @@ func (s *scope) observeSpec(ctx context.Context) bool {
 	if !input.Paused() && !s.addFinalizer(ctx) {
 		return false
 	}
-	decisions := decide(s.Fleet.Basis(), s.Catalogue, s.policy.Spec, input)
-	stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
-	s.basis = s.Fleet.Publish(fleet.Basis{Policy: s.policy, Decisions: decisions, Stack: stack}, s.now)
+	s.decisions = decide(s.Fleet.Basis(), s.Catalogue, s.policy.Spec, input)
 	return true
+}
+
+// publish publishes the basis, by which the nodes are written from then on.
+func (s *scope) publish(ctx context.Context) {
+	stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
+	s.basis = s.Fleet.Publish(fleet.Basis{Policy: s.policy, Decisions: s.decisions, Stack: stack}, s.now)
 }
 
 // withoutPolicy releases the nodes and the namespace, unless DaemonSets of a deleted policy still run (they were
@@ -184,7 +188,7 @@ func (s *scope) createFailures(ctx context.Context) map[string]assess.CreateFail
 
 // plan computes the plan for the current nodes.
 func (s *scope) plan() {
-	s.planned = s.caches.compute(s.basis.Decisions, s.optionalKinds, s.view, s.snapshot.DaemonSets)
+	s.planned = s.caches.compute(s.decisions, s.optionalKinds, s.view, s.snapshot.DaemonSets)
 }
 
 // render renders the objects of each Apply step. A failure concerns the operand of the step alone.
@@ -210,8 +214,10 @@ func (s *scope) render(ctx context.Context) {
 	}
 }
 
-// apply writes the objects in two rounds, so that what pods refer to exists before the DaemonSets, and then prunes.
-// If the policy is paused, it only counts the objects that it would write.
+// apply writes the objects in three rounds, and then prunes: first what pods refer to, then the driver and what injects
+// it, then the rest. kube-controller-manager creates the pods of two DaemonSets at a time by default, in the order in
+// which it sees them, and the pods of the other operands wait for those of the second round. If the policy is paused,
+// apply only counts the objects that it would write.
 func (s *scope) apply(ctx context.Context) {
 	s.dropFinalizers(ctx)
 	if s.planned.Input.Paused() {
@@ -220,10 +226,15 @@ func (s *scope) apply(ctx context.Context) {
 	}
 	s.fail(s.Applier.SetPodSecurity(ctx, s.Namespace, s.planned.Input.PodSecurity()))
 	s.keepScript(ctx)
-	s.applyObjects(ctx, isPrerequisite)
+	s.applyObjects(ctx, func(_ *operand.Operand, object manifest.Object) bool { return isPrerequisite(object) })
 	s.skipDependents()
 	s.takeOver(ctx)
-	s.applyObjects(ctx, func(object manifest.Object) bool { return !isPrerequisite(object) })
+	s.applyObjects(ctx, func(o *operand.Operand, object manifest.Object) bool {
+		return !isPrerequisite(object) && isAwaited(o)
+	})
+	s.applyObjects(ctx, func(o *operand.Operand, object manifest.Object) bool {
+		return !isPrerequisite(object) && !isAwaited(o)
+	})
 	s.prune(ctx)
 	s.pruneLeft(ctx)
 }
@@ -237,13 +248,17 @@ func isPrerequisite(object manifest.Object) bool {
 	return false
 }
 
+// isAwaited reports whether nodes get the labels of other operands only once this one is ready there.
+func isAwaited(o *operand.Operand) bool { return o.UpdatesOnDelete || o.IsInjector }
+
 // applyObjects applies the included objects of all operands in one round.
-func (s *scope) applyObjects(ctx context.Context, include func(manifest.Object) bool) {
+func (s *scope) applyObjects(ctx context.Context, include func(*operand.Operand, manifest.Object) bool) {
 	var objects []client.Object
 	var operands []operand.Name
-	for _, step := range s.planned.Steps {
+	for i := range s.planned.Steps {
+		step := &s.planned.Steps[i]
 		for _, object := range s.objects[step.Operand.Name] {
-			if include(object) {
+			if include(&step.Operand, object) {
 				objects, operands = append(objects, object), append(operands, step.Operand.Name)
 			}
 		}

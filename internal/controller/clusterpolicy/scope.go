@@ -54,9 +54,10 @@ type scope struct {
 	// staleCache means that the policy may have been deleted: this pass does nothing and reports nothing.
 	staleCache bool
 
-	// The published basis, and the plan.
-	basis   *fleet.Basis
-	planned plan.Plan
+	// What the spec and what it refers to mean, the plan of that, and the published basis.
+	decisions *plan.Decisions
+	planned   plan.Plan
+	basis     *fleet.Basis
 	// objects has the rendered objects and applied the results of applying them, by operand.
 	objects map[operand.Name][]manifest.Object
 	applied map[operand.Name]status.ApplyResult
