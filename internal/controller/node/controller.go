@@ -153,7 +153,8 @@ func (r *Reconciler) isPublished(node string, condition *corev1.NodeCondition) b
 }
 
 // debounceDelay returns how long after an event of the pod its node is reconciled: the longer, the more nodes are
-// starting, unless labels or the condition of the node are written as soon as this pod is ready.
+// starting. Labels that wait for this pod are written immediately once it is ready, as further pods start by them; the
+// condition is written soon after the last pod is ready.
 func (r *Reconciler) debounceDelay(object client.Object) time.Duration {
 	busy := min(r.Timing.Debounce+time.Duration(r.Fleet.Starting())*r.Timing.DebouncePerNode, r.Timing.MaxDebounce)
 	pod, isPod := object.(*corev1.Pod)
@@ -168,7 +169,10 @@ func (r *Reconciler) debounceDelay(object client.Object) time.Duration {
 	case readiness.Failed:
 		return busy
 	case readiness.Ready:
-		if r.gatesLabels(pod) || r.allPodsReady(entry) {
+		switch {
+		case r.gatesLabels(pod):
+			return 0
+		case r.allPodsReady(entry):
 			return r.Timing.Debounce
 		}
 	}

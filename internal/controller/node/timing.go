@@ -9,8 +9,8 @@ import (
 // Timing has the delays of the Reconciler. Tests shorten them.
 type Timing struct {
 	// Debounce is the delay between an event of a pod and the reconcile of its node: several pods of a starting node
-	// change each second. DebouncePerNode is added for each starting node, up to MaxDebounce, unless a write waits for
-	// this event.
+	// change each second. DebouncePerNode is added for each starting node, up to MaxDebounce, unless the condition waits
+	// for this event. If labels wait for it, there is no delay.
 	Debounce, DebouncePerNode, MaxDebounce time.Duration
 	// StageDebounce is the minimum of that delay for events that can only change the stage of a starting node.
 	StageDebounce time.Duration
