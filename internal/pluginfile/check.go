@@ -113,6 +113,30 @@ func MIGStrategy(data []byte) Strategy {
 	return Strategy{}
 }
 
+// Replicas returns how many pods share a device of a resource by a configuration, 0 if it does not share them.
+func Replicas(data []byte, resource string) int {
+	var file struct {
+		Sharing map[string]struct {
+			Resources []struct {
+				Name     string `yaml:"name"`
+				Replicas int    `yaml:"replicas"`
+			} `yaml:"resources"`
+		} `yaml:"sharing"`
+	}
+	if yaml.Unmarshal(data, &file) != nil {
+		return 0
+	}
+	// The device plugin prefers MPS.
+	for _, strategy := range []string{"mps", "timeSlicing"} {
+		for _, shared := range file.Sharing[strategy].Resources {
+			if shared.Name == resource {
+				return shared.Replicas
+			}
+		}
+	}
+	return 0
+}
+
 // Fatal returns the first problem with which the device plugin does not start, nil if there is none.
 func Fatal(problems []Problem) *Problem {
 	for i := range problems {
