@@ -82,6 +82,11 @@ const (
 	// Cause: a user or controller edited the DaemonSet's nodeSelector, affinity or tolerations.
 	// Remedy: set the nodeSelector or tolerations in the spec instead of editing the DaemonSet.
 	ReasonPlacementRepaired = "PlacementRepaired"
+	// ReasonEditReverted: another writer had changed an object that the operator applies, and the operator has restored
+	// it. It is used in Events only.
+	// Cause: a user or controller edited the object, such as ConfigMap default-mig-parted-config.
+	// Remedy: do what the message names, such as to set migManager.config.name to a ConfigMap of your own.
+	ReasonEditReverted = "EditReverted"
 	// ReasonAssessing: not all GPU nodes have been assessed against the current spec yet. It is a reason of Progressing,
 	// and of Ready until the first assessment is complete.
 	// Cause: the spec has just changed, or the operator has just started.
@@ -282,8 +287,10 @@ const (
 	// Remedy: fix the cause in the message; the DaemonSet controller then creates a new pod.
 	ReasonContainerFailed = "ContainerFailed"
 	// ReasonNotAllocatable: the kubelet advertises no GPU that can be allocated.
-	// Cause: the device plugin has not registered yet, found no GPU, or reports all GPUs as unhealthy.
-	// Remedy: read the device plugin's log on the node, and the kernel log for Xid errors.
+	// Cause: the device plugin has not registered yet, found no GPU, or reports all GPUs as unhealthy. Where the message
+	// names a field or a label, that keeps the operator's device plugin off the node, and nothing else offers its GPUs.
+	// Remedy: read the device plugin's log on the node, and the kernel log for Xid errors. Change the field or the label
+	// that the message names, or install another device plugin.
 	ReasonNotAllocatable = "NotAllocatable"
 	// ReasonNodeNotReady: the node itself is not ready.
 	// Cause: the kubelet reports a problem, such as a missing network plugin, or has not reported yet.

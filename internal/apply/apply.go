@@ -80,8 +80,8 @@ func (a *Applier) RetryAfter() time.Duration { return a.table.retryAfter() }
 type Result struct {
 	// Wrote is true if the object was written, now or so recently that the cache does not show it yet.
 	Wrote bool
-	// Repair is the drift that was reverted, nil if there was none in the fields that decide on which nodes pods run.
-	Repair *drift.PlacementRepair
+	// Repair is the drift that was reverted, nil if there was none.
+	Repair *drift.Repair
 	// Err is ErrConflict if the object is not the policy's, ErrInFlight if the API server has not answered yet, an
 	// AlteredError if the object was changed while it was written, or the error of a call.
 	Err error

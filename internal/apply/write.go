@@ -139,7 +139,7 @@ func (a *Applier) apply(ctx context.Context, w write, live client.Object, field 
 		altered = field
 	}
 	if altered == nil {
-		repair := drift.PlacementRepairOf(w.intent, live, field, managed)
+		repair := drift.RepairOf(w.intent, live, field, managed)
 		return outcome{Result: Result{Wrote: true, Repair: repair}, version: version}
 	}
 	err = &AlteredError{

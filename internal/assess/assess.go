@@ -1,6 +1,7 @@
 package assess
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -126,6 +127,7 @@ func (a *Assessment) assess(in Input) {
 			a.Operands[onNode.Operand] = verdict(onNode)
 		}
 	}
+	a.noteHostDriver(in)
 	a.checkTaints(in)
 	a.Health = healthOf(in)
 	a.checkGPUs(in)
@@ -217,8 +219,8 @@ func atDiscovered(verdict readiness.Verdict) readiness.NodeVerdict {
 	return readiness.NodeVerdict{Stage: v1.StageDiscovered, Verdict: verdict}
 }
 
-// allocatable returns the verdict on stage Allocatable. plugin is empty if the node is opted out of the device plugin;
-// optedOut is then the reason.
+// allocatable returns the verdict on stage Allocatable. plugin is empty if the operator runs no device plugin on the
+// node. optedOut is why an operand is off there by a label or a nodeSelector; empty if none is.
 func allocatable(in Input, plugin operand.Name, optedOut string) readiness.StageVerdict {
 	stage := readiness.StageVerdict{
 		Stage: v1.StageAllocatable, Operand: string(plugin), Verdict: readiness.Allocatable(in.Node),
@@ -226,10 +228,17 @@ func allocatable(in Input, plugin operand.Name, optedOut string) readiness.Stage
 	if stage.Verdict.State == readiness.Ready {
 		return stage
 	}
-	if optedOut != "" {
-		stage.Verdict.Message += "; " + optedOut
-	} else if container := in.Stack.mainContainer(in.Pods[plugin]); container != "" {
-		stage.Verdict.Message += ": see the log of container " + container
+	off := cmp.Or(optedOut, in.NodePlan.PluginOff)
+	switch {
+	case plugin == "" && off != "":
+		// What the kubelet still counts is of a device plugin that is gone.
+		stage.Verdict.Message = "nothing offers the GPUs of the node: " + off
+	case off != "":
+		stage.Verdict.Message += "; " + off
+	default:
+		if container := in.Stack.mainContainer(in.Pods[plugin]); container != "" {
+			stage.Verdict.Message += ": see the log of container " + container
+		}
 	}
 	return stage
 }

@@ -223,7 +223,7 @@ var migProfile = regexp.MustCompile(`^all-([0-9]+g[.][0-9]+gb([.][a-z]+)*)$`)
 // migMismatch compares the layout that was applied with what the node advertises. The verdict has no reason if they
 // match, or if the name of the layout does not say what it has.
 func migMismatch(in Input, layout string) readiness.Verdict {
-	if !in.NodePlan.NeedsAllocatable {
+	if in.leavesPlugin() {
 		// Nothing of the stack advertises devices, or another device plugin does.
 		return readiness.Verdict{}
 	}

@@ -122,7 +122,7 @@ func (a *Assessment) noteForeignOffer(in Input) {
 
 // leavesPlugin reports whether the operator leaves the device plugin of the node to others.
 func (in *Input) leavesPlugin() bool {
-	leaves := !in.NodePlan.NeedsAllocatable
+	leaves := in.NodePlan.PluginOff != ""
 	for _, onNode := range in.NodePlan.Essential {
 		if onNode.Stage == v1.StageDevicePlugin {
 			leaves = onNode.Expectation == plan.OptedOut

@@ -224,7 +224,7 @@ func TestGPUsOfAnotherDevicePlugin(t *testing.T) {
 		delete(in.Pods, "device-plugin")
 	}
 	disabled := func(in *assess.Input) {
-		in.NodePlan.NeedsAllocatable, in.NodePlan.Essential = false, in.NodePlan.Essential[1:]
+		in.NodePlan.PluginOff, in.NodePlan.Essential = "spec.devicePlugin.enabled is false", in.NodePlan.Essential[1:]
 		delete(in.Pods, "device-plugin")
 	}
 	for name, test := range map[string]struct {
@@ -241,10 +241,6 @@ func TestGPUsOfAnotherDevicePlugin(t *testing.T) {
 		"off, and the operator's is about to end": {change: func(in *assess.Input) {
 			disabled(in)
 			in.Pods["device-plugin"] = readyPod()
-		}},
-		"off, and nothing offered": {change: func(in *assess.Input) {
-			disabled(in)
-			in.Node = gpuNode(nil, nil)
 		}},
 		"off, and shared": {change: func(in *assess.Input) {
 			disabled(in)
@@ -271,5 +267,45 @@ func TestGPUsOfAnotherDevicePlugin(t *testing.T) {
 			g.Expect(a.Condition("a")).To(HaveField("Message", "a: GPUs can be used; "+test.message))
 			g.Expect(afterAStart(in, a.Condition("a"))).To(HaveField("Message", test.message))
 		})
+	}
+}
+
+// Where nothing offers GPUs, none can be used: it makes no difference what keeps the operator's device plugin off, nor
+// that the kubelet still counts what an earlier one has advertised.
+func TestGPUsThatNothingOffers(t *testing.T) {
+	const field, selector = "spec.devicePlugin.enabled is false", "spec.devicePlugin.nodeSelector requires label tier=gpu"
+	const label = `label nvidia.com/gpu.deploy.device-plugin is "false"`
+	eight := map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}
+	optedOut := func(reason, message string) func(*plan.NodePlan) {
+		return func(node *plan.NodePlan) {
+			node.Essential[0].Expectation = plan.OptedOut
+			node.Essential[0].Reason, node.Essential[0].Message = reason, message
+		}
+	}
+	for name, test := range map[string]struct {
+		turnOff func(*plan.NodePlan)
+		why     string
+	}{
+		"off by spec":         {func(node *plan.NodePlan) { node.PluginOff, node.Essential = field, node.Essential[1:] }, field},
+		"off by label":        {optedOut("OperandPaused", label), label},
+		"off by nodeSelector": {optedOut("NotSelected", selector), selector},
+	} {
+		for counted, node := range map[string]*corev1.Node{
+			"": gpuNode(nil, nil), ", after a plugin": gpuNode(eight, map[corev1.ResourceName]int64{"nvidia.com/gpu": 0}),
+		} {
+			t.Run(name+counted, func(t *testing.T) {
+				g := NewWithT(t)
+				in := besideOperands()
+				delete(in.Pods, "device-plugin")
+				in.Node = node
+				test.turnOff(&in.NodePlan)
+				a := assess.Node(in)
+				g.Expect(a.Condition("a")).To(And(
+					HaveField("Status", corev1.ConditionFalse), HaveField("Reason", "NotAllocatable"),
+					HaveField("Message", "a: stage Allocatable: nothing offers the GPUs of the node: "+test.why)))
+				g.Expect(a.GPUs.Usable).To(BeZero())
+				g.Expect(a.Usable).To(BeFalse())
+			})
+		}
 	}
 }

@@ -318,7 +318,7 @@ func TestTrimKeepsWhatIsReadOfAPod(t *testing.T) {
 		return view{
 			readiness.Pod(pod, "d", now),
 			readiness.Pod(pod, "next", now),
-			readiness.ValidatedAnother(pod, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "another"}}),
+			readiness.ValidatedAnother(pod, "another"),
 			observe.IndexPodNode(pod),
 			metav1.GetControllerOf(pod),
 			pod.Labels,

@@ -2,14 +2,10 @@ package drift
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // podSpecPath is the path of the pod spec in a DaemonSet.
@@ -18,42 +14,6 @@ var podSpecPath = []string{"spec", "template", "spec"}
 // placementFields are the fields of a pod spec that decide on which nodes pods run. Additions of other writers are
 // removed, since they may empty every node; in other fields, such as containers, they stay.
 var placementFields = []string{"affinity", "nodeSelector", "tolerations"}
-
-// PlacementRepair is drift of the placement fields of an object that was reverted.
-type PlacementRepair struct {
-	// Object is kind and name, Version the resource version with the drift.
-	Object, Version string
-	// Field is the path of the first field that differed, Manager the field manager that set it, empty if unknown.
-	Field, Manager string
-}
-
-func (r *PlacementRepair) String() string {
-	by := "another client"
-	if r.Manager != "" {
-		by = "field manager " + r.Manager
-	}
-	return fmt.Sprintf(
-		"%s: %s changed %s, which decides on which nodes the pods run. The operator has reverted the change: "+
-			"set nodeSelector or tolerations in the ClusterPolicy instead",
-		r.Object, by, r.Field,
-	)
-}
-
-// PlacementRepairOf returns the repair of a live object whose intent has not changed since it was applied, or nil if
-// field, the first difference, is no placement field. managed are the managed fields after the apply: the cache may not
-// have those from before.
-func PlacementRepairOf(
-	intent *unstructured.Unstructured, live metav1.Object, field Path, managed []metav1.ManagedFieldsEntry,
-) *PlacementRepair {
-	if live == nil || live.GetAnnotations()[labels.Digest] != intent.GetAnnotations()[labels.Digest] ||
-		!isPlacementField(intent, field) {
-		return nil
-	}
-	return &PlacementRepair{
-		Object: intent.GetKind() + " " + intent.GetName(), Version: live.GetResourceVersion(),
-		Field: field.String(), Manager: ManagerOf(field, append(slices.Clone(live.GetManagedFields()), managed...)),
-	}
-}
 
 func isPlacementField(intent *unstructured.Unstructured, field Path) bool {
 	if !hasPodTemplate(intent) || len(field) <= len(podSpecPath) {

@@ -80,20 +80,24 @@ func TestRepairOf(t *testing.T) {
 	managed := []metav1.ManagedFieldsEntry{{Manager: "other", FieldsV1: metav1.NewFieldsV1(
 		`{"f:spec":{"f:template":{"f:spec":{"f:nodeSelector":{"f:gpu":{}}}}}}`)}}
 
-	repair := PlacementRepairOf(intent, live, selector, managed)
+	repair := RepairOf(intent, live, selector, managed)
 	g.Expect(repair).To(Equal(
-		&PlacementRepair{
-			Object: "DaemonSet a", Version: "7", Field: "spec.template.spec.nodeSelector.gpu", Manager: "other",
+		&Repair{
+			Object: "DaemonSet a", Version: "7", Field: "spec.template.spec.nodeSelector.gpu", Manager: "other", Placement: true,
 		}))
 	g.Expect(repair.String()).To(
 		HavePrefix("DaemonSet a: field manager other changed spec.template.spec.nodeSelector.gpu, which decides"))
-	g.Expect(PlacementRepairOf(intent, live, selector, nil).String()).To(HavePrefix("DaemonSet a: another client changed"))
+	g.Expect(RepairOf(intent, live, selector, nil).String()).To(HavePrefix("DaemonSet a: another client changed"))
 
-	g.Expect(PlacementRepairOf(intent, nil, selector, managed)).To(BeNil(), "a new object")
+	g.Expect(RepairOf(intent, nil, selector, managed)).To(BeNil(), "a new object")
 	containers := append(podSpec(), keySegment("containers"))
-	g.Expect(PlacementRepairOf(intent, live, containers, managed)).To(BeNil(), "another field")
+	g.Expect(RepairOf(intent, live, containers, managed).String()).To(Equal("DaemonSet a: another client changed " +
+		"spec.template.spec.containers. The operator has reverted the change: set the value in the ClusterPolicy, where " +
+		"that has a field for it, instead"))
+	intent.SetAnnotations(map[string]string{labels.Digest: "d", labels.EditInstead: "set a"})
+	g.Expect(RepairOf(intent, live, containers, managed).String()).To(HaveSuffix("reverted the change: set a instead"))
 	live.SetAnnotations(map[string]string{labels.Digest: "e"})
-	g.Expect(PlacementRepairOf(intent, live, selector, managed)).To(BeNil(), "another intent")
+	g.Expect(RepairOf(intent, live, selector, managed)).To(BeNil(), "another intent")
 }
 
 func podSpec() Path {

@@ -30,6 +30,9 @@ const (
 	Operand = "nvidia.com/gpu-operator.operand"
 	// Digest is an annotation: the digest of the object that was last applied.
 	Digest = "nvidia.com/gpu-operator.digest"
+	// EditInstead is an annotation of objects that users may want to edit: what to do instead, as the operator reverts
+	// edits. Read by users and by the operator, which repeats it in an Event.
+	EditInstead = "nvidia.com/gpu-operator.edit-instead"
 	// TemplateDigest is an annotation of a DaemonSet and of its pods: the digest of the significant fields of
 	// the pod template. A pod whose value differs from its DaemonSet's is outdated.
 	TemplateDigest = "nvidia.com/gpu-operator.template-digest"

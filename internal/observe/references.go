@@ -35,6 +35,8 @@ const (
 	contentProblems = "/problems"
 	// contentStrategies are the MIG strategies in configurations of the device plugin, by key, in JSON.
 	contentStrategies = "/strategies"
+	// contentReplicas is how many pods share a GPU by configurations of the device plugin, by key, in JSON.
+	contentReplicas = "/replicas"
 	// contentLayouts are the names of MIG layouts, separated by spaces.
 	contentLayouts = "/layouts"
 )
@@ -99,6 +101,10 @@ func contentOf(object client.Object) operand.Content {
 		// Written by this package.
 		_ = json.Unmarshal([]byte(strategies), &content.Strategies)
 	}
+	if replicas := annotations[contentReplicas]; replicas != "" {
+		// Written by this package.
+		_ = json.Unmarshal([]byte(replicas), &content.Replicas)
+	}
 	return content
 }
 
@@ -148,13 +154,7 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 		}
 		meta.Annotations[contentKeyDigests] = strings.Join(sums, " ")
 	}
-	problems, strategies := inspectPluginFiles(object.Data)
-	if problems != "" {
-		meta.Annotations[contentProblems] = problems
-	}
-	if strategies != "" {
-		meta.Annotations[contentStrategies] = strategies
-	}
+	maps.Copy(meta.Annotations, inspectPluginFiles(object.Data))
 	if names := layouts(object.Data[labels.MIGLayoutsKey]); len(names) > 0 {
 		meta.Annotations[contentLayouts] = strings.Join(names, " ")
 	}
@@ -172,10 +172,11 @@ func layouts(text string) []string {
 	return slices.Sorted(maps.Keys(file.Layouts))
 }
 
-// inspectPluginFiles returns the problems and the MIG strategies of the data that are configurations of the device
-// plugin, empty for none. Whether the device plugin reads them is decided by the spec, later.
-func inspectPluginFiles(data map[string]string) (problems, strategies string) {
+// inspectPluginFiles returns annotations with the problems, the MIG strategies and the replicas of the data that are
+// configurations of the device plugin. Whether the device plugin reads them is decided by the spec, later.
+func inspectPluginFiles(data map[string]string) map[string]string {
 	broken, flags := map[string][]pluginfile.Problem{}, map[string]pluginfile.Strategy{}
+	replicas := map[string]int{}
 	for key, text := range data {
 		if !pluginfile.IsPluginFile([]byte(text)) {
 			continue
@@ -186,18 +187,25 @@ func inspectPluginFiles(data map[string]string) (problems, strategies string) {
 		if strategy := pluginfile.MIGStrategy([]byte(text)); strategy.Value != "" {
 			flags[key] = strategy
 		}
+		if shared := pluginfile.Replicas([]byte(text), labels.ResourceGPU); shared > 1 {
+			replicas[key] = shared
+		}
 	}
-	return encodeByKey(broken), encodeByKey(flags)
+	found := map[string]string{}
+	encodeByKey(found, contentProblems, broken)
+	encodeByKey(found, contentStrategies, flags)
+	encodeByKey(found, contentReplicas, replicas)
+	return found
 }
 
-// encodeByKey returns the values in JSON, empty for none.
-func encodeByKey[V any](byKey map[string]V) string {
+// encodeByKey adds the values as an annotation in JSON, unless there are none.
+func encodeByKey[V any](annotations map[string]string, name string, byKey map[string]V) {
 	if len(byKey) == 0 {
-		return ""
+		return
 	}
 	// Encoding strings and numbers never fails.
 	encoded, _ := json.Marshal(byKey)
-	return string(encoded)
+	annotations[name] = string(encoded)
 }
 
 func trimSecret(object *corev1.Secret) *corev1.Secret {

@@ -74,6 +74,8 @@ type Content struct {
 	Problems map[string][]pluginfile.Problem
 	// Strategies are the MIG strategies in the configurations of the device plugin, by key.
 	Strategies map[string]pluginfile.Strategy
+	// Replicas is how many pods share a GPU by the configurations of the device plugin that share GPUs, by key.
+	Replicas map[string]int
 	// Layouts are the names of the MIG layouts in it, sorted.
 	Layouts []string
 	// Assumed: the object has not been read, and may have other keys, too.

@@ -122,7 +122,7 @@ func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy) GPUs {
 		report = gpuhealth.Report{} // The condition reports a malformed one.
 	}
 	countsBus := policy != nil && effective.Of(policy.Spec).NodeDiscovery.Mode != v1.DiscoveryNFD
-	counted := readiness.CountGPUs(node, countsBus).WithFaults(report)
+	counted := readiness.CountGPUs(node, countsBus, 0).WithFaults(report)
 	return GPUs{Total: counted.Total, Usable: counted.Usable}
 }
 

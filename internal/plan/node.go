@@ -34,7 +34,7 @@ type OperandOnNode struct {
 	Stage       v1.Stage
 	Operand     operand.Name
 	Expectation Expectation
-	// Reason and Message explain OptedOut, PausedByLabel and Refused.
+	// Reason and Message explain OptedOut, PausedByLabel and Refused, and Message also HostProvides.
 	Reason, Message string
 	// Injector is the injector, which must have been ready on the node before pods of this operand are created there.
 	// Empty for none.
@@ -96,13 +96,17 @@ type NodePlan struct {
 	PluginConfig operand.ConfigProblem
 	// PluginConfigRead is the configuration that the device plugin of the node is to read from a ConfigMap.
 	PluginConfigRead operand.NodePluginConfig
+	// GPUReplicas is how many pods share a GPU of the node by its configuration; 0 if none do.
+	GPUReplicas int
 	// MIGLayout describes why the MIG manager does not know the layout that the node's label requests; empty if it does.
 	MIGLayout string
 	// MIGWanted is the MIG layout that the operator is to request instead of the one that it has requested before; empty
 	// for none. MIGRefused describes why the layout that the spec wants is not requested.
 	MIGWanted, MIGRefused string
-	// NeedsAllocatable: the kubelet must advertise GPUs.
+	// NeedsAllocatable: the kubelet must advertise GPUs. PluginOff is why the spec has no operand that advertises them
+	// there; empty if it has one, which a label or a nodeSelector may keep off the node.
 	NeedsAllocatable bool
+	PluginOff        string
 	// Spec that applies to the node.
 	Spec effective.Spec
 }
@@ -129,6 +133,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	selected := facts.Labels[labels.DevicePluginConfig]
 	node.PluginConfig = d.inputForNodePool(nodePool).CheckPluginConfig(selected)
 	node.PluginConfigRead = d.inputForNodePool(nodePool).PluginConfigFor(selected)
+	node.GPUReplicas = d.inputForNodePool(nodePool).GPUReplicas(selected)
 	requested := facts.Labels[labels.MIGConfig]
 	node.MIGLayout = cmp.Or(d.Input.CheckMIGLayout(requested), d.Input.CheckMIGModel(requested, facts.Product))
 	node.MIGWanted, node.MIGRefused = d.migLayout(facts)
@@ -142,6 +147,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 		node.Essential = append(node.Essential, d.operandsOfStage(stage, facts)...)
 	}
 	node.Auxiliary = d.operandsOfStage("", facts)
+	node.PluginOff = d.pluginOff(facts)
 	d.setInjector(&node)
 	node.Partitioner, node.PartitionerOff = d.partitionerOf(node.Auxiliary)
 	node.HealthReporter = d.healthReporterOf(node.Auxiliary)
@@ -249,6 +255,20 @@ func (d *Decisions) operandsOfStage(stage v1.Stage, facts nodeinfo.Facts) []Oper
 	return operands
 }
 
+// pluginOff returns why the spec has no operand that advertises the GPUs of a node; empty if it has one.
+func (d *Decisions) pluginOff(facts nodeinfo.Facts) string {
+	for i := range d.Catalogue {
+		o := &d.Catalogue[i]
+		if o.Stage != v1.StageDevicePlugin || !o.ServesWorkload(d.Input.WorkloadOf(facts)) {
+			continue
+		}
+		if decision := d.decision(o, d.poolOf(o, facts)); decision.Choice == operand.Absent {
+			return decision.Message
+		}
+	}
+	return ""
+}
+
 // checkPoolByFacts decides by the pool that follows from the node's facts. The spec may no longer have the pool that
 // the node is labelled with; the node is then to be moved, which is not a failure.
 func (d *Decisions) checkPoolByFacts(o operand.Operand, facts nodeinfo.Facts) operand.Decision {
@@ -275,7 +295,7 @@ func operandOnNode(o operand.Operand, decision operand.Decision, facts nodeinfo.
 	r := OperandOnNode{Stage: o.Stage, Operand: o.Name}
 	name, value := decidingLabel(o, facts)
 	if value == labels.DeployPreInstalled {
-		r.Expectation = HostProvides
+		r.Expectation, r.Message = HostProvides, fmt.Sprintf("label %s is %q", name.DeployLabel(), value)
 		return r
 	}
 	if decision.Reason == v1.ReasonNotSelected {

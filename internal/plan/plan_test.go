@@ -414,6 +414,8 @@ func TestForNode(t *testing.T) {
 		want  []plan.OperandOnNode
 		// noGPU: the kubelet need not advertise GPUs.
 		noGPU bool
+		// pluginOff is why the spec has no device plugin.
+		pluginOff string
 	}{
 		"a new node needs everything": {facts: ubuntu("a"), want: expected},
 		"a labelled node needs everything": {
@@ -428,7 +430,9 @@ func TestForNode(t *testing.T) {
 		},
 		"a driver on the host": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "pre-installed" }),
-			want:  with("driver", func(r *plan.OperandOnNode) { r.Expectation = plan.HostProvides }),
+			want: with("driver", func(r *plan.OperandOnNode) {
+				r.Expectation, r.Message = plan.HostProvides, `label nvidia.com/gpu.deploy.driver is "pre-installed"`
+			}),
 		},
 		"an operand that a user keeps off": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["device-plugin"] = "false" }),
@@ -470,9 +474,9 @@ func TestForNode(t *testing.T) {
 			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
 			facts: ubuntu("a"), want: without("driver"),
 		},
-		"without a device plugin nothing is allocatable": {
+		"without a device plugin something else must offer GPUs": {
 			spec:  v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)}},
-			facts: ubuntu("a"), want: without("device-plugin"), noGPU: true,
+			facts: ubuntu("a"), want: without("device-plugin"), pluginOff: "spec.devicePlugin.enabled is false",
 		},
 		"a node for virtual machines needs none of these": {
 			spec:  v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
@@ -490,6 +494,7 @@ func TestForNode(t *testing.T) {
 				Decision:         got.Decision,
 				Essential:        test.want,
 				NeedsAllocatable: !test.noGPU,
+				PluginOff:        test.pluginOff,
 				Auxiliary:        got.Auxiliary,
 				Spec:             got.Spec,
 			}

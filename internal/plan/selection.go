@@ -120,12 +120,14 @@ func (p Plan) notNeededStep(o operand.Operand, nodes []nodeinfo.Facts) Step {
 	return step
 }
 
-// evaluateSelection sets NeedsAllocatable, and Unselected if a nodeSelector excludes all stages from the node.
+// evaluateSelection sets NeedsAllocatable, and Unselected if a nodeSelector excludes all stages from the node. What keeps
+// the device plugin off the node, be it the spec, a nodeSelector or a label, makes no difference: GPUs that nothing
+// offers cannot be used.
 func (n *NodePlan) evaluateSelection() {
 	selected := func(r OperandOnNode) bool { return r.Reason != v1.ReasonNotSelected }
 	n.NeedsAllocatable = slices.ContainsFunc(
 		n.Essential,
-		func(r OperandOnNode) bool { return r.Stage == v1.StageDevicePlugin && selected(r) },
+		func(r OperandOnNode) bool { return r.Stage == v1.StageValidated && selected(r) },
 	)
 	for _, r := range n.Essential {
 		switch {

@@ -173,8 +173,8 @@ func TestNoNodeIsSelected(t *testing.T) {
 	}
 }
 
-// Operands that are not selected are opted out with the reason. Without the device plugin no GPU must be allocatable,
-// and a node that no operand is selected for is reported as unselected, not as ready.
+// Operands that are not selected are opted out with the reason. Something must offer the GPUs without the device plugin,
+// too, and a node that no operand is selected for is reported as unselected, not as ready.
 func TestStagesOfSelectedNodes(t *testing.T) {
 	tests := map[string]struct {
 		spec             v1.ClusterPolicySpec
@@ -190,7 +190,7 @@ func TestStagesOfSelectedNodes(t *testing.T) {
 		},
 		"not the device plugin": {
 			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{PlacementSpec: selecting(tier)}}, facts: ubuntu("a"),
-			optedOut: []operand.Name{"device-plugin"},
+			optedOut: []operand.Name{"device-plugin"}, needsAllocatable: true,
 		},
 		"nothing": {
 			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}}, facts: ubuntu("a"),

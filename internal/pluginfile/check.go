@@ -49,11 +49,16 @@ var (
 	strategies   = []string{"none", "single", "mixed"}
 )
 
+// otherFiles are keys of other configurations that have a version: those of the MIG manager, of its clients, and of the
+// vGPU device manager.
+var otherFiles = []string{"mig-configs", "systemd-services", "vgpu-configs"}
+
 // IsPluginFile reports whether a text may be a configuration of the device plugin, as ConfigMaps may have other texts.
 // One that is no YAML may be.
 func IsPluginFile(data []byte) bool {
-	if !bytes.Contains(data, []byte("sharing")) && !bytes.Contains(data, []byte("timeSlicing")) &&
-		!bytes.Contains(data, []byte("flags")) {
+	contains := func(word string) bool { return bytes.Contains(data, []byte(word)) }
+	if !slices.ContainsFunc([]string{"sharing", "timeSlicing", "flags", "version"}, contains) ||
+		slices.ContainsFunc(otherFiles, contains) {
 		return false
 	}
 	var document yaml.Node
@@ -62,7 +67,9 @@ func IsPluginFile(data []byte) bool {
 	}
 	root := content(&document)
 	return root != nil && root.Kind == yaml.MappingNode &&
-		(field(root, "sharing") != nil || field(root, "flags") != nil || field(root, "timeSlicing") != nil)
+		slices.ContainsFunc([]string{"sharing", "timeSlicing", "flags", "version"}, func(key string) bool {
+			return field(root, key) != nil
+		})
 }
 
 // Check returns the problems of a configuration, at most 8, the first one first.
@@ -111,6 +118,30 @@ func MIGStrategy(data []byte) Strategy {
 		return Strategy{Value: strategy.Value, Line: strategy.Line}
 	}
 	return Strategy{}
+}
+
+// Replicas returns how many pods share a device of a resource by a configuration, 0 if it does not share them.
+func Replicas(data []byte, resource string) int {
+	var file struct {
+		Sharing map[string]struct {
+			Resources []struct {
+				Name     string `yaml:"name"`
+				Replicas int    `yaml:"replicas"`
+			} `yaml:"resources"`
+		} `yaml:"sharing"`
+	}
+	if yaml.Unmarshal(data, &file) != nil {
+		return 0
+	}
+	// The device plugin prefers MPS.
+	for _, strategy := range []string{"mps", "timeSlicing"} {
+		for _, shared := range file.Sharing[strategy].Resources {
+			if shared.Name == resource {
+				return shared.Replicas
+			}
+		}
+	}
+	return 0
 }
 
 // Fatal returns the first problem with which the device plugin does not start, nil if there is none.
@@ -197,11 +228,10 @@ func (c *checker) root(root *yaml.Node) {
 	c.unknown(root, "", topKeys, map[string]string{
 		"timeSlicing": "move it below sharing", "mps": "move it below sharing", "migStrategy": "set spec.mig.strategy",
 	})
-	if flags := field(root, "flags"); flags != nil && c.isMapping(flags, "flags") {
-		if strategy := field(flags, "migStrategy"); strategy != nil && !slices.Contains(strategies, strategy.Value) {
-			c.fatal(strategy, "flags.migStrategy %s is unknown: use %s", strategy.Value, strings.Join(strategies, ", "))
-		}
+	if strategy := at(root, "flags.migStrategy"); strategy != nil && !slices.Contains(strategies, strategy.Value) {
+		c.fatal(strategy, "flags.migStrategy %s is unknown: use %s", strategy.Value, strings.Join(strategies, ", "))
 	}
+	c.blocks(root)
 	if sharing := field(root, "sharing"); sharing != nil && c.isMapping(sharing, "sharing") {
 		c.sharing(sharing)
 	}

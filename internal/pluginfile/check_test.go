@@ -24,8 +24,58 @@ func TestCheck(t *testing.T) {
 	}{
 		"time slices": {text: prefix + entry},
 		"all options": {text: prefix + "    renameByDefault: true\n    failRequestsGreaterThanOne: false\n" + entry},
-		"flags alone": {text: "version: v1\nflags: {migStrategy: mixed, plugin: {deviceIDStrategy: index}}\n"},
-		"MPS":         {text: "version: v1\nsharing:\n  mps:\n" + entry},
+		"flags alone": {text: "version: v1\nflags: {migStrategy: mixed, plugin: {deviceIDStrategy: uuid, " +
+			"sharedDevicesAllocationPolicy: packed}, gfd: {noTimestamp: true}, failOnInitError: true}\n"},
+		"all other blocks": {text: "version: v1\nimex: {channelIDs: [0], required: true}\nhealth: {disabled: false, " +
+			"criticalXIDs: all}\nresources: {gpus: []}\n"},
+		"sharing below flags": {
+			text: "version: v1\nflags:\n  renameByDefault: true\n  timeSlicing: {}\n", want: problems{
+				ignored(3, "flags.renameByDefault is ignored: move it below sharing.timeSlicing or sharing.mps"),
+				ignored(4, "flags.timeSlicing is ignored: move it below sharing"),
+			},
+		},
+		"unknown keys elsewhere": {
+			text: "version: v1\nflags:\n  plugin: {passDeviceSpec: true}\n  gfd: {sleep: 60s}\nimex: {channels: [0]}\n" +
+				"health: {enabled: true}\nresources: {gpu: []}\n", want: problems{
+				ignored(3, "flags.plugin.passDeviceSpec is ignored: use cdiAnnotationPrefix, containerDriverRoot, "+
+					"deviceIDStrategy, deviceListStrategy, nvidiaCTKPath, passDeviceSpecs, sharedDevicesAllocationPolicy"),
+				ignored(4, "flags.gfd.sleep is ignored: use machineTypeFile, noTimestamp, oneshot, outputFile, sleepInterval"),
+				ignored(5, "imex.channels is ignored: use channelIDs, required"),
+				ignored(6, "health.enabled is ignored: use criticalXIDs, disabled, eventTypes, ignoredXIDs"),
+				ignored(7, "resources.gpu is ignored: use gpus, mig, migs"),
+			},
+		},
+		"keys that variables override": {
+			text: "version: v1\nflags:\n  failOnInitError: false\n  mpsRoot: /mps\n" +
+				"  plugin:\n    deviceListStrategy: [volume-mounts]\n    deviceIDStrategy: index\n" +
+				"  gfd: {sleepInterval: 5s}\n", want: problems{
+				ignored(3, "flags.failOnInitError has no effect, as a variable of the container has precedence: "+
+					"set FAIL_ON_INIT_ERROR in spec.devicePlugin.env"),
+				ignored(4, "flags.mpsRoot has no effect, as a variable of the container has precedence: "+
+					"set spec.devicePlugin.mps.root"),
+				ignored(6, "flags.plugin.deviceListStrategy has no effect, as a variable of the container has precedence: "+
+					"set DEVICE_LIST_STRATEGY in spec.devicePlugin.env"),
+				ignored(7, "flags.plugin.deviceIDStrategy has no effect, as a variable of the container has precedence: "+
+					"set DEVICE_ID_STRATEGY in spec.devicePlugin.env"),
+				ignored(8, "flags.gfd.sleepInterval has no effect, as a variable of the container has precedence: "+
+					"set GFD_SLEEP_INTERVAL in spec.gfd.env"),
+			},
+		},
+		"values that do not exist": {
+			text: "version: v1\nflags:\n  deviceDiscoveryStrategy: pci\n  gdsEnabled: 3\n" +
+				"  plugin: {deviceListStrategy: [envvar, mounts]}\nimex: {channelIDs: [1]}\n", want: problems{
+				fatal(3, "flags.deviceDiscoveryStrategy pci is unknown: use auto, nvml, tegra, vfio"),
+				fatal(4, "flags.gdsEnabled must be true or false"),
+				fatal(5, "flags.plugin.deviceListStrategy mounts is unknown: use envvar, volume-mounts, cdi-annotations, cdi-cri"),
+				fatal(6, "imex.channelIDs must be [] or [0]"),
+			},
+		},
+		"renamed resources": {
+			text: "version: v1\nresources:\n  gpus:\n  - {pattern: \"*\", name: mine}\n", want: problems{
+				ignored(4, "resources.gpus is ignored: the device plugin does not rename resources, remove it"),
+			},
+		},
+		"MPS": {text: "version: v1\nsharing:\n  mps:\n" + entry},
 		"several resources": {
 			text: prefix + entry + "    - {name: nvidia.com/mig-1g.10gb, replicas: 2, devices: all}\n",
 		},
@@ -117,10 +167,24 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestReplicas(t *testing.T) {
+	for text, want := range map[string]int{
+		"sharing: {timeSlicing: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: 3}, {name: nvidia.com/gpu, replicas: 4}]}}": 4,
+		"sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}":                                                     2,
+		"sharing: {timeSlicing: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: 3}]}}":                                      0,
+		"version: v1": 0, "{": 0, "sharing: []": 0, "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: x}]}}": 0,
+	} {
+		if got := pluginfile.Replicas([]byte(text), "nvidia.com/gpu"); got != want {
+			t.Errorf("%s: got %d, want %d", text, got, want)
+		}
+	}
+}
+
 func TestIsPluginFile(t *testing.T) {
 	for text, want := range map[string]bool{
 		"version: v1\nsharing: {}\n": true, "flags: {a: b}": true, "timeSlicing: {replicas: 4}": true,
 		"version: v1\nmig-configs: {}\n": false, "": false, "{": false, "sharing: {": true, "no flags": false,
+		"version: v1\nshareing: {}\n": true, "version: v1\nsystemd-services: []\n": false, "imex: {}": false,
 		"- a": false, "text": false,
 	} {
 		if got := pluginfile.IsPluginFile([]byte(text)); got != want {

@@ -31,8 +31,9 @@ type GPUs struct {
 }
 
 // CountGPUs counts the GPUs of a node; the zero GPUs if it advertises none. countsBus: node discovery counts those on
-// the PCI bus.
-func CountGPUs(node *corev1.Node, countsBus bool) GPUs {
+// the PCI bus. replicas is how many pods share a GPU by the configuration of the node, for one on which GPU Feature
+// Discovery has not reported that: shares are no GPUs.
+func CountGPUs(node *corev1.Node, countsBus bool, replicas int) GPUs {
 	capacity, allocatable, lost := gpuResources(node)
 	if capacity == 0 {
 		return GPUs{}
@@ -52,13 +53,24 @@ func CountGPUs(node *corev1.Node, countsBus bool) GPUs {
 	}
 	g.Total = max(g.onBus, counted)
 	if g.Total == 0 || counted > 0 && !partitioned && !isShared(node) {
-		g.Total = max(g.Total, capacity)
+		g.Total = max(g.Total, devices(node, capacity, partitioned, replicas))
 	}
 	g.Usable = g.Total * min(allocatable, capacity) / capacity
 	if g.missing() > 0 {
 		g.Usable = min(g.Usable, g.seen)
 	}
 	return g
+}
+
+// devices returns how many devices the capacity of a node is of: pods that share one each count.
+func devices(node *corev1.Node, capacity int, partitioned bool, replicas int) int {
+	if reported := node.Labels[labels.GPUReplicas]; reported != "" {
+		replicas = number(reported)
+	}
+	if partitioned || replicas < 2 || capacity%replicas != 0 {
+		return capacity
+	}
+	return capacity / replicas
 }
 
 // WithFaults adds what the health agent of the node reports. Pods cannot get a GPU that is lost, even if the device

@@ -140,7 +140,7 @@ func TestLostGPUs(t *testing.T) {
 				node.Status.Capacity[name] = *resource.NewQuantity(counts[0], resource.DecimalSI)
 				node.Status.Allocatable[name] = *resource.NewQuantity(counts[1], resource.DecimalSI)
 			}
-			gpus := readiness.CountGPUs(node, true)
+			gpus := readiness.CountGPUs(node, true, 0)
 			verdict := gpus.Verdict(intstr.FromString("100%"))
 			got := want{gpus.Total, gpus.Usable, verdict.Reason, verdict.Message}
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(want{})); diff != "" {
@@ -153,13 +153,41 @@ func TestLostGPUs(t *testing.T) {
 	}
 }
 
+// Shares of GPUs are no GPUs, whoever reports how many pods share one. What is reported of the node takes precedence.
+func TestSharesAreNoGPUs(t *testing.T) {
+	for name, test := range map[string]struct {
+		labels   map[string]string
+		replicas int
+		capacity int64
+		want     int
+	}{
+		"by the configuration":           {nil, 16384, 131072, 8},
+		"by GPU Feature Discovery":       {map[string]string{"nvidia.com/gpu.replicas": "16384"}, 0, 131072, 8},
+		"not yet as it is configured":    {map[string]string{"nvidia.com/gpu.replicas": "1"}, 4, 8, 8},
+		"MIG devices that pods share":    {map[string]string{"nvidia.com/gpu.product": "A-MIG-1g.5gb"}, 4, 28, 7},
+		"GPUs that are advertised whole": {nil, 0, 8, 8},
+		"another number than configured": {nil, 3, 8, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(test.capacity, resource.DecimalSI)}
+			node := &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Labels: test.labels},
+				Status:     corev1.NodeStatus{Capacity: all, Allocatable: all},
+			}
+			if gpus := readiness.CountGPUs(node, true, test.replicas); gpus.Total != test.want || gpus.Usable != test.want {
+				t.Errorf("%d of %d GPUs usable, want %d", gpus.Usable, gpus.Total, test.want)
+			}
+		})
+	}
+}
+
 // The node is ready if enough GPUs are left; the reason of the loss stays.
 func TestRequiredGPUs(t *testing.T) {
 	gpus := func(total, usable int64) readiness.GPUs {
 		return readiness.CountGPUs(&corev1.Node{Status: corev1.NodeStatus{
 			Capacity:    corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(total, resource.DecimalSI)},
 			Allocatable: corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(usable, resource.DecimalSI)},
-		}}, true)
+		}}, true, 0)
 	}
 	tests := map[string]struct {
 		total, usable int64
@@ -227,7 +255,7 @@ func TestFaultsOfTheHealthAgent(t *testing.T) {
 			gpus := readiness.CountGPUs(&corev1.Node{Status: corev1.NodeStatus{
 				Capacity:    corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(8, resource.DecimalSI)},
 				Allocatable: corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(test.usable, resource.DecimalSI)},
-			}}, true).WithFaults(gpuhealth.Report{Faults: test.faults})
+			}}, true, 0).WithFaults(gpuhealth.Report{Faults: test.faults})
 			got := gpus.Verdict(intstr.FromString("100%"))
 			if gpus.Usable != test.left || got.Message != test.want || (got.State == readiness.Failed) != (test.left < 8) {
 				t.Errorf("%d usable, got %+v, want %q", gpus.Usable, got, test.want)
@@ -235,7 +263,7 @@ func TestFaultsOfTheHealthAgent(t *testing.T) {
 		})
 	}
 	t.Run("on a node that advertises no GPUs", func(t *testing.T) {
-		gpus := readiness.CountGPUs(&corev1.Node{}, true).WithFaults(gpuhealth.Report{Faults: []gpuhealth.Fault{lost}})
+		gpus := readiness.CountGPUs(&corev1.Node{}, true, 0).WithFaults(gpuhealth.Report{Faults: []gpuhealth.Fault{lost}})
 		if gpus.Total != 0 || gpus.Usable != 0 || gpus.Verdict(intstr.FromString("100%")) != (readiness.Verdict{}) {
 			t.Errorf("got %+v", gpus)
 		}

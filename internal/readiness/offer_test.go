@@ -15,6 +15,7 @@ func TestOffer(t *testing.T) {
 	for name, test := range map[string]struct {
 		labels   map[string]string
 		capacity map[corev1.ResourceName]string
+		replicas int
 		want     string
 	}{
 		"no GPU": {},
@@ -25,6 +26,14 @@ func TestOffer(t *testing.T) {
 				"nvidia.com/gpu.sharing-strategy": "time-slicing"},
 			capacity: map[corev1.ResourceName]string{"nvidia.com/gpu": "16"},
 			want:     "nvidia.com/gpu: 4 x 4 shared = 16 (NVIDIA-H100-80GB-HBM3-SHARED)",
+		},
+		"time slices by the configuration alone": {
+			capacity: map[corev1.ResourceName]string{"nvidia.com/gpu": "16"}, replicas: 4,
+			want: "nvidia.com/gpu: 4 x 4 shared = 16",
+		},
+		"whole GPUs, and configured otherwise since": {
+			labels:   map[string]string{"nvidia.com/gpu.product": h100, "nvidia.com/gpu.replicas": "1"},
+			capacity: map[corev1.ResourceName]string{"nvidia.com/gpu": "4"}, replicas: 4,
 		},
 		"renamed": {
 			labels: map[string]string{"nvidia.com/gpu.product": h100, "nvidia.com/gpu.replicas": "2",
@@ -58,7 +67,7 @@ func TestOffer(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Labels: test.labels},
 				Status:     corev1.NodeStatus{Capacity: resources, Allocatable: resources},
 			}
-			if got := readiness.Offer(node); got != test.want {
+			if got := readiness.Offer(node, test.replicas); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

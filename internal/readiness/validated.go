@@ -9,13 +9,21 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// ValidatedAnother reports whether an init container of the pod has validated another driver than that of the driver's
-// pod, by its termination message. A pod without such a message has validated none, as far as is known: its gpu-node is
-// older than the message, or its containers do not really run.
-func ValidatedAnother(pod, driver *corev1.Pod) bool {
+// ValidatedAnother reports whether an init container of the pod has validated another driver than this instance: the UID
+// of a driver's pod, or labels.NoDriverInstance. It does by its termination message. A pod without such a message has
+// validated none, as far as is known: its gpu-node is older than the message, or its containers do not really run.
+func ValidatedAnother(pod *corev1.Pod, instance string) bool {
+	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(status corev1.ContainerStatus) bool {
+		found, validated := validatedInstance(&status)
+		return validated && found != instance
+	})
+}
+
+// ValidatedHost reports whether an init container of the pod has validated a driver that is of no pod of the operator.
+func ValidatedHost(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(status corev1.ContainerStatus) bool {
 		instance, validated := validatedInstance(&status)
-		return validated && instance != string(driver.UID)
+		return validated && instance == labels.NoDriverInstance
 	})
 }
 

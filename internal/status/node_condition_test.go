@@ -44,7 +44,7 @@ func TestNodeCondition(t *testing.T) {
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotAllocatable",
-				Message: `node-00000: stage Allocatable: the node has no allocatable GPU; label ` +
+				Message: `node-00000: stage Allocatable: nothing offers the GPUs of the node: label ` +
 					`nvidia.com/gpu.deploy.device-plugin is "false"`,
 			},
 		},

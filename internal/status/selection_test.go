@@ -3,6 +3,7 @@ package status
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,6 +58,16 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 				delete(e.snapshot.Pods["node-00000"], "device-plugin")
 				delete(e.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
 			},
+			want: v1.NodeStatus{
+				Name: "node-00000", Stage: v1.StageAllocatable, Pool: "ubuntu24.04-amd64", Reason: "NotAllocatable",
+				Message: "nothing offers the GPUs of the node: spec.devicePlugin.nodeSelector requires label tier=gpu",
+				Since:   &metav1.Time{Time: time.Unix(1000000, 0)},
+			},
+			ready: "1/2", readyCondition: "False OperandNotReady",
+		},
+		"the device plugin, and another one offers the GPUs": {
+			spec:   v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{PlacementSpec: tier}},
+			change: func(e *env) { delete(e.snapshot.Pods["node-00000"], "device-plugin") },
 			want: withReason(
 				ready("node-00000"),
 				"NotSelected",

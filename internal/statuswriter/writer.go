@@ -122,10 +122,14 @@ func (w *Writer) Write(
 
 // RecordRepair records an Event about drift that the pass has repaired. A condition would no longer be true when it is
 // written.
-func (w *Writer) RecordRepair(ctx context.Context, policy *v1.ClusterPolicy, repair *drift.PlacementRepair) {
+func (w *Writer) RecordRepair(ctx context.Context, policy *v1.ClusterPolicy, repair *drift.Repair) {
+	reason := v1.ReasonEditReverted
+	if repair.Placement {
+		reason = v1.ReasonPlacementRepaired
+	}
 	w.events.Record(ctx, events.Event{
 		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
-		Reason: v1.ReasonPlacementRepaired, Message: repair.String(),
+		Reason: reason, Message: repair.String(),
 		Transition: repair.Object + " of version " + repair.Version,
 	})
 }

@@ -87,8 +87,36 @@ var _ = Describe("A DaemonSet that another writer changes", func() {
 		ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:v1"
 		Expect(admin.Update(ctx, ds)).To(Succeed())
 		env.pass(ctx, 0)
-		Expect(env.takeWrites()).To(ConsistOf("apply DaemonSet " + pluginName))
+		Expect(env.takeWrites()).To(ConsistOf("apply DaemonSet "+pluginName, HavePrefix("create Event policy.")))
 		Expect(daemonSet(ctx, pluginName).Spec.Template.Spec.Containers[0].Image).To(Equal(wanted))
+		env.settle(ctx)
+	})
+})
+
+var _ = Describe("A ConfigMap of the operator that a user edits", func() {
+	It("is restored, with an Event that says what to do instead", func(ctx SpecContext) {
+		node := gpuNode("a")
+		node.Labels["nvidia.com/mig.capable"] = "true"
+		env := newEnv(node)
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.settle(ctx)
+		layouts := &corev1.ConfigMap{}
+		key := client.ObjectKey{Namespace: namespace, Name: "default-mig-parted-config"}
+		Expect(admin.Get(ctx, key, layouts)).To(Succeed())
+		wanted := layouts.Data["config.yaml"]
+		layouts.Data["config.yaml"] = "version: v1\nmig-configs: {}\n"
+		Expect(admin.Update(ctx, layouts, client.FieldOwner("kubectl-edit"))).To(Succeed())
+		env.pass(ctx, 0)
+		Expect(admin.Get(ctx, key, layouts)).To(Succeed())
+		Expect(layouts.Data["config.yaml"]).To(Equal(wanted))
+		list := &corev1.EventList{}
+		Expect(admin.List(ctx, list)).To(Succeed())
+		Expect(list.Items).To(ContainElement(And(
+			HaveField("Reason", v1.ReasonEditReverted), HaveField("Type", corev1.EventTypeWarning),
+			HaveField("Message", Equal("ConfigMap default-mig-parted-config: field manager kubectl-edit changed "+
+				"data[config.yaml]. The operator has reverted the change: set spec.migManager.config.name to a ConfigMap "+
+				"of your own instead")),
+		)))
 		env.settle(ctx)
 	})
 })

@@ -267,7 +267,7 @@ func (s *scope) applyObjects(ctx context.Context, include func(*operand.Operand,
 		outcome := s.applied[operands[i]]
 		outcome.Wrote = outcome.Wrote || result.Wrote && !s.keepsPods(objects[i])
 		if result.Repair != nil {
-			log.FromContext(ctx).Info("Reverted a change of the fields that decide on which nodes a DaemonSet runs",
+			log.FromContext(ctx).Info("Reverted a change by another client",
 				"object", result.Repair.Object, "field", result.Repair.Field, "manager", result.Repair.Manager)
 			s.Status.RecordRepair(ctx, s.policy, result.Repair)
 		}

@@ -7,6 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -14,7 +16,8 @@ import (
 // stale, and no container of theirs validates again, so that what waits for a marker would wait for ever.
 //
 // Usually k8s-driver-manager of the new driver's pod has restarted them. It does not where the earlier driver has
-// unloaded its modules: then no process uses a GPU, and the restart of these pods disturbs none.
+// unloaded its modules: then no process uses a GPU, and the restart of these pods disturbs none. It does not either where
+// a label or the spec leaves the driver to the host.
 func (s *scope) replaceStaleProvers(ctx context.Context, pods assess.Pods) error {
 	stale := s.staleProvers(pods)
 	if len(stale) == 0 || !s.mayWrite() {
@@ -29,20 +32,38 @@ func (s *scope) replaceStaleProvers(ctx context.Context, pods assess.Pods) error
 	return nil
 }
 
-// staleProvers returns the pods of the node that have validated an earlier driver, if the present one is ready.
+// staleProvers returns the pods of the node that have validated an earlier driver, if the present one is ready, or is
+// that of the host.
 func (s *scope) staleProvers(pods assess.Pods) []*corev1.Pod {
-	driver := s.readyDriver(pods)
-	if driver == nil {
-		return nil
-	}
-	var stale []*corev1.Pod
-	for i := range s.Catalogue {
-		o := &s.Catalogue[i]
-		if pod := pods[o.Name]; len(o.Proofs) > 0 && pod != nil && validatedBefore(pod, driver) {
-			stale = append(stale, pod)
+	stale := func(*corev1.Pod) bool { return false }
+	if driver := s.readyDriver(pods); driver != nil {
+		stale = func(pod *corev1.Pod) bool { return validatedBefore(pod, driver) }
+	} else if s.leavesDriverToHost(pods) {
+		// If the host has none after all, the validation in their place shows it.
+		stale = func(pod *corev1.Pod) bool {
+			return pod.DeletionTimestamp == nil && readiness.ValidatedAnother(pod, labels.NoDriverInstance)
 		}
 	}
-	return stale
+	var found []*corev1.Pod
+	for i := range s.Catalogue {
+		o := &s.Catalogue[i]
+		if pod := pods[o.Name]; len(o.Proofs) > 0 && pod != nil && stale(pod) {
+			found = append(found, pod)
+		}
+	}
+	return found
+}
+
+// leavesDriverToHost reports whether the host is to have a driver, by the label of the node or by the spec, and the node
+// has no driver pod any more.
+func (s *scope) leavesDriverToHost(pods assess.Pods) bool {
+	for i := range s.Catalogue {
+		if s.Catalogue[i].UpdatesOnDelete && pods[s.Catalogue[i].Name] != nil {
+			return false
+		}
+	}
+	driver, expected := s.basis.Decisions.Driver(s.nodePlan())
+	return !expected || driver.Expectation == plan.HostProvides
 }
 
 // validatedBefore reports whether a pod has validated another driver than this one, and has been ready since before the
@@ -53,7 +74,7 @@ func (s *scope) staleProvers(pods assess.Pods) []*corev1.Pod {
 // containers do, as simulated ones may, makes a first installation look the same.
 func validatedBefore(pod, driver *corev1.Pod) bool {
 	if pod.DeletionTimestamp != nil || !pod.CreationTimestamp.Before(&driver.CreationTimestamp) ||
-		!readiness.ValidatedAnother(pod, driver) {
+		!readiness.ValidatedAnother(pod, string(driver.UID)) {
 		return false
 	}
 	ready, started := readiness.ReadySince(pod), driver.Status.StartTime

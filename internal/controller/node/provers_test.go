@@ -11,7 +11,26 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
+
+// leaveToHost labels the node as one with a driver of its host, which removes the driver's pod.
+func leaveToHost(e *env) {
+	setLabel(e, "nvidia.com/gpu.deploy.driver", "pre-installed")
+	deletePod(e, "driver")
+}
+
+func setLabel(e *env, key, value string) {
+	node := e.node()
+	node.Labels[key] = value
+	e.Expect(e.client.Update(e.t.Context(), node)).To(Succeed())
+}
+
+func deletePod(e *env, name string) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Name: name}}
+	e.Expect(e.client.Delete(e.t.Context(), pod)).To(Succeed())
+}
 
 // The pods whose validations are of an earlier driver are replaced once the present driver is ready, and no others.
 func TestStaleProversAreReplaced(t *testing.T) {
@@ -42,6 +61,20 @@ func TestStaleProversAreReplaced(t *testing.T) {
 		"a prover that validates": {
 			100, 101, 0, 60, earlier, func(e *env) { e.setPod(provers[1], starts) }, provers[:1],
 		},
+		"a driver that the host is said to have": {100, 101, 0, 60, earlier, leaveToHost, append(provers[:2:2], "driver")},
+		"a driver that the host has": {
+			100, 101, 0, 60, "validated for driver instance none\n", leaveToHost, []string{"driver"},
+		},
+		"a driver that the host is said to have, and a pod of it still": {
+			100, 101, 0, 60, earlier, func(e *env) {
+				setLabel(e, "nvidia.com/gpu.deploy.driver", "pre-installed")
+				e.setPod("driver", starts)
+			}, nil,
+		},
+		"a driver that the spec leaves to the host": {100, 101, 0, 60, earlier, func(e *env) {
+			e.spec.Driver = &v1.DriverSpec{Enabled: new(false)}
+			deletePod(e, "driver")
+		}, append(provers[:2:2], "driver")},
 		"a paused policy": {100, 101, 0, 60, earlier, func(e *env) { e.spec.Paused = new(true) }, nil},
 	}
 	for name, test := range tests {

@@ -1,0 +1,151 @@
+package pluginfile
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/clusterpolicy/gpu-operator/internal/text"
+)
+
+// block is a mapping of the format with scalar keys.
+type block struct {
+	path string
+	keys map[string]key
+	// remedies of keys that the block does not have, where there is a certain one.
+	remedies map[string]string
+}
+
+// key is what the format says about the value of a key. The zero key has any value.
+type key struct {
+	bool bool
+	// values are those that exist; any if empty. Several may be in a list.
+	values []string
+	// fixed is the value that the operator sets by a variable of the container, which the plugin prefers: another value
+	// in the file has no effect. Empty if it sets none. instead is what to set.
+	fixed, instead string
+}
+
+// variable returns the remedy for a key that a variable of the device plugin overrides.
+func variable(name string) string { return "set " + name + " in spec.devicePlugin.env" }
+
+// blocks are flags and the mappings below it, and health. flags.migStrategy has a check of its own.
+func blocks() []block {
+	const shares = "move it below sharing.timeSlicing or sharing.mps"
+	text := key{}
+	boolean := key{bool: true}
+	return []block{
+		{"flags", map[string]key{
+			"migStrategy":     text,
+			"failOnInitError": {bool: true, fixed: "true", instead: variable("FAIL_ON_INIT_ERROR")},
+			"mpsRoot":         {instead: "set spec.devicePlugin.mps.root"}, "nvidiaDriverRoot": text, "nvidiaDevRoot": text,
+			"gdrcopyEnabled": boolean, "gdsEnabled": boolean, "mofedEnabled": boolean, "useNodeFeatureAPI": boolean,
+			"deviceDiscoveryStrategy": {values: []string{"auto", "nvml", "tegra", "vfio"}},
+			"plugin":                  text, "gfd": text,
+		}, map[string]string{
+			"renameByDefault": shares, "failRequestsGreaterThanOne": shares, "resources": shares, "replicas": shares,
+			"timeSlicing": "move it below sharing", "mps": "move it below sharing",
+			"strategy": "use flags.migStrategy, or set spec.mig.strategy",
+		}},
+		{"flags.plugin", map[string]key{
+			"passDeviceSpecs": {bool: true, fixed: "true", instead: variable("PASS_DEVICE_SPECS")},
+			"deviceListStrategy": {
+				values: []string{"envvar", "volume-mounts", "cdi-annotations", "cdi-cri"}, fixed: "-",
+				instead: variable("DEVICE_LIST_STRATEGY"),
+			},
+			"deviceIDStrategy": {
+				values: []string{"uuid", "index"}, fixed: "uuid", instead: variable("DEVICE_ID_STRATEGY"),
+			},
+			"cdiAnnotationPrefix": text, "nvidiaCTKPath": text, "containerDriverRoot": text,
+			"sharedDevicesAllocationPolicy": {values: []string{"distributed", "packed"}},
+		}, nil},
+		{"flags.gfd", map[string]key{
+			"oneshot": boolean, "noTimestamp": boolean,
+			"sleepInterval": {fixed: "60s", instead: "set GFD_SLEEP_INTERVAL in spec.gfd.env"},
+			"outputFile":    text, "machineTypeFile": text,
+		}, nil},
+		{"imex", map[string]key{"channelIDs": text, "required": boolean}, nil},
+		{"health", map[string]key{
+			"disabled": boolean, "eventTypes": text, "ignoredXIDs": text, "criticalXIDs": text,
+		}, nil},
+	}
+}
+
+// at returns the mapping at a path, nil if there is none.
+func at(root *yaml.Node, path string) *yaml.Node {
+	for name := range strings.SplitSeq(path, ".") {
+		if root == nil || root.Kind != yaml.MappingNode {
+			return nil
+		}
+		root = field(root, name)
+	}
+	return root
+}
+
+// blocks checks the mappings with scalar keys.
+func (c *checker) blocks(root *yaml.Node) {
+	for _, b := range blocks() {
+		mapping := at(root, b.path)
+		if mapping == nil || !c.isMapping(mapping, b.path) {
+			continue
+		}
+		known := make([]string, 0, len(b.keys))
+		for name := range b.keys {
+			known = append(known, name)
+		}
+		slices.Sort(known)
+		c.unknown(mapping, b.path+".", known, b.remedies)
+		for _, name := range known {
+			if value := field(mapping, name); value != nil {
+				c.value(value, b.path+"."+name, b.keys[name])
+			}
+		}
+	}
+	c.channels(at(root, "imex.channelIDs"))
+	c.renamed(at(root, "resources"))
+}
+
+// value checks the value of a key.
+func (c *checker) value(value *yaml.Node, path string, k key) {
+	if k.bool && !isBool(value) {
+		c.fatal(value, "%s must be true or false", path)
+		return
+	}
+	found := []*yaml.Node{value}
+	if value.Kind == yaml.SequenceNode {
+		found = value.Content
+	}
+	for _, one := range found {
+		if len(k.values) > 0 && !slices.Contains(k.values, one.Value) {
+			c.fatal(one, "%s %s is unknown: use %s", path, text.Truncate(one.Value, maxValue), strings.Join(k.values, ", "))
+			return
+		}
+	}
+	if k.instead != "" && value.Value != k.fixed {
+		c.ignored(value, "%s has no effect, as a variable of the container has precedence: %s", path, k.instead)
+	}
+}
+
+// channels checks the IDs of IMEX channels: the device plugin has only the channel 0.
+func (c *checker) channels(ids *yaml.Node) {
+	switch {
+	case ids == nil:
+	case ids.Kind != yaml.SequenceNode, len(ids.Content) > 1, len(ids.Content) == 1 && ids.Content[0].Value != "0":
+		c.fatal(ids, "imex.channelIDs must be [] or [0]")
+	}
+}
+
+// renamed reports names of resources: the device plugin does not support them yet.
+func (c *checker) renamed(resources *yaml.Node) {
+	if resources == nil || !c.isMapping(resources, "resources") {
+		return
+	}
+	known := []string{"gpus", "mig", "migs"}
+	c.unknown(resources, "resources.", known, nil)
+	for _, name := range known {
+		if list := field(resources, name); list != nil && len(list.Content) > 0 {
+			c.ignored(list, "resources.%s is ignored: the device plugin does not rename resources, remove it", name)
+		}
+	}
+}
