@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/cleanup"
+	"github.com/clusterpolicy/gpu-operator/internal/gpuuse"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/leadership"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
@@ -46,6 +49,7 @@ func (o *cleanupOptions) readCluster(ctx context.Context) (*cleanup.Cluster, err
 			return nil, err
 		}
 	}
+	o.readClaims(ctx, cluster)
 	for name, into := range map[string]*[]*unstructured.Unstructured{
 		crd.Name: &cluster.Policies, crd.NVIDIADriverName: &cluster.Drivers,
 	} {
@@ -57,6 +61,18 @@ func (o *cleanupOptions) readCluster(ctx context.Context) (*cleanup.Cluster, err
 		}
 	}
 	return cluster, nil
+}
+
+// readClaims reads the resource claims, if a pod has any. A cluster need not serve them, and the user need not have the
+// right: those that are not read count as holding GPUs.
+func (o *cleanupOptions) readClaims(ctx context.Context, cluster *cleanup.Cluster) {
+	if slices.ContainsFunc(cluster.Pods, func(pod corev1.Pod) bool { return gpuuse.HasClaims(&pod) }) {
+		_ = o.kubectl.each(ctx, func(object *unstructured.Unstructured) error {
+			claim := &resourcev1.ResourceClaim{}
+			cluster.Claims = append(cluster.Claims, claim)
+			return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, claim)
+		}, resourceClaims, "--all-namespaces")
+	}
 }
 
 // kindsInCluster are the kinds of applied objects that the cluster serves, and the operator's own, by their

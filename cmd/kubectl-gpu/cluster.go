@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,6 +26,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/gpuuse"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -44,7 +46,7 @@ func newClusterReader() (*clusterReader, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, appsv1.AddToScheme, nodev1.AddToScheme, policyv1.AddToScheme, schedulingv1.AddToScheme,
-		admissionv1.AddToScheme, monitoringv1.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme,
+		admissionv1.AddToScheme, resourcev1.AddToScheme, monitoringv1.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -97,6 +99,9 @@ func (r *clusterReader) addObject(object *unstructured.Unstructured) error {
 	case kind.Kind == "ImageStream":
 		r.cluster.Objects = append(r.cluster.Objects, object)
 		return nil
+	case kind.Group == resourcev1.GroupName && kind.Kind == "ResourceClaim":
+		// What is read of it is alike in all versions, which differ between clusters.
+		kind.Version = resourcev1.SchemeGroupVersion.Version
 	case !r.scheme.Recognizes(kind):
 		return nil
 	}
@@ -179,6 +184,7 @@ func (o planOptions) readCluster(ctx context.Context, edit preview.Edit) (*previ
 			return nil, err
 		}
 	}
+	o.readClaims(ctx, reader)
 	reader.finish(o.namespace)
 	namespaced := "daemonsets.apps,deployments.apps,services,configmaps"
 	for definition := range reader.cluster.CRDs {
@@ -201,6 +207,20 @@ func (o planOptions) readCluster(ctx context.Context, edit preview.Edit) (*previ
 		return nil, err
 	}
 	return &reader.cluster, nil
+}
+
+// resourceClaims is the resource of claims for devices, in the version that the cluster prefers.
+const resourceClaims = "resourceclaims.resource.k8s.io"
+
+// readClaims reads the resource claims, if a pod has any. A cluster need not serve them, and the user need not have the
+// right: those that are not read count as holding GPUs.
+func (o planOptions) readClaims(ctx context.Context, reader *clusterReader) {
+	for _, object := range reader.cluster.Objects {
+		if pod, isPod := object.(*corev1.Pod); isPod && gpuuse.HasClaims(pod) {
+			_ = o.read(ctx, reader, resourceClaims, "--all-namespaces")
+			return
+		}
+	}
 }
 
 // readReferences reads the objects that the policy refers to, except for ConfigMaps, and the images of OpenShift's

@@ -39,7 +39,8 @@ beside the policy count as applied with it. The API server's checks at admission
 
 The cluster is read with kubectl, which needs the right to list Nodes, ClusterPolicies, RuntimeClasses, Pods and
 PodDisruptionBudgets, to list DaemonSets, Deployments, Services and ConfigMaps in the operator's namespace, and to get
-the Secrets and PriorityClasses that the policy names. --against reads the objects from a file instead.
+the Secrets and PriorityClasses that the policy names. It lists ResourceClaims, too, if a pod has any; those that it
+cannot read count as GPUs. --against reads the objects from a file instead.
 
 The order of the nodes is that of the operator, with the budget of the policy. Other nodes that become unavailable
 meanwhile delay it. Exit codes: 0 success, 1 failure, 2 wrong usage, and with --detailed-exitcode 3 if drivers would be

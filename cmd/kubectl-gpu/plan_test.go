@@ -327,6 +327,54 @@ func TestWrongUsageOfPlan(t *testing.T) {
 	}
 }
 
+// claimants are pods with resource claims, and the claims but for the last.
+const claimants = `
+---
+apiVersion: v1
+kind: List
+items:
+  - apiVersion: v1
+    kind: Pod
+    metadata: {namespace: team-c, name: by-claim, uid: c1, ownerReferences: &job [{kind: Job, name: j, uid: j, controller: true}]}
+    spec: {nodeName: gpu-1, containers: [{name: c}], resourceClaims: [{name: one, resourceClaimName: gpu}]}
+  - apiVersion: v1
+    kind: Pod
+    metadata: {namespace: team-c, name: with-nic, uid: c2, ownerReferences: *job}
+    spec: {nodeName: gpu-1, containers: [{name: c}], resourceClaims: [{name: one, resourceClaimName: nic}]}
+  - apiVersion: v1
+    kind: Pod
+    metadata: {namespace: team-c, name: unread, uid: c3, ownerReferences: *job}
+    spec: {nodeName: gpu-1, containers: [{name: c}], resourceClaims: [{name: one, resourceClaimName: unread}]}
+  - apiVersion: resource.k8s.io/v1beta1
+    kind: ResourceClaim
+    metadata: {namespace: team-c, name: gpu}
+    status: {allocation: {devices: {results: [{request: one, driver: gpu.nvidia.com, pool: a, device: d}]}}}
+  - apiVersion: resource.k8s.io/v1
+    kind: ResourceClaim
+    metadata: {namespace: team-c, name: nic}
+    status: {allocation: {devices: {results: [{request: one, driver: dra.net, pool: a, device: d}]}}}
+`
+
+// The pods that a plan names are those that the operator would evict: of those with claims, the ones with a GPU.
+func TestPlanReadsResourceClaims(t *testing.T) {
+	g := NewWithT(t)
+	file := installed(t)
+	text, err := os.ReadFile(file)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(file, append(text, claimants...), 0o600)).To(Succeed())
+	const all = `{driver: {version: "580.2", upgradePolicy: {autoUpgrade: true, maxUnavailable: 3}}}`
+	got := kubectlGPU(edit(all), "plan", "-f", "-", "--against", file, "-o", "json")
+	g.Expect(got.code).To(Equal(0), got.errOut)
+	found := preview.Preview{}
+	g.Expect(json.Unmarshal([]byte(got.out), &found)).To(Succeed())
+	for _, node := range found.Upgrades.Nodes {
+		if node.Name == "gpu-1" {
+			g.Expect(node.Evicted).To(ConsistOf("team-a/train-0", "team-c/by-claim", "team-c/unread"))
+		}
+	}
+	g.Expect(found.Upgrades.Nodes).To(ContainElement(HaveField("Name", "gpu-1")))
+}
+
 // TestPlanReadsTheClusterWithKubectl runs a stand-in for kubectl, which prints the objects of a file: a machine that
 // runs the tests need not have kubectl.
 func TestPlanReadsTheClusterWithKubectl(t *testing.T) {

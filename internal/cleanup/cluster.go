@@ -8,13 +8,14 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
+	"github.com/clusterpolicy/gpu-operator/internal/gpuuse"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/leadership"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -29,7 +30,9 @@ type Cluster struct {
 	Pods       []corev1.Pod
 	Namespaces []metav1.PartialObjectMetadata
 	Leases     []coordinationv1.Lease
-	Now        time.Time
+	// Claims are the resource claims, if a pod has any. One that is not among them counts as holding GPUs.
+	Claims []*resourcev1.ResourceClaim
+	Now    time.Time
 }
 
 // operators returns what shows that an operator is at work: its ready pods, and the holders of leases that have not
@@ -64,14 +67,16 @@ func (c *Cluster) busyNodes(nodes []Node, stack map[string]bool) []BusyNode {
 	for _, node := range nodes {
 		concerned[node.Name] = true
 	}
-	users, classes := map[string][]string{}, c.runtimeClasses()
+	users, classes, claims := map[string][]string{}, c.runtimeClasses(), gpuuse.Among(c.Claims)
 	for i := range c.Pods {
 		pod := &c.Pods[i]
 		switch _, isOperand := pod.Labels[labels.Operand]; {
 		case pod.Spec.NodeName == "":
 		case isOperand && stack[pod.Namespace]:
 			concerned[pod.Spec.NodeName] = true
-		case slices.ContainsFunc(classes, func(class string) bool { return observe.MayUseGPU(pod, class) }):
+		case slices.ContainsFunc(classes, func(class string) bool {
+			return gpuuse.Of(pod, class, claims) != gpuuse.None
+		}):
 			users[pod.Spec.NodeName] = append(users[pod.Spec.NodeName], nameOf(pod))
 		}
 	}

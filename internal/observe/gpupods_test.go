@@ -10,64 +10,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// Terminated pods and operands do not count as users of a GPU.
+// Operands do not count as users of a GPU. Which other pods do is decided by package gpuuse.
 func TestGPUPods(t *testing.T) {
-	request := func(name, count string) corev1.ResourceRequirements {
-		return corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(count)}}
-	}
-	container := func(r corev1.ResourceRequirements) []corev1.Container {
-		return []corev1.Container{{Name: "main", Resources: r}}
+	request := func(name string) []corev1.Container {
+		return []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse("1")},
+		}}}
 	}
 	tests := map[string]struct {
 		pod  corev1.Pod
 		uses bool
 	}{
-		"a GPU": {
-			pod:  corev1.Pod{Spec: corev1.PodSpec{Containers: container(request("nvidia.com/gpu", "1"))}},
+		"a GPU":            {pod: corev1.Pod{Spec: corev1.PodSpec{Containers: request("nvidia.com/gpu")}}, uses: true},
+		"no GPU":           {pod: corev1.Pod{Spec: corev1.PodSpec{Containers: request("example.com/nic")}}},
+		"the RuntimeClass": {pod: corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: new("gpu")}}, uses: true},
+		"a claim for a GPU": {
+			pod:  corev1.Pod{Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{ResourceClaimName: new("gpu")}}}},
 			uses: true,
 		},
-		"a shared GPU": {
-			pod:  corev1.Pod{Spec: corev1.PodSpec{Containers: container(request("nvidia.com/gpu.shared", "1"))}},
+		"a claim with admin access": {
+			pod: corev1.Pod{Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{ResourceClaimName: new("admin")}}}},
+		},
+		"a claim that does not exist": {
+			pod:  corev1.Pod{Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{ResourceClaimName: new("gone")}}}},
 			uses: true,
 		},
-		"a MIG device": {
-			pod:  corev1.Pod{Spec: corev1.PodSpec{Containers: container(request("nvidia.com/mig-1g.10gb", "1"))}},
-			uses: true,
-		},
-		"in an init container": {
-			pod:  corev1.Pod{Spec: corev1.PodSpec{InitContainers: container(request("nvidia.com/gpu", "1"))}},
-			uses: true,
-		},
-		"as a request": {
-			pod: corev1.Pod{
-				Spec: corev1.PodSpec{
-					Containers: container(corev1.ResourceRequirements{Requests: request("nvidia.com/gpu", "1").Limits}),
-				},
-			},
-			uses: true,
-		},
-		"no GPU": {
-			pod: corev1.Pod{Spec: corev1.PodSpec{Containers: container(request("nvidia.com/gpu", "0"))}},
-		},
-		"memory": {pod: corev1.Pod{Spec: corev1.PodSpec{Containers: container(request("memory", "1Gi"))}}},
-		"a GPU of another vendor": {
-			pod: corev1.Pod{Spec: corev1.PodSpec{Containers: container(request("amd.com/gpu", "1"))}},
-		},
-		"the RuntimeClass":     {pod: corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: new("gpu")}}, uses: true},
-		"the one for CDI":      {pod: corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: new("nvidia-cdi")}}, uses: true},
-		"another RuntimeClass": {pod: corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: new("gvisor")}}},
-		"a claim": {
-			pod:  corev1.Pod{Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}},
-			uses: true,
-		},
-		"a pod that has succeeded": {pod: corev1.Pod{
-			Spec:   corev1.PodSpec{Containers: container(request("nvidia.com/gpu", "1"))},
-			Status: corev1.PodStatus{Phase: corev1.PodSucceeded},
-		}},
-		"a pod that has failed": {pod: corev1.Pod{
-			Spec:   corev1.PodSpec{Containers: container(request("nvidia.com/gpu", "1"))},
-			Status: corev1.PodStatus{Phase: corev1.PodFailed},
-		}},
 		"an operand": {pod: corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "gpu-operator",
@@ -88,7 +55,9 @@ func TestGPUPods(t *testing.T) {
 			if pod.Namespace == "" {
 				pod.Namespace = "team"
 			}
-			live := fake.NewClientBuilder().WithIndex(&corev1.Pod{}, PodNodeField, IndexPodNode).WithObjects(pod).Build()
+			live := fake.NewClientBuilder().WithIndex(&corev1.Pod{}, PodNodeField, IndexPodNode).
+				WithObjects(pod, claimOf("v1", "gpu", "gpu.nvidia.com", nil)).
+				WithObjects(claimOf("v1", "admin", "gpu.nvidia.com", new(true))).Build()
 			want := BeEmpty()
 			if test.uses {
 				want = Equal([]string{"team/p"})

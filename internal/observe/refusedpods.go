@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterpolicy/gpu-operator/internal/gpuuse"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -65,7 +66,8 @@ func RefusedPods(ctx context.Context, live client.Reader, node, namespace string
 
 // isRefused reports whether the kubelet has refused a pod that requests GPUs.
 func isRefused(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == readiness.RefusedByKubelet && requestsGPUs(pod)
+	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == readiness.RefusedByKubelet &&
+		gpuuse.OfRequests(pod) == gpuuse.Held
 }
 
 // refusedAt returns when the reason of the pod's end was written, in whole seconds; the zero time if that is unknown.

@@ -9,11 +9,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/gpuuse"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
@@ -125,8 +127,7 @@ func (o *observer) addPods(node *NodeUpgrade, spec *v1.DriverUpgradePolicySpec) 
 		return err
 	}
 	pods := o.all[node.Name]
-	// Which devices a claim has is not known here, so that all count as GPUs.
-	workload := upgrade.ClassifyPods(pods, policy, func(string, string) bool { return true })
+	workload := upgrade.ClassifyPods(pods, policy, gpuuse.Among(of[*resourcev1.ResourceClaim](o.cluster)))
 	for _, user := range workload.Users {
 		name := user.Namespace + "/" + user.Name
 		at := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.UID == user.UID && pod.Name == user.Name })

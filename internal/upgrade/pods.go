@@ -5,6 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 
+	"github.com/clusterpolicy/gpu-operator/internal/gpuuse"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
@@ -30,15 +31,14 @@ type PodPolicy struct {
 	DrainSelector k8slabels.Selector
 }
 
-// ClassifyPods returns the pods of users among those of a node. isGPUClaim reports whether a resource claim is one for
-// GPUs; for a claim that cannot be read it has to be true. Static pods and pods of DaemonSets are left out if they have
-// no GPU, since an eviction does not end them. A pod that holds GPUs counts though it may not be evicted: the driver
-// cannot be unloaded while it runs.
-func ClassifyPods(pods []corev1.Pod, policy PodPolicy, isGPUClaim func(namespace, claim string) bool) Workload {
+// ClassifyPods returns the pods of users among those of a node. Static pods and pods of DaemonSets are left out if they
+// have no GPU, since an eviction does not end them. A pod that holds GPUs counts though it may not be evicted: the
+// driver cannot be unloaded while it runs.
+func ClassifyPods(pods []corev1.Pod, policy PodPolicy, claims gpuuse.Claims) Workload {
 	workload := Workload{}
 	for i := range pods {
 		if pod := &pods[i]; policy.isWorkload(pod) {
-			policy.classify(pod, usesGPUs(pod, isGPUClaim), &workload)
+			policy.classify(pod, gpuuse.Of(pod, "", claims) == gpuuse.Held, &workload)
 		}
 	}
 	return workload
@@ -126,35 +126,4 @@ func (r PodRules) forbid(pod *corev1.Pod, block string) string {
 		}
 	}
 	return ""
-}
-
-// usesGPUs reports whether a container of the pod has GPUs, or the pod has a claim for some.
-func usesGPUs(pod *corev1.Pod, isGPUClaim func(namespace, claim string) bool) bool {
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			if hasGPUs(containers[i].Resources.Limits) || hasGPUs(containers[i].Resources.Requests) {
-				return true
-			}
-		}
-	}
-	for _, status := range pod.Status.ResourceClaimStatuses {
-		if status.ResourceClaimName != nil && isGPUClaim(pod.Namespace, *status.ResourceClaimName) {
-			return true
-		}
-	}
-	for _, claim := range pod.Spec.ResourceClaims {
-		if claim.ResourceClaimName != nil && isGPUClaim(pod.Namespace, *claim.ResourceClaimName) {
-			return true
-		}
-	}
-	return false
-}
-
-func hasGPUs(resources corev1.ResourceList) bool {
-	for name, quantity := range resources {
-		if labels.IsGPUResource(string(name)) && quantity.Sign() > 0 {
-			return true
-		}
-	}
-	return false
 }

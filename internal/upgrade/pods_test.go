@@ -38,9 +38,7 @@ func forClients(p *corev1.Pod) {
 	p.Spec.NodeSelector = map[string]string{labels.DeployClient: labels.True}
 }
 
-func ownedBy(kind string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.OwnerReferences[0].Kind = kind }
-}
+func ofDaemonSet(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }
 
 func bare(p *corev1.Pod) { p.OwnerReferences = nil }
 
@@ -58,6 +56,14 @@ func claims(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("template")}}
 		p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: &name}}
+	}
+}
+
+func withRuntimeClass(p *corev1.Pod) { p.Spec.RuntimeClassName = new("nvidia") }
+
+func mapped(claim string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: claim}
 	}
 }
 
@@ -84,12 +90,19 @@ func TestPodsAreClassified(t *testing.T) {
 		{name: "an init container", pod: userPod("a", gpu, inInit), is: "users"},
 		{name: "a claim for GPUs", pod: userPod("a", "", claims("gpu-claim")), is: "users"},
 		{name: "another claim", pod: userPod("a", "", claims("nic-claim")), is: "others"},
+		{name: "a RuntimeClass", pod: userPod("a", "", withRuntimeClass), is: "others"},
+		{name: "the name that a DeviceClass implies", pod: userPod("a", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"),
+			is: "users"},
+		{name: "a resource that a DeviceClass maps", pod: userPod("a", "example.com/device", mapped("gpu-claim")),
+			is: "users"},
+		{name: "another mapped resource", pod: userPod("a", "example.com/nic", mapped("nic-claim")), is: "others"},
+		{name: "a monitor with admin access", pod: userPod("a", "", claims("admin-claim"), ofDaemonSet), is: "none"},
 		{name: "a pod that has ended", pod: userPod("a", gpu, ended), is: "none"},
-		{name: "a pod of a DaemonSet", pod: userPod("a", gpu, ownedBy("DaemonSet")), is: "users",
+		{name: "a pod of a DaemonSet", pod: userPod("a", gpu, ofDaemonSet), is: "users",
 			blocked: "its DaemonSet starts it again: take it off the node"},
-		{name: "a pod of a DaemonSet without a GPU", pod: userPod("a", "", ownedBy("DaemonSet")), is: "none"},
+		{name: "a pod of a DaemonSet without a GPU", pod: userPod("a", "", ofDaemonSet), is: "none"},
 		{name: "a pod of a DaemonSet that k8s-driver-manager pauses", is: "none",
-			pod: userPod("a", gpu, ownedBy("DaemonSet"), forClients)},
+			pod: userPod("a", gpu, ofDaemonSet, forClients)},
 		{name: "a static pod", pod: userPod("a", gpu, mirror), is: "users",
 			blocked: "is a static pod: remove its manifest from the node"},
 		{name: "a static pod without a GPU", pod: userPod("a", "", mirror), is: "none"},
@@ -119,8 +132,8 @@ func TestPodsAreClassified(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			g := NewWithT(t)
 			c.policy.Namespace = "gpu-operator"
-			isGPUClaim := func(_, claim string) bool { return claim == "gpu-claim" }
-			got := ClassifyPods([]corev1.Pod{c.pod}, c.policy, isGPUClaim)
+			claims := func(_, claim string) bool { return claim == "gpu-claim" }
+			got := ClassifyPods([]corev1.Pod{c.pod}, c.policy, claims)
 			lists := map[string][]WorkloadPod{"users": got.Users, "others": got.Others}
 			for name, list := range lists {
 				if name != c.is {

@@ -122,13 +122,14 @@ var upgradeRights = []string{
 func (e *env) beginUpgrade() {
 	e.t.Helper()
 	const user, name = "default", "claimant"
+	claim := &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: user, Name: name},
+		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
+			{Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu.nvidia.com"}},
+		}}},
+	}
 	for _, object := range []client.Object{
-		&resourcev1.ResourceClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: user, Name: name},
-			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
-				{Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu.nvidia.com"}},
-			}}},
-		},
+		claim,
 		&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: user, Name: name},
 			Spec: corev1.PodSpec{
@@ -140,8 +141,25 @@ func (e *env) beginUpgrade() {
 	} {
 		e.Expect(client.IgnoreAlreadyExists(e.client.Create(e.t.Context(), object))).To(Succeed())
 	}
+	e.allocate(claim)
 	e.change(`{"driver": {"version": "580.82.07",
 		"upgradePolicy": {"autoUpgrade": true, "podDeletion": {"force": true}}}}`)
+}
+
+// allocate gives a claim a GPU, as the scheduler does.
+func (e *env) allocate(claim *resourcev1.ResourceClaim) {
+	e.t.Helper()
+	e.Eventually(func() error {
+		if err := e.client.Get(e.t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+			return err
+		}
+		claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+			Results: []resourcev1.DeviceRequestAllocationResult{
+				{Request: "one", Driver: "gpu.nvidia.com", Pool: "gpu-00000", Device: "gpu-0"},
+			},
+		}}
+		return e.client.Status().Update(e.t.Context(), claim)
+	}).Should(Succeed())
 }
 
 // takeOverRight is the permission that only pods of NVIDIA's operator need.

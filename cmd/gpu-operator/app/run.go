@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
@@ -117,7 +116,7 @@ func newManager(config *rest.Config, of state, o options) (manager.Manager, erro
 	scheme := k8sruntime.NewScheme()
 	err := utilerrors.NewAggregate([]error{
 		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme),
-		admissionv1.AddToScheme(scheme), v1.AddToScheme(scheme), policyv1.AddToScheme(scheme), resourcev1.AddToScheme(scheme),
+		admissionv1.AddToScheme(scheme), v1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
 		monitoringv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -107,20 +108,23 @@ var _ = Describe("A pod with GPUs", func() {
 		Expect(waits[5]).To(Equal(15 * time.Second))
 	})
 
-	DescribeTable("by a claim", func(ctx SpecContext, device string, evictions int) {
+	DescribeTable("by a claim", func(ctx SpecContext, device string, mapped bool, evictions int) {
 		f := newFixture(ctx, automatic(), "a")
-		f.addClaimant(ctx, "claims", "a", device)
+		f.addClaimant(ctx, "claims", "a", device, mapped)
 		f.upgraded(ctx)
 		Expect(f.count(evictPod)).To(Equal(evictions))
 	},
-		Entry("for a GPU is evicted", "gpu.nvidia.com", 1),
-		Entry("for a network device is not", "dra.net", 0),
-		Entry("that is not allocated is evicted", "", 1),
+		Entry("for a GPU is evicted", "gpu.nvidia.com", false, 1),
+		Entry("for a network device is not", "dra.net", false, 0),
+		Entry("that is not allocated is not", "", false, 0),
+		Entry("that the scheduler has created for its extended resource is evicted", "gpu.nvidia.com", true, 1),
+		Entry("that it has created for a network device is not", "dra.net", true, 0),
 	)
 })
 
 // addClaimant creates a running pod with a claim for a device of this driver; empty for one that is not allocated.
-func (f *fixture) addClaimant(ctx context.Context, name, node, device string) {
+// mapped: the scheduler has created the claim for an extended resource of the pod.
+func (f *fixture) addClaimant(ctx context.Context, name, node, device string, mapped bool) {
 	GinkgoHelper()
 	claim := &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: users, Name: name},
@@ -137,9 +141,23 @@ func (f *fixture) addClaimant(ctx context.Context, name, node, device string) {
 		Expect(f.client.Status().Update(ctx, claim)).To(Succeed())
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: users, Name: name}, Spec: podSpec(node, nil)}
-	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "one", ResourceClaimName: new(name)}}
+	if mapped {
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"example.com/device": resource.MustParse("1")}
+		pod.Spec.Containers[0].Resources.Requests = pod.Spec.Containers[0].Resources.Limits
+	} else {
+		pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "one", ResourceClaimName: new(name)}}
+	}
 	Expect(f.client.Create(ctx, pod)).To(Succeed())
 	f.setReady(ctx, pod)
+	if mapped {
+		pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+			ResourceClaimName: name,
+			RequestMappings: []corev1.ContainerExtendedResourceRequest{{
+				ContainerName: pod.Spec.Containers[0].Name, ResourceName: "example.com/device", RequestName: "one",
+			}},
+		}
+		Expect(f.client.Status().Update(ctx, pod)).To(Succeed())
+	}
 }
 
 var _ = Describe("The images of the new driver", func() {

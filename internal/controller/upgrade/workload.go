@@ -2,14 +2,11 @@ package upgrade
 
 import (
 	"context"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
@@ -88,30 +85,5 @@ func (s *scope) workloadOf(ctx context.Context, node *upgrade.Node) (*upgrade.Wo
 	if err := s.Live.List(ctx, pods, client.MatchingFields{observe.PodNodeField: node.Name}); err != nil {
 		return nil, err
 	}
-	return new(upgrade.ClassifyPods(pods.Items, rules, s.isGPUClaim(ctx))), nil
-}
-
-// driverSuffix ends the names of NVIDIA's drivers for dynamic resource allocation, such as gpu.nvidia.com.
-const driverSuffix = ".nvidia.com"
-
-// isGPUClaim returns a function that reports whether a claim has devices of NVIDIA. A claim that cannot be read counts
-// as one, and so does each where the API server does not serve resource.k8s.io/v1.
-func (s *scope) isGPUClaim(ctx context.Context) func(namespace, name string) bool {
-	return func(namespace, name string) bool {
-		claim := &resourcev1.ResourceClaim{}
-		if err := s.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, claim); err != nil {
-			log.FromContext(ctx).V(1).Info("A resource claim cannot be read, so it counts as one for GPUs",
-				"namespace", namespace, "claim", name, "error", err.Error())
-			return true
-		}
-		if claim.Status.Allocation == nil {
-			return true
-		}
-		for i := range claim.Status.Allocation.Devices.Results {
-			if strings.HasSuffix(claim.Status.Allocation.Devices.Results[i].Driver, driverSuffix) {
-				return true
-			}
-		}
-		return false
-	}
+	return new(upgrade.ClassifyPods(pods.Items, rules, observe.GPUClaims(ctx, s.Live))), nil
 }
