@@ -81,7 +81,7 @@ func (o planOptions) printDiff(out io.Writer, found *preview.Preview) error {
 		c := &found.Objects[i]
 		return fmt.Errorf("%s %s: the operator could not write it: %s", c.Operand, c.Name, c.Message)
 	}
-	return errInvalid(found)
+	return errInvalid(found.Invalid, found.Refused, "notes")
 }
 
 // diffText returns the changes as people read them.
@@ -132,6 +132,8 @@ func effectText(c *preview.Change) string {
 	switch {
 	case c.Message != "":
 		return ": " + c.Message
+	case c.Later:
+		return ": " + laterText(c)
 	case c.Pods == preview.PodsRoll:
 		return fmt.Sprintf(": %s replaced", count(int(c.Running), "pod"))
 	case c.Pods == preview.PodsOutdated:
@@ -142,6 +144,14 @@ func effectText(c *preview.Change) string {
 		return fmt.Sprintf(": %s removed", count(int(c.Running), "pod"))
 	}
 	return ""
+}
+
+// laterText returns when a change of a driver DaemonSet happens that does not follow the edit at once.
+func laterText(c *preview.Change) string {
+	if c.Action == preview.Delete {
+		return "when the last node is moved from it"
+	}
+	return "when the first node is moved to it"
 }
 
 func writeDifferences(text *strings.Builder, all []drift.Difference, colours palette) {

@@ -71,7 +71,7 @@ are precompiled for each kernel, so that the nodes matter: list one of each kind
 			if o.render.env, err = environmentOf(env); err != nil {
 				return err
 			}
-			images, registry, err := o.images(cmd.InOrStdin(), cmd.ErrOrStderr())
+			images, registry, err := o.images(cmd)
 			if err != nil {
 				return failure{err}
 			}
@@ -101,11 +101,15 @@ are precompiled for each kernel, so that the nodes matter: list one of each kind
 }
 
 // images returns the images at their source, sorted, and the registry of the mirror. What would not be applied, so that
-// its image is missing, goes to stderr.
-func (o mirrorOptions) images(in io.Reader, stderr io.Writer) (images []string, registry string, err error) {
-	file, err := readPolicy(o.render.policy, in)
+// its image is missing, goes to standard error.
+func (o mirrorOptions) images(cmd *cobra.Command) (images []string, registry string, err error) {
+	file, err := readPolicy(o.render.policy, cmd.InOrStdin())
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the policy %s: %w", o.render.policy, err)
+	}
+	by, err := file.refusals(cmd.Context(), nil)
+	if err != nil {
+		return nil, "", err
 	}
 	registry = o.to
 	if global := file.Policy.Spec.Global; global != nil {
@@ -113,15 +117,17 @@ func (o mirrorOptions) images(in io.Reader, stderr io.Writer) (images []string, 
 		global.Registry = ""
 	}
 	o.render.namespace = defaultNamespace
-	found, err := o.render.compute(file, in)
+	found, err := o.render.compute(file, cmd.InOrStdin())
 	if err != nil {
 		return nil, "", err
 	}
-	if err := refused(found.plan); err != nil {
-		return nil, "", err
+	for _, sentence := range slices.Concat(
+		by.sentences, found.ignored, found.kept, aboutOperands(found.plan), aboutNodes(found.plan, found.facts),
+	) {
+		fmt.Fprintln(cmd.ErrOrStderr(), sentence)
 	}
-	for _, sentence := range slices.Concat(found.ignored, aboutOperands(found.plan), aboutNodes(found.plan, found.facts)) {
-		fmt.Fprintln(stderr, sentence)
+	if err := found.err(by); err != nil {
+		return nil, "", err
 	}
 	all, err := intents(found.plan, file.Policy)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,9 +32,13 @@ Without a file, the policy is the one in the cluster. The default images are tho
 a newer release shows which images change, which pods are replaced and which drivers are upgraded when the operator is
 upgraded to it.
 
-The file has the complete spec: a field that it does not have counts as removed. ConfigMaps and NVIDIADrivers
-beside the policy count as applied with it. The API server's checks at admission are not repeated; kubectl apply
---dry-run=server makes them.
+The file has the complete spec: a field that it does not have counts as removed. NVIDIADrivers, and ConfigMaps, Secrets
+and PriorityClasses that the policy names, count as applied with it if they are in the file. What the API server would
+refuse of the policy and of NVIDIADrivers is noted, but for rules that compare them with those of the cluster; kubectl
+apply --dry-run=server has these, too. An object that was not read counts as existing, and is noted.
+
+Some DaemonSets of drivers are created later, when driver upgrades move the first node to them, or deleted when the last
+node has moved: such a change is marked.
 
 The cluster is read with kubectl, which needs the right to list Nodes, ClusterPolicies, RuntimeClasses, Pods and
 PodDisruptionBudgets, to list DaemonSets, Deployments, Services and ConfigMaps in the operator's namespace, and to get
@@ -43,11 +46,11 @@ the Secrets and PriorityClasses that the policy names. It lists ResourceClaims, 
 cannot read count as GPUs. --against reads the objects from a file instead.
 
 The order of the nodes is that of the operator, with the budget of the policy. Other nodes that become unavailable
-meanwhile delay it. Exit codes: 0 success, 1 failure, 2 wrong usage, and with --detailed-exitcode 3 if drivers would be
-upgraded.`,
+meanwhile delay it. Exit codes: 0 success, 1 failure, or the API server or the operator would refuse a part of it, 2
+wrong usage, and with --detailed-exitcode 3 if drivers would be upgraded.`,
 		Example: `  kubectl gpu plan -f policy.yaml
-  kubectl get nodes,clusterpolicies,runtimeclasses,pods,pdb,daemonsets,deployments,services,configmaps -A \
-    -o yaml > cluster.yaml
+  kubectl get nodes,clusterpolicies,runtimeclasses,pods,pdb,daemonsets,deployments,services,configmaps,\
+  priorityclasses,validatingadmissionpolicybindings -A -o yaml > cluster.yaml
   kubectl gpu plan -f policy.yaml --against cluster.yaml -o json
   kubectl gpu plan # before an upgrade of the operator, with the plugin of the new release`,
 		Args: cobra.NoArgs,
@@ -98,26 +101,18 @@ func (o planOptions) run(cmd *cobra.Command) (*preview.Preview, error) {
 	if err := printPreview(cmd.OutOrStdout(), found, o.output); err != nil {
 		return nil, err
 	}
-	return found, errInvalid(found)
-}
-
-// errInvalid returns an error if the operator would refuse a part of the policy.
-func errInvalid(found *preview.Preview) error {
-	if len(found.Invalid) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the policy is invalid for %s: see the notes and change it", strings.Join(found.Invalid, ", "))
+	return found, errInvalid(found.Invalid, found.Refused, "notes")
 }
 
 // compute reads the policy and the cluster.
 func (o planOptions) compute(cmd *cobra.Command) (*preview.Preview, error) {
-	edit := preview.Edit{}
+	edit, file := preview.Edit{}, &policyFile{}
 	if o.policy != "" {
-		file, err := readPolicy(o.policy, cmd.InOrStdin())
-		if err != nil {
+		var err error
+		if file, err = readPolicy(o.policy, cmd.InOrStdin()); err != nil {
 			return nil, fmt.Errorf("reading the policy %s: %w", o.policy, err)
 		}
-		edit = preview.Edit{Policy: file.Policy, ConfigMaps: file.ConfigMaps, Drivers: file.Drivers}
+		edit = preview.Edit{Policy: file.Policy, Named: file.Named, Drivers: file.Drivers}
 	}
 	var cluster *preview.Cluster
 	var err error
@@ -129,5 +124,15 @@ func (o planOptions) compute(cmd *cobra.Command) (*preview.Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	return preview.Of(cluster, edit, time.Now())
+	refused, err := file.refusals(cmd.Context(), cluster)
+	if err != nil {
+		return nil, err
+	}
+	found, err := preview.Of(cluster, edit, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	found.Notes = append(refused.sentences, found.Notes...)
+	found.Refused = refused.objects
+	return found, nil
 }

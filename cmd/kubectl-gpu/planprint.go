@@ -78,36 +78,59 @@ func explained(c *preview.Change) string {
 		return c.Message
 	case c.Action == preview.Delete && c.Kind == "DaemonSet" && c.Pods == "":
 		return fmt.Sprintf("%s removed", count(int(c.Running), "pod"))
-	case c.Pods == "" && c.Action != preview.Update:
-		return ""
 	}
-	text := c.Field + explainedImages(c.Images)
-	if c.Action == preview.Delete {
-		text = "its pods get another DaemonSet"
+	var parts []string
+	switch {
+	case c.Action == preview.Delete && c.Pods != "":
+		parts = append(parts, "its pods get another DaemonSet")
+	case c.Action == preview.Create && len(c.Images) > 0:
+		parts = append(parts, strings.Join(imagesOf(c.Images), ", "))
+	case c.Action == preview.Update:
+		parts = append(parts, c.Field+explainedImages(c.Images))
 	}
-	switch c.Pods {
-	case preview.PodsStay:
-		text += "; the pods stay"
-	case preview.PodsRoll:
-		text += fmt.Sprintf("; %s replaced", count(int(c.Running), "pod"))
-	case preview.PodsOutdated:
-		text += fmt.Sprintf("; %s outdated, see the upgrades", count(int(c.Running), "pod"))
+	if c.Pods != "" {
+		parts = append(parts, explainedPods(c))
 	}
-	return text
+	if c.Later {
+		parts = append(parts, laterText(c))
+	}
+	return strings.Join(parts, "; ")
 }
 
-// explainedImages returns each change of an image once.
-func explainedImages(changes []preview.ImageChange) string {
+// explainedPods returns what happens to the pods of a DaemonSet.
+func explainedPods(c *preview.Change) string {
+	running := count(int(c.Running), "pod")
+	switch c.Pods {
+	case preview.PodsRoll:
+		return running + " replaced"
+	case preview.PodsOutdated:
+		return running + " outdated, see the upgrades"
+	case preview.PodsStay:
+	}
+	return "the pods stay"
+}
+
+// imagesOf returns each image, or change of an image, once.
+func imagesOf(changes []preview.ImageChange) []string {
 	var found []string
 	for _, c := range changes {
-		if change := c.Before + " -> " + c.After; !slices.Contains(found, change) {
+		change := c.After
+		if c.Before != "" {
+			change = c.Before + " -> " + c.After
+		}
+		if !slices.Contains(found, change) {
 			found = append(found, change)
 		}
 	}
-	if len(found) == 0 {
+	return found
+}
+
+// explainedImages returns each change of an image once, in parentheses; empty for none.
+func explainedImages(changes []preview.ImageChange) string {
+	if len(changes) == 0 {
 		return ""
 	}
-	return " (" + strings.Join(found, ", ") + ")"
+	return " (" + strings.Join(imagesOf(changes), ", ") + ")"
 }
 
 func writeUpgrades(text *strings.Builder, u *preview.Upgrades) {

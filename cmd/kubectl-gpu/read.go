@@ -9,7 +9,9 @@ import (
 	"os"
 	"slices"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +23,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
@@ -60,9 +63,11 @@ func documents(file string, in io.Reader) ([][]byte, error) {
 // policyFile has the objects of a file with a policy.
 type policyFile struct {
 	Policy *v1.ClusterPolicy
-	// ConfigMaps and Drivers are those beside the policy: it may name the former, and use the latter.
-	ConfigMaps []corev1.ConfigMap
-	Drivers    []v1alpha1.NVIDIADriver
+	// Named and Drivers are the objects beside the policy that it may name, and the NVIDIADrivers that it may use.
+	Named   []manifest.Object
+	Drivers []v1alpha1.NVIDIADriver
+	// documents are all of the file.
+	documents [][]byte
 }
 
 // readPolicy reads a file with one ClusterPolicy, which may also be in a List, as kubectl get prints it. Objects of
@@ -80,7 +85,7 @@ func decodeFile(all [][]byte) (*policyFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := &policyFile{}
+	found := &policyFile{documents: slices.Clone(all)}
 	if len(all) > 1 {
 		for _, document := range all {
 			if err := found.add(document); err != nil {
@@ -96,26 +101,58 @@ func decodeFile(all [][]byte) (*policyFile, error) {
 	return found, err
 }
 
-// add takes up a document, unless it is of another kind than ConfigMap and NVIDIADriver.
+// add takes up a document, unless it is of a kind that no policy names or uses.
 func (f *policyFile) add(document []byte) error {
-	switch kindOf(document) {
-	case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
-		configMap := corev1.ConfigMap{}
-		if err := yaml.Unmarshal(document, &configMap); err != nil {
-			return err
-		}
-		f.ConfigMaps = append(f.ConfigMaps, configMap)
-	case v1alpha1.NVIDIADriverKind:
-		driver, err := decodeStrictly[*v1alpha1.NVIDIADriver](document, v1alpha1.NVIDIADriverKind)
-		if err != nil {
-			return fmt.Errorf("NVIDIADriver %s: %w", nameOf(document), err)
-		}
-		same := func(other v1alpha1.NVIDIADriver) bool { return other.Name == driver.Name }
-		if driver.Name == "" || slices.ContainsFunc(f.Drivers, same) {
-			return fmt.Errorf("there are two NVIDIADrivers %q, or it has no metadata.name: change one name", driver.Name)
-		}
-		f.Drivers = append(f.Drivers, *driver)
+	kind := kindOf(document)
+	if kind == v1alpha1.NVIDIADriverKind {
+		return f.addDriver(document)
 	}
+	object := newNamed(kind)
+	if object == nil {
+		return nil
+	}
+	if err := yaml.Unmarshal(document, object); err != nil {
+		return fmt.Errorf("%s %s: %w", kind.Kind, nameOf(document), err)
+	}
+	if secret, isSecret := object.(*corev1.Secret); isSecret {
+		// As the API server stores it.
+		for key, value := range secret.StringData {
+			if secret.Data == nil {
+				secret.Data = map[string][]byte{}
+			}
+			secret.Data[key] = []byte(value)
+		}
+	}
+	f.Named = append(f.Named, object)
+	return nil
+}
+
+// newNamed returns an empty object of a kind that a policy may name; nil for another kind.
+func newNamed(kind schema.GroupVersionKind) manifest.Object {
+	switch kind {
+	case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
+		return &corev1.ConfigMap{}
+	case corev1.SchemeGroupVersion.WithKind("Secret"):
+		return &corev1.Secret{}
+	case schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"):
+		return &schedulingv1.PriorityClass{}
+	case admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"):
+		return &admissionv1.ValidatingAdmissionPolicyBinding{}
+	}
+	return nil
+}
+
+// addDriver takes up an NVIDIADriver.
+func (f *policyFile) addDriver(document []byte) error {
+	driver, err := decodeStrictly[*v1alpha1.NVIDIADriver](document, v1alpha1.NVIDIADriverKind)
+	if err != nil {
+		return fmt.Errorf("NVIDIADriver %s: %w", nameOf(document), err)
+	}
+	same := func(other v1alpha1.NVIDIADriver) bool { return other.Name == driver.Name }
+	if driver.Name == "" || slices.ContainsFunc(f.Drivers, same) {
+		return fmt.Errorf("there are two NVIDIADrivers %q, or it has no metadata.name: change one name", driver.Name)
+	}
+	f.Drivers = append(f.Drivers, *driver)
 	return nil
 }
 

@@ -7,11 +7,9 @@ import (
 	"io"
 	"slices"
 	"sort"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -29,6 +27,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/preview"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
@@ -46,24 +45,33 @@ type renderOptions struct {
 	toolkit string
 }
 
+// renderHelp is the description of render.
+const renderHelp = `Print every object that the operator would apply for a ClusterPolicy on these nodes, as YAML.
+
+It reads the policy and the nodes from files and contacts no cluster. What would not be applied is listed
+on standard error, with one line for each operand and for each node on which an operand does not run, and so is what
+the API server would refuse: see kubectl gpu validate.
+
+Objects that the policy names may be in its file: ConfigMaps, of which the driver's pods mount each key, Secrets and
+PriorityClasses. Each that is not there counts as existing, and is listed on standard error: what follows from its
+content is missing, such as mounts and digests. NVIDIADrivers must be in the file if the policy uses them
+(spec.driver.useNvidiaDriverCRD). If the operator has variables for default images or for its proxy, repeat them with
+--env. Its flags count as the defaults.
+
+The objects are those of a first installation, in a cluster that has none of them. What an operator has written on the
+nodes of a running cluster does not count; nodes that would keep something because of it are listed on standard error.
+Owner references are omitted if the policy has no UID, and the digest of an object has them. The annotation with the
+applied spec is always omitted.
+
+Exit codes: 0 success, also if something was not read; 1 a file cannot be read, or the API server or the operator would
+refuse the policy, an operand, a node pool, an NVIDIADriver or the driver of a node; 2 wrong usage.`
+
 func renderCommand() *cobra.Command {
 	o, env := renderOptions{}, []string(nil)
 	command := &cobra.Command{
 		Use:   "render -f POLICY --nodes NODES",
 		Short: "Print what the operator would apply for a policy and these nodes, without a cluster",
-		Long: `Print every object that the operator would apply for a ClusterPolicy on these nodes, as YAML.
-
-It reads the policy and the nodes from files and contacts no cluster. What would not be applied is listed
-on standard error, with one line for each operand and for each node on which an operand does not run. Unknown
-fields are an error; the API server's other checks at admission are not repeated here.
-
-ConfigMaps that the policy names may be in its file: the driver's pods mount each of their keys. So must be the
-NVIDIADrivers if the policy uses them (spec.driver.useNvidiaDriverCRD). If the operator has variables for default
-images or for its proxy, repeat them with --env.
-
-The objects are those of a first installation, in a cluster that has none of them. Owner references are omitted
-if the policy has no UID. Exit codes: 0 success, 1 a file cannot be read or an operand is Invalid, 2
-wrong usage.`,
+		Long:  renderHelp,
 		Example: `  kubectl get nodes -o yaml > nodes.yaml
   kubectl gpu render -f policy.yaml --nodes nodes.yaml > objects.yaml
   kubectl gpu render -f policy.yaml --nodes nodes.yaml --env HTTPS_PROXY=http://proxy.example.com`,
@@ -79,7 +87,7 @@ wrong usage.`,
 			if o.env, err = environmentOf(env); err != nil {
 				return err
 			}
-			if err := o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil {
+			if err := o.run(cmd); err != nil {
 				return failure{err}
 			}
 			return nil
@@ -143,14 +151,25 @@ type rendition struct {
 	plan    plan.Plan
 	facts   []nodeinfo.Facts
 	ignored []string
+	// kept are sentences about nodes with labels of a running operator.
+	kept []string
 }
 
-func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
-	file, err := readPolicy(o.policy, in)
+// err returns an error that names what the operator or the API server would refuse; nil if there is nothing.
+func (r *rendition) err(by refusals) error {
+	return errInvalid(preview.Invalid(r.plan, r.facts), by.objects, "reasons above")
+}
+
+func (o renderOptions) run(cmd *cobra.Command) error {
+	file, err := readPolicy(o.policy, cmd.InOrStdin())
 	if err != nil {
 		return fmt.Errorf("reading the policy %s: %w", o.policy, err)
 	}
-	found, err := o.compute(file, in)
+	by, err := file.refusals(cmd.Context(), nil)
+	if err != nil {
+		return err
+	}
+	found, err := o.compute(file, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -158,16 +177,17 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if _, err := out.Write(printed); err != nil {
+	if _, err := cmd.OutOrStdout().Write(printed); err != nil {
 		return fmt.Errorf("writing the objects: %w", err)
 	}
 	for _, sentence := range slices.Concat(
-		fieldnotes.Of(file.Policy.Spec), aboutDrivers(file.Drivers, found.input), found.ignored, found.plan.Doubtful(),
+		by.sentences, aboutPause(found.input), fieldnotes.Of(file.Policy.Spec), aboutDrivers(file.Drivers, found.input),
+		found.ignored, found.plan.Doubtful(), preview.Unread(preview.Assumed(found.input.Contents)), found.kept,
 		aboutOperands(found.plan), aboutNodes(found.plan, found.facts),
 	) {
-		fmt.Fprintln(stderr, sentence)
+		fmt.Fprintln(cmd.ErrOrStderr(), sentence)
 	}
-	return refused(found.plan)
+	return found.err(by)
 }
 
 // compute reads the nodes, and computes what the operator would do on them.
@@ -185,13 +205,17 @@ func (o renderOptions) compute(file *policyFile, in io.Reader) (*rendition, erro
 	if found.input.DriverToolkit, err = readDriverToolkit(o.toolkit); err != nil {
 		return nil, fmt.Errorf("reading the driver toolkit %s: %w", o.toolkit, err)
 	}
-	found.input.Contents = o.contents(catalogue, found.input, file.ConfigMaps)
-	for i := range nodes {
-		found.facts = append(found.facts, observe.Facts(&nodes[i]))
-	}
-	// The output must not depend on the order of the nodes in the file.
-	sort.Slice(found.facts, func(i, j int) bool { return found.facts[i].Name < found.facts[j].Name })
+	found.input.Contents = catalogue.Assume(found.input, preview.ContentsOf(o.namespace, file.Named))
 	decisions := plan.Decide(catalogue, found.input)
+	// The output must not depend on the order of the nodes in the file.
+	sort.Slice(nodes, func(i, j int) bool { return nodes[i].Name < nodes[j].Name })
+	for i := range nodes {
+		found.facts = append(found.facts, observe.Facts(preview.Unwritten(catalogue, &nodes[i])))
+		if preview.Keeps(decisions, &nodes[i]) {
+			found.kept = append(found.kept, fmt.Sprintf("node %s has labels of a running operator, which may keep what the "+
+				"node has; this is a first installation without them: kubectl gpu plan shows the cluster's", nodes[i].Name))
+		}
+	}
 	nodesAndStandIns := append(slices.Clone(found.facts), decisions.StandIns(found.facts, nil)...)
 	found.plan = plan.Compute(decisions, found.input.Optional, nodesAndStandIns)
 	return found, nil
@@ -213,20 +237,6 @@ func (o renderOptions) input(file *policyFile) operand.Input {
 		in.NVIDIADrivers = nvidiadriver.Declared(file.Policy.Spec, file.Drivers)
 	}
 	return in
-}
-
-// contents returns the contents of these ConfigMaps; all other objects that the policy names count as existing.
-func (o renderOptions) contents(
-	catalogue operand.Catalogue, input operand.Input, configMaps []corev1.ConfigMap,
-) map[operand.Reference]operand.Content {
-	known := map[operand.Reference]operand.Content{}
-	for i := range configMaps {
-		if namespace := configMaps[i].Namespace; namespace == "" || namespace == o.namespace {
-			reference := operand.Reference{Kind: operand.ConfigMap, Name: configMaps[i].Name}
-			known[reference] = observe.ConfigMapContent(&configMaps[i])
-		}
-	}
-	return catalogue.Assume(input, known)
 }
 
 // objects returns the objects of all steps as YAML documents, in the order in which they are applied.
@@ -271,6 +281,14 @@ func intents(p plan.Plan, policy *v1.ClusterPolicy) ([]*unstructured.Unstructure
 		}
 	}
 	return all, nil
+}
+
+// aboutPause returns a line if the operator would apply nothing.
+func aboutPause(in operand.Input) []string {
+	if !in.Paused() {
+		return nil
+	}
+	return []string{"spec.paused is true: the operator would only report. Without it, it would apply these objects"}
 }
 
 // aboutDrivers returns a line for each field of NVIDIADriver objects without effect, or for all of them if they have
@@ -357,26 +375,4 @@ func whyNot(onNode plan.OperandOnNode) string {
 	case plan.Expected:
 	}
 	return ""
-}
-
-// refused returns an error that names the operands with the state Invalid; nil if there are none.
-func refused(p plan.Plan) error {
-	var names []string
-	for _, step := range p.Steps {
-		if step.State == v1.OperandInvalid {
-			names = append(names, string(step.Operand.Name))
-		}
-	}
-	for _, pool := range p.NodePools {
-		if pool.Decision.Choice == operand.Refused {
-			names = append(names, "node pool "+pool.Name)
-		}
-	}
-	for _, driver := range p.RefusedDrivers() {
-		names = append(names, "NVIDIADriver "+driver.Name)
-	}
-	if len(names) > 0 {
-		return fmt.Errorf("the policy is invalid for %s: see the reasons above and change it", strings.Join(names, ", "))
-	}
-	return nil
 }

@@ -58,19 +58,22 @@ type Change struct {
 	Name    string `json:"name"`
 	// Field is the first one that differs, for Update.
 	Field string `json:"field,omitempty"`
-	// Images are those of its containers that differ, for Update of a DaemonSet.
+	// Images are those of its containers that differ, for Update of a DaemonSet, or all, for Create.
 	Images []ImageChange `json:"images,omitempty"`
 	// Pods is the effect on the pods of a live DaemonSet, and Running how many it has. It is empty for a deletion that
 	// ends the pods.
 	Pods    Effect `json:"pods,omitempty"`
 	Running int32  `json:"running,omitempty"`
+	// Later: the change does not follow the edit at once, but when driver upgrades move the first node to the DaemonSet,
+	// or the last one from it.
+	Later bool `json:"later,omitempty"`
 	// Message explains Refuse.
 	Message string `json:"message,omitempty"`
-	// Differences are all fields that change, for Update. Digests are left out.
+	// Differences are all fields that change, for Update, and the images, for Create. Digests are left out.
 	Differences []drift.Difference `json:"differences,omitempty"`
 }
 
-// ImageChange is a container with another image than before.
+// ImageChange is a container with another image than before; Before is empty for a new one.
 type ImageChange struct {
 	Container string `json:"container"`
 	Before    string `json:"before"`
@@ -85,34 +88,54 @@ type changes struct {
 	daemonSets map[string]*appsv1.DaemonSet
 }
 
-// changesOf compares what the pass would render with the live objects.
-func changesOf(c *Cluster, p plan.Plan, policy *v1.ClusterPolicy) changes {
-	uid := ownerUID(c.active())
-	owner := render.Owner{Name: policy.Name, UID: string(uid)}
+// changesOf compares what the pass would render with the live objects: now, and when driver upgrades have moved the
+// nodes.
+func changesOf(c *Cluster, now, moved plan.Plan, policy *v1.ClusterPolicy) changes {
 	found := changes{changed: []Change{}, daemonSets: map[string]*appsv1.DaemonSet{}}
-	rendered := apply.Rendered{Kept: map[string]bool{}}
+	first := renderedOf(c, now, policy)
+	found.changed = append(found.changed, first.refused...)
+	for _, object := range first.objects {
+		found.compare(c, object)
+	}
+	found.prune(c, &first.kept)
+	found.addLater(c, first, renderedOf(c, moved, policy))
+	found.handOver(c)
+	return found
+}
+
+// renderedObjects are the objects of a plan.
+type renderedObjects struct {
+	objects []manifest.Object
+	// refused are the operands that cannot be rendered.
+	refused []Change
+	// kept are the objects that are not pruned.
+	kept apply.Rendered
+}
+
+// renderedOf renders the objects of a plan.
+func renderedOf(c *Cluster, p plan.Plan, policy *v1.ClusterPolicy) renderedObjects {
+	owner := render.Owner{Name: policy.Name, UID: string(ownerUID(c.active()))}
+	found := renderedObjects{kept: apply.Rendered{Kept: map[string]bool{}}}
 	for _, step := range p.Steps {
 		if step.Action == plan.Hold || step.KeepUnrendered {
-			rendered.Kept[string(step.Operand.Name)] = true
+			found.kept.Kept[string(step.Operand.Name)] = true
 		}
 		if step.Action != plan.Apply {
 			continue
 		}
 		objects, err := render.Step(p, step, owner, c.live(&step.Operand, step.Instances))
 		if err != nil {
-			rendered.Kept[string(step.Operand.Name)] = true
-			found.changed = append(found.changed, Change{
+			found.kept.Kept[string(step.Operand.Name)] = true
+			found.refused = append(found.refused, Change{
 				Action: Refuse, Operand: string(step.Operand.Name), Message: err.Error(),
 			})
 			continue
 		}
 		for _, object := range objects {
-			rendered.Add(object)
-			found.compare(c, object)
+			found.kept.Add(object)
 		}
+		found.objects = append(found.objects, objects...)
 	}
-	found.prune(c, &rendered)
-	found.handOver(c)
 	return found
 }
 
@@ -161,6 +184,7 @@ func (f *changes) compare(c *Cluster, object manifest.Object) {
 	live := c.find(object)
 	if live == nil {
 		change.Action = Create
+		change.addImages(object)
 		f.changed = append(f.changed, change)
 		return
 	}
@@ -307,7 +331,26 @@ func containersOf(ds *appsv1.DaemonSet) []corev1.Container {
 }
 
 // prune adds the objects that would be deleted.
-func (f *changes) prune(c *Cluster, rendered *apply.Rendered) {
+func (f *changes) prune(c *Cluster, kept *apply.Rendered) {
+	for _, object := range c.pruned(kept) {
+		f.changed = append(f.changed, deletion(object))
+	}
+}
+
+// deletion is the change of an object that is deleted.
+func deletion(object manifest.Object) Change {
+	change := Change{
+		Action: Delete, Operand: object.GetLabels()[labels.Operand], Kind: object.GetObjectKind().GroupVersionKind().Kind,
+		Name: object.GetName(),
+	}
+	if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
+		change.Running = ds.Status.CurrentNumberScheduled
+	}
+	return change
+}
+
+// pruned returns the live objects that are not kept.
+func (c *Cluster) pruned(kept *apply.Rendered) []manifest.Object {
 	uid := ownerUID(c.active())
 	kinds := map[string]bool{}
 	for _, kind := range manifest.Kinds() {
@@ -316,17 +359,11 @@ func (f *changes) prune(c *Cluster, rendered *apply.Rendered) {
 	for kind, served := range c.optional() {
 		kinds[string(kind)] = served
 	}
+	var found []manifest.Object
 	for _, object := range c.Objects {
-		kind := object.GetObjectKind().GroupVersionKind().Kind
-		if !kinds[kind] || !rendered.Prunes(uid, object) {
-			continue
+		if kinds[object.GetObjectKind().GroupVersionKind().Kind] && kept.Prunes(uid, object) {
+			found = append(found, object)
 		}
-		change := Change{
-			Action: Delete, Operand: object.GetLabels()[labels.Operand], Kind: kind, Name: object.GetName(),
-		}
-		if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
-			change.Running = ds.Status.CurrentNumberScheduled
-		}
-		f.changed = append(f.changed, change)
 	}
+	return found
 }

@@ -4,10 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
-	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -116,16 +113,6 @@ func (c *Cluster) live(o *operand.Operand, instances []operand.Instance) map[str
 // active returns the policy that the operator applies; nil for none.
 func (c *Cluster) active() *v1.ClusterPolicy { return observe.Active(of[*v1.ClusterPolicy](c)) }
 
-// facts of the nodes, sorted by name.
-func (c *Cluster) facts() []nodeinfo.Facts {
-	var facts []nodeinfo.Facts
-	for _, node := range of[*corev1.Node](c) {
-		facts = append(facts, observe.Facts(node))
-	}
-	slices.SortFunc(facts, func(a, b nodeinfo.Facts) int { return strings.Compare(a.Name, b.Name) })
-	return facts
-}
-
 // appliedSpec returns the annotation of the spec that was last applied, so that it does not count as a change.
 func (c *Cluster) appliedSpec() string {
 	for _, service := range inNamespace[*corev1.Service](c) {
@@ -154,52 +141,6 @@ func (c *Cluster) driverToolkit() map[string]string {
 		}
 	}
 	return nil
-}
-
-// contents returns the content of the objects that the policy refers to. assumed are those that were not read, which
-// count as existing.
-func (c *Cluster) contents(
-	catalogue operand.Catalogue, in operand.Input, more []corev1.ConfigMap,
-) (contents map[operand.Reference]operand.Content, assumed []operand.Reference) {
-	known := c.known()
-	for i := range more {
-		if namespace := more[i].Namespace; namespace == "" || namespace == c.Namespace {
-			known[operand.Reference{Kind: operand.ConfigMap, Name: more[i].Name}] = observe.ConfigMapContent(&more[i])
-		}
-	}
-	contents = catalogue.Assume(in, known)
-	for reference, content := range contents {
-		switch {
-		case !content.Assumed:
-		case c.Read[string(reference.Kind)]:
-			delete(contents, reference)
-		default:
-			assumed = append(assumed, reference)
-		}
-	}
-	slices.SortFunc(assumed, func(a, b operand.Reference) int { return strings.Compare(a.String(), b.String()) })
-	return contents, assumed
-}
-
-// known returns the content of the objects that a policy may refer to.
-func (c *Cluster) known() map[operand.Reference]operand.Content {
-	known := map[operand.Reference]operand.Content{}
-	for _, object := range c.Objects {
-		if namespace := object.GetNamespace(); namespace != "" && namespace != c.Namespace {
-			continue
-		}
-		switch object := object.(type) {
-		case *corev1.ConfigMap:
-			known[operand.Reference{Kind: operand.ConfigMap, Name: object.Name}] = observe.ConfigMapContent(object)
-		case *corev1.Secret:
-			known[operand.Reference{Kind: operand.Secret, Name: object.Name}] = observe.SecretContent(object)
-		case *schedulingv1.PriorityClass:
-			known[operand.Reference{Kind: operand.PriorityClass, Name: object.Name}] = operand.Content{}
-		case *admissionv1.ValidatingAdmissionPolicyBinding:
-			known[operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: object.Name}] = operand.Content{}
-		}
-	}
-	return known
 }
 
 // operator is the operator's own container; nil if the cluster has none, or it was not read.

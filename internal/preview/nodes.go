@@ -22,26 +22,33 @@ type observer struct {
 	plan    plan.Plan
 	// daemonSets as they are after the edit, by name.
 	daemonSets map[string]*appsv1.DaemonSet
-	// pods of the stack by node, and the pods of all namespaces by node.
-	operands map[string]assess.Pods
-	all      map[string][]corev1.Pod
+	pods       nodePods
+	// labelled are the nodes of the cluster, as the node controller labels them.
+	labelled []*corev1.Node
 	now      time.Time
 }
 
-// observe sorts the pods by node.
-func (o *observer) observe() {
-	o.operands, o.all = map[string]assess.Pods{}, map[string][]corev1.Pod{}
-	for _, pod := range of[*corev1.Pod](o.cluster) {
+// nodePods are the pods of the stack by node, and the pods of all namespaces by node.
+type nodePods struct {
+	operands map[string]assess.Pods
+	all      map[string][]corev1.Pod
+}
+
+// podsByNode sorts the pods by node.
+func podsByNode(c *Cluster) nodePods {
+	found := nodePods{operands: map[string]assess.Pods{}, all: map[string][]corev1.Pod{}}
+	for _, pod := range of[*corev1.Pod](c) {
 		node := observe.PodNode(pod)
-		o.all[node] = append(o.all[node], *pod)
-		if pod.Namespace != o.cluster.Namespace || pod.Labels[labels.Operand] == "" {
+		found.all[node] = append(found.all[node], *pod)
+		if pod.Namespace != c.Namespace || pod.Labels[labels.Operand] == "" {
 			continue
 		}
-		if o.operands[node] == nil {
-			o.operands[node] = assess.Pods{}
+		if found.operands[node] == nil {
+			found.operands[node] = assess.Pods{}
 		}
-		o.operands[node].Add(pod)
+		found.operands[node].Add(pod)
 	}
+	return found
 }
 
 // planned is a node with the spec that applies to it.
@@ -53,7 +60,7 @@ type planned struct {
 // nodes returns the GPU nodes that the operator manages, sorted by name.
 func (o *observer) nodes() []planned {
 	var found []planned
-	for _, node := range of[*corev1.Node](o.cluster) {
+	for _, node := range o.labelled {
 		if facts := observe.Facts(node); facts.Managed() {
 			found = append(found, o.node(node, o.plan.ForNode(facts)))
 		}
@@ -66,7 +73,7 @@ func (o *observer) nodes() []planned {
 func (o *observer) node(object *corev1.Node, nodePlan plan.NodePlan) planned {
 	node, _ := observe.UpgradeNode(&observe.UpgradeFacts{
 		Node: object, Decisions: o.plan.Decisions, Planned: &nodePlan, DaemonSets: o.daemonSets,
-		Pods: observe.NodePods{Operands: o.operands[object.Name]}, GPUReady: isGPUReady(object), Now: o.now,
+		Pods: observe.NodePods{Operands: o.pods.operands[object.Name]}, GPUReady: isGPUReady(object), Now: o.now,
 	})
 	return planned{node, nodePlan.Spec}
 }

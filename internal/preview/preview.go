@@ -14,6 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -26,8 +27,10 @@ type Preview struct {
 	Policy string `json:"policy"`
 	// Paused: spec.paused is true, so that the operator would only report.
 	Paused bool `json:"paused"`
-	// Invalid are the operands and node pools that the operator would refuse. Notes have the reasons.
+	// Invalid are the operands, node pools and NVIDIADrivers that the operator would refuse, and Refused the objects of
+	// the edit that the API server would refuse. Notes have the reasons.
 	Invalid []string `json:"invalid,omitempty"`
+	Refused []string `json:"refused,omitempty"`
 	// Notes are sentences about the spec: fields without effect, doubtful values, operands that are not installed.
 	Notes []string `json:"notes"`
 	// Spec has the fields of the policy that change, with the defaults of this release.
@@ -59,8 +62,9 @@ func (p *Preview) Disturbs() bool { return !p.Paused && p.Upgrades.Happen() }
 type Edit struct {
 	// Policy is nil for the one in the cluster: then only another release of the operator changes anything.
 	Policy *v1.ClusterPolicy
-	// ConfigMaps replace those of the cluster with the same name, as they are applied together with the policy.
-	ConfigMaps []corev1.ConfigMap
+	// Named are objects that the policy may name, such as ConfigMaps. They replace those of the cluster with the same
+	// name, as they are applied together with the policy.
+	Named []manifest.Object
 	// Drivers replace NVIDIADriver objects in the same way.
 	Drivers []v1alpha1.NVIDIADriver
 }
@@ -77,7 +81,7 @@ func (c *Cluster) input(catalogue operand.Catalogue, edit Edit) (in operand.Inpu
 	if in.UsesNVIDIADrivers() {
 		in.NVIDIADrivers = c.nvidiaDrivers(edit)
 	}
-	in.Contents, assumed = c.contents(catalogue, in, edit.ConfigMaps)
+	in.Contents, assumed = c.contents(catalogue, in, edit.Named)
 	return in, assumed
 }
 
@@ -125,63 +129,30 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 		return nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
 	}
 	in, assumed := c.input(catalogue, edit)
-	facts := c.facts()
 	decisions := plan.Decide(catalogue, in)
-	standIns := decisions.StandIns(facts, rollout.Variants(c.daemonSets()))
-	computed := plan.Compute(decisions, in.Optional, append(facts, standIns...))
-	changes := changesOf(c, computed, edit.Policy)
+	nodes, moved := c.settledNodes(decisions, now)
+	computed := c.planFor(decisions, in.Optional, nodes)
+	changes := changesOf(c, computed, c.planFor(decisions, in.Optional, moved), edit.Policy)
 	preview := &Preview{
-		Policy: edit.Policy.Name, Paused: in.Paused(), Invalid: invalid(computed),
-		Notes: slices.Concat(fieldnotes.Of(edit.Policy.Spec), computed.Doubtful(), notes(computed), unread(assumed),
-			c.withoutOperator()),
+		Policy: edit.Policy.Name, Paused: in.Paused(), Invalid: Invalid(computed, factsOf(nodes)),
+		Notes: slices.Concat(fieldnotes.Of(edit.Policy.Spec), computed.Doubtful(), notes(computed, factsOf(nodes)),
+			Unread(assumed), c.withoutOperator()),
 		Objects: changes.changed, Unchanged: changes.unchanged, Replaced: c.replaced(changes.changed),
 	}
 	if preview.Spec, err = c.specDifferences(edit.Policy); err != nil {
 		return nil, err
 	}
-	preview.Upgrades, err = upgradesOf(c, computed, changes.daemonSets, now)
+	preview.Upgrades, err = upgradesOf(c, nodes, computed, changes.daemonSets, now)
 	return preview, err
 }
 
-// notes returns a sentence for each operand that is held, and for each node pool and NVIDIADriver object that is
-// refused, with the reason.
-func notes(p plan.Plan) []string {
-	var sentences []string
-	for _, step := range p.Steps {
-		if step.Action == plan.Hold {
-			sentences = append(sentences, fmt.Sprintf("%s would stay unchanged: %s (%s)", step.Operand.Name, step.Message,
-				step.Reason))
-		}
-	}
-	for _, pool := range p.NodePools {
-		if pool.Decision.Choice != operand.Install {
-			sentences = append(sentences,
-				fmt.Sprintf("node pool %s would have no effect: %s (%s)", pool.Name, pool.Decision.Message, pool.Decision.Reason))
-		}
-	}
-	for _, driver := range p.RefusedDrivers() {
-		sentences = append(sentences, fmt.Sprintf("%s (%s)", driver.Decision.Message, driver.Decision.Reason))
-	}
-	return sentences
-}
-
-// invalid returns the operands with the state Invalid, and the node pools and NVIDIADriver objects that are refused.
-func invalid(p plan.Plan) []string {
-	var names []string
-	for _, step := range p.Steps {
-		if step.State == v1.OperandInvalid {
-			names = append(names, string(step.Operand.Name))
-		}
-	}
-	for _, pool := range p.NodePools {
-		if pool.Decision.Choice == operand.Refused {
-			names = append(names, "node pool "+pool.Name)
-		}
-	}
-	for _, driver := range p.RefusedDrivers() {
-		names = append(names, "NVIDIADriver "+driver.Name)
-	}
-	return names
+// planFor returns the plan of the pass for nodes.
+func (c *Cluster) planFor(
+	decisions *plan.Decisions, optional map[operand.OptionalKind]bool, nodes []*corev1.Node,
+) plan.Plan {
+	facts := factsOf(nodes)
+	standIns := decisions.StandIns(facts, rollout.Variants(c.daemonSets()))
+	return plan.Compute(decisions, optional, append(facts, standIns...))
 }
 
 // withoutOperator returns a sentence if the operator's images and flags are not known.
@@ -191,16 +162,4 @@ func (c *Cluster) withoutOperator() []string {
 	}
 	return []string{"namespace " + c.Namespace + " has no Deployment of the operator: its images, variables and flags " +
 		"count as the defaults of this plugin's release"}
-}
-
-// unread returns a sentence for each object whose content is not known.
-func unread(references []operand.Reference) []string {
-	var sentences []string
-	for _, reference := range references {
-		if reference.Kind == operand.ConfigMap || reference.Kind == operand.Secret {
-			sentences = append(sentences, fmt.Sprintf(
-				"%s is not among the objects: the pods that read it appear changed; add it for an exact result", reference))
-		}
-	}
-	return sentences
 }

@@ -74,12 +74,13 @@ func (u *Upgrades) Held() int {
 	return held
 }
 
-// upgradesOf returns the upgrades with the DaemonSets as rendered; one that is not rendered stays.
-func upgradesOf(c *Cluster, p plan.Plan, rendered map[string]*appsv1.DaemonSet, now time.Time) (Upgrades, error) {
+// upgradesOf returns the upgrades of the nodes with the DaemonSets as rendered; one that is not rendered stays.
+func upgradesOf(
+	c *Cluster, nodesNow []*corev1.Node, p plan.Plan, rendered map[string]*appsv1.DaemonSet, now time.Time,
+) (Upgrades, error) {
 	daemonSets := c.daemonSets()
 	maps.Copy(daemonSets, rendered)
-	o := &observer{cluster: c, plan: p, daemonSets: daemonSets, now: now}
-	o.observe()
+	o := &observer{cluster: c, labelled: nodesNow, plan: p, daemonSets: daemonSets, pods: podsByNode(c), now: now}
 	nodes := o.nodes()
 	simulated := simulation{cluster: upgrade.Cluster{
 		Now: now, Policies: map[string]upgrade.Policy{"": observe.UpgradePolicy(*p.Input.Spec.Driver.UpgradePolicy, 0, 0)},
@@ -126,7 +127,7 @@ func (o *observer) addPods(node *NodeUpgrade, spec *v1.DriverUpgradePolicySpec) 
 	if err != nil {
 		return err
 	}
-	pods := o.all[node.Name]
+	pods := o.pods.all[node.Name]
 	workload := upgrade.ClassifyPods(pods, policy, gpuuse.Among(of[*resourcev1.ResourceClaim](o.cluster)))
 	for _, user := range workload.Users {
 		name := user.Namespace + "/" + user.Name

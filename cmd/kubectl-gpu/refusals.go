@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
+	"github.com/clusterpolicy/gpu-operator/internal/preview"
+)
+
+// refusals are the objects that the API server would refuse, as kind and name, and a sentence for each reason.
+type refusals struct {
+	objects, sentences []string
+}
+
+// errInvalid returns an error that names what the operator would refuse, or else what the API server would; nil if
+// there is neither. at is where the reasons are.
+func errInvalid(invalid, refused []string, at string) error {
+	switch {
+	case len(invalid) > 0:
+		return fmt.Errorf("the policy is invalid for %s: see the %s and change it", strings.Join(invalid, ", "), at)
+	case len(refused) > 0:
+		return fmt.Errorf("the API server would refuse %s: see the %s and change it", strings.Join(refused, ", "), at)
+	}
+	return nil
+}
+
+// refusals checks the policy and the NVIDIADrivers of a file as the API server does, except its webhooks and policies.
+// It accepts what is wrong with an object of the cluster already, as the API server does: live has those objects, and
+// may be nil.
+func (f *policyFile) refusals(ctx context.Context, live *preview.Cluster) (refusals, error) {
+	found := refusals{}
+	for _, document := range f.documents {
+		definition, known := definitionOf(document)
+		if !known {
+			continue
+		}
+		problems, err := problemsOf(ctx, document)
+		if err != nil {
+			return found, err
+		}
+		stored, err := storedProblems(ctx, live, document)
+		if err != nil {
+			return found, err
+		}
+		problems = slices.DeleteFunc(problems, func(problem string) bool { return slices.Contains(stored, problem) })
+		if len(problems) == 0 {
+			continue
+		}
+		name := definition.Kind.Kind + " " + nameOf(document)
+		found.objects = append(found.objects, name)
+		for _, problem := range problems {
+			found.sentences = append(found.sentences, fmt.Sprintf("the API server would refuse %s: %s", name, problem))
+		}
+	}
+	return found, nil
+}
+
+// problemsOf returns what the API server would refuse of an object, without its status.
+func problemsOf(ctx context.Context, document []byte) ([]string, error) {
+	definition, _ := definitionOf(document)
+	written, err := asWritten(document)
+	if err != nil {
+		return nil, err
+	}
+	problems, _, err := checkObject(ctx, definition, written)
+	return problems, err
+}
+
+// storedProblems returns what is wrong with the live object of a document; nothing if there is none.
+func storedProblems(ctx context.Context, live *preview.Cluster, document []byte) ([]string, error) {
+	if live == nil {
+		return nil, nil
+	}
+	kind, name := kindOf(document), nameOf(document)
+	for _, object := range live.Objects {
+		switch object.(type) {
+		case *v1.ClusterPolicy, *v1alpha1.NVIDIADriver:
+		default:
+			continue
+		}
+		if object.GetObjectKind().GroupVersionKind() != kind || object.GetName() != name {
+			continue
+		}
+		stored, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, fmt.Errorf("encoding %s %s: %w", kind.Kind, name, err)
+		}
+		return problemsOf(ctx, stored)
+	}
+	return nil, nil
+}

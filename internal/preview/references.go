@@ -1,0 +1,76 @@
+package preview
+
+import (
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// ContentsOf returns the contents of objects that a policy may refer to. Objects of other kinds, and of another
+// namespace than that of the operator, are left out; without a namespace they count as in that one.
+func ContentsOf(namespace string, objects []manifest.Object) map[operand.Reference]operand.Content {
+	known := map[operand.Reference]operand.Content{}
+	for _, object := range objects {
+		if in := object.GetNamespace(); in != "" && in != namespace {
+			continue
+		}
+		switch object := object.(type) {
+		case *corev1.ConfigMap:
+			known[operand.Reference{Kind: operand.ConfigMap, Name: object.Name}] = observe.ConfigMapContent(object)
+		case *corev1.Secret:
+			known[operand.Reference{Kind: operand.Secret, Name: object.Name}] = observe.SecretContent(object)
+		case *schedulingv1.PriorityClass:
+			known[operand.Reference{Kind: operand.PriorityClass, Name: object.Name}] = operand.Content{}
+		case *admissionv1.ValidatingAdmissionPolicyBinding:
+			known[operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: object.Name}] = operand.Content{}
+		}
+	}
+	return known
+}
+
+// Assumed returns the contents that were not read, and so count as existing.
+func Assumed(contents map[operand.Reference]operand.Content) []operand.Reference {
+	var assumed []operand.Reference
+	for reference, content := range contents {
+		if content.Assumed {
+			assumed = append(assumed, reference)
+		}
+	}
+	slices.SortFunc(assumed, func(a, b operand.Reference) int { return strings.Compare(a.String(), b.String()) })
+	return assumed
+}
+
+// Unread returns a sentence for each object that was not read.
+func Unread(references []operand.Reference) []string {
+	var sentences []string
+	for _, reference := range references {
+		sentence := reference.String() + " was not read: it counts as existing"
+		if reference.Kind == operand.ConfigMap || reference.Kind == operand.Secret {
+			sentence += ", and the objects lack what follows from its content, such as mounts of its keys and digests; " +
+				"add it for an exact result"
+		}
+		sentences = append(sentences, sentence)
+	}
+	return sentences
+}
+
+// contents returns the content of the objects that the policy refers to, with more objects than those of the cluster.
+// assumed are those that were not read, which count as existing.
+func (c *Cluster) contents(
+	catalogue operand.Catalogue, in operand.Input, more []manifest.Object,
+) (contents map[operand.Reference]operand.Content, assumed []operand.Reference) {
+	contents = catalogue.Assume(in, ContentsOf(c.Namespace, slices.Concat(c.Objects, more)))
+	for _, reference := range Assumed(contents) {
+		if c.Read[string(reference.Kind)] {
+			delete(contents, reference)
+		}
+	}
+	return contents, Assumed(contents)
+}

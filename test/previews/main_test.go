@@ -1,0 +1,54 @@
+package previews
+
+import (
+	"flag"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// Flags follow the package: go test ./test/previews -previews.seed=17 -previews.cases=1.
+var (
+	flagSeed = flag.Uint64("previews.seed", firstSeed(), "seed of the first case; those of the next ones follow")
+	flagNum  = flag.Uint64("previews.cases", casesByDefault(), "number of cases")
+	flagOnce = flag.Bool("previews.fresh", false, "also run cases that have passed before with the same programs")
+)
+
+// allCases is the number of cases of make test-full.
+const allCases = 500
+
+// eventually is how long the operator may take on a busy machine.
+const eventually = time.Minute
+
+// casesByDefault returns the number of cases: all, or a sample of some seconds.
+func casesByDefault() uint64 {
+	switch {
+	case cluster.FullCampaigns():
+		return allCases
+	case cluster.Sampled():
+		return 4
+	}
+	return 12
+}
+
+// firstSeed returns the seed of the first case: a sample has others each time.
+func firstSeed() uint64 {
+	if cluster.FullCampaigns() {
+		return 1
+	}
+	return rand.Uint64N(1e9)
+}
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	gomega.SetDefaultEventuallyTimeout(eventually)
+	gomega.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	os.Exit(m.Run())
+}

@@ -1,0 +1,202 @@
+package previews
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/preview"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
+)
+
+// TestPreviewsAreWhatIsApplied: what render prints of a first installation, and what plan prints of it and of an edit,
+// is what the operator then applies, or what differs was named.
+func TestPreviewsAreWhatIsApplied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	fields, err := specgen.Fields()
+	w.Expect(err).NotTo(HaveOccurred())
+	known, err := openResults(filepath.Join(repo, ".cache", "previews"), w.programs...)
+	w.Expect(err).NotTo(HaveOccurred())
+	t.Logf("cases of seeds %d to %d; to repeat one: go test ./test/previews -previews.cases=1 -previews.fresh "+
+		"-previews.seed=SEED", *flagSeed, *flagSeed+*flagNum-1)
+	begin, sum, ran := time.Now(), result{}, 0
+	for seed := *flagSeed; seed < *flagSeed+*flagNum; seed++ {
+		if !cluster.FullCampaigns() || *flagOnce || !known.all[seed].Passed {
+			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+				c := &trial{world: w.in(t), scenario: newScenario(seed, fields), result: result{Seed: seed}}
+				t.Cleanup(c.clear)
+				c.run()
+				c.result.Passed = !t.Failed()
+				c.Expect(known.add(c.result)).To(Succeed())
+			})
+			ran++
+		}
+		sum.add(known.all[seed])
+	}
+	t.Logf("%d cases, %d of them now in %s: %d objects and %d changes compared, %d of them as nodes move; %d refusals "+
+		"and %d differences, all named before", *flagNum, ran, time.Since(begin).Round(time.Second), sum.Objects,
+		sum.Changes, sum.Later, sum.Refused, sum.Named)
+}
+
+func (r *result) add(other result) {
+	r.Objects, r.Changes, r.Later = r.Objects+other.Objects, r.Changes+other.Changes, r.Later+other.Later
+	r.Refused, r.Named = r.Refused+other.Refused, r.Named+other.Named
+}
+
+// trial is a case as it runs.
+type trial struct {
+	*world
+	*scenario
+	result result
+}
+
+// run installs, edits and removes.
+func (c *trial) run() {
+	for _, node := range c.nodes {
+		c.addNode(node)
+	}
+	for _, one := range c.named {
+		c.Expect(c.write(inNamespace(one))).To(Succeed())
+	}
+	first, plan := c.accepted(nil, false)
+	rendered := c.world.run(c.file(&first), "render", "-f", "-", "--nodes", c.nodesFile())
+	c.Expect(rendered.code).To(Equal(plan.exit), "render and plan find the same errors: "+rendered.errOut)
+	live := c.applied(&first, plan)
+	c.edited(&first)
+	c.remove()
+	contents := map[string]map[string]any{}
+	for key, one := range decoded(c, rendered.out) {
+		contents[key] = c.written(one)
+	}
+	c.result.Objects += len(contents)
+	c.judge("render", judgeRendering(contents, live), rendered.errOut)
+}
+
+// accepted returns an edit that the API server accepts, with its plan. Of those that the API server refuses before, the
+// plan of the first one must find that, too.
+func (c *trial) accepted(earlier []*unstructured.Unstructured, held bool) (edit, foreseen) {
+	c.t.Helper()
+	for attempt := range 200 {
+		e := c.edit(earlier, held)
+		err := c.try(&e)
+		if err == nil {
+			plan := c.foresee(&e)
+			c.Expect(plan.Refused).To(BeEmpty(), "the API server accepts it:\n"+c.file(&e))
+			return e, plan
+		}
+		c.Expect(err).To(Satisfy(apierrors.IsInvalid), "%s", err)
+		if attempt == 0 {
+			c.Expect(c.foresee(&e).Refused).NotTo(BeEmpty(), "the API server refuses it: %s\n%s", err, c.file(&e))
+			c.result.Refused++
+		}
+	}
+	c.t.Fatal("the API server refuses nearly everything")
+	return edit{}, foreseen{}
+}
+
+// foreseen is what plan printed.
+type foreseen struct {
+	preview.Preview
+	exit int
+}
+
+// foresee runs plan for an edit.
+func (c *trial) foresee(e *edit) foreseen {
+	c.t.Helper()
+	got := c.world.run(c.file(e), "plan", "-f", "-", "-o", "json")
+	return foreseen{planned(c, got), got.code}
+}
+
+// applied applies an edit, and compares what the operator does with what was foreseen. It returns the stack.
+func (c *trial) applied(e *edit, plan foreseen) objects {
+	c.t.Helper()
+	before := c.stack()
+	for _, one := range c.objects(e) {
+		c.Expect(c.write(one)).To(Succeed())
+	}
+	after := c.settled()
+	c.result.Changes += len(plan.Objects)
+	named := strings.Join(plan.Notes, "\n")
+	if plan.Paused {
+		c.Expect(after).To(HaveLen(len(before)), "a paused policy")
+		return after
+	}
+	c.judge("plan", judgePlan(plan.Objects, false, before, after), named)
+	if c.anyInvalid() {
+		c.Expect(plan.exit).To(Equal(1), "the operator refuses an operand: %s", named)
+	}
+	return after
+}
+
+// edited applies a second edit, where drivers may run, which then move.
+func (c *trial) edited(first *edit) {
+	c.t.Helper()
+	if c.running {
+		c.runDrivers()
+		c.settled()
+	}
+	rest := c.world.run("", "plan", "-o", "json")
+	for _, change := range planned(c, rest).Objects {
+		if !change.Later && !planned(c, rest).Paused {
+			c.t.Errorf("plan without an edit: %s %s %s", change.Action, change.Kind, change.Name)
+		}
+	}
+	second, plan := c.accepted(first.drivers, c.running)
+	before := c.applied(&second, plan)
+	if plan.Paused {
+		return
+	}
+	c.deletePods()
+	after := c.settled()
+	for i := range plan.Objects {
+		if plan.Objects[i].Later {
+			c.result.Later++
+		}
+	}
+	c.judge("plan, after the nodes have moved", judgePlan(plan.Objects, true, before, after),
+		strings.Join(plan.Notes, "\n"))
+}
+
+// judge fails the test for each difference, unless the cause of it was named.
+func (c *trial) judge(what string, differences []string, named string) {
+	c.t.Helper()
+	if len(differences) > 0 && isNamed(named) {
+		c.result.Named += len(differences)
+		return
+	}
+	for _, difference := range differences {
+		c.t.Errorf("%s: %s\nwhat was named:\n%s", what, difference, named)
+	}
+}
+
+// isNamed reports whether it was printed that the objects may differ: something was not read, a node keeps what the
+// operator of a running cluster has given it, or the policy is paused.
+func isNamed(printed string) bool {
+	for line := range strings.Lines(printed) {
+		if strings.Contains(line, " was not read: ") && !strings.HasPrefix(line, "ValidatingAdmissionPolicyBinding ") ||
+			strings.Contains(line, " has labels of a running operator, ") || strings.HasPrefix(line, "spec.paused is true") {
+			return true
+		}
+	}
+	return false
+}
+
+// anyInvalid reports whether the operator has refused an operand.
+func (c *trial) anyInvalid() bool {
+	operands, _, err := unstructured.NestedSlice(c.policy().Object, "status", "operands")
+	c.Expect(err).NotTo(HaveOccurred())
+	return slices.ContainsFunc(operands, func(operand any) bool {
+		fields, isMap := operand.(map[string]any)
+		return isMap && fields["state"] == string(v1.OperandInvalid)
+	})
+}
