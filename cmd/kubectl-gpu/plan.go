@@ -128,5 +128,9 @@ func (o planOptions) compute(cmd *cobra.Command) (*preview.Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	return preview.Of(cluster, edit, time.Now())
+	found, err := preview.Of(cluster, edit, time.Now())
+	if err == nil {
+		err = noteUndecodable(found, cluster, edit)
+	}
+	return found, err
 }
