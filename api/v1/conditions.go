@@ -58,6 +58,12 @@ const (
 	// Cause: fields that exclude each other, or a value that the API server or the operand does not accept.
 	// Remedy: correct the field that the message names.
 	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonUndecodable: the operator cannot decode the object, which an older CustomResourceDefinition has admitted. It
+	// changes nothing for it: what is installed stays, and other objects are not affected. Also a reason of an Event.
+	// Cause: a number of more than 32 bits, a quantity with a large exponent, a duration that is too long, or a value of
+	// another type than the field has.
+	// Remedy: correct the fields that the message names, such as by kubectl edit; the operator continues at once.
+	ReasonUndecodable = "Undecodable"
 	// ReasonNotSupportedYet: the spec or a node needs a feature that this version of the operator does not implement.
 	// Cause: for example nodes for virtual machines, an unknown container runtime, or a runtime too old for NRI. In the
 	// condition UnsupportedFields: a field that has no effect yet, or a variable of the operator for an image that is

@@ -109,7 +109,11 @@ func (r *clusterReader) addObject(object *unstructured.Unstructured) error {
 	if err != nil {
 		return err
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+	fields, err := sanitized(object)
+	if err != nil {
+		return err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, typed); err != nil {
 		return fmt.Errorf("%s %s: %w", kind.Kind, object.GetName(), err)
 	}
 	known, isObject := typed.(manifest.Object)
@@ -119,6 +123,22 @@ func (r *clusterReader) addObject(object *unstructured.Unstructured) error {
 	r.cluster.Objects = append(r.cluster.Objects, known)
 	r.cluster.Read[kind.Kind] = true
 	return nil
+}
+
+// sanitized returns the fields of an object that can be decoded.
+func sanitized(object *unstructured.Unstructured) (map[string]any, error) {
+	if _, own := ownKinds()[object.GroupVersionKind()]; !own {
+		return object.Object, nil
+	}
+	text, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, err
+	}
+	if text, _, err = ownKinds().Sanitize(text); err != nil {
+		return nil, err
+	}
+	fields := map[string]any{}
+	return fields, json.Unmarshal(text, &fields)
 }
 
 // finish returns the cluster, with the namespace of the operator.

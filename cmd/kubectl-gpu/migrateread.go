@@ -74,7 +74,13 @@ func (o *migrateOptions) preview(ctx context.Context, facts *migrationsteps.Fact
 		return nil
 	}
 	policy := &v1.ClusterPolicy{}
-	err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, policy)
+	text, err := live.MarshalJSON()
+	if err == nil {
+		err = ownKinds().Check(text)
+	}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, policy)
+	}
 	if facts.Unreadable = complaint("read", err); facts.Unreadable != "" {
 		return nil
 	}

@@ -134,5 +134,5 @@ func (o planOptions) compute(cmd *cobra.Command) (*preview.Preview, error) {
 	}
 	found.Notes = append(refused.sentences, found.Notes...)
 	found.Refused = refused.objects
-	return found, nil
+	return found, noteUndecodable(found, cluster, edit)
 }

@@ -163,6 +163,13 @@ func decodeStrictly[T runtime.Object](document []byte, want schema.GroupVersionK
 	if err != nil {
 		return decoded, err
 	}
+	text, err := yaml.YAMLToJSON(written)
+	if err == nil {
+		err = ownKinds().Check(text)
+	}
+	if err != nil {
+		return decoded, err
+	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {

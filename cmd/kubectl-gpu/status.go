@@ -88,6 +88,9 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 	if live.podsUnknown != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), "kubectl gpu: what is free is unknown:", live.podsUnknown)
 	}
+	if err := live.undecodable(); err != nil {
+		return failure{err}
+	}
 	if o.detailedExit && (found.Policy == nil || found.Policy.Ready != "True") {
 		return errNotReady
 	}

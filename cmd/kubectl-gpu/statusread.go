@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"net/url"
@@ -120,13 +121,20 @@ func (c *liveCluster) follow(ctx context.Context) error {
 		})
 	}
 	start(func() error {
-		return watchRaw(ctx, c.kubectl, policiesPath, nil, c.versions[policiesPath], c.setPolicy)
+		return watchRaw(ctx, c.kubectl, policiesPath, nil, c.versions[policiesPath], c.setRawPolicy)
 	})
 	start(func() error { return watchRaw(ctx, c.kubectl, nodesPath, gpuNodes, c.versions[nodesPath], c.setNode) })
 	if c.podsUnknown == nil {
 		start(func() error { return watchRaw(ctx, c.kubectl, podsPath, tenants, c.versions[podsPath], c.setPod) })
 	}
 	return group.Wait()
+}
+
+// setRawPolicy takes up a policy of a watch. What is no policy at all is left out.
+func (c *liveCluster) setRawPolicy(deleted bool, text *json.RawMessage) {
+	if policy, err := decodePolicy(*text); err == nil {
+		c.setPolicy(deleted, policy)
+	}
 }
 
 func (c *liveCluster) setPolicy(deleted bool, policy *v1.ClusterPolicy) {
@@ -201,9 +209,17 @@ var errNotServed = errors.New("the cluster does not serve ClusterPolicies: insta
 
 // listPolicies hands each policy to each, and returns the resource version of the list.
 func listPolicies(ctx context.Context, asked *session, each func(*v1.ClusterPolicy)) (string, error) {
-	version, err := listJSON(ctx, asked, policiesPath, nil, typeJSON, each)
+	var broken error
+	version, err := listJSON(ctx, asked, policiesPath, nil, typeJSON, func(text *json.RawMessage) {
+		policy, err := decodePolicy(*text)
+		if err != nil {
+			broken = errors.Join(broken, err)
+			return
+		}
+		each(policy)
+	})
 	if answered(err, "NotFound") {
 		return "", errNotServed
 	}
-	return version, err
+	return version, errors.Join(err, broken)
 }

@@ -56,6 +56,9 @@
 //	| (clusterpolicy.driversTakenOver) | it                        |                        | and of pods, of drivers  |
 //	| the finalizer that was added     | another policy            | 0.1 kB                 | a patch that is rejected |
 //	| (clusterpolicy.addedFinalizer)   |                           |                        |                          |
+//	| Events about objects that cannot | another generation; more  | 0.1 kB each, at most   | an Event that exists     |
+//	| be decoded                       | than 1,024                | 100 kB                 | already                  |
+//	| (clusterpolicy.undecodableEvents)|                           |                        |                          |
 //	| what was reported about NVIDIA's | another finding; its end  | 0.1 kB                 | a repeated log line      |
 //	| operator                         |                           |                        |                          |
 //	| (clusterpolicy.Reconciler)       |                           |                        |                          |

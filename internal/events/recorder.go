@@ -34,6 +34,7 @@ var limits = map[string]struct {
 	"Node": {100, 0.1},
 	// Each failing auxiliary operand has an Event.
 	"ClusterPolicy": {50, 0.1},
+	"NVIDIADriver":  {50, 0.1},
 }
 
 // Event reports a transition of a cluster-scoped object.

@@ -60,6 +60,10 @@ const (
 	DriverPull = "nvidia.com/gpu-operator.driver-pull"
 	// DriverManagerContainer is the init container of driver pods that unloads an earlier driver.
 	DriverManagerContainer = "k8s-driver-manager"
+	// Undecodable is an annotation of objects as programs of this project read them, never of those in the API server: a
+	// sentence without its subject, about the fields that cannot be decoded, which the object lacks. Written by package
+	// undecodable.
+	Undecodable = "nvidia.com/gpu-operator.undecodable"
 	// RemovalFinalizer is the finalizer of the active ClusterPolicy. The operator removes it once the stack is gone from
 	// all nodes.
 	RemovalFinalizer = "nvidia.com/gpu-operator.removal"

@@ -24,6 +24,8 @@ type Meter struct {
 	mutex sync.Mutex
 	// last is the last pass, nil before the first.
 	last *PassStats
+	// undecodable counts the objects that cannot be decoded, by kind.
+	undecodable map[string]int
 	// success is the last time at which all was known to be ready.
 	success time.Time
 }
@@ -37,7 +39,7 @@ func New(clk clock.PassiveClock) *Meter {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
 	}
 	return &Meter{
-		clock:    clk,
+		clock: clk, undecodable: map[string]int{},
 		passes:   counter("reconciliation_total", "Passes over the cluster."),
 		failures: counter("reconciliation_failed_total", "Passes in which a call to the API server failed."),
 		writes:   vector("api_writes_total", "Write requests to the API server, including failed ones.", "resource", "verb"),
@@ -105,6 +107,13 @@ func (m *Meter) ObservePass(pass PassStats) {
 	if pass.reconciliationStatus() == succeeded {
 		m.success = m.clock.Now()
 	}
+}
+
+// ObserveUndecodable records how many objects of a kind cannot be decoded.
+func (m *Meter) ObserveUndecodable(kind string, count int) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.undecodable[kind] = count
 }
 
 // CountDroppedEvent counts an Event about an object of this kind that exceeded the rate limit.

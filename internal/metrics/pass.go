@@ -44,8 +44,8 @@ type PassStats struct {
 	Failed bool
 	// Discovered is true if some node has discovery labels.
 	Discovered bool
-	// Frozen is true if the operator changes nothing: the CustomResourceDefinition does not have all fields, or NVIDIA's
-	// operator is at work.
+	// Frozen is true if the operator changes nothing: the CustomResourceDefinition does not have all fields, the active
+	// policy cannot be decoded, or NVIDIA's operator is at work.
 	Frozen bool
 	// MissingFields is the number of fields that are missing in the CustomResourceDefinition.
 	MissingFields int
@@ -217,9 +217,16 @@ var gauges = []gauge{
 	newScalar("definition_missing_fields",
 		"Fields of this operator that are missing in the CustomResourceDefinition of ClusterPolicy in the cluster.",
 		func(p *PassStats) float64 { return float64(p.MissingFields) }),
+	newGauge("undecodable_objects",
+		"Objects that the operator cannot decode, as their definition has no bounds; it changes nothing for them.",
+		func(m *Meter, emit emitFunc) {
+			for kind, count := range m.undecodable {
+				emit(float64(count), kind)
+			}
+		}, "kind"),
 	newScalar("frozen",
 		"1: the operator changes nothing, as the CustomResourceDefinition of ClusterPolicy does not have all fields, "+
-			"or NVIDIA's operator is at work.",
+			"the active ClusterPolicy cannot be decoded, or NVIDIA's operator is at work.",
 		func(p *PassStats) float64 { return boolValue(p.Frozen) }),
 	newGauge("operand_nodes_desired",
 		"Nodes that need the operand.",

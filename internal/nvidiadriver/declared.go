@@ -9,6 +9,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -24,12 +25,18 @@ func Declared(policy v1.ClusterPolicySpec, objects []v1alpha1.NVIDIADriver) []op
 	base := effective.Of(below)
 	drivers := make([]operand.NVIDIADriver, 0, len(objects))
 	for _, object := range objects {
-		if object.DeletionTimestamp == nil {
+		if object.DeletionTimestamp == nil && !selectorUnknown(object) {
 			drivers = append(drivers, declared(base, object))
 		}
 	}
 	slices.SortFunc(drivers, func(a, b operand.NVIDIADriver) int { return strings.Compare(a.Name, b.Name) })
 	return drivers
+}
+
+// selectorUnknown reports whether an object that could not be decoded completely may have lost its nodeSelector: then
+// it must not select all nodes, those of other objects too.
+func selectorUnknown(object v1alpha1.NVIDIADriver) bool {
+	return object.Annotations[labels.Undecodable] != "" && isOfAll(&object) && !object.Spec.Default
 }
 
 func declared(base effective.Spec, object v1alpha1.NVIDIADriver) operand.NVIDIADriver {

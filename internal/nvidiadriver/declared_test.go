@@ -43,3 +43,29 @@ func TestDeclaredDriversInheritNothing(t *testing.T) {
 		t.Errorf("inherited: %+v %+v", other.Driver, other.GDS)
 	}
 }
+
+// An object that cannot be decoded keeps its nodes, and gets no driver. One that may have lost its nodeSelector takes
+// no nodes of others.
+func TestUndecodableObjectsAreRefused(t *testing.T) {
+	object := func(name string, spec v1alpha1.NVIDIADriverSpec) v1alpha1.NVIDIADriver {
+		return v1alpha1.NVIDIADriver{Spec: spec, ObjectMeta: metav1.ObjectMeta{
+			Name: name, Annotations: map[string]string{"nvidia.com/gpu-operator.undecodable": "cannot be decoded: spec.a"},
+		}}
+	}
+	drivers := nvidiadriver.Declared(v1.ClusterPolicySpec{}, []v1alpha1.NVIDIADriver{
+		object("selects", v1alpha1.NVIDIADriverSpec{NodeSelector: v1.NodePoolSelector{"team": "a"}}),
+		object("default", v1alpha1.NVIDIADriverSpec{Default: true}),
+		object("selects-all", v1alpha1.NVIDIADriverSpec{}),
+		{ObjectMeta: metav1.ObjectMeta{Name: "good"}},
+	})
+	got := map[string]string{}
+	for _, driver := range drivers {
+		got[driver.Name] = driver.Refused.Reason + " " + driver.Refused.Message
+	}
+	if diff := cmp.Diff(map[string]string{
+		"selects": "Undecodable spec: cannot be decoded: spec.a",
+		"default": "Undecodable spec: cannot be decoded: spec.a", "good": " ",
+	}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -53,7 +53,8 @@ func Pool(driver v1alpha1.NVIDIADriver) (v1.NodePoolSpec, []Problem) {
 	}
 	addObjects(pool, spec)
 	addLicence(pool, spec.LicensingConfig)
-	return v1.NodePoolSpec{Name: PoolName(driver.Name), NodeSelector: selector, Driver: pool}, problems(spec)
+	return v1.NodePoolSpec{Name: PoolName(driver.Name), NodeSelector: selector, Driver: pool},
+		append(undecodable(&driver), problems(spec)...)
 }
 
 // addObjects adds the names of ConfigMaps and Secrets, whose keys differ from those of a ClusterPolicy.
@@ -95,6 +96,15 @@ func upgradePolicy(spec *v1.DriverUpgradePolicySpec) *v1.NodePoolUpgradePolicySp
 		pool.AutoUpgrade = new(true)
 	}
 	return &pool
+}
+
+// undecodable returns the problem of an object that could not be decoded completely; nil if it could.
+func undecodable(driver *v1alpha1.NVIDIADriver) []Problem {
+	cause := driver.Annotations[labels.Undecodable]
+	if cause == "" {
+		return nil
+	}
+	return []Problem{{Field: "spec", Reason: v1.ReasonUndecodable, Message: cause, Refused: true}}
 }
 
 func problems(spec *v1alpha1.NVIDIADriverSpec) (found []Problem) {

@@ -236,15 +236,30 @@ func TestTheOldestPolicyIsInForce(t *testing.T) {
 	}
 	deleted := policy("deleted", time.Hour)
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: now}, []string{"x/y"}
+	undecodable := func(name string, age time.Duration, finalizers ...string) *v1.ClusterPolicy {
+		object := policy(name, age)
+		object.Annotations = map[string]string{"nvidia.com/gpu-operator.undecodable": "cannot be decoded"}
+		object.Finalizers = finalizers
+		return object
+	}
 	tests := map[string]struct {
 		policies []client.Object
 		want     string
 	}{
-		"none":                          {},
-		"one":                           {policies: []client.Object{policy("a", 0)}, want: "a"},
-		"the older of two":              {policies: []client.Object{policy("a", 0), policy("b", time.Minute)}, want: "b"},
-		"of the same second, by name":   {policies: []client.Object{policy("b", 0), policy("a", 0)}, want: "a"},
-		"one is being deleted":          {policies: []client.Object{deleted, policy("a", 0)}, want: "a"},
+		"none":                        {},
+		"one":                         {policies: []client.Object{policy("a", 0)}, want: "a"},
+		"the older of two":            {policies: []client.Object{policy("a", 0), policy("b", time.Minute)}, want: "b"},
+		"of the same second, by name": {policies: []client.Object{policy("b", 0), policy("a", 0)}, want: "a"},
+		"one is being deleted":        {policies: []client.Object{deleted, policy("a", 0)}, want: "a"},
+		"the oldest cannot be decoded": {
+			policies: []client.Object{undecodable("b", time.Hour), policy("a", time.Minute), policy("c", 0)}, want: "a",
+		},
+		"the oldest cannot be decoded any more": {
+			policies: []client.Object{undecodable("b", time.Hour, "nvidia.com/gpu-operator.removal"), policy("a", 0)}, want: "b",
+		},
+		"none can be decoded": {
+			policies: []client.Object{undecodable("b", time.Hour), undecodable("c", time.Minute)}, want: "b",
+		},
 		"the only one is being deleted": {policies: []client.Object{deleted}},
 	}
 	for name, test := range tests {

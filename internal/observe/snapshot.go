@@ -225,7 +225,8 @@ func IndexPodNode(object client.Object) []string {
 }
 
 // Policies reads all policies. It returns the active one, which is the oldest that is not being deleted and of
-// equally old ones the first by name; nil for none.
+// equally old ones the first by name; nil for none. One that cannot be decoded is only active if it has been active
+// before, so that its stack stays, or if there is no other.
 func Policies(ctx context.Context, reader client.Reader) (active *v1.ClusterPolicy, all []v1.ClusterPolicy, err error) {
 	list := &v1.ClusterPolicyList{}
 	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -242,11 +243,24 @@ func Policies(ctx context.Context, reader client.Reader) (active *v1.ClusterPoli
 func Active(all []*v1.ClusterPolicy) *v1.ClusterPolicy {
 	var active *v1.ClusterPolicy
 	for _, candidate := range all {
-		if candidate.DeletionTimestamp == nil && (active == nil || older(candidate, active)) {
+		if candidate.DeletionTimestamp == nil && (active == nil || precedes(candidate, active)) {
 			active = candidate
 		}
 	}
 	return active
+}
+
+// precedes reports whether one policy is active rather than the other.
+func precedes(a, b *v1.ClusterPolicy) bool {
+	if mayBeActive(a) != mayBeActive(b) {
+		return mayBeActive(a)
+	}
+	return older(a, b)
+}
+
+// mayBeActive reports whether the policy can be decoded, or has been active: then it has the finalizer.
+func mayBeActive(policy *v1.ClusterPolicy) bool {
+	return policy.Annotations[labels.Undecodable] == "" || HasFinalizer(policy)
 }
 
 func older(a, b *v1.ClusterPolicy) bool {

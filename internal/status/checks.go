@@ -53,6 +53,7 @@ type check func(Input, v1.ClusterPolicyStatus) *finding
 
 // decidedChecks are those that depend on no node, and so also have a result before nodes are assessed.
 var decidedChecks = []check{
+	checkDecoding,      // what is installed is not of the present spec
 	checkSpec,          // an invalid spec may cause all that follows
 	checkNodePoolSpecs, // the same for some nodes
 	checkConflicts,     // a user must decide who owns the object
@@ -145,6 +146,13 @@ func stalledBy(reason, message string) *finding {
 	found := failure(reason, message)
 	found.stalled = true
 	return found
+}
+
+func checkDecoding(in Input, _ v1.ClusterPolicyStatus) *finding {
+	if in.Undecodable == "" {
+		return nil
+	}
+	return stalledBy(v1.ReasonUndecodable, "the spec "+in.Undecodable)
 }
 
 func checkSpec(_ Input, status v1.ClusterPolicyStatus) *finding {

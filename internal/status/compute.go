@@ -17,6 +17,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/conditions"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -53,6 +54,9 @@ type Input struct {
 	MissingDriverFields []string
 	// IgnoredVariables has a sentence for each variable of the operator that is set and has no effect.
 	IgnoredVariables []string
+	// Undecodable says why the spec of the policy cannot be decoded, so that the pass has changed nothing; empty if it
+	// can.
+	Undecodable string
 	// Err is what stopped the pass, or failed outside the operands.
 	Err error
 
@@ -104,14 +108,15 @@ func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 	status := *policy.Status.DeepCopy()
 	status.Namespace = in.Namespace
 	conditions.ClearOtherOperator(&status)
-	if in.Err == nil && in.Unassessed > 0 {
+	if in.Err == nil && in.Unassessed > 0 && in.Undecodable == "" {
 		setAssessing(&status, in, policy.Generation)
 		return status
 	}
 	status.ObservedGeneration = policy.Generation
 	conditions.SetFieldNotes(&status, policy.Spec, in.IgnoredVariables, in.Plan.Doubtful())
 	if len(in.Plan.Steps) == 0 || in.Unassessed > 0 {
-		setConditions(&status, *cmp.Or(decidedFinding(in), failure(v1.ReasonReconcileFailed, errorText(in.Err))))
+		found := cmp.Or(checkDecoding(in, status), decidedFinding(in), failure(v1.ReasonReconcileFailed, errorText(in.Err)))
+		setConditions(&status, *found)
 		setPaused(&status, policy.Spec)
 		return status
 	}
@@ -181,11 +186,15 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionOutdatedComponent)
 	conditions.ClearOtherOperator(&status)
 	conditions.SetFieldNotes(&status, policy.Spec, nil, nil)
-	setConditions(&status, finding{
+	found := finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
 		stalled: true,
 		message: "ClusterPolicy " + active + " is older and takes precedence, so this one has no effect: delete one of them",
-	})
+	}
+	if cause := policy.Annotations[labels.Undecodable]; cause != "" {
+		found.reason, found.message = v1.ReasonUndecodable, "the spec "+cause+"; ClusterPolicy "+active+" is active"
+	}
+	setConditions(&status, found)
 	status.State = v1.StateIgnored
 	return status
 }

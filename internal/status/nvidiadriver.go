@@ -13,6 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/conditions"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -28,6 +29,8 @@ type DriverInput struct {
 	Decisions *plan.Decisions
 	// View has the nodes, assessed by the decisions.
 	View fleet.View
+	// Held says why no NVIDIADriver is applied at present; empty if they are.
+	Held string
 }
 
 // driverFinding is the state of an NVIDIADriver object, with its cause.
@@ -68,6 +71,11 @@ func NVIDIADriver(object *v1alpha1.NVIDIADriver, in DriverInput) v1alpha1.NVIDIA
 }
 
 func driverState(object *v1alpha1.NVIDIADriver, in DriverInput) driverFinding {
+	if cause := cmp.Or(object.Annotations[labels.Undecodable], in.Held); cause != "" {
+		return driverFinding{
+			state: v1alpha1.StateNotReady, reason: v1.ReasonUndecodable, message: cause, stalled: true,
+		}
+	}
 	if in.Decisions == nil || !in.Decisions.Input.UsesNVIDIADrivers() || !*in.Decisions.Input.Spec.Driver.Enabled {
 		return driverFinding{state: v1alpha1.StateDisabled, reason: v1.ReasonReconciled, message: "no ClusterPolicy uses " +
 			"NVIDIADrivers: set spec.driver.enabled and spec.driver.useNvidiaDriverCRD of the active one"}

@@ -8,7 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
@@ -85,6 +87,19 @@ func (w *Writer) RecordFrozen(ctx context.Context, policy *v1.ClusterPolicy, rea
 	w.events.Record(ctx, events.Event{
 		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
 		Reason: reason, Message: message, Transition: since,
+	})
+}
+
+// RecordUndecodable records an Event that a generation of a policy or an NVIDIADriver cannot be decoded.
+func (w *Writer) RecordUndecodable(
+	ctx context.Context, kind schema.GroupVersionKind, object client.Object, message string,
+) {
+	w.events.Record(ctx, events.Event{
+		Regarding: corev1.ObjectReference{
+			APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: object.GetName(), UID: object.GetUID(),
+		},
+		Type: corev1.EventTypeWarning, Reason: v1.ReasonUndecodable, Message: message,
+		Transition: fmt.Sprintf("generation %d", object.GetGeneration()),
 	})
 }
 

@@ -9,11 +9,13 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/clusterpolicy/gpu-operator/internal/undecodable"
 )
 
 func TestQuantitiesAreBounded(t *testing.T) {
 	g := NewWithT(t)
-	pattern := regexp.MustCompile(boundedQuantity)
+	pattern := regexp.MustCompile(undecodable.Quantity)
 	for _, quantity := range []string{
 		"0", "100m", "1.5", ".5", "5.", "+1", "-1", "128Mi", "1e3", "12E-3", "2E", "1e+99", "18446744073709551615", "3n",
 	} {
@@ -31,7 +33,7 @@ func TestQuantitiesAreBounded(t *testing.T) {
 // less than a second.
 func TestBoundedQuantitiesAreDecoded(t *testing.T) {
 	g := NewWithT(t)
-	pattern, digits := regexp.MustCompile(boundedQuantity), strings.Repeat("9", 20)
+	pattern, digits := regexp.MustCompile(undecodable.Quantity), strings.Repeat("9", 20)
 	for _, exponent := range []string{"", "e99", "e-99", "E+99", "n", "u", "E", "Ei"} {
 		for _, mantissa := range []string{digits, digits + "." + digits, "." + digits, "." + strings.Repeat("0", 19) + "1"} {
 			quantity := mantissa + exponent
@@ -56,7 +58,7 @@ func TestBoundNumbers(t *testing.T) {
 	}
 	bounded := schema(foreignQuantity, map[string]any{"pattern": "^a$", numberOrText: true})
 	boundNumbers(bounded)
-	g.Expect(bounded).To(Equal(schema(boundedQuantity, map[string]any{
+	g.Expect(bounded).To(Equal(schema(undecodable.Quantity, map[string]any{
 		"pattern": "^a$", numberOrText: true, "minimum": -2147483648, "maximum": 2147483647,
 	})))
 }
@@ -67,7 +69,7 @@ func TestNoDefinitionAdmitsAnyExponent(t *testing.T) {
 	for _, file := range []string{"nvidia.com_clusterpolicies.yaml", "nvidia.com_nvidiadrivers.yaml"} {
 		text, err := os.ReadFile("../../config/crd/bases/" + file)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(string(text)).To(ContainSubstring(boundedQuantity))
-		g.Expect(strings.Count(string(text), "[KMGTPE]")).To(Equal(strings.Count(string(text), boundedQuantity)), file)
+		g.Expect(string(text)).To(ContainSubstring(undecodable.Quantity))
+		g.Expect(strings.Count(string(text), "[KMGTPE]")).To(Equal(strings.Count(string(text), undecodable.Quantity)), file)
 	}
 }

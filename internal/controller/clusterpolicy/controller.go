@@ -96,6 +96,9 @@ type Reconciler struct {
 	driversTakenOver bool
 	// addedFinalizer is the last finalizer that was added, until the cache shows it.
 	addedFinalizer addedFinalizer
+	// undecodableEvents has the generations of objects that cannot be decoded and have an Event. If it is lost, the Events
+	// are sent once more, and exist already.
+	undecodableEvents map[types.UID]int64
 	// otherOperator identifies the last report that NVIDIA's operator is at work; empty while it is not.
 	otherOperator string
 	// nodes is the number of nodes in the last pass.
@@ -103,7 +106,9 @@ type Reconciler struct {
 }
 
 // New returns a Reconciler.
-func New(options Options) *Reconciler { return &Reconciler{Options: options} }
+func New(options Options) *Reconciler {
+	return &Reconciler{Options: options, undecodableEvents: map[types.UID]int64{}}
+}
 
 // Reconcile runs one pass.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {

@@ -21,6 +21,7 @@ func (s *scope) readDrivers(ctx context.Context, input *operand.Input) error {
 		return err
 	}
 	s.drivers = objects
+	s.noteDrivers(ctx)
 	if !input.UsesNVIDIADrivers() {
 		return nil
 	}
@@ -54,12 +55,19 @@ func (s *scope) compareDriverSchema(ctx context.Context) (unread string, err err
 
 // disableDrivers writes the status of the NVIDIADriver objects while no policy uses them.
 func (s *scope) disableDrivers(ctx context.Context) {
-	snapshot, err := observe.ReadSnapshot(ctx, s.Client, s.Namespace)
-	if err == nil {
-		s.drivers, _, err = s.NVIDIADrivers.Read(ctx, snapshot.CRDs)
+	var err error
+	if s.snapshot, err = observe.ReadSnapshot(ctx, s.Client, s.Namespace); err == nil {
+		err = s.listDrivers(ctx)
 	}
 	s.fail(err)
 	s.writeDrivers(ctx)
+}
+
+// listDrivers reads the NVIDIADriver objects for their status alone.
+func (s *scope) listDrivers(ctx context.Context) (err error) {
+	s.drivers, _, err = s.NVIDIADrivers.Read(ctx, s.snapshot.CRDs)
+	s.noteDrivers(ctx)
+	return err
 }
 
 // reportDrivers writes the status of the NVIDIADriver objects once all nodes are assessed by the basis of this pass.
@@ -72,6 +80,9 @@ func (s *scope) reportDrivers(ctx context.Context, in status.Input) {
 // writeDrivers writes the status of the NVIDIADriver objects. A failure concerns one of them alone.
 func (s *scope) writeDrivers(ctx context.Context) {
 	in := status.DriverInput{Namespace: s.Namespace, View: s.view}
+	if s.undecodable != "" {
+		in.Held = "no change is applied, as ClusterPolicy " + s.policy.Name + " " + s.undecodable
+	}
 	if s.basis != nil {
 		in.Decisions = s.basis.Decisions
 	}

@@ -34,6 +34,7 @@ func (s *scope) observe(ctx context.Context) bool {
 		s.fail(err)
 		return false
 	}
+	s.notePolicies(ctx)
 	if s.policy == nil {
 		s.policy = observe.Removed(s.all)
 		s.removing = s.policy != nil
@@ -60,6 +61,9 @@ func (s *scope) observe(ctx context.Context) bool {
 
 // observeSpec reads what the active policy depends on, and decides. It reports whether the pass continues.
 func (s *scope) observeSpec(ctx context.Context) bool {
+	if s.frozen = s.freezeUndecodable(ctx); s.frozen {
+		return false
+	}
 	complete, err := s.specIsComplete(ctx)
 	if s.frozen = !complete; err != nil {
 		s.fail(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/conditions"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
@@ -73,7 +74,7 @@ func (s *scope) confirmLive(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	s.missingFields = missing
-	if policy == nil || policy.UID != s.policy.UID {
+	if policy == nil || policy.UID != s.policy.UID || policy.Annotations[labels.Undecodable] != "" {
 		// An event of the policy follows.
 		return false, nil
 	}
@@ -106,9 +107,9 @@ func (s *scope) changeIsStable() bool {
 	return left <= 0
 }
 
-// freeze publishes the last decisions again, so that nodes, including new ones, are assessed and served by them. If
-// this process has made none yet, nodes keep their labels, and new nodes get none.
-func (s *scope) freeze(ctx context.Context) {
+// keepDecisions publishes the last decisions again, so that nodes, including new ones, are assessed and served by them.
+// If this process has made none yet, nodes keep their labels, and new nodes get none.
+func (s *scope) keepDecisions(ctx context.Context) {
 	previous, next := s.Fleet.Basis(), fleet.Basis{KeepNodes: true}
 	if previous != nil && previous.Decisions != nil && previous.Policy.UID == s.policy.UID {
 		stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
@@ -116,6 +117,11 @@ func (s *scope) freeze(ctx context.Context) {
 		s.planned = s.caches.compute(next.Decisions, s.caches.plan.optionalKinds, s.view, s.snapshot.DaemonSets)
 	}
 	s.basis = s.Fleet.Publish(next, s.now)
+}
+
+// freeze keeps the last decisions, and reports that the definition lacks fields.
+func (s *scope) freeze(ctx context.Context) {
+	s.keepDecisions(ctx)
 	if len(s.missingFields) == 0 {
 		return
 	}
@@ -123,7 +129,7 @@ func (s *scope) freeze(ctx context.Context) {
 		s.schemaGuard.reported = key
 		message := conditions.FrozenMessage(observe.SpecFields(s.missingFields), s.droppedFields, s.Namespace)
 		log.FromContext(ctx).Info("Frozen: applying no change of the ClusterPolicy", "policy", s.policy.Name,
-			"reason", message, "decided", next.Decisions != nil)
+			"reason", message, "decided", s.basis.Decisions != nil)
 		s.Status.RecordFrozen(ctx, s.policy, v1.ReasonCRDOutdated, message, key)
 	}
 }

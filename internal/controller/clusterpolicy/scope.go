@@ -12,6 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/drivertoolkit"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
@@ -46,6 +47,8 @@ type scope struct {
 	// frozen means that the spec may be truncated, or that NVIDIA's operator is at work: this pass applies nothing and
 	// writes no policy, but for a condition about that operator.
 	frozen bool
+	// undecodable says why the active policy cannot be decoded; empty if it can. It is frozen then, and has a status.
+	undecodable string
 	// removing means that the policy is being deleted and its stack has to be removed first; removed that this is done.
 	// left are the nodes that still have something of it, and unseen the number of those that were not looked at yet.
 	removing, removed bool
@@ -101,7 +104,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 		return s.closeRemoval(ctx)
 	}
 	in := s.statusInput()
-	if s.frozen {
+	if s.frozen && s.undecodable == "" {
 		s.Meter.ObservePass(s.frozenMetrics(in))
 		return s.result()
 	}
@@ -110,10 +113,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	}
 	s.requeueAfter(s.Applier.RetryAfter())
 	failure := s.err
-	// A write of their status may drop fields that the CRD has no schema for.
-	if len(s.missingFields) == 0 {
-		s.markOthersIgnored(ctx)
-	}
+	s.markOthersIgnored(ctx)
 	computed := status.Compute(s.policy, in)
 	s.Meter.ObservePass(s.passMetrics(in, computed, failure))
 	if left := s.statusDelay(in); left > 0 {
@@ -137,7 +137,7 @@ func (s *scope) statusInput() status.Input {
 	in := status.Input{
 		Namespace: s.Namespace, View: s.view, DaemonSets: s.snapshot.DaemonSets, Plan: s.planned,
 		Applied: s.applied, MissingFields: s.missingFields, MissingDriverFields: s.missingDriverFields,
-		IgnoredVariables: s.Ignored, Err: s.err,
+		IgnoredVariables: s.Ignored, Undecodable: s.undecodable, Err: s.err,
 	}
 	if s.basis != nil {
 		in.Unassessed = s.view.UnassessedCount(s.basis)
@@ -148,7 +148,7 @@ func (s *scope) statusInput() status.Input {
 // statusDelay returns how long the status still waits for nodes to be assessed by the basis of this pass; 0 if none is
 // behind.
 func (s *scope) statusDelay(in status.Input) time.Duration {
-	if in.Unassessed == 0 || in.Err != nil {
+	if in.Unassessed == 0 || in.Err != nil || in.Undecodable != "" {
 		return 0
 	}
 	return s.Timing.StatusDelay - s.now.Sub(s.basis.Since)
@@ -165,8 +165,13 @@ func (s *scope) writeStatus(ctx context.Context, policy *v1.ClusterPolicy, compu
 // markOthersIgnored writes the status Ignored to every policy that is not active.
 func (s *scope) markOthersIgnored(ctx context.Context) {
 	for i := range s.all {
-		if s.all[i].UID != s.policy.UID && s.all[i].DeletionTimestamp == nil {
-			_ = s.writeStatus(ctx, &s.all[i], status.Ignored(&s.all[i], s.Namespace, s.policy.Name))
+		other := &s.all[i]
+		if other.UID == s.policy.UID || other.DeletionTimestamp != nil {
+			continue
+		}
+		// A write may drop fields that the CRD has no schema for.
+		if len(s.missingFields) == 0 || other.Annotations[labels.Undecodable] != "" {
+			_ = s.writeStatus(ctx, other, status.Ignored(other, s.Namespace, s.policy.Name))
 		}
 	}
 }
@@ -175,7 +180,7 @@ func (s *scope) markOthersIgnored(ctx context.Context) {
 func (s *scope) passMetrics(in status.Input, computed v1.ClusterPolicyStatus, failure error) metrics.PassStats {
 	stats := metrics.PassStats{
 		Status: &computed, Failed: failure != nil || in.NeedsRetry(), Discovered: s.view.AnyDiscovered,
-		MissingFields: len(s.missingFields) + len(s.missingDriverFields),
+		MissingFields: len(s.missingFields) + len(s.missingDriverFields), Frozen: s.undecodable != "",
 	}
 	stats.HealthActions = status.CountHealthActions(s.view)
 	if len(in.Plan.Steps) > 0 {

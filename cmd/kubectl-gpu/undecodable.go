@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/preview"
+	"github.com/clusterpolicy/gpu-operator/internal/undecodable"
+)
+
+// ownKinds are those of this project. What an older definition has admitted of them may be impossible to decode.
+var ownKinds = sync.OnceValue(func() undecodable.Kinds {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		panic(err) // Only a type that is registered twice.
+	}
+	return undecodable.KindsOf(scheme, v1.GroupVersion.Group)
+})
+
+// decodePolicy decodes a policy in JSON. One with fields that cannot be decoded lacks these, and has the annotation
+// labels.Undecodable.
+func decodePolicy(text []byte) (*v1.ClusterPolicy, error) {
+	policy := &v1.ClusterPolicy{}
+	sanitized, _, err := ownKinds().Sanitize(text)
+	if err == nil {
+		err = json.Unmarshal(sanitized, policy)
+	}
+	return policy, err
+}
+
+// undecodableObject is the error of an object that lacks fields because they cannot be decoded; nil for others.
+func undecodableObject(kind string, object interface {
+	GetName() string
+	GetAnnotations() map[string]string
+}) error {
+	cause := object.GetAnnotations()[labels.Undecodable]
+	if cause == "" {
+		return nil
+	}
+	return fmt.Errorf("%s %s %s", kind, object.GetName(), cause)
+}
+
+// noteUndecodable adds a note about each object of the cluster that cannot be decoded, unless the edit replaces it. It
+// fails if it is the policy that the preview is about.
+func noteUndecodable(found *preview.Preview, cluster *preview.Cluster, edit preview.Edit) error {
+	for _, object := range cluster.Objects {
+		kind := object.GetObjectKind().GroupVersionKind().Kind
+		err := undecodableObject(kind, object)
+		switch {
+		case err == nil || isReplaced(object, edit):
+		case kind == v1.ClusterPolicyKind.Kind && object.GetName() == found.Policy:
+			return err
+		default:
+			found.Notes = append(found.Notes, err.Error())
+		}
+	}
+	return nil
+}
+
+// isReplaced reports whether the edit has an object of this kind and name.
+func isReplaced(object manifest.Object, edit preview.Edit) bool {
+	switch object.(type) {
+	case *v1.ClusterPolicy:
+		return edit.Policy != nil && edit.Policy.Name == object.GetName()
+	case *v1alpha1.NVIDIADriver:
+		return slices.ContainsFunc(edit.Drivers, func(driver v1alpha1.NVIDIADriver) bool {
+			return driver.Name == object.GetName()
+		})
+	}
+	return false
+}
+
+// undecodable is the error of the policies that cannot be decoded; nil if all can.
+func (c *liveCluster) undecodable() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var found []string
+	for _, policy := range c.policies {
+		if err := undecodableObject(v1.ClusterPolicyKind.Kind, policy); err != nil {
+			found = append(found, err.Error())
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	slices.Sort(found)
+	return errors.New(strings.Join(found, "\n"))
+}

@@ -1,0 +1,76 @@
+package clusterpolicy
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+)
+
+// Objects that an older CustomResourceDefinition has admitted may have fields that cannot be decoded. They arrive
+// without these fields and with an annotation, see package undecodable. A policy that lacks a field must not be
+// applied: its stack stays as it is. It is reported in its status, which is written also if the definition lacks
+// fields: what they had was lost already, when the definition that admitted the object stored it.
+
+// maxUndecodable bounds the objects in memory. If there are more, most of them have been deleted or corrected.
+const maxUndecodable = 1024
+
+// freezeUndecodable reports whether the active policy cannot be decoded. Then it publishes the last decisions again.
+func (s *scope) freezeUndecodable(ctx context.Context) bool {
+	s.undecodable = s.policy.Annotations[labels.Undecodable]
+	if s.undecodable == "" {
+		return false
+	}
+	var err error
+	if s.snapshot, err = observe.ReadSnapshot(ctx, s.Client, s.Namespace); err != nil {
+		s.fail(err)
+		return true
+	}
+	s.keepDecisions(ctx)
+	s.fail(s.listDrivers(ctx))
+	return true
+}
+
+// notePolicies records and counts the policies that cannot be decoded.
+func (s *scope) notePolicies(ctx context.Context) {
+	found := 0
+	for i := range s.all {
+		found += s.noteUndecodable(ctx, v1.ClusterPolicyKind, &s.all[i])
+	}
+	s.Meter.ObserveUndecodable(v1.ClusterPolicyKind.Kind, found)
+}
+
+// noteDrivers is notePolicies for the NVIDIADriver objects.
+func (s *scope) noteDrivers(ctx context.Context) {
+	found := 0
+	for i := range s.drivers {
+		found += s.noteUndecodable(ctx, v1alpha1.NVIDIADriverKind, &s.drivers[i])
+	}
+	s.Meter.ObserveUndecodable(v1alpha1.NVIDIADriverKind.Kind, found)
+}
+
+// noteUndecodable returns 1 for an object that cannot be decoded, and records an Event about each generation of it.
+func (s *scope) noteUndecodable(ctx context.Context, kind schema.GroupVersionKind, object client.Object) int {
+	cause := object.GetAnnotations()[labels.Undecodable]
+	if cause == "" {
+		delete(s.undecodableEvents, object.GetUID())
+		return 0
+	}
+	if s.undecodableEvents[object.GetUID()] == object.GetGeneration() {
+		return 1
+	}
+	if len(s.undecodableEvents) >= maxUndecodable {
+		s.undecodableEvents = map[types.UID]int64{}
+	}
+	s.undecodableEvents[object.GetUID()] = object.GetGeneration()
+	log.FromContext(ctx).Info("An object cannot be decoded", "kind", kind.Kind, "object", object.GetName(), "cause", cause)
+	s.Status.RecordUndecodable(ctx, kind, object, "the spec "+cause)
+	return 1
+}
