@@ -60,8 +60,8 @@ const (
 	// Remedy: annotate the node with nvidia.com/gpu-driver-upgrade-requested=true to try again.
 	ReasonUpgradeUncordoned = "UpgradeUncordoned"
 	// ReasonUpgradeUnknownState: the node has an upgrade state that this operator does not know, so nothing is done.
-	// Cause: another client has written the label nvidia.com/gpu-driver-upgrade-state, or the record of the upgrade.
-	// Remedy: remove the label, and the annotation nvidia.com/gpu-operator.driver-upgrade.
+	// Cause: another client has written the label nvidia.com/gpu-driver-upgrade-state. Other nodes do not wait for it.
+	// Remedy: remove the label; uncordon the node unless someone works on it.
 	ReasonUpgradeUnknownState = "UpgradeUnknownState"
 )
 

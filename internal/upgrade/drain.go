@@ -17,6 +17,12 @@ func (n *Node) ownDrain() *Drain {
 	return n.MIG.Drain
 }
 
+// hasFailedDrain reports whether the last attempt to drain the node has failed. Such nodes come last, as in compare.
+func (n *Node) hasFailedDrain() bool {
+	drain := n.ownDrain()
+	return drain != nil && drain.Failures > 0
+}
+
 // relayouting reports whether the node is drained for a MIG layout, or its layout is changed after that.
 func (n *Node) relayouting() bool {
 	drain := n.ownDrain()
@@ -50,7 +56,11 @@ func (c *Cluster) evictsFor(n *Node) bool {
 		return false
 	}
 	drain := n.ownDrain()
-	return drain == nil || drain.Layout != n.MIG.Wanted || !drain.RetryAt.IsZero() && !c.Now.Before(drain.RetryAt)
+	if drain == nil || drain.Layout != n.MIG.Wanted {
+		return true
+	}
+	retryAt := policy.plausible(drain.RetryAt, c.Now)
+	return !retryAt.IsZero() && !c.Now.Before(retryAt)
 }
 
 // cordonedByUpgrade reports whether the upgrade of the driver has cordoned the node, and has not uncordoned it yet.
@@ -76,6 +86,7 @@ func (c *Cluster) layout(n *Node) turn {
 		return v.request()
 	}
 	v.drain = *drain
+	v.drain.RetryAt = v.policy.plausible(drain.RetryAt, v.now)
 	// The steps of an upgrade that evict pods have their deadlines by its record.
 	v.record.Since = drain.Since
 	switch {
@@ -83,6 +94,8 @@ func (c *Cluster) layout(n *Node) turn {
 		return v.end("the drain for a MIG layout has a state of another release of the operator, and ends")
 	case drain.State.InProgress():
 		return v.running()
+	case drain.Cordoned && n.Unschedulable:
+		return v.end("another client has written that the drain has failed")
 	case n.MIG.Off:
 		return turn{}
 	case n.MIG.Wanted != drain.Layout || !n.MIG.Evict:
@@ -90,8 +103,8 @@ func (c *Cluster) layout(n *Node) turn {
 		return t
 	}
 	t := v.request()
-	t.until = drain.RetryAt
-	if !v.now.Before(drain.RetryAt) {
+	t.until = v.drain.RetryAt
+	if !v.now.Before(v.drain.RetryAt) {
 		t.until = time.Time{}
 	}
 	return t
@@ -188,6 +201,10 @@ func (v *relayout) obstacle(jobs []WorkloadPod) string {
 func (v *relayout) running() turn {
 	n, evicts := v.node, v.drain.State.Evicts()
 	switch {
+	case v.drain.Since.After(v.now):
+		t, patch := v.patch(new(v.drain), "the record of the drain has a time in the future")
+		patch.Drain.Since = v.now
+		return t
 	case !n.MIG.Partitioned && !n.MIG.Off:
 		return v.end("the node has no MIG manager any more")
 	case !n.Unschedulable && evicts:
@@ -354,7 +371,7 @@ func (v *relayout) fail(message string, again bool) turn {
 	drain := patch.Drain
 	drain.Cordoned, drain.Message = false, text.Truncate(message, maxMessage)
 	if again {
-		drain.Failures++
+		drain.Failures = countFailure(drain.Failures)
 		if delay := v.policy.retryAfter(drain.Failures); delay > 0 {
 			drain.RetryAt = v.now.Add(delay)
 		}

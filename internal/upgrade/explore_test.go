@@ -36,7 +36,7 @@ var settings = []setting{
 	},
 	{
 		name: "after a failed driver", parallel: 1, unavailable: 1, broken: true,
-		depth: 5, faults: 2, fullDepth: 12, fullFaults: 2,
+		depth: 4, faults: 2, fullDepth: 10, fullFaults: 2,
 	},
 	{
 		name: "two at a time, with jobs and drain", parallel: 2, unavailable: 2, jobs: true, drains: true,
@@ -44,7 +44,7 @@ var settings = []setting{
 	},
 	{
 		name: "one at a time, two faults", parallel: 1, unavailable: 1,
-		depth: 4, faults: 2, fullDepth: 6, fullFaults: 3,
+		depth: 3, faults: 2, fullDepth: 5, fullFaults: 3,
 	},
 	{
 		name: "MIG layouts, one at a time", parallel: 1, unavailable: 1, layouts: true,

@@ -297,7 +297,7 @@ func (s *state) checkGrant(slots Slots) error { //nolint:gocyclo // It is a list
 		case granted:
 			others = append(others, m)
 		}
-		if m.isUnavailable() {
+		if m.Installs && m.isUnavailable() {
 			unavailable[m.Name] = true
 		}
 	}

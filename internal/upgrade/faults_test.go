@@ -49,13 +49,54 @@ func changed(p *Pod, change func(*Pod)) *Pod {
 	return &c
 }
 
+func hasRecord(s *state, i int) bool { return s.machines[i].Record != nil }
+
+// forget removes the record of a node. Whose cordon it has can only be seen by its label, or by its slot.
+func (s *state) forget(i int) {
+	m := &s.machines[i]
+	m.Record, m.started, m.replaced = nil, 0, false
+	s.orphan(i)
+}
+
+// orphan keeps who has cordoned the node, if that cannot be seen any more.
+func (s *state) orphan(i int) {
+	m := &s.machines[i]
+	known := s.claims(i)
+	m.orphaned = m.Unschedulable && !known && !m.foreign
+	m.foreign = m.foreign && m.Unschedulable && !known
+}
+
+// claims reports whether a cordon of the node counts as the operator's: by its record; without one by its label, or by
+// its slot if the label is gone, too.
+func (s *state) claims(i int) bool {
+	m := &s.machines[i]
+	switch slot := s.slots.Valid(&m.Node); {
+	case m.MIG.Drain.Cordons(m.UID):
+		return true
+	case m.Record != nil || m.InitiallyCordoned:
+		return m.Record != nil && m.Record.Cordoned
+	default:
+		return m.State.InProgress() && (m.Installs || slot) || m.State == StateNone && slot
+	}
+}
+
+// loseSlots removes the slots, and with them what is known of the cordons of nodes without a record.
+func (s *state) loseSlots(int) {
+	s.slots, s.lost = Slots{}, true
+	for i := range s.machines {
+		if s.machines[i].Record == nil {
+			s.orphan(i)
+		}
+	}
+}
+
 // faults are all that the model tries.
 var faults = []fault{
-	onNode("an admin cordons", func(m *machine) bool { return !m.Unschedulable }, func(m *machine) {
-		m.Unschedulable = true
-		// Who has cordoned a node cannot be seen if it was uncordoned and cordoned before the planner looked.
-		m.foreign = (m.Record == nil || !m.Record.Cordoned) && !m.MIG.Drain.Cordons(m.UID)
-	}),
+	{what: "an admin cordons", due: func(s *state, i int) bool { return !s.machines[i].Unschedulable },
+		happen: func(s *state, i int) {
+			// Who has cordoned a node cannot be seen if it was uncordoned and cordoned before the planner looked.
+			s.machines[i].Unschedulable, s.machines[i].foreign = true, !s.claims(i)
+		}},
 	onNode("an admin uncordons", func(m *machine) bool { return m.Unschedulable }, func(m *machine) {
 		m.Unschedulable, m.foreign = false, false
 	}),
@@ -139,10 +180,28 @@ var faults = []fault{
 	{what: "onBusy is hold or drain", global: true,
 		due:    func(s *state, _ int) bool { return s.layout != "" },
 		happen: func(s *state, _ int) { s.evicts = !s.evicts }},
+	{what: "a client removes the record and the label", due: hasRecord, happen: func(s *state, i int) {
+		s.machines[i].State = StateNone
+		s.forget(i)
+	}},
+	{what: "a client removes the record and the label, and uncordons", due: hasRecord, happen: func(s *state, i int) {
+		s.machines[i].State, s.machines[i].Unschedulable = StateNone, false
+		s.forget(i)
+	}},
+	{what: "a client removes the record", due: hasRecord, happen: (*state).forget},
+	onNode("a client writes an earlier round",
+		func(m *machine) bool { return m.Record != nil && m.Record.Round > 1 },
+		func(m *machine) {
+			record := *m.Record
+			record.Round = 1
+			m.Record, m.started = &record, 0
+		}),
+	onNode("the driver is taken off the node", func(m *machine) bool { return m.Installs && m.Record != nil },
+		func(m *machine) { m.Installs = false }),
 	{what: "the registry fails", global: true,
 		due:    func(s *state, _ int) bool { return !s.pullsFail && s.policy().PullImages },
 		happen: func(s *state, _ int) { s.pullsFail = true }},
 	{what: "the slots are lost", global: true, due: func(s *state, _ int) bool { return len(s.slots) > 0 },
-		happen: func(s *state, _ int) { s.slots, s.lost = Slots{}, true }},
+		happen: (*state).loseSlots},
 	{what: "the deadlines pass", global: true, due: always, happen: func(s *state, _ int) { s.now = s.now.Add(limit) }},
 }

@@ -3,6 +3,7 @@ package upgrade
 import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // foreign is a node without a record, or with an idle one and another state in the label: another operator has left it.
@@ -10,18 +11,60 @@ import (
 func (v *visit) foreign() turn {
 	switch v.state {
 	case StateNone, StateRequired, StateDone, StateFailed:
+		if v.lost() {
+			return v.adopt(v.stateOf(StatePodDeletion))
+		}
 		return v.idle()
 	case StateCordon, StateWaitForJobs, StatePodDeletion, StateDrain:
 		return v.adopt(StatePodDeletion)
 	case StatePodRestart, StateValidation, StateUncordon:
-		driver := v.node.Driver
-		if driver != nil && (v.node.Target == "" || v.node.stale()) {
-			return v.adopt(StatePodRestart)
-		}
-		return v.adopt(StateValidation)
+		return v.adopt(v.stateOf(StatePodRestart))
 	default:
-		return v.hold(v1.ReasonUpgradeUnknownState, "label "+labels.UpgradeState+"="+string(v.state)+" is unknown")
+		return v.unknown()
 	}
+}
+
+// unknown is a node whose label has an unknown state: nothing is done. Only a cordon of this operator is undone if the
+// node does not need it.
+func (v *visit) unknown() turn {
+	held := v.hold(v1.ReasonUpgradeUnknownState, "label "+labels.UpgradeState+"="+string(v.state)+" is unknown")
+	if !v.own || !v.record.Cordoned || v.record.Restarted || !v.node.Unschedulable {
+		return held
+	}
+	t := v.giveBack(held)
+	v.end(t.step.Patch)
+	return t
+}
+
+// stateOf is the state in which an upgrade is continued: the given one if its driver may have to be replaced still.
+func (v *visit) stateOf(stale State) State {
+	driver := v.node.Driver
+	if driver != nil && (v.node.Target == "" || v.node.stale()) {
+		return stale
+	}
+	return StateValidation
+}
+
+// lost reports whether another client has removed the record of an upgrade that has cordoned the node, and perhaps the
+// label: it has a slot, and the annotation by which a cordon of others is remembered is absent.
+func (v *visit) lost() bool {
+	began := v.state == StateNone || v.state.continues()
+	return v.slot && !v.own && began && v.node.Unschedulable && !v.node.InitiallyCordoned
+}
+
+// unreadable is a node whose record cannot be decoded. It is replaced, and the node continues from its label as without
+// a record. With a label that is unknown too, a later release may have written both: they stay.
+func (v *visit) unreadable() turn {
+	t := v.foreign()
+	if t.step == nil && v.state.idle() {
+		t = v.giveBack(t)
+	}
+	if t.step != nil && t.step.Patch != nil {
+		patch := t.step.Patch
+		patch.Warning = true
+		patch.Event = text.Truncate("annotation "+labels.UpgradeRecord+" is replaced: "+v.node.Unreadable, maxMessage)
+	}
+	return t
 }
 
 // adopt is the patch that continues the upgrade of another operator. That operator cordons in StateCordon, and has
@@ -30,7 +73,7 @@ func (v *visit) adopt(state State) turn {
 	n := v.node
 	t, patch := v.enter(state, "an upgrade by another operator is continued")
 	patch.Record = &Record{
-		UID: n.UID, Round: v.record.Round + 1, State: state, Since: v.now, Started: v.now, Target: n.Target,
+		UID: n.UID, Round: v.nextRound(), State: state, Since: v.now, Started: v.now, Target: n.Target,
 		Cordoned: !n.InitiallyCordoned && (n.Unschedulable || v.state == StateCordon), BootID: n.BootID,
 	}
 	patch.State = state

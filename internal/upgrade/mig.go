@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -49,7 +50,7 @@ func (c *Cluster) hasLayoutSlot(n *Node) bool {
 	if drain := n.ownDrain(); drain != nil && drain.Granted.Equal(slot.Since) {
 		return drain.State.InProgress()
 	}
-	if !c.Now.Before(slot.Since.Add(layoutTime)) {
+	if !c.Now.Before(slot.Since.Add(layoutTime)) || slot.Since.After(c.Now.Add(layoutTime)) {
 		return false
 	}
 	if n.MIG.Requested == slot.Layout {
@@ -112,13 +113,15 @@ func (c *Cluster) grantLayouts(slots Slots, budgets map[string]*budget, turns []
 			candidates = append(candidates, &c.Nodes[i])
 		}
 	}
-	slices.SortFunc(candidates, compare)
+	slices.SortFunc(candidates, func(a, b *Node) int {
+		return cmp.Or(first(!a.hasFailedDrain(), !b.hasFailedDrain()), compare(a, b))
+	})
 	for _, n := range candidates {
 		b := budgets[n.Group]
 		if reason, _ := b.refuses(n, &b.layouts); reason != "" {
 			continue
 		}
 		slots[n.Name] = Slot{UID: n.UID, Layout: n.MIG.Wanted, Since: c.Now, Evict: c.evictsFor(n)}
-		b.hold(n)
+		b.hold(n, doesLayout)
 	}
 }

@@ -88,7 +88,8 @@ func (s *state) machineKey(i int) string { //nolint:gocyclo // It is a list of f
 	word, flag := b.word, b.flag
 	word(string(m.State))
 	word(m.Target)
-	flag(m.Requested, m.Skip, m.Unschedulable, m.KubeletReady, m.InitiallyCordoned, m.foreign, m.replaced)
+	flag(m.Requested, m.Skip, m.Unschedulable, m.KubeletReady, m.InitiallyCordoned, m.foreign, m.replaced,
+		m.orphaned, m.Installs)
 	if r := m.Record; r != nil {
 		word(string(r.State))
 		word(r.Target)
@@ -96,11 +97,12 @@ func (s *state) machineKey(i int) string { //nolint:gocyclo // It is a list of f
 		flag(r.Requested, r.Cordoned, r.Restarted, r.Moves, r.BootID == m.BootID, s.now.Sub(r.Since) >= limit,
 			m.Driver != nil && m.Driver.UID == r.DriverPod, r.DriverPod == "", r.RetryAt.IsZero(), s.now.Before(r.RetryAt),
 			m.started == r.Round)
-		slot, granted := s.slots[m.Name]
-		flag(granted, granted && slot.Round == r.Round, granted && slot.Round < r.Round)
-		if second, found := s.slots2[m.Name]; found && s.secondSlots() != "" {
-			flag(true, second.Round == r.Round, second.Round < r.Round)
-		}
+	}
+	round := m.Node.round()
+	slot, granted := s.slots[m.Name]
+	flag(granted, granted && slot.Round == round, granted && slot.Round < round)
+	if second, found := s.slots2[m.Name]; found && s.secondSlots() != "" {
+		flag(true, second.Round == round, second.Round < round)
 	}
 	s.podKeys(&b, m)
 	if s.layout != "" {
@@ -122,6 +124,14 @@ func (s *state) machineKey(i int) string { //nolint:gocyclo // It is a list of f
 		flag(step.Patch.Unschedulable != nil, step.Patch.EndRequest)
 	}
 	return string(b)
+}
+
+// round is the round of the node's record; 0 without one.
+func (n *Node) round() int64 {
+	if record := n.ownRecord(); record != nil {
+		return record.Round
+	}
+	return 0
 }
 
 // keyText is a part of a key.

@@ -17,6 +17,9 @@ func (v *visit) idle() turn {
 		return v.begin(true, "an upgrade was requested")
 	case n.outdated():
 		return v.begin(false, "the driver is outdated")
+	case v.own && v.record.Cordoned && n.Unschedulable && n.inSync() && n.Driver.Ready:
+		// Another client has written the state: this operator uncordons in the patch to StateDone.
+		return v.recover()
 	case v.record.Target != "" && v.record.Target != n.Target && v.unloads():
 		return v.unloading()
 	case n.State != StateNone && n.State != StateDone && n.inSync() && n.Driver.Ready:
@@ -214,9 +217,6 @@ func (v *visit) validation() turn {
 	if validated {
 		return v.done("the new driver is validated")
 	}
-	if waiting.step != nil {
-		return waiting
-	}
 	return v.by(v.policy.ValidationTimeout, waiting, func() turn {
 		return v.fail(timeoutReason(waiting), "the driver is not validated in time: "+waiting.progress.Message)
 	})
@@ -259,6 +259,7 @@ func (v *visit) deleteDependants() turn {
 	older := v.node.olderThanDriver()
 	t := v.act(ActionDeleteDependants, nil, "pods are older than the new driver pod")
 	t.step.Pods = older
+	t.progress.Message = fmt.Sprintf("pod %s is older than the new driver pod, and is deleted", older[0].Name)
 	return t
 }
 
@@ -275,8 +276,12 @@ func (v *visit) failed() turn {
 		return v.begin(v.record.Requested, "the driver has another target")
 	case retry:
 		return v.again()
+	case !v.record.Restarted && (v.record.Cordoned && n.Unschedulable || v.record.Reason == ""):
+		// Another client has written the state: this operator uncordons in the patch to StateFailed, and has a reason.
+		return v.fail(cmp.Or(v.record.Reason, v1.ReasonUpgradeFailed),
+			cmp.Or(v.record.Message, "another client has ended the upgrade"))
 	}
-	waiting := v.wait(v.record.Reason, v.record.Message)
+	waiting := v.wait(cmp.Or(v.record.Reason, v1.ReasonUpgradeFailed), v.record.Message)
 	waiting.until = v.record.RetryAt
 	return waiting
 }
@@ -290,6 +295,6 @@ func (v *visit) recover() turn {
 	if validated {
 		return v.done("the new driver is validated after all")
 	}
-	waiting.progress = v.progress(v.record.Reason, v.record.Message, false)
+	waiting.progress = v.progress(cmp.Or(v.record.Reason, v1.ReasonUpgradeFailed), v.record.Message, false)
 	return waiting
 }

@@ -163,7 +163,18 @@ func (n *Node) brokenByDriver() bool {
 	return n.KubeletReady && !n.GPUReady && n.Driver != nil && !n.Driver.Ready && !n.cordonedByOthers()
 }
 
-// unavailable reports whether the GPUs of the node cannot be used by new pods.
-func (n *Node) unavailable() bool {
-	return n.Unschedulable || !n.KubeletReady || !n.GPUReady || n.MIG.Changing
+// unavailable returns why the GPUs of the node cannot be used by new pods; empty if they can.
+func (n *Node) unavailable() string {
+	switch {
+	case n.Unschedulable:
+		return "is cordoned"
+	case !n.KubeletReady:
+		return "does not report"
+	case !n.GPUReady:
+		return "has no GPUs ready"
+	case n.MIG.Changing:
+		return doesLayout
+	default:
+		return ""
+	}
 }

@@ -11,6 +11,9 @@ import (
 func (v *visit) enter(state State, why string) (turn, *Patch) {
 	record := v.record
 	record.UID = v.node.UID
+	if v.ahead > 0 {
+		record.Round = v.nextRound()
+	}
 	if state != v.state {
 		record.Since = v.now
 	}
@@ -27,11 +30,15 @@ func (v *visit) enter(state State, why string) (turn, *Patch) {
 	}, patch
 }
 
+// nextRound is the round after that of the record, and after that of a slot that counts: with a patch to it the slot
+// never counts again.
+func (v *visit) nextRound() int64 { return v.record.Round + max(0, v.ahead) + 1 }
+
 // begin is the patch with which a new round begins. The cordon of a failed round stays with the node.
 func (v *visit) begin(requested bool, why string) turn {
 	t, patch := v.enter(StateRequired, why)
 	patch.Record = &Record{
-		UID: v.node.UID, Round: v.record.Round + 1, State: StateRequired, Since: v.now, Target: v.node.Target,
+		UID: v.node.UID, Round: v.nextRound(), State: StateRequired, Since: v.now, Target: v.node.Target,
 		Requested: requested, Cordoned: v.record.Cordoned, Restarted: v.record.Restarted, BootID: v.node.BootID,
 	}
 	if driver := v.node.Driver; driver != nil {
@@ -64,10 +71,35 @@ func (v *visit) label(record *Record) State {
 // just removed, since another manager may be about to use it; its patch then fails, as the Node has changed.
 func (v *visit) yield(why string) (turn, *Patch) {
 	t, patch := v.enter(StateRequired, why)
-	patch.Record.Round++
+	patch.Record.Round = v.nextRound()
 	patch.Record.Started = time.Time{}
 	patch.State = v.label(patch.Record)
 	return t, patch
+}
+
+// giveBack is the patch of a node whose slot counts though it does not wait for its upgrade to begin. Its label stays.
+func (v *visit) giveBack(waiting turn) turn {
+	state := StateDone
+	if v.own {
+		state = v.record.State
+	}
+	t, patch := v.enter(state, "the node does not use its slot, and gives it back")
+	patch.Record.Round, patch.Record.Since, patch.Record.Target = v.nextRound(), v.record.Since, v.record.Target
+	patch.State, patch.Event, patch.EndRequest = v.node.State, "", false
+	if waiting.progress != nil {
+		t.progress = waiting.progress
+	}
+	t.until = waiting.until
+	return t
+}
+
+// correctSince is the patch of a node whose state was entered in the future, by its record: another client has written
+// it, or a manager whose clock was ahead. The deadline of the state begins now.
+func (v *visit) correctSince() turn {
+	t, patch := v.enter(v.record.State, "the record has a time in the future")
+	patch.Record.Since, patch.Record.Target = v.now, v.record.Target
+	patch.Event, patch.EndRequest = "", false
+	return t
 }
 
 // start is the patch that cordons the node and begins its upgrade. pods says which pods are on it.
@@ -138,20 +170,30 @@ func (v *visit) fail(reason, message string) turn {
 
 // retryLater counts a failure with which the node has kept its driver, and schedules the next attempt.
 func (v *visit) retryLater(record *Record) {
-	record.Failures++
+	record.Failures = countFailure(record.Failures)
 	if delay := v.policy.retryAfter(record.Failures); delay > 0 {
 		record.RetryAt = v.now.Add(delay)
 	}
 }
 
-// leave ends the upgrade of a node that the operator does not install the driver on any more.
+// leave ends the upgrade of a node that the operator does not install the driver on any more. The record goes after the
+// slot: without a record, the slot would count again.
 func (v *visit) leave() turn {
-	if !v.own {
+	ended := v.record.State == StateDone && v.node.State == StateNone && !v.record.Cordoned
+	switch {
+	case v.lost():
+		v.record.Cordoned = true
+	case !v.own || ended && v.granted && v.governed:
 		return turn{}
 	}
-	t, patch := v.enter(StateNone, "the operator does not install the driver on the node any more")
-	patch.State, patch.Record = StateNone, nil
+	t, patch := v.enter(StateDone, "the operator does not install the driver on the node any more")
+	patch.State = StateNone
 	v.end(patch)
+	if v.granted && v.governed {
+		patch.Record.Round = v.nextRound()
+	} else {
+		patch.Record = nil
+	}
 	return t
 }
 

@@ -39,8 +39,8 @@ type Slots map[string]Slot
 
 // Plan is what has to be done now.
 type Plan struct {
-	// Slots that have to be written first; nil if they are as they should be. Steps that depend on them are in the next
-	// plan.
+	// Slots that have to be written first; nil if they are as they should be, or cannot be written because of a
+	// SlotsConflict. Steps that depend on them are in the next plan.
 	Slots Slots
 	// Steps, at most one for each node.
 	Steps []Step
@@ -147,7 +147,7 @@ func (c *Cluster) Plan() Plan {
 	}
 	slots := c.grant(turns)
 	plan := Plan{Report: c.report(turns), Until: c.layoutsEnd(slots)}
-	if !maps.Equal(slots, c.Slots) {
+	if c.SlotsConflict == "" && !maps.Equal(slots, c.Slots) {
 		plan.Slots = slots
 	}
 	for i := range turns {

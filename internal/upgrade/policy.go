@@ -29,6 +29,21 @@ type Policy struct {
 	RetryAfter, MaxRetryAfter time.Duration
 }
 
+// plausible returns when a round is tried again by a record: now if its time is further in the future than any retry
+// is scheduled, whatever the clock of another manager was.
+func (p *Policy) plausible(retryAt, now time.Time) time.Time {
+	if p.MaxRetryAfter > 0 && retryAt.After(now.Add(2*p.MaxRetryAfter)) {
+		return now
+	}
+	return retryAt
+}
+
+// manyFailures is where failures are not counted any further: their delay is the longest long before.
+const manyFailures = 1000
+
+// countFailure returns the number of failures after another one. Other clients can write any number into a record.
+func countFailure(failures int) int { return min(max(failures, 0), manyFailures) + 1 }
+
 // retryAfter returns the delay after this many failures in a row; 0 means no retry.
 func (p *Policy) retryAfter(failures int) time.Duration {
 	delay := p.RetryAfter

@@ -3,11 +3,18 @@ package upgrade
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"time"
 )
 
-// DecodeRecord decodes the annotation labels.UpgradeRecord. It fails if the text is not a Record, or has a state that
-// this operator does not write.
+// maxRound is the last round of a record that is read. No node gets there, and the rounds that follow can be counted.
+const maxRound = 1 << 62
+
+// reasonText matches the reasons of package api/v1. The status of the policy admits no longer ones.
+var reasonText = regexp.MustCompile(`^[A-Za-z]{0,128}$`)
+
+// DecodeRecord decodes the annotation labels.UpgradeRecord, which any client can write. It fails if the text is not a
+// Record, or has a state, a round or a reason that this operator does not write.
 func DecodeRecord(annotation string) (*Record, error) {
 	record := &Record{}
 	if err := json.Unmarshal([]byte(annotation), record); err != nil {
@@ -16,10 +23,16 @@ func DecodeRecord(annotation string) (*Record, error) {
 	switch record.State {
 	case StateRequired, StateWaitForJobs, StatePodDeletion, StateDrain, StatePodRestart, StateValidation, StateDone,
 		StateFailed:
-		return record, nil
 	default:
 		return nil, fmt.Errorf("unknown state %q", record.State)
 	}
+	if record.Round < 0 || record.Round > maxRound {
+		return nil, fmt.Errorf("impossible round %d", record.Round)
+	}
+	if !reasonText.MatchString(record.Reason) {
+		return nil, fmt.Errorf("impossible reason %q", record.Reason)
+	}
+	return record, nil
 }
 
 // clearFailure forgets the failures of earlier rounds, since the next attempt differs from them.

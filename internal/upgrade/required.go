@@ -151,7 +151,9 @@ func (v *visit) candidate() turn {
 		}
 	}
 	if n.Workload == nil {
-		return v.wait(v1.ReasonUpgradePulling, "the pods on the node are not read yet")
+		waiting := v.wait(v1.ReasonUpgradePulling, "the pods on the node are not read yet")
+		waiting.keeps = true
+		return waiting
 	}
 	switch {
 	case v.policy.WaitsForJobs && len(n.Workload.Jobs) > 0:
@@ -175,7 +177,9 @@ func (v *visit) pull() (turn, bool) {
 	case n.Pull == nil:
 		return v.act(ActionPull, nil, "the images of the new driver are pulled before the node is cordoned"), false
 	case n.Pull.Ending:
-		return v.wait(v1.ReasonUpgradePulling, "pull pod "+n.Pull.Name+" is ending"), false
+		waiting := v.wait(v1.ReasonUpgradePulling, "pull pod "+n.Pull.Name+" is ending")
+		waiting.keeps = true
+		return waiting, false
 	case n.MoveTo == "" && n.Pull.Digest != n.Target:
 		return v.act(ActionEndPull, n.Pull, "the driver has another target"), false
 	case n.Pull.Ready:
@@ -184,6 +188,7 @@ func (v *visit) pull() (turn, bool) {
 		return v.pullFailed(n.Pull.Message), false
 	}
 	waiting := v.wait(v1.ReasonUpgradePulling, "pull pod "+n.Pull.Name+" pulls the images of the new driver")
+	waiting.keeps = true
 	if v.policy.PullTimeout == 0 {
 		return waiting, false
 	}

@@ -161,9 +161,9 @@ func (m *machine) cure() {
 		return &c
 	}
 	m.Driver, m.Validator, m.Pull = well(m.Driver), well(m.Validator), well(m.Pull)
-	m.KubeletReady, m.Skip = true, false
-	if m.foreign {
-		m.Unschedulable, m.foreign = false, false
+	m.KubeletReady, m.Skip, m.Installs = true, false, true
+	if m.foreign || m.orphaned {
+		m.Unschedulable, m.foreign, m.orphaned = false, false, false
 	}
 	waits := m.Driver != nil && m.Driver.Unloading && m.users() > 0
 	if m.Record != nil && m.Record.Reason != "" || waits {

@@ -12,34 +12,49 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// Valid reports whether the slot of the node for its upgrade counts: it is for the node's current or next round, and
-// that round has not ended. Once a slot does not count it never counts again, so a stale view of the node can only
-// count too many.
+// maxAhead is how many rounds a slot may be ahead of its node's record and count. A stale view of a node lacks a few
+// rounds; a slot further ahead was written by another client.
+const maxAhead = 1 << 20
+
+// Valid reports whether the slot of the node for its upgrade counts: it is for the node's current or a later round, and
+// that round has not ended. Once a slot does not count it never counts again, unless another client lowers the round of
+// the record, so a stale view of the node can only count too many. A node with a slot for a later round than that of
+// its record, which another client has written, takes over that round with its next patch.
 func (s Slots) Valid(n *Node) bool {
-	slot, granted := s[n.Name]
-	if !granted || slot.UID != n.UID || slot.Layout != "" {
-		return false
+	ahead, granted := s.ahead(n)
+	if !granted || ahead != 0 {
+		return granted && ahead > 0 && ahead <= maxAhead
 	}
 	record := n.ownRecord()
-	switch {
-	case record == nil:
-		return true
-	case record.Round != slot.Round:
-		return record.Round < slot.Round
-	default:
-		return record.State == StateRequired || record.State.InProgress()
-	}
+	return record != nil && (record.State == StateRequired || record.State.InProgress())
 }
 
-// upgrading reports whether an upgrade has begun on the node, by this operator or by NVIDIA's.
-func (n *Node) upgrading() bool { return n.currentState().InProgress() }
+// ahead returns how many rounds the slot of the node for its upgrade is ahead of its record, and whether it has one.
+// Without a record it is in round 0, and has begun none.
+func (s Slots) ahead(n *Node) (rounds int64, granted bool) {
+	slot, granted := s[n.Name]
+	if !granted || slot.UID != n.UID || slot.Layout != "" || slot.Round < 0 {
+		return 0, false
+	}
+	if record := n.ownRecord(); record != nil {
+		return slot.Round - record.Round, true
+	}
+	return slot.Round, true
+}
+
+// upgrading reports whether an upgrade has begun on the node, by this operator or by NVIDIA's, and goes on within its
+// deadlines. It does not by a label alone from which the operator does not continue: that must not hold up others.
+func (n *Node) upgrading() bool {
+	record := n.ownRecord()
+	return record != nil && record.State.InProgress() || n.Installs && n.currentState().continues()
+}
 
 // budget is what the slots of one group may be. Those for drivers and for MIG layouts have the same holders, and each a
 // share of the nodes that they are for.
 type budget struct {
 	policy Policy
-	// holders have a slot, or are being upgraded.
-	holders          map[string]bool
+	// holders have a slot, or are being upgraded: what each of them does.
+	holders          map[string]string
 	drivers, layouts share
 }
 
@@ -49,13 +64,13 @@ type share struct {
 	limit int
 	// size is the number of nodes that the limit is a part of.
 	size int
-	// unavailable are those of them whose GPUs cannot be used, and all holders.
-	unavailable map[string]bool
+	// unavailable are those of them whose GPUs cannot be used, with the cause, and all holders, with what they do.
+	unavailable map[string]string
 }
 
 func (c *Cluster) budget(group string) *budget {
-	b := &budget{policy: c.Policies[group], holders: map[string]bool{}}
-	b.drivers.unavailable, b.layouts.unavailable = map[string]bool{}, map[string]bool{}
+	b := &budget{policy: c.Policies[group], holders: map[string]string{}}
+	b.drivers.unavailable, b.layouts.unavailable = map[string]string{}, map[string]string{}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if n.Group != group {
@@ -67,8 +82,8 @@ func (c *Cluster) budget(group string) *budget {
 		if n.MIG.Partitioned {
 			b.layouts.add(n)
 		}
-		if c.Slots.Valid(n) || n.upgrading() || n.relayouting() || c.hasLayoutSlot(n) {
-			b.hold(n)
+		if doing := c.holds(n); doing != "" {
+			b.hold(n, doing)
 		}
 	}
 	b.drivers.scale(b.policy)
@@ -76,15 +91,40 @@ func (c *Cluster) budget(group string) *budget {
 	return b
 }
 
-// hold counts the node as one that has a slot.
-func (b *budget) hold(n *Node) {
-	b.holders[n.Name], b.drivers.unavailable[n.Name], b.layouts.unavailable[n.Name] = true, true, true
+// What a node does that has a place in the budget.
+const (
+	doesUpgrade  = "is being upgraded"
+	doesBegin    = "begins its upgrade"
+	doesLayout   = "changes its MIG layout"
+	doesGiveBack = "gives back its place"
+)
+
+// holds returns for what the node has a place in the budget; empty if it has none.
+func (c *Cluster) holds(n *Node) string {
+	record := n.ownRecord()
+	switch {
+	case n.upgrading():
+		return doesUpgrade
+	case n.relayouting(), c.hasLayoutSlot(n):
+		return doesLayout
+	case !c.Slots.Valid(n):
+		return ""
+	case record != nil && record.State == StateRequired:
+		return doesBegin
+	default:
+		return doesGiveBack
+	}
+}
+
+// hold counts the node as one that has a slot, and does this.
+func (b *budget) hold(n *Node, doing string) {
+	b.holders[n.Name], b.drivers.unavailable[n.Name], b.layouts.unavailable[n.Name] = doing, doing, doing
 }
 
 func (s *share) add(n *Node) {
 	s.size++
-	if n.unavailable() {
-		s.unavailable[n.Name] = true
+	if cause := n.unavailable(); cause != "" {
+		s.unavailable[n.Name] = cause
 	}
 }
 
@@ -99,35 +139,26 @@ func (s *share) scale(policy Policy) {
 // refuses returns why the node gets no slot of the share now; the reason is empty if it gets one.
 func (b *budget) refuses(n *Node, of *share) (reason, message string) {
 	if b.policy.MaxParallel > 0 && len(b.holders) >= b.policy.MaxParallel {
-		return v1.ReasonUpgradeQueued, fmt.Sprintf("maxParallelUpgrades %d: %s", b.policy.MaxParallel, upgraded(b.holders))
+		return v1.ReasonUpgradeQueued, fmt.Sprintf("maxParallelUpgrades %d: %s", b.policy.MaxParallel, causes(b.holders))
 	}
 	after := len(of.unavailable)
-	if !of.unavailable[n.Name] {
+	if of.unavailable[n.Name] == "" {
 		after++
 	}
 	if n.brokenByDriver() || after <= of.limit {
 		return "", ""
 	}
 	return v1.ReasonUpgradeBudget, fmt.Sprintf("maxUnavailable %s (%d of %d nodes): %s", b.policy.MaxUnavailable.String(),
-		of.limit, of.size, unavailable(of.unavailable))
+		of.limit, of.size, cmp.Or(causes(of.unavailable), "allows no upgrade"))
 }
 
-func upgraded(nodes map[string]bool) string {
-	if len(nodes) == 1 {
-		return list(sortedKeys(nodes)) + " is upgraded"
+// causes names the first nodes, each with its cause.
+func causes(nodes map[string]string) string {
+	all := sortedKeys(nodes)
+	for i, name := range all {
+		all[i] = name + " " + nodes[name]
 	}
-	return list(sortedKeys(nodes)) + " are upgraded"
-}
-
-func unavailable(nodes map[string]bool) string {
-	switch len(nodes) {
-	case 0:
-		return "allows no upgrade"
-	case 1:
-		return list(sortedKeys(nodes)) + " is unavailable"
-	default:
-		return fmt.Sprintf("%d are unavailable, %s", len(nodes), list(sortedKeys(nodes)))
-	}
+	return list(all)
 }
 
 // grant returns the slots as they should be: the valid ones, those of the nodes that are being upgraded, and new ones.
@@ -155,7 +186,7 @@ func (c *Cluster) grant(turns []turn) Slots {
 		reason, message := c.refuses(n, b)
 		if reason == "" {
 			slots[n.Name] = Slot{UID: n.UID, Round: n.Record.Round}
-			b.hold(n)
+			b.hold(n, doesBegin)
 			progress.Reason = stateReason(StateRequired)
 			continue
 		}
@@ -193,10 +224,18 @@ func (c *Cluster) held(n *Node) (slot Slot, holds bool) {
 }
 
 // compare orders nodes as they are upgraded: those that their driver keeps from working, those that a user has
-// requested, and the others, each by name.
+// requested, the others, and those whose last attempt has failed, each by name. So a node that fails again and again
+// does not come between.
 func compare(a, b *Node) int {
 	return cmp.Or(
-		first(a.brokenByDriver(), b.brokenByDriver()), first(a.isRequested(), b.isRequested()), cmp.Compare(a.Name, b.Name))
+		first(a.brokenByDriver(), b.brokenByDriver()), first(!a.hasFailed(), !b.hasFailed()),
+		first(a.isRequested(), b.isRequested()), cmp.Compare(a.Name, b.Name))
+}
+
+// hasFailed reports whether the last attempt to upgrade the node to its target has failed.
+func (n *Node) hasFailed() bool {
+	record := n.ownRecord()
+	return record != nil && record.Failures > 0
 }
 
 func first(a, b bool) int {

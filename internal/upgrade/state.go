@@ -52,6 +52,12 @@ func (s State) InProgress() bool {
 	return false
 }
 
+// continues reports whether the operator continues an upgrade from a label with this state and no record: one that
+// NVIDIA's operator writes without a mode that only it has.
+func (s State) continues() bool {
+	return s.InProgress() && s != StateNodeMaintenance && s != StatePostMaintenance
+}
+
 // Record is what the annotation labels.UpgradeRecord of a Node has beside the State. It is written with the State in
 // one patch.
 type Record struct {

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
@@ -23,9 +22,11 @@ type visit struct {
 	// policy of the node; governed is false if it has none.
 	policy   Policy
 	governed bool
-	// slot: the node may be upgraded in this round.
-	slot bool
-	now  time.Time
+	// slot: the node may be upgraded in this round. ahead is how many rounds its slot is ahead of the record. granted: it
+	// has a slot for an upgrade, which may not count.
+	slot, granted bool
+	ahead         int64
+	now           time.Time
 }
 
 // turn is what a visit results in.
@@ -36,8 +37,8 @@ type turn struct {
 	progress *Progress
 	// until is when the turn changes by time alone; zero if never.
 	until time.Time
-	// wants: the node waits for a slot.
-	wants bool
+	// wants: the node waits for a slot. keeps: it has one, has not begun, and waits with it, until a deadline.
+	wants, keeps bool
 }
 
 func (c *Cluster) visit(n *Node) *visit {
@@ -45,6 +46,11 @@ func (c *Cluster) visit(n *Node) *visit {
 	v.policy, v.governed = c.Policies[n.Group]
 	if record := n.ownRecord(); record != nil {
 		v.record, v.own = *record, true
+		v.record.RetryAt = v.policy.plausible(record.RetryAt, c.Now)
+	}
+	ahead, granted := c.Slots.ahead(n)
+	if v.granted = granted; v.slot {
+		v.ahead = ahead
 	}
 	return v
 }
@@ -81,18 +87,29 @@ func (s State) idle() bool {
 	}
 }
 
-// turn returns what the node does now.
+// turn returns what the node does now. It does not keep a slot that it does not use: others wait for it.
 func (v *visit) turn() turn {
+	t := v.decide()
+	inProgress := v.own && v.record.State.InProgress()
+	if v.slot && t.step == nil && !t.keeps && !inProgress && v.governed {
+		return v.giveBack(t)
+	}
+	return t
+}
+
+func (v *visit) decide() turn {
 	n := v.node
 	switch {
-	case n.Unreadable != "":
-		return v.hold(v1.ReasonUpgradeUnknownState, "annotation "+labels.UpgradeRecord+": "+n.Unreadable)
 	case n.Pull != nil && !n.Pull.Ending && !v.pulls():
 		return v.act(ActionEndPull, n.Pull, "its images are not pulled in advance any more")
 	case !n.Installs:
 		return v.leave()
+	case n.Unreadable != "":
+		return v.unreadable()
 	case !v.own || !v.record.State.InProgress() && !v.state.idle():
 		return v.foreign()
+	case v.record.State.InProgress() && v.record.Since.After(v.now):
+		return v.correctSince()
 	case v.record.Cordoned && !n.Unschedulable && v.keepsGoing():
 		return v.forgetCordon()
 	}

@@ -26,9 +26,10 @@ type machine struct {
 	// foreign: the cordon of another client. replaced: the operator has deleted a driver pod, and none was validated
 	// since.
 	// started is the last round that has started. gone: the Node is deleted.
-	foreign, replaced, gone bool
-	started                 int64
-	mig                     partitioner
+	// orphaned: the operator's cordon, of which another client has removed all that shows it.
+	foreign, replaced, gone, orphaned bool
+	started                           int64
+	mig                               partitioner
 	// version of the Node.
 	version int
 }
@@ -194,7 +195,10 @@ func (w *world) checkStart(m *machine, patch *Patch) error {
 // write changes the Node.
 func (m *machine) write(patch *Patch) {
 	m.version++
-	m.State, m.Record = patch.State, patch.Record
+	m.State, m.Record, m.Unreadable = patch.State, patch.Record, ""
+	if m.Record == nil {
+		m.started = 0
+	}
 	if u := patch.Unschedulable; u != nil {
 		m.Unschedulable = *u
 	}

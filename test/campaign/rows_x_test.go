@@ -73,6 +73,8 @@ func actorRows() []row {
 			// An object with another owner is not removed.
 			onMIG("forged", forge, options{counts: true, differs: true, spoils: true}),
 		)},
+		elsewhere("X8", "another client writes to the state of a driver upgrade: labels, annotations, slots",
+			"TestWedges (internal/upgrade), TestForeignWrites (test/upgrades)"),
 	}
 }
 

@@ -64,6 +64,8 @@ type podVersion struct {
 	deleted bool
 	// ending: it is being deleted. ready: its condition Ready is True, and it is not ending.
 	ending, ready bool
+	// readySince is when it has got ready, by its condition, in whole seconds.
+	readySince time.Time
 }
 
 func (p podVersion) String() string {
@@ -194,6 +196,7 @@ func (w *watcher) seePod(pod *corev1.Pod, deleted bool) {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady {
 			seen.ready = condition.Status == corev1.ConditionTrue && !seen.ending
+			seen.readySince = condition.LastTransitionTime.Time
 		}
 	}
 	w.lock.Lock()

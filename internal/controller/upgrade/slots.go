@@ -18,6 +18,9 @@ import (
 // slotsConflict is why no upgrade starts while a ConfigMap of another owner has the name.
 const slotsConflict = "ConfigMap %s exists and is not the operator's: rename or delete it"
 
+// slotsImmutable is why no upgrade starts after another client has made the ConfigMap immutable.
+const slotsImmutable = "ConfigMap %s is immutable: delete it"
+
 // readSlots reads the ConfigMap with the slots from the API server, unless there can be none and no node needs one.
 func (s *scope) readSlots(ctx context.Context) error {
 	s.cluster.Slots = upgrade.Slots{}
@@ -39,6 +42,10 @@ func (s *scope) readSlots(ctx context.Context) error {
 		s.cluster.SlotsConflict = fmt.Sprintf(slotsConflict, labels.UpgradeSlots)
 		// Its end causes no event: only objects with the label are watched.
 		s.requeueAfter(s.Timing.LastRetry)
+		return nil
+	}
+	if object.Immutable != nil && *object.Immutable {
+		s.cluster.SlotsConflict = fmt.Sprintf(slotsImmutable, labels.UpgradeSlots)
 		return nil
 	}
 	slots, unreadable := upgrade.DecodeSlots(object.Data)
@@ -64,9 +71,9 @@ func (s *scope) needsSlots() bool {
 }
 
 // writeSlots writes the slots of the plan, if they have to be. The write fails if another manager has changed them
-// since they were read. Without slots there is no ConfigMap, and that of another owner is left alone.
+// since they were read. Without slots there is no ConfigMap.
 func (s *scope) writeSlots(ctx context.Context) error {
-	if s.planned.Slots == nil || s.cluster.SlotsConflict != "" {
+	if s.planned.Slots == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)

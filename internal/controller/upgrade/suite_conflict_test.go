@@ -54,4 +54,21 @@ var _ = Describe("A ConfigMap of a user with the name of that for the slots", fu
 		Expect(f.client.Get(ctx, key, slots)).To(Succeed())
 		Expect(slots.Data).To(HaveKey("notes"))
 	})
+
+	It("is named too if another client has made that of the operator immutable", func(ctx SpecContext) {
+		f := newFixture(ctx, automatic(), "a")
+		key := client.ObjectKey{Namespace: cluster.OperatorNamespace, Name: labels.UpgradeSlots}
+		Expect(f.client.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{labels.ManagedBy: labels.ManagedByValue},
+			},
+			Immutable: new(true),
+		})).To(Succeed())
+		f.target = "new"
+		f.until(ctx, "a upgrade-required: Conflict ConfigMap gpu-operator-driver-upgrades is immutable: delete it (held)")
+		Expect(f.client.Delete(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		})).To(Succeed())
+		f.upgraded(ctx)
+	})
 })

@@ -1,0 +1,139 @@
+package upgrade
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// upToDate is a node whose driver is the one that it needs.
+func upToDate(name string) Node {
+	return Node{Name: name, UID: "u", Installs: true, KubeletReady: true, GPUReady: true, Target: "v2",
+		Driver: &Pod{Digest: "v2", Ready: true}}
+}
+
+// queued waits for a place.
+func queued(name string) Node {
+	n := upToDate(name)
+	n.Driver = &Pod{Digest: "v1", Ready: true}
+	n.State, n.Record = StateRequired, &Record{UID: "u", Round: 1, State: StateRequired, Target: "v2"}
+	return n
+}
+
+// TestAnEditedNodeHoldsNoOther: what other clients write to the node a does not keep the node b from its turn. The
+// first plan gives a place back that counts still; then b gets it.
+func TestAnEditedNodeHoldsNoOther(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit func(*Node)
+		slot Slot
+		// patched: the first plan writes the node.
+		patched bool
+	}{
+		"the record was removed, and the node is done in round 1": {
+			edit: func(n *Node) {
+				n.State, n.Record = StateDone, &Record{UID: "u", Round: 1, State: StateDone, Target: "v2"}
+			},
+			slot: Slot{UID: "u", Round: 3}, patched: true,
+		},
+		"the record was removed, and the driver is up to date": {
+			edit: func(*Node) {}, slot: Slot{UID: "u", Round: 3}, patched: true,
+		},
+		"the annotation is empty": {
+			edit: func(n *Node) { n.Unreadable = "unexpected end of JSON input" },
+			slot: Slot{UID: "u", Round: 1}, patched: true,
+		},
+		"the label node-maintenance-required alone": {edit: func(n *Node) { n.State = StateNodeMaintenance }},
+		"the label on a node without a driver": {edit: func(n *Node) {
+			n.Installs, n.State = false, StatePodRestart
+		}},
+		"an unknown label while the node waits with its place": {
+			edit: func(n *Node) { *n = queued("a"); n.State = StateNodeMaintenance },
+			slot: Slot{UID: "u", Round: 1}, patched: true,
+		},
+		"the driver pod is gone while the node waits with its place": {
+			edit: func(n *Node) { *n = queued("a"); n.Driver = nil }, slot: Slot{UID: "u", Round: 1}, patched: true,
+		},
+		"a place of a round that no node gets to": {edit: func(*Node) {}, slot: Slot{UID: "u", Round: math.MaxInt64}},
+		"a place for a MIG layout from the year 2999": {
+			edit: func(n *Node) { n.MIG.Requested = "x" }, slot: Slot{UID: "u", Layout: "x", Since: farFuture},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			a := upToDate("a")
+			test.edit(&a)
+			c := Cluster{
+				Now: epoch, Nodes: []Node{a, queued("b")}, Slots: Slots{"a": test.slot},
+				Policies: map[string]Policy{"": {Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2)}},
+			}
+			if test.patched {
+				plan := c.Plan()
+				g.Expect(plan.Report.Nodes["b"].Message).To(HavePrefix("maxParallelUpgrades 1: a "))
+				g.Expect(plan.Report.Nodes["b"].Message).NotTo(ContainSubstring("being upgraded"))
+				g.Expect(plan.Steps).To(HaveLen(1))
+				patch := plan.Steps[0].Patch
+				c.Nodes[0].State, c.Nodes[0].Record, c.Nodes[0].Unreadable = patch.State, patch.Record, ""
+				g.Expect(c.Slots.Valid(&c.Nodes[0])).To(BeFalse(), "the place never counts again")
+			}
+			g.Expect(c.Plan().Slots).To(HaveKey("b"))
+			g.Expect(c.Plan().Slots).NotTo(HaveKey("a"))
+		})
+	}
+}
+
+// A record with a time in the future has its deadline from now on.
+func TestTimesInTheFuture(t *testing.T) {
+	g := NewWithT(t)
+	n := upToDate("a")
+	n.Driver, n.Unschedulable, n.State = &Pod{Digest: "v1", Ready: true}, true, StatePodDeletion
+	n.Record = &Record{UID: "u", Round: 1, State: StatePodDeletion, Since: farFuture, Target: "v2", Cordoned: true}
+	n.Workload = &Workload{Users: []WorkloadPod{{Name: "train", Blocked: "PDB train allows 0 disruptions"}}}
+	c := Cluster{Now: epoch, Nodes: []Node{n}, Policies: map[string]Policy{"": {
+		Auto: true, PodDeletionTimeout: time.Minute, RetryAfter: time.Minute, MaxRetryAfter: time.Hour,
+	}}}
+	patch := c.Plan().Steps[0].Patch
+	g.Expect(patch.Record.Since).To(Equal(epoch))
+	c.Nodes[0].Record, c.Now = patch.Record, epoch.Add(time.Minute)
+	failed := c.Plan().Steps[0].Patch.Record
+	g.Expect(failed.State).To(Equal(StateFailed))
+
+	c.Nodes[0].State, c.Nodes[0].Record, c.Nodes[0].Unschedulable = StateFailed, failed, false
+	g.Expect(c.Plan().Steps).To(BeEmpty(), "the retry is due later")
+	failed.RetryAt = farFuture
+	g.Expect(c.Plan().Steps).To(HaveLen(1), "no retry is scheduled for the year 2999")
+}
+
+// What another client writes into a record must not reach the status of the policy, which would be refused.
+func TestImpossibleRecords(t *testing.T) {
+	for text, problem := range map[string]string{
+		`{"uid":"u","round":-1,"state":"upgrade-done"}`:                  "impossible round -1",
+		`{"uid":"u","round":9223372036854775807,"state":"upgrade-done"}`: "impossible round 9223372036854775807",
+		`{"uid":"u","state":"upgrade-failed","reason":"` + strings.Repeat("X", 129) + `"}`: `impossible reason "` +
+			strings.Repeat("X", 129) + `"`,
+	} {
+		_, err := DecodeRecord(text)
+		NewWithT(t).Expect(err).To(MatchError(problem))
+	}
+}
+
+// While the place of the ConfigMap is taken, no slots are planned, and nodes that are being upgraded go on.
+func TestNoSlotsDuringAConflict(t *testing.T) {
+	g := NewWithT(t)
+	running := upToDate("a")
+	running.State, running.Unschedulable = StateValidation, true
+	running.Record = &Record{UID: "u", Round: 1, State: StateValidation, Target: "v2", Cordoned: true}
+	c := Cluster{
+		Now: epoch, Nodes: []Node{running, queued("b")}, SlotsConflict: "it is taken", Slots: Slots{},
+		Policies: map[string]Policy{"": {Auto: true, MaxParallel: 2, MaxUnavailable: intstr.FromInt32(2)}},
+	}
+	plan := c.Plan()
+	g.Expect(plan.Slots).To(BeNil())
+	g.Expect(plan.Steps).To(HaveLen(1))
+	g.Expect(plan.Report.Nodes["b"].Reason).To(Equal(v1.ReasonConflict))
+}
