@@ -14,5 +14,7 @@ type DCGMSpec struct {
 	PlacementSpec `json:",inline"`
 	// HostPort is deprecated and has no effect: use hostNetwork.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
 	HostPort int32 `json:"hostPort,omitempty"`
 }

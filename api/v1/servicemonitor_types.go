@@ -35,9 +35,10 @@ type ServiceMonitorSpec struct {
 	Relabelings []RelabelConfig `json:"relabelings,omitempty"`
 }
 
-// PrometheusDuration is a duration in the format of Prometheus, or empty.
+// PrometheusDuration is a duration in the format of Prometheus, or empty. Its digits are bounded so that their sum is
+// below the 292 years that Prometheus reads.
 // +kubebuilder:validation:MaxLength=64
-// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$')",message="must be a Prometheus duration, such as 30s or 1m30s"
+// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]{1,2}y)?([0-9]{1,3}w)?([0-9]{1,4}d)?([0-9]{1,5}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,12}ms)?)$')",message="must be a Prometheus duration, such as 30s or 1m30s"
 type PrometheusDuration = string
 
 // RelabelConfig is one relabeling step. It has the fields of RelabelConfig of Prometheus Operator, whose own type has a

@@ -48,6 +48,9 @@ func inputRows() []row {
 		elsewhere("E8", "unknown fields", "TestAPI (test/integration)"),
 		elsewhere("E9", "a referenced ConfigMap or Secret is created, changed and deleted",
 			"TestReferencedObjects (test/integration)"),
+		elsewhere("E10", "a stored object that Go cannot decode, or not in time",
+			"TestUndecodablePolicies, TestUndecodableNVIDIADrivers (test/integration), TestWhatIsAdmittedIsDecoded "+
+				"(test/specgen)"),
 	}
 }
 

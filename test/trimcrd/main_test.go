@@ -38,6 +38,7 @@ spec:
               properties:
                 description: {description: Description is a property.}
                 amount: {x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}
+                since: {type: string, format: date-time}
           tolerations:
             description: Tolerations of the pods.
             items: {properties: {operator: {description: Operator is of Kubernetes., type: string}}}
@@ -56,6 +57,12 @@ properties:
       properties:
         description: {description: A property.}
         amount: {x-kubernetes-int-or-string: true, minimum: -2147483648, maximum: 2147483647}
+        since:
+          type: string
+          format: date-time
+          minItems: 1
+          maxItems: 0
+          pattern: ^[0-9-]{10}T[0-9:]{8}([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$
   tolerations:
     description: Tolerations of the pods.
     items: {properties: {operator: {type: string, enum: ["", Exists, Equal, Lt, Gt]}}}
