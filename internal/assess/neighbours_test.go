@@ -286,7 +286,9 @@ func TestGPUsThatNothingOffers(t *testing.T) {
 		turnOff func(*plan.NodePlan)
 		why     string
 	}{
-		"off by spec":         {func(node *plan.NodePlan) { node.PluginOff, node.Essential = field, node.Essential[1:] }, field},
+		"off by spec": {func(node *plan.NodePlan) {
+			node.PluginOff, node.Essential = field, node.Essential[1:]
+		}, field},
 		"off by label":        {optedOut("OperandPaused", label), label},
 		"off by nodeSelector": {optedOut("NotSelected", selector), selector},
 	} {

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 )
 
 // doubtful are the fields that NVIDIA's operator accepts, and whose value has no effect or may not be what its author
@@ -32,6 +33,12 @@ var doubtful = []field{
 		mapping := deref(deref(s.DCGMExporter).HPCJobMapping)
 		return mapping.Directory != "" && mapping.Enabled == nil
 	}, "has no effect while enabled is unset: set it to true, or to false to keep the value"},
+	forVMs("spec.sandboxDevicePlugin", func(s v1.ClusterPolicySpec) *bool { return deref(s.SandboxDevicePlugin).Enabled }),
+	forVMs("spec.vgpuDeviceManager", func(s v1.ClusterPolicySpec) *bool { return deref(s.VGPUDeviceManager).Enabled }),
+	forVMs("spec.ccManager", func(s v1.ClusterPolicySpec) *bool { return deref(s.CCManager).Enabled }),
+	{"spec.vgpuManager", func(s v1.ClusterPolicySpec) bool {
+		return !deref(deref(s.SandboxWorkloads).Enabled) && deref(deref(s.VGPUManager).Enabled)
+	}, withoutVMs},
 	{"spec.health.actions", func(s v1.ClusterPolicySpec) bool {
 		spec := effective.Of(s)
 		return !*spec.Health.Agent.Enabled && spec.ActsOnUnhealthyNodes()
@@ -49,6 +56,23 @@ var doubtful = []field{
 				allowsNoUpgrade(spec.ForNodePool(nodePool).Driver.UpgradePolicy)
 		})
 	}, "maxUnavailable is 0, so that no node of the node pool can be upgraded: raise it, or set autoUpgrade to false"},
+}
+
+// withoutVMs is the advice about operands that run on nodes for virtual machines only.
+const withoutVMs = "has no effect without sandboxWorkloads.enabled: remove it"
+
+// forVMs returns the note about an operand for virtual machines that is turned on where there are none.
+func forVMs(name string, enabled func(v1.ClusterPolicySpec) *bool) field {
+	return field{name, func(s v1.ClusterPolicySpec) bool {
+		return !deref(deref(s.SandboxWorkloads).Enabled) && deref(enabled(s)) && !isOfNVIDIAsChart(s)
+	}, withoutVMs}
+}
+
+// isOfNVIDIAsChart reports whether a spec turns on all that is for virtual machines, as NVIDIA's chart does in every
+// policy: then no user has set the fields.
+func isOfNVIDIAsChart(s v1.ClusterPolicySpec) bool {
+	return deref(deref(s.SandboxDevicePlugin).Enabled) && deref(deref(s.VFIOManager).Enabled) &&
+		deref(deref(s.VGPUDeviceManager).Enabled)
 }
 
 // sharesNothing reports whether a block is to share GPUs and does not say by how many pods.
@@ -96,10 +120,13 @@ func loadsGDSWithProprietaryModules(spec effective.Spec) bool {
 // fixed order.
 func Doubtful(spec v1.ClusterPolicySpec) []string {
 	found := notes(doubtful, spec)
-	effective.ForEachImage(&spec, func(block string, image *v1.ImageSpec) {
-		if !effective.IsPullPolicy(image.ImagePullPolicy) {
+	if foreign := image.Foreign(deref(spec.Validator).ImageSpec); foreign != "" {
+		found = append(found, "spec.validator: "+foreign)
+	}
+	effective.ForEachImage(&spec, func(block string, spec *v1.ImageSpec) {
+		if !effective.IsPullPolicy(spec.ImagePullPolicy) {
 			found = append(found, fmt.Sprintf("%s.imagePullPolicy: %q is unknown and means %s: set %s, %s or %s", block,
-				image.ImagePullPolicy, corev1.PullIfNotPresent, corev1.PullAlways, corev1.PullNever, corev1.PullIfNotPresent))
+				spec.ImagePullPolicy, corev1.PullIfNotPresent, corev1.PullAlways, corev1.PullNever, corev1.PullIfNotPresent))
 		}
 	})
 	effective.ForEachEnv(&spec, func(list string, env *[]v1.EnvVar) {
@@ -111,5 +138,5 @@ func Doubtful(spec v1.ClusterPolicySpec) []string {
 			}
 		}
 	})
-	return found
+	return append(found, lostVariables(spec)...)
 }

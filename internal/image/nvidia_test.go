@@ -43,3 +43,38 @@ func TestImageOfNVIDIAsOperatorMeansOurs(t *testing.T) {
 		})
 	}
 }
+
+// What is no image of this operator is noted, except as NVIDIA's chart writes it.
+func TestForeign(t *testing.T) {
+	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for name, test := range map[string]struct {
+		spec v1.ImageSpec
+		want string
+	}{
+		"nothing":        {},
+		"NVIDIA's chart": {spec: v1.ImageSpec{Repository: "nvcr.io/nvidia", Image: "gpu-operator", Version: "v26.7.0"}},
+		"in its registry, of an earlier release": {
+			spec: v1.ImageSpec{Image: "nvcr.io/nvidia/cloud-native/gpu-operator-validator:v24.9.2"},
+		},
+		"a mirror of it": {
+			spec: v1.ImageSpec{Repository: "mirror.local", Image: "gpu-operator-validator", Version: "v24.9.2"},
+		},
+		"a combined repository": {
+			v1.ImageSpec{Repository: "mirror.local", Image: "nvidia", Version: "gpu-operator-validator-v24.9.2"},
+			"names the image of",
+		},
+		"by digest alone": {v1.ImageSpec{Repository: "mirror.local", Image: "nvidia", Version: digest}, "names an image nvidia"},
+		"another image":   {v1.ImageSpec{Image: "mirror.local/k8s-device-plugin@" + digest}, "names an image k8s-device-plugin"},
+		"a copy of the operator's": {
+			spec: v1.ImageSpec{Repository: "mirror.local", Image: "gpu-operator", Version: "v1.2.3"},
+		},
+		"a copy by another name": {spec: v1.ImageSpec{Image: "mirror.local/our-operator@" + digest}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := image.Foreign(test.spec)
+			if (got == "") != (test.want == "") || !strings.HasPrefix(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

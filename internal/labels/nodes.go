@@ -206,6 +206,8 @@ const (
 	MIGDrain = "nvidia.com/gpu-operator.mig-drain"
 	// MIGLayoutsKey is the key of the ConfigMap with the MIG layouts, in the format of mig-parted.
 	MIGLayoutsKey = "config.yaml"
+	// ExporterMetricsKey is the key of the ConfigMap with the metrics of the DCGM exporter.
+	ExporterMetricsKey = "dcgm-metrics.csv"
 	// MIGAllDisabled is the value of MIGConfig that leaves every GPU whole.
 	MIGAllDisabled = "all-disabled"
 	// True is the value of a label that is set.

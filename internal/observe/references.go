@@ -20,8 +20,10 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/metricsfile"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // Annotations of trimmed objects: the digest of the data, and its keys. The API server accepts no annotation that
@@ -39,6 +41,10 @@ const (
 	contentReplicas = "/replicas"
 	// contentLayouts are the names of MIG layouts, separated by spaces.
 	contentLayouts = "/layouts"
+	// contentLayoutsProblem is why MIG layouts cannot be read.
+	contentLayoutsProblem = "/layouts-problem"
+	// contentMetricsProblems are those of a file with metrics of the DCGM exporter, one a line.
+	contentMetricsProblems = "/metrics-problems"
 )
 
 // ReferenceKinds returns the kinds of objects that operands may refer to.
@@ -85,8 +91,10 @@ func contentOf(object client.Object) operand.Content {
 	annotations := object.GetAnnotations()
 	content := operand.Content{
 		Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys]),
-		Layouts: strings.Fields(annotations[contentLayouts]),
+		Layouts: strings.Fields(annotations[contentLayouts]), LayoutsProblem: annotations[contentLayoutsProblem],
 	}
+	content.MetricsProblems = slices.DeleteFunc(strings.Split(annotations[contentMetricsProblems], "\n"),
+		func(line string) bool { return line == "" })
 	for i, sum := range strings.Fields(annotations[contentKeyDigests]) {
 		if content.KeyDigests == nil {
 			content.KeyDigests = map[string]string{}
@@ -155,21 +163,35 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 		meta.Annotations[contentKeyDigests] = strings.Join(sums, " ")
 	}
 	maps.Copy(meta.Annotations, inspectPluginFiles(object.Data))
-	if names := layouts(object.Data[labels.MIGLayoutsKey]); len(names) > 0 {
+	if content, exists := object.Data[labels.ExporterMetricsKey]; exists {
+		// Lines have no other line breaks.
+		meta.Annotations[contentMetricsProblems] = strings.Join(metricsfile.Check(content), "\n")
+	}
+	names, problem := layouts(object.Data[labels.MIGLayoutsKey])
+	if len(names) > 0 {
 		meta.Annotations[contentLayouts] = strings.Join(names, " ")
+	} else if _, exists := object.Data[labels.MIGLayoutsKey]; exists {
+		meta.Annotations[contentLayoutsProblem] = problem
 	}
 	return &corev1.ConfigMap{ObjectMeta: meta}
 }
 
-// layouts returns the names of the MIG layouts in a file of mig-parted, sorted; none if it is no such file.
-func layouts(text string) []string {
+// maxYAMLError bounds what is quoted of an error of the YAML parser, in bytes.
+const maxYAMLError = 200
+
+// layouts returns the names of the MIG layouts in a file of mig-parted, sorted; none, and why, if it has none.
+func layouts(content string) (names []string, problem string) {
 	var file struct {
 		Layouts map[string]any `json:"mig-configs"`
 	}
-	if text == "" || yaml.Unmarshal([]byte(text), &file) != nil {
-		return nil
+	err := yaml.Unmarshal([]byte(content), &file)
+	switch {
+	case err != nil:
+		return nil, "cannot be read: " + text.Truncate(strings.Join(strings.Fields(err.Error()), " "), maxYAMLError)
+	case len(file.Layouts) == 0:
+		return nil, "has no layouts: add mig-configs with the name of each layout"
 	}
-	return slices.Sorted(maps.Keys(file.Layouts))
+	return slices.Sorted(maps.Keys(file.Layouts)), ""
 }
 
 // inspectPluginFiles returns annotations with the problems, the MIG strategies and the replicas of the data that are
@@ -177,17 +199,17 @@ func layouts(text string) []string {
 func inspectPluginFiles(data map[string]string) map[string]string {
 	broken, flags := map[string][]pluginfile.Problem{}, map[string]pluginfile.Strategy{}
 	replicas := map[string]int{}
-	for key, text := range data {
-		if !pluginfile.IsPluginFile([]byte(text)) {
+	for key, content := range data {
+		if !pluginfile.IsPluginFile([]byte(content)) {
 			continue
 		}
-		if found := pluginfile.Check([]byte(text)); len(found) > 0 {
+		if found := pluginfile.Check([]byte(content)); len(found) > 0 {
 			broken[key] = found
 		}
-		if strategy := pluginfile.MIGStrategy([]byte(text)); strategy.Value != "" {
+		if strategy := pluginfile.MIGStrategy([]byte(content)); strategy.Value != "" {
 			flags[key] = strategy
 		}
-		if shared := pluginfile.Replicas([]byte(text), labels.ResourceGPU); shared > 1 {
+		if shared := pluginfile.Replicas([]byte(content), labels.ResourceGPU); shared > 1 {
 			replicas[key] = shared
 		}
 	}

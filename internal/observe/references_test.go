@@ -1,6 +1,8 @@
 package observe_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -105,4 +107,37 @@ func TestEveryKindOfReferenceIsRead(t *testing.T) {
 	)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(all).To(HaveLen(len(references)))
+}
+
+// What the MIG manager and the exporter would not take is known as soon as the ConfigMap is read.
+func TestProblemsOfReferences(t *testing.T) {
+	for name, test := range map[string]struct {
+		data     map[string]string
+		layouts  string
+		problems []string
+	}{
+		"none":             {data: map[string]string{"config.yaml": "version: v1\nmig-configs: {a: []}\n"}},
+		"another file":     {data: map[string]string{"other": "a"}},
+		"no layouts":       {data: map[string]string{"config.yaml": "version: v1\n"}, layouts: "has no layouts"},
+		"an empty file":    {data: map[string]string{"config.yaml": ""}, layouts: "has no layouts"},
+		"no YAML":          {data: map[string]string{"config.yaml": "a: b: c"}, layouts: "cannot be read: "},
+		"metrics that are": {data: map[string]string{"dcgm-metrics.csv": "DCGM_FI_DEV_GPU_TEMP, gauge, x"}},
+		"metrics that are not": {
+			data: map[string]string{"dcgm-metrics.csv": "DCGM_FI_DEV_GPU_TEMP, gage, x"},
+			problems: []string{
+				"line 1: type gage is unknown: use gauge, counter, histogram, summary, label",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			content := observe.ConfigMapContent(&corev1.ConfigMap{Data: test.data})
+			if (content.LayoutsProblem == "") != (test.layouts == "") ||
+				!strings.HasPrefix(content.LayoutsProblem, test.layouts) {
+				t.Errorf("layouts: %q, want %q", content.LayoutsProblem, test.layouts)
+			}
+			if !slices.Equal(content.MetricsProblems, test.problems) {
+				t.Errorf("metrics: %q, want %q", content.MetricsProblems, test.problems)
+			}
+		})
+	}
 }

@@ -17,9 +17,11 @@ func TestGPUReplicas(t *testing.T) {
 		label string
 		want  int
 	}{
-		"nothing shares":                 {},
-		"spec.sharing":                   {v1.ClusterPolicySpec{Sharing: slices(v1.TimeSlicingSpec{Replicas: 3})}, "", 3},
-		"MPS":                            {v1.ClusterPolicySpec{Sharing: &v1.SharingSpec{MPS: &v1.MPSSharingSpec{Replicas: 5}}}, "", 5},
+		"nothing shares": {},
+		"spec.sharing":   {v1.ClusterPolicySpec{Sharing: slices(v1.TimeSlicingSpec{Replicas: 3})}, "", 3},
+		"MPS": {
+			v1.ClusterPolicySpec{Sharing: &v1.SharingSpec{MPS: &v1.MPSSharingSpec{Replicas: 5}}}, "", 5,
+		},
 		"the default key":                {v1.ClusterPolicySpec{DevicePlugin: configured}, "", 4},
 		"the key of the label":           {v1.ClusterPolicySpec{DevicePlugin: configured}, "two", 2},
 		"a key that shares nothing":      {v1.ClusterPolicySpec{DevicePlugin: configured}, "whole", 0},

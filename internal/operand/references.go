@@ -49,8 +49,8 @@ type Use struct {
 	Reference
 	// Keys that the object must have.
 	Keys []string
-	// Configures: the keys are configurations of the device plugin.
-	Configures bool
+	// Configures: the keys are configurations of the device plugin. Partitions: they are layouts of the MIG manager.
+	Configures, Partitions bool
 }
 
 // ConfigMapUse returns the use of a ConfigMap that the field names.
@@ -76,8 +76,12 @@ type Content struct {
 	Strategies map[string]pluginfile.Strategy
 	// Replicas is how many pods share a GPU by the configurations of the device plugin that share GPUs, by key.
 	Replicas map[string]int
-	// Layouts are the names of the MIG layouts in it, sorted.
-	Layouts []string
+	// Layouts are the names of the MIG layouts in it, sorted. LayoutsProblem is why the MIG manager cannot read them,
+	// where the object has the key for them; empty if it can.
+	Layouts        []string
+	LayoutsProblem string
+	// MetricsProblems are those of the metrics of the DCGM exporter in it, a sentence each.
+	MetricsProblems []string
 	// Assumed: the object has not been read, and may have other keys, too.
 	Assumed bool
 }
@@ -138,6 +142,11 @@ func (in Input) CheckReferences(o *Operand) Decision {
 				return Refuse(v1.ReasonReferenceMissing, fmt.Sprintf("%s: %s%s has no key %s: add it",
 					use.Field, use.Reference, in.inNamespace(use.Kind), key))
 			}
+		}
+		if use.Partitions && content.LayoutsProblem != "" {
+			// It must not replace layouts that work.
+			return Refuse(v1.ReasonMIGLayoutsInvalid,
+				fmt.Sprintf("%s: %s, key %s, %s", use.Field, use.Reference, labels.MIGLayoutsKey, content.LayoutsProblem))
 		}
 		if use.Configures {
 			if broken := in.checkPluginConfig(use, content); broken.Choice != Install {

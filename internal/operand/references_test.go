@@ -54,6 +54,11 @@ func TestCheckReferences(t *testing.T) {
 			contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"file"}}},
 			want:     "spec.a.secret: there is no Secret keys in namespace gpus: create it",
 		},
+		"layouts that cannot be read, of an operand that has none": {
+			contents: map[operand.Reference]operand.Content{
+				settings: {Keys: []string{"file"}, LayoutsProblem: "has no layouts"}, secret: {},
+			},
+		},
 		"a key is missing": {
 			contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"other"}}, secret: {}},
 			want:     "spec.a.config: ConfigMap settings in namespace gpus has no key file: add it",
@@ -154,5 +159,26 @@ func TestContentDigest(t *testing.T) {
 		t.Error("other data have the same digest")
 	case first != digest(map[operand.Reference]operand.Content{settings: {Digest: "1"}, other: {Digest: "3"}}):
 		t.Error("an unused object changes the digest")
+	}
+}
+
+// Layouts that the MIG manager cannot read are refused, so that they do not replace layouts that work.
+func TestLayoutsThatCannotBeRead(t *testing.T) {
+	partitioner := operand.Operand{References: func(operand.Input) []operand.Use {
+		use := operand.ConfigMapUse("spec.migManager.config.name", "layouts", "config.yaml")
+		use.Partitions = true
+		return []operand.Use{use}
+	}}
+	layouts := operand.Reference{Kind: operand.ConfigMap, Name: "layouts"}
+	in := operand.Input{
+		Spec: effective.Of(v1.ClusterPolicySpec{}), Namespace: "gpus",
+		Contents: map[operand.Reference]operand.Content{
+			layouts: {Keys: []string{"config.yaml"}, LayoutsProblem: "cannot be read: line 2"},
+		},
+	}
+	got := in.CheckReferences(&partitioner)
+	const want = "spec.migManager.config.name: ConfigMap layouts, key config.yaml, cannot be read: line 2"
+	if got.Choice != operand.Refused || got.Reason != "MIGLayoutsInvalid" || got.Message != want {
+		t.Errorf("got %+v, want %s", got, want)
 	}
 }

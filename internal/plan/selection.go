@@ -120,9 +120,9 @@ func (p Plan) notNeededStep(o operand.Operand, nodes []nodeinfo.Facts) Step {
 	return step
 }
 
-// evaluateSelection sets NeedsAllocatable, and Unselected if a nodeSelector excludes all stages from the node. What keeps
-// the device plugin off the node, be it the spec, a nodeSelector or a label, makes no difference: GPUs that nothing
-// offers cannot be used.
+// evaluateSelection sets NeedsAllocatable, and Unselected if a nodeSelector excludes all stages from the node. What
+// keeps the device plugin off the node, be it the spec, a nodeSelector or a label, makes no difference: GPUs that
+// nothing offers cannot be used.
 func (n *NodePlan) evaluateSelection() {
 	selected := func(r OperandOnNode) bool { return r.Reason != v1.ReasonNotSelected }
 	n.NeedsAllocatable = slices.ContainsFunc(

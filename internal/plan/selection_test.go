@@ -173,8 +173,8 @@ func TestNoNodeIsSelected(t *testing.T) {
 	}
 }
 
-// Operands that are not selected are opted out with the reason. Something must offer the GPUs without the device plugin,
-// too, and a node that no operand is selected for is reported as unselected, not as ready.
+// Operands that are not selected are opted out with the reason. Something must offer the GPUs without the device
+// plugin, too, and a node that no operand is selected for is reported as unselected, not as ready.
 func TestStagesOfSelectedNodes(t *testing.T) {
 	tests := map[string]struct {
 		spec             v1.ClusterPolicySpec

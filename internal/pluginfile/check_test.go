@@ -168,14 +168,16 @@ func TestCheck(t *testing.T) {
 }
 
 func TestReplicas(t *testing.T) {
-	for text, want := range map[string]int{
-		"sharing: {timeSlicing: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: 3}, {name: nvidia.com/gpu, replicas: 4}]}}": 4,
-		"sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}":                                                     2,
-		"sharing: {timeSlicing: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: 3}]}}":                                      0,
-		"version: v1": 0, "{": 0, "sharing: []": 0, "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: x}]}}": 0,
+	const slices, mig = "sharing: {timeSlicing: {resources: [", "{name: nvidia.com/mig-1g.5gb, replicas: 3}"
+	for content, want := range map[string]int{
+		slices + mig + ", {name: nvidia.com/gpu, replicas: 4}]}}":            4,
+		"sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}": 2,
+		slices + mig + "]}}":                              0,
+		slices + "{name: nvidia.com/gpu, replicas: x}]}}": 0,
+		"version: v1":                                     0, "{": 0, "sharing: []": 0,
 	} {
-		if got := pluginfile.Replicas([]byte(text), "nvidia.com/gpu"); got != want {
-			t.Errorf("%s: got %d, want %d", text, got, want)
+		if got := pluginfile.Replicas([]byte(content), "nvidia.com/gpu"); got != want {
+			t.Errorf("%s: got %d, want %d", content, got, want)
 		}
 	}
 }

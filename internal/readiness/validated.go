@@ -9,9 +9,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// ValidatedAnother reports whether an init container of the pod has validated another driver than this instance: the UID
-// of a driver's pod, or labels.NoDriverInstance. It does by its termination message. A pod without such a message has
-// validated none, as far as is known: its gpu-node is older than the message, or its containers do not really run.
+// ValidatedAnother reports whether an init container of the pod has validated another driver than this instance: the
+// UID of a driver's pod, or labels.NoDriverInstance. It does by its termination message. A pod without such a message
+// has validated none, as far as is known: its gpu-node is older than the message, or its containers do not really run.
 func ValidatedAnother(pod *corev1.Pod, instance string) bool {
 	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(status corev1.ContainerStatus) bool {
 		found, validated := validatedInstance(&status)

@@ -48,6 +48,10 @@ var each = map[string]v1.ClusterPolicySpec{
 	"spec.health.actions": {
 		Health: &v1.HealthSpec{Actions: &v1.HealthActionsSpec{Reset: v1.HealthActionTaint}},
 	},
+	"spec.sandboxDevicePlugin":         {SandboxDevicePlugin: &v1.SandboxDevicePluginSpec{Enabled: new(true)}},
+	"spec.vgpuDeviceManager":           {VGPUDeviceManager: &v1.VGPUDeviceManagerSpec{Enabled: new(true)}},
+	"spec.vgpuManager":                 {VGPUManager: &v1.VGPUManagerSpec{Enabled: new(true)}},
+	"spec.ccManager":                   {CCManager: &v1.CCManagerSpec{Enabled: new(true)}},
 	"spec.sandboxWorkloads.enabled":    {SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
 	"spec.operator.defaultRuntime":     {Operator: &v1.OperatorSpec{DefaultRuntime: "docker"}},
 	"spec.operator.initContainer":      {Operator: &v1.OperatorSpec{InitContainer: &v1.ImageSpec{Version: "v1"}}},

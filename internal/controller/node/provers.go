@@ -16,8 +16,8 @@ import (
 // stale, and no container of theirs validates again, so that what waits for a marker would wait for ever.
 //
 // Usually k8s-driver-manager of the new driver's pod has restarted them. It does not where the earlier driver has
-// unloaded its modules: then no process uses a GPU, and the restart of these pods disturbs none. It does not either where
-// a label or the spec leaves the driver to the host.
+// unloaded its modules: then no process uses a GPU, and the restart of these pods disturbs none. It does not either
+// where a label or the spec leaves the driver to the host.
 func (s *scope) replaceStaleProvers(ctx context.Context, pods assess.Pods) error {
 	stale := s.staleProvers(pods)
 	if len(stale) == 0 || !s.mayWrite() {
@@ -54,8 +54,8 @@ func (s *scope) staleProvers(pods assess.Pods) []*corev1.Pod {
 	return found
 }
 
-// leavesDriverToHost reports whether the host is to have a driver, by the label of the node or by the spec, and the node
-// has no driver pod any more.
+// leavesDriverToHost reports whether the host is to have a driver, by the label of the node or by the spec, and the
+// node has no driver pod any more.
 func (s *scope) leavesDriverToHost(pods assess.Pods) bool {
 	for i := range s.Catalogue {
 		if s.Catalogue[i].UpdatesOnDelete && pods[s.Catalogue[i].Name] != nil {

@@ -35,6 +35,7 @@ func Operand() operand.Operand {
 		Instances:      instances,
 
 		References: references,
+		Doubtful:   doubtful,
 	}
 }
 
@@ -49,6 +50,16 @@ func references(in operand.Input) []operand.Use {
 	return []operand.Use{
 		operand.ConfigMapUse("spec.dcgmExporter.config.name", in.Spec.DCGMExporter.Config.Name, metricsKey),
 	}
+}
+
+// doubtful reports the lines of the user's file that the exporter does not take.
+func doubtful(in operand.Input) []string {
+	use := references(in)[0]
+	var notes []string
+	for _, problem := range in.Contents[use.Reference].MetricsProblems {
+		notes = append(notes, fmt.Sprintf("%s: %s, key %s, %s", use.Field, use.Reference, metricsKey, problem))
+	}
+	return notes
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {

@@ -77,9 +77,18 @@ func TestToken(t *testing.T) {
 		spec v1.DCGMExporterSpec
 		want bool
 	}{
-		"by default":         {},
-		"pod labels":         {spec: v1.DCGMExporterSpec{EnablePodLabels: new(true)}, want: true},
-		"pod UIDs":           {spec: v1.DCGMExporterSpec{EnablePodUID: new(true)}, want: true},
+		"by default": {},
+		"pod labels": {spec: v1.DCGMExporterSpec{EnablePodLabels: new(true)}, want: true},
+		"pod UIDs":   {spec: v1.DCGMExporterSpec{EnablePodUID: new(true)}, want: true},
+		"pod labels by the variable": {
+			spec: v1.DCGMExporterSpec{ContainerSpec: env("DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", "true")}, want: true,
+		},
+		"pod UIDs by the variable": {
+			spec: v1.DCGMExporterSpec{ContainerSpec: env("DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", "1")}, want: true,
+		},
+		"both are off by variables": {
+			spec: v1.DCGMExporterSpec{ContainerSpec: env("DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", "false")},
+		},
 		"both are off":       {spec: v1.DCGMExporterSpec{EnablePodLabels: new(false), EnablePodUID: new(false)}},
 		"an allowlist alone": {spec: v1.DCGMExporterSpec{PodLabelAllowlistRegex: []string{".*"}}},
 		"metrics from a ConfigMap": {

@@ -20,12 +20,14 @@ const (
 	listenEnv    = "DCGM_EXPORTER_LISTEN"
 	engineEnv    = "DCGM_REMOTE_HOSTENGINE_INFO"
 	configMapEnv = "DCGM_EXPORTER_CONFIGMAP_DATA"
+	podLabelsEnv = "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS"
+	podUIDEnv    = "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID"
 )
 
 const (
 	defaultListen  = ":9400"
 	defaultMetrics = "/etc/dcgm-exporter/dcp-metrics-included.csv"
-	metricsKey     = "dcgm-metrics.csv"
+	metricsKey     = labels.ExporterMetricsKey
 	customMetrics  = "/etc/dcgm-exporter/" + metricsKey
 )
 
@@ -79,8 +81,8 @@ func settings(in operand.Input) (operand.Additions, []corev1.Volume) {
 	jobs, jobsDir := *spec.HPCJobMapping.Enabled, spec.HPCJobMapping.Directory
 	var added operand.Additions
 	added.Env.AddIf(in.DCGMEnabled(), engineEnv, "nvidia-dcgm:5555")
-	added.Env.AddIf(*spec.EnablePodLabels, "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", labels.True)
-	added.Env.AddIf(*spec.EnablePodUID, "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", labels.True)
+	added.Env.AddIf(*spec.EnablePodLabels, podLabelsEnv, labels.True)
+	added.Env.AddIf(*spec.EnablePodUID, podUIDEnv, labels.True)
 	added.Env.AddIf(len(spec.PodLabelAllowlistRegex) > 0,
 		"DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", strings.Join(spec.PodLabelAllowlistRegex, ","))
 	added.Env.AddIf(jobs, "DCGM_HPC_JOB_MAPPING_DIR", jobsDir)
@@ -130,9 +132,16 @@ func portOf(listen string) (int, error) {
 // callsAPI reports whether the exporter reads pods, or the ConfigMap with its metrics.
 func callsAPI(spec *v1.DCGMExporterSpec) bool {
 	configMap, _ := variable(spec, configMapEnv)
-	return *spec.EnablePodLabels || *spec.EnablePodUID ||
+	return *spec.EnablePodLabels || *spec.EnablePodUID || isTrue(spec, podLabelsEnv) || isTrue(spec, podUIDEnv) ||
 		// The exporter treats the value none as unset.
 		configMap != "" && configMap != "none"
+}
+
+// isTrue reports whether the spec sets an environment variable to true.
+func isTrue(spec *v1.DCGMExporterSpec, name string) bool {
+	value, _ := variable(spec, name)
+	isSet, err := strconv.ParseBool(value)
+	return err == nil && isSet
 }
 
 // usesHostEngine reports whether the spec points the exporter to an engine on the host that is not the policy's. It can

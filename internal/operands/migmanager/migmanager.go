@@ -108,7 +108,9 @@ func references(in operand.Input) []operand.Use {
 	spec := in.Spec.MIGManager
 	var uses []operand.Use
 	if spec.Config != nil && spec.Config.Name != effective.MIGLayouts {
-		uses = append(uses, operand.ConfigMapUse("spec.migManager.config.name", spec.Config.Name, labels.MIGLayoutsKey))
+		use := operand.ConfigMapUse("spec.migManager.config.name", spec.Config.Name, labels.MIGLayoutsKey)
+		use.Partitions = true
+		uses = append(uses, use)
 	}
 	if spec.GPUClientsConfig.Name != effective.GPUClients {
 		uses = append(uses,

@@ -140,7 +140,8 @@ has the same rule for the validator. Argument: root. */}}
 {{- end -}}
 {{- $inRegistry := regexMatch "^(nvcr|ghcr)[.]io/nvidia/" (printf "%s/" $repository) -}}
 {{- $isRelease := or (regexMatch "^v?(2[2-9]|[3-9][0-9])[.][0-9]" $version) (and (regexMatch "^v?1[.]([0-9]|1[01])[.][0-9]" $version) (regexMatch "(^|/)nvidia(/cloud-native)?$" $repository)) -}}
-{{- $isNvidias := or $inRegistry (eq $name "gpu-operator-validator") (and $isRelease (has $name (list "" "gpu-operator"))) -}}
+{{- $inTag := regexMatch "(^|[-_.])gpu-operator(-validator[-_.]|[-_.]v?(2[2-9]|[3-9][0-9])[.][0-9])|(^|[-_.])gpu-operator-validator$" $version -}}
+{{- $isNvidias := or $inRegistry $inTag (regexMatch "(^|[-_.])gpu-operator-validator$" $name) (and $isRelease (or (has $name (list "" "gpu-operator")) (hasSuffix "-gpu-operator" $name))) -}}
 {{- dict "repository" $repository "name" $name "version" $version "isReference" $isReference "isNvidias" $isNvidias "inNvidiasRegistry" $inRegistry | toJson -}}
 {{- end }}
 
