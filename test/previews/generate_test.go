@@ -40,9 +40,9 @@ type generator struct {
 // newScenario returns the case of a seed.
 func newScenario(seed uint64, fields []specgen.Field) *scenario {
 	g := generator{rand.New(rand.NewPCG(seed, 0)), fields}
-	s := &scenario{generator: g, given: g.chance(0.8), running: g.chance(0.5)}
+	s := &scenario{generator: g, given: g.chance(0.9), running: g.chance(0.5)}
 	s.nodes = g.cluster()
-	if g.chance(0.9) {
+	if g.chance(0.95) {
 		s.named = g.references()
 	}
 	return s
@@ -84,7 +84,7 @@ func (g *generator) label(all map[string]string, architecture string) {
 	system := pick(g, systems...)
 	const feature = "feature.node.kubernetes.io/"
 	set(0.9, feature+"pci-10de.present", "true")
-	if g.chance(0.9) {
+	if g.chance(0.95) {
 		all[feature+"system-os_release.ID"], all[feature+"system-os_release.VERSION_ID"] = system[0], system[1]
 	}
 	set(0.8, feature+"kernel-version.full", pick(g, "6.8.0-51-generic", "5.14.0-570.el9.x86_64"))
@@ -92,9 +92,9 @@ func (g *generator) label(all map[string]string, architecture string) {
 	set(0.4, "team", "hpc")
 	set(0.4, "nvidia.com/gpu.product", pick(g, "NVIDIA-H100-80GB-HBM3", "Tesla-T4"))
 	set(0.4, "nvidia.com/mig.capable", pick(g, "true", "false"))
-	set(0.1, "nvidia.com/gpu.workload.config", pick(g, "container", "vm-passthrough"))
-	set(0.1, "nvidia.com/gpu.deploy.operands", "false")
-	set(0.1, "nvidia.com/gpu.deploy.driver", pick(g, "pre-installed", "false"))
+	set(0.05, "nvidia.com/gpu.workload.config", pick(g, "container", "vm-passthrough"))
+	set(0.05, "nvidia.com/gpu.deploy.operands", "false")
+	set(0.05, "nvidia.com/gpu.deploy.driver", pick(g, "pre-installed", "false"))
 	maps.Copy(all, specgenPool(g))
 	if g.chance(0.5) {
 		g.labelAsBefore(all, architecture)
@@ -146,7 +146,7 @@ func (g *generator) references() []*unstructured.Unstructured {
 		configMap := object("v1", "ConfigMap", name)
 		data := map[string]any{"ca-bundle.crt": "certificate"}
 		for _, key := range []string{"example", "nvidia.conf", "mirror.list", "config.yaml", "dcgm-metrics.csv"} {
-			if g.chance(0.6) {
+			if g.chance(0.8) {
 				data[key] = pick[any](g, "text", "other text")
 			}
 		}

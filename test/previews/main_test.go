@@ -2,6 +2,7 @@ package previews
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -16,9 +17,11 @@ import (
 
 // Flags follow the package: go test ./test/previews -previews.seed=17 -previews.cases=1.
 var (
-	flagSeed = flag.Uint64("previews.seed", firstSeed(), "seed of the first case; those of the next ones follow")
-	flagNum  = flag.Uint64("previews.cases", casesByDefault(), "number of cases")
-	flagOnce = flag.Bool("previews.fresh", false, "also run cases that have passed before with the same programs")
+	flagSeed  = flag.Uint64("previews.seed", firstSeed(), "seed of the first case; those of the next ones follow")
+	flagNum   = flag.Uint64("previews.cases", casesByDefault(), "number of cases")
+	flagLanes = flag.Uint64("previews.lanes", lanesByDefault(), "number of clusters in use simultaneously")
+	flagFor   = flag.Duration("previews.for", 0, "start no further case after this time; the next run continues there")
+	flagFresh = flag.Bool("previews.fresh", false, "also run cases that have passed before with the same programs")
 )
 
 // allCases is the number of cases of make test-full.
@@ -38,6 +41,14 @@ func casesByDefault() uint64 {
 	return 12
 }
 
+// lanesByDefault returns the number of clusters: a case mostly waits for what the operator delays.
+func lanesByDefault() uint64 {
+	if cluster.FullCampaigns() {
+		return 3
+	}
+	return 1
+}
+
 // firstSeed returns the seed of the first case: a sample has others each time.
 func firstSeed() uint64 {
 	if cluster.FullCampaigns() {
@@ -50,5 +61,9 @@ func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	gomega.SetDefaultEventuallyTimeout(eventually)
 	gomega.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	if err := cluster.SetParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // result is that of a case.
@@ -23,12 +24,22 @@ type result struct {
 	Objects int `json:"objects"`
 	Changes int `json:"changes"`
 	Later   int `json:"later,omitempty"`
+	// Drivers are the pods of drivers that ran before the second edit.
+	Drivers int `json:"drivers,omitempty"`
 }
 
 // results are those of the same programs, in a file to which each case appends, so that a run can be interrupted.
 type results struct {
 	path string
+	lock sync.Mutex
 	all  map[uint64]result
+}
+
+// of returns the result of a case; zero if it has not run.
+func (r *results) of(seed uint64) result {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.all[seed]
 }
 
 // openResults reads the results for programs, which their digests identify, with that of this test.
@@ -82,6 +93,8 @@ func (r *results) read() error {
 
 // add stores the result of a case immediately.
 func (r *results) add(one result) error {
+	r.lock.Lock()
+	defer r.lock.Unlock()
 	r.all[one.Seed] = one
 	text, err := json.Marshal(one)
 	if err != nil {

@@ -101,8 +101,10 @@ func (c *trial) runDrivers() {
 		c.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object, ds)).To(Succeed())
 		for _, found := range c.list(schema.GroupVersionKind{Version: "v1", Kind: "Node"}) {
 			c.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, node)).To(Succeed())
+
 			if readiness.Selects(ds, node) {
 				c.addPod(ds, node.Name)
+				c.result.Drivers++
 			}
 		}
 	}

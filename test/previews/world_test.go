@@ -37,22 +37,32 @@ type world struct {
 	client  client.Client
 	// plugin is the user's program, and dir the folder with the programs that it runs, and with files.
 	plugin, dir string
-	// programs are the binaries under test.
-	programs []string
+}
+
+// programs are the binaries that a world runs.
+type programs struct{ operator, plugin, kubectl string }
+
+// build builds the programs.
+func build(ctx context.Context) (programs, error) {
+	found := programs{}
+	_, err := cluster.EnsureBinaries(ctx, "", os.Stderr)
+	if err != nil {
+		return found, err
+	}
+	if found.operator, err = cluster.BuildFastOperator(ctx, os.Stderr); err != nil {
+		return found, err
+	}
+	if found.plugin, err = cluster.BuildPlugin(ctx, os.Stderr); err != nil {
+		return found, err
+	}
+	found.kubectl, err = pinned.Tool(repo, "kubectl", "kubectl", "k8s.io/kubectl")
+	return found, err
 }
 
 // newWorld starts all of it.
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, binaries programs) *world {
 	t.Helper()
 	g := NewWithT(t)
-	_, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr)
-	g.Expect(err).NotTo(HaveOccurred())
-	operator, err := cluster.BuildFastOperator(t.Context(), os.Stderr)
-	g.Expect(err).NotTo(HaveOccurred())
-	plugin, err := cluster.BuildPlugin(t.Context(), os.Stderr)
-	g.Expect(err).NotTo(HaveOccurred())
-	kubectl, err := pinned.Tool(repo, "kubectl", "kubectl", "k8s.io/kubectl")
-	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Options{Bare: true})
@@ -61,14 +71,12 @@ func newWorld(t *testing.T) *world {
 	g.Expect(cluster.Install(ctx, c.Config, repo+"/config/default")).To(Succeed())
 	admin, err := client.New(c.Config, client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
-	w := &world{
-		WithT: g, t: t, cluster: c, client: admin, plugin: plugin, dir: t.TempDir(), programs: []string{operator, plugin},
-	}
-	g.Expect(os.Symlink(kubectl, filepath.Join(w.dir, "kubectl"))).To(Succeed())
+	w := &world{WithT: g, t: t, cluster: c, client: admin, plugin: binaries.plugin, dir: t.TempDir()}
+	g.Expect(os.Symlink(binaries.kubectl, filepath.Join(w.dir, "kubectl"))).To(Succeed())
 	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, namespace, "gpu-operator", "")
 	g.Expect(err).NotTo(HaveOccurred())
 	running, err := cluster.StartOperator(ctx, cluster.OperatorOptions{
-		Binary: operator, Kubeconfig: kubeconfig, LogFile: filepath.Join(w.dir, "operator.log"),
+		Binary: binaries.operator, Kubeconfig: kubeconfig, LogFile: filepath.Join(w.dir, "operator.log"),
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(running.Stop()).To(Succeed()) })
