@@ -226,7 +226,9 @@ func allocatable(in Input, plugin operand.Name, optedOut string) readiness.Stage
 	if stage.Verdict.State == readiness.Ready {
 		return stage
 	}
-	if optedOut != "" {
+	if in.offeredByClaims() != "" {
+		stage.Verdict = readiness.Verdict{}
+	} else if optedOut != "" {
 		stage.Verdict.Message += "; " + optedOut
 	} else if container := in.Stack.mainContainer(in.Pods[plugin]); container != "" {
 		stage.Verdict.Message += ": see the log of container " + container

@@ -122,7 +122,11 @@ func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy) GPUs {
 		report = gpuhealth.Report{} // The condition reports a malformed one.
 	}
 	countsBus := policy != nil && effective.Of(policy.Spec).NodeDiscovery.Mode != v1.DiscoveryNFD
-	counted := readiness.CountGPUs(node, countsBus).WithFaults(report)
+	count := readiness.CountGPUs
+	if assess.OffersByClaims(assess.GPUReadyCondition(node)) {
+		count = readiness.ClaimableGPUs
+	}
+	counted := count(node, countsBus).WithFaults(report)
 	return GPUs{Total: counted.Total, Usable: counted.Usable}
 }
 
