@@ -189,6 +189,27 @@ func TestWaitReturnsWithin100MillisecondsOfTheMarker(t *testing.T) {
 	g.Expect(took[len(took)/2]).To(BeNumerically("<", 100*time.Millisecond), "the median")
 }
 
+// A marker that has outlived its kernel module starts nothing: neither the containers behind wait, nor the command of
+// exec. Once the module is loaded again, both succeed.
+func TestMarkersThatHaveOutlivedTheirModule(t *testing.T) {
+	for name, args := range map[string][]string{
+		"wait": {"wait", "--for=driver"}, "exec": {"exec", "--", "true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			pod, sys := newPod(t), gpuHost{root: t.TempDir()}
+			pod.put(t, "driver-ready", "IS_HOST_DRIVER=true\nDRIVER_MODULE=580.1\n")
+			args := slices.Insert(slices.Clone(args), 1, "--sys-root="+sys.root)
+			wait := pod.command(t, slices.Insert(slices.Clone(args), 1, "--timeout=1ms")...)
+			g.Expect(wait.Run()).To(HaveOccurred())
+			g.Expect(pod.message(t)).To(HaveSuffix("for driver: driver-ready is stale: the kernel module nvidia, with which " +
+				"the driver was validated, is not loaded any more\n"))
+			sys.write(t, "module/nvidia/version", "580.1\n")
+			g.Expect(pod.command(t, args...).Run()).To(Succeed())
+		})
+	}
+}
+
 func TestWaitReportsWhyWhenItEndsWithoutTheMarker(t *testing.T) {
 	t.Run("at its timeout", func(t *testing.T) {
 		g := NewWithT(t)

@@ -22,12 +22,13 @@ func waitCommand() *cobra.Command {
 		copies string
 		// injected is set if GPUs are injected into the containers after this one.
 		injected bool
+		sysRoot  string
 	)
 	command := &cobra.Command{
 		Use:   "wait --for=driver,toolkit",
 		Short: "Block until parts of the stack work on this node",
 		Long: `Block until the marker of each named part exists and is neither of another boot nor of
-another driver instance. A marker of NVIDIA's validator, which has neither, must be
+another driver instance, and the kernel module that the driver was validated with is loaded. A marker of NVIDIA's validator, which has neither, must be
 newer than the boot and than the driver container.
 
 With --injected, also wait until the container runtime has restarted with the toolkit's configuration, if the
@@ -42,12 +43,14 @@ driver's marker has RUNTIME_FOLLOWS=true.`,
 				if err := copyTo(copies); err != nil {
 					return err
 				}
+				markers.SysRoot = sysRoot
 				return await.Markers(ctx, markers, log, injected, wanted...)
 			})
 		},
 	}
 	node.register(command.Flags())
 	registerCopy(command.Flags(), &copies)
+	command.Flags().StringVar(&sysRoot, "sys-root", "/sys", "sysfs, as mounted here")
 	command.Flags().StringSliceVar(&names, "for", nil, "parts to wait for: "+knownMarkers())
 	command.Flags().BoolVar(&injected, strings.Trim(labels.InjectedFlag, "-"), false,
 		"GPUs are injected into the containers after this one")
@@ -116,6 +119,7 @@ func (e *execution) run(argv []string) error {
 	}
 	var found []marker.Assignment
 	var waits work = func(ctx context.Context, markers marker.Dir, log *slog.Logger) (err error) {
+		markers.SysRoot = e.sysRoot
 		found, err = await.Assignments(ctx, markers, log, wanted)
 		return err
 	}

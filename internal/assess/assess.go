@@ -228,6 +228,10 @@ func allocatable(in Input, plugin operand.Name, optedOut string) readiness.Stage
 	if stage.Verdict.State == readiness.Ready {
 		return stage
 	}
+	if in.offeredByClaims() != "" {
+		stage.Verdict = readiness.Verdict{}
+		return stage
+	}
 	off := cmp.Or(optedOut, in.NodePlan.PluginOff)
 	switch {
 	case plugin == "" && off != "":

@@ -13,8 +13,11 @@ import (
 func (a *Assessment) checkGPUs(in Input) {
 	// The count of another mode would be stale.
 	countsBus := in.NodePlan.Spec.NodeDiscovery.Mode != v1.DiscoveryNFD
-	a.GPUs = readiness.CountGPUs(in.Node, countsBus, in.NodePlan.GPUReplicas).
-		WithFaults(a.Health.faults()).WithLost(a.lost.count, a.lost.words)
+	counted := readiness.CountGPUs(in.Node, countsBus, in.NodePlan.GPUReplicas)
+	if in.offeredByClaims() != "" {
+		counted = readiness.ClaimableGPUs(in.Node, countsBus)
+	}
+	a.GPUs = counted.WithFaults(a.Health.faults()).WithLost(a.lost.count, a.lost.words)
 	a.Offer = readiness.Offer(in.Node, in.NodePlan.GPUReplicas)
 	if a.State != readiness.Ready && a.Stage.Before(v1.StageAllocatable) {
 		// What a device plugin that ends again and again advertises in between is of no use.

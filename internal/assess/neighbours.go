@@ -71,6 +71,11 @@ func IsDuplicate(reason string) bool {
 	return reason == v1.ReasonDuplicateDevicePlugin || reason == v1.ReasonDuplicateOperand
 }
 
+// NamesNeighbours reports whether the assessment depends on a neighbour whose start or end should show soon.
+func (a *Assessment) NamesNeighbours() bool {
+	return IsDuplicate(a.Reason) || a.Offer == claimsOffer || a.Reason == v1.ReasonNotAllocatable
+}
+
 // keepShown keeps what the condition of the node says about neighbours, if it says the same as the assessment else:
 // until they are known they count as they were.
 func (a *Assessment) keepShown(shown *corev1.NodeCondition, node string) {
@@ -105,12 +110,20 @@ func (a *Assessment) keepPluginNote(shown *corev1.NodeCondition, node string) {
 }
 
 // noteForeignOffer notes that what the node offers is not by the operator's device plugin, which is turned off there,
-// and so not validated. That is as the spec requests, so that it is no reason of its own.
+// and so not validated: another plugin or a DRA driver offers it. That is as the spec requests, so that it is no reason
+// of its own.
 func (a *Assessment) noteForeignOffer(in Input) {
 	if !in.leavesPlugin() {
 		return
 	}
 	a.Offer = readiness.ForeignOffer(in.Node)
+	if driver := in.offeredByClaims(); driver != "" && !a.Stage.Before(v1.StageAllocatable) {
+		a.Offer = claimsOffer
+		if a.Ready() && a.Reason == "" && a.Message == "" {
+			a.Message = claimsNote + driver
+		}
+		return
+	}
 	if a.Offer == "" || !a.Ready() || a.Reason != "" || a.Message != "" {
 		return
 	}

@@ -311,3 +311,60 @@ func TestGPUsThatNothingOffers(t *testing.T) {
 		}
 	}
 }
+
+// Where the operator's device plugin is off and a DRA driver offers the GPUs, all of them count, and the condition says
+// by what. Another one on a node with a device plugin changes nothing.
+func TestGPUsOfADRADriver(t *testing.T) {
+	const message = "a DRA driver offers them by resource claims, which the operator has not validated: " +
+		"DaemonSet dra/plugin"
+	draDriver := neighbour.Neighbour{Kind: neighbour.DRADriver, Workload: "DaemonSet dra/plugin"}
+	eight := map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}
+	byLabel := func(in *assess.Input) { in.NodePlan.Essential[0].Expectation = plan.OptedOut }
+	bySpec := func(in *assess.Input) {
+		in.NodePlan.PluginOff, in.NodePlan.Essential = "spec.devicePlugin.enabled is false", in.NodePlan.Essential[1:]
+	}
+	for name, test := range map[string]struct {
+		off             func(*assess.Input)
+		offers          map[corev1.ResourceName]int64
+		driver          bool
+		ready           bool
+		usable          int
+		offer, messages string
+	}{
+		"off by label": {off: byLabel, driver: true, ready: true, usable: 8, messages: message,
+			offer: "GPUs by resource claims (DRA): not validated"},
+		"off by spec": {off: bySpec, driver: true, ready: true, usable: 8, messages: message,
+			offer: "GPUs by resource claims (DRA): not validated"},
+		"off by label, without a DRA driver": {off: byLabel},
+		"with a device plugin, too": {off: bySpec, driver: true, offers: eight, ready: true, usable: 8,
+			messages: "another device plugin offers them, which the operator has not validated",
+			offer:    "nvidia.com/gpu: 8, by another device plugin: not validated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := besideOperands()
+			test.off(&in)
+			delete(in.Pods, "device-plugin")
+			// A kubelet keeps the capacity of a plugin that has ended.
+			in.Node = gpuNode(eight, test.offers)
+			in.Node.Labels["nvidia.com/gpu.count"] = "8"
+			if test.driver {
+				in.Neighbours = []neighbour.Neighbour{draDriver}
+			}
+			a := assess.Node(in)
+			g.Expect(a.Ready()).To(Equal(test.ready))
+			g.Expect(a.GPUs).To(And(HaveField("Total", 8), HaveField("Usable", test.usable)))
+			g.Expect(a.Offer).To(Equal(test.offer))
+			if !test.ready {
+				g.Expect(a.Reason).To(Equal("NotAllocatable"))
+				return
+			}
+			g.Expect(a.Reason).To(BeEmpty())
+			g.Expect(a.Message).To(Equal(test.messages))
+			again := afterAStart(in, a.Condition("a"))
+			g.Expect(again).To(And(HaveField("Message", a.Message), HaveField("Offer", a.Offer)))
+			g.Expect(again.GPUs).To(Equal(a.GPUs))
+			g.Expect(again.Ready()).To(BeTrue())
+		})
+	}
+}

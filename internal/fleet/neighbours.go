@@ -5,7 +5,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/neighbour"
 )
 
@@ -63,12 +62,13 @@ func (f *Fleet) HasGPUNodes() bool {
 	return false
 }
 
-// ReportsDuplicates reports whether a node reports its neighbours.
-func (f *Fleet) ReportsDuplicates() bool {
+// ReportsNeighbours reports whether a node reports its neighbours, or waits for what one may offer: another device
+// plugin or a DRA driver.
+func (f *Fleet) ReportsNeighbours() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	for _, entry := range f.entries {
-		if assess.IsDuplicate(entry.Latest.Reason) {
+		if entry.Latest.NamesNeighbours() {
 			return true
 		}
 	}

@@ -55,13 +55,13 @@ func TestHasGPUNodes(t *testing.T) {
 	g.Expect(f.HasGPUNodes()).To(BeFalse(), "NVIDIA's operator is at work")
 }
 
-func TestReportsDuplicates(t *testing.T) {
+func TestReportsNeighbours(t *testing.T) {
 	g := NewWithT(t)
 	f := fleet.New()
 	f.Set(gpuNode("a", readiness.Ready))
-	g.Expect(f.ReportsDuplicates()).To(BeFalse())
+	g.Expect(f.ReportsNeighbours()).To(BeFalse())
 	duplicate := assess.Assessment{}
 	duplicate.Reason = "DuplicateOperand"
 	f.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: "b"}, Latest: duplicate})
-	g.Expect(f.ReportsDuplicates()).To(BeTrue())
+	g.Expect(f.ReportsNeighbours()).To(BeTrue())
 }

@@ -133,6 +133,9 @@ const (
 	// pod restarts the container runtime, and then writes MarkerRuntime. Until then, the runtime may inject
 	// what an earlier driver had.
 	RuntimeFollowsKey = "RUNTIME_FOLLOWS"
+	// DriverModuleKey is the assignment in the driver's marker with the version of the loaded kernel module nvidia; empty
+	// if the module states none. It is absent where the driver has no such module, as in WSL.
+	DriverModuleKey = "DRIVER_MODULE"
 	// BootIDKey is the assignment in a marker that names the boot in which it was written.
 	BootIDKey = "BOOT_ID"
 )

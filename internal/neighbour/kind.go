@@ -11,6 +11,9 @@ const (
 	FeatureDiscovery Kind = "GPU Feature Discovery"
 	Exporter         Kind = "DCGM exporter"
 	HostEngine       Kind = "DCGM host engine"
+	// DRADriver offers GPUs by resource claims (dynamic resource allocation). It has no rival among the operands: nodes
+	// that leave the device plugin to it are ready by it.
+	DRADriver Kind = "DRA driver"
 )
 
 // Rival is an operand beside which a neighbour does harm.

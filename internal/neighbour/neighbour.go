@@ -27,6 +27,8 @@ var candidates = map[string][]string{
 	// exporter that GKE manages.
 	labels.Name: {
 		"nvidia-device-plugin", "gpu-feature-discovery", "dcgm-exporter", "nvidia-dcgm-exporter", "gke-managed-dcgm-exporter",
+		// The charts of NVIDIA's DRA driver by their release, and what NVIDIA's operator installs of it.
+		"dra-driver-nvidia-gpu", "nvidia-dra-driver-gpu", "nvidia-dra-driver",
 	},
 	// HAMi.
 	labels.Component: {"hami-device-plugin"},
@@ -37,7 +39,7 @@ var candidates = map[string][]string{
 	// What is left of an operator in another namespace, and manifests that have taken over its labels.
 	labels.App: {
 		"nvidia-device-plugin-daemonset", "nvidia-device-plugin", "gpu-feature-discovery", "nvidia-dcgm-exporter",
-		"dcgm-exporter", "nvidia-dcgm",
+		"dcgm-exporter", "nvidia-dcgm", "nvidia-dra-driver-kubelet-plugin",
 	},
 }
 
@@ -86,7 +88,11 @@ var programs = map[string]Kind{
 	"gpu-feature-discovery":    FeatureDiscovery,
 	"dcgm-exporter":            Exporter,
 	"nv-hostengine":            HostEngine,
+	draProgram:                 DRADriver,
 }
+
+// draProgram is the DRA driver's program for GPUs, which a shell starts. Its image has another one, without GPUs.
+const draProgram = "gpu-kubelet-plugin"
 
 // images are the neighbours whose image has another name than their program.
 var images = map[string]Kind{"k8s-device-plugin": DevicePlugin, "dcgm": HostEngine}
@@ -101,6 +107,10 @@ func kindOf(container *corev1.Container) (Kind, bool) {
 		program := path.Base(container.Command[0])
 		if kind, known := programs[program]; known || !slices.Contains(shells, program) {
 			return kind, known
+		}
+		script := strings.Join(slices.Concat(container.Command[1:], container.Args), " ")
+		if strings.Contains(script, draProgram) {
+			return DRADriver, true
 		}
 	}
 	name, _ := strings.CutSuffix(container.Name, "-ctr")
@@ -143,7 +153,7 @@ func (o OnNodes) Add(pod *corev1.Pod, namespace string) {
 // compare orders device plugins first, which do most harm.
 func compare(a, b Neighbour) int {
 	rank := func(n Neighbour) int {
-		return slices.Index([]Kind{DevicePlugin, FeatureDiscovery, Exporter, HostEngine}, n.Kind)
+		return slices.Index([]Kind{DevicePlugin, DRADriver, FeatureDiscovery, Exporter, HostEngine}, n.Kind)
 	}
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Workload, b.Workload))
 }

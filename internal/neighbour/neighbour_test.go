@@ -53,6 +53,25 @@ var known = map[string]struct {
 			Command: []string{"gpu-feature-discovery"},
 		}), neighbour.FeatureDiscovery,
 	},
+	"the chart of the DRA driver": {
+		podOf(map[string]string{"app.kubernetes.io/name": "dra-driver-nvidia-gpu"},
+			corev1.Container{Name: "compute-domains", Image: "x/dra-driver-nvidia-gpu:v0.4.1", Command: []string{"bash", "-c"},
+				Args: []string{"compute-domain-kubelet-plugin -v 4"}},
+			corev1.Container{Name: "gpus", Image: "x/dra-driver-nvidia-gpu:v0.4.1", Command: []string{"bash", "-c"},
+				Args: []string{"gpu-kubelet-plugin -v 4"}},
+		), neighbour.DRADriver,
+	},
+	"the DRA driver of NVIDIA's operator": {
+		podOf(map[string]string{"app": "nvidia-dra-driver-kubelet-plugin"}, corev1.Container{
+			Name: "gpus", Image: "mirror.local/x@sha256:00", Command: []string{"bash", "-c", "gpu-kubelet-plugin -v 4"},
+		}), neighbour.DRADriver,
+	},
+	"a DRA driver for compute domains only": {
+		podOf(map[string]string{"app.kubernetes.io/name": "dra-driver-nvidia-gpu"}, corev1.Container{
+			Name: "compute-domains", Image: "x/dra-driver-nvidia-gpu:v0.4.1", Command: []string{"bash", "-c"},
+			Args: []string{"compute-domain-kubelet-plugin -v 4"},
+		}), "",
+	},
 	"its MPS control daemon": {
 		podOf(map[string]string{"app.kubernetes.io/name": "nvidia-device-plugin"}, corev1.Container{
 			Name: "mps-control-daemon-ctr", Image: "nvcr.io/nvidia/k8s-device-plugin:v0.17.1",

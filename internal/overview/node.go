@@ -122,7 +122,11 @@ func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy) GPUs {
 		report = gpuhealth.Report{} // The condition reports a malformed one.
 	}
 	countsBus := policy != nil && effective.Of(policy.Spec).NodeDiscovery.Mode != v1.DiscoveryNFD
-	counted := readiness.CountGPUs(node, countsBus, 0).WithFaults(report)
+	counted := readiness.CountGPUs(node, countsBus, 0)
+	if assess.OffersByClaims(assess.GPUReadyCondition(node)) {
+		counted = readiness.ClaimableGPUs(node, countsBus)
+	}
+	counted = counted.WithFaults(report)
 	return GPUs{Total: counted.Total, Usable: counted.Usable}
 }
 

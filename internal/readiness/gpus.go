@@ -73,6 +73,17 @@ func devices(node *corev1.Node, capacity int, partitioned bool, replicas int) in
 	return capacity / replicas
 }
 
+// ClaimableGPUs counts the GPUs of a node that only resource claims get: those that the driver sees or that are on the
+// PCI bus. What a kubelet still has of an earlier device plugin does not count.
+func ClaimableGPUs(node *corev1.Node, countsBus bool) GPUs {
+	g := GPUs{Total: countedGPUs(node)}
+	if countsBus {
+		g.Total = max(g.Total, number(node.Annotations[labels.GPUsOnBus]))
+	}
+	g.Usable = g.Total
+	return g
+}
+
 // WithFaults adds what the health agent of the node reports. Pods cannot get a GPU that is lost, even if the device
 // plugin has not noticed it.
 func (g GPUs) WithFaults(report gpuhealth.Report) GPUs {

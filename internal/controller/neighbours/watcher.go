@@ -69,7 +69,7 @@ func (w *Watcher) step(ctx context.Context, selectors []k8slabels.Selector) time
 		return w.Timing.Idle
 	}
 	now := w.Clock.Now()
-	if now.Before(w.next) && !w.Fleet.ReportsDuplicates() {
+	if now.Before(w.next) && !w.Fleet.ReportsNeighbours() {
 		return w.Timing.FoundInterval
 	}
 	found, err := w.look(ctx, selectors)

@@ -33,3 +33,11 @@ func TestLoaded(t *testing.T) {
 		})
 	}
 }
+
+func TestVersion(t *testing.T) {
+	g, sys := NewWithT(t), t.TempDir()
+	g.Expect(Version(sys, "nvidia")).To(BeEmpty())
+	g.Expect(os.MkdirAll(filepath.Join(sys, "module", "nvidia"), 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(sys, "module", "nvidia", "version"), []byte("580.1\n"), 0o600)).To(Succeed())
+	g.Expect(Version(sys, "nvidia")).To(Equal("580.1"))
+}

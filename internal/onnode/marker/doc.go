@@ -11,6 +11,10 @@
 //     missing, the driver container of the marker has been stopped, and the next one is still being installed:
 //     the marker is stale too.
 //
+// The driver's marker also names the kernel module that it was true for (DRIVER_MODULE). gpu-node wait and exec refuse
+// it, and the markers that depend on it, while another version or none is loaded: the driver instance stays the same
+// where the driver container starts again in its pod, and where a driver on the host is unloaded.
+//
 // NVIDIA's start-up probe writes no driver instance. The modification time of its file is used instead: each write
 // means that the driver was loaded again, so that everything has to be validated again.
 //

@@ -37,6 +37,9 @@ type Dir struct {
 	BootID string
 	// StatFile has the time of the boot, for markers without BOOT_ID; labels.ProcStat if empty.
 	StatFile string
+	// SysRoot is where sysfs is mounted. With it, the kernel module that the driver's marker names must be loaded too; if
+	// empty, the modules are not looked at.
+	SysRoot string
 }
 
 // BootID returns the ID of the current boot. file is labels.BootIDFile on a node.
@@ -69,6 +72,9 @@ func (d Dir) ReadAt(m labels.Marker) ([]Assignment, time.Time, error) {
 		err = d.current(found)
 	} else {
 		err = d.trust(m, found)
+	}
+	if err == nil {
+		err = d.checkModule(m, found)
 	}
 	if err != nil {
 		return nil, time.Time{}, err

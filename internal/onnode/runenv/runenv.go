@@ -17,7 +17,8 @@ func Environ(base []string, assignments []marker.Assignment) []string {
 	env := slices.Clone(base)
 	for _, a := range assignments {
 		switch a.Key {
-		case labels.BootIDKey, labels.DriverInstanceKey, labels.StartedAtKey, labels.RenewedKey, labels.RuntimeFollowsKey:
+		case labels.BootIDKey, labels.DriverInstanceKey, labels.StartedAtKey, labels.RenewedKey, labels.RuntimeFollowsKey,
+			labels.DriverModuleKey:
 			continue
 		}
 		prefix := a.Key + "="

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/kmod"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
 )
@@ -165,7 +166,7 @@ func (d Driver) validate(ctx context.Context, found installed) error {
 
 // checkModule requires the kernel module, of the version of the driver that nvidia-smi belongs to.
 func (d Driver) checkModule(gpus []gpu) error {
-	if err := d.kernel().requireModule("nvidia", "check that sysfs of the node is mounted at "+d.kernel().sys+
+	if err := d.kernel().requireModule(kmod.Driver, "check that sysfs of the node is mounted at "+d.kernel().sys+
 		" and that nvidia-smi is the driver's own"); err != nil {
 		return err
 	}
@@ -207,19 +208,25 @@ func (d Driver) kernel() kernel {
 
 func (d Driver) rootFS() string { return cmp.Or(d.RootFS, "/") }
 
-// assignments returns what the entrypoints of NVIDIA's images read.
+// assignments returns what the entrypoints of NVIDIA's images read, and which kernel module the validation holds for.
 func (d Driver) assignments(found installed) []marker.Assignment {
 	root, mount := d.rootFS(), labels.HostRootMount
 	if !found.onHost {
 		root, mount = d.InstallDir, labels.DriverRootMount
 	}
-	return []marker.Assignment{
+	assignments := []marker.Assignment{
 		{Key: labels.IsHostDriverKey, Value: strconv.FormatBool(found.onHost)},
 		{Key: labels.DriverRootKey, Value: root},
 		{Key: labels.DriverRootMountKey, Value: mount},
 		{Key: labels.DevRootKey, Value: found.devOnHost},
 		{Key: labels.DevRootMountKey, Value: found.devMount},
 	}
+	if kmod.Loaded(d.kernel().sys, kmod.Driver) {
+		assignments = append(assignments, marker.Assignment{
+			Key: labels.DriverModuleKey, Value: d.kernel().moduleVersion(),
+		})
+	}
+	return assignments
 }
 
 func exists(path string) bool {

@@ -189,6 +189,7 @@ NVIDIA_DRIVER_ROOT=/run/nvidia/driver
 DRIVER_ROOT_CTR_PATH=/driver-root
 NVIDIA_DEV_ROOT=/run/nvidia/driver
 DEV_ROOT_CTR_PATH=/driver-root
+DRIVER_MODULE=580.95.05
 STARTED_AT=[0-9]+
 BOOT_ID=boot-now
 DRIVER_INSTANCE=pod-1

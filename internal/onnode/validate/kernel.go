@@ -2,7 +2,6 @@ package validate
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,13 +18,7 @@ import (
 type kernel struct{ sys, proc string }
 
 // moduleVersion returns the version of the module nvidia; empty if it has none.
-func (k kernel) moduleVersion() string {
-	version, err := os.ReadFile(filepath.Join(k.sys, "module", "nvidia", "version"))
-	if err != nil {
-		return ""
-	}
-	return string(bytes.TrimSpace(version))
-}
+func (k kernel) moduleVersion() string { return kmod.Version(k.sys, kmod.Driver) }
 
 // hasMellanoxNIC reports whether the node has a network adapter for the Mellanox driver.
 func (k kernel) hasMellanoxNIC() (bool, error) {

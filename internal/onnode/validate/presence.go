@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/kmod"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
 )
 
@@ -40,7 +41,7 @@ func readPresence(k kernel, dev string) (presence, error) {
 		return presence{}, fmt.Errorf("the GPUs on the bus cannot be read: %w", err)
 	}
 	found := presence{
-		Module: k.requireModule("nvidia", "") == nil, Version: k.moduleVersion(), Bound: bound, Listed: map[string]string{},
+		Module: kmod.Loaded(k.sys, kmod.Driver), Version: k.moduleVersion(), Bound: bound, Listed: map[string]string{},
 	}
 	names := slices.Clone(sharedNodes)
 	for _, gpu := range k.driverGPUs() {

@@ -73,7 +73,7 @@ func (r *Recheck) Run(ctx context.Context) error {
 
 // check makes one check. The first one for a boot and driver instance notes what the node has.
 func (r *Recheck) check() (*Loss, error) {
-	instance, valid := r.instance()
+	instance, validated, valid := r.validated()
 	if !valid {
 		return nil, nil
 	}
@@ -87,17 +87,22 @@ func (r *Recheck) check() (*Loss, error) {
 		return nil, err
 	}
 	if before.Boot != now.Boot || before.DriverInstance != now.DriverInstance {
+		if reason := driverLoss(validated, now); reason != "" {
+			return &Loss{reason: reason}, nil
+		}
 		return nil, r.save(now)
 	}
 	return lossOf(before, now), nil
 }
 
-// instance returns the driver instance that the marker of the driver is valid for, and whether it is.
-func (r *Recheck) instance() (string, bool) {
+// validated returns the driver instance that the marker of the driver is valid for, the kernel module that it holds
+// for, and whether it is valid. A module that is not loaded any more does not pause the checks: it is a loss.
+func (r *Recheck) validated() (instance string, module presence, valid bool) {
 	pause := ""
 	instance, err := r.Markers.DriverInstance()
+	var found []marker.Assignment
 	if err == nil {
-		_, err = r.Markers.Read(labels.MarkerDriver)
+		found, err = r.Markers.Read(labels.MarkerDriver)
 	}
 	if err != nil {
 		pause = err.Error()
@@ -110,7 +115,8 @@ func (r *Recheck) instance() (string, bool) {
 		}
 		r.paused = pause
 	}
-	return instance, err == nil
+	module.Version, module.Module = marker.ModuleOf(found)
+	return instance, module, err == nil
 }
 
 // load returns what the node had when it was validated; the zero presence if that is not noted, or by another release.

@@ -152,6 +152,31 @@ func TestRecheckPauses(t *testing.T) {
 	n.Expect(n.check()).To(BeEmpty())
 }
 
+// A marker that has outlived its kernel module, or holds for another version, is a loss from the first check on, as when
+// this container starts after the driver container has started again in its pod.
+func TestRecheckNeedsTheModuleOfTheMarker(t *testing.T) {
+	for name, test := range map[string]struct{ version, reason string }{
+		"another version": {"580.82.07", "the node was validated with driver 580.82.07, and now the kernel module has version"},
+		"none":            {"", "the kernel module nvidia, with which the node was validated, is not loaded any more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newRecheckedNode(t)
+			if test.version == "" {
+				n.remove("sys/module/nvidia")
+			}
+			module := marker.Assignment{Key: "DRIVER_MODULE", Value: test.version}
+			n.Expect(n.markers.Write(labels.MarkerDriver, []marker.Assignment{module}, "")).To(Succeed())
+			n.Expect(n.check()).To(HavePrefix(test.reason))
+			n.Expect(n.check()).To(HavePrefix(test.reason), "it is still one")
+			n.write("sys/module/nvidia/version", "580.95.05\n")
+			n.write("sys/module/nvidia/initstate", "live\n")
+			module.Value = "580.95.05"
+			n.Expect(n.markers.Write(labels.MarkerDriver, []marker.Assignment{module}, "")).To(Succeed())
+			n.Expect(n.check()).To(BeEmpty(), "it is validated again")
+		})
+	}
+}
+
 // A loss counts once a second check has confirmed it; the end of the context is no error.
 func TestRecheckConfirms(t *testing.T) {
 	n := newRecheckedNode(t)

@@ -1,0 +1,43 @@
+package marker
+
+import (
+	"fmt"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/kmod"
+)
+
+// ModuleOf returns the version of the kernel module that the assignments of the driver's marker hold for, and whether
+// they name one.
+func ModuleOf(assignments []Assignment) (version string, named bool) {
+	return lookup(assignments, labels.DriverModuleKey)
+}
+
+// checkModule returns nil if the kernel module that the driver's marker holds for is loaded. A marker can outlive it:
+// the driver container may end without its hook and start again in its pod, which is the same driver instance, and
+// the module of a driver on the host may be unloaded. The Mellanox driver comes before the driver.
+func (d Dir) checkModule(m labels.Marker, found file) error {
+	if d.SysRoot == "" || m == labels.MarkerMOFED {
+		return nil
+	}
+	driver := found
+	if m != labels.MarkerDriver {
+		var err error
+		if driver, err = d.parse(labels.MarkerDriver.File()); err != nil || d.current(driver) != nil {
+			// Another one that can be trusted does not depend on it.
+			return nil
+		}
+	}
+	validated, named := ModuleOf(driver.assignments)
+	switch loaded := kmod.Version(d.SysRoot, kmod.Driver); {
+	case !named:
+		return nil
+	case !kmod.Loaded(d.SysRoot, kmod.Driver):
+		return fmt.Errorf("%s is stale: the kernel module %s, with which the driver was validated, is not loaded any more",
+			found.name, kmod.Driver)
+	case validated != "" && loaded != "" && validated != loaded:
+		return fmt.Errorf("%s is stale: the driver was validated with version %s of the kernel module %s, now %s is loaded",
+			found.name, validated, kmod.Driver, loaded)
+	}
+	return nil
+}
