@@ -94,6 +94,15 @@ func (c *Cluster) layout(n *Node) turn {
 		return v.end("the drain for a MIG layout has a state of another release of the operator, and ends")
 	case drain.State.InProgress():
 		return v.running()
+	default:
+		return v.afterFailure()
+	}
+}
+
+// afterFailure is a node whose last drain has failed.
+func (v *relayout) afterFailure() turn {
+	n, drain := v.node, &v.drain
+	switch {
 	case drain.Cordoned && n.Unschedulable:
 		return v.end("another client has written that the drain has failed")
 	case n.MIG.Off:
@@ -103,8 +112,8 @@ func (c *Cluster) layout(n *Node) turn {
 		return t
 	}
 	t := v.request()
-	t.until = v.drain.RetryAt
-	if !v.now.Before(v.drain.RetryAt) {
+	t.until = drain.RetryAt
+	if !v.now.Before(drain.RetryAt) {
 		t.until = time.Time{}
 	}
 	return t

@@ -28,7 +28,7 @@ func (v *visit) foreign() turn {
 // node does not need it.
 func (v *visit) unknown() turn {
 	held := v.hold(v1.ReasonUpgradeUnknownState, "label "+labels.UpgradeState+"="+string(v.state)+" is unknown")
-	if !v.own || !v.record.Cordoned || v.record.Restarted || !v.node.Unschedulable {
+	if !v.claimsCordon() || v.record.Restarted {
 		return held
 	}
 	t := v.giveBack(held)

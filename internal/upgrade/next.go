@@ -17,12 +17,21 @@ func (v *visit) idle() turn {
 		return v.begin(true, "an upgrade was requested")
 	case n.outdated():
 		return v.begin(false, "the driver is outdated")
-	case v.own && v.record.Cordoned && n.Unschedulable && n.inSync() && n.Driver.Ready:
+	default:
+		return v.upToDate()
+	}
+}
+
+// upToDate is an idle node whose driver is not outdated.
+func (v *visit) upToDate() turn {
+	n := v.node
+	switch ready := n.inSync() && n.Driver.Ready; {
+	case ready && v.claimsCordon():
 		// Another client has written the state: this operator uncordons in the patch to StateDone.
 		return v.recover()
 	case v.record.Target != "" && v.record.Target != n.Target && v.unloads():
 		return v.unloading()
-	case n.State != StateNone && n.State != StateDone && n.inSync() && n.Driver.Ready:
+	case ready && n.State != StateNone && n.State != StateDone:
 		return v.done("the driver is up to date")
 	}
 	return turn{}
@@ -266,7 +275,6 @@ func (v *visit) deleteDependants() turn {
 // failed is a node whose round has failed. It recovers by itself, or a new round begins.
 func (v *visit) failed() turn {
 	n := v.node
-	retry := !v.record.RetryAt.IsZero() && !v.now.Before(v.record.RetryAt)
 	switch {
 	case n.Requested || n.State == StateRequired:
 		return v.begin(true, "a new attempt was requested")
@@ -274,9 +282,9 @@ func (v *visit) failed() turn {
 		return v.recover()
 	case n.outdated() && n.Target != v.record.Target:
 		return v.begin(v.record.Requested, "the driver has another target")
-	case retry:
+	case v.retries():
 		return v.again()
-	case !v.record.Restarted && (v.record.Cordoned && n.Unschedulable || v.record.Reason == ""):
+	case !v.record.Restarted && (v.claimsCordon() || v.record.Reason == ""):
 		// Another client has written the state: this operator uncordons in the patch to StateFailed, and has a reason.
 		return v.fail(cmp.Or(v.record.Reason, v1.ReasonUpgradeFailed),
 			cmp.Or(v.record.Message, "another client has ended the upgrade"))
@@ -285,6 +293,12 @@ func (v *visit) failed() turn {
 	waiting.until = v.record.RetryAt
 	return waiting
 }
+
+// retries reports whether the failed round is to be tried again now.
+func (v *visit) retries() bool { return !v.record.RetryAt.IsZero() && !v.now.Before(v.record.RetryAt) }
+
+// claimsCordon reports whether the node has a cordon that is this operator's by its record.
+func (v *visit) claimsCordon() bool { return v.own && v.record.Cordoned && v.node.Unschedulable }
 
 // recover ends a failed round whose driver is ready after all.
 func (v *visit) recover() turn {

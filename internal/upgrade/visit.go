@@ -110,7 +110,14 @@ func (v *visit) decide() turn {
 		return v.foreign()
 	case v.record.State.InProgress() && v.record.Since.After(v.now):
 		return v.correctSince()
-	case v.record.Cordoned && !n.Unschedulable && v.keepsGoing():
+	default:
+		return v.continued()
+	}
+}
+
+// continued is a node with a record of this operator.
+func (v *visit) continued() turn {
+	if v.record.Cordoned && !v.node.Unschedulable && v.keepsGoing() {
 		return v.forgetCordon()
 	}
 	return v.next()

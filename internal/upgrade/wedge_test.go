@@ -124,32 +124,18 @@ func searchWedges(setting *setting, wedges []wedge) error {
 
 // run makes the writes, the second one some steps after the first, and lets the time pass.
 func (w *wedge) run(setting *setting) error {
-	s := w.root.clone()
-	s.path = nil
-	if m := &s.machines[w.node]; w.blocked && len(m.pods) > 0 {
-		m.pods = slices.Clone(m.pods)
-		m.pods[0].Blocked = "PDB team-a/web allows 0 disruptions"
-	}
-	for i, write := range w.writes {
-		if i > 0 {
-			for range 3 {
-				if _, err := s.round(); err != nil {
-					return w.fail(s, err)
-				}
-			}
-		}
-		write.apply(s, w.node)
+	s, err := w.written()
+	if err != nil {
+		return w.fail(s, err)
 	}
 	until := s.now.Add(time.Duration(len(w.writes)) * setting.deadline())
-	for rounds := 0; ; rounds++ {
+	for range 5000 {
 		moved, err := s.round()
 		switch {
 		case err != nil:
 			return w.fail(s, err)
 		case s.othersDone(w.node):
 			return nil
-		case rounds == 5000:
-			return w.fail(s, errors.New("the nodes do not come to rest"))
 		case moved:
 			continue
 		}
@@ -157,16 +143,34 @@ func (w *wedge) run(setting *setting) error {
 		if err := s.trueCauses(&plan); err != nil {
 			return w.fail(s, err)
 		}
-		switch wedged := plan.Until.IsZero() || plan.Until.After(until); {
-		case wedged && setting.unavailable == 1 && s.waitForUnavailable(w.node):
-			return nil
-		case plan.Until.IsZero():
-			return w.fail(s, fmt.Errorf("others wait for ever: %+v", plan.Report.Nodes))
-		case plan.Until.After(until):
+		if plan.Until.IsZero() || plan.Until.After(until) {
+			if setting.unavailable == 1 && s.waitForUnavailable(w.node) {
+				return nil
+			}
 			return w.fail(s, fmt.Errorf("others wait until %s: %+v", plan.Until, plan.Report.Nodes))
 		}
 		s.now = plan.Until
 	}
+	return w.fail(s, errors.New("the nodes do not come to rest"))
+}
+
+// written is the state after the writes.
+func (w *wedge) written() (*state, error) {
+	s := w.root.clone()
+	s.path = nil
+	if m := &s.machines[w.node]; w.blocked && len(m.pods) > 0 {
+		m.pods = slices.Clone(m.pods)
+		m.pods[0].Blocked = "PDB team-a/web allows 0 disruptions"
+	}
+	for i, write := range w.writes {
+		for range 3 * i {
+			if _, err := s.round(); err != nil {
+				return s, err
+			}
+		}
+		write.apply(s, w.node)
+	}
+	return s, nil
 }
 
 func (w *wedge) fail(s *state, err error) error {

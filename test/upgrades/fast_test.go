@@ -38,6 +38,11 @@ func TestFastPods(t *testing.T) {
 		budget(0, "100%")(u)
 		u.PullImages = pointer(false)
 	}})
+	e.edit(func(s *v1.ClusterPolicySpec) {
+		s.DCGMExporter.Enabled, s.GFD.Enabled, s.MIGManager.Enabled = pointer(true), pointer(true), pointer(true)
+	})
+	e.awaitReady(fastNodes)
+	e.atRest()
 	probe := newProbe(t, e)
 	versions := []string{after, before}
 	for round := range rounds {
@@ -79,18 +84,27 @@ func (w *watcher) stays(name string, since int64) []stay {
 		}
 		at := node.stateSince()
 		if entered.state != "" && entered.state != stateDone {
-			ready := enteredAt
-			for _, pod := range w.pods {
-				if pod.node == name && pod.ready && pod.version <= node.version && pod.version > since &&
-					pod.app == needed[entered.state] && pod.readySince.After(ready) {
-					ready = pod.readySince
-				}
+			ready := w.readySinceLocked(name, needed[entered.state], since, node.version)
+			if ready.Before(enteredAt) {
+				ready = enteredAt
 			}
 			all = append(all, stay{name, entered.state, ready, at})
 		}
 		entered, enteredAt = node, at
 	}
 	return all
+}
+
+// readySinceLocked is when the last pod of the app got ready on the node between two versions; zero if none did.
+func (w *watcher) readySinceLocked(node, app string, since, until int64) time.Time {
+	var last time.Time
+	for _, pod := range w.pods {
+		between := pod.version > since && pod.version <= until
+		if pod.node == node && pod.app == app && pod.ready && between && pod.readySince.After(last) {
+			last = pod.readySince
+		}
+	}
+	return last
 }
 
 // needed is the pod that has to get ready before a state can be left.
