@@ -110,7 +110,8 @@ const (
 // line. Remedy: correct the ConfigMap or the label, or use spec.sharing, which has no such traps.
 const ReasonPluginConfigInvalid = "PluginConfigInvalid"
 
-// ReasonMIGLayoutsInvalid: the MIG manager cannot read the layouts of a ConfigMap; its pods that run are left as they are.
+// ReasonMIGLayoutsInvalid: the MIG manager cannot read the layouts of a ConfigMap; its pods that run are left as they
+// are.
 // Cause: the key config.yaml of the ConfigMap in spec.migManager.config.name is no YAML, or has no mig-configs.
 // Remedy: mend the part that the message names. The format is that of mig-parted.
 const ReasonMIGLayoutsInvalid = "MIGLayoutsInvalid"

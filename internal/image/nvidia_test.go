@@ -63,8 +63,12 @@ func TestForeign(t *testing.T) {
 			v1.ImageSpec{Repository: "mirror.local", Image: "nvidia", Version: "gpu-operator-validator-v24.9.2"},
 			"names the image of",
 		},
-		"by digest alone": {v1.ImageSpec{Repository: "mirror.local", Image: "nvidia", Version: digest}, "names an image nvidia"},
-		"another image":   {v1.ImageSpec{Image: "mirror.local/k8s-device-plugin@" + digest}, "names an image k8s-device-plugin"},
+		"by digest alone": {
+			v1.ImageSpec{Repository: "mirror.local", Image: "nvidia", Version: digest}, "names an image nvidia",
+		},
+		"another image": {
+			v1.ImageSpec{Image: "mirror.local/k8s-device-plugin@" + digest}, "names an image k8s-device-plugin",
+		},
 		"a copy of the operator's": {
 			spec: v1.ImageSpec{Repository: "mirror.local", Image: "gpu-operator", Version: "v1.2.3"},
 		},

@@ -19,8 +19,8 @@ import (
 )
 
 // variableRow has the variables of one list of the spec that have the same outcome: reaches (a container of the operand
-// gets the value), mounted (its path on the host is), noted (by a condition, with the remedy) or refused (the operand is
-// Invalid, and names it).
+// gets the value), mounted (its path on the host is), noted (by a condition, with the remedy) or refused (the operand
+// is Invalid, and names it).
 type variableRow struct {
 	List      string            `json:"list"`
 	Outcome   string            `json:"outcome"`
