@@ -28,8 +28,8 @@ func waitCommand() *cobra.Command {
 		Use:   "wait --for=driver,toolkit",
 		Short: "Block until parts of the stack work on this node",
 		Long: `Block until the marker of each named part exists and is neither of another boot nor of
-another driver instance, and the kernel module that the driver was validated with is loaded. A marker of NVIDIA's validator, which has neither, must be
-newer than the boot and than the driver container.
+another driver instance, and the kernel module that the driver was validated with is loaded.
+A marker of NVIDIA's validator, which has neither, must be newer than the boot and than the driver container.
 
 With --injected, also wait until the container runtime has restarted with the toolkit's configuration, if the
 driver's marker has RUNTIME_FOLLOWS=true.`,

@@ -335,7 +335,11 @@ kind: List
 items:
   - apiVersion: v1
     kind: Pod
-    metadata: {namespace: team-c, name: by-claim, uid: c1, ownerReferences: &job [{kind: Job, name: j, uid: j, controller: true}]}
+    metadata:
+      namespace: team-c
+      name: by-claim
+      uid: c1
+      ownerReferences: &job [{kind: Job, name: j, uid: j, controller: true}]
     spec: {nodeName: gpu-1, containers: [{name: c}], resourceClaims: [{name: one, resourceClaimName: gpu}]}
   - apiVersion: v1
     kind: Pod

@@ -155,7 +155,8 @@ func (r *Redactor) list(elements []any) {
 		if i > 0 {
 			flag, _ := elements[i-1].(string)
 			name := strings.TrimLeft(flag, "-")
-			if name != flag && !strings.Contains(name, "=") && isCredentialName(name) && !harmless.MatchString(text) {
+			isSecret := isCredentialName(name) || flag == "-p"
+			if name != flag && !strings.Contains(name, "=") && isSecret && !harmless.MatchString(text) {
 				elements[i] = r.remove("argument", text)
 				continue
 			}

@@ -1,6 +1,7 @@
 package redact_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -43,6 +44,13 @@ func TestCredentialsInATextAreRemoved(t *testing.T) {
 		"an escaped quote":       `{"password":"ab\"PLANTED"}`,
 		"an escape":              `{"password":"ab\u0026PLANTED"}`,
 		"an @ in a password":     "http://user:p@PLANTED@host:1/",
+		"a short flag":           "mysql -u root -p PLANTED-1",
+		"a short flag with =":    "cli -p=PLANTED-1 next",
+		"a quoted short flag":    `sh -c "cli -p 'PLANTED-1'"`,
+		"a short flag in JSON":   `{"name":"CMD","value":"-u me -p PLANTED"}`,
+		"mysql's flag":           "mysqldump -uroot -pPLANTED db",
+		"base64 that is decoded": "echo PLANTEDA1== | base64 -d",
+		"base64 in a here text":  "base64 --decode <<< PLANTEDA1",
 		"base64 with a slash":    "SECRET=/9aPLANTEDBcdEfg",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,4 +145,31 @@ func TestConfigMapsAndSecrets(t *testing.T) {
 	kept, _, err := unstructured.NestedString(own.Object, "data", "a")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(strings.TrimSpace(kept)).To(Equal("version: v1\ntoken: [redacted]"))
+}
+
+// A credential is removed in base64, too: by what it decodes to, and where its plain text was found elsewhere.
+func TestBase64IsRemoved(t *testing.T) {
+	const secret = "hunter2-PLANTED"
+	for name, plain := range map[string]string{
+		"a password's line": "password=" + secret, "a user and a password": "admin:" + secret,
+		"a URL": "https://u:" + secret + "@host/", "a flag": "-u me -p " + secret,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, r := NewWithT(t), redact.New()
+			encoded := base64.StdEncoding.EncodeToString([]byte(plain))
+			g.Expect(r.Text("CONFIG: " + encoded + " end")).To(Equal("CONFIG: [redacted] end"))
+			g.Expect(r.Finish("the log has " + encoded)).NotTo(ContainSubstring(encoded))
+		})
+	}
+	g, r := NewWithT(t), redact.New()
+	_ = r.Text("DB_PASSWORD=" + secret)
+	encoded := base64.StdEncoding.EncodeToString([]byte(secret))
+	g.Expect(r.Finish("a bare one: " + encoded)).NotTo(ContainSubstring(strings.TrimRight(encoded, "=")))
+	for _, kept := range []string{
+		"bm90aGluZyBzZWNyZXQgaGVyZQ==", "0123456789abcdef0123456789abcdef", "NVIDIA-H100-80GB-HBM3",
+		"iptables -p tcp --dport 80",
+		"mkdir -p /run/nvidia", "nvidia-persistenceddaemon",
+	} {
+		g.Expect(r.Text(kept)).To(Equal(kept))
+	}
 }

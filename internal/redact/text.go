@@ -2,6 +2,7 @@ package redact
 
 import (
 	"cmp"
+	"encoding/base64"
 	"regexp"
 	"slices"
 	"strings"
@@ -53,6 +54,11 @@ var forms = []form{
 	{"value of a variable", regexp.MustCompile(`(?i)\\?["']name\\?["']\s*:\s*\\?["']` + credentialName +
 		`\\?["']\s*,\s*\\?["']value\\?["']\s*:\s*\\?["']([^"'\\]+)`), 1},
 	{"value of a credential's flag", regexp.MustCompile(`(?i)(?:^|\s)--?` + credentialName + `\s+([^\s"'-][^\s"']*)`), 1},
+	{"value of a credential's flag", regexp.MustCompile(`(?:^|[\s"'])-p(?:\s+|=)["']?([^\s"'-][^\s"']*)`), 1},
+	{"value of a credential's flag", regexp.MustCompile(`\b(?:mysql|mysqldump|mysqladmin|mariadb|sshpass)\s` +
+		`[^\n|;&]*?-p([^\s"'=-][^\s"']*)`), 1},
+	{"password in base64", regexp.MustCompile(`\b([A-Za-z0-9+/]{6,}={0,2})["']?\s*\|\s*base64\s+(?:-d|-D|--decode)`), 1},
+	{"password in base64", regexp.MustCompile(`\bbase64\s+(?:-d|-D|--decode)\s*<<<\s*["']?([A-Za-z0-9+/]{6,}={0,2})`), 1},
 }
 
 // isCredentialName reports whether a variable, a key or a flag names a credential.
@@ -61,6 +67,7 @@ var isCredentialName = regexp.MustCompile(`(?i)^` + credentialName + `$`).MatchS
 // harmless are values that a name of a credential may have, and that reveal nothing. A path begins with a word in lower
 // case, which a credential in base64 that begins with a slash does not.
 var harmless = regexp.MustCompile(`(?i)^(?:true|false|null|nil|none|yes|no|on|off|enabled|disabled|[0-9]{1,5}|` +
+	`tcp|udp|icmp|sctp|all|` + // -p of programs for networks.
 	`\[redacted\].*|(?-i:/(?:[a-z][a-z0-9_.-]*(?:/[A-Za-z0-9_.-]*)*)?)|\$(?:[({].*)?)$`)
 
 // Redactor removes credentials, and remembers them.
@@ -82,7 +89,8 @@ func (r *Redactor) remove(what, value string) string {
 	return Mark
 }
 
-// remember lets Finish remove a value wherever it is, with its lines and the password of a user and a password.
+// remember lets Finish remove a value wherever it is, also in base64, with its lines and the password of a user and a
+// password.
 func (r *Redactor) remember(value string) {
 	parts := append(strings.Split(value, "\n"), value)
 	if _, password, has := strings.Cut(value, ":"); has {
@@ -98,6 +106,8 @@ func (r *Redactor) remember(value string) {
 		}
 		if !harmless.MatchString(part) && !strings.HasPrefix(part, "-----") {
 			r.found[part] = true
+			r.found[strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(part)), "=")] = true
+			r.found[strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(part+"\n")), "=")] = true
 		}
 	}
 }
@@ -107,7 +117,42 @@ func (r *Redactor) Text(text string) string {
 	for _, f := range forms {
 		text = r.replace(text, f)
 	}
-	return text
+	return r.encoded(text)
+}
+
+// inBase64 is what may be a text in base64: long enough that it is one by chance only rarely.
+var inBase64 = regexp.MustCompile(`[A-Za-z0-9+/]{12,}={0,2}`)
+
+// userAndPassword is how basic authentication encodes them.
+var userAndPassword = regexp.MustCompile(`^[A-Za-z0-9_.@$-]+:\S+$`)
+
+// encoded removes what is base64 of a text with a credential, or of a user and a password.
+func (r *Redactor) encoded(text string) string {
+	return inBase64.ReplaceAllStringFunc(text, func(match string) string {
+		decoded, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(match, "="))
+		plain := string(decoded)
+		if err != nil || !isPrintable(plain) {
+			return match
+		}
+		within := New()
+		for _, f := range forms {
+			plain = within.replace(plain, f)
+		}
+		if len(within.found) == 0 && !userAndPassword.MatchString(string(decoded)) {
+			return match
+		}
+		for value := range within.found {
+			r.found[value] = true
+		}
+		return r.remove("password in base64", match)
+	})
+}
+
+// isPrintable reports whether a text has characters of ASCII alone that people write.
+func isPrintable(text string) bool {
+	return text != "" && strings.IndexFunc(text, func(c rune) bool {
+		return c != '\n' && c != '\t' && c != '\r' && (c < ' ' || c > '~')
+	}) < 0
 }
 
 // replace removes the matches of one form.

@@ -1,16 +1,13 @@
 package app
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/pflag"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/clusterpolicy/gpu-operator/internal/metricsauth"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -61,16 +58,6 @@ func (o *metricsOptions) check() error {
 		}
 	}
 	return nil
-}
-
-func (o *metricsOptions) server() metricsserver.Options {
-	options := metricsserver.Options{BindAddress: o.address}
-	if o.secure {
-		options.SecureServing, options.CertDir, options.FilterProvider = true, o.certDir, metricsauth.Filter
-		// A scrape needs no HTTP/2 streams; without them an unauthenticated client has fewer ways to keep the server busy.
-		options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
-	}
-	return options
 }
 
 // endpoint returns what the ServiceMonitor needs to scrape it.

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
@@ -65,8 +66,8 @@ type options struct {
 func run(ctx context.Context, o options) error {
 	ctrl.SetLogger(o.log.logger())
 	limitResources(memlimit.FromCgroup)
-	if o.namespace == "" {
-		return fmt.Errorf("%s is not set: set it to the namespace of the operator and its operands", envNamespace)
+	if err := checkNamespace(o.namespace); err != nil {
+		return err
 	}
 	if o.image == "" {
 		return fmt.Errorf("%s is not set: set it to the image of the operator, which operands use too", envImage)
@@ -94,8 +95,14 @@ func run(ctx context.Context, o options) error {
 	if err := checkAPI(mgr.GetRESTMapper()); err != nil {
 		return err
 	}
+	if err := checkNamespaceExists(ctx, mgr.GetAPIReader(), o.namespace); err != nil {
+		return err
+	}
 	if err := ctrlmetrics.Registry.Register(meter); err != nil {
 		return fmt.Errorf("registering the metrics: %w", err)
+	}
+	if err := o.metrics.addServer(mgr); err != nil {
+		return err
 	}
 	if err := addControllers(ctx, mgr, of, o); err != nil {
 		return err
@@ -126,7 +133,7 @@ func newManager(config *rest.Config, of state, o options) (manager.Manager, erro
 		Scheme:                 scheme,
 		MapperProvider:         newMapper,
 		Cache:                  cacheOptions(o.namespace, of),
-		Metrics:                o.metrics.server(),
+		Metrics:                metricsserver.Options{BindAddress: "0"}, // See addServer.
 		HealthProbeBindAddress: o.healthAddress,
 	}
 	o.election.configure(&options)

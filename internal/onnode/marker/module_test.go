@@ -14,6 +14,7 @@ import (
 // instance is still the same: that of a driver container which has started again in its pod, or none for the host.
 func TestMarkersNeedTheirModule(t *testing.T) {
 	const before, now = "580.1", "580.2"
+	const gone = "the kernel module nvidia, with which the driver was validated, is not loaded any more"
 	for name, test := range map[string]struct {
 		// version and state are those of the loaded module; no module if both are empty.
 		version, state string
@@ -24,15 +25,15 @@ func TestMarkersNeedTheirModule(t *testing.T) {
 	}{
 		"loaded":                    {version: before, state: "live", named: new(before), read: "driver"},
 		"another marker":            {version: before, state: "live", named: new(before), read: "toolkit"},
-		"unloaded":                  {named: new(before), read: "driver", fails: "driver-ready is stale: the kernel module nvidia"},
-		"unloaded, another marker":  {named: new(before), read: "toolkit", fails: "toolkit-ready is stale: the kernel module nvidia"},
+		"unloaded":                  {named: new(before), read: "driver", fails: "driver-ready is stale: " + gone},
+		"unloaded, another marker":  {named: new(before), read: "toolkit", fails: "toolkit-ready is stale: " + gone},
 		"unloaded, Mellanox driver": {named: new(before), read: "mofed"},
-		"being unloaded":            {version: before, state: "going", named: new(before), read: "driver", fails: "is not loaded any more"},
-		"being loaded":              {version: before, state: "coming", named: new(before), read: "driver", fails: "is not loaded any more"},
+		"being unloaded":            {version: before, state: "going", named: new(before), read: "driver", fails: gone},
+		"being loaded":              {version: before, state: "coming", named: new(before), read: "driver", fails: gone},
 		"another version": {version: now, state: "live", named: new(before), read: "driver",
 			fails: "validated with version 580.1 of the kernel module nvidia, now 580.2 is loaded"},
 		"a module without a version":          {state: "live", named: new(""), read: "driver"},
-		"one without a version, and unloaded": {named: new(""), read: "driver", fails: "is not loaded any more"},
+		"one without a version, and unloaded": {named: new(""), read: "driver", fails: gone},
 		"a marker of an earlier release":      {read: "driver"},
 		"WSL, which has no module":            {read: "toolkit"},
 	} {

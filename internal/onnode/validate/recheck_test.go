@@ -152,12 +152,12 @@ func TestRecheckPauses(t *testing.T) {
 	n.Expect(n.check()).To(BeEmpty())
 }
 
-// A marker that has outlived its kernel module, or holds for another version, is a loss from the first check on, as when
-// this container starts after the driver container has started again in its pod.
+// A marker that has outlived its kernel module, or holds for another version, is a loss from the first check on, as
+// when this container starts after the driver container has started again in its pod.
 func TestRecheckNeedsTheModuleOfTheMarker(t *testing.T) {
 	for name, test := range map[string]struct{ version, reason string }{
-		"another version": {"580.82.07", "the node was validated with driver 580.82.07, and now the kernel module has version"},
-		"none":            {"", "the kernel module nvidia, with which the node was validated, is not loaded any more"},
+		"another version": {"580.82.07", "the node was validated with driver 580.82.07, and now the kernel module"},
+		"none":            {"", "the kernel module nvidia, with which the node was validated, is not loaded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newRecheckedNode(t)
