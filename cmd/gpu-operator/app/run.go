@@ -92,10 +92,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
-	if err := checkAPI(mgr.GetRESTMapper()); err != nil {
-		return err
-	}
-	if err := checkNamespaceExists(ctx, mgr.GetAPIReader(), o.namespace); err != nil {
+	if err := checkCluster(ctx, mgr, o.namespace); err != nil {
 		return err
 	}
 	if err := ctrlmetrics.Registry.Register(meter); err != nil {
@@ -155,6 +152,14 @@ func cacheOptions(namespace string, of state) cache.Options {
 			observe.CRDMetadata():  {Transform: cachefilter.TrimCRD},
 		},
 	}
+}
+
+// checkCluster fails on a cluster in which the manager would wait for ever.
+func checkCluster(ctx context.Context, mgr manager.Manager, namespace string) error {
+	if err := checkAPI(mgr.GetRESTMapper()); err != nil {
+		return err
+	}
+	return checkNamespaceExists(ctx, mgr.GetAPIReader(), namespace)
 }
 
 // checkAPI fails on a cluster without the CRD ClusterPolicy, where the manager would silently wait for its cache.
