@@ -151,6 +151,7 @@ func (a *Assessment) assess(in Input) {
 	if a.Ready() && a.Reason == "" && in.RefusedPods != "" {
 		a.Reason, a.Message = v1.ReasonGPUPodsRefused, in.RefusedPods
 	}
+	a.noteUnknownWorkload(in.NodePlan)
 	a.checkNeighbours(in)
 }
 

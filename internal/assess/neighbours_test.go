@@ -368,3 +368,18 @@ func TestGPUsOfADRADriver(t *testing.T) {
 		})
 	}
 }
+
+// A label that names no workload shows on a ready node, as long as there is nothing else to say.
+func TestUnknownWorkload(t *testing.T) {
+	g := NewWithT(t)
+	in := besideOperands()
+	in.NodePlan.UnknownWorkload = "label a is \"b\""
+	a := assess.Node(in)
+	g.Expect(a.Ready()).To(BeTrue())
+	g.Expect(a.Condition("a")).To(And(HaveField("Reason", "GPUReady"),
+		HaveField("Message", "a: GPUs can be used; label a is \"b\"")))
+	g.Expect(afterAStart(in, a.Condition("a"))).To(HaveField("Message", a.Message))
+
+	in.Neighbours = []neighbour.Neighbour{{Kind: neighbour.DevicePlugin, Workload: "DaemonSet kube-system/plugin"}}
+	g.Expect(assess.Node(in).Message).To(HavePrefix("DaemonSet kube-system/plugin is another device plugin"))
+}

@@ -45,3 +45,11 @@ func (a *Assessment) checkSelection(node plan.NodePlan) {
 		a.Message = fmt.Sprintf("does not run %s: %s", strings.Join(absent, ", "), cause)
 	}
 }
+
+// noteUnknownWorkload notes on a ready node that its label names no workload. The default is as good a choice as before
+// the label was written, so that it is no reason of its own.
+func (a *Assessment) noteUnknownWorkload(node plan.NodePlan) {
+	if a.Ready() && a.Reason == "" && a.Message == "" {
+		a.Message = node.UnknownWorkload
+	}
+}

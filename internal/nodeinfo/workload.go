@@ -13,3 +13,8 @@ const (
 	WorkloadVMPassthrough = Workload(v1.WorkloadVMPassthrough)
 	WorkloadVMVGPU        = Workload(v1.WorkloadVMVGPU)
 )
+
+// Workloads returns all workloads.
+func Workloads() []Workload {
+	return []Workload{WorkloadContainer, WorkloadVMPassthrough, WorkloadVMVGPU}
+}

@@ -17,12 +17,22 @@ func (in Input) WorkloadOf(node nodeinfo.Facts) nodeinfo.Workload {
 		return nodeinfo.WorkloadContainer
 	}
 	for _, workload := range []nodeinfo.Workload{node.Workload, nodeinfo.Workload(sandbox.DefaultWorkload)} {
-		switch workload {
-		case nodeinfo.WorkloadContainer, nodeinfo.WorkloadVMPassthrough, nodeinfo.WorkloadVMVGPU:
+		if slices.Contains(nodeinfo.Workloads(), workload) {
 			return workload
 		}
 	}
 	return nodeinfo.WorkloadContainer
+}
+
+// UnknownWorkload describes the node's label of its workload if that names none, with the workload that the node is
+// served for instead. Empty if it names one, or is not read.
+func (in Input) UnknownWorkload(node nodeinfo.Facts) string {
+	known := nodeinfo.Workloads()
+	if !*in.Spec.SandboxWorkloads.Enabled || node.Workload == "" || slices.Contains(known, node.Workload) {
+		return ""
+	}
+	return fmt.Sprintf("label %s is %q, which is none of %q: the node is served for workload %s",
+		labels.GPUWorkload, node.Workload, known, in.WorkloadOf(node))
 }
 
 // CheckWorkloadSupported refuses a node for virtual machines, as they are not supported. Its decision is Absent if

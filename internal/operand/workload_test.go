@@ -66,3 +66,30 @@ func TestWorkloadOf(t *testing.T) {
 		})
 	}
 }
+
+// A label that names no workload is described where it is read.
+func TestUnknownWorkload(t *testing.T) {
+	const message = `label nvidia.com/gpu.workload.config is "passthrough", ` +
+		`which is none of ["container" "vm-passthrough" "vm-vgpu"]: the node is served for workload `
+	tests := map[string]struct {
+		enabled   bool
+		byDefault v1.Workload
+		label     nodeinfo.Workload
+		want      string
+	}{
+		"not read":            {label: "passthrough"},
+		"no label":            {enabled: true},
+		"a workload":          {enabled: true, label: "vm-passthrough"},
+		"no workload":         {enabled: true, label: "passthrough", want: message + "container"},
+		"no workload, set up": {enabled: true, byDefault: "vm-vgpu", label: "passthrough", want: message + "vm-vgpu"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			sandbox := &v1.SandboxWorkloadsSpec{Enabled: new(test.enabled), DefaultWorkload: test.byDefault}
+			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{SandboxWorkloads: sandbox})}
+			if got := in.UnknownWorkload(nodeinfo.Facts{Workload: test.label}); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

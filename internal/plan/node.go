@@ -85,6 +85,8 @@ type NodePlan struct {
 	// Decision is Install; Refused if nothing is installed on the node; or Absent if no nodeSelector selects it, and it
 	// is for virtual machines.
 	Decision operand.Decision
+	// UnknownWorkload describes the label of a workload that is none; empty if it names one.
+	UnknownWorkload string
 	// Unselected describes the nodeSelector that excludes all stages from the node; empty if none does.
 	Unselected string
 	// RetainedDriver describes how to remove the driver that the node retains although no nodeSelector selects it; empty
@@ -125,6 +127,8 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 		Decision:      d.Input.CheckWorkloadSupported(facts),
 		MissingLabels: d.DescribeMissingLabels(facts),
 		Spec:          d.inputForNodePool(nodePool).Spec,
+
+		UnknownWorkload: d.Input.UnknownWorkload(facts),
 	}
 	if d.Input.UsesNVIDIADrivers() {
 		node.Spec.Driver, node.Spec.GDS, node.Spec.GDRCopy = in.Spec.Driver, in.Spec.GDS, in.Spec.GDRCopy

@@ -415,7 +415,8 @@ func TestForNode(t *testing.T) {
 		// noGPU: the kubelet need not advertise GPUs.
 		noGPU bool
 		// pluginOff is why the spec has no device plugin.
-		pluginOff string
+		pluginOff       string
+		unknownWorkload string
 	}{
 		"a new node needs everything": {facts: ubuntu("a"), want: expected},
 		"a labelled node needs everything": {
@@ -485,6 +486,12 @@ func TestForNode(t *testing.T) {
 		"its label is ignored while sandbox workloads are disabled": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload = "vm-passthrough" }), want: expected,
 		},
+		"a label that names no workload": {
+			spec:  v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload = "vm" }), want: expected,
+			unknownWorkload: `label nvidia.com/gpu.workload.config is "vm", which is none of ` +
+				`["container" "vm-passthrough" "vm-vgpu"]: the node is served for workload container`,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -495,6 +502,7 @@ func TestForNode(t *testing.T) {
 				Essential:        test.want,
 				NeedsAllocatable: !test.noGPU,
 				PluginOff:        test.pluginOff,
+				UnknownWorkload:  test.unknownWorkload,
 				Auxiliary:        got.Auxiliary,
 				Spec:             got.Spec,
 			}
