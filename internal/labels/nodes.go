@@ -208,6 +208,12 @@ const (
 	MIGLayoutsKey = "config.yaml"
 	// ExporterMetricsKey is the key of the ConfigMap with the metrics of the DCGM exporter.
 	ExporterMetricsKey = "dcgm-metrics.csv"
+	// LicenceTokenKey is the key of the client token in the object with the licence of a vGPU driver.
+	LicenceTokenKey = "client_configuration_token.tok"
+	// LicenceVolume has the licence, and LicenceTokenVolume the token alone: it is mounted as a directory, in which the
+	// kubelet replaces the file while the pod runs.
+	LicenceVolume      = "licensing-config"
+	LicenceTokenVolume = "licensing-token"
 	// MIGAllDisabled is the value of MIGConfig that leaves every GPU whole.
 	MIGAllDisabled = "all-disabled"
 	// True is the value of a label that is set.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -84,7 +83,29 @@ func files(pod *corev1.PodSpec, c *corev1.Container) []string {
 		default:
 			continue
 		}
-		found = append(found, fmt.Sprintf("%s file %s of %s", c.Name, strings.TrimSuffix(mount.MountPath, "/"), source))
+		for _, file := range mountedAt(mount, pod.Volumes[at]) {
+			found = append(found, fmt.Sprintf("%s file %s of %s", c.Name, file, source))
+		}
 	}
 	return found
+}
+
+// mountedAt returns the paths at which the mount has files of the volume, or its own if these are not listed.
+func mountedAt(mount corev1.VolumeMount, volume corev1.Volume) []string {
+	var items []corev1.KeyToPath
+	switch {
+	case mount.SubPath != "":
+	case volume.Secret != nil:
+		items = volume.Secret.Items
+	case volume.ConfigMap != nil:
+		items = volume.ConfigMap.Items
+	}
+	if len(items) == 0 {
+		return []string{path.Clean(mount.MountPath)}
+	}
+	var files []string
+	for _, item := range items {
+		files = append(files, path.Join(mount.MountPath, item.Path))
+	}
+	return files
 }

@@ -81,3 +81,32 @@ func TestSameDriver(t *testing.T) {
 		})
 	}
 }
+
+// A directory with listed files is the same as these files, each mounted on its own.
+func TestADirectoryOfFiles(t *testing.T) {
+	const token = "client_configuration_token.tok"
+	mounted := func(mount corev1.VolumeMount, items ...string) func(*corev1.PodSpec) {
+		return func(p *corev1.PodSpec) {
+			source := &corev1.SecretVolumeSource{SecretName: "licence"}
+			for _, item := range items {
+				source.Items = append(source.Items, corev1.KeyToPath{Key: item, Path: item})
+			}
+			p.Volumes = append(p.Volumes, corev1.Volume{Name: "a", VolumeSource: corev1.VolumeSource{Secret: source}})
+			mount.Name = "a"
+			p.Containers[0].VolumeMounts = append(p.Containers[0].VolumeMounts, mount)
+		}
+	}
+	file := mounted(corev1.VolumeMount{MountPath: "/drivers/Token/" + token, SubPath: token}, "gridd.conf", token)
+	for name, test := range map[string]struct {
+		ours func(*corev1.PodSpec)
+		want bool
+	}{
+		"the directory":     {mounted(corev1.VolumeMount{MountPath: "/drivers/Token"}, token), true},
+		"another file":      {mounted(corev1.VolumeMount{MountPath: "/drivers/Token"}, "b"), false},
+		"another directory": {mounted(corev1.VolumeMount{MountPath: "/drivers"}, token), false},
+	} {
+		if got := migrate.SameDriver(driver(true, file), driver(false, test.ours)); got != test.want {
+			t.Errorf("%s: the same driver: %t, want %t", name, got, test.want)
+		}
+	}
+}

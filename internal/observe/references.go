@@ -31,7 +31,7 @@ import (
 const (
 	contentDigest = "/digest"
 	contentKeys   = "/keys"
-	// contentKeyDigests are the digests of what the keys of a ConfigMap have, in their order.
+	// contentKeyDigests are the digests of what the keys have, in their order.
 	contentKeyDigests = "/key-digests"
 	// contentProblems are the problems of configurations of the device plugin, by key, in JSON.
 	contentProblems = "/problems"
@@ -155,13 +155,6 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 	}
 	maps.Copy(data, object.BinaryData)
 	meta := describeContent(object.ObjectMeta, data)
-	if _, described := meta.Annotations[contentKeyDigests]; !described && len(data) > 0 {
-		var sums []string
-		for _, key := range slices.Sorted(maps.Keys(data)) {
-			sums = append(sums, digest.Of(data[key]))
-		}
-		meta.Annotations[contentKeyDigests] = strings.Join(sums, " ")
-	}
 	maps.Copy(meta.Annotations, inspectPluginFiles(object.Data))
 	if content, exists := object.Data[labels.ExporterMetricsKey]; exists {
 		// Lines have no other line breaks.
@@ -239,14 +232,19 @@ func describeContent(meta metav1.ObjectMeta, data map[string][]byte) metav1.Obje
 	if _, trimmed := meta.Annotations[contentDigest]; trimmed {
 		return meta
 	}
-	sum := digest.New()
-	keys := slices.Sorted(maps.Keys(data))
+	sum, keys := digest.New(), slices.Sorted(maps.Keys(data))
+	var sums []string
 	for _, key := range keys {
 		fmt.Fprintf(sum, "%q %q;", key, data[key])
+		sums = append(sums, digest.Of(data[key]))
+	}
+	// Keys of ConfigMaps and Secrets have no spaces.
+	described := map[string]string{contentDigest: sum.String(), contentKeys: strings.Join(keys, " ")}
+	if len(sums) > 0 {
+		described[contentKeyDigests] = strings.Join(sums, " ")
 	}
 	return metav1.ObjectMeta{
 		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion,
-		// Keys of ConfigMaps and Secrets have no spaces.
-		Annotations: map[string]string{contentDigest: sum.String(), contentKeys: strings.Join(keys, " ")},
+		Annotations: described,
 	}
 }

@@ -47,8 +47,8 @@ type Use struct {
 	// Field of the spec, such as spec.driver.secretEnv.
 	Field string
 	Reference
-	// Keys that the object must have.
-	Keys []string
+	// Keys that the object must have. LiveKeys are those that a running pod reads again when they change.
+	Keys, LiveKeys []string
 	// Configures: the keys are configurations of the device plugin. Partitions: they are layouts of the MIG manager.
 	Configures, Partitions bool
 }
@@ -84,6 +84,20 @@ type Content struct {
 	MetricsProblems []string
 	// Assumed: the object has not been read, and may have other keys, too.
 	Assumed bool
+}
+
+// digestWithout returns a digest of the data without these keys.
+func (c Content) digestWithout(keys []string) string {
+	if len(keys) == 0 || c.KeyDigests == nil {
+		return c.Digest
+	}
+	hash := digest.New()
+	for _, key := range c.Keys {
+		if !slices.Contains(keys, key) {
+			fmt.Fprintf(hash, "%s %s;", key, c.KeyDigests[key])
+		}
+	}
+	return hash.String()
 }
 
 // UsesOf returns the objects that the operand's pods need: those of the operand, and those of every operand with pods.
@@ -166,8 +180,14 @@ func (in Input) inNamespace(kind ReferenceKind) string {
 
 // ContentDigest returns a digest of the data of all objects that the operand's pods use; empty if they use none. Pods
 // that started with other data are outdated. The CA bundle is left out: it is renewed often, and must not make drivers
-// outdated. So are configurations of the device plugin, of which a node uses one: see PluginConfigFor.
-func (in Input) ContentDigest(o *Operand) string {
+// outdated. So are what a running pod reads again, and configurations of the device plugin, of which a node uses one:
+// see PluginConfigFor.
+func (in Input) ContentDigest(o *Operand) string { return in.contentDigest(o, false) }
+
+// EarlierContentDigest returns the digest as earlier releases computed it: also of what a running pod reads again.
+func (in Input) EarlierContentDigest(o *Operand) string { return in.contentDigest(o, true) }
+
+func (in Input) contentDigest(o *Operand, withLive bool) string {
 	hash := digest.New()
 	used := false
 	for _, use := range o.UsesOf(in) {
@@ -176,7 +196,11 @@ func (in Input) ContentDigest(o *Operand) string {
 			continue
 		}
 		used = true
-		fmt.Fprintf(hash, "%s %s;", use.Reference, content.Digest)
+		sum := content.Digest
+		if !withLive {
+			sum = content.digestWithout(use.LiveKeys)
+		}
+		fmt.Fprintf(hash, "%s %s;", use.Reference, sum)
 	}
 	if !used {
 		return ""

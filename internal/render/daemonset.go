@@ -288,11 +288,11 @@ func (r *renderer) keepWithoutRecheck(ds *appsv1.DaemonSet) error {
 	if err != nil {
 		return err
 	}
-	older, err := template.EarlierDigest()
+	older, err := template.EarlierDigests()
 	if err != nil {
 		return err
 	}
-	if live.TemplateDigest == digest || live.SignificantDigest == digest || live.TemplateDigest == older {
+	if live.TemplateDigest == digest || live.SignificantDigest == digest || slices.Contains(older, live.TemplateDigest) {
 		ds.Spec.Template.Spec = *earlier
 	}
 	return nil
@@ -302,7 +302,8 @@ func (r *renderer) keepWithoutRecheck(ds *appsv1.DaemonSet) error {
 func (r *renderer) template(pod *corev1.PodSpec) rollout.Template {
 	return rollout.Template{
 		Pod: pod, Helper: r.context.Helper.Image, HelperNamed: image.Named(r.plan.Input.HelperSpec()),
-		Registry: r.plan.Input.Spec.Global.Registry, Contents: r.contents(),
+		Registry: r.plan.Input.Spec.Global.Registry,
+		Contents: r.contents(operand.Input.ContentDigest), EarlierContents: r.contents(operand.Input.EarlierContentDigest),
 	}
 }
 
@@ -314,11 +315,12 @@ func (r *renderer) templateDigest(ds *appsv1.DaemonSet) (string, error) {
 	if err != nil || live.TemplateDigest == "" || live.TemplateDigest == digest {
 		return digest, err
 	}
-	earlier, err := template.EarlierDigest()
+	earlier, err := template.EarlierDigests()
 	if err != nil {
 		return "", err
 	}
-	if live.SignificantDigest != digest && live.TemplateDigest != earlier {
+	if live.SignificantDigest != digest && !slices.Contains(earlier, live.TemplateDigest) &&
+		!slices.Contains(earlier, live.SignificantDigest) {
 		return digest, nil
 	}
 	annotate(&ds.ObjectMeta, labels.SignificantDigest, digest)

@@ -8,9 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
-// mountedFiles returns the mounts of single files of a container below these directories, by path: volume and key.
+// mountedFiles returns the mounts of a container below these directories, by path: volume and key, if it is of a file.
 func mountedFiles(c corev1.Container, directories ...string) map[string]string {
 	found := map[string]string{}
 	for _, mount := range c.VolumeMounts {
@@ -51,9 +53,9 @@ func TestTheLicenceHidesAKeyOfTheModuleParameters(t *testing.T) {
 		"with a token": {
 			licence: &v1.DriverLicensingConfigSpec{ConfigMapName: "licence", NLSEnabled: new(true)},
 			want: map[string]string{
-				"/drivers/ClientConfigToken/client_configuration_token.tok": "licensing-config/client_configuration_token.tok",
-				"/drivers/gridd.conf":  "licensing-config/gridd.conf",
-				"/drivers/nvidia.conf": "module-config/nvidia.conf",
+				"/drivers/ClientConfigToken": "licensing-token/",
+				"/drivers/gridd.conf":        "licensing-config/gridd.conf",
+				"/drivers/nvidia.conf":       "module-config/nvidia.conf",
 			},
 			hidden: []string{"ClientConfigToken", "gridd.conf"},
 		},
@@ -91,5 +93,48 @@ func TestTheLicenceHidesAKeyOfTheModuleParameters(t *testing.T) {
 				t.Errorf("without the driver: %q", notes)
 			}
 		})
+	}
+}
+
+// licensed is a driver with a licence in a Secret with these data.
+func licensed(gridd, token string) situation {
+	const secret = "licence"
+	return situation{
+		spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{
+			LicensingConfig: &v1.DriverLicensingConfigSpec{SecretName: secret, NLSEnabled: new(true)},
+		}},
+		contents: map[operand.Reference]operand.Content{{Kind: operand.Secret, Name: secret}: {
+			Digest: gridd + token, Keys: []string{"client_configuration_token.tok", "gridd.conf"},
+			KeyDigests: map[string]string{"client_configuration_token.tok": token, "gridd.conf": gridd},
+		}},
+	}
+}
+
+// A rotated token makes no driver outdated, also after an upgrade from a release that mounted it as a file and counted
+// it as part of the driver. Another configuration of the licence does.
+func TestARotatedTokenMakesNoDriverOutdated(t *testing.T) {
+	// Of that release, for the first data.
+	const earlier = "b9c58754417840c9"
+	ds := licensed("a", "1").daemonSet(t, "driver")
+	live := rollout.LiveDaemonSet(ds)
+	live.TemplateDigest, live.SignificantDigest = earlier, earlier
+	for _, step := range []struct {
+		name, gridd, token string
+		kept               bool
+	}{
+		{"the operator is upgraded", "a", "1", true},
+		{"the token is rotated", "a", "2", true},
+		{"the token is rotated again", "a", "3", true},
+		{"another configuration", "b", "3", false},
+	} {
+		s := licensed(step.gridd, step.token)
+		s.live = map[string]rollout.Live{ds.Name: live}
+		if kept := digest(t, s, "driver") == earlier; kept != step.kept {
+			t.Errorf("%s: the digest is kept: %v, want %v", step.name, kept, step.kept)
+		}
+		live = rollout.LiveDaemonSet(s.daemonSet(t, "driver"))
+	}
+	if digest(t, licensed("a", "1"), "driver") != digest(t, licensed("a", "2"), "driver") {
+		t.Error("a new installation depends on the token")
 	}
 }

@@ -21,8 +21,9 @@ type Template struct {
 	HelperNamed bool
 	// Registry is the mirror of all images, empty for none.
 	Registry string
-	// Contents is the digest of the user's ConfigMaps and Secrets that the pod reads.
-	Contents string
+	// Contents is the digest of the user's ConfigMaps and Secrets that the pod reads. EarlierContents is that of earlier
+	// releases, which also covered what a running pod reads again.
+	Contents, EarlierContents string
 }
 
 // Digest returns the digest of what determines how a pod works: its spec without the insignificant fields, and
@@ -31,7 +32,9 @@ type Template struct {
 // Insignificant are labels and annotations, how the pod is scheduled and what it may use (tolerations, priority,
 // resources), how its images are pulled (registry, policy, secrets; the name and the version are significant), its
 // probes, and where its last message comes from.
-func (t Template) Digest() (string, error) {
+func (t Template) Digest() (string, error) { return t.significantDigest(t.Contents) }
+
+func (t Template) significantDigest(contents string) (string, error) {
 	significant := t.normalized(t.Pod)
 	significant.Tolerations, significant.ImagePullSecrets = nil, nil
 	significant.PriorityClassName, significant.Priority, significant.PreemptionPolicy = "", nil, nil
@@ -41,24 +44,33 @@ func (t Template) Digest() (string, error) {
 		c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = nil, nil, nil
 		c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == ConfigDigestVariable })
 	})
-	return t.digestOf(significant)
+	return digestOf(significant, contents)
 }
 
-// EarlierDigest returns the digest as earlier releases computed it: of all fields that they set, and of the mirror if
-// the pod has the helper image. A DaemonSet that has it keeps it, as a new one would make its pods outdated.
-func (t Template) EarlierDigest() (string, error) {
+// EarlierDigests returns the digests as earlier releases computed them: of the significant fields and all contents, and
+// before that of all fields that they set, and of the mirror if the pod has the helper image. A DaemonSet that has one
+// of them keeps it, as a new one would make its pods outdated.
+func (t Template) EarlierDigests() ([]string, error) {
+	significant, err := t.significantDigest(t.EarlierContents)
+	if err != nil {
+		return nil, err
+	}
 	pod, hasHelper := withProbeScript(t.Pod), false
 	manifest.ForEachContainer(pod, func(c *corev1.Container) { hasHelper = hasHelper || c.Image == t.Helper })
-	earlier, err := t.digestOf(t.normalized(pod))
-	if err != nil || t.Registry == "" || !hasHelper {
-		return earlier, err
+	whole, err := digestOf(t.normalized(pod), t.EarlierContents)
+	if err != nil {
+		return nil, err
 	}
-	return digest.Of(earlier + " " + t.Registry), nil
+	if t.Registry != "" && hasHelper {
+		whole = digest.Of(whole + " " + t.Registry)
+	}
+	return []string{significant, whole}, nil
 }
 
 // normalized returns a copy of the pod without what no release has counted as significant.
 func (t Template) normalized(pod *corev1.PodSpec) *corev1.PodSpec {
 	pod = pod.DeepCopy()
+	mountTokenAsFile(pod)
 	manifest.ForEachContainer(pod, func(c *corev1.Container) {
 		if !t.HelperNamed {
 			ReplaceHelper(c, t.Helper, "helper")
@@ -75,12 +87,12 @@ func (t Template) normalized(pod *corev1.PodSpec) *corev1.PodSpec {
 	return pod
 }
 
-func (t Template) digestOf(pod *corev1.PodSpec) (string, error) {
+func digestOf(pod *corev1.PodSpec, contents string) (string, error) {
 	data, err := json.Marshal(pod)
 	if err != nil {
 		return "", fmt.Errorf("encoding the pod template: %w", err)
 	}
-	return digest.Of(append(data, t.Contents...)), nil
+	return digest.Of(append(data, contents...)), nil
 }
 
 // ReplaceHelper replaces the helper image, also in the variable that configures the pods that the container starts. It

@@ -161,11 +161,11 @@ var accepted = []struct {
 	},
 	{
 		name: "a licence with a token", spec: "{driver: {licensingConfig: {secretName: licence}}}",
-		keys: []string{"gridd.conf", "client_configuration_token.tok"}, has: "/drivers/ClientConfigToken/",
+		keys: []string{"gridd.conf", "client_configuration_token.tok"}, has: "mountPath: /drivers/ClientConfigToken\n",
 	},
 	{
 		name: "a licence of an older server", spec: "{driver: {licensingConfig: {secretName: licence}}}",
-		keys: []string{"gridd.conf"}, has: "/drivers/gridd.conf", hasNot: "/drivers/ClientConfigToken/",
+		keys: []string{"gridd.conf"}, has: "/drivers/gridd.conf", hasNot: "/drivers/ClientConfigToken",
 	},
 	{
 		name: "one configuration", spec: "{devicePlugin: {config: {name: shared}}}", keys: []string{"four"},

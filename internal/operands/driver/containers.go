@@ -126,9 +126,7 @@ func (c *podBuilder) module(s sidecar) operand.Additions {
 
 func (c *podBuilder) volumes(host []hostMount) []corev1.Volume {
 	volumes := append(c.packages.volumes(), c.modules.volumes()...)
-	if licence := licenceOf(c.in); licence.isSet() {
-		volumes = append(volumes, volume(licenceVolume, licence.source()))
-	}
+	volumes = append(volumes, licenceOf(c.in).volumes()...)
 	if c.topology() != "" {
 		volumes = append(volumes, volume(topologyVolume, configMapSource(c.topology(), topologyFile)))
 	}

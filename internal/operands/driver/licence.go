@@ -6,14 +6,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 const (
-	licenceVolume  = "licensing-config"
 	licenceFile    = "gridd.conf"
 	tokenDirectory = "ClientConfigToken"
-	tokenFile      = "client_configuration_token.tok"
 )
 
 // licence is the licence of a vGPU guest driver, in a Secret or, without one, in a ConfigMap.
@@ -36,24 +35,27 @@ func licenceOf(in operand.Input) licence {
 	case spec.NLSEnabled != nil:
 		l.token = *spec.NLSEnabled
 	default:
-		l.token = !exists || slices.Contains(content.Keys, tokenFile)
+		l.token = !exists || slices.Contains(content.Keys, labels.LicenceTokenKey)
 	}
 	if l.token {
-		l.Keys = append(l.Keys, tokenFile)
+		l.Keys, l.LiveKeys = append(l.Keys, labels.LicenceTokenKey), []string{labels.LicenceTokenKey}
 	}
 	return l
 }
 
 func (l licence) isSet() bool { return l.Name != "" }
 
-// mounts are those of the driver container.
+// mounts are those of the driver container. The token is rotated: it is mounted as a directory, in which the kubelet
+// replaces it, so that a new one reaches running drivers.
 func (l licence) mounts() []corev1.VolumeMount {
 	var mounts []corev1.VolumeMount
 	if l.isSet() {
-		mounts = append(mounts, fileMount(licenceVolume, licenceFile, path.Join(driverFiles, licenceFile)))
+		mounts = append(mounts, fileMount(labels.LicenceVolume, licenceFile, path.Join(driverFiles, licenceFile)))
 	}
 	if l.token {
-		mounts = append(mounts, fileMount(licenceVolume, tokenFile, path.Join(driverFiles, tokenDirectory, tokenFile)))
+		mounts = append(mounts, corev1.VolumeMount{
+			Name: labels.LicenceTokenVolume, MountPath: path.Join(driverFiles, tokenDirectory), ReadOnly: true,
+		})
 	}
 	return mounts
 }
@@ -63,9 +65,20 @@ func (l licence) takes(name string) bool {
 	return l.isSet() && name == licenceFile || l.token && name == tokenDirectory
 }
 
-func (l licence) source() corev1.VolumeSource {
-	if l.Kind == operand.ConfigMap {
-		return configMapSource(l.Name, l.Keys...)
+func (l licence) volumes() []corev1.Volume {
+	var volumes []corev1.Volume
+	if l.isSet() {
+		volumes = append(volumes, volume(labels.LicenceVolume, l.source(licenceFile)))
 	}
-	return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: l.Name, Items: items(l.Keys...)}}
+	if l.token {
+		volumes = append(volumes, volume(labels.LicenceTokenVolume, l.source(labels.LicenceTokenKey)))
+	}
+	return volumes
+}
+
+func (l licence) source(key string) corev1.VolumeSource {
+	if l.Kind == operand.ConfigMap {
+		return configMapSource(l.Name, key)
+	}
+	return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: l.Name, Items: items(key)}}
 }
