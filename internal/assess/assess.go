@@ -229,7 +229,7 @@ func allocatable(in Input, plugin operand.Name, optedOut string) readiness.Stage
 	if stage.Verdict.State == readiness.Ready {
 		return stage
 	}
-	if in.offeredByClaims() != "" {
+	if _, offered := in.offeredByClaims(); offered {
 		stage.Verdict = readiness.Verdict{}
 		return stage
 	}

@@ -117,9 +117,9 @@ func (a *Assessment) noteForeignOffer(in Input) {
 		return
 	}
 	a.Offer = readiness.ForeignOffer(in.Node)
-	if driver := in.offeredByClaims(); driver != "" && !a.Stage.Before(v1.StageAllocatable) {
+	if driver, offered := in.offeredByClaims(); offered && !a.Stage.Before(v1.StageAllocatable) {
 		a.Offer = claimsOffer
-		if a.Ready() && a.Reason == "" && a.Message == "" {
+		if driver != "" && a.Ready() && a.Reason == "" && a.Message == "" {
 			a.Message = claimsNote + driver
 		}
 		return

@@ -369,6 +369,56 @@ func TestGPUsOfADRADriver(t *testing.T) {
 	}
 }
 
+// Until the neighbours are known, a node whose GPUs only resource claims get stays ready if it was, whatever its
+// condition says else: that of an earlier release names no DRA driver, and another reason takes the place of the name.
+func TestUnknownDRADriver(t *testing.T) {
+	const offer = "GPUs by resource claims (DRA): not validated"
+	for name, test := range map[string]struct {
+		status          corev1.ConditionStatus
+		reason, message string
+		change          func(*assess.Input)
+		now             string
+	}{
+		"of an earlier release": {status: "True", reason: "GPUReady", message: "a: GPUs can be used",
+			now: "True GPUReady a: GPUs can be used"},
+		"of a pending upgrade": {status: "True", reason: "UpgradePending",
+			message: "a: GPUs can be used; it moves from one to two",
+			change: func(in *assess.Input) {
+				in.NodePlan.Facts.Pool, in.NodePlan.Pool.Name = "one", "two"
+			},
+			now: "True UpgradePending a: GPUs can be used; driver is outdated: kubectl annotate node  " +
+				"nvidia.com/gpu-driver-upgrade-requested=true; it moves from one to two"},
+		"of a workload that is unknown": {status: "True", reason: "GPUReady",
+			message: "a: GPUs can be used; label a is \"b\"",
+			change:  func(in *assess.Input) { in.NodePlan.UnknownWorkload = "label a is \"b\"" },
+			now:     "True GPUReady a: GPUs can be used; label a is \"b\""},
+		"of a node that was not ready": {status: "False", reason: "NotAllocatable", message: "a: stage Allocatable: x",
+			now: "False NotAllocatable a: stage Allocatable: nothing offers the GPUs of the node: " +
+				"spec.devicePlugin.enabled is false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := besideOperands()
+			in.NodePlan.PluginOff, in.NodePlan.Essential = "spec.devicePlugin.enabled is false", in.NodePlan.Essential[1:]
+			delete(in.Pods, "device-plugin")
+			in.Node = gpuNode(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}, nil)
+			in.Node.Labels["nvidia.com/gpu.count"] = "8"
+			if test.change != nil {
+				test.change(&in)
+			}
+			a := afterAStart(in, corev1.NodeCondition{
+				Type: "nvidia.com/GPUReady", Status: test.status, Reason: test.reason, Message: test.message,
+			})
+			condition := a.Condition("a")
+			g.Expect(string(condition.Status) + " " + condition.Reason + " " + condition.Message).To(Equal(test.now))
+			if test.status == "True" {
+				g.Expect(a.Offer).To(Equal(offer))
+				g.Expect(a.GPUs).To(And(HaveField("Total", 8), HaveField("Usable", 8)))
+			}
+		})
+	}
+}
+
 // A label that names no workload shows on a ready node, as long as there is nothing else to say.
 func TestUnknownWorkload(t *testing.T) {
 	g := NewWithT(t)
