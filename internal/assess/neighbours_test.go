@@ -307,9 +307,25 @@ func TestGPUsThatNothingOffers(t *testing.T) {
 					HaveField("Message", "a: stage Allocatable: nothing offers the GPUs of the node: "+test.why)))
 				g.Expect(a.GPUs.Usable).To(BeZero())
 				g.Expect(a.Usable).To(BeFalse())
+				g.Expect(a.InService()).To(BeTrue(), "nothing else is wrong")
+
+				delete(in.Pods, "operator-validator")
+				a = assess.Node(in)
+				g.Expect(a.Reason).To(Equal("NotAllocatable"))
+				g.Expect(a.InService()).To(BeFalse(), "the validator is missing")
 			})
 		}
 	}
+}
+
+// A device plugin of the operator that offers no GPUs keeps the node out of service.
+func TestGPUsThatTheDevicePluginDoesNotOffer(t *testing.T) {
+	g := NewWithT(t)
+	in := besideOperands()
+	in.Node = gpuNode(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}, nil)
+	a := assess.Node(in)
+	g.Expect(a.Reason).To(Equal("NotAllocatable"))
+	g.Expect(a.InService()).To(BeFalse())
 }
 
 // Where the operator's device plugin is off and a DRA driver offers the GPUs, all of them count, and the condition says
