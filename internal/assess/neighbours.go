@@ -73,7 +73,7 @@ func IsDuplicate(reason string) bool {
 
 // NamesNeighbours reports whether the assessment depends on a neighbour whose start or end should show soon.
 func (a *Assessment) NamesNeighbours() bool {
-	return IsDuplicate(a.Reason) || a.Offer == claimsOffer || a.Reason == v1.ReasonNotAllocatable
+	return IsDuplicate(a.Reason) || a.Offer == claimsOffer || a.NothingOffers
 }
 
 // keepShown keeps what the condition of the node says about neighbours, if it says the same as the assessment else:

@@ -308,6 +308,7 @@ func TestGPUsThatNothingOffers(t *testing.T) {
 				g.Expect(a.GPUs.Usable).To(BeZero())
 				g.Expect(a.Usable).To(BeFalse())
 				g.Expect(a.InService()).To(BeTrue(), "nothing else is wrong")
+				g.Expect(a.NamesNeighbours()).To(BeTrue())
 
 				delete(in.Pods, "operator-validator")
 				a = assess.Node(in)
@@ -318,7 +319,8 @@ func TestGPUsThatNothingOffers(t *testing.T) {
 	}
 }
 
-// A device plugin of the operator that offers no GPUs keeps the node out of service.
+// A device plugin of the operator that offers no GPUs keeps the node out of service, and is no reason to look for
+// neighbours again and again.
 func TestGPUsThatTheDevicePluginDoesNotOffer(t *testing.T) {
 	g := NewWithT(t)
 	in := besideOperands()
@@ -326,6 +328,7 @@ func TestGPUsThatTheDevicePluginDoesNotOffer(t *testing.T) {
 	a := assess.Node(in)
 	g.Expect(a.Reason).To(Equal("NotAllocatable"))
 	g.Expect(a.InService()).To(BeFalse())
+	g.Expect(a.NamesNeighbours()).To(BeFalse())
 }
 
 // Where the operator's device plugin is off and a DRA driver offers the GPUs, all of them count, and the condition says
