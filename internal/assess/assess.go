@@ -3,6 +3,7 @@ package assess
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -68,6 +69,9 @@ type Assessment struct {
 	Operands map[operand.Name]readiness.Verdict
 	// Usable: every pod that tolerates the taints of the node can use the GPUs that are left.
 	Usable bool
+	// NothingOffers: the spec, a label or a nodeSelector leaves it to others to offer the GPUs of the node, nothing that
+	// the operator knows does, and that alone keeps the node from being ready.
+	NothingOffers bool
 	// GPUs of the node; zero until it advertises them.
 	GPUs readiness.GPUs
 	// Offer is what pods can request on the node, empty if each GPU is one nvidia.com/gpu.
@@ -88,6 +92,11 @@ type Assessment struct {
 
 // Ready reports whether the node is ready.
 func (a *Assessment) Ready() bool { return a.State == readiness.Ready }
+
+// InService reports whether all that the operator is to do on the node has worked: the GPUs can be used, or nothing that
+// it knows offers them although all else works. Such GPUs may be in use all the same, by a RuntimeClass alone or by a
+// scheduler with resources of its own, so that upgrades of drivers and start-up taints do not wait for an offer.
+func (a *Assessment) InService() bool { return a.Usable || a.NothingOffers }
 
 // ReadySince returns the readiness of the node in this assessment.
 func (a *Assessment) ReadySince() ReadySince { return ReadySince{Ready: a.Ready(), Since: a.Since} }
@@ -178,7 +187,9 @@ func (a *Assessment) assessEssential(in Input, verdict func(plan.OperandOnNode) 
 	optedOut, plugin := "", operand.Name("")
 	for _, onNode := range in.NodePlan.Essential {
 		if in.NodePlan.NeedsAllocatable && onNode.Stage == v1.StageValidated {
-			stages = append(stages, allocatable(in, plugin, optedOut))
+			var stage readiness.StageVerdict
+			stage, a.NothingOffers = allocatable(in, plugin, optedOut)
+			stages = append(stages, stage)
 		}
 		if onNode.Expectation == plan.OptedOut {
 			optedOut = onNode.Message
@@ -194,6 +205,10 @@ func (a *Assessment) assessEssential(in Input, verdict func(plan.OperandOnNode) 
 		})
 	}
 	a.NodeVerdict = readiness.Node(stages)
+	if a.NothingOffers {
+		others := slices.DeleteFunc(stages, func(s readiness.StageVerdict) bool { return s.Stage == v1.StageAllocatable })
+		a.NothingOffers = readiness.Node(others).State == readiness.Ready
+	}
 }
 
 // checkPool reports a ready node as outdated if it has the driver of a pool other than its own.
@@ -221,23 +236,25 @@ func atDiscovered(verdict readiness.Verdict) readiness.NodeVerdict {
 }
 
 // allocatable returns the verdict on stage Allocatable. plugin is empty if the operator runs no device plugin on the
-// node. optedOut is why an operand is off there by a label or a nodeSelector; empty if none is.
-func allocatable(in Input, plugin operand.Name, optedOut string) readiness.StageVerdict {
-	stage := readiness.StageVerdict{
+// node. optedOut is why an operand is off there by a label or a nodeSelector; empty if none is. It reports nothingOffers
+// if that, or the spec, is why nothing offers the GPUs.
+func allocatable(in Input, plugin operand.Name, optedOut string) (stage readiness.StageVerdict, nothingOffers bool) {
+	stage = readiness.StageVerdict{
 		Stage: v1.StageAllocatable, Operand: string(plugin), Verdict: readiness.Allocatable(in.Node),
 	}
 	if stage.Verdict.State == readiness.Ready {
-		return stage
+		return stage, false
 	}
-	if in.offeredByClaims() != "" {
+	if _, offered := in.offeredByClaims(); offered {
 		stage.Verdict = readiness.Verdict{}
-		return stage
+		return stage, false
 	}
 	off := cmp.Or(optedOut, in.NodePlan.PluginOff)
 	switch {
 	case plugin == "" && off != "":
 		// What the kubelet still counts is of a device plugin that is gone.
 		stage.Verdict.Message = "nothing offers the GPUs of the node: " + off
+		return stage, true
 	case off != "":
 		stage.Verdict.Message += "; " + off
 	default:
@@ -245,7 +262,7 @@ func allocatable(in Input, plugin operand.Name, optedOut string) readiness.Stage
 			stage.Verdict.Message += ": see the log of container " + container
 		}
 	}
-	return stage
+	return stage, false
 }
 
 func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {

@@ -14,7 +14,7 @@ func (a *Assessment) checkGPUs(in Input) {
 	// The count of another mode would be stale.
 	countsBus := in.NodePlan.Spec.NodeDiscovery.Mode != v1.DiscoveryNFD
 	counted := readiness.CountGPUs(in.Node, countsBus, in.NodePlan.GPUReplicas)
-	if in.offeredByClaims() != "" {
+	if _, offered := in.offeredByClaims(); offered {
 		counted = readiness.ClaimableGPUs(in.Node, countsBus)
 	}
 	a.GPUs = counted.WithFaults(a.Health.faults()).WithLost(a.lost.count, a.lost.words)

@@ -1,6 +1,7 @@
 package assess_test
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -8,6 +9,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
@@ -30,6 +32,8 @@ func validatedFor(instance string, ready corev1.ConditionStatus) *corev1.Pod {
 func TestADriverOfTheHostThatIsNot(t *testing.T) {
 	const label = `label nvidia.com/gpu.deploy.driver is "pre-installed", but no driver of the host is validated (if it ` +
 		"has none, remove the label): "
+	const earlier = `label nvidia.com/gpu.deploy.driver is "pre-installed", but an earlier driver was validated by ` +
+		"container-toolkit (if the host has no driver, remove the label, otherwise delete these pods): "
 	for name, test := range map[string]struct {
 		driver  plan.Expectation
 		toolkit *corev1.Pod
@@ -39,6 +43,14 @@ func TestADriverOfTheHostThatIsNot(t *testing.T) {
 		"it is being validated": {plan.HostProvides, validatedFor("", corev1.ConditionFalse), 0,
 			"a: stage Toolkit, operand container-toolkit: " + label + "init container driver-validation is running"},
 		"what was validated is the driver of a pod": {plan.HostProvides, validatedFor("uid", corev1.ConditionTrue), 0,
+			"a: stage Allocatable, operand device-plugin: " + earlier +
+				"the device plugin is restarting or reports all GPUs as unhealthy"},
+		"what was validated is the driver of a pod that is about to end": {plan.HostProvides,
+			validatedFor("present", corev1.ConditionTrue), 0,
+			"a: stage Allocatable, operand device-plugin: " + label +
+				"the device plugin is restarting or reports all GPUs as unhealthy"},
+		"what was validated is of a container that has no name": {plan.HostProvides,
+			validatedFor("since-1700000000.000000001", corev1.ConditionTrue), 0,
 			"a: stage Allocatable, operand device-plugin: " + label +
 				"the device plugin is restarting or reports all GPUs as unhealthy"},
 		"it is validated": {plan.HostProvides, validatedFor("none", corev1.ConditionTrue), 0,
@@ -59,11 +71,40 @@ func TestADriverOfTheHostThatIsNot(t *testing.T) {
 				{Operand: "container-toolkit", Stage: v1.StageToolkit},
 			}, in.NodePlan.Essential...)
 			in.Pods["container-toolkit"] = test.toolkit
-			if test.driver == plan.Expected {
+			if test.driver == plan.Expected || strings.Contains(name, "about to end") {
 				in.Pods["driver"] = readyPod()
+				in.Pods["driver"].UID = "present"
 			}
 			a := assess.Node(in)
 			NewWithT(t).Expect(a.Condition("a").Message).To(Equal(test.message))
+		})
+	}
+}
+
+// With the driver off by the spec, the pods that have validated an earlier driver of the operator are named while the
+// node is not ready: a container of another program, or no driver at all, is what the spec allows.
+func TestAnEarlierDriverThatTheSpecTurnedOff(t *testing.T) {
+	const cause = "the device plugin is restarting or reports all GPUs as unhealthy"
+	for name, test := range map[string]struct{ instance, note string }{
+		"of a pod that is gone": {"uid", "spec.driver.enabled is false, but an earlier driver was validated by " +
+			"container-toolkit (if the host has no driver, set it to true, otherwise delete these pods): "},
+		"of the host":                  {"none", ""},
+		"of another program's":         {"since-1700000000.000000001", ""},
+		"not validated by a container": {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := besideOperands()
+			in.NodePlan.Spec = effective.Of(v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}})
+			in.Node = gpuNode(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}, nil)
+			in.NodePlan.Essential = append([]plan.OperandOnNode{
+				{Operand: "container-toolkit", Stage: v1.StageToolkit},
+			}, in.NodePlan.Essential...)
+			in.Pods["container-toolkit"] = validatedFor(test.instance, corev1.ConditionTrue)
+			if test.instance == "" {
+				in.Pods["container-toolkit"] = readyPod()
+			}
+			a := assess.Node(in)
+			NewWithT(t).Expect(a.Message).To(Equal(test.note + cause))
 		})
 	}
 }

@@ -73,7 +73,7 @@ func IsDuplicate(reason string) bool {
 
 // NamesNeighbours reports whether the assessment depends on a neighbour whose start or end should show soon.
 func (a *Assessment) NamesNeighbours() bool {
-	return IsDuplicate(a.Reason) || a.Offer == claimsOffer || a.Reason == v1.ReasonNotAllocatable
+	return IsDuplicate(a.Reason) || a.Offer == claimsOffer || a.NothingOffers
 }
 
 // keepShown keeps what the condition of the node says about neighbours, if it says the same as the assessment else:
@@ -117,9 +117,9 @@ func (a *Assessment) noteForeignOffer(in Input) {
 		return
 	}
 	a.Offer = readiness.ForeignOffer(in.Node)
-	if driver := in.offeredByClaims(); driver != "" && !a.Stage.Before(v1.StageAllocatable) {
+	if driver, offered := in.offeredByClaims(); offered && !a.Stage.Before(v1.StageAllocatable) {
 		a.Offer = claimsOffer
-		if a.Ready() && a.Reason == "" && a.Message == "" {
+		if driver != "" && a.Ready() && a.Reason == "" && a.Message == "" {
 			a.Message = claimsNote + driver
 		}
 		return

@@ -307,9 +307,28 @@ func TestGPUsThatNothingOffers(t *testing.T) {
 					HaveField("Message", "a: stage Allocatable: nothing offers the GPUs of the node: "+test.why)))
 				g.Expect(a.GPUs.Usable).To(BeZero())
 				g.Expect(a.Usable).To(BeFalse())
+				g.Expect(a.InService()).To(BeTrue(), "nothing else is wrong")
+				g.Expect(a.NamesNeighbours()).To(BeTrue())
+
+				delete(in.Pods, "operator-validator")
+				a = assess.Node(in)
+				g.Expect(a.Reason).To(Equal("NotAllocatable"))
+				g.Expect(a.InService()).To(BeFalse(), "the validator is missing")
 			})
 		}
 	}
+}
+
+// A device plugin of the operator that offers no GPUs keeps the node out of service, and is no reason to look for
+// neighbours again and again.
+func TestGPUsThatTheDevicePluginDoesNotOffer(t *testing.T) {
+	g := NewWithT(t)
+	in := besideOperands()
+	in.Node = gpuNode(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}, nil)
+	a := assess.Node(in)
+	g.Expect(a.Reason).To(Equal("NotAllocatable"))
+	g.Expect(a.InService()).To(BeFalse())
+	g.Expect(a.NamesNeighbours()).To(BeFalse())
 }
 
 // Where the operator's device plugin is off and a DRA driver offers the GPUs, all of them count, and the condition says
@@ -365,6 +384,56 @@ func TestGPUsOfADRADriver(t *testing.T) {
 			g.Expect(again).To(And(HaveField("Message", a.Message), HaveField("Offer", a.Offer)))
 			g.Expect(again.GPUs).To(Equal(a.GPUs))
 			g.Expect(again.Ready()).To(BeTrue())
+		})
+	}
+}
+
+// Until the neighbours are known, a node whose GPUs only resource claims get stays ready if it was, whatever its
+// condition says else: that of an earlier release names no DRA driver, and another reason takes the place of the name.
+func TestUnknownDRADriver(t *testing.T) {
+	const offer = "GPUs by resource claims (DRA): not validated"
+	for name, test := range map[string]struct {
+		status          corev1.ConditionStatus
+		reason, message string
+		change          func(*assess.Input)
+		now             string
+	}{
+		"of an earlier release": {status: "True", reason: "GPUReady", message: "a: GPUs can be used",
+			now: "True GPUReady a: GPUs can be used"},
+		"of a pending upgrade": {status: "True", reason: "UpgradePending",
+			message: "a: GPUs can be used; it moves from one to two",
+			change: func(in *assess.Input) {
+				in.NodePlan.Facts.Pool, in.NodePlan.Pool.Name = "one", "two"
+			},
+			now: "True UpgradePending a: GPUs can be used; driver is outdated: kubectl annotate node  " +
+				"nvidia.com/gpu-driver-upgrade-requested=true; it moves from one to two"},
+		"of a workload that is unknown": {status: "True", reason: "GPUReady",
+			message: "a: GPUs can be used; label a is \"b\"",
+			change:  func(in *assess.Input) { in.NodePlan.UnknownWorkload = "label a is \"b\"" },
+			now:     "True GPUReady a: GPUs can be used; label a is \"b\""},
+		"of a node that was not ready": {status: "False", reason: "NotAllocatable", message: "a: stage Allocatable: x",
+			now: "False NotAllocatable a: stage Allocatable: nothing offers the GPUs of the node: " +
+				"spec.devicePlugin.enabled is false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := besideOperands()
+			in.NodePlan.PluginOff, in.NodePlan.Essential = "spec.devicePlugin.enabled is false", in.NodePlan.Essential[1:]
+			delete(in.Pods, "device-plugin")
+			in.Node = gpuNode(map[corev1.ResourceName]int64{"nvidia.com/gpu": 8}, nil)
+			in.Node.Labels["nvidia.com/gpu.count"] = "8"
+			if test.change != nil {
+				test.change(&in)
+			}
+			a := afterAStart(in, corev1.NodeCondition{
+				Type: "nvidia.com/GPUReady", Status: test.status, Reason: test.reason, Message: test.message,
+			})
+			condition := a.Condition("a")
+			g.Expect(string(condition.Status) + " " + condition.Reason + " " + condition.Message).To(Equal(test.now))
+			if test.status == "True" {
+				g.Expect(a.Offer).To(Equal(offer))
+				g.Expect(a.GPUs).To(And(HaveField("Total", 8), HaveField("Usable", 8)))
+			}
 		})
 	}
 }

@@ -115,7 +115,7 @@ func (f *Fleet) Set(entry *Entry) {
 	}
 	if !sameFacts || aggregateDiffers(before, entry) {
 		f.notifyChanged()
-	} else if before.Latest.Usable != entry.Latest.Usable || before.Upgrade != entry.Upgrade {
+	} else if before.Latest.InService() != entry.Latest.InService() || before.Upgrade != entry.Upgrade {
 		f.notifyAssessed()
 	}
 }

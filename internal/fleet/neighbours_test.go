@@ -60,6 +60,10 @@ func TestReportsNeighbours(t *testing.T) {
 	f := fleet.New()
 	f.Set(gpuNode("a", readiness.Ready))
 	g.Expect(f.ReportsNeighbours()).To(BeFalse())
+	crashes := assess.Assessment{}
+	crashes.Reason = "NotAllocatable"
+	f.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: "c"}, Latest: crashes})
+	g.Expect(f.ReportsNeighbours()).To(BeFalse(), "the operator's own device plugin does not offer its GPUs")
 	duplicate := assess.Assessment{}
 	duplicate.Reason = "DuplicateOperand"
 	f.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: "b"}, Latest: duplicate})

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
@@ -108,6 +109,11 @@ func TestUpgradesAtRest(t *testing.T) {
 	set("b", fleet.UpgradeDone)
 	expect(2, true)
 	g.Expect(set("b", fleet.UpgradeActive)).To(BeTrue())
+	<-f.Assessed()
+	f.Set(&fleet.Entry{
+		Facts: nodeinfo.Facts{Name: "b"}, Upgrade: fleet.UpgradeActive, Latest: assess.Assessment{NothingOffers: true},
+	})
+	g.Expect(f.Assessed()).To(Receive(), "all works, and nothing is to offer its GPUs")
 	expect(0, false)
 	f.Delete("b")
 	expect(1, true)

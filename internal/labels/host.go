@@ -117,6 +117,9 @@ const (
 	// there in place of an empty one.
 	ValidatedMessage = "validated for driver instance "
 	NoDriverInstance = "none"
+	// UnnamedInstancePrefix begins the driver instance of a driver container that does not name itself, such as that of
+	// another program. When the container was ready follows.
+	UnnamedInstancePrefix = "since-"
 	// StartedAtKey is the assignment in a marker with the time (seconds since 1970) at which validation
 	// began, earlier runs that ended without success included. Read by gpu-node export.
 	StartedAtKey = "STARTED_AT"

@@ -143,7 +143,22 @@ func (o OnNodes) Add(pod *corev1.Pod, namespace string) {
 		return
 	}
 	// Strings of the pod would keep all that was decoded with it.
-	node := strings.Clone(pod.Spec.NodeName)
+	o.add(strings.Clone(pod.Spec.NodeName), found)
+}
+
+// AddMissing adds to the nodes the neighbours of this kind that others has and they have not.
+func (o OnNodes) AddMissing(kind Kind, others OnNodes) {
+	for node, neighbours := range others {
+		for _, other := range neighbours {
+			if other.Kind == kind {
+				o.add(node, other)
+			}
+		}
+	}
+}
+
+// add adds a neighbour, unless the node has it already.
+func (o OnNodes) add(node string, found Neighbour) {
 	at, exists := slices.BinarySearchFunc(o[node], found, compare)
 	if !exists {
 		o[node] = slices.Insert(o[node], at, found)

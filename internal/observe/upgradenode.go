@@ -30,7 +30,7 @@ type UpgradeFacts struct {
 	DaemonSets map[string]*appsv1.DaemonSet
 	// Pods on the node.
 	Pods NodePods
-	// GPUReady: the GPUs of the node can be used.
+	// GPUReady: the node is in service.
 	GPUReady bool
 	Now      time.Time
 }

@@ -123,7 +123,7 @@ func countGPUs(node *corev1.Node, policy *v1.ClusterPolicy) GPUs {
 	}
 	countsBus := policy != nil && effective.Of(policy.Spec).NodeDiscovery.Mode != v1.DiscoveryNFD
 	counted := readiness.CountGPUs(node, countsBus, 0)
-	if assess.OffersByClaims(assess.GPUReadyCondition(node)) {
+	if assess.OffersByClaims(node) {
 		counted = readiness.ClaimableGPUs(node, countsBus)
 	}
 	counted = counted.WithFaults(report)

@@ -131,3 +131,25 @@ func TestEditedPolicy(t *testing.T) {
 	g.Expect(got).To(And(HaveField("Ready", metav1.ConditionUnknown), HaveField("Reason", ""),
 		HaveField("Message", ContainSubstring("before, it was Reconciled: 2 of 2"))))
 }
+
+// GPUs that only resource claims get count as usable while the node is ready, also where another reason than GPUReady
+// takes the place of the note about them.
+func TestGPUsOfADRADriver(t *testing.T) {
+	for name, test := range map[string]struct {
+		ready           corev1.ConditionStatus
+		reason, message string
+		counted         int
+	}{
+		"noted": {"True", "GPUReady", "GPUs can be used; a DRA driver offers them by resource claims, which the operator " +
+			"has not validated: DaemonSet dra/plugin", 8},
+		"with a pending upgrade": {"True", "UpgradePending", "GPUs can be used; driver is outdated", 8},
+		"not ready":              {"False", "NotAllocatable", "stage Allocatable: nothing offers the GPUs of the node", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := node("a", test.ready, test.reason, test.message, nil)
+			n.Labels["nvidia.com/gpu.count"] = "8"
+			got := overview.Of(overview.Cluster{Policy: &v1.ClusterPolicy{}, Nodes: []*corev1.Node{n}})
+			NewWithT(t).Expect(got.Nodes[0].GPUs).To(Equal(overview.GPUs{Total: test.counted, Usable: test.counted}))
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
@@ -25,6 +26,18 @@ func ValidatedHost(pod *corev1.Pod) bool {
 		instance, validated := validatedInstance(&status)
 		return validated && instance == labels.NoDriverInstance
 	})
+}
+
+// ValidatedDriverPod returns the UID of the driver's pod that an init container of the pod has validated; empty if it
+// has validated none, as far as is known, or a driver that is of no pod of the operator.
+func ValidatedDriverPod(pod *corev1.Pod) types.UID {
+	for i := range pod.Status.InitContainerStatuses {
+		instance, validated := validatedInstance(&pod.Status.InitContainerStatuses[i])
+		if validated && instance != labels.NoDriverInstance && !strings.HasPrefix(instance, labels.UnnamedInstancePrefix) {
+			return types.UID(instance)
+		}
+	}
+	return ""
 }
 
 // Validations returns what ValidatedAnother reads of the statuses of a pod's init containers.

@@ -22,7 +22,8 @@ type Node struct {
 	// Requested and Skip are the annotation and the label by which users request an upgrade, and exclude the node.
 	Requested, Skip bool
 
-	// Unschedulable: the node is cordoned. KubeletReady: its condition Ready is True. GPUReady: its GPUs can be used.
+	// Unschedulable: the node is cordoned. KubeletReady: its condition Ready is True. GPUReady: its GPUs can be used, or
+	// all works but nothing is to offer them.
 	Unschedulable, KubeletReady, GPUReady bool
 	// BootID changes with each boot.
 	BootID string

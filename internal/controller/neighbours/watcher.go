@@ -3,7 +3,9 @@ package neighbours
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +42,8 @@ type Watcher struct {
 	failed bool
 	// next is when the next look is due, unless it is earlier because of what was found.
 	next time.Time
+	// last is what was found in the last look, without what was kept of the one before; nil before the first.
+	last neighbour.OnNodes
 }
 
 var _ manager.LeaderElectionRunnable = (*Watcher)(nil)
@@ -78,10 +82,23 @@ func (w *Watcher) step(ctx context.Context, selectors []k8slabels.Selector) time
 	}
 	w.failed = err != nil
 	if err == nil {
-		w.Fleet.SetNeighbours(found)
+		w.Fleet.SetNeighbours(w.keepUpdated(found))
 		w.next = now.Add(jittered(w.Timing.Interval))
 	}
 	return jittered(w.Timing.FoundInterval)
+}
+
+// keepUpdated returns what was found in this look, with the DRA drivers of the last one: a driver is gone only after two
+// looks without it. A single one may come between two of its pods, as during an update, and the GPUs that only it offers
+// would count as offered by nothing for as long as until the next look.
+func (w *Watcher) keepUpdated(found neighbour.OnNodes) neighbour.OnNodes {
+	kept := maps.Clone(found)
+	for node := range kept {
+		kept[node] = slices.Clone(kept[node])
+	}
+	kept.AddMissing(neighbour.DRADriver, w.last)
+	w.last = found
+	return kept
 }
 
 // look returns the neighbours on all nodes.

@@ -132,6 +132,53 @@ func TestLooksAgainWhileSomethingIsReported(t *testing.T) {
 	e.Expect(found).To(BeEmpty())
 }
 
+// A DRA driver that is missing in one look is still there, as its pod is replaced during an update; in two it is gone.
+// Others are gone at once.
+func TestADRADriverThatIsUpdatedStays(t *testing.T) {
+	e := newEnv(t)
+	e.joins()
+	found := func() []neighbour.Kind {
+		var kinds []neighbour.Kind
+		neighbours, _ := e.fleet.Neighbours("a")
+		for _, n := range neighbours {
+			kinds = append(kinds, n.Kind)
+		}
+		return kinds
+	}
+	plugin, driver := e.plugin("a"), e.draDriver("a")
+	e.step(0)
+	e.Expect(found()).To(Equal([]neighbour.Kind{neighbour.DevicePlugin, neighbour.DRADriver}))
+	e.Expect(e.client.Delete(t.Context(), plugin)).To(Succeed())
+	e.Expect(e.client.Delete(t.Context(), driver)).To(Succeed())
+	e.step(20 * time.Minute)
+	e.Expect(found()).To(Equal([]neighbour.Kind{neighbour.DRADriver}), "between two pods")
+	driver = e.draDriver("a")
+	e.step(20 * time.Minute)
+	e.Expect(found()).To(Equal([]neighbour.Kind{neighbour.DRADriver}))
+	e.Expect(e.client.Delete(t.Context(), driver)).To(Succeed())
+	e.step(20 * time.Minute)
+	e.Expect(found()).To(Equal([]neighbour.Kind{neighbour.DRADriver}), "missing once again")
+	e.listErr = errors.New("unavailable")
+	e.step(20 * time.Minute)
+	e.listErr = nil
+	e.Expect(found()).To(Equal([]neighbour.Kind{neighbour.DRADriver}), "a look that failed")
+	e.step(20 * time.Minute)
+	e.Expect(found()).To(BeEmpty(), "gone")
+}
+
+// draDriver creates a pod of a DRA driver on the node.
+func (e *env) draDriver(node string) *corev1.Pod {
+	e.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "dra", Name: "driver-" + node, Labels: map[string]string{"app.kubernetes.io/name": "dra-driver-nvidia-gpu"},
+		},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Command: []string{"gpu-kubelet-plugin"}}}},
+	}
+	e.Expect(e.client.Create(e.t.Context(), pod)).To(Succeed())
+	return pod
+}
+
 // What was found stays while the API server does not answer, which is tried again soon.
 func TestFailedLooks(t *testing.T) {
 	e := newEnv(t)

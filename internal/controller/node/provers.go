@@ -7,8 +7,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -16,8 +14,10 @@ import (
 // stale, and no container of theirs validates again, so that what waits for a marker would wait for ever.
 //
 // Usually k8s-driver-manager of the new driver's pod has restarted them. It does not where the earlier driver has
-// unloaded its modules: then no process uses a GPU, and the restart of these pods disturbs none. It does not either
-// where a label or the spec leaves the driver to the host.
+// unloaded its modules: then no process uses a GPU, and the restart of these pods disturbs none.
+//
+// Where a label or the spec leaves the driver to the host, none is replaced, but the assessment names them: nothing
+// shows whether their successors would not find the same, and be replaced for ever.
 func (s *scope) replaceStaleProvers(ctx context.Context, pods assess.Pods) error {
 	stale := s.staleProvers(pods)
 	if len(stale) == 0 || !s.mayWrite() {
@@ -32,38 +32,20 @@ func (s *scope) replaceStaleProvers(ctx context.Context, pods assess.Pods) error
 	return nil
 }
 
-// staleProvers returns the pods of the node that have validated an earlier driver, if the present one is ready, or is
-// that of the host.
+// staleProvers returns the pods of the node that have validated an earlier driver, if the present one is ready.
 func (s *scope) staleProvers(pods assess.Pods) []*corev1.Pod {
-	stale := func(*corev1.Pod) bool { return false }
-	if driver := s.readyDriver(pods); driver != nil {
-		stale = func(pod *corev1.Pod) bool { return validatedBefore(pod, driver) }
-	} else if s.leavesDriverToHost(pods) {
-		// If the host has none after all, the validation in their place shows it.
-		stale = func(pod *corev1.Pod) bool {
-			return pod.DeletionTimestamp == nil && readiness.ValidatedAnother(pod, labels.NoDriverInstance)
-		}
+	driver := s.readyDriver(pods)
+	if driver == nil {
+		return nil
 	}
-	var found []*corev1.Pod
+	var stale []*corev1.Pod
 	for i := range s.Catalogue {
 		o := &s.Catalogue[i]
-		if pod := pods[o.Name]; len(o.Proofs) > 0 && pod != nil && stale(pod) {
-			found = append(found, pod)
+		if pod := pods[o.Name]; len(o.Proofs) > 0 && pod != nil && validatedBefore(pod, driver) {
+			stale = append(stale, pod)
 		}
 	}
-	return found
-}
-
-// leavesDriverToHost reports whether the host is to have a driver, by the label of the node or by the spec, and the
-// node has no driver pod any more.
-func (s *scope) leavesDriverToHost(pods assess.Pods) bool {
-	for i := range s.Catalogue {
-		if s.Catalogue[i].UpdatesOnDelete && pods[s.Catalogue[i].Name] != nil {
-			return false
-		}
-	}
-	driver, expected := s.basis.Decisions.Driver(s.nodePlan())
-	return !expected || driver.Expectation == plan.HostProvides
+	return stale
 }
 
 // validatedBefore reports whether a pod has validated another driver than this one, and has been ready since before the

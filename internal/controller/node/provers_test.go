@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -61,20 +62,6 @@ func TestStaleProversAreReplaced(t *testing.T) {
 		"a prover that validates": {
 			100, 101, 0, 60, earlier, func(e *env) { e.setPod(provers[1], starts) }, provers[:1],
 		},
-		"a driver that the host is said to have": {100, 101, 0, 60, earlier, leaveToHost, append(provers[:2:2], "driver")},
-		"a driver that the host has": {
-			100, 101, 0, 60, "validated for driver instance none\n", leaveToHost, []string{"driver"},
-		},
-		"a driver that the host is said to have, and a pod of it still": {
-			100, 101, 0, 60, earlier, func(e *env) {
-				setLabel(e, "nvidia.com/gpu.deploy.driver", "pre-installed")
-				e.setPod("driver", starts)
-			}, nil,
-		},
-		"a driver that the spec leaves to the host": {100, 101, 0, 60, earlier, func(e *env) {
-			e.spec.Driver = &v1.DriverSpec{Enabled: new(false)}
-			deletePod(e, "driver")
-		}, append(provers[:2:2], "driver")},
 		"a paused policy": {100, 101, 0, 60, earlier, func(e *env) { e.spec.Paused = new(true) }, nil},
 	}
 	for name, test := range tests {
@@ -109,6 +96,96 @@ func TestStaleProversAreReplaced(t *testing.T) {
 			}
 			e.Expect(replaced).To(ConsistOf(test.replaced))
 		})
+	}
+}
+
+// Where a driver is left to the host, no pod is replaced, whatever it has validated: its successor may find the same, as
+// with the driver of another program's container, or with a file that a driver of the operator has left. A start of the
+// operator changes nothing about that.
+func TestProversOfAHostsDriverStay(t *testing.T) {
+	for name, leave := range map[string]func(*env){
+		"by label": leaveToHost,
+		"by the spec": func(e *env) {
+			e.spec.Driver = &v1.DriverSpec{Enabled: new(false)}
+			deletePod(e, "driver")
+		},
+	} {
+		for _, instance := range []string{"9f0c1d7e-earlier", "since-1700000000.000000001", "none"} {
+			t.Run(name+", validated "+instance, func(t *testing.T) {
+				e := newEnv(t)
+				leave(e)
+				pods := &corev1.PodList{}
+				e.Expect(e.client.List(t.Context(), pods)).To(Succeed())
+				e.Expect(len(pods.Items)).To(BeNumerically(">", 2))
+				for i := range pods.Items {
+					pods.Items[i].Status.InitContainerStatuses = validatedWith("validated for driver instance " + instance + "\n")
+					e.Expect(e.client.Status().Update(t.Context(), &pods.Items[i])).To(Succeed())
+				}
+				for range 3 {
+					e.restart()
+					e.settle()
+				}
+				for i := range pods.Items {
+					key := client.ObjectKeyFromObject(&pods.Items[i])
+					e.Expect(e.client.Get(t.Context(), key, &corev1.Pod{})).To(Succeed())
+				}
+			})
+		}
+	}
+}
+
+// A pod in place of a stale prover stays, also one that reports the earlier driver again.
+func TestSuccessorsOfStaleProversStay(t *testing.T) {
+	e := newEnv(t)
+	at := func(seconds int) metav1.Time { return metav1.NewTime(now.Add(time.Duration(seconds) * time.Second)) }
+	put := func(name string, created, ready metav1.Time) {
+		pod := &corev1.Pod{}
+		key := client.ObjectKey{Namespace: "gpu-operator", Name: name}
+		if err := e.client.Get(t.Context(), key, pod); err == nil {
+			e.Expect(e.client.Delete(t.Context(), pod)).To(Succeed())
+		}
+		pod = proverPod(name, created, ready)
+		e.Expect(e.client.Create(t.Context(), pod)).To(Succeed())
+	}
+	provers := []string{"container-toolkit", "operator-validator"}
+	put("driver", at(100), at(101))
+	for _, name := range provers {
+		put(name, at(0), at(60))
+	}
+	e.publish()
+	e.clock.SetTime(at(200).Time)
+	deletions := map[string]int{}
+	for round := range 4 {
+		e.settle()
+		for _, name := range provers {
+			key := client.ObjectKey{Namespace: "gpu-operator", Name: name}
+			if apierrors.IsNotFound(e.client.Get(t.Context(), key, &corev1.Pod{})) {
+				deletions[name]++
+				// Also with a clock of the node that is behind.
+				put(name, at(210+round), at(50))
+			}
+		}
+		e.restart()
+	}
+	e.Expect(deletions).To(Equal(map[string]int{"container-toolkit": 1, "operator-validator": 1}))
+}
+
+// proverPod is a pod of this operand on the node, created and ready then, that has validated an earlier driver.
+func proverPod(name string, created, ready metav1.Time) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "gpu-operator", UID: types.UID("uid-of-" + name), CreationTimestamp: created,
+			Labels: map[string]string{"nvidia.com/gpu-operator.operand": name},
+		},
+		Spec: corev1.PodSpec{NodeName: "a"},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, StartTime: &created,
+			InitContainerStatuses: validatedWith("validated for driver instance earlier\n"),
+			Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+				{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ready},
+			},
+		},
 	}
 }
 

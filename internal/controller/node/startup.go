@@ -30,7 +30,7 @@ func (s *scope) startup(ctx context.Context, spec v1.NodeStartupSpec) error {
 func (s *scope) taintAction(spec v1.NodeStartupSpec) (startuptaint.Action, time.Duration) {
 	latest := &s.entry.Latest
 	switch {
-	case latest.Usable:
+	case latest.InService():
 		return startuptaint.Remove, 0
 	case latest.Excluded:
 		return startuptaint.Release, 0

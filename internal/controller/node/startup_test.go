@@ -46,6 +46,8 @@ func TestTaintAction(t *testing.T) {
 	tainted := verdict(readiness.Progressing, v1.ReasonStartupTaint)
 	tainted.Usable = true
 	failed := verdict(readiness.Failed, "CrashLoopBackOff")
+	unoffered := verdict(readiness.Failed, v1.ReasonNotAllocatable)
+	unoffered.NothingOffers = true
 	tests := map[string]struct {
 		onFailure v1.OnFailure
 		latest    assess.Assessment
@@ -64,7 +66,11 @@ func TestTaintAction(t *testing.T) {
 			since:     time.Hour,
 			wish:      startuptaint.Remove,
 		},
-		"excluded": {onFailure: v1.OnFailureTaint, latest: excluded, wish: startuptaint.Release},
+		"working, but nothing is to offer its GPUs": {
+			onFailure: v1.OnFailureTaint, latest: unoffered, since: time.Hour, wish: startuptaint.Remove,
+		},
+		"the same after a boot": {latest: unoffered, readyBoot: "one", boot: "two", wish: startuptaint.Remove},
+		"excluded":              {onFailure: v1.OnFailureTaint, latest: excluded, wish: startuptaint.Release},
 		"starting for long": {
 			onFailure: v1.OnFailureTaint,
 			latest:    verdict(readiness.Progressing, v1.ReasonStarting),

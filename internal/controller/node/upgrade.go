@@ -42,7 +42,7 @@ func (s *scope) upgradeState() fleet.UpgradeState {
 		}
 		planned := &s.entry.Planned.NodePlan
 		facts.Decisions, facts.Planned = s.basis.Decisions, planned
-		facts.DaemonSets, facts.GPUReady = s.basis.Stack.DaemonSets, s.entry.Latest.Usable
+		facts.DaemonSets, facts.GPUReady = s.basis.Stack.DaemonSets, s.entry.Latest.InService()
 		cluster.Policies = map[string]upgrade.Policy{
 			observe.UpgradeGroup(s.basis.Decisions.Input.Spec, planned): observe.UpgradePolicy(
 				*planned.Spec.Driver.UpgradePolicy, 0, 0),

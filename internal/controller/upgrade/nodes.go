@@ -61,7 +61,7 @@ func (s *scope) addNode(ctx context.Context, object *corev1.Node, entry *fleet.E
 	if entry != nil && entry.Planned != nil && s.basis.Decisions != nil {
 		facts.Decisions, facts.Planned = s.basis.Decisions, &entry.Planned.NodePlan
 		facts.DaemonSets = s.basis.Stack.DaemonSets
-		facts.GPUReady = entry.BasisVersion != 0 && entry.Latest.Usable
+		facts.GPUReady = entry.BasisVersion != 0 && entry.Latest.InService()
 	}
 	node, daemonSet := observe.UpgradeNode(facts)
 	of.daemonSet = daemonSet

@@ -54,6 +54,8 @@ type fixture struct {
 	// deleted: the policy is deleted. blocked: the API server rejects evictions, as a PodDisruptionBudget allows none.
 	deleted bool
 	blocked atomic.Bool
+	// unoffered: all works on the nodes, but the spec leaves it to others to offer their GPUs, and nothing does.
+	unoffered bool
 	*manager
 }
 
@@ -210,7 +212,7 @@ func (f *fixture) play(ctx context.Context) {
 		if basis.Decisions != nil {
 			entry.Planned.NodePlan = basis.Decisions.ForNode(facts)
 		}
-		entry.Latest.Usable = true
+		entry.Latest.Usable, entry.Latest.NothingOffers = !f.unoffered, f.unoffered
 		f.fleet.Set(entry)
 	}
 }

@@ -69,6 +69,15 @@ func (f *fixture) cordoned(ctx context.Context) int {
 }
 
 var _ = Describe("An upgrade of three nodes", func() {
+	It("runs where nothing is to offer the GPUs, one node at a time", func(ctx SpecContext) {
+		f := newFakeFixture(ctx, automatic(), "a", "b", "c")
+		f.unoffered = true
+		most := 0
+		f.afterWrite = func(ctx context.Context, _ string) { most = max(most, f.cordoned(ctx)) }
+		f.upgraded(ctx)
+		Expect(most).To(Equal(1))
+	})
+
 	It("evicts the pods with GPUs, one node at a time, and leaves nothing behind", func(ctx SpecContext) {
 		f := newFixture(ctx, automatic(), "a", "b", "c")
 		f.addUser(ctx, "train", "a", 8)

@@ -55,7 +55,7 @@ func (d Dir) Container() (Container, error) {
 	values := ParseContainer(content)
 	driverInstance := values[labels.DriverInstanceKey]
 	if driverInstance == "" {
-		driverInstance = fmt.Sprintf("since-%d.%09d", written.Unix(), written.Nanosecond())
+		driverInstance = fmt.Sprintf("%s%d.%09d", labels.UnnamedInstancePrefix, written.Unix(), written.Nanosecond())
 	}
 	return Container{Ready: true, DriverInstance: driverInstance, written: written, values: values}, nil
 }
