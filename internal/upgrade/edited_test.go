@@ -115,6 +115,33 @@ func TestWritesOfALaterReleaseStay(t *testing.T) {
 	}
 }
 
+// The end of an upgrade on a node that gets no driver any more takes two patches: the place ends before the record. It
+// is one Event.
+func TestAnEndIsOneEvent(t *testing.T) {
+	g := NewWithT(t)
+	n := queued("a")
+	n.Installs = false
+	c := &Cluster{
+		Now: epoch, Nodes: []Node{n}, Slots: Slots{"a": {UID: "u", Round: 1}},
+		Policies: map[string]Policy{"": {Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(1)}},
+	}
+	var recorded []string
+	for c.Nodes[0].Record != nil {
+		plan := c.Plan()
+		if plan.Slots != nil {
+			c.Slots = plan.Slots
+			continue
+		}
+		g.Expect(plan.Steps).To(HaveLen(1))
+		patch := plan.Steps[0].Patch
+		c.Nodes[0].State, c.Nodes[0].Record = patch.State, patch.Record
+		if patch.Event != "" {
+			recorded = append(recorded, patch.Event)
+		}
+	}
+	g.Expect(recorded).To(ConsistOf("the operator does not install the driver on the node any more"))
+}
+
 // A record with a time in the future has its deadline from now on.
 func TestTimesInTheFuture(t *testing.T) {
 	g := NewWithT(t)
