@@ -21,7 +21,7 @@ func GPUPods(ctx context.Context, live client.Reader, node, namespace, runtimeCl
 		return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
 	}
 	var names []string
-	claims := GPUClaims(ctx, live)
+	claims := NewGPUClaims(live).Assumed(ctx)
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if _, isOperand := pod.Labels[labels.Operand]; isOperand && pod.Namespace == namespace {

@@ -87,6 +87,61 @@ func TestAnEditedNodeHoldsNoOther(t *testing.T) {
 	}
 }
 
+// What a later release has written stays while an earlier one runs: its record has whose the cordon is. Its place does
+// not hold the other node.
+func TestWritesOfALaterReleaseStay(t *testing.T) {
+	for name, edit := range map[string]func(*Node){
+		"a state and a record that are unknown":  func(*Node) {},
+		"a state that only has a meaning there":  func(n *Node) { n.State = StateNodeMaintenance },
+		"a node on which no driver is installed": func(n *Node) { n.Installs = false },
+		"a node that is not cordoned":            func(n *Node) { n.Unschedulable = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			a := upToDate("a")
+			a.State, a.Unreadable, a.Unschedulable = "later-required", `unknown state "later-required"`, true
+			edit(&a)
+			plan := (&Cluster{
+				Now: epoch, Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 4}},
+				Policies: map[string]Policy{"": {Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2)}},
+			}).Plan()
+			g.Expect(plan.Steps).To(BeEmpty())
+			g.Expect(plan.Slots).To(And(HaveLen(1), HaveKey("b")))
+			if a.Installs {
+				g.Expect(plan.Report.Nodes["a"]).To(And(HaveField("Held", true),
+					HaveField("Reason", v1.ReasonUpgradeUnknownState), HaveField("Message", ContainSubstring(string(a.State)))))
+			}
+		})
+	}
+}
+
+// The end of an upgrade on a node that gets no driver any more takes two patches: the place ends before the record. It
+// is one Event.
+func TestAnEndIsOneEvent(t *testing.T) {
+	g := NewWithT(t)
+	n := queued("a")
+	n.Installs = false
+	c := &Cluster{
+		Now: epoch, Nodes: []Node{n}, Slots: Slots{"a": {UID: "u", Round: 1}},
+		Policies: map[string]Policy{"": {Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(1)}},
+	}
+	var recorded []string
+	for c.Nodes[0].Record != nil {
+		plan := c.Plan()
+		if plan.Slots != nil {
+			c.Slots = plan.Slots
+			continue
+		}
+		g.Expect(plan.Steps).To(HaveLen(1))
+		patch := plan.Steps[0].Patch
+		c.Nodes[0].State, c.Nodes[0].Record = patch.State, patch.Record
+		if patch.Event != "" {
+			recorded = append(recorded, patch.Event)
+		}
+	}
+	g.Expect(recorded).To(ConsistOf("the operator does not install the driver on the node any more"))
+}
+
 // A record with a time in the future has its deadline from now on.
 func TestTimesInTheFuture(t *testing.T) {
 	g := NewWithT(t)

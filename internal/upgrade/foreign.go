@@ -52,8 +52,14 @@ func (v *visit) lost() bool {
 	return v.slot && !v.own && began && v.node.Unschedulable && !v.node.InitiallyCordoned
 }
 
+// unreadable reports whether neither the record nor the label of the node can be read: a later release may have written
+// both, and its record has whose the cordon is. They stay, and nothing is done.
+func (n *Node) unreadable() bool {
+	return n.Unreadable != "" && !n.State.idle() && !n.State.continues()
+}
+
 // unreadable is a node whose record cannot be decoded. It is replaced, and the node continues from its label as without
-// a record. With a label that is unknown too, a later release may have written both: they stay.
+// a record, unless the label cannot be read either.
 func (v *visit) unreadable() turn {
 	t := v.foreign()
 	if t.step == nil && v.state.idle() {
@@ -61,7 +67,7 @@ func (v *visit) unreadable() turn {
 	}
 	if t.step != nil && t.step.Patch != nil {
 		patch := t.step.Patch
-		patch.Warning = true
+		patch.Warning, patch.Replaces = true, true
 		patch.Event = text.Truncate("annotation "+labels.UpgradeRecord+" is replaced: "+v.node.Unreadable, maxMessage)
 	}
 	return t

@@ -177,7 +177,7 @@ func (v *visit) retryLater(record *Record) {
 }
 
 // leave ends the upgrade of a node that the operator does not install the driver on any more. The record goes after the
-// slot: without a record, the slot would count again.
+// slot, without another Event: without a record, the slot would count again.
 func (v *visit) leave() turn {
 	ended := v.record.State == StateDone && v.node.State == StateNone && !v.record.Cordoned
 	switch {
@@ -188,6 +188,9 @@ func (v *visit) leave() turn {
 	}
 	t, patch := v.enter(StateDone, "the operator does not install the driver on the node any more")
 	patch.State = StateNone
+	if ended {
+		patch.Event = ""
+	}
 	v.end(patch)
 	if v.granted && v.governed {
 		patch.Record.Round = v.nextRound()

@@ -101,6 +101,9 @@ type Patch struct {
 	// Event is the message of an Event on the Node; empty for none. Warning: it is a warning.
 	Event   string
 	Warning bool
+	// Replaces: the Event is about the text of the annotation that the patch replaces, as it cannot be decoded. A client
+	// may write the same text again and again.
+	Replaces bool
 }
 
 // LayoutPatch is the one patch of a transition of a node whose MIG layout is changed.

@@ -28,6 +28,9 @@ func (v *visit) required() turn {
 	if reason, message := v.parked(); reason != "" {
 		return v.park(reason, message)
 	}
+	if v.record.Reason != "" {
+		return v.pullAgain()
+	}
 	if n.State != v.label(&v.record) {
 		t, patch := v.enter(StateRequired, "upgradePolicy.autoUpgrade has changed")
 		patch.Event = ""
@@ -197,6 +200,15 @@ func (v *visit) pull() (turn, bool) {
 		return v.pullFailed(cmp.Or(n.Pull.Message, "the images are not pulled in time")), false
 	}
 	return waiting, false
+}
+
+// pullAgain is the patch of a node whose failed pull is due again. Only without a failure in its record it pulls, so the
+// pull pod of the failed round is deleted before.
+func (v *visit) pullAgain() turn {
+	t, patch := v.enter(StateRequired, "the next attempt is due")
+	patch.Record.Reason, patch.Record.Message, patch.Record.RetryAt = "", "", time.Time{}
+	patch.Event = ""
+	return t
 }
 
 // pullFailed ends the round. Nothing was evicted, and the next round begins later.

@@ -19,8 +19,12 @@ const maxAhead = 1 << 20
 // Valid reports whether the slot of the node for its upgrade counts: it is for the node's current or a later round, and
 // that round has not ended. Once a slot does not count it never counts again, unless another client lowers the round of
 // the record, so a stale view of the node can only count too many. A node with a slot for a later round than that of
-// its record, which another client has written, takes over that round with its next patch.
+// its record, which another client has written, takes over that round with its next patch. A node that must not be
+// written cannot do so: its slot does not count.
 func (s Slots) Valid(n *Node) bool {
+	if n.unreadable() {
+		return false
+	}
 	ahead, granted := s.ahead(n)
 	if !granted || ahead != 0 {
 		return granted && ahead > 0 && ahead <= maxAhead

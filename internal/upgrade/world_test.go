@@ -28,8 +28,10 @@ type machine struct {
 	// started is the last round that has started. gone: the Node is deleted.
 	// orphaned: the operator's cordon, of which another client has removed all that shows it.
 	foreign, replaced, gone, orphaned bool
-	started                           int64
-	mig                               partitioner
+	// pulled are the targets whose images are on the node.
+	pulled  []string
+	started int64
+	mig     partitioner
 	// version of the Node.
 	version int
 }
@@ -187,9 +189,19 @@ func (w *world) checkStart(m *machine, patch *Patch) error {
 		return errors.New("a round starts twice")
 	case patch.Unschedulable == nil && !m.Unschedulable:
 		return errors.New("an upgrade starts without a cordon")
+	case w.lacksImages(m, patch.Record.Target):
+		return errors.New("an upgrade starts though the images of the new driver are not pulled")
 	}
 	m.started = patch.Record.Round
 	return nil
+}
+
+// lacksImages reports whether the policy wants the images of the target on the node before its upgrade starts, and they
+// are not there. An upgrade whose record another client has removed started before. Evictions and the deletion of the
+// driver pod need an upgrade that has started.
+func (w *world) lacksImages(m *machine, target string) bool {
+	due := w.policies[m.Group].PullImages && m.ownRecord() != nil && m.MoveTo == "" && m.outdated()
+	return due && !slices.Contains(m.pulled, target)
 }
 
 // write changes the Node.
@@ -360,7 +372,7 @@ func (w *world) happen(h happening) {
 		if w.pullsFail {
 			changed.Failed, changed.Message = true, "image driver:"+m.Target+" was not found"
 		} else {
-			changed.Ready = true
+			changed.Ready, m.pulled = true, append(slices.Clone(m.pulled), m.Pull.Digest)
 		}
 		m.Pull = &changed
 	case "MIG manager begins", "MIG manager ends":

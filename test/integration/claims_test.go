@@ -54,7 +54,7 @@ func TestClaimsOfEachKubernetes(t *testing.T) {
 					createClaim(t, live, test.version, claim, driver)
 				}
 			}
-			claims := observe.GPUClaims(t.Context(), live)
+			claims := observe.NewGPUClaims(live).Assumed(t.Context())
 			for claim, holds := range want {
 				g.Expect(claims(corev1.NamespaceDefault, claim)).To(Equal(holds), claim)
 			}

@@ -2,7 +2,6 @@ package upgrades
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -84,13 +83,7 @@ func crashes(t *testing.T, writes int64) []crash {
 	if full() {
 		return all
 	}
-	seed := *flagSeed
-	if seed == 0 {
-		seed = rand.Int64()
-	}
-	t.Logf("the sample is that of -upgrades.seed=%d", seed)
-	random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // a sample, not a secret
-	random.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	sample(t).Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
 	return all[:min(4, len(all))]
 }
 

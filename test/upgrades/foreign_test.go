@@ -1,10 +1,8 @@
 package upgrades
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -136,9 +134,7 @@ func chosenWrites(t *testing.T) [][]foreignWrite {
 			pairs = append(pairs, []foreignWrite{all[i], all[k]})
 		}
 	}
-	seed := cmp.Or(*flagSeed, rand.Int64())
-	t.Logf("the sample is that of -upgrades.seed=%d", seed)
-	random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // a sample, not a secret
+	random := sample(t)
 	for _, list := range [][][]foreignWrite{singles, pairs} {
 		random.Shuffle(len(list), func(i, k int) { list[i], list[k] = list[k], list[i] })
 	}

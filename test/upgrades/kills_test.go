@@ -2,7 +2,6 @@ package upgrades
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -26,10 +25,10 @@ func TestKilledDrivers(t *testing.T) {
 		e.deploy(workload{name: "user-" + name, node: name, gpus: "8"}, 1)
 	}
 	users := e.users(nodes)
-	mark, since := e.mark(), e.watch.now()
+	mark, since, random := e.mark(), e.watch.now(), sample(t)
 	for range kills / nodes {
 		killed := map[string]string{}
-		for _, i := range rand.Perm(nodes) {
+		for _, i := range random.Perm(nodes) {
 			killed[nodeName(i)] = e.watch.driver(nodeName(i)).uid
 			e.removeDriver(nodeName(i))
 		}

@@ -22,6 +22,8 @@ type memory struct {
 	rejected map[types.UID]rejection
 	// busy are the nodes on which pods used the GPUs when that was last read, for a MIG layout, and when.
 	busy map[string]time.Time
+	// replaced are the nodes with an annotation that was replaced, and the transition of the last Event about that.
+	replaced map[string]string
 	// mayHaveSlots: the ConfigMap has slots, or has not been read yet.
 	mayHaveSlots bool
 	// waited is the number of pods that nodes wait for, and poll the delay before they are read again.
@@ -45,7 +47,7 @@ func newMemory() memory {
 	return memory{
 		mu: &sync.Mutex{}, mayHaveSlots: true,
 		versions: map[string]string{}, failures: map[string]backoff{}, rejected: map[types.UID]rejection{},
-		busy: map[string]time.Time{},
+		busy: map[string]time.Time{}, replaced: map[string]string{},
 	}
 }
 
@@ -80,6 +82,16 @@ func (m *memory) remaining(node string, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return max(0, m.failures[node].until.Sub(now))
+}
+
+// replaces remembers the transition of an Event about an annotation that is replaced, and reports whether it is another
+// one than that of the last such Event about the node.
+func (m *memory) replaces(node, transition string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.replaced[node]
+	m.replaced[node] = transition
+	return before != transition
 }
 
 // foundBusy remembers that pods use the GPUs of a node.
@@ -126,13 +138,17 @@ func (m *memory) rejection(pod types.UID) rejection {
 	return m.rejected[pod]
 }
 
-// prune forgets nodes and pods that do not exist any more, or that no node waits for.
+// prune forgets nodes and pods that do not exist any more, or that no node waits for. Without nodes, all of them are at
+// rest: which annotations were replaced still counts then, as they may be written again.
 func (m *memory) prune(nodes map[string]bool, pods map[types.UID]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.versions, func(node, _ string) bool { return !nodes[node] })
 	maps.DeleteFunc(m.busy, func(node string, _ time.Time) bool { return !nodes[node] })
 	maps.DeleteFunc(m.failures, func(node string, _ backoff) bool { return !nodes[node] })
+	if nodes != nil {
+		maps.DeleteFunc(m.replaced, func(node, _ string) bool { return !nodes[node] })
+	}
 	maps.DeleteFunc(m.rejected, func(pod types.UID, _ rejection) bool { return !pods[pod] })
 }
 

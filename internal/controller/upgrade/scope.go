@@ -16,6 +16,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
@@ -31,6 +32,8 @@ type scope struct {
 	observed map[string]*observed
 	// slots is the live ConfigMap; nil if there is none, or if it was not read because no node needs it.
 	slots *corev1.ConfigMap
+	// claims are those of pods of users, each read once.
+	claims *observe.GPUClaims
 
 	planned upgrade.Plan
 	// requeueDelay is the time until the next pass without an event; 0 for none.
@@ -50,6 +53,7 @@ type observed struct {
 func (r *Reconciler) newScope() *scope {
 	return &scope{
 		Reconciler: r, now: r.Clock.Now(), view: r.Fleet.View(), basis: r.Fleet.Basis(), observed: map[string]*observed{},
+		claims: observe.NewGPUClaims(r.Live),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
@@ -72,7 +73,8 @@ func (s *scope) patch(ctx context.Context, of *observed, step *upgrade.Step) {
 }
 
 // recordEvent records the Event of a transition. It has the state and the round, so that it is not repeated if the
-// operator stops before the patch.
+// operator stops before the patch. That of a text that is replaced has the text instead, and is recorded once while a
+// client writes that text again and again: the Events of all Nodes have one limit.
 func (s *scope) recordEvent(ctx context.Context, node *corev1.Node, patch *upgrade.Patch) {
 	if patch.Event == "" {
 		return
@@ -86,6 +88,12 @@ func (s *scope) recordEvent(ctx context.Context, node *corev1.Node, patch *upgra
 	}
 	if record := patch.Record; record != nil {
 		event.Transition = fmt.Sprintf("%d %s %s", record.Round, record.State, record.Target)
+	}
+	if patch.Replaces {
+		event.Transition = "replaces " + digest.Of(node.Annotations[labels.UpgradeRecord])
+		if !s.memory.replaces(node.Name, event.Transition) {
+			return
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()

@@ -27,6 +27,7 @@ const (
 	createEvent     = "create event"
 	readSlots       = "read slots"
 	readPods        = "read pods"
+	readClaim       = "read claim"
 	// listPods is the read of the operator's pods on a node, from the cache.
 	listPods = "list pods"
 )
@@ -41,6 +42,8 @@ type calls struct {
 	made []string
 	// podReads is the number of reads of pods without a cache, and lists that of lists from the cache.
 	podReads, lists int
+	// events is the number of Events.
+	events int
 	// failures are the errors that the next call of a kind fails with.
 	failures map[string]error
 	// crashAt is the number of the write, from 1, at which the manager crashes; 0 for never. The write is made if
@@ -57,7 +60,7 @@ func newCalls() *calls { return &calls{failures: map[string]error{}} }
 
 // isWrite reports whether calls of this kind are counted as writes.
 func isWrite(what string) bool {
-	return what != readSlots && what != readPods && what != listPods && what != createEvent
+	return what != readSlots && what != readPods && what != readClaim && what != listPods && what != createEvent
 }
 
 // do makes a call of this kind.
@@ -88,8 +91,11 @@ func (c *calls) fate(what string) (before, after error) {
 		delete(c.failures, what)
 		return failure, nil
 	}
-	if what == readPods {
+	switch what {
+	case readPods:
 		c.podReads++
+	case createEvent:
+		c.events++
 	}
 	if !isWrite(what) {
 		return nil, nil
@@ -134,6 +140,15 @@ func (c *calls) takePodReads() int {
 	reads := c.podReads
 	c.podReads = 0
 	return reads
+}
+
+// takeEvents returns the number of Events since it was last called, whether or not there was one with the same name.
+func (c *calls) takeEvents() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	count := c.events
+	c.events = 0
+	return count
 }
 
 func (c *calls) countList() {
@@ -191,10 +206,15 @@ func (c *calls) wrap(base client.WithWatch) client.WithWatch {
 		Get: func(
 			ctx context.Context, base client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
 		) error {
-			if key.Name != labels.UpgradeSlots {
-				return base.Get(ctx, key, object, options...)
+			read := func() error { return base.Get(ctx, key, object, options...) }
+			switch {
+			case key.Name == labels.UpgradeSlots:
+				return c.do(ctx, readSlots, read)
+			case object.GetObjectKind().GroupVersionKind().Kind == "ResourceClaim":
+				return c.do(ctx, readClaim, read)
+			default:
+				return read()
 			}
-			return c.do(ctx, readSlots, func() error { return base.Get(ctx, key, object, options...) })
 		},
 		List: func(ctx context.Context, base client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			selected := client.ListOptions{}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -120,6 +121,22 @@ var _ = Describe("A pod with GPUs", func() {
 		Entry("that the scheduler has created for its extended resource is evicted", "gpu.nvidia.com", true, 1),
 		Entry("that it has created for a network device is not", "dra.net", true, 0),
 	)
+
+	It("by a claim for a network device is not evicted while the API server is slow", func(ctx SpecContext) {
+		f := newFixture(ctx, automatic(), "a")
+		f.addClaimant(ctx, "claims", "a", "dra.net", false)
+		f.target = "new"
+		for range 20 {
+			f.play(ctx)
+			f.failNext(readClaim, apierrors.NewTooManyRequests("later", 1))
+			_, err := f.pass(ctx, f.manager, 30*time.Second)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Expect(f.reported()).To(Equal("a upgrade-required: UpgradePulling the pods on the node are not read yet"))
+		f.failNext(readClaim, nil)
+		f.upgraded(ctx)
+		Expect(f.count(evictPod)).To(BeZero())
+	})
 })
 
 // addClaimant creates a running pod with a claim for a device of this driver; empty for one that is not allocated.
@@ -205,6 +222,18 @@ var _ = Describe("The images of the new driver", func() {
 		Expect(f.node(ctx, "a")).To(HaveField("Spec.Unschedulable", false))
 		Expect(f.count(evictPod)).To(BeZero())
 		Expect(f.node(ctx, "a").Labels).To(HaveKeyWithValue(labels.UpgradeState, "upgrade-required"))
+
+		By("pulling again at the next attempt, and not without")
+		for range maxPasses {
+			if f.pullPod(ctx, "a") != nil {
+				break
+			}
+			_, err := f.pass(ctx, f.manager, 10*time.Minute)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(f.node(ctx, "a")).To(HaveField("Spec.Unschedulable", false))
+		}
+		Expect(f.pullPod(ctx, "a")).NotTo(BeNil())
+		Expect(f.count(evictPod)).To(BeZero())
 	})
 })
 

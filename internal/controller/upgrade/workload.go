@@ -70,7 +70,8 @@ func (s *scope) addRejections(pods []upgrade.WorkloadPod, exist map[types.UID]bo
 	}
 }
 
-// workloadOf reads the pods of users on a node.
+// workloadOf reads the pods of users on a node. It fails if a claim cannot be read that may be for a GPU or not: pods
+// with GPUs are evicted, so that none may count as one by a guess.
 func (s *scope) workloadOf(ctx context.Context, node *upgrade.Node) (*upgrade.Workload, error) {
 	entry := s.Fleet.Get(node.Name)
 	if entry == nil || entry.Planned == nil {
@@ -85,5 +86,10 @@ func (s *scope) workloadOf(ctx context.Context, node *upgrade.Node) (*upgrade.Wo
 	if err := s.Live.List(ctx, pods, client.MatchingFields{observe.PodNodeField: node.Name}); err != nil {
 		return nil, err
 	}
-	return new(upgrade.ClassifyPods(pods.Items, rules, observe.GPUClaims(ctx, s.Live))), nil
+	claims, failed := s.claims.Certain(ctx)
+	workload := upgrade.ClassifyPods(pods.Items, rules, claims)
+	if err := failed(); err != nil {
+		return nil, err
+	}
+	return &workload, nil
 }
