@@ -171,7 +171,7 @@ func (s *scope) markOthersIgnored(ctx context.Context) {
 		}
 		// A write may drop fields that the CRD has no schema for.
 		if len(s.missingFields) == 0 || other.Annotations[labels.Undecodable] != "" {
-			_ = s.writeStatus(ctx, other, status.Ignored(other, s.Namespace, s.policy.Name))
+			_ = s.writeStatus(ctx, other, status.Ignored(other, s.Namespace, s.policy))
 		}
 	}
 }
