@@ -4,8 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterPolicy declares the NVIDIA software stack of a cluster's GPU nodes. The oldest one is active; others are
-// ignored.
+// ClusterPolicy declares the NVIDIA software stack of a cluster's GPU nodes. One is active, and others are
+// ignored: the one that has been active before, with the finalizer of the operator, or else the oldest one that the
+// operator can decode.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -15,7 +15,7 @@ const (
 	// ConditionError is the inverse of Ready, for compatibility with NVIDIA's operator.
 	ConditionError = "Error"
 	// ConditionStalled: a person must act before the policy can become ready: its spec is wrong or not supported, another
-	// owner has an object that it needs, another policy is older, or an admission policy is missing. The condition is
+	// owner has an object that it needs, another policy is active, or an admission policy is missing. The condition is
 	// absent otherwise, also while nodes or operands fail. Its reason is that of Ready before Paused.
 	ConditionStalled = "Stalled"
 	// ConditionCRDOutdated: the CustomResourceDefinition in the cluster is older than the operator, so that the API server
@@ -62,7 +62,8 @@ const (
 	// changes nothing for it: what is installed stays, and other objects are not affected. Also a reason of an Event.
 	// Cause: a number of more than 32 bits, a quantity with a large exponent, a duration that is too long, or a value of
 	// another type than the field has.
-	// Remedy: correct the fields that the message names, such as by kubectl edit; the operator continues at once.
+	// Remedy: correct the fields that the message names, such as by kubectl edit; the operator continues at once. A
+	// ClusterPolicy beside another one that is active stays ignored.
 	ReasonUndecodable = "Undecodable"
 	// ReasonNotSupportedYet: the spec or a node needs a feature that this version of the operator does not implement.
 	// Cause: for example nodes for virtual machines, an unknown container runtime, or a runtime too old for NRI. In the
@@ -120,9 +121,9 @@ const (
 	// Cause: spec.paused is set.
 	// Remedy: remove spec.paused to continue.
 	ReasonPaused = "Paused"
-	// ReasonIgnored: this ClusterPolicy has no effect, because an older one is active.
+	// ReasonIgnored: this ClusterPolicy has no effect, because another one is active.
 	// Cause: the cluster has more than one ClusterPolicy.
-	// Remedy: merge both specs into one object and delete the other. The message names the active one.
+	// Remedy: merge both specs into the active one, which the message names, and delete the other.
 	ReasonIgnored = "Ignored"
 	// ReasonCRDOutdated: the CustomResourceDefinition in the cluster has not all fields of this version; also a reason of
 	// an Event. The operator changes nothing while the policy may have lost such a field.

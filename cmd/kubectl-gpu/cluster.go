@@ -127,14 +127,14 @@ func (r *clusterReader) addObject(object *unstructured.Unstructured) error {
 
 // sanitized returns the fields of an object that can be decoded.
 func sanitized(object *unstructured.Unstructured) (map[string]any, error) {
-	if _, own := ownKinds()[object.GroupVersionKind()]; !own {
+	if _, own := customKinds()[object.GroupVersionKind()]; !own {
 		return object.Object, nil
 	}
 	text, err := json.Marshal(object.Object)
 	if err != nil {
 		return nil, err
 	}
-	if text, _, err = ownKinds().Sanitize(text); err != nil {
+	if text, _, err = customKinds().Sanitize(text); err != nil {
 		return nil, err
 	}
 	fields := map[string]any{}

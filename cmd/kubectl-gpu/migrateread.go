@@ -76,7 +76,7 @@ func (o *migrateOptions) preview(ctx context.Context, facts *migrationsteps.Fact
 	policy := &v1.ClusterPolicy{}
 	text, err := live.MarshalJSON()
 	if err == nil {
-		err = ownKinds().Check(text)
+		err = customKinds().Check(text)
 	}
 	if err == nil {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, policy)

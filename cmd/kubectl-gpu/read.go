@@ -165,7 +165,7 @@ func decodeStrictly[T runtime.Object](document []byte, want schema.GroupVersionK
 	}
 	text, err := yaml.YAMLToJSON(written)
 	if err == nil {
-		err = ownKinds().Check(text)
+		err = customKinds().Check(text)
 	}
 	if err != nil {
 		return decoded, err

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -18,20 +16,21 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/undecodable"
 )
 
-// ownKinds are those of this project. What an older definition has admitted of them may be impossible to decode.
-var ownKinds = sync.OnceValue(func() undecodable.Kinds {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(v1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+// customKinds are the kinds that the operator checks, too. What an older definition has admitted of them may be
+// impossible to decode, or not in time.
+var customKinds = sync.OnceValue(func() undecodable.Kinds {
+	kinds, err := undecodable.CustomKinds()
+	if err != nil {
 		panic(err) // Only a type that is registered twice.
 	}
-	return undecodable.KindsOf(scheme, v1.GroupVersion.Group)
+	return kinds
 })
 
 // decodePolicy decodes a policy in JSON. One with fields that cannot be decoded lacks these, and has the annotation
 // labels.Undecodable.
 func decodePolicy(text []byte) (*v1.ClusterPolicy, error) {
 	policy := &v1.ClusterPolicy{}
-	sanitized, _, err := ownKinds().Sanitize(text)
+	sanitized, _, err := customKinds().Sanitize(text)
 	if err == nil {
 		err = json.Unmarshal(sanitized, policy)
 	}
@@ -50,15 +49,15 @@ func undecodableObject(kind string, object interface {
 	return fmt.Errorf("%s %s %s", kind, object.GetName(), cause)
 }
 
-// noteUndecodable adds a note about each object of the cluster that cannot be decoded, unless the edit replaces it. It
-// fails if it is the policy that the preview is about.
+// noteUndecodable adds a note about each policy and NVIDIADriver of the cluster that cannot be decoded, unless the edit
+// replaces it. Of other kinds, the operator compares only the fields that it sets. It fails if it is the policy that the preview is about.
 func noteUndecodable(found *preview.Preview, cluster *preview.Cluster, edit preview.Edit) error {
 	for _, object := range cluster.Objects {
-		kind := object.GetObjectKind().GroupVersionKind().Kind
-		err := undecodableObject(kind, object)
+		kind := object.GetObjectKind().GroupVersionKind()
+		err := undecodableObject(kind.Kind, object)
 		switch {
-		case err == nil || isReplaced(object, edit):
-		case kind == v1.ClusterPolicyKind.Kind && object.GetName() == found.Policy:
+		case err == nil || kind.Group != v1.GroupVersion.Group || isReplaced(object, edit):
+		case kind == v1.ClusterPolicyKind && object.GetName() == found.Policy:
 			return err
 		default:
 			found.Notes = append(found.Notes, err.Error())

@@ -70,6 +70,34 @@ func TestPoliciesBesideOneThatCannotBeDecoded(t *testing.T) {
 	g.Expect(c.undecodable()).To(MatchError(HavePrefix("ClusterPolicy bad cannot be decoded: spec.dcgm.hostPort is")))
 }
 
+// Objects of the Prometheus operator that cannot be decoded, or not in time, do not stop a plan.
+func TestAPlanBesideMonitorsThatCannotBeDecoded(t *testing.T) {
+	g := NewWithT(t)
+	const status = "status: {namespace: gpu-operator}\n---\n"
+	file := installed(t, status, status+`apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+metadata: {name: other, namespace: gpu-operator}
+spec: {endpoints: [], selector: {}, nativeHistogramMinBucketFactor: "1e-99999999999"}
+---
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata: {name: other, namespace: gpu-operator}
+spec: {groups: [{name: a, limit: 99999999999999999999}]}
+---
+`)
+	for _, command := range []string{"plan", "diff"} {
+		ended := make(chan output, 1)
+		go func() { ended <- kubectlGPU(edit(installedSpec), command, "-f", "-", "--against", file) }()
+		select {
+		case got := <-ended:
+			g.Expect(got.errOut).To(BeEmpty())
+			g.Expect(got.out).To(And(Not(BeEmpty()), Not(ContainSubstring("decoded"))))
+		case <-time.After(30 * time.Second): // The decoder of such a quantity never ends.
+			t.Fatal(command + " does not end")
+		}
+	}
+}
+
 // A plan for the policy that corrects the one in the cluster is made; without the correction it is refused.
 func TestAPlanBesideObjectsThatCannotBeDecoded(t *testing.T) {
 	g := NewWithT(t)

@@ -277,6 +277,16 @@ func TestBackOnOpenShift(t *testing.T) {
 		`"feature.node.kubernetes.io/system-os_release.OSTREE_VERSION":"418.2-0"`)))
 }
 
+func TestThePolicyThatHasBeenActiveIsActive(t *testing.T) {
+	g := NewWithT(t)
+	const one = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: %s, creationTimestamp: %q%s}\n"
+	c := Cluster{Objects: parsed(g, fmt.Sprintf(one, "older", "2026-01-01T00:00:00Z", ""),
+		fmt.Sprintf(one, "younger", "2026-01-02T00:00:00Z", ""))}
+	g.Expect(c.ActivePolicy().GetName()).To(Equal("older"))
+	c.Objects[1].SetFinalizers([]string{"nvidia.com/gpu-operator.removal"})
+	g.Expect(c.ActivePolicy().GetName()).To(Equal("younger"))
+}
+
 func TestBackIsBlocked(t *testing.T) {
 	upgrading := strings.Replace(nodeOf("a", "22.04", ""), "  labels:", `  uid: one
   annotations:

@@ -172,13 +172,22 @@ func (c *Cluster) Namespace() string {
 	return theirs[0].GetNamespace()
 }
 
-// ActivePolicy returns the oldest policy, which is the active one; nil for none.
+// ActivePolicy returns the active policy; nil for none. It is one with the finalizer of this operator, or else the
+// oldest.
 func (c *Cluster) ActivePolicy() *unstructured.Unstructured {
 	policies := c.ofKind(kindPolicy)
 	if len(policies) == 0 {
 		return nil
 	}
 	return slices.MinFunc(policies, func(a, b *unstructured.Unstructured) int {
-		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
+		return cmp.Or(cmp.Compare(inactive(a), inactive(b)), a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time))
 	})
+}
+
+// inactive returns 0 for a policy that has been active under this operator, else 1.
+func inactive(policy *unstructured.Unstructured) int {
+	if slices.Contains(policy.GetFinalizers(), labels.RemovalFinalizer) {
+		return 0
+	}
+	return 1
 }

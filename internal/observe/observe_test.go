@@ -230,7 +230,7 @@ func TestErrorsStateWhatCouldNotBeRead(t *testing.T) {
 	}
 }
 
-func TestTheOldestPolicyIsInForce(t *testing.T) {
+func TestOnePolicyIsActive(t *testing.T) {
 	policy := func(name string, age time.Duration) *v1.ClusterPolicy {
 		return &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age))}}
 	}
@@ -240,6 +240,11 @@ func TestTheOldestPolicyIsInForce(t *testing.T) {
 		object := policy(name, age)
 		object.Annotations = map[string]string{"nvidia.com/gpu-operator.undecodable": "cannot be decoded"}
 		object.Finalizers = finalizers
+		return object
+	}
+	kept := func(name string, age time.Duration) *v1.ClusterPolicy {
+		object := policy(name, age)
+		object.Finalizers = []string{"nvidia.com/gpu-operator.removal"}
 		return object
 	}
 	tests := map[string]struct {
@@ -256,6 +261,16 @@ func TestTheOldestPolicyIsInForce(t *testing.T) {
 		},
 		"the oldest cannot be decoded any more": {
 			policies: []client.Object{undecodable("b", time.Hour, "nvidia.com/gpu-operator.removal"), policy("a", 0)}, want: "b",
+		},
+		"an older one is corrected": {
+			policies: []client.Object{policy("b", time.Hour), kept("a", 0)}, want: "a",
+		},
+		"the active one cannot be decoded any more, and an older one is corrected": {
+			policies: []client.Object{policy("b", time.Hour), undecodable("a", 0, "nvidia.com/gpu-operator.removal")},
+			want:     "a",
+		},
+		"two have been active": {
+			policies: []client.Object{undecodable("b", time.Hour, "nvidia.com/gpu-operator.removal"), kept("a", 0)}, want: "b",
 		},
 		"none can be decoded": {
 			policies: []client.Object{undecodable("b", time.Hour), undecodable("c", time.Minute)}, want: "b",

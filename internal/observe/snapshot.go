@@ -224,9 +224,9 @@ func IndexPodNode(object client.Object) []string {
 	return nil
 }
 
-// Policies reads all policies. It returns the active one, which is the oldest that is not being deleted and of
-// equally old ones the first by name; nil for none. One that cannot be decoded is only active if it has been active
-// before, so that its stack stays, or if there is no other.
+// Policies reads all policies. It returns the active one of those that are not being deleted; nil for none. One that has
+// been active, and has the finalizer, stays it, as its stack is installed. Otherwise it is the oldest that can be
+// decoded, or if there is none, the oldest; of equally old ones the first by name.
 func Policies(ctx context.Context, reader client.Reader) (active *v1.ClusterPolicy, all []v1.ClusterPolicy, err error) {
 	list := &v1.ClusterPolicyList{}
 	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -250,18 +250,19 @@ func Active(all []*v1.ClusterPolicy) *v1.ClusterPolicy {
 	return active
 }
 
-// precedes reports whether one policy is active rather than the other.
+// precedes reports whether one policy is active rather than the other. Age alone does not decide: an older policy that
+// can be decoded after a correction would take over the nodes, while the objects belong to the other policy.
 func precedes(a, b *v1.ClusterPolicy) bool {
-	if mayBeActive(a) != mayBeActive(b) {
-		return mayBeActive(a)
+	if HasFinalizer(a) != HasFinalizer(b) {
+		return HasFinalizer(a)
+	}
+	if !HasFinalizer(a) && isDecodable(a) != isDecodable(b) {
+		return isDecodable(a)
 	}
 	return older(a, b)
 }
 
-// mayBeActive reports whether the policy can be decoded, or has been active: then it has the finalizer.
-func mayBeActive(policy *v1.ClusterPolicy) bool {
-	return policy.Annotations[labels.Undecodable] == "" || HasFinalizer(policy)
-}
+func isDecodable(policy *v1.ClusterPolicy) bool { return policy.Annotations[labels.Undecodable] == "" }
 
 func older(a, b *v1.ClusterPolicy) bool {
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {

@@ -175,7 +175,7 @@ func setAssessing(status *v1.ClusterPolicyStatus, in Input, generation int64) {
 }
 
 // Ignored returns the status of a policy that is not the active one.
-func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolicyStatus {
+func Ignored(policy *v1.ClusterPolicy, namespace string, active *v1.ClusterPolicy) v1.ClusterPolicyStatus {
 	status := v1.ClusterPolicyStatus{
 		State:              v1.StateIgnored,
 		Namespace:          namespace,
@@ -189,10 +189,14 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 	found := finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
 		stalled: true,
-		message: "ClusterPolicy " + active + " is older and takes precedence, so this one has no effect: delete one of them",
+		message: "ClusterPolicy " + active.Name + " is active and takes precedence, so this one has no effect: delete one of them",
 	}
 	if cause := policy.Annotations[labels.Undecodable]; cause != "" {
-		found.reason, found.message = v1.ReasonUndecodable, "the spec "+cause+"; ClusterPolicy "+active+" is active"
+		found.reason, found.message = v1.ReasonUndecodable, "the spec "+cause+"; ClusterPolicy "+active.Name+" is active"
+		// Without the finalizer it was never applied, and an older one replaces it.
+		if slices.Contains(active.Finalizers, labels.RemovalFinalizer) {
+			found.message += ", and this one stays ignored also after its correction, until that one is deleted"
+		}
 	}
 	setConditions(&status, found)
 	status.State = v1.StateIgnored

@@ -389,7 +389,7 @@ func TestUnassessedNodes(t *testing.T) {
 	})
 	t.Run("of a policy that was ignored", func(t *testing.T) {
 		g := NewWithT(t)
-		ignored := Ignored(newPolicy(v1.ClusterPolicySpec{}), namespace, "older")
+		ignored := Ignored(newPolicy(v1.ClusterPolicySpec{}), namespace, named("older"))
 		g.Expect(conditionsOf(ignored)).To(HaveKeyWithValue("Stalled", "True Ignored"))
 		after := waiting(ignored, nil)
 		g.Expect(conditionsOf(after)).To(Equal(map[string]string{
@@ -750,12 +750,17 @@ func TestNodeMessageIsTruncated(t *testing.T) {
 	}
 }
 
+// named returns a policy with this name and finalizers.
+func named(name string, finalizers ...string) *v1.ClusterPolicy {
+	return &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}}
+}
+
 func TestIgnored(t *testing.T) {
 	policy := &v1.ClusterPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "second", Generation: 3},
 		Status:     newEnv(t, 3).status(),
 	}
-	status := Ignored(policy, namespace, "first")
+	status := Ignored(policy, namespace, named("first"))
 	if status.State != v1.StateIgnored || status.ObservedGeneration != 3 || len(status.Nodes)+len(status.Operands) != 0 ||
 		status.NodeSummary != nil {
 		t.Errorf("got %+v", status)
@@ -771,7 +776,7 @@ func TestIgnored(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if got := ready(status).Message; got !=
-		"ClusterPolicy first is older and takes precedence, so this one has no effect: delete one of them" {
+		"ClusterPolicy first is active and takes precedence, so this one has no effect: delete one of them" {
 		t.Errorf("got %q", got)
 	}
 }

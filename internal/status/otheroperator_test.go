@@ -17,5 +17,5 @@ func TestOtherOperatorIsNoLongerReported(t *testing.T) {
 	none := HaveEach(Not(HaveField("Reason", v1.ReasonOtherOperatorRunning)))
 	g.Expect(Compute(policy, Input{Unassessed: 1}).Conditions).To(none, "nodes are being assessed")
 	g.Expect(Compute(policy, Input{}).Conditions).To(none, "a pass failed")
-	g.Expect(Ignored(policy, "gpu-operator", "older").Conditions).To(none)
+	g.Expect(Ignored(policy, "gpu-operator", named("older")).Conditions).To(none)
 }

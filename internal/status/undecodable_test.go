@@ -44,13 +44,19 @@ func TestAnUndecodablePolicyIsReported(t *testing.T) {
 }
 
 func TestAnUndecodablePolicyBesideTheActiveOne(t *testing.T) {
-	g := NewWithT(t)
-	status := Ignored(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{
-		Generation: 3, Annotations: map[string]string{mark: cause},
-	}}, namespace, "first")
-	g.Expect(status.State).To(Equal(v1.StateIgnored))
-	g.Expect(ready(status)).To(And(HaveField("Reason", "Undecodable"),
-		HaveField("Message", "the spec "+cause+"; ClusterPolicy first is active")))
+	const active = "the spec " + cause + "; ClusterPolicy first is active"
+	for want, first := range map[string]*v1.ClusterPolicy{
+		active: named("first"), // It was never applied: an older one takes precedence once it is corrected.
+		active + ", and this one stays ignored also after its correction, until that one is deleted": named("first",
+			"nvidia.com/gpu-operator.removal"),
+	} {
+		g := NewWithT(t)
+		status := Ignored(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{
+			Generation: 3, Annotations: map[string]string{mark: cause},
+		}}, namespace, first)
+		g.Expect(status.State).To(Equal(v1.StateIgnored))
+		g.Expect(ready(status)).To(And(HaveField("Reason", "Undecodable"), HaveField("Message", want)))
+	}
 }
 
 // Also where no policy uses the objects, and while the policy that does cannot be decoded.

@@ -9,15 +9,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
-
-var durationType = reflect.TypeFor[metav1.Duration]()
-
-// Kinds are the kinds whose objects are checked, with the Go types that they are decoded into.
-type Kinds map[schema.GroupVersionKind]reflect.Type
 
 // KindsOf returns the kinds of some groups that a scheme has types for.
 func KindsOf(scheme *runtime.Scheme, groups ...string) Kinds {

@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -166,8 +167,9 @@ func TestUndecodablePolicies(t *testing.T) {
 	e.awaitReported(older, "spec.driver.upgradePolicy.maxUnavailable is 99999999999")
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.DaemonSets = &v1.DaemonSetsSpec{Labels: v1.Labels{"a": "b"}} })
 	e.awaitReady(2)
-	e.Expect(client.IgnoreNotFound(e.client.Delete(e.t.Context(), older))).To(Succeed())
+	e.correctOlder(older)
 	e.awaitMetric(address, undecodablePolicies+"0")
+	e.Expect(client.IgnoreNotFound(e.client.Delete(e.t.Context(), older))).To(Succeed())
 
 	other := undecodablePolicy("other")
 	e.create(other.DeepCopy())
@@ -197,6 +199,48 @@ func TestUndecodablePolicies(t *testing.T) {
 	e.awaitReady(2)
 	e.awaitMetric(address, undecodablePolicies+"0")
 	e.awaitMetric(address, "gpu_operator_frozen 0")
+}
+
+// correctOlder corrects a policy that is older than the active one, and was never active: it stays ignored, and what is
+// installed stays with its owner, as do the labels of nodes.
+func (e *env) correctOlder(older *unstructured.Unstructured) {
+	e.t.Helper()
+	e.settled()
+	daemonSets, pods := e.stack()
+	owners, nodeLabels := e.owners(), e.nodeLabels()
+	e.Expect(owners).To(HaveEach(e.policy().UID))
+	e.patchSpec(older, `{"spec":{"driver":null,"gfd":{"enabled":false}}}`)
+	e.awaitCondition(older, And(HaveField("Reason", "Ignored"),
+		HaveField("Message", ContainSubstring("ClusterPolicy "+policy+" is active"))))
+	e.settled()
+	nowSets, nowPods := e.stack()
+	e.Expect(nowSets).To(Equal(daemonSets))
+	e.Expect(nowPods).To(Equal(pods))
+	e.Expect(e.owners()).To(Equal(owners))
+	e.Expect(e.nodeLabels()).To(Equal(nodeLabels))
+	e.awaitReady(2)
+}
+
+// owners returns the UIDs of the controllers of the DaemonSets.
+func (e *env) owners() map[string]types.UID {
+	e.t.Helper()
+	sets, found := &appsv1.DaemonSetList{}, map[string]types.UID{}
+	e.Expect(e.client.List(e.t.Context(), sets, client.InNamespace(namespace))).To(Succeed())
+	for i := range sets.Items {
+		found[sets.Items[i].Name] = metav1.GetControllerOf(&sets.Items[i]).UID
+	}
+	return found
+}
+
+// nodeLabels returns the labels of all nodes, by node.
+func (e *env) nodeLabels() map[string]map[string]string {
+	e.t.Helper()
+	nodes, found := &corev1.NodeList{}, map[string]map[string]string{}
+	e.Expect(e.client.List(e.t.Context(), nodes)).To(Succeed())
+	for i := range nodes.Items {
+		found[nodes.Items[i].Name] = nodes.Items[i].Labels
+	}
+	return found
 }
 
 // TestUndecodableNVIDIADrivers: the same for the drivers of some nodes. The nodes of the other one get theirs.

@@ -3,8 +3,6 @@ package app
 import (
 	"fmt"
 
-	"github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring"
-	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -12,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/undecodable"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
@@ -37,25 +34,12 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	// nodes.
 	config.QPS = -1
 	config.UserAgent = "gpu-operator/" + version.Version
-	kinds, err := customKinds()
+	kinds, err := undecodable.CustomKinds()
 	if err != nil {
 		return nil, err
 	}
 	config.Wrap(kinds.Wrap)
 	return config, nil
-}
-
-// customKinds are the kinds that the API server stores by the schema of a definition, without decoding them as Go does.
-func customKinds() (undecodable.Kinds, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		v1.AddToScheme, v1alpha1.AddToScheme, monitoringv1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("registering the kinds: %w", err)
-		}
-	}
-	return undecodable.KindsOf(scheme, v1.GroupVersion.Group, monitoring.GroupName), nil
 }
 
 // policyClient returns a client that reads, watches and writes ClusterPolicies.

@@ -395,6 +395,32 @@ var _ = Describe("A CRD that is older than the operator", Ordered, func() {
 		Expect(getPolicy(ctx, "second").Status.State).To(Equal(v1.StateIgnored))
 	})
 
+	// It may have been admitted by a definition that had the fields.
+	It("keeps the fields of policies that cannot be decoded", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		spec := v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.example.com"}}
+		env.createPolicy(ctx, "policy", spec)
+		env.createPolicy(ctx, "second", spec)
+		env.settle(ctx)
+		for _, name := range []string{"policy", "second"} {
+			setMark(ctx, name, "cannot be decoded: spec.a is 5")
+		}
+		removeField(ctx, "global")
+		env.takeWrites()
+		for range 3 {
+			env.pass(ctx, statusInterval)
+		}
+		Expect(env.takeWrites()).To(ConsistOf(HavePrefix("create Event policy."), HavePrefix("create Event second.")))
+		restoreCRD(ctx)
+		for _, name := range []string{"policy", "second"} {
+			// The API server serves the restored definition a moment later.
+			Eventually(func() *v1.GlobalSpec { return getPolicy(ctx, name).Spec.Global }).Should(
+				HaveValue(HaveField("Registry", "mirror.example.com")))
+		}
+		env.pass(ctx, statusInterval)
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("False Undecodable"))
+	})
+
 	It("is reported once, with the missing fields, and stops all repairs", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.example.com"}})

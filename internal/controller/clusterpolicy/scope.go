@@ -12,7 +12,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/drivertoolkit"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
@@ -47,7 +46,8 @@ type scope struct {
 	// frozen means that the spec may be truncated, or that NVIDIA's operator is at work: this pass applies nothing and
 	// writes no policy, but for a condition about that operator.
 	frozen bool
-	// undecodable says why the active policy cannot be decoded; empty if it can. It is frozen then, and has a status.
+	// undecodable says why the active policy cannot be decoded; empty if it can. It is frozen then, and has a
+	// status unless the definition lacks fields.
 	undecodable string
 	// removing means that the policy is being deleted and its stack has to be removed first; removed that this is done.
 	// left are the nodes that still have something of it, and unseen the number of those that were not looked at yet.
@@ -104,7 +104,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 		return s.closeRemoval(ctx)
 	}
 	in := s.statusInput()
-	if s.frozen && s.undecodable == "" {
+	if s.keepsStatus() {
 		s.Meter.ObservePass(s.frozenMetrics(in))
 		return s.result()
 	}
@@ -170,8 +170,8 @@ func (s *scope) markOthersIgnored(ctx context.Context) {
 			continue
 		}
 		// A write may drop fields that the CRD has no schema for.
-		if len(s.missingFields) == 0 || other.Annotations[labels.Undecodable] != "" {
-			_ = s.writeStatus(ctx, other, status.Ignored(other, s.Namespace, s.policy.Name))
+		if len(s.missingFields) == 0 {
+			_ = s.writeStatus(ctx, other, status.Ignored(other, s.Namespace, s.policy))
 		}
 	}
 }

@@ -16,8 +16,9 @@ import (
 
 // Objects that an older CustomResourceDefinition has admitted may have fields that cannot be decoded. They arrive
 // without these fields and with an annotation, see package undecodable. A policy that lacks a field must not be
-// applied: its stack stays as it is. It is reported in its status, which is written also if the definition lacks
-// fields: what they had was lost already, when the definition that admitted the object stored it.
+// applied: its stack stays as it is. It is reported in an Event and a metric, and in its status. The status is not
+// written while the definition lacks fields of the spec: the definition that admitted the object may have had them, and
+// the write would drop them for good (see schemaguard.go).
 
 // maxUndecodable bounds the objects in memory. If there are more, most of them have been deleted or corrected.
 const maxUndecodable = 1024
@@ -36,6 +37,11 @@ func (s *scope) freezeUndecodable(ctx context.Context) bool {
 	s.keepDecisions(ctx)
 	s.fail(s.listDrivers(ctx))
 	return true
+}
+
+// keepsStatus reports whether the status of the active policy must not be written, as the pass is frozen.
+func (s *scope) keepsStatus() bool {
+	return s.frozen && (s.undecodable == "" || len(observe.SpecFields(s.missingFields)) > 0)
 }
 
 // notePolicies records and counts the policies that cannot be decoded.

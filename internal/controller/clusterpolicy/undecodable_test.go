@@ -1,0 +1,70 @@
+package clusterpolicy
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// undecodableMark is the annotation that the operator's transport gives to what it reads. The clients of the suite
+// have no such transport, so that the API server has it here.
+const undecodableMark = "nvidia.com/gpu-operator.undecodable"
+
+// setMark sets or, if it is empty, removes the mark of a policy.
+func setMark(ctx context.Context, name, cause string) {
+	GinkgoHelper()
+	policy := getPolicy(ctx, name)
+	delete(policy.Annotations, undecodableMark)
+	if cause != "" {
+		policy.Annotations = map[string]string{undecodableMark: cause}
+	}
+	Expect(admin.Update(ctx, policy)).To(Succeed())
+}
+
+// controllers returns the UIDs of the policies that control the DaemonSets.
+func controllers(ctx context.Context) map[types.UID]int {
+	GinkgoHelper()
+	found := map[types.UID]int{}
+	for _, ds := range daemonSets(ctx) {
+		found[metav1.GetControllerOf(ds).UID]++
+	}
+	return found
+}
+
+var _ = Describe("A policy that cannot be decoded", func() {
+	It("stays ignored after its correction while a younger one that has been active exists", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "a-older", v1.ClusterPolicySpec{GFD: &v1.GFDSpec{Enabled: new(false)}})
+		setMark(ctx, "a-older", "cannot be decoded: spec.a is 5")
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.settle(ctx)
+		active := env.policy(ctx)
+		Expect(active.Finalizers).To(ConsistOf("nvidia.com/gpu-operator.removal"))
+		Expect(message(getPolicy(ctx, "a-older"), v1.ConditionReady)).To(
+			ContainSubstring("ClusterPolicy policy is active, and this one stays ignored also after its correction"))
+		owned, decisions := controllers(ctx), env.fleet.Basis().Decisions
+		Expect(owned).To(HaveLen(1))
+		Expect(owned).To(HaveKey(active.UID))
+		env.takeWrites()
+
+		setMark(ctx, "a-older", "")
+		for range 3 {
+			env.pass(ctx, time.Minute)
+		}
+		Expect(env.takeWrites()).To(HaveEach(HaveSuffix("status ClusterPolicy a-older")))
+		Expect(controllers(ctx)).To(Equal(owned))
+		Expect(env.fleet.Basis().Policy.UID).To(Equal(active.UID), "nodes are labelled by the decisions about it")
+		Expect(env.fleet.Basis().Decisions).To(BeIdenticalTo(decisions))
+		corrected := getPolicy(ctx, "a-older")
+		Expect(corrected.Status.State).To(Equal(v1.StateIgnored))
+		Expect(corrected.Finalizers).To(BeEmpty())
+		Expect(message(corrected, v1.ConditionReady)).To(Equal(
+			"ClusterPolicy policy is active and takes precedence, so this one has no effect: delete one of them"))
+	})
+})
