@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +24,10 @@ const (
 	component = "gpu-operator"
 	// maxMessage is the longest message that the API server accepts, in bytes.
 	maxMessage = 1024
+	// keptFor is how long the API server keeps an Event by default.
+	keptFor = time.Hour
+	// maxWritten bounds the names in memory. To lose them costs calls, and no second Event.
+	maxWritten = 512
 	// maxPrefix is how much of an object's name fits in the name of an Event, before the digest.
 	maxPrefix = 230
 )
@@ -55,11 +61,18 @@ type Recorder struct {
 	clock   clock.PassiveClock
 	limits  map[string]flowcontrol.PassiveRateLimiter
 	dropped func(kind string)
+
+	mu sync.Mutex
+	// written is when each Event was written, by its name.
+	written map[string]time.Time
 }
 
 // NewRecorder returns a Recorder. It calls dropped with the kind of the object for each Event that exceeds the limit.
 func NewRecorder(writer client.Writer, clk clock.PassiveClock, dropped func(kind string)) *Recorder {
-	r := &Recorder{writer: writer, clock: clk, limits: map[string]flowcontrol.PassiveRateLimiter{}, dropped: dropped}
+	r := &Recorder{
+		writer: writer, clock: clk, limits: map[string]flowcontrol.PassiveRateLimiter{}, dropped: dropped,
+		written: map[string]time.Time{},
+	}
 	for kind, limit := range limits {
 		r.limits[kind] = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(limit.perSecond, limit.burst, clk)
 	}
@@ -67,8 +80,12 @@ func NewRecorder(writer client.Writer, clk clock.PassiveClock, dropped func(kind
 }
 
 // Record writes the Event, unless the transition has one already or the limit is exceeded. Call it before writing the
-// transition itself: if the operator restarts in between, it repeats both, and the Event has the same name.
+// transition itself: if the operator restarts in between, it repeats both, and the Event has the same name. Repetitions
+// do not count towards the limit.
 func (r *Recorder) Record(ctx context.Context, e Event) {
+	if r.isWritten(name(e)) {
+		return
+	}
 	if limit, ok := r.limits[e.Regarding.Kind]; !ok || !limit.TryAccept() {
 		r.dropped(e.Regarding.Kind)
 		return
@@ -76,7 +93,26 @@ func (r *Recorder) Record(ctx context.Context, e Event) {
 	err := r.writer.Create(ctx, r.object(e))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		log.FromContext(ctx).Error(err, "Failed to create an Event", "reason", e.Reason, "message", e.Message)
+		return
 	}
+	r.remember(name(e))
+}
+
+// isWritten reports whether the API server has the Event, as far as the Recorder remembers.
+func (r *Recorder) isWritten(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, written := r.written[name]
+	return written && r.clock.Since(at) < keptFor
+}
+
+func (r *Recorder) remember(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.written) >= maxWritten {
+		clear(r.written)
+	}
+	r.written[name] = r.clock.Now()
 }
 
 func (r *Recorder) object(e Event) *corev1.Event {

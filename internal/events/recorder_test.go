@@ -91,6 +91,20 @@ func TestOneEventPerTransition(t *testing.T) {
 	f.Expect(f.written()).To(HaveLen(3))
 }
 
+// What repeats one transition leaves the limit to other Events, and is repeated once the API server has dropped it.
+func TestRepetitionsDoNotCount(t *testing.T) {
+	f := newFixture(t)
+	for range 1000 {
+		f.recorder.Record(t.Context(), newEvent("ClusterPolicy", "cp", "edited again"))
+	}
+	f.recorder.Record(t.Context(), newEvent("ClusterPolicy", "cp", "ready > failed"))
+	f.Expect(f.written()).To(HaveLen(2))
+	f.Expect(f.dropped).To(BeEmpty())
+	f.clock.SetTime(f.clock.Now().Add(time.Hour))
+	f.recorder.Record(t.Context(), newEvent("ClusterPolicy", "cp", "edited again"))
+	f.Expect(f.calls).To(Equal(3))
+}
+
 func TestEventRateLimit(t *testing.T) {
 	f := newFixture(t)
 	for i := range 1000 {

@@ -155,12 +155,25 @@ func (r *Redactor) list(elements []any) {
 		if i > 0 {
 			flag, _ := elements[i-1].(string)
 			name := strings.TrimLeft(flag, "-")
-			isSecret := isCredentialName(name) || flag == "-p"
-			if name != flag && !strings.Contains(name, "=") && isSecret && !harmless.MatchString(text) {
+			if name != flag && !strings.Contains(name, "=") && isCredentialName(name) && !harmless.MatchString(text) {
 				elements[i] = r.remove("argument", text)
+				continue
+			}
+			if flag == "-p" && !isOtherArgument(elements[:i-1], text) && !harmless.MatchString(text) {
+				r.Count[doubtful]++
+				elements[i] = Mark
 				continue
 			}
 		}
 		elements[i] = r.Text(text)
 	}
+}
+
+// isOtherArgument reports whether a value after -p is no password, by the arguments before it.
+func isOtherArgument(before []any, value string) bool {
+	var words []string
+	for _, argument := range before {
+		words = append(words, fmt.Sprint(argument))
+	}
+	return ports(value) || isOtherCommand(words)
 }

@@ -173,3 +173,37 @@ func TestBase64IsRemoved(t *testing.T) {
 		g.Expect(r.Text(kept)).To(Equal(kept))
 	}
 }
+
+// The flag -p has other meanings than a password. Its value is removed there alone, and programs are known that use it
+// otherwise: names of the operator, which follow mkdir -p, stay readable in all files.
+func TestOtherMeaningsOfAShortFlagStay(t *testing.T) {
+	g, r := NewWithT(t), redact.New()
+	const script = "mkdir -p lib/modules && ps -p 1234567 && docker run -p 8080:9400 x; mkdir -p gpu-operator-validator"
+	for _, kept := range []string{
+		script, "podman run -p 127.0.0.1:8080:9400/tcp x", "/usr/bin/install -p driver-binary dir", "x -p 8080:9400",
+		`sh -c "mkdir -p nvidia-driver-root"`, "kill -p nvidia-persistenced", "ssh host -p 22222",
+		"nc -p 12345", "+ sudo mkdir -p gpu-operator-validator",
+	} {
+		g.Expect(r.Text(kept)).To(Equal(kept))
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"args": []any{
+		"mkdir", "-p", "gpu-operator-validator", "x"}, "other": []any{"run", "-p", "8080:9400"},
+		"script": []any{"sh", "-c", script}}}
+	want := object.DeepCopy()
+	r.Object(object, false)
+	g.Expect(object).To(Equal(want))
+	g.Expect(r.Count).To(BeEmpty())
+
+	g.Expect(r.Text("unknown -p gpu-operator-validator")).To(Equal("unknown -p [redacted]"))
+	g.Expect(r.Text("mkdir -p a; mysql -p PLANTED-1")).To(Equal("mkdir -p a; mysql -p [redacted]"))
+	for _, command := range []string{
+		"docker login -u mkdir", "docker exec mkdir mysql", "ssh host cli", "pip install x", "sshpass", "mkdir a | cli",
+	} {
+		g.Expect(r.Text(command + " -p PLANTED-word")).To(Equal(command + " -p [redacted]"))
+	}
+	object.Object["args"] = []any{"login", "-p", "gpu-operator-validator"}
+	r.Object(object, false)
+	g.Expect(object.Object["args"]).To(Equal([]any{"login", "-p", "[redacted]"}))
+	const elsewhere = "pod gpu-operator-validator-abcde"
+	g.Expect(r.Finish(elsewhere)).To(Equal(elsewhere))
+}

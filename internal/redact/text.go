@@ -3,6 +3,7 @@ package redact
 import (
 	"cmp"
 	"encoding/base64"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,6 +27,10 @@ const credentialName = `(?:[a-z0-9_.-]*(?:passw(?:or)?d|passphrase|pwd|secret|to
 	`api[-_.]?key|access[-_.]?key|` +
 	`private[-_.]?key|signing[-_.]?key|encryption[-_.]?key|license[-_.]?key|account[-_.]?key|key[-_.]data|cookie|` +
 	`auth)[a-z0-9_.-]*|(?:[a-z0-9_.-]*[_.-])?pass(?:[_.-][a-z0-9_.-]*)?|tls\.key)`
+
+// doubtful is what may as well be something else than a credential: it is removed where it is, and not wherever else it
+// is found.
+const doubtful = "value of a flag that may be a password"
 
 // form is a form of credentials in a text. group is the part of a match that is the credential.
 type form struct {
@@ -54,7 +59,7 @@ var forms = []form{
 	{"value of a variable", regexp.MustCompile(`(?i)\\?["']name\\?["']\s*:\s*\\?["']` + credentialName +
 		`\\?["']\s*,\s*\\?["']value\\?["']\s*:\s*\\?["']([^"'\\]+)`), 1},
 	{"value of a credential's flag", regexp.MustCompile(`(?i)(?:^|\s)--?` + credentialName + `\s+([^\s"'-][^\s"']*)`), 1},
-	{"value of a credential's flag", regexp.MustCompile(`(?:^|[\s"'])-p(?:\s+|=)["']?([^\s"'-][^\s"']*)`), 1},
+	{doubtful, regexp.MustCompile(`(?:^|[\s"'])-p(?:\s+|=)["']?([^\s"'-][^\s"']*)`), 1},
 	{"value of a credential's flag", regexp.MustCompile(`\b(?:mysql|mysqldump|mysqladmin|mariadb|sshpass)\s` +
 		`[^\n|;&]*?-p([^\s"'=-][^\s"']*)`), 1},
 	{"password in base64", regexp.MustCompile(`\b([A-Za-z0-9+/]{6,}={0,2})["']?\s*\|\s*base64\s+(?:-d|-D|--decode)`), 1},
@@ -80,6 +85,34 @@ type Redactor struct {
 // New returns a redactor that knows no credential.
 func New() *Redactor {
 	return &Redactor{found: map[string]bool{}, Count: map[string]int{}}
+}
+
+// otherPrograms are those whose flag -p is no password. Ports of other programs, such as docker, ssh and nc, are known
+// by their form; docker login has a password there, and docker exec another program.
+var otherPrograms = []string{
+	"cp", "install", "ip6tables", "iptables", "kill", "mkdir", "patch", "pgrep", "ps", "rmdir", "tar", "top", "unzip",
+}
+
+// starters stand before a program.
+var starters = []string{"bash", "do", "else", "exec", "sh", "sudo", "then"}
+
+// ports is how programs that run containers name ports after -p.
+var ports = regexp.MustCompile(`^(?:[0-9.]+:)?[0-9]+:[0-9]+(?:/[a-z]+)?$`).MatchString
+
+// isOtherFlag reports whether -p before a value is no flag for a password, by the program of the command before it.
+func isOtherFlag(before, value string) bool {
+	begin := strings.LastIndexAny(before, "\n;|&(`\"'") + 1
+	return ports(value) || isOtherCommand(strings.Fields(before[begin:]))
+}
+
+// isOtherCommand reports whether the program of a command is one whose flag -p is no password.
+func isOtherCommand(words []string) bool {
+	for _, word := range words {
+		if word = path.Base(word); !slices.Contains(starters, word) && !strings.HasPrefix(word, "-") && word != "+" {
+			return slices.Contains(otherPrograms, word)
+		}
+	}
+	return false
 }
 
 // remove returns the mark for a value, which is a credential.
@@ -138,7 +171,7 @@ func (r *Redactor) encoded(text string) string {
 		for _, f := range forms {
 			plain = within.replace(plain, f)
 		}
-		if len(within.found) == 0 && !userAndPassword.MatchString(string(decoded)) {
+		if len(within.Count) == 0 && !userAndPassword.MatchString(string(decoded)) {
 			return match
 		}
 		for value := range within.found {
@@ -168,8 +201,16 @@ func (r *Redactor) replace(text string, f form) string {
 		if begin < last || harmless.MatchString(text[begin:end]) {
 			continue
 		}
+		if f.what == doubtful && isOtherFlag(text[:at[0]], text[begin:end]) {
+			continue
+		}
 		out.WriteString(text[last:begin])
-		out.WriteString(r.remove(f.what, text[begin:end]))
+		if f.what == doubtful {
+			r.Count[f.what]++
+			out.WriteString(Mark)
+		} else {
+			out.WriteString(r.remove(f.what, text[begin:end]))
+		}
 		last = end
 	}
 	if last == 0 {

@@ -1,12 +1,15 @@
 package statuswriter
 
 import (
+	"strconv"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/drift"
 )
 
 // A policy has an Event when it becomes degraded, when the reason changes, and when it recovers.
@@ -68,4 +71,41 @@ func TestOutdatedEvents(t *testing.T) {
 	policy.Status = outdated("driver 580.95.05 (on a)")
 	_, appeared = outdatedEvent(policy, outdated("driver 580.95.05 (on 2 nodes: a, b)"))
 	g.Expect(appeared).To(BeFalse())
+}
+
+// Another controller that repeats its edit gets one Event for each object, field and manager. Each edit that may have
+// removed pods has its own.
+func TestRepeatedEdits(t *testing.T) {
+	f := newFixture(t)
+	reasons := func() map[string]int {
+		list := &corev1.EventList{}
+		if err := f.client.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]int{}
+		for i := range list.Items {
+			found[list.Items[i].Reason]++
+		}
+		return found
+	}
+	repair := drift.Repair{Object: "ConfigMap a", Field: "data.a", Manager: "other"}
+	record := func(change func(*drift.Repair)) {
+		for version := range 3 {
+			another := repair
+			another.Version = strconv.Itoa(version)
+			change(&another)
+			f.writer.RecordRepair(t.Context(), f.read(), &another)
+		}
+	}
+	record(func(*drift.Repair) {})
+	if got := reasons(); got["EditReverted"] != 1 {
+		t.Fatalf("Events of one edit, repeated: %v", got)
+	}
+	record(func(r *drift.Repair) { r.Object = "ConfigMap b" })
+	record(func(r *drift.Repair) { r.Field = "data.b" })
+	record(func(r *drift.Repair) { r.Manager = "" })
+	record(func(r *drift.Repair) { r.Placement = true })
+	if got := reasons(); got["EditReverted"] != 4 || got["PlacementRepaired"] != 3 {
+		t.Errorf("Events: %v", got)
+	}
 }

@@ -121,16 +121,17 @@ func (w *Writer) Write(
 }
 
 // RecordRepair records an Event about drift that the pass has repaired. A condition would no longer be true when it is
-// written.
+// written. A controller that repeats its edit gets no further Event for the same field, unless the edit may have
+// removed pods.
 func (w *Writer) RecordRepair(ctx context.Context, policy *v1.ClusterPolicy, repair *drift.Repair) {
 	reason := v1.ReasonEditReverted
+	transition := fmt.Sprintf("%s of %s by %s", repair.Field, repair.Object, repair.Manager)
 	if repair.Placement {
-		reason = v1.ReasonPlacementRepaired
+		reason, transition = v1.ReasonPlacementRepaired, repair.Object+" of version "+repair.Version
 	}
 	w.events.Record(ctx, events.Event{
 		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
-		Reason: reason, Message: repair.String(),
-		Transition: repair.Object + " of version " + repair.Version,
+		Reason: reason, Message: repair.String(), Transition: transition,
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/net/netutil"
 	certutil "k8s.io/client-go/util/cert"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
@@ -24,21 +23,23 @@ type serverBounds struct {
 	// header, read and write bound one request: its header with the TLS handshake, all of it, and with its answer. idle
 	// is how long a connection waits for the next one.
 	header, read, write, idle time.Duration
-	// connections is how many are accepted at a time; others wait in the kernel.
+	// connections is how many are open at a time; beyond that, see limitedListener.
 	connections int
 	// headerBytes bounds a header.
 	headerBytes int
 }
 
-// metricsBounds suffice for some clients that scrape each minute over connections that they keep.
+// metricsBounds suffice for some clients that scrape, each within ten seconds. Those that scrape at least every 20 s
+// keep their connections. An answer has more time than a review of a token (10 s).
 func metricsBounds() serverBounds {
 	return serverBounds{
-		header: 5 * time.Second, read: 10 * time.Second, write: time.Minute, idle: 90 * time.Second,
+		header: 5 * time.Second, read: 10 * time.Second, write: 15 * time.Second, idle: 20 * time.Second,
 		connections: 64, headerBytes: 16 << 10,
 	}
 }
 
-// serve returns an HTTP server for the handler, and its listener; with TLS unless config is nil.
+// serve returns an HTTP server for the handler, and its listener; with TLS unless config is nil. A connection ends
+// after each answer that keeping is no part of.
 func (b serverBounds) serve(
 	address string, handler http.Handler, config *tls.Config,
 ) (*http.Server, net.Listener, error) {
@@ -46,13 +47,13 @@ func (b serverBounds) serve(
 	if err != nil {
 		return nil, nil, err
 	}
-	listener = netutil.LimitListener(listener, b.connections)
+	listener = &limitedListener{Listener: listener, max: b.connections}
 	if config != nil {
 		listener = tls.NewListener(listener, config)
 	}
 	return &http.Server{
-		Handler: handler, ReadHeaderTimeout: b.header, ReadTimeout: b.read, WriteTimeout: b.write, IdleTimeout: b.idle,
-		MaxHeaderBytes: b.headerBytes,
+		Handler: closing(handler), ConnContext: withConn, MaxHeaderBytes: b.headerBytes,
+		ReadHeaderTimeout: b.header, ReadTimeout: b.read, WriteTimeout: b.write, IdleTimeout: b.idle,
 	}, listener, nil
 }
 
@@ -62,7 +63,8 @@ func (o *metricsOptions) addServer(mgr manager.Manager) error {
 	if o.address == "0" {
 		return nil
 	}
-	handler := promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	handler := keeping(promhttp.HandlerFor(
+		ctrlmetrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
 	var config *tls.Config
 	if o.secure {
 		filter, err := metricsauth.Filter(mgr.GetConfig(), mgr.GetHTTPClient())

@@ -2,78 +2,186 @@ package app
 
 import (
 	"bufio"
-	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 )
 
-// served starts a server with these bounds, and returns its address.
+// served starts a server with these bounds, and returns its address. Requests with any token are authorized.
 func served(t *testing.T, bounds serverBounds) string {
 	t.Helper()
-	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") })
-	server, listener, err := bounds.serve("127.0.0.1:0", handler, nil)
+	metrics := keeping(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }))
+	mux := http.NewServeMux()
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "" {
+			http.Error(w, "send a token", http.StatusUnauthorized)
+			return
+		}
+		metrics.ServeHTTP(w, r)
+	})
+	server, listener, err := bounds.serve("127.0.0.1:0", mux, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() {
-		_ = server.Shutdown(context.Background())
+		// Shutdown would wait for requests that are not finished.
+		_ = server.Close()
 		NewWithT(t).Expect(<-ended).To(MatchError(http.ErrServerClosed))
 	})
 	return listener.Addr().String()
 }
 
-// Connections whose header does not end are closed, and so are those that are kept without a request. More than the
-// server accepts at a time do not keep others away for good.
-func TestUnfinishedRequestsEnd(t *testing.T) {
-	const many = 20
-	g := NewWithT(t)
+// unbounded are bounds in time that no test reaches, with this limit of connections.
+func unbounded(connections int) serverBounds {
 	bounds := metricsBounds()
-	g.Expect(bounds.connections).To(BeNumerically("<=", 100))
-	g.Expect([]time.Duration{bounds.header, bounds.read}).To(HaveEach(
-		And(BeNumerically(">", 0), BeNumerically("<=", 10*time.Second))), "150 connections were all open after 14 s")
-	g.Expect([]time.Duration{bounds.write, bounds.idle}).To(HaveEach(BeNumerically(">", 0)))
-	bounds.header, bounds.read, bounds.idle, bounds.connections = time.Millisecond, time.Millisecond, time.Millisecond, 3
-	address := served(t, bounds)
-	var open []net.Conn
-	for range many {
-		conn, err := net.Dial("tcp", address)
-		g.Expect(err).NotTo(HaveOccurred())
-		t.Cleanup(func() { _ = conn.Close() })
-		_, _ = io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: a\r\n")
-		open = append(open, conn)
-	}
-	for _, conn := range open {
-		g.Expect(conn.SetReadDeadline(time.Now().Add(time.Minute))).To(Succeed())
-		_, err := io.Copy(io.Discard, conn)
-		if err != nil {
-			g.Expect(err).To(MatchError(ContainSubstring("reset by peer")), "the server has closed it")
-		}
+	bounds.header, bounds.read, bounds.write, bounds.idle = time.Hour, time.Hour, time.Hour, time.Hour
+	bounds.connections = connections
+	return bounds
+}
+
+// begin opens a connection, and sends the beginning of a request.
+func begin(t *testing.T, address, text string) net.Conn {
+	t.Helper()
+	g := NewWithT(t)
+	conn, err := net.Dial("tcp", address)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = conn.Close() })
+	_, _ = io.WriteString(conn, text)
+	g.Expect(conn.SetReadDeadline(time.Now().Add(scrapeTimeout))).To(Succeed())
+	return conn
+}
+
+const (
+	// scrapeTimeout is the default of Prometheus.
+	scrapeTimeout = 10 * time.Second
+	unfinished    = "GET /metrics HTTP/1.1\r\nHost: a\r\n"
+	refused       = unfinished + "\r\n"
+	allowed       = unfinished + "Authorization: Bearer a\r\n\r\n"
+)
+
+// expectEnd expects that the server closes the connection, whatever it answers before.
+func expectEnd(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("reset by peer")), "the server has not closed it")
 	}
 }
 
-func TestAKeptConnectionEnds(t *testing.T) {
+// expectMetrics expects the answer to an authorized request, and that the connection is kept.
+func expectMetrics(t *testing.T, conn net.Conn) {
+	t.Helper()
 	g := NewWithT(t)
-	bounds := metricsBounds()
-	bounds.idle = time.Millisecond
-	conn, err := net.Dial("tcp", served(t, bounds))
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = conn.Close() })
-	_, err = io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(conn.SetReadDeadline(time.Now().Add(time.Minute))).To(Succeed())
-	reader := bufio.NewReader(conn)
-	answer, err := http.ReadResponse(reader, nil)
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	text, err := io.ReadAll(answer.Body)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(answer.Body.Close()).To(Succeed())
-	g.Expect(strings.TrimSpace(string(text))).To(Equal("metrics"))
-	_, err = reader.ReadByte()
-	g.Expect(err).To(MatchError(io.EOF))
+	g.Expect(string(text)).To(Equal("metrics"))
+	g.Expect(answer.Close).To(BeFalse(), "the connection is kept")
+}
+
+// Connections whose header does not end are closed.
+func TestUnfinishedRequestsEnd(t *testing.T) {
+	g := NewWithT(t)
+	bounds := metricsBounds()
+	g.Expect([]time.Duration{bounds.header, bounds.read}).To(HaveEach(
+		And(BeNumerically(">", 0), BeNumerically("<=", 10*time.Second))), "150 connections were all open after 14 s")
+	g.Expect([]time.Duration{bounds.write, bounds.idle}).To(HaveEach(
+		And(BeNumerically(">", 0), BeNumerically("<=", 20*time.Second))))
+	bounds = unbounded(100)
+	bounds.header = time.Millisecond
+	address := served(t, bounds)
+	for range 20 {
+		expectEnd(t, begin(t, address, unfinished))
+	}
+}
+
+// The oldest connections of clients that have shown no right are closed when there are too many.
+func TestConnectionsAreLimited(t *testing.T) {
+	NewWithT(t).Expect(metricsBounds().connections).To(BeNumerically("<=", 100))
+	address := served(t, unbounded(3))
+	var open []net.Conn
+	for range 20 {
+		open = append(open, begin(t, address, unfinished))
+	}
+	for _, conn := range open[:17] {
+		expectEnd(t, conn)
+	}
+}
+
+// Refused clients that keep their connections and clients that do not finish their headers do not keep away one with
+// rights, whose connection stays whatever they do afterwards.
+func TestRefusedClientsDoNotKeepOthersAway(t *testing.T) {
+	bounds := unbounded(metricsBounds().connections)
+	for name, text := range map[string]string{"refused": refused, "unfinished": unfinished, "silent": ""} {
+		t.Run(name, func(t *testing.T) {
+			address := served(t, bounds)
+			fill := func() {
+				for range 2 * bounds.connections {
+					begin(t, address, text)
+				}
+			}
+			fill()
+			scraper := begin(t, address, allowed)
+			expectMetrics(t, scraper)
+			fill()
+			_, err := io.WriteString(scraper, allowed)
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			expectMetrics(t, scraper)
+		})
+	}
+}
+
+// A connection ends with an answer that is not the metrics.
+func TestRefusedConnectionsEnd(t *testing.T) {
+	address := served(t, unbounded(3))
+	expectEnd(t, begin(t, address, refused))
+	expectEnd(t, begin(t, address, "GET /other HTTP/1.1\r\nHost: a\r\n\r\n"))
+}
+
+// A client that opens connections faster than others are authorized closes its own ones.
+func TestExcessOfOneAddressIsItsOwn(t *testing.T) {
+	g := NewWithT(t)
+	listener := &limitedListener{max: 4}
+	var closed []string
+	open := func(name, source string, authorized bool) {
+		excess := listener.add(&limitedConn{Conn: named{name: name, closed: &closed}, listener: listener, source: source,
+			authorized: authorized})
+		if excess != nil {
+			g.Expect(excess.Close()).To(Succeed())
+		}
+	}
+	open("scraper", "10.0.0.1", true)
+	open("new scraper", "10.0.0.2", false)
+	for i := range 5 {
+		open(fmt.Sprint(i), "10.0.0.3", false)
+	}
+	g.Expect(closed).To(Equal([]string{"0", "1", "2"}))
+	g.Expect(listener.open).To(HaveLen(4))
+}
+
+// named is a connection that notes its end.
+type named struct {
+	net.Conn
+	name   string
+	closed *[]string
+}
+
+func (n named) Close() error {
+	*n.closed = append(*n.closed, n.name)
+	return nil
+}
+
+func TestAKeptConnectionEnds(t *testing.T) {
+	bounds := unbounded(3)
+	bounds.idle = time.Millisecond
+	conn := begin(t, served(t, bounds), allowed)
+	expectMetrics(t, conn)
+	expectEnd(t, conn)
 }
