@@ -51,7 +51,7 @@ func changed(p *Pod, change func(*Pod)) *Pod {
 
 func hasRecord(s *state, i int) bool { return s.machines[i].Record != nil }
 
-// forget removes the record of a node. Whose cordon it has can only be seen by its label, or by its slot.
+// forget removes the record of a node. Whose cordon it has can only be seen by its label.
 func (s *state) forget(i int) {
 	m := &s.machines[i]
 	m.Record, m.started, m.replaced = nil, 0, false
@@ -66,8 +66,7 @@ func (s *state) orphan(i int) {
 	m.foreign = m.foreign && m.Unschedulable && !known
 }
 
-// claims reports whether a cordon of the node counts as the operator's: by its record; without one by its label, or by
-// its slot if the label is gone, too.
+// claims reports whether a cordon of the node counts as the operator's: by its record; without one by its label.
 func (s *state) claims(i int) bool {
 	m := &s.machines[i]
 	switch slot := s.slots.Valid(&m.Node); {
@@ -76,7 +75,7 @@ func (s *state) claims(i int) bool {
 	case m.Record != nil || m.InitiallyCordoned:
 		return m.Record != nil && m.Record.Cordoned
 	default:
-		return m.State.InProgress() && (m.Installs || slot) || m.State == StateNone && slot
+		return m.State.InProgress() && (m.Installs || slot)
 	}
 }
 

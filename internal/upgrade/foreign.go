@@ -11,9 +11,6 @@ import (
 func (v *visit) foreign() turn {
 	switch v.state {
 	case StateNone, StateRequired, StateDone, StateFailed:
-		if v.lost() {
-			return v.adopt(v.stateOf(StatePodDeletion))
-		}
 		return v.idle()
 	case StateCordon, StateWaitForJobs, StatePodDeletion, StateDrain:
 		return v.adopt(StatePodDeletion)
@@ -45,11 +42,11 @@ func (v *visit) stateOf(stale State) State {
 	return StateValidation
 }
 
-// lost reports whether another client has removed the record of an upgrade that has cordoned the node, and perhaps the
-// label: it has a slot, and the annotation by which a cordon of others is remembered is absent.
+// lost reports whether another client has removed the record of an upgrade that has cordoned the node: it has a slot and
+// the label, and the annotation by which a cordon of others is remembered is absent. Without the label the cordon may be
+// a user's: leave removes the label and the record, and such a cordon stays.
 func (v *visit) lost() bool {
-	began := v.state == StateNone || v.state.continues()
-	return v.slot && !v.own && began && v.node.Unschedulable && !v.node.InitiallyCordoned
+	return v.slot && !v.own && v.state.continues() && v.node.Unschedulable && !v.node.InitiallyCordoned
 }
 
 // unreadable reports whether neither the record nor the label of the node can be read: a later release may have written

@@ -40,8 +40,6 @@ func Transitions() []Transition {
 		{StateValidation, StateFailed, "timeout"},
 		{StateFailed, StateRequired, "request, another target, or retry"},
 		{StateFailed, StateDone, "driver validated after all: uncordon"},
-		{StateDone, StatePodDeletion, "cordoned, record and label removed by others"},
-		{StateDone, StateValidation, "the same, new driver runs"},
 		{StateDrain, StatePodDeletion, "left by NVIDIA's operator"},
 		{StateCordon, StatePodDeletion, "left by NVIDIA's operator"},
 		{StateUncordon, StateValidation, "left by NVIDIA's operator"},

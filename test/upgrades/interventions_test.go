@@ -118,7 +118,8 @@ func interventions() []intervention {
 			},
 			end: func(e *env, node string) {
 				e.Eventually(func() bool { return e.watch.node(node).cordoned }).Should(BeFalse(), "a cordon of ours is undone")
-				e.Expect(e.watch.node(node).annotations).NotTo(HaveKey(recordKey))
+				e.Eventually(func() map[string]string { return e.watch.node(node).annotations }).ShouldNot(HaveKey(recordKey),
+					"it is removed once the slot is given back")
 			},
 		},
 		{
@@ -128,7 +129,8 @@ func interventions() []intervention {
 				e.Eventually(func() map[string]string { return e.watch.node(node).labels }).WithTimeout(upgradeTime).Should(And(
 					HaveKeyWithValue("nvidia.com/gpu.present", "false"), Not(HaveKey(stateLabel))))
 				e.Expect(e.watch.node(node).cordoned).To(BeFalse(), "a cordon of ours is undone")
-				e.Expect(e.watch.node(node).annotations).NotTo(HaveKey(recordKey))
+				e.Eventually(func() map[string]string { return e.watch.node(node).annotations }).ShouldNot(HaveKey(recordKey),
+					"it is removed once the slot is given back")
 			},
 		},
 	}
