@@ -22,8 +22,8 @@ import (
 // 1.34, and before that v1beta2 (1.33) and v1beta1 (1.32), where it is turned on. Status.allocation is alike in all.
 var claimVersions = []string{"v1", "v1beta2", "v1beta1"}
 
-// GPUClaims reads which resource claims hold GPUs, by their allocation: each claim once, when it is asked for. It may be
-// used by several goroutines.
+// GPUClaims reads which resource claims hold GPUs, by their allocation: each claim once, when it is asked for. It may
+// be used by several goroutines.
 type GPUClaims struct {
 	live  client.Reader
 	mu    sync.Mutex
@@ -52,8 +52,9 @@ func (c *GPUClaims) Assumed(ctx context.Context) gpuuse.Claims {
 }
 
 // Certain is Assumed for a decision that disturbs the pods that hold GPUs. Once it has been asked, failed returns why a
-// claim could not be read; nil if all could. Then the answers must not be used: the pod may have no GPU. A claim that
-// does not exist, or that the operator may not read, is no failure, as waiting does not help: it counts as holding GPUs.
+// claim could not be read; nil if all could. With an error the answers must not be used: the pod may have no GPU. A
+// claim that does not exist, or that the operator may not read, is no failure, as waiting does not help: it counts as
+// holding GPUs.
 func (c *GPUClaims) Certain(ctx context.Context) (claims gpuuse.Claims, failed func() error) {
 	var errs []error
 	claims = func(namespace, name string) bool {

@@ -202,8 +202,8 @@ func (v *visit) pull() (turn, bool) {
 	return waiting, false
 }
 
-// pullAgain is the patch of a node whose failed pull is due again. Only without a failure in its record it pulls, so the
-// pull pod of the failed round is deleted before.
+// pullAgain is the patch of a node whose failed pull is due again. Only without a failure in its record it pulls, so
+// the pull pod of the failed round is deleted before.
 func (v *visit) pullAgain() turn {
 	t, patch := v.enter(StateRequired, "the next attempt is due")
 	patch.Record.Reason, patch.Record.Message, patch.Record.RetryAt = "", "", time.Time{}
