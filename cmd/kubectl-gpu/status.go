@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/clusterpolicy/gpu-operator/internal/overview"
 )
 
 // formatWide is the text with all columns.
@@ -88,11 +92,20 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 	if live.podsUnknown != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), "kubectl gpu: what is free is unknown:", live.podsUnknown)
 	}
-	if err := live.undecodable(); err != nil {
-		return failure{err}
+	return o.verdict(cmd.ErrOrStderr(), live.undecodable(), found.Policy)
+}
+
+// verdict prints which policies cannot be decoded, and returns the error of the command. That of an ignored policy is
+// none: nodes do not depend on it.
+func (o statusOptions) verdict(stderr io.Writer, undecodable map[string]error, active *overview.Policy) error {
+	for _, name := range slices.Sorted(maps.Keys(undecodable)) {
+		fmt.Fprintln(stderr, "kubectl gpu:", undecodable[name])
 	}
-	if o.detailedExit && (found.Policy == nil || found.Policy.Ready != "True") {
+	switch {
+	case o.detailedExit && (active == nil || active.Ready != "True"):
 		return errNotReady
+	case active != nil && undecodable[active.Name] != nil:
+		return failure{fmt.Errorf("ClusterPolicy %s is active and cannot be decoded: correct it", active.Name)}
 	}
 	return nil
 }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -79,19 +77,15 @@ func isReplaced(object manifest.Object, edit preview.Edit) bool {
 	return false
 }
 
-// undecodable is the error of the policies that cannot be decoded; nil if all can.
-func (c *liveCluster) undecodable() error {
+// undecodable returns the errors of the policies that cannot be decoded, by name.
+func (c *liveCluster) undecodable() map[string]error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var found []string
+	found := map[string]error{}
 	for _, policy := range c.policies {
 		if err := undecodableObject(v1.ClusterPolicyKind.Kind, policy); err != nil {
-			found = append(found, err.Error())
+			found[policy.Name] = err
 		}
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	slices.Sort(found)
-	return errors.New(strings.Join(found, "\n"))
+	return found
 }

@@ -2,15 +2,20 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/onsi/gomega/types"
+	apitypes "k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/overview"
 )
 
 // The specs that Go cannot decode, or not in time, with the field that each error names.
@@ -55,11 +60,11 @@ func TestADriverThatCannotBeDecodedIsNamed(t *testing.T) {
 	g.Expect(got.errOut).To(ContainSubstring("NVIDIADriver bad cannot be decoded: spec.resources.requests[memory] is "))
 }
 
-// The policies of a cluster are shown beside one that cannot be decoded, which is the error in the end.
+// The policies of a cluster are shown beside one that cannot be decoded, which is named.
 func TestPoliciesBesideOneThatCannotBeDecoded(t *testing.T) {
 	g := NewWithT(t)
 	c := newLiveCluster(kubectl{})
-	c.policies = map[types.UID]*v1.ClusterPolicy{}
+	c.policies = map[apitypes.UID]*v1.ClusterPolicy{}
 	for _, name := range []string{"good", "bad"} {
 		text := fmt.Appendf(nil, `{"apiVersion":"nvidia.com/v1","kind":"ClusterPolicy","metadata":{"name":%q,"uid":%[1]q},`+
 			`"spec":{"dcgm":{"hostPort":%d}}}`, name, map[string]int{"good": 5555, "bad": 3_000_000_000}[name])
@@ -67,7 +72,8 @@ func TestPoliciesBesideOneThatCannotBeDecoded(t *testing.T) {
 	}
 	g.Expect(c.policies).To(HaveLen(2))
 	g.Expect(c.policies["good"].Spec.DCGM.HostPort).To(BeEquivalentTo(5555))
-	g.Expect(c.undecodable()).To(MatchError(HavePrefix("ClusterPolicy bad cannot be decoded: spec.dcgm.hostPort is")))
+	g.Expect(c.undecodable()).To(And(HaveLen(1), HaveKeyWithValue("bad",
+		MatchError(HavePrefix("ClusterPolicy bad cannot be decoded: spec.dcgm.hostPort is")))))
 }
 
 // Objects of the Prometheus operator that cannot be decoded, or not in time, do not stop a plan.
@@ -98,6 +104,33 @@ spec: {groups: [{name: a, limit: 99999999999999999999}]}
 	}
 }
 
+// Only the active policy fails the command, and only after the exit code that a script asks for.
+func TestStatusBesideAPolicyThatCannotBeDecoded(t *testing.T) {
+	bad := errors.New("ClusterPolicy bad cannot be decoded: spec.a")
+	for name, test := range map[string]struct {
+		active   *overview.Policy
+		detailed bool
+		want     types.GomegaMatcher
+	}{
+		"another one is active":                  {&overview.Policy{Name: "good", Ready: "True"}, false, BeNil()},
+		"another one is active, with exit codes": {&overview.Policy{Name: "good", Ready: "True"}, true, BeNil()},
+		"it is active": {
+			&overview.Policy{Name: "bad", Ready: "False"}, false, MatchError(ContainSubstring("ClusterPolicy bad is active")),
+		},
+		"it is active, with exit codes":   {&overview.Policy{Name: "bad", Ready: "False"}, true, MatchError(errNotReady)},
+		"it is still called ready":        {&overview.Policy{Name: "bad", Ready: "True"}, true, HaveOccurred()},
+		"none is active":                  {nil, false, BeNil()},
+		"none is active, with exit codes": {nil, true, MatchError(errNotReady)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, printed := NewWithT(t), &strings.Builder{}
+			err := statusOptions{detailedExit: test.detailed}.verdict(printed, map[string]error{"bad": bad}, test.active)
+			g.Expect(err).To(test.want)
+			g.Expect(printed.String()).To(Equal("kubectl gpu: ClusterPolicy bad cannot be decoded: spec.a\n"))
+		})
+	}
+}
+
 // A plan for the policy that corrects the one in the cluster is made; without the correction it is refused.
 func TestAPlanBesideObjectsThatCannotBeDecoded(t *testing.T) {
 	g := NewWithT(t)
@@ -110,4 +143,48 @@ func TestAPlanBesideObjectsThatCannotBeDecoded(t *testing.T) {
 	got = kubectlGPU(edit(installedSpec), "plan", "-f", "-", "--against", file)
 	g.Expect(got.code).To(BeZero(), got.errOut)
 	g.Expect(got.errOut + got.out).NotTo(ContainSubstring("decoded"))
+}
+
+// The operator applies the policy that is active after the edit.
+func TestAPlanForThePolicyThatBecomesActive(t *testing.T) {
+	const (
+		bad  = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: bad, uid: b, creationTimestamp: %q%s}\nspec: %s\n"
+		spec = "{driver: {upgradePolicy: {maxUnavailable: 99999999999}}}"
+		kept = ", finalizers: [nvidia.com/gpu-operator.removal]"
+	)
+	first := fmt.Sprintf(bad, "2026-01-01T00:00:00Z", "", spec)
+	active := strings.NewReplacer("name: bad, uid: b", "name: good, uid: g", spec, "{}").Replace(
+		fmt.Sprintf(bad, "2026-01-02T00:00:00Z", kept, spec))
+	for name, test := range map[string]struct {
+		cluster, edited string
+		code            int
+		err             string
+	}{
+		"a new one": {cluster: first, edited: "new"},
+		"a new one beside one that was active": {
+			cluster: fmt.Sprintf(bad, "2026-01-01T00:00:00Z", kept, spec), edited: "new", code: 1,
+			err: "bad is the active ClusterPolicy",
+		},
+		"the correction of the only one": {cluster: first, edited: "bad"},
+		"the correction of an older one beside the active one": {
+			cluster: first + "---\n" + active, edited: "bad", code: 1, err: "good is the active ClusterPolicy",
+		},
+		"the active one": {cluster: first + "---\n" + active, edited: "good"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			text, err := os.ReadFile("testdata/plan-objects.yaml")
+			g.Expect(err).NotTo(HaveOccurred())
+			file := filepath.Join(t.TempDir(), "cluster.yaml")
+			const daemonSet = "---\napiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: other, namespace: other}\n"
+			g.Expect(os.WriteFile(file, []byte(test.cluster+daemonSet+"---\n"+string(text)), 0o600)).To(Succeed())
+			got := kubectlGPU(strings.Replace(edit("{gfd: {enabled: false}}"), "cluster-policy", test.edited, 1), "plan",
+				"-f", "-", "--against", file)
+			g.Expect(got.code).To(Equal(test.code), got.errOut)
+			g.Expect(got.errOut).To(ContainSubstring(test.err))
+			if test.edited == "new" && test.code == 0 {
+				g.Expect(got.out).To(ContainSubstring("ClusterPolicy bad cannot be decoded"))
+			}
+		})
+	}
 }

@@ -114,7 +114,7 @@ type renderedObjects struct {
 
 // renderedOf renders the objects of a plan.
 func renderedOf(c *Cluster, p plan.Plan, policy *v1.ClusterPolicy) renderedObjects {
-	owner := render.Owner{Name: policy.Name, UID: string(ownerUID(c.active()))}
+	owner := render.Owner{Name: policy.Name, UID: string(ownerUID(c.policy))}
 	found := renderedObjects{kept: apply.Rendered{Kept: map[string]bool{}}}
 	for _, step := range p.Steps {
 		if step.Action == plan.Hold || step.KeepUnrendered {
@@ -141,7 +141,7 @@ func renderedOf(c *Cluster, p plan.Plan, policy *v1.ClusterPolicy) renderedObjec
 
 // handOver adds the driver DaemonSets of NVIDIA's operator whose pods other DaemonSets get.
 func (f *changes) handOver(c *Cluster) {
-	owners := []types.UID{ownerUID(c.active())}
+	owners := []types.UID{ownerUID(c.policy)}
 	for _, object := range of[*v1alpha1.NVIDIADriver](c) {
 		owners = append(owners, object.UID)
 	}
@@ -188,7 +188,7 @@ func (f *changes) compare(c *Cluster, object manifest.Object) {
 		f.changed = append(f.changed, change)
 		return
 	}
-	field, err := apply.Compare(ownerUID(c.active()), object, live)
+	field, err := apply.Compare(ownerUID(c.policy), object, live)
 	if err == nil && field == nil {
 		f.unchanged++
 		return
@@ -351,7 +351,7 @@ func deletion(object manifest.Object) Change {
 
 // pruned returns the live objects that are not kept.
 func (c *Cluster) pruned(kept *apply.Rendered) []manifest.Object {
-	uid := ownerUID(c.active())
+	uid := ownerUID(c.policy)
 	kinds := map[string]bool{}
 	for _, kind := range manifest.Kinds() {
 		kinds[kind.GetObjectKind().GroupVersionKind().Kind] = true

@@ -3,9 +3,11 @@ package preview
 import (
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,6 +34,9 @@ type Cluster struct {
 	Read map[string]bool
 	// CRDs are the names of the CustomResourceDefinitions of optional kinds; nil if they were not read.
 	CRDs map[string]bool
+
+	// policy is the one that an edit replaces, as it is in the cluster; nil for a new one.
+	policy *v1.ClusterPolicy
 }
 
 // of returns the objects of a type in the order of the cluster.
@@ -112,6 +117,35 @@ func (c *Cluster) live(o *operand.Operand, instances []operand.Instance) map[str
 
 // active returns the policy that the operator applies; nil for none.
 func (c *Cluster) active() *v1.ClusterPolicy { return observe.Active(of[*v1.ClusterPolicy](c)) }
+
+// activeAfter returns the policy that the operator applies after an edit; nil for none. An edited policy keeps the
+// metadata by which it is chosen, and a new one is created now.
+func (c *Cluster) activeAfter(edit Edit, now time.Time) *v1.ClusterPolicy {
+	edited := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{
+		Name: edit.Policy.Name, CreationTimestamp: metav1.NewTime(now), Annotations: edit.Policy.Annotations,
+	}}
+	var all []*v1.ClusterPolicy
+	for _, policy := range of[*v1.ClusterPolicy](c) {
+		if policy.Name != edited.Name {
+			all = append(all, policy)
+			continue
+		}
+		edited.UID, edited.CreationTimestamp = policy.UID, policy.CreationTimestamp
+		edited.Finalizers, edited.DeletionTimestamp = policy.Finalizers, policy.DeletionTimestamp
+	}
+	return observe.Active(append(all, edited))
+}
+
+// before returns the cluster with the policy that an edit replaces.
+func (c *Cluster) before(edit Edit) *Cluster {
+	clone := *c
+	for _, policy := range of[*v1.ClusterPolicy](c) {
+		if policy.Name == edit.Policy.Name && policy.DeletionTimestamp == nil {
+			clone.policy = policy
+		}
+	}
+	return &clone
+}
 
 // appliedSpec returns the annotation of the spec that was last applied, so that it does not count as a change.
 func (c *Cluster) appliedSpec() string {

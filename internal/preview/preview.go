@@ -121,9 +121,10 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	if active := c.active(); active != nil && active.Name != edit.Policy.Name {
+	if active := c.activeAfter(edit, now); active != nil && active.Name != edit.Policy.Name {
 		return nil, fmt.Errorf("%s %w", active.Name, errInactive)
 	}
+	c = c.before(edit)
 	catalogue, err := operands.Catalogue()
 	if err != nil {
 		return nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
