@@ -93,9 +93,9 @@ type Assessment struct {
 // Ready reports whether the node is ready.
 func (a *Assessment) Ready() bool { return a.State == readiness.Ready }
 
-// InService reports whether all that the operator is to do on the node has worked: the GPUs can be used, or nothing that
-// it knows offers them although all else works. Such GPUs may be in use all the same, by a RuntimeClass alone or by a
-// scheduler with resources of its own, so that upgrades of drivers and start-up taints do not wait for an offer.
+// InService reports whether all that the operator is to do on the node has worked: the GPUs can be used, or nothing
+// that it knows offers them although all else works. Such GPUs may be in use all the same, by a RuntimeClass alone or
+// by a scheduler with resources of its own, so that upgrades of drivers and start-up taints do not wait for an offer.
 func (a *Assessment) InService() bool { return a.Usable || a.NothingOffers }
 
 // ReadySince returns the readiness of the node in this assessment.
@@ -236,8 +236,8 @@ func atDiscovered(verdict readiness.Verdict) readiness.NodeVerdict {
 }
 
 // allocatable returns the verdict on stage Allocatable. plugin is empty if the operator runs no device plugin on the
-// node. optedOut is why an operand is off there by a label or a nodeSelector; empty if none is. It reports nothingOffers
-// if that, or the spec, is why nothing offers the GPUs.
+// node. optedOut is why an operand is off there by a label or a nodeSelector; empty if none is. It reports
+// nothingOffers if that, or the spec, is why nothing offers the GPUs.
 func allocatable(in Input, plugin operand.Name, optedOut string) (stage readiness.StageVerdict, nothingOffers bool) {
 	stage = readiness.StageVerdict{
 		Stage: v1.StageAllocatable, Operand: string(plugin), Verdict: readiness.Allocatable(in.Node),

@@ -27,7 +27,8 @@ func (a *Assessment) noteHostDriver(in Input) {
 	note := ""
 	switch earlier := in.validatedEarlier(); {
 	case len(earlier) > 0:
-		note = fmt.Sprintf("an earlier driver was validated by %s (if the host has no driver, %s, otherwise delete these pods)",
+		note = fmt.Sprintf(
+			"an earlier driver was validated by %s (if the host has no driver, %s, otherwise delete these pods)",
 			strings.Join(earlier, ", "), remedy)
 	case in.byDriverLabel() != nil && !in.validatedHost():
 		note = fmt.Sprintf("no driver of the host is validated (if it has none, %s)", remedy)

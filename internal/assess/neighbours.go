@@ -117,14 +117,15 @@ func (a *Assessment) noteForeignOffer(in Input) {
 		return
 	}
 	a.Offer = readiness.ForeignOffer(in.Node)
+	saysNothing := a.Ready() && a.Reason == "" && a.Message == ""
 	if driver, offered := in.offeredByClaims(); offered && !a.Stage.Before(v1.StageAllocatable) {
 		a.Offer = claimsOffer
-		if driver != "" && a.Ready() && a.Reason == "" && a.Message == "" {
+		if driver != "" && saysNothing {
 			a.Message = claimsNote + driver
 		}
 		return
 	}
-	if a.Offer == "" || !a.Ready() || a.Reason != "" || a.Message != "" {
+	if a.Offer == "" || !saysNothing {
 		return
 	}
 	a.Message = anotherPlugin + " offers them, which the operator has not validated"

@@ -88,9 +88,9 @@ func (w *Watcher) step(ctx context.Context, selectors []k8slabels.Selector) time
 	return jittered(w.Timing.FoundInterval)
 }
 
-// keepUpdated returns what was found in this look, with the DRA drivers of the last one: a driver is gone only after two
-// looks without it. A single one may come between two of its pods, as during an update, and the GPUs that only it offers
-// would count as offered by nothing for as long as until the next look.
+// keepUpdated returns what was found in this look, with the DRA drivers of the last one: a driver is gone only after
+// two looks without it. A single one may come between two of its pods, as during an update, and the GPUs that only it
+// offers would count as offered by nothing for as long as until the next look.
 func (w *Watcher) keepUpdated(found neighbour.OnNodes) neighbour.OnNodes {
 	kept := maps.Clone(found)
 	for node := range kept {

@@ -171,7 +171,8 @@ func (e *env) draDriver(node string) *corev1.Pod {
 	e.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "dra", Name: "driver-" + node, Labels: map[string]string{"app.kubernetes.io/name": "dra-driver-nvidia-gpu"},
+			Namespace: "dra", Name: "driver-" + node,
+			Labels: map[string]string{"app.kubernetes.io/name": "dra-driver-nvidia-gpu"},
 		},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Command: []string{"gpu-kubelet-plugin"}}}},
 	}

@@ -99,9 +99,9 @@ func TestStaleProversAreReplaced(t *testing.T) {
 	}
 }
 
-// Where a driver is left to the host, no pod is replaced, whatever it has validated: its successor may find the same, as
-// with the driver of another program's container, or with a file that a driver of the operator has left. A start of the
-// operator changes nothing about that.
+// Where a driver is left to the host, no pod is replaced, whatever it has validated: its successor may find the same,
+// as with the driver of another program's container, or with a file that a driver of the operator has left. A start of
+// the operator changes nothing about that.
 func TestProversOfAHostsDriverStay(t *testing.T) {
 	for name, leave := range map[string]func(*env){
 		"by label": leaveToHost,
