@@ -94,8 +94,8 @@ type Assessment struct {
 func (a *Assessment) Ready() bool { return a.State == readiness.Ready }
 
 // InService reports whether all that the operator is to do on the node has worked: the GPUs can be used, or nothing
-// that it knows offers them although all else works. Such GPUs may be in use all the same, by a RuntimeClass alone or by a
-// scheduler with resources of its own, so that upgrades of drivers and start-up taints do not wait for an offer.
+// that it knows offers them although all else works. Such GPUs may be in use all the same, by a RuntimeClass alone or
+// by a scheduler with resources of its own, so that upgrades of drivers and start-up taints do not wait for an offer.
 func (a *Assessment) InService() bool { return a.Usable || a.NothingOffers }
 
 // ReadySince returns the readiness of the node in this assessment.
