@@ -223,7 +223,7 @@ func TestInvalidPolicyFilesAreRefused(t *testing.T) {
 			head + "spec: {toolkt: {}, drivr: {}}", `unknown field "spec.drivr", unknown field "spec.toolkt"`,
 		},
 		"a field twice": {head + "spec:\n  mig: {}\n  mig: {}\n", `already set`},
-		"a wrong type":  {head + "spec: {driver: []}", "cannot unmarshal array"},
+		"a wrong type":  {head + "spec: {driver: []}", "spec.driver is [], which is not a block of fields"},
 		"another kind": {
 			"apiVersion: v1\nkind: ConfigMap\n", "found a ConfigMap of v1: give a ClusterPolicy of nvidia.com/v1",
 		},
@@ -249,7 +249,7 @@ func TestInvalidPolicyFilesAreRefused(t *testing.T) {
 			"apiVersion: v1\nkind: ConfigMap\n---\napiVersion: v1\nkind: Secret\n", "found 0 ClusterPolicies: give exactly one",
 		},
 		"wrong beside another": {
-			head + "spec: {driver: []}\n---\napiVersion: v1\nkind: ConfigMap\n", "cannot unmarshal array",
+			head + "spec: {driver: []}\n---\napiVersion: v1\nkind: ConfigMap\n", "spec.driver is [], which is not a block of fields",
 		},
 	}
 	for name, test := range tests {

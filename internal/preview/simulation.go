@@ -51,7 +51,7 @@ func (s *simulation) begin(steps []upgrade.Step) bool {
 			continue
 		}
 		begun = true
-		n.State, n.Record = step.Patch.State, step.Patch.Record
+		n.State, n.Record, n.Unreadable = step.Patch.State, step.Patch.Record, ""
 		n.Requested = n.Requested && !step.Patch.EndRequest
 		if step.Patch.Unschedulable != nil {
 			n.Unschedulable = *step.Patch.Unschedulable
