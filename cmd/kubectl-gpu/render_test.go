@@ -249,7 +249,8 @@ func TestInvalidPolicyFilesAreRefused(t *testing.T) {
 			"apiVersion: v1\nkind: ConfigMap\n---\napiVersion: v1\nkind: Secret\n", "found 0 ClusterPolicies: give exactly one",
 		},
 		"wrong beside another": {
-			head + "spec: {driver: []}\n---\napiVersion: v1\nkind: ConfigMap\n", "spec.driver is [], which is not a block of fields",
+			head + "spec: {driver: []}\n---\napiVersion: v1\nkind: ConfigMap\n",
+			"spec.driver is [], which is not a block of fields",
 		},
 	}
 	for name, test := range tests {

@@ -48,7 +48,8 @@ func undecodableObject(kind string, object interface {
 }
 
 // noteUndecodable adds a note about each policy and NVIDIADriver of the cluster that cannot be decoded, unless the edit
-// replaces it. Of other kinds, the operator compares only the fields that it sets. It fails if it is the policy that the preview is about.
+// replaces it. Of other kinds, the operator compares only the fields that it sets. It fails if it is the policy that
+// the preview is about.
 func noteUndecodable(found *preview.Preview, cluster *preview.Cluster, edit preview.Edit) error {
 	for _, object := range cluster.Objects {
 		kind := object.GetObjectKind().GroupVersionKind()

@@ -148,7 +148,8 @@ func TestAPlanBesideObjectsThatCannotBeDecoded(t *testing.T) {
 // The operator applies the policy that is active after the edit.
 func TestAPlanForThePolicyThatBecomesActive(t *testing.T) {
 	const (
-		bad  = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: bad, uid: b, creationTimestamp: %q%s}\nspec: %s\n"
+		bad = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\n" +
+			"metadata: {name: bad, uid: b, creationTimestamp: %q%s}\nspec: %s\n"
 		spec = "{driver: {upgradePolicy: {maxUnavailable: 99999999999}}}"
 		kept = ", finalizers: [nvidia.com/gpu-operator.removal]"
 	)

@@ -224,8 +224,8 @@ func IndexPodNode(object client.Object) []string {
 	return nil
 }
 
-// Policies reads all policies. It returns the active one of those that are not being deleted; nil for none. One that has
-// been active, and has the finalizer, stays it, as its stack is installed. Otherwise it is the oldest that can be
+// Policies reads all policies. It returns the active one of those that are not being deleted; nil for none. One that
+// has been active, and has the finalizer, stays it, as its stack is installed. Otherwise it is the oldest that can be
 // decoded, or if there is none, the oldest; of equally old ones the first by name.
 func Policies(ctx context.Context, reader client.Reader) (active *v1.ClusterPolicy, all []v1.ClusterPolicy, err error) {
 	list := &v1.ClusterPolicyList{}

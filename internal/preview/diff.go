@@ -13,8 +13,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 )
 
-// specDifferences returns the fields in which a policy differs from the one that it replaces, both with the defaults of this
-// release, so that a default that is written out is no difference.
+// specDifferences returns the fields in which a policy differs from the one that it replaces, both with the defaults of
+// this release, so that a default that is written out is no difference.
 func (c *Cluster) specDifferences(policy *v1.ClusterPolicy) ([]drift.Difference, error) {
 	before, err := specFields(c.policy)
 	if err != nil {

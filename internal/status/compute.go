@@ -189,7 +189,8 @@ func Ignored(policy *v1.ClusterPolicy, namespace string, active *v1.ClusterPolic
 	found := finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
 		stalled: true,
-		message: "ClusterPolicy " + active.Name + " is active and takes precedence, so this one has no effect: delete one of them",
+		message: "ClusterPolicy " + active.Name + " is active and takes precedence, so this one has no effect: " +
+			"delete one of them",
 	}
 	if cause := policy.Annotations[labels.Undecodable]; cause != "" {
 		found.reason, found.message = v1.ReasonUndecodable, "the spec "+cause+"; ClusterPolicy "+active.Name+" is active"

@@ -42,9 +42,9 @@ func (v *visit) stateOf(stale State) State {
 	return StateValidation
 }
 
-// lost reports whether another client has removed the record of an upgrade that has cordoned the node: it has a slot and
-// the label, and the annotation by which a cordon of others is remembered is absent. Without the label the cordon may be
-// a user's: leave removes the label and the record, and such a cordon stays.
+// lost reports whether another client has removed the record of an upgrade that has cordoned the node: it has a slot
+// and the label, and the annotation by which a cordon of others is remembered is absent. Without the label the cordon
+// may be a user's: leave removes the label and the record, and such a cordon stays.
 func (v *visit) lost() bool {
 	return v.slot && !v.own && v.state.continues() && v.node.Unschedulable && !v.node.InitiallyCordoned
 }
