@@ -149,6 +149,7 @@ type DriverLicensingConfigSpec struct {
 	// +optional
 	ConfigMapName ObjectName `json:"configMapName,omitempty"`
 	// NLSEnabled also mounts the token of the NVIDIA License System. Default: true if the Secret has its key.
+	//
 	// A rotated token reaches running drivers in place: it makes no driver outdated.
 	// +optional
 	NLSEnabled *bool `json:"nlsEnabled,omitempty"`

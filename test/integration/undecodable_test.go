@@ -24,8 +24,18 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// reportTime is how soon an object that cannot be decoded is reported.
-const reportTime = 10 * time.Second
+// reportTime is how soon an object that cannot be decoded is reported: 10 s, and more beside other tests.
+const reportTime = 30 * time.Second
+
+// runWithMetrics starts the operator, and returns when its metrics can be read.
+func (e *env) runWithMetrics(address string) {
+	e.t.Helper()
+	e.run("--metrics-bind-address="+address, "--metrics-secure=false")
+	e.Eventually(func() error {
+		_, err := scrape(http.DefaultClient, "http://"+address, "")
+		return err
+	}).WithTimeout(readyTime).WithPolling(100 * time.Millisecond).Should(Succeed())
+}
 
 // unbound replaces the definitions by ones without the bounds of numbers and quantities, as earlier ones were.
 func (e *env) unbound() {
@@ -154,11 +164,10 @@ func TestUndecodablePolicies(t *testing.T) {
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.unbound()
 	address := freeAddress(t)
-	run := func() { e.run("--metrics-bind-address="+address, "--metrics-secure=false") }
 
 	older := undecodablePolicy("a-older")
 	e.create(older.DeepCopy())
-	run()
+	e.runWithMetrics(address)
 	e.awaitReported(older, "spec.driver.upgradePolicy.maxUnavailable is 99999999999")
 	e.awaitMetric(address, undecodablePolicies+"1")
 
@@ -187,7 +196,7 @@ func TestUndecodablePolicies(t *testing.T) {
 	e.awaitCondition(other, HaveField("Reason", "Ignored"))
 	e.settled()
 	e.stop()
-	run()
+	e.runWithMetrics(address)
 	e.patchSpec(raw(), `{"spec":{"toolkit":null,"daemonsets":{"rollingUpdate":{"maxUnavailable":2147483648}}}}`)
 	e.awaitReported(raw(), "spec.daemonsets.rollingUpdate.maxUnavailable is 2147483648")
 	e.settled()
@@ -253,7 +262,7 @@ func TestUndecodableNVIDIADrivers(t *testing.T) {
 	e.create(nvidiaDriver("on-ubuntu", "ubuntu"))
 	bad := undecodableDriver("on-rocky")
 	e.create(bad.DeepCopy())
-	e.run("--metrics-bind-address="+address, "--metrics-secure=false")
+	e.runWithMetrics(address)
 	sample := e.samplePolicy()
 	sample.Spec.Driver = &v1.DriverSpec{UseNvidiaDriverCRD: new(true)}
 	e.create(sample)
