@@ -37,7 +37,7 @@ func casesByDefault() uint64 {
 	case cluster.Sampled():
 		return 4
 	}
-	return 12
+	return 6
 }
 
 // lanesByDefault returns the number of clusters: a case mostly waits for what the operator delays.

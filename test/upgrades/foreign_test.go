@@ -123,7 +123,7 @@ func (e *env) beginAgain(node, version string) {
 	e.upgradePolicy(func(u *v1.DriverUpgradePolicySpec) { u.Paused = pointer(false) })
 }
 
-// chosenWrites are the writes of each upgrade: in a sample some, else each alone and some pairs, or all pairs.
+// chosenWrites are the writes of each upgrade: some of them and of their pairs, or all, in a full run.
 func chosenWrites(t *testing.T) [][]foreignWrite {
 	t.Helper()
 	all := foreignWrites()
@@ -144,6 +144,6 @@ func chosenWrites(t *testing.T) [][]foreignWrite {
 	case cluster.Sampled():
 		return singles[:2]
 	default:
-		return append(singles, pairs[:4]...)
+		return append(singles[:4], pairs[:2]...)
 	}
 }
