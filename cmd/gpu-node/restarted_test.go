@@ -99,6 +99,6 @@ func TestTheRuntimeFollowsTheDriver(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(pod.markers, "driver-ready"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(content)).To(ContainSubstring("RUNTIME_FOLLOWS=true\n"))
-	command := pod.command(t, "exec", "--", "sh", "-c", `echo "[$RUNTIME_FOLLOWS]"`)
+	command := pod.command(t, "exec", "--sys-root="+host.path("sys"), "--", "sh", "-c", `echo "[$RUNTIME_FOLLOWS]"`)
 	g.Expect(command.Output()).To(BeEquivalentTo("[]\n"), "the toolkit does not need it")
 }

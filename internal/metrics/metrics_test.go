@@ -296,6 +296,7 @@ func TestTheDocumentNamesAllMetrics(t *testing.T) {
 	}
 	f.meter.ObservePass(metrics.PassStats{Status: policyStatus(v1.StateReady)})
 	f.meter.ObserveJoin(v1.StageDriver, time.Minute)
+	f.meter.ObserveUndecodable("ClusterPolicy", 1)
 	f.meter.CountDroppedEvent("Node")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://example.com/api/v1/nodes", nil)
 	f.Expect(err).NotTo(HaveOccurred())
