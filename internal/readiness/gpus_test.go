@@ -153,7 +153,7 @@ func TestLostGPUs(t *testing.T) {
 	}
 }
 
-// Shares of GPUs are no GPUs, whoever reports how many pods share one. What is reported of the node takes precedence.
+// Shares do not count as GPUs, be their number from the node's label or from its configuration. The label wins.
 func TestSharesAreNoGPUs(t *testing.T) {
 	for name, test := range map[string]struct {
 		labels   map[string]string

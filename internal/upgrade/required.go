@@ -154,9 +154,7 @@ func (v *visit) candidate() turn {
 		}
 	}
 	if n.Workload == nil {
-		waiting := v.wait(v1.ReasonUpgradePulling, "the pods on the node are not read yet")
-		waiting.keeps = true
-		return waiting
+		return v.keep("the pods on the node are not read yet")
 	}
 	switch {
 	case v.policy.WaitsForJobs && len(n.Workload.Jobs) > 0:
@@ -180,9 +178,7 @@ func (v *visit) pull() (turn, bool) {
 	case n.Pull == nil:
 		return v.act(ActionPull, nil, "the images of the new driver are pulled before the node is cordoned"), false
 	case n.Pull.Ending:
-		waiting := v.wait(v1.ReasonUpgradePulling, "pull pod "+n.Pull.Name+" is ending")
-		waiting.keeps = true
-		return waiting, false
+		return v.keep("pull pod " + n.Pull.Name + " is ending"), false
 	case n.MoveTo == "" && n.Pull.Digest != n.Target:
 		return v.act(ActionEndPull, n.Pull, "the driver has another target"), false
 	case n.Pull.Ready:
@@ -190,8 +186,7 @@ func (v *visit) pull() (turn, bool) {
 	case n.Pull.Failed:
 		return v.pullFailed(n.Pull.Message), false
 	}
-	waiting := v.wait(v1.ReasonUpgradePulling, "pull pod "+n.Pull.Name+" pulls the images of the new driver")
-	waiting.keeps = true
+	waiting := v.keep("pull pod " + n.Pull.Name + " pulls the images of the new driver")
 	if v.policy.PullTimeout == 0 {
 		return waiting, false
 	}
@@ -200,6 +195,13 @@ func (v *visit) pull() (turn, bool) {
 		return v.pullFailed(cmp.Or(n.Pull.Message, "the images are not pulled in time")), false
 	}
 	return waiting, false
+}
+
+// keep is a turn without a step, of a node that prepares its upgrade and keeps its slot meanwhile.
+func (v *visit) keep(message string) turn {
+	t := v.wait(v1.ReasonUpgradePulling, message)
+	t.keeps = true
+	return t
 }
 
 // pullAgain is the patch of a node whose failed pull is due again. Only without a failure in its record it pulls, so

@@ -93,8 +93,12 @@ func (s *scope) observeSpec(ctx context.Context) bool {
 
 // publish publishes the basis, by which the nodes are written from then on.
 func (s *scope) publish(ctx context.Context) {
-	stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
-	s.basis = s.Fleet.Publish(fleet.Basis{Policy: s.policy, Decisions: s.decisions, Stack: stack}, s.now)
+	s.basis = s.Fleet.Publish(fleet.Basis{Policy: s.policy, Decisions: s.decisions, Stack: s.stack(ctx)}, s.now)
+}
+
+// stack is what nodes are assessed by beside the decisions.
+func (s *scope) stack(ctx context.Context) assess.Stack {
+	return assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
 }
 
 // withoutPolicy releases the nodes and the namespace, unless DaemonSets of a deleted policy still run (they were

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/conditions"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -112,8 +111,7 @@ func (s *scope) changeIsStable() bool {
 func (s *scope) keepDecisions(ctx context.Context) {
 	previous, next := s.Fleet.Basis(), fleet.Basis{KeepNodes: true}
 	if previous != nil && previous.Decisions != nil && previous.Policy.UID == s.policy.UID {
-		stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
-		next = fleet.Basis{Policy: previous.Policy, Decisions: previous.Decisions, Stack: stack}
+		next = fleet.Basis{Policy: previous.Policy, Decisions: previous.Decisions, Stack: s.stack(ctx)}
 		s.planned = s.caches.compute(next.Decisions, s.caches.plan.optionalKinds, s.view, s.snapshot.DaemonSets)
 	}
 	s.basis = s.Fleet.Publish(next, s.now)
