@@ -68,13 +68,17 @@ func (in Input) overriddenStrategy(content Content, key string) string {
 // value is that of the node's label, empty if it has none.
 func (in Input) CheckPluginConfig(value string) ConfigProblem {
 	config := in.Spec.DevicePlugin.Config.Name
-	if !*in.Spec.DevicePlugin.Enabled || config == "" && in.Spec.Sharing == nil {
+	if !*in.Spec.DevicePlugin.Enabled {
+		// The label may be for another device plugin.
 		return ConfigProblem{}
 	}
 	if value != "" {
-		if problem := in.checkPluginConfigLabel(config, value); problem != (ConfigProblem{}) || config == "" {
+		if problem := in.checkPluginConfigLabel(config, value); problem != (ConfigProblem{}) {
 			return problem
 		}
+	}
+	if config == "" {
+		return ConfigProblem{}
 	}
 	reference, key := Reference{ConfigMap, config}, value
 	if key == "" {
@@ -89,8 +93,11 @@ func (in Input) CheckPluginConfig(value string) ConfigProblem {
 // checkPluginConfigLabel returns why the configuration that a node selects by its label is not used.
 func (in Input) checkPluginConfigLabel(config, value string) ConfigProblem {
 	label := labels.DevicePluginConfig + "=" + value
-	if config == "" {
+	switch {
+	case config == "" && in.Spec.Sharing != nil:
 		return ConfigProblem{Message: fmt.Sprintf("label %s has no effect with spec.sharing: use spec.nodePools", label)}
+	case config == "":
+		return ConfigProblem{Message: fmt.Sprintf("label %s has no effect: set %s", label, pluginConfigField)}
 	}
 	reference := Reference{ConfigMap, config}
 	content, known := in.Contents[reference]
