@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/yaml"
 
+	"github.com/clusterpolicy/gpu-operator/internal/configfile"
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/metricsfile"
@@ -43,8 +44,8 @@ const (
 	contentLayouts = "/layouts"
 	// contentLayoutsProblem is why MIG layouts cannot be read.
 	contentLayoutsProblem = "/layouts-problem"
-	// contentMetricsProblems are those of a file with metrics of the DCGM exporter, one a line.
-	contentMetricsProblems = "/metrics-problems"
+	// contentFileProblems are the problems of the other files of users, by key, in JSON.
+	contentFileProblems = "/file-problems"
 )
 
 // ReferenceKinds returns the kinds of objects that operands may refer to.
@@ -93,8 +94,10 @@ func contentOf(object client.Object) operand.Content {
 		Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys]),
 		Layouts: strings.Fields(annotations[contentLayouts]), LayoutsProblem: annotations[contentLayoutsProblem],
 	}
-	content.MetricsProblems = slices.DeleteFunc(strings.Split(annotations[contentMetricsProblems], "\n"),
-		func(line string) bool { return line == "" })
+	if problems := annotations[contentFileProblems]; problems != "" {
+		// Written by this package.
+		_ = json.Unmarshal([]byte(problems), &content.FileProblems)
+	}
 	for i, sum := range strings.Fields(annotations[contentKeyDigests]) {
 		if content.KeyDigests == nil {
 			content.KeyDigests = map[string]string{}
@@ -156,10 +159,7 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 	maps.Copy(data, object.BinaryData)
 	meta := describeContent(object.ObjectMeta, data)
 	maps.Copy(meta.Annotations, inspectPluginFiles(object.Data))
-	if content, exists := object.Data[labels.ExporterMetricsKey]; exists {
-		// Lines have no other line breaks.
-		meta.Annotations[contentMetricsProblems] = strings.Join(metricsfile.Check(content), "\n")
-	}
+	encodeByKey(meta.Annotations, contentFileProblems, fileProblems(object.Data))
 	names, problem := layouts(object.Data[labels.MIGLayoutsKey])
 	if len(names) > 0 {
 		meta.Annotations[contentLayouts] = strings.Join(names, " ")
@@ -167,6 +167,27 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 		meta.Annotations[contentLayoutsProblem] = problem
 	}
 	return &corev1.ConfigMap{ObjectMeta: meta}
+}
+
+// fileProblems returns the problems of the files of users whose format their key identifies, by key.
+func fileProblems(data map[string]string) map[string][]string {
+	checks := map[string]func(string) []string{
+		labels.ExporterMetricsKey: metricsfile.Check,
+		labels.MIGLayoutsKey:      configfile.MIGLayouts,
+		labels.GPUClientsKey:      configfile.GPUClients,
+	}
+	for _, name := range labels.ModuleFiles() {
+		checks[name] = configfile.ModuleParameters
+	}
+	found := map[string][]string{}
+	for key, check := range checks {
+		if content, exists := data[key]; exists {
+			if problems := check(content); len(problems) > 0 {
+				found[key] = problems
+			}
+		}
+	}
+	return found
 }
 
 // maxYAMLError bounds what is quoted of an error of the YAML parser, in bytes.

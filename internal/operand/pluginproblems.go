@@ -35,6 +35,9 @@ func (in Input) PluginConfigNotes() []string {
 	var notes []string
 	for _, key := range content.Keys {
 		for _, problem := range content.Problems[key] {
+			if problem.OwnDiscovery && in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
+				continue
+			}
 			if !problem.Fatal || key != common {
 				notes = append(notes, fmt.Sprintf("%s: %s, key %s, %s", pluginConfigField, reference, key, problem))
 			}
