@@ -146,7 +146,7 @@ func loadsGDSWithProprietaryModules(spec effective.Spec) bool {
 // Doubtful returns a sentence for each value that has no effect, or that the operator does not take literally, in a
 // fixed order.
 func Doubtful(spec v1.ClusterPolicySpec) []string {
-	found := notes(doubtful, spec)
+	found := notes(slices.Concat(doubtful, beside), spec)
 	if foreign := image.Foreign(deref(spec.Validator).ImageSpec); foreign != "" {
 		found = append(found, "spec.validator: "+foreign)
 	}

@@ -38,6 +38,8 @@ const (
 	contentProblems = "/problems"
 	// contentStrategies are the MIG strategies in configurations of the device plugin, by key, in JSON.
 	contentStrategies = "/strategies"
+	// contentMPSLines are the lines of sharing.mps in configurations of the device plugin, by key, in JSON.
+	contentMPSLines = "/mps-lines"
 	// contentReplicas is how many pods share a GPU by configurations of the device plugin, by key, in JSON.
 	contentReplicas = "/replicas"
 	// contentLayouts are the names of MIG layouts, separated by spaces.
@@ -111,6 +113,10 @@ func contentOf(object client.Object) operand.Content {
 	if strategies := annotations[contentStrategies]; strategies != "" {
 		// Written by this package.
 		_ = json.Unmarshal([]byte(strategies), &content.Strategies)
+	}
+	if lines := annotations[contentMPSLines]; lines != "" {
+		// Written by this package.
+		_ = json.Unmarshal([]byte(lines), &content.MPSLines)
 	}
 	if replicas := annotations[contentReplicas]; replicas != "" {
 		// Written by this package.
@@ -212,7 +218,7 @@ func layouts(content string) (names []string, problem string) {
 // configurations of the device plugin. Whether the device plugin reads them is decided by the spec, later.
 func inspectPluginFiles(data map[string]string) map[string]string {
 	broken, flags := map[string][]pluginfile.Problem{}, map[string]pluginfile.Strategy{}
-	replicas := map[string]int{}
+	replicas, mps := map[string]int{}, map[string]int{}
 	for key, content := range data {
 		if !pluginfile.IsPluginFile([]byte(content)) {
 			continue
@@ -223,6 +229,9 @@ func inspectPluginFiles(data map[string]string) map[string]string {
 		if strategy := pluginfile.MIGStrategy([]byte(content)); strategy.Value != "" {
 			flags[key] = strategy
 		}
+		if line := pluginfile.MPSLine([]byte(content)); line > 0 {
+			mps[key] = line
+		}
 		if shared := pluginfile.Replicas([]byte(content), labels.ResourceGPU); shared > 1 {
 			replicas[key] = shared
 		}
@@ -231,6 +240,7 @@ func inspectPluginFiles(data map[string]string) map[string]string {
 	encodeByKey(found, contentProblems, broken)
 	encodeByKey(found, contentStrategies, flags)
 	encodeByKey(found, contentReplicas, replicas)
+	encodeByKey(found, contentMPSLines, mps)
 	return found
 }
 

@@ -76,6 +76,8 @@ type Content struct {
 	Problems map[string][]pluginfile.Problem
 	// Strategies are the MIG strategies in the configurations of the device plugin, by key.
 	Strategies map[string]pluginfile.Strategy
+	// MPSLines are the lines of sharing.mps in the configurations of the device plugin that share GPUs by MPS, by key.
+	MPSLines map[string]int
 	// Replicas is how many pods share a GPU by the configurations of the device plugin that share GPUs, by key.
 	Replicas map[string]int
 	// Layouts are the names of the MIG layouts in it, sorted. LayoutsProblem is why the MIG manager cannot read them,

@@ -122,6 +122,18 @@ func MIGStrategy(data []byte) Strategy {
 	return Strategy{}
 }
 
+// MPSLine returns the line of sharing.mps of a configuration, 0 if it has none.
+func MPSLine(data []byte) int {
+	var document yaml.Node
+	if yaml.Unmarshal(data, &document) != nil {
+		return 0
+	}
+	if mps := at(content(&document), "sharing.mps"); mps != nil {
+		return mps.Line
+	}
+	return 0
+}
+
 // Replicas returns how many pods share a device of a resource by a configuration, 0 if it does not share them.
 func Replicas(data []byte, resource string) int {
 	var file struct {

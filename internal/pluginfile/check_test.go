@@ -220,6 +220,17 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
+func TestMPSLine(t *testing.T) {
+	for content, want := range map[string]int{
+		"version: v1\nsharing:\n  mps: {}\n": 3, "sharing: {timeSlicing: {}}": 0, "version: v1": 0, "{": 0, "": 0,
+		"sharing: []": 0,
+	} {
+		if got := pluginfile.MPSLine([]byte(content)); got != want {
+			t.Errorf("%s: got %d, want %d", content, got, want)
+		}
+	}
+}
+
 func TestIsPluginFile(t *testing.T) {
 	for text, want := range map[string]bool{
 		"version: v1\nsharing: {}\n": true, "flags: {a: b}": true, "timeSlicing: {replicas: 4}": true,

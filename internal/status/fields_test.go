@@ -48,6 +48,22 @@ var each = map[string]v1.ClusterPolicySpec{
 			AutoUpgrade: new(true), MaxUnavailable: new(intstr.FromInt32(-1)),
 		}},
 	}}},
+	"spec.gds.enabled": {
+		GDS: &v1.GDSSpec{Enabled: new(true)}, Driver: &v1.DriverSpec{Enabled: new(false)},
+	},
+	"spec.gdrcopy.enabled": {
+		GDRCopy: &v1.GDRCopySpec{Enabled: new(true)}, Driver: &v1.DriverSpec{Enabled: new(false)},
+	},
+	"spec.driver.rdma.useHostMofed": {Driver: &v1.DriverSpec{RDMA: &v1.RDMASpec{UseHostMOFED: new(true)}}},
+	"spec.driver.upgradePolicy.drain.podSelector": {Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{
+		Drain: &v1.DrainSpec{PodSelector: "a=b"},
+	}}},
+	"spec.driver.upgradePolicy.waitForCompletion.timeoutSeconds": {Driver: &v1.DriverSpec{
+		UpgradePolicy: &v1.DriverUpgradePolicySpec{
+			WaitForCompletion: &v1.WaitForCompletionSpec{TimeoutSeconds: new(v1.TimeoutSeconds(60))},
+		},
+	}},
+	"spec.driver.version": {Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "580"}}},
 	"spec.health.actions": {
 		Health: &v1.HealthSpec{Actions: &v1.HealthActionsSpec{Reset: v1.HealthActionTaint}},
 	},

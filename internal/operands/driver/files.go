@@ -99,6 +99,9 @@ func moduleKeys(in operand.Input) (mounted, hidden []string) {
 func doubtful(in operand.Input) []string {
 	mounted, hidden := moduleKeys(in)
 	notes := in.FileNotes(moduleConfig(in), mounted...)
+	if in.PoolCriteria().Kernel {
+		notes = append(notes, unusedByPrecompiled(in)...)
+	}
 	for _, key := range hidden {
 		notes = append(notes, fmt.Sprintf("spec.driver.kernelModuleConfig.name: key %s of ConfigMap %s is not mounted, as "+
 			"%s has the same file: remove the key", key, in.Spec.Driver.KernelModuleConfig.Name, licenceOf(in).Field))
@@ -125,4 +128,18 @@ func doubtfulOnPool(in operand.Input, pool nodeinfo.Pool) []string {
 	}
 	return append(note("spec.driver.repoConfig.configMapName", repoConfig(in), systems[id].repositoryNames),
 		note("spec.driver.certConfig.name", certConfig(in), systems[id].certificateNames)...)
+}
+
+// unusedByPrecompiled returns a sentence for each field that a precompiled driver, which builds nothing, does not need.
+func unusedByPrecompiled(in operand.Input) (notes []string) {
+	for _, field := range []struct{ name, value string }{
+		{"spec.driver.repoConfig.configMapName", repoConfig(in)},
+		{"spec.driver.certConfig.name", certConfig(in)},
+		{"spec.driver.secretEnv", string(in.Spec.Driver.SecretEnv)},
+	} {
+		if field.value != "" {
+			notes = append(notes, in.Field(field.name)+": has no effect with usePrecompiled, as nothing is built: remove it")
+		}
+	}
+	return notes
 }
