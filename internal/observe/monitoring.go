@@ -15,6 +15,9 @@ import (
 // MonitoringInterval is how long the label of the namespace counts as it was read.
 const MonitoringInterval = 10 * time.Minute
 
+// monitoringDeadline bounds a read of the namespace, for which a pass waits.
+const monitoringDeadline = 5 * time.Second
+
 // Monitoring finds out whether OpenShift's cluster monitoring scrapes the operator's namespace. Calls must not overlap.
 type Monitoring struct {
 	live      client.Reader
@@ -44,6 +47,8 @@ func (m *Monitoring) read(ctx context.Context) string {
 	namespace := &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 	}
+	ctx, cancel := context.WithTimeout(ctx, monitoringDeadline)
+	defer cancel()
 	if err := m.live.Get(ctx, client.ObjectKey{Name: m.namespace}, namespace); err != nil {
 		return ""
 	}
