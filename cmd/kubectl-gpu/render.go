@@ -202,6 +202,7 @@ func (o renderOptions) compute(file *policyFile, in io.Reader) (*rendition, erro
 	}
 	found := &rendition{file: file, input: o.input(file)}
 	found.input.Images, found.ignored = image.FromVariables(catalogue.Images(), o.env.get)
+	found.ignored = append(found.ignored, image.Unused(o.env.get)...)
 	if found.input.DriverToolkit, err = readDriverToolkit(o.toolkit); err != nil {
 		return nil, fmt.Errorf("reading the driver toolkit %s: %w", o.toolkit, err)
 	}

@@ -160,8 +160,8 @@ func (a *Assessment) assess(in Input) {
 	if a.Ready() && a.Reason == "" && in.RefusedPods != "" {
 		a.Reason, a.Message = v1.ReasonGPUPodsRefused, in.RefusedPods
 	}
-	a.noteUnknownWorkload(in.NodePlan)
 	a.checkNeighbours(in)
+	a.noteLabels(in)
 }
 
 // DiscoveryOperands assesses the operands that discover GPUs, on a node that has no discovery labels yet.

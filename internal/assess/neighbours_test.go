@@ -409,7 +409,7 @@ func TestUnknownDRADriver(t *testing.T) {
 				"nvidia.com/gpu-driver-upgrade-requested=true; it moves from one to two"},
 		"of a workload that is unknown": {status: "True", reason: "GPUReady",
 			message: "a: GPUs can be used; label a is \"b\"",
-			change:  func(in *assess.Input) { in.NodePlan.UnknownWorkload = "label a is \"b\"" },
+			change:  func(in *assess.Input) { in.NodePlan.LabelNotes = []string{"label a is \"b\""} },
 			now:     "True GPUReady a: GPUs can be used; label a is \"b\""},
 		"of a node that was not ready": {status: "False", reason: "NotAllocatable", message: "a: stage Allocatable: x",
 			now: "False NotAllocatable a: stage Allocatable: nothing offers the GPUs of the node: " +
@@ -438,11 +438,11 @@ func TestUnknownDRADriver(t *testing.T) {
 	}
 }
 
-// A label that names no workload shows on a ready node, as long as there is nothing else to say.
-func TestUnknownWorkload(t *testing.T) {
+// A label without effect shows on a ready node, after all else.
+func TestLabelNotes(t *testing.T) {
 	g := NewWithT(t)
 	in := besideOperands()
-	in.NodePlan.UnknownWorkload = "label a is \"b\""
+	in.NodePlan.LabelNotes = []string{"label a is \"b\""}
 	a := assess.Node(in)
 	g.Expect(a.Ready()).To(BeTrue())
 	g.Expect(a.Condition("a")).To(And(HaveField("Reason", "GPUReady"),
@@ -450,5 +450,16 @@ func TestUnknownWorkload(t *testing.T) {
 	g.Expect(afterAStart(in, a.Condition("a"))).To(HaveField("Message", a.Message))
 
 	in.Neighbours = []neighbour.Neighbour{{Kind: neighbour.DevicePlugin, Workload: "DaemonSet kube-system/plugin"}}
-	g.Expect(assess.Node(in).Message).To(HavePrefix("DaemonSet kube-system/plugin is another device plugin"))
+	beside := assess.Node(in)
+	g.Expect(beside.Message).To(And(HavePrefix("DaemonSet kube-system/plugin is another device plugin"),
+		HaveSuffix("; label a is \"b\"")))
+	// The condition of the node has both when the operator starts, before neighbours are known.
+	in.Neighbours = nil
+	g.Expect(afterAStart(in, beside.Condition("a"))).To(HaveField("Message", beside.Message))
+
+	in.Node.Annotations = map[string]string{"nvidia.com/gpu-driver-upgrade-requested": "yes"}
+	g.Expect(assess.Node(in).Message).To(Equal(`label a is "b"; annotation nvidia.com/gpu-driver-upgrade-requested is ` +
+		`"yes", which requests no upgrade: only "true" does`))
+	in.Node.Annotations["nvidia.com/gpu-driver-upgrade-requested"] = "true"
+	g.Expect(assess.Node(in).Message).To(Equal(`label a is "b"`))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
@@ -46,10 +47,17 @@ func (a *Assessment) checkSelection(node plan.NodePlan) {
 	}
 }
 
-// noteUnknownWorkload notes on a ready node that its label names no workload. The default is as good a choice as before
-// the label was written, so that it is no reason of its own.
-func (a *Assessment) noteUnknownWorkload(node plan.NodePlan) {
-	if a.Ready() && a.Reason == "" && a.Message == "" {
-		a.Message = node.UnknownWorkload
+// noteLabels notes on a ready node its labels and annotations that have no effect, after all else: they are no reason
+// of their own. The message may have them already, as the condition of the node had before the operator started.
+func (a *Assessment) noteLabels(in Input) {
+	notes := in.NodePlan.LabelNotes
+	requested := in.Node.Annotations[labels.UpgradeRequested]
+	if requested != "" && requested != labels.True && requested != labels.False {
+		notes = append(slices.Clip(notes), fmt.Sprintf("annotation %s is %q, which requests no upgrade: only %q does",
+			labels.UpgradeRequested, requested, labels.True))
+	}
+	joined := strings.Join(notes, "; ")
+	if a.Ready() && !strings.Contains(a.Message, joined) {
+		a.Message = strings.TrimPrefix(a.Message+"; "+joined, "; ")
 	}
 }

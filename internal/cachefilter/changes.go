@@ -120,7 +120,8 @@ func selectorLabelsChanged(selects func(string) bool, before, after *corev1.Node
 // full spec only with the next event, such as a status update.
 func PolicyChanges() predicate.Predicate {
 	return onUpdate(func(before, after *v1.ClusterPolicy) bool {
-		return before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+		return before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
+			before.Annotations[labels.ChartNotes] != after.Annotations[labels.ChartNotes]
 	})
 }
 

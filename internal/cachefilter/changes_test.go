@@ -147,7 +147,14 @@ func TestPolicyChanges(t *testing.T) {
 		"a status": {
 			change: func(p *v1.ClusterPolicy) { p.Status.State, p.ResourceVersion = v1.StateReady, "8" },
 		},
-		"a label": {change: func(p *v1.ClusterPolicy) { p.Labels = map[string]string{"a": "b"} }},
+		"a label":       {change: func(p *v1.ClusterPolicy) { p.Labels = map[string]string{"a": "b"} }},
+		"an annotation": {change: func(p *v1.ClusterPolicy) { p.Annotations = map[string]string{"a": "b"} }},
+		"the notes of the chart": {
+			change: func(p *v1.ClusterPolicy) {
+				p.Annotations = map[string]string{"nvidia.com/gpu-operator.chart-notes": "a"}
+			},
+			want: true,
+		},
 		"another spec": {
 			change: func(p *v1.ClusterPolicy) { p.Generation, p.Spec.Driver.Enabled = 3, new(false) },
 			want:   true,

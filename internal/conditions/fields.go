@@ -9,8 +9,27 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
+
+// chartNote comes before each note of the chart.
+const chartNote = "values of the chart: "
+
+// maxChartNotes bounds how many of them are shown.
+const maxChartNotes = 16
+
+// ChartNotes returns what the chart that wrote a policy notes about its values, which are not in the policy, a sentence
+// each. Helm shows the notes of a subchart nowhere, and other installers those of no chart.
+func ChartNotes(policy *v1.ClusterPolicy) []string {
+	var notes []string
+	for line := range strings.Lines(policy.Annotations[labels.ChartNotes]) {
+		if line = strings.TrimSpace(line); line != "" && len(notes) < maxChartNotes {
+			notes = append(notes, chartNote+strings.TrimSuffix(line, "."))
+		}
+	}
+	return notes
+}
 
 // SetFieldNotes sets the conditions UnsupportedFields, which also reports the ignored variables, and
 // DeprecatedFields. doubtful are the notes that do not follow from the spec alone.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -35,6 +36,29 @@ var doubtful = []field{
 	}, "has no effect while enabled is unset: set it to true, or to false to keep the value"},
 	forVMs("spec.sandboxDevicePlugin", func(s v1.ClusterPolicySpec) *bool { return deref(s.SandboxDevicePlugin).Enabled }),
 	forVMs("spec.vgpuDeviceManager", func(s v1.ClusterPolicySpec) *bool { return deref(s.VGPUDeviceManager).Enabled }),
+	forVMs("spec.vfioManager", func(s v1.ClusterPolicySpec) *bool { return deref(s.VFIOManager).Enabled }),
+	forVMs("spec.kataSandboxDevicePlugin", func(s v1.ClusterPolicySpec) *bool {
+		return deref(s.KataSandboxDevicePlugin).Enabled
+	}),
+	{"spec.vgpuDeviceManager.config.name", func(s v1.ClusterPolicySpec) bool {
+		return deref(deref(s.VGPUDeviceManager).Config).Name != ""
+	}, "has no effect: virtual machines are not supported yet"},
+	{"spec.sandboxWorkloads.defaultWorkload", func(s v1.ClusterPolicySpec) bool {
+		sandbox := effective.Of(s).SandboxWorkloads
+		return !*sandbox.Enabled && sandbox.DefaultWorkload != v1.WorkloadContainer
+	}, "has no effect without sandboxWorkloads.enabled: all nodes are served for containers"},
+	{"spec.sandboxWorkloads.mode", func(s v1.ClusterPolicySpec) bool {
+		return deref(s.SandboxWorkloads).Mode == v1.SandboxKata
+	}, "has no effect: virtual machines are not supported yet"},
+	{"spec.validator.vfioPCI", func(s v1.ClusterPolicySpec) bool {
+		return len(deref(deref(s.Validator).VFIOPCI).Env) > 0
+	}, noVMCheck},
+	{"spec.validator.vgpuManager", func(s v1.ClusterPolicySpec) bool {
+		return len(deref(deref(s.Validator).VGPUManager).Env) > 0
+	}, noVMCheck},
+	{"spec.validator.vgpuDevices", func(s v1.ClusterPolicySpec) bool {
+		return len(deref(deref(s.Validator).VGPUDevices).Env) > 0
+	}, noVMCheck},
 	forVMs("spec.ccManager", func(s v1.ClusterPolicySpec) *bool { return deref(s.CCManager).Enabled }),
 	{"spec.vgpuManager", func(s v1.ClusterPolicySpec) bool {
 		return !deref(deref(s.SandboxWorkloads).Enabled) && deref(deref(s.VGPUManager).Enabled)
@@ -57,6 +81,9 @@ var doubtful = []field{
 		})
 	}, "maxUnavailable is 0, so that no node of the node pool can be upgraded: raise it, or set autoUpgrade to false"},
 }
+
+// noVMCheck is the advice about checks of nodes for virtual machines.
+const noVMCheck = "has no effect: virtual machines are not supported yet, remove it"
 
 // withoutVMs is the advice about operands that run on nodes for virtual machines only.
 const withoutVMs = "has no effect without sandboxWorkloads.enabled: remove it"
@@ -119,7 +146,7 @@ func loadsGDSWithProprietaryModules(spec effective.Spec) bool {
 // Doubtful returns a sentence for each value that has no effect, or that the operator does not take literally, in a
 // fixed order.
 func Doubtful(spec v1.ClusterPolicySpec) []string {
-	found := notes(doubtful, spec)
+	found := notes(slices.Concat(doubtful, beside), spec)
 	if foreign := image.Foreign(deref(spec.Validator).ImageSpec); foreign != "" {
 		found = append(found, "spec.validator: "+foreign)
 	}
@@ -129,6 +156,7 @@ func Doubtful(spec v1.ClusterPolicySpec) []string {
 				spec.ImagePullPolicy, corev1.PullIfNotPresent, corev1.PullAlways, corev1.PullNever, corev1.PullIfNotPresent))
 		}
 	})
+	found = append(found, tagsWithoutV(spec)...)
 	effective.ForEachEnv(&spec, func(list string, env *[]v1.EnvVar) {
 		seen := map[v1.EnvName]int{}
 		for _, variable := range *env {
@@ -139,4 +167,27 @@ func Doubtful(spec v1.ClusterPolicySpec) []string {
 		}
 	})
 	return append(found, lostVariables(spec)...)
+}
+
+// bareVersion is a version as NVIDIA does not write it in the tags of some images.
+var bareVersion = regexp.MustCompile(`^[0-9]+[.][0-9]`)
+
+// tagsWithoutV returns a sentence for each image of NVIDIA's registry whose tag does not exist, as it has no v.
+func tagsWithoutV(spec v1.ClusterPolicySpec) []string {
+	var found []string
+	for _, block := range []struct {
+		name string
+		v1.ImageSpec
+	}{
+		{"spec.toolkit", deref(spec.Toolkit).ImageSpec}, {"spec.devicePlugin", deref(spec.DevicePlugin).ImageSpec},
+		{"spec.gfd", deref(spec.GFD).ImageSpec}, {"spec.migManager", deref(spec.MIGManager).ImageSpec},
+		{"spec.driver.manager", deref(deref(spec.Driver).Manager).ImageSpec},
+	} {
+		isNVIDIAs := block.Repository == "" && !block.IsFullReference() || strings.HasPrefix(block.Repository, "nvcr.io/")
+		if isNVIDIAs && bareVersion.MatchString(block.Version) {
+			found = append(found, fmt.Sprintf("%s.version: is %s, but NVIDIA's tags begin with v: set v%s", block.name,
+				block.Version, block.Version))
+		}
+	}
+	return found
 }

@@ -64,7 +64,7 @@ func deref[T any](block *T) T {
 // many blocks have.
 func Fields() []string {
 	var names []string
-	for _, field := range slices.Concat(unsupported, doubtful, deprecated) {
+	for _, field := range slices.Concat(unsupported, doubtful, beside, deprecated) {
 		names = append(names, field.name)
 	}
 	return names

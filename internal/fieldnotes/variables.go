@@ -2,6 +2,7 @@ package fieldnotes
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,9 @@ type variable struct {
 // metricsFile is where the file of spec.dcgmExporter.config is in the exporter's container.
 const metricsFile = "/etc/dcgm-exporter/dcgm-metrics.csv"
 
+// featuresFile is where GPU Feature Discovery writes the labels of the node.
+const featuresFile = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
+
 // validatorLists are the lists of all containers that run a check of the validator.
 const validatorLists = "spec.validator."
 
@@ -36,26 +40,99 @@ const (
 
 // variables are those of the images' documentation and of NVIDIA's validator.
 func variables() []variable {
+	return slices.Concat(exporterVariables(), pluginVariables(), toolkitVariables(), managerVariables(),
+		validatorVariables())
+}
+
+// unless returns whether a value is another one than that which works.
+func unless(works string) func(v1.ClusterPolicySpec, string) bool {
+	return func(_ v1.ClusterPolicySpec, value string) bool { return value != works }
+}
+
+// whileTrue returns whether a value is true, which cannot work.
+func whileTrue(_ v1.ClusterPolicySpec, value string) bool { return isTrueValue(value) }
+
+func exporterVariables() []variable {
+	const lists = "spec.dcgmExporter."
 	return []variable{
-		{"DCGM_EXPORTER_COLLECTORS", "spec.dcgmExporter.", func(s v1.ClusterPolicySpec, value string) bool {
+		{"DCGM_EXPORTER_COLLECTORS", lists, func(s v1.ClusterPolicySpec, value string) bool {
 			return effective.Of(s).DCGMExporter.Config.Name != "" && value != metricsFile
 		}, "names another file than spec.dcgmExporter.config, whose file then has no effect: remove one of them"},
-		{"DEVICE_LIST_STRATEGY", "spec.devicePlugin.", func(s v1.ClusterPolicySpec, value string) bool {
-			return slices.Contains(strings.Split(value, ","), "volume-mounts") &&
-				!isTrue(s.Toolkit, "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS")
-		}, "has volume-mounts, which the toolkit does not accept: add ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS=true " +
-			"to spec.toolkit.env"},
-		{"CONTAINERD_RUNTIME_CLASS", "spec.toolkit.", func(s v1.ClusterPolicySpec, value string) bool {
-			return value != effective.Of(s).Operator.RuntimeClass
-		}, "has no effect: set spec.operator.runtimeClass"},
-		{"DCGM_HPC_JOB_MAPPING_DIR", "spec.dcgmExporter.", func(s v1.ClusterPolicySpec, value string) bool {
+		{"DCGM_EXPORTER_CONFIGMAP_DATA", lists, func(s v1.ClusterPolicySpec, value string) bool {
+			// The exporter takes the value none for unset.
+			return effective.Of(s).DCGMExporter.Config.Name != "" && value != "" && value != "none"
+		}, "takes the place of spec.dcgmExporter.config, whose file then has no effect: remove one of them"},
+		{"DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", lists, func(s v1.ClusterPolicySpec, _ string) bool {
+			exporter := effective.Of(s).DCGMExporter
+			return !*exporter.EnablePodLabels && !isTrue(exporter.Env, "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS")
+		}, "has no effect without spec.dcgmExporter.enablePodLabels: set it to true"},
+		{"DCGM_HPC_JOB_MAPPING_DIR", lists, func(s v1.ClusterPolicySpec, value string) bool {
 			jobs := effective.Of(s).DCGMExporter.HPCJobMapping
 			return !*jobs.Enabled || jobs.Directory != value
 		}, "names a directory that is not mounted: set spec.dcgmExporter.hpcJobMapping"},
-		{"CONFIG_FILE", "spec.migManager.", nil, layoutsFile},
-		{"DEFAULT_CONFIG_FILE", "spec.migManager.", nil, layoutsFile},
-		{"GPU_CLIENTS_FILE", "spec.migManager.", nil,
-			"names a file that is not mounted: set spec.migManager.gpuClientsConfig.name"},
+		{"DCGM_POD_RESOURCES_KUBELET_SOCKET", lists, func(_ v1.ClusterPolicySpec, value string) bool {
+			return path.Dir(value) != "/var/lib/kubelet/pod-resources"
+		}, "names a socket that is not mounted: set spec.hostPaths.kubeletRootDir"},
+	}
+}
+
+func pluginVariables() []variable {
+	const plugin, gfd = "spec.devicePlugin.", "spec.gfd."
+	const strategy = "is not read by all that depends on it: set spec.mig.strategy"
+	const config = "names a file that is not mounted: set spec.devicePlugin.config.name"
+	otherStrategy := func(s v1.ClusterPolicySpec, value string) bool {
+		return value != string(effective.Of(s).MIG.Strategy)
+	}
+	return []variable{
+		{"DEVICE_LIST_STRATEGY", plugin, func(s v1.ClusterPolicySpec, value string) bool {
+			return slices.Contains(strings.Split(value, ","), "volume-mounts") &&
+				!isTrue(deref(s.Toolkit).Env, "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS")
+		}, "has volume-mounts, which the toolkit does not accept: add ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS=true " +
+			"to spec.toolkit.env"},
+		{"MPS_ROOT", plugin, func(s v1.ClusterPolicySpec, value string) bool {
+			return value != effective.Of(s).DevicePlugin.MPS.Root
+		}, "names a directory that is not mounted: set spec.devicePlugin.mps.root"},
+		{"MIG_STRATEGY", plugin, otherStrategy, strategy},
+		{"MIG_STRATEGY", gfd, otherStrategy, strategy},
+		{"CONFIG_FILE", plugin, unless("/config/config.yaml"), config},
+		{"CONFIG_FILE", gfd, unless("/config/config.yaml"), config},
+		{"GFD_OUTPUT_FILE", gfd, unless(featuresFile), "names another file than " + featuresFile +
+			", from which nodes get their labels: remove it"},
+		{"GFD_ONESHOT", gfd, whileTrue, "ends the pods after each run, so that they restart again and again: remove it"},
+	}
+}
+
+func toolkitVariables() []variable {
+	const lists = "spec.toolkit."
+	otherHandler := func(s v1.ClusterPolicySpec, value string) bool {
+		return value != effective.Of(s).Operator.RuntimeClass
+	}
+	return []variable{
+		{"CONTAINERD_RUNTIME_CLASS", lists, otherHandler, "has no effect: set spec.operator.runtimeClass"},
+		{"NVIDIA_RUNTIME_NAME", lists, otherHandler, "is the handler of no RuntimeClass: set spec.operator.runtimeClass"},
+		{"ROOT", lists, func(s v1.ClusterPolicySpec, value string) bool {
+			return value != effective.Of(s).Toolkit.InstallDir
+		}, "names a directory that is not mounted: set spec.toolkit.installDir"},
+		{"CDI_OUTPUT_DIR", lists, unless("/var/run/cdi"),
+			"names a directory that is not mounted: remove it, as container runtimes read /var/run/cdi"},
+		{"CRIO_HOOKS_DIR", lists, unless("/usr/share/containers/oci/hooks.d"),
+			"names a directory that is not mounted: remove it, as the directory of the host's CRI-O is mounted"},
+		{"NO_DAEMON", lists, whileTrue, "ends the toolkit after each installation, so that its pods restart again and " +
+			"again: remove it"},
+	}
+}
+
+func managerVariables() []variable {
+	const lists = "spec.migManager."
+	return []variable{
+		{"CONFIG_FILE", lists, nil, layoutsFile},
+		{"DEFAULT_CONFIG_FILE", lists, nil, layoutsFile},
+		{"GPU_CLIENTS_FILE", lists, nil, "names a file that is not mounted: set spec.migManager.gpuClientsConfig.name"},
+	}
+}
+
+func validatorVariables() []variable {
+	return []variable{
 		{"DRIVER_ROOT", validatorLists, nil, installDir},
 		{"DRIVER_INSTALL_DIR", validatorLists, nil, installDir},
 		{"DRIVER_INSTALL_DIR_CTR_PATH", validatorLists, nil, installDir},
@@ -65,6 +142,7 @@ func variables() []variable {
 		{"CLEANUP_ALL", validatorLists, nil, "is not read: what an earlier driver has left is recognised as stale"},
 		{"SLEEP_INTERVAL_SECONDS", validatorLists, nil, "is not read: set FAIL_AFTER to how long a check may fail"},
 		{"OUTPUT_DIR", validatorLists, nil, "is not read: /run/nvidia/validations cannot be changed"},
+		{"METRICS_PORT", validatorLists, nil, "is not read: the node status exporter has its own port"},
 		{"KUBECONFIG", validatorLists, nil, "is not read: the pod has a service account"},
 		{"OPERATOR_NAMESPACE", validatorLists, nil, "is not read: the pod knows its namespace"},
 		{"DEFAULT_GPU_WORKLOAD_CONFIG", validatorLists, nil, "is not read: set spec.sandboxWorkloads.defaultWorkload"},
@@ -75,14 +153,18 @@ func variables() []variable {
 	}
 }
 
-// isTrue reports whether the toolkit's environment sets a variable to true.
-func isTrue(toolkit *v1.ToolkitSpec, name string) bool {
+// isTrue reports whether an environment sets a variable to true.
+func isTrue(env []v1.EnvVar, name string) bool {
 	value := ""
-	for _, variable := range deref(toolkit).Env {
+	for _, variable := range env {
 		if string(variable.Name) == name {
 			value = variable.Value
 		}
 	}
+	return isTrueValue(value)
+}
+
+func isTrueValue(value string) bool {
 	isSet, err := strconv.ParseBool(value)
 	return err == nil && isSet
 }

@@ -39,6 +39,18 @@ func TestFieldsThatCannotWork(t *testing.T) {
 			"{validator: {plugin: {env: [{name: WITH_WORKLOAD, value: 'true'}]}}}", "",
 		},
 		"the same name elsewhere": {"{toolkit: {env: [{name: DRIVER_ROOT, value: /a}]}}", ""},
+		"pod labels of which none is read": {
+			"{dcgmExporter: {env: [{name: DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX, value: a}]}}",
+			"spec.dcgmExporter.env: DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX has no effect without",
+		},
+		"pod labels that are read": {"{dcgmExporter: {enablePodLabels: true, " +
+			"env: [{name: DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX, value: a}]}}", ""},
+		"a tag without v": {
+			"{toolkit: {version: 1.20.0}}", "spec.toolkit.version: is 1.20.0, but NVIDIA's tags begin with v: set v1.20.0",
+		},
+		"a tag of another registry": {"{toolkit: {repository: mirror.local, image: toolkit, version: 1.20.0}}", ""},
+		"a tag with v":              {"{toolkit: {version: v1.20.0}}", ""},
+		"a full reference":          {"{toolkit: {image: 'mirror.local/toolkit:1.20.0'}}", ""},
 		"a device plugin for virtual machines": {
 			"{sandboxDevicePlugin: {enabled: true}}", "spec.sandboxDevicePlugin: has no effect without sandboxWorkloads",
 		},

@@ -3,6 +3,7 @@ package image
 import (
 	"fmt"
 	"regexp"
+	"strings"
 )
 
 // Overrides are defaults with the images that environment variables of the operator name, by Default.Name. Nil replaces
@@ -58,4 +59,33 @@ func (d Default) replacedBy(reference string) (Default, error) {
 		d.Version = parts[4]
 	}
 	return d, nil
+}
+
+// validatorVariable is a variable of NVIDIA's operator. Its image does not contain the on-node program.
+const validatorVariable = "VALIDATOR_IMAGE"
+
+// unusedVariables are those of NVIDIA's operator for images of operands that the operator does not have.
+var unusedVariables = []string{
+	"CC_MANAGER_IMAGE", "CUDA_BASE_IMAGE", "DRA_DRIVER_IMAGE", "KATA_MANAGER_IMAGE", "KATA_SANDBOX_DEVICE_PLUGIN_IMAGE",
+	"SANDBOX_DEVICE_PLUGIN_IMAGE", "VFIO_MANAGER_IMAGE", "VGPU_DEVICE_MANAGER_IMAGE", "VGPU_MANAGER_IMAGE",
+}
+
+// Unused returns a sentence for the variables of NVIDIA's operator that are set and have no effect, whatever their
+// value.
+func Unused(variable func(name string) string) []string {
+	var sentences, set []string
+	if variable(validatorVariable) != "" {
+		sentences = append(sentences, "the operator's variable "+validatorVariable+" is ignored: the validator runs the "+
+			"image of the operator, or of spec.validator")
+	}
+	for _, name := range unusedVariables {
+		if variable(name) != "" {
+			set = append(set, name)
+		}
+	}
+	if len(set) > 0 {
+		sentences = append(sentences, fmt.Sprintf("the operator's variables %s are ignored: there are no such operands, "+
+			"remove them", strings.Join(set, ", ")))
+	}
+	return sentences
 }

@@ -18,3 +18,9 @@ func DriverOf(node map[string]string) string {
 	}
 	return strings.Join(parts, ".")
 }
+
+// ModuleFiles returns the names of the files with parameters of kernel modules that the driver container reads, one for
+// each module. They are keys of the ConfigMap in spec.driver.kernelModuleConfig.
+func ModuleFiles() []string {
+	return []string{"nvidia.conf", "nvidia-uvm.conf", "nvidia-modeset.conf", "nvidia-peermem.conf"}
+}

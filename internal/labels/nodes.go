@@ -198,6 +198,11 @@ const (
 	MIGStateRebooting = "rebooting"
 	MIGStateSuccess   = "success"
 	MIGStateFailed    = "failed"
+	// StateSuffix ends the label with the outcome of what a label requests, as MIGConfigState. VGPUConfig and CCMode are
+	// requests of users to operands for virtual machines.
+	StateSuffix = ".state"
+	VGPUConfig  = "nvidia.com/vgpu.config"
+	CCMode      = "nvidia.com/cc.mode"
 	// MIGConfigWritten is an annotation: the value of MIGConfig that the operator has written. While they are equal,
 	// the label is the operator's; otherwise a user has set it.
 	MIGConfigWritten = "nvidia.com/gpu-operator.mig-config"
@@ -206,6 +211,8 @@ const (
 	MIGDrain = "nvidia.com/gpu-operator.mig-drain"
 	// MIGLayoutsKey is the key of the ConfigMap with the MIG layouts, in the format of mig-parted.
 	MIGLayoutsKey = "config.yaml"
+	// GPUClientsKey is the key of the ConfigMap with the services of hosts that use GPUs.
+	GPUClientsKey = "clients.yaml"
 	// ExporterMetricsKey is the key of the ConfigMap with the metrics of the DCGM exporter.
 	ExporterMetricsKey = "dcgm-metrics.csv"
 	// LicenceTokenKey is the key of the client token in the object with the licence of a vGPU driver.

@@ -55,6 +55,9 @@ const (
 	// ProbeScriptMounted is an annotation of a driver's DaemonSet with pods of an earlier template, which
 	// mount ProbeScript.
 	ProbeScriptMounted = "nvidia.com/gpu-operator.probe-script-mounted"
+	// ChartNotes is an annotation of the ClusterPolicy: what the notes of the chart say of values that are not in the
+	// policy, a sentence a line. Written by the chart.
+	ChartNotes = "nvidia.com/gpu-operator.chart-notes"
 	// DriverPull is the label of the pods that only pull the images of a new driver on a node, "true". It is what the
 	// upgrade controller finds them by.
 	DriverPull = "nvidia.com/gpu-operator.driver-pull"
@@ -110,6 +113,9 @@ func PodSecurity() []string {
 // PodSecurityBefore is an annotation of the operator's Namespace: the PodSecurity labels that another writer
 // had set before the operator did, as KEY=VALUE, separated by commas. They are restored on uninstall.
 const PodSecurityBefore = "nvidia.com/gpu-operator.pod-security-before"
+
+// ClusterMonitoring is the label of namespaces that OpenShift's cluster monitoring scrapes, "true".
+const ClusterMonitoring = "openshift.io/cluster-monitoring"
 
 // PodSecurityPrivileged is the value of the PodSecurity labels that admits all pods.
 const PodSecurityPrivileged = "privileged"

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/yaml"
 
+	"github.com/clusterpolicy/gpu-operator/internal/configfile"
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/metricsfile"
@@ -37,14 +38,16 @@ const (
 	contentProblems = "/problems"
 	// contentStrategies are the MIG strategies in configurations of the device plugin, by key, in JSON.
 	contentStrategies = "/strategies"
+	// contentMPSLines are the lines of sharing.mps in configurations of the device plugin, by key, in JSON.
+	contentMPSLines = "/mps-lines"
 	// contentReplicas is how many pods share a GPU by configurations of the device plugin, by key, in JSON.
 	contentReplicas = "/replicas"
 	// contentLayouts are the names of MIG layouts, separated by spaces.
 	contentLayouts = "/layouts"
 	// contentLayoutsProblem is why MIG layouts cannot be read.
 	contentLayoutsProblem = "/layouts-problem"
-	// contentMetricsProblems are those of a file with metrics of the DCGM exporter, one a line.
-	contentMetricsProblems = "/metrics-problems"
+	// contentFileProblems are the problems of the other files of users, by key, in JSON.
+	contentFileProblems = "/file-problems"
 )
 
 // ReferenceKinds returns the kinds of objects that operands may refer to.
@@ -93,8 +96,10 @@ func contentOf(object client.Object) operand.Content {
 		Digest: annotations[contentDigest], Keys: strings.Fields(annotations[contentKeys]),
 		Layouts: strings.Fields(annotations[contentLayouts]), LayoutsProblem: annotations[contentLayoutsProblem],
 	}
-	content.MetricsProblems = slices.DeleteFunc(strings.Split(annotations[contentMetricsProblems], "\n"),
-		func(line string) bool { return line == "" })
+	if problems := annotations[contentFileProblems]; problems != "" {
+		// Written by this package.
+		_ = json.Unmarshal([]byte(problems), &content.FileProblems)
+	}
 	for i, sum := range strings.Fields(annotations[contentKeyDigests]) {
 		if content.KeyDigests == nil {
 			content.KeyDigests = map[string]string{}
@@ -108,6 +113,10 @@ func contentOf(object client.Object) operand.Content {
 	if strategies := annotations[contentStrategies]; strategies != "" {
 		// Written by this package.
 		_ = json.Unmarshal([]byte(strategies), &content.Strategies)
+	}
+	if lines := annotations[contentMPSLines]; lines != "" {
+		// Written by this package.
+		_ = json.Unmarshal([]byte(lines), &content.MPSLines)
 	}
 	if replicas := annotations[contentReplicas]; replicas != "" {
 		// Written by this package.
@@ -156,10 +165,7 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 	maps.Copy(data, object.BinaryData)
 	meta := describeContent(object.ObjectMeta, data)
 	maps.Copy(meta.Annotations, inspectPluginFiles(object.Data))
-	if content, exists := object.Data[labels.ExporterMetricsKey]; exists {
-		// Lines have no other line breaks.
-		meta.Annotations[contentMetricsProblems] = strings.Join(metricsfile.Check(content), "\n")
-	}
+	encodeByKey(meta.Annotations, contentFileProblems, fileProblems(object.Data))
 	names, problem := layouts(object.Data[labels.MIGLayoutsKey])
 	if len(names) > 0 {
 		meta.Annotations[contentLayouts] = strings.Join(names, " ")
@@ -167,6 +173,27 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 		meta.Annotations[contentLayoutsProblem] = problem
 	}
 	return &corev1.ConfigMap{ObjectMeta: meta}
+}
+
+// fileProblems returns the problems of the files of users whose format their key identifies, by key.
+func fileProblems(data map[string]string) map[string][]string {
+	checks := map[string]func(string) []string{
+		labels.ExporterMetricsKey: metricsfile.Check,
+		labels.MIGLayoutsKey:      configfile.MIGLayouts,
+		labels.GPUClientsKey:      configfile.GPUClients,
+	}
+	for _, name := range labels.ModuleFiles() {
+		checks[name] = configfile.ModuleParameters
+	}
+	found := map[string][]string{}
+	for key, check := range checks {
+		if content, exists := data[key]; exists {
+			if problems := check(content); len(problems) > 0 {
+				found[key] = problems
+			}
+		}
+	}
+	return found
 }
 
 // maxYAMLError bounds what is quoted of an error of the YAML parser, in bytes.
@@ -191,7 +218,7 @@ func layouts(content string) (names []string, problem string) {
 // configurations of the device plugin. Whether the device plugin reads them is decided by the spec, later.
 func inspectPluginFiles(data map[string]string) map[string]string {
 	broken, flags := map[string][]pluginfile.Problem{}, map[string]pluginfile.Strategy{}
-	replicas := map[string]int{}
+	replicas, mps := map[string]int{}, map[string]int{}
 	for key, content := range data {
 		if !pluginfile.IsPluginFile([]byte(content)) {
 			continue
@@ -202,6 +229,9 @@ func inspectPluginFiles(data map[string]string) map[string]string {
 		if strategy := pluginfile.MIGStrategy([]byte(content)); strategy.Value != "" {
 			flags[key] = strategy
 		}
+		if line := pluginfile.MPSLine([]byte(content)); line > 0 {
+			mps[key] = line
+		}
 		if shared := pluginfile.Replicas([]byte(content), labels.ResourceGPU); shared > 1 {
 			replicas[key] = shared
 		}
@@ -210,6 +240,7 @@ func inspectPluginFiles(data map[string]string) map[string]string {
 	encodeByKey(found, contentProblems, broken)
 	encodeByKey(found, contentStrategies, flags)
 	encodeByKey(found, contentReplicas, replicas)
+	encodeByKey(found, contentMPSLines, mps)
 	return found
 }
 

@@ -1,7 +1,7 @@
 package observe_test
 
 import (
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -114,9 +114,11 @@ func TestProblemsOfReferences(t *testing.T) {
 	for name, test := range map[string]struct {
 		data     map[string]string
 		layouts  string
-		problems []string
+		problems map[string][]string
 	}{
-		"none":             {data: map[string]string{"config.yaml": "version: v1\nmig-configs: {a: []}\n"}},
+		"none": {data: map[string]string{
+			"config.yaml": "version: v1\nmig-configs: {a: [{devices: all, mig-enabled: false}]}\n",
+		}},
 		"another file":     {data: map[string]string{"other": "a"}},
 		"no layouts":       {data: map[string]string{"config.yaml": "version: v1\n"}, layouts: "has no layouts"},
 		"an empty file":    {data: map[string]string{"config.yaml": ""}, layouts: "has no layouts"},
@@ -124,8 +126,21 @@ func TestProblemsOfReferences(t *testing.T) {
 		"metrics that are": {data: map[string]string{"dcgm-metrics.csv": "DCGM_FI_DEV_GPU_TEMP, gauge, x"}},
 		"metrics that are not": {
 			data: map[string]string{"dcgm-metrics.csv": "DCGM_FI_DEV_GPU_TEMP, gage, x"},
-			problems: []string{
+			problems: map[string][]string{"dcgm-metrics.csv": {
 				"line 1: type gage is unknown: use gauge, counter, histogram, summary, label",
+			}},
+		},
+		"files that their readers do not take": {
+			data: map[string]string{
+				"config.yaml":  "version: v1\nmig-configs: {a: []}\n",
+				"clients.yaml": "version: v1\nsystemd-services: []\nservices: []\n",
+				"nvidia.conf":  "options nvidia A=1\n", "nvidia-uvm.conf": "A=1\n",
+			},
+			problems: map[string][]string{
+				"config.yaml":  {"line 2: layout a must be a list with an entry for each kind of GPU"},
+				"clients.yaml": {"line 3: key services is unknown: use version, systemd-services"},
+				"nvidia.conf": {"line 1: has the form of modprobe.d, which the driver container adds itself: " +
+					"write the parameters alone, such as NAME=VALUE"},
 			},
 		},
 	} {
@@ -135,8 +150,8 @@ func TestProblemsOfReferences(t *testing.T) {
 				!strings.HasPrefix(content.LayoutsProblem, test.layouts) {
 				t.Errorf("layouts: %q, want %q", content.LayoutsProblem, test.layouts)
 			}
-			if !slices.Equal(content.MetricsProblems, test.problems) {
-				t.Errorf("metrics: %q, want %q", content.MetricsProblems, test.problems)
+			if !reflect.DeepEqual(content.FileProblems, test.problems) {
+				t.Errorf("files: %q, want %q", content.FileProblems, test.problems)
 			}
 		})
 	}

@@ -113,6 +113,8 @@ type Operand struct {
 	// Doubtful returns a sentence for each field of the spec that may not mean what its author intended, because of the
 	// objects that References returns. Nil for none.
 	Doubtful func(Input) []string
+	// DoubtfulOnPool does so for what the nodes of a driver pool do not take; nil for none.
+	DoubtfulOnPool func(Input, nodeinfo.Pool) []string
 	// Varies reports whether a node pool overrides a field of it, so that its nodes get DaemonSets of their own.
 	// Nil if no node pool can.
 	Varies func(v1.NodePoolSpec) bool

@@ -19,11 +19,24 @@ const pluginConfigField = "spec.devicePlugin.config.name"
 // replace one that works.
 func (in Input) checkPluginConfig(use Use, content Content) Decision {
 	key, _ := in.DefaultPluginConfig()
-	problem := pluginfile.Fatal(content.Problems[key])
+	problem := pluginfile.Fatal(in.pluginProblems(content, key))
 	if key == "" || problem == nil {
 		return Accept()
 	}
 	return Refuse(v1.ReasonPluginConfigInvalid, fmt.Sprintf("%s: %s, key %s, %s", use.Field, use.Reference, key, problem))
+}
+
+// pluginProblems returns the problems of a configuration: its own, and that the device plugin does not start with MPS
+// beside the MIG strategy mixed, which the spec may set.
+func (in Input) pluginProblems(content Content, key string) []pluginfile.Problem {
+	problems := content.Problems[key]
+	strategy := cmp.Or(string(in.Spec.MIG.Strategy), content.Strategies[key].Value)
+	if line := content.MPSLines[key]; line > 0 && strategy == string(v1.MIGStrategyMixed) {
+		problems = append(slices.Clip(problems), pluginfile.Problem{
+			Line: line, Fatal: true, Message: "sharing.mps cannot share GPUs with the MIG strategy mixed: use timeSlicing",
+		})
+	}
+	return problems
 }
 
 // PluginConfigNotes returns a sentence for each part of the device plugin's configurations that the plugin ignores, or
@@ -34,7 +47,10 @@ func (in Input) PluginConfigNotes() []string {
 	common, _ := in.DefaultPluginConfig()
 	var notes []string
 	for _, key := range content.Keys {
-		for _, problem := range content.Problems[key] {
+		for _, problem := range in.pluginProblems(content, key) {
+			if problem.OwnDiscovery && in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
+				continue
+			}
 			if !problem.Fatal || key != common {
 				notes = append(notes, fmt.Sprintf("%s: %s, key %s, %s", pluginConfigField, reference, key, problem))
 			}
@@ -68,13 +84,17 @@ func (in Input) overriddenStrategy(content Content, key string) string {
 // value is that of the node's label, empty if it has none.
 func (in Input) CheckPluginConfig(value string) ConfigProblem {
 	config := in.Spec.DevicePlugin.Config.Name
-	if !*in.Spec.DevicePlugin.Enabled || config == "" && in.Spec.Sharing == nil {
+	if !*in.Spec.DevicePlugin.Enabled {
+		// The label may be for another device plugin.
 		return ConfigProblem{}
 	}
 	if value != "" {
-		if problem := in.checkPluginConfigLabel(config, value); problem != (ConfigProblem{}) || config == "" {
+		if problem := in.checkPluginConfigLabel(config, value); problem != (ConfigProblem{}) {
 			return problem
 		}
+	}
+	if config == "" {
+		return ConfigProblem{}
 	}
 	reference, key := Reference{ConfigMap, config}, value
 	if key == "" {
@@ -89,8 +109,11 @@ func (in Input) CheckPluginConfig(value string) ConfigProblem {
 // checkPluginConfigLabel returns why the configuration that a node selects by its label is not used.
 func (in Input) checkPluginConfigLabel(config, value string) ConfigProblem {
 	label := labels.DevicePluginConfig + "=" + value
-	if config == "" {
+	switch {
+	case config == "" && in.Spec.Sharing != nil:
 		return ConfigProblem{Message: fmt.Sprintf("label %s has no effect with spec.sharing: use spec.nodePools", label)}
+	case config == "":
+		return ConfigProblem{Message: fmt.Sprintf("label %s has no effect: set %s", label, pluginConfigField)}
 	}
 	reference := Reference{ConfigMap, config}
 	content, known := in.Contents[reference]
@@ -102,7 +125,7 @@ func (in Input) checkPluginConfigLabel(config, value string) ConfigProblem {
 		message := fmt.Sprintf("label %s: %s has no such key, only %s", label, reference, keys)
 		return ConfigProblem{Message: message, Fatal: true}
 	}
-	if problem := pluginfile.Fatal(content.Problems[value]); problem != nil {
+	if problem := pluginfile.Fatal(in.pluginProblems(content, value)); problem != nil {
 		return ConfigProblem{Fatal: true, Message: fmt.Sprintf("label %s: %s, %s", label, reference, problem)}
 	}
 	return ConfigProblem{}
@@ -129,7 +152,7 @@ func (in Input) PluginConfigFor(value string) NodePluginConfig {
 	content := in.Contents[Reference{ConfigMap, config}]
 	return NodePluginConfig{
 		Source: config + "/" + key, Digest: content.KeyDigests[key],
-		Broken: pluginfile.Fatal(content.Problems[key]) != nil,
+		Broken: pluginfile.Fatal(in.pluginProblems(content, key)) != nil,
 	}
 }
 

@@ -121,11 +121,19 @@ func TestCheckPluginConfig(t *testing.T) {
 		"contents not read":                           {in: unread, label: "eight"},
 		"without configurations": {
 			in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, label: "two",
+			want: label + "two has no effect: set spec.devicePlugin.config.name",
+		},
+		"with another device plugin": {
+			in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{
+				DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)},
+			})},
+			label: "two",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := test.in.CheckPluginConfig(test.label)
-			if got.Message != test.want || got.Fatal != strings.HasPrefix(test.want, label) && test.in.Spec.Sharing == nil {
+			isFatal := strings.HasPrefix(test.want, label) && test.in.Spec.DevicePlugin.Config.Name != ""
+			if got.Message != test.want || got.Fatal != isFatal {
 				t.Errorf("got %+v, want %q", got, test.want)
 			}
 		})

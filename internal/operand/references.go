@@ -49,6 +49,8 @@ type Use struct {
 	Reference
 	// Keys that the object must have. LiveKeys are those that a running pod reads again when they change.
 	Keys, LiveKeys []string
+	// MayRead are further keys that are read if the object has them.
+	MayRead []string
 	// Configures: the keys are configurations of the device plugin. Partitions: they are layouts of the MIG manager.
 	Configures, Partitions bool
 }
@@ -74,14 +76,16 @@ type Content struct {
 	Problems map[string][]pluginfile.Problem
 	// Strategies are the MIG strategies in the configurations of the device plugin, by key.
 	Strategies map[string]pluginfile.Strategy
+	// MPSLines are the lines of sharing.mps in the configurations of the device plugin that share GPUs by MPS, by key.
+	MPSLines map[string]int
 	// Replicas is how many pods share a GPU by the configurations of the device plugin that share GPUs, by key.
 	Replicas map[string]int
 	// Layouts are the names of the MIG layouts in it, sorted. LayoutsProblem is why the MIG manager cannot read them,
 	// where the object has the key for them; empty if it can.
 	Layouts        []string
 	LayoutsProblem string
-	// MetricsProblems are those of the metrics of the DCGM exporter in it, a sentence each.
-	MetricsProblems []string
+	// FileProblems are those of the other files of users that programs of the stack read, by key, a sentence each.
+	FileProblems map[string][]string
 	// Assumed: the object has not been read, and may have other keys, too.
 	Assumed bool
 }

@@ -24,15 +24,19 @@ func (in Input) WorkloadOf(node nodeinfo.Facts) nodeinfo.Workload {
 	return nodeinfo.WorkloadContainer
 }
 
-// UnknownWorkload describes the node's label of its workload if that names none, with the workload that the node is
-// served for instead. Empty if it names one, or is not read.
+// UnknownWorkload describes the node's label of its workload if that names none, or is not read, with the workload that
+// the node is served for instead. Empty if the node is served for the one that it names, or refused because of it.
 func (in Input) UnknownWorkload(node nodeinfo.Facts) string {
-	known := nodeinfo.Workloads()
-	if !*in.Spec.SandboxWorkloads.Enabled || node.Workload == "" || slices.Contains(known, node.Workload) {
+	served := in.WorkloadOf(node)
+	if node.Workload == "" || node.Workload == served {
 		return ""
 	}
-	return fmt.Sprintf("label %s is %q, which is none of %q: the node is served for workload %s",
-		labels.GPUWorkload, node.Workload, known, in.WorkloadOf(node))
+	why := "is not read without spec.sandboxWorkloads.enabled"
+	if known := nodeinfo.Workloads(); !slices.Contains(known, node.Workload) {
+		why = fmt.Sprintf("is none of %q", known)
+	}
+	return fmt.Sprintf("label %s is %q, which %s: the node is served for workload %s",
+		labels.GPUWorkload, node.Workload, why, served)
 }
 
 // CheckWorkloadSupported refuses a node for virtual machines, as they are not supported. Its decision is Absent if

@@ -67,17 +67,21 @@ func TestWorkloadOf(t *testing.T) {
 	}
 }
 
-// A label that names no workload is described where it is read.
+// A label that names no workload, or is not read, is described.
 func TestUnknownWorkload(t *testing.T) {
 	const message = `label nvidia.com/gpu.workload.config is "passthrough", ` +
 		`which is none of ["container" "vm-passthrough" "vm-vgpu"]: the node is served for workload `
+	const notRead = `label nvidia.com/gpu.workload.config is "vm-vgpu", ` +
+		`which is not read without spec.sandboxWorkloads.enabled: the node is served for workload container`
 	tests := map[string]struct {
 		enabled   bool
 		byDefault v1.Workload
 		label     nodeinfo.Workload
 		want      string
 	}{
-		"not read":            {label: "passthrough"},
+		"not read":            {label: "vm-vgpu", want: notRead},
+		"wrong, not read":     {label: "passthrough", want: message + "container"},
+		"for containers":      {label: "container"},
 		"no label":            {enabled: true},
 		"a workload":          {enabled: true, label: "vm-passthrough"},
 		"no workload":         {enabled: true, label: "passthrough", want: message + "container"},

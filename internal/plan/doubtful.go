@@ -25,6 +25,29 @@ func (d *Decisions) Doubtful() []string {
 	return notes
 }
 
+// Doubtful returns the sentences of the Decisions, and one for each field that may not mean what its author intended on
+// the nodes of a driver pool.
+func (p Plan) Doubtful() []string {
+	notes := p.Decisions.Doubtful()
+	if p.Decisions == nil {
+		return nil
+	}
+	for i := range p.Catalogue {
+		o := &p.Catalogue[i]
+		if o.DoubtfulOnPool == nil || !p.MayRun[o.Name] {
+			continue
+		}
+		for _, pool := range p.Pools {
+			for _, note := range o.DoubtfulOnPool(p.InputForNodePool(o, pool.NodePool), pool) {
+				if !slices.Contains(notes, note) {
+					notes = append(notes, note)
+				}
+			}
+		}
+	}
+	return notes
+}
+
 // doubtful returns the sentences for the nodes that an input is for.
 func (d *Decisions) doubtful(in operand.Input) []string {
 	var notes []string
@@ -34,10 +57,16 @@ func (d *Decisions) doubtful(in operand.Input) []string {
 	if *in.Spec.DevicePlugin.Enabled {
 		notes = append(notes, in.PluginConfigNotes()...)
 	}
-	for _, o := range d.Catalogue {
-		if o.Doubtful != nil && d.MayRun[o.Name] {
+	var running []*operand.Operand
+	for i := range d.Catalogue {
+		o := &d.Catalogue[i]
+		if !d.MayRun[o.Name] {
+			continue
+		}
+		running = append(running, o)
+		if o.Doubtful != nil {
 			notes = append(notes, o.Doubtful(in)...)
 		}
 	}
-	return notes
+	return append(notes, in.UnreadKeys(running)...)
 }

@@ -85,8 +85,8 @@ type NodePlan struct {
 	// Decision is Install; Refused if nothing is installed on the node; or Absent if no nodeSelector selects it, and it
 	// is for virtual machines.
 	Decision operand.Decision
-	// UnknownWorkload describes the label of a workload that is none; empty if it names one.
-	UnknownWorkload string
+	// LabelNotes describe the labels of the node that have no effect, or not the one that their values say.
+	LabelNotes []string
 	// Unselected describes the nodeSelector that excludes all stages from the node; empty if none does.
 	Unselected string
 	// RetainedDriver describes how to remove the driver that the node retains although no nodeSelector selects it; empty
@@ -127,8 +127,6 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 		Decision:      d.Input.CheckWorkloadSupported(facts),
 		MissingLabels: d.DescribeMissingLabels(facts),
 		Spec:          d.inputForNodePool(nodePool).Spec,
-
-		UnknownWorkload: d.Input.UnknownWorkload(facts),
 	}
 	if d.Input.UsesNVIDIADrivers() {
 		node.Spec.Driver, node.Spec.GDS, node.Spec.GDRCopy = in.Spec.Driver, in.Spec.GDS, in.Spec.GDRCopy
@@ -155,6 +153,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) NodePlan {
 	d.setInjector(&node)
 	node.Partitioner, node.PartitionerOff = d.partitionerOf(node.Auxiliary)
 	node.HealthReporter = d.healthReporterOf(node.Auxiliary)
+	node.LabelNotes = d.labelNotes(&node)
 	node.RetainedDriver = d.retainedDriver(facts)
 	node.evaluateSelection()
 	if node.Decision.Reason == v1.ReasonNotSelected {

@@ -415,8 +415,8 @@ func TestForNode(t *testing.T) {
 		// noGPU: the kubelet need not advertise GPUs.
 		noGPU bool
 		// pluginOff is why the spec has no device plugin.
-		pluginOff       string
-		unknownWorkload string
+		pluginOff  string
+		labelNotes []string
 	}{
 		"a new node needs everything": {facts: ubuntu("a"), want: expected},
 		"a labelled node needs everything": {
@@ -485,12 +485,14 @@ func TestForNode(t *testing.T) {
 		},
 		"its label is ignored while sandbox workloads are disabled": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload = "vm-passthrough" }), want: expected,
+			labelNotes: []string{`label nvidia.com/gpu.workload.config is "vm-passthrough", which is not read without ` +
+				`spec.sandboxWorkloads.enabled: the node is served for workload container`},
 		},
 		"a label that names no workload": {
 			spec:  v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload = "vm" }), want: expected,
-			unknownWorkload: `label nvidia.com/gpu.workload.config is "vm", which is none of ` +
-				`["container" "vm-passthrough" "vm-vgpu"]: the node is served for workload container`,
+			labelNotes: []string{`label nvidia.com/gpu.workload.config is "vm", which is none of ` +
+				`["container" "vm-passthrough" "vm-vgpu"]: the node is served for workload container`},
 		},
 	}
 	for name, test := range tests {
@@ -502,7 +504,7 @@ func TestForNode(t *testing.T) {
 				Essential:        test.want,
 				NeedsAllocatable: !test.noGPU,
 				PluginOff:        test.pluginOff,
-				UnknownWorkload:  test.unknownWorkload,
+				LabelNotes:       test.labelNotes,
 				Auxiliary:        got.Auxiliary,
 				Spec:             got.Spec,
 			}

@@ -20,6 +20,8 @@ type Problem struct {
 	Line int
 	// Fatal: the device plugin ends at its start. Otherwise it ignores that part.
 	Fatal bool
+	// OwnDiscovery: that part is only ignored where the operator discovers nodes itself.
+	OwnDiscovery bool
 	// Message with the remedy.
 	Message string
 }
@@ -118,6 +120,18 @@ func MIGStrategy(data []byte) Strategy {
 		return Strategy{Value: strategy.Value, Line: strategy.Line}
 	}
 	return Strategy{}
+}
+
+// MPSLine returns the line of sharing.mps of a configuration, 0 if it has none.
+func MPSLine(data []byte) int {
+	var document yaml.Node
+	if yaml.Unmarshal(data, &document) != nil {
+		return 0
+	}
+	if mps := at(content(&document), "sharing.mps"); mps != nil {
+		return mps.Line
+	}
+	return 0
 }
 
 // Replicas returns how many pods share a device of a resource by a configuration, 0 if it does not share them.
@@ -287,8 +301,11 @@ func isBool(value *yaml.Node) bool {
 
 func (c *checker) resource(resource *yaml.Node, path string) {
 	c.unknown(resource, path, resourceKeys, nil)
-	if name := field(resource, "name"); name == nil || name.Value == "" {
+	switch name := field(resource, "name"); {
+	case name == nil || name.Value == "":
 		c.fatal(resource, "%sname is missing: add one, such as nvidia.com/gpu", path)
+	default:
+		c.resourceName(name, path)
 	}
 	switch replicas := field(resource, "replicas"); {
 	case replicas == nil:
@@ -303,5 +320,19 @@ func (c *checker) resource(resource *yaml.Node, path string) {
 	}
 	if devices := field(resource, "devices"); devices != nil && devices.Value != "all" {
 		c.ignored(devices, "%sdevices is ignored: all devices are shared", path)
+	}
+}
+
+// resourceName reports the name of a resource that is not shared: one that the device plugin does not advertise, which
+// it ignores, and MIG devices by MPS. The plugin adds the prefix nvidia.com/ where it is missing.
+func (c *checker) resourceName(name *yaml.Node, path string) {
+	bare := strings.TrimPrefix(name.Value, "nvidia.com/")
+	switch isMIG := strings.HasPrefix(bare, "mig-"); {
+	case isMIG && strings.HasPrefix(path, "sharing.mps."):
+		c.ignored(name, "%sname is %s: MIG devices cannot be shared by MPS, use timeSlicing", path,
+			text.Truncate(name.Value, maxValue))
+	case !isMIG && bare != "gpu":
+		c.ignored(name, "%sname is %s, which shares nothing: use nvidia.com/gpu, or nvidia.com/mig- and a profile", path,
+			text.Truncate(name.Value, maxValue))
 	}
 }

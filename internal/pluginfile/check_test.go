@@ -61,6 +61,44 @@ func TestCheck(t *testing.T) {
 					"set GFD_SLEEP_INTERVAL in spec.gfd.env"),
 			},
 		},
+		"keys that nothing reads": {
+			text: "version: v1\nflags:\n  nvidiaDriverRoot: /a\n  gdsEnabled: false\n  gdrcopyEnabled: true\n" +
+				"  plugin: {cdiAnnotationPrefix: a/, containerDriverRoot: /driver-root}\n" +
+				"  gfd: {oneshot: true, outputFile: /a}\n", want: problems{
+				ignored(3, "flags.nvidiaDriverRoot has no effect, as a variable of the container has precedence: "+
+					"set spec.hostPaths.driverInstallDir"),
+				ignored(4, "flags.gdsEnabled has no effect, as a variable of the container has precedence: "+
+					"set GDS_ENABLED in spec.devicePlugin.env"),
+				ignored(6, "flags.plugin.cdiAnnotationPrefix has no effect, as a variable of the container has precedence: "+
+					"set CDI_ANNOTATION_PREFIX in spec.devicePlugin.env"),
+				ignored(7, "flags.gfd.oneshot cannot be true: its pods end after each run, and restart: remove it"),
+				ignored(7, "flags.gfd.outputFile cannot be /a: nodes get their labels from "+
+					"/etc/kubernetes/node-feature-discovery/features.d/gfd: remove it"),
+			},
+		},
+		"the NodeFeature API": {
+			text: "version: v1\nflags: {useNodeFeatureAPI: true}\n", want: problems{{
+				Line: 2, OwnDiscovery: true, Message: "flags.useNodeFeatureAPI has no effect, as a variable of the container " +
+					"has precedence: set USE_NODE_FEATURE_API in spec.gfd.env",
+			}},
+		},
+		"defaults": {
+			text: "version: v1\nflags: {useNodeFeatureAPI: no, failOnInitError: yes, " +
+				"gfd: {oneshot: false, sleepInterval: 60s}}\n",
+		},
+		"resources that are not advertised": {
+			text: prefix + "    resources:\n    - {name: gpu, replicas: 4}\n    - {name: nvidia.com/gpus, replicas: 4}\n",
+			want: problems{
+				ignored(6, "sharing.timeSlicing.resources[1].name is nvidia.com/gpus, which shares nothing: use nvidia.com/gpu, "+
+					"or nvidia.com/mig- and a profile"),
+			},
+		},
+		"MIG devices by MPS": {
+			text: "version: v1\nsharing:\n  mps:\n    resources: [{name: nvidia.com/mig-1g.5gb, replicas: 2}]\n", want: problems{
+				ignored(4, "sharing.mps.resources[0].name is nvidia.com/mig-1g.5gb: MIG devices cannot be shared by MPS, "+
+					"use timeSlicing"),
+			},
+		},
 		"values that do not exist": {
 			text: "version: v1\nflags:\n  deviceDiscoveryStrategy: pci\n  gdsEnabled: 3\n" +
 				"  plugin: {deviceListStrategy: [envvar, mounts]}\nimex: {channelIDs: [1]}\n", want: problems{
@@ -177,6 +215,17 @@ func TestReplicas(t *testing.T) {
 		"version: v1":                                     0, "{": 0, "sharing: []": 0,
 	} {
 		if got := pluginfile.Replicas([]byte(content), "nvidia.com/gpu"); got != want {
+			t.Errorf("%s: got %d, want %d", content, got, want)
+		}
+	}
+}
+
+func TestMPSLine(t *testing.T) {
+	for content, want := range map[string]int{
+		"version: v1\nsharing:\n  mps: {}\n": 3, "sharing: {timeSlicing: {}}": 0, "version: v1": 0, "{": 0, "": 0,
+		"sharing: []": 0,
+	} {
+		if got := pluginfile.MPSLine([]byte(content)); got != want {
 			t.Errorf("%s: got %d, want %d", content, got, want)
 		}
 	}

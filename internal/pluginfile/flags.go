@@ -25,7 +25,18 @@ type key struct {
 	// fixed is the value that the operator sets by a variable of the container, which the plugin prefers: another value
 	// in the file has no effect. Empty if it sets none. instead is what to set.
 	fixed, instead string
+	// breaks is what another value than fixed breaks, and the remedy. Empty if it breaks nothing.
+	breaks string
+	// ownDiscovery: the variable is only set where the operator discovers nodes itself.
+	ownDiscovery bool
 }
+
+// installDir is the remedy for keys that say where the driver is, and features the file with the labels of GPU Feature
+// Discovery.
+const (
+	installDir = "set spec.hostPaths.driverInstallDir"
+	features   = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
+)
 
 // variable returns the remedy for a key that a variable of the device plugin overrides.
 func variable(name string) string { return "set " + name + " in spec.devicePlugin.env" }
@@ -39,8 +50,16 @@ func blocks() []block {
 		{"flags", map[string]key{
 			"migStrategy":     text,
 			"failOnInitError": {bool: true, fixed: "true", instead: variable("FAIL_ON_INIT_ERROR")},
-			"mpsRoot":         {instead: "set spec.devicePlugin.mps.root"}, "nvidiaDriverRoot": text, "nvidiaDevRoot": text,
-			"gdrcopyEnabled": boolean, "gdsEnabled": boolean, "mofedEnabled": boolean, "useNodeFeatureAPI": boolean,
+			"mpsRoot":         {instead: "set spec.devicePlugin.mps.root"},
+			// Those of the driver that was validated on the node.
+			"nvidiaDriverRoot": {instead: installDir}, "nvidiaDevRoot": {instead: installDir},
+			// Those of the modules that are loaded.
+			"gdrcopyEnabled": {bool: true, fixed: "true", instead: variable("GDRCOPY_ENABLED")},
+			"gdsEnabled":     {bool: true, fixed: "true", instead: variable("GDS_ENABLED")},
+			"mofedEnabled":   {bool: true, fixed: "true", instead: variable("MOFED_ENABLED")},
+			"useNodeFeatureAPI": {
+				bool: true, fixed: "false", instead: "set USE_NODE_FEATURE_API in spec.gfd.env", ownDiscovery: true,
+			},
 			"deviceDiscoveryStrategy": {values: []string{"auto", "nvml", "tegra", "vfio"}},
 			"plugin":                  text, "gfd": text,
 		}, map[string]string{
@@ -57,13 +76,17 @@ func blocks() []block {
 			"deviceIDStrategy": {
 				values: []string{"uuid", "index"}, fixed: "uuid", instead: variable("DEVICE_ID_STRATEGY"),
 			},
-			"cdiAnnotationPrefix": text, "nvidiaCTKPath": text, "containerDriverRoot": text,
+			"cdiAnnotationPrefix":           {fixed: "cdi.k8s.io/", instead: variable("CDI_ANNOTATION_PREFIX")},
+			"nvidiaCTKPath":                 {instead: variable("NVIDIA_CDI_HOOK_PATH")},
+			"containerDriverRoot":           {fixed: "/driver-root", instead: installDir},
 			"sharedDevicesAllocationPolicy": {values: []string{"distributed", "packed"}},
 		}, nil},
 		{"flags.gfd", map[string]key{
-			"oneshot": boolean, "noTimestamp": boolean,
-			"sleepInterval": {fixed: "60s", instead: "set GFD_SLEEP_INTERVAL in spec.gfd.env"},
-			"outputFile":    text, "machineTypeFile": text,
+			"oneshot":         {bool: true, fixed: "false", breaks: "its pods end after each run, and restart: remove it"},
+			"noTimestamp":     boolean,
+			"sleepInterval":   {fixed: "60s", instead: "set GFD_SLEEP_INTERVAL in spec.gfd.env"},
+			"outputFile":      {fixed: features, breaks: "nodes get their labels from " + features + ": remove it"},
+			"machineTypeFile": text,
 		}, nil},
 		{"imex", map[string]key{"channelIDs": text, "required": boolean}, nil},
 		{"health", map[string]key{
@@ -122,9 +145,19 @@ func (c *checker) value(value *yaml.Node, path string, k key) {
 			return
 		}
 	}
-	if k.instead != "" && value.Value != k.fixed {
+	switch {
+	case k.bool && isTrue(value) == isTrue(&yaml.Node{Value: k.fixed}) && k.fixed != "", value.Value == k.fixed:
+	case k.breaks != "":
+		c.ignored(value, "%s cannot be %s: %s", path, text.Truncate(value.Value, maxValue), k.breaks)
+	case k.instead != "":
 		c.ignored(value, "%s has no effect, as a variable of the container has precedence: %s", path, k.instead)
+		c.problems[len(c.problems)-1].OwnDiscovery = k.ownDiscovery
 	}
+}
+
+// isTrue reports whether the plugin takes a boolean for true.
+func isTrue(value *yaml.Node) bool {
+	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(value.Value))
 }
 
 // channels checks the IDs of IMEX channels: the device plugin has only the channel 0.

@@ -54,6 +54,8 @@ type Input struct {
 	MissingDriverFields []string
 	// IgnoredVariables has a sentence for each variable of the operator that is set and has no effect.
 	IgnoredVariables []string
+	// Notes has a sentence for each doubtful thing about the cluster that concerns all policies.
+	Notes []string
 	// Undecodable says why the spec of the policy cannot be decoded, so that the pass has changed nothing; empty if it
 	// can.
 	Undecodable string
@@ -113,7 +115,8 @@ func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 		return status
 	}
 	status.ObservedGeneration = policy.Generation
-	conditions.SetFieldNotes(&status, policy.Spec, in.IgnoredVariables, in.Plan.Doubtful())
+	conditions.SetFieldNotes(&status, policy.Spec, in.IgnoredVariables,
+		slices.Concat(in.Plan.Doubtful(), conditions.ChartNotes(policy), in.Notes))
 	if len(in.Plan.Steps) == 0 || in.Unassessed > 0 {
 		found := cmp.Or(checkDecoding(in, status), decidedFinding(in), failure(v1.ReasonReconcileFailed, errorText(in.Err)))
 		setConditions(&status, *found)

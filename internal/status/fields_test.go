@@ -18,6 +18,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
+// oneVariable configures a check.
+var oneVariable = &v1.ValidatorComponentSpec{Env: []v1.EnvVar{{Name: "A", Value: "b"}}}
+
 // each sets one field alone, by its name in the condition.
 var each = map[string]v1.ClusterPolicySpec{
 	"spec.devicePlugin.config.default": {
@@ -45,19 +48,45 @@ var each = map[string]v1.ClusterPolicySpec{
 			AutoUpgrade: new(true), MaxUnavailable: new(intstr.FromInt32(-1)),
 		}},
 	}}},
+	"spec.gds.enabled": {
+		GDS: &v1.GDSSpec{Enabled: new(true)}, Driver: &v1.DriverSpec{Enabled: new(false)},
+	},
+	"spec.gdrcopy.enabled": {
+		GDRCopy: &v1.GDRCopySpec{Enabled: new(true)}, Driver: &v1.DriverSpec{Enabled: new(false)},
+	},
+	"spec.driver.rdma.useHostMofed": {Driver: &v1.DriverSpec{RDMA: &v1.RDMASpec{UseHostMOFED: new(true)}}},
+	"spec.driver.upgradePolicy.drain.podSelector": {Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{
+		Drain: &v1.DrainSpec{PodSelector: "a=b"},
+	}}},
+	"spec.driver.upgradePolicy.waitForCompletion.timeoutSeconds": {Driver: &v1.DriverSpec{
+		UpgradePolicy: &v1.DriverUpgradePolicySpec{
+			WaitForCompletion: &v1.WaitForCompletionSpec{TimeoutSeconds: new(v1.TimeoutSeconds(60))},
+		},
+	}},
+	"spec.driver.version": {Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "580"}}},
 	"spec.health.actions": {
 		Health: &v1.HealthSpec{Actions: &v1.HealthActionsSpec{Reset: v1.HealthActionTaint}},
 	},
-	"spec.sandboxDevicePlugin":         {SandboxDevicePlugin: &v1.SandboxDevicePluginSpec{Enabled: new(true)}},
-	"spec.vgpuDeviceManager":           {VGPUDeviceManager: &v1.VGPUDeviceManagerSpec{Enabled: new(true)}},
-	"spec.vgpuManager":                 {VGPUManager: &v1.VGPUManagerSpec{Enabled: new(true)}},
-	"spec.ccManager":                   {CCManager: &v1.CCManagerSpec{Enabled: new(true)}},
-	"spec.sandboxWorkloads.enabled":    {SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
-	"spec.operator.defaultRuntime":     {Operator: &v1.OperatorSpec{DefaultRuntime: "docker"}},
-	"spec.operator.initContainer":      {Operator: &v1.OperatorSpec{InitContainer: &v1.ImageSpec{Version: "v1"}}},
-	"spec.operator.labels":             {Operator: &v1.OperatorSpec{Labels: v1.Labels{"a": "b"}}},
-	"spec.operator.annotations":        {Operator: &v1.OperatorSpec{Annotations: v1.Annotations{"a": "b"}}},
-	"spec.driver.useOpenKernelModules": {Driver: &v1.DriverSpec{UseOpenKernelModules: new(false)}},
+	"spec.sandboxDevicePlugin":     {SandboxDevicePlugin: &v1.SandboxDevicePluginSpec{Enabled: new(true)}},
+	"spec.vgpuDeviceManager":       {VGPUDeviceManager: &v1.VGPUDeviceManagerSpec{Enabled: new(true)}},
+	"spec.vgpuManager":             {VGPUManager: &v1.VGPUManagerSpec{Enabled: new(true)}},
+	"spec.vfioManager":             {VFIOManager: &v1.VFIOManagerSpec{Enabled: new(true)}},
+	"spec.kataSandboxDevicePlugin": {KataSandboxDevicePlugin: &v1.KataSandboxDevicePluginSpec{Enabled: new(true)}},
+	"spec.vgpuDeviceManager.config.name": {VGPUDeviceManager: &v1.VGPUDeviceManagerSpec{
+		Config: &v1.VGPUDevicesConfigSpec{Name: "a"},
+	}},
+	"spec.sandboxWorkloads.defaultWorkload": {SandboxWorkloads: &v1.SandboxWorkloadsSpec{DefaultWorkload: "vm-vgpu"}},
+	"spec.sandboxWorkloads.mode":            {SandboxWorkloads: &v1.SandboxWorkloadsSpec{Mode: "kata"}},
+	"spec.validator.vfioPCI":                {Validator: &v1.ValidatorSpec{VFIOPCI: oneVariable}},
+	"spec.validator.vgpuManager":            {Validator: &v1.ValidatorSpec{VGPUManager: oneVariable}},
+	"spec.validator.vgpuDevices":            {Validator: &v1.ValidatorSpec{VGPUDevices: oneVariable}},
+	"spec.ccManager":                        {CCManager: &v1.CCManagerSpec{Enabled: new(true)}},
+	"spec.sandboxWorkloads.enabled":         {SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
+	"spec.operator.defaultRuntime":          {Operator: &v1.OperatorSpec{DefaultRuntime: "docker"}},
+	"spec.operator.initContainer":           {Operator: &v1.OperatorSpec{InitContainer: &v1.ImageSpec{Version: "v1"}}},
+	"spec.operator.labels":                  {Operator: &v1.OperatorSpec{Labels: v1.Labels{"a": "b"}}},
+	"spec.operator.annotations":             {Operator: &v1.OperatorSpec{Annotations: v1.Annotations{"a": "b"}}},
+	"spec.driver.useOpenKernelModules":      {Driver: &v1.DriverSpec{UseOpenKernelModules: new(false)}},
 	"spec.driver.licensingConfig.configMapName": {Driver: &v1.DriverSpec{
 		LicensingConfig: &v1.DriverLicensingConfigSpec{ConfigMapName: "licence"},
 	}},
@@ -146,6 +175,12 @@ func TestFieldConditionsOfUnusedFields(t *testing.T) {
 			SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(false), DefaultWorkload: "container", Mode: "kubevirt"},
 			Operator:         &v1.OperatorSpec{InitContainer: &v1.ImageSpec{}},
 			VFIOManager:      &v1.VFIOManagerSpec{Enabled: new(true)},
+			VGPUDeviceManager: &v1.VGPUDeviceManagerSpec{
+				Enabled: new(true), Config: &v1.VGPUDevicesConfigSpec{Default: "default"},
+			},
+			SandboxDevicePlugin:     &v1.SandboxDevicePluginSpec{Enabled: new(true)},
+			KataSandboxDevicePlugin: &v1.KataSandboxDevicePluginSpec{Enabled: new(true)},
+			CCManager:               &v1.CCManagerSpec{Enabled: new(true), DefaultMode: "on"},
 		},
 		"upgrades of no driver": {Driver: &v1.DriverSpec{
 			Enabled: new(false), UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(true)},
@@ -179,6 +214,26 @@ func TestIgnoredVariables(t *testing.T) {
 	want := strings.Join(append(fieldnotes.Unsupported(e.spec), variable), "; ")
 	got := condition(status, v1.ConditionUnsupportedFields)
 	if got.Status != metav1.ConditionTrue || got.Reason != v1.ReasonNotSupportedYet || got.Message != want {
+		t.Errorf("%+v, want the message %q", got, want)
+	}
+	if status.State != v1.StateReady {
+		t.Errorf("the policy is not ready: %+v", ready(status))
+	}
+}
+
+// What the chart notes of its values, and what the operator notes of the cluster, are reported beside the fields.
+func TestNotesBesideFields(t *testing.T) {
+	e := newEnv(t, 1)
+	in := e.input()
+	in.Notes = []string{"Kubernetes v1.38.0 is newer"}
+	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		"nvidia.com/gpu-operator.chart-notes": "a: unknown\n\n  draDriver: it belongs elsewhere.\n",
+	}}}
+	const want = "values of the chart: a: unknown; values of the chart: draDriver: it belongs elsewhere; " +
+		"Kubernetes v1.38.0 is newer"
+	status := Compute(policy, in)
+	if got := condition(status, v1.ConditionUnsupportedFields); got.Status != metav1.ConditionTrue ||
+		got.Reason != v1.ReasonDoubtfulFields || got.Message != want {
 		t.Errorf("%+v, want the message %q", got, want)
 	}
 	if status.State != v1.StateReady {

@@ -17,6 +17,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -30,6 +31,8 @@ type situation struct {
 	nodes []nodeinfo.Facts
 	// keys of ConfigMaps and Secrets, by their names. All other objects that the policy names exist, too.
 	keys map[string][]string
+	// configMaps are those whose content matters.
+	configMaps []*corev1.ConfigMap
 	// toolkit are the images of OpenShift's driver toolkit.
 	toolkit map[string]string
 	// images replace default images.
@@ -88,6 +91,9 @@ func (s situation) plan(e *env) plan.Plan {
 		for _, kind := range []operand.ReferenceKind{operand.ConfigMap, operand.Secret} {
 			known[operand.Reference{Kind: kind, Name: name}] = operand.Content{Digest: "1", Keys: keys}
 		}
+	}
+	for _, configMap := range s.configMaps {
+		known[operand.Reference{Kind: operand.ConfigMap, Name: configMap.Name}] = observe.ConfigMapContent(configMap)
 	}
 	in.Contents = catalogue.Assume(in, known)
 	nodes := s.nodes

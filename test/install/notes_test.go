@@ -1,6 +1,7 @@
 package install
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,11 +9,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/conditions"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/version"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 // The notes warn of a configuration of the device plugin without a default where the operator finds no key, whether the
@@ -52,4 +58,65 @@ func TestTheNotesResolveTheDefaultConfigurationAsTheOperator(t *testing.T) {
 		}
 	}
 	e.Expect(notes(set("devicePlugin.config.name=two devicePlugin.config.default=b")...)).NotTo(ContainSubstring(note))
+}
+
+// The operator knows each value of which the notes say that it has no effect, or may not mean what its author intended:
+// from the policy, or from the policy's annotation with what is not in it. Helm shows no notes of subcharts.
+func TestTheOperatorKnowsWhatTheNotesSay(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		flags []string
+		// values are those that the notes name.
+		values []string
+	}{
+		"no values": {},
+		"values of NVIDIA's chart": {
+			flags: set("draDriver.version=v1 nfd.nodefeaturerules=true fullnameOverride=a operator.defaultGPUMode=container " +
+				"node-feature-discovery.master.replicas=1 operator.defaultRuntime=docker"),
+			values: []string{"draDriver", "nfd.nodefeaturerules", "fullnameOverride", "operator.defaultGPUMode",
+				"node-feature-discovery", "operator.defaultRuntime"},
+		},
+		"fields of the policy": {
+			flags: set("dcgm.hostPort=5555 cdi.default=true psp.enabled=true kataManager.enabled=true ccManager.enabled=true " +
+				"vgpuManager.enabled=true vfioManager.enabled=true kataSandboxDevicePlugin.enabled=true " +
+				"sandboxWorkloads.mode=kata operator.initContainer.image=cuda driver.useOpenKernelModules=true " +
+				"toolkit.version=1.17.4 gfd.version=0.17.1"),
+			values: []string{"dcgm.hostPort", "cdi.default", "psp", "kataManager", "ccManager", "vgpuManager", "vfioManager",
+				"kataSandboxDevicePlugin", "sandboxWorkloads.mode", "operator.initContainer", "driver.useOpenKernelModules",
+				"toolkit.version", "gfd.version"},
+		},
+		"values of the chart alone": {
+			flags: set("dashboards.enabled=true platform.openshift=true operator.use_ocp_driver_toolkit=false " +
+				"devicePlugin.config.name=a devicePlugin.config.default=a devicePlugin.config.data.a=b " +
+				"migManager.config.create=true"),
+			values: []string{"dashboards.enabled", "operator.use_ocp_driver_toolkit", "devicePlugin.config.data",
+				"migManager.config.create"},
+		},
+		"what is no value": {flags: set("somethingElse.entirely=1"), values: []string{"somethingElse"}},
+		"NVIDIA's image": {
+			flags:  set("operator.repository=nvcr.io/nvidia operator.version=v26.3.0"),
+			values: []string{"operator.repository, image and version"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			text, err := render(t, test.flags...)
+			g.Expect(err).NotTo(HaveOccurred())
+			objects, err := packaged.Decode(text)
+			g.Expect(err).NotTo(HaveOccurred())
+			policy := &v1.ClusterPolicy{}
+			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(
+				find(objects, "ClusterPolicy", "cluster-policy").Object, policy)).To(Succeed())
+			known := slices.Concat(fieldnotes.Of(policy.Spec), conditions.ChartNotes(policy))
+			shown := notesFor(t, version.NewestKubernetes+".0", test.flags...)
+			for _, value := range test.values {
+				g.Expect(shown).To(ContainSubstring(value))
+				g.Expect(known).To(ContainElement(ContainSubstring(value)))
+			}
+			if len(test.values) == 0 {
+				g.Expect(policy.Annotations).NotTo(HaveKey("nvidia.com/gpu-operator.chart-notes"))
+			}
+		})
+	}
 }

@@ -7,9 +7,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// envValidatorImage is a variable of NVIDIA's operator. Its image does not contain the on-node program.
-const envValidatorImage = "VALIDATOR_IMAGE"
-
 // overriddenImages returns the default images that the environment replaces, and a sentence for each variable that is
 // ignored. It logs both.
 func overriddenImages(
@@ -17,6 +14,7 @@ func overriddenImages(
 ) (image.Overrides, []string) {
 	defaults := catalogue.Images()
 	overrides, ignored := image.FromVariables(defaults, variable)
+	ignored = append(ignored, image.Unused(variable)...)
 	for _, d := range defaults {
 		if _, replaced := overrides[d.Name]; replaced {
 			log.Info("A variable replaces a default image", "variable", d.Variable, "image", variable(d.Variable))
@@ -24,10 +22,6 @@ func overriddenImages(
 	}
 	for _, sentence := range ignored {
 		log.Info("A variable for an image is ignored", "reason", sentence)
-	}
-	if value := variable(envValidatorImage); value != "" {
-		log.Info("A variable for an image is ignored", "reason", "the validator runs the image in "+envImage+
-			" or spec.validator", "variable", envValidatorImage, "image", value)
 	}
 	return overrides, ignored
 }

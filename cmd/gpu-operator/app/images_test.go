@@ -31,12 +31,15 @@ func TestOverriddenImages(t *testing.T) {
 	g.Expect(overrides["driver"].Version).To(Equal("580.1"), "the variables of branches are for mirrors")
 	g.Expect(ignored).To(ConsistOf(
 		HavePrefix("the operator's variable DCGM_IMAGE is ignored: "),
-		HavePrefix("the operator's variable MIG_MANAGER_IMAGE is ignored: ")))
+		HavePrefix("the operator's variable MIG_MANAGER_IMAGE is ignored: "),
+		HavePrefix("the operator's variable VALIDATOR_IMAGE is ignored: "),
+		HavePrefix("the operator's variables SANDBOX_DEVICE_PLUGIN_IMAGE, VFIO_MANAGER_IMAGE are ignored: ")))
 	g.Expect(lines).To(ConsistOf(
 		And(ContainSubstring("replaces a default image"), ContainSubstring("DRIVER_IMAGE")),
 		And(ContainSubstring("replaces a default image"), ContainSubstring("GFD_IMAGE")),
 		And(ContainSubstring("is ignored"), ContainSubstring("DCGM_IMAGE")),
 		And(ContainSubstring("is ignored"), ContainSubstring("MIG_MANAGER_IMAGE")),
 		And(ContainSubstring("is ignored"), ContainSubstring("VALIDATOR_IMAGE")),
+		And(ContainSubstring("is ignored"), ContainSubstring("VFIO_MANAGER_IMAGE")),
 	))
 }

@@ -104,7 +104,6 @@ func run(ctx context.Context, o options) error {
 	if err := addControllers(ctx, mgr, of, o); err != nil {
 		return err
 	}
-	logServerVersion(config, mgr.GetHTTPClient(), ctrl.Log)
 	ctrl.Log.Info("Starting", "version", version.Version, "namespace", o.namespace)
 	return mgr.Start(ctx)
 }
@@ -243,6 +242,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 			Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: c, Live: mgr.GetAPIReader()},
 			DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: c, Live: mgr.GetAPIReader()},
 			Ignored:        ignored,
+			Notes:          serverVersionNotes(mgr.GetConfig(), mgr.GetHTTPClient(), ctrl.Log),
 			OptionalKinds:  kinds,
 			NVIDIADrivers:  drivers,
 			DriverStatus:   statuswriter.NewDriverWriter(c, now, o.timing.Status),

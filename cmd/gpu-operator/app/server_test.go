@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr/funcr"
@@ -11,20 +12,22 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestUnsupportedServerIsLogged(t *testing.T) {
+func TestUnsupportedServerIsReported(t *testing.T) {
 	tests := map[string]struct {
-		answer, want string
-		code         int
+		answer, want, note string
+		code               int
 	}{
 		"supported": {answer: `{"gitVersion": "v1.34.2+k3s1"}`, code: http.StatusOK},
 		"too old": {
 			answer: `{"gitVersion": "v1.31.4"}`, code: http.StatusOK,
 			want: `"msg"="Continuing on a version of Kubernetes that this release has not been tested on" ` +
 				`"reason"="Kubernetes v1.31.4 is not supported: upgrade the cluster to 1.32 or newer"`,
+			note: "Kubernetes v1.31.4 is not supported: upgrade the cluster to 1.32 or newer",
 		},
 		"newer than tested": {
 			answer: `{"gitVersion": "v1.38.0"}`, code: http.StatusOK,
 			want: `"reason"="Kubernetes v1.38.0 is newer than this release has been tested on, 1.32 to 1.36"`,
+			note: "Kubernetes v1.38.0 is newer than this release has been tested on, 1.32 to 1.36",
 		},
 		"unknown": {
 			answer: `{}`, code: http.StatusForbidden,
@@ -46,8 +49,9 @@ func TestUnsupportedServerIsLogged(t *testing.T) {
 			}))
 			defer server.Close()
 			lines := ""
-			logServerVersion(&rest.Config{Host: server.URL}, server.Client(),
+			notes := serverVersionNotes(&rest.Config{Host: server.URL}, server.Client(),
 				funcr.New(func(_, args string) { lines += args }, funcr.Options{}))
+			g.Expect(strings.Join(notes, "; ")).To(Equal(test.note))
 			g.Expect(asked).To(Equal([]string{"GET /version"}))
 			if test.want == "" {
 				g.Expect(lines).To(BeEmpty())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -10,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
 )
 
 const root = "../../.."
@@ -117,4 +120,20 @@ func TestUnsupportedDeploymentsAreRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The chart annotates the policy with its notes on values that are not in the policy. All others are the operator's to
+// report.
+func TestTheOperatorNotesFieldsWithoutEffect(t *testing.T) {
+	g := NewWithT(t)
+	v, err := newValues()
+	g.Expect(err).NotTo(HaveOccurred())
+	ofPolicy := 0
+	for _, field := range v.without() {
+		if field["chart"] == false {
+			ofPolicy++
+			g.Expect(fieldnotes.Fields()).To(ContainElement(fmt.Sprint("spec.", field["path"])))
+		}
+	}
+	g.Expect(ofPolicy).To(BeNumerically(">", 10))
 }

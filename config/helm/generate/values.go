@@ -269,17 +269,17 @@ func (v *values) paths() []string {
 	return paths
 }
 
-// without returns the keys without effect, sorted, each with what happens instead.
-func (v *values) without() []map[string]string {
-	sentences := map[string]string{}
+// without returns the keys without effect, sorted, each with what happens instead, and whether it is not in the policy.
+func (v *values) without() []map[string]any {
+	found := map[string]*schema{}
 	v.schema.visit("", func(path string, s *schema) {
 		if s.without != "" {
-			sentences[path] = s.without
+			found[path] = s
 		}
 	})
-	var list []map[string]string
-	for _, path := range slices.Sorted(maps.Keys(sentences)) {
-		list = append(list, map[string]string{"path": path, "instead": sentences[path]})
+	var list []map[string]any
+	for _, path := range slices.Sorted(maps.Keys(found)) {
+		list = append(list, map[string]any{"path": path, "instead": found[path].without, "chart": found[path].chart})
 	}
 	return list
 }

@@ -59,6 +59,8 @@ type Options struct {
 	Images image.Overrides
 	// Ignored has a sentence for each variable of the operator that should replace an image and does not.
 	Ignored []string
+	// Notes has a sentence for each doubtful thing about the cluster, such as its version.
+	Notes []string
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
 	// CreateFailures finds the reasons why pods of DaemonSets are missing.
@@ -88,6 +90,7 @@ type Reconciler struct {
 	Options
 	caches        caches
 	schemaGuard   schemaGuard
+	monitoring    *observe.Monitoring
 	deletedPolicy deletedPolicy
 	// leftPruned: nothing is left of NVIDIA's operator that is to be deleted. If it is lost, ConfigMaps are listed once.
 	leftPruned bool
@@ -107,7 +110,10 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, undecodableEvents: map[types.UID]int64{}}
+	return &Reconciler{
+		Options: options, undecodableEvents: map[types.UID]int64{},
+		monitoring: observe.NewMonitoring(options.Live, options.Namespace, options.Clock),
+	}
 }
 
 // Reconcile runs one pass.

@@ -3,6 +3,7 @@ package clusterpolicy
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -114,6 +115,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	s.requeueAfter(s.Applier.RetryAfter())
 	failure := s.err
 	s.markOthersIgnored(ctx)
+	in.Notes = slices.Concat(in.Notes, s.monitoringNotes(ctx))
 	computed := status.Compute(s.policy, in)
 	s.Meter.ObservePass(s.passMetrics(in, computed, failure))
 	if left := s.statusDelay(in); left > 0 {
@@ -137,12 +139,28 @@ func (s *scope) statusInput() status.Input {
 	in := status.Input{
 		Namespace: s.Namespace, View: s.view, DaemonSets: s.snapshot.DaemonSets, Plan: s.planned,
 		Applied: s.applied, MissingFields: s.missingFields, MissingDriverFields: s.missingDriverFields,
-		IgnoredVariables: s.Ignored, Undecodable: s.undecodable, Err: s.err,
+		IgnoredVariables: s.Ignored, Notes: s.Notes, Undecodable: s.undecodable, Err: s.err,
 	}
 	if s.basis != nil {
 		in.Unassessed = s.view.UnassessedCount(s.basis)
 	}
 	return in
+}
+
+// monitoringNotes returns a sentence if OpenShift's cluster monitoring is to scrape what the operands serve, and does
+// not; none otherwise.
+func (s *scope) monitoringNotes(ctx context.Context) []string {
+	in := s.planned.Input
+	if s.planned.Decisions == nil || !in.OpenShift() || !in.Optional[operand.ServiceMonitor] {
+		return nil
+	}
+	note := s.monitoring.Note(ctx)
+	if note == "" {
+		return nil
+	}
+	// Nothing reports that the label was added.
+	s.requeueAfter(observe.MonitoringInterval)
+	return []string{note}
 }
 
 // statusDelay returns how long the status still waits for nodes to be assessed by the basis of this pass; 0 if none is

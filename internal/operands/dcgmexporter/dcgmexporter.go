@@ -2,6 +2,7 @@ package dcgmexporter
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
@@ -52,12 +53,16 @@ func references(in operand.Input) []operand.Use {
 	}
 }
 
-// doubtful reports the lines of the user's file that the exporter does not take.
+// doubtful reports the lines of the user's file that the exporter does not take, and a ConfigMap that it cannot read.
 func doubtful(in operand.Input) []string {
-	use := references(in)[0]
-	var notes []string
-	for _, problem := range in.Contents[use.Reference].MetricsProblems {
-		notes = append(notes, fmt.Sprintf("%s: %s, key %s, %s", use.Field, use.Reference, metricsKey, problem))
+	notes := in.FileNotes(references(in)[0], metricsKey)
+	value, _ := variable(in.Spec.DCGMExporter, configMapEnv)
+	if value == "" || value == noConfigMap {
+		return notes
+	}
+	if namespace, name, isPair := strings.Cut(value, ":"); !isPair || name == "" || namespace != in.Namespace {
+		notes = append(notes, fmt.Sprintf("spec.dcgmExporter.env: %s is %s, but must be %s:NAME, as the exporter may read "+
+			"ConfigMaps of this namespace alone", configMapEnv, value, in.Namespace))
 	}
 	return notes
 }

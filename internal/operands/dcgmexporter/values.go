@@ -24,6 +24,9 @@ const (
 	podUIDEnv    = "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID"
 )
 
+// noConfigMap is the value of configMapEnv that the exporter treats as unset.
+const noConfigMap = "none"
+
 const (
 	defaultListen  = ":9400"
 	defaultMetrics = "/etc/dcgm-exporter/dcp-metrics-included.csv"
@@ -133,8 +136,7 @@ func portOf(listen string) (int, error) {
 func callsAPI(spec *v1.DCGMExporterSpec) bool {
 	configMap, _ := variable(spec, configMapEnv)
 	return *spec.EnablePodLabels || *spec.EnablePodUID || isTrue(spec, podLabelsEnv) || isTrue(spec, podUIDEnv) ||
-		// The exporter treats the value none as unset.
-		configMap != "" && configMap != "none"
+		configMap != "" && configMap != noConfigMap
 }
 
 // isTrue reports whether the spec sets an environment variable to true.

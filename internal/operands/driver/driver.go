@@ -26,6 +26,7 @@ func Operand() operand.Operand {
 		Instances:       instances,
 		References:      references,
 		Doubtful:        doubtful,
+		DoubtfulOnPool:  doubtfulOnPool,
 		Varies:          operand.VariesDriver,
 	}
 }

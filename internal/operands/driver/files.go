@@ -3,6 +3,8 @@ package driver
 import (
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -93,13 +95,51 @@ func moduleKeys(in operand.Input) (mounted, hidden []string) {
 	return mounted, hidden
 }
 
-// doubtful reports the keys that the licence hides.
+// doubtful reports the keys that the licence hides, and the parameters that no module takes.
 func doubtful(in operand.Input) []string {
-	var notes []string
-	_, hidden := moduleKeys(in)
+	mounted, hidden := moduleKeys(in)
+	notes := in.FileNotes(moduleConfig(in), mounted...)
+	if in.PoolCriteria().Kernel {
+		notes = append(notes, unusedByPrecompiled(in)...)
+	}
 	for _, key := range hidden {
 		notes = append(notes, fmt.Sprintf("spec.driver.kernelModuleConfig.name: key %s of ConfigMap %s is not mounted, as "+
 			"%s has the same file: remove the key", key, in.Spec.Driver.KernelModuleConfig.Name, licenceOf(in).Field))
+	}
+	return notes
+}
+
+// doubtfulOnPool reports the repositories and certificates that the system of a driver pool does not read, because of
+// their names.
+func doubtfulOnPool(in operand.Input, pool nodeinfo.Pool) []string {
+	if pool.Kernel != "" {
+		return nil
+	}
+	id := osID(pool.OSTag)
+	note := func(field, configMap string, names []string) (notes []string) {
+		for _, key := range in.KeysOf(configMap) {
+			isRead := func(name string) bool { return strings.HasSuffix(key, name) }
+			if len(names) > 0 && !slices.ContainsFunc(names, isRead) {
+				notes = append(notes, fmt.Sprintf("%s: key %s of ConfigMap %s is not read on %s: its name must be or end with %s",
+					in.Field(field), key, configMap, id, strings.Join(names, " or ")))
+			}
+		}
+		return notes
+	}
+	return append(note("spec.driver.repoConfig.configMapName", repoConfig(in), systems[id].repositoryNames),
+		note("spec.driver.certConfig.name", certConfig(in), systems[id].certificateNames)...)
+}
+
+// unusedByPrecompiled returns a sentence for each field that a precompiled driver, which builds nothing, does not need.
+func unusedByPrecompiled(in operand.Input) (notes []string) {
+	for _, field := range []struct{ name, value string }{
+		{"spec.driver.repoConfig.configMapName", repoConfig(in)},
+		{"spec.driver.certConfig.name", certConfig(in)},
+		{"spec.driver.secretEnv", string(in.Spec.Driver.SecretEnv)},
+	} {
+		if field.value != "" {
+			notes = append(notes, in.Field(field.name)+": has no effect with usePrecompiled, as nothing is built: remove it")
+		}
 	}
 	return notes
 }

@@ -30,6 +30,7 @@ func licenceOf(in operand.Input) licence {
 	if spec.SecretName == "" {
 		l.Use = operand.ConfigMapUse(in.Field("spec.driver.licensingConfig.configMapName"), spec.ConfigMapName, licenceFile)
 	}
+	l.MayRead = []string{labels.LicenceTokenKey}
 	switch content, exists := in.Contents[l.Reference]; {
 	case !l.isSet():
 	case spec.NLSEnabled != nil:

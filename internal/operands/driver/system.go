@@ -21,6 +21,8 @@ type system struct {
 	// repositories and certificates are the directories with the repositories of the package manager and with the trusted
 	// certificates.
 	repositories, certificates string
+	// repositoryNames and certificateNames are the names, or their ends, of the files that are read there; any if empty.
+	repositoryNames, certificateNames []string
 	// bundle is the file in certificates that may have many of them.
 	bundle string
 	// subscription are the files of the host's subscription, which gives access to the vendor's packages.
@@ -35,12 +37,13 @@ type system struct {
 
 var (
 	debian = system{repositories: "/etc/apt/sources.list.d", certificates: "/usr/local/share/ca-certificates",
-		bundle: "gpu-operator-ca-bundle.crt"}
+		bundle: "gpu-operator-ca-bundle.crt", repositoryNames: []string{".list", ".sources"},
+		certificateNames: []string{".crt"}}
 	fedora = system{repositories: "/etc/yum.repos.d", certificates: "/etc/pki/ca-trust/extracted/pem",
-		bundle: "tls-ca-bundle.pem"}
+		bundle: "tls-ca-bundle.pem", repositoryNames: []string{".repo"}, certificateNames: []string{"tls-ca-bundle.pem"}}
 	suse = system{
 		repositories: "/etc/zypp/repos.d", certificates: "/etc/pki/trust/anchors",
-		bundle: "gpu-operator-ca-bundle.pem", hostModules: true,
+		bundle: "gpu-operator-ca-bundle.pem", repositoryNames: []string{".repo"}, hostModules: true,
 		subscription: []hostMount{
 			{"subscription-credentials", "/etc/zypp/credentials.d", "Directory", "/etc/zypp/credentials.d"},
 			// A host that is not registered has no such file.

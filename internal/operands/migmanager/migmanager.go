@@ -93,14 +93,18 @@ func layout(in operand.Input) string {
 
 // doubtful reports a default layout that the user's ConfigMap does not have: nodes do not get it.
 func doubtful(in operand.Input) []string {
+	var notes []string
+	for _, use := range references(in) {
+		notes = append(notes, in.FileNotes(use, use.Keys...)...)
+	}
 	config := in.Spec.MIGManager.Config
 	if config == nil {
-		return nil
+		return notes
 	}
 	if problem := in.CheckMIGLayout(*config.Default); problem != "" {
-		return []string{"spec.migManager.config.default: " + problem + ": add it, or set default to one of them"}
+		notes = append(notes, "spec.migManager.config.default: "+problem+": add it, or set default to one of them")
 	}
-	return nil
+	return notes
 }
 
 // references returns the user's ConfigMaps. The operand creates the default ones.
@@ -114,7 +118,8 @@ func references(in operand.Input) []operand.Use {
 	}
 	if spec.GPUClientsConfig.Name != effective.GPUClients {
 		uses = append(uses,
-			operand.ConfigMapUse("spec.migManager.gpuClientsConfig.name", spec.GPUClientsConfig.Name, "clients.yaml"))
+			operand.ConfigMapUse("spec.migManager.gpuClientsConfig.name", spec.GPUClientsConfig.Name,
+				labels.GPUClientsKey))
 	}
 	return uses
 }

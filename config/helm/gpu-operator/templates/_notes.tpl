@@ -1,12 +1,36 @@
-{{/* A line for each value that is set and has no effect. Argument: root. */}}
+{{/* What the notes say of values that are not in the policy, a line each: the operator, which has the policy alone, adds
+them to its status. Helm shows no notes of subcharts, and other installers show none. Argument: root. */}}
+{{- define "gpu-operator.chartNotes" -}}
+{{- $lines := list (include "gpu-operator.nvidiasImage" .) -}}
+{{- $lines = concat $lines (include "gpu-operator.withoutEffect" (dict "root" . "chart" true) | splitList "\n") -}}
+{{- range (include "gpu-operator.unknown" . | fromJson).noted }}{{ $lines = append $lines . }}{{ end -}}
+{{- $lines = concat $lines (include "gpu-operator.doubtfulValues" . | splitList "\n") -}}
+{{- $notes := list -}}
+{{- range $lines }}{{ with trim . }}{{ $notes = append $notes . }}{{ end }}{{ end -}}
+{{- join "\n" $notes | trunc 4096 -}}
+{{- end }}
+
+{{/* A sentence if the values name the image of NVIDIA's operator. Argument: root. */}}
+{{- define "gpu-operator.nvidiasImage" -}}
+{{- $named := include "gpu-operator.named" . | fromJson -}}
+{{- if $named.isNvidias -}}
+operator.repository, image and version name the image of NVIDIA's operator: {{ include "gpu-operator.image" . }} is used instead.
+{{- if not $named.inNvidiasRegistry }} If it is not there, copy it there, or set operator.repository to the registry and path that have it, and remove operator.version.
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* A line for each value that is set and has no effect. Arguments: root; chart, to leave out those of the policy, which
+the operator reports itself. */}}
 {{- define "gpu-operator.withoutEffect" -}}
-{{- range (.Files.Get "files/keys.json" | fromJson).without -}}
-{{- $value := $.Values -}}
+{{- $chart := .chart -}}{{- $root := .root -}}
+{{- range ($root.Files.Get "files/keys.json" | fromJson).without -}}
+{{- $value := $root.Values -}}
 {{- range splitList "." .path -}}
 {{- if kindIs "map" $value }}{{ $value = get $value . }}{{ else }}{{ $value = "" }}{{ end -}}
 {{- end -}}
 {{/* A value that turns something off, or is empty, needs no note. */}}
-{{- if and $value (not (and (kindIs "map" $value) (eq (dig "enabled" true (kindIs "map" $value | ternary $value dict)) false))) }}
+{{- if and $value (or .chart (not $chart)) (not (and (kindIs "map" $value) (eq (dig "enabled" true (kindIs "map" $value | ternary $value dict)) false))) }}
   {{ .path }}: {{ .instead }}
 {{- end -}}
 {{- end -}}
@@ -21,6 +45,14 @@
   {{ $block }}.version is {{ $version }}: NVIDIA's tags begin with v, as in v{{ $version }}
 {{- end -}}
 {{- end -}}
+{{- include "gpu-operator.doubtfulValues" . -}}
+{{- with include "gpu-operator.noPluginDefault" . }}
+  {{ . }}
+{{- end -}}
+{{- end }}
+
+{{/* A line for each value of the chart alone that may not mean what its author intended. Argument: root. */}}
+{{- define "gpu-operator.doubtfulValues" -}}
 {{- range $block := list "devicePlugin" "migManager" "dcgmExporter" -}}
 {{- $config := (get $.Values $block | default dict).config | default dict -}}
 {{- if and $config.data (not $config.create) }}
@@ -28,9 +60,6 @@
 {{- else if and $config.create (not $config.data) }}
   {{ $block }}.config.create: no ConfigMap is created, as {{ $block }}.config.data is empty
 {{- end -}}
-{{- end -}}
-{{- with include "gpu-operator.noPluginDefault" . }}
-  {{ . }}
 {{- end -}}
 {{- if and (.Values.dashboards | default dict).enabled (not (dig "rules" "enabled" false (.Values.monitoring | default dict))) }}
   dashboards.enabled: the dashboards show series of the recording rules: set monitoring.rules.enabled, unless you install the rules in another way

@@ -1,0 +1,59 @@
+package configfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxProblems bounds what is returned for one file, and maxValue what is quoted of it, in bytes.
+const (
+	maxProblems = 4
+	maxValue    = 64
+)
+
+// problems collects sentences, each with the line that it is about.
+type problems []string
+
+func (p *problems) add(at *yaml.Node, format string, args ...any) {
+	*p = append(*p, fmt.Sprintf("line %d: ", at.Line)+fmt.Sprintf(format, args...))
+}
+
+// first returns the first few.
+func (p *problems) first() []string { return (*p)[:min(len(*p), maxProblems)] }
+
+// unknown adds the keys of a mapping that are none of these.
+func (p *problems) unknown(mapping *yaml.Node, known ...string) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if key := mapping.Content[i]; !slices.Contains(known, key.Value) {
+			p.add(key, "key %s is unknown: use %s", key.Value, strings.Join(known, ", "))
+		}
+	}
+}
+
+// parse returns the mapping of a file, nil if it has none. A file with aliases has its parts elsewhere, so that it is
+// not checked.
+func parse(content string) *yaml.Node {
+	var document yaml.Node
+	if yaml.Unmarshal([]byte(content), &document) != nil || len(document.Content) == 0 ||
+		document.Content[0].Kind != yaml.MappingNode || hasAlias(document.Content[0]) {
+		return nil
+	}
+	return document.Content[0]
+}
+
+func hasAlias(node *yaml.Node) bool {
+	return node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, hasAlias)
+}
+
+// field returns the value of a key of a mapping, nil if it has none or null.
+func field(mapping *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key && mapping.Content[i+1].Tag != "!!null" {
+			return mapping.Content[i+1]
+		}
+	}
+	return nil
+}
