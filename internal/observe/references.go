@@ -140,9 +140,9 @@ func TrimReference(object any) (any, error) {
 	case *corev1.Secret:
 		return trimSecret(object), nil
 	case *schedulingv1.PriorityClass:
-		return &schedulingv1.PriorityClass{ObjectMeta: describeContent(object.ObjectMeta, nil)}, nil
+		return &schedulingv1.PriorityClass{ObjectMeta: describeContent(object.ObjectMeta, nil, false)}, nil
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
-		return &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: describeContent(object.ObjectMeta, nil)}, nil
+		return &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: describeContent(object.ObjectMeta, nil, false)}, nil
 	default:
 		return object, nil
 	}
@@ -154,7 +154,7 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 		data[key] = []byte(value)
 	}
 	maps.Copy(data, object.BinaryData)
-	meta := describeContent(object.ObjectMeta, data)
+	meta := describeContent(object.ObjectMeta, data, true)
 	maps.Copy(meta.Annotations, inspectPluginFiles(object.Data))
 	if content, exists := object.Data[labels.ExporterMetricsKey]; exists {
 		// Lines have no other line breaks.
@@ -223,12 +223,15 @@ func encodeByKey[V any](annotations map[string]string, name string, byKey map[st
 	annotations[name] = string(encoded)
 }
 
+// trimSecret keeps digests of single keys of licences with a token alone: nothing depends on one key of another Secret.
 func trimSecret(object *corev1.Secret) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: describeContent(object.ObjectMeta, object.Data)}
+	_, hasToken := object.Data[labels.LicenceTokenKey]
+	return &corev1.Secret{ObjectMeta: describeContent(object.ObjectMeta, object.Data, hasToken)}
 }
 
-// describeContent replaces the annotations by the digest of the data and its keys, unless that is done already.
-func describeContent(meta metav1.ObjectMeta, data map[string][]byte) metav1.ObjectMeta {
+// describeContent replaces the annotations by the digest of the data and its keys, and by the digests of what each key
+// has if wanted, unless that is done already.
+func describeContent(meta metav1.ObjectMeta, data map[string][]byte, eachKey bool) metav1.ObjectMeta {
 	if _, trimmed := meta.Annotations[contentDigest]; trimmed {
 		return meta
 	}
@@ -236,7 +239,9 @@ func describeContent(meta metav1.ObjectMeta, data map[string][]byte) metav1.Obje
 	var sums []string
 	for _, key := range keys {
 		fmt.Fprintf(sum, "%q %q;", key, data[key])
-		sums = append(sums, digest.Of(data[key]))
+		if eachKey {
+			sums = append(sums, digest.Of(data[key]))
+		}
 	}
 	// Keys of ConfigMaps and Secrets have no spaces.
 	described := map[string]string{contentDigest: sum.String(), contentKeys: strings.Join(keys, " ")}
