@@ -16,14 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/yaml"
 
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/layoutfile"
 	"github.com/clusterpolicy/gpu-operator/internal/metricsfile"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
-	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // Annotations of trimmed objects: the digest of the data, and its keys. The API server accepts no annotation that
@@ -160,31 +159,13 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 		// Lines have no other line breaks.
 		meta.Annotations[contentMetricsProblems] = strings.Join(metricsfile.Check(content), "\n")
 	}
-	names, problem := layouts(object.Data[labels.MIGLayoutsKey])
+	names, problem := layoutfile.Names(object.Data[labels.MIGLayoutsKey])
 	if len(names) > 0 {
 		meta.Annotations[contentLayouts] = strings.Join(names, " ")
 	} else if _, exists := object.Data[labels.MIGLayoutsKey]; exists {
 		meta.Annotations[contentLayoutsProblem] = problem
 	}
 	return &corev1.ConfigMap{ObjectMeta: meta}
-}
-
-// maxYAMLError bounds what is quoted of an error of the YAML parser, in bytes.
-const maxYAMLError = 200
-
-// layouts returns the names of the MIG layouts in a file of mig-parted, sorted; none, and why, if it has none.
-func layouts(content string) (names []string, problem string) {
-	var file struct {
-		Layouts map[string]any `json:"mig-configs"`
-	}
-	err := yaml.Unmarshal([]byte(content), &file)
-	switch {
-	case err != nil:
-		return nil, "cannot be read: " + text.Truncate(strings.Join(strings.Fields(err.Error()), " "), maxYAMLError)
-	case len(file.Layouts) == 0:
-		return nil, "has no layouts: add mig-configs with the name of each layout"
-	}
-	return slices.Sorted(maps.Keys(file.Layouts)), ""
 }
 
 // inspectPluginFiles returns annotations with the problems, the MIG strategies and the replicas of the data that are
