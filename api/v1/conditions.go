@@ -238,6 +238,13 @@ const (
 	// Remedy: remove the one that the message names, or set the field that it names to false. To do so on single nodes,
 	// label them nvidia.com/gpu.deploy.OPERAND=false.
 	ReasonDuplicateOperand = "DuplicateOperand"
+	// ReasonGPUsOfferedTwice: the GPUs of the node can be used, but a device plugin and a DRA driver both offer them. The
+	// scheduler counts the two apart, so that a pod that requests nvidia.com/gpu and a resource claim may get the same GPU.
+	// Cause: a DRA driver for GPUs was installed while the device plugin is on.
+	// Remedy: turn off one of them: the GPUs of the DRA driver (resources.gpus.enabled=false in the values of NVIDIA's
+	// chart, which keeps ComputeDomains), or the device plugin: set spec.devicePlugin.enabled to false, or label the node
+	// nvidia.com/gpu.deploy.device-plugin=false.
+	ReasonGPUsOfferedTwice = "GPUsOfferedTwice"
 	// ReasonFactsMissing: a fact about the node that the driver image or the toolkit is chosen by is missing.
 	// Cause: the node has no discovery labels for its operating system or kernel, or the kubelet has not reported the
 	// container runtime yet.

@@ -58,7 +58,7 @@ pod.`,
 			if name == "" || hasKind && kind != "node" && kind != "pod" {
 				return fmt.Errorf("%s: give NODE, node/NAME or pod/NAME", args[0])
 			}
-			if err := o.run(cmd.Context(), cmd.OutOrStdout(), kind, name); err != nil {
+			if err := o.run(cmd, kind, name); err != nil {
 				return failure{err}
 			}
 			return nil
@@ -73,16 +73,18 @@ pod.`,
 	return command
 }
 
-func (o explainOptions) run(ctx context.Context, out io.Writer, kind, name string) error {
-	found, text, err := o.find(ctx, kind, name)
+func (o explainOptions) run(cmd *cobra.Command, kind, name string) error {
+	found, text, err := o.find(cmd.Context(), cmd.ErrOrStderr(), kind, name)
 	if err != nil {
 		return err
 	}
-	return o.write(out, found, text)
+	return o.write(cmd.OutOrStdout(), found, text)
 }
 
-// find explains the node or the pod, and also returns it as text.
-func (o explainOptions) find(ctx context.Context, kind, name string) (found any, text string, err error) {
+// find explains the node or the pod, and also returns it as text. It prints which policies cannot be decoded.
+func (o explainOptions) find(
+	ctx context.Context, stderr io.Writer, kind, name string,
+) (found any, text string, err error) {
 	known, err := reasons.All()
 	if err != nil {
 		return nil, "", err
@@ -93,21 +95,19 @@ func (o explainOptions) find(ctx context.Context, kind, name string) (found any,
 	}
 	defer asked.close()
 	if kind != "pod" {
-		live := newLiveCluster(o.kubectl)
-		if err := live.readSome(ctx, asked, withField(gpuNodes, "metadata.name", name), o.tenantsOf(name)); err != nil {
+		node, err := o.findNode(ctx, stderr, asked, name, known)
+		switch {
+		case err != nil:
 			return nil, "", err
-		}
-		node, err := o.node(ctx, asked, live, name, known)
-		if err != nil {
-			return nil, "", err
-		}
-		if node != nil {
+		case node != nil:
 			return node, nodeText(node), nil
-		}
-		if kind == "node" {
+		case kind == "node":
 			return nil, "", fmt.Errorf("no node %s has the label %s=%s: see kubectl get nodes --show-labels", name,
 				labels.GPUPresent, labels.True)
 		}
+	} else if all, err := allPolicies(ctx, asked); err == nil {
+		// Who may only read pods gets the explanation all the same.
+		fmt.Fprint(stderr, undecodableText(undecodablePolicies(slices.Values(all))))
 	}
 	if o.namespace == "" {
 		if o.namespace, err = o.kubectl.namespace(ctx); err != nil {
@@ -119,6 +119,18 @@ func (o explainOptions) find(ctx context.Context, kind, name string) (found any,
 		return nil, "", err
 	}
 	return pod, podText(pod), nil
+}
+
+// findNode reads the cluster and explains the node; nil if there is none of this name.
+func (o explainOptions) findNode(
+	ctx context.Context, stderr io.Writer, asked *session, name string, known map[string]reasons.Explanation,
+) (*explain.Node, error) {
+	live := newLiveCluster(o.kubectl)
+	if err := live.readSome(ctx, asked, withField(gpuNodes, "metadata.name", name), o.tenantsOf(name)); err != nil {
+		return nil, err
+	}
+	fmt.Fprint(stderr, undecodableText(live.undecodable()))
+	return o.node(ctx, asked, live, name, known)
 }
 
 func (o explainOptions) write(out io.Writer, found any, text string) error {

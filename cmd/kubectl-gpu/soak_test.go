@@ -58,10 +58,10 @@ func (c *liveCluster) joinAndLeave(i int, show func()) {
 // their pods.
 func TestWatchedStatusDoesNotGrow(t *testing.T) {
 	g := NewWithT(t)
-	live, lines, now := watched(), newScreen(io.Discard, true), shownAt
+	live, lines, now := watched(), newScreen(io.Discard, io.Discard, true), shownAt
 	show := func() {
 		now = now.Add(30 * time.Second)
-		g.Expect(lines.show(live.overview(), now)).To(Succeed())
+		g.Expect(lines.show(live.overview(), nil, now)).To(Succeed())
 	}
 	var settled int64
 	goroutines := runtime.NumGoroutine()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"time"
 
@@ -98,9 +97,7 @@ func (o statusOptions) run(cmd *cobra.Command) error {
 // verdict prints which policies cannot be decoded, and returns the error of the command. That of an ignored policy is
 // none: nodes do not depend on it.
 func (o statusOptions) verdict(stderr io.Writer, undecodable map[string]error, active *overview.Policy) error {
-	for _, name := range slices.Sorted(maps.Keys(undecodable)) {
-		fmt.Fprintln(stderr, "kubectl gpu:", undecodable[name])
-	}
+	fmt.Fprint(stderr, undecodableText(undecodable))
 	switch {
 	case o.detailedExit && (active == nil || active.Ready != "True"):
 		return errNotReady
@@ -112,7 +109,7 @@ func (o statusOptions) verdict(stderr io.Writer, undecodable map[string]error, a
 
 // follow prints the cluster each time it has changed, until the process is interrupted or the cluster cannot be read.
 func (o statusOptions) follow(cmd *cobra.Command, live *liveCluster) error {
-	screen := newScreen(cmd.OutOrStdout(), o.output == formatWide)
+	screen := newScreen(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output == formatWide)
 	for {
 		ctx, cancel := context.WithCancel(cmd.Context())
 		ended := make(chan error, 1)
@@ -131,7 +128,7 @@ func (o statusOptions) follow(cmd *cobra.Command, live *liveCluster) error {
 // show prints the cluster, at most twice a second, until the watches have ended.
 func show(screen *screen, live *liveCluster, ended <-chan error) error {
 	for {
-		if err := screen.show(live.overview(), time.Now()); err != nil {
+		if err := screen.show(live.overview(), live.undecodable(), time.Now()); err != nil {
 			return err
 		}
 		select {

@@ -213,6 +213,9 @@ type screen struct {
 	out        io.Writer
 	wide       bool
 	isTerminal bool
+	// notes takes what is no line of the table, unless the output is a terminal; noted has the last of these.
+	notes io.Writer
+	noted string
 	// titled reports whether the titles have been printed, and printed are the lines of the nodes that have been, by name.
 	titled  bool
 	printed map[string]string
@@ -221,16 +224,24 @@ type screen struct {
 // gone is shown, once, of a node that the cluster no longer has, or that no longer has a GPU.
 const gone overview.Readiness = "Gone"
 
-func newScreen(out io.Writer, wide bool) *screen {
-	return &screen{out: out, wide: wide, isTerminal: isTerminal(out), printed: map[string]string{}}
+func newScreen(out, notes io.Writer, wide bool) *screen {
+	return &screen{out: out, notes: notes, wide: wide, isTerminal: isTerminal(out), printed: map[string]string{}}
 }
 
-// show replaces what is on the terminal, or prints the lines that have changed.
-func (s *screen) show(found overview.Overview, now time.Time) error {
+// show replaces what is on the terminal, or prints the lines that have changed. undecodable are the errors of the
+// policies that cannot be decoded, by name.
+func (s *screen) show(found overview.Overview, undecodable map[string]error, now time.Time) error {
+	notes := undecodableText(undecodable)
 	if s.isTerminal {
 		// Cursor to the top, and clear what follows.
-		_, err := fmt.Fprintf(s.out, "\x1b[H\x1b[2J%s", overviewText(found, now, s.wide, newPalette(s.out)))
+		_, err := fmt.Fprintf(s.out, "\x1b[H\x1b[2J%s%s", notes, overviewText(found, now, s.wide, newPalette(s.out)))
 		return err
+	}
+	if notes != s.noted {
+		s.noted = notes
+		if _, err := io.WriteString(s.notes, notes); err != nil {
+			return err
+		}
 	}
 	return s.showChanges(found, now)
 }

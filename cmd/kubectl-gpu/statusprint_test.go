@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,31 +79,53 @@ func TestActivePolicy(t *testing.T) {
 // Without a terminal only the lines of new and changed nodes are printed, not those whose time passes.
 func TestWatchWithoutATerminal(t *testing.T) {
 	g, out := NewWithT(t), &bytes.Buffer{}
-	shown := newScreen(out, false)
-	g.Expect(shown.show(someNodes(), shownAt)).To(Succeed())
+	shown := newScreen(out, out, false)
+	g.Expect(shown.show(someNodes(), nil, shownAt)).To(Succeed())
 	g.Expect(out.String()).To(MatchRegexp(`^NODE .*\na .*\nb .*\n$`))
 	out.Reset()
 	later := someNodes()
-	g.Expect(shown.show(later, shownAt.Add(time.Hour))).To(Succeed())
+	g.Expect(shown.show(later, nil, shownAt.Add(time.Hour))).To(Succeed())
 	g.Expect(out.String()).To(BeEmpty())
 	later.Nodes[0].Ready = overview.Ready
-	g.Expect(shown.show(later, shownAt.Add(time.Hour))).To(Succeed())
+	g.Expect(shown.show(later, nil, shownAt.Add(time.Hour))).To(Succeed())
 	g.Expect(out.String()).To(MatchRegexp(`^a +True .*\n$`))
 	out.Reset()
 	later.Nodes = later.Nodes[:1]
-	g.Expect(shown.show(later, shownAt)).To(Succeed())
+	g.Expect(shown.show(later, nil, shownAt)).To(Succeed())
 	g.Expect(out.String()).To(MatchRegexp(`^b +Gone .*\n$`))
 	out.Reset()
-	g.Expect(shown.show(later, shownAt)).To(Succeed())
+	g.Expect(shown.show(later, nil, shownAt)).To(Succeed())
 	g.Expect(out.String()).To(BeEmpty())
+}
+
+// A policy that cannot be decoded is named while the status is watched: once in each state beside the lines of nodes,
+// and each time above a table that replaces the one before.
+func TestWatchNamesUndecodablePolicies(t *testing.T) {
+	g, out, notes := NewWithT(t), &bytes.Buffer{}, &bytes.Buffer{}
+	bad := map[string]error{"bad": errors.New("ClusterPolicy bad cannot be decoded: spec.a")}
+	shown := newScreen(out, notes, false)
+	for _, undecodable := range []map[string]error{nil, bad, bad, nil, bad} {
+		g.Expect(shown.show(someNodes(), undecodable, shownAt)).To(Succeed())
+	}
+	const line = "kubectl gpu: ClusterPolicy bad cannot be decoded: spec.a\n"
+	g.Expect(notes.String()).To(Equal(line + line))
+	g.Expect(out.String()).NotTo(ContainSubstring("decoded"))
+
+	out.Reset()
+	shown.isTerminal = true
+	for range 2 {
+		g.Expect(shown.show(someNodes(), bad, shownAt)).To(Succeed())
+	}
+	g.Expect(strings.Count(out.String(), line+"ClusterPolicy")+strings.Count(out.String(), line+"No ClusterPolicy")).
+		To(Equal(2), out.String())
 }
 
 // The titles are printed once, also while there is no node.
 func TestWatchWithoutNodes(t *testing.T) {
 	g, out := NewWithT(t), &bytes.Buffer{}
-	shown := newScreen(out, false)
+	shown := newScreen(out, out, false)
 	for range 2 {
-		g.Expect(shown.show(overview.Overview{}, shownAt)).To(Succeed())
+		g.Expect(shown.show(overview.Overview{}, nil, shownAt)).To(Succeed())
 	}
 	g.Expect(out.String()).To(MatchRegexp(`^NODE .*\n$`))
 }

@@ -154,7 +154,7 @@ type usedPods struct {
 }
 
 func (o *topOptions) nodes(cmd *cobra.Command, names []string) error {
-	reading, err := o.read(cmd.Context(), o.selector, func(node string) bool {
+	reading, err := o.read(cmd, o.selector, func(node string) bool {
 		return len(names) == 0 || slices.Contains(names, node)
 	})
 	if err != nil {
@@ -180,7 +180,7 @@ func (o *topOptions) pods(cmd *cobra.Command, names []string) error {
 	if err != nil {
 		return err
 	}
-	reading, err := o.read(cmd.Context(), "", nil)
+	reading, err := o.read(cmd, "", nil)
 	if err != nil {
 		return err
 	}

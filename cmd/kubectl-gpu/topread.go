@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,17 +65,21 @@ var (
 	errNoExporter  = errors.New("no pod of the DCGM exporter runs in namespace")
 )
 
-// read asks the exporters of the nodes with these labels that the filter lets through; empty and nil for all.
-func (o *topOptions) read(ctx context.Context, selector string, wanted func(node string) bool) (*reading, error) {
+// read asks the exporters of the nodes with these labels that the filter lets through; empty and nil for all. It prints
+// which policies cannot be decoded: they may be why an exporter is missing.
+func (o *topOptions) read(cmd *cobra.Command, selector string, wanted func(node string) bool) (*reading, error) {
+	ctx := cmd.Context()
 	asked, err := o.kubectl.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer asked.close()
-	policy, err := activePolicyOf(ctx, asked)
+	all, err := allPolicies(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
+	fmt.Fprint(cmd.ErrOrStderr(), undecodableText(undecodablePolicies(slices.Values(all))))
+	policy := activeOf(all)
 	if policy != nil && !*effective.Of(policy.Spec).DCGMExporter.Enabled {
 		return nil, fmt.Errorf("%w %s): turn it on to see the usage of GPUs", errExporterOff, policy.Name)
 	}
@@ -107,9 +112,14 @@ func namespaceOf(policy *v1.ClusterPolicy) string {
 
 // activePolicyOf returns the active policy of the cluster; nil for none.
 func activePolicyOf(ctx context.Context, asked *session) (*v1.ClusterPolicy, error) {
-	var all []*v1.ClusterPolicy
-	_, err := listPolicies(ctx, asked, func(policy *v1.ClusterPolicy) { all = append(all, policy) })
+	all, err := allPolicies(ctx, asked)
 	return activeOf(all), err
+}
+
+// allPolicies returns the policies of the cluster.
+func allPolicies(ctx context.Context, asked *session) (all []*v1.ClusterPolicy, err error) {
+	_, err = listPolicies(ctx, asked, func(policy *v1.ClusterPolicy) { all = append(all, policy) })
+	return all, err
 }
 
 // exporters returns the exporter's pod of each node.

@@ -3,7 +3,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -82,11 +85,25 @@ func isReplaced(object manifest.Object, edit preview.Edit) bool {
 func (c *liveCluster) undecodable() map[string]error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return undecodablePolicies(maps.Values(c.policies))
+}
+
+// undecodablePolicies returns the errors of those policies that cannot be decoded, by name.
+func undecodablePolicies(all iter.Seq[*v1.ClusterPolicy]) map[string]error {
 	found := map[string]error{}
-	for _, policy := range c.policies {
+	for policy := range all {
 		if err := undecodableObject(v1.ClusterPolicyKind.Kind, policy); err != nil {
 			found[policy.Name] = err
 		}
 	}
 	return found
+}
+
+// undecodableText has a line for each of the errors, by name.
+func undecodableText(found map[string]error) string {
+	text := &strings.Builder{}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		fmt.Fprintln(text, "kubectl gpu:", found[name])
+	}
+	return text.String()
 }

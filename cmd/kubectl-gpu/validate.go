@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -136,7 +137,7 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 	}
 	found := checker.Check(ctx, object)
 	for _, err := range found.Refused {
-		problems = append(problems, err.Error())
+		problems = append(problems, err.Error()+hintFor(err))
 	}
 	for _, path := range found.Dropped {
 		problems = append(problems, fmt.Sprintf("%s: unknown field: remove it, or correct its name", path))
@@ -154,6 +155,15 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 		}
 	}
 	return problems, notes, nil
+}
+
+// hintFor returns the right form where the API server's error names the types alone; empty if that says enough.
+func hintFor(err *field.Error) string {
+	block, isImage := strings.CutSuffix(err.Field, ".image")
+	if !isImage || err.Type != field.ErrorTypeTypeInvalid {
+		return ""
+	}
+	return fmt.Sprintf(": set %s.repository, %[1]s.image and %[1]s.version, each to a text", block)
 }
 
 // decodeObject decodes a document, or returns why it cannot.

@@ -38,7 +38,16 @@ func TestValidate(t *testing.T) {
 			"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {generateName: P-}\n", 1,
 			"metadata.name: Invalid value", "1 of 1",
 		},
-		"a wrong type":   {policy("{driver: {env: 3}}"), 1, "ClusterPolicy p: spec.driver.env: Invalid value", "1 of 1"},
+		"a wrong type": {policy("{driver: {env: 3}}"), 1, "ClusterPolicy p: spec.driver.env: Invalid value", "1 of 1"},
+		"a map for an image": {
+			policy("{operator: {initContainer: {image: {repository: nvcr.io/nvidia, tag: v1}}}}"), 1,
+			"set spec.operator.initContainer.repository, spec.operator.initContainer.image and " +
+				"spec.operator.initContainer.version, each to a text", "1 of 1",
+		},
+		"a map for the image of an NVIDIADriver": {
+			"apiVersion: nvidia.com/v1alpha1\nkind: NVIDIADriver\nmetadata: {name: d}\nspec: {image: {name: a}}\n", 1,
+			"set spec.repository, spec.image and spec.version, each to a text", "1 of 1",
+		},
 		"a broken rule":  {policy("{daemonsets: {rollingUpdate: {maxUnavailable: 0}}}"), 1, "must be above 0", "1 of 1"},
 		"unknown fields": {policy("{driver: {versions: a}}"), 1, "spec.driver.versions: unknown field", "1 of 1"},
 		"a field twice":  {policy("{mig: {strategy: single}, mig: {strategy: mixed}}"), 1, `key "mig" already set`, "1 of 1"},

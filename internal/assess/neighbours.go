@@ -2,6 +2,7 @@ package assess
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,23 +39,27 @@ func (a *Assessment) checkNeighbours(in Input) {
 	}
 }
 
-// duplicates returns the reason and the message about the neighbours that do harm beside an operand that is expected on
-// the node; no reason and the message as it is if there are none.
+// offeredTwice follows the workload of a DRA driver beside a device plugin.
+const offeredTwice = " offers the GPUs by resource claims (DRA), too, so that a claim and a pod may get the same GPU:" +
+	" turn off the GPUs of one: the DRA driver's, or spec.devicePlugin.enabled: false"
+
+// duplicates returns the reason of the most harmful neighbour, and the message with all that do harm: beside an operand
+// that is expected on the node, or, as a DRA driver, beside any device plugin. There is no reason, and the message is
+// as it is, if there are none.
 func duplicates(in Input, message string) (reason, text string) {
 	var found []string
+	offers := readiness.Allocatable(in.Node).State == readiness.Ready
 	for _, other := range in.Neighbours {
-		for _, rival := range other.Kind.Rivals() {
-			if !in.expects(rival.Operand) {
-				continue
-			}
-			found = append(found, fmt.Sprintf("%s is another %s: delete it, or set %s: false",
-				other.Workload, other.Kind, rival.Field))
-			if other.Kind == neighbour.DevicePlugin {
-				reason = v1.ReasonDuplicateDevicePlugin
-			} else if reason == "" {
-				reason = v1.ReasonDuplicateOperand
-			}
-			break
+		harm, remedy := in.harmOf(other)
+		if other.Kind == neighbour.DRADriver && offers {
+			harm, remedy = v1.ReasonGPUsOfferedTwice, other.Workload+offeredTwice
+		}
+		if harm == "" {
+			continue
+		}
+		found = append(found, remedy)
+		if duplicateRank(harm) > duplicateRank(reason) {
+			reason = harm
 		}
 	}
 	if len(found) == 0 {
@@ -66,10 +71,30 @@ func duplicates(in Input, message string) (reason, text string) {
 	return reason, strings.Join(found, "; ")
 }
 
-// IsDuplicate reports whether a ready node has this reason because of what others run there.
-func IsDuplicate(reason string) bool {
-	return reason == v1.ReasonDuplicateDevicePlugin || reason == v1.ReasonDuplicateOperand
+// harmOf returns the reason and the remedy of a neighbour beside an operand that is expected on the node; empty if it
+// does no harm.
+func (in *Input) harmOf(other neighbour.Neighbour) (reason, remedy string) {
+	for _, rival := range other.Kind.Rivals() {
+		if !in.expects(rival.Operand) {
+			continue
+		}
+		reason = v1.ReasonDuplicateOperand
+		if other.Kind == neighbour.DevicePlugin {
+			reason = v1.ReasonDuplicateDevicePlugin
+		}
+		return reason, fmt.Sprintf("%s is another %s: delete it, or set %s: false", other.Workload, other.Kind, rival.Field)
+	}
+	return "", ""
 }
+
+// duplicateRank orders the reasons by the harm; 0 for others.
+func duplicateRank(reason string) int {
+	return slices.Index(
+		[]string{v1.ReasonDuplicateOperand, v1.ReasonDuplicateDevicePlugin, v1.ReasonGPUsOfferedTwice}, reason) + 1
+}
+
+// IsDuplicate reports whether a ready node has this reason because of what others run there.
+func IsDuplicate(reason string) bool { return duplicateRank(reason) > 0 }
 
 // NamesNeighbours reports whether the assessment depends on a neighbour whose start or end should show soon.
 func (a *Assessment) NamesNeighbours() bool {
@@ -90,14 +115,20 @@ func (a *Assessment) keepShown(shown *corev1.NodeCondition, node string) {
 		a.keepPluginNote(shown, node)
 		return
 	}
+	if a.Reason == "" && IsDuplicate(shown.Reason) {
+		// It took the place of any note.
+		bare := *a
+		bare.Message = ""
+		if more, isSame := strings.CutPrefix(shown.Message, bare.Condition(node).Message+"; "); isSame {
+			a.Reason, a.Message = shown.Reason, more
+		}
+		return
+	}
 	more, isSame := strings.CutPrefix(shown.Message, without.Message)
 	if !isSame {
 		return
 	}
 	a.Message = strings.TrimPrefix(a.Message+more, "; ")
-	if a.Reason == "" && IsDuplicate(shown.Reason) {
-		a.Reason = shown.Reason
-	}
 }
 
 // keepPluginNote keeps the note about a device plugin in the condition of a node that is not ready. The detail that may

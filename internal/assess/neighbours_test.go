@@ -197,6 +197,68 @@ func TestNeighboursBesideOperands(t *testing.T) {
 	}
 }
 
+// Where a device plugin and a DRA driver offer the same GPUs, the scheduler gives one GPU away twice. Which device
+// plugin it is makes no difference; GPUs that only one of the two offers are not given away twice.
+func TestGPUsThatAreOfferedTwice(t *testing.T) {
+	const twice = "DaemonSet dra/gpus offers the GPUs by resource claims (DRA), too, so that a claim and a pod may get " +
+		"the same GPU: turn off the GPUs of one: the DRA driver's, or spec.devicePlugin.enabled: false"
+	driver := neighbour.Neighbour{Kind: neighbour.DRADriver, Workload: "DaemonSet dra/gpus"}
+	turnOff := func(in *assess.Input) {
+		in.NodePlan.PluginOff, in.NodePlan.Essential = "spec.devicePlugin.enabled is false", in.NodePlan.Essential[1:]
+		delete(in.Pods, "device-plugin")
+	}
+	for name, test := range map[string]struct {
+		neighbours             []neighbour.Neighbour
+		change                 func(*assess.Input)
+		reason, message, offer string
+	}{
+		"by the operator's plugin": {
+			neighbours: []neighbour.Neighbour{driver}, reason: "GPUsOfferedTwice", message: twice,
+		},
+		"beside two plugins": {
+			neighbours: []neighbour.Neighbour{otherPlugin, driver}, reason: "GPUsOfferedTwice",
+			message: "DaemonSet kube-system/plugin is another device plugin: delete it, or set spec.devicePlugin.enabled: " +
+				"false; " + twice,
+		},
+		"by another plugin": {
+			neighbours: []neighbour.Neighbour{otherPlugin, driver}, change: turnOff, reason: "GPUsOfferedTwice",
+			message: twice, offer: "nvidia.com/gpu: 8, by another device plugin: not validated",
+		},
+		"by another plugin that is not known": {
+			neighbours: []neighbour.Neighbour{driver}, change: turnOff, reason: "GPUsOfferedTwice", message: twice,
+			offer: "nvidia.com/gpu: 8, by another device plugin: not validated",
+		},
+		"by the DRA driver alone": {
+			neighbours: []neighbour.Neighbour{driver}, change: func(in *assess.Input) {
+				turnOff(in)
+				in.Node = gpuNode(nil, nil)
+			},
+			offer:   "GPUs by resource claims (DRA): not validated",
+			message: "a DRA driver offers them by resource claims, which the operator has not validated: DaemonSet dra/gpus",
+		},
+		"by a plugin alone": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := besideOperands()
+			in.Neighbours = test.neighbours
+			if test.change != nil {
+				test.change(&in)
+			}
+			a := assess.Node(in)
+			g.Expect(a.Ready()).To(BeTrue(), "the GPUs can be used")
+			g.Expect(a.Reason).To(Equal(test.reason))
+			g.Expect(a.Message).To(Equal(test.message))
+			g.Expect(a.Offer).To(Equal(test.offer))
+			g.Expect(a.NamesNeighbours()).To(Equal(test.message != ""))
+			g.Expect(assess.IsDuplicate(a.Reason)).To(Equal(test.reason != ""), "it is worth an Event")
+			condition := a.Condition("a")
+			g.Expect(condition.Status).To(Equal(corev1.ConditionTrue))
+			g.Expect(afterAStart(in, condition)).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
+		})
+	}
+}
+
 // A node that offers no GPU names the device plugin that may be the cause; a node that waits for its driver does not.
 func TestNeighboursOfANodeThatIsNotReady(t *testing.T) {
 	g := NewWithT(t)
@@ -332,7 +394,7 @@ func TestGPUsThatTheDevicePluginDoesNotOffer(t *testing.T) {
 }
 
 // Where the operator's device plugin is off and a DRA driver offers the GPUs, all of them count, and the condition says
-// by what. Another one on a node with a device plugin changes nothing.
+// by what.
 func TestGPUsOfADRADriver(t *testing.T) {
 	const message = "a DRA driver offers them by resource claims, which the operator has not validated: " +
 		"DaemonSet dra/plugin"
@@ -344,7 +406,6 @@ func TestGPUsOfADRADriver(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		off             func(*assess.Input)
-		offers          map[corev1.ResourceName]int64
 		driver          bool
 		ready           bool
 		usable          int
@@ -355,9 +416,6 @@ func TestGPUsOfADRADriver(t *testing.T) {
 		"off by spec": {off: bySpec, driver: true, ready: true, usable: 8, messages: message,
 			offer: "GPUs by resource claims (DRA): not validated"},
 		"off by label, without a DRA driver": {off: byLabel},
-		"with a device plugin, too": {off: bySpec, driver: true, offers: eight, ready: true, usable: 8,
-			messages: "another device plugin offers them, which the operator has not validated",
-			offer:    "nvidia.com/gpu: 8, by another device plugin: not validated"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -365,7 +423,7 @@ func TestGPUsOfADRADriver(t *testing.T) {
 			test.off(&in)
 			delete(in.Pods, "device-plugin")
 			// A kubelet keeps the capacity of a plugin that has ended.
-			in.Node = gpuNode(eight, test.offers)
+			in.Node = gpuNode(eight, nil)
 			in.Node.Labels["nvidia.com/gpu.count"] = "8"
 			if test.driver {
 				in.Neighbours = []neighbour.Neighbour{draDriver}
@@ -450,7 +508,10 @@ func TestLabelNotes(t *testing.T) {
 	g.Expect(afterAStart(in, a.Condition("a"))).To(HaveField("Message", a.Message))
 
 	in.Neighbours = []neighbour.Neighbour{{Kind: neighbour.DevicePlugin, Workload: "DaemonSet kube-system/plugin"}}
-	beside := assess.Node(in)
+	a = assess.Node(in)
+	g.Expect(a.Message).To(HavePrefix("DaemonSet kube-system/plugin is another device plugin"))
+	g.Expect(afterAStart(in, a.Condition("a"))).To(And(HaveField("Reason", a.Reason), HaveField("Message", a.Message)))
+	beside := a
 	g.Expect(beside.Message).To(And(HavePrefix("DaemonSet kube-system/plugin is another device plugin"),
 		HaveSuffix("; label a is \"b\"")))
 	// The condition of the node has both when the operator starts, before neighbours are known.

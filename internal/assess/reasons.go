@@ -18,7 +18,7 @@ var (
 	limitedReasons = sets.New(
 		v1.ReasonDiscoveryLabelsMissing, v1.ReasonGPUsUnhealthy, v1.ReasonGPUsMissing, v1.ReasonMIGConfigMismatch,
 		v1.ReasonPluginConfigInvalid, v1.ReasonMIGConfigHeld, v1.ReasonMIGConfigDraining, v1.ReasonGPUPodsRefused,
-		v1.ReasonDuplicateDevicePlugin, v1.ReasonDuplicateOperand,
+		v1.ReasonDuplicateDevicePlugin, v1.ReasonDuplicateOperand, v1.ReasonGPUsOfferedTwice,
 	)
 	intendedReasons = sets.New(v1.ReasonExcluded, v1.ReasonNotSelected, v1.ReasonOperandPaused)
 )

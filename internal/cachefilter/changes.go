@@ -125,6 +125,14 @@ func PolicyChanges() predicate.Predicate {
 	})
 }
 
+// PolicyStatusChanges passes updates of a status that are not the operator's own (own), so that a pass writes the
+// status again. Creations and deletions are passed by PolicyChanges.
+func PolicyStatusChanges(own func(*v1.ClusterPolicy) bool) predicate.Predicate {
+	return onlyUpdates(onUpdate(func(before, after *v1.ClusterPolicy) bool {
+		return !equality.Semantic.DeepEqual(before.Status, after.Status) && !own(after)
+	}))
+}
+
 // PodChanges passes events of pods that change their verdict.
 func PodChanges() predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Pod) bool {
@@ -216,6 +224,16 @@ func SlotsDeleted() predicate.Predicate {
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		DeleteFunc:  func(e event.DeleteEvent) bool { return e.Object.GetName() == labels.UpgradeSlots },
+	}
+}
+
+// onlyUpdates passes the updates that a predicate passes, and nothing else.
+func onlyUpdates(of predicate.Predicate) predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  of.Update,
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 	}
 }
 

@@ -180,6 +180,35 @@ func TestPolicyChanges(t *testing.T) {
 	}
 }
 
+// Only updates that another client has made of a status pass.
+func TestPolicyStatusChanges(t *testing.T) {
+	written := v1.ClusterPolicyStatus{State: v1.StateReady, Namespace: "gpu-operator"}
+	changes := cachefilter.PolicyStatusChanges(func(p *v1.ClusterPolicy) bool { return p.Status.State == v1.StateReady })
+	before := &v1.ClusterPolicy{Status: written}
+	for name, test := range map[string]struct {
+		change func(*v1.ClusterPolicy)
+		want   bool
+	}{
+		"another client empties it": {func(p *v1.ClusterPolicy) { p.Status = v1.ClusterPolicyStatus{} }, true},
+		"another client removes the conditions": {func(p *v1.ClusterPolicy) {
+			p.Status.State, p.Status.Conditions = v1.StateNotReady, nil
+		}, true},
+		"the operator writes it": {func(p *v1.ClusterPolicy) { p.Status.ObservedGeneration = 2 }, false},
+		"a label":                {func(p *v1.ClusterPolicy) { p.Labels = map[string]string{"a": "b"} }, false},
+		"a spec":                 {func(p *v1.ClusterPolicy) { p.Generation = 2 }, false},
+	} {
+		after := before.DeepCopy()
+		test.change(after)
+		if got := changes.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != test.want {
+			t.Errorf("%s: passes %t", name, got)
+		}
+	}
+	if changes.Create(event.CreateEvent{Object: before}) || changes.Delete(event.DeleteEvent{Object: before}) ||
+		changes.Generic(event.GenericEvent{Object: before}) {
+		t.Error("an event that is no update passes")
+	}
+}
+
 func TestPodChanges(t *testing.T) {
 	crash := func(state corev1.ContainerState, restarts int32) corev1.ContainerStatus {
 		return corev1.ContainerStatus{

@@ -33,8 +33,8 @@
 //	| (apply.table)                    | new version of the live   | in all                 | the Namespace, and an    |
 //	|                                  | object; 32 rounds or      |                        | early retry of each      |
 //	|                                  | prunes without the object |                        | failing object           |
-//	| last writes of statuses          | each write; more than 16  | 0.2 kB each: 3 kB, and | an early write of the    |
-//	| (statuswriter.Writer,            | policies, or 1,024        | 200 kB                 | counters                 |
+//	| last writes of statuses          | each write; more than 16  | 0.3 kB each: 5 kB, and | an early write of the    |
+//	| (statuswriter.Writer,            | policies, or 1,024        | 300 kB                 | counters, or one pass    |
 //	| DriverWriter)                    | NVIDIADrivers             |                        |                          |
 //	| why MIG layouts failed, in the   | another state, layout or  | in the entry, at most  | a read of the log of     |
 //	| fleet's entries (fleet.MIGCause) | pod of the MIG manager    | 0.4 kB                 | each node whose layout   |

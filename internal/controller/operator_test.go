@@ -119,7 +119,7 @@ func (o *operator) start() {
 		Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: o, Live: uncached},
 		DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: o, Live: uncached},
 		OptionalKinds:  clusterpolicy.NewOptionalKinds(nil, nil, o.clock),
-		NVIDIADrivers:  observe.NewNVIDIADrivers(nil, nil, o.clock),
+		NVIDIADrivers:  observe.NewNVIDIADrivers(nil, nil, o.clock, nil),
 		OtherOperator:  newOtherOperator(o),
 		Meter:          meter,
 		Clock:          o.clock,

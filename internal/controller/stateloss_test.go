@@ -55,7 +55,7 @@ var stateLosses = map[string]func(*operator){
 	"watches": func(o *operator) {
 		o.pass.OptionalKinds = clusterpolicy.NewOptionalKinds(nil, nil, o.clock)
 		o.pass.DriverToolkit = observe.NewDriverToolkit(nil, nil, o.clock)
-		o.pass.NVIDIADrivers = observe.NewNVIDIADrivers(nil, nil, o.clock)
+		o.pass.NVIDIADrivers = observe.NewNVIDIADrivers(nil, nil, o.clock, nil)
 	},
 	"the other operator": func(o *operator) { o.pass.OtherOperator = newOtherOperator(o) },
 	"refused taints":     func(o *operator) { o.node = node.New(o.node.Options) },

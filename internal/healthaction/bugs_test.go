@@ -88,7 +88,7 @@ var bugs = []bug{
 	}), "though maxNodes was"},
 	{"it takes the last healthy node for one of several", sees(func(_ *Cluster, n *Node) {
 		n.Group = ""
-		n.Usable = true
+		n.InService = true
 	}), "there is no other healthy node"},
 	{"it takes a node whose agent has not reported for a healthy one", sees(func(_ *Cluster, n *Node) {
 		if n.Watched && !n.Reported && n.Record == nil {

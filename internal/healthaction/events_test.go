@@ -199,7 +199,7 @@ var surroundings = []event{
 		}},
 	{what: "the GPUs stop or start to work", elsewhere: true,
 		due:    func(*world, *machine) bool { return true },
-		happen: func(_ *world, m *machine) { m.Usable = !m.Usable }},
+		happen: func(_ *world, m *machine) { m.InService = !m.InService }},
 	{what: "time passes", global: true, elsewhere: true,
 		due:    func(*world, *machine) bool { return true },
 		happen: func(w *world, _ *machine) { w.now = w.now.Add(DefaultDwell) }},

@@ -25,8 +25,9 @@ type Node struct {
 	// Reported: the agent has reported since the boot of the node. Report is what.
 	Reported bool
 	Report   gpuhealth.Report
-	// Usable: new pods can use its GPUs, as far as taints and cordons permit.
-	Usable bool
+	// InService: the node does its work, as far as taints and cordons permit: new pods can use its GPUs, or it is left to
+	// others to offer them.
+	InService bool
 	// Unschedulable: it is cordoned. Tainted: it has the taint labels.TaintUnhealthy.
 	Unschedulable, Tainted bool
 	// HasRecord: it has the annotation. Record is its content; nil if it cannot be decoded.
@@ -78,7 +79,7 @@ func (n *Node) takesPlace() bool { return n.Tainted || n.ownRecord().takesPlace(
 
 // isHealthy reports whether the node can replace one of its group.
 func (n *Node) isHealthy() bool {
-	return n.Managed && n.Usable && !n.Unschedulable && !n.takesPlace() && n.OtherActor == "" && !n.Upgrading &&
+	return n.Managed && n.InService && !n.Unschedulable && !n.takesPlace() && n.OtherActor == "" && !n.Upgrading &&
 		len(n.Report.Faults) == 0 && (n.Reported || !n.Watched)
 }
 

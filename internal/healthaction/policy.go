@@ -1,6 +1,7 @@
 package healthaction
 
 import (
+	"math"
 	"strings"
 	"time"
 
@@ -32,8 +33,8 @@ type Policy struct {
 	Dwell *time.Duration
 }
 
-// PolicyOf returns the policy of a block that has its defaults. A dwell that is no duration counts as the default; the
-// API server admits none.
+// PolicyOf returns the policy of a block that has its defaults. A dwell that Go cannot have, such as three times
+// 999999h, counts as the longest one: to act late does less harm than to act early.
 func PolicyOf(spec *v1.HealthActionsSpec) Policy {
 	policy := Policy{
 		Actions: map[gpuhealth.Class]v1.HealthAction{
@@ -41,7 +42,11 @@ func PolicyOf(spec *v1.HealthActionsSpec) Policy {
 		},
 		MaxNodes: *spec.MaxNodes,
 	}
-	if dwell, err := time.ParseDuration(spec.Dwell); err == nil {
+	if spec.Dwell != "" {
+		dwell, err := time.ParseDuration(spec.Dwell)
+		if err != nil {
+			dwell = math.MaxInt64
+		}
 		policy.Dwell = &dwell
 	}
 	return policy

@@ -101,7 +101,7 @@ func newWorld(nodes, limit int) *world {
 		name := string(rune('a' + i))
 		w.machines = append(w.machines, machine{Node: Node{
 			Name: name, UID: types.UID("uid-" + name), Managed: true, Watched: true, Reported: true,
-			Report: gpuhealth.Report{Boot: "0"}, Usable: true, DriverReady: true,
+			Report: gpuhealth.Report{Boot: "0"}, InService: true, DriverReady: true,
 		}})
 	}
 	return w
@@ -184,7 +184,7 @@ func (m *machine) describe(t *text) {
 	t.add(m.undone...)
 	t.flags(m.failsLater)
 	t.add(" by ", m.cordoner)
-	t.flags(m.Unschedulable, m.Tainted, m.Reported, m.Watched, m.Usable, m.Upgrading)
+	t.flags(m.Unschedulable, m.Tainted, m.Reported, m.Watched, m.InService, m.Upgrading)
 	t.add(" ", m.OtherActor)
 }
 
@@ -405,7 +405,7 @@ func (w *world) checkBrakes(i int, m *machine) error {
 // replaces reports whether pods can run on the machine instead of another one.
 func (m *machine) replaces() bool {
 	healthy := !m.Watched || m.Reported && !m.faulty()
-	return healthy && m.Usable && !m.Unschedulable && !m.Tainted && m.OtherActor == ""
+	return healthy && m.InService && !m.Unschedulable && !m.Tainted && m.OtherActor == ""
 }
 
 // failTogether is the largest number of nodes that have failed within 10 minutes.

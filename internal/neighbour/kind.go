@@ -11,8 +11,8 @@ const (
 	FeatureDiscovery Kind = "GPU Feature Discovery"
 	Exporter         Kind = "DCGM exporter"
 	HostEngine       Kind = "DCGM host engine"
-	// DRADriver offers GPUs by resource claims (dynamic resource allocation). It has no rival among the operands: nodes
-	// that leave the device plugin to it are ready by it.
+	// DRADriver offers GPUs by resource claims (dynamic resource allocation). Nodes that leave the device plugin to it are
+	// ready by it. Its rival is any device plugin, not only the operand, so that it has none among the operands.
 	DRADriver Kind = "DRA driver"
 )
 

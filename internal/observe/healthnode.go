@@ -50,7 +50,7 @@ func HealthNode(of *HealthFacts) healthaction.Node {
 		return node
 	}
 	node.Group = of.Planned.NodePool + "/" + object.Labels[labels.GPUProduct]
-	node.Usable = of.Assessment.Usable && readiness.Kubelet(object).State == readiness.Ready
+	node.InService = of.Assessment.InService() && readiness.Kubelet(object).State == readiness.Ready
 	if driver, applies := of.Decisions.Driver(of.Planned); applies {
 		verdict, assessed := of.Assessment.Operands[driver.Operand]
 		node.DriverReady = !assessed || verdict.State == readiness.Ready

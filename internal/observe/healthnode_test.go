@@ -6,7 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
@@ -54,5 +56,31 @@ func TestHealthActionsSeeDrains(t *testing.T) {
 				t.Errorf("upgrading %t, relayouting %t, cordoned %t", got.Upgrading, got.Relayouting, got.UpgradeCordoned)
 			}
 		})
+	}
+}
+
+// A node that is to offer no GPUs, and does not, is as healthy as one whose GPUs can be used: no node stays out of the
+// count that limits the actions on others.
+func TestHealthActionsCountNodesInService(t *testing.T) {
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
+	unknown := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}
+	for name, test := range map[string]struct {
+		assessment assess.Assessment
+		kubelet    corev1.NodeCondition
+		want       bool
+	}{
+		"its GPUs can be used":             {assess.Assessment{Usable: true}, ready, true},
+		"nothing is to offer its GPUs":     {assess.Assessment{NothingOffers: true}, ready, true},
+		"its GPUs cannot be used":          {assess.Assessment{}, ready, false},
+		"nothing offers, kubelet is gone":  {assess.Assessment{NothingOffers: true}, unknown, false},
+		"its GPUs are usable, but it left": {assess.Assessment{Usable: true}, unknown, false},
+	} {
+		got := HealthNode(&HealthFacts{
+			Node:      &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{test.kubelet}}},
+			Decisions: &plan.Decisions{}, Planned: &plan.NodePlan{}, Assessment: &test.assessment,
+		})
+		if got.InService != test.want {
+			t.Errorf("%s: in service: %t", name, got.InService)
+		}
 	}
 }

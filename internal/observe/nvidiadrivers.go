@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -23,23 +24,31 @@ type NVIDIADrivers struct {
 	changed notify.Signal
 }
 
-// NewNVIDIADrivers returns an NVIDIADrivers that is not started.
-func NewNVIDIADrivers(objects cache.Cache, mapper meta.RESTMapper, clk clock.Clock) *NVIDIADrivers {
+// NewNVIDIADrivers returns an NVIDIADrivers that is not started. own reports whether the status of an object is the one
+// that the operator has written; nil if it writes none.
+func NewNVIDIADrivers(
+	objects cache.Cache, mapper meta.RESTMapper, clk clock.Clock, own func(*v1alpha1.NVIDIADriver) bool,
+) *NVIDIADrivers {
 	changed := notify.New()
 	kind := &v1alpha1.NVIDIADriver{TypeMeta: metav1.TypeMeta{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.NVIDIADriverKind.Kind,
 	}}
 	return &NVIDIADrivers{cache: objects, changed: changed, Watch: optional.New(optional.Options{
-		Object: kind, Cache: objects, Mapper: mapper, Clock: clk, Differs: driversDiffer, Changed: changed,
+		Object: kind, Cache: objects, Mapper: mapper, Clock: clk, Changed: changed,
+		Differs: func(before, after any) bool {
+			old, isOld := before.(*v1alpha1.NVIDIADriver)
+			updated, isNew := after.(*v1alpha1.NVIDIADriver)
+			return !isOld || !isNew || driversDiffer(own, old, updated)
+		},
 	})}
 }
 
-// driversDiffer reports whether an update is a change: that of the status is only made by the operator.
-func driversDiffer(before, after any) bool {
-	old, isOld := before.(*v1alpha1.NVIDIADriver)
-	updated, isNew := after.(*v1alpha1.NVIDIADriver)
-	return !isOld || !isNew || old.Generation != updated.Generation || old.UID != updated.UID ||
-		old.DeletionTimestamp.IsZero() != updated.DeletionTimestamp.IsZero()
+// driversDiffer reports whether an update is a change. That of the status is one unless the operator has made it: the
+// status is written again.
+func driversDiffer(own func(*v1alpha1.NVIDIADriver) bool, before, after *v1alpha1.NVIDIADriver) bool {
+	return before.Generation != after.Generation || before.UID != after.UID ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		!equality.Semantic.DeepEqual(before.Status, after.Status) && (own == nil || !own(after))
 }
 
 // Events returns a channel that has an event when the result of Read may have changed, for one receiver.

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/yaml"
 
 	"github.com/clusterpolicy/gpu-operator/internal/configfile"
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
@@ -24,7 +23,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/metricsfile"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
-	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // Annotations of trimmed objects: the digest of the data, and its keys. The API server accepts no annotation that
@@ -149,9 +147,9 @@ func TrimReference(object any) (any, error) {
 	case *corev1.Secret:
 		return trimSecret(object), nil
 	case *schedulingv1.PriorityClass:
-		return &schedulingv1.PriorityClass{ObjectMeta: describeContent(object.ObjectMeta, nil)}, nil
+		return &schedulingv1.PriorityClass{ObjectMeta: describeContent(object.ObjectMeta, nil, false)}, nil
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
-		return &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: describeContent(object.ObjectMeta, nil)}, nil
+		return &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: describeContent(object.ObjectMeta, nil, false)}, nil
 	default:
 		return object, nil
 	}
@@ -163,10 +161,10 @@ func trimConfigMap(object *corev1.ConfigMap) *corev1.ConfigMap {
 		data[key] = []byte(value)
 	}
 	maps.Copy(data, object.BinaryData)
-	meta := describeContent(object.ObjectMeta, data)
+	meta := describeContent(object.ObjectMeta, data, true)
 	maps.Copy(meta.Annotations, inspectPluginFiles(object.Data))
 	encodeByKey(meta.Annotations, contentFileProblems, fileProblems(object.Data))
-	names, problem := layouts(object.Data[labels.MIGLayoutsKey])
+	names, problem := configfile.MIGLayoutNames(object.Data[labels.MIGLayoutsKey])
 	if len(names) > 0 {
 		meta.Annotations[contentLayouts] = strings.Join(names, " ")
 	} else if _, exists := object.Data[labels.MIGLayoutsKey]; exists {
@@ -194,24 +192,6 @@ func fileProblems(data map[string]string) map[string][]string {
 		}
 	}
 	return found
-}
-
-// maxYAMLError bounds what is quoted of an error of the YAML parser, in bytes.
-const maxYAMLError = 200
-
-// layouts returns the names of the MIG layouts in a file of mig-parted, sorted; none, and why, if it has none.
-func layouts(content string) (names []string, problem string) {
-	var file struct {
-		Layouts map[string]any `json:"mig-configs"`
-	}
-	err := yaml.Unmarshal([]byte(content), &file)
-	switch {
-	case err != nil:
-		return nil, "cannot be read: " + text.Truncate(strings.Join(strings.Fields(err.Error()), " "), maxYAMLError)
-	case len(file.Layouts) == 0:
-		return nil, "has no layouts: add mig-configs with the name of each layout"
-	}
-	return slices.Sorted(maps.Keys(file.Layouts)), ""
 }
 
 // inspectPluginFiles returns annotations with the problems, the MIG strategies and the replicas of the data that are
@@ -254,12 +234,15 @@ func encodeByKey[V any](annotations map[string]string, name string, byKey map[st
 	annotations[name] = string(encoded)
 }
 
+// trimSecret keeps digests of single keys of licences with a token alone: nothing depends on one key of another Secret.
 func trimSecret(object *corev1.Secret) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: describeContent(object.ObjectMeta, object.Data)}
+	_, hasToken := object.Data[labels.LicenceTokenKey]
+	return &corev1.Secret{ObjectMeta: describeContent(object.ObjectMeta, object.Data, hasToken)}
 }
 
-// describeContent replaces the annotations by the digest of the data and its keys, unless that is done already.
-func describeContent(meta metav1.ObjectMeta, data map[string][]byte) metav1.ObjectMeta {
+// describeContent replaces the annotations by the digest of the data and its keys, and by the digests of what each key
+// has if wanted, unless that is done already.
+func describeContent(meta metav1.ObjectMeta, data map[string][]byte, eachKey bool) metav1.ObjectMeta {
 	if _, trimmed := meta.Annotations[contentDigest]; trimmed {
 		return meta
 	}
@@ -267,7 +250,9 @@ func describeContent(meta metav1.ObjectMeta, data map[string][]byte) metav1.Obje
 	var sums []string
 	for _, key := range keys {
 		fmt.Fprintf(sum, "%q %q;", key, data[key])
-		sums = append(sums, digest.Of(data[key]))
+		if eachKey {
+			sums = append(sums, digest.Of(data[key]))
+		}
 	}
 	// Keys of ConfigMaps and Secrets have no spaces.
 	described := map[string]string{contentDigest: sum.String(), contentKeys: strings.Join(keys, " ")}

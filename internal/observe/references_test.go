@@ -81,6 +81,19 @@ func TestContentsOfTrimmedReferences(t *testing.T) {
 	g.Expect(read(map[string]string{"a": "1", "b": "3"}).Digest).NotTo(Equal(first.Digest))
 }
 
+// Digests of single keys are kept where something depends on one of them: of ConfigMaps, and of licences with a token.
+func TestDigestsOfKeys(t *testing.T) {
+	g := NewWithT(t)
+	password := map[string][]byte{"password": []byte("1234"), "user": []byte("a")}
+	g.Expect(observe.SecretContent(&corev1.Secret{Data: password})).To(And(
+		HaveField("KeyDigests", BeEmpty()), HaveField("Keys", Equal([]string{"password", "user"}))))
+	licence := map[string][]byte{"client_configuration_token.tok": []byte("t"), "gridd.conf": []byte("g")}
+	g.Expect(observe.SecretContent(&corev1.Secret{Data: licence})).To(
+		HaveField("KeyDigests", And(HaveKey("client_configuration_token.tok"), HaveKey("gridd.conf"))))
+	g.Expect(observe.ConfigMapContent(&corev1.ConfigMap{Data: map[string]string{"a": "1"}})).To(
+		HaveField("KeyDigests", HaveKey("a")))
+}
+
 // Every kind that is watched can be read.
 func TestEveryKindOfReferenceIsRead(t *testing.T) {
 	g := NewWithT(t)

@@ -69,7 +69,7 @@ func SecretUse(field, name string, keys ...string) Use {
 type Content struct {
 	// Digest of its data.
 	Digest string
-	// Keys of its data, and a digest of what each has; nil if it is not known.
+	// Keys of its data, and a digest of what each has; nil if it is not known, as for Secrets without a licence token.
 	Keys       []string
 	KeyDigests map[string]string
 	// Problems of those data that may be configurations of the device plugin, by key.

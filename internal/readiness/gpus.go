@@ -2,11 +2,13 @@ package readiness
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -112,14 +114,26 @@ func gpuResources(node *corev1.Node) (capacity, allocatable int, lost []string) 
 			continue
 		}
 		left := node.Status.Allocatable[name]
-		all, usable := int(quantity.Value()), int(left.Value())
-		capacity, allocatable = capacity+all, allocatable+usable
+		all, usable := devicesOf(quantity), devicesOf(left)
+		capacity, allocatable = min(capacity+all, maxDevices), min(allocatable+usable, maxDevices)
 		if usable < all {
 			lost = append(lost, fmt.Sprintf("%d of %d %s", all-usable, all, name))
 		}
 	}
 	slices.Sort(lost)
 	return capacity, allocatable, lost
+}
+
+// maxDevices bounds the devices of a node, so that products of two numbers of them do not overflow, and the status has
+// a number for them. maxCount bounds the numbers in labels and annotations: what is larger is no count.
+const (
+	maxDevices = math.MaxInt32
+	maxCount   = 1 << 20
+)
+
+// devicesOf returns the number of devices that a quantity stands for, which anyone who may write the Node can write.
+func devicesOf(quantity resource.Quantity) int {
+	return int(min(max(quantity.Value(), 0), maxDevices))
 }
 
 // Advertises reports whether the device plugin of a node advertises devices of a resource of GPUs, healthy or not. The
@@ -176,7 +190,7 @@ func isPartitioned(node *corev1.Node) bool {
 // number returns a count in a label or an annotation, 0 if there is none.
 func number(value string) int {
 	count, err := strconv.Atoi(value)
-	if err != nil || count < 0 {
+	if err != nil || count < 0 || count > maxCount {
 		return 0
 	}
 	return count

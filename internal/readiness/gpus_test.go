@@ -1,6 +1,7 @@
 package readiness_test
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -176,6 +177,72 @@ func TestSharesAreNoGPUs(t *testing.T) {
 			}
 			if gpus := readiness.CountGPUs(node, true, test.replicas); gpus.Total != test.want || gpus.Usable != test.want {
 				t.Errorf("%d of %d GPUs usable, want %d", gpus.Usable, gpus.Total, test.want)
+			}
+		})
+	}
+}
+
+// What can be no number of devices, as anyone who may write Nodes can write it, makes no count overflow or wrap, and
+// hides no GPU that the kubelet counts.
+func TestImplausibleCounts(t *testing.T) {
+	const eight, most = "8", "9223372036854775807"
+	type given struct {
+		capacity      map[corev1.ResourceName]string
+		labels        map[string]string
+		bus           string
+		total, usable int
+	}
+	count := func(value string) map[string]string { return map[string]string{"nvidia.com/gpu.count": value} }
+	gpus := map[corev1.ResourceName]string{"nvidia.com/gpu": eight}
+	huge := map[corev1.ResourceName]string{"nvidia.com/gpu": "1e18"}
+	for name, test := range map[string]given{
+		"a huge count":    {gpus, count("99999999999"), "", 8, 8},
+		"a larger count":  {gpus, count(most), "", 8, 8},
+		"a count beyond":  {gpus, count(most + "0"), "", 8, 8},
+		"a negative one":  {gpus, count("-1"), "", 8, 8},
+		"no number":       {gpus, count("8.0"), "", 8, 8},
+		"huge on the bus": {gpus, nil, "4294967304", 8, 8},
+		"a huge count of shared GPUs": {
+			gpus,
+			map[string]string{"nvidia.com/gpu.count": "4611686018427387905", "nvidia.com/gpu.replicas": "4"}, "", 2, 2,
+		},
+		"replicas that overflow": {
+			gpus,
+			map[string]string{"nvidia.com/gpu.count": eight, "nvidia.com/gpu.replicas": most}, "", 8, 8,
+		},
+		"a huge resource":                       {huge, nil, "", math.MaxInt32, math.MaxInt32},
+		"a huge resource of 16 GPUs on the bus": {huge, nil, "16", 16, 16},
+		"a huge resource of 16 shared GPUs": {
+			huge, map[string]string{"nvidia.com/gpu.count": "16", "nvidia.com/gpu.sharing-strategy": "mps"}, "", 16, 16,
+		},
+		"resources whose sum wraps to 0": {map[corev1.ResourceName]string{
+			"nvidia.com/gpu": most, "nvidia.com/mig-1g.5gb": most, "nvidia.com/mig-2g.10gb": "2",
+		}, nil, "", math.MaxInt32, math.MaxInt32},
+		"many shares of 8 GPUs": {
+			map[corev1.ResourceName]string{"nvidia.com/gpu": "131072"},
+			map[string]string{
+				"nvidia.com/gpu.count": eight, "nvidia.com/gpu.replicas": "16384", "nvidia.com/gpu.sharing-strategy": "mps",
+			}, "", 8, 8,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+				Labels: test.labels, Annotations: map[string]string{"nvidia.com/gpu-operator.gpus-on-bus": test.bus},
+			}}
+			node.Status.Capacity = corev1.ResourceList{}
+			for name, quantity := range test.capacity {
+				node.Status.Capacity[name] = resource.MustParse(quantity)
+			}
+			node.Status.Allocatable = node.Status.Capacity
+			got := readiness.CountGPUs(node, test.bus != "", 0)
+			if got.Total != test.total || got.Usable != test.usable {
+				t.Errorf("%d of %d usable, want %d of %d", got.Usable, got.Total, test.usable, test.total)
+			}
+			if claimed := readiness.ClaimableGPUs(node, test.bus != ""); claimed.Total > math.MaxInt32 || claimed.Total < 0 {
+				t.Errorf("%d by claims", claimed.Total)
+			}
+			if offer := readiness.Offer(node, 0); strings.Contains(offer, ": -") {
+				t.Errorf("offers %s", offer)
 			}
 		})
 	}

@@ -39,7 +39,7 @@ func offerOf(node *corev1.Node, replicas int) (offer string, whole bool) {
 	for name, quantity := range node.Status.Capacity {
 		if Advertises(node, name) {
 			whole = whole && name == labels.ResourceGPU
-			parts = append(parts, fmt.Sprintf("%s: %s", name, shares(int(quantity.Value()), replicasOf(node, name, replicas))))
+			parts = append(parts, fmt.Sprintf("%s: %s", name, shares(devicesOf(quantity), replicasOf(node, name, replicas))))
 		}
 	}
 	if len(parts) == 0 {

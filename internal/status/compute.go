@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -248,12 +249,16 @@ func summarise(nodes []node) *v1.NodeSummary {
 			if summary.GPUs == nil {
 				summary.GPUs = &v1.NodeGPUs{}
 			}
-			summary.GPUs.Total, summary.GPUs.Usable = summary.GPUs.Total+gpus.Total, summary.GPUs.Usable+gpus.Usable
+			summary.GPUs.Total = boundedSum(summary.GPUs.Total, gpus.Total)
+			summary.GPUs.Usable = boundedSum(summary.GPUs.Usable, gpus.Usable)
 		}
 	}
 	summary.ReadyOfTotal = ratio(int(summary.Ready), int(summary.Total))
 	return summary
 }
+
+// boundedSum adds two counts. Nodes may claim any number of GPUs, so that the sum may not fit.
+func boundedSum(a, b int32) int32 { return int32(min(int64(a)+int64(b), math.MaxInt32)) }
 
 // CountNodes counts the GPU nodes by stage and state, without the excluded ones.
 func CountNodes(view fleet.View) map[metrics.StageState]int {

@@ -15,12 +15,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 )
 
-// DriverWriter is the only writer of NVIDIADriver.status. What it remembers only delays writes, as in Writer. It is not
-// safe for concurrent use.
+// DriverWriter is the only writer of NVIDIADriver.status. What it remembers only delays writes, as in Writer. Of its
+// methods, only Wrote is safe for concurrent use.
 type DriverWriter struct {
 	client client.Client
 	clock  clock.PassiveClock
 	timing Timing
+	own    *ownStatuses
 	last   map[types.UID]written
 }
 
@@ -29,7 +30,14 @@ const maxDrivers = 1024
 
 // NewDriverWriter returns a DriverWriter.
 func NewDriverWriter(c client.Client, clk clock.PassiveClock, timing Timing) *DriverWriter {
-	return &DriverWriter{client: c, clock: clk, timing: timing, last: map[types.UID]written{}}
+	return &DriverWriter{
+		client: c, clock: clk, timing: timing, own: newOwnStatuses(maxDrivers), last: map[types.UID]written{},
+	}
+}
+
+// Wrote is Writer.Wrote for an NVIDIADriver.
+func (w *DriverWriter) Wrote(object *v1alpha1.NVIDIADriver) bool {
+	return w.own.has(object.UID, object.Status)
 }
 
 // Write updates the status of the object, which is a copy from the cache. It returns after how long to call it again if
@@ -53,6 +61,7 @@ func (w *DriverWriter) Write(
 	}
 	update := object.DeepCopy()
 	update.Status = status
+	w.own.add(object.UID, status)
 	patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
 	err := w.client.Status().Patch(ctx, update, patch)
 	switch {
@@ -77,7 +86,8 @@ func driverStatusDiffers(before, after v1alpha1.NVIDIADriverStatus) bool {
 		return true
 	}
 	for i := range after.Conditions {
-		if before.Conditions[i].Reason != after.Conditions[i].Reason {
+		one, other := &before.Conditions[i], &after.Conditions[i]
+		if one.Type != other.Type || one.Status != other.Status || one.Reason != other.Reason {
 			return true
 		}
 	}

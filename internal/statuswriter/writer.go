@@ -49,6 +49,7 @@ type Writer struct {
 	timing Timing
 	// withoutStage are the auxiliary operands, and those that do not run on GPU nodes: no node reports them.
 	withoutStage sets.Set[string]
+	own          *ownStatuses
 	mu           sync.Mutex
 	last         map[types.UID]written
 }
@@ -57,6 +58,8 @@ type Writer struct {
 type written struct {
 	version string
 	at      time.Time
+	// ready: it reported the state ready.
+	ready bool
 	// conflict is the version of the policy from which a later write met a conflict.
 	conflict string
 }
@@ -76,9 +79,13 @@ func New(
 		}
 	}
 	return &Writer{
-		client: c, clock: clk, events: recorder, timing: timing, withoutStage: withoutStage, last: map[types.UID]written{},
+		client: c, clock: clk, events: recorder, timing: timing, withoutStage: withoutStage,
+		own: newOwnStatuses(maxRemembered), last: map[types.UID]written{},
 	}
 }
+
+// Wrote reports whether the policy has the status that this Writer wrote last. Any other one is that of another client.
+func (w *Writer) Wrote(policy *v1.ClusterPolicy) bool { return w.own.has(policy.UID, policy.Status) }
 
 // Write updates the status of the policy, which is a copy from the cache. It returns after how long to call it again
 // if the write must wait or met a conflict, or zero. A second conflict from the same version of the policy is an error.
@@ -108,6 +115,7 @@ func (w *Writer) Write(
 	}
 	update := policy.DeepCopy()
 	update.Status = status
+	w.own.add(policy.UID, status)
 	err := w.client.Status().Update(ctx, update)
 	if apierrors.IsConflict(err) && w.isFirstConflict(policy) {
 		// The policy has changed meanwhile, which the cache will soon contain.
@@ -116,7 +124,7 @@ func (w *Writer) Write(
 	if err != nil {
 		return 0, fmt.Errorf("writing status of ClusterPolicy %s: %w", policy.Name, err)
 	}
-	w.wrote(policy.UID, update.ResourceVersion)
+	w.wrote(policy.UID, written{version: update.ResourceVersion, ready: status.State == v1.StateReady})
 	return 0, nil
 }
 
@@ -141,10 +149,11 @@ func (w *Writer) lastOf(policy types.UID) written {
 	return w.last[policy]
 }
 
-func (w *Writer) wrote(policy types.UID, version string) {
+func (w *Writer) wrote(policy types.UID, last written) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.remember(policy, written{version: version, at: w.clock.Now()})
+	last.at = w.clock.Now()
+	w.remember(policy, last)
 }
 
 // isFirstConflict reports whether this is the first conflict of a write from this version of the policy, and remembers
@@ -169,7 +178,8 @@ func (w *Writer) remember(policy types.UID, last written) {
 }
 
 func (w *Writer) wait(last written, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus) time.Duration {
-	if status.State == v1.StateReady && policy.Status.State != v1.StateReady {
+	// If another client has replaced the state that was written last, it may do so again and again.
+	if status.State == v1.StateReady && policy.Status.State != v1.StateReady && !last.ready {
 		return 0
 	}
 	interval := w.timing.CounterInterval

@@ -57,6 +57,10 @@ func nodeRows() []row {
 					},
 				}},
 			)},
+		elsewhere("N6", "a node that offers nothing, shares, or what a label contradicts: its status agrees with itself",
+			"TestGPUsThatNothingOffers (internal/assess), TestSharesAreNoGPUs (internal/readiness)"),
+		elsewhere("N7", "the marker of a driver whose kernel module is gone",
+			"TestMarkersNeedTheirModule (internal/onnode/marker)"),
 	}
 }
 

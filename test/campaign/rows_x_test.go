@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -75,7 +76,31 @@ func actorRows() []row {
 		)},
 		elsewhere("X8", "another client writes to the state of a driver upgrade: labels, annotations, slots",
 			"TestWedges (internal/upgrade), TestForeignWrites (test/upgrades)"),
+		{id: "X9", what: "another client empties the status of the policy, or removes the condition of a node", sample: 1,
+			points: fixed(
+				atRest("status", emptyStatus, options{counts: true}),
+				atRest("condition", removeCondition, options{counts: true}),
+			)},
+		elsewhere("X10", "GPU work by claims, which no resource of a pod shows, and GPUs that others offer, or twice",
+			"TestOf (internal/gpuuse), TestClaimsOfEachKubernetes (test/integration), TestOnlyGPUPodsAreEvicted "+
+				"(test/upgrades), TestGPUsThatAreOfferedTwice (internal/assess)"),
 	}
+}
+
+// emptyStatus removes the whole status of the policy.
+func emptyStatus(ctx context.Context, r *run) error {
+	policy, err := r.policy(ctx)
+	if err != nil {
+		return err
+	}
+	return r.quiet.Status().Patch(ctx, policy, client.RawPatch(types.MergePatchType, []byte(`{"status":null}`)))
+}
+
+// removeCondition removes the condition nvidia.com/GPUReady of a node.
+func removeCondition(ctx context.Context, r *run) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+	return r.quiet.Status().Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil,
+		`{"status":{"conditions":[{"type":%q,"$patch":"delete"}]}}`, labels.ConditionGPUReady)))
 }
 
 // strikes returns faults by one actor once the stack is ready.

@@ -120,6 +120,18 @@ var refusals = []struct {
 		[]string{"operator.env: OPERATOR_IMAGE is set by the chart"},
 	},
 	{
+		"a map for an image", "operator.initContainer.image.repository=nvcr.io/nvidia,driver.image.tag=1", "",
+		[]string{
+			"operator.initContainer.image is a map: set operator.initContainer.repository, operator.initContainer.image " +
+				"and operator.initContainer.version, each to a text",
+			"driver.image is a map: set driver.repository, driver.image and driver.version",
+		},
+	},
+	{
+		"a map for the operator's image", "operator.image.repository=a.b/c", "",
+		[]string{"operator.image is a map: set operator.repository, operator.image and operator.version"},
+	},
+	{
 		"a full reference and more", "operator.image=a/b:c,operator.version=d", "",
 		[]string{"operator.image holds a full reference"},
 	},

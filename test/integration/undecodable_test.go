@@ -183,6 +183,7 @@ func TestUndecodablePolicies(t *testing.T) {
 	other := undecodablePolicy("other")
 	e.create(other.DeepCopy())
 	e.awaitReported(other, "spec.driver.upgradePolicy.maxUnavailable is 99999999999")
+	e.pluginNames("ClusterPolicy other cannot be decoded: spec.driver.upgradePolicy.maxUnavailable is 99999999999")
 	e.patchSpec(other, `{"spec":{"driver":null}}`)
 	e.awaitCondition(other, HaveField("Reason", "Ignored"))
 	e.awaitMetric(address, undecodablePolicies+"0")
@@ -208,6 +209,22 @@ func TestUndecodablePolicies(t *testing.T) {
 	e.awaitReady(2)
 	e.awaitMetric(address, undecodablePolicies+"0")
 	e.awaitMetric(address, "gpu_operator_frozen 0")
+}
+
+// pluginNames: each command of the plugin that shows the state of the cluster also says this.
+func (e *env) pluginNames(undecodable string) {
+	e.t.Helper()
+	node, pod := "gpu-00000", e.podOn(pluginName, "gpu-00000").Name
+	for _, args := range [][]string{
+		{"status"}, {"explain", "node/" + node}, {"explain", "pod/" + pod, "--namespace", namespace},
+		{"top", "nodes"}, {"top", "pods"},
+	} {
+		cmd, printed := e.pluginCommand(args...), &strings.Builder{}
+		cmd.Stderr = printed
+		// The simulated exporters answer no one, so that top fails.
+		_ = cmd.Run()
+		e.Expect(printed.String()).To(ContainSubstring(undecodable), "%v", args)
+	}
 }
 
 // correctOlder corrects a policy that is older than the active one, and was never active: it stays ignored, and what is
@@ -274,9 +291,28 @@ func TestUndecodableNVIDIADrivers(t *testing.T) {
 	e.patchSpec(bad, `{"spec":{"resources":null}}`)
 	e.awaitDriver("on-rocky", v1alpha1.StateReady, v1.ReasonReconciled, Not(BeEmpty()))
 	e.awaitReady(2)
+	e.settled()
+	daemonSets, pods := e.stack()
+	drivers := e.podsOf("driver")
+	e.Expect(drivers).To(And(HaveKey("driver on rocky"), HaveKey("driver on ubuntu")))
+
 	e.patchSpec(bad, `{"spec":{"upgradePolicy":{"maxUnavailable":99999999999}}}`)
 	e.awaitReported(bad, "spec.upgradePolicy.maxUnavailable is 99999999999")
+	unchanged := func(when string) {
+		e.settled()
+		nowSets, nowPods := e.stack()
+		e.Expect(nowSets).To(Equal(daemonSets), when)
+		e.Expect(nowPods).To(Equal(pods), when)
+		e.Expect(e.podsOf("driver")).To(Equal(drivers), when)
+	}
+	unchanged("while it cannot be decoded")
+	e.stop()
+	e.runWithMetrics(address)
+	e.awaitMetric(address, `gpu_operator_undecodable_objects{kind="NVIDIADriver"} 1`)
+	unchanged("after a restart")
 	e.patchSpec(bad, `{"spec":{"upgradePolicy":null}}`)
 	e.awaitDriver("on-rocky", v1alpha1.StateReady, v1.ReasonReconciled, Not(BeEmpty()))
+	e.awaitReady(2)
+	unchanged("once it is corrected")
 	e.Expect(strings.Count(e.messages()["ubuntu"], "decoded")).To(BeZero())
 }

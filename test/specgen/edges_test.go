@@ -3,7 +3,9 @@ package specgen_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,7 +30,8 @@ func leavesOf(path []string, schema *apiextensionsv1.JSONSchemaProps) []leaf {
 	switch {
 	case len(schema.Properties) > 0:
 		var all []leaf
-		for name := range schema.Properties {
+		// In order, so that a seed repeats a run.
+		for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 			property := schema.Properties[name]
 			all = append(all, leavesOf(below(name), &property)...)
 		}

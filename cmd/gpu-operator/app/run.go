@@ -223,7 +223,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 	if err != nil {
 		return err
 	}
-	drivers := observe.NewNVIDIADrivers(mgr.GetCache(), mgr.GetRESTMapper(), now)
+	driverStatus := statuswriter.NewDriverWriter(c, now, o.timing.Status)
+	drivers := observe.NewNVIDIADrivers(mgr.GetCache(), mgr.GetRESTMapper(), now, driverStatus.Wrote)
 	kinds := clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper(), now)
 	return utilerrors.NewAggregate([]error{
 		clusterpolicy.New(clusterpolicy.Options{
@@ -245,7 +246,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 			Notes:          serverVersionNotes(mgr.GetConfig(), mgr.GetHTTPClient(), ctrl.Log),
 			OptionalKinds:  kinds,
 			NVIDIADrivers:  drivers,
-			DriverStatus:   statuswriter.NewDriverWriter(c, now, o.timing.Status),
+			DriverStatus:   driverStatus,
 			OtherOperator:  other,
 			Meter:          meter,
 			Clock:          now, Timing: o.timing.Policy,

@@ -40,6 +40,8 @@ func (s *schema) fallback() any {
 	switch {
 	case s.Default != nil:
 		return s.Default
+	case s.image:
+		return ""
 	case slices.Contains(s.Type, typeObject):
 		return map[string]any{}
 	case slices.Contains(s.Type, typeArray):

@@ -49,6 +49,8 @@ type schema struct {
 	whole bool
 	// quantity: a number or a string.
 	quantity bool
+	// image: the name of an image, beside its repository and its version.
+	image bool
 	// without is what happens instead, if the key has no effect.
 	without string
 	// rules are those of the definition that need no other field.
@@ -119,6 +121,18 @@ func (s *schema) openStrings() {
 		if text != nil && !text.quantity && slices.Contains(text.Type, typeString) && len(text.Enum) == 0 {
 			text.Type = []string{typeString, typeNumber, typeBoolean, typeNull}
 		}
+	}
+}
+
+// openImages accepts a map for the name of an image, as charts with one map for an image have. The templates refuse it,
+// and name the right form: Helm's own message would name the types alone.
+func (s *schema) openImages() {
+	image := s.Properties["image"]
+	if image != nil && s.Properties["repository"] != nil && s.Properties["version"] != nil {
+		image.image, image.Type = true, []string{typeString, typeInteger, typeObject, typeNull}
+	}
+	for _, property := range s.Properties {
+		property.openImages()
 	}
 }
 
@@ -202,6 +216,8 @@ func (s *schema) keys() map[string]any {
 		node["values"] = s.AdditionalProperties.keys()
 	case s.quantity:
 		node["as"] = "quantity"
+	case s.image:
+		node["as"], node["image"] = typeString, true
 	case slices.Contains(s.Type, typeString) && !slices.Contains(s.Type, typeObject):
 		node["as"] = typeString
 	}

@@ -96,6 +96,7 @@ func (v *values) addKeys() error {
 			return fmt.Errorf("keys.yaml: %s is a field of the policy already", key.Path)
 		}
 	}
+	v.schema.openImages()
 	if err := v.setImages(); err != nil {
 		return err
 	}

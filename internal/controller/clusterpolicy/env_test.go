@@ -73,7 +73,8 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 	mapper.calls = env.callRecorder
 	toolkit := observe.NewDriverToolkit(&recordingCache{images, env.callRecorder, "image"}, mapper, env.clock)
 	start(toolkit)
-	drivers := observe.NewNVIDIADrivers(kindsCache, mapper, env.clock)
+	driverStatus := statuswriter.NewDriverWriter(c, env.clock, statuswriter.DefaultTiming())
+	drivers := observe.NewNVIDIADrivers(kindsCache, mapper, env.clock, driverStatus.Wrote)
 	start(drivers)
 	timing := apply.DefaultTiming()
 	// The machine that runs the suite may be slow.
@@ -95,7 +96,7 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 		DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: c, Live: live},
 		OptionalKinds:  env.newOptionalKinds(),
 		NVIDIADrivers:  drivers,
-		DriverStatus:   statuswriter.NewDriverWriter(c, env.clock, statuswriter.DefaultTiming()),
+		DriverStatus:   driverStatus,
 		Meter:          metrics.New(env.clock),
 		Clock:          env.clock,
 		Timing:         DefaultTiming(),

@@ -128,6 +128,7 @@ has the same rule for the validator. Argument: root. */}}
 {{- $operator := .Values.operator | default dict -}}
 {{- $repository := $operator.repository | default "" -}}
 {{- $name := $operator.image | default "" -}}
+{{- if kindIs "map" $name }}{{ include "gpu-operator.refuseWrong" . }}{{ end -}}
 {{- $version := $operator.version | default "" | toString -}}
 {{- $isReference := regexMatch "[/:@]" $name -}}
 {{- if $isReference -}}

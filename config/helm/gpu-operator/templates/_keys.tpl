@@ -52,7 +52,10 @@ null
 {{- define "gpu-operator.match" -}}
 {{- $state := .state -}}{{- $path := .path -}}
 {{- if hasKey $state "patterns" -}}
-{{- if and .node.matchKeys (kindIs "map" .value) -}}
+{{- if and .node.image (kindIs "map" .value) -}}
+{{- $block := trimSuffix ".image" $path -}}
+{{- $_ := set $state "invalid" (append $state.invalid (printf "%s is a map: set %s.repository, %s.image and %s.version, each to a text" $path $block $block $block)) -}}
+{{- else if and .node.matchKeys (kindIs "map" .value) -}}
 {{- $message := .node.matchKeys -}}
 {{- range $key := keys .value | sortAlpha -}}
 {{- if not (regexMatch (get $state.patterns $message) $key) -}}

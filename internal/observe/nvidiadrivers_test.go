@@ -1,0 +1,41 @@
+package observe
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
+)
+
+// A status that another client has changed is a change, and the operator's own is none.
+func TestDriversDiffer(t *testing.T) {
+	own := func(object *v1alpha1.NVIDIADriver) bool { return object.Status.State == v1alpha1.StateReady }
+	before := &v1alpha1.NVIDIADriver{
+		ObjectMeta: metav1.ObjectMeta{UID: "1", Generation: 1},
+		Status:     v1alpha1.NVIDIADriverStatus{State: v1alpha1.StateReady},
+	}
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.NVIDIADriver)
+		want   bool
+	}{
+		"nothing":                   {func(*v1alpha1.NVIDIADriver) {}, false},
+		"a label":                   {func(d *v1alpha1.NVIDIADriver) { d.Labels = map[string]string{"a": "b"} }, false},
+		"the spec":                  {func(d *v1alpha1.NVIDIADriver) { d.Generation = 2 }, true},
+		"another object":            {func(d *v1alpha1.NVIDIADriver) { d.UID = "2" }, true},
+		"a deletion":                {func(d *v1alpha1.NVIDIADriver) { d.DeletionTimestamp = new(metav1.Now()) }, true},
+		"another client empties it": {func(d *v1alpha1.NVIDIADriver) { d.Status = v1alpha1.NVIDIADriverStatus{} }, true},
+		"the operator writes it":    {func(d *v1alpha1.NVIDIADriver) { d.Status.ObservedGeneration = 1 }, false},
+	} {
+		after := before.DeepCopy()
+		test.change(after)
+		if got := driversDiffer(own, before, after); got != test.want {
+			t.Errorf("%s: differs: %t", name, got)
+		}
+	}
+	emptied := before.DeepCopy()
+	emptied.Status = v1alpha1.NVIDIADriverStatus{}
+	if !driversDiffer(nil, before, emptied) {
+		t.Error("where the operator writes no status, a change of it is none")
+	}
+}
