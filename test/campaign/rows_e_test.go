@@ -51,6 +51,9 @@ func inputRows() []row {
 		elsewhere("E10", "a stored object that Go cannot decode, or not in time",
 			"TestUndecodablePolicies, TestUndecodableNVIDIADrivers (test/integration), TestWhatIsAdmittedIsDecoded "+
 				"(test/specgen)"),
+		elsewhere("E11", "what is admitted and no pod can have",
+			"TestPodRulesAgreeWithTheAPIServer, TestRenderedDaemonSetsAreAccepted (test/integration), "+
+				"TestImpossiblePartsOfPodsAreRefused (test/specgen)"),
 	}
 }
 
