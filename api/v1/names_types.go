@@ -8,7 +8,7 @@ type ObjectName = string
 
 // DataKey is a key of a ConfigMap, or empty.
 // +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]*$')",message="must be a ConfigMap key: letters, digits, '-', '_' and '.'"
+// +kubebuilder:validation:XValidation:rule="self.matches('^([.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*)?$')",message="must be a ConfigMap key: letters, digits, '-', '_' and '.', without '..' at the beginning"
 type DataKey = string
 
 // PodSelector is a label selector for pods in the syntax of kubectl --selector, or empty.

@@ -146,6 +146,18 @@ func TestRenderFailsOnAnInvalidOperand(t *testing.T) {
 	g.Expect(decoded(t, got.out)).To(HaveKey("DaemonSet nvidia-device-plugin-daemonset"), "the others are printed")
 }
 
+func TestRenderNamesWhatNoPodCanHave(t *testing.T) {
+	g := NewWithT(t)
+	got := rendering(t, "{gfd: {resources: {requests: {example.com/nic: 1}}}}")
+	g.Expect(got.code).To(Equal(1))
+	g.Expect(got.errOut).To(ContainSubstring(
+		"gpu-feature-discovery would not be applied, and an installed one would stay unchanged: " +
+			"spec.gfd.resources.requests[example.com/nic]: needs the same limit"))
+	got = rendering(t, "{toolkit: {installDir: /run/nvidia/validations}}")
+	g.Expect(got.code).To(Equal(1))
+	g.Expect(got.errOut).To(ContainSubstring("spec.toolkit.installDir: container "))
+}
+
 func TestOwnerIsKeptIfThePolicyHasAUID(t *testing.T) {
 	g := NewWithT(t)
 	policy := "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: cluster-policy, uid: u-1}\n"

@@ -15,8 +15,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
+	"github.com/clusterpolicy/gpu-operator/internal/podrules"
 	"github.com/clusterpolicy/gpu-operator/internal/schemacheck"
 )
 
@@ -26,9 +28,9 @@ func validateCommand() *cobra.Command {
 		Use:   "validate -f FILE",
 		Short: "Check ClusterPolicies and NVIDIADrivers in a file as the API server would, without a cluster",
 		Long: `Check the ClusterPolicies and NVIDIADrivers in a file with the schema and the rules of this release, as the
-API server does when they are created, and report fields that it does not know. It also prints the fields of policies
-that have no effect or are deprecated, which are no errors. Objects of other kinds are ignored. No cluster is called:
-webhooks and policies of one are not asked.
+API server does when they are created, and report fields that it does not know, and values that no pod can have, which
+the operator refuses. It also prints the fields of policies that have no effect or are deprecated, which are no errors.
+Objects of other kinds are ignored. No cluster is called: webhooks and policies of one are not asked.
 
 Exit codes: 0 all objects are valid, 1 one is not or the file cannot be read, 2 wrong usage.`,
 		Example: `  kubectl gpu validate -f policy.yaml
@@ -145,16 +147,32 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 	if found.RulesSkipped {
 		notes = append(notes, "note: rules about several fields were not checked: correct the errors, and check again")
 	}
-	if definition.Kind == v1.ClusterPolicyKind && len(problems) == 0 {
-		policy := v1.ClusterPolicy{}
-		if err := yaml.Unmarshal(document, &policy); err != nil {
+	if len(problems) > 0 {
+		return problems, notes, nil
+	}
+	if definition.Kind != v1.ClusterPolicyKind {
+		driver := v1alpha1.NVIDIADriver{}
+		if err := yaml.Unmarshal(document, &driver); err != nil {
 			return nil, nil, err
 		}
-		for _, note := range fieldnotes.Of(policy.Spec) {
-			notes = append(notes, "note: "+strings.TrimSuffix(note, "."))
-		}
+		return impossible(driver.Spec), notes, nil
 	}
-	return problems, notes, nil
+	policy := v1.ClusterPolicy{}
+	if err := yaml.Unmarshal(document, &policy); err != nil {
+		return nil, nil, err
+	}
+	for _, note := range fieldnotes.Of(policy.Spec) {
+		notes = append(notes, "note: "+strings.TrimSuffix(note, "."))
+	}
+	return impossible(policy.Spec), notes, nil
+}
+
+// impossible returns what the API server stores and no pod can have: the operator refuses it.
+func impossible(spec any) (problems []string) {
+	for _, problem := range podrules.Check(spec, "spec") {
+		problems = append(problems, problem.String())
+	}
+	return problems
 }
 
 // hintFor returns the right form where the API server's error names the types alone; empty if that says enough.

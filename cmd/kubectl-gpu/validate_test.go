@@ -55,6 +55,15 @@ func TestValidate(t *testing.T) {
 		"another version": {
 			"apiVersion: nvidia.com/v2\nkind: ClusterPolicy\nmetadata: {name: p}\n", 1, "nvidia.com/v2 is not served", "1 of 1",
 		},
+		"what no pod can have": {
+			policy("{gfd: {resources: {requests: {example.com/nic: 1}}}}"), 1,
+			"ClusterPolicy p: spec.gfd.resources.requests[example.com/nic]: needs the same limit", "1 of 1",
+		},
+		"what no pod of a driver can have": {
+			"apiVersion: nvidia.com/v1alpha1\nkind: NVIDIADriver\nmetadata: {name: d}\n" +
+				"spec: {tolerations: [{key: a..b/c}]}\n", 1, `NVIDIADriver d: spec.tolerations[0].key: "a..b/c" is not a key`,
+			"1 of 1",
+		},
 		"a note":         {policy("{operator: {defaultRuntime: docker}}"), 0, "note: spec.operator.defaultRuntime", ""},
 		"another object": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", 1, "", "found no ClusterPolicy"},
 		"no YAML":        {"a: [", 1, "", "reading -"},

@@ -6,6 +6,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/podrules"
 )
 
 // Problem is a field of an NVIDIADriver that a node pool cannot express.
@@ -124,6 +125,11 @@ func problems(spec *v1alpha1.NVIDIADriverSpec) (found []Problem) {
 		found = append(found, Problem{
 			Field: "spec.useOpenKernelModules", Reason: v1.ReasonInvalidSpec,
 			Message: "is deprecated and has no effect: use kernelModuleType",
+		})
+	}
+	for _, problem := range podrules.Check(spec, "spec") {
+		found = append(found, Problem{
+			Field: problem.Field + problem.Below, Reason: v1.ReasonInvalidSpec, Message: problem.Message, Refused: true,
 		})
 	}
 	return found

@@ -76,6 +76,7 @@ func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(300) {
 		random := specgen.Random(rand.New(rand.NewPCG(seed, 1)), fields)
 		delete(random, "driverType")
+		dropThresholds(random)
 		original := driverOf(t, random)
 		pool, _ := nvidiadriver.Pool(original)
 		policy := v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{pool}}
@@ -193,5 +194,22 @@ func TestPoolNames(t *testing.T) {
 			t.Errorf("%s and %s both become %s", object, other, got)
 		}
 		seen[got] = object
+	}
+}
+
+// An object with what no pod can have is refused alone, with the path of the field.
+func TestObjectsThatNoPodCanFollow(t *testing.T) {
+	for path, spec := range map[string]map[string]any{
+		"spec.tolerations[0].operator":    {"tolerations": []any{map[string]any{"key": "a", "operator": "In"}}},
+		"spec.podSecurityContext.fsGroup": {"podSecurityContext": map[string]any{"fsGroup": int64(-1)}},
+		"spec.resources.requests[example.com/a]": {
+			"resources": map[string]any{"requests": map[string]any{"example.com/a": "1"}},
+		},
+		"spec.priorityClassName": {"priorityClassName": "a..b"},
+	} {
+		_, problems := nvidiadriver.Pool(driverOf(t, spec))
+		if len(problems) != 1 || problems[0].Field != path || !problems[0].Refused {
+			t.Errorf("%s: %+v", path, problems)
+		}
 	}
 }

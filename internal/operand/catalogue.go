@@ -56,7 +56,12 @@ func (c Catalogue) Assume(in Input, known map[Reference]Content) map[Reference]C
 	c.forEachUse(in, func(use Use) {
 		content := contents[use.Reference]
 		content.Assumed = true
-		content.Keys = append(content.Keys, use.Keys...)
+		for _, key := range use.Keys {
+			// Several operands may use one object, and each key is one file.
+			if !slices.Contains(content.Keys, key) {
+				content.Keys = append(content.Keys, key)
+			}
+		}
 		contents[use.Reference] = content
 	})
 	maps.Copy(contents, known)

@@ -78,21 +78,27 @@ func objectField(path string) string {
 
 // isSetAt reports whether the field at a path of JSON names is set.
 func isSetAt(value reflect.Value, path []string) bool {
+	found := fieldAt(value, path)
+	return found.IsValid() && isSet(found)
+}
+
+// fieldAt returns the field at a path of JSON names; an invalid value if there is none, or a block above it is nil.
+func fieldAt(value reflect.Value, path []string) reflect.Value {
 	if len(path) == 0 {
-		return isSet(value)
+		return value
 	}
 	if value.Kind() == reflect.Pointer {
 		value = value.Elem()
 	}
 	if value.Kind() != reflect.Struct {
-		return false
+		return reflect.Value{}
 	}
 	for _, field := range reflect.VisibleFields(value.Type()) {
 		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name == path[0] {
-			return isSetAt(value.FieldByIndex(field.Index), path[1:])
+			return fieldAt(value.FieldByIndex(field.Index), path[1:])
 		}
 	}
-	return false
+	return reflect.Value{}
 }
 
 // isSet reports whether a block of the spec has a field that is set. An empty block, list or text is not.

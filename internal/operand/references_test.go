@@ -33,6 +33,17 @@ func TestAnOperandWithoutPodsNeedsNoPriorityClass(t *testing.T) {
 	}
 }
 
+// A key that several operands need of an object is one file: two mounts of it would be refused.
+func TestAssumedObjectsHaveEachKeyOnce(t *testing.T) {
+	other := *usesTwo
+	catalogue := operand.Catalogue{*usesTwo, other}
+	contents := catalogue.Assume(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, nil)
+	keys := contents[operand.Reference{Kind: operand.ConfigMap, Name: "settings"}].Keys
+	if len(keys) != 1 || keys[0] != "file" {
+		t.Errorf("got %v", keys)
+	}
+}
+
 func TestCheckReferences(t *testing.T) {
 	settings, secret := operand.Reference{
 		Kind: operand.ConfigMap,

@@ -39,7 +39,7 @@ func Decide(catalogue operand.Catalogue, in operand.Input) *Decisions {
 		operandPools: operand.NodePools(in.Spec),
 	}
 	for _, o := range catalogue {
-		decision := o.Decide(in)
+		decision := decideOf(&o, in)
 		d.decisions[o.Name] = decision
 		d.MayRun[o.Name] = decision.Choice != operand.Absent
 	}
@@ -56,6 +56,15 @@ func Decide(catalogue operand.Catalogue, in operand.Input) *Decisions {
 		}
 	}
 	return d
+}
+
+// decideOf decides from the spec whether the operand is installed, and refuses it if no pod can be as the spec says.
+func decideOf(o *operand.Operand, in operand.Input) operand.Decision {
+	decision := o.Decide(in)
+	if decision.Choice == operand.Install {
+		decision = in.CheckPods(o)
+	}
+	return decision
 }
 
 func (d *Decisions) mayRunOperands() operand.Catalogue {

@@ -55,7 +55,7 @@ func (d *Decisions) nodePool(nodePool operand.NodePool) NodePool {
 
 // decideOwn decides about an operand that a node pool overrides, given the input of the node pool.
 func (d *Decisions) decideOwn(o *operand.Operand, in operand.Input) operand.Decision {
-	decision := o.Decide(in)
+	decision := decideOf(o, in)
 	if decision.Choice == operand.Install {
 		decision = in.CheckReferences(o)
 	}

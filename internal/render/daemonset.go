@@ -63,7 +63,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	r.removeProvidedVolumes(&template.Spec)
 	r.applyInitResources(&template.Spec)
 	r.mountTrustStores(&template.Spec)
-	return nil
+	return r.checkPod(template)
 }
 
 // removeProvidedVolumes removes the volumes that the container runtime mounts itself. It runs after stampDigest: a

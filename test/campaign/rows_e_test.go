@@ -58,6 +58,9 @@ func inputRows() []row {
 			"TestPreviewsAreWhatIsApplied (test/previews), TestPlanComesTrue (test/upgrades)"),
 		elsewhere("E13", "numbers of Nodes, and texts of ConfigMaps, that are as large as they can be",
 			"TestImplausibleCounts (internal/readiness), TestConfigMapsThatGrow (internal/observe)"),
+		elsewhere("E14", "what is admitted and no pod can have",
+			"TestPodRulesAgreeWithTheAPIServer, TestRenderedDaemonSetsAreAccepted (test/integration), "+
+				"TestImpossiblePartsOfPodsAreRefused (test/specgen)"),
 	}
 }
 

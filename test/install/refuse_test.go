@@ -132,6 +132,91 @@ var refusals = []struct {
 		[]string{"operator.image is a map: set operator.repository, operator.image and operator.version"},
 	},
 	{
+		"a toleration of any value, with a value",
+		"operator.tolerations[0].key=a,operator.tolerations[0].operator=Exists,operator.tolerations[0].value=b", "",
+		[]string{"operator.tolerations[0].value must be empty if operator is Exists"},
+	},
+	{
+		"a toleration without a key", "operator.tolerations[0].value=b", "",
+		[]string{"operator.tolerations[0].operator must be Exists if key is empty"},
+	},
+	{
+		"the end of a toleration of no eviction", "", "operator: {tolerations: [{key: a, tolerationSeconds: 60}]}",
+		[]string{"operator.tolerations[0].effect must be NoExecute if tolerationSeconds is set"},
+	},
+	{
+		"a toleration with an unknown effect", "", "operator: {tolerations: [{operator: Exists}, {key: a, effect: Never}]}",
+		[]string{`operator.tolerations[1].effect is "Never"`},
+	},
+	{
+		"a toleration with an unknown operator", "", "operator: {tolerations: [{key: a, operator: In}]}",
+		[]string{`operator.tolerations[0].operator is "In"`},
+	},
+	{
+		"a toleration of no key", "", "operator: {tolerations: [{key: a..b/c}]}",
+		[]string{`operator.tolerations[0].key: "a..b/c" is not a key`},
+	},
+	{
+		"requests of memory above the limit", "",
+		"operator: {resources: {limits: {memory: 1Gi}, requests: {memory: 1025Mi}}}",
+		[]string{"operator.resources.requests.memory is 1025Mi, which exceeds the limit of 1Gi"},
+	},
+	{
+		"requests of processors above the limit", "", "operator: {resources: {limits: {cpu: 100m}, requests: {cpu: 1}}}",
+		[]string{"operator.resources.requests.cpu is 1, which exceeds the limit of 100m"},
+	},
+	{
+		"a negative limit", "", "operator: {resources: {limits: {cpu: -1}}}",
+		[]string{`operator.resources.limits.cpu is "-1": it must be a quantity`},
+	},
+	{
+		"a resource that no container has", "", "operator: {resources: {limits: {pods: 1}}}",
+		[]string{"operator.resources.limits: pods is not a resource of containers"},
+	},
+	{
+		"two values of a variable", "", "operator: {env: [{name: A, value: b, valueFrom: {fieldRef: {fieldPath: c}}}]}",
+		[]string{"operator.env[0]: A has value and valueFrom: remove one"},
+	},
+	{
+		"no name of a variable", "", "operator: {env: [{name: A=B, value: c}]}",
+		[]string{`operator.env[0].name is "A=B": it must be the name of a variable`},
+	},
+	{
+		"no key of a label of the operator", "", `operator: {labels: {"a b": c}}`,
+		[]string{`operator.labels: "a b" is not a key`},
+	},
+	{
+		"no value of a label of nodes", "", `operator: {nodeSelector: {a: "b c"}}`,
+		[]string{`operator.nodeSelector: "b c" is not the value of a label`},
+	},
+	{
+		"no key of an annotation of the operator", "", `operator: {annotations: {"-a": "b c"}}`,
+		[]string{`operator.annotations: "-a" is not a key`},
+	},
+	{
+		"no name of a priority class", "operator.priorityClassName=a..b", "", []string{`"a..b" is not the name of an object`},
+	},
+	{
+		"a node affinity without values", "", "operator: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnored" +
+			"DuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In}]}]}}}}",
+		[]string{"operator.affinity.nodeAffinity: the expression about a has In and no values"},
+	},
+	{
+		"a node affinity above no number", "", "operator: {affinity: {nodeAffinity: {preferredDuringSchedulingIgnored" +
+			"DuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: Gt, values: [b]}]}}]}}}",
+		[]string{"operator.affinity.nodeAffinity: the expression about a has Gt, which needs one whole number"},
+	},
+	{
+		"a node affinity without terms", "", "operator: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnored" +
+			"DuringExecution: {nodeSelectorTerms: []}}}}",
+		[]string{"operator.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution needs nodeSelectorTerms"},
+	},
+	{
+		"a pod affinity without a topology", "", "operator: {affinity: {podAntiAffinity: {requiredDuringScheduling" +
+			"IgnoredDuringExecution: [{labelSelector: {}}]}}}",
+		[]string{"operator.affinity.podAntiAffinity: a term has no topologyKey"},
+	},
+	{
 		"a full reference and more", "operator.image=a/b:c,operator.version=d", "",
 		[]string{"operator.image holds a full reference"},
 	},

@@ -200,6 +200,27 @@ var refused = []struct{ name, spec, path, message string }{
 		"must be a ConfigMap key",
 	},
 	{
+		"a key of a ConfigMap that leaves its directory", `{global: {caBundle: {configMapName: a, key: "..a"}}}`,
+		"spec.global.caBundle.key", "without '..' at the beginning",
+	},
+	{
+		"a user that is no ID", "{daemonsets: {podSecurityContext: {runAsUser: -1}}}",
+		"spec.daemonsets.podSecurityContext.runAsUser", "greater than or equal to 0",
+	},
+	{
+		"a group that is no ID", "{daemonsets: {podSecurityContext: {supplementalGroups: [2147483648]}}}",
+		"spec.daemonsets.podSecurityContext.supplementalGroups[0]", "less than or equal to 2147483647",
+	},
+	{
+		"a type of seccomp profiles", "{daemonsets: {podSecurityContext: {seccompProfile: {type: Default}}}}",
+		"spec.daemonsets.podSecurityContext.seccompProfile.type", `Unsupported value: "Default"`,
+	},
+	{
+		"a policy of groups in a node pool", "{nodePools: [{name: a, nodeSelector: {a: b}, driver: {podSecurityContext: " +
+			"{fsGroupChangePolicy: Never}}}]}",
+		"spec.nodePools[0].driver.podSecurityContext.fsGroupChangePolicy", `Unsupported value: "Never"`,
+	},
+	{
 		"default MIG layout", `{migManager: {config: {default: "1g.10gb x 7"}}}`, "spec.migManager.config.default",
 		"must be a MIG layout name",
 	},

@@ -1,7 +1,7 @@
 // Command trimcrd shortens the descriptions in a CustomResourceDefinition, so that kubectl apply can store it in an
 // annotation: of each field it keeps the first paragraph, and docs/api.md has the rest. It adds the bounds of
-// tolerations and numbers, whose types are those of Kubernetes. It prints the size and fails above crd.MaxSize. It
-// also writes the properties of the schema, as JSON, for the operator to compare with the cluster's.
+// tolerations, security contexts and numbers, whose types are those of Kubernetes. It prints the size and fails above
+// crd.MaxSize. It also writes the properties of the schema, as JSON, for the operator to compare with the cluster's.
 package main
 
 import (
@@ -132,8 +132,11 @@ func trim(schema map[string]any) {
 			dropDescriptions(property["items"])
 			dropDescriptions(property["properties"])
 		}
-		if name == "tolerations" {
+		switch name {
+		case "tolerations":
 			boundTolerations(property)
+		case "podSecurityContext":
+			boundSecurityContext(property)
 		}
 	}
 }

@@ -42,6 +42,12 @@ spec:
           tolerations:
             description: Tolerations of the pods.
             items: {properties: {operator: {description: Operator is of Kubernetes., type: string}}}
+          podSecurityContext:
+            description: PodSecurityContext of the pods.
+            properties:
+              runAsUser: {type: integer, format: int64}
+              seccompProfile: {properties: {type: {type: string}, localhostProfile: {type: string}}}
+              supplementalGroups: {type: array, items: {type: integer}}
 `
 	const want = `
 description: First paragraph in two lines.
@@ -66,6 +72,15 @@ properties:
   tolerations:
     description: Tolerations of the pods.
     items: {properties: {operator: {type: string, enum: ["", Exists, Equal, Lt, Gt]}}}
+  podSecurityContext:
+    description: PodSecurityContext of the pods.
+    properties:
+      runAsUser: {type: integer, format: int64, minimum: 0, maximum: 2147483647}
+      seccompProfile:
+        properties:
+          type: {type: string, enum: [RuntimeDefault, Unconfined, Localhost]}
+          localhostProfile: {type: string}
+      supplementalGroups: {type: array, items: {type: integer, minimum: 0, maximum: 2147483647}}
 `
 	g := NewWithT(t)
 	file, properties := filepath.Join(t.TempDir(), "crd.yaml"), filepath.Join(t.TempDir(), "properties.json")

@@ -19,11 +19,8 @@ func boundTolerations(list map[string]any) {
 	properties, _ := items["properties"].(map[string]any)
 	for name, bounds := range tolerationBounds {
 		property, isSchema := properties[name].(map[string]any)
-		if !isSchema {
-			continue
-		}
-		for keyword, value := range bounds {
-			property[keyword] = value
+		if isSchema {
+			setAll(property, bounds)
 		}
 	}
 }

@@ -47,6 +47,26 @@ var _ = Describe("A spec that is invalid for one operand", func() {
 	})
 })
 
+var _ = Describe("A DaemonSet that the API server refuses", func() {
+	It("is reported with the fields of the spec that decide about it", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{
+			DaemonSets: &v1.DaemonSetsSpec{PodSecurityContext: &corev1.PodSecurityContext{
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			}},
+			DevicePlugin: &v1.DevicePluginSpec{PlacementSpec: v1.PlacementSpec{Annotations: v1.Annotations{
+				corev1.SeccompPodAnnotationKey: v1.AnnotationValue(corev1.SeccompProfileNameUnconfined),
+			}}},
+		})
+		env.converge(ctx)
+		Expect(operandOf(env.policy(ctx), "device-plugin")).To(And(
+			HaveField("State", v1.OperandInvalid),
+			HaveField("Message", HavePrefix("spec.daemonsets.podSecurityContext: applying DaemonSet")),
+		))
+		Expect(daemonSet(ctx, exporterName)).NotTo(BeNil(), "others are applied")
+	})
+})
+
 var _ = Describe("An object of another owner", func() {
 	It("is left alone and checked again until it is deleted", func(ctx SpecContext) {
 		foreign := &corev1.Service{

@@ -262,25 +262,25 @@ func isAwaited(o *operand.Operand) bool { return o.UpdatesOnDelete || o.IsInject
 // applyObjects applies the included objects of all operands in one round.
 func (s *scope) applyObjects(ctx context.Context, include func(*operand.Operand, manifest.Object) bool) {
 	var objects []client.Object
-	var operands []operand.Name
+	var operands []*operand.Operand
 	for i := range s.planned.Steps {
 		step := &s.planned.Steps[i]
 		for _, object := range s.objects[step.Operand.Name] {
 			if include(&step.Operand, object) {
-				objects, operands = append(objects, object), append(operands, step.Operand.Name)
+				objects, operands = append(objects, object), append(operands, &step.Operand)
 			}
 		}
 	}
 	for i, result := range s.Applier.ApplyAll(ctx, s.policy.UID, objects) {
-		outcome := s.applied[operands[i]]
+		outcome := s.applied[operands[i].Name]
 		outcome.Wrote = outcome.Wrote || result.Wrote && !s.keepsPods(objects[i])
 		if result.Repair != nil {
 			log.FromContext(ctx).Info("Reverted a change by another client",
 				"object", result.Repair.Object, "field", result.Repair.Field, "manager", result.Repair.Manager)
 			s.Status.RecordRepair(ctx, s.policy, result.Repair)
 		}
-		outcome.Err = errors.Join(outcome.Err, result.Err)
-		s.applied[operands[i]] = outcome
+		outcome.Err = errors.Join(outcome.Err, withFields(s.planned, operands[i], objects[i], result.Err))
+		s.applied[operands[i].Name] = outcome
 	}
 }
 

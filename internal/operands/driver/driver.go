@@ -45,9 +45,6 @@ func decide(in operand.Input) operand.Decision {
 	if refused := checkEnv(in); refused.Choice != operand.Install {
 		return refused
 	}
-	if refused := checkNodePool(in); refused.Choice != operand.Install {
-		return refused
-	}
 	if in.PoolCriteria().Kernel {
 		return checkPrecompiled(in)
 	}

@@ -40,7 +40,7 @@ func TestNodePoolsThatAreRefused(t *testing.T) {
 	}{
 		"requests above limits": {
 			driver: v1.NodePoolDriverSpec{Resources: resources("1Gi", "1000Mi")},
-			want:   pool + "resources: cpu or memory requests exceed limits: lower requests or raise limits",
+			want:   pool + "resources.requests[memory]: 1Gi exceeds the limit of 1000Mi: lower it, or raise the limit",
 		},
 		"requests equal to limits": {driver: v1.NodePoolDriverSpec{Resources: resources("1Gi", "1024Mi")}},
 		"requests without limits": {driver: v1.NodePoolDriverSpec{Resources: &v1.ResourceRequirements{
@@ -48,30 +48,30 @@ func TestNodePoolsThatAreRefused(t *testing.T) {
 		}}},
 		"a start-up probe that must succeed twice": {
 			driver: v1.NodePoolDriverSpec{StartupProbe: &v1.ProbeSpec{SuccessThreshold: 2}},
-			want:   pool + "startupProbe.successThreshold: must be 1 in a start-up probe",
+			want:   pool + "startupProbe.successThreshold: must be 1, unless in a readiness probe",
 		},
 		"a liveness probe that must succeed twice": {
 			driver: v1.NodePoolDriverSpec{LivenessProbe: &v1.ProbeSpec{SuccessThreshold: 2}},
-			want:   pool + "livenessProbe.successThreshold: must be 1 in a liveness probe",
+			want:   pool + "livenessProbe.successThreshold: must be 1, unless in a readiness probe",
 		},
 		"a readiness probe that must succeed twice": {
 			driver: v1.NodePoolDriverSpec{ReadinessProbe: &v1.ProbeSpec{SuccessThreshold: 2}},
 		},
 		"a toleration without a key": {
 			driver: v1.NodePoolDriverSpec{Tolerations: []corev1.Toleration{{Key: "a"}, {Value: "b"}}},
-			want:   pool + "tolerations: operator must be Exists if key is empty",
+			want:   pool + "tolerations[1].operator: must be Exists if key is empty",
 		},
 		"a toleration of any value, with a value": {
 			driver: v1.NodePoolDriverSpec{Tolerations: []corev1.Toleration{
 				{Key: "a", Operator: corev1.TolerationOpExists, Value: "b"},
 			}},
-			want: pool + "tolerations: value must be empty if operator is Exists",
+			want: pool + "tolerations[0].value: must be empty if operator is Exists",
 		},
 		"a toleration that ends, of no eviction": {
 			driver: v1.NodePoolDriverSpec{Tolerations: []corev1.Toleration{
 				{Key: "a", Effect: corev1.TaintEffectNoSchedule, TolerationSeconds: new(int64(60))},
 			}},
-			want: pool + "tolerations: effect must be NoExecute if tolerationSeconds is set",
+			want: pool + "tolerations[0].effect: must be NoExecute if tolerationSeconds is set",
 		},
 		"tolerations that end": {
 			driver: v1.NodePoolDriverSpec{Tolerations: []corev1.Toleration{
@@ -123,7 +123,12 @@ func TestNodePoolsThatAreRefused(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := driver.Operand().Decide(inputOf(test.spec, test.driver)).Message; got != test.want {
+			o, in := driver.Operand(), inputOf(test.spec, test.driver)
+			decision := o.Decide(in)
+			if decision.Choice == operand.Install {
+				decision = in.CheckPods(&o)
+			}
+			if got := decision.Message; got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})

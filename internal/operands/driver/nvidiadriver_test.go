@@ -60,9 +60,6 @@ func TestMessagesNameTheFieldsOfNVIDIADrivers(t *testing.T) {
 			"remove the variable, and set the field instead": {
 			ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "GDS_ENABLED", Value: "true"}}},
 		},
-		"spec.resources: cpu or memory requests exceed limits: lower requests or raise limits": {
-			ContainerSpec: v1.ContainerSpec{Resources: resources("1Gi", "1Mi")},
-		},
 		"spec.gdrcopy.env: POD_UID is reserved for the operator: remove it": {
 			GDRCopy: &v1.GDRCopySpec{Env: []v1.EnvVar{{Name: "POD_UID", Value: "x"}}},
 		},

@@ -94,6 +94,7 @@ Argument: root. */}}
 {{/* Fails if a value is wrong, or probably misspelt. Argument: root. */}}
 {{- define "gpu-operator.refuseWrong" -}}
 {{- with (include "gpu-operator.unknown" . | fromJson).refused -}}{{- fail (join "\n" .) -}}{{- end -}}
+{{- include "gpu-operator.checkOperator" . -}}
 {{- end }}
 
 {{/* The path of the key beside an unknown one that it resembles most; empty if there is none. Argument: unknown. */}}

@@ -1,0 +1,115 @@
+package operand_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/dcgmexporter"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
+)
+
+// A field that the API server refuses in a DaemonSet is named as users know it: the one that decides about it.
+func TestFieldsOfAPathInADaemonSet(t *testing.T) {
+	const pod = "spec.template.spec."
+	toleration := []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpLt, Value: "1"}}
+	spec := v1.ClusterPolicySpec{
+		DaemonSets: &v1.DaemonSetsSpec{
+			Tolerations: toleration, Labels: v1.Labels{"a": "b"}, PodSecurityContext: &corev1.PodSecurityContext{
+				RunAsUser: new(int64(-1)),
+			},
+		},
+		DCGMExporter: &v1.DCGMExporterSpec{
+			PlacementSpec: v1.PlacementSpec{Labels: v1.Labels{"c": "d"}},
+			ContainerSpec: v1.ContainerSpec{Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"a": {}}}},
+		},
+		Driver: &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{Tolerations: toleration}},
+		NodePools: []v1.NodePoolSpec{{
+			Name: "a", NodeSelector: v1.NodePoolSelector{"a": "b"}, Driver: &v1.NodePoolDriverSpec{
+				PriorityClassName: "a", PodSecurityContext: &corev1.PodSecurityContext{RunAsUser: new(int64(-1))},
+			},
+		}},
+	}
+	in := operand.Input{Spec: effective.Of(spec)}
+	exporter, drivers := dcgmexporter.Operand(), driver.Operand()
+	pool := in.ForNodePool(operand.NodePools(in.Spec)[0])
+	object := pool
+	object.OfNVIDIADriver = true
+	for _, test := range []struct {
+		o    operand.Operand
+		in   operand.Input
+		path string
+		want []string
+	}{
+		{exporter, in, pod + "tolerations[0].operator", []string{"spec.daemonsets.tolerations"}},
+		{drivers, in, pod + "tolerations[0].operator", []string{"spec.driver.tolerations"}},
+		{exporter, in, pod + "containers[0].resources.limits[a]", []string{"spec.dcgmExporter.resources"}},
+		{exporter, in, pod + "securityContext.runAsUser", []string{"spec.daemonsets.podSecurityContext"}},
+		{exporter, in, pod + "containers[0].securityContext.privileged", []string{"spec.dcgmExporter"}},
+		{exporter, in, "spec.template.labels", []string{"spec.dcgmExporter.labels", "spec.daemonsets.labels"}},
+		{exporter, in, "metadata.labels", []string{"spec.dcgmExporter.labels", "spec.daemonsets.labels"}},
+		{exporter, in, pod + "containers[0].image", []string{"spec.dcgmExporter"}},
+		{exporter, in, pod + "containers[0].volumeMounts[2].mountPath", []string{"spec.hostPaths", "spec.global.caBundle"}},
+		{drivers, pool, pod + "priorityClassName", []string{"spec.nodePools[].driver.priorityClassName"}},
+		{drivers, pool, pod + "securityContext.fsGroup", []string{"spec.nodePools[].driver.podSecurityContext"}},
+		{drivers, object, pod + "tolerations[0].key", []string{"spec.tolerations"}},
+		{drivers, object, pod + "initContainers[0].image", []string{"spec"}},
+		{operand.Operand{}, in, pod + "tolerations[0].key", nil},
+	} {
+		if got := test.in.FieldsOf(&test.o, test.path); !slices.Equal(got, test.want) {
+			t.Errorf("%s, %s: got %v, want %v", test.o.Name, test.path, got, test.want)
+		}
+	}
+}
+
+// An operand is refused for what its pods have, and for nothing else.
+func TestPodsThatAreImpossible(t *testing.T) {
+	root := &corev1.PodSecurityContext{RunAsUser: new(int64(-1))}
+	long := []corev1.Toleration{{Key: "a", Operator: "In"}}
+	for name, test := range map[string]struct {
+		spec                  v1.ClusterPolicySpec
+		ofExporter, ofDrivers string
+	}{
+		"of all operands": {
+			v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PodSecurityContext: root}},
+			"spec.daemonsets.podSecurityContext.runAsUser: -1 is not an ID: it must be from 0 to 2147483647",
+			"spec.daemonsets.podSecurityContext.runAsUser: -1 is not an ID: it must be from 0 to 2147483647",
+		},
+		"of one": {
+			v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{Tolerations: long}}},
+			"", "spec.driver.tolerations[0].operator: must be Exists, Equal, Lt or Gt",
+		},
+		"of all but one": {
+			v1.ClusterPolicySpec{
+				DaemonSets: &v1.DaemonSetsSpec{Tolerations: long, PriorityClassName: "a..b"},
+				Driver: &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{
+					Tolerations: []corev1.Toleration{{Key: "a"}}, PriorityClassName: "a",
+				}},
+			},
+			"spec.daemonsets.tolerations[0].operator: must be Exists, Equal, Lt or Gt; spec.daemonsets.priorityClassName: " +
+				`"a..b" is not the name of an object: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric ` +
+				"characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex " +
+				`used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+			"",
+		},
+		"of the driver, which NVIDIADriver objects declare": {
+			v1.ClusterPolicySpec{Driver: &v1.DriverSpec{
+				UseNvidiaDriverCRD: new(true), PlacementSpec: v1.PlacementSpec{Tolerations: long},
+			}},
+			"", "",
+		},
+	} {
+		in := operand.Input{Spec: effective.Of(test.spec)}
+		exporter, drivers := dcgmexporter.Operand(), driver.Operand()
+		if got := in.CheckPods(&exporter).Message; got != test.ofExporter {
+			t.Errorf("%s: the exporter: got  %s\nwant %s", name, got, test.ofExporter)
+		}
+		if got := in.CheckPods(&drivers).Message; got != test.ofDrivers {
+			t.Errorf("%s: the driver: got  %s\nwant %s", name, got, test.ofDrivers)
+		}
+	}
+}
