@@ -69,9 +69,11 @@ func (n *Node) cordonedByUpgrade() bool {
 	return record != nil && record.Cordoned
 }
 
-// layout returns what the node does now for its MIG layout. An upgrade of its driver comes first.
-func (c *Cluster) layout(n *Node) turn {
+// layout returns what the node does now for its MIG layout, which it must not begin if beyond has a reason. An upgrade
+// of its driver comes first.
+func (c *Cluster) layout(n *Node, beyond refusal) turn {
 	v := &relayout{visit: c.visit(n), cluster: c}
+	v.beyond = beyond
 	drain := n.ownDrain()
 	switch {
 	case n.MIG.Unreadable:
@@ -146,6 +148,9 @@ func (v *relayout) enter(state DrainState, why string) (turn, *LayoutPatch) {
 // GPUs, or begins to drain the node.
 func (v *relayout) request() turn {
 	n := v.node
+	if v.beyond.reason != "" {
+		return turn{}
+	}
 	if !v.cluster.hasLayoutSlot(n) || n.MIG.Requested == v.cluster.Slots[n.Name].Layout || !n.NeedsTenants() {
 		return turn{}
 	}

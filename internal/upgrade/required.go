@@ -120,8 +120,10 @@ func (v *visit) parked() (reason, message string) {
 		return v1.ReasonUpgradeNodeNotReady, notReady
 	case v.record.Reason != "" && (v.record.RetryAt.IsZero() || v.now.Before(v.record.RetryAt)):
 		return v.record.Reason, v.record.Message
-	case v.policy.Paused && !v.slot:
+	case v.policy.Paused:
 		return v1.ReasonUpgradePaused, "upgradePolicy.paused is true"
+	case v.slot:
+		return v.beyond.reason, v.beyond.message
 	}
 	return "", ""
 }

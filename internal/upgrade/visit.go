@@ -26,7 +26,9 @@ type visit struct {
 	// has a slot for an upgrade, which may not count.
 	slot, granted bool
 	ahead         int64
-	now           time.Time
+	// beyond is why the node may not begin although it has a slot, see budget.
+	beyond refusal
+	now    time.Time
 }
 
 // turn is what a visit results in.

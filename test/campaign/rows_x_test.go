@@ -74,7 +74,7 @@ func actorRows() []row {
 			onMIG("forged", forge, options{counts: true, differs: true, spoils: true}),
 		)},
 		elsewhere("X8", "another client writes to the state of a driver upgrade: labels, annotations, slots",
-			"TestWedges (internal/upgrade), TestForeignWrites (test/upgrades)"),
+			"TestWedges and TestForgedSlots (internal/upgrade), TestForeignWrites (test/upgrades)"),
 	}
 }
 
