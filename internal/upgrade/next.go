@@ -155,11 +155,12 @@ func (v *visit) podRestart() turn {
 		}
 	}
 	waiting := v.replaceDriver()
-	if waiting.step != nil && waiting.step.Action != ActionEvict {
+	if waiting.step != nil && waiting.step.Action == ActionPatch {
 		return waiting
 	}
 	return v.by(v.policy.DriverTimeout, waiting, func() turn {
-		return v.fail(timeoutReason(waiting), "the driver is not ready in time: "+waiting.progress.Message)
+		why := cmp.Or(v.node.Failing, waiting.progress.Message)
+		return v.fail(timeoutReason(waiting), "the driver is not ready in time: "+why)
 	})
 }
 

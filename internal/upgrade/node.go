@@ -48,6 +48,9 @@ type Node struct {
 	Dependants []Pod
 	// Pull is the pod that pulls the images of the new driver; nil for none.
 	Pull *Pod
+	// Failing is why calls for the node fail, and FailingSince since when they do; empty if they succeed.
+	Failing      string
+	FailingSince time.Time
 	// Workload are the pods of users, read from the API server in this pass; nil if they were not read, see NeedsWorkload.
 	Workload *Workload
 }
@@ -62,8 +65,9 @@ type Pod struct {
 	// Ready; or Reason and Message why it is not, Failed if waiting does not help.
 	Ready, Failed   bool
 	Reason, Message string
-	// Ending: it is being deleted.
+	// Ending: it is being deleted, and is to be gone at EndsAt; zero if that is unknown.
 	Ending bool
+	EndsAt time.Time
 	// Unloading: its first container, k8s-driver-manager, has not finished, so that an earlier driver may be loaded.
 	Unloading bool
 }

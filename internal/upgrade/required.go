@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // required is a node that waits for its upgrade, with its GPUs in use.
@@ -180,7 +181,7 @@ func (v *visit) pull() (turn, bool) {
 	case n.Pull == nil:
 		return v.act(ActionPull, nil, "the images of the new driver are pulled before the node is cordoned"), false
 	case n.Pull.Ending:
-		return v.keep("pull pod " + n.Pull.Name + " is ending"), false
+		return v.pullEnds(), false
 	case n.MoveTo == "" && n.Pull.Digest != n.Target:
 		return v.act(ActionEndPull, n.Pull, "the driver has another target"), false
 	case n.Pull.Ready:
@@ -199,6 +200,20 @@ func (v *visit) pull() (turn, bool) {
 	return waiting, false
 }
 
+// pullEnds is a node whose pull pod for another target is being deleted. A finalizer may keep it for good.
+func (v *visit) pullEnds() turn {
+	pull := v.node.Pull
+	waiting := v.keep("pull pod " + pull.Name + " is ending")
+	if pull.EndsAt.IsZero() {
+		return waiting
+	}
+	waiting.until = pull.EndsAt.Add(beginTime)
+	if !v.now.Before(waiting.until) {
+		return v.pullFailed("pull pod " + pull.Name + " does not end: remove its finalizers")
+	}
+	return waiting
+}
+
 // keep is a turn without a step, of a node that prepares its upgrade and keeps its slot meanwhile.
 func (v *visit) keep(message string) turn {
 	t := v.wait(v1.ReasonUpgradePulling, message)
@@ -215,11 +230,20 @@ func (v *visit) pullAgain() turn {
 	return t
 }
 
-// pullFailed ends the round. Nothing was evicted, and the next round begins later.
+// pullFailed ends the round: the old driver works.
 func (v *visit) pullFailed(message string) turn {
-	t, patch := v.yield("the images of the new driver cannot be pulled: " + message)
+	why := "the images of the new driver cannot be pulled: " + message
+	if v.state.InProgress() {
+		return v.fail(v1.ReasonUpgradePullFailed, why)
+	}
+	return v.notBegun(v1.ReasonUpgradePullFailed, message, why)
+}
+
+// notBegun ends the round of a node that cannot begin. Nothing was evicted, and the next round begins later.
+func (v *visit) notBegun(reason, message, why string) turn {
+	t, patch := v.yield(why)
 	patch.Warning = true
-	patch.Record.Reason, patch.Record.Message = v1.ReasonUpgradePullFailed, message
+	patch.Record.Reason, patch.Record.Message = reason, text.Truncate(message, maxMessage)
 	v.retryLater(patch.Record)
 	return t
 }
