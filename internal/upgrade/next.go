@@ -201,8 +201,18 @@ func (v *visit) replaceDriver() turn {
 	case n.MoveTo != "":
 		return v.restart("the node moves to driver pool " + n.MoveTo)
 	default:
-		return v.act(ActionDeleteDriver, n.Driver, "no pod uses the GPUs, so the driver can be replaced")
+		return v.deleteDriver()
 	}
+}
+
+// deleteDriver deletes the driver pod, once the images of the new one are there.
+func (v *visit) deleteDriver() turn {
+	if v.pulls() {
+		if t, pulled := v.pull(); !pulled {
+			return t
+		}
+	}
+	return v.act(ActionDeleteDriver, v.node.Driver, "no pod uses the GPUs, so the driver can be replaced")
 }
 
 // awaitDriver waits for the driver pod, with its own reason.

@@ -169,9 +169,28 @@ func (v *visit) candidate() turn {
 	}
 }
 
-// pulls reports whether the images of the new driver have to be on the node before its upgrade starts.
+// pulls reports whether the images of the new driver have to be on the node before its upgrade goes on.
 func (v *visit) pulls() bool {
-	return v.own && v.state == StateRequired && v.slot && v.policy.PullImages && v.record.Reason == "" && v.node.outdated()
+	switch {
+	case !v.own || !v.policy.PullImages || !v.node.outdated():
+		return false
+	case v.state == StateRequired:
+		return v.slot && v.record.Reason == ""
+	default:
+		return v.pullsOther()
+	}
+}
+
+// pullsOther reports whether the node, whose old driver still works, has another target than the one whose images were
+// pulled before it was cordoned. The DaemonSet of a driver pool is created once the node has moved there.
+func (v *visit) pullsOther() bool {
+	switch v.state {
+	case StateWaitForJobs, StatePodDeletion, StateDrain, StatePodRestart:
+		moves := v.node.MoveTo != "" || v.record.Moves
+		return v.node.KubeletReady && !moves && !v.restarted() && v.record.Pulled != v.node.Target
+	default:
+		return false
+	}
 }
 
 // pull pulls the images of the new driver, and reports whether they are there.
@@ -179,7 +198,11 @@ func (v *visit) pull() (turn, bool) {
 	n := v.node
 	switch {
 	case n.Pull == nil:
-		return v.act(ActionPull, nil, "the images of the new driver are pulled before the node is cordoned"), false
+		why := "the images of the new driver are pulled before the node is cordoned"
+		if v.state.InProgress() {
+			why = "the driver has another target, whose images are pulled before it is replaced"
+		}
+		return v.act(ActionPull, nil, why), false
 	case n.Pull.Ending:
 		return v.pullEnds(), false
 	case n.MoveTo == "" && n.Pull.Digest != n.Target:

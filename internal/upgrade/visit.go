@@ -152,6 +152,12 @@ func (v *visit) continued() turn {
 
 // next returns what a node with a record does.
 func (v *visit) next() turn {
+	if v.pulls() && v.state.InProgress() {
+		// What the node waits for goes on while the images are pulled.
+		if t, pulled := v.pull(); !pulled && t.step != nil {
+			return t
+		}
+	}
 	switch v.state {
 	case StateRequired:
 		return v.required()
