@@ -243,6 +243,8 @@ func (v *relayout) draining() turn {
 		return t
 	case n.MIG.Wanted == "" && !n.MIG.Off || !n.MIG.Evict || n.Skip:
 		return v.end("the node need not be drained for a MIG layout any more")
+	case v.isDead():
+		return v.fail(v.notReady(), true)
 	case n.MIG.Off && drain.State != DrainJobs:
 		return v.awaitManager()
 	case !n.MIG.Off && n.MIG.Wanted != drain.Layout:
@@ -290,7 +292,7 @@ func (v *relayout) waitForJobs() turn {
 		t, _ := v.enter(DrainUsers, "no job runs any more")
 		return t
 	}
-	return v.by(v.policy.JobsTimeout, turn{}, func() turn {
+	return v.by(v.policy.JobsTimeout, turn{until: v.untilDead()}, func() turn {
 		t, _ := v.enter(DrainUsers, "waitForCompletion.timeoutSeconds has passed")
 		return t
 	})

@@ -92,3 +92,69 @@ func TestARefusedDeletionHasADeadline(t *testing.T) {
 		HaveField("Unschedulable", HaveValue(BeFalse()))))
 	g.Expect(plan.Steps[0].Patch.Record.Message).To(ContainSubstring(n.Failing))
 }
+
+// A node dies while it waits for jobs that may take as long as they want. The limit of that state is not meant for it:
+// other nodes wait for it no longer than 15 minutes.
+func TestADeadNodeHoldsNoOther(t *testing.T) {
+	for _, state := range []State{StateWaitForJobs, StatePodDeletion, StateDrain, StatePodRestart} {
+		t.Run(string(state), func(t *testing.T) {
+			g := NewWithT(t)
+			a := queued("a")
+			a.Driver.UID, a.State, a.Unschedulable, a.KubeletReady, a.NotReadySince = "d", state, true, false, epoch
+			a.Record = &Record{
+				UID: "u", Round: 1, State: state, Since: epoch, Target: "v2", Cordoned: true, DriverPod: "d",
+			}
+			c := Cluster{
+				Now: epoch, Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
+				Policies: map[string]Policy{"": {
+					Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), WaitsForJobs: true,
+					RetryAfter: 10 * time.Minute, MaxRetryAfter: time.Hour,
+				}},
+			}
+			plan := c.Plan()
+			g.Expect(plan.Steps).To(BeEmpty())
+			g.Expect(plan.Until).To(Equal(epoch.Add(15 * time.Minute)))
+
+			c.Now = plan.Until
+			plan = c.Plan()
+			g.Expect(plan.Steps).To(HaveLen(1))
+			patch := plan.Steps[0].Patch
+			g.Expect(patch).To(And(HaveField("State", StateFailed), HaveField("Unschedulable", HaveValue(BeFalse()))))
+			g.Expect(patch.Record.Reason).To(Equal(v1.ReasonUpgradeNodeNotReady))
+			g.Expect(patch.Record.RetryAt).To(Equal(c.Now.Add(10 * time.Minute)))
+			c.Nodes[0].State, c.Nodes[0].Record, c.Nodes[0].Unschedulable = StateFailed, patch.Record, false
+			g.Expect(c.Plan().Slots).To(HaveKey("b"))
+		})
+	}
+}
+
+// The same while it is drained for a MIG layout.
+func TestADeadNodeEndsItsDrain(t *testing.T) {
+	for _, state := range []DrainState{DrainJobs, DrainUsers, DrainAll} {
+		t.Run(string(state), func(t *testing.T) {
+			g := NewWithT(t)
+			n := wants("a")
+			n.MIG.Idle, n.MIG.Evict = false, true
+			n.Unschedulable, n.KubeletReady, n.NotReadySince = true, false, epoch
+			n.MIG.Recorded = true
+			n.MIG.Drain = &Drain{
+				UID: "a", State: state, Layout: "b", Granted: epoch, Since: epoch, Cordoned: true,
+				// As is reported before.
+				Message: "the node's condition Ready is not True",
+			}
+			c := Cluster{Now: epoch, Nodes: []Node{n}, Policies: map[string]Policy{"": {
+				MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), RetryAfter: 10 * time.Minute, MaxRetryAfter: time.Hour,
+			}}}
+			plan := c.Plan()
+			g.Expect(plan.Steps).To(BeEmpty())
+			g.Expect(plan.Until).To(Equal(epoch.Add(15 * time.Minute)))
+
+			c.Now = plan.Until
+			plan = c.Plan()
+			g.Expect(plan.Steps).To(HaveLen(1))
+			g.Expect(plan.Steps[0].Layout.Unschedulable).To(HaveValue(BeFalse()))
+			g.Expect(*plan.Steps[0].Layout.Drain).To(And(HaveField("State", DrainFailed),
+				HaveField("RetryAt", c.Now.Add(10*time.Minute)), HaveField("Message", ContainSubstring("Ready"))))
+		})
+	}
+}

@@ -134,6 +134,8 @@ func (v *visit) cutShort() (turn, bool) {
 		return v.done("the driver is up to date again"), true
 	case n.inSync() && !n.Driver.Unloading && n.Driver.UID != v.record.DriverPod:
 		return v.restart(fmt.Sprintf("driver pod %s was replaced outside the upgrade", n.Driver.Name)), true
+	case v.isDead():
+		return v.fail(v1.ReasonUpgradeNodeNotReady, v.notReady()), true
 	}
 	return turn{}, false
 }

@@ -25,6 +25,8 @@ type Node struct {
 	// Unschedulable: the node is cordoned. KubeletReady: its condition Ready is True. GPUReady: its GPUs can be used, or
 	// all works but nothing is to offer them.
 	Unschedulable, KubeletReady, GPUReady bool
+	// NotReadySince is since when KubeletReady is false; zero if it is true or unknown.
+	NotReadySince time.Time
 	// BootID changes with each boot.
 	BootID string
 
