@@ -18,9 +18,9 @@ type Cluster struct {
 	Policies map[string]Policy
 	// Slots as last read.
 	Slots Slots
-	// SlotsConflict is why no slot can be granted, for the user: another owner has taken the place that they are kept in.
-	// Empty if they can be granted.
-	SlotsConflict string
+	// SlotsConflict is why no slot can be granted, for the user, such as that another owner has taken the place that they
+	// are kept in; empty if they can be granted. SlotsReason is of package api/v1; empty is ReasonConflict.
+	SlotsConflict, SlotsReason string
 }
 
 // Slot is the right to upgrade a node in one round, or to change its MIG layout.

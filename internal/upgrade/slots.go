@@ -246,8 +246,7 @@ func (c *Cluster) grant(turns []turn, budgets map[string]*budget) Slots {
 			continue
 		}
 		progress.Reason, progress.Message = refused.reason, text.Truncate(refused.message, maxMessage)
-		progress.Held = refused.reason == v1.ReasonConflict ||
-			refused.reason == v1.ReasonUpgradeBudget && len(b.holders) == 0
+		progress.Held = c.SlotsConflict != "" || refused.reason == v1.ReasonUpgradeBudget && len(b.holders) == 0
 	}
 	c.grantLayouts(slots, budgets, turns)
 	return slots
@@ -257,7 +256,7 @@ func (c *Cluster) grant(turns []turn, budgets map[string]*budget) Slots {
 func (c *Cluster) refuses(n *Node, b *budget) refusal {
 	switch {
 	case c.SlotsConflict != "":
-		return refusal{v1.ReasonConflict, c.SlotsConflict}
+		return refusal{cmp.Or(c.SlotsReason, v1.ReasonConflict), c.SlotsConflict}
 	case c.hasLayoutSlot(n) || n.relayouting():
 		return refusal{v1.ReasonUpgradeQueued, "the MIG layout of the node is being changed"}
 	}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
@@ -113,5 +114,65 @@ var _ = Describe("A write for one node that the API server refuses for good", fu
 		done, reports := f.isDone(ctx, "b", 10*time.Minute)
 		Expect(done).To(BeTrue(), reports)
 		Expect(reports).To(ContainSubstring("exists and is not the operator's: delete it"))
+	})
+})
+
+var _ = Describe("Writes of the slots that the API server refuses for good", func() {
+	It("keep no node cordoned that has begun, and are named by those that wait", func(ctx SpecContext) {
+		spec := automatic()
+		spec.Driver.UpgradePolicy.MaxParallelUpgrades = new(int32(2))
+		spec.Driver.UpgradePolicy.MaxUnavailable = new(intstr.FromInt32(2))
+		f := newFakeFixture(ctx, spec, "a", "b", "c")
+		f.addUser(ctx, "train", "b", 8)
+		f.target = "new"
+		for f.cordoned(ctx) < 2 {
+			f.play(ctx)
+			_, err := f.pass(ctx, f.manager, 20*time.Second)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		f.refuse = func(_ string, object client.Object, _ []byte) error {
+			if object.GetName() == labels.UpgradeSlots {
+				return refusal("ConfigMaps are frozen")
+			}
+			return nil
+		}
+		for _, node := range []string{"a", "b"} {
+			done, reports := f.isDone(ctx, node, time.Hour)
+			Expect(done).To(BeTrue(), reports)
+		}
+		Expect(f.cordoned(ctx)).To(BeZero())
+		f.play(ctx)
+		_, err := f.pass(ctx, f.manager, 20*time.Second)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.reported()).To(Equal("c upgrade-required: ReconcileFailed writing ConfigMap gpu-operator-driver-upgrades: " +
+			`x "x" is forbidden: ConfigMaps are frozen (held)`))
+		f.refuse = func(string, client.Object, []byte) error { return nil }
+		f.upgraded(ctx)
+	})
+})
+
+var _ = Describe("A ConfigMap with the slots that a finalizer keeps", func() {
+	It("is emptied, and nothing is written then though a node waits", func(ctx SpecContext) {
+		f := newFakeFixture(ctx, automatic(), "a", "b")
+		f.update(ctx, "b", func(node *corev1.Node) { node.Labels[labels.UpgradeSkip] = labels.True })
+		slots := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: cluster.OperatorNamespace, Name: labels.UpgradeSlots, Finalizers: []string{"example.com/backup"},
+			Labels: map[string]string{labels.ManagedBy: labels.ManagedByValue},
+		}}
+		Expect(f.client.Create(ctx, slots)).To(Succeed())
+		f.target = "new"
+		done, reports := f.isDone(ctx, "a", 10*time.Minute)
+		Expect(done).To(BeTrue(), reports)
+		for range 3 {
+			f.play(ctx)
+			_, err := f.pass(ctx, f.manager, time.Second)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		f.takeWrites()
+		f.expectNoWrites(ctx)
+		Expect(f.client.Get(ctx, client.ObjectKeyFromObject(slots), slots)).To(Succeed())
+		Expect(slots.Data).To(BeEmpty())
+		slots.Finalizers = nil
+		Expect(f.client.Update(ctx, slots)).To(Succeed())
 	})
 })
