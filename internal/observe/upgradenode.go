@@ -49,6 +49,9 @@ func UpgradeNode(of *UpgradeFacts) (upgrade.Node, *appsv1.DaemonSet) {
 		BootID:            object.Status.NodeInfo.BootID,
 		Pull:              of.pod(of.Pods.Pull),
 	}
+	if !node.KubeletReady {
+		node.NotReadySince = notReadySince(object)
+	}
 	if text, recorded := object.Annotations[labels.UpgradeRecord]; recorded {
 		record, err := upgrade.DecodeRecord(text)
 		if node.Record = record; err != nil {
@@ -64,6 +67,16 @@ func UpgradeNode(of *UpgradeFacts) (upgrade.Node, *appsv1.DaemonSet) {
 		return node, nil
 	}
 	return node, of.addPlanned(&node)
+}
+
+// notReadySince returns since when the condition Ready of the node has its status; zero without the condition.
+func notReadySince(node *corev1.Node) time.Time {
+	for i := range node.Status.Conditions {
+		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
+			return condition.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 // addPlanned adds what follows from the plan for the node, and returns the DaemonSet of its driver.

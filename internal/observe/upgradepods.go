@@ -19,6 +19,9 @@ func UpgradePod(pod *corev1.Pod, now time.Time) upgrade.Pod {
 		Digest: pod.Annotations[labels.TemplateDigest],
 		Ending: pod.DeletionTimestamp != nil,
 	}
+	if found.Ending {
+		found.EndsAt = pod.DeletionTimestamp.Time
+	}
 	if pod.Labels[labels.DriverPull] != "" {
 		addPulled(&found, pod)
 		return found

@@ -231,6 +231,13 @@ var bugs = []bug{
 			n.Driver = &driver
 		}
 	}), "do not come to rest"},
+	{"it takes the images of an earlier target for those of the new one", sees(func(_ *Cluster, n *Node) {
+		if n.Record != nil && n.Record.State.InProgress() {
+			record := *n.Record
+			record.Pulled = n.Target
+			n.Record = &record
+		}
+	}), "though the images of the new driver are not pulled"},
 }
 
 // layoutBugs are those of planners that drain nodes for MIG layouts.

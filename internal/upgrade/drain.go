@@ -69,9 +69,11 @@ func (n *Node) cordonedByUpgrade() bool {
 	return record != nil && record.Cordoned
 }
 
-// layout returns what the node does now for its MIG layout. An upgrade of its driver comes first.
-func (c *Cluster) layout(n *Node) turn {
+// layout returns what the node does now for its MIG layout, which it must not begin if beyond has a reason. An upgrade
+// of its driver comes first.
+func (c *Cluster) layout(n *Node, beyond refusal) turn {
 	v := &relayout{visit: c.visit(n), cluster: c}
+	v.beyond = beyond
 	drain := n.ownDrain()
 	switch {
 	case n.MIG.Unreadable:
@@ -146,6 +148,9 @@ func (v *relayout) enter(state DrainState, why string) (turn, *LayoutPatch) {
 // GPUs, or begins to drain the node.
 func (v *relayout) request() turn {
 	n := v.node
+	if v.beyond.reason != "" {
+		return turn{}
+	}
 	if !v.cluster.hasLayoutSlot(n) || n.MIG.Requested == v.cluster.Slots[n.Name].Layout || !n.NeedsTenants() {
 		return turn{}
 	}
@@ -238,6 +243,8 @@ func (v *relayout) draining() turn {
 		return t
 	case n.MIG.Wanted == "" && !n.MIG.Off || !n.MIG.Evict || n.Skip:
 		return v.end("the node need not be drained for a MIG layout any more")
+	case v.isDead():
+		return v.fail(v.notReady(), true)
 	case n.MIG.Off && drain.State != DrainJobs:
 		return v.awaitManager()
 	case !n.MIG.Off && n.MIG.Wanted != drain.Layout:
@@ -285,7 +292,7 @@ func (v *relayout) waitForJobs() turn {
 		t, _ := v.enter(DrainUsers, "no job runs any more")
 		return t
 	}
-	return v.by(v.policy.JobsTimeout, turn{}, func() turn {
+	return v.by(v.policy.JobsTimeout, turn{until: v.untilDead()}, func() turn {
 		t, _ := v.enter(DrainUsers, "waitForCompletion.timeoutSeconds has passed")
 		return t
 	})

@@ -228,7 +228,7 @@ func TestDrainSteps(t *testing.T) { //nolint:gocyclo // It is a table with its l
 			c := Cluster{
 				Now: epoch, Nodes: []Node{n}, Slots: Slots{"a": n.MIG.Drain.slot()}, Policies: map[string]Policy{"": policy},
 			}
-			step := c.layout(&n).step
+			step := c.layout(&n, refusal{}).step
 			if step == nil || step.Action != ActionLayout {
 				if (step == nil) != (test.action == "") || step != nil && step.Action != test.action {
 					t.Fatalf("got %+v, want %q", step, test.action)
@@ -310,7 +310,7 @@ func TestDrainBegins(t *testing.T) {
 				Now: epoch, Nodes: []Node{n}, Policies: map[string]Policy{"": policy},
 				Slots: Slots{"a": {UID: n.UID, Layout: "b", Since: epoch}},
 			}
-			step := c.layout(&n).step
+			step := c.layout(&n, refusal{}).step
 			if step == nil || step.Layout == nil || step.Layout.Drain == nil {
 				t.Fatalf("got %+v, want the state %s", step, test.state)
 			}
@@ -349,7 +349,7 @@ func TestUnreadableDrain(t *testing.T) {
 	}
 	n.MIG.Unreadable = false
 	c.Nodes = []Node{n}
-	if step := c.layout(&n).step; step == nil || step.Layout.Drain != nil || step.Layout.Unschedulable != nil {
+	if step := c.layout(&n, refusal{}).step; step == nil || step.Layout.Drain != nil || step.Layout.Unschedulable != nil {
 		t.Errorf("got %+v, want the record of a deleted Node removed", step)
 	}
 }

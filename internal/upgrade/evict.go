@@ -3,12 +3,37 @@ package upgrade
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
 // notReady is the message of a node whose kubelet does not report.
 const notReady = "the node's condition Ready is not True"
+
+// deadTime is how long a cordoned node with its old driver may not report before its upgrade, or its drain for a MIG
+// layout, fails: no limit that says how long pods may take is meant for a node that is gone.
+const deadTime = 15 * time.Minute
+
+// isDead reports whether the node has not reported for too long.
+func (v *visit) isDead() bool {
+	since := v.node.NotReadySince
+	return !v.node.KubeletReady && !since.IsZero() && !v.now.Before(since.Add(deadTime))
+}
+
+// untilDead is when the node counts as dead; zero if it reports, or counts so already.
+func (v *visit) untilDead() time.Time {
+	since := v.node.NotReadySince
+	if v.node.KubeletReady || since.IsZero() || v.isDead() {
+		return time.Time{}
+	}
+	return since.Add(deadTime)
+}
+
+// notReady is the message of a node that is dead.
+func (v *visit) notReady() string {
+	return notReady + " since " + v.node.NotReadySince.UTC().Format(time.RFC3339)
+}
 
 // remaining says whether pods use the GPUs of a node.
 type remaining int
@@ -22,7 +47,9 @@ const (
 // unready is the turn of a node whose pods are not known, because its kubelet does not report or they were not read.
 func (v *visit) unready() turn {
 	if !v.node.KubeletReady {
-		return v.hold(v1.ReasonUpgradeNodeNotReady, notReady)
+		held := v.hold(v1.ReasonUpgradeNodeNotReady, notReady)
+		held.until = v.untilDead()
+		return held
 	}
 	return v.wait(stateReason(v.state), "the pods on the node are not read yet")
 }

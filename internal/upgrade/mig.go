@@ -59,6 +59,11 @@ func (c *Cluster) hasLayoutSlot(n *Node) bool {
 	return n.MIG.Wanted == slot.Layout && (!slot.Evict || c.evictsFor(n))
 }
 
+// beginsLayout reports whether the node has a slot for a MIG layout and has not begun to change it.
+func (c *Cluster) beginsLayout(n *Node) bool {
+	return c.hasLayoutSlot(n) && !n.relayouting() && n.MIG.Requested != c.Slots[n.Name].Layout
+}
+
 // layoutsEnd returns when the first of the slots for MIG layouts counts no longer; zero if there are none. Nodes that
 // are drained have deadlines of their own.
 func (c *Cluster) layoutsEnd(slots Slots) (end time.Time) {
@@ -95,7 +100,7 @@ func (c *Cluster) AwaitingTenants() []int {
 			budgets[n.Group] = c.budget(n.Group)
 		}
 		b := budgets[n.Group]
-		if reason, _ := b.refuses(n, &b.layouts); reason == "" && !c.visit(n).turn().wants {
+		if refused := b.refuses(n, &b.layouts); refused.reason == "" && !c.visit(n).turn().wants {
 			waiting = append(waiting, i)
 		}
 	}
@@ -118,7 +123,7 @@ func (c *Cluster) grantLayouts(slots Slots, budgets map[string]*budget, turns []
 	})
 	for _, n := range candidates {
 		b := budgets[n.Group]
-		if reason, _ := b.refuses(n, &b.layouts); reason != "" {
+		if refused := b.refuses(n, &b.layouts); refused.reason != "" {
 			continue
 		}
 		slots[n.Name] = Slot{UID: n.UID, Layout: n.MIG.Wanted, Since: c.Now, Evict: c.evictsFor(n)}

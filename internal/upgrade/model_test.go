@@ -96,7 +96,7 @@ func (s *state) machineKey(i int) string { //nolint:gocyclo // It is a list of f
 		word(r.Reason)
 		flag(r.Requested, r.Cordoned, r.Restarted, r.Moves, r.BootID == m.BootID, s.now.Sub(r.Since) >= limit,
 			m.Driver != nil && m.Driver.UID == r.DriverPod, r.DriverPod == "", r.RetryAt.IsZero(), s.now.Before(r.RetryAt),
-			m.started == r.Round)
+			m.started == r.Round, r.Pulled == m.Target)
 	}
 	round := m.Node.round()
 	slot, granted := s.slots[m.Name]

@@ -134,6 +134,8 @@ func (v *visit) cutShort() (turn, bool) {
 		return v.done("the driver is up to date again"), true
 	case n.inSync() && !n.Driver.Unloading && n.Driver.UID != v.record.DriverPod:
 		return v.restart(fmt.Sprintf("driver pod %s was replaced outside the upgrade", n.Driver.Name)), true
+	case v.isDead():
+		return v.fail(v1.ReasonUpgradeNodeNotReady, v.notReady()), true
 	}
 	return turn{}, false
 }
@@ -155,11 +157,12 @@ func (v *visit) podRestart() turn {
 		}
 	}
 	waiting := v.replaceDriver()
-	if waiting.step != nil && waiting.step.Action != ActionEvict {
+	if waiting.step != nil && waiting.step.Action == ActionPatch {
 		return waiting
 	}
 	return v.by(v.policy.DriverTimeout, waiting, func() turn {
-		return v.fail(timeoutReason(waiting), "the driver is not ready in time: "+waiting.progress.Message)
+		why := cmp.Or(v.node.Failing, waiting.progress.Message)
+		return v.fail(timeoutReason(waiting), "the driver is not ready in time: "+why)
 	})
 }
 
@@ -200,8 +203,18 @@ func (v *visit) replaceDriver() turn {
 	case n.MoveTo != "":
 		return v.restart("the node moves to driver pool " + n.MoveTo)
 	default:
-		return v.act(ActionDeleteDriver, n.Driver, "no pod uses the GPUs, so the driver can be replaced")
+		return v.deleteDriver()
 	}
+}
+
+// deleteDriver deletes the driver pod, once the images of the new one are there.
+func (v *visit) deleteDriver() turn {
+	if v.pulls() {
+		if t, pulled := v.pull(); !pulled {
+			return t
+		}
+	}
+	return v.act(ActionDeleteDriver, v.node.Driver, "no pod uses the GPUs, so the driver can be replaced")
 }
 
 // awaitDriver waits for the driver pod, with its own reason.

@@ -25,6 +25,8 @@ type Node struct {
 	// Unschedulable: the node is cordoned. KubeletReady: its condition Ready is True. GPUReady: its GPUs can be used, or
 	// all works but nothing is to offer them.
 	Unschedulable, KubeletReady, GPUReady bool
+	// NotReadySince is since when KubeletReady is false; zero if it is true or unknown.
+	NotReadySince time.Time
 	// BootID changes with each boot.
 	BootID string
 
@@ -48,6 +50,9 @@ type Node struct {
 	Dependants []Pod
 	// Pull is the pod that pulls the images of the new driver; nil for none.
 	Pull *Pod
+	// Failing is why calls for the node fail, and FailingSince since when they do; empty if they succeed.
+	Failing      string
+	FailingSince time.Time
 	// Workload are the pods of users, read from the API server in this pass; nil if they were not read, see NeedsWorkload.
 	Workload *Workload
 }
@@ -62,8 +67,9 @@ type Pod struct {
 	// Ready; or Reason and Message why it is not, Failed if waiting does not help.
 	Ready, Failed   bool
 	Reason, Message string
-	// Ending: it is being deleted.
+	// Ending: it is being deleted, and is to be gone at EndsAt; zero if that is unknown.
 	Ending bool
+	EndsAt time.Time
 	// Unloading: its first container, k8s-driver-manager, has not finished, so that an earlier driver may be loaded.
 	Unloading bool
 }

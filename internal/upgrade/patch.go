@@ -113,6 +113,9 @@ func (v *visit) start(state State, pods string) turn {
 	record.Started, record.Reason, record.Message, record.RetryAt = v.now, "", "", time.Time{}
 	record.Moves = v.node.MoveTo != ""
 	record.BootID = v.node.BootID
+	if record.Pulled = ""; v.node.Pull != nil {
+		record.Pulled = v.node.Pull.Digest
+	}
 	if driver := v.node.Driver; driver != nil && v.node.stale() {
 		record.Driver, record.DriverPod = driver.Digest, driver.UID
 	}
@@ -144,7 +147,7 @@ func (v *visit) done(why string) turn {
 	t, patch := v.enter(StateDone, why)
 	record := patch.Record
 	record.Requested, record.Moves, record.Restarted = false, false, false
-	record.Driver, record.DriverPod, record.BootID = "", "", v.node.BootID
+	record.Driver, record.DriverPod, record.Pulled, record.BootID = "", "", "", v.node.BootID
 	record.clearFailure()
 	v.end(patch)
 	return t

@@ -18,9 +18,9 @@ type Cluster struct {
 	Policies map[string]Policy
 	// Slots as last read.
 	Slots Slots
-	// SlotsConflict is why no slot can be granted, for the user: another owner has taken the place that they are kept in.
-	// Empty if they can be granted.
-	SlotsConflict string
+	// SlotsConflict is why no slot can be granted, for the user, such as that another owner has taken the place that they
+	// are kept in; empty if they can be granted. SlotsReason is of package api/v1; empty is ReasonConflict.
+	SlotsConflict, SlotsReason string
 }
 
 // Slot is the right to upgrade a node in one round, or to change its MIG layout.
@@ -144,22 +144,26 @@ type Progress struct {
 
 // Plan returns the next steps. It does not modify the cluster.
 func (c *Cluster) Plan() Plan {
-	turns := make([]turn, len(c.Nodes))
+	turns, budgets := make([]turn, len(c.Nodes)), c.budgets()
 	for i := range c.Nodes {
-		turns[i] = c.visit(&c.Nodes[i]).turn()
+		n := &c.Nodes[i]
+		v := c.visit(n)
+		v.beyond = budgets[n.Group].beyond[n.Name]
+		turns[i] = v.turn()
 	}
-	slots := c.grant(turns)
+	slots := c.grant(turns, budgets)
 	plan := Plan{Report: c.report(turns), Until: c.layoutsEnd(slots)}
 	if c.SlotsConflict == "" && !maps.Equal(slots, c.Slots) {
 		plan.Slots = slots
 	}
 	for i := range turns {
-		step, layout := turns[i].step, c.layout(&c.Nodes[i])
+		n := &c.Nodes[i]
+		step, layout := turns[i].step, c.layout(n, budgets[n.Group].beyond[n.Name])
 		if step == nil {
 			step = layout.step
 		}
 		if step != nil {
-			step.Node = c.Nodes[i].Name
+			step.Node = n.Name
 			plan.Steps = append(plan.Steps, *step)
 		}
 		plan.Until = times.Earlier(plan.Until, times.Earlier(turns[i].until, layout.until))

@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // required is a node that waits for its upgrade, with its GPUs in use.
@@ -120,8 +121,10 @@ func (v *visit) parked() (reason, message string) {
 		return v1.ReasonUpgradeNodeNotReady, notReady
 	case v.record.Reason != "" && (v.record.RetryAt.IsZero() || v.now.Before(v.record.RetryAt)):
 		return v.record.Reason, v.record.Message
-	case v.policy.Paused && !v.slot:
+	case v.policy.Paused:
 		return v1.ReasonUpgradePaused, "upgradePolicy.paused is true"
+	case v.slot:
+		return v.beyond.reason, v.beyond.message
 	}
 	return "", ""
 }
@@ -166,9 +169,28 @@ func (v *visit) candidate() turn {
 	}
 }
 
-// pulls reports whether the images of the new driver have to be on the node before its upgrade starts.
+// pulls reports whether the images of the new driver have to be on the node before its upgrade goes on.
 func (v *visit) pulls() bool {
-	return v.own && v.state == StateRequired && v.slot && v.policy.PullImages && v.record.Reason == "" && v.node.outdated()
+	switch {
+	case !v.own || !v.policy.PullImages || !v.node.outdated():
+		return false
+	case v.state == StateRequired:
+		return v.slot && v.record.Reason == ""
+	default:
+		return v.pullsOther()
+	}
+}
+
+// pullsOther reports whether the node, whose old driver still works, has another target than the one whose images were
+// pulled before it was cordoned. The DaemonSet of a driver pool is created once the node has moved there.
+func (v *visit) pullsOther() bool {
+	switch v.state {
+	case StateWaitForJobs, StatePodDeletion, StateDrain, StatePodRestart:
+		moves := v.node.MoveTo != "" || v.record.Moves
+		return v.node.KubeletReady && !moves && !v.restarted() && v.record.Pulled != v.node.Target
+	default:
+		return false
+	}
 }
 
 // pull pulls the images of the new driver, and reports whether they are there.
@@ -176,9 +198,13 @@ func (v *visit) pull() (turn, bool) {
 	n := v.node
 	switch {
 	case n.Pull == nil:
-		return v.act(ActionPull, nil, "the images of the new driver are pulled before the node is cordoned"), false
+		why := "the images of the new driver are pulled before the node is cordoned"
+		if v.state.InProgress() {
+			why = "the driver has another target, whose images are pulled before it is replaced"
+		}
+		return v.act(ActionPull, nil, why), false
 	case n.Pull.Ending:
-		return v.keep("pull pod " + n.Pull.Name + " is ending"), false
+		return v.pullEnds(), false
 	case n.MoveTo == "" && n.Pull.Digest != n.Target:
 		return v.act(ActionEndPull, n.Pull, "the driver has another target"), false
 	case n.Pull.Ready:
@@ -197,6 +223,20 @@ func (v *visit) pull() (turn, bool) {
 	return waiting, false
 }
 
+// pullEnds is a node whose pull pod for another target is being deleted. A finalizer may keep it for good.
+func (v *visit) pullEnds() turn {
+	pull := v.node.Pull
+	waiting := v.keep("pull pod " + pull.Name + " is ending")
+	if pull.EndsAt.IsZero() {
+		return waiting
+	}
+	waiting.until = pull.EndsAt.Add(beginTime)
+	if !v.now.Before(waiting.until) {
+		return v.pullFailed("pull pod " + pull.Name + " does not end: remove its finalizers")
+	}
+	return waiting
+}
+
 // keep is a turn without a step, of a node that prepares its upgrade and keeps its slot meanwhile.
 func (v *visit) keep(message string) turn {
 	t := v.wait(v1.ReasonUpgradePulling, message)
@@ -213,11 +253,20 @@ func (v *visit) pullAgain() turn {
 	return t
 }
 
-// pullFailed ends the round. Nothing was evicted, and the next round begins later.
+// pullFailed ends the round: the old driver works.
 func (v *visit) pullFailed(message string) turn {
-	t, patch := v.yield("the images of the new driver cannot be pulled: " + message)
+	why := "the images of the new driver cannot be pulled: " + message
+	if v.state.InProgress() {
+		return v.fail(v1.ReasonUpgradePullFailed, why)
+	}
+	return v.notBegun(v1.ReasonUpgradePullFailed, message, why)
+}
+
+// notBegun ends the round of a node that cannot begin. Nothing was evicted, and the next round begins later.
+func (v *visit) notBegun(reason, message, why string) turn {
+	t, patch := v.yield(why)
 	patch.Warning = true
-	patch.Record.Reason, patch.Record.Message = v1.ReasonUpgradePullFailed, message
+	patch.Record.Reason, patch.Record.Message = reason, text.Truncate(message, maxMessage)
 	v.retryLater(patch.Record)
 	return t
 }

@@ -58,9 +58,14 @@ func (n *Node) upgrading() bool {
 type budget struct {
 	policy Policy
 	// holders have a slot, or are being upgraded: what each of them does.
-	holders          map[string]string
+	holders map[string]string
+	// beyond are the holders that have not begun and may not: the budget would not give them their slot now.
+	beyond           map[string]refusal
 	drivers, layouts share
 }
+
+// refusal is why a node gets no slot: a reason of package api/v1, empty if it gets one, and a message.
+type refusal struct{ reason, message string }
 
 // share is what may be unavailable of the nodes with a driver, or with a MIG manager.
 type share struct {
@@ -72,9 +77,21 @@ type share struct {
 	unavailable map[string]string
 }
 
+// budgets are those of all groups.
+func (c *Cluster) budgets() map[string]*budget {
+	budgets := map[string]*budget{}
+	for i := range c.Nodes {
+		if group := c.Nodes[i].Group; budgets[group] == nil {
+			budgets[group] = c.budget(group)
+		}
+	}
+	return budgets
+}
+
 func (c *Cluster) budget(group string) *budget {
-	b := &budget{policy: c.Policies[group], holders: map[string]string{}}
+	b := &budget{policy: c.Policies[group], holders: map[string]string{}, beyond: map[string]refusal{}}
 	b.drivers.unavailable, b.layouts.unavailable = map[string]string{}, map[string]string{}
+	var all []beginning
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if n.Group != group {
@@ -86,13 +103,49 @@ func (c *Cluster) budget(group string) *budget {
 		if n.MIG.Partitioned {
 			b.layouts.add(n)
 		}
-		if doing := c.holds(n); doing != "" {
+		switch doing := c.holds(n); {
+		case doing == "":
+		case doing == doesBegin:
+			all = append(all, beginning{n, &b.drivers, doesBegin, doesGiveBack})
+		case doing == doesLayout && c.beginsLayout(n):
+			all = append(all, beginning{n, &b.layouts, doesLayout, doesLayout})
+		default:
 			b.hold(n, doing)
 		}
 	}
 	b.drivers.scale(b.policy)
 	b.layouts.scale(b.policy)
+	b.admit(all)
 	return b
+}
+
+// beginning is a node that has a slot and has not begun, the share that the slot is of, and what the node does if it
+// may begin and if not.
+type beginning struct {
+	node             *Node
+	of               *share
+	admitted, beyond string
+}
+
+// admit holds the nodes that have a slot and have not begun, in the order in which they get slots. One that would get
+// none now must not begin: the budget was lowered, another node has become unavailable, or another client has written
+// the slot. It keeps its place until the slot does not count any more, as a second manager may be about to use it.
+func (b *budget) admit(all []beginning) {
+	slices.SortStableFunc(all, func(x, y beginning) int {
+		return cmp.Or(first(x.of == &b.drivers, y.of == &b.drivers), compare(x.node, y.node))
+	})
+	var beyond []beginning
+	for _, x := range all {
+		if refused := b.refuses(x.node, x.of); refused.reason != "" {
+			b.beyond[x.node.Name] = refused
+			beyond = append(beyond, x)
+			continue
+		}
+		b.hold(x.node, x.admitted)
+	}
+	for _, x := range beyond {
+		b.hold(x.node, x.beyond)
+	}
 }
 
 // What a node does that has a place in the budget.
@@ -140,20 +193,22 @@ func (s *share) scale(policy Policy) {
 	}
 }
 
-// refuses returns why the node gets no slot of the share now; the reason is empty if it gets one.
-func (b *budget) refuses(n *Node, of *share) (reason, message string) {
+// refuses returns why the node gets no slot of the share now.
+func (b *budget) refuses(n *Node, of *share) refusal {
 	if b.policy.MaxParallel > 0 && len(b.holders) >= b.policy.MaxParallel {
-		return v1.ReasonUpgradeQueued, fmt.Sprintf("maxParallelUpgrades %d: %s", b.policy.MaxParallel, causes(b.holders))
+		return refusal{
+			v1.ReasonUpgradeQueued, fmt.Sprintf("maxParallelUpgrades %d: %s", b.policy.MaxParallel, causes(b.holders)),
+		}
 	}
 	after := len(of.unavailable)
 	if of.unavailable[n.Name] == "" {
 		after++
 	}
 	if n.brokenByDriver() || after <= of.limit {
-		return "", ""
+		return refusal{}
 	}
-	return v1.ReasonUpgradeBudget, fmt.Sprintf("maxUnavailable %s (%d of %d nodes): %s", b.policy.MaxUnavailable.String(),
-		of.limit, of.size, cmp.Or(causes(of.unavailable), "allows no upgrade"))
+	return refusal{v1.ReasonUpgradeBudget, fmt.Sprintf("maxUnavailable %s (%d of %d nodes): %s",
+		b.policy.MaxUnavailable.String(), of.limit, of.size, cmp.Or(causes(of.unavailable), "allows no upgrade"))}
 }
 
 // causes names the first nodes, each with its cause.
@@ -167,15 +222,11 @@ func causes(nodes map[string]string) string {
 
 // grant returns the slots as they should be: the valid ones, those of the nodes that are being upgraded, and new ones.
 // Nodes that get none have the reason in their turn.
-func (c *Cluster) grant(turns []turn) Slots {
+func (c *Cluster) grant(turns []turn, budgets map[string]*budget) Slots {
 	slots := Slots{}
-	budgets := map[string]*budget{}
 	var candidates []int
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
-		if budgets[n.Group] == nil {
-			budgets[n.Group] = c.budget(n.Group)
-		}
 		if slot, holds := c.held(n); holds {
 			slots[n.Name] = slot
 		}
@@ -187,27 +238,27 @@ func (c *Cluster) grant(turns []turn) Slots {
 	for _, i := range candidates {
 		n, b := &c.Nodes[i], budgets[c.Nodes[i].Group]
 		progress := turns[i].progress
-		reason, message := c.refuses(n, b)
-		if reason == "" {
+		refused := c.refuses(n, b)
+		if refused.reason == "" {
 			slots[n.Name] = Slot{UID: n.UID, Round: n.Record.Round}
 			b.hold(n, doesBegin)
 			progress.Reason = stateReason(StateRequired)
 			continue
 		}
-		progress.Reason, progress.Message = reason, text.Truncate(message, maxMessage)
-		progress.Held = reason == v1.ReasonConflict || reason == v1.ReasonUpgradeBudget && len(b.holders) == 0
+		progress.Reason, progress.Message = refused.reason, text.Truncate(refused.message, maxMessage)
+		progress.Held = c.SlotsConflict != "" || refused.reason == v1.ReasonUpgradeBudget && len(b.holders) == 0
 	}
 	c.grantLayouts(slots, budgets, turns)
 	return slots
 }
 
-// refuses returns why the node gets no slot for an upgrade now; the reason is empty if it gets one.
-func (c *Cluster) refuses(n *Node, b *budget) (reason, message string) {
+// refuses returns why the node gets no slot for an upgrade now.
+func (c *Cluster) refuses(n *Node, b *budget) refusal {
 	switch {
 	case c.SlotsConflict != "":
-		return v1.ReasonConflict, c.SlotsConflict
+		return refusal{cmp.Or(c.SlotsReason, v1.ReasonConflict), c.SlotsConflict}
 	case c.hasLayoutSlot(n) || n.relayouting():
-		return v1.ReasonUpgradeQueued, "the MIG layout of the node is being changed"
+		return refusal{v1.ReasonUpgradeQueued, "the MIG layout of the node is being changed"}
 	}
 	return b.refuses(n, &b.drivers)
 }

@@ -75,6 +75,8 @@ type Record struct {
 	Driver string `json:"driver,omitempty"`
 	// DriverPod is the UID of that driver pod: a pod with another one was created in this round.
 	DriverPod types.UID `json:"driverPod,omitempty"`
+	// Pulled is the digest of the template whose images were pulled before the round left StateRequired.
+	Pulled string `json:"pulled,omitempty"`
 	// Moves: the round moves the node to another driver pool, so its driver pod is replaced whatever its digest.
 	Moves bool `json:"moves,omitempty"`
 	// Requested: a user requested this round, so it is due though the driver is up to date or upgrades are not automatic.

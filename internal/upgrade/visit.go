@@ -26,7 +26,9 @@ type visit struct {
 	// has a slot for an upgrade, which may not count.
 	slot, granted bool
 	ahead         int64
-	now           time.Time
+	// beyond is why the node may not begin although it has a slot, see budget.
+	beyond refusal
+	now    time.Time
 }
 
 // turn is what a visit results in.
@@ -89,12 +91,37 @@ func (s State) idle() bool {
 
 // turn returns what the node does now. It does not keep a slot that it does not use: others wait for it.
 func (v *visit) turn() turn {
-	t := v.decide()
+	t := v.failing(v.decide())
 	inProgress := v.own && v.record.State.InProgress()
 	if v.slot && t.step == nil && !t.keeps && !inProgress && v.governed {
 		return v.giveBack(t)
 	}
 	return t
+}
+
+// beginTime is how long calls for a node may fail, or the end of an earlier pull pod may take, before the node gives
+// back a slot with which it has not begun.
+const beginTime = 5 * time.Minute
+
+// failing is the turn of a node for which calls fail, such as for a pod that a quota or an admission policy refuses. It
+// names the answer. A node that cannot begin because of that does not keep its slot for good: others wait for it.
+func (v *visit) failing(t turn) turn {
+	n := v.node
+	if n.Failing == "" || t.step == nil && (n.Workload != nil || !n.NeedsWorkload()) {
+		return t
+	}
+	if t.progress != nil {
+		t.progress = v.progress(v1.ReasonReconcileFailed, n.Failing, true)
+	}
+	if !v.own || !v.slot || v.state != StateRequired {
+		return t
+	}
+	until := n.FailingSince.Add(beginTime)
+	if v.now.Before(until) {
+		t.until = times.Earlier(t.until, until)
+		return t
+	}
+	return v.notBegun(v1.ReasonReconcileFailed, n.Failing, "the upgrade cannot begin: "+n.Failing)
 }
 
 func (v *visit) decide() turn {
@@ -125,6 +152,12 @@ func (v *visit) continued() turn {
 
 // next returns what a node with a record does.
 func (v *visit) next() turn {
+	if v.pulls() && v.state.InProgress() {
+		// What the node waits for goes on while the images are pulled.
+		if t, pulled := v.pull(); !pulled && t.step != nil {
+			return t
+		}
+	}
 	switch v.state {
 	case StateRequired:
 		return v.required()

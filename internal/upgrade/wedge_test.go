@@ -16,8 +16,11 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-var flagSeed = flag.Uint64("upgrade.seed", 0,
-	"seed that selects the foreign writes (default 1, and random with TEST_FULL=1)")
+var (
+	flagSeed = flag.Uint64("upgrade.seed", 0,
+		"seed that selects the foreign writes (default 1, and random with TEST_FULL=1)")
+	flagPart = flag.String("upgrade.part", "1/1", "part of TestWedges, such as 3/10: the third of 10 parts")
+)
 
 // sampleSeed is the seed of a sample: the same in each run, so that a change which breaks nothing fails no run.
 func sampleSeed() uint64 {
@@ -113,7 +116,17 @@ func sampleWedges(t *testing.T, roots []*state, writes []foreignWrite) []wedge {
 			random.IntN(len(root.machines)), random.IntN(2) == 0,
 		})
 	}
-	return all
+	return partOf(t, all)
+}
+
+// partOf is the part that -upgrade.part selects. All parts are of one whole if they have the same -upgrade.seed.
+func partOf(t *testing.T, all []wedge) []wedge {
+	t.Helper()
+	var part, parts int
+	if _, err := fmt.Sscanf(*flagPart, "%d/%d", &part, &parts); err != nil || part < 1 || part > parts {
+		t.Fatalf("-upgrade.part=%s is no part such as 3/10: %v", *flagPart, err)
+	}
+	return all[(part-1)*len(all)/parts : part*len(all)/parts]
 }
 
 // searchWedges runs all of them, on all cores.

@@ -197,8 +197,7 @@ func (w *world) checkStart(m *machine, patch *Patch) error {
 }
 
 // lacksImages reports whether the policy wants the images of the target on the node before its upgrade starts, and they
-// are not there. An upgrade whose record another client has removed started before. Evictions and the deletion of the
-// driver pod need an upgrade that has started.
+// are not there. An upgrade whose record another client has removed started before.
 func (w *world) lacksImages(m *machine, target string) bool {
 	due := w.policies[m.Group].PullImages && m.ownRecord() != nil && m.MoveTo == "" && m.outdated()
 	return due && !slices.Contains(m.pulled, target)
@@ -271,9 +270,16 @@ func (w *world) deleteDriver(m *machine, uid types.UID) error {
 		return errors.New("the driver pod is deleted on a node that is not cordoned")
 	case m.Record == nil || m.Record.State != StatePodRestart:
 		return errors.New("the driver pod is deleted outside an upgrade")
+	case !w.lost && m.isFirst(uid) && w.lacksImages(m, m.Target):
+		return errors.New("the driver pod is deleted though the images of the new driver are not pulled")
 	}
 	m.Driver, m.replaced = nil, true
 	return nil
+}
+
+// isFirst reports whether the driver pod is the one that the upgrade has found, which works until it is deleted.
+func (m *machine) isFirst(driver types.UID) bool {
+	return driver == m.Record.DriverPod && !m.Record.Restarted && !m.Record.Moves
 }
 
 // happening is something that Kubernetes and the operands do by themselves.

@@ -75,7 +75,7 @@ func actorRows() []row {
 			onMIG("forged", forge, options{counts: true, differs: true, spoils: true}),
 		)},
 		elsewhere("X8", "another client writes to the state of a driver upgrade: labels, annotations, slots",
-			"TestWedges (internal/upgrade), TestForeignWrites (test/upgrades)"),
+			"TestWedges and TestForgedSlots (internal/upgrade), TestForeignWrites (test/upgrades)"),
 		{id: "X9", what: "another client empties the status of the policy, or removes the condition of a node", sample: 1,
 			points: fixed(
 				atRest("status", emptyStatus, options{counts: true}),

@@ -1,6 +1,7 @@
 package upgrades
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,12 +28,13 @@ const (
 
 // TestFastPods: where pods are ready in the second in which they were created, no event may be missed that ends a
 // state: nothing else happens afterwards. No node stays in a state for longer than its pods need and three seconds.
-// Times are those that the cluster has: the record of each state, and the conditions of the pods.
+// Times are those that the cluster has: the record of each state, and the conditions of the pods. The rounds do not
+// depend on each other, so -upgrades.rounds=40 five times is the full run in parts.
 func TestFastPods(t *testing.T) {
 	t.Parallel()
-	rounds := fastSample
+	rounds := cmp.Or(*flagRounds, fastSample)
 	if full() {
-		rounds = fastRounds
+		rounds = cmp.Or(*flagRounds, fastRounds)
 	}
 	e := newEnv(t, envOptions{nodes: fastNodes, scale: 0.01, policy: func(u *v1.DriverUpgradePolicySpec) {
 		budget(0, "100%")(u)
@@ -45,6 +47,7 @@ func TestFastPods(t *testing.T) {
 	e.atRest()
 	probe := newProbe(t, e)
 	versions := []string{after, before}
+	begin := time.Now()
 	for round := range rounds {
 		since, version := e.watch.now(), versions[round%len(versions)]
 		e.install(version)
@@ -56,7 +59,8 @@ func TestFastPods(t *testing.T) {
 			}
 		}
 	}
-	e.t.Logf("%d rounds of %d nodes", rounds, fastNodes)
+	e.t.Logf("%d rounds of %d nodes, %s each", rounds, fastNodes,
+		(time.Since(begin) / time.Duration(rounds)).Round(10*time.Millisecond))
 }
 
 // stay is how long a node was in a state.

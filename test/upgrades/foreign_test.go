@@ -135,15 +135,26 @@ func chosenWrites(t *testing.T) [][]foreignWrite {
 		}
 	}
 	random := sample(t)
+	// All parts of a full run need the same order: see -upgrades.seed.
 	for _, list := range [][][]foreignWrite{singles, pairs} {
 		random.Shuffle(len(list), func(i, k int) { list[i], list[k] = list[k], list[i] })
 	}
 	switch {
 	case full():
-		return append(singles, pairs...)
+		return partOf(t, append(singles, pairs...))
 	case cluster.Sampled():
 		return singles[:2]
 	default:
 		return append(singles[:4], pairs[:2]...)
 	}
+}
+
+// partOf is the part of a full run that -upgrades.part selects.
+func partOf(t *testing.T, all [][]foreignWrite) [][]foreignWrite {
+	t.Helper()
+	var part, parts int
+	if _, err := fmt.Sscanf(*flagPart, "%d/%d", &part, &parts); err != nil || part < 1 || part > parts {
+		t.Fatalf("-upgrades.part=%s is no part such as 3/40: %v", *flagPart, err)
+	}
+	return all[(part-1)*len(all)/parts : part*len(all)/parts]
 }

@@ -19,6 +19,8 @@ import (
 // Flags follow the package: go test ./test/upgrades -run TestCrashes -upgrades.seed=7.
 var (
 	flagSeed     = flag.Int64("upgrades.seed", 0, "seed of samples (default 1, and random with TEST_FULL=1)")
+	flagRounds   = flag.Int("upgrades.rounds", 0, "rounds of TestFastPods (default 3, and 200 with TEST_FULL=1)")
+	flagPart     = flag.String("upgrades.part", "1/1", "part of TestForeignWrites, such as 3/40: the third of 40 parts")
 	flagLines    = flag.Int("upgrades.lines", 15, "lines of the operator's log that a failed test prints")
 	flagOperator = flag.String("upgrades.operator", "", "path of the operator's binary (default test/operator)")
 )

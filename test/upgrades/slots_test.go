@@ -1,6 +1,8 @@
 package upgrades
 
 import (
+	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -40,4 +42,36 @@ func TestDeletedSlotsAreMadeAgain(t *testing.T) {
 	e.kubelet(node, corev1.ConditionTrue)
 	e.remove(budgetOf("hold"))
 	e.awaitUpgraded(after, node)
+}
+
+// TestForgedSlots: slots that another client writes for the rounds that the nodes are in let no node begin beyond the
+// budget. The nodes give them back.
+func TestForgedSlots(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, envOptions{nodes: 3, policy: budget(1, "100%")})
+	since := e.watch.now()
+	holder := nodeName(0)
+	e.deploy(workload{name: "user", node: holder, gpus: "1"}, 1)
+	e.protect("hold", "user")
+	e.install(after)
+	e.awaitState(holder, stateEviction)
+	for _, node := range nodeNames(3)[1:] {
+		e.awaitState(node, stateRequired)
+		round := e.round(node)
+		e.writeSlot(node, fmt.Sprintf(`{"uid":"UID","round":%d}`, round))
+		e.Eventually(func() int64 { return e.round(node) }).Should(BeNumerically(">", round), "it gives the slot back")
+	}
+	e.remove(budgetOf("hold"))
+	e.awaitUpgraded(after, nodeNames(3)...)
+	e.Expect(e.watch.most(since)).To(HaveLen(1), "nodes that were unavailable at a time")
+}
+
+// round is the round in the record of a node.
+func (e *env) round(node string) int64 {
+	e.t.Helper()
+	var record struct {
+		Round int64 `json:"round"`
+	}
+	e.Expect(json.Unmarshal([]byte(e.watch.node(node).annotations[recordKey]), &record)).To(Succeed())
+	return record.Round
 }

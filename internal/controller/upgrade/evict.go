@@ -31,6 +31,7 @@ const otherRejection = "eviction rejected: "
 const maxRejection = 80
 
 // evict evicts the pods of a step that are not in their back-off. A rejected eviction is remembered for the next plans.
+// One that fails is the last of the pass: each call may take until its deadline, and the other nodes wait for the pass.
 func (s *scope) evict(ctx context.Context, step *upgrade.Step) {
 	for i := range step.Pods {
 		pod := &step.Pods[i]
@@ -43,6 +44,9 @@ func (s *scope) evict(ctx context.Context, step *upgrade.Step) {
 		if evicted {
 			log.FromContext(ctx).V(1).Info("Requested an eviction", "node", step.Node, "namespace", pod.Namespace,
 				"pod", pod.Name)
+		}
+		if s.memory.remaining(step.Node, s.now) > 0 {
+			return
 		}
 	}
 }

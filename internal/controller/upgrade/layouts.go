@@ -53,7 +53,7 @@ func (s *scope) readTenants(ctx context.Context) {
 
 // readTenantsOf reads whether pods use the GPUs of one node.
 func (s *scope) readTenantsOf(ctx context.Context, node *upgrade.Node, runtimeClass string) {
-	s.call(ctx, node.Name, "reading the pods", func(ctx context.Context) error {
+	s.call(ctx, node.Name, readsPods, func(ctx context.Context) error {
 		pods, err := observe.GPUPods(ctx, s.Live, node.Name, s.Namespace, runtimeClass)
 		if err != nil {
 			return err

@@ -17,7 +17,7 @@ type memory struct {
 	// versions are the resource versions after the last writes to Nodes, until the cache shows them.
 	versions map[string]string
 	// failures are the nodes for which a call has failed.
-	failures map[string]backoff
+	failures map[string]failure
 	// rejected are the pods whose eviction the API server has rejected.
 	rejected map[types.UID]rejection
 	// busy are the nodes on which pods used the GPUs when that was last read, for a MIG layout, and when.
@@ -37,6 +37,13 @@ type backoff struct {
 	wait  time.Duration
 }
 
+// failure is what call for a node has failed, with which answer, and since when such calls fail.
+type failure struct {
+	backoff
+	what, message string
+	since         time.Time
+}
+
 // rejection is why a pod is not evicted, and when that is tried again.
 type rejection struct {
 	backoff
@@ -46,7 +53,7 @@ type rejection struct {
 func newMemory() memory {
 	return memory{
 		mu: &sync.Mutex{}, mayHaveSlots: true,
-		versions: map[string]string{}, failures: map[string]backoff{}, rejected: map[types.UID]rejection{},
+		versions: map[string]string{}, failures: map[string]failure{}, rejected: map[types.UID]rejection{},
 		busy: map[string]time.Time{}, replaced: map[string]string{},
 	}
 }
@@ -64,17 +71,44 @@ func (m *memory) wrote(node, version string) {
 	m.versions[node] = version
 }
 
-// noteCall remembers whether the calls for a node have succeeded, and returns the delay before the next attempt; 0 if
-// they have.
-func (m *memory) noteCall(node string, err error, now time.Time, t *Timing) time.Duration {
+// noteCall remembers whether a call for a node has succeeded, and returns the delay before the next attempt; 0 if it
+// has. A read that succeeds says nothing of a write that fails. The first answer to a call stays while the call fails:
+// later ones may differ in a time or in the number of the request, and each is written to the status of the policy.
+func (m *memory) noteCall(node, what string, err error, now time.Time, t *Timing) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	before := m.failures[node]
 	if err == nil {
-		delete(m.failures, node)
+		if what != readsPods || before.what == readsPods {
+			delete(m.failures, node)
+		}
 		return 0
 	}
-	m.failures[node] = m.failures[node].next(now, t.FirstRetry, t.LastRetry)
-	return m.failures[node].wait
+	after := failure{backoff: before.next(now, t.FirstRetry, t.LastRetry), what: what, since: now}
+	after.message = what + ": " + err.Error()
+	if before.lasts(now, t) {
+		after.since = before.since
+		if before.what == what {
+			after.message = before.message
+		}
+	}
+	m.failures[node] = after
+	return after.wait
+}
+
+// lasts reports whether the call that has failed is still repeated.
+func (f *failure) lasts(now time.Time, t *Timing) bool {
+	return f.wait > 0 && now.Before(f.until.Add(2*t.LastRetry))
+}
+
+// failing returns why calls for the node fail, and since when; empty if they do not.
+func (m *memory) failing(node string, now time.Time, t *Timing) (message string, since time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f := m.failures[node]; f.lasts(now, t) {
+		return f.message, f.since
+	}
+	return "", time.Time{}
 }
 
 // remaining returns how long no calls for a node may be made.
@@ -145,7 +179,7 @@ func (m *memory) prune(nodes map[string]bool, pods map[types.UID]bool) {
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.versions, func(node, _ string) bool { return !nodes[node] })
 	maps.DeleteFunc(m.busy, func(node string, _ time.Time) bool { return !nodes[node] })
-	maps.DeleteFunc(m.failures, func(node string, _ backoff) bool { return !nodes[node] })
+	maps.DeleteFunc(m.failures, func(node string, _ failure) bool { return !nodes[node] })
 	if nodes != nil {
 		maps.DeleteFunc(m.replaced, func(node, _ string) bool { return !nodes[node] })
 	}

@@ -1,6 +1,8 @@
 package upgrade
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -28,5 +30,34 @@ func TestRejectionsKeepTheirText(t *testing.T) {
 				t.Errorf("after an eviction: got %q, want %q", got, test.next)
 			}
 		})
+	}
+}
+
+// A read that succeeds before each write that is refused does not begin the back-off again, and the first answer stays:
+// the next ones may have another time or number in them.
+func TestFailuresOfACall(t *testing.T) {
+	const patches = "patching"
+	m, timing, now := newMemory(), &Timing{FirstRetry: time.Second, LastRetry: 30 * time.Second}, time.Unix(1000, 0)
+	begun := now
+	for _, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
+		m.noteCall("a", readsPods, nil, now, timing)
+		if got := m.noteCall("a", patches, fmt.Errorf("refused at %s", now), now, timing); got != wait {
+			t.Errorf("the next attempt is after %s, want %s", got, wait)
+		}
+		now = now.Add(wait)
+	}
+	message, since := m.failing("a", now, timing)
+	if want := fmt.Sprintf("patching: refused at %s", begun); message != want || !since.Equal(begun) {
+		t.Errorf("got %q since %s, want %q since %s", message, since, want, begun)
+	}
+	if message, _ := m.failing("a", now.Add(2*timing.LastRetry), timing); message != "" {
+		t.Errorf("a call that is not repeated is remembered: %q", message)
+	}
+	if m.noteCall("a", patches, nil, now, timing); m.remaining("a", now) != 0 {
+		t.Error("a write that succeeds is not the end of the failures")
+	}
+	m.noteCall("a", readsPods, errors.New("refused"), now, timing)
+	if m.noteCall("a", readsPods, nil, now, timing); m.remaining("a", now) != 0 {
+		t.Error("a read that succeeds is not the end of the failures of reads")
 	}
 }

@@ -65,6 +65,7 @@ func (s *scope) addNode(ctx context.Context, object *corev1.Node, entry *fleet.E
 	}
 	node, daemonSet := observe.UpgradeNode(facts)
 	of.daemonSet = daemonSet
+	node.Failing, node.FailingSince = s.memory.failing(object.Name, s.now, &s.Timing)
 	s.cluster.Nodes = append(s.cluster.Nodes, node)
 	return nil
 }

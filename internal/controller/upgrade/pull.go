@@ -2,11 +2,13 @@ package upgrade
 
 import (
 	"context"
+	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
@@ -15,20 +17,40 @@ import (
 )
 
 // pull creates the pod that pulls the images of a node's new driver. If it exists already, the cache shows it soon.
+// Another one with its name fails the call: no event says when it ends.
 func (s *scope) pull(ctx context.Context, of *observed, step *upgrade.Step) {
 	if of.daemonSet == nil {
 		return
 	}
 	pod := pullPod(s.Namespace, step.Node, of.daemonSet)
 	created := s.call(ctx, step.Node, "creating pod "+pod.Name, func(ctx context.Context) error {
-		if err := s.Client.Create(ctx, pod); !apierrors.IsAlreadyExists(err) {
-			return err
+		err := s.Client.Create(ctx, pod)
+		if apierrors.IsAlreadyExists(err) {
+			return s.checkPull(ctx, pod)
 		}
-		return nil
+		return err
 	})
 	if created {
 		log.FromContext(ctx).Info("Pulling the images of a driver", "node", step.Node, "pod", pod.Name)
 	}
+}
+
+// checkPull fails if the pod with the name of the one that pulls images is another one.
+func (s *scope) checkPull(ctx context.Context, wanted *corev1.Pod) error {
+	pods := &corev1.PodList{}
+	// The right to list pods is there already, for those of users.
+	err := s.Live.List(ctx, pods, client.InNamespace(wanted.Namespace),
+		client.MatchingFields{"metadata.name": wanted.Name})
+	if err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Labels[labels.DriverPull] == "" || pod.Spec.NodeName != wanted.Spec.NodeName {
+			return errors.New("it exists and is not the operator's: delete it")
+		}
+	}
+	return nil
 }
 
 // PullPodName returns the name of the pod that pulls the images of a driver on the node.

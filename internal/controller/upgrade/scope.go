@@ -129,6 +129,9 @@ func (s *scope) afterSlots(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
+// readsPods is the call that reads the pods of users on a node.
+const readsPods = "reading the pods"
+
 // call makes one call for a node, with the deadline, and returns whether it has succeeded. An error concerns the node
 // alone: it delays the next calls for it. A conflict is none: the node or the pod has changed since it was read.
 func (s *scope) call(ctx context.Context, node, what string, do func(context.Context) error) bool {
@@ -137,13 +140,13 @@ func (s *scope) call(ctx context.Context, node, what string, do func(context.Con
 	err := do(ctx)
 	switch {
 	case err == nil || apierrors.IsNotFound(err):
-		s.memory.noteCall(node, nil, s.now, &s.Timing)
+		s.memory.noteCall(node, what, nil, s.now, &s.Timing)
 		return err == nil
 	case apierrors.IsConflict(err):
 		s.requeueAfterLocked(s.Timing.RetryStale)
 		return false
 	}
-	wait := s.memory.noteCall(node, err, s.now, &s.Timing)
+	wait := s.memory.noteCall(node, what, err, s.now, &s.Timing)
 	s.requeueAfterLocked(wait)
 	log.FromContext(ctx).Error(fmt.Errorf("%s of node %s: %w", what, node, err),
 		"The driver upgrade of a node has to wait", "node", node, "retryAfter", wait)

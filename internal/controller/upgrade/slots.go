@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
@@ -36,7 +37,7 @@ func (s *scope) readSlots(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading ConfigMap %s, which has the nodes that may be upgraded: %w", labels.UpgradeSlots, err)
+		return s.withoutSlots("reading", err)
 	}
 	if object.Labels[labels.ManagedBy] != labels.ManagedByValue {
 		s.cluster.SlotsConflict = fmt.Sprintf(slotsConflict, labels.UpgradeSlots)
@@ -54,6 +55,19 @@ func (s *scope) readSlots(ctx context.Context) error {
 			"in JSON, and are removed with the next change", "configMap", object.Name, "keys", strings.Join(unreadable, ", "))
 	}
 	s.slots, s.cluster.Slots, s.memory.mayHaveSlots = object, slots, true
+	return nil
+}
+
+// withoutSlots makes the error of a call for the slots why none is granted, if the API server refuses that call for
+// good, by a missing right or an admission policy: nodes that have begun need no slot to go on, and must not stay
+// cordoned. Other errors are returned.
+func (s *scope) withoutSlots(doing string, err error) error {
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+		return fmt.Errorf("%s ConfigMap %s, which has the nodes that may be upgraded: %w", doing, labels.UpgradeSlots, err)
+	}
+	s.cluster.SlotsReason = v1.ReasonReconcileFailed
+	s.cluster.SlotsConflict = fmt.Sprintf("%s ConfigMap %s: %v", doing, labels.UpgradeSlots, err)
+	s.requeueAfter(s.Timing.LastRetry)
 	return nil
 }
 
@@ -79,7 +93,10 @@ func (s *scope) writeSlots(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	if err := s.sendSlots(ctx, s.planned.Slots.Encode()); err != nil {
-		return fmt.Errorf("writing ConfigMap %s, which has the nodes that may be upgraded: %w", labels.UpgradeSlots, err)
+		if err = s.withoutSlots("writing", err); err == nil {
+			s.plan()
+		}
+		return err
 	}
 	s.memory.mayHaveSlots = len(s.planned.Slots) > 0
 	// The steps of nodes that have got a slot are in the next plan. The ConfigMap causes no event here.
@@ -99,7 +116,7 @@ func (s *scope) sendSlots(ctx context.Context, data map[string]string) error {
 			},
 			Data: data,
 		})
-	case len(data) == 0:
+	case len(data) == 0 && s.slots.DeletionTimestamp == nil:
 		return s.Client.Delete(ctx, s.slots, client.Preconditions{
 			UID: &s.slots.UID, ResourceVersion: &s.slots.ResourceVersion,
 		})

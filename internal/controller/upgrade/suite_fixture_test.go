@@ -54,6 +54,8 @@ type fixture struct {
 	// deleted: the policy is deleted. blocked: the API server rejects evictions, as a PodDisruptionBudget allows none.
 	deleted bool
 	blocked atomic.Bool
+	// refuse returns why the API server refuses a write of the managers; nil for one that it accepts.
+	refuse func(verb string, object client.Object, content []byte) error
 	// unoffered: all works on the nodes, but the spec leaves it to others to offer their GPUs, and nothing does.
 	unoffered bool
 	*manager
@@ -88,6 +90,7 @@ func newFakeFixture(ctx context.Context, spec v1.ClusterPolicySpec, nodes ...str
 	return newFixtureOn(ctx, fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&corev1.Node{}, &corev1.Pod{}).
 		WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.IndexPodNode).
+		WithIndex(&corev1.Pod{}, "metadata.name", func(pod client.Object) []string { return []string{pod.GetName()} }).
 		WithInterceptorFuncs(interceptor.Funcs{Create: func(
 			ctx context.Context, base client.WithWatch, object client.Object, options ...client.CreateOption,
 		) error {
@@ -102,7 +105,8 @@ func newFixtureOn(
 	GinkgoHelper()
 	f := &fixture{
 		client: direct, fleet: fleet.New(), spec: spec, target: "old", nodes: nodes,
-		clock: clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second).Add(time.Second)),
+		clock:  clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second).Add(time.Second)),
+		refuse: func(string, client.Object, []byte) error { return nil },
 	}
 	DeferCleanup(f.remove)
 	f.manager = f.newManager()
@@ -124,22 +128,55 @@ func (f *fixture) newManager() *manager {
 	})}
 }
 
-// protected is the client of the managers, whose evictions are rejected while the fixture is blocked.
+// protected is the client of the managers, whose evictions are rejected while the fixture is blocked, and whose other
+// writes are refused as the fixture says.
 func (f *fixture) protected() client.WithWatch {
-	return interceptor.NewClient(f.client, interceptor.Funcs{SubResourceCreate: func(
-		ctx context.Context, base client.Client, sub string, object, body client.Object,
-		options ...client.SubResourceCreateOption,
-	) error {
-		if !f.blocked.Load() {
+	return interceptor.NewClient(f.client, interceptor.Funcs{
+		SubResourceCreate: func(
+			ctx context.Context, base client.Client, sub string, object, body client.Object,
+			options ...client.SubResourceCreateOption,
+		) error {
+			if f.blocked.Load() {
+				return rejectedEviction()
+			}
+			if err := f.refuse("evict", object, nil); err != nil {
+				return err
+			}
 			return base.SubResource(sub).Create(ctx, object, body, options...)
-		}
-		rejected := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
-		rejected.ErrStatus.Details.Causes = []metav1.StatusCause{{
-			Type:    policyv1.DisruptionBudgetCause,
-			Message: "The disruption budget train needs 1 healthy pods and has 1 currently",
-		}}
-		return rejected
-	}})
+		},
+		Create: func(ctx context.Context, base client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if err := f.refuse("create", object, nil); err != nil {
+				return err
+			}
+			return base.Create(ctx, object, options...)
+		},
+		Delete: func(ctx context.Context, base client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			if err := f.refuse("delete", object, nil); err != nil {
+				return err
+			}
+			return base.Delete(ctx, object, options...)
+		},
+		Patch: func(
+			ctx context.Context, base client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+		) error {
+			content, err := patch.Data(object)
+			Expect(err).NotTo(HaveOccurred())
+			if err := f.refuse("patch", object, content); err != nil {
+				return err
+			}
+			return base.Patch(ctx, object, patch, options...)
+		},
+	})
+}
+
+// rejectedEviction is the answer to an eviction that a PodDisruptionBudget does not allow.
+func rejectedEviction() error {
+	rejected := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	rejected.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type:    policyv1.DisruptionBudgetCause,
+		Message: "The disruption budget train needs 1 healthy pods and has 1 currently",
+	}}
+	return rejected
 }
 
 func (f *fixture) addNode(ctx context.Context, name string) {

@@ -126,13 +126,14 @@ var _ = Describe("A pod with GPUs", func() {
 		f := newFixture(ctx, automatic(), "a")
 		f.addClaimant(ctx, "claims", "a", "dra.net", false)
 		f.target = "new"
-		for range 20 {
+		for range 8 {
 			f.play(ctx)
 			f.failNext(readClaim, apierrors.NewTooManyRequests("later", 1))
 			_, err := f.pass(ctx, f.manager, 30*time.Second)
 			Expect(err).NotTo(HaveOccurred())
 		}
-		Expect(f.reported()).To(Equal("a upgrade-required: UpgradePulling the pods on the node are not read yet"))
+		Expect(f.reported()).To(Equal("a upgrade-required: ReconcileFailed reading the pods: " +
+			"reading resource claim default/claims: later (held)"))
 		f.failNext(readClaim, nil)
 		f.upgraded(ctx)
 		Expect(f.count(evictPod)).To(BeZero())

@@ -23,7 +23,7 @@ func (s *scope) readWorkloads(ctx context.Context) {
 			continue
 		}
 		reads.Go(func() error {
-			s.call(ctx, node.Name, "reading the pods", func(ctx context.Context) (err error) {
+			s.call(ctx, node.Name, readsPods, func(ctx context.Context) (err error) {
 				node.Workload, err = s.workloadOf(ctx, node)
 				return err
 			})

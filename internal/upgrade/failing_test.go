@@ -1,0 +1,160 @@
+package upgrade
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// The API server refuses the pod that pulls images on the node a for good. The node names that, and gives its place
+// back after five minutes, for ten minutes.
+func TestARefusedPullHoldsNoOther(t *testing.T) {
+	const refused = "creating pod p: exceeded quota: pods"
+	g := NewWithT(t)
+	a := queued("a")
+	a.Failing, a.FailingSince, a.Workload = refused, epoch, &Workload{}
+	c := Cluster{
+		Now: epoch.Add(4 * time.Minute), Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
+		Policies: map[string]Policy{"": {
+			Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), PullImages: true, PullTimeout: time.Hour,
+			RetryAfter: 10 * time.Minute, MaxRetryAfter: time.Hour,
+		}},
+	}
+	plan := c.Plan()
+	g.Expect(plan.Steps).To(ConsistOf(HaveField("Action", ActionPull)), "it is tried until then")
+	g.Expect(plan.Report.Nodes["a"]).To(And(
+		HaveField("Held", true), HaveField("Reason", v1.ReasonReconcileFailed), HaveField("Message", refused)))
+	g.Expect(plan.Until).To(Equal(epoch.Add(5 * time.Minute)))
+
+	c.Now = plan.Until
+	plan = c.Plan()
+	g.Expect(plan.Steps).To(HaveLen(1))
+	record := plan.Steps[0].Patch.Record
+	g.Expect(*record).To(And(HaveField("State", StateRequired), HaveField("Reason", v1.ReasonReconcileFailed),
+		HaveField("Message", refused), HaveField("RetryAt", c.Now.Add(10*time.Minute))))
+	c.Nodes[0].Record, c.Nodes[0].Failing = record, ""
+	plan = c.Plan()
+	g.Expect(plan.Slots).To(And(HaveLen(1), HaveKey("b")))
+	g.Expect(plan.Report.Nodes["a"]).To(And(HaveField("Held", true), HaveField("Message", refused)))
+}
+
+// A finalizer of another client keeps the pull pod of an earlier target on the node a.
+func TestAPullPodThatDoesNotEndHoldsNoOther(t *testing.T) {
+	g := NewWithT(t)
+	a := queued("a")
+	a.Pull = &Pod{Name: "pull", Digest: "v0", Ending: true, EndsAt: epoch}
+	c := Cluster{
+		Now: epoch, Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
+		Policies: map[string]Policy{"": {
+			Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), PullImages: true,
+			RetryAfter: 10 * time.Minute, MaxRetryAfter: time.Hour,
+		}},
+	}
+	plan := c.Plan()
+	g.Expect(plan.Steps).To(BeEmpty())
+	g.Expect(plan.Until).To(Equal(epoch.Add(5 * time.Minute)))
+
+	c.Now = plan.Until
+	plan = c.Plan()
+	g.Expect(plan.Steps).To(HaveLen(1))
+	record := plan.Steps[0].Patch.Record
+	g.Expect(*record).To(And(HaveField("State", StateRequired), HaveField("Reason", v1.ReasonUpgradePullFailed),
+		HaveField("Message", "pull pod pull does not end: remove its finalizers")))
+	c.Nodes[0].Record = record
+	g.Expect(c.Plan().Slots).To(And(HaveLen(1), HaveKey("b")))
+}
+
+// The API server refuses to delete the driver pod of a node for good: the deadline of the state holds.
+func TestARefusedDeletionHasADeadline(t *testing.T) {
+	g := NewWithT(t)
+	n := upToDate("a")
+	n.Driver, n.Unschedulable, n.State = &Pod{Name: "driver", UID: "d", Digest: "v1", Ready: true}, true, StatePodRestart
+	n.Record = &Record{
+		UID: "u", Round: 1, State: StatePodRestart, Since: epoch, Target: "v2", DriverPod: "d", Cordoned: true,
+	}
+	n.Workload, n.Failing = &Workload{}, "deleting pod driver: denied"
+	c := Cluster{Now: epoch, Nodes: []Node{n}, Policies: map[string]Policy{"": {
+		Auto: true, DriverTimeout: time.Hour, RetryAfter: time.Minute, MaxRetryAfter: time.Hour,
+	}}}
+	plan := c.Plan()
+	g.Expect(plan.Steps).To(ConsistOf(HaveField("Action", ActionDeleteDriver)))
+	g.Expect(plan.Report.Nodes["a"]).To(And(HaveField("Held", true), HaveField("Message", n.Failing)))
+	g.Expect(plan.Until).To(Equal(epoch.Add(time.Hour)))
+
+	c.Now = plan.Until
+	plan = c.Plan()
+	g.Expect(plan.Steps).To(HaveLen(1))
+	g.Expect(plan.Steps[0].Patch).To(And(HaveField("State", StateFailed),
+		HaveField("Unschedulable", HaveValue(BeFalse()))))
+	g.Expect(plan.Steps[0].Patch.Record.Message).To(ContainSubstring(n.Failing))
+}
+
+// A node dies while it waits for jobs that may take as long as they want. The limit of that state is not meant for it:
+// other nodes wait for it no longer than 15 minutes.
+func TestADeadNodeHoldsNoOther(t *testing.T) {
+	for _, state := range []State{StateWaitForJobs, StatePodDeletion, StateDrain, StatePodRestart} {
+		t.Run(string(state), func(t *testing.T) {
+			g := NewWithT(t)
+			a := queued("a")
+			a.Driver.UID, a.State, a.Unschedulable, a.KubeletReady, a.NotReadySince = "d", state, true, false, epoch
+			a.Record = &Record{
+				UID: "u", Round: 1, State: state, Since: epoch, Target: "v2", Cordoned: true, DriverPod: "d",
+			}
+			c := Cluster{
+				Now: epoch, Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
+				Policies: map[string]Policy{"": {
+					Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), WaitsForJobs: true,
+					RetryAfter: 10 * time.Minute, MaxRetryAfter: time.Hour,
+				}},
+			}
+			plan := c.Plan()
+			g.Expect(plan.Steps).To(BeEmpty())
+			g.Expect(plan.Until).To(Equal(epoch.Add(15 * time.Minute)))
+
+			c.Now = plan.Until
+			plan = c.Plan()
+			g.Expect(plan.Steps).To(HaveLen(1))
+			patch := plan.Steps[0].Patch
+			g.Expect(patch).To(And(HaveField("State", StateFailed), HaveField("Unschedulable", HaveValue(BeFalse()))))
+			g.Expect(patch.Record.Reason).To(Equal(v1.ReasonUpgradeNodeNotReady))
+			g.Expect(patch.Record.RetryAt).To(Equal(c.Now.Add(10 * time.Minute)))
+			c.Nodes[0].State, c.Nodes[0].Record, c.Nodes[0].Unschedulable = StateFailed, patch.Record, false
+			g.Expect(c.Plan().Slots).To(HaveKey("b"))
+		})
+	}
+}
+
+// The same while it is drained for a MIG layout.
+func TestADeadNodeEndsItsDrain(t *testing.T) {
+	for _, state := range []DrainState{DrainJobs, DrainUsers, DrainAll} {
+		t.Run(string(state), func(t *testing.T) {
+			g := NewWithT(t)
+			n := wants("a")
+			n.MIG.Idle, n.MIG.Evict = false, true
+			n.Unschedulable, n.KubeletReady, n.NotReadySince = true, false, epoch
+			n.MIG.Recorded = true
+			n.MIG.Drain = &Drain{
+				UID: "a", State: state, Layout: "b", Granted: epoch, Since: epoch, Cordoned: true,
+				// As is reported before.
+				Message: "the node's condition Ready is not True",
+			}
+			c := Cluster{Now: epoch, Nodes: []Node{n}, Policies: map[string]Policy{"": {
+				MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), RetryAfter: 10 * time.Minute, MaxRetryAfter: time.Hour,
+			}}}
+			plan := c.Plan()
+			g.Expect(plan.Steps).To(BeEmpty())
+			g.Expect(plan.Until).To(Equal(epoch.Add(15 * time.Minute)))
+
+			c.Now = plan.Until
+			plan = c.Plan()
+			g.Expect(plan.Steps).To(HaveLen(1))
+			g.Expect(plan.Steps[0].Layout.Unschedulable).To(HaveValue(BeFalse()))
+			g.Expect(*plan.Steps[0].Layout.Drain).To(And(HaveField("State", DrainFailed),
+				HaveField("RetryAt", c.Now.Add(10*time.Minute)), HaveField("Message", ContainSubstring("Ready"))))
+		})
+	}
+}
