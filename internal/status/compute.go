@@ -117,7 +117,8 @@ func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 	}
 	status.ObservedGeneration = policy.Generation
 	conditions.SetFieldNotes(&status, policy.Spec, in.IgnoredVariables,
-		slices.Concat(in.Plan.Doubtful(), conditions.ChartNotes(policy), in.Notes))
+		// A long message is cut: the notes of the chart have been printed where Helm prints any.
+		slices.Concat(in.Plan.Doubtful(), in.Notes, conditions.ChartNotes(policy)))
 	if len(in.Plan.Steps) == 0 || in.Unassessed > 0 {
 		found := cmp.Or(checkDecoding(in, status), decidedFinding(in), failure(v1.ReasonReconcileFailed, errorText(in.Err)))
 		setConditions(&status, *found)

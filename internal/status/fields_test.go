@@ -229,8 +229,8 @@ func TestNotesBesideFields(t *testing.T) {
 	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		"nvidia.com/gpu-operator.chart-notes": "a: unknown\n\n  draDriver: it belongs elsewhere.\n",
 	}}}
-	const want = "values of the chart: a: unknown; values of the chart: draDriver: it belongs elsewhere; " +
-		"Kubernetes v1.38.0 is newer"
+	const want = "Kubernetes v1.38.0 is newer; values of the chart: a: unknown; " +
+		"values of the chart: draDriver: it belongs elsewhere"
 	status := Compute(policy, in)
 	if got := condition(status, v1.ConditionUnsupportedFields); got.Status != metav1.ConditionTrue ||
 		got.Reason != v1.ReasonDoubtfulFields || got.Message != want {
