@@ -151,8 +151,9 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 func (c *Cluster) planFor(
 	decisions *plan.Decisions, optional map[operand.OptionalKind]bool, nodes []*corev1.Node,
 ) plan.Plan {
-	facts := factsOf(nodes)
-	standIns := decisions.StandIns(facts, rollout.Variants(c.daemonSets()))
+	variants := rollout.Variants(c.daemonSets())
+	facts := decisions.Relabelled(factsOf(nodes), variants)
+	standIns := decisions.StandIns(facts, variants)
 	return plan.Compute(decisions, optional, append(facts, standIns...))
 }
 
