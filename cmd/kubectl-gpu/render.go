@@ -183,8 +183,9 @@ func (o renderOptions) run(cmd *cobra.Command) error {
 	}
 	for _, sentence := range slices.Concat(
 		by.sentences, aboutPause(found.input), fieldnotes.Of(file.Policy.Spec),
-		preview.AboutDrivers(file.Drivers, found.input), found.ignored, found.plan.Doubtful(), preview.Unread(found.plan.Catalogue, found.input), found.kept,
-		aboutOperands(found.plan), aboutNodes(found.plan, found.facts),
+		preview.AboutDrivers(file.Drivers, found.input), found.ignored, found.plan.Doubtful(),
+		preview.Unread(found.plan.Catalogue, found.input), found.kept, aboutOperands(found.plan),
+		aboutNodes(found.plan, found.facts),
 	) {
 		fmt.Fprintln(cmd.ErrOrStderr(), sentence)
 	}
