@@ -38,7 +38,8 @@ func unnamedFields(planned []drift.Difference, before, after map[string]any) []s
 var defaults = map[string]any{
 	"dnsPolicy": "ClusterFirst", "terminationGracePeriodSeconds": int64(30), "periodSeconds": int64(10),
 	"timeoutSeconds": int64(1), "failureThreshold": int64(3), "successThreshold": int64(1), "maxUnavailable": int64(1),
-	"internalTrafficPolicy": "Cluster", "type": "ClusterIP", "restartPolicy": "Always",
+	"internalTrafficPolicy": "Cluster", "externalTrafficPolicy": "Cluster", "type": "ClusterIP",
+	"restartPolicy": "Always", "allocateLoadBalancerNodePorts": true,
 }
 
 // isUnset reports whether a field is no longer set: it has its default again, or fewer keys.

@@ -40,9 +40,9 @@ type generator struct {
 // newScenario returns the case of a seed.
 func newScenario(seed uint64, fields []specgen.Field) *scenario {
 	g := generator{rand.New(rand.NewPCG(seed, 0)), fields}
-	s := &scenario{generator: g, given: g.chance(0.95), running: g.chance(0.5)}
-	s.nodes = g.cluster(g.chance(0.4))
-	if g.chance(0.95) {
+	s := &scenario{generator: g, given: g.chance(0.97), running: g.chance(0.5)}
+	s.nodes = g.cluster(g.chance(0.3))
+	if g.chance(0.97) {
 		s.named = g.references()
 	}
 	return s
