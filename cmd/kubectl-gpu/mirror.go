@@ -60,7 +60,10 @@ func mirrorOf(
 
 The policy and the nodes are files; no cluster is called. Drivers have an image for each operating system, and if they
 are precompiled for each kernel, so that the nodes matter: list one of each kind that will join. For Red Hat CoreOS give
---driver-toolkit-images, too.`,
+--driver-toolkit-images, too.
+
+Exit codes: 0 success; 1 a file cannot be read, or the API server or the operator would refuse a part of the policy, as
+standard error has it: the images of the rest are printed; 2 wrong usage.`,
 		Example: example,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,11 +74,7 @@ are precompiled for each kernel, so that the nodes matter: list one of each kind
 			if o.render.env, err = environmentOf(env); err != nil {
 				return err
 			}
-			images, registry, err := o.images(cmd)
-			if err != nil {
-				return failure{err}
-			}
-			if err := form(cmd.OutOrStdout(), images, registry); err != nil {
+			if err := o.run(cmd, form); err != nil {
 				return failure{err}
 			}
 			return nil
@@ -100,18 +99,20 @@ are precompiled for each kernel, so that the nodes matter: list one of each kind
 	return command
 }
 
-// images returns the images at their source, sorted, and the registry of the mirror. What would not be applied, so that
-// its image is missing, goes to standard error.
-func (o mirrorOptions) images(cmd *cobra.Command) (images []string, registry string, err error) {
+// run prints the images. What would be refused or not be applied, so that its image is missing, goes to standard error;
+// if something would be refused, it fails after that.
+func (o mirrorOptions) run(
+	cmd *cobra.Command, form func(out io.Writer, images []string, registry string) error,
+) error {
 	file, err := readPolicy(o.render.policy, cmd.InOrStdin())
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the policy %s: %w", o.render.policy, err)
+		return fmt.Errorf("reading the policy %s: %w", o.render.policy, err)
 	}
 	by, err := file.refusals(cmd.Context(), nil)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
-	registry = o.to
+	registry := o.to
 	if global := file.Policy.Spec.Global; global != nil {
 		registry = cmp.Or(o.to, global.Registry)
 		global.Registry = ""
@@ -119,25 +120,34 @@ func (o mirrorOptions) images(cmd *cobra.Command) (images []string, registry str
 	o.render.namespace = defaultNamespace
 	found, err := o.render.compute(file, cmd.InOrStdin())
 	if err != nil {
-		return nil, "", err
+		return err
+	}
+	images, err := o.images(found)
+	if err != nil {
+		return err
+	}
+	if err := form(cmd.OutOrStdout(), images, registry); err != nil {
+		return err
 	}
 	for _, sentence := range slices.Concat(
 		by.sentences, found.ignored, found.kept, aboutOperands(found.plan), aboutNodes(found.plan, found.facts),
 	) {
 		fmt.Fprintln(cmd.ErrOrStderr(), sentence)
 	}
-	if err := found.err(by); err != nil {
-		return nil, "", err
-	}
-	all, err := intents(found.plan, file.Policy)
+	return found.err(by)
+}
+
+// images returns the images at their source, sorted.
+func (o mirrorOptions) images(found *rendition) ([]string, error) {
+	all, err := intents(found.plan, found.file.Policy)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	names := map[string]bool{o.render.image: true}
 	for _, object := range all {
 		addImages(names, object)
 	}
-	return slices.Sorted(maps.Keys(names)), registry, nil
+	return slices.Sorted(maps.Keys(names)), nil
 }
 
 // addImages adds the images of the containers of an object.

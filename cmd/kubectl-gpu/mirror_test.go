@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -62,4 +63,36 @@ func TestMirrorScript(t *testing.T) {
 	g.Expect(without.errOut).To(ContainSubstring("set spec.global.registry in the policy, or give --to"))
 	g.Expect(kubectlGPU("", "mirror").code).To(Equal(2))
 	g.Expect(kubectlGPU("", "mirror", "list", "-f", "-", "--nodes", "-").code).To(Equal(2))
+}
+
+// An object of a cluster may have what an older definition admitted. The API server keeps it, so it is only noted.
+func TestWhatIsStoredIsNoted(t *testing.T) {
+	const spec = `{driver: {kernelModuleType: closed}, toolkit: {version: 1.2.3}}`
+	const head = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: p%s}\nspec: " + spec + "\n"
+	for _, command := range [][]string{{"mirror", "list"}, {"mirror", "script", "--to", "mirror.local"}, {"render"}} {
+		t.Run(strings.Join(command[:min(len(command), 2)], " "), func(t *testing.T) {
+			g := NewWithT(t)
+			args := append(command, "-f", "-", "--nodes", "testdata/nodes.yaml")
+			exported := kubectlGPU(fmt.Sprintf(head, `, uid: a, resourceVersion: "7"`), args...)
+			g.Expect(exported.code).To(Equal(0), exported.errOut)
+			g.Expect(exported.out).To(ContainSubstring("container-toolkit:1.2.3"))
+			g.Expect(exported.errOut).To(ContainSubstring("the API server would refuse a new ClusterPolicy p, and keeps the " +
+				`one that is stored with this: spec.driver.kernelModuleType: Unsupported value: "closed"`))
+			for _, written := range []string{"", ", uid: a", `, resourceVersion: "7"`} {
+				got := kubectlGPU(fmt.Sprintf(head, written), args...)
+				g.Expect(got.code).To(Equal(1))
+				g.Expect(got.out).To(ContainSubstring("container-toolkit:1.2.3"), "what is refused, is printed too")
+				g.Expect(got.errOut).To(ContainSubstring("kubectl gpu: the API server would refuse ClusterPolicy p"))
+			}
+		})
+	}
+}
+
+// The images are printed where the operator refuses an operand, but for those of that operand, and the command fails.
+func TestMirrorPrintsTheRest(t *testing.T) {
+	g := NewWithT(t)
+	got := mirrored(`{driver: {image: "example.com/driver:1", version: "2"}}`, "list")
+	g.Expect(got.code).To(Equal(1))
+	g.Expect(got.out).To(And(ContainSubstring("k8s-device-plugin:"), Not(ContainSubstring("example.com/driver"))))
+	g.Expect(got.errOut).To(ContainSubstring("the policy is invalid for driver"))
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -26,39 +23,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
-
-// stdin is the file name that stands for standard input.
-const stdin = "-"
-
-// documents returns the YAML or JSON documents of a file that are not empty.
-func documents(file string, in io.Reader) ([][]byte, error) {
-	if file != stdin {
-		opened, err := os.Open(file)
-		if err != nil {
-			return nil, err
-		}
-		defer opened.Close()
-		in = opened
-	}
-	var found [][]byte
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(in))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return found, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		content, err := yaml.YAMLToJSON(document)
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", len(found)+1, err)
-		}
-		if !bytes.Equal(content, []byte("null")) {
-			found = append(found, document)
-		}
-	}
-}
 
 // policyFile has the objects of a file with a policy.
 type policyFile struct {
@@ -111,7 +75,8 @@ func (f *policyFile) add(document []byte) error {
 	if object == nil {
 		return nil
 	}
-	if err := yaml.Unmarshal(document, object); err != nil {
+	// The API server refuses a field that it does not know.
+	if err := yaml.UnmarshalStrict(document, object); err != nil {
 		return fmt.Errorf("%s %s: %w", kind.Kind, nameOf(document), err)
 	}
 	if secret, isSecret := object.(*corev1.Secret); isSecret {
@@ -188,35 +153,6 @@ func decodeStrictly[T runtime.Object](document []byte, want schema.GroupVersionK
 			want.GroupVersion())
 	}
 	return typed, nil
-}
-
-// withoutLists replaces each list by its items.
-func withoutLists(all [][]byte) ([][]byte, error) {
-	var found [][]byte
-	for _, document := range all {
-		var content struct {
-			metav1.TypeMeta `json:",inline"`
-			Items           []runtime.RawExtension `json:"items"`
-		}
-		// An error of another kind is reported where the document is decoded.
-		if err := yaml.Unmarshal(document, &content); err != nil || !isList(content.TypeMeta) {
-			found = append(found, document)
-			continue
-		}
-		if _, err := yaml.YAMLToJSONStrict(document); err != nil {
-			return nil, err
-		}
-		for _, item := range content.Items {
-			found = append(found, item.Raw)
-		}
-	}
-	return found, nil
-}
-
-func isList(kind metav1.TypeMeta) bool {
-	return kind.APIVersion == "v1" && kind.Kind == "List" ||
-		kind.APIVersion == v1.GroupVersion.String() && kind.Kind == v1.ClusterPolicyKind.Kind+"List" ||
-		kind.APIVersion == v1alpha1.GroupVersion.String() && kind.Kind == v1alpha1.NVIDIADriverKind.Kind+"List"
 }
 
 // asWritten drops from an object what its author does not write: the status, which another release or NVIDIA's operator

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -31,8 +32,8 @@ func errInvalid(invalid, refused []string, at string) error {
 }
 
 // refusals checks the policy and the NVIDIADrivers of a file as the API server does, except its webhooks and policies.
-// It accepts what is wrong with an object of the cluster already, as the API server does: live has those objects, and
-// may be nil.
+// It accepts what is wrong with an object of the cluster already, as the API server does: live has those objects. It is
+// nil if there is no cluster: then what is wrong with an object that was exported from one counts as stored there.
 func (f *policyFile) refusals(ctx context.Context, live *preview.Cluster) (refusals, error) {
 	found := refusals{}
 	for _, document := range f.documents {
@@ -53,12 +54,26 @@ func (f *policyFile) refusals(ctx context.Context, live *preview.Cluster) (refus
 			continue
 		}
 		name := definition.Kind.Kind + " " + nameOf(document)
+		if live == nil && isExported(document) {
+			for _, problem := range problems {
+				found.sentences = append(found.sentences, fmt.Sprintf("the API server would refuse a new %s, and keeps the one "+
+					"that is stored with this: %s", name, problem))
+			}
+			continue
+		}
 		found.objects = append(found.objects, name)
 		for _, problem := range problems {
 			found.sentences = append(found.sentences, fmt.Sprintf("the API server would refuse %s: %s", name, problem))
 		}
 	}
 	return found, nil
+}
+
+// isExported reports whether a document is an object of a cluster, as kubectl get prints it.
+func isExported(document []byte) bool {
+	var object metav1.PartialObjectMetadata
+	err := yaml.Unmarshal(document, &object)
+	return err == nil && object.UID != "" && object.ResourceVersion != ""
 }
 
 // problemsOf returns what the API server would refuse of an object, without its status.

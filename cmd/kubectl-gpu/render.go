@@ -5,16 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"sort"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
@@ -181,9 +182,10 @@ func (o renderOptions) run(cmd *cobra.Command) error {
 		return fmt.Errorf("writing the objects: %w", err)
 	}
 	for _, sentence := range slices.Concat(
-		by.sentences, aboutPause(found.input), fieldnotes.Of(file.Policy.Spec), aboutDrivers(file.Drivers, found.input),
-		found.ignored, found.plan.Doubtful(), preview.Unread(preview.Assumed(found.input.Contents)), found.kept,
-		aboutOperands(found.plan), aboutNodes(found.plan, found.facts),
+		by.sentences, aboutPause(found.input), fieldnotes.Of(file.Policy.Spec),
+		preview.AboutDrivers(file.Drivers, found.input), found.ignored, found.plan.Doubtful(),
+		preview.Unread(found.plan.Catalogue, found.input), found.kept, aboutOperands(found.plan),
+		aboutNodes(found.plan, found.facts),
 	) {
 		fmt.Fprintln(cmd.ErrOrStderr(), sentence)
 	}
@@ -212,14 +214,15 @@ func (o renderOptions) compute(file *policyFile, in io.Reader) (*rendition, erro
 	sort.Slice(nodes, func(i, j int) bool { return nodes[i].Name < nodes[j].Name })
 	for i := range nodes {
 		found.facts = append(found.facts, observe.Facts(preview.Unwritten(catalogue, &nodes[i])))
-		if preview.Keeps(decisions, &nodes[i]) {
-			found.kept = append(found.kept, fmt.Sprintf("node %s has labels of a running operator, which may keep what the "+
-				"node has; this is a first installation without them: kubectl gpu plan shows the cluster's", nodes[i].Name))
-		}
 	}
-	nodesAndStandIns := append(slices.Clone(found.facts), decisions.StandIns(found.facts, nil)...)
-	found.plan = plan.Compute(decisions, found.input.Optional, nodesAndStandIns)
-	return found, nil
+	found.plan = found.planOf(decisions, found.facts)
+	found.kept, err = found.keptBy(decisions, nodes)
+	return found, err
+}
+
+// planOf returns the plan for nodes, in a cluster without objects of the stack.
+func (r *rendition) planOf(decisions *plan.Decisions, nodes []nodeinfo.Facts) plan.Plan {
+	return plan.Compute(decisions, r.input.Optional, append(slices.Clone(nodes), decisions.StandIns(nodes, nil)...))
 }
 
 func (o renderOptions) input(file *policyFile) operand.Input {
@@ -238,6 +241,63 @@ func (o renderOptions) input(file *policyFile) operand.Input {
 		in.NVIDIADrivers = nvidiadriver.Declared(file.Policy.Spec, file.Drivers)
 	}
 	return in
+}
+
+// keptBy returns sentences about the nodes with labels of a running operator by which they keep something, and about
+// the objects that differ with these labels.
+func (r *rendition) keptBy(decisions *plan.Decisions, nodes []corev1.Node) ([]string, error) {
+	var sentences []string
+	var labelled []nodeinfo.Facts
+	for i := range nodes {
+		labelled = append(labelled, observe.Facts(preview.Settled(decisions, &nodes[i])))
+		if preview.Keeps(decisions, &nodes[i]) {
+			sentences = append(sentences, fmt.Sprintf("node %s has labels of a running operator, which may keep what the "+
+				"node has; this is a first installation without them: kubectl gpu plan shows the cluster's", nodes[i].Name))
+		}
+	}
+	if len(sentences) == 0 {
+		return nil, nil
+	}
+	printed, err := intents(r.plan, r.file.Policy)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := intents(r.planOf(decisions, decisions.Relabelled(labelled, nil)), r.file.Policy)
+	if err != nil {
+		return nil, err
+	}
+	return append(sentences, differing(printed, kept)...), nil
+}
+
+// differing returns a sentence for each object that differs with the labels of a running operator.
+func differing(printed, kept []*unstructured.Unstructured) []string {
+	const with = "with the labels of a running operator"
+	var sentences []string
+	for _, object := range printed {
+		other := sameObject(kept, object)
+		switch {
+		case other == nil:
+			sentences = append(sentences, fmt.Sprintf("%s %s would not be applied %s", object.GetKind(), object.GetName(), with))
+		case !reflect.DeepEqual(object.Object, other.Object):
+			sentences = append(sentences, fmt.Sprintf("%s %s would differ %s", object.GetKind(), object.GetName(), with))
+		}
+	}
+	for _, object := range kept {
+		if sameObject(printed, object) == nil {
+			sentences = append(sentences, fmt.Sprintf("%s %s would be applied %s", object.GetKind(), object.GetName(), with))
+		}
+	}
+	return sentences
+}
+
+// sameObject returns the one of the objects with the kind and the name of another; nil if there is none.
+func sameObject(objects []*unstructured.Unstructured, of *unstructured.Unstructured) *unstructured.Unstructured {
+	for _, object := range objects {
+		if object.GetKind() == of.GetKind() && object.GetName() == of.GetName() {
+			return object
+		}
+	}
+	return nil
 }
 
 // objects returns the objects of all steps as YAML documents, in the order in which they are applied.
@@ -290,21 +350,6 @@ func aboutPause(in operand.Input) []string {
 		return nil
 	}
 	return []string{"spec.paused is true: the operator would only report. Without it, it would apply these objects"}
-}
-
-// aboutDrivers returns a line for each field of NVIDIADriver objects without effect, or for all of them if they have
-// none.
-func aboutDrivers(drivers []v1alpha1.NVIDIADriver, in operand.Input) []string {
-	if len(drivers) > 0 && !in.UsesNVIDIADrivers() {
-		return []string{"the NVIDIADrivers would have no effect: spec.driver.useNvidiaDriverCRD is not true"}
-	}
-	var sentences []string
-	for _, driver := range drivers {
-		for _, note := range nvidiadriver.Notes(driver) {
-			sentences = append(sentences, fmt.Sprintf("NVIDIADriver %s: %s", driver.Name, note))
-		}
-	}
-	return sentences
 }
 
 // aboutOperands returns a line for each operand that would not be applied and each node pool and NVIDIADriver that is

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
 )
 
 // running are the labels that the operator has written on a node with the driver of spec.driver.
@@ -76,6 +78,9 @@ func TestRenderIgnoresTheLabelsOfARunningOperator(t *testing.T) {
 	}
 }
 
+// differingObjects matches the sentences about objects that differ with the labels of a running operator.
+var differingObjects = regexp.MustCompile(`(?m)^\S+ \S+ would .* with the labels of a running operator\n`)
+
 // Labels that make the operator of a running cluster apply something else are named.
 func TestRenderNamesNodesThatKeepSomething(t *testing.T) {
 	g := NewWithT(t)
@@ -86,6 +91,9 @@ func TestRenderNamesNodesThatKeepSomething(t *testing.T) {
 	g.Expect(got.code).To(Equal(0), got.errOut)
 	g.Expect(got.out).NotTo(ContainSubstring("nvidia-driver-ctr"))
 	g.Expect(got.errOut).To(ContainSubstring(sentence))
+	g.Expect(differingObjects.FindAllString(got.errOut, -1)).To(Equal([]string{
+		"DaemonSet nvidia-driver-daemonset would be applied with the labels of a running operator\n",
+	}), "the objects that differ, and no other")
 	got = kubectlGPU(policy, "render", "-f", "-", "--nodes", ubuntuNode(t, ""))
 	g.Expect(got.errOut).NotTo(ContainSubstring("running operator"))
 }
@@ -134,6 +142,10 @@ func TestPreviewsNameWhatWasNotRead(t *testing.T) {
 	rendered := kubectlGPU(edit(spec), "render", "-f", "-", "--nodes", ubuntuNode(t, ""))
 	g.Expect(rendered.code).To(Equal(0), rendered.errOut)
 	planned := kubectlGPU(edit(spec), "plan", "-f", "-", "--against", installed(t))
+	g.Expect(rendered.errOut).To(ContainSubstring("ConfigMap modules was not read: it counts as existing, and the " +
+		"objects of driver lack what follows from its content"))
+	g.Expect(rendered.errOut).To(ContainSubstring("PriorityClass high was not read: it counts as existing; without it, " +
+		"the objects of driver would not be applied\n"))
 	for _, name := range named {
 		g.Expect(rendered.errOut).To(ContainSubstring(name + " was not read: "))
 		if !strings.HasPrefix(name, "ConfigMap") { // The objects of the cluster have all ConfigMaps.
@@ -147,8 +159,11 @@ func TestPreviewsNameWhatWasNotRead(t *testing.T) {
 		if group == "" {
 			group = "v1"
 		}
-		given += fmt.Sprintf("---\n{apiVersion: %s, kind: %s, metadata: {name: %s}, data: {ca-bundle.crt: dmFsdWU=}}\n",
-			group, kind, name)
+		content := map[string]string{"PriorityClass": "value: 1"}[kind]
+		if content == "" {
+			content = "data: {ca-bundle.crt: dmFsdWU=}"
+		}
+		given += fmt.Sprintf("---\n{apiVersion: %s, kind: %s, metadata: {name: %s}, %s}\n", group, kind, name, content)
 	}
 	rendered = kubectlGPU(given, "render", "-f", "-", "--nodes", ubuntuNode(t, ""))
 	g.Expect(rendered.code).To(Equal(0), rendered.errOut)
@@ -190,5 +205,82 @@ func TestPlanAndDiffShowTheDriverThatNodesMoveTo(t *testing.T) {
 				g.Expect(got.out).NotTo(MatchRegexp(leaves), "other nodes stay there")
 			}
 		})
+	}
+}
+
+// NVIDIADrivers that the policy does not use are noted.
+func TestPreviewsNoteUnusedDrivers(t *testing.T) {
+	g := NewWithT(t)
+	file := edit(`{driver: {version: "580.1"}}`) + aDriver("a", `{driverType: gpu, version: "580.2"}`)
+	const note = "the NVIDIADrivers would have no effect: spec.driver.useNvidiaDriverCRD is not true"
+	g.Expect(kubectlGPU(file, "render", "-f", "-", "--nodes", ubuntuNode(t, "")).errOut).To(ContainSubstring(note))
+	cluster := installed(t)
+	g.Expect(kubectlGPU(file, "plan", "-f", "-", "--against", cluster).out).To(ContainSubstring(note))
+	g.Expect(kubectlGPU(file, "diff", "-f", "-", "--against", cluster).out).To(ContainSubstring(note))
+}
+
+// The objects of a file count however they are listed there, as with kubectl apply.
+func TestPreviewsReadAllOfAFile(t *testing.T) {
+	g := NewWithT(t)
+	const list = "{apiVersion: v1, kind: List, items: [%s]}"
+	policy := fmt.Sprintf("{apiVersion: nvidia.com/v1, kind: ClusterPolicy, metadata: {name: p}, spec: %s}", usesDrivers)
+	driver := strings.TrimPrefix(aDriver("a", `{driverType: gpu, version: "580.2"}`), "---\n")
+	for _, file := range []string{
+		fmt.Sprintf(list, policy+", "+fmt.Sprintf(list, driver)),
+		fmt.Sprintf(list, policy+", {apiVersion: nvidia.com/v1alpha1, kind: NVIDIADriverList, items: ["+driver+"]}"),
+		asJSON(t, policy) + asJSON(t, driver),
+		asJSON(t, policy) + "\n" + asJSON(t, driver) + "\n",
+		strings.ReplaceAll(policy+"\n--- # the driver\n"+driver, "\n", "\r\n"),
+	} {
+		got := kubectlGPU(file, "render", "-f", "-", "--nodes", ubuntuNode(t, ""))
+		g.Expect(got.code).To(Equal(0), got.errOut)
+		g.Expect(got.out).To(ContainSubstring("driver:580.2-ubuntu24.04"))
+	}
+}
+
+// asJSON returns a document as JSON.
+func asJSON(t *testing.T, document string) string {
+	t.Helper()
+	text, err := yaml.YAMLToJSON([]byte(document))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// A field that the API server does not know is an error, also of the objects that a policy names.
+func TestPreviewsRefuseUnknownFieldsOfNamedObjects(t *testing.T) {
+	g := NewWithT(t)
+	file := edit(`{driver: {kernelModuleConfig: {name: modules}}}`) +
+		"---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: modules}, datta: {nvidia.conf: text}}\n"
+	got := kubectlGPU(file, "render", "-f", "-", "--nodes", ubuntuNode(t, ""))
+	g.Expect(got.code).To(Equal(1))
+	g.Expect(got.errOut).To(ContainSubstring(`ConfigMap modules: error unmarshaling JSON: while decoding JSON: json: ` +
+		`unknown field "datta"`))
+}
+
+// Kinds of which a file of a cluster has no object are named: a new one of them would not be shown.
+func TestPlanNamesKindsThatAreNotCompared(t *testing.T) {
+	g := NewWithT(t)
+	const sentence = "no object was read of RuntimeClass: what would be created, changed or deleted of them is not shown"
+	full := installed(t)
+	complete := kubectlGPU(edit(installedSpec), "plan", "-f", "-", "--against", full)
+	g.Expect(complete.out).NotTo(ContainSubstring("was read of"))
+	text, err := os.ReadFile(full)
+	g.Expect(err).NotTo(HaveOccurred())
+	cut := filepath.Join(t.TempDir(), "cluster.yaml")
+	g.Expect(os.WriteFile(cut, []byte(strings.ReplaceAll(string(text), "kind: RuntimeClass\n", "kind: Other\n")),
+		0o600)).To(Succeed())
+	g.Expect(kubectlGPU(edit(installedSpec), "plan", "-f", "-", "--against", cut).out).To(ContainSubstring(sentence))
+}
+
+// A plan for a cluster in which the operator waits for the end of NVIDIA's says so.
+func TestPreviewsNoteThatTheOperatorWaits(t *testing.T) {
+	g := NewWithT(t)
+	const status = "status: {namespace: gpu-operator"
+	cluster := installed(t, status, status+`, conditions: [{type: OtherOperatorRunning, status: "True", `+
+		`reason: OtherOperatorRunning, message: Deployment gpu-operator runs NVIDIA's operator, `+
+		`lastTransitionTime: "2026-01-01T00:00:00Z"}]`)
+	const note = "the operator changes nothing now, and this only once NVIDIA's is gone: Deployment gpu-operator runs"
+	for _, command := range []string{"plan", "diff"} {
+		g.Expect(kubectlGPU(edit(upgradedSpec), command, "-f", "-", "--against", cluster).out).To(ContainSubstring(note))
 	}
 }

@@ -25,6 +25,10 @@ var owned = map[string]bool{
 	"requests": true,
 }
 
+// withoutDefaults are lists whose elements have no defaults: what the live one has beyond the rendered one was rendered
+// before.
+var withoutDefaults = map[string]bool{"tolerations": true, "nodeSelectorTerms": true, "matchExpressions": true}
+
 // All returns all fields in which an intent differs from the live object, with those that are no longer set as far as
 // they can be told from defaults: elements of lists with names, and keys of owned maps. It is for people; whether an
 // object is written is what First decides.
@@ -112,7 +116,9 @@ func (w *walk) fields(want, have map[string]any, field string, at Path) {
 func (w *walk) list(want, have []any, field string, at Path) {
 	key, merged := mergeKeys[field]
 	if merged = merged && named(key, want) && named(key, have); !merged {
-		w.elements(want, have, at)
+		inner := &walk{both: w.both || withoutDefaults[field]}
+		inner.elements(want, have, at)
+		w.found = append(w.found, inner.found...)
 		return
 	}
 	for _, element := range want {

@@ -22,7 +22,8 @@ spec:
           args: [one, two]
           env: [{name: A, value: "1"}, {name: B, value: "2"}]
           resources: {limits: {cpu: 1}}
-      tolerations: [{key: x, operator: Exists}]
+      tolerations: [{key: x, operator: Exists}, {operator: Exists}]
+      volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]
 `
 	const live = `
 metadata:
@@ -41,7 +42,8 @@ spec:
           terminationMessagePolicy: File
           env: [{name: A, value: "1"}, {name: C, value: "3"}]
           resources: {limits: {cpu: 1000m, memory: 1Gi}}
-      tolerations: [{key: z, operator: Exists}]
+      tolerations: [{key: z, operator: Exists}, {key: dedicated, operator: Exists, effect: NoSchedule}]
+      volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t, expirationSeconds: 3600}}]}}]
 `
 	g := NewWithT(t)
 	object := func(text string) map[string]any {
@@ -58,6 +60,8 @@ spec:
 		Difference{container + "env[C]", map[string]any{"name": "C", "value": "3"}, nil},
 		Difference{container + "resources.limits.memory", "1Gi", nil},
 		Difference{pod + "tolerations[0].key", "z", "x"},
+		Difference{pod + "tolerations[1].key", "dedicated", nil},
+		Difference{pod + "tolerations[1].effect", "NoSchedule", nil},
 	))
 	g.Expect(All(&unstructured.Unstructured{Object: object(intent)}, object(intent))).To(BeEmpty())
 	g.Expect(Between(object("{a: {b: 1, c: []}, d: x}"), object("{a: {b: 2}, e: y}"))).To(ConsistOf(

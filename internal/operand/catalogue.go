@@ -41,7 +41,7 @@ func (c Catalogue) RuntimeFiles(in Input) []string {
 // Uses returns the objects that any operand uses, for nodes of any node pool, each once.
 func (c Catalogue) Uses(in Input) []Reference {
 	var all []Reference
-	c.forEachUse(in, func(use Use) {
+	c.forEachUse(in, func(_ *Operand, use Use) {
 		if !slices.Contains(all, use.Reference) {
 			all = append(all, use.Reference)
 		}
@@ -49,11 +49,22 @@ func (c Catalogue) Uses(in Input) []Reference {
 	return all
 }
 
+// UsersOf returns the operands that use an object, for nodes of any node pool, each once, in the catalogue's order.
+func (c Catalogue) UsersOf(in Input, reference Reference) []Name {
+	var users []Name
+	c.forEachUse(in, func(o *Operand, use Use) {
+		if use.Reference == reference && !slices.Contains(users, o.Name) {
+			users = append(users, o.Name)
+		}
+	})
+	return users
+}
+
 // Assume returns the contents of a cluster of which only these are known: every other object that an operand uses
 // exists, with the keys that it must have.
 func (c Catalogue) Assume(in Input, known map[Reference]Content) map[Reference]Content {
 	contents := map[Reference]Content{}
-	c.forEachUse(in, func(use Use) {
+	c.forEachUse(in, func(_ *Operand, use Use) {
 		content := contents[use.Reference]
 		content.Assumed = true
 		for _, key := range use.Keys {
@@ -68,10 +79,10 @@ func (c Catalogue) Assume(in Input, known map[Reference]Content) map[Reference]C
 	return contents
 }
 
-func (c Catalogue) forEachUse(in Input, do func(Use)) {
+func (c Catalogue) forEachUse(in Input, do func(*Operand, Use)) {
 	each := func(o *Operand, in Input) {
 		for _, use := range o.UsesOf(in) {
-			do(use)
+			do(o, use)
 		}
 	}
 	nodePools, drivers := NodePools(in.Spec), in.DriverPools()

@@ -86,12 +86,14 @@ type changes struct {
 	unchanged int
 	// daemonSets are those that are rendered, by name.
 	daemonSets map[string]*appsv1.DaemonSet
+	// unread are the kinds of which none was read, so that they are not compared.
+	unread map[string]bool
 }
 
 // changesOf compares what the pass would render with the live objects: now, and when driver upgrades have moved the
 // nodes.
 func changesOf(c *Cluster, now, moved plan.Plan, policy *v1.ClusterPolicy) changes {
-	found := changes{changed: []Change{}, daemonSets: map[string]*appsv1.DaemonSet{}}
+	found := changes{changed: []Change{}, daemonSets: map[string]*appsv1.DaemonSet{}, unread: map[string]bool{}}
 	first := renderedOf(c, now, policy)
 	found.changed = append(found.changed, first.refused...)
 	for _, object := range first.objects {
@@ -101,6 +103,15 @@ func changesOf(c *Cluster, now, moved plan.Plan, policy *v1.ClusterPolicy) chang
 	found.addLater(c, first, renderedOf(c, moved, policy))
 	found.handOver(c)
 	return found
+}
+
+// notes returns a sentence about the kinds that are not compared.
+func (f *changes) notes() []string {
+	if len(f.unread) == 0 {
+		return nil
+	}
+	return []string{"no object was read of " + strings.Join(slices.Sorted(maps.Keys(f.unread)), ", ") +
+		": what would be created, changed or deleted of them is not shown"}
 }
 
 // renderedObjects are the objects of a plan.
@@ -176,6 +187,7 @@ func (f *changes) compare(c *Cluster, object manifest.Object) {
 	}
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	if !c.Read[kind] {
+		f.unread[kind] = true
 		return
 	}
 	change := Change{

@@ -2,7 +2,6 @@ package preview
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,7 +12,6 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
@@ -175,64 +173,6 @@ func (c *Cluster) driverToolkit() map[string]string {
 		}
 	}
 	return nil
-}
-
-// operator is the operator's own container; nil if the cluster has none, or it was not read.
-func (c *Cluster) operator() *corev1.Container {
-	for _, deployment := range inNamespace[*appsv1.Deployment](c) {
-		template := &deployment.Spec.Template
-		if template.Labels[labels.Component] != labels.ManagedByValue || len(template.Spec.Containers) == 0 {
-			continue
-		}
-		return &template.Spec.Containers[0]
-	}
-	return nil
-}
-
-// variables returns the operator's variables.
-func variables(container *corev1.Container) func(string) string {
-	return func(name string) string {
-		if container == nil {
-			return ""
-		}
-		for _, variable := range container.Env {
-			if variable.Name == name {
-				return variable.Value
-			}
-		}
-		return ""
-	}
-}
-
-// operatorImage returns the image that the operator uses for its helpers.
-func operatorImage(container *corev1.Container) string {
-	if container == nil {
-		return image.Own()
-	}
-	if named := variables(container)("OPERATOR_IMAGE"); named != "" {
-		return named
-	}
-	return container.Image
-}
-
-// metricsEndpoint returns how the operator serves its metrics, by its flags.
-func metricsEndpoint(container *corev1.Container) operand.MetricsEndpoint {
-	endpoint := operand.MetricsEndpoint{}
-	if container == nil {
-		return endpoint
-	}
-	for _, argument := range container.Args {
-		name, value, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
-		switch name {
-		case "metrics-secure":
-			endpoint.Plain = value == labels.False
-		case "metrics-cert-dir":
-			endpoint.Certified = value != ""
-		case "metrics-ca-secret":
-			endpoint.CASecret = value
-		}
-	}
-	return endpoint
 }
 
 // ownerUID is the UID of the policy in the cluster, which owns the objects of the stack; empty for none.

@@ -12,7 +12,7 @@ import (
 // addLater adds the objects that are created or deleted as driver upgrades move nodes to other driver pools, of which
 // each has a DaemonSet.
 func (f *changes) addLater(c *Cluster, now, moved renderedObjects) {
-	later := changes{daemonSets: f.daemonSets}
+	later := changes{daemonSets: f.daemonSets, unread: f.unread}
 	for _, object := range moved.objects {
 		if !slices.ContainsFunc(now.objects, func(other manifest.Object) bool { return isSame(object, other) }) {
 			later.compare(c, object)

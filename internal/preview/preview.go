@@ -69,20 +69,21 @@ type Edit struct {
 	Drivers []v1alpha1.NVIDIADriver
 }
 
-// input returns what the pass would decide from. assumed are the objects that count as existing.
-func (c *Cluster) input(catalogue operand.Catalogue, edit Edit) (in operand.Input, assumed []operand.Reference) {
+// input returns what the pass would decide from. ignored has a sentence for each variable of the operator that should
+// replace an image and does not.
+func (c *Cluster) input(catalogue operand.Catalogue, edit Edit) (in operand.Input, ignored []string) {
 	container := c.operator()
 	in = operand.Input{
 		Spec: effective.Of(edit.Policy.Spec), Namespace: c.Namespace, OperatorImage: operatorImage(container),
 		Proxy: operand.ProxyFromVariables(variables(container)), AppliedSpec: c.appliedSpec(),
 		OperatorMetrics: metricsEndpoint(container), DriverToolkit: c.driverToolkit(), Optional: c.optional(),
 	}
-	in.Images, _ = image.FromVariables(catalogue.Images(), variables(container))
+	in.Images, ignored = image.FromVariables(catalogue.Images(), variables(container))
 	if in.UsesNVIDIADrivers() {
 		in.NVIDIADrivers = c.nvidiaDrivers(edit)
 	}
-	in.Contents, assumed = c.contents(catalogue, in, edit.Named)
-	return in, assumed
+	in.Contents = c.contents(catalogue, in, edit.Named)
+	return in, ignored
 }
 
 // References returns the objects that the policy refers to.
@@ -129,15 +130,15 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
 	}
-	in, assumed := c.input(catalogue, edit)
+	in, ignored := c.input(catalogue, edit)
 	decisions := plan.Decide(catalogue, in)
 	nodes, moved := c.settledNodes(decisions, now)
 	computed := c.planFor(decisions, in.Optional, nodes)
 	changes := changesOf(c, computed, c.planFor(decisions, in.Optional, moved), edit.Policy)
 	preview := &Preview{
 		Policy: edit.Policy.Name, Paused: in.Paused(), Invalid: Invalid(computed, factsOf(nodes)),
-		Notes: slices.Concat(fieldnotes.Of(edit.Policy.Spec), computed.Doubtful(), notes(computed, factsOf(nodes)),
-			Unread(assumed), c.withoutOperator()),
+		Notes: slices.Concat(c.frozen(), fieldnotes.Of(edit.Policy.Spec), AboutDrivers(edit.Drivers, in), computed.Doubtful(),
+			notes(computed, factsOf(nodes)), Unread(catalogue, in), ignored, c.aboutOperator(), changes.notes()),
 		Objects: changes.changed, Unchanged: changes.unchanged, Replaced: c.replaced(changes.changed),
 	}
 	if preview.Spec, err = c.specDifferences(edit.Policy); err != nil {
@@ -151,16 +152,8 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 func (c *Cluster) planFor(
 	decisions *plan.Decisions, optional map[operand.OptionalKind]bool, nodes []*corev1.Node,
 ) plan.Plan {
-	facts := factsOf(nodes)
-	standIns := decisions.StandIns(facts, rollout.Variants(c.daemonSets()))
+	variants := rollout.Variants(c.daemonSets())
+	facts := decisions.Relabelled(factsOf(nodes), variants)
+	standIns := decisions.StandIns(facts, variants)
 	return plan.Compute(decisions, optional, append(facts, standIns...))
-}
-
-// withoutOperator returns a sentence if the operator's images and flags are not known.
-func (c *Cluster) withoutOperator() []string {
-	if c.operator() != nil {
-		return nil
-	}
-	return []string{"namespace " + c.Namespace + " has no Deployment of the operator: its images, variables and flags " +
-		"count as the defaults of this plugin's release"}
 }

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -8,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
+	"github.com/clusterpolicy/gpu-operator/internal/nvidiadriver"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
@@ -47,30 +50,51 @@ func Assumed(contents map[operand.Reference]operand.Content) []operand.Reference
 	return assumed
 }
 
-// Unread returns a sentence for each object that was not read.
-func Unread(references []operand.Reference) []string {
+// Unread returns a sentence for each object that was not read, with the operands whose objects may differ.
+func Unread(catalogue operand.Catalogue, in operand.Input) []string {
 	var sentences []string
-	for _, reference := range references {
-		sentence := reference.String() + " was not read: it counts as existing"
+	for _, reference := range Assumed(in.Contents) {
+		users := make([]string, 0, len(catalogue))
+		for _, user := range catalogue.UsersOf(in, reference) {
+			users = append(users, string(user))
+		}
+		of := strings.Join(users, ", ")
+		sentence := fmt.Sprintf("%s was not read: it counts as existing; without it, the objects of %s would not be applied",
+			reference, of)
 		if reference.Kind == operand.ConfigMap || reference.Kind == operand.Secret {
-			sentence += ", and the objects lack what follows from its content, such as mounts of its keys and digests; " +
-				"add it for an exact result"
+			sentence = fmt.Sprintf("%s was not read: it counts as existing, and the objects of %s lack what follows from its "+
+				"content, such as mounts of its keys and digests; add it for an exact result", reference, of)
 		}
 		sentences = append(sentences, sentence)
 	}
 	return sentences
 }
 
+// AboutDrivers returns a sentence for each field without effect of the NVIDIADriver objects of an edit, or about all of
+// them if they have none.
+func AboutDrivers(drivers []v1alpha1.NVIDIADriver, in operand.Input) []string {
+	if len(drivers) > 0 && !in.UsesNVIDIADrivers() {
+		return []string{"the NVIDIADrivers would have no effect: spec.driver.useNvidiaDriverCRD is not true"}
+	}
+	var sentences []string
+	for _, driver := range drivers {
+		for _, note := range nvidiadriver.Notes(driver) {
+			sentences = append(sentences, fmt.Sprintf("NVIDIADriver %s: %s", driver.Name, note))
+		}
+	}
+	return sentences
+}
+
 // contents returns the content of the objects that the policy refers to, with more objects than those of the cluster.
-// assumed are those that were not read, which count as existing.
+// Those that were not read count as existing.
 func (c *Cluster) contents(
 	catalogue operand.Catalogue, in operand.Input, more []manifest.Object,
-) (contents map[operand.Reference]operand.Content, assumed []operand.Reference) {
-	contents = catalogue.Assume(in, ContentsOf(c.Namespace, slices.Concat(c.Objects, more)))
+) map[operand.Reference]operand.Content {
+	contents := catalogue.Assume(in, ContentsOf(c.Namespace, slices.Concat(c.Objects, more)))
 	for _, reference := range Assumed(contents) {
 		if c.Read[string(reference.Kind)] {
 			delete(contents, reference)
 		}
 	}
-	return contents, Assumed(contents)
+	return contents
 }

@@ -34,8 +34,13 @@ func Unwritten(catalogue operand.Catalogue, node *corev1.Node) *corev1.Node {
 // Keeps reports whether labels that an operator has written on a node make it decide otherwise than without them, in a
 // cluster without pods of the stack: such as an operand that the node keeps although no nodeSelector selects it.
 func Keeps(d *plan.Decisions, node *corev1.Node) bool {
-	first := settled(d, Unwritten(d.Catalogue, node), plan.ReadyPods{})
-	return !maps.Equal(placement(first), placement(settled(d, node, plan.ReadyPods{})))
+	return !maps.Equal(placement(Settled(d, Unwritten(d.Catalogue, node))), placement(Settled(d, node)))
+}
+
+// Settled returns a copy of a node with the labels that the node controller gives it while no pod of the stack is ready
+// there.
+func Settled(d *plan.Decisions, node *corev1.Node) *corev1.Node {
+	return settled(d, node, plan.ReadyPods{})
 }
 
 // placement returns the labels by which only the operator's own objects select a node.

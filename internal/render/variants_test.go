@@ -176,7 +176,7 @@ func TestDaemonSetNamesOfVariants(t *testing.T) {
 		},
 		"a variant that is added after the first is gone": {
 			live: map[string]rollout.Live{legacy: own(noble, legacy)}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
-			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
+			want: map[string]map[string]string{legacy: {"app": legacy}, plain + "-" + jammy: {"app": plain + "-" + jammy}},
 		},
 		"a variant that is added while a pod of the first remains": {
 			live: map[string]rollout.Live{

@@ -17,9 +17,11 @@ type Identity struct {
 }
 
 // AssignIdentities returns the identities of an operand's DaemonSets by variant. live are those of the cluster by name;
-// they keep their identities. If no live DaemonSet has the base name, which is the operand's DaemonSet without a
-// suffix, the first new variant in alphabetical order gets it. As with NVIDIA's operator, selectors have only
-// labels.App. Each DaemonSet has its own value of that label, so that no selector matches the pods of another.
+// they keep their identities. While there is none, the first variant in alphabetical order gets the base name, which is
+// the operand's DaemonSet without a suffix; later ones have a suffix, even if nothing has the base name any more. So
+// names do not depend on the order in which nodes move to new variants, or in which a pass sees them move. As with
+// NVIDIA's operator, selectors have only labels.App. Each DaemonSet has its own value of that label, so that no
+// selector matches the pods of another.
 func AssignIdentities(o *operand.Operand, instances []operand.Instance, live map[string]Live) map[string]Identity {
 	if o.DaemonSet == "" {
 		return nil
@@ -30,7 +32,7 @@ func AssignIdentities(o *operand.Operand, instances []operand.Instance, live map
 			found[live[name].Variant] = Identity{Name: name, App: live[name].App}
 		}
 	}
-	available := baseNameAvailable(o, live)
+	available := baseNameAvailable(o, live) && (len(found) == 0 || isAdoptable(o, live))
 	for _, instance := range slices.SortedFunc(slices.Values(instances), compareVariants) {
 		variant := instance.Variant()
 		if _, exists := found[variant]; exists {
@@ -51,20 +53,26 @@ func AssignIdentities(o *operand.Operand, instances []operand.Instance, live map
 func compareVariants(a, b operand.Instance) int { return strings.Compare(a.Variant(), b.Variant()) }
 
 // baseNameAvailable reports whether no live DaemonSet has the base name, or it as the value of labels.App in its
-// selector. One with the base name and no variant was created by NVIDIA's operator: the first variant adopts it. It may
-// have pods on nodes of all variants, which are handed over before (see the controller of ClusterPolicies).
+// selector, but for one to adopt.
 func baseNameAvailable(o *operand.Operand, live map[string]Live) bool {
 	for name, l := range live {
-		adoptable := name == o.DaemonSet && l.Variant == ""
-		if !adoptable && (name == o.DaemonSet || l.App == o.DaemonSet) {
+		if l.App == o.DaemonSet && name != o.DaemonSet || name == o.DaemonSet && l.Variant != "" {
 			return false
 		}
 	}
 	return true
 }
 
-// MayAssignBaseName reports whether the base name may be assigned to a new DaemonSet. The caller then has to find out
-// whether pods of an earlier DaemonSet of that name remain, see LivePod.
+// isAdoptable reports whether a live DaemonSet has the base name and no variant: NVIDIA's operator has created it, and
+// the first new variant adopts it. It may have pods on nodes of all variants, which are handed over before (see the
+// controller of ClusterPolicies).
+func isAdoptable(o *operand.Operand, live map[string]Live) bool {
+	l, exists := live[o.DaemonSet]
+	return exists && l.Variant == ""
+}
+
+// MayAssignBaseName reports whether the base name may be assigned to a DaemonSet that is not live: a new one, or an
+// earlier one of that name of which pods remain. The caller then has to find out whether there are any, see LivePod.
 func MayAssignBaseName(o *operand.Operand, instances []operand.Instance, live map[string]Live) bool {
 	if o.DaemonSet == "" || !baseNameAvailable(o, live) {
 		return false

@@ -13,7 +13,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/rollout"
 )
 
-// A variant keeps its live DaemonSet. The base name goes to the first new variant if no live DaemonSet has it.
+// A variant keeps its live DaemonSet. The base name goes to the first variant while there is none, and to the one of
+// which pods remain.
 func TestIdentities(t *testing.T) {
 	o := &operand.Operand{DaemonSet: "toolkit"}
 	instances := []operand.Instance{{Layout: "b", Suffix: "-b"}, {Layout: "a", Suffix: "-a"}}
@@ -30,6 +31,27 @@ func TestIdentities(t *testing.T) {
 			live: map[string]rollout.Live{"toolkit": {Variant: b, App: "toolkit"}},
 			want: map[string]rollout.Identity{
 				a: {Name: "toolkit-a", App: "toolkit-a"}, b: {Name: "toolkit", App: "toolkit"},
+			},
+		},
+		"the variant of the base name is gone": {
+			live: map[string]rollout.Live{"toolkit-b": {Variant: b, App: "toolkit-b"}}, may: true,
+			want: map[string]rollout.Identity{
+				a: {Name: "toolkit-a", App: "toolkit-a"}, b: {Name: "toolkit-b", App: "toolkit-b"},
+			},
+		},
+		"a pod of the base name remains": {
+			live: map[string]rollout.Live{
+				"toolkit-a": {Variant: a, App: "toolkit-a"}, "toolkit": {Variant: b, App: "toolkit"},
+			},
+			want: map[string]rollout.Identity{
+				a: {Name: "toolkit-a", App: "toolkit-a"}, b: {Name: "toolkit", App: "toolkit"},
+			},
+		},
+		"one of NVIDIA's has the base name, beside another variant": {
+			live: map[string]rollout.Live{"toolkit": {App: "toolkit"}, "toolkit-b": {Variant: b, App: "toolkit-b"}},
+			may:  true,
+			want: map[string]rollout.Identity{
+				a: {Name: "toolkit", App: "toolkit"}, b: {Name: "toolkit-b", App: "toolkit-b"},
 			},
 		},
 		"all variants are live": {

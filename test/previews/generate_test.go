@@ -40,9 +40,9 @@ type generator struct {
 // newScenario returns the case of a seed.
 func newScenario(seed uint64, fields []specgen.Field) *scenario {
 	g := generator{rand.New(rand.NewPCG(seed, 0)), fields}
-	s := &scenario{generator: g, given: g.chance(0.9), running: g.chance(0.5)}
-	s.nodes = g.cluster()
-	if g.chance(0.95) {
+	s := &scenario{generator: g, given: g.chance(0.97), running: g.chance(0.5)}
+	s.nodes = g.cluster(g.chance(0.3))
+	if g.chance(0.97) {
 		s.named = g.references()
 	}
 	return s
@@ -57,7 +57,8 @@ var systems = [][2]string{
 	{"ubuntu", "22.04"}, {"ubuntu", "24.04"}, {"rhel", "9.6"}, {"rocky", "9.6"}, {"sles", "15.6"}, {"debian", "12"},
 }
 
-func (g *generator) cluster() []*corev1.Node {
+// cluster returns nodes; used: an operator has labelled some of them before.
+func (g *generator) cluster(used bool) []*corev1.Node {
 	var nodes []*corev1.Node
 	for i := range 1 + g.dice.IntN(4) {
 		node := &corev1.Node{
@@ -68,14 +69,17 @@ func (g *generator) cluster() []*corev1.Node {
 		info.Architecture = pick(g, "amd64", "amd64", "arm64")
 		info.ContainerRuntimeVersion = pick(g, "containerd://2.2.1", "containerd://1.7.27", "cri-o://1.34.0")
 		info.KubeletVersion = pick(g, "v1.36.0", "v1.34.1+k3s1")
-		g.label(node.Labels, info.Architecture)
+		g.label(node.Labels)
+		if used && g.chance(0.5) {
+			g.labelAsBefore(node.Labels, info.Architecture)
+		}
 		nodes = append(nodes, node)
 	}
 	return nodes
 }
 
-// label sets the labels of a node: those of discoveries and of users, and those that an operator has left.
-func (g *generator) label(all map[string]string, architecture string) {
+// label sets the labels of a node that discoveries and users write.
+func (g *generator) label(all map[string]string) {
 	set := func(p float64, key, value string) {
 		if g.chance(p) {
 			all[key] = value
@@ -96,9 +100,6 @@ func (g *generator) label(all map[string]string, architecture string) {
 	set(0.05, "nvidia.com/gpu.deploy.operands", "false")
 	set(0.05, "nvidia.com/gpu.deploy.driver", pick(g, "pre-installed", "false"))
 	maps.Copy(all, specgenPool(g))
-	if g.chance(0.5) {
-		g.labelAsBefore(all, architecture)
-	}
 }
 
 // specgenPool returns the labels of the node pools of generated specs, for some nodes.
@@ -182,11 +183,34 @@ func (g *generator) edit(earlier []*unstructured.Unstructured, held bool) edit {
 		e.spec = specgen.Merge(e.spec, map[string]any{"nodePools": g.nodePools()})
 	}
 	driver(1, map[string]any{"useNvidiaDriverCRD": g.chance(0.4)})
+	if g.chance(0.7) {
+		e.serveDrivers(g.chance(0.3))
+	}
 	e.drivers = g.drivers(earlier)
 	if held {
 		e.hold()
 	}
 	return e
+}
+
+// serveDrivers removes what often keeps all nodes from getting a driver, which is precompiled or not.
+func (e *edit) serveDrivers(precompiled bool) {
+	driver, _ := e.spec["driver"].(map[string]any)
+	for _, field := range []string{"image", "licensingConfig", "virtualTopology", "nodeSelector", "usePrecompiled"} {
+		delete(driver, field)
+	}
+	driver["version"] = "580.1"
+	if precompiled {
+		driver["version"], driver["usePrecompiled"] = "580", true
+	}
+	if driver["useNvidiaDriverCRD"] != true {
+		return
+	}
+	pools, _ := e.spec["nodePools"].([]any)
+	for _, pool := range pools {
+		fields, _ := pool.(map[string]any)
+		delete(fields, "driver")
+	}
 }
 
 // hold keeps the operator from upgrading drivers by itself.

@@ -30,25 +30,46 @@ func decoded(g Gomega, text string) objects {
 	return found
 }
 
+// difference is that of an object between what was printed and what the operator has applied.
+type difference struct {
+	// key of the object, and operand that it is of.
+	key, operand string
+	// printed and applied are its contents, nil for none.
+	printed, applied map[string]any
+	text             string
+}
+
 // judgeRendering returns the differences between what render printed and what the operator has applied: objects that
 // are only on one side, and fields of the others. contents are the printed objects as the API server completes them.
-func judgeRendering(contents map[string]map[string]any, live objects) []string {
-	var found []string
+func judgeRendering(contents map[string]map[string]any, live objects) []difference {
+	var found []difference
 	for _, key := range slices.Sorted(maps.Keys(contents)) {
+		one := difference{key: key, operand: operandOf(contents[key]), printed: contents[key]}
 		if live[key] == nil {
-			found = append(found, key+" was printed and is not applied")
+			one.text = key + " was printed and is not applied"
+			found = append(found, one)
 			continue
 		}
-		if diff := cmp.Diff(contents[key], withoutServerFields(live[key])); diff != "" {
-			found = append(found, fmt.Sprintf("%s differs, -printed +applied:\n%s", key, diff))
+		one.applied = withoutServerFields(live[key])
+		if diff := cmp.Diff(one.printed, one.applied); diff != "" {
+			one.text = fmt.Sprintf("%s differs, -printed +applied:\n%s", key, diff)
+			found = append(found, one)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(live)) {
 		if contents[key] == nil {
-			found = append(found, key+" is applied and was not printed")
+			found = append(found, difference{
+				key: key, operand: operandOf(live[key].Object), applied: withoutServerFields(live[key]),
+				text: key + " is applied and was not printed",
+			})
 		}
 	}
 	return found
+}
+
+// operandOf returns the operand that an object is of.
+func operandOf(content map[string]any) string {
+	return (&unstructured.Unstructured{Object: content}).GetLabels()["nvidia.com/gpu-operator.operand"]
 }
 
 // planned decodes what plan printed.
@@ -60,8 +81,9 @@ func planned(g Gomega, of printed) preview.Preview {
 
 // judgePlan returns the differences between the planned changes and those of the objects: of those that follow the edit
 // at once, or of those that follow when driver upgrades move nodes.
-func judgePlan(changes []preview.Change, later bool, before, after objects) []string {
-	var found []string
+func judgePlan(changes []preview.Change, later bool, before, after objects) []difference {
+	var found []difference
+	add := func(key, text string) { found = append(found, difference{key: key, text: text}) }
 	changed := map[string]bool{}
 	for i := range changes {
 		c := &changes[i]
@@ -71,15 +93,22 @@ func judgePlan(changes []preview.Change, later bool, before, after objects) []st
 		}
 		changed[key] = true
 		if !happened(c.Action, before[key], after[key]) {
-			found = append(found, fmt.Sprintf("%s: %s was planned; it existed before: %t, and after: %t", key, c.Action,
+			add(key, fmt.Sprintf("%s: %s was planned; it existed before: %t, and after: %t", key, c.Action,
 				before[key] != nil, after[key] != nil))
 		} else if c.Action == preview.Create || c.Action == preview.Update {
-			found = append(found, judgeImages(c, after[key])...)
+			for _, text := range judgeImages(c, after[key]) {
+				add(key, text)
+			}
+			if c.Action == preview.Update {
+				for _, text := range unnamedFields(c.Differences, content(before[key]), content(after[key])) {
+					add(key, key+" has a field that was not planned: "+text)
+				}
+			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(merged(before, after))) {
 		if !changed[key] && !sameContent(before[key], after[key]) {
-			found = append(found, fmt.Sprintf("%s was to stay, -before +after:\n%s", key, cmp.Diff(content(before[key]),
+			add(key, fmt.Sprintf("%s was to stay, -before +after:\n%s", key, cmp.Diff(content(before[key]),
 				content(after[key]))))
 		}
 	}

@@ -16,10 +16,11 @@ import (
 type result struct {
 	Seed   uint64 `json:"seed"`
 	Passed bool   `json:"passed"`
-	// Refused: the API server refuses the policy or an NVIDIADriver, as was printed. Named are the differences that were
-	// named before.
+	// Refused: the API server refuses the policy or an NVIDIADriver, as was printed.
 	Refused int `json:"refused,omitempty"`
-	Named   int `json:"named,omitempty"`
+	// Excusable: it was printed that an object may differ. Named are the differences that were named so.
+	Excusable bool `json:"excusable,omitempty"`
+	Named     int  `json:"named,omitempty"`
 	// Objects that were compared, Changes that were planned, and how many of them come as nodes are moved.
 	Objects int `json:"objects"`
 	Changes int `json:"changes"`

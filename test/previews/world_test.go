@@ -275,6 +275,15 @@ func withoutServerFields(one *unstructured.Unstructured) map[string]any {
 			unstructured.RemoveNestedField(one.Object, "spec", field)
 		}
 	}
+	ports, _, _ := unstructured.NestedSlice(one.Object, "spec", "ports")
+	for _, port := range ports {
+		fields, _ := port.(map[string]any)
+		delete(fields, "nodePort")
+	}
+	if len(ports) > 0 {
+		_ = unstructured.SetNestedSlice(one.Object, ports, "spec", "ports")
+	}
+	unstructured.RemoveNestedField(one.Object, "spec", "healthCheckNodePort")
 	annotations := one.GetAnnotations()
 	for _, key := range []string{
 		"nvidia.com/gpu-operator.digest", "nvidia.com/gpu-operator.applied-spec",

@@ -3,6 +3,7 @@ package clusterpolicy
 import (
 	"maps"
 	"reflect"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 
@@ -46,7 +47,9 @@ type planCache struct {
 	optionalKinds map[operand.OptionalKind]bool
 	factsVersion  uint64
 	standIns      []nodeinfo.Facts
-	plan          plan.Plan
+	// variants are those of the live DaemonSets.
+	variants []string
+	plan     plan.Plan
 }
 
 // compute returns the plan for the nodes of the view.
@@ -56,14 +59,17 @@ func (c *caches) compute(
 ) plan.Plan {
 	cached := &c.plan
 	var standIns []nodeinfo.Facts
+	variants := rollout.Variants(daemonSets)
 	if *decisions.Input.Spec.Operator.KeepWithoutNodes {
-		standIns = decisions.StandIns(view.AllFacts(), rollout.Variants(daemonSets))
+		standIns = decisions.StandIns(view.AllFacts(), variants)
 	}
 	if cached.decisions != decisions || cached.factsVersion != view.FactsVersion ||
-		!maps.Equal(cached.optionalKinds, optionalKinds) || !reflect.DeepEqual(cached.standIns, standIns) {
+		!maps.Equal(cached.optionalKinds, optionalKinds) || !reflect.DeepEqual(cached.standIns, standIns) ||
+		!slices.Equal(cached.variants, variants) {
+		nodes := decisions.Relabelled(view.Facts(), variants)
 		*cached = planCache{
 			decisions: decisions, optionalKinds: optionalKinds, factsVersion: view.FactsVersion, standIns: standIns,
-			plan: plan.Compute(decisions, optionalKinds, append(view.Facts(), standIns...)),
+			variants: variants, plan: plan.Compute(decisions, optionalKinds, append(nodes, standIns...)),
 		}
 	}
 	return cached.plan

@@ -203,6 +203,8 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Expect(daemonSet(ctx, failed().name)).NotTo(BeNil())
 		Expect(daemonSet(ctx, old)).To(BeNil())
 		env.setOSVersion("24.04")
+		// Without any DaemonSet, the next one has the plain name again.
+		Expect(admin.Delete(ctx, daemonSet(ctx, failed().name))).To(Succeed())
 	})
 
 	DescribeTable("while the name of the driver's DaemonSet is looked up skips the driver", func(

@@ -1,0 +1,113 @@
+package preview
+
+import (
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// operator is the operator's own container; nil if the cluster has none, or it was not read.
+func (c *Cluster) operator() *corev1.Container {
+	for _, deployment := range inNamespace[*appsv1.Deployment](c) {
+		template := &deployment.Spec.Template
+		if template.Labels[labels.Component] != labels.ManagedByValue || len(template.Spec.Containers) == 0 {
+			continue
+		}
+		return &template.Spec.Containers[0]
+	}
+	return nil
+}
+
+// variables returns the operator's variables. Of those with the same name the last one counts.
+func variables(container *corev1.Container) func(string) string {
+	return func(name string) string {
+		if container == nil {
+			return ""
+		}
+		for _, variable := range slices.Backward(container.Env) {
+			if variable.Name == name {
+				return variable.Value
+			}
+		}
+		return ""
+	}
+}
+
+// aboutOperator returns sentences about what of the operator's images, variables and flags is not known.
+func (c *Cluster) aboutOperator() []string {
+	container := c.operator()
+	if container == nil {
+		return []string{"namespace " + c.Namespace + " has no Deployment of the operator: its images, variables and flags " +
+			"count as the defaults of this plugin's release"}
+	}
+	var sentences []string
+	const unset = " were not read: they count as unset, also those that replace images"
+	for _, source := range container.EnvFrom {
+		switch {
+		case source.ConfigMapRef != nil:
+			sentences = append(sentences, "the operator's variables of ConfigMap "+source.ConfigMapRef.Name+unset)
+		case source.SecretRef != nil:
+			sentences = append(sentences, "the operator's variables of Secret "+source.SecretRef.Name+unset)
+		}
+	}
+	for _, variable := range container.Env {
+		// Fields are those of the pod, such as its namespace.
+		if from := variable.ValueFrom; from != nil && from.FieldRef == nil {
+			sentences = append(sentences, "the operator's variable "+variable.Name+" was not read, as its Deployment has only "+
+				"where it comes from: it counts as unset")
+		}
+	}
+	return sentences
+}
+
+// frozen returns a sentence if the operator reports that it changes nothing beside NVIDIA's.
+func (c *Cluster) frozen() []string {
+	if c.policy == nil {
+		return nil
+	}
+	waits := meta.FindStatusCondition(c.policy.Status.Conditions, v1.ConditionOtherOperatorRunning)
+	if waits == nil || waits.Status != metav1.ConditionTrue {
+		return nil
+	}
+	return []string{"the operator changes nothing now, and this only once NVIDIA's is gone: " + waits.Message}
+}
+
+// operatorImage returns the image that the operator uses for its helpers.
+func operatorImage(container *corev1.Container) string {
+	if container == nil {
+		return image.Own()
+	}
+	if named := variables(container)("OPERATOR_IMAGE"); named != "" {
+		return named
+	}
+	return container.Image
+}
+
+// metricsEndpoint returns how the operator serves its metrics, by its flags.
+func metricsEndpoint(container *corev1.Container) operand.MetricsEndpoint {
+	endpoint := operand.MetricsEndpoint{}
+	if container == nil {
+		return endpoint
+	}
+	for _, argument := range container.Args {
+		name, value, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
+		switch name {
+		case "metrics-secure":
+			endpoint.Plain = value == labels.False
+		case "metrics-cert-dir":
+			endpoint.Certified = value != ""
+		case "metrics-ca-secret":
+			endpoint.CASecret = value
+		}
+	}
+	return endpoint
+}
