@@ -49,8 +49,8 @@
 //	| a version of a policy that the   | time; another version     | 0.1 kB                 | objects that the garbage |
 //	| API server does not have         |                           |                        | collector deletes again  |
 //	| (clusterpolicy.deletedPolicy)    |                           |                        |                          |
-//	| that nothing of NVIDIA's         | a DaemonSet of it, or a   | a flag                 | a list of ConfigMaps     |
-//	| operator is left                 | rollout                   |                        |                          |
+//	| that nothing of NVIDIA's         | a DaemonSet of it         | a flag                 | a list of ConfigMaps     |
+//	| operator is left                 |                           |                        |                          |
 //	| (clusterpolicy.leftPruned)       |                           |                        |                          |
 //	| that no driver of it is left     | a DaemonSet or a pod of   | a flag                 | a list of DaemonSets,    |
 //	| (clusterpolicy.driversTakenOver) | it                        |                        | and of pods, of drivers  |

@@ -125,6 +125,24 @@ func TestEventRateLimit(t *testing.T) {
 	f.Expect(f.calls).To(Equal(107+50), "the burst for policies")
 }
 
+// The names of Events that are in memory are bounded, however many objects come and go.
+func TestTheMemoryOfEventsIsBounded(t *testing.T) {
+	g, sent, clock := NewWithT(t), 0, clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	server := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			sent++
+			return nil
+		},
+	}).Build()
+	recorder := events.NewRecorder(server, clock, func(string) {})
+	for i := range 1200 {
+		clock.SetTime(clock.Now().Add(10 * time.Second))
+		recorder.Record(t.Context(), newEvent("Node", fmt.Sprint("node-", i), "ready > failed"))
+		g.Expect(recorder.Remembered()).To(And(BeNumerically(">", 0), BeNumerically("<=", 512)), "after %d Events", i+1)
+	}
+	g.Expect(sent).To(Equal(1200), "each Event was sent")
+}
+
 func TestEventsAreValid(t *testing.T) {
 	f := newFixture(t)
 	long := newEvent("Node", strings.Repeat("a", 229)+".-b", "x")

@@ -35,7 +35,11 @@ type Fleet struct {
 	// starting is the number of entries that are Starting, and upgradeStates that in each UpgradeState.
 	starting      int
 	upgradeStates [UpgradeDone + 1]int
-	basis         *Basis
+	// readers are the nodes that read a configuration of the device plugin, by its source, and unassessed is the number
+	// of managed nodes that were not assessed yet.
+	readers    map[string]*readers
+	unassessed int
+	basis      *Basis
 	// factsVersion increases with each change of the facts of a managed node.
 	factsVersion uint64
 	// upgrades is the latest report of driver upgrades; nil before the first.
@@ -58,8 +62,8 @@ type Fleet struct {
 func New() *Fleet {
 	return &Fleet{
 		changed: notify.New(), published: notify.New(), assessed: notify.New(), acting: notify.New(), acted: notify.New(),
-		noticed: notify.New(), entries: map[string]*Entry{}, changedHealth: map[string]bool{},
-		changedNeighbours: map[string]bool{},
+		noticed: notify.New(), entries: map[string]*Entry{}, readers: map[string]*readers{},
+		changedHealth: map[string]bool{}, changedNeighbours: map[string]bool{},
 	}
 }
 
@@ -140,12 +144,14 @@ func (f *Fleet) Delete(node string) {
 func (f *Fleet) count(before, after *Entry) {
 	if before != nil {
 		f.upgradeStates[before.Upgrade]--
+		f.countReaders(before, -1)
 		if before.Starting() {
 			f.starting--
 		}
 	}
 	if after != nil {
 		f.upgradeStates[after.Upgrade]++
+		f.countReaders(after, 1)
 		if after.Starting() {
 			f.starting++
 		}

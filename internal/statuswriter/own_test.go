@@ -1,18 +1,24 @@
 package statuswriter
 
 import (
+	"context"
+	"errors"
+	"strconv"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
 )
 
 // A status as the API server returns it is the writer's own, and one that another client has changed is not.
@@ -103,5 +109,70 @@ func TestAForeignStatusIsReplacedOnceASecond(t *testing.T) {
 	f.clock.SetTime(f.clock.Now().Add(time.Minute))
 	if wrote, _ := f.write(ready); !wrote {
 		t.Error("the status is not written again at once after a minute")
+	}
+}
+
+// acceptsAll is a client of an API server that accepts each write and keeps nothing.
+func acceptsAll(t *testing.T) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return nil },
+		SubResourceUpdate: func(
+			context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption,
+		) error {
+			return nil
+		},
+		SubResourcePatch: func(
+			context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption,
+		) error {
+			return nil
+		},
+	}).Build()
+}
+
+// Policies that are created, reported and deleted again and again stay in memory up to a bound.
+func TestTheMemoryOfPoliciesIsBounded(t *testing.T) {
+	c, clock := acceptsAll(t), clocktesting.NewFakePassiveClock(now)
+	w := New(c, clock, events.NewRecorder(c, clock, func(string) {}), nil, DefaultTiming())
+	for i := range 100 {
+		policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: types.UID(strconv.Itoa(i))}}
+		if _, err := w.Write(t.Context(), policy, counted(1, v1.StateNotReady)); err != nil {
+			t.Fatal(err)
+		}
+		if n, own := len(w.last), len(w.own.digests); n == 0 || n > 16 || own == 0 || own > 16 {
+			t.Fatalf("%d policies: %d writes and %d statuses are in memory", i+1, n, own)
+		}
+	}
+}
+
+// The same holds for NVIDIADriver objects.
+func TestTheMemoryOfDriversIsBounded(t *testing.T) {
+	w := NewDriverWriter(acceptsAll(t), clocktesting.NewFakePassiveClock(now), DefaultTiming())
+	for i := range 1100 {
+		driver := &v1alpha1.NVIDIADriver{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: types.UID(strconv.Itoa(i))}}
+		if _, err := w.Write(t.Context(), driver, v1alpha1.NVIDIADriverStatus{State: v1alpha1.StateReady}); err != nil {
+			t.Fatal(err)
+		}
+		if n, own := len(w.last), len(w.own.digests); n == 0 || n > 1024 || own == 0 || own > 1024 {
+			t.Fatalf("%d drivers: %d writes and %d statuses are in memory", i+1, n, own)
+		}
+	}
+}
+
+// The memory of conflicts has the same bound as that of writes.
+func TestTheMemoryOfConflictsIsBounded(t *testing.T) {
+	w := newFixture(t).writer
+	for i := range 100 {
+		policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.Itoa(i)), ResourceVersion: "1"}}
+		if !w.isFirstConflict(policy) {
+			t.Fatalf("policy %d has no conflict yet", i)
+		}
+		if len(w.last) > 16 {
+			t.Fatalf("%d policies are in memory", len(w.last))
+		}
 	}
 }

@@ -1,10 +1,12 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,19 +19,23 @@ const (
 	// memoryRatio is the part of the container's memory limit from which on the garbage collector runs more often, so
 	// that the kernel does not end the program. The rest is the program itself, and what others use in the pod.
 	memoryRatio = 0.9
+	// memoryRefresh is the time between two looks at the limit: a resize of the pod in place starts no new program.
+	memoryRefresh = time.Minute
 )
 
 // limitResources sets how much CPU and memory the Go runtime uses, unless the environment sets GOMAXPROCS, GOGC or
 // GOMEMLIMIT: one core, as the work fits in one and the garbage collector would use idle ones; gcPercent; and
-// memoryRatio of the memory limit of the container, if it has one.
-func limitResources(limit memlimit.Provider) {
+// memoryRatio of the memory limit of the container, if it has one, which it follows until ctx ends. AUTOMEMLIMIT
+// replaces memoryRatio in the environment; with "off" the limit is not read.
+func limitResources(ctx context.Context, limit memlimit.Provider) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	_, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(memoryRatio))
+	_, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(memoryRatio),
+		memlimit.WithRefreshInterval(ctx, memoryRefresh))
 	if err != nil && !errors.Is(err, memlimit.ErrNoCgroup) && !errors.Is(err, memlimit.ErrCgroupsNotSupported) {
 		ctrl.Log.Info("The memory limit of the container cannot be read, so garbage is collected without regard to it",
 			"reason", err.Error())

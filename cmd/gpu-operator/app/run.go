@@ -65,7 +65,7 @@ type options struct {
 // run starts the manager and returns when it stops.
 func run(ctx context.Context, o options) error {
 	ctrl.SetLogger(o.log.logger())
-	limitResources(memlimit.FromCgroup)
+	limitResources(ctx, memlimit.FromCgroup)
 	if err := checkNamespace(o.namespace); err != nil {
 		return err
 	}

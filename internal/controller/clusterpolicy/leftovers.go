@@ -22,11 +22,11 @@ import (
 func (s *scope) pruneLeft(ctx context.Context) {
 	rendered := s.renderedNames()
 	s.deleteUnneeded(ctx, rendered)
-	if !s.isTakenOver(rendered) {
+	if s.hasTheirs() {
 		s.leftPruned = false
 		return
 	}
-	if s.leftPruned || s.err != nil {
+	if s.leftPruned || s.err != nil || !s.isTakenOver(rendered) {
 		return
 	}
 	listCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
@@ -82,11 +82,20 @@ func (s *scope) deleteUnneeded(ctx context.Context, rendered map[string]bool) {
 	}
 }
 
-// isTakenOver reports whether no DaemonSet of NVIDIA's operator is left, and all pods but those of drivers have been
-// replaced.
+// hasTheirs reports whether a DaemonSet of NVIDIA's operator is left.
+func (s *scope) hasTheirs() bool {
+	for _, ds := range s.snapshot.DaemonSets {
+		if s.isNVIDIAs(ds) {
+			return true
+		}
+	}
+	return false
+}
+
+// isTakenOver reports whether all pods but those of drivers have been replaced, of DaemonSets that are not NVIDIA's.
 func (s *scope) isTakenOver(rendered map[string]bool) bool {
 	for _, ds := range s.snapshot.DaemonSets {
-		if s.isNVIDIAs(ds) || !isReplaced(ds) {
+		if !isReplaced(ds) {
 			return false
 		}
 	}

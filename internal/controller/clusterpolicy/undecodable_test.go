@@ -2,14 +2,24 @@ package clusterpolicy
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
+	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
 // undecodableMark is the annotation that the operator's transport gives to what it reads. The clients of the suite
@@ -68,3 +78,21 @@ var _ = Describe("A policy that cannot be decoded", func() {
 			"ClusterPolicy policy is active and takes precedence, so this one has no effect: delete one of them"))
 	})
 })
+
+// The objects that have an Event are in memory up to a bound, as each one may be deleted.
+func TestTheMemoryOfUndecodableObjectsIsBounded(t *testing.T) {
+	g := NewWithT(t)
+	server, clock := fake.NewClientBuilder().Build(), clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	recorder := events.NewRecorder(server, clock, func(string) {})
+	r := New(Options{Status: statuswriter.New(server, clock, recorder, nil, statuswriter.DefaultTiming())})
+	s := &scope{Reconciler: r}
+	ctx := log.IntoContext(t.Context(), logr.Discard())
+	for i := range 1100 {
+		object := &v1alpha1.NVIDIADriver{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprint("driver-", i), UID: types.UID(strconv.Itoa(i)), Generation: 1,
+			Annotations: map[string]string{undecodableMark: "cannot be decoded: spec.a is 5"},
+		}}
+		g.Expect(s.noteUndecodable(ctx, v1alpha1.NVIDIADriverKind, object)).To(Equal(1))
+		g.Expect(len(r.undecodableEvents)).To(And(BeNumerically(">", 0), BeNumerically("<=", 1024)), "of %d objects", i+1)
+	}
+}

@@ -42,9 +42,18 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(options Options) *Reconciler { return &Reconciler{Options: options, memory: newMemory()} }
 
-// Reconcile runs one pass.
+// Reconcile runs one pass, unless there is nothing to do: however many nodes there are, nothing is read then.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	if r.isIdle() {
+		return reconcile.Result{}, nil
+	}
 	return r.newScope().run(ctx)
+}
+
+// isIdle reports whether the policy has no actions, and the last pass has found nothing to undo.
+func (r *Reconciler) isIdle() bool {
+	policy := policyOf(r.Fleet.Basis())
+	return r.memory.idle && policy != nil && !policy.Acts()
 }
 
 // run is a pass: observe, plan, carry out the steps, publish the verdicts.

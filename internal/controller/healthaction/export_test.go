@@ -14,3 +14,8 @@ func (r *Reconciler) ReconcileWeakly(ctx context.Context) (alive func() bool, re
 	result, err = s.run(ctx)
 	return func() bool { return pointer.Value() != nil }, result, err
 }
+
+// Remembered returns of how many nodes a version and a failed write are in memory.
+func (r *Reconciler) Remembered() (versions, failures int) {
+	return len(r.memory.versions), len(r.memory.failures)
+}

@@ -41,23 +41,26 @@ type observed struct {
 
 func (r *Reconciler) newScope() *scope {
 	s := &scope{Reconciler: r, now: r.Clock.Now(), view: r.Fleet.View(), basis: r.Fleet.Basis()}
-	if s.basis != nil && s.basis.Decisions != nil {
-		s.policy = new(healthaction.PolicyOf(s.basis.Decisions.Input.Spec.Health.Actions))
-	}
+	s.policy = policyOf(s.basis)
 	return s
 }
 
+// policyOf returns the policy of a Basis; nil if that is nil or has no Decisions.
+func policyOf(basis *fleet.Basis) *healthaction.Policy {
+	if basis == nil || basis.Decisions == nil {
+		return nil
+	}
+	return new(healthaction.PolicyOf(basis.Decisions.Input.Spec.Health.Actions))
+}
+
 // isDue reports whether the cluster is known well enough to be observed: it is not before the first pass of the policy,
-// nor for some time after a new Basis, until it has assessed all nodes. There is nothing to do without actions once all
-// is undone.
+// nor for some time after a new Basis, until it has assessed all nodes.
 func (s *scope) isDue() bool {
 	switch {
 	case !s.view.Hydrated || s.basis == nil:
 		return false
 	case s.policy == nil:
 		return !s.basis.KeepNodes
-	case !s.policy.Acts() && s.memory.idle:
-		return false
 	}
 	left := s.Timing.Assessment - s.now.Sub(s.basis.Since)
 	if left > 0 && s.view.UnassessedCount(s.basis) > 0 {

@@ -84,17 +84,34 @@ func newFixtureOn(ctx context.Context, direct client.WithWatch, nodes ...string)
 	f.manager = f.newManager()
 	f.fleet.Hydrate(nil)
 	for _, name := range nodes {
-		Expect(direct.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{
-				labels.DiscoveryPCIPresent: labels.True, labels.DiscoveryOSID: "ubuntu", labels.DiscoveryOSVersion: "24.04",
-				labels.GPUProduct: "H100",
-			},
-			Annotations: map[string]string{labels.GPUHealth: report("")},
-		}})).To(Succeed())
-		f.updateStatus(ctx, name)
+		f.addNode(ctx, name)
 	}
 	f.play(ctx)
 	return f
+}
+
+// addNode creates a node with healthy GPUs.
+func (f *fixture) addNode(ctx context.Context, name string) {
+	GinkgoHelper()
+	Expect(f.client.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{
+			labels.DiscoveryPCIPresent: labels.True, labels.DiscoveryOSID: "ubuntu", labels.DiscoveryOSVersion: "24.04",
+			labels.GPUProduct: "H100",
+		},
+		Annotations: map[string]string{labels.GPUHealth: report("")},
+	}})).To(Succeed())
+	f.updateStatus(ctx, name)
+}
+
+// replaceNode removes a node, and adds one with another name.
+func (f *fixture) replaceNode(ctx context.Context, i int, name string) {
+	GinkgoHelper()
+	left := f.nodes[i]
+	Expect(f.client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: left}})).To(Succeed())
+	f.fleet.Delete(left)
+	f.nodes[i] = name
+	f.addNode(ctx, name)
+	f.play(ctx)
 }
 
 // newManager returns another manager of the fleet.

@@ -23,15 +23,22 @@ const (
 	maxGrowth = 5 << 20
 )
 
-// soakPass runs a pass after a change of the cluster: faults come, are acted on, and go, and labels change.
+// soakPass runs a pass after a change of the cluster: faults come, are acted on, and go, labels change, and nodes are
+// replaced by others, some just after a write to them, and some while writes to them fail.
 func (f *fixture) soakPass(ctx context.Context, pass int) {
 	GinkgoHelper()
-	node := f.nodes[pass/20%len(f.nodes)]
+	i, leavesAt := pass/20%len(f.nodes), []int{-1, 1, 11}[pass/20%3]
+	if pass%20 == leavesAt {
+		f.replaceNode(ctx, i, fmt.Sprint("node-", pass))
+	}
+	node := f.nodes[i]
 	switch pass % 20 {
 	case 0:
 		f.fails(ctx, node, []string{"Reset", "Reboot"}[pass/20%2], 2*time.Hour)
 	case 5:
-		Expect(f.acted(ctx)).To(ContainElement(Not(Equal("-"))))
+		if leavesAt != 1 {
+			Expect(f.acted(ctx)).To(ContainElement(Not(Equal("-"))))
+		}
 		f.update(ctx, node, func(node *corev1.Node) { node.Labels["example.com/changes"] = fmt.Sprint(pass) })
 	case 8:
 		f.refuse = errUnavailable
@@ -50,9 +57,11 @@ var _ = Describe("The memory of many passes", func() {
 		quiet := log.IntoContext(ctx, logr.Discard())
 		f := newFakeFixture(quiet, "a", "b", "c", "d", "e")
 		var settled int64
-		var goroutines int
+		var goroutines, mostVersions, mostFailures int
 		for pass := range soakPasses {
 			f.soakPass(quiet, pass)
+			versions, failures := f.reconciler.Remembered()
+			mostVersions, mostFailures = max(mostVersions, versions), max(mostFailures, failures)
 			if pass == settledPasses {
 				settled, goroutines = heap.Live(), runtime.NumGoroutine()
 			}
@@ -60,6 +69,8 @@ var _ = Describe("The memory of many passes", func() {
 		grown := heap.Live() - settled
 		GinkgoWriter.Printf("heap after %d passes: %d kB, and %d kB more at the end\n", settledPasses, settled>>10, grown>>10)
 		Expect(grown).To(BeNumerically("<", maxGrowth))
+		Expect(mostVersions).To(And(BeNumerically(">", 0), BeNumerically("<=", len(f.nodes))), "nodes that were written")
+		Expect(mostFailures).To(And(BeNumerically(">", 0), BeNumerically("<=", len(f.nodes))), "nodes with a failed write")
 		Eventually(runtime.NumGoroutine).WithTimeout(time.Minute).Should(BeNumerically("<=", goroutines))
 		runtime.KeepAlive(f)
 	})

@@ -192,18 +192,10 @@ func (s *scope) areDown(readers assess.Pods) bool {
 // rereadTurn looks at the other nodes that use the configuration: as many may be without working pods as a DaemonSet
 // would allow. It returns false while a node is not assessed, as after a restart of the operator.
 func (s *scope) rereadTurn(source string) (turn rereadTurn, known bool) {
-	turn.nodes, turn.anyway = 1, s.entry.ReadersDown
-	for _, entry := range s.Fleet.View().Nodes {
-		switch {
-		case entry.Facts.Name == s.node.Name:
-		case entry.BasisVersion == 0:
-			return turn, false
-		case entry.Planned != nil && entry.Planned.NodePlan.PluginConfigRead.Source == source:
-			turn.nodes++
-			if entry.ReadersDown {
-				turn.down = append(turn.down, entry.Facts.Name)
-			}
-		}
+	beside, known := s.Fleet.ReadersBeside(s.node.Name, source)
+	turn.nodes, turn.down, turn.anyway = 1+beside.Nodes, beside.Down, s.entry.ReadersDown
+	if !known {
+		return turn, false
 	}
 	maxUnavailable := s.nodePlan().Spec.MaxUnavailable(false)
 	// What is no number or percentage is refused when DaemonSets are rendered.

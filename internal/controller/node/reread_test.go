@@ -1,6 +1,7 @@
 package node
 
 import (
+	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -198,4 +200,34 @@ func TestRereadsAtATime(t *testing.T) {
 	e.pass(time.Second)
 	e.nodes = e.nodes[:4]
 	e.Expect(e.replace(true)).To(Equal([]string{"a", "b"}), "2 of 3")
+}
+
+// All nodes that wait for their turn ask about the others again and again: an answer must not cost a look at each.
+func TestATurnCostsTheSameWithManyNodes(t *testing.T) {
+	const source, most = "plugin/all", 1 << 10
+	f := fleet.New()
+	for i := range 2000 {
+		f.Set(&fleet.Entry{
+			Facts: nodeinfo.Facts{Name: "node-" + strconv.Itoa(i), HasGPU: true}, BasisVersion: 1,
+			Planned: &fleet.PlannedNode{NodePlan: plan.NodePlan{PluginConfigRead: operand.NodePluginConfig{Source: source}}},
+		})
+	}
+	s := &scope{
+		Reconciler: New(Options{Fleet: f}), node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-0"}},
+		basis: &fleet.Basis{Decisions: plan.Decide(nil, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})})},
+	}
+	s.entry.Facts = f.Get("node-0").Facts
+	g := NewWithT(t)
+	turn, known := s.rereadTurn(source)
+	g.Expect(known).To(BeTrue())
+	g.Expect(turn.nodes).To(Equal(2000))
+	const turns = 100
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range turns {
+		_, known = s.rereadTurn(source)
+	}
+	runtime.ReadMemStats(&after)
+	g.Expect(known).To(BeTrue())
+	g.Expect((after.TotalAlloc-before.TotalAlloc)/turns).To(BeNumerically("<", most), "bytes of a turn")
 }

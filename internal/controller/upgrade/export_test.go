@@ -14,3 +14,6 @@ func (r *Reconciler) ReconcileWeakly(ctx context.Context) (alive func() bool, re
 	result, err = s.run(ctx)
 	return func() bool { return pointer.Value() != nil }, result, err
 }
+
+// Remembered returns of how many nodes or pods each map is in memory.
+func (r *Reconciler) Remembered() map[string]int { return r.memory.sizes() }

@@ -24,7 +24,7 @@ type memory struct {
 	busy map[string]time.Time
 	// replaced are the nodes with an annotation that was replaced, and the transition of the last Event about that.
 	replaced map[string]string
-	// mayHaveSlots: the ConfigMap has slots, or has not been read yet.
+	// mayHaveSlots: the ConfigMap has slots that end with a pass, or has not been read yet.
 	mayHaveSlots bool
 	// waited is the number of pods that nodes wait for, and poll the delay before they are read again.
 	waited int

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // The text of an admission webhook may differ with each attempt, and is part of what is written to the Node.
@@ -59,5 +61,54 @@ func TestFailuresOfACall(t *testing.T) {
 	m.noteCall("a", readsPods, errors.New("refused"), now, timing)
 	if m.noteCall("a", readsPods, nil, now, timing); m.remaining("a", now) != 0 {
 		t.Error("a read that succeeds is not the end of the failures of reads")
+	}
+}
+
+// remembering returns a memory that has something of each of two nodes and their pods.
+func remembering(t *Timing, now time.Time) memory {
+	m := newMemory()
+	for _, node := range []string{"stays", "leaves"} {
+		m.wrote(node, "1")
+		m.noteCall(node, "patching", errors.New("refused"), now, t)
+		m.reject(types.UID("pod on "+node), "a budget", now, t)
+		m.foundBusy(node, now)
+		m.replaces(node, "replaces 1")
+	}
+	return m
+}
+
+// sizes are the numbers of nodes and pods in the memory.
+func (m *memory) sizes() map[string]int {
+	return map[string]int{
+		"versions": len(m.versions), "failures": len(m.failures), "rejected": len(m.rejected), "busy": len(m.busy),
+		"replaced": len(m.replaced),
+	}
+}
+
+// Nothing is remembered of a node that has left, nor of pods that no node waits for.
+func TestPruneForgetsWhatHasLeft(t *testing.T) {
+	timing, now := DefaultTiming(), time.Unix(1000, 0)
+	m := remembering(&timing, now)
+	m.prune(map[string]bool{"stays": true}, map[types.UID]bool{"pod on stays": true})
+	for what, size := range m.sizes() {
+		if size != 1 {
+			t.Errorf("%s: %d are remembered, want that of the node that stays", what, size)
+		}
+	}
+	if m.versions["stays"] == "" || m.remaining("stays", now) == 0 || m.rejection("pod on stays").reason == "" ||
+		m.busyFor("stays", now, &timing) == 0 || m.replaces("stays", "replaces 1") {
+		t.Error("something of the node that stays is forgotten")
+	}
+}
+
+// Once all nodes are at rest, only the annotations that were replaced are remembered.
+func TestPruneAtRest(t *testing.T) {
+	timing, now := DefaultTiming(), time.Unix(1000, 0)
+	m := remembering(&timing, now)
+	m.prune(nil, nil)
+	for what, size := range m.sizes() {
+		if want := map[string]int{"replaced": 2}[what]; size != want {
+			t.Errorf("%s: %d are remembered, want %d", what, size, want)
+		}
 	}
 }

@@ -39,6 +39,7 @@ func (s *scope) readSlots(ctx context.Context) error {
 	if err != nil {
 		return s.withoutSlots("reading", err)
 	}
+	s.memory.mayHaveSlots = false
 	if object.Labels[labels.ManagedBy] != labels.ManagedByValue {
 		s.cluster.SlotsConflict = fmt.Sprintf(slotsConflict, labels.UpgradeSlots)
 		// Its end causes no event: only objects with the label are watched.
@@ -54,7 +55,7 @@ func (s *scope) readSlots(ctx context.Context) error {
 		log.FromContext(ctx).Info("Ignoring entries of the ConfigMap with the nodes that may be upgraded: they are not "+
 			"in JSON, and are removed with the next change", "configMap", object.Name, "keys", strings.Join(unreadable, ", "))
 	}
-	s.slots, s.cluster.Slots, s.memory.mayHaveSlots = object, slots, true
+	s.slots, s.cluster.Slots, s.memory.mayHaveSlots = object, slots, len(slots) > 0
 	return nil
 }
 

@@ -2,9 +2,11 @@ package health
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -30,16 +32,32 @@ func (n *quietNode) PatchNode(context.Context, string, nodeapi.NodeChanges) erro
 	return nil
 }
 
+// soakMachine is a machine with a driver and eight GPUs, whose program of sessions prints the sample in a file.
+func soakMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{WithT: NewWithT(t), t: t, dir: t.TempDir(), boot: "boot-1"}
+	for i := range 8 {
+		m.plug(fmt.Sprintf("0000:0%d:00.0", i), "\xde\x10\x00\x23")
+	}
+	m.driverReady()
+	m.write("program", "#!/bin/sh\nexec cat '"+m.path("sample")+"'\n")
+	m.Expect(os.Chmod(m.path("program"), 0o755)).To(Succeed())
+	return m
+}
+
 // The memory of the agent does not grow in four days with an error each minute, of eight GPUs and of changing programs,
-// with resets, sessions with NVML and scrapes.
+// with resets, samples of NVML each minute, of which sessions read one each half hour, and scrapes.
 func TestAgentDoesNotGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := NewWithT(t)
+		g, m := NewWithT(t), soakMachine(t)
 		api, began := &quietNode{}, time.Now()
 		agent := New(Options{
 			Node: "node-a", Boot: "boot-1", Booted: began, ProcRoot: t.TempDir(), API: api, Debounce: DefaultDebounce,
-			Interval: DefaultInterval, Urgent: DefaultUrgent, NVML: NVML{Window: DefaultWindow},
-			Log: slog.New(slog.DiscardHandler),
+			Interval: DefaultInterval, Urgent: DefaultUrgent, Log: slog.New(slog.DiscardHandler),
+			NVML: NVML{
+				Every: 30 * time.Minute, Limit: DefaultSessionLimit, Confirm: 30 * time.Minute, Window: DefaultWindow,
+				Program: m.path("program"), Markers: m.markers(), SysRoot: m.path("sys"),
+			},
 		})
 		registry := prometheus.NewPedanticRegistry()
 		g.Expect(registry.Register(agent)).To(Succeed())
@@ -59,6 +77,11 @@ func TestAgentDoesNotGrow(t *testing.T) {
 			}
 			_, err := io.WriteString(write, recordOf(minute+1, line{after: time.Since(began), text: text}))
 			g.Expect(err).NotTo(HaveOccurred())
+			if minute%30 == 0 {
+				sample, err := json.Marshal(sampleAt(minute))
+				g.Expect(err).NotTo(HaveOccurred())
+				m.write("sample", string(sample))
+			}
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			agent.mu.Lock()
@@ -77,6 +100,9 @@ func TestAgentDoesNotGrow(t *testing.T) {
 		g.Expect(grown).To(BeNumerically("<", 100<<10), "bytes")
 		g.Expect(runtime.NumGoroutine()).To(Equal(goroutines))
 		g.Expect(api.count).To(BeNumerically(">", 300))
+		agent.mu.Lock()
+		g.Expect(agent.counted["ok"]).To(BeNumerically(">", 180), "of the sessions %v", agent.counted)
+		agent.mu.Unlock()
 		cancel()
 		g.Expect(<-done).To(Succeed())
 	})

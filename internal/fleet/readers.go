@@ -1,0 +1,77 @@
+package fleet
+
+import (
+	"maps"
+	"slices"
+)
+
+// Readers are the managed nodes whose pods read a configuration of the device plugin from one source.
+type Readers struct {
+	// Nodes is the number of nodes, and Down those of them with ReadersDown, in any order.
+	Nodes int
+	Down  []string
+}
+
+// readers are the Readers of a source, down being the set of nodes that are.
+type readers struct {
+	nodes int
+	down  map[string]bool
+}
+
+// ReadersBeside returns the Readers of the source, without this node. It returns false while another managed node is
+// not assessed: its pods may be down. All entries are counted when they are set, since many nodes may ask at a time.
+func (f *Fleet) ReadersBeside(node, source string) (beside Readers, known bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	unassessed := f.unassessed
+	of := f.entries[node]
+	if of != nil && of.isUnassessed() {
+		unassessed--
+	}
+	if found := f.readers[source]; found != nil {
+		beside.Nodes, beside.Down = found.nodes, slices.Collect(maps.Keys(found.down))
+	}
+	if of != nil && source != "" && of.readsFrom() == source {
+		beside.Nodes--
+		beside.Down = slices.DeleteFunc(beside.Down, func(down string) bool { return down == node })
+	}
+	return beside, unassessed == 0
+}
+
+// countReaders adds the entry to the numbers by source, or removes it if by is -1.
+func (f *Fleet) countReaders(entry *Entry, by int) {
+	if entry.isUnassessed() {
+		f.unassessed += by
+	}
+	source := entry.readsFrom()
+	if source == "" {
+		return
+	}
+	of := f.readers[source]
+	if of == nil {
+		of = &readers{down: map[string]bool{}}
+		f.readers[source] = of
+	}
+	if of.nodes += by; of.nodes == 0 {
+		delete(f.readers, source)
+	}
+	if !entry.ReadersDown {
+		return
+	}
+	if by > 0 {
+		of.down[entry.Facts.Name] = true
+	} else {
+		delete(of.down, entry.Facts.Name)
+	}
+}
+
+// isUnassessed reports whether a managed node was not assessed yet.
+func (e *Entry) isUnassessed() bool { return e.Managed() && e.BasisVersion == 0 }
+
+// readsFrom returns the source of the configuration of the device plugin on a managed node; empty for none.
+func (e *Entry) readsFrom() string {
+	if !e.Managed() || e.Planned == nil {
+		return ""
+	}
+	return e.Planned.NodePlan.PluginConfigRead.Source
+}
