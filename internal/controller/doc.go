@@ -62,10 +62,11 @@
 //	| what was reported about NVIDIA's | another finding; its end  | 0.1 kB                 | a repeated log line      |
 //	| operator                         |                           |                        |                          |
 //	| (clusterpolicy.Reconciler)       |                           |                        |                          |
-//	| its pod that was last found, and | a list of pods;           | one pod, 0.3 kB, and   | a list of pods; an       |
-//	| its annotations                  | DaemonSets                | one per DaemonSet, 0.1 | earlier write of it      |
-//	| (otheroperator.Watcher)          |                           | kB                     | without a pod does not   |
-//	|                                  |                           |                        | count                    |
+//	| its pod that was last found, its | a list of pods;           | one pod, 0.3 kB; one   | a list of pods; a review |
+//	| annotations, and which accounts  | DaemonSets; time          | per DaemonSet, 0.1 kB; | of each account; an      |
+//	| may write policies               |                           | one per account of     | earlier write of it      |
+//	| (otheroperator.Watcher)          |                           | such pods, 0.2 kB, at  | without a pod does not   |
+//	|                                  |                           | most 200 kB            | count                    |
 //	| fields that the CRD does not     | resource version of the   | the schema of the spec | a read of the CRD        |
 //	| have (observe.Schema)            | CRD                       | if any is missing,     |                          |
 //	|                                  |                           | some MB; else none     |                          |

@@ -1,7 +1,6 @@
 package otheroperator
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -30,32 +29,72 @@ func selector() client.MatchingLabels {
 	return client.MatchingLabels{labels.App: name, labels.Component: name}
 }
 
-// running is a pod that runs NVIDIA's operator.
+// pageSize is the number of pods that are read at a time: each may have 1.5 MB, the limit of the API server.
+const pageSize = 25
+
+// running is a pod that runs NVIDIA's operator, or pretends to.
 type running struct {
 	uid                               types.UID
 	namespace, pod, deployment, image string
 }
 
-// list returns a pod that runs NVIDIA's operator, the first by namespace and name; nil for none. version is the
-// resource version of the list.
-func (w *Watcher) list(ctx context.Context) (found *running, version string, err error) {
-	pods := &corev1.PodList{}
-	if err := w.Live.List(ctx, pods, selector(), client.UnsafeDisableDeepCopy); err != nil {
+// list returns a pod of the namespace that runs NVIDIA's operator, nil for none; an empty namespace is all of them.
+// version is the resource version of the list.
+func (w *Watcher) list(ctx context.Context, namespace string) (found *running, version string, err error) {
+	candidates, version, err := w.candidates(ctx, namespace)
+	if err != nil {
 		return nil, "", fmt.Errorf("listing pods to find NVIDIA's operator: %w", err)
 	}
-	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; mayWork(pod, w.Clock.Now()) {
-			if image, found := w.imageOf(pod); found {
-				return &running{
-					uid: pod.UID, namespace: pod.Namespace, pod: pod.Name, deployment: deploymentOf(pod), image: image,
-				}, pods.ResourceVersion, nil
+	found, err = w.choose(ctx, candidates)
+	return found, version, err
+}
+
+// candidates returns the pods of the namespace that look like those of NVIDIA's operator, one for each account.
+func (w *Watcher) candidates(ctx context.Context, namespace string) (map[account]*running, string, error) {
+	candidates := map[account]*running{}
+	options := &client.ListOptions{Namespace: namespace, Limit: pageSize}
+	selector().ApplyToList(options)
+	for {
+		pods, err := w.page(ctx, options)
+		if err != nil {
+			return nil, "", err
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			of := accountOf(pod)
+			if candidate := w.candidate(pod); candidate != nil && candidates[of] == nil {
+				candidates[of] = candidate
 			}
 		}
+		if pods.Continue == "" {
+			return candidates, pods.ResourceVersion, nil
+		}
+		options.Continue = pods.Continue
 	}
-	return nil, pods.ResourceVersion, nil
+}
+
+// page reads a page of pods. Each has the whole deadline, so that many large pods cannot make all lists fail.
+func (w *Watcher) page(ctx context.Context, options *client.ListOptions) (*corev1.PodList, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.Timing.Deadline)
+	defer cancel()
+	pods := &corev1.PodList{}
+	return pods, w.Live.List(ctx, pods, options, client.UnsafeDisableDeepCopy)
+}
+
+// candidate returns what the pod looks like if that is NVIDIA's operator; otherwise nil. Strings of the pod would keep
+// all that was decoded with it.
+func (w *Watcher) candidate(pod *corev1.Pod) *running {
+	if !mayWork(pod, w.Clock.Now()) {
+		return nil
+	}
+	image, found := w.imageOf(pod)
+	if !found {
+		return nil
+	}
+	return &running{
+		uid: types.UID(strings.Clone(string(pod.UID))), namespace: strings.Clone(pod.Namespace),
+		pod: strings.Clone(pod.Name), deployment: strings.Clone(deploymentOf(pod)), image: strings.Clone(image),
+	}
 }
 
 // mayWork reports whether containers of the pod run or will run. Those of a deleted pod are killed when its grace

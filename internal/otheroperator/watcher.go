@@ -21,14 +21,15 @@ import (
 
 // Timing has the intervals of a Watcher; tests shorten them.
 type Timing struct {
-	// Interval is the time before pods are listed again after a watch of them has failed, and FoundInterval that between
-	// two lists while NVIDIA's operator is found.
+	// Interval is the time before pods are listed again after a watch of them has failed, and while there are pods that
+	// look like NVIDIA's operator, but may not write: they may get the right. FoundInterval is that between two lists
+	// while NVIDIA's operator is found.
 	Interval, FoundInterval time.Duration
 	// Gone is how long no pod must be found before NVIDIA's operator counts as gone: a Deployment replaces its pods.
 	Gone time.Duration
 	// Quiet is how long a write of NVIDIA's operator counts without a pod.
 	Quiet time.Duration
-	// Deadline bounds one list.
+	// Deadline bounds one call.
 	Deadline time.Duration
 }
 
@@ -43,8 +44,10 @@ func DefaultTiming() Timing {
 // Options configure a Watcher.
 type Options struct {
 	// Live reads from the API server.
-	Live  client.Reader
-	Clock clock.Clock
+	Live client.Reader
+	// Reviews asks the API server what the accounts of pods may do.
+	Reviews Reviews
+	Clock   clock.Clock
 	// Watch watches objects of the API server. Only Start uses it.
 	Watch func(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error)
 	// Namespace is that of this operator.
@@ -81,7 +84,9 @@ type Watcher struct {
 	seen  time.Time
 	// failed: the last list failed. Only the first of several failures is logged.
 	failed bool
-	writes writes
+	// answers are those about the accounts of pods in the last list that look like NVIDIA's operator.
+	answers map[account]answer
+	writes  writes
 }
 
 var _ manager.LeaderElectionRunnable = (*Watcher)(nil)
@@ -110,11 +115,16 @@ func (w *Watcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// awaitChange watches pods until one changes, or the watch must begin with a list again. It reports whether to list
-// immediately. At rest the watch costs nothing: the API server ends it now and then, and it is resumed.
+// awaitChange watches pods until one that may be NVIDIA's operator changes, or the watch must begin with a list again.
+// It reports whether to list immediately. At rest the watch costs nothing: the API server ends it now and then, and it
+// is resumed.
 func (w *Watcher) awaitChange(ctx context.Context) bool {
 	w.mu.Lock()
 	since := w.version
+	var again <-chan time.Time
+	if len(w.answers) > 0 {
+		again = w.Clock.After(w.Timing.Interval)
+	}
 	w.mu.Unlock()
 	for {
 		began := w.Clock.Now()
@@ -123,7 +133,7 @@ func (w *Watcher) awaitChange(ctx context.Context) bool {
 		if err != nil {
 			return false
 		}
-		next, changed := nextEvent(ctx, pods, since)
+		next, changed := w.nextEvent(ctx, pods, since, again)
 		pods.Stop()
 		if changed || ctx.Err() != nil || w.Clock.Since(began) < time.Second {
 			return changed
@@ -132,21 +142,38 @@ func (w *Watcher) awaitChange(ctx context.Context) bool {
 	}
 }
 
-// nextEvent waits for the first event other than bookmarks, or the end of the watch, and reports whether there was one:
-// an error is an event, too, as pods must be listed again. version is that from which the watch can be resumed.
-func nextEvent(ctx context.Context, pods watch.Interface, since string) (version string, changed bool) {
+// nextEvent waits for the first event that matters, the time of the next list, or the end of the watch, and reports
+// whether it was one of the first two: an error is an event, too, as pods must be listed again. version is that from
+// which the watch can be resumed.
+func (w *Watcher) nextEvent(
+	ctx context.Context, pods watch.Interface, since string, again <-chan time.Time,
+) (version string, changed bool) {
 	for {
 		select {
 		case <-ctx.Done():
 			return since, false
+		case <-again:
+			return since, true
 		case event, open := <-pods.ResultChan():
-			bookmark, isPod := event.Object.(*corev1.Pod)
-			if !open || event.Type != watch.Bookmark || !isPod {
+			pod, isPod := event.Object.(*corev1.Pod)
+			if !open || !isPod || w.matters(event.Type, pod) {
 				return since, open
 			}
-			since = bookmark.ResourceVersion
+			since = pod.ResourceVersion
 		}
 	}
+}
+
+// matters reports whether a change of the pod may be the begin of NVIDIA's operator. Only while none is found are pods
+// watched, so that no deletion is its end.
+func (w *Watcher) matters(change watch.EventType, pod *corev1.Pod) bool {
+	if change == watch.Bookmark || change == watch.Deleted || w.candidate(pod) == nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, known := w.answers[accountOf(pod)]
+	return !known || !w.isFresh(last)
 }
 
 func (w *Watcher) sleep(ctx context.Context, period time.Duration) {
@@ -210,9 +237,7 @@ func (w *Watcher) ensureListed(ctx context.Context) error {
 func (w *Watcher) refresh(ctx context.Context) error {
 	w.listing.Lock()
 	defer w.listing.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, w.Timing.Deadline)
-	defer cancel()
-	found, version, err := w.list(ctx)
+	found, version, err := w.find(ctx)
 	if err != nil {
 		return err
 	}
@@ -228,6 +253,20 @@ func (w *Watcher) refresh(ctx context.Context) error {
 	}
 	w.report(ctx, before)
 	return nil
+}
+
+// find returns a pod that runs NVIDIA's operator, nil for none. It first looks where the last one was: a list of one
+// namespace costs the API server little.
+func (w *Watcher) find(ctx context.Context) (found *running, version string, err error) {
+	w.mu.Lock()
+	last := w.found
+	w.mu.Unlock()
+	if last != nil {
+		if found, version, err = w.list(ctx, last.namespace); err != nil || found != nil {
+			return found, version, err
+		}
+	}
+	return w.list(ctx, "")
 }
 
 // report logs a change of what is found, and notifies.

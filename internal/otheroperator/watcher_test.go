@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
@@ -38,12 +40,15 @@ type env struct {
 	listErr        error
 	watchErr       error
 	lists, watches atomic.Int32
+	reviews        *reviews
 }
 
 func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	e := &env{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(begin)}
-	e.client = fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	e := &env{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(begin), reviews: newReviews()}
+	scheme := runtime.NewScheme()
+	e.Expect(errors.Join(corev1.AddToScheme(scheme), v1.AddToScheme(scheme))).To(Succeed())
+	e.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if e.listErr != nil {
 				return e.listErr
@@ -53,8 +58,8 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 		},
 	}).Build()
 	e.watcher = New(Options{
-		Live: e.client, Watch: e.watch, Clock: e.clock, Namespace: "gpu-operator", OwnVariable: ownVariable,
-		Timing: DefaultTiming(),
+		Live: e.client, Watch: e.watch, Reviews: e.reviews, Clock: e.clock, Namespace: "gpu-operator",
+		OwnVariable: ownVariable, Timing: DefaultTiming(),
 	})
 	return e
 }
@@ -93,7 +98,7 @@ func nvidiasPod(change func(*corev1.Pod)) *corev1.Pod {
 				{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "gpu-operator-6d5f", UID: "2", Controller: new(true)},
 			},
 		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Spec: corev1.PodSpec{ServiceAccountName: "gpu-operator", Containers: []corev1.Container{{
 			Name: "gpu-operator", Image: "nvcr.io/nvidia/gpu-operator:v26.3.1", Command: []string{"gpu-operator"},
 			Env: []corev1.EnvVar{{Name: "OPERATOR_NAMESPACE"}, {Name: "DRIVER_MANAGER_IMAGE"}},
 		}}},

@@ -149,10 +149,14 @@ func (c Calls) With(credential string) Calls {
 }
 
 // Writes filters the requests that change an object, including failed ones. It leaves out Leases, which are
-// heartbeats, and Events, which are counted separately (see Events).
+// heartbeats, Events, which are counted separately (see Events), and reviews, which store nothing.
 func (c Calls) Writes() Calls {
 	return c.where(func(call Call) bool {
-		return isWrite(call.Verb) && call.Resource != "leases" && call.Resource != "events"
+		switch call.Resource {
+		case "leases", "events", "subjectaccessreviews", "tokenreviews":
+			return false
+		}
+		return isWrite(call.Verb)
 	})
 }
 

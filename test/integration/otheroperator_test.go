@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -39,6 +40,7 @@ func nvidiasOperator() *appsv1.Deployment {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: pods},
 				Spec: corev1.PodSpec{
+					ServiceAccountName: "gpu-operator",
 					Containers: []corev1.Container{{
 						Name: "gpu-operator", Image: "nvcr.io/nvidia/gpu-operator:v26.3.1",
 						Command: []string{"gpu-operator"}, Args: []string{"--leader-elect"},
@@ -56,9 +58,26 @@ func (e *env) installNVIDIAs() *appsv1.Deployment {
 	e.t.Helper()
 	deployment := nvidiasOperator()
 	e.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deployment.Namespace}})
+	e.createRightsOfNVIDIAs(deployment.Namespace)
 	e.create(deployment)
 	e.awaitPodsOfNVIDIAs(1)
 	return deployment
+}
+
+// createRightsOfNVIDIAs creates the account of NVIDIA's operator, and what its chart permits it about policies. The
+// names of the chart would be taken over by installers of this operator.
+func (e *env) createRightsOfNVIDIAs(namespace string) {
+	e.t.Helper()
+	meta := metav1.ObjectMeta{Name: "nvidias-operator"}
+	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gpu-operator"}})
+	e.create(&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"nvidia.com"}, Resources: []string{"*"},
+		Verbs: []string{"create", "get", "list", "watch", "update", "patch", "delete"},
+	}}})
+	e.create(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "gpu-operator"}},
+	})
 }
 
 // awaitPodsOfNVIDIAs waits until its Deployment has this many pods.

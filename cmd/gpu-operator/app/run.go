@@ -19,6 +19,7 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -185,9 +186,13 @@ func addOtherOperator(mgr manager.Manager, o options) (*otheroperator.Watcher, e
 	if err != nil {
 		return nil, fmt.Errorf("setting up the watch for NVIDIA's operator: %w", err)
 	}
+	authorization, err := authorizationclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("preparing the review of what pods may do: %w", err)
+	}
 	other := otheroperator.New(otheroperator.Options{
-		Live: live, Watch: live.Watch, Clock: clock.RealClock{}, Namespace: o.namespace, OwnVariable: envImage,
-		Timing: o.timing.Other,
+		Live: live, Watch: live.Watch, Reviews: authorization.SubjectAccessReviews(), Clock: clock.RealClock{},
+		Namespace: o.namespace, OwnVariable: envImage, Timing: o.timing.Other,
 	})
 	return other, mgr.Add(other)
 }

@@ -7,8 +7,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,6 +20,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/otheroperator"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 var _ = Describe("NVIDIA's operator", func() {
@@ -28,8 +32,8 @@ var _ = Describe("NVIDIA's operator", func() {
 	// watch makes the Reconciler look for NVIDIA's operator, as after a restart.
 	watch := func() {
 		env.reconciler.OtherOperator = otheroperator.New(otheroperator.Options{
-			Live: env.reconciler.Live, Clock: env.clock, Namespace: namespace, OwnVariable: "OPERATOR_IMAGE",
-			Timing: otheroperator.DefaultTiming(),
+			Live: env.reconciler.Live, Reviews: kubernetes.NewForConfigOrDie(config).AuthorizationV1().SubjectAccessReviews(),
+			Clock: env.clock, Namespace: namespace, OwnVariable: "OPERATOR_IMAGE", Timing: otheroperator.DefaultTiming(),
 		})
 	}
 	BeforeEach(func() {
@@ -43,12 +47,55 @@ var _ = Describe("NVIDIA's operator", func() {
 			}}},
 		}
 	})
-	create := func(ctx context.Context) {
+	createPod := func(ctx context.Context) {
 		Expect(admin.Create(ctx, other)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(client.IgnoreNotFound(admin.Delete(ctx, other))).To(Succeed())
 		})
 	}
+	// grant gives the account of the pod a right to write what NVIDIA's operator writes, as its chart does.
+	grant := func(ctx context.Context, rule rbacv1.PolicyRule) {
+		meta := metav1.ObjectMeta{Name: "nvidias"}
+		role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: other.Namespace, Name: "default"}},
+		}
+		for _, object := range []client.Object{role, binding} {
+			Expect(admin.Create(ctx, object)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
+		}
+	}
+	create := func(ctx context.Context) {
+		grant(ctx, rbacv1.PolicyRule{APIGroups: []string{"nvidia.com"}, Resources: []string{"*"}, Verbs: []string{
+			"create", "get", "list", "watch", "update", "patch", "delete",
+		}})
+		createPod(ctx)
+		// The authorizer of the API server reads roles and bindings from its cache.
+		user := cluster.ServiceAccountUser(other.Namespace, "default")
+		reviews := kubernetes.NewForConfigOrDie(config).AuthorizationV1().SubjectAccessReviews()
+		Eventually(func() (bool, error) {
+			review, err := reviews.Create(ctx, &authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Group: "nvidia.com", Resource: "clusterpolicies", Name: "policy", Subresource: "status", Verb: "update",
+				}},
+			}, metav1.CreateOptions{})
+			return err == nil && review.Status.Allowed, err
+		}).Should(BeTrue())
+	}
+
+	It("is not a pod of a tenant that looks like it", func(ctx SpecContext) {
+		grant(ctx, rbacv1.PolicyRule{
+			APIGroups: []string{"nvidia.com"}, Resources: []string{"clusterpolicies"}, Verbs: []string{"get", "list", "watch"},
+		})
+		other.Spec.NodeSelector = map[string]string{"no": "node"}
+		createPod(ctx)
+		watch()
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.settle(ctx)
+		Expect(condition(env.policy(ctx), v1.ConditionOtherOperatorRunning)).To(BeEmpty())
+		Expect(env.fleet.Basis()).To(HaveField("KeepNodes", false))
+	})
 
 	It("freezes everything while it is at work", func(ctx SpecContext) {
 		create(ctx)

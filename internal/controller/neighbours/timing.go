@@ -10,7 +10,7 @@ type Timing struct {
 	// removal shows soon, and after a failure. Up to a tenth is added, so that the operators of many clusters do not look
 	// at once.
 	Interval, FoundInterval time.Duration
-	// Deadline bounds one list.
+	// Deadline bounds one call.
 	Deadline time.Duration
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,8 +19,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/neighbour"
 )
 
-// pageSize is the number of pods that are read at a time, where the API server divides lists.
-const pageSize = 500
+// pageSize is the number of pods that are read at a time: each may have 1.5 MB, the limit of the API server.
+const pageSize = 25
 
 // Options configure a Watcher.
 type Options struct {
@@ -112,17 +111,13 @@ func (w *Watcher) look(ctx context.Context, selectors []k8slabels.Selector) (nei
 	return found, nil
 }
 
-// list adds the neighbours among the pods that the selector selects. The API server answers from its memory, however
-// many pods the cluster has, and may be some seconds behind.
+// list adds the neighbours among the pods that the selector selects. It names no resource version: with one of 0 the API
+// server answers with all pods at once, whatever the limit, and a tenant can create many large ones.
 func (w *Watcher) list(ctx context.Context, selector k8slabels.Selector, found neighbour.OnNodes) error {
-	ctx, cancel := context.WithTimeout(ctx, w.Timing.Deadline)
-	defer cancel()
-	options := &client.ListOptions{
-		LabelSelector: selector, Limit: pageSize, Raw: &metav1.ListOptions{ResourceVersion: "0"},
-	}
+	options := &client.ListOptions{LabelSelector: selector, Limit: pageSize}
 	for {
-		pods := &corev1.PodList{}
-		if err := w.Live.List(ctx, pods, options); err != nil {
+		pods, err := w.page(ctx, options)
+		if err != nil {
 			return err
 		}
 		for i := range pods.Items {
@@ -131,8 +126,16 @@ func (w *Watcher) list(ctx context.Context, selector k8slabels.Selector, found n
 		if pods.Continue == "" {
 			return nil
 		}
-		options.Continue, options.Raw = pods.Continue, nil
+		options.Continue = pods.Continue
 	}
+}
+
+// page reads a page of pods.
+func (w *Watcher) page(ctx context.Context, options *client.ListOptions) (*corev1.PodList, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.Timing.Deadline)
+	defer cancel()
+	pods := &corev1.PodList{}
+	return pods, w.Live.List(ctx, pods, options)
 }
 
 func (w *Watcher) sleep(ctx context.Context, period time.Duration) {
