@@ -43,6 +43,8 @@ type cluster struct {
 	// mu guards the fields below: objects are applied concurrently.
 	mu     sync.Mutex
 	stores map[reflect.Type]toolscache.Indexer
+	// podIndex is that of the cached pods.
+	podIndex *observe.PodIndex
 	// version is the last resource version.
 	version int
 	// writes counts the requests that write, by operation.
@@ -52,10 +54,12 @@ type cluster struct {
 }
 
 func newCluster(scheme *runtime.Scheme) *cluster {
-	return &cluster{
-		Client: fake.NewClientBuilder().WithScheme(scheme).Build(),
+	c := &cluster{
+		Client: fake.NewClientBuilder().WithScheme(scheme).Build(), podIndex: &observe.PodIndex{},
 		stores: map[reflect.Type]toolscache.Indexer{}, writes: map[string]int{},
 	}
+	c.store(reflect.TypeFor[corev1.Pod]())
+	return c
 }
 
 // as returns the object as a T, and panics if it is none.
@@ -72,8 +76,10 @@ func (c *cluster) store(kind reflect.Type) toolscache.Indexer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stores[kind] == nil {
+		var example runtime.Object
 		indexers := toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
 		if kind == reflect.TypeFor[corev1.Pod]() {
+			example = &corev1.Pod{}
 			indexers[byNode] = func(object any) ([]string, error) {
 				pod := as[*corev1.Pod](object)
 				var keys []string
@@ -83,7 +89,7 @@ func (c *cluster) store(kind reflect.Type) toolscache.Indexer {
 				return keys, nil
 			}
 		}
-		c.stores[kind] = toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers)
+		c.stores[kind] = c.podIndex.NewInformer(&toolscache.ListWatch{}, example, 0, indexers).GetIndexer()
 	}
 	return c.stores[kind]
 }

@@ -104,7 +104,7 @@
 //	| nodes, and that nothing is to be | end of the node; actions  | 0.3 kB                 | attempt; one more pass   |
 //	| done (healthaction.memory)       | in the spec               |                        |                          |
 //
-// No decision follows from other state that outlives a pass: the informers' caches with their index of pods by node
+// No decision follows from other state that outlives a pass: the informers' caches with their indexes of pods
 // (observe.PodIndex), in which pods share equal parts (cachefilter.PodTrimmer); the work queues with their back-off;
 // the number of nodes in the last pass, which sets the debounce time; the rate limits of Events (events.Recorder); the
 // last pass and the counters for Prometheus (metrics.Meter); and the answers about who may read these (metricsauth).

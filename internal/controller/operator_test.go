@@ -105,7 +105,7 @@ func (o *operator) start() {
 	o.fleet, o.pods = fleet.New(), cachefilter.NewPodTrimmer()
 	o.nodes = cachefilter.NewNodeTrimmer(func(node string) map[string]string { return o.fleet.Labels(node) })
 	o.pass = clusterpolicy.New(clusterpolicy.Options{
-		Client:         o,
+		Client:         o.podIndex.Client(o),
 		Live:           uncached,
 		Applier:        apply.New(o, uncached, o.clock, slowMachineTiming()),
 		Status:         statuswriter.New(o, o.clock, recorder, catalogue, statuswriter.DefaultTiming()),

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -63,6 +64,40 @@ func TestPodIndexHandsOutTheCachedPods(t *testing.T) {
 	onA, err = observe.PodsOnNode(t.Context(), c, "gpu-operator", "a")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(onA.Operands).To(BeEmpty())
+}
+
+// What HasUnlabelledPod reports of the index is what it reports of a list.
+func TestHasUnlabelledPod(t *testing.T) {
+	driver := map[string]string{labels.Operand: "driver"}
+	for name, test := range map[string]struct {
+		podLabels  map[string]string
+		controller *bool
+		asked      []types.UID
+		want       bool
+	}{
+		"a pod of the DaemonSet":             {nil, new(true), []types.UID{"other", "ds"}, true},
+		"a pod of another DaemonSet":         {nil, new(true), []types.UID{"other"}, false},
+		"a labelled pod":                     {driver, new(true), []types.UID{"ds"}, false},
+		"a pod whose owner is no controller": {nil, nil, []types.UID{"ds"}, false},
+		"no DaemonSet":                       {nil, new(true), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "gpu-operator", Name: "driver", Labels: test.podLabels, OwnerReferences: []metav1.OwnerReference{
+					{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "driver", UID: "ds", Controller: test.controller},
+				},
+			}}
+			listed := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(pod).Build()
+			g.Expect(observe.HasUnlabelledPod(t.Context(), listed, "gpu-operator", test.asked)).To(Equal(test.want))
+			index := &observe.PodIndex{}
+			indexed := index.Client(fake.NewClientBuilder().WithScheme(newScheme(t)).Build())
+			_, err := observe.HasUnlabelledPod(t.Context(), indexed, "gpu-operator", test.asked)
+			g.Expect(err).To(MatchError("listing pods: pods are not watched yet"))
+			g.Expect(informerOf(index, &corev1.Pod{}).GetIndexer().Add(pod)).To(Succeed())
+			g.Expect(observe.HasUnlabelledPod(t.Context(), indexed, "gpu-operator", test.asked)).To(Equal(test.want))
+		})
+	}
 }
 
 func TestOtherClientsHaveNoPodIndex(t *testing.T) {

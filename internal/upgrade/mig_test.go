@@ -187,10 +187,10 @@ func TestBudgetsOfDriversAndLayouts(t *testing.T) {
 		t.Errorf("%d of %d nodes with drivers, %d of %d with a MIG manager, want 2 of 4 and 1 of 2", b.drivers.limit,
 			b.drivers.size, b.layouts.limit, b.layouts.size)
 	}
-	if got := sortedKeys(b.drivers.unavailable); !slices.Equal(got, []string{"driver-2", "layout-0"}) {
+	if got := sortedKeys(b.drivers.unavailable.of); !slices.Equal(got, []string{"driver-2", "layout-0"}) {
 		t.Errorf("drivers: %v are unavailable", got)
 	}
-	if got := sortedKeys(b.layouts.unavailable); !slices.Equal(got, []string{"layout-0", "layout-1"}) {
+	if got := sortedKeys(b.layouts.unavailable.of); !slices.Equal(got, []string{"layout-0", "layout-1"}) {
 		t.Errorf("layouts: %v are unavailable", got)
 	}
 }

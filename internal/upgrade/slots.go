@@ -58,7 +58,7 @@ func (n *Node) upgrading() bool {
 type budget struct {
 	policy Policy
 	// holders have a slot, or are being upgraded: what each of them does.
-	holders map[string]string
+	holders causes
 	// beyond are the holders that have not begun and may not: the budget would not give them their slot now.
 	beyond           map[string]refusal
 	drivers, layouts share
@@ -74,7 +74,7 @@ type share struct {
 	// size is the number of nodes that the limit is a part of.
 	size int
 	// unavailable are those of them whose GPUs cannot be used, with the cause, and all holders, with what they do.
-	unavailable map[string]string
+	unavailable causes
 }
 
 // budgets are those of all groups.
@@ -89,8 +89,8 @@ func (c *Cluster) budgets() map[string]*budget {
 }
 
 func (c *Cluster) budget(group string) *budget {
-	b := &budget{policy: c.Policies[group], holders: map[string]string{}, beyond: map[string]refusal{}}
-	b.drivers.unavailable, b.layouts.unavailable = map[string]string{}, map[string]string{}
+	b := &budget{policy: c.Policies[group], holders: newCauses(), beyond: map[string]refusal{}}
+	b.drivers.unavailable, b.layouts.unavailable = newCauses(), newCauses()
 	var all []beginning
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
@@ -175,13 +175,15 @@ func (c *Cluster) holds(n *Node) string {
 
 // hold counts the node as one that has a slot, and does this.
 func (b *budget) hold(n *Node, doing string) {
-	b.holders[n.Name], b.drivers.unavailable[n.Name], b.layouts.unavailable[n.Name] = doing, doing, doing
+	b.holders.set(n.Name, doing)
+	b.drivers.unavailable.set(n.Name, doing)
+	b.layouts.unavailable.set(n.Name, doing)
 }
 
 func (s *share) add(n *Node) {
 	s.size++
 	if cause := n.unavailable(); cause != "" {
-		s.unavailable[n.Name] = cause
+		s.unavailable.set(n.Name, cause)
 	}
 }
 
@@ -195,29 +197,20 @@ func (s *share) scale(policy Policy) {
 
 // refuses returns why the node gets no slot of the share now.
 func (b *budget) refuses(n *Node, of *share) refusal {
-	if b.policy.MaxParallel > 0 && len(b.holders) >= b.policy.MaxParallel {
+	if b.policy.MaxParallel > 0 && len(b.holders.of) >= b.policy.MaxParallel {
 		return refusal{
-			v1.ReasonUpgradeQueued, fmt.Sprintf("maxParallelUpgrades %d: %s", b.policy.MaxParallel, causes(b.holders)),
+			v1.ReasonUpgradeQueued, fmt.Sprintf("maxParallelUpgrades %d: %s", b.policy.MaxParallel, b.holders.list()),
 		}
 	}
-	after := len(of.unavailable)
-	if of.unavailable[n.Name] == "" {
+	after := len(of.unavailable.of)
+	if of.unavailable.of[n.Name] == "" {
 		after++
 	}
 	if n.brokenByDriver() || after <= of.limit {
 		return refusal{}
 	}
 	return refusal{v1.ReasonUpgradeBudget, fmt.Sprintf("maxUnavailable %s (%d of %d nodes): %s",
-		b.policy.MaxUnavailable.String(), of.limit, of.size, cmp.Or(causes(of.unavailable), "allows no upgrade"))}
-}
-
-// causes names the first nodes, each with its cause.
-func causes(nodes map[string]string) string {
-	all := sortedKeys(nodes)
-	for i, name := range all {
-		all[i] = name + " " + nodes[name]
-	}
-	return list(all)
+		b.policy.MaxUnavailable.String(), of.limit, of.size, cmp.Or(of.unavailable.list(), "allows no upgrade"))}
 }
 
 // grant returns the slots as they should be: the valid ones, those of the nodes that are being upgraded, and new ones.
@@ -246,7 +239,7 @@ func (c *Cluster) grant(turns []turn, budgets map[string]*budget) Slots {
 			continue
 		}
 		progress.Reason, progress.Message = refused.reason, text.Truncate(refused.message, maxMessage)
-		progress.Held = c.SlotsConflict != "" || refused.reason == v1.ReasonUpgradeBudget && len(b.holders) == 0
+		progress.Held = c.SlotsConflict != "" || refused.reason == v1.ReasonUpgradeBudget && len(b.holders.of) == 0
 	}
 	c.grantLayouts(slots, budgets, turns)
 	return slots

@@ -16,7 +16,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -33,7 +32,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
-	"github.com/clusterpolicy/gpu-operator/internal/cachefilter"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/healthaction"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/neighbours"
@@ -41,7 +39,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/leadership"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
@@ -135,23 +132,6 @@ func newManager(config *rest.Config, of state, o options) (manager.Manager, erro
 	}
 	o.election.configure(&options)
 	return ctrl.NewManager(config, options)
-}
-
-// cacheOptions keeps the caches small: only the operator's objects, only in its namespace, only the fields that are
-// read, and the labels of nodes once, for the cache and the fleet.
-func cacheOptions(namespace string, of state) cache.Options {
-	managed := k8slabels.SelectorFromSet(k8slabels.Set{labels.ManagedBy: labels.ManagedByValue})
-	return cache.Options{
-		DefaultTransform:  cache.TransformStripManagedFields(),
-		NewInformer:       of.pods.NewInformer,
-		DefaultNamespaces: map[string]cache.Config{namespace: {LabelSelector: managed}},
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:         {Transform: cachefilter.NewNodeTrimmer(of.fleet.Labels).Node},
-			&corev1.Pod{}:          {Transform: cachefilter.NewPodTrimmer().Pod},
-			&nodev1.RuntimeClass{}: {Label: managed},
-			observe.CRDMetadata():  {Transform: cachefilter.TrimCRD},
-		},
-	}
 }
 
 // checkCluster fails on a cluster in which the manager would wait for ever.

@@ -2,7 +2,6 @@ package clusterpolicy
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -78,7 +77,7 @@ func (s *scope) mayHaveTheirDrivers(ctx context.Context, rendered []*appsv1.Daem
 	if !s.driversTakenOver {
 		return true, nil
 	}
-	outdated := map[types.UID]bool{}
+	var outdated []types.UID
 	for _, ds := range rendered {
 		live := s.snapshot.DaemonSets[ds.Name]
 		switch {
@@ -87,20 +86,13 @@ func (s *scope) mayHaveTheirDrivers(ctx context.Context, rendered []*appsv1.Daem
 			return true, nil
 		case live.Status.UpdatedNumberScheduled < live.Status.CurrentNumberScheduled ||
 			live.Status.ObservedGeneration != live.Generation:
-			outdated[live.UID] = true
+			outdated = append(outdated, live.UID)
 		}
 	}
 	if len(outdated) == 0 {
 		return false, nil
 	}
-	pods := &corev1.PodList{}
-	if err := s.Client.List(ctx, pods, client.InNamespace(s.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("listing pods: %w", err)
-	}
-	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
-		controller := metav1.GetControllerOfNoCopy(&pod)
-		return controller != nil && outdated[controller.UID] && pod.Labels[labels.Operand] == ""
-	}), nil
+	return observe.HasUnlabelledPod(ctx, s.Client, s.Namespace, outdated)
 }
 
 // leftDrivers reads what NVIDIA's operator has left: first the DaemonSets, so that without any the list of pods is
