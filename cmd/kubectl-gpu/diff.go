@@ -76,12 +76,7 @@ func (o planOptions) printDiff(out io.Writer, found *preview.Preview) error {
 	if _, err := out.Write(text); err != nil {
 		return fmt.Errorf("writing the differences: %w", err)
 	}
-	refused := func(c preview.Change) bool { return c.Action == preview.Refuse }
-	if i := slices.IndexFunc(found.Objects, refused); i >= 0 {
-		c := &found.Objects[i]
-		return fmt.Errorf("%s %s: the operator could not write it: %s", c.Operand, c.Name, c.Message)
-	}
-	return errInvalid(found.Invalid, found.Refused, "notes")
+	return errRefused(found)
 }
 
 // diffText returns the changes as people read them.

@@ -101,7 +101,7 @@ func (o planOptions) run(cmd *cobra.Command) (*preview.Preview, error) {
 	if err := printPreview(cmd.OutOrStdout(), found, o.output); err != nil {
 		return nil, err
 	}
-	return found, errInvalid(found.Invalid, found.Refused, "notes")
+	return found, errRefused(found)
 }
 
 // compute reads the policy and the cluster.

@@ -219,6 +219,30 @@ func TestPlanOfAnInvalidPolicyFails(t *testing.T) {
 	g.Expect(got.errOut).To(Equal("kubectl gpu: the policy is invalid for driver: see the notes and change it\n"))
 }
 
+// An object that the operator could not write is a failure of both previews.
+func TestPreviewsOfAnObjectOfOthersFail(t *testing.T) {
+	g := NewWithT(t)
+	file := installedBy(t, nil, `{driver: {version: "580.1", upgradePolicy: {autoUpgrade: true}},
+		dcgmExporter: {enabled: false}}`)
+	text, err := os.ReadFile(file)
+	g.Expect(err).NotTo(HaveOccurred())
+	text = append(text, `
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {namespace: gpu-operator, name: nvidia-dcgm-exporter}
+spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: []}}}
+`...)
+	g.Expect(os.WriteFile(file, text, 0o600)).To(Succeed())
+	for command, code := range map[string]int{"plan": 1, "diff": 2} {
+		got := kubectlGPU(edit(installedSpec), command, "-f", "-", "--against", file)
+		g.Expect(got.code).To(Equal(code), got.errOut)
+		g.Expect(got.out).To(MatchRegexp(`refuse +DaemonSet +nvidia-dcgm-exporter`))
+		g.Expect(got.errOut).To(MatchRegexp(`^kubectl gpu: dcgm-exporter nvidia-dcgm-exporter: the operator could not ` +
+			`write it: .* exists and is not controlled by this ClusterPolicy: `))
+	}
+}
+
 func TestPlanInOtherFormats(t *testing.T) {
 	g := NewWithT(t)
 	file := installed(t)

@@ -31,6 +31,17 @@ func errInvalid(invalid, refused []string, at string) error {
 	return nil
 }
 
+// errRefused returns an error if the operator would refuse a part of the policy or could not write an object, or if the
+// API server would refuse one; nil if there is neither.
+func errRefused(found *preview.Preview) error {
+	refused := func(c preview.Change) bool { return c.Action == preview.Refuse }
+	if i := slices.IndexFunc(found.Objects, refused); i >= 0 {
+		c := &found.Objects[i]
+		return fmt.Errorf("%s %s: the operator could not write it: %s", c.Operand, c.Name, c.Message)
+	}
+	return errInvalid(found.Invalid, found.Refused, "notes")
+}
+
 // refusals checks the policy and the NVIDIADrivers of a file as the API server does, except its webhooks and policies.
 // It accepts what is wrong with an object of the cluster already, as the API server does: live has those objects. It is
 // nil if there is no cluster: then what is wrong with an object that was exported from one counts as stored there.

@@ -34,6 +34,18 @@ func TestValidate(t *testing.T) {
 		"a generated name": {
 			"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {generateName: p-}\n", 0, "1 of 1", "",
 		},
+		"a label that is no text": {
+			"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: p, labels: {team: 5}}\n", 1,
+			"ClusterPolicy p: metadata: Invalid value", "1 of 1",
+		},
+		"an annotation that is no text": {
+			"apiVersion: nvidia.com/v1alpha1\nkind: NVIDIADriver\nmetadata: {name: d, annotations: {a: true}}\n", 1,
+			"NVIDIADriver d: metadata: Invalid value", "1 of 1",
+		},
+		"an unknown field of the metadata": {
+			"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: p, label: {team: a}}\n", 1,
+			"ClusterPolicy p: metadata.label: unknown field", "1 of 1",
+		},
 		"a prefix of a name that is wrong": {
 			"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {generateName: P-}\n", 1,
 			"metadata.name: Invalid value", "1 of 1",

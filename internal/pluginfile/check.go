@@ -5,11 +5,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
@@ -35,6 +37,12 @@ func (p Problem) String() string {
 
 // version is the only version of the format, api/config/v1 of NVIDIA/k8s-device-plugin.
 const version = "v1"
+
+// prefix of resources, which the plugin adds where it is missing, and how long a name with it may be, in bytes.
+const (
+	prefix    = "nvidia.com/"
+	maxLength = 63
+)
 
 // maxProblems bounds what is returned for one configuration, and maxValue what is quoted of it.
 const (
@@ -81,16 +89,22 @@ func Check(data []byte) []Problem {
 		return []Problem{{Fatal: true, Message: "cannot be read: " + reason(err)}}
 	}
 	root := content(&document)
-	if hasAlias(root) {
-		// Its parts are elsewhere.
-		return nil
-	}
 	if root == nil {
 		return []Problem{{Fatal: true, Message: "is empty: write the version v1, or remove the key"}}
+	}
+	aliased := hasAlias(root)
+	if aliased {
+		if root = expanded(root); root == nil {
+			return nil
+		}
 	}
 	c := &checker{}
 	if c.isMapping(root, "the configuration") {
 		c.root(root)
+	}
+	if aliased {
+		// Keys that the format does not have may be there to hold what the aliases repeat.
+		c.problems = fatalOnes(c.problems)
 	}
 	slices.SortStableFunc(c.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return c.problems[:min(len(c.problems), maxProblems)]
@@ -150,7 +164,7 @@ func Replicas(data []byte, resource string) int {
 	// The device plugin prefers MPS.
 	for _, strategy := range []string{"mps", "timeSlicing"} {
 		for _, shared := range file.Sharing[strategy].Resources {
-			if shared.Name == resource {
+			if strings.TrimPrefix(shared.Name, prefix) == strings.TrimPrefix(resource, prefix) {
 				return shared.Replicas
 			}
 		}
@@ -168,6 +182,17 @@ func Fatal(problems []Problem) *Problem {
 	return nil
 }
 
+// fatalOnes returns the problems with which the device plugin does not start.
+func fatalOnes(problems []Problem) []Problem {
+	var found []Problem
+	for _, problem := range problems {
+		if problem.Fatal {
+			found = append(found, problem)
+		}
+	}
+	return found
+}
+
 // reason returns the error of the parser in one line.
 func reason(err error) string {
 	var wrong *yaml.TypeError
@@ -182,11 +207,6 @@ func content(document *yaml.Node) *yaml.Node {
 		return nil
 	}
 	return document.Content[0]
-}
-
-// hasAlias reports whether a node has a reference to another one below it.
-func hasAlias(node *yaml.Node) bool {
-	return node != nil && (node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, hasAlias))
 }
 
 // field returns the value of a key of a mapping, nil if it has none or null.
@@ -318,16 +338,39 @@ func (c *checker) resource(resource *yaml.Node, path string) {
 	if rename := field(resource, "rename"); rename != nil {
 		c.ignored(rename, "%srename is ignored: set renameByDefault", path)
 	}
-	if devices := field(resource, "devices"); devices != nil && devices.Value != "all" {
-		c.ignored(devices, "%sdevices is ignored: all devices are shared", path)
+	if devices := field(resource, "devices"); devices != nil {
+		c.devices(devices, path)
 	}
 }
+
+// devices reports which devices an entry names: the plugin shares all, and reads no other text, and no number below 1.
+func (c *checker) devices(devices *yaml.Node, path string) {
+	count, err := strconv.Atoi(devices.Value)
+	isCount := devices.Tag == "!!int" && err == nil && count > 0
+	isList := devices.Kind == yaml.SequenceNode && !slices.ContainsFunc(devices.Content, func(device *yaml.Node) bool {
+		return !isDevice(device.Value)
+	})
+	switch {
+	case devices.Value == "all" && isText(devices):
+	case isCount, isList:
+		c.ignored(devices, "%sdevices is ignored: all devices are shared", path)
+	default:
+		c.fatal(devices, "%sdevices must be all: remove it", path)
+	}
+}
+
+// isDevice matches how the plugin names a device: by the index of a GPU or of a MIG device, or by a UUID.
+var isDevice = regexp.MustCompile(`^(?:[0-9]+(?::[0-9]+)?|(?:GPU|MIG)-[0-9a-fA-F-]{32,36}|` +
+	`MIG-GPU-[0-9a-fA-F-]{32,36}/[0-9]+/[0-9]+)$`).MatchString
 
 // resourceName reports the name of a resource that is not shared: one that the device plugin does not advertise, which
 // it ignores, and MIG devices by MPS. The plugin adds the prefix nvidia.com/ where it is missing.
 func (c *checker) resourceName(name *yaml.Node, path string) {
-	bare := strings.TrimPrefix(name.Value, "nvidia.com/")
+	bare := strings.TrimPrefix(name.Value, prefix)
 	switch isMIG := strings.HasPrefix(bare, "mig-"); {
+	case !isText(name), len(validation.IsDNS1123Subdomain(bare)) > 0, len(prefix+bare) > maxLength:
+		c.fatal(name, "%sname is %s, which is no name of a resource: use nvidia.com/gpu, or nvidia.com/mig- and a profile",
+			path, text.Truncate(name.Value, maxValue))
 	case isMIG && strings.HasPrefix(path, "sharing.mps."):
 		c.ignored(name, "%sname is %s: MIG devices cannot be shared by MPS, use timeSlicing", path,
 			text.Truncate(name.Value, maxValue))

@@ -131,6 +131,55 @@ func TestCheck(t *testing.T) {
 			text: "version: v1\nx: &shared\n  resources: [{name: nvidia.com/gpu, replicas: 4}]\n" +
 				"sharing:\n  timeSlicing: *shared\n",
 		},
+		"another version in a file with an alias": {
+			text: "version: v2\nx: &shared\n  resources: [{name: nvidia.com/gpu, replicas: 1}]\n" +
+				"sharing:\n  timeSlicing: *shared\n", want: problems{
+				fatal(1, "version v2 is unknown: use v1"),
+				fatal(3, "sharing.timeSlicing.resources[0].replicas is 1: it must be a number from 2"),
+			},
+		},
+		"merged keys": {
+			text: "version: v1\nx: &shared\n  renameByDefault: yes\n  resources: [{name: nvidia.com/gpu, replicas: 1}]\n" +
+				"sharing:\n  timeSlicing:\n    <<: [*shared]\n    resources: [{name: nvidia.com/gpu, replicas: 4}]\n  mps:\n" +
+				"    <<: *shared\n", want: problems{
+				fatal(4, "sharing.mps.resources[0].replicas is 1: it must be a number from 2"),
+			},
+		},
+		"an alias of itself": {text: "version: v1\nsharing: &a\n  timeSlicing: *a\n"},
+		"devices that the plugin cannot read": {
+			text: prefix + "    resources:\n    - {name: gpu, replicas: 2, devices: first}\n" +
+				"    - {name: gpu, replicas: 2, devices: 0}\n    - {name: gpu, replicas: 2, devices: [bad]}\n" +
+				"    - {name: gpu, replicas: 2, devices: {a: b}}\n", want: problems{
+				fatal(5, "sharing.timeSlicing.resources[0].devices must be all: remove it"),
+				fatal(6, "sharing.timeSlicing.resources[1].devices must be all: remove it"),
+				fatal(7, "sharing.timeSlicing.resources[2].devices must be all: remove it"),
+				fatal(8, "sharing.timeSlicing.resources[3].devices must be all: remove it"),
+			},
+		},
+		"devices that it reads and ignores": {
+			text: prefix + "    resources:\n    - {name: gpu, replicas: 2, devices: 3}\n    - {name: gpu, replicas: 2, " +
+				"devices: [0, \"1:0\", GPU-b1028956-cfa2-0990-bf4a-5da9abb51763, " +
+				"MIG-GPU-b1028956-cfa2-0990-bf4a-5da9abb51763/3/0]}\n", want: problems{
+				ignored(5, "sharing.timeSlicing.resources[0].devices is ignored: all devices are shared"),
+				ignored(6, "sharing.timeSlicing.resources[1].devices is ignored: all devices are shared"),
+			},
+		},
+		"no name of a resource": {
+			text: prefix + "    resources:\n    - {name: nvidia.com/GPU A, replicas: 2}\n", want: problems{
+				fatal(5, "sharing.timeSlicing.resources[0].name is nvidia.com/GPU A, which is no name of a resource: "+
+					"use nvidia.com/gpu, or nvidia.com/mig- and a profile"),
+			},
+		},
+		"values of other types": {
+			text: "version: v1\nflags:\n  mpsRoot: 5\n  nvidiaDriverRoot: true\n  gfd:\n    sleepInterval: soon\n" +
+				"    machineTypeFile: [a]\n  plugin: {nvidiaCTKPath: 1.5}\n", want: problems{
+				fatal(3, "flags.mpsRoot must be a text: quote it"),
+				fatal(4, "flags.nvidiaDriverRoot must be a text: quote it"),
+				fatal(6, "flags.gfd.sleepInterval must be a duration, such as 60s"),
+				fatal(7, "flags.gfd.machineTypeFile must be a text: quote it"),
+				fatal(8, "flags.plugin.nvidiaCTKPath must be a text: quote it"),
+			},
+		},
 		"another version": {text: "version: v2\n", want: problems{fatal(1, "version v2 is unknown: use v1")}},
 		"replicas beside resources, as one guide has it": {
 			text: prefix + "    replicas: 4\n", want: problems{
@@ -212,6 +261,7 @@ func TestReplicas(t *testing.T) {
 		"sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}": 2,
 		slices + mig + "]}}":                              0,
 		slices + "{name: nvidia.com/gpu, replicas: x}]}}": 0,
+		slices + "{name: gpu, replicas: 3}]}}":            3,
 		"version: v1":                                     0, "{": 0, "sharing: []": 0,
 	} {
 		if got := pluginfile.Replicas([]byte(content), "nvidia.com/gpu"); got != want {

@@ -3,6 +3,7 @@ package pluginfile
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -19,7 +20,8 @@ type block struct {
 
 // key is what the format says about the value of a key. The zero key has any value.
 type key struct {
-	bool bool
+	// bool, string, duration: the plugin does not start with a value of another type.
+	bool, string, duration bool
 	// values are those that exist; any if empty. Several may be in a list.
 	values []string
 	// fixed is the value that the operator sets by a variable of the container, which the plugin prefers: another value
@@ -44,15 +46,15 @@ func variable(name string) string { return "set " + name + " in spec.devicePlugi
 // blocks are flags and the mappings below it, and health. flags.migStrategy has a check of its own.
 func blocks() []block {
 	const shares = "move it below sharing.timeSlicing or sharing.mps"
-	text := key{}
+	text, path := key{}, key{string: true}
 	boolean := key{bool: true}
 	return []block{
 		{"flags", map[string]key{
 			"migStrategy":     text,
 			"failOnInitError": {bool: true, fixed: "true", instead: variable("FAIL_ON_INIT_ERROR")},
-			"mpsRoot":         {instead: "set spec.devicePlugin.mps.root"},
+			"mpsRoot":         {string: true, instead: "set spec.devicePlugin.mps.root"},
 			// Those of the driver that was validated on the node.
-			"nvidiaDriverRoot": {instead: installDir}, "nvidiaDevRoot": {instead: installDir},
+			"nvidiaDriverRoot": {string: true, instead: installDir}, "nvidiaDevRoot": {string: true, instead: installDir},
 			// Those of the modules that are loaded.
 			"gdrcopyEnabled": {bool: true, fixed: "true", instead: variable("GDRCOPY_ENABLED")},
 			"gdsEnabled":     {bool: true, fixed: "true", instead: variable("GDS_ENABLED")},
@@ -76,17 +78,17 @@ func blocks() []block {
 			"deviceIDStrategy": {
 				values: []string{"uuid", "index"}, fixed: "uuid", instead: variable("DEVICE_ID_STRATEGY"),
 			},
-			"cdiAnnotationPrefix":           {fixed: "cdi.k8s.io/", instead: variable("CDI_ANNOTATION_PREFIX")},
-			"nvidiaCTKPath":                 {instead: variable("NVIDIA_CDI_HOOK_PATH")},
-			"containerDriverRoot":           {fixed: "/driver-root", instead: installDir},
+			"cdiAnnotationPrefix":           {string: true, fixed: "cdi.k8s.io/", instead: variable("CDI_ANNOTATION_PREFIX")},
+			"nvidiaCTKPath":                 {string: true, instead: variable("NVIDIA_CDI_HOOK_PATH")},
+			"containerDriverRoot":           {string: true, fixed: "/driver-root", instead: installDir},
 			"sharedDevicesAllocationPolicy": {values: []string{"distributed", "packed"}},
 		}, nil},
 		{"flags.gfd", map[string]key{
 			"oneshot":         {bool: true, fixed: "false", breaks: "its pods end after each run, and restart: remove it"},
 			"noTimestamp":     boolean,
-			"sleepInterval":   {fixed: "60s", instead: "set GFD_SLEEP_INTERVAL in spec.gfd.env"},
-			"outputFile":      {fixed: features, breaks: "nodes get their labels from " + features + ": remove it"},
-			"machineTypeFile": text,
+			"sleepInterval":   {duration: true, fixed: "60s", instead: "set GFD_SLEEP_INTERVAL in spec.gfd.env"},
+			"outputFile":      {string: true, fixed: features, breaks: "nodes get their labels from " + features + ": remove it"},
+			"machineTypeFile": path,
 		}, nil},
 		{"imex", map[string]key{"channelIDs": text, "required": boolean}, nil},
 		{"health", map[string]key{
@@ -131,8 +133,7 @@ func (c *checker) blocks(root *yaml.Node) {
 
 // value checks the value of a key.
 func (c *checker) value(value *yaml.Node, path string, k key) {
-	if k.bool && !isBool(value) {
-		c.fatal(value, "%s must be true or false", path)
+	if !c.hasType(value, path, k) {
 		return
 	}
 	found := []*yaml.Node{value}
@@ -153,6 +154,35 @@ func (c *checker) value(value *yaml.Node, path string, k key) {
 		c.ignored(value, "%s has no effect, as a variable of the container has precedence: %s", path, k.instead)
 		c.problems[len(c.problems)-1].OwnDiscovery = k.ownDiscovery
 	}
+}
+
+// hasType reports a value of another type than that of its key.
+func (c *checker) hasType(value *yaml.Node, path string, k key) bool {
+	switch {
+	case k.bool && !isBool(value):
+		c.fatal(value, "%s must be true or false", path)
+	case k.string && !isText(value):
+		c.fatal(value, "%s must be a text: quote it", path)
+	case k.duration && !isDuration(value):
+		c.fatal(value, "%s must be a duration, such as 60s", path)
+	default:
+		return true
+	}
+	return false
+}
+
+// isText reports whether the plugin takes a value for a text.
+func isText(value *yaml.Node) bool {
+	return value.Kind == yaml.ScalarNode && value.Tag != "!!int" && value.Tag != "!!float" && !isBool(value)
+}
+
+// isDuration reports whether the plugin can read a duration; a number has nanoseconds.
+func isDuration(value *yaml.Node) bool {
+	if value.Tag == "!!int" || value.Tag == "!!float" {
+		return true
+	}
+	_, err := time.ParseDuration(value.Value)
+	return isText(value) && err == nil
 }
 
 // isTrue reports whether the plugin takes a boolean for true.

@@ -74,7 +74,7 @@ func (r *Redactor) value(value any) any {
 	case map[string]any:
 		r.fields(typed)
 	case []any:
-		r.list(typed)
+		r.list(typed, nil, "")
 	}
 	return value
 }
@@ -82,28 +82,70 @@ func (r *Redactor) value(value any) any {
 func (r *Redactor) fields(fields map[string]any) {
 	name, isName := fields["name"].(string)
 	text, hasValue := fields["value"].(string)
-	if isName && hasValue && isCredentialName(name) && text != "" && !harmless.MatchString(text) {
-		fields["value"] = r.remove("value of a variable", text)
+	if isName && hasValue && isSecret(text) {
+		switch {
+		case isCredentialName(name):
+			fields["value"] = r.remove("value of a variable", text)
+		case isKeyName(name):
+			fields["value"] = r.remove(doubtfulKey, text)
+		}
+	}
+	// What flags of arguments mean depends on the program, which the command or the image names.
+	args, hasArgs := fields["args"].([]any)
+	if hasArgs {
+		command, _ := fields["command"].([]any)
+		image, _ := fields["image"].(string)
+		r.list(args, command, image)
 	}
 	for key, value := range fields {
-		fields[key] = r.field(key, value)
+		if key != "args" || !hasArgs {
+			fields[key] = r.field(key, value)
+		}
 	}
 }
 
 // field returns the value of a key without credentials.
 func (r *Redactor) field(key string, value any) any {
-	text, isText := value.(string)
-	annotations, isMap := value.(map[string]any)
+	isCredential := isCredentialName(key) && !isReference(key)
+	switch typed := value.(type) {
+	case string:
+		return r.textField(key, typed, isCredential)
+	case map[string]any:
+		switch {
+		case key == "annotations":
+			r.annotations(typed)
+			return value
+		case isCredential:
+			r.below(typed)
+		}
+	}
+	return r.value(value)
+}
+
+// textField is field for a text.
+func (r *Redactor) textField(key, text string, isCredential bool) string {
 	switch {
-	case key == "annotations" && isMap:
-		r.annotations(annotations)
-		return value
-	case isText && key == "caBundle": // Public, and long.
+	case key == "caBundle": // Public, and long.
 		return fmt.Sprintf("[left out: %d bytes]", len(text))
-	case isText && isCredentialName(key) && !isReference(key) && text != "" && !harmless.MatchString(text):
+	case isCredential && isSecret(text):
 		return r.remove("value of a credential's name", text)
-	default:
-		return r.value(value)
+	case isKeyName(key) && isSecret(text):
+		return r.remove(doubtfulKey, text)
+	}
+	return r.Text(text)
+}
+
+// isSecret reports whether the value of a credential's name may reveal something.
+func isSecret(text string) bool {
+	return text != "" && !harmless.MatchString(text)
+}
+
+// below removes the value from the object of a key that names a credential.
+func (r *Redactor) below(fields map[string]any) {
+	for key, value := range fields {
+		if text, isText := value.(string); isText && isValueKey(key) && isSecret(text) {
+			fields[key] = r.remove("value of a credential's name", text)
+		}
 	}
 }
 
@@ -144,29 +186,47 @@ func isKept(key string) bool {
 	})
 }
 
-// list removes credentials from the elements; of arguments also the one after a flag with the name of a credential.
-func (r *Redactor) list(elements []any) {
+// list removes credentials from the elements; of arguments also the one after a flag for a credential. The
+// command of a container's arguments is before them, and its image may be named after the program.
+func (r *Redactor) list(elements, command []any, image string) {
 	for i, element := range elements {
 		text, isText := element.(string)
 		if !isText {
 			elements[i] = r.value(element)
 			continue
 		}
-		if i > 0 {
-			flag, _ := elements[i-1].(string)
-			name := strings.TrimLeft(flag, "-")
-			if name != flag && !strings.Contains(name, "=") && isCredentialName(name) && !harmless.MatchString(text) {
-				elements[i] = r.remove("argument", text)
-				continue
-			}
-			if flag == "-p" && !isOtherArgument(elements[:i-1], text) && !harmless.MatchString(text) {
-				r.Count[doubtful]++
-				elements[i] = Mark
-				continue
-			}
+		before := slices.Concat(command, elements[:i])
+		if what := argumentOf(before, image, text); what != "" && !harmless.MatchString(text) {
+			elements[i] = r.remove(what, text)
+			continue
 		}
-		elements[i] = r.Text(text)
+		elements[i] = r.Text(r.attached(commandLine(before, image), text))
 	}
+}
+
+// argumentOf returns what an argument is that is removed because of those before it; empty if it stays.
+func argumentOf(before []any, image, text string) string {
+	if len(before) == 0 {
+		return ""
+	}
+	last := len(before) - 1
+	flag, _ := before[last].(string)
+	name := strings.TrimLeft(flag, "-")
+	switch {
+	case name == flag:
+		return ""
+	case !strings.Contains(name, "=") && isCredentialName(name),
+		isProgramFlag(commandLine(before[:last], image), flag, text):
+		return "argument"
+	case flag == "-p" && !isOtherArgument(before[:last], text):
+		return doubtful
+	}
+	return ""
+}
+
+// commandLine returns the image and the arguments as one text.
+func commandLine(arguments []any, image string) string {
+	return image + " " + fmt.Sprintln(arguments...)
 }
 
 // isOtherArgument reports whether a value after -p is no password, by the arguments before it.

@@ -52,6 +52,29 @@ func TestCredentialsInATextAreRemoved(t *testing.T) {
 		"base64 that is decoded": "echo PLANTEDA1== | base64 -d",
 		"base64 in a here text":  "base64 --decode <<< PLANTEDA1",
 		"base64 with a slash":    "SECRET=/9aPLANTEDBcdEfg",
+		"curl's user":            "+ curl -fsS -u admin:PLANTED9 https://host/",
+		"curl's long flags":      `sh -c "curl --user 'admin:PLANTED9' --proxy-user=p:PLANTED8 https://host/"`,
+		"curl's joined flags":    "curl -sSu admin:PLANTED9 https://host/; curl -uadmin:PLANTED8 x",
+		"a continued line":       "curl -s \\\n  -u admin:PLANTED9 https://host/",
+		"arguments in JSON":      `exec ["curl","-u","admin:PLANTED9"]`,
+		"redis-cli's flag":       "redis-cli -h db -a PLANTED-1 ping",
+		"ldapsearch's flag":      "/usr/bin/ldapsearch -x -D cn=a -w PLANTED-1",
+		"smbclient's user":       "smbclient //host/share -U 'me%PLANTED'",
+		"an MQTT client's flag":  "mosquitto_pub -u me -P PLANTED -t a", //nolint:misspell // A program.
+		"a webhook":              "POST https://hooks.slack.com/services/T0/B0/PLANTED failed",
+		"a signed URL of Azure":  "GET https://a.blob.core.windows.net/c?sv=2022&sig=PLANTED%3D",
+		"a signed URL of AWS":    "GET https://b.s3.amazonaws.com/k?X-Amz-Date=1&X-Amz-Signature=PLANTED",
+		"a signed URL in JSON":   `{"url":"https://a/?sv=1\u0026sig=PLANTED"}`,
+		"a block of YAML":        "a: 1\npassword: |\n  PLANTED\n\n  PLANTED2\nb: 2\n",
+		"a block in a list":      "users:\n- password: >-\n    PLANTED\n  name: a\n",
+		"a block as JSON":        `{"config":"password: |\n  PLANTED\nb: 2"}`,
+		"an object in JSON":      `{"password":{"type":"plain","value":"PLANTED"}}`,
+		"a CLI's key":            "NGC_CLI_KEY=PLANTED",
+		"a variable SSH_KEY":     `[{"name":"SSH_KEY","value":"PLANTED"}]`,
+		"a short password name":  "DB_PW=PLANTED rootpw: PLANTED PGPASS='PLANTED'",
+		"standard input":         "echo PLANTED | docker login -u '$oauthtoken' --password-stdin nvcr.io",
+		"a here text":            "docker login --password-stdin nvcr.io <<< 'PLANTED'",
+		"skopeo's flag":          "skopeo copy --src-creds me:PLANTED docker://a docker://b",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, r := NewWithT(t), redact.New()
@@ -69,7 +92,10 @@ func TestOtherTextsStay(t *testing.T) {
 		"image nvcr.io/nvidia/driver@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 		"GPU-8f1c2d3e-0000-1111-2222-333344445555", "automountServiceAccountToken: false", "tokenReviews: 5",
 		"tokenFile=/var/run/secrets/kubernetes.io/serviceaccount/token", "http://proxy.example.com:3128/path",
-		"the author of the keyboard", "key: nvidia.com/gpu", "PASSWORD=$(FROM_SECRET)", "Secret my-credentials is missing",
+		"curl -o a:b https://host/", "docker run -u 1000:1000 x", "tar -a x", "grep -w gpu-feature-discovery", "cp -P a b",
+		"password: |\nb: 2", `{"secretRef":{"name":"my-secret"}}`, "echo done | tee /dev/log", "topologyKey: zone-a",
+		"https://host/api?signal=15", "the author of the keyboard", "key: nvidia.com/gpu", "PASSWORD=$(FROM_SECRET)",
+		"Secret my-credentials is missing",
 	} {
 		g.Expect(r.Text(text)).To(Equal(text))
 	}
@@ -102,6 +128,21 @@ spec:
     - name: TOKEN
       valueFrom: {secretKeyRef: {name: my-secret, key: token}}
     - {name: COMMENT, value: "it is PLANTED-env here too"}
+    - {name: NGC_CLI_KEY, value: PLANTED-cli}
+    - {name: SSH_KEY, value: PLANTED-ssh}
+    - {name: DB_PW, value: PLANTED-pw}
+    - {name: PGPASS, value: PLANTED-pg}
+  - name: curl
+    command: [/usr/bin/curl, -u, "admin:PLANTED-user", -s]
+  - name: apart
+    command: [curl]
+    args: [--user, "admin:PLANTED-user2", "-uadmin:PLANTED-user3"]
+  - name: by-image
+    image: docker.io/curlimages/curl:8
+    args: [-u, "admin:PLANTED-user4"]
+  - name: redis
+    command: [redis-cli, -a, PLANTED-redis]
+  password: {value: PLANTED-nested}
 `
 
 func TestObjects(t *testing.T) {
@@ -114,12 +155,14 @@ func TestObjects(t *testing.T) {
 	g.Expect(r.Finish(string(text))).NotTo(ContainSubstring(planted))
 	for _, kept := range []string{
 		"name: registry-secret", "name: my-secret", "key: nvidia.com/gpu", "value: all", "digest: abc", "- --level\n",
+		"- -s\n", "image: docker.io/curlimages/curl:8",
 		"http://[redacted]@proxy:3128", "serviceAccountName: reader",
 	} {
 		g.Expect(string(text)).To(ContainSubstring(kept))
 	}
-	g.Expect(r.Finish("log: connecting with PLANTED-env and PLANTED-arg, PLANTED-annotation")).To(
-		Equal("log: connecting with [redacted] and [redacted], [redacted]"), "what was found is removed elsewhere")
+	g.Expect(r.Finish("log: connecting with PLANTED-env and PLANTED-arg, PLANTED-annotation, PLANTED-user")).To(
+		Equal("log: connecting with [redacted] and [redacted], [redacted], [redacted]"),
+		"what was found is removed elsewhere")
 }
 
 func TestConfigMapsAndSecrets(t *testing.T) {

@@ -23,14 +23,26 @@ const (
 var isWord = regexp.MustCompile(`^[a-z.-]+$`).MatchString
 
 // credentialName is how names of credentials look, of variables, keys and flags.
-const credentialName = `(?:[a-z0-9_.-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|` +
+const credentialName = `(?:[a-z0-9_.-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|creds|` +
 	`api[-_.]?key|access[-_.]?key|` +
 	`private[-_.]?key|signing[-_.]?key|encryption[-_.]?key|license[-_.]?key|account[-_.]?key|key[-_.]data|cookie|` +
-	`auth)[a-z0-9_.-]*|(?:[a-z0-9_.-]*[_.-])?pass(?:[_.-][a-z0-9_.-]*)?|tls\.key)`
+	`auth)[a-z0-9_.-]*|(?:[a-z0-9_.-]*[_.-]|pg|db|root|bind)?(?:pass|pw)(?:[_.-][a-z0-9_.-]*)?|tls\.key)`
 
-// doubtful is what may as well be something else than a credential: it is removed where it is, and not wherever else it
-// is found.
-const doubtful = "value of a flag that may be a password"
+// keyName is how other names of keys look, such as NGC_CLI_KEY, which may also be those of labels.
+const keyName = `[a-z0-9_.-]*[a-z0-9][_-]key`
+
+// assigned is what follows a name up to its value, which is one of the groups.
+const assigned = `\\?["']?\s*[:=]\s*(?:\\"(.*?)\\"|"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"'\\]+))`
+
+// valueKey is how an object names the value of the key that has the object, as in {"password":{"value":"a"}}.
+const valueKey = `(?:value|data|plain(?:text)?|content|raw|literal|string|text)`
+
+// doubtful and doubtfulKey are what may as well be something else than a credential: it is removed where it is, and not
+// wherever else it is found.
+const (
+	doubtful    = "value of a flag that may be a password"
+	doubtfulKey = "value of a name that may be a credential's"
+)
 
 // form is a form of credentials in a text. group is the part of a match that is the credential.
 type form struct {
@@ -53,11 +65,21 @@ var forms = []form{
 		`((?:(?:bearer|basic|token|negotiate)\s+)?` +
 		`[^\s"',;]+)`), 1},
 	{"authorization", regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9+/_.~-]{12,}=*)`), 1},
-	{"value of a credential's name", regexp.MustCompile(`(?i)[?&]` + credentialName + `=([^\s"'&]+)`), 1},
+	{"webhook", regexp.MustCompile(`\b(?:hooks\.slack\.com/(?:services|workflows|triggers)|` +
+		`discord(?:app)?\.com/api/webhooks|webhook\.office\.com/webhookb2)/([^\s"'<>]+)`), 1},
+	{"value of a credential's name", regexp.MustCompile(`(?i)(?:[?&]|\\u0026)(?:` + credentialName +
+		`|[a-z0-9-]*sig(?:nature)?)=([^\s"'&]+)`), 1},
 	{"value of a credential's name", regexp.MustCompile(`(?i)\b` + credentialName +
-		`\\?["']?\s*[:=]\s*(?:\\"(.*?)\\"|"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"'\\]+))`), 1},
-	{"value of a variable", regexp.MustCompile(`(?i)\\?["']name\\?["']\s*:\s*\\?["']` + credentialName +
-		`\\?["']\s*,\s*\\?["']value\\?["']\s*:\s*\\?["']([^"'\\]+)`), 1},
+		`\\?["']?\s*:\s*\{[^{}]*?\b` + valueKey + assigned), 1},
+	{"value of a credential's name", regexp.MustCompile(`(?i)\b` + credentialName + // A block of YAML in JSON.
+		`:\s*[|>][-+0-9]*(?:\\n)+\s*([^"\\]+)`), 1},
+	{"value of a credential's name", regexp.MustCompile(`(?i)\b` + credentialName + assigned), 1},
+	{doubtfulKey, regexp.MustCompile(`(?i)\b` + keyName + assigned), 1},
+	{"value of a variable", variableValue(credentialName), 1},
+	{doubtfulKey, variableValue(keyName), 1},
+	{"password from standard input", regexp.MustCompile(`\b(?:echo|printf)\s+([^\n|;&]+?)\s*\|[^\n|;&]*` +
+		`(?:--password-stdin|\bpasswd\s+--stdin|\bsudo\s+-S)\b`), 1},
+	{"password from standard input", regexp.MustCompile(`--password-stdin\b[^\n|;&]*?<<<\s*["']?([^\s"']+)`), 1},
 	{"value of a credential's flag", regexp.MustCompile(`(?i)(?:^|\s)--?` + credentialName + `\s+([^\s"'-][^\s"']*)`), 1},
 	{doubtful, regexp.MustCompile(`(?:^|[\s"'])-p(?:\s+|=)["']?([^\s"'-][^\s"']*)`), 1},
 	{"value of a credential's flag", regexp.MustCompile(`\b(?:mysql|mysqldump|mysqladmin|mariadb|sshpass)\s` +
@@ -66,13 +88,24 @@ var forms = []form{
 	{"password in base64", regexp.MustCompile(`\bbase64\s+(?:-d|-D|--decode)\s*<<<\s*["']?([A-Za-z0-9+/]{6,}={0,2})`), 1},
 }
 
-// isCredentialName reports whether a variable, a key or a flag names a credential.
-var isCredentialName = regexp.MustCompile(`(?i)^` + credentialName + `$`).MatchString
+// variableValue is the form of an element of an env list in JSON.
+func variableValue(name string) *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\\?["']name\\?["']\s*:\s*\\?["']` + name +
+		`\\?["']\s*,\s*\\?["']value\\?["']\s*:\s*\\?["']([^"'\\]+)`)
+}
+
+// isCredentialName reports whether a variable, a key or a flag names a credential, and isKeyName whether it may.
+var (
+	isCredentialName = regexp.MustCompile(`(?i)^` + credentialName + `$`).MatchString
+	isKeyName        = regexp.MustCompile(`(?i)^` + keyName + `$`).MatchString
+	isValueKey       = regexp.MustCompile(`(?i)^` + valueKey + `$`).MatchString
+)
 
 // harmless are values that a name of a credential may have, and that reveal nothing. A path begins with a word in lower
 // case, which a credential in base64 that begins with a slash does not.
 var harmless = regexp.MustCompile(`(?i)^(?:true|false|null|nil|none|yes|no|on|off|enabled|disabled|[0-9]{1,5}|` +
 	`tcp|udp|icmp|sctp|all|` + // -p of programs for networks.
+	`[{}\[\]|>]+[-+0-9]?|` + // What begins an object, a list or a block.
 	`\[redacted\].*|(?-i:/(?:[a-z][a-z0-9_.-]*(?:/[A-Za-z0-9_.-]*)*)?)|\$(?:[({].*)?)$`)
 
 // Redactor removes credentials, and remembers them.
@@ -115,10 +148,12 @@ func isOtherCommand(words []string) bool {
 	return false
 }
 
-// remove returns the mark for a value, which is a credential.
+// remove returns the mark for a value, which is a credential, or may be one if what it was is doubtful.
 func (r *Redactor) remove(what, value string) string {
 	r.Count[what]++
-	r.remember(value)
+	if what != doubtful && what != doubtfulKey {
+		r.remember(value)
+	}
 	return Mark
 }
 
@@ -133,7 +168,7 @@ func (r *Redactor) remember(value string) {
 		parts = append(parts, fields[len(fields)-1])
 	}
 	for _, part := range parts {
-		part = strings.TrimSpace(part)
+		part = strings.Trim(part, "\"' \t\r")
 		if len(part) < minValue || len(part) < minWord && isWord(part) {
 			continue
 		}
@@ -147,10 +182,16 @@ func (r *Redactor) remember(value string) {
 
 // Text returns a text without what has the form of a credential.
 func (r *Redactor) Text(text string) string {
+	return r.encoded(r.plain(text))
+}
+
+// plain removes what has the form of a credential, but for base64.
+func (r *Redactor) plain(text string) string {
+	text = r.programs(r.blocks(text))
 	for _, f := range forms {
 		text = r.replace(text, f)
 	}
-	return r.encoded(text)
+	return text
 }
 
 // inBase64 is what may be a text in base64: long enough that it is one by chance only rarely.
@@ -168,9 +209,7 @@ func (r *Redactor) encoded(text string) string {
 			return match
 		}
 		within := New()
-		for _, f := range forms {
-			plain = within.replace(plain, f)
-		}
+		_ = within.plain(plain)
 		if len(within.Count) == 0 && !userAndPassword.MatchString(string(decoded)) {
 			return match
 		}
@@ -205,12 +244,7 @@ func (r *Redactor) replace(text string, f form) string {
 			continue
 		}
 		out.WriteString(text[last:begin])
-		if f.what == doubtful {
-			r.Count[f.what]++
-			out.WriteString(Mark)
-		} else {
-			out.WriteString(r.remove(f.what, text[begin:end]))
-		}
+		out.WriteString(r.remove(f.what, text[begin:end]))
 		last = end
 	}
 	if last == 0 {

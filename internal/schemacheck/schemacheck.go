@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	metavalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -74,6 +75,14 @@ type Result struct {
 // Check returns what the API server would find. The object is not changed.
 func (c *Checker) Check(ctx context.Context, object *unstructured.Unstructured) Result {
 	checked, result := object.DeepCopy(), Result{}
+	metadata := field.NewPath("metadata")
+	_, _, unknown, err := objectmeta.GetObjectMetaWithOptions(checked.Object, objectmeta.ObjectMetaOptions{
+		ReturnUnknownFieldPaths: true,
+	})
+	if err != nil {
+		// The API server cannot decode the object, and looks at nothing else.
+		return Result{Refused: field.ErrorList{field.TypeInvalid(metadata, "", err.Error())}, RulesSkipped: true}
+	}
 	unstructured.RemoveNestedField(checked.Object, "status")
 	defaulting.PruneNonNullableNullsWithoutDefaults(checked.Object, c.structural)
 	if checked.GetName() == "" && checked.GetGenerateName() != "" {
@@ -82,7 +91,7 @@ func (c *Checker) Check(ctx context.Context, object *unstructured.Unstructured) 
 	result.Dropped = pruning.PruneWithOptions(checked.Object, c.structural, true, structuralschema.UnknownFieldPathOptions{
 		TrackUnknownFieldPaths: true,
 	})
-	metadata := field.NewPath("metadata")
+	result.Dropped = append(result.Dropped, unknown...)
 	result.Refused = slices.Concat(
 		metavalidation.ValidateObjectMetaAccessor(checked, false, metavalidation.NameIsDNSSubdomain, metadata),
 		validation.ValidateCustomResource(nil, checked.Object, c.schema),
