@@ -53,7 +53,7 @@ type Limit struct {
 	Message string `json:"message"`
 }
 
-// Summary counts the nodes with GPUs, and their GPUs.
+// Summary counts the nodes with GPUs, and their GPUs, without the excluded ones.
 type Summary struct {
 	// Nodes, and how many of them are ready.
 	Nodes      int `json:"nodes"`
@@ -121,9 +121,13 @@ func Limits(policy *v1.ClusterPolicy) []Limit {
 }
 
 func summarize(nodes []Node, usageKnown bool) Summary {
-	s, free := Summary{Nodes: len(nodes)}, int64(0)
+	s, free := Summary{}, int64(0)
 	for i := range nodes {
 		n := &nodes[i]
+		if n.Ready == Excluded {
+			continue
+		}
+		s.Nodes++
 		if n.Ready == Ready {
 			s.ReadyNodes++
 		}

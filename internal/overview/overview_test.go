@@ -56,7 +56,7 @@ func TestOverview(t *testing.T) {
 	mig.Labels["nvidia.com/gpu.count"] = "1"
 	nodes := []*corev1.Node{
 		whole, shared, mig,
-		node("excluded", corev1.ConditionFalse, "Excluded", "excluded by a label", nil),
+		node("excluded", corev1.ConditionFalse, "Excluded", "excluded by a label", map[string]int64{"nvidia.com/gpu": 8}),
 		node("new", "", "", "", nil),
 		node("broken", corev1.ConditionFalse, "CrashLoopBackOff", "stage Driver, operand driver: container x: crash", nil),
 	}
@@ -80,7 +80,7 @@ func TestOverview(t *testing.T) {
 	g.Expect(got.Policy).To(Equal(&overview.Policy{Name: "active", Ready: "False", Reason: "OperandFailed",
 		Message: "1 of 6"}))
 	free := int64(5)
-	g.Expect(got.Summary).To(Equal(overview.Summary{Nodes: 6, ReadyNodes: 3, GPUs: 13, UsableGPUs: 13, FreeGPUs: &free}))
+	g.Expect(got.Summary).To(Equal(overview.Summary{Nodes: 5, ReadyNodes: 3, GPUs: 13, UsableGPUs: 13, FreeGPUs: &free}))
 	byName := map[string]overview.Node{}
 	var names []string
 	for _, n := range got.Nodes {
