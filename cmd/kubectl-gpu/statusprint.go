@@ -165,6 +165,9 @@ func writePolicy(text *strings.Builder, policy *overview.Policy, colours palette
 	default:
 		fmt.Fprintf(text, "ClusterPolicy %s: %s\n", policy.Name, policy.Message)
 	}
+	for _, limit := range policy.Limits {
+		fmt.Fprintf(text, "%s: %s\n", colours.yellow(limit.Reason), limit.Message)
+	}
 	if u := policy.Upgrade; u != nil && u.Pending+u.InProgress+u.Failed > 0 {
 		fmt.Fprintf(text, "Driver upgrade to %s: %d pending, %d in progress, %d done, %d failed, %d held. %s\n",
 			u.Target, u.Pending, u.InProgress, u.Done, u.Failed, u.Held, u.Message)

@@ -59,6 +59,14 @@ No node has the label nvidia.com/gpu.present=true.
 `))
 }
 
+// What limits the operator follows the state of the policy.
+func TestLimitsAsText(t *testing.T) {
+	found := someNodes()
+	found.Policy.Limits = []overview.Limit{{Reason: "CRDOutdated", Message: "the API server drops spec.a"}}
+	NewWithT(t).Expect(overviewText(found, shownAt, false, palette{})).To(
+		ContainSubstring("1 of 2 GPU nodes have failed\nCRDOutdated: the API server drops spec.a\nDriver upgrade to"))
+}
+
 // The policy that counts is the one that the operator acts on, whatever the order of a list.
 func TestActivePolicy(t *testing.T) {
 	g := NewWithT(t)

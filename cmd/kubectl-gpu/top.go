@@ -53,6 +53,8 @@ the whole GPU, and no pod's.
 It runs kubectl proxy, which needs the right to list ClusterPolicies and Nodes, to list Pods in the operator's namespace
 and to get pods/proxy there.
 
+Nodes that a label or the policy keeps the exporter off are named by top nodes, and are no failure.
+
 Exit codes: 0 all exporters have answered, 1 failure, or an exporter has not answered: the others are shown, and
 standard error names it; 2 wrong usage.`
 
@@ -145,6 +147,8 @@ type usedNodes struct {
 	Nodes []gpuusage.Node `json:"nodes"`
 	// Errors are those of the nodes whose exporter has not answered.
 	Errors []noAnswer `json:"errors,omitempty"`
+	// WithoutExporter are the nodes that are not to run an exporter, and why.
+	WithoutExporter []noAnswer `json:"withoutExporter,omitempty"`
 }
 
 // usedPods is what top pods prints as JSON. Fields are only added to it.
@@ -160,14 +164,18 @@ func (o *topOptions) nodes(cmd *cobra.Command, names []string) error {
 	if err != nil {
 		return err
 	}
-	found := usedNodes{Nodes: gpuusage.Nodes(reading.devices), Errors: reading.errors}
+	found := usedNodes{
+		Nodes: gpuusage.Nodes(reading.devices), Errors: reading.errors, WithoutExporter: reading.without,
+	}
 	slices.SortStableFunc(found.Nodes, func(a, b gpuusage.Node) int { return o.compare(a.Usage, b.Usage) })
-	if err := o.print(cmd, found, nodesTable(found.Nodes, o.output == formatWide)); err != nil {
+	text := nodesTable(found.Nodes, o.output == formatWide) + withoutText(found.WithoutExporter)
+	if err := o.print(cmd, found, text); err != nil {
 		return err
 	}
 	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		isNode := func(e noAnswer) bool { return e.Node == name }
 		return slices.ContainsFunc(found.Nodes, func(n gpuusage.Node) bool { return n.Name == name }) ||
-			slices.ContainsFunc(found.Errors, func(e noAnswer) bool { return e.Node == name })
+			slices.ContainsFunc(found.Errors, isNode) || slices.ContainsFunc(found.WithoutExporter, isNode)
 	})
 	if len(missing) > 0 {
 		return fmt.Errorf("no exporter reports GPUs of %s: see kubectl gpu status", named(missing))

@@ -51,6 +51,19 @@ func nodesTable(nodes []gpuusage.Node, wide bool) string {
 	return table(lines)
 }
 
+// withoutText names the nodes that are not to run an exporter.
+func withoutText(nodes []noAnswer) string {
+	text := &strings.Builder{}
+	for i, node := range nodes {
+		if i == maxNamed {
+			fmt.Fprintf(text, "No exporter is to run on %s more.\n", count(len(nodes)-maxNamed, "node"))
+			break
+		}
+		fmt.Fprintf(text, "No exporter is to run on %s: %s.\n", node.Node, node.Message)
+	}
+	return text.String()
+}
+
 func podsTable(pods []gpuusage.Pod, wide bool) string {
 	if len(pods) == 0 {
 		return "No pod with a GPU is reported.\n"

@@ -20,6 +20,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/gpuusage"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
 const (
@@ -42,6 +47,8 @@ type noAnswer struct {
 type reading struct {
 	devices []gpuusage.Device
 	errors  []noAnswer
+	// without are the nodes that are not to run an exporter, which is no failure.
+	without []noAnswer
 }
 
 // failure returns an error that names the nodes without an answer; nil if there are none.
@@ -96,10 +103,57 @@ func (o *topOptions) read(cmd *cobra.Command, selector string, wanted func(node 
 		return nil, fmt.Errorf("%w %s: see kubectl gpu status, or name another namespace with --operator-namespace",
 			errNoExporter, namespace)
 	}
-	if wanted != nil {
-		nodes = slices.DeleteFunc(nodes, func(name string) bool { return !wanted(name) })
+	nodes = slices.DeleteFunc(nodes, func(node nodeinfo.Facts) bool { return wanted != nil && !wanted(node.Name) })
+	names, without, err := splitExempt(policy, nodes, pods)
+	if err != nil {
+		return nil, err
 	}
-	return o.ask(ctx, asked, nodes, pods), nil
+	found := o.ask(ctx, asked, names, pods)
+	found.without = without
+	return found, nil
+}
+
+// splitExempt returns the names of the nodes whose exporter is to answer, and those without a pod that the policy,
+// which may be nil, or a label keeps the exporter off, sorted.
+func splitExempt(
+	policy *v1.ClusterPolicy, nodes []nodeinfo.Facts, pods map[string]*corev1.Pod,
+) (names []string, without []noAnswer, err error) {
+	var decisions *plan.Decisions
+	if policy != nil {
+		catalogue, err := operands.Catalogue()
+		if err != nil {
+			return nil, nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
+		}
+		decisions = plan.Decide(catalogue, operand.Input{Spec: effective.Of(policy.Spec)})
+	}
+	for _, node := range nodes {
+		if pods[node.Name] == nil && decisions != nil {
+			if cause := exemption(decisions.ForNode(node)); cause != "" {
+				without = append(without, noAnswer{Node: node.Name, Message: cause})
+				continue
+			}
+		}
+		names = append(names, node.Name)
+	}
+	slices.SortFunc(without, func(a, b noAnswer) int { return cmp.Compare(a.Node, b.Node) })
+	return names, without, nil
+}
+
+// exemption returns what keeps the exporter off a node for good; empty if nothing does.
+func exemption(node plan.NodePlan) string {
+	if node.Facts.ExcludedByLabel {
+		return fmt.Sprintf("label %s is %q", labels.DeployOperands, labels.False)
+	}
+	for _, onNode := range node.Auxiliary {
+		if onNode.Operand != exporterOperand {
+			continue
+		}
+		if onNode.Expectation == plan.OptedOut {
+			return onNode.Message
+		}
+		return ""
+	}
+	return cmp.Or(node.Decision.Message, "the policy has none for it")
 }
 
 // namespaceOf returns the operator's namespace by the policy, which may be nil.
@@ -135,13 +189,18 @@ func exporters(ctx context.Context, asked *session, namespace string) (map[strin
 	return found, err
 }
 
-// gpuNodesWith returns the names of the nodes with GPUs and other labels; empty for any.
-func gpuNodesWith(ctx context.Context, asked *session, selector string) ([]string, error) {
+// gpuNodesWith returns the nodes with GPUs and other labels, empty for any: the facts that their labels have.
+func gpuNodesWith(ctx context.Context, asked *session, selector string) ([]nodeinfo.Facts, error) {
 	all := gpuNodes.Get("labelSelector")
 	if selector != "" {
 		all += "," + selector
 	}
-	return namesOf(ctx, asked, nodesPath, url.Values{"labelSelector": {all}})
+	var nodes []nodeinfo.Facts
+	_, err := listJSON(ctx, asked, nodesPath, url.Values{"labelSelector": {all}}, typeMetadata,
+		func(object *metav1.PartialObjectMetadata) {
+			nodes = append(nodes, observe.Facts(&corev1.Node{ObjectMeta: object.ObjectMeta}))
+		})
+	return nodes, err
 }
 
 // selectedPods returns the pods with the labels of the flag, as namespace/name.

@@ -157,8 +157,8 @@ func (a *Assessment) assess(in Input) {
 	a.checkSelection(in.NodePlan)
 	a.checkFailedUpgrade(record)
 	a.checkDiscovery(in)
-	if a.Ready() && a.Reason == "" && in.RefusedPods != "" {
-		a.Reason, a.Message = v1.ReasonGPUPodsRefused, in.RefusedPods
+	if a.Ready() && in.RefusedPods != "" {
+		a.addCause(v1.ReasonGPUPodsRefused, in.RefusedPods)
 	}
 	a.checkNeighbours(in)
 	a.noteLabels(in)

@@ -1,6 +1,8 @@
 package assess
 
 import (
+	"strings"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -23,15 +25,30 @@ func (a *Assessment) checkGPUs(in Input) {
 		// What a device plugin that ends again and again advertises in between is of no use.
 		a.GPUs.Usable = 0
 	}
-	if !in.NodePlan.NeedsAllocatable || a.State != readiness.Ready || a.Reason != "" {
+	if !in.NodePlan.NeedsAllocatable || a.State != readiness.Ready {
 		return
 	}
 	verdict := a.GPUs.Verdict(*in.NodePlan.Spec.Health.MinUsable)
 	if verdict.State == readiness.Ready {
-		a.Reason, a.Message = verdict.Reason, verdict.Message
+		a.addCause(verdict.Reason, verdict.Message)
 		return
 	}
+	// Too few GPUs are worse than what a ready node has to say, such as an outdated driver.
+	verdict.Outdated = a.Outdated
+	verdict.Message = strings.TrimSuffix(verdict.Message+"; "+a.Message, "; ")
 	a.NodeVerdict = readiness.NodeVerdict{Verdict: verdict, Stage: v1.StageAllocatable}
+}
+
+// addCause gives a ready node the reason and the message. The reason of an earlier check stays, and the message follows
+// its message. An empty reason adds nothing.
+func (a *Assessment) addCause(reason, message string) {
+	switch {
+	case reason == "":
+	case a.Reason == "":
+		a.Reason, a.Message = reason, message
+	default:
+		a.Message += "; " + message
+	}
 }
 
 // lostGPUs are the GPUs that have been lost since the validation: their number, and the validator's words.
@@ -61,8 +78,8 @@ func (a *Assessment) checkPluginConfig(in Input) {
 	problem := in.NodePlan.PluginConfig
 	switch {
 	case problem == (operand.ConfigProblem{}):
-	case a.Ready() && a.Reason == "":
-		a.Reason, a.Message = v1.ReasonPluginConfigInvalid, problem.Message
+	case a.Ready():
+		a.addCause(v1.ReasonPluginConfigInvalid, problem.Message)
 	case !a.Ready() && problem.Fatal && a.Stage == v1.StageDevicePlugin && a.Reason != v1.ReasonOperandPaused &&
 		a.Reason != v1.ReasonMIGConfigPending:
 		a.State, a.Reason, a.Message, a.Detail = readiness.Failed, v1.ReasonPluginConfigInvalid, problem.Message, ""

@@ -108,9 +108,7 @@ func (a *Assessment) showMIG(in Input, verdict readiness.Verdict) {
 	isPending := verdict.Reason == v1.ReasonMIGConfigPending
 	switch {
 	case a.State == readiness.Ready && verdict.State == readiness.Ready:
-		if a.Reason == "" {
-			a.Reason, a.Message = verdict.Reason, verdict.Message
-		}
+		a.addCause(verdict.Reason, verdict.Message)
 	case a.State == readiness.Ready && !isPending:
 		a.NodeVerdict = readiness.NodeVerdict{
 			Verdict: verdict, Stage: v1.StageAllocatable, Operand: string(in.NodePlan.Partitioner),

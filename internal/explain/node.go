@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
@@ -91,9 +90,6 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// blocking are the conditions of a policy that, while True, keep the operator from acting.
-var blocking = []string{v1.ConditionCRDOutdated, v1.ConditionOtherOperatorRunning, v1.ConditionAdmissionPolicyMissing}
-
 // aboutThePolicy are the causes for all nodes.
 func (in NodeInput) aboutThePolicy() []Finding {
 	if in.Policy == nil {
@@ -103,10 +99,8 @@ func (in NodeInput) aboutThePolicy() []Finding {
 		}}
 	}
 	var all []Finding
-	for _, condition := range in.Policy.Status.Conditions {
-		if slices.Contains(blocking, condition.Type) && condition.Status == metav1.ConditionTrue {
-			all = append(all, in.finding(condition.Type, condition.Message))
-		}
+	for _, limit := range overview.Limits(in.Policy) {
+		all = append(all, in.finding(limit.Reason, limit.Message))
 	}
 	return all
 }

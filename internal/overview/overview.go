@@ -35,15 +35,25 @@ type Overview struct {
 type Policy struct {
 	// Name of the policy.
 	Name string `json:"name"`
-	// Ready is the status of its condition Ready: True, False or Unknown. Reason and Message are those of it.
+	// Ready is the status of its condition Ready: True, False or Unknown. Reason and Message are those of it. While
+	// another operator is at work, which writes that condition too, it is False, with the reason OtherOperatorRunning.
 	Ready   metav1.ConditionStatus `json:"ready"`
 	Reason  string                 `json:"reason,omitempty"`
 	Message string                 `json:"message,omitempty"`
+	// Limits are further causes for which the operator does not do all that the policy requests.
+	Limits []Limit `json:"limits,omitempty"`
 	// Upgrade is the state of the driver upgrades; absent if no driver has been outdated.
 	Upgrade *v1.UpgradeStatus `json:"upgrade,omitempty"`
 }
 
-// Summary counts the nodes with GPUs, and their GPUs.
+// Limit is a cause for which the operator does not do all that a policy requests.
+type Limit struct {
+	// Reason is the type of the condition of the policy, and Message the one of it.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Summary counts the nodes with GPUs, and their GPUs, without the excluded ones.
 type Summary struct {
 	// Nodes, and how many of them are ready.
 	Nodes      int `json:"nodes"`
@@ -79,7 +89,11 @@ var rank = map[Readiness]int{NotReady: 0, Unknown: 1, Ready: 2, Excluded: 3}
 func policyOf(policy *v1.ClusterPolicy) *Policy {
 	p := &Policy{Name: policy.Name, Ready: metav1.ConditionUnknown, Upgrade: policy.Status.Upgrade}
 	ready := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionReady)
+	limits := Limits(policy)
+	other := slices.IndexFunc(limits, func(l Limit) bool { return l.Reason == v1.ConditionOtherOperatorRunning })
 	switch {
+	case other >= 0:
+		p.Ready, p.Reason, p.Message = metav1.ConditionFalse, limits[other].Reason, limits[other].Message
 	case ready == nil:
 		p.Message = "the operator has not reported on it yet"
 	case ready.ObservedGeneration < policy.Generation:
@@ -88,14 +102,32 @@ func policyOf(policy *v1.ClusterPolicy) *Policy {
 	default:
 		p.Ready, p.Reason, p.Message = ready.Status, ready.Reason, ready.Message
 	}
+	p.Limits = slices.DeleteFunc(limits, func(l Limit) bool { return l.Reason == p.Reason })
 	return p
 }
 
+// Limits returns why the operator does nothing, or not all, for a policy, whatever its condition Ready says.
+func Limits(policy *v1.ClusterPolicy) []Limit {
+	var found []Limit
+	for _, condition := range policy.Status.Conditions {
+		switch condition.Type {
+		case v1.ConditionCRDOutdated, v1.ConditionOtherOperatorRunning, v1.ConditionAdmissionPolicyMissing:
+			if condition.Status == metav1.ConditionTrue {
+				found = append(found, Limit{Reason: condition.Type, Message: condition.Message})
+			}
+		}
+	}
+	return found
+}
+
 func summarize(nodes []Node, usageKnown bool) Summary {
-	s := Summary{Nodes: len(nodes)}
-	free := int64(0)
+	s, free := Summary{}, int64(0)
 	for i := range nodes {
 		n := &nodes[i]
+		if n.Ready == Excluded {
+			continue
+		}
+		s.Nodes++
 		if n.Ready == Ready {
 			s.ReadyNodes++
 		}

@@ -1,6 +1,7 @@
 package overview_test
 
 import (
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -55,7 +56,7 @@ func TestOverview(t *testing.T) {
 	mig.Labels["nvidia.com/gpu.count"] = "1"
 	nodes := []*corev1.Node{
 		whole, shared, mig,
-		node("excluded", corev1.ConditionFalse, "Excluded", "excluded by a label", nil),
+		node("excluded", corev1.ConditionFalse, "Excluded", "excluded by a label", map[string]int64{"nvidia.com/gpu": 8}),
 		node("new", "", "", "", nil),
 		node("broken", corev1.ConditionFalse, "CrashLoopBackOff", "stage Driver, operand driver: container x: crash", nil),
 	}
@@ -79,7 +80,7 @@ func TestOverview(t *testing.T) {
 	g.Expect(got.Policy).To(Equal(&overview.Policy{Name: "active", Ready: "False", Reason: "OperandFailed",
 		Message: "1 of 6"}))
 	free := int64(5)
-	g.Expect(got.Summary).To(Equal(overview.Summary{Nodes: 6, ReadyNodes: 3, GPUs: 13, UsableGPUs: 13, FreeGPUs: &free}))
+	g.Expect(got.Summary).To(Equal(overview.Summary{Nodes: 5, ReadyNodes: 3, GPUs: 13, UsableGPUs: 13, FreeGPUs: &free}))
 	byName := map[string]overview.Node{}
 	var names []string
 	for _, n := range got.Nodes {
@@ -130,6 +131,59 @@ func TestEditedPolicy(t *testing.T) {
 	got := overview.Of(overview.Cluster{Policy: policy}).Policy
 	g.Expect(got).To(And(HaveField("Ready", metav1.ConditionUnknown), HaveField("Reason", ""),
 		HaveField("Message", ContainSubstring("before, it was Reconciled: 2 of 2"))))
+}
+
+// What stops or limits the operator shows whatever the condition Ready says, which another operator may write.
+func TestLimitsOfAPolicy(t *testing.T) {
+	const (
+		outdated, missing = v1.ConditionCRDOutdated, v1.ConditionAdmissionPolicyMissing
+		other             = v1.ConditionOtherOperatorRunning
+		waits             = "False " + other + ": about " + other
+	)
+	for name, test := range map[string]struct {
+		ready  string
+		set    []string
+		want   string
+		limits []string
+	}{
+		"none":                         {ready: "Reconciled", want: "True Reconciled: about Ready"},
+		"another operator":             {ready: "Reconciled", set: []string{other}, want: waits},
+		"another operator, first seen": {ready: other, set: []string{other}, want: waits},
+		"limits": {
+			ready: "Reconciled", set: []string{outdated, missing}, want: "True Reconciled: about Ready",
+			limits: []string{outdated, missing},
+		},
+		"another operator and a limit": {
+			ready: "Reconciled", set: []string{outdated, other}, want: waits,
+			limits: []string{outdated},
+		},
+		"a limit that Ready has": {ready: outdated, set: []string{outdated}, want: "True CRDOutdated: about Ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+			set := func(kind string, status metav1.ConditionStatus, reason string) {
+				policy.Status.Conditions = append(policy.Status.Conditions,
+					metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "about " + kind})
+			}
+			set(v1.ConditionReady, metav1.ConditionTrue, test.ready)
+			for _, kind := range []string{outdated, missing, other} {
+				status := metav1.ConditionFalse
+				if slices.Contains(test.set, kind) {
+					status = metav1.ConditionTrue
+				}
+				set(kind, status, kind)
+			}
+			got := overview.Of(overview.Cluster{Policy: policy}).Policy
+			g.Expect(string(got.Ready) + " " + got.Reason + ": " + got.Message).To(Equal(test.want))
+			var limits []string
+			for _, limit := range got.Limits {
+				limits = append(limits, limit.Reason)
+				g.Expect(limit.Message).To(Equal("about " + limit.Reason))
+			}
+			g.Expect(limits).To(Equal(test.limits))
+		})
+	}
 }
 
 // GPUs that only resource claims get count as usable while the node is ready, also where another reason than GPUReady

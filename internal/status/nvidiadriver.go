@@ -168,6 +168,7 @@ func driverProgress(object string, in DriverInput) driverFinding {
 // driverIsReady reports whether a node has reached a stage after the driver's, and its driver is not outdated.
 func driverIsReady(decisions *plan.Decisions, node *plan.NodePlan, shown *assess.Assessment) bool {
 	driver, _ := decisions.Driver(node)
-	outdated := node.Moves() || shown.Outdated && shown.Operand == string(driver.Operand)
+	// By the operand's own verdict: that of the node may be about another fault.
+	outdated := node.Moves() || shown.Operands[driver.Operand].Outdated
 	return !outdated && (shown.State == readiness.Ready || v1.StageDriver.Before(shown.Stage))
 }

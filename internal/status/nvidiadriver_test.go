@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -38,6 +39,14 @@ func TestNVIDIADriver(t *testing.T) { //nolint:gocyclo // It is a table with its
 		"another operand fails": {
 			spec: all, change: func(e *env) { e.failPod(1, "device-plugin", "no GPU") },
 			want: "ready True Reconciled: the driver is ready on 2 of 2 nodes",
+		},
+		"an outdated driver on a node that has lost a GPU": {
+			spec: all, change: func(e *env) {
+				e.pod(1, "driver").Annotations[templateDigest] = "before"
+				e.snapshot.Nodes[1].Object.Status.Capacity = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("9")}
+			},
+			want: "notReady False GPUsUnhealthy: the driver is ready on 1 of 2 nodes; node-00001: 8 of 9 GPUs usable: the " +
+				"device plugin reports 1 of 9 nvidia.com/gpu as unhealthy; driver is outdated: its upgrade is pending",
 		},
 		"another driver than that of the nodes": {
 			spec: v1alpha1.NVIDIADriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}},

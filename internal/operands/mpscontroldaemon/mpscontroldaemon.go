@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/capability"
@@ -30,16 +31,27 @@ func Operand() operand.Operand {
 		NeedsInjection: true,
 		Follows:        "device-plugin",
 		Requires:       requirement.AfterToolkit(),
-		Serves: func(facts nodeinfo.Facts) operand.Decision {
-			return capability.Decide(Name, facts.MPSCapable, facts)
-		},
-		Placement: pluginconfig.Placement,
-		Decide:    decide,
-		Instances: instances,
-		Varies:    pluginconfig.Varies,
+		ServesNode:     serves,
+		Placement:      pluginconfig.Placement,
+		Decide:         decide,
+		Instances:      instances,
+		Varies:         pluginconfig.Varies,
 
 		References: pluginconfig.Uses,
 	}
+}
+
+// discovery is the operand that labels nodes whose configuration shares GPUs by MPS.
+const discovery = "gpu-feature-discovery"
+
+// serves decides by the label of GPU Feature Discovery. If the spec shares the GPUs by MPS, nodes without the label are
+// served, too: it may never come. Where GPU Feature Discovery is turned off, "false" is left from before.
+func serves(in operand.Input, facts nodeinfo.Facts) operand.Decision {
+	isOff := !*in.Spec.GFD.Enabled || facts.Deploy[discovery] == labels.False
+	if pluginconfig.SharesByMPS(in) && (facts.MPSCapable == "" || isOff) {
+		return operand.Accept()
+	}
+	return capability.Decide(Name, facts.MPSCapable, facts)
 }
 
 type values struct {

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/mpscontroldaemon"
 )
@@ -49,6 +50,41 @@ func TestWanted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, mpscontroldaemon.Operand().Decide(test.in)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// Where spec.sharing shares GPUs by MPS, the daemon needs no label, which GPU Feature Discovery may never write.
+func TestNodesThatAreServed(t *testing.T) {
+	shared := v1.ClusterPolicySpec{Sharing: &v1.SharingSpec{MPS: &v1.MPSSharingSpec{Replicas: 4}}}
+	withoutGFD := v1.ClusterPolicySpec{Sharing: shared.Sharing, GFD: &v1.GFDSpec{Enabled: new(false)}}
+	fromConfigMap := v1.ClusterPolicySpec{
+		DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}},
+	}
+	optedOut := map[string]string{"gpu-feature-discovery": "false"}
+	for name, test := range map[string]struct {
+		spec   v1.ClusterPolicySpec
+		label  string
+		deploy map[string]string
+		served bool
+	}{
+		"shared, labelled":                            {spec: shared, label: "true", served: true},
+		"shared, not labelled yet":                    {spec: shared, served: true},
+		"shared, but the GPUs cannot":                 {spec: shared, label: "false"},
+		"shared, GFD is off":                          {spec: withoutGFD, served: true},
+		"shared, GFD is off since it wrote false":     {spec: withoutGFD, label: "false", served: true},
+		"shared, GFD is off on the node":              {spec: shared, deploy: optedOut, served: true},
+		"shared, GFD is off on the node since false":  {spec: shared, label: "false", deploy: optedOut, served: true},
+		"a ConfigMap, labelled":                       {spec: fromConfigMap, label: "true", served: true},
+		"a ConfigMap, which may share nothing":        {spec: fromConfigMap},
+		"a ConfigMap that shares nothing, GFD is off": {spec: fromConfigMap, label: "false", deploy: optedOut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := mpscontroldaemon.Operand().ServesNode(operand.Input{Spec: effective.Of(test.spec)},
+				nodeinfo.Facts{MPSCapable: test.label, Deploy: test.deploy})
+			if served := got.Choice == operand.Install; served != test.served {
+				t.Errorf("served: %t", served)
 			}
 		})
 	}
