@@ -93,6 +93,48 @@ func TestARefusedDeletionHasADeadline(t *testing.T) {
 	g.Expect(plan.Steps[0].Patch.Record.Message).To(ContainSubstring(n.Failing))
 }
 
+// The pods on the cordoned node a cannot be read for good, or the pod is refused that pulls the images of a target that
+// was edited meanwhile, where no state has a limit: its old driver works, and other nodes wait 15 minutes for it.
+func TestFailingReadsAndPullsHaveADeadline(t *testing.T) {
+	for _, state := range []State{StateWaitForJobs, StatePodDeletion, StateDrain, StatePodRestart} {
+		for what, pulled := range map[string]string{"reads": "v2", "pulls": "v1.5"} {
+			t.Run(string(state)+" "+what, func(t *testing.T) {
+				g := NewWithT(t)
+				a := queued("a")
+				a.Driver.UID, a.State, a.Unschedulable = "d", state, true
+				a.Failing, a.FailingSince = what+": denied", epoch
+				a.Record = &Record{
+					UID: "u", Round: 1, State: state, Since: epoch, Target: "v2", Cordoned: true, DriverPod: "d", Pulled: pulled,
+				}
+				if what == "pulls" {
+					a.Workload = &Workload{Users: []WorkloadPod{{Name: "p", UID: "p"}}, Jobs: []WorkloadPod{{Name: "p", UID: "p"}}}
+				}
+				c := Cluster{
+					Now: epoch, Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
+					Policies: map[string]Policy{"": {
+						Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), WaitsForJobs: true,
+						PullImages: true, RetryAfter: 10 * time.Minute, MaxRetryAfter: time.Hour,
+					}},
+				}
+				plan := c.Plan()
+				g.Expect(plan.Steps).NotTo(ContainElement(HaveField("Action", ActionPatch)))
+				g.Expect(plan.Report.Nodes["a"]).To(And(HaveField("Held", true), HaveField("Message", a.Failing)))
+				g.Expect(plan.Until).To(Equal(epoch.Add(15 * time.Minute)))
+
+				c.Now = plan.Until
+				plan = c.Plan()
+				g.Expect(plan.Steps).To(HaveLen(1))
+				patch := plan.Steps[0].Patch
+				g.Expect(patch).To(And(HaveField("State", StateFailed), HaveField("Unschedulable", HaveValue(BeFalse()))))
+				g.Expect(patch.Record).To(HaveValue(And(HaveField("Reason", v1.ReasonReconcileFailed),
+					HaveField("Message", a.Failing), HaveField("RetryAt", c.Now.Add(10*time.Minute)))))
+				c.Nodes[0].State, c.Nodes[0].Record, c.Nodes[0].Unschedulable = StateFailed, patch.Record, false
+				g.Expect(c.Plan().Slots).To(HaveKey("b"))
+			})
+		}
+	}
+}
+
 // A node dies while it waits for jobs that may take as long as they want. The limit of that state is not meant for it:
 // other nodes wait for it no longer than 15 minutes.
 func TestADeadNodeHoldsNoOther(t *testing.T) {
