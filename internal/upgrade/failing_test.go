@@ -42,6 +42,40 @@ func TestARefusedPullHoldsNoOther(t *testing.T) {
 	g.Expect(plan.Report.Nodes["a"]).To(And(HaveField("Held", true), HaveField("Message", refused)))
 }
 
+// The API server refuses every patch of the node a, such as at the limit of its annotations. It cannot give back its
+// slot, which stays for other managers, but has no place in the budget after ten minutes, and asks for one again.
+func TestRefusedPatchesHoldNoOther(t *testing.T) {
+	const refused = "patching the driver upgrade: annotations are too long"
+	g := NewWithT(t)
+	a := queued("a")
+	a.Failing, a.FailingSince, a.Workload = refused, epoch, &Workload{}
+	c := Cluster{
+		Now: epoch.Add(10*time.Minute - time.Second), Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
+		Policies: map[string]Policy{"": {
+			Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), RetryAfter: 10 * time.Minute,
+			MaxRetryAfter: time.Hour,
+		}},
+	}
+	g.Expect(c.Plan().Slots).To(BeNil())
+
+	c.Now = epoch.Add(10 * time.Minute)
+	plan := c.Plan()
+	g.Expect(plan.Slots).To(And(HaveLen(2), HaveKey("a"), HaveKey("b")))
+	g.Expect(plan.Steps).To(ConsistOf(HaveField("Patch.Record.Reason", v1.ReasonReconcileFailed)), "it does not begin")
+	g.Expect(plan.Report.Nodes["a"]).To(And(HaveField("Held", true), HaveField("Message", refused)))
+
+	// The patches succeed again, before any of them was.
+	c.Slots = plan.Slots
+	c.Nodes[0].Failing, c.Nodes[1].Workload = "", &Workload{}
+	begun := 0
+	for _, step := range c.Plan().Steps {
+		if step.Patch.State.InProgress() {
+			begun++
+		}
+	}
+	g.Expect(begun).To(Equal(1))
+}
+
 // A finalizer of another client keeps the pull pod of an earlier target on the node a.
 func TestAPullPodThatDoesNotEndHoldsNoOther(t *testing.T) {
 	g := NewWithT(t)

@@ -119,15 +119,17 @@ func (v *visit) failing(t turn) turn {
 		return t
 	}
 	until := n.FailingSince.Add(limit)
-	switch {
-	case v.now.Before(until):
+	if v.now.Before(until) {
 		t.until = times.Earlier(t.until, until)
 		return t
-	case v.state.InProgress():
-		return v.fail(v1.ReasonReconcileFailed, n.Failing)
-	default:
-		return v.notBegun(v1.ReasonReconcileFailed, n.Failing, "the upgrade cannot begin: "+n.Failing)
 	}
+	ended := v.notBegun(v1.ReasonReconcileFailed, n.Failing, "the upgrade cannot begin: "+n.Failing)
+	if v.state.InProgress() {
+		ended = v.fail(v1.ReasonReconcileFailed, n.Failing)
+	}
+	// This patch may be refused, too.
+	ended.progress = v.progress(v1.ReasonReconcileFailed, n.Failing, true)
+	return ended
 }
 
 // failingLimit returns how long the calls that the turn needs may fail; 0 for no other limit than that of the state. A
