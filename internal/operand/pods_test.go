@@ -2,6 +2,7 @@ package operand_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,6 +84,13 @@ func TestPodsThatAreImpossible(t *testing.T) {
 			v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{Tolerations: long}}},
 			"", "spec.driver.tolerations[0].operator: must be Exists, Equal, Lt or Gt",
 		},
+		"of the pods that an upgrade waits for": {
+			v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{
+				WaitForCompletion: &v1.WaitForCompletionSpec{PodSelector: "app in"},
+			}}},
+			"", "spec.driver.upgradePolicy.waitForCompletion.podSelector: is not a label selector, such as " +
+				"app=training,tier notin (test): unable to parse requirement: found '' expected: '('",
+		},
 		"of all but one": {
 			v1.ClusterPolicySpec{
 				DaemonSets: &v1.DaemonSetsSpec{Tolerations: long, PriorityClassName: "a..b"},
@@ -111,5 +119,24 @@ func TestPodsThatAreImpossible(t *testing.T) {
 		if got := in.CheckPods(&drivers).Message; got != test.ofDrivers {
 			t.Errorf("%s: the driver: got  %s\nwant %s", name, got, test.ofDrivers)
 		}
+	}
+}
+
+// A node pool may have its own upgradePolicy, and is the one to correct.
+func TestASelectorOfANodePoolIsRefused(t *testing.T) {
+	spec := effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{{
+		Name: "a", NodeSelector: v1.NodePoolSelector{"a": "b"}, Driver: &v1.NodePoolDriverSpec{
+			UpgradePolicy: &v1.NodePoolUpgradePolicySpec{Drain: &v1.DrainSpec{PodSelector: "tier notin"}},
+		},
+	}}})
+	drivers := driver.Operand()
+	all := operand.Input{Spec: spec}
+	if got := all.CheckPods(&drivers).Message; got != "" {
+		t.Errorf("the other nodes: %s", got)
+	}
+	own := all.ForNodePool(operand.NodePools(spec)[0])
+	const want = "spec.nodePools[].driver.upgradePolicy.drain.podSelector: is not a label selector"
+	if got := own.CheckPods(&drivers).Message; !strings.HasPrefix(got, want) {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -14,6 +14,7 @@ import (
 var checked = []string{
 	"v1.ResourceRequirements", "v1.EnvVar", "[]v1.Toleration", "v1.PodSecurityContext", "v1.ProbeSpec", "v1.Labels",
 	"v1.NodePoolSelector", "v1.Annotations", "v1.StartupTaint", "priorityClassName", "secretEnv",
+	"podSelector",
 }
 
 // free are those that become no part of a pod, or may have any value that the schema admits there.
@@ -29,7 +30,7 @@ var free = []string{
 	"podLabelAllowlistRegex", "v1.MIGStrategy", "v1.KernelModuleType", "runtimeClass", "defaultRuntime",
 	"v1.SandboxMode", "v1.Workload", "v1.CCMode", "v1.MIGBusyAction", "v1.DiscoveryMode", "url", "pullSecret",
 	// Settings of the operator, and of objects that are no pods.
-	"updateStrategy", "intstr.IntOrString", "v1.Duration", "v1.NodeAffinity", "podSelector", "v1alpha1.DriverType",
+	"updateStrategy", "intstr.IntOrString", "v1.Duration", "v1.NodeAffinity", "v1alpha1.DriverType",
 	"v1.Deadline", "v1.OnFailure", "v1.HealthAction", "dwell", "v1.ServiceType", "v1.ServiceInternalTrafficPolicy",
 	"interval", "scrapeTimeout", "sourceLabels", "targetLabel", "regex", "replacement", "separator", "action",
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -46,6 +47,13 @@ func checkName(name string, found report) {
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		found("", "%q is not the name of an object: %s", name, problems[0])
+	}
+}
+
+// checkSelector checks a label selector for pods. The schema bounds its characters only.
+func checkSelector(selector v1.PodSelector, found report) {
+	if _, err := k8slabels.Parse(selector); err != nil {
+		found("", "is not a label selector, such as app=training,tier notin (test): %v", err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 )
 
-// Problem is a value that no pod can have.
+// Problem is a value that no pod can have, or a selector of pods that cannot be read.
 type Problem struct {
 	// Field of the API that is a part of pods, such as spec.driver.resources.
 	Field string
@@ -28,8 +28,8 @@ func (p Problem) String() string { return p.Field + p.Below + ": " + p.Message }
 // report adds a problem below the field that is being checked.
 type report func(below, format string, args ...any)
 
-// Check returns what no pod can have of a block of the API, such as a whole spec, in the order of its fields. path is
-// that of the block.
+// Check returns what no pod can have of a block of the API, such as a whole spec, and its selectors of pods that cannot
+// be read, in the order of its fields. path is that of the block.
 func Check(block any, path string) []Problem {
 	var found []Problem
 	visit(reflect.ValueOf(block), path, func(field string, check func(report)) {
@@ -105,12 +105,25 @@ func ruleOf(value reflect.Value, name string) func(report) {
 	case v1.StartupTaint:
 		return func(found report) { checkKey(part.Key, ".key", found) }
 	case string:
-		if names[name] {
-			return func(found report) { checkName(part, found) }
-		}
+		return ruleOfText(part, name)
 	}
 	return nil
 }
 
+// ruleOfText is ruleOf for a text.
+func ruleOfText(part, name string) func(report) {
+	switch {
+	case names[name]:
+		return func(found report) { checkName(part, found) }
+	case name == podSelector:
+		return func(found report) { checkSelector(part, found) }
+	default:
+		return nil
+	}
+}
+
 // names are the fields with the name of an object that pods name as well.
 var names = map[string]bool{"priorityClassName": true, "secretEnv": true}
+
+// podSelector is the name of the fields with a label selector for pods.
+const podSelector = "podSelector"

@@ -144,6 +144,21 @@ const impossible = `
   spec.driver.secretEnv: "a-.b" is not the name of an object
 {"nodeStartup":{"taints":[{"key":"a-./b","effect":"NoSchedule"}]}}
   spec.nodeStartup.taints[0].key: "a-./b" is not a key
+# Selectors of pods.
+{"driver":{"upgradePolicy":{"waitForCompletion":{"podSelector":"app in"}}}}
+  spec.driver.upgradePolicy.waitForCompletion.podSelector: is not a label selector
+{"driver":{"upgradePolicy":{"waitForCompletion":{"podSelector":"a==b==c"}}}}
+  spec.driver.upgradePolicy.waitForCompletion.podSelector: is not a label selector
+{"driver":{"upgradePolicy":{"waitForCompletion":{"podSelector":"app=(x)"}}}}
+  spec.driver.upgradePolicy.waitForCompletion.podSelector: is not a label selector
+{"driver":{"upgradePolicy":{"waitForCompletion":{"podSelector":"app,"}}}}
+  spec.driver.upgradePolicy.waitForCompletion.podSelector: is not a label selector
+{"driver":{"upgradePolicy":{"waitForCompletion":{"podSelector":","}}}}
+  spec.driver.upgradePolicy.waitForCompletion.podSelector: is not a label selector
+{"driver":{"upgradePolicy":{"drain":{"podSelector":"tier notin"}}}}
+  spec.driver.upgradePolicy.drain.podSelector: is not a label selector
+{"nodePools":[{"name":"a","driver":{"upgradePolicy":{"drain":{"podSelector":"tier notin"}}}}]}
+  spec.nodePools[0].driver.upgradePolicy.drain.podSelector: is not a label selector
 `
 
 func TestWhatNoPodCanHave(t *testing.T) {
@@ -183,6 +198,8 @@ func TestWhatPodsCanHave(t *testing.T) {
 		`{"daemonsets":{"podSecurityContext":{"windowsOptions":{"runAsUserName":"NT AUTHORITY"}}}}`,
 		`{"daemonsets":{"annotations":{"Example.com/A":"b","controller.kubernetes.io/pod-deletion-cost":"-07"}}}`,
 		`{"daemonsets":{"priorityClassName":"a.b-c"}}`,
+		`{"driver":{"upgradePolicy":{"waitForCompletion":{"podSelector":""},"drain":{"podSelector":" a = b , c>5"}}}}`,
+		`{"driver":{"upgradePolicy":{"drain":{"podSelector":"a.b/c in (d, e),!f,g,h notin (i),j==k,l!=m"}}}}`,
 	} {
 		if found := podrules.Check(specOf(t, spec), "spec"); len(found) > 0 {
 			t.Errorf("%s: %v", spec, found)
@@ -203,12 +220,16 @@ func TestTheSizeOfAnnotationsIsLimited(t *testing.T) {
 }
 
 func TestNVIDIADriversAreChecked(t *testing.T) {
-	spec := v1alpha1.NVIDIADriverSpec{PriorityClassName: "a..b", StartupProbe: &v1.ProbeSpec{SuccessThreshold: 2}}
+	spec := v1alpha1.NVIDIADriverSpec{
+		PriorityClassName: "a..b", StartupProbe: &v1.ProbeSpec{SuccessThreshold: 2},
+		UpgradePolicy: &v1.DriverUpgradePolicySpec{Drain: &v1.DrainSpec{PodSelector: "tier notin"}},
+	}
 	var got []string
 	for _, problem := range podrules.Check(&spec, "spec") {
 		got = append(got, problem.Field+problem.Below)
 	}
-	if want := "spec.startupProbe.successThreshold spec.priorityClassName"; strings.Join(got, " ") != want {
+	want := "spec.startupProbe.successThreshold spec.upgradePolicy.drain.podSelector spec.priorityClassName"
+	if strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
 }

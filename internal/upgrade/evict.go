@@ -12,7 +12,8 @@ import (
 const notReady = "the node's condition Ready is not True"
 
 // deadTime is how long a cordoned node with its old driver may not report before its upgrade, or its drain for a MIG
-// layout, fails: no limit that says how long pods may take is meant for a node that is gone.
+// layout, fails: no limit that says how long pods may take is meant for a node that is gone. It is also how long the
+// calls may fail that read its pods or pull its images.
 const deadTime = 15 * time.Minute
 
 // isDead reports whether the node has not reported for too long.

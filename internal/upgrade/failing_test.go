@@ -42,6 +42,40 @@ func TestARefusedPullHoldsNoOther(t *testing.T) {
 	g.Expect(plan.Report.Nodes["a"]).To(And(HaveField("Held", true), HaveField("Message", refused)))
 }
 
+// The API server refuses every patch of the node a, such as at the limit of its annotations. It cannot give back its
+// slot, which stays for other managers, but has no place in the budget after ten minutes, and asks for one again.
+func TestRefusedPatchesHoldNoOther(t *testing.T) {
+	const refused = "patching the driver upgrade: annotations are too long"
+	g := NewWithT(t)
+	a := queued("a")
+	a.Failing, a.FailingSince, a.Workload = refused, epoch, &Workload{}
+	c := Cluster{
+		Now: epoch.Add(10*time.Minute - time.Second), Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
+		Policies: map[string]Policy{"": {
+			Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), RetryAfter: 10 * time.Minute,
+			MaxRetryAfter: time.Hour,
+		}},
+	}
+	g.Expect(c.Plan().Slots).To(BeNil())
+
+	c.Now = epoch.Add(10 * time.Minute)
+	plan := c.Plan()
+	g.Expect(plan.Slots).To(And(HaveLen(2), HaveKey("a"), HaveKey("b")))
+	g.Expect(plan.Steps).To(ConsistOf(HaveField("Patch.Record.Reason", v1.ReasonReconcileFailed)), "it does not begin")
+	g.Expect(plan.Report.Nodes["a"]).To(And(HaveField("Held", true), HaveField("Message", refused)))
+
+	// The patches succeed again, before any of them was.
+	c.Slots = plan.Slots
+	c.Nodes[0].Failing, c.Nodes[1].Workload = "", &Workload{}
+	begun := 0
+	for _, step := range c.Plan().Steps {
+		if step.Patch.State.InProgress() {
+			begun++
+		}
+	}
+	g.Expect(begun).To(Equal(1))
+}
+
 // A finalizer of another client keeps the pull pod of an earlier target on the node a.
 func TestAPullPodThatDoesNotEndHoldsNoOther(t *testing.T) {
 	g := NewWithT(t)
@@ -91,6 +125,48 @@ func TestARefusedDeletionHasADeadline(t *testing.T) {
 	g.Expect(plan.Steps[0].Patch).To(And(HaveField("State", StateFailed),
 		HaveField("Unschedulable", HaveValue(BeFalse()))))
 	g.Expect(plan.Steps[0].Patch.Record.Message).To(ContainSubstring(n.Failing))
+}
+
+// The pods on the cordoned node a cannot be read for good, or the pod is refused that pulls the images of a target that
+// was edited meanwhile, where no state has a limit: its old driver works, and other nodes wait 15 minutes for it.
+func TestFailingReadsAndPullsHaveADeadline(t *testing.T) {
+	for _, state := range []State{StateWaitForJobs, StatePodDeletion, StateDrain, StatePodRestart} {
+		for what, pulled := range map[string]string{"reads": "v2", "pulls": "v1.5"} {
+			t.Run(string(state)+" "+what, func(t *testing.T) {
+				g := NewWithT(t)
+				a := queued("a")
+				a.Driver.UID, a.State, a.Unschedulable = "d", state, true
+				a.Failing, a.FailingSince = what+": denied", epoch
+				a.Record = &Record{
+					UID: "u", Round: 1, State: state, Since: epoch, Target: "v2", Cordoned: true, DriverPod: "d", Pulled: pulled,
+				}
+				if what == "pulls" {
+					a.Workload = &Workload{Users: []WorkloadPod{{Name: "p", UID: "p"}}, Jobs: []WorkloadPod{{Name: "p", UID: "p"}}}
+				}
+				c := Cluster{
+					Now: epoch, Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
+					Policies: map[string]Policy{"": {
+						Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), WaitsForJobs: true,
+						PullImages: true, RetryAfter: 10 * time.Minute, MaxRetryAfter: time.Hour,
+					}},
+				}
+				plan := c.Plan()
+				g.Expect(plan.Steps).NotTo(ContainElement(HaveField("Action", ActionPatch)))
+				g.Expect(plan.Report.Nodes["a"]).To(And(HaveField("Held", true), HaveField("Message", a.Failing)))
+				g.Expect(plan.Until).To(Equal(epoch.Add(15 * time.Minute)))
+
+				c.Now = plan.Until
+				plan = c.Plan()
+				g.Expect(plan.Steps).To(HaveLen(1))
+				patch := plan.Steps[0].Patch
+				g.Expect(patch).To(And(HaveField("State", StateFailed), HaveField("Unschedulable", HaveValue(BeFalse()))))
+				g.Expect(patch.Record).To(HaveValue(And(HaveField("Reason", v1.ReasonReconcileFailed),
+					HaveField("Message", a.Failing), HaveField("RetryAt", c.Now.Add(10*time.Minute)))))
+				c.Nodes[0].State, c.Nodes[0].Record, c.Nodes[0].Unschedulable = StateFailed, patch.Record, false
+				g.Expect(c.Plan().Slots).To(HaveKey("b"))
+			})
+		}
+	}
 }
 
 // A node dies while it waits for jobs that may take as long as they want. The limit of that state is not meant for it:

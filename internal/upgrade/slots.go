@@ -164,13 +164,20 @@ func (c *Cluster) holds(n *Node) string {
 		return doesUpgrade
 	case n.relayouting(), c.hasLayoutSlot(n):
 		return doesLayout
-	case !c.Slots.Valid(n):
+	case !c.Slots.Valid(n), c.isStuck(n):
 		return ""
 	case record != nil && record.State == StateRequired:
 		return doesBegin
 	default:
 		return doesGiveBack
 	}
+}
+
+// isStuck reports whether the node could not even give back its slot for long, as the API server refuses its patches.
+// It does not begin then. The slot stays, as another manager may be about to use it, but has no place in the budget.
+// Once a patch succeeds it gives the slot back, or needs a place like a node that has none, see admit.
+func (c *Cluster) isStuck(n *Node) bool {
+	return n.Failing != "" && !c.Now.Before(n.FailingSince.Add(2*beginTime))
 }
 
 // hold counts the node as one that has a slot, and does this.

@@ -104,7 +104,8 @@ func (v *visit) turn() turn {
 const beginTime = 5 * time.Minute
 
 // failing is the turn of a node for which calls fail, such as for a pod that a quota or an admission policy refuses. It
-// names the answer. A node that cannot begin because of that does not keep its slot for good: others wait for it.
+// names the answer. A node whose driver cannot be replaced because of that does not keep its slot for good: others wait
+// for it.
 func (v *visit) failing(t turn) turn {
 	n := v.node
 	if n.Failing == "" || t.step == nil && (n.Workload != nil || !n.NeedsWorkload()) {
@@ -113,15 +114,39 @@ func (v *visit) failing(t turn) turn {
 	if t.progress != nil {
 		t.progress = v.progress(v1.ReasonReconcileFailed, n.Failing, true)
 	}
-	if !v.own || !v.slot || v.state != StateRequired {
+	limit := v.failingLimit(&t)
+	if limit == 0 {
 		return t
 	}
-	until := n.FailingSince.Add(beginTime)
+	until := n.FailingSince.Add(limit)
 	if v.now.Before(until) {
 		t.until = times.Earlier(t.until, until)
 		return t
 	}
-	return v.notBegun(v1.ReasonReconcileFailed, n.Failing, "the upgrade cannot begin: "+n.Failing)
+	ended := v.notBegun(v1.ReasonReconcileFailed, n.Failing, "the upgrade cannot begin: "+n.Failing)
+	if v.state.InProgress() {
+		ended = v.fail(v1.ReasonReconcileFailed, n.Failing)
+	}
+	// This patch may be refused, too.
+	ended.progress = v.progress(v1.ReasonReconcileFailed, n.Failing, true)
+	return ended
+}
+
+// failingLimit returns how long the calls that the turn needs may fail; 0 for no other limit than that of the state. A
+// cordoned node whose pods cannot be read, or whose images cannot be pulled, does nothing of what its state waits for.
+func (v *visit) failingLimit(t *turn) time.Duration {
+	switch {
+	case !v.own:
+		return 0
+	case v.state == StateRequired && v.slot:
+		return beginTime
+	case !v.state.InProgress() || v.restarted():
+		return 0
+	case t.step == nil || t.step.Action == ActionPull || t.step.Action == ActionEndPull:
+		return deadTime
+	default:
+		return 0
+	}
 }
 
 func (v *visit) decide() turn {

@@ -3,6 +3,7 @@ package upgrade
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,8 +26,11 @@ func (s *scope) pull(ctx context.Context, of *observed, step *upgrade.Step) {
 	pod := pullPod(s.Namespace, step.Node, of.daemonSet)
 	created := s.call(ctx, step.Node, "creating pod "+pod.Name, func(ctx context.Context) error {
 		err := s.Client.Create(ctx, pod)
-		if apierrors.IsAlreadyExists(err) {
+		switch {
+		case apierrors.IsAlreadyExists(err):
 			return s.checkPull(ctx, pod)
+		case err == nil && !isPull(pod, step.Node):
+			return s.discardPull(ctx, pod)
 		}
 		return err
 	})
@@ -45,12 +49,26 @@ func (s *scope) checkPull(ctx context.Context, wanted *corev1.Pod) error {
 		return err
 	}
 	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.Labels[labels.DriverPull] == "" || pod.Spec.NodeName != wanted.Spec.NodeName {
+		if !isPull(&pods.Items[i], wanted.Spec.NodeName) {
 			return errors.New("it exists and is not the operator's: delete it")
 		}
 	}
 	return nil
+}
+
+// isPull reports whether the pod pulls images on the node, and has the labels without which no cache shows it.
+func isPull(pod *corev1.Pod, node string) bool {
+	return pod.Labels[labels.ManagedBy] == labels.ManagedByValue && pod.Labels[labels.DriverPull] != "" &&
+		pod.Spec.NodeName == node
+}
+
+// discardPull deletes a pod that was just created, but not as it was given, and returns why.
+func (s *scope) discardPull(ctx context.Context, pod *corev1.Pod) error {
+	err := s.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting it, as its labels were changed: %w", err)
+	}
+	return errors.New("its labels were changed when it was created: except it from the webhook or policy that does so")
 }
 
 // PullPodName returns the name of the pod that pulls the images of a driver on the node.

@@ -129,9 +129,20 @@ func (f *fixture) newManager() *manager {
 }
 
 // protected is the client of the managers, whose evictions are rejected while the fixture is blocked, and whose other
-// writes are refused as the fixture says.
+// writes are refused as the fixture says. Like the caches of the operator, it has only pods with the operator's label
+// by node.
 func (f *fixture) protected() client.WithWatch {
 	return interceptor.NewClient(f.client, interceptor.Funcs{
+		List: func(ctx context.Context, base client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			selected := client.ListOptions{}
+			selected.ApplyOptions(options)
+			if selected.Namespace != "" && selected.FieldSelector != nil {
+				if _, byNode := selected.FieldSelector.RequiresExactMatch(observe.PodNodeField); byNode {
+					options = append(options, client.MatchingLabels{labels.ManagedBy: labels.ManagedByValue})
+				}
+			}
+			return base.List(ctx, list, options...)
+		},
 		SubResourceCreate: func(
 			ctx context.Context, base client.Client, sub string, object, body client.Object,
 			options ...client.SubResourceCreateOption,

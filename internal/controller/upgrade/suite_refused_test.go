@@ -58,6 +58,25 @@ var _ = Describe("A write for one node that the API server refuses for good", fu
 		}
 		return nil
 	}
+	// Its first patch is the one with which it waits for a slot.
+	laterPatchesOfA := func() func(string, client.Object, []byte) error {
+		patches := 0
+		return func(verb string, object client.Object, _ []byte) error {
+			if verb != "patch" || object.GetName() != "a" {
+				return nil
+			}
+			if patches++; patches == 1 {
+				return nil
+			}
+			return refusal("annotations are too long")
+		}
+	}
+	relabelled := func(verb string, object client.Object, _ []byte) error {
+		if verb == "create" && object.GetName() == upgrade.PullPodName("a") {
+			object.GetLabels()[labels.ManagedBy] = "platform"
+		}
+		return nil
+	}
 	DescribeTable("does not keep the other node from its upgrade, and is named", func(
 		ctx SpecContext, limit time.Duration, refuse func(string, client.Object, []byte) error, why string,
 	) {
@@ -75,6 +94,10 @@ var _ = Describe("A write for one node that the API server refuses for good", fu
 		Entry("the pod that pulls its images, by a quota", 10*time.Minute,
 			onPod("create", upgrade.PullPodName("a"), "exceeded quota: pods"), "exceeded quota: pods"),
 		Entry("its cordon, by an admission policy", 10*time.Minute, cordonOfA, "no cordon in office hours"),
+		Entry("the labels of the pod that pulls its images, which a webhook replaces", 10*time.Minute,
+			relabelled, "its labels were changed"),
+		Entry("whatever is written to it, as the limit of its annotations is reached", 20*time.Minute,
+			laterPatchesOfA(), "annotations are too long"),
 		Entry("the deletion of its driver pod, by an admission policy", 45*time.Minute,
 			onPod("delete", driver+"-a", "drivers are not deleted"), "drivers are not deleted"),
 	)
@@ -100,6 +123,21 @@ var _ = Describe("A write for one node that the API server refuses for good", fu
 			Expect(tried).To(BeNumerically("<=", 1))
 		}
 		Expect(f.reported()).To(ContainSubstring("the webhook does not answer"))
+	})
+
+	It("such as a pod with the name of the one that pulls images, which the cache does not have", func(ctx SpecContext) {
+		f := newFakeFixture(ctx, automatic(), "a", "b")
+		Expect(f.client.Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: cluster.OperatorNamespace, Name: upgrade.PullPodName("a"),
+				Labels: map[string]string{labels.ManagedBy: "platform", labels.DriverPull: labels.True},
+			},
+			Spec: podSpec("a", nil),
+		})).To(Succeed())
+		f.target = "new"
+		done, reports := f.isDone(ctx, "b", 10*time.Minute)
+		Expect(done).To(BeTrue(), reports)
+		Expect(reports).To(ContainSubstring("exists and is not the operator's: delete it"))
 	})
 
 	It("such as a pod of a user with the name of the one that pulls images", func(ctx SpecContext) {
