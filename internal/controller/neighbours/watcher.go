@@ -111,8 +111,8 @@ func (w *Watcher) look(ctx context.Context, selectors []k8slabels.Selector) (nei
 	return found, nil
 }
 
-// list adds the neighbours among the pods that the selector selects. It names no resource version: with one of 0 the API
-// server answers with all pods at once, whatever the limit, and a tenant can create many large ones.
+// list adds the neighbours among the pods that the selector selects. It names no resource version: with one of 0 the
+// API server answers with all pods at once, whatever the limit, and a tenant can create many large ones.
 func (w *Watcher) list(ctx context.Context, selector k8slabels.Selector, found neighbour.OnNodes) error {
 	options := &client.ListOptions{LabelSelector: selector, Limit: pageSize}
 	for {

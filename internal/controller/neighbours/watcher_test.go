@@ -248,8 +248,8 @@ func (p *pages) List(ctx context.Context, list client.ObjectList, options ...cli
 	return nil
 }
 
-// All pages are read, and each fits in memory, however large the pods are: 25 have at most 40 MB. With a resource version
-// the API server would not divide the list, or refuse it.
+// All pages are read, and each fits in memory, however large the pods are: 25 have at most 40 MB. With a resource
+// version the API server would not divide the list, or refuse it.
 func TestReadsAllPages(t *testing.T) {
 	e := newEnv(t)
 	e.joins()
