@@ -92,6 +92,9 @@
 //	| long pods are not read again,    | pods; time                | kB                     | early read of pods       |
 //	| and nodes found busy for a MIG   |                           |                        |                          |
 //	| layout (upgrade.memory)          |                           |                        |                          |
+//	| pods of users that nodes wait    | two seconds; an eviction; | one per such node, 0.1 | an early read of pods    |
+//	| for (upgrade.memory)             | another version of the    | kB for each pod        |                          |
+//	|                                  | node, its plan or basis   |                        |                          |
 //	| verdicts of health actions, one  | a pass over all nodes     | one per node with a    | conditions with faults   |
 //	| per node with an action          |                           | fault, 0.4 kB          | are written after the    |
 //	| (fleet.Fleet)                    |                           |                        | next pass                |

@@ -41,6 +41,7 @@ func (s *scope) evict(ctx context.Context, step *upgrade.Step) {
 		}
 		evicted := s.call(ctx, step.Node, fmt.Sprintf("evicting pod %s/%s", pod.Namespace, pod.Name),
 			func(ctx context.Context) error { return s.sendEviction(ctx, pod) })
+		s.memory.forgetWorkload(step.Node)
 		if evicted {
 			log.FromContext(ctx).V(1).Info("Requested an eviction", "node", step.Node, "namespace", pod.Namespace,
 				"pod", pod.Name)

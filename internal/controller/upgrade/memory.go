@@ -22,6 +22,8 @@ type memory struct {
 	rejected map[types.UID]rejection
 	// busy are the nodes on which pods used the GPUs when that was last read, for a MIG layout, and when.
 	busy map[string]time.Time
+	// workloads are the pods of users as the last pass knew them, on the nodes that wait for them.
+	workloads map[string]keptWorkload
 	// replaced are the nodes with an annotation that was replaced, and the transition of the last Event about that.
 	replaced map[string]string
 	// mayHaveSlots: the ConfigMap has slots that end with a pass, or has not been read yet.
@@ -54,7 +56,7 @@ func newMemory() memory {
 	return memory{
 		mu: &sync.Mutex{}, mayHaveSlots: true,
 		versions: map[string]string{}, failures: map[string]failure{}, rejected: map[types.UID]rejection{},
-		busy: map[string]time.Time{}, replaced: map[string]string{},
+		busy: map[string]time.Time{}, replaced: map[string]string{}, workloads: map[string]keptWorkload{},
 	}
 }
 
@@ -158,6 +160,13 @@ func (m *memory) reject(pod types.UID, reason string, now time.Time, t *Timing) 
 	m.rejected[pod] = rejection{m.rejected[pod].next(now, t.FirstEviction, t.LastEviction), reason}
 }
 
+// forgetWorkload makes the next pass read the pods of the node.
+func (m *memory) forgetWorkload(node string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.workloads, node)
+}
+
 // evicted forgets the rejections of a pod.
 func (m *memory) evicted(pod types.UID) {
 	m.mu.Lock()
@@ -179,6 +188,7 @@ func (m *memory) prune(nodes map[string]bool, pods map[types.UID]bool) {
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.versions, func(node, _ string) bool { return !nodes[node] })
 	maps.DeleteFunc(m.busy, func(node string, _ time.Time) bool { return !nodes[node] })
+	maps.DeleteFunc(m.workloads, func(node string, _ keptWorkload) bool { return !nodes[node] })
 	maps.DeleteFunc(m.failures, func(node string, _ failure) bool { return !nodes[node] })
 	if nodes != nil {
 		maps.DeleteFunc(m.replaced, func(node, _ string) bool { return !nodes[node] })

@@ -2,6 +2,8 @@ package upgrade
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -13,13 +15,19 @@ import (
 )
 
 // readWorkloads reads the pods of users on the nodes whose next step depends on them, from the API server: they are in
-// no cache. It schedules the next read, since they cause no events here.
+// no cache. It schedules the next read, since they cause no events here. Passes follow each other with the events of
+// all nodes, so pods that a node waits for are not read again in each.
 func (s *scope) readWorkloads(ctx context.Context) {
 	var reads errgroup.Group
 	reads.SetLimit(workers)
+	kept := map[string]keptWorkload{}
 	for i := range s.cluster.Nodes {
 		node := &s.cluster.Nodes[i]
 		if !s.needsWorkload(node) {
+			continue
+		}
+		if known, is := s.keptWorkload(node.Name); is {
+			kept[node.Name], node.Workload = known, known.copy()
 			continue
 		}
 		reads.Go(func() error {
@@ -31,6 +39,7 @@ func (s *scope) readWorkloads(ctx context.Context) {
 		})
 	}
 	_ = reads.Wait()
+	s.keepWorkloads(kept)
 	waited, pods := 0, map[types.UID]bool{}
 	for i := range s.cluster.Nodes {
 		node := &s.cluster.Nodes[i]
@@ -46,6 +55,61 @@ func (s *scope) readWorkloads(ctx context.Context) {
 		s.requeueAfter(s.memory.nextPoll(waited, &s.Timing))
 	}
 	s.forget(pods)
+}
+
+// workloadBasis is what a workload was read for: another version of the Node has another state, cordon or drain, and
+// another Basis or plan other rules.
+type workloadBasis struct {
+	version, planned string
+	basis            uint64
+}
+
+// keptWorkload are the pods of users on a node that waits for them, as they were read.
+type keptWorkload struct {
+	of       workloadBasis
+	at       time.Time
+	workload upgrade.Workload
+}
+
+// copy returns the workload to add rejections to.
+func (k *keptWorkload) copy() *upgrade.Workload {
+	return &upgrade.Workload{
+		Users: slices.Clone(k.workload.Users), Jobs: slices.Clone(k.workload.Jobs), Others: slices.Clone(k.workload.Others),
+	}
+}
+
+func (s *scope) workloadBasis(node string) workloadBasis {
+	of := workloadBasis{version: s.observed[node].node.ResourceVersion, basis: s.basis.Version}
+	if entry := s.Fleet.Get(node); entry != nil && entry.Planned != nil {
+		of.planned = entry.Planned.Inputs.Version
+	}
+	return of
+}
+
+// keptWorkload returns the workload that was read for the same, unless it is due to be read again. Then it schedules
+// the pass that reads it.
+func (s *scope) keptWorkload(node string) (known keptWorkload, is bool) {
+	known, is = s.memory.workloads[node]
+	left := s.Timing.FirstPoll - s.now.Sub(known.at)
+	if !is || left <= 0 || known.at.After(s.now) || known.of != s.workloadBasis(node) {
+		return keptWorkload{}, false
+	}
+	s.requeueAfterLocked(left)
+	return known, true
+}
+
+// keepWorkloads adds to kept the workloads that were just read, and lets the next pass have them. Only those with pods
+// are kept: a node must not go on because there were none.
+func (s *scope) keepWorkloads(kept map[string]keptWorkload) {
+	for i := range s.cluster.Nodes {
+		node := &s.cluster.Nodes[i]
+		if _, known := kept[node.Name]; known || node.Workload == nil || countPods(node.Workload) == 0 {
+			continue
+		}
+		read := keptWorkload{of: s.workloadBasis(node.Name), at: s.now, workload: *node.Workload}
+		kept[node.Name], node.Workload = read, read.copy()
+	}
+	s.memory.workloads = kept
 }
 
 // needsWorkload reports whether the next step of the node depends on the pods of users, and may be carried out.
