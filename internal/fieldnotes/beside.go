@@ -2,14 +2,26 @@ package fieldnotes
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // withoutDriver is the advice about modules that are loaded beside the driver of the operator.
 const withoutDriver = "has no effect without spec.driver.enabled: the hosts must load the module"
+
+// withoutMixed is the advice about replicas of MIG devices, which only one strategy advertises as such.
+const withoutMixed = "names MIG devices, which nodes have as nvidia.com/gpu or not at all: set mig.strategy to mixed"
+
+// sharesMIG reports whether a block names a resource of MIG devices.
+func sharesMIG(sharing *v1.SharingSpec) bool {
+	return slices.ContainsFunc(deref(deref(sharing).TimeSlicing).ResourceReplicas, func(r v1.ResourceReplicasSpec) bool {
+		return strings.HasPrefix(r.Name, labels.ResourceMIGPrefix)
+	})
+}
 
 // beside are the fields that need another one, which is not set.
 var beside = []field{
@@ -31,6 +43,19 @@ var beside = []field{
 		wait := deref(deref(deref(s.Driver).UpgradePolicy).WaitForCompletion)
 		return deref(wait.TimeoutSeconds) > 0 && wait.PodSelector == ""
 	}, "has no effect without podSelector, which selects the pods to wait for: set it"},
+	{"spec.sharing.timeSlicing.resourceReplicas", func(s v1.ClusterPolicySpec) bool {
+		spec := effective.Of(s)
+		return sharesMIG(s.Sharing) && spec.MIG.Strategy != v1.MIGStrategyMixed &&
+			!slices.ContainsFunc(spec.NodePools, func(pool v1.NodePoolSpec) bool {
+				return pool.Sharing == nil && spec.ForNodePool(pool).MIG.Strategy == v1.MIGStrategyMixed
+			})
+	}, withoutMixed},
+	{"spec.nodePools[].sharing.timeSlicing.resourceReplicas", func(s v1.ClusterPolicySpec) bool {
+		spec := effective.Of(s)
+		return slices.ContainsFunc(spec.NodePools, func(pool v1.NodePoolSpec) bool {
+			return sharesMIG(pool.Sharing) && spec.ForNodePool(pool).MIG.Strategy != v1.MIGStrategyMixed
+		})
+	}, withoutMixed},
 	{"spec.driver.version", isBranchAlone,
 		"is a branch, by which NVIDIA publishes precompiled drivers only: set a whole version, or usePrecompiled"},
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
@@ -47,6 +48,14 @@ func variables() []variable {
 // unless returns whether a value is another one than that which works.
 func unless(works string) func(v1.ClusterPolicySpec, string) bool {
 	return func(_ v1.ClusterPolicySpec, value string) bool { return value != works }
+}
+
+// notRead returns whether a value is one that cannot be parsed; an empty one counts as unset.
+func notRead[T any](parse func(string) (T, error)) func(v1.ClusterPolicySpec, string) bool {
+	return func(_ v1.ClusterPolicySpec, value string) bool {
+		_, err := parse(value)
+		return value != "" && err != nil
+	}
 }
 
 // whileTrue returns whether a value is true, which cannot work.
@@ -132,7 +141,15 @@ func managerVariables() []variable {
 }
 
 func validatorVariables() []variable {
+	const all, driver, plugin = "spec.validator.env", "spec.validator.driver.", "spec.validator.plugin."
+	const noBool = "is neither true nor false, so that the check ends at its start: set one of them"
+	const links, skip, workload = "DISABLE_DEV_CHAR_SYMLINK_CREATION", "DRIVER_VALIDATION_SKIP_GPU_INIT", "WITH_WORKLOAD"
 	return []variable{
+		{"FAIL_AFTER", validatorLists, notRead(time.ParseDuration),
+			"is no duration, so that the check ends at its start: set one, such as 5m"},
+		{links, all, notRead(strconv.ParseBool), noBool}, {links, driver, notRead(strconv.ParseBool), noBool},
+		{skip, all, notRead(strconv.ParseBool), noBool}, {skip, driver, notRead(strconv.ParseBool), noBool},
+		{workload, all, notRead(strconv.ParseBool), noBool}, {workload, plugin, notRead(strconv.ParseBool), noBool},
 		{"DRIVER_ROOT", validatorLists, nil, installDir},
 		{"DRIVER_INSTALL_DIR", validatorLists, nil, installDir},
 		{"DRIVER_INSTALL_DIR_CTR_PATH", validatorLists, nil, installDir},

@@ -14,6 +14,7 @@ import (
 func TestFieldsThatCannotWork(t *testing.T) {
 	const slices = "devicePlugin: {env: [{name: DEVICE_LIST_STRATEGY, value: 'envvar,volume-mounts'}]}"
 	const accepts = "toolkit: {env: [{name: ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS, value: 'true'}]}"
+	const mig = "sharing: {timeSlicing: {resourceReplicas: [{name: nvidia.com/mig-1g.10gb, replicas: 4}]}}"
 	for name, test := range map[string]struct{ spec, note string }{
 		"a metrics file beside the configured one": {
 			"{dcgmExporter: {config: {name: a}, env: [{name: DCGM_EXPORTER_COLLECTORS, value: /etc/dcgm-exporter/x.csv}]}}",
@@ -37,6 +38,31 @@ func TestFieldsThatCannotWork(t *testing.T) {
 		},
 		"a variable that the validator reads": {
 			"{validator: {plugin: {env: [{name: WITH_WORKLOAD, value: 'true'}]}}}", "",
+		},
+		"a number for a duration": {
+			"{validator: {driver: {env: [{name: FAIL_AFTER, value: '300'}]}}}",
+			"spec.validator.driver.env: FAIL_AFTER is no duration, so that the check ends at its start: set one, such as 5m",
+		},
+		"a duration":        {"{validator: {env: [{name: FAIL_AFTER, value: 300s}]}}", ""},
+		"an empty duration": {"{validator: {env: [{name: FAIL_AFTER}]}}", ""},
+		"a word for a boolean": {
+			"{validator: {plugin: {env: [{name: WITH_WORKLOAD, value: 'yes'}]}}}",
+			"spec.validator.plugin.env: WITH_WORKLOAD is neither true nor false",
+		},
+		"a word for a boolean of all checks": {
+			"{validator: {env: [{name: DISABLE_DEV_CHAR_SYMLINK_CREATION, value: 'on'}]}}",
+			"spec.validator.env: DISABLE_DEV_CHAR_SYMLINK_CREATION is neither true nor false",
+		},
+		"replicas of MIG devices without a strategy": {
+			"{" + mig + "}", "spec.sharing.timeSlicing.resourceReplicas: names MIG devices",
+		},
+		"replicas of MIG devices with the strategy mixed": {"{mig: {strategy: mixed}, " + mig + "}", ""},
+		"a node pool with the strategy mixed": {
+			"{" + mig + ", nodePools: [{name: a, nodeSelector: {team: a}, mig: {strategy: mixed}}]}", "",
+		},
+		"replicas of MIG devices in a node pool": {
+			"{mig: {strategy: single}, nodePools: [{name: a, nodeSelector: {team: a}, " + mig + "}]}",
+			"spec.nodePools[].sharing.timeSlicing.resourceReplicas: names MIG devices",
 		},
 		"the same name elsewhere": {"{toolkit: {env: [{name: DRIVER_ROOT, value: /a}]}}", ""},
 		"pod labels of which none is read": {

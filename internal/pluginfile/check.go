@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
@@ -363,12 +362,15 @@ func (c *checker) devices(devices *yaml.Node, path string) {
 var isDevice = regexp.MustCompile(`^(?:[0-9]+(?::[0-9]+)?|(?:GPU|MIG)-[0-9a-fA-F-]{32,36}|` +
 	`MIG-GPU-[0-9a-fA-F-]{32,36}/[0-9]+/[0-9]+)$`).MatchString
 
+// isSubdomain matches what the plugin accepts behind the prefix of a resource's name.
+var isSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`).MatchString
+
 // resourceName reports the name of a resource that is not shared: one that the device plugin does not advertise, which
 // it ignores, and MIG devices by MPS. The plugin adds the prefix nvidia.com/ where it is missing.
 func (c *checker) resourceName(name *yaml.Node, path string) {
 	bare := strings.TrimPrefix(name.Value, prefix)
 	switch isMIG := strings.HasPrefix(bare, "mig-"); {
-	case !isText(name), len(validation.IsDNS1123Subdomain(bare)) > 0, len(prefix+bare) > maxLength:
+	case !isText(name), !isSubdomain(bare), len(prefix+bare) > maxLength:
 		c.fatal(name, "%sname is %s, which is no name of a resource: use nvidia.com/gpu, or nvidia.com/mig- and a profile",
 			path, text.Truncate(name.Value, maxValue))
 	case isMIG && strings.HasPrefix(path, "sharing.mps."):
