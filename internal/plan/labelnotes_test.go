@@ -27,7 +27,8 @@ func TestNotesOnMIGLayouts(t *testing.T) {
 		"GPUs that support it": {capable: "true", layout: "all-1g.10gb"},
 		"GPUs that do not":     {capable: "false", layout: "all-1g.10gb", want: begin + "its GPUs do not support MIG"},
 		"not known yet":        {layout: "all-1g.10gb"},
-		"GFD is off":           {spec: withoutGFD, layout: "all-1g.10gb", want: begin + "spec.gfd.enabled is false" + unknown},
+		"GFD is off": {spec: withoutGFD, layout: "all-1g.10gb",
+			want: begin + "spec.gfd.enabled is false" + unknown},
 		"GFD is off, the GPUs are known by a label of the user": {
 			spec: withoutGFD, capable: "true", layout: "all-1g.10gb",
 		},
