@@ -72,7 +72,9 @@ func migText(n *overview.Node) string {
 	switch {
 	case n.MIG == nil, n.MIG.Layout == labels.MIGAllDisabled && n.MIG.State == labels.MIGStateSuccess:
 		return ""
-	case n.MIG.State == "", n.MIG.State == labels.MIGStateSuccess:
+	case n.MIG.State == "":
+		return n.MIG.Layout + " (not applied)"
+	case n.MIG.State == labels.MIGStateSuccess:
 		return n.MIG.Layout
 	}
 	return n.MIG.Layout + " (" + n.MIG.State + ")"

@@ -84,10 +84,28 @@ func (n *NodePlan) lostLayout() string {
 		why = "the vGPU manager of the node partitions its GPUs"
 	case n.Facts.MIGCapable == labels.False:
 		why = "its GPUs do not support MIG"
+	case n.Facts.MIGCapable == "" && n.discoveryOff() != "":
+		why = n.discoveryOff() + ", so that nothing reports whether its GPUs support MIG"
 	case n.Facts.MIGCapable == "":
 		return ""
 	default:
 		why = "the MIG manager is kept off the node"
 	}
 	return fmt.Sprintf("label %s is %q, which has no effect: %s", labels.MIGConfig, layout, why)
+}
+
+// featureDiscovery is the operand that reports whether the GPUs of a node support MIG.
+const featureDiscovery operand.Name = "gpu-feature-discovery"
+
+// discoveryOff returns what keeps GPU Feature Discovery off the node for good; empty if nothing does.
+func (n *NodePlan) discoveryOff() string {
+	if !*n.Spec.GFD.Enabled {
+		return "spec.gfd.enabled is false"
+	}
+	for _, onNode := range slices.Concat(n.Essential, n.Auxiliary) {
+		if onNode.Operand == featureDiscovery && onNode.Expectation == OptedOut {
+			return onNode.Message
+		}
+	}
+	return ""
 }

@@ -2,6 +2,9 @@ package app
 
 import (
 	"fmt"
+	"net"
+	"net/http"
+	"os"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,12 +37,24 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	// nodes.
 	config.QPS = -1
 	config.UserAgent = "gpu-operator/" + version.Version
+	bypassProxy(config, os.Getenv)
 	kinds, err := undecodable.CustomKinds()
 	if err != nil {
 		return nil, err
 	}
 	config.Wrap(kinds.Wrap)
 	return config, nil
+}
+
+// bypassProxy has the API server that the kubelet names in the variables called directly, whatever NO_PROXY has: a
+// proxy for the internet cannot reach it. A proxy that a kubeconfig names stays. Without a proxy in the variables the
+// configuration is left alone, as clients share their connections only without a function in it.
+func bypassProxy(config *rest.Config, variable func(name string) string) {
+	host, port := variable("KUBERNETES_SERVICE_HOST"), variable("KUBERNETES_SERVICE_PORT")
+	isProxied := variable("HTTPS_PROXY") != "" || variable("https_proxy") != ""
+	if config.Proxy == nil && isProxied && config.Host == "https://"+net.JoinHostPort(host, port) {
+		config.Proxy = http.ProxyURL(nil)
+	}
 }
 
 // policyClient returns a client that reads, watches and writes ClusterPolicies.
