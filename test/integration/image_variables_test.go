@@ -17,7 +17,7 @@ import (
 )
 
 // TestVariablesForImages: an operator that is restarted with other default images rolls them out as it does a new
-// release's, the driver excepted, and reports a variable that it ignores.
+// release's, the driver excepted, and reports the variables that it ignores.
 func TestVariablesForImages(t *testing.T) {
 	cluster.SkipInSample(t)
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestVariablesForImages(t *testing.T) {
 	e.Eventually(func() string { return e.policy().Status.NodeSummary.ReadyOfTotal }).Should(Equal("2/2"))
 	reported := meta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionUnsupportedFields)
 	e.Expect(reported.Message).To(And(ContainSubstring("variable DCGM_EXPORTER_IMAGE is ignored"),
-		Not(ContainSubstring("VALIDATOR_IMAGE"))))
+		ContainSubstring("variable VALIDATOR_IMAGE is ignored"), Not(ContainSubstring("DEVICE_PLUGIN_IMAGE"))))
 
 	e.change(`{"devicePlugin":{"version":"v0.18.0"}}`)
 	e.Eventually(e.imagesInUse).Should(HaveKeyWithValue("device-plugin", plugin+":v0.18.0"))

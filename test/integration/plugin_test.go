@@ -164,8 +164,8 @@ func (e *env) explainReadsWhatItShows(running *corev1.Pod) {
 	}{
 		{[]string{"node/gpu-00000"}, []string{node, policies, nodes}},
 		{[]string{"node/gpu-00000", "-o", "json"}, []string{node, policies, nodes, "//pods"}},
-		{[]string{"pod/" + running.Name}, []string{"/default/pods", "/default/events", nodes}},
-		{[]string{"pod/waiting"}, []string{"/default/pods", "/default/events", nodes, "//pods"}},
+		{[]string{"pod/" + running.Name}, []string{"/default/pods", "/default/events", nodes, policies}},
+		{[]string{"pod/waiting"}, []string{"/default/pods", "/default/events", nodes, "//pods", policies}},
 	} {
 		mark, err := e.cluster.Mark()
 		e.Expect(err).NotTo(HaveOccurred())
