@@ -12,9 +12,9 @@ import (
 // maxYAMLError bounds what is quoted of an error of the YAML parser, in bytes.
 const maxYAMLError = 200
 
-// MIGLayoutNames returns the names of the MIG layouts in a file of mig-parted, sorted; none, and why, if it has none. Only the
-// names are decoded: each alias may stand for a large part of the file, so that decoding a file of 1 MB may take many
-// GB.
+// MIGLayoutNames returns the names of the MIG layouts in a file of mig-parted, sorted; none, and why, if it has none.
+// Only the names are decoded: each alias may stand for a large part of the file, so that decoding a file of 1 MB may
+// take many GB.
 func MIGLayoutNames(content string) (names []string, problem string) {
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(content), &document); err != nil {

@@ -14,7 +14,8 @@ func hasAlias(node *yaml.Node) bool {
 	return node != nil && (node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, hasAlias))
 }
 
-// expanded returns a copy of a node with what its aliases stand for, and with merged keys; nil if it has too many nodes.
+// expanded returns a copy of a node with what its aliases stand for, and with merged keys; nil if that has too many
+// nodes.
 func expanded(node *yaml.Node) *yaml.Node {
 	e := expander{left: maxNodes}
 	if node = e.expand(node); e.left < 0 {

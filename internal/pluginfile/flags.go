@@ -84,10 +84,12 @@ func blocks() []block {
 			"sharedDevicesAllocationPolicy": {values: []string{"distributed", "packed"}},
 		}, nil},
 		{"flags.gfd", map[string]key{
-			"oneshot":         {bool: true, fixed: "false", breaks: "its pods end after each run, and restart: remove it"},
-			"noTimestamp":     boolean,
-			"sleepInterval":   {duration: true, fixed: "60s", instead: "set GFD_SLEEP_INTERVAL in spec.gfd.env"},
-			"outputFile":      {string: true, fixed: features, breaks: "nodes get their labels from " + features + ": remove it"},
+			"oneshot":       {bool: true, fixed: "false", breaks: "its pods end after each run, and restart: remove it"},
+			"noTimestamp":   boolean,
+			"sleepInterval": {duration: true, fixed: "60s", instead: "set GFD_SLEEP_INTERVAL in spec.gfd.env"},
+			"outputFile": {
+				string: true, fixed: features, breaks: "nodes get their labels from " + features + ": remove it",
+			},
 			"machineTypeFile": path,
 		}, nil},
 		{"imex", map[string]key{"channelIDs": text, "required": boolean}, nil},

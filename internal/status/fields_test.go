@@ -21,6 +21,11 @@ import (
 // oneVariable configures a check.
 var oneVariable = &v1.ValidatorComponentSpec{Env: []v1.EnvVar{{Name: "A", Value: "b"}}}
 
+// sharedMIG shares MIG devices, which nodes have only by their own names with mig.strategy mixed.
+var sharedMIG = &v1.SharingSpec{TimeSlicing: &v1.TimeSlicingSpec{
+	ResourceReplicas: []v1.ResourceReplicasSpec{{Name: "nvidia.com/mig-1g.10gb", Replicas: 4}},
+}}
+
 // each sets one field alone, by its name in the condition.
 var each = map[string]v1.ClusterPolicySpec{
 	"spec.devicePlugin.config.default": {
@@ -29,6 +34,10 @@ var each = map[string]v1.ClusterPolicySpec{
 	"spec.sharing": {Sharing: &v1.SharingSpec{TimeSlicing: &v1.TimeSlicingSpec{RenameByDefault: new(true)}}},
 	"spec.nodePools[].sharing": {NodePools: []v1.NodePoolSpec{{
 		Name: "a", NodeSelector: v1.NodePoolSelector{"team": "a"}, Sharing: &v1.SharingSpec{MPS: &v1.MPSSharingSpec{}},
+	}}},
+	"spec.sharing.timeSlicing.resourceReplicas": {Sharing: sharedMIG},
+	"spec.nodePools[].sharing.timeSlicing.resourceReplicas": {NodePools: []v1.NodePoolSpec{{
+		Name: "a", NodeSelector: v1.NodePoolSelector{"team": "a"}, Sharing: sharedMIG,
 	}}},
 	"spec.dcgmExporter.podLabelAllowlistRegex": {
 		DCGMExporter: &v1.DCGMExporterSpec{PodLabelAllowlistRegex: []string{"a"}},
