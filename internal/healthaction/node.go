@@ -44,6 +44,10 @@ type Node struct {
 	ReliesOnCordon string
 	// DriverReady: the driver works, or is not the operator's.
 	DriverReady bool
+	// RejectedUntil: the API server has rejected the action for so long that it is given up until then; zero for not.
+	// Rejected is the API server's message; empty if it has not answered.
+	RejectedUntil time.Time
+	Rejected      string
 }
 
 // ownRecord is the record of this node; nil if there is none, or one that was copied from a deleted Node.

@@ -46,6 +46,9 @@ type Step struct {
 	Why string
 }
 
+// TakesPlace reports whether the node takes a place among those that are acted on: by a claim, or by the action.
+func (s *Step) TakesPlace() bool { return s.Record.takesPlace() }
+
 // Hold is what keeps an action from being taken.
 type Hold string
 
@@ -297,14 +300,20 @@ const (
 	unanswered = "the API server has not answered a change of the node"
 )
 
+// rejection returns the text about a failed write. message is the API server's; empty if it has not answered.
+func rejection(message string) string {
+	if message == "" {
+		return unanswered
+	}
+	return rejected + message
+}
+
 // Missed returns the verdict on a node whose step was not carried out. failed reports whether the write has failed, and
 // message is the API server's; empty if it has not answered.
 func (v Verdict) Missed(n *Node, step *Step, failed bool, message string) Verdict {
 	switch {
-	case failed && message == "":
-		return Verdict{Done: n.shows(), Hold: HoldRejected, Text: unanswered}
 	case failed:
-		return Verdict{Done: n.shows(), Hold: HoldRejected, Text: rejected + message}
+		return Verdict{Done: n.shows(), Hold: HoldRejected, Text: rejection(message)}
 	case step.Taint == nil && step.Unschedulable == nil:
 		return v
 	default:

@@ -214,6 +214,8 @@ func (c *Cluster) holds(w *want) (hold Hold, why string, until time.Time) {
 		return HoldDriverNotReady, "its driver is not ready, so that a fault may be the driver's", time.Time{}
 	case n.isCordonedByOther():
 		return HoldCordonedByOther, "someone else has cordoned the node", time.Time{}
+	case c.Now.Before(n.RejectedUntil):
+		return HoldRejected, rejection(n.Rejected), n.RejectedUntil
 	case w.approved:
 		return "", "", time.Time{}
 	}

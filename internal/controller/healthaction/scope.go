@@ -88,6 +88,8 @@ func (s *scope) observe(ctx context.Context) error {
 		if entry == nil && !node.HasRecord && !node.Tainted {
 			continue
 		}
+		rejection := s.memory.rejections[node.Name]
+		node.RejectedUntil, node.Rejected = rejection.until, rejection.message
 		s.nodes = append(s.nodes, node)
 		s.observed[node.Name] = &observed{node: object, seen: node, hold: s.mustHold(object, entry)}
 	}
@@ -128,6 +130,7 @@ func (s *scope) mustHold(object *corev1.Node, entry *fleet.Entry) bool {
 func (s *scope) plan() {
 	cluster := healthaction.Cluster{Now: s.now, Policy: s.policy, Nodes: s.nodes}
 	s.planned = cluster.Plan()
+	s.memory.endRejections(s.planned.Steps, s.now)
 	s.memory.idle = s.policy != nil && !s.policy.Acts() && len(s.planned.Steps) == 0 && len(s.planned.Nodes) == 0
 }
 

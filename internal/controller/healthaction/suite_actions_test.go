@@ -3,6 +3,7 @@ package healthaction_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -193,6 +194,49 @@ var _ = Describe("Nodes with unhealthy GPUs", func() {
 		f.refuse = nil
 		f.clock.SetTime(f.clock.Now().Add(time.Minute))
 		f.settle(ctx)
+		Expect(f.acted(ctx)).To(Equal([]string{"tainted", "-"}))
+	})
+
+	DescribeTable("free their place for others while the API server denies their patches for good",
+		func(ctx SpecContext, denied string) {
+			f := newFakeFixture(ctx, "a", "b", "c")
+			f.fails(ctx, "a", "Reset", 2*time.Hour)
+			f.fails(ctx, "b", "Reset", time.Hour)
+			f.denies = func(node, patch string) bool { return node == "a" && strings.Contains(patch, denied) }
+			f.passFor(ctx, 4*time.Minute)
+			Expect(f.acted(ctx)).To(Equal([]string{"-", "-", "-"}))
+			f.passFor(ctx, 3*time.Minute)
+			Expect(f.acted(ctx)).To(Equal([]string{"-", "tainted", "-"}))
+			Expect(f.verdict("a").Hold).To(Equal(healthaction.HoldRejected))
+			Expect(f.text("a")).To(And(HavePrefix("not tainted: the API server has rejected a change of the node: "),
+				ContainSubstring("is forbidden: no; fault reset-")))
+			Expect(f.pass(ctx, f.manager)).To(And(BeNumerically(">", 0), BeNumerically("<=", 5*time.Minute)),
+				"a pass is due when the node is tried again")
+
+			f.passFor(ctx, 10*time.Minute)
+			Expect(f.acted(ctx)).To(Equal([]string{"-", "tainted", "-"}))
+			Expect(f.text("a")).To(HavePrefix("not tainted: 1 of 1 nodes are acted on already; fault reset-"))
+			f.recovers(ctx, "b")
+			f.passFor(ctx, 10*time.Minute)
+			f.denies = nil
+			f.passFor(ctx, 6*time.Minute)
+			Expect(f.acted(ctx)).To(Equal([]string{"tainted", "-", "-"}), "it is tried again")
+		},
+		Entry("of taints", `"taints"`),
+		Entry("of any kind, so that it claims no place", ""),
+	)
+
+	It("are acted on although two of their patches are denied with more than 5 minutes between", func(ctx SpecContext) {
+		f := newFakeFixture(ctx, "a", "b")
+		f.fails(ctx, "a", "Reset", time.Hour)
+		f.denies = func(string, string) bool { return true }
+		f.pass(ctx, f.manager)
+		f.annotate(ctx, "a", labels.HealthConsent, "forbid")
+		f.passFor(ctx, 10*time.Minute)
+		f.annotate(ctx, "a", labels.HealthConsent, "")
+		f.pass(ctx, f.manager)
+		f.denies = nil
+		f.passFor(ctx, 2*time.Minute)
 		Expect(f.acted(ctx)).To(Equal([]string{"tainted", "-"}))
 	})
 

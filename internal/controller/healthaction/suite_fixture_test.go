@@ -10,7 +10,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -49,6 +51,8 @@ type manager struct {
 	// lists; nil admits them.
 	patches        []string
 	refuse, unread error
+	// denies reports whether an admission policy denies the patch of the node; nil admits all.
+	denies func(node, patch string) bool
 }
 
 // acting is a spec with the health agent that taints for a reset, and cordons for a reboot.
@@ -124,6 +128,11 @@ func (f *fixture) newManager() *manager {
 			m.patches = append(m.patches, object.GetName())
 			if m.refuse != nil {
 				return m.refuse
+			}
+			content, err := patch.Data(object)
+			Expect(err).NotTo(HaveOccurred())
+			if m.denies != nil && m.denies(object.GetName(), string(content)) {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, object.GetName(), errors.New("no"))
 			}
 			return base.Patch(ctx, object, patch, options...)
 		},
@@ -214,6 +223,16 @@ func (f *fixture) pass(ctx context.Context, m *manager) time.Duration {
 	result, err := m.reconciler.Reconcile(ctx, ctrl.Request{})
 	Expect(err).NotTo(HaveOccurred())
 	return result.RequeueAfter
+}
+
+// passFor runs a pass of the manager each 10 seconds for this time.
+func (f *fixture) passFor(ctx context.Context, limit time.Duration) {
+	GinkgoHelper()
+	const step = 10 * time.Second
+	for range limit / step {
+		f.pass(ctx, f.manager)
+		f.clock.SetTime(f.clock.Now().Add(step))
+	}
 }
 
 // acted returns what is done with the nodes, one word for each: tainted, cordoned, both or neither.

@@ -16,6 +16,9 @@ type Timing struct {
 	FirstRetry, LastRetry time.Duration
 	// RetryForbidden is the delay before a write is tried again that the API server has forbidden.
 	RetryForbidden time.Duration
+	// GiveUp is how long the API server may reject an action before the node gives up its place, and then how long the
+	// action is not tried.
+	GiveUp time.Duration
 	// Deadline is the timeout of one call.
 	Deadline time.Duration
 }
@@ -31,6 +34,7 @@ func DefaultTiming() Timing {
 		FirstRetry:      time.Second,
 		LastRetry:       30 * time.Second,
 		RetryForbidden:  30 * time.Second,
+		GiveUp:          5 * time.Minute,
 		Deadline:        10 * time.Second,
 	}
 }

@@ -51,19 +51,23 @@ func (s *scope) patch(ctx context.Context, node *corev1.Node, step *healthaction
 		s.requeueAfter(s.Timing.RetryStale)
 	default:
 		logger.Error(err, "Changing a node for a health action failed", "why", step.Why)
-		s.fail(step.Node, err)
+		s.fail(step, err)
 	}
 	return err == nil
 }
 
 // fail holds back the node after a failed write.
-func (s *scope) fail(node string, err error) {
+func (s *scope) fail(step *healthaction.Step, err error) {
+	node := step.Node
 	next := failure{wait: min(max(2*s.memory.failures[node].wait, s.Timing.FirstRetry), s.Timing.LastRetry)}
 	if answer := apierrors.APIStatus(nil); errors.As(err, &answer) {
 		next.message = answer.Status().Message
 	}
 	if apierrors.IsForbidden(err) {
 		next.wait = s.Timing.RetryForbidden
+	}
+	if step.TakesPlace() {
+		s.memory.reject(node, s.now, s.Timing.GiveUp, next.message)
 	}
 	next.until = s.now.Add(next.wait)
 	s.memory.failures[node] = next
