@@ -28,8 +28,9 @@ type Entry struct {
 	// Removal is how far the removal of the stack has got on the node; nil unless it was assessed by a Basis with one.
 	Removal *NodeRemoval
 	// ReadersDown: pods of the node that read the configuration of the device plugin do not work, though all that they
-	// need does.
+	// need does, and they did before they read it. ReadDigest is that of its content; empty for none.
 	ReadersDown bool
+	ReadDigest  string
 	// Upgrade is what the node means for a plan of driver upgrades.
 	Upgrade UpgradeState
 	// WriteError is the error of the last write to the Node; empty if it succeeded.

@@ -10,12 +10,15 @@ type Readers struct {
 	// Nodes is the number of nodes, and Down those of them with ReadersDown, in any order.
 	Nodes int
 	Down  []string
+	// Read is the number of nodes by their ReadDigest, without those of none.
+	Read map[string]int
 }
 
 // readers are the Readers of a source, down being the set of nodes that are.
 type readers struct {
 	nodes int
 	down  map[string]bool
+	read  map[string]int
 }
 
 // ReadersBeside returns the Readers of the source, without this node. It returns false while another managed node is
@@ -30,9 +33,11 @@ func (f *Fleet) ReadersBeside(node, source string) (beside Readers, known bool) 
 	}
 	if found := f.readers[source]; found != nil {
 		beside.Nodes, beside.Down = found.nodes, slices.Collect(maps.Keys(found.down))
+		beside.Read = maps.Clone(found.read)
 	}
 	if of != nil && source != "" && of.readsFrom() == source {
 		beside.Nodes--
+		addTo(beside.Read, of.ReadDigest, -1)
 		beside.Down = slices.DeleteFunc(beside.Down, func(down string) bool { return down == node })
 	}
 	return beside, unassessed == 0
@@ -49,12 +54,13 @@ func (f *Fleet) countReaders(entry *Entry, by int) {
 	}
 	of := f.readers[source]
 	if of == nil {
-		of = &readers{down: map[string]bool{}}
+		of = &readers{down: map[string]bool{}, read: map[string]int{}}
 		f.readers[source] = of
 	}
 	if of.nodes += by; of.nodes == 0 {
 		delete(f.readers, source)
 	}
+	addTo(of.read, entry.ReadDigest, by)
 	if !entry.ReadersDown {
 		return
 	}
@@ -62,6 +68,16 @@ func (f *Fleet) countReaders(entry *Entry, by int) {
 		of.down[entry.Facts.Name] = true
 	} else {
 		delete(of.down, entry.Facts.Name)
+	}
+}
+
+// addTo adds to the number of a digest; one of no node has no number.
+func addTo(numbers map[string]int, digest string, by int) {
+	if digest == "" {
+		return
+	}
+	if numbers[digest] += by; numbers[digest] == 0 {
+		delete(numbers, digest)
 	}
 }
 

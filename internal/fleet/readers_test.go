@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -23,8 +24,8 @@ func reader(name, source string, down bool) *fleet.Entry {
 }
 
 // readersOf looks at each entry for what ReadersBeside counts.
-func readersOf(f *fleet.Fleet, node, source string) (nodes int, down []string, known bool) {
-	known = true
+func readersOf(f *fleet.Fleet, node, source string) (nodes int, down []string, read map[string]int, known bool) {
+	known, read = true, map[string]int{}
 	for _, entry := range f.View().Nodes {
 		if entry.Facts.Name == node {
 			continue
@@ -32,12 +33,15 @@ func readersOf(f *fleet.Fleet, node, source string) (nodes int, down []string, k
 		known = known && entry.BasisVersion != 0
 		if entry.Planned != nil && entry.Planned.NodePlan.PluginConfigRead.Source == source {
 			nodes++
+			if entry.ReadDigest != "" {
+				read[entry.ReadDigest]++
+			}
 			if entry.ReadersDown {
 				down = append(down, entry.Facts.Name)
 			}
 		}
 	}
-	return nodes, down, known
+	return nodes, down, read, known
 }
 
 // The numbers follow each change of entries: of sources, of nodes that are down, not assessed, not managed, or leave.
@@ -48,6 +52,7 @@ func TestReadersFollowTheEntries(t *testing.T) {
 	for step := range 3000 {
 		name := fmt.Sprint("node-", random.IntN(8))
 		entry := reader(name, []string{"a/x", "a/y", ""}[random.IntN(3)], random.IntN(2) == 0)
+		entry.ReadDigest = []string{"first", "next", ""}[random.IntN(3)]
 		switch random.IntN(12) {
 		case 0:
 			f.Delete(name)
@@ -65,9 +70,10 @@ func TestReadersFollowTheEntries(t *testing.T) {
 		asking, source := fmt.Sprint("node-", random.IntN(8)), []string{"a/x", "a/y", "a/z"}[random.IntN(3)]
 		beside, known := f.ReadersBeside(asking, source)
 		slices.Sort(beside.Down)
-		nodes, down, wantKnown := readersOf(f, asking, source)
+		nodes, down, read, wantKnown := readersOf(f, asking, source)
 		g.Expect(beside.Nodes).To(Equal(nodes), "step %d", step)
 		g.Expect(slices.Equal(beside.Down, down)).To(BeTrue(), "step %d: %v, want %v", step, beside.Down, down)
+		g.Expect(maps.Equal(beside.Read, read)).To(BeTrue(), "step %d: %v, want %v", step, beside.Read, read)
 		g.Expect(known).To(Equal(wantKnown), "step %d", step)
 		if known {
 			knownTimes++

@@ -8,7 +8,8 @@ const (
 	// their configuration from spec.sharing, which they read as a file.
 	PluginConfig = "nvidia.com/gpu-operator.plugin-config"
 	// PluginConfigRead is an annotation of a Node: the configuration of a ConfigMap that its pods have read, as
-	// CONFIGMAP/KEY, and the digest of its content.
+	// CONFIGMAP/KEY, and the digest of its content. The word was-down follows if they had not worked before, for a reason
+	// of the node's own.
 	PluginConfigRead = "nvidia.com/gpu-operator.plugin-config-read"
 	// MPSRoot is the default of spec.devicePlugin.mps.root: where the daemon of the Multi-Process Service
 	// keeps its pipes, logs and shared memory, and the device plugin finds them.

@@ -37,16 +37,27 @@ type reread struct {
 	config   operand.NodePluginConfig
 	replaced map[operand.Name]types.UID
 	until    time.Time
+	// wasDown: the node does not count, as in a readRecord.
+	wasDown bool
 }
 
 // rereadTurn is what decides whether a node may replace its pods, beside the nodes that are at it.
 type rereadTurn struct {
 	// nodes use the same configuration, and limit of them may be without working pods.
 	nodes, limit int
-	// down are the others of them that are.
+	// down are the others of them that are, without those that were before they read it.
 	down []string
 	// anyway: this node is, so that it makes nothing worse.
 	anyway bool
+	// read is how many of the others have read which digest.
+	read map[string]int
+}
+
+// haveRead reports whether all other nodes have read one of the digests: the earlier one, with which this node is down,
+// so that it has kept none from reading it, or the next one. There is at least one other node.
+func (t rereadTurn) haveRead(earlier, next string) bool {
+	others := t.nodes - 1
+	return others > 0 && t.read[earlier]+t.read[next] == others
 }
 
 func newRereads() *rereads { return &rereads{nodes: map[string]reread{}} }
@@ -76,11 +87,12 @@ func (r *rereads) begin(
 	return pods, true
 }
 
-// count returns how many nodes with a configuration of this source replace pods, or are down.
+// count returns how many nodes with a configuration of this source replace pods, or are down. Those that were down
+// before do not count.
 func (r *rereads) count(source string, down []string) int {
 	count := len(down)
 	for node, of := range r.nodes {
-		if of.config.Source == source && !slices.Contains(down, node) {
+		if of.config.Source == source && !of.wasDown && !slices.Contains(down, node) {
 			count++
 		}
 	}
@@ -99,24 +111,40 @@ func (r *rereads) end(node string, pods assess.Pods, now time.Time) {
 	delete(r.nodes, node)
 }
 
-// readConfig is the annotation of a node whose pods have read the configuration.
-func readConfig(config operand.NodePluginConfig) string { return config.Source + " " + config.Digest }
+// readRecord is the annotation of a node whose pods have read a configuration.
+type readRecord struct {
+	source, digest string
+	// wasDown: the pods had not worked before they read it, for a reason of the node's own. That they still do not work is
+	// no reason to keep the configuration from other nodes.
+	wasDown bool
+}
 
-// isOfSource reports whether the annotation is about a configuration of this source.
-func isOfSource(recorded, source string) bool {
-	of, _, _ := strings.Cut(recorded, " ")
-	return of == source
+// wordWasDown is the last word of the annotation for wasDown.
+const wordWasDown = "was-down"
+
+func (s *scope) readRecord() readRecord {
+	words := append(strings.Fields(s.node.Annotations[labels.PluginConfigRead]), "", "", "")
+	return readRecord{source: words[0], digest: words[1], wasDown: words[2] == wordWasDown}
+}
+
+func (r readRecord) annotation() *string {
+	words := []string{r.source, r.digest}
+	if r.wasDown {
+		words = append(words, wordWasDown)
+	}
+	return new(strings.Join(words, " "))
 }
 
 // recordPluginConfig adds the annotation with the configuration that the pods of the node read when they start, or when
 // config-manager notices that the label of the node selects another one.
 func (s *scope) recordPluginConfig(annotationChanges map[string]*string) {
 	planned := s.nodePlan().PluginConfigRead
-	switch recorded, exists := s.node.Annotations[labels.PluginConfigRead]; {
+	switch _, exists := s.node.Annotations[labels.PluginConfigRead]; {
 	case planned.Source == "" && exists:
 		annotationChanges[labels.PluginConfigRead] = nil
-	case planned.Digest != "" && !isOfSource(recorded, planned.Source):
-		annotationChanges[labels.PluginConfigRead] = new(readConfig(planned))
+	case planned.Digest != "" && s.readRecord().source != planned.Source:
+		next := readRecord{source: planned.Source, digest: planned.Digest}
+		annotationChanges[labels.PluginConfigRead] = next.annotation()
 	}
 }
 
@@ -126,9 +154,10 @@ func (s *scope) recordPluginConfig(annotationChanges map[string]*string) {
 //
 // The annotation is written last: if the operator ends before, it replaces the pods again.
 func (s *scope) replaceReaders(ctx context.Context, pods assess.Pods) error {
-	planned, readers := s.nodePlan().PluginConfigRead, s.readers(pods)
-	s.entry.ReadersDown = s.areDown(readers)
-	if !s.mustReread(planned) {
+	planned, readers, recorded := s.nodePlan().PluginConfigRead, s.readers(pods), s.readRecord()
+	areDown := s.areDown(readers)
+	s.entry.ReadersDown, s.entry.ReadDigest = areDown && !recorded.wasDown, recorded.digest
+	if !s.mustReread(planned, recorded) {
 		s.rereads.end(s.node.Name, pods, s.now)
 		return nil
 	}
@@ -136,8 +165,10 @@ func (s *scope) replaceReaders(ctx context.Context, pods assess.Pods) error {
 		return nil
 	}
 	maps.DeleteFunc(readers, func(_ operand.Name, pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
-	next := reread{config: planned, until: s.now.Add(s.Timing.RereadPatience)}
 	turn, may := s.rereadTurn(planned.Source)
+	turn.anyway = areDown
+	next := reread{config: planned, until: s.now.Add(s.Timing.RereadPatience)}
+	next.wasDown = areDown && (recorded.wasDown || turn.haveRead(recorded.digest, planned.Digest))
 	if may {
 		readers, may = s.rereads.begin(s.node.Name, next, readers, turn, s.now)
 	}
@@ -152,13 +183,23 @@ func (s *scope) replaceReaders(ctx context.Context, pods assess.Pods) error {
 			return err
 		}
 	}
-	return s.patchMetadata(ctx, nil, map[string]*string{labels.PluginConfigRead: new(readConfig(planned))})
+	return s.recordReread(ctx, readRecord{source: planned.Source, digest: planned.Digest, wasDown: next.wasDown}, areDown)
+}
+
+// recordReread writes the annotation of a node that has replaced its pods, which were down or not.
+func (s *scope) recordReread(ctx context.Context, record readRecord, areDown bool) error {
+	changes := map[string]*string{labels.PluginConfigRead: record.annotation()}
+	if err := s.patchMetadata(ctx, nil, changes); err != nil {
+		return err
+	}
+	s.entry.ReadersDown, s.entry.ReadDigest = areDown && !record.wasDown, record.digest
+	return nil
 }
 
 // mustReread reports whether the pods of the node have read another content of the configuration, and may be replaced.
-func (s *scope) mustReread(planned operand.NodePluginConfig) bool {
-	recorded, daemonSets := s.node.Annotations[labels.PluginConfigRead], s.nodePlan().Spec.DaemonSets
-	changed := planned.Digest != "" && isOfSource(recorded, planned.Source) && recorded != readConfig(planned)
+func (s *scope) mustReread(planned operand.NodePluginConfig, recorded readRecord) bool {
+	daemonSets := s.nodePlan().Spec.DaemonSets
+	changed := planned.Digest != "" && recorded.source == planned.Source && recorded.digest != planned.Digest
 	return changed && !planned.Broken && daemonSets.UpdateStrategy != string(appsv1.OnDeleteDaemonSetStrategyType)
 }
 
@@ -193,7 +234,7 @@ func (s *scope) areDown(readers assess.Pods) bool {
 // would allow. It returns false while a node is not assessed, as after a restart of the operator.
 func (s *scope) rereadTurn(source string) (turn rereadTurn, known bool) {
 	beside, known := s.Fleet.ReadersBeside(s.node.Name, source)
-	turn.nodes, turn.down, turn.anyway = 1+beside.Nodes, beside.Down, s.entry.ReadersDown
+	turn.nodes, turn.down, turn.read = 1+beside.Nodes, beside.Down, beside.Read
 	if !known {
 		return turn, false
 	}

@@ -116,16 +116,38 @@ func (e *rereadEnv) createPod(name, node string, works bool) {
 	e.Expect(e.client.Create(e.t.Context(), pod)).To(Succeed())
 }
 
+// breakPlugin replaces the pod of the device plugin on the node by one that does not work.
+func (e *rereadEnv) breakPlugin(node string) {
+	e.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Name: plugin + "-" + node}}
+	e.Expect(e.client.Delete(e.t.Context(), pod)).To(Succeed())
+	e.createPod(plugin, node, false)
+	e.pass(time.Second)
+}
+
+// replaceBut creates the pods that were deleted, which work but for the device plugin of this node, and returns their
+// nodes.
+func (e *rereadEnv) replaceBut(broken string) []string {
+	e.t.Helper()
+	return e.replaceAs(func(name, node string) bool { return name != plugin || node != broken })
+}
+
 // replace creates the pods that were deleted, of which that of the device plugin works or does not, and returns their
 // nodes.
 func (e *rereadEnv) replace(works bool) []string {
+	e.t.Helper()
+	return e.replaceAs(func(name, _ string) bool { return works || name != plugin })
+}
+
+// replaceAs creates the pods that were deleted, which work or do not, and returns their nodes.
+func (e *rereadEnv) replaceAs(works func(name, node string) bool) []string {
 	e.t.Helper()
 	var replaced []string
 	for _, node := range slices.Sorted(slices.Values(e.nodes)) {
 		for _, name := range []string{plugin, "gpu-feature-discovery", "mps-control-daemon"} {
 			key := client.ObjectKey{Namespace: "gpu-operator", Name: name + "-" + node}
 			if err := e.client.Get(e.t.Context(), key, &corev1.Pod{}); apierrors.IsNotFound(err) {
-				e.createPod(name, node, works || name != plugin)
+				e.createPod(name, node, works(name, node))
 				replaced = append(replaced, node)
 			}
 		}
@@ -151,6 +173,14 @@ func TestBadPluginConfigStops(t *testing.T) {
 		e.Expect(e.replace(false)).To(BeEmpty(), "after a restart")
 	}
 
+	e.configure("worse")
+	e.pass(time.Second)
+	e.Expect(e.replace(false)).To(Equal([]string{"a"}))
+	for range 2 {
+		e.pass(DefaultTiming().RereadPatience)
+		e.Expect(e.replace(false)).To(BeEmpty(), "the second edit costs no second node")
+	}
+
 	e.configure("good")
 	e.pass(time.Second)
 	e.Expect(e.replace(true)).To(Equal([]string{"a"}))
@@ -161,6 +191,75 @@ func TestBadPluginConfigStops(t *testing.T) {
 	}
 	e.pass(time.Second)
 	e.Expect(e.replace(true)).To(BeEmpty(), "all have read it")
+}
+
+// A node whose pods did not work with a configuration that all others have read, for a reason of its own, holds up no
+// other, for any time and also after a restart of the operator. A bad configuration still stops at the next node.
+func TestANodeDownBeforeTheEditHoldsNoOther(t *testing.T) {
+	e := newRereadEnv(t, "1")
+	e.breakPlugin("c")
+	e.configure("next")
+	e.pass(time.Second)
+	e.pass(time.Second)
+	replaced := e.replaceBut("c")
+	e.Expect(replaced).To(ContainElement("c"), "it reads the configuration at once, as that may be what it needs")
+	for range 4 {
+		e.pass(time.Second)
+		replaced = append(replaced, e.replaceBut("c")...)
+	}
+	e.Expect(replaced).To(ConsistOf("a", "b", "c", "d"), "c is down, and has been")
+
+	e.restart("next")
+	e.pass(time.Second)
+	e.configure("bad")
+	e.pass(time.Second)
+	e.pass(time.Second)
+	e.Expect(e.replace(false)).To(ConsistOf("a", "c"), "after a restart")
+	for range 4 {
+		e.pass(DefaultTiming().RereadPatience)
+		e.Expect(e.replace(false)).To(BeEmpty(), "the device plugin of a has worked before")
+	}
+}
+
+// A node that was down and works again at the next edit counts like any other.
+func TestANodeThatWorksAgainCounts(t *testing.T) {
+	e := newRereadEnv(t, "1")
+	e.breakPlugin("c")
+	e.configure("next")
+	e.pass(time.Second)
+	e.pass(time.Second)
+	e.Expect(e.replace(true)).To(ContainElement("c"))
+	for range 4 {
+		e.pass(time.Second)
+		e.replace(true)
+	}
+	e.pass(time.Second)
+
+	e.nodes = []string{"c", "a", "b", "d"}
+	e.configure("bad")
+	e.pass(time.Second)
+	e.Expect(e.replace(false)).To(Equal([]string{"c"}))
+	for range 4 {
+		e.pass(DefaultTiming().RereadPatience)
+		e.Expect(e.replace(false)).To(BeEmpty(), "c worked before")
+	}
+}
+
+// The annotation of a node that was not down before is what earlier releases write and read.
+func TestReadRecord(t *testing.T) {
+	g := NewWithT(t)
+	for annotation, want := range map[string]readRecord{
+		"":                       {},
+		"plugin/all 1a":          {source: "plugin/all", digest: "1a"},
+		"plugin/all 1a was-down": {source: "plugin/all", digest: "1a", wasDown: true},
+	} {
+		s := &scope{node: &corev1.Node{}}
+		s.node.Annotations = map[string]string{labels.PluginConfigRead: annotation}
+		g.Expect(s.readRecord()).To(Equal(want))
+		if annotation != "" {
+			g.Expect(want.annotation()).To(HaveValue(Equal(annotation)))
+		}
+	}
 }
 
 // A node that is not reachable, or that is deleted, holds up no other for long.
