@@ -70,7 +70,9 @@ func freeText(n *overview.Node) string {
 
 func migText(n *overview.Node) string {
 	switch {
-	case n.MIG == nil, n.MIG.Layout == labels.MIGAllDisabled && n.MIG.State == labels.MIGStateSuccess:
+	case n.MIG == nil:
+		return ""
+	case n.MIG.Layout == labels.MIGAllDisabled && (n.MIG.State == "" || n.MIG.State == labels.MIGStateSuccess):
 		return ""
 	case n.MIG.State == "":
 		return n.MIG.Layout + " (not applied)"

@@ -77,6 +77,8 @@ func TestMIGAsText(t *testing.T) {
 	g.Expect(text("all-1g.10gb", "success")).To(Equal("all-1g.10gb"))
 	g.Expect(text("all-1g.10gb", "failed")).To(Equal("all-1g.10gb (failed)"))
 	g.Expect(text("all-disabled", "success")).To(BeEmpty())
+	g.Expect(text("all-disabled", "")).To(BeEmpty(), "no GPU is divided, so that nothing is to be applied")
+	g.Expect(text("all-disabled", "failed")).To(Equal("all-disabled (failed)"))
 }
 
 // The policy that counts is the one that the operator acts on, whatever the order of a list.

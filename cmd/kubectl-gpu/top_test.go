@@ -33,6 +33,8 @@ func TestNodesWithoutAnExporter(t *testing.T) {
 		"excluded, but its pod is left": {label: [2]string{"nvidia.com/gpu.deploy.operands", "false"}, pod: true},
 		"kept off": {label: [2]string{"nvidia.com/gpu.deploy.dcgm-exporter", "false"},
 			want: `label nvidia.com/gpu.deploy.dcgm-exporter is "false"`},
+		"on the host": {label: [2]string{"nvidia.com/gpu.deploy.dcgm-exporter", "pre-installed"},
+			want: `label nvidia.com/gpu.deploy.dcgm-exporter is "pre-installed"`},
 		"for virtual machines": {spec: virtual, label: [2]string{"nvidia.com/gpu.workload.config", "vm-passthrough"},
 			want: "workload vm-passthrough is not supported yet: label the node nvidia.com/gpu.workload.config=container"},
 		"not selected": {spec: selective, want: "spec.dcgmExporter.nodeSelector requires label team=a"},

@@ -148,7 +148,7 @@ func exemption(node plan.NodePlan) string {
 		if onNode.Operand != exporterOperand {
 			continue
 		}
-		if onNode.Expectation == plan.OptedOut {
+		if onNode.Expectation == plan.OptedOut || onNode.Expectation == plan.HostProvides {
 			return onNode.Message
 		}
 		return ""

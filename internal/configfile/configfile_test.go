@@ -74,6 +74,12 @@ func TestGPUClients(t *testing.T) {
 		},
 		"version: v1\nsystemd-services: a.service\n": {"line 1: " + none},
 		"- a.service\n": {"is no mapping: add version: v1 and systemd-services with the names of services"},
+		"":              {"is no mapping: add version: v1 and systemd-services with the names of services"},
+		"version: v1\nx: &x [a.service]\nsystemd-services: *x\n": nil,
+		"version: v1\nsystemd-services: [a\n":                    {"cannot be read: it is no YAML"},
+		"version: v1\nsystemd-services: [a]\n" + strings.Repeat("k", 70) + ": 1\n": {
+			"line 3: key " + strings.Repeat("k", 61) + "... is unknown: use version, systemd-services",
+		},
 	} {
 		if got := configfile.GPUClients(text); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", text, got, want)

@@ -16,8 +16,8 @@ const version = "v1"
 // for each line, at most 4. The format is api/spec/v1 of NVIDIA/mig-parted. A file that is no YAML, or that has no
 // layouts, has none here: the caller refuses it.
 func MIGLayouts(content string) []string {
-	root := parse(content)
-	if root == nil {
+	root, _ := parse(content)
+	if root == nil || hasAlias(root) {
 		return nil
 	}
 	var found problems
@@ -98,11 +98,16 @@ func isOneOf(value *yaml.Node, words string) bool {
 func isNoNumber(node *yaml.Node) bool { return node.Tag != "!!int" }
 
 // GPUClients returns why the MIG manager does not stop the services of a host that a file names: a sentence for each
-// line, at most 4.
+// line, at most 4. A file with aliases is not checked.
 func GPUClients(content string) []string {
-	root := parse(content)
-	if root == nil {
+	root, isYAML := parse(content)
+	switch {
+	case !isYAML:
+		return []string{"cannot be read: it is no YAML"}
+	case root == nil:
 		return []string{"is no mapping: add version: " + version + " and systemd-services with the names of services"}
+	case hasAlias(root):
+		return nil
 	}
 	var found problems
 	found.unknown(root, "version", "systemd-services")

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // maxProblems bounds what is returned for one file, and maxValue what is quoted of it, in bytes.
@@ -28,22 +30,24 @@ func (p *problems) first() []string { return (*p)[:min(len(*p), maxProblems)] }
 func (p *problems) unknown(mapping *yaml.Node, known ...string) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if key := mapping.Content[i]; !slices.Contains(known, key.Value) {
-			p.add(key, "key %s is unknown: use %s", key.Value, strings.Join(known, ", "))
+			p.add(key, "key %s is unknown: use %s", text.Truncate(key.Value, maxValue), strings.Join(known, ", "))
 		}
 	}
 }
 
-// parse returns the mapping of a file, nil if it has none. A file with aliases has its parts elsewhere, so that it is
-// not checked.
-func parse(content string) *yaml.Node {
+// parse returns the mapping of a file, nil if it has none, and reports whether the file is YAML.
+func parse(content string) (root *yaml.Node, isYAML bool) {
 	var document yaml.Node
-	if yaml.Unmarshal([]byte(content), &document) != nil || len(document.Content) == 0 ||
-		document.Content[0].Kind != yaml.MappingNode || hasAlias(document.Content[0]) {
-		return nil
+	if yaml.Unmarshal([]byte(content), &document) != nil {
+		return nil, false
 	}
-	return document.Content[0]
+	if len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
+		return nil, true
+	}
+	return document.Content[0], true
 }
 
+// hasAlias reports whether a part of a file is elsewhere in it, so that it is not checked.
 func hasAlias(node *yaml.Node) bool {
 	return node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, hasAlias)
 }

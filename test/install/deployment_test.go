@@ -180,6 +180,27 @@ var deployments = []renderCase{
 			"requests": map[string]any{"cpu": "200m", "memory": "100Mi"},
 		}))
 	}},
+	{name: "settings removed with null", values: "operator: {resources: {limits: {cpu: null, memory: 1Gi}, requests: " +
+		"{cpu: 2, memory: null}}, nodeSelector: {pool: null, team: a}, labels: {team: null}, annotations: {note: null}, " +
+		"tolerations: null, affinity: {nodeAffinity: null}, env: null}", then: func(g *WithT,
+		objects []*unstructured.Unstructured) {
+		g.Expect(manager(g, objects)["resources"]).To(Equal(map[string]any{
+			"limits": map[string]any{"memory": "1Gi"}, "requests": map[string]any{"cpu": int64(2)},
+		}))
+		spec := pod(g, objects)["spec"]
+		g.Expect(spec).To(HaveKeyWithValue("nodeSelector", map[string]any{"team": "a"}))
+		g.Expect(spec).To(HaveKeyWithValue("affinity", BeEmpty()))
+		own := &unstructured.Unstructured{Object: pod(g, objects)}
+		g.Expect(field(g, own, "metadata", "labels")).NotTo(HaveKey("team"))
+		g.Expect(field(g, own, "metadata", "annotations")).NotTo(HaveKey("note"))
+		hook, _ := field(g, find(objects, "Job", "gpu-operator-upgrade-crd"), "spec", "template", "spec",
+			"containers").([]any)
+		g.Expect(hook).To(ConsistOf(HaveKeyWithValue("resources", manager(g, objects)["resources"])))
+	}},
+	{name: "a CPU limit removed with null", set: "operator.resources.limits.cpu=null", then: func(g *WithT,
+		objects []*unstructured.Unstructured) {
+		g.Expect(field(g, &unstructured.Unstructured{Object: manager(g, objects)}, "resources", "limits")).To(BeEmpty())
+	}},
 	{
 		name: "the operator's fields of the policy",
 		set: "operator.runtimeClass=gpu operator.metrics.serviceMonitor.interval=30s operator.refreshHelpers=true " +

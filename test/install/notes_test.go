@@ -61,7 +61,8 @@ func TestTheNotesResolveTheDefaultConfigurationAsTheOperator(t *testing.T) {
 }
 
 // The operator knows each value of which the notes say that it has no effect, or may not mean what its author intended:
-// from the policy, or from the policy's annotation with what is not in it. Helm shows no notes of subcharts.
+// from the policy, or from the policy's annotation with what is not in it. Helm shows no notes of subcharts. What the
+// defaults of NVIDIA's chart have, so that users need not have chosen it, is in the notes alone.
 func TestTheOperatorKnowsWhatTheNotesSay(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -69,12 +70,13 @@ func TestTheOperatorKnowsWhatTheNotesSay(t *testing.T) {
 		// values are those that the notes name.
 		values []string
 	}{
-		"no values": {},
+		"no values":               {},
+		"NVIDIA's default values": {flags: []string{"--values", nvidiasValues}},
 		"values of NVIDIA's chart": {
-			flags: set("draDriver.version=v1 nfd.nodefeaturerules=true fullnameOverride=a operator.defaultGPUMode=container " +
-				"node-feature-discovery.master.replicas=1 operator.defaultRuntime=docker"),
-			values: []string{"draDriver", "nfd.nodefeaturerules", "fullnameOverride", "operator.defaultGPUMode",
-				"node-feature-discovery", "operator.defaultRuntime"},
+			flags: set("nfd.nodefeaturerules=true fullnameOverride=a operator.defaultGPUMode=container " +
+				"operator.defaultRuntime=docker"),
+			values: []string{"nfd.nodefeaturerules", "fullnameOverride", "operator.defaultGPUMode",
+				"operator.defaultRuntime"},
 		},
 		"fields of the policy": {
 			flags: set("dcgm.hostPort=5555 cdi.default=true psp.enabled=true kataManager.enabled=true ccManager.enabled=true " +
@@ -93,8 +95,8 @@ func TestTheOperatorKnowsWhatTheNotesSay(t *testing.T) {
 				"migManager.config.create"},
 		},
 		"what is no value": {flags: set("somethingElse.entirely=1"), values: []string{"somethingElse"}},
-		"NVIDIA's image": {
-			flags:  set("operator.repository=nvcr.io/nvidia operator.version=v26.3.0"),
+		"a copy of NVIDIA's image": {
+			flags:  set("operator.repository=registry.local/nvidia operator.version=v26.3.0"),
 			values: []string{"operator.repository, image and version"},
 		},
 	} {

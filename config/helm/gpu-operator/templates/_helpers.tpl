@@ -21,7 +21,22 @@ app.kubernetes.io/name: {{ include "gpu-operator.name" . }}
 {{- define "gpu-operator.setting" -}}
 {{- $value := get ((index . 0).Values.operator | default dict) (index . 1) -}}
 {{- $isSet := hasKey ((index . 0).Values.operator | default dict) (index . 1) -}}
-{{- if and $isSet (not (kindIs "invalid" $value)) }}{{ toJson $value }}{{ else }}{{ index . 2 }}{{ end }}
+{{- if or (not $isSet) (kindIs "invalid" $value) }}{{ index . 2 -}}
+{{- else if kindIs "map" $value }}{{ include "gpu-operator.withoutNulls" $value -}}
+{{- else }}{{ toJson $value }}{{ end }}
+{{- end }}
+
+{{/* A map without keys that are null, also in the maps that it has, as JSON: null removes a key. Argument: the map. */}}
+{{- define "gpu-operator.withoutNulls" -}}
+{{- $all := dict -}}
+{{- range $key, $value := . -}}
+{{- if kindIs "map" $value -}}
+{{- $kept := dict -}}
+{{- range $name, $inner := $value }}{{ if not (kindIs "invalid" $inner) }}{{ $_ := set $kept $name $inner }}{{ end }}{{ end -}}
+{{- $_ := set $all $key $kept -}}
+{{- else if not (kindIs "invalid" $value) -}}{{- $_ := set $all $key $value -}}{{- end -}}
+{{- end -}}
+{{- toJson $all -}}
 {{- end }}
 
 {{/* The value of the block operator with this name, if it is set. Arguments: root, name. */}}
@@ -31,11 +46,11 @@ app.kubernetes.io/name: {{ include "gpu-operator.name" . }}
 {{- end }}
 {{- end }}
 
-{{/* Additional keys for a map, as strings; those in the list are fixed. Arguments: root, name, list. */}}
+{{/* Additional keys for a map, as strings; those in the list are fixed, and those that are null left out. Arguments: root, name, list. */}}
 {{- define "gpu-operator.added" -}}
 {{- $lines := list -}}
 {{- range $key, $value := get ((index . 0).Values.operator | default dict) (index . 1) | default dict -}}
-{{- if not (has $key (index $ 2)) -}}
+{{- if not (or (has $key (index $ 2)) (kindIs "invalid" $value)) -}}
 {{- $lines = append $lines (printf "%s: %s" (toJson $key) (include "gpu-operator.text" $value | trim | toJson)) -}}
 {{- end -}}
 {{- end -}}

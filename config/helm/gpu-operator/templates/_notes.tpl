@@ -1,7 +1,11 @@
 {{/* What the notes say of values that are not in the policy, a line each: the operator, which has the policy alone, adds
-them to its status. Helm shows no notes of subcharts, and other installers show none. Argument: root. */}}
+them to its status. Helm shows no notes of subcharts, and other installers show none. What the default values of
+NVIDIA's chart have is left out, as no user need have chosen it. Argument: root. */}}
 {{- define "gpu-operator.chartNotes" -}}
-{{- $lines := list (include "gpu-operator.nvidiasImage" .) -}}
+{{- $lines := list -}}
+{{- if not (include "gpu-operator.named" . | fromJson).inNvidiasRegistry -}}
+{{- $lines = append $lines (include "gpu-operator.nvidiasImage" .) -}}
+{{- end -}}
 {{- $lines = concat $lines (include "gpu-operator.withoutEffect" (dict "root" . "chart" true) | splitList "\n") -}}
 {{- range (include "gpu-operator.unknown" . | fromJson).noted }}{{ $lines = append $lines . }}{{ end -}}
 {{- $lines = concat $lines (include "gpu-operator.doubtfulValues" . | splitList "\n") -}}
@@ -21,7 +25,7 @@ operator.repository, image and version name the image of NVIDIA's operator: {{ i
 {{- end }}
 
 {{/* A line for each value that is set and has no effect. Arguments: root; chart, to leave out those of the policy, which
-the operator reports itself. */}}
+the operator reports itself, and the blocks that the default values of NVIDIA's chart have. */}}
 {{- define "gpu-operator.withoutEffect" -}}
 {{- $chart := .chart -}}{{- $root := .root -}}
 {{- range ($root.Files.Get "files/keys.json" | fromJson).without -}}
@@ -30,7 +34,8 @@ the operator reports itself. */}}
 {{- if kindIs "map" $value }}{{ $value = get $value . }}{{ else }}{{ $value = "" }}{{ end -}}
 {{- end -}}
 {{/* A value that turns something off, or is empty, needs no note. */}}
-{{- if and $value (or .chart (not $chart)) (not (and (kindIs "map" $value) (eq (dig "enabled" true (kindIs "map" $value | ternary $value dict)) false))) }}
+{{- $reported := and .chart (not (has .path (list "draDriver" "node-feature-discovery"))) -}}
+{{- if and $value (or $reported (not $chart)) (not (and (kindIs "map" $value) (eq (dig "enabled" true (kindIs "map" $value | ternary $value dict)) false))) }}
   {{ .path }}: {{ .instead }}
 {{- end -}}
 {{- end -}}

@@ -16,7 +16,7 @@ a field of the Deployment, which no user of the chart knows. Argument: root. */}
 {{- fail (printf "operator.priorityClassName or operator.imagePullSecrets: %q is not the name of an object" (toString $name)) -}}
 {{- end -}}
 {{- end -}}
-{{- include "gpu-operator.checkResources" ($operator.resources | default dict) -}}
+{{- include "gpu-operator.checkResources" (include "gpu-operator.withoutNulls" ($operator.resources | default dict) | fromJson) -}}
 {{- include "gpu-operator.checkAffinity" ($operator.affinity | default dict) -}}
 {{- end }}
 
