@@ -207,6 +207,31 @@ func TestAPullDoesNotTakeTheTimeOfTheDriver(t *testing.T) {
 	g.Expect(plan.Until).To(Equal(c.Now.Add(10 * time.Minute)))
 }
 
+// The pod that pulls the images of an edited target is refused. What ends the upgrade does not wait for it.
+func TestARefusedPullDelaysNoEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit func(*Node)
+		want State
+	}{
+		"another client has uncordoned the node": {edit: func(n *Node) { n.Unschedulable = false }, want: StateFailed},
+		"the node is excluded":                   {edit: func(n *Node) { n.Skip = true }, want: StateRequired},
+	} {
+		for _, state := range []State{StateWaitForJobs, StatePodDeletion, StateDrain, StatePodRestart} {
+			t.Run(name+" "+string(state), func(t *testing.T) {
+				g := NewWithT(t)
+				n := restarts("a")
+				n.State, n.Record.State = state, state
+				n.Failing, n.FailingSince = "creating pod pull: denied", epoch
+				test.edit(&n)
+				plan := (&Cluster{Now: epoch.Add(time.Minute), Nodes: []Node{n}, Policies: map[string]Policy{"": {
+					Auto: true, PullImages: true, WaitsForJobs: true, RetryAfter: time.Minute, MaxRetryAfter: time.Hour,
+				}}}).Plan()
+				g.Expect(plan.Steps).To(ConsistOf(HaveField("Patch", HaveValue(HaveField("State", test.want)))))
+			})
+		}
+	}
+}
+
 // A node dies while it waits for jobs that may take as long as they want. The limit of that state is not meant for it:
 // other nodes wait for it no longer than 15 minutes.
 func TestADeadNodeHoldsNoOther(t *testing.T) {

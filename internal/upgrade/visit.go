@@ -178,6 +178,10 @@ func (v *visit) continued() turn {
 // next returns what a node with a record does.
 func (v *visit) next() turn {
 	if v.pulls() && v.state.InProgress() {
+		// The pull may be refused for a while, which must not delay the end of the upgrade.
+		if t, ended := v.cutShort(); ended {
+			return t
+		}
 		// What the node waits for goes on while the images are pulled.
 		if t, pulled := v.pull(); !pulled && t.step != nil {
 			return t
