@@ -175,13 +175,14 @@ func restarts(name string) Node {
 	n.Driver.Name, n.Driver.UID, n.State, n.Unschedulable = "driver", "d", StatePodRestart, true
 	n.Workload = &Workload{}
 	n.Record = &Record{
-		UID: "u", Round: 1, State: StatePodRestart, Since: epoch, Target: "v2", Cordoned: true, DriverPod: "d", Pulled: "v1.5",
+		UID: "u", Round: 1, State: StatePodRestart, Since: epoch, Target: "v2", Cordoned: true, DriverPod: "d",
+		Pulled: "v1.5",
 	}
 	return n
 }
 
-// The driver may take 10 minutes to start, and its images 15 minutes. Those of an edited target are pulled for 14, which
-// the driver still has all its time after.
+// The driver may take 10 minutes to start, and its images 15 minutes. Those of an edited target are pulled for 14, and
+// the driver has all its time after that.
 func TestAPullDoesNotTakeTheTimeOfTheDriver(t *testing.T) {
 	g := NewWithT(t)
 	n := restarts("a")

@@ -174,8 +174,10 @@ func TestPodsThatANodeAwaits(t *testing.T) {
 		drain        DrainState
 		awaited, not []*Workload
 	}{
-		"it has not begun":         {state: StateRequired, not: []*Workload{users, jobs, both, others}},
-		"it waits for jobs":        {state: StateWaitForJobs, awaited: []*Workload{jobs, both}, not: []*Workload{users, others}},
+		"it has not begun": {state: StateRequired, not: []*Workload{users, jobs, both, others}},
+		"it waits for jobs": {
+			state: StateWaitForJobs, awaited: []*Workload{jobs, both}, not: []*Workload{users, others},
+		},
 		"its pods are evicted":     {state: StatePodDeletion, awaited: []*Workload{users, both}, not: withoutUsers},
 		"all its pods are evicted": {state: StateDrain, awaited: []*Workload{users, both}, not: withoutUsers},
 		"its driver is replaced":   {state: StatePodRestart, awaited: []*Workload{users, both}, not: withoutUsers},

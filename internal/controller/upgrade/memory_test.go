@@ -97,7 +97,8 @@ func TestPruneForgetsWhatHasLeft(t *testing.T) {
 		}
 	}
 	if m.versions["stays"] == "" || m.workloads["stays"].at.IsZero() || m.remaining("stays", now) == 0 ||
-		m.rejection("pod on stays").reason == "" || m.busyFor("stays", now, &timing) == 0 || m.replaces("stays", "replaces 1") {
+		m.rejection("pod on stays").reason == "" || m.busyFor("stays", now, &timing) == 0 ||
+		m.replaces("stays", "replaces 1") {
 		t.Error("something of the node that stays is forgotten")
 	}
 }
