@@ -169,6 +169,70 @@ func TestFailingReadsAndPullsHaveADeadline(t *testing.T) {
 	}
 }
 
+// restarts is a cordoned node whose old driver works, and whose driver was edited after its images were pulled.
+func restarts(name string) Node {
+	n := queued(name)
+	n.Driver.Name, n.Driver.UID, n.State, n.Unschedulable = "driver", "d", StatePodRestart, true
+	n.Workload = &Workload{}
+	n.Record = &Record{
+		UID: "u", Round: 1, State: StatePodRestart, Since: epoch, Target: "v2", Cordoned: true, DriverPod: "d",
+		Pulled: "v1.5",
+	}
+	return n
+}
+
+// The driver may take 10 minutes to start, and its images 15 minutes. Those of an edited target are pulled for 14, and
+// the driver has all its time after that.
+func TestAPullDoesNotTakeTheTimeOfTheDriver(t *testing.T) {
+	g := NewWithT(t)
+	n := restarts("a")
+	n.Pull = &Pod{Name: "pull", UID: "p", Digest: "v2", Created: epoch}
+	c := Cluster{Now: epoch.Add(14 * time.Minute), Nodes: []Node{n}, Policies: map[string]Policy{"": {
+		Auto: true, PullImages: true, PullTimeout: 15 * time.Minute, DriverTimeout: 10 * time.Minute,
+		RetryAfter: time.Minute, MaxRetryAfter: time.Hour,
+	}}}
+	plan := c.Plan()
+	g.Expect(plan.Steps).To(BeEmpty(), "the images are being pulled")
+	g.Expect(plan.Until).To(Equal(epoch.Add(15 * time.Minute)))
+
+	pulled := *n.Pull
+	pulled.Ready, c.Nodes[0].Pull = true, &pulled
+	plan = c.Plan()
+	g.Expect(plan.Steps).To(ConsistOf(HaveField("Action", ActionPatch)))
+	record := plan.Steps[0].Patch.Record
+	g.Expect(record).To(HaveValue(And(HaveField("State", StatePodRestart), HaveField("Pulled", "v2"),
+		HaveField("Since", c.Now))))
+	c.Nodes[0].Record, c.Nodes[0].Pull = record, nil
+	plan = c.Plan()
+	g.Expect(plan.Steps).To(ConsistOf(HaveField("Action", ActionDeleteDriver)))
+	g.Expect(plan.Until).To(Equal(c.Now.Add(10 * time.Minute)))
+}
+
+// The pod that pulls the images of an edited target is refused. What ends the upgrade does not wait for it.
+func TestARefusedPullDelaysNoEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit func(*Node)
+		want State
+	}{
+		"another client has uncordoned the node": {edit: func(n *Node) { n.Unschedulable = false }, want: StateFailed},
+		"the node is excluded":                   {edit: func(n *Node) { n.Skip = true }, want: StateRequired},
+	} {
+		for _, state := range []State{StateWaitForJobs, StatePodDeletion, StateDrain, StatePodRestart} {
+			t.Run(name+" "+string(state), func(t *testing.T) {
+				g := NewWithT(t)
+				n := restarts("a")
+				n.State, n.Record.State = state, state
+				n.Failing, n.FailingSince = "creating pod pull: denied", epoch
+				test.edit(&n)
+				plan := (&Cluster{Now: epoch.Add(time.Minute), Nodes: []Node{n}, Policies: map[string]Policy{"": {
+					Auto: true, PullImages: true, WaitsForJobs: true, RetryAfter: time.Minute, MaxRetryAfter: time.Hour,
+				}}}).Plan()
+				g.Expect(plan.Steps).To(ConsistOf(HaveField("Patch", HaveValue(HaveField("State", test.want)))))
+			})
+		}
+	}
+}
+
 // A node dies while it waits for jobs that may take as long as they want. The limit of that state is not meant for it:
 // other nodes wait for it no longer than 15 minutes.
 func TestADeadNodeHoldsNoOther(t *testing.T) {

@@ -157,7 +157,11 @@ func (v *visit) podRestart() turn {
 		}
 	}
 	waiting := v.replaceDriver()
-	if waiting.step != nil && waiting.step.Action == ActionPatch {
+	switch {
+	case waiting.step != nil && waiting.step.Action == ActionPatch:
+		return waiting
+	case waiting.keeps && !waiting.until.IsZero():
+		// The images are pulled, which has its own limit.
 		return waiting
 	}
 	return v.by(v.policy.DriverTimeout, waiting, func() turn {
@@ -213,8 +217,18 @@ func (v *visit) deleteDriver() turn {
 		if t, pulled := v.pull(); !pulled {
 			return t
 		}
+		return v.pulledOther()
 	}
 	return v.act(ActionDeleteDriver, v.node.Driver, "no pod uses the GPUs, so the driver can be replaced")
+}
+
+// pulledOther is the patch of a node on which the images of another target are, that it got after it was cordoned. The
+// time that the driver may take begins now.
+func (v *visit) pulledOther() turn {
+	t, patch := v.enter(StatePodRestart, "the images of the driver's other target are pulled")
+	patch.Record.Pulled, patch.Record.Since = v.node.Target, v.now
+	patch.Event = ""
+	return t
 }
 
 // awaitDriver waits for the driver pod, with its own reason.

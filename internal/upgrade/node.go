@@ -116,6 +116,27 @@ func (n *Node) NeedsWorkload() bool {
 	}
 }
 
+// AwaitsPods reports whether the node does not go on while the pods of its Workload are there. Only then may what was
+// read stay in use: what the others decide, such as that no job runs, cannot be undone.
+func (n *Node) AwaitsPods() bool {
+	w, record := n.Workload, n.ownRecord()
+	switch upgrading := record != nil && record.State.InProgress(); {
+	case w == nil:
+		return false
+	case upgrading && record.State == StateWaitForJobs:
+		return len(w.Jobs) > 0
+	case upgrading:
+		return len(w.Users) > 0
+	case n.relayouting() && n.MIG.Drain.State == DrainJobs:
+		return len(w.Users) > 0 && len(w.Jobs) > 0
+	case n.relayouting():
+		return len(w.Users) > 0
+	default:
+		// It has not begun, and what it begins with depends on which pods there are then.
+		return false
+	}
+}
+
 // ownRecord is the record of this node; nil if there is none, or one that was copied from a deleted Node.
 func (n *Node) ownRecord() *Record {
 	if n.Record == nil || n.Record.UID != n.UID {

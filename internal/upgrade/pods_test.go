@@ -162,3 +162,52 @@ func TestJobsAreSelected(t *testing.T) {
 	g.Expect(got.Jobs).To(ConsistOf(HaveField("Name", "a"), And(HaveField("Name", "b"), HaveField("Ending", true))))
 	g.Expect(got.Users).To(ConsistOf(HaveField("Name", "b"), HaveField("Name", "c")))
 }
+
+// Pods that were read some time ago may only make a node wait. What it decides because pods were not there cannot be
+// undone: jobs are evicted, and a driver is deleted.
+func TestPodsThatANodeAwaits(t *testing.T) {
+	one := []WorkloadPod{{Name: "p", UID: "p"}}
+	users, jobs, others := &Workload{Users: one}, &Workload{Jobs: one}, &Workload{Others: one}
+	both, withoutUsers := &Workload{Users: one, Jobs: one}, []*Workload{jobs, others}
+	for name, test := range map[string]struct {
+		state        State
+		drain        DrainState
+		awaited, not []*Workload
+	}{
+		"it has not begun": {state: StateRequired, not: []*Workload{users, jobs, both, others}},
+		"it waits for jobs": {
+			state: StateWaitForJobs, awaited: []*Workload{jobs, both}, not: []*Workload{users, others},
+		},
+		"its pods are evicted":     {state: StatePodDeletion, awaited: []*Workload{users, both}, not: withoutUsers},
+		"all its pods are evicted": {state: StateDrain, awaited: []*Workload{users, both}, not: withoutUsers},
+		"its driver is replaced":   {state: StatePodRestart, awaited: []*Workload{users, both}, not: withoutUsers},
+		"it is not drained":        {not: []*Workload{users, jobs, both, others}},
+		"it waits for jobs for a layout": {
+			drain: DrainJobs, awaited: []*Workload{both}, not: []*Workload{users, jobs, others},
+		},
+		"its pods are evicted for a layout": {
+			drain: DrainUsers, awaited: []*Workload{users, both}, not: withoutUsers,
+		},
+		"all its pods are evicted for a layout": {
+			drain: DrainAll, awaited: []*Workload{users, both}, not: withoutUsers,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			n := upToDate("a")
+			if test.state != StateNone {
+				n.Record = &Record{UID: n.UID, Round: 1, State: test.state, Target: "v2"}
+			}
+			if test.drain != "" {
+				n.MIG.Drain = &Drain{UID: n.UID, State: test.drain, Layout: "b"}
+			}
+			g.Expect(n.AwaitsPods()).To(BeFalse(), "the pods are not known")
+			for _, n.Workload = range test.awaited {
+				g.Expect(n.AwaitsPods()).To(BeTrue(), "%+v", *n.Workload)
+			}
+			for _, n.Workload = range append(test.not, &Workload{}) {
+				g.Expect(n.AwaitsPods()).To(BeFalse(), "%+v", *n.Workload)
+			}
+		})
+	}
+}

@@ -177,11 +177,8 @@ func (v *visit) continued() turn {
 
 // next returns what a node with a record does.
 func (v *visit) next() turn {
-	if v.pulls() && v.state.InProgress() {
-		// What the node waits for goes on while the images are pulled.
-		if t, pulled := v.pull(); !pulled && t.step != nil {
-			return t
-		}
+	if t, acts := v.pullOther(); acts {
+		return t
 	}
 	switch v.state {
 	case StateRequired:
@@ -201,6 +198,20 @@ func (v *visit) next() turn {
 	default:
 		return v.idle()
 	}
+}
+
+// pullOther returns the step that pulls the images of another target than the one that the node was cordoned for, or
+// what ends the upgrade: the pull may be refused for a while, and must not delay that. It reports whether there is one.
+// What the node waits for goes on while the images are pulled.
+func (v *visit) pullOther() (turn, bool) {
+	if !v.state.InProgress() || !v.pulls() {
+		return turn{}, false
+	}
+	if t, ended := v.cutShort(); ended {
+		return t, true
+	}
+	t, pulled := v.pull()
+	return t, !pulled && t.step != nil
 }
 
 // wait is a turn without a step.

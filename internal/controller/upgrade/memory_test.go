@@ -73,6 +73,7 @@ func remembering(t *Timing, now time.Time) memory {
 		m.reject(types.UID("pod on "+node), "a budget", now, t)
 		m.foundBusy(node, now)
 		m.replaces(node, "replaces 1")
+		m.workloads[node] = keptWorkload{at: now}
 	}
 	return m
 }
@@ -81,7 +82,7 @@ func remembering(t *Timing, now time.Time) memory {
 func (m *memory) sizes() map[string]int {
 	return map[string]int{
 		"versions": len(m.versions), "failures": len(m.failures), "rejected": len(m.rejected), "busy": len(m.busy),
-		"replaced": len(m.replaced),
+		"replaced": len(m.replaced), "workloads": len(m.workloads),
 	}
 }
 
@@ -95,8 +96,9 @@ func TestPruneForgetsWhatHasLeft(t *testing.T) {
 			t.Errorf("%s: %d are remembered, want that of the node that stays", what, size)
 		}
 	}
-	if m.versions["stays"] == "" || m.remaining("stays", now) == 0 || m.rejection("pod on stays").reason == "" ||
-		m.busyFor("stays", now, &timing) == 0 || m.replaces("stays", "replaces 1") {
+	if m.versions["stays"] == "" || m.workloads["stays"].at.IsZero() || m.remaining("stays", now) == 0 ||
+		m.rejection("pod on stays").reason == "" || m.busyFor("stays", now, &timing) == 0 ||
+		m.replaces("stays", "replaces 1") {
 		t.Error("something of the node that stays is forgotten")
 	}
 }

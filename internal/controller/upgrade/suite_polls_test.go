@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // readsOf runs passes as events of other nodes cause them, each 200 ms, and returns how often pods were read.
@@ -76,5 +77,35 @@ var _ = Describe("The pods of users that a node waits for", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.takeWrites()).To(ContainElement(evictPod))
 		Expect(f.readsOf(ctx, 1)).To(Equal(1), "the eviction")
+	})
+
+	It("are read at each pass until the upgrade begins, so that a job that has started meanwhile is waited for", func(
+		ctx SpecContext,
+	) {
+		spec := automatic()
+		spec.Driver.UpgradePolicy.WaitForCompletion = &v1.WaitForCompletionSpec{PodSelector: "app=train"}
+		// Pods of the fake API server have no time of creation.
+		spec.Driver.UpgradePolicy.Timeouts = &v1.UpgradeTimeoutsSpec{ImagePullSeconds: new(v1.TimeoutSeconds(0))}
+		f := newFakeFixture(ctx, spec, "a")
+		f.addUser(ctx, "web", "a", 0)
+		f.target = "new"
+		for range maxPasses {
+			f.play(ctx)
+			_, err := f.pass(ctx, f.manager, slow)
+			Expect(err).NotTo(HaveOccurred())
+			if f.pullPod(ctx, "a") != nil {
+				break
+			}
+		}
+		_, err := f.pass(ctx, f.manager, slow)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.node(ctx, "a").Labels).To(HaveKeyWithValue(labels.UpgradeState, "upgrade-required"),
+			"the images are being pulled")
+
+		f.addUser(ctx, "train", "a", 8)
+		f.finishPull(ctx, "a")
+		_, err = f.pass(ctx, f.manager, time.Second)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.node(ctx, "a").Labels).To(HaveKeyWithValue(labels.UpgradeState, "wait-for-jobs-required"))
 	})
 })

@@ -98,12 +98,12 @@ func (s *scope) keptWorkload(node string) (known keptWorkload, is bool) {
 	return known, true
 }
 
-// keepWorkloads adds to kept the workloads that were just read, and lets the next pass have them. Only those with pods
-// are kept: a node must not go on because there were none.
+// keepWorkloads adds to kept the workloads that were just read, and lets the next pass have them. Only those that make
+// their node wait are kept: a node must not begin or go on because of pods that were not there some time ago.
 func (s *scope) keepWorkloads(kept map[string]keptWorkload) {
 	for i := range s.cluster.Nodes {
 		node := &s.cluster.Nodes[i]
-		if _, known := kept[node.Name]; known || node.Workload == nil || countPods(node.Workload) == 0 {
+		if _, known := kept[node.Name]; known || !node.AwaitsPods() {
 			continue
 		}
 		read := keptWorkload{of: s.workloadBasis(node.Name), at: s.now, workload: *node.Workload}
