@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
 // The words before the stage and the operand in the message of a node that is not ready.
@@ -68,19 +69,10 @@ func WithDetail(message, detail string) string { return strings.TrimSuffix(messa
 
 // GPUReadyCondition returns the condition nvidia.com/GPUReady of a node, nil if it has none.
 func GPUReadyCondition(node *corev1.Node) *corev1.NodeCondition {
-	return conditionOf(node, labels.ConditionGPUReady)
+	return readiness.NodeCondition(node, labels.ConditionGPUReady)
 }
 
 // GPUHealthyCondition returns the condition nvidia.com/GPUHealthy of a node, nil if it has none.
 func GPUHealthyCondition(node *corev1.Node) *corev1.NodeCondition {
-	return conditionOf(node, labels.ConditionGPUHealthy)
-}
-
-func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == kind {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
+	return readiness.NodeCondition(node, labels.ConditionGPUHealthy)
 }

@@ -71,10 +71,8 @@ func UpgradeNode(of *UpgradeFacts) (upgrade.Node, *appsv1.DaemonSet) {
 
 // notReadySince returns since when the condition Ready of the node has its status; zero without the condition.
 func notReadySince(node *corev1.Node) time.Time {
-	for i := range node.Status.Conditions {
-		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
-			return condition.LastTransitionTime.Time
-		}
+	if condition := readiness.NodeCondition(node, corev1.NodeReady); condition != nil {
+		return condition.LastTransitionTime.Time
 	}
 	return time.Time{}
 }

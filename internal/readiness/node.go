@@ -37,14 +37,20 @@ func Node(stages []StageVerdict) NodeVerdict {
 	return verdict
 }
 
+// NodeCondition returns a condition of the node, nil if it has none of this type.
+func NodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if condition := &node.Status.Conditions[i]; condition.Type == kind {
+			return condition
+		}
+	}
+	return nil
+}
+
 // Kubelet reports whether the node is Ready. While the kubelet does not report, the statuses of the node's pods are
 // stale.
 func Kubelet(node *corev1.Node) Verdict {
-	for i := range node.Status.Conditions {
-		condition := &node.Status.Conditions[i]
-		if condition.Type != corev1.NodeReady {
-			continue
-		}
+	if condition := NodeCondition(node, corev1.NodeReady); condition != nil {
 		switch condition.Status {
 		case corev1.ConditionTrue:
 			return Verdict{}

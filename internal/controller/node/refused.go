@@ -17,6 +17,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
 const (
@@ -55,10 +56,8 @@ func (s *scope) showsRefusedPods() bool {
 // latestStart returns a time before the kubelet of the node last started. What it refused before is not known to be of
 // this boot.
 func (s *scope) latestStart() time.Time {
-	for i := range s.node.Status.Conditions {
-		if condition := &s.node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
-			return condition.LastTransitionTime.Add(-s.Timing.KubeletStart)
-		}
+	if condition := readiness.NodeCondition(s.node, corev1.NodeReady); condition != nil {
+		return condition.LastTransitionTime.Add(-s.Timing.KubeletStart)
 	}
 	return s.now
 }

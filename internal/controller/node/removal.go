@@ -70,13 +70,11 @@ func (s *scope) removalNode(ctx context.Context) (*removal.Node, error) {
 
 // kubeletOf returns the state of the node's kubelet.
 func kubeletOf(node *corev1.Node) removal.Kubelet {
-	for i := range node.Status.Conditions {
-		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
-			return removal.Kubelet{
-				Ready:       condition.Status == corev1.ConditionTrue,
-				Unreachable: condition.Status == corev1.ConditionUnknown,
-				Since:       condition.LastTransitionTime.Time,
-			}
+	if condition := readiness.NodeCondition(node, corev1.NodeReady); condition != nil {
+		return removal.Kubelet{
+			Ready:       condition.Status == corev1.ConditionTrue,
+			Unreachable: condition.Status == corev1.ConditionUnknown,
+			Since:       condition.LastTransitionTime.Time,
 		}
 	}
 	return removal.Kubelet{Since: node.CreationTimestamp.Time}
