@@ -46,8 +46,8 @@ type answer struct {
 }
 
 // choose returns a candidate that is NVIDIA's operator, the first by namespace and account; nil for none. Labels and
-// images prove nothing: whoever may create pods could freeze this operator by them. One of these does, which only
-// administrators can give:
+// images are no proof, as all who may create pods can set them, and would stop this operator. Each of these is a proof,
+// as only administrators can arrange it:
 //
 //   - the pod is in the namespace of this operator.
 //   - its account may write the status of policies, as all installations of NVIDIA's operator permit. That it has not
