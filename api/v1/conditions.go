@@ -238,8 +238,9 @@ const (
 	// Remedy: remove the one that the message names, or set the field that it names to false. To do so on single nodes,
 	// label them nvidia.com/gpu.deploy.OPERAND=false.
 	ReasonDuplicateOperand = "DuplicateOperand"
-	// ReasonGPUsOfferedTwice: the GPUs of the node can be used, but a device plugin and a DRA driver both offer them. The
-	// scheduler counts the two apart, so that a pod that requests nvidia.com/gpu and one with a claim may get the same GPU.
+	// ReasonGPUsOfferedTwice: the GPUs of the node can be used, but a device plugin and a DRA driver both offer them.
+	// The scheduler counts the two apart, so that a pod that requests nvidia.com/gpu and one with a claim may get the
+	// same GPU.
 	// Cause: a DRA driver for GPUs was installed while the device plugin is on.
 	// Remedy: turn off one of them: the GPUs of the DRA driver (resources.gpus.enabled=false in the values of NVIDIA's
 	// chart, which keeps ComputeDomains), or the device plugin: set spec.devicePlugin.enabled to false, or label the node
