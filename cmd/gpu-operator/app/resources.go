@@ -15,7 +15,10 @@ import (
 const (
 	// gcPercent is how much the heap may grow before a collection, in percent of the live heap; Go's default is 100, which
 	// costs more memory than it saves CPU: see docs/benchmarks.md.
-	gcPercent = 60
+	gcPercent = 50
+	// maxProcs is how many cores the program uses at most. While many nodes start, events come faster than one core
+	// decodes them. The garbage collector would use all cores of a large node: see docs/benchmarks.md.
+	maxProcs = 2
 	// memoryRatio is the part of the container's memory limit from which on the garbage collector runs more often, so
 	// that the kernel does not end the program. The rest is the program itself, and what others use in the pod.
 	memoryRatio = 0.9
@@ -24,12 +27,12 @@ const (
 )
 
 // limitResources sets how much CPU and memory the Go runtime uses, unless the environment sets GOMAXPROCS, GOGC or
-// GOMEMLIMIT: one core, as the work fits in one and the garbage collector would use idle ones; gcPercent; and
-// memoryRatio of the memory limit of the container, if it has one, which it follows until ctx ends. AUTOMEMLIMIT
-// replaces memoryRatio in the environment; with "off" the limit is not read.
+// GOMEMLIMIT: at most maxProcs cores, and no more than the container's CPU limit allows; gcPercent; and memoryRatio of
+// the memory limit of the container, if it has one, which it follows until ctx ends. AUTOMEMLIMIT replaces memoryRatio
+// in the environment; with "off" the limit is not read.
 func limitResources(ctx context.Context, limit memlimit.Provider) {
 	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(1)
+		runtime.GOMAXPROCS(min(maxProcs, runtime.GOMAXPROCS(0)))
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
