@@ -27,7 +27,7 @@ const (
 	variableStrategy = "MIG_STRATEGY"
 )
 
-// pluginConfig is the configuration of the device plugin, version v1. Keys that it does not know are ignored.
+// pluginConfig is the configuration of the device plugin, version v1, which is the default. Keys that it does not know are ignored.
 type pluginConfig struct {
 	Version string `json:"version"`
 	Flags   struct {
@@ -54,34 +54,40 @@ func readPluginConfig(text string) (pluginConfig, error) {
 	if err := yaml.Unmarshal([]byte(text), &config); err != nil {
 		return config, fmt.Errorf("unmarshal error: %w", err)
 	}
-	if config.Version != configVersion {
+	if config.Version != "" && config.Version != configVersion {
 		return config, fmt.Errorf("unknown version: %s", config.Version)
 	}
-	if config.Sharing.TimeSlicing != nil && config.Sharing.MPS != nil {
-		return config, errors.New("using both time-slicing and MPS is not supported")
-	}
-	shared, _ := config.shared()
-	if shared == nil {
-		return config, nil
-	}
-	if len(shared.Resources) == 0 {
-		return config, errors.New("no resources specified")
-	}
-	for _, resource := range shared.Resources {
-		if resource.Name == "" || resource.Replicas < 2 {
-			return config, fmt.Errorf("resource %q: number of replicas must be >= 2", resource.Name)
+	for _, shared := range []*sharedResources{config.Sharing.TimeSlicing, config.Sharing.MPS} {
+		if err := shared.check(); err != nil {
+			return config, err
 		}
 	}
 	return config, nil
 }
 
-// shared returns what is shared, nil for nothing, and by which strategy.
+// check returns the error with which the device plugin ends if it cannot read the block.
+func (s *sharedResources) check() error {
+	if s == nil {
+		return nil
+	}
+	if len(s.Resources) == 0 {
+		return errors.New("no resources specified")
+	}
+	for _, resource := range s.Resources {
+		if resource.Name == "" || resource.Replicas < 2 {
+			return fmt.Errorf("resource %q: number of replicas must be >= 2", resource.Name)
+		}
+	}
+	return nil
+}
+
+// shared returns what is shared, nil for nothing, and by which strategy. The device plugin prefers MPS.
 func (c pluginConfig) shared() (shared *sharedResources, strategy string) {
 	switch {
-	case c.Sharing.TimeSlicing != nil:
-		return c.Sharing.TimeSlicing, sharingTimeSlicing
 	case c.Sharing.MPS != nil:
 		return c.Sharing.MPS, sharingMPS
+	case c.Sharing.TimeSlicing != nil:
+		return c.Sharing.TimeSlicing, sharingTimeSlicing
 	default:
 		return nil, sharingNone
 	}

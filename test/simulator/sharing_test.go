@@ -22,14 +22,17 @@ func TestPluginConfigurations(t *testing.T) {
 		"nothing is shared":         {text: "version: v1"},
 		"a key that nobody knows":   {text: "version: v1\nsharing: {mig: {}}\nother: 1"},
 		"time-slicing":              {text: sliced},
-		"no version":                {text: "sharing: {}", failure: "unknown version"},
+		"no version":                {text: "sharing: {}"},
+		"another version":           {text: "version: v2", failure: "unknown version"},
 		"not YAML":                  {text: "version: [", failure: "unmarshal error"},
 		"replicas in a wrong place": {text: "version: v1\nsharing: {timeSlicing: {replicas: 4}}", failure: "no resources"},
 		"a GPU shared by one":       {text: strings.Replace(sliced, "4", "1", 1), failure: "must be >= 2"},
 		"a resource without a name": {
 			text: strings.Replace(sliced, "name: nvidia.com/gpu, ", "", 1), failure: "must be >= 2",
 		},
-		"both strategies of sharing": {text: "version: v1\nsharing: {mps: {}, timeSlicing: {}}", failure: "not supported"},
+		"one of two strategies without resources": {
+			text: sliced[:len(sliced)-1] + ", mps: {}}", failure: "no resources",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -41,6 +44,16 @@ func TestPluginConfigurations(t *testing.T) {
 			g.Expect(err).To(MatchError(ContainSubstring(test.failure)))
 		})
 	}
+}
+
+// NVIDIA's device plugin shares by MPS if its configuration has both.
+func TestMPSHasPrecedence(t *testing.T) {
+	g := NewWithT(t)
+	config, err := readPluginConfig(sliced[:len(sliced)-1] + ", mps: {resources: [{name: nvidia.com/gpu, replicas: 10}]}}")
+	g.Expect(err).NotTo(HaveOccurred())
+	shared, strategy := config.shared()
+	g.Expect(strategy).To(Equal("mps"))
+	g.Expect(shared.Resources[0].Replicas).To(Equal(int64(10)))
 }
 
 // sharingNode is a node with four H100 and a device plugin of this configuration and strategy.
