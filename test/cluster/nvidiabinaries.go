@@ -28,8 +28,8 @@ func nvidiaModules() []nvidiaModule {
 		{
 			path: "github.com/NVIDIA/nvidia-container-toolkit", dir: "containertoolkit",
 			programs: []string{
-				"nvidia-ctk", "nvidia-ctk-installer", "nvidia-container-runtime", "nvidia-container-runtime-hook",
-				"nvidia-cdi-hook",
+				"nvidia-ctk", "nvidia-ctk-installer", "nvidia-container-runtime", "nvidia-container-runtime.cdi",
+				"nvidia-container-runtime.legacy", "nvidia-container-runtime-hook", "nvidia-cdi-hook",
 			},
 		},
 		{
