@@ -18,6 +18,7 @@ var parts = map[string]func(args []string) error{
 	// The machine's.
 	"runc":          runWithHardware,
 	"show-hardware": showHardware,
+	"kubelet":       kubelet,
 	"pause":         func([]string) error { return untilEnd() },
 	"echo":          echo,
 
