@@ -102,9 +102,9 @@ func DriverImage(standIn, libcuda, version string) (Image, error) {
 
 // ProgramImages are the images of NVIDIAImages, of which two have NVIDIA's programs, from the folder programs, at the
 // places of the published images: those of the container toolkit and of the device plugin. Their C library is that of
-// this computer. The driver is played, in the version that its library has: NVIDIA's programs find the files of a driver
-// by the version that NVML returns. Its nvidia-smi is a file of its own, which can be injected without what the others
-// share.
+// this computer. The driver is played, in the version that its library has: NVIDIA's programs find the files of a
+// driver by the version that NVML returns. Its nvidia-smi is a file of its own, which can be injected without what the
+// others share.
 func ProgramImages(programs, standIn, libcuda, driverVersion string) ([]Image, error) {
 	images, err := NVIDIAImages(standIn, libcuda)
 	if err != nil {
