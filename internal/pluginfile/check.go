@@ -58,6 +58,12 @@ var (
 	strategies   = []string{"none", "single", "mixed"}
 )
 
+// sharingBlocks and lists are the keys of sharing and of resources.
+var (
+	sharingBlocks = map[string]key{"timeSlicing": {}, "mps": {}}
+	lists         = map[string]key{"gpus": {}, "mig": {}, "migs": {}}
+)
+
 // otherFiles are keys of other configurations that have a version: those of the MIG manager, of its clients, and of the
 // vGPU device manager.
 var otherFiles = []string{"mig-configs", "systemd-services", "vgpu-configs"}
@@ -89,7 +95,7 @@ func Check(data []byte) []Problem {
 	}
 	root := content(&document)
 	if root == nil {
-		return []Problem{{Fatal: true, Message: "is empty: write the version v1, or remove the key"}}
+		return []Problem{{Message: "is empty and shares nothing: write the version v1, or remove the key"}}
 	}
 	aliased := hasAlias(root)
 	if aliased {
@@ -97,6 +103,7 @@ func Check(data []byte) []Problem {
 			return nil
 		}
 	}
+	canonical(root)
 	c := &checker{}
 	if c.isMapping(root, "the configuration") {
 		c.root(root)
@@ -117,19 +124,7 @@ type Strategy struct {
 
 // MIGStrategy returns flags.migStrategy of a configuration.
 func MIGStrategy(data []byte) Strategy {
-	var document yaml.Node
-	if yaml.Unmarshal(data, &document) != nil {
-		return Strategy{}
-	}
-	root := content(&document)
-	if root == nil || root.Kind != yaml.MappingNode {
-		return Strategy{}
-	}
-	flags := field(root, "flags")
-	if flags == nil || flags.Kind != yaml.MappingNode {
-		return Strategy{}
-	}
-	if strategy := field(flags, "migStrategy"); strategy != nil {
+	if strategy := at(parsed(data), "flags.migStrategy"); strategy != nil {
 		return Strategy{Value: strategy.Value, Line: strategy.Line}
 	}
 	return Strategy{}
@@ -137,11 +132,7 @@ func MIGStrategy(data []byte) Strategy {
 
 // MPSLine returns the line of sharing.mps of a configuration, 0 if it has none.
 func MPSLine(data []byte) int {
-	var document yaml.Node
-	if yaml.Unmarshal(data, &document) != nil {
-		return 0
-	}
-	if mps := at(content(&document), "sharing.mps"); mps != nil {
+	if mps := at(parsed(data), "sharing.mps"); mps != nil {
 		return mps.Line
 	}
 	return 0
@@ -157,7 +148,7 @@ func Replicas(data []byte, resource string) int {
 			} `yaml:"resources"`
 		} `yaml:"sharing"`
 	}
-	if yaml.Unmarshal(data, &file) != nil {
+	if root := parsed(data); root == nil || root.Decode(&file) != nil {
 		return 0
 	}
 	// The device plugin prefers MPS.
@@ -199,23 +190,6 @@ func reason(err error) string {
 		return strings.Join(wrong.Errors, "; ")
 	}
 	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " ")
-}
-
-func content(document *yaml.Node) *yaml.Node {
-	if len(document.Content) == 0 || document.Content[0].Tag == "!!null" {
-		return nil
-	}
-	return document.Content[0]
-}
-
-// field returns the value of a key of a mapping, nil if it has none or null.
-func field(mapping *yaml.Node, key string) *yaml.Node {
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key && mapping.Content[i+1].Tag != "!!null" {
-			return mapping.Content[i+1]
-		}
-	}
-	return nil
 }
 
 // checker collects problems.
@@ -284,6 +258,10 @@ func (c *checker) sharing(sharing *yaml.Node) {
 	if mps != nil && c.isMapping(mps, "sharing.mps") {
 		c.replicated(mps, "sharing.mps.")
 	}
+	// The plugin takes only that of MPS for none.
+	if slicing := withoutValue(sharing, "timeSlicing"); slicing != nil {
+		c.fatal(slicing, "sharing.timeSlicing has no value: add resources, or remove it")
+	}
 }
 
 func (c *checker) replicated(block *yaml.Node, path string) {
@@ -330,22 +308,37 @@ func (c *checker) resource(resource *yaml.Node, path string) {
 	case replicas == nil:
 		c.fatal(resource, "%sreplicas is missing: add a number from 2", path)
 	default:
-		if count, err := strconv.Atoi(replicas.Value); err != nil || replicas.Tag != "!!int" || count < 2 {
+		if count, isNumber := number(replicas); !isNumber || count < 2 {
 			c.fatal(replicas, "%sreplicas is %s: it must be a number from 2", path, text.Truncate(replicas.Value, maxValue))
 		}
 	}
-	if rename := field(resource, "rename"); rename != nil {
+	switch rename := cmp.Or(field(resource, "rename"), withoutValue(resource, "rename")); {
+	case rename == nil:
+	case !isResource(rename):
+		c.fatal(rename, "%srename is %s, which is no name of a resource: remove it, and set renameByDefault", path,
+			text.Truncate(rename.Value, maxValue))
+	default:
 		c.ignored(rename, "%srename is ignored: set renameByDefault", path)
 	}
-	if devices := field(resource, "devices"); devices != nil {
+	if devices := cmp.Or(field(resource, "devices"), withoutValue(resource, "devices")); devices != nil {
 		c.devices(devices, path)
 	}
 }
 
+// number returns the value of a node that the plugin takes for a whole number.
+func number(node *yaml.Node) (int, bool) {
+	if node.Tag == "!!int" {
+		value, err := strconv.ParseInt(node.Value, 0, 0)
+		return int(value), err == nil
+	}
+	value, err := strconv.ParseFloat(node.Value, 64)
+	return int(value), err == nil && node.Tag == "!!float" && value == float64(int(value))
+}
+
 // devices reports which devices an entry names: the plugin shares all, and reads no other text, and no number below 1.
 func (c *checker) devices(devices *yaml.Node, path string) {
-	count, err := strconv.Atoi(devices.Value)
-	isCount := devices.Tag == "!!int" && err == nil && count > 0
+	count, isNumber := number(devices)
+	isCount := isNumber && count > 0
 	isList := devices.Kind == yaml.SequenceNode && !slices.ContainsFunc(devices.Content, func(device *yaml.Node) bool {
 		return !isDevice(device.Value)
 	})
@@ -365,12 +358,18 @@ var isDevice = regexp.MustCompile(`^(?:[0-9]+(?::[0-9]+)?|(?:GPU|MIG)-[0-9a-fA-F
 // isSubdomain matches what the plugin accepts behind the prefix of a resource's name.
 var isSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`).MatchString
 
+// isResource reports whether the plugin takes a value for the name of a resource, to which it adds a missing prefix.
+func isResource(name *yaml.Node) bool {
+	bare := strings.TrimPrefix(name.Value, prefix)
+	return isText(name) && isSubdomain(bare) && len(prefix+bare) <= maxLength
+}
+
 // resourceName reports the name of a resource that is not shared: one that the device plugin does not advertise, which
-// it ignores, and MIG devices by MPS. The plugin adds the prefix nvidia.com/ where it is missing.
+// it ignores, and MIG devices by MPS.
 func (c *checker) resourceName(name *yaml.Node, path string) {
 	bare := strings.TrimPrefix(name.Value, prefix)
 	switch isMIG := strings.HasPrefix(bare, "mig-"); {
-	case !isText(name), !isSubdomain(bare), len(prefix+bare) > maxLength:
+	case !isResource(name):
 		c.fatal(name, "%sname is %s, which is no name of a resource: use nvidia.com/gpu, or nvidia.com/mig- and a profile",
 			path, text.Truncate(name.Value, maxValue))
 	case isMIG && strings.HasPrefix(path, "sharing.mps."):

@@ -104,8 +104,63 @@ func TestCheck(t *testing.T) {
 				"  plugin: {deviceListStrategy: [envvar, mounts]}\nimex: {channelIDs: [1]}\n", want: problems{
 				fatal(3, "flags.deviceDiscoveryStrategy pci is unknown: use auto, nvml, tegra, vfio"),
 				fatal(4, "flags.gdsEnabled must be true or false"),
-				fatal(5, "flags.plugin.deviceListStrategy mounts is unknown: use envvar, volume-mounts, cdi-annotations, cdi-cri"),
+				ignored(5, "flags.plugin.deviceListStrategy has no effect, as a variable of the container has precedence: "+
+					"set DEVICE_LIST_STRATEGY in spec.devicePlugin.env"),
 				fatal(6, "imex.channelIDs must be [] or [0]"),
+			},
+		},
+		"values of another type below plugin": {
+			text: "version: v1\nflags:\n  plugin:\n    deviceListStrategy: {a: b}\n    deviceIDStrategy: 3\n", want: problems{
+				fatal(4, "flags.plugin.deviceListStrategy must be a text, or a list of texts: quote them"),
+				fatal(5, "flags.plugin.deviceIDStrategy must be a text: quote it"),
+			},
+		},
+		"no value of time slices": {
+			text: "version: v1\nsharing:\n  mps:\n  timeSlicing:\n", want: problems{
+				fatal(4, "sharing.timeSlicing has no value: add resources, or remove it"),
+			},
+		},
+		"entries without a value": {
+			text: prefix + "    resources:\n    - {name: gpu, replicas: 2, devices: }\n" +
+				"    - {name: gpu, replicas: 2, rename: }\n",
+			want: problems{
+				fatal(5, "sharing.timeSlicing.resources[0].devices must be all: remove it"),
+				fatal(6, "sharing.timeSlicing.resources[1].rename is , which is no name of a resource: remove it, and set "+
+					"renameByDefault"),
+			},
+		},
+		"a new name that no resource can have": {
+			text: prefix + "    resources:\n    - {name: gpu, replicas: 2, rename: Mine_}\n", want: problems{
+				fatal(5, "sharing.timeSlicing.resources[0].rename is Mine_, which is no name of a resource: remove it, and set "+
+					"renameByDefault"),
+			},
+		},
+		"numbers in another form": {
+			text: prefix + "    resources:\n    - {name: gpu, replicas: 0x10}\n    - {name: gpu, replicas: 2.0}\n" +
+				"    - {name: gpu, replicas: 2.5}\n", want: problems{
+				fatal(7, "sharing.timeSlicing.resources[2].replicas is 2.5: it must be a number from 2"),
+			},
+		},
+		"keys in other letters": {
+			text: "Version: v1\nSharing:\n  timeslicing:\n    resources: [{name: gpu, replicas: 1}]\n", want: problems{
+				fatal(4, "sharing.timeSlicing.resources[0].replicas is 1: it must be a number from 2"),
+			},
+		},
+		"the last of two keys": {
+			text: "version: v2\nversion: v1\nflags: {migStrategy: single}\nflags: {migStrategy: some}\n", want: problems{
+				fatal(4, "flags.migStrategy some is unknown: use none, single, mixed"),
+			},
+		},
+		"an infinite interval": {
+			text: "version: v1\nflags: {gfd: {sleepInterval: infinite}}\n", want: problems{
+				ignored(2, "flags.gfd.sleepInterval has no effect, as a variable of the container has precedence: "+
+					"set GFD_SLEEP_INTERVAL in spec.gfd.env"),
+			},
+		},
+		"resources that cannot be read": {
+			text: "version: v1\nresources:\n  gpus:\n  - {name: gpu}\n  mig:\n  - {pattern: a, name: Mine_}\n", want: problems{
+				fatal(4, "resources.gpus[0] has no pattern or no name of a resource: remove it"),
+				fatal(6, "resources.mig[0] has no pattern or no name of a resource: remove it"),
 			},
 		},
 		"renamed resources": {
@@ -118,7 +173,9 @@ func TestCheck(t *testing.T) {
 			text: prefix + entry + "    - {name: nvidia.com/mig-1g.10gb, replicas: 2, devices: all}\n",
 		},
 		"sharing of nothing": {text: "version: v1\nsharing: {}\n"},
-		"an empty text":      {want: problems{fatal(0, "is empty: write the version v1, or remove the key")}},
+		"an empty text": {
+			want: problems{ignored(0, "is empty and shares nothing: write the version v1, or remove the key")},
+		},
 		"no YAML": {
 			text: "version: v1\n sharing: x\n", want: problems{
 				fatal(0, "cannot be read: line 2: mapping values are not allowed in this context"),

@@ -1,6 +1,7 @@
 package pluginfile
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,8 +21,8 @@ type block struct {
 
 // key is what the format says about the value of a key. The zero key has any value.
 type key struct {
-	// bool, string, duration: the plugin does not start with a value of another type.
-	bool, string, duration bool
+	// bool, string, texts, duration: the plugin does not start with a value of another type; texts is a text, or a list.
+	bool, string, texts, duration bool
 	// values are those that exist; any if empty. Several may be in a list.
 	values []string
 	// fixed is the value that the operator sets by a variable of the container, which the plugin prefers: another value
@@ -72,11 +73,10 @@ func blocks() []block {
 		{"flags.plugin", map[string]key{
 			"passDeviceSpecs": {bool: true, fixed: "true", instead: variable("PASS_DEVICE_SPECS")},
 			"deviceListStrategy": {
-				values: []string{"envvar", "volume-mounts", "cdi-annotations", "cdi-cri"}, fixed: "-",
-				instead: variable("DEVICE_LIST_STRATEGY"),
+				texts: true, fixed: "-", instead: variable("DEVICE_LIST_STRATEGY"),
 			},
 			"deviceIDStrategy": {
-				values: []string{"uuid", "index"}, fixed: "uuid", instead: variable("DEVICE_ID_STRATEGY"),
+				string: true, fixed: "uuid", instead: variable("DEVICE_ID_STRATEGY"),
 			},
 			"cdiAnnotationPrefix":           {string: true, fixed: "cdi.k8s.io/", instead: variable("CDI_ANNOTATION_PREFIX")},
 			"nvidiaCTKPath":                 {string: true, instead: variable("NVIDIA_CDI_HOOK_PATH")},
@@ -165,6 +165,8 @@ func (c *checker) hasType(value *yaml.Node, path string, k key) bool {
 		c.fatal(value, "%s must be true or false", path)
 	case k.string && !isText(value):
 		c.fatal(value, "%s must be a text: quote it", path)
+	case k.texts && !isTexts(value):
+		c.fatal(value, "%s must be a text, or a list of texts: quote them", path)
 	case k.duration && !isDuration(value):
 		c.fatal(value, "%s must be a duration, such as 60s", path)
 	default:
@@ -178,13 +180,19 @@ func isText(value *yaml.Node) bool {
 	return value.Kind == yaml.ScalarNode && value.Tag != "!!int" && value.Tag != "!!float" && !isBool(value)
 }
 
+// isTexts reports whether the plugin takes a value for a text or a list of them.
+func isTexts(value *yaml.Node) bool {
+	noText := func(one *yaml.Node) bool { return !isText(one) }
+	return isText(value) || value.Kind == yaml.SequenceNode && !slices.ContainsFunc(value.Content, noText)
+}
+
 // isDuration reports whether the plugin can read a duration; a number has nanoseconds.
 func isDuration(value *yaml.Node) bool {
 	if value.Tag == "!!int" || value.Tag == "!!float" {
 		return true
 	}
 	_, err := time.ParseDuration(value.Value)
-	return isText(value) && err == nil
+	return isText(value) && (err == nil || value.Value == "infinite")
 }
 
 // isTrue reports whether the plugin takes a boolean for true.
@@ -201,16 +209,32 @@ func (c *checker) channels(ids *yaml.Node) {
 	}
 }
 
-// renamed reports names of resources: the device plugin does not support them yet.
+// renamed reports names of resources: the device plugin reads them, and does not support them yet.
 func (c *checker) renamed(resources *yaml.Node) {
 	if resources == nil || !c.isMapping(resources, "resources") {
 		return
 	}
-	known := []string{"gpus", "mig", "migs"}
+	known := slices.Sorted(maps.Keys(lists))
 	c.unknown(resources, "resources.", known, nil)
 	for _, name := range known {
-		if list := field(resources, name); list != nil && len(list.Content) > 0 {
-			c.ignored(list, "resources.%s is ignored: the device plugin does not rename resources, remove it", name)
+		list := field(resources, name)
+		if list == nil || len(list.Content) == 0 {
+			continue
 		}
+		if bad := slices.IndexFunc(list.Content, func(entry *yaml.Node) bool { return !isNamed(entry) }); bad >= 0 {
+			c.fatal(list.Content[bad], "resources.%s[%d] has no pattern or no name of a resource: remove it", name, bad)
+			continue
+		}
+		c.ignored(list, "resources.%s is ignored: the device plugin does not rename resources, remove it", name)
 	}
+}
+
+// isNamed reports whether the plugin can read an entry that names resources by a pattern of devices.
+func isNamed(entry *yaml.Node) bool {
+	if entry.Kind != yaml.MappingNode {
+		return false
+	}
+	pattern, name := field(entry, "pattern"), field(entry, "name")
+	hasPattern := pattern != nil && isText(pattern) || withoutValue(entry, "pattern") != nil
+	return hasPattern && name != nil && isResource(name)
 }

@@ -45,3 +45,10 @@ func TestRenderedObjectsAreIndependent(t *testing.T) {
 		}
 	}
 }
+
+// A program that is not pinned is refused before anything is built.
+func TestOnlyPinnedProgramsOfNVIDIAAreBuilt(t *testing.T) {
+	g := NewWithT(t)
+	_, err := EnsureNVIDIAPrograms(t.Context(), os.Stderr, "nvidia-device-plugin", "nvidia-smi")
+	g.Expect(err).To(MatchError("no module below test/nvidia has the program nvidia-smi"))
+}

@@ -45,6 +45,8 @@ type tool struct {
 	cold string
 	// environment returns further variables for the build, given a cache folder; nil if it needs none.
 	environment func(ctx context.Context, dir string) ([]string, error)
+	// linker are further flags of the Go linker; empty for none.
+	linker string
 }
 
 // release is one supported Kubernetes version with the tools that make up its control plane.
@@ -191,6 +193,9 @@ func repositoryRoot() (string, error) {
 // versionFlags returns linker flags for the Kubernetes version, without which the API server reports v0.0.0-master.
 func (t tool) versionFlags() string {
 	flags := "-s -w"
+	if t.linker != "" {
+		flags += " " + t.linker
+	}
 	if t.module != kubernetesModule {
 		return flags
 	}

@@ -21,6 +21,14 @@ const (
 	CUDA = "FAKE_CUDA"
 	// NVML are the faults of libnvidia-ml.so.1, and so of nvidia-smi.
 	NVML = "FAKE_NVML"
+	// Model names the model of all GPUs: a100, h100 or t4; a100 by default.
+	Model = "FAKE_MODEL"
+	// Unknown is a file in Stack.Lib, to which libnvidia-ml.so.1 adds the name of each function that is called and that
+	// it does not have. It exists from the first such call.
+	Unknown = "FAKE_UNKNOWN"
+	// Events is a file in Stack.Lib with a line for each event of libnvidia-ml.so.1: the index of a GPU and an XID, and
+	// for one of a MIG device also the IDs of its GPU instance and of its compute instance.
+	Events = "FAKE_XID"
 	// Handles is a file in Stack.Lib, which a process locks, shared, while it has opened libnvidia-ml.so.1.
 	Handles = "FAKE_HANDLES"
 )
@@ -104,7 +112,7 @@ func compiled(ctx context.Context, without []string) (map[string][]byte, error) 
 
 // compile compiles the sources in a directory.
 func compile(ctx context.Context, dir string, without []string) (map[string][]byte, error) {
-	cuda := []string{"-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "fake.c", "ptx.c", "libcuda.c", "-ldl"}
+	cuda := []string{"-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "fake.c", "layout.c", "ptx.c", "libcuda.c", "-ldl"}
 	for _, function := range without {
 		// The loader only finds it under this name.
 		cuda = append(cuda, "-D"+function+"=no_"+function)
@@ -113,8 +121,9 @@ func compile(ctx context.Context, dir string, without []string) (map[string][]by
 	for output, args := range map[string][]string{
 		"lib/libcuda.so.1": cuda,
 		"lib/libnvidia-ml.so.1": {
-			"-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "fake.c", "libnvidia-ml.c", "-ldl"},
-		"bin/nvidia-smi": {"fake.c", "nvidia-smi.c", "-ldl"},
+			"-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "fake.c", "layout.c", "libnvidia-ml.c", "facts.c", "mig.c",
+			"instances.c", "compute.c", "unknown.c", "-ldl"},
+		"bin/nvidia-smi": {"fake.c", "layout.c", "nvidia-smi.c", "-ldl"},
 	} {
 		command := exec.CommandContext(ctx, compiler,
 			slices.Concat([]string{"-O1", "-Wall", "-Wextra", "-Werror", "-o", "output"}, args)...)

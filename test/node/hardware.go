@@ -35,6 +35,9 @@ func shown(gpus int) map[string]string {
 	for i := range gpus {
 		device := fmt.Sprintf("/sys/bus/pci/devices/0000:%02x:00.0/", pciAddress+i)
 		files[device+"vendor"], files[device+"device"], files[device+"class"] = "0x10de\n", "0x2330\n", "0x030200\n"
+		// Without capabilities, such as that of a GPU of a virtual machine.
+		files[device+"config"] = string(make([]byte, 256))
+		files[device+"numa_node"], files[device+"resource"] = "-1\n", "0x0 0x0 0x0\n"
 		files[device+"uevent"] = "PCI_CLASS=30200\nPCI_ID=10DE:2330\n"
 	}
 	return files
@@ -79,6 +82,19 @@ func openKernelLog() error {
 	return err
 }
 
+// ShowDriverFile shows the file of that name beside the driver's libraries in each container, see package fakegpu.
+// Containers that run already see new content of a file that they have.
+func (m *Machine) ShowDriverFile(name, content string) error {
+	return os.WriteFile(m.Path(filepath.Join(ordersOnDisk, name)), []byte(content), 0o644)
+}
+
+// InstallContainerd puts containerd where a host has it, for the toolkit, which runs it to read its configuration.
+func (m *Machine) InstallContainerd() error {
+	const dir = "/var/local/usr/bin"
+	return errors.Join(os.MkdirAll(m.Path(dir), 0o755),
+		os.Symlink(programDir+"/containerd", m.Path(dir+"/containerd")))
+}
+
 // Facilities of lines of the kernel log.
 const (
 	FacilityKernel = 0
@@ -108,7 +124,7 @@ func (m *Machine) installStandIn() error {
 		os.MkdirAll(m.Path(machineDir), 0o755), os.MkdirAll(m.Path(ordersOnDisk), 0o755)); err != nil {
 		return err
 	}
-	for _, name := range []string{"runc", "show-hardware"} {
+	for _, name := range []string{"runc", "show-hardware", "cat"} {
 		if err := os.Symlink("../stand-in", m.Path(filepath.Join(machineDir, name))); err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 // The variables of what the part of this program with the computer's network has prepared.
 const (
 	standInVariable       = "TEST_NODE_STAND_IN"
+	programsVariable      = "TEST_NODE_PROGRAMS"
 	operatorImageVariable = "TEST_NODE_OPERATOR_IMAGE"
 )
 
@@ -42,7 +43,9 @@ func prepare(ctx context.Context) error {
 	_, clusterErr := cluster.EnsureBinaries(ctx, cluster.Newest, os.Stderr)
 	_, nodeErr := cluster.EnsureNodeBinaries(ctx, os.Stderr)
 	standIn, standInErr := cluster.BuildNodeStandIn(ctx, os.Stderr)
-	if err := errors.Join(clusterErr, nodeErr, standInErr, os.Setenv(standInVariable, standIn)); err != nil {
+	programs, programsErr := cluster.EnsureNVIDIAPrograms(ctx, os.Stderr, node.Programs()...)
+	if err := errors.Join(clusterErr, nodeErr, standInErr, programsErr, os.Setenv(standInVariable, standIn),
+		os.Setenv(programsVariable, programs)); err != nil {
 		return err
 	}
 	if os.Getenv(victimVariable) != "" {

@@ -100,6 +100,113 @@ func DriverImage(standIn, libcuda, version string) (Image, error) {
 	return driver, nil
 }
 
+// ProgramImages are the images of NVIDIAImages, of which two have NVIDIA's programs, from the folder programs, at the
+// places of the published images: those of the container toolkit and of the device plugin. Their C library is that of
+// this computer. The driver is played, in the version that its library has: NVIDIA's programs find the files of a
+// driver by the version that NVML returns. Its nvidia-smi is a file of its own, which can be injected without what the
+// others share.
+func ProgramImages(programs, standIn, libcuda, driverVersion string) ([]Image, error) {
+	images, err := NVIDIAImages(standIn, libcuda)
+	if err != nil {
+		return nil, err
+	}
+	driver, err := DriverImage(standIn, libcuda, driverVersion)
+	if err != nil {
+		return nil, err
+	}
+	const smi = "usr/bin/nvidia-smi"
+	delete(driver.Links, smi)
+	driver.Files[smi] = standIn
+	images[len(images)-1] = driver
+	for component, made := range map[string]func(string) (Image, error){
+		"container-toolkit": toolkitImage, "device-plugin": pluginImage,
+	} {
+		name, err := ImageName(component)
+		if err != nil {
+			return nil, err
+		}
+		image, err := made(programs)
+		if err != nil {
+			return nil, fmt.Errorf("make image %s: %w", name, err)
+		}
+		image.Names = []string{name}
+		at := slices.IndexFunc(images, func(i Image) bool { return slices.Contains(i.Names, name) })
+		images[at] = image
+	}
+	return images, nil
+}
+
+// toolkitInstaller is the program of the toolkit's image, toolkitPrograms are those that it installs.
+const toolkitInstaller = "nvidia-ctk-installer"
+
+var toolkitPrograms = []string{
+	"nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime", "nvidia-container-runtime.cdi",
+	"nvidia-container-runtime.legacy", "nvidia-container-runtime-hook",
+}
+
+// Programs are the names of NVIDIA's programs that ProgramImages needs.
+func Programs() []string {
+	return slices.Concat(toolkitPrograms, []string{toolkitInstaller}, played["device-plugin"])
+}
+
+// toolkitArtifacts is where the toolkit's image has the content of its packages.
+const toolkitArtifacts = "artifacts/deb"
+
+// toolkitImage is the image of the container toolkit. What is not a Go program, libnvidia-container and the program
+// nvidia-container-cli, is only there by name: nothing but the legacy mode runs it. The installer reads the
+// configuration of the container runtime by chroot.
+func toolkitImage(programs string) (Image, error) {
+	const installer, chroot, missing = "work/" + toolkitInstaller, "usr/sbin/chroot", "/bin/false"
+	i := Image{
+		Files: map[string]string{
+			installer: filepath.Join(programs, toolkitInstaller), chroot: "/" + chroot,
+			toolkitArtifacts + "/usr/bin/nvidia-container-cli": missing,
+		},
+		Links:      map[string]string{"work/nvidia-toolkit": "/" + installer},
+		Entrypoint: []string{"/" + installer},
+		Env: []string{
+			"PATH=/work:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/busybox",
+			"NVIDIA_DISABLE_REQUIRE=true", "NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_DRIVER_CAPABILITIES=utility",
+		},
+	}
+	for _, library := range []string{"libnvidia-container.so.1", "libnvidia-container-go.so.1"} {
+		i.Files[toolkitArtifacts+LibraryDir+"/"+library] = missing
+	}
+	for _, program := range toolkitPrograms {
+		i.Files[toolkitArtifacts+"/usr/bin/"+program] = filepath.Join(programs, program)
+	}
+	return i, i.addLibraries(installer, chroot)
+}
+
+// pluginImage is the image of the device plugin.
+func pluginImage(programs string) (Image, error) {
+	i := Image{
+		Files: map[string]string{}, Links: map[string]string{}, Entrypoint: []string{"nvidia-device-plugin"},
+		Env: []string{
+			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+			"NVIDIA_DISABLE_REQUIRE=true", "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+		},
+	}
+	places := make([]string, 0, len(played["device-plugin"]))
+	for _, program := range played["device-plugin"] {
+		places = append(places, "usr/bin/"+program)
+		i.Files["usr/bin/"+program] = filepath.Join(programs, program)
+	}
+	return i, i.addLibraries(places...)
+}
+
+// addLibraries adds the libraries that some of the image's programs need.
+func (i Image) addLibraries(places ...string) error {
+	for _, place := range places {
+		libraries, err := Libraries(i.Files[place])
+		if err != nil {
+			return err
+		}
+		maps.Copy(i.Files, libraries)
+	}
+	return nil
+}
+
 // PlayedImage is an image in which the stand-in plays some programs, the first of which the image starts.
 func PlayedImage(standIn, name string, programs ...string) Image {
 	i := Image{

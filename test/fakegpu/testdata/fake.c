@@ -10,11 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define MAX_WORDS 4096
-#define SPACE " \n"
-
-// beside writes the path of the file of that name beside this library.
-static void beside(const char *file, char *path, size_t size) {
+void fake_path(const char *file, char *path, size_t size) {
 	Dl_info self;
 	const char *slash;
 	path[0] = 0;
@@ -23,8 +19,7 @@ static void beside(const char *file, char *path, size_t size) {
 	}
 }
 
-// words copies the words of the variable, or of the file of that name; returns whether there is one of both.
-static int words(const char *variable, char *copy, size_t size) {
+int fake_words(const char *variable, char *copy, size_t size) {
 	const char *set = getenv(variable);
 	char path[4096];
 	copy[0] = 0;
@@ -32,7 +27,7 @@ static int words(const char *variable, char *copy, size_t size) {
 		snprintf(copy, size, "%s", set);
 		return 1;
 	}
-	beside(variable, path, sizeof path);
+	fake_path(variable, path, sizeof path);
 	FILE *file = fopen(path, "r");
 	if (!file) {
 		return 0;
@@ -40,18 +35,6 @@ static int words(const char *variable, char *copy, size_t size) {
 	copy[fread(copy, 1, size - 1, file)] = 0;
 	fclose(file);
 	return 1;
-}
-
-int fake_gpus(int mig[MAX_GPUS]) {
-	char copy[MAX_WORDS];
-	int n = 0;
-	if (!words("FAKE_GPUS", copy, sizeof copy)) {
-		snprintf(copy, sizeof copy, "gpu");
-	}
-	for (char *rest, *word = strtok_r(copy, SPACE, &rest); word && n < MAX_GPUS; word = strtok_r(NULL, SPACE, &rest)) {
-		mig[n++] = strncmp(word, "mig", 3) == 0 ? atoi(word + 3) : -1;
-	}
-	return n;
 }
 
 void fake_uuid(int gpu, int mig, uint8_t uuid[16]) {
@@ -74,7 +57,7 @@ void fake_bus(int gpu, char *text, size_t size) { snprintf(text, size, "0000:%02
 int fake_word(const char *variable, const char *key, long fallback, long *value) {
 	char copy[MAX_WORDS];
 	size_t length = strlen(key);
-	words(variable, copy, sizeof copy);
+	fake_words(variable, copy, sizeof copy);
 	for (char *rest, *word = strtok_r(copy, SPACE, &rest); word; word = strtok_r(NULL, SPACE, &rest)) {
 		if (strncmp(word, key, length) != 0 || (word[length] != '=' && word[length] != 0)) {
 			continue;
@@ -94,7 +77,7 @@ long fake_value(const char *variable, const char *key, int gpu, long fallback) {
 
 void fake_open(const char *file) {
 	char path[4096];
-	beside(file, path, sizeof path);
+	fake_path(file, path, sizeof path);
 	// Never closed: the end of the process does.
 	int opened = open(path, O_RDONLY | O_CLOEXEC);
 	if (opened >= 0) {

@@ -128,7 +128,7 @@ int cuDeviceGet(int *handle, int index) {
 
 int cuDeviceGetName(char *name, int size, int handle) {
 	FAULT(handle);
-	snprintf(name, (size_t)size, "%s%s", FAKE_NAME, device[handle].mig < 0 ? "" : " MIG 1g.5gb");
+	snprintf(name, (size_t)size, "%s%s", fake_model()->name, device[handle].mig < 0 ? "" : " MIG 1g.5gb");
 	return OK;
 }
 

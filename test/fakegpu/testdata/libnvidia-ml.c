@@ -1,60 +1,61 @@
-// A stand-in for libnvidia-ml.so.1: what nvidia-smi needs to list GPUs and MIG devices, and the state of the GPUs that
-// the health agent reads. The values of the state are words of FAKE_NVML.
+// A stand-in for libnvidia-ml.so.1: what programs need to list GPUs, and the state of the GPUs that the health agent
+// reads. The values of the state are words of FAKE_NVML.
 #define _GNU_SOURCE
-#include "fake.h"
-#include "nvml.h"
+#include "device.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#define ENV "FAKE_NVML"
-#define FAULT(gpu)                                                                                                     \
-	do {                                                                                                               \
-		int fault = fake_fault(ENV, __func__, gpu);                                                                    \
-		if (fault) {                                                                                                   \
-			return fault;                                                                                              \
-		}                                                                                                              \
-		if (!initialized) {                                                                                            \
-			return NVML_ERROR_UNINITIALIZED;                                                                           \
-		}                                                                                                              \
-	} while (0)
-
-struct nvmlDevice {
-	int gpu, mig; // mig is below 0 for a whole GPU.
-};
+int fake_initialized, fake_count;
 
 static struct nvmlDevice whole[MAX_GPUS], part[MAX_GPUS][MAX_MIG];
-static int mig_devices[MAX_GPUS], gpus, initialized;
+
+nvmlDevice fake_device(int gpu, int mig) {
+	nvmlDevice device = mig < 0 ? &whole[gpu] : &part[gpu][mig];
+	*device = (struct nvmlDevice){gpu, mig};
+	return device;
+}
 
 int nvmlInit_v2(void) {
-	initialized = 1;
+	int mig[MAX_GPUS], fault;
 	fake_open("FAKE_HANDLES");
-	FAULT(-1);
-	gpus = fake_gpus(mig_devices);
-	for (int gpu = 0; gpu < gpus; gpu++) {
-		whole[gpu] = (struct nvmlDevice){gpu, -1};
-		for (int i = 0; i < MAX_MIG; i++) {
-			part[gpu][i] = (struct nvmlDevice){gpu, i};
-		}
+	if ((fault = fake_fault(ENV, __func__, -1))) {
+		return fault;
 	}
+	if (!fake_initialized++) {
+		fake_events_start();
+	}
+	fake_count = fake_gpus(mig);
 	return NVML_SUCCESS;
+}
+
+int nvmlInit(void) { return nvmlInit_v2(); }
+
+int nvmlInitWithFlags(unsigned flags) {
+	(void)flags;
+	return nvmlInit_v2();
 }
 
 int nvmlShutdown(void) {
 	FAULT(-1);
-	initialized = 0;
+	fake_initialized--;
 	return NVML_SUCCESS;
 }
 
 const char *nvmlErrorString(int code) {
 	switch (code) {
 	case NVML_SUCCESS: return "Success";
+	case NVML_ERROR_NOT_SUPPORTED: return "Not Supported";
 	case 4: return "Insufficient Permissions";
 	case NVML_ERROR_NOT_FOUND: return "Not Found";
 	case NVML_ERROR_DRIVER_NOT_LOADED: return "Driver Not Loaded";
+	case NVML_ERROR_TIMEOUT: return "Timeout";
+	case NVML_ERROR_FUNCTION_NOT_FOUND: return "Function Not Found";
 	case 15: return "GPU is lost";
 	case NVML_ERROR_LIB_RM_VERSION_MISMATCH: return "Driver/library version mismatch";
+	case NVML_ERROR_IN_USE: return "In use by another client";
+	case NVML_ERROR_INSUFFICIENT_RESOURCES: return "Insufficient Resources";
 	default: return "Unknown Error";
 	}
 }
@@ -67,22 +68,30 @@ int nvmlSystemGetDriverVersion(char *version, unsigned size) {
 
 int nvmlDeviceGetCount_v2(unsigned *count) {
 	FAULT(-1);
-	*count = (unsigned)gpus;
+	*count = (unsigned)fake_count;
 	return NVML_SUCCESS;
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice *device) {
 	FAULT((int)index);
-	if (index >= (unsigned)gpus) {
+	if (index >= (unsigned)fake_count) {
 		return NVML_ERROR_INVALID_ARGUMENT;
 	}
-	*device = &whole[index];
+	*device = fake_device((int)index, -1);
 	return NVML_SUCCESS;
 }
 
 int nvmlDeviceGetName(nvmlDevice device, char *name, unsigned size) {
+	struct fake_instance instance;
+	struct fake_compute compute;
+	char profile[64] = " MIG ";
 	FAULT(device->gpu);
-	snprintf(name, size, "%s%s", FAKE_NAME, device->mig < 0 ? "" : " MIG 1g.5gb");
+	if (!fake_part(device, &instance, &compute)) {
+		profile[0] = 0;
+	} else {
+		fake_profile_name(&fake_model()->profiles[instance.profile], &compute, profile + 5, sizeof profile - 5);
+	}
+	snprintf(name, size, "%s%s", fake_model()->name, profile);
 	return NVML_SUCCESS;
 }
 
@@ -100,37 +109,18 @@ int nvmlDeviceGetPciInfo_v3(nvmlDevice device, nvmlPciInfo *pci) {
 	snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "%s", bus);
 	snprintf(pci->busId, sizeof pci->busId, "0000%s", bus);
 	pci->bus = 7 + (unsigned)device->gpu;
-	return NVML_SUCCESS;
-}
-
-int nvmlDeviceGetMigMode(nvmlDevice device, unsigned *current, unsigned *pending) {
-	FAULT(device->gpu);
-	*current = *pending = mig_devices[device->gpu] >= 0;
-	return NVML_SUCCESS;
-}
-
-int nvmlDeviceGetMaxMigDeviceCount(nvmlDevice device, unsigned *count) {
-	FAULT(device->gpu);
-	*count = MAX_MIG;
-	return NVML_SUCCESS;
-}
-
-int nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice device, unsigned index, nvmlDevice *mig) {
-	FAULT(device->gpu);
-	if ((int)index >= mig_devices[device->gpu]) {
-		return NVML_ERROR_NOT_FOUND;
-	}
-	*mig = &part[device->gpu][index];
+	pci->pciDeviceId = fake_model()->device << 16 | 0x10DE;
+	pci->pciSubSystemId = fake_model()->subsystem << 16 | 0x10DE;
 	return NVML_SUCCESS;
 }
 
 int nvmlDeviceGetHandleByPciBusId_v2(const char *address, nvmlDevice *device) {
 	char bus[16];
-	for (int gpu = 0; gpu < gpus; gpu++) {
+	for (int gpu = 0; gpu < fake_count; gpu++) {
 		fake_bus(gpu, bus, sizeof bus);
-		if (strcasecmp(bus, address) == 0) {
+		if (strcasecmp(bus, address) == 0 || (!strncmp(address, "0000", 4) && !strcasecmp(bus, address + 4))) {
 			FAULT(gpu);
-			*device = &whole[gpu];
+			*device = fake_device(gpu, -1);
 			return NVML_SUCCESS;
 		}
 	}
@@ -198,8 +188,9 @@ VALUE(nvmlDeviceGetMaxPcieLinkGeneration, "generation.max", 4)
 
 int nvmlDeviceGetNvLinkState(nvmlDevice device, unsigned link, unsigned *active) {
 	FAULT(device->gpu);
-	if (link >= (unsigned)fake_value(ENV, "nvlinks", device->gpu, 12)) {
-		return NVML_ERROR_INVALID_ARGUMENT;
+	unsigned links = (unsigned)fake_value(ENV, "nvlinks", device->gpu, fake_model()->nvlinks);
+	if (link >= links) {
+		return links ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_NOT_SUPPORTED;
 	}
 	*active = link >= (unsigned)fake_value(ENV, "nvlinks.down", device->gpu, 0);
 	return NVML_SUCCESS;

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -110,8 +111,19 @@ func (s spec) mount(source, at string) {
 func addHardware(s spec) error {
 	s.section("hooks").add("createContainer", map[string]any{"path": machineHook, "args": []string{machineHook}})
 	s.mount(machineOrders, ordersDir)
+	for _, name := range driverFiles {
+		path := filepath.Join(machineOrders, name)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		s.mount(path, filepath.Join(libraryDir(), name))
+	}
 	return nil
 }
+
+// driverFiles are the files beside the driver's libraries that say what these play, see package fakegpu. A machine that
+// has them among its orders shows them to each container, whatever injects the libraries.
+var driverFiles = []string{"FAKE_GPUS", "FAKE_MODEL", "FAKE_NVML", "FAKE_XID"}
 
 // showHardware is the hook that runs in a container's mount namespace before the container enters it. runc itself
 // refuses mounts in /proc.
@@ -131,6 +143,25 @@ func showHardware([]string) error {
 		}
 		if err := unix.Mount(filepath.Join(machineDir, path), target, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("show %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// concatenate is cat on the machine. In /proc/modules, which not every kernel has, it finds the machine's modules; the
+// runtime of the toolkit looks there whether the driver is loaded.
+func concatenate(args []string) error {
+	const modulesFile, cat = "/proc/modules", "/bin/cat"
+	if !slices.Equal(args, []string{modulesFile}) {
+		return unix.Exec(cat, append([]string{cat}, args...), os.Environ())
+	}
+	loaded, err := os.ReadDir(filepath.Join(machineDir, moduleDir))
+	if err != nil {
+		return err
+	}
+	for _, module := range loaded {
+		if _, err := os.Stat(filepath.Join(machineDir, moduleDir, module.Name(), "initstate")); err == nil {
+			fmt.Printf("%s 1 0 - Live 0x0000000000000000\n", module.Name())
 		}
 	}
 	return nil

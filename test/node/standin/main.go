@@ -18,6 +18,8 @@ var parts = map[string]func(args []string) error{
 	// The machine's.
 	"runc":          runWithHardware,
 	"show-hardware": showHardware,
+	"cat":           concatenate,
+	"kubelet":       kubelet,
 	"pause":         func([]string) error { return untilEnd() },
 	"echo":          echo,
 

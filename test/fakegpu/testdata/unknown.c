@@ -1,0 +1,21 @@
+// The functions of NVML that the stand-in does not have. Each call is recorded in FAKE_UNKNOWN beside the library.
+#include "fake.h"
+#include "nvml.h"
+
+#include <stdio.h>
+
+static int unknown(const char *function) {
+	char path[4096];
+	fake_path("FAKE_UNKNOWN", path, sizeof path);
+	FILE *file = fopen(path, "a");
+	if (file) {
+		fprintf(file, "%s\n", function);
+		fclose(file);
+	}
+	return NVML_ERROR_FUNCTION_NOT_FOUND;
+}
+
+// The other files of the library replace these.
+#define NAME(function)                                                                                                 \
+	__attribute__((weak)) int function(void) { return unknown(#function); }
+#include "names.h"

@@ -1,0 +1,260 @@
+//go:build linux
+
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/node"
+)
+
+// playedDriver is the version of the driver that the played NVML is of.
+const playedDriver = "580.95.05"
+
+// The files beside the driver's libraries that say what these play, see package fakegpu.
+const (
+	fakeGPUs   = "FAKE_GPUS"
+	fakeModel  = "FAKE_MODEL"
+	fakeNVML   = "FAKE_NVML"
+	fakeEvents = "FAKE_XID"
+)
+
+// programsPolicy is all of the defaults, with that driver.
+func programsPolicy() *v1.ClusterPolicy {
+	policy := samplePolicy()
+	policy.Spec.Driver = &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: playedDriver}}
+	return policy
+}
+
+// loadPrograms loads the images of NVIDIA's programs, and what a host has that they use.
+func (b *env) loadPrograms() {
+	b.t.Helper()
+	images, err := node.ProgramImages(
+		os.Getenv(programsVariable), os.Getenv(standInVariable), driverLibrary(b.t), playedDriver)
+	b.Expect(err).NotTo(HaveOccurred())
+	for _, image := range images {
+		b.load(image)
+	}
+	b.Expect(b.machine.InstallContainerd()).To(Succeed())
+	for name, content := range map[string]string{
+		fakeGPUs: strings.Repeat("gpu ", gpus), fakeModel: "h100", fakeNVML: "", fakeEvents: "",
+	} {
+		b.Expect(b.machine.ShowDriverFile(name, content)).To(Succeed())
+	}
+}
+
+// newPrograms returns a real node with NVIDIA's programs and the operator, before there is a policy.
+func newPrograms(t *testing.T) *env {
+	t.Helper()
+	b := newEnv(t)
+	b.loadPrograms()
+	b.deployOperator(privileged)
+	return b
+}
+
+// logsIfFailed prints the ends of the logs of the operands' containers for a test that has failed. It must be deferred,
+// since the control plane ends before the clean-ups of the test.
+func (b *env) logsIfFailed() {
+	if !b.t.Failed() {
+		return
+	}
+	const lines = 25
+	for _, pod := range b.pods() {
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			for _, previous := range []bool{true, false} {
+				log, err := b.client.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
+					Container: c.Name, Previous: previous, TailLines: new(int64(lines)),
+				}).DoRaw(context.Background())
+				if err == nil && len(log) > 0 && pod.Labels["app"] != account {
+					b.t.Logf("%s of %s, previous=%t:\n%s", c.Name, pod.Name, previous, log)
+				}
+			}
+		}
+	}
+}
+
+// TestNVIDIAsPrograms runs NVIDIA's own programs below the rendered manifests, unchanged: its toolkit, device plugin,
+// config-manager and GPU Feature Discovery. Only the driver is played.
+func TestNVIDIAsPrograms(t *testing.T) {
+	b := newPrograms(t)
+	defer b.logsIfFailed()
+	var before snapshot
+	b.Eventually(func(g Gomega) {
+		before = b.takeSnapshot(g)
+		g.Expect(before.Processes).To(HaveKeyWithValue("gpu-operator", 2))
+		g.Expect(before.Handlers).NotTo(BeEmpty())
+	}, "30s", "500ms").Should(Succeed())
+	config := b.readRuntimeConfig()
+	begin := time.Now()
+	b.createPolicy(programsPolicy())
+	b.stages(begin, 3*time.Minute)
+	b.awaitReady()
+	t.Logf("the policy was ready after %s", since(begin))
+	b.logBreakdown(begin)
+	for _, part := range []struct {
+		name  string
+		check func(*env)
+	}{
+		{"the kubelet allocates the GPUs", (*env).checkAllocation},
+		{"labels", (*env).checkDiscovered},
+		{"shared by a ConfigMap", (*env).checkSharing},
+		{"shared under another name", (*env).checkRenamed},
+		{"a GPU with an error", (*env).checkEvent},
+		{"another version of the toolkit", (*env).checkToolkitUpgrade},
+		{"the machine is as before", func(b *env) { b.checkStackRemoved(before, config) }},
+	} {
+		// A part that fails leaves the node as it is then, so that the next ones would fail too.
+		if !t.Run(part.name, func(t *testing.T) { part.check(b.in(t)) }) {
+			return
+		}
+	}
+}
+
+// checkDiscovered waits for the labels of GPU Feature Discovery, whose values are the driver's.
+func (b *env) checkDiscovered() {
+	b.Eventually(func(g Gomega) {
+		labels := b.node(g).Labels
+		for key, value := range map[string]string{
+			"gpu.product": "NVIDIA-H100-80GB-HBM3", "gpu.count": fmt.Sprint(gpus), "gpu.replicas": "1",
+			"gpu.memory": "81559", "gpu.family": "hopper", "gpu.compute.major": "9", "gpu.compute.minor": "0",
+			"gpu.mode": "compute", "gpu.sharing-strategy": "none", "mig.capable": "true", "mps.capable": "false",
+			"cuda.driver-version.full": playedDriver, "vgpu.present": "false",
+		} {
+			g.Expect(labels).To(HaveKeyWithValue("nvidia.com/"+key, value))
+		}
+	}, "1m", "100ms").Should(Succeed(), b.describe)
+}
+
+// checkRenamed shares the GPUs under another name, and no more.
+func (b *env) checkRenamed() {
+	b.patchLabel(configLabel, "null")
+	for _, step := range []struct {
+		sharing any
+		devices map[corev1.ResourceName]int
+	}{
+		{
+			map[string]any{"timeSlicing": map[string]any{"replicas": 2, "renameByDefault": true}},
+			map[corev1.ResourceName]int{gpuResource + ".shared": 2 * gpus},
+		},
+		{nil, map[corev1.ResourceName]int{gpuResource: gpus}},
+	} {
+		b.patchPolicy(map[string]any{"spec": map[string]any{
+			"sharing": step.sharing, "devicePlugin": map[string]any{"config": nil},
+		}})
+		b.awaitDevices(step.devices)
+		b.awaitReady()
+	}
+}
+
+// checkEvent lets NVML report an error of one GPU: the plugin withdraws it, the operator counts it as not usable, and a
+// new plugin offers it again.
+func (b *env) checkEvent() {
+	begin := time.Now()
+	b.Expect(b.machine.ShowDriverFile(fakeEvents, "1 79\n")).To(Succeed())
+	b.awaitDevices(map[corev1.ResourceName]int{gpuResource: gpus - 1})
+	b.t.Logf("the Node had %d GPUs after %s", gpus-1, since(begin))
+	b.Expect(b.node(b).Status.Capacity[gpuResource]).To(HaveField("Value()", int64(gpus)))
+	b.awaitUsable(gpus - 1)
+	b.t.Logf("the policy's status had it after %s", since(begin))
+	b.replace(devicePlugin.app)
+	b.awaitDevices(map[corev1.ResourceName]int{gpuResource: gpus})
+	b.awaitUsable(gpus)
+	b.awaitReady()
+}
+
+// checkToolkitUpgrade gives the toolkit's image another version: its handler goes and comes, and what runs keeps
+// running.
+func (b *env) checkToolkitUpgrade() {
+	const version = "v1.20.2"
+	name, err := node.ImageName("container-toolkit")
+	b.Expect(err).NotTo(HaveOccurred())
+	repository, _, _ := strings.Cut(name, ":")
+	b.Expect(b.machine.Tag(b.t.Context(), name, repository+":"+version)).To(Succeed())
+	before := b.containers(toolkit.app, validatorApp)
+	begin := time.Now()
+	b.patchPolicy(map[string]any{"spec": map[string]any{"toolkit": map[string]any{"version": version}}})
+	b.Eventually(func(g Gomega) {
+		pods, err := b.client.CoreV1().Pods(namespace).
+			List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + toolkit.app})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pods.Items).To(HaveLen(1))
+		g.Expect(pods.Items[0].Spec.Containers[0].Image).To(HaveSuffix(version))
+		g.Expect(pods.Items[0].Status.ContainerStatuses).To(ConsistOf(HaveField("Ready", true)))
+	}, "2m", "100ms").Should(Succeed(), b.describe)
+	b.awaitReady()
+	b.t.Logf("all was ready after %s", since(begin))
+	b.Expect(b.containers(toolkit.app, validatorApp)).To(Equal(before), "no other container is restarted")
+}
+
+// runtimeConfig is containerd's configuration, which NVIDIA's toolkit writes again each time, without its comments.
+const runtimeConfig = "/etc/containerd/config.toml"
+
+// checkStackRemoved deletes the policy, and requires that the machine is as before it. config is what containerd read
+// from its configuration then.
+func (b *env) checkStackRemoved(before snapshot, config string) {
+	begin := time.Now()
+	b.Expect(b.client.CoreV1().RESTClient().Delete().AbsPath(policyPath, policyName).Do(b.t.Context()).Error()).
+		To(Succeed())
+	b.awaitRemoved(begin)
+	// The toolkit's signal to containerd is lost now and then: it asks the socket for the process, and gets none if
+	// containerd has answered before. What containerd has from its configuration shows after a restart.
+	for _, pid := range b.machine.Processes("/opt/node/bin/containerd") {
+		b.Expect(syscall.Kill(pid, syscall.SIGHUP)).To(Succeed())
+	}
+	delete(before.Files, runtimeConfig)
+	b.Eventually(func(g Gomega) {
+		after := b.takeSnapshot(g)
+		delete(after.Files, runtimeConfig)
+		g.Expect(cmp.Diff(before, after)).To(BeEmpty())
+	}, "30s", "500ms").Should(Succeed())
+	b.Expect(cmp.Diff(config, b.readRuntimeConfig())).To(BeEmpty())
+}
+
+// readRuntimeConfig returns what containerd reads from its configuration file, in a form of its own.
+func (b *env) readRuntimeConfig() string {
+	b.t.Helper()
+	dump := exec.CommandContext(b.t.Context(), filepath.Join(binaries(b.t), "containerd"),
+		"--config="+b.machine.Running(runtimeConfig), "config", "dump")
+	text, err := dump.Output()
+	b.Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// TestNVIDIAsProgramsInject runs the programs in each of the other ways in which GPUs come into containers.
+func TestNVIDIAsProgramsInject(t *testing.T) {
+	for _, mode := range []struct {
+		name string
+		spec v1.CDISpec
+	}{
+		{"by an NRI plugin", v1.CDISpec{Enabled: new(true), NRIPluginEnabled: new(true)}},
+		{"by the runtime, without CDI", v1.CDISpec{Enabled: new(false)}},
+	} {
+		t.Run(mode.name, func(t *testing.T) {
+			b := newPrograms(t)
+			defer b.logsIfFailed()
+			begin := time.Now()
+			policy := programsPolicy()
+			policy.Spec.CDI = &mode.spec
+			b.createPolicy(policy)
+			b.stages(begin, 3*time.Minute)
+			b.awaitReady()
+			b.logBreakdown(begin)
+			b.checkAllocation()
+		})
+	}
+}

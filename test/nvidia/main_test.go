@@ -1,0 +1,76 @@
+//go:build linux
+
+package nvidia
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// machineVariable names the folder of the machine, in the process that enters it and then becomes a program.
+const machineVariable = "TEST_NVIDIA_MACHINE"
+
+// programs is the folder of NVIDIA's programs, standIn the program that plays them.
+var programs, standIn string
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(machineVariable); dir != "" {
+		fmt.Fprintln(os.Stderr, enter(dir, os.Args[1], os.Args[2:]))
+		os.Exit(1)
+	}
+	if err := available(); err != nil {
+		fmt.Println("SKIPPED:", err)
+		return
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	err := cluster.SetParallel()
+	if err == nil {
+		programs, err = cluster.EnsureNVIDIAPrograms(testContext(), os.Stderr, "nvidia-device-plugin",
+			"gpu-feature-discovery", "nvidia-ctk", "nvidia-mig-parted")
+	}
+	if err == nil {
+		standIn, err = cluster.BuildNodeStandIn(testContext(), os.Stderr)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// available returns why NVIDIA's programs cannot run here; nil if they can.
+func available() error {
+	if os.Geteuid() != 0 {
+		return errors.New("NVIDIA's programs need root")
+	}
+	if _, err := exec.LookPath("cc"); err != nil {
+		return fmt.Errorf("the stand-ins of the driver's libraries need a C compiler: %w", err)
+	}
+	return nil
+}
+
+// enter mounts the files of a machine over those of this computer, for this process alone, and becomes a program.
+func enter(dir, path string, command []string) error {
+	if err := unix.Mount("/proc", dir+kernelProc, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("keep /proc of the kernel: %w", err)
+	}
+	for place, target := range places {
+		if err := unix.Mount(dir+place, target, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("show %s of the machine: %w", target, err)
+		}
+	}
+	if err := os.Unsetenv(machineVariable); err != nil {
+		return err
+	}
+	return fmt.Errorf("become %s: %w", path, unix.Exec(path, command, os.Environ()))
+}
