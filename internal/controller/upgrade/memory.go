@@ -181,18 +181,16 @@ func (m *memory) rejection(pod types.UID) rejection {
 	return m.rejected[pod]
 }
 
-// prune forgets nodes and pods that do not exist any more, or that no node waits for. Without nodes, all of them are at
-// rest: which annotations were replaced still counts then, as they may be written again.
-func (m *memory) prune(nodes map[string]bool, pods map[types.UID]bool) {
+// prune forgets all but these nodes and pods: others are at rest, or no node waits for them. Which annotations were
+// replaced still counts on a node at rest that exists, as they may be written again.
+func (m *memory) prune(nodes map[string]bool, pods map[types.UID]bool, exists func(node string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.versions, func(node, _ string) bool { return !nodes[node] })
 	maps.DeleteFunc(m.busy, func(node string, _ time.Time) bool { return !nodes[node] })
 	maps.DeleteFunc(m.workloads, func(node string, _ keptWorkload) bool { return !nodes[node] })
 	maps.DeleteFunc(m.failures, func(node string, _ failure) bool { return !nodes[node] })
-	if nodes != nil {
-		maps.DeleteFunc(m.replaced, func(node, _ string) bool { return !nodes[node] })
-	}
+	maps.DeleteFunc(m.replaced, func(node, _ string) bool { return !exists(node) })
 	maps.DeleteFunc(m.rejected, func(pod types.UID, _ rejection) bool { return !pods[pod] })
 }
 
