@@ -96,6 +96,8 @@
 //	| long pods are not read again,    | pods; time                | kB                     | early read of pods       |
 //	| and nodes found busy for a MIG   |                           |                        |                          |
 //	| layout (upgrade.memory)          |                           |                        |                          |
+//	| why calls for the slots are      | a call that succeeds; an  | 0.5 kB                 | another text of the same |
+//	| refused (upgrade.memory)         | answer of another kind    |                        | cause in the status      |
 //	| pods of users that nodes wait    | two seconds; an eviction; | one per such node, 0.1 | an early read of pods    |
 //	| for (upgrade.memory)             | another version of the    | kB for each pod        |                          |
 //	|                                  | node, its plan or basis   |                        |                          |

@@ -26,6 +26,8 @@ type memory struct {
 	workloads map[string]keptWorkload
 	// replaced are the nodes with an annotation that was replaced, and the transition of the last Event about that.
 	replaced map[string]string
+	// refused is why the API server refuses a call for the slots; zero if it does not.
+	refused slotsRefusal
 	// mayHaveSlots: the ConfigMap has slots that end with a pass, or has not been read yet.
 	mayHaveSlots bool
 	// waited is the number of pods that nodes wait for, and poll the delay before they are read again.
@@ -51,6 +53,9 @@ type rejection struct {
 	backoff
 	reason string
 }
+
+// slotsRefusal is the call for the slots that is refused, the kind of the answer, and its text.
+type slotsRefusal struct{ doing, reason, text string }
 
 func newMemory() memory {
 	return memory{
