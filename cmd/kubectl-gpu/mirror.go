@@ -88,6 +88,7 @@ standard error has it: the images of the rest are printed; 2 wrong usage.`,
 	flags.StringArrayVar(&env, "env", nil, "variable of the operator, as NAME=VALUE, such as DRIVER_IMAGE=...; may be "+
 		"repeated")
 	o.render.addToolkit(flags)
+	o.render.addStored(flags)
 	if use == "script" {
 		flags.StringVar(&o.to, "to", "", "registry of the mirror, such as mirror.local:5000 (default: spec.global.registry)")
 	}
@@ -108,7 +109,7 @@ func (o mirrorOptions) run(
 	if err != nil {
 		return fmt.Errorf("reading the policy %s: %w", o.render.policy, err)
 	}
-	by, err := file.refusals(cmd.Context(), nil)
+	by, err := file.refusals(cmd.Context(), nil, o.render.stored)
 	if err != nil {
 		return err
 	}
@@ -122,11 +123,7 @@ func (o mirrorOptions) run(
 	if err != nil {
 		return err
 	}
-	images, err := o.images(found)
-	if err != nil {
-		return err
-	}
-	if err := form(cmd.OutOrStdout(), images, registry); err != nil {
+	if err := form(cmd.OutOrStdout(), o.images(found), registry); err != nil {
 		return err
 	}
 	for _, sentence := range slices.Concat(
@@ -138,16 +135,12 @@ func (o mirrorOptions) run(
 }
 
 // images returns the images at their source, sorted.
-func (o mirrorOptions) images(found *rendition) ([]string, error) {
-	all, err := intents(found.plan, found.file.Policy)
-	if err != nil {
-		return nil, err
-	}
+func (o mirrorOptions) images(found *rendition) []string {
 	names := map[string]bool{o.render.image: true}
-	for _, object := range all {
+	for _, object := range found.objects {
 		addImages(names, object)
 	}
-	return slices.Sorted(maps.Keys(names)), nil
+	return slices.Sorted(maps.Keys(names))
 }
 
 // addImages adds the images of the containers of an object.

@@ -65,7 +65,8 @@ func TestMirrorScript(t *testing.T) {
 	g.Expect(kubectlGPU("", "mirror", "list", "-f", "-", "--nodes", "-").code).To(Equal(2))
 }
 
-// An object of a cluster may have what an older definition admitted. The API server keeps it, so it is only noted.
+// An object of a cluster may have what an older definition admitted. The API server keeps it, so it is only noted if
+// the user says that it was not edited since: an edit would be refused, and the file does not show it.
 func TestWhatIsStoredIsNoted(t *testing.T) {
 	const spec = `{driver: {kernelModuleType: closed}, toolkit: {version: 1.2.3}}`
 	const head = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: p%s}\nspec: " + spec + "\n"
@@ -73,17 +74,39 @@ func TestWhatIsStoredIsNoted(t *testing.T) {
 		t.Run(strings.Join(command[:min(len(command), 2)], " "), func(t *testing.T) {
 			g := NewWithT(t)
 			args := append(command, "-f", "-", "--nodes", "testdata/nodes.yaml")
-			exported := kubectlGPU(fmt.Sprintf(head, `, uid: a, resourceVersion: "7"`), args...)
+			const export = `, uid: a, resourceVersion: "7"`
+			exported := kubectlGPU(fmt.Sprintf(head, export), append(args, "--stored")...)
 			g.Expect(exported.code).To(Equal(0), exported.errOut)
 			g.Expect(exported.out).To(ContainSubstring("container-toolkit:1.2.3"))
 			g.Expect(exported.errOut).To(ContainSubstring("the API server would refuse a new ClusterPolicy p, and keeps the " +
 				`one that is stored with this: spec.driver.kernelModuleType: Unsupported value: "closed"`))
-			for _, written := range []string{"", ", uid: a", `, resourceVersion: "7"`} {
+			for _, written := range []string{"", ", uid: a", `, resourceVersion: "7"`, export} {
 				got := kubectlGPU(fmt.Sprintf(head, written), args...)
+				g.Expect(strings.Contains(got.errOut, "add --stored")).To(Equal(written == export))
 				g.Expect(got.code).To(Equal(1))
 				g.Expect(got.out).To(ContainSubstring("container-toolkit:1.2.3"), "what is refused, is printed too")
 				g.Expect(got.errOut).To(ContainSubstring("kubectl gpu: the API server would refuse ClusterPolicy p"))
 			}
+		})
+	}
+}
+
+// Where the objects of an operand cannot be rendered, those of the others are printed, with what the labels of a
+// running operator change, and the command fails.
+func TestTheRestOfAnOperandThatCannotBeRendered(t *testing.T) {
+	policy := edit("{driver: {nodeSelector: {zone: front}}, gfd: {containerResources: [{name: missing}]}}")
+	const why = "spec.gfd.containerResources: there is no container missing"
+	for name, args := range map[string][]string{"render": {"render"}, "mirror": {"mirror", "list"}} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := kubectlGPU(policy, append(args, "-f", "-", "--nodes", ubuntuNode(t, running))...)
+			g.Expect(got.code).To(Equal(1))
+			g.Expect(got.out).To(ContainSubstring("nvidia/k8s/dcgm-exporter:"))
+			g.Expect(strings.Count(got.errOut, why)).To(Equal(1), got.errOut)
+			g.Expect(got.errOut).To(ContainSubstring("kubectl gpu: "))
+			g.Expect(differingObjects.FindAllString(got.errOut, -1)).To(Equal([]string{
+				"DaemonSet nvidia-driver-daemonset would be applied with the labels of a running operator\n",
+			}))
 		})
 	}
 }

@@ -124,7 +124,7 @@ func (o planOptions) compute(cmd *cobra.Command) (*preview.Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	refused, err := file.refusals(cmd.Context(), cluster)
+	refused, err := file.refusals(cmd.Context(), cluster, false)
 	if err != nil {
 		return nil, err
 	}

@@ -44,8 +44,8 @@ func errRefused(found *preview.Preview) error {
 
 // refusals checks the policy and the NVIDIADrivers of a file as the API server does, except its webhooks and policies.
 // It accepts what is wrong with an object of the cluster already, as the API server does: live has those objects. It is
-// nil if there is no cluster: then what is wrong with an object that was exported from one counts as stored there.
-func (f *policyFile) refusals(ctx context.Context, live *preview.Cluster) (refusals, error) {
+// nil if there is no cluster: then what is wrong counts as stored in one if asStored is set.
+func (f *policyFile) refusals(ctx context.Context, live *preview.Cluster, asStored bool) (refusals, error) {
 	found := refusals{}
 	for _, document := range f.documents {
 		definition, known := definitionOf(document)
@@ -65,7 +65,7 @@ func (f *policyFile) refusals(ctx context.Context, live *preview.Cluster) (refus
 			continue
 		}
 		name := definition.Kind.Kind + " " + nameOf(document)
-		if live == nil && isExported(document) {
+		if live == nil && asStored {
 			for _, problem := range problems {
 				found.sentences = append(found.sentences, fmt.Sprintf("the API server would refuse a new %s, and keeps the one "+
 					"that is stored with this: %s", name, problem))
@@ -75,6 +75,10 @@ func (f *policyFile) refusals(ctx context.Context, live *preview.Cluster) (refus
 		found.objects = append(found.objects, name)
 		for _, problem := range problems {
 			found.sentences = append(found.sentences, fmt.Sprintf("the API server would refuse %s: %s", name, problem))
+		}
+		if live == nil && isExported(document) {
+			found.sentences = append(found.sentences, fmt.Sprintf("if %s is in a cluster like this, and was not edited, the "+
+				"API server keeps it: add --stored", name))
 		}
 	}
 	return found, nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -17,7 +19,10 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/podrules"
 	"github.com/clusterpolicy/gpu-operator/internal/schemacheck"
 )
@@ -29,8 +34,9 @@ func validateCommand() *cobra.Command {
 		Short: "Check ClusterPolicies and NVIDIADrivers in a file as the API server would, without a cluster",
 		Long: `Check the ClusterPolicies and NVIDIADrivers in a file with the schema and the rules of this release, as the
 API server does when they are created, and report fields that it does not know, and values that no pod can have, which
-the operator refuses. It also prints the fields of policies that have no effect or are deprecated, which are no errors.
-Objects of other kinds are ignored. No cluster is called: webhooks and policies of one are not asked.
+the operator refuses where it makes pods of them. It also prints the fields of policies that have no effect or are
+deprecated, which are no errors. Objects of other kinds are ignored. No cluster is called: webhooks and policies of one
+are not asked.
 
 Exit codes: 0 all objects are valid, 1 one is not or the file cannot be read, 2 wrong usage.`,
 		Example: `  kubectl gpu validate -f policy.yaml
@@ -164,10 +170,43 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 	for _, note := range fieldnotes.Of(policy.Spec) {
 		notes = append(notes, "note: "+strings.TrimSuffix(note, "."))
 	}
-	return impossible(policy.Spec), notes, nil
+	problems, unread, err := impossibleOf(policy.Spec)
+	return problems, append(notes, unread...), err
 }
 
-// impossible returns what the API server stores and no pod can have: the operator refuses it.
+// impossibleOf returns what the API server stores and no pod can have of a policy. In the block of an operand that is
+// not installed it is only worth to know: the operator makes no pods of it.
+func impossibleOf(spec v1.ClusterPolicySpec) (problems, notes []string, err error) {
+	catalogue, err := operands.Catalogue()
+	if err != nil {
+		return nil, nil, fmt.Errorf("the catalogue of operands is invalid, which is a bug in this program: %w", err)
+	}
+	absent := absentBlocks(catalogue, operand.Input{Spec: effective.Of(spec)})
+	for _, problem := range podrules.Check(spec, "spec") {
+		inBlock := func(block string) bool { return strings.HasPrefix(problem.Field, block+".") }
+		if i := slices.IndexFunc(absent, inBlock); i >= 0 {
+			notes = append(notes, fmt.Sprintf("note: %s; nothing of %s is installed", problem, absent[i]))
+			continue
+		}
+		problems = append(problems, problem.String())
+	}
+	return problems, notes, nil
+}
+
+// absentBlocks returns the blocks of the spec of which no operand is installed, sorted.
+func absentBlocks(catalogue operand.Catalogue, in operand.Input) []string {
+	installed := map[string]bool{}
+	for i := range catalogue {
+		o := &catalogue[i]
+		if block := in.PlacementOf(o).Field; block != "" {
+			installed[block] = installed[block] || o.Decide(in).Choice != operand.Absent
+		}
+	}
+	maps.DeleteFunc(installed, func(_ string, is bool) bool { return is })
+	return slices.Sorted(maps.Keys(installed))
+}
+
+// impossible returns what the API server stores and no pod can have of an object: the operator refuses it.
 func impossible(spec any) (problems []string) {
 	for _, problem := range podrules.Check(spec, "spec") {
 		problems = append(problems, problem.String())

@@ -71,6 +71,15 @@ func TestValidate(t *testing.T) {
 			policy("{gfd: {resources: {requests: {example.com/nic: 1}}}}"), 1,
 			"ClusterPolicy p: spec.gfd.resources.requests[example.com/nic]: needs the same limit", "1 of 1",
 		},
+		"what no pod can have, of an operand that is not installed": {
+			policy("{dcgm: {enabled: false, resources: {requests: {example.com/nic: 1}}}, " +
+				"gfd: {enabled: false, tolerations: [{key: a..b/c}]}}"), 0,
+			"note: spec.dcgm.resources.requests[example.com/nic]: needs the same limit, as Kubernetes does not overcommit it: " +
+				"add it to limits; nothing of spec.dcgm is installed", "",
+		},
+		"what no pod can have, of an operand that is not installed by default": {
+			policy("{dcgm: {resources: {requests: {example.com/nic: 1}}}}"), 0, "; nothing of spec.dcgm is installed", "",
+		},
 		"what no pod of a driver can have": {
 			"apiVersion: nvidia.com/v1alpha1\nkind: NVIDIADriver\nmetadata: {name: d}\n" +
 				"spec: {tolerations: [{key: a..b/c}]}\n", 1, `NVIDIADriver d: spec.tolerations[0].key: "a..b/c" is not a key`,

@@ -20,15 +20,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// NodeChanges passes events of nodes that can change an assessment or a label. It drops heartbeats, labels that neither
-// the operator reads nor the spec selects by (selects), and the operator's own writes of the condition
-// nvidia.com/GPUReady (written).
+// NodeChanges passes events of nodes that can change an assessment, a label, or what a node means for driver upgrades.
+// It drops heartbeats, labels that neither the operator reads nor the spec selects by (selects), and the operator's own
+// writes of the condition nvidia.com/GPUReady (written).
 func NodeChanges(
 	selects func(label string) bool, written func(node string, condition *corev1.NodeCondition) bool,
 ) predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Node) bool {
 		return ownLabelsChanged(before, after) || selectorLabelsChanged(selects, before, after) ||
 			!reflect.DeepEqual(before.Annotations, after.Annotations) ||
+			before.Spec.Unschedulable != after.Spec.Unschedulable ||
 			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 			conditionsDiffer(written, before, after) ||
 			before.Status.NodeInfo != after.Status.NodeInfo ||

@@ -102,7 +102,8 @@ func TestNodeChanges(t *testing.T) {
 			change: func(n *corev1.Node) { n.Name, n.Status.Conditions[1].Reason = "b", "Written" },
 			want:   true,
 		},
-		"a taint": {change: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a"}} }, want: true},
+		"a taint":  {change: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a"}} }, want: true},
+		"a cordon": {change: func(n *corev1.Node) { n.Spec.Unschedulable = true }, want: true},
 		"a discovery annotation": {change: func(n *corev1.Node) {
 			delete(n.Annotations, "nvidia.com/gpu-operator.discovery-lost-since")
 		}, want: true},

@@ -20,6 +20,10 @@
 //	| each with the node's plan        | or its deletion           | its labels are those   | node; dwell times start  |
 //	| (fleet.Fleet)                    |                           | of the cached Node     | again; a write that is   |
 //	|                                  |                           |                        | rejected                 |
+//	| which nodes driver upgrades have | a reconcile of the node,  | one name per such      | passes look at all nodes |
+//	| to look at, and sums of all      | or its deletion; a new    | node, 0.1 kB; one sum  | until each was assessed  |
+//	| others by group (fleet.Fleet)    | Basis                     | per group, and 0.1 kB  |                          |
+//	|                                  |                           | per node without GPUs  |                          |
 //	| basis with the decisions         | a change of spec,         | one, 30 kB; until a    | an assessment of each    |
 //	| (fleet.Basis)                    | references, toolkit       | node is assessed by it | node                     |
 //	|                                  | images, DaemonSets or     | the one before, too    |                          |
@@ -82,16 +86,18 @@
 //	| report of driver upgrades        | a pass over all nodes     | one per node with an   | the status has no        |
 //	| (fleet.Fleet)                    |                           | upgrade, 0.3 kB        | upgrades until the next  |
 //	|                                  |                           |                        | pass                     |
-//	| versions of nodes after driver   | the cached node; its      | one per node that was  | a write that is rejected |
-//	| upgrades wrote them              | deletion; all at rest     | just written, 0.1 kB   |                          |
+//	| versions of nodes after driver   | the cached node; the node | one per node that was  | a write that is rejected |
+//	| upgrades wrote them              | at rest, or its deletion  | just written, 0.1 kB   |                          |
 //	| (upgrade.memory)                 |                           |                        |                          |
 //	| back-offs of nodes and of        | a call that succeeds;     | one per failing node   | an early attempt; the    |
-//	| evictions that failed            | time; the end of the node | and per pod that is    | reason of a blocked pod  |
-//	| (upgrade.memory)                 | or the pod; all at rest   | not evicted, 0.2 kB    | is missing until then    |
+//	| evictions that failed            | time; the end of the pod  | and per pod that is    | reason of a blocked pod  |
+//	| (upgrade.memory)                 | or node; the node at rest | not evicted, 0.2 kB    | is missing until then    |
 //	| that no slots are granted, how   | a slot; another number of | one per busy node, 0.1 | a read of the slots; an  |
 //	| long pods are not read again,    | pods; time                | kB                     | early read of pods       |
 //	| and nodes found busy for a MIG   |                           |                        |                          |
 //	| layout (upgrade.memory)          |                           |                        |                          |
+//	| why calls for the slots are      | a call that succeeds; an  | 0.5 kB                 | another text of the same |
+//	| refused (upgrade.memory)         | answer of another kind    |                        | cause in the status      |
 //	| pods of users that nodes wait    | two seconds; an eviction; | one per such node, 0.1 | an early read of pods    |
 //	| for (upgrade.memory)             | another version of the    | kB for each pod        |                          |
 //	|                                  | node, its plan or basis   |                        |                          |

@@ -35,12 +35,9 @@ func (o *operator) relabel(name, value string) {
 
 // editPolicy changes the spec of the policy, so that all is planned and rendered again.
 func (o *operator) editPolicy(edit int) {
-	before := &v1.ClusterPolicy{}
-	must(o.Get(context.Background(), client.ObjectKey{Name: "cluster-policy"}, before))
-	after := before.DeepCopy()
-	after.Generation++
-	after.Spec.DaemonSets = &v1.DaemonSetsSpec{Labels: v1.Labels{"example.com/edit": v1.LabelValue(fmt.Sprint(edit))}}
-	o.put(after)
+	o.changePolicy(func(spec *v1.ClusterPolicySpec) {
+		spec.DaemonSets = &v1.DaemonSetsSpec{Labels: v1.Labels{"example.com/edit": v1.LabelValue(fmt.Sprint(edit))}}
+	})
 }
 
 // soakPass changes something of the cluster, reconciles the node that it concerns, and runs a pass.

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
@@ -21,6 +20,16 @@ func (o *operator) changeNode(name string, change func(*corev1.Node)) {
 	change(after)
 	o.put(after)
 	o.reconcileNode(name)
+}
+
+// changePolicy applies a change to the spec of the policy.
+func (o *operator) changePolicy(change func(*v1.ClusterPolicySpec)) {
+	policy := &v1.ClusterPolicy{}
+	must(o.Get(context.Background(), client.ObjectKey{Name: "cluster-policy"}, policy))
+	policy = policy.DeepCopy()
+	policy.Generation++
+	change(&policy.Spec)
+	o.put(policy)
 }
 
 // The node controller keeps which nodes matter to driver upgrades, so that the upgrade controller need not look.
@@ -37,7 +46,7 @@ func TestUpgradeStateOfNodes(t *testing.T) {
 	o.reconcileAll()
 	o.reconcileNodes(names)
 	g.Expect(atRest()).To(BeTrue(), "no driver is installed yet")
-	g.Expect(o.fleet.Get(names[0]).Upgrade).To(Equal(fleet.UpgradeAtRest))
+	g.Expect(o.fleet.Get(names[0]).Resting).To(HaveValue(HaveField("UpToDate", false)))
 	o.makeReady(names)
 	done, _ := o.fleet.UpgradesAtRest()
 	g.Expect(done).To(Equal(4))
@@ -54,23 +63,20 @@ func TestUpgradeStateOfNodes(t *testing.T) {
 		},
 	} {
 		o.changeNode(node, change[0])
-		g.Expect(o.fleet.Get(node).Upgrade).To(Equal(fleet.UpgradeActive), what)
+		g.Expect(o.fleet.Get(node).Resting).To(BeNil(), what)
 		g.Expect(atRest()).To(BeFalse(), what)
 		o.changeNode(node, change[1])
-		g.Expect(o.fleet.Get(node).Upgrade).To(Equal(fleet.UpgradeDone), "the end of "+what)
+		g.Expect(o.fleet.Get(node).Resting).To(HaveValue(HaveField("UpToDate", true)), "the end of "+what)
 		g.Expect(atRest()).To(BeTrue(), "the end of "+what)
 	}
 
-	policy := &v1.ClusterPolicy{}
-	must(o.Get(context.Background(), client.ObjectKey{Name: "cluster-policy"}, policy))
-	policy = policy.DeepCopy()
-	policy.Generation++
-	policy.Spec.Driver = &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "999.1"}}
-	o.put(policy)
+	o.changePolicy(func(spec *v1.ClusterPolicySpec) {
+		spec.Driver = &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "999.1"}}
+	})
 	o.reconcileAll()
 	o.reconcileAll()
 	o.reconcileNode(node)
-	g.Expect(o.fleet.Get(node).Upgrade).To(Equal(fleet.UpgradeActive), "another driver")
+	g.Expect(o.fleet.Get(node).Resting).To(BeNil(), "another driver")
 	o.removeNodes(names)
 	o.reconcileNodes(names)
 	g.Expect(atRest()).To(BeTrue(), "the nodes are deleted")

@@ -8,6 +8,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
 // Entry is the state of one node. It is immutable once set.
@@ -31,8 +32,9 @@ type Entry struct {
 	// need does, and they did before they read it. ReadDigest is that of its content; empty for none.
 	ReadersDown bool
 	ReadDigest  string
-	// Upgrade is what the node means for a plan of driver upgrades.
-	Upgrade UpgradeState
+	// Resting is what the node means for a plan of driver upgrades that has nothing to do or to report for it, see
+	// upgrade.Cluster.AtRest; nil if a plan has to look at the node, or that is not known.
+	Resting *upgrade.Resting
 	// WriteError is the error of the last write to the Node; empty if it succeeded.
 	WriteError string
 	// Boot is what is known of the node's last boot.

@@ -32,9 +32,11 @@ type Fleet struct {
 	mu       sync.RWMutex
 	entries  map[string]*Entry
 	hydrated bool
-	// starting is the number of entries that are Starting, and upgradeStates that in each UpgradeState.
-	starting      int
-	upgradeStates [UpgradeDone + 1]int
+	// starting is the number of entries that are Starting.
+	starting int
+	// active are the nodes that a plan of driver upgrades has to look at, and rest has all others.
+	active map[string]bool
+	rest   upgrade.Rest
 	// readers are the nodes that read a configuration of the device plugin, by its source, and unassessed is the number
 	// of managed nodes that were not assessed yet.
 	readers    map[string]*readers
@@ -62,7 +64,7 @@ type Fleet struct {
 func New() *Fleet {
 	return &Fleet{
 		changed: notify.New(), published: notify.New(), assessed: notify.New(), acting: notify.New(), acted: notify.New(),
-		noticed: notify.New(), entries: map[string]*Entry{}, readers: map[string]*readers{},
+		noticed: notify.New(), entries: map[string]*Entry{}, active: map[string]bool{}, readers: map[string]*readers{},
 		changedHealth: map[string]bool{}, changedNeighbours: map[string]bool{},
 	}
 }
@@ -119,7 +121,7 @@ func (f *Fleet) Set(entry *Entry) {
 	}
 	if !sameFacts || aggregateDiffers(before, entry) {
 		f.notifyChanged()
-	} else if before.Latest.InService() != entry.Latest.InService() || before.Upgrade != entry.Upgrade {
+	} else if before.Latest.InService() != entry.Latest.InService() || !sameResting(before.Resting, entry.Resting) {
 		f.notifyAssessed()
 	}
 }
@@ -140,17 +142,17 @@ func (f *Fleet) Delete(node string) {
 	f.notifyChanged()
 }
 
-// count updates the numbers of entries when one is replaced; nil for none.
+// count updates the numbers and the index of entries when one is replaced; nil for none.
 func (f *Fleet) count(before, after *Entry) {
 	if before != nil {
-		f.upgradeStates[before.Upgrade]--
+		f.removeUpgrade(before)
 		f.countReaders(before, -1)
 		if before.Starting() {
 			f.starting--
 		}
 	}
 	if after != nil {
-		f.upgradeStates[after.Upgrade]++
+		f.addUpgrade(after)
 		f.countReaders(after, 1)
 		if after.Starting() {
 			f.starting++
@@ -262,6 +264,7 @@ func (f *Fleet) Publish(next Basis, now time.Time) *Basis {
 	}
 	next.own()
 	f.basis = &next
+	f.indexUpgrades()
 	f.published.Notify()
 	f.notifyAssessed()
 	return f.basis

@@ -1,36 +1,87 @@
 package fleet
 
 import (
+	"iter"
 	"maps"
 	"reflect"
 
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
-// UpgradeState is what a node means for a plan of driver upgrades.
-type UpgradeState int
+// UpgradeView is what a pass of driver upgrades sees of the fleet, from one moment. What it costs depends on the number
+// of Active entries, not on that of all.
+type UpgradeView struct {
+	// Hydrated as in View.
+	Hydrated bool
+	// Active are the entries of the nodes that a plan has to look at, in any order: those that are not at rest, that were
+	// not assessed by the current Basis, or that were asked for.
+	Active []*Entry
+	// Rest has all other nodes.
+	Rest upgrade.Rest
+}
 
-// The states. As long as all nodes are UpgradeAtRest or UpgradeDone, there is nothing to plan.
-const (
-	// UpgradeUnknown: the node was not looked at yet, or its pods could not be read.
-	UpgradeUnknown UpgradeState = iota
-	// UpgradeActive: a plan has something to do or to report for the node.
-	UpgradeActive
-	// UpgradeAtRest: it has not, see upgrade.Cluster.AtRest. No driver is installed on the node, or not yet.
-	UpgradeAtRest
-	// UpgradeDone is UpgradeAtRest with a driver that is up to date.
-	UpgradeDone
-)
+// UpgradeView returns the current view, in which the nodes of these names are Active.
+func (f *Fleet) UpgradeView(asked iter.Seq[string]) UpgradeView {
+	// The copy shares parts of the original, which notes that.
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	view := UpgradeView{Hydrated: f.hydrated, Active: make([]*Entry, 0, len(f.active)), Rest: f.rest.Copy()}
+	for name := range f.active {
+		view.Active = append(view.Active, f.entries[name])
+	}
+	for name := range asked {
+		if entry := f.entries[name]; entry != nil && !f.active[name] {
+			view.Active = append(view.Active, entry)
+			view.Rest.Remove(entry.Resting)
+		}
+	}
+	return view
+}
 
 // UpgradesAtRest reports whether driver upgrades need no plan because of any node, and if so, the number of nodes whose
 // driver is up to date.
 func (f *Fleet) UpgradesAtRest() (done int, atRest bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	if !f.hydrated || f.upgradeStates[UpgradeUnknown]+f.upgradeStates[UpgradeActive] > 0 {
+	if !f.hydrated || len(f.active) > 0 {
 		return 0, false
 	}
-	return f.upgradeStates[UpgradeDone], true
+	return f.rest.UpToDate(), true
+}
+
+// addUpgrade adds an entry to the index of what a plan of driver upgrades has to look at. What was true of a node by an
+// earlier Basis may not be true any more.
+func (f *Fleet) addUpgrade(entry *Entry) {
+	if entry.Resting == nil || f.basis != nil && entry.BasisVersion != f.basis.Version {
+		f.active[entry.Facts.Name] = true
+		return
+	}
+	f.rest.Add(entry.Resting)
+}
+
+// removeUpgrade is the opposite of addUpgrade.
+func (f *Fleet) removeUpgrade(entry *Entry) {
+	if f.active[entry.Facts.Name] {
+		delete(f.active, entry.Facts.Name)
+		return
+	}
+	f.rest.Remove(entry.Resting)
+}
+
+// indexUpgrades makes the index by the current Basis.
+func (f *Fleet) indexUpgrades() {
+	f.active, f.rest = map[string]bool{}, upgrade.Rest{}
+	for _, entry := range f.entries {
+		f.addUpgrade(entry)
+	}
+}
+
+// sameResting reports whether two nodes, nil for one that is not at rest, mean the same for a plan of driver upgrades.
+func sameResting(a, b *upgrade.Resting) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
 }
 
 // SetUpgrades replaces the report of driver upgrades, nil for none. A pass is due if it differs in more than the

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,32 +92,74 @@ func TestUpgradesAtRest(t *testing.T) {
 		g.Expect(gotRest).To(Equal(atRest))
 		g.Expect(gotDone).To(Equal(done))
 	}
-	set := func(name string, state fleet.UpgradeState) (due bool) {
+	atRest, upToDate := &upgrade.Resting{}, &upgrade.Resting{UpToDate: true}
+	set := func(name string, resting *upgrade.Resting) (due bool) {
 		for len(f.Assessed()) > 0 {
 			<-f.Assessed()
 		}
-		f.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: name}, Upgrade: state})
+		f.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: name}, Resting: resting})
 		return len(f.Assessed()) > 0
 	}
 	expect(0, false)
 	f.Hydrate([]*fleet.Entry{{Facts: nodeinfo.Facts{Name: "a"}}})
 	expect(0, false)
-	g.Expect(set("a", fleet.UpgradeAtRest)).To(BeTrue())
+	g.Expect(set("a", atRest)).To(BeTrue())
 	expect(0, true)
-	g.Expect(set("a", fleet.UpgradeAtRest)).To(BeFalse())
-	g.Expect(set("a", fleet.UpgradeDone)).To(BeTrue())
+	g.Expect(set("a", new(*atRest))).To(BeFalse())
+	g.Expect(set("a", upToDate)).To(BeTrue())
 	expect(1, true)
-	set("b", fleet.UpgradeDone)
+	set("b", upToDate)
 	expect(2, true)
-	g.Expect(set("b", fleet.UpgradeActive)).To(BeTrue())
+	g.Expect(set("b", &upgrade.Resting{UpToDate: true, Unavailable: "is cordoned"})).To(BeTrue(), "of the budgets")
+	g.Expect(set("b", nil)).To(BeTrue())
 	<-f.Assessed()
-	f.Set(&fleet.Entry{
-		Facts: nodeinfo.Facts{Name: "b"}, Upgrade: fleet.UpgradeActive, Latest: assess.Assessment{NothingOffers: true},
-	})
+	f.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: "b"}, Latest: assess.Assessment{NothingOffers: true}})
 	g.Expect(f.Assessed()).To(Receive(), "all works, and nothing is to offer its GPUs")
 	expect(0, false)
 	f.Delete("b")
 	expect(1, true)
 	f.Hydrate([]*fleet.Entry{{Facts: nodeinfo.Facts{Name: "a"}}, {Facts: nodeinfo.Facts{Name: "c"}}})
 	expect(0, false)
+}
+
+// A view has the entries that a plan has to look at, and sums of the others. What a node was by an earlier Basis does
+// not count.
+func TestUpgradeView(t *testing.T) {
+	g := NewWithT(t)
+	f := fleet.New()
+	active := func(asked ...string) (names []string, others int) {
+		view := f.UpgradeView(slices.Values(asked))
+		for _, entry := range view.Active {
+			names = append(names, entry.Facts.Name)
+		}
+		return names, view.Rest.UpToDate()
+	}
+	expect := func(others int, names []string, asked ...string) {
+		t.Helper()
+		gotNames, gotOthers := active(asked...)
+		g.Expect(gotNames).To(ConsistOf(names))
+		g.Expect(gotOthers).To(Equal(others))
+	}
+	set := func(name string, version uint64, resting *upgrade.Resting) {
+		f.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: name}, BasisVersion: version, Resting: resting})
+	}
+	upToDate := func(name string) *upgrade.Resting { return &upgrade.Resting{Name: name, UpToDate: true} }
+	f.Hydrate(nil)
+	first := f.Publish(fleet.Basis{}, time.Time{})
+	set("a", first.Version, upToDate("a"))
+	set("b", first.Version, upToDate("b"))
+	set("c", first.Version, nil)
+	set("d", first.Version-1, upToDate("d"))
+	expect(2, []string{"c", "d"})
+	expect(1, []string{"c", "d", "a"}, "a", "c", "unknown")
+	expect(2, []string{"c", "d"})
+
+	next := f.Publish(fleet.Basis{KeepNodes: true}, time.Time{})
+	expect(0, []string{"a", "b", "c", "d"})
+	set("a", next.Version, upToDate("a"))
+	set("b", first.Version, upToDate("b"))
+	expect(1, []string{"b", "c", "d"})
+	f.Delete("a")
+	f.Delete("b")
+	expect(0, []string{"c", "d"})
 }

@@ -49,8 +49,10 @@ func UpgradeNode(of *UpgradeFacts) (upgrade.Node, *appsv1.DaemonSet) {
 		BootID:            object.Status.NodeInfo.BootID,
 		Pull:              of.pod(of.Pods.Pull),
 	}
-	if !node.KubeletReady {
-		node.NotReadySince = notReadySince(object)
+	if since := readySince(object); node.KubeletReady {
+		node.ReadySince = since
+	} else {
+		node.NotReadySince = since
 	}
 	if text, recorded := object.Annotations[labels.UpgradeRecord]; recorded {
 		record, err := upgrade.DecodeRecord(text)
@@ -69,8 +71,8 @@ func UpgradeNode(of *UpgradeFacts) (upgrade.Node, *appsv1.DaemonSet) {
 	return node, of.addPlanned(&node)
 }
 
-// notReadySince returns since when the condition Ready of the node has its status; zero without the condition.
-func notReadySince(node *corev1.Node) time.Time {
+// readySince returns since when the condition Ready of the node has its status; zero without the condition.
+func readySince(node *corev1.Node) time.Time {
 	if condition := readiness.NodeCondition(node, corev1.NodeReady); condition != nil {
 		return condition.LastTransitionTime.Time
 	}

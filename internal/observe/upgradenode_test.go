@@ -2,8 +2,10 @@ package observe_test
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
@@ -34,3 +36,19 @@ func TestRecordOfADrain(t *testing.T) {
 }
 
 const drainRecord = "nvidia.com/gpu-operator.mig-drain"
+
+// Since when a node reports, or does not, is that of its condition Ready.
+func TestSinceWhenANodeReports(t *testing.T) {
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for status, want := range map[corev1.ConditionStatus][2]time.Time{
+		corev1.ConditionTrue: {since, {}}, corev1.ConditionFalse: {{}, since}, corev1.ConditionUnknown: {{}, since},
+	} {
+		object := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(since)},
+		}}}
+		node, _ := observe.UpgradeNode(&observe.UpgradeFacts{Node: object})
+		if got := [2]time.Time{node.ReadySince, node.NotReadySince}; got != want {
+			t.Errorf("Ready is %s: got %v, want %v", status, got, want)
+		}
+	}
+}

@@ -1,18 +1,27 @@
 package upgrade
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // In every state of the model: while all nodes are at rest and there are no slots, the plan is empty, and it counts the
 // nodes that are up to date. Then no plan is computed.
 func TestNodesAtRestNeedNoPlan(t *testing.T) {
-	var rests, plans atomic.Int64
+	var rests, plans, parts atomic.Int64
 	checked := func(c *Cluster) Plan {
 		plan, done, active := c.Plan(), 0, len(c.Slots) > 0
+		if checkRest(t, c, plan) {
+			parts.Add(1)
+		}
 		for i := range c.Nodes {
 			active = active || !c.AtRest(&c.Nodes[i])
 			if c.Nodes[i].UpToDate() {
@@ -39,10 +48,103 @@ func TestNodesAtRestNeedNoPlan(t *testing.T) {
 			t.Fatalf("%s: %v", setting.name, err)
 		}
 	}
-	if rests.Load() == 0 || plans.Load() == 0 {
+	if rests.Load() == 0 || plans.Load() == 0 || parts.Load() == 0 {
 		t.Errorf("%d plans at rest and %d others were checked", rests.Load(), plans.Load())
 	}
-	t.Logf("%d plans at rest, %d others", rests.Load(), plans.Load())
+	t.Logf("%d plans at rest, %d others, %d of a part of the nodes", rests.Load(), plans.Load(), parts.Load())
+}
+
+// checkRest checks that a plan with sums of the nodes at rest is the plan with each of them. It returns whether there are
+// any.
+func checkRest(t *testing.T, c *Cluster, plan Plan) bool {
+	t.Helper()
+	others := withoutResting(c)
+	if of := others.Plan(); !reflect.DeepEqual(of, plan) {
+		t.Errorf("with sums of the nodes at rest the plan is %+v, and with each of them %+v\nof %+v", of, plan, c)
+	}
+	return len(others.Nodes) < len(c.Nodes)
+}
+
+// withoutResting returns the cluster with the nodes at rest that have no slot in its Rest. Which those are is known of
+// each node alone.
+func withoutResting(c *Cluster) *Cluster {
+	alone, others := *c, *c
+	alone.Slots, others.Nodes = nil, nil
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if _, granted := c.Slots[n.Name]; granted || !alone.AtRest(n) {
+			others.Nodes = append(others.Nodes, *n)
+			continue
+		}
+		others.Rest.Add(new(n.Resting()))
+	}
+	return &others
+}
+
+// randomNode returns a node in one of the situations that matter to the budgets, at rest or not.
+func randomNode(random *rand.Rand, name string) Node {
+	w := &world{now: epoch}
+	n := w.newMachine(name, "a").Node
+	n.UID, n.GPUReady = types.UID(name), random.IntN(3) > 0
+	n.Group = []string{"", "pool"}[random.IntN(2)]
+	n.Installs, n.Unschedulable = random.IntN(4) > 0, random.IntN(5) == 0
+	n.KubeletReady, n.MIG.Partitioned = random.IntN(6) > 0, random.IntN(2) == 0
+	since := epoch.Add(-time.Duration(1+random.IntN(100)) * time.Minute)
+	switch random.IntN(6) {
+	case 0:
+		n.Target = "b"
+		n.Record = &Record{UID: n.UID, Round: 1, State: StateRequired, Since: since, Target: "b"}
+	case 1:
+		n.Target, n.Unschedulable = "b", true
+		n.Record = &Record{
+			UID: n.UID, Round: 1, State: StatePodRestart, Since: epoch, Started: since, Target: "b", Cordoned: true, Pulled: "b",
+		}
+	case 2:
+		n.Record = &Record{UID: n.UID, Round: 1, State: StateDone, Since: epoch, Started: since, Target: "a"}
+	case 3:
+		n.State = "resting"
+	case 4:
+		n.MIG.Wanted, n.MIG.Idle = "all-balanced", true
+	}
+	return n
+}
+
+// Whatever nodes there are, a plan with the sums of those at rest is the plan with each of them, also after others have
+// joined and left. A copy of the sums stays what it was.
+func TestRestStandsForItsNodes(t *testing.T) {
+	g := NewWithT(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random, rested := rand.New(rand.NewPCG(seed, 1)), 0
+	for range 1000 {
+		policy := Policy{
+			Auto: true, MaxParallel: random.IntN(4), MaxUnavailable: intstr.FromInt(random.IntN(8)), DriverTimeout: time.Hour,
+		}
+		c := &Cluster{Now: epoch, Slots: Slots{}, Policies: map[string]Policy{"": policy, "pool": policy}}
+		for i := range 3 + random.IntN(20) {
+			c.Nodes = append(c.Nodes, randomNode(random, fmt.Sprintf("node-%02d", i)))
+		}
+		others := withoutResting(c)
+		rested += len(c.Nodes) - len(others.Nodes)
+		want := c.Plan()
+		g.Expect(others.Plan()).To(Equal(want))
+
+		// Others join and leave again, in another order.
+		changed := *others
+		changed.Rest = others.Rest.Copy()
+		joined := make([]Resting, 5)
+		for i := range joined {
+			joined[i] = new(randomNode(random, fmt.Sprintf("node-%02d-joins", i))).Resting()
+			changed.Rest.Add(&joined[i])
+		}
+		g.Expect(others.Plan()).To(Equal(want), "the sums that were copied")
+		random.Shuffle(len(joined), func(i, j int) { joined[i], joined[j] = joined[j], joined[i] })
+		for i := range joined {
+			changed.Rest.Remove(&joined[i])
+		}
+		g.Expect(changed.Plan()).To(Equal(want), "after others have left")
+	}
+	g.Expect(rested).To(BeNumerically(">", 1000))
 }
 
 // What a plan has to do something for is not at rest, whatever the other nodes do.

@@ -6,13 +6,16 @@ import "slices"
 // waits with a message that names the first of them, so these are known without sorting all.
 type causes struct {
 	of map[string]string
-	// first are the first names: one more than a message lists.
+	// first are the first names of those: one more than a message lists.
 	first []string
+	// rest are further nodes, which are at rest, by name. It must not be modified.
+	rest []namedCause
 }
 
-func newCauses() causes { return causes{of: map[string]string{}} }
+// newCauses returns causes with these nodes at rest.
+func newCauses(rest []namedCause) causes { return causes{of: map[string]string{}, rest: rest} }
 
-// set sets the cause of a node.
+// set sets the cause of a node that is not at rest.
 func (c *causes) set(node, cause string) {
 	c.of[node] = cause
 	at, known := slices.BinarySearch(c.first, node)
@@ -23,11 +26,21 @@ func (c *causes) set(node, cause string) {
 	c.first = c.first[:min(len(c.first), listed+1)]
 }
 
+// count returns the number of nodes.
+func (c *causes) count() int { return len(c.of) + len(c.rest) }
+
 // list names the first nodes, each with its cause.
 func (c *causes) list() string {
-	named := make([]string, len(c.first))
-	for i, node := range c.first {
-		named[i] = node + " " + c.of[node]
+	var named []string
+	first, rest := c.first, c.rest
+	for len(named) <= listed && len(first)+len(rest) > 0 {
+		if len(rest) == 0 || len(first) > 0 && first[0] < rest[0].node {
+			named = append(named, first[0]+" "+c.of[first[0]])
+			first = first[1:]
+			continue
+		}
+		named = append(named, rest[0].node+" "+rest[0].cause)
+		rest = rest[1:]
 	}
 	return list(named)
 }

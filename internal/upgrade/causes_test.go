@@ -19,7 +19,13 @@ func TestCausesNameTheFirstNodes(t *testing.T) {
 	g := NewWithT(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
-		nodes, last := newCauses(), map[string]string{}
+		last := map[string]string{}
+		var rest []namedCause
+		for i := range random.IntN(6) {
+			rest = append(rest, namedCause{fmt.Sprintf("node-%d-rests", i), "is cordoned"})
+			last[rest[i].node] = rest[i].cause
+		}
+		nodes := newCauses(rest)
 		for range random.IntN(12) {
 			node, cause := fmt.Sprintf("node-%d", random.IntN(8)), fmt.Sprintf("has cause %d", random.IntN(3))
 			nodes.set(node, cause)
@@ -35,6 +41,7 @@ func TestCausesNameTheFirstNodes(t *testing.T) {
 			want = strings.Join(sorted[:3], ", ") + " and more"
 		}
 		g.Expect(nodes.list()).To(Equal(want))
+		g.Expect(nodes.count()).To(Equal(len(last)))
 	}
 }
 

@@ -10,6 +10,17 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
+// waitFor returns a cluster in which the node a has the only slot, and the node b waits for it, by a policy with these
+// steps.
+func waitFor(a Node, now time.Time, policy Policy) Cluster {
+	policy.Auto, policy.MaxParallel, policy.MaxUnavailable = true, 1, intstr.FromInt32(2)
+	policy.RetryAfter, policy.MaxRetryAfter = 10*time.Minute, time.Hour
+	return Cluster{
+		Now: now, Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
+		Policies: map[string]Policy{"": policy},
+	}
+}
+
 // The API server refuses the pod that pulls images on the node a for good. The node names that, and gives its place
 // back after five minutes, for ten minutes.
 func TestARefusedPullHoldsNoOther(t *testing.T) {
@@ -17,13 +28,7 @@ func TestARefusedPullHoldsNoOther(t *testing.T) {
 	g := NewWithT(t)
 	a := queued("a")
 	a.Failing, a.FailingSince, a.Workload = refused, epoch, &Workload{}
-	c := Cluster{
-		Now: epoch.Add(4 * time.Minute), Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
-		Policies: map[string]Policy{"": {
-			Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), PullImages: true, PullTimeout: time.Hour,
-			RetryAfter: 10 * time.Minute, MaxRetryAfter: time.Hour,
-		}},
-	}
+	c := waitFor(a, epoch.Add(4*time.Minute), Policy{PullImages: true, PullTimeout: time.Hour})
 	plan := c.Plan()
 	g.Expect(plan.Steps).To(ConsistOf(HaveField("Action", ActionPull)), "it is tried until then")
 	g.Expect(plan.Report.Nodes["a"]).To(And(
@@ -49,13 +54,7 @@ func TestRefusedPatchesHoldNoOther(t *testing.T) {
 	g := NewWithT(t)
 	a := queued("a")
 	a.Failing, a.FailingSince, a.Workload = refused, epoch, &Workload{}
-	c := Cluster{
-		Now: epoch.Add(10*time.Minute - time.Second), Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
-		Policies: map[string]Policy{"": {
-			Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), RetryAfter: 10 * time.Minute,
-			MaxRetryAfter: time.Hour,
-		}},
-	}
+	c := waitFor(a, epoch.Add(10*time.Minute-time.Second), Policy{})
 	g.Expect(c.Plan().Slots).To(BeNil())
 
 	c.Now = epoch.Add(10 * time.Minute)
@@ -81,13 +80,7 @@ func TestAPullPodThatDoesNotEndHoldsNoOther(t *testing.T) {
 	g := NewWithT(t)
 	a := queued("a")
 	a.Pull = &Pod{Name: "pull", Digest: "v0", Ending: true, EndsAt: epoch}
-	c := Cluster{
-		Now: epoch, Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
-		Policies: map[string]Policy{"": {
-			Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), PullImages: true,
-			RetryAfter: 10 * time.Minute, MaxRetryAfter: time.Hour,
-		}},
-	}
+	c := waitFor(a, epoch, Policy{PullImages: true})
 	plan := c.Plan()
 	g.Expect(plan.Steps).To(BeEmpty())
 	g.Expect(plan.Until).To(Equal(epoch.Add(5 * time.Minute)))
@@ -100,6 +93,31 @@ func TestAPullPodThatDoesNotEndHoldsNoOther(t *testing.T) {
 		HaveField("Message", "pull pod pull does not end: remove its finalizers")))
 	c.Nodes[0].Record = record
 	g.Expect(c.Plan().Slots).To(And(HaveLen(1), HaveKey("b")))
+}
+
+// A node boots while the pull pod of an earlier target ends on it, and is gone for longer than that pod may take. No
+// kubelet could end it meanwhile: its time begins once the node reports again, but not by a node that boots for ever.
+func TestARebootDoesNotFailAPull(t *testing.T) {
+	for name, test := range map[string]struct{ ready, until time.Duration }{
+		"a boot of 7 minutes":             {ready: 7 * time.Minute, until: 12 * time.Minute},
+		"a boot before the pod was ended": {ready: -time.Hour, until: 5 * time.Minute},
+		"the last of many boots":          {ready: 19 * time.Minute, until: 20 * time.Minute},
+	} {
+		for state, n := range map[State]Node{StateRequired: queued("a"), StatePodRestart: restarts("a")} {
+			t.Run(name+" "+string(state), func(t *testing.T) {
+				g := NewWithT(t)
+				n.Pull = &Pod{Name: "pull", Digest: "v0", Ending: true, EndsAt: epoch}
+				n.ReadySince = epoch.Add(test.ready)
+				c := waitFor(n, epoch.Add(max(0, test.ready)), Policy{PullImages: true})
+				plan := c.Plan()
+				g.Expect(plan.Steps).To(BeEmpty())
+				g.Expect(plan.Until).To(Equal(epoch.Add(test.until)))
+				c.Now = plan.Until
+				g.Expect(c.Plan().Steps).To(ConsistOf(HaveField("Patch.Record.Message",
+					ContainSubstring("pull pod pull does not end"))))
+			})
+		}
+	}
 }
 
 // The API server refuses to delete the driver pod of a node for good: the deadline of the state holds.
@@ -143,16 +161,14 @@ func TestFailingReadsAndPullsHaveADeadline(t *testing.T) {
 				if what == "pulls" {
 					a.Workload = &Workload{Users: []WorkloadPod{{Name: "p", UID: "p"}}, Jobs: []WorkloadPod{{Name: "p", UID: "p"}}}
 				}
-				c := Cluster{
-					Now: epoch, Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
-					Policies: map[string]Policy{"": {
-						Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), WaitsForJobs: true,
-						PullImages: true, RetryAfter: 10 * time.Minute, MaxRetryAfter: time.Hour,
-					}},
-				}
+				c := waitFor(a, epoch, Policy{WaitsForJobs: true, PullImages: true})
 				plan := c.Plan()
 				g.Expect(plan.Steps).NotTo(ContainElement(HaveField("Action", ActionPatch)))
-				g.Expect(plan.Report.Nodes["a"]).To(And(HaveField("Held", true), HaveField("Message", a.Failing)))
+				reported := a.Failing
+				if what == "pulls" {
+					reported = "waits for the new images: pulls: denied"
+				}
+				g.Expect(plan.Report.Nodes["a"]).To(And(HaveField("Held", true), HaveField("Message", reported)))
 				g.Expect(plan.Until).To(Equal(epoch.Add(15 * time.Minute)))
 
 				c.Now = plan.Until
@@ -244,13 +260,7 @@ func TestADeadNodeHoldsNoOther(t *testing.T) {
 			a.Record = &Record{
 				UID: "u", Round: 1, State: state, Since: epoch, Target: "v2", Cordoned: true, DriverPod: "d",
 			}
-			c := Cluster{
-				Now: epoch, Nodes: []Node{a, queued("b")}, Slots: Slots{"a": {UID: "u", Round: 1}},
-				Policies: map[string]Policy{"": {
-					Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2), WaitsForJobs: true,
-					RetryAfter: 10 * time.Minute, MaxRetryAfter: time.Hour,
-				}},
-			}
+			c := waitFor(a, epoch, Policy{WaitsForJobs: true})
 			plan := c.Plan()
 			g.Expect(plan.Steps).To(BeEmpty())
 			g.Expect(plan.Until).To(Equal(epoch.Add(15 * time.Minute)))

@@ -27,6 +27,8 @@ type Node struct {
 	Unschedulable, KubeletReady, GPUReady bool
 	// NotReadySince is since when KubeletReady is false; zero if it is true or unknown.
 	NotReadySince time.Time
+	// ReadySince is since when KubeletReady is true; zero if it is false or unknown.
+	ReadySince time.Time
 	// BootID changes with each boot.
 	BootID string
 

@@ -12,8 +12,10 @@ import (
 // Cluster is the input of a plan.
 type Cluster struct {
 	Now time.Time
-	// Nodes of all groups, by name.
+	// Nodes of all groups, by name. Rest has further nodes, which are AtRest and have no slots: their number does not
+	// matter to what a plan costs.
 	Nodes []Node
+	Rest  Rest
 	// Policies by group. A node whose group has none is upgraded only if it is in progress.
 	Policies map[string]Policy
 	// Slots as last read.

@@ -8,7 +8,7 @@ import (
 
 // report sums up the turns of all nodes.
 func (c *Cluster) report(turns []turn) Report {
-	report := Report{Nodes: map[string]Progress{}}
+	report := Report{Nodes: map[string]Progress{}, Done: c.Rest.UpToDate()}
 	targets := map[string]int{}
 	for i := range c.Nodes {
 		n, progress := &c.Nodes[i], turns[i].progress
@@ -90,16 +90,11 @@ func waitsForPerson(reason string) bool {
 
 // pace is how long an upgrade of the group has taken on average; 0 if none has ended.
 func (c *Cluster) pace(group string) time.Duration {
-	var total time.Duration
-	count := 0
+	rest := c.Rest.group(group)
+	total, count := rest.took, rest.upgraded
 	for i := range c.Nodes {
-		n := &c.Nodes[i]
-		record := n.ownRecord()
-		if n.Group != group || record == nil || record.State != StateDone || record.Started.IsZero() {
-			continue
-		}
-		if record.Target == n.Target {
-			total += record.Since.Sub(record.Started)
+		if took, upgraded := c.Nodes[i].took(); upgraded && c.Nodes[i].Group == group {
+			total += took
 			count++
 		}
 	}

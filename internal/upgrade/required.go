@@ -7,6 +7,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
 // required is a node that waits for its upgrade, with its GPUs in use.
@@ -223,14 +224,16 @@ func (v *visit) pull() (turn, bool) {
 	return waiting, false
 }
 
-// pullEnds is a node whose pull pod for another target is being deleted. A finalizer may keep it for good.
+// pullEnds is a node whose pull pod for another target is being deleted. A finalizer may keep it for good. While the
+// node does not report, no kubelet can end it; but a node that boots again and again must not hold up others.
 func (v *visit) pullEnds() turn {
 	pull := v.node.Pull
 	waiting := v.keep("pull pod " + pull.Name + " is ending")
 	if pull.EndsAt.IsZero() {
 		return waiting
 	}
-	waiting.until = pull.EndsAt.Add(beginTime)
+	began := times.Later(pull.EndsAt, v.node.ReadySince)
+	waiting.until = times.Earlier(began.Add(beginTime), pull.EndsAt.Add(beginTime+deadTime))
 	if !v.now.Before(waiting.until) {
 		return v.pullFailed("pull pod " + pull.Name + " does not end: remove its finalizers")
 	}

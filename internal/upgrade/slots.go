@@ -89,8 +89,11 @@ func (c *Cluster) budgets() map[string]*budget {
 }
 
 func (c *Cluster) budget(group string) *budget {
-	b := &budget{policy: c.Policies[group], holders: newCauses(), beyond: map[string]refusal{}}
-	b.drivers.unavailable, b.layouts.unavailable = newCauses(), newCauses()
+	rest := c.Rest.group(group)
+	b := &budget{
+		policy: c.Policies[group], holders: newCauses(nil), beyond: map[string]refusal{},
+		drivers: rest.drivers.share(), layouts: rest.layouts.share(),
+	}
 	var all []beginning
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
@@ -187,6 +190,11 @@ func (b *budget) hold(n *Node, doing string) {
 	b.layouts.unavailable.set(n.Name, doing)
 }
 
+// share returns the share with these nodes alone.
+func (s *restingShare) share() share {
+	return share{size: s.size, unavailable: newCauses(s.unavailable)}
+}
+
 func (s *share) add(n *Node) {
 	s.size++
 	if cause := n.unavailable(); cause != "" {
@@ -209,7 +217,7 @@ func (b *budget) refuses(n *Node, of *share) refusal {
 			v1.ReasonUpgradeQueued, fmt.Sprintf("maxParallelUpgrades %d: %s", b.policy.MaxParallel, b.holders.list()),
 		}
 	}
-	after := len(of.unavailable.of)
+	after := of.unavailable.count()
 	if of.unavailable.of[n.Name] == "" {
 		after++
 	}

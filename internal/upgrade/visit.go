@@ -112,7 +112,7 @@ func (v *visit) failing(t turn) turn {
 		return t
 	}
 	if t.progress != nil {
-		t.progress = v.progress(v1.ReasonReconcileFailed, n.Failing, true)
+		t.progress = v.progress(v1.ReasonReconcileFailed, v.failure(&t), true)
 	}
 	limit := v.failingLimit(&t)
 	if limit == 0 {
@@ -130,6 +130,14 @@ func (v *visit) failing(t turn) turn {
 	// This patch may be refused, too.
 	ended.progress = v.progress(v1.ReasonReconcileFailed, n.Failing, true)
 	return ended
+}
+
+// failure is what the report says of the calls that fail. On a cordoned node all else waits for the new images.
+func (v *visit) failure(t *turn) string {
+	if t.step != nil && t.step.Action == ActionPull && v.state.InProgress() {
+		return "waits for the new images: " + v.node.Failing
+	}
+	return v.node.Failing
 }
 
 // failingLimit returns how long the calls that the turn needs may fail; 0 for no other limit than that of the state. A

@@ -142,7 +142,7 @@ func (s *scope) finish(err error) (reconcile.Result, error) {
 		s.entry.Writes.Backoff = min(max(2*s.entry.Writes.Backoff, s.Timing.FirstRetry), s.Timing.LastRetry)
 		s.entry.Writes.RetryAt = s.now.Add(s.entry.Writes.Backoff)
 	}
-	s.entry.Upgrade = s.upgradeState()
+	s.entry.Resting = s.resting()
 	// A copy, so that the entry does not keep its scope, and with it the previous entry, in memory.
 	entry := s.entry
 	s.Fleet.Set(&entry)

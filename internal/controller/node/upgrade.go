@@ -3,7 +3,6 @@ package node
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodemarks"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
@@ -28,17 +27,17 @@ func (s *scope) markUpgrades(ready plan.ReadyPods, labelChanges, annotationChang
 	}
 }
 
-// upgradeState returns what the node means for a plan of driver upgrades. It is unknown if the pods of a node were not
-// read on which a driver may be outdated.
-func (s *scope) upgradeState() fleet.UpgradeState {
+// resting returns what the node means for a plan of driver upgrades that has nothing to do for it; nil if a plan has to
+// look at it, as it does if the pods of a node were not read on which a driver may be outdated.
+func (s *scope) resting() *upgrade.Resting {
 	if s.basis == nil {
-		return fleet.UpgradeUnknown
+		return nil
 	}
 	facts := &observe.UpgradeFacts{Node: s.node, Pods: s.pods, Now: s.now}
 	cluster := upgrade.Cluster{Now: s.now}
 	if s.basis.Decisions != nil && s.entry.Planned != nil {
 		if s.pods.Operands == nil {
-			return fleet.UpgradeUnknown
+			return nil
 		}
 		planned := &s.entry.Planned.NodePlan
 		facts.Decisions, facts.Planned = s.basis.Decisions, planned
@@ -49,14 +48,10 @@ func (s *scope) upgradeState() fleet.UpgradeState {
 		}
 	}
 	node, _ := observe.UpgradeNode(facts)
-	switch {
-	case !cluster.AtRest(&node):
-		return fleet.UpgradeActive
-	case node.UpToDate():
-		return fleet.UpgradeDone
-	default:
-		return fleet.UpgradeAtRest
+	if !cluster.AtRest(&node) {
+		return nil
 	}
+	return new(node.Resting())
 }
 
 // hasUpgrade reports whether the upgrade controller has a record on the node. Without a policy it ends the upgrade, or

@@ -56,7 +56,7 @@ type Reconciler struct {
 // New returns a Reconciler.
 func New(options Options) *Reconciler { return &Reconciler{Options: options, memory: newMemory()} }
 
-// Reconcile runs one pass, unless all nodes are at rest: however many there are, nothing is read then.
+// Reconcile runs one pass, unless all nodes are at rest. Of those that are, nothing is read, however many there are.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	if r.atRest() {
 		return reconcile.Result{}, nil
@@ -72,10 +72,13 @@ func (r *Reconciler) atRest() bool {
 	if !atRest || basis == nil || basis.Decisions == nil || r.memory.mayHaveSlots {
 		return false
 	}
-	r.memory.prune(nil, nil)
+	r.memory.prune(nil, nil, r.exists)
 	r.Fleet.SetUpgrades(&upgrade.Report{Nodes: map[string]upgrade.Progress{}, Done: done})
 	return true
 }
+
+// exists reports whether the node has an entry.
+func (r *Reconciler) exists(node string) bool { return r.Fleet.Get(node) != nil }
 
 // run is a pass: observe, plan, grant slots, carry out the steps, publish the report.
 func (s *scope) run(ctx context.Context) (reconcile.Result, error) {

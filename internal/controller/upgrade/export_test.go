@@ -15,5 +15,8 @@ func (r *Reconciler) ReconcileWeakly(ctx context.Context) (alive func() bool, re
 	return func() bool { return pointer.Value() != nil }, result, err
 }
 
+// RefusedSlots returns the answer to a call for the slots that is remembered; empty for none.
+func (r *Reconciler) RefusedSlots() string { return r.memory.refused.text }
+
 // Remembered returns of how many nodes or pods each map is in memory.
 func (r *Reconciler) Remembered() map[string]int { return r.memory.sizes() }

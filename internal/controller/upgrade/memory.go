@@ -26,6 +26,8 @@ type memory struct {
 	workloads map[string]keptWorkload
 	// replaced are the nodes with an annotation that was replaced, and the transition of the last Event about that.
 	replaced map[string]string
+	// refused is why the API server refuses a call for the slots; zero if it does not.
+	refused slotsRefusal
 	// mayHaveSlots: the ConfigMap has slots that end with a pass, or has not been read yet.
 	mayHaveSlots bool
 	// waited is the number of pods that nodes wait for, and poll the delay before they are read again.
@@ -51,6 +53,9 @@ type rejection struct {
 	backoff
 	reason string
 }
+
+// slotsRefusal is the call for the slots that is refused, the kind of the answer, and its text.
+type slotsRefusal struct{ doing, reason, text string }
 
 func newMemory() memory {
 	return memory{
@@ -181,18 +186,16 @@ func (m *memory) rejection(pod types.UID) rejection {
 	return m.rejected[pod]
 }
 
-// prune forgets nodes and pods that do not exist any more, or that no node waits for. Without nodes, all of them are at
-// rest: which annotations were replaced still counts then, as they may be written again.
-func (m *memory) prune(nodes map[string]bool, pods map[types.UID]bool) {
+// prune forgets all but these nodes and pods: others are at rest, or no node waits for them. Which annotations were
+// replaced still counts on a node at rest that exists, as they may be written again.
+func (m *memory) prune(nodes map[string]bool, pods map[types.UID]bool, exists func(node string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.versions, func(node, _ string) bool { return !nodes[node] })
 	maps.DeleteFunc(m.busy, func(node string, _ time.Time) bool { return !nodes[node] })
 	maps.DeleteFunc(m.workloads, func(node string, _ keptWorkload) bool { return !nodes[node] })
 	maps.DeleteFunc(m.failures, func(node string, _ failure) bool { return !nodes[node] })
-	if nodes != nil {
-		maps.DeleteFunc(m.replaced, func(node, _ string) bool { return !nodes[node] })
-	}
+	maps.DeleteFunc(m.replaced, func(node, _ string) bool { return !exists(node) })
 	maps.DeleteFunc(m.rejected, func(pod types.UID, _ rejection) bool { return !pods[pod] })
 }
 

@@ -64,6 +64,9 @@ func TestFailuresOfACall(t *testing.T) {
 	}
 }
 
+// stays reports whether the node exists.
+func stays(node string) bool { return node == "stays" }
+
 // remembering returns a memory that has something of each of two nodes and their pods.
 func remembering(t *Timing, now time.Time) memory {
 	m := newMemory()
@@ -90,7 +93,7 @@ func (m *memory) sizes() map[string]int {
 func TestPruneForgetsWhatHasLeft(t *testing.T) {
 	timing, now := DefaultTiming(), time.Unix(1000, 0)
 	m := remembering(&timing, now)
-	m.prune(map[string]bool{"stays": true}, map[types.UID]bool{"pod on stays": true})
+	m.prune(map[string]bool{"stays": true}, map[types.UID]bool{"pod on stays": true}, stays)
 	for what, size := range m.sizes() {
 		if size != 1 {
 			t.Errorf("%s: %d are remembered, want that of the node that stays", what, size)
@@ -103,13 +106,13 @@ func TestPruneForgetsWhatHasLeft(t *testing.T) {
 	}
 }
 
-// Once all nodes are at rest, only the annotations that were replaced are remembered.
+// Of a node at rest, only the annotations that were replaced are remembered.
 func TestPruneAtRest(t *testing.T) {
 	timing, now := DefaultTiming(), time.Unix(1000, 0)
 	m := remembering(&timing, now)
-	m.prune(nil, nil)
+	m.prune(nil, nil, stays)
 	for what, size := range m.sizes() {
-		if want := map[string]int{"replaced": 2}[what]; size != want {
+		if want := map[string]int{"replaced": 1}[what]; size != want {
 			t.Errorf("%s: %d are remembered, want %d", what, size, want)
 		}
 	}

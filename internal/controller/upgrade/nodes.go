@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,27 +20,43 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
 
-// observeNodes adds the nodes to the cluster: those that the operator manages, and those that still have the state of
-// an upgrade.
+// noNames is no node.
+func noNames(func(string) bool) {}
+
+// observeNodes sets the nodes of the cluster to the active ones: those that the operator manages, and those that still
+// have the state of an upgrade. The others are at rest, and are not read.
 func (s *scope) observeNodes(ctx context.Context) error {
-	nodes := &corev1.NodeList{}
-	if err := s.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
-	}
-	entries := make(map[string]*fleet.Entry, len(s.view.Nodes))
-	for _, entry := range s.view.Nodes {
-		entries[entry.Facts.Name] = entry
-	}
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		if entry := entries[node.Name]; entry != nil || hasUpgrade(node) {
-			if err := s.addNode(ctx, node, entry); err != nil {
-				return err
-			}
+	s.cluster = upgrade.Cluster{Now: s.now, Policies: s.policies(), Rest: s.view.Rest}
+	s.observed = make(map[string]*observed, len(s.view.Active))
+	for _, entry := range s.view.Active {
+		node := &corev1.Node{}
+		err := s.Client.Get(ctx, client.ObjectKey{Name: entry.Facts.Name}, node, client.UnsafeDisableDeepCopy)
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("reading node %s: %w", entry.Facts.Name, err)
+		case entry.Managed():
+			err = s.addNode(ctx, node, entry)
+		case hasUpgrade(node):
+			err = s.addNode(ctx, node, nil)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	slices.SortFunc(s.cluster.Nodes, func(a, b upgrade.Node) int { return strings.Compare(a.Name, b.Name) })
 	return nil
+}
+
+// isAnyAtRest reports whether a node with a slot was not observed, as it is at rest.
+func (s *scope) isAnyAtRest(slots upgrade.Slots) bool {
+	for node := range slots {
+		if s.observed[node] == nil && s.Fleet.Get(node) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // hasUpgrade reports whether a node has the state of an upgrade, or of a drain for a MIG layout.
@@ -88,7 +105,7 @@ func (s *scope) mustHold(object *corev1.Node, entry *fleet.Entry) bool {
 	return false
 }
 
-// policies returns the upgrade policies by group.
+// policies returns the upgrade policies of the groups of the active nodes.
 func (s *scope) policies() map[string]upgrade.Policy {
 	policies := map[string]upgrade.Policy{}
 	if s.basis.Decisions == nil {
@@ -98,8 +115,8 @@ func (s *scope) policies() map[string]upgrade.Policy {
 		policies[group] = observe.UpgradePolicy(*spec, s.Timing.FirstRetryFailed, s.Timing.LastRetryFailed)
 	}
 	add("", s.basis.Decisions.Input.Spec.Driver.UpgradePolicy)
-	for _, entry := range s.view.Nodes {
-		if entry.Planned == nil {
+	for _, entry := range s.view.Active {
+		if entry.Planned == nil || !entry.Managed() {
 			continue
 		}
 		planned := &entry.Planned.NodePlan

@@ -3,6 +3,7 @@ package upgrade
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,8 +25,8 @@ import (
 type scope struct {
 	*Reconciler
 	now   time.Time
-	view  fleet.View
 	basis *fleet.Basis
+	view  fleet.UpgradeView
 
 	// The cluster as observed. observed has what steps need of its nodes, by name.
 	cluster  upgrade.Cluster
@@ -52,7 +53,7 @@ type observed struct {
 
 func (r *Reconciler) newScope() *scope {
 	return &scope{
-		Reconciler: r, now: r.Clock.Now(), view: r.Fleet.View(), basis: r.Fleet.Basis(), observed: map[string]*observed{},
+		Reconciler: r, now: r.Clock.Now(), basis: r.Fleet.Basis(), view: r.Fleet.UpgradeView(noNames),
 		claims: observe.NewGPUClaims(r.Live),
 	}
 }
@@ -67,21 +68,32 @@ func (s *scope) isDue() bool {
 		return !s.basis.KeepNodes
 	}
 	left := s.Timing.Assessment - s.now.Sub(s.basis.Since)
-	if left > 0 && s.view.UnassessedCount(s.basis) > 0 {
+	if left > 0 && slices.ContainsFunc(s.view.Active, s.isUnassessed) {
 		s.requeueAfter(left)
 		return false
 	}
 	return true
 }
 
-// observe reads the cluster.
+// isUnassessed reports whether the operator manages the node, and has not assessed it by the Basis of this pass.
+func (s *scope) isUnassessed(entry *fleet.Entry) bool {
+	return entry.Managed() && entry.BasisVersion != s.basis.Version
+}
+
+// observe reads the cluster. A node at rest that has a slot needs a plan, which ends the slot.
 func (s *scope) observe(ctx context.Context) error {
-	s.cluster = upgrade.Cluster{Now: s.now, Policies: s.policies()}
 	if err := s.observeNodes(ctx); err != nil {
 		return err
 	}
 	if err := s.readSlots(ctx); err != nil {
 		return err
+	}
+	if slots := s.cluster.Slots; s.isAnyAtRest(slots) {
+		s.view = s.Fleet.UpgradeView(maps.Keys(slots))
+		if err := s.observeNodes(ctx); err != nil {
+			return err
+		}
+		s.cluster.Slots = slots
 	}
 	s.readWorkloads(ctx)
 	s.readTenants(ctx)
@@ -166,7 +178,7 @@ func (s *scope) forget(pods map[types.UID]bool) {
 	for name := range s.observed {
 		nodes[name] = true
 	}
-	s.memory.prune(nodes, pods)
+	s.memory.prune(nodes, pods, s.exists)
 }
 
 // keyOf is the key of an object in the operator's namespace.

@@ -22,6 +22,12 @@ const slotsConflict = "ConfigMap %s exists and is not the operator's: rename or 
 // slotsImmutable is why no upgrade starts after another client has made the ConfigMap immutable.
 const slotsImmutable = "ConfigMap %s is immutable: delete it"
 
+// The calls for the slots.
+const (
+	readsSlots  = "reading"
+	writesSlots = "writing"
+)
+
 // readSlots reads the ConfigMap with the slots from the API server, unless there can be none and no node needs one.
 func (s *scope) readSlots(ctx context.Context) error {
 	s.cluster.Slots = upgrade.Slots{}
@@ -33,12 +39,14 @@ func (s *scope) readSlots(ctx context.Context) error {
 	object := &corev1.ConfigMap{}
 	err := s.Live.Get(ctx, s.keyOf(labels.UpgradeSlots), object)
 	if apierrors.IsNotFound(err) {
+		s.slotsAccepted(readsSlots)
 		s.memory.mayHaveSlots = false
 		return nil
 	}
 	if err != nil {
-		return s.withoutSlots("reading", err)
+		return s.withoutSlots(readsSlots, err)
 	}
+	s.slotsAccepted(readsSlots)
 	s.memory.mayHaveSlots = false
 	if object.Labels[labels.ManagedBy] != labels.ManagedByValue {
 		s.cluster.SlotsConflict = fmt.Sprintf(slotsConflict, labels.UpgradeSlots)
@@ -67,9 +75,27 @@ func (s *scope) withoutSlots(doing string, err error) error {
 		return fmt.Errorf("%s ConfigMap %s, which has the nodes that may be upgraded: %w", doing, labels.UpgradeSlots, err)
 	}
 	s.cluster.SlotsReason = v1.ReasonReconcileFailed
-	s.cluster.SlotsConflict = fmt.Sprintf("%s ConfigMap %s: %v", doing, labels.UpgradeSlots, err)
+	s.cluster.SlotsConflict = fmt.Sprintf("%s ConfigMap %s: %s", doing, labels.UpgradeSlots, s.slotsRefused(doing, err))
 	s.requeueAfter(s.Timing.LastRetry)
 	return nil
+}
+
+// slotsRefused returns the text of the first answer to a call that is refused again and again: later ones may differ in
+// a time or in the number of the request, and each is written to the status of the policy.
+func (s *scope) slotsRefused(doing string, err error) string {
+	refused := slotsRefusal{doing: doing, reason: string(apierrors.ReasonForError(err)), text: err.Error()}
+	if known := s.memory.refused; known.doing == doing && known.reason == refused.reason {
+		return known.text
+	}
+	s.memory.refused = refused
+	return refused.text
+}
+
+// slotsAccepted forgets why such a call was refused.
+func (s *scope) slotsAccepted(doing string) {
+	if s.memory.refused.doing == doing {
+		s.memory.refused = slotsRefusal{}
+	}
 }
 
 // needsSlots reports whether a node may get a slot, or has one.
@@ -89,16 +115,20 @@ func (s *scope) needsSlots() bool {
 // since they were read. Without slots there is no ConfigMap.
 func (s *scope) writeSlots(ctx context.Context) error {
 	if s.planned.Slots == nil {
+		if s.cluster.SlotsConflict == "" {
+			s.slotsAccepted(writesSlots)
+		}
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	if err := s.sendSlots(ctx, s.planned.Slots.Encode()); err != nil {
-		if err = s.withoutSlots("writing", err); err == nil {
+		if err = s.withoutSlots(writesSlots, err); err == nil {
 			s.plan()
 		}
 		return err
 	}
+	s.slotsAccepted(writesSlots)
 	s.memory.mayHaveSlots = len(s.planned.Slots) > 0
 	// The steps of nodes that have got a slot are in the next plan. The ConfigMap causes no event here.
 	s.requeueAfter(s.Timing.Debounce)

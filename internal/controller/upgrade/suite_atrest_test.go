@@ -9,38 +9,38 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	planner "github.com/clusterpolicy/gpu-operator/internal/upgrade"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// setUpgrade replaces the entry of the node by one with this state.
-func (f *fixture) setUpgrade(node string, state fleet.UpgradeState) {
+// setResting replaces the entry of the node by one that is at rest, and up to date or not.
+func (f *fixture) setResting(node string, upToDate bool) {
 	entry := *f.fleet.Get(node)
-	entry.Upgrade = state
+	entry.Resting = &planner.Resting{Name: node, UpToDate: upToDate}
 	f.fleet.Set(&entry)
 }
 
 var _ = Describe("Nodes at rest", func() {
-	// lists runs a pass and returns how many lists it has read.
-	lists := func(ctx context.Context, f *fixture) int {
+	// reads runs a pass and returns how often it has read pods and slots.
+	reads := func(ctx context.Context, f *fixture) int {
 		GinkgoHelper()
-		f.takeLists()
+		f.takeReads()
 		_, err := f.pass(ctx, f.manager, time.Second)
 		Expect(err).NotTo(HaveOccurred())
-		return f.takeLists()
+		return f.takeReads()
 	}
 
 	It("are not read, and those that are up to date are counted", func(ctx SpecContext) {
 		f := newFakeFixture(ctx, automatic(), "a", "b", "c")
 		for _, name := range f.nodes {
-			f.setUpgrade(name, fleet.UpgradeDone)
+			f.setResting(name, true)
 		}
-		Expect(lists(ctx, f)).NotTo(BeZero(), "there may be slots of an earlier manager")
-		Expect(lists(ctx, f)).To(BeZero())
+		Expect(reads(ctx, f)).NotTo(BeZero(), "there may be slots of an earlier manager")
+		Expect(reads(ctx, f)).To(BeZero())
 		Expect(*f.fleet.View().Upgrades).To(And(HaveField("Nodes", BeEmpty()), HaveField("Done", 3)))
-		f.setUpgrade("c", fleet.UpgradeAtRest)
-		Expect(lists(ctx, f)).To(BeZero())
+		f.setResting("c", false)
+		Expect(reads(ctx, f)).To(BeZero())
 		Expect(f.fleet.View().Upgrades.Done).To(Equal(2))
 	})
 
@@ -55,10 +55,10 @@ var _ = Describe("Nodes at rest", func() {
 		change(slots)
 		Expect(f.client.Create(ctx, slots)).To(Succeed())
 		for _, name := range f.nodes {
-			f.setUpgrade(name, fleet.UpgradeDone)
+			f.setResting(name, true)
 		}
-		Expect(lists(ctx, f)).NotTo(BeZero(), "there may be slots of an earlier manager")
-		Expect(lists(ctx, f)).To(BeZero())
+		Expect(reads(ctx, f)).NotTo(BeZero(), "there may be slots of an earlier manager")
+		Expect(reads(ctx, f)).To(BeZero())
 	},
 		Entry("as it is empty", func(*corev1.ConfigMap) {}),
 		Entry("as it is a user's", func(slots *corev1.ConfigMap) { slots.Labels = nil }),
@@ -66,25 +66,45 @@ var _ = Describe("Nodes at rest", func() {
 		Entry("as its entries are unreadable", func(slots *corev1.ConfigMap) { slots.Data = map[string]string{"a": "?"} }),
 	)
 
-	DescribeTable("are read while one is not", func(ctx SpecContext, state fleet.UpgradeState) {
-		f := newFakeFixture(ctx, automatic(), "a", "b")
-		f.setUpgrade("a", fleet.UpgradeDone)
-		f.setUpgrade("b", state)
-		Expect(lists(ctx, f)).NotTo(BeZero())
-		Expect(lists(ctx, f)).NotTo(BeZero())
-	},
-		Entry("because it is upgraded", fleet.UpgradeActive),
-		Entry("because it was not looked at", fleet.UpgradeUnknown),
-	)
+	It("are not read because another one is not", func(ctx SpecContext) {
+		f := newFakeFixture(ctx, automatic(), "a", "b", "c")
+		f.setResting("a", true)
+		f.setResting("b", true)
+		Expect(reads(ctx, f)).NotTo(BeZero(), "there may be slots of an earlier manager")
+		Expect(reads(ctx, f)).To(Equal(1), "the pods of the other one")
+		Expect(f.fleet.View().Upgrades.Done).To(Equal(3))
+		f.setResting("c", true)
+		Expect(reads(ctx, f)).To(BeZero())
+	})
 
-	It("are read without a policy, whose slots may have to end", func(ctx SpecContext) {
+	It("are read if they have slots, which end", func(ctx SpecContext) {
+		f := newFakeFixture(ctx, automatic(), "a", "b")
+		for _, name := range f.nodes {
+			f.setResting(name, true)
+		}
+		Expect(f.client.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: cluster.OperatorNamespace, Name: labels.UpgradeSlots,
+				Labels: map[string]string{labels.ManagedBy: labels.ManagedByValue},
+			},
+			Data: map[string]string{"a": `{"uid":"` + string(f.node(ctx, "a").UID) + `","round":1}`},
+		})).To(Succeed())
+		for range 3 {
+			reads(ctx, f)
+		}
+		Expect(f.takeWrites()).To(ContainElement(deleteSlots))
+		Expect(f.fleet.View().Upgrades.Done).To(Equal(2))
+		Expect(reads(ctx, f)).To(BeZero())
+	})
+
+	It("are in no report without a policy", func(ctx SpecContext) {
 		f := newFakeFixture(ctx, automatic(), "a")
-		f.setUpgrade("a", fleet.UpgradeAtRest)
-		lists(ctx, f)
+		f.setResting("a", false)
+		reads(ctx, f)
 		f.deleted = true
 		f.play(ctx)
-		f.setUpgrade("a", fleet.UpgradeAtRest)
-		Expect(lists(ctx, f)).NotTo(BeZero())
+		f.setResting("a", false)
+		reads(ctx, f)
 		Expect(f.reported()).To(Equal("none"))
 	})
 })

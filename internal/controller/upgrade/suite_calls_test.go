@@ -40,8 +40,8 @@ type calls struct {
 	mu sync.Mutex
 	// made are the writes in order, without Events.
 	made []string
-	// podReads is the number of reads of pods without a cache, and lists that of lists from the cache.
-	podReads, lists int
+	// podReads is the number of reads of pods without a cache, and reads that of lists from the cache and of the slots.
+	podReads, reads int
 	// events is the number of Events.
 	events int
 	// failures are the errors that the next call of a kind fails with.
@@ -151,19 +151,19 @@ func (c *calls) takeEvents() int {
 	return count
 }
 
-func (c *calls) countList() {
+func (c *calls) countRead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lists++
+	c.reads++
 }
 
-// takeLists returns the number of lists from the cache since it was last called.
-func (c *calls) takeLists() int {
+// takeReads returns the number of lists from the cache and of reads of the slots since it was last called.
+func (c *calls) takeReads() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	lists := c.lists
-	c.lists = 0
-	return lists
+	reads := c.reads
+	c.reads = 0
+	return reads
 }
 
 // count returns how many writes of this kind were made.
@@ -209,6 +209,7 @@ func (c *calls) wrap(base client.WithWatch) client.WithWatch {
 			read := func() error { return base.Get(ctx, key, object, options...) }
 			switch {
 			case key.Name == labels.UpgradeSlots:
+				c.countRead()
 				return c.do(ctx, readSlots, read)
 			case object.GetObjectKind().GroupVersionKind().Kind == "ResourceClaim":
 				return c.do(ctx, readClaim, read)
@@ -222,10 +223,10 @@ func (c *calls) wrap(base client.WithWatch) client.WithWatch {
 			read := func() error { return base.List(ctx, list, options...) }
 			switch {
 			case selected.FieldSelector == nil:
-				c.countList()
+				c.countRead()
 				return read()
 			case selected.Namespace != "":
-				c.countList()
+				c.countRead()
 				return c.do(ctx, listPods, read)
 			default:
 				return c.do(ctx, readPods, read)

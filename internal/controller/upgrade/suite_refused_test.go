@@ -3,6 +3,7 @@ package upgrade_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
@@ -23,6 +25,11 @@ import (
 // refusal is the answer of an admission policy.
 func refusal(why string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "x", errors.New(why))
+}
+
+// invalid is the answer of an admission policy with another code.
+func invalid(why string) error {
+	return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "x", field.ErrorList{field.Invalid(nil, "x", why)})
 }
 
 // isDone runs passes until the node is upgraded, for as long as the limit by the fixture's clock. It returns all that
@@ -187,6 +194,49 @@ var _ = Describe("Writes of the slots that the API server refuses for good", fun
 		f.refuse = func(string, client.Object, []byte) error { return nil }
 		f.upgraded(ctx)
 	})
+})
+
+var _ = Describe("Calls for the slots that are refused with another text each time", func() {
+	DescribeTable("change no report", func(
+		ctx SpecContext, read bool, first, later string, other func(string) error,
+	) {
+		f := newFakeFixture(ctx, automatic(), "a")
+		calls, refuse := 0, refusal
+		answer := func() error {
+			calls++
+			return refuse(fmt.Sprint("request ", calls, " is denied"))
+		}
+		f.refuse = func(_ string, object client.Object, _ []byte) error {
+			if object.GetName() == labels.UpgradeSlots && !read {
+				return answer()
+			}
+			return nil
+		}
+		pass := func() string {
+			if read {
+				f.failNext(readSlots, answer())
+			}
+			f.play(ctx)
+			_, err := f.pass(ctx, f.manager, 30*time.Second)
+			Expect(err).NotTo(HaveOccurred())
+			return f.reported()
+		}
+		f.target = "new"
+		Eventually(pass).WithTimeout(time.Minute).Should(ContainSubstring(first))
+		for range 5 {
+			Expect(pass()).To(ContainSubstring(first))
+		}
+		Expect(calls).To(BeNumerically(">=", 6))
+		refuse = other
+		Expect(pass()).To(ContainSubstring(later), "another kind of answer")
+
+		read, f.refuse = false, func(string, client.Object, []byte) error { return nil }
+		f.upgraded(ctx)
+		Expect(f.reconciler.RefusedSlots()).To(BeEmpty())
+	},
+		Entry("of writes", false, "request 1 is denied", "is invalid", invalid),
+		Entry("of reads", true, "request ", "is invalid", invalid),
+	)
 })
 
 var _ = Describe("A ConfigMap with the slots that a finalizer keeps", func() {
