@@ -52,7 +52,7 @@ type RollingUpdateSpec struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]+|([0-9]{1,2}|100)%)?$')",message="must be a number, or a percentage of 1% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]{1,9}|([0-9]{1,2}|100)%)?$')",message="must be a number of at most 9 digits, or a percentage of 1% to 100%"
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : !self.matches('^0+%?$')",message="must be above 0, or no pod can be replaced"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }

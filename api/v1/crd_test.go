@@ -3,6 +3,7 @@ package v1_test
 import (
 	"math"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -132,7 +133,31 @@ func missingBoundOfIntOrString(s *apiextensionsv1.JSONSchemaProps) string {
 	if s.Minimum == nil || *s.Minimum < math.MinInt32 || s.Maximum == nil || *s.Maximum > math.MaxInt32 {
 		return "a string or number without the bounds of 32 bits, beyond which it cannot be decoded"
 	}
+	for _, text := range []string{"2147483648", "99999999999"} {
+		if !refusesText(s, text) {
+			return "a string or number that admits the text " + text + ", which is no number of 32 bits"
+		}
+	}
+	if !refusesText(s, "many") || refusesText(s, "25%") || refusesText(s, "2") {
+		return "a string or number that admits other texts than numbers and percentages"
+	}
 	return ""
+}
+
+// textRule finds the regular expression of a rule about a text.
+var textRule = regexp.MustCompile(`self\.matches\('([^']+)'\)`)
+
+// refusesText reports whether the pattern, or the first regular expression of a rule, does not match the text.
+func refusesText(s *apiextensionsv1.JSONSchemaProps, text string) bool {
+	expressions := []string{s.Pattern}
+	for _, rule := range s.XValidations {
+		if found := textRule.FindStringSubmatch(rule.Rule); found != nil && !strings.Contains(rule.Rule, "!self.matches") {
+			expressions = append(expressions, found[1])
+		}
+	}
+	return slices.ContainsFunc(expressions, func(expression string) bool {
+		return !regexp.MustCompile(expression).MatchString(text)
+	})
 }
 
 func isForeign(path string) bool {

@@ -12,7 +12,7 @@ type HealthSpec struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]+|([0-9]{1,2}|100)%)?$')",message="must be a number, or a percentage of 0% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]{1,9}|([0-9]{1,2}|100)%)?$')",message="must be a number of at most 9 digits, or a percentage of 0% to 100%"
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must not be negative"
 	MinUsable *intstr.IntOrString `json:"minUsable,omitempty"`
 	// Agent configures the health agent, which reports the faults of GPUs that the kernel log of each node has.

@@ -27,7 +27,7 @@ type DriverUpgradePolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[0-9]+%?$')",message="must be a number or a percentage, such as 25%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^([0-9]{1,9}|[0-9]+%)$')",message="must be a number of at most 9 digits, or a percentage such as 25%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// PullImages pulls the images of the new driver before a node is cordoned. Default true.
 	//
@@ -68,7 +68,7 @@ type NodePoolUpgradePolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^[0-9]+%?$`
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]{1,9}|[0-9]+%)$')",message="must be a number of at most 9 digits, or a percentage such as 25%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// PullImages pulls the images of the new driver before a node is cordoned.
 	// +optional

@@ -49,15 +49,24 @@ func daemonSets(s *v1.DaemonSetsSpec) {
 
 // MaxUnavailable is how many pods of a DaemonSet may be unavailable at a time: the value of the spec, else 1, as
 // in NVIDIA's chart. For node discovery the default is 10%: its pods run on every node, and no GPU work depends
-// on them.
+// on them. A value with which no pod could be replaced, which the API server refuses in DaemonSets, is the default, too.
 func (s Spec) MaxUnavailable(discovers bool) intstr.IntOrString {
 	switch given := s.DaemonSets.RollingUpdate.MaxUnavailable; {
-	case given != nil:
+	case allowsAny(given):
 		return *given
 	case discovers:
 		return intstr.FromString("10%")
 	}
 	return intstr.FromInt32(1)
+}
+
+// allowsAny reports whether a number or percentage is above 0.
+func allowsAny(given *intstr.IntOrString) bool {
+	if given == nil {
+		return false
+	}
+	count, err := intstr.GetScaledValueFromIntOrPercent(given, 100, true)
+	return err == nil && count > 0
 }
 
 func hostPaths(s *v1.HostPathsSpec) {

@@ -3,6 +3,7 @@ package effective_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -182,6 +183,51 @@ func TestQuotedNumbers(t *testing.T) {
 	pool.Driver.UpgradePolicy.MaxUnavailable = new(intstr.FromString(""))
 	own = s.ForNodePool(pool)
 	g.Expect(*own.Driver.UpgradePolicy.MaxUnavailable).To(Equal(intstr.FromString("25%")))
+}
+
+// A text that an earlier definition has admitted means what it says, or the default, and never 0: a large number or
+// percentage means all, and what is neither is absent. It is reported wherever it is written.
+func TestTextsThatAreNoNumbers(t *testing.T) {
+	const field = `{
+		health: {minUsable: %[1]q, actions: {maxNodes: %[1]q}}, daemonsets: {rollingUpdate: {maxUnavailable: %[1]q}},
+		driver: {upgradePolicy: {maxUnavailable: %[1]q}},
+		nodePools: [{name: a, driver: {upgradePolicy: {maxUnavailable: %[1]q}}}],
+	}`
+	const all = math.MaxInt32
+	for text, want := range map[string]map[string]int{
+		"2147483647":            {"": all},
+		"2147483648":            {"": all},
+		"99999999999":           {"": all},
+		"99999999999999999999":  {"": all},
+		"000000000002":          {"": 2},
+		"1000%":                 {"": 8},
+		"99999999999999%":       {"": 8},
+		"99999999999999999999%": {"": 8},
+		"many":                  {"": 2, "minUsable": 8, "rollingUpdate": 1, "maxNodes": 1},
+		"%":                     {"": 2, "minUsable": 8, "rollingUpdate": 1, "maxNodes": 1},
+		"1.5":                   {"": 2, "minUsable": 8, "rollingUpdate": 1, "maxNodes": 1},
+		"0":                     {"": 0, "rollingUpdate": 1},
+		"0%":                    {"": 0, "rollingUpdate": 1},
+		"-99999999999":          {"": math.MinInt32, "rollingUpdate": 1},
+	} {
+		t.Run(text, func(t *testing.T) {
+			s := effective.Of(decode(t, fmt.Sprintf(field, text)))
+			pool := s.ForNodePool(s.NodePools[0])
+			for name, got := range map[string]intstr.IntOrString{
+				"rollingUpdate": s.MaxUnavailable(false), "minUsable": *s.Health.MinUsable,
+				"maxNodes": *s.Health.Actions.MaxNodes, "upgradePolicy": *s.Driver.UpgradePolicy.MaxUnavailable,
+				"nodePools": *pool.Driver.UpgradePolicy.MaxUnavailable,
+			} {
+				wanted, own := want[name]
+				if !own {
+					wanted = want[""]
+				}
+				if of8, err := intstr.GetScaledValueFromIntOrPercent(&got, 8, true); err != nil || of8 != wanted {
+					t.Errorf("%s: %v is %d of 8, %v, want %d", name, got, of8, err, wanted)
+				}
+			}
+		})
+	}
 }
 
 // For every spec: defaults are only added, in a copy, and adding them again changes nothing. Two specs share no

@@ -1,9 +1,12 @@
 package effective
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,11 +29,41 @@ func normalise(spec *v1.ClusterPolicySpec) {
 }
 
 // number returns the number or percentage of a field that has either; nil if it is absent or empty. "2" is the number.
+//
+// The schema refuses other texts, but earlier definitions, and that of NVIDIA's operator, have admitted them: a number
+// beyond 32 bits means the largest one, a percentage above 100 means all, and what is neither is absent.
 func number(field *intstr.IntOrString) *intstr.IntOrString {
-	if field == nil || field.String() == "" {
+	if field == nil {
 		return nil
 	}
-	return new(intstr.Parse(field.String()))
+	digits, isPercentage := strings.CutSuffix(field.String(), "%")
+	count, err := strconv.ParseInt(digits, 10, 64)
+	if errors.Is(err, strconv.ErrSyntax) {
+		return nil
+	}
+	if isPercentage {
+		return new(intstr.FromString(strconv.FormatInt(min(count, 100), 10) + "%"))
+	}
+	return new(intstr.FromInt32(int32(max(math.MinInt32, min(count, math.MaxInt32)))))
+}
+
+// ForEachMisread calls visit for each number or percentage of the spec whose text is neither, or is too large, with the
+// field that has it and what it counts as; empty for the default.
+func ForEachMisread(spec *v1.ClusterPolicySpec, visit func(field, given, taken string)) {
+	forEach(reflect.ValueOf(spec), "spec", func(name string, field **intstr.IntOrString) {
+		if *field == nil || (*field).String() == "" {
+			return
+		}
+		given := intstr.Parse((*field).String())
+		if _, err := intstr.GetScaledValueFromIntOrPercent(&given, 100, true); err == nil {
+			return
+		}
+		taken := ""
+		if number := number(*field); number != nil {
+			taken = number.String()
+		}
+		visit(name, given.String(), taken)
+	})
 }
 
 func lastOfEachName(env []v1.EnvVar) []v1.EnvVar {

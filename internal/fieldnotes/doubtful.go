@@ -157,6 +157,9 @@ func Doubtful(spec v1.ClusterPolicySpec) []string {
 		}
 	})
 	found = append(found, tagsWithoutV(spec)...)
+	effective.ForEachMisread(&spec, func(field, given, taken string) {
+		found = append(found, misread(field, given, taken))
+	})
 	effective.ForEachEnv(&spec, func(list string, env *[]v1.EnvVar) {
 		seen := map[v1.EnvName]int{}
 		for _, variable := range *env {
@@ -167,6 +170,17 @@ func Doubtful(spec v1.ClusterPolicySpec) []string {
 		}
 	})
 	return append(found, lostVariables(spec)...)
+}
+
+// misread returns the sentence for a text that is no number or percentage, or is too large, and counts as what is taken;
+// as the default if that is empty.
+func misread(field, given, taken string) string {
+	meaning := "the default applies"
+	if taken != "" {
+		meaning = "it counts as " + taken
+	}
+	return fmt.Sprintf("%s: %q is neither a number of at most 9 digits nor a percentage, and %s: set a number such as 2, "+
+		"or a percentage such as 25%%", field, given, meaning)
 }
 
 // bareVersion is a version as NVIDIA does not write it in the tags of some images.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -43,5 +44,41 @@ func TestStorageWithProprietaryModules(t *testing.T) {
 				t.Errorf("reported: %v, want %v", found, test.doubtful)
 			}
 		})
+	}
+}
+
+// A text that is no number, which an earlier definition has admitted, is reported with what it counts as.
+func TestTextsThatAreNoNumbers(t *testing.T) {
+	const remedy = ": set a number such as 2, or a percentage such as 25%"
+	const neither = " is neither a number of at most 9 digits nor a percentage, and "
+	for text, want := range map[string]string{
+		"99999999999":           `"99999999999"` + neither + "it counts as 2147483647" + remedy,
+		"99999999999999999999%": `"99999999999999999999%"` + neither + "it counts as 100%" + remedy,
+		"many":                  `"many"` + neither + "the default applies" + remedy,
+		"2":                     "", "1000%": "", "": "", "25%": "",
+	} {
+		value := intstr.FromString(text)
+		notes := fieldnotes.Doubtful(v1.ClusterPolicySpec{
+			DaemonSets: &v1.DaemonSetsSpec{RollingUpdate: &v1.RollingUpdateSpec{MaxUnavailable: &value}},
+			Health:     &v1.HealthSpec{MinUsable: &value, Actions: &v1.HealthActionsSpec{MaxNodes: &value}},
+			Driver:     &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{MaxUnavailable: &value}},
+			NodePools: []v1.NodePoolSpec{{Driver: &v1.NodePoolDriverSpec{
+				UpgradePolicy: &v1.NodePoolUpgradePolicySpec{MaxUnavailable: &value},
+			}}},
+		})
+		var wanted []string
+		for _, field := range []string{
+			"spec.driver.upgradePolicy.maxUnavailable", "spec.daemonsets.rollingUpdate.maxUnavailable",
+			"spec.health.minUsable", "spec.health.actions.maxNodes", "spec.nodePools[0].driver.upgradePolicy.maxUnavailable",
+		} {
+			if want != "" {
+				wanted = append(wanted, field+": "+want)
+			}
+		}
+		slices.Sort(wanted)
+		slices.Sort(notes)
+		if !slices.Equal(notes, wanted) {
+			t.Errorf("%q: notes %q, want %q", text, notes, wanted)
+		}
 	}
 }

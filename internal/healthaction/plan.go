@@ -157,7 +157,7 @@ func (c *Cluster) brake() *brake {
 			b.healthy[n.Group]++
 		}
 	}
-	// The API admits only numbers and percentages; of anything else nothing is allowed.
+	// The effective spec has only numbers and percentages; of anything else nothing is allowed.
 	if limit, err := intstr.GetScaledValueFromIntOrPercent(&c.Policy.MaxNodes, nodes, true); err == nil {
 		b.limit = limit
 	}

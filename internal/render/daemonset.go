@@ -2,7 +2,6 @@ package render
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
@@ -34,11 +32,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 		return err
 	}
 	spec := r.plan.Input.Spec.DaemonSets
-	strategy, err := updateStrategy(r.plan.Input.Spec, r.step.Operand)
-	if err != nil {
-		return err
-	}
-	ds.Spec.UpdateStrategy = strategy
+	ds.Spec.UpdateStrategy = updateStrategy(r.plan.Input.Spec, r.step.Operand)
 	placement := r.placement()
 	addMetadata(ds, placement.Labels, placement.Annotations)
 	addMetadata(ds, spec.Labels, spec.Annotations)
@@ -111,18 +105,14 @@ func (r *renderer) tolerateOwnTaints(pod *corev1.PodSpec) {
 	}
 }
 
-func updateStrategy(spec effective.Spec, o operand.Operand) (appsv1.DaemonSetUpdateStrategy, error) {
+func updateStrategy(spec effective.Spec, o operand.Operand) appsv1.DaemonSetUpdateStrategy {
 	if o.UpdatesOnDelete || spec.DaemonSets.UpdateStrategy == onDelete {
-		return appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, nil
-	}
-	maxUnavailable := spec.MaxUnavailable(o.Discovers)
-	if _, err := intstr.GetScaledValueFromIntOrPercent(&maxUnavailable, 100, true); err != nil {
-		return appsv1.DaemonSetUpdateStrategy{}, fmt.Errorf("spec.daemonsets.rollingUpdate.maxUnavailable: %w", err)
+		return appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
 	}
 	return appsv1.DaemonSetUpdateStrategy{
 		Type:          appsv1.RollingUpdateDaemonSetStrategyType,
-		RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &maxUnavailable},
-	}, nil
+		RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: new(spec.MaxUnavailable(o.Discovers))},
+	}
 }
 
 // addMetadata adds the user's labels and annotations. They never replace those of the manifest, on which selectors and

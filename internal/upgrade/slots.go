@@ -202,7 +202,7 @@ func (s *share) add(n *Node) {
 	}
 }
 
-// scale sets the limit. The API admits only numbers and percentages; of anything else nothing is allowed.
+// scale sets the limit. The effective spec has only numbers and percentages; of anything else nothing is allowed.
 func (s *share) scale(policy Policy) {
 	limit, err := intstr.GetScaledValueFromIntOrPercent(&policy.MaxUnavailable, s.size, true)
 	if err == nil {

@@ -10,7 +10,7 @@ var refused = []struct{ name, spec, path, message string }{
 	{"update strategy", "{daemonsets: {updateStrategy: Recreate}}", "spec.daemonsets.updateStrategy", ""},
 	{
 		"unavailable", `{daemonsets: {rollingUpdate: {maxUnavailable: "some"}}}`,
-		"spec.daemonsets.rollingUpdate.maxUnavailable", "must be a number, or a percentage of 1% to 100%",
+		"spec.daemonsets.rollingUpdate.maxUnavailable", "must be a number of at most 9 digits, or a percentage of 1% to 100%",
 	},
 	{
 		"no pod may be unavailable", "{daemonsets: {rollingUpdate: {maxUnavailable: 0}}}",
@@ -165,6 +165,17 @@ var refused = []struct{ name, spec, path, message string }{
 		"", "greater than or equal to -2147483648"},
 	{"more pods than 32 bits can count", "{daemonsets: {rollingUpdate: {maxUnavailable: 2147483648}}}",
 		"spec.daemonsets.rollingUpdate.maxUnavailable", "less than or equal to 2147483647"},
+	{"more nodes than 32 bits can count, in quotes", `{driver: {upgradePolicy: {maxUnavailable: "99999999999"}}}`,
+		"spec.driver.upgradePolicy.maxUnavailable", "must be a number of at most 9 digits, or a percentage such as 25%"},
+	{"more nodes of a pool, in quotes",
+		`{nodePools: [{name: a, nodeSelector: {a: b}, driver: {upgradePolicy: {maxUnavailable: "2147483648"}}}]}`,
+		"", "must be a number of at most 9 digits, or a percentage such as 25%"},
+	{"more pods than 32 bits can count, in quotes", `{daemonsets: {rollingUpdate: {maxUnavailable: "99999999999"}}}`,
+		"spec.daemonsets.rollingUpdate.maxUnavailable", "must be a number of at most 9 digits, or a percentage of 1% to 100%"},
+	{"more GPUs than 32 bits can count, in quotes", `{health: {minUsable: "99999999999"}}`, "spec.health.minUsable",
+		"must be a number of at most 9 digits, or a percentage of 0% to 100%"},
+	{"more nodes that are acted on, in quotes", `{health: {actions: {maxNodes: "99999999999"}}}`,
+		"spec.health.actions.maxNodes", "should match"},
 	{"a quantity that is never decoded", `{driver: {resources: {limits: {cpu: "1e-99999999999"}}}}`,
 		"spec.driver.resources.limits.cpu", "should match"},
 	{"the same of a single container", `{driver: {containerResources: [{name: a, requests: {cpu: "1e999999999"}}]}}`,
@@ -291,7 +302,7 @@ var refused = []struct{ name, spec, path, message string }{
 	},
 	{
 		"nodes that may be unavailable", "{driver: {upgradePolicy: {maxUnavailable: many}}}",
-		"spec.driver.upgradePolicy.maxUnavailable", "must be a number or a percentage, such as 25%",
+		"spec.driver.upgradePolicy.maxUnavailable", "must be a number of at most 9 digits, or a percentage such as 25%",
 	},
 	{
 		"operator of a toleration", "{driver: {tolerations: [{key: a}, {key: b, operator: Exist}]}}",

@@ -239,7 +239,7 @@ func (s *scope) rereadTurn(source string) (turn rereadTurn, known bool) {
 		return turn, false
 	}
 	maxUnavailable := s.nodePlan().Spec.MaxUnavailable(false)
-	// What is no number or percentage is refused when DaemonSets are rendered.
+	// The effective spec has numbers and percentages only.
 	limit, _ := intstr.GetScaledValueFromIntOrPercent(&maxUnavailable, turn.nodes, true)
 	turn.limit = max(limit, 1)
 	return turn, true
