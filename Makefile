@@ -44,7 +44,8 @@ KUBECTL        ?= kubectl
 # CONTROL_PLANE=default (its programs are not tuned), REPEAT (how often compare repeats its runs) and POLICY (file with
 # the operator's policy in the phase compare).
 # OTHER (the program of another operator), OTHER_POLICY (file), OTHER_VERSION (text), OTHER_ENV (file), OTHER_ARGS and
-# OTHER_MANIFESTS (comma-separated files) make compare measure that operator, too.
+# OTHER_MANIFESTS (comma-separated files) make compare measure that operator, too. OTHER=pinned alone is NVIDIA's, in
+# the version that test/incumbent pins.
 
 # --- Derived --------------------------------------------------------------------------------------
 
@@ -223,7 +224,8 @@ test-gpu: ## Run the on-node programs against this machine's NVIDIA driver; skip
 	$(MAKE) --no-print-directory build; \
 	GPU_TEST=1 go test -v -count=1 $(TESTFLAGS) ./test/gpu
 
-bench_other = $(if $(OTHER),-other="$(OTHER)" -other-policy="$(OTHER_POLICY)" -other-version="$(OTHER_VERSION)" \
+bench_other = $(if $(filter pinned,$(OTHER)),-other=pinned,$(bench_program))
+bench_program = $(if $(OTHER),-other="$(OTHER)" -other-policy="$(OTHER_POLICY)" -other-version="$(OTHER_VERSION)" \
   -other-env="$(OTHER_ENV)" -other-args="$(OTHER_ARGS)" -other-manifests="$(OTHER_MANIFESTS)")
 
 .PHONY: bench

@@ -27,6 +27,7 @@ metadata:
     nvidia.com/gpu.present: "true"
     nvidia.com/gpu.deploy.driver: paused-by-hand
     nvidia.com/gpu.deploy.device-plugin: "true"
+    nvidia.com/gpu.deploy.health-agent: "true"
     nvidia.com/gpu.deploy.other: "true"
     nvidia.com/gpu-operator.pool: ubuntu24.04-amd64
     nvidia.com/gpu-operator.runtime: containerd

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -40,6 +41,10 @@ func start(args []string) int {
 	defer stop()
 	// A second signal ends this program immediately; the kernel then ends its children.
 	context.AfterFunc(ctx, stop)
+	if err := o.other.usePinned(ctx, filepath.Join(o.cache, "other")); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return exitFailed
+	}
 	missed, err := run(ctx, o, os.Stdout)
 	switch {
 	case err != nil:

@@ -75,6 +75,17 @@ func TestParseOptions(t *testing.T) {
 				other: otherOperator{program: "/x/manager", policy: "p.yaml", version: "another 1.0"},
 			},
 		},
+		"NVIDIA's operator": {
+			args: []string{"-nodes=100", "-other=pinned"},
+			want: options{
+				nodes: []int{100}, only: []string{"compare"}, timeout: 15 * time.Minute, docs: "docs/benchmarks.md",
+				cache: ".cache/bench",
+				other: otherOperator{program: "pinned"},
+			},
+		},
+		"NVIDIA's operator with another policy": {
+			args: []string{"-other=pinned", "-other-policy=p.yaml"}, wantErr: "-other=pinned: the other flags",
+		},
 		"another operator without its policy": {
 			args: []string{"-other=/x/manager", "-other-version=1.0"}, wantErr: "want -other-policy and -other-version, too",
 		},

@@ -17,7 +17,7 @@ const otherAccount = "other-operator"
 
 // otherOperator is another operator to compare with. The zero value is none.
 type otherOperator struct {
-	// program is the path of its program, and args its arguments, separated by spaces.
+	// program is the path of its program or pinnedOther, and args its arguments, separated by spaces.
 	program, args string
 	// policy is the path of a file with its policy, whose status.state becomes "ready". All its DaemonSets must be in
 	// the namespace of this operator.
@@ -28,12 +28,15 @@ type otherOperator struct {
 	manifests string
 	// version is what the heading of the figures names it by.
 	version string
+	// incumbent has the files of its image; nil if it needs none.
+	incumbent *cluster.Incumbent
 }
 
 // register adds the flags.
 func (o *otherOperator) register(flags *flag.FlagSet) {
 	flags.StringVar(&o.program, "other", "",
-		"program of another operator: the phase "+comparison+" measures it, too, in turn with this one")
+		"program of another operator, or "+pinnedOther+" for NVIDIA's in the version that test/incumbent pins: the phase "+
+			comparison+" measures it, too, in turn with this one")
 	flags.StringVar(&o.args, "other-args", "", "its arguments, separated by spaces")
 	flags.StringVar(&o.policy, "other-policy", "", "file with its policy")
 	flags.StringVar(&o.env, "other-env", "", "file with its variables, as lines NAME=value")
@@ -45,6 +48,10 @@ func (o *otherOperator) register(flags *flag.FlagSet) {
 // check returns an error unless there is none, or all that it needs.
 func (o *otherOperator) check() error {
 	switch {
+	case *o == otherOperator{program: pinnedOther}:
+		return nil
+	case o.program == pinnedOther:
+		return errors.New("-other=" + pinnedOther + ": the other flags about another operator have no effect")
 	case *o == otherOperator{}, o.program != "" && o.policy != "" && o.version != "":
 		return nil
 	case o.program == "":
@@ -84,9 +91,13 @@ func (e *env) startOther(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	files, err := e.otherFiles()
+	if err != nil {
+		return err
+	}
 	process, err := cluster.StartProgram(cluster.ProgramOptions{
 		Binary: e.other.program, Args: strings.Fields(e.other.args), Kubeconfig: kubeconfig, Env: variables,
-		LogFile: filepath.Join(e.cluster.LogDir, otherAccount+".log"),
+		Files: files, LogFile: filepath.Join(e.cluster.LogDir, otherAccount+".log"),
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -29,12 +31,19 @@ type ProgramOptions struct {
 	Env []string
 	// LogFile receives the output, appended.
 	LogFile string
+	// Files are the absolute paths that the program reads, and the folders that it finds there; nil for none. Its root
+	// then has everything that this one has, except in the top folders of these paths, such as /opt: the program and its
+	// kubeconfig must not be below those. Linux only, and for another user than root only with user namespaces.
+	Files map[string]string
 }
 
 // StartProgram starts an operator that is not this one. It does not wait: how such a program reports that it is ready
 // is unknown.
 func StartProgram(opts ProgramOptions) (*Operator, error) {
 	cmd := exec.Command(opts.Binary, opts.Args...)
+	if len(opts.Files) > 0 {
+		cmd = withFiles(opts)
+	}
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "KUBECONFIG=" + opts.Kubeconfig,
 	}, opts.Env...)
@@ -43,6 +52,47 @@ func StartProgram(opts ProgramOptions) (*Operator, error) {
 		return nil, err
 	}
 	return &Operator{LogFile: opts.LogFile, process: p}, nil
+}
+
+// newRoot makes a root directory in the folder $1 with all top folders but those in $2, mounts folders in it, given as
+// pairs until "--", and becomes the program that follows, there.
+const newRoot = `set -e
+root=$1 hidden=$2
+shift 2
+mount -t tmpfs tmpfs "$root"
+for folder in /*; do
+  case " $hidden " in *" $folder "*) continue ;; esac
+  if [ -L "$folder" ]; then
+    cp -P "$folder" "$root$folder"
+  elif [ -d "$folder" ]; then
+    mkdir "$root$folder"
+    mount --rbind "$folder" "$root$folder"
+  fi
+done
+while [ "$1" != -- ]; do
+  mkdir -p "$root$2"
+  mount --rbind "$1" "$root$2"
+  shift 2
+done
+shift
+exec chroot "$root" "$@"`
+
+// withFiles returns the command of a program that has Files, which runs in a mount namespace. The new root is mounted
+// over the folder of its log, in that namespace alone. The process is that of the program: shell and chroot become it.
+func withFiles(opts ProgramOptions) *exec.Cmd {
+	args := []string{"--mount"}
+	if os.Geteuid() != 0 {
+		args = append(args, "--user", "--map-root-user")
+	}
+	var mounts, hidden []string
+	for path, folder := range opts.Files {
+		mounts = append(mounts, folder, path)
+		top, _, _ := strings.Cut(path[1:], "/")
+		hidden = append(hidden, "/"+top)
+	}
+	args = append(args, "sh", "-c", newRoot, "sh", filepath.Dir(opts.LogFile), strings.Join(hidden, " "))
+	args = append(append(args, mounts...), "--", opts.Binary)
+	return exec.Command("unshare", append(args, opts.Args...)...)
 }
 
 // ReadObjects returns the objects of a file with YAML documents.

@@ -157,12 +157,16 @@ func (e *env) migratesBack(args ...string) string {
 // kubectlGPU runs kubectl gpu migrate --back by the pinned kubectl, as users do.
 func (e *env) kubectlGPU(args ...string) (string, error) {
 	e.t.Helper()
+	return e.migrate(append([]string{"--back"}, args...)...)
+}
+
+// migrate runs kubectl gpu migrate by the pinned kubectl, as users do.
+func (e *env) migrate(args ...string) (string, error) {
+	e.t.Helper()
 	binary, err := plugin()
 	e.Expect(err).NotTo(HaveOccurred())
 	path := e.t.TempDir()
-	cmd, err := cluster.PluginCommand(
-		e.t.Context(), repo, binary, path, append([]string{"migrate", "--back"}, args...)...,
-	)
+	cmd, err := cluster.PluginCommand(e.t.Context(), repo, binary, path, append([]string{"migrate"}, args...)...)
 	e.Expect(err).NotTo(HaveOccurred())
 	cmd.Env = []string{"KUBECONFIG=" + e.cluster.Kubeconfig(), "HOME=" + path, "PATH=" + path}
 	out, err := cmd.CombinedOutput()
@@ -201,11 +205,12 @@ func (e *env) leftOfOurs() ([]string, error) {
 			slices.Collect(maps.Keys(object.GetAnnotations())), conditionTypes(object))
 		for _, key := range keys {
 			if strings.HasPrefix(key, "nvidia.com/gpu-operator.") || strings.HasPrefix(key, "clusterpolicy.github.io/") ||
-				key == "nvidia.com/GPUReady" {
+				key == "nvidia.com/GPUReady" || isOwnDeployLabel(key) {
 				left = append(left, name+": "+key)
 			}
 		}
-		if object.GetLabels()["app.kubernetes.io/name"] == "gpu-operator" && isOnlyOurs(object) {
+		if object.GetLabels()["app.kubernetes.io/name"] == "gpu-operator" &&
+			object.GetLabels()["helm.sh/chart"] != chartVersion && isOnlyOurs(object) {
 			left = append(left, name)
 		}
 		if object.GetKind() == "ClusterPolicy" {
@@ -213,6 +218,12 @@ func (e *env) leftOfOurs() ([]string, error) {
 		}
 	}
 	return left, err
+}
+
+// isOwnDeployLabel reports whether the label gives a node an operand that NVIDIA's operator does not have.
+func isOwnDeployLabel(key string) bool {
+	_, theirs := nodeLabels()[key]
+	return strings.HasPrefix(key, deployPrefix) && !theirs
 }
 
 // foreignStatus returns the fields and conditions in the status of a policy that NVIDIA's operator does not have.

@@ -33,6 +33,12 @@ type daemonSet struct {
 	entrypoint string
 	// plain: without the RuntimeClass nvidia.
 	plain bool
+	// constrained: with the annotation that names OpenShift's security context constraints.
+	constrained bool
+	// files are the names of further ConfigMaps that the pods mount.
+	files []string
+	// also selects nodes beside the deploy label.
+	also map[string]string
 }
 
 // daemonSets are those of all operands but the driver.
@@ -41,7 +47,7 @@ func daemonSets() []daemonSet {
 		{
 			name: "nvidia-container-toolkit-daemonset", operand: "container-toolkit", account: "nvidia-container-toolkit",
 			inits: []string{"driver-validation"}, main: "nvidia-container-toolkit-ctr", image: toolkitImage, plain: true,
-			entrypoint: "nvidia-container-toolkit-entrypoint",
+			entrypoint: "nvidia-container-toolkit-entrypoint", constrained: true,
 		},
 		{
 			name: "nvidia-operator-validator", operand: "operator-validator", account: "nvidia-operator-validator",
@@ -52,11 +58,12 @@ func daemonSets() []daemonSet {
 		{
 			name: "nvidia-device-plugin-daemonset", operand: "device-plugin", account: "nvidia-device-plugin",
 			inits: []string{"toolkit-validation"}, main: "nvidia-device-plugin", image: pluginImage,
-			entrypoint: "nvidia-device-plugin-entrypoint",
+			entrypoint: "nvidia-device-plugin-entrypoint", constrained: true,
 		},
 		{
 			name: exporterName, operand: "dcgm-exporter", account: exporterName,
 			inits: []string{"toolkit-validation"}, main: exporterName, image: exporterImage,
+			constrained: true,
 		},
 		{
 			name: "gpu-feature-discovery", operand: "gpu-feature-discovery", account: "nvidia-gpu-feature-discovery",
@@ -67,6 +74,12 @@ func daemonSets() []daemonSet {
 			name: "nvidia-mig-manager", operand: "mig-manager", account: "nvidia-mig-manager",
 			inits: []string{"toolkit-validation"}, main: "nvidia-mig-manager", image: migImage,
 			entrypoint: "nvidia-mig-manager-entrypoint",
+			files:      []string{"default-mig-parted-config", "default-gpu-clients"},
+		},
+		{
+			name: "nvidia-device-plugin-mps-control-daemon", operand: "device-plugin", account: "nvidia-device-plugin",
+			inits: []string{"toolkit-validation", "mps-control-daemon-mounts"}, main: "mps-control-daemon-ctr",
+			image: pluginImage, constrained: true, also: map[string]string{"nvidia.com/mps.capable": "true"},
 		},
 	}
 }
@@ -80,7 +93,7 @@ func (p *Player) daemonSet(d daemonSet) *appsv1.DaemonSet {
 	ds := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.namespace, Name: d.name, Labels: labels,
-			Annotations: map[string]string{hashAnnotation: "4242", "openshift.io/scc": d.account},
+			Annotations: map[string]string{hashAnnotation: "4242"},
 		},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: selector},
@@ -97,6 +110,9 @@ func (p *Player) daemonSet(d daemonSet) *appsv1.DaemonSet {
 			},
 		},
 	}
+	if d.constrained {
+		ds.Annotations["openshift.io/scc"] = d.account
+	}
 	return ds
 }
 
@@ -110,6 +126,7 @@ func (p *Player) pod(d daemonSet) corev1.PodSpec {
 			SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
 		}},
 	}
+	maps.Copy(pod.NodeSelector, d.also)
 	if !d.plain {
 		pod.RuntimeClassName = new("nvidia")
 	}
@@ -125,6 +142,13 @@ func (p *Player) pod(d daemonSet) corev1.PodSpec {
 		pod.Containers[0].VolumeMounts = []corev1.VolumeMount{{
 			Name: d.entrypoint, MountPath: "/bin/entrypoint.sh", SubPath: "entrypoint.sh", ReadOnly: true,
 		}}
+	}
+	for _, name := range d.files {
+		source := &corev1.ConfigMapVolumeSource{}
+		source.Name = name
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: source}})
+		pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts,
+			corev1.VolumeMount{Name: name, MountPath: "/" + name})
 	}
 	return pod
 }

@@ -64,7 +64,7 @@ func (p *Player) driverObjects(d Driver) []client.Object {
 func (p *Player) driverDaemonSet(d Driver) *appsv1.DaemonSet {
 	usual := daemonSet{
 		name: d.App, operand: "driver", account: driverAccount, inits: []string{"k8s-driver-manager"},
-		main: driverCtr, plain: true,
+		main: driverCtr, plain: true, constrained: true,
 	}
 	if d.Object != nil {
 		usual.account = d.Account

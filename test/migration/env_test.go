@@ -73,8 +73,8 @@ func newEnv(t *testing.T, runs stack) *env {
 	return e
 }
 
-// newCluster starts the cluster with the nodes and the policy of the stack, and no operator.
-func newCluster(t *testing.T, runs stack) *env {
+// newNodes starts the cluster with nodes of these kinds in turn, and nothing else.
+func newNodes(t *testing.T, kinds []simulator.NodeSpec) *env {
 	t.Helper()
 	g := NewWithT(t)
 	_, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr)
@@ -90,28 +90,36 @@ func newCluster(t *testing.T, runs stack) *env {
 	e := &env{WithT: g, t: t, cluster: c, logDir: t.TempDir()}
 	e.client, err = client.New(c.SimulatorConfig, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
-	e.simulate(runs.nodes)
+	e.simulate(kinds)
+	t.Cleanup(e.finish)
+	return e
+}
+
+// newCluster starts the cluster with the nodes and the policy of the stack, and no operator.
+func newCluster(t *testing.T, runs stack) *env {
+	t.Helper()
+	e := newNodes(t, runs.nodes)
 	// The CRD of NVIDIA's operator has fewer fields. What counts here is that it and the namespace exist.
 	objects, err := cluster.Render(filepath.Join(repo, "config/default"))
-	g.Expect(err).NotTo(HaveOccurred())
+	e.Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {
 		if kind := object.GetKind(); kind == "CustomResourceDefinition" || kind == "Namespace" {
-			g.Expect(cluster.InstallObjects(ctx, c.SimulatorConfig, append(objects[:0:0], object))).To(Succeed())
+			one := append(objects[:0:0], object)
+			e.Expect(cluster.InstallObjects(t.Context(), e.cluster.SimulatorConfig, one)).To(Succeed())
 		}
 	}
 	e.createPolicy(runs.driver)
 	// The account of NVIDIA's operator has the same name.
-	as := rest.CopyConfig(c.SimulatorConfig)
+	as := rest.CopyConfig(e.cluster.SimulatorConfig)
 	as.Impersonate = rest.ImpersonationConfig{
 		UserName: cluster.ServiceAccountUser(namespace, account), Groups: []string{"system:masters"},
 	}
-	theirs, err := client.New(as, client.Options{Scheme: scheme})
-	g.Expect(err).NotTo(HaveOccurred())
+	theirs, err := client.New(as, client.Options{Scheme: e.client.Scheme()})
+	e.Expect(err).NotTo(HaveOccurred())
 	e.theirs = NewPlayer(theirs, namespace, "nvcr.io/nvidia/driver:"+driverVersion+"-ubuntu24.04")
 	if runs.drivers != nil {
 		e.theirs.Drivers = runs.drivers(e)
 	}
-	t.Cleanup(e.finish)
 	return e
 }
 
@@ -237,12 +245,18 @@ func (e *env) install() {
 // start starts this operator.
 func (e *env) start() {
 	e.t.Helper()
+	e.startAs(account)
+}
+
+// startAs starts this operator with the rights of an account and with flags.
+func (e *env) startAs(account string, flags ...string) {
+	e.t.Helper()
 	binary, err := quickOperator()
 	e.Expect(err).NotTo(HaveOccurred())
 	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(e.t.Context(), namespace, account, "")
 	e.Expect(err).NotTo(HaveOccurred())
 	e.operator, err = cluster.StartOperator(e.t.Context(), cluster.OperatorOptions{
-		Binary: binary, Kubeconfig: kubeconfig, LogFile: filepath.Join(e.logDir, "gpu-operator.log"),
+		Binary: binary, Kubeconfig: kubeconfig, Args: flags, LogFile: filepath.Join(e.logDir, "gpu-operator.log"),
 	})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.running = true

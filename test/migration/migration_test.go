@@ -71,21 +71,25 @@ func (e *env) undisturbed(removed ...string) {
 	}
 }
 
-// ours: nothing in a DaemonSet is NVIDIA's, nor does another manager own a field of any object that this operator has
-// applied.
+// ours: nothing in a DaemonSet is what Player has written, and it owns no field of an object.
 func (e *env) ours() {
 	e.t.Helper()
 	list := &appsv1.DaemonSetList{}
 	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace))).To(Succeed())
 	for i := range list.Items {
 		ds := &list.Items[i]
-		e.Expect(ds.Annotations).NotTo(HaveKey(hashAnnotation), ds.Name)
 		e.Expect(ds.Labels).NotTo(HaveKey("helm.sh/chart"), ds.Name)
 		e.Expect(ds.Spec.Template.Labels).NotTo(HaveKey("helm.sh/chart"), ds.Name)
 		for _, container := range ds.Spec.Template.Spec.Containers {
 			e.Expect(container.Env).NotTo(ContainElement(HaveField("Name", "THEIRS")), ds.Name)
 		}
 	}
+	e.applied()
+}
+
+// applied: no other manager owns a field of any object that this operator has applied.
+func (e *env) applied() {
+	e.t.Helper()
 	objects, err := cluster.Objects(e.t.Context(), e.cluster.SimulatorConfig)
 	e.Expect(err).NotTo(HaveOccurred())
 	kinds := map[string]int{}
@@ -96,6 +100,7 @@ func (e *env) ours() {
 			continue
 		}
 		kinds[kind]++
+		e.Expect(object.GetAnnotations()).NotTo(HaveKey(hashAnnotation), "%s %s", kind, object.GetName())
 		for _, entry := range object.GetManagedFields() {
 			if entry.Subresource == "" {
 				e.Expect(entry.Operation).To(Equal(metav1.ManagedFieldsOperationApply), "%s %s: %s", kind,

@@ -188,6 +188,9 @@ func (p *Player) accessOf(name string, inCluster bool) []client.Object {
 	read := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}}}
 	nodes := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}}}
 	meta := metav1.ObjectMeta{Namespace: p.namespace, Name: name}
+	if name == exporterName {
+		meta.Labels = map[string]string{"app": name}
+	}
 	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: p.namespace, Name: name}}
 	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}
 	all := []client.Object{
