@@ -184,7 +184,7 @@ func isDuration(value *yaml.Node) bool {
 		return true
 	}
 	_, err := time.ParseDuration(value.Value)
-	return isText(value) && err == nil
+	return err == nil
 }
 
 // isTrue reports whether the plugin takes a boolean for true.
