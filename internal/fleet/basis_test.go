@@ -76,6 +76,9 @@ func TestPublish(t *testing.T) {
 		"another cause of create failures": {change: func(b *fleet.Basis) {
 			b.Stack.CreateFailures["driver"] = assess.CreateFailure{Reason: "AdmissionDenied"}
 		}, want: true},
+		"the removal of the stack": {
+			change: func(b *fleet.Basis) { b.Removal = &fleet.Removal{RuntimeClass: "nvidia"} }, want: true,
+		},
 		"create failures are resolved": {change: func(b *fleet.Basis) { b.Stack.CreateFailures = nil }, want: true},
 	}
 	for name, test := range tests {
@@ -99,6 +102,26 @@ func TestPublish(t *testing.T) {
 			g.Expect(f.Published()).To(Receive())
 			g.Expect(first.Version).To(Equal(uint64(1)), "a published Basis is not modified")
 			g.Expect(f.Publish(next, begin.Add(time.Hour))).To(BeIdenticalTo(second))
+		})
+	}
+}
+
+// While the stack is removed, nodes are assessed again when it is to be removed in another way.
+func TestPublishRemovals(t *testing.T) {
+	for name, test := range map[string]struct {
+		next *fleet.Removal
+		want uint64
+	}{
+		"the same":             {&fleet.Removal{RuntimeClass: "nvidia"}, 1},
+		"forced":               {&fleet.Removal{RuntimeClass: "nvidia", Force: true}, 2},
+		"another RuntimeClass": {&fleet.Removal{RuntimeClass: "gpu"}, 2},
+		"none any more":        {nil, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fleet.New()
+			f.Publish(fleet.Basis{Removal: &fleet.Removal{RuntimeClass: "nvidia"}}, begin)
+			got := f.Publish(fleet.Basis{Removal: test.next}, begin)
+			NewWithT(t).Expect(got.Version).To(Equal(test.want))
 		})
 	}
 }

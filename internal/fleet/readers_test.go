@@ -83,3 +83,16 @@ func TestReadersFollowTheEntries(t *testing.T) {
 	g.Expect(knownTimes).To(BeNumerically(">", 100))
 	g.Expect(downTimes).To(BeNumerically(">", 100))
 }
+
+// Nodes that read no configuration from a ConfigMap do not count as readers of the same one.
+func TestNodesWithoutAConfigurationReadNone(t *testing.T) {
+	f := fleet.New()
+	for _, name := range []string{"a", "b"} {
+		entry := reader(name, "", true)
+		entry.ReadDigest = "first"
+		f.Set(entry)
+	}
+	beside, known := f.ReadersBeside("c", "")
+	NewWithT(t).Expect(beside).To(And(HaveField("Nodes", 0), HaveField("Down", BeEmpty()), HaveField("Read", BeEmpty())))
+	NewWithT(t).Expect(known).To(BeTrue())
+}

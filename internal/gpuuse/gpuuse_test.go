@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/gpuuse"
 )
@@ -156,4 +157,51 @@ func TestClaimHolds(t *testing.T) {
 		})
 	}
 	NewWithT(t).Expect(gpuuse.ClaimHolds(&resourcev1.ResourceClaimStatus{})).To(BeFalse(), "it is not allocated")
+}
+
+// A claim that was not read counts as holding GPUs, whatever its namespace has besides.
+func TestAmong(t *testing.T) {
+	claim := func(namespace, name, driver string) *resourcev1.ResourceClaim {
+		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		claim.Status.Allocation = &resourcev1.AllocationResult{}
+		claim.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{{Driver: driver}}
+		return claim
+	}
+	holds := gpuuse.Among([]*resourcev1.ResourceClaim{
+		claim("team-a", "gpus", "gpu.nvidia.com"), claim("team-a", "nic", "dra.net"), claim("team-b", "gpus", "dra.net"),
+	})
+	for name, test := range map[string]struct {
+		namespace, claim string
+		want             bool
+	}{
+		"a GPU":                                {"team-a", "gpus", true},
+		"a network device":                     {"team-a", "nic", false},
+		"the same name in another namespace":   {"team-b", "gpus", false},
+		"one that was not read":                {"team-a", "other", true},
+		"one of a namespace that has no other": {"team-c", "nic", true},
+		"one whose namespace has such a name":  {"gpus", "team-b", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(holds(test.namespace, test.claim)).To(Equal(test.want))
+		})
+	}
+}
+
+func TestHasClaims(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod  corev1.Pod
+		want bool
+	}{
+		"nothing":                      {corev1.Pod{}, false},
+		"a GPU of the plugin":          {requests("nvidia.com/gpu", "1"), false},
+		"a claim":                      {names("nic"), true},
+		"a claim from a template":      {generated("nic"), true},
+		"a mapped resource":            {mapped("example.com/accelerator", "nic"), true},
+		"one whose claim has no name":  {mapped("example.com/accelerator", ""), false},
+		"a resource that nothing maps": {requests("example.com/accelerator", "1"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(gpuuse.HasClaims(&test.pod)).To(Equal(test.want))
+		})
+	}
 }

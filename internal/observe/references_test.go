@@ -16,6 +16,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/pluginfile"
 )
 
 var trimmedMeta = metav1.ObjectMeta{
@@ -92,6 +93,31 @@ func TestDigestsOfKeys(t *testing.T) {
 		HaveField("KeyDigests", And(HaveKey("client_configuration_token.tok"), HaveKey("gridd.conf"))))
 	g.Expect(observe.ConfigMapContent(&corev1.ConfigMap{Data: map[string]string{"a": "1"}})).To(
 		HaveField("KeyDigests", HaveKey("a")))
+}
+
+// Digests are in annotations of what was applied: another form of them would restart pods with each release.
+func TestDigestsOfContentsAreStable(t *testing.T) {
+	for name, content := range map[string]operand.Content{
+		"a ConfigMap": observe.ConfigMapContent(&corev1.ConfigMap{Data: map[string]string{"b": "2\n", "a": "1"}}),
+		"a Secret":    observe.SecretContent(&corev1.Secret{Data: map[string][]byte{"b": []byte("2\n"), "a": []byte("1")}}),
+	} {
+		NewWithT(t).Expect(content.Digest).To(Equal("2542dac55484f38a"), name)
+	}
+}
+
+// What a configuration of the device plugin says is known as soon as the ConfigMap is read.
+func TestSettingsOfPluginFiles(t *testing.T) {
+	const shared = "\n    resources: [{name: nvidia.com/gpu, replicas: 4}]\n"
+	content := observe.ConfigMapContent(&corev1.ConfigMap{Data: map[string]string{
+		"mixed": "version: v1\nflags:\n  migStrategy: mixed\n", "mps": "version: v1\nsharing:\n  mps:" + shared,
+		"slices": "version: v1\nsharing:\n  timeSlicing:" + shared, "none": "version: v1\nsharing: {}\n", "other": "a",
+	}})
+	NewWithT(t).Expect(content).To(And(
+		HaveField("Strategies", Equal(map[string]pluginfile.Strategy{"mixed": {Value: "mixed", Line: 3}})),
+		HaveField("MPSLines", Equal(map[string]int{"mps": 4})),
+		HaveField("Replicas", Equal(map[string]int{"mps": 4, "slices": 4})),
+		HaveField("Problems", BeEmpty()),
+	))
 }
 
 // Every kind that is watched can be read.

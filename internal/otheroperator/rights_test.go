@@ -189,6 +189,42 @@ func TestAnswersAreAskedForInTurn(t *testing.T) {
 	e.Expect(slices.Compact(asked)).To(HaveLen(45))
 }
 
+// Of several that are found, the first by namespace and account counts, so that the finding does not change by chance.
+func TestTheFirstOfSeveral(t *testing.T) {
+	var pods []client.Object
+	for _, namespace := range []string{"b", "a", "c"} {
+		for _, account := range []string{"y", "x", "z"} {
+			pods = append(pods, tenants(func(pod *corev1.Pod) {
+				pod.Namespace, pod.Name, pod.Spec.ServiceAccountName = namespace, account, account
+				pod.UID = types.UID(namespace + "/" + account)
+			}))
+		}
+	}
+	for range 10 {
+		e := newEnv(t, pods...)
+		for _, pod := range pods {
+			namespace, account := pod.GetNamespace(), pod.GetName()
+			e.reviews.allow("system:serviceaccount:"+namespace+":"+account, namespace != "a" || account != "x")
+		}
+		e.Expect(e.check().Key).To(Equal("a/y"))
+	}
+}
+
+// A right that is granted while nothing else changes is noticed after a time.
+func TestStartAsksAgain(t *testing.T) {
+	e := newEnv(t, tenants(nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- e.watcher.Start(ctx) }()
+	e.Eventually(e.watches.Load).Should(BeEquivalentTo(1))
+	e.reviews.allow(tenantsUser, true)
+	e.clock.Step(30 * time.Second)
+	e.Eventually(e.watcher.Events()).Should(Receive())
+	e.Expect(e.check().Key).To(Equal("7"))
+	cancel()
+	e.Eventually(done).Should(Receive(BeNil()))
+}
+
 // An account that cannot be reviewed counts as one with rights until it can. A known answer stays.
 func TestFailedReviews(t *testing.T) {
 	e := newEnv(t, tenants(nil))

@@ -268,6 +268,28 @@ func TestFailedWatch(t *testing.T) {
 	e.Eventually(done).Should(Receive(BeNil()))
 }
 
+// A watch that reports an error, such as that its version is too old, is followed by a list without a delay.
+func TestErrorOfAWatch(t *testing.T) {
+	e := newEnv(t)
+	expired := watch.NewFakeWithChanSize(1, false)
+	expired.Error(&metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired})
+	e.watcher.Watch = func(
+		ctx context.Context, list client.ObjectList, options ...client.ListOption,
+	) (watch.Interface, error) {
+		if e.watches.Add(1) > 1 {
+			return e.client.Watch(ctx, list, options...)
+		}
+		return expired, e.client.Create(ctx, nvidiasPod(nil))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- e.watcher.Start(ctx) }()
+	e.Eventually(e.watcher.Events()).Should(Receive())
+	e.Expect(e.check().Key).To(Equal("1"))
+	cancel()
+	e.Eventually(done).Should(Receive(BeNil()))
+}
+
 // withHash returns a DaemonSet with the annotation of NVIDIA's operator; empty for none.
 func withHash(name, hash string) *appsv1.DaemonSet {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}

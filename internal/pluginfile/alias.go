@@ -11,7 +11,7 @@ const maxNodes = 10_000
 
 // hasAlias reports whether a node has a reference to another one below it.
 func hasAlias(node *yaml.Node) bool {
-	return node != nil && (node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, hasAlias))
+	return node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, hasAlias)
 }
 
 // expanded returns a copy of a node with what its aliases stand for, and with merged keys; nil if that has too many

@@ -1,6 +1,8 @@
 package pluginfile_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -202,6 +204,17 @@ func TestCheck(t *testing.T) {
 				fatal(4, "sharing.mps.resources[0].replicas is 1: it must be a number from 2"),
 			},
 		},
+		"a merged key that is null beside it": {
+			text: "version: v1\nx: &shared\n  resources: [{name: nvidia.com/gpu, replicas: 4}]\n" +
+				"sharing:\n  mps:\n    resources: null\n    <<: *shared\n", want: problems{
+				fatal(6, "sharing.mps.resources is missing: add an entry with name and replicas"),
+			},
+		},
+		"several merged mappings, of which the first counts": {
+			text: "version: v1\nx: &one\n  resources: [{name: nvidia.com/gpu, replicas: 4}]\n" +
+				"y: &two\n  resources: [{name: nvidia.com/gpu, replicas: 1}]\n" +
+				"sharing:\n  mps:\n    <<: [*one, *two]\n",
+		},
 		"an alias of itself": {text: "version: v1\nsharing: &a\n  timeSlicing: *a\n"},
 		"devices that the plugin cannot read": {
 			text: prefix + "    resources:\n    - {name: gpu, replicas: 2, devices: first}\n" +
@@ -308,6 +321,94 @@ func TestCheck(t *testing.T) {
 				t.Errorf("fatal: %v", first)
 			}
 		})
+	}
+}
+
+// setting is a configuration with one value.
+func setting(path, value string) []byte {
+	for _, name := range slices.Backward(strings.Split(path, ".")) {
+		value = "{" + name + ": " + value + "}"
+	}
+	return []byte(value)
+}
+
+// Each key has the type that the plugin reads. Where a variable of the container has precedence, another value than
+// that of the variable is reported with what to set.
+func TestKeys(t *testing.T) {
+	const boolean, path = " must be true or false", " must be a text: quote it"
+	const plugin, driver = " in spec.devicePlugin.env", "set spec.hostPaths.driverInstallDir"
+	for key, test := range map[string]struct {
+		// wrong is the problem of a number; right has no problem, and other is ignored, with this remedy.
+		wrong, right, other, remedy string
+	}{
+		"flags.failOnInitError":            {boolean, "true", "false", "set FAIL_ON_INIT_ERROR" + plugin},
+		"flags.gdrcopyEnabled":             {boolean, "true", "false", "set GDRCOPY_ENABLED" + plugin},
+		"flags.gdsEnabled":                 {boolean, "true", "false", "set GDS_ENABLED" + plugin},
+		"flags.mofedEnabled":               {boolean, "on", "off", "set MOFED_ENABLED" + plugin},
+		"flags.useNodeFeatureAPI":          {boolean, "false", "true", "set USE_NODE_FEATURE_API in spec.gfd.env"},
+		"flags.mpsRoot":                    {path, "", "/mps", "set spec.devicePlugin.mps.root"},
+		"flags.nvidiaDriverRoot":           {path, "", "/a", driver},
+		"flags.nvidiaDevRoot":              {path, "", "/a", driver},
+		"flags.plugin.passDeviceSpecs":     {boolean, "true", "false", "set PASS_DEVICE_SPECS" + plugin},
+		"flags.plugin.cdiAnnotationPrefix": {path, "cdi.k8s.io/", "a/", "set CDI_ANNOTATION_PREFIX" + plugin},
+		"flags.plugin.nvidiaCTKPath":       {path, "", "/a", "set NVIDIA_CDI_HOOK_PATH" + plugin},
+		"flags.plugin.containerDriverRoot": {path, "/driver-root", "/a", driver},
+		"flags.gfd.oneshot":                {boolean, "false", "true", "restart: remove it"},
+		"flags.gfd.noTimestamp":            {boolean, "true", "", ""},
+		"flags.gfd.outputFile": {
+			path, "/etc/kubernetes/node-feature-discovery/features.d/gfd", "/a", "features.d/gfd: remove it",
+		},
+		"flags.gfd.machineTypeFile": {path, "/sys/class/dmi/id/product_name", "", ""},
+		"imex.required":             {boolean, "true", "", ""},
+		"health.disabled":           {boolean, "true", "", ""},
+	} {
+		t.Run(key, func(t *testing.T) {
+			want := []pluginfile.Problem{{Line: 1, Fatal: true, Message: key + test.wrong}}
+			if diff := cmp.Diff(want, pluginfile.Check(setting(key, "3"))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if test.right != "" {
+				if got := pluginfile.Check(setting(key, test.right)); len(got) > 0 {
+					t.Errorf("%s: %v", test.right, got)
+				}
+			}
+			if test.other == "" {
+				return
+			}
+			got := pluginfile.Check(setting(key, test.other))
+			if len(got) != 1 || got[0].Fatal || !strings.HasPrefix(got[0].Message, key+" ") ||
+				!strings.HasSuffix(got[0].Message, test.remedy) {
+				t.Errorf("%s: got %v, want it ignored: %s", test.other, got, test.remedy)
+			}
+		})
+	}
+}
+
+// The name of a resource has at most 63 bytes, with the prefix that the plugin adds.
+func TestLengthOfResourceNames(t *testing.T) {
+	const profile = 48
+	for name, isFatal := range map[string]bool{
+		"nvidia.com/mig-" + strings.Repeat("a", profile):   false,
+		"nvidia.com/mig-" + strings.Repeat("a", profile+1): true,
+		"mig-" + strings.Repeat("a", profile):              false,
+		"mig-" + strings.Repeat("a", profile+1):            true,
+	} {
+		problems := pluginfile.Check(setting("sharing.timeSlicing.resources", "[{replicas: 2, name: "+name+"}]"))
+		if got := pluginfile.Fatal(problems) != nil; got != isFatal || !isFatal && len(problems) > 0 {
+			t.Errorf("%s: %v", name, problems)
+		}
+	}
+}
+
+func TestMIGStrategy(t *testing.T) {
+	for content, want := range map[string]pluginfile.Strategy{
+		"version: v1\nflags:\n  migStrategy: mixed\n": {Value: "mixed", Line: 3}, "migStrategy: mixed": {},
+		"flags: {migStrategy: null}": {}, "flags: {plugin: {}}": {}, "flags: [migStrategy]": {}, "version: v1": {},
+		"- flags": {}, "": {}, "{": {},
+	} {
+		if got := pluginfile.MIGStrategy([]byte(content)); got != want {
+			t.Errorf("%s: got %v, want %v", content, got, want)
+		}
 	}
 }
 

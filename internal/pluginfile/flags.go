@@ -192,7 +192,7 @@ func isDuration(value *yaml.Node) bool {
 		return true
 	}
 	_, err := time.ParseDuration(value.Value)
-	return isText(value) && (err == nil || value.Value == "infinite")
+	return err == nil || value.Value == "infinite"
 }
 
 // isTrue reports whether the plugin takes a boolean for true.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/api/v1alpha1"
 	"github.com/clusterpolicy/gpu-operator/internal/podrules"
@@ -196,6 +198,8 @@ func TestWhatPodsCanHave(t *testing.T) {
 		`{"daemonsets":{"podSecurityContext":{"seccompProfile":{"type":"Localhost","localhostProfile":"a/b.json"}}}}`,
 		`{"daemonsets":{"podSecurityContext":{"sysctls":[{"name":"net.core.somaxconn","value":"1"},{"name":"a/b.c"}]}}}`,
 		`{"daemonsets":{"podSecurityContext":{"windowsOptions":{"runAsUserName":"NT AUTHORITY"}}}}`,
+		`{"daemonsets":{"podSecurityContext":{"windowsOptions":{"gmsaCredentialSpecName":"a.b","gmsaCredentialSpec":"c"}}}}`,
+		`{"daemonsets":{"podSecurityContext":{"appArmorProfile":{"type":"Localhost","localhostProfile":"a b"}}}}`,
 		`{"daemonsets":{"annotations":{"Example.com/A":"b","controller.kubernetes.io/pod-deletion-cost":"-07"}}}`,
 		`{"daemonsets":{"priorityClassName":"a.b-c"}}`,
 		`{"driver":{"upgradePolicy":{"waitForCompletion":{"podSelector":""},"drain":{"podSelector":" a = b , c>5"}}}}`,
@@ -203,6 +207,48 @@ func TestWhatPodsCanHave(t *testing.T) {
 	} {
 		if found := podrules.Check(specOf(t, spec), "spec"); len(found) > 0 {
 			t.Errorf("%s: %v", spec, found)
+		}
+	}
+}
+
+// Texts of a pod are no longer than Kubernetes takes them.
+func TestTheLengthOfTextsIsLimited(t *testing.T) {
+	context := func(change func(context *corev1.PodSecurityContext, text string)) func(string) v1.ClusterPolicySpec {
+		return func(text string) v1.ClusterPolicySpec {
+			context := &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{}}
+			change(context, text)
+			return v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PodSecurityContext: context}}
+		}
+	}
+	for field, test := range map[string]struct {
+		longest int
+		spec    func(text string) v1.ClusterPolicySpec
+	}{
+		".appArmorProfile.localhostProfile": {4095, context(func(context *corev1.PodSecurityContext, text string) {
+			context.AppArmorProfile = &corev1.AppArmorProfile{
+				Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &text,
+			}
+		})},
+		".sysctls[0].name": {253, context(func(context *corev1.PodSecurityContext, text string) {
+			context.Sysctls = []corev1.Sysctl{{Name: text}}
+		})},
+		".windowsOptions.gmsaCredentialSpecName": {253, context(func(context *corev1.PodSecurityContext, text string) {
+			context.WindowsOptions.GMSACredentialSpecName = &text
+		})},
+		".windowsOptions.gmsaCredentialSpec": {64 << 10, context(func(context *corev1.PodSecurityContext, text string) {
+			context.WindowsOptions.GMSACredentialSpec = &text
+		})},
+		".windowsOptions.runAsUserName": {104, context(func(context *corev1.PodSecurityContext, text string) {
+			context.WindowsOptions.RunAsUserName = &text
+		})},
+	} {
+		text := strings.Repeat("a", test.longest)
+		if found := podrules.Check(test.spec(text), "spec"); len(found) > 0 {
+			t.Errorf("%s with %d bytes: %.300v", field, test.longest, found)
+		}
+		found := podrules.Check(test.spec(text+"a"), "spec")
+		if len(found) != 1 || found[0].Field+found[0].Below != "spec.daemonsets.podSecurityContext"+field {
+			t.Errorf("%s with %d bytes: %.300v", field, test.longest+1, found)
 		}
 	}
 }

@@ -175,6 +175,10 @@ func TestAtRest(t *testing.T) {
 			n.Record = &Record{UID: n.UID, State: StateDone, Target: "a", BootID: "boot-0"}
 			n.Driver.Ready, n.Driver.Unloading = false, true
 		}},
+		"a driver that waits to unload an earlier one of the same target": {change: func(n *Node) {
+			n.Record = &Record{UID: n.UID, State: StateDone, Target: n.Target, BootID: n.BootID}
+			n.Driver.Ready, n.Driver.Unloading = false, true
+		}, want: true},
 		"a MIG layout that is wanted":        {change: func(n *Node) { n.MIG.Wanted = "all-balanced" }},
 		"a record of a drain":                {change: func(n *Node) { n.MIG.Recorded = true }},
 		"a drain that cannot be read":        {change: func(n *Node) { n.MIG.Recorded, n.MIG.Unreadable = true, true }},

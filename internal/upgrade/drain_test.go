@@ -354,6 +354,35 @@ func TestUnreadableDrain(t *testing.T) {
 	}
 }
 
+// A drain that failed is tried again now if its record has a time that no retry is scheduled for.
+func TestARetryOfADrainInTheFarFuture(t *testing.T) {
+	for name, test := range map[string]struct {
+		retryAt time.Time
+		until   time.Time
+	}{
+		"later":                {epoch.Add(time.Hour), epoch.Add(time.Hour)},
+		"in the far future":    {farFuture, time.Time{}},
+		"later than any other": {epoch.Add(2*time.Hour + time.Nanosecond), time.Time{}},
+		"due":                  {epoch, time.Time{}},
+		"never by time":        {time.Time{}, time.Time{}},
+		"as late as any other": {epoch.Add(2 * time.Hour), epoch.Add(2 * time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := with(evictable("n"), func(n *Node) {
+				n.MIG.Recorded = true
+				n.MIG.Drain = &Drain{UID: n.UID, State: DrainFailed, Layout: "b", Since: epoch, Failures: 1, RetryAt: test.retryAt}
+			})
+			c := Cluster{Now: epoch, Nodes: []Node{n}, Policies: map[string]Policy{"": {
+				MaxParallel: 1, MaxUnavailable: intstr.FromInt32(0), RetryAfter: time.Minute, MaxRetryAfter: time.Hour,
+			}}}
+			plan := c.Plan()
+			if plan.Slots != nil || len(plan.Steps) > 0 || !plan.Until.Equal(test.until) {
+				t.Errorf("got slots %v and steps %v until %s, want none until %s", plan.Slots, plan.Steps, plan.Until, test.until)
+			}
+		})
+	}
+}
+
 // changing is a node whose layout is requested, and after an outcome.
 func changing(ended bool) func(*Node) {
 	return func(n *Node) {

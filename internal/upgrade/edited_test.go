@@ -142,6 +142,31 @@ func TestAnEndIsOneEvent(t *testing.T) {
 	g.Expect(recorded).To(ConsistOf("the operator does not install the driver on the node any more"))
 }
 
+// A place of the next round counts once: a node that begins with it gets to a round after it.
+func TestAPlaceOfTheNextRoundCountsOnce(t *testing.T) {
+	g := NewWithT(t)
+	n := queued("a")
+	n.Workload = &Workload{}
+	c := Cluster{
+		Now: epoch, Nodes: []Node{n}, Slots: Slots{"a": {UID: "u", Round: n.Record.Round + 1}},
+		Policies: map[string]Policy{"": {Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(1)}},
+	}
+	plan := c.Plan()
+	g.Expect(plan.Steps).To(HaveLen(1))
+	g.Expect(plan.Steps[0].Patch.State).To(Equal(StatePodRestart))
+	c.Nodes[0].State, c.Nodes[0].Record = plan.Steps[0].Patch.State, plan.Steps[0].Patch.Record
+	g.Expect(c.Slots.Valid(&c.Nodes[0])).To(BeFalse())
+}
+
+// Without a policy, the record of an upgrade that has ended goes although its place is left: nothing ends that.
+func TestARecordWithoutAPolicyEnds(t *testing.T) {
+	g := NewWithT(t)
+	n := upToDate("a")
+	n.Installs, n.Record = false, &Record{UID: "u", Round: 2, State: StateDone, Target: "v2"}
+	plan := (&Cluster{Now: epoch, Nodes: []Node{n}, Slots: Slots{"a": {UID: "u", Round: 1}}}).Plan()
+	g.Expect(plan.Steps).To(ConsistOf(HaveField("Patch", HaveValue(HaveField("Record", BeNil())))))
+}
+
 // A record with a time in the future has its deadline from now on.
 func TestTimesInTheFuture(t *testing.T) {
 	g := NewWithT(t)

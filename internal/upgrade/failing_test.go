@@ -143,6 +143,7 @@ func TestARefusedDeletionHasADeadline(t *testing.T) {
 	g.Expect(plan.Steps[0].Patch).To(And(HaveField("State", StateFailed),
 		HaveField("Unschedulable", HaveValue(BeFalse()))))
 	g.Expect(plan.Steps[0].Patch.Record.Message).To(ContainSubstring(n.Failing))
+	g.Expect(plan.Steps[0].Patch.Warning).To(BeTrue(), "its Event is a warning")
 }
 
 // The pods on the cordoned node a cannot be read for good, or the pod is refused that pulls the images of a target that

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
@@ -208,6 +209,43 @@ func TestPodsThatANodeAwaits(t *testing.T) {
 			for _, n.Workload = range append(test.not, &Workload{}) {
 				g.Expect(n.AwaitsPods()).To(BeFalse(), "%+v", *n.Workload)
 			}
+		})
+	}
+}
+
+// A drain evicts pods without GPUs, too. An upgrade of the driver comes before the MIG layout.
+func TestNodesOfWhichAllPodsAreEvicted(t *testing.T) {
+	record := func(uid types.UID, state State) *Record {
+		return &Record{UID: uid, Round: 1, State: state, Target: "v2"}
+	}
+	drain := func(uid types.UID, state DrainState) *Drain { return &Drain{UID: uid, State: state, Layout: "b"} }
+	for name, test := range map[string]struct {
+		record *Record
+		drain  *Drain
+		want   bool
+	}{
+		"nothing":                             {},
+		"the upgrade of a driver drains it":   {record: record("u", StateDrain), want: true},
+		"the upgrade evicts pods with GPUs":   {record: record("u", StatePodDeletion)},
+		"the upgrade replaces the driver":     {record: record("u", StatePodRestart)},
+		"the record of a deleted Node":        {record: record("other", StateDrain)},
+		"a layout drains it":                  {drain: drain("u", DrainAll), want: true},
+		"a layout evicts pods with GPUs":      {drain: drain("u", DrainUsers)},
+		"a layout waits for jobs":             {drain: drain("u", DrainJobs)},
+		"a layout is being changed":           {drain: drain("u", DrainChanging)},
+		"the drain of a deleted Node":         {drain: drain("other", DrainAll)},
+		"a layout drains it after an upgrade": {record: record("u", StateDone), drain: drain("u", DrainAll), want: true},
+		"an upgrade interrupts that of a layout": {
+			record: record("u", StatePodDeletion), drain: drain("u", DrainAll),
+		},
+		"an upgrade drains it beside a layout": {
+			record: record("u", StateDrain), drain: drain("u", DrainUsers), want: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := upToDate("a")
+			n.Record, n.MIG.Drain = test.record, test.drain
+			NewWithT(t).Expect(n.IsDrained()).To(Equal(test.want))
 		})
 	}
 }

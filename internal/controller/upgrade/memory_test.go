@@ -117,3 +117,61 @@ func TestPruneAtRest(t *testing.T) {
 		}
 	}
 }
+
+// The pods that nodes wait for are read less and less often, until their number changes.
+func TestPollsSlowDown(t *testing.T) {
+	m, timing := newMemory(), &Timing{FirstPoll: 2 * time.Second, LastPoll: 15 * time.Second}
+	for i, step := range []struct {
+		waited int
+		want   time.Duration
+	}{{3, 2}, {3, 4}, {3, 8}, {3, 15}, {3, 15}, {2, 2}, {2, 4}, {3, 2}} {
+		if got := m.nextPoll(step.waited, timing); got != step.want*time.Second {
+			t.Errorf("read %d of %d pods: the next one is after %s, want %s", i+1, step.waited, got, step.want*time.Second)
+		}
+	}
+}
+
+// A node on which pods used the GPUs is taken for busy for a time.
+func TestBusyNodesAreReadLater(t *testing.T) {
+	m, timing, now := newMemory(), &Timing{RetryBusy: 30 * time.Second}, time.Unix(1000, 0)
+	m.foundBusy("a", now)
+	for _, step := range []struct {
+		node  string
+		after time.Duration
+		want  time.Duration
+	}{{"a", 0, 30}, {"b", 0, 0}, {"a", 29, 1}, {"a", 30, 0}, {"a", 0, 0}} {
+		if got := m.busyFor(step.node, now.Add(step.after*time.Second), timing); got != step.want*time.Second {
+			t.Errorf("node %s after %d s: busy for %s, want %s", step.node, step.after, got, step.want*time.Second)
+		}
+	}
+}
+
+// Another call that fails is part of the same failures, with its own answer; the delay has a limit.
+func TestFailuresOfSeveralCalls(t *testing.T) {
+	m, timing, begun := newMemory(), &Timing{FirstRetry: time.Second, LastRetry: 3 * time.Second}, time.Unix(1000, 0)
+	now := begun
+	for i, want := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
+		what := []string{readsPods, "patching", readsPods, "patching"}[i]
+		if got := m.noteCall("a", what, errors.New("refused"), now, timing); got != want {
+			t.Errorf("failure %d: the next attempt is after %s, want %s", i+1, got, want)
+		}
+		if got := m.remaining("a", now); got != want {
+			t.Errorf("failure %d: no call for %s, want %s", i+1, got, want)
+		}
+		if message, since := m.failing("a", now, timing); message != what+": refused" || !since.Equal(begun) {
+			t.Errorf("failure %d: %q since %s", i+1, message, since)
+		}
+		now = now.Add(want)
+	}
+	if m.remaining("a", now) != 0 || m.remaining("b", now) != 0 {
+		t.Error("calls are delayed for longer than the back-off, or for another node")
+	}
+	if _, since := m.failing("a", now.Add(6*time.Second-time.Nanosecond), timing); !since.Equal(begun) {
+		t.Errorf("the call counts as failing since %s, want since %s for twice the longest delay", since, begun)
+	}
+	late := now.Add(6 * time.Second)
+	m.noteCall("a", "patching", errors.New("refused again"), late, timing)
+	if message, since := m.failing("a", late, timing); message != "patching: refused again" || !since.Equal(late) {
+		t.Errorf("a later failure: %q since %s, want its own answer and time", message, since)
+	}
+}
