@@ -39,6 +39,8 @@ type reread struct {
 	until    time.Time
 	// wasDown: the node does not count, as in a readRecord.
 	wasDown bool
+	// readySince is when all new pods were seen ready for the first time since one of them was not; zero while one is not.
+	readySince time.Time
 }
 
 // rereadTurn is what decides whether a node may replace its pods, beside the nodes that are at it.
@@ -76,7 +78,7 @@ func (r *rereads) begin(
 		maps.DeleteFunc(left, func(name operand.Name, pod *corev1.Pod) bool { return before.replaced[name] != pod.UID })
 		return left, true
 	}
-	if len(pods) > 0 && !begun && !turn.anyway && r.count(next.config.Source, turn.down) >= turn.limit {
+	if len(pods) > 0 && !begun && !turn.anyway && len(r.atIt(next.config.Source, turn.down)) >= turn.limit {
 		return nil, false
 	}
 	next.replaced = map[operand.Name]types.UID{}
@@ -87,28 +89,55 @@ func (r *rereads) begin(
 	return pods, true
 }
 
-// count returns how many nodes with a configuration of this source replace pods, or are down. Those that were down
+// atIt returns the nodes with a configuration of this source that replace pods, or are down. Those that were down
 // before do not count.
-func (r *rereads) count(source string, down []string) int {
-	count := len(down)
+func (r *rereads) atIt(source string, down []string) []string {
+	nodes := slices.Clone(down)
 	for node, of := range r.nodes {
 		if of.config.Source == source && !of.wasDown && !slices.Contains(down, node) {
-			count++
+			nodes = append(nodes, node)
 		}
 	}
-	return count
+	return nodes
 }
 
-// end lets another node begin once each replaced pod of this one has a ready successor.
-func (r *rereads) end(node string, pods assess.Pods, now time.Time) {
+// others returns the first few nodes for which one with a configuration of this source waits, in order.
+func (r *rereads) others(source string, down []string) []string {
+	const most = 3
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, replaced := range r.nodes[node].replaced {
+	nodes := r.atIt(source, down)
+	slices.Sort(nodes)
+	return nodes[:min(len(nodes), most)]
+}
+
+// end lets another node begin once each replaced pod of this one has had a ready successor for the time of proof: a
+// container without a readiness probe is ready from its start until it crashes. It returns how long that still takes;
+// 0 if it has ended, or if a pod is not ready, which the change of the pod ends.
+func (r *rereads) end(node string, pods assess.Pods, now time.Time, proof time.Duration) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of, begun := r.nodes[node]
+	if !begun {
+		return 0
+	}
+	for name, replaced := range of.replaced {
 		if pod := pods[name]; pod == nil || pod.UID == replaced || readiness.Pod(pod, "", now).State != readiness.Ready {
-			return
+			of.readySince = time.Time{}
+			r.nodes[node] = of
+			return 0
 		}
 	}
-	delete(r.nodes, node)
+	if of.readySince.IsZero() {
+		of.readySince = now
+		r.nodes[node] = of
+	}
+	left := of.readySince.Add(proof).Sub(now)
+	if left <= 0 || len(of.replaced) == 0 {
+		delete(r.nodes, node)
+		return 0
+	}
+	return left
 }
 
 // readRecord is the annotation of a node whose pods have read a configuration.
@@ -158,7 +187,9 @@ func (s *scope) replaceReaders(ctx context.Context, pods assess.Pods) error {
 	areDown := s.areDown(readers)
 	s.entry.ReadersDown, s.entry.ReadDigest = areDown && !recorded.wasDown, recorded.digest
 	if !s.mustReread(planned, recorded) {
-		s.rereads.end(s.node.Name, pods, s.now)
+		if left := s.rereads.end(s.node.Name, pods, s.now, s.Timing.RereadProof); left > 0 {
+			s.requeueWithin(left)
+		}
 		return nil
 	}
 	if !s.mayWrite() {
@@ -173,6 +204,8 @@ func (s *scope) replaceReaders(ctx context.Context, pods assess.Pods) error {
 		readers, may = s.rereads.begin(s.node.Name, next, readers, turn, s.now)
 	}
 	if !may {
+		log.FromContext(ctx).V(1).Info("Waiting for other nodes that read a changed configuration of the device plugin",
+			"configuration", planned.Source, "nodes", s.rereads.others(planned.Source, turn.down))
 		s.requeueWithin(s.Timing.RetryReread + time.Duration(turn.nodes)*s.Timing.RetryRereadPerNode)
 		return nil
 	}

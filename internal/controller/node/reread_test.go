@@ -85,6 +85,14 @@ func (e *rereadEnv) pass(elapsed time.Duration) {
 	}
 }
 
+// prove lets the time pass for which the new pods of a node must have been ready.
+func (e *rereadEnv) prove() {
+	e.t.Helper()
+	e.pass(time.Second)
+	e.pass(10 * time.Second)
+	e.pass(0) // The node may be reconciled after those that wait for it.
+}
+
 // restart replaces the operator by another one.
 func (e *rereadEnv) restart(digest string) {
 	e.t.Helper()
@@ -185,12 +193,54 @@ func TestBadPluginConfigStops(t *testing.T) {
 	e.pass(time.Second)
 	e.Expect(e.replace(true)).To(Equal([]string{"a"}))
 	for _, next := range []string{"d", "c", "b"} {
-		e.pass(time.Second)
-		e.pass(time.Second)
+		e.prove()
 		e.Expect(e.replace(true)).To(Equal([]string{next}))
 	}
-	e.pass(time.Second)
+	e.prove()
 	e.Expect(e.replace(true)).To(BeEmpty(), "all have read it")
+}
+
+// A container without a readiness probe is ready until it crashes, and again between two crashes: only a node whose new
+// pods have been ready for a time lets the next one begin.
+func TestAPluginThatCrashesLaterStops(t *testing.T) {
+	for name, crashAfter := range map[string][]time.Duration{
+		"at once":                   {time.Second},
+		"after some seconds":        {3 * time.Second, 3 * time.Second, 3 * time.Second},
+		"just before it is trusted": {3 * time.Second, 3 * time.Second, 3 * time.Second, 900 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newRereadEnv(t, "1")
+			e.configure("bad")
+			e.pass(time.Second)
+			e.Expect(e.replace(true)).To(Equal([]string{"a"}))
+			e.pass(0)
+			for _, elapsed := range crashAfter {
+				e.pass(elapsed)
+				e.Expect(e.replace(true)).To(BeEmpty(), "the pods of a are ready for a short time only")
+			}
+			e.breakPlugin("a")
+			for range 4 {
+				e.pass(DefaultTiming().RereadPatience)
+				e.Expect(e.replace(true)).To(BeEmpty(), "the device plugin of a does not work")
+			}
+		})
+	}
+}
+
+// The next node begins 10 s after the pods of a node are ready, without an event: the node that is at it is due again.
+// A pod that is not ready meanwhile begins that time again, and a node whose pods are not ready for long is dropped.
+func TestTheNextNodeBeginsAfterTheProof(t *testing.T) {
+	e := newRereadEnv(t, "1")
+	e.configure("next")
+	e.pass(time.Second)
+	e.Expect(e.replace(true)).To(Equal([]string{"a"}))
+	result, err := e.reconciler.Reconcile(e.t.Context(), requestFor("a"))
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", 10*time.Second)))
+	e.pass(9 * time.Second)
+	e.Expect(e.replace(true)).To(BeEmpty())
+	e.pass(time.Second)
+	e.Expect(e.replace(true)).To(Equal([]string{"b"}))
 }
 
 // A node whose pods did not work with a configuration that all others have read, for a reason of its own, holds up no
@@ -204,7 +254,7 @@ func TestANodeDownBeforeTheEditHoldsNoOther(t *testing.T) {
 	replaced := e.replaceBut("c")
 	e.Expect(replaced).To(ContainElement("c"), "it reads the configuration at once, as that may be what it needs")
 	for range 4 {
-		e.pass(time.Second)
+		e.prove()
 		replaced = append(replaced, e.replaceBut("c")...)
 	}
 	e.Expect(replaced).To(ConsistOf("a", "b", "c", "d"), "c is down, and has been")
@@ -230,10 +280,10 @@ func TestANodeThatWorksAgainCounts(t *testing.T) {
 	e.pass(time.Second)
 	e.Expect(e.replace(true)).To(ContainElement("c"))
 	for range 4 {
-		e.pass(time.Second)
+		e.prove()
 		e.replace(true)
 	}
-	e.pass(time.Second)
+	e.prove()
 
 	e.nodes = []string{"c", "a", "b", "d"}
 	e.configure("bad")

@@ -44,8 +44,11 @@ type Timing struct {
 	// RetryReread is the delay before a node checks again whether it may replace the pods that read a changed
 	// configuration. RetryRereadPerNode is added for each node.
 	RetryReread, RetryRereadPerNode time.Duration
-	// RereadPatience is how long other nodes wait until the new pods of such a node exist.
+	// RereadPatience is how long other nodes wait until the new pods of such a node exist and are proven.
 	RereadPatience time.Duration
+	// RereadProof is how long the new pods must have been ready: a container without a readiness probe is ready from its
+	// start until it crashes.
+	RereadProof time.Duration
 	// KubeletStart is how long a kubelet may take from its start until its node is ready.
 	KubeletStart time.Duration
 	// RetryHeld and MaxRetryHeld bound the delay before checking again whether pods hold the stack of a deleted policy on
@@ -80,6 +83,7 @@ func DefaultTiming() Timing {
 		RetryLog:           10 * time.Second,
 		RetryReread:        time.Second,
 		RereadPatience:     5 * time.Minute,
+		RereadProof:        10 * time.Second,
 		RetryRereadPerNode: 10 * time.Millisecond,
 		KubeletStart:       10 * time.Minute,
 		RetryHeld:          2 * time.Second,
