@@ -71,6 +71,9 @@ func podText(p *explain.Pod) string {
 	for _, name := range slices.Sorted(maps.Keys(p.Requests)) {
 		fmt.Fprintf(text, ", requests %d %s", p.Requests[name], name)
 	}
+	if len(p.Claims) > 0 {
+		fmt.Fprintf(text, ", has resource claims: %s", named(p.Claims))
+	}
 	text.WriteString("\n")
 	writeFindings(text, p.Findings, "Nothing keeps it from its GPU.")
 	return text.String()
