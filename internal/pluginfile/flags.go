@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/yamlnode"
 )
 
 // block is a mapping of the format with scalar keys.
@@ -105,7 +106,7 @@ func at(root *yaml.Node, path string) *yaml.Node {
 		if root == nil || root.Kind != yaml.MappingNode {
 			return nil
 		}
-		root = field(root, name)
+		root = yamlnode.FieldFold(root, name)
 	}
 	return root
 }
@@ -124,7 +125,7 @@ func (c *checker) blocks(root *yaml.Node) {
 		slices.Sort(known)
 		c.unknown(mapping, b.path+".", known, b.remedies)
 		for _, name := range known {
-			if value := field(mapping, name); value != nil {
+			if value := yamlnode.FieldFold(mapping, name); value != nil {
 				c.value(value, b.path+"."+name, b.keys[name])
 			}
 		}
@@ -209,7 +210,7 @@ func (c *checker) renamed(resources *yaml.Node) {
 	known := []string{"gpus", "mig", "migs"}
 	c.unknown(resources, "resources.", known, nil)
 	for _, name := range known {
-		if list := field(resources, name); list != nil && len(list.Content) > 0 {
+		if list := yamlnode.FieldFold(resources, name); list != nil && len(list.Content) > 0 {
 			c.ignored(list, "resources.%s is ignored: the device plugin does not rename resources, remove it", name)
 		}
 	}
