@@ -36,7 +36,7 @@ func nodeText(n *explain.Node) string {
 	none := "Nothing is reported."
 	if n.Ready == overview.Ready && n.Message != "" {
 		// It may say more than that GPUs can be used, such as whose device plugin offers them.
-		none = "Nothing is wrong: " + n.Message + "."
+		none = "Nothing keeps pods from its GPUs: " + n.Message + "."
 	}
 	writeFindings(text, n.Findings, none)
 	if len(n.Pods) == 0 {

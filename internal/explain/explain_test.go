@@ -204,7 +204,8 @@ func TestReasonsOfAPod(t *testing.T) {
 			pod: pod("nvidia.com/gpu=2", on("a"), failed("UnexpectedAdmissionError", "Allocate failed due to rpc error: "+
 				"request "+
 				"for 'nvidia.com/gpu: 2' too large: maximum request size for shared resources is 1, which is unexpected")),
-			want: []string{explain.SharedRequestTooLarge}, next: "failRequestsGreaterThanOne",
+			want: []string{explain.SharedRequestTooLarge},
+			next: "off, in spec.sharing.timeSlicing or in the ConfigMap of spec.devicePlugin.config. MPS never",
 		},
 		"refused after a boot": {
 			pod: pod("nvidia.com/gpu=1", on("a"), failed("UnexpectedAdmissionError", "Allocate failed due to no healthy "+

@@ -138,8 +138,9 @@ func (in PodInput) ended() []Finding {
 		return []Finding{{
 			Reason: SharedRequestTooLarge, Message: status.Message,
 			Cause: "the GPUs are shared, and several shares do not give more computing power, so the device plugin refuses them",
-			Next: "request 1; or turn failRequestsGreaterThanOne off in spec.sharing.timeSlicing, where pods are to get " +
-				"several shares nevertheless",
+			Next: "request 1; or, where GPUs are time-sliced and pods are to get several shares nevertheless, turn " +
+				"failRequestsGreaterThanOne off, in spec.sharing.timeSlicing or in the ConfigMap of " +
+				"spec.devicePlugin.config. MPS never gives a pod several",
 		}}
 	case status.Reason == readiness.RefusedByKubelet:
 		return []Finding{{
