@@ -228,7 +228,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 			Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: c, Live: mgr.GetAPIReader()},
 			DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: c, Live: mgr.GetAPIReader()},
 			Ignored:        ignored,
-			Notes:          serverVersionNotes(mgr.GetConfig(), mgr.GetHTTPClient(), ctrl.Log),
+			ServerVersion:  serverVersion(mgr.GetConfig(), mgr.GetHTTPClient(), now, ctrl.Log),
 			OptionalKinds:  kinds,
 			NVIDIADrivers:  drivers,
 			DriverStatus:   driverStatus,
