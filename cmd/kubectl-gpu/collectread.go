@@ -229,40 +229,6 @@ func (c *collector) object(p part, text []byte) (kept any, size int) {
 	return object.Object, len(encoded)
 }
 
-// gpuPod is what the bundle has of a pod outside the operator's namespace: nothing of its programs.
-type gpuPod struct {
-	Namespace    string                `json:"namespace"`
-	Name         string                `json:"name"`
-	Node         string                `json:"node,omitempty"`
-	Phase        corev1.PodPhase       `json:"phase"`
-	Requests     overview.Requests     `json:"requests"`
-	RuntimeClass string                `json:"runtimeClass,omitempty"`
-	NodeSelector map[string]string     `json:"nodeSelector,omitempty"`
-	Tolerations  []corev1.Toleration   `json:"tolerations,omitempty"`
-	Conditions   []corev1.PodCondition `json:"conditions,omitempty"`
-}
-
-// gpuPods lists the pods that request GPUs, but for those that have succeeded.
-func (c *collector) gpuPods(ctx context.Context) {
-	var found []gpuPod
-	_, err := listProtobuf(ctx, c.session, podsPath, nil, func(pod *corev1.Pod) {
-		if requests := overview.GPURequests(pod); len(requests) > 0 && pod.Status.Phase != corev1.PodSucceeded {
-			found = append(found, gpuPod{
-				pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.Phase, requests, value(pod.Spec.RuntimeClassName),
-				pod.Spec.NodeSelector, pod.Spec.Tolerations, pod.Status.Conditions,
-			})
-		}
-	})
-	c.computed(bundleFile{Name: "gpu-pods.yaml", Source: podsPath}, found, err)
-}
-
-func value(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
-}
-
 // computed adds a value as YAML, or takes down why there is none.
 func (c *collector) computed(file bundleFile, value any, err error) {
 	var text []byte

@@ -230,6 +230,7 @@ func (o explainOptions) pod(
 		return nil, errors.New("no node with GPUs, and no pod in namespace " + o.namespace + ", has the name " + name)
 	}
 	in := explain.PodInput{Pod: pod, Events: events, Reasons: known}
+	in.Claims, in.Mapped = claimsOf(ctx, asked, pod), mappedResources(ctx, asked)
 	if err := addNodes(ctx, asked, &in); err != nil {
 		return nil, err
 	}

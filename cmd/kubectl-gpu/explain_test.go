@@ -4,7 +4,20 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/internal/explain"
+	"github.com/clusterpolicy/gpu-operator/internal/overview"
 )
+
+// Of a node whose GPUs can be used, what the operator notes is shown without a claim that nothing is wrong.
+func TestNoteOnAReadyNode(t *testing.T) {
+	text := nodeText(&explain.Node{Node: overview.Node{
+		Name: "a", Ready: overview.Ready, Message: "GPUs can be used; label nvidia.com/gpu.workload.config=x is unknown",
+	}})
+	NewWithT(t).Expect(text).To(And(
+		ContainSubstring("Nothing keeps pods from its GPUs: GPUs can be used; label nvidia.com/gpu.workload.config=x"),
+		Not(ContainSubstring("Nothing is wrong"))))
+}
 
 // Of the tenants, the explanation of a node depends on those of the node, and its text on none.
 func TestTenantsOfANode(t *testing.T) {

@@ -36,7 +36,7 @@ func nodeText(n *explain.Node) string {
 	none := "Nothing is reported."
 	if n.Ready == overview.Ready && n.Message != "" {
 		// It may say more than that GPUs can be used, such as whose device plugin offers them.
-		none = "Nothing is wrong: " + n.Message + "."
+		none = "Nothing keeps pods from its GPUs: " + n.Message + "."
 	}
 	writeFindings(text, n.Findings, none)
 	if len(n.Pods) == 0 {
@@ -70,6 +70,9 @@ func podText(p *explain.Pod) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Requests)) {
 		fmt.Fprintf(text, ", requests %d %s", p.Requests[name], name)
+	}
+	if len(p.Claims) > 0 {
+		fmt.Fprintf(text, ", has resource claims: %s", named(p.Claims))
 	}
 	text.WriteString("\n")
 	writeFindings(text, p.Findings, "Nothing keeps it from its GPU.")

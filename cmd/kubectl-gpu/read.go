@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -75,8 +76,7 @@ func (f *policyFile) add(document []byte) error {
 	if object == nil {
 		return nil
 	}
-	// The API server refuses a field that it does not know.
-	if err := yaml.UnmarshalStrict(document, object); err != nil {
+	if err := decodeNamed(document, object); err != nil {
 		return fmt.Errorf("%s %s: %w", kind.Kind, nameOf(document), err)
 	}
 	if secret, isSecret := object.(*corev1.Secret); isSecret {
@@ -90,6 +90,17 @@ func (f *policyFile) add(document []byte) error {
 	}
 	f.Named = append(f.Named, object)
 	return nil
+}
+
+// decodeNamed decodes an object of a kind of Kubernetes as the API server does: it refuses an unknown field, and a
+// number where a text is due, which the YAML parser alone would convert.
+func decodeNamed(document []byte, object manifest.Object) error {
+	text, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return err
+	}
+	unknown, err := kjson.UnmarshalStrict(text, object)
+	return errors.Join(append(unknown, err)...)
 }
 
 // newNamed returns an empty object of a kind that a policy may name; nil for another kind.

@@ -336,6 +336,18 @@ func TestMonitoringFlagEnablesThePrometheusKinds(t *testing.T) {
 	}
 }
 
+// What the API server would refuse of an object beside the policy is an error, also where YAML alone would convert it.
+func TestRenderRefusesValuesThatAreNoTexts(t *testing.T) {
+	for data, want := range map[string]string{
+		"{a: 5}": "cannot unmarshal number", "{a: true}": "cannot unmarshal bool", "{a: 1.5}": "cannot unmarshal number",
+		"{a: [b]}": "cannot unmarshal array", "{a: b, a: c}": "already set in map",
+	} {
+		got := rendering(t, "{driver: {repoConfig: {configMapName: repos}}}\n---\napiVersion: v1\nkind: ConfigMap\n"+
+			"metadata: {name: repos}\ndata: "+data)
+		NewWithT(t).Expect([]any{got.code, got.errOut}).To(HaveExactElements(1, ContainSubstring(want)), data)
+	}
+}
+
 // The keys of a ConfigMap beside the policy are mounted, unless it is of another namespace.
 func TestRenderReadsConfigMapsOfThePolicysFile(t *testing.T) {
 	for namespace, mounted := range map[string]bool{"": true, "gpu-operator": true, "other": false} {

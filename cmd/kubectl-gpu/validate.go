@@ -69,6 +69,10 @@ func validateFile(ctx context.Context, file string, in io.Reader, out io.Writer)
 	for _, document := range all {
 		definition, known := definitionOf(document)
 		if !known {
+			if problem := checkNamed(document); problem != "" {
+				fmt.Fprintln(out, problem)
+				invalid++
+			}
 			continue
 		}
 		problems, notes, err := checkObject(ctx, definition, document)
@@ -92,6 +96,20 @@ func validateFile(ctx context.Context, file string, in io.Reader, out io.Writer)
 	}
 	fmt.Fprintf(out, "%d of %d objects are valid.\n", valid, valid)
 	return nil
+}
+
+// checkNamed returns why the API server would refuse an object that a policy may name, such as a ConfigMap; empty for
+// another kind.
+func checkNamed(document []byte) string {
+	kind := kindOf(document)
+	object := newNamed(kind)
+	if object == nil {
+		return ""
+	}
+	if err := decodeNamed(document, object); err != nil {
+		return fmt.Sprintf("%s %s: %s", kind.Kind, nameOf(document), err)
+	}
+	return ""
 }
 
 // definitionOf returns the definition of this release for the kind of a document; false if it is another kind. A

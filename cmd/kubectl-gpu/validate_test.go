@@ -10,6 +10,9 @@ func TestValidate(t *testing.T) {
 	policy := func(spec string) string {
 		return "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec: " + spec + "\n---\n"
 	}
+	configMap := func(data string) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: " + data + "\n---\n"
+	}
 	const driver = "apiVersion: nvidia.com/v1alpha1\nkind: NVIDIADriver\nmetadata: {name: d}\nspec: {driverType: other}\n"
 	tests := map[string]struct {
 		in   string
@@ -33,6 +36,16 @@ func TestValidate(t *testing.T) {
 		},
 		"a generated name": {
 			"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {generateName: p-}\n", 0, "1 of 1", "",
+		},
+		"a ConfigMap with a value that is no text": {
+			policy("{}") + configMap("{a: 5}"), 1,
+			"ConfigMap c: json: cannot unmarshal number into Go struct field ConfigMap.data of type string", "1 of 2",
+		},
+		"a ConfigMap with texts": {
+			policy("{}") + configMap("{a: '5', b: \"true\"}"), 0, "1 of 1 objects are valid.", "",
+		},
+		"a ConfigMap with an unknown key": {
+			policy("{}") + configMap("{}\nfiles: {}"), 1, `ConfigMap c: unknown field "files"`, "1 of 2",
 		},
 		"a label that is no text": {
 			"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: p, labels: {team: 5}}\n", 1,

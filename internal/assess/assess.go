@@ -40,6 +40,9 @@ type Input struct {
 	ForeignSince time.Time
 	// RefusedPods describes the pods that the kubelet refused when the node booted; empty for none.
 	RefusedPods string
+	// HeldConfig is the configuration of the device plugin, as CONFIGMAP/KEY, whose changed content other nodes do not
+	// read because pods fail that read it on this node; empty for none.
+	HeldConfig string
 	// Neighbours are what others run on the node. Shown is set before they were first looked for, as after a start of the
 	// operator: the condition of the node, which may name some; nil if it has none.
 	Neighbours []neighbour.Neighbour
@@ -161,6 +164,7 @@ func (a *Assessment) assess(in Input) {
 		a.addCause(v1.ReasonGPUPodsRefused, in.RefusedPods)
 	}
 	a.checkNeighbours(in)
+	a.noteHeldConfig(in)
 	a.noteLabels(in)
 }
 

@@ -86,3 +86,17 @@ func (a *Assessment) checkPluginConfig(in Input) {
 		a.Operands[operand.Name(a.Operand)] = a.Verdict
 	}
 }
+
+// noteHeldConfig reports that a change of the device plugin's configuration stops at this node.
+func (a *Assessment) noteHeldConfig(in Input) {
+	if in.HeldConfig == "" {
+		return
+	}
+	held := "other nodes keep the earlier content of the configuration " + in.HeldConfig + " of the device plugin until " +
+		"this one works with the new one: correct what fails here"
+	if a.Ready() {
+		a.addCause(v1.ReasonPluginConfigInvalid, held)
+	} else {
+		a.Message += "; " + held
+	}
+}

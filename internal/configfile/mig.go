@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/yamlnode"
 )
 
 // version is the only version of both formats of the MIG manager.
@@ -17,17 +18,17 @@ const version = "v1"
 // layouts, has none here: the caller refuses it.
 func MIGLayouts(content string) []string {
 	root, _ := parse(content)
-	if root == nil || hasAlias(root) {
+	if root == nil || yamlnode.HasAlias(root) {
 		return nil
 	}
 	var found problems
-	if is := field(root, "version"); is == nil {
+	if is := yamlnode.Field(root, "version"); is == nil {
 		found.add(root, "key version is missing: add version: %s", version)
 	} else if is.Value != version {
 		found.add(is, "version %s is unknown: use %s", text.Truncate(is.Value, maxValue), version)
 	}
 	found.unknown(root, "version", "mig-configs")
-	if layouts := field(root, "mig-configs"); layouts != nil && layouts.Kind == yaml.MappingNode {
+	if layouts := yamlnode.Field(root, "mig-configs"); layouts != nil && layouts.Kind == yaml.MappingNode {
 		for i := 0; i+1 < len(layouts.Content); i += 2 {
 			found.layout(layouts.Content[i], layouts.Content[i+1])
 		}
@@ -52,14 +53,14 @@ func (p *problems) layout(name, entries *yaml.Node) {
 
 func (p *problems) entry(entry *yaml.Node) {
 	p.unknown(entry, "device-filter", "devices", "mig-enabled", "mig-devices")
-	switch devices := field(entry, "devices"); {
+	switch devices := yamlnode.Field(entry, "devices"); {
 	case devices == nil:
 		p.add(entry, "key devices is missing: add devices: all")
 	case devices.Kind == yaml.ScalarNode && devices.Value != "all",
 		slices.ContainsFunc(devices.Content, isNoNumber):
 		p.add(devices, "devices must be all, or a list of numbers of GPUs such as [0, 1]")
 	}
-	profiles := field(entry, "mig-devices")
+	profiles := yamlnode.Field(entry, "mig-devices")
 	p.enabled(entry, profiles)
 	for i := 1; profiles != nil && i < len(profiles.Content); i += 2 {
 		if isNoNumber(profiles.Content[i]) {
@@ -70,7 +71,7 @@ func (p *problems) entry(entry *yaml.Node) {
 
 // enabled checks whether an entry enables MIG as its profiles, nil for none, require.
 func (p *problems) enabled(entry, profiles *yaml.Node) {
-	switch enabled := field(entry, "mig-enabled"); {
+	switch enabled := yamlnode.Field(entry, "mig-enabled"); {
 	case enabled == nil:
 		p.add(entry, "key mig-enabled is missing: add it with true or false")
 	case isOneOf(enabled, truths):
@@ -106,12 +107,12 @@ func GPUClients(content string) []string {
 		return []string{"cannot be read: it is no YAML"}
 	case root == nil:
 		return []string{"is no mapping: add version: " + version + " and systemd-services with the names of services"}
-	case hasAlias(root):
+	case yamlnode.HasAlias(root):
 		return nil
 	}
 	var found problems
 	found.unknown(root, "version", "systemd-services")
-	services := field(root, "systemd-services")
+	services := yamlnode.Field(root, "systemd-services")
 	if services == nil || services.Kind != yaml.SequenceNode {
 		found.add(root, "systemd-services must be a list of names of services: no service is stopped")
 	}

@@ -46,18 +46,3 @@ func parse(content string) (root *yaml.Node, isYAML bool) {
 	}
 	return document.Content[0], true
 }
-
-// hasAlias reports whether a part of a file is elsewhere in it, so that it is not checked.
-func hasAlias(node *yaml.Node) bool {
-	return node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, hasAlias)
-}
-
-// field returns the value of a key of a mapping, nil if it has none or null.
-func field(mapping *yaml.Node, key string) *yaml.Node {
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key && mapping.Content[i+1].Tag != "!!null" {
-			return mapping.Content[i+1]
-		}
-	}
-	return nil
-}

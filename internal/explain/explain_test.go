@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -101,11 +102,7 @@ func TestReasonsOfAPod(t *testing.T) {
 		message, next string
 	}{
 		"no request": {pod: pod(""), want: []string{explain.NoGPURequested}, next: "nvidia.com/gpu: 1"},
-		"only a claim": {
-			pod:  pod("", func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }),
-			want: []string{explain.NoGPURequested}, next: "get resourceclaims",
-		},
-		"no node": {pod: pod("nvidia.com/gpu=1"), want: []string{explain.NoGPUNodes}},
+		"no node":    {pod: pod("nvidia.com/gpu=1"), want: []string{explain.NoGPUNodes}},
 		"gated": {
 			pod: pod("nvidia.com/gpu=1", func(p *corev1.Pod) {
 				p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
@@ -207,7 +204,8 @@ func TestReasonsOfAPod(t *testing.T) {
 			pod: pod("nvidia.com/gpu=2", on("a"), failed("UnexpectedAdmissionError", "Allocate failed due to rpc error: "+
 				"request "+
 				"for 'nvidia.com/gpu: 2' too large: maximum request size for shared resources is 1, which is unexpected")),
-			want: []string{explain.SharedRequestTooLarge}, next: "failRequestsGreaterThanOne",
+			want: []string{explain.SharedRequestTooLarge},
+			next: "off, in spec.sharing.timeSlicing or in the ConfigMap of spec.devicePlugin.config. MPS never",
 		},
 		"refused after a boot": {
 			pod: pod("nvidia.com/gpu=1", on("a"), failed("UnexpectedAdmissionError", "Allocate failed due to no healthy "+
@@ -268,6 +266,113 @@ func TestReasonsOfAPod(t *testing.T) {
 			}
 		})
 	}
+}
+
+// gpusAndMore offers whole GPUs, shares and MIG devices by a device plugin.
+var gpusAndMore = []string{"nvidia.com/gpu=8", "nvidia.com/gpu.shared=4", "nvidia.com/mig-1g.10gb=7"}
+
+// How a pod gets its GPUs does not change whether it is explained: by a device plugin, or by a claim of DRA.
+func TestEachWayToGetAGPU(t *testing.T) {
+	claimed := func(p *corev1.Pod) {
+		name := "c"
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &name}}
+	}
+	fromTemplate := func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }
+	mapped := func(p *corev1.Pod) {
+		var name corev1.ResourceName
+		for name = range p.Spec.Containers[0].Resources.Limits { // There is one.
+		}
+		p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+			ResourceClaimName: "c", RequestMappings: []corev1.ContainerExtendedResourceRequest{{
+				ContainerName: "main", ResourceName: string(name), RequestName: "one",
+			}},
+		}
+	}
+	claim := func(driver string, admin bool) []*resourcev1.ResourceClaim {
+		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "c"}}
+		c.Status.Allocation = &resourcev1.AllocationResult{}
+		c.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{
+			{Request: "one", Driver: driver, Pool: "a", Device: "d", AdminAccess: &admin},
+		}
+		return []*resourcev1.ResourceClaim{c}
+	}
+	open := []*resourcev1.ResourceClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "c"}}}
+	const implied = "deviceclass.resource.kubernetes.io/gpu.nvidia.com=1"
+	tests := map[string]struct {
+		pod    *corev1.Pod
+		offers []string
+		claims []*resourcev1.ResourceClaim
+		// classes are the extended resources that DeviceClasses map.
+		classes []corev1.ResourceName
+		want    []string
+	}{
+		"a plain request, on a node": {pod: pod("nvidia.com/gpu=1", on("a")), offers: gpusAndMore},
+		"a plain request, pending":   {pod: pod("nvidia.com/gpu=1"), offers: gpusAndMore, want: []string{"OtherConstraint"}},
+		"a share": {
+			pod: pod("nvidia.com/gpu.shared=1"), offers: gpusAndMore,
+			want: []string{"OtherConstraint"},
+		},
+		"a MIG device": {
+			pod: pod("nvidia.com/mig-1g.10gb=1"), offers: gpusAndMore,
+			want: []string{"OtherConstraint"},
+		},
+		"a claim, on a node":          {pod: pod("", claimed, on("a")), claims: claim("gpu.nvidia.com", false)},
+		"a claim with admin access":   {pod: pod("", claimed, on("a")), claims: claim("gpu.nvidia.com", true)},
+		"a claim that cannot be read": {pod: pod("", claimed, on("a"))},
+		"a claim for a network device": {
+			pod: pod("", claimed, on("a")), claims: claim("dra.net", false), want: []string{"NoGPURequested"},
+		},
+		"a claim, pending":    {pod: pod("", claimed), claims: open, want: []string{"ClaimNotAllocated"}},
+		"a template, pending": {pod: pod("", fromTemplate), want: []string{"ClaimNotAllocated"}},
+		"a claim that has its device": {
+			pod: pod("", claimed), claims: claim("gpu.nvidia.com", false),
+			want: []string{"OtherConstraint"},
+		},
+		"an implied resource, pending": {pod: pod(implied), want: []string{"ClaimNotAllocated"}},
+		"an implied resource, on a node": {
+			pod: pod(implied, mapped, on("a")), claims: claim("gpu.nvidia.com", false),
+		},
+		"the plugin's name, mapped and pending": {
+			pod: pod("nvidia.com/gpu=1"), classes: []corev1.ResourceName{"nvidia.com/gpu"},
+			want: []string{"ClaimNotAllocated"},
+		},
+		"the plugin's name, mapped, beside a plugin": {
+			pod: pod("nvidia.com/gpu=9"), offers: gpusAndMore, classes: []corev1.ResourceName{"nvidia.com/gpu"},
+			want: []string{"RequestTooLarge"},
+		},
+		"the plugin's name, mapped, on a node": {
+			pod: pod("nvidia.com/gpu=1", mapped, on("a")), claims: claim("gpu.nvidia.com", false),
+		},
+		"another name, mapped and pending": {
+			pod: pod("example.com/fast=1"), classes: []corev1.ResourceName{"example.com/fast"},
+			want: []string{"ClaimNotAllocated"},
+		},
+		"another name, mapped, on a node": {
+			pod: pod("example.com/fast=1", mapped, on("a")), claims: claim("gpu.nvidia.com", false),
+		},
+		"another name that nothing maps": {pod: pod("example.com/fast=1"), want: []string{"NoGPURequested"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := explain.PodInput{
+				Pod: test.pod, Nodes: []*corev1.Node{node("a", test.offers...)}, Usage: &overview.Usage{},
+				Claims: test.claims, Mapped: map[corev1.ResourceName]bool{},
+			}
+			for _, class := range test.classes {
+				in.Mapped[class] = true
+			}
+			var found []string
+			for _, f := range explain.OfPod(in).Findings {
+				g.Expect([]string{f.Message, f.Next}).NotTo(ContainElement(BeEmpty()), f.Reason)
+				found = append(found, f.Reason)
+			}
+			g.Expect(found).To(Equal(test.want))
+		})
+	}
+	in := explain.PodInput{Pod: pod(implied, mapped, on("a")), Claims: claim("gpu.nvidia.com", false)}
+	NewWithT(t).Expect(explain.OfPod(in).Claims).To(Equal([]string{"c"}))
+	NewWithT(t).Expect(explain.OfPod(in).Requests).To(HaveLen(1))
 }
 
 // A controller whose pods are refused, as by a quota, is explained by its latest Event.

@@ -8,9 +8,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/gpuuse"
 	"github.com/clusterpolicy/gpu-operator/internal/overview"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/reasons"
@@ -18,7 +20,7 @@ import (
 
 // Reasons why a pod does not get its GPU.
 const (
-	// NoGPURequested: no container of the pod requests a GPU.
+	// NoGPURequested: no container of the pod requests a GPU, and no resource claim of it has one.
 	NoGPURequested = "NoGPURequested"
 	// SharedRequestTooLarge: the pod requests several shares of GPUs, which the device plugin refuses.
 	SharedRequestTooLarge = "SharedRequestTooLarge"
@@ -49,6 +51,8 @@ const (
 	Cordoned = "Cordoned"
 	// NotEnoughFree: other pods have the devices.
 	NotEnoughFree = "NotEnoughFree"
+	// ClaimNotAllocated: a resource claim of the pod has no device yet.
+	ClaimNotAllocated = "ClaimNotAllocated"
 	// OtherConstraint: nodes have GPUs for the pod, and something else keeps it from them, as the scheduler reports.
 	OtherConstraint = "OtherConstraint"
 	// CreationRefused: a quota or an admission check refuses the pods of a controller.
@@ -65,6 +69,8 @@ type Pod struct {
 	Node string `json:"node,omitempty"`
 	// Requests of resources of GPUs.
 	Requests map[string]int64 `json:"requests,omitempty"`
+	// Claims are the names of its resource claims (DRA), that for extended resources which a DeviceClass maps included.
+	Claims []string `json:"claims,omitempty"`
 	// Findings are what keeps it from its GPU, the nearest first; none if nothing does.
 	Findings []Finding `json:"findings"`
 }
@@ -77,6 +83,10 @@ type PodInput struct {
 	// Nodes with GPUs, and what pods request of them; Usage is nil if that is not known.
 	Nodes []*corev1.Node
 	Usage *overview.Usage
+	// Claims of the pod that could be read.
+	Claims []*resourcev1.ResourceClaim
+	// Mapped are the extended resources that DeviceClasses map to claims, in addition to those that they imply.
+	Mapped map[corev1.ResourceName]bool
 	// Reasons are those of package reasons.
 	Reasons map[string]reasons.Explanation
 }
@@ -86,7 +96,7 @@ func OfPod(in PodInput) Pod {
 	requests := overview.GPURequests(in.Pod)
 	p := Pod{
 		Namespace: in.Pod.Namespace, Name: in.Pod.Name, Node: in.Pod.Spec.NodeName, State: podState(in.Pod),
-		Findings: []Finding{},
+		Claims: gpuuse.ClaimsOf(in.Pod), Findings: []Finding{},
 	}
 	for name, count := range requests {
 		if p.Requests == nil {
@@ -103,8 +113,8 @@ func (in PodInput) findings(requests overview.Requests) []Finding {
 	switch {
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
 		return in.ended()
-	case len(requests) == 0:
-		return noRequest(pod)
+	case len(requests) == 0 && !in.mayClaim():
+		return in.noRequest()
 	case pod.Spec.NodeName != "":
 		return in.onItsNode()
 	case len(pod.Spec.SchedulingGates) > 0:
@@ -119,19 +129,6 @@ func (in PodInput) findings(requests overview.Requests) []Finding {
 	return in.unscheduled(requests)
 }
 
-func noRequest(pod *corev1.Pod) []Finding {
-	if len(pod.Spec.ResourceClaims) > 0 {
-		return []Finding{{
-			Reason: NoGPURequested, Message: "the pod has resource claims and requests no GPU by resources.limits",
-			Next: "look at its claims: kubectl -n " + pod.Namespace + " get resourceclaims; a DRA driver serves them",
-		}}
-	}
-	return []Finding{{
-		Reason: NoGPURequested, Message: "no container of the pod requests a GPU",
-		Next: "set resources.limits of the container that needs it, for example nvidia.com/gpu: 1",
-	}}
-}
-
 // ended explains a pod that has ended.
 func (in PodInput) ended() []Finding {
 	status := in.Pod.Status
@@ -141,8 +138,9 @@ func (in PodInput) ended() []Finding {
 		return []Finding{{
 			Reason: SharedRequestTooLarge, Message: status.Message,
 			Cause: "the GPUs are shared, and several shares do not give more computing power, so the device plugin refuses them",
-			Next: "request 1; or turn failRequestsGreaterThanOne off in spec.sharing.timeSlicing, where pods are to get " +
-				"several shares nevertheless",
+			Next: "request 1; or, where GPUs are time-sliced and pods are to get several shares nevertheless, turn " +
+				"failRequestsGreaterThanOne off, in spec.sharing.timeSlicing or in the ConfigMap of " +
+				"spec.devicePlugin.config. MPS never gives a pod several",
 		}}
 	case status.Reason == readiness.RefusedByKubelet:
 		return []Finding{{
@@ -249,6 +247,7 @@ func latestOf(events []corev1.Event, matches func(*corev1.Event) bool) *corev1.E
 
 // unscheduled explains a pod for which the scheduler has found no node.
 func (in PodInput) unscheduled(requests overview.Requests) []Finding {
+	requests = in.ofPlugins(requests)
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		if f := in.offered(name, requests[name]); f != nil {
 			return []Finding{*f}
@@ -277,7 +276,9 @@ func (in PodInput) unscheduled(requests overview.Requests) []Finding {
 }
 
 // nearest orders the causes on nodes: from those that end by themselves to those that the pod itself has.
-var nearest = []string{OtherConstraint, NotEnoughFree, Cordoned, UntoleratedTaint, ResourceNotOffered, NotSelected}
+var nearest = []string{
+	ClaimNotAllocated, OtherConstraint, NotEnoughFree, Cordoned, UntoleratedTaint, ResourceNotOffered, NotSelected,
+}
 
 // offered reports a resource that no node offers, or not so much of it; nil if one does.
 func (in PodInput) offered(name corev1.ResourceName, count int64) *Finding {
@@ -347,6 +348,9 @@ func (in PodInput) blocker(node *corev1.Node, requests overview.Requests) Findin
 				Next: "wait until other pods end, or add nodes; kubectl gpu status shows what is free",
 			}
 		}
+	}
+	if in.claimIsOpen() {
+		return in.notAllocated()
 	}
 	return Finding{
 		Reason:  OtherConstraint,

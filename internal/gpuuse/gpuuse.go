@@ -42,16 +42,35 @@ func Of(pod *corev1.Pod, runtimeClass string, claims Claims) Use {
 	return use
 }
 
+// ClaimVersions returns the versions of resource.k8s.io that clusters serve claims in, the newest first: v1 from
+// Kubernetes 1.34, and before that v1beta2 (1.33) and v1beta1 (1.32), where it is turned on. Status.allocation is alike
+// in all.
+func ClaimVersions() []string { return []string{"v1", "v1beta2", "v1beta1"} }
+
 // ClaimHolds reports whether a claim of this status holds GPUs: one of its devices is NVIDIA's driver's. Admin access,
 // by which monitors look at devices that others have, does not count. A claim without an allocation holds nothing: the
 // kubelet starts no pod with it.
 func ClaimHolds(status *resourcev1.ResourceClaimStatus) bool {
+	return hasDevice(status, func(device *resourcev1.DeviceRequestAllocationResult) bool {
+		return device.AdminAccess == nil || !*device.AdminAccess
+	})
+}
+
+// ClaimReaches is ClaimHolds that counts admin access, too: whether containers with the claim see a GPU.
+func ClaimReaches(status *resourcev1.ResourceClaimStatus) bool {
+	return hasDevice(status, func(*resourcev1.DeviceRequestAllocationResult) bool { return true })
+}
+
+// hasDevice reports whether a device of NVIDIA's driver that matches is allocated.
+func hasDevice(
+	status *resourcev1.ResourceClaimStatus, matches func(*resourcev1.DeviceRequestAllocationResult) bool,
+) bool {
 	if status.Allocation == nil {
 		return false
 	}
 	for i := range status.Allocation.Devices.Results {
 		device := &status.Allocation.Devices.Results[i]
-		if device.Driver == labels.DRADriver && (device.AdminAccess == nil || !*device.AdminAccess) {
+		if device.Driver == labels.DRADriver && matches(device) {
 			return true
 		}
 	}
@@ -71,10 +90,10 @@ func Among(read []*resourcev1.ResourceClaim) Claims {
 }
 
 // HasClaims reports whether the pod has resource claims, for whatever devices.
-func HasClaims(pod *corev1.Pod) bool { return len(claimsOf(pod)) > 0 }
+func HasClaims(pod *corev1.Pod) bool { return len(ClaimsOf(pod)) > 0 }
 
 func holdsClaim(pod *corev1.Pod, claims Claims) bool {
-	for _, name := range claimsOf(pod) {
+	for _, name := range ClaimsOf(pod) {
 		if claims == nil || claims(pod.Namespace, name) {
 			return true
 		}
@@ -82,9 +101,9 @@ func holdsClaim(pod *corev1.Pod, claims Claims) bool {
 	return false
 }
 
-// claimsOf returns the names of the pod's claims: those that it names, those created from its templates, and the one
+// ClaimsOf returns the names of the pod's claims: those that it names, those created from its templates, and the one
 // that the scheduler has created for its extended resources.
-func claimsOf(pod *corev1.Pod) []string {
+func ClaimsOf(pod *corev1.Pod) []string {
 	var names []string
 	for i := range pod.Spec.ResourceClaims {
 		if name := pod.Spec.ResourceClaims[i].ResourceClaimName; name != nil {

@@ -18,10 +18,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/gpuuse"
 )
 
-// claimVersions are the versions of resource.k8s.io that clusters serve claims in, the newest first: v1 from Kubernetes
-// 1.34, and before that v1beta2 (1.33) and v1beta1 (1.32), where it is turned on. Status.allocation is alike in all.
-var claimVersions = []string{"v1", "v1beta2", "v1beta1"}
-
 // GPUClaims reads which resource claims hold GPUs, by their allocation: each claim once, when it is asked for. It may
 // be used by several goroutines.
 type GPUClaims struct {
@@ -92,7 +88,7 @@ func claimStatus(
 	ctx context.Context, live client.Reader, key client.ObjectKey,
 ) (*resourcev1.ResourceClaimStatus, error) {
 	status := &resourcev1.ResourceClaimStatus{}
-	for _, version := range claimVersions {
+	for _, version := range gpuuse.ClaimVersions() {
 		claim := &unstructured.Unstructured{}
 		claim.SetGroupVersionKind(schema.GroupVersionKind{
 			Group: resourcev1.GroupName, Version: version, Kind: "ResourceClaim",

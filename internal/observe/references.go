@@ -194,17 +194,18 @@ func fileProblems(data map[string]string) map[string][]string {
 	return found
 }
 
-// inspectPluginFiles returns annotations with the problems, the MIG strategies and the replicas of the data that are
-// configurations of the device plugin. Whether the device plugin reads them is decided by the spec, later.
+// inspectPluginFiles returns annotations with the problems, the MIG strategies and the replicas of the data that are,
+// or may have to be, configurations of the device plugin. Whether the device plugin reads them is decided by the spec,
+// later.
 func inspectPluginFiles(data map[string]string) map[string]string {
 	broken, flags := map[string][]pluginfile.Problem{}, map[string]pluginfile.Strategy{}
 	replicas, mps := map[string]int{}, map[string]int{}
 	for key, content := range data {
+		if found := pluginfile.CheckNamed([]byte(content)); len(found) > 0 {
+			broken[key] = found
+		}
 		if !pluginfile.IsPluginFile([]byte(content)) {
 			continue
-		}
-		if found := pluginfile.Check([]byte(content)); len(found) > 0 {
-			broken[key] = found
 		}
 		if strategy := pluginfile.MIGStrategy([]byte(content)); strategy.Value != "" {
 			flags[key] = strategy

@@ -48,7 +48,7 @@ func (in Input) PluginConfigNotes() []string {
 	var notes []string
 	for _, key := range content.Keys {
 		for _, problem := range in.pluginProblems(content, key) {
-			if problem.OwnDiscovery && in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
+			if problem.OwnDiscovery && in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD || problem.Unlike && key != common {
 				continue
 			}
 			if !problem.Fatal || key != common {

@@ -81,6 +81,20 @@ func TestPluginConfigNotes(t *testing.T) {
 	}
 }
 
+// A text without a key of the format may be something else: only the configuration that is read is reported.
+func TestNotesOnATextWithoutAnyKey(t *testing.T) {
+	unlike := []pluginfile.Problem{{Line: 1, Unlike: true, Message: "shareing is ignored: use sharing"}}
+	for common, want := range map[string][]string{
+		"four": {"spec.devicePlugin.config.name: ConfigMap configs, key four, line 1: shareing is ignored: use sharing"},
+		"none": nil,
+	} {
+		in := configured(common, map[string][]pluginfile.Problem{"four": unlike})
+		if diff := cmp.Diff(want, in.PluginConfigNotes()); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", common, diff)
+		}
+	}
+}
+
 func TestCheckPluginConfig(t *testing.T) {
 	in := configured("four", map[string][]pluginfile.Problem{"two": {ignored, broken}})
 	shared := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Sharing: &v1.SharingSpec{}})}

@@ -8,7 +8,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Usage is what pods request of the GPUs of nodes. Claims of resources (DRA) are not counted. The zero Usage is empty.
+// Usage is what pods request of the devices that device plugins offer on nodes. What they get by resource claims (DRA)
+// is not of these. The zero Usage is empty.
 type Usage struct {
 	pods map[types.UID]podUsage
 	// sum by the name of the node.
@@ -23,12 +24,26 @@ type podUsage struct {
 // Requests are how many devices of each resource of GPUs a pod requests.
 type Requests map[corev1.ResourceName]int64
 
-// GPURequests returns what a pod requests; empty if nothing.
+// GPURequests returns what a pod requests by extended resources, those that DeviceClasses of NVIDIA's DRA driver imply
+// included; empty if nothing.
 func GPURequests(pod *corev1.Pod) Requests {
 	found := Requests{}
 	for name, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
-		if labels.IsGPUResource(string(name)) && quantity.Sign() > 0 {
+		isGPU := labels.IsGPUResource(string(name)) || labels.IsDRAResource(string(name))
+		if isGPU && quantity.Sign() > 0 {
 			found[name] = quantity.Value()
+		}
+	}
+	return found
+}
+
+// ofPlugins returns what a pod on a node has from device plugins: not what the scheduler has mapped to a claim, which
+// is taken from the devices of the DRA driver.
+func ofPlugins(pod *corev1.Pod) Requests {
+	found := GPURequests(pod)
+	if mapped := pod.Status.ExtendedResourceClaimStatus; mapped != nil {
+		for i := range mapped.RequestMappings {
+			delete(found, corev1.ResourceName(mapped.RequestMappings[i].ResourceName))
 		}
 	}
 	return found
@@ -41,7 +56,7 @@ func (u *Usage) Set(pod *corev1.Pod) {
 	if ended || pod.Spec.NodeName == "" {
 		return
 	}
-	one := podUsage{node: pod.Spec.NodeName, resources: GPURequests(pod)}
+	one := podUsage{node: pod.Spec.NodeName, resources: ofPlugins(pod)}
 	if len(one.resources) == 0 {
 		return
 	}

@@ -44,3 +44,38 @@ func TestUsageForgets(t *testing.T) {
 	usage.Delete("first")
 	g.Expect(usage.Of("first", labels.ResourceGPU)).To(BeZero())
 }
+
+// Of the devices that a plugin offers, pods have what they request, unless the scheduler has mapped it to a claim.
+func TestUsageByResource(t *testing.T) {
+	const implied = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
+	for name, test := range map[string]struct {
+		resource corev1.ResourceName
+		mapped   bool
+		want     int64
+	}{
+		"a plain request":               {resource: "nvidia.com/gpu", want: 1},
+		"a share":                       {resource: "nvidia.com/gpu.shared", want: 1},
+		"a MIG device":                  {resource: "nvidia.com/mig-1g.10gb", want: 1},
+		"mapped by a DeviceClass":       {resource: "nvidia.com/gpu", mapped: true},
+		"a MIG device that is mapped":   {resource: "nvidia.com/mig-1g.10gb", mapped: true},
+		"what a DeviceClass implies":    {resource: implied, mapped: true},
+		"a resource of another vendor":  {resource: "example.com/fast"},
+		"one of another vendor, mapped": {resource: "example.com/fast", mapped: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podWithGPU("pod", "a")
+			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{test.resource: resource.MustParse("1")}
+			if test.mapped {
+				pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+					RequestMappings: []corev1.ContainerExtendedResourceRequest{{ResourceName: string(test.resource)}},
+				}
+			}
+			usage := &overview.Usage{}
+			usage.Set(pod)
+			NewWithT(t).Expect(usage.Of("a", test.resource)).To(Equal(test.want))
+		})
+	}
+	NewWithT(t).Expect(overview.GPURequests(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{implied: resource.MustParse("2")}},
+	}}}})).To(Equal(overview.Requests{implied: 2}))
+}

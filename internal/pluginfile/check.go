@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/yamlnode"
 )
 
 // Problem is something that a configuration does not say as its author may have intended.
@@ -23,6 +24,8 @@ type Problem struct {
 	Fatal bool
 	// OwnDiscovery: that part is only ignored where the operator discovers nodes itself.
 	OwnDiscovery bool
+	// Unlike: the text has no key of the format, so it may be something else, unless the device plugin is to read it.
+	Unlike bool
 	// Message with the remedy.
 	Message string
 }
@@ -71,8 +74,9 @@ var otherFiles = []string{"mig-configs", "systemd-services", "vgpu-configs"}
 // IsPluginFile reports whether a text may be a configuration of the device plugin, as ConfigMaps may have other texts.
 // One that is no YAML may be.
 func IsPluginFile(data []byte) bool {
-	contains := func(word string) bool { return bytes.Contains(data, []byte(word)) }
-	if !slices.ContainsFunc([]string{"sharing", "timeSlicing", "flags", "version"}, contains) ||
+	lower := bytes.ToLower(data)
+	contains := func(word string) bool { return bytes.Contains(lower, []byte(word)) }
+	if !slices.ContainsFunc([]string{"sharing", "timeslicing", "flags", "version"}, contains) ||
 		slices.ContainsFunc(otherFiles, contains) {
 		return false
 	}
@@ -80,11 +84,31 @@ func IsPluginFile(data []byte) bool {
 	if err := yaml.Unmarshal(data, &document); err != nil {
 		return true
 	}
-	root := content(&document)
+	root := yamlnode.Root(&document)
 	return root != nil && root.Kind == yaml.MappingNode &&
 		slices.ContainsFunc([]string{"sharing", "timeSlicing", "flags", "version"}, func(key string) bool {
-			return field(root, key) != nil
+			return yamlnode.FieldFold(root, key) != nil
 		})
+}
+
+// CheckNamed is Check for any text that the device plugin may be to read. Those of a text that IsPluginFile does not
+// recognise are Unlike. An empty text, and a file of another program, have none.
+func CheckNamed(data []byte) []Problem {
+	if IsPluginFile(data) {
+		return Check(data)
+	}
+	var document yaml.Node
+	isYAML := yaml.Unmarshal(data, &document) == nil
+	if isYAML && yamlnode.Root(&document) == nil || slices.ContainsFunc(otherFiles, func(key string) bool {
+		return bytes.Contains(data, []byte(key))
+	}) {
+		return nil
+	}
+	problems := Check(data)
+	for i := range problems {
+		problems[i].Unlike = true
+	}
+	return problems
 }
 
 // Check returns the problems of a configuration, at most 8, the first one first.
@@ -93,13 +117,13 @@ func Check(data []byte) []Problem {
 	if err := yaml.Unmarshal(data, &document); err != nil {
 		return []Problem{{Fatal: true, Message: "cannot be read: " + reason(err)}}
 	}
-	root := content(&document)
+	root := yamlnode.Root(&document)
 	if root == nil {
 		return []Problem{{Message: "is empty and shares nothing: write the version v1, or remove the key"}}
 	}
-	aliased := hasAlias(root)
+	aliased := yamlnode.HasAlias(root)
 	if aliased {
-		if root = expanded(root); root == nil {
+		if root = yamlnode.Expanded(root); root == nil {
 			return nil
 		}
 	}
@@ -114,52 +138,6 @@ func Check(data []byte) []Problem {
 	}
 	slices.SortStableFunc(c.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return c.problems[:min(len(c.problems), maxProblems)]
-}
-
-// Strategy is flags.migStrategy of a configuration, and its line; zero if it has none.
-type Strategy struct {
-	Value string
-	Line  int
-}
-
-// MIGStrategy returns flags.migStrategy of a configuration.
-func MIGStrategy(data []byte) Strategy {
-	if strategy := at(parsed(data), "flags.migStrategy"); strategy != nil {
-		return Strategy{Value: strategy.Value, Line: strategy.Line}
-	}
-	return Strategy{}
-}
-
-// MPSLine returns the line of sharing.mps of a configuration, 0 if it has none.
-func MPSLine(data []byte) int {
-	if mps := at(parsed(data), "sharing.mps"); mps != nil {
-		return mps.Line
-	}
-	return 0
-}
-
-// Replicas returns how many pods share a device of a resource by a configuration, 0 if it does not share them.
-func Replicas(data []byte, resource string) int {
-	var file struct {
-		Sharing map[string]struct {
-			Resources []struct {
-				Name     string `yaml:"name"`
-				Replicas int    `yaml:"replicas"`
-			} `yaml:"resources"`
-		} `yaml:"sharing"`
-	}
-	if root := parsed(data); root == nil || root.Decode(&file) != nil {
-		return 0
-	}
-	// The device plugin prefers MPS.
-	for _, strategy := range []string{"mps", "timeSlicing"} {
-		for _, shared := range file.Sharing[strategy].Resources {
-			if strings.TrimPrefix(shared.Name, prefix) == strings.TrimPrefix(resource, prefix) {
-				return shared.Replicas
-			}
-		}
-	}
-	return 0
 }
 
 // Fatal returns the first problem with which the device plugin does not start, nil if there is none.
@@ -212,24 +190,36 @@ func (c *checker) isMapping(node *yaml.Node, what string) bool {
 	return true
 }
 
-// unknown reports the keys that the format does not have, each with its remedy if there is a certain one.
+// unknown reports the keys that the format does not have, each with its remedy if there is a certain one. Those of
+// known may be in any case.
 func (c *checker) unknown(mapping *yaml.Node, path string, known []string, remedies map[string]string) {
+	c.unknownWhere(mapping, path, known, remedies, strings.EqualFold)
+}
+
+// unknownExact is unknown for keys that the device plugin reads in this case alone.
+func (c *checker) unknownExact(mapping *yaml.Node, path string, known []string, remedies map[string]string) {
+	c.unknownWhere(mapping, path, known, remedies, func(a, b string) bool { return a == b })
+}
+
+func (c *checker) unknownWhere(
+	mapping *yaml.Node, path string, known []string, remedies map[string]string, same func(a, b string) bool,
+) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key := mapping.Content[i]
-		if slices.Contains(known, key.Value) {
+		if slices.ContainsFunc(known, func(name string) bool { return same(name, key.Value) }) {
 			continue
 		}
 		remedy := remedies[key.Value]
 		if remedy == "" {
 			remedy = "use " + strings.Join(known, ", ")
 		}
-		c.ignored(key, "%s%s is ignored: %s", path, key.Value, remedy)
+		c.ignored(key, "%s%s is ignored: %s", path, text.Truncate(key.Value, maxValue), remedy)
 	}
 }
 
 func (c *checker) root(root *yaml.Node) {
 	// The plugin takes a missing version for this one.
-	if found := field(root, "version"); found != nil && found.Value != version {
+	if found := yamlnode.Field(root, "version"); found != nil && found.Value != version {
 		c.fatal(found, "version %s is unknown: use %s", found.Value, version)
 	}
 	c.unknown(root, "", topKeys, map[string]string{
@@ -239,7 +229,7 @@ func (c *checker) root(root *yaml.Node) {
 		c.fatal(strategy, "flags.migStrategy %s is unknown: use %s", strategy.Value, strings.Join(strategies, ", "))
 	}
 	c.blocks(root)
-	if sharing := field(root, "sharing"); sharing != nil && c.isMapping(sharing, "sharing") {
+	if sharing := yamlnode.Field(root, "sharing"); sharing != nil && c.isMapping(sharing, "sharing") {
 		c.sharing(sharing)
 	}
 }
@@ -248,7 +238,7 @@ func (c *checker) sharing(sharing *yaml.Node) {
 	c.unknown(sharing, "sharing.", sharingKeys, map[string]string{
 		"mig": "set spec.mig.strategy, and share MIG devices by their names in timeSlicing.resources",
 	})
-	slicing, mps := field(sharing, "timeSlicing"), field(sharing, "mps")
+	slicing, mps := yamlnode.Field(sharing, "timeSlicing"), yamlnode.Field(sharing, "mps")
 	if slicing != nil && mps != nil {
 		c.ignored(slicing, "sharing.timeSlicing is ignored beside sharing.mps: remove one of them")
 	}
@@ -267,13 +257,13 @@ func (c *checker) sharing(sharing *yaml.Node) {
 func (c *checker) replicated(block *yaml.Node, path string) {
 	const entry = "move it into an entry of resources, beside name: nvidia.com/gpu"
 	remedies := map[string]string{"replicas": entry, "name": entry, "devices": entry}
-	resources := field(block, "resources")
+	resources := yamlnode.Field(block, "resources")
 	if resources == nil {
 		c.fatal(block, "%sresources is missing: add an entry with name and replicas", path)
 	}
-	c.unknown(block, path, sharedKeys, remedies)
+	c.unknownExact(block, path, sharedKeys, remedies)
 	for _, key := range []string{"renameByDefault", "failRequestsGreaterThanOne"} {
-		if value := field(block, key); value != nil && !isBool(value) {
+		if value := yamlnode.Field(block, key); value != nil && !isBool(value) {
 			c.fatal(value, "%s%s must be true or false", path, key)
 		}
 	}
@@ -297,14 +287,14 @@ func isBool(value *yaml.Node) bool {
 }
 
 func (c *checker) resource(resource *yaml.Node, path string) {
-	c.unknown(resource, path, resourceKeys, nil)
-	switch name := field(resource, "name"); {
+	c.unknownExact(resource, path, resourceKeys, nil)
+	switch name := yamlnode.Field(resource, "name"); {
 	case name == nil || name.Value == "":
 		c.fatal(resource, "%sname is missing: add one, such as nvidia.com/gpu", path)
 	default:
 		c.resourceName(name, path)
 	}
-	switch replicas := field(resource, "replicas"); {
+	switch replicas := yamlnode.Field(resource, "replicas"); {
 	case replicas == nil:
 		c.fatal(resource, "%sreplicas is missing: add a number from 2", path)
 	default:
@@ -312,7 +302,7 @@ func (c *checker) resource(resource *yaml.Node, path string) {
 			c.fatal(replicas, "%sreplicas is %s: it must be a number from 2", path, text.Truncate(replicas.Value, maxValue))
 		}
 	}
-	switch rename := cmp.Or(field(resource, "rename"), withoutValue(resource, "rename")); {
+	switch rename := cmp.Or(yamlnode.Field(resource, "rename"), withoutValue(resource, "rename")); {
 	case rename == nil:
 	case !isResource(rename):
 		c.fatal(rename, "%srename is %s, which is no name of a resource: remove it, and set renameByDefault", path,
@@ -320,7 +310,7 @@ func (c *checker) resource(resource *yaml.Node, path string) {
 	default:
 		c.ignored(rename, "%srename is ignored: set renameByDefault", path)
 	}
-	if devices := cmp.Or(field(resource, "devices"), withoutValue(resource, "devices")); devices != nil {
+	if devices := cmp.Or(yamlnode.Field(resource, "devices"), withoutValue(resource, "devices")); devices != nil {
 		c.devices(devices, path)
 	}
 }

@@ -294,6 +294,35 @@ func TestCheck(t *testing.T) {
 			text: "version: v1\ntimeSlicing:\n  replicas: 4\n",
 			want: problems{ignored(2, "timeSlicing is ignored: move it below sharing")},
 		},
+		// The plugin decodes by encoding/json, which takes the keys of structs in any case, and those of maps in one.
+		"keys in another case": {
+			text: "Version: v1\nFlags: {MIGStrategy: mixed, Plugin: {DeviceIDStrategy: uuid}}\nSharing:\n  timeslicing:\n" +
+				entry,
+		},
+		"keys in another case whose values are wrong": {
+			text: "Version: v2\nFLAGS: {MIGStrategy: double}\n", want: problems{
+				fatal(1, "version v2 is unknown: use v1"),
+				fatal(2, "flags.migStrategy double is unknown: use none, single, mixed"),
+			},
+		},
+		"keys of sharing in another case": {
+			text: prefix + "    RenameByDefault: true\n    Resources:\n    - {name: nvidia.com/gpu, replicas: 4}\n",
+			want: problems{
+				fatal(4, "sharing.timeSlicing.resources is missing: add an entry with name and replicas"),
+				ignored(4, "sharing.timeSlicing.RenameByDefault is ignored: "+
+					"use renameByDefault, failRequestsGreaterThanOne, resources"),
+				ignored(5, "sharing.timeSlicing.Resources is ignored: "+
+					"use renameByDefault, failRequestsGreaterThanOne, resources"),
+			},
+		},
+		"keys of an entry in another case": {
+			text: prefix + "    resources:\n    - {Name: nvidia.com/gpu, Replicas: 4}\n", want: problems{
+				ignored(5, "sharing.timeSlicing.resources[0].Name is ignored: use name, replicas, devices, rename"),
+				ignored(5, "sharing.timeSlicing.resources[0].Replicas is ignored: use name, replicas, devices, rename"),
+				fatal(5, "sharing.timeSlicing.resources[0].name is missing: add one, such as nvidia.com/gpu"),
+				fatal(5, "sharing.timeSlicing.resources[0].replicas is missing: add a number from 2"),
+			},
+		},
 		"a strategy that does not exist": {
 			text: "version: v1\nflags: {migStrategy: double}\n",
 			want: problems{fatal(2, "flags.migStrategy double is unknown: use none, single, mixed")},
@@ -417,10 +446,13 @@ func TestReplicas(t *testing.T) {
 	for content, want := range map[string]int{
 		slices + mig + ", {name: nvidia.com/gpu, replicas: 4}]}}":            4,
 		"sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}": 2,
-		slices + mig + "]}}":                              0,
-		slices + "{name: nvidia.com/gpu, replicas: x}]}}": 0,
-		slices + "{name: gpu, replicas: 3}]}}":            3,
-		"version: v1":                                     0, "{": 0, "sharing: []": 0,
+		slices + mig + "]}}":                                                0,
+		slices + "{name: nvidia.com/gpu, replicas: x}]}}":                   0,
+		slices + "{name: gpu, replicas: 3}]}}":                              3,
+		slices + "{name: gpu, Replicas: 3}]}}":                              0,
+		"Sharing: {TimeSlicing: {resources: [{name: gpu, replicas: 3}]}}":   3,
+		"x: &s {resources: [{name: gpu, replicas: 3}]}\nsharing: {mps: *s}": 3,
+		"version: v1": 0, "{": 0, "sharing: []": 0,
 	} {
 		if got := pluginfile.Replicas([]byte(content), "nvidia.com/gpu"); got != want {
 			t.Errorf("%s: got %d, want %d", content, got, want)
@@ -444,10 +476,33 @@ func TestIsPluginFile(t *testing.T) {
 		"version: v1\nsharing: {}\n": true, "flags: {a: b}": true, "timeSlicing: {replicas: 4}": true,
 		"version: v1\nmig-configs: {}\n": false, "": false, "{": false, "sharing: {": true, "no flags": false,
 		"version: v1\nshareing: {}\n": true, "version: v1\nsystemd-services: []\n": false, "imex: {}": false,
-		"- a": false, "text": false,
+		"- a": false, "text": false, "Sharing: {}": true, "SHAREING: {}": false,
 	} {
 		if got := pluginfile.IsPluginFile([]byte(text)); got != want {
 			t.Errorf("%q: %t", text, got)
+		}
+	}
+}
+
+// A text without any key of the format is checked where the device plugin is to read it.
+func TestCheckNamed(t *testing.T) {
+	problem := func(fatal, unlike bool, message string) []pluginfile.Problem {
+		return []pluginfile.Problem{{Line: 1, Fatal: fatal, Unlike: unlike, Message: message}}
+	}
+	const use = " is ignored: use version, flags, resources, sharing, imex, health"
+	for content, want := range map[string][]pluginfile.Problem{
+		"":                        nil,
+		"# nothing":               nil,
+		"mig-configs: {}":         nil,
+		"sharing: {}":             nil,
+		"sharing: []":             problem(true, false, "sharing must be a mapping of keys"),
+		"shareing: {mps: {}}":     problem(false, true, "shareing"+use),
+		"- a":                     problem(true, true, "the configuration must be a mapping of keys"),
+		"text":                    problem(true, true, "the configuration must be a mapping of keys"),
+		"imex: {channelIDs: [1]}": problem(true, true, "imex.channelIDs must be [] or [0]"),
+	} {
+		if diff := cmp.Diff(want, pluginfile.CheckNamed([]byte(content))); diff != "" {
+			t.Errorf("%q: -want +got:\n%s", content, diff)
 		}
 	}
 }

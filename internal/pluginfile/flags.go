@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/clusterpolicy/gpu-operator/internal/text"
+	"github.com/clusterpolicy/gpu-operator/internal/yamlnode"
 )
 
 // block is a mapping of the format with scalar keys.
@@ -105,7 +106,7 @@ func at(root *yaml.Node, path string) *yaml.Node {
 		if root == nil || root.Kind != yaml.MappingNode {
 			return nil
 		}
-		root = field(root, name)
+		root = yamlnode.Field(root, name)
 	}
 	return root
 }
@@ -124,7 +125,7 @@ func (c *checker) blocks(root *yaml.Node) {
 		slices.Sort(known)
 		c.unknown(mapping, b.path+".", known, b.remedies)
 		for _, name := range known {
-			if value := field(mapping, name); value != nil {
+			if value := yamlnode.Field(mapping, name); value != nil {
 				c.value(value, b.path+"."+name, b.keys[name])
 			}
 		}
@@ -217,7 +218,7 @@ func (c *checker) renamed(resources *yaml.Node) {
 	known := slices.Sorted(maps.Keys(lists))
 	c.unknown(resources, "resources.", known, nil)
 	for _, name := range known {
-		list := field(resources, name)
+		list := yamlnode.Field(resources, name)
 		if list == nil || len(list.Content) == 0 {
 			continue
 		}
@@ -234,7 +235,7 @@ func isNamed(entry *yaml.Node) bool {
 	if entry.Kind != yaml.MappingNode {
 		return false
 	}
-	pattern, name := field(entry, "pattern"), field(entry, "name")
+	pattern, name := yamlnode.Field(entry, "pattern"), yamlnode.Field(entry, "name")
 	hasPattern := pattern != nil && isText(pattern) || withoutValue(entry, "pattern") != nil
 	return hasPattern && name != nil && isResource(name)
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/clusterpolicy/gpu-operator/internal/yamlnode"
 )
 
 // nullTag is that of a key without value.
@@ -16,35 +18,17 @@ func parsed(data []byte) *yaml.Node {
 	if yaml.Unmarshal(data, &document) != nil {
 		return nil
 	}
-	root := content(&document)
+	root := yamlnode.Root(&document)
 	if root == nil || root.Kind != yaml.MappingNode {
 		return nil
 	}
-	if hasAlias(root) {
-		if root = expanded(root); root == nil {
+	if yamlnode.HasAlias(root) {
+		if root = yamlnode.Expanded(root); root == nil {
 			return nil
 		}
 	}
 	canonical(root)
 	return root
-}
-
-// content returns what a document has, nil if nothing.
-func content(document *yaml.Node) *yaml.Node {
-	if len(document.Content) == 0 || document.Content[0].Tag == nullTag {
-		return nil
-	}
-	return document.Content[0]
-}
-
-// field returns the value of a key of a mapping, nil if it has none or null.
-func field(mapping *yaml.Node, key string) *yaml.Node {
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key && mapping.Content[i+1].Tag != nullTag {
-			return mapping.Content[i+1]
-		}
-	}
-	return nil
 }
 
 // withoutValue returns the value of a key of a mapping if it is null, nil otherwise.
@@ -99,7 +83,7 @@ func lastOnes(node *yaml.Node) {
 	}
 	var kept []*yaml.Node
 	for i := 0; i+1 < len(node.Content); i += 2 {
-		if !hasKey(node.Content[i+2:], node.Content[i].Value) {
+		if !yamlnode.HasKey(node.Content[i+2:], node.Content[i].Value) {
 			kept = append(kept, node.Content[i], node.Content[i+1])
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// fileRow has keys of a ConfigMap, or keys in one of its files, that have the same outcome.
+// fileRow has keys of a ConfigMap or Secret, or keys in one of its files, that have the same outcome.
 type fileRow struct {
 	Spec    string `json:"spec"`
 	OS      string `json:"os"`
@@ -29,6 +29,8 @@ type fileRow struct {
 	// Keys of the ConfigMap, each alone, or beside those of Also.
 	Keys []string `json:"keys"`
 	Also []string `json:"also"`
+	// Secret: the keys are those of a Secret, of which the operator reads no content.
+	Secret bool `json:"secret"`
 	// Says is what a note names instead of the key.
 	Says string `json:"says"`
 }
@@ -40,7 +42,7 @@ var contents = map[string]string{
 	"dcgm-metrics.csv": "DCGM_FI_DEV_GPU_TEMP, gauge, a\n",
 }
 
-// No key of a ConfigMap, and none of a file in it, is without an effect and without a word.
+// No key of a ConfigMap or Secret, and none of a file in a ConfigMap, is without an effect and without a word.
 func TestNoFileIsSilent(t *testing.T) {
 	text, err := os.ReadFile("testdata/files.yaml")
 	if err != nil {
@@ -84,15 +86,18 @@ func outcomeOfFile(t *testing.T, row fileRow, named string, data map[string]stri
 	if id, version, set := strings.Cut(row.OS, " "); set {
 		node = gpuNode(id, version)
 	}
-	s := situation{spec: spec, nodes: []nodeinfo.Facts{node}, configMaps: []*corev1.ConfigMap{
-		{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Data: data},
-	}}
+	s, object := situation{spec: spec, nodes: []nodeinfo.Facts{node}}, "ConfigMap c"
+	if row.Secret {
+		s.keys, object = map[string][]string{"c": slices.Sorted(maps.Keys(data))}, "Secret c"
+	} else {
+		s.configMaps = []*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Data: data}}
+	}
 	p := s.plan(e)
 	if row.Says != "" {
 		named = row.Says
 	}
 	for _, step := range p.Steps {
-		if strings.Contains(step.Message, "ConfigMap c") && strings.Contains(step.Message, named) {
+		if strings.Contains(step.Message, object) && strings.Contains(step.Message, named) {
 			return "refused", []string{step.Message}
 		}
 	}
@@ -110,14 +115,16 @@ func outcomeOfFile(t *testing.T, row fileRow, named string, data map[string]stri
 	return "silent", nil
 }
 
-// mounts reports whether an object that is applied has a volume with a ConfigMap, and mentions its key.
-func (s situation) mounts(e *env, configMap, key string) bool {
+// mounts reports whether an object that is applied has a volume with a ConfigMap or Secret, and mentions its key.
+func (s situation) mounts(e *env, name, key string) bool {
 	e.t.Helper()
 	for _, intents := range s.intents(e) {
 		for _, intent := range intents {
 			content, err := yaml.Marshal(intent.Object)
 			e.Expect(err).NotTo(HaveOccurred())
-			if strings.Contains(string(content), "\n          name: "+configMap+"\n") && strings.Contains(string(content), key) {
+			isIn := strings.Contains(string(content), "\n          name: "+name+"\n") ||
+				strings.Contains(string(content), "\n          secretName: "+name+"\n")
+			if isIn && strings.Contains(string(content), key) {
 				return true
 			}
 		}

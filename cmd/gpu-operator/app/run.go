@@ -222,7 +222,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),
 			Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: c, Live: mgr.GetAPIReader()},
 			DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: c, Live: mgr.GetAPIReader()},
-			Notes:          serverVersionNotes(mgr.GetConfig(), mgr.GetHTTPClient(), ctrl.Log),
+			ServerVersion:  serverVersion(mgr.GetConfig(), mgr.GetHTTPClient(), now, ctrl.Log),
 			DriverToolkit:  toolkit, References: references, OptionalKinds: kinds,
 			NVIDIADrivers: drivers, DriverStatus: driverStatus, OtherOperator: other,
 			Meter: meter, Clock: now, Timing: o.timing.Policy,

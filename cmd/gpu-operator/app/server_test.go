@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
 func TestUnsupportedServerIsReported(t *testing.T) {
@@ -49,9 +53,9 @@ func TestUnsupportedServerIsReported(t *testing.T) {
 			}))
 			defer server.Close()
 			lines := ""
-			notes := serverVersionNotes(&rest.Config{Host: server.URL}, server.Client(),
+			note := serverVersion(&rest.Config{Host: server.URL}, server.Client(), clock.RealClock{},
 				funcr.New(func(_, args string) { lines += args }, funcr.Options{}))
-			g.Expect(strings.Join(notes, "; ")).To(Equal(test.note))
+			g.Expect(note.Text(t.Context())).To(Equal(test.note))
 			g.Expect(asked).To(Equal([]string{"GET /version"}))
 			if test.want == "" {
 				g.Expect(lines).To(BeEmpty())
@@ -60,4 +64,30 @@ func TestUnsupportedServerIsReported(t *testing.T) {
 			g.Expect(lines).To(ContainSubstring(test.want))
 		})
 	}
+}
+
+// The cluster may be upgraded while the operator runs. A read that fails changes nothing.
+func TestTheVersionOfTheServerIsReadAgain(t *testing.T) {
+	g, answer, code := NewWithT(t), "v1.36.0", http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(code)
+		fmt.Fprintf(w, `{"gitVersion": %q}`, answer)
+	}))
+	defer server.Close()
+	now, logged := clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), 0
+	note := serverVersion(&rest.Config{Host: server.URL}, server.Client(), now,
+		funcr.New(func(string, string) { logged++ }, funcr.Options{}))
+	g.Expect(note.Text(t.Context())).To(BeEmpty())
+	answer = "v1.38.0"
+	g.Expect(note.Text(t.Context())).To(BeEmpty(), "it is read every 10 minutes at most")
+	now.SetTime(time.Unix(1600, 0))
+	g.Expect(note.Text(t.Context())).To(ContainSubstring("v1.38.0 is newer"))
+	code = http.StatusForbidden
+	now.SetTime(time.Unix(2200, 0))
+	g.Expect(note.Text(t.Context())).To(ContainSubstring("v1.38.0 is newer"))
+	code = http.StatusOK
+	now.SetTime(time.Unix(2800, 0))
+	g.Expect(note.Text(t.Context())).To(ContainSubstring("v1.38.0 is newer"))
+	g.Expect(logged).To(Equal(2), "the version once, and the failure")
+	g.Expect((*observe.Note)(nil).Text(t.Context())).To(BeEmpty())
 }

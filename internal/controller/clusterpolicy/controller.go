@@ -59,8 +59,8 @@ type Options struct {
 	Images image.Overrides
 	// Ignored has a sentence for each variable of the operator that should replace an image and does not.
 	Ignored []string
-	// Notes has a sentence for each doubtful thing about the cluster, such as its version.
-	Notes []string
+	// ServerVersion has a sentence if this release is not tested with the cluster's version of Kubernetes; nil for none.
+	ServerVersion *observe.Note
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
 	// CreateFailures finds the reasons why pods of DaemonSets are missing.
@@ -90,7 +90,7 @@ type Reconciler struct {
 	Options
 	caches        caches
 	schemaGuard   schemaGuard
-	monitoring    *observe.Monitoring
+	monitoring    *observe.Note
 	deletedPolicy deletedPolicy
 	// leftPruned: nothing is left of NVIDIA's operator that is to be deleted. If it is lost, ConfigMaps are listed once.
 	leftPruned bool

@@ -56,7 +56,7 @@ func TestUnmonitoredNamespace(t *testing.T) {
 				return
 			}
 			g.Expect(notes).To(ConsistOf(ContainSubstring("oc label namespace gpus openshift.io/cluster-monitoring=true")))
-			g.Expect(s.requeueDelay).To(Equal(observe.MonitoringInterval))
+			g.Expect(s.requeueDelay).To(Equal(observe.NoteInterval))
 		})
 	}
 }

@@ -3,7 +3,6 @@ package clusterpolicy
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -115,7 +114,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	s.requeueAfter(s.Applier.RetryAfter())
 	failure := s.err
 	s.markOthersIgnored(ctx)
-	in.Notes = slices.Concat(in.Notes, s.monitoringNotes(ctx))
+	in.Notes = s.clusterNotes(ctx)
 	computed := status.Compute(s.policy, in)
 	s.Meter.ObservePass(s.passMetrics(in, computed, failure))
 	if left := s.statusDelay(in); left > 0 {
@@ -139,12 +138,22 @@ func (s *scope) statusInput() status.Input {
 	in := status.Input{
 		Namespace: s.Namespace, View: s.view, DaemonSets: s.snapshot.DaemonSets, Plan: s.planned,
 		Applied: s.applied, MissingFields: s.missingFields, MissingDriverFields: s.missingDriverFields,
-		IgnoredVariables: s.Ignored, Notes: s.Notes, Undecodable: s.undecodable, Err: s.err,
+		IgnoredVariables: s.Ignored, Undecodable: s.undecodable, Err: s.err,
 	}
 	if s.basis != nil {
 		in.Unassessed = s.view.UnassessedCount(s.basis)
 	}
 	return in
+}
+
+// clusterNotes returns a sentence for each doubtful thing about the cluster: a version of Kubernetes that this release
+// is not tested with, and namespaces that nothing monitors.
+func (s *scope) clusterNotes(ctx context.Context) []string {
+	var notes []string
+	if note := s.ServerVersion.Text(ctx); note != "" {
+		notes = append(notes, note)
+	}
+	return append(notes, s.monitoringNotes(ctx)...)
 }
 
 // monitoringNotes returns a sentence if OpenShift's cluster monitoring is to scrape what the operands serve, and does
@@ -154,12 +163,12 @@ func (s *scope) monitoringNotes(ctx context.Context) []string {
 	if s.planned.Decisions == nil || !in.OpenShift() || !in.Optional[operand.ServiceMonitor] {
 		return nil
 	}
-	note := s.monitoring.Note(ctx)
+	note := s.monitoring.Text(ctx)
 	if note == "" {
 		return nil
 	}
 	// Nothing reports that the label was added.
-	s.requeueAfter(observe.MonitoringInterval)
+	s.requeueAfter(observe.NoteInterval)
 	return []string{note}
 }
 

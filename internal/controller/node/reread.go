@@ -278,6 +278,32 @@ func (s *scope) rereadTurn(source string) (turn rereadTurn, known bool) {
 	return turn, true
 }
 
+// heldConfig returns the source of the configuration that other nodes do not read because a pod fails that has read it
+// on this node; empty if none waits, or if it is not known yet.
+func (s *scope) heldConfig(pods assess.Pods) string {
+	planned, recorded := s.nodePlan().PluginConfigRead, s.readRecord()
+	hasRead := recorded.source == planned.Source && recorded.digest == planned.Digest && !recorded.wasDown
+	if !s.entry.ReadersDown || !hasRead || !s.fails(s.readers(pods)) {
+		return ""
+	}
+	turn, known := s.rereadTurn(planned.Source)
+	waiting := turn.nodes - 1 - turn.read[planned.Digest]
+	if !known || waiting == 0 || 1+len(turn.down) < turn.limit {
+		return ""
+	}
+	return planned.Source
+}
+
+// fails reports whether one of the pods has failed, rather than not started yet.
+func (s *scope) fails(pods assess.Pods) bool {
+	for _, pod := range pods {
+		if readiness.Pod(pod, "", s.now).State == readiness.Failed {
+			return true
+		}
+	}
+	return false
+}
+
 // deletePod deletes a pod of the operator. One that is gone, or was replaced by another with its name, is done.
 func (s *scope) deletePod(ctx context.Context, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -241,6 +242,38 @@ func TestTheNextNodeBeginsAfterTheProof(t *testing.T) {
 	e.Expect(e.replace(true)).To(BeEmpty())
 	e.pass(time.Second)
 	e.Expect(e.replace(true)).To(Equal([]string{"b"}))
+}
+
+// The node at which a change of the configuration stops names that others wait for it, in its condition and in an
+// Event, until it works.
+func TestANodeNamesWhatItHolds(t *testing.T) {
+	const held = "other nodes keep the earlier content of the configuration plugin/all"
+	message := func(e *rereadEnv, name string) string {
+		node := &corev1.Node{}
+		e.Expect(e.client.Get(t.Context(), client.ObjectKey{Name: name}, node)).To(Succeed())
+		return assess.GPUReadyCondition(node).Message
+	}
+	e := newRereadEnv(t, "1")
+	e.configure("bad")
+	e.pass(time.Second)
+	e.Expect(e.replace(false)).To(Equal([]string{"a"}))
+	e.pass(time.Second)
+	e.pass(DefaultTiming().RereadPatience)
+	e.Expect(message(e, "a")).To(And(ContainSubstring("CrashLoopBackOff"), ContainSubstring(held)))
+	for _, waiting := range []string{"b", "c", "d"} {
+		e.Expect(message(e, waiting)).NotTo(ContainSubstring(held))
+	}
+	events := &corev1.EventList{}
+	e.Expect(e.client.List(t.Context(), events)).To(Succeed())
+	e.Expect(events.Items).To(ContainElement(And(
+		HaveField("InvolvedObject.Name", "a"), HaveField("Message", ContainSubstring(held)))))
+
+	e.configure("good")
+	e.pass(time.Second)
+	e.Expect(e.replace(true)).To(Equal([]string{"a"}))
+	e.pass(time.Second)
+	e.pass(DefaultTiming().RereadPatience)
+	e.Expect(message(e, "a")).NotTo(ContainSubstring(held))
 }
 
 // A node whose pods did not work with a configuration that all others have read, for a reason of its own, holds up no
