@@ -50,8 +50,9 @@ func (b *env) policy() (*v1.ClusterPolicy, error) {
 }
 
 // stages follows the node's condition until it is true.
-func (b *env) stages(begin time.Time, within time.Duration) {
+func (b *env) stages(begin time.Time) {
 	b.t.Helper()
+	const within = 3 * time.Minute
 	ctx, cancel := context.WithTimeout(b.t.Context(), within)
 	defer cancel()
 	watch, err := b.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + machineName})
@@ -87,7 +88,7 @@ func TestFromNothingToValidated(t *testing.T) {
 	begin := time.Now()
 	written := b.followMarkers(begin)
 	b.createPolicy(samplePolicy())
-	b.stages(begin, 3*time.Minute)
+	b.stages(begin)
 	t.Run("the policy is ready", func(t *testing.T) {
 		b := b.in(t)
 		b.Eventually(func(g Gomega) {

@@ -27,7 +27,7 @@ func TestGPUsAfterDayOne(t *testing.T) {
 		Env: []v1.EnvVar{{Name: "RECHECK_INTERVAL", Value: recheckInterval.String()}},
 	}}
 	b.createPolicy(policy)
-	b.stages(begin, 3*time.Minute)
+	b.stages(begin)
 	b.awaitReady()
 	for _, part := range []struct {
 		name  string

@@ -102,7 +102,7 @@ func TestNVIDIAsPrograms(t *testing.T) {
 	config := b.readRuntimeConfig()
 	begin := time.Now()
 	b.createPolicy(programsPolicy())
-	b.stages(begin, 3*time.Minute)
+	b.stages(begin)
 	b.awaitReady()
 	t.Logf("the policy was ready after %s", since(begin))
 	b.logBreakdown(begin)
@@ -251,7 +251,7 @@ func TestNVIDIAsProgramsInject(t *testing.T) {
 			policy := programsPolicy()
 			policy.Spec.CDI = &mode.spec
 			b.createPolicy(policy)
-			b.stages(begin, 3*time.Minute)
+			b.stages(begin)
 			b.awaitReady()
 			b.logBreakdown(begin)
 			b.checkAllocation()

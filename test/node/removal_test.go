@@ -39,7 +39,7 @@ func TestTheMachineIsAsBeforeTheStack(t *testing.T) {
 	}, "30s", "500ms").Should(Succeed())
 	begin := time.Now()
 	b.createPolicy(samplePolicy())
-	b.stages(begin, 3*time.Minute)
+	b.stages(begin)
 	b.awaitReady()
 	with := b.takeSnapshot(b)
 	b.Expect(with.Handlers).To(ContainElement("nvidia"), "the snapshot shows the stack")
