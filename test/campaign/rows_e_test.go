@@ -52,8 +52,9 @@ func inputRows() []row {
 			"TestUndecodablePolicies, TestUndecodableNVIDIADrivers (test/integration), TestWhatIsAdmittedIsDecoded "+
 				"(test/specgen)"),
 		elsewhere("E11", "what is admitted and can never work, and keys without effect",
-			"TestAPI (test/integration), TestNoVariableIsSilent (test/dropin), TestFieldsThatCannotWork "+
-				"(internal/fieldnotes), TestInvalidValuesAreRefused (test/install)"),
+			"TestAPI (test/integration), TestNoVariableIsSilent, TestNoLabelIsSilent, TestNoFileIsSilent, "+
+				"TestNoMarkOfAPodIsSilent (test/dropin), TestFieldsThatCannotWork (internal/fieldnotes), "+
+				"TestInvalidValuesAreRefused (test/install)"),
 		elsewhere("E12", "previews say what the operator applies",
 			"TestPreviewsAreWhatIsApplied (test/previews), TestPlanComesTrue (test/upgrades)"),
 		elsewhere("E13", "numbers of Nodes, and texts of ConfigMaps, that are as large as they can be",

@@ -82,7 +82,8 @@ func actorRows() []row {
 				atRest("condition", removeCondition, options{counts: true}),
 			)},
 		elsewhere("X10", "GPU work by claims, which no resource of a pod shows, and GPUs that others offer, or twice",
-			"TestOf (internal/gpuuse), TestClaimsOfEachKubernetes (test/integration), TestOnlyGPUPodsAreEvicted "+
+			"TestOf (internal/gpuuse), TestEachWayToGetAGPU (internal/explain), "+
+				"TestClaimsOfEachKubernetes (test/integration), TestOnlyGPUPodsAreEvicted "+
 				"(test/upgrades), TestGPUsThatAreOfferedTwice (internal/assess)"),
 	}
 }
