@@ -49,6 +49,7 @@ func TestAnEditedNodeHoldsNoOther(t *testing.T) {
 			slot: Slot{UID: "u", Round: 1}, patched: true,
 		},
 		"the label node-maintenance-required alone": {edit: func(n *Node) { n.State = StateNodeMaintenance }},
+		"the label post-maintenance-required alone": {edit: func(n *Node) { n.State = StatePostMaintenance }},
 		"the label on a node without a driver": {edit: func(n *Node) {
 			n.Installs, n.State = false, StatePodRestart
 		}},
@@ -216,4 +217,38 @@ func TestNoSlotsDuringAConflict(t *testing.T) {
 	g.Expect(plan.Slots).To(BeNil())
 	g.Expect(plan.Steps).To(HaveLen(1))
 	g.Expect(plan.Report.Nodes["b"].Reason).To(Equal(v1.ReasonConflict))
+	g.Expect(plan.Report.Nodes["b"].Held).To(BeTrue(), "a person has to end the conflict")
+}
+
+// Of the nodes that have a place and have not begun, those begin that would get their place first now.
+func TestTheFirstOfThePlacesBegins(t *testing.T) {
+	for name, edit := range map[string]func(a, b *Node) (first Slot){
+		"a request comes before others": func(_, b *Node) Slot {
+			b.Record.Requested = true
+			return Slot{UID: "u", Round: 1}
+		},
+		"a driver comes before a MIG layout": func(a, _ *Node) Slot {
+			*a = wants("a")
+			return granted(time.Minute, "a")["a"]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			a, b := queued("a"), queued("b")
+			b.Workload = &Workload{}
+			first := edit(&a, &b)
+			a.Workload = &Workload{}
+			plan := (&Cluster{
+				Now: epoch, Nodes: []Node{a, b}, Slots: Slots{"a": first, "b": {UID: "u", Round: 1}},
+				Policies: map[string]Policy{"": {Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2)}},
+			}).Plan()
+			var begins []string
+			for _, step := range plan.Steps {
+				if step.Layout != nil || step.Patch.State.InProgress() {
+					begins = append(begins, step.Node)
+				}
+			}
+			g.Expect(begins).To(Equal([]string{"b"}))
+		})
+	}
 }

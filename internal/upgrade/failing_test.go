@@ -75,6 +75,32 @@ func TestRefusedPatchesHoldNoOther(t *testing.T) {
 	g.Expect(begun).To(Equal(1))
 }
 
+// A node that waits for its place goes on waiting while calls for it fail: it holds no other.
+func TestAFailingNodeWithoutAPlaceWaits(t *testing.T) {
+	g := NewWithT(t)
+	a, b := queued("a"), queued("b")
+	a.Failing, a.FailingSince = "reading the pods: denied", epoch
+	c := Cluster{
+		Now: epoch.Add(time.Hour), Nodes: []Node{a, b}, Slots: Slots{"b": {UID: "u", Round: 1}},
+		Policies: map[string]Policy{"": {Auto: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(2)}},
+	}
+	plan := c.Plan()
+	g.Expect(plan.Steps).To(BeEmpty())
+	g.Expect(plan.Report.Nodes["a"].Reason).To(Equal(v1.ReasonUpgradeQueued))
+}
+
+// A retry is no Event: its outcome is one.
+func TestARetryOfAPullIsNoEvent(t *testing.T) {
+	g := NewWithT(t)
+	n := queued("a")
+	n.Record.Reason, n.Record.Message, n.Record.RetryAt = v1.ReasonUpgradePullFailed, "no such image", epoch
+	plan := (&Cluster{Now: epoch, Nodes: []Node{n}, Policies: map[string]Policy{"": {
+		Auto: true, PullImages: true, MaxParallel: 1, MaxUnavailable: intstr.FromInt32(1),
+	}}}).Plan()
+	g.Expect(plan.Steps).To(HaveLen(1))
+	g.Expect(plan.Steps[0].Patch).To(And(HaveField("Event", ""), HaveField("Record.Reason", "")))
+}
+
 // A finalizer of another client keeps the pull pod of an earlier target on the node a.
 func TestAPullPodThatDoesNotEndHoldsNoOther(t *testing.T) {
 	g := NewWithT(t)
@@ -223,6 +249,16 @@ func TestAPullDoesNotTakeTheTimeOfTheDriver(t *testing.T) {
 	plan = c.Plan()
 	g.Expect(plan.Steps).To(ConsistOf(HaveField("Action", ActionDeleteDriver)))
 	g.Expect(plan.Until).To(Equal(c.Now.Add(10 * time.Minute)))
+}
+
+// The images of another driver pool are pulled where the node is by then: its DaemonSet is created after the move.
+func TestNoPullBeforeAMove(t *testing.T) {
+	g := NewWithT(t)
+	n := restarts("a")
+	n.MoveTo = "noble"
+	policies := map[string]Policy{"": {Auto: true, PullImages: true}}
+	plan := (&Cluster{Now: epoch, Nodes: []Node{n}, Policies: policies}).Plan()
+	g.Expect(plan.Steps).To(ConsistOf(HaveField("Patch", HaveValue(HaveField("ReleasePool", true)))))
 }
 
 // The pod that pulls the images of an edited target is refused. What ends the upgrade does not wait for it.
