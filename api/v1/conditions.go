@@ -109,13 +109,15 @@ const (
 	ReasonOperandNotReady = "OperandNotReady"
 	// ReasonUpgradePending: pods of an operand are outdated and wait to be replaced; the GPUs of their nodes can be used.
 	// Cause: the spec or the kernel of nodes changed, and a driver is replaced only when no pod uses the GPUs of its node.
-	// Remedy: none with autoUpgrade in spec.driver.upgradePolicy: the message names what an upgrade waits for. Without it,
-	// annotate each node as the message describes. See docs/driver-upgrades.md.
+	// Remedy: wait if autoUpgrade is true in spec.driver.upgradePolicy; status.nodes[].upgrade has what each upgrade waits
+	// for. If it is false, annotate each node as the message describes. See docs/driver-upgrades.md.
 	ReasonUpgradePending = "UpgradePending"
 	// ReasonUpgradeFailed: the driver upgrade of at least one node has failed.
-	// Cause: a deadline of spec.driver.upgradePolicy has passed; the message names the first node and what it waited for.
+	// Cause: a deadline of spec.driver.upgradePolicy has passed, the images of the driver cannot be pulled, the node does
+	// not report, or another client has uncordoned it; the message names the first node and its cause.
 	// Remedy: remove that cause. A node that has kept its driver is tried again later, or at once with the annotation
-	// nvidia.com/gpu-driver-upgrade-requested=true; one that stays cordoned recovers when its new driver is ready.
+	// nvidia.com/gpu-driver-upgrade-requested=true; after an uncordon it is tried only with the annotation. A node that
+	// stays cordoned recovers when its new driver is ready.
 	ReasonUpgradeFailed = "UpgradeFailed"
 	// ReasonPaused: spec.paused is true, so that the operator writes nothing but status. Ready still shows the real state.
 	// Cause: spec.paused is set.

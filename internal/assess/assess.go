@@ -156,7 +156,7 @@ func (a *Assessment) assess(in Input) {
 	for _, found := range a.Operands {
 		a.Until = times.Earlier(a.Until, found.Until)
 	}
-	a.checkPool(in.NodePlan)
+	a.checkPool(in.NodePlan, isRequested(in.Node))
 	a.checkSelection(in.NodePlan)
 	a.checkFailedUpgrade(record)
 	a.checkDiscovery(in)
@@ -216,10 +216,11 @@ func (a *Assessment) assessEssential(in Input, verdict func(plan.OperandOnNode) 
 }
 
 // checkPool reports a ready node as outdated if it has the driver of a pool other than its own.
-func (a *Assessment) checkPool(node plan.NodePlan) {
+func (a *Assessment) checkPool(node plan.NodePlan, requested bool) {
 	if a.Ready() && node.Moves() {
 		a.Outdated, a.Reason = true, v1.ReasonUpgradePending
-		a.Message = fmt.Sprintf("%s; it moves from %s to %s", pendingUpgrade(node), node.Facts.Pool, node.Pool.Name)
+		a.Message = fmt.Sprintf("%s; it moves from %s to %s",
+			pendingUpgrade(node, requested), node.Facts.Pool, node.Pool.Name)
 	}
 }
 
@@ -298,7 +299,7 @@ func assessOperand(onNode plan.OperandOnNode, in Input) readiness.Verdict {
 		verdict.Outdated, verdict.BeingReplaced = false, verdict.Outdated
 	}
 	if verdict.Outdated && verdict.State == readiness.Ready {
-		verdict.Reason, verdict.Message = v1.ReasonUpgradePending, outdatedMessage(in.NodePlan, onNode, pod)
+		verdict.Reason, verdict.Message = v1.ReasonUpgradePending, outdatedMessage(in, onNode, pod)
 	}
 	return explainUndeclared(verdict, onNode)
 }

@@ -22,7 +22,11 @@ func TestCausesBesideAnOutdatedDriver(t *testing.T) {
 		outdated = "driver is outdated: kubectl annotate node a nvidia.com/gpu-driver-upgrade-requested=true"
 		lost     = "3 of 8 GPUs usable: the device plugin reports 5 of 8 nvidia.com/gpu as unhealthy"
 		usable   = "UpgradePending: a: GPUs can be used; " + outdated
+		pending  = "UpgradePending: a: GPUs can be used; driver is outdated: its upgrade is pending"
 	)
+	record := func(uid, state string) string {
+		return `{"uid":"` + uid + `","state":"` + state + `","round":1,"requested":true}`
+	}
 	for name, test := range map[string]struct {
 		usable    int64
 		minUsable string
@@ -30,6 +34,21 @@ func TestCausesBesideAnOutdatedDriver(t *testing.T) {
 		want      string
 	}{
 		"none": {usable: 8, minUsable: "100%", want: usable},
+		"a request": {usable: 8, minUsable: "100%", want: pending, change: func(in *assess.Input) {
+			in.Node.Annotations = map[string]string{"nvidia.com/gpu-driver-upgrade-requested": "true"}
+		}},
+		"a request that waits for its turn": {usable: 8, minUsable: "100%", want: pending, change: func(in *assess.Input) {
+			in.Node.UID = "u"
+			in.Node.Annotations = map[string]string{"nvidia.com/gpu-operator.driver-upgrade": record("u", "upgrade-required")}
+		}},
+		"a request for another node": {usable: 8, minUsable: "100%", want: usable, change: func(in *assess.Input) {
+			in.Node.UID = "u"
+			in.Node.Annotations = map[string]string{"nvidia.com/gpu-operator.driver-upgrade": record("v", "upgrade-required")}
+		}},
+		"a request that was met": {usable: 8, minUsable: "100%", want: usable, change: func(in *assess.Input) {
+			in.Node.UID = "u"
+			in.Node.Annotations = map[string]string{"nvidia.com/gpu-operator.driver-upgrade": record("u", "upgrade-done")}
+		}},
 		"too few GPUs": {usable: 3, minUsable: "100%",
 			want: "GPUsUnhealthy: a: stage Allocatable: " + lost + "; " + outdated},
 		"lost GPUs": {usable: 3, minUsable: "25%", want: usable + "; " + lost},

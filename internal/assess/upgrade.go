@@ -58,9 +58,20 @@ func (a *Assessment) checkFailedUpgrade(record *upgrade.Record) {
 	a.Message = cmp.Or(record.Message, a.Message)
 }
 
-// pendingUpgrade returns the message of a node whose driver is outdated.
-func pendingUpgrade(node plan.NodePlan) string {
-	if *node.Spec.Driver.UpgradePolicy.AutoUpgrade {
+// isRequested reports whether a user has requested the upgrade of the node: the annotation is removed when the upgrade
+// gets its turn, and the record has it from then on.
+func isRequested(node *corev1.Node) bool {
+	if node.Annotations[labels.UpgradeRequested] == labels.True {
+		return true
+	}
+	record, err := upgrade.DecodeRecord(node.Annotations[labels.UpgradeRecord])
+	return err == nil && record.UID == node.UID && record.Requested &&
+		(record.State == upgrade.StateRequired || record.State.InProgress())
+}
+
+// pendingUpgrade returns the message of a node whose driver is outdated. requested: a user has requested the upgrade.
+func pendingUpgrade(node plan.NodePlan, requested bool) string {
+	if requested || *node.Spec.Driver.UpgradePolicy.AutoUpgrade {
 		return "driver is outdated: its upgrade is pending"
 	}
 	// The command comes first because long messages are truncated in the policy's status.
@@ -69,9 +80,9 @@ func pendingUpgrade(node plan.NodePlan) string {
 }
 
 // outdatedMessage returns the message of an operand whose pod is outdated.
-func outdatedMessage(node plan.NodePlan, onNode plan.OperandOnNode, pod *corev1.Pod) string {
+func outdatedMessage(in Input, onNode plan.OperandOnNode, pod *corev1.Pod) string {
 	if onNode.Stage == v1.StageDriver {
-		return pendingUpgrade(node)
+		return pendingUpgrade(in.NodePlan, isRequested(in.Node))
 	}
 	return fmt.Sprintf("%s is outdated: kubectl -n %s delete pod %s", onNode.Operand, pod.Namespace, pod.Name)
 }

@@ -516,3 +516,18 @@ func TestCordonForALayout(t *testing.T) {
 		})
 	}
 }
+
+// What the upgrade of a node waits for comes before the fact that it waits.
+func TestTheCauseOfAPendingUpgradeComesFirst(t *testing.T) {
+	g, known := NewWithT(t), all(t)
+	n := node("a", "nvidia.com/gpu=8")
+	policy := v1.ClusterPolicy{Status: v1.ClusterPolicyStatus{Nodes: []v1.NodeStatus{{
+		Name: "a", Upgrade: &v1.NodeUpgradeStatus{Reason: v1.ReasonUpgradeBudget, Message: "maxUnavailable 1 (1 of 4 nodes)"},
+	}}}}
+	seen := overview.Of(overview.Cluster{Policy: &policy, Nodes: []*corev1.Node{n}}).Nodes[0]
+	seen.Reason, seen.Message = v1.ReasonUpgradePending, "driver is outdated: its upgrade is pending"
+	findings := explain.OfNode(explain.NodeInput{Node: n, Overview: seen, Policy: &policy, Reasons: known}).Findings
+	g.Expect(findings).To(HaveLen(2))
+	g.Expect(findings[0].Reason).To(Equal(v1.ReasonUpgradeBudget))
+	g.Expect(findings[1].Next).To(HavePrefix("wait if autoUpgrade is true in spec.driver.upgradePolicy"))
+}

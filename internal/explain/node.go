@@ -123,7 +123,13 @@ func (in NodeInput) aboutTheNode() []Finding {
 		all = append(all, in.finding(healthy.Reason, healthy.Message))
 	}
 	if upgrade := in.upgrade(); upgrade != nil && upgrade.Reason != "" && upgrade.Reason != node.Reason {
-		all = append(all, in.finding(upgrade.Reason, upgrade.Message))
+		found := in.finding(upgrade.Reason, upgrade.Message)
+		if node.Reason == v1.ReasonUpgradePending {
+			// What the upgrade waits for is the cause of the first finding.
+			all = slices.Insert(all, 0, found)
+		} else {
+			all = append(all, found)
+		}
 	}
 	if node.Cordoned {
 		all = append(all, in.cordoned())

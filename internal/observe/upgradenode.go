@@ -214,20 +214,32 @@ func UpgradeGroup(spec effective.Spec, node *plan.NodePlan) string {
 	return ""
 }
 
-// UpgradePodPolicy returns which pods may be evicted by an upgradePolicy that has its defaults. It fails if a label
-// selector is wrong.
-func UpgradePodPolicy(namespace string, spec *v1.DriverUpgradePolicySpec) (upgrade.PodPolicy, error) {
+// UpgradePolicyField returns the path of the upgradePolicy of a node, in the object that has it: the NVIDIADriver
+// object, or the policy.
+func UpgradePolicyField(spec effective.Spec, node *plan.NodePlan) string {
+	switch group := UpgradeGroup(spec, node); {
+	case node.DriverOwner != "":
+		return "spec.upgradePolicy"
+	case group != "":
+		return "spec.nodePools[" + group + "].driver.upgradePolicy"
+	}
+	return "spec.driver.upgradePolicy"
+}
+
+// UpgradePodPolicy returns which pods may be evicted by an upgradePolicy that has its defaults, and is at this path. It
+// fails if a label selector is wrong.
+func UpgradePodPolicy(namespace, field string, spec *v1.DriverUpgradePolicySpec) (upgrade.PodPolicy, error) {
 	policy := upgrade.PodPolicy{
-		Namespace:   namespace,
+		Namespace: namespace, Field: field,
 		PodDeletion: upgrade.PodRules{Force: *spec.PodDeletion.Force, DeleteEmptyDir: *spec.PodDeletion.DeleteEmptyDir},
 		Drain:       upgrade.PodRules{Force: *spec.Drain.Force, DeleteEmptyDir: *spec.Drain.DeleteEmptyDir},
 	}
 	var err error
 	if policy.Jobs, err = parseSelector(spec.WaitForCompletion.PodSelector); err != nil {
-		return policy, fmt.Errorf("correct upgradePolicy.waitForCompletion.podSelector: %w", err)
+		return policy, fmt.Errorf("correct %s.waitForCompletion.podSelector: %w", field, err)
 	}
 	if policy.DrainSelector, err = parseSelector(spec.Drain.PodSelector); err != nil {
-		return policy, fmt.Errorf("correct upgradePolicy.drain.podSelector: %w", err)
+		return policy, fmt.Errorf("correct %s.drain.podSelector: %w", field, err)
 	}
 	return policy, nil
 }

@@ -55,6 +55,8 @@ func podsByNode(c *Cluster) nodePods {
 type planned struct {
 	upgrade.Node
 	spec effective.Spec
+	// policyField is the path of its upgradePolicy.
+	policyField string
 }
 
 // nodes returns the GPU nodes that the operator manages, sorted by name.
@@ -75,7 +77,7 @@ func (o *observer) node(object *corev1.Node, nodePlan plan.NodePlan) planned {
 		Node: object, Decisions: o.plan.Decisions, Planned: &nodePlan, DaemonSets: o.daemonSets,
 		Pods: observe.NodePods{Operands: o.pods.operands[object.Name]}, GPUReady: isGPUReady(object), Now: o.now,
 	})
-	return planned{node, nodePlan.Spec}
+	return planned{node, nodePlan.Spec, observe.UpgradePolicyField(o.plan.Input.Spec, &nodePlan)}
 }
 
 // isGPUReady reports whether the GPUs of a node can be used.

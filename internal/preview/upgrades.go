@@ -100,7 +100,7 @@ func upgradesOf(
 		node.Cordoned = nodes[i].Unschedulable && (nodes[i].Record == nil || !nodes[i].Record.Cordoned) &&
 			!nodes[i].MIG.Drain.Cordons(nodes[i].UID)
 		if node.Round > 0 {
-			if err := o.addPods(node, nodes[i].spec.Driver.UpgradePolicy); err != nil {
+			if err := o.addPods(node, nodes[i].policyField, nodes[i].spec.Driver.UpgradePolicy); err != nil {
 				return found, err
 			}
 		}
@@ -122,8 +122,8 @@ func compareRounds(a, b NodeUpgrade) int {
 }
 
 // addPods adds the pods of users that the upgrade of the node concerns.
-func (o *observer) addPods(node *NodeUpgrade, spec *v1.DriverUpgradePolicySpec) error {
-	policy, err := observe.UpgradePodPolicy(o.cluster.Namespace, spec)
+func (o *observer) addPods(node *NodeUpgrade, field string, spec *v1.DriverUpgradePolicySpec) error {
+	policy, err := observe.UpgradePodPolicy(o.cluster.Namespace, field, spec)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -202,6 +203,11 @@ func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 	if s := status.NodeSummary; s != nil {
 		// A node that exceeds a deadline becomes degraded without another reason.
 		found.Insert(fmt.Sprintf("degraded %d", s.Degraded))
+	}
+	if u := status.Upgrade; u != nil {
+		// The node and the reason come before the message: a cause that has gone must not stay in the status.
+		first, _, _ := strings.Cut(u.Message, ":")
+		found.Insert("upgrade " + first)
 	}
 	for _, c := range status.Conditions {
 		found.Insert(fmt.Sprintf("condition %s %s %s", c.Type, c.Status, c.Reason))

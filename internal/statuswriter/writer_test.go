@@ -45,6 +45,7 @@ func TestSignificant(t *testing.T) {
 			{Name: "team-b", Reason: "Starting", Message: "1 of 3 nodes are ready"},
 		},
 		NodeSummary: &v1.NodeSummary{Total: 3, Ready: 2},
+		Upgrade:     &v1.UpgradeStatus{Pending: 2, Message: "a (UpgradeBlocked): 2 pods are blocked: pod n/p"},
 		Nodes: []v1.NodeStatus{
 			{Name: "a", Stage: v1.StageDriver, Operand: "driver", Reason: "CrashLoopBackOff", Message: "1"},
 			{
@@ -72,6 +73,11 @@ func TestSignificant(t *testing.T) {
 		}},
 		"a node becomes ready":      {change: func(s *status) { s.Nodes[2] = v1.NodeStatus{Name: "b", Ready: true} }},
 		"an operand becomes ready":  {change: func(s *status) { s.Operands[0].State = v1.OperandReady }},
+		"the progress of upgrades":  {change: func(s *status) { s.Upgrade.Pending, s.Upgrade.Done = 1, 1 }},
+		"the pods of an obstacle":   {change: func(s *status) { s.Upgrade.Message = "a (UpgradeBlocked): pod n/p" }},
+		"an obstacle has gone":      {change: func(s *status) { s.Upgrade.Message = "" }, want: true},
+		"another node is blocked":   {change: func(s *status) { s.Upgrade.Message = "b (UpgradeBlocked): n/q" }, want: true},
+		"another obstacle":          {change: func(s *status) { s.Upgrade.Message = "a (UpgradeUncordoned): x" }, want: true},
 		"the state":                 {change: func(s *status) { s.State = v1.StateReady }, want: true},
 		"the generation":            {change: func(s *status) { s.ObservedGeneration = 2 }, want: true},
 		"the reason of a condition": {change: func(s *status) { s.Conditions[0].Reason = "OperandFailed" }, want: true},

@@ -249,7 +249,7 @@ func TestDrainSteps(t *testing.T) { //nolint:gocyclo // It is a table with its l
 }
 
 // forbiddenText is why a notebook is not evicted.
-const forbiddenText = "has no controller: set podDeletion.force"
+const forbiddenText = "needs spec.driver.upgradePolicy.podDeletion.force: it has no controller"
 
 // notebook is a pod that podDeletion forbids to evict, and if it is lasting also a drain.
 func notebook(lasting bool) WorkloadPod {

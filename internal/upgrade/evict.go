@@ -84,18 +84,31 @@ func (v *visit) evict(all bool) (turn, remaining) {
 	return waiting, some
 }
 
-// evicting names the first pod that cannot be evicted, or those that are ending.
+// evicting names the pods that cannot be evicted, or those that are ending.
 func (v *visit) evicting(pods []WorkloadPod) turn {
+	var blocked []string
 	for _, pod := range pods {
 		switch {
 		case pod.Blocked == "" || pod.Ending:
 		case pod.Forbidden:
-			return v.hold(v1.ReasonUpgradeBlocked, pod.describeForbidden())
+			blocked = append(blocked, pod.describeForbidden())
 		default:
-			return v.hold(v1.ReasonUpgradeBlocked, pod.Blocked+": pod "+pod.Namespace+"/"+pod.Name)
+			blocked = append(blocked, pod.Blocked+": pod "+pod.Namespace+"/"+pod.Name)
 		}
 	}
+	if len(blocked) > 0 {
+		return v.hold(v1.ReasonUpgradeBlocked, describeBlocked(blocked))
+	}
 	return v.wait(v1.ReasonUpgradeEvicting, "waits for the end of "+listPods(pods))
+}
+
+// describeBlocked describes all pods if that fits into a message, else the first one, and counts the others.
+func describeBlocked(blocked []string) string {
+	all := strings.Join(blocked, "; ")
+	if len(blocked) == 1 || len(all) <= maxMessage {
+		return all
+	}
+	return fmt.Sprintf("%d pods are blocked: %s", len(blocked), blocked[0])
 }
 
 // describeForbidden says why a Forbidden pod is not evicted.

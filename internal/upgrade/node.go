@@ -92,8 +92,9 @@ type WorkloadPod struct {
 	UID             types.UID
 	// Ending: it is being deleted.
 	Ending bool
-	// Blocked is why it is not evicted, such as "has no controller: set podDeletion.force"; empty if it may be. The answer
-	// of the API server to the last attempt counts: "PDB team-a/web allows 0 disruptions".
+	// Blocked is why it is not evicted, such as "needs spec.driver.upgradePolicy.podDeletion.force: it has no
+	// controller"; empty if it may be. The answer of the API server to the last attempt counts: "PDB team-a/web allows 0
+	// disruptions".
 	Blocked string
 	// Forbidden: the policy forbids its eviction, so that it is not tried.
 	Forbidden bool

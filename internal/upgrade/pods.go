@@ -1,6 +1,9 @@
 package upgrade
 
 import (
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
@@ -21,6 +24,8 @@ type PodRules struct {
 type PodPolicy struct {
 	// Namespace of the operator, whose operands are never evicted.
 	Namespace string
+	// Field is the path of the upgradePolicy, such as spec.driver.upgradePolicy.
+	Field string
 	// Jobs selects the pods that are waited for; nil for none.
 	Jobs k8slabels.Selector
 	// PodDeletion are the rules for pods with GPUs.
@@ -65,7 +70,7 @@ func (p *PodPolicy) classify(pod *corev1.Pod, usesGPUs bool, workload *Workload)
 		p.forbidUser(&found, pod, drained)
 		workload.Users = append(workload.Users, found)
 	case drained:
-		found.Blocked = p.Drain.forbid(pod, "drain")
+		found.Blocked = p.Drain.forbid(pod, p.Field+".drain")
 		found.Forbidden = found.Blocked != ""
 		workload.Others = append(workload.Others, found)
 	}
@@ -73,8 +78,8 @@ func (p *PodPolicy) classify(pod *corev1.Pod, usesGPUs bool, workload *Workload)
 
 // forbidUser sets whether a pod that uses GPUs may be evicted. drained: a drain evicts it, too.
 func (p *PodPolicy) forbidUser(found *WorkloadPod, pod *corev1.Pod, drained bool) {
-	found.Blocked = p.PodDeletion.forbid(pod, "podDeletion")
-	inDrain := p.Drain.forbid(pod, "drain")
+	found.Blocked = p.PodDeletion.forbid(pod, p.Field+".podDeletion")
+	inDrain := p.Drain.forbid(pod, p.Field+".drain")
 	found.Lasting = found.Blocked != "" && (!drained || inDrain != "")
 	if found.Blocked != "" && p.Draining && drained {
 		found.Blocked = inDrain
@@ -112,18 +117,22 @@ func (p *PodPolicy) drains(pod *corev1.Pod) bool {
 	return p.DrainSelector == nil || p.DrainSelector.Matches(k8slabels.Set(pod.Labels))
 }
 
-// forbid returns why the rules do not permit the eviction; empty if they do. block is their name in the upgradePolicy.
+// forbid returns all that the pod needs for its eviction; empty if the rules permit it. block is the path of the rules.
+// The fields come first, as the end of a long message is cut.
 func (r PodRules) forbid(pod *corev1.Pod, block string) string {
+	var keys, causes []string
 	if !r.Force && metav1.GetControllerOf(pod) == nil {
-		return "has no controller: set " + block + ".force"
+		keys, causes = append(keys, "force"), append(causes, "no controller")
 	}
-	if r.DeleteEmptyDir {
+	if !r.DeleteEmptyDir && hasEmptyDir(pod) {
+		keys, causes = append(keys, "deleteEmptyDir"), append(causes, "an emptyDir")
+	}
+	if len(keys) == 0 {
 		return ""
 	}
-	for i := range pod.Spec.Volumes {
-		if pod.Spec.Volumes[i].EmptyDir != nil {
-			return "has an emptyDir: set " + block + ".deleteEmptyDir"
-		}
-	}
-	return ""
+	return "needs " + block + "." + strings.Join(keys, " and ") + ": it has " + strings.Join(causes, " and ")
+}
+
+func hasEmptyDir(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool { return volume.EmptyDir != nil })
 }

@@ -110,29 +110,34 @@ func TestPodsAreClassified(t *testing.T) {
 		{name: "an operand", pod: userPod("a", gpu, operand), is: "none"},
 		{name: "its label elsewhere", pod: userPod("a", gpu, labelled(labels.Operand, "dcgm")), is: "users"},
 		{name: "no controller", pod: userPod("a", gpu, bare), is: "users",
-			blocked: "has no controller: set podDeletion.force"},
+			blocked: "needs spec.driver.upgradePolicy.podDeletion.force: it has no controller"},
 		{name: "no controller, forced", pod: userPod("a", gpu, bare), policy: PodPolicy{PodDeletion: lenient}, is: "users"},
 		{name: "an emptyDir", pod: userPod("a", gpu, withEmptyDir), is: "users",
-			blocked: "has an emptyDir: set podDeletion.deleteEmptyDir"},
+			blocked: "needs spec.driver.upgradePolicy.podDeletion.deleteEmptyDir: it has an emptyDir"},
+		{name: "neither", pod: userPod("a", gpu, bare, withEmptyDir), is: "users",
+			blocked: "needs spec.driver.upgradePolicy.podDeletion.force and deleteEmptyDir: " +
+				"it has no controller and an emptyDir"},
 		{name: "an emptyDir, deleted", pod: userPod("a", gpu, withEmptyDir), is: "users",
 			policy: PodPolicy{PodDeletion: lenient}},
 		{name: "a drain permits more", pod: userPod("a", gpu, bare), is: "users",
 			policy: PodPolicy{Draining: true, Drain: lenient}},
 		{name: "a drain permits no more", pod: userPod("a", gpu, bare), policy: PodPolicy{Draining: true}, is: "users",
-			blocked: "has no controller: set drain.force"},
+			blocked: "needs spec.driver.upgradePolicy.drain.force: it has no controller"},
 		{name: "only while it drains", pod: userPod("a", gpu, bare), policy: PodPolicy{Drain: lenient}, is: "users",
-			blocked: "has no controller: set podDeletion.force", drained: true},
+			blocked: "needs spec.driver.upgradePolicy.podDeletion.force: it has no controller", drained: true},
 		{name: "an emptyDir, which only a drain deletes", pod: userPod("a", gpu, withEmptyDir), is: "users",
-			policy: PodPolicy{Drain: lenient}, blocked: "has an emptyDir: set podDeletion.deleteEmptyDir", drained: true},
+			policy:  PodPolicy{Drain: lenient},
+			blocked: "needs spec.driver.upgradePolicy.podDeletion.deleteEmptyDir: it has an emptyDir", drained: true},
 		{name: "no drain evicts it", pod: userPod("a", "", labelled(labels.DrainSkip, "true")), is: "none"},
 		{name: "no drain evicts it, but it has GPUs", pod: userPod("a", gpu, bare, labelled(labels.DrainSkip, "true")),
-			policy: PodPolicy{Draining: true, Drain: lenient}, is: "users", blocked: "has no controller: set podDeletion.force"},
+			policy: PodPolicy{Draining: true, Drain: lenient}, is: "users",
+			blocked: "needs spec.driver.upgradePolicy.podDeletion.force: it has no controller"},
 		{name: "not selected by the drain", pod: userPod("a", ""),
 			policy: PodPolicy{DrainSelector: k8slabels.SelectorFromSet(k8slabels.Set{"x": "y"})}, is: "none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := NewWithT(t)
-			c.policy.Namespace = "gpu-operator"
+			c.policy.Namespace, c.policy.Field = "gpu-operator", "spec.driver.upgradePolicy"
 			claims := func(_, claim string) bool { return claim == "gpu-claim" }
 			got := ClassifyPods([]corev1.Pod{c.pod}, c.policy, claims)
 			lists := map[string][]WorkloadPod{"users": got.Users, "others": got.Others}

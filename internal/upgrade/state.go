@@ -37,7 +37,8 @@ const (
 	StateUncordon State = "uncordon-required"
 	// StateDone: the driver is up to date.
 	StateDone State = "upgrade-done"
-	// StateFailed: a deadline has passed. The reason and the message in the record have the cause.
+	// StateFailed: a deadline has passed, the images cannot be pulled, the node does not report, or another client has
+	// uncordoned it. The reason and the message in the record have the cause.
 	StateFailed State = "upgrade-failed"
 )
 

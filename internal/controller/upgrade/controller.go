@@ -94,6 +94,7 @@ func (s *scope) run(ctx context.Context) (reconcile.Result, error) {
 			return s.afterSlots(err)
 		}
 		s.carryOut(ctx)
+		s.recordBlocked(ctx)
 	}
 	s.publish()
 	return s.result()

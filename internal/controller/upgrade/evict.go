@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 	"github.com/clusterpolicy/gpu-operator/internal/upgrade"
 )
@@ -105,4 +107,33 @@ func tooManyRequests(pod *upgrade.WorkloadPod, details *metav1.StatusDetails) (r
 		return budget + " allows 0 disruptions", true
 	}
 	return "", false
+}
+
+// maxBlocked is how many Events a node has about what blocks its evictions, in one round.
+const maxBlocked = 2
+
+// recordBlocked records what blocks the evictions of the nodes, which no transition does: one Event for each cause that
+// is new, of the first few of a round.
+func (s *scope) recordBlocked(ctx context.Context) {
+	for i := range s.cluster.Nodes {
+		n := &s.cluster.Nodes[i]
+		of, progress := s.observed[n.Name], s.planned.Report.Nodes[n.Name]
+		if of == nil || n.Record == nil || !progress.State.InProgress() || progress.Reason != v1.ReasonUpgradeBlocked {
+			continue
+		}
+		number := s.memory.blocks(n.Name, n.Record.Round, progress.Message)
+		if number == 0 {
+			continue
+		}
+		s.recordBlock(ctx, of.node, progress.Message, fmt.Sprintf("%d blocked %d", n.Record.Round, number))
+	}
+}
+
+func (s *scope) recordBlock(ctx context.Context, node *corev1.Node, message, transition string) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	s.Events.Record(ctx, events.Event{
+		Regarding: nodeReference(node), Type: corev1.EventTypeWarning, Reason: v1.EventDriverUpgrade,
+		Message: "the upgrade is blocked: " + message, Transition: transition,
+	})
 }

@@ -28,6 +28,8 @@ type memory struct {
 	replaced map[string]string
 	// refused is why the API server refuses a call for the slots; zero if it does not.
 	refused slotsRefusal
+	// blocked are the last Events about what blocks the evictions of nodes.
+	blocked map[string]block
 	// mayHaveSlots: the ConfigMap has slots that end with a pass, or has not been read yet.
 	mayHaveSlots bool
 	// waited is the number of pods that nodes wait for, and poll the delay before they are read again.
@@ -57,11 +59,19 @@ type rejection struct {
 // slotsRefusal is the call for the slots that is refused, the kind of the answer, and its text.
 type slotsRefusal struct{ doing, reason, text string }
 
+// block is the last cause that an Event names, and how many Events the round of the node has had.
+type block struct {
+	round   int64
+	message string
+	number  int
+}
+
 func newMemory() memory {
 	return memory{
 		mu: &sync.Mutex{}, mayHaveSlots: true,
 		versions: map[string]string{}, failures: map[string]failure{}, rejected: map[types.UID]rejection{},
 		busy: map[string]time.Time{}, replaced: map[string]string{}, workloads: map[string]keptWorkload{},
+		blocked: map[string]block{},
 	}
 }
 
@@ -135,6 +145,24 @@ func (m *memory) replaces(node, transition string) bool {
 	return before != transition
 }
 
+// blocks remembers what blocks the evictions of a node in a round, and returns which Event of the round is to name it;
+// 0 if the last one does, or if the round has had as many as it may have.
+func (m *memory) blocks(node string, round int64, message string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := m.blocked[node]
+	if last.round != round {
+		last = block{round: round}
+	}
+	if last.message == message || last.number >= maxBlocked {
+		return 0
+	}
+	last.message = message
+	last.number++
+	m.blocked[node] = last
+	return last.number
+}
+
 // foundBusy remembers that pods use the GPUs of a node.
 func (m *memory) foundBusy(node string, now time.Time) {
 	m.mu.Lock()
@@ -193,6 +221,7 @@ func (m *memory) prune(nodes map[string]bool, pods map[types.UID]bool, exists fu
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.versions, func(node, _ string) bool { return !nodes[node] })
 	maps.DeleteFunc(m.busy, func(node string, _ time.Time) bool { return !nodes[node] })
+	maps.DeleteFunc(m.blocked, func(node string, _ block) bool { return !nodes[node] })
 	maps.DeleteFunc(m.workloads, func(node string, _ keptWorkload) bool { return !nodes[node] })
 	maps.DeleteFunc(m.failures, func(node string, _ failure) bool { return !nodes[node] })
 	maps.DeleteFunc(m.replaced, func(node, _ string) bool { return !exists(node) })

@@ -141,7 +141,9 @@ func (s *scope) workloadOf(ctx context.Context, node *upgrade.Node) (*upgrade.Wo
 	if entry == nil || entry.Planned == nil {
 		return nil, nil
 	}
-	rules, err := observe.UpgradePodPolicy(s.Namespace, entry.Planned.NodePlan.Spec.Driver.UpgradePolicy)
+	planned := &entry.Planned.NodePlan
+	field := observe.UpgradePolicyField(s.basis.Decisions.Input.Spec, planned)
+	rules, err := observe.UpgradePodPolicy(s.Namespace, field, planned.Spec.Driver.UpgradePolicy)
 	if err != nil {
 		return nil, err
 	}
