@@ -27,6 +27,8 @@ type ProgramOptions struct {
 	Kubeconfig string
 	// Env are further variables, as NAME=value. Only PATH and HOME are inherited.
 	Env []string
+	// Dir is its working directory; the default is that of the test.
+	Dir string
 	// LogFile receives the output, appended.
 	LogFile string
 }
@@ -35,6 +37,7 @@ type ProgramOptions struct {
 // is unknown.
 func StartProgram(opts ProgramOptions) (*Operator, error) {
 	cmd := exec.Command(opts.Binary, opts.Args...)
+	cmd.Dir = opts.Dir
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "KUBECONFIG=" + opts.Kubeconfig,
 	}, opts.Env...)
