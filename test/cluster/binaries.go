@@ -74,7 +74,7 @@ func (t tool) build(ctx context.Context, dir string) error {
 			return fmt.Errorf("prepare to build %s: %w", t.name, err)
 		}
 	}
-	return goBuild(ctx, t.dir, filepath.Join(dir, t.name), t.versionFlags(), t.pkg, env...)
+	return goBuild(ctx, t.dir, filepath.Join(dir, t.name), t.linkerFlags(), t.pkg, env...)
 }
 
 // goBuild builds one program in the module that dir belongs to, without cgo unless env enables it. It compiles under a

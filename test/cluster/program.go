@@ -29,6 +29,8 @@ type ProgramOptions struct {
 	Kubeconfig string
 	// Env are further variables, as NAME=value. Only PATH and HOME are inherited.
 	Env []string
+	// Dir is its working directory; the default is that of the test.
+	Dir string
 	// LogFile receives the output, appended.
 	LogFile string
 	// Files are the absolute paths that the program reads, and the folders that it finds there; nil for none. Its root
@@ -44,6 +46,7 @@ func StartProgram(opts ProgramOptions) (*Operator, error) {
 	if len(opts.Files) > 0 {
 		cmd = withFiles(opts)
 	}
+	cmd.Dir = opts.Dir
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "KUBECONFIG=" + opts.Kubeconfig,
 	}, opts.Env...)

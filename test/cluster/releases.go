@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,8 @@ type tool struct {
 	envtest bool
 	// cold is the duration of a first build, for the progress line.
 	cold string
+	// variables are those of the program that the linker sets, beside the version of Kubernetes.
+	variables map[string]string
 	// environment returns further variables for the build, given a cache folder; nil if it needs none.
 	environment func(ctx context.Context, dir string) ([]string, error)
 	// linker are further flags of the Go linker; empty for none.
@@ -190,11 +193,15 @@ func repositoryRoot() (string, error) {
 	}
 }
 
-// versionFlags returns linker flags for the Kubernetes version, without which the API server reports v0.0.0-master.
-func (t tool) versionFlags() string {
+// linkerFlags returns the flags of the linker: for the variables, and for the Kubernetes version, without which the
+// API server reports v0.0.0-master.
+func (t tool) linkerFlags() string {
 	flags := "-s -w"
 	if t.linker != "" {
 		flags += " " + t.linker
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.variables)) {
+		flags += fmt.Sprintf(" -X %s=%s", name, t.variables[name])
 	}
 	if t.module != kubernetesModule {
 		return flags

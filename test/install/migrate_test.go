@@ -66,7 +66,7 @@ type migrationWay struct {
 	byOLM bool
 	// typed: a user has set labels that look like those of the stack, which stay, among them one by a NodeFeatureRule.
 	typed bool
-	// handsOver: node discovery replaces Node Feature Discovery.
+	// handsOver: node discovery replaces Node Feature Discovery, of which NFD's own programs run.
 	handsOver bool
 	// install and remove do what docs/migration.md and docs/install.md say, the former without a policy.
 	install, remove func(*env)
@@ -125,14 +125,11 @@ func migrate(t *testing.T, way migrationWay) {
 	t.Helper()
 	e := newEnv(t, migratedNodes)
 	e.labelByNFD(way.typed)
-	relabel := func() {}
 	if way.handsOver {
-		relabel = e.unlabel()
+		e.unlabel()
 	}
 	restored := cluster.Restored(t, e.cluster.Config)
-	relabel()
-	deleteDiscovery := e.installNVIDIAs(way.byOLM)
-	endNFD := e.playNFD()
+	deleteDiscovery, endNFD := e.installNVIDIAs(way)
 	pods, labels := migration.NewWatcher(t, e.cluster.Config), e.watchLabels()
 
 	e.checks(way.byOLM)
@@ -171,8 +168,8 @@ func migrate(t *testing.T, way migrationWay) {
 }
 
 // installNVIDIAs installs NVIDIA's operator, plays it, and awaits that its stack and a GPU pod on each node run. It
-// returns what deletes Node Feature Discovery.
-func (e *env) installNVIDIAs(byOLM bool) (deleteDiscovery func()) {
+// returns what deletes Node Feature Discovery, and what ends its programs.
+func (e *env) installNVIDIAs(way migrationWay) (deleteDiscovery, endNFD func()) {
 	e.t.Helper()
 	ctx := e.t.Context()
 	definition := find(kustomize(e.t), "CustomResourceDefinition", "clusterpolicies.nvidia.com")
@@ -183,8 +180,12 @@ func (e *env) installNVIDIAs(byOLM bool) (deleteDiscovery func()) {
 	e.Expect(os.WriteFile(manifests, []byte(nvidiasObjects), 0o600)).To(Succeed())
 	e.Expect(os.WriteFile(filepath.Join(dir, "Chart.yaml"),
 		[]byte("{apiVersion: v2, name: gpu-operator, version: v26.7.0}"), 0o600)).To(Succeed())
-	definitions, nfd := e.writeNFD(dir)
-	if byOLM {
+	keep, startNFD := "", e.playNFD
+	if way.handsOver {
+		keep, startNFD = podKept, e.runNFD
+	}
+	definitions, nfd := e.writeNFD(dir, keep)
+	if way.byOLM {
 		e.kubectl("create", "namespace", namespace)
 		e.kubectl("create", "-f", definitions)
 		e.kubectl("create", "--namespace", namespace, "-f", manifests, "-f", nfd)
@@ -192,11 +193,12 @@ func (e *env) installNVIDIAs(byOLM bool) (deleteDiscovery func()) {
 	} else {
 		e.helm("install", release, dir, "--create-namespace")
 	}
+	endNFD = startNFD()
 	player := migration.NewPlayer(e.client, namespace, nvidiasDriver)
 	e.Expect(player.Reconcile(ctx, e.policy())).To(Succeed())
 	e.deployTenant()
 	e.awaitPods()
-	return func() { e.kubectl("delete", "--namespace", namespace, "-f", nfd, "-f", definitions) }
+	return func() { e.kubectl("delete", "--namespace", namespace, "-f", nfd, "-f", definitions) }, endNFD
 }
 
 // deployTenant runs a pod with a GPU on each node.

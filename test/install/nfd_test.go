@@ -3,7 +3,6 @@ package install
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -19,66 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/migration"
+	"github.com/clusterpolicy/gpu-operator/test/nfd"
 )
-
-// nfdObjects are those of Node Feature Discovery in NVIDIA's chart, with the rule for kernel modules.
-const nfdObjects = `apiVersion: v1
-kind: ServiceAccount
-metadata: {name: nfd, labels: {app.kubernetes.io/name: node-feature-discovery}}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: nfd-worker-conf, labels: {app.kubernetes.io/name: node-feature-discovery}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: nfd, labels: {app.kubernetes.io/name: node-feature-discovery}}
-rules: [{apiGroups: [""], resources: [nodes], verbs: ["*"]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: nfd, labels: {app.kubernetes.io/name: node-feature-discovery}}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: nfd}
-subjects: [{kind: ServiceAccount, name: nfd, namespace: gpu-operator}]
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: nfd-master, labels: {app.kubernetes.io/name: node-feature-discovery}}
-spec:
-  selector: {matchLabels: {app: nfd-master}}
-  template:
-    metadata: {labels: {app: nfd-master, app.kubernetes.io/name: node-feature-discovery}}
-    spec:
-      serviceAccountName: nfd
-      containers: [{name: master, image: "registry.k8s.io/nfd/node-feature-discovery:v0.19.0"}]
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: nfd-gc, labels: {app.kubernetes.io/name: node-feature-discovery}}
-spec:
-  selector: {matchLabels: {app: nfd-gc}}
-  template:
-    metadata: {labels: {app: nfd-gc, app.kubernetes.io/name: node-feature-discovery}}
-    spec:
-      serviceAccountName: nfd
-      containers: [{name: gc, image: "registry.k8s.io/nfd/node-feature-discovery:v0.19.0"}]
----
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: nfd-worker, labels: {app.kubernetes.io/name: node-feature-discovery}}
-spec:
-  selector: {matchLabels: {app: nfd-worker}}
-  template:
-    metadata: {labels: {app: nfd-worker, app.kubernetes.io/name: node-feature-discovery}}
-    spec:
-      serviceAccountName: nfd
-      containers: [{name: worker, image: "registry.k8s.io/nfd/node-feature-discovery:v0.19.0"}]
----
-apiVersion: nfd.k8s-sigs.io/v1alpha1
-kind: NodeFeatureRule
-metadata: {name: nvidia-kernel-modules}
-`
 
 // nfdLists is the annotation in which Node Feature Discovery lists its labels, nfdVersion another annotation of
 // it. Node discovery does not write nfdOfRule, a label of the rule, and nfdOfCPU.
@@ -95,29 +38,16 @@ var (
 )
 
 // writeNFD writes the manifests of Node Feature Discovery and of its definitions into the folder of a chart, and
-// returns their files.
-func (e *env) writeNFD(chartFolder string) (definitions, manifests string) {
+// returns their files. keep is the finalizer of its pods; none if empty.
+func (e *env) writeNFD(chartFolder, keep string) (definitions, manifests string) {
 	e.t.Helper()
-	var text strings.Builder
-	for kind, scope := range map[string]string{
-		"NodeFeature": "Namespaced", "NodeFeatureRule": "Cluster", "NodeFeatureGroup": "Namespaced",
-	} {
-		plural := strings.ToLower(kind) + "s"
-		fmt.Fprintf(&text, `---
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: %s.nfd.k8s-sigs.io, annotations: {controller-gen.kubebuilder.io/version: v0.18.0}}
-spec:
-  group: nfd.k8s-sigs.io
-  scope: %s
-  names: {kind: %s, plural: %s}
-  versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {
-    type: object, x-kubernetes-preserve-unknown-fields: true}}}]
-`, plural, scope, kind, plural)
-	}
 	definitions = filepath.Join(chartFolder, "crds", "nfd.yaml")
 	manifests = filepath.Join(chartFolder, "templates", "nfd.yaml")
-	for path, content := range map[string]string{definitions: text.String(), manifests: nfdObjects} {
+	objects := nfd.Objects
+	if keep != "" {
+		objects = strings.ReplaceAll(objects, "    metadata: {", "    metadata: {finalizers: ["+keep+"], ")
+	}
+	for path, content := range map[string]string{definitions: nfd.Definitions(), manifests: objects} {
 		e.Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
 		e.Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
 	}
@@ -149,27 +79,17 @@ func (e *env) labelByNFD(typed bool) {
 	}
 }
 
-// unlabel removes all that Node Feature Discovery has written, and returns what writes it again.
-func (e *env) unlabel() func() {
+// unlabel removes all that Node Feature Discovery has written, so that its programs write it. Nor does the simulator.
+func (e *env) unlabel() {
 	e.t.Helper()
-	restore := func() {}
 	for _, name := range e.nodeNames() {
 		node := e.node(name)
-		labels, annotations := discovered(node), maps.Clone(node.Annotations)
+		annotations := maps.Clone(node.Annotations)
 		maps.DeleteFunc(annotations, func(key, _ string) bool { return !strings.HasPrefix(key, "nfd.") })
-		e.writeMarks(name, removed(labels), removed(annotations))
-		before := restore
-		restore = func() { before(); e.writeMarks(name, values(labels), values(annotations)) }
+		marks := removed(annotations)
+		marks["simulator.gpu-operator/discovery"] = "never"
+		e.writeMarks(name, removed(discovered(node)), marks)
 	}
-	return restore
-}
-
-func values(of map[string]string) map[string]any {
-	all := map[string]any{}
-	for key, value := range of {
-		all[key] = value
-	}
-	return all
 }
 
 func removed(of map[string]string) map[string]any {
@@ -270,13 +190,23 @@ func lostLabels(node *corev1.Node, hasRule bool, features []unstructured.Unstruc
 	return lost
 }
 
-// handsOver replaces Node Feature Discovery by node discovery, while no pod but those of the former ends.
+// handsOver replaces Node Feature Discovery by node discovery, while no pod but those of the former ends. Of the former
+// nothing is left but the labels that the latter does not write, with their values, and their list.
 func (e *env) handsOver() {
 	e.t.Helper()
 	pods := migration.NewWatcher(e.t, e.cluster.Config)
+	before := map[string]*corev1.Node{}
+	for _, name := range e.nodeNames() {
+		before[name] = e.node(name)
+		listed := listedByNFD(before[name])
+		e.Expect(listed).To(ContainElements(nfdOfCPU, nfdOfRule, discoveryPrefix+"pci-10de.present"))
+		for _, key := range ownLabels(before[name]) {
+			e.Expect(listed).NotTo(ContainElement(key), "node discovery leaves the labels of the other to it")
+		}
+	}
 	out := e.migrates("--finish", "--node-discovery", "--yes")
 	e.Expect(out).To(And(ContainSubstring("wait until node-discovery has taken over the labels of 2 nodes"),
-		MatchRegexp("These labels stay on the nodes .*: "+nfdOfCPU+", "+nfdOfRule)))
+		MatchRegexp("These labels stay on the nodes .*: .*"+nfdOfCPU+", .*"+nfdOfRule)))
 	e.Expect(e.migrates("--finish", "--node-discovery", "--yes")).To(HaveSuffix("Nothing is left to do.\n"))
 	e.Expect(pods.Err()).NotTo(HaveOccurred())
 	for app := range pods.Apps() {
@@ -286,11 +216,39 @@ func (e *env) handsOver() {
 	}
 	for _, name := range e.nodeNames() {
 		node := e.node(name)
-		e.Expect(node.Annotations).To(And(Not(HaveKey(nfdVersion)),
-			HaveKeyWithValue(nfdLists, "cpu-model.family,"+nfdOfRule)))
-		e.Expect(strings.Split(node.Annotations["nvidia.com/gpu-operator.discovered-labels"], ",")).To(ContainElements(
+		own := ownLabels(node)
+		e.Expect(own).To(ContainElements(
 			discoveryPrefix+"pci-10de.present", discoveryPrefix+"kernel-version.full", discoveryPrefix+"system-os_release.ID"))
+		left := slices.DeleteFunc(listedByNFD(before[name]), func(key string) bool { return slices.Contains(own, key) })
+		e.Expect(listedByNFD(node)).To(ConsistOf(left))
+		for key := range node.Annotations {
+			e.Expect(strings.HasPrefix(key, "nfd.") && key != nfdLists).To(BeFalse(), key)
+		}
 	}
+	objects, err := cluster.Objects(e.t.Context(), e.cluster.Config)
+	e.Expect(err).NotTo(HaveOccurred())
+	for _, object := range objects {
+		isNFDs := object.GetLabels()["app.kubernetes.io/name"] == "node-feature-discovery" ||
+			object.GroupVersionKind().Group == nodeFeature.Group || strings.HasSuffix(object.GetName(), "."+nodeFeature.Group)
+		e.Expect(isNFDs).To(BeFalse(), "%s %s is left", object.GetKind(), object.GetName())
+	}
+}
+
+// ownLabels returns the keys of the labels that node discovery has written on a node.
+func ownLabels(node *corev1.Node) []string {
+	return strings.FieldsFunc(node.Annotations["nvidia.com/gpu-operator.discovered-labels"],
+		func(r rune) bool { return r == ',' })
+}
+
+// listedByNFD returns the keys of the labels that Node Feature Discovery lists on a node.
+func listedByNFD(node *corev1.Node) []string {
+	keys := strings.Split(node.Annotations[nfdLists], ",")
+	for i, key := range keys {
+		if !strings.Contains(key, "/") {
+			keys[i] = discoveryPrefix + key
+		}
+	}
+	return keys
 }
 
 // forgetsLabels removes the labels that node discovery does not write.
