@@ -205,8 +205,8 @@ func TestReasonsOfAPod(t *testing.T) {
 		},
 		"several shares": {
 			pod: pod("nvidia.com/gpu=2", on("a"), failed("UnexpectedAdmissionError", "Allocate failed due to rpc error: "+
-				"request "+
-				"for 'nvidia.com/gpu: 2' too large: maximum request size for shared resources is 1, which is unexpected")),
+				`code = Unknown desc = invalid allocation request for "nvidia.com/gpu": invalid request: maximum request size `+
+				"for shared resources is 1; found 2, which is unexpected")),
 			want: []string{explain.SharedRequestTooLarge}, next: "failRequestsGreaterThanOne",
 		},
 		"refused after a boot": {

@@ -49,7 +49,7 @@ func (b *env) checkMPS() {
 	b.createClient("greedy", 2)
 	b.Eventually(func(g Gomega) {
 		g.Expect(b.clientPod(g, "greedy").Status).To(And(HaveField("Phase", corev1.PodFailed),
-			HaveField("Reason", "UnexpectedAdmissionError"), HaveField("Message", ContainSubstring("too large"))))
+			HaveField("Reason", "UnexpectedAdmissionError"), HaveField("Message", ContainSubstring("maximum request size"))))
 	}, "1m", "100ms").Should(Succeed())
 	b.restartPlugin()
 	b.killDaemon()

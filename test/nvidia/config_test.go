@@ -24,8 +24,8 @@ func (m *machine) accepts(config string) (accepted bool, printed string) {
 	p := m.command(ctx, append(rendered(m.t, true, ""), "CONFIG_FILE="+path, "KUBELET_SOCKET=", "DRIVER_ROOT_CTR_PATH="+
 		m.root), nvidias)
 	NewWithT(m.t).Expect(p.Start()).To(Succeed())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Wait() }()
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = p.Wait() }()
 	looked := time.NewTicker(10 * time.Millisecond)
 	defer looked.Stop()
 	deadline := time.After(patience)

@@ -4,30 +4,34 @@ package nvidia
 
 import (
 	"maps"
-	"os"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 )
 
+// featureFile is where GPU Feature Discovery writes its labels, unless an argument names another file.
+const featureFile = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
+
 // features runs GPU Feature Discovery once, and returns its labels without the prefix nvidia.com/.
 func (m *machine) features(config string, variables ...string) map[string]string {
 	m.t.Helper()
 	g := NewWithT(m.t)
-	output := m.dir + "/gfd"
-	args := []string{
-		"--oneshot", "--no-timestamp", "--output-file=" + output, "--machine-type-file=" + m.dir + "/sys/dmi",
-	}
+	args := []string{"--oneshot", "--no-timestamp", "--machine-type-file=" + m.dir + "/sys/dmi"}
 	if config != "" {
 		args = append(args, "--config-file="+m.write("config.yaml", config))
 	}
 	variables = append(variables, "DRIVER_ROOT_CTR_PATH="+m.root, "USE_NODE_FEATURE_API=false")
 	printed := m.mustRun(variables, "gpu-feature-discovery", args...)
-	text, err := os.ReadFile(output)
-	g.Expect(err).NotTo(HaveOccurred(), printed)
+	g.Expect(m.dir+featureFile).To(BeAnExistingFile(), printed)
+	return m.labels()
+}
+
+// labels returns the labels that GPU Feature Discovery has written, without the prefix nvidia.com/.
+func (m *machine) labels() map[string]string {
+	m.t.Helper()
 	labels := map[string]string{}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(m.read(featureFile)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		labels[strings.TrimPrefix(key, "nvidia.com/")] = value
 	}

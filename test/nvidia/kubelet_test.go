@@ -59,7 +59,7 @@ type served struct {
 	events chan event
 	orders io.WriteCloser
 	plugin *process
-	ended  chan error
+	ended  chan struct{}
 }
 
 // program is a device plugin: NVIDIA's, or the stand-in by its path.
@@ -82,7 +82,7 @@ func (m *machine) serve(of program, variables ...string) *served {
 	printed, err := kubelet.StdoutPipe()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(kubelet.Start()).To(Succeed())
-	s := &served{machine: m, events: make(chan event, 100), orders: orders, ended: make(chan error, 1)}
+	s := &served{machine: m, events: make(chan event, 100), orders: orders, ended: make(chan struct{})}
 	go func() {
 		defer close(s.events)
 		lines := bufio.NewScanner(printed)
@@ -95,12 +95,13 @@ func (m *machine) serve(of program, variables ...string) *served {
 		}
 	}()
 	// It listens when it has made its socket.
-	g.Eventually(filepath.Join(m.dir+pluginDir, "kubelet.sock")).WithTimeout(patience).Should(BeAnExistingFile())
+	socket := func() string { return filepath.Join(m.dir+pluginDir, "kubelet.sock") }
+	g.Eventually(socket).WithTimeout(patience).Should(BeAnExistingFile())
 	s.plugin = m.command(ctx, append([]string{
 		"DRIVER_ROOT_CTR_PATH=" + m.root, "NVIDIA_DRIVER_ROOT=/run/nvidia/driver", "DEV_ROOT_CTR_PATH=/", "NVIDIA_DEV_ROOT=/",
 	}, variables...), of)
 	g.Expect(s.plugin.Start()).To(Succeed())
-	go func() { s.ended <- s.plugin.Wait() }()
+	go func() { defer close(s.ended); _ = s.plugin.Wait() }()
 	m.t.Cleanup(func() {
 		cancel()
 		_ = orders.Close()
@@ -123,9 +124,8 @@ func (s *served) next(wanted func(event) bool) event {
 			if wanted(one) {
 				return one
 			}
-		case err := <-s.ended:
-			s.ended <- err
-			s.t.Fatalf("the device plugin has ended: %v\n%s", err, s.plugin.log)
+		case <-s.ended:
+			s.t.Fatalf("the device plugin has ended: %s\n%s", s.plugin.ProcessState, s.plugin.log)
 		case <-deadline:
 			s.t.Fatalf("the device plugin has not done it in %s\n%s", patience, s.plugin.log)
 		}
@@ -169,8 +169,7 @@ func (s *served) order(order map[string]any) event {
 func (s *served) end() result {
 	s.t.Helper()
 	select {
-	case err := <-s.ended:
-		s.ended <- err
+	case <-s.ended:
 	case <-time.After(patience):
 		s.t.Fatalf("the device plugin has not ended in %s\n%s", patience, s.plugin.log)
 	}

@@ -27,6 +27,7 @@ func testContext() context.Context { return context.Background() }
 // places are the folders of a machine and what they replace.
 var places = map[string]string{
 	"/proc": "/proc", "/sys/devices": "/sys/bus/pci/devices", "/dev": "/dev", "/run": "/run", "/var/lib": "/var/lib",
+	"/etc": "/etc",
 }
 
 // kernelProc is where a machine has the kernel's /proc. The machine's own has files that a kernel without modules does
@@ -164,6 +165,7 @@ func (m *machine) writeKernel(g *WithT, of model) {
 		g.Expect(unix.Mknod(filepath.Join(m.dir, "dev", name), unix.S_IFCHR|0o666, int(number))).To(Succeed(), name)
 	}
 	mkdir(g, m.dir, "run", "cdi")
+	mkdir(g, m.dir, filepath.Dir(featureFile))
 	mkdir(g, m.dir, "var", "lib", "kubelet", "device-plugins")
 }
 

@@ -50,10 +50,7 @@ func writeFeatures() error {
 		return err
 	}
 	strategy := os.Getenv("MIG_STRATEGY")
-	resources, profile, err := resourcesOf(gpus, strategy)
-	if err != nil {
-		return err
-	}
+	resources, profile, invalid := resourcesOf(gpus, strategy)
 	features := map[string]string{
 		"gfd.timestamp": strconv.FormatInt(time.Now().Unix(), 10), "cuda.driver-version.full": loadedVersion(),
 		"mig.capable": "true", "mps.capable": strconv.FormatBool(shared.strategy == sharingMPS && profile == ""),
@@ -64,7 +61,14 @@ func writeFeatures() error {
 	if strategy != "" && strategy != strategyNone {
 		features["mig.strategy"] = strategy
 	}
+	if invalid != nil {
+		fmt.Println("the layout is invalid:", invalid)
+		features["gpu.count"], features["gpu.product"], features["gpu.sharing-strategy"] = "0", product+"-MIG-INVALID", ""
+	}
 	for _, resource := range resources {
+		if resource.partitioned {
+			continue
+		}
 		shown := profile
 		if kind, isMIG := strings.CutPrefix(resource.name, migPrefix); isMIG {
 			shown = kind
@@ -87,7 +91,10 @@ func addFeatures(features map[string]string, of resource, profile string, shared
 	}
 	strategy := sharingNone
 	if shared.of(of.name) > 1 {
-		name, strategy = name+"-SHARED", shared.strategy
+		strategy = shared.strategy
+		if !shared.renamed {
+			name += "-SHARED"
+		}
 	}
 	features[prefix+".count"], features[prefix+".product"] = strconv.Itoa(len(of.units)), name
 	features[prefix+".replicas"] = strconv.Itoa(shared.of(of.name))

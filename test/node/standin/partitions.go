@@ -158,6 +158,8 @@ type unit struct {
 type resource struct {
 	name  string
 	units []unit
+	// partitioned: these are whole GPUs in spite of their MIG devices.
+	partitioned bool
 }
 
 // resourcesOf returns what the device plugin advertises, and the profile of MIG devices that it advertises as GPUs.
@@ -169,7 +171,7 @@ func resourcesOf(gpus []int, strategy string) (resources []resource, profile str
 		return nil, "", err
 	}
 	if len(cut) == 0 || strategy == "" || strategy == strategyNone {
-		whole := resource{name: gpuResource}
+		whole := resource{name: gpuResource, partitioned: len(cut) > 0}
 		for _, gpu := range gpus {
 			whole.units = append(whole.units, unit{gpuUUID(gpu), gpu})
 		}

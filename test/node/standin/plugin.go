@@ -143,7 +143,8 @@ type notReady struct{ error }
 func serve(of resource, shared sharing) (stop func(), err error) {
 	server := &pluginServer{resource: of.name, sharing: shared, ended: make(chan struct{})}
 	server.devices = offered(of.units, shared.of(of.name))
-	name := "nvidia-" + strings.TrimPrefix(of.name, resourcePrefix) + ".sock"
+	advertised := shared.advertised(of.name)
+	name := "nvidia-" + strings.TrimPrefix(advertised, resourcePrefix) + ".sock"
 	socket := filepath.Join(api.DevicePluginPath, name)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -156,7 +157,7 @@ func serve(of resource, shared sharing) (stop func(), err error) {
 	api.RegisterDevicePluginServer(serving, server)
 	go func() { _ = serving.Serve(listener) }()
 	stop = sync.OnceFunc(func() { close(server.ended); serving.Stop() })
-	if err := register(of.name, name); err != nil {
+	if err := register(advertised, name); err != nil {
 		stop()
 		return nil, fmt.Errorf("register with the kubelet: %w", err)
 	}
@@ -213,8 +214,8 @@ func (s *pluginServer) Allocate(_ context.Context, request *api.AllocateRequest)
 	response := &api.AllocateResponse{}
 	for _, container := range request.ContainerRequests {
 		if count := len(container.DevicesIds); s.sharing.failAbove && s.sharing.of(s.resource) > 1 && count > 1 {
-			return nil, fmt.Errorf("request for '%s: %d' too large: maximum request size for shared resources is 1",
-				s.resource, count)
+			return nil, fmt.Errorf("invalid allocation request for %q: invalid request: maximum request size for shared "+
+				"resources is 1; found %d", s.sharing.advertised(s.resource), count)
 		}
 		answer := &api.ContainerAllocateResponse{}
 		if s.sharing.strategy == sharingMPS {

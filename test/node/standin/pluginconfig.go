@@ -3,9 +3,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -22,8 +22,16 @@ type sharing struct {
 	strategy string
 	// replicas is how often a device of each resource is advertised.
 	replicas map[string]int
-	// failAbove: a container may request only one share.
-	failAbove bool
+	// failAbove: a container may request only one share. renamed: resources that are shared have another name.
+	failAbove, renamed bool
+}
+
+// advertised returns the name under which a resource is advertised.
+func (s sharing) advertised(resource string) string {
+	if s.renamed && s.of(resource) > 1 {
+		return resource + ".shared"
+	}
+	return resource
 }
 
 // of returns how often each device of a resource is advertised.
@@ -31,8 +39,9 @@ func (s sharing) of(resource string) int { return max(1, s.replicas[resource]) }
 
 // replicated is a block of the configuration's file.
 type replicated struct {
-	FailRequestsGreaterThanOne *bool
-	Resources                  []struct {
+	RenameByDefault, FailRequestsGreaterThanOne bool
+
+	Resources []struct {
 		Name     string
 		Replicas int
 	}
@@ -57,21 +66,18 @@ func readSharing() (sharing, error) {
 	}
 	block := file.Sharing.TimeSlicing
 	switch {
-	case block != nil && file.Sharing.MPS != nil:
-		return shared, errors.New("using both time-slicing and MPS is not supported")
-	case block != nil:
-		shared.strategy = sharingTime
 	case file.Sharing.MPS != nil:
+		// It counts where both are.
 		block = file.Sharing.MPS
 		shared.strategy, shared.failAbove = sharingMPS, true
+	case block != nil:
+		shared.strategy, shared.failAbove = sharingTime, block.FailRequestsGreaterThanOne
 	default:
 		return shared, nil
 	}
-	if block.FailRequestsGreaterThanOne != nil {
-		shared.failAbove = *block.FailRequestsGreaterThanOne
-	}
+	shared.renamed = block.RenameByDefault
 	for _, resource := range block.Resources {
-		shared.replicas[resource.Name] = resource.Replicas
+		shared.replicas[resourcePrefix+strings.TrimPrefix(resource.Name, resourcePrefix)] = resource.Replicas
 	}
 	return shared, nil
 }
