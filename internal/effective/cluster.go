@@ -49,7 +49,7 @@ func daemonSets(s *v1.DaemonSetsSpec) {
 
 // MaxUnavailable is how many pods of a DaemonSet may be unavailable at a time: the value of the spec, else 1, as
 // in NVIDIA's chart. For node discovery the default is 10%: its pods run on every node, and no GPU work depends
-// on them. A value with which no pod could be replaced, which the API server refuses in DaemonSets, is the default, too.
+// on them. A value with which no pod could be replaced, which the API server refuses, means the default, too.
 func (s Spec) MaxUnavailable(discovers bool) intstr.IntOrString {
 	switch given := s.DaemonSets.RollingUpdate.MaxUnavailable; {
 	case allowsAny(given):

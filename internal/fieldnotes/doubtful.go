@@ -172,8 +172,8 @@ func Doubtful(spec v1.ClusterPolicySpec) []string {
 	return append(found, lostVariables(spec)...)
 }
 
-// misread returns the sentence for a text that is no number or percentage, or is too large, and counts as what is taken;
-// as the default if that is empty.
+// misread returns the sentence for a text that is no number or percentage, or is too large. It counts as what is taken,
+// or as the default if that is empty.
 func misread(field, given, taken string) string {
 	meaning := "the default applies"
 	if taken != "" {
