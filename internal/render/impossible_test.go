@@ -39,6 +39,10 @@ func TestWhatIsImpossibleInSomePods(t *testing.T) {
 		"a parameter of the pods' own namespaces": {
 			v1.ClusterPolicySpec{DaemonSets: sysctls("net.core.somaxconn")}, nil,
 		},
+		"kernel.shm_rmid_forced is not possible in the pods of mig-manager, which have the host's IPC: ": {
+			v1.ClusterPolicySpec{DaemonSets: sysctls("kernel.shm_rmid_forced"), DCGMExporter: onHost},
+			[]operand.Name{"mig-manager"},
+		},
 		"spec.gfd.annotations: container.apparmor.security.beta.kubernetes.io/nvidia-dcgm-exporter is for a container ": {
 			v1.ClusterPolicySpec{
 				DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: v1.PlacementSpec{Annotations: profile}},
