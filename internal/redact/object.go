@@ -231,9 +231,11 @@ func commandLine(arguments []any, image string) string {
 
 // isOtherArgument reports whether a value after -p is no password, by the arguments before it.
 func isOtherArgument(before []any, value string) bool {
-	var words []string
-	for _, argument := range before {
-		words = append(words, fmt.Sprint(argument))
-	}
-	return ports(value) || isOtherCommand(words)
+	return ports(value) || isOtherCommand(func(yield func(string) bool) {
+		for _, argument := range before {
+			if !yield(fmt.Sprint(argument)) {
+				return
+			}
+		}
+	})
 }

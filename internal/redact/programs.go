@@ -67,9 +67,14 @@ func (r *Redactor) programs(text string) string {
 func (r *Redactor) flag(before, text string, f programFlag) string {
 	var out strings.Builder
 	last := 0
-	for _, at := range f.text.FindAllStringSubmatchIndex(text, -1) {
+	line := command{text: text, begins: lineBegin}
+	matches := f.text.FindAllStringSubmatchIndex(text, -1)
+	usedBefore, used := len(matches) > 0 && f.isUsed(before), false
+	for _, at := range matches {
 		value := text[at[2]:at[3]]
-		if harmless.MatchString(value) || !f.isUsed(before+" "+lineBefore(text[:at[0]])) {
+		more, same := line.upTo(at[0])
+		used = same && used || f.isUsed(more)
+		if harmless.MatchString(value) || !usedBefore && !used {
 			continue
 		}
 		out.WriteString(text[last:at[2]])
@@ -80,14 +85,39 @@ func (r *Redactor) flag(before, text string, f programFlag) string {
 	return out.String()
 }
 
-// lineBefore returns the last line of a text, with those that it continues.
-func lineBefore(text string) string {
-	for end := len(text); ; {
-		begin := strings.LastIndexByte(text[:end], '\n')
-		if begin < 1 || text[begin-1] != '\\' {
-			return text[begin+1:]
+// command is what stands before one flag after the other in a text. A text may have one long line with many flags, so
+// no part of it is searched twice.
+type command struct {
+	text string
+	// begins returns where the last command of a part of the text begins; false if it continues the one before the part.
+	begins func(text string, from, to int) (int, bool)
+	// begin is where the current command begins, and seen how far the text was searched.
+	begin, seen int
+}
+
+// upTo moves on to a later position. It returns the new part of the command there, and whether that continues the one
+// of the position before.
+func (c *command) upTo(position int) (more string, same bool) {
+	from := c.seen
+	begin, begins := c.begins(c.text, from, position)
+	if begins {
+		c.begin, from = begin, begin
+	}
+	c.seen = position
+	return c.text[from:position], !begins
+}
+
+// lineBegin returns where the last line of a part of a text begins, with those that it continues.
+func lineBegin(text string, from, to int) (int, bool) {
+	for {
+		newline := from + strings.LastIndexByte(text[from:to], '\n')
+		if newline < from {
+			return 0, false
 		}
-		end = begin
+		if newline == 0 || text[newline-1] != '\\' {
+			return newline + 1, true
+		}
+		to = newline
 	}
 }
 

@@ -3,6 +3,7 @@ package redact
 import (
 	"cmp"
 	"encoding/base64"
+	"iter"
 	"path"
 	"regexp"
 	"slices"
@@ -132,15 +133,21 @@ var starters = []string{"bash", "do", "else", "exec", "sh", "sudo", "then"}
 // ports is how programs that run containers name ports after -p.
 var ports = regexp.MustCompile(`^(?:[0-9.]+:)?[0-9]+:[0-9]+(?:/[a-z]+)?$`).MatchString
 
-// isOtherFlag reports whether -p before a value is no flag for a password, by the program of the command before it.
-func isOtherFlag(before, value string) bool {
-	begin := strings.LastIndexAny(before, "\n;|&(`\"'") + 1
-	return ports(value) || isOtherCommand(strings.Fields(before[begin:]))
+// commandBegin returns where the last command of a part of a text begins.
+func commandBegin(text string, from, to int) (int, bool) {
+	separator := strings.LastIndexAny(text[from:to], "\n;|&(`\"'")
+	return from + separator + 1, separator >= 0
+}
+
+// isOther reports whether -p at a position before a value is no flag for a password, by the program of the command.
+func (c *command) isOther(position int, value string) bool {
+	_, _ = c.upTo(position)
+	return ports(value) || isOtherCommand(strings.FieldsSeq(c.text[c.begin:position]))
 }
 
 // isOtherCommand reports whether the program of a command is one whose flag -p is no password.
-func isOtherCommand(words []string) bool {
-	for _, word := range words {
+func isOtherCommand(words iter.Seq[string]) bool {
+	for word := range words {
 		if word = path.Base(word); !slices.Contains(starters, word) && !strings.HasPrefix(word, "-") && word != "+" {
 			return slices.Contains(otherPrograms, word)
 		}
@@ -231,6 +238,7 @@ func isPrintable(text string) bool {
 func (r *Redactor) replace(text string, f form) string {
 	var out strings.Builder
 	last := 0
+	before := command{text: text, begins: commandBegin}
 	for _, at := range f.match.FindAllStringSubmatchIndex(text, -1) {
 		begin, end := at[2*f.group], at[2*f.group+1]
 		// The alternatives of a form are groups of their own.
@@ -240,7 +248,7 @@ func (r *Redactor) replace(text string, f form) string {
 		if begin < last || harmless.MatchString(text[begin:end]) {
 			continue
 		}
-		if f.what == doubtful && isOtherFlag(text[:at[0]], text[begin:end]) {
+		if f.what == doubtful && before.isOther(at[0], text[begin:end]) {
 			continue
 		}
 		out.WriteString(text[last:begin])
