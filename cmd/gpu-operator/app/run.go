@@ -217,24 +217,15 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 			Applier: apply.New(c, mgr.GetAPIReader(), now, o.timing.Apply),
 			Status:  statuswriter.New(c, now, recorder, catalogue, o.timing.Status),
 			Fleet:   known, Catalogue: catalogue,
-			Namespace:      o.namespace,
-			OperatorImage:  o.image,
-			Images:         overrides,
-			Proxy:          o.proxy,
+			Namespace: o.namespace, OperatorImage: o.image, Images: overrides, Ignored: ignored, Proxy: o.proxy,
 			Metrics:        o.metrics.endpoint(),
-			DriverToolkit:  toolkit,
 			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),
-			References:     references,
 			Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: c, Live: mgr.GetAPIReader()},
 			DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: c, Live: mgr.GetAPIReader()},
-			Ignored:        ignored,
 			Notes:          serverVersionNotes(mgr.GetConfig(), mgr.GetHTTPClient(), ctrl.Log),
-			OptionalKinds:  kinds,
-			NVIDIADrivers:  drivers,
-			DriverStatus:   driverStatus,
-			OtherOperator:  other,
-			Meter:          meter,
-			Clock:          now, Timing: o.timing.Policy,
+			DriverToolkit:  toolkit, References: references, OptionalKinds: kinds,
+			NVIDIADrivers: drivers, DriverStatus: driverStatus, OtherOperator: other,
+			Meter: meter, Clock: now, Timing: o.timing.Policy,
 		}).SetupWithManager(mgr),
 		addNodes(ctx, mgr, node.Options{
 			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,
@@ -249,9 +240,16 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 		addAll(mgr, toolkitImages, references, toolkit, kinds, drivers, neighbours.New(neighbours.Options{
 			Live: mgr.GetAPIReader(), Fleet: known, Namespace: o.namespace, Clock: now, Timing: o.timing.Neighbours,
 		})),
+		addChecks(mgr),
+	})
+}
+
+// addChecks adds the probes of the manager.
+func addChecks(mgr manager.Manager) error {
+	return errors.Join(
 		mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("caches", cachesSynced(mgr)),
-	})
+	)
 }
 
 // addNodes adds the controller of nodes, with a reader of logs.
