@@ -2,8 +2,6 @@ package campaign
 
 import (
 	"flag"
-	"fmt"
-	"os"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -38,9 +36,5 @@ func sampledByDefault() int {
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	gomega.SetDefaultEventuallyTimeout(eventually)
-	if err := cluster.SetParallel(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	cluster.Main(m)
 }

@@ -19,12 +19,10 @@ type tally struct {
 	recoveries                    []float64
 }
 
-func (r *results) tally(id string, points []point) tally {
-	r.lock.Lock()
-	defer r.lock.Unlock()
+func (r results) tally(id string, points []point) tally {
 	t := tally{total: len(points)}
 	for _, p := range points {
-		switch k := r.all[id+"/"+p.name]; k.Verdict {
+		switch k := r.Of(id + "/" + p.name); k.Verdict {
 		case passed:
 			t.passed++
 			t.recoveries = append(t.recoveries, k.Recovery)
@@ -47,7 +45,7 @@ func quantile(sorted []float64, part float64) float64 {
 }
 
 // writeReport writes the results for the operator to docs/test-report.md.
-func (r *results) writeReport(points map[string][]point, operator string) error {
+func (r results) writeReport(points map[string][]point, operator string) error {
 	var text strings.Builder
 	text.WriteString("# Test report\n\nThe fault campaign ([campaign.md](campaign.md)) on a real control plane with " +
 		"simulated nodes. " +
@@ -86,7 +84,7 @@ func howChecked(i invariant.Invariant) string {
 	}
 }
 
-func (r *results) rowsTable(points map[string][]point) (string, tally) {
+func (r results) rowsTable(points map[string][]point) (string, tally) {
 	var text strings.Builder
 	var sum tally
 	text.WriteString("| row | fault | passed | failed | no target | recovered after: p50, p95, max " +
@@ -110,13 +108,11 @@ func (r *results) rowsTable(points map[string][]point) (string, tally) {
 }
 
 // earlier returns a note on the results of other commits.
-func (r *results) earlier(points map[string][]point) string {
-	r.lock.Lock()
-	defer r.lock.Unlock()
-	counts := map[string]int{}
+func (r results) earlier(points map[string][]point) string {
+	counts, known := map[string]int{}, r.All()
 	for id, all := range points {
 		for _, p := range all {
-			if k, there := r.all[id+"/"+p.name]; there && k.Commit != commit() {
+			if k, there := known[id+"/"+p.name]; there && k.Commit != commit() {
 				counts[k.Commit]++
 			}
 		}
@@ -129,11 +125,9 @@ func (r *results) earlier(points map[string][]point) string {
 }
 
 // failures lists the points that failed, with their first violation.
-func (r *results) failures() string {
-	r.lock.Lock()
-	defer r.lock.Unlock()
+func (r results) failures() string {
 	var lines []string
-	for point, k := range r.all {
+	for point, k := range r.All() {
 		if k.Verdict == failed {
 			lines = append(lines, fmt.Sprintf("- `%s`: %s", point, k.Detail))
 		}
@@ -145,11 +139,9 @@ func (r *results) failures() string {
 	return "\nFailed:\n\n" + strings.Join(lines, "\n") + "\n"
 }
 
-func (r *results) bugsCaught() string {
-	r.lock.Lock()
-	defer r.lock.Unlock()
+func (r results) bugsCaught() string {
 	caught, all := 0, 0
-	for point, k := range r.all {
+	for point, k := range r.All() {
 		if strings.HasPrefix(point, bugPrefix) {
 			if all++; k.Verdict == passed {
 				caught++

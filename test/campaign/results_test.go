@@ -1,15 +1,9 @@
 package campaign
 
 import (
-	"bufio"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
-	"io"
-	"os"
 	"path/filepath"
-	"sync"
+
+	"github.com/clusterpolicy/gpu-operator/test/resultfile"
 )
 
 // verdict is the result of a point.
@@ -33,95 +27,31 @@ type kept struct {
 	Commit string `json:"commit,omitempty"`
 }
 
-// results are those of one operator and one campaign, in a file to which each run appends.
+// results are those of one operator and one campaign, by point.
 type results struct {
-	path string
-	lock sync.Mutex
-	all  map[string]kept
+	*resultfile.File[string, kept]
 }
 
 // bugPrefix is the prefix of the names of seeded bugs among the points.
 const bugPrefix = "bug/"
 
-// openResults reads the results for an operator, which is identified by the digests of its binary and of the
-// campaign.
-func openResults(binary string) (*results, error) {
-	sum := sha256.New()
-	campaign, err := os.Executable()
-	if err != nil {
-		return nil, err
+// openResults reads the results for an operator, and those of the flag -campaign.from.
+func openResults(binary string) (results, error) {
+	file, err := resultfile.Open(filepath.Join(repo, ".cache", "campaign"), func(k kept) string { return k.Point }, binary)
+	if err != nil || *flagFrom == "" {
+		return results{file}, err
 	}
-	for _, path := range []string{binary, campaign} {
-		if err := hashFile(sum, path); err != nil {
-			return nil, err
-		}
-	}
-	dir := filepath.Join(repo, ".cache", "campaign")
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // like the other folders of the cache
-		return nil, fmt.Errorf("create the folder of results: %w", err)
-	}
-	r := &results{path: filepath.Join(dir, hex.EncodeToString(sum.Sum(nil))[:16]+".jsonl"), all: map[string]kept{}}
-	if *flagFrom != "" {
-		if err := r.read(*flagFrom); err != nil {
-			return nil, err
-		}
-	}
-	return r, r.read(r.path)
-}
-
-func hashFile(sum io.Writer, path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	_, err = io.Copy(sum, file)
-	return err
-}
-
-func (r *results) read(path string) error {
-	file, err := os.Open(path)
-	if os.IsNotExist(err) && path == r.path {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var k kept
-		if err := json.Unmarshal(lines.Bytes(), &k); err != nil {
-			return fmt.Errorf("read %s: %w: remove the file to start over", path, err)
-		}
-		r.all[k.Point] = k
-	}
-	return lines.Err()
+	return results{file}, file.Read(*flagFrom)
 }
 
 // hasPassed reports whether the point does not need to run again.
-func (r *results) hasPassed(point string) bool {
-	r.lock.Lock()
-	defer r.lock.Unlock()
-	return r.all[point].Verdict == passed || r.all[point].Verdict == missed
+func (r results) hasPassed(point string) bool {
+	verdict := r.Of(point).Verdict
+	return verdict == passed || verdict == missed
 }
 
-// add stores a result immediately, so that a run can be interrupted at any time.
-func (r *results) add(k kept) error {
+// add stores a result.
+func (r results) add(k kept) error {
 	k.Commit = commit()
-	text, err := json.Marshal(k)
-	if err != nil {
-		return err
-	}
-	r.lock.Lock()
-	defer r.lock.Unlock()
-	r.all[k.Point] = k
-	file, err := os.OpenFile(r.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("store the result of %s: %w", k.Point, err)
-	}
-	defer file.Close()
-	_, err = file.Write(append(text, '\n'))
-	return err
+	return r.Add(k)
 }

@@ -3,11 +3,21 @@ package cluster
 import (
 	"flag"
 	"fmt"
+	"os"
 	"strconv"
 )
 
 // parallelTests is how many tests, each with its own cluster, run in parallel: they mostly wait.
 const parallelTests = 5
+
+// Main is the end of a TestMain: it sets the default of the flag -parallel, runs the tests, and exits.
+func Main(tests interface{ Run() int }) {
+	if err := SetParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(tests.Run())
+}
 
 // SetParallel sets the default of the flag -parallel, independently of the number of cores. TestMain calls it before
 // the tests run. It is not set for all packages on the command line, as Ginkgo suites refuse the flag.

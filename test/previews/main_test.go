@@ -2,8 +2,6 @@ package previews
 
 import (
 	"flag"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -52,9 +50,5 @@ func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	gomega.SetDefaultEventuallyTimeout(eventually)
 	gomega.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	if err := cluster.SetParallel(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	cluster.Main(m)
 }

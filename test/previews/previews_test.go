@@ -43,7 +43,7 @@ func TestPreviewsAreWhatIsApplied(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, binaries)
 				for seed := next.Add(1) - 1; seed < end; seed = next.Add(1) - 1 {
-					if cluster.FullCampaigns() && !*flagFresh && known.of(seed).Passed ||
+					if cluster.FullCampaigns() && !*flagFresh && known.Of(seed).Passed ||
 						*flagFor > 0 && time.Since(begin) > *flagFor {
 						continue
 					}
@@ -53,7 +53,7 @@ func TestPreviewsAreWhatIsApplied(t *testing.T) {
 						t.Cleanup(c.clear)
 						c.run()
 						c.result.Passed = !t.Failed()
-						c.Expect(known.add(c.result)).To(Succeed())
+						c.Expect(known.Add(c.result)).To(Succeed())
 					})
 				}
 			})
@@ -64,11 +64,11 @@ func TestPreviewsAreWhatIsApplied(t *testing.T) {
 }
 
 // judge logs the sum of the cases, and fails if too few of them were compared without any excuse.
-func (r *results) judge(t *testing.T, first, end uint64) {
+func (r results) judge(t *testing.T, first, end uint64) {
 	t.Helper()
 	sum, passed, strict := result{}, 0, 0
 	for seed := first; seed < end; seed++ {
-		of := r.of(seed)
+		of := r.Of(seed)
 		if of.Passed {
 			passed++
 		}
