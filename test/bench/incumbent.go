@@ -111,7 +111,7 @@ func (e *env) otherFiles() (map[string]string, error) {
 	if e.other.incumbent == nil {
 		return nil, nil
 	}
-	dir, err := os.MkdirTemp(e.cluster.LogDir, "image-")
+	dir, err := os.MkdirTemp(filepath.Dir(e.cluster.LogDir), "image-")
 	if err != nil {
 		return nil, fmt.Errorf("make the files of the other operator: %w", err)
 	}

@@ -34,8 +34,9 @@ type ProgramOptions struct {
 	// LogFile receives the output, appended.
 	LogFile string
 	// Files are the absolute paths that the program reads, and the folders that it finds there; nil for none. Its root
-	// then has everything that this one has, except in the top folders of these paths, such as /opt: the program and its
-	// kubeconfig must not be below those. Linux only, and for another user than root only with user namespaces.
+	// then has everything that this one has, except in the top folders of these paths, such as /opt, and in that of
+	// LogFile: program, kubeconfig and the given folders must not be below those. Linux only, and for another user than
+	// root only with user namespaces.
 	Files map[string]string
 }
 
