@@ -230,7 +230,10 @@ func (o explainOptions) pod(
 		return nil, errors.New("no node with GPUs, and no pod in namespace " + o.namespace + ", has the name " + name)
 	}
 	in := explain.PodInput{Pod: pod, Events: events, Reasons: known}
-	in.Claims, in.Mapped = claimsOf(ctx, asked, pod), mappedResources(ctx, asked)
+	in.Claims = claimsOf(ctx, asked, pod)
+	if pod.Spec.NodeName == "" { // Otherwise its status has what was mapped.
+		in.Mapped = mappedResources(ctx, asked)
+	}
 	if err := addNodes(ctx, asked, &in); err != nil {
 		return nil, err
 	}

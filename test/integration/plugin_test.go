@@ -165,7 +165,10 @@ func (e *env) explainReadsWhatItShows(running *corev1.Pod) {
 		{[]string{"node/gpu-00000"}, []string{node, policies, nodes}},
 		{[]string{"node/gpu-00000", "-o", "json"}, []string{node, policies, nodes, "//pods"}},
 		{[]string{"pod/" + running.Name}, []string{"/default/pods", "/default/events", nodes, policies}},
-		{[]string{"pod/waiting"}, []string{"/default/pods", "/default/events", nodes, "//pods", policies}},
+		{
+			[]string{"pod/waiting"},
+			[]string{"/default/pods", "/default/events", nodes, "//pods", policies, "//deviceclasses"},
+		},
 	} {
 		mark, err := e.cluster.Mark()
 		e.Expect(err).NotTo(HaveOccurred())
