@@ -129,7 +129,7 @@ func TestARebootDoesNotFailAPull(t *testing.T) {
 		"a boot before the pod was ended": {ready: -time.Hour, until: 5 * time.Minute},
 		"the last of many boots":          {ready: 19 * time.Minute, until: 20 * time.Minute},
 	} {
-		for state, n := range map[State]Node{StateRequired: queued("a"), StatePodRestart: restarts("a")} {
+		for state, n := range map[State]Node{StateRequired: queued("a"), StatePodRestart: restarts()} {
 			t.Run(name+" "+string(state), func(t *testing.T) {
 				g := NewWithT(t)
 				n.Pull = &Pod{Name: "pull", Digest: "v0", Ending: true, EndsAt: epoch}
@@ -212,9 +212,9 @@ func TestFailingReadsAndPullsHaveADeadline(t *testing.T) {
 	}
 }
 
-// restarts is a cordoned node whose old driver works, and whose driver was edited after its images were pulled.
-func restarts(name string) Node {
-	n := queued(name)
+// restarts is a cordoned node "a" whose old driver works, and whose driver was edited after its images were pulled.
+func restarts() Node {
+	n := queued("a")
 	n.Driver.Name, n.Driver.UID, n.State, n.Unschedulable = "driver", "d", StatePodRestart, true
 	n.Workload = &Workload{}
 	n.Record = &Record{
@@ -228,7 +228,7 @@ func restarts(name string) Node {
 // the driver has all its time after that.
 func TestAPullDoesNotTakeTheTimeOfTheDriver(t *testing.T) {
 	g := NewWithT(t)
-	n := restarts("a")
+	n := restarts()
 	n.Pull = &Pod{Name: "pull", UID: "p", Digest: "v2", Created: epoch}
 	c := Cluster{Now: epoch.Add(14 * time.Minute), Nodes: []Node{n}, Policies: map[string]Policy{"": {
 		Auto: true, PullImages: true, PullTimeout: 15 * time.Minute, DriverTimeout: 10 * time.Minute,
@@ -254,7 +254,7 @@ func TestAPullDoesNotTakeTheTimeOfTheDriver(t *testing.T) {
 // The images of another driver pool are pulled where the node is by then: its DaemonSet is created after the move.
 func TestNoPullBeforeAMove(t *testing.T) {
 	g := NewWithT(t)
-	n := restarts("a")
+	n := restarts()
 	n.MoveTo = "noble"
 	policies := map[string]Policy{"": {Auto: true, PullImages: true}}
 	plan := (&Cluster{Now: epoch, Nodes: []Node{n}, Policies: policies}).Plan()
@@ -273,7 +273,7 @@ func TestARefusedPullDelaysNoEnd(t *testing.T) {
 		for _, state := range []State{StateWaitForJobs, StatePodDeletion, StateDrain, StatePodRestart} {
 			t.Run(name+" "+string(state), func(t *testing.T) {
 				g := NewWithT(t)
-				n := restarts("a")
+				n := restarts()
 				n.State, n.Record.State = state, state
 				n.Failing, n.FailingSince = "creating pod pull: denied", epoch
 				test.edit(&n)

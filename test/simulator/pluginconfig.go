@@ -27,7 +27,8 @@ const (
 	variableStrategy = "MIG_STRATEGY"
 )
 
-// pluginConfig is the configuration of the device plugin, version v1, which is the default. Keys that it does not know are ignored.
+// pluginConfig is the configuration of the device plugin, version v1, which is the default. Keys that it does not know
+// are ignored.
 type pluginConfig struct {
 	Version string `json:"version"`
 	Flags   struct {
