@@ -64,11 +64,11 @@ type NodePoolUpgradePolicySpec struct {
 	MaxParallelUpgrades *int32 `json:"maxParallelUpgrades,omitempty"`
 	// MaxUnavailable is how many nodes of the node pool may be unavailable. Default that of spec.driver.upgradePolicy.
 	//
-	// A negative number counts as 0.
+	// It is a number, in quotes of at most 9 digits, or a percentage such as 25%. A negative number counts as 0.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]{1,9}|[0-9]+%)$')",message="must be a number of at most 9 digits, or a percentage such as 25%"
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}|[0-9]+%)$`
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// PullImages pulls the images of the new driver before a node is cordoned.
 	// +optional

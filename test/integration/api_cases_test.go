@@ -169,7 +169,7 @@ var refused = []struct{ name, spec, path, message string }{
 		"spec.driver.upgradePolicy.maxUnavailable", "must be a number of at most 9 digits, or a percentage such as 25%"},
 	{"more nodes of a pool, in quotes",
 		`{nodePools: [{name: a, nodeSelector: {a: b}, driver: {upgradePolicy: {maxUnavailable: "2147483648"}}}]}`,
-		"", "must be a number of at most 9 digits, or a percentage such as 25%"},
+		"", "should match '^([0-9]{1,9}|[0-9]+%)$'"},
 	{"more pods than 32 bits can count, in quotes", `{daemonsets: {rollingUpdate: {maxUnavailable: "99999999999"}}}`,
 		"spec.daemonsets.rollingUpdate.maxUnavailable", "must be a number of at most 9 digits, or a percentage of 1% to 100%"},
 	{"more GPUs than 32 bits can count, in quotes", `{health: {minUsable: "99999999999"}}`, "spec.health.minUsable",
