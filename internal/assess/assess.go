@@ -41,8 +41,11 @@ type Input struct {
 	// RefusedPods describes the pods that the kubelet refused when the node booted; empty for none.
 	RefusedPods string
 	// HeldConfig is the configuration of the device plugin, as CONFIGMAP/KEY, whose changed content other nodes do not
-	// read because pods fail that read it on this node; empty for none.
+	// read because pods do not work that have read it on this node; empty for none. It is reported once one of these pods
+	// or the node fails.
 	HeldConfig string
+	// HeldFails: such a pod fails.
+	HeldFails bool
 	// Neighbours are what others run on the node. Shown is set before they were first looked for, as after a start of the
 	// operator: the condition of the node, which may name some; nil if it has none.
 	Neighbours []neighbour.Neighbour

@@ -3,6 +3,8 @@ package assess
 import (
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -87,16 +89,27 @@ func (a *Assessment) checkPluginConfig(in Input) {
 	}
 }
 
-// noteHeldConfig reports that a change of the device plugin's configuration stops at this node.
+// noteHeldConfig reports that a change of the device plugin's configuration stops at this node. What the condition
+// showed before the neighbours of the node are known may have that already.
 func (a *Assessment) noteHeldConfig(in Input) {
-	if in.HeldConfig == "" {
-		return
-	}
-	held := "other nodes keep the earlier content of the configuration " + in.HeldConfig + " of the device plugin until " +
-		"this one works with the new one: correct what fails here"
-	if a.Ready() {
+	held := heldConfig(in.HeldConfig)
+	switch {
+	case in.HeldConfig == "" || !in.HeldFails && a.State != readiness.Failed || strings.Contains(a.Message, held):
+	case a.Ready():
 		a.addCause(v1.ReasonPluginConfigInvalid, held)
-	} else {
+	default:
 		a.Message += "; " + held
 	}
+}
+
+func heldConfig(source string) string {
+	return "other nodes keep the earlier content of the configuration " + source + " of the device plugin until " +
+		"this one works with the new one: correct what fails here"
+}
+
+// ShowsHeldConfig reports whether the condition of a node says that other nodes keep the earlier content of a
+// configuration.
+func ShowsHeldConfig(node *corev1.Node, source string) bool {
+	shown := GPUReadyCondition(node)
+	return shown != nil && strings.Contains(shown.Message, heldConfig(source))
 }

@@ -98,6 +98,9 @@
 //	| layout (upgrade.memory)          |                           |                        |                          |
 //	| why calls for the slots are      | a call that succeeds; an  | 0.5 kB                 | another text of the same |
 //	| refused (upgrade.memory)         | answer of another kind    |                        | cause in the status      |
+//	| Events about blocked evictions,  | the node at rest, or its  | one per such node, 0.3 | an Event that exists     |
+//	| and about annotations that were  | deletion                  | kB                     | already is recorded      |
+//	| replaced (upgrade.memory)        |                           |                        | again                    |
 //	| pods of users that nodes wait    | two seconds; an eviction; | one per such node, 0.1 | an early read of pods    |
 //	| for (upgrade.memory)             | another version of the    | kB for each pod        |                          |
 //	|                                  | node, its plan or basis   |                        |                          |

@@ -304,7 +304,9 @@ func TestEachWayToGetAGPU(t *testing.T) {
 		claims []*resourcev1.ResourceClaim
 		// classes are the extended resources that DeviceClasses map.
 		classes []corev1.ResourceName
-		want    []string
+		// scheduler is what the scheduler has reported on the pod; empty for nothing.
+		scheduler string
+		want      []string
 	}{
 		"a plain request, on a node": {pod: pod("nvidia.com/gpu=1", on("a")), offers: gpusAndMore},
 		"a plain request, pending":   {pod: pod("nvidia.com/gpu=1"), offers: gpusAndMore, want: []string{"OtherConstraint"}},
@@ -324,6 +326,14 @@ func TestEachWayToGetAGPU(t *testing.T) {
 		},
 		"a claim, pending":    {pod: pod("", claimed), claims: open, want: []string{"ClaimNotAllocated"}},
 		"a template, pending": {pod: pod("", fromTemplate), want: []string{"ClaimNotAllocated"}},
+		"a claim, not allocated": {
+			pod: pod("", claimed), claims: open, scheduler: "0/1 nodes are available: 1 cannot allocate all claims.",
+			want: []string{"ClaimNotAllocated"},
+		},
+		"a claim, but too little CPU": {
+			pod: pod("", claimed), claims: open, scheduler: "0/1 nodes are available: 1 Insufficient cpu.",
+			want: []string{"OtherConstraint"},
+		},
 		"a claim that has its device": {
 			pod: pod("", claimed), claims: claim("gpu.nvidia.com", false),
 			want: []string{"OtherConstraint"},
@@ -361,6 +371,9 @@ func TestEachWayToGetAGPU(t *testing.T) {
 			}
 			for _, class := range test.classes {
 				in.Mapped[class] = true
+			}
+			if test.scheduler != "" {
+				in.Events = []corev1.Event{event("FailedScheduling", test.scheduler)}
 			}
 			var found []string
 			for _, f := range explain.OfPod(in).Findings {

@@ -349,7 +349,7 @@ func (in PodInput) blocker(node *corev1.Node, requests overview.Requests) Findin
 			}
 		}
 	}
-	if in.claimIsOpen() {
+	if reported := in.event("FailedScheduling"); in.claimIsOpen() && (reported == "" || strings.Contains(reported, "claim")) {
 		return in.notAllocated()
 	}
 	return Finding{

@@ -125,8 +125,13 @@ func (in Input) checkPluginConfigLabel(config, value string) ConfigProblem {
 		message := fmt.Sprintf("label %s: %s has no such key, only %s", label, reference, keys)
 		return ConfigProblem{Message: message, Fatal: true}
 	}
-	if problem := pluginfile.Fatal(in.pluginProblems(content, value)); problem != nil {
+	problems := in.pluginProblems(content, value)
+	if problem := pluginfile.Fatal(problems); problem != nil {
 		return ConfigProblem{Fatal: true, Message: fmt.Sprintf("label %s: %s, %s", label, reference, problem)}
+	}
+	if len(problems) > 0 && problems[0].Unlike {
+		// PluginConfigNotes leaves these out, as the text may be something else where nothing selects it.
+		return ConfigProblem{Message: fmt.Sprintf("label %s: %s, %s", label, reference, problems[0])}
 	}
 	return ConfigProblem{}
 }

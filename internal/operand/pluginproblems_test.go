@@ -115,6 +115,8 @@ func TestCheckPluginConfig(t *testing.T) {
 	for name, test := range map[string]struct {
 		in          operand.Input
 		label, want string
+		// noted: the plugin starts.
+		noted bool
 	}{
 		"no label": {in: in},
 		"a key":    {in: in, label: "none"},
@@ -123,6 +125,11 @@ func TestCheckPluginConfig(t *testing.T) {
 		},
 		"a broken one": {
 			in: in, label: "two", want: label + "two: ConfigMap configs, line 6: replicas is 1: it must be a number from 2",
+		},
+		"one that may be something else": {
+			in: configured("four", map[string][]pluginfile.Problem{
+				"two": {{Line: 1, Unlike: true, Message: "shareing is ignored: use sharing"}},
+			}), label: "two", want: label + "two: ConfigMap configs, line 1: shareing is ignored: use sharing", noted: true,
 		},
 		"with spec.sharing": {
 			in: shared, label: "two", want: label + "two has no effect with spec.sharing: use spec.nodePools",
@@ -146,7 +153,7 @@ func TestCheckPluginConfig(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := test.in.CheckPluginConfig(test.label)
-			isFatal := strings.HasPrefix(test.want, label) && test.in.Spec.DevicePlugin.Config.Name != ""
+			isFatal := strings.HasPrefix(test.want, label) && test.in.Spec.DevicePlugin.Config.Name != "" && !test.noted
 			if got.Message != test.want || got.Fatal != isFatal {
 				t.Errorf("got %+v, want %q", got, test.want)
 			}

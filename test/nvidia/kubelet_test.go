@@ -132,6 +132,15 @@ func (s *served) next(wanted func(event) bool) event {
 	}
 }
 
+// listens waits until the plugin listens to the events of the devices of as many resources: it does so some time after
+// it has advertised them, and earlier events are lost.
+func (s *served) listens(resources int) {
+	s.t.Helper()
+	NewWithT(s.t).Eventually(func() int {
+		return strings.Count(s.plugin.log.String(), "Ignoring the following XIDs")
+	}, patience, "50ms").Should(BeNumerically(">=", resources), s.plugin.log.String)
+}
+
 // advertised waits for what the plugin advertises: the devices of as many resources, by their names.
 func (s *served) advertised(resources int) map[string]event {
 	s.t.Helper()

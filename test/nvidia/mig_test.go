@@ -162,6 +162,7 @@ func TestTheDevicePluginAllocatesMIGDevices(t *testing.T) {
 		}
 	}
 	g.Expect(capabilities).To(Equal(2))
+	s.listens(2)
 	s.beside(fakegpu.Events, "0 79\n")
 	after := s.next(func(e event) bool { return states(e)["Unhealthy"] > 0 })
 	g.Expect(states(after)).To(Equal(map[string]int{"Healthy": 6, "Unhealthy": 1}), fmt.Sprint(after.Devices))

@@ -124,11 +124,12 @@ func TestTheDevicePluginReportsUnhealthyGPUs(t *testing.T) {
 	g := NewWithT(t)
 	s := newMachine(t, h100).serve(nvidias, rendered(t, true, "single")...)
 	g.Expect(states(s.advertised(1)["gpu"])).To(Equal(map[string]int{"Healthy": 4}))
+	s.listens(1)
 	s.beside(fakegpu.Events, "0 13\n2 79\n")
 	got := s.next(func(e event) bool { return e.Devices != nil })
 	g.Expect(states(got)).To(Equal(map[string]int{"Healthy": 3, "Unhealthy": 1}))
 	g.Expect(got.Devices).To(HaveKeyWithValue(uuid(2), "Unhealthy"))
-	g.Expect(s.plugin.log.String()).To(ContainSubstring("XidCriticalError: Xid=79 on Device=" + uuid(2)))
+	g.Eventually(s.plugin.log.String, patience).Should(ContainSubstring("XidCriticalError: Xid=79 on Device=" + uuid(2)))
 	s.knowsAll()
 }
 
@@ -140,6 +141,7 @@ func TestTheDevicePluginReportsOneShareOfAnUnhealthyGPU(t *testing.T) {
 	config := m.write("config.yaml", sharing("nvidia.com/gpu", 4, ""))
 	s := m.serve(nvidias, append(rendered(t, true, ""), "CONFIG_FILE="+config)...)
 	s.advertised(1)
+	s.listens(1)
 	s.beside(fakegpu.Events, "2 79\n")
 	got := s.next(func(e event) bool { return e.Devices != nil })
 	g.Expect(states(got)).To(Equal(map[string]int{"Healthy": 15, "Unhealthy": 1}))

@@ -152,6 +152,7 @@ func (s *scope) clusterNotes(ctx context.Context) []string {
 	var notes []string
 	if note := s.ServerVersion.Text(ctx); note != "" {
 		notes = append(notes, note)
+		s.requeueAfter(observe.NoteInterval)
 	}
 	return append(notes, s.monitoringNotes(ctx)...)
 }

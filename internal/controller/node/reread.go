@@ -278,17 +278,24 @@ func (s *scope) rereadTurn(source string) (turn rereadTurn, known bool) {
 	return turn, true
 }
 
-// heldConfig returns the source of the configuration that other nodes do not read because a pod fails that has read it
-// on this node; empty if none waits, or if it is not known yet.
-func (s *scope) heldConfig(pods assess.Pods) string {
+// heldConfig returns the source of the configuration that other nodes do not read because a pod does not work that has
+// read it on this node; empty if none waits. After a start of the operator, that is what the condition of the node shows
+// until all nodes are assessed.
+func (s *scope) heldConfig() string {
 	planned, recorded := s.nodePlan().PluginConfigRead, s.readRecord()
-	hasRead := recorded.source == planned.Source && recorded.digest == planned.Digest && !recorded.wasDown
-	if !s.entry.ReadersDown || !hasRead || !s.fails(s.readers(pods)) {
+	if recorded.source != planned.Source || recorded.digest != planned.Digest || recorded.wasDown {
 		return ""
 	}
 	turn, known := s.rereadTurn(planned.Source)
+	if !known || s.entry.Latest.Stage == "" {
+		if !assess.ShowsHeldConfig(s.node, planned.Source) {
+			return ""
+		}
+		s.requeueWithin(s.Timing.RetryReread)
+		return planned.Source
+	}
 	waiting := turn.nodes - 1 - turn.read[planned.Digest]
-	if !known || waiting == 0 || 1+len(turn.down) < turn.limit {
+	if !s.entry.ReadersDown || waiting == 0 || 1+len(turn.down) < turn.limit {
 		return ""
 	}
 	return planned.Source

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -268,12 +269,47 @@ func TestANodeNamesWhatItHolds(t *testing.T) {
 	e.Expect(events.Items).To(ContainElement(And(
 		HaveField("InvolvedObject.Name", "a"), HaveField("Message", ContainSubstring(held)))))
 
+	shown := &corev1.Node{}
+	e.Expect(e.client.Get(t.Context(), client.ObjectKey{Name: "a"}, shown)).To(Succeed())
+	e.restart("bad")
+	for range 3 {
+		e.pass(time.Second)
+		restarted := &corev1.Node{}
+		e.Expect(e.client.Get(t.Context(), client.ObjectKey{Name: "a"}, restarted)).To(Succeed())
+		e.Expect(restarted.ResourceVersion).To(Equal(shown.ResourceVersion), "a restart of the operator writes nothing")
+	}
+
 	e.configure("good")
 	e.pass(time.Second)
 	e.Expect(e.replace(true)).To(Equal([]string{"a"}))
 	e.pass(time.Second)
 	e.pass(DefaultTiming().RereadPatience)
 	e.Expect(message(e, "a")).NotTo(ContainSubstring(held))
+}
+
+// A pod that never starts does not fail before the deadline of its node. Then that names what it holds, too.
+func TestANodeWhosePodNeverStartsNamesWhatItHolds(t *testing.T) {
+	const held = "other nodes keep the earlier content of the configuration plugin/all"
+	e := newRereadEnv(t, "1")
+	e.configure("bad")
+	e.pass(time.Second)
+	e.Expect(e.replace(true)).To(Equal([]string{"a"}))
+	pod := &corev1.Pod{}
+	e.Expect(e.client.Get(t.Context(), client.ObjectKey{Namespace: "gpu-operator", Name: plugin + "-a"}, pod)).To(Succeed())
+	pod.Status.Conditions = pod.Status.Conditions[:1]
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+	}}
+	e.Expect(e.client.Status().Update(t.Context(), pod)).To(Succeed())
+	for _, step := range []struct {
+		elapsed time.Duration
+		named   bool
+	}{{time.Second, false}, {time.Second, false}, {24 * time.Hour, true}} {
+		e.pass(step.elapsed)
+		e.Expect(e.replace(true)).To(BeEmpty())
+		message := assess.GPUReadyCondition(e.node()).Message
+		e.Expect(strings.Contains(message, held)).To(Equal(step.named), message)
+	}
 }
 
 // A node whose pods did not work with a configuration that all others have read, for a reason of its own, holds up no

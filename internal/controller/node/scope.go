@@ -296,7 +296,8 @@ func (s *scope) assess(ctx context.Context, pods assess.Pods) {
 		Tenants:      s.entry.Writes.Tenants.Pods,
 		MIGCause:     s.entry.Writes.MIGCause.Words,
 		RefusedPods:  s.entry.Boot.Refused,
-		HeldConfig:   s.heldConfig(pods),
+		HeldConfig:   s.heldConfig(),
+		HeldFails:    s.fails(s.readers(pods)),
 		Neighbours:   neighbours,
 		ForeignSince: s.entry.Latest.ForeignSince,
 

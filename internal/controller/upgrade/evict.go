@@ -121,11 +121,11 @@ func (s *scope) recordBlocked(ctx context.Context) {
 		if of == nil || n.Record == nil || !progress.State.InProgress() || progress.Reason != v1.ReasonUpgradeBlocked {
 			continue
 		}
-		number := s.memory.blocks(n.Name, n.Record.Round, progress.Message)
-		if number == 0 {
+		if !s.memory.blocks(n.Name, n.Record.Round, progress.Message) {
 			continue
 		}
-		s.recordBlock(ctx, of.node, progress.Message, fmt.Sprintf("%d blocked %d", n.Record.Round, number))
+		// By the cause rather than by a number, which would begin again after a restart of the operator.
+		s.recordBlock(ctx, of.node, progress.Message, fmt.Sprintf("%d blocked: %s", n.Record.Round, progress.Message))
 	}
 }
 

@@ -145,9 +145,9 @@ func (m *memory) replaces(node, transition string) bool {
 	return before != transition
 }
 
-// blocks remembers what blocks the evictions of a node in a round, and returns which Event of the round is to name it;
-// 0 if the last one does, or if the round has had as many as it may have.
-func (m *memory) blocks(node string, round int64, message string) int {
+// blocks remembers what blocks the evictions of a node in a round, and reports whether an Event is to name it: the last
+// one does not, and the round has not had as many as it may have.
+func (m *memory) blocks(node string, round int64, message string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last := m.blocked[node]
@@ -155,12 +155,12 @@ func (m *memory) blocks(node string, round int64, message string) int {
 		last = block{round: round}
 	}
 	if last.message == message || last.number >= maxBlocked {
-		return 0
+		return false
 	}
 	last.message = message
 	last.number++
 	m.blocked[node] = last
-	return last.number
+	return true
 }
 
 // foundBusy remembers that pods use the GPUs of a node.
