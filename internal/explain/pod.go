@@ -349,12 +349,19 @@ func (in PodInput) blocker(node *corev1.Node, requests overview.Requests) Findin
 			}
 		}
 	}
-	if reported := in.event("FailedScheduling"); in.claimIsOpen() && (reported == "" || strings.Contains(reported, "claim")) {
+	return in.otherConstraint()
+}
+
+// otherConstraint is the finding on a pod for which a node has GPUs: a claim without a device, unless the scheduler
+// reports something else, or what it reports.
+func (in PodInput) otherConstraint() Finding {
+	reported := in.event("FailedScheduling")
+	if in.claimIsOpen() && (reported == "" || strings.Contains(reported, "claim")) {
 		return in.notAllocated()
 	}
 	return Finding{
 		Reason:  OtherConstraint,
-		Message: cmp.Or(in.event("FailedScheduling"), "the scheduler has not reported on the pod yet"),
+		Message: cmp.Or(reported, "the scheduler has not reported on the pod yet"),
 		Cause: "these nodes have GPUs for the pod; other resources, volumes or rules keep it from them, as the scheduler " +
 			"reports",
 		Next: "follow the message of the scheduler",

@@ -279,8 +279,8 @@ func (s *scope) rereadTurn(source string) (turn rereadTurn, known bool) {
 }
 
 // heldConfig returns the source of the configuration that other nodes do not read because a pod does not work that has
-// read it on this node; empty if none waits. After a start of the operator, that is what the condition of the node shows
-// until all nodes are assessed.
+// read it on this node; empty if none waits. After a start of the operator, until all nodes are assessed, that is what
+// the condition of the node shows.
 func (s *scope) heldConfig() string {
 	planned, recorded := s.nodePlan().PluginConfigRead, s.readRecord()
 	if recorded.source != planned.Source || recorded.digest != planned.Digest || recorded.wasDown {

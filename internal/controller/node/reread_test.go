@@ -295,7 +295,8 @@ func TestANodeWhosePodNeverStartsNamesWhatItHolds(t *testing.T) {
 	e.pass(time.Second)
 	e.Expect(e.replace(true)).To(Equal([]string{"a"}))
 	pod := &corev1.Pod{}
-	e.Expect(e.client.Get(t.Context(), client.ObjectKey{Namespace: "gpu-operator", Name: plugin + "-a"}, pod)).To(Succeed())
+	key := client.ObjectKey{Namespace: "gpu-operator", Name: plugin + "-a"}
+	e.Expect(e.client.Get(t.Context(), key, pod)).To(Succeed())
 	pod.Status.Conditions = pod.Status.Conditions[:1]
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
