@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,8 +65,13 @@ func TestTheMemoryLimitFollowsTheContainer(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64))
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		limit, failed := uint64(1000<<20), error(nil)
-		limitResources(t.Context(), func() (uint64, error) { return limit, failed })
+		type answer struct {
+			limit  uint64
+			failed error
+		}
+		var now atomic.Pointer[answer]
+		now.Store(&answer{limit: 1000 << 20})
+		limitResources(t.Context(), func() (uint64, error) { return now.Load().limit, now.Load().failed })
 		g.Expect(debug.SetMemoryLimit(-1)).To(BeEquivalentTo(900 << 20))
 		for _, step := range []struct {
 			limit  uint64
@@ -75,7 +81,7 @@ func TestTheMemoryLimitFollowsTheContainer(t *testing.T) {
 			{2000 << 20, nil, 1800 << 20}, {0, errors.New("no such file"), 1800 << 20}, {500 << 20, nil, 450 << 20},
 			{0, memlimit.ErrNoLimit, math.MaxInt64},
 		} {
-			limit, failed = step.limit, step.failed
+			now.Store(&answer{step.limit, step.failed})
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			g.Expect(debug.SetMemoryLimit(-1)).To(Equal(step.want))
