@@ -50,7 +50,10 @@ func Assumed(contents map[operand.Reference]operand.Content) []operand.Reference
 	return assumed
 }
 
-// Unread returns a sentence for each object that was not read, with the operands whose objects may differ.
+// maxUsers is how many operands a sentence names; all that have pods may use an object, such as a PriorityClass.
+const maxUsers = 3
+
+// Unread returns a sentence for each object that was not read, with the first operands whose objects may differ.
 func Unread(catalogue operand.Catalogue, in operand.Input) []string {
 	var sentences []string
 	for _, reference := range Assumed(in.Contents) {
@@ -59,6 +62,9 @@ func Unread(catalogue operand.Catalogue, in operand.Input) []string {
 			users = append(users, string(user))
 		}
 		of := strings.Join(users, ", ")
+		if len(users) > maxUsers {
+			of = strings.Join(users[:maxUsers], ", ") + " and others"
+		}
 		sentence := fmt.Sprintf("%s was not read: it counts as existing; without it, the objects of %s would not be applied",
 			reference, of)
 		if reference.Kind == operand.ConfigMap || reference.Kind == operand.Secret {
