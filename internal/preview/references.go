@@ -50,21 +50,11 @@ func Assumed(contents map[operand.Reference]operand.Content) []operand.Reference
 	return assumed
 }
 
-// maxUsers is how many operands a sentence names; all that have pods may use an object, such as a PriorityClass.
-const maxUsers = 3
-
-// Unread returns a sentence for each object that was not read, with the first operands whose objects may differ.
+// Unread returns a sentence for each object that was not read, with the operands whose objects may differ.
 func Unread(catalogue operand.Catalogue, in operand.Input) []string {
 	var sentences []string
 	for _, reference := range Assumed(in.Contents) {
-		users := make([]string, 0, len(catalogue))
-		for _, user := range catalogue.UsersOf(in, reference) {
-			users = append(users, string(user))
-		}
-		of := strings.Join(users, ", ")
-		if len(users) > maxUsers {
-			of = strings.Join(users[:maxUsers], ", ") + " and others"
-		}
+		of := usersOf(catalogue, in, reference)
 		sentence := fmt.Sprintf("%s was not read: it counts as existing; without it, the objects of %s would not be applied",
 			reference, of)
 		if reference.Kind == operand.ConfigMap || reference.Kind == operand.Secret {
@@ -74,6 +64,22 @@ func Unread(catalogue operand.Catalogue, in operand.Input) []string {
 		sentences = append(sentences, sentence)
 	}
 	return sentences
+}
+
+// usersOf names the operands that use an object. All that have pods do so if spec.daemonsets refers to it.
+func usersOf(catalogue operand.Catalogue, in operand.Input, reference operand.Reference) string {
+	found := catalogue.UsersOf(in, reference)
+	others := slices.ContainsFunc(catalogue, func(o operand.Operand) bool {
+		return o.Placement != nil && !slices.Contains(found, o.Name)
+	})
+	if !others {
+		return "all operands with pods"
+	}
+	users := make([]string, 0, len(found))
+	for _, user := range found {
+		users = append(users, string(user))
+	}
+	return strings.Join(users, ", ")
 }
 
 // AboutDrivers returns a sentence for each field without effect of the NVIDIADriver objects of an edit, or about all of

@@ -15,9 +15,12 @@ type excuses struct {
 	// be applied, or not be applied.
 	objects map[string]string
 	// unread are the operands that use an object which was not read: their objects lack what follows from its content, and
-	// would not be applied without it.
+	// would not be applied without it. allOperands stands for each one that has pods.
 	unread map[string]bool
 }
+
+// allOperands is how previews name all operands that have pods.
+const allOperands = "all operands with pods"
 
 // The sentences of render that name differences. The objects that are not printed at all have sentences, too, but no
 // excuse: they are not applied.
@@ -57,7 +60,7 @@ func (e excuses) cover(found difference) bool {
 	if becomes[e.objects[found.key]] {
 		return true
 	}
-	return e.unread[found.operand] && found.printed != nil &&
+	return (e.unread[found.operand] || e.unread[allOperands]) && found.printed != nil &&
 		(found.applied == nil || cmp.Equal(withoutContents(found.printed), withoutContents(found.applied)))
 }
 
