@@ -282,12 +282,16 @@ func (s *scope) rereadTurn(source string) (turn rereadTurn, known bool) {
 // read it on this node; empty if none waits. After a start of the operator, until all nodes are assessed, that is what
 // the condition of the node shows.
 func (s *scope) heldConfig() string {
-	planned, recorded := s.nodePlan().PluginConfigRead, s.readRecord()
-	if recorded.source != planned.Source || recorded.digest != planned.Digest || recorded.wasDown {
+	planned := s.nodePlan().PluginConfigRead
+	isFirst := s.entry.Latest.Stage == ""
+	if planned.Source == "" || !isFirst && !s.entry.ReadersDown {
+		return "" // As for nearly all nodes, without a look at the others.
+	}
+	if s.readRecord() != (readRecord{source: planned.Source, digest: planned.Digest}) {
 		return ""
 	}
 	turn, known := s.rereadTurn(planned.Source)
-	if !known || s.entry.Latest.Stage == "" {
+	if !known || isFirst {
 		if !assess.ShowsHeldConfig(s.node, planned.Source) {
 			return ""
 		}
@@ -295,7 +299,7 @@ func (s *scope) heldConfig() string {
 		return planned.Source
 	}
 	waiting := turn.nodes - 1 - turn.read[planned.Digest]
-	if !s.entry.ReadersDown || waiting == 0 || 1+len(turn.down) < turn.limit {
+	if waiting == 0 || 1+len(turn.down) < turn.limit {
 		return ""
 	}
 	return planned.Source

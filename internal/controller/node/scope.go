@@ -297,12 +297,12 @@ func (s *scope) assess(ctx context.Context, pods assess.Pods) {
 		MIGCause:     s.entry.Writes.MIGCause.Words,
 		RefusedPods:  s.entry.Boot.Refused,
 		HeldConfig:   s.heldConfig(),
-		HeldFails:    s.fails(s.readers(pods)),
 		Neighbours:   neighbours,
 		ForeignSince: s.entry.Latest.ForeignSince,
 
 		MIGCauseSought: s.entry.Writes.MIGCause.Sought(),
 	}
+	in.HeldFails = in.HeldConfig != "" && s.fails(s.readers(pods))
 	if !known {
 		in.Shown = assess.GPUReadyCondition(s.node)
 	}
