@@ -154,7 +154,7 @@ func TestDriverOfANode(t *testing.T) {
 	}
 }
 
-// The pods that need the driver matter where it may be being replaced, whoever replaces it.
+// The pods that need the driver matter where the operator or another client may replace it.
 func TestPodsOfANode(t *testing.T) {
 	for name, test := range map[string]struct {
 		change     func(*observe.UpgradeFacts)

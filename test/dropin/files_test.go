@@ -3,7 +3,6 @@ package dropin
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -44,14 +43,7 @@ var contents = map[string]string{
 
 // No key of a ConfigMap or Secret, and none of a file in a ConfigMap, is without an effect and without a word.
 func TestNoFileIsSilent(t *testing.T) {
-	text, err := os.ReadFile("testdata/files.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []fileRow
-	if err := yaml.UnmarshalStrict(text, &rows); err != nil {
-		t.Fatal(err)
-	}
+	rows := readRows[fileRow](t, "testdata/files.yaml")
 	count := 0
 	check := func(row fileRow, named string, data map[string]string) {
 		count++

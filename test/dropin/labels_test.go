@@ -2,7 +2,6 @@ package dropin
 
 import (
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -34,14 +33,7 @@ type labelRow struct {
 
 // No label or annotation of a node that is a setting is without an effect and without a word.
 func TestNoLabelIsSilent(t *testing.T) {
-	text, err := os.ReadFile("testdata/labels.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []labelRow
-	if err := yaml.UnmarshalStrict(text, &rows); err != nil {
-		t.Fatal(err)
-	}
+	rows := readRows[labelRow](t, "testdata/labels.yaml")
 	count := 0
 	for _, row := range rows {
 		for _, key := range slices.Sorted(maps.Keys(row.Labels)) {

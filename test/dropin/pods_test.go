@@ -2,7 +2,6 @@ package dropin
 
 import (
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -31,14 +30,7 @@ type podRow struct {
 
 // No label or annotation of a user's pod that is a setting is without an effect.
 func TestNoMarkOfAPodIsSilent(t *testing.T) {
-	text, err := os.ReadFile("testdata/pods.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []podRow
-	if err := yaml.UnmarshalStrict(text, &rows); err != nil {
-		t.Fatal(err)
-	}
+	rows := readRows[podRow](t, "testdata/pods.yaml")
 	count := 0
 	check := func(row podRow, name, value string, meta metav1.ObjectMeta) {
 		count++

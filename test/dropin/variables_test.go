@@ -3,7 +3,6 @@ package dropin
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -30,14 +29,7 @@ type variableRow struct {
 
 // No variable that the images of the stack or NVIDIA's validator know is without an effect and without a word.
 func TestNoVariableIsSilent(t *testing.T) {
-	text, err := os.ReadFile("testdata/variables.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []variableRow
-	if err := yaml.UnmarshalStrict(text, &rows); err != nil {
-		t.Fatal(err)
-	}
+	rows := readRows[variableRow](t, "testdata/variables.yaml")
 	count := 0
 	for _, row := range rows {
 		for _, name := range slices.Sorted(maps.Keys(row.Variables)) {

@@ -20,19 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
 // playedDriver is the version of the driver that the played NVML is of.
 const playedDriver = "580.95.05"
-
-// The files beside the driver's libraries that say what these play, see package fakegpu.
-const (
-	fakeGPUs   = "FAKE_GPUS"
-	fakeModel  = "FAKE_MODEL"
-	fakeNVML   = "FAKE_NVML"
-	fakeEvents = "FAKE_XID"
-)
 
 // programsPolicy is all of the defaults, with that driver.
 func programsPolicy() *v1.ClusterPolicy {
@@ -52,7 +45,7 @@ func (b *env) loadPrograms() {
 	}
 	b.Expect(b.machine.InstallContainerd()).To(Succeed())
 	for name, content := range map[string]string{
-		fakeGPUs: strings.Repeat("gpu ", gpus), fakeModel: "h100", fakeNVML: "", fakeEvents: "",
+		fakegpu.GPUs: strings.Repeat("gpu ", gpus), fakegpu.Model: "h100", fakegpu.NVML: "", fakegpu.Events: "",
 	} {
 		b.Expect(b.machine.ShowDriverFile(name, content)).To(Succeed())
 	}
@@ -165,7 +158,7 @@ func (b *env) checkRenamed() {
 // new plugin offers it again.
 func (b *env) checkEvent() {
 	begin := time.Now()
-	b.Expect(b.machine.ShowDriverFile(fakeEvents, "1 79\n")).To(Succeed())
+	b.Expect(b.machine.ShowDriverFile(fakegpu.Events, "1 79\n")).To(Succeed())
 	b.awaitDevices(map[corev1.ResourceName]int{gpuResource: gpus - 1})
 	b.t.Logf("the Node had %d GPUs after %s", gpus-1, since(begin))
 	b.Expect(b.node(b).Status.Capacity[gpuResource]).To(HaveField("Value()", int64(gpus)))

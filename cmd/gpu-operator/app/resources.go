@@ -27,9 +27,9 @@ const (
 )
 
 // limitResources sets how much CPU and memory the Go runtime uses, unless the environment sets GOMAXPROCS, GOGC or
-// GOMEMLIMIT: at most maxProcs cores, fewer on a smaller machine; gcPercent; and memoryRatio of
-// the memory limit of the container, if it has one, which it follows until ctx ends. AUTOMEMLIMIT replaces memoryRatio
-// in the environment; with "off" the limit is not read.
+// GOMEMLIMIT: at most maxProcs cores, fewer on a smaller machine; gcPercent; and memoryRatio of the memory limit of the
+// container, if it has one, which it follows until ctx ends. AUTOMEMLIMIT replaces memoryRatio in the environment; with
+// "off" the limit is not read.
 func limitResources(ctx context.Context, limit memlimit.Provider) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(min(maxProcs, runtime.GOMAXPROCS(0)))

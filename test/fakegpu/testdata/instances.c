@@ -95,18 +95,6 @@ int nvmlDeviceGetGpuInstancePossiblePlacements_v2(
 	return NVML_SUCCESS;
 }
 
-int nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice device, unsigned id, unsigned *count) {
-	struct fake_layout layout[MAX_GPUS];
-	FAULT(device->gpu);
-	const struct fake_profile *profile = identified(id);
-	if (!profile) {
-		return NVML_ERROR_INVALID_ARGUMENT;
-	}
-	fake_layout_read(layout);
-	*count = (unsigned)__builtin_popcount(free_places(&layout[device->gpu], profile)) / profile->size;
-	return NVML_SUCCESS;
-}
-
 // create adds an instance at one of the places of a mask, the last that is free.
 static int create(nvmlDevice device, unsigned id, unsigned mask, nvmlGpuInstance *created) {
 	struct fake_layout layout[MAX_GPUS];
