@@ -41,7 +41,7 @@ KUBECTL        ?= kubectl
 # make passes them on as environment variables.
 # make bench takes NODES (comma-separated numbers), ONLY (phases), TIMEOUT (of each wait, 15m), STRICT=1
 # (fail if a goal is missed), STAGES=fast or delayed (kwok simulates the pods: only the phase compare),
-# CONTROL_PLANE=default (its programs are not tuned), REPEAT (how often compare repeats its runs) and POLICY (file with
+# CONTROL_PLANE=default (its programs are not tuned) or minimal (etcd and API server alone), REPEAT (how often compare repeats its runs) and POLICY (file with
 # the operator's policy in the phase compare).
 # OTHER (the program of another operator), OTHER_POLICY (file), OTHER_VERSION (text), OTHER_ENV (file), OTHER_ARGS and
 # OTHER_MANIFESTS (comma-separated files) make compare measure that operator, too. OTHER=pinned alone is NVIDIA's, in

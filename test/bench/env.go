@@ -84,6 +84,11 @@ func startEnv(ctx context.Context, o options, binary string, size int, install i
 	if e.client, err = client.New(e.cluster.SimulatorConfig, client.Options{Scheme: scheme}); err != nil {
 		return e, fmt.Errorf("make client: %w", err)
 	}
+	if o.plane == minimal {
+		if err := e.startPlacer(ctx, os.Stderr); err != nil {
+			return e, err
+		}
+	}
 	return e, install(limited, e)
 }
 

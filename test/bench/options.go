@@ -69,7 +69,8 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 	played := flags.String("stages", "realistic",
 		"how pods are simulated: realistic, or, for the phase "+comparison+" alone, fast by kwok's own fast stages, or "+
 			"delayed by kwok after 0.2 to 7 s")
-	plane := flags.String("control-plane", "tuned", "how the control plane runs: tuned to use less CPU, or default")
+	plane := flags.String("control-plane", "tuned", "how the control plane runs: tuned to use less CPU, default, or minimal, without the DaemonSet controller and only "+
+		"for the phases "+strings.Join(placedPhases, ", "))
 	flags.IntVar(&o.repeat, "repeat", 0,
 		fmt.Sprintf("how often the runs of the phase %s are repeated; 0: %d times up to %d nodes, otherwise %d times",
 			comparison, repeatsOfFew, fewNodes, repeatsOfMany))
@@ -147,10 +148,17 @@ func (o *options) read(sizes, only string, rest []string) error {
 // them, and another operator or another policy is only measured by that one.
 func (o *options) readPhases(only string) error {
 	known := phaseNames()
-	if o.stages.byKwok() || o.other.program != "" || o.policy != samplePolicy {
+	switch {
+	case o.plane == minimal && (o.stages.byKwok() || o.other.program != "" || o.policy != samplePolicy):
+		return errors.New("-control-plane=minimal: only the sample policy is measured there, with the realistic stages and " +
+			"without another operator")
+	case o.plane == minimal:
+		known = placedPhases
+		o.only = known
+	case o.stages.byKwok() || o.other.program != "" || o.policy != samplePolicy:
 		known = []string{comparison}
 		o.only = known
-	} else {
+	default:
 		o.only = slices.DeleteFunc(phaseNames(), func(name string) bool { return slices.Contains(onRequest, name) })
 	}
 	if only == "" {

@@ -57,6 +57,19 @@ func TestParseOptions(t *testing.T) {
 				docs: "docs/benchmarks.md", cache: ".cache/bench",
 			},
 		},
+		"a minimal control plane": {
+			args: []string{"-nodes=5000", "-control-plane=minimal"},
+			want: options{
+				nodes: []int{5000}, plane: minimal, only: []string{"install", "idle", "pass", "pod", "label", "restart"},
+				timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench",
+			},
+		},
+		"fast stages on a minimal control plane": {
+			args: []string{"-stages=fast", "-control-plane=minimal"}, wantErr: "-control-plane=minimal: only the sample policy",
+		},
+		"a phase that needs a whole control plane": {
+			args: []string{"-control-plane=minimal", "-only=crash"}, wantErr: `there is no phase "crash": want some of install`,
+		},
 		"another policy": {
 			args: []string{"-nodes=100", "-policy=x/nfd.yaml"},
 			want: options{
@@ -94,7 +107,7 @@ func TestParseOptions(t *testing.T) {
 			args:    []string{"-other=/x", "-other-policy=p", "-other-version=1", "-only=idle"},
 			wantErr: `there is no phase "idle": want some of compare`,
 		},
-		"no such control plane": {args: []string{"-control-plane=x"}, wantErr: "-control-plane=x: want tuned or default"},
+		"no such control plane": {args: []string{"-control-plane=x"}, wantErr: "-control-plane=x: want tuned, default or minimal"},
 		"the comparison with realistic stages": {
 			args: []string{"-nodes=100", "-stages=realistic", "-only=compare"},
 			want: options{

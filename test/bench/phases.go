@@ -41,6 +41,9 @@ const soaking = "soak"
 // onRequest are the phases that only run if they are named.
 var onRequest = []string{comparison, soaking}
 
+// placedPhases are those that need no more of a control plane than etcd, the API server and a placer.
+var placedPhases = []string{installation, "idle", "pass", "pod", "label", "restart"}
+
 // phases returns the phases in the order in which they run.
 func phases() []phase {
 	return []phase{

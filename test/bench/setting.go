@@ -17,6 +17,9 @@ const (
 	tuned controlPlane = ""
 	// untuned: by their defaults.
 	untuned controlPlane = "default"
+	// minimal: only etcd and the API server run, tuned, and a placer makes the pods of DaemonSets. It is for sizes at which
+	// the DaemonSet controller would need an hour.
+	minimal controlPlane = "minimal"
 )
 
 // parseControlPlane parses the option; tuned is the default.
@@ -24,10 +27,10 @@ func parseControlPlane(text string) (controlPlane, error) {
 	switch text {
 	case "", "tuned":
 		return tuned, nil
-	case string(untuned):
-		return untuned, nil
+	case string(untuned), string(minimal):
+		return controlPlane(text), nil
 	default:
-		return "", fmt.Errorf("-control-plane=%s: want tuned or default", text)
+		return "", fmt.Errorf("-control-plane=%s: want tuned, default or minimal", text)
 	}
 }
 
@@ -44,7 +47,9 @@ type setting struct {
 // clusterOptions configures the control plane.
 func (s setting) clusterOptions(ctx context.Context) (cluster.Options, error) {
 	files, err := s.Stages.files(ctx)
-	return cluster.Options{Stages: files, Untuned: s.ControlPlane == untuned}, err
+	return cluster.Options{
+		Stages: files, Untuned: s.ControlPlane == untuned, Bare: s.ControlPlane == minimal,
+	}, err
 }
 
 // title identifies a size and a setting in the document.
@@ -53,8 +58,12 @@ func (s setting) title(nodes int) string {
 	if s.Stages != realistic {
 		title += fmt.Sprintf(", %s stages", s.Stages)
 	}
-	if s.ControlPlane == untuned {
+	switch s.ControlPlane {
+	case untuned:
 		title += ", untuned control plane"
+	case minimal:
+		title += ", minimal control plane"
+	case tuned:
 	}
 	if s.Other != "" {
 		title += ", beside another operator"

@@ -11,7 +11,7 @@ func TestSettingsAreKeptApart(t *testing.T) {
 	g := NewWithT(t)
 	files, titles := map[string]setting{}, map[string]setting{}
 	for _, how := range []stages{realistic, fast, delayed} {
-		for _, plane := range []controlPlane{tuned, untuned} {
+		for _, plane := range []controlPlane{tuned, untuned, minimal} {
 			for _, beside := range []string{"", "another 1.0"} {
 				for _, policy := range []string{"", "x/nfd.yaml"} {
 					s := setting{Stages: how, ControlPlane: plane, Other: beside, Policy: policy}
