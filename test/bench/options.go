@@ -154,12 +154,12 @@ func (o *options) readPhases(only string) error {
 			"without another operator")
 	case o.plane == minimal:
 		known = placedPhases
-		o.only = known
+		o.only = slices.DeleteFunc(slices.Clone(known), isOnRequest)
 	case o.stages.byKwok() || o.other.program != "" || o.policy != samplePolicy:
 		known = []string{comparison}
 		o.only = known
 	default:
-		o.only = slices.DeleteFunc(phaseNames(), func(name string) bool { return slices.Contains(onRequest, name) })
+		o.only = slices.DeleteFunc(phaseNames(), isOnRequest)
 	}
 	if only == "" {
 		return nil

@@ -60,7 +60,7 @@ func TestParseOptions(t *testing.T) {
 		"a minimal control plane": {
 			args: []string{"-nodes=5000", "-control-plane=minimal"},
 			want: options{
-				nodes: []int{5000}, plane: minimal, only: []string{"install", "idle", "pass", "pod", "label", "restart"},
+				nodes: []int{5000}, plane: minimal, only: []string{"install", "idle", "pass", "pod", "label", "join", "joins", "restart"},
 				timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench",
 			},
 		},

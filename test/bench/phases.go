@@ -41,8 +41,10 @@ const soaking = "soak"
 // onRequest are the phases that only run if they are named.
 var onRequest = []string{comparison, soaking}
 
+func isOnRequest(name string) bool { return slices.Contains(onRequest, name) }
+
 // placedPhases are those that need no more of a control plane than etcd, the API server and a placer.
-var placedPhases = []string{installation, "idle", "pass", "pod", "label", "restart"}
+var placedPhases = []string{installation, "idle", "pass", "pod", "label", "join", "joins", "restart", soaking}
 
 // phases returns the phases in the order in which they run.
 func phases() []phase {

@@ -2,14 +2,19 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"maps"
+	"slices"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,8 +31,8 @@ const (
 )
 
 // placer does the work of the DaemonSet controller and of the scheduler on a minimal control plane: each node that a
-// DaemonSet selects gets a bound pod. Their own work grows with the square of the nodes. It does not replace the pods of
-// a changed template, and knows neither taints nor resources.
+// DaemonSet selects gets a bound pod. Their own work grows with the square of the nodes. It knows neither taints nor
+// resources, and replaces outdated pods one at a time.
 type placer struct {
 	// cached reads from watches.
 	cached client.Reader
@@ -74,7 +79,7 @@ func withoutSpec(object any) (any, error) {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			DeletionTimestamp: pod.DeletionTimestamp, OwnerReferences: pod.OwnerReferences,
+			Labels: pod.Labels, DeletionTimestamp: pod.DeletionTimestamp, OwnerReferences: pod.OwnerReferences,
 		},
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
 		Status: corev1.PodStatus{Conditions: pod.Status.Conditions},
@@ -103,16 +108,26 @@ func (p *placer) place(ctx context.Context) error {
 		p.cached.List(ctx, pods, client.UnsafeDisableDeepCopy)); err != nil {
 		return fmt.Errorf("list: %w", err)
 	}
+	there := map[string]bool{}
+	for i := range nodes.Items {
+		there[nodes.Items[i].Name] = true
+	}
 	placed := map[types.UID]map[string]*corev1.Pod{}
+	var left []*corev1.Pod
 	for i := range pods.Items {
-		if owner := metav1.GetControllerOf(&pods.Items[i]); owner != nil {
+		pod := &pods.Items[i]
+		owner := metav1.GetControllerOf(pod)
+		switch {
+		case !there[pod.Spec.NodeName]:
+			left = append(left, pod)
+		case owner != nil:
 			if placed[owner.UID] == nil {
 				placed[owner.UID] = map[string]*corev1.Pod{}
 			}
-			placed[owner.UID][pods.Items[i].Spec.NodeName] = &pods.Items[i]
+			placed[owner.UID][pod.Spec.NodeName] = pod
 		}
 	}
-	var failures []error
+	failures := []error{p.remove(ctx, left, client.GracePeriodSeconds(0))}
 	for i := range sets.Items {
 		failures = append(failures, p.placeSet(ctx, &sets.Items[i], nodes.Items, placed[sets.Items[i].UID]))
 	}
@@ -124,8 +139,13 @@ func (p *placer) placeSet(
 	ctx context.Context, set *appsv1.DaemonSet, nodes []corev1.Node, placed map[string]*corev1.Pod,
 ) error {
 	selected := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: set.Spec.Template.Spec})
+	revision, err := revisionOf(set)
+	if err != nil {
+		return err
+	}
 	status := appsv1.DaemonSetStatus{ObservedGeneration: set.Generation}
-	var missing, unwanted []string
+	var missing []string
+	var unwanted, outdated []*corev1.Pod
 	for i := range nodes {
 		wanted, err := selected.Match(&nodes[i])
 		if err != nil {
@@ -135,52 +155,79 @@ func (p *placer) placeSet(
 		switch {
 		case wanted && pod == nil:
 			missing = append(missing, nodes[i].Name)
-		case !wanted && pod != nil && pod.DeletionTimestamp == nil:
-			unwanted = append(unwanted, nodes[i].Name)
+		case !wanted && pod != nil:
+			unwanted = append(unwanted, pod)
+		case wanted && pod.Labels[appsv1.ControllerRevisionHashLabelKey] != revision:
+			outdated = append(outdated, pod)
 		}
 		if wanted {
-			countPod(&status, pod)
+			countPod(&status, pod, revision)
 		}
 	}
-	return errors.Join(
-		inParallel(ctx, placers, missing, func(ctx context.Context, node string) error {
-			err := p.writer.Create(ctx, podFor(set, node))
-			if apierrors.IsAlreadyExists(err) {
-				// The watch has not delivered it yet.
-				return nil
-			}
-			return err
-		}),
-		inParallel(ctx, placers, unwanted, func(ctx context.Context, node string) error {
-			return client.IgnoreNotFound(p.writer.Delete(ctx, placed[node]))
-		}),
-		p.report(ctx, set, status))
+	if set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType && status.NumberUnavailable == 0 {
+		unwanted = append(unwanted, outdated[:min(1, len(outdated))]...)
+	}
+	return errors.Join(p.create(ctx, set, missing, revision), p.remove(ctx, unwanted), p.report(ctx, set, status))
 }
 
-// countPod adds a node that the DaemonSet selects to its status.
-func countPod(status *appsv1.DaemonSetStatus, pod *corev1.Pod) {
+// create creates the pods of a DaemonSet on nodes.
+func (p *placer) create(ctx context.Context, set *appsv1.DaemonSet, nodes []string, revision string) error {
+	return inParallel(ctx, placers, nodes, func(ctx context.Context, node string) error {
+		err := p.writer.Create(ctx, podFor(set, node, revision))
+		if apierrors.IsAlreadyExists(err) {
+			// The watch has not delivered it yet.
+			return nil
+		}
+		return err
+	})
+}
+
+// remove deletes pods that are not being deleted yet.
+func (p *placer) remove(ctx context.Context, pods []*corev1.Pod, options ...client.DeleteOption) error {
+	byName := map[string]*corev1.Pod{}
+	for _, pod := range pods {
+		if pod.DeletionTimestamp == nil || len(options) > 0 {
+			byName[pod.Name] = pod
+		}
+	}
+	return inParallel(ctx, placers, slices.Collect(maps.Keys(byName)), func(ctx context.Context, name string) error {
+		return client.IgnoreNotFound(p.writer.Delete(ctx, byName[name], options...))
+	})
+}
+
+// revisionOf identifies the template of a DaemonSet.
+func revisionOf(set *appsv1.DaemonSet) (string, error) {
+	text, err := json.Marshal(set.Spec.Template)
+	if err != nil {
+		return "", fmt.Errorf("encode the template of DaemonSet %s: %w", set.Name, err)
+	}
+	hash := fnv.New64a()
+	hash.Write(text)
+	return strconv.FormatUint(hash.Sum64(), 36), nil
+}
+
+// countPod adds a node that the DaemonSet selects, and its pod if there is one, to the status.
+func countPod(status *appsv1.DaemonSetStatus, pod *corev1.Pod, revision string) {
 	status.DesiredNumberScheduled++
-	switch {
-	case pod == nil:
+	if pod == nil {
 		status.NumberUnavailable++
 		return
-	case readySince(pod).IsZero():
-		status.NumberUnavailable++
-	default:
-		status.NumberReady++
-		status.NumberAvailable++
 	}
 	status.CurrentNumberScheduled++
-	status.UpdatedNumberScheduled++
+	if pod.Labels[appsv1.ControllerRevisionHashLabelKey] == revision {
+		status.UpdatedNumberScheduled++
+	}
+	if readySince(pod).IsZero() {
+		status.NumberUnavailable++
+		return
+	}
+	status.NumberReady++
+	status.NumberAvailable++
 }
 
 // report writes the status of a DaemonSet if it has changed.
 func (p *placer) report(ctx context.Context, set *appsv1.DaemonSet, status appsv1.DaemonSetStatus) error {
-	before := set.Status
-	// The other fields are not played.
-	if before.ObservedGeneration == status.ObservedGeneration &&
-		before.DesiredNumberScheduled == status.DesiredNumberScheduled &&
-		before.CurrentNumberScheduled == status.CurrentNumberScheduled && before.NumberReady == status.NumberReady {
+	if equality.Semantic.DeepEqual(set.Status, status) {
 		return nil
 	}
 	changed := set.DeepCopy()
@@ -190,7 +237,7 @@ func (p *placer) report(ctx context.Context, set *appsv1.DaemonSet, status appsv
 
 // podFor returns the pod of a DaemonSet on a node, as its controller and the scheduler make it. Its name is the same
 // each time, so that it cannot exist twice.
-func podFor(set *appsv1.DaemonSet, node string) *corev1.Pod {
+func podFor(set *appsv1.DaemonSet, node, revision string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: set.Namespace, Name: set.Name + "-" + node,
@@ -200,6 +247,7 @@ func podFor(set *appsv1.DaemonSet, node string) *corev1.Pod {
 		},
 		Spec: *set.Spec.Template.Spec.DeepCopy(),
 	}
+	pod.Labels[appsv1.ControllerRevisionHashLabelKey] = revision
 	pod.Spec.NodeName = node
 	return pod
 }
