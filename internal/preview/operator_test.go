@@ -33,8 +33,8 @@ func TestAnOperatorWithoutADeployment(t *testing.T) {
 	g.Expect(none.metricsEndpoint().Plain).To(BeFalse())
 
 	cluster := &Cluster{Namespace: "gpu-operator"}
-	cluster.Objects = append(cluster.Objects, applied("a", "example.com/operator:1"), applied("b", "example.com/operator:2"),
-		applied("c", "example.com/operator:2"), service)
+	cluster.Objects = append(cluster.Objects, service, applied("a", "example.com/operator:1"),
+		applied("b", "example.com/operator:2"), applied("c", "example.com/operator:2"))
 	g.Expect(cluster.operatorImage()).To(Equal("example.com/operator:2"))
 	g.Expect(cluster.metricsEndpoint().Plain).To(BeTrue())
 	service.Labels[labels.Operand] = "dcgm-exporter"
