@@ -38,9 +38,9 @@ func statusCommand() *cobra.Command {
 not reached yet and why, how many of its GPUs are usable, and how many of the devices that it offers no pod requests.
 
 Nodes that are not ready come first. FREE counts what pods can still request: GPUs, or where they are shared or
-partitioned, shares or MIG devices with the name of their resource. Requests by claims (DRA) are not counted. SINCE is
-how long the node has been ready, or not ready. Columns that are empty for all nodes are left out, except with -o
-wide, which adds the messages.
+partitioned, shares or MIG devices with the name of their resource. Where a DRA driver alone offers the GPUs, it is
+"by claims": these are not read. SINCE is how long the node has been ready, or not ready. Columns that are empty for
+all nodes are left out, except with -o wide, which adds the messages.
 
 It runs kubectl proxy, which needs the right to list Nodes and ClusterPolicies, with --watch also to watch them. Without
 the right to list Pods in all namespaces FREE is unknown.

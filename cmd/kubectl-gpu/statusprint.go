@@ -54,6 +54,9 @@ func usableText(n *overview.Node) string {
 
 // freeText returns how many devices are free; those that are not whole GPUs of nvidia.com/gpu with their resource.
 func freeText(n *overview.Node) string {
+	if n.ByClaims {
+		return "by claims"
+	}
 	var all []string
 	for _, r := range n.Resources {
 		free := "?"
@@ -119,6 +122,9 @@ func overviewText(found overview.Overview, now time.Time, wide bool, colours pal
 	fmt.Fprintf(text, "%d of %d nodes ready, %d of %d GPUs usable", s.ReadyNodes, s.Nodes, s.UsableGPUs, s.GPUs)
 	if s.FreeGPUs != nil {
 		fmt.Fprintf(text, ", %d whole GPUs free", *s.FreeGPUs)
+	}
+	if s.GPUsByClaims > 0 {
+		fmt.Fprintf(text, ", and %d offered by claims (DRA)", s.GPUsByClaims)
 	}
 	text.WriteString("\n")
 	if len(found.Nodes) == 0 {

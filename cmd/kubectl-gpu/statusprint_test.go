@@ -59,6 +59,15 @@ No node has the label nvidia.com/gpu.present=true.
 `))
 }
 
+// Whether GPUs that are offered by claims are free is not known: they are neither free nor taken.
+func TestGPUsByClaimsAsText(t *testing.T) {
+	g, found := NewWithT(t), someNodes()
+	found.Nodes[1].ByClaims, found.Nodes[1].Resources, found.Summary.GPUsByClaims = true, nil, 7
+	g.Expect(overviewText(found, shownAt, false, palette{})).To(And(
+		ContainSubstring("7 of 8 GPUs usable, 8 whole GPUs free, and 7 offered by claims (DRA)\n"),
+		MatchRegexp(`b +True +Validated +7/8 +by claims +H100`)))
+}
+
 // What limits the operator follows the state of the policy.
 func TestLimitsAsText(t *testing.T) {
 	found := someNodes()

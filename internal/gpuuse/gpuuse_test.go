@@ -167,8 +167,11 @@ func TestAmong(t *testing.T) {
 		claim.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{{Driver: driver}}
 		return claim
 	}
+	monitor := claim("team-a", "monitor", "gpu.nvidia.com")
+	monitor.Status.Allocation.Devices.Results[0].AdminAccess = new(true)
 	holds := gpuuse.Among([]*resourcev1.ResourceClaim{
 		claim("team-a", "gpus", "gpu.nvidia.com"), claim("team-a", "nic", "dra.net"), claim("team-b", "gpus", "dra.net"),
+		monitor,
 	})
 	for name, test := range map[string]struct {
 		namespace, claim string
@@ -176,6 +179,7 @@ func TestAmong(t *testing.T) {
 	}{
 		"a GPU":                                {"team-a", "gpus", true},
 		"a network device":                     {"team-a", "nic", false},
+		"a GPU as an admin":                    {"team-a", "monitor", false},
 		"the same name in another namespace":   {"team-b", "gpus", false},
 		"one that was not read":                {"team-a", "other", true},
 		"one of a namespace that has no other": {"team-c", "nic", true},

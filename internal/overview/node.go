@@ -46,6 +46,8 @@ type Node struct {
 	GPUs GPUs `json:"gpus"`
 	// Resources that the node advertises, by name.
 	Resources []Resource `json:"resources,omitempty"`
+	// ByClaims: a DRA driver alone offers the GPUs, by claims, which are not read.
+	ByClaims bool `json:"byClaims,omitempty"`
 	// Product is the model of the GPUs.
 	Product string `json:"product,omitempty"`
 	// MIG is the layout that is requested and its state, where the node has one.
@@ -96,7 +98,7 @@ func nodeOf(node *corev1.Node, policy *v1.ClusterPolicy, usage *Usage) Node {
 	n := Node{
 		Name: node.Name, Ready: Unknown, Cordoned: node.Spec.Unschedulable,
 		Product: node.Labels[labels.GPUProduct], Driver: labels.DriverOf(node.Labels), Sharing: sharingOf(node.Labels),
-		Upgrade: node.Labels[labels.UpgradeState],
+		Upgrade: node.Labels[labels.UpgradeState], ByClaims: assess.OffersByClaims(node),
 	}
 	if layout := node.Labels[labels.MIGConfig]; layout != "" {
 		n.MIG = &MIG{Layout: layout, State: node.Labels[labels.MIGConfigState]}

@@ -64,6 +64,8 @@ type Summary struct {
 	// FreeGPUs are the usable ones that no pod requests, of the nodes that are ready, not cordoned, and whose GPUs are
 	// neither shared nor partitioned; absent if the pods are not known.
 	FreeGPUs *int64 `json:"freeGPUs,omitempty"`
+	// GPUsByClaims are the usable ones that only a DRA driver offers: FreeGPUs has none of these.
+	GPUsByClaims int `json:"gpusByClaims,omitempty"`
 }
 
 // Of returns the overview of a cluster.
@@ -133,6 +135,9 @@ func summarize(nodes []Node, usageKnown bool) Summary {
 		}
 		s.GPUs += n.GPUs.Total
 		s.UsableGPUs += n.GPUs.Usable
+		if n.ByClaims {
+			s.GPUsByClaims += n.GPUs.Usable
+		}
 		free += n.freeGPUs()
 	}
 	if usageKnown {

@@ -203,7 +203,10 @@ func TestGPUsOfADRADriver(t *testing.T) {
 			n := node("a", test.ready, test.reason, test.message, nil)
 			n.Labels["nvidia.com/gpu.count"] = "8"
 			got := overview.Of(overview.Cluster{Policy: &v1.ClusterPolicy{}, Nodes: []*corev1.Node{n}})
-			NewWithT(t).Expect(got.Nodes[0].GPUs).To(Equal(overview.GPUs{Total: test.counted, Usable: test.counted}))
+			g := NewWithT(t)
+			g.Expect(got.Nodes[0].GPUs).To(Equal(overview.GPUs{Total: test.counted, Usable: test.counted}))
+			g.Expect(got.Nodes[0].ByClaims).To(Equal(test.counted > 0))
+			g.Expect(got.Summary.GPUsByClaims).To(Equal(test.counted))
 		})
 	}
 }

@@ -221,6 +221,9 @@ func (f *changes) compare(c *Cluster, object manifest.Object) {
 	f.changed = append(f.changed, change)
 }
 
+// templatePath starts the fields of a pod template.
+const templatePath = "spec.template."
+
 // difference is in what a rendered object differs from the live one.
 type difference struct {
 	// field is the first one that differs and is no digest, of the pod template rather than of the metadata; empty if only
@@ -249,12 +252,24 @@ func differenceOf(rendered, live manifest.Object) (difference, error) {
 	if exists && err == nil {
 		part := map[string]any{"spec": map[string]any{"template": template}}
 		first := drift.First(&unstructured.Unstructured{Object: part}, content)
-		found.template = first != nil
-		if found.template && strings.HasPrefix(found.field, "metadata.") {
+		if found.template = first != nil; found.template {
 			found.field = first.String()
 		}
 	}
+	found.field = cmp.Or(found.cause(rendered.GetAnnotations()[labels.HelperImage]), found.field)
 	return found, nil
+}
+
+// cause returns the first field of the pod template that differs, for a reason of its own: not an image of the
+// operator's helpers, which alone replaces no pod, and follows when another field does. It is empty if there is none.
+func (d *difference) cause(helperImage string) string {
+	for _, one := range d.all {
+		isHelper := strings.HasSuffix(one.Path, "].image") && one.After == helperImage
+		if strings.HasPrefix(one.Path, templatePath) && !isHelper {
+			return one.Path
+		}
+	}
+	return ""
 }
 
 // withoutDigests removes what changes with any other field, and so explains nothing.

@@ -1,6 +1,8 @@
 package preview
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/operatormetrics"
 )
 
 // operator is the operator's own container; nil if the cluster has none, or it was not read.
@@ -46,8 +49,8 @@ func variables(container *corev1.Container) func(string) string {
 func (c *Cluster) aboutOperator() []string {
 	container := c.operator()
 	if container == nil {
-		return []string{"namespace " + c.Namespace + " has no Deployment of the operator: its images, variables and flags " +
-			"count as the defaults of this plugin's release"}
+		return []string{"namespace " + c.Namespace + " has no Deployment of the operator: its image is taken from the " +
+			"objects that it has applied; its variables and flags count as the defaults of this plugin's release"}
 	}
 	var sentences []string
 	const unset = " were not read: they count as unset, also those that replace images"
@@ -82,9 +85,10 @@ func (c *Cluster) frozen() []string {
 }
 
 // operatorImage returns the image that the operator uses for its helpers.
-func operatorImage(container *corev1.Container) string {
+func (c *Cluster) operatorImage() string {
+	container := c.operator()
 	if container == nil {
-		return image.Own()
+		return cmp.Or(c.helperImage(), image.Own())
 	}
 	if named := variables(container)("OPERATOR_IMAGE"); named != "" {
 		return named
@@ -92,10 +96,30 @@ func operatorImage(container *corev1.Container) string {
 	return container.Image
 }
 
-// metricsEndpoint returns how the operator serves its metrics, by its flags.
-func metricsEndpoint(container *corev1.Container) operand.MetricsEndpoint {
-	endpoint := operand.MetricsEndpoint{}
+// helperImage returns the image for helpers that most DaemonSets were applied with; empty if there is none.
+func (c *Cluster) helperImage() string {
+	count, most := map[string]int{}, ""
+	for _, ds := range inNamespace[*appsv1.DaemonSet](c) {
+		if found := ds.Annotations[labels.HelperImage]; found != "" && labels.IsApplied(ds) {
+			count[found]++
+		}
+	}
+	for _, found := range slices.Sorted(maps.Keys(count)) {
+		if count[found] > count[most] {
+			most = found
+		}
+	}
+	return most
+}
+
+// metricsEndpoint returns how the operator serves its metrics, by its flags, or else by the Service that it has
+// applied.
+func (c *Cluster) metricsEndpoint() operand.MetricsEndpoint {
+	endpoint, container := operand.MetricsEndpoint{}, c.operator()
 	if container == nil {
+		for _, service := range inNamespace[*corev1.Service](c) {
+			endpoint.Plain = endpoint.Plain || operatormetrics.IsPlain(service)
+		}
 		return endpoint
 	}
 	for _, argument := range container.Args {

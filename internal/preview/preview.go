@@ -74,9 +74,9 @@ type Edit struct {
 func (c *Cluster) input(catalogue operand.Catalogue, edit Edit) (in operand.Input, ignored []string) {
 	container := c.operator()
 	in = operand.Input{
-		Spec: effective.Of(edit.Policy.Spec), Namespace: c.Namespace, OperatorImage: operatorImage(container),
+		Spec: effective.Of(edit.Policy.Spec), Namespace: c.Namespace, OperatorImage: c.operatorImage(),
 		Proxy: operand.ProxyFromVariables(variables(container)), AppliedSpec: c.appliedSpec(),
-		OperatorMetrics: metricsEndpoint(container), DriverToolkit: c.driverToolkit(), Optional: c.optional(),
+		OperatorMetrics: c.metricsEndpoint(), DriverToolkit: c.driverToolkit(), Optional: c.optional(),
 	}
 	in.Images, ignored = image.FromVariables(catalogue.Images(), variables(container))
 	if in.UsesNVIDIADrivers() {

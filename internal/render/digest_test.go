@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -255,6 +256,52 @@ func TestSubscriptionsMakeNoDriverOutdated(t *testing.T) {
 	}
 }
 
+// CRI-O mounts the host's subscription of Red Hat. Where each node has it, no container does so beside it, and nothing
+// else of the pod differs.
+func TestCRIOMountsSubscriptionsItself(t *testing.T) {
+	rhel, crio := node("rhel", "9.6"), node("rhel", "9.6")
+	crio.Name, crio.Runtime = "crio", "cri-o"
+	all := []string{"subscription-entitlement", "subscription-repo", "subscription-rhsm"}
+	isOne := func(name string) bool { return slices.Contains(all, name) }
+	var others [][]string
+	for name, test := range map[string]struct {
+		nodes []nodeinfo.Facts
+		want  []string
+	}{
+		"containerd": {[]nodeinfo.Facts{rhel}, all},
+		"CRI-O":      {[]nodeinfo.Facts{crio}, nil},
+		"both":       {[]nodeinfo.Facts{crio, rhel}, all},
+	} {
+		pod := situation{nodes: test.nodes}.daemonSet(t, "driver").Spec.Template.Spec
+		var volumes, mounts, rest []string
+		for _, volume := range pod.Volumes {
+			if isOne(volume.Name) {
+				volumes = append(volumes, volume.Name)
+			} else {
+				rest = append(rest, volume.Name)
+			}
+		}
+		for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
+			for _, mount := range container.VolumeMounts {
+				if isOne(mount.Name) {
+					mounts = append(mounts, mount.Name)
+				} else {
+					rest = append(rest, container.Name+" "+mount.Name)
+				}
+			}
+		}
+		others = append(others, rest)
+		slices.Sort(volumes)
+		slices.Sort(mounts)
+		if mounts = slices.Compact(mounts); !slices.Equal(volumes, test.want) || !slices.Equal(mounts, test.want) {
+			t.Errorf("%s: volumes %v, mounts %v, want %v", name, volumes, mounts, test.want)
+		}
+	}
+	if !slices.Equal(others[0], others[1]) || !slices.Equal(others[1], others[2]) || len(others[0]) == 0 {
+		t.Errorf("other volumes and mounts differ: %v", others)
+	}
+}
+
 // digestAfter returns the template digest of the driver in a cluster in which an earlier release had this one.
 func digestAfter(t *testing.T, s situation, earlier string) string {
 	t.Helper()
@@ -309,6 +356,16 @@ func TestAnEarlierValidatorIsKept(t *testing.T) {
 			t.Errorf("%s: the pod template changes", step.name)
 		}
 		live = rollout.LiveDaemonSet(ds)
+	}
+	// An earlier release has computed the digest in another way, and a later one has noted its own.
+	renewed := rollout.LiveDaemonSet(first)
+	renewed.TemplateDigest, renewed.SignificantDigest = "0123456789abcdef", before
+	for _, step := range []struct{ significant, want string }{{before, "hold"}, {"fedcba9876543210", "recheck"}} {
+		renewed.SignificantDigest = step.significant
+		ds := situation{helper: newer, live: map[string]rollout.Live{first.Name: renewed}}.daemonSet(t, "operator-validator")
+		if command := validates(ds); command != step.want {
+			t.Errorf("with the significant digest %s: the validator runs %s, want %s", step.significant, command, step.want)
+		}
 	}
 	refresh := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{RefreshHelpers: new(true)}}
 	refreshed := situation{helper: newer, spec: refresh, live: map[string]rollout.Live{

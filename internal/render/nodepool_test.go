@@ -224,6 +224,13 @@ func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 	pooled.spec.NodePools = differingPools[:1]
 	newer.spec = *pooled.spec.DeepCopy()
 	newer.spec.DevicePlugin = &v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}
+	// The first pool changes another operand alone.
+	another, second := situation{}, situation{}
+	another.spec.NodePools = []v1.NodePoolSpec{{
+		Name: "another", NodeSelector: v1.NodePoolSelector{"another": "true"},
+		Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590"}},
+	}}
+	second.spec.NodePools = append(slices.Clone(another.spec.NodePools), differingPools[0])
 	whole := rollout.LiveDaemonSet(find(plain))
 	old := whole
 	old.ExcludesNodePools = false
@@ -237,6 +244,8 @@ func TestPodsOfAnOlderReleaseStay(t *testing.T) {
 		"a new cluster":                   {now: plain, excludes: true},
 		"an older release":                {live: old, now: plain},
 		"an older release and a new pool": {live: old, now: pooled, excludes: true, suspended: true},
+		"an older release and a pool that leaves it as it is": {live: old, now: another},
+		"an older release and a second pool":                  {live: old, now: second, excludes: true, suspended: true},
 		"the next pass": {
 			live:      rollout.Live{TemplateDigest: whole.TemplateDigest, ExcludesNodePools: true, RolloutSuspended: true},
 			now:       pooled,

@@ -16,10 +16,10 @@ import (
 )
 
 // Quantity is the pattern of the quantities that are decoded: at most 20 digits on each side of the point, and an
-// exponent of two digits. The time that Kubernetes' decoder takes grows with the value of the exponent, without a
-// bound. The schemas of this release have the same pattern.
+// exponent of at most 18, as Kubernetes counts nothing beyond 2^63. The time that its decoder takes grows with the
+// value of the exponent, without a bound. The schemas of this release have the same pattern.
 const Quantity = `^[+-]?([0-9]{1,20}([.][0-9]{0,20})?|[.][0-9]{1,20})` +
-	`([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
+	`([KMGTPE]i|[numkMGTPE]|[eE][+-]?(0?[0-9]|1[0-8]))?$`
 
 var quantityPattern = regexp.MustCompile(Quantity)
 
@@ -133,7 +133,7 @@ func wanted(of reflect.Type) string {
 	const numbers = "a whole number from %d to %d"
 	switch kind := of.Kind(); {
 	case of == quantityType:
-		return "a quantity of at most 20 digits on each side of the point and 2 in the exponent"
+		return "a quantity of at most 20 digits on each side of the point and an exponent of at most 18"
 	case of == intOrStringType:
 		return fmt.Sprintf(numbers, math.MinInt32, math.MaxInt32) + " or a text"
 	case of == durationType:

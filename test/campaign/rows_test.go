@@ -19,10 +19,17 @@ func elsewhere(id, what, tests string) row { return row{id: id, what: what, else
 // leftOut returns a row that is not run.
 func leftOut(id, what, why string) row { return row{id: id, what: what, left: why} }
 
-// upgradeRows need the upgrade engine.
+// upgradeRows are run with nodes whose drivers are upgraded.
 func upgradeRows() []row {
-	return []row{leftOut("U1-U15", "driver upgrades",
-		"the operator does not cordon nodes yet; the rows will be added with the upgrade engine")}
+	return []row{
+		elsewhere("U1", "a crash at each step of a driver upgrade, two managers, pods that are ready at once",
+			"TestCrashes, TestTwoManagers, TestEachStep, TestFastPods (test/upgrades)"),
+		elsewhere("U2", "evictions that are refused, drivers that fail or are killed, edits meanwhile",
+			"TestObstacles, TestBadDriver, TestKilledDrivers, TestEdits (test/upgrades)"),
+		elsewhere("U3", "calls of an upgrade that are refused for good, with another text or for another cause each time",
+			"TestARefusedPullHoldsNoOther, TestRefusedPatchesHoldNoOther, TestADeadNodeHoldsNoOther (internal/upgrade), "+
+				"TestUpgradeController (internal/controller/upgrade)"),
+	}
 }
 
 // nameOf returns a request as part of a point's name.

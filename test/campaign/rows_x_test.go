@@ -85,6 +85,9 @@ func actorRows() []row {
 			"TestOf (internal/gpuuse), TestEachWayToGetAGPU (internal/explain), "+
 				"TestClaimsOfEachKubernetes (test/integration), TestOnlyGPUPodsAreEvicted "+
 				"(test/upgrades), TestGPUsThatAreOfferedTwice (internal/assess)"),
+		elsewhere("X11", "clients that hold connections to a port, by requests that they do not finish",
+			"TestUnfinishedRequestsEnd, TestConnectionsAreLimited (internal/boundedserver), "+
+				"TestProbesAreServedWithinBounds (cmd/gpu-operator/app), TestServeLimitsConnections (internal/onnode/export)"),
 	}
 }
 

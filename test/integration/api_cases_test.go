@@ -178,6 +178,8 @@ var refused = []struct{ name, spec, path, message string }{
 		"spec.health.actions.maxNodes", "should match"},
 	{"a quantity that is never decoded", `{driver: {resources: {limits: {cpu: "1e-99999999999"}}}}`,
 		"spec.driver.resources.limits.cpu", "should match"},
+	{"a quantity beyond what Kubernetes counts", `{driver: {resources: {limits: {memory: "1e99"}}}}`,
+		"spec.driver.resources.limits.memory", "should match"},
 	{"the same of a single container", `{driver: {containerResources: [{name: a, requests: {cpu: "1e999999999"}}]}}`,
 		"", "should match"},
 	{"a negative number of GPUs", "{health: {minUsable: -1}}", "spec.health.minUsable", "must not be negative"},

@@ -102,7 +102,7 @@ func check(of reflect.Type, schema *apiextensionsv1.JSONSchemaProps, path string
 	switch of {
 	case reflect.TypeFor[resource.Quantity]():
 		ones := strings.Repeat("1", 30)
-		return "Quantity", refusesAll(schema, "1e-99999999999", "1e100", ones, "1."+ones)
+		return "Quantity", refusesAll(schema, "1e-99999999999", "1e100", "1e99", "1e19", ones, "1."+ones)
 	case reflect.TypeFor[intstr.IntOrString]():
 		return "IntOrString", boundedBy(schema, math.MinInt32, math.MaxInt32)
 	case reflect.TypeFor[metav1.Duration]():

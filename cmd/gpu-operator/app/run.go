@@ -2,9 +2,7 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"os"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -96,7 +94,7 @@ func run(ctx context.Context, o options) error {
 	if err := ctrlmetrics.Registry.Register(meter); err != nil {
 		return fmt.Errorf("registering the metrics: %w", err)
 	}
-	if err := o.metrics.addServer(mgr); err != nil {
+	if err := o.metrics.addServer(ctx, mgr); err != nil {
 		return err
 	}
 	if err := addControllers(ctx, mgr, of, o); err != nil {
@@ -128,7 +126,7 @@ func newManager(config *rest.Config, of state, o options) (manager.Manager, erro
 		MapperProvider:         newMapper,
 		Cache:                  cacheOptions(o.namespace, of),
 		Metrics:                metricsserver.Options{BindAddress: "0"}, // See addServer.
-		HealthProbeBindAddress: o.healthAddress,
+		HealthProbeBindAddress: "0",                                     // See addProbes.
 	}
 	o.election.configure(&options)
 	return ctrl.NewManager(config, options)
@@ -240,16 +238,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 		addAll(mgr, toolkitImages, references, toolkit, kinds, drivers, neighbours.New(neighbours.Options{
 			Live: mgr.GetAPIReader(), Fleet: known, Namespace: o.namespace, Clock: now, Timing: o.timing.Neighbours,
 		})),
-		addChecks(mgr),
+		addProbes(ctx, mgr, o.healthAddress),
 	})
-}
-
-// addChecks adds the probes of the manager.
-func addChecks(mgr manager.Manager) error {
-	return errors.Join(
-		mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }),
-		mgr.AddReadyzCheck("caches", cachesSynced(mgr)),
-	)
 }
 
 // addNodes adds the controller of nodes, with a reader of logs.
@@ -270,14 +260,4 @@ func addAll(mgr manager.Manager, runnables ...manager.Runnable) error {
 		}
 	}
 	return nil
-}
-
-// cachesSynced fails until the caches of the manager are synced.
-func cachesSynced(mgr manager.Manager) func(*http.Request) error {
-	return func(req *http.Request) error {
-		if !mgr.GetCache().WaitForCacheSync(req.Context()) {
-			return errors.New("the caches are not synced yet")
-		}
-		return nil
-	}
 }

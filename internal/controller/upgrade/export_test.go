@@ -16,7 +16,7 @@ func (r *Reconciler) ReconcileWeakly(ctx context.Context) (alive func() bool, re
 }
 
 // RefusedSlots returns the answer to a call for the slots that is remembered; empty for none.
-func (r *Reconciler) RefusedSlots() string { return r.memory.refused.text }
+func (r *Reconciler) RefusedSlots() string { return r.memory.refused.answer.text }
 
 // Remembered returns of how many nodes or pods each map is in memory.
 func (r *Reconciler) Remembered() map[string]int { return r.memory.sizes() }

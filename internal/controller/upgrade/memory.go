@@ -46,18 +46,22 @@ type backoff struct {
 // failure is what call for a node has failed, with which answer, and since when such calls fail.
 type failure struct {
 	backoff
-	what, message string
-	since         time.Time
+	what   string
+	answer answer
+	since  time.Time
 }
 
 // rejection is why a pod is not evicted, and when that is tried again.
 type rejection struct {
 	backoff
-	reason string
+	answer answer
 }
 
-// slotsRefusal is the call for the slots that is refused, the kind of the answer, and its text.
-type slotsRefusal struct{ doing, reason, text string }
+// slotsRefusal is the call for the slots that is refused, the kind of the answer, and the answer that is reported.
+type slotsRefusal struct {
+	doing, reason string
+	answer        answer
+}
 
 // block is the last cause that an Event names, and how many Events the round of the node has had.
 type block struct {
@@ -89,8 +93,7 @@ func (m *memory) wrote(node, version string) {
 }
 
 // noteCall remembers whether a call for a node has succeeded, and returns the delay before the next attempt; 0 if it
-// has. A read that succeeds says nothing of a write that fails. The first answer to a call stays while the call fails:
-// later ones may differ in a time or in the number of the request, and each is written to the status of the policy.
+// has. A read that succeeds says nothing of a write that fails.
 func (m *memory) noteCall(node, what string, err error, now time.Time, t *Timing) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,13 +105,13 @@ func (m *memory) noteCall(node, what string, err error, now time.Time, t *Timing
 		return 0
 	}
 	after := failure{backoff: before.next(now, t.FirstRetry, t.LastRetry), what: what, since: now}
-	after.message = what + ": " + err.Error()
 	if before.lasts(now, t) {
 		after.since = before.since
 		if before.what == what {
-			after.message = before.message
+			after.answer = before.answer
 		}
 	}
+	after.answer = after.answer.next(what+": "+err.Error(), now, t.KeepAnswer)
 	m.failures[node] = after
 	return after.wait
 }
@@ -123,7 +126,7 @@ func (m *memory) failing(node string, now time.Time, t *Timing) (message string,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if f := m.failures[node]; f.lasts(now, t) {
-		return f.message, f.since
+		return f.answer.text, f.since
 	}
 	return "", time.Time{}
 }
@@ -181,16 +184,17 @@ func (m *memory) busyFor(node string, now time.Time, t *Timing) time.Duration {
 	return 0
 }
 
-// reject remembers that the API server has rejected the eviction of a pod. Of an admission webhook the first text
-// stays: it may have the time or the number of the request, and each other text is written to the Node.
+// reject remembers that the API server has rejected the eviction of a pod. A text of our own is reported at once.
 func (m *memory) reject(pod types.UID, reason string, now time.Time, t *Timing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	was := m.rejected[pod].reason
-	if strings.HasPrefix(was, otherRejection) && strings.HasPrefix(reason, otherRejection) {
-		reason = was
+	before, was := m.rejected[pod], answer{}
+	if strings.HasPrefix(before.answer.text, otherRejection) && strings.HasPrefix(reason, otherRejection) {
+		was = before.answer
 	}
-	m.rejected[pod] = rejection{m.rejected[pod].next(now, t.FirstEviction, t.LastEviction), reason}
+	m.rejected[pod] = rejection{
+		before.next(now, t.FirstEviction, t.LastEviction), was.next(reason, now, t.KeepAnswer),
+	}
 }
 
 // forgetWorkload makes the next pass read the pods of the node.

@@ -20,26 +20,31 @@ func TestRejectionsKeepTheirText(t *testing.T) {
 		"another budget":                {budget, other, other},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, timing := newMemory(), &Timing{FirstEviction: time.Second, LastEviction: time.Minute}
+			m, timing := newMemory(), &Timing{FirstEviction: time.Second, LastEviction: time.Minute, KeepAnswer: time.Minute}
 			m.reject("web", test.first, time.Time{}, timing)
 			m.reject("web", test.next, time.Time{}, timing)
-			if got := m.rejection("web"); got.reason != test.want || got.wait != 2*time.Second {
+			if got := m.rejection("web"); got.answer.text != test.want || got.wait != 2*time.Second {
 				t.Errorf("got %+v, want %q", got, test.want)
+			}
+			m.reject("web", test.next, time.Time{}.Add(time.Minute), timing)
+			if got := m.rejection("web").answer.text; got != test.next {
+				t.Errorf("a minute later: got %q, want %q, which may be another cause", got, test.next)
 			}
 			m.evicted("web")
 			m.reject("web", test.next, time.Time{}, timing)
-			if got := m.rejection("web").reason; got != test.next {
+			if got := m.rejection("web").answer.text; got != test.next {
 				t.Errorf("after an eviction: got %q, want %q", got, test.next)
 			}
 		})
 	}
 }
 
-// A read that succeeds before each write that is refused does not begin the back-off again, and the first answer stays:
-// the next ones may have another time or number in them.
+// A read that succeeds before each write that is refused does not begin the back-off again, and the first answer stays
+// for a time: the next ones may have another time or number in them.
 func TestFailuresOfACall(t *testing.T) {
 	const patches = "patching"
-	m, timing, now := newMemory(), &Timing{FirstRetry: time.Second, LastRetry: 30 * time.Second}, time.Unix(1000, 0)
+	m, now := newMemory(), time.Unix(1000, 0)
+	timing := &Timing{FirstRetry: time.Second, LastRetry: 30 * time.Second, KeepAnswer: 20 * time.Second}
 	begun := now
 	for _, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
 		m.noteCall("a", readsPods, nil, now, timing)
@@ -52,6 +57,12 @@ func TestFailuresOfACall(t *testing.T) {
 	if want := fmt.Sprintf("patching: refused at %s", begun); message != want || !since.Equal(begun) {
 		t.Errorf("got %q since %s, want %q since %s", message, since, want, begun)
 	}
+	late := begun.Add(timing.KeepAnswer)
+	m.noteCall("a", patches, errors.New("exceeded quota"), late, timing)
+	if message, since := m.failing("a", late, timing); message != "patching: exceeded quota" || !since.Equal(begun) {
+		t.Errorf("got %q since %s, want the answer of then since %s", message, since, begun)
+	}
+	now = late.Add(m.remaining("a", late))
 	if message, _ := m.failing("a", now.Add(2*timing.LastRetry), timing); message != "" {
 		t.Errorf("a call that is not repeated is remembered: %q", message)
 	}
@@ -100,7 +111,7 @@ func TestPruneForgetsWhatHasLeft(t *testing.T) {
 		}
 	}
 	if m.versions["stays"] == "" || m.workloads["stays"].at.IsZero() || m.remaining("stays", now) == 0 ||
-		m.rejection("pod on stays").reason == "" || m.busyFor("stays", now, &timing) == 0 ||
+		m.rejection("pod on stays").answer.text == "" || m.busyFor("stays", now, &timing) == 0 ||
 		m.replaces("stays", "replaces 1") {
 		t.Error("something of the node that stays is forgotten")
 	}

@@ -105,24 +105,26 @@ func (s *scope) mustHold(object *corev1.Node, entry *fleet.Entry) bool {
 	return false
 }
 
-// policies returns the upgrade policies of the groups of the active nodes.
+// policies returns the upgrade policies of the groups of the active nodes. That of a group whose nodes are not assessed
+// by the current Basis yet is the one before it.
 func (s *scope) policies() map[string]upgrade.Policy {
 	policies := map[string]upgrade.Policy{}
 	if s.basis.Decisions == nil {
 		return policies
 	}
 	add := func(group string, spec *v1.DriverUpgradePolicySpec) {
-		policies[group] = observe.UpgradePolicy(*spec, s.Timing.FirstRetryFailed, s.Timing.LastRetryFailed)
+		if _, known := policies[group]; !known {
+			policies[group] = observe.UpgradePolicy(*spec, s.Timing.FirstRetryFailed, s.Timing.LastRetryFailed)
+		}
 	}
 	add("", s.basis.Decisions.Input.Spec.Driver.UpgradePolicy)
-	for _, entry := range s.view.Active {
-		if entry.Planned == nil || !entry.Managed() {
-			continue
-		}
-		planned := &entry.Planned.NodePlan
-		group := observe.UpgradeGroup(s.basis.Decisions.Input.Spec, planned)
-		if _, known := policies[group]; !known && entry.BasisVersion == s.basis.Version {
-			add(group, planned.Spec.Driver.UpgradePolicy)
+	for _, current := range []bool{true, false} {
+		for _, entry := range s.view.Active {
+			if entry.Planned == nil || !entry.Managed() || (entry.BasisVersion == s.basis.Version) != current {
+				continue
+			}
+			planned := &entry.Planned.NodePlan
+			add(observe.UpgradeGroup(s.basis.Decisions.Input.Spec, planned), planned.Spec.Driver.UpgradePolicy)
 		}
 	}
 	return policies

@@ -44,7 +44,7 @@ func (s *scope) readSlots(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return s.withoutSlots(readsSlots, err)
+		return s.withoutSlots(ctx, readsSlots, err)
 	}
 	s.slotsAccepted(readsSlots)
 	s.memory.mayHaveSlots = false
@@ -70,25 +70,30 @@ func (s *scope) readSlots(ctx context.Context) error {
 // withoutSlots makes the error of a call for the slots why none is granted, if the API server refuses that call for
 // good, by a missing right or an admission policy: nodes that have begun need no slot to go on, and must not stay
 // cordoned. Other errors are returned.
-func (s *scope) withoutSlots(doing string, err error) error {
+func (s *scope) withoutSlots(ctx context.Context, doing string, err error) error {
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 		return fmt.Errorf("%s ConfigMap %s, which has the nodes that may be upgraded: %w", doing, labels.UpgradeSlots, err)
 	}
 	s.cluster.SlotsReason = v1.ReasonReconcileFailed
-	s.cluster.SlotsConflict = fmt.Sprintf("%s ConfigMap %s: %s", doing, labels.UpgradeSlots, s.slotsRefused(doing, err))
+	answer := s.slotsRefused(ctx, doing, err)
+	s.cluster.SlotsConflict = fmt.Sprintf("%s ConfigMap %s: %s", doing, labels.UpgradeSlots, answer)
 	s.requeueAfter(s.Timing.LastRetry)
 	return nil
 }
 
-// slotsRefused returns the text of the first answer to a call that is refused again and again: later ones may differ in
-// a time or in the number of the request, and each is written to the status of the policy.
-func (s *scope) slotsRefused(doing string, err error) string {
-	refused := slotsRefusal{doing: doing, reason: string(apierrors.ReasonForError(err)), text: err.Error()}
-	if known := s.memory.refused; known.doing == doing && known.reason == refused.reason {
-		return known.text
+// slotsRefused returns the answer to a call that is refused again and again, and logs each one that it takes.
+func (s *scope) slotsRefused(ctx context.Context, doing string, err error) string {
+	refused, known := slotsRefusal{doing: doing, reason: string(apierrors.ReasonForError(err))}, s.memory.refused
+	if known.doing == doing && known.reason == refused.reason {
+		refused.answer = known.answer
+	}
+	refused.answer = refused.answer.next(err.Error(), s.now, s.Timing.KeepAnswer)
+	if refused.answer != known.answer {
+		log.FromContext(ctx).Error(err, "No node can get a slot for its driver upgrade", "call", doing,
+			"configMap", labels.UpgradeSlots)
 	}
 	s.memory.refused = refused
-	return refused.text
+	return refused.answer.text
 }
 
 // slotsAccepted forgets why such a call was refused.
@@ -123,7 +128,7 @@ func (s *scope) writeSlots(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	if err := s.sendSlots(ctx, s.planned.Slots.Encode()); err != nil {
-		if err = s.withoutSlots(writesSlots, err); err == nil {
+		if err = s.withoutSlots(ctx, writesSlots, err); err == nil {
 			s.plan()
 		}
 		return err

@@ -2,6 +2,7 @@ package upgrade_test
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -10,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
@@ -63,6 +66,38 @@ var _ = Describe("Nothing is written", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(wait).To(BeNumerically("<=", 10*time.Second), "it waits for the assessment")
 		f.expectNoWrites(ctx)
+	})
+
+	It("by another policy than that of its node pool, though none of the pool's nodes is assessed", func(ctx SpecContext) {
+		spec := automatic()
+		spec.NodePools = []v1.NodePoolSpec{{
+			Name: "training", NodeSelector: v1.NodePoolSelector{"team": "training"},
+			Driver: &v1.NodePoolDriverSpec{UpgradePolicy: &v1.NodePoolUpgradePolicySpec{
+				AutoUpgrade: new(true), PodDeletion: spec.Driver.UpgradePolicy.PodDeletion,
+			}},
+		}}
+		spec.Driver = nil
+		f := newFakeFixture(ctx, spec, "a", "b")
+		for _, node := range f.nodes {
+			f.update(ctx, node, func(node *corev1.Node) { node.Labels["team"] = "training" })
+		}
+		f.addUser(ctx, "train", "a", 8)
+		f.blocked.Store(true)
+		f.target = "new"
+		const blocked = "a pod-deletion-required: UpgradeBlocked"
+		for i := 0; i < maxPasses && !strings.Contains(f.reported(), blocked); i++ {
+			f.play(ctx)
+			_, err := f.pass(ctx, f.manager, time.Second)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		const queued = "b upgrade-required: UpgradeQueued maxParallelUpgrades 1: a is being upgraded"
+		Expect(f.reported()).To(And(ContainSubstring(blocked), ContainSubstring(queued)))
+		f.takeWrites()
+		f.fleet.Publish(f.basis(), f.clock.Now())
+		_, err := f.pass(ctx, f.manager, upgrade.DefaultTiming().Assessment)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.reported()).To(ContainSubstring(queued))
+		Expect(f.takeWrites()).To(BeEmpty())
 	})
 
 	It("before the fleet has all nodes", func(ctx SpecContext) {

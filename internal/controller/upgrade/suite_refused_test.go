@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterpolicy/gpu-operator/internal/controller/upgrade"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -197,7 +199,13 @@ var _ = Describe("Writes of the slots that the API server refuses for good", fun
 })
 
 var _ = Describe("Calls for the slots that are refused with another text each time", func() {
-	DescribeTable("change no report", func(ctx SpecContext, read bool) {
+	DescribeTable("change no report", func(specContext SpecContext, read bool) {
+		var logged []string
+		ctx := log.IntoContext(specContext, funcr.New(func(_, args string) {
+			if strings.Contains(args, "No node can get a slot") {
+				logged = append(logged, args)
+			}
+		}, funcr.Options{}))
 		f := newFakeFixture(ctx, automatic(), "a")
 		calls, refuse := 0, refusal
 		answer := func() error {
@@ -226,8 +234,13 @@ var _ = Describe("Calls for the slots that are refused with another text each ti
 			Expect(pass()).To(Equal(report))
 		}
 		Expect(calls).To(Equal(before + 5))
+		Expect(logged).To(HaveLen(1), "the answer is logged where it is reported")
+		f.clock.SetTime(f.clock.Now().Add(10 * time.Minute))
+		Expect(pass()).To(ContainSubstring(fmt.Sprint("request ", calls, " is denied")), "it may have another cause by now")
+		Expect(logged).To(HaveLen(2))
 		refuse = invalid
 		Expect(pass()).To(ContainSubstring("is invalid"), "another kind of answer")
+		Expect(logged).To(HaveLen(3))
 
 		read, f.refuse = false, func(string, client.Object, []byte) error { return nil }
 		f.upgraded(ctx)

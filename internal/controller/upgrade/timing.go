@@ -21,6 +21,9 @@ type Timing struct {
 	FirstPoll, LastPoll time.Duration
 	// RetryBusy is the delay before the pods are read again for which a MIG layout waits.
 	RetryBusy time.Duration
+	// KeepAnswer is how long the answer to a refused call is reported in place of later ones, which may have another text
+	// each time.
+	KeepAnswer time.Duration
 	// Deadline is the timeout of one call.
 	Deadline time.Duration
 	// FirstRetryFailed and LastRetryFailed bound the back-off of a node whose upgrade has failed while its old driver
@@ -43,6 +46,7 @@ func DefaultTiming() Timing {
 		FirstPoll:        2 * time.Second,
 		LastPoll:         15 * time.Second,
 		RetryBusy:        30 * time.Second,
+		KeepAnswer:       10 * time.Minute,
 		Deadline:         5 * time.Second,
 		FirstRetryFailed: 10 * time.Minute,
 		LastRetryFailed:  3 * time.Hour,

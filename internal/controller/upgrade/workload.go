@@ -129,7 +129,7 @@ func (s *scope) addRejections(pods []upgrade.WorkloadPod, exist map[types.UID]bo
 	for i := range pods {
 		exist[pods[i].UID] = true
 		if pods[i].Blocked == "" {
-			pods[i].Blocked = s.memory.rejection(pods[i].UID).reason
+			pods[i].Blocked = s.memory.rejection(pods[i].UID).answer.text
 		}
 	}
 }

@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -237,6 +238,33 @@ func TestNoSecondCheckIsStartedWhileOneHangs(t *testing.T) {
 	g.Eventually(ended, "5s").Should(BeClosed())
 	close(release)
 	g.Expect(log.String()).To(ContainSubstring("the check hangs and cannot be killed"))
+}
+
+// Clients that leave their requests unfinished neither keep a collector waiting nor stay open.
+func TestServeLimitsConnections(t *testing.T) {
+	g := NewWithT(t)
+	options, addresses, done := node(t), make(chan string, 1), make(chan error, 1)
+	options.Log = slog.New(slog.NewTextHandler(address(addresses), nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { done <- Serve(ctx, 0, New(options), options.Log) }()
+	at := <-addresses
+	var oldest net.Conn
+	for range 150 {
+		conn, err := net.Dial("tcp", at)
+		g.Expect(err).NotTo(HaveOccurred())
+		t.Cleanup(func() { _ = conn.Close() })
+		oldest = cmp.Or(oldest, conn)
+	}
+	answer, err := http.Get("http://" + at + "/metrics")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(answer.Body.Close()).To(Succeed())
+	g.Expect(answer.Close).To(BeFalse(), "a collector keeps its connection")
+	// It was closed before the answer, which is earlier than a header may take.
+	g.Expect(oldest.SetReadDeadline(time.Now().Add(3 * time.Second))).To(Succeed())
+	_, err = oldest.Read(make([]byte, 1))
+	g.Expect(err).To(Or(MatchError(io.EOF), MatchError(ContainSubstring("reset by peer"))), "it is closed")
+	cancel()
+	g.Eventually(done, "1s").Should(Receive(BeNil()))
 }
 
 func TestServeEndsImmediatelyThoughAScrapeHangs(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/clusterpolicy/gpu-operator/internal/boundedserver"
 )
 
 const (
-	// readTimeout limits a request, which has no body.
-	readTimeout = 5 * time.Second
 	// writeTimeout limits an answer, the request to the API server included.
 	writeTimeout = 30 * time.Second
 	// idleTimeout is longer than the usual scrape interval, so that Prometheus keeps its connection.
@@ -28,13 +28,11 @@ const (
 // Serve serves the metrics at /metrics, and /healthz, on all addresses at this port until ctx ends; then it returns
 // nil immediately, without waiting for requests. With port 0 the kernel chooses one. It fails if the port is in use.
 func Serve(ctx context.Context, port int, metrics prometheus.Collector, log *slog.Logger) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(port)))
+	bounds := boundedserver.DefaultBounds()
+	bounds.Write, bounds.Idle, bounds.KeepAll = writeTimeout, idleTimeout, true
+	server, listener, err := bounds.Serve(ctx, net.JoinHostPort("", strconv.Itoa(port)), handler(metrics), nil)
 	if err != nil {
 		return fmt.Errorf("the metrics cannot be served on port %d; set a free one by --port or METRICS_PORT: %w", port, err)
-	}
-	server := &http.Server{
-		Handler:     handler(metrics),
-		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 	}
 	log.Info("serving the metrics", "address", listener.Addr().String())
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })

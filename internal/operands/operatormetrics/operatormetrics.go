@@ -27,6 +27,11 @@ func Operand() operand.Operand {
 	}
 }
 
+// IsPlain reports whether a Service is the one of this operand for metrics that are served by plain HTTP.
+func IsPlain(service *corev1.Service) bool {
+	return service.Labels[labels.Operand] == string(Name) && service.Annotations[scrape] == labels.True
+}
+
 type values struct {
 	// TLS is how Prometheus verifies the certificate; nil for plain HTTP.
 	TLS *tlsConfig
@@ -52,7 +57,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	}
 	if in.OperatorMetrics.Plain {
 		// A Prometheus that scrapes annotated Services uses plain HTTP and has no token.
-		v.Annotations[scrape] = "true"
+		v.Annotations[scrape] = labels.True
 	}
 	return []operand.Instance{
 		{Monitor: servicemonitor.Of(in, app, in.Spec.Operator.Metrics.ServiceMonitor), Values: v},

@@ -10,7 +10,7 @@ type Invariant struct {
 	check    func(*Run, *found)
 }
 
-const noUpgrades = "there is no upgrade engine yet: the operator takes no node out of service"
+const noUpgrades = "the campaign upgrades no driver, so that the operator takes no node out of service: rows U1 to U3"
 
 // Table returns all invariants, sorted by name.
 func Table() []Invariant {

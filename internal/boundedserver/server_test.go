@@ -1,4 +1,4 @@
-package app
+package boundedserver
 
 import (
 	"bufio"
@@ -13,9 +13,9 @@ import (
 )
 
 // served starts a server with these bounds, and returns its address. Requests with any token are authorized.
-func served(t *testing.T, bounds serverBounds) string {
+func served(t *testing.T, bounds Bounds) string {
 	t.Helper()
-	metrics := keeping(http.HandlerFunc(
+	metrics := Keeping(http.HandlerFunc(
 		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }))
 	mux := http.NewServeMux()
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
@@ -25,7 +25,7 @@ func served(t *testing.T, bounds serverBounds) string {
 		}
 		metrics.ServeHTTP(w, r)
 	})
-	server, listener, err := bounds.serve("127.0.0.1:0", mux, nil)
+	server, listener, err := bounds.Serve(t.Context(), "127.0.0.1:0", mux, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -38,10 +38,10 @@ func served(t *testing.T, bounds serverBounds) string {
 }
 
 // unbounded are bounds in time that no test reaches, with this limit of connections.
-func unbounded(connections int) serverBounds {
-	bounds := metricsBounds()
-	bounds.header, bounds.read, bounds.write, bounds.idle = time.Hour, time.Hour, time.Hour, time.Hour
-	bounds.connections = connections
+func unbounded(connections int) Bounds {
+	bounds := DefaultBounds()
+	bounds.Header, bounds.Read, bounds.Write, bounds.Idle = time.Hour, time.Hour, time.Hour, time.Hour
+	bounds.Connections = connections
 	return bounds
 }
 
@@ -89,13 +89,13 @@ func expectMetrics(t *testing.T, conn net.Conn) {
 // Connections whose header does not end are closed.
 func TestUnfinishedRequestsEnd(t *testing.T) {
 	g := NewWithT(t)
-	bounds := metricsBounds()
-	g.Expect([]time.Duration{bounds.header, bounds.read}).To(HaveEach(
+	bounds := DefaultBounds()
+	g.Expect([]time.Duration{bounds.Header, bounds.Read}).To(HaveEach(
 		And(BeNumerically(">", 0), BeNumerically("<=", 10*time.Second))), "150 connections were all open after 14 s")
-	g.Expect([]time.Duration{bounds.write, bounds.idle}).To(HaveEach(
+	g.Expect([]time.Duration{bounds.Write, bounds.Idle}).To(HaveEach(
 		And(BeNumerically(">", 0), BeNumerically("<=", 20*time.Second))))
 	bounds = unbounded(100)
-	bounds.header = time.Millisecond
+	bounds.Header = time.Millisecond
 	address := served(t, bounds)
 	for range 20 {
 		expectEnd(t, begin(t, address, unfinished))
@@ -104,7 +104,7 @@ func TestUnfinishedRequestsEnd(t *testing.T) {
 
 // The oldest connections of clients that have shown no right are closed when there are too many.
 func TestConnectionsAreLimited(t *testing.T) {
-	NewWithT(t).Expect(metricsBounds().connections).To(BeNumerically("<=", 100))
+	NewWithT(t).Expect(DefaultBounds().Connections).To(BeNumerically("<=", 100))
 	address := served(t, unbounded(3))
 	var open []net.Conn
 	for range 20 {
@@ -118,12 +118,12 @@ func TestConnectionsAreLimited(t *testing.T) {
 // Refused clients that keep their connections and clients that do not finish their headers do not keep away one with
 // rights, whose connection stays whatever they do afterwards.
 func TestRefusedClientsDoNotKeepOthersAway(t *testing.T) {
-	bounds := unbounded(metricsBounds().connections)
+	bounds := unbounded(DefaultBounds().Connections)
 	for name, text := range map[string]string{"refused": refused, "unfinished": unfinished, "silent": ""} {
 		t.Run(name, func(t *testing.T) {
 			address := served(t, bounds)
 			fill := func() {
-				for range 2 * bounds.connections {
+				for range 2 * bounds.Connections {
 					begin(t, address, text)
 				}
 			}
@@ -180,7 +180,7 @@ func (n named) Close() error {
 
 func TestAKeptConnectionEnds(t *testing.T) {
 	bounds := unbounded(3)
-	bounds.idle = time.Millisecond
+	bounds.Idle = time.Millisecond
 	conn := begin(t, served(t, bounds), allowed)
 	expectMetrics(t, conn)
 	expectEnd(t, conn)

@@ -1,4 +1,4 @@
-package app
+package boundedserver
 
 import (
 	"context"
@@ -90,7 +90,7 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// closing lets connections end after each answer of next that is not one of keeping.
+// closing lets connections end after each answer of next that is not one of Keeping.
 func closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
@@ -98,8 +98,8 @@ func closing(next http.Handler) http.Handler {
 	})
 }
 
-// keeping keeps the connections of requests that reach it, which are authorized.
-func keeping(next http.Handler) http.Handler {
+// Keeping keeps the connections of requests that reach it, which are authorized.
+func Keeping(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn, limited := r.Context().Value(connKey{}).(*limitedConn); limited {
 			conn.listener.mu.Lock()
