@@ -323,7 +323,7 @@ ci: RERUNS = 1
 ci: vet = -vet=off
 # They mostly wait, for the next reading by NVML, for writes that must not come, or for the kubelet: 12 minutes in all.
 ci: node_left_out = TestGPUsAfterDayOne/(faults of GPUs|a GPU lost later|at rest)|$\
-  TestNVIDIAsPrograms$$/(shared by a ConfigMap|shared under another name)|$\
+  TestNVIDIAsPrograms$$/(shared by a ConfigMap|shared under another name|shared by MPS)|$\
   TestNVIDIAsProgramsInject/without CDI
 ci: verify lint test-race test-rest test-operand test-node ## What CI runs: verify, lint, and each test once; unit tests and suites with the race detector
 

@@ -13,9 +13,12 @@ import (
 // remedy.
 const maxLastLine = 300
 
-// maxSearched, in bytes, limits what is searched of a line, so that its cost has a bound. A secret that is cut off
-// there is redacted, too.
-const maxSearched = 2 * maxLastLine
+// maxBegin, in bytes, is how much of the beginning of a longer line is shown.
+const maxBegin = 100
+
+// maxSearched, in bytes, limits what is searched of a line, so that its cost has a bound: kubelets keep no longer
+// message. A secret that is cut off there is redacted, too.
+const maxSearched = 4096
 
 const redacted = "[redacted]"
 
@@ -76,7 +79,21 @@ func LastLine(message string) string {
 		}
 		last, isError = line, named
 	}
-	return text.Truncate(redact(last), maxLastLine)
+	return shorten(redact(last))
+}
+
+// shorten leaves out the middle of a line that is longer than maxLastLine: programs put context before a cause.
+func shorten(line string) string {
+	if len(line) <= maxLastLine {
+		return line
+	}
+	const gap = " ... "
+	begin, end := strings.TrimSpace(text.Clip(line, maxBegin)), line[len(line)-maxLastLine+maxBegin+len(gap):]
+	_, after, found := strings.Cut(end, " ")
+	if !found {
+		after = strings.TrimLeftFunc(strings.ToValidUTF8(end, ""), unicode.IsSpace)
+	}
+	return begin + gap + after
 }
 
 // redact replaces the values of secrets in a line.

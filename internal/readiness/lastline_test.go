@@ -67,10 +67,24 @@ func TestLastLineIsBounded(t *testing.T) {
 	long := readiness.LastLine(strings.Repeat("日本語", 500))
 	g.Expect(len(long)).To(And(BeNumerically("<=", 300), BeNumerically(">", 200)))
 	g.Expect(utf8.ValidString(long)).To(BeTrue())
-	g.Expect(long).To(HaveSuffix("..."))
+	g.Expect(long).To(ContainSubstring("語 ... "))
 	g.Expect(readiness.LastLine(long)).To(Equal(long))
-	// A secret at the limit is redacted before the line is truncated.
-	g.Expect(readiness.LastLine(strings.Repeat("x", 285) + " token=abcdefghijklmnop")).NotTo(ContainSubstring("abc"))
+	// A secret at a cut is redacted before the line is shortened.
+	for _, at := range []int{85, 95, 100, 285, 4090} {
+		secret := strings.Repeat("x", at) + " token=abcdefghijklmnop"
+		g.Expect(readiness.LastLine(secret)).NotTo(ContainSubstring("abc"))
+		g.Expect(readiness.LastLine(secret + strings.Repeat(" y", 150))).NotTo(MatchRegexp("abc|nop"))
+	}
+}
+
+// A program written in Go says last what has failed.
+func TestLastLineHasTheCauseOfALongChain(t *testing.T) {
+	g := NewWithT(t)
+	chain := "E1123 09:18:39.1 1 main.go:188] error starting plugins: " + strings.Repeat("error visiting device: ", 20)
+	got := readiness.LastLine(chain + "more than one MIG device type present on node")
+	g.Expect(got).To(And(HavePrefix("error starting plugins: error visiting device: "),
+		HaveSuffix("error visiting device: more than one MIG device type present on node")))
+	g.Expect(len(got)).To(BeNumerically("<=", 300))
 }
 
 // A container may log anything.

@@ -13,10 +13,13 @@
 //
 // FAKE_MODEL is the model of all GPUs: a100, h100, which has MIG too, or t4, which has not. a100 if unset.
 //
-// The MIG layout that a program has made by libnvidia-ml.so.1 is in the file FAKE_MIG beside that library, which then
-// counts instead of the words migN. Events of GPUs are lines of the file FAKE_XID, and the names of functions that are
-// called and that the library does not have are added to FAKE_UNKNOWN: it exports all that NVIDIA's own programs may
-// look up, as a symbol that is missing ends a program.
+// FAKE_STATE is the directory of what the library writes, which processes with copies of it share; that of the library
+// if unset.
+//
+// The MIG layout that a program has made by libnvidia-ml.so.1 is in the file FAKE_MIG there, which then counts instead
+// of the words migN. Events of GPUs are lines of the file FAKE_XID. The names of functions that are called and that the
+// library does not have are added to FAKE_UNKNOWN of the state: it exports all that NVIDIA's own programs may look up,
+// as a symbol that is missing ends a program.
 //
 // FAKE_CUDA and FAKE_NVML set faults:
 //

@@ -23,7 +23,10 @@ const (
 	NVML = "FAKE_NVML"
 	// Model names the model of all GPUs: a100, h100 or t4; a100 by default.
 	Model = "FAKE_MODEL"
-	// Unknown is a file in Stack.Lib, to which libnvidia-ml.so.1 adds the name of each function that is called and that
+	// State names the directory of what libnvidia-ml.so.1 writes: the layout of MIG devices, which all processes share,
+	// and Unknown. Stack.Lib by default.
+	State = "FAKE_STATE"
+	// Unknown is a file of the state, to which libnvidia-ml.so.1 adds the name of each function that is called and that
 	// it does not have. It exists from the first such call.
 	Unknown = "FAKE_UNKNOWN"
 	// Events is a file in Stack.Lib with a line for each event of libnvidia-ml.so.1: the index of a GPU and an XID, and

@@ -22,6 +22,7 @@ import (
 const (
 	daemonApp     = "nvidia-device-plugin-mps-control-daemon"
 	daemonProgram = "mps-control-daemon"
+	daemonPath    = "/usr/bin/" + daemonProgram
 	clientImage   = "example.com/mps-client:1"
 	// mpsShares is how many pods share a GPU, clientLimits what each gets of its 81,559 MiB and its threads.
 	mpsShares    = 4
@@ -52,7 +53,7 @@ func (b *env) checkMPS() {
 			HaveField("Reason", "UnexpectedAdmissionError"), HaveField("Message", ContainSubstring("maximum request size"))))
 	}, "1m", "100ms").Should(Succeed())
 	b.restartPlugin()
-	b.killDaemon()
+	b.killDaemon(b.process("/stand-in", daemonPath), "client", "later")
 	b.endClients()
 	b.createClient("client", 1)
 	b.awaitClient("client", 0)
@@ -115,12 +116,13 @@ func (b *env) restartPlugin() {
 
 // killDaemon kills the daemon, so that the kubelet restarts its container alone: what it has left does not keep the
 // next one from serving, and the clients are restarted and work.
-func (b *env) killDaemon() {
+func (b *env) killDaemon(pid int, clients ...string) {
 	b.t.Helper()
 	begin := time.Now()
-	b.Expect(syscall.Kill(b.process("/stand-in", "/usr/bin/"+daemonProgram), syscall.SIGKILL)).To(Succeed())
-	b.awaitClient("client", 1)
-	b.awaitClient("later", 1)
+	b.Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
+	for _, client := range clients {
+		b.awaitClient(client, 1)
+	}
 	b.t.Logf("after the daemon was killed, the clients worked again after %s", since(begin))
 }
 

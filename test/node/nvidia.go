@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -23,6 +24,9 @@ const fakeGPUs = "FAKE_GPUS"
 var LibraryDir = map[string]string{
 	"amd64": "/usr/lib/x86_64-linux-gnu", "arm64": "/usr/lib/aarch64-linux-gnu",
 }[runtime.GOARCH]
+
+// mpsControl is the driver's program of the Multi-Process Service.
+const mpsControl = "nvidia-cuda-mps-control"
 
 // driverImageSystem ends the tags of images that are for one operating system: the machine's.
 const driverImageSystem = "-ubuntu24.04"
@@ -55,6 +59,10 @@ func NVIDIAImages(standIn, libcuda string) ([]Image, error) {
 			return nil, err
 		}
 		made := PlayedImage(standIn, name, programs...)
+		if component == "device-plugin" {
+			// Injected from the driver, elsewhere.
+			made.Links["usr/bin/"+mpsControl] = "../../stand-in"
+		}
 		// As in NVIDIA's images; containers that are to have no GPU have void.
 		made.Env = append(made.Env, "NVIDIA_VISIBLE_DEVICES=all")
 		images = append(images, made)
@@ -100,11 +108,11 @@ func DriverImage(standIn, libcuda, version string) (Image, error) {
 	return driver, nil
 }
 
-// ProgramImages are the images of NVIDIAImages, of which two have NVIDIA's programs, from the folder programs, at the
-// places of the published images: those of the container toolkit and of the device plugin. Their C library is that of
-// this computer. The driver is played, in the version that its library has: NVIDIA's programs find the files of a
-// driver by the version that NVML returns. Its nvidia-smi is a file of its own, which can be injected without what the
-// others share.
+// ProgramImages are the images of NVIDIAImages, of which three have NVIDIA's programs, from the folder programs, at the
+// places of the published images: those of the container toolkit, of the device plugin and of the MIG manager. Their C
+// library and their tools are those of this computer. The driver is played, in the version that its library has:
+// NVIDIA's programs find the files of a driver by the version that NVML returns. Its programs are files of their own,
+// which can be injected without what the others share.
 func ProgramImages(programs, standIn, libcuda, driverVersion string) ([]Image, error) {
 	images, err := NVIDIAImages(standIn, libcuda)
 	if err != nil {
@@ -114,18 +122,19 @@ func ProgramImages(programs, standIn, libcuda, driverVersion string) ([]Image, e
 	if err != nil {
 		return nil, err
 	}
-	const smi = "usr/bin/nvidia-smi"
-	delete(driver.Links, smi)
-	driver.Files[smi] = standIn
+	for _, program := range []string{"usr/bin/nvidia-smi", "usr/bin/" + mpsControl} {
+		delete(driver.Links, program)
+		driver.Files[program] = standIn
+	}
 	images[len(images)-1] = driver
-	for component, made := range map[string]func(string) (Image, error){
-		"container-toolkit": toolkitImage, "device-plugin": pluginImage,
+	for component, made := range map[string]func(string, string) (Image, error){
+		"container-toolkit": toolkitImage, "device-plugin": pluginImage, "mig-manager": migImage,
 	} {
 		name, err := ImageName(component)
 		if err != nil {
 			return nil, err
 		}
-		image, err := made(programs)
+		image, err := made(programs, standIn)
 		if err != nil {
 			return nil, fmt.Errorf("make image %s: %w", name, err)
 		}
@@ -146,7 +155,7 @@ var toolkitPrograms = []string{
 
 // Programs are the names of NVIDIA's programs that ProgramImages needs.
 func Programs() []string {
-	return slices.Concat(toolkitPrograms, []string{toolkitInstaller}, played["device-plugin"])
+	return slices.Concat(toolkitPrograms, []string{toolkitInstaller, migManager, migParted}, played["device-plugin"])
 }
 
 // toolkitArtifacts is where the toolkit's image has the content of its packages.
@@ -155,7 +164,7 @@ const toolkitArtifacts = "artifacts/deb"
 // toolkitImage is the image of the container toolkit. What is not a Go program, libnvidia-container and the program
 // nvidia-container-cli, is only there by name: nothing but the legacy mode runs it. The installer reads the
 // configuration of the container runtime by chroot.
-func toolkitImage(programs string) (Image, error) {
+func toolkitImage(programs, _ string) (Image, error) {
 	const installer, chroot, missing = "work/" + toolkitInstaller, "usr/sbin/chroot", "/bin/false"
 	i := Image{
 		Files: map[string]string{
@@ -178,8 +187,9 @@ func toolkitImage(programs string) (Image, error) {
 	return i, i.addLibraries(installer, chroot)
 }
 
-// pluginImage is the image of the device plugin.
-func pluginImage(programs string) (Image, error) {
+// pluginImage is the image of the device plugin. The daemon of the Multi-Process Service runs mount and umount for its
+// memory, and tail for its log.
+func pluginImage(programs, _ string) (Image, error) {
 	i := Image{
 		Files: map[string]string{}, Links: map[string]string{}, Entrypoint: []string{"nvidia-device-plugin"},
 		Env: []string{
@@ -187,12 +197,36 @@ func pluginImage(programs string) (Image, error) {
 			"NVIDIA_DISABLE_REQUIRE=true", "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
 		},
 	}
-	places := make([]string, 0, len(played["device-plugin"]))
 	for _, program := range played["device-plugin"] {
-		places = append(places, "usr/bin/"+program)
 		i.Files["usr/bin/"+program] = filepath.Join(programs, program)
 	}
-	return i, i.addLibraries(places...)
+	for _, tool := range []string{"usr/bin/mount", "usr/bin/umount", "usr/bin/tail"} {
+		i.Files[tool] = "/" + tool
+	}
+	return i, i.addLibraries(slices.Collect(maps.Keys(i.Files))...)
+}
+
+// The programs of the MIG manager's image, besides the toolkit's that describes devices.
+const migManager, migParted = "nvidia-mig-manager", "nvidia-mig-parted"
+
+// migImage is the image of the MIG manager. It runs programs of the driver and of the host by chroot. Its
+// nvidia-mig-parted is started by the stand-in, which shows it the machine's modules.
+func migImage(programs, standIn string) (Image, error) {
+	const chroot, inTmp = "usr/sbin/chroot", "tmp/empty"
+	i := Image{
+		Files: map[string]string{chroot: "/" + chroot}, Links: map[string]string{}, Entrypoint: []string{migManager},
+		Env: []string{
+			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+			"NVIDIA_DISABLE_REQUIRE=true", "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_MIG_CONFIG_DEVICES=all",
+			"NVIDIA_DRIVER_CAPABILITIES=utility",
+		},
+	}
+	for _, program := range []string{migManager, migParted, "nvidia-ctk"} {
+		i.Files["usr/bin/"+program] = filepath.Join(programs, program)
+	}
+	err := i.addLibraries(slices.Collect(maps.Keys(i.Files))...)
+	i.Files["usr/local/bin/"+migParted], i.Files[inTmp] = standIn, os.DevNull
+	return i, err
 }
 
 // addLibraries adds the libraries that some of the image's programs need.

@@ -39,14 +39,7 @@ func (b *env) checkPartitions() {
 	b.selectStrategy("single")
 	before := b.containers(partitioned...)
 	b.cut("all-1g.10gb", map[corev1.ResourceName]int{gpuResource: gpus * slices7}, "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb")
-	all := b.containers()
-	seen := b.followLabels(layoutStateLabel, pluginLabel)
-	b.label(layoutLabel, "all-8g.90gb")
-	b.Eventually(func() []string { return seen()[layoutStateLabel] }, "30s", "50ms").
-		Should(Equal([]string{"success", "failed"}))
-	b.Expect(seen()[pluginLabel]).To(Equal([]string{"true"}), "an unknown layout pauses no operand")
-	b.awaitDevices(map[corev1.ResourceName]int{gpuResource: gpus * slices7})
-	b.Expect(b.containers()).To(Equal(all))
+	b.checkUnknownLayout()
 	b.Expect(b.containers(partitioned...)).To(Equal(before), "no other container is restarted")
 
 	b.selectStrategy("mixed")

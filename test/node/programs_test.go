@@ -27,10 +27,17 @@ import (
 // playedDriver is the version of the driver that the played NVML is of.
 const playedDriver = "580.95.05"
 
-// programsPolicy is all of the defaults, with that driver.
+// driverState is where the played NVML has what all containers share: until the driver is unloaded.
+const driverState = "/proc/driver/nvidia"
+
+// programsPolicy is all of the defaults, with that driver. The MIG manager 0.13.1 does not know the variable with which
+// later ones get the layouts that are shipped; its own is set to the same file.
 func programsPolicy() *v1.ClusterPolicy {
 	policy := samplePolicy()
 	policy.Spec.Driver = &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: playedDriver}}
+	policy.Spec.MIGManager = &v1.MIGManagerSpec{ContainerSpec: v1.ContainerSpec{
+		Env: []v1.EnvVar{{Name: "CONFIG_FILE", Value: "/mig-parted-config/config-default.yaml"}},
+	}}
 	return policy
 }
 
@@ -46,6 +53,7 @@ func (b *env) loadPrograms() {
 	b.Expect(b.machine.InstallContainerd()).To(Succeed())
 	for name, content := range map[string]string{
 		fakegpu.GPUs: strings.Repeat("gpu ", gpus), fakegpu.Model: "h100", fakegpu.NVML: "", fakegpu.Events: "",
+		fakegpu.State: driverState,
 	} {
 		b.Expect(b.machine.ShowDriverFile(name, content)).To(Succeed())
 	}
@@ -55,6 +63,10 @@ func (b *env) loadPrograms() {
 func newPrograms(t *testing.T) *env {
 	t.Helper()
 	b := newEnv(t)
+	// Without it the MIG manager changes nothing.
+	stop, err := b.machine.ServeBus()
+	b.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { b.Expect(stop()).To(Succeed()) })
 	b.loadPrograms()
 	b.deployOperator(privileged)
 	return b
@@ -82,7 +94,8 @@ func (b *env) logsIfFailed() {
 }
 
 // TestNVIDIAsPrograms runs NVIDIA's own programs below the rendered manifests, unchanged: its toolkit, device plugin,
-// config-manager and GPU Feature Discovery. Only the driver is played.
+// config-manager, GPU Feature Discovery, MPS daemon and MIG manager. Only the driver is played, and of MPS the closed
+// program nvidia-cuda-mps-control.
 func TestNVIDIAsPrograms(t *testing.T) {
 	b := newPrograms(t)
 	defer b.logsIfFailed()
@@ -109,6 +122,12 @@ func TestNVIDIAsPrograms(t *testing.T) {
 		{"shared under another name", (*env).checkRenamed},
 		{"a GPU with an error", (*env).checkEvent},
 		{"another version of the toolkit", (*env).checkToolkitUpgrade},
+		{"shared by MPS", (*env).checkProgramsMPS},
+		{"MIG devices of one profile", (*env).checkProgramsSingle},
+		{"a layout that the driver refuses", (*env).checkFailedLayout},
+		{"a layout that is not there", (*env).checkUnknownLayout},
+		{"MIG devices of three profiles", (*env).checkProgramsMixed},
+		{"all functions of NVML are known", (*env).checkKnown},
 		{"the machine is as before", func(b *env) { b.checkStackRemoved(before, config) }},
 	} {
 		// A part that fails leaves the node as it is then, so that the next ones would fail too.

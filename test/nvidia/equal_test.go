@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,16 +24,20 @@ type situation struct {
 	layout           string
 	profiles         map[string]int
 	strategy, config string
+	// list is the way in which containers get their devices; empty is that of the default, by CDI.
+	list string
 }
 
 // behaviour is what a program does in a situation, in a form that does not depend on the UUIDs of devices.
 type behaviour struct {
-	// Ended: the device plugin has ended with this code.
+	// Ended: the device plugin has ended with this code, and the operator shows Why.
 	Ended int
+	Why   string
 	// Devices are how many a resource has, by what the plugin gives to a container that gets the first one.
 	Devices map[string]int
-	// Given are the names of the devices in the specification of CDI, and Refused why two shares are refused, by resource.
-	Given, Refused map[string]string
+	// Given is what a container gets of one device, and Refused why two shares are refused, by resource.
+	Given   map[string][]string
+	Refused map[string]string
 	// Labels of GPU Feature Discovery.
 	Labels map[string]string
 }
@@ -42,6 +48,10 @@ var situations = map[string]situation{
 	"under a new name":    {config: sharing("nvidia.com/gpu", 4, "    renameByDefault: true\n")},
 	"one share each":      {config: sharing("nvidia.com/gpu", 4, "    failRequestsGreaterThanOne: true\n")},
 	"without a prefix":    {config: sharing("gpu", 4, "")},
+	"by a variable":       {list: "envvar"},
+	"by mounts":           {list: "volume-mounts"},
+	"by both":             {list: "envvar,cdi-cri"},
+	"MPS":                 {config: sharingByMPS(4)},
 	"MIG single":          {layout: "all-1g.10gb", profiles: map[string]int{"1g.10gb": 7}, strategy: "single"},
 	"MIG mixed":           {layout: "all-balanced", profiles: balanced, strategy: "mixed"},
 	"MIG none":            {layout: "all-balanced", profiles: balanced, strategy: "none"},
@@ -77,6 +87,9 @@ func TestTheStandInsBehaveAsNVIDIAsPrograms(t *testing.T) {
 			})
 			NewWithT(t).Expect(played.Labels).NotTo(BeEmpty())
 			maps.DeleteFunc(genuine.Labels, func(label, _ string) bool { _, has := played.Labels[label]; return !has })
+			// NVIDIA's programs put more before a cause.
+			NewWithT(t).Expect(genuine.Why).To(HaveSuffix(played.Why))
+			genuine.Why = played.Why
 			NewWithT(t).Expect(played).To(Equal(genuine))
 		})
 	}
@@ -88,18 +101,25 @@ func (s situation) play(
 ) behaviour {
 	g := NewWithT(t)
 	m := newMachine(t, h100)
+	// The daemon of the Multi-Process Service serves, if one is asked.
+	g.Expect(os.WriteFile(filepath.Join(m.stack.Bin, "nvidia-cuda-mps-control"), []byte("#!/bin/sh\n"), 0o755)).
+		To(Succeed())
 	partition(m)
-	variables := rendered(t, true, s.strategy)
+	variables := rendered(t, s.list == "", s.strategy)
+	if s.list != "" {
+		variables = append(variables, "DEVICE_LIST_STRATEGY="+s.list)
+	}
 	if s.config != "" {
 		variables = append(variables, "CONFIG_FILE="+m.write("config.yaml", s.config))
 	}
 	features(m, variables)
 	found := behaviour{
-		Devices: map[string]int{}, Given: map[string]string{}, Refused: map[string]string{}, Labels: m.labels(),
+		Devices: map[string]int{}, Given: map[string][]string{}, Refused: map[string]string{}, Labels: m.labels(),
 	}
 	served := m.serve(plugin, variables...)
 	if strings.HasSuffix(found.Labels["gpu.product"], "-INVALID") {
-		found.Ended = served.end().Code
+		end := served.end()
+		found.Ended, found.Why = end.Code, end.why()
 		return found
 	}
 	resources := max(1, len(s.profiles))
@@ -111,14 +131,37 @@ func (s situation) play(
 		found.Devices[resource+" "+shape(ids[0])] = len(ids)
 		got := served.allocate(resource, ids[0])
 		g.Expect(got.Error).To(BeEmpty())
-		for _, device := range got.Allocated.CDI {
-			found.Given[resource] += shape(device.Name) + " "
-		}
+		found.Given[resource] = got.Allocated.words()
 		if _, refused, is := strings.Cut(served.allocate(resource, ids[0], ids[1]).Error, "invalid request: "); is {
 			found.Refused[resource] = refused
 		}
 	}
 	return found
+}
+
+// words are what a container gets, a word for each thing.
+func (a *allocated) words() []string {
+	var words []string
+	for _, device := range a.CDI {
+		words = append(words, "device "+device.Name)
+	}
+	for key, value := range a.Annotations {
+		words = append(words, "annotation "+key+"="+value)
+	}
+	for name, value := range a.Envs {
+		words = append(words, "variable "+name+"="+value)
+	}
+	for _, mount := range a.Mounts {
+		words = append(words, "mount "+mount.Host+" "+mount.Container)
+	}
+	for _, node := range a.Devices {
+		words = append(words, "node "+node.Host+" "+node.Container+" "+node.Permissions)
+	}
+	for i := range words {
+		words[i] = shape(words[i])
+	}
+	slices.Sort(words)
+	return words
 }
 
 // playFeatures runs the stand-in of GPU Feature Discovery until it has written its labels.

@@ -95,7 +95,7 @@ func TestGPUFeatureDiscovery(t *testing.T) {
 			want: gpuLabels(map[string]string{"gpu.replicas": "4", "gpu.sharing-strategy": "time-slicing"}),
 		},
 		"MPS": {
-			model: h100, config: strings.Replace(sharing("nvidia.com/gpu", 4, ""), "timeSlicing", "mps", 1),
+			model: h100, config: sharingByMPS(4),
 			want: gpuLabels(map[string]string{
 				"gpu.product": "NVIDIA-H100-80GB-HBM3-SHARED", "gpu.replicas": "4", "gpu.sharing-strategy": "mps",
 				"mps.capable": "true",

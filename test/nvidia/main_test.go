@@ -36,7 +36,7 @@ func run(m *testing.M) int {
 	err := cluster.SetParallel()
 	if err == nil {
 		programs, err = cluster.EnsureNVIDIAPrograms(testContext(), os.Stderr, "nvidia-device-plugin",
-			"gpu-feature-discovery", "nvidia-ctk", "nvidia-mig-parted")
+			"gpu-feature-discovery", "mps-control-daemon", "nvidia-ctk", "nvidia-mig-parted")
 	}
 	if err == nil {
 		standIn, err = cluster.BuildNodeStandIn(testContext(), os.Stderr)

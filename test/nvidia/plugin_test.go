@@ -21,6 +21,11 @@ func sharing(resource string, replicas int, options string) string {
 		options, resource, replicas)
 }
 
+// sharingByMPS is a configuration of the device plugin that shares GPUs by the Multi-Process Service.
+func sharingByMPS(replicas int) string {
+	return strings.Replace(sharing("nvidia.com/gpu", replicas, ""), "timeSlicing", "mps", 1)
+}
+
 // uuid is the UUID of a GPU of the machine.
 func uuid(gpu int) string {
 	text := "GPU-N0N1N2N3-N4N5-N6N7-N8N9-NaNbNcNdNe00"

@@ -37,6 +37,16 @@ int fake_words(const char *variable, char *copy, size_t size) {
 	return 1;
 }
 
+void fake_state(const char *file, char *path, size_t size) {
+	char dir[MAX_WORDS];
+	if (!fake_words("FAKE_STATE", dir, sizeof dir)) {
+		fake_path(file, path, size);
+		return;
+	}
+	dir[strcspn(dir, SPACE)] = 0;
+	snprintf(path, size, "%s/%s", dir, file);
+}
+
 void fake_uuid(int gpu, int mig, uint8_t uuid[16]) {
 	for (int i = 0; i < 16; i++) {
 		uuid[i] = (uint8_t)(0x10 * (gpu + 1) + i);

@@ -48,8 +48,8 @@ struct fake_layout {
 	struct fake_instance instance[MAX_MIG];
 };
 
-// fake_layout_read reads how each GPU is partitioned: from the file FAKE_MIG beside the library or, without one, from
-// the words of FAKE_GPUS. Instances are in the order of their places.
+// fake_layout_read reads how each GPU is partitioned: from the file FAKE_MIG of the state or, without one, from the
+// words of FAKE_GPUS. Instances are in the order of their places.
 void fake_layout_read(struct fake_layout layout[MAX_GPUS]);
 
 // fake_layout_lock keeps other processes from changing the layout until fake_layout_write, which also writes it unless
@@ -82,6 +82,9 @@ int fake_words(const char *variable, char *copy, size_t size);
 
 // fake_path writes the path of the file of that name beside this library.
 void fake_path(const char *file, char *path, size_t size);
+
+// fake_state is fake_path for what the library writes: in the directory that FAKE_STATE names, if any.
+void fake_state(const char *file, char *path, size_t size);
 
 // fake_open opens the file of that name beside the library and locks it, shared, until the process ends: what keeps a
 // driver from being unloaded. Nothing happens where there is no such file.

@@ -83,9 +83,9 @@ static int by_place(const void *a, const void *b) {
 void fake_layout_read(struct fake_layout layout[MAX_GPUS]) {
 	int mig[MAX_GPUS], gpus = listed(mig), gpu;
 	unsigned at, id, profile, start;
-	char path[4096], line[256];
+	char path[2 * MAX_WORDS], line[256];
 	memset(layout, 0, MAX_GPUS * sizeof *layout);
-	fake_path("FAKE_MIG", path, sizeof path);
+	fake_state("FAKE_MIG", path, sizeof path);
 	FILE *file = fopen(path, "r");
 	for (gpu = 0; !file && gpu < gpus; gpu++) {
 		layout[gpu].enabled = mig[gpu] >= 0;
@@ -115,8 +115,8 @@ void fake_layout_read(struct fake_layout layout[MAX_GPUS]) {
 }
 
 int fake_layout_lock(void) {
-	char path[4096];
-	fake_path("FAKE_MIG.lock", path, sizeof path);
+	char path[2 * MAX_WORDS];
+	fake_state("FAKE_MIG.lock", path, sizeof path);
 	int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 	if (lock >= 0) {
 		flock(lock, LOCK_EX);
@@ -125,10 +125,10 @@ int fake_layout_lock(void) {
 }
 
 int fake_layout_write(int lock, const struct fake_layout layout[MAX_GPUS], int gpus) {
-	char path[4096], changed[4096];
+	char path[2 * MAX_WORDS], changed[2 * MAX_WORDS];
 	int written = layout != NULL;
-	fake_path("FAKE_MIG", path, sizeof path);
-	fake_path("FAKE_MIG.new", changed, sizeof changed);
+	fake_state("FAKE_MIG", path, sizeof path);
+	fake_state("FAKE_MIG.new", changed, sizeof changed);
 	FILE *file = layout ? fopen(changed, "w") : NULL;
 	for (int gpu = 0; file && gpu < gpus; gpu++) {
 		if (layout[gpu].enabled) {

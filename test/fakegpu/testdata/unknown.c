@@ -1,12 +1,12 @@
-// The functions of NVML that the stand-in does not have. Each call is recorded in FAKE_UNKNOWN beside the library.
+// The functions of NVML that the stand-in does not have. Each call is recorded in FAKE_UNKNOWN of the state.
 #include "fake.h"
 #include "nvml.h"
 
 #include <stdio.h>
 
 static int unknown(const char *function) {
-	char path[4096];
-	fake_path("FAKE_UNKNOWN", path, sizeof path);
+	char path[2 * MAX_WORDS];
+	fake_state("FAKE_UNKNOWN", path, sizeof path);
 	FILE *file = fopen(path, "a");
 	if (file) {
 		fprintf(file, "%s\n", function);

@@ -94,8 +94,9 @@ func loadModules() error {
 	files := map[string]string{
 		"/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " + driverVersion() + "\n",
 		"/proc/devices": fmt.Sprintf(
-			"Character devices:\n  1 mem\n%[1]d nvidia\n%[1]d nvidiactl\n%d nvidia-uvm\n\nBlock devices:\n", majorNvidia,
-			majorUVM),
+			"Character devices:\n  1 mem\n%[1]d nvidia\n%[1]d nvidiactl\n%d nvidia-caps\n%d nvidia-uvm\n\nBlock devices:\n",
+			majorNvidia, majorCapabilities, majorUVM),
+		minorsFile: minors(len(addresses)),
 	}
 	for i, address := range addresses {
 		files["/proc/driver/nvidia/gpus/"+address+"/information"] = fmt.Sprintf(
@@ -135,7 +136,8 @@ func unloadModules() error {
 	for _, path := range bound {
 		failures = append(failures, os.Remove(path))
 	}
-	return errors.Join(append(failures, err, os.RemoveAll("/proc/driver/nvidia"))...)
+	return errors.Join(append(failures, err, os.RemoveAll("/proc/driver/nvidia"),
+		os.RemoveAll(filepath.Dir(minorsFile)))...)
 }
 
 // write writes a file in place, because it may be mounted elsewhere.
@@ -189,7 +191,8 @@ func unmountRoot() error {
 	}
 }
 
-// smi is nvidia-smi: it lists the GPUs whose device nodes it finds.
+// smi is nvidia-smi: it lists the GPUs whose device nodes it finds, or sets the compute mode of one. First it makes the
+// device nodes of MIG devices.
 func smi(args []string) error {
 	if _, err := os.Stat("/dev/nvidiactl"); err != nil {
 		fmt.Println("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
@@ -202,6 +205,12 @@ func smi(args []string) error {
 	if len(gpus) == 0 {
 		fmt.Println("No devices were found")
 		os.Exit(6)
+	}
+	if err := makeCapabilities(len(gpus)); err != nil {
+		return err
+	}
+	if mode := slices.Index(args, "-c"); mode >= 0 && mode+1 < len(args) {
+		return write(computeModeFile, args[mode+1])
 	}
 	for _, arg := range args {
 		if fields, ok := strings.CutPrefix(arg, "--query-gpu="); ok {

@@ -123,7 +123,7 @@ func addHardware(s spec) error {
 
 // driverFiles are the files beside the driver's libraries that say what these play, see package fakegpu. A machine that
 // has them among its orders shows them to each container, whatever injects the libraries.
-var driverFiles = []string{"FAKE_GPUS", "FAKE_MODEL", "FAKE_NVML", "FAKE_XID"}
+var driverFiles = []string{"FAKE_GPUS", "FAKE_MODEL", "FAKE_NVML", "FAKE_STATE", "FAKE_XID"}
 
 // showHardware is the hook that runs in a container's mount namespace before the container enters it. runc itself
 // refuses mounts in /proc.
@@ -151,20 +151,13 @@ func showHardware([]string) error {
 // concatenate is cat on the machine. In /proc/modules, which not every kernel has, it finds the machine's modules; the
 // runtime of the toolkit looks there whether the driver is loaded.
 func concatenate(args []string) error {
-	const modulesFile, cat = "/proc/modules", "/bin/cat"
+	const cat = "/bin/cat"
 	if !slices.Equal(args, []string{modulesFile}) {
 		return unix.Exec(cat, append([]string{cat}, args...), os.Environ())
 	}
-	loaded, err := os.ReadDir(filepath.Join(machineDir, moduleDir))
-	if err != nil {
-		return err
-	}
-	for _, module := range loaded {
-		if _, err := os.Stat(filepath.Join(machineDir, moduleDir, module.Name(), "initstate")); err == nil {
-			fmt.Printf("%s 1 0 - Live 0x0000000000000000\n", module.Name())
-		}
-	}
-	return nil
+	text, err := loadedModules(machineDir)
+	fmt.Print(text)
+	return err
 }
 
 func rootOf(bundle string) (string, error) {

@@ -33,8 +33,10 @@ var parts = map[string]func(args []string) error{
 	"nvidia-device-plugin":         plugin,
 	"config-manager":               manageConfig,
 	"mps-control-daemon":           controlDaemon,
+	"nvidia-cuda-mps-control":      mpsControl,
 	"gpu-feature-discovery":        discoverFeatures,
 	"nvidia-mig-manager":           managePartitions,
+	"nvidia-mig-parted":            withModules("/usr/bin/nvidia-mig-parted"),
 	"dcgm-exporter":                exportMetrics,
 	"nv-hostengine":                serveEngine,
 

@@ -4,17 +4,16 @@ package main
 
 import (
 	"bufio"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -47,6 +46,10 @@ const (
 const (
 	askThreads = "get_default_active_thread_percentage"
 	askMemory  = "get_default_device_pinned_mem_limit"
+	// setThreads and setMemory set the limits of clients, the memory for a GPU; askEnd ends the daemon.
+	setThreads = "set_default_active_thread_percentage"
+	setMemory  = "set_default_device_pinned_mem_limit"
+	askEnd     = "quit"
 	// askServer connects a client: the answer is the file in the daemon's memory, and the connection lasts as long as
 	// the server.
 	askServer = "connect"
@@ -118,97 +121,21 @@ func startControl() (stop func() error, err error) {
 	if err := write(computeModeFile, computeExclusive); err != nil {
 		return nothing, fmt.Errorf("set the compute mode: %w", err)
 	}
-	control, err := serveControl(shared.of(gpuResource))
+	dir := mpsDir(mpsRoot, gpuResource)
+	control, err := serveControl(filepath.Join(dir, "pipe"), filepath.Join(dir, "log"))
 	if err != nil {
 		return nothing, err
 	}
-	if err := os.WriteFile(mpsReady, nil, 0o644); err != nil {
+	control.share(shared.of(gpuResource))
+	started := filepath.Join(dir, ".started")
+	if err := errors.Join(os.WriteFile(started, nil, 0o644), os.WriteFile(mpsReady, nil, 0o644)); err != nil {
 		return control.end, err
 	}
 	fmt.Println("the daemon of MPS serves " + gpuResource)
 	return func() error {
-			return errors.Join(os.Remove(mpsReady), control.end(), write(computeModeFile, computeDefault))
+			return errors.Join(os.Remove(mpsReady), control.end(), os.Remove(started), write(computeModeFile, computeDefault))
 		},
 		nil
-}
-
-// control is the daemon of one resource.
-type control struct {
-	listener net.Listener
-	// replicas is how many clients share a GPU, segment the daemon's file in its memory.
-	replicas int
-	segment  string
-
-	mu sync.Mutex
-	// clients are the connections of programs that use GPUs. They end with the daemon.
-	clients []net.Conn
-}
-
-func serveControl(replicas int) (*control, error) {
-	dir := mpsDir(mpsRoot, gpuResource)
-	pipes, log := filepath.Join(dir, "pipe"), filepath.Join(dir, "log")
-	if err := errors.Join(os.MkdirAll(pipes, 0o755), os.MkdirAll(log, 0o755)); err != nil {
-		return nil, err
-	}
-	c := &control{replicas: replicas, segment: segmentPrefix + rand.Text()}
-	socket := filepath.Join(pipes, controlSocket)
-	// A daemon that was killed leaves its socket.
-	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	err := errors.Join(
-		os.WriteFile(filepath.Join(sharedMemory, c.segment), nil, 0o644),
-		os.WriteFile(filepath.Join(log, "control.log"), []byte("Starting control daemon using socket "+socket+"\n"), 0o644),
-	)
-	if err != nil {
-		return nil, err
-	}
-	if c.listener, err = net.Listen("unix", socket); err != nil {
-		return nil, err
-	}
-	go c.serve()
-	return c, os.WriteFile(filepath.Join(dir, ".started"), nil, 0o644)
-}
-
-func (c *control) serve() {
-	for {
-		connection, err := c.listener.Accept()
-		if err != nil {
-			return
-		}
-		go c.answer(connection)
-	}
-}
-
-// answer answers one command.
-func (c *control) answer(connection net.Conn) {
-	line, err := bufio.NewReader(connection).ReadString('\n')
-	command, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-	switch {
-	case err != nil:
-	case command == askThreads:
-		_, _ = fmt.Fprintf(connection, "%d.0\n", 100/c.replicas)
-	case command == askMemory:
-		_, _ = fmt.Fprintf(connection, "%dM\n", gpuMebibytes/c.replicas)
-	case command == askServer:
-		c.mu.Lock()
-		c.clients = append(c.clients, connection)
-		c.mu.Unlock()
-		_, _ = fmt.Fprintln(connection, c.segment)
-		return
-	}
-	_ = connection.Close()
-}
-
-func (c *control) end() error {
-	err := c.listener.Close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, client := range c.clients {
-		_ = client.Close()
-	}
-	return errors.Join(err, os.Remove(filepath.Join(sharedMemory, c.segment)),
-		os.Remove(filepath.Join(mpsDir(mpsRoot, gpuResource), ".started")))
 }
 
 // ask sends a command to the control daemon whose pipes are in a directory, and returns its answer and the connection,
@@ -236,10 +163,16 @@ func askOnce(pipes, command string) (string, error) {
 	return answer, connection.Close()
 }
 
-// checkDaemon reports whether the control daemon serves a resource, as the device plugin does before it starts.
+// checkDaemon returns why the control daemon of a resource does not serve, as the device plugin finds it before it
+// starts: by the driver's program.
 func checkDaemon(resource string) error {
-	_, err := askOnce(filepath.Join(mpsDir(mpsRoot, resource), "pipe"), askThreads)
-	return err
+	control := exec.Command("nvidia-cuda-mps-control")
+	control.Env = []string{pipeVariable + "=" + filepath.Join(mpsDir(mpsRoot, resource), "pipe")}
+	control.Stdin = strings.NewReader(askThreads)
+	if err := control.Run(); err != nil {
+		return fmt.Errorf("failed to send command to MPS daemon: %w", err)
+	}
+	return nil
 }
 
 // useGPU is the program of a user that uses a GPU through MPS: it prints the limits that it has got, and runs as long

@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+	"time"
 
 	"sigs.k8s.io/yaml"
 )
@@ -60,15 +61,21 @@ func managePartitions([]string) error {
 	})
 }
 
+// logLine prints a line as the MIG manager and nvidia-mig-parted do.
+func logLine(level, message string) {
+	fmt.Printf("time=%q level=%s msg=%q\n", time.Now().UTC().Format(time.RFC3339), level, message)
+}
+
 // partition applies a layout to the GPUs. The operands that use them leave the node meanwhile.
 func partition(ctx context.Context, client *apiClient, node, name string) error {
+	logLine("info", "Updating to MIG config: "+name)
 	report := func(state string) error {
-		fmt.Printf("the layout %s: %s\n", name, state)
+		logLine("info", "Changing the '"+layoutStateLabel+"' node label to '"+state+"'")
 		return label(ctx, client, node, map[string]string{layoutStateLabel: state})
 	}
 	wanted, err := layoutNamed(name)
 	if err != nil {
-		fmt.Println(err)
+		logLine("fatal", "Error selecting MIG config: "+err.Error())
 		return report("failed")
 	}
 	if current, err := layout(); err != nil || maps.Equal(current, wanted) {
@@ -129,7 +136,7 @@ func layoutNamed(name string) (map[string]int, error) {
 		}
 		return part.Profile, nil
 	}
-	return nil, fmt.Errorf("the layout %s for GPUs %s is not in %s", name, pciID, path)
+	return nil, fmt.Errorf("selected mig-config not present: %s", name)
 }
 
 // layout returns how each GPU is partitioned; empty if none is.
@@ -179,7 +186,7 @@ func resourcesOf(gpus []int, strategy string) (resources []resource, profile str
 	}
 	single := strategy == strategySingle
 	if single && len(cut) > 1 {
-		return nil, "", fmt.Errorf("more than one MIG device type present on node: %d", len(cut))
+		return nil, "", errors.New("more than one MIG device type present on node")
 	}
 	for number, name := range slices.Sorted(maps.Keys(cut)) {
 		devices := resource{name: migPrefix + name}

@@ -39,6 +39,7 @@ type pluginServer struct {
 	api.UnimplementedDevicePluginServer
 	resource string
 	sharing  sharing
+	units    []unit
 	devices  []*api.Device
 	// ended is closed with the server.
 	ended chan struct{}
@@ -141,7 +142,7 @@ type notReady struct{ error }
 
 // serve serves a resource to the kubelet.
 func serve(of resource, shared sharing) (stop func(), err error) {
-	server := &pluginServer{resource: of.name, sharing: shared, ended: make(chan struct{})}
+	server := &pluginServer{resource: of.name, sharing: shared, units: of.units, ended: make(chan struct{})}
 	server.devices = offered(of.units, shared.of(of.name))
 	advertised := shared.advertised(of.name)
 	name := "nvidia-" + strings.TrimPrefix(advertised, resourcePrefix) + ".sock"
@@ -217,31 +218,9 @@ func (s *pluginServer) Allocate(_ context.Context, request *api.AllocateRequest)
 			return nil, fmt.Errorf("invalid allocation request for %q: invalid request: maximum request size for shared "+
 				"resources is 1; found %d", s.sharing.advertised(s.resource), count)
 		}
-		answer := &api.ContainerAllocateResponse{}
-		if s.sharing.strategy == sharingMPS {
-			addMPS(answer, s.resource)
-		}
-		given := map[string]bool{}
-		for _, id := range container.DevicesIds {
-			gpu, _, _ := strings.Cut(id, replicaSign)
-			if !given[gpu] {
-				given[gpu] = true
-				answer.CdiDevices = append(answer.CdiDevices, &api.CDIDevice{Name: cdiKind + "=" + gpu})
-			}
-		}
-		response.ContainerResponses = append(response.ContainerResponses, answer)
+		response.ContainerResponses = append(response.ContainerResponses, s.allocate(container.DevicesIds))
 	}
 	return response, nil
-}
-
-// addMPS gives a container the pipes and the memory of the Multi-Process Service.
-func addMPS(answer *api.ContainerAllocateResponse, resource string) {
-	pipes, onHost := filepath.Join(mpsDir(mpsRoot, resource), "pipe"), os.Getenv("MPS_ROOT")
-	answer.Envs = map[string]string{pipeVariable: pipes}
-	answer.Mounts = []*api.Mount{
-		{ContainerPath: pipes, HostPath: filepath.Join(mpsDir(onHost, resource), "pipe")},
-		{ContainerPath: sharedMemory, HostPath: filepath.Join(onHost, filepath.Base(mpsShared))},
-	}
 }
 
 // writeCDI describes the GPUs in the format of the Container Device Interface.
