@@ -94,7 +94,8 @@ func (b *env) checkFailedLayout() {
 	b.awaitReady()
 }
 
-// checkUnknownLayout selects a layout that is not in the file: it is reported, and changes nothing.
+// checkUnknownLayout selects a layout that is not in the file: it is reported, and changes nothing. Then it selects the
+// layout before.
 func (b *env) checkUnknownLayout() {
 	all := b.containers()
 	seen := b.followLabels(layoutStateLabel, pluginLabel)
@@ -108,6 +109,9 @@ func (b *env) checkUnknownLayout() {
 		"an unknown layout pauses no operand")
 	b.awaitDevices(map[corev1.ResourceName]int{gpuResource: gpus * slices7})
 	b.Expect(b.containers()).To(Equal(all))
+	b.label(layoutLabel, "all-1g.10gb")
+	b.awaitState("success")
+	b.awaitReady()
 }
 
 // awaitState waits for an outcome of the MIG manager.
@@ -120,8 +124,6 @@ func (b *env) awaitState(state string) {
 
 // checkProgramsMixed applies a layout of three profiles with the strategy mixed, and then none.
 func (b *env) checkProgramsMixed() {
-	b.label(layoutLabel, "all-1g.10gb")
-	b.awaitState("success")
 	b.selectStrategy("mixed")
 	before := b.containers(partitioned...)
 	b.cut("all-balanced", map[corev1.ResourceName]int{
