@@ -14,6 +14,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/test/nvidia/dra"
 )
 
 // fakeGPUs is the file beside the driver's libraries that has a word for each GPU, see package fakegpu.
@@ -102,22 +103,15 @@ func DriverImage(standIn, libcuda, version string) (Image, error) {
 
 // ProgramImages are the images of NVIDIAImages, of which two have NVIDIA's programs, from the folder programs, at the
 // places of the published images: those of the container toolkit and of the device plugin. Their C library is that of
-// this computer. The driver is played, in the version that its library has: NVIDIA's programs find the files of a
-// driver by the version that NVML returns. Its nvidia-smi is a file of its own, which can be injected without what the
-// others share.
+// this computer. The driver is that of ProgramDriverImage.
 func ProgramImages(programs, standIn, libcuda, driverVersion string) ([]Image, error) {
 	images, err := NVIDIAImages(standIn, libcuda)
 	if err != nil {
 		return nil, err
 	}
-	driver, err := DriverImage(standIn, libcuda, driverVersion)
-	if err != nil {
+	if images[len(images)-1], err = ProgramDriverImage(standIn, libcuda, driverVersion); err != nil {
 		return nil, err
 	}
-	const smi = "usr/bin/nvidia-smi"
-	delete(driver.Links, smi)
-	driver.Files[smi] = standIn
-	images[len(images)-1] = driver
 	for component, made := range map[string]func(string) (Image, error){
 		"container-toolkit": toolkitImage, "device-plugin": pluginImage,
 	} {
@@ -136,6 +130,19 @@ func ProgramImages(programs, standIn, libcuda, driverVersion string) ([]Image, e
 	return images, nil
 }
 
+// ProgramDriverImage is DriverImage below NVIDIA's programs: nvidia-smi is a file of its own, which can be injected
+// without what the others share.
+func ProgramDriverImage(standIn, libcuda, version string) (Image, error) {
+	driver, err := DriverImage(standIn, libcuda, version)
+	if err != nil {
+		return Image{}, err
+	}
+	const smi = "usr/bin/nvidia-smi"
+	delete(driver.Links, smi)
+	driver.Files[smi] = standIn
+	return driver, nil
+}
+
 // toolkitInstaller is the program of the toolkit's image, toolkitPrograms are those that it installs.
 const toolkitInstaller = "nvidia-ctk-installer"
 
@@ -146,7 +153,7 @@ var toolkitPrograms = []string{
 
 // Programs are the names of NVIDIA's programs that ProgramImages needs.
 func Programs() []string {
-	return slices.Concat(toolkitPrograms, []string{toolkitInstaller}, played["device-plugin"])
+	return slices.Concat(toolkitPrograms, []string{toolkitInstaller, dra.Program}, played["device-plugin"])
 }
 
 // toolkitArtifacts is where the toolkit's image has the content of its packages.
@@ -193,6 +200,24 @@ func pluginImage(programs string) (Image, error) {
 		i.Files["usr/bin/"+program] = filepath.Join(programs, program)
 	}
 	return i, i.addLibraries(places...)
+}
+
+// DRAImage is the image of NVIDIA's DRA driver, with its program for GPUs. A shell starts that, and it puts a hook of
+// the toolkit on the host.
+func DRAImage(programs string) (Image, error) {
+	const plugin, hook, shell, sleep = "usr/bin/" + dra.Program, "usr/bin/nvidia-cdi-hook", "bin/bash", "bin/sleep"
+	i := Image{
+		Names: []string{dra.Image},
+		Files: map[string]string{
+			plugin: filepath.Join(programs, dra.Program), hook: filepath.Join(programs, filepath.Base(hook)),
+			shell: "/" + shell, sleep: "/" + sleep,
+		},
+		Env: []string{
+			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/busybox", "NVIDIA_DISABLE_REQUIRE=true",
+			"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=utility",
+		},
+	}
+	return i, i.addLibraries(plugin, hook, shell, sleep)
 }
 
 // addLibraries adds the libraries that some of the image's programs need.
