@@ -36,6 +36,7 @@ func nvidiaModules() []nvidiaModule {
 			path: "github.com/NVIDIA/mig-parted", dir: "migparted",
 			programs: []string{"nvidia-mig-parted", "nvidia-mig-manager"},
 		},
+		{path: "sigs.k8s.io/dra-driver-nvidia-gpu", dir: "dradriver", programs: []string{"gpu-kubelet-plugin"}},
 	}
 }
 

@@ -11,6 +11,9 @@
 // if empty. As with the real library, CUDA shows one MIG device, or no MIG device and all other GPUs;
 // CUDA_VISIBLE_DEVICES, unique ids with commas between, selects.
 //
+// The version of the driver is that in the name of the file of libnvidia-ml.so.1, as where that is a link to
+// libnvidia-ml.so.580.95.05, and 580.95.05 if the name has none.
+//
 // FAKE_MODEL is the model of all GPUs: a100, h100, which has MIG too, or t4, which has not. a100 if unset.
 //
 // FAKE_STATE is the directory of what the library writes, which processes with copies of it share; that of the library

@@ -127,26 +127,31 @@ func (b *env) checkAllocation() {
 	object, err := b.client.CoreV1().Nodes().Get(b.t.Context(), machineName, metav1.GetOptions{})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(object.Status.Allocatable).To(HaveKeyWithValue(gpuResource, resource.MustParse("4")))
-	b.load(standIn("example.com/echo:1", "echo"))
+	log := b.runToEnd(corev1.PodSpec{Containers: []corev1.Container{{
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpuResource: resource.MustParse("2")}},
+	}}})
+	b.Expect(log).To(MatchRegexp(`^(GPU [01]: NVIDIA H100 80GB HBM3 \(UUID: GPU-[0-9-]+\)\n){2}$`))
+}
+
+// runToEnd runs a pod that lists the GPUs that its spec requests, and returns what it prints.
+func (b *env) runToEnd(spec corev1.PodSpec) string {
+	b.t.Helper()
+	const name = "work"
+	b.load(echo())
+	container := &spec.Containers[0]
+	container.Name, container.Image, container.Command = name, "example.com/echo:1", []string{"nvidia-smi", "-L"}
+	container.Env = []corev1.EnvVar{{Name: "PATH", Value: "/usr/bin"}}
+	spec.RestartPolicy = corev1.RestartPolicyNever
 	pods := b.client.CoreV1().Pods(metav1.NamespaceDefault)
-	_, err = pods.Create(b.t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "work"},
-		Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever,
-			Containers: []corev1.Container{{
-				Name: "work", Image: "example.com/echo:1", Command: []string{"nvidia-smi", "-L"},
-				Env:       []corev1.EnvVar{{Name: "PATH", Value: "/usr/bin"}},
-				Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpuResource: resource.MustParse("2")}},
-			}},
-		},
-	}, metav1.CreateOptions{})
+	_, err := pods.Create(b.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
+		metav1.CreateOptions{})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Eventually(func(g Gomega) {
-		pod, err := pods.Get(b.t.Context(), "work", metav1.GetOptions{})
+		pod, err := pods.Get(b.t.Context(), name, metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(pod.Status.Phase).To(Equal(corev1.PodSucceeded), "%v", pod.Status)
 	}, "30s", "50ms").Should(Succeed())
-	log, err := pods.GetLogs("work", &corev1.PodLogOptions{}).DoRaw(b.t.Context())
+	log, err := pods.GetLogs(name, &corev1.PodLogOptions{}).DoRaw(b.t.Context())
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(string(log)).To(MatchRegexp(`^(GPU [01]: NVIDIA H100 80GB HBM3 \(UUID: GPU-[0-9-]+\)\n){2}$`))
+	return string(log)
 }

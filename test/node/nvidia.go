@@ -15,6 +15,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/test/nvidia/dra"
 )
 
 // fakeGPUs is the file beside the driver's libraries that has a word for each GPU, see package fakegpu.
@@ -110,23 +111,15 @@ func DriverImage(standIn, libcuda, version string) (Image, error) {
 
 // ProgramImages are the images of NVIDIAImages, of which three have NVIDIA's programs, from the folder programs, at the
 // places of the published images: those of the container toolkit, of the device plugin and of the MIG manager. Their C
-// library and their tools are those of this computer. The driver is played, in the version that its library has:
-// NVIDIA's programs find the files of a driver by the version that NVML returns. Its programs are files of their own,
-// which can be injected without what the others share.
+// library and their tools are those of this computer. The driver is that of ProgramDriverImage.
 func ProgramImages(programs, standIn, libcuda, driverVersion string) ([]Image, error) {
 	images, err := NVIDIAImages(standIn, libcuda)
 	if err != nil {
 		return nil, err
 	}
-	driver, err := DriverImage(standIn, libcuda, driverVersion)
-	if err != nil {
+	if images[len(images)-1], err = ProgramDriverImage(standIn, libcuda, driverVersion); err != nil {
 		return nil, err
 	}
-	for _, program := range []string{"usr/bin/nvidia-smi", "usr/bin/" + mpsControl} {
-		delete(driver.Links, program)
-		driver.Files[program] = standIn
-	}
-	images[len(images)-1] = driver
 	for component, made := range map[string]func(string, string) (Image, error){
 		"container-toolkit": toolkitImage, "device-plugin": pluginImage, "mig-manager": migImage,
 	} {
@@ -145,6 +138,21 @@ func ProgramImages(programs, standIn, libcuda, driverVersion string) ([]Image, e
 	return images, nil
 }
 
+// ProgramDriverImage is DriverImage below NVIDIA's programs, in the version that its library has: they find the files of
+// a driver by the version that NVML returns. Its programs are files of their own, which can be injected without what
+// the others share.
+func ProgramDriverImage(standIn, libcuda, version string) (Image, error) {
+	driver, err := DriverImage(standIn, libcuda, version)
+	if err != nil {
+		return Image{}, err
+	}
+	for _, program := range []string{"usr/bin/nvidia-smi", "usr/bin/" + mpsControl} {
+		delete(driver.Links, program)
+		driver.Files[program] = standIn
+	}
+	return driver, nil
+}
+
 // toolkitInstaller is the program of the toolkit's image, toolkitPrograms are those that it installs.
 const toolkitInstaller = "nvidia-ctk-installer"
 
@@ -155,7 +163,8 @@ var toolkitPrograms = []string{
 
 // Programs are the names of NVIDIA's programs that ProgramImages needs.
 func Programs() []string {
-	return slices.Concat(toolkitPrograms, []string{toolkitInstaller, migManager, migParted}, played["device-plugin"])
+	return slices.Concat(toolkitPrograms,
+		[]string{toolkitInstaller, migManager, migParted, dra.Program}, played["device-plugin"])
 }
 
 // toolkitArtifacts is where the toolkit's image has the content of its packages.
@@ -227,6 +236,24 @@ func migImage(programs, standIn string) (Image, error) {
 	err := i.addLibraries(slices.Collect(maps.Keys(i.Files))...)
 	i.Files["usr/local/bin/"+migParted], i.Files[inTmp] = standIn, os.DevNull
 	return i, err
+}
+
+// DRAImage is the image of NVIDIA's DRA driver, with its program for GPUs. A shell starts that, and it puts a hook of
+// the toolkit on the host.
+func DRAImage(programs string) (Image, error) {
+	const plugin, hook, shell, sleep = "usr/bin/" + dra.Program, "usr/bin/nvidia-cdi-hook", "bin/bash", "bin/sleep"
+	i := Image{
+		Names: []string{dra.Image},
+		Files: map[string]string{
+			plugin: filepath.Join(programs, dra.Program), hook: filepath.Join(programs, filepath.Base(hook)),
+			shell: "/" + shell, sleep: "/" + sleep,
+		},
+		Env: []string{
+			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/busybox", "NVIDIA_DISABLE_REQUIRE=true",
+			"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=utility",
+		},
+	}
+	return i, i.addLibraries(plugin, hook, shell, sleep)
 }
 
 // addLibraries adds the libraries that some of the image's programs need.

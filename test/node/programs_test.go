@@ -51,6 +51,12 @@ func (b *env) loadPrograms() {
 		b.load(image)
 	}
 	b.Expect(b.machine.InstallContainerd()).To(Succeed())
+	b.showGPUs()
+}
+
+// showGPUs lets the driver's libraries show the GPUs of the machine, with MIG and without faults.
+func (b *env) showGPUs() {
+	b.t.Helper()
 	for name, content := range map[string]string{
 		fakegpu.GPUs: strings.Repeat("gpu ", gpus), fakegpu.Model: "h100", fakegpu.NVML: "", fakegpu.Events: "",
 		fakegpu.State: driverState,

@@ -33,7 +33,9 @@ const (
 // pulled at first, which disturbs nothing; then a PodDisruptionBudget protects the pod, which is named; then the pod is
 // evicted, the driver replaced and validated, and the pod runs again.
 func (b *env) checkUpgrade() {
-	b.runTenant()
+	b.runTenant(corev1.PodSpec{Containers: []corev1.Container{{
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpuResource: resource.MustParse("1")}},
+	}}})
 	running, installed := b.podsOf(metav1.NamespaceDefault, tenant), b.podsOf(namespace, driver.app)
 	begin := time.Now()
 	b.patchPolicy(map[string]any{"spec": map[string]any{"driver": map[string]any{
@@ -74,21 +76,16 @@ func (b *env) checkUpgrade() {
 	b.Eventually(func() []types.UID { return b.podsOf(metav1.NamespaceDefault, tenant) }, "1m", "200ms").Should(BeEmpty())
 }
 
-// runTenant runs a pod with a GPU, which a PodDisruptionBudget protects.
-func (b *env) runTenant() {
+// runTenant runs a pod with a GPU, which its spec requests, and which a PodDisruptionBudget protects.
+func (b *env) runTenant(spec corev1.PodSpec) {
 	b.t.Helper()
+	spec.TerminationGracePeriodSeconds = new(int64(1))
+	spec.Containers[0].Name, spec.Containers[0].Image = tenant, "example.com/pause:1"
 	selector := metav1.LabelSelector{MatchLabels: map[string]string{"app": tenant}}
 	_, err := b.client.AppsV1().Deployments(metav1.NamespaceDefault).Create(b.t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: tenant},
 		Spec: appsv1.DeploymentSpec{Selector: &selector, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: selector.MatchLabels},
-			Spec: corev1.PodSpec{
-				TerminationGracePeriodSeconds: new(int64(1)),
-				Containers: []corev1.Container{{
-					Name: tenant, Image: "example.com/pause:1",
-					Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpuResource: resource.MustParse("1")}},
-				}},
-			},
+			ObjectMeta: metav1.ObjectMeta{Labels: selector.MatchLabels}, Spec: spec,
 		}},
 	}, metav1.CreateOptions{})
 	b.Expect(err).NotTo(HaveOccurred())

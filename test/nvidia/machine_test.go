@@ -26,9 +26,15 @@ func testContext() context.Context { return context.Background() }
 
 // places are the folders of a machine and what they replace.
 var places = map[string]string{
-	"/proc": "/proc", "/sys/devices": "/sys/bus/pci/devices", "/dev": "/dev", "/run": "/run", "/var/lib": "/var/lib",
-	"/etc": "/etc",
+	"/proc": "/proc", "/sys/devices": "/sys/devices", pciLinks: pciLinks, "/dev": "/dev", "/run": "/run",
+	"/var/lib": "/var/lib", "/etc": "/etc",
 }
+
+// pciLinks has a link to each PCI device, whose files are below pciRoot.
+const (
+	pciLinks = "/sys/bus/pci/devices"
+	pciRoot  = "/sys/devices/pci0000:00"
+)
 
 // kernelProc is where a machine has the kernel's /proc. The machine's own has files that a kernel without modules does
 // not have, and links to these.
@@ -137,15 +143,18 @@ func (m *machine) writeKernel(g *WithT, of model) {
 	minor := firstMigMinor
 	for gpu := range of.gpus {
 		nodes[fmt.Sprintf("nvidia%d", gpu)] = unix.Mkdev(195, uint32(gpu))
-		pci := fmt.Sprintf("sys/devices/0000:%02x:00.0/", 7+gpu)
+		address := fmt.Sprintf("0000:%02x:00.0", 7+gpu)
+		pci := filepath.Join(pciRoot, address)
 		for name, content := range map[string]string{
 			"vendor": "0x10de\n", "device": of.device + "\n", "class": "0x030200\n", "numa_node": "0\n",
 			"resource": "0x0000000000000000 0x0000000000000000 0x0000000000000000\n",
 			"config":   string(make([]byte, 256)),
 		} {
-			m.write(pci+name, content)
+			m.write(filepath.Join(pci, name), content)
 		}
-		m.write(fmt.Sprintf("proc/driver/nvidia/gpus/0000:%02x:00.0/information", 7+gpu),
+		g.Expect(os.Symlink(filepath.Join("../../../devices", filepath.Base(pciRoot), address),
+			filepath.Join(mkdir(g, m.dir, pciLinks), address))).To(Succeed())
+		m.write("proc/driver/nvidia/gpus/"+address+"/information",
 			fmt.Sprintf("Model: \t\t NVIDIA\nDevice Minor: \t %d\n", gpu))
 		for instance := range gpuInstances {
 			path := fmt.Sprintf("gpu%d/gi%d", gpu, instance)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/nvidia/dra"
 )
 
 // machineVariable names the folder of the machine, in the process that enters it and then becomes a program.
@@ -36,7 +37,7 @@ func run(m *testing.M) int {
 	err := cluster.SetParallel()
 	if err == nil {
 		programs, err = cluster.EnsureNVIDIAPrograms(testContext(), os.Stderr, "nvidia-device-plugin",
-			"gpu-feature-discovery", "mps-control-daemon", "nvidia-ctk", "nvidia-mig-parted")
+			"gpu-feature-discovery", "mps-control-daemon", "nvidia-ctk", "nvidia-mig-parted", dra.Program)
 	}
 	if err == nil {
 		standIn, err = cluster.BuildNodeStandIn(testContext(), os.Stderr)

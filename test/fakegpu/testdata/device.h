@@ -24,6 +24,10 @@ struct nvmlDevice {
 // How often the library is initialized, and what it has found then.
 extern int fake_initialized, fake_count;
 
+// fake_driver writes the version of the driver: that in the name of the library's file, as that of a driver's, or else
+// FAKE_DRIVER.
+void fake_driver(char *version, size_t size);
+
 // fake_device returns the handle of a GPU, or of a MIG device of it if mig is not below 0.
 nvmlDevice fake_device(int gpu, int mig);
 

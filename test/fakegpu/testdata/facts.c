@@ -12,9 +12,11 @@
 #define NO_INSTANCE 0xFFFFFFFFU
 
 int nvmlSystemGetNVMLVersion(char *version, unsigned size) {
+	char driver[64];
 	FAULT(-1);
+	fake_driver(driver, sizeof driver);
 	// That of CUDA comes first.
-	snprintf(version, size, "%d.%s", FAKE_CUDA_VERSION / 1000, FAKE_DRIVER);
+	snprintf(version, size, "%d.%s", FAKE_CUDA_VERSION / 1000, driver);
 	return NVML_SUCCESS;
 }
 
@@ -89,6 +91,13 @@ int nvmlDeviceGetCudaComputeCapability(nvmlDevice device, int *major, int *minor
 int nvmlDeviceGetArchitecture(nvmlDevice device, unsigned *architecture) {
 	FAULT(device->gpu);
 	*architecture = fake_model()->architecture;
+	return NVML_SUCCESS;
+}
+
+int nvmlDeviceGetBrand(nvmlDevice device, unsigned *brand) {
+	const unsigned nvidia = 14;
+	FAULT(device->gpu);
+	*brand = nvidia;
 	return NVML_SUCCESS;
 }
 

@@ -3,7 +3,10 @@
 #define _GNU_SOURCE
 #include "device.h"
 
+#include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -15,6 +18,16 @@ nvmlDevice fake_device(int gpu, int mig) {
 	nvmlDevice device = mig < 0 ? &whole[gpu] : &part[gpu][mig];
 	*device = (struct nvmlDevice){gpu, mig};
 	return device;
+}
+
+void fake_driver(char *version, size_t size) {
+	char path[PATH_MAX];
+	const char *end = ".so.", *name = NULL;
+	Dl_info self;
+	if (dladdr((void *)fake_driver, &self) && realpath(self.dli_fname, path) && (name = strstr(path, end))) {
+		name += strlen(end);
+	}
+	snprintf(version, size, "%s", name && strchr(name, '.') ? name : FAKE_DRIVER);
 }
 
 int nvmlInit_v2(void) {
@@ -62,7 +75,7 @@ const char *nvmlErrorString(int code) {
 
 int nvmlSystemGetDriverVersion(char *version, unsigned size) {
 	FAULT(-1);
-	snprintf(version, size, "%s", FAKE_DRIVER);
+	fake_driver(version, size);
 	return NVML_SUCCESS;
 }
 

@@ -20,6 +20,7 @@ var parts = map[string]func(args []string) error{
 	"show-hardware": showHardware,
 	"cat":           concatenate,
 	"kubelet":       kubelet,
+	"prepare-claim": prepareClaim,
 	"pause":         func([]string) error { return untilEnd() },
 	"echo":          echo,
 
