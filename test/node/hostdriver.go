@@ -81,7 +81,7 @@ func CopyDriver(dir string) error {
 			return err
 		}
 		for _, path := range found {
-			if err := copyLibrary(path, filepath.Join(to, filepath.Base(path))); err != nil {
+			if err := copyLibrary(path, to); err != nil {
 				return fmt.Errorf("copy the driver of this computer: %w", err)
 			}
 		}
@@ -103,12 +103,22 @@ func driverLibraries() (string, error) {
 	return "", fmt.Errorf("%s is not in %s", library, strings.Join(append(folders, libraryDirs...), ", "))
 }
 
-// copyLibrary copies a library, or a link to one in the same folder.
-func copyLibrary(from, to string) error {
-	if target, err := os.Readlink(from); err == nil && !strings.Contains(target, "/") {
-		return os.Symlink(target, to)
+// copyLibrary copies a library into a folder, or a link with the library that it leads to, which may be elsewhere.
+func copyLibrary(from, dir string) error {
+	whole, err := filepath.EvalSymlinks(from)
+	if err != nil {
+		return err
 	}
-	return copyFile(from, to)
+	name := filepath.Base(whole)
+	if _, err := os.Lstat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+		if err := copyFile(whole, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	if filepath.Base(from) == name {
+		return nil
+	}
+	return os.Symlink(name, filepath.Join(dir, filepath.Base(from)))
 }
 
 // mountUsr mounts /usr of this computer, which the machine cannot change, with the files of its driver in it.

@@ -5,6 +5,7 @@ package node_test
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,10 +40,21 @@ type hostResult struct {
 	Driver string    `json:"driver"`
 	// Stages are in their order. One that the test did not reach is missing.
 	Stages []hostStage `json:"stages"`
+	// Containers are those of the operator's namespace at the end of the stage in which the node is validated.
+	Containers []hostContainer `json:"containers"`
 	// Output is what pods of users printed, by their names.
 	Output map[string]string `json:"output"`
 	// AgentMemory is the resident memory of the health agent, in bytes.
 	AgentMemory int64 `json:"agentMemory"`
+}
+
+// hostContainer is the time in which a container ran, in seconds from the creation of the policy. Ended is 0 for one
+// that runs.
+type hostContainer struct {
+	App       string  `json:"app"`
+	Container string  `json:"container"`
+	Started   float64 `json:"started"`
+	Ended     float64 `json:"ended,omitempty"`
 }
 
 // hostGPU is a GPU as nvidia-smi prints it on the machine itself.
@@ -78,6 +90,7 @@ func TestAHostDriver(t *testing.T) {
 		s.stages(begin)
 		s.awaitReady()
 		s.logBreakdown(begin)
+		s.addContainers(begin)
 	})
 	for _, part := range []struct {
 		name  string
@@ -94,6 +107,43 @@ func TestAHostDriver(t *testing.T) {
 			return
 		}
 	}
+}
+
+// The files of a driver may be anywhere, and links in one folder may lead to libraries in another.
+func TestTheDriverOfAComputerIsCopied(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	for path, content := range map[string]string{
+		"bin/nvidia-smi": "smi", "store/libcuda.so.1.2": "cuda", "lib/libnvidia-ml.so.1.2": "nvml", "lib/libother.so.1": "",
+	} {
+		g.Expect(os.MkdirAll(filepath.Join(dir, filepath.Dir(path)), 0o755)).To(Succeed())
+		g.Expect(os.WriteFile(filepath.Join(dir, path), []byte(content), 0o755)).To(Succeed())
+	}
+	for link, target := range map[string]string{
+		"libcuda.so": "libcuda.so.1", "libcuda.so.1": filepath.Join(dir, "store/libcuda.so.1.2"),
+		"libnvidia-ml.so.1": "libnvidia-ml.so.1.2",
+	} {
+		g.Expect(os.Symlink(target, filepath.Join(dir, "lib", link))).To(Succeed())
+	}
+	t.Setenv("PATH", filepath.Join(dir, "bin"))
+	t.Setenv("LD_LIBRARY_PATH", filepath.Join(dir, "none")+":"+filepath.Join(dir, "lib"))
+	copied := filepath.Join(dir, "copied")
+	g.Expect(node.CopyDriver(copied)).To(Succeed())
+	files := map[string]string{}
+	g.Expect(filepath.WalkDir(copied, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		files[strings.TrimPrefix(path, copied)] = string(content)
+		return err
+	})).To(Succeed())
+	libraries := strings.TrimPrefix(node.LibraryDir, "/usr")
+	g.Expect(files).To(Equal(map[string]string{
+		"/bin/nvidia-smi": "smi", libraries + "/libcuda.so": "cuda", libraries + "/libcuda.so.1": "cuda",
+		libraries + "/libcuda.so.1.2": "cuda", libraries + "/libnvidia-ml.so.1": "nvml",
+		libraries + "/libnvidia-ml.so.1.2": "nvml",
+	}))
 }
 
 // hostDriverPolicy has the operands whose programs are in the bundle: no driver, as the node has one, no DCGM, which is
@@ -196,6 +246,20 @@ func (s *hostScene) loadImages() {
 		fakegpu.GPUs: strings.Repeat("gpu ", gpus), fakegpu.Model: "h100", fakegpu.NVML: "", fakegpu.Events: "",
 	} {
 		s.Expect(s.machine.ShowDriverFile(name, content)).To(Succeed())
+	}
+}
+
+// addContainers adds when each container ran.
+func (s *hostScene) addContainers(begin time.Time) {
+	s.t.Helper()
+	for _, span := range s.spans() {
+		container := hostContainer{
+			App: span.pod, Container: span.container, Started: span.started.Sub(begin).Seconds(),
+		}
+		if span.ended.Unix() > 0 {
+			container.Ended = span.ended.Sub(begin).Seconds()
+		}
+		s.result.Containers = append(s.result.Containers, container)
 	}
 }
 

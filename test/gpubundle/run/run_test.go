@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -95,6 +97,31 @@ func TestSnapshotOfFiles(t *testing.T) {
 		To(ConsistOf(HavePrefix("file " + filepath.Join(dir, "a") + " has changed")))
 	write("b", "1")
 	g.Expect(names.differences(taken(false))).To(ConsistOf(HavePrefix("file " + filepath.Join(dir, "b") + " is new")))
+}
+
+// A program of the bundle that runs is found at whatever path it has; the same program of another bundle is none.
+func TestProcessesOfTheBundle(t *testing.T) {
+	g := NewWithT(t)
+	bundle, elsewhere := t.TempDir(), t.TempDir()
+	sleep, err := exec.LookPath("sleep")
+	g.Expect(err).NotTo(HaveOccurred())
+	content, err := os.ReadFile(sleep)
+	g.Expect(err).NotTo(HaveOccurred())
+	program := filepath.Join(bundle, "program")
+	for _, path := range []string{program, filepath.Join(elsewhere, "copy")} {
+		g.Expect(os.WriteFile(path, content, 0o700)).To(Succeed())
+	}
+	g.Expect(os.Link(program, filepath.Join(elsewhere, "link"))).To(Succeed())
+	var pids []int
+	for _, name := range []string{"copy", "link"} {
+		command := exec.CommandContext(t.Context(), filepath.Join(elsewhere, name), "60")
+		g.Expect(command.Start()).To(Succeed())
+		t.Cleanup(func() { _ = command.Wait() })
+		pids = append(pids, command.Process.Pid)
+	}
+	s := snapshot{}
+	g.Expect(s.addProcesses(bundle)).To(Succeed())
+	g.Expect(s).To(Equal(snapshot{fmt.Sprintf("process %d", pids[1]): filepath.Join(elsewhere, "link")}))
 }
 
 // A run passes only if no part has failed, and the machine is as before.

@@ -62,8 +62,10 @@ func takeSnapshot(bundle, results string) (snapshot, error) {
 			s["setting "+path] = strings.TrimSpace(string(value))
 		}
 	}
-	s.addProcesses(bundle)
-	return s, s.addNames()
+	if err := errors.Join(s.addProcesses(bundle), s.addNames()); err != nil {
+		return nil, fmt.Errorf("read the state of this machine: %w", err)
+	}
+	return s, nil
 }
 
 // addFiles adds the files below a folder. Those that disappear meanwhile are left out.
@@ -91,20 +93,33 @@ func (s snapshot) addFiles(dir string, content bool, without []string) error {
 	return err
 }
 
-// addProcesses adds the programs of the bundle that run, this one excepted.
-func (s snapshot) addProcesses(bundle string) {
-	programs, _ := filepath.Glob("/proc/[0-9]*/exe")
-	for _, link := range programs {
-		path, err := os.Readlink(link)
-		pid := filepath.Base(filepath.Dir(link))
-		if err != nil || pid == fmt.Sprint(os.Getpid()) {
-			continue
+// addProcesses adds the programs of the bundle that run, this one excepted. A node has them at paths of its own: they
+// are compared as files.
+func (s snapshot) addProcesses(bundle string) error {
+	var programs []os.FileInfo
+	err := filepath.WalkDir(bundle, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
 		}
-		// The programs of a node have the paths of its own root file system.
-		if strings.HasPrefix(path, bundle+"/") || strings.HasPrefix(path, "/opt/node/") {
-			s["process "+pid] = path
+		info, err := entry.Info()
+		programs = append(programs, info)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	running, err := filepath.Glob("/proc/[0-9]*/exe")
+	for _, link := range running {
+		pid := filepath.Base(filepath.Dir(link))
+		info, err := os.Stat(link)
+		if err != nil || pid == fmt.Sprint(os.Getpid()) {
+			continue // It has ended.
+		}
+		if slices.ContainsFunc(programs, func(p os.FileInfo) bool { return os.SameFile(p, info) }) {
+			s["process "+pid], _ = os.Readlink(link)
 		}
 	}
+	return err
 }
 
 // addNames adds the cgroups and temporary folders that a run makes.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,7 +86,7 @@ func (r result) String() string {
 func (s summary) end() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%.0f s, kernel %s, %s, driver %s, %d GPUs\n", s.Seconds, s.Machine.Kernel, s.Machine.System,
-		s.Machine.Driver, len(s.Machine.GPUs))
+		cmp.Or(s.Machine.Driver, "none"), len(s.Machine.GPUs))
 	if s.Played {
 		text.WriteString("The driver was played: this shows nothing about GPUs.\n")
 	}
