@@ -224,6 +224,20 @@ test-gpu: ## Run the on-node programs against this machine's NVIDIA driver; skip
 	$(MAKE) --no-print-directory build; \
 	GPU_TEST=1 go test -v -count=1 $(TESTFLAGS) ./test/gpu
 
+# The bundle is written into dist/gpu-bundle; its archive takes 5 minutes more.
+.PHONY: gpu-bundle
+gpu-bundle: ## Write dist/gpu-bundle.tar.xz: all that a machine with a GPU needs for the tests, without network and Go
+	go run ./test/gpubundle -out $(DIST)/gpu-bundle -archive $(DIST)/gpu-bundle.tar.xz
+
+# The programs are those of the bundle: the folder has nothing else, and PATH only the system.
+.PHONY: test-gpu-bundle
+test-gpu-bundle: ## Run the bundle with a played driver from an empty folder (needs root on Linux)
+	go run ./test/gpubundle -out $(DIST)/gpu-bundle
+	@empty=$$(mktemp -d) && mv $(DIST)/gpu-bundle "$$empty/gpu-bundle" && cd "$$empty" && \
+	status=0; env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin gpu-bundle/run.sh -played || status=$$?; \
+	if [ $$status != 0 ]; then tail -n 200 results/*.txt; fi; \
+	rm -rf "$$empty"; exit $$status
+
 bench_other = $(if $(filter pinned,$(OTHER)),-other=pinned,$(bench_program))
 bench_program = $(if $(OTHER),-other="$(OTHER)" -other-policy="$(OTHER_POLICY)" -other-version="$(OTHER_VERSION)" \
   -other-env="$(OTHER_ENV)" -other-args="$(OTHER_ARGS)" -other-manifests="$(OTHER_MANIFESTS)")
@@ -325,7 +339,7 @@ ci: vet = -vet=off
 ci: node_left_out = TestGPUsAfterDayOne/(faults of GPUs|a GPU lost later|at rest)|$\
   TestNVIDIAsPrograms$$/(shared by a ConfigMap|shared under another name|shared by MPS)|$\
   TestNVIDIAsProgramsInject/without CDI
-ci: verify lint test-race test-rest test-operand test-node ## What CI runs: verify, lint, and each test once; unit tests and suites with the race detector
+ci: verify lint test-race test-rest test-operand test-node test-gpu-bundle ## What CI runs: verify, lint, and each test once; unit tests and suites with the race detector
 
 ##@ Deploy
 

@@ -38,6 +38,8 @@ type Options struct {
 	// Untuned runs the programs with their defaults. Otherwise they are tuned to use less CPU: they collect garbage
 	// rarely, and the controller-manager works in fewer and larger steps.
 	Untuned bool
+	// RealNodes starts no kwok: there are no simulated nodes.
+	RealNodes bool
 	// Bare starts only etcd and the API server: no controller acts on objects, and pods need no ServiceAccount.
 	Bare bool
 }
@@ -62,6 +64,7 @@ type Cluster struct {
 	gates     []string
 	apis      []string
 	untuned   bool
+	realNodes bool
 	// bare is a control plane of only etcd and the API server.
 	bare        bool
 	release     release
@@ -89,6 +92,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	}
 	c := &Cluster{release: rel, address: opts.Address, stages: opts.Stages, bare: opts.Bare}
 	c.gates, c.apis, c.untuned = opts.FeatureGates, opts.APIs, opts.Untuned
+	c.realNodes = opts.RealNodes
 	if !c.address.IsValid() {
 		c.address = loopback
 	}

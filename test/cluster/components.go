@@ -268,6 +268,9 @@ func (c *Cluster) startClients(ctx context.Context) error {
 			"--node-lease-duration-seconds=40",
 		},
 	}
+	if c.realNodes {
+		commands = commands[:2]
+	}
 	if !c.untuned {
 		commands[0] = append(commands[0], tunedControllerFlags...)
 	}

@@ -3,6 +3,8 @@ package gpu_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -163,10 +165,15 @@ func queried(t *testing.T, fields ...string) [][]string {
 	return rows
 }
 
-// references returns how many users the kernel module nvidia has.
+// references returns how many users the kernel module nvidia has; empty where sysfs does not have the module, as in a
+// sandbox, or with a driver that is played.
 func references(t *testing.T) string {
 	t.Helper()
 	count, err := os.ReadFile("/sys/module/nvidia/refcnt")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Log("sysfs has no references of the kernel module nvidia: they are not compared")
+		return ""
+	}
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return strings.TrimSpace(string(count))
 }

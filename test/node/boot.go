@@ -21,6 +21,7 @@ import (
 type description struct {
 	Name, Root, Binaries, Cgroup string
 	GPUs                         int
+	HostDriver                   *HostDriver
 	// Joined is set once the process is in its cgroup.
 	Joined bool
 }
@@ -39,6 +40,9 @@ func boot() error {
 	}
 	if err := machine.mount(); err != nil {
 		return fmt.Errorf("mount the machine's file systems: %w", err)
+	}
+	if err := machine.HostDriver.load(); err != nil {
+		return err
 	}
 	if err := unix.Sethostname([]byte(machine.Name)); err != nil {
 		return fmt.Errorf("name the machine: %w", err)

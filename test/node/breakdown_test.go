@@ -10,14 +10,15 @@ import (
 	"time"
 )
 
-// logBreakdown prints when each container of the operator's namespace ran, in the order of their starts, to show how
-// long each took until the node is ready.
-func (b *env) logBreakdown(begin time.Time) {
+// span is the time in which a container ran; ended is 0 for one that runs.
+type span struct {
+	pod, container string
+	started, ended time.Time
+}
+
+// spans returns when each container of the operator's namespace ran, in the order of their starts.
+func (b *env) spans() []span {
 	b.t.Helper()
-	type span struct {
-		pod, container string
-		started, ended time.Time
-	}
 	var spans []span
 	for _, pod := range b.pods() {
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -30,8 +31,14 @@ func (b *env) logBreakdown(begin time.Time) {
 		}
 	}
 	slices.SortFunc(spans, func(a, b span) int { return a.started.Compare(b.started) })
+	return spans
+}
+
+// logBreakdown prints the spans of the containers, to show how long each took until the node is ready.
+func (b *env) logBreakdown(begin time.Time) {
+	b.t.Helper()
 	var text strings.Builder
-	for _, s := range spans {
+	for _, s := range b.spans() {
 		ended := "runs"
 		if s.ended.Unix() > 0 {
 			ended = fmt.Sprintf("%.2f s", s.ended.Sub(begin).Seconds())

@@ -46,8 +46,12 @@ func shown(gpus int) map[string]string {
 // places are where these files are mounted. The stand-in has the same list.
 var places = []string{"/sys/bus/pci/devices", "/sys/module", "/proc/devices", "/proc/driver", bootIDFile}
 
-// showHardware mounts the machine's files over those of the kernel, for programs that run outside containers.
+// showHardware mounts the machine's files over those of the kernel, for programs that run outside containers. A machine
+// with the driver of this computer has the kernel's own.
 func (d description) showHardware() error {
+	if d.HostDriver.isReal() {
+		return bind(ordersOnDisk, ordersShown, 0)
+	}
 	for _, dir := range []string{"/sys/bus/pci/devices", "/sys/module", "/proc/driver"} {
 		if err := os.MkdirAll(filepath.Join(hidden, dir), 0o755); err != nil {
 			return err
@@ -124,7 +128,11 @@ func (m *Machine) installStandIn() error {
 		os.MkdirAll(m.Path(machineDir), 0o755), os.MkdirAll(m.Path(ordersOnDisk), 0o755)); err != nil {
 		return err
 	}
-	for _, name := range []string{"runc", "show-hardware", "cat"} {
+	if m.options.HostDriver.isReal() {
+		// Nothing is played in its containers.
+		return os.Symlink(programDir+"/runc", m.Path(filepath.Join(machineDir, "runc")))
+	}
+	for _, name := range []string{"runc", "show-hardware", "cat", loadDriver} {
 		if err := os.Symlink("../stand-in", m.Path(filepath.Join(machineDir, name))); err != nil {
 			return err
 		}

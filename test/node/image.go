@@ -30,6 +30,8 @@ type Image struct {
 	Entrypoint []string
 	// Env are its variables, as NAME=value.
 	Env []string
+	// User is that of its processes, as UID:GID; root if empty.
+	User string
 }
 
 // descriptor refers to a blob, see the OCI image specification.
@@ -51,7 +53,7 @@ func (i Image) Archive() ([]byte, error) {
 	layerRef := put(blobs, prefix+"layer.v1.tar", layer)
 	configRef, err := putJSON(blobs, prefix+"config.v1+json", map[string]any{
 		"os": runtime.GOOS, "architecture": runtime.GOARCH,
-		"config": map[string]any{"Entrypoint": i.Entrypoint, "Env": i.Env},
+		"config": map[string]any{"Entrypoint": i.Entrypoint, "Env": i.Env, "User": i.User},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{layerRef.Digest}},
 	})
 	if err != nil {

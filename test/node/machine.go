@@ -46,6 +46,8 @@ type Options struct {
 	Kubeconfig string
 	// GPUs is the number of the machine's GPUs.
 	GPUs int
+	// HostDriver is the driver of the machine's own system; nil if it has none.
+	HostDriver *HostDriver
 }
 
 // Machine is a computer with a kubelet.
@@ -147,7 +149,7 @@ func (m *Machine) start() error {
 	}
 	described, err := json.Marshal(description{
 		Name: m.options.Name, Root: filepath.Join(m.dir, "root"), Binaries: m.options.Binaries,
-		Cgroup: m.cgroup, GPUs: m.options.GPUs,
+		Cgroup: m.cgroup, GPUs: m.options.GPUs, HostDriver: m.options.HostDriver,
 	})
 	if err != nil {
 		return err

@@ -24,10 +24,19 @@ const (
 	operatorImageVariable = "TEST_NODE_OPERATOR_IMAGE"
 )
 
+// The variables of a bundle, see package gpubundle, which has also set the first and the last of the others.
 const (
-	repository = "../.."
-	// operatorImage is not named latest, which kubelets always pull.
-	operatorImage, operatorTag = "ghcr.io/clusterpolicy/gpu-operator", "node-test"
+	// imagesVariable is the folder with the archives of the images that have NVIDIA's programs.
+	imagesVariable = "TEST_NODE_IMAGES"
+	// hostDriverVariable is the folder of a played driver; empty for the driver of this computer.
+	hostDriverVariable = "TEST_NODE_HOST_DRIVER"
+	// resultsVariable is the file for the results.
+	resultsVariable = "TEST_NODE_RESULTS"
+)
+
+const (
+	repository                 = "../.."
+	operatorImage, operatorTag = node.OperatorImage, node.OperatorTag
 )
 
 func TestMain(m *testing.M) {
@@ -40,6 +49,9 @@ func TestMain(m *testing.M) {
 }
 
 func prepare(ctx context.Context) error {
+	if os.Getenv(cluster.PrebuiltVariable) != "" {
+		return nil
+	}
 	_, clusterErr := cluster.EnsureBinaries(ctx, cluster.Newest, os.Stderr)
 	_, nodeErr := cluster.EnsureNodeBinaries(ctx, os.Stderr)
 	standIn, standInErr := cluster.BuildNodeStandIn(ctx, os.Stderr)

@@ -53,7 +53,7 @@ func (d description) mount() error {
 	if err := mountKernel(d.Root, hierarchies); err != nil {
 		return err
 	}
-	if err := mountDevices(filepath.Join(d.Root, "dev")); err != nil {
+	if err := d.mountDevices(); err != nil {
 		return err
 	}
 	if err := enterRoot(d.Root); err != nil {
@@ -68,18 +68,7 @@ func (d description) mount() error {
 // mountPrograms mounts the folders of this computer that the machine uses.
 func (d description) mountPrograms() error {
 	for _, dir := range fromComputer {
-		target := filepath.Join(d.Root, dir)
-		link, err := os.Readlink(dir)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			continue
-		case err == nil:
-			if err := os.Symlink(link, target); err != nil && !errors.Is(err, fs.ErrExist) {
-				return err
-			}
-			continue
-		}
-		if err := bind(dir, target, unix.MS_RDONLY); err != nil {
+		if err := d.mountFromComputer(dir); err != nil {
 			return err
 		}
 	}
@@ -96,6 +85,24 @@ func (d description) mountPrograms() error {
 	}
 	return bind(filepath.Join(d.Root, "etc", "os-release"), filepath.Join(d.Root, "usr", "lib", "os-release"),
 		unix.MS_RDONLY)
+}
+
+// mountFromComputer mounts a folder of this computer, which may be missing, or a link.
+func (d description) mountFromComputer(dir string) error {
+	target := filepath.Join(d.Root, dir)
+	link, err := os.Readlink(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil:
+		if err := os.Symlink(link, target); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	case dir == "/usr" && d.HostDriver != nil:
+		return d.HostDriver.mountUsr(target)
+	}
+	return bind(dir, target, unix.MS_RDONLY)
 }
 
 // mountKernel mounts the file systems of the kernel.
@@ -123,6 +130,18 @@ func mountKernel(root string, hierarchies []hierarchy) error {
 		if err := mountAt("cgroup", target, flags, h.options); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// mountDevices creates the machine's devices.
+func (d description) mountDevices() error {
+	dev := filepath.Join(d.Root, "dev")
+	if err := mountDevices(dev); err != nil {
+		return err
+	}
+	if d.HostDriver.isReal() {
+		return makeDriverDevices(dev)
 	}
 	return nil
 }

@@ -34,12 +34,19 @@ type env struct {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
+	return newEnvWith(t, cluster.Options{}, nil)
+}
+
+// newEnvWith is newEnv with options of the control plane, and with a driver of the node's own system.
+func newEnvWith(t *testing.T, options cluster.Options, driver *node.HostDriver) *env {
+	t.Helper()
 	b := &env{WithT: NewWithT(t), t: t}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	begin := time.Now()
 	var err error
-	b.cluster, err = cluster.Start(ctx, cluster.Options{Version: cluster.Newest, Address: node.Address})
+	options.Version, options.Address = cluster.Newest, node.Address
+	b.cluster, err = cluster.Start(ctx, options)
 	b.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { b.Expect(b.cluster.Stop()).To(Succeed()) })
 	b.client, err = kubernetes.NewForConfig(b.cluster.Config)
@@ -47,7 +54,9 @@ func newEnv(t *testing.T) *env {
 	_, err = node.StartServices(t.Context(), b.cluster.SimulatorConfig)
 	b.Expect(err).NotTo(HaveOccurred())
 	t.Logf("the control plane was up after %s", since(begin))
-	b.machine, err = node.New(machineOptions(t, b.cluster))
+	of := machineOptions(t, b.cluster)
+	of.HostDriver = driver
+	b.machine, err = node.New(of)
 	b.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -97,14 +97,12 @@ func DriverImage(standIn, libcuda, version string) (Image, error) {
 		}
 		maps.Copy(driver.Files, libraries)
 	}
-	// A whole system has them; programs of the operator that enter the driver's root are linked to them.
-	for _, name := range []string{"libdl.so.2", "libpthread.so.0"} {
-		source, err := findLibrary(name)
-		if err != nil {
-			return Image{}, err
-		}
-		driver.Files[source[1:]] = source
+	// A whole system has it; programs of the operator that enter the driver's root are linked to its parts.
+	whole, err := cLibrary()
+	if err != nil {
+		return Image{}, err
 	}
+	maps.Copy(driver.Files, whole)
 	driver.Env = append(driver.Env, "DRIVER_VERSION="+version)
 	return driver, nil
 }
@@ -120,6 +118,20 @@ func ProgramImages(programs, standIn, libcuda, driverVersion string) ([]Image, e
 	if images[len(images)-1], err = ProgramDriverImage(standIn, libcuda, driverVersion); err != nil {
 		return nil, err
 	}
+	own, err := OwnProgramImages(programs, standIn)
+	if err != nil {
+		return nil, err
+	}
+	for _, image := range own {
+		at := slices.IndexFunc(images, func(i Image) bool { return slices.Equal(i.Names, image.Names) })
+		images[at] = image
+	}
+	return images, nil
+}
+
+// OwnProgramImages are the images of ProgramImages that have NVIDIA's programs.
+func OwnProgramImages(programs, standIn string) ([]Image, error) {
+	var images []Image
 	for component, made := range map[string]func(string, string) (Image, error){
 		"container-toolkit": toolkitImage, "device-plugin": pluginImage, "mig-manager": migImage,
 	} {
@@ -132,8 +144,7 @@ func ProgramImages(programs, standIn, libcuda, driverVersion string) ([]Image, e
 			return nil, fmt.Errorf("make image %s: %w", name, err)
 		}
 		image.Names = []string{name}
-		at := slices.IndexFunc(images, func(i Image) bool { return slices.Contains(i.Names, name) })
-		images[at] = image
+		images = append(images, image)
 	}
 	return images, nil
 }
@@ -256,8 +267,13 @@ func DRAImage(programs string) (Image, error) {
 	return i, i.addLibraries(plugin, hook, shell, sleep)
 }
 
-// addLibraries adds the libraries that some of the image's programs need.
+// addLibraries adds the libraries that some of the image's programs need, and those that a driver needs.
 func (i Image) addLibraries(places ...string) error {
+	whole, err := cLibrary()
+	if err != nil {
+		return err
+	}
+	maps.Copy(i.Files, whole)
 	for _, place := range places {
 		libraries, err := Libraries(i.Files[place])
 		if err != nil {

@@ -7,11 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 )
+
+// OperatorImage and OperatorTag name the operator's image in tests. The tag is not latest, which kubelets always pull.
+const OperatorImage, OperatorTag = "ghcr.io/clusterpolicy/gpu-operator", "node-test"
 
 // BuildOperatorImage builds the operator's image from the sources in repository, like "make image-tar", and writes it
 // to the file out as an archive for Import. Where the released image has a base with a C library, this one has the
@@ -26,20 +31,64 @@ func BuildOperatorImage(ctx context.Context, repository, name, out string, progr
 		return fmt.Errorf("make the operator's image: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(rootfs)) }()
-	sources := filepath.Join(repository, "config", "image")
-	if err := call(ctx, sources, "./build.sh", "rootfs", rootfs); err != nil {
+	if err := buildRootFS(ctx, repository, rootfs); err != nil {
+		return err
+	}
+	return call(ctx, filepath.Join(repository, "config", "image"), "go", "run", ".", "--rootfs="+rootfs, "--name="+name,
+		"--out="+out)
+}
+
+// buildRootFS builds what is in the operator's image into an empty folder, with the C library of this computer.
+func buildRootFS(ctx context.Context, repository, rootfs string) error {
+	if err := call(ctx, filepath.Join(repository, "config", "image"), "./build.sh", "rootfs", rootfs); err != nil {
 		return err
 	}
 	libraries, err := Libraries(filepath.Join(rootfs, "usr", "bin", "gpu-node-cuda"))
 	if err != nil {
 		return fmt.Errorf("make the operator's image: %w", err)
 	}
+	whole, err := cLibrary()
+	if err != nil {
+		return fmt.Errorf("make the operator's image: %w", err)
+	}
+	maps.Copy(libraries, whole)
 	for place, source := range libraries {
 		if err := copyFile(source, filepath.Join(rootfs, place)); err != nil {
 			return fmt.Errorf("make the operator's image: %w", err)
 		}
 	}
-	return call(ctx, sources, "go", "run", ".", "--rootfs="+rootfs, "--name="+name, "--out="+out)
+	return nil
+}
+
+// RawOperatorImage returns the operator's image as that of BuildOperatorImage, but for kubectl-gpu, and with layers
+// that are not compressed. The folder rootfs, which must be empty, gets its files.
+func RawOperatorImage(ctx context.Context, repository, rootfs string) (Image, error) {
+	if err := buildRootFS(ctx, repository, rootfs); err != nil {
+		return Image{}, err
+	}
+	i := Image{
+		Names: []string{OperatorImage + ":" + OperatorTag}, Files: map[string]string{}, Links: map[string]string{},
+		Entrypoint: []string{"/usr/bin/gpu-operator"}, User: "65532:65532",
+	}
+	err := filepath.WalkDir(rootfs, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || entry.Name() == "kubectl-gpu" {
+			return err
+		}
+		place, err := filepath.Rel(rootfs, path)
+		if err != nil {
+			return err
+		}
+		if entry.Type()&fs.ModeSymlink == 0 {
+			i.Files[place] = path
+			return nil
+		}
+		i.Links[place], err = os.Readlink(path)
+		return err
+	})
+	if err != nil {
+		return Image{}, fmt.Errorf("make the operator's image: %w", err)
+	}
+	return i, nil
 }
 
 // copyFile copies a program or a library.

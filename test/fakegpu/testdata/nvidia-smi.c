@@ -20,7 +20,9 @@
 	X(nvmlDeviceGetPciInfo_v3, (nvmlDevice, nvmlPciInfo *))                                                            \
 	X(nvmlDeviceGetMigMode, (nvmlDevice, unsigned *, unsigned *))                                                      \
 	X(nvmlDeviceGetMaxMigDeviceCount, (nvmlDevice, unsigned *))                                                        \
-	X(nvmlDeviceGetMigDeviceHandleByIndex, (nvmlDevice, unsigned, nvmlDevice *))
+	X(nvmlDeviceGetMigDeviceHandleByIndex, (nvmlDevice, unsigned, nvmlDevice *))                                       \
+	X(nvmlDeviceGetCurrPcieLinkWidth, (nvmlDevice, unsigned *))                                                        \
+	X(nvmlDeviceGetMaxPcieLinkWidth, (nvmlDevice, unsigned *))
 
 #define DECLARE(name, arguments) static int(*name) arguments;
 FUNCTIONS(DECLARE)
@@ -125,6 +127,15 @@ static void list(void) {
 	}
 }
 
+static void width(int (*read)(nvmlDevice, unsigned *), nvmlDevice device) {
+	unsigned value;
+	if (read(device, &value) == 0) {
+		printf("%u", value);
+	} else {
+		printf("[N/A]");
+	}
+}
+
 static void field(const struct gpu *g, unsigned index, const char *name) {
 	if (strcmp(name, "index") == 0) {
 		printf("%u", index);
@@ -138,6 +149,12 @@ static void field(const struct gpu *g, unsigned index, const char *name) {
 		printf("%s", g->pci.busId);
 	} else if (strcmp(name, "mig.mode.current") == 0) {
 		printf("%s", g->mig ? "Enabled" : "Disabled");
+	} else if (strcmp(name, "pcie.link.width.current") == 0) {
+		width(nvmlDeviceGetCurrPcieLinkWidth, g->device);
+	} else if (strcmp(name, "pcie.link.width.max") == 0) {
+		width(nvmlDeviceGetMaxPcieLinkWidth, g->device);
+	} else if (strcmp(name, "ecc.errors.uncorrected.volatile.total") == 0) {
+		printf("[N/A]");
 	} else {
 		printf("Field \"%s\" is not a valid field to query.\n", name);
 		quit(NVML_ERROR_INVALID_ARGUMENT);
@@ -176,7 +193,8 @@ int main(int argc, char **argv) {
 			fields = argv[i] + sizeof query_flag - 1;
 		} else if (strcmp(argv[i], "-L") == 0 || strcmp(argv[i], "--version") == 0) {
 			mode = argv[i];
-		} else if (strcmp(argv[i], "--format=csv,noheader") != 0) {
+		} else if (strcmp(argv[i], "--format=csv,noheader") != 0 &&
+		           strcmp(argv[i], "--format=csv,noheader,nounits") != 0) {
 			printf("Invalid combination of input arguments.\n");
 			return NVML_ERROR_INVALID_ARGUMENT;
 		}

@@ -64,14 +64,11 @@ func driver(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := loadModules(); err != nil {
-		return fmt.Errorf("load the modules: %w", err)
+	if err := loadHostDriver(); err != nil {
+		return err
 	}
 	if err := os.WriteFile(driverState, []byte(os.Getenv("DRIVER_CONFIG_DIGEST")), 0o644); err != nil {
 		return err
-	}
-	if err := makeDevices(); err != nil {
-		return fmt.Errorf("make the device nodes: %w", err)
 	}
 	if err := os.WriteFile(driverDaemons, []byte("Ready\n"), 0o644); err != nil {
 		return err
@@ -83,6 +80,17 @@ func driver(args []string) error {
 	fmt.Println("the driver runs")
 	<-signals
 	return unmountRoot()
+}
+
+// loadHostDriver loads the driver of a machine that has one itself.
+func loadHostDriver() error {
+	if err := loadModules(); err != nil {
+		return fmt.Errorf("load the modules: %w", err)
+	}
+	if err := makeDevices(); err != nil {
+		return fmt.Errorf("make the device nodes: %w", err)
+	}
+	return nil
 }
 
 // loadModules makes the files of the kernel show the modules and their GPUs.

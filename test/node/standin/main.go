@@ -19,6 +19,7 @@ var parts = map[string]func(args []string) error{
 	"runc":          runWithHardware,
 	"show-hardware": showHardware,
 	"cat":           concatenate,
+	"load-driver":   func([]string) error { return loadHostDriver() },
 	"kubelet":       kubelet,
 	"prepare-claim": prepareClaim,
 	"pause":         func([]string) error { return untilEnd() },

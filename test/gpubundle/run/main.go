@@ -1,0 +1,100 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if os.Getenv(stageVariable) != "" {
+		if err := runStage(os.Getenv(stageVariable), os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	results := flag.String("results", "results", "folder for the results, which is created")
+	played := flag.Bool("played", false, "play the driver of four GPUs in place of using the machine's own")
+	limit := flag.Duration("limit", 8*time.Minute, "how long all may take")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	passed, err := run(ctx, options{results: *results, played: *played, limit: *limit})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if err != nil || !passed {
+		stop()
+		os.Exit(1) //nolint:gocritic // stop has been called.
+	}
+}
+
+type options struct {
+	results string
+	played  bool
+	limit   time.Duration
+}
+
+// cleanUpTime is kept of the limit for what a part removes when it is ended.
+const cleanUpTime = 25 * time.Second
+
+// run runs all parts and writes the results. It reports whether none has failed and the machine is as before.
+func run(ctx context.Context, o options) (passed bool, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return false, err
+	}
+	bundle := filepath.Dir(filepath.Dir(self))
+	results, err := filepath.Abs(o.results)
+	if err != nil {
+		return false, err
+	}
+	if err := os.MkdirAll(results, 0o755); err != nil {
+		return false, fmt.Errorf("make the folder of the results: %w", err)
+	}
+	begin := time.Now()
+	ctx, cancel := context.WithDeadline(ctx, begin.Add(o.limit-cleanUpTime))
+	defer cancel()
+	s := summary{Begin: begin.UTC().Truncate(time.Second), Played: o.played, Machine: describeMachine(ctx)}
+	before, err := takeSnapshot(bundle, results)
+	if err != nil {
+		return false, err
+	}
+	for _, p := range parts(bundle, results, o.played) {
+		s.Parts = append(s.Parts, p.run(ctx, results))
+		fmt.Println(s.Parts[len(s.Parts)-1])
+	}
+	s.Left, err = awaitSame(before, bundle, results)
+	s.Seconds = seconds(time.Since(begin))
+	s.Passed = s.passed() && err == nil
+	fmt.Print(s.end())
+	return s.Passed, errors.Join(err, s.write(results))
+}
+
+// settle is how long the kernel may take to be done with what has ended.
+const settle = 5 * time.Second
+
+// awaitSame returns in what the machine differs from an earlier snapshot, once it does not or the kernel had its time.
+func awaitSame(before snapshot, bundle, results string) ([]string, error) {
+	deadline := time.Now().Add(settle)
+	for {
+		now, err := takeSnapshot(bundle, results)
+		if err != nil {
+			return nil, err
+		}
+		left := before.differences(now)
+		if len(left) == 0 || time.Now().After(deadline) {
+			return left, nil
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+}
