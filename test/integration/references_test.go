@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -86,51 +85,6 @@ func (e *env) awaitWaiting(name, message string) {
 	e.Eventually(func() []v1.OperandStatus { return e.policy().Status.Operands }).WithPolling(200 * time.Millisecond).
 		Should(ContainElement(And(HaveField("Name", name), HaveField("State", v1.OperandWaiting),
 			HaveField("Message", message))))
-}
-
-// TestAnotherPluginConfigIsProvenOnTheFirstNode: the device plugin has no readiness probe, so that it is ready from its
-// start until it crashes. With another ConfigMap, its next pod is replaced when the first one has been ready for 10 s.
-func TestAnotherPluginConfigIsProvenOnTheFirstNode(t *testing.T) {
-	cluster.SkipInSample(t)
-	t.Parallel()
-	const plugin = "nvidia-device-plugin-daemonset"
-	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
-	for _, name := range []string{"first", "second"} {
-		e.create(&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Data: map[string]string{"all": "version: v1"},
-		})
-	}
-	e.run()
-	object := e.samplePolicy()
-	object.Spec.DevicePlugin.Config = &v1.DevicePluginConfigSpec{Name: "first", Default: "all"}
-	e.create(object)
-	e.awaitReady(2)
-	rolledOut := func() (pods []*corev1.Pod) {
-		ds := e.daemonSet(plugin)
-		if ds.Status.ObservedGeneration == ds.Generation && ds.Status.UpdatedNumberScheduled == 2 &&
-			ds.Status.NumberAvailable == 2 {
-			pods = []*corev1.Pod{e.podOn(plugin, "gpu-00000"), e.podOn(plugin, "gpu-00001")}
-		}
-		return pods
-	}
-	// Kubernetes replaces a pod that is not available yet without waiting for another.
-	var before, after []*corev1.Pod
-	e.Eventually(func() []*corev1.Pod { before = rolledOut(); return before }).Should(HaveLen(2))
-	e.respec(func(spec *v1.ClusterPolicySpec) { spec.DevicePlugin.Config.Name = "second" })
-	e.Eventually(func(g Gomega) {
-		after = rolledOut()
-		g.Expect(after).To(HaveLen(2))
-		for i := range after {
-			g.Expect(after[i].UID).NotTo(Equal(before[i].UID))
-		}
-	}).WithTimeout(2 * eventually).Should(Succeed())
-
-	slices.SortFunc(after, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	conditions := after[0].Status.Conditions
-	ready := slices.IndexFunc(conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-	// Both times are in whole seconds.
-	proof := after[1].CreationTimestamp.Sub(conditions[ready].LastTransitionTime.Time)
-	e.Expect(proof).To(BeNumerically(">=", 9*time.Second))
 }
 
 // TestALicenceBesideAKeyOfItsName: the API server refuses a DaemonSet that mounts two files at one path. The licence is
