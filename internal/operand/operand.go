@@ -1,8 +1,6 @@
 package operand
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -226,10 +224,6 @@ type PluginConfig struct {
 	// SIGHUP when the node selects another configuration.
 	Process string
 }
-
-// PluginConfigProof is how long a new pod that reads a configuration of the device plugin must have been ready before
-// the pod of another node is replaced: a container without a readiness probe is ready from its start until it crashes.
-const PluginConfigProof = 10 * time.Second
 
 // AnchorLabel returns the node label that keeps the operand's pod on a node which has lost another label that its
 // DaemonSet selects by; empty for an operand whose nodes have no anchor.

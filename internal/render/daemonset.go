@@ -43,7 +43,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	r.keepVariantSelector(ds)
 	r.keepPartOf(ds)
 	r.schedule(&template.Spec, spec)
-	r.addPluginConfig(ds)
+	r.addPluginConfig(template)
 	r.applyContainerSpec(&template.Spec)
 	r.requestInjection(template)
 	r.addHelperContainer(&template.Spec)

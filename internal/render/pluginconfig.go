@@ -4,7 +4,6 @@ import (
 	"path"
 	"strconv"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -24,20 +23,14 @@ const (
 	sighup = 1
 )
 
-// addPluginConfig makes the main container read its device plugin configuration. Kubernetes then rolls another one out
-// as slowly as the operator does an edit of the ConfigMap. DaemonSets without a configuration are available at once.
-func (r *renderer) addPluginConfig(ds *appsv1.DaemonSet) {
-	template, config := &ds.Spec.Template, r.instance.PluginConfig
-	switch {
+// addPluginConfig makes the main container read its device plugin configuration.
+func (r *renderer) addPluginConfig(template *corev1.PodTemplateSpec) {
+	switch config := r.instance.PluginConfig; {
 	case config == nil:
-		return
 	case config.Content != "":
 		r.addConfigFile(template, config.Content)
 	default:
 		r.addConfigManager(&template.Spec, config)
-	}
-	if ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
-		ds.Spec.MinReadySeconds = int32(operand.PluginConfigProof.Seconds())
 	}
 }
 

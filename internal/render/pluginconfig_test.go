@@ -69,31 +69,6 @@ func TestTheConfigurationIsChosenBeforeTheProgramStarts(t *testing.T) {
 	}
 }
 
-// A container without a readiness probe is ready between two crashes. Another configuration must stop at the first node
-// on which its readers crash, also where Kubernetes rolls it out. Nothing else waits for that time.
-func TestAnotherPluginConfigIsProven(t *testing.T) {
-	const proof = 10
-	for _, name := range []string{"shared-gpus", "node-pools", "default", "overridden"} {
-		for reader, sets := range scenarios[name].daemonSets(t) {
-			reads := slices.Contains([]operand.Name{"device-plugin", "gpu-feature-discovery", "mps-control-daemon"}, reader)
-			for _, ds := range sets {
-				want := int32(0)
-				if reads && variable(ds.Spec.Template.Spec.Containers[0], "CONFIG_FILE") != "" {
-					want = proof
-				}
-				if ds.Spec.MinReadySeconds != want {
-					t.Errorf("%s: %s has minReadySeconds %d, want %d", name, ds.Name, ds.Spec.MinReadySeconds, want)
-				}
-			}
-		}
-	}
-	for name, ds := range readersOfPluginConfig(t) {
-		if ds.Spec.MinReadySeconds != proof {
-			t.Errorf("%s has minReadySeconds %d, want %d", name, ds.Spec.MinReadySeconds, proof)
-		}
-	}
-}
-
 // The tokens can read nodes, so pods without config-manager get none.
 func TestOnlyConfigManagerGetsAToken(t *testing.T) {
 	for name, ds := range readersOfPluginConfig(t) {

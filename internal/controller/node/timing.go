@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 // Timing has the delays of the Reconciler. Tests shorten them.
@@ -47,7 +46,8 @@ type Timing struct {
 	RetryReread, RetryRereadPerNode time.Duration
 	// RereadPatience is how long other nodes wait until the new pods of such a node exist and are proven.
 	RereadPatience time.Duration
-	// RereadProof is how long the new pods must have been ready.
+	// RereadProof is how long the new pods must have been ready: a container without a readiness probe is ready from its
+	// start until it crashes.
 	RereadProof time.Duration
 	// KubeletStart is how long a kubelet may take from its start until its node is ready.
 	KubeletStart time.Duration
@@ -83,7 +83,7 @@ func DefaultTiming() Timing {
 		RetryLog:           10 * time.Second,
 		RetryReread:        time.Second,
 		RereadPatience:     5 * time.Minute,
-		RereadProof:        operand.PluginConfigProof,
+		RereadProof:        10 * time.Second,
 		RetryRereadPerNode: 10 * time.Millisecond,
 		KubeletStart:       10 * time.Minute,
 		RetryHeld:          2 * time.Second,
