@@ -48,9 +48,8 @@ func inputRows() []row {
 		elsewhere("E8", "unknown fields", "TestAPI (test/integration)"),
 		elsewhere("E9", "a referenced ConfigMap or Secret is created, changed and deleted",
 			"TestReferencedObjects (test/integration)"),
-		elsewhere("E15", "another configuration of the device plugin, by name or by content, with which it crashes later",
-			"TestAnotherPluginConfigIsProvenOnTheFirstNode (test/integration), TestAPluginThatCrashesLaterStops "+
-				"(internal/controller/node)"),
+		elsewhere("E15", "another content of the device plugin's configuration, with which it crashes later",
+			"TestAPluginThatCrashesLaterStops (internal/controller/node)"),
 		elsewhere("E10", "a stored object that Go cannot decode, or not in time",
 			"TestUndecodablePolicies, TestUndecodableNVIDIADrivers (test/integration), TestWhatIsAdmittedIsDecoded "+
 				"(test/specgen)"),

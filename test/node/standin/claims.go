@@ -18,8 +18,8 @@ import (
 // prepared is what prepareClaim prints: the CDI devices of each device of the claim.
 type prepared map[string][]string
 
-// prepareClaim is the part of a kubelet that serves resource claims, for one call. Its arguments are the socket by which
-// a DRA driver registers, prepare or unprepare, and the namespace, name and UID of a claim.
+// prepareClaim is the part of a kubelet that serves resource claims, for one call. Its arguments are the socket by
+// which a DRA driver registers, prepare or unprepare, and the namespace, name and UID of a claim.
 func prepareClaim(args []string) error {
 	const wanted = 5
 	if len(args) != wanted {
