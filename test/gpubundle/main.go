@@ -55,7 +55,7 @@ func pack(ctx context.Context, dir, archive string, progress io.Writer) error {
 	fmt.Fprintln(progress, "compressing ...")
 	begin := time.Now()
 	tar := exec.CommandContext(ctx, "tar", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "--no-recursion",
-		"--transform=s,^,"+filepath.Base(dir)+"/,h", "-C", dir, "-cf", "-", "-T", "-")
+		"--transform=s,^,"+filepath.Base(dir)+"/,S", "-C", dir, "-cf", "-", "-T", "-")
 	tar.Stdin = strings.NewReader(strings.Join(files, "\n") + "\n")
 	xz := exec.CommandContext(ctx, "xz", "--compress", "--stdout", "--threads=1", "--x86",
 		"--lzma2=preset=6,dict=256MiB")

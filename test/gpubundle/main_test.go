@@ -3,7 +3,9 @@
 package main
 
 import (
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -32,6 +34,31 @@ func TestAnArchiveIsCut(t *testing.T) {
 		g.Expect(sizes).To(Equal(step.sizes))
 		g.Expect(string(joined)).To(Equal(step.content))
 	}
+}
+
+// What is unpacked has the links of the folder: symbolic ones with their targets, and files of one content as one file.
+func TestAnArchiveIsUnpacked(t *testing.T) {
+	g := NewWithT(t)
+	if _, err := exec.LookPath("xz"); err != nil {
+		t.Skipf("needs xz: %v", err)
+	}
+	dir := t.TempDir()
+	bundle, archive := filepath.Join(dir, "bundle"), filepath.Join(dir, "bundle.tar.xz")
+	g.Expect(os.MkdirAll(filepath.Join(bundle, "test"), 0o755)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(bundle, "run.sh"), []byte("a script"), 0o755)).To(Succeed())
+	g.Expect(os.Link(filepath.Join(bundle, "run.sh"), filepath.Join(bundle, "test", "hard"))).To(Succeed())
+	g.Expect(os.Symlink("hard", filepath.Join(bundle, "test", "soft"))).To(Succeed())
+	g.Expect(pack(t.Context(), bundle, archive, io.Discard)).To(Succeed())
+	unpacked := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "tar", "-C", unpacked, "-xJf", archive).CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred(), string(out))
+	g.Expect(os.Readlink(filepath.Join(unpacked, "bundle/test/soft"))).To(Equal("hard"))
+	script, err := os.Stat(filepath.Join(unpacked, "bundle/run.sh"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(script.Mode().Perm()).To(BeEquivalentTo(0o755))
+	hard, err := os.Stat(filepath.Join(unpacked, "bundle/test/hard"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.SameFile(script, hard)).To(BeTrue())
 }
 
 // Files that have much in common lie near each other, and none is lost.
