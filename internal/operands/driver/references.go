@@ -21,7 +21,8 @@ func references(in operand.Input) []operand.Use {
 	return append(uses,
 		operand.ConfigMapUse(in.Field("spec.driver.repoConfig.configMapName"), repoConfig(in)),
 		operand.ConfigMapUse(in.Field("spec.driver.certConfig.name"), certConfig(in)),
-		operand.SecretUse(in.Field("spec.driver.secretEnv"), string(spec.SecretEnv)))
+		operand.SecretUse(in.Field("spec.driver.secretEnv"), string(spec.SecretEnv)),
+		in.TrustedCA())
 }
 
 // moduleConfig is the use of the parameters of kernel modules. The driver container reads a file for each module, and
