@@ -335,8 +335,11 @@ chart-package: image-name $(HELM) ## Package the chart of release VERSION with t
 	$(HELM) package dist/gpu-operator --destination dist
 
 .PHONY: bundle-package
-bundle-package: image-name ## Generate the bundle of release VERSION with the image IMG into dist/bundle/
-	go run ./config/manifests/generate -version '$(VERSION:v%=%)' -replaces '$(REPLACES:v%=%)' -image '$(IMG)' \
+bundle-package: image-name ## Generate the bundle of release VERSION with the image IMG into dist/bundle/ (BUNDLE_DIGESTS=1 or a file)
+	$(if $(filter 1,$(BUNDLE_DIGESTS)),@mkdir -p dist && go run ./config/manifests/generate -list-images | \
+	  (cd config/image && go run . digests) > dist/bundle-digests)
+	go run ./config/manifests/generate $(if $(BUNDLE_DIGESTS),-digests '$(if $(filter 1,$(BUNDLE_DIGESTS)),dist/bundle-digests,$(BUNDLE_DIGESTS))') \
+	  -version '$(VERSION:v%=%)' -replaces '$(REPLACES:v%=%)' -image '$(IMG)' \
 	  -created "$$(git log -1 --format=%cI)" -out dist/bundle
 
 .PHONY: bundle-build
