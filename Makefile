@@ -208,6 +208,11 @@ test-full: test-unit ## Run all tests with complete campaigns and models; takes 
 	for module in config/image test/monitoring test/olm; do (cd $$module && go test -v -count=1 $(TESTFLAGS) ./...) || exit; done
 	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./internal/healthaction ./internal/upgrade ./test/...
 
+.PHONY: test-next
+test-next: ## Run the main tests on the next Kubernetes, which is not supported yet; builds its control plane
+	KUBERNETES_VERSION=next go test -v -count=1 -p 1 -timeout 90m $(TESTFLAGS) ./test/integration ./test/guides \
+	  -run '^(TestNodesBecomeReady|TestAPI|TestAdmissionPolicies|TestValidateAgreesWithTheAPIServer|TestGangSchedulingOnTheNextKubernetes)$$'
+
 .PHONY: test-node
 test-node: $(GOTESTSUM) ## Run the stack on a real node: kubelet, containerd and runc (needs root on Linux)
 	$(call go-test,standard-verbose,./test/node,-count=1 -timeout=60m $(if $(node_left_out),-skip='$(node_left_out)'))
