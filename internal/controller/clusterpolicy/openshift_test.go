@@ -98,6 +98,11 @@ var _ = Describe("The configuration of OpenShift", Ordered, ContinueOnFailure, f
 		Expect(condition(env.policy(ctx), v1.ConditionReady)).NotTo(Equal("False OperandInvalid"))
 		configMap := &corev1.ConfigMap{Data: map[string]string{"ca-bundle.crt": "certificates"}}
 		configMap.Namespace, configMap.Name = namespace, "gpu-operator-trusted-ca"
+		failed := env.failOnce("reference get ConfigMap", 1)
+		_, err := env.reconcileAfter(ctx, statusInterval)
+		Expect(err).To(MatchError(errInjected))
+		Expect(failed().name).To(Equal(configMap.Name))
+		env.onCall(nil)
 		Expect(admin.Create(ctx, configMap)).To(Succeed())
 		Eventually(func() []corev1.Volume {
 			env.pass(ctx, time.Second)
