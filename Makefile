@@ -208,6 +208,11 @@ test-full: test-unit ## Run all tests with complete campaigns and models; takes 
 	for module in config/image test/monitoring test/olm; do (cd $$module && go test -v -count=1 $(TESTFLAGS) ./...) || exit; done
 	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./internal/healthaction ./internal/upgrade ./test/...
 
+.PHONY: test-next
+test-next: ## Run the main tests on the next Kubernetes, which is not supported yet; builds its control plane
+	KUBERNETES_VERSION=next go test -v -count=1 -p 1 -timeout 90m $(TESTFLAGS) ./test/integration ./test/guides \
+	  -run '^(TestNodesBecomeReady|TestAPI|TestAdmissionPolicies|TestValidateAgreesWithTheAPIServer|TestGangSchedulingOnTheNextKubernetes)$$'
+
 .PHONY: test-node
 test-node: $(GOTESTSUM) ## Run the stack on a real node: kubelet, containerd and runc (needs root on Linux)
 	$(call go-test,standard-verbose,./test/node,-count=1 -timeout=60m $(if $(node_left_out),-skip='$(node_left_out)'))
@@ -349,8 +354,11 @@ chart-package: image-name $(HELM) ## Package the chart of release VERSION with t
 	$(HELM) package dist/gpu-operator --destination dist
 
 .PHONY: bundle-package
-bundle-package: image-name ## Generate the bundle of release VERSION with the image IMG into dist/bundle/
-	go run ./config/manifests/generate -version '$(VERSION:v%=%)' -replaces '$(REPLACES:v%=%)' -image '$(IMG)' \
+bundle-package: image-name ## Generate the bundle of release VERSION with the image IMG into dist/bundle/ (BUNDLE_DIGESTS=1 or a file)
+	$(if $(filter 1,$(BUNDLE_DIGESTS)),@mkdir -p dist && go run ./config/manifests/generate -list-images | \
+	  (cd config/image && go run . digests) > dist/bundle-digests)
+	go run ./config/manifests/generate $(if $(BUNDLE_DIGESTS),-digests '$(if $(filter 1,$(BUNDLE_DIGESTS)),dist/bundle-digests,$(BUNDLE_DIGESTS))') \
+	  -version '$(VERSION:v%=%)' -replaces '$(REPLACES:v%=%)' -image '$(IMG)' \
 	  -created "$$(git log -1 --format=%cI)" -out dist/bundle
 
 .PHONY: bundle-build

@@ -19,7 +19,7 @@ type GlobalSpec struct {
 	// Proxy configures the HTTP proxy of the containers.
 	//
 	// Without it, the containers of the driver that download packages get the proxy of the operator's own environment,
-	// which the Operator Lifecycle Manager sets to that of the cluster.
+	// which the Operator Lifecycle Manager sets to that of the cluster, or else that of OpenShift's object Proxy.
 	// +optional
 	Proxy *ProxySpec `json:"proxy,omitempty"`
 	// CABundle names the CA certificates that the containers trust.

@@ -20,6 +20,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
@@ -96,7 +97,7 @@ func (r *clusterReader) addObject(object *unstructured.Unstructured) error {
 		}
 		r.cluster.CRDs[object.GetName()] = true
 		return nil
-	case kind.Kind == "ImageStream":
+	case kind.Kind == "ImageStream", isOpenShiftConfig(kind):
 		r.cluster.Objects = append(r.cluster.Objects, object)
 		return nil
 	case kind.Group == resourcev1.GroupName && kind.Kind == "ResourceClaim":
@@ -123,6 +124,11 @@ func (r *clusterReader) addObject(object *unstructured.Unstructured) error {
 	r.cluster.Objects = append(r.cluster.Objects, known)
 	r.cluster.Read[kind.Kind] = true
 	return nil
+}
+
+// isOpenShiftConfig reports whether a kind is one of OpenShift's configuration that drivers depend on.
+func isOpenShiftConfig(kind schema.GroupVersionKind) bool {
+	return kind.Group == labels.OpenShiftConfigGroup && (kind.Kind == "Proxy" || kind.Kind == "ClusterVersion")
 }
 
 // sanitized returns the fields of an object that can be decoded.
@@ -190,7 +196,10 @@ func (o planOptions) readCluster(ctx context.Context, edit preview.Edit) (*previ
 	if err != nil {
 		return nil, err
 	}
-	crds := []string{"customresourcedefinitions.apiextensions.k8s.io", crd.NVIDIADriverName}
+	crds := []string{
+		"customresourcedefinitions.apiextensions.k8s.io", crd.NVIDIADriverName, labels.ProxyDefinition,
+		labels.ClusterVersionDefinition,
+	}
 	for _, kind := range manifest.OptionalKinds() {
 		crds = append(crds, kind.CRD)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 // policyFile has the objects of a file with a policy.
@@ -224,6 +225,32 @@ func readDriverToolkit(file string) (map[string]string, error) {
 		return nil, fmt.Errorf("found a %q: give the ImageStream %s", kind, labels.DriverToolkitStream)
 	}
 	return observe.DriverToolkitImages(stream), nil
+}
+
+// readOpenShift reads what the configuration of OpenShift has for drivers; nothing without a file.
+func readOpenShift(file string) (found operand.OpenShiftCluster, err error) {
+	if file == "" {
+		return found, nil
+	}
+	all, err := documents(file, nil)
+	if err != nil {
+		return found, err
+	}
+	if all, err = withoutLists(all); err != nil {
+		return found, err
+	}
+	for _, document := range all {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(document, &object.Object); err != nil {
+			return found, err
+		}
+		if !isOpenShiftConfig(object.GroupVersionKind()) {
+			return found, fmt.Errorf("found a %q: give the Proxy %s and the ClusterVersion %s of %s", object.GetKind(),
+				labels.ProxyName, labels.ClusterVersionName, labels.OpenShiftConfigGroup)
+		}
+		observe.AddOpenShift(&found, object)
+	}
+	return found, nil
 }
 
 // readNodes reads Nodes, one by one or in lists. Unknown fields are ignored: a newer release of Kubernetes may have

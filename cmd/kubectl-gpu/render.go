@@ -11,6 +11,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/fieldnotes"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/preview"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
@@ -28,6 +29,8 @@ type renderOptions struct {
 	env environment
 	// toolkit is the file with the ImageStream of OpenShift's driver toolkit, empty if not given.
 	toolkit string
+	// openShift is the file with OpenShift's Proxy and ClusterVersion, empty if not given.
+	openShift string
 }
 
 // renderHelp is the description of render.
@@ -92,6 +95,8 @@ func renderCommand() *cobra.Command {
 		"version of the cluster's Kubernetes, such as v%s.0, to warn if it is not supported; it does not change the objects",
 		version.NewestKubernetes))
 	o.addToolkit(flags)
+	flags.StringVar(&o.openShift, "openshift", "", "file with the Proxy and the ClusterVersion of OpenShift, as oc get "+
+		labels.ProxyDefinition+","+labels.ClusterVersionDefinition+" -o yaml prints them")
 	o.addStored(flags)
 	for _, required := range []string{"filename", "nodes"} {
 		if err := command.MarkFlagRequired(required); err != nil {

@@ -64,6 +64,9 @@ func (o renderOptions) compute(file *policyFile, in io.Reader) (*rendition, erro
 	if found.input.DriverToolkit, err = readDriverToolkit(o.toolkit); err != nil {
 		return nil, fmt.Errorf("reading the driver toolkit %s: %w", o.toolkit, err)
 	}
+	if found.input.OpenShiftCluster, err = readOpenShift(o.openShift); err != nil {
+		return nil, fmt.Errorf("reading the configuration of OpenShift %s: %w", o.openShift, err)
+	}
 	found.input.Contents = catalogue.Assume(found.input, preview.ContentsOf(o.namespace, file.Named))
 	decisions := plan.Decide(catalogue, found.input)
 	// The output must not depend on the order of the nodes in the file.

@@ -84,3 +84,55 @@ func TestRenderForOpenShift(t *testing.T) {
 		})
 	}
 }
+
+// openShiftConfig is the configuration of a cluster of OpenShift, as oc get prints it.
+const openShiftConfig = `
+apiVersion: v1
+kind: List
+items:
+  - apiVersion: config.openshift.io/v1
+    kind: Proxy
+    metadata: {name: cluster}
+    spec: {trustedCA: {name: user-ca-bundle}}
+    status: {httpsProxy: "http://proxy.example.com", noProxy: .svc}
+  - apiVersion: config.openshift.io/v1
+    kind: ClusterVersion
+    metadata: {name: version}
+    status: {history: [{state: Completed, version: 4.18.12}]}
+`
+
+// What the configuration of OpenShift has reaches the driver's containers in what render prints.
+func TestRenderWithTheConfigurationOfOpenShift(t *testing.T) {
+	tests := map[string]struct {
+		config string
+		code   int
+		has    []string
+		err    string
+	}{
+		"whole": {config: openShiftConfig, has: []string{
+			"value: \"4.18\"", "value: http://proxy.example.com", "value: .svc,$(KUBERNETES_SERVICE_HOST)",
+			"name: gpu-operator-trusted-ca",
+		}, err: "ConfigMap gpu-operator-trusted-ca was not read: it counts as existing, and the objects of driver lack"},
+		"another kind": {config: "kind: Node", code: 1, err: `found a "Node": give the Proxy cluster and the ClusterVersion`},
+		"no YAML":      {config: "a: [", code: 1, err: "reading the configuration of OpenShift"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			file := filepath.Join(t.TempDir(), "openshift.yaml")
+			g.Expect(os.WriteFile(file, []byte(test.config), 0o600)).To(Succeed())
+			got := kubectlGPU(sampleNodes, "render", "-f", "testdata/policy.yaml", "--nodes", "-", "--openshift", file)
+			g.Expect(got.code).To(Equal(test.code), got.errOut)
+			g.Expect(got.errOut).To(ContainSubstring(test.err))
+			for _, text := range test.has {
+				g.Expect(got.out).To(ContainSubstring(text))
+			}
+		})
+	}
+	t.Run("no file", func(t *testing.T) {
+		g := NewWithT(t)
+		got := kubectlGPU(sampleNodes, "render", "-f", "testdata/policy.yaml", "--nodes", "-")
+		g.Expect(got.code).To(Equal(0), got.errOut)
+		g.Expect(got.out).NotTo(Or(ContainSubstring("OPENSHIFT_VERSION"), ContainSubstring("_PROXY")))
+	})
+}

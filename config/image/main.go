@@ -19,6 +19,13 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == "digests" {
+		if err := digestsCommand(ctx, os.Stdin, os.Stdout, os.Stderr); err != nil {
+			fmt.Fprintln(os.Stderr, "digests:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	o := options{}
 	flag.StringVar(&o.rootfs, "rootfs", "", "directory that build.sh rootfs has filled")
 	flag.StringVar(&o.out, "out", "", "file to write the image to; default: none")

@@ -77,6 +77,7 @@
 //	| watches of optional kinds        | CRDs of the cluster;      | one per kind, with its | a watch that starts      |
 //	| (OptionalKinds,                  | nodes that need the       | objects                | again                    |
 //	| observe.DriverToolkit,           | driver toolkit            |                        |                          |
+//	| observe.OpenShift,               |                           |                        |                          |
 //	| observe.NVIDIADrivers)           |                           |                        |                          |
 //	| rejected changes of taints       | time                      | one per change of the  | an attempt that is       |
 //	| (node.taintBackoff)              |                           | last 30 s, 0.2 kB      | rejected                 |

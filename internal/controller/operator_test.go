@@ -114,6 +114,7 @@ func (o *operator) start() {
 		Namespace:      namespace,
 		OperatorImage:  "example.com/gpu-operator:v1",
 		DriverToolkit:  observe.NewDriverToolkit(nil, nil, o.clock),
+		OpenShift:      observe.NewOpenShift(nil, nil, nil, o.clock),
 		CreateFailures: observe.NewCreateFailures(uncached, namespace, o.clock),
 		References:     references{reader: o},
 		Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: o, Live: uncached},

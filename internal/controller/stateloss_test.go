@@ -55,6 +55,7 @@ var stateLosses = map[string]func(*operator){
 	"watches": func(o *operator) {
 		o.pass.OptionalKinds = clusterpolicy.NewOptionalKinds(nil, nil, o.clock)
 		o.pass.DriverToolkit = observe.NewDriverToolkit(nil, nil, o.clock)
+		o.pass.OpenShift = observe.NewOpenShift(nil, nil, nil, o.clock)
 		o.pass.NVIDIADrivers = observe.NewNVIDIADrivers(nil, nil, o.clock, nil)
 	},
 	"the other operator": func(o *operator) { o.pass.OtherOperator = newOtherOperator(o) },

@@ -28,7 +28,7 @@ func notInstalled() []string {
 }
 
 // notInstalledFiles are the ConfigMaps with a script that probes the driver, and with certificates of a proxy.
-func notInstalledFiles() []string { return []string{labels.ProbeScript, "gpu-operator-trusted-ca"} }
+func notInstalledFiles() []string { return []string{labels.ProbeScript, labels.TrustedCA} }
 
 // SameDriver reports whether two driver pods, one of NVIDIA's operator and one of this, install the same: the same
 // containers with the same images (name and version), variables and files of the user. How the pods are started,

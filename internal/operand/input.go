@@ -26,6 +26,8 @@ type Input struct {
 	Images image.Overrides
 	// Proxy of the operator's own environment, for the driver if the spec names none.
 	Proxy v1.ProxySpec
+	// OpenShiftCluster is what the configuration of OpenShift has for drivers.
+	OpenShiftCluster OpenShiftCluster
 	// Optional are the optional kinds that the cluster serves.
 	Optional map[OptionalKind]bool
 	// Layouts of the container runtimes of the GPU nodes; empty if the plan is for one node.

@@ -51,6 +51,8 @@ type Use struct {
 	Keys, LiveKeys []string
 	// MayRead are further keys that are read if the object has them.
 	MayRead []string
+	// Optional: the pods start without the object and the keys, and its content makes none of them outdated.
+	Optional bool
 	// Configures: the keys are configurations of the device plugin. Partitions: they are layouts of the MIG manager.
 	Configures, Partitions bool
 }
@@ -151,6 +153,9 @@ func (in Input) CheckReferences(o *Operand) Decision {
 	}
 	for _, use := range o.UsesOf(in) {
 		content, exists := in.Contents[use.Reference]
+		if use.Optional {
+			continue
+		}
 		if !exists {
 			return Refuse(v1.ReasonReferenceMissing,
 				fmt.Sprintf("%s: there is no %s%s: create it", use.Field, use.Reference, in.inNamespace(use.Kind)))
@@ -196,7 +201,7 @@ func (in Input) contentDigest(o *Operand, withLive bool) string {
 	used := false
 	for _, use := range o.UsesOf(in) {
 		content, exists := in.Contents[use.Reference]
-		if !use.Kind.namespaced() || use.Field == caBundleField || use.Configures || !exists {
+		if !use.Kind.namespaced() || use.Field == caBundleField || use.Configures || use.Optional || !exists {
 			continue
 		}
 		used = true

@@ -77,6 +77,7 @@ func (c *Cluster) input(catalogue operand.Catalogue, edit Edit) (in operand.Inpu
 		Spec: effective.Of(edit.Policy.Spec), Namespace: c.Namespace, OperatorImage: c.operatorImage(),
 		Proxy: operand.ProxyFromVariables(variables(container)), AppliedSpec: c.appliedSpec(),
 		OperatorMetrics: c.metricsEndpoint(), DriverToolkit: c.driverToolkit(), Optional: c.optional(),
+		OpenShiftCluster: c.openShift(),
 	}
 	in.Images, ignored = image.FromVariables(catalogue.Images(), variables(container))
 	if in.UsesNVIDIADrivers() {

@@ -56,7 +56,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	r.tolerateOwnTaints(&template.Spec)
 	r.removeProvidedVolumes(&template.Spec)
 	r.applyInitResources(&template.Spec)
-	r.mountTrustStores(&template.Spec)
+	r.addDownloads(&template.Spec)
 	return r.checkPod(template)
 }
 
@@ -309,6 +309,11 @@ func (r *renderer) templateDigest(ds *appsv1.DaemonSet) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	proxied, err := r.digestsWithProxy(ds)
+	if err != nil {
+		return "", err
+	}
+	earlier = append(earlier, proxied...)
 	if live.SignificantDigest != digest && !slices.Contains(earlier, live.TemplateDigest) &&
 		!slices.Contains(earlier, live.SignificantDigest) {
 		return digest, nil

@@ -36,43 +36,16 @@ func (r *renderer) applyGlobal(pod *corev1.PodSpec) {
 			c.VolumeMounts = append(c.VolumeMounts, mount)
 		}
 	})
-	if *global.Proxy == (v1.ProxySpec{}) && r.step.Operand.Stage == v1.StageDriver {
-		r.applyOwnProxy(pod)
-	}
 	if bundle.ConfigMapName != "" {
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: caBundleVolume, VolumeSource: corev1.VolumeSource{
-			ConfigMap: &corev1.ConfigMapVolumeSource{
-				LocalObjectReference: corev1.LocalObjectReference{Name: bundle.ConfigMapName},
-				Items:                []corev1.KeyToPath{{Key: bundle.Key, Path: labels.CABundleFile}},
-			},
-		}})
+		pod.Volumes = append(pod.Volumes, bundleVolume(bundle.ConfigMapName, bundle.Key))
 	}
 }
 
-// applyOwnProxy passes on the proxy of the operator's environment, which the Operator Lifecycle Manager sets to that of
-// the cluster. As with NVIDIA's operator, only the driver gets it, because it downloads packages.
-func (r *renderer) applyOwnProxy(pod *corev1.PodSpec) {
-	env := proxyEnv(r.plan.Input.Proxy)
-	for i := range pod.Containers {
-		addEnv(&pod.Containers[i], env)
-	}
-}
-
-// mountTrustStores mounts the CA bundle where the programs of an image read it, unless the user has mounted another
-// file there. It runs after stampDigest: no driver becomes outdated by the certificates that downloads need.
-func (r *renderer) mountTrustStores(pod *corev1.PodSpec) {
-	if r.plan.Input.Spec.Global.CABundle.ConfigMapName == "" {
-		return
-	}
-	manifest.ForEachContainer(pod, func(c *corev1.Container) {
-		file := r.instance.TrustStores[c.Name]
-		isThere := func(m corev1.VolumeMount) bool { return m.MountPath == file }
-		if file != "" && !slices.ContainsFunc(c.VolumeMounts, isThere) {
-			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{
-				Name: caBundleVolume, MountPath: file, SubPath: labels.CABundleFile, ReadOnly: true,
-			})
-		}
-	})
+// bundleVolume is the volume with the CA bundle of a ConfigMap.
+func bundleVolume(configMap, key string) corev1.Volume {
+	source := &corev1.ConfigMapVolumeSource{Items: []corev1.KeyToPath{{Key: key, Path: labels.CABundleFile}}}
+	source.Name = configMap
+	return corev1.Volume{Name: caBundleVolume, VolumeSource: corev1.VolumeSource{ConfigMap: source}}
 }
 
 // proxyEnv returns the proxy variables in upper and lower case, as programs read either. The API server is always

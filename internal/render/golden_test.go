@@ -164,6 +164,15 @@ var scenarios = map[string]struct {
 		},
 		of: []operand.Name{"driver"},
 	},
+	"openshift": {
+		situation: situation{
+			nodes:      []nodeinfo.Facts{coreOS("418.94.202501221327-0")},
+			toolkit:    map[string]string{"418.94.202501221327-0": "registry.local:5000/driver-toolkit:418"},
+			openShift:  onOpenShift,
+			configMaps: map[string][]string{"gpu-operator-trusted-ca": {"ca-bundle.crt"}},
+		},
+		of: []operand.Name{"driver"},
+	},
 	"sidecars": {
 		situation: situation{spec: v1.ClusterPolicySpec{
 			Driver:  &v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(true), UseHostMOFED: new(true)}, SecretEnv: "pro-token"},

@@ -70,6 +70,8 @@ type situation struct {
 	configMaps map[string][]string
 	// proxy is that of the operator's environment.
 	proxy v1.ProxySpec
+	// openShift is what the configuration of OpenShift has.
+	openShift operand.OpenShiftCluster
 	// endpoint is that of the manager's metrics.
 	endpoint operand.MetricsEndpoint
 }
@@ -86,6 +88,7 @@ func (s situation) plan(t *testing.T) plan.Plan {
 		Proxy:           s.proxy,
 		OperatorMetrics: s.endpoint,
 	}
+	in.OpenShiftCluster = s.openShift
 	if s.helper != "" {
 		in.OperatorImage = s.helper
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // EnsureBinaries returns the folder with the programs of one Kubernetes release, and builds those that are missing or
-// not of the pinned version. The version is Newest, Oldest or a pinned version such as v1.36.3; if empty, that of
+// not of the pinned version. The version is Newest, Oldest, Next or a pinned one such as v1.36.3; if empty, that of
 // VersionVariable, else Newest, except for the programs in AssetsVariable. It writes a line to progress for each tool
 // that it builds. Concurrent processes wait for each other.
 func EnsureBinaries(ctx context.Context, version string, progress io.Writer) (dir string, err error) {

@@ -19,6 +19,9 @@ const (
 	Newest = "newest"
 	// Oldest is the oldest supported release, pinned in test/controlplane/oldest/go.mod.
 	Oldest = "oldest"
+	// Next is a release that is newer than the supported ones, pinned in test/controlplane/next/go.mod. Only make
+	// test-next runs on it, because it is built for that alone.
+	Next = "next"
 
 	// VersionVariable is the environment variable with the default version, to run a whole test suite on another
 	// release.
@@ -85,8 +88,17 @@ func (r release) program(name string) string {
 	return filepath.Join(r.dir, name)
 }
 
-// findRelease returns the release that the version names: Newest, Oldest or an exact version such as v1.36.3 that one
-// of the go.mod files pins. The empty string selects that of VersionVariable, else Newest, with the programs of
+// Releases returns the releases on which tests run that are about all of them: that of VersionVariable, or else Newest
+// and Oldest.
+func Releases() []string {
+	if version := os.Getenv(VersionVariable); version != "" {
+		return []string{version}
+	}
+	return []string{Newest, Oldest}
+}
+
+// findRelease returns the release that the version names: Newest, Oldest, Next or an exact version such as v1.36.3 that
+// one of the go.mod files pins. The empty string selects that of VersionVariable, else Newest, with the programs of
 // AssetsVariable for envtest.
 func findRelease(root, version string) (release, error) {
 	rel, err := findPinned(root, cmp.Or(version, os.Getenv(VersionVariable), Newest))
@@ -103,22 +115,19 @@ func findRelease(root, version string) (release, error) {
 // findPinned returns the release that the version names, as findRelease.
 func findPinned(root, version string) (release, error) {
 	main := filepath.Join(root, "test", "controlplane")
-	newest, err := readRelease(main, main)
-	if err != nil {
-		return release{}, err
+	var choices []string
+	for _, pinned := range []struct{ name, folder string }{{Newest, ""}, {Oldest, "oldest"}, {Next, "next"}} {
+		found, err := readRelease(filepath.Join(main, pinned.folder), main)
+		if err != nil {
+			return release{}, err
+		}
+		if version == pinned.name || version == found.version {
+			return found, nil
+		}
+		choices = append(choices, fmt.Sprintf("%s (%s)", pinned.name, found.version))
 	}
-	if version == Newest || version == newest.version {
-		return newest, nil
-	}
-	oldest, err := readRelease(filepath.Join(main, "oldest"), main)
-	if err != nil {
-		return release{}, err
-	}
-	if version == Oldest || version == oldest.version {
-		return oldest, nil
-	}
-	return release{}, fmt.Errorf("no release of Kubernetes is pinned as %q: choose %s (%s) or %s (%s)",
-		version, Newest, newest.version, Oldest, oldest.version)
+	return release{}, fmt.Errorf("no release of Kubernetes is pinned as %q: choose one of %s", version,
+		strings.Join(choices, ", "))
 }
 
 // readRelease reads the versions of the Kubernetes tools from the module in kubeDir and of the others from mainDir.

@@ -53,7 +53,7 @@ func (n node) facts(name string) nodeinfo.Facts {
 func (s scenario) render(catalogue operand.Catalogue, wanted map[operand.Name]bool) map[operand.Name]rendered {
 	input := operand.Input{
 		Spec: effective.Of(s.Spec), Namespace: namespace, OperatorImage: helper, Optional: map[operand.OptionalKind]bool{},
-		DriverToolkit: s.DriverToolkit,
+		DriverToolkit: s.DriverToolkit, OpenShiftCluster: s.OpenShift,
 	}
 	if s.ConfigMaps != nil {
 		known := map[operand.Reference]operand.Content{}

@@ -35,6 +35,8 @@ type scenario struct {
 	ConfigMaps map[string][]string `json:"configMaps"`
 	// DriverToolkit has the images of OpenShift's driver toolkit, by release of Red Hat CoreOS.
 	DriverToolkit map[string]string `json:"driverToolkit"`
+	// OpenShift is what the configuration of OpenShift has.
+	OpenShift operand.OpenShiftCluster `json:"openShift"`
 }
 
 // node is a GPU node, as described by labels.

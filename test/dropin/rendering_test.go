@@ -29,6 +29,7 @@ func TestObjects(t *testing.T) {
 			{name: "the host network of the MPS daemon", verdict: honoured, check: (*env).hostNetworkOfMPS},
 			{name: "another root of the host", verdict: honoured, check: (*env).rootOfTheHost},
 			{name: "the runtime's name in the toolkit's variables", verdict: honoured, check: (*env).runtimeClass},
+			{name: "OpenShift's version, proxy and certificates", verdict: honoured, check: (*env).openShift},
 			{name: "the memory of a GPU as a metric", verdict: honoured, check: (*env).memoryMetric},
 		}))
 }
@@ -360,4 +361,19 @@ func (e *env) memoryMetric() {
 	rule := find(e.WithT, s.intents(e)["dcgm-exporter"], "PrometheusRule", "nvidia-dcgm-exporter")
 	e.Expect(rules(e.WithT, rule)).To(HaveKeyWithValue("accelerator_memory_total_bytes",
 		HavePrefix("(DCGM_FI_DEV_FB_TOTAL or (DCGM_FI_DEV_FB_USED + ")))
+}
+
+// openShift: the driver container gets the version of OpenShift and the proxy of the cluster without any field of the
+// policy, with the certificates where the package manager reads them.
+func (e *env) openShift() {
+	const certificates = "/etc/pki/ca-trust/extracted/pem/"
+	s := situation{
+		nodes: []nodeinfo.Facts{coreOS()}, toolkit: driverToolkit,
+		openShift: operand.OpenShiftCluster{Version: "4.18", ProxyHasCA: true, Proxy: v1.ProxySpec{HTTPSProxy: "http://a"}},
+		keys:      map[string][]string{"gpu-operator-trusted-ca": {"ca-bundle.crt"}},
+	}
+	driver := container(e.WithT, s.daemonSet(e, "driver"), "nvidia-driver-ctr")
+	e.Expect(valuesOf(driver, "OPENSHIFT_VERSION")).To(Equal([]string{"4.18"}))
+	e.Expect(valuesOf(driver, "HTTPS_PROXY")).To(Equal([]string{"http://a"}))
+	e.Expect(mountedFiles(driver, certificates)).To(HaveKey(certificates + "tls-ca-bundle.pem"))
 }

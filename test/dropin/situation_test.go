@@ -35,6 +35,8 @@ type situation struct {
 	configMaps []*corev1.ConfigMap
 	// toolkit are the images of OpenShift's driver toolkit.
 	toolkit map[string]string
+	// openShift is what the configuration of OpenShift has.
+	openShift operand.OpenShiftCluster
 	// images replace default images.
 	images image.Overrides
 	// monitored: the cluster serves the kinds of the Prometheus operator.
@@ -82,7 +84,7 @@ func (s situation) plan(e *env) plan.Plan {
 	e.Expect(err).NotTo(HaveOccurred())
 	in := operand.Input{
 		Spec: effective.Of(s.spec), Namespace: namespace, OperatorImage: "example.com/operator:1", Images: s.images,
-		DriverToolkit: s.toolkit, Optional: map[operand.OptionalKind]bool{
+		DriverToolkit: s.toolkit, OpenShiftCluster: s.openShift, Optional: map[operand.OptionalKind]bool{
 			operand.ServiceMonitor: s.monitored, operand.PrometheusRule: s.monitored,
 		},
 	}

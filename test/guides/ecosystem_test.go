@@ -24,7 +24,7 @@ const (
 	tenantLabel = "example.com/tenants"
 )
 
-// gangCluster serves the API of gang scheduling of this release, which is alpha.
+// gangCluster serves the API of gang scheduling of the newest release, which is alpha.
 func gangCluster() cluster.Options {
 	return cluster.Options{
 		Version:      cluster.Newest,

@@ -10,14 +10,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // gangOfEight: six of the eight pods would fit, and none is bound; with two GPUs more all run.
-func gangOfEight(e *env) {
+func gangOfEight(e *env) { gang(e, nil) }
+
+// gang is gangOfEight with a change of the sample's objects; nil for none.
+func gang(e *env, change func(*unstructured.Unstructured)) {
 	e.expectAllocatable(gangNode, map[string]int64{wholeGPU: 6})
-	team := e.apply("gang-scheduling.yaml", nil)
+	team := e.apply("gang-scheduling.yaml", change)
 	pods := e.podsOf(team, 8)
 	e.expectNoneBound(pods)
 	single := request{name: "single", resource: wholeGPU, on: gangNode}.pod()

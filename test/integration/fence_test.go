@@ -31,7 +31,7 @@ func TestAdmissionPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range []string{cluster.Newest, cluster.Oldest} {
+	for _, version := range cluster.Releases() {
 		t.Run(version, func(t *testing.T) {
 			if version == cluster.Oldest {
 				cluster.SkipInSample(t)

@@ -77,6 +77,9 @@ func TestTheDriverToolkitOfOpenShift(t *testing.T) {
 	t.Run("a running driver outlives its tag", func(t *testing.T) { e.in(t).tagRemoved() })
 	t.Run("a node with another release", func(t *testing.T) { e.in(t).nodeUpgraded() })
 	t.Run("one watch of one object", func(t *testing.T) { e.in(t).watchedOnce() })
+	t.Run("its version and proxy reach new drivers", func(t *testing.T) {
+		e.in(t).configurationRead("--metrics-bind-address="+address, "--metrics-secure=false")
+	})
 }
 
 // toolkitMetrics are the values of the metrics gpu_operator_openshift_driver_toolkit_*.
@@ -170,6 +173,52 @@ func (e *env) serveDriverToolkit(images map[string]string) {
 	e.Eventually(func() error {
 		return e.client.Create(e.t.Context(), cluster.DriverToolkit(images))
 	}).Should(Succeed(), "the kind is served a moment after its definition is created")
+}
+
+// serveOpenShift makes the cluster serve the configuration of OpenShift, with a proxy and a version.
+func (e *env) serveOpenShift() {
+	e.t.Helper()
+	for _, kind := range cluster.OpenShiftKinds() {
+		e.create(kind)
+	}
+	for _, object := range []client.Object{
+		cluster.OpenShiftProxy("http://a", true), cluster.OpenShiftVersion("4.18.12"),
+	} {
+		e.Eventually(func() error { return e.client.Create(e.t.Context(), object) }).
+			Should(Succeed(), "the kind is served a moment after its definition is created")
+	}
+}
+
+// configurationRead: the version and the proxy of the cluster are in the pods that drivers get next. No running driver
+// ends or is outdated, neither at first nor when the proxy changes, and an operator that is restarted with these
+// arguments writes nothing.
+func (e *env) configurationRead(args ...string) {
+	before := e.podsOf("driver")
+	e.serveOpenShift()
+	e.awaitDownloads("http://a")
+	address := cluster.OpenShiftProxy("", true)
+	e.Expect(e.client.Get(e.t.Context(), client.ObjectKeyFromObject(address), address)).To(Succeed())
+	address.Object["status"] = cluster.OpenShiftProxy("http://b", true).Object["status"]
+	e.Expect(e.client.Update(e.t.Context(), address)).To(Succeed())
+	e.awaitDownloads("http://b")
+	e.awaitReady(3)
+	e.settled()
+	e.Expect(e.podsOf("driver")).To(Equal(before), "pods of drivers by UID")
+	e.stop()
+	mark := e.mark()
+	e.run(args...)
+	e.quietSince("restart", mark, 5*time.Second)
+}
+
+// awaitDownloads waits until new pods of every driver get the version of OpenShift and this proxy.
+func (e *env) awaitDownloads(proxy string) {
+	e.t.Helper()
+	e.Eventually(func(g Gomega) {
+		for _, ds := range e.driverDaemonSets() {
+			g.Expect(ds.Spec.Template.Spec.Containers[0].Env).To(ContainElements(
+				corev1.EnvVar{Name: "OPENSHIFT_VERSION", Value: "4.18"}, corev1.EnvVar{Name: "HTTPS_PROXY", Value: proxy}))
+		}
+	}).WithTimeout(servedTime).Should(Succeed())
 }
 
 func (e *env) setToolkits(images map[string]string) {

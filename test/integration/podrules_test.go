@@ -31,7 +31,7 @@ const (
 // each other one; the newest and the oldest supported release.
 func TestPodRulesAgreeWithTheAPIServer(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{cluster.Newest, cluster.Oldest} {
+	for _, version := range cluster.Releases() {
 		t.Run(version, func(t *testing.T) {
 			if version == cluster.Oldest {
 				cluster.SkipInSample(t)

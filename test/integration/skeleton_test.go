@@ -25,7 +25,7 @@ const garbageTime = 100 * time.Second
 
 // TestNodesBecomeReady is the main test, on the newest and the oldest supported Kubernetes.
 func TestNodesBecomeReady(t *testing.T) {
-	for _, version := range []string{cluster.Newest, cluster.Oldest} {
+	for _, version := range cluster.Releases() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t, envOptions{version: version, nodes: 3, timing: simulator.DefaultTiming().Scale(0.5), shipped: true})

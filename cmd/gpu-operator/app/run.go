@@ -175,17 +175,38 @@ func addOtherOperator(mgr manager.Manager, o options) (*otheroperator.Watcher, e
 	return other, mgr.Add(other)
 }
 
-// ownCaches returns the caches beside the manager's: that of the driver toolkit, which is in a namespace of OpenShift,
-// and that of the ConfigMaps and Secrets that the spec refers to.
-func ownCaches(mgr manager.Manager, namespace string) (toolkitImages, references cache.Cache, err error) {
+// caches are those beside the manager's.
+type caches struct {
+	// toolkitImages is that of the driver toolkit, which is in a namespace of OpenShift.
+	toolkitImages cache.Cache
+	// proxies and versions have one object of OpenShift's configuration each.
+	proxies, versions cache.Cache
+	// references is that of the ConfigMaps and Secrets that the spec refers to.
+	references cache.Cache
+}
+
+// ownCaches returns the caches beside the manager's.
+func ownCaches(mgr manager.Manager, namespace string) (own caches, err error) {
 	shared := cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
-	if toolkitImages, err = observe.DriverToolkitCache(mgr.GetConfig(), shared); err != nil {
-		return nil, nil, fmt.Errorf("setting up the watch of the driver toolkit: %w", err)
+	if own.toolkitImages, err = observe.DriverToolkitCache(mgr.GetConfig(), shared); err != nil {
+		return own, fmt.Errorf("setting up the watch of the driver toolkit: %w", err)
 	}
-	if references, err = observe.ReferenceCache(mgr.GetConfig(), namespace, shared); err != nil {
-		return nil, nil, fmt.Errorf("setting up the watch of referenced ConfigMaps and Secrets: %w", err)
+	if own.proxies, own.versions, err = observe.OpenShiftCaches(mgr.GetConfig(), shared); err != nil {
+		return own, fmt.Errorf("setting up the watches of OpenShift's configuration: %w", err)
 	}
-	return toolkitImages, references, nil
+	if own.references, err = observe.ReferenceCache(mgr.GetConfig(), namespace, shared); err != nil {
+		return own, fmt.Errorf("setting up the watch of referenced ConfigMaps and Secrets: %w", err)
+	}
+	return own, nil
+}
+
+// addWatches adds the watches that passes start to the manager, with their caches.
+func (own caches) addWatches(mgr manager.Manager, toolkit *observe.DriverToolkit, openShift *observe.OpenShift) error {
+	watches := []manager.Runnable{own.toolkitImages, own.proxies, own.versions, own.references, toolkit}
+	for _, watch := range openShift.Watches() {
+		watches = append(watches, watch)
+	}
+	return addAll(mgr, watches...)
 }
 
 // addControllers adds all controllers to the manager.
@@ -195,13 +216,14 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
 	}
 	overrides, ignored := overriddenImages(catalogue, ctrl.Log, os.Getenv)
-	toolkitImages, references, err := ownCaches(mgr, o.namespace)
+	own, err := ownCaches(mgr, o.namespace)
 	if err != nil {
 		return err
 	}
 	c, now, known, meter := of.pods.Client(mgr.GetClient()), clock.RealClock{}, of.fleet, of.meter
 	recorder := events.NewRecorder(c, now, meter.CountDroppedEvent)
-	toolkit := observe.NewDriverToolkit(toolkitImages, mgr.GetRESTMapper(), now)
+	toolkit := observe.NewDriverToolkit(own.toolkitImages, mgr.GetRESTMapper(), now)
+	openShift := observe.NewOpenShift(own.proxies, own.versions, mgr.GetRESTMapper(), now)
 	other, err := addOtherOperator(mgr, o)
 	if err != nil {
 		return err
@@ -221,7 +243,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 			Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: c, Live: mgr.GetAPIReader()},
 			DriverSchema:   &observe.Schema{Definition: crd.OfNVIDIADriver(), Cached: c, Live: mgr.GetAPIReader()},
 			ServerVersion:  serverVersion(mgr.GetConfig(), mgr.GetHTTPClient(), now, ctrl.Log),
-			DriverToolkit:  toolkit, References: references, OptionalKinds: kinds,
+			DriverToolkit:  toolkit, OpenShift: openShift, References: own.references, OptionalKinds: kinds,
 			NVIDIADrivers: drivers, DriverStatus: driverStatus, OtherOperator: other,
 			Meter: meter, Clock: now, Timing: o.timing.Policy,
 		}).SetupWithManager(mgr),
@@ -235,7 +257,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, of state, o option
 		}).SetupWithManager(mgr),
 		healthaction.New(healthaction.Options{Client: c, Fleet: known, Clock: now, Timing: o.timing.Health}).
 			SetupWithManager(mgr),
-		addAll(mgr, toolkitImages, references, toolkit, kinds, drivers, neighbours.New(neighbours.Options{
+		own.addWatches(mgr, toolkit, openShift),
+		addAll(mgr, kinds, drivers, neighbours.New(neighbours.Options{
 			Live: mgr.GetAPIReader(), Fleet: known, Namespace: o.namespace, Clock: now, Timing: o.timing.Neighbours,
 		})),
 		addProbes(ctx, mgr, o.healthAddress),

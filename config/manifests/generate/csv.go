@@ -55,6 +55,9 @@ func clusterServiceVersion(root string, p *parts, r release) (map[string]any, er
 		return nil, errors.New("bases/gpu-operator.clusterserviceversion.yaml has no spec or no metadata.annotations")
 	}
 	image := setImage(&p.deployment, r.image)
+	if err := pinDefaults(&p.deployment, r.digests); err != nil {
+		return nil, err
+	}
 	metadata["name"] = nameOf(r.version)
 	if err := annotate(root, annotations, p, image, r); err != nil {
 		return nil, err
@@ -63,7 +66,7 @@ func clusterServiceVersion(root string, p *parts, r release) (map[string]any, er
 		return nil, err
 	}
 	spec["minKubeVersion"] = version.OldestKubernetes + ".0"
-	if spec["relatedImages"], err = relatedImages(image); err != nil {
+	if spec["relatedImages"], err = relatedImages(image, r.digests); err != nil {
 		return nil, err
 	}
 	spec["install"] = map[string]any{"strategy": installation, "spec": map[string]any{

@@ -10,17 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
-
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
-	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
-	"github.com/clusterpolicy/gpu-operator/internal/render"
-	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
 const root = "../../.."
@@ -46,55 +36,6 @@ func TestTheBundleIsUpToDate(t *testing.T) {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(want).To(BeEmpty(), "run make bundle")
-}
-
-// The bundle lists exactly the images that the operator runs by default, whatever is enabled, so that a mirror made
-// from it is complete.
-func TestRelatedImagesAreComplete(t *testing.T) {
-	const own = "registry.local/gpu-operator:1.2.3"
-	g := NewWithT(t)
-	spec := v1.ClusterPolicySpec{}
-	g.Expect(yaml.UnmarshalStrict([]byte(`{gds: {enabled: true}, gdrcopy: {enabled: true},
-		devicePlugin: {config: {name: plugin, default: any}}, driver: {rdma: {enabled: true}}}`), &spec)).To(Succeed())
-	specgen.EnableAll(&spec)
-	input := operand.Input{Spec: effective.Of(spec), Namespace: namespace, OperatorImage: own}
-	catalogue, err := operands.Catalogue()
-	g.Expect(err).NotTo(HaveOccurred())
-	computed := plan.Compute(plan.Decide(catalogue, input), nil,
-		[]nodeinfo.Facts{on("a", "rhel", "9.6"), on("b", "ubuntu", "22.04"), on("c", "ubuntu", "24.04")})
-	running := map[string]bool{}
-	for _, step := range computed.Steps {
-		if step.Action != plan.Apply {
-			continue
-		}
-		objects, err := render.Step(computed, step, render.Owner{Name: "cluster-policy"}, nil)
-		g.Expect(err).NotTo(HaveOccurred())
-		for _, object := range objects {
-			if set, isSet := object.(*appsv1.DaemonSet); isSet {
-				for _, container := range append(set.Spec.Template.Spec.InitContainers, set.Spec.Template.Spec.Containers...) {
-					running[container.Image] = true
-				}
-			}
-		}
-	}
-	related, err := relatedImages(own)
-	g.Expect(err).NotTo(HaveOccurred())
-	listed, names := map[string]bool{}, map[string]bool{}
-	for _, one := range related {
-		listed[one.Image] = true
-		g.Expect(names).NotTo(HaveKey(one.Name))
-		names[one.Name] = true
-	}
-	g.Expect(listed).To(Equal(running))
-}
-
-// on returns a node with a GPU and this operating system.
-func on(name, system, version string) nodeinfo.Facts {
-	return nodeinfo.Facts{
-		Name: name, HasGPU: true, HasDiscoveryLabels: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeContainerd,
-		OSID: system, OSVersion: version, Architecture: "amd64", MIGCapable: "true", MPSCapable: "true",
-		Deploy: map[string]string{},
-	}
 }
 
 // A release only differs from the working tree in what its flags set.

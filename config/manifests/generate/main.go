@@ -5,8 +5,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/mod/semver"
 )
@@ -23,6 +25,8 @@ type release struct {
 	bundleImage string
 	// replaces is the version of the release before, without the prefix v; empty for none.
 	replaces string
+	// digests of default images, which the bundle then names by them.
+	digests digests
 }
 
 // channels returns the channels of the release and the default one. They are named as in NVIDIA's catalogue: stable,
@@ -64,19 +68,43 @@ const catalogFile = "catalog.yaml"
 const workingTree = "0.0.0-dev"
 
 func main() {
-	r, out := release{}, ""
+	if err := command(); err != nil {
+		fmt.Fprintln(os.Stderr, "generate:", err)
+		os.Exit(1)
+	}
+}
+
+// command writes a bundle, or lists images, as the command line says.
+func command() (err error) {
+	r, out, digestFile := release{}, "", ""
 	flag.StringVar(&r.version, "version", workingTree, "semantic version of the release, without the prefix v")
 	flag.StringVar(&r.image, "image", "", "image of the operator; required for a release")
 	flag.StringVar(&r.created, "created", "", "time of the release, in RFC 3339 (default none)")
 	flag.StringVar(&r.bundleImage, "bundle-image", "",
 		"image of the bundle, by digest: adds "+catalogFile+" for a catalogue (default none)")
 	flag.StringVar(&r.replaces, "replaces", "", "version of the release before, without the prefix v (default none)")
+	flag.StringVar(&digestFile, "digests", "",
+		"file with default images and their digests, by which the bundle names them (default none)")
 	flag.StringVar(&out, "out", "bundle", "folder of the bundle; its contents are replaced")
+	list := flag.Bool("list-images", false, "only print the images that -digests may have")
 	flag.Parse()
-	if err := run(".", out, r); err != nil {
-		fmt.Fprintln(os.Stderr, "generate:", err)
-		os.Exit(1)
+	if *list {
+		return listImages(os.Stdout)
 	}
+	if r.digests, err = readDigests(digestFile); err != nil {
+		return err
+	}
+	return run(".", out, r)
+}
+
+// listImages prints the images that may be pinned.
+func listImages(to io.Writer) error {
+	names, err := unpinned()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(to, strings.Join(names, "\n"))
+	return err
 }
 
 // run writes the bundle of the repository in folder root.

@@ -35,6 +35,7 @@ func decide(
 		!reflect.DeepEqual(basis.Decisions.Input.Contents, input.Contents) ||
 		!reflect.DeepEqual(basis.Decisions.Input.NVIDIADrivers, input.NVIDIADrivers) ||
 		basis.Decisions.Input.NVIDIADriversUnread != input.NVIDIADriversUnread ||
+		basis.Decisions.Input.OpenShiftCluster != input.OpenShiftCluster ||
 		!reflect.DeepEqual(basis.Decisions.Input.DriverToolkit, input.DriverToolkit) {
 		return plan.Decide(catalogue, input)
 	}

@@ -63,6 +63,8 @@ type Options struct {
 	ServerVersion *observe.Note
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
+	// OpenShift reads the proxy and the version of OpenShift.
+	OpenShift *observe.OpenShift
 	// CreateFailures finds the reasons why pods of DaemonSets are missing.
 	CreateFailures *observe.CreateFailures
 	// References caches the objects that a spec refers to, such as ConfigMaps.
@@ -150,6 +152,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Channel(r.Fleet.Changed(), r.debounced())).
 		WatchesRawSource(source.Channel(r.Applier.Events(), r.debounced())).
 		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), r.debounced())).
+		WatchesRawSource(source.Channel(r.OpenShift.Events(), r.debounced())).
 		WatchesRawSource(source.Channel(r.OptionalKinds.Events(), r.debounced())).
 		WatchesRawSource(source.Channel(r.NVIDIADrivers.Events(), r.debounced())).
 		Watches(observe.CRDMetadata(), r.debounced(), builder.WithPredicates(relevantCRDs()))

@@ -90,6 +90,7 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 		Namespace:      namespace,
 		OperatorImage:  "example.com/gpu-operator:v1",
 		DriverToolkit:  toolkit,
+		OpenShift:      env.newOpenShift(),
 		CreateFailures: observe.NewCreateFailures(live, namespace, env.clock),
 		References:     &recordingCache{references, env.callRecorder, "reference"},
 		Schema:         &observe.Schema{Definition: crd.OfClusterPolicy(), Cached: c, Live: live},
@@ -107,6 +108,7 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 	DeferCleanup(func(ctx SpecContext) {
 		env.onCall(nil)
 		Expect(toolkit.StopWatch(ctx)).To(Succeed())
+		Expect(env.reconciler.OpenShift.StopWatch(ctx)).To(Succeed())
 		Expect(drivers.StopWatch(ctx)).To(Succeed())
 		cleanUp(ctx)
 	})
@@ -137,6 +139,19 @@ func (env *testEnv) newOptionalKinds() *OptionalKinds {
 	kinds := NewOptionalKinds(&recordingCache{kindsCache, env.callRecorder, "kind"}, mapper, env.clock)
 	start(kinds)
 	return kinds
+}
+
+// newOpenShift returns an OpenShift without watches, and starts it.
+func (env *testEnv) newOpenShift() *observe.OpenShift {
+	GinkgoHelper()
+	mapper := mapper()
+	mapper.calls = env.callRecorder
+	openShift := observe.NewOpenShift(&recordingCache{proxies, env.callRecorder, "proxy"},
+		&recordingCache{versions, env.callRecorder, "version"}, mapper, env.clock)
+	for _, watch := range openShift.Watches() {
+		start(watch)
+	}
+	return openShift
 }
 
 // start runs a Runnable, as a manager does, until the spec or its container ends.

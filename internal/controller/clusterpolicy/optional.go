@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 	"github.com/clusterpolicy/gpu-operator/internal/notify"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -108,9 +109,12 @@ func managedKinds(available map[operand.OptionalKind]bool) []client.Object {
 	return result
 }
 
-// relevantCRDs selects the CRDs of the optional kinds, of NVIDIADriver and of ClusterPolicy.
+// relevantCRDs selects the CRDs of the optional kinds, of OpenShift's configuration, of NVIDIADriver and of
+// ClusterPolicy.
 func relevantCRDs() predicate.Predicate {
-	wanted := map[string]bool{crd.Name: true, crd.NVIDIADriverName: true}
+	wanted := map[string]bool{
+		crd.Name: true, crd.NVIDIADriverName: true, labels.ProxyDefinition: true, labels.ClusterVersionDefinition: true,
+	}
 	for _, kind := range manifest.OptionalKinds() {
 		wanted[kind.CRD] = true
 	}

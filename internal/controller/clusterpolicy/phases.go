@@ -151,6 +151,7 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	if input.DriverToolkit, err = s.driverToolkit(ctx, input); err != nil {
 		return input, err
 	}
+	input.OpenShiftCluster = s.openShiftCluster(ctx)
 	uses := append(s.Catalogue.Uses(input), operand.AdmissionPolicies)
 	input.Contents, err = observe.Contents(ctx, s.References, s.Namespace, uses)
 	return input, err
@@ -179,6 +180,24 @@ func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[str
 			"no driver is installed on further nodes with Red Hat CoreOS until they can be read")
 	}
 	return images, nil
+}
+
+// +kubebuilder:rbac:groups=config.openshift.io,resources=proxies,resourceNames=cluster,verbs=list;watch
+// +kubebuilder:rbac:groups=config.openshift.io,resources=clusterversions,resourceNames=version,verbs=list;watch
+
+// openShiftCluster returns what the configuration of OpenShift has for drivers. An error is only logged, as running
+// drivers need none of it: what was read before stays.
+func (s *scope) openShiftCluster(ctx context.Context) operand.OpenShiftCluster {
+	found, err := s.OpenShift.Read(ctx, s.snapshot.CRDs)
+	if err == nil {
+		return found
+	}
+	log.FromContext(ctx).Error(err, "Reading the configuration of OpenShift failed: until it can be read, new driver "+
+		"pods get the version and the proxy of the cluster that were read last, if any")
+	if basis := s.Fleet.Basis(); basis != nil && basis.Decisions != nil {
+		return basis.Decisions.Input.OpenShiftCluster
+	}
+	return operand.OpenShiftCluster{}
 }
 
 // createFailures returns the known reasons why pods of DaemonSets are missing, by DaemonSet. An error is only logged.

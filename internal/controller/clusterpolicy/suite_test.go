@@ -33,6 +33,8 @@ var (
 	admin  client.WithWatch
 	// references, images and kindsCache are the caches of Options.References, DriverToolkit and OptionalKinds.
 	references, images, kindsCache cache.Cache
+	// proxies and versions are the caches of Options.OpenShift.
+	proxies, versions cache.Cache
 )
 
 func TestClusterPolicy(t *testing.T) {
@@ -66,12 +68,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	images, err = observe.DriverToolkitCache(config, options)
 	Expect(err).NotTo(HaveOccurred())
+	proxies, versions, err = observe.OpenShiftCaches(config, options)
+	Expect(err).NotTo(HaveOccurred())
 	options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	kindsCache, err = cache.New(config, options)
 	Expect(err).NotTo(HaveOccurred())
 	running, end := context.WithCancel(context.Background())
 	DeferCleanup(end)
-	for _, c := range []cache.Cache{references, images, kindsCache} {
+	for _, c := range []cache.Cache{references, images, proxies, versions, kindsCache} {
 		go func() {
 			defer GinkgoRecover()
 			Expect(c.Start(running)).To(Succeed())

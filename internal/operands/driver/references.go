@@ -18,10 +18,14 @@ func references(in operand.Input) []operand.Use {
 		return uses
 	}
 	// A precompiled driver builds nothing and needs none of these.
-	return append(uses,
+	uses = append(uses,
 		operand.ConfigMapUse(in.Field("spec.driver.repoConfig.configMapName"), repoConfig(in)),
 		operand.ConfigMapUse(in.Field("spec.driver.certConfig.name"), certConfig(in)),
 		operand.SecretUse(in.Field("spec.driver.secretEnv"), string(spec.SecretEnv)))
+	if trusted := in.TrustedCA(); trusted.Name != "" {
+		uses = append(uses, trusted)
+	}
+	return uses
 }
 
 // moduleConfig is the use of the parameters of kernel modules. The driver container reads a file for each module, and
