@@ -28,6 +28,9 @@ type Input struct {
 	Proxy v1.ProxySpec
 	// OpenShiftCluster is what the configuration of OpenShift has for drivers.
 	OpenShiftCluster OpenShiftCluster
+	// OpenShiftUnread says why it has not been read since the operator has started; empty if it has been, or if the
+	// cluster is none of OpenShift.
+	OpenShiftUnread string
 	// Optional are the optional kinds that the cluster serves.
 	Optional map[OptionalKind]bool
 	// Layouts of the container runtimes of the GPU nodes; empty if the plan is for one node.

@@ -36,6 +36,7 @@ func decide(
 		!reflect.DeepEqual(basis.Decisions.Input.NVIDIADrivers, input.NVIDIADrivers) ||
 		basis.Decisions.Input.NVIDIADriversUnread != input.NVIDIADriversUnread ||
 		basis.Decisions.Input.OpenShiftCluster != input.OpenShiftCluster ||
+		basis.Decisions.Input.OpenShiftUnread != input.OpenShiftUnread ||
 		!reflect.DeepEqual(basis.Decisions.Input.DriverToolkit, input.DriverToolkit) {
 		return plan.Decide(catalogue, input)
 	}

@@ -137,6 +137,21 @@ var _ = Describe("The configuration of OpenShift", Ordered, ContinueOnFailure, f
 		Entry(nil, "version get ClusterVersion"),
 	)
 
+	It("is not taken for absent by a process that has not read it yet", func(ctx SpecContext) {
+		env.settle(ctx)
+		env.forgetNodes()
+		env.reconciler.OpenShift = env.newOpenShift()
+		failed := env.failOnce("map Proxy", 1)
+		env.pass(ctx, statusInterval)
+		Expect(failed().op).To(Equal("map Proxy"))
+		Expect(env.takeWrites()).NotTo(ContainElement(HavePrefix("apply DaemonSet")))
+		Expect(env.fleet.Basis().Decisions.Input.OpenShiftUnread).To(ContainSubstring("reading Proxy cluster of OpenShift"))
+		env.clock.Step(10 * time.Second)
+		env.readsOpenShift(ctx, readOpenShift)
+		env.settle(ctx)
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"))
+	})
+
 	It("is no longer watched without its kinds", func(ctx SpecContext) {
 		for _, kind := range cluster.OpenShiftKinds() {
 			Expect(admin.Delete(ctx, kind)).To(Succeed())

@@ -151,7 +151,7 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	if input.DriverToolkit, err = s.driverToolkit(ctx, input); err != nil {
 		return input, err
 	}
-	input.OpenShiftCluster = s.openShiftCluster(ctx)
+	s.readOpenShift(ctx, &input)
 	uses := append(s.Catalogue.Uses(input), operand.AdmissionPolicies)
 	input.Contents, err = observe.Contents(ctx, s.References, s.Namespace, uses)
 	return input, err
@@ -185,19 +185,23 @@ func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[str
 // +kubebuilder:rbac:groups=config.openshift.io,resources=proxies,resourceNames=cluster,verbs=list;watch
 // +kubebuilder:rbac:groups=config.openshift.io,resources=clusterversions,resourceNames=version,verbs=list;watch
 
-// openShiftCluster returns what the configuration of OpenShift has for drivers. An error is only logged, as running
-// drivers need none of it: what was read before stays.
-func (s *scope) openShiftCluster(ctx context.Context) operand.OpenShiftCluster {
+// readOpenShift adds what the configuration of OpenShift has for drivers to the input. An error is only logged, as
+// running drivers need none of it: what was read before stays. If this process has read nothing yet, the driver is
+// held, because its DaemonSets have what an earlier process has read.
+func (s *scope) readOpenShift(ctx context.Context, input *operand.Input) {
 	found, err := s.OpenShift.Read(ctx, s.snapshot.CRDs)
 	if err == nil {
-		return found
+		input.OpenShiftCluster = found
+		return
 	}
 	log.FromContext(ctx).Error(err, "Reading the configuration of OpenShift failed: until it can be read, new driver "+
-		"pods get the version and the proxy of the cluster that were read last, if any")
-	if basis := s.Fleet.Basis(); basis != nil && basis.Decisions != nil {
-		return basis.Decisions.Input.OpenShiftCluster
+		"pods get the version and the proxy of the cluster that were read last")
+	basis := s.Fleet.Basis()
+	if basis == nil || basis.Decisions == nil || basis.Decisions.Input.OpenShiftUnread != "" {
+		input.OpenShiftUnread = err.Error()
+		return
 	}
-	return operand.OpenShiftCluster{}
+	input.OpenShiftCluster = basis.Decisions.Input.OpenShiftCluster
 }
 
 // createFailures returns the known reasons why pods of DaemonSets are missing, by DaemonSet. An error is only logged.

@@ -35,6 +35,10 @@ func decide(in operand.Input) operand.Decision {
 	if !*in.Spec.Driver.Enabled {
 		return operand.Disabled("spec.driver.enabled")
 	}
+	if in.OpenShiftUnread != "" {
+		return operand.Refuse(v1.ReasonReconcileFailed,
+			"the driver stays as it is until the version and the proxy of OpenShift are read: "+in.OpenShiftUnread)
+	}
 	if refused := checkNVIDIADriverCRD(in); refused.Choice != operand.Install {
 		return refused
 	}
