@@ -196,10 +196,8 @@ func (o planOptions) readCluster(ctx context.Context, edit preview.Edit) (*previ
 	if err != nil {
 		return nil, err
 	}
-	crds := []string{
-		"customresourcedefinitions.apiextensions.k8s.io", crd.NVIDIADriverName, labels.ProxyDefinition,
-		labels.ClusterVersionDefinition,
-	}
+	crds := append([]string{"customresourcedefinitions.apiextensions.k8s.io", crd.NVIDIADriverName},
+		openShiftDefinitions...)
 	for _, kind := range manifest.OptionalKinds() {
 		crds = append(crds, kind.CRD)
 	}
@@ -214,10 +212,13 @@ func (o planOptions) readCluster(ctx context.Context, edit preview.Edit) (*previ
 		}
 	}
 	o.readClaims(ctx, reader)
+	o.readOpenShift(ctx, reader)
 	reader.finish(o.namespace)
 	namespaced := "daemonsets.apps,deployments.apps,services,configmaps"
 	for definition := range reader.cluster.CRDs {
-		namespaced += "," + definition
+		if !slices.Contains(openShiftDefinitions, definition) {
+			namespaced += "," + definition
+		}
 	}
 	if err := o.read(ctx, reader, namespaced, "--namespace="+reader.cluster.Namespace); err != nil {
 		return nil, err
@@ -248,6 +249,18 @@ func (o planOptions) readClaims(ctx context.Context, reader *clusterReader) {
 		if pod, isPod := object.(*corev1.Pod); isPod && gpuuse.HasClaims(pod) {
 			_ = o.read(ctx, reader, resourceClaims, "--all-namespaces")
 			return
+		}
+	}
+}
+
+// openShiftDefinitions are the names of the kinds of OpenShift's configuration that drivers depend on.
+var openShiftDefinitions = []string{labels.ProxyDefinition, labels.ClusterVersionDefinition}
+
+// readOpenShift reads the configuration of OpenShift. The user need not have the right: the preview has a note then.
+func (o planOptions) readOpenShift(ctx context.Context, reader *clusterReader) {
+	for _, definition := range openShiftDefinitions {
+		if reader.cluster.CRDs[definition] {
+			_ = o.read(ctx, reader, definition)
 		}
 	}
 }

@@ -43,8 +43,8 @@ node has moved: such a change is marked.
 The cluster is read with kubectl, which needs the right to list Nodes, ClusterPolicies, RuntimeClasses, Pods and
 PodDisruptionBudgets, to list DaemonSets, Deployments, Services and ConfigMaps in the operator's namespace, and to get
 the Secrets and PriorityClasses that the policy names. It lists ResourceClaims, too, if a pod has any; those that it
-cannot read count as GPUs. On OpenShift it lists Proxies and ClusterVersions, too (config.openshift.io). --against reads
-the objects from a file instead.
+cannot read count as GPUs. On OpenShift it lists Proxies and ClusterVersions, too (config.openshift.io), with a note if
+it cannot. --against reads the objects from a file instead; on OpenShift it needs those two, as well.
 
 The order of the nodes is that of the operator, with the budget of the policy. Other nodes that become unavailable
 meanwhile delay it. Exit codes: 0 success, 1 failure, or the API server or the operator would refuse a part of it, 2

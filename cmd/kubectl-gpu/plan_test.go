@@ -30,8 +30,8 @@ func installed(t *testing.T, replaced ...string) string {
 	return installedBy(t, nil, installedSpec, replaced...)
 }
 
-// installedBy is installed by a release with the default images of these variables, and with another spec.
-func installedBy(t *testing.T, variables []string, spec string, replaced ...string) string {
+// installedBy is installed with another spec, as render prints it with these flags.
+func installedBy(t *testing.T, flags []string, spec string, replaced ...string) string {
 	t.Helper()
 	g := NewWithT(t)
 	const objects = "testdata/plan-objects.yaml"
@@ -51,10 +51,7 @@ func installedBy(t *testing.T, variables []string, spec string, replaced ...stri
 	g.Expect(os.WriteFile(nodes, written, 0o600)).To(Succeed())
 	policy := policyHead + "spec: " + spec + "\n"
 	args := []string{"render", "-f", "-", "--nodes", nodes}
-	for _, variable := range variables {
-		args = append(args, "--env", variable)
-	}
-	rendered := kubectlGPU(policy, args...)
+	rendered := kubectlGPU(policy, append(args, flags...)...)
 	g.Expect(rendered.code).To(Equal(0), rendered.errOut)
 	text = bytes.ReplaceAll(text, []byte("OWN-IMAGE"), []byte(image.Own()))
 	all := policy + "status: {namespace: gpu-operator}\n---\n" + string(text)
@@ -219,6 +216,36 @@ func TestPlanOfAnInvalidPolicyFails(t *testing.T) {
 	g.Expect(got.errOut).To(Equal("kubectl gpu: the policy is invalid for driver: see the notes and change it\n"))
 }
 
+// The operator adds the version and the proxy of OpenShift to drivers, whose objects must be in the file, then.
+func TestPlanOnOpenShift(t *testing.T) {
+	g := NewWithT(t)
+	const driver, unread = "nvidia-driver-daemonset", "of OpenShift were not read"
+	config := `
+apiVersion: config.openshift.io/v1
+kind: Proxy
+metadata: {name: cluster}
+status: {httpsProxy: "http://proxy:3128"}
+---
+apiVersion: config.openshift.io/v1
+kind: ClusterVersion
+metadata: {name: version}
+status: {history: [{state: Completed, version: 4.18.12}]}
+`
+	openShift := filepath.Join(t.TempDir(), "openshift.yaml")
+	g.Expect(os.WriteFile(openShift, []byte(config), 0o600)).To(Succeed())
+	file := installedBy(t, []string{"--openshift", openShift}, installedSpec)
+	got := kubectlGPU(edit(installedSpec), "plan", "-f", "-", "--against", file)
+	g.Expect(got.code).To(Equal(0), got.errOut)
+	g.Expect(got.out).To(And(ContainSubstring(driver), ContainSubstring(unread)))
+
+	text, err := os.ReadFile(file)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(file, []byte(string(text)+"\n---"+config), 0o600)).To(Succeed())
+	got = kubectlGPU(edit(installedSpec), "plan", "-f", "-", "--against", file)
+	g.Expect(got.code).To(Equal(0), got.errOut)
+	g.Expect(got.out).NotTo(Or(ContainSubstring(driver), ContainSubstring(unread)))
+}
+
 // An object that the operator could not write is a failure of both previews.
 func TestPreviewsOfAnObjectOfOthersFail(t *testing.T) {
 	g := NewWithT(t)
@@ -277,7 +304,7 @@ func TestPlanInOtherFormats(t *testing.T) {
 func TestPlanOfANewRelease(t *testing.T) {
 	g := NewWithT(t)
 	const oldDriver, oldPlugin = "nvcr.io/nvidia/driver:570.1.1", "nvcr.io/nvidia/k8s-device-plugin:v0.0.1"
-	file := installedBy(t, []string{"DRIVER_IMAGE=" + oldDriver, "DEVICE_PLUGIN_IMAGE=" + oldPlugin},
+	file := installedBy(t, []string{"--env=DRIVER_IMAGE=" + oldDriver, "--env=DEVICE_PLUGIN_IMAGE=" + oldPlugin},
 		`{driver: {upgradePolicy: {autoUpgrade: false}}}`)
 	got := kubectlGPU("", "plan", "--against", file, "--detailed-exitcode")
 	g.Expect(got.code).To(Equal(0), got.errOut)

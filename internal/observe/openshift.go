@@ -126,11 +126,6 @@ func (s *singleton) read(ctx context.Context, crds map[string]bool) (*unstructur
 	return object, err
 }
 
-// StopWatch stops both watches.
-func (o *OpenShift) StopWatch(ctx context.Context) error {
-	return errors.Join(o.proxy.StopWatch(ctx), o.version.StopWatch(ctx))
-}
-
 // AddOpenShift adds what an object of OpenShift's configuration has. Objects of other kinds and names are ignored.
 func AddOpenShift(cluster *operand.OpenShiftCluster, object *unstructured.Unstructured) {
 	if object.GroupVersionKind().Group != labels.OpenShiftConfigGroup {

@@ -175,15 +175,6 @@ func (c *Cluster) driverToolkit() map[string]string {
 	return nil
 }
 
-// openShift returns what the configuration of OpenShift has for drivers.
-func (c *Cluster) openShift() operand.OpenShiftCluster {
-	var found operand.OpenShiftCluster
-	for _, object := range of[*unstructured.Unstructured](c) {
-		observe.AddOpenShift(&found, object)
-	}
-	return found
-}
-
 // ownerUID is the UID of the policy in the cluster, which owns the objects of the stack; empty for none.
 func ownerUID(policy *v1.ClusterPolicy) types.UID {
 	if policy == nil {

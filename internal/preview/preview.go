@@ -139,7 +139,8 @@ func Of(c *Cluster, edit Edit, now time.Time) (*Preview, error) {
 	preview := &Preview{
 		Policy: edit.Policy.Name, Paused: in.Paused(), Invalid: Invalid(computed, factsOf(nodes)),
 		Notes: slices.Concat(c.frozen(), fieldnotes.Of(edit.Policy.Spec), AboutDrivers(edit.Drivers, in), computed.Doubtful(),
-			notes(computed, factsOf(nodes)), Unread(catalogue, in), ignored, c.aboutOperator(), changes.notes()),
+			notes(computed, factsOf(nodes)), Unread(catalogue, in), ignored, c.aboutOperator(), c.aboutOpenShift(),
+			changes.notes()),
 		Objects: changes.changed, Unchanged: changes.unchanged, Replaced: c.replaced(changes.changed),
 	}
 	if preview.Spec, err = c.specDifferences(edit.Policy); err != nil {

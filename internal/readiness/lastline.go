@@ -16,7 +16,7 @@ const maxLastLine = 300
 // maxBegin, in bytes, is how much of the beginning of a longer line is shown.
 const maxBegin = 100
 
-// maxSearched, in bytes, limits what is searched of a line, so that its cost has a bound: kubelets keep no longer
+// maxSearched, in bytes, limits what is searched of a line, so that its cost has a bound: runtimes keep no longer
 // message. A secret that is cut off there is redacted, too.
 const maxSearched = 4096
 
@@ -45,6 +45,8 @@ var (
 		{regexp.MustCompile(`(?i)("` + secretName + `"\s*:\s*)(?:"[^"]*"|[^\s,}]+)`), "${1}" + redacted},
 		{regexp.MustCompile(`(?i)\b(bearer|basic) [\w.~+/=-]{16,}`), "${1} " + redacted},
 		{regexp.MustCompile(`(://)[^/\s:@]*:[^/\s@]+@`), "${1}" + redacted + "@"},
+		// Kubelets cut the end of long messages, also within a password. A number there is a port.
+		{regexp.MustCompile(`(://[^/\s:@]*:)[^/\s@]*[^/\s@\d][^/\s@]*$`), "${1}" + redacted},
 		{regexp.MustCompile(`\beyJ[\w-]+\.[\w-]+\.[\w-]*`), redacted},
 	}
 )

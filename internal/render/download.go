@@ -11,8 +11,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/manifest"
 )
 
-// openShiftVersionEnv is the variable by which the driver container chooses the package repositories of OpenShift.
-const openShiftVersionEnv = "OPENSHIFT_VERSION"
+// OpenShiftVersionEnv is the variable by which the driver container chooses the package repositories of OpenShift.
+const OpenShiftVersionEnv = "OPENSHIFT_VERSION"
 
 // addDownloads adds what the containers of a driver download packages with, as NVIDIA's operator does: the proxy of the
 // operator or of the cluster, the certificates for it, and the version of OpenShift. Variables of the spec take
@@ -26,7 +26,7 @@ func (r *renderer) addDownloads(pod *corev1.PodSpec) {
 		addProxy(pod, in.DriverProxy())
 		for i := range pod.Containers {
 			if version := in.OpenShiftCluster.Version; version != "" && pod.Containers[i].Name == r.instance.Main {
-				addEnv(&pod.Containers[i], []corev1.EnvVar{{Name: openShiftVersionEnv, Value: version}})
+				addEnv(&pod.Containers[i], []corev1.EnvVar{{Name: OpenShiftVersionEnv, Value: version}})
 			}
 		}
 	}

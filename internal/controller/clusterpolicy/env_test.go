@@ -108,7 +108,9 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 	DeferCleanup(func(ctx SpecContext) {
 		env.onCall(nil)
 		Expect(toolkit.StopWatch(ctx)).To(Succeed())
-		Expect(env.reconciler.OpenShift.StopWatch(ctx)).To(Succeed())
+		for _, watch := range env.reconciler.OpenShift.Watches() {
+			Expect(watch.StopWatch(ctx)).To(Succeed())
+		}
 		Expect(drivers.StopWatch(ctx)).To(Succeed())
 		cleanUp(ctx)
 	})
