@@ -69,8 +69,9 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 	played := flags.String("stages", "realistic",
 		"how pods are simulated: realistic, or, for the phase "+comparison+" alone, fast by kwok's own fast stages, or "+
 			"delayed by kwok after 0.2 to 7 s")
-	plane := flags.String("control-plane", "tuned", "how the control plane runs: tuned to use less CPU, default, or minimal, without the DaemonSet controller and only "+
-		"for the phases "+strings.Join(placedPhases, ", "))
+	plane := flags.String("control-plane", "tuned", "how the control plane runs: tuned to use less "+
+		"CPU, default, or minimal, without the DaemonSet controller and only for the phases "+
+		strings.Join(placedPhases, ", "))
 	flags.IntVar(&o.repeat, "repeat", 0,
 		fmt.Sprintf("how often the runs of the phase %s are repeated; 0: %d times up to %d nodes, otherwise %d times",
 			comparison, repeatsOfFew, fewNodes, repeatsOfMany))

@@ -60,7 +60,8 @@ func TestParseOptions(t *testing.T) {
 		"a minimal control plane": {
 			args: []string{"-nodes=5000", "-control-plane=minimal"},
 			want: options{
-				nodes: []int{5000}, plane: minimal, only: []string{"install", "idle", "pass", "pod", "label", "join", "joins", "restart"},
+				nodes: []int{5000}, plane: minimal,
+				only:    []string{"install", "idle", "pass", "pod", "label", "join", "joins", "restart"},
 				timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench",
 			},
 		},
@@ -107,7 +108,9 @@ func TestParseOptions(t *testing.T) {
 			args:    []string{"-other=/x", "-other-policy=p", "-other-version=1", "-only=idle"},
 			wantErr: `there is no phase "idle": want some of compare`,
 		},
-		"no such control plane": {args: []string{"-control-plane=x"}, wantErr: "-control-plane=x: want tuned, default or minimal"},
+		"no such control plane": {
+			args: []string{"-control-plane=x"}, wantErr: "-control-plane=x: want tuned, default or minimal",
+		},
 		"the comparison with realistic stages": {
 			args: []string{"-nodes=100", "-stages=realistic", "-only=compare"},
 			want: options{

@@ -143,31 +143,44 @@ func (p *placer) placeSet(
 	if err != nil {
 		return err
 	}
-	status := appsv1.DaemonSetStatus{ObservedGeneration: set.Generation}
-	var missing []string
-	var unwanted, outdated []*corev1.Pod
+	found := placement{status: appsv1.DaemonSetStatus{ObservedGeneration: set.Generation}, revision: revision}
 	for i := range nodes {
 		wanted, err := selected.Match(&nodes[i])
 		if err != nil {
 			return fmt.Errorf("DaemonSet %s: %w", set.Name, err)
 		}
-		pod := placed[nodes[i].Name]
-		switch {
-		case wanted && pod == nil:
-			missing = append(missing, nodes[i].Name)
-		case !wanted && pod != nil:
-			unwanted = append(unwanted, pod)
-		case wanted && pod.Labels[appsv1.ControllerRevisionHashLabelKey] != revision:
-			outdated = append(outdated, pod)
-		}
-		if wanted {
-			countPod(&status, pod, revision)
-		}
+		found.add(nodes[i].Name, wanted, placed[nodes[i].Name])
 	}
-	if set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType && status.NumberUnavailable == 0 {
-		unwanted = append(unwanted, outdated[:min(1, len(outdated))]...)
+	if set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType && found.status.NumberUnavailable == 0 {
+		found.unwanted = append(found.unwanted, found.outdated[:min(1, len(found.outdated))]...)
 	}
-	return errors.Join(p.create(ctx, set, missing, revision), p.remove(ctx, unwanted), p.report(ctx, set, status))
+	return errors.Join(p.create(ctx, set, found.missing, revision), p.remove(ctx, found.unwanted),
+		p.report(ctx, set, found.status))
+}
+
+// placement compares the pods of one DaemonSet with the nodes.
+type placement struct {
+	status appsv1.DaemonSetStatus
+	// revision identifies the current template.
+	revision string
+	// missing are the nodes without a pod that should have one.
+	missing            []string
+	unwanted, outdated []*corev1.Pod
+}
+
+// add adds a node, whether the DaemonSet selects it, and its pod, if there is one.
+func (p *placement) add(node string, wanted bool, pod *corev1.Pod) {
+	switch {
+	case wanted && pod == nil:
+		p.missing = append(p.missing, node)
+	case !wanted && pod != nil:
+		p.unwanted = append(p.unwanted, pod)
+	case wanted && pod.Labels[appsv1.ControllerRevisionHashLabelKey] != p.revision:
+		p.outdated = append(p.outdated, pod)
+	}
+	if wanted {
+		countPod(&p.status, pod, p.revision)
+	}
 }
 
 // create creates the pods of a DaemonSet on nodes.
@@ -182,7 +195,7 @@ func (p *placer) create(ctx context.Context, set *appsv1.DaemonSet, nodes []stri
 	})
 }
 
-// remove deletes pods that are not being deleted yet.
+// remove deletes pods. Without options it skips those that are being deleted.
 func (p *placer) remove(ctx context.Context, pods []*corev1.Pod, options ...client.DeleteOption) error {
 	byName := map[string]*corev1.Pod{}
 	for _, pod := range pods {

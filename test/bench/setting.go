@@ -17,8 +17,8 @@ const (
 	tuned controlPlane = ""
 	// untuned: by their defaults.
 	untuned controlPlane = "default"
-	// minimal: only etcd and the API server run, tuned, and a placer makes the pods of DaemonSets. It is for sizes at which
-	// the DaemonSet controller would need an hour.
+	// minimal: only etcd and the API server run, tuned, and a placer makes the pods of DaemonSets. It is for sizes at
+	// which the DaemonSet controller would need an hour.
 	minimal controlPlane = "minimal"
 )
 

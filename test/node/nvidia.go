@@ -149,8 +149,8 @@ func OwnProgramImages(programs, standIn string) ([]Image, error) {
 	return images, nil
 }
 
-// ProgramDriverImage is DriverImage below NVIDIA's programs, in the version that its library has: they find the files of
-// a driver by the version that NVML returns. Its programs are files of their own, which can be injected without what
+// ProgramDriverImage is DriverImage below NVIDIA's programs, in the version that its library has: they find the files
+// of a driver by the version that NVML returns. Its programs are files of their own, which can be injected without what
 // the others share.
 func ProgramDriverImage(standIn, libcuda, version string) (Image, error) {
 	driver, err := DriverImage(standIn, libcuda, version)
