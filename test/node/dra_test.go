@@ -18,7 +18,6 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
-	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
 	"github.com/clusterpolicy/gpu-operator/test/node"
 	"github.com/clusterpolicy/gpu-operator/test/nvidia/dra"
 )
@@ -29,8 +28,8 @@ const (
 	draSpecs      = "/run/cdi/k8s.gpu.nvidia.com-claim_"
 )
 
-// TestNVIDIAsDRADriver runs NVIDIA's DRA driver in place of the device plugin, below its own manifest, with a real
-// kubelet and scheduler. Stand-ins play the rest, which the operator installs.
+// TestNVIDIAsDRADriver runs NVIDIA's DRA driver in place of the device plugin, below the manifest of test/nvidia/dra, with
+// a real kubelet and scheduler. Stand-ins play the rest, which the operator installs.
 func TestNVIDIAsDRADriver(t *testing.T) {
 	b := newEnv(t)
 	defer b.logsIfFailed()
@@ -220,6 +219,8 @@ func (b *env) checkpoint(g Gomega) string {
 // minutes what it has read of the files of the old GPU driver.
 func (b *env) checkUpgradeUnderClaim() {
 	cluster.SkipInSample(b.t)
+	// What was recorded goes with the old driver.
+	b.checkKnown()
 	b.loadProgramDriver(upgradedVersion)
 	running := b.podsOf(metav1.NamespaceDefault, tenant)
 	b.patchPolicy(map[string]any{"spec": map[string]any{"driver": map[string]any{
@@ -248,5 +249,5 @@ func (b *env) checkClaimEnds() {
 		g.Expect(filepath.Glob(b.machine.Running(draSpecs + "*"))).To(BeEmpty())
 		g.Expect(b.checkpoint(g)).NotTo(ContainSubstring("Prepare"))
 	}, "1m", "100ms").Should(Succeed(), b.draLog)
-	b.Expect(b.machine.Running("/run/nvidia/driver" + node.LibraryDir + "/" + fakegpu.Unknown)).NotTo(BeAnExistingFile())
+	b.checkKnown()
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
 )
 
@@ -124,6 +125,7 @@ func (b *env) awaitState(state string) {
 
 // checkProgramsMixed applies a layout of three profiles with the strategy mixed, and then none.
 func (b *env) checkProgramsMixed() {
+	cluster.SkipInSample(b.t)
 	b.selectStrategy("mixed")
 	before := b.containers(partitioned...)
 	b.cut("all-balanced", map[corev1.ResourceName]int{

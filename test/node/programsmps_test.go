@@ -8,11 +8,14 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // checkProgramsMPS shares the GPUs with NVIDIA's control daemon: plugin and daemon come up in either order, a pod gets
 // its part of memory and threads, and works again after the daemon was killed; then they are not shared any more.
 func (b *env) checkProgramsMPS() {
+	cluster.SkipInSample(b.t)
 	b.load(played(clientImage, "mps-client"))
 	before := b.containers(configured...)
 	begin := time.Now()

@@ -142,7 +142,8 @@ func (b *env) devices(g Gomega) map[corev1.ResourceName]int {
 	return counts
 }
 
-// awaitReady waits until all operands run and the policy is ready.
+// awaitReady waits until all operands run and the policy is ready. It has time for a program that ended once at its
+// start, as NVIDIA's toolkit may: that is reported until the next one has run for a minute.
 func (b *env) awaitReady() {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
@@ -150,7 +151,7 @@ func (b *env) awaitReady() {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation))
 		g.Expect(policy.Status.State).To(Equal(v1.StateReady), "%+v", policy.Status)
-	}, "60s", "100ms").Should(Succeed(), b.describe)
+	}, "3m", "100ms").Should(Succeed(), b.describe)
 }
 
 // containers returns the containers of the operator's namespace which have started, by pod and name, without those of

@@ -50,9 +50,12 @@ func seesWhoHoldsGPUs(t *testing.T, c *draCluster) {
 	o := c.offer(newMachine(t, h100))
 	o.createTemplates()
 	for i := range holders {
-		_, err := c.client.CoreV1().Pods(holders[i].namespace).Create(t.Context(), holders[i].pod(o.node),
-			metav1.CreateOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
+		// A pod is refused until its namespace has a ServiceAccount.
+		g.Eventually(func() error {
+			_, err := c.client.CoreV1().Pods(holders[i].namespace).Create(t.Context(), holders[i].pod(o.node),
+				metav1.CreateOptions{})
+			return err
+		}, "30s", "100ms").Should(Succeed())
 	}
 	live, err := client.New(c.Config, client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
