@@ -28,8 +28,8 @@ const (
 	draSpecs      = "/run/cdi/k8s.gpu.nvidia.com-claim_"
 )
 
-// TestNVIDIAsDRADriver runs NVIDIA's DRA driver in place of the device plugin, below the manifest of test/nvidia/dra, with
-// a real kubelet and scheduler. Stand-ins play the rest, which the operator installs.
+// TestNVIDIAsDRADriver runs NVIDIA's DRA driver in place of the device plugin, below the manifest of test/nvidia/dra,
+// with a real kubelet and scheduler. Stand-ins play the rest, which the operator installs.
 func TestNVIDIAsDRADriver(t *testing.T) {
 	b := newEnv(t)
 	defer b.logsIfFailed()
