@@ -65,17 +65,16 @@ func run(ctx context.Context, o options) (passed bool, err error) {
 	ctx, cancel := context.WithDeadline(ctx, begin.Add(o.limit-cleanUpTime))
 	defer cancel()
 	s := summary{Begin: begin.UTC().Truncate(time.Second), Played: o.played, Machine: describeMachine(ctx)}
-	before, err := takeSnapshot(bundle, results)
-	if err != nil {
-		return false, err
-	}
+	before := takeSnapshot(bundle, results)
 	for _, p := range parts(bundle, results, o.played) {
+		// The machine may be taken away before the end.
+		err = errors.Join(err, s.write(results))
 		s.Parts = append(s.Parts, p.run(ctx, results))
 		fmt.Println(s.Parts[len(s.Parts)-1])
 	}
-	s.Left, err = awaitSame(before, bundle, results)
-	s.Seconds = seconds(time.Since(begin))
-	s.Passed = s.passed() && err == nil
+	s.Left, s.Others = awaitSame(before, bundle, results)
+	s.Seconds, s.Ended = seconds(time.Since(begin)), true
+	s.Passed = s.passed()
 	fmt.Print(s.end())
 	return s.Passed, errors.Join(err, s.write(results))
 }
@@ -83,17 +82,14 @@ func run(ctx context.Context, o options) (passed bool, err error) {
 // settle is how long the kernel may take to be done with what has ended.
 const settle = 5 * time.Second
 
-// awaitSame returns in what the machine differs from an earlier snapshot, once it does not or the kernel had its time.
-func awaitSame(before snapshot, bundle, results string) ([]string, error) {
+// awaitSame returns in what the machine differs from an earlier snapshot, once it does not or the kernel had its time:
+// what the run may have left, and other differences.
+func awaitSame(before snapshot, bundle, results string) (left, others []string) {
 	deadline := time.Now().Add(settle)
 	for {
-		now, err := takeSnapshot(bundle, results)
-		if err != nil {
-			return nil, err
-		}
-		left := before.differences(now)
-		if len(left) == 0 || time.Now().After(deadline) {
-			return left, nil
+		d := before.compare(takeSnapshot(bundle, results))
+		if len(d.ours) == 0 || time.Now().After(deadline) {
+			return d.ours, d.others
 		}
 		time.Sleep(250 * time.Millisecond)
 	}
