@@ -49,8 +49,8 @@ var ranks = []string{
 // dictionary is how far back the compression looks, as xz writes it. That needs eleven times as much memory.
 const dictionary = "256MiB"
 
-// pack writes the archive of a folder, compressed with a dictionary, and cuts it if it is too large for one file. Pieces
-// of an earlier archive are removed.
+// pack writes the archive of a folder, compressed with a dictionary, and cuts it if it is too large for one file.
+// Pieces of an earlier archive are removed.
 func pack(ctx context.Context, dir, archive, dictionary string, progress io.Writer) error {
 	files, err := list(dir)
 	if err != nil {
@@ -117,8 +117,8 @@ func removePieces(archive string) error {
 	return err
 }
 
-// cut writes the content of a file into pieces of a size, in bytes, whose names end with .00, .01 and so on, and returns
-// their names.
+// cut writes the content of a file into pieces of a size, in bytes, whose names end with .00, .01 and so on, and
+// returns their names.
 func cut(path string, size int64) ([]string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -21,7 +21,11 @@ func TestAnArchiveIsCut(t *testing.T) {
 	for _, step := range []struct {
 		content string
 		sizes   []int
-	}{{"0123456789abcdefghijklmnopqrstuvwxyz0123456789", []int{4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2}}, {"01234567", []int{4, 4}}, {"0", []int{1}}} {
+	}{
+		{"0123456789abcdefghijklmnopqrstuvwxyz0123456789", []int{4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2}},
+		{"01234567", []int{4, 4}},
+		{"0", []int{1}},
+	} {
 		g.Expect(removePieces(archive)).To(Succeed())
 		g.Expect(os.WriteFile(archive, []byte(step.content), 0o600)).To(Succeed())
 		pieces, err := cut(archive, 4)

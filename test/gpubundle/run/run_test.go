@@ -77,7 +77,27 @@ func TestAPartIsJudged(t *testing.T) {
 			r := p.run(t.Context(), dir)
 			g.Expect(r.State).To(Equal(test.state), "%+v", r)
 			g.Expect(r.Reason).To(ContainSubstring(test.reason))
+			required := r.required()
+			if r.State == stateSkipped {
+				g.Expect(required.State).To(Equal(stateFailed))
+				g.Expect(required.Reason).To(ContainSubstring(test.reason))
+			} else {
+				g.Expect(required).To(Equal(r))
+			}
 		})
+	}
+}
+
+// A part for which no time is left was not skipped: what its check says then is nothing about the machine.
+func TestAPartAtTheLimit(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p := part{name: "part", args: []string{"/bin/sh", "-c", "exit 1"}}
+	for _, p.check = range []func(context.Context) error{nil, notAllowed} {
+		r := p.run(ctx, t.TempDir())
+		g.Expect(r.State).To(Equal(stateFailed))
+		g.Expect(r.Reason).To(ContainSubstring("time limit"))
 	}
 }
 
@@ -173,8 +193,8 @@ func TestSnapshotOfFiles(t *testing.T) {
 		To(ConsistOf(HavePrefix("file " + filepath.Join(dir, "b") + " is new")))
 }
 
-// The folders of a machine may have millions of files, other file systems, and files that even root cannot read. None of
-// that ends a snapshot, or makes it take long.
+// The folders of a machine may have millions of files, other file systems, and files that even root cannot read. None
+// of that ends a snapshot, or makes it take long.
 func TestSnapshotOfAForeignMachine(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()

@@ -124,8 +124,8 @@ func (s snapshot) addProcesses(bundle string) error {
 	return err
 }
 
-// addFolders adds the temporary folders and cgroups that a run makes. Those of another run, which goes on, are left out:
-// the processes must have been added.
+// addFolders adds the temporary folders and cgroups that a run makes. Those of another run, which goes on, are left
+// out: the processes must have been added.
 func (s snapshot) addFolders(temporary, cgroups string) error {
 	const node = "gpu-operator-node-*"
 	for _, pattern := range []string{
@@ -174,7 +174,8 @@ func (s snapshot) compare(later snapshot) differences {
 	}
 	items := maps.Clone(s.values)
 	maps.Copy(items, later.values)
-	for _, i := range slices.SortedFunc(maps.Keys(items), func(a, b item) int { return cmp.Compare(a.String(), b.String()) }) {
+	byName := func(a, b item) int { return cmp.Compare(a.String(), b.String()) }
+	for _, i := range slices.SortedFunc(maps.Keys(items), byName) {
 		if _, not := unread[i.kind]; not {
 			continue
 		}
