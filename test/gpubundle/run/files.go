@@ -28,8 +28,8 @@ type folder struct {
 // depth is how many levels of names that are not ours are read.
 const depth = 2
 
-// watched are the folders whose files are compared. Of /dev, the devices that nvidia-modprobe makes when a program first
-// uses CUDA are the driver's.
+// watched are the folders whose files are compared. Of /dev, the devices that nvidia-modprobe makes when a program
+// first uses CUDA are the driver's.
 var watched = []folder{
 	{path: "/etc", content: true},
 	{path: "/run", ours: regexp.MustCompile(

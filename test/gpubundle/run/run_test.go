@@ -14,11 +14,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
 )
 
 // waitVariable makes this program wait for the end of its standard input, and end.
@@ -320,6 +322,49 @@ func TestControllersOfMounts(t *testing.T) {
 		"cgroup2 /sys/fs/cgroup/unified cgroup2 rw,memory 0 0\n"
 	g.Expect(hasController(mounts, "cpuacct")).To(BeTrue())
 	g.Expect(hasController(mounts, "memory")).To(BeFalse())
+	g.Expect(hierarchiesBelow(mounts+"cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\ntmpfs /sys/fs/cgroup/x tmpfs rw 0 0\n",
+		"/sys/fs/cgroup")).To(Equal([]string{"/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/unified"}))
+}
+
+// What is written into a folder that was covered is not in the machine's own, and the mounts in it are still there.
+func TestCover(t *testing.T) {
+	g := NewWithT(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir := t.TempDir()
+	mounted := filepath.Join(dir, "mounted")
+	g.Expect(os.Mkdir(mounted, 0o700)).To(Succeed())
+	covered := make(chan error)
+	go func() {
+		// The thread ends with this function, as it is not unlocked, and with it the namespace.
+		runtime.LockOSThread()
+		covered <- coverApart(dir, mounted)
+	}()
+	g.Expect(<-covered).To(Succeed())
+	g.Expect(filepath.Join(dir, "new")).NotTo(BeAnExistingFile())
+}
+
+// coverApart covers a folder with a mount in it, and uses both, in a mount namespace that this thread gets.
+func coverApart(dir, mounted string) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", mounted, "tmpfs", 0, ""); err != nil {
+		return err
+	}
+	kept := filepath.Join(mounted, "kept")
+	if err := os.WriteFile(kept, nil, 0o600); err != nil {
+		return err
+	}
+	if err := cover(dir, []string{mounted}); err != nil {
+		return err
+	}
+	_, err := os.Stat(kept)
+	return errors.Join(err, os.WriteFile(filepath.Join(dir, "new"), nil, 0o600))
 }
 
 func notAllowed(context.Context) error { return errors.New("not allowed here") }
