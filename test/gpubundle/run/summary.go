@@ -132,8 +132,10 @@ func (s summary) write(dir string) error {
 	return nil
 }
 
-// describeMachine asks the kernel, the system and nvidia-smi.
+// describeMachine asks the kernel, the system and nvidia-smi, which may take seconds for each GPU, or hang.
 func describeMachine(ctx context.Context) machine {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	m := machine{}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
