@@ -129,7 +129,7 @@ func (b bundle) images(ctx context.Context) error {
 			return err
 		}
 	}
-	rootfs, err := os.MkdirTemp("", "gpu-bundle-")
+	rootfs, err := os.MkdirTemp("", "gpu-operator-rootfs-")
 	if err != nil {
 		return err
 	}

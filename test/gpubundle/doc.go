@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command gpubundle assembles what a machine with GPUs needs to run the operator on one node, into a folder and, on
 // request, an archive of it. Such a machine may have no network, no Go and no C compiler: only root and a driver.
 //

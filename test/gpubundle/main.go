@@ -28,7 +28,7 @@ func main() {
 	defer stop()
 	err := assemble(ctx, *out, os.Stderr)
 	if err == nil && *archive != "" {
-		err = pack(ctx, *out, *archive, os.Stderr)
+		err = pack(ctx, *out, *archive, dictionary, os.Stderr)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpubundle:", err)
@@ -46,32 +46,22 @@ var ranks = []string{
 	".cache/controlplane/", "images/", "bin/", "test/", ".cache/node/bin/containerd", ".cache/node/bin/ctr", ".cache/",
 }
 
-// pack writes the archive of a folder, and cuts it if it is too large for one file.
-func pack(ctx context.Context, dir, archive string, progress io.Writer) error {
+// dictionary is how far back the compression looks, as xz writes it. That needs eleven times as much memory.
+const dictionary = "256MiB"
+
+// pack writes the archive of a folder, compressed with a dictionary, and cuts it if it is too large for one file.
+// Pieces of an earlier archive are removed.
+func pack(ctx context.Context, dir, archive, dictionary string, progress io.Writer) error {
 	files, err := list(dir)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(progress, "compressing ...")
 	begin := time.Now()
-	tar := exec.CommandContext(ctx, "tar", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "--no-recursion",
-		"--transform=s,^,"+filepath.Base(dir)+"/,S", "-C", dir, "-cf", "-", "-T", "-")
-	tar.Stdin = strings.NewReader(strings.Join(files, "\n") + "\n")
-	xz := exec.CommandContext(ctx, "xz", "--compress", "--stdout", "--threads=1", "--x86",
-		"--lzma2=preset=6,dict=256MiB")
-	file, err := os.Create(archive)
-	if err != nil {
+	if err := errors.Join(removePieces(archive), compress(ctx, dir, files, archive, dictionary)); err != nil {
 		return fmt.Errorf("write the archive: %w", err)
 	}
-	defer file.Close()
-	tar.Stderr, xz.Stderr, xz.Stdout = os.Stderr, os.Stderr, file
-	if xz.Stdin, err = tar.StdoutPipe(); err != nil {
-		return fmt.Errorf("write the archive: %w", err)
-	}
-	if err := errors.Join(tar.Start(), xz.Run(), tar.Wait()); err != nil {
-		return fmt.Errorf("write the archive: %w", err)
-	}
-	info, err := file.Stat()
+	info, err := os.Stat(archive)
 	if err != nil {
 		return fmt.Errorf("write the archive: %w", err)
 	}
@@ -88,20 +78,55 @@ func pack(ctx context.Context, dir, archive string, progress io.Writer) error {
 	return nil
 }
 
-// cut writes the content of a file into pieces of a size, in bytes, whose names end with .0, .1 and so on, and returns
-// their names. Earlier pieces are removed.
+// compress writes files of a folder into an archive.
+func compress(ctx context.Context, dir string, files []string, archive, dictionary string) error {
+	tar := exec.CommandContext(ctx, "tar", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "--no-recursion",
+		"--transform=s,^,"+filepath.Base(dir)+"/,S", "-C", dir, "-cf", "-", "-T", "-")
+	tar.Stdin = strings.NewReader(strings.Join(files, "\n") + "\n")
+	xz := exec.CommandContext(ctx, "xz", "--compress", "--stdout", "--threads=1", "--x86",
+		"--lzma2=preset=6,dict="+dictionary)
+	file, err := os.Create(archive)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer read.Close()
+	tar.Stderr, tar.Stdout = os.Stderr, write
+	xz.Stderr, xz.Stdin, xz.Stdout = os.Stderr, read, file
+	err = errors.Join(tar.Start(), xz.Start())
+	// Each ends with the other only if this process does not hold the pipe open.
+	err = errors.Join(err, write.Close(), read.Close())
+	for _, command := range []*exec.Cmd{tar, xz} {
+		if command.Process != nil {
+			err = errors.Join(err, command.Wait())
+		}
+	}
+	return errors.Join(err, file.Close())
+}
+
+// removePieces removes the pieces of an archive.
+func removePieces(archive string) error {
+	pieces, err := filepath.Glob(archive + ".[0-9]*")
+	for _, piece := range pieces {
+		err = errors.Join(err, os.Remove(piece))
+	}
+	return err
+}
+
+// cut writes the content of a file into pieces of a size, in bytes, whose names end with .00, .01 and so on, and
+// returns their names.
 func cut(path string, size int64) ([]string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("cut the archive: %w", err)
 	}
-	earlier, err := filepath.Glob(path + ".[0-9]")
-	for _, piece := range earlier {
-		err = errors.Join(err, os.Remove(piece))
-	}
 	var pieces []string
 	for part := range slices.Chunk(content, int(size)) {
-		piece := fmt.Sprintf("%s.%d", path, len(pieces))
+		piece := fmt.Sprintf("%s.%02d", path, len(pieces))
 		err = errors.Join(err, os.WriteFile(piece, part, 0o644))
 		pieces = append(pieces, piece)
 	}

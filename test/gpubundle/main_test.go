@@ -3,11 +3,13 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -19,11 +21,17 @@ func TestAnArchiveIsCut(t *testing.T) {
 	for _, step := range []struct {
 		content string
 		sizes   []int
-	}{{"0123456789", []int{4, 4, 2}}, {"01234567", []int{4, 4}}, {"0", []int{1}}} {
+	}{
+		{"0123456789abcdefghijklmnopqrstuvwxyz0123456789", []int{4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2}},
+		{"01234567", []int{4, 4}},
+		{"0", []int{1}},
+	} {
+		g.Expect(removePieces(archive)).To(Succeed())
 		g.Expect(os.WriteFile(archive, []byte(step.content), 0o600)).To(Succeed())
 		pieces, err := cut(archive, 4)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(filepath.Glob(archive + ".*")).To(Equal(pieces))
+		// As a shell joins them.
+		g.Expect(filepath.Glob(archive + ".??")).To(Equal(pieces))
 		var sizes []int
 		var joined []byte
 		for _, piece := range pieces {
@@ -48,7 +56,12 @@ func TestAnArchiveIsUnpacked(t *testing.T) {
 	g.Expect(os.WriteFile(filepath.Join(bundle, "run.sh"), []byte("a script"), 0o755)).To(Succeed())
 	g.Expect(os.Link(filepath.Join(bundle, "run.sh"), filepath.Join(bundle, "test", "hard"))).To(Succeed())
 	g.Expect(os.Symlink("hard", filepath.Join(bundle, "test", "soft"))).To(Succeed())
-	g.Expect(pack(t.Context(), bundle, archive, io.Discard)).To(Succeed())
+	// The pieces of an earlier archive, which was larger.
+	for _, piece := range []string{".00", ".01", ".10"} {
+		g.Expect(os.WriteFile(archive+piece, nil, 0o600)).To(Succeed())
+	}
+	g.Expect(pack(t.Context(), bundle, archive, "1MiB", io.Discard)).To(Succeed())
+	g.Expect(filepath.Glob(archive + "*")).To(Equal([]string{archive}))
 	unpacked := t.TempDir()
 	out, err := exec.CommandContext(t.Context(), "tar", "-C", unpacked, "-xJf", archive).CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), string(out))
@@ -59,6 +72,31 @@ func TestAnArchiveIsUnpacked(t *testing.T) {
 	hard, err := os.Stat(filepath.Join(unpacked, "bundle/test/hard"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.SameFile(script, hard)).To(BeTrue())
+}
+
+// Without a compression that works an archive is refused: tar, which fills the pipe, does not wait for ever.
+func TestAnArchiveNeedsTheCompression(t *testing.T) {
+	for name, script := range map[string]string{"missing": "", "ends early": "#!/bin/sh\nexit 1\n"} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			dir, programs := t.TempDir(), t.TempDir()
+			tar, err := exec.LookPath("tar")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(os.Symlink(tar, filepath.Join(programs, "tar"))).To(Succeed())
+			if script != "" {
+				g.Expect(os.WriteFile(filepath.Join(programs, "xz"), []byte(script), 0o700)).To(Succeed())
+			}
+			t.Setenv("PATH", programs)
+			bundle := filepath.Join(dir, "bundle")
+			g.Expect(os.Mkdir(bundle, 0o700)).To(Succeed())
+			// More than a pipe holds.
+			g.Expect(os.WriteFile(filepath.Join(bundle, "file"), make([]byte, 4<<20), 0o600)).To(Succeed())
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			g.Expect(pack(ctx, bundle, filepath.Join(dir, "bundle.tar.xz"), "1MiB", io.Discard)).NotTo(Succeed())
+			g.Expect(ctx.Err()).NotTo(HaveOccurred(), "tar was waited for")
+		})
+	}
 }
 
 // Files that have much in common lie near each other, and none is lost.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command run runs the tests of the bundle that package gpubundle assembles, on a machine of which nothing is known but
 // that it runs Linux: as root, with or without the driver of NVIDIA's GPUs. It finds out what the machine allows, skips
 // what it does not, ends after a time limit, and compares the machine with what it was before.

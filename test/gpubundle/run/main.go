@@ -25,10 +25,11 @@ func main() {
 	results := flag.String("results", "results", "folder for the results, which is created")
 	played := flag.Bool("played", false, "play the driver of four GPUs in place of using the machine's own")
 	limit := flag.Duration("limit", 8*time.Minute, "how long all may take")
+	all := flag.Bool("all", false, "count a part that this machine does not allow as failed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	passed, err := run(ctx, options{results: *results, played: *played, limit: *limit})
+	passed, err := run(ctx, options{results: *results, played: *played, limit: *limit, all: *all})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -42,13 +43,19 @@ type options struct {
 	results string
 	played  bool
 	limit   time.Duration
+	// all makes a part that is skipped one that has failed.
+	all bool
 }
 
-// cleanUpTime is kept of the limit for what a part removes when it is ended.
-const cleanUpTime = 25 * time.Second
+// cleanUpTime is kept of the limit for the end of a part that has reached it: endTime, what package node then takes to
+// end the processes of a killed run, and the comparison of the machine.
+const cleanUpTime = 45 * time.Second
 
 // run runs all parts and writes the results. It reports whether none has failed and the machine is as before.
 func run(ctx context.Context, o options) (passed bool, err error) {
+	if o.limit <= cleanUpTime {
+		return false, fmt.Errorf("the limit must be longer than the %s that cleaning up may take", cleanUpTime)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return false, err
@@ -65,35 +72,41 @@ func run(ctx context.Context, o options) (passed bool, err error) {
 	ctx, cancel := context.WithDeadline(ctx, begin.Add(o.limit-cleanUpTime))
 	defer cancel()
 	s := summary{Begin: begin.UTC().Truncate(time.Second), Played: o.played, Machine: describeMachine(ctx)}
-	before, err := takeSnapshot(bundle, results)
-	if err != nil {
-		return false, err
-	}
+	before := takeSnapshot(bundle, results)
 	for _, p := range parts(bundle, results, o.played) {
-		s.Parts = append(s.Parts, p.run(ctx, results))
+		// The machine may be taken away before the end.
+		err = errors.Join(err, s.write(results))
+		r := p.run(ctx, results)
+		if o.all {
+			r = r.required()
+		}
+		s.Parts = append(s.Parts, r)
 		fmt.Println(s.Parts[len(s.Parts)-1])
 	}
-	s.Left, err = awaitSame(before, bundle, results)
-	s.Seconds = seconds(time.Since(begin))
-	s.Passed = s.passed() && err == nil
+	s.Left, s.Others = awaitSame(before, bundle, results, settleAfter(ctx.Err() != nil))
+	s.Seconds, s.Ended = seconds(time.Since(begin)), true
+	s.Passed = s.passed()
 	fmt.Print(s.end())
 	return s.Passed, errors.Join(err, s.write(results))
 }
 
-// settle is how long the kernel may take to be done with what has ended.
-const settle = 5 * time.Second
+// settleAfter is how long the machine may take to be done with what has ended: the kernel after a part that has removed
+// all, or the watcher of package node after one that may have been killed.
+func settleAfter(ended bool) time.Duration {
+	if ended {
+		return 25 * time.Second
+	}
+	return 5 * time.Second
+}
 
-// awaitSame returns in what the machine differs from an earlier snapshot, once it does not or the kernel had its time.
-func awaitSame(before snapshot, bundle, results string) ([]string, error) {
+// awaitSame returns in what the machine differs from an earlier snapshot, once it does not or has had its time: what
+// the run may have left, and other differences.
+func awaitSame(before snapshot, bundle, results string, settle time.Duration) (left, others []string) {
 	deadline := time.Now().Add(settle)
 	for {
-		now, err := takeSnapshot(bundle, results)
-		if err != nil {
-			return nil, err
-		}
-		left := before.differences(now)
-		if len(left) == 0 || time.Now().After(deadline) {
-			return left, nil
+		d := before.compare(takeSnapshot(bundle, results))
+		if len(d.ours) == 0 || time.Now().After(deadline) {
+			return d.ours, d.others
 		}
 		time.Sleep(250 * time.Millisecond)
 	}

@@ -69,15 +69,28 @@ func checkDriver(ctx context.Context) error {
 // skipped is the line with which a test says that this machine cannot run it.
 var skipped = regexp.MustCompile(`(?m)^SKIPPED: (.*)$`)
 
+const (
+	// atLimit is why a part has failed that was ended, or that had no time to begin.
+	atLimit = "it was ended at the time limit"
+	// endTime is how long a part may take to end when it is asked to. Then it is killed.
+	endTime = 15 * time.Second
+)
+
 // run runs a part, whose output goes into a file of its name.
 func (p part) run(ctx context.Context, results string) result {
 	begin := time.Now()
 	r := result{Name: p.name, State: stateSkipped, Tests: []test{}}
+	var refused error
 	if p.check != nil {
-		if err := p.check(ctx); err != nil {
-			r.Reason = strings.Join(strings.Fields(err.Error()), " ")
-			return r
-		}
+		refused = p.check(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
+		r.State, r.Reason = stateFailed, atLimit
+		return r
+	case refused != nil:
+		r.Reason = strings.Join(strings.Fields(refused.Error()), " ")
+		return r
 	}
 	path := filepath.Join(results, p.name+".txt")
 	err := p.execute(ctx, path)
@@ -87,7 +100,7 @@ func (p part) run(ctx context.Context, results string) result {
 	reason := skipped.FindStringSubmatch(string(output))
 	switch {
 	case ctx.Err() != nil:
-		r.State, r.Reason = stateFailed, "it was ended at the time limit"
+		r.State, r.Reason = stateFailed, atLimit
 	case err != nil || readErr != nil:
 		r.State, r.Reason = stateFailed, errors.Join(err, readErr).Error()+"; see "+path
 	case reason != nil:
@@ -96,6 +109,14 @@ func (p part) run(ctx context.Context, results string) result {
 		r.State, r.Reason = stateFailed, "it has run no test"
 	default:
 		r.State = statePassed
+	}
+	return r
+}
+
+// required returns the result as one of a part that must not be skipped.
+func (r result) required() result {
+	if r.State == stateSkipped {
+		r.State, r.Reason = stateFailed, "skipped: "+r.Reason
 	}
 	return r
 }
@@ -123,7 +144,7 @@ func (p part) execute(ctx context.Context, output string) error {
 		command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	}
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
-	command.WaitDelay = cleanUpTime
+	command.WaitDelay = endTime
 	return command.Run()
 }
 

@@ -6,14 +6,26 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
 )
+
+// waitVariable makes this program wait for the end of its standard input, and end.
+const waitVariable = "GPU_BUNDLE_TEST_WAIT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(waitVariable) != "" {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return
+	}
+	m.Run()
+}
 
 func TestReadTests(t *testing.T) {
 	g := NewWithT(t)
@@ -60,68 +72,28 @@ func TestAPartIsJudged(t *testing.T) {
 			r := p.run(t.Context(), dir)
 			g.Expect(r.State).To(Equal(test.state), "%+v", r)
 			g.Expect(r.Reason).To(ContainSubstring(test.reason))
+			required := r.required()
+			if r.State == stateSkipped {
+				g.Expect(required.State).To(Equal(stateFailed))
+				g.Expect(required.Reason).To(ContainSubstring(test.reason))
+			} else {
+				g.Expect(required).To(Equal(r))
+			}
 		})
 	}
 }
 
-func TestDifferences(t *testing.T) {
+// A part for which no time is left was not skipped: what its check says then is nothing about the machine.
+func TestAPartAtTheLimit(t *testing.T) {
 	g := NewWithT(t)
-	before := snapshot{"file /etc/a": "1", "file /etc/b": "2", "mount at /": "ext4", "process 1": "of another run"}
-	g.Expect(before.differences(before)).To(BeEmpty())
-	g.Expect(before.differences(snapshot{"file /etc/a": "3", "mount at /": "ext4", "folder /tmp/c": "exists"})).
-		To(Equal([]string{
-			"file /etc/a has changed from 1 to 3", "file /etc/b is gone: 2", "folder /tmp/c is new: exists",
-		}))
-}
-
-func TestSnapshotOfFiles(t *testing.T) {
-	g := NewWithT(t)
-	dir := t.TempDir()
-	write := func(name, text string) {
-		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700)).To(Succeed())
-		g.Expect(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)).To(Succeed())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p := part{name: "part", args: []string{"/bin/sh", "-c", "exit 1"}}
+	for _, p.check = range []func(context.Context) error{nil, notAllowed} {
+		r := p.run(ctx, t.TempDir())
+		g.Expect(r.State).To(Equal(stateFailed))
+		g.Expect(r.Reason).To(ContainSubstring("time limit"))
 	}
-	taken := func(content bool) snapshot {
-		s := snapshot{}
-		g.Expect(s.addFiles(dir, content, []string{filepath.Join(dir, "results")})).To(Succeed())
-		return s
-	}
-	write("a", "1")
-	write("results/summary", "1")
-	names, contents := taken(false), taken(true)
-	g.Expect(names).To(HaveLen(2), "the folder and one file")
-	write("a", "2")
-	write("results/further", "1")
-	g.Expect(names.differences(taken(false))).To(BeEmpty())
-	g.Expect(contents.differences(taken(true))).
-		To(ConsistOf(HavePrefix("file " + filepath.Join(dir, "a") + " has changed")))
-	write("b", "1")
-	g.Expect(names.differences(taken(false))).To(ConsistOf(HavePrefix("file " + filepath.Join(dir, "b") + " is new")))
-}
-
-// A program of the bundle that runs is found at whatever path it has; the same program of another bundle is none.
-func TestProcessesOfTheBundle(t *testing.T) {
-	g := NewWithT(t)
-	bundle, elsewhere := t.TempDir(), t.TempDir()
-	sleep, err := exec.LookPath("sleep")
-	g.Expect(err).NotTo(HaveOccurred())
-	content, err := os.ReadFile(sleep)
-	g.Expect(err).NotTo(HaveOccurred())
-	program := filepath.Join(bundle, "program")
-	for _, path := range []string{program, filepath.Join(elsewhere, "copy")} {
-		g.Expect(os.WriteFile(path, content, 0o700)).To(Succeed())
-	}
-	g.Expect(os.Link(program, filepath.Join(elsewhere, "link"))).To(Succeed())
-	var pids []int
-	for _, name := range []string{"copy", "link"} {
-		command := exec.CommandContext(t.Context(), filepath.Join(elsewhere, name), "60")
-		g.Expect(command.Start()).To(Succeed())
-		t.Cleanup(func() { _ = command.Wait() })
-		pids = append(pids, command.Process.Pid)
-	}
-	s := snapshot{}
-	g.Expect(s.addProcesses(bundle)).To(Succeed())
-	g.Expect(s).To(Equal(snapshot{fmt.Sprintf("process %d", pids[1]): filepath.Join(elsewhere, "link")}))
 }
 
 // A run passes only if no part has failed, and the machine is as before.
@@ -133,6 +105,10 @@ func TestTheSummary(t *testing.T) {
 		{Name: "node", State: stateSkipped, Reason: "no cgroups"},
 	}}
 	g.Expect(s.passed()).To(BeTrue())
+	g.Expect(s.end()).To(ContainSubstring("has not ended"))
+	s.Ended, s.Others = true, []string{"file /run/user/1000 is new: d---------"}
+	g.Expect(s.passed()).To(BeTrue(), "what others change does not count")
+	g.Expect(s.end()).To(And(ContainSubstring("The machine is as before"), ContainSubstring("changed 1 names")))
 	s.Left = []string{"mount at /x is new: tmpfs"}
 	g.Expect(s.passed()).To(BeFalse())
 	g.Expect(s.write(dir)).To(Succeed())
@@ -155,6 +131,49 @@ func TestControllersOfMounts(t *testing.T) {
 		"cgroup2 /sys/fs/cgroup/unified cgroup2 rw,memory 0 0\n"
 	g.Expect(hasController(mounts, "cpuacct")).To(BeTrue())
 	g.Expect(hasController(mounts, "memory")).To(BeFalse())
+	g.Expect(hierarchiesBelow(mounts+"cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\ntmpfs /sys/fs/cgroup/x tmpfs rw 0 0\n",
+		"/sys/fs/cgroup")).To(Equal([]string{"/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/unified"}))
+}
+
+// What is written into a folder that was covered is not in the machine's own, and the mounts in it are still there.
+func TestCover(t *testing.T) {
+	g := NewWithT(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir := t.TempDir()
+	mounted := filepath.Join(dir, "mounted")
+	g.Expect(os.Mkdir(mounted, 0o700)).To(Succeed())
+	covered := make(chan error)
+	go func() {
+		// The thread ends with this function, as it is not unlocked, and with it the namespace.
+		runtime.LockOSThread()
+		covered <- coverApart(dir, mounted)
+	}()
+	g.Expect(<-covered).To(Succeed())
+	g.Expect(filepath.Join(dir, "new")).NotTo(BeAnExistingFile())
+}
+
+// coverApart covers a folder with a mount in it, and uses both, in a mount namespace that this thread gets.
+func coverApart(dir, mounted string) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", mounted, "tmpfs", 0, ""); err != nil {
+		return err
+	}
+	kept := filepath.Join(mounted, "kept")
+	if err := os.WriteFile(kept, nil, 0o600); err != nil {
+		return err
+	}
+	if err := cover(dir, []string{mounted}); err != nil {
+		return err
+	}
+	_, err := os.Stat(kept)
+	return errors.Join(err, os.WriteFile(filepath.Join(dir, "new"), nil, 0o600))
 }
 
 func notAllowed(context.Context) error { return errors.New("not allowed here") }

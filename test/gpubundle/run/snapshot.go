@@ -3,7 +3,7 @@
 package main
 
 import (
-	"crypto/sha256"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,20 +12,37 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// snapshot is the state of what a run may change on a machine: values by names, such as the content of a file of /etc
-// by its path.
-type snapshot map[string]string
+// The kinds of what a run may change on a machine.
+const (
+	kindFile      = "file"
+	kindMount     = "mount at"
+	kindInterface = "network interface"
+	kindSetting   = "setting"
+	// Only a run has processes and folders of these kinds.
+	kindProcess = "process"
+	kindFolder  = "folder"
+)
 
-// watched are the folders whose files are compared. The value is whether their content is, too: other programs of the
-// machine write to the files of the other folders.
-var watched = map[string]bool{"/etc": true, "/run": false, "/var/lib": false, "/dev": false}
+// item is something of a kind, such as a file with its path.
+type item struct{ kind, name string }
 
-// ignored are files of these folders that come and go by themselves: nvidia-modprobe creates the devices of the driver
-// when a program first uses CUDA.
-var ignored = []string{"/dev/shm", "/dev/pts", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
+func (i item) String() string { return i.kind + " " + i.name }
+
+// snapshot is the state of what a run may change on a machine.
+type snapshot struct {
+	// values are by items, such as the content of a file of /etc.
+	values map[item]string
+	// unread are the kinds that could not be read, with the reasons.
+	unread map[string]string
+}
+
+func newSnapshot() snapshot {
+	return snapshot{values: map[item]string{}, unread: map[string]string{}}
+}
 
 // settings are those of the kernel that a kubelet or a container runtime may change.
 var settings = []string{
@@ -33,64 +50,49 @@ var settings = []string{
 	"kernel/keys/root_maxbytes", "net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables",
 }
 
-// takeSnapshot reads the state of the machine, without bundle and results.
-func takeSnapshot(bundle, results string) (snapshot, error) {
-	s := snapshot{}
-	for dir, content := range watched {
-		if err := s.addFiles(dir, content, append([]string{bundle, results}, ignored...)); err != nil {
-			return nil, fmt.Errorf("read the state of this machine: %w", err)
-		}
-	}
+// takeSnapshot reads the state of the machine, without bundle and results. What cannot be read is noted in it: a run
+// must not depend on that.
+func takeSnapshot(bundle, results string) snapshot {
+	s := newSnapshot()
 	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		return nil, fmt.Errorf("read the state of this machine: %w", err)
-	}
+	s.note(kindMount, err)
 	for line := range strings.Lines(string(mounts)) {
 		if fields := strings.Fields(line); len(fields) > 2 {
-			s["mount at "+fields[1]] = fields[0] + ", " + fields[2]
+			s.values[item{kindMount, unescape(fields[1])}] = fields[0] + ", " + fields[2]
 		}
 	}
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		return nil, fmt.Errorf("read the state of this machine: %w", err)
+	for _, f := range watched {
+		s.addFiles(f, bundle, results)
 	}
+	interfaces, err := net.Interfaces()
+	s.note(kindInterface, err)
 	for _, i := range interfaces {
-		s["network interface "+i.Name] = "exists"
+		s.values[item{kindInterface, i.Name}] = "exists"
 	}
 	for _, path := range settings {
 		if value, err := os.ReadFile(filepath.Join("/proc/sys", path)); err == nil {
-			s["setting "+path] = strings.TrimSpace(string(value))
+			s.values[item{kindSetting, path}] = strings.TrimSpace(string(value))
 		}
 	}
-	if err := errors.Join(s.addProcesses(bundle), s.addNames()); err != nil {
-		return nil, fmt.Errorf("read the state of this machine: %w", err)
-	}
-	return s, nil
+	s.note(kindProcess, s.addProcesses(bundle))
+	s.note(kindFolder, s.addFolders(os.TempDir(), "/sys/fs/cgroup"))
+	return s
 }
 
-// addFiles adds the files below a folder. Those that disappear meanwhile are left out.
-func (s snapshot) addFiles(dir string, content bool, without []string) error {
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err != nil:
-			return err
-		case slices.Contains(without, path) && entry.IsDir():
-			return fs.SkipDir
-		case slices.Contains(without, path):
-			return nil
-		}
-		s["file "+path] = entry.Type().String()
-		if content && entry.Type().IsRegular() {
-			text, err := os.ReadFile(path)
-			if err == nil {
-				s["file "+path] = fmt.Sprintf("%x", sha256.Sum256(text))
-			}
-		}
-		return nil
-	})
-	return err
+// note notes why a kind could not be read, if there is an error.
+func (s snapshot) note(kind string, err error) {
+	if err != nil {
+		s.unread[kind] = err.Error()
+	}
+}
+
+// unescape returns a path of /proc/self/mounts, in which some characters are written as octal numbers.
+func unescape(path string) string {
+	for _, code := range []string{`\040`, `\011`, `\012`, `\134`} {
+		number, _ := strconv.ParseUint(code[1:], 8, 8)
+		path = strings.ReplaceAll(path, code, string(rune(number)))
+	}
+	return path
 }
 
 // addProcesses adds the programs of the bundle that run, this one excepted. A node has them at paths of its own: they
@@ -116,52 +118,92 @@ func (s snapshot) addProcesses(bundle string) error {
 			continue // It has ended.
 		}
 		if slices.ContainsFunc(programs, func(p os.FileInfo) bool { return os.SameFile(p, info) }) {
-			s["process "+pid], _ = os.Readlink(link)
+			s.values[item{kindProcess, pid}], _ = os.Readlink(link)
 		}
 	}
 	return err
 }
 
-// addNames adds the cgroups and temporary folders that a run makes.
-func (s snapshot) addNames() error {
+// addFolders adds the temporary folders and cgroups that a run makes. Those of another run, which goes on, are left
+// out: the processes must have been added.
+func (s snapshot) addFolders(temporary, cgroups string) error {
+	const node = "gpu-operator-node-*"
 	for _, pattern := range []string{
-		"/sys/fs/cgroup/gpu-operator-node-*", "/sys/fs/cgroup/*/gpu-operator-node-*",
-		filepath.Join(os.TempDir(), "gpu-operator-node-*"), filepath.Join(os.TempDir(), "gpu-bundle-*"),
+		filepath.Join(cgroups, node), filepath.Join(cgroups, "*", node), filepath.Join(temporary, node),
+		filepath.Join(temporary, "gpu-bundle-*"),
 	} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			return err
 		}
 		for _, path := range found {
-			s["folder "+path] = "exists"
+			if !s.isOfAnother(filepath.Join(temporary, filepath.Base(path))) {
+				s.values[item{kindFolder, path}] = "exists"
+			}
 		}
 	}
 	return nil
 }
 
-// isRun reports whether a name is that of a process or folder which only a run has. One that is gone was of a run
-// beside this one.
-func isRun(name string) bool {
-	return strings.HasPrefix(name, "process ") || strings.HasPrefix(name, "folder ")
+// isOfAnother reports whether the owner of a run's folder is a process that does not belong to the bundle. package node
+// writes the owner down.
+func (s snapshot) isOfAnother(dir string) bool {
+	owner, _ := os.ReadFile(filepath.Join(dir, "owner"))
+	pid, _, _ := strings.Cut(string(owner), " ")
+	if _, err := strconv.Atoi(pid); err != nil {
+		return false
+	}
+	_, ours := s.values[item{kindProcess, pid}]
+	_, err := os.Stat(filepath.Join("/proc", pid))
+	return !ours && !errors.Is(err, fs.ErrNotExist)
 }
 
-// differences returns in what a later snapshot differs, in the order of the names.
-func (s snapshot) differences(later snapshot) []string {
-	var found []string
-	names := maps.Clone(s)
-	maps.Copy(names, later)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		before, was := s[name]
-		after, is := later[name]
+// differences are what distinguishes two snapshots, in the order of the names.
+type differences struct {
+	// ours may have been left by a run, or could not be compared; others are what a machine changes by itself.
+	ours, others []string
+}
+
+// compare returns in what a later snapshot differs.
+func (s snapshot) compare(later snapshot) differences {
+	d := differences{}
+	unread := maps.Clone(s.unread)
+	maps.Copy(unread, later.unread)
+	for _, kind := range slices.Sorted(maps.Keys(unread)) {
+		d.ours = append(d.ours, "not compared: each "+kind+": "+unread[kind])
+	}
+	items := maps.Clone(s.values)
+	maps.Copy(items, later.values)
+	byName := func(a, b item) int { return cmp.Compare(a.String(), b.String()) }
+	for _, i := range slices.SortedFunc(maps.Keys(items), byName) {
+		if _, not := unread[i.kind]; not {
+			continue
+		}
+		difference := s.difference(later, i)
 		switch {
-		case !was:
-			found = append(found, name+" is new: "+after)
-		case !is && isRun(name):
-		case !is:
-			found = append(found, name+" is gone: "+before)
-		case before != after:
-			found = append(found, name+" has changed from "+before+" to "+after)
+		case difference == "":
+		case s.isOurs(i, items[i]):
+			d.ours = append(d.ours, difference)
+		default:
+			d.others = append(d.others, difference)
 		}
 	}
-	return found
+	return d
+}
+
+// difference returns in what an item of a later snapshot differs; empty if it does not.
+func (s snapshot) difference(later snapshot, i item) string {
+	before, was := s.values[i]
+	after, is := later.values[i]
+	switch {
+	case !was:
+		return i.String() + " is new: " + after
+	case !is && (i.kind == kindProcess || i.kind == kindFolder):
+		return "" // It was of a run beside this one.
+	case !is:
+		return i.String() + " is gone: " + before
+	case before != after:
+		return i.String() + " has changed from " + before + " to " + after
+	}
+	return ""
 }

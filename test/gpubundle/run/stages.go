@@ -94,8 +94,8 @@ func probe() error {
 // controllers are those of cgroup v1 that a kubelet and runc require.
 var controllers = []string{"cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pids"}
 
-// mountCgroups mounts the hierarchies of cgroup v1 that this machine does not have, in this mount namespace. A machine
-// whose controllers all belong to cgroup v2 refuses that; the test then says what is missing.
+// mountCgroups mounts the hierarchies of cgroup v1 that this machine does not have, in this mount namespace. What is
+// refused is printed: a machine whose controllers all belong to cgroup v2 does so. The test then says what is missing.
 func mountCgroups() error {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -108,21 +108,64 @@ func mountCgroups() error {
 		return nil
 	}
 	const root = "/sys/fs/cgroup"
-	if len(missing) == len(controllers) {
-		if err := unix.Mount("tmpfs", root, "tmpfs", 0, "mode=755"); err != nil {
-			return fmt.Errorf("mount a folder for cgroups: %w", err)
-		}
+	if err := cover(root, hierarchiesBelow(string(mounts), root)); err != nil {
+		fmt.Printf("There is no folder for cgroups: %v\n", err)
+		return nil
 	}
 	for _, controller := range missing {
 		target := filepath.Join(root, controller)
-		if err := os.MkdirAll(target, 0o755); err != nil {
-			return fmt.Errorf("make a folder for cgroups: %w", err)
+		err := os.MkdirAll(target, 0o755)
+		if err == nil {
+			err = unix.Mount("cgroup", target, "cgroup", 0, controller)
 		}
-		if err := unix.Mount("cgroup", target, "cgroup", 0, controller); err != nil {
+		if err != nil {
 			fmt.Printf("The controller %s of cgroup v1 cannot be mounted: %v\n", controller, err)
 		}
 	}
 	return nil
+}
+
+// cover mounts an empty file system over a folder, which may be read-only, and whose own file system must not change.
+// The mounts in it stay where they are.
+func cover(root string, mounts []string) (err error) {
+	folders := make([]int, 0, len(mounts))
+	defer func() {
+		for _, folder := range folders {
+			err = errors.Join(err, unix.Close(folder))
+		}
+	}()
+	for _, path := range mounts {
+		folder, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", path, err)
+		}
+		folders = append(folders, folder)
+	}
+	if err := unix.Mount("tmpfs", root, "tmpfs", 0, "mode=755"); err != nil {
+		return fmt.Errorf("mount tmpfs: %w", err)
+	}
+	for i, path := range mounts {
+		err := os.MkdirAll(path, 0o755)
+		if err == nil {
+			err = unix.Mount(fmt.Sprintf("/proc/self/fd/%d", folders[i]), path, "", unix.MS_BIND, "")
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("keep %s: %w", path, err), unix.Unmount(root, unix.MNT_DETACH))
+		}
+	}
+	return nil
+}
+
+// hierarchiesBelow returns where the hierarchies of cgroups in a folder are mounted.
+func hierarchiesBelow(mounts, root string) []string {
+	var found []string
+	for line := range strings.Lines(mounts) {
+		fields := strings.Fields(line)
+		if len(fields) > 2 && strings.HasPrefix(fields[2], "cgroup") && strings.HasPrefix(fields[1], root+"/") {
+			found = append(found, fields[1])
+		}
+	}
+	return found
 }
 
 // hasController reports whether a hierarchy with a controller is mounted.

@@ -34,8 +34,12 @@ type summary struct {
 	Played  bool     `json:"played"`
 	Machine machine  `json:"machine"`
 	Parts   []result `json:"parts"`
-	// Left are the differences of the machine from what it was before.
+	// Ended is set once all parts have run and the machine was compared with what it was before.
+	Ended bool `json:"ended"`
+	// Left are the differences of the machine from what it was before, as far as the run may have caused them.
 	Left []string `json:"left"`
+	// Others are further differences, which do not count: other programs of the machine cause such.
+	Others []string `json:"others"`
 }
 
 // machine describes the machine. What cannot be found out is empty.
@@ -90,11 +94,18 @@ func (s summary) end() string {
 	if s.Played {
 		text.WriteString("The driver was played: this shows nothing about GPUs.\n")
 	}
-	if len(s.Left) == 0 {
+	switch {
+	case !s.Ended:
+		text.WriteString("The run has not ended.\n")
+	case len(s.Left) == 0:
 		text.WriteString("The machine is as before.\n")
 	}
 	for _, difference := range s.Left {
 		fmt.Fprintln(&text, "The machine differs:", difference)
+	}
+	if len(s.Others) > 0 {
+		fmt.Fprintf(&text, "Other programs have changed %d names, which do not count. summary.json lists them.\n",
+			len(s.Others))
 	}
 	return text.String()
 }
@@ -121,8 +132,10 @@ func (s summary) write(dir string) error {
 	return nil
 }
 
-// describeMachine asks the kernel, the system and nvidia-smi.
+// describeMachine asks the kernel, the system and nvidia-smi, which may take seconds for each GPU, or hang.
 func describeMachine(ctx context.Context) machine {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	m := machine{}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
