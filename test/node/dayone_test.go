@@ -29,10 +29,7 @@ func TestGPUsAfterDayOne(t *testing.T) {
 	b.createPolicy(policy)
 	b.stages(begin)
 	b.awaitReady()
-	for _, part := range []struct {
-		name  string
-		check func(*env)
-	}{
+	b.runParts([]part{
 		{"faults of GPUs", (*env).checkFaults},
 		{"a GPU lost later", (*env).checkRecheck},
 		{"shared by a ConfigMap", (*env).checkSharing},
@@ -40,10 +37,5 @@ func TestGPUsAfterDayOne(t *testing.T) {
 		{"shared by MPS", (*env).checkMPS},
 		{"partitioned GPUs", (*env).checkPartitions},
 		{"at rest", (*env).checkRest},
-	} {
-		// A part that fails leaves the node as it is then, so that the next ones would fail too.
-		if !t.Run(part.name, func(t *testing.T) { part.check(b.in(t)) }) {
-			return
-		}
-	}
+	})
 }

@@ -46,19 +46,12 @@ func TestNVIDIAsDRADriver(t *testing.T) {
 	b.createPolicy(policy)
 	b.stages(begin)
 	b.awaitReady()
-	for _, part := range []struct {
-		name  string
-		check func(*env)
-	}{
+	b.runParts([]part{
 		{"the node offers GPUs by claims", (*env).checkClaimsOffer},
 		{"a pod has the GPU of its claim", (*env).checkClaim},
 		{"an upgrade of the driver evicts it", (*env).checkUpgradeUnderClaim},
 		{"nothing is left of the claim", (*env).checkClaimEnds},
-	} {
-		if !t.Run(part.name, func(t *testing.T) { part.check(b.in(t)) }) {
-			return
-		}
-	}
+	})
 }
 
 // loadProgramDriver loads the image of a version of the driver in which NVIDIA's programs find what they look for.

@@ -118,10 +118,7 @@ func TestNVIDIAsPrograms(t *testing.T) {
 	b.awaitReady()
 	t.Logf("the policy was ready after %s", since(begin))
 	b.logBreakdown(begin)
-	for _, part := range []struct {
-		name  string
-		check func(*env)
-	}{
+	b.runParts([]part{
 		{"the kubelet allocates the GPUs", (*env).checkAllocation},
 		{"labels", (*env).checkDiscovered},
 		{"shared by a ConfigMap", (*env).checkSharing},
@@ -135,12 +132,7 @@ func TestNVIDIAsPrograms(t *testing.T) {
 		{"MIG devices of three profiles", (*env).checkProgramsMixed},
 		{"all functions of NVML are known", (*env).checkKnown},
 		{"the machine is as before", func(b *env) { b.checkStackRemoved(before, config) }},
-	} {
-		// A part that fails leaves the node as it is then, so that the next ones would fail too.
-		if !t.Run(part.name, func(t *testing.T) { part.check(b.in(t)) }) {
-			return
-		}
-	}
+	})
 }
 
 // checkDiscovered waits for the labels of GPU Feature Discovery, whose values are the driver's.
@@ -217,6 +209,22 @@ func (b *env) checkToolkitUpgrade() {
 	b.awaitReady()
 	b.t.Logf("all was ready after %s", since(begin))
 	b.Expect(b.containers(toolkit.app, validatorApp)).To(Equal(before), "no other container is restarted")
+}
+
+// part is a subtest of a node that several share.
+type part struct {
+	name  string
+	check func(*env)
+}
+
+// runParts runs parts one after the other, until one fails: it leaves the node as it is then, so that the next ones
+// would fail too.
+func (b *env) runParts(parts []part) {
+	for _, p := range parts {
+		if !b.t.Run(p.name, func(t *testing.T) { p.check(b.in(t)) }) {
+			return
+		}
+	}
 }
 
 // runtimeConfig is containerd's configuration, which NVIDIA's toolkit writes again each time, without its comments.

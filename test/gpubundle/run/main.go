@@ -81,7 +81,7 @@ func run(ctx context.Context, o options) (passed bool, err error) {
 			r = r.required()
 		}
 		s.Parts = append(s.Parts, r)
-		fmt.Println(s.Parts[len(s.Parts)-1])
+		fmt.Println(r)
 	}
 	s.Left, s.Others = awaitSame(before, bundle, results, settleAfter(ctx.Err() != nil))
 	s.Seconds, s.Ended = seconds(time.Since(begin)), true
