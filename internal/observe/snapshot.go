@@ -177,17 +177,6 @@ func DriverDaemonSets(ctx context.Context, live client.Reader, namespace string)
 	return found, nil
 }
 
-// DriverPods reads the driver pods of this operator and of NVIDIA's from the API server.
-func DriverPods(ctx context.Context, live client.Reader, namespace string) ([]corev1.Pod, error) {
-	pods := &corev1.PodList{}
-	drivers := client.MatchingLabels{labels.Component: labels.DriverComponent}
-	err := live.List(ctx, pods, client.InNamespace(namespace), drivers)
-	if err != nil {
-		return nil, fmt.Errorf("listing the driver pods: %w", err)
-	}
-	return pods.Items, nil
-}
-
 // PodNode returns the node that a pod runs on, or for a pod that is not scheduled yet, the node that the DaemonSet
 // controller has created it for; empty for none.
 func PodNode(pod *corev1.Pod) string {

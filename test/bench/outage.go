@@ -49,7 +49,8 @@ func restart(ctx context.Context, e *env) (outcome, error) {
 	usage, anonymous, err := e.operator.usage()
 	out.Figures = append(out.Figures,
 		plain(other, "CPU of the operator for a restart", usage.CPU.Seconds(), seconds),
-		plain(other, "peak memory of the operator after a restart (RSS)", inMegabytes(usage.PeakRSS), megabytes),
+		atMost("peak memory of the operator after a restart (RSS)", inMegabytes(usage.PeakRSS), limitsOf(e.size).memory,
+			megabytes),
 		plain(other, "of that, heap and stacks after a restart (anonymous, peak)", inMegabytes(anonymous), megabytes))
 	return out, err
 }

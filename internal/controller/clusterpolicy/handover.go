@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -77,11 +76,11 @@ func (s *scope) handOver(
 	if !o.UpdatesOnDelete {
 		return rendered, nil
 	}
-	pods, err := s.handOverDrivers(ctx, rendered)
+	unowned, err := s.handOverDrivers(ctx, rendered)
 	if err != nil {
 		return nil, err
 	}
-	return s.keepNodes(o, rendered, pods), nil
+	return s.keepNodes(o, rendered, unowned), nil
 }
 
 func notTakenOver(format string, args ...any) error {
@@ -108,15 +107,15 @@ func (s *scope) nodeWithoutAnchor(o *operand.Operand) string {
 }
 
 // keepNodes makes DaemonSets that get pods of NVIDIA's also select their nodes without the labels of the variant, until
-// the DaemonSet controller has processed them. pods are all driver pods if they were read.
-func (s *scope) keepNodes(o *operand.Operand, rendered []*appsv1.DaemonSet, pods []corev1.Pod) []*appsv1.DaemonSet {
+// the DaemonSet controller has processed them. unowned are the driver pods without a controller if they were read.
+func (s *scope) keepNodes(o *operand.Operand, rendered []*appsv1.DaemonSet, unowned []*corev1.Pod) []*appsv1.DaemonSet {
 	var all []*appsv1.DaemonSet
 	for _, ds := range rendered {
 		nodes := migrate.Nodes{Deploy: o.Name.DeployLabel(), Anchor: o.AnchorLabel()}
 		if len(rendered) > 1 {
 			nodes.Hostnames = s.hostnames(ds.Spec.Template.Labels[labels.Pool])
 		}
-		if s.keepsNodes(nodes, ds, pods) {
+		if s.keepsNodes(nodes, ds, unowned) {
 			ds = ds.DeepCopy()
 			nodes.Keep(ds)
 		}
@@ -126,12 +125,12 @@ func (s *scope) keepNodes(o *operand.Operand, rendered []*appsv1.DaemonSet, pods
 }
 
 // keepsNodes reports whether the DaemonSet is taken over in this pass, or was and the controller has not followed yet.
-func (s *scope) keepsNodes(nodes migrate.Nodes, ds *appsv1.DaemonSet, pods []corev1.Pod) bool {
+func (s *scope) keepsNodes(nodes migrate.Nodes, ds *appsv1.DaemonSet, unowned []*corev1.Pod) bool {
 	live := s.snapshot.DaemonSets[ds.Name]
 	switch {
 	case live == nil:
-		return slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
-			return pod.Labels[labels.App] == ds.Spec.Template.Labels[labels.App] && metav1.GetControllerOfNoCopy(&pod) == nil
+		return slices.ContainsFunc(unowned, func(pod *corev1.Pod) bool {
+			return pod.Labels[labels.App] == ds.Spec.Template.Labels[labels.App]
 		})
 	case s.isNVIDIAs(live):
 		return true

@@ -20,9 +20,9 @@ import (
 
 // leftDrivers are the drivers that NVIDIA's operator has left.
 type leftDrivers struct {
-	// daemonSets are those of NVIDIA's operator, and pods all driver pods.
+	// daemonSets are those of NVIDIA's operator, and unowned all driver pods without a controller.
 	daemonSets []*appsv1.DaemonSet
-	pods       []corev1.Pod
+	unowned    []*corev1.Pod
 	// moves are the pods that are not labelled by this operator yet.
 	moves []move
 }
@@ -42,12 +42,12 @@ func (m *move) annotations() map[string]string {
 }
 
 // handOverDrivers gives the pods of NVIDIA's drivers the labels of the DaemonSets that serve their nodes from now on,
-// and returns all driver pods if it has read them. It must not happen that a pod belongs to no DaemonSet while one
+// and returns those without a controller if it has read them. It must not happen that a pod belongs to no DaemonSet while one
 // selects its node, which would create a second pod, or that a pod matches a DaemonSet which does not select its node,
 // which would adopt and delete it. So unless NVIDIA's only DaemonSet becomes one of this operator as it is, all of
 // NVIDIA's are deleted first, without their pods; then the pods are labelled; then the DaemonSets are created, each of
 // which selects the nodes of its pods.
-func (s *scope) handOverDrivers(ctx context.Context, rendered []*appsv1.DaemonSet) ([]corev1.Pod, error) {
+func (s *scope) handOverDrivers(ctx context.Context, rendered []*appsv1.DaemonSet) ([]*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	search, err := s.mayHaveTheirDrivers(ctx, rendered)
@@ -68,7 +68,7 @@ func (s *scope) handOverDrivers(ctx context.Context, rendered []*appsv1.DaemonSe
 		}
 	}
 	s.driversTakenOver = left.isNothing()
-	return left.pods, nil
+	return left.unowned, nil
 }
 
 // mayHaveTheirDrivers reports whether drivers of NVIDIA's operator may be left, or a DaemonSet that was taken over may
@@ -113,25 +113,36 @@ func (s *scope) leftDrivers(ctx context.Context, rendered []*appsv1.DaemonSet) (
 			owners = append(owners, ds.UID)
 		}
 	}
-	if left.pods, err = observe.DriverPods(ctx, s.Live, s.Namespace); err != nil {
+	var theirs []*corev1.Pod
+	err = observe.EachDriverPod(ctx, s.Live, s.Namespace, func(pod *corev1.Pod) {
+		unowned, isTheirs := metav1.GetControllerOfNoCopy(pod) == nil, migrate.IsDriverPod(owners, pod)
+		if !unowned && !isTheirs {
+			return
+		}
+		kept := &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
+		kept.ManagedFields = nil
+		if unowned {
+			left.unowned = append(left.unowned, kept)
+		}
+		if isTheirs {
+			theirs = append(theirs, kept)
+		}
+	})
+	if err != nil {
 		return nil, err
 	}
-	left.moves, err = s.moves(owners, left.pods, rendered)
+	left.moves, err = s.moves(theirs, rendered)
 	return left, err
 }
 
-// moves returns the pods of NVIDIA's drivers with their DaemonSets.
-func (s *scope) moves(owners []types.UID, pods []corev1.Pod, rendered []*appsv1.DaemonSet) ([]move, error) {
+// moves returns the pods, which are of NVIDIA's drivers, with their DaemonSets.
+func (s *scope) moves(pods []*corev1.Pod, rendered []*appsv1.DaemonSet) ([]move, error) {
 	pools := map[string]string{}
 	for facts := range s.view.EachFacts() {
 		pools[facts.Name] = facts.Pool
 	}
 	var found []move
-	for i := range pods {
-		pod := &pods[i]
-		if !migrate.IsDriverPod(owners, pod) {
-			continue
-		}
+	for _, pod := range pods {
 		node := observe.PodNode(pod)
 		at := slices.IndexFunc(rendered, func(ds *appsv1.DaemonSet) bool {
 			return pools[node] != "" && ds.Spec.Template.Labels[labels.Pool] == pools[node]
@@ -159,8 +170,8 @@ func (l *leftDrivers) mustBeOrphaned(rendered []*appsv1.DaemonSet) bool {
 
 // isNothing reports whether all drivers were taken over, and have their DaemonSets.
 func (l *leftDrivers) isNothing() bool {
-	return len(l.daemonSets) == 0 && len(l.moves) == 0 && !slices.ContainsFunc(l.pods, func(pod corev1.Pod) bool {
-		return metav1.GetControllerOfNoCopy(&pod) == nil && pod.DeletionTimestamp == nil
+	return len(l.daemonSets) == 0 && len(l.moves) == 0 && !slices.ContainsFunc(l.unowned, func(pod *corev1.Pod) bool {
+		return pod.DeletionTimestamp == nil
 	})
 }
 
@@ -204,9 +215,9 @@ func (s *scope) addLeftPods(ctx context.Context, live map[string]rollout.Live) e
 	if s.driversTakenOver {
 		return nil
 	}
-	pods, err := observe.DriverPods(ctx, s.Live, s.Namespace)
-	for i := range pods {
-		live[pods[i].Name] = rollout.Live{NeedsProbeScript: rollout.LivePod(&pods[i]).NeedsProbeScript}
-	}
-	return err
+	return observe.EachDriverPod(ctx, s.Live, s.Namespace, func(pod *corev1.Pod) {
+		if rollout.LivePod(pod).NeedsProbeScript {
+			live[pod.Name] = rollout.Live{NeedsProbeScript: true}
+		}
+	})
 }
