@@ -26,6 +26,19 @@ func Mirror(registry, reference string) string {
 	return registry + "/" + rest
 }
 
+// Unmirror undoes Mirror for an image whose registry is not known: where the registry has replaced the host of the
+// reference, the host of like takes its place. Another reference is left as it is, and so is every one if the registry
+// is empty.
+func Unmirror(registry, reference, like string) string {
+	registry = strings.TrimRight(registry, "/")
+	rest, mirrored := strings.CutPrefix(reference, registry+"/")
+	if registry == "" || !mirrored {
+		return reference
+	}
+	host, _ := splitHost(like)
+	return host + "/" + rest
+}
+
 // splitHost cuts the registry's host off a reference. The first part is a host only if it cannot be a
 // part of a name: with a dot, a port or a capital letter, or localhost.
 func splitHost(reference string) (host, rest string) {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -96,7 +97,9 @@ func (c *Cluster) operatorImage() string {
 	return container.Image
 }
 
-// helperImage returns the image for helpers that most DaemonSets were applied with; empty if there is none.
+// helperImage returns the image for helpers that most DaemonSets were applied with, without the mirror of the policy
+// that they were applied for; empty if there is none. The host that the mirror has replaced is not known: it counts as
+// that of this release's own image.
 func (c *Cluster) helperImage() string {
 	count, most := map[string]int{}, ""
 	for _, ds := range inNamespace[*appsv1.DaemonSet](c) {
@@ -109,7 +112,10 @@ func (c *Cluster) helperImage() string {
 			most = found
 		}
 	}
-	return most
+	if c.policy == nil {
+		return most
+	}
+	return image.Unmirror(effective.Of(c.policy.Spec).Global.Registry, most, image.Own())
 }
 
 // metricsEndpoint returns how the operator serves its metrics, by its flags, or else by the Service that it has

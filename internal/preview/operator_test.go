@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/drift"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -36,6 +37,9 @@ func TestAnOperatorWithoutADeployment(t *testing.T) {
 	cluster.Objects = append(cluster.Objects, service, applied("a", "example.com/operator:1"),
 		applied("b", "example.com/operator:2"), applied("c", "example.com/operator:2"))
 	g.Expect(cluster.operatorImage()).To(Equal("example.com/operator:2"))
+	// The mirror is that of the earlier policy: an edit may remove it.
+	cluster.policy = &v1.ClusterPolicy{Spec: v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "example.com"}}}
+	g.Expect(cluster.operatorImage()).To(Equal("ghcr.io/operator:2"))
 	g.Expect(cluster.metricsEndpoint().Plain).To(BeTrue())
 	service.Labels[labels.Operand] = "dcgm-exporter"
 	g.Expect(cluster.metricsEndpoint().Plain).To(BeFalse(), "it is the Service of another operand")

@@ -15,14 +15,16 @@ type memoryBudget struct {
 	nodes int
 	// peak is that of the resident memory during the installation, and heap what is left of the heap at rest after it.
 	peak, heap int64
+	// restart is the peak of the resident memory after a restart, which reads all objects at once.
+	restart int64
 }
 
 // memoryWatched returns the fleet: the large one takes minutes.
 func memoryWatched() memoryBudget {
 	if cluster.FullCampaigns() {
-		return memoryBudget{nodes: 1000, peak: 120 << 20, heap: 37 << 20}
+		return memoryBudget{nodes: 1000, peak: 120 << 20, heap: 37 << 20, restart: 140 << 20}
 	}
-	return memoryBudget{nodes: 300, peak: 78 << 20, heap: 18 << 20}
+	return memoryBudget{nodes: 300, peak: 78 << 20, heap: 18 << 20, restart: 80 << 20}
 }
 
 // TestBudgetsOfMemory installs a fleet with stages that last seconds.
@@ -32,7 +34,8 @@ func TestBudgetsOfMemory(t *testing.T) {
 	e := newEnv(t, envOptions{nodes: budget.nodes, timing: simulator.DefaultTiming(), shipped: true})
 	metrics, err := cluster.FreeAddress()
 	e.Expect(err).NotTo(HaveOccurred())
-	e.run("--metrics-bind-address="+metrics, "--metrics-secure=false")
+	flags := []string{"--metrics-bind-address=" + metrics, "--metrics-secure=false"}
+	e.run(flags...)
 	e.create(e.samplePolicy())
 	// Three seconds a node, as memory is judged here, not time: the machine may be busy.
 	took := e.awaitReadyWithin(time.Duration(3*budget.nodes)*time.Second, budget.nodes)
@@ -45,4 +48,13 @@ func TestBudgetsOfMemory(t *testing.T) {
 		usage.PeakRSS>>20, kept.Live>>10)
 	e.Expect(usage.PeakRSS).To(BeNumerically("<=", budget.peak), "RSS in bytes")
 	e.Expect(kept.Live).To(BeNumerically("<=", budget.heap), "heap in bytes")
+
+	e.stop()
+	mark := e.mark()
+	e.run(flags...)
+	e.quietSince("restart", mark, 10*time.Second)
+	usage, err = e.process.Usage()
+	e.Expect(err).NotTo(HaveOccurred())
+	t.Logf("after a restart: peak RSS %d MB", usage.PeakRSS>>20)
+	e.Expect(usage.PeakRSS).To(BeNumerically("<=", budget.restart), "RSS in bytes")
 }
