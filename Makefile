@@ -19,6 +19,8 @@ OPERATOR_NAMESPACE ?= gpu-operator
 ARGS ?=
 # Additional arguments of go test, for example: make test-unit TESTFLAGS='-run Plan -v'
 TESTFLAGS ?=
+# The seed of what chance selects in tests, a number: another sample in each make ci, which prints it first and last.
+SEED ?=
 CONTAINER_TOOL ?= docker
 # For the image: the architecture of image-tar and sbom, and the base image. Without one image-tar builds an
 # image without a C library; docker-build then takes the one in the Dockerfile.
@@ -334,14 +336,18 @@ verify: ## Regenerate all generated files and fail if one changes
 	  printf 'Generated files were out of date and have been regenerated; commit them:\n%s\n' "$$changed" >&2; exit 1; \
 	fi
 
-.PHONY: ci
+.PHONY: ci ci-parts
+ci: ## What CI runs: verify, lint, and each test once; unit tests and suites with the race detector
+	@seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); again="make ci SEED=$$seed repeats what chance selects"; \
+	echo "$$again"; status=0; SEED=$$seed $(MAKE) --no-print-directory ci-parts || status=$$?; echo "$$again"; exit $$status
+
 # lint has vetted all packages.
-ci: vet = -vet=off
+ci-parts: vet = -vet=off
 # They mostly wait, for the next reading by NVML, for writes that must not come, or for the kubelet: 12 minutes in all.
-ci: node_left_out = TestGPUsAfterDayOne/(faults of GPUs|a GPU lost later|at rest)|$\
+ci-parts: node_left_out = TestGPUsAfterDayOne/(faults of GPUs|a GPU lost later|at rest)|$\
   TestNVIDIAsPrograms$$/(shared by a ConfigMap|shared under another name|shared by MPS)|$\
   TestNVIDIAsProgramsInject/without CDI
-ci: verify lint test-race test-rest test-operand test-node test-gpu-bundle ## What CI runs: verify, lint, and each test once; unit tests and suites with the race detector
+ci-parts: verify lint test-race test-rest test-operand test-node test-gpu-bundle
 
 ##@ Deploy
 
