@@ -204,9 +204,10 @@ test-mutations: ## Drop each error of the controllers, one at a time, and check 
 test-full: test-unit ## Run all tests with complete campaigns and models; takes hours
 	for module in config/image test/monitoring test/olm; do (cd $$module && go test -v -count=1 $(TESTFLAGS) ./...) || exit; done
 	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./internal/healthaction ./internal/upgrade ./test/...
+	$(MAKE) --no-print-directory test-next
 
 .PHONY: test-next
-test-next: ## Run the main tests on the next Kubernetes, which is not supported yet; builds its control plane
+test-next: ## Run the main tests on the newest supported Kubernetes; builds its control plane once
 	KUBERNETES_VERSION=next go test -v -count=1 -p 1 -timeout 90m $(TESTFLAGS) ./test/integration ./test/guides \
 	  -run '^(TestNodesBecomeReady|TestAPI|TestAdmissionPolicies|TestValidateAgreesWithTheAPIServer|TestGangSchedulingOnTheNextKubernetes)$$'
 
