@@ -19,8 +19,8 @@ const Variable = "SEED"
 // seed is that of this process.
 var seed = sync.OnceValues(func() (uint64, error) { return choose(os.Getenv, rand.Uint32) })
 
-// choose returns the seed of Variable. Without one it is random in CI and with TEST_FULL=1, and 1 elsewhere, so that the
-// same commit passes or fails on every machine. The error is about a seed that is no number.
+// choose returns the seed of Variable. Without one it is random in CI and with TEST_FULL=1, and 1 elsewhere, so that
+// the same commit passes or fails on every machine. The error is about a seed that is no number.
 func choose(variable func(string) string, random func() uint32) (uint64, error) {
 	switch text := variable(Variable); {
 	case text != "":
@@ -46,7 +46,8 @@ func Seed(tb testing.TB) uint64 {
 	return chosen
 }
 
-// Of returns the source of random values for a purpose, such as a row of a table. Those of two purposes are independent.
+// Of returns the source of random values for a purpose, such as a row of a table. Those of two purposes are
+// independent.
 func Of(tb testing.TB, purpose string) *rand.Rand {
 	tb.Helper()
 	sum := fnv.New64a()
