@@ -19,9 +19,8 @@ OPERATOR_NAMESPACE ?= gpu-operator
 ARGS ?=
 # Additional arguments of go test, for example: make test-unit TESTFLAGS='-run Plan -v'
 TESTFLAGS ?=
-# How often failed tests are rerun. make ci reruns them once, as its machine may be busy. Tests that failed at
-# first are listed at the end of the log: each is a bug, at least of the test.
-RERUNS ?= 0
+# The seed of what chance selects in tests, a number: another sample in each make ci, which prints it first and last.
+SEED ?=
 CONTAINER_TOOL ?= docker
 # For the image: the architecture of image-tar and sbom, and the base image. Without one image-tar builds an
 # image without a C library; docker-build then takes the one in the Dockerfile.
@@ -153,11 +152,9 @@ overlap       = 4
 
 # $(1): format, $(2): packages, $(3): flags of go test.
 define go-test
-	@mkdir -p $(cache)/times && rm -f $(cache)/reruns
+	@mkdir -p $(cache)/times
 	$(GOTESTSUM) --format=$(1) --hide-summary=skipped --packages="$(2)" --jsonfile=$(cache)/times/$@.json \
-	  --rerun-fails=$(RERUNS) --rerun-fails-run-root-test --rerun-fails-max-failures=6 --rerun-fails-report=$(cache)/reruns \
 	  -- $(3) $(vet) $(TESTFLAGS)
-	@if [ -s $(cache)/reruns ]; then echo 'Failed at first and passed when rerun; fix these tests:'; cat $(cache)/reruns; fi
 endef
 
 # A sample of the tests in test/ runs here, which is to end in 20 minutes on two cores; cluster.SkipInSample marks those
@@ -207,9 +204,10 @@ test-mutations: ## Drop each error of the controllers, one at a time, and check 
 test-full: test-unit ## Run all tests with complete campaigns and models; takes hours
 	for module in config/image test/monitoring test/olm; do (cd $$module && go test -v -count=1 $(TESTFLAGS) ./...) || exit; done
 	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./internal/healthaction ./internal/upgrade ./test/...
+	$(MAKE) --no-print-directory test-next
 
 .PHONY: test-next
-test-next: ## Run the main tests on the next Kubernetes, which is not supported yet; builds its control plane
+test-next: ## Run the main tests on the newest supported Kubernetes; builds its control plane once
 	KUBERNETES_VERSION=next go test -v -count=1 -p 1 -timeout 90m $(TESTFLAGS) ./test/integration ./test/guides \
 	  -run '^(TestNodesBecomeReady|TestAPI|TestAdmissionPolicies|TestValidateAgreesWithTheAPIServer|TestGangSchedulingOnTheNextKubernetes)$$'
 
@@ -339,15 +337,18 @@ verify: ## Regenerate all generated files and fail if one changes
 	  printf 'Generated files were out of date and have been regenerated; commit them:\n%s\n' "$$changed" >&2; exit 1; \
 	fi
 
-.PHONY: ci
-ci: RERUNS = 1
+.PHONY: ci ci-parts
+ci: ## What CI runs: verify, lint, and each test once; unit tests and suites with the race detector
+	@seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); again="make ci SEED=$$seed repeats what chance selects"; \
+	echo "$$again"; status=0; SEED=$$seed $(MAKE) --no-print-directory ci-parts || status=$$?; echo "$$again"; exit $$status
+
 # lint has vetted all packages.
-ci: vet = -vet=off
+ci-parts: vet = -vet=off
 # They mostly wait, for the next reading by NVML, for writes that must not come, or for the kubelet: 12 minutes in all.
-ci: node_left_out = TestGPUsAfterDayOne/(faults of GPUs|a GPU lost later|at rest)|$\
+ci-parts: node_left_out = TestGPUsAfterDayOne/(faults of GPUs|a GPU lost later|at rest)|$\
   TestNVIDIAsPrograms$$/(shared by a ConfigMap|shared under another name|shared by MPS)|$\
   TestNVIDIAsProgramsInject/without CDI
-ci: verify lint test-race test-rest test-operand test-node test-gpu-bundle ## What CI runs: verify, lint, and each test once; unit tests and suites with the race detector
+ci-parts: verify lint test-race test-rest test-operand test-node test-gpu-bundle
 
 ##@ Deploy
 

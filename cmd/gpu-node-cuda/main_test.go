@@ -276,7 +276,7 @@ func TestADriverThatHangsCanBeKilled(t *testing.T) {
 	go func() { ended <- command.Wait() }()
 	g.Consistently(ended, "300ms").ShouldNot(Receive())
 	cancel()
-	g.Eventually(ended, "5s").Should(Receive(MatchError("signal: killed")))
+	g.Eventually(ended, "1m").Should(Receive(MatchError("signal: killed")))
 }
 
 func TestUsageErrorsExitWith2(t *testing.T) {

@@ -73,23 +73,23 @@ func TestDiscoverKeepsTheLabelsCurrentUntilSIGTERM(t *testing.T) {
 	}))
 
 	d.addGPU(t, "0000:3b:00.0")
-	g.Eventually(d.server.Labels, "5s").Should(And(
+	g.Eventually(d.server.Labels, "1m").Should(And(
 		HaveKeyWithValue(labels.DiscoveryPCIPresent, "true"), HaveKeyWithValue(labels.DiscoveryPCI3D, "true")))
 
 	d.put(t, "features.d/gfd", "nvidia.com/gfd.timestamp=1\nnvidia.com/gpu.count=1\nnvidia.com/gpu.deploy.driver=false\n")
-	g.Eventually(d.server.Labels, "5s").Should(HaveKeyWithValue("nvidia.com/gpu.count", "1"))
+	g.Eventually(d.server.Labels, "1m").Should(HaveKeyWithValue("nvidia.com/gpu.count", "1"))
 	g.Expect(d.server.Labels()).NotTo(HaveKey("nvidia.com/gpu.deploy.driver"))
 
 	g.Expect(os.Remove(d.root + "/features.d/gfd")).To(Succeed())
-	g.Eventually(d.server.Labels, "5s").ShouldNot(HaveKey("nvidia.com/gpu.count"))
+	g.Eventually(d.server.Labels, "1m").ShouldNot(HaveKey("nvidia.com/gpu.count"))
 	g.Expect(d.server.Patches()).To(Equal(4))
 
 	d.put(t, "host/usr/lib/os-release", "ID=ubuntu\nVERSION_ID=\"26.04\"\n") // An upgrade without a reboot.
-	g.Eventually(d.server.Labels, "5s").Should(HaveKeyWithValue(labels.DiscoveryOSVersion, "26.04"))
+	g.Eventually(d.server.Labels, "1m").Should(HaveKeyWithValue(labels.DiscoveryOSVersion, "26.04"))
 	g.Expect(d.server.Patches()).To(Equal(5))
 
 	gets := d.server.Gets()
-	g.Eventually(d.server.Gets, "5s").Should(BeNumerically(">", gets+2))
+	g.Eventually(d.server.Gets, "1m").Should(BeNumerically(">", gets+2))
 	g.Expect(d.server.Patches()).To(Equal(5), "it looks, but has nothing to write")
 
 	memory := rss(t, process.Process.Pid)
@@ -111,11 +111,11 @@ func TestDiscoverEndsAtSIGTERMWhileTheAPIServerIsSilent(t *testing.T) {
 	})
 	command := d.command(t)
 	g.Expect(command.Start()).To(Succeed())
-	g.Eventually(requested, "5s").Should(Receive())
+	g.Eventually(requested, "1m").Should(Receive())
 	g.Expect(command.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
-	g.Eventually(ended, "5s").Should(Receive(BeNil()), "the exit code is 0")
+	g.Eventually(ended, "1m").Should(Receive(BeNil()), "the exit code is 0")
 }
 
 func TestDiscoverOnceLabelsAndEnds(t *testing.T) {

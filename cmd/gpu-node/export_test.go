@@ -40,7 +40,7 @@ func startExport(t *testing.T, command *exec.Cmd) exporting {
 		ended <- command.Wait()
 	}()
 	var port string
-	g.Eventually(ports, "5s").Should(Receive(&port))
+	g.Eventually(ports, "1m").Should(Receive(&port))
 	return exporting{process: process{Cmd: command, ended: ended}, url: "http://127.0.0.1:" + port}
 }
 

@@ -183,7 +183,7 @@ func (h killHarness) whole() time.Duration {
 	h.instance("whole")
 	h.victim.heal()
 	began := time.Now()
-	NewWithT(h.T).Expect(h.pod.command(h.T, append(h.victim.args, "--timeout=10s")...).Run()).To(Succeed())
+	NewWithT(h.T).Expect(h.pod.command(h.T, append(h.victim.args, "--timeout=1m")...).Run()).To(Succeed())
 	took := time.Since(began)
 	NewWithT(h.T).Expect(h.markers.Read(h.victim.component)).NotTo(BeEmpty())
 	return took
@@ -195,7 +195,7 @@ func (h killHarness) path() string { return filepath.Join(h.pod.markers, h.victi
 // appears returns once there is a marker, complete or not.
 func (h killHarness) appears() {
 	h.Helper()
-	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); runtime.Gosched() {
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); runtime.Gosched() {
 		if _, err := os.Stat(h.path()); err == nil {
 			return
 		}
@@ -236,7 +236,7 @@ func (h killHarness) run(number int, healthy, flips bool, random *rand.Rand, wit
 		<-moment()
 	}
 	g.Expect(command.Process.Kill()).To(Or(Succeed(), MatchError(os.ErrProcessDone)))
-	g.Eventually(ended, "5s").Should(Receive())
+	g.Eventually(ended, "1m").Should(Receive())
 
 	found, err := h.markers.Read(h.victim.component)
 	if err != nil {

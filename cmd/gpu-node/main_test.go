@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -118,14 +117,14 @@ func startUntilLogged(tb testing.TB, command *exec.Cmd, text string) process {
 		}
 		ended <- command.Wait()
 	}()
-	g.Eventually(logged, "5s").Should(BeClosed(), "gpu-node logs %q", text)
+	g.Eventually(logged, "1m").Should(BeClosed(), "gpu-node logs %q", text)
 	return process{Cmd: command, ended: ended}
 }
 
 // exitCode waits for the end of the process.
 func (p process) exitCode(t *testing.T) int {
 	t.Helper()
-	NewWithT(t).Eventually(p.ended, "5s").Should(Receive())
+	NewWithT(t).Eventually(p.ended, "1m").Should(Receive())
 	return p.ProcessState.ExitCode()
 }
 
@@ -171,22 +170,14 @@ func TestUsageErrorsExitWith2(t *testing.T) {
 	}
 }
 
-func TestWaitReturnsWithin100MillisecondsOfTheMarker(t *testing.T) {
-	g := NewWithT(t)
-	var took []time.Duration
-	for range 5 {
-		pod := newPod(t)
-		pod.put(t, "driver-ready", "IS_HOST_DRIVER=true\n")
-		wait := startUntilLogged(t, pod.command(t, "wait", "--for=driver,toolkit"), "toolkit-ready is missing")
-		at := time.Now()
-		pod.put(t, "toolkit-ready", "")
-		g.Expect(wait.exitCode(t)).To(Equal(0))
-		took = append(took, time.Since(at))
-		g.Expect(pod.message(t)).To(BeEmpty())
-	}
-	slices.Sort(took)
-	t.Logf("from the marker to the end of the process: %v", took)
-	g.Expect(took[len(took)/2]).To(BeNumerically("<", 100*time.Millisecond), "the median")
+// How fast that is, TestAMarkerIsHandedOverWithin100Milliseconds measures.
+func TestWaitEndsWithTheMarker(t *testing.T) {
+	g, pod := NewWithT(t), newPod(t)
+	pod.put(t, "driver-ready", "IS_HOST_DRIVER=true\n")
+	wait := startUntilLogged(t, pod.command(t, "wait", "--for=driver,toolkit"), "toolkit-ready is missing")
+	pod.put(t, "toolkit-ready", "")
+	g.Expect(wait.exitCode(t)).To(Equal(0))
+	g.Expect(pod.message(t)).To(BeEmpty())
 }
 
 // A marker that has outlived its kernel module starts nothing: neither the containers behind wait, nor the command of

@@ -93,7 +93,7 @@ func TestValidatePluginDeletesItsWorkloadAtSIGTERM(t *testing.T) {
 	}
 	command := pluginCommand(t, pod, api, describedPod...)
 	g.Expect(command.Start()).To(Succeed())
-	g.Eventually(api.created, "5s").Should(Receive())
+	g.Eventually(api.created, "1m").Should(Receive())
 	g.Expect(command.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	g.Expect(command.Wait()).To(HaveOccurred())
 	g.Expect(api.deleted).To(Receive(HaveSuffix("/pods/nvidia-device-plugin-validator-node-a")))

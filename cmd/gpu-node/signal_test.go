@@ -32,9 +32,9 @@ func TestExecDoesNotStartTheCommandOfAPodThatEnds(t *testing.T) {
 		}
 	}()
 	var file *os.File
-	g.Eventually(opened, "5s").Should(Receive(&file))
+	g.Eventually(opened, "1m").Should(Receive(&file))
 	g.Expect(command.Process.Signal(syscall.SIGTERM)).To(Succeed())
-	g.Eventually(func() (string, error) { return pending(command.Process.Pid) }, "5s").
+	g.Eventually(func() (string, error) { return pending(command.Process.Pid) }, "1m").
 		Should(MatchRegexp("^0+$"), "the handler has it")
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -42,7 +42,7 @@ func TestExecDoesNotStartTheCommandOfAPodThatEnds(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(file.Close()).To(Succeed())
 
-	g.Eventually(ended, "5s").Should(Receive())
+	g.Eventually(ended, "1m").Should(Receive())
 	g.Expect(out).NotTo(BeAnExistingFile())
 	g.Expect(command.ProcessState.ExitCode()).To(Equal(1))
 	g.Expect(pod.message(t)).To(Equal("terminated signal received before sh was started\n"))

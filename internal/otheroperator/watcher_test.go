@@ -46,6 +46,7 @@ type env struct {
 func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
 	e := &env{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(begin), reviews: newReviews()}
+	e.SetDefaultEventuallyTimeout(time.Minute)
 	scheme := runtime.NewScheme()
 	e.Expect(errors.Join(corev1.AddToScheme(scheme), v1.AddToScheme(scheme))).To(Succeed())
 	e.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -14,25 +13,10 @@ import (
 	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 )
 
-var (
-	flagSeed = flag.Uint64("upgrade.seed", 0,
-		"seed that selects the foreign writes (default 1, and random with TEST_FULL=1)")
-	flagPart = flag.String("upgrade.part", "1/1", "part of TestWedges, such as 3/10: the third of 10 parts")
-)
-
-// sampleSeed is the seed of a sample: the same in each run, so that a change which breaks nothing fails no run.
-func sampleSeed() uint64 {
-	switch {
-	case *flagSeed != 0:
-		return *flagSeed
-	case os.Getenv("TEST_FULL") != "":
-		return rand.Uint64()
-	default:
-		return 1
-	}
-}
+var flagPart = flag.String("upgrade.part", "1/1", "part of TestWedges, such as 3/10: the third of 10 parts")
 
 // wedgeSettings are the worlds in which other clients write. Where only one node may be unavailable, a node that stays
 // cordoned keeps the others from their upgrade, by its name; where all may be, nothing does.
@@ -101,10 +85,9 @@ func singles(roots []*state, writes []foreignWrite) []wedge {
 // sampleWedges are single writes and pairs: with TEST_FULL=1 all single writes, or else a sample of both.
 func sampleWedges(t *testing.T, roots []*state, writes []foreignWrite) []wedge {
 	t.Helper()
-	seed := sampleSeed()
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a sample, not a secret
+	random := chance.Of(t, "wedges")
 	all, pairs := singles(roots, writes), 100_000
-	t.Logf("%d single writes; the sample is that of -upgrade.seed=%d", len(all), seed)
+	t.Logf("%d single writes", len(all))
 	if os.Getenv("TEST_FULL") == "" {
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		all, pairs = all[:1_000], 500
@@ -119,7 +102,7 @@ func sampleWedges(t *testing.T, roots []*state, writes []foreignWrite) []wedge {
 	return partOf(t, all)
 }
 
-// partOf is the part that -upgrade.part selects. All parts are of one whole if they have the same -upgrade.seed.
+// partOf is the part that -upgrade.part selects. All parts are of one whole if they have the same SEED.
 func partOf(t *testing.T, all []wedge) []wedge {
 	t.Helper()
 	var part, parts int

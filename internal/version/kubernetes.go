@@ -6,11 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// The oldest and the newest minor release of Kubernetes that are supported, as in "1.36". The tests run on
-// the patch releases of these that test/controlplane pins.
+// The oldest and the newest minor release of Kubernetes that are supported, as in "1.37". test/controlplane pins the
+// patch releases that tests run on. On the newest one these are the main tests, of make test-next.
 const (
 	OldestKubernetes = "1.32"
-	NewestKubernetes = "1.36"
+	NewestKubernetes = "1.37"
 )
 
 // OutOfRange returns one sentence if a cluster of this version, such as v1.34.2 or v1.34.1+k3s1, is older than what is

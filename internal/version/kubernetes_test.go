@@ -14,20 +14,20 @@ import (
 
 func TestSupportedVersionsOfKubernetes(t *testing.T) {
 	const older = " is not supported: upgrade the cluster to 1.32 or newer"
-	const newer = " is newer than this release has been tested on, 1.32 to 1.36"
+	const newer = " is newer than this release has been tested on, 1.32 to 1.37"
 	tests := map[string]struct{ message, err string }{
 		"v1.32.0":            {},
 		"v1.34.2":            {},
 		"1.34":               {},
-		"v1.36.9":            {},
-		"v1.36.1+k3s1":       {},
+		"v1.37.9":            {},
+		"v1.37.1+k3s1":       {},
 		"v1.33.4-gke.124500": {},
 		"v1.31.14":           {message: "Kubernetes v1.31.14" + older},
-		"v1.37.0-alpha.1":    {message: "Kubernetes v1.37.0-alpha.1" + newer},
+		"v1.38.0-alpha.1":    {message: "Kubernetes v1.38.0-alpha.1" + newer},
 		"v2.34.0":            {message: "Kubernetes v2.34.0" + newer},
-		"":                   {err: `"" is no version of Kubernetes: give one such as v1.36.0`},
-		"newest":             {err: `"newest" is no version of Kubernetes: give one such as v1.36.0`},
-		"1":                  {err: `"1" is no version of Kubernetes: give one such as v1.36.0`},
+		"":                   {err: `"" is no version of Kubernetes: give one such as v1.37.0`},
+		"newest":             {err: `"newest" is no version of Kubernetes: give one such as v1.37.0`},
+		"1":                  {err: `"1" is no version of Kubernetes: give one such as v1.37.0`},
 	}
 	for server, test := range tests {
 		t.Run(server, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestSupportedVersionsOfKubernetes(t *testing.T) {
 func TestSupportedRangeIsTested(t *testing.T) {
 	g := NewWithT(t)
 	const root = "../.."
-	for folder, want := range map[string]string{"oldest": version.OldestKubernetes, "": version.NewestKubernetes} {
+	for folder, want := range map[string]string{"oldest": version.OldestKubernetes, "next": version.NewestKubernetes} {
 		path := filepath.Join(root, "test", "controlplane", folder, "go.mod")
 		text, err := os.ReadFile(path)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
@@ -140,7 +140,7 @@ func TestBugsAreCaught(t *testing.T) {
 	bugs, err := seededBugs()
 	g.Expect(err).NotTo(HaveOccurred())
 	if !cluster.FullCampaigns() && *flagBug == "" {
-		bugs = []bug{bugs[rand.New(rand.NewPCG(uint64(*flagSeed), 2)).IntN(len(bugs))]}
+		bugs = chance.Sample(t, "bugs", bugs, 1)
 	}
 	binary, err := program(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())

@@ -25,20 +25,18 @@ func TestCampaign(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	c := newCampaign(binary, *flagLanes)
 	t.Cleanup(func() { g.Expect(c.close()).To(Succeed()) })
-	number := *flagSeed
-	t.Logf("seed %d: -campaign.seed=%d runs the same points", number, number)
 	if *flagPoint == "" {
 		c.warm(t)
 	}
 	begin := time.Now()
 	all, total := map[string][]point{}, 0
 	t.Run("points", func(t *testing.T) {
-		for _, r := range sampledRows(number) {
+		for _, r := range sampledRows(t) {
 			points, err := r.points(t.Context(), c)
 			g.Expect(err).NotTo(HaveOccurred())
 			all[r.id] = points
 			total += len(points)
-			for _, p := range chosen(r, points, number) {
+			for _, p := range chosen(t, r, points) {
 				name := r.id + "/" + p.name
 				if whole() && !*flagFresh && known.hasPassed(name) {
 					continue

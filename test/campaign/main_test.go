@@ -14,7 +14,6 @@ import (
 // Flags follow the package: go test ./test/campaign -run TestCampaign -campaign.point=A1/I/before...
 var (
 	flagPoint    = flag.String("campaign.point", "", "run all points with this prefix, such as A1 or A1/I/before")
-	flagSeed     = flag.Int64("campaign.seed", 1, "seed that selects the sample")
 	flagOperator = flag.String("campaign.operator", "", "path of the operator's binary (default test/operator)")
 	flagBug      = flag.String("campaign.bug", "", "only try this seeded bug")
 	flagLanes    = flag.Int("campaign.lanes", 3, "number of clusters in use simultaneously")

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
 	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
@@ -25,7 +26,7 @@ type row struct {
 	elsewhere string
 	// sample is how many of its points make test runs, if it selects this row.
 	sample int
-	// always: make test selects this row whatever the seed.
+	// always: each sample has this row.
 	always bool
 	// points returns where and when the fault is injected, which may depend on an undisturbed run.
 	points func(context.Context, *campaign) ([]point, error)
@@ -237,21 +238,21 @@ func (c *campaign) writesOf(ctx context.Context, w *workload, from Moment) (map[
 	return counts, nil
 }
 
-// sampledRows returns the rows to run: all of them, or a sample by seed.
-func sampledRows(seed int64) []row {
+// sampledRows returns the rows to run: all of them, or a sample.
+func sampledRows(t *testing.T) []row {
+	t.Helper()
 	all := slices.DeleteFunc(rows(), func(r row) bool { return r.points == nil || !isSelected(r) })
 	if cluster.FullCampaigns() || *flagPoint != "" || *flagRows >= len(all) {
 		return all
 	}
-	random := rand.New(rand.NewPCG(uint64(seed), 1))
-	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	selected := slices.DeleteFunc(slices.Clone(all), func(r row) bool { return !r.always })
 	others := slices.DeleteFunc(all, func(r row) bool { return r.always })
-	return append(selected, others[:max(0, *flagRows-len(selected))]...)
+	return append(selected, chance.Sample(t, "rows", others, max(0, *flagRows-len(selected)))...)
 }
 
-// chosen returns the points to run: those selected by the flag, all of them, or a sample by seed.
-func chosen(r row, points []point, seed int64) []point {
+// chosen returns the points to run: those selected by the flag, all of them, or a sample.
+func chosen(t *testing.T, r row, points []point) []point {
+	t.Helper()
 	switch {
 	case *flagPoint != "":
 		return slices.DeleteFunc(slices.Clone(points),
@@ -259,18 +260,7 @@ func chosen(r row, points []point, seed int64) []point {
 	case cluster.FullCampaigns():
 		return points
 	}
-	random := rand.New(rand.NewPCG(uint64(seed), hash(r.id)))
-	points = slices.Clone(points)
-	random.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
-	return points[:min(r.sample, len(points))]
-}
-
-func hash(text string) uint64 {
-	sum := uint64(14695981039346656037)
-	for _, b := range []byte(text) {
-		sum = (sum ^ uint64(b)) * 1099511628211
-	}
-	return sum
+	return chance.Sample(t, "points of "+r.id, points, r.sample)
 }
 
 // commit returns that of the source, empty if unknown.

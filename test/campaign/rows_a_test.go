@@ -21,6 +21,7 @@ import (
 func crashRows() []row {
 	return []row{
 		{id: "A1", what: "SIGKILL at each write of I and G: before it, with its response lost, after it", sample: 2,
+			always: true,
 			points: func(ctx context.Context, c *campaign) ([]point, error) {
 				installing, err := atEachWrite(ctx, c, install, Start, allPhases)
 				if err != nil {
@@ -29,7 +30,8 @@ func crashRows() []row {
 				changing, err := atEachWrite(ctx, c, specChange, Ready, allPhases)
 				return append(installing, changing...), err
 			}},
-		{id: "A2", what: "a second SIGKILL at the 1st to 3rd write after the restart", sample: 1, points: doubleCrashes},
+		{id: "A2", what: "a second SIGKILL at the 1st to 3rd write after the restart", sample: 1, always: true,
+			points: doubleCrashes},
 		{id: "A3", what: "SIGKILL every 2 s for 20 s", sample: 1, points: fixed(
 			point{
 				name: "I", workload: install,

@@ -95,7 +95,7 @@ func errorRows() []row {
 	rows := []row{
 		{
 			id: "C1", what: "each error x each verb and resource of the operator, for 1 request, 5 requests, and all for 8 s",
-			sample: 2, points: errorMatrix,
+			sample: 2, always: true, points: errorMatrix,
 		},
 		{id: "C2", what: "another client writes to a node every 100 ms for 8 s", sample: 1, points: fixed(
 			point{name: "I", workload: install, options: options{differs: true}, faults: []Fault{

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// Newest is the newest supported release of Kubernetes, pinned in test/controlplane/go.mod.
+	// Newest is the newest release of Kubernetes on which all tests run, pinned in test/controlplane/go.mod.
 	Newest = "newest"
 	// Oldest is the oldest supported release, pinned in test/controlplane/oldest/go.mod.
 	Oldest = "oldest"
-	// Next is a release that is newer than the supported ones, pinned in test/controlplane/next/go.mod. Only make
-	// test-next runs on it, because it is built for that alone.
+	// Next is the newest supported release, pinned in test/controlplane/next/go.mod, on which the main tests run. Only
+	// make test-next and make test-full run on it, because it is built for that alone.
 	Next = "next"
 
 	// VersionVariable is the environment variable with the default version, to run a whole test suite on another

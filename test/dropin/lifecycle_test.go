@@ -275,7 +275,7 @@ func removals(unready string) []step {
 			for _, definition := range []string{nvidiasDefinition, l.driverDefinition()} {
 				l.Expect(l.client.Delete(l.t.Context(), decoded(l.WithT, definition))).To(Succeed())
 			}
-			l.Eventually(l.objects).WithTimeout(10 * time.Second).Should(BeEmpty())
+			l.Eventually(l.objects).WithTimeout(time.Minute).Should(BeEmpty())
 		},
 	}}
 }

@@ -157,7 +157,7 @@ func (e *env) namesAreAccepted() {
 		g.Expect(conditions).To(ContainElement(And(HaveKeyWithValue("type", "NamesAccepted"),
 			HaveKeyWithValue("status", "True"))), "%v", conditions)
 		g.Expect(field(g, e.definition(), "status", "acceptedNames", "shortNames")).To(Equal([]any{"cp"}))
-	}).WithTimeout(10 * time.Second).Should(Succeed())
+	}).WithTimeout(time.Minute).Should(Succeed())
 }
 
 // refusedInstall installs the chart as Helm 3 does: the message has these parts, and nothing is written.

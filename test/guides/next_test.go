@@ -12,14 +12,14 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// nextGangs is the API of gang scheduling in the next release of Kubernetes, which is beta.
+// nextGangs is the API of gang scheduling in the newest supported release of Kubernetes, which is beta.
 const nextGangs = "scheduling.k8s.io/v1beta1"
 
 // TestGangSchedulingOnTheNextKubernetes: the sample needs another version of the API there, and nothing else. make
 // test-next runs it.
 func TestGangSchedulingOnTheNextKubernetes(t *testing.T) {
 	if os.Getenv(cluster.VersionVariable) != cluster.Next {
-		t.Skip("needs the next release of Kubernetes: make test-next runs this test")
+		t.Skip("needs the newest release of Kubernetes: make test-next runs this test")
 	}
 	e := newCluster(t, cluster.Options{
 		Version: cluster.Next, FeatureGates: []string{"GenericWorkload"}, APIs: []string{nextGangs},

@@ -82,7 +82,7 @@ func TestAnAirGappedCluster(t *testing.T) {
 	// The same search finds a block without the mirror.
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"gdrcopy": {"repository": null}}}`))
 	e.Expect(e.client.Patch(t.Context(), e.policy(), patch)).To(Succeed())
-	e.Eventually(foreign).WithTimeout(30 * time.Second).Should(ContainElement(And(
+	e.Eventually(foreign).WithTimeout(time.Minute).Should(ContainElement(And(
 		HavePrefix("DaemonSet nvidia-driver-daemonset: nvcr.io/"), ContainSubstring("/gdrdrv:"))))
 }
 

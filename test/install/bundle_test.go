@@ -222,11 +222,11 @@ func TestTheBundleMakesNodesReady(t *testing.T) {
 	e.Expect(cluster.InstallObjects(t.Context(), e.cluster.Config, admissionManifest(e.WithT))).To(Succeed())
 	e.Eventually(func() []string {
 		return e.daemonSets(in)
-	}).WithTimeout(10 * time.Second).Should(ContainElement("nvidia-node-discovery"))
+	}).WithTimeout(time.Minute).Should(ContainElement("nvidia-node-discovery"))
 	e.awaitReady()
 	e.Eventually(func() *metav1.Condition {
 		return meta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionAdmissionPolicyMissing)
-	}).WithTimeout(10 * time.Second).Should(BeNil())
+	}).WithTimeout(time.Minute).Should(BeNil())
 	e.removeAsDocumented(in, objects)
 	restored()
 	e.noneForbidden(in, mark)

@@ -100,7 +100,7 @@ func TestCleanupRemovesAPolicyThatNobodyDeleted(t *testing.T) {
 	e.cleansUp(daemonSets)
 	e.Expect(e.podSecurity()).To(BeEmpty())
 	e.helm("uninstall", release, "--no-hooks")
-	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).
+	e.Eventually(e.ownObjects).WithTimeout(time.Minute).
 		Should(onlyDefinitions())
 	e.deleteDefinition()
 	out, err := e.kubectlGPU("", "cleanup")

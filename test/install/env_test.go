@@ -122,7 +122,7 @@ func (e *env) kubeconfig(in, account string) string {
 	e.Eventually(func() (err error) {
 		path, err = e.cluster.ServiceAccountKubeconfig(e.t.Context(), in, account, "")
 		return err
-	}).WithTimeout(20 * time.Second).WithPolling(50 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
 	return path
 }
 
@@ -254,7 +254,7 @@ func (e *env) release(node *corev1.Node) {
 			}
 		}
 		return e.client.Update(e.t.Context(), node)
-	}).WithTimeout(10 * time.Second).Should(Succeed())
+	}).WithTimeout(time.Minute).Should(Succeed())
 }
 
 // daemonSets returns the names of the DaemonSets in the namespace.

@@ -293,7 +293,7 @@ func (e *env) reconciled(c renderCase) bool {
 		g.Expect(last.Status).To(Equal(metav1.ConditionFalse), notReady[c.name])
 		g.Expect(last.Message).NotTo(BeEmpty())
 	}
-	e.Eventually(settled).WithTimeout(30 * time.Second).WithPolling(50 * time.Millisecond).Should(Succeed())
+	e.Eventually(settled).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
 	e.noneForbidden(in, mark)
 	return last.Status == metav1.ConditionTrue
 }

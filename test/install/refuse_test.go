@@ -275,13 +275,13 @@ func TestNoClusterNeedsToBeNamed(t *testing.T) {
 func TestNewerClustersAreWarned(t *testing.T) {
 	t.Parallel()
 	for kubernetes, warned := range map[string]bool{
-		"1.32.0": false, "1.36.9-eks-1": false, "1.37.0": true, "2.0.0": true,
+		"1.32.0": false, "1.37.9-eks-1": false, "1.38.0": true, "2.0.0": true,
 	} {
 		g, notes := NewWithT(t), notesFor(t, kubernetes)
 		g.Expect(notes).To(ContainSubstring("The GPU operator runs in namespace gpu-operator."))
 		if warned {
 			g.Expect(notes).To(ContainSubstring("Warning: Kubernetes v" + kubernetes +
-				" is newer than this release has been tested on, 1.32 to 1.36."))
+				" is newer than this release has been tested on, 1.32 to 1.37."))
 		} else {
 			g.Expect(notes).NotTo(ContainSubstring("Warning"))
 		}

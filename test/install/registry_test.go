@@ -76,7 +76,7 @@ func startRegistry(t *testing.T) *registry {
 	r.Eventually(func() error {
 		_, err := r.fetch("")
 		return err
-	}).WithTimeout(20 * time.Second).WithPolling(50 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
 	return r
 }
 

@@ -50,7 +50,7 @@ func TestTheBundleIsValidByStrictSchemas(t *testing.T) {
 	csv := serviceVersion(g, in)
 	g.Eventually(func() error {
 		return strict.Create(t.Context(), csv.DeepCopy())
-	}).WithTimeout(20 * time.Second).Should(Succeed())
+	}).WithTimeout(time.Minute).Should(Succeed())
 	stored := csv.DeepCopy()
 	g.Expect(strict.Get(t.Context(), client.ObjectKeyFromObject(csv), stored)).To(Succeed())
 	g.Expect(stored.Object["spec"]).To(Equal(csv.Object["spec"]), "nothing is pruned")
@@ -67,7 +67,7 @@ func TestTheBundleIsValidByStrictSchemas(t *testing.T) {
 		}
 		g.Eventually(func() error {
 			return strict.Create(t.Context(), object.DeepCopy())
-		}).WithTimeout(20*time.Second).Should(Succeed(), "%s %s", object.GetKind(), object.GetName())
+		}).WithTimeout(time.Minute).Should(Succeed(), "%s %s", object.GetKind(), object.GetName())
 	}
 	g.Expect(definition).To(Equal(2))
 }

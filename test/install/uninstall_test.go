@@ -62,7 +62,7 @@ func TestUninstallWaitsForThePolicies(t *testing.T) {
 	hook := calls.By(cluster.ServiceAccountUser(namespace, "gpu-operator-uninstall"))
 	e.Expect(hook.Of("clusterpolicies").String()).NotTo(BeEmpty())
 	e.Expect(hook.Forbidden().String()).To(BeEmpty())
-	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).
+	e.Eventually(e.ownObjects).WithTimeout(time.Minute).
 		Should(onlyDefinitions())
 	e.noHooks()
 	e.uninstallSaysWhatIsLeft()
@@ -137,7 +137,7 @@ func TestHelmUninstallLeavesNothing(t *testing.T) {
 	e.Expect(played()).To(HaveSuffix("ClusterPolicy cluster-policy is gone\nNo ClusterPolicy is left\n"))
 	e.Expect(e.markedNodes()).To(ConsistOf(marks))
 	e.stop()
-	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).Should(onlyDefinitions())
+	e.Eventually(e.ownObjects).WithTimeout(time.Minute).Should(onlyDefinitions())
 
 	e.helm(install...)
 	e.run(namespace)
@@ -151,7 +151,7 @@ func TestHelmUninstallLeavesNothing(t *testing.T) {
 	e.Expect(e.markedNodes()).To(ConsistOf(marks))
 	e.stop()
 	e.helm("uninstall", release, "--timeout", "10s") // Without the policy in the values there is no hook.
-	e.Eventually(e.ownObjects).WithTimeout(20 * time.Second).Should(onlyDefinitions())
+	e.Eventually(e.ownObjects).WithTimeout(time.Minute).Should(onlyDefinitions())
 	// The commands that docs/install.md names after it.
 	e.kubectl("delete", "crd", "clusterpolicies.nvidia.com", "nvidiadrivers.nvidia.com")
 	e.kubectl("delete", "namespace", namespace)

@@ -73,11 +73,11 @@ func (e *env) upgradeUpdatesTheDefinition() {
 	e.run(namespace)
 	e.awaitReady()
 	// The status may still be that of the previous operator, which was ready with the same generation.
-	e.Eventually(func() []string { return e.daemonSets(namespace) }).WithTimeout(20*time.Second).Should(
+	e.Eventually(func() []string { return e.daemonSets(namespace) }).WithTimeout(time.Minute).Should(
 		ContainElement("nvidia-node-status-exporter"), "the field works")
 	e.Eventually(func() any {
 		return apimeta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionCRDOutdated)
-	}).WithTimeout(20 * time.Second).Should(BeNil())
+	}).WithTimeout(time.Minute).Should(BeNil())
 	for name, uid := range before {
 		e.Expect(e.pods()).To(HaveKeyWithValue(name, uid), "no pod is replaced")
 	}
@@ -133,7 +133,7 @@ func (e *env) noHooks() {
 			object.SetKind(kind)
 			e.Eventually(func() bool {
 				return apierrors.IsNotFound(e.client.Get(e.t.Context(), key, object))
-			}).WithTimeout(20*time.Second).Should(BeTrue(), "%s %s", kind, name)
+			}).WithTimeout(time.Minute).Should(BeTrue(), "%s %s", kind, name)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (e *env) runPrevious() {
 	})).To(Succeed())
 	e.Eventually(func() any {
 		return apimeta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionCRDOutdated)
-	}).WithTimeout(20 * time.Second).ShouldNot(BeNil())
+	}).WithTimeout(time.Minute).ShouldNot(BeNil())
 }
 
 // reuseValues changes the driver as in guides: earlier values stay, and without autoUpgrade no driver is replaced.
@@ -190,7 +190,7 @@ func (e *env) reuseValues() {
 	e.Expect(spec.NodeStatusExporter).To(HaveField("Enabled", HaveValue(BeTrue())))
 	e.Eventually(func() int64 {
 		return e.policy().Status.ObservedGeneration
-	}).WithTimeout(20 * time.Second).Should(Equal(e.policy().Generation))
+	}).WithTimeout(time.Minute).Should(Equal(e.policy().Generation))
 	for name, uid := range before {
 		e.Expect(e.pods()).To(HaveKeyWithValue(name, uid), "a changed driver is not replaced")
 	}
@@ -367,7 +367,7 @@ func (e *env) deleteDefinition() {
 	e.Expect(e.client.Delete(e.t.Context(), definition)).To(Succeed())
 	e.Eventually(func() bool {
 		return apierrors.IsNotFound(e.client.Get(e.t.Context(), client.ObjectKeyFromObject(definition), definition))
-	}).WithTimeout(30 * time.Second).Should(BeTrue())
+	}).WithTimeout(time.Minute).Should(BeTrue())
 }
 
 // asAdmin returns the output of the operator's program with all permissions.

@@ -39,8 +39,10 @@ func TestOneBrokenNode(t *testing.T) {
 		return []int{unbroken.noteReady(begin, eight), e.noteReady(begin, seven)}
 	}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Equal([]int{8, 7}))
 	t.Logf("p95 of the seven: %s, of an unbroken run: %s", percentile95(seven), percentile95(eight))
-	e.Expect(percentile95(seven)).To(BeNumerically("<=", 2*percentile95(eight)),
-		"a wait for the broken node would take longer")
+	if cluster.FullCampaigns() { // On a busy machine the ratio is that of its other work.
+		e.Expect(percentile95(seven)).To(BeNumerically("<=", 2*percentile95(eight)),
+			"a wait for the broken node would take longer")
+	}
 	e.namesTheCulprit()
 	e.sim.Heal("driver", brokenNode)
 	// The container must run for a minute before it counts as recovered; its driver is then validated, as its startup

@@ -19,9 +19,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// resumeTime is how soon the operator continues after the definition is restored.
-const resumeTime = 10 * time.Second
-
 // outdate replaces the operator's definition by one without a block of the spec.
 func (e *env) outdate(block string) {
 	e.t.Helper()
@@ -90,7 +87,7 @@ func TestAnOutdatedDefinitionTruncatesNothing(t *testing.T) {
 		e.Eventually(func() bool {
 			found, err := scrape(http.DefaultClient, "http://"+address, "")
 			return err == nil && strings.Contains(found.Body, "\n"+line+"\n")
-		}).WithTimeout(resumeTime).WithPolling(100*time.Millisecond).Should(BeTrue(), line)
+		}).WithPolling(100*time.Millisecond).Should(BeTrue(), line)
 	}
 	run := func() { e.run("--metrics-bind-address="+address, "--metrics-secure=false") }
 	run()

@@ -272,10 +272,6 @@ func (e *env) policy() *v1.ClusterPolicy {
 	return object
 }
 
-// conditionLag is how much later than the policy's status the conditions of nodes may be written: by another
-// controller, which debounces changes.
-const conditionLag = 10 * time.Second
-
 // awaitReady waits until the policy is ready with this many nodes, including auxiliary operands, and returns how long
 // it took.
 func (e *env) awaitReady(nodes int) time.Duration {
@@ -297,7 +293,8 @@ func (e *env) awaitReadyWithin(limit time.Duration, nodes int) time.Duration {
 			e.describe(object))
 	}).WithTimeout(limit).WithPolling(100 * time.Millisecond).Should(Succeed())
 	took := time.Since(begin)
-	e.Eventually(e.nodesWithReadyCondition).WithTimeout(conditionLag).WithPolling(50*time.Millisecond).Should(Equal(nodes),
+	// Another controller writes them, which debounces changes.
+	e.Eventually(e.nodesWithReadyCondition).WithPolling(50*time.Millisecond).Should(Equal(nodes),
 		"nodes whose condition matches the policy's status")
 	return took
 }

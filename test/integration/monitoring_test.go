@@ -43,7 +43,7 @@ spec:
 const (
 	// appearTime is how long an object may take after its definition is created, and quietTime how long the operator is
 	// watched after a definition is deleted.
-	appearTime, quietTime = 15 * time.Second, 10 * time.Second
+	appearTime, quietTime = time.Minute, 10 * time.Second
 	monitoringGroup       = "monitoring.coreos.com"
 )
 

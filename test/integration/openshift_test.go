@@ -26,7 +26,7 @@ const (
 	oldToolkit, newToolkit = "quay.io/openshift/driver-toolkit@sha256:" + digits, "quay.io/openshift/driver-toolkit:418"
 	digits                 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	// servedTime is how long the operator may take to find a new API, for which it polls.
-	servedTime = 30 * time.Second
+	servedTime = time.Minute
 )
 
 // TestTheDriverToolkitOfOpenShift: nodes with two releases of Red Hat CoreOS get a driver each, once OpenShift has a
@@ -117,7 +117,7 @@ func (e *env) nodeUpgraded() {
 	e.Expect(e.edit(node, func() {
 		node.Labels[labels.DiscoveryOSTree], node.Labels[labels.DiscoveryOSVersion] = newRelease, "4.18"
 	})).To(Succeed())
-	e.awaitNodes(map[string]string{"old": v1.ReasonUpgradePending, "new": "", "ubuntu": ""}, 20*time.Second)
+	e.awaitNodes(map[string]string{"old": v1.ReasonUpgradePending, "new": "", "ubuntu": ""}, eventually)
 	e.Expect(e.messages()["old"]).
 		To(HavePrefix("driver is outdated: kubectl annotate node old " + labels.UpgradeRequested + "=true; "))
 	e.Expect(e.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, oldPool),

@@ -17,12 +17,6 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// How soon drift of the placement of pods is repaired and reported, and how soon its effect is.
-const (
-	placementTime = 2 * time.Second
-	effectTime    = 5 * time.Second
-)
-
 // TestPlacementOfDriverPodsIsProtected changes the node placement of DaemonSets. The admission policy refuses that
 // for the driver and the toolkit, and permits other changes; for other operands the operator repairs it. Without the
 // policy, as with the Operator Lifecycle Manager, it also repairs the driver.
@@ -109,13 +103,12 @@ func (e *env) placementIsRepaired(name string) {
 			client.RawPatch(types.MergePatchType, patch))
 	}).Should(Succeed(), "a deleted policy is enforced for a moment")
 	e.Eventually(func() map[string]string { return e.daemonSet(name).Spec.Template.Spec.NodeSelector }).
-		WithTimeout(placementTime).WithPolling(10 * time.Millisecond).Should(Equal(wanted))
+		WithPolling(10 * time.Millisecond).Should(Equal(wanted))
 	e.t.Logf("%s: repaired after %s", name, time.Since(begin).Round(10*time.Millisecond))
 	e.Eventually(func() []corev1.Event {
 		return e.eventsAbout("ClusterPolicy", policy)
-	}).WithTimeout(placementTime).WithPolling(10 * time.Millisecond).
+	}).WithPolling(10 * time.Millisecond).
 		Should(ContainElement(And(HaveField("Reason", v1.ReasonPlacementRepaired),
 			HaveField("Message", ContainSubstring("DaemonSet "+name)))))
 	e.t.Logf("%s: reported after %s", name, time.Since(begin).Round(10*time.Millisecond))
-	e.Expect(time.Since(begin)).To(BeNumerically("<", effectTime))
 }

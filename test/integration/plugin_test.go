@@ -243,8 +243,8 @@ func (b *lockedBuffer) String() string {
 }
 
 // TestStatusOfAThousandNodes: status takes at most a second of a machine that does nothing else, and its memory is
-// bounded, as it holds no list. Other tests run beside it, so that its processor time is bounded, with that of kubectl;
-// the time that has passed is printed.
+// bounded, as it holds no list. Other tests run beside it, so that only TEST_FULL=1 judges its processor time, with
+// that of kubectl; the time that has passed is printed.
 func TestStatusOfAThousandNodes(t *testing.T) {
 	cluster.SkipInSample(t)
 	t.Parallel()
@@ -272,7 +272,9 @@ func TestStatusOfAThousandNodes(t *testing.T) {
 	t.Logf("kubectl gpu status of %d nodes: %s, %s of processor time with kubectl, at most %d MB", nodes,
 		took.Round(time.Millisecond), processor.Round(time.Millisecond), memory>>20)
 	e.Expect(memory).To(And(BeNumerically(">", 0), BeNumerically("<=", maxMemory)))
-	e.Expect(processor).To(BeNumerically("<=", maxProcessor))
+	if cluster.FullCampaigns() { // Beside other work, the same instructions take longer.
+		e.Expect(processor).To(BeNumerically("<=", maxProcessor))
+	}
 }
 
 // peakMemory returns the peak of the resident memory of a process, in bytes, once it ends. That of the kubectl that it

@@ -79,7 +79,7 @@ func TestDriversWithAProbeScriptStay(t *testing.T) {
 	t.Run("it is deleted with the last pod", func(t *testing.T) {
 		e := e.in(t)
 		e.replaceDriver(second)
-		e.Eventually(e.script).WithTimeout(10 * time.Second).Should(BeNil())
+		e.Eventually(e.script).WithTimeout(eventually).Should(BeNil())
 		e.settled()
 		e.quietFor("at rest without the script", 5*time.Second)
 	})

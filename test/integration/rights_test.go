@@ -274,6 +274,11 @@ func shippedRights(t *testing.T) []right {
 	for {
 		var role rbacv1.ClusterRole
 		if err := decoder.Decode(&role); errors.Is(err, io.EOF) {
+			for _, r := range granted {
+				if r.role == "Role" && slices.Contains(granted, right{"ClusterRole", r.group, r.resource, r.verb, r.name}) {
+					t.Errorf("%s is granted by both roles", r)
+				}
+			}
 			return granted
 		} else if err != nil {
 			t.Fatal(err)

@@ -17,24 +17,22 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// sampled are the scenarios of the short tier.
-var sampled = []string{"gds-and-rdma", "mig"}
-
 // TestScenariosAtRest waits until each scenario is ready. From then on the operator writes nothing, also after a
-// restart. TEST_FULL=1 tries all of them, otherwise a fixed sample.
+// restart. TEST_FULL=1 tries all of them, otherwise two.
 func TestScenariosAtRest(t *testing.T) {
 	t.Parallel()
-	names := sampled
+	names := slices.Sorted(maps.Keys(scenarios.All))
 	switch {
-	case cluster.FullCampaigns():
-		names = slices.Sorted(maps.Keys(scenarios.All))
 	case cluster.Sampled():
-		names = names[:1]
+		names = []string{"gds-and-rdma"}
+	case !cluster.FullCampaigns():
+		names = chance.Sample(t, "scenarios", names, 2)
 	}
 	atRest := 0
 	for _, name := range names {

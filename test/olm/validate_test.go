@@ -87,7 +87,7 @@ func validate(t *testing.T, bundle, dockerfile string, suites map[string]validat
 		all = append(all, finding{"loader", err.Error(), true})
 	}
 	objects := append(loaded.ObjectsToValidate(), map[string]string{
-		"k8s-version": "1.36", "index-path": dockerfile,
+		"k8s-version": "1.37", "index-path": dockerfile,
 	})
 	for name, suite := range suites {
 		for _, result := range suite.Validate(objects...) {

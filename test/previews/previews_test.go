@@ -1,6 +1,7 @@
 package previews
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/preview"
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
@@ -31,13 +33,17 @@ func TestPreviewsAreWhatIsApplied(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	fields, err := specgen.Fields()
 	g.Expect(err).NotTo(HaveOccurred())
-	end := *flagSeed + *flagNum
+	first := cmp.Or(*flagSeed, 1)
+	if *flagSeed == 0 && *flagNum < allCases {
+		first = 1 + chance.Of(t, "previews").Uint64N(allCases-*flagNum)
+	}
+	end := first + *flagNum
 	t.Logf("cases of seeds %d to %d; to repeat one: go test ./test/previews -previews.cases=1 -previews.fresh "+
-		"-previews.seed=SEED", *flagSeed, end-1)
+		"-previews.seed=SEED", first, end-1)
 	begin, ran := time.Now(), atomic.Uint64{}
 	t.Run("lanes", func(t *testing.T) {
 		next := atomic.Uint64{}
-		next.Store(*flagSeed)
+		next.Store(first)
 		for lane := range min(*flagLanes, *flagNum) {
 			t.Run(strconv.FormatUint(lane, 10), func(t *testing.T) {
 				t.Parallel()
@@ -60,7 +66,7 @@ func TestPreviewsAreWhatIsApplied(t *testing.T) {
 		}
 	})
 	t.Logf("%d cases ran now in %s", ran.Load(), time.Since(begin).Round(time.Second))
-	known.judge(t, *flagSeed, end)
+	known.judge(t, first, end)
 }
 
 // judge logs the sum of the cases, and fails if too few of them were compared without any excuse.

@@ -62,7 +62,7 @@ func checkDiesWithItsParent(t *testing.T, start func(*WithT) (pid int, err error
 	g.Expect(alive(child)).To(BeTrue())
 
 	g.Expect(parent.Process.Kill()).To(Succeed())
-	g.Eventually(func() bool { return alive(child) }, "5s").Should(BeFalse())
+	g.Eventually(func() bool { return alive(child) }, "1m").Should(BeFalse())
 	_ = parent.Wait()
 }
 

@@ -28,9 +28,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/schemacheck"
 	"github.com/clusterpolicy/gpu-operator/internal/undecodable"
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 )
 
-// The number of objects: a sample, and with TEST_FULL=1 all. DECODE_SEED=n continues from another seed.
+// The number of objects: a sample, and with TEST_FULL=1 all.
 const (
 	sampledObjects = 4_000
 	allObjects     = 1_000_000
@@ -75,29 +76,25 @@ func subjects(t *testing.T) []subject {
 // The schema and the rules take nearly all of the time, and do not matter for an object that is decoded. They are asked
 // about all others, and about a part of the rest, so that the test fails if it makes no objects of both sorts.
 func TestWhatIsAdmittedIsDecoded(t *testing.T) {
-	count, seed := sampledObjects, uint64(1) // A sample is the same each time.
+	count := sampledObjects
 	if os.Getenv("TEST_FULL") != "" {
-		count, seed = allObjects, uint64(time.Now().UnixNano())
+		count = allObjects
 	}
-	for name, set := range map[string]func(string) error{
-		"DECODE_SEED":    func(text string) (err error) { seed, err = strconv.ParseUint(text, 10, 64); return err },
-		"DECODE_OBJECTS": func(text string) (err error) { count, err = strconv.Atoi(text); return err },
-	} {
-		if text := os.Getenv(name); text != "" {
-			if err := set(text); err != nil {
-				t.Fatal(err)
-			}
+	if text := os.Getenv("DECODE_OBJECTS"); text != "" {
+		var err error
+		if count, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
 		}
 	}
-	t.Logf("%d objects, DECODE_SEED=%d", count, seed)
+	t.Logf("%d objects", count)
 	all := subjects(t)
 	const workers = 4
 	var total tally
-	for worker := range uint64(workers) {
+	for worker := range workers {
 		t.Run(fmt.Sprint(worker), func(t *testing.T) {
 			t.Parallel()
 			d := decoding{t: t, kinds: ownKinds(t), tally: &total}
-			dice := rand.New(rand.NewPCG(seed, worker)) //nolint:gosec // Repeatable by its seed.
+			dice := chance.Of(t, fmt.Sprint("worker ", worker))
 			for i := range count / workers {
 				// A small run asks about each object.
 				d.try(all[dice.IntN(len(all))], dice, count <= sampledObjects || i%askedEvery == 0)

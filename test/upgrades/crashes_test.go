@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
@@ -83,8 +84,7 @@ func crashes(t *testing.T, writes int64) []crash {
 	if full() {
 		return all
 	}
-	sample(t).Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
-	return all[:min(4, len(all))]
+	return chance.Sample(t, "crashes", all, 4)
 }
 
 // upgradeEnd upgrades all nodes and returns their end.

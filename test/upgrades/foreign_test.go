@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
@@ -134,11 +135,9 @@ func chosenWrites(t *testing.T) [][]foreignWrite {
 			pairs = append(pairs, []foreignWrite{all[i], all[k]})
 		}
 	}
-	random := sample(t)
-	// All parts of a full run need the same order: see -upgrades.seed.
-	for _, list := range [][][]foreignWrite{singles, pairs} {
-		random.Shuffle(len(list), func(i, k int) { list[i], list[k] = list[k], list[i] })
-	}
+	// All parts of a full run need the same order, and so the same SEED.
+	singles = chance.Sample(t, "single writes", singles, len(singles))
+	pairs = chance.Sample(t, "pairs of writes", pairs, len(pairs))
 	switch {
 	case full():
 		return partOf(t, append(singles, pairs...))

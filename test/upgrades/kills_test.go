@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/chance"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
@@ -25,7 +26,7 @@ func TestKilledDrivers(t *testing.T) {
 		e.deploy(workload{name: "user-" + name, node: name, gpus: "8"}, 1)
 	}
 	users := e.users(nodes)
-	mark, since, random := e.mark(), e.watch.now(), sample(t)
+	mark, since, random := e.mark(), e.watch.now(), chance.Of(t, "kills")
 	for range kills / nodes {
 		killed := map[string]string{}
 		for _, i := range random.Perm(nodes) {

@@ -1,10 +1,8 @@
 package upgrades
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -16,9 +14,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// Flags follow the package: go test ./test/upgrades -run TestCrashes -upgrades.seed=7.
+// Flags follow the package: go test ./test/upgrades -run TestFastPods -upgrades.rounds=7.
 var (
-	flagSeed     = flag.Int64("upgrades.seed", 0, "seed of samples (default 1, and random with TEST_FULL=1)")
 	flagRounds   = flag.Int("upgrades.rounds", 0, "rounds of TestFastPods (default 3, and 200 with TEST_FULL=1)")
 	flagPart     = flag.String("upgrades.part", "1/1", "part of TestForeignWrites, such as 3/40: the third of 40 parts")
 	flagLines    = flag.Int("upgrades.lines", 15, "lines of the operator's log that a failed test prints")
@@ -27,17 +24,6 @@ var (
 
 // full reports whether the campaigns are to be complete.
 func full() bool { return os.Getenv("TEST_FULL") != "" }
-
-// sample returns the source of a sample, and logs its seed. It is the same in each run, but for complete campaigns.
-func sample(t *testing.T) *rand.Rand {
-	t.Helper()
-	seed := cmp.Or(*flagSeed, 1)
-	if *flagSeed == 0 && full() {
-		seed = rand.Int64()
-	}
-	t.Logf("the sample is that of -upgrades.seed=%d", seed)
-	return rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // a sample, not a secret
-}
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())

@@ -30,8 +30,8 @@ func TestUnsupportedServerIsReported(t *testing.T) {
 		},
 		"newer than tested": {
 			answer: `{"gitVersion": "v1.38.0"}`, code: http.StatusOK,
-			want: `"reason"="Kubernetes v1.38.0 is newer than this release has been tested on, 1.32 to 1.36"`,
-			note: "Kubernetes v1.38.0 is newer than this release has been tested on, 1.32 to 1.36",
+			want: `"reason"="Kubernetes v1.38.0 is newer than this release has been tested on, 1.32 to 1.37"`,
+			note: "Kubernetes v1.38.0 is newer than this release has been tested on, 1.32 to 1.37",
 		},
 		"unknown": {
 			answer: `{}`, code: http.StatusForbidden,

@@ -16,7 +16,6 @@ package clusterpolicy
 // +kubebuilder:rbac:groups=nvidia.com,resources=clusterpolicies/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=pods,verbs=watch
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=services,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=monitoring.coreos.com,namespace=gpu-operator,resources=servicemonitors;prometheusrules,verbs=get;list;watch;create;patch;delete

@@ -155,7 +155,7 @@ func TestWaitsEndWithTheFile(t *testing.T) {
 			go func() { ended <- test.wait(t.Context(), dir) }()
 			g.Consistently(ended, "50ms").ShouldNot(Receive())
 			g.Expect(test.write(dir)).To(Succeed())
-			g.Eventually(ended, "5s").Should(Receive(Succeed()))
+			g.Eventually(ended, "1m").Should(Receive(Succeed()))
 		})
 	}
 }

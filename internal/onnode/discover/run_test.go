@@ -26,7 +26,7 @@ func run(t *testing.T, d Discovery) {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		NewWithT(t).Eventually(ended, "5s").Should(BeClosed())
+		NewWithT(t).Eventually(ended, "1m").Should(BeClosed())
 	})
 }
 
@@ -36,20 +36,20 @@ func TestRunDetectsNodeFeatureDiscoveryAtTheResync(t *testing.T) {
 	d, logged := newDiscovery(t, newMachine(t, "6.8.0-45-generic", ubuntu), server)
 	d.Resync = 20 * time.Millisecond
 	run(t, d)
-	g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
+	g.Eventually(server.Labels, "1m").Should(Equal(ubuntuLabels))
 	server.Write(func(nodeLabels, annotations map[string]string) {
 		nodeLabels[kernel], annotations[labels.NFDFeatureLabels] = "5.15", "kernel-version.full"
 	})
-	g.Eventually(func() string { return server.Annotations()[labels.DiscoveredLabels] }, "5s").
+	g.Eventually(func() string { return server.Annotations()[labels.DiscoveredLabels] }, "1m").
 		ShouldNot(ContainSubstring(kernel))
 	g.Expect(server.Labels()).To(HaveKeyWithValue(kernel, "5.15"))
-	g.Eventually(logged.String, "5s").Should(ContainSubstring("labels of Node Feature Discovery are stale"))
+	g.Eventually(logged.String, "1m").Should(ContainSubstring("labels of Node Feature Discovery are stale"))
 	server.Write(func(nodeLabels, annotations map[string]string) {
 		delete(nodeLabels, kernel)
 		delete(annotations, labels.NFDFeatureLabels)
 	})
-	g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
-	g.Eventually(logged.String, "5s").Should(ContainSubstring("no longer labels this node"))
+	g.Eventually(server.Labels, "1m").Should(Equal(ubuntuLabels))
+	g.Eventually(logged.String, "1m").Should(ContainSubstring("no longer labels this node"))
 	g.Expect(strings.Count(logged.String(), "labels of Node Feature Discovery are stale")).To(Equal(1))
 }
 
@@ -59,18 +59,18 @@ func TestRunFollowsTheFileOfGPUFeatureDiscovery(t *testing.T) {
 	server := nodeapitest.Start(t, "node-a")
 	d, _ := newDiscovery(t, m, server)
 	run(t, d)
-	g.Eventually(server.Labels, "5s").Should(HaveKey(present))
+	g.Eventually(server.Labels, "1m").Should(HaveKey(present))
 	labelled := func() string { return server.Labels()[count] }
 
 	m.putFeatures(t, "nvidia.com/gfd.timestamp=1\nnvidia.com/gpu.count=8\n")
-	g.Eventually(labelled, "5s").Should(Equal("8"))
+	g.Eventually(labelled, "1m").Should(Equal("8"))
 	gets, patches := server.Gets(), server.Patches()
 	g.Expect(patches).To(Equal(2))
 
 	m.putFeatures(t, "nvidia.com/gfd.timestamp=2\nnvidia.com/gpu.count=8\n")
 	g.Consistently(server.Gets, "200ms").Should(Equal(gets), "a new timestamp causes no request")
 	m.putFeatures(t, "nvidia.com/gfd.timestamp=3\nnvidia.com/gpu.count=7\n")
-	g.Eventually(labelled, "5s").Should(Equal("7"))
+	g.Eventually(labelled, "1m").Should(Equal("7"))
 	g.Expect(server.Labels()).To(HaveKeyWithValue(labels.FeatureTimestamp, "3"))
 	g.Expect(server.Patches()).To(Equal(patches + 1))
 
@@ -86,10 +86,10 @@ func TestRunRemovesTheLabelsOfAFileThatStaysMissing(t *testing.T) {
 	d, _ := newDiscovery(t, m, server)
 	d.KeepMissing = 300 * time.Millisecond
 	run(t, d)
-	g.Eventually(server.Labels, "5s").Should(HaveKeyWithValue(count, "8"))
-	g.Expect(os.Remove(d.Features)).To(Succeed())
+	g.Eventually(server.Labels, "1m").Should(HaveKeyWithValue(count, "8"))
 	removed := time.Now()
-	g.Eventually(server.Labels, "5s").ShouldNot(HaveKey(count))
+	g.Expect(os.Remove(d.Features)).To(Succeed())
+	g.Eventually(server.Labels, "1m").ShouldNot(HaveKey(count))
 	g.Expect(time.Since(removed)).To(BeNumerically(">=", d.KeepMissing))
 	g.Expect(server.Labels()).To(Equal(union(ubuntuLabels, gpu3D, mellanox)))
 }
@@ -103,9 +103,9 @@ func TestRunRemovesTheLabelsOfRemovedGPUsImmediately(t *testing.T) {
 	d, _ := newDiscovery(t, m, server)
 	d.Resync = 20 * time.Millisecond
 	run(t, d)
-	g.Eventually(server.Labels, "5s").Should(Equal(union(ubuntuLabels, gpu3D, map[string]string{count: "1"})))
+	g.Eventually(server.Labels, "1m").Should(Equal(union(ubuntuLabels, gpu3D, map[string]string{count: "1"})))
 	m.remove(t, gpu(0))
-	g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
+	g.Eventually(server.Labels, "1m").Should(Equal(ubuntuLabels))
 	g.Expect(server.Patches()).To(Equal(2))
 }
 
@@ -130,12 +130,12 @@ func TestRunRetriesAfterFailuresOfTheAPIServer(t *testing.T) {
 			d, logged := newDiscovery(t, newMachine(t, "6.8.0-45-generic", ubuntu), server)
 			server.Refuse(tc.status, "later")
 			run(t, d)
-			g.Eventually(server.Gets, "5s").Should(BeNumerically(">=", 4), "it tries again")
+			g.Eventually(server.Gets, "1m").Should(BeNumerically(">=", 4), "it tries again")
 			g.Expect(logged.String()).To(ContainSubstring(tc.text))
 			g.Expect(strings.Count(logged.String(), "level=WARN")).To(Equal(1), logged.String())
 			server.Refuse(0, "")
-			g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
-			g.Eventually(logged.String, "5s").Should(ContainSubstring("the node is in sync again"))
+			g.Eventually(server.Labels, "1m").Should(Equal(ubuntuLabels))
+			g.Eventually(logged.String, "1m").Should(ContainSubstring("the node is in sync again"))
 		})
 	}
 }
@@ -167,16 +167,16 @@ func TestRunLogsOnceWhatCannotBeRead(t *testing.T) {
 	d.Resync = 5 * time.Millisecond
 	g.Expect(os.Remove(m.root + "/host/etc/os-release")).To(Succeed())
 	run(t, d)
-	g.Eventually(server.Gets, "5s").Should(BeNumerically(">", 5))
+	g.Eventually(server.Gets, "1m").Should(BeNumerically(">", 5))
 	g.Expect(strings.Count(logged.String(), "some facts of the node cannot be read")).To(Equal(1))
 	m.put(t, "host/etc/os-release", ubuntu)
-	g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
-	g.Eventually(logged.String, "5s").Should(ContainSubstring("all facts of the node can be read again"))
+	g.Eventually(server.Labels, "1m").Should(Equal(ubuntuLabels))
+	g.Eventually(logged.String, "1m").Should(ContainSubstring("all facts of the node can be read again"))
 
 	g.Expect(os.Remove(m.root + "/host/etc/os-release")).To(Succeed())
-	g.Eventually(func() int { return strings.Count(logged.String(), "some facts of the node cannot be read") }, "5s").
+	g.Eventually(func() int { return strings.Count(logged.String(), "some facts of the node cannot be read") }, "1m").
 		Should(Equal(2))
 	gets := server.Gets()
-	g.Eventually(server.Gets, "5s").Should(BeNumerically(">", gets+5))
+	g.Eventually(server.Gets, "1m").Should(BeNumerically(">", gets+5))
 	g.Expect(server.Labels()).To(Equal(ubuntuLabels), "labels whose value cannot be read stay")
 }

@@ -197,20 +197,20 @@ func TestTheDriverIsCheckedPeriodically(t *testing.T) {
 	ended := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { e.Run(ctx); close(ended) }()
-	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").
+	g.Eventually(func() map[string]string { return scrape(t, e) }, "1m").
 		Should(HaveKeyWithValue("node_driver_validation", "1"))
 	broken.Store(true)
-	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").
+	g.Eventually(func() map[string]string { return scrape(t, e) }, "1m").
 		Should(HaveKeyWithValue("node_driver_validation", "0"))
 	const last = "node_driver_validation_last_success_ts_seconds"
 	kept := scrape(t, e)[last]
 	g.Expect(kept).NotTo(Equal("0"))
 	g.Expect(scrape(t, e)).To(HaveKeyWithValue(last, kept), "a failure does not change it")
 	broken.Store(false)
-	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").
+	g.Eventually(func() map[string]string { return scrape(t, e) }, "1m").
 		Should(HaveKeyWithValue("node_driver_validation", "1"))
 	cancel()
-	g.Eventually(ended, "5s").Should(BeClosed())
+	g.Eventually(ended, "1m").Should(BeClosed())
 }
 
 func TestNoSecondCheckIsStartedWhileOneHangs(t *testing.T) {
@@ -229,13 +229,13 @@ func TestNoSecondCheckIsStartedWhileOneHangs(t *testing.T) {
 	ended := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { d.run(ctx); close(ended) }()
-	g.Eventually(func() bool { works, known, _ := d.result(); return known && !works }, "5s").Should(BeTrue())
+	g.Eventually(func() bool { works, known, _ := d.result(); return known && !works }, "1m").Should(BeTrue())
 	g.Expect(started).To(HaveLen(1))
 
 	release <- struct{}{}
-	g.Eventually(started, "5s").Should(HaveLen(2), "the next one starts once it has ended")
+	g.Eventually(started, "1m").Should(HaveLen(2), "the next one starts once it has ended")
 	cancel()
-	g.Eventually(ended, "5s").Should(BeClosed())
+	g.Eventually(ended, "1m").Should(BeClosed())
 	close(release)
 	g.Expect(log.String()).To(ContainSubstring("the check hangs and cannot be killed"))
 }
@@ -264,7 +264,7 @@ func TestServeLimitsConnections(t *testing.T) {
 	_, err = oldest.Read(make([]byte, 1))
 	g.Expect(err).To(Or(MatchError(io.EOF), MatchError(ContainSubstring("reset by peer"))), "it is closed")
 	cancel()
-	g.Eventually(done, "1s").Should(Receive(BeNil()))
+	g.Eventually(done, "1m").Should(Receive(BeNil()))
 }
 
 func TestServeEndsImmediatelyThoughAScrapeHangs(t *testing.T) {
@@ -294,9 +294,9 @@ func TestServeEndsImmediatelyThoughAScrapeHangs(t *testing.T) {
 			_ = answer.Body.Close()
 		}
 	}()
-	g.Eventually(scraped, "5s").Should(BeClosed())
+	g.Eventually(scraped, "1m").Should(BeClosed())
 	cancel()
-	g.Eventually(done, "1s").Should(Receive(BeNil()))
+	g.Eventually(done, "1m").Should(Receive(BeNil()))
 }
 
 // address receives the address from the log line that has it.

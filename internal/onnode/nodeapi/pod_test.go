@@ -176,7 +176,7 @@ func TestAwaitPodGoneEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- client.AwaitPodGone(ctx, "gpu", read) }()
-	g.Eventually(watching, "5s").Should(BeClosed())
+	g.Eventually(watching, "1m").Should(BeClosed())
 	cancel()
-	g.Eventually(done, "5s").Should(Receive(MatchError(context.Canceled)))
+	g.Eventually(done, "1m").Should(Receive(MatchError(context.Canceled)))
 }

@@ -96,14 +96,14 @@ func TestAwaitNodeIsWokenByTheEventAndEndsWithItsContext(t *testing.T) {
 	done := make(chan error, 1)
 	await := func(ctx context.Context) { done <- client.AwaitNode(ctx, "node-a", "7", hasGPU) }
 	go await(ctx)
-	g.Eventually(watching, "5s").Should(Receive())
+	g.Eventually(watching, "1m").Should(Receive())
 	cancel()
-	g.Eventually(done, "5s").Should(Receive(MatchError(context.Canceled)))
+	g.Eventually(done, "1m").Should(Receive(MatchError(context.Canceled)))
 
 	go await(t.Context())
-	g.Eventually(watching, "5s").Should(Receive())
+	g.Eventually(watching, "1m").Should(Receive())
 	at := time.Now()
 	close(change)
-	g.Eventually(done, "5s").Should(Receive(BeNil()))
+	g.Eventually(done, "1m").Should(Receive(BeNil()))
 	t.Logf("from the change to the end of the wait: %s", time.Since(at))
 }

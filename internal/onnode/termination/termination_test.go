@@ -45,7 +45,7 @@ func TestSignalsEndTheContext(t *testing.T) {
 			defer stop()
 			g.Expect(ctx.Err()).NotTo(HaveOccurred())
 			g.Expect(syscall.Kill(os.Getpid(), test.signal)).To(Succeed())
-			g.Eventually(ctx.Done(), "5s").Should(BeClosed())
+			g.Eventually(ctx.Done(), "1m").Should(BeClosed())
 			g.Expect(context.Cause(ctx)).To(MatchError(test.cause))
 		})
 	}
@@ -57,7 +57,7 @@ func TestASecondSignalIsNotTheCause(t *testing.T) {
 	ctx, stop := termination.Context()
 	defer stop()
 	g.Expect(syscall.Kill(os.Getpid(), syscall.SIGTERM)).To(Succeed())
-	g.Eventually(ctx.Done(), "5s").Should(BeClosed())
+	g.Eventually(ctx.Done(), "1m").Should(BeClosed())
 	g.Expect(syscall.Kill(os.Getpid(), syscall.SIGINT)).To(Succeed())
 	g.Consistently(func() error { return context.Cause(ctx) }, "50ms").Should(MatchError("terminated signal received"))
 }

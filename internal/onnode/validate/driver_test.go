@@ -174,14 +174,14 @@ func TestTheDriverContainersFilesWakeTheRun(t *testing.T) {
 	done := make(chan error, 1)
 	began := time.Now().Unix()
 	go func() { done <- run.Validate(t.Context()) }()
-	g.Eventually(logged, "5s").Should(Receive(ContainSubstring(".driver-ctr-ready is missing")))
+	g.Eventually(logged, "1m").Should(Receive(ContainSubstring(".driver-ctr-ready is missing")))
 
 	n.write("markers/tmp", string(ready))
 	g.Expect(os.Rename(n.path("markers/tmp"), n.path("markers/.driver-ctr-ready"))).To(Succeed())
-	g.Eventually(logged, "5s").Should(Receive(ContainSubstring("the daemons of the driver container are not up")))
+	g.Eventually(logged, "1m").Should(Receive(ContainSubstring("the daemons of the driver container are not up")))
 	n.write("markers/.driver-daemons-status", "Ready\n")
 
-	g.Eventually(done, "5s").Should(Receive(BeNil()))
+	g.Eventually(done, "1m").Should(Receive(BeNil()))
 	content, err := os.ReadFile(n.path("markers/driver-ready"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(content)).To(MatchRegexp(`^IS_HOST_DRIVER=false

@@ -130,11 +130,11 @@ func TestPluginIsWokenByTheKubeletsReport(t *testing.T) {
 	run.Interval, run.MaxInterval = time.Hour, time.Hour
 	done := make(chan error, 1)
 	go func() { done <- run.Validate(t.Context()) }()
-	g.Eventually(watching, "5s").Should(BeClosed())
+	g.Eventually(watching, "1m").Should(BeClosed())
 	at := time.Now()
 	reported.Store(true)
 	close(report)
-	g.Eventually(done, "5s").Should(Receive(BeNil()))
+	g.Eventually(done, "1m").Should(Receive(BeNil()))
 	t.Logf("from the report to the marker: %s", time.Since(at))
 	g.Expect(strings.Count(log.String(), "advertises no GPU")).To(Equal(1))
 }

@@ -26,6 +26,7 @@ type recheckedNode struct {
 func newRecheckedNode(t *testing.T) *recheckedNode {
 	t.Helper()
 	n := &recheckedNode{WithT: NewWithT(t), gpuNode: gpuNode{t, t.TempDir()}}
+	n.SetDefaultEventuallyTimeout(time.Minute)
 	n.kernel()
 	n.devices("host")
 	n.markers = marker.Dir{Path: n.path("markers"), BootID: "boot-1"}

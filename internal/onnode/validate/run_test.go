@@ -197,11 +197,11 @@ func TestValidateStartsNoSecondCheckWhileOneHangs(t *testing.T) {
 	run.Log = slog.New(slog.NewTextHandler(notify(logged), nil))
 	done := make(chan error, 1)
 	go func() { done <- run.Validate(ctx) }()
-	g.Eventually(logged, "5s").Should(BeClosed())
+	g.Eventually(logged, "1m").Should(BeClosed())
 	cancel(errors.New("terminated signal received"))
 
 	var err error
-	g.Eventually(done, "5s").Should(Receive(&err))
+	g.Eventually(done, "1m").Should(Receive(&err))
 	g.Expect(err).To(MatchError(ContainSubstring("the check hangs and cannot be killed")))
 	g.Expect(attempts).To(HaveLen(1))
 }

@@ -295,9 +295,9 @@ func TestWorkloadThatIsInterruptedDeletesItsPod(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx, "nvidia.com/gpu") }()
-	g.Eventually(c.watched, "5s").Should(BeClosed())
+	g.Eventually(c.watched, "1m").Should(BeClosed())
 	cancel(errors.New("terminated signal received"))
-	g.Eventually(done, "5s").Should(Receive(MatchError("the test pod was interrupted: terminated signal received")))
+	g.Eventually(done, "1m").Should(Receive(MatchError("the test pod was interrupted: terminated signal received")))
 	g.Expect(c.deleted).To(Equal([]string{"new"}))
 }
 

@@ -45,12 +45,12 @@ func TestPluginWatchesUntilTheServerEndsIt(t *testing.T) {
 	run.FailAfter = time.Millisecond // It does not count: the device plugin is pending.
 	done := make(chan error, 1)
 	go func() { done <- run.Validate(t.Context()) }()
-	g.Eventually(api.watches.Load, "5s").Should(BeEquivalentTo(1))
+	g.Eventually(api.watches.Load, "1m").Should(BeEquivalentTo(1))
 	g.Consistently(api.reads.Load, 50*run.MaxInterval).Should(BeEquivalentTo(1))
 	g.Expect(api.watches.Load()).To(BeEquivalentTo(1))
 
 	close(api.end)
-	g.Eventually(done, "5s").Should(Receive(BeNil()), "it reads again")
+	g.Eventually(done, "1m").Should(Receive(BeNil()), "it reads again")
 	g.Expect(api.reads.Load()).To(BeEquivalentTo(2))
 }
 
@@ -62,6 +62,6 @@ func TestPluginFailsThoughTheNodeDoesNotChange(t *testing.T) {
 	run.FailAfter = time.Second // The first read must be within it, also on a busy machine.
 	done := make(chan error, 1)
 	go func() { done <- run.Validate(t.Context()) }()
-	g.Eventually(done, "5s").Should(Receive(MatchError(ContainSubstring("its GPUs must be nvidia.com/gpu"))))
+	g.Eventually(done, "1m").Should(Receive(MatchError(ContainSubstring("its GPUs must be nvidia.com/gpu"))))
 	g.Expect(api.reads.Load()).To(BeEquivalentTo(2), "once at first, and once before it fails")
 }

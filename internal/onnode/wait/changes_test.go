@@ -48,9 +48,9 @@ func TestChangesReportsAChange(t *testing.T) {
 			tc.before(t, dir)
 			changes := make(chan struct{}, 1)
 			go Waiter{Dir: dir, poll: never}.report(t.Context(), changes)
-			g.Eventually(changes, "5s").Should(Receive(), "initially")
+			g.Eventually(changes, "1m").Should(Receive(), "initially")
 			g.Expect(tc.change(dir)).To(Succeed())
-			g.Eventually(changes, "5s").Should(Receive())
+			g.Eventually(changes, "1m").Should(Receive())
 		})
 	}
 }
@@ -74,9 +74,9 @@ func TestChangesFollowsARecreatedDirectory(t *testing.T) {
 	}
 	for range 3 {
 		filled(t, dir)
-		g.Eventually(readOnChange, "5s").Should(Equal(1))
+		g.Eventually(readOnChange, "1m").Should(Equal(1))
 		g.Expect(os.RemoveAll(dir)).To(Succeed())
-		g.Eventually(readOnChange, "5s").Should(Equal(0))
+		g.Eventually(readOnChange, "1m").Should(Equal(0))
 	}
 }
 
@@ -99,9 +99,9 @@ func TestChangesPollsWithoutEvents(t *testing.T) {
 		}.report(ctx, changes)
 	}()
 	for range 3 {
-		g.Eventually(changes, "5s").Should(Receive())
+		g.Eventually(changes, "1m").Should(Receive())
 	}
 	cancel()
-	g.Eventually(ended, "5s").Should(BeClosed())
+	g.Eventually(ended, "1m").Should(BeClosed())
 	g.Expect(log.String()).To(ContainSubstring("fs.inotify.max_user_instances"))
 }

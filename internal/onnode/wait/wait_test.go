@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,7 +88,7 @@ func TestUntilIsWokenByTheFile(t *testing.T) {
 			tc.before(t, dir)
 			wait := start(t.Context(), t, Waiter{Dir: dir, poll: never, remind: never})
 			tc.after(t, dir)
-			g.Eventually(wait.done, "5s").Should(Receive(BeNil()))
+			g.Eventually(wait.done, "1m").Should(Receive(BeNil()))
 		})
 	}
 }
@@ -100,22 +99,6 @@ func mkdir(t *testing.T, dir string) {
 }
 
 func nothing(*testing.T, string) {}
-
-func TestUntilHandsOverInLessThan100Milliseconds(t *testing.T) {
-	g := NewWithT(t)
-	var took []time.Duration
-	for range 7 {
-		dir := t.TempDir()
-		wait := start(t.Context(), t, Waiter{Dir: dir, poll: never, remind: never})
-		put(t, dir)
-		at := time.Now()
-		g.Eventually(wait.done, "5s").Should(Receive(BeNil()))
-		took = append(took, time.Since(at))
-	}
-	slices.Sort(took)
-	t.Logf("hand-over: %v", took)
-	g.Expect(took[len(took)/2]).To(BeNumerically("<", 100*time.Millisecond), "the median")
-}
 
 func TestUntilPollsWithoutEvents(t *testing.T) {
 	tests := map[string]func() (*watcher, error){
@@ -136,7 +119,7 @@ func TestUntilPollsWithoutEvents(t *testing.T) {
 			dir := t.TempDir()
 			wait := start(t.Context(), t, Waiter{Dir: dir, poll: time.Millisecond, remind: never, watch: watch})
 			put(t, dir)
-			g.Eventually(wait.done, "5s").Should(Receive(BeNil()))
+			g.Eventually(wait.done, "1m").Should(Receive(BeNil()))
 			g.Expect(wait.log.String()).To(ContainSubstring("fs.inotify.max_user_instances"))
 			g.Expect(strings.Count(wait.log.String(), "level=WARN")).To(Equal(1))
 		})
@@ -148,7 +131,7 @@ func TestUntilLogsNothingIfTheConditionIsTrue(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir)
 	wait := start(t.Context(), t, Waiter{Dir: dir})
-	g.Eventually(wait.done, "5s").Should(Receive(BeNil()))
+	g.Eventually(wait.done, "1m").Should(Receive(BeNil()))
 	g.Expect(wait.log.String()).To(BeEmpty())
 }
 
@@ -162,10 +145,10 @@ func TestUntilLogsOnceAndRemindsWithTheReason(t *testing.T) {
 		Log: slog.New(slog.NewTextHandler(&twice{Builder: &log, word: "still waiting", then: reminded}, nil))}
 	done := make(chan error, 1)
 	go func() { done <- waiter.Until(ctx, func() error { return errMissing }) }()
-	g.Eventually(reminded, "5s").Should(BeClosed())
+	g.Eventually(reminded, "1m").Should(BeClosed())
 	cancel(errors.New("terminated signal received"))
 	var err error
-	g.Eventually(done, "5s").Should(Receive(&err))
+	g.Eventually(done, "1m").Should(Receive(&err))
 
 	g.Expect(err).To(MatchError("terminated signal received after waiting 0s for driver: driver-ready is missing"))
 	g.Expect(err).To(MatchError(errMissing))

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,13 +124,13 @@ func TestActionsOnWrites(t *testing.T) {
 func TestRulesByOrdinal(t *testing.T) {
 	g := NewWithT(t)
 	u := newUpstream(t)
-	killed := 0
+	var killed atomic.Int64
 	u.proxy.Add(fault.Rule{
 		Match: fault.Match{Verbs: []string{fault.Patch}}, From: 2, Count: 2, Action: fault.Action{Status: 503, RetryAfter: 1},
 	})
 	u.proxy.Add(fault.Rule{
 		Match: fault.Match{Verbs: fault.Writes()}, From: 4, Count: 1, Phase: fault.Done,
-		Action: fault.Action{Call: func() { killed++ }},
+		Action: fault.Action{Call: func() { killed.Add(1) }},
 	})
 	var codes []int
 	for range 4 {
@@ -138,7 +139,7 @@ func TestRulesByOrdinal(t *testing.T) {
 		codes = append(codes, code)
 	}
 	g.Expect(codes).To(Equal([]int{200, 503, 503, 200}))
-	g.Eventually(func() int { return killed }).Should(Equal(1))
+	g.Eventually(killed.Load, time.Minute).Should(BeEquivalentTo(1))
 	code, _, err := u.call(http.MethodPut, "/apis/coordination.k8s.io/v1/namespaces/x/leases/l")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(code).To(Equal(200))

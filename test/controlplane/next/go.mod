@@ -1,5 +1,5 @@
-// The control plane of the next Kubernetes, which is not supported yet; etcd and kwok are those of the module
-// above.
+// The control plane of the newest supported Kubernetes, on which the main tests run; etcd and kwok are those of the
+// module above.
 module github.com/clusterpolicy/gpu-operator/test/controlplane/next
 
 go 1.26.0

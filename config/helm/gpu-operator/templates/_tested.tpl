@@ -3,5 +3,5 @@
 1.32
 {{- end }}
 {{- define "gpu-operator.newestKubernetes" -}}
-1.36
+1.37
 {{- end }}

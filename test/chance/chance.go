@@ -1,0 +1,66 @@
+// Package chance is the one source of chance for tests: which of many cases a run tries, and with which random values.
+// A run has one seed. In CI it is another one each time, so that each case is tried sooner or later, and it is printed,
+// so that the run can be repeated.
+package chance
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// Variable is the environment variable with the seed, a number.
+const Variable = "SEED"
+
+// seed is that of this process.
+var seed = sync.OnceValues(func() (uint64, error) { return choose(os.Getenv, rand.Uint32) })
+
+// choose returns the seed of Variable. Without one it is random in CI and with TEST_FULL=1, and 1 elsewhere, so that
+// the same commit passes or fails on every machine. The error is about a seed that is no number.
+func choose(variable func(string) string, random func() uint32) (uint64, error) {
+	switch text := variable(Variable); {
+	case text != "":
+		chosen, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s=%s is no number: %w", Variable, text, err)
+		}
+		return chosen, nil
+	case variable("CI") != "", variable("TEST_FULL") != "":
+		return uint64(random()), nil
+	}
+	return 1, nil
+}
+
+// Seed returns the seed of this run, and logs how to repeat it. The test fails if it is no number.
+func Seed(tb testing.TB) uint64 {
+	tb.Helper()
+	chosen, err := seed()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Logf("chance is that of %s=%d", Variable, chosen)
+	return chosen
+}
+
+// Of returns the source of random values for a purpose, such as a row of a table. Those of two purposes are
+// independent.
+func Of(tb testing.TB, purpose string) *rand.Rand {
+	tb.Helper()
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(purpose))                   // It never fails.
+	return rand.New(rand.NewPCG(Seed(tb), sum.Sum64())) //nolint:gosec // A sample, not a secret.
+}
+
+// Sample returns some of the cases in random order, all of them if there are no more. The cases stay as they are.
+func Sample[T any](tb testing.TB, purpose string, from []T, size int) []T {
+	tb.Helper()
+	sample := make([]T, 0, size)
+	for _, i := range Of(tb, purpose).Perm(len(from))[:min(size, len(from))] {
+		sample = append(sample, from[i])
+	}
+	return sample
+}

@@ -1,0 +1,49 @@
+package chance
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestTheSeed(t *testing.T) {
+	for name, test := range map[string]struct {
+		variables map[string]string
+		want      uint64
+		err       string
+	}{
+		"is that of the variable": {variables: map[string]string{"SEED": "7", "CI": "true"}, want: 7},
+		"is random in CI":         {variables: map[string]string{"CI": "true"}, want: 42},
+		"is random for all tests": {variables: map[string]string{"TEST_FULL": "1"}, want: 42},
+		"is the same elsewhere":   {want: 1},
+		"must be a number":        {variables: map[string]string{"SEED": "x"}, err: "SEED=x is no number: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got, err := choose(func(name string) string { return test.variables[name] }, func() uint32 { return 42 })
+			if test.err != "" {
+				g.Expect(err).To(MatchError(HavePrefix(test.err)))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got).To(Equal(test.want))
+		})
+	}
+}
+
+func TestSamples(t *testing.T) {
+	g, all := NewWithT(t), []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+	first := Sample(t, "a", all, 4)
+	g.Expect(first).To(HaveLen(4))
+	g.Expect(all).To(ContainElements(first), "they are cases")
+	g.Expect(all).To(Equal([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}))
+	g.Expect(Sample(t, "a", all, 4)).To(Equal(first), "the same in one run")
+	g.Expect(Sample(t, "a", all, 20)).To(ConsistOf(all))
+	reached := map[int]bool{}
+	for _, purpose := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"} {
+		for _, one := range Sample(t, purpose, all, 4) {
+			reached[one] = true
+		}
+	}
+	g.Expect(len(reached)).To(BeNumerically(">", 4), "purposes have samples of their own")
+}
