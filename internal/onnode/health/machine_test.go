@@ -290,6 +290,17 @@ func (m *machine) sessions(outcome string) int {
 	return m.agent.counted[outcome]
 }
 
+// ended returns how many sessions have ended, whatever their outcome.
+func (m *machine) ended() int {
+	m.agent.mu.Lock()
+	defer m.agent.mu.Unlock()
+	all := 0
+	for _, count := range m.agent.counted {
+		all += count
+	}
+	return all
+}
+
 // awaitSessions waits for as many more sessions with this outcome.
 func (m *machine) awaitSessions(outcome string, more int) {
 	m.t.Helper()
