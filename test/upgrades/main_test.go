@@ -3,7 +3,6 @@ package upgrades
 import (
 	"cmp"
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -43,9 +42,5 @@ func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	gomega.SetDefaultEventuallyTimeout(eventually)
 	gomega.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	if err := cluster.SetParallel(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(clusters.Run(m))
+	cluster.Main(clusters.Tests(m))
 }
