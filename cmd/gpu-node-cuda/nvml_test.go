@@ -13,6 +13,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nvml"
 	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
+	"github.com/clusterpolicy/gpu-operator/test/needs"
 )
 
 func sampleOf(t *testing.T, environ []string, args ...string) nvml.Sample {
@@ -96,7 +97,7 @@ func TestNVML(t *testing.T) {
 // library of that root, and finds the driver's library there.
 func TestNVMLInTheRootOfADriver(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root to enter another root file system")
+		needs.Unmet(t, needs.Root, "enters another root file system")
 	}
 	g := NewWithT(t)
 	stack, root := fakegpu.Build(t), t.TempDir()

@@ -1,12 +1,15 @@
 package main_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/test/needs"
 )
 
 // gpuHost is the root of a node with one GPU and its driver, with its sysfs and procfs, and with real device nodes.
@@ -33,7 +36,7 @@ func newGPUHost(t *testing.T) gpuHost {
 		To(Succeed())
 	for name, number := range map[string]int{"nvidia0": 195 << 8, "nvidiactl": 195<<8 | 255, "nvidia-uvm": 510 << 8} {
 		if err := syscall.Mknod(host.path("dev", name), syscall.S_IFCHR|0o600, number); err != nil || os.Geteuid() != 0 {
-			t.Skipf("needs the rights to change the root and to make device nodes: %v", err)
+			needs.Unmet(t, needs.Root, fmt.Sprint("makes device nodes: ", err))
 		}
 	}
 	host.install(t, "usr/bin/nvidia-smi")

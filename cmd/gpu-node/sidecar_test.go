@@ -13,34 +13,37 @@ import (
 
 // A sidecar of the driver starts once the driver container of its own pod is up, and its root is shared.
 func TestExecWaitsForTheDriverContainerOfItsPod(t *testing.T) {
-	t.Parallel()
-	g := NewWithT(t)
-	p := newPod(t)
-	sources := filepath.Join(t.TempDir(), "usr", "src")
-	log := gbytes.NewBuffer()
-	command := p.command(t, "exec", "--driver-container", "--driver-sources="+sources, "--", "sh", "-c",
-		"echo built with $POD_UID")
-	command.Env = append(os.Environ(), "POD_UID=mine")
-	out := &bytes.Buffer{}
-	command.Stdout, command.Stderr = out, log
-	g.Expect(command.Start()).To(Succeed())
-	done := make(chan error, 1)
-	go func() { done <- command.Wait() }()
-
-	ready := func(uid string) {
-		file := filepath.Join(p.markers, ".driver-ctr-ready")
-		g.Expect(os.WriteFile(file+".tmp", []byte("GDS_ENABLED: true\nDRIVER_INSTANCE: "+uid+"\n"), 0o600)).To(Succeed())
-		g.Expect(os.Rename(file+".tmp", file)).To(Succeed())
+	for name, test := range map[string]struct {
+		// before is the pod of the driver container at first, and says is why the sidecar waits then.
+		before, says string
+	}{
+		"of another pod":    {before: "another", says: "is of another pod"},
+		"without its files": {before: "mine", says: "its root file system is not shared yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			p := newPod(t)
+			sources := filepath.Join(t.TempDir(), "usr", "src")
+			log, out := gbytes.NewBuffer(), &bytes.Buffer{}
+			command := p.command(t, "exec", "--driver-container", "--driver-sources="+sources, "--", "sh", "-c",
+				"echo built with $POD_UID")
+			command.Env = append(os.Environ(), "POD_UID=mine")
+			command.Stdout, command.Stderr = out, log
+			ready := func(uid string) {
+				file := filepath.Join(p.markers, ".driver-ctr-ready")
+				g.Expect(os.WriteFile(file+".tmp", []byte("GDS_ENABLED: true\nDRIVER_INSTANCE: "+uid+"\n"), 0o600)).To(Succeed())
+				g.Expect(os.Rename(file+".tmp", file)).To(Succeed())
+			}
+			ready(test.before)
+			g.Expect(command.Start()).To(Succeed())
+			g.Eventually(log, 10*time.Second).Should(gbytes.Say(test.says))
+			g.Expect(os.MkdirAll(sources, 0o700)).To(Succeed())
+			ready("mine")
+			g.Expect(command.Wait()).To(Succeed())
+			g.Expect(out.String()).To(Equal("built with mine\n"))
+		})
 	}
-	g.Eventually(log, 10*time.Second).Should(gbytes.Say("its start-up probe has not passed"))
-	ready("another")
-	g.Consistently(done, 300*time.Millisecond).ShouldNot(Receive(), "started with the driver of another pod")
-	ready("mine")
-	g.Consistently(done, 300*time.Millisecond).ShouldNot(Receive(), "started before the sources were there")
-	g.Expect(os.MkdirAll(sources, 0o700)).To(Succeed())
-	ready("mine")
-	g.Eventually(done, 10*time.Second).Should(Receive(BeNil()))
-	g.Expect(out.String()).To(Equal("built with mine\n"))
 }
 
 func TestExecRefusesToWaitForTheDriverContainerOfNoPod(t *testing.T) {

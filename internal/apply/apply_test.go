@@ -456,8 +456,8 @@ func TestPruneContinuesAfterAFailure(t *testing.T) {
 func TestPruneIgnoresNotFound(t *testing.T) {
 	c := newCluster(t, configMap("a"))
 	c.failWith = apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "a")
-	if err := prune(t, c, Rendered{}); err != nil {
-		t.Error(err)
+	if err := prune(t, c, Rendered{}); err != nil || len(c.deleted) != 1 {
+		t.Errorf("tried %v, %v", c.deleted, err)
 	}
 }
 

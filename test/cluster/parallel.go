@@ -10,8 +10,11 @@ import (
 // parallelTests is how many tests, each with its own cluster, run in parallel: they mostly wait.
 const parallelTests = 5
 
+// Tests are those of a package, such as a *testing.M. Run returns their exit code.
+type Tests interface{ Run() int }
+
 // Main is the end of a TestMain: it sets the default of the flag -parallel, runs the tests, and exits.
-func Main(tests interface{ Run() int }) {
+func Main(tests Tests) {
 	if err := SetParallel(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -77,10 +77,17 @@ func (p *Pool) Lend(ctx context.Context, tb testing.TB, version string) (*Cluste
 	return c.Cluster, nil
 }
 
-// Run runs the tests of a package, and returns the exit code for TestMain.
-func (p *Pool) Run(m interface{ Run() int }) int {
-	code := m.Run()
-	if err := p.Stop(); err != nil {
+// Tests returns tests after which the pool is stopped.
+func (p *Pool) Tests(tests Tests) Tests { return pooledTests{p, tests} }
+
+type pooledTests struct {
+	pool *Pool
+	Tests
+}
+
+func (p pooledTests) Run() int {
+	code := p.Tests.Run()
+	if err := p.pool.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

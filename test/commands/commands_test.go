@@ -19,11 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	if err := cluster.SetParallel(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	cluster.Main(m)
 }
 
 // TestCommands executes the blocks of the pages, on the clusters of commands.yaml: of the sample in make ci, of all

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/clusterpolicy/gpu-operator/test/needs"
 )
 
 // The environment variables of the stand-ins.
@@ -50,7 +52,7 @@ type Stack struct {
 func Build(t *testing.T, without ...string) Stack {
 	t.Helper()
 	if _, err := exec.LookPath(compiler); err != nil {
-		t.Skipf("needs a C compiler for the stand-ins of NVIDIA's libraries: %v", err)
+		needs.Unmet(t, needs.Compiler, err)
 	}
 	stack, err := BuildIn(t.Context(), t.TempDir(), without...)
 	if err != nil {

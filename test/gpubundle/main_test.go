@@ -12,6 +12,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/test/needs"
 )
 
 // The pieces of an archive, one after the other, are the archive, and none of an earlier archive is among them.
@@ -48,7 +50,7 @@ func TestAnArchiveIsCut(t *testing.T) {
 func TestAnArchiveIsUnpacked(t *testing.T) {
 	g := NewWithT(t)
 	if _, err := exec.LookPath("xz"); err != nil {
-		t.Skipf("needs xz: %v", err)
+		needs.Unmet(t, needs.Xz, err)
 	}
 	dir := t.TempDir()
 	bundle, archive := filepath.Join(dir, "bundle"), filepath.Join(dir, "bundle.tar.xz")

@@ -1,8 +1,6 @@
 package guides
 
 import (
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -17,9 +15,5 @@ func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	gomega.SetDefaultEventuallyTimeout(eventually)
 	gomega.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-	if err := cluster.SetParallel(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(clusters.Run(m))
+	cluster.Main(clusters.Tests(m))
 }

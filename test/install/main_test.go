@@ -14,10 +14,5 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(packaged.RunWithRelease(repo, &chart, pooled{m}))
+	os.Exit(packaged.RunWithRelease(repo, &chart, clusters.Tests(m)))
 }
-
-// pooled runs the tests, and stops the clusters that were lent to them.
-type pooled struct{ *testing.M }
-
-func (p pooled) Run() int { return clusters.Run(p.M) }

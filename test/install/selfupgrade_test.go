@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/needs"
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
@@ -58,7 +59,7 @@ func ourReleases(t *testing.T) []ourRelease {
 	for i, commit := range earlier {
 		found, err := cluster.Earlier(t.Context(), commit, os.Stderr)
 		if errors.Is(err, cluster.ErrNoCommit) {
-			t.Skipf("fetch the history of the repository: %v", err)
+			needs.Unmet(t, needs.History, err)
 		}
 		g.Expect(err).NotTo(HaveOccurred())
 		releases = append(releases, ourRelease{dir: found.Dir, binary: found.Operator, version: fmt.Sprintf("1.%d.0", i)})

@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"fmt"
-	"os"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -15,9 +13,5 @@ import (
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	gomega.SetDefaultEventuallyTimeout(eventually)
-	if err := cluster.SetParallel(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(clusters.Run(m))
+	cluster.Main(clusters.Tests(m))
 }

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/needs"
 )
 
 // planted is in each credential that the tests plant.
@@ -52,7 +53,7 @@ func hostAddress(t *testing.T) string {
 func needsAddress(t *testing.T, address string) {
 	t.Helper()
 	if address == "" {
-		t.Skip("this machine has no address but loopback, to which the API server does not proxy")
+		needs.Unmet(t, needs.Address, "the API server does not proxy to loopback")
 	}
 }
 

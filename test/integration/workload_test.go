@@ -18,6 +18,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/needs"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
@@ -44,7 +45,7 @@ func TestTheWorkloadCheckOnAFreeAndAFullNode(t *testing.T) {
 		programs: host.Programs{GPUNode: gpuNode, StandIn: standIn},
 	})
 	if err := e.sim.CanRunProcesses(); err != nil {
-		t.Skip(err)
+		needs.Unmet(t, needs.Root, err)
 	}
 	_, err = e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: realNode, Processes: true, Undiscovered: true})
 	e.Expect(err).NotTo(HaveOccurred())

@@ -29,7 +29,7 @@ func TestGPUsAfterDayOne(t *testing.T) {
 	b.createPolicy(policy)
 	b.stages(begin)
 	b.awaitReady()
-	b.runParts([]part{
+	runParts(b.run, []part[*env]{
 		{"faults of GPUs", (*env).checkFaults},
 		{"a GPU lost later", (*env).checkRecheck},
 		{"shared by a ConfigMap", (*env).checkSharing},

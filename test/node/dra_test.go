@@ -46,7 +46,7 @@ func TestNVIDIAsDRADriver(t *testing.T) {
 	b.createPolicy(policy)
 	b.stages(begin)
 	b.awaitReady()
-	b.runParts([]part{
+	runParts(b.run, []part[*env]{
 		{"the node offers GPUs by claims", (*env).checkClaimsOffer},
 		{"a pod has the GPU of its claim", (*env).checkClaim},
 		{"an upgrade of the driver evicts it", (*env).checkUpgradeUnderClaim},

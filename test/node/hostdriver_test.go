@@ -92,21 +92,14 @@ func TestAHostDriver(t *testing.T) {
 		s.logBreakdown(begin)
 		s.addContainers(begin)
 	})
-	for _, part := range []struct {
-		name  string
-		check func(*hostScene)
-	}{
+	runParts(s.run, []part[*hostScene]{
 		{"a pod gets a GPU", (*hostScene).checkInjected},
 		{"a pod computes", (*hostScene).checkComputes},
 		{"labels", (*hostScene).checkLabels},
 		{"shared by time-slicing", (*hostScene).checkShared},
 		{"the health agent", (*hostScene).checkAgent},
 		{"removed", (*hostScene).checkRemoved},
-	} {
-		if !s.run(part.name, part.check) {
-			return
-		}
-	}
+	})
 }
 
 // The files of a driver may be anywhere, and links in one folder may lead to libraries in another.

@@ -118,7 +118,7 @@ func TestNVIDIAsPrograms(t *testing.T) {
 	b.awaitReady()
 	t.Logf("the policy was ready after %s", since(begin))
 	b.logBreakdown(begin)
-	b.runParts([]part{
+	runParts(b.run, []part[*env]{
 		{"the kubelet allocates the GPUs", (*env).checkAllocation},
 		{"labels", (*env).checkDiscovered},
 		{"shared by a ConfigMap", (*env).checkSharing},
@@ -212,19 +212,24 @@ func (b *env) checkToolkitUpgrade() {
 }
 
 // part is a subtest of a node that several share.
-type part struct {
+type part[E any] struct {
 	name  string
-	check func(*env)
+	check func(E)
 }
 
 // runParts runs parts one after the other, until one fails: it leaves the node as it is then, so that the next ones
-// would fail too.
-func (b *env) runParts(parts []part) {
+// would fail too. run runs one, and reports whether it has passed.
+func runParts[E any](run func(name string, check func(E)) bool, parts []part[E]) {
 	for _, p := range parts {
-		if !b.t.Run(p.name, func(t *testing.T) { p.check(b.in(t)) }) {
+		if !run(p.name, p.check) {
 			return
 		}
 	}
+}
+
+// run runs a part as a test of its own, and reports whether it has passed.
+func (b *env) run(name string, check func(*env)) bool {
+	return b.t.Run(name, func(t *testing.T) { check(b.in(t)) })
 }
 
 // runtimeConfig is containerd's configuration, which NVIDIA's toolkit writes again each time, without its comments.

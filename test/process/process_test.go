@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -90,10 +91,11 @@ func TestALauncherRunsItsProgram(t *testing.T) {
 }
 
 // Starts on lasting threads do not wait for each other.
-func TestLastingThreadsRunInParallel(*testing.T) {
-	met := make(chan bool)
-	go process.OnLastingThread(func() { met <- true })
-	process.OnLastingThread(func() { <-met })
+func TestLastingThreadsRunInParallel(t *testing.T) {
+	meeting, met := make(chan bool), make(chan bool)
+	go process.OnLastingThread(func() { meeting <- true })
+	go process.OnLastingThread(func() { <-meeting; close(met) })
+	NewWithT(t).Eventually(met, time.Minute).Should(BeClosed())
 }
 
 // newLauncher makes a launcher of a program on the PATH.

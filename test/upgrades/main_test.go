@@ -2,7 +2,6 @@ package upgrades
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -29,9 +28,5 @@ func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	gomega.SetDefaultEventuallyTimeout(eventually)
 	gomega.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	if err := cluster.SetParallel(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(clusters.Run(m))
+	cluster.Main(clusters.Tests(m))
 }

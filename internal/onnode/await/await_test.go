@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/await"
@@ -123,25 +124,25 @@ func TestMarkers(t *testing.T) {
 // A wait that polls would take 30 seconds.
 func TestWaitsEndWithTheFile(t *testing.T) {
 	for name, test := range map[string]struct {
-		wait  func(ctx context.Context, dir marker.Dir) error
+		wait  func(ctx context.Context, dir marker.Dir, log *slog.Logger) error
 		write func(dir marker.Dir) error
 	}{
 		"markers": {
-			wait: func(ctx context.Context, dir marker.Dir) error {
-				return await.Markers(ctx, dir, silent(), false, labels.MarkerToolkit)
+			wait: func(ctx context.Context, dir marker.Dir, log *slog.Logger) error {
+				return await.Markers(ctx, dir, log, false, labels.MarkerToolkit)
 			},
 			write: func(dir marker.Dir) error { return dir.Write(labels.MarkerToolkit, nil, "") },
 		},
 		"assignments": {
-			wait: func(ctx context.Context, dir marker.Dir) error {
-				_, err := await.Assignments(ctx, dir, silent(), labels.MarkerDriver)
+			wait: func(ctx context.Context, dir marker.Dir, log *slog.Logger) error {
+				_, err := await.Assignments(ctx, dir, log, labels.MarkerDriver)
 				return err
 			},
 			write: func(dir marker.Dir) error { return dir.Write(labels.MarkerDriver, nil, "") },
 		},
 		"the driver container": {
-			wait: func(ctx context.Context, dir marker.Dir) error {
-				return await.DriverContainer(ctx, dir, silent(), "pod-1", dir.Path)
+			wait: func(ctx context.Context, dir marker.Dir, log *slog.Logger) error {
+				return await.DriverContainer(ctx, dir, log, "pod-1", dir.Path)
 			},
 			write: func(dir marker.Dir) error {
 				return os.WriteFile(filepath.Join(dir.Path, ".driver-ctr-ready"), []byte("DRIVER_INSTANCE: pod-1\n"), 0o600)
@@ -152,8 +153,10 @@ func TestWaitsEndWithTheFile(t *testing.T) {
 			g := NewWithT(t)
 			dir := node(t)
 			ended := make(chan error, 1)
-			go func() { ended <- test.wait(t.Context(), dir) }()
-			g.Consistently(ended, "50ms").ShouldNot(Receive())
+			log := gbytes.NewBuffer()
+			go func() { ended <- test.wait(t.Context(), dir, slog.New(slog.NewTextHandler(log, nil))) }()
+			g.Eventually(log, "5s").Should(gbytes.Say("waiting for"))
+			g.Expect(ended).NotTo(Receive())
 			g.Expect(test.write(dir)).To(Succeed())
 			g.Eventually(ended, "1m").Should(Receive(Succeed()))
 		})

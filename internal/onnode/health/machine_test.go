@@ -26,6 +26,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi/nodeapitest"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
+	"github.com/clusterpolicy/gpu-operator/test/needs"
 )
 
 // The GPUs of the stand-in for NVML.
@@ -63,7 +64,7 @@ var built = struct {
 func build(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("cc"); err != nil {
-		t.Skipf("needs a C compiler for the stand-in of NVML: %v", err)
+		needs.Unmet(t, needs.Compiler, err)
 	}
 	built.Do(func() {
 		dir, err := os.MkdirTemp("", "health")
@@ -288,6 +289,17 @@ func (m *machine) sessions(outcome string) int {
 	m.agent.mu.Lock()
 	defer m.agent.mu.Unlock()
 	return m.agent.counted[outcome]
+}
+
+// ended returns how many sessions have ended, whatever their outcome.
+func (m *machine) ended() int {
+	m.agent.mu.Lock()
+	defer m.agent.mu.Unlock()
+	all := 0
+	for _, count := range m.agent.counted {
+		all += count
+	}
+	return all
 }
 
 // awaitSessions waits for as many more sessions with this outcome.

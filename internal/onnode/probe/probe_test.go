@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -136,11 +137,21 @@ func TestDriverNoticesTheModule(t *testing.T) {
 	p.Within = time.Minute
 	refcnt := filepath.Join(p.SysRoot, "module/nvidia/refcnt")
 	g.Expect(os.Remove(refcnt)).To(Succeed())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(t.Context()) }()
-	g.Consistently(ended, "150ms").ShouldNot(Receive())
-	g.Expect(os.WriteFile(refcnt, []byte("0\n"), 0o600)).To(Succeed())
-	g.Eventually(ended, "10s").Should(Receive(Succeed()))
+	noticed(t, p.Run, func() { write(t, refcnt, "0\n") })
+}
+
+// noticed checks that a wait goes on for longer than its pauses, and ends after the change.
+func noticed(t *testing.T, wait func(context.Context) error, change func()) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		go func() { ended <- wait(t.Context()) }()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		NewWithT(t).Expect(ended).NotTo(Receive())
+		change()
+		NewWithT(t).Expect(<-ended).To(Succeed())
+	})
 }
 
 // toolkit returns the probe of a toolkit whose container runtime is this process.
@@ -223,14 +234,9 @@ func TestToolkit(t *testing.T) {
 }
 
 func TestToolkitNoticesTheStart(t *testing.T) {
-	g := NewWithT(t)
 	p := toolkit(t)
 	p.Within = time.Minute
-	ended := make(chan error, 1)
-	go func() { ended <- p.Wait(t.Context()) }()
-	g.Consistently(ended, "150ms").ShouldNot(Receive())
-	startedAgo(t, p, 20*time.Minute)
-	g.Eventually(ended, "10s").Should(Receive(Succeed()))
+	noticed(t, p.Wait, func() { startedAgo(t, p, 20*time.Minute) })
 }
 
 func TestNoteRuntime(t *testing.T) {

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -15,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+	"github.com/clusterpolicy/gpu-operator/test/needs"
 )
 
 var (
@@ -274,7 +276,7 @@ func TestNumberOf(t *testing.T) {
 	_, err = numberOf(filepath.Join(dir, "missing"))
 	g.Expect(err).To(MatchError(os.ErrNotExist))
 	if err := syscall.Mknod(filepath.Join(dir, "nvidia0"), syscall.S_IFCHR|0o600, 195<<8|7); err != nil {
-		t.Skipf("the rest needs the right to create device nodes: %v", err)
+		needs.Unmet(t, needs.Root, fmt.Sprint("creates device nodes: ", err))
 	}
 	g.Expect(numberOf(filepath.Join(dir, "nvidia0"))).To(Equal(number{195, 7}))
 }

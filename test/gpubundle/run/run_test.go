@@ -14,6 +14,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
+
+	"github.com/clusterpolicy/gpu-operator/test/needs"
 )
 
 // waitVariable makes this program wait for the end of its standard input, and end.
@@ -139,7 +141,7 @@ func TestControllersOfMounts(t *testing.T) {
 func TestCover(t *testing.T) {
 	g := NewWithT(t)
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		needs.Unmet(t, needs.Root, "mounts folders")
 	}
 	dir := t.TempDir()
 	mounted := filepath.Join(dir, "mounted")

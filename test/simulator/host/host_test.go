@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/needs"
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
@@ -35,7 +36,7 @@ func newMachine(t *testing.T) machine {
 	g.Expect(err).NotTo(HaveOccurred())
 	programs := host.Programs{GPUNode: gpuNode, StandIn: standIn}
 	if err := host.Check(programs); err != nil {
-		t.Skip(err)
+		needs.Unmet(t, needs.Root, err)
 	}
 	changed := make(chan struct{}, 100)
 	h, err := host.New(host.Options{
