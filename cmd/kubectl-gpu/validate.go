@@ -163,11 +163,7 @@ func checkObject(ctx context.Context, definition crd.Definition, document []byte
 		return nil, nil, err
 	}
 	found := checker.Check(ctx, object)
-	for _, err := range found.Refused {
-		if !isRepeated(err, found.Refused) {
-			problems = append(problems, problemOf(err))
-		}
-	}
+	problems = problemsIn(found.Refused)
 	for _, path := range found.Dropped {
 		problems = append(problems, fmt.Sprintf("%s: unknown field: remove it, or correct its name", path))
 	}
@@ -231,6 +227,17 @@ func absentBlocks(catalogue operand.Catalogue, in operand.Input) []string {
 func impossible(spec any) (problems []string) {
 	for _, problem := range podrules.Check(spec, "spec") {
 		problems = append(problems, problem.String())
+	}
+	return problems
+}
+
+// problemsIn returns what the API server would refuse, each once.
+func problemsIn(refused field.ErrorList) []string {
+	var problems []string
+	for _, err := range refused {
+		if !isRepeated(err, refused) {
+			problems = append(problems, problemOf(err))
+		}
 	}
 	return problems
 }
